@@ -1,0 +1,42 @@
+# Language level, warnings, sanitizers and output folders, for every target.
+option(BRAID_BUILD_TESTS "build the tests" ON)
+option(BRAID_BUILD_BENCH "build the benchmarks" ON)
+set(BRAID_SANITIZE "" CACHE STRING "sanitizers to build with, e.g. address,undefined or thread")
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE RelWithDebInfo)
+endif()
+
+add_compile_options(-Wall -Wextra -Wpedantic -Wshadow -Werror)
+if(BRAID_SANITIZE)
+  add_compile_options(-fsanitize=${BRAID_SANITIZE} -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=${BRAID_SANITIZE})
+endif()
+
+# The layout of the build tree is the layout of an installation: bin/, lib/, share/.
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
+set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/archive)
+
+find_program(BRAID_CCACHE ccache)
+if(BRAID_CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${BRAID_CCACHE})
+endif()
+
+# A library that is loaded into other people's processes: it carries its C++ runtime inside and
+# exports only what its version script names.
+function(braid_injected_library target version_script)
+  target_link_options(${target} PRIVATE
+    -Wl,--version-script=${version_script} -Wl,--exclude-libs,ALL -Wl,-z,defs -Wl,-z,nodelete)
+  if(NOT BRAID_SANITIZE)
+    target_link_options(${target} PRIVATE -static-libstdc++ -static-libgcc)
+  endif()
+  set_target_properties(${target} PROPERTIES LINK_DEPENDS ${version_script})
+endfunction()

@@ -1,0 +1,133 @@
+#include "base/options.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/units.h"
+
+namespace braid {
+namespace {
+
+using Setter = Status (*)(Options&, const std::string&);
+
+struct Entry {
+  OptionRow row;
+  Setter set;
+};
+
+template <auto Field>
+Status set_size(Options& options, const std::string& text) {
+  auto size = parse_size(text);
+  if (!size.ok()) return size.status();
+  if (size.value() == 0) return Status::error("'" + text + "' is not a size above zero");
+  options.*Field = static_cast<std::remove_reference_t<decltype(options.*Field)>>(size.value());
+  return {};
+}
+
+Status set_relays(Options& options, const std::string& text) {
+  auto relays = parse_relays(text);
+  if (!relays.ok()) return relays.status();
+  options.relays = std::move(relays).value();
+  return {};
+}
+
+Status set_stats(Options& options, const std::string& text) {
+  if (text == "text")
+    options.stats = StatsFormat::kText;
+  else if (text == "json")
+    options.stats = StatsFormat::kJson;
+  else
+    return Status::error("'" + text + "' is not a statistics format", "Write text or json");
+  return {};
+}
+
+Status set_blocks(Options& options, const std::string& text) {
+  uint32_t blocks = 0;
+  const char* end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, blocks);
+  if (error != std::errc() || rest != end || blocks < 1 || blocks > 64)
+    return Status::error("'" + text + "' is not a number of thread blocks", "Write 1 to 64");
+  options.blocks_per_path = blocks;
+  return {};
+}
+
+Status set_yields(Options& options, const std::string& text) {
+  if (text != "yield" && text != "compete")
+    return Status::error("'" + text + "' is not a policy", "Write yield or compete");
+  options.yields = text == "yield";
+  return {};
+}
+
+const std::vector<Entry>& entries() {
+  static const std::vector<Entry> table = {
+      {{"BRAID_RELAYS", "GPU ordinals", "all", "which GPUs may relay: all, none, or a list: 1,2",
+        "every relay adds its link: docs/measurements"},
+       set_relays},
+      {{"BRAID_STATS", "", "none", "statistics on stderr at exit: text or json",
+        "off costs nothing"},
+       set_stats},
+      {{"BRAID_THRESHOLD", "bytes", "4M", "smaller copies stay native",
+        "the break-even size: docs/measurements"},
+       set_size<&Options::threshold_bytes>},
+      {{"BRAID_SLICE", "bytes", "by size", "bytes a thread block takes at a time",
+        "slice sweep: docs/measurements"},
+       set_size<&Options::slice_bytes>},
+      {{"BRAID_BLOCKS", "thread blocks", "4", "thread blocks that a path spends on each GPU",
+        "block sweep: docs/measurements"},
+       set_blocks},
+      {{"BRAID_BACKGROUND", "", "yield",
+        "relays whose own GPU has direct work: yield (wait) or compete",
+        "MMA section 3.4.2, contention with background traffic"},
+       set_yields},
+  };
+  return table;
+}
+
+}  // namespace
+
+bool RelayChoice::allows(int gpu) const {
+  if (kind != Kind::kList) return kind == Kind::kAll;
+  return std::find(gpus.begin(), gpus.end(), gpu) != gpus.end();
+}
+
+Result<RelayChoice> parse_relays(const std::string& text) {
+  if (text == "all") return RelayChoice{RelayChoice::Kind::kAll, {}};
+  if (text == "none") return RelayChoice{RelayChoice::Kind::kNone, {}};
+  RelayChoice choice{RelayChoice::Kind::kList, {}};
+  const char* at = text.data();
+  const char* end = at + text.size();
+  while (true) {
+    int gpu = 0;
+    const auto [rest, error] = std::from_chars(at, end, gpu);
+    if (error != std::errc() || gpu < 0 || (rest != end && *rest != ','))
+      return Status::error("'" + text + "' is not a list of relays",
+                           "Write all, none, or GPU ordinals: 1,2,3");
+    choice.gpus.push_back(gpu);
+    if (rest == end) return choice;
+    at = rest + 1;
+  }
+}
+
+const std::vector<OptionRow>& option_table() {
+  static const std::vector<OptionRow> rows = [] {
+    std::vector<OptionRow> all;
+    for (const Entry& entry : entries()) all.push_back(entry.row);
+    return all;
+  }();
+  return rows;
+}
+
+Result<Options> read_options(const std::function<const char*(const char*)>& get) {
+  Options options;
+  options.threshold_bytes = uint64_t{4} << 20;
+  options.blocks_per_path = 4;
+  for (const Entry& entry : entries()) {
+    const char* text = get(entry.row.name);
+    if (text == nullptr || *text == '\0') continue;
+    const Status status = entry.set(options, text);
+    if (!status.ok()) return Status::error(std::string(entry.row.name) + ": " + status.message());
+  }
+  return options;
+}
+
+}  // namespace braid

@@ -1,0 +1,51 @@
+// braid's options: one table, read once from the environment. `braid run` sets the environment of
+// the program it starts from its command line; a program that preloads braid by itself may set it
+// too.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+
+namespace braid {
+
+/// Which GPUs may carry other GPUs' bytes.
+struct RelayChoice {
+  enum class Kind { kAll, kNone, kList } kind = Kind::kAll;
+  std::vector<int> gpus;  ///< CUDA ordinals, for kList
+  bool allows(int gpu) const;
+};
+
+/// "all", "none" or "1,2,5".
+Result<RelayChoice> parse_relays(const std::string& text);
+
+enum class StatsFormat { kNone, kText, kJson };
+
+struct Options {
+  RelayChoice relays;
+  StatsFormat stats = StatsFormat::kNone;
+  uint64_t threshold_bytes = 0;
+  uint64_t slice_bytes = 0;  ///< 0: chosen by transfer size
+  uint32_t blocks_per_path = 0;
+  bool yields = true;
+};
+
+/// One row of the table: what `braid run --help` and docs/options.md show.
+struct OptionRow {
+  const char* name;  ///< environment variable
+  const char* unit;
+  const char* default_text;
+  const char* meaning;
+  const char* justification;  ///< the measurement behind the default
+};
+
+const std::vector<OptionRow>& option_table();
+
+/// Reads every option with `get` (getenv, or a test's map); a null or empty value is the default.
+/// The error names the variable, its text and what was expected.
+Result<Options> read_options(const std::function<const char*(const char* name)>& get);
+
+}  // namespace braid

@@ -1,0 +1,55 @@
+#include "cuda/driver.h"
+
+#include <dlfcn.h>
+
+#include <cstring>
+
+namespace braid::cuda {
+namespace {
+
+void* find(const SymbolLookup& lookup, const char* name) {
+  if (void* symbol = lookup(name)) return symbol;
+  // Drivers before CUDA 12.8 have only the first version, which takes the same arguments.
+  if (std::strcmp(name, "cuEventElapsedTime_v2") == 0) return lookup("cuEventElapsedTime");
+  return nullptr;
+}
+
+}  // namespace
+
+std::string Driver::describe(CUresult result) const {
+  const char* name = nullptr;
+  const char* text = nullptr;
+  if (cuGetErrorName(result, &name) != CUDA_SUCCESS || name == nullptr)
+    return "CUDA error " + std::to_string(static_cast<int>(result));
+  cuGetErrorString(result, &text);
+  return std::string(name) + (text != nullptr ? " (" + std::string(text) + ")" : "");
+}
+
+Status Driver::check(CUresult result, const std::string& doing) const {
+  return result == CUDA_SUCCESS ? Status() : Status::error(doing + ": " + describe(result));
+}
+
+Result<Driver> load_driver(const SymbolLookup& lookup) {
+  Driver driver;
+// Two steps, so that the name is expanded to its versioned symbol before it becomes text.
+#define BRAID_TEXT(symbol) #symbol
+#define BRAID_LOAD(name)                                                                 \
+  driver.name = reinterpret_cast<decltype(driver.name)>(find(lookup, BRAID_TEXT(name))); \
+  if (driver.name == nullptr)                                                            \
+    return Status::error("the CUDA driver has no " BRAID_TEXT(name),                     \
+                         "Install a driver for CUDA 12 or newer (525 or newer)");
+  BRAID_DRIVER_FUNCTIONS(BRAID_LOAD)
+#undef BRAID_LOAD
+#undef BRAID_TEXT
+  return driver;
+}
+
+Result<Driver> open_driver(const std::string& library) {
+  void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr)
+    return Status::error("no CUDA driver: " + std::string(dlerror()),
+                         "Install the NVIDIA driver, or use an emulated server (--server h20x8)");
+  return load_driver([handle](const char* name) { return dlsym(handle, name); });
+}
+
+}  // namespace braid::cuda

@@ -1,0 +1,67 @@
+// The CUDA driver as one table of functions: the first of braid's two seams. The table is filled
+// from whatever library is opened as libcuda.so.1, NVIDIA's or the emulated server's, so everything
+// above this file is the same code on both. Nothing in braid links libcuda.
+//
+// A Driver is immutable after loading and safe to use from any thread. Calls report CUresult, as
+// the driver does; `describe` turns one into words.
+#pragma once
+
+#include <cuda.h>
+
+#include <functional>
+#include <string>
+
+#include "base/status.h"
+
+namespace braid::cuda {
+
+// Every driver function that braid itself calls. cuda.h maps each name to its versioned symbol.
+#define BRAID_DRIVER_FUNCTIONS(X)                                                                  \
+  X(cuInit)                                                                                        \
+  X(cuDriverGetVersion) X(cuGetErrorName) X(cuGetErrorString) X(cuDeviceGet) X(cuDeviceGetCount)   \
+      X(cuDeviceGetName) X(cuDeviceGetAttribute) X(cuDeviceGetPCIBusId) X(cuDeviceTotalMem)        \
+          X(cuDeviceCanAccessPeer) X(cuDeviceGetP2PAttribute) X(cuDevicePrimaryCtxRetain) X(       \
+              cuDevicePrimaryCtxRelease) X(cuDevicePrimaryCtxGetState) X(cuCtxGetCurrent)          \
+              X(cuCtxSetCurrent) X(cuCtxPushCurrent) X(cuCtxPopCurrent) X(cuCtxGetDevice) X(       \
+                  cuCtxSynchronize) X(cuCtxEnablePeerAccess) X(cuCtxGetStreamPriorityRange)        \
+                  X(cuThreadExchangeStreamCaptureMode) X(cuStreamCreate) X(                        \
+                      cuStreamCreateWithPriority) X(cuStreamDestroy) X(cuStreamSynchronize)        \
+                      X(cuStreamQuery) X(cuStreamWaitEvent) X(cuStreamIsCapturing) X(              \
+                          cuStreamWaitValue32) X(cuStreamWriteValue32) X(cuStreamGetCtx)           \
+                          X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) X(cuEventQuery) X(   \
+                              cuEventSynchronize) X(cuEventElapsedTime) X(cuMemAlloc) X(cuMemFree) \
+                              X(cuMemGetInfo) X(cuMemHostAlloc) X(cuMemFreeHost)                   \
+                                  X(cuMemHostRegister) X(cuMemHostUnregister)                      \
+                                      X(cuMemHostGetDevicePointer) X(cuMemcpyHtoD) X(cuMemcpyDtoH) \
+                                          X(cuMemcpyHtoDAsync) X(cuMemcpyDtoHAsync)                \
+                                              X(cuMemcpyPeerAsync) X(cuMemsetD8)                   \
+                                                  X(cuMemsetD8Async) X(cuPointerGetAttribute)      \
+                                                      X(cuPointerGetAttributes)                    \
+                                                          X(cuModuleLoadData) X(cuModuleUnload)    \
+                                                              X(cuModuleGetFunction)               \
+                                                                  X(cuFuncSetAttribute)            \
+                                                                      X(cuLaunchKernel)
+
+struct Driver {
+#define BRAID_DECLARE(name) decltype(&::name) name = nullptr;
+  BRAID_DRIVER_FUNCTIONS(BRAID_DECLARE)
+#undef BRAID_DECLARE
+
+  /// "CUDA_ERROR_INVALID_VALUE (invalid argument)".
+  std::string describe(CUresult result) const;
+
+  /// Success, or an error that says what was being done: "cuMemAlloc of 64 MB on GPU 2: <result>".
+  Status check(CUresult result, const std::string& doing) const;
+};
+
+/// Finds a symbol of the opened driver library; null when it has none.
+using SymbolLookup = std::function<void*(const char* name)>;
+
+/// Fills the table. Fails with the name of the first function that the driver lacks.
+Result<Driver> load_driver(const SymbolLookup& lookup);
+
+/// Opens `library` (a path, or a name that the loader finds) and fills the table from it. The
+/// library stays open for the life of the process: CUDA does not support being unloaded.
+Result<Driver> open_driver(const std::string& library = "libcuda.so.1");
+
+}  // namespace braid::cuda

@@ -1,0 +1,53 @@
+// Host twins of braid's kernels. Where there is no GPU to run device code, a launch is carried out
+// by a twin: the same decisions in the same order, one Block object for each thread block, advanced
+// step by step by whoever owns time. A twin moves no bytes itself: it says which bytes should move,
+// and is asked again once they have, so that link models and access checks stay with the caller.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+namespace braid::cuda {
+
+/// Memory as the launching GPU sees it. Each access is checked by the implementation; an access
+/// that the GPU would fault on is recorded there, returns 0 and changes nothing.
+class TwinMemory {
+ public:
+  virtual ~TwinMemory() = default;
+  virtual uint32_t load(uint64_t address) = 0;
+  virtual void store(uint64_t address, uint32_t value) = 0;
+  virtual uint32_t fetch_add(uint64_t address, uint32_t value) = 0;  ///< returns the old value
+};
+
+/// What a block does next.
+struct TwinStep {
+  enum class Kind {
+    kMove,  ///< copy size_bytes from source to destination, then step again
+    kPoll,  ///< a poll of memory found nothing to do: step again after one poll interval
+    kExit,  ///< the block has left; do not step again
+  };
+  Kind kind = Kind::kExit;
+  uint64_t source = 0;
+  uint64_t destination = 0;
+  uint64_t size_bytes = 0;
+};
+
+class TwinBlock {
+ public:
+  virtual ~TwinBlock() = default;
+  /// Called first when the block becomes resident, then after each step has taken its time.
+  virtual TwinStep step(TwinMemory& memory) = 0;
+};
+
+struct Twin {
+  const char* name;   ///< the kernel's name, as cuModuleGetFunction is asked for it
+  size_t args_bytes;  ///< size of its one by-value argument
+  std::unique_ptr<TwinBlock> (*make_block)(const void* args, uint32_t block_index);
+};
+
+/// All kernels that have a twin.
+std::span<const Twin> twins();
+
+}  // namespace braid::cuda

@@ -1,0 +1,69 @@
+// The multipath engine with the kernel mover: start reading here. See docs/life-of-a-copy.md.
+//
+// One Engine serves a process. `open` does everything that allocates or blocks: contexts on the
+// GPUs, peer access, kernels, streams, tickets. `submit` never allocates, never blocks and never
+// fails halfway: it enqueues the whole transfer in the order of the caller's stream and says
+// kAccelerated, or it has enqueued nothing and says why, and the caller makes the native copy.
+//
+// Threads: every member may be called from any thread at once. Errors: `open` returns a Status;
+// after it, trouble is a Verdict. Source: MMA sections 3.2 to 3.4; the kernel mover replaces the
+// Sync Engine and Task Launcher (docs/architecture.md says why).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/options.h"
+#include "base/status.h"
+#include "cuda/driver.h"
+#include "multipath/transfer.h"
+
+namespace braid::multipath {
+
+/// What one path has carried. `via` is the GPU whose PCIe link carried it: the target itself on the
+/// direct path.
+struct PathCount {
+  int target = 0;
+  int via = 0;
+  Direction direction = Direction::kHostToDevice;
+  uint64_t slices = 0;
+  uint64_t bytes = 0;
+};
+
+class Engine {
+ public:
+  /// Prepares every GPU that the driver shows. `driver` must outlive the engine. The calling
+  /// thread's current context is left as it was. Fails when the driver does; a server with nothing
+  /// to gain (one GPU, no peers) is not a failure: `submit` then says kNoRelay.
+  static Result<std::unique_ptr<Engine>> open(const cuda::Driver& driver, const Options& options);
+
+  ~Engine();  ///< waits for transfers in flight, then gives everything back
+
+  /// Makes device memory of `context` (one that is not a primary context) a target. Allocates and
+  /// may block. Primary contexts are targets from the start.
+  Status add_context(CUcontext context);
+
+  /// Call before `context` is destroyed or reset, by whomever: braid stops using it, as target and
+  /// as relay, and forgets what it owned there.
+  void forget_context(CUcontext context);
+
+  Verdict submit(const Transfer& transfer) noexcept;
+
+  /// At most this many paths from now on, the direct one included; 0: no limit. For measuring.
+  void limit_paths(int paths);
+
+  /// What each path has carried, for transfers that have ended; waits up to `wait_ms` for those in
+  /// flight. Uses no driver call, so it is safe while the process exits.
+  std::vector<PathCount> collect(int wait_ms);
+
+  /// True when some GPU has a relay that may help it.
+  bool can_accelerate() const;
+
+ private:
+  class Impl;
+  explicit Engine(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace braid::multipath

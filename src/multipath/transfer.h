@@ -1,0 +1,44 @@
+// The words of multipath (MMA section 3.4): a Transfer is cut into slices; a slice travels on a
+// path.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+namespace braid::multipath {
+
+enum class Direction : uint8_t { kHostToDevice, kDeviceToHost };
+
+/// One contiguous copy between host memory and one GPU, in the order of `stream`. The memory
+/// belongs to the caller, who keeps it alive and unchanged until the stream has passed the copy, as
+/// CUDA asks.
+struct Transfer {
+  Direction direction = Direction::kHostToDevice;
+  void* host = nullptr;
+  CUdeviceptr device = 0;
+  uint64_t size_bytes = 0;
+  CUstream stream =
+      nullptr;  ///< the handle itself: CU_STREAM_LEGACY, CU_STREAM_PER_THREAD, or a stream
+};
+
+/// What became of a copy: carried by braid, or why it stayed native.
+enum class Verdict : uint8_t {
+  kAccelerated,
+  kBelowThreshold,  ///< too small to gain
+  kPageable,        ///< the host memory, or part of it, is not pinned
+  kNotLinear,       ///< not between host memory and one GPU's plain device memory (managed, pool,
+                    ///< virtual memory management, peer, or an unknown pointer)
+  kCapturing,       ///< the stream is recording a graph
+  kForeignContext,  ///< the memory or the stream belongs to a context braid has not prepared
+  kNoRelay,         ///< no usable peer, or relays are turned off
+  kNotReady,        ///< braid has not been set up in this process, or is shut down
+  kSaturated,       ///< every ticket or lane is still in use
+  kDriverError,     ///< the driver refused a step before any byte moved
+};
+inline constexpr int kVerdictCount = static_cast<int>(Verdict::kDriverError) + 1;
+
+/// "accelerated", "below_threshold", ...: the keys of the statistics.
+const char* verdict_name(Verdict verdict);
+
+}  // namespace braid::multipath

@@ -1,0 +1,125 @@
+// The server as a graph. Vertices are memories, NUMA nodes, PCIe switches, GPUs and NVLink
+// switches; links carry bytes between two of them, with a capacity each way and, where the hardware
+// has one, a limit on both ways together. Every figure says where it comes from.
+//
+// A Server is plain data: built from a JSON profile (profile.h) or discovered on the machine
+// (discover.h), validated once, and constant afterwards, so it is safe to share between threads.
+// Bandwidths are 10^9 bytes a second; times are microseconds. Source of the model: MMA section 2.2
+// and figure 1 (PCIe links, NVLink, sockets), section 5.1.1 (the cross-socket limit).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+
+namespace braid::topology {
+
+/// A number and its source: "measured 2026-11-21 ...", "MMA table 2", "datasheet", "assumed: ...".
+struct Figure {
+  double value = 0;
+  std::string source;
+};
+
+enum class VertexKind { kMemory, kNumaNode, kPcieSwitch, kGpu, kNvSwitch };
+
+struct Vertex {
+  VertexKind kind = VertexKind::kNumaNode;
+  std::string id;  ///< unique: "memory0", "numa0", "gpu3", "nvswitch"
+  int index = 0;   ///< among vertices of its kind; a GPU's index is its CUDA ordinal
+};
+
+enum class LinkKind { kMemory, kSocket, kPcie, kNvLink };
+
+struct Link {
+  LinkKind kind = LinkKind::kPcie;
+  int from = 0;          ///< vertex number; the end nearer to host memory
+  int to = 0;            ///< vertex number
+  Figure forward_gbps;   ///< from -> to: host to device on PCIe and memory links
+  Figure backward_gbps;  ///< to -> from: device to host
+  Figure both_gbps;      ///< limit on the sum of both ways; value 0: none
+};
+
+struct Gpu {
+  std::string name;        ///< "NVIDIA H20"
+  std::string pci_bus_id;  ///< "0000:18:00.0"
+  int vertex = 0;
+  int numa_node = 0;  ///< index of the nearest NUMA node
+  uint64_t memory_bytes = 0;
+  int sm_count = 0;
+  int compute_major = 0;
+  int compute_minor = 0;
+};
+
+/// What operations cost beside their bytes. Used by the emulated server, shown by `braid topo`.
+struct Costs {
+  Figure api_call_us;         ///< CPU time of one driver call that enqueues work
+  Figure copy_start_us;       ///< a copy engine's start, before the first byte
+  Figure kernel_start_us;     ///< from a kernel being due to its first instruction
+  Figure event_wait_us;       ///< a stream sees another stream's event, same GPU
+  Figure peer_event_wait_us;  ///< the same across GPUs
+  Figure wait_value_us;       ///< a stream that waits on a value sees it change
+  Figure write_value_us;      ///< a stream writes a value
+  Figure host_function_us;    ///< stream reaches a host function -> the function runs
+  Figure synchronize_us;      ///< work ends -> the CPU returns from synchronizing on it
+  Figure local_atomic_us;     ///< one system-scope atomic on this GPU's own memory
+  Figure peer_atomic_us;      ///< the same on a peer's memory, over NVLink
+  Figure host_store_us;       ///< one load or store of host memory by a kernel
+  Figure poll_us;             ///< a polling kernel looks again after this long
+};
+
+/// How fast SMs move bytes over PCIe, where copy engines reach the link's capacity.
+struct KernelSpeed {
+  Figure host_read_gbps;   ///< one GPU's SMs reading host memory
+  Figure host_write_gbps;  ///< one GPU's SMs writing host memory
+  Figure block_gbps;       ///< one thread block of the pull kernel, at most
+};
+
+struct Server {
+  std::string name;         ///< "h20x8"
+  std::string description;  ///< one line
+  std::vector<Vertex> vertices;
+  std::vector<Link> links;
+  std::vector<Gpu> gpus;  ///< by CUDA ordinal
+  Costs costs;
+  KernelSpeed kernel;
+  int copy_engines_h2d = 1;  ///< per GPU: copies in that direction that run at once
+  int copy_engines_d2h = 1;
+  int copy_engines_peer = 1;
+
+  int numa_node_count() const;
+  /// True when the two GPUs reach each other without crossing PCIe.
+  bool has_nvlink(int gpu_a, int gpu_b) const;
+};
+
+/// One link crossed in one direction.
+struct Hop {
+  int link = 0;
+  bool forward = true;
+  bool operator==(const Hop&) const = default;
+};
+
+/// The links that bytes cross from a NUMA node's memory to a GPU (`to_gpu`), or back.
+/// Empty when the graph has no such way.
+std::vector<Hop> host_route(const Server& server, int numa_node, int gpu, bool to_gpu);
+
+/// The links between two GPUs: NVLink where there is one, else PCIe.
+std::vector<Hop> peer_route(const Server& server, int from_gpu, int to_gpu);
+
+/// One way between host memory and `target`, as `braid topo` shows it: direct, or through `relay`.
+struct Path {
+  int target = 0;
+  int relay = -1;         ///< -1: the direct path
+  std::vector<Hop> hops;  ///< from host memory to the target
+  double gbps = 0;        ///< its narrowest link
+  bool crosses_socket = false;
+};
+
+/// The direct path first, then relays of the same socket, then the others.
+std::vector<Path> paths_to(const Server& server, int target, int numa_node);
+
+/// Ends exist, ids are unique, capacities are positive, every GPU reaches memory.
+Status validate(const Server& server);
+
+}  // namespace braid::topology

@@ -1,0 +1,66 @@
+#include "base/options.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+namespace braid {
+namespace {
+
+Result<Options> read(const std::map<std::string, std::string>& environment) {
+  return read_options([&](const char* name) -> const char* {
+    const auto found = environment.find(name);
+    return found == environment.end() ? nullptr : found->second.c_str();
+  });
+}
+
+TEST(Options, DefaultsWhenNothingIsSet) {
+  const Options options = read({}).value();
+  EXPECT_TRUE(options.relays.allows(5));
+  EXPECT_EQ(options.stats, StatsFormat::kNone);
+  EXPECT_GT(options.threshold_bytes, 0u);
+  EXPECT_TRUE(options.yields);
+}
+
+TEST(Options, ReadsEveryRow) {
+  const Options options = read({{"BRAID_RELAYS", "1,3"},
+                                {"BRAID_STATS", "json"},
+                                {"BRAID_THRESHOLD", "2M"},
+                                {"BRAID_SLICE", "256K"},
+                                {"BRAID_BLOCKS", "8"},
+                                {"BRAID_BACKGROUND", "compete"}})
+                              .value();
+  EXPECT_TRUE(options.relays.allows(3));
+  EXPECT_FALSE(options.relays.allows(2));
+  EXPECT_EQ(options.stats, StatsFormat::kJson);
+  EXPECT_EQ(options.threshold_bytes, 2u << 20);
+  EXPECT_EQ(options.slice_bytes, 256u << 10);
+  EXPECT_EQ(options.blocks_per_path, 8u);
+  EXPECT_FALSE(options.yields);
+}
+
+TEST(Options, AnErrorNamesTheVariableAndItsText) {
+  for (const auto& [name, text] :
+       std::map<std::string, std::string>{{"BRAID_RELAYS", "1,x"},
+                                          {"BRAID_STATS", "xml"},
+                                          {"BRAID_THRESHOLD", "big"},
+                                          {"BRAID_SLICE", "0"},
+                                          {"BRAID_BLOCKS", "65"},
+                                          {"BRAID_BACKGROUND", "rude"}}) {
+    const auto options = read({{name, text}});
+    ASSERT_FALSE(options.ok()) << name;
+    EXPECT_NE(options.status().message().find(name), std::string::npos);
+    EXPECT_NE(options.status().message().find("'" + text + "'"), std::string::npos);
+  }
+}
+
+TEST(Options, EveryRowIsDocumented) {
+  EXPECT_LT(option_table().size(), 20u);
+  for (const OptionRow& row : option_table()) {
+    EXPECT_STRNE(row.meaning, "") << row.name;
+    EXPECT_STRNE(row.justification, "") << row.name;
+  }
+}
+
+}  // namespace
+}  // namespace braid
