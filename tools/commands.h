@@ -1,0 +1,15 @@
+// The commands of `braid`: one file each, one line each in main.cpp. A command adds itself to the
+// application and, when chosen, leaves its exit code in `exit_code`. Errors go to stderr through
+// `fail`, which says what was wrong and the remedy.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include "base/status.h"
+
+namespace braid::tools {
+
+/// Prints "braid: <message>" on stderr and returns the exit code of a usage error or failure.
+int fail(const Status& status);
+
+}  // namespace braid::tools

@@ -1,0 +1,43 @@
+#include "tools/locate.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace braid::tools {
+namespace fs = std::filesystem;
+
+fs::path install_root() { return fs::read_symlink("/proc/self/exe").parent_path().parent_path(); }
+
+fs::path preload_library() { return install_root() / "lib" / "libbraid_preload.so"; }
+
+fs::path emulator_folder() { return install_root() / "lib" / "emulator"; }
+
+namespace {
+
+fs::path profile_folder() { return install_root() / "share" / "braid" / "profiles"; }
+
+std::string known_profiles() {
+  std::vector<std::string> names;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(profile_folder(), ignored))
+    if (entry.path().extension() == ".json") names.push_back(entry.path().stem());
+  std::sort(names.begin(), names.end());
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+}  // namespace
+
+Result<fs::path> find_profile(const std::string& name_or_path) {
+  const bool is_path =
+      name_or_path.find('/') != std::string::npos || name_or_path.ends_with(".json");
+  const fs::path path =
+      is_path ? fs::path(name_or_path) : profile_folder() / (name_or_path + ".json");
+  std::error_code ignored;
+  if (fs::is_regular_file(path, ignored)) return fs::absolute(path);
+  return Status::error("there is no server profile '" + name_or_path + "'",
+                       "Write the path of a JSON profile, or one of: " + known_profiles());
+}
+
+}  // namespace braid::tools

@@ -1,0 +1,22 @@
+// Where braid's own files are: beside the command, in the build tree as in an installation
+// (bin/braid, lib/libbraid_preload.so, lib/emulator/libcuda.so.1, share/braid/profiles/NAME.json).
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "base/status.h"
+
+namespace braid::tools {
+
+/// The folder that holds bin/, lib/ and share/.
+std::filesystem::path install_root();
+
+std::filesystem::path preload_library();
+std::filesystem::path emulator_folder();
+
+/// The absolute path of a profile, given its name ("h20x8") or a path to a JSON file. The error
+/// names what was asked for and lists the profiles there are.
+Result<std::filesystem::path> find_profile(const std::string& name_or_path);
+
+}  // namespace braid::tools
