@@ -1,2 +1,24 @@
+// The pull kernels. Contract: pull.h. Host twin, to be kept in step: pull_twin.cpp.
+//
+// Two bodies, one protocol. `braid_pull_bulk` moves bytes with bulk asynchronous copies (sm_90 and
+// newer): one thread keeps a ring of shared-memory stages full, so a path costs two warps instead
+// of sixty-four and is faster when transfers are small. `braid_pull` moves them with ordinary loads
+// and stores: any architecture, any alignment.
 #include "cuda/kernels/pull.h"
-extern "C" __global__ void braid_pull(const __grid_constant__ braid::cuda::PullArgs args) {}
+#include "cuda/kernels/pull_bulk.cuh"
+#include "cuda/kernels/pull_protocol.cuh"
+#include "cuda/kernels/pull_vector.cuh"
+
+using braid::cuda::PullArgs;
+
+extern "C" __global__ void __launch_bounds__(braid::cuda::kVectorThreads)
+    braid_pull(const __grid_constant__ PullArgs args) {
+  braid::cuda::pull_vector(args);
+}
+
+extern "C" __global__ void __launch_bounds__(braid::cuda::kBulkThreads)
+    braid_pull_bulk(const __grid_constant__ PullArgs args) {
+#if __CUDA_ARCH__ >= 900
+  braid::cuda::pull_bulk(args);
+#endif
+}

@@ -13,7 +13,24 @@
 
 namespace braid::cuda {
 
-inline constexpr const char* kPullKernelName = "braid_pull";
+#ifdef __CUDACC__
+#define BRAID_HOST_DEVICE __host__ __device__
+#else
+#define BRAID_HOST_DEVICE
+#endif
+
+/// Ordinary loads and stores: any architecture, any alignment.
+inline constexpr const char* kVectorKernelName = "braid_pull";
+inline constexpr uint32_t kVectorThreads = 512;
+
+/// Bulk asynchronous copies: sm_90 and newer, both ends aligned alike modulo 16. One thread works;
+/// needs kBulkSharedBytes of dynamic shared memory.
+inline constexpr const char* kBulkKernelName = "braid_pull_bulk";
+inline constexpr uint32_t kBulkThreads = 32;
+inline constexpr uint32_t kBulkStageBytes = 16 << 10;
+inline constexpr uint32_t kBulkStages = 8;
+inline constexpr uint32_t kBulkStoresInFlight = 3;
+inline constexpr uint32_t kBulkSharedBytes = kBulkStages * kBulkStageBytes;
 
 /// The most paths that one transfer can take, and so the most GPUs of one server.
 inline constexpr uint32_t kMaxPaths = 16;
@@ -26,16 +43,18 @@ struct TicketCounters {
   uint32_t left;  ///< blocks that have left; reset by the last block to leave
   uint32_t done;  ///< slices landed, over all uses of this ticket: never reset, wraps
   uint32_t unused;
-  uint32_t slices[kMaxPaths];  ///< slices landed by path; reset by the last block to leave
+  uint32_t slices[kMaxPaths];       ///< slices landed by path; reset by the last block to leave
+  uint32_t short_bytes[kMaxPaths];  ///< bytes that those fell short of slice_bytes each; likewise
 };
 
 /// What the last block to leave tells the host. Lies in host memory that the target GPU can write.
 /// `generation` is written last, system scope: once the host reads the generation that it launched,
-/// the ticket is free and `slices` is final.
+/// the ticket is free and the counts are final.
 struct TicketReport {
   uint32_t generation;
   uint32_t unused[3];
   uint32_t slices[kMaxPaths];
+  uint32_t short_bytes[kMaxPaths];
 };
 
 struct PullArgs {
@@ -54,5 +73,30 @@ struct PullArgs {
   uint32_t generation;    ///< written to the report when all have left
   uint32_t yields;        ///< 1: a relay that waits while its own GPU has direct work
 };
+
+/// One slice as a range of the transfer's bytes.
+struct Slice {
+  uint64_t offset;
+  uint64_t size_bytes;
+};
+
+/// Slices are cut at multiples of slice_bytes from the last 16-byte boundary at or before the
+/// destination, so that only a transfer's own ends are ragged. This many bytes lie before its
+/// first.
+BRAID_HOST_DEVICE inline uint64_t slice_lead(uint64_t destination) { return destination & 15; }
+
+BRAID_HOST_DEVICE inline uint64_t slice_count_of(uint64_t destination, uint64_t size_bytes,
+                                                 uint64_t slice_bytes) {
+  return (size_bytes + slice_lead(destination) + slice_bytes - 1) / slice_bytes;
+}
+
+BRAID_HOST_DEVICE inline Slice slice_bounds(const PullArgs& args, uint32_t number) {
+  const uint64_t lead = slice_lead(args.destination);
+  const uint64_t begin = uint64_t{number} * args.slice_bytes;
+  const uint64_t end = begin + args.slice_bytes;
+  const uint64_t offset = begin < lead ? 0 : begin - lead;
+  const uint64_t limit = end - lead < args.size_bytes ? end - lead : args.size_bytes;
+  return {offset, limit - offset};
+}
 
 }  // namespace braid::cuda

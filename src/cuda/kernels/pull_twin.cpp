@@ -1,6 +1,6 @@
-// The host twin of pull.cu. Keep the two in step: each decision here has its line there.
-#include <algorithm>
+// The host twin of pull.cu. Keep it in step with pull_protocol.cuh, function by function.
 #include <array>
+#include <cstddef>
 
 #include "cuda/kernels/pull.h"
 #include "cuda/kernels/twin.h"
@@ -14,19 +14,21 @@ class PullBlock final : public TwinBlock {
 
   TwinStep step(TwinMemory& memory) override {
     if (!entered_) enter(memory);
-    if (holds_slice_) land_slice(memory);
-    if (must_yield(memory)) {
-      if (memory.load(next()) < args_.slice_count) return {.kind = TwinStep::Kind::kPoll};
-      return leave(memory);
+    if (!holds_) {
+      if (was_busy_) return memory.load(next()) >= args_.slice_count ? leave(memory) : rest(memory);
+      hold_next(memory);
     }
-    const uint32_t slice = memory.fetch_add(next(), 1);
-    if (slice >= args_.slice_count) return leave(memory);
-    holds_slice_ = true;
-    const uint64_t offset = uint64_t{slice} * args_.slice_bytes;
+    if (held_ >= args_.slice_count) return leave(memory);
+    const Slice slice = slice_bounds(args_, held_);
+    holds_ = false;
+    if (!was_busy_) hold_next(memory);
+    sample_busy(memory);
+    ++unreported_;
+    short_bytes_ += args_.slice_bytes - static_cast<uint32_t>(slice.size_bytes);
     return {.kind = TwinStep::Kind::kMove,
-            .source = args_.source + offset,
-            .destination = args_.destination + offset,
-            .size_bytes = std::min<uint64_t>(args_.slice_bytes, args_.size_bytes - offset)};
+            .source = args_.source + slice.offset,
+            .destination = args_.destination + slice.offset,
+            .size_bytes = slice.size_bytes};
   }
 
  private:
@@ -38,34 +40,59 @@ class PullBlock final : public TwinBlock {
     return args_.counters + offsetof(TicketCounters, slices) + path * sizeof(uint32_t);
   }
 
+  uint64_t short_bytes(uint32_t path) const {
+    return args_.counters + offsetof(TicketCounters, short_bytes) + path * sizeof(uint32_t);
+  }
+
   void enter(TwinMemory& memory) {
     entered_ = true;
     if (is_direct()) memory.fetch_add(args_.busy, 1);
+    sample_busy(memory);
   }
 
-  bool must_yield(TwinMemory& memory) const {
-    return !is_direct() && args_.yields != 0 && memory.load(args_.busy) != 0;
+  void hold_next(TwinMemory& memory) {
+    held_ = memory.fetch_add(next(), 1);
+    holds_ = true;
   }
 
-  void land_slice(TwinMemory& memory) {
-    holds_slice_ = false;
-    ++slices_moved_;
-    memory.fetch_add(done(), 1);
+  void sample_busy(TwinMemory& memory) {
+    if (!is_direct() && args_.yields != 0) was_busy_ = memory.load(args_.busy) != 0;
   }
 
-  TwinStep leave(TwinMemory& memory) const {
+  TwinStep rest(TwinMemory& memory) {
+    land(memory);
+    sample_busy(memory);
+    return {.kind = TwinStep::Kind::kPoll};
+  }
+
+  void land(TwinMemory& memory) {
+    if (unreported_ == 0) return;
+    memory.fetch_add(done(), unreported_);
+    moved_ += unreported_;
+    unreported_ = 0;
+  }
+
+  TwinStep leave(TwinMemory& memory) {
+    land(memory);
     if (is_direct()) memory.fetch_add(args_.busy, ~uint32_t{0});
-    memory.fetch_add(slices(args_.path), slices_moved_);
+    if (moved_ != 0) memory.fetch_add(slices(args_.path), moved_);
+    if (short_bytes_ != 0) memory.fetch_add(short_bytes(args_.path), short_bytes_);
     if (memory.fetch_add(left(), 1) + 1 == args_.total_blocks) close_ticket(memory);
     return {.kind = TwinStep::Kind::kExit};
+  }
+
+  static void move_word(TwinMemory& memory, uint64_t from, uint64_t to) {
+    memory.store(to, memory.load(from));
+    memory.store(from, 0);
   }
 
   // The last block to leave: nobody else reads or writes this ticket now.
   void close_ticket(TwinMemory& memory) const {
     for (uint32_t path = 0; path < kMaxPaths; ++path) {
-      memory.store(args_.report + offsetof(TicketReport, slices) + path * sizeof(uint32_t),
-                   memory.load(slices(path)));
-      memory.store(slices(path), 0);
+      const uint64_t word = path * sizeof(uint32_t);
+      move_word(memory, slices(path), args_.report + offsetof(TicketReport, slices) + word);
+      move_word(memory, short_bytes(path),
+                args_.report + offsetof(TicketReport, short_bytes) + word);
     }
     memory.store(next(), 0);
     memory.store(left(), 0);
@@ -74,15 +101,21 @@ class PullBlock final : public TwinBlock {
 
   PullArgs args_;
   bool entered_ = false;
-  bool holds_slice_ = false;
-  uint32_t slices_moved_ = 0;
+  bool holds_ = false;
+  bool was_busy_ = false;
+  uint32_t held_ = 0;
+  uint32_t unreported_ = 0;
+  uint32_t moved_ = 0;
+  uint32_t short_bytes_ = 0;
 };
 
-constexpr std::array kTwins = {Twin{kPullKernelName, sizeof(PullArgs),
-                                    [](const void* args, uint32_t) -> std::unique_ptr<TwinBlock> {
-                                      return std::make_unique<PullBlock>(
-                                          *static_cast<const PullArgs*>(args));
-                                    }}};
+std::unique_ptr<TwinBlock> make_pull_block(const void* args, uint32_t /*block_index*/) {
+  return std::make_unique<PullBlock>(*static_cast<const PullArgs*>(args));
+}
+
+// The two kernels differ in how a slice's bytes move, which is the caller's business here.
+constexpr std::array kTwins = {Twin{kVectorKernelName, sizeof(PullArgs), make_pull_block},
+                               Twin{kBulkKernelName, sizeof(PullArgs), make_pull_block}};
 
 }  // namespace
 
