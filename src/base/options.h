@@ -28,8 +28,8 @@ struct Options {
   RelayChoice relays;
   StatsFormat stats = StatsFormat::kNone;
   uint64_t threshold_bytes = 0;
-  uint64_t slice_bytes = 0;  ///< 0: chosen by transfer size
-  uint32_t blocks_per_path = 0;
+  uint64_t slice_bytes = 0;      ///< 0: the default (multipath/selector.h)
+  uint32_t blocks_per_path = 0;  ///< 0: by kernel (multipath/endpoint.cpp)
   bool yields = true;
 };
 

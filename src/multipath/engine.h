@@ -33,15 +33,17 @@ struct PathCount {
 
 class Engine {
  public:
-  /// Prepares every GPU that the driver shows. `driver` must outlive the engine. The calling
-  /// thread's current context is left as it was. Fails when the driver does; a server with nothing
-  /// to gain (one GPU, no peers) is not a failure: `submit` then says kNoRelay.
+  /// Prepares every GPU that may relay, and every GPU that the program has made active. `driver`
+  /// must outlive the engine. The calling thread's current context is left as it was. Fails when
+  /// the driver does; a server with nothing to gain (one GPU, no peers) is not a failure: `submit`
+  /// then says kNoRelay.
   static Result<std::unique_ptr<Engine>> open(const cuda::Driver& driver, const Options& options);
 
   ~Engine();  ///< waits for transfers in flight, then gives everything back
 
-  /// Makes device memory of `context` (one that is not a primary context) a target. Allocates and
-  /// may block. Primary contexts are targets from the start.
+  /// Makes `context` (null: none) and every primary context that has become active a target. Call
+  /// it when the program pins memory: cheap when there is nothing new, else it allocates and may
+  /// block.
   Status add_context(CUcontext context);
 
   /// Call before `context` is destroyed or reset, by whomever: braid stops using it, as target and

@@ -1,0 +1,77 @@
+#include "multipath/endpoint.h"
+
+#include "cuda/kernels/image.h"
+#include "cuda/kernels/pull.h"
+#include "cuda/scoped_context.h"
+
+namespace braid::multipath {
+namespace {
+
+// Thread blocks a path spends on its GPU, unless the user says otherwise: the fewest that reach a
+// path's full bandwidth (docs/measurements, block sweep).
+constexpr uint32_t kBulkBlocks = 2;
+constexpr uint32_t kVectorBlocks = 8;
+
+constexpr int kBulkComputeMajor = 9;
+
+// The two directions' words lie apart, so that they never share a memory transaction.
+constexpr size_t kBusyWordStride = 128;
+
+}  // namespace
+
+Result<std::unique_ptr<Endpoint>> Endpoint::open(const cuda::Driver& driver, const Options& options,
+                                                 CUdevice device, int gpu, CUcontext context,
+                                                 bool retained) {
+  std::unique_ptr<Endpoint> endpoint(new Endpoint(driver, device, gpu, context, retained));
+  const Status status = endpoint->load(options);
+  if (!status.ok()) return status;
+  return endpoint;
+}
+
+Status Endpoint::load(const Options& options) {
+  cuda::ScopedContext scope(driver_, context_);
+  const std::string where = " on GPU " + std::to_string(gpu_);
+  Status status = driver_.check(driver_.cuModuleLoadData(&module_, cuda::pull_kernel_image()),
+                                "loading braid's kernels" + where);
+  if (!status.ok()) return status;
+
+  vector_ = {nullptr, kVectorBlocks, cuda::kVectorThreads, 0};
+  status = driver_.check(
+      driver_.cuModuleGetFunction(&vector_.function, module_, cuda::kVectorKernelName),
+      "finding braid_pull" + where);
+  if (!status.ok()) return status;
+
+  int compute_major = 0;
+  driver_.cuDeviceGetAttribute(&compute_major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
+                               device_);
+  CUfunction bulk = nullptr;
+  if (compute_major >= kBulkComputeMajor &&
+      driver_.cuModuleGetFunction(&bulk, module_, cuda::kBulkKernelName) == CUDA_SUCCESS &&
+      driver_.cuFuncSetAttribute(bulk, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                 cuda::kBulkSharedBytes) == CUDA_SUCCESS)
+    bulk_ = {bulk, kBulkBlocks, cuda::kBulkThreads, cuda::kBulkSharedBytes};
+  if (options.blocks_per_path != 0) vector_.blocks = bulk_.blocks = options.blocks_per_path;
+
+  int lowest = 0;
+  driver_.cuCtxGetStreamPriorityRange(&lowest, &stream_priority_);
+  status = driver_.check(driver_.cuMemAlloc(&busy_words_, 2 * kBusyWordStride),
+                         "allocating the yield words" + where);
+  if (!status.ok()) return status;
+  return driver_.check(driver_.cuMemsetD8(busy_words_, 0, 2 * kBusyWordStride),
+                       "clearing the yield words" + where);
+}
+
+Endpoint::~Endpoint() {
+  if (!abandoned_) {
+    cuda::ScopedContext scope(driver_, context_);
+    if (busy_words_ != 0) driver_.cuMemFree(busy_words_);
+    if (module_ != nullptr) driver_.cuModuleUnload(module_);
+  }
+  if (retained_ && !abandoned_) driver_.cuDevicePrimaryCtxRelease(device_);
+}
+
+CUdeviceptr Endpoint::busy_word(Direction direction) const {
+  return busy_words_ + static_cast<size_t>(direction) * kBusyWordStride;
+}
+
+}  // namespace braid::multipath

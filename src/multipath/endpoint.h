@@ -1,0 +1,69 @@
+// One context that braid launches in: the primary context of a GPU (which may be a target and a
+// relay), or a context that the program made (a target only). Owns what every launch there needs.
+#pragma once
+
+#include <memory>
+
+#include "base/options.h"
+#include "base/status.h"
+#include "cuda/driver.h"
+#include "multipath/transfer.h"
+
+namespace braid::multipath {
+
+/// How one of the two pull kernels is launched.
+struct KernelChoice {
+  CUfunction function = nullptr;
+  uint32_t blocks = 0;
+  uint32_t threads = 0;
+  uint32_t shared_bytes = 0;
+};
+
+class Endpoint {
+ public:
+  /// Loads the kernels into `context`. With `retained`, releases the device's primary context when
+  /// destroyed. Allocates; may block.
+  static Result<std::unique_ptr<Endpoint>> open(const cuda::Driver& driver, const Options& options,
+                                                CUdevice device, int gpu, CUcontext context,
+                                                bool retained);
+  ~Endpoint();
+  Endpoint(const Endpoint&) = delete;
+  Endpoint& operator=(const Endpoint&) = delete;
+
+  int gpu() const { return gpu_; }  ///< CUDA ordinal
+  CUdevice device() const { return device_; }
+  CUcontext context() const { return context_; }
+  int stream_priority() const { return stream_priority_; }
+
+  /// Address of this GPU's count of direct blocks at work, by direction (the yield word).
+  CUdeviceptr busy_word(Direction direction) const;
+
+  /// The bulk kernel where the GPU has it and the ends are aligned alike, else the plain one.
+  const KernelChoice& kernel_for(bool aligned_alike) const {
+    return aligned_alike && bulk_.function != nullptr ? bulk_ : vector_;
+  }
+  const KernelChoice& plain_kernel() const { return vector_; }
+
+  /// The context is gone, or about to be: touch nothing there any more.
+  void abandon() { abandoned_ = true; }
+  bool is_abandoned() const { return abandoned_; }
+
+ private:
+  Endpoint(const cuda::Driver& driver, CUdevice device, int gpu, CUcontext context, bool retained)
+      : driver_(driver), device_(device), gpu_(gpu), context_(context), retained_(retained) {}
+  Status load(const Options& options);
+
+  const cuda::Driver& driver_;
+  CUdevice device_;
+  int gpu_;
+  CUcontext context_;
+  bool retained_;
+  bool abandoned_ = false;
+  int stream_priority_ = 0;
+  CUmodule module_ = nullptr;
+  KernelChoice vector_;
+  KernelChoice bulk_;
+  CUdeviceptr busy_words_ = 0;
+};
+
+}  // namespace braid::multipath

@@ -1,0 +1,321 @@
+#include "multipath/engine.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <shared_mutex>
+#include <thread>
+
+#include "cuda/scoped_context.h"
+#include "multipath/classify.h"
+#include "multipath/target.h"
+
+namespace braid::multipath {
+namespace {
+
+// How long `forget_context` and the destructor give transfers in flight.
+constexpr std::chrono::seconds kDrainLimit{5};
+
+// Other threads may be recording a graph in Global mode, which forbids allocations everywhere else.
+class RelaxedCapture {
+ public:
+  explicit RelaxedCapture(const cuda::Driver& driver) : driver_(driver) {
+    driver_.cuThreadExchangeStreamCaptureMode(&mode_);
+  }
+  ~RelaxedCapture() { driver_.cuThreadExchangeStreamCaptureMode(&mode_); }
+
+ private:
+  const cuda::Driver& driver_;
+  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
+};
+
+}  // namespace
+
+class Engine::Impl {
+ public:
+  Impl(const cuda::Driver& driver, const Options& options) : driver_(driver), options_(options) {}
+  ~Impl();
+
+  Status open();
+  Status add_context(CUcontext context);
+  void forget_context(CUcontext context);
+  Verdict submit(const Transfer& transfer);
+  std::vector<PathCount> collect(int wait_ms);
+  bool can_accelerate();
+
+  std::atomic<int> path_limit{0};
+
+ private:
+  Status list_devices();
+  Status check_relay_list() const;
+  bool can_relay(int relay, int target) const;
+  Status open_relays();
+  Status adopt_active_contexts();
+  Status adopt(int gpu, CUcontext context, bool retained);
+  Status make_target(Endpoint& endpoint);
+  Result<Endpoint*> endpoint_for(int gpu, CUcontext context, bool retained);
+  Endpoint* find_endpoint(CUcontext context);
+  Target* find_target(CUcontext context);
+  bool stream_belongs_to(CUstream stream, CUcontext context) const;
+  bool drain(std::chrono::milliseconds limit);
+
+  const cuda::Driver& driver_;
+  const Options options_;
+  bool has_relays_ = false;  // some GPU may help some other
+  std::shared_mutex mutex_;  // guards the lists; a Target guards itself
+  std::vector<CUdevice> devices_;
+  std::vector<std::vector<bool>> relays_;   // [relay][target]: usable
+  std::vector<Endpoint*> relay_endpoints_;  // by GPU; null: not a relay
+  std::vector<std::unique_ptr<Endpoint>> endpoints_;
+  std::vector<std::unique_ptr<Target>> targets_;
+  std::vector<PathCount> forgotten_;  // counts of targets that are gone
+};
+
+Status Engine::Impl::list_devices() {
+  int count = 0;
+  const Status status = driver_.check(driver_.cuDeviceGetCount(&count), "counting the GPUs");
+  if (!status.ok()) return status;
+  for (int gpu = 0; gpu < count; ++gpu) {
+    CUdevice device = 0;
+    const Status got =
+        driver_.check(driver_.cuDeviceGet(&device, gpu), "opening GPU " + std::to_string(gpu));
+    if (!got.ok()) return got;
+    devices_.push_back(device);
+  }
+  return {};
+}
+
+Status Engine::Impl::check_relay_list() const {
+  for (const int gpu : options_.relays.gpus)
+    if (gpu >= static_cast<int>(devices_.size()))
+      return Status::error("BRAID_RELAYS names GPU " + std::to_string(gpu) +
+                               ", but this process sees " + std::to_string(devices_.size()) +
+                               " GPUs",
+                           "Name GPUs from 0 to " + std::to_string(devices_.size() - 1));
+  return {};
+}
+
+// A relay stores into, or loads from, the target's memory, and counts slices there atomically.
+bool Engine::Impl::can_relay(int relay, int target) const {
+  if (relay == target || !options_.relays.allows(relay)) return false;
+  int access = 0;
+  int atomics = 0;
+  driver_.cuDeviceCanAccessPeer(&access, devices_[relay], devices_[target]);
+  driver_.cuDeviceGetP2PAttribute(&atomics, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED,
+                                  devices_[relay], devices_[target]);
+  return access != 0 && atomics != 0;
+}
+
+Status Engine::Impl::open() {
+  Status status = list_devices();
+  if (status.ok()) status = check_relay_list();
+  if (!status.ok()) return status;
+  RelaxedCapture relaxed(driver_);
+  cuda::ScopedContext scope(driver_);
+  const int count = static_cast<int>(devices_.size());
+  relays_.assign(count, std::vector<bool>(count, false));
+  for (int relay = 0; relay < count; ++relay)
+    for (int target = 0; target < count; ++target)
+      relays_[relay][target] = can_relay(relay, target);
+  has_relays_ = std::any_of(relays_.begin(), relays_.end(), [](const std::vector<bool>& targets) {
+    return std::find(targets.begin(), targets.end(), true) != targets.end();
+  });
+  if (!has_relays_) return {};  // nothing to gain, so nothing is opened
+  std::unique_lock lock(mutex_);
+  status = open_relays();
+  if (!status.ok()) return status;
+  return adopt_active_contexts();
+}
+
+// The primary context of every GPU that may relay; each is then a target as well.
+Status Engine::Impl::open_relays() {
+  relay_endpoints_.assign(devices_.size(), nullptr);
+  for (size_t gpu = 0; gpu < devices_.size(); ++gpu) {
+    if (std::find(relays_[gpu].begin(), relays_[gpu].end(), true) == relays_[gpu].end()) continue;
+    CUcontext context = nullptr;
+    const Status status = driver_.check(driver_.cuDevicePrimaryCtxRetain(&context, devices_[gpu]),
+                                        "opening GPU " + std::to_string(gpu) + " as a relay");
+    if (!status.ok()) return status;
+    auto endpoint = endpoint_for(static_cast<int>(gpu), context, true);
+    if (!endpoint.ok()) return endpoint.status();
+    relay_endpoints_[gpu] = endpoint.value();
+  }
+  return {};
+}
+
+// Targets: every relay's context, and those that the program itself has made active.
+Status Engine::Impl::adopt_active_contexts() {
+  for (size_t gpu = 0; gpu < devices_.size(); ++gpu) {
+    unsigned flags = 0;
+    int active = 0;
+    driver_.cuDevicePrimaryCtxGetState(devices_[gpu], &flags, &active);
+    CUcontext context = nullptr;
+    if (active == 0 || driver_.cuDevicePrimaryCtxRetain(&context, devices_[gpu]) != CUDA_SUCCESS)
+      continue;
+    // An endpoint keeps the context for good; a second hold would only be given back.
+    const bool known = find_endpoint(context) != nullptr;
+    if (known) driver_.cuDevicePrimaryCtxRelease(devices_[gpu]);
+    const Status status = adopt(static_cast<int>(gpu), context, !known);
+    if (!status.ok()) return status;
+  }
+  return {};
+}
+
+Status Engine::Impl::adopt(int gpu, CUcontext context, bool retained) {
+  if (find_target(context) != nullptr) return {};
+  auto endpoint = endpoint_for(gpu, context, retained);
+  return endpoint.ok() ? make_target(*endpoint.value()) : endpoint.status();
+}
+
+Result<Endpoint*> Engine::Impl::endpoint_for(int gpu, CUcontext context, bool retained) {
+  if (Endpoint* known = find_endpoint(context)) return known;
+  auto endpoint = Endpoint::open(driver_, options_, devices_[gpu], gpu, context, retained);
+  if (!endpoint.ok()) return endpoint.status();
+  endpoints_.push_back(std::move(endpoint).value());
+  return endpoints_.back().get();
+}
+
+Status Engine::Impl::make_target(Endpoint& endpoint) {
+  const int gpu = endpoint.gpu();
+  std::vector<Endpoint*> relays;
+  for (size_t relay = 0; relay < relay_endpoints_.size(); ++relay) {
+    if (relay_endpoints_[relay] == nullptr || !relays_[relay][gpu]) continue;
+    cuda::ScopedContext scope(driver_, relay_endpoints_[relay]->context());
+    const CUresult enabled = driver_.cuCtxEnablePeerAccess(endpoint.context(), 0);
+    if (enabled == CUDA_SUCCESS || enabled == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED)
+      relays.push_back(relay_endpoints_[relay]);
+  }
+  // Relays of the target's own socket first: when few paths suffice, they cross nothing shared.
+  const auto numa_node = [this](int ordinal) {
+    int node = -1;
+    driver_.cuDeviceGetAttribute(&node, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, devices_[ordinal]);
+    return node;
+  };
+  const int home = numa_node(gpu);
+  std::stable_partition(relays.begin(), relays.end(),
+                        [&](const Endpoint* relay) { return numa_node(relay->gpu()) == home; });
+  auto target = Target::open(driver_, options_, endpoint, std::move(relays));
+  if (!target.ok()) return target.status();
+  targets_.push_back(std::move(target).value());
+  return {};
+}
+
+Status Engine::Impl::add_context(CUcontext context) {
+  if (!has_relays_) return {};
+  RelaxedCapture relaxed(driver_);
+  cuda::ScopedContext scope(driver_);
+  std::unique_lock lock(mutex_);
+  Status status = adopt_active_contexts();
+  if (!status.ok() || context == nullptr || find_target(context) != nullptr) return status;
+  scope.enter(context);
+  CUdevice device = 0;
+  status = driver_.check(driver_.cuCtxGetDevice(&device), "asking a context for its GPU");
+  if (!status.ok()) return status;
+  const auto found = std::find(devices_.begin(), devices_.end(), device);
+  if (found == devices_.end()) return Status::error("a context is of no known GPU");
+  return adopt(static_cast<int>(found - devices_.begin()), context, false);
+}
+
+void Engine::Impl::forget_context(CUcontext context) {
+  std::unique_lock lock(mutex_);
+  Endpoint* endpoint = find_endpoint(context);
+  if (endpoint == nullptr) return;
+  drain(kDrainLimit);
+  endpoint->abandon();
+  std::replace(relay_endpoints_.begin(), relay_endpoints_.end(), endpoint,
+               static_cast<Endpoint*>(nullptr));
+  for (auto& target : targets_) target->drop_relay(*endpoint);
+  for (auto& target : targets_) {
+    if (&target->endpoint() != endpoint) continue;
+    target->abandon();
+    target->append_counts(forgotten_);
+  }
+  std::erase_if(targets_, [&](const auto& target) { return &target->endpoint() == endpoint; });
+}
+
+Endpoint* Engine::Impl::find_endpoint(CUcontext context) {
+  for (const auto& endpoint : endpoints_)
+    if (endpoint->context() == context && !endpoint->is_abandoned()) return endpoint.get();
+  return nullptr;
+}
+
+Target* Engine::Impl::find_target(CUcontext context) {
+  for (const auto& target : targets_)
+    if (target->endpoint().context() == context) return target.get();
+  return nullptr;
+}
+
+bool Engine::Impl::stream_belongs_to(CUstream stream, CUcontext context) const {
+  CUcontext owner = nullptr;
+  return driver_.cuStreamGetCtx(stream, &owner) == CUDA_SUCCESS && owner == context;
+}
+
+Verdict Engine::Impl::submit(const Transfer& transfer) {
+  if (transfer.size_bytes < options_.threshold_bytes) return Verdict::kBelowThreshold;
+  if (!has_relays_) return Verdict::kNoRelay;
+  const Classification what = classify(driver_, transfer);
+  if (what.verdict != Verdict::kAccelerated) return what.verdict;
+  CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
+  if (driver_.cuStreamIsCapturing(transfer.stream, &capture) != CUDA_SUCCESS ||
+      capture != CU_STREAM_CAPTURE_STATUS_NONE)
+    return Verdict::kCapturing;
+  std::shared_lock lock(mutex_);
+  Target* target = find_target(what.context);
+  if (target == nullptr || !stream_belongs_to(transfer.stream, what.context))
+    return Verdict::kForeignContext;
+  if (!target->has_relay()) return Verdict::kNoRelay;
+  return target->submit(transfer, path_limit.load(std::memory_order_relaxed));
+}
+
+// True when no transfer is in flight. Reads host memory only.
+bool Engine::Impl::drain(std::chrono::milliseconds limit) {
+  const auto deadline = std::chrono::steady_clock::now() + limit;
+  while (true) {
+    bool idle = true;
+    for (const auto& target : targets_) idle = target->harvest() && idle;
+    if (idle || std::chrono::steady_clock::now() >= deadline) return idle;
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+}
+
+std::vector<PathCount> Engine::Impl::collect(int wait_ms) {
+  std::shared_lock lock(mutex_);
+  drain(std::chrono::milliseconds(wait_ms));
+  std::vector<PathCount> counts = forgotten_;
+  for (const auto& target : targets_) target->append_counts(counts);
+  return counts;
+}
+
+bool Engine::Impl::can_accelerate() {
+  std::shared_lock lock(mutex_);
+  return std::any_of(targets_.begin(), targets_.end(),
+                     [](const auto& target) { return target->has_relay(); });
+}
+
+Engine::Impl::~Impl() {
+  std::unique_lock lock(mutex_);
+  drain(kDrainLimit);
+  RelaxedCapture relaxed(driver_);
+  targets_.clear();
+  endpoints_.clear();
+}
+
+Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Engine::~Engine() = default;
+
+Result<std::unique_ptr<Engine>> Engine::open(const cuda::Driver& driver, const Options& options) {
+  auto impl = std::make_unique<Impl>(driver, options);
+  const Status status = impl->open();
+  if (!status.ok()) return status;
+  return std::unique_ptr<Engine>(new Engine(std::move(impl)));
+}
+
+Status Engine::add_context(CUcontext context) { return impl_->add_context(context); }
+void Engine::forget_context(CUcontext context) { impl_->forget_context(context); }
+Verdict Engine::submit(const Transfer& transfer) noexcept { return impl_->submit(transfer); }
+void Engine::limit_paths(int paths) { impl_->path_limit.store(paths); }
+std::vector<PathCount> Engine::collect(int wait_ms) { return impl_->collect(wait_ms); }
+bool Engine::can_accelerate() const { return impl_->can_accelerate(); }
+
+}  // namespace braid::multipath

@@ -1,0 +1,65 @@
+// Lanes: one stream on each path's GPU, kept for one of the program's streams at a time. A transfer
+// whose start the program's stream has not reached yet holds up its own lane only: another stream's
+// transfers, which natively would be independent of it, stay so.
+//
+// Not thread-safe: the owning Target's lock guards it.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "base/status.h"
+#include "cuda/driver.h"
+#include "multipath/endpoint.h"
+#include "multipath/ticket.h"
+
+namespace braid::multipath {
+
+/// The program's stream, told apart as the driver does: the per-thread default stream is another
+/// stream in every thread, under one handle.
+struct StreamKey {
+  CUstream stream = nullptr;
+  const void* thread = nullptr;
+  bool operator==(const StreamKey&) const = default;
+};
+StreamKey stream_key(CUstream stream);
+
+struct Lane {
+  StreamKey user;
+  CUevent start = nullptr;        ///< where the program's stream was when the copy was submitted
+  std::vector<CUstream> streams;  ///< by path: 0 on the target, then its relays in order
+  Ticket* last = nullptr;         ///< of its latest transfer
+  uint32_t last_generation = 0;
+
+  /// No kernel of an earlier transfer is still waiting or running in this lane.
+  bool is_idle() const {
+    return last == nullptr || last->generation != last_generation || last->is_free();
+  }
+};
+
+class LaneSet {
+ public:
+  /// Streams on `target` and on each of `relays`. Allocates.
+  static Result<std::unique_ptr<LaneSet>> open(const cuda::Driver& driver, Endpoint& target,
+                                               const std::vector<Endpoint*>& relays);
+  ~LaneSet();
+  LaneSet(const LaneSet&) = delete;
+  LaneSet& operator=(const LaneSet&) = delete;
+
+  /// The lane that serves `user`, or an idle one bound to it from now on; null when all are taken.
+  Lane* find(const StreamKey& user);
+
+  std::vector<Lane>& lanes() { return lanes_; }
+
+ private:
+  LaneSet(const cuda::Driver& driver, Endpoint& target, std::vector<Endpoint*> relays)
+      : driver_(driver), target_(target), relays_(std::move(relays)) {}
+  Status create(Lane& lane);
+
+  const cuda::Driver& driver_;
+  Endpoint& target_;
+  std::vector<Endpoint*> relays_;
+  std::vector<Lane> lanes_;
+};
+
+}  // namespace braid::multipath

@@ -1,0 +1,69 @@
+// One context that transfers go to or come from, with its relays in order of preference, its
+// tickets and its lanes. Chooses paths and hands the job to the mover.
+//
+// Threads: submit and collect may be called at once; one short lock, under which nothing blocks.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "base/options.h"
+#include "base/status.h"
+#include "multipath/endpoint.h"
+#include "multipath/engine.h"
+#include "multipath/lane.h"
+#include "multipath/ticket.h"
+
+namespace braid::multipath {
+
+class Target {
+ public:
+  /// Allocates tickets and streams, and launches every kernel once with nothing to do, so that no
+  /// later copy loads code or maps a peer. `endpoint` and `relays` must outlive the target.
+  static Result<std::unique_ptr<Target>> open(const cuda::Driver& driver, const Options& options,
+                                              Endpoint& endpoint, std::vector<Endpoint*> relays);
+
+  const Endpoint& endpoint() const { return endpoint_; }
+  bool has_relay() const;
+
+  /// `path_limit` 0: no limit.
+  Verdict submit(const Transfer& transfer, int path_limit);
+
+  /// Adds the counts of transfers that have ended to `counts`' totals; true when none is in flight.
+  bool harvest();
+  void append_counts(std::vector<PathCount>& counts);
+
+  /// No later transfer takes this relay.
+  void drop_relay(const Endpoint& relay);
+
+  /// The target's own context is gone: own nothing there any more.
+  void abandon();
+
+ private:
+  Target(const cuda::Driver& driver, const Options& options, Endpoint& endpoint,
+         std::vector<Endpoint*> relays);
+  Status warm_up();
+  Status run_empty(bool aligned_alike);
+  Verdict submit_locked(const Transfer& transfer, int path_limit);
+  void read_counts(Ticket& ticket);
+
+  struct Count {
+    uint64_t slices = 0;
+    uint64_t bytes = 0;
+  };
+
+  const cuda::Driver& driver_;
+  const Options options_;
+  Endpoint& endpoint_;
+  std::vector<Endpoint*> relays_;  // in lane order; a dropped one is null
+  std::mutex mutex_;
+  std::unique_ptr<TicketPool> tickets_;
+  std::unique_ptr<LaneSet> lanes_;
+  // By direction, then by path in lane order.
+  std::array<std::array<Count, cuda::kMaxPaths>, 2> counts_{};
+  std::array<int, cuda::kMaxPaths> via_{};  // GPU by path in lane order
+};
+
+}  // namespace braid::multipath

@@ -1,0 +1,66 @@
+// Tickets: the few words of memory that the kernels of one transfer share, taken from a pool that
+// is allocated once. A ticket is free again when every kernel launched with it has left, which the
+// last one writes into host memory: finding a free ticket costs a plain load, no driver call.
+//
+// Not thread-safe: the owning Target's lock guards it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/status.h"
+#include "cuda/driver.h"
+#include "cuda/kernels/pull.h"
+#include "multipath/transfer.h"
+
+namespace braid::multipath {
+
+struct Ticket {
+  CUdeviceptr counters = 0;              ///< TicketCounters, in the target's memory
+  cuda::TicketReport* report = nullptr;  ///< written by the last block to leave
+  uint32_t generation = 0;               ///< of its last use; free when the report says the same
+  uint32_t done = 0;     ///< what counters.done will read when its last use has landed
+  bool retired = false;  ///< a launch failed halfway: never used again
+  // Of its last use, for the statistics; `unread` until they have been added up.
+  bool unread = false;
+  Direction direction = Direction::kHostToDevice;
+  uint32_t slice_bytes = 0;
+  int path_count = 0;
+  std::array<int, cuda::kMaxPaths> lane_paths{};  ///< by path: its index in lane order
+
+  bool is_free() const;
+};
+
+class TicketPool {
+ public:
+  /// In the current context. Allocates.
+  static Result<std::unique_ptr<TicketPool>> open(const cuda::Driver& driver);
+  ~TicketPool();
+  TicketPool(const TicketPool&) = delete;
+  TicketPool& operator=(const TicketPool&) = delete;
+
+  /// A free ticket with a fresh generation, or null. Its last use's counts may still be unread.
+  Ticket* find_free();
+
+  std::vector<Ticket>& tickets() { return tickets_; }
+  bool all_free() const;
+
+  /// The context is gone: free nothing there.
+  void abandon() { abandoned_ = true; }
+
+ private:
+  explicit TicketPool(const cuda::Driver& driver) : driver_(driver) {}
+  Status allocate();
+
+  const cuda::Driver& driver_;
+  bool abandoned_ = false;
+  CUdeviceptr counters_ = 0;
+  void* reports_ = nullptr;
+  bool registered_ = false;
+  std::vector<Ticket> tickets_;
+  size_t next_ = 0;
+};
+
+}  // namespace braid::multipath

@@ -1,0 +1,21 @@
+#include "multipath/transfer.h"
+
+namespace braid::multipath {
+
+const char* verdict_name(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kAccelerated: return "accelerated";
+    case Verdict::kBelowThreshold: return "below_threshold";
+    case Verdict::kPageable: return "pageable";
+    case Verdict::kNotLinear: return "not_linear";
+    case Verdict::kCapturing: return "capturing";
+    case Verdict::kForeignContext: return "foreign_context";
+    case Verdict::kNoRelay: return "no_relay";
+    case Verdict::kNotReady: return "not_ready";
+    case Verdict::kSaturated: return "saturated";
+    case Verdict::kDriverError: return "driver_error";
+  }
+  return "unknown";
+}
+
+}  // namespace braid::multipath
