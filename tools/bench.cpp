@@ -1,0 +1,204 @@
+// braid bench: native copies against braid's, in turns in one run.
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "base/units.h"
+#include "tools/commands.h"
+#include "tools/measure.h"
+#include "tools/open_server.h"
+
+namespace braid::tools {
+namespace {
+
+using multipath::Direction;
+
+struct Arguments {
+  std::string server;
+  std::string direction;
+  std::string sizes = "1M,2M,4M,8M,16M,64M,256M,1G";
+  int target = 0;
+  std::vector<int> paths;
+  int repeat = 5;
+  bool limit = false;
+  std::string json_file;
+  uint64_t seed = 1;
+};
+
+const char* direction_name(Direction direction) {
+  return direction == Direction::kHostToDevice ? "h2d" : "d2h";
+}
+
+std::string share_text(const Record& record) {
+  uint64_t total = 0;
+  for (const auto& [gpu, bytes] : record.share) total += bytes;
+  std::string text;
+  for (const auto& [gpu, bytes] : record.share)
+    text += fmt::format("{}{}:{:.0f}%", text.empty() ? "" : " ", gpu,
+                        100.0 * static_cast<double>(bytes) / static_cast<double>(total));
+  return text.empty() ? record.verdict : text;
+}
+
+void print_header(bool with_limit) {
+  fmt::print("{:<4} {:>6} {:>5}  {:>22}  {:>22}  {:>6}{}  {:<8}  {}\n", "", "size", "paths",
+             "native GB/s (range)", "braid GB/s (range)", "ratio",
+             with_limit ? fmt::format("  {:>22}  {:>8}", "limit GB/s (range)", "of limit") : "",
+             "verified", "share of each GPU's link");
+}
+
+std::string range(const Readings& readings) {
+  return fmt::format("{:.1f} ({:.1f}-{:.1f})", readings.median(), readings.lowest(),
+                     readings.highest());
+}
+
+void print_row(const Record& record) {
+  const double braid = record.braid.median();
+  std::string limit;
+  if (!record.limit.gbps.empty())
+    limit = fmt::format("  {:>22}  {:>7.1f}%", range(record.limit),
+                        100 * braid / record.limit.median());
+  fmt::print("{:<4} {:>6} {:>5}  {:>22}  {:>22}  {:>5.2f}x{}  {:<8}  {}\n",
+             direction_name(record.direction), format_size(record.size_bytes), record.paths,
+             range(record.native), range(record.braid), braid / record.native.median(), limit,
+             record.verified ? "yes" : "NO", share_text(record));
+  std::fflush(stdout);
+}
+
+nlohmann::json to_json(const Record& record) {
+  nlohmann::json json = {{"direction", direction_name(record.direction)},
+                         {"size_bytes", record.size_bytes},
+                         {"target", record.target},
+                         {"paths", record.paths},
+                         {"native_gbps", record.native.median()},
+                         {"native_gbps_range", {record.native.lowest(), record.native.highest()}},
+                         {"braid_gbps", record.braid.median()},
+                         {"braid_gbps_range", {record.braid.lowest(), record.braid.highest()}},
+                         {"repeat", record.braid.gbps.size()},
+                         {"verified", record.verified},
+                         {"verdict", record.verdict},
+                         {"share", nlohmann::json::object()}};
+  for (const auto& [gpu, bytes] : record.share) json["share"][std::to_string(gpu)] = bytes;
+  if (!record.limit.gbps.empty()) {
+    json["limit_gbps"] = record.limit.median();
+    json["limit_gbps_range"] = {record.limit.lowest(), record.limit.highest()};
+  }
+  return json;
+}
+
+void show_progress(size_t done, size_t all) {
+  if (isatty(STDERR_FILENO) == 0) return;
+  fmt::print(stderr, "\r{}/{} \x1b[K", done, all);
+  if (done == all) fmt::print(stderr, "\r\x1b[K");
+}
+
+Result<std::vector<Direction>> directions_of(const std::string& text) {
+  if (text.empty()) return std::vector{Direction::kHostToDevice, Direction::kDeviceToHost};
+  if (text == "h2d") return std::vector{Direction::kHostToDevice};
+  if (text == "d2h") return std::vector{Direction::kDeviceToHost};
+  return Status::error("'" + text + "' is not a direction", "Write h2d or d2h");
+}
+
+// Every combination that was asked for, in the order of the table.
+Result<std::vector<Case>> list_cases(const Arguments& arguments, int gpus) {
+  const auto directions = directions_of(arguments.direction);
+  if (!directions.ok()) return directions.status();
+  const auto sizes = parse_size_list(arguments.sizes);
+  if (!sizes.ok()) return sizes.status();
+  std::vector<int> paths = arguments.paths.empty() ? std::vector{gpus} : arguments.paths;
+  for (const int count : paths)
+    if (count < 1 || count > gpus)
+      return Status::error(
+          fmt::format("{} paths were asked for, and this server has {} GPUs", count, gpus),
+          fmt::format("Write --paths from 1 to {}", gpus));
+  std::vector<Case> cases;
+  for (const Direction direction : directions.value())
+    for (const int count : paths)
+      for (const uint64_t size : sizes.value()) {
+        if (size == 0)
+          return Status::error("a size of 0 cannot be measured", "Write sizes above 0");
+        cases.push_back({direction, size, count, arguments.repeat, arguments.limit});
+      }
+  return cases;
+}
+
+Status write_json(const std::string& file, const nlohmann::json& records) {
+  std::ofstream out(file);
+  out << records.dump(2) << '\n';
+  out.close();
+  return out ? Status() : Status::error("could not write '" + file + "'");
+}
+
+Result<bool> run_bench(const Arguments& arguments) {
+  const auto options = read_options([](const char* name) { return getenv(name); });
+  if (!options.ok()) return options.status();
+  const auto driver = open_server(arguments.server);
+  if (!driver.ok()) return driver.status();
+  int gpus = 0;
+  driver.value().cuDeviceGetCount(&gpus);
+  const auto cases = list_cases(arguments, gpus);
+  if (!cases.ok()) return cases.status();
+  uint64_t max_bytes = 0;
+  for (const Case& one : cases.value()) max_bytes = std::max(max_bytes, one.size_bytes);
+  const auto bench =
+      Bench::open(driver.value(), options.value(), arguments.target, max_bytes, arguments.seed);
+  if (!bench.ok()) return bench.status();
+
+  bool all_verified = true;
+  nlohmann::json records = nlohmann::json::array();
+  print_header(arguments.limit);
+  for (const Case& one : cases.value()) {
+    show_progress(records.size(), cases.value().size());
+    const auto record = bench.value()->run(one);
+    if (!record.ok()) return record.status();
+    print_row(record.value());
+    records.push_back(to_json(record.value()));
+    all_verified = all_verified && record.value().verified;
+  }
+  show_progress(records.size(), cases.value().size());
+  if (!arguments.json_file.empty()) {
+    const Status written = write_json(arguments.json_file, records);
+    if (!written.ok()) return written;
+  }
+  return all_verified;
+}
+
+}  // namespace
+
+void add_bench_command(CLI::App& app, int& exit_code) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* command = app.add_subcommand(
+      "bench",
+      "Native copies against braid's, in turns in one run: medians, spread, every byte verified");
+  command->add_option("--server", arguments->server,
+                      "an emulated server: a profile's name or file (default: the real GPUs)");
+  command->add_option("--direction", arguments->direction, "h2d or d2h (default: both)");
+  command->add_option("--sizes", arguments->sizes, "sizes to copy")->capture_default_str();
+  command->add_option("--target", arguments->target, "GPU to copy to or from")
+      ->capture_default_str();
+  command
+      ->add_option("--paths", arguments->paths,
+                   "paths to use at most, the direct one included (default: one a GPU)")
+      ->delimiter(',');
+  command->add_option("--repeat", arguments->repeat, "measured rounds")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  command->add_flag(
+      "--limit", arguments->limit,
+      "measure in turns what direct copies to every GPU at once reach, and compare with it");
+  command->add_option("--json", arguments->json_file, "write the records to this file");
+  command->add_option("--seed", arguments->seed, "of the random bytes")->capture_default_str();
+  command->footer(
+      "Options of braid itself are read from the environment (docs/options.md), e.g. "
+      "BRAID_SLICE=256K.");
+  command->callback([arguments, &exit_code] {
+    const auto verified = run_bench(*arguments);
+    if (!verified.ok())
+      exit_code = fail(verified.status());
+    else if (!verified.value())
+      exit_code = fail(Status::error("some copies had wrong bytes"));
+  });
+}
+
+}  // namespace braid::tools

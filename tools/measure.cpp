@@ -1,0 +1,269 @@
+#include "tools/measure.h"
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+
+#include "cuda/scoped_context.h"
+
+namespace braid::tools {
+namespace {
+
+using multipath::Direction;
+using multipath::Verdict;
+
+constexpr int kPoison = 0xA5;
+
+// Each GPU's part of the limit's buffer is copied this often, so that the start is a small part.
+constexpr int kLimitRounds = 4;
+
+void fill_random(char* data, uint64_t size_bytes, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  for (uint64_t at = 0; at < size_bytes; at += sizeof(uint64_t)) {
+    const uint64_t word = random();
+    std::memcpy(data + at, &word, std::min<uint64_t>(sizeof word, size_bytes - at));
+  }
+}
+
+double gbps(uint64_t bytes, float elapsed_ms) {
+  return static_cast<double>(bytes) / (static_cast<double>(elapsed_ms) * 1e6);
+}
+
+}  // namespace
+
+double Readings::median() const {
+  if (gbps.empty()) return 0;
+  std::vector<double> sorted = gbps;
+  std::sort(sorted.begin(), sorted.end());
+  const size_t middle = sorted.size() / 2;
+  return sorted.size() % 2 != 0 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
+}
+
+double Readings::lowest() const {
+  return gbps.empty() ? 0 : *std::min_element(gbps.begin(), gbps.end());
+}
+
+double Readings::highest() const {
+  return gbps.empty() ? 0 : *std::max_element(gbps.begin(), gbps.end());
+}
+
+Result<std::unique_ptr<Bench>> Bench::open(const cuda::Driver& driver, const Options& options,
+                                           int target, uint64_t max_bytes, uint64_t seed) {
+  std::unique_ptr<Bench> bench(new Bench(driver, target, max_bytes, seed));
+  const Status status = bench->prepare(options);
+  if (!status.ok()) return status;
+  return bench;
+}
+
+Status Bench::prepare(const Options& options) {
+  Status status = open_gpus();
+  if (status.ok()) status = allocate();
+  if (!status.ok()) return status;
+  fill_random(data_, max_bytes_, seed_);
+  auto engine = multipath::Engine::open(driver_, options);
+  if (!engine.ok()) return engine.status();
+  engine_ = std::move(engine).value();
+  return {};
+}
+
+Status Bench::open_gpus() {
+  int count = 0;
+  Status status = driver_.check(driver_.cuDeviceGetCount(&count), "counting the GPUs");
+  if (!status.ok()) return status;
+  if (target_ < 0 || target_ >= count)
+    return Status::error("there is no GPU " + std::to_string(target_),
+                         "Name a target from 0 to " + std::to_string(count - 1));
+  for (int gpu = 0; gpu < count; ++gpu) {
+    CUdevice device = 0;
+    CUcontext context = nullptr;
+    status = driver_.check(driver_.cuDeviceGet(&device, gpu), "opening a GPU");
+    if (status.ok())
+      status = driver_.check(driver_.cuDevicePrimaryCtxRetain(&context, device),
+                             "opening GPU " + std::to_string(gpu));
+    if (!status.ok()) return status;
+    contexts_.push_back(context);
+  }
+  return driver_.check(driver_.cuCtxSetCurrent(contexts_[target_]), "choosing the target GPU");
+}
+
+Status Bench::allocate() {
+  const auto pinned = [&](char*& buffer) {
+    void* memory = nullptr;
+    const Status status =
+        driver_.check(driver_.cuMemHostAlloc(&memory, max_bytes_, CU_MEMHOSTALLOC_PORTABLE),
+                      "pinning " + std::to_string(max_bytes_ >> 20) + " MB of host memory");
+    buffer = static_cast<char*>(memory);
+    return status;
+  };
+  Status status = pinned(data_);
+  if (status.ok()) status = pinned(landing_);
+  if (status.ok())
+    status = driver_.check(driver_.cuMemAlloc(&device_, max_bytes_),
+                           "allocating " + std::to_string(max_bytes_ >> 20) + " MB on the GPU");
+  if (status.ok())
+    status = driver_.check(driver_.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "a stream");
+  if (status.ok()) status = driver_.check(driver_.cuEventCreate(&begin_, 0), "an event");
+  if (status.ok()) status = driver_.check(driver_.cuEventCreate(&end_, 0), "an event");
+  return status;
+}
+
+Bench::~Bench() {
+  engine_.reset();
+  cuda::ScopedContext scope(driver_);
+  for (size_t gpu = 0; gpu < limit_streams_.size(); ++gpu) {
+    scope.enter(contexts_[gpu]);
+    driver_.cuStreamDestroy(limit_streams_[gpu]);
+    driver_.cuEventDestroy(limit_events_[gpu]);
+    driver_.cuMemFree(limit_buffers_[gpu]);
+  }
+  if (target_ < gpu_count()) scope.enter(contexts_[target_]);
+  if (begin_ != nullptr) driver_.cuEventDestroy(begin_);
+  if (end_ != nullptr) driver_.cuEventDestroy(end_);
+  if (stream_ != nullptr) driver_.cuStreamDestroy(stream_);
+  if (device_ != 0) driver_.cuMemFree(device_);
+  if (data_ != nullptr) driver_.cuMemFreeHost(data_);
+  if (landing_ != nullptr) driver_.cuMemFreeHost(landing_);
+}
+
+Result<Record> Bench::run(const Case& what) {
+  Record record;
+  record.direction = what.direction;
+  record.size_bytes = what.size_bytes;
+  record.target = target_;
+  record.paths = what.paths;
+  record.verified = true;
+  engine_->limit_paths(what.paths);
+  std::map<int, uint64_t> before;
+  for (int round = 0; round <= what.repeat; ++round) {
+    if (round == 1) before = bytes_by_gpu(what.direction);
+    for (const bool through_braid : {false, true}) {
+      const Status status = poison(what);
+      if (!status.ok()) return status;
+      std::string verdict = record.verdict;
+      const auto reading = time_copy(what, through_braid, verdict);
+      if (!reading.ok()) return reading.status();
+      const auto right = verify(what);
+      if (!right.ok()) return right.status();
+      record.verified = record.verified && right.value();
+      if (round == 0) continue;
+      record.verdict = verdict;
+      (through_braid ? record.braid : record.native).gbps.push_back(reading.value());
+    }
+    if (!what.with_limit || round == 0) continue;
+    const auto limit = time_limit(what);
+    if (!limit.ok()) return limit.status();
+    record.limit.gbps.push_back(limit.value());
+  }
+  record.share = bytes_by_gpu(what.direction);
+  for (auto& [gpu, bytes] : record.share) bytes -= before[gpu];
+  std::erase_if(record.share, [](const auto& entry) { return entry.second == 0; });
+  return record;
+}
+
+Status Bench::native_copy(Direction direction, uint64_t size_bytes) {
+  const CUresult result = direction == Direction::kHostToDevice
+                              ? driver_.cuMemcpyHtoDAsync(device_, data_, size_bytes, stream_)
+                              : driver_.cuMemcpyDtoHAsync(landing_, device_, size_bytes, stream_);
+  return driver_.check(result, "a native copy");
+}
+
+Result<double> Bench::time_copy(const Case& what, bool through_braid, std::string& verdict) {
+  Status status = driver_.check(driver_.cuEventRecord(begin_, stream_), "an event");
+  if (!status.ok()) return status;
+  Verdict outcome = Verdict::kBelowThreshold;
+  if (through_braid) {
+    const bool to_device = what.direction == Direction::kHostToDevice;
+    outcome = engine_->submit(
+        {what.direction, to_device ? data_ : landing_, device_, what.size_bytes, stream_});
+    verdict = multipath::verdict_name(outcome);
+  }
+  if (outcome != Verdict::kAccelerated) status = native_copy(what.direction, what.size_bytes);
+  if (status.ok()) status = driver_.check(driver_.cuEventRecord(end_, stream_), "an event");
+  if (status.ok()) status = driver_.check(driver_.cuStreamSynchronize(stream_), "the copy");
+  float elapsed_ms = 0;
+  if (status.ok())
+    status = driver_.check(driver_.cuEventElapsedTime(&elapsed_ms, begin_, end_), "timing");
+  if (!status.ok()) return status;
+  return gbps(what.size_bytes, elapsed_ms);
+}
+
+// Before a copy: its destination holds nothing of what should arrive. D2H: the source holds it.
+Status Bench::poison(const Case& what) {
+  Status status;
+  if (what.direction == Direction::kHostToDevice)
+    return driver_.check(driver_.cuMemsetD8(device_, kPoison, what.size_bytes), "clearing the GPU");
+  status = driver_.check(driver_.cuMemcpyHtoD(device_, data_, what.size_bytes), "filling the GPU");
+  std::memset(landing_, kPoison, what.size_bytes);
+  return status;
+}
+
+Result<bool> Bench::verify(const Case& what) {
+  if (what.direction == Direction::kHostToDevice) {
+    std::memset(landing_, kPoison ^ 0xFF, what.size_bytes);
+    const Status status =
+        driver_.check(driver_.cuMemcpyDtoH(landing_, device_, what.size_bytes), "reading back");
+    if (!status.ok()) return status;
+  }
+  return std::memcmp(data_, landing_, what.size_bytes) == 0;
+}
+
+Status Bench::open_limit_streams() {
+  cuda::ScopedContext scope(driver_);
+  for (int gpu = static_cast<int>(limit_streams_.size()); gpu < gpu_count(); ++gpu) {
+    scope.enter(contexts_[gpu]);
+    CUstream stream = nullptr;
+    CUevent event = nullptr;
+    CUdeviceptr buffer = 0;
+    Status status = driver_.check(driver_.cuMemAlloc(&buffer, max_bytes_ / gpu_count() + 1),
+                                  "allocating on GPU " + std::to_string(gpu));
+    if (status.ok())
+      status = driver_.check(driver_.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "a stream");
+    if (status.ok())
+      status = driver_.check(driver_.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), "an event");
+    if (!status.ok()) return status;
+    limit_buffers_.push_back(buffer);
+    limit_streams_.push_back(stream);
+    limit_events_.push_back(event);
+  }
+  return {};
+}
+
+// Direct copies to or from every GPU at once, each its own part of the pinned buffer.
+Result<double> Bench::time_limit(const Case& what) {
+  Status status = open_limit_streams();
+  if (!status.ok()) return status;
+  const uint64_t part = max_bytes_ / static_cast<uint64_t>(gpu_count());
+  cuda::ScopedContext scope(driver_);
+  CUresult result = driver_.cuEventRecord(begin_, stream_);
+  const auto keep = [&result](CUresult next) { result = result == CUDA_SUCCESS ? next : result; };
+  for (int gpu = 0; gpu < gpu_count(); ++gpu) {
+    scope.enter(contexts_[gpu]);
+    keep(driver_.cuStreamWaitEvent(limit_streams_[gpu], begin_, 0));
+    for (int round = 0; round < kLimitRounds; ++round)
+      keep(what.direction == Direction::kHostToDevice
+               ? driver_.cuMemcpyHtoDAsync(limit_buffers_[gpu], data_ + gpu * part, part,
+                                           limit_streams_[gpu])
+               : driver_.cuMemcpyDtoHAsync(landing_ + gpu * part, limit_buffers_[gpu], part,
+                                           limit_streams_[gpu]));
+    keep(driver_.cuEventRecord(limit_events_[gpu], limit_streams_[gpu]));
+    keep(driver_.cuStreamWaitEvent(stream_, limit_events_[gpu], 0));
+  }
+  scope.enter(contexts_[target_]);
+  keep(driver_.cuEventRecord(end_, stream_));
+  keep(driver_.cuStreamSynchronize(stream_));
+  float elapsed_ms = 0;
+  keep(driver_.cuEventElapsedTime(&elapsed_ms, begin_, end_));
+  status = driver_.check(result, "measuring the limit");
+  if (!status.ok()) return status;
+  return gbps(part * kLimitRounds * static_cast<uint64_t>(gpu_count()), elapsed_ms);
+}
+
+std::map<int, uint64_t> Bench::bytes_by_gpu(Direction direction) {
+  constexpr int kWaitMs = 5000;
+  std::map<int, uint64_t> bytes;
+  for (const multipath::PathCount& count : engine_->collect(kWaitMs))
+    if (count.direction == direction && count.target == target_) bytes[count.via] += count.bytes;
+  return bytes;
+}
+
+}  // namespace braid::tools

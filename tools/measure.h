@@ -1,0 +1,94 @@
+// Measuring copies: native, through braid, and the limit that direct copies to every GPU at once
+// reach. All three are timed by events on the stream, so they mean the same on hardware and in
+// virtual time, and can be taken in turns within one run. Every measured copy is verified, every
+// byte.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "cuda/driver.h"
+#include "multipath/engine.h"
+
+namespace braid::tools {
+
+/// Several readings of one thing, GB/s (10^9 bytes a second).
+struct Readings {
+  std::vector<double> gbps;
+  double median() const;
+  double lowest() const;
+  double highest() const;
+};
+
+/// One line of `braid bench`.
+struct Record {
+  multipath::Direction direction = multipath::Direction::kHostToDevice;
+  uint64_t size_bytes = 0;
+  int target = 0;
+  int paths = 0;  ///< at most this many, the direct one included
+  Readings native;
+  Readings braid;
+  Readings limit;                 ///< empty unless asked for
+  bool verified = false;          ///< every byte of every copy, native and braid
+  std::string verdict;            ///< what became of the braid copies: "accelerated", ...
+  std::map<int, uint64_t> share;  ///< bytes by the GPU whose link carried them
+};
+
+struct Case {
+  multipath::Direction direction = multipath::Direction::kHostToDevice;
+  uint64_t size_bytes = 0;
+  int paths = 0;
+  int repeat = 0;
+  bool with_limit = false;
+};
+
+/// Owns the buffers and the engine for measuring copies to and from one GPU.
+class Bench {
+ public:
+  /// `max_bytes` bounds the cases' sizes. Allocates that much pinned and device memory.
+  static Result<std::unique_ptr<Bench>> open(const cuda::Driver& driver, const Options& options,
+                                             int target, uint64_t max_bytes, uint64_t seed);
+  ~Bench();
+  Bench(const Bench&) = delete;
+  Bench& operator=(const Bench&) = delete;
+
+  int gpu_count() const { return static_cast<int>(contexts_.size()); }
+
+  /// Native and braid (and the limit) in turns, `repeat` times, after one unmeasured round.
+  Result<Record> run(const Case& what);
+
+ private:
+  Bench(const cuda::Driver& driver, int target, uint64_t max_bytes, uint64_t seed)
+      : driver_(driver), target_(target), max_bytes_(max_bytes), seed_(seed) {}
+  Status prepare(const Options& options);
+  Status open_gpus();
+  Status allocate();
+  Status open_limit_streams();
+  Result<double> time_copy(const Case& what, bool through_braid, std::string& verdict);
+  Result<double> time_limit(const Case& what);
+  Status poison(const Case& what);
+  Result<bool> verify(const Case& what);
+  Status native_copy(multipath::Direction direction, uint64_t size_bytes);
+  std::map<int, uint64_t> bytes_by_gpu(multipath::Direction direction);
+
+  const cuda::Driver& driver_;
+  int target_;
+  uint64_t max_bytes_;
+  uint64_t seed_;
+  std::vector<CUcontext> contexts_;
+  std::unique_ptr<multipath::Engine> engine_;
+  char* data_ = nullptr;     // pinned: what is copied, or what D2H must arrive as
+  char* landing_ = nullptr;  // pinned: where D2H lands, and where H2D is read back to
+  CUdeviceptr device_ = 0;
+  CUstream stream_ = nullptr;
+  CUevent begin_ = nullptr;
+  CUevent end_ = nullptr;
+  std::vector<CUstream> limit_streams_;  // by GPU; opened when a limit is first asked for
+  std::vector<CUevent> limit_events_;
+  std::vector<CUdeviceptr> limit_buffers_;
+};
+
+}  // namespace braid::tools
