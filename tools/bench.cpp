@@ -42,8 +42,8 @@ std::string share_text(const Record& record) {
 }
 
 void print_header(bool with_limit) {
-  fmt::print("{:<4} {:>6} {:>5}  {:>22}  {:>22}  {:>6}{}  {:<8}  {}\n", "", "size", "paths",
-             "native GB/s (range)", "braid GB/s (range)", "ratio",
+  fmt::print("{:<4} {:>6} {:>5}  {:>22}  {:>22}  {:>6}  {:>9}{}  {:<8}  {}\n", "", "size", "paths",
+             "native GB/s (range)", "braid GB/s (range)", "ratio", "submit us",
              with_limit ? fmt::format("  {:>22}  {:>8}", "limit GB/s (range)", "of limit") : "",
              "verified", "share of each GPU's link");
 }
@@ -56,13 +56,13 @@ std::string range(const Readings& readings) {
 void print_row(const Record& record) {
   const double braid = record.braid.median();
   std::string limit;
-  if (!record.limit.gbps.empty())
+  if (!record.limit.values.empty())
     limit = fmt::format("  {:>22}  {:>7.1f}%", range(record.limit),
                         100 * braid / record.limit.median());
-  fmt::print("{:<4} {:>6} {:>5}  {:>22}  {:>22}  {:>5.2f}x{}  {:<8}  {}\n",
+  fmt::print("{:<4} {:>6} {:>5}  {:>22}  {:>22}  {:>5.2f}x  {:>9.1f}{}  {:<8}  {}\n",
              direction_name(record.direction), format_size(record.size_bytes), record.paths,
-             range(record.native), range(record.braid), braid / record.native.median(), limit,
-             record.verified ? "yes" : "NO", share_text(record));
+             range(record.native), range(record.braid), braid / record.native.median(),
+             record.submit_us.median(), limit, record.verified ? "yes" : "NO", share_text(record));
   std::fflush(stdout);
 }
 
@@ -75,12 +75,13 @@ nlohmann::json to_json(const Record& record) {
                          {"native_gbps_range", {record.native.lowest(), record.native.highest()}},
                          {"braid_gbps", record.braid.median()},
                          {"braid_gbps_range", {record.braid.lowest(), record.braid.highest()}},
-                         {"repeat", record.braid.gbps.size()},
+                         {"submit_us", record.submit_us.median()},
+                         {"repeat", record.braid.values.size()},
                          {"verified", record.verified},
                          {"verdict", record.verdict},
                          {"share", nlohmann::json::object()}};
   for (const auto& [gpu, bytes] : record.share) json["share"][std::to_string(gpu)] = bytes;
-  if (!record.limit.gbps.empty()) {
+  if (!record.limit.values.empty()) {
     json["limit_gbps"] = record.limit.median();
     json["limit_gbps_range"] = {record.limit.lowest(), record.limit.highest()};
   }

@@ -1,6 +1,7 @@
 #include "tools/measure.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <random>
 
@@ -32,19 +33,19 @@ double gbps(uint64_t bytes, float elapsed_ms) {
 }  // namespace
 
 double Readings::median() const {
-  if (gbps.empty()) return 0;
-  std::vector<double> sorted = gbps;
+  if (values.empty()) return 0;
+  std::vector<double> sorted = values;
   std::sort(sorted.begin(), sorted.end());
   const size_t middle = sorted.size() / 2;
   return sorted.size() % 2 != 0 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
 }
 
 double Readings::lowest() const {
-  return gbps.empty() ? 0 : *std::min_element(gbps.begin(), gbps.end());
+  return values.empty() ? 0 : *std::min_element(values.begin(), values.end());
 }
 
 double Readings::highest() const {
-  return gbps.empty() ? 0 : *std::max_element(gbps.begin(), gbps.end());
+  return values.empty() ? 0 : *std::max_element(values.begin(), values.end());
 }
 
 Result<std::unique_ptr<Bench>> Bench::open(const cuda::Driver& driver, const Options& options,
@@ -147,12 +148,13 @@ Result<Record> Bench::run(const Case& what) {
       record.verified = record.verified && right.value();
       if (round == 0) continue;
       record.verdict = verdict;
-      (through_braid ? record.braid : record.native).gbps.push_back(reading.value());
+      (through_braid ? record.braid : record.native).values.push_back(reading.value());
+      if (through_braid) record.submit_us.values.push_back(submit_us_);
     }
     if (!what.with_limit || round == 0) continue;
     const auto limit = time_limit(what);
     if (!limit.ok()) return limit.status();
-    record.limit.gbps.push_back(limit.value());
+    record.limit.values.push_back(limit.value());
   }
   record.share = bytes_by_gpu(what.direction);
   for (auto& [gpu, bytes] : record.share) bytes -= before[gpu];
@@ -173,8 +175,12 @@ Result<double> Bench::time_copy(const Case& what, bool through_braid, std::strin
   Verdict outcome = Verdict::kBelowThreshold;
   if (through_braid) {
     const bool to_device = what.direction == Direction::kHostToDevice;
+    const auto before = std::chrono::steady_clock::now();
     outcome = engine_->submit(
         {what.direction, to_device ? data_ : landing_, device_, what.size_bytes, stream_});
+    const std::chrono::duration<double, std::micro> taken =
+        std::chrono::steady_clock::now() - before;
+    submit_us_ = taken.count();
     verdict = multipath::verdict_name(outcome);
   }
   if (outcome != Verdict::kAccelerated) status = native_copy(what.direction, what.size_bytes);
@@ -190,8 +196,12 @@ Result<double> Bench::time_copy(const Case& what, bool through_braid, std::strin
 // Before a copy: its destination holds nothing of what should arrive. D2H: the source holds it.
 Status Bench::poison(const Case& what) {
   Status status;
-  if (what.direction == Direction::kHostToDevice)
-    return driver_.check(driver_.cuMemsetD8(device_, kPoison, what.size_bytes), "clearing the GPU");
+  if (what.direction == Direction::kHostToDevice) {
+    status =
+        driver_.check(driver_.cuMemsetD8(device_, kPoison, what.size_bytes), "clearing the GPU");
+    // A memset may return before it is done, and the measured stream does not wait for it.
+    return status.ok() ? driver_.check(driver_.cuCtxSynchronize(), "clearing the GPU") : status;
+  }
   status = driver_.check(driver_.cuMemcpyHtoD(device_, data_, what.size_bytes), "filling the GPU");
   std::memset(landing_, kPoison, what.size_bytes);
   return status;

@@ -15,9 +15,9 @@
 
 namespace braid::tools {
 
-/// Several readings of one thing, GB/s (10^9 bytes a second).
+/// Several readings of one thing.
 struct Readings {
-  std::vector<double> gbps;
+  std::vector<double> values;
   double median() const;
   double lowest() const;
   double highest() const;
@@ -28,10 +28,11 @@ struct Record {
   multipath::Direction direction = multipath::Direction::kHostToDevice;
   uint64_t size_bytes = 0;
   int target = 0;
-  int paths = 0;  ///< at most this many, the direct one included
-  Readings native;
-  Readings braid;
-  Readings limit;                 ///< empty unless asked for
+  int paths = 0;                  ///< at most this many, the direct one included
+  Readings native;                ///< GB/s, 10^9 bytes a second
+  Readings braid;                 ///< GB/s
+  Readings limit;                 ///< GB/s; empty unless asked for
+  Readings submit_us;             ///< CPU time of handing one copy to braid
   bool verified = false;          ///< every byte of every copy, native and braid
   std::string verdict;            ///< what became of the braid copies: "accelerated", ...
   std::map<int, uint64_t> share;  ///< bytes by the GPU whose link carried them
@@ -84,6 +85,7 @@ class Bench {
   char* landing_ = nullptr;  // pinned: where D2H lands, and where H2D is read back to
   CUdeviceptr device_ = 0;
   CUstream stream_ = nullptr;
+  double submit_us_ = 0;  // of the latest braid copy
   CUevent begin_ = nullptr;
   CUevent end_ = nullptr;
   std::vector<CUstream> limit_streams_;  // by GPU; opened when a limit is first asked for

@@ -66,7 +66,7 @@ const std::vector<Entry>& entries() {
       {{"BRAID_STATS", "", "none", "statistics on stderr at exit: text or json",
         "off costs nothing"},
        set_stats},
-      {{"BRAID_THRESHOLD", "bytes", "2M", "smaller copies stay native",
+      {{"BRAID_THRESHOLD", "bytes", "4M", "smaller copies stay native",
         "the break-even size: docs/measurements"},
        set_size<&Options::threshold_bytes>},
       {{"BRAID_SLICE", "bytes", "64K", "bytes a thread block takes at a time",
@@ -120,7 +120,7 @@ const std::vector<OptionRow>& option_table() {
 
 Result<Options> read_options(const std::function<const char*(const char*)>& get) {
   Options options;
-  options.threshold_bytes = uint64_t{2} << 20;
+  options.threshold_bytes = uint64_t{4} << 20;
   for (const Entry& entry : entries()) {
     const char* text = get(entry.row.name);
     if (text == nullptr || *text == '\0') continue;
