@@ -162,6 +162,33 @@ Status check_gpu(const Server& server, int gpu, int nodes) {
 
 }  // namespace
 
+std::span<const CostRow> cost_rows() {
+  static constexpr CostRow kRows[] = {{"api_call_us", &Costs::api_call_us},
+                                      {"copy_start_us", &Costs::copy_start_us},
+                                      {"kernel_start_us", &Costs::kernel_start_us},
+                                      {"event_wait_us", &Costs::event_wait_us},
+                                      {"peer_event_wait_us", &Costs::peer_event_wait_us},
+                                      {"wait_value_us", &Costs::wait_value_us},
+                                      {"write_value_us", &Costs::write_value_us},
+                                      {"host_function_us", &Costs::host_function_us},
+                                      {"synchronize_us", &Costs::synchronize_us},
+                                      {"local_atomic_us", &Costs::local_atomic_us},
+                                      {"peer_atomic_us", &Costs::peer_atomic_us},
+                                      {"host_store_us", &Costs::host_store_us},
+                                      {"poll_us", &Costs::poll_us}};
+  return kRows;
+}
+
+const char* link_kind_name(LinkKind kind) {
+  switch (kind) {
+    case LinkKind::kMemory: return "memory";
+    case LinkKind::kSocket: return "socket";
+    case LinkKind::kPcie: return "pcie";
+    case LinkKind::kNvLink: return "nvlink";
+  }
+  return "unknown";
+}
+
 int Server::numa_node_count() const {
   return static_cast<int>(std::count_if(vertices.begin(), vertices.end(), [](const Vertex& vertex) {
     return vertex.kind == VertexKind::kNumaNode;

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -51,9 +52,13 @@ struct Gpu {
   int sm_count = 0;
   int compute_major = 0;
   int compute_minor = 0;
+  std::string memory_source;  ///< where the figures come from
+  std::string sm_count_source;
+  std::string compute_source;
 };
 
 /// What operations cost beside their bytes. Used by the emulated server, shown by `braid topo`.
+/// A discovered server has none: values 0, sources empty.
 struct Costs {
   Figure api_call_us;         ///< CPU time of one driver call that enqueues work
   Figure copy_start_us;       ///< a copy engine's start, before the first byte
@@ -70,21 +75,21 @@ struct Costs {
   Figure poll_us;             ///< a polling kernel looks again after this long
 };
 
+/// The costs by name, in the order above: "api_call_us", ...
+struct CostRow {
+  const char* name;
+  Figure Costs::*figure;
+};
+std::span<const CostRow> cost_rows();
+
+/// "memory", "socket", "pcie" or "nvlink".
+const char* link_kind_name(LinkKind kind);
+
 /// How fast SMs move bytes over PCIe, where copy engines reach the link's capacity.
 struct KernelSpeed {
   Figure host_read_gbps;   ///< one GPU's SMs reading host memory
   Figure host_write_gbps;  ///< one GPU's SMs writing host memory
   Figure block_gbps;       ///< one thread block of the pull kernel, at most
-};
-
-/// Where the figures that all GPUs of a server share come from.
-struct GpuSources {
-  std::string memory;
-  std::string sm_count;
-  std::string compute_capability;
-  std::string copy_engines_h2d;
-  std::string copy_engines_d2h;
-  std::string copy_engines_peer;
 };
 
 struct Server {
@@ -98,7 +103,9 @@ struct Server {
   int copy_engines_h2d = 1;  ///< per GPU: copies in that direction that run at once
   int copy_engines_d2h = 1;
   int copy_engines_peer = 1;
-  GpuSources gpu_sources;
+  std::string copy_engines_h2d_source;
+  std::string copy_engines_d2h_source;
+  std::string copy_engines_peer_source;
   std::string faults_json;  ///< the profile's "faults" object as JSON text, for the emulated server
                             ///< to read; empty when the profile has none
 

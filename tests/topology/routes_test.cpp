@@ -1,17 +1,11 @@
 // Routes and paths on the shipped servers.
 #include <gtest/gtest.h>
 
-#include "topology/profile.h"
+#include "tests/topology/shipped.h"
 #include "topology/server.h"
 
 namespace braid::topology {
 namespace {
-
-Server shipped(const std::string& name) {
-  auto server = load_profile(std::string(BRAID_PROFILES) + "/" + name + ".json");
-  EXPECT_TRUE(server.ok()) << server.status().message();
-  return server.ok() ? std::move(server).value() : Server();
-}
 
 // "memory0 numa0 switch0 gpu1": the vertices that a way visits.
 std::string visits(const Server& server, const std::vector<Hop>& hops) {
