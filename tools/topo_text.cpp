@@ -26,16 +26,18 @@ class Table {
   void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
 
   // `right`: columns whose cells stand at the right.
-  std::string print(const std::vector<size_t>& right) const {
+  // `head`: with the first row.
+  std::string print(const std::vector<size_t>& right, bool head = true) const {
     std::vector<size_t> widths(rows_.front().size(), 0);
     std::vector<bool> used(widths.size(), false);
-    for (size_t row = 0; row < rows_.size(); ++row)
+    for (size_t row = head ? 0 : 1; row < rows_.size(); ++row)
       for (size_t column = 0; column < widths.size(); ++column) {
         widths[column] = std::max(widths[column], rows_[row][column].size());
         used[column] = used[column] || (row > 0 && !rows_[row][column].empty());
       }
     std::string text;
-    for (const auto& row : rows_) {
+    for (size_t index = head ? 0 : 1; index < rows_.size(); ++index) {
+      const auto& row = rows_[index];
       std::string line;
       for (size_t column = 0; column < row.size(); ++column) {
         if (!used[column]) continue;
@@ -117,7 +119,7 @@ std::string link_table(const Server& server, Notes& notes) {
 }
 
 std::string speed_table(const Server& server, Notes& notes) {
-  Table table({"per GPU", "", ""});
+  Table table({"", "", ""});
   const auto add = [&](const char* what, const Figure& at, const char* unit) {
     table.add({what, figure(at, notes), unit});
   };
@@ -130,7 +132,7 @@ std::string speed_table(const Server& server, Notes& notes) {
   engines("copies host to device", server.copy_engines_h2d, server.copy_engines_h2d_source);
   engines("copies device to host", server.copy_engines_d2h, server.copy_engines_d2h_source);
   engines("copies between devices", server.copy_engines_peer, server.copy_engines_peer_source);
-  return table.print({1});
+  return table.print({1}, false);
 }
 
 std::string cost_table(const Server& server, Notes& notes) {
@@ -151,7 +153,8 @@ std::string path_table(const Server& server, int target) {
     table.add({path.relay < 0 ? "direct" : fmt::format("gpu{}", path.relay),
                fmt::format("{:.1f}", path.gbps), path.crosses_socket ? "crosses" : "", way});
   }
-  return fmt::format("\nPaths from memory{} to gpu{}\n", node, target) + table.print({1});
+  return fmt::format("\nPaths from memory{} to gpu{}; GB/s of the narrowest link\n", node, target) +
+         table.print({1});
 }
 
 using Json = nlohmann::ordered_json;
@@ -174,7 +177,7 @@ std::string topo_text(const Server& server) {
   std::string text = fmt::format("{}: {}\n\nGPUs\n", server.name, server.description);
   text += gpu_table(server, notes);
   text += "\nLinks, GB/s (10^9 bytes a second)\n" + link_table(server, notes);
-  text += "\nMovers\n" + speed_table(server, notes);
+  text += "\nEach GPU\n" + speed_table(server, notes);
   text += cost_table(server, notes);
   for (size_t gpu = 0; gpu < server.gpus.size(); ++gpu)
     text += path_table(server, static_cast<int>(gpu));

@@ -88,14 +88,14 @@ bool driver_says_joined(const cuda::Driver& driver, CUdevice from, CUdevice to) 
          atomics != 0;
 }
 
-void ask_peers(const cuda::Driver& driver, MachineFacts& facts) {
+void ask_peers(const cuda::Driver& driver, const std::vector<CUdevice>& devices,
+               MachineFacts& facts) {
   const size_t count = facts.gpus.size();
   facts.joined.assign(count, std::vector<bool>(count, false));
   facts.joined_from = "the CUDA driver";
   for (size_t a = 0; a < count; ++a)
     for (size_t b = 0; b < count; ++b)
-      facts.joined[a][b] =
-          a != b && driver_says_joined(driver, static_cast<CUdevice>(a), static_cast<CUdevice>(b));
+      facts.joined[a][b] = a != b && driver_says_joined(driver, devices[a], devices[b]);
 }
 
 void ask_nvml(const Nvml& nvml, MachineFacts& facts) {
@@ -140,6 +140,7 @@ Result<Server> discover(const cuda::Driver& driver) {
                          "Check nvidia-smi and CUDA_VISIBLE_DEVICES, or look at an emulated "
                          "server (--server h20x8)");
   MachineFacts facts;
+  std::vector<CUdevice> devices;
   for (int ordinal = 0; ordinal < count; ++ordinal) {
     CUdevice device = 0;
     status = driver.check(driver.cuDeviceGet(&device, ordinal), "GPU " + std::to_string(ordinal));
@@ -147,9 +148,10 @@ Result<Server> discover(const cuda::Driver& driver) {
     auto gpu = ask_driver(driver, device);
     if (!gpu.ok()) return gpu.status();
     facts.gpus.push_back(std::move(gpu).value());
+    devices.push_back(device);
   }
   ask_machine(facts);
-  ask_peers(driver, facts);
+  ask_peers(driver, devices, facts);
   if (const auto nvml = Nvml::open()) ask_nvml(*nvml, facts);
   facts.description = describe(facts);
   Server server = estimate_server(facts);
