@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -26,7 +27,7 @@ enum class VertexKind { kMemory, kNumaNode, kPcieSwitch, kGpu, kNvSwitch };
 
 struct Vertex {
   VertexKind kind = VertexKind::kNumaNode;
-  std::string id;  ///< unique: "memory0", "numa0", "gpu3", "nvswitch"
+  std::string id;  ///< unique: "memory0", "numa0", "switch1", "gpu3", "nvswitch0"
   int index = 0;   ///< among vertices of its kind; a GPU's index is its CUDA ordinal
 };
 
@@ -38,7 +39,8 @@ struct Link {
   int to = 0;            ///< vertex number
   Figure forward_gbps;   ///< from -> to: host to device on PCIe and memory links
   Figure backward_gbps;  ///< to -> from: device to host
-  Figure both_gbps;      ///< limit on the sum of both ways; value 0: none
+  Figure both_gbps;      ///< limit on the sum while both ways carry bytes at once; value 0: none.
+                         ///< May be below one way alone: a memory bus loses time to turning round
 };
 
 struct Gpu {
@@ -50,9 +52,13 @@ struct Gpu {
   int sm_count = 0;
   int compute_major = 0;
   int compute_minor = 0;
+  std::string memory_source;  ///< where the figures come from
+  std::string sm_count_source;
+  std::string compute_source;
 };
 
 /// What operations cost beside their bytes. Used by the emulated server, shown by `braid topo`.
+/// A discovered server has none: values 0, sources empty.
 struct Costs {
   Figure api_call_us;         ///< CPU time of one driver call that enqueues work
   Figure copy_start_us;       ///< a copy engine's start, before the first byte
@@ -68,6 +74,16 @@ struct Costs {
   Figure host_store_us;       ///< one load or store of host memory by a kernel
   Figure poll_us;             ///< a polling kernel looks again after this long
 };
+
+/// The costs by name, in the order above: "api_call_us", ...
+struct CostRow {
+  const char* name;
+  Figure Costs::*figure;
+};
+std::span<const CostRow> cost_rows();
+
+/// "memory", "socket", "pcie" or "nvlink".
+const char* link_kind_name(LinkKind kind);
 
 /// How fast SMs move bytes over PCIe, where copy engines reach the link's capacity.
 struct KernelSpeed {
@@ -87,6 +103,11 @@ struct Server {
   int copy_engines_h2d = 1;  ///< per GPU: copies in that direction that run at once
   int copy_engines_d2h = 1;
   int copy_engines_peer = 1;
+  std::string copy_engines_h2d_source;
+  std::string copy_engines_d2h_source;
+  std::string copy_engines_peer_source;
+  std::string faults_json;  ///< the profile's "faults" object as JSON text, for the emulated server
+                            ///< to read; empty when the profile has none
 
   int numa_node_count() const;
   /// True when the two GPUs reach each other without crossing PCIe.
@@ -116,7 +137,8 @@ struct Path {
   bool crosses_socket = false;
 };
 
-/// The direct path first, then relays of the same socket, then the others.
+/// The direct path first, then relays whose way from `numa_node` crosses no socket, then the
+/// others; a relay is a GPU that has NVLink to the target.
 std::vector<Path> paths_to(const Server& server, int target, int numa_node);
 
 /// Ends exist, ids are unique, capacities are positive, every GPU reaches memory.

@@ -1,0 +1,97 @@
+#include "topology/nvml.h"
+
+#include <dlfcn.h>
+
+namespace braid::topology {
+namespace {
+
+// From nvml.h.
+constexpr int kSuccess = 0;          // NVML_SUCCESS
+constexpr int kLinkUp = 1;           // NVML_FEATURE_ENABLED
+constexpr int kRemoteIsSwitch = 2;   // NVML_NVLINK_DEVICE_TYPE_SWITCH
+constexpr int kP2pOverNvlink = 2;    // NVML_P2P_CAPS_INDEX_NVLINK
+constexpr int kP2pOk = 0;            // NVML_P2P_STATUS_OK
+constexpr unsigned kMostLinks = 18;  // NVML_NVLINK_MAX_LINKS
+constexpr unsigned kNameBytes = 96;  // NVML_DEVICE_NAME_V2_BUFFER_SIZE
+
+template <typename Function>
+void fill(Function& function, const Nvml::SymbolLookup& lookup, const char* name) {
+  function = reinterpret_cast<Function>(lookup(name));
+}
+
+}  // namespace
+
+std::optional<Nvml> Nvml::load(const SymbolLookup& lookup) {
+  Nvml nvml;
+#define BRAID_FILL(name) fill(nvml.call_.name, lookup, #name)
+  BRAID_FILL(nvmlInit_v2);
+  BRAID_FILL(nvmlDeviceGetHandleByPciBusId_v2);
+  BRAID_FILL(nvmlDeviceGetName);
+  BRAID_FILL(nvmlDeviceGetMaxPcieLinkGeneration);
+  BRAID_FILL(nvmlDeviceGetCurrPcieLinkWidth);
+  BRAID_FILL(nvmlDeviceGetNvLinkState);
+  BRAID_FILL(nvmlDeviceGetNvLinkVersion);
+  BRAID_FILL(nvmlDeviceGetNvLinkRemoteDeviceType);
+  BRAID_FILL(nvmlDeviceGetP2PStatus);
+#undef BRAID_FILL
+  // Never shut down again: the library stays for the life of the process, and init is counted.
+  if (nvml.call_.nvmlInit_v2 == nullptr || nvml.call_.nvmlInit_v2() != kSuccess) return {};
+  return nvml;
+}
+
+std::optional<Nvml> Nvml::open() {
+  void* library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) return {};
+  return load([library](const char* name) { return dlsym(library, name); });
+}
+
+void* Nvml::find(const std::string& bus_id, const std::string& name) const {
+  void* device = nullptr;
+  char its_name[kNameBytes] = {};
+  if (call_.nvmlDeviceGetHandleByPciBusId_v2 == nullptr || call_.nvmlDeviceGetName == nullptr ||
+      call_.nvmlDeviceGetHandleByPciBusId_v2(bus_id.c_str(), &device) != kSuccess ||
+      call_.nvmlDeviceGetName(device, its_name, kNameBytes) != kSuccess || name != its_name)
+    return nullptr;
+  return device;
+}
+
+PcieSpeed Nvml::pcie(void* device) const {
+  unsigned generation = 0;
+  unsigned lanes = 0;
+  if (call_.nvmlDeviceGetMaxPcieLinkGeneration == nullptr ||
+      call_.nvmlDeviceGetCurrPcieLinkWidth == nullptr ||
+      call_.nvmlDeviceGetMaxPcieLinkGeneration(device, &generation) != kSuccess ||
+      call_.nvmlDeviceGetCurrPcieLinkWidth(device, &lanes) != kSuccess)
+    return {};
+  return {static_cast<int>(generation), static_cast<int>(lanes)};
+}
+
+NvlinkFacts Nvml::nvlink(void* device) const {
+  NvlinkFacts facts;
+  if (call_.nvmlDeviceGetNvLinkState == nullptr) return facts;
+  for (unsigned link = 0; link < kMostLinks; ++link) {
+    int state = 0;
+    if (call_.nvmlDeviceGetNvLinkState(device, link, &state) != kSuccess || state != kLinkUp)
+      continue;
+    ++facts.links;
+    unsigned version = 0;
+    if (call_.nvmlDeviceGetNvLinkVersion != nullptr &&
+        call_.nvmlDeviceGetNvLinkVersion(device, link, &version) == kSuccess)
+      facts.version = static_cast<int>(version);
+    int remote = 0;
+    if (call_.nvmlDeviceGetNvLinkRemoteDeviceType != nullptr &&
+        call_.nvmlDeviceGetNvLinkRemoteDeviceType(device, link, &remote) == kSuccess)
+      facts.to_switch = facts.to_switch || remote == kRemoteIsSwitch;
+  }
+  return facts;
+}
+
+std::optional<bool> Nvml::joined(void* device_a, void* device_b) const {
+  int status = 0;
+  if (call_.nvmlDeviceGetP2PStatus == nullptr ||
+      call_.nvmlDeviceGetP2PStatus(device_a, device_b, kP2pOverNvlink, &status) != kSuccess)
+    return {};
+  return status == kP2pOk;
+}
+
+}  // namespace braid::topology
