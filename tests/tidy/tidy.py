@@ -16,7 +16,7 @@ import sys
 from typing import NamedTuple
 
 SOFT_LINES, HARD_LINES = 400, 600
-CODE = (".h", ".cpp", ".c", ".cu")
+CODE = (".h", ".cpp", ".c", ".cu", ".cuh")
 SCRIPTS = (".py", ".sh", ".cmake", ".txt", ".S", ".map", "")
 LONG_FILES = "tests/tidy/long_files.txt"
 
@@ -209,7 +209,7 @@ def rule_length(tree):
 def rule_pragma_once(tree):
     """Every header says #pragma once before any code."""
     for path in tree.code():
-        if path.endswith(".h"):
+        if path.endswith((".h", ".cuh")):
             code = without_comments_and_strings(tree.text(path)).split("\n")
             first = next((line.strip() for line in code if line.strip()), "")
             if first != "#pragma once":
