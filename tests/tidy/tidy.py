@@ -290,6 +290,8 @@ def rule_naked_new(tree):
                 continue
             if re.search(r"=\s*delete\b", line) and not re.search(r"\bnew\b", line):
                 continue
+            if re.search(r"_ptr<[^;]*\(new ", line):  # private constructors: owned at once
+                continue
             if re.search(r"// owner: \S", lines[number - 1] + lines[max(number - 2, 0)]):
                 continue
             yield Violation(path, number, "naked new or delete (say `// owner: why` if it must be)")
