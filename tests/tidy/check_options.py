@@ -26,7 +26,10 @@ def main(program, document, *flags):
         return 0
     sys.stdout.writelines(difflib.unified_diff(text.splitlines(True), right.splitlines(True),
                                                str(document), "the code's option_table()"))
-    return 0 if text == right else 1
+    if text == right:
+        return 0
+    print(f"{document} differs: cmake --build build --target update_options_document")
+    return 1
 
 
 if __name__ == "__main__":
