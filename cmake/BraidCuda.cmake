@@ -1,10 +1,14 @@
 # Finds cuda.h and nvcc, and embeds compiled kernels. Nothing links libcuda or libcudart.
 #
-# Looked at in this order: -DCUDAToolkit_ROOT, $CUDA_HOME, $CUDA_PATH, PATH, /usr/local/cuda, and the
-# wheels that scripts/bootstrap puts under .deps/cuda when the machine has no toolkit.
+# Looked at in this order: -DCUDAToolkit_ROOT, .deps/cuda (wheels that scripts/bootstrap puts there
+# only when the machine's toolkit is absent or too old), $CUDA_HOME, $CUDA_PATH, PATH, /usr/local/cuda.
+if(BRAID_NVCC AND NOT EXISTS ${BRAID_NVCC})  # a toolkit that has gone since the last configuration
+  unset(BRAID_NVCC CACHE)
+  unset(BRAID_CUDA_INCLUDE CACHE)
+endif()
 find_program(BRAID_NVCC nvcc
-  HINTS ${CUDAToolkit_ROOT} $ENV{CUDA_HOME} $ENV{CUDA_PATH}
-  PATHS /usr/local/cuda ${CMAKE_SOURCE_DIR}/.deps/cuda
+  HINTS ${CUDAToolkit_ROOT} ${CMAKE_SOURCE_DIR}/.deps/cuda $ENV{CUDA_HOME} $ENV{CUDA_PATH}
+  PATHS /usr/local/cuda
   PATH_SUFFIXES bin)
 if(NOT BRAID_NVCC)
   message(FATAL_ERROR "nvcc was not found. Run scripts/bootstrap, or set CUDA_HOME to a CUDA toolkit "

@@ -16,28 +16,25 @@
 namespace braid::cuda {
 
 // Every driver function that braid itself calls. cuda.h maps each name to its versioned symbol.
-#define BRAID_DRIVER_FUNCTIONS(X)                                                                 \
-  X(cuInit)                                                                                       \
-  X(cuDriverGetVersion)                                                                           \
-  X(cuGetErrorName) X(cuGetErrorString) X(cuDeviceGet) X(cuDeviceGetCount) X(cuDeviceGetName) X(  \
-      cuDeviceGetAttribute) X(cuDeviceGetPCIBusId) X(cuDeviceTotalMem) X(cuDeviceCanAccessPeer)   \
-      X(cuDeviceGetP2PAttribute) X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease) X(      \
-          cuDevicePrimaryCtxGetState) X(cuCtxGetCurrent) X(cuCtxSetCurrent) X(cuCtxPushCurrent)   \
-          X(cuCtxPopCurrent) X(cuCtxGetDevice) X(cuCtxSynchronize) X(cuCtxEnablePeerAccess) X(    \
-              cuCtxGetStreamPriorityRange) X(cuThreadExchangeStreamCaptureMode) X(cuStreamCreate) \
-              X(cuStreamCreateWithPriority) X(cuStreamDestroy) X(cuStreamSynchronize)             \
-                  X(cuStreamQuery) X(cuStreamWaitEvent) X(cuStreamIsCapturing) X(                 \
-                      cuStreamWaitValue32) X(cuStreamWriteValue32) X(cuStreamGetCtx)              \
-                      X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) X(cuEventQuery) X(      \
-                          cuEventSynchronize) X(cuEventElapsedTime) X(cuMemAlloc) X(cuMemFree)    \
-                          X(cuMemGetInfo) X(cuMemHostAlloc) X(cuMemFreeHost) X(cuMemHostRegister) \
-                              X(cuMemHostUnregister) X(cuMemHostGetDevicePointer) X(cuMemcpyHtoD) \
-                                  X(cuMemcpyDtoH) X(cuMemcpyHtoDAsync) X(cuMemcpyDtoHAsync)       \
-                                      X(cuMemcpyPeerAsync) X(cuMemsetD8) X(cuMemsetD8Async)       \
-                                          X(cuPointerGetAttribute) X(cuPointerGetAttributes)      \
-                                              X(cuModuleLoadData) X(cuModuleUnload)               \
-                                                  X(cuModuleGetFunction) X(cuFuncSetAttribute)    \
-                                                      X(cuLaunchKernel)
+// clang-format off
+#define BRAID_DRIVER_FUNCTIONS(X) \
+  X(cuInit) X(cuDriverGetVersion) X(cuGetErrorName) X(cuGetErrorString) X(cuDeviceGet) \
+  X(cuDeviceGetCount) X(cuDeviceGetName) X(cuDeviceGetAttribute) X(cuDeviceGetPCIBusId) \
+  X(cuDeviceTotalMem) X(cuDeviceCanAccessPeer) X(cuDeviceGetP2PAttribute) \
+  X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease) X(cuDevicePrimaryCtxGetState) \
+  X(cuCtxGetCurrent) X(cuCtxSetCurrent) X(cuCtxPushCurrent) X(cuCtxPopCurrent) X(cuCtxGetDevice) \
+  X(cuCtxSynchronize) X(cuCtxEnablePeerAccess) X(cuCtxGetStreamPriorityRange) \
+  X(cuThreadExchangeStreamCaptureMode) X(cuStreamCreate) X(cuStreamCreateWithPriority) \
+  X(cuStreamDestroy) X(cuStreamSynchronize) X(cuStreamQuery) X(cuStreamWaitEvent) \
+  X(cuStreamIsCapturing) X(cuStreamWaitValue32) X(cuStreamWriteValue32) X(cuStreamGetCtx) \
+  X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) X(cuEventQuery) X(cuEventSynchronize) \
+  X(cuEventElapsedTime) X(cuMemAlloc) X(cuMemFree) X(cuMemGetInfo) X(cuMemHostAlloc) \
+  X(cuMemFreeHost) X(cuMemHostRegister) X(cuMemHostUnregister) X(cuMemHostGetDevicePointer) \
+  X(cuMemcpyHtoD) X(cuMemcpyDtoH) X(cuMemcpyHtoDAsync) X(cuMemcpyDtoHAsync) X(cuMemcpyPeerAsync) \
+  X(cuMemsetD8) X(cuMemsetD8Async) X(cuPointerGetAttribute) X(cuPointerGetAttributes) \
+  X(cuModuleLoadData) X(cuModuleUnload) X(cuModuleGetFunction) X(cuFuncSetAttribute) \
+  X(cuLaunchKernel)
+// clang-format on
 
 struct Driver {
 #define BRAID_DECLARE(name) decltype(&::name) name = nullptr;
