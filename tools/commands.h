@@ -12,4 +12,7 @@ namespace braid::tools {
 /// Prints "braid: <message>" on stderr and returns the exit code of a usage error or failure.
 int fail(const Status& status);
 
+void add_bench_command(CLI::App& app, int& exit_code);
 void add_topo_command(CLI::App& app, int& exit_code);
+
+}  // namespace braid::tools

@@ -19,4 +19,8 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   app.set_version_flag("--version", "braid " BRAID_VERSION);
   int exit_code = 0;
+  braid::tools::add_bench_command(app, exit_code);
   braid::tools::add_topo_command(app, exit_code);
+  CLI11_PARSE(app, argc, argv);
+  return exit_code;
+}
