@@ -26,7 +26,7 @@ enum class VertexKind { kMemory, kNumaNode, kPcieSwitch, kGpu, kNvSwitch };
 
 struct Vertex {
   VertexKind kind = VertexKind::kNumaNode;
-  std::string id;  ///< unique: "memory0", "numa0", "gpu3", "nvswitch"
+  std::string id;  ///< unique: "memory0", "numa0", "switch1", "gpu3", "nvswitch0"
   int index = 0;   ///< among vertices of its kind; a GPU's index is its CUDA ordinal
 };
 
@@ -38,7 +38,8 @@ struct Link {
   int to = 0;            ///< vertex number
   Figure forward_gbps;   ///< from -> to: host to device on PCIe and memory links
   Figure backward_gbps;  ///< to -> from: device to host
-  Figure both_gbps;      ///< limit on the sum of both ways; value 0: none
+  Figure both_gbps;      ///< limit on the sum while both ways carry bytes at once; value 0: none.
+                         ///< May be below one way alone: a memory bus loses time to turning round
 };
 
 struct Gpu {
@@ -76,6 +77,16 @@ struct KernelSpeed {
   Figure block_gbps;       ///< one thread block of the pull kernel, at most
 };
 
+/// Where the figures that all GPUs of a server share come from.
+struct GpuSources {
+  std::string memory;
+  std::string sm_count;
+  std::string compute_capability;
+  std::string copy_engines_h2d;
+  std::string copy_engines_d2h;
+  std::string copy_engines_peer;
+};
+
 struct Server {
   std::string name;         ///< "h20x8"
   std::string description;  ///< one line
@@ -87,6 +98,9 @@ struct Server {
   int copy_engines_h2d = 1;  ///< per GPU: copies in that direction that run at once
   int copy_engines_d2h = 1;
   int copy_engines_peer = 1;
+  GpuSources gpu_sources;
+  std::string faults_json;  ///< the profile's "faults" object as JSON text, for the emulated server
+                            ///< to read; empty when the profile has none
 
   int numa_node_count() const;
   /// True when the two GPUs reach each other without crossing PCIe.
@@ -116,7 +130,8 @@ struct Path {
   bool crosses_socket = false;
 };
 
-/// The direct path first, then relays of the same socket, then the others.
+/// The direct path first, then relays whose way from `numa_node` crosses no socket, then the
+/// others; a relay is a GPU that has NVLink to the target.
 std::vector<Path> paths_to(const Server& server, int target, int numa_node);
 
 /// Ends exist, ids are unique, capacities are positive, every GPU reaches memory.

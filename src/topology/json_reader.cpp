@@ -1,0 +1,184 @@
+#include "topology/json_reader.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <set>
+
+namespace braid::topology {
+namespace {
+
+std::string line_and_column(std::string_view text, size_t offset) {
+  const std::string_view before = text.substr(0, std::min(offset, text.size()));
+  const auto line = std::count(before.begin(), before.end(), '\n') + 1;
+  const size_t start = before.rfind('\n') + 1;  // npos + 1 is 0: the first line
+  return "line " + std::to_string(line) + ", column " + std::to_string(before.size() - start + 1);
+}
+
+// nlohmann's text without its own prefix: "[json.exception.parse_error.101] parse error at line 3,
+// column 5: syntax error while ...; expected ..." to what follows the place.
+std::string reason(const std::string& what) {
+  const size_t colon = what.find(": ");
+  return colon == std::string::npos ? what : what.substr(colon + 2);
+}
+
+// Notices keys that an object has twice, which the parser itself lets pass.
+class RepeatedKeys {
+ public:
+  bool see(Json::parse_event_t event, const Json& parsed) {
+    using enum Json::parse_event_t;
+    if (event == object_start) open_.emplace_back();
+    if (event == object_end) open_.pop_back();
+    if (event == key && !open_.back().insert(parsed.get<std::string>()).second && first_.empty())
+      first_ = parsed.get<std::string>();
+    return true;
+  }
+  const std::string& first() const { return first_; }
+
+ private:
+  std::vector<std::set<std::string>> open_;
+  std::string first_;
+};
+
+// Edits that turn one word into the other.
+size_t distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 0; i < a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i + 1;
+    for (size_t j = 0; j < b.size(); ++j) {
+      const size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replaced, row[j] + 1, row[j + 1] + 1});
+    }
+  }
+  return row.back();
+}
+
+std::string nearest(const std::string& word, const std::vector<std::string>& known) {
+  return *std::min_element(known.begin(), known.end(), [&](const auto& a, const auto& b) {
+    return distance(word, a) < distance(word, b);
+  });
+}
+
+std::string excerpt(const Json& value) {
+  std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  constexpr size_t kMost = 60;
+  return text.size() <= kMost ? text : text.substr(0, kMost) + "...";
+}
+
+}  // namespace
+
+Result<Json> parse_json(std::string_view text, const std::string& file) {
+  RepeatedKeys keys;
+  Json document;
+  try {
+    document = Json::parse(text, [&keys](int, Json::parse_event_t event, Json& parsed) {
+      return keys.see(event, parsed);
+    });
+  } catch (const Json::parse_error& error) {
+    const size_t offset = error.byte == 0 ? 0 : error.byte - 1;
+    return Status::error(file + ": " + line_and_column(text, offset) +
+                         ": not JSON: " + reason(error.what()));
+  } catch (const Json::exception& error) {  // such as a number that no double can hold
+    return Status::error(file + ": not JSON: " + reason(error.what()));
+  }
+  if (!keys.first().empty())
+    return Status::error(file + ": the key \"" + keys.first() + "\" is twice in one object",
+                         "Remove one of them");
+  return document;
+}
+
+void JsonErrors::add(const std::string& path, const std::string& what, const std::string& remedy) {
+  if (!ok()) return;
+  first_ = Status::error(file_ + ": " + (path.empty() ? "" : path + ": ") + what, remedy);
+}
+
+std::string JsonNode::path_of(const std::string& key) const {
+  return path_.empty() ? key : path_ + "." + key;
+}
+
+void JsonNode::fail(const std::string& expected) const {
+  if (value_ != nullptr)
+    errors_->add(path_, "expected " + expected + ", found " + excerpt(*value_));
+}
+
+void JsonNode::refuse(const std::string& what, const std::string& remedy) const {
+  if (value_ != nullptr) errors_->add(path_, what, remedy);
+}
+
+void JsonNode::expect_keys(std::initializer_list<const char*> required,
+                           std::initializer_list<const char*> optional) const {
+  if (value_ == nullptr) return;
+  std::vector<std::string> known(required.begin(), required.end());
+  known.insert(known.end(), optional.begin(), optional.end());
+  if (!value_->is_object()) {
+    std::string list;
+    for (const char* key : required) list += (list.empty() ? "" : ", ") + std::string(key);
+    return fail("an object with " + list);
+  }
+  for (const auto& [key, value] : value_->items()) {
+    if (std::find(known.begin(), known.end(), key) != known.end()) continue;
+    return errors_->add(path_of(key), "unknown key",
+                        "The nearest known one is \"" + nearest(key, known) + "\"");
+  }
+  for (const char* key : required)
+    if (!value_->contains(key)) return errors_->add(path_of(key), "missing");
+}
+
+std::optional<JsonNode> JsonNode::find(const char* key) const {
+  if (value_ == nullptr || !value_->is_object() || !value_->contains(key)) return {};
+  return JsonNode(&value_->at(key), path_of(key), errors_);
+}
+
+JsonNode JsonNode::operator[](const char* key) const {
+  if (auto found = find(key)) return *found;
+  if (value_ != nullptr) errors_->add(path_of(key), "missing");
+  return JsonNode(nullptr, path_of(key), errors_);
+}
+
+std::vector<JsonNode> JsonNode::items(size_t least, const char* expected) const {
+  std::vector<JsonNode> nodes;
+  if (value_ == nullptr) return nodes;
+  if (!value_->is_array() || value_->size() < least) {
+    fail(expected);
+    return nodes;
+  }
+  for (size_t i = 0; i < value_->size(); ++i)
+    nodes.emplace_back(&value_->at(i), path_ + "[" + std::to_string(i) + "]", errors_);
+  return nodes;
+}
+
+double JsonNode::number_above_zero() const {
+  if (value_ != nullptr && value_->is_number() && value_->get<double>() > 0)
+    return value_->get<double>();
+  fail("a number above 0");
+  return 1;
+}
+
+double JsonNode::number_from_zero() const {
+  if (value_ != nullptr && value_->is_number() && value_->get<double>() >= 0)
+    return value_->get<double>();
+  fail("a number of 0 or more");
+  return 0;
+}
+
+int JsonNode::whole_number(int least, int most) const {
+  if (value_ != nullptr && value_->is_number()) {
+    const double number = value_->get<double>();
+    if (number >= least && number <= most && std::floor(number) == number)
+      return static_cast<int>(number);
+  }
+  fail("a whole number from " + std::to_string(least) + " to " + std::to_string(most));
+  return least;
+}
+
+std::string JsonNode::text() const {
+  if (value_ != nullptr && value_->is_string() && !value_->get_ref<const std::string&>().empty())
+    return value_->get<std::string>();
+  fail("text in quotes");
+  return {};
+}
+
+}  // namespace braid::topology

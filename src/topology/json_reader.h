@@ -1,0 +1,70 @@
+// Reads JSON that people write, with errors that people can act on: each names the file, the key
+// path, what was expected and what was found. Inside topology only.
+//
+// The reader keeps the first error; reads after it return harmless values, so that code which reads
+// a document needs one check, at its end.
+#pragma once
+
+#include <cstddef>
+#include <initializer_list>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+
+namespace braid::topology {
+
+using Json = nlohmann::ordered_json;
+
+/// JSON text to a document. Errors carry line and column; a key that an object repeats is one.
+Result<Json> parse_json(std::string_view text, const std::string& file);
+
+class JsonErrors {
+ public:
+  explicit JsonErrors(std::string file) : file_(std::move(file)) {}
+  /// Kept if it is the first.
+  void add(const std::string& path, const std::string& what, const std::string& remedy = {});
+  bool ok() const { return first_.ok(); }
+  const Status& first() const { return first_; }
+
+ private:
+  std::string file_;
+  Status first_;
+};
+
+/// A value in the document and the key path that leads to it. Borrows the document and the errors.
+class JsonNode {
+ public:
+  JsonNode(const Json* value, std::string path, JsonErrors* errors)
+      : value_(value), path_(std::move(path)), errors_(errors) {}
+
+  /// Says that this is an object with these keys only; `optional` ones may be missing. An unknown
+  /// key is reported with the nearest known one.
+  void expect_keys(std::initializer_list<const char*> required,
+                   std::initializer_list<const char*> optional = {}) const;
+
+  JsonNode operator[](const char* key) const;
+  std::optional<JsonNode> find(const char* key) const;
+  std::vector<JsonNode> items(size_t least, const char* expected) const;  ///< of an array
+
+  double number_above_zero() const;
+  double number_from_zero() const;
+  int whole_number(int least, int most) const;
+  std::string text() const;  ///< a string that is not empty
+
+  const Json* json() const { return value_; }  ///< null after an error
+  void fail(const std::string& expected) const;
+  void refuse(const std::string& what, const std::string& remedy = {}) const;
+
+ private:
+  std::string path_of(const std::string& key) const;
+
+  const Json* value_;
+  std::string path_;
+  JsonErrors* errors_;
+};
+
+}  // namespace braid::topology

@@ -1,0 +1,207 @@
+#include "topology/profile.h"
+
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <utility>
+
+#include "topology/json_reader.h"
+
+namespace braid::topology {
+namespace {
+
+// Sanity bounds, so that a slip of the pen does not build a server of a million GPUs.
+constexpr int kMostVertices = 64;
+
+Figure read_figure(const JsonNode& node, bool zero_allowed = false) {
+  node.expect_keys({"value", "source"});
+  const JsonNode value = node["value"];
+  return {zero_allowed ? value.number_from_zero() : value.number_above_zero(),
+          node["source"].text()};
+}
+
+int read_count(const JsonNode& node, int least, int most, std::string& source) {
+  node.expect_keys({"value", "source"});
+  source = node["source"].text();
+  return node["value"].whole_number(least, most);
+}
+
+// "9.0" to 9 and 0.
+void read_compute_capability(const JsonNode& node, Gpu& gpu, std::string& source) {
+  node.expect_keys({"value", "source"});
+  source = node["source"].text();
+  const std::string text = node["value"].text();
+  const bool well_formed = text.size() >= 3 && text.size() <= 4 && text[text.size() - 2] == '.' &&
+                           text.find_first_not_of("0123456789.") == std::string::npos &&
+                           text.find('.') == text.size() - 2;
+  if (!well_formed) return node["value"].fail("a compute capability such as \"9.0\"");
+  gpu.compute_major = std::stoi(text.substr(0, text.size() - 2));
+  gpu.compute_minor = text.back() - '0';
+}
+
+Gpu read_gpu_model(const JsonNode& node, Server& server) {
+  node.expect_keys({"name", "memory_gib", "sm_count", "compute_capability", "copy_engines_h2d",
+                    "copy_engines_d2h", "copy_engines_peer", "kernel_host_read_gbps",
+                    "kernel_host_write_gbps", "kernel_block_gbps"});
+  GpuSources& sources = server.gpu_sources;
+  Gpu gpu;
+  gpu.name = node["name"].text();
+  const Figure memory_gib = read_figure(node["memory_gib"]);
+  if (memory_gib.value > 65536) node["memory_gib"]["value"].fail("at most 65536 GiB");
+  gpu.memory_bytes = static_cast<uint64_t>(std::llround(std::ldexp(memory_gib.value, 30)));
+  sources.memory = memory_gib.source;
+  gpu.sm_count = read_count(node["sm_count"], 1, 4096, sources.sm_count);
+  read_compute_capability(node["compute_capability"], gpu, sources.compute_capability);
+  server.copy_engines_h2d = read_count(node["copy_engines_h2d"], 1, 16, sources.copy_engines_h2d);
+  server.copy_engines_d2h = read_count(node["copy_engines_d2h"], 1, 16, sources.copy_engines_d2h);
+  server.copy_engines_peer =
+      read_count(node["copy_engines_peer"], 1, 16, sources.copy_engines_peer);
+  server.kernel.host_read_gbps = read_figure(node["kernel_host_read_gbps"]);
+  server.kernel.host_write_gbps = read_figure(node["kernel_host_write_gbps"]);
+  server.kernel.block_gbps = read_figure(node["kernel_block_gbps"]);
+  return gpu;
+}
+
+void add_vertices(Server& server, VertexKind kind, const char* prefix, int count) {
+  for (int i = 0; i < count; ++i) server.vertices.push_back({kind, prefix + std::to_string(i), i});
+}
+
+int vertex_number(const Server& server, const std::string& id) {
+  for (size_t i = 0; i < server.vertices.size(); ++i)
+    if (server.vertices[i].id == id) return static_cast<int>(i);
+  return -1;
+}
+
+void read_gpus(const JsonNode& root, const Gpu& model, int numa_nodes, Server& server) {
+  const std::vector<JsonNode> nodes = root["gpus"].items(1, "a list of at least one GPU");
+  add_vertices(server, VertexKind::kGpu, "gpu", static_cast<int>(nodes.size()));
+  if (nodes.size() > kMostVertices) root["gpus"].fail("at most 64 GPUs");
+  for (const JsonNode& node : nodes) {
+    node.expect_keys({"pci_bus_id", "numa_node"});
+    Gpu gpu = model;
+    gpu.pci_bus_id = node["pci_bus_id"].text();
+    gpu.numa_node = node["numa_node"].whole_number(0, numa_nodes - 1);
+    gpu.vertex = vertex_number(server, "gpu" + std::to_string(server.gpus.size()));
+    server.gpus.push_back(std::move(gpu));
+  }
+}
+
+void read_vertices(const JsonNode& root, const Gpu& model, Server& server) {
+  const int numa_nodes = root["numa_nodes"].whole_number(1, kMostVertices);
+  const auto optional_count = [&](const char* key) {
+    const auto node = root.find(key);
+    return node ? node->whole_number(0, kMostVertices) : 0;
+  };
+  add_vertices(server, VertexKind::kMemory, "memory", numa_nodes);
+  add_vertices(server, VertexKind::kNumaNode, "numa", numa_nodes);
+  add_vertices(server, VertexKind::kPcieSwitch, "switch", optional_count("pcie_switches"));
+  add_vertices(server, VertexKind::kNvSwitch, "nvswitch", optional_count("nvswitches"));
+  read_gpus(root, model, numa_nodes, server);
+}
+
+LinkKind read_link_kind(const JsonNode& node) {
+  const std::string text = node.text();
+  if (text == "memory") return LinkKind::kMemory;
+  if (text == "socket") return LinkKind::kSocket;
+  if (text == "nvlink") return LinkKind::kNvLink;
+  if (text != "pcie") node.fail("memory, socket, pcie or nvlink");
+  return LinkKind::kPcie;
+}
+
+int read_end(const JsonNode& node, const Server& server) {
+  const std::string id = node.text();
+  const int vertex = vertex_number(server, id);
+  if (vertex < 0) node.fail("the name of a vertex, such as \"numa0\" or \"gpu0\"");
+  return vertex;
+}
+
+// One entry describes links that are alike: the capacities once, the two ends of each.
+void read_links(const JsonNode& node, Server& server) {
+  node.expect_keys({"kind", "ends", "forward_gbps", "backward_gbps"}, {"both_gbps"});
+  Link link;
+  link.kind = read_link_kind(node["kind"]);
+  link.forward_gbps = read_figure(node["forward_gbps"]);
+  link.backward_gbps = read_figure(node["backward_gbps"]);
+  if (const auto both = node.find("both_gbps")) link.both_gbps = read_figure(*both);
+  for (const JsonNode& pair : node["ends"].items(1, "a list of pairs of vertices")) {
+    const std::vector<JsonNode> ends = pair.items(2, "two vertices: [\"numa0\", \"gpu0\"]");
+    if (ends.size() > 2) pair.fail("two vertices: [\"numa0\", \"gpu0\"]");
+    if (ends.size() != 2) return;
+    link.from = read_end(ends[0], server);
+    link.to = read_end(ends[1], server);
+    server.links.push_back(link);
+  }
+}
+
+void read_costs(const JsonNode& node, Costs& costs) {
+  struct Row {
+    const char* key;
+    Figure Costs::*field;
+  };
+  static constexpr Row kRows[] = {{"api_call_us", &Costs::api_call_us},
+                                  {"copy_start_us", &Costs::copy_start_us},
+                                  {"kernel_start_us", &Costs::kernel_start_us},
+                                  {"event_wait_us", &Costs::event_wait_us},
+                                  {"peer_event_wait_us", &Costs::peer_event_wait_us},
+                                  {"wait_value_us", &Costs::wait_value_us},
+                                  {"write_value_us", &Costs::write_value_us},
+                                  {"host_function_us", &Costs::host_function_us},
+                                  {"synchronize_us", &Costs::synchronize_us},
+                                  {"local_atomic_us", &Costs::local_atomic_us},
+                                  {"peer_atomic_us", &Costs::peer_atomic_us},
+                                  {"host_store_us", &Costs::host_store_us},
+                                  {"poll_us", &Costs::poll_us}};
+  node.expect_keys({"api_call_us", "copy_start_us", "kernel_start_us", "event_wait_us",
+                    "peer_event_wait_us", "wait_value_us", "write_value_us", "host_function_us",
+                    "synchronize_us", "local_atomic_us", "peer_atomic_us", "host_store_us",
+                    "poll_us"});
+  // Polling in no time at all would stop virtual time.
+  for (const Row& row : kRows)
+    costs.*row.field = read_figure(node[row.key], row.field != &Costs::poll_us);
+}
+
+void read_faults(const JsonNode& root, Server& server) {
+  const auto faults = root.find("faults");
+  if (!faults) return;
+  if (!faults->json()->is_object()) return faults->fail("an object");
+  server.faults_json = faults->json()->dump();
+}
+
+Server read_server(const JsonNode& root) {
+  Server server;
+  root.expect_keys({"name", "description", "gpu_model", "numa_nodes", "gpus", "links", "costs"},
+                   {"pcie_switches", "nvswitches", "faults"});
+  server.name = root["name"].text();
+  server.description = root["description"].text();
+  const Gpu model = read_gpu_model(root["gpu_model"], server);
+  read_vertices(root, model, server);
+  for (const JsonNode& node : root["links"].items(1, "a list of links")) read_links(node, server);
+  read_costs(root["costs"], server.costs);
+  read_faults(root, server);
+  return server;
+}
+
+}  // namespace
+
+Result<Server> parse_profile(std::string_view json, const std::string& name) {
+  const Result<Json> document = parse_json(json, name);
+  if (!document.ok()) return document.status();
+  JsonErrors errors(name);
+  Server server = read_server(JsonNode(&document.value(), "", &errors));
+  if (!errors.ok()) return errors.first();
+  if (const Status status = validate(server); !status.ok())
+    return Status::error(name + ": " + status.message());
+  return server;
+}
+
+Result<Server> load_profile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return Status::error(path + ": cannot be opened: " + std::strerror(errno));
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  if (file.bad()) return Status::error(path + ": cannot be read: " + std::strerror(errno));
+  return parse_profile(text, path);
+}
+
+}  // namespace braid::topology
