@@ -108,8 +108,13 @@ void JsonNode::refuse(const std::string& what, const std::string& remedy) const 
   if (value_ != nullptr) errors_->add(path_, what, remedy);
 }
 
+<<<<<<< HEAD
 void JsonNode::expect_keys(const std::vector<const char*>& required,
                            const std::vector<const char*>& optional) const {
+=======
+void JsonNode::expect_keys(std::initializer_list<const char*> required,
+                           std::initializer_list<const char*> optional) const {
+>>>>>>> emulator
   if (value_ == nullptr) return;
   std::vector<std::string> known(required.begin(), required.end());
   known.insert(known.end(), optional.begin(), optional.end());

@@ -1,5 +1,6 @@
 #include "support/server.h"
 
+#include <dlfcn.h>
 #include <sys/mman.h>
 
 #include <cstdlib>
@@ -12,9 +13,13 @@ namespace {
 
 const char* emulated_driver() { return std::getenv("BRAID_TEST_DRIVER"); }
 
+const char* driver_library() {
+  return emulated_driver() != nullptr ? emulated_driver() : "libcuda.so.1";
+}
+
 const Result<cuda::Driver>& process_driver() {
   static const Result<cuda::Driver> driver = [] {
-    auto opened = cuda::open_driver(emulated_driver() != nullptr ? emulated_driver() : "libcuda.so.1");
+    auto opened = cuda::open_driver(driver_library());
     if (opened.ok()) {
       const Status started = opened.value().check(opened.value().cuInit(0), "cuInit");
       if (!started.ok()) return Result<cuda::Driver>(started);
@@ -83,6 +88,13 @@ DeviceBuffer::~DeviceBuffer() {
 }
 
 bool ServerTest::is_emulated() const { return emulated_driver() != nullptr; }
+
+void* ServerTest::symbol(const char* name) {
+  static void* const library = dlopen(driver_library(), RTLD_NOW);
+  void* found = dlsym(library, name);
+  if (found == nullptr) throw std::runtime_error(std::string("the driver has no ") + name);
+  return found;
+}
 
 void ServerTest::SetUp() {
   const auto& opened = process_driver();

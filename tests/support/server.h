@@ -66,6 +66,9 @@ class ServerTest : public ::testing::Test {
   void use_gpu(int gpu) const { MUST(driver(), cuCtxSetCurrent(contexts_[gpu])); }
   bool is_emulated() const;
 
+  /// A driver function that braid itself does not use, by its exported name.
+  static void* symbol(const char* name);
+
   /// With a threshold of one byte unless told otherwise, so that every size goes through braid.
   std::unique_ptr<multipath::Engine> open_engine(Options options = every_size());
   static Options every_size();

@@ -1,0 +1,145 @@
+// Stream capture, as far as programs see it while they record: the state of streams, and what is
+// refused meanwhile. What is recorded is counted and not kept: graphs cannot be instantiated.
+#include <algorithm>
+
+#include "emulator/api/entry.h"
+
+namespace braid::emulator {
+namespace {
+
+bool is_mode(CUstreamCaptureMode mode) {
+  return mode == CU_STREAM_CAPTURE_MODE_GLOBAL || mode == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL ||
+         mode == CU_STREAM_CAPTURE_MODE_RELAXED;
+}
+
+CUresult begin(Call& call, CUstream handle, CUstreamCaptureMode mode) {
+  StreamPtr stream;
+  if (!is_mode(mode)) return CUDA_ERROR_INVALID_VALUE;
+  BRAID_TRY(find_stream(call, handle, stream));
+  if (stream->legacy) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  if (stream->capture != nullptr) return CUDA_ERROR_ILLEGAL_STATE;
+  auto capture = std::make_shared<Capture>();
+  capture->id = call.world.next_id++;
+  capture->mode = mode;
+  capture->thread = call.thread.number;
+  capture->origin = stream;
+  capture->graph = call.world.graphs.add(std::make_shared<Graph>());
+  stream->capture = capture;
+  call.world.captures.push_back(std::move(capture));
+  return CUDA_SUCCESS;
+}
+
+CUresult begin_global(Call& call, CUstream handle) {
+  return begin(call, handle, CU_STREAM_CAPTURE_MODE_GLOBAL);
+}
+
+void forget(World& world, const CapturePtr& capture) {
+  for (const auto& [handle, context] : world.contexts.all())
+    for (const StreamPtr& stream : context->streams)
+      if (stream->capture == capture) stream->capture = nullptr;
+  std::erase(world.captures, capture);
+}
+
+CUresult end(Call& call, CUstream handle, CUgraph* graph) {
+  StreamPtr stream;
+  if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  BRAID_TRY(find_stream(call, handle, stream));
+  const CapturePtr capture = stream->capture;
+  if (capture == nullptr) return CUDA_ERROR_ILLEGAL_STATE;
+  if (capture->origin.lock() != stream) return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
+  if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != call.thread.number)
+    return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+  forget(call.world, capture);
+  if (!capture->valid) {
+    call.world.graphs.remove(capture->graph);
+    *graph = nullptr;
+    return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  }
+  call.world.graphs.find(capture->graph)->nodes = capture->nodes;
+  *graph = capture->graph;
+  return CUDA_SUCCESS;
+}
+
+// The state of a stream. The legacy stream cannot be asked while a blocking stream is captured.
+CUresult find_state(Call& call, CUstream handle, StreamPtr& stream, CUstreamCaptureStatus* status) {
+  if (status == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  BRAID_TRY(find_stream(call, handle, stream));
+  if (stream->legacy)
+    for (const StreamPtr& other : stream->context.lock()->streams)
+      if (other->blocking() && other->capture != nullptr)
+        return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+  *status = stream->capture == nullptr ? CU_STREAM_CAPTURE_STATUS_NONE
+            : stream->capture->valid   ? CU_STREAM_CAPTURE_STATUS_ACTIVE
+                                       : CU_STREAM_CAPTURE_STATUS_INVALIDATED;
+  return CUDA_SUCCESS;
+}
+
+CUresult is_capturing(Call& call, CUstream handle, CUstreamCaptureStatus* status) {
+  StreamPtr stream;
+  return find_state(call, handle, stream, status);
+}
+
+CUresult get_info(Call& call, CUstream handle, CUstreamCaptureStatus* status, cuuint64_t* id) {
+  StreamPtr stream;
+  BRAID_TRY(find_state(call, handle, stream, status));
+  if (id != nullptr && stream->capture != nullptr) *id = stream->capture->id;
+  return CUDA_SUCCESS;
+}
+
+CUresult get_info_v2(Call& call, CUstream handle, CUstreamCaptureStatus* status, cuuint64_t* id,
+                     CUgraph* graph, const CUgraphNode** dependencies, size_t* count) {
+  StreamPtr stream;
+  BRAID_TRY(find_state(call, handle, stream, status));
+  BRAID_TRY(get_info(call, handle, status, id));
+  if (graph != nullptr) *graph = stream->capture != nullptr ? stream->capture->graph : nullptr;
+  if (dependencies != nullptr) *dependencies = nullptr;
+  if (count != nullptr) *count = 0;
+  return CUDA_SUCCESS;
+}
+
+CUresult get_info_v3(Call& call, CUstream handle, CUstreamCaptureStatus* status, cuuint64_t* id,
+                     CUgraph* graph, const CUgraphNode** dependencies,
+                     const CUgraphEdgeData** edges, size_t* count) {
+  if (edges != nullptr) *edges = nullptr;
+  return get_info_v2(call, handle, status, id, graph, dependencies, count);
+}
+
+CUresult exchange_mode(Call& call, CUstreamCaptureMode* mode) {
+  if (mode == nullptr || !is_mode(*mode)) return CUDA_ERROR_INVALID_VALUE;
+  std::swap(*mode, call.thread.capture_mode);
+  return CUDA_SUCCESS;
+}
+
+CUresult destroy_graph(Call& call, CUgraph graph) {
+  if (call.world.graphs.find(graph) == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  call.world.graphs.remove(graph);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+}  // namespace braid::emulator
+
+using namespace braid::emulator;
+
+BRAID_ENTRY_STREAM(cuStreamBeginCapture, _ptsz, Cost::kNothing, begin_global, (CUstream stream),
+                   (stream))
+BRAID_ENTRY_STREAM(cuStreamBeginCapture_v2, _ptsz, Cost::kNothing, begin,
+                   (CUstream stream, CUstreamCaptureMode mode), (stream, mode))
+BRAID_ENTRY_STREAM(cuStreamEndCapture, _ptsz, Cost::kNothing, end,
+                   (CUstream stream, CUgraph* graph), (stream, graph))
+BRAID_ENTRY_STREAM(cuStreamIsCapturing, _ptsz, Cost::kNothing, is_capturing,
+                   (CUstream stream, CUstreamCaptureStatus* status), (stream, status))
+BRAID_ENTRY_STREAM(cuStreamGetCaptureInfo, _ptsz, Cost::kNothing, get_info,
+                   (CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* id),
+                   (stream, status, id))
+BRAID_ENTRY_STREAM(cuStreamGetCaptureInfo_v2, _ptsz, Cost::kNothing, get_info_v2,
+                   (CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph* graph,
+                    const CUgraphNode** dependencies, size_t* count),
+                   (stream, status, id, graph, dependencies, count))
+BRAID_ENTRY_STREAM(cuStreamGetCaptureInfo_v3, _ptsz, Cost::kNothing, get_info_v3,
+                   (CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph* graph,
+                    const CUgraphNode** dependencies, const CUgraphEdgeData** edges,
+                    size_t* count),
+                   (stream, status, id, graph, dependencies, edges, count))
+BRAID_ENTRY(cuThreadExchangeStreamCaptureMode, exchange_mode, (CUstreamCaptureMode * mode), (mode))
+BRAID_ENTRY(cuGraphDestroy, destroy_graph, (CUgraph graph), (graph))

@@ -1,0 +1,299 @@
+// Contexts: creation, the thread's stack of current ones, synchronising, limits.
+#include "emulator/api/context.h"
+
+#include <algorithm>
+
+#include "emulator/api/device.h"
+#include "emulator/constants.h"
+
+namespace braid::emulator {
+
+bool known_context_flags(unsigned flags) {
+  const unsigned scheduling = flags & CU_CTX_SCHED_MASK;
+  return (flags & ~unsigned{CU_CTX_FLAGS_MASK}) == 0 &&
+         (scheduling & (scheduling - 1)) == 0;  // at most one way of waiting
+}
+
+CUresult revive(Call& call, Context& context, unsigned flags) {
+  World& world = call.world;
+  if (!world.memory.arena(context.gpu).charge(kContextBytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  context.id = world.next_id++;
+  context.flags = flags;
+  context.alive = true;
+  context.error = CUDA_SUCCESS;
+  context.legacy = std::make_shared<Stream>();
+  context.legacy->legacy = true;
+  context.legacy->id = world.next_id++;
+  context.legacy->context = world.contexts.find(context.handle);
+  context.streams.push_back(context.legacy);
+  return CUDA_SUCCESS;
+}
+
+namespace {
+
+bool is_idle(const Context& context) {
+  return std::all_of(context.streams.begin(), context.streams.end(),
+                     [](const StreamPtr& stream) { return stream->idle(); });
+}
+
+}  // namespace
+
+void wait_for_context(Call& call, const Context& context) {
+  call.world.wait(call.lock, [&] { return is_idle(context); });
+  for (const StreamPtr& stream : context.streams)
+    if (stream->tail != nullptr) call.world.scheduler.wait_until(stream->tail->when());
+}
+
+void destroy(Call& call, const ContextPtr& context) {
+  World& world = call.world;
+  world.run_out(call.lock, [&] { return is_idle(*context); });
+  if (!context->alive) return;  // another thread destroyed it meanwhile
+  world.scheduler.cancel_all(*context);
+  const auto belongs = [&](const auto& object) { return object.context.lock() == context; };
+  world.functions.remove_if(belongs);
+  world.modules.remove_if(belongs);
+  world.events.remove_if(belongs);
+  world.streams.remove_if(belongs);
+  std::erase_if(world.captures, [&](const CapturePtr& capture) {
+    const StreamPtr origin = capture->origin.lock();
+    return origin == nullptr || belongs(*origin);
+  });
+  context->streams.clear();
+  context->threads.clear();
+  context->legacy = nullptr;
+  context->peers.clear();
+  context->limits.clear();
+  context->alive = false;
+  world.memory.remove_all_of(context->id);
+  world.memory.arena(context->gpu).refund(kContextBytes);
+}
+
+namespace {
+
+CUresult create(Call& call, CUcontext* out, unsigned flags, CUdevice device) {
+  if (out == nullptr || !known_context_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
+  BRAID_TRY(check_device(call, device));
+  BRAID_TRY(refuse_during_capture(call));
+  auto context = std::make_shared<Context>();
+  context->device = device;
+  context->gpu = call.world.visible[device];
+  context->handle = call.world.contexts.add(context);
+  if (const CUresult result = revive(call, *context, flags); result != CUDA_SUCCESS) {
+    call.world.contexts.remove(context->handle);
+    return result;
+  }
+  call.thread.contexts.push_back(context->handle);
+  *out = context->handle;
+  return CUDA_SUCCESS;
+}
+
+CUresult create_with_affinity(Call& call, CUcontext* out, CUexecAffinityParam*, int count,
+                              unsigned flags, CUdevice device) {
+  if (count != 0) return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
+  return create(call, out, flags, device);
+}
+
+CUresult create_with_params(Call& call, CUcontext* out, CUctxCreateParams* params, unsigned flags,
+                            CUdevice device) {
+  if (params != nullptr && params->numExecAffinityParams != 0)
+    return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
+  if (params != nullptr && params->cigParams != nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  return create(call, out, flags, device);
+}
+
+CUresult destroy_context(Call& call, CUcontext handle) {
+  ContextPtr context;
+  if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  BRAID_TRY(find_context(call, handle, context));
+  if (call.world.primaries[context->device] == context) return CUDA_ERROR_INVALID_CONTEXT;
+  destroy(call, context);
+  if (!call.thread.contexts.empty() && call.thread.contexts.back() == handle)
+    call.thread.contexts.pop_back();
+  return CUDA_SUCCESS;
+}
+
+CUresult push(Call& call, CUcontext handle) {
+  ContextPtr context;
+  if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  BRAID_TRY(find_context(call, handle, context));
+  call.thread.contexts.push_back(handle);
+  return CUDA_SUCCESS;
+}
+
+CUresult pop(Call& call, CUcontext* out) {
+  if (call.thread.contexts.empty()) return CUDA_ERROR_INVALID_CONTEXT;
+  if (out != nullptr) *out = call.thread.contexts.back();
+  call.thread.contexts.pop_back();
+  return CUDA_SUCCESS;
+}
+
+CUresult set_current(Call& call, CUcontext handle) {
+  std::vector<CUcontext>& stack = call.thread.contexts;
+  if (handle == nullptr) {
+    if (!stack.empty()) stack.pop_back();
+    return CUDA_SUCCESS;
+  }
+  ContextPtr context;
+  // The handle of a primary context may become current before the context is retained.
+  const CUresult found = find_context(call, handle, context);
+  if (context == nullptr) return found;
+  if (found != CUDA_SUCCESS && call.world.primaries[context->device] != context) return found;
+  if (stack.empty())
+    stack.push_back(handle);
+  else
+    stack.back() = handle;
+  return CUDA_SUCCESS;
+}
+
+CUresult get_current(Call& call, CUcontext* out) {
+  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *out = call.thread.contexts.empty() ? nullptr : call.thread.contexts.back();
+  return CUDA_SUCCESS;
+}
+
+CUresult get_device(Call& call, CUdevice* device) {
+  if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (call.thread.contexts.empty()) return CUDA_ERROR_INVALID_CONTEXT;
+  const ContextPtr context = call.world.contexts.find(call.thread.contexts.back());
+  if (context == nullptr) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  *device = context->device;
+  return CUDA_SUCCESS;
+}
+
+CUresult synchronize(Call& call) {
+  ContextPtr context;
+  BRAID_TRY(current_context(call, context));
+  for (const StreamPtr& stream : context->streams)
+    if (stream->capture != nullptr) {
+      stream->capture->valid = false;
+      return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
+  wait_for_context(call, *context);
+  call.world.scheduler.spend_us(call.world.server.costs.synchronize_us.value);
+  Scheduler::prune(*context);
+  return context->error;
+}
+
+CUresult get_api_version(Call& call, CUcontext handle, unsigned* version) {
+  ContextPtr context;
+  if (version == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  BRAID_TRY(handle == nullptr ? current_context(call, context)
+                              : find_context(call, handle, context));
+  *version = 3020;
+  return CUDA_SUCCESS;
+}
+
+CUresult get_flags(Call& call, unsigned* flags) {
+  ContextPtr context;
+  if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  BRAID_TRY(current_context(call, context));
+  *flags = context->flags;
+  return CUDA_SUCCESS;
+}
+
+CUresult set_flags(Call& call, unsigned flags) {
+  ContextPtr context;
+  if (!known_context_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
+  BRAID_TRY(current_context(call, context));
+  context->flags = flags;
+  return CUDA_SUCCESS;
+}
+
+CUresult get_id(Call& call, CUcontext handle, unsigned long long* id) {
+  ContextPtr context;
+  if (id == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  BRAID_TRY(handle == nullptr ? current_context(call, context)
+                              : find_context(call, handle, context));
+  *id = context->id;
+  return CUDA_SUCCESS;
+}
+
+// CUDA's own defaults on a 64-bit server.
+CUresult default_limit(CUlimit limit, size_t& value) {
+  switch (static_cast<int>(limit)) {
+    case CU_LIMIT_STACK_SIZE: value = 1024; return CUDA_SUCCESS;
+    case CU_LIMIT_PRINTF_FIFO_SIZE: value = 7340032; return CUDA_SUCCESS;
+    case CU_LIMIT_MALLOC_HEAP_SIZE: value = 8388608; return CUDA_SUCCESS;
+    case CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH: value = 2; return CUDA_SUCCESS;
+    case CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT: value = 2048; return CUDA_SUCCESS;
+    case CU_LIMIT_MAX_L2_FETCH_GRANULARITY: value = 64; return CUDA_SUCCESS;
+    case CU_LIMIT_PERSISTING_L2_CACHE_SIZE: value = 0; return CUDA_SUCCESS;
+    default: return CUDA_ERROR_UNSUPPORTED_LIMIT;
+  }
+}
+
+CUresult get_limit(Call& call, size_t* value, CUlimit limit) {
+  ContextPtr context;
+  if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  BRAID_TRY(current_context(call, context));
+  BRAID_TRY(default_limit(limit, *value));
+  if (const auto set = context->limits.find(limit); set != context->limits.end())
+    *value = set->second;
+  return CUDA_SUCCESS;
+}
+
+CUresult set_limit(Call& call, CUlimit limit, size_t value) {
+  ContextPtr context;
+  size_t unused = 0;
+  BRAID_TRY(current_context(call, context));
+  BRAID_TRY(default_limit(limit, unused));
+  context->limits[limit] = value;
+  return CUDA_SUCCESS;
+}
+
+CUresult get_priority_range(Call& call, int* least, int* greatest) {
+  ContextPtr context;
+  BRAID_TRY(current_context(call, context));
+  if (least != nullptr) *least = kLeastPriority;
+  if (greatest != nullptr) *greatest = kGreatestPriority;
+  return CUDA_SUCCESS;
+}
+
+CUresult get_cache_config(Call& call, CUfunc_cache* config) {
+  ContextPtr context;
+  if (config == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  BRAID_TRY(current_context(call, context));
+  *config = CU_FUNC_CACHE_PREFER_NONE;
+  return CUDA_SUCCESS;
+}
+
+CUresult set_cache_config(Call& call, CUfunc_cache) {
+  ContextPtr context;
+  return current_context(call, context);
+}
+
+}  // namespace
+}  // namespace braid::emulator
+
+using namespace braid::emulator;
+
+BRAID_ENTRY(cuCtxCreate_v2, create, (CUcontext * context, unsigned flags, CUdevice device),
+            (context, flags, device))
+BRAID_ENTRY(cuCtxCreate_v3, create_with_affinity,
+            (CUcontext * context, CUexecAffinityParam* params, int count, unsigned flags,
+             CUdevice device),
+            (context, params, count, flags, device))
+BRAID_ENTRY(cuCtxCreate_v4, create_with_params,
+            (CUcontext * context, CUctxCreateParams* params, unsigned flags, CUdevice device),
+            (context, params, flags, device))
+BRAID_ENTRY(cuCtxDestroy, destroy_context, (CUcontext context), (context))
+BRAID_ENTRY(cuCtxDestroy_v2, destroy_context, (CUcontext context), (context))
+BRAID_ENTRY(cuCtxPushCurrent, push, (CUcontext context), (context))
+BRAID_ENTRY(cuCtxPushCurrent_v2, push, (CUcontext context), (context))
+BRAID_ENTRY(cuCtxPopCurrent, pop, (CUcontext * context), (context))
+BRAID_ENTRY(cuCtxPopCurrent_v2, pop, (CUcontext * context), (context))
+BRAID_ENTRY(cuCtxSetCurrent, set_current, (CUcontext context), (context))
+BRAID_ENTRY(cuCtxGetCurrent, get_current, (CUcontext * context), (context))
+BRAID_ENTRY(cuCtxGetDevice, get_device, (CUdevice * device), (device))
+BRAID_QUERY(cuCtxSynchronize, synchronize, (), ())
+BRAID_ENTRY(cuCtxGetApiVersion, get_api_version, (CUcontext context, unsigned* version),
+            (context, version))
+BRAID_ENTRY(cuCtxGetFlags, get_flags, (unsigned* flags), (flags))
+BRAID_ENTRY(cuCtxSetFlags, set_flags, (unsigned flags), (flags))
+BRAID_ENTRY(cuCtxGetId, get_id, (CUcontext context, unsigned long long* id), (context, id))
+BRAID_ENTRY(cuCtxGetLimit, get_limit, (size_t * value, CUlimit limit), (value, limit))
+BRAID_ENTRY(cuCtxSetLimit, set_limit, (CUlimit limit, size_t value), (limit, value))
+BRAID_ENTRY(cuCtxGetStreamPriorityRange, get_priority_range, (int* least, int* greatest),
+            (least, greatest))
+BRAID_ENTRY(cuCtxGetCacheConfig, get_cache_config, (CUfunc_cache * config), (config))
+BRAID_ENTRY(cuCtxSetCacheConfig, set_cache_config, (CUfunc_cache config), (config))

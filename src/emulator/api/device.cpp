@@ -1,0 +1,145 @@
+// Devices: count, names, identifiers.
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#include "emulator/api/entry.h"
+#include "emulator/api/device.h"
+#include "emulator/constants.h"
+
+namespace braid::emulator {
+
+CUresult check_device(const Call& call, CUdevice device) {
+  return device >= 0 && device < call.world.device_count() ? CUDA_SUCCESS
+                                                           : CUDA_ERROR_INVALID_DEVICE;
+}
+
+namespace {
+
+CUresult get(Call& call, CUdevice* device, int ordinal) {
+  if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  BRAID_TRY(check_device(call, ordinal));
+  *device = ordinal;
+  return CUDA_SUCCESS;
+}
+
+CUresult get_count(Call& call, int* count) {
+  if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *count = call.world.device_count();
+  return CUDA_SUCCESS;
+}
+
+CUresult copy_text(const std::string& text, char* out, int size) {
+  if (out == nullptr || size <= 0) return CUDA_ERROR_INVALID_VALUE;
+  std::snprintf(out, static_cast<size_t>(size), "%s", text.c_str());
+  return CUDA_SUCCESS;
+}
+
+CUresult get_name(Call& call, char* name, int size, CUdevice device) {
+  BRAID_TRY(check_device(call, device));
+  return copy_text(call.world.gpu_of(device).name, name, size);
+}
+
+CUresult get_pci_bus_id(Call& call, char* id, int size, CUdevice device) {
+  BRAID_TRY(check_device(call, device));
+  return copy_text(call.world.gpu_of(device).pci_bus_id, id, size);
+}
+
+CUresult get_by_pci_bus_id(Call& call, CUdevice* device, const char* id) {
+  if (device == nullptr || id == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  PciAddress wanted;
+  if (!parse_pci(id, wanted)) return CUDA_ERROR_INVALID_VALUE;
+  for (int i = 0; i < call.world.device_count(); ++i) {
+    PciAddress own;
+    if (parse_pci(call.world.gpu_of(i).pci_bus_id, own) && own == wanted) {
+      *device = i;
+      return CUDA_SUCCESS;
+    }
+  }
+  return CUDA_ERROR_INVALID_DEVICE;
+}
+
+// "braid", then the server's name and the GPU's number in it: the same in every run.
+CUresult get_uuid(Call& call, CUuuid* uuid, CUdevice device) {
+  if (uuid == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  BRAID_TRY(check_device(call, device));
+  std::memset(uuid->bytes, 0, sizeof(uuid->bytes));
+  const std::string text = "braid" + call.world.server.name;
+  std::memcpy(uuid->bytes, text.data(), std::min<size_t>(text.size(), 15));
+  uuid->bytes[15] = static_cast<char>(call.world.visible[device]);
+  return CUDA_SUCCESS;
+}
+
+CUresult get_total_memory(Call& call, size_t* bytes, CUdevice device) {
+  if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  BRAID_TRY(check_device(call, device));
+  *bytes = call.world.gpu_of(device).memory_bytes;
+  return CUDA_SUCCESS;
+}
+
+CUresult get_compute_capability(Call& call, int* major, int* minor, CUdevice device) {
+  if (major == nullptr || minor == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  BRAID_TRY(check_device(call, device));
+  *major = call.world.gpu_of(device).compute_major;
+  *minor = call.world.gpu_of(device).compute_minor;
+  return CUDA_SUCCESS;
+}
+
+CUresult get_attribute(Call& call, int* value, CUdevice_attribute attribute, CUdevice device) {
+  if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  BRAID_TRY(check_device(call, device));
+  return device_attribute(call.world.gpu_of(device), call.world.server, attribute, *value);
+}
+
+CUresult get_properties(Call& call, CUdevprop* properties, CUdevice device) {
+  if (properties == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  BRAID_TRY(check_device(call, device));
+  const auto value = [&](CUdevice_attribute attribute) {
+    int number = 0;
+    static_cast<void>(
+        device_attribute(call.world.gpu_of(device), call.world.server, attribute, number));
+    return number;
+  };
+  *properties = {};
+  properties->maxThreadsPerBlock = value(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
+  properties->maxThreadsDim[0] = value(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X);
+  properties->maxThreadsDim[1] = value(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y);
+  properties->maxThreadsDim[2] = value(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z);
+  properties->maxGridSize[0] = value(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X);
+  properties->maxGridSize[1] = value(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y);
+  properties->maxGridSize[2] = value(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z);
+  properties->sharedMemPerBlock = value(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK);
+  properties->totalConstantMemory = value(CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY);
+  properties->SIMDWidth = value(CU_DEVICE_ATTRIBUTE_WARP_SIZE);
+  properties->memPitch = value(CU_DEVICE_ATTRIBUTE_MAX_PITCH);
+  properties->regsPerBlock = value(CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK);
+  properties->clockRate = value(CU_DEVICE_ATTRIBUTE_CLOCK_RATE);
+  properties->textureAlign = value(CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+}  // namespace braid::emulator
+
+using namespace braid::emulator;
+
+BRAID_ENTRY(cuDeviceGet, get, (CUdevice * device, int ordinal), (device, ordinal))
+BRAID_ENTRY(cuDeviceGetCount, get_count, (int* count), (count))
+BRAID_ENTRY(cuDeviceGetName, get_name, (char* name, int size, CUdevice device),
+            (name, size, device))
+BRAID_ENTRY(cuDeviceGetPCIBusId, get_pci_bus_id, (char* id, int size, CUdevice device),
+            (id, size, device))
+BRAID_ENTRY(cuDeviceGetByPCIBusId, get_by_pci_bus_id, (CUdevice * device, const char* id),
+            (device, id))
+BRAID_ENTRY(cuDeviceGetUuid, get_uuid, (CUuuid * uuid, CUdevice device), (uuid, device))
+BRAID_ENTRY(cuDeviceGetUuid_v2, get_uuid, (CUuuid * uuid, CUdevice device), (uuid, device))
+BRAID_ENTRY(cuDeviceTotalMem_v2, get_total_memory, (size_t * bytes, CUdevice device),
+            (bytes, device))
+BRAID_ENTRY(cuDeviceComputeCapability, get_compute_capability,
+            (int* major, int* minor, CUdevice device), (major, minor, device))
+BRAID_ENTRY(cuDeviceGetAttribute, get_attribute,
+            (int* value, CUdevice_attribute attribute, CUdevice device),
+            (value, attribute, device))
+BRAID_ENTRY(cuDeviceGetProperties, get_properties, (CUdevprop * properties, CUdevice device),
+            (properties, device))

@@ -1,0 +1,125 @@
+#include "emulator/api/entry.h"
+
+#include <algorithm>
+
+#include "emulator/constants.h"
+
+namespace braid::emulator {
+
+void begin_call(Call& call, Cost cost) {
+  World& world = call.world;
+  ++world.calls;
+  if (cost == Cost::kNothing) return;
+  world.scheduler.spend_us(cost == Cost::kQuery ? kQueryUs : world.server.costs.api_call_us.value);
+  if (cost == Cost::kEnqueue) start_helper(world);
+  world.catch_up(call.lock);
+}
+
+CUresult find_context(Call& call, CUcontext handle, ContextPtr& context) {
+  context = call.world.contexts.find(handle);
+  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  return context->alive ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+CUresult current_context(Call& call, ContextPtr& context) {
+  if (call.thread.contexts.empty() || call.thread.contexts.back() == nullptr)
+    return CUDA_ERROR_INVALID_CONTEXT;
+  context = call.world.contexts.find(call.thread.contexts.back());
+  if (context == nullptr || !context->alive) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  return context->error;
+}
+
+namespace {
+
+StreamPtr per_thread_stream(Call& call, const ContextPtr& context) {
+  StreamPtr& stream = context->threads[call.thread.number];
+  if (stream == nullptr) {
+    stream = std::make_shared<Stream>();
+    stream->id = call.world.next_id++;
+    stream->context = context;
+    context->streams.push_back(stream);
+  }
+  return stream;
+}
+
+}  // namespace
+
+CUresult find_stream(Call& call, CUstream handle, StreamPtr& stream) {
+  ContextPtr context;
+  const bool null = handle == nullptr;
+  if (null || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD) {
+    BRAID_TRY(current_context(call, context));
+    const bool per_thread = null ? call.per_thread : handle == CU_STREAM_PER_THREAD;
+    stream = per_thread ? per_thread_stream(call, context) : context->legacy;
+    return CUDA_SUCCESS;
+  }
+  stream = call.world.streams.find(handle);
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  context = stream->context.lock();
+  if (context == nullptr || !context->alive) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  return context->error;
+}
+
+CUresult default_stream(Call& call, StreamPtr& stream) {
+  return find_stream(call, nullptr, stream);
+}
+
+CUresult wait_for_end(Call& call, const StreamPtr& stream, const CompletionPtr& end) {
+  call.world.wait_for(call.lock, end);
+  const ContextPtr context = stream->context.lock();
+  return context != nullptr ? context->error : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+CUresult find_event(Call& call, CUevent handle, EventPtr& event) {
+  event = call.world.events.find(handle);
+  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const ContextPtr context = event->context.lock();
+  if (context == nullptr || !context->alive) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  return context->error;
+}
+
+namespace {
+
+// Some blocking stream of the context is being captured, so the legacy stream would depend on it.
+CapturePtr blocking_capture(const Context& context) {
+  for (const StreamPtr& stream : context.streams)
+    if (stream->blocking() && stream->capture != nullptr) return stream->capture;
+  return nullptr;
+}
+
+}  // namespace
+
+bool is_captured(const StreamPtr& stream, CUresult& error) {
+  error = CUDA_SUCCESS;
+  if (stream->capture != nullptr) {
+    if (!stream->capture->valid) error = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    ++stream->capture->nodes;
+    return true;
+  }
+  const ContextPtr context = stream->context.lock();
+  if (!stream->legacy || context == nullptr) return false;
+  const CapturePtr capture = blocking_capture(*context);
+  if (capture == nullptr) return false;
+  capture->valid = false;
+  error = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+  return true;
+}
+
+// cuThreadExchangeStreamCaptureMode: a thread in relaxed mode may do as it likes; one in
+// thread-local mode answers for its own captures only; else every global capture counts.
+CUresult refuse_during_capture(Call& call) {
+  if (call.thread.capture_mode == CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_SUCCESS;
+  for (const CapturePtr& capture : call.world.captures) {
+    const bool own = capture->thread == call.thread.number;
+    const bool counts =
+        own ? capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED
+            : capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL &&
+                  call.thread.capture_mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
+    if (!counts) continue;
+    capture->valid = false;
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  }
+  return CUDA_SUCCESS;
+}
+
+}  // namespace braid::emulator

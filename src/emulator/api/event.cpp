@@ -1,0 +1,132 @@
+// Events: a record is the end of what was in the stream at the call; waiting takes the record that
+// is current at the call, so recording again does not disturb those who wait.
+#include "emulator/api/entry.h"
+#include "emulator/ops/ops.h"
+
+namespace braid::emulator {
+namespace {
+
+constexpr unsigned kCreateFlags =
+    CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
+
+CUresult create(Call& call, CUevent* out, unsigned flags) {
+  ContextPtr context;
+  if (out == nullptr || (flags & ~kCreateFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if ((flags & CU_EVENT_INTERPROCESS) != 0 && (flags & CU_EVENT_DISABLE_TIMING) == 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  BRAID_TRY(current_context(call, context));
+  auto event = std::make_shared<Event>();
+  event->context = context;
+  event->device = context->device;
+  event->flags = flags;
+  *out = call.world.events.add(event);
+  return CUDA_SUCCESS;
+}
+
+CUresult destroy_event(Call& call, CUevent handle) {
+  if (call.world.events.find(handle) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  call.world.events.remove(handle);
+  return CUDA_SUCCESS;
+}
+
+CUresult record_with_flags(Call& call, CUevent handle, CUstream stream_handle, unsigned flags) {
+  EventPtr event;
+  StreamPtr stream;
+  if ((flags & ~unsigned{CU_EVENT_RECORD_EXTERNAL}) != 0) return CUDA_ERROR_INVALID_VALUE;
+  BRAID_TRY(find_event(call, handle, event));
+  BRAID_TRY(find_stream(call, stream_handle, stream));
+  if (event->context.lock() != stream->context.lock()) return CUDA_ERROR_INVALID_HANDLE;
+  if (stream->capture != nullptr && stream->capture->valid) event->captured = stream->capture;
+  BRAID_CAPTURE(stream);
+  if (flags != 0) return CUDA_ERROR_INVALID_VALUE;  // external records are for captures only
+  event->captured = nullptr;
+  event->record = enqueue_marker(call.world, stream);
+  return CUDA_SUCCESS;
+}
+
+CUresult record(Call& call, CUevent handle, CUstream stream) {
+  return record_with_flags(call, handle, stream, 0);
+}
+
+CUresult query(Call& call, CUevent handle) {
+  EventPtr event;
+  BRAID_TRY(find_event(call, handle, event));
+  if (event->captured != nullptr) return CUDA_ERROR_CAPTURED_EVENT;
+  if (event->record == nullptr) return CUDA_SUCCESS;
+  if (!event->record->done()) return CUDA_ERROR_NOT_READY;
+  call.world.scheduler.wait_until(event->record->when());
+  return CUDA_SUCCESS;
+}
+
+CUresult synchronize(Call& call, CUevent handle) {
+  EventPtr event;
+  BRAID_TRY(find_event(call, handle, event));
+  if (event->captured != nullptr) return CUDA_ERROR_CAPTURED_EVENT;
+  call.world.wait_for(call.lock, event->record);
+  const ContextPtr context = event->context.lock();
+  return context != nullptr ? context->error : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+CUresult elapsed(Call& call, float* milliseconds, CUevent start_handle, CUevent end_handle) {
+  EventPtr start;
+  EventPtr end;
+  if (milliseconds == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  BRAID_TRY(find_event(call, start_handle, start));
+  BRAID_TRY(find_event(call, end_handle, end));
+  for (const EventPtr& event : {start, end}) {
+    if ((event->flags & CU_EVENT_DISABLE_TIMING) != 0 || event->record == nullptr)
+      return CUDA_ERROR_INVALID_HANDLE;
+    if (!event->record->done()) return CUDA_ERROR_NOT_READY;
+  }
+  *milliseconds = static_cast<float>(to_us(end->record->when() - start->record->when()) * 1e-3);
+  return CUDA_SUCCESS;
+}
+
+// A stream that waits for a captured event joins the capture.
+CUresult join(const StreamPtr& stream, const CapturePtr& capture) {
+  if (stream->capture == nullptr && stream->legacy) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+  if (stream->capture != nullptr && stream->capture != capture) {
+    stream->capture->valid = capture->valid = false;
+    return CUDA_ERROR_STREAM_CAPTURE_MERGE;
+  }
+  stream->capture = capture;
+  return capture->valid ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+}
+
+CUresult wait_event(Call& call, CUstream stream_handle, CUevent handle, unsigned flags) {
+  EventPtr event;
+  StreamPtr stream;
+  if ((flags & ~unsigned{CU_EVENT_WAIT_EXTERNAL}) != 0) return CUDA_ERROR_INVALID_VALUE;
+  BRAID_TRY(find_event(call, handle, event));
+  BRAID_TRY(find_stream(call, stream_handle, stream));
+  if (event->captured != nullptr) return join(stream, event->captured);
+  if (stream->capture != nullptr && flags == 0) {  // work outside the capture cannot be part of it
+    stream->capture->valid = false;
+    return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
+  }
+  BRAID_CAPTURE(stream);
+  if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (event->record != nullptr) enqueue_wait(call.world, stream, event->record, event->device);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+}  // namespace braid::emulator
+
+using namespace braid::emulator;
+
+BRAID_ENTRY(cuEventCreate, create, (CUevent * event, unsigned flags), (event, flags))
+BRAID_ENTRY(cuEventDestroy, destroy_event, (CUevent event), (event))
+BRAID_ENTRY(cuEventDestroy_v2, destroy_event, (CUevent event), (event))
+BRAID_ENTRY_STREAM(cuEventRecord, _ptsz, Cost::kEnqueue, record, (CUevent event, CUstream stream),
+                   (event, stream))
+BRAID_ENTRY_STREAM(cuEventRecordWithFlags, _ptsz, Cost::kEnqueue, record_with_flags,
+                   (CUevent event, CUstream stream, unsigned flags), (event, stream, flags))
+BRAID_QUERY(cuEventQuery, query, (CUevent event), (event))
+BRAID_QUERY(cuEventSynchronize, synchronize, (CUevent event), (event))
+BRAID_QUERY(cuEventElapsedTime, elapsed, (float* milliseconds, CUevent start, CUevent end),
+            (milliseconds, start, end))
+BRAID_QUERY(cuEventElapsedTime_v2, elapsed, (float* milliseconds, CUevent start, CUevent end),
+            (milliseconds, start, end))
+BRAID_ENTRY_STREAM(cuStreamWaitEvent, _ptsz, Cost::kEnqueue, wait_event,
+                   (CUstream stream, CUevent event, unsigned flags), (stream, event, flags))

@@ -1,0 +1,128 @@
+// Pinned host memory: allocated by the driver, or registered by the program.
+#include "emulator/api/context.h"
+
+namespace braid::emulator {
+namespace {
+
+constexpr unsigned kAllocFlags =
+    CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
+constexpr unsigned kRegisterFlags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP |
+                                    CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY;
+
+// Pinned pages lie on, or are taken to lie on, the node nearest to the current context's GPU.
+Allocation owned_by(const Context& context, unsigned flags) {
+  Allocation made;
+  made.device = context.device;
+  made.context = context.id;
+  made.flags = flags;
+  return made;
+}
+
+int nearest_node(const Call& call, const Context& context) {
+  return call.world.server.gpus[context.gpu].numa_node;
+}
+
+CUresult allocate(Call& call, void** out, size_t size_bytes, unsigned flags) {
+  ContextPtr context;
+  if (out == nullptr || size_bytes == 0 || (flags & ~kAllocFlags) != 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  BRAID_TRY(current_context(call, context));
+  BRAID_TRY(refuse_during_capture(call));
+  const Allocation* allocation = call.world.memory.add_host(
+      nearest_node(call, *context), size_bytes, owned_by(*context, flags));
+  if (allocation == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  *out = allocation->bytes;
+  return CUDA_SUCCESS;
+}
+
+CUresult allocate_plain(Call& call, void** out, size_t size_bytes) {
+  return allocate(call, out, size_bytes, 0);
+}
+
+// Under UVA every context may use pinned memory, so all of them finish first.
+void wait_for_everybody(Call& call) {
+  for (const auto& [handle, context] : call.world.contexts.all())
+    if (context->alive) wait_for_context(call, *context);
+}
+
+CUresult remove(Call& call, void* address, Allocation::Kind kind, CUresult unknown) {
+  ContextPtr context;
+  if (address == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  BRAID_TRY(current_context(call, context));
+  BRAID_TRY(refuse_during_capture(call));
+  const auto find = [&] {
+    Allocation* found = call.world.memory.find(reinterpret_cast<uint64_t>(address));
+    return found != nullptr && found->kind == kind && found->bytes == address ? found : nullptr;
+  };
+  if (find() == nullptr) return unknown;
+  wait_for_everybody(call);
+  Allocation* allocation = find();
+  if (allocation == nullptr) return unknown;
+  call.world.memory.remove(allocation);
+  return CUDA_SUCCESS;
+}
+
+CUresult release(Call& call, void* address) {
+  return remove(call, address, Allocation::Kind::kHostAllocated, CUDA_ERROR_INVALID_VALUE);
+}
+
+CUresult register_range(Call& call, void* address, size_t size_bytes, unsigned flags) {
+  ContextPtr context;
+  if (address == nullptr || size_bytes == 0 || (flags & ~kRegisterFlags) != 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  if ((flags & CU_MEMHOSTREGISTER_IOMEMORY) != 0) return CUDA_ERROR_NOT_PERMITTED;
+  BRAID_TRY(current_context(call, context));
+  BRAID_TRY(refuse_during_capture(call));
+  const uint64_t start = reinterpret_cast<uint64_t>(address);
+  if (call.world.memory.overlaps(start, size_bytes))
+    return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  if (!is_readable(address, size_bytes)) return CUDA_ERROR_INVALID_VALUE;
+  call.world.memory.add_registered(nearest_node(call, *context), address, size_bytes,
+                                   owned_by(*context, flags));
+  return CUDA_SUCCESS;
+}
+
+CUresult unregister(Call& call, void* address) {
+  return remove(call, address, Allocation::Kind::kHostRegistered,
+                CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+}
+
+// Under UVA a pinned page has one address everywhere.
+CUresult get_device_pointer(Call& call, CUdeviceptr* out, void* address, unsigned flags) {
+  ContextPtr context;
+  if (out == nullptr || address == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  BRAID_TRY(current_context(call, context));
+  const Allocation* allocation = call.world.memory.find(reinterpret_cast<uint64_t>(address));
+  if (allocation == nullptr || !allocation->is_host()) return CUDA_ERROR_INVALID_VALUE;
+  *out = reinterpret_cast<CUdeviceptr>(address);
+  return CUDA_SUCCESS;
+}
+
+CUresult get_flags(Call& call, unsigned* flags, void* address) {
+  ContextPtr context;
+  if (flags == nullptr || address == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  BRAID_TRY(current_context(call, context));
+  const Allocation* allocation = call.world.memory.find(reinterpret_cast<uint64_t>(address));
+  if (allocation == nullptr || allocation->kind != Allocation::Kind::kHostAllocated)
+    return CUDA_ERROR_INVALID_VALUE;
+  *flags = allocation->flags | CU_MEMHOSTALLOC_DEVICEMAP;  // always so under UVA
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+}  // namespace braid::emulator
+
+using namespace braid::emulator;
+
+BRAID_ENTRY(cuMemHostAlloc, allocate, (void** address, size_t size, unsigned flags),
+            (address, size, flags))
+BRAID_ENTRY(cuMemAllocHost_v2, allocate_plain, (void** address, size_t size), (address, size))
+BRAID_QUERY(cuMemFreeHost, release, (void* address), (address))
+BRAID_ENTRY(cuMemHostRegister, register_range, (void* address, size_t size, unsigned flags),
+            (address, size, flags))
+BRAID_ENTRY(cuMemHostRegister_v2, register_range, (void* address, size_t size, unsigned flags),
+            (address, size, flags))
+BRAID_QUERY(cuMemHostUnregister, unregister, (void* address), (address))
+BRAID_ENTRY(cuMemHostGetDevicePointer_v2, get_device_pointer,
+            (CUdeviceptr * device, void* address, unsigned flags), (device, address, flags))
+BRAID_ENTRY(cuMemHostGetFlags, get_flags, (unsigned* flags, void* address), (flags, address))

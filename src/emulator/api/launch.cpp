@@ -1,0 +1,117 @@
+// Kernel launches.
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "emulator/api/entry.h"
+#include "emulator/constants.h"
+#include "emulator/ops/ops.h"
+
+namespace braid::emulator {
+namespace {
+
+struct Shape {
+  unsigned grid[3];
+  unsigned block[3];
+};
+
+constexpr unsigned kMostGridYZ = 65535;
+constexpr unsigned kMostBlockZ = 64;
+constexpr unsigned kMostThreads = 1024;
+
+CUresult check_shape(const Shape& shape) {
+  for (int i = 0; i < 3; ++i)
+    if (shape.grid[i] == 0 || shape.block[i] == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (shape.grid[0] > static_cast<unsigned>(std::numeric_limits<int>::max()) ||
+      shape.grid[1] > kMostGridYZ || shape.grid[2] > kMostGridYZ)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (shape.block[0] > kMostThreads || shape.block[1] > kMostThreads ||
+      shape.block[2] > kMostBlockZ ||
+      uint64_t{shape.block[0]} * shape.block[1] * shape.block[2] > kMostThreads)
+    return CUDA_ERROR_INVALID_VALUE;
+  return CUDA_SUCCESS;
+}
+
+// Arguments come as an array of pointers, or as one buffer. Twins have one argument, by value.
+CUresult copy_args(const cuda::Twin& twin, void** params, void** extra,
+                   std::vector<std::byte>& args) {
+  const void* source = params != nullptr ? params[0] : nullptr;
+  size_t size = twin.args_bytes;
+  if (params != nullptr && extra != nullptr) return CUDA_ERROR_INVALID_VALUE;
+  for (void** item = extra; item != nullptr && item[0] != CU_LAUNCH_PARAM_END; item += 2) {
+    if (item[0] == CU_LAUNCH_PARAM_BUFFER_POINTER)
+      source = item[1];
+    else if (item[0] == CU_LAUNCH_PARAM_BUFFER_SIZE && item[1] != nullptr)
+      size = *static_cast<size_t*>(item[1]);
+    else
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (source == nullptr || size != twin.args_bytes) return CUDA_ERROR_INVALID_VALUE;
+  args.resize(size);
+  std::memcpy(args.data(), source, size);
+  return CUDA_SUCCESS;
+}
+
+CUresult launch_shape(Call& call, CUfunction handle, const Shape& shape, CUstream stream_handle,
+                      void** params, void** extra) {
+  StreamPtr stream;
+  const auto function = call.world.functions.find(handle);
+  if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  BRAID_TRY(check_shape(shape));
+  BRAID_TRY(find_stream(call, stream_handle, stream));
+  if (function->context.lock() != stream->context.lock()) return CUDA_ERROR_INVALID_HANDLE;
+  Launch launch;
+  launch.twin = function->twin;
+  BRAID_TRY(copy_args(*function->twin, params, extra, launch.args));
+  const uint64_t blocks = uint64_t{shape.grid[0]} * shape.grid[1] * shape.grid[2];
+  // Twins step one by one; a grid of millions is a mistake here, not a workload.
+  constexpr uint64_t kMostBlocks = 1 << 20;
+  if (blocks > kMostBlocks) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+  launch.blocks = static_cast<uint32_t>(blocks);
+  launch.threads_per_block =
+      static_cast<int>(shape.block[0] * shape.block[1] * shape.block[2]);
+  BRAID_CAPTURE(stream);
+  enqueue_kernel(call.world, stream, std::move(launch));
+  return CUDA_SUCCESS;
+}
+
+CUresult launch(Call& call, CUfunction function, unsigned gx, unsigned gy, unsigned gz,
+                unsigned bx, unsigned by, unsigned bz, CUstream stream, void** params,
+                void** extra) {
+  return launch_shape(call, function, {{gx, gy, gz}, {bx, by, bz}}, stream, params, extra);
+}
+
+CUresult launch_config(Call& call, const CUlaunchConfig* config, CUfunction function,
+                       void** params, void** extra) {
+  if (config == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return launch_shape(call, function,
+                      {{config->gridDimX, config->gridDimY, config->gridDimZ},
+                       {config->blockDimX, config->blockDimY, config->blockDimZ}},
+                      config->hStream, params, extra);
+}
+
+// Twins are small: as many blocks fit as threads do.
+CUresult max_active_blocks(Call& call, int* blocks, CUfunction function, int block_size, size_t) {
+  if (blocks == nullptr || block_size <= 0) return CUDA_ERROR_INVALID_VALUE;
+  if (call.world.functions.find(function) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  *blocks = block_size > static_cast<int>(kMostThreads) ? 0
+                                                         : kThreadsPerMultiprocessor / block_size;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+}  // namespace braid::emulator
+
+using namespace braid::emulator;
+
+BRAID_ENTRY_STREAM(cuLaunchKernel, _ptsz, Cost::kEnqueue, launch,
+                   (CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                    unsigned by, unsigned bz, unsigned, CUstream stream, void** params,
+                    void** extra),
+                   (function, gx, gy, gz, bx, by, bz, stream, params, extra))
+BRAID_ENTRY_STREAM(cuLaunchKernelEx, _ptsz, Cost::kEnqueue, launch_config,
+                   (const CUlaunchConfig* config, CUfunction function, void** params, void** extra),
+                   (config, function, params, extra))
+BRAID_ENTRY(cuOccupancyMaxActiveBlocksPerMultiprocessor, max_active_blocks,
+            (int* blocks, CUfunction function, int block_size, size_t shared),
+            (blocks, function, block_size, shared))

@@ -1,0 +1,96 @@
+// Device memory: allocation and what is left of it.
+#include <limits>
+
+#include "emulator/api/context.h"
+#include "emulator/constants.h"
+
+namespace braid::emulator {
+namespace {
+
+CUresult allocate(Call& call, CUdeviceptr* out, size_t size_bytes) {
+  ContextPtr context;
+  if (out == nullptr || size_bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  BRAID_TRY(current_context(call, context));
+  BRAID_TRY(refuse_during_capture(call));
+  Allocation made;
+  made.device = context->device;
+  made.context = context->id;
+  const Allocation* allocation = call.world.memory.add_device(context->gpu, size_bytes, made);
+  if (allocation == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  *out = allocation->address;
+  return CUDA_SUCCESS;
+}
+
+// Rows start at multiples of what coalesced access wants.
+CUresult allocate_pitched(Call& call, CUdeviceptr* out, size_t* pitch, size_t width_bytes,
+                          size_t height, unsigned element_bytes) {
+  constexpr size_t kPitch = 512;
+  if (pitch == nullptr || width_bytes == 0 || height == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (element_bytes != 4 && element_bytes != 8 && element_bytes != 16)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (width_bytes > std::numeric_limits<size_t>::max() - kPitch) return CUDA_ERROR_OUT_OF_MEMORY;
+  const size_t row = (width_bytes + kPitch - 1) / kPitch * kPitch;
+  if (height > std::numeric_limits<size_t>::max() / row) return CUDA_ERROR_OUT_OF_MEMORY;
+  BRAID_TRY(allocate(call, out, row * height));
+  *pitch = row;
+  return CUDA_SUCCESS;
+}
+
+ContextPtr owner_of(const Call& call, const Allocation& allocation) {
+  for (const auto& [handle, context] : call.world.contexts.all())
+    if (context->alive && context->id == allocation.context) return context;
+  return nullptr;
+}
+
+// Work that uses the memory ends first: cuMemFree synchronises with the memory's device.
+CUresult release(Call& call, CUdeviceptr address) {
+  ContextPtr current;
+  BRAID_TRY(current_context(call, current));
+  if (address == 0) return CUDA_SUCCESS;
+  BRAID_TRY(refuse_during_capture(call));
+  Memory& memory = call.world.memory;
+  Allocation* allocation = memory.find(address);
+  if (allocation == nullptr || allocation->is_host() || allocation->address != address)
+    return CUDA_ERROR_INVALID_VALUE;
+  const uint64_t buffer_id = allocation->buffer_id;
+  if (const ContextPtr owner = owner_of(call, *allocation)) wait_for_context(call, *owner);
+  allocation = memory.find(address);
+  if (allocation == nullptr || allocation->buffer_id != buffer_id) return CUDA_ERROR_INVALID_VALUE;
+  memory.remove(allocation);
+  return current->error;
+}
+
+CUresult get_info(Call& call, size_t* free_bytes, size_t* total_bytes) {
+  ContextPtr context;
+  if (free_bytes == nullptr && total_bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  BRAID_TRY(current_context(call, context));
+  const Arena& arena = call.world.memory.arena(context->gpu);
+  if (free_bytes != nullptr) *free_bytes = arena.free_bytes();
+  if (total_bytes != nullptr) *total_bytes = arena.capacity_bytes();
+  return CUDA_SUCCESS;
+}
+
+CUresult get_address_range(Call& call, CUdeviceptr* base, size_t* size_bytes,
+                           CUdeviceptr address) {
+  ContextPtr context;
+  BRAID_TRY(current_context(call, context));
+  const Allocation* allocation = call.world.memory.find(address);
+  if (allocation == nullptr) return CUDA_ERROR_NOT_FOUND;
+  if (base != nullptr) *base = allocation->address;
+  if (size_bytes != nullptr) *size_bytes = allocation->size_bytes;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+}  // namespace braid::emulator
+
+using namespace braid::emulator;
+
+BRAID_ENTRY(cuMemAlloc_v2, allocate, (CUdeviceptr * address, size_t size), (address, size))
+BRAID_ENTRY(cuMemAllocPitch_v2, allocate_pitched,
+            (CUdeviceptr * address, size_t* pitch, size_t width, size_t height, unsigned element),
+            (address, pitch, width, height, element))
+BRAID_QUERY(cuMemFree_v2, release, (CUdeviceptr address), (address))
+BRAID_ENTRY(cuMemGetInfo_v2, get_info, (size_t * free, size_t* total), (free, total))
+BRAID_ENTRY(cuMemGetAddressRange_v2, get_address_range,
+            (CUdeviceptr * base, size_t* size, CUdeviceptr address), (base, size, address))

@@ -1,0 +1,136 @@
+// Modules and functions. Any image loads; of its functions, those exist that have a host twin.
+#include <cstring>
+#include <string>
+
+#include "emulator/api/entry.h"
+
+namespace braid::emulator {
+namespace {
+
+CUresult load(Call& call, CUmodule* out, const void* image) {
+  ContextPtr context;
+  if (out == nullptr || image == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  BRAID_TRY(current_context(call, context));
+  BRAID_TRY(refuse_during_capture(call));
+  auto module = std::make_shared<Module>();
+  module->context = context;
+  *out = call.world.modules.add(module);
+  return CUDA_SUCCESS;
+}
+
+CUresult load_with_options(Call& call, CUmodule* out, const void* image, unsigned, CUjit_option*,
+                           void**) {
+  return load(call, out, image);
+}
+
+CUresult unload(Call& call, CUmodule handle) {
+  const auto module = call.world.modules.find(handle);
+  if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  call.world.functions.remove_if(
+      [&](const Function& function) { return function.module.lock() == module; });
+  call.world.modules.remove(handle);
+  return CUDA_SUCCESS;
+}
+
+CUresult get_function(Call& call, CUfunction* out, CUmodule handle, const char* name) {
+  if (out == nullptr || name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const auto module = call.world.modules.find(handle);
+  if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  for (const auto& [known, function] : call.world.functions.all())
+    if (function->module.lock() == module && std::strcmp(function->twin->name, name) == 0) {
+      *out = reinterpret_cast<CUfunction>(known);
+      return CUDA_SUCCESS;
+    }
+  for (const cuda::Twin& twin : cuda::twins()) {
+    if (std::strcmp(twin.name, name) != 0) continue;
+    auto function = std::make_shared<Function>();
+    function->module = module;
+    function->module_handle = handle;
+    function->context = module->context;
+    function->twin = &twin;
+    *out = call.world.functions.add(function);
+    return CUDA_SUCCESS;
+  }
+  return CUDA_ERROR_NOT_FOUND;
+}
+
+CUresult get_global(Call& call, CUdeviceptr*, size_t*, CUmodule handle, const char* name) {
+  if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (call.world.modules.find(handle) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  return CUDA_ERROR_NOT_FOUND;
+}
+
+CUresult get_module(Call& call, CUmodule* out, CUfunction handle) {
+  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const auto function = call.world.functions.find(handle);
+  if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  *out = function->module_handle;
+  return CUDA_SUCCESS;
+}
+
+CUresult get_name(Call& call, const char** out, CUfunction handle) {
+  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const auto function = call.world.functions.find(handle);
+  if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  *out = function->twin->name;
+  return CUDA_SUCCESS;
+}
+
+// What a small copy kernel compiled for sm_90 has.
+int default_attribute(CUfunction_attribute attribute) {
+  switch (static_cast<int>(attribute)) {
+    case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK: return 1024;
+    case CU_FUNC_ATTRIBUTE_NUM_REGS: return 32;
+    case CU_FUNC_ATTRIBUTE_PTX_VERSION:
+    case CU_FUNC_ATTRIBUTE_BINARY_VERSION: return 90;
+    case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT: return -1;
+    default: return 0;
+  }
+}
+
+CUresult get_attribute(Call& call, int* value, CUfunction_attribute attribute, CUfunction handle) {
+  if (value == nullptr || attribute < 0 || attribute >= CU_FUNC_ATTRIBUTE_MAX)
+    return CUDA_ERROR_INVALID_VALUE;
+  const auto function = call.world.functions.find(handle);
+  if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const auto set = function->attributes.find(attribute);
+  *value = set != function->attributes.end() ? set->second : default_attribute(attribute);
+  return CUDA_SUCCESS;
+}
+
+CUresult set_attribute(Call& call, CUfunction handle, CUfunction_attribute attribute, int value) {
+  if (attribute < CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES ||
+      attribute >= CU_FUNC_ATTRIBUTE_MAX)
+    return CUDA_ERROR_INVALID_VALUE;
+  const auto function = call.world.functions.find(handle);
+  if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  function->attributes[attribute] = value;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+}  // namespace braid::emulator
+
+using namespace braid::emulator;
+
+BRAID_ENTRY(cuModuleLoadData, load, (CUmodule * module, const void* image), (module, image))
+BRAID_ENTRY(cuModuleLoadFatBinary, load, (CUmodule * module, const void* image), (module, image))
+BRAID_ENTRY(cuModuleLoadDataEx, load_with_options,
+            (CUmodule * module, const void* image, unsigned count, CUjit_option* options,
+             void** values),
+            (module, image, count, options, values))
+BRAID_ENTRY(cuModuleUnload, unload, (CUmodule module), (module))
+BRAID_ENTRY(cuModuleGetFunction, get_function,
+            (CUfunction * function, CUmodule module, const char* name), (function, module, name))
+BRAID_ENTRY(cuModuleGetGlobal_v2, get_global,
+            (CUdeviceptr * address, size_t* size, CUmodule module, const char* name),
+            (address, size, module, name))
+BRAID_ENTRY(cuFuncGetModule, get_module, (CUmodule * module, CUfunction function),
+            (module, function))
+BRAID_ENTRY(cuFuncGetName, get_name, (const char** name, CUfunction function), (name, function))
+BRAID_ENTRY(cuFuncGetAttribute, get_attribute,
+            (int* value, CUfunction_attribute attribute, CUfunction function),
+            (value, attribute, function))
+BRAID_ENTRY(cuFuncSetAttribute, set_attribute,
+            (CUfunction function, CUfunction_attribute attribute, int value),
+            (function, attribute, value))

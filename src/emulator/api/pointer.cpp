@@ -1,0 +1,121 @@
+// What the driver knows of a pointer.
+#include <cstring>
+
+#include "emulator/api/entry.h"
+
+namespace braid::emulator {
+namespace {
+
+constexpr int kNoDevice = -2;  // cudaInvalidDeviceId
+
+template <typename Value>
+CUresult put(void* data, Value value) {
+  std::memcpy(data, &value, sizeof(value));
+  return CUDA_SUCCESS;
+}
+
+CUcontext context_of(const Call& call, const Allocation& allocation) {
+  for (const auto& [handle, context] : call.world.contexts.all())
+    if (context->id == allocation.context) return context->handle;
+  return nullptr;
+}
+
+CUresult read(const Call& call, const Allocation& allocation, CUdeviceptr address,
+              CUpointer_attribute attribute, void* data) {
+  switch (static_cast<int>(attribute)) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT: return put(data, context_of(call, allocation));
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+      return put(data, static_cast<unsigned>(allocation.is_host() ? CU_MEMORYTYPE_HOST
+                                                                  : CU_MEMORYTYPE_DEVICE));
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER: return put(data, address);
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+      return allocation.is_host() ? put(data, address) : CUDA_ERROR_INVALID_VALUE;
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: return put(data, allocation.sync_memops ? 1 : 0);
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID: return put(data, uint64_t{allocation.buffer_id});
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED: return put(data, 0);
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: return put(data, allocation.device);
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE: return put(data, 0);
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: return put(data, CUdeviceptr{allocation.address});
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE: return put(data, size_t{allocation.size_bytes});
+    case CU_POINTER_ATTRIBUTE_MAPPED: return put(data, 1);
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES: return put(data, uint64_t{0});
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE: return put(data, 0);
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+      return put(data, static_cast<unsigned>(CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE));
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE: return put(data, CUmemoryPool{nullptr});
+    default: return CUDA_ERROR_NOT_SUPPORTED;
+  }
+}
+
+// What cuPointerGetAttributes gives for memory that CUDA does not know, and for attributes that the
+// memory does not have.
+CUresult read_nothing(CUpointer_attribute attribute, void* data) {
+  switch (static_cast<int>(attribute)) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE: return put(data, uint64_t{0});
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: return put(data, kNoDevice);
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS: return put(data, 0);
+    default: return CUDA_ERROR_NOT_SUPPORTED;
+  }
+}
+
+CUresult get_one(Call& call, void* data, CUpointer_attribute attribute, CUdeviceptr address) {
+  if (data == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const Allocation* allocation = call.world.memory.find(address);
+  if (allocation == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return read(call, *allocation, address, attribute, data);
+}
+
+CUresult get_several(Call& call, unsigned count, CUpointer_attribute* attributes, void** data,
+                     CUdeviceptr address) {
+  if (count == 0 || attributes == nullptr || data == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const Allocation* allocation = call.world.memory.find(address);
+  for (unsigned i = 0; i < count; ++i) {
+    if (data[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    const CUresult result = allocation != nullptr
+                                ? read(call, *allocation, address, attributes[i], data[i])
+                                : CUDA_ERROR_INVALID_VALUE;
+    if (result != CUDA_SUCCESS && result != CUDA_ERROR_INVALID_VALUE) return result;
+    if (result != CUDA_SUCCESS) BRAID_TRY(read_nothing(attributes[i], data[i]));
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult set_one(Call& call, const void* value, CUpointer_attribute attribute,
+                 CUdeviceptr address) {
+  if (value == nullptr || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
+    return CUDA_ERROR_INVALID_VALUE;
+  Allocation* allocation = call.world.memory.find(address);
+  if (allocation == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  int flag = 0;
+  std::memcpy(&flag, value, sizeof(flag));
+  allocation->sync_memops = flag != 0;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+}  // namespace braid::emulator
+
+using namespace braid::emulator;
+
+BRAID_ENTRY(cuPointerGetAttribute, get_one,
+            (void* data, CUpointer_attribute attribute, CUdeviceptr address),
+            (data, attribute, address))
+BRAID_ENTRY(cuPointerGetAttributes, get_several,
+            (unsigned count, CUpointer_attribute* attributes, void** data, CUdeviceptr address),
+            (count, attributes, data, address))
+BRAID_ENTRY(cuPointerSetAttribute, set_one,
+            (const void* value, CUpointer_attribute attribute, CUdeviceptr address),
+            (value, attribute, address))

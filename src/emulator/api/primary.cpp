@@ -1,0 +1,67 @@
+// Primary contexts: one a device, retained and released by count.
+#include "emulator/api/context.h"
+#include "emulator/api/device.h"
+
+namespace braid::emulator {
+namespace {
+
+CUresult retain(Call& call, CUcontext* out, CUdevice device) {
+  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  BRAID_TRY(check_device(call, device));
+  const ContextPtr& primary = call.world.primaries[device];
+  if (!primary->alive) BRAID_TRY(revive(call, *primary, primary->flags));
+  ++primary->primary_retains;
+  *out = primary->handle;
+  return CUDA_SUCCESS;
+}
+
+CUresult release(Call& call, CUdevice device) {
+  BRAID_TRY(check_device(call, device));
+  const ContextPtr primary = call.world.primaries[device];
+  if (!primary->alive || primary->primary_retains == 0) return CUDA_ERROR_INVALID_CONTEXT;
+  if (--primary->primary_retains == 0) destroy(call, primary);
+  return CUDA_SUCCESS;
+}
+
+// Destroys the context whoever still holds it, as CUDA does; it must be retained anew.
+CUresult reset(Call& call, CUdevice device) {
+  BRAID_TRY(check_device(call, device));
+  const ContextPtr primary = call.world.primaries[device];
+  if (!primary->alive) return CUDA_SUCCESS;
+  destroy(call, primary);
+  primary->primary_retains = 0;
+  return CUDA_SUCCESS;
+}
+
+CUresult get_state(Call& call, CUdevice device, unsigned* flags, int* active) {
+  if (flags == nullptr || active == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  BRAID_TRY(check_device(call, device));
+  *flags = call.world.primaries[device]->flags;
+  *active = call.world.primaries[device]->alive ? 1 : 0;
+  return CUDA_SUCCESS;
+}
+
+CUresult set_flags(Call& call, CUdevice device, unsigned flags) {
+  if (!known_context_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
+  BRAID_TRY(check_device(call, device));
+  call.world.primaries[device]->flags = flags;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+}  // namespace braid::emulator
+
+using namespace braid::emulator;
+
+BRAID_ENTRY(cuDevicePrimaryCtxRetain, retain, (CUcontext * context, CUdevice device),
+            (context, device))
+BRAID_ENTRY(cuDevicePrimaryCtxRelease, release, (CUdevice device), (device))
+BRAID_ENTRY(cuDevicePrimaryCtxRelease_v2, release, (CUdevice device), (device))
+BRAID_ENTRY(cuDevicePrimaryCtxReset, reset, (CUdevice device), (device))
+BRAID_ENTRY(cuDevicePrimaryCtxReset_v2, reset, (CUdevice device), (device))
+BRAID_ENTRY(cuDevicePrimaryCtxGetState, get_state, (CUdevice device, unsigned* flags, int* active),
+            (device, flags, active))
+BRAID_ENTRY(cuDevicePrimaryCtxSetFlags, set_flags, (CUdevice device, unsigned flags),
+            (device, flags))
+BRAID_ENTRY(cuDevicePrimaryCtxSetFlags_v2, set_flags, (CUdevice device, unsigned flags),
+            (device, flags))

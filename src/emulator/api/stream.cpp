@@ -1,0 +1,178 @@
+// Streams: creation, what they are, asking and waiting for them, host functions in them.
+#include <algorithm>
+
+#include "emulator/api/context.h"
+#include "emulator/constants.h"
+#include "emulator/ops/ops.h"
+
+namespace braid::emulator {
+namespace {
+
+CUresult create_with_priority(Call& call, CUstream* out, unsigned flags, int priority) {
+  ContextPtr context;
+  if (out == nullptr || (flags & ~unsigned{CU_STREAM_NON_BLOCKING}) != 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  BRAID_TRY(current_context(call, context));
+  auto stream = std::make_shared<Stream>();
+  stream->id = call.world.next_id++;
+  stream->context = context;
+  stream->flags = flags;
+  stream->priority = std::clamp(priority, kGreatestPriority, kLeastPriority);
+  stream->handle = call.world.streams.add(stream);
+  Scheduler::prune(*context);
+  context->streams.push_back(stream);
+  *out = stream->handle;
+  return CUDA_SUCCESS;
+}
+
+CUresult create(Call& call, CUstream* out, unsigned flags) {
+  return create_with_priority(call, out, flags, 0);
+}
+
+// The handle goes at once; the work in the stream goes on.
+CUresult destroy_stream(Call& call, CUstream handle) {
+  const StreamPtr stream = call.world.streams.find(handle);
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  stream->destroyed = true;
+  if (stream->capture != nullptr) stream->capture->valid = false;
+  call.world.streams.remove(handle);
+  if (const ContextPtr context = stream->context.lock()) Scheduler::prune(*context);
+  return CUDA_SUCCESS;
+}
+
+// Asking or waiting for a stream that records a graph spoils the recording.
+CUresult refuse_captured(const StreamPtr& stream) {
+  if (stream->capture == nullptr) return CUDA_SUCCESS;
+  stream->capture->valid = false;
+  return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+}
+
+// What an op added now would wait for: for the legacy stream, the blocking streams too.
+std::vector<CompletionPtr> ends_before(const StreamPtr& stream) {
+  std::vector<CompletionPtr> ends;
+  if (stream->tail != nullptr) ends.push_back(stream->tail);
+  const ContextPtr context = stream->context.lock();
+  if (stream->legacy && context != nullptr)
+    for (const StreamPtr& other : context->streams)
+      if (other->blocking() && other->tail != nullptr) ends.push_back(other->tail);
+  return ends;
+}
+
+CUresult query(Call& call, CUstream handle) {
+  StreamPtr stream;
+  BRAID_TRY(find_stream(call, handle, stream));
+  BRAID_TRY(refuse_captured(stream));
+  const auto ends = ends_before(stream);
+  for (const CompletionPtr& end : ends)
+    if (!end->done()) return CUDA_ERROR_NOT_READY;
+  for (const CompletionPtr& end : ends) call.world.scheduler.wait_until(end->when());
+  return CUDA_SUCCESS;
+}
+
+CUresult synchronize(Call& call, CUstream handle) {
+  StreamPtr stream;
+  BRAID_TRY(find_stream(call, handle, stream));
+  BRAID_TRY(refuse_captured(stream));
+  CUresult result = CUDA_SUCCESS;
+  for (const CompletionPtr& end : ends_before(stream)) result = wait_for_end(call, stream, end);
+  return result;
+}
+
+CUresult get_context(Call& call, CUstream handle, CUcontext* out) {
+  StreamPtr stream;
+  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  BRAID_TRY(find_stream(call, handle, stream));
+  *out = stream->context.lock()->handle;
+  return CUDA_SUCCESS;
+}
+
+CUresult get_contexts(Call& call, CUstream handle, CUcontext* out, CUgreenCtx* green) {
+  BRAID_TRY(get_context(call, handle, out));
+  if (green != nullptr) *green = nullptr;
+  return CUDA_SUCCESS;
+}
+
+CUresult get_flags(Call& call, CUstream handle, unsigned* flags) {
+  StreamPtr stream;
+  if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  BRAID_TRY(find_stream(call, handle, stream));
+  *flags = stream->flags;
+  return CUDA_SUCCESS;
+}
+
+CUresult get_priority(Call& call, CUstream handle, int* priority) {
+  StreamPtr stream;
+  if (priority == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  BRAID_TRY(find_stream(call, handle, stream));
+  *priority = stream->priority;
+  return CUDA_SUCCESS;
+}
+
+CUresult get_id(Call& call, CUstream handle, unsigned long long* id) {
+  StreamPtr stream;
+  if (id == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  BRAID_TRY(find_stream(call, handle, stream));
+  *id = stream->id;
+  return CUDA_SUCCESS;
+}
+
+CUresult get_device(Call& call, CUstream handle, CUdevice* device) {
+  StreamPtr stream;
+  if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  BRAID_TRY(find_stream(call, handle, stream));
+  *device = stream->context.lock()->device;
+  return CUDA_SUCCESS;
+}
+
+CUresult launch_host_function(Call& call, CUstream handle, CUhostFn function, void* data) {
+  StreamPtr stream;
+  if (function == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  BRAID_TRY(find_stream(call, handle, stream));
+  BRAID_CAPTURE(stream);
+  enqueue_host_call(call.world, stream, [function, data] { function(data); });
+  return CUDA_SUCCESS;
+}
+
+CUresult add_callback(Call& call, CUstream handle, CUstreamCallback callback, void* data,
+                      unsigned flags) {
+  StreamPtr stream;
+  if (callback == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  BRAID_TRY(find_stream(call, handle, stream));
+  if (stream->capture != nullptr) return refuse_captured(stream);
+  BRAID_CAPTURE(stream);
+  enqueue_host_call(call.world, stream,
+                    [callback, handle, data] { callback(handle, CUDA_SUCCESS, data); });
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+}  // namespace braid::emulator
+
+using namespace braid::emulator;
+
+BRAID_ENTRY(cuStreamCreate, create, (CUstream * stream, unsigned flags), (stream, flags))
+BRAID_ENTRY(cuStreamCreateWithPriority, create_with_priority,
+            (CUstream * stream, unsigned flags, int priority), (stream, flags, priority))
+BRAID_ENTRY(cuStreamDestroy, destroy_stream, (CUstream stream), (stream))
+BRAID_ENTRY(cuStreamDestroy_v2, destroy_stream, (CUstream stream), (stream))
+BRAID_ENTRY_STREAM(cuStreamQuery, _ptsz, Cost::kQuery, query, (CUstream stream), (stream))
+BRAID_ENTRY_STREAM(cuStreamSynchronize, _ptsz, Cost::kQuery, synchronize, (CUstream stream),
+                   (stream))
+BRAID_ENTRY_STREAM(cuStreamGetCtx, _ptsz, Cost::kNothing, get_context,
+                   (CUstream stream, CUcontext* context), (stream, context))
+BRAID_ENTRY_STREAM(cuStreamGetCtx_v2, _ptsz, Cost::kNothing, get_contexts,
+                   (CUstream stream, CUcontext* context, CUgreenCtx* green),
+                   (stream, context, green))
+BRAID_ENTRY_STREAM(cuStreamGetFlags, _ptsz, Cost::kNothing, get_flags,
+                   (CUstream stream, unsigned* flags), (stream, flags))
+BRAID_ENTRY_STREAM(cuStreamGetPriority, _ptsz, Cost::kNothing, get_priority,
+                   (CUstream stream, int* priority), (stream, priority))
+BRAID_ENTRY_STREAM(cuStreamGetId, _ptsz, Cost::kNothing, get_id,
+                   (CUstream stream, unsigned long long* id), (stream, id))
+BRAID_ENTRY_STREAM(cuStreamGetDevice, _ptsz, Cost::kNothing, get_device,
+                   (CUstream stream, CUdevice* device), (stream, device))
+BRAID_ENTRY_STREAM(cuLaunchHostFunc, _ptsz, Cost::kEnqueue, launch_host_function,
+                   (CUstream stream, CUhostFn function, void* data), (stream, function, data))
+BRAID_ENTRY_STREAM(cuStreamAddCallback, _ptsz, Cost::kEnqueue, add_callback,
+                   (CUstream stream, CUstreamCallback callback, void* data, unsigned flags),
+                   (stream, callback, data, flags))

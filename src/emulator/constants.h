@@ -1,0 +1,31 @@
+// What the model needs and a profile does not say. Each has its source.
+#pragma once
+
+#include <cstdint>
+
+namespace braid::emulator {
+
+/// One copy between pageable host memory and a GPU, staged by the driver's CPU thread.
+/// Measured on 4xH200: 10.3 GB/s, cudaMemcpy H2D from pageable memory.
+inline constexpr double kPageableGbps = 10.3;
+
+/// Copies and memsets inside one GPU's memory. Assumed: about half of an HBM3 stack's bandwidth,
+/// since each byte is read and written. Nothing that braid measures depends on it.
+inline constexpr double kDeviceMemoryGbps = 1500;
+
+/// What a context takes of its GPU's memory. Measured on 4xH200: 529 MB.
+inline constexpr uint64_t kContextBytes = 529'000'000;
+
+/// CPU time of a call that only asks: a polling loop moves virtual time by this much. Assumed.
+inline constexpr double kQueryUs = 0.5;
+
+/// Threads that can be resident on one multiprocessor (CUDA programming guide, compute 8.0 to 10.0).
+inline constexpr int kThreadsPerMultiprocessor = 2048;
+
+inline constexpr int kDriverVersion = 13000;
+
+/// Stream priorities: CUDA's range on all GPUs that braid supports.
+inline constexpr int kLeastPriority = 0;
+inline constexpr int kGreatestPriority = -5;
+
+}  // namespace braid::emulator

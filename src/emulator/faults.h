@@ -1,0 +1,44 @@
+// Faults for tests: calls that fail, links that slow down, GPUs that are busy. They come from the
+// profile's "faults" object and from the environment variable BRAID_FAULTS, JSON of the same form:
+//   {"calls": [{"name": "cuMemAlloc_v2", "nth": 3, "error": "CUDA_ERROR_OUT_OF_MEMORY"}],
+//    "links": [{"ends": ["numa0", "gpu1"], "factor": 0.5, "from_us": 0, "to_us": 5000}],
+//    "busy":  [{"gpu": 2, "from_us": 0, "to_us": 1e6}]}
+// `nth` counts from 1; a link's bandwidth is multiplied by `factor`; kernels that become due on a
+// busy GPU start when it no longer is. Times are virtual, since cuInit. GPUs are the server's.
+#pragma once
+
+#include <cuda.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "emulator/simulator/machine.h"
+#include "topology/server.h"
+
+namespace braid::emulator {
+
+class Faults {
+ public:
+  /// Adds what the JSON text says, if any; `origin` names it in errors. Link and GPU faults go to
+  /// the machine.
+  Status add(const std::string& json, const std::string& origin, const topology::Server& server,
+             Machine& machine);
+
+  /// Counts a call of `name`; what it must return instead of doing anything, or success.
+  CUresult count_call(const char* name);
+
+ private:
+  struct CallFault {
+    int nth;
+    CUresult error;
+  };
+  struct Calls {
+    int made = 0;
+    std::vector<CallFault> faults;
+  };
+  std::map<std::string, Calls, std::less<>> calls_;
+};
+
+}  // namespace braid::emulator

@@ -1,0 +1,41 @@
+// One GPU's memory: addresses that the CPU may not touch, and behind them the bytes, elsewhere. A
+// program that dereferences a device pointer faults, as on hardware. The world's lock covers it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+
+namespace braid::emulator {
+
+class Arena {
+ public:
+  explicit Arena(uint64_t capacity_bytes) : capacity_(capacity_bytes) {}
+  Arena(Arena&&) = default;
+
+  /// An address for `size_bytes` (at least 1), or nothing when the GPU is full.
+  std::optional<uint64_t> allocate(uint64_t size_bytes);
+  /// Gives back what `allocate` returned, with the same size.
+  void release(uint64_t address, uint64_t size_bytes);
+  /// Accounts for memory that has no address: what a context takes. False when the GPU is full.
+  bool charge(uint64_t size_bytes);
+  void refund(uint64_t size_bytes) { used_ -= size_bytes; }
+
+  /// Where the bytes of a device address are.
+  std::byte* bytes(uint64_t address) const { return backing_ + (address - base_); }
+
+  uint64_t capacity_bytes() const { return capacity_; }
+  uint64_t free_bytes() const { return capacity_ - used_; }
+
+ private:
+  bool reserve();
+
+  uint64_t capacity_;
+  uint64_t used_ = 0;
+  uint64_t base_ = 0;
+  std::byte* backing_ = nullptr;
+  std::map<uint64_t, uint64_t> holes_;  // address -> size
+};
+
+}  // namespace braid::emulator

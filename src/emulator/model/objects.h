@@ -1,0 +1,112 @@
+// What handles stand for: contexts, streams, events, modules, functions. Plain data; the rules are
+// in model/scheduler (order of work) and api/ (what each call does). The world's lock covers all.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "cuda/kernels/twin.h"
+#include "emulator/model/completion.h"
+#include "emulator/simulator/time.h"
+
+namespace braid::emulator {
+
+struct Stream;
+using StreamPtr = std::shared_ptr<Stream>;
+
+struct Context {
+  CUcontext handle = nullptr;
+  uint64_t id = 0;  ///< new for every life of a primary context
+  int device = 0;   ///< CUDA ordinal
+  int gpu = 0;      ///< number in the server
+  unsigned flags = 0;
+  bool alive = false;
+  int primary_retains = 0;               ///< of a primary context
+  CUresult error = CUDA_SUCCESS;         ///< sticky: what every later call returns
+  std::set<uint64_t> peers;              ///< ids of contexts whose memory kernels here may touch
+  StreamPtr legacy;                      ///< the NULL stream
+  std::map<uint64_t, StreamPtr> threads; ///< per-thread default streams, by thread number
+  std::vector<StreamPtr> streams;        ///< all of them, and destroyed ones with work left
+  std::map<int, size_t> limits;          ///< cuCtxSetLimit, by CUlimit
+};
+using ContextPtr = std::shared_ptr<Context>;
+
+/// One piece of work in a stream. `begin` starts it when everything before it has ended; whoever
+/// carries it out calls Scheduler::finish.
+struct Op {
+  Time issued = 0;  ///< when the program's call enqueued it
+  std::vector<CompletionPtr> after;
+  std::function<void(const std::shared_ptr<Op>&)> begin;
+  CompletionPtr end = std::make_shared<Completion>();
+  std::weak_ptr<Stream> stream;
+  std::function<void()> on_cancel;  ///< lets go of what the op holds, if it holds anything
+  bool cancelled = false;  ///< its context was poisoned or destroyed: move nothing more
+};
+using OpPtr = std::shared_ptr<Op>;
+
+/// A capture that is being recorded; shared by the streams that have joined it.
+struct Capture {
+  uint64_t id = 0;
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+  uint64_t thread = 0;  ///< that began it
+  bool valid = true;
+  size_t nodes = 0;
+  std::weak_ptr<Stream> origin;
+  CUgraph graph = nullptr;
+};
+using CapturePtr = std::shared_ptr<Capture>;
+
+struct Stream {
+  CUstream handle = nullptr;  ///< null for default streams
+  uint64_t id = 0;
+  std::weak_ptr<Context> context;
+  unsigned flags = CU_STREAM_DEFAULT;
+  int priority = 0;
+  bool legacy = false;
+  bool destroyed = false;
+  CapturePtr capture;
+
+  std::deque<OpPtr> ops;
+  bool running = false;  ///< the first op has begun
+  bool armed = false;    ///< something will look at the first op again
+  bool pumping = false;
+  CompletionPtr tail;     ///< the end of the op enqueued last; null: none ever
+
+  /// Waits for the legacy stream, and is waited for by it.
+  bool blocking() const { return (flags & CU_STREAM_NON_BLOCKING) == 0; }
+  bool idle() const { return tail == nullptr || tail->done(); }
+};
+
+struct Event {
+  std::weak_ptr<Context> context;
+  unsigned flags = CU_EVENT_DEFAULT;
+  CompletionPtr record;         ///< of the latest cuEventRecord; null: never recorded
+  int device = 0;
+  CapturePtr captured;          ///< the latest record was captured
+};
+using EventPtr = std::shared_ptr<Event>;
+
+struct Module {
+  std::weak_ptr<Context> context;
+};
+
+struct Function {
+  std::weak_ptr<Module> module;
+  CUmodule module_handle = nullptr;
+  std::weak_ptr<Context> context;
+  const cuda::Twin* twin = nullptr;
+  std::map<int, int> attributes;  ///< set by cuFuncSetAttribute
+};
+
+struct Graph {
+  size_t nodes = 0;
+};
+
+}  // namespace braid::emulator

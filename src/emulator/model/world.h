@@ -1,0 +1,99 @@
+// Everything that exists in the emulated server, under one lock. Made by cuInit, never destroyed:
+// programs call the driver from exit handlers.
+#pragma once
+
+#include <cuda.h>
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "base/status.h"
+#include "emulator/faults.h"
+#include "emulator/model/handles.h"
+#include "emulator/model/memory.h"
+#include "emulator/model/objects.h"
+#include "emulator/model/scheduler.h"
+#include "emulator/model/watches.h"
+#include "emulator/simulator/machine.h"
+#include "topology/server.h"
+
+namespace braid::emulator {
+
+using Lock = std::unique_lock<std::mutex>;
+
+/// A host function whose turn has come; the helper thread runs it.
+struct HostCall {
+  std::function<void()> function;
+  OpPtr op;
+};
+
+class World {
+ public:
+  /// `visible` maps CUDA ordinals to the server's GPUs (CUDA_VISIBLE_DEVICES).
+  static Result<std::unique_ptr<World>> create(topology::Server server, std::vector<int> visible,
+                                               const std::string& fault_json);
+
+  std::mutex mutex;
+  std::condition_variable changed;      ///< a waiting thread should look again
+  std::condition_variable helper_wake;  ///< there is work that the helper thread may have to do
+
+  const topology::Server server;
+  const std::vector<int> visible;
+  Machine machine;
+  Simulation& simulation;
+  Memory memory;
+  Watches watches;
+  Scheduler scheduler;
+  Faults faults;
+
+  HandleTable<CUcontext, Context, HandleKind::kContext> contexts;
+  HandleTable<CUstream, Stream, HandleKind::kStream> streams;
+  HandleTable<CUevent, Event, HandleKind::kEvent> events;
+  HandleTable<CUmodule, Module, HandleKind::kModule> modules;
+  HandleTable<CUfunction, Function, HandleKind::kFunction> functions;
+  HandleTable<CUgraph, Graph, HandleKind::kGraph> graphs;
+  std::vector<ContextPtr> primaries;  ///< by CUDA ordinal; alive when retained
+  std::vector<CapturePtr> captures;   ///< those being recorded
+
+  std::vector<HostCall> host_calls;  ///< waiting for the helper thread
+  int host_calls_running = 0;        ///< due or running: virtual time stands still for them
+  uint64_t calls = 0;                ///< driver calls made, so that silence can be seen
+  bool helper_started = false;
+  bool helper_idle = false;
+  uint64_t next_id = 1;              ///< for contexts, streams and captures
+
+  int device_count() const { return static_cast<int>(visible.size()); }
+  const topology::Gpu& gpu_of(int device) const { return server.gpus[visible[device]]; }
+
+  /// Brings the simulation up to the program's virtual time and looks at host memory. If a host
+  /// function is running, waits for it a little, but not for ever: it may want a mutex that the
+  /// caller holds.
+  void catch_up(Lock& lock);
+
+  /// Runs the simulation until `reached`; when nothing can happen by itself, waits for the program
+  /// (another thread, or a value in host memory).
+  void wait(Lock& lock, const std::function<bool()>& reached);
+  /// The same for the end of work, with what synchronising costs.
+  void wait_for(Lock& lock, const CompletionPtr& end);
+
+  /// Runs the simulation until nothing happens any more without the program. True when `reached`.
+  bool run_out(Lock& lock, const std::function<bool()>& reached);
+
+  /// Work is pending that could go on without the program calling the driver.
+  bool has_pending();
+
+  /// A GPU fault in the context: gives up its work; every later call there returns `error`.
+  void poison(Context& context, CUresult error);
+
+  /// Device work wrote these bytes.
+  void wrote(uint64_t address, uint64_t size_bytes) { watches.changed(address, size_bytes); }
+
+ private:
+  World(topology::Server all, std::vector<int> shown);
+};
+
+}  // namespace braid::emulator

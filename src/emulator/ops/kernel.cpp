@@ -1,0 +1,226 @@
+// Kernels: each thread block of a launch is a twin that is stepped through virtual time. The twin
+// says which bytes move and which words it looks at; here they are checked, timed and carried out.
+#include <cstring>
+#include <set>
+#include <utility>
+
+#include "emulator/ops/ops.h"
+
+namespace braid::emulator {
+namespace {
+
+class RunningKernel;
+
+// The memory of the launching GPU, as one step of one block sees it. Effects are immediate; those
+// who wait for a word hear of a change when the access has taken its time.
+class StepMemory final : public cuda::TwinMemory {
+ public:
+  StepMemory(World& world, const Context& context) : world_(world), context_(context) {}
+
+  uint32_t load(uint64_t address) override {
+    uint32_t* word = find(address);
+    if (word == nullptr) return 0;
+    loaded_[address] = __atomic_load_n(word, __ATOMIC_ACQUIRE);
+    return loaded_[address];
+  }
+  void store(uint64_t address, uint32_t value) override {
+    if (uint32_t* word = find(address)) {
+      __atomic_store_n(word, value, __ATOMIC_RELEASE);
+      announce(address);
+    }
+  }
+  uint32_t fetch_add(uint64_t address, uint32_t value) override {
+    uint32_t* word = find(address);
+    if (word == nullptr) return 0;
+    const uint32_t old = __atomic_fetch_add(word, value, __ATOMIC_ACQ_REL);
+    announce(address);
+    return old;
+  }
+
+  double cost_us() const { return cost_us_; }
+  bool faulted() const { return faulted_; }
+  const std::map<uint64_t, uint32_t>& loaded() const { return loaded_; }
+
+ private:
+  uint32_t* find(uint64_t address);
+  void announce(uint64_t address) {
+    if (!world_.watches.any_in(address, sizeof(uint32_t))) return;
+    World& world = world_;
+    world.simulation.after_us(cost_us_,
+                              [&world, address] { world.wrote(address, sizeof(uint32_t)); });
+  }
+
+  World& world_;
+  const Context& context_;
+  double cost_us_ = 0;
+  bool faulted_ = false;
+  std::map<uint64_t, uint32_t> loaded_;  // words read and not written, with what was read
+};
+
+bool may_touch(const Context& context, const Allocation& allocation) {
+  return allocation.is_host() || allocation.context == context.id ||
+         context.peers.count(allocation.context) > 0;
+}
+
+// Null when a kernel of this context would fault on the range.
+Allocation* reachable(World& world, const Context& context, uint64_t address, uint64_t size_bytes) {
+  Allocation* allocation = world.memory.find(address);
+  const bool whole = allocation != nullptr && allocation->holds(address, size_bytes);
+  return whole && may_touch(context, *allocation) ? allocation : nullptr;
+}
+
+uint32_t* StepMemory::find(uint64_t address) {
+  Allocation* allocation = reachable(world_, context_, address, sizeof(uint32_t));
+  if (allocation == nullptr || address % sizeof(uint32_t) != 0) {
+    faulted_ = true;
+    return nullptr;
+  }
+  const topology::Costs& costs = world_.server.costs;
+  cost_us_ += allocation->is_host()                          ? costs.host_store_us.value
+              : allocation->place.number() == context_.gpu ? costs.local_atomic_us.value
+                                                             : costs.peer_atomic_us.value;
+  return reinterpret_cast<uint32_t*>(allocation->bytes_at(address));
+}
+
+class RunningKernel : public std::enable_shared_from_this<RunningKernel> {
+ public:
+  RunningKernel(World& world, ContextPtr context, OpPtr op, Launch launch)
+      : world_(world),
+        context_(std::move(context)),
+        op_(std::move(op)),
+        launch_(std::move(launch)),
+        blocks_left_(launch_.blocks) {}
+
+  // The launch is due: blocks become resident as the GPU has room.
+  void start() {
+    op_->on_cancel = [kernel = shared_from_this()] { kernel->cancel(); };
+    const Time due =
+        world_.simulation.now() + from_us(world_.server.costs.kernel_start_us.value);
+    world_.simulation.at(world_.machine.kernel_may_start(context_->gpu, due),
+                         [kernel = shared_from_this()] { kernel->place_blocks(); });
+  }
+
+ private:
+  using Block = std::shared_ptr<cuda::TwinBlock>;
+
+  void place_blocks() {
+    for (uint32_t i = 0; i < launch_.blocks; ++i)
+      world_.machine.threads(context_->gpu)
+          .take(launch_.threads_per_block, [kernel = shared_from_this(), i] {
+            // As an event of its own: a slot may come free in the middle of another block's step.
+            kernel->world_.simulation.after_us(0, [kernel, i] {
+              kernel->step(Block(kernel->launch_.twin->make_block(kernel->launch_.args.data(), i)));
+            });
+          });
+  }
+
+  void step(const Block& block) {
+    if (op_->cancelled) return leave();
+    StepMemory memory(world_, *context_);
+    const cuda::TwinStep step = block->step(memory);
+    if (memory.faulted()) return fault();
+    switch (step.kind) {
+      case cuda::TwinStep::Kind::kMove: return move(block, step, memory.cost_us());
+      case cuda::TwinStep::Kind::kPoll: return poll(block, memory);
+      case cuda::TwinStep::Kind::kExit: break;
+    }
+    world_.simulation.after_us(memory.cost_us(),
+                               [kernel = shared_from_this()] { kernel->leave(); });
+  }
+
+  void move(const Block& block, const cuda::TwinStep& step, double delay_us) {
+    const auto [source, destination] = ends(step);
+    if (source == nullptr || destination == nullptr) return fault();
+    const int share_class =
+        world_.machine.kernel_class(context_->gpu, source->place, destination->place);
+    auto land = [kernel = shared_from_this(), block, step] { kernel->land(block, step); };
+    world_.simulation.after_us(
+        delay_us, [this, kernel = shared_from_this(), share_class, step, land = std::move(land)] {
+          world_.simulation.flow(share_class, step.size_bytes, land);
+        });
+  }
+
+  std::pair<Allocation*, Allocation*> ends(const cuda::TwinStep& step) const {
+    return {reachable(world_, *context_, step.source, step.size_bytes),
+            reachable(world_, *context_, step.destination, step.size_bytes)};
+  }
+
+  void land(const Block& block, const cuda::TwinStep& moved) {
+    if (op_->cancelled) return leave();
+    const auto [source, destination] = ends(moved);  // again: it may have been freed meanwhile
+    if (source == nullptr || destination == nullptr) return fault();
+    std::memmove(destination->bytes_at(moved.destination), source->bytes_at(moved.source),
+                 moved.size_bytes);
+    world_.wrote(moved.destination, moved.size_bytes);
+    step(block);
+  }
+
+  // A block that polls looks again every so often. Looks that would find the same words are not
+  // simulated: the block sleeps until a word it read has changed, and looks at the next beat.
+  void poll(const Block& block, const StepMemory& memory) {
+    const Time beat =
+        from_us(memory.cost_us()) + from_us(world_.server.costs.poll_us.value);
+    const Time first = world_.simulation.now() + beat;
+    const uint64_t group = world_.watches.new_group();
+    polls_.insert(group);
+    for (const auto& [address, seen] : memory.loaded()) {
+      const bool host_memory = world_.memory.find(address)->is_host();
+      world_.watches.add(group, address, sizeof(uint32_t), host_memory,
+                         [kernel = shared_from_this(), block, address, seen, first, beat, group] {
+                           return kernel->look(block, address, seen, first, beat, group);
+                         });
+    }
+  }
+
+  bool look(const Block& block, uint64_t address, uint32_t seen, Time first, Time beat,
+            uint64_t group) {
+    const Allocation* allocation = world_.memory.find(address);
+    if (allocation != nullptr &&
+        __atomic_load_n(reinterpret_cast<uint32_t*>(allocation->bytes_at(address)),
+                        __ATOMIC_ACQUIRE) == seen)
+      return false;
+    polls_.erase(group);
+    const Time late = world_.simulation.now() - first;
+    const Time when = late <= 0 ? first : first + (late + beat - 1) / beat * beat;
+    world_.simulation.at(when, [kernel = shared_from_this(), block] { kernel->step(block); });
+    return true;
+  }
+
+  void fault() {
+    world_.poison(*context_, CUDA_ERROR_ILLEGAL_ADDRESS);
+    leave();
+  }
+
+  // Blocks that sleep in a poll leave now; the others when their next step comes.
+  void cancel() {
+    const std::set<uint64_t> polls = std::exchange(polls_, {});
+    for (const uint64_t group : polls) {
+      world_.watches.drop(group);
+      leave();
+    }
+  }
+
+  void leave() {
+    world_.machine.threads(context_->gpu).give_back(launch_.threads_per_block);
+    if (--blocks_left_ == 0) world_.scheduler.finish(op_);
+  }
+
+  World& world_;
+  ContextPtr context_;
+  OpPtr op_;
+  Launch launch_;
+  uint32_t blocks_left_;
+  std::set<uint64_t> polls_;  // watch groups of blocks that sleep in a poll
+};
+
+}  // namespace
+
+CompletionPtr enqueue_kernel(World& world, const StreamPtr& stream, Launch launch) {
+  const ContextPtr context = stream->context.lock();
+  return world.scheduler.enqueue(
+      stream, [&world, context, launch = std::move(launch)](const OpPtr& op) {
+        std::make_shared<RunningKernel>(world, context, op, launch)->start();
+      });
+}
+
+}  // namespace braid::emulator

@@ -1,0 +1,130 @@
+// The one thread of the emulated driver. It runs host functions, as the driver's own thread does;
+// and when the program has made no driver call for a while (it polls memory, or sleeps), it carries
+// pending work on, so that what such a program waits for happens.
+//
+// While it only runs host functions, results do not depend on real time. Work that it carries on by
+// itself gets the times it would have had; only work enqueued afterwards, in other streams, may
+// start later than it would have. docs/emulator.md, "Determinism".
+#include <pthread.h>
+#include <signal.h>
+#include <time.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "emulator/process/process.h"
+
+namespace braid::emulator {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+
+// Silence: the process has burnt this much CPU time (it polls), or this much time has passed (it
+// sleeps), and no driver call was made. A program that is merely not scheduled does neither soon.
+constexpr milliseconds kBusySilence{20};
+constexpr milliseconds kIdleSilence{60};
+constexpr milliseconds kSample{2};
+constexpr microseconds kHostMemoryLook{50};
+constexpr int kEventsPerTurn = 1024;
+
+microseconds process_cpu_time() {
+  timespec now{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return microseconds(now.tv_sec * 1'000'000 + now.tv_nsec / 1000);
+}
+
+class Silence {
+ public:
+  /// Says whether the program has been silent for long; `calls` counts its driver calls.
+  bool has_lasted(uint64_t calls) {
+    const auto now = Clock::now();
+    const auto cpu = process_cpu_time();
+    if (calls != calls_ || restarted_) {
+      calls_ = calls;
+      restarted_ = false;
+      since_ = now;
+      since_cpu_ = cpu;
+      return false;
+    }
+    return now - since_ >= kIdleSilence || cpu - since_cpu_ >= kBusySilence;
+  }
+  void restart() { restarted_ = true; }
+
+ private:
+  uint64_t calls_ = 0;
+  bool restarted_ = true;
+  Clock::time_point since_;
+  microseconds since_cpu_{0};
+};
+
+void run_host_call(World& world, Lock& lock) {
+  const HostCall call = std::move(world.host_calls.front());
+  world.host_calls.erase(world.host_calls.begin());
+  lock.unlock();
+  this_thread().in_host_function = true;
+  call.function();
+  lock.lock();
+  --world.host_calls_running;
+  world.scheduler.finish(call.op);
+  world.changed.notify_all();
+}
+
+// Events that are due, for a while; then others get the lock.
+void carry_on(World& world, Lock& lock) {
+  bool progressed = false;
+  for (int i = 0; i < kEventsPerTurn && world.host_calls_running == 0; ++i) {
+    if (!world.simulation.step(kForever)) break;
+    progressed = true;
+  }
+  world.watches.look_at_host_memory();
+  if (progressed) {
+    world.changed.notify_all();
+    lock.unlock();
+    std::this_thread::yield();
+    lock.lock();
+  } else {
+    world.helper_wake.wait_for(lock, kHostMemoryLook);
+  }
+}
+
+void help(World& world) {
+  Lock lock(world.mutex);
+  Silence silence;
+  while (!process_is_exiting()) {
+    if (!world.host_calls.empty()) {
+      run_host_call(world, lock);
+    } else if (!world.has_pending()) {
+      silence.restart();
+      world.helper_idle = true;
+      world.helper_wake.wait(lock);
+      world.helper_idle = false;
+    } else if (silence.has_lasted(world.calls)) {
+      carry_on(world, lock);
+    } else {
+      world.helper_wake.wait_for(lock, kSample);
+    }
+  }
+}
+
+}  // namespace
+
+void start_helper(World& world) {
+  if (world.helper_started) {
+    if (world.helper_idle) world.helper_wake.notify_all();
+    return;
+  }
+  world.helper_started = true;
+  // The program's signals are not for this thread.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::thread(help, std::ref(world)).detach();
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+}  // namespace braid::emulator

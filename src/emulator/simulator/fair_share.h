@@ -1,0 +1,25 @@
+// Max-min fair shares by progressive filling: a pure function. All flows speed up together; a flow
+// stops when a resource it crosses is full or its own cap is reached; the others go on. The result
+// is the one allocation in which no flow can gain without a slower or equal flow losing.
+// Source: Bertsekas and Gallager, Data Networks, section 6.5.2.
+#pragma once
+
+#include <span>
+#include <vector>
+
+namespace braid::emulator {
+
+/// Flows that cross the same resources with the same cap, and so get the same rate.
+struct ShareClass {
+  std::vector<int> resources;  ///< indices into the capacities, each at most once
+  double cap = 0;              ///< limit of each single flow; 0: none
+  int flows = 0;               ///< how many there are now
+};
+
+/// Writes the rate of one flow of each class, in the unit of the capacities; classes without flows
+/// get 0. A capacity that is 0 or less means no limit. A class with neither a limited resource nor
+/// a cap gets infinity. `rates` is as long as `classes`.
+void fair_share(std::span<const double> capacities, std::span<const ShareClass> classes,
+                std::span<double> rates);
+
+}  // namespace braid::emulator

@@ -1,0 +1,102 @@
+#include "emulator/simulator/flows.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace braid::emulator {
+namespace {
+
+// A flow has arrived when less than this is missing: what rounding leaves over.
+constexpr double kArrivedBytes = 1e-3;
+
+}  // namespace
+
+Flows::Flows(std::vector<double> capacities_gbps) : capacities_(std::move(capacities_gbps)) {}
+
+int Flows::add_class(std::vector<int> resources, double cap_gbps) {
+  classes_.push_back({std::move(resources), cap_gbps, 0});
+  lanes_.emplace_back();
+  rates_.push_back(0);
+  return static_cast<int>(classes_.size()) - 1;
+}
+
+void Flows::set_capacity(Time now, int resource, double gbps) {
+  settle(now);
+  capacities_[resource] = gbps;
+  stale_ = true;
+}
+
+void Flows::limit_both_ways(int one_way, int other_way, int both) {
+  both_ways_.push_back({one_way, other_way, both});
+  stale_ = true;
+}
+
+void Flows::start(Time now, int share_class, uint64_t size_bytes, Done done) {
+  settle(now);
+  Lane& lane = lanes_[share_class];
+  if (lane.heap.empty()) lane.served = 0;  // keeps the number small, and so exact
+  lane.heap.push_back(
+      {lane.served + static_cast<double>(size_bytes), started_++, std::move(done)});
+  std::push_heap(lane.heap.begin(), lane.heap.end(), later);
+  ++classes_[share_class].flows;
+  stale_ = true;
+}
+
+void Flows::settle(Time now) {
+  if (now <= settled_) return;
+  if (stale_) refresh_rates();
+  const double elapsed = static_cast<double>(now - settled_) * kBytesPerPicosecond;
+  for (size_t c = 0; c < lanes_.size(); ++c)
+    if (!lanes_[c].heap.empty()) lanes_[c].served += rates_[c] * elapsed;
+  settled_ = now;
+}
+
+void Flows::find_capacities_in_force() {
+  in_force_ = capacities_;
+  crossing_.assign(capacities_.size(), 0);
+  for (const ShareClass& share_class : classes_)
+    for (int r : share_class.resources) crossing_[r] += share_class.flows;
+  for (const BothWays& limit : both_ways_)
+    if (crossing_[limit.one_way] == 0 || crossing_[limit.other_way] == 0) in_force_[limit.both] = 0;
+}
+
+void Flows::refresh_rates() {
+  stale_ = false;
+  find_capacities_in_force();
+  fair_share(in_force_, classes_, rates_);
+  next_ = kForever;
+  for (size_t c = 0; c < lanes_.size(); ++c) {
+    if (lanes_[c].heap.empty() || !(rates_[c] > 0)) continue;
+    const double missing = std::max(0.0, lanes_[c].heap.front().finish - lanes_[c].served);
+    const double wait = std::ceil(missing / (rates_[c] * kBytesPerPicosecond));
+    next_ = std::min(next_, settled_ + static_cast<Time>(wait));
+  }
+}
+
+Time Flows::next_completion() {
+  if (stale_) refresh_rates();
+  return next_;
+}
+
+std::vector<Flows::Done> Flows::advance(Time now) {
+  settle(now);
+  std::vector<Flow> arrived;
+  for (size_t c = 0; c < lanes_.size(); ++c) {
+    Lane& lane = lanes_[c];
+    while (!lane.heap.empty() && lane.heap.front().finish <= lane.served + kArrivedBytes) {
+      std::pop_heap(lane.heap.begin(), lane.heap.end(), later);
+      arrived.push_back(std::move(lane.heap.back()));
+      lane.heap.pop_back();
+      --classes_[c].flows;
+    }
+  }
+  stale_ = true;
+  std::sort(arrived.begin(), arrived.end(),
+            [](const Flow& a, const Flow& b) { return a.order < b.order; });
+  std::vector<Done> done;
+  done.reserve(arrived.size());
+  for (Flow& flow : arrived) done.push_back(std::move(flow.done));
+  return done;
+}
+
+}  // namespace braid::emulator

@@ -1,0 +1,160 @@
+#include "emulator/simulator/machine.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "emulator/constants.h"
+
+namespace braid::emulator {
+namespace {
+
+constexpr int kEnginesPerGpu = 3;
+
+std::vector<double> capacities(const topology::Server& server) {
+  std::vector<double> gbps;
+  for (const topology::Link& link : server.links) {
+    gbps.push_back(link.forward_gbps.value);
+    gbps.push_back(link.backward_gbps.value);
+    gbps.push_back(link.both_gbps.value);
+  }
+  for (size_t gpu = 0; gpu < server.gpus.size(); ++gpu) {
+    gbps.push_back(server.kernel.host_read_gbps.value);
+    gbps.push_back(server.kernel.host_write_gbps.value);
+  }
+  return gbps;
+}
+
+}  // namespace
+
+void Slots::take(int count, std::function<void()> granted) {
+  if (waiting_.empty() && free_ >= count) {
+    free_ -= count;
+    granted();
+    return;
+  }
+  waiting_.push_back({count, std::move(granted)});
+}
+
+void Slots::give_back(int count) {
+  free_ += count;
+  while (!waiting_.empty() && waiting_.front().count <= free_) {
+    Waiter next = std::move(waiting_.front());
+    waiting_.pop_front();
+    free_ -= next.count;
+    next.granted();
+  }
+}
+
+Machine::Machine(const topology::Server& server)
+    : server_(server),
+      links_(static_cast<int>(server.links.size())),
+      simulation_(capacities(server)) {
+  for (int link = 0; link < links_; ++link)
+    if (server.links[link].both_gbps.value > 0)
+      simulation_.flows().limit_both_ways(3 * link, 3 * link + 1, 3 * link + 2);
+  for (const topology::Gpu& gpu : server.gpus) {
+    engines_.emplace_back(server.copy_engines_h2d);
+    engines_.emplace_back(server.copy_engines_d2h);
+    engines_.emplace_back(server.copy_engines_peer);
+    threads_.emplace_back(gpu.sm_count * kThreadsPerMultiprocessor);
+  }
+}
+
+void Machine::add_hops(std::vector<int>& resources, const std::vector<topology::Hop>& hops) const {
+  for (const topology::Hop& hop : hops) {
+    resources.push_back(3 * hop.link + (hop.forward ? 0 : 1));
+    if (server_.links[hop.link].both_gbps.value > 0) resources.push_back(3 * hop.link + 2);
+  }
+}
+
+// One stage of a route: between host memory and a GPU, or between two GPUs.
+void Machine::add_leg(std::vector<int>& resources, Place from, Place to) const {
+  if (from == to) return;
+  if (from.is_gpu() && to.is_gpu())
+    add_hops(resources, topology::peer_route(server_, from.number(), to.number()));
+  else if (to.is_gpu())
+    add_hops(resources, topology::host_route(server_, from.number(), to.number(), true));
+  else if (from.is_gpu())
+    add_hops(resources, topology::host_route(server_, to.number(), from.number(), false));
+}
+
+int Machine::find_class(const ClassKey& key, const std::function<std::vector<int>()>& resources,
+                        double cap_gbps) {
+  const auto found = classes_.find(key);
+  if (found != classes_.end()) return found->second;
+  std::vector<int> crossed = resources();
+  std::sort(crossed.begin(), crossed.end());
+  crossed.erase(std::unique(crossed.begin(), crossed.end()), crossed.end());
+  const int number = simulation_.flows().add_class(std::move(crossed), cap_gbps);
+  classes_.emplace(key, number);
+  return number;
+}
+
+int Machine::copy_class(Place source, Place destination, bool direct) {
+  const auto route = [&] {
+    std::vector<int> resources;
+    if (source.is_gpu() && destination.is_gpu() && !direct) {
+      const Place between = Place::host(server_.gpus[source.number()].numa_node);
+      add_leg(resources, source, between);
+      add_leg(resources, between, destination);
+    } else {
+      add_leg(resources, source, destination);
+    }
+    return resources;
+  };
+  // Host to host is a CPU's copy, at the rate of one thread.
+  const double cap = source.is_gpu() || destination.is_gpu() ? kDeviceMemoryGbps : kPageableGbps;
+  return find_class({Kind::kCopy, direct ? 1 : 0, source, destination}, route, cap);
+}
+
+int Machine::pageable_class(Place source, Place destination) {
+  const auto route = [&] {
+    std::vector<int> resources;
+    add_leg(resources, source, destination);
+    return resources;
+  };
+  return find_class({Kind::kPageable, 0, source, destination}, route, kPageableGbps);
+}
+
+int Machine::kernel_class(int launcher, Place source, Place destination) {
+  const Place here = Place::gpu(launcher);
+  const auto route = [&] {
+    std::vector<int> resources;
+    add_leg(resources, source, here);
+    add_leg(resources, here, destination);
+    if (!source.is_gpu()) resources.push_back(read_resource(launcher));
+    if (!destination.is_gpu()) resources.push_back(write_resource(launcher));
+    return resources;
+  };
+  return find_class({Kind::kKernel, launcher, source, destination}, route,
+                    server_.kernel.block_gbps.value);
+}
+
+Slots& Machine::engine(Place source, Place destination) {
+  const int gpu = source.is_gpu() ? source.number() : destination.number();
+  const int which = !source.is_gpu() ? 0 : !destination.is_gpu() ? 1 : 2;
+  return engines_[kEnginesPerGpu * gpu + which];
+}
+
+void Machine::make_busy(int gpu, Time from, Time to) { busy_.push_back({gpu, from, to}); }
+
+Time Machine::kernel_may_start(int gpu, Time due) const {
+  bool moved = true;
+  while (moved) {
+    moved = false;
+    for (const Busy& busy : busy_)
+      if (busy.gpu == gpu && due >= busy.from && due < busy.to) {
+        due = busy.to;
+        moved = true;
+      }
+  }
+  return due;
+}
+
+void Machine::scale_link(int link, double factor) {
+  for (int resource = 3 * link; resource < 3 * link + 3; ++resource)
+    simulation_.flows().set_capacity(simulation_.now(), resource,
+                                     simulation_.flows().capacity(resource) * factor);
+}
+
+}  // namespace braid::emulator

@@ -1,0 +1,99 @@
+// The server's hardware as the simulation sees it: which resources a route crosses, the copy
+// engines, and room on the multiprocessors. The world's lock covers all of it.
+//
+// Resources of the fair share: every link forward, backward and both ways together; and for every
+// GPU what its SMs can read from, and write to, host memory.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <tuple>
+#include <vector>
+
+#include "emulator/simulator/simulation.h"
+#include "topology/server.h"
+
+namespace braid::emulator {
+
+/// Where bytes lie: a GPU (its number) or a NUMA node's memory.
+class Place {
+ public:
+  static Place gpu(int number) { return Place(number); }
+  static Place host(int numa_node) { return Place(-1 - numa_node); }
+  bool is_gpu() const { return code_ >= 0; }
+  int number() const { return code_ >= 0 ? code_ : -1 - code_; }
+  auto operator<=>(const Place&) const = default;
+
+ private:
+  explicit Place(int code) : code_(code) {}
+  int code_;
+};
+
+/// A limited number of equal things that work waits for, first come first served.
+class Slots {
+ public:
+  explicit Slots(int free) : free_(free) {}
+  /// `granted` runs at once, or when enough has been given back.
+  void take(int count, std::function<void()> granted);
+  void give_back(int count);
+
+ private:
+  struct Waiter {
+    int count;
+    std::function<void()> granted;
+  };
+  int free_;
+  std::deque<Waiter> waiting_;
+};
+
+class Machine {
+ public:
+  explicit Machine(const topology::Server& server);
+
+  Simulation& simulation() { return simulation_; }
+
+  /// Flow classes. A copy by a copy engine between two places; `direct`: GPUs reach each other
+  /// without host memory.
+  int copy_class(Place source, Place destination, bool direct);
+  /// The same from or to pageable memory: as fast as a CPU thread stages it.
+  int pageable_class(Place source, Place destination);
+  /// One thread block on `launcher` that loads from one place and stores to the other.
+  int kernel_class(int launcher, Place source, Place destination);
+
+  Slots& engine(Place source, Place destination);
+  Slots& threads(int gpu) { return threads_[gpu]; }  ///< counted in threads
+
+  /// Kernels of `gpu` that become due in [from, to) start at `to`.
+  void make_busy(int gpu, Time from, Time to);
+  Time kernel_may_start(int gpu, Time due) const;
+
+  /// The link's capacities, each way and both, are multiplied by `factor` from now on.
+  void scale_link(int link, double factor);
+
+ private:
+  enum class Kind { kCopy, kPageable, kKernel };
+  using ClassKey = std::tuple<Kind, int, Place, Place>;
+  struct Busy {
+    int gpu;
+    Time from;
+    Time to;
+  };
+
+  int find_class(const ClassKey& key, const std::function<std::vector<int>()>& resources,
+                 double cap_gbps);
+  void add_hops(std::vector<int>& resources, const std::vector<topology::Hop>& hops) const;
+  void add_leg(std::vector<int>& resources, Place from, Place to) const;
+  int read_resource(int gpu) const { return 3 * links_ + 2 * gpu; }
+  int write_resource(int gpu) const { return 3 * links_ + 2 * gpu + 1; }
+
+  const topology::Server& server_;
+  int links_;
+  Simulation simulation_;
+  std::map<ClassKey, int> classes_;
+  std::vector<Slots> engines_;  // by GPU: host to device, device to host, peer
+  std::vector<Slots> threads_;
+  std::vector<Busy> busy_;
+};
+
+}  // namespace braid::emulator

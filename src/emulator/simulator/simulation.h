@@ -1,0 +1,64 @@
+// The discrete-event simulation: one clock, one queue of events, one set of flows. The world's lock
+// covers all of it.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "emulator/simulator/event_queue.h"
+#include "emulator/simulator/flows.h"
+#include "emulator/simulator/time.h"
+
+namespace braid::emulator {
+
+class Simulation {
+ public:
+  explicit Simulation(std::vector<double> capacities_gbps) : flows_(std::move(capacities_gbps)) {}
+
+  Time now() const { return now_; }
+  Flows& flows() { return flows_; }
+
+  /// Runs `action` at `when`, or now if that has passed.
+  void at(Time when, EventQueue::Action action) {
+    queue_.add(when > now_ ? when : now_, std::move(action));
+  }
+  void after_us(double us, EventQueue::Action action) {
+    at(now_ + from_us(us), std::move(action));
+  }
+  void flow(int share_class, uint64_t size_bytes, Flows::Done done) {
+    flows_.start(now_, share_class, size_bytes, std::move(done));
+  }
+
+  /// When something happens next; kForever: never, unless somebody outside does something.
+  Time next_time() {
+    const Time flow = flows_.next_completion();
+    return flow < queue_.next_time() ? flow : queue_.next_time();
+  }
+
+  /// Moves the clock on when nothing is due before.
+  void advance_clock(Time to) {
+    if (to > now_ && next_time() > to) now_ = to;
+  }
+
+  /// Runs the next event (or the flows that end together) if it is due by `limit`.
+  bool step(Time limit) {
+    const Time flow = flows_.next_completion();
+    const Time event = queue_.next_time();
+    const Time next = flow < event ? flow : event;
+    if (next > limit || next == kForever) return false;
+    if (next > now_) now_ = next;
+    if (flow <= event) {
+      for (Flows::Done& done : flows_.advance(now_)) done();
+    } else {
+      queue_.pop()();
+    }
+    return true;
+  }
+
+ private:
+  Time now_ = 0;
+  EventQueue queue_;
+  Flows flows_;
+};
+
+}  // namespace braid::emulator

@@ -1,0 +1,141 @@
+// Opening, closing, and contexts that come and go.
+#include <cstring>
+
+#include "support/server.h"
+
+namespace braid::multipath {
+namespace {
+
+using testing::DeviceBuffer;
+using testing::HostBuffer;
+
+constexpr uint64_t kSize = 16 << 20;
+
+class LifecycleTest : public testing::ServerTest {
+ protected:
+  using Create = CUresult (*)(CUcontext*, unsigned, CUdevice);
+  using Destroy = CUresult (*)(CUcontext);
+
+  CUcontext create_context(int gpu) {
+    const auto create = reinterpret_cast<Create>(symbol("cuCtxCreate_v2"));
+    CUdevice device = 0;
+    CUcontext context = nullptr;
+    MUST(driver(), cuDeviceGet(&device, gpu));
+    EXPECT_EQ(create(&context, 0, device), CUDA_SUCCESS);
+    return context;
+  }
+  void destroy_context(CUcontext context) {
+    EXPECT_EQ(reinterpret_cast<Destroy>(symbol("cuCtxDestroy_v2"))(context), CUDA_SUCCESS);
+  }
+  size_t free_bytes(int gpu) {
+    use_gpu(gpu);
+    size_t free = 0, total = 0;
+    MUST(driver(), cuMemGetInfo(&free, &total));
+    return free;
+  }
+};
+
+TEST_F(LifecycleTest, OpeningKeepsTheCallersContext) {
+  use_gpu(1);
+  auto engine = open_engine();
+  CUcontext current = nullptr;
+  MUST(driver(), cuCtxGetCurrent(&current));
+  EXPECT_EQ(current, context(1));
+  HostBuffer host(driver(), kSize);
+  DeviceBuffer device(driver(), kSize);
+  const CUstream stream = new_stream();
+  ASSERT_EQ(engine->submit({Direction::kHostToDevice, host.data(), device.at(), kSize, stream}),
+            Verdict::kAccelerated);
+  MUST(driver(), cuCtxGetCurrent(&current));
+  EXPECT_EQ(current, context(1));
+  synchronize(stream);
+}
+
+TEST_F(LifecycleTest, ClosingGivesBackEveryByteOfDeviceMemory) {
+  open_engine().reset();  // the driver's own caches are warm after the first
+  std::vector<size_t> before;
+  for (int gpu = 0; gpu < gpus(); ++gpu) before.push_back(free_bytes(gpu));
+  use_gpu(0);
+  for (int round = 0; round < 3; ++round) {
+    auto engine = open_engine();
+    HostBuffer host(driver(), kSize);
+    DeviceBuffer device(driver(), kSize);
+    const CUstream stream = new_stream();
+    ASSERT_EQ(engine->submit({Direction::kHostToDevice, host.data(), device.at(), kSize, stream}),
+              Verdict::kAccelerated);
+    synchronize(stream);
+  }
+  for (int gpu = 0; gpu < gpus(); ++gpu) EXPECT_EQ(free_bytes(gpu), before[gpu]) << gpu;
+}
+
+TEST_F(LifecycleTest, ClosingWaitsForTransfersInFlight) {
+  auto engine = open_engine();
+  HostBuffer host(driver(), kSize), landing(driver(), kSize);
+  host.fill_random(5);
+  DeviceBuffer device(driver(), kSize);
+  const CUstream stream = new_stream();
+  ASSERT_EQ(engine->submit({Direction::kHostToDevice, host.data(), device.at(), kSize, stream}),
+            Verdict::kAccelerated);
+  engine.reset();
+  MUST(driver(), cuMemcpyDtoHAsync(landing.data(), device.at(), kSize, stream));
+  synchronize(stream);
+  EXPECT_EQ(std::memcmp(host.data(), landing.data(), kSize), 0);
+}
+
+TEST_F(LifecycleTest, AContextOfTheProgramsOwnBecomesATarget) {
+  auto engine = open_engine();
+  const CUcontext own = create_context(0);
+  {
+    HostBuffer host(driver(), kSize), landing(driver(), kSize);
+    host.fill_random(6);
+    DeviceBuffer device(driver(), kSize);
+    const CUstream stream = new_stream();
+    const Transfer there{Direction::kHostToDevice, host.data(), device.at(), kSize, stream};
+    const Transfer back{Direction::kDeviceToHost, landing.data(), device.at(), kSize, stream};
+    EXPECT_EQ(engine->submit(there), Verdict::kForeignContext);
+    ASSERT_TRUE(engine->add_context(own).ok());
+    ASSERT_EQ(engine->submit(there), Verdict::kAccelerated);
+    ASSERT_EQ(engine->submit(back), Verdict::kAccelerated);
+    synchronize(stream);
+    EXPECT_EQ(std::memcmp(host.data(), landing.data(), kSize), 0);
+    engine->forget_context(own);
+    EXPECT_EQ(engine->submit(there), Verdict::kForeignContext);
+  }
+  destroy_context(own);
+  use_gpu(0);
+}
+
+TEST_F(LifecycleTest, AForgottenRelayIsDoneWithout) {
+  gpus_needed = 3;
+  auto engine = open_engine();
+  engine->forget_context(context(1));
+  use_gpu(0);
+  HostBuffer host(driver(), 8 * kSize), landing(driver(), 8 * kSize);
+  host.fill_random(6);
+  DeviceBuffer device(driver(), 8 * kSize);
+  const CUstream stream = new_stream();
+  ASSERT_EQ(engine->submit({Direction::kHostToDevice, host.data(), device.at(), 8 * kSize, stream}),
+            Verdict::kAccelerated);
+  MUST(driver(), cuMemcpyDtoHAsync(landing.data(), device.at(), 8 * kSize, stream));
+  synchronize(stream);
+  EXPECT_EQ(std::memcmp(host.data(), landing.data(), 8 * kSize), 0);
+  for (const PathCount& count : engine->collect(1000)) EXPECT_NE(count.via, 1);
+}
+
+TEST_F(LifecycleTest, TwoEnginesInOneProcessDoNotDisturbEachOther) {
+  auto first = open_engine();
+  auto second = open_engine();
+  HostBuffer host(driver(), kSize), landing(driver(), kSize);
+  host.fill_random(13);
+  DeviceBuffer device(driver(), kSize);
+  const CUstream stream = new_stream();
+  ASSERT_EQ(first->submit({Direction::kHostToDevice, host.data(), device.at(), kSize, stream}),
+            Verdict::kAccelerated);
+  ASSERT_EQ(second->submit({Direction::kDeviceToHost, landing.data(), device.at(), kSize, stream}),
+            Verdict::kAccelerated);
+  synchronize(stream);
+  EXPECT_EQ(std::memcmp(host.data(), landing.data(), kSize), 0);
+}
+
+}  // namespace
+}  // namespace braid::multipath

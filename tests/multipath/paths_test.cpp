@@ -1,0 +1,122 @@
+// Which links carry a transfer's bytes, as the counts say.
+#include <map>
+
+#include "support/server.h"
+
+namespace braid::multipath {
+namespace {
+
+using testing::DeviceBuffer;
+using testing::HostBuffer;
+
+constexpr uint64_t kSize = 256 << 20;
+constexpr int kWaitMs = 5000;
+
+class PathsTest : public testing::ServerTest {
+ protected:
+  void copy(Engine& engine, Direction direction, int target, uint64_t size_bytes) {
+    use_gpu(target);
+    HostBuffer host(driver(), size_bytes);
+    DeviceBuffer device(driver(), size_bytes);
+    const CUstream stream = new_stream();
+    ASSERT_EQ(engine.submit({direction, host.data(), device.at(), size_bytes, stream}),
+              Verdict::kAccelerated);
+    synchronize(stream);
+  }
+
+  static std::map<int, uint64_t> bytes_by_gpu(Engine& engine, Direction direction, int target) {
+    std::map<int, uint64_t> bytes;
+    for (const PathCount& count : engine.collect(kWaitMs))
+      if (count.direction == direction && count.target == target) bytes[count.via] += count.bytes;
+    return bytes;
+  }
+};
+
+TEST_F(PathsTest, EveryLinkOfTheServerCarriesALargeTransferAndTheSumIsExact) {
+  auto engine = open_engine();
+  for (const Direction direction : {Direction::kHostToDevice, Direction::kDeviceToHost}) {
+    copy(*engine, direction, 1, kSize + 12345);
+    const auto bytes = bytes_by_gpu(*engine, direction, 1);
+    EXPECT_EQ(bytes.size(), static_cast<size_t>(gpus()));
+    uint64_t total = 0;
+    for (const auto& [gpu, count] : bytes) total += count;
+    EXPECT_EQ(total, kSize + 12345);
+  }
+}
+
+TEST_F(PathsTest, OnlyAllowedRelaysTakePart) {
+  Options options = every_size();
+  options.relays = {RelayChoice::Kind::kList, {1}};
+  auto engine = open_engine(options);
+  copy(*engine, Direction::kHostToDevice, 0, kSize);
+  const auto bytes = bytes_by_gpu(*engine, Direction::kHostToDevice, 0);
+  ASSERT_EQ(bytes.size(), 2u);
+  EXPECT_GT(bytes.at(0), kSize / 4);
+  EXPECT_GT(bytes.at(1), kSize / 4);
+}
+
+TEST_F(PathsTest, APathLimitHolds) {
+  auto engine = open_engine();
+  engine->limit_paths(1);
+  copy(*engine, Direction::kHostToDevice, 0, kSize);
+  EXPECT_EQ(bytes_by_gpu(*engine, Direction::kHostToDevice, 0),
+            (std::map<int, uint64_t>{{0, kSize}}));
+}
+
+TEST_F(PathsTest, ASmallTransferTakesTheDirectPathFirst) {
+  auto engine = open_engine();
+  copy(*engine, Direction::kHostToDevice, 0, 64 << 10);
+  EXPECT_EQ(bytes_by_gpu(*engine, Direction::kHostToDevice, 0),
+            (std::map<int, uint64_t>{{0, 64 << 10}}));
+}
+
+// With every GPU copying for itself, relays have nothing to add and stand aside (MMA table 2).
+TEST_F(PathsTest, RelaysStandAsideWhileTheirOwnGpusCopy) {
+  auto engine = open_engine();
+  std::vector<std::unique_ptr<HostBuffer>> hosts;
+  std::vector<std::unique_ptr<DeviceBuffer>> devices;
+  std::vector<CUstream> streams;
+  for (int gpu = 0; gpu < gpus(); ++gpu) {
+    use_gpu(gpu);
+    hosts.push_back(std::make_unique<HostBuffer>(driver(), kSize));
+    devices.push_back(std::make_unique<DeviceBuffer>(driver(), kSize));
+    streams.push_back(new_stream());
+  }
+  for (int gpu = 0; gpu < gpus(); ++gpu) {
+    use_gpu(gpu);
+    ASSERT_EQ(engine->submit({Direction::kHostToDevice, hosts[gpu]->data(), devices[gpu]->at(),
+                              kSize, streams[gpu]}),
+              Verdict::kAccelerated);
+  }
+  for (int gpu = 0; gpu < gpus(); ++gpu) synchronize(streams[gpu]);
+  uint64_t direct = 0, relayed = 0;
+  for (const PathCount& count : engine->collect(kWaitMs))
+    (count.target == count.via ? direct : relayed) += count.bytes;
+  EXPECT_EQ(direct + relayed, kSize * static_cast<uint64_t>(gpus()));
+  EXPECT_LT(relayed, direct / 5);
+}
+
+TEST_F(PathsTest, CompetingRelaysDoNotStandAside) {
+  Options options = every_size();
+  options.yields = false;
+  auto engine = open_engine(options);
+  HostBuffer first(driver(), kSize), second(driver(), kSize);
+  use_gpu(1);
+  DeviceBuffer other(driver(), kSize);
+  const CUstream other_stream = new_stream();
+  use_gpu(0);
+  DeviceBuffer device(driver(), kSize);
+  const CUstream stream = new_stream();
+  ASSERT_EQ(engine->submit({Direction::kHostToDevice, first.data(), device.at(), kSize, stream}),
+            Verdict::kAccelerated);
+  use_gpu(1);
+  ASSERT_EQ(engine->submit({Direction::kHostToDevice, second.data(), other.at(), kSize, other_stream}),
+            Verdict::kAccelerated);
+  synchronize(stream);
+  synchronize(other_stream);
+  EXPECT_GT(bytes_by_gpu(*engine, Direction::kHostToDevice, 0).at(1), kSize / 32);
+  EXPECT_GT(bytes_by_gpu(*engine, Direction::kHostToDevice, 1).at(0), kSize / 32);
+}
+
+}  // namespace
+}  // namespace braid::multipath

@@ -1,0 +1,150 @@
+// What braid leaves to the native copy, and the reason it gives.
+#include <cstring>
+
+#include "support/server.h"
+
+namespace braid::multipath {
+namespace {
+
+using testing::DeviceBuffer;
+using testing::HostBuffer;
+
+constexpr uint64_t kSize = 8 << 20;
+
+class VerdictTest : public testing::ServerTest {
+ protected:
+  static std::string submit(Engine& engine, const Transfer& transfer) {
+    return verdict_name(engine.submit(transfer));
+  }
+};
+
+TEST_F(VerdictTest, SmallCopiesStayNative) {
+  Options options;
+  options.threshold_bytes = kSize;
+  auto engine = open_engine(options);
+  HostBuffer host(driver(), kSize);
+  DeviceBuffer device(driver(), kSize);
+  const CUstream stream = new_stream();
+  EXPECT_EQ(submit(*engine, {Direction::kHostToDevice, host.data(), device.at(), kSize - 1, stream}),
+            "below_threshold");
+  EXPECT_EQ(submit(*engine, {Direction::kHostToDevice, host.data(), device.at(), kSize, stream}),
+            "accelerated");
+  synchronize(stream);
+}
+
+TEST_F(VerdictTest, PageableMemoryStaysNative) {
+  auto engine = open_engine();
+  std::vector<uint8_t> pageable(kSize);
+  DeviceBuffer device(driver(), kSize);
+  const CUstream stream = new_stream();
+  EXPECT_EQ(submit(*engine, {Direction::kHostToDevice, pageable.data(), device.at(), kSize, stream}),
+            "pageable");
+}
+
+TEST_F(VerdictTest, ACopyBeyondThePinnedOrTheDeviceMemoryIsLeftToTheDriver) {
+  auto engine = open_engine();
+  HostBuffer host(driver(), kSize);
+  DeviceBuffer device(driver(), kSize);
+  const CUstream stream = new_stream();
+  EXPECT_EQ(submit(*engine, {Direction::kDeviceToHost, host.data() + kSize - 4096, device.at(),
+                             kSize, stream}),
+            "pageable");
+  EXPECT_EQ(submit(*engine, {Direction::kHostToDevice, host.data(), device.at(kSize - 4096), kSize,
+                             stream}),
+            "not_linear");
+}
+
+TEST_F(VerdictTest, WildAddressesAreLeftToTheDriver) {
+  auto engine = open_engine();
+  HostBuffer host(driver(), kSize);
+  DeviceBuffer device(driver(), kSize);
+  const CUstream stream = new_stream();
+  for (const CUdeviceptr wild : {CUdeviceptr{0}, CUdeviceptr{64}, ~CUdeviceptr{0} - 4096,
+                                 reinterpret_cast<CUdeviceptr>(host.data())})
+    EXPECT_EQ(submit(*engine, {Direction::kHostToDevice, host.data(), wild, kSize, stream}),
+              "not_linear");
+  EXPECT_EQ(submit(*engine, {Direction::kHostToDevice, nullptr, device.at(), kSize, stream}),
+            "pageable");
+  EXPECT_NE(submit(*engine, {Direction::kHostToDevice, reinterpret_cast<void*>(device.at()),
+                             device.at(), kSize, stream}),
+            "accelerated");
+}
+
+TEST_F(VerdictTest, AStreamOfAnotherGpuIsLeftToTheDriver) {
+  auto engine = open_engine();
+  HostBuffer host(driver(), kSize);
+  DeviceBuffer device(driver(), kSize);
+  use_gpu(1);
+  const CUstream foreign = new_stream();
+  EXPECT_EQ(submit(*engine, {Direction::kHostToDevice, host.data(), device.at(), kSize, foreign}),
+            "foreign_context");
+  EXPECT_EQ(submit(*engine, {Direction::kHostToDevice, host.data(), device.at(), kSize,
+                             CU_STREAM_LEGACY}),
+            "foreign_context");
+}
+
+TEST_F(VerdictTest, WithoutRelaysNothingIsTakenAndNoContextIsMade) {
+  Options options = every_size();
+  options.relays.kind = RelayChoice::Kind::kNone;
+  auto engine = open_engine(options);
+  EXPECT_FALSE(engine->can_accelerate());
+  HostBuffer host(driver(), kSize);
+  DeviceBuffer device(driver(), kSize);
+  EXPECT_EQ(submit(*engine, {Direction::kHostToDevice, host.data(), device.at(), kSize,
+                             new_stream()}),
+            "no_relay");
+}
+
+TEST_F(VerdictTest, ARelayThatDoesNotExistIsRefusedByName) {
+  Options options = every_size();
+  options.relays = {RelayChoice::Kind::kList, {1, 77}};
+  const auto engine = Engine::open(driver(), options);
+  ASSERT_FALSE(engine.ok());
+  EXPECT_NE(engine.status().message().find("GPU 77"), std::string::npos) << engine.status().message();
+  EXPECT_NE(engine.status().message().find(std::to_string(gpus())), std::string::npos);
+}
+
+TEST_F(VerdictTest, ACapturingStreamIsLeftAlone) {
+  auto engine = open_engine();
+  HostBuffer host(driver(), kSize);
+  DeviceBuffer device(driver(), kSize);
+  const CUstream stream = new_stream();
+  using Begin = CUresult (*)(CUstream, CUstreamCaptureMode);
+  using End = CUresult (*)(CUstream, CUgraph*);
+  const auto begin = reinterpret_cast<Begin>(symbol("cuStreamBeginCapture_v2"));
+  const auto end = reinterpret_cast<End>(symbol("cuStreamEndCapture"));
+  ASSERT_EQ(begin(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+  EXPECT_EQ(submit(*engine, {Direction::kHostToDevice, host.data(), device.at(), kSize, stream}),
+            "capturing");
+  CUgraph graph = nullptr;
+  EXPECT_EQ(end(stream, &graph), CUDA_SUCCESS) << "the capture is still valid";
+  EXPECT_EQ(submit(*engine, {Direction::kHostToDevice, host.data(), device.at(), kSize, stream}),
+            "accelerated");
+  synchronize(stream);
+}
+
+// A thread that records a graph in Global mode forbids unsafe calls in every thread; braid's own are
+// not among them.
+TEST_F(VerdictTest, ACopyBesideACaptureHurtsNeither) {
+  auto engine = open_engine();
+  HostBuffer host(driver(), kSize), landing(driver(), kSize);
+  host.fill_random(3);
+  DeviceBuffer device(driver(), kSize);
+  const CUstream recording = new_stream(), stream = new_stream();
+  using Begin = CUresult (*)(CUstream, CUstreamCaptureMode);
+  using End = CUresult (*)(CUstream, CUgraph*);
+  const auto begin = reinterpret_cast<Begin>(symbol("cuStreamBeginCapture_v2"));
+  const auto end = reinterpret_cast<End>(symbol("cuStreamEndCapture"));
+  ASSERT_EQ(begin(recording, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+  EXPECT_EQ(submit(*engine, {Direction::kHostToDevice, host.data(), device.at(), kSize, stream}),
+            "accelerated");
+  EXPECT_EQ(submit(*engine, {Direction::kDeviceToHost, landing.data(), device.at(), kSize, stream}),
+            "accelerated");
+  CUgraph graph = nullptr;
+  EXPECT_EQ(end(recording, &graph), CUDA_SUCCESS);
+  synchronize(stream);
+  EXPECT_EQ(std::memcmp(host.data(), landing.data(), kSize), 0);
+}
+
+}  // namespace
+}  // namespace braid::multipath
