@@ -6,10 +6,6 @@
 #pragma once
 
 #include <cstddef>
-<<<<<<< HEAD
-=======
-#include <initializer_list>
->>>>>>> emulator
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -46,13 +42,8 @@ class JsonNode {
 
   /// Says that this is an object with these keys only; `optional` ones may be missing. An unknown
   /// key is reported with the nearest known one.
-<<<<<<< HEAD
   void expect_keys(const std::vector<const char*>& required,
                    const std::vector<const char*>& optional = {}) const;
-=======
-  void expect_keys(std::initializer_list<const char*> required,
-                   std::initializer_list<const char*> optional = {}) const;
->>>>>>> emulator
 
   JsonNode operator[](const char* key) const;
   std::optional<JsonNode> find(const char* key) const;

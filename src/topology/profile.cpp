@@ -3,14 +3,9 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
-<<<<<<< HEAD
 #include <filesystem>
 #include <fstream>
 #include <sstream>
-=======
-#include <fstream>
-#include <iterator>
->>>>>>> emulator
 #include <utility>
 
 #include "topology/json_reader.h"
@@ -35,15 +30,9 @@ int read_count(const JsonNode& node, int least, int most, std::string& source) {
 }
 
 // "9.0" to 9 and 0.
-<<<<<<< HEAD
 void read_compute_capability(const JsonNode& node, Gpu& gpu) {
   node.expect_keys({"value", "source"});
   gpu.compute_source = node["source"].text();
-=======
-void read_compute_capability(const JsonNode& node, Gpu& gpu, std::string& source) {
-  node.expect_keys({"value", "source"});
-  source = node["source"].text();
->>>>>>> emulator
   const std::string text = node["value"].text();
   const bool well_formed = text.size() >= 3 && text.size() <= 4 && text[text.size() - 2] == '.' &&
                            text.find_first_not_of("0123456789.") == std::string::npos &&
@@ -53,7 +42,6 @@ void read_compute_capability(const JsonNode& node, Gpu& gpu, std::string& source
   gpu.compute_minor = text.back() - '0';
 }
 
-<<<<<<< HEAD
 void read_memory(const JsonNode& node, Gpu& gpu) {
   const Figure gib = read_figure(node);
   if (gib.value > 65536) return node["value"].fail("at most 65536 GiB");
@@ -70,13 +58,10 @@ void read_identity(const JsonNode& node, Gpu& gpu) {
   if (const auto compute = node.find("compute_capability")) read_compute_capability(*compute, gpu);
 }
 
-=======
->>>>>>> emulator
 Gpu read_gpu_model(const JsonNode& node, Server& server) {
   node.expect_keys({"name", "memory_gib", "sm_count", "compute_capability", "copy_engines_h2d",
                     "copy_engines_d2h", "copy_engines_peer", "kernel_host_read_gbps",
                     "kernel_host_write_gbps", "kernel_block_gbps"});
-<<<<<<< HEAD
   Gpu gpu;
   read_identity(node, gpu);
   server.copy_engines_h2d =
@@ -85,21 +70,6 @@ Gpu read_gpu_model(const JsonNode& node, Server& server) {
       read_count(node["copy_engines_d2h"], 1, 16, server.copy_engines_d2h_source);
   server.copy_engines_peer =
       read_count(node["copy_engines_peer"], 1, 16, server.copy_engines_peer_source);
-=======
-  GpuSources& sources = server.gpu_sources;
-  Gpu gpu;
-  gpu.name = node["name"].text();
-  const Figure memory_gib = read_figure(node["memory_gib"]);
-  if (memory_gib.value > 65536) node["memory_gib"]["value"].fail("at most 65536 GiB");
-  gpu.memory_bytes = static_cast<uint64_t>(std::llround(std::ldexp(memory_gib.value, 30)));
-  sources.memory = memory_gib.source;
-  gpu.sm_count = read_count(node["sm_count"], 1, 4096, sources.sm_count);
-  read_compute_capability(node["compute_capability"], gpu, sources.compute_capability);
-  server.copy_engines_h2d = read_count(node["copy_engines_h2d"], 1, 16, sources.copy_engines_h2d);
-  server.copy_engines_d2h = read_count(node["copy_engines_d2h"], 1, 16, sources.copy_engines_d2h);
-  server.copy_engines_peer =
-      read_count(node["copy_engines_peer"], 1, 16, sources.copy_engines_peer);
->>>>>>> emulator
   server.kernel.host_read_gbps = read_figure(node["kernel_host_read_gbps"]);
   server.kernel.host_write_gbps = read_figure(node["kernel_host_write_gbps"]);
   server.kernel.block_gbps = read_figure(node["kernel_block_gbps"]);
@@ -121,15 +91,10 @@ void read_gpus(const JsonNode& root, const Gpu& model, int numa_nodes, Server& s
   add_vertices(server, VertexKind::kGpu, "gpu", static_cast<int>(nodes.size()));
   if (nodes.size() > kMostVertices) root["gpus"].fail("at most 64 GPUs");
   for (const JsonNode& node : nodes) {
-<<<<<<< HEAD
     node.expect_keys({"pci_bus_id", "numa_node"},
                      {"name", "memory_gib", "sm_count", "compute_capability"});
     Gpu gpu = model;
     read_identity(node, gpu);
-=======
-    node.expect_keys({"pci_bus_id", "numa_node"});
-    Gpu gpu = model;
->>>>>>> emulator
     gpu.pci_bus_id = node["pci_bus_id"].text();
     gpu.numa_node = node["numa_node"].whole_number(0, numa_nodes - 1);
     gpu.vertex = vertex_number(server, "gpu" + std::to_string(server.gpus.size()));
@@ -152,17 +117,10 @@ void read_vertices(const JsonNode& root, const Gpu& model, Server& server) {
 
 LinkKind read_link_kind(const JsonNode& node) {
   const std::string text = node.text();
-<<<<<<< HEAD
   for (const LinkKind kind :
        {LinkKind::kMemory, LinkKind::kSocket, LinkKind::kPcie, LinkKind::kNvLink})
     if (text == link_kind_name(kind)) return kind;
   node.fail("memory, socket, pcie or nvlink");
-=======
-  if (text == "memory") return LinkKind::kMemory;
-  if (text == "socket") return LinkKind::kSocket;
-  if (text == "nvlink") return LinkKind::kNvLink;
-  if (text != "pcie") node.fail("memory, socket, pcie or nvlink");
->>>>>>> emulator
   return LinkKind::kPcie;
 }
 
@@ -192,39 +150,12 @@ void read_links(const JsonNode& node, Server& server) {
 }
 
 void read_costs(const JsonNode& node, Costs& costs) {
-<<<<<<< HEAD
   std::vector<const char*> keys;
   for (const CostRow& row : cost_rows()) keys.push_back(row.name);
   node.expect_keys(keys);
   // Polling in no time at all would stop virtual time.
   for (const CostRow& row : cost_rows())
     costs.*row.figure = read_figure(node[row.name], row.figure != &Costs::poll_us);
-=======
-  struct Row {
-    const char* key;
-    Figure Costs::*field;
-  };
-  static constexpr Row kRows[] = {{"api_call_us", &Costs::api_call_us},
-                                  {"copy_start_us", &Costs::copy_start_us},
-                                  {"kernel_start_us", &Costs::kernel_start_us},
-                                  {"event_wait_us", &Costs::event_wait_us},
-                                  {"peer_event_wait_us", &Costs::peer_event_wait_us},
-                                  {"wait_value_us", &Costs::wait_value_us},
-                                  {"write_value_us", &Costs::write_value_us},
-                                  {"host_function_us", &Costs::host_function_us},
-                                  {"synchronize_us", &Costs::synchronize_us},
-                                  {"local_atomic_us", &Costs::local_atomic_us},
-                                  {"peer_atomic_us", &Costs::peer_atomic_us},
-                                  {"host_store_us", &Costs::host_store_us},
-                                  {"poll_us", &Costs::poll_us}};
-  node.expect_keys({"api_call_us", "copy_start_us", "kernel_start_us", "event_wait_us",
-                    "peer_event_wait_us", "wait_value_us", "write_value_us", "host_function_us",
-                    "synchronize_us", "local_atomic_us", "peer_atomic_us", "host_store_us",
-                    "poll_us"});
-  // Polling in no time at all would stop virtual time.
-  for (const Row& row : kRows)
-    costs.*row.field = read_figure(node[row.key], row.field != &Costs::poll_us);
->>>>>>> emulator
 }
 
 void read_faults(const JsonNode& root, Server& server) {
@@ -262,7 +193,6 @@ Result<Server> parse_profile(std::string_view json, const std::string& name) {
 }
 
 Result<Server> load_profile(const std::string& path) {
-<<<<<<< HEAD
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored))
     return Status::error(path + ": is a folder", "Name the profile's JSON file");
@@ -272,13 +202,6 @@ Result<Server> load_profile(const std::string& path) {
   text << file.rdbuf();
   if (file.bad()) return Status::error(path + ": cannot be read: " + std::strerror(errno));
   return parse_profile(text.str(), path);
-=======
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return Status::error(path + ": cannot be opened: " + std::strerror(errno));
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  if (file.bad()) return Status::error(path + ": cannot be read: " + std::strerror(errno));
-  return parse_profile(text, path);
->>>>>>> emulator
 }
 
 }  // namespace braid::topology

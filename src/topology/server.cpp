@@ -162,7 +162,6 @@ Status check_gpu(const Server& server, int gpu, int nodes) {
 
 }  // namespace
 
-<<<<<<< HEAD
 std::span<const CostRow> cost_rows() {
   static constexpr CostRow kRows[] = {{"api_call_us", &Costs::api_call_us},
                                       {"copy_start_us", &Costs::copy_start_us},
@@ -190,8 +189,6 @@ const char* link_kind_name(LinkKind kind) {
   return "unknown";
 }
 
-=======
->>>>>>> emulator
 int Server::numa_node_count() const {
   return static_cast<int>(std::count_if(vertices.begin(), vertices.end(), [](const Vertex& vertex) {
     return vertex.kind == VertexKind::kNumaNode;

@@ -92,16 +92,6 @@ struct KernelSpeed {
   Figure block_gbps;       ///< one thread block of the pull kernel, at most
 };
 
-/// Where the figures that all GPUs of a server share come from.
-struct GpuSources {
-  std::string memory;
-  std::string sm_count;
-  std::string compute_capability;
-  std::string copy_engines_h2d;
-  std::string copy_engines_d2h;
-  std::string copy_engines_peer;
-};
-
 struct Server {
   std::string name;         ///< "h20x8"
   std::string description;  ///< one line
@@ -113,13 +103,9 @@ struct Server {
   int copy_engines_h2d = 1;  ///< per GPU: copies in that direction that run at once
   int copy_engines_d2h = 1;
   int copy_engines_peer = 1;
-<<<<<<< HEAD
   std::string copy_engines_h2d_source;
   std::string copy_engines_d2h_source;
   std::string copy_engines_peer_source;
-=======
-  GpuSources gpu_sources;
->>>>>>> emulator
   std::string faults_json;  ///< the profile's "faults" object as JSON text, for the emulated server
                             ///< to read; empty when the profile has none
 

@@ -28,7 +28,7 @@ class Rig {
       CUmodule module = nullptr;
       EXPECT_EQ(server.cu.cuModuleLoadData(&module, cuda::pull_kernel_image()), CUDA_SUCCESS);
       CUfunction function = nullptr;
-      EXPECT_EQ(server.cu.cuModuleGetFunction(&function, module, cuda::kPullKernelName),
+      EXPECT_EQ(server.cu.cuModuleGetFunction(&function, module, cuda::kVectorKernelName),
                 CUDA_SUCCESS);
       functions.push_back(function);
       busy.push_back(server.device_memory(4));

@@ -80,9 +80,9 @@ TEST_F(BytesTest, AreRightAtLargeSizes) {
   HostBuffer source(driver(), largest + 4096), landing(driver(), largest + 4096);
   source.fill_random(8);
   DeviceBuffer device(driver(), largest + 4096);
-  for (const Shape& shape : {Shape{(1 << 20) + 3, 5, 9}, Shape{(16 << 20) - 1, 1, 1},
-                             Shape{(64 << 20) + 4097, 3, 0}, Shape{largest, 0, 0},
-                             Shape{largest - 17, 7, 7}})
+  for (const Shape& shape :
+       {Shape{(1 << 20) + 3, 5, 9}, Shape{(16 << 20) - 1, 1, 1}, Shape{(64 << 20) + 4097, 3, 0},
+        Shape{largest, 0, 0}, Shape{largest - 17, 7, 7}})
     round_trip(*engine, stream, shape, source, landing, device);
 }
 

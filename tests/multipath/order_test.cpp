@@ -27,6 +27,11 @@ class OrderTest : public testing::ServerTest {
     std::memset(gate_->data(), 0, 4096);
   }
 
+  // Whatever failed, no stream stays held: freeing memory waits for it.
+  void TearDown() override {
+    if (gate_ != nullptr) release();
+  }
+
   // A stream that waits here goes on when the test opens gate `number`: as a program's long kernel.
   void hold(CUstream stream, int number = 0) {
     MUST(driver(), cuStreamWaitValue32(stream, gate_address(number), 1, CU_STREAM_WAIT_VALUE_EQ));
@@ -83,7 +88,8 @@ TEST_F(OrderTest, LaterWorkOfTheStreamWaitsForACopy) {
   const CUstream stream = new_stream();
   for (int round = 0; round < 20; ++round) {
     std::memset(landing_->data(), 0, kSize);
-    MUST(driver(), cuMemsetD8Async(device_->at(), static_cast<unsigned char>(round), kSize, stream));
+    MUST(driver(),
+         cuMemsetD8Async(device_->at(), static_cast<unsigned char>(round), kSize, stream));
     ASSERT_EQ(h2d(stream), Verdict::kAccelerated);
     MUST(driver(), cuMemcpyDtoHAsync(landing_->data(), device_->at(), kSize, stream));
     synchronize(stream);
@@ -109,9 +115,9 @@ TEST_F(OrderTest, AHeldStreamHoldsUpNoOtherStreamsCopies) {
   const CUstream held = new_stream(), free = new_stream();
   DeviceBuffer elsewhere(driver(), kSize);
   hold(held);
-  ASSERT_EQ(engine_->submit(
-                {Direction::kHostToDevice, source_->data(), elsewhere.at(), kSize, held}),
-            Verdict::kAccelerated);
+  ASSERT_EQ(
+      engine_->submit({Direction::kHostToDevice, source_->data(), elsewhere.at(), kSize, held}),
+      Verdict::kAccelerated);
   ASSERT_EQ(h2d(free), Verdict::kAccelerated);
   ASSERT_EQ(d2h(free), Verdict::kAccelerated);
   synchronize(free);

@@ -110,8 +110,9 @@ TEST_F(PathsTest, CompetingRelaysDoNotStandAside) {
   ASSERT_EQ(engine->submit({Direction::kHostToDevice, first.data(), device.at(), kSize, stream}),
             Verdict::kAccelerated);
   use_gpu(1);
-  ASSERT_EQ(engine->submit({Direction::kHostToDevice, second.data(), other.at(), kSize, other_stream}),
-            Verdict::kAccelerated);
+  ASSERT_EQ(
+      engine->submit({Direction::kHostToDevice, second.data(), other.at(), kSize, other_stream}),
+      Verdict::kAccelerated);
   synchronize(stream);
   synchronize(other_stream);
   EXPECT_GT(bytes_by_gpu(*engine, Direction::kHostToDevice, 0).at(1), kSize / 32);

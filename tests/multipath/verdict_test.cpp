@@ -25,8 +25,9 @@ TEST_F(VerdictTest, SmallCopiesStayNative) {
   HostBuffer host(driver(), kSize);
   DeviceBuffer device(driver(), kSize);
   const CUstream stream = new_stream();
-  EXPECT_EQ(submit(*engine, {Direction::kHostToDevice, host.data(), device.at(), kSize - 1, stream}),
-            "below_threshold");
+  EXPECT_EQ(
+      submit(*engine, {Direction::kHostToDevice, host.data(), device.at(), kSize - 1, stream}),
+      "below_threshold");
   EXPECT_EQ(submit(*engine, {Direction::kHostToDevice, host.data(), device.at(), kSize, stream}),
             "accelerated");
   synchronize(stream);
@@ -37,8 +38,9 @@ TEST_F(VerdictTest, PageableMemoryStaysNative) {
   std::vector<uint8_t> pageable(kSize);
   DeviceBuffer device(driver(), kSize);
   const CUstream stream = new_stream();
-  EXPECT_EQ(submit(*engine, {Direction::kHostToDevice, pageable.data(), device.at(), kSize, stream}),
-            "pageable");
+  EXPECT_EQ(
+      submit(*engine, {Direction::kHostToDevice, pageable.data(), device.at(), kSize, stream}),
+      "pageable");
 }
 
 TEST_F(VerdictTest, ACopyBeyondThePinnedOrTheDeviceMemoryIsLeftToTheDriver) {
@@ -49,8 +51,8 @@ TEST_F(VerdictTest, ACopyBeyondThePinnedOrTheDeviceMemoryIsLeftToTheDriver) {
   EXPECT_EQ(submit(*engine, {Direction::kDeviceToHost, host.data() + kSize - 4096, device.at(),
                              kSize, stream}),
             "pageable");
-  EXPECT_EQ(submit(*engine, {Direction::kHostToDevice, host.data(), device.at(kSize - 4096), kSize,
-                             stream}),
+  EXPECT_EQ(submit(*engine,
+                   {Direction::kHostToDevice, host.data(), device.at(kSize - 4096), kSize, stream}),
             "not_linear");
 }
 
@@ -78,8 +80,8 @@ TEST_F(VerdictTest, AStreamOfAnotherGpuIsLeftToTheDriver) {
   const CUstream foreign = new_stream();
   EXPECT_EQ(submit(*engine, {Direction::kHostToDevice, host.data(), device.at(), kSize, foreign}),
             "foreign_context");
-  EXPECT_EQ(submit(*engine, {Direction::kHostToDevice, host.data(), device.at(), kSize,
-                             CU_STREAM_LEGACY}),
+  EXPECT_EQ(submit(*engine,
+                   {Direction::kHostToDevice, host.data(), device.at(), kSize, CU_STREAM_LEGACY}),
             "foreign_context");
 }
 
@@ -90,9 +92,9 @@ TEST_F(VerdictTest, WithoutRelaysNothingIsTakenAndNoContextIsMade) {
   EXPECT_FALSE(engine->can_accelerate());
   HostBuffer host(driver(), kSize);
   DeviceBuffer device(driver(), kSize);
-  EXPECT_EQ(submit(*engine, {Direction::kHostToDevice, host.data(), device.at(), kSize,
-                             new_stream()}),
-            "no_relay");
+  EXPECT_EQ(
+      submit(*engine, {Direction::kHostToDevice, host.data(), device.at(), kSize, new_stream()}),
+      "no_relay");
 }
 
 TEST_F(VerdictTest, ARelayThatDoesNotExistIsRefusedByName) {
@@ -100,7 +102,8 @@ TEST_F(VerdictTest, ARelayThatDoesNotExistIsRefusedByName) {
   options.relays = {RelayChoice::Kind::kList, {1, 77}};
   const auto engine = Engine::open(driver(), options);
   ASSERT_FALSE(engine.ok());
-  EXPECT_NE(engine.status().message().find("GPU 77"), std::string::npos) << engine.status().message();
+  EXPECT_NE(engine.status().message().find("GPU 77"), std::string::npos)
+      << engine.status().message();
   EXPECT_NE(engine.status().message().find(std::to_string(gpus())), std::string::npos);
 }
 
@@ -123,8 +126,8 @@ TEST_F(VerdictTest, ACapturingStreamIsLeftAlone) {
   synchronize(stream);
 }
 
-// A thread that records a graph in Global mode forbids unsafe calls in every thread; braid's own are
-// not among them.
+// A thread that records a graph in Global mode forbids unsafe calls in every thread; braid's own
+// are not among them.
 TEST_F(VerdictTest, ACopyBesideACaptureHurtsNeither) {
   auto engine = open_engine();
   HostBuffer host(driver(), kSize), landing(driver(), kSize);

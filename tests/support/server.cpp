@@ -11,14 +11,13 @@
 namespace braid::testing {
 namespace {
 
-const char* emulated_driver() { return std::getenv("BRAID_TEST_DRIVER"); }
+const char* real_driver() { return std::getenv("BRAID_TEST_DRIVER"); }
 
-const char* driver_library() {
-  return emulated_driver() != nullptr ? emulated_driver() : "libcuda.so.1";
-}
+const char* driver_library() { return real_driver() != nullptr ? real_driver() : BRAID_EMULATOR; }
 
 const Result<cuda::Driver>& process_driver() {
   static const Result<cuda::Driver> driver = [] {
+    setenv("BRAID_SERVER", BRAID_TEST_PROFILE, 0);
     auto opened = cuda::open_driver(driver_library());
     if (opened.ok()) {
       const Status started = opened.value().check(opened.value().cuInit(0), "cuInit");
@@ -87,7 +86,7 @@ DeviceBuffer::~DeviceBuffer() {
   driver_.cuCtxSetCurrent(before);
 }
 
-bool ServerTest::is_emulated() const { return emulated_driver() != nullptr; }
+bool ServerTest::is_emulated() const { return real_driver() == nullptr; }
 
 void* ServerTest::symbol(const char* name) {
   static void* const library = dlopen(driver_library(), RTLD_NOW);
@@ -98,6 +97,7 @@ void* ServerTest::symbol(const char* name) {
 
 void ServerTest::SetUp() {
   const auto& opened = process_driver();
+  if (!opened.ok() && is_emulated()) FAIL() << opened.status().message();
   if (!opened.ok()) GTEST_SKIP() << "waived: " << opened.status().message();
   driver_ = &opened.value();
   int count = 0;

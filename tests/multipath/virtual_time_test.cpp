@@ -1,0 +1,105 @@
+// What braid reaches in virtual time on the emulated h20x8. The figures are outputs of the link
+// model; nothing here is a timed test.
+#include <cstdio>
+
+#include "support/server.h"
+
+namespace braid::multipath {
+namespace {
+
+using testing::DeviceBuffer;
+using testing::HostBuffer;
+
+constexpr uint64_t kGiB = uint64_t{1} << 30;
+
+class VirtualTimeTest : public testing::ServerTest {
+ protected:
+  static Options from_4mb() {
+    Options options;
+    options.threshold_bytes = 4 << 20;
+    return options;
+  }
+
+  // One copy between two events on a stream that has nothing else to do.
+  double copy_us(Engine* engine, Direction direction, HostBuffer& host, DeviceBuffer& device,
+                 uint64_t size_bytes, Verdict* verdict = nullptr) {
+    const CUevent begin = new_event(), end = new_event();
+    MUST(driver(), cuEventRecord(begin, stream_));
+    Verdict outcome = Verdict::kNotReady;
+    if (engine != nullptr)
+      outcome = engine->submit({direction, host.data(), device.at(), size_bytes, stream_});
+    if (outcome != Verdict::kAccelerated) {
+      if (direction == Direction::kHostToDevice)
+        MUST(driver(), cuMemcpyHtoDAsync(device.at(), host.data(), size_bytes, stream_));
+      else
+        MUST(driver(), cuMemcpyDtoHAsync(host.data(), device.at(), size_bytes, stream_));
+    }
+    MUST(driver(), cuEventRecord(end, stream_));
+    synchronize(stream_);
+    if (verdict != nullptr) *verdict = outcome;
+    return elapsed_us(begin, end);
+  }
+
+  void SetUp() override {
+    ServerTest::SetUp();
+    if (!IsSkipped()) stream_ = new_stream();
+  }
+
+  CUstream stream_ = nullptr;
+};
+
+TEST_F(VirtualTimeTest, OneGiBIsFourTimesNativeOverEveryPathThatPays) {
+  auto engine = open_engine(from_4mb());
+  HostBuffer host(driver(), kGiB);
+  DeviceBuffer device(driver(), kGiB);
+  const double native_us = copy_us(nullptr, Direction::kHostToDevice, host, device, kGiB);
+  const double braid_us = copy_us(engine.get(), Direction::kHostToDevice, host, device, kGiB);
+  std::printf("1 GiB H2D on h20x8: native %.1f GB/s, braid %.1f GB/s, %.2f times\n",
+              kGiB / native_us / 1e3, kGiB / braid_us / 1e3, native_us / braid_us);
+  EXPECT_GE(native_us / braid_us, 4.0);
+  EXPECT_EQ(engine->collect(5000).size(), 8u) << "every link carries its share";
+}
+
+TEST_F(VirtualTimeTest, TheCrossSocketLimitStopsTheGrowth) {
+  auto engine = open_engine();
+  HostBuffer host(driver(), kGiB);
+  DeviceBuffer device(driver(), kGiB);
+  std::vector<double> gbps;
+  for (int paths = 1; paths <= 8; ++paths) {
+    engine->limit_paths(paths);
+    gbps.push_back(kGiB / copy_us(engine.get(), Direction::kHostToDevice, host, device, kGiB) /
+                   1e3);
+    std::printf("%d paths: %.1f GB/s\n", paths, gbps.back());
+  }
+  for (int paths = 1; paths < 6; ++paths)
+    EXPECT_GT(gbps[paths], gbps[paths - 1] * 1.05) << paths + 1 << " paths still add";
+  EXPECT_LT(gbps[7], gbps[5] * 1.05) << "the socket link is full with six";
+}
+
+TEST_F(VirtualTimeTest, A64KBCopyCostsNoMoreThanNative) {
+  auto engine = open_engine(from_4mb());
+  HostBuffer host(driver(), 1 << 20);
+  DeviceBuffer device(driver(), 1 << 20);
+  for (const Direction direction : {Direction::kHostToDevice, Direction::kDeviceToHost}) {
+    const double native_us = copy_us(nullptr, direction, host, device, 64 << 10);
+    Verdict verdict;
+    const double braid_us = copy_us(engine.get(), direction, host, device, 64 << 10, &verdict);
+    EXPECT_EQ(verdict, Verdict::kBelowThreshold);
+    EXPECT_LE(braid_us, native_us);
+  }
+}
+
+TEST_F(VirtualTimeTest, NoSizeFromTheThresholdUpIsSlowerThanNative) {
+  auto engine = open_engine(from_4mb());
+  HostBuffer host(driver(), kGiB / 4);
+  DeviceBuffer device(driver(), kGiB / 4);
+  for (const Direction direction : {Direction::kHostToDevice, Direction::kDeviceToHost})
+    for (uint64_t size = 4 << 20; size <= kGiB / 4; size *= 2) {
+      const double native_us = copy_us(nullptr, direction, host, device, size);
+      const double braid_us = copy_us(engine.get(), direction, host, device, size);
+      EXPECT_LT(braid_us, native_us) << size;
+    }
+}
+
+}  // namespace
+}  // namespace braid::multipath
