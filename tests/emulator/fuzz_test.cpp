@@ -12,9 +12,9 @@ namespace braid::emulator_test {
 namespace {
 
 // One letter an argument: o where a result goes (or null); h a handle of any kind, dead or alive;
-// n a number; d a device address; x one that is never valid; p a host address; s text; f a host
-// function. A stream that waits for a value nobody writes would hang as on hardware, so those waits
-// get no valid address.
+// n a number; a the size of an allocation, small or far too big; d a device address; x one that is
+// never valid; p a host address; s text; f a host function. A stream that waits for a value nobody
+// writes would hang as on hardware, so those waits get no valid address.
 struct Target {
   const char* symbol;
   const char* arguments;
@@ -34,9 +34,9 @@ constexpr Target kTargets[] = {
     {"cuCtxGetDevice", "o"}, {"cuCtxSynchronize", ""}, {"cuCtxGetApiVersion", "ho"},
     {"cuCtxGetFlags", "o"}, {"cuCtxGetId", "ho"}, {"cuCtxGetLimit", "on"}, {"cuCtxSetLimit", "nn"},
     {"cuCtxGetStreamPriorityRange", "oo"}, {"cuCtxEnablePeerAccess", "hn"},
-    {"cuCtxDisablePeerAccess", "h"}, {"cuMemAlloc_v2", "on"}, {"cuMemAllocPitch_v2", "oonnn"},
+    {"cuCtxDisablePeerAccess", "h"}, {"cuMemAlloc_v2", "oa"}, {"cuMemAllocPitch_v2", "ooaan"},
     {"cuMemFree_v2", "d"}, {"cuMemGetInfo_v2", "oo"}, {"cuMemGetAddressRange_v2", "ood"},
-    {"cuMemHostAlloc", "onn"}, {"cuMemFreeHost", "p"}, {"cuMemHostRegister_v2", "pnn"},
+    {"cuMemHostAlloc", "oan"}, {"cuMemFreeHost", "p"}, {"cuMemHostRegister_v2", "pnn"},
     {"cuMemHostUnregister", "p"}, {"cuMemHostGetDevicePointer_v2", "opn"},
     {"cuMemHostGetFlags", "op"}, {"cuPointerGetAttribute", "ond"},
     {"cuPointerGetAttributes", "1zod"}, {"cuPointerSetAttribute", "ond"},
@@ -104,8 +104,13 @@ class Fuzzer {
     for (size_t i = 0; kTargets[which].arguments[i] != 0; ++i)
       a[i] = argument(kTargets[which].arguments[i]);
     last = kTargets[which].symbol;
-    functions_[which](a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10]);
+    const int result =
+        functions_[which](a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10]);
+    ++(result == CUDA_SUCCESS ? succeeded : failed);
   }
+
+  int succeeded = 0;
+  int failed = 0;
 
   const char* last = "";
 
@@ -130,6 +135,7 @@ class Fuzzer {
       case '1': return 1;
       case 'z': return random_() % 4 == 0 ? reinterpret_cast<uint64_t>(zeros_) : 0;
       case 'n': return number();
+      case 'a': return random_() % 4 == 0 ? uint64_t{1} << (42 + random_() % 22) : random_() % 1500;
       case 's': return reinterpret_cast<uint64_t>(random_() % 3 == 0 ? nullptr : "braid_pull");
       case 'x': return pick({0, 4, 0xdeadbeefcafe0000, ~uint64_t{7}});
       case 'f':
@@ -173,11 +179,14 @@ TEST(Fuzz, NothingCrashesAndSanityReturns) {
   std::fflush(stdout);
   Emulated server;
   Fuzzer fuzzer(server, seed);
-  for (int round = 0; round < 200; ++round) {
+  for (int round = 0; round < 3000; ++round) {
     fuzzer.refresh();
     ASSERT_FALSE(testing::Test::HasFailure()) << "round " << round << " after " << fuzzer.last;
-    for (int i = 0; i < 300; ++i) fuzzer.call();
+    for (int i = 0; i < 40; ++i) fuzzer.call();
   }
+  // Neither all sense nor all nonsense.
+  EXPECT_GT(fuzzer.succeeded, fuzzer.failed / 10);
+  EXPECT_GT(fuzzer.failed, fuzzer.succeeded / 10);
   fuzzer.refresh();
   uint8_t sent[100];
   uint8_t got[100] = {};
