@@ -26,10 +26,11 @@ std::string reason(const std::string& what) {
 class RepeatedKeys {
  public:
   bool see(Json::parse_event_t event, const Json& parsed) {
-    using enum Json::parse_event_t;
-    if (event == object_start) open_.emplace_back();
-    if (event == object_end) open_.pop_back();
-    if (event == key && !open_.back().insert(parsed.get<std::string>()).second && first_.empty())
+    using Event = Json::parse_event_t;
+    if (event == Event::object_start) open_.emplace_back();
+    if (event == Event::object_end) open_.pop_back();
+    if (event == Event::key && !open_.back().insert(parsed.get<std::string>()).second &&
+        first_.empty())
       first_ = parsed.get<std::string>();
     return true;
   }

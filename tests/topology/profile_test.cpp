@@ -79,6 +79,23 @@ TEST(Profile, EveryFigureOfAShippedProfileHasASource) {
   for (const char* name : kShipped) expect_sources(Json::parse(shipped_text(name)), name);
 }
 
+void expect_documented(const Json& at, const std::string& page) {
+  if (at.is_object() && at.contains("value")) return;
+  if (at.is_object()) {
+    for (const auto& [key, value] : at.items())
+      EXPECT_NE(page.find("`" + key + "`"), std::string::npos)
+          << key << " is not in docs/profiles.md";
+  }
+  if (at.is_structured())
+    for (const auto& [key, value] : at.items()) expect_documented(value, page);
+}
+
+TEST(Profile, EveryKeyIsDocumented) {
+  std::ifstream file(BRAID_PROFILES "/../docs/profiles.md");
+  const std::string page{std::istreambuf_iterator<char>(file), {}};
+  for (const char* name : kShipped) expect_documented(Json::parse(shipped_text(name)), page);
+}
+
 TEST(Profile, WrittenAndReadBackIsTheSame) {
   for (const char* name : kShipped) {
     const std::string written = write_profile(shipped(name));
