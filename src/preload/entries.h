@@ -47,6 +47,7 @@ CUresult cuCtxCreate_v3(CUcontext* context, CUexecAffinityParam* affinities, int
                         unsigned flags, CUdevice device);
 CUresult cuCtxCreate_v4(CUcontext* context, CUctxCreateParams* parameters, unsigned flags,
                         CUdevice device);
+CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device);
 CUresult cuCtxDestroy(CUcontext context);
 CUresult cuCtxDestroy_v2(CUcontext context);
 CUresult cuDevicePrimaryCtxReset(CUdevice device);

@@ -68,6 +68,7 @@ inline constexpr int kNoEnd = 1 << 30;
   X(cuCtxCreate_v2, "cuCtxCreate", kUnversioned, kUnversioned, kAny, kContext)            \
   X(cuCtxCreate_v3, "cuCtxCreate", kUnversioned, kUnversioned, kAny, kContext)            \
   X(cuCtxCreate_v4, "cuCtxCreate", kUnversioned, kUnversioned, kAny, kContext)            \
+  X(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", 7000, kNoEnd, kAny, kContext)   \
   X(cuCtxDestroy, "cuCtxDestroy", 2000, 4000, kAny, kContext)                             \
   X(cuCtxDestroy_v2, "cuCtxDestroy", 4000, kNoEnd, kAny, kContext)                        \
   X(cuDevicePrimaryCtxReset, "cuDevicePrimaryCtxReset", 7000, 11000, kAny, kContext)      \

@@ -13,7 +13,7 @@ namespace {
 // Never destroyed: threads of the program may still be here while the process exits.
 struct Contexts {
   std::mutex lock;
-  std::vector<CUcontext> made;  // by the program, and not yet the engine's targets
+  std::vector<CUcontext> made;  // by the program, and not yet destroyed
   PeerLedger peers;
 };
 
@@ -34,26 +34,31 @@ CUcontext primary_context(const cuda::Driver& cuda, CUdevice device) {
   return context;
 }
 
-// Under the lock, and with the engine open.
-void make_targets(Contexts& all) {
-  for (CUcontext context : all.made) {
-    const Status status = engine()->add_context(context);
-    if (!status.ok()) say_once((status.message() + ". Copies in that context stay native").c_str());
-  }
-  all.made.clear();
+void make_target(CUcontext context) {
+  const Status status = engine()->add_context(context);
+  if (!status.ok()) say_once((status.message() + ". Copies there stay native").c_str());
+}
+
+CUcontext current_context() {
+  CUcontext context = nullptr;
+  driver()->cuCtxGetCurrent(&context);
+  return context;
 }
 
 bool braid_enables_peers() { return state() == State::kOpening || state() == State::kOpen; }
 
-// Opens the engine the first time, with every context that the program has made so far.
-void get_ready() noexcept try {
-  if (Inside::now() || driver() == nullptr || state() != State::kIdle) return;
+// The program pins host memory: the engine opens the first time, with every context that the
+// program has made so far, and later prepares the contexts that are new.
+void memory_pinned() noexcept try {
+  if (Inside::now() || driver() == nullptr) return;
   const Inside inside;
-  const CaptureRelaxed relaxed(*driver());
-  if (!open_engine_once()) return;
+  const bool is_first = open_engine_once();
+  if (engine() == nullptr) return;
   Contexts& all = contexts();
   const std::lock_guard hold(all.lock);
-  make_targets(all);
+  if (is_first)
+    for (CUcontext context : all.made) make_target(context);
+  make_target(current_context());
 } catch (...) {
 }
 
@@ -63,9 +68,15 @@ void context_made(CUcontext context) noexcept try {
   Contexts& all = contexts();
   const std::lock_guard hold(all.lock);
   all.made.push_back(context);
-  if (engine() == nullptr) return;
-  const CaptureRelaxed relaxed(*driver());
-  make_targets(all);
+  if (engine() != nullptr) make_target(context);
+} catch (...) {
+}
+
+// The program has made a GPU active: its primary context is a target from now on.
+void primary_context_made() noexcept try {
+  if (Inside::now() || engine() == nullptr) return;
+  const Inside inside;
+  make_target(nullptr);
 } catch (...) {
 }
 
@@ -77,9 +88,7 @@ void context_ends(CUcontext context) noexcept try {
   const std::lock_guard hold(all.lock);
   std::erase(all.made, context);
   all.peers.forget(context);
-  if (engine() == nullptr) return;
-  const CaptureRelaxed relaxed(*driver());
-  engine()->forget_context(context);
+  if (engine() != nullptr) engine()->forget_context(context);
 } catch (...) {
 }
 
@@ -91,12 +100,6 @@ void primary_context_ends(CUdevice device) noexcept {
     context = primary_context(*driver(), device);
   }
   context_ends(context);
-}
-
-CUcontext current_context() {
-  CUcontext context = nullptr;
-  driver()->cuCtxGetCurrent(&context);
-  return context;
 }
 
 using EnablePeer = CUresult(CUcontext, unsigned);
@@ -153,23 +156,23 @@ CUresult call_after(HookId hook, Before before, Arguments... arguments) {
 using namespace braid::preload;
 
 CUresult cuMemHostAlloc(void** memory, size_t size_bytes, unsigned flags) {
-  return call_then(k_cuMemHostAlloc, get_ready, memory, size_bytes, flags);
+  return call_then(k_cuMemHostAlloc, memory_pinned, memory, size_bytes, flags);
 }
 
 CUresult cuMemAllocHost(void** memory, unsigned size_bytes) {
-  return call_then(k_cuMemAllocHost, get_ready, memory, size_bytes);
+  return call_then(k_cuMemAllocHost, memory_pinned, memory, size_bytes);
 }
 
 CUresult cuMemAllocHost_v2(void** memory, size_t size_bytes) {
-  return call_then(k_cuMemAllocHost_v2, get_ready, memory, size_bytes);
+  return call_then(k_cuMemAllocHost_v2, memory_pinned, memory, size_bytes);
 }
 
 CUresult cuMemHostRegister(void* memory, size_t size_bytes, unsigned flags) {
-  return call_then(k_cuMemHostRegister, get_ready, memory, size_bytes, flags);
+  return call_then(k_cuMemHostRegister, memory_pinned, memory, size_bytes, flags);
 }
 
 CUresult cuMemHostRegister_v2(void* memory, size_t size_bytes, unsigned flags) {
-  return call_then(k_cuMemHostRegister_v2, get_ready, memory, size_bytes, flags);
+  return call_then(k_cuMemHostRegister_v2, memory_pinned, memory, size_bytes, flags);
 }
 
 CUresult cuCtxCreate_v2(CUcontext* context, unsigned flags, CUdevice device) {
@@ -187,6 +190,10 @@ CUresult cuCtxCreate_v4(CUcontext* context, CUctxCreateParams* parameters, unsig
                         CUdevice device) {
   return call_then(
       k_cuCtxCreate_v4, [&] { context_made(*context); }, context, parameters, flags, device);
+}
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
+  return call_then(k_cuDevicePrimaryCtxRetain, primary_context_made, context, device);
 }
 
 CUresult cuCtxDestroy(CUcontext context) {

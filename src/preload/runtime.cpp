@@ -186,16 +186,4 @@ void say_once(const char* message) noexcept try {
 } catch (...) {
 }
 
-CaptureRelaxed::CaptureRelaxed(const cuda::Driver& driver) : driver_(driver) {
-  driver_.cuThreadExchangeStreamCaptureMode(&mode_);
-  driver_.cuCtxGetCurrent(&context_);
-}
-
-CaptureRelaxed::~CaptureRelaxed() {
-  CUcontext now = nullptr;
-  driver_.cuCtxGetCurrent(&now);
-  if (now != context_) driver_.cuCtxSetCurrent(context_);
-  driver_.cuThreadExchangeStreamCaptureMode(&mode_);
-}
-
 }  // namespace braid::preload

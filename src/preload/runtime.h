@@ -52,7 +52,7 @@ uint64_t threshold_bytes() noexcept;
 Statistics& statistics() noexcept;
 
 /// Opens the engine if nobody has; true when this call, and no other, opened it. Allocates and may
-/// take a second. The thread must be in a CaptureRelaxed scope.
+/// take a second.
 bool open_engine_once() noexcept;
 
 /// One line on stderr, "braid: <message>", the first time; later ones are not printed.
@@ -71,21 +71,6 @@ class Inside {
   // Initial-exec: the storage is there when the thread starts, so reading it never allocates.
   static thread_local bool inside_ __attribute__((tls_model("initial-exec")));
   bool was_inside_;
-};
-
-/// Lets this thread allocate and synchronise while another thread captures a graph in global mode,
-/// and puts the thread's capture mode and current context back afterwards.
-class CaptureRelaxed {
- public:
-  explicit CaptureRelaxed(const cuda::Driver& driver);
-  ~CaptureRelaxed();
-  CaptureRelaxed(const CaptureRelaxed&) = delete;
-  CaptureRelaxed& operator=(const CaptureRelaxed&) = delete;
-
- private:
-  const cuda::Driver& driver_;
-  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
-  CUcontext context_ = nullptr;
 };
 
 }  // namespace braid::preload
