@@ -14,6 +14,7 @@
 #include "preload/hooks.h"
 #include "tools/commands.h"
 #include "tools/locate.h"
+#include "tools/open_server.h"
 
 namespace braid::tools {
 namespace {
@@ -37,8 +38,7 @@ void print(const char* what, const Finding& finding) {
 Finding check_driver(const cuda::Driver& driver, int& gpu_count) {
   int version = 0;
   char name[128] = "";
-  Status status = driver.check(driver.cuInit(0), "cuInit");
-  if (status.ok()) status = driver.check(driver.cuDriverGetVersion(&version), "its version");
+  Status status = driver.check(driver.cuDriverGetVersion(&version), "its version");
   if (status.ok()) status = driver.check(driver.cuDeviceGetCount(&gpu_count), "its GPUs");
   if (status.ok())
     status = driver.check(driver.cuDeviceGetName(name, sizeof name, 0), "the name of GPU 0");
@@ -179,13 +179,8 @@ Finding check_copy(const std::string& server) {
 }
 
 int doctor(const std::string& server, bool lists_hooks) {
-  std::string library_of_driver = "libcuda.so.1";
-  if (!server.empty()) {
-    const auto profile = find_profile(server);
-    if (!profile.ok()) return fail(profile.status());
-    setenv("BRAID_SERVER", profile.value().c_str(), 1);
-    library_of_driver = emulator_folder() / "libcuda.so.1";
-  }
+  // A name that is no server's is the user's slip, not a finding.
+  if (!server.empty() && !find_profile(server).ok()) return fail(find_profile(server).status());
   bool all_ok = true;
   const auto report = [&](const char* what, const Finding& finding) {
     print(what, finding);
@@ -193,7 +188,7 @@ int doctor(const std::string& server, bool lists_hooks) {
     return finding.ok;
   };
   int gpu_count = 0;
-  const auto driver = cuda::open_driver(library_of_driver);
+  const auto driver = open_server(server);
   const bool has_driver = report("driver", driver.ok() ? check_driver(driver.value(), gpu_count)
                                                        : bad(driver.status().message(), ""));
   const bool has_peers = has_driver && report("peers", check_peers(driver.value(), gpu_count));
