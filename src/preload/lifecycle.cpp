@@ -18,7 +18,7 @@ struct Contexts {
 };
 
 Contexts& contexts() {
-  static Contexts& instance = *new Contexts;
+  static Contexts& instance = *new Contexts;  // owner: the process, until its end
   return instance;
 }
 

@@ -7,7 +7,7 @@
 #include <array>
 #include <atomic>
 #include <cstdlib>
-#include <cstring>
+#include <memory>
 #include <string>
 
 #include "base/options.h"
@@ -69,6 +69,13 @@ void become_child() noexcept {
   if (process.state.load() != State::kIdle) process.state.store(State::kForked);
 }
 
+// The first of the threads that race keeps its object, for the life of the process.
+template <typename T>
+void publish(std::atomic<const T*>& place, std::unique_ptr<const T> object) {
+  const T* expected = nullptr;
+  if (place.compare_exchange_strong(expected, object.get())) (void)object.release();
+}
+
 void store_options() {
   if (process.options.load() != nullptr) return;
   auto read = read_options([](const char* name) -> const char* { return std::getenv(name); });
@@ -76,9 +83,8 @@ void store_options() {
     process.state.store(State::kFailed);
     say_once((read.status().message() + ". Every copy stays native").c_str());
   }
-  const auto* options = new Options(read.ok() ? std::move(read).value() : Options{});
-  const Options* expected = nullptr;
-  if (!process.options.compare_exchange_strong(expected, options)) delete options;
+  publish(process.options,
+          std::make_unique<const Options>(read.ok() ? std::move(read).value() : Options{}));
 }
 
 void store_driver(void* library) {
@@ -89,9 +95,7 @@ void store_driver(void* library) {
     say_once((loaded.status().message() + ". Every copy stays native").c_str());
     return;
   }
-  const auto* table = new cuda::Driver(std::move(loaded).value());
-  const cuda::Driver* expected = nullptr;
-  if (!process.driver.compare_exchange_strong(expected, table)) delete table;
+  publish(process.driver, std::make_unique<const cuda::Driver>(std::move(loaded).value()));
 }
 
 void prepare_process() {

@@ -5,7 +5,7 @@
 #include <sstream>
 
 #include "preload/hooks.h"
-#include "support/child.h"
+#include "tests/support/child.h"
 
 namespace braid::preload {
 namespace {

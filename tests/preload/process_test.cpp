@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "support/child.h"
+#include "tests/support/child.h"
 
 namespace braid::test {
 namespace {

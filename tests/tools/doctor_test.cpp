@@ -4,7 +4,7 @@
 
 #include <sstream>
 
-#include "support/child.h"
+#include "tests/support/child.h"
 
 namespace braid::test {
 namespace {

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "support/child.h"
+#include "tests/support/child.h"
 
 namespace braid::test {
 namespace {

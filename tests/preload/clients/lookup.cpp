@@ -12,17 +12,15 @@ asm(".symver dlsym_old, dlsym@GLIBC_2.2.5");
 
 #ifdef CLIENT_LINKS_DRIVER
 // Declared without types: the loader only needs the names.
-#define LINKED_SYMBOLS(X)                                                                        \
-  X(cuInit)                                                                                      \
-  X(cuDeviceGet) X(cuDeviceGetCount) X(cuDevicePrimaryCtxRetain) X(cuCtxSetCurrent)              \
-      X(cuCtxSynchronize) X(cuMemAlloc_v2) X(cuMemHostAlloc) X(cuMemAllocHost_v2)                \
-          X(cuMemHostRegister_v2) X(cuStreamCreate) X(cuStreamSynchronize) X(cuMemcpyHtoD_v2)    \
-              X(cuMemcpyHtoD_v2_ptds) X(cuMemcpyDtoH_v2) X(cuMemcpyDtoH_v2_ptds)                 \
-                  X(cuMemcpyHtoDAsync_v2) X(cuMemcpyHtoDAsync_v2_ptsz) X(cuMemcpyDtoHAsync_v2)   \
-                      X(cuMemcpyDtoHAsync_v2_ptsz) X(cuMemcpy) X(cuMemcpy_ptds) X(cuMemcpyAsync) \
-                          X(cuMemcpyAsync_ptsz)
+// clang-format off
+#define LINKED_SYMBOLS(X)                                                                          \
+  X(cuInit) X(cuDeviceGet) X(cuDevicePrimaryCtxRetain) X(cuCtxSetCurrent) X(cuCtxSynchronize)      \
+  X(cuMemAlloc_v2) X(cuMemHostAlloc) X(cuStreamCreate) X(cuStreamSynchronize)                      \
+  X(cuMemcpyHtoD_v2) X(cuMemcpyHtoD_v2_ptds) X(cuMemcpyDtoH_v2) X(cuMemcpyDtoH_v2_ptds)            \
+  X(cuMemcpyHtoDAsync_v2) X(cuMemcpyHtoDAsync_v2_ptsz) X(cuMemcpyDtoHAsync_v2)                     \
+  X(cuMemcpyDtoHAsync_v2_ptsz) X(cuMemcpy) X(cuMemcpy_ptds) X(cuMemcpyAsync) X(cuMemcpyAsync_ptsz)
+// clang-format on
 namespace linked {
-#undef cuDeviceTotalMem
 #define DECLARE(symbol) extern "C" void symbol##_alias() __asm__(#symbol);
 LINKED_SYMBOLS(DECLARE)
 }  // namespace linked
