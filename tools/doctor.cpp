@@ -7,8 +7,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstring>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "cuda/driver.h"
 #include "preload/hooks.h"
@@ -156,8 +156,10 @@ Finding judge_copies(const nlohmann::json& statistics) {
   if (!reasons.empty() || accelerated == 0)
     return bad("the copies are right but stayed native:" + reasons,
                "docs/life-of-a-copy.md says what each reason means");
-  return good(fmt::format("{} copies verified byte by byte, each accelerated, over {} paths",
-                          accelerated, statistics.at("paths").size()));
+  std::set<int> links;
+  for (const auto& path : statistics.at("paths")) links.insert(path.at("via").get<int>());
+  return good(fmt::format("{} copies verified byte by byte, each over the links of {} GPUs",
+                          accelerated, links.size()));
 }
 
 Finding check_copy(const std::string& server) {

@@ -82,9 +82,9 @@ INSTANTIATE_TEST_SUITE_P(Process, EveryLookup,
 
 TEST(Process, AGigabyteIsRightBothWays) {
   const auto statistics = only_statistics(
-      with_braid({kCopies, "dlsym", "async", std::to_string((uint64_t{1} << 30) - 5)}));
-  EXPECT_EQ(counted(statistics, "cuMemcpyHtoDAsync_v2", "accelerated").calls, 3u) << statistics;
-  EXPECT_EQ(counted(statistics, "cuMemcpyDtoHAsync_v2", "accelerated").calls, 3u) << statistics;
+      with_braid({kCopies, "dlsym", "few", std::to_string((uint64_t{1} << 30) - 5)}));
+  EXPECT_EQ(counted(statistics, "cuMemcpyHtoDAsync_v2", "accelerated").calls, 1u) << statistics;
+  EXPECT_EQ(counted(statistics, "cuMemcpyDtoHAsync_v2", "accelerated").calls, 1u) << statistics;
   EXPECT_GT(statistics.at("paths").size(), 2u) << statistics;
 }
 
@@ -244,9 +244,8 @@ TEST(Bystander, AFunctionOfTheSameNameInAnotherLibraryIsItsOwn) {
 TEST(Bystander, AnotherInterposerWorksBesideBraid) {
   const std::string beside = BRAID_TEST_CLIENTS "/libclient_beside.so";
   const std::string ours = BRAID_PRELOAD_LIBRARY;
-  const Words python{"python3", "-c", "import os, ctypes; ctypes.CDLL(None).abs; os.getppid()"};
   for (const std::string& order : {beside, beside + ":" + ours, ours + ":" + beside}) {
-    const ChildResult child = run_child(python, {{"LD_PRELOAD", order}});
+    const ChildResult child = run_child({kScenarios, "bystander"}, {{"LD_PRELOAD", order}});
     EXPECT_EQ(child.exit_code, 0) << order << child.errors;
     EXPECT_EQ(child.output, "beside: 1 lookups, 1 parents\n") << order;
   }

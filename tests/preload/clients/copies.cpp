@@ -1,7 +1,8 @@
 // Copies random bytes through every linear entry point and looks at every byte, those beside the
 // copy included.
 //
-//   copies LOOKUP [all|async] SIZE...
+//   copies LOOKUP all SIZE...     every entry point, three pairs of offsets each
+//   copies LOOKUP few SIZE...     one entry point and one pair of odd offsets a direction
 #include <cstring>
 #include <string>
 
@@ -27,6 +28,8 @@ struct EntryPoint {
   bool to_device;
   bool is_async;
   bool is_unified;  // cuMemcpy[Async]: direction by address
+
+  bool is_legacy() const { return !std::string(symbol).ends_with("_ptsz"); }
 };
 
 constexpr EntryPoint kEntryPoints[] = {
@@ -110,8 +113,8 @@ void copy(Buffers& buffers, const EntryPoint& entry, size_t size_bytes, size_t h
 }  // namespace
 
 int main(int argc, char** argv) {
-  require(argc > 3 && use_lookup(argv[1]), "usage: copies LOOKUP all|async SIZE...");
-  const bool only_async = std::string(argv[2]) == "async";
+  require(argc > 3 && use_lookup(argv[1]), "usage: copies LOOKUP all|few SIZE...");
+  const bool is_few = std::string(argv[2]) == "few";
   std::vector<size_t> sizes;
   size_t largest = 0;
   for (int index = 3; index < argc; ++index) {
@@ -125,9 +128,11 @@ int main(int argc, char** argv) {
   call("cuStreamCreate", &buffers.stream, static_cast<unsigned>(CU_STREAM_NON_BLOCKING));
   for (const EntryPoint& entry : kEntryPoints)
     for (const size_t size_bytes : sizes) {
-      if (only_async && !(entry.is_async && !entry.is_unified)) continue;
-      copy(buffers, entry, size_bytes, 0, 0, nullptr);
+      const bool is_plain_async = entry.is_async && !entry.is_unified && entry.is_legacy();
+      if (is_few && !is_plain_async) continue;
       copy(buffers, entry, size_bytes, 3, 3, buffers.stream);
+      if (is_few) continue;
+      copy(buffers, entry, size_bytes, 0, 0, nullptr);
       copy(buffers, entry, size_bytes, 17, 6, entry.is_async ? buffers.stream : nullptr);
     }
   return 0;

@@ -221,6 +221,13 @@ int no_driver() {
   return 0;
 }
 
+// A program that looks something up and calls something that others interpose.
+int bystander() {
+  require(dlsym(RTLD_DEFAULT, "malloc") != nullptr, "no malloc");
+  require(getppid() > 0, "no parent");
+  return 0;
+}
+
 // Another library has functions of the driver's names: they are its own.
 int namesake(const char* library) {
   void* handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
@@ -250,6 +257,7 @@ int main(int argc, char** argv) {
   };
   const std::string name = argc > 1 ? argv[1] : "";
   if (name == "no_driver") return no_driver();
+  if (name == "bystander") return bystander();
   const bool has_driver = use_lookup("dlsym");
   if (name == "namesake") return namesake(argv[2]);
   require(has_driver, "no driver");
