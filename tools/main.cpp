@@ -1,5 +1,8 @@
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <string_view>
+
 #include "tools/commands.h"
 
 namespace braid::tools {
@@ -9,6 +12,21 @@ int fail(const Status& status) {
   return 1;
 }
 
+namespace {
+
+// Cuts the program of `braid run ... -- PROGRAM ARGUMENTS...` off the command line: CLI11 would
+// read meaning into its words ("[1,2]" becomes two).
+std::vector<std::string> take_program(int& argc, char** argv) {
+  char** const end = argv + argc;
+  if (argc < 2 || std::string_view(argv[1]) != "run") return {};
+  char** const separator =
+      std::find_if(argv, end, [](const char* word) { return std::string_view(word) == "--"; });
+  argc = static_cast<int>(separator - argv);
+  return separator == end ? std::vector<std::string>()
+                          : std::vector<std::string>(separator + 1, end);
+}
+
+}  // namespace
 }  // namespace braid::tools
 
 int main(int argc, char** argv) {
@@ -19,8 +37,11 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   app.set_version_flag("--version", "braid " BRAID_VERSION);
   int exit_code = 0;
+  const std::vector<std::string> program = braid::tools::take_program(argc, argv);
+  braid::tools::add_run_command(app, program, exit_code);
   braid::tools::add_bench_command(app, exit_code);
   braid::tools::add_topo_command(app, exit_code);
+  braid::tools::add_doctor_command(app, exit_code);
   CLI11_PARSE(app, argc, argv);
   return exit_code;
 }

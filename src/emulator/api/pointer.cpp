@@ -34,7 +34,8 @@ CUresult read(const Call& call, const Allocation& allocation, CUdeviceptr addres
     case CU_POINTER_ATTRIBUTE_BUFFER_ID: return put(data, uint64_t{allocation.buffer_id});
     case CU_POINTER_ATTRIBUTE_IS_MANAGED: return put(data, 0);
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: return put(data, allocation.device);
-    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE: return put(data, 0);
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+      return put(data, allocation.is_host() ? 0 : 1);  // as cuMemAlloc's memory says on H200
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: return put(data, CUdeviceptr{allocation.address});
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE: return put(data, size_t{allocation.size_bytes});
     case CU_POINTER_ATTRIBUTE_MAPPED: return put(data, 1);

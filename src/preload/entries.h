@@ -1,0 +1,66 @@
+// The exported entry points, under the driver's own symbol names. cuda.h renames some of these
+// names to the newest version; here each name means the symbol itself. Where cuda.h declares the
+// same symbol, the compiler compares the two.
+#pragma once
+
+#include <cuda.h>
+
+#include "preload/hooks.h"
+
+#undef cuGetProcAddress
+#undef cuMemcpy
+#undef cuMemcpyAsync
+#undef cuMemAllocHost
+#undef cuMemHostRegister
+#undef cuCtxDestroy
+#undef cuDevicePrimaryCtxReset
+
+#pragma GCC visibility push(default)
+extern "C" {
+
+CUresult cuGetProcAddress(const char* symbol, void** function, int version, cuuint64_t flags);
+CUresult cuGetProcAddress_v2(const char* symbol, void** function, int version, cuuint64_t flags,
+                             CUdriverProcAddressQueryResult* status);
+
+CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void* from, size_t size_bytes);
+CUresult cuMemcpyHtoD_v2_ptds(CUdeviceptr to, const void* from, size_t size_bytes);
+CUresult cuMemcpyDtoH_v2(void* to, CUdeviceptr from, size_t size_bytes);
+CUresult cuMemcpyDtoH_v2_ptds(void* to, CUdeviceptr from, size_t size_bytes);
+CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, size_t size_bytes, CUstream stream);
+CUresult cuMemcpyHtoDAsync_v2_ptsz(CUdeviceptr to, const void* from, size_t size_bytes,
+                                   CUstream stream);
+CUresult cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t size_bytes, CUstream stream);
+CUresult cuMemcpyDtoHAsync_v2_ptsz(void* to, CUdeviceptr from, size_t size_bytes, CUstream stream);
+CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t size_bytes);
+CUresult cuMemcpy_ptds(CUdeviceptr to, CUdeviceptr from, size_t size_bytes);
+CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t size_bytes, CUstream stream);
+CUresult cuMemcpyAsync_ptsz(CUdeviceptr to, CUdeviceptr from, size_t size_bytes, CUstream stream);
+
+CUresult cuMemHostAlloc(void** memory, size_t size_bytes, unsigned flags);
+CUresult cuMemAllocHost(void** memory, unsigned size_bytes);
+CUresult cuMemAllocHost_v2(void** memory, size_t size_bytes);
+CUresult cuMemHostRegister(void* memory, size_t size_bytes, unsigned flags);
+CUresult cuMemHostRegister_v2(void* memory, size_t size_bytes, unsigned flags);
+
+CUresult cuCtxCreate_v2(CUcontext* context, unsigned flags, CUdevice device);
+CUresult cuCtxCreate_v3(CUcontext* context, CUexecAffinityParam* affinities, int count,
+                        unsigned flags, CUdevice device);
+CUresult cuCtxCreate_v4(CUcontext* context, CUctxCreateParams* parameters, unsigned flags,
+                        CUdevice device);
+CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device);
+CUresult cuCtxDestroy(CUcontext context);
+CUresult cuCtxDestroy_v2(CUcontext context);
+CUresult cuDevicePrimaryCtxReset(CUdevice device);
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice device);
+CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags);
+CUresult cuCtxDisablePeerAccess(CUcontext peer);
+
+}  // extern "C"
+#pragma GCC visibility pop
+
+namespace braid::preload {
+
+/// The exported function of a hook, to hand to the program in place of the driver's.
+void* replacement(HookId hook);
+
+}  // namespace braid::preload

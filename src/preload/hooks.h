@@ -1,0 +1,104 @@
+// The table of hooks: every driver entry point that libbraid_preload.so stands in for, and by which
+// names, versions and flags a program asks for it. One table drives the library's exports, `dlsym`,
+// `cuGetProcAddress` and what `braid doctor` lists. Pure: no driver, no state, no allocation.
+//
+// A program reaches an entry point in two ways. By symbol ("cuMemcpyHtoD_v2"), linked or through
+// dlsym: one symbol is one ABI. Or by base name ("cuMemcpyHtoD") with a version and flags through
+// cuGetProcAddress: the driver chooses the ABI, and braid must name the same one or stay out.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+namespace braid::preload {
+
+/// Which cuGetProcAddress flags lead to an entry point.
+enum class Flags : uint8_t {
+  kAny,        ///< no stream is involved
+  kLegacy,     ///< 0 (default) and 1 (legacy stream)
+  kPerThread,  ///< 2 (per-thread default stream)
+};
+
+enum class HookKind : uint8_t {
+  kResolver,  ///< hands out entry points
+  kCopy,      ///< a linear copy: counted, and accelerated where it can be
+  kPin,       ///< pins host memory: braid gets ready
+  kContext,   ///< makes or ends a context
+  kPeer,      ///< peer access, which braid enables for itself too
+};
+
+struct Hook {
+  const char* symbol;
+  const char* base_name;  ///< as cuGetProcAddress is asked
+  int since;              ///< first version that leads here; kUnversioned: see below
+  int until;              ///< first version that does not
+  Flags flags;
+  HookKind kind;
+};
+
+/// The version alone does not say which ABI the driver hands out (cuCtxCreate: drivers differ):
+/// such a hook is found only by the address that the driver returned.
+inline constexpr int kUnversioned = -1;
+inline constexpr int kNoEnd = 1 << 30;
+
+// The 32-bit first ABI of a copy (plain cuMemcpyHtoD, versions below 3020) is left alone.
+// X(symbol, base name, since, until, flags, kind)
+#define BRAID_HOOKS(X)                                                                    \
+  X(cuGetProcAddress, "cuGetProcAddress", 11030, 12000, kAny, kResolver)                  \
+  X(cuGetProcAddress_v2, "cuGetProcAddress", 12000, kNoEnd, kAny, kResolver)              \
+  X(cuMemcpyHtoD_v2, "cuMemcpyHtoD", 3020, kNoEnd, kLegacy, kCopy)                        \
+  X(cuMemcpyHtoD_v2_ptds, "cuMemcpyHtoD", 7000, kNoEnd, kPerThread, kCopy)                \
+  X(cuMemcpyDtoH_v2, "cuMemcpyDtoH", 3020, kNoEnd, kLegacy, kCopy)                        \
+  X(cuMemcpyDtoH_v2_ptds, "cuMemcpyDtoH", 7000, kNoEnd, kPerThread, kCopy)                \
+  X(cuMemcpyHtoDAsync_v2, "cuMemcpyHtoDAsync", 3020, kNoEnd, kLegacy, kCopy)              \
+  X(cuMemcpyHtoDAsync_v2_ptsz, "cuMemcpyHtoDAsync", 7000, kNoEnd, kPerThread, kCopy)      \
+  X(cuMemcpyDtoHAsync_v2, "cuMemcpyDtoHAsync", 3020, kNoEnd, kLegacy, kCopy)              \
+  X(cuMemcpyDtoHAsync_v2_ptsz, "cuMemcpyDtoHAsync", 7000, kNoEnd, kPerThread, kCopy)      \
+  X(cuMemcpy, "cuMemcpy", 4000, kNoEnd, kLegacy, kCopy)                                   \
+  X(cuMemcpy_ptds, "cuMemcpy", 7000, kNoEnd, kPerThread, kCopy)                           \
+  X(cuMemcpyAsync, "cuMemcpyAsync", 4000, kNoEnd, kLegacy, kCopy)                         \
+  X(cuMemcpyAsync_ptsz, "cuMemcpyAsync", 7000, kNoEnd, kPerThread, kCopy)                 \
+  X(cuMemHostAlloc, "cuMemHostAlloc", 2020, kNoEnd, kAny, kPin)                           \
+  X(cuMemAllocHost, "cuMemAllocHost", 2000, 3020, kAny, kPin)                             \
+  X(cuMemAllocHost_v2, "cuMemAllocHost", 3020, kNoEnd, kAny, kPin)                        \
+  X(cuMemHostRegister, "cuMemHostRegister", 4000, 6050, kAny, kPin)                       \
+  X(cuMemHostRegister_v2, "cuMemHostRegister", 6050, kNoEnd, kAny, kPin)                  \
+  X(cuCtxCreate_v2, "cuCtxCreate", kUnversioned, kUnversioned, kAny, kContext)            \
+  X(cuCtxCreate_v3, "cuCtxCreate", kUnversioned, kUnversioned, kAny, kContext)            \
+  X(cuCtxCreate_v4, "cuCtxCreate", kUnversioned, kUnversioned, kAny, kContext)            \
+  X(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", 7000, kNoEnd, kAny, kContext)   \
+  X(cuCtxDestroy, "cuCtxDestroy", 2000, 4000, kAny, kContext)                             \
+  X(cuCtxDestroy_v2, "cuCtxDestroy", 4000, kNoEnd, kAny, kContext)                        \
+  X(cuDevicePrimaryCtxReset, "cuDevicePrimaryCtxReset", 7000, 11000, kAny, kContext)      \
+  X(cuDevicePrimaryCtxReset_v2, "cuDevicePrimaryCtxReset", 11000, kNoEnd, kAny, kContext) \
+  X(cuCtxEnablePeerAccess, "cuCtxEnablePeerAccess", 4000, kNoEnd, kAny, kPeer)            \
+  X(cuCtxDisablePeerAccess, "cuCtxDisablePeerAccess", 4000, kNoEnd, kAny, kPeer)
+
+/// A hook's number in the table: k_cuMemcpyHtoD_v2 and so on.
+#define BRAID_HOOK_ID(symbol, ...) k_##symbol,
+enum HookId : int { BRAID_HOOKS(BRAID_HOOK_ID) kHookCount };
+#undef BRAID_HOOK_ID
+
+/// In the order of HookId.
+std::span<const Hook, kHookCount> hooks();
+
+/// True for names that may be in the table: "cu" and a capital. Cheap, for every dlsym of a
+/// program; cuDNN's and cuBLAS's names ("cudnn...", "cublas...") are not the driver's.
+bool is_driver_name(const char* name);
+
+/// The hook of this symbol, as linked or asked of dlsym.
+std::optional<HookId> find_symbol(const char* symbol);
+
+/// The hook that the driver's answer `returned` to a request (base name, version, flags) is an
+/// entry of. `real[id]` is the address of each hook's symbol in the driver, null when it has none.
+///
+/// An answer that is one of those addresses settles it. Otherwise (a resolver may hand out
+/// addresses of its own) the request must be one that the table knows, of a version no newer than
+/// `newest_version`: a later CUDA may give the same name another ABI.
+std::optional<HookId> resolve(const char* base_name, int version, uint64_t flags,
+                              const void* returned, std::span<void* const, kHookCount> real,
+                              int newest_version);
+
+}  // namespace braid::preload

@@ -1,0 +1,231 @@
+// What happens around the copies: host memory is pinned (braid gets ready), contexts come and go,
+// peer access is asked for. None of this is on a copy's path, so it may allocate and lock.
+#include <mutex>
+#include <vector>
+
+#include "preload/entries.h"
+#include "preload/peers.h"
+#include "preload/runtime.h"
+
+namespace braid::preload {
+namespace {
+
+// Never destroyed: threads of the program may still be here while the process exits.
+struct Contexts {
+  std::mutex lock;
+  std::vector<CUcontext> made;  // by the program, and not yet destroyed
+  PeerLedger peers;
+};
+
+Contexts& contexts() {
+  static Contexts& instance = *new Contexts;  // owner: the process, until its end
+  return instance;
+}
+
+// The primary context of a device, or null while it has none.
+CUcontext primary_context(const cuda::Driver& cuda, CUdevice device) {
+  unsigned flags = 0;
+  int is_active = 0;
+  CUcontext context = nullptr;
+  if (cuda.cuDevicePrimaryCtxGetState(device, &flags, &is_active) != CUDA_SUCCESS || is_active == 0)
+    return nullptr;
+  if (cuda.cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS) return nullptr;
+  cuda.cuDevicePrimaryCtxRelease(device);
+  return context;
+}
+
+void make_target(CUcontext context) {
+  const Status status = engine()->add_context(context);
+  if (!status.ok()) say_once((status.message() + ". Copies there stay native").c_str());
+}
+
+CUcontext current_context() {
+  CUcontext context = nullptr;
+  driver()->cuCtxGetCurrent(&context);
+  return context;
+}
+
+bool braid_enables_peers() { return state() == State::kOpening || state() == State::kOpen; }
+
+// The program pins host memory: the engine opens the first time, with every context that the
+// program has made so far, and later prepares the contexts that are new.
+void memory_pinned() noexcept try {
+  if (Inside::now() || driver() == nullptr) return;
+  const Inside inside;
+  const bool is_first = open_engine_once();
+  if (engine() == nullptr) return;
+  Contexts& all = contexts();
+  const std::lock_guard hold(all.lock);
+  if (is_first)
+    for (CUcontext context : all.made) make_target(context);
+  make_target(current_context());
+} catch (...) {
+}
+
+void context_made(CUcontext context) noexcept try {
+  if (Inside::now()) return;
+  const Inside inside;
+  Contexts& all = contexts();
+  const std::lock_guard hold(all.lock);
+  all.made.push_back(context);
+  if (engine() != nullptr) make_target(context);
+} catch (...) {
+}
+
+// The program has made a GPU active: its primary context is a target from now on.
+void primary_context_made() noexcept try {
+  if (Inside::now() || engine() == nullptr) return;
+  const Inside inside;
+  make_target(nullptr);
+} catch (...) {
+}
+
+// Before the driver ends the context: the engine's streams and memory there go with it.
+void context_ends(CUcontext context) noexcept try {
+  if (Inside::now() || context == nullptr || state() == State::kForked) return;
+  const Inside inside;
+  Contexts& all = contexts();
+  const std::lock_guard hold(all.lock);
+  std::erase(all.made, context);
+  all.peers.forget(context);
+  if (engine() != nullptr) engine()->forget_context(context);
+} catch (...) {
+}
+
+void primary_context_ends(CUdevice device) noexcept {
+  if (Inside::now() || engine() == nullptr) return;
+  CUcontext context = nullptr;
+  {
+    const Inside inside;
+    context = primary_context(*driver(), device);
+  }
+  context_ends(context);
+}
+
+using EnablePeer = CUresult(CUcontext, unsigned);
+using DisablePeer = CUresult(CUcontext);
+
+CUresult enable_peer(EnablePeer* native, CUcontext peer, unsigned flags) try {
+  const Inside inside;
+  Contexts& all = contexts();
+  const std::lock_guard hold(all.lock);
+  const CUresult answer = native(peer, flags);
+  return all.peers.enabled(current_context(), peer, answer, braid_enables_peers());
+} catch (...) {
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+// The access itself stays, because braid's copies may be using it; only the answer is the native
+// one. Without the engine the driver answers.
+CUresult disable_peer(DisablePeer* native, CUcontext peer) {
+  const Inside inside;
+  Contexts& all = contexts();
+  const std::lock_guard hold(all.lock);
+  const bool was_enabled = all.peers.disabled(current_context(), peer);
+  if (!braid_enables_peers()) return native(peer);
+  if (was_enabled) return CUDA_SUCCESS;
+  // Not enabled by the program: enabling tells a pair that braid enabled, or that could be enabled,
+  // from one that is an error in itself.
+  const CUresult answer = driver()->cuCtxEnablePeerAccess(peer, 0);
+  if (answer == CUDA_SUCCESS) native(peer);
+  const bool is_pair = answer == CUDA_SUCCESS || answer == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+  return is_pair ? CUDA_ERROR_PEER_ACCESS_NOT_ENABLED : native(peer);
+}
+
+// Calls the driver's function, then `after` if it succeeded.
+template <typename After, typename... Arguments>
+CUresult call_then(HookId hook, After after, Arguments... arguments) {
+  auto* native = real<CUresult(Arguments...)>(hook);
+  if (native == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  const CUresult result = native(arguments...);
+  if (result == CUDA_SUCCESS) after();
+  return result;
+}
+
+template <typename Before, typename... Arguments>
+CUresult call_after(HookId hook, Before before, Arguments... arguments) {
+  auto* native = real<CUresult(Arguments...)>(hook);
+  if (native == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  before();
+  return native(arguments...);
+}
+
+}  // namespace
+}  // namespace braid::preload
+
+using namespace braid::preload;
+
+CUresult cuMemHostAlloc(void** memory, size_t size_bytes, unsigned flags) {
+  return call_then(k_cuMemHostAlloc, memory_pinned, memory, size_bytes, flags);
+}
+
+CUresult cuMemAllocHost(void** memory, unsigned size_bytes) {
+  return call_then(k_cuMemAllocHost, memory_pinned, memory, size_bytes);
+}
+
+CUresult cuMemAllocHost_v2(void** memory, size_t size_bytes) {
+  return call_then(k_cuMemAllocHost_v2, memory_pinned, memory, size_bytes);
+}
+
+CUresult cuMemHostRegister(void* memory, size_t size_bytes, unsigned flags) {
+  return call_then(k_cuMemHostRegister, memory_pinned, memory, size_bytes, flags);
+}
+
+CUresult cuMemHostRegister_v2(void* memory, size_t size_bytes, unsigned flags) {
+  return call_then(k_cuMemHostRegister_v2, memory_pinned, memory, size_bytes, flags);
+}
+
+CUresult cuCtxCreate_v2(CUcontext* context, unsigned flags, CUdevice device) {
+  return call_then(
+      k_cuCtxCreate_v2, [&] { context_made(*context); }, context, flags, device);
+}
+
+CUresult cuCtxCreate_v3(CUcontext* context, CUexecAffinityParam* affinities, int count,
+                        unsigned flags, CUdevice device) {
+  return call_then(
+      k_cuCtxCreate_v3, [&] { context_made(*context); }, context, affinities, count, flags, device);
+}
+
+CUresult cuCtxCreate_v4(CUcontext* context, CUctxCreateParams* parameters, unsigned flags,
+                        CUdevice device) {
+  return call_then(
+      k_cuCtxCreate_v4, [&] { context_made(*context); }, context, parameters, flags, device);
+}
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
+  return call_then(k_cuDevicePrimaryCtxRetain, primary_context_made, context, device);
+}
+
+CUresult cuCtxDestroy(CUcontext context) {
+  return call_after(
+      k_cuCtxDestroy, [&] { context_ends(context); }, context);
+}
+
+CUresult cuCtxDestroy_v2(CUcontext context) {
+  return call_after(
+      k_cuCtxDestroy_v2, [&] { context_ends(context); }, context);
+}
+
+CUresult cuDevicePrimaryCtxReset(CUdevice device) {
+  return call_after(
+      k_cuDevicePrimaryCtxReset, [&] { primary_context_ends(device); }, device);
+}
+
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) {
+  return call_after(
+      k_cuDevicePrimaryCtxReset_v2, [&] { primary_context_ends(device); }, device);
+}
+
+CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags) {
+  auto* native = real<EnablePeer>(k_cuCtxEnablePeerAccess);
+  if (native == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  const bool is_ours = Inside::now() || driver() == nullptr || state() == State::kForked;
+  return is_ours ? native(peer, flags) : enable_peer(native, peer, flags);
+}
+
+CUresult cuCtxDisablePeerAccess(CUcontext peer) {
+  auto* native = real<DisablePeer>(k_cuCtxDisablePeerAccess);
+  if (native == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  const bool is_ours = Inside::now() || driver() == nullptr || state() == State::kForked;
+  return is_ours ? native(peer) : disable_peer(native, peer);
+}

@@ -1,0 +1,193 @@
+#include "preload/runtime.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cstdlib>
+#include <memory>
+#include <string>
+
+#include "base/options.h"
+#include "preload/dlsym.h"
+#include "preload/entries.h"
+
+namespace braid::preload {
+namespace {
+
+// In-flight transfers get this long to end before the statistics are printed.
+constexpr int kExitWaitMs = 500;
+
+// One per process. The engine, the driver table and the options are never freed: threads of the
+// program may still be copying while it exits.
+struct Process {
+  std::array<std::atomic<void*>, kHookCount> real{};
+  std::atomic<bool> is_bound{false};
+  std::atomic<bool> is_prepared{false};  // options said, handlers registered
+  std::atomic<const cuda::Driver*> driver{nullptr};
+  std::atomic<const Options*> options{nullptr};
+  std::atomic<State> state{State::kIdle};
+  std::atomic<multipath::Engine*> engine{nullptr};
+  std::atomic<bool> has_spoken{false};
+  std::atomic<bool> has_printed{false};
+  std::atomic<pid_t> pid{0};
+  Statistics statistics;
+};
+
+constinit Process process;
+
+void write_all(const std::string& text) noexcept {
+  size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t written = write(STDERR_FILENO, text.data() + done, text.size() - done);
+    if (written <= 0) return;
+    done += static_cast<size_t>(written);
+  }
+}
+
+void print_statistics() noexcept try {
+  const Options* options = process.options.load();
+  if (options == nullptr || options->stats == StatsFormat::kNone) return;
+  // A child made without fork's handlers shares the counts but not the copies.
+  if (process.pid.load() != getpid() || process.statistics.empty()) return;
+  if (process.has_printed.exchange(true)) return;
+  std::vector<multipath::PathCount> paths;
+  if (multipath::Engine* engine = process.engine.load()) paths = engine->collect(kExitWaitMs);
+  write_all(render(options->stats, getpid(), process.statistics, paths));
+} catch (...) {
+}
+
+// CUDA does not survive fork, and neither do the engine's streams. A child of a process that had
+// not come that far may still start CUDA, and braid, for itself.
+void become_child() noexcept {
+  process.statistics.clear();
+  process.has_printed.store(false);
+  process.pid.store(getpid());
+  process.engine.store(nullptr);
+  if (process.state.load() != State::kIdle) process.state.store(State::kForked);
+}
+
+// The first of the threads that race keeps its object, for the life of the process.
+template <typename T>
+void publish(std::atomic<const T*>& place, std::unique_ptr<const T> object) {
+  const T* expected = nullptr;
+  if (place.compare_exchange_strong(expected, object.get())) (void)object.release();
+}
+
+void store_options() {
+  if (process.options.load() != nullptr) return;
+  auto read = read_options([](const char* name) -> const char* { return std::getenv(name); });
+  if (!read.ok()) {
+    process.state.store(State::kFailed);
+    say_once((read.status().message() + ". Every copy stays native").c_str());
+  }
+  publish(process.options,
+          std::make_unique<const Options>(read.ok() ? std::move(read).value() : Options{}));
+}
+
+void store_driver(void* library) {
+  if (process.driver.load() != nullptr) return;
+  auto loaded = cuda::load_driver([&](const char* name) { return libc_dlsym(library, name); });
+  if (!loaded.ok()) {
+    process.state.store(State::kFailed);
+    say_once((loaded.status().message() + ". Every copy stays native").c_str());
+    return;
+  }
+  publish(process.driver, std::make_unique<const cuda::Driver>(std::move(loaded).value()));
+}
+
+void prepare_process() {
+  if (process.is_prepared.exchange(true)) return;
+  process.pid.store(getpid());
+  pthread_atfork(nullptr, nullptr, become_child);
+  std::atexit(print_statistics);
+}
+
+}  // namespace
+
+thread_local bool Inside::inside_ = false;
+
+// Threads that race here do the same work twice and store the same values: a lock could deadlock
+// with the loader's, which a library's constructor holds while it calls CUDA.
+bool bind() noexcept try {
+  if (process.is_bound.load(std::memory_order_acquire)) return true;
+  void* library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+  if (library == nullptr) return false;
+  for (int hook = 0; hook < kHookCount; ++hook) {
+    const auto index = static_cast<size_t>(hook);
+    if (void* symbol = libc_dlsym(library, hooks()[index].symbol))
+      process.real[index].store(symbol, std::memory_order_release);
+  }
+  store_options();
+  store_driver(library);
+  prepare_process();
+  process.is_bound.store(true, std::memory_order_release);
+  return true;
+} catch (...) {
+  return false;
+}
+
+void* real_function(HookId hook) noexcept {
+  void* function = process.real[static_cast<size_t>(hook)].load(std::memory_order_acquire);
+  if (function != nullptr || !bind()) return function;
+  return process.real[static_cast<size_t>(hook)].load(std::memory_order_acquire);
+}
+
+void substitute(const char* base_name, void** function, int version, uint64_t flags) noexcept {
+  if (base_name == nullptr || function == nullptr || *function == nullptr ||
+      !is_driver_name(base_name) || !bind())
+    return;
+  std::array<void*, kHookCount> addresses{};
+  for (size_t index = 0; index < addresses.size(); ++index)
+    addresses[index] = process.real[index].load(std::memory_order_acquire);
+  const auto hook = resolve(base_name, version, flags, *function, addresses, CUDA_VERSION);
+  if (!hook) return;
+  void* missing = nullptr;  // the driver hands it out but exports no symbol for it
+  process.real[static_cast<size_t>(*hook)].compare_exchange_strong(missing, *function);
+  *function = replacement(*hook);
+}
+
+const cuda::Driver* driver() noexcept { return process.driver.load(std::memory_order_acquire); }
+
+State state() noexcept { return process.state.load(std::memory_order_acquire); }
+
+multipath::Engine* engine() noexcept { return process.engine.load(std::memory_order_acquire); }
+
+uint64_t threshold_bytes() noexcept {
+  const Options* options = process.options.load(std::memory_order_acquire);
+  return options != nullptr ? options->threshold_bytes : UINT64_MAX;
+}
+
+Statistics& statistics() noexcept { return process.statistics; }
+
+bool open_engine_once() noexcept try {
+  State expected = State::kIdle;
+  if (driver() == nullptr || process.options.load() == nullptr ||
+      !process.state.compare_exchange_strong(expected, State::kOpening))
+    return false;
+  auto opened = multipath::Engine::open(*driver(), *process.options.load());
+  if (!opened.ok()) {
+    process.state.store(State::kFailed);
+    say_once((opened.status().message() + ". Every copy stays native").c_str());
+    return false;
+  }
+  process.engine.store(std::move(opened).value().release(), std::memory_order_release);
+  process.state.store(State::kOpen, std::memory_order_release);
+  // Registered after the driver's own handlers, so it runs before them, while copies still move.
+  std::atexit(print_statistics);
+  return true;
+} catch (...) {
+  process.state.store(State::kFailed);
+  say_once("out of memory while preparing the GPUs. Every copy stays native");
+  return false;
+}
+
+void say_once(const char* message) noexcept try {
+  if (process.has_spoken.exchange(true)) return;
+  write_all(std::string("braid: ") + message + "\n");
+} catch (...) {
+}
+
+}  // namespace braid::preload

@@ -1,0 +1,76 @@
+// The state of braid inside the program's process: the driver that the program loaded, the options,
+// the engine, the counters. Everything here is constant-initialised and does nothing until the
+// program reaches for CUDA. Every function may be called from any thread, and before any
+// constructor has run.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+#include "cuda/driver.h"
+#include "multipath/engine.h"
+#include "preload/hooks.h"
+#include "preload/statistics.h"
+
+namespace braid::preload {
+
+enum class State : int {
+  kIdle,     ///< nobody has pinned host memory: there is nothing to accelerate
+  kOpening,  ///< a thread is opening the engine
+  kOpen,
+  kFailed,  ///< said once on stderr: everything stays native
+  kForked,  ///< child of a process that used the engine: everything stays native
+};
+
+/// Finds the driver that the program has loaded; never loads one. The first success also reads the
+/// options. False when there is none (yet).
+bool bind() noexcept;
+
+/// The driver's own function for a hook; null when the driver has none or is not loaded.
+void* real_function(HookId hook) noexcept;
+
+template <typename Function>
+Function* real(HookId hook) noexcept {
+  return reinterpret_cast<Function*>(real_function(hook));
+}
+
+/// Replaces the resolver's answer with braid's function when the table knows it.
+void substitute(const char* base_name, void** function, int version, uint64_t flags) noexcept;
+
+/// Null before bind(), and when the driver lacks a function that braid needs.
+const cuda::Driver* driver() noexcept;
+
+State state() noexcept;
+
+/// Null unless State::kOpen.
+multipath::Engine* engine() noexcept;
+
+/// Copies smaller than this stay native without asking the engine.
+uint64_t threshold_bytes() noexcept;
+
+Statistics& statistics() noexcept;
+
+/// Opens the engine if nobody has; true when this call, and no other, opened it. Allocates and may
+/// take a second.
+bool open_engine_once() noexcept;
+
+/// One line on stderr, "braid: <message>", the first time; later ones are not printed.
+void say_once(const char* message) noexcept;
+
+/// True while this thread is inside braid: driver calls made there are braid's or the driver's own.
+class Inside {
+ public:
+  Inside() : was_inside_(inside_) { inside_ = true; }
+  ~Inside() { inside_ = was_inside_; }
+  Inside(const Inside&) = delete;
+  Inside& operator=(const Inside&) = delete;
+  static bool now() { return inside_; }
+
+ private:
+  // Initial-exec: the storage is there when the thread starts, so reading it never allocates.
+  static thread_local bool inside_ __attribute__((tls_model("initial-exec")));
+  bool was_inside_;
+};
+
+}  // namespace braid::preload

@@ -1,0 +1,267 @@
+// Programs with one peculiarity each: scenarios NAME. Answers that matter are printed.
+#include <dlfcn.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+#include <map>
+#include <string>
+#include <thread>
+
+#include "client.h"
+
+namespace {
+
+using namespace client;
+
+constexpr size_t kSizeBytes = (size_t{6} << 20) + 77;
+
+void to_device(CUdeviceptr to, const uint8_t* from, size_t size_bytes, CUstream stream = nullptr) {
+  call("cuMemcpyHtoDAsync_v2", to, static_cast<const void*>(from), size_bytes, stream);
+}
+
+void expect_device_holds(CUdeviceptr device, const uint8_t* bytes, size_t size_bytes) {
+  std::vector<uint8_t> got(size_bytes);
+  read_in_pieces(got.data(), device, size_bytes);
+  require(std::memcmp(got.data(), bytes, size_bytes) == 0, "wrong bytes");
+}
+
+// A random buffer in pinned memory, copied to the current GPU and looked at.
+void copy_and_look(uint64_t seed) {
+  uint8_t* host = pin(kSizeBytes);
+  Random(seed).fill(host, kSizeBytes);
+  const CUdeviceptr device = allocate(kSizeBytes);
+  to_device(device, host, kSizeBytes);
+  call("cuCtxSynchronize");
+  expect_device_holds(device, host, kSizeBytes);
+}
+
+int copy_once() {
+  use_gpu(0);
+  copy_and_look(1);
+  return 0;
+}
+
+int exit_with_7() {
+  copy_once();
+  return 7;
+}
+
+// Memory that was never pinned: by itself, and once other memory has been pinned.
+int pageable() {
+  use_gpu(0);
+  std::vector<uint8_t> host(kSizeBytes);
+  Random(2).fill(host.data(), host.size());
+  const CUdeviceptr device = allocate(kSizeBytes);
+  call("cuMemcpyHtoD_v2", device, static_cast<const void*>(host.data()), host.size());
+  pin(4096);
+  call("cuMemcpyHtoD_v2", device, static_cast<const void*>(host.data()), host.size());
+  expect_device_holds(device, host.data(), host.size());
+  return 0;
+}
+
+int registered() {
+  use_gpu(0);
+  void* mapped =
+      mmap(nullptr, kSizeBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  auto* host = static_cast<uint8_t*>(mapped);
+  Random(3).fill(host, kSizeBytes);
+  call("cuMemHostRegister_v2", mapped, kSizeBytes, 0u);
+  const CUdeviceptr device = allocate(kSizeBytes);
+  to_device(device, host, kSizeBytes);
+  call("cuCtxSynchronize");
+  expect_device_holds(device, host, kSizeBytes);
+  return 0;
+}
+
+// A copy that becomes a node of a graph; where capture is not to be had, says so.
+int capturing() {
+  use_gpu(0);
+  uint8_t* host = pin(kSizeBytes);
+  const CUdeviceptr device = allocate(kSizeBytes);
+  CUstream stream = nullptr;
+  CUgraph graph = nullptr;
+  call("cuStreamCreate", &stream, static_cast<unsigned>(CU_STREAM_NON_BLOCKING));
+  auto* begin = get<CUresult(CUstream, CUstreamCaptureMode)>("cuStreamBeginCapture_v2");
+  if (begin(stream, CU_STREAM_CAPTURE_MODE_GLOBAL) == CUDA_ERROR_NOT_SUPPORTED) {
+    std::puts("no capture here");
+    return 0;
+  }
+  to_device(device, host, kSizeBytes, stream);
+  call("cuStreamEndCapture", stream, &graph);
+  std::puts("captured");
+  return 0;
+}
+
+int device_to_device() {
+  use_gpu(0);
+  pin(4096);
+  const CUdeviceptr from = allocate(kSizeBytes);
+  const CUdeviceptr to = allocate(kSizeBytes);
+  call("cuMemcpy", to, from, kSizeBytes);
+  return 0;
+}
+
+// What a program hears when it manages peer access by itself, before and after it pins memory.
+int peers() {
+  CUcontext first = use_gpu(0);
+  CUcontext second = use_gpu(1);
+  auto* enable = get<CUresult(CUcontext, unsigned)>("cuCtxEnablePeerAccess");
+  auto* disable = get<CUresult(CUcontext)>("cuCtxDisablePeerAccess");
+  const auto say = [](const char* what, CUresult result) {
+    std::printf("%s %d\n", what, static_cast<int>(result));
+  };
+  call("cuCtxSetCurrent", first);
+  say("disable before any enable", disable(second));
+  say("enable", enable(second, 0));
+  for (int round = 0; round < 2; ++round) {
+    say("enable again", enable(second, 0));
+    say("disable", disable(second));
+    say("disable again", disable(second));
+    say("enable", enable(second, 0));
+    say("enable itself", enable(first, 0));
+    say("enable null", enable(nullptr, 0));
+    say("disable null", disable(nullptr));
+    say("disable itself", disable(first));
+    say("enable with flags", enable(second, 1));
+    call("cuCtxSetCurrent", second);
+    say("the other way: disable", disable(first));
+    say("the other way: enable", enable(first, 0));
+    say("the other way: disable", disable(first));
+    call("cuCtxSetCurrent", first);
+    if (round == 0) copy_and_look(4);
+  }
+  copy_and_look(5);
+  return 0;
+}
+
+// The child does nothing and exits; the parent goes on copying.
+int fork_idle() {
+  use_gpu(0);
+  copy_and_look(6);
+  const pid_t child = fork();
+  if (child == 0) return 0;
+  int status = 0;
+  waitpid(child, &status, 0);
+  require(WIFEXITED(status) && WEXITSTATUS(status) == 0, "the child failed");
+  copy_and_look(7);
+  return 0;
+}
+
+// CUDA starts in the child only, as multiprocessing workers do.
+int fork_first() {
+  const pid_t child = fork();
+  if (child == 0) return copy_once();
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+}
+
+int exit_in_flight() {
+  use_gpu(0);
+  uint8_t* host = pin(kSizeBytes);
+  const CUdeviceptr device = allocate(kSizeBytes);
+  for (int copy = 0; copy < 20; ++copy) to_device(device, host, kSizeBytes);
+  return 0;
+}
+
+// Threads that reach CUDA at the same moment, each with its own memory.
+int threads() {
+  std::atomic<int> ready{0};
+  std::vector<std::thread> workers;
+  for (int number = 0; number < 8; ++number)
+    workers.emplace_back([number, &ready] {
+      ready.fetch_add(1);
+      while (ready.load() < 8) std::this_thread::yield();
+      use_gpu(number % 2);
+      for (int copy = 0; copy < 3; ++copy) copy_and_look(static_cast<uint64_t>(number * 10 + copy));
+    });
+  for (std::thread& worker : workers) worker.join();
+  return 0;
+}
+
+int own_context() {
+  CUdevice device = 0;
+  CUcontext context = nullptr;
+  call("cuInit", 0u);
+  call("cuDeviceGet", &device, 0);
+  call("cuCtxCreate_v2", &context, 0u, device);
+  copy_and_look(8);
+  call("cuCtxDestroy_v2", context);
+  call("cuCtxCreate_v2", &context, 0u, device);
+  copy_and_look(9);
+  call("cuCtxDestroy_v2", context);
+  return 0;
+}
+
+int primary_reset() {
+  CUcontext context = use_gpu(0);
+  copy_and_look(10);
+  CUdevice device = 0;
+  call("cuDeviceGet", &device, 0);
+  call("cuDevicePrimaryCtxReset_v2", device);
+  call("cuDevicePrimaryCtxRetain", &context, device);
+  call("cuCtxSetCurrent", context);
+  copy_and_look(11);
+  return 0;
+}
+
+// A program that knows CUDA's names but has no driver: nothing must appear that is not there.
+int no_driver() {
+  std::printf("default %d\n", dlsym(RTLD_DEFAULT, "cuMemcpyHtoD_v2") != nullptr);
+  void* program = dlopen(nullptr, RTLD_NOW);
+  std::printf("program %d\n", dlsym(program, "cuMemHostAlloc") != nullptr);
+  std::printf("error %d\n", dlerror() != nullptr);
+  std::printf("malloc %d\n", dlsym(RTLD_DEFAULT, "malloc") != nullptr);
+  std::printf("next %d\n", dlsym(RTLD_NEXT, "malloc") != nullptr);
+  std::printf("absent %d\n", dlsym(RTLD_DEFAULT, "cuNoSuchFunction") != nullptr);
+  std::printf("loaded %d\n", dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD) != nullptr);
+  return 0;
+}
+
+// A program that looks something up and calls something that others interpose.
+int bystander() {
+  require(dlsym(RTLD_DEFAULT, "malloc") != nullptr, "no malloc");
+  require(getppid() > 0, "no parent");
+  return 0;
+}
+
+// Another library has functions of the driver's names: they are its own.
+int namesake(const char* library) {
+  void* handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+  require(handle != nullptr, "no namesake library");
+  auto* copy = reinterpret_cast<int (*)()>(dlsym(handle, "cuMemcpy"));
+  std::printf("%d\n", copy());
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::map<std::string, int (*)()> scenarios = {
+      {"copy_once", copy_once},
+      {"exit_with_7", exit_with_7},
+      {"pageable", pageable},
+      {"registered", registered},
+      {"capturing", capturing},
+      {"device_to_device", device_to_device},
+      {"peers", peers},
+      {"fork_idle", fork_idle},
+      {"fork_first", fork_first},
+      {"exit_in_flight", exit_in_flight},
+      {"threads", threads},
+      {"own_context", own_context},
+      {"primary_reset", primary_reset},
+  };
+  const std::string name = argc > 1 ? argv[1] : "";
+  if (name == "no_driver") return no_driver();
+  if (name == "bystander") return bystander();
+  const bool has_driver = use_lookup("dlsym");
+  if (name == "namesake") return namesake(argv[2]);
+  require(has_driver, "no driver");
+  const auto scenario = scenarios.find(name);
+  require(scenario != scenarios.end(), "no such scenario");
+  return scenario->second();
+}

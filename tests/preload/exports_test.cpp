@@ -1,0 +1,45 @@
+// What libbraid_preload.so shows the world: the table's entry points and dlsym, and nothing else.
+#include <gtest/gtest.h>
+
+#include <set>
+#include <sstream>
+
+#include "preload/hooks.h"
+#include "tests/support/child.h"
+
+namespace braid::preload {
+namespace {
+
+using test::run_child;
+
+std::set<std::string> table_and_dlsym() {
+  std::set<std::string> names{"dlsym"};
+  for (const Hook& hook : hooks()) names.insert(hook.symbol);
+  return names;
+}
+
+TEST(Exports, AreTheTableAndDlsym) {
+  const auto listing = run_child({"nm", "-D", "--defined-only", BRAID_PRELOAD_LIBRARY});
+  ASSERT_EQ(listing.exit_code, 0) << listing.errors;
+  std::set<std::string> exported;
+  std::istringstream lines(listing.output);
+  for (std::string address, type, name; lines >> address >> type >> name;) exported.insert(name);
+  EXPECT_EQ(exported, table_and_dlsym());
+}
+
+TEST(Exports, TheLibraryNeedsOnlyTheCLibrary) {
+  const auto listing = run_child({"readelf", "-dW", BRAID_PRELOAD_LIBRARY});
+  ASSERT_EQ(listing.exit_code, 0) << listing.errors;
+  std::istringstream lines(listing.output);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find("(NEEDED)") == std::string::npos) continue;
+    const bool is_libc =
+        line.find("[libc.so") != std::string::npos || line.find("[ld-linux") != std::string::npos ||
+        line.find("[libdl.so") != std::string::npos || line.find("[libm.so") != std::string::npos;
+    EXPECT_TRUE(is_libc) << line;
+  }
+  EXPECT_NE(listing.output.find("NODELETE"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace braid::preload

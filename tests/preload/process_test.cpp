@@ -1,0 +1,259 @@
+// Whole programs, natively and under `braid run`, on the emulated server: the programs are the
+// clients in clients/, which look at every byte they copy and know nothing of braid.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/support/child.h"
+
+namespace braid::test {
+namespace {
+
+using Words = std::vector<std::string>;
+
+const std::string kCopies = BRAID_TEST_CLIENTS "/client_copies";
+const std::string kCopiesLinked = BRAID_TEST_CLIENTS "/client_copies_linked";
+const std::string kScenarios = BRAID_TEST_CLIENTS "/client_scenarios";
+
+constexpr uint64_t kScenarioBytes = (uint64_t{6} << 20) + 77;
+
+Words joined(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+ChildResult natively(const Words& program) {
+  return run_child(program, {{"LD_LIBRARY_PATH", BRAID_EMULATOR_FOLDER},
+                             {"BRAID_SERVER", BRAID_PROFILES "/h20x8.json"}});
+}
+
+ChildResult with_braid(const Words& program, const Words& options = {},
+                       const Environment& environment = {}) {
+  const Words run{BRAID_COMMAND, "run", "--server", "h20x8", "--stats", "json"};
+  return run_child(joined(joined(joined(run, options), {"--"}), program), environment);
+}
+
+// The one line of statistics of a program that ended well and said nothing else.
+nlohmann::json only_statistics(const ChildResult& child) {
+  EXPECT_EQ(child.exit_code, 0) << child.errors;
+  EXPECT_EQ(child.other_errors(), "");
+  const auto all = child.statistics();
+  EXPECT_EQ(all.size(), 1u) << child.errors;
+  return all.size() == 1 ? all[0] : nlohmann::json{{"entry_points", {}}, {"paths", {}}};
+}
+
+class EveryLookup : public ::testing::TestWithParam<const char*> {
+ protected:
+  std::string client() const {
+    return GetParam() == std::string("linked") ? kCopiesLinked : kCopies;
+  }
+};
+
+// Below, at and above the threshold of 2 MB, three pairs of offsets each.
+const Words kSizes = {"1", "4097", "2097151", "2097152", "5000001"};
+
+TEST_P(EveryLookup, CopiesRightNatively) {
+  const ChildResult child = natively(joined({client(), GetParam(), "all"}, {"1", "70001"}));
+  EXPECT_EQ(child.exit_code, 0) << child.errors;
+}
+
+TEST_P(EveryLookup, CopiesRightAndCountsEachEntryPoint) {
+  const auto statistics = only_statistics(
+      with_braid(joined({client(), GetParam(), "all"}, kSizes), {"--threshold", "2M"}));
+  const Counted once{2 * 3, 3 * (2097152 + 5000001)};
+  const Counted both_ways{2 * once.calls, 2 * once.bytes};
+  for (const char* symbol :
+       {"cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2", "cuMemcpyHtoD_v2", "cuMemcpyDtoH_v2",
+        "cuMemcpyHtoDAsync_v2_ptsz", "cuMemcpyDtoHAsync_v2_ptsz", "cuMemcpyHtoD_v2_ptds",
+        "cuMemcpyDtoH_v2_ptds"})
+    EXPECT_EQ(counted(statistics, symbol, "accelerated"), once) << symbol << statistics;
+  for (const char* symbol : {"cuMemcpy", "cuMemcpyAsync", "cuMemcpy_ptds", "cuMemcpyAsync_ptsz"})
+    EXPECT_EQ(counted(statistics, symbol, "accelerated"), both_ways) << symbol << statistics;
+  const Counted small{3 * 3, 3 * (1 + 4097 + 2097151)};
+  EXPECT_EQ(counted(statistics, "cuMemcpyHtoDAsync_v2", "below_threshold"), small) << statistics;
+  EXPECT_EQ(counted(statistics, "cuMemcpyDtoH_v2_ptds", "below_threshold"), small) << statistics;
+  EXPECT_EQ(path_bytes(statistics), 16 * once.bytes) << statistics;
+}
+
+INSTANTIATE_TEST_SUITE_P(Process, EveryLookup,
+                         ::testing::Values("dlsym", "dlsym_old", "default", "proc", "proc_v1",
+                                           "proc_nested", "linked"),
+                         [](const auto& way) { return std::string(way.param); });
+
+TEST(Process, AGigabyteIsRightBothWays) {
+  const auto statistics = only_statistics(
+      with_braid({kCopies, "dlsym", "few", std::to_string((uint64_t{1} << 30) - 5)}));
+  EXPECT_EQ(counted(statistics, "cuMemcpyHtoDAsync_v2", "accelerated").calls, 1u) << statistics;
+  EXPECT_EQ(counted(statistics, "cuMemcpyDtoHAsync_v2", "accelerated").calls, 1u) << statistics;
+  EXPECT_GT(statistics.at("paths").size(), 2u) << statistics;
+}
+
+TEST(Process, PathsAreSharedOut) {
+  const auto statistics =
+      only_statistics(with_braid({kScenarios, "copy_once"}, {"--relays", "1,2"}));
+  EXPECT_EQ(path_bytes(statistics), kScenarioBytes);
+  for (const auto& path : statistics.at("paths")) {
+    EXPECT_EQ(path.at("target"), 0);
+    EXPECT_LE(path.at("via").get<int>(), 2);
+    EXPECT_EQ(path.at("direction"), "h2d");
+  }
+}
+
+TEST(Process, WithoutRelaysEveryCopyIsNativeAndSaysWhy) {
+  const auto statistics =
+      only_statistics(with_braid({kScenarios, "copy_once"}, {"--relays", "none"}));
+  EXPECT_EQ(counted(statistics, "cuMemcpyHtoDAsync_v2", "no_relay"), (Counted{1, kScenarioBytes}));
+  EXPECT_EQ(path_bytes(statistics), 0u);
+}
+
+TEST(Process, PageableMemoryIsNativeAndSaysSo) {
+  const auto statistics = only_statistics(with_braid({kScenarios, "pageable"}));
+  EXPECT_EQ(counted(statistics, "cuMemcpyHtoD_v2", "pageable"), (Counted{2, 2 * kScenarioBytes}));
+  EXPECT_EQ(counted(statistics, "cuMemcpyHtoD_v2", "accelerated").calls, 0u);
+}
+
+TEST(Process, RegisteredMemoryIsAccelerated) {
+  const auto statistics = only_statistics(with_braid({kScenarios, "registered"}));
+  EXPECT_EQ(counted(statistics, "cuMemcpyHtoDAsync_v2", "accelerated"),
+            (Counted{1, kScenarioBytes}));
+}
+
+TEST(Process, ACopyWithinAGpuIsNotLinear) {
+  const auto statistics = only_statistics(with_braid({kScenarios, "device_to_device"}));
+  EXPECT_EQ(counted(statistics, "cuMemcpy", "not_linear"), (Counted{1, kScenarioBytes}));
+}
+
+TEST(Process, ACapturedCopyStaysInItsGraph) {
+  const ChildResult child = with_braid({kScenarios, "capturing"});
+  ASSERT_EQ(child.exit_code, 0) << child.errors;
+  if (child.output == "no capture here\n") GTEST_SKIP() << "this driver has no stream capture";
+  EXPECT_EQ(child.output, "captured\n");
+  EXPECT_EQ(counted(only_statistics(child), "cuMemcpyHtoDAsync_v2", "capturing").calls, 1u);
+}
+
+TEST(Process, PeerAccessAnswersAsNatively) {
+  const ChildResult native = natively({kScenarios, "peers"});
+  const ChildResult braided = with_braid({kScenarios, "peers"});
+  ASSERT_EQ(native.exit_code, 0) << native.errors;
+  EXPECT_EQ(braided.output, native.output);
+  const auto statistics = only_statistics(braided);
+  EXPECT_EQ(counted(statistics, "cuMemcpyHtoDAsync_v2", "accelerated").calls, 2u)
+      << "braid lost its own access: " << statistics;
+}
+
+TEST(Process, AnIdleForkedChildSaysNothing) {
+  const auto statistics = only_statistics(with_braid({kScenarios, "fork_idle"}));
+  EXPECT_EQ(counted(statistics, "cuMemcpyHtoDAsync_v2", "accelerated").calls, 2u);
+}
+
+TEST(Process, AChildMayBeTheOneThatUsesCuda) {
+  const auto statistics = only_statistics(with_braid({kScenarios, "fork_first"}));
+  EXPECT_EQ(counted(statistics, "cuMemcpyHtoDAsync_v2", "accelerated").calls, 1u);
+}
+
+TEST(Process, ExitsCleanlyWithCopiesInFlight) {
+  const auto statistics = only_statistics(with_braid({kScenarios, "exit_in_flight"}));
+  uint64_t calls = 0;
+  for (const auto& [verdict, count] : statistics["entry_points"]["cuMemcpyHtoDAsync_v2"].items())
+    calls += count.at("calls").get<uint64_t>();
+  EXPECT_EQ(calls, 20u) << statistics;
+}
+
+TEST(Process, ThreadsMayRaceOnFirstUse) {
+  for (int round = 0; round < 3; ++round) {
+    const auto statistics = only_statistics(with_braid({kScenarios, "threads"}));
+    uint64_t calls = 0;
+    for (const auto& [verdict, count] : statistics["entry_points"]["cuMemcpyHtoDAsync_v2"].items())
+      calls += count.at("calls").get<uint64_t>();
+    EXPECT_EQ(calls, 24u) << statistics;
+  }
+}
+
+TEST(Process, ContextsOfTheProgramsOwnComeAndGo) {
+  const auto statistics = only_statistics(with_braid({kScenarios, "own_context"}));
+  EXPECT_EQ(counted(statistics, "cuMemcpyHtoDAsync_v2", "accelerated").calls, 2u) << statistics;
+}
+
+TEST(Process, APrimaryContextMayBeReset) {
+  const auto statistics = only_statistics(with_braid({kScenarios, "primary_reset"}));
+  EXPECT_GE(counted(statistics, "cuMemcpyHtoDAsync_v2", "accelerated").calls, 1u) << statistics;
+}
+
+TEST(Process, TheExitCodeIsThePrograms) {
+  EXPECT_EQ(with_braid({kScenarios, "exit_with_7"}).exit_code, 7);
+}
+
+TEST(Process, TextStatisticsShowEachPathsShare) {
+  const ChildResult child = run_child({BRAID_COMMAND, "run", "--server", "h20x8", "--stats", "text",
+                                       "--relays", "1", "--", kScenarios, "copy_once"});
+  EXPECT_EQ(child.exit_code, 0);
+  EXPECT_NE(child.errors.find("GPU 0 direct"), std::string::npos) << child.errors;
+  EXPECT_NE(child.errors.find("GPU 0 through GPU 1"), std::string::npos) << child.errors;
+  EXPECT_NE(child.errors.find('%'), std::string::npos) << child.errors;
+}
+
+TEST(Process, NoStatisticsUnlessAsked) {
+  const ChildResult child =
+      run_child({BRAID_COMMAND, "run", "--server", "h20x8", "--", kScenarios, "copy_once"});
+  EXPECT_EQ(child.exit_code, 0);
+  EXPECT_EQ(child.errors, "");
+}
+
+TEST(Process, ABadOptionIsSaidOnceAndEverythingStaysNative) {
+  Environment environment{{"LD_LIBRARY_PATH", BRAID_EMULATOR_FOLDER},
+                          {"BRAID_SERVER", BRAID_PROFILES "/h20x8.json"},
+                          {"LD_PRELOAD", BRAID_PRELOAD_LIBRARY},
+                          {"BRAID_THRESHOLD", "huge"}};
+  const ChildResult child = run_child({kScenarios, "fork_idle"}, environment);
+  EXPECT_EQ(child.exit_code, 0) << child.errors;
+  EXPECT_EQ(std::count(child.errors.begin(), child.errors.end(), '\n'), 1) << child.errors;
+  EXPECT_NE(child.errors.find("BRAID_THRESHOLD: 'huge'"), std::string::npos) << child.errors;
+  EXPECT_NE(child.errors.find("stays native"), std::string::npos) << child.errors;
+}
+
+TEST(Bystander, ProgramsWithoutCudaNoticeNothing) {
+  const Environment preload{{"LD_PRELOAD", BRAID_PRELOAD_LIBRARY}, {"BRAID_STATS", "json"}};
+  for (const Words& program : std::vector<Words>{
+           {"bash", "-c", "echo $((6*7)); exit 3"},
+           {"env", "-i", "ls", "/"},
+           {"python3", "-c", "import ssl, ctypes, os; print(ctypes.CDLL(None).abs(-3))"},
+           {kScenarios, "no_driver"}}) {
+    const ChildResult native = run_child(program);
+    const ChildResult preloaded = run_child(program, preload);
+    EXPECT_EQ(preloaded.exit_code, native.exit_code) << program[0];
+    EXPECT_EQ(preloaded.output, native.output) << program[0];
+    EXPECT_EQ(preloaded.errors, native.errors) << program[0];
+  }
+}
+
+TEST(Bystander, ABadOptionIsNothingToProgramsWithoutCuda) {
+  const ChildResult child =
+      run_child({"true"}, {{"LD_PRELOAD", BRAID_PRELOAD_LIBRARY}, {"BRAID_RELAYS", "everyone"}});
+  EXPECT_EQ(child.exit_code, 0);
+  EXPECT_EQ(child.errors, "");
+}
+
+TEST(Bystander, AFunctionOfTheSameNameInAnotherLibraryIsItsOwn) {
+  const ChildResult child =
+      with_braid({kScenarios, "namesake", BRAID_TEST_CLIENTS "/libclient_namesake.so"});
+  EXPECT_EQ(child.exit_code, 0) << child.errors;
+  EXPECT_EQ(child.output, "4711\n");
+}
+
+// Either order: each library's RTLD_NEXT is answered for itself, and its dlsym is still asked.
+TEST(Bystander, AnotherInterposerWorksBesideBraid) {
+  const std::string beside = BRAID_TEST_CLIENTS "/libclient_beside.so";
+  const std::string ours = BRAID_PRELOAD_LIBRARY;
+  for (const std::string& order : {beside, beside + ":" + ours, ours + ":" + beside}) {
+    const ChildResult child = run_child({kScenarios, "bystander"}, {{"LD_PRELOAD", order}});
+    EXPECT_EQ(child.exit_code, 0) << order << child.errors;
+    EXPECT_EQ(child.output, "beside: 1 lookups, 1 parents\n") << order;
+  }
+  for (const std::string& order : {beside, beside + ":" + ours}) {
+    const ChildResult child = with_braid({kScenarios, "copy_once"}, {}, {{"LD_PRELOAD", order}});
+    EXPECT_EQ(counted(only_statistics(child), "cuMemcpyHtoDAsync_v2", "accelerated").calls, 1u);
+  }
+}
+
+}  // namespace
+}  // namespace braid::test

@@ -1,0 +1,197 @@
+// The pure half of the preload library: which requests lead to which hook, the statistics' text,
+// and the peer-access ledger.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "preload/hooks.h"
+#include "preload/peers.h"
+#include "preload/statistics.h"
+
+namespace braid::preload {
+namespace {
+
+using multipath::Direction;
+using multipath::Verdict;
+
+constexpr int kNewest = 13000;
+
+// A driver whose symbol of hook `id` is at address 1000 + id.
+std::array<void*, kHookCount> addresses() {
+  std::array<void*, kHookCount> all{};
+  for (int id = 0; id < kHookCount; ++id)
+    all[static_cast<size_t>(id)] = reinterpret_cast<void*>(static_cast<intptr_t>(1000 + id));
+  return all;
+}
+
+// What the request leads to when the resolver hands out addresses of its own.
+std::string by_request(const char* name, int version, uint64_t flags) {
+  int elsewhere = 0;
+  const auto hook = resolve(name, version, flags, &elsewhere, addresses(), kNewest);
+  return hook ? hooks()[*hook].symbol : "";
+}
+
+std::string by_address(const char* name, int version, uint64_t flags, HookId returned) {
+  const auto all = addresses();
+  const auto hook = resolve(name, version, flags, all[returned], all, kNewest);
+  return hook ? hooks()[*hook].symbol : "";
+}
+
+TEST(Resolve, EveryHookIsFoundByItsOwnRequest) {
+  for (const Hook& hook : hooks()) {
+    if (hook.since == kUnversioned) continue;
+    const uint64_t flags = hook.flags == Flags::kPerThread ? 2 : 0;
+    EXPECT_EQ(by_request(hook.base_name, hook.since, flags), hook.symbol);
+    EXPECT_NE(by_request(hook.base_name, hook.since - 1, flags), hook.symbol);
+    if (hook.until != kNoEnd) {
+      EXPECT_NE(by_request(hook.base_name, hook.until, flags), hook.symbol);
+    }
+  }
+}
+
+TEST(Resolve, FlagsChooseTheStream) {
+  EXPECT_EQ(by_request("cuMemcpyHtoDAsync", 12000, 0), "cuMemcpyHtoDAsync_v2");
+  EXPECT_EQ(by_request("cuMemcpyHtoDAsync", 12000, 1), "cuMemcpyHtoDAsync_v2");
+  EXPECT_EQ(by_request("cuMemcpyHtoDAsync", 12000, 2), "cuMemcpyHtoDAsync_v2_ptsz");
+  EXPECT_EQ(by_request("cuMemcpy", 12000, 2), "cuMemcpy_ptds");
+  EXPECT_EQ(by_request("cuMemcpyHtoD", 12000, 3), "");
+  EXPECT_EQ(by_request("cuMemcpyHtoD", 12000, 4), "");
+  EXPECT_EQ(by_request("cuMemHostAlloc", 12000, 2), "cuMemHostAlloc");
+}
+
+TEST(Resolve, The32BitAbiIsLeftAlone) {
+  EXPECT_EQ(by_request("cuMemcpyHtoD", 3019, 0), "");
+  EXPECT_EQ(by_request("cuMemcpyDtoHAsync", 2000, 0), "");
+  EXPECT_EQ(find_symbol("cuMemcpyHtoD"), std::nullopt);
+  EXPECT_EQ(find_symbol("cuMemcpyDtoHAsync"), std::nullopt);
+}
+
+TEST(Resolve, ALaterCudaMayMeanAnotherAbi) {
+  EXPECT_EQ(by_request("cuMemcpyHtoD", kNewest, 0), "cuMemcpyHtoD_v2");
+  EXPECT_EQ(by_request("cuMemcpyHtoD", kNewest + 10, 0), "");
+  // ... unless the driver's answer is an address that braid knows.
+  EXPECT_EQ(by_address("cuMemcpyHtoD", kNewest + 10, 0, k_cuMemcpyHtoD_v2), "cuMemcpyHtoD_v2");
+}
+
+TEST(Resolve, TheDriversAnswerDecidesOverTheRequest) {
+  // A driver that answers flag 2 with the legacy entry point.
+  EXPECT_EQ(by_address("cuMemcpyHtoD", 12000, 2, k_cuMemcpyHtoD_v2), "cuMemcpyHtoD_v2");
+  EXPECT_EQ(by_address("cuCtxCreate", 12000, 0, k_cuCtxCreate_v2), "cuCtxCreate_v2");
+  EXPECT_EQ(by_address("cuCtxCreate", 12050, 0, k_cuCtxCreate_v4), "cuCtxCreate_v4");
+  EXPECT_EQ(by_request("cuCtxCreate", 12050, 0), "");
+}
+
+TEST(Resolve, OneAddressForTwoSymbolsIsSettledByTheRequest) {
+  auto all = addresses();
+  all[k_cuCtxDestroy] = all[k_cuCtxDestroy_v2];
+  all[k_cuMemHostRegister] = all[k_cuMemHostRegister_v2];
+  EXPECT_EQ(resolve("cuCtxDestroy", 3020, 0, all[k_cuCtxDestroy], all, kNewest), k_cuCtxDestroy);
+  EXPECT_EQ(resolve("cuCtxDestroy", 4000, 0, all[k_cuCtxDestroy], all, kNewest), k_cuCtxDestroy_v2);
+}
+
+TEST(Resolve, OtherNamesAreLeftAlone) {
+  for (const char* name : {"cuMemcpyBatchAsync", "cuMemcpyHtoD_v2", "cuMemcpyPeer", "cuInit", "",
+                           "cumemcpy", "cuGetExportTable"})
+    EXPECT_EQ(by_request(name, 12000, 0), "") << name;
+}
+
+TEST(Names, OnlyTheDriversAreLookedAt) {
+  EXPECT_TRUE(is_driver_name("cuInit"));
+  for (const char* name : {"cudaMemcpy", "cudnnCreate", "cublasCreate", "cu", "c", "", "malloc"})
+    EXPECT_FALSE(is_driver_name(name)) << name;
+  for (const Hook& hook : hooks()) {
+    EXPECT_TRUE(is_driver_name(hook.symbol));
+    EXPECT_TRUE(std::string(hook.symbol).starts_with(hook.base_name)) << hook.symbol;
+  }
+}
+
+TEST(StatisticsText, JsonHasEveryCountAndPath) {
+  Statistics statistics;
+  statistics.add(k_cuMemcpyHtoD_v2, Verdict::kAccelerated, 100);
+  statistics.add(k_cuMemcpyHtoD_v2, Verdict::kAccelerated, 1);
+  statistics.add(k_cuMemcpyHtoD_v2, Verdict::kPageable, 7);
+  statistics.add(k_cuMemcpyAsync, Verdict::kBelowThreshold, 0);
+  const std::string text =
+      render(StatsFormat::kJson, 42, statistics,
+             {{0, 0, Direction::kHostToDevice, 3, 60}, {0, 5, Direction::kDeviceToHost, 2, 41}});
+  EXPECT_EQ(text.find('\n'), text.size() - 1);
+  EXPECT_EQ(nlohmann::json::parse(text), nlohmann::json::parse(R"({"braid": {"pid": 42,
+    "entry_points": {
+      "cuMemcpyHtoD_v2": {"accelerated": {"calls": 2, "bytes": 101},
+                          "pageable": {"calls": 1, "bytes": 7}},
+      "cuMemcpyAsync": {"below_threshold": {"calls": 1, "bytes": 0}}},
+    "paths": [
+      {"target": 0, "via": 0, "direction": "h2d", "slices": 3, "bytes": 60},
+      {"target": 0, "via": 5, "direction": "d2h", "slices": 2, "bytes": 41}]}})"));
+}
+
+TEST(StatisticsText, JsonIsWholeWhenNothingWasCounted) {
+  const Statistics statistics;
+  EXPECT_TRUE(statistics.empty());
+  EXPECT_EQ(nlohmann::json::parse(render(StatsFormat::kJson, 1, statistics, {})),
+            nlohmann::json::parse(R"({"braid": {"pid": 1, "entry_points": {}, "paths": []}})"));
+  EXPECT_EQ(render(StatsFormat::kNone, 1, statistics, {}), "");
+}
+
+TEST(StatisticsText, SharesAreOfOneTargetAndDirection) {
+  Statistics statistics;
+  statistics.add(k_cuMemcpyHtoD_v2, Verdict::kAccelerated, 400);
+  const std::string text = render(StatsFormat::kText, 42, statistics,
+                                  {{0, 0, Direction::kHostToDevice, 1, 100},
+                                   {0, 1, Direction::kHostToDevice, 3, 300},
+                                   {2, 1, Direction::kHostToDevice, 3, 300}});
+  EXPECT_NE(text.find("25.0%"), std::string::npos) << text;
+  EXPECT_NE(text.find("75.0%"), std::string::npos) << text;
+  EXPECT_NE(text.find("100.0%"), std::string::npos) << text;
+  EXPECT_NE(text.find("GPU 0 through GPU 1"), std::string::npos) << text;
+}
+
+TEST(StatisticsText, ClearedCountsAreGone) {
+  Statistics statistics;
+  statistics.add(k_cuMemcpy, Verdict::kPageable, 1);
+  EXPECT_FALSE(statistics.empty());
+  statistics.clear();
+  EXPECT_TRUE(statistics.empty());
+}
+
+class Peers : public ::testing::Test {
+ protected:
+  static CUcontext context(intptr_t number) { return reinterpret_cast<CUcontext>(number); }
+  static constexpr CUresult kAlready = CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+  PeerLedger ledger_;
+};
+
+TEST_F(Peers, TheFirstEnableOfABraidPairSucceedsAndTheSecondDoesNot) {
+  EXPECT_EQ(ledger_.enabled(context(1), context(2), kAlready, true), CUDA_SUCCESS);
+  EXPECT_EQ(ledger_.enabled(context(1), context(2), kAlready, true), kAlready);
+  EXPECT_EQ(ledger_.enabled(context(2), context(1), kAlready, true), CUDA_SUCCESS) << "one-way";
+}
+
+TEST_F(Peers, WithoutBraidTheDriversAnswerStands) {
+  EXPECT_EQ(ledger_.enabled(context(1), context(2), kAlready, false), kAlready);
+  EXPECT_EQ(ledger_.enabled(context(1), context(2), CUDA_ERROR_INVALID_CONTEXT, true),
+            CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_FALSE(ledger_.disabled(context(1), context(2)));
+}
+
+TEST_F(Peers, DisableForgetsThePair) {
+  ledger_.enabled(context(1), context(2), CUDA_SUCCESS, false);
+  EXPECT_TRUE(ledger_.disabled(context(1), context(2)));
+  EXPECT_FALSE(ledger_.disabled(context(1), context(2)));
+  EXPECT_EQ(ledger_.enabled(context(1), context(2), kAlready, true), CUDA_SUCCESS);
+}
+
+TEST_F(Peers, APairEndsWithEitherContext) {
+  ledger_.enabled(context(1), context(2), CUDA_SUCCESS, false);
+  ledger_.enabled(context(3), context(1), CUDA_SUCCESS, false);
+  ledger_.enabled(context(3), context(2), CUDA_SUCCESS, false);
+  ledger_.forget(context(1));
+  EXPECT_FALSE(ledger_.disabled(context(1), context(2)));
+  EXPECT_FALSE(ledger_.disabled(context(3), context(1)));
+  EXPECT_TRUE(ledger_.disabled(context(3), context(2)));
+}
+
+}  // namespace
+}  // namespace braid::preload

@@ -1,0 +1,153 @@
+// `braid run`: what the program is given, and what is said when it cannot be started.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "tests/support/child.h"
+
+namespace braid::test {
+namespace {
+
+namespace fs = std::filesystem;
+using Words = std::vector<std::string>;
+
+const Words kEmulated = {"--server", "h20x8"};
+
+ChildResult braid_run(const Words& options, const Words& program,
+                      const Environment& environment = {}) {
+  Words words{BRAID_COMMAND, "run"};
+  words.insert(words.end(), options.begin(), options.end());
+  words.push_back("--");
+  words.insert(words.end(), program.begin(), program.end());
+  return run_child(words, environment);
+}
+
+Words emulated_with(const Words& options) {
+  Words all = kEmulated;
+  all.insert(all.end(), options.begin(), options.end());
+  return all;
+}
+
+void expect_refusal(const ChildResult& child, int exit_code, const Words& parts) {
+  EXPECT_EQ(child.exit_code, exit_code) << child.errors;
+  EXPECT_TRUE(child.errors.starts_with("braid: ")) << child.errors;
+  for (const std::string& part : parts)
+    EXPECT_NE(child.errors.find(part), std::string::npos) << part << " in: " << child.errors;
+}
+
+TEST(Run, TheProgramGetsItsWordsExactly) {
+  const Words words{"printf", "<%s>", "[1,2]", "", "a b", "--server", "--", "{}", "-x", "%%"};
+  EXPECT_EQ(braid_run(kEmulated, words).output, "<[1,2]><><a b><--server><--><{}><-x><%%>");
+}
+
+TEST(Run, TheExitCodeAndTheSignalAreThePrograms) {
+  EXPECT_EQ(braid_run(kEmulated, {"sh", "-c", "exit 42"}).exit_code, 42);
+  EXPECT_EQ(braid_run(kEmulated, {"sh", "-c", "kill -TERM $$"}).signal, SIGTERM);
+}
+
+TEST(Run, TheEnvironmentIsAddedToNotReplaced) {
+  const std::string other = BRAID_EMULATOR_FOLDER "/libcuda.so.1";  // any library that loads
+  const ChildResult child =
+      braid_run(emulated_with({"--relays", "1,2", "--stats", "json", "--threshold", "8M",
+                               "--background", "compete"}),
+                {"sh", "-c",
+                 "echo $LD_PRELOAD; echo $LD_LIBRARY_PATH; echo $BRAID_SERVER; echo "
+                 "$BRAID_RELAYS,$BRAID_STATS,$BRAID_THRESHOLD,$BRAID_BACKGROUND,$BRAID_SLICE"},
+                {{"LD_PRELOAD", other}, {"LD_LIBRARY_PATH", "/some/where"}});
+  EXPECT_EQ(child.output, std::string(BRAID_PRELOAD_LIBRARY) + ":" + other + "\n" +
+                              BRAID_EMULATOR_FOLDER + ":/some/where\n" + BRAID_PROFILES +
+                              "/h20x8.json\n1,2,json,8M,compete,\n");
+}
+
+TEST(Run, AnUnknownServerIsNamedWithThoseThereAre) {
+  expect_refusal(braid_run({"--server", "h20x9"}, {"true"}), 1,
+                 {"no server profile 'h20x9'", "h200x4", "h20x8"});
+}
+
+TEST(Run, ABrokenServerFileIsNamed) {
+  const fs::path file = fs::path(::testing::TempDir()) / "broken_server.json";
+  std::ofstream(file) << "{\"name\": 3}";
+  expect_refusal(braid_run({"--server", file}, {"true"}), 1, {"broken_server.json"});
+}
+
+TEST(Run, ARelayThatDoesNotExistIsNamedWithHowManyThereAre) {
+  expect_refusal(braid_run(emulated_with({"--relays", "1,8"}), {"true"}), 1,
+                 {"GPU 8", "8 GPUs", "0 to 7"});
+  EXPECT_EQ(braid_run(emulated_with({"--relays", "1,7"}), {"true"}).exit_code, 0);
+  expect_refusal(braid_run(kEmulated, {"true"}, {{"BRAID_RELAYS", "12"}}), 1, {"GPU 12"});
+}
+
+TEST(Run, OptionsThatCannotBeReadAreNamed) {
+  expect_refusal(braid_run(emulated_with({"--relays", "1,x"}), {"true"}), 1, {"--relays: '1,x'"});
+  expect_refusal(braid_run(emulated_with({"--stats", "xml"}), {"true"}), 1,
+                 {"--stats: 'xml'", "text or json"});
+  expect_refusal(braid_run(emulated_with({"--threshold", "big"}), {"true"}), 1,
+                 {"--threshold: 'big'"});
+  expect_refusal(braid_run(kEmulated, {"true"}, {{"BRAID_SLICE", "x"}}), 1, {"BRAID_SLICE: 'x'"});
+  expect_refusal(braid_run(emulated_with({"--relais", "1"}), {"true"}), 1, {"'--relais'"});
+}
+
+TEST(Run, AMissingProgramIsSaid) {
+  expect_refusal(braid_run(kEmulated, {"no-such-program"}), 127, {"'no-such-program'"});
+  expect_refusal(braid_run(kEmulated, {"/no/such/program"}), 127, {"'/no/such/program'"});
+  expect_refusal(braid_run(kEmulated, {"/etc/passwd"}), 126, {"'/etc/passwd'", "executable"});
+  expect_refusal(braid_run(kEmulated, {"/tmp"}), 126, {"'/tmp'"});
+  expect_refusal(braid_run(kEmulated, {}), 1, {"no program was given", "braid run -- "});
+  expect_refusal(run_child({BRAID_COMMAND, "run", "true"}), 1, {"no program was given"});
+}
+
+TEST(Run, AMachineWithoutADriverIsSaid) {
+  if (dlopen("libcuda.so.1", RTLD_LAZY) != nullptr) GTEST_SKIP() << "this machine has a driver";
+  expect_refusal(braid_run({}, {"true"}), 1,
+                 {"no CUDA driver", "Install the NVIDIA driver", "--server h20x8"});
+}
+
+// An installation of which some parts are gone.
+class BrokenInstallation : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    root_ = fs::path(::testing::TempDir()) / ("broken_install_" + std::to_string(getpid()));
+    fs::create_directories(root_ / "bin");
+    fs::create_directories(root_ / "lib");
+    fs::copy_file(BRAID_COMMAND, root_ / "bin" / "braid");
+    fs::create_directories(root_ / "share" / "braid");
+    fs::create_directory_symlink(BRAID_PROFILES, root_ / "share" / "braid" / "profiles");
+  }
+  void TearDown() override { fs::remove_all(root_); }
+
+  ChildResult braid(Words words) {
+    words.insert(words.begin(), root_ / "bin" / "braid");
+    return run_child(words);
+  }
+
+  fs::path root_;
+};
+
+TEST_F(BrokenInstallation, WithoutTheEmulatedDriverOrThePreloadLibraryNothingIsStarted) {
+  expect_refusal(braid({"run", "--server", "h20x8", "--", "true"}), 1,
+                 {"no emulated driver", "make build"});
+  fs::create_directory_symlink(BRAID_EMULATOR_FOLDER, root_ / "lib" / "emulator");
+  expect_refusal(braid({"run", "--server", "h20x8", "--", "true"}), 1,
+                 {"no preload library", "make build"});
+}
+
+TEST_F(BrokenInstallation, TheDoctorFindsThePreloadLibraryMissing) {
+  fs::create_directory_symlink(BRAID_EMULATOR_FOLDER, root_ / "lib" / "emulator");
+  const ChildResult child = braid({"doctor", "--server", "h20x8"});
+  EXPECT_EQ(child.exit_code, 1);
+  EXPECT_NE(child.output.find("FAIL library"), std::string::npos) << child.output;
+  EXPECT_NE(child.output.find("make build"), std::string::npos) << child.output;
+}
+
+TEST(Help, NamesEveryOption) {
+  const ChildResult child = run_child({BRAID_COMMAND, "run", "--help"});
+  EXPECT_EQ(child.exit_code, 0);
+  for (const char* option :
+       {"--server", "--relays", "--stats", "--threshold", "--slice", "--blocks", "--background"})
+    EXPECT_NE(child.output.find(option), std::string::npos) << option;
+}
+
+}  // namespace
+}  // namespace braid::test

@@ -1,0 +1,221 @@
+// `braid doctor`: can braid help on this server? One line a check: ok or FAIL, and the remedy.
+//
+// The last check copies for real: the command starts itself under `braid run` as a client that
+// knows nothing of braid (the hidden command `probe`), and reads the statistics that come back.
+#include <dlfcn.h>
+#include <fmt/core.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "cuda/driver.h"
+#include "preload/hooks.h"
+#include "tools/commands.h"
+#include "tools/locate.h"
+#include "tools/open_server.h"
+
+namespace braid::tools {
+namespace {
+
+struct Finding {
+  std::string text;    // what was found
+  std::string remedy;  // of a failure
+  bool ok = true;
+};
+
+Finding good(std::string text) { return {std::move(text), "", true}; }
+Finding bad(std::string text, std::string remedy) {
+  return {std::move(text), std::move(remedy), false};
+}
+
+void print(const char* what, const Finding& finding) {
+  fmt::print("{:<5}{:<9}{}{}\n", finding.ok ? "ok" : "FAIL", what, finding.text,
+             finding.remedy.empty() ? "" : ". " + finding.remedy);
+}
+
+Finding check_driver(const cuda::Driver& driver, int& gpu_count) {
+  int version = 0;
+  char name[128] = "";
+  Status status = driver.check(driver.cuDriverGetVersion(&version), "its version");
+  if (status.ok()) status = driver.check(driver.cuDeviceGetCount(&gpu_count), "its GPUs");
+  if (status.ok())
+    status = driver.check(driver.cuDeviceGetName(name, sizeof name, 0), "the name of GPU 0");
+  if (!status.ok())
+    return bad("the CUDA driver does not start: " + status.message(),
+               "Try nvidia-smi; without GPUs, braid doctor --server h20x8");
+  return good(fmt::format("CUDA {}.{}, {} GPU{}: {}", version / 1000, version % 1000 / 10,
+                          gpu_count, gpu_count == 1 ? "" : "s", name));
+}
+
+bool can_help(const cuda::Driver& driver, int target, int relay) {
+  int there = 0;
+  int back = 0;
+  return driver.cuDeviceCanAccessPeer(&there, target, relay) == CUDA_SUCCESS &&
+         driver.cuDeviceCanAccessPeer(&back, relay, target) == CUDA_SUCCESS && there != 0 &&
+         back != 0;
+}
+
+Finding check_peers(const cuda::Driver& driver, int gpu_count) {
+  std::string text;
+  int helped = 0;
+  for (int target = 0; target < gpu_count; ++target) {
+    std::string relays;
+    for (int relay = 0; relay < gpu_count; ++relay)
+      if (relay != target && can_help(driver, target, relay))
+        relays += fmt::format("{}{}", relays.empty() ? "" : ",", relay);
+    helped += relays.empty() ? 0 : 1;
+    text += fmt::format("; GPU {}: {}", target, relays.empty() ? "no relay" : "relays " + relays);
+  }
+  text = fmt::format("{} of {} GPUs have relays{}", helped, gpu_count, text);
+  if (helped > 0) return good(text);
+  return bad(text,
+             "braid needs two GPUs that reach each other (NVLink, or PCIe peer access); "
+             "programs run as before");
+}
+
+// The library as the loader will see it; null, with the reason, when it cannot be loaded.
+Finding check_library(void*& library) {
+  library = dlopen(preload_library().c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library != nullptr) return good(preload_library());
+  return bad(dlerror(), "Build or install braid completely: make build");
+}
+
+Finding check_hooks(void* library) {
+  int missing = 0;
+  for (const preload::Hook& hook : preload::hooks())
+    missing += dlsym(library, hook.symbol) == nullptr ? 1 : 0;
+  if (missing != 0)
+    return bad(fmt::format("{} entry points are missing from the library", missing),
+               "The library and the command are of different builds: make build");
+  return good(fmt::format("{} driver entry points and dlsym", preload::hooks().size()));
+}
+
+void list_hooks() {
+  for (const preload::Hook& hook : preload::hooks()) fmt::print("       {}\n", hook.symbol);
+}
+
+struct ChildResult {
+  int exit_code = -1;
+  std::string error_output;
+};
+
+// Runs this command with `arguments` and collects its stderr.
+ChildResult run_self(const std::vector<std::string>& arguments) {
+  const std::string self = std::filesystem::read_symlink("/proc/self/exe");
+  std::vector<char*> words{const_cast<char*>(self.c_str())};
+  for (const std::string& argument : arguments)
+    words.push_back(const_cast<char*>(argument.c_str()));
+  words.push_back(nullptr);
+  int ends[2];
+  ChildResult result;
+  if (pipe(ends) != 0) return result;
+  const pid_t child = fork();
+  if (child == 0) {
+    dup2(ends[1], STDERR_FILENO);
+    close(ends[0]);
+    close(ends[1]);
+    execv(words[0], words.data());
+    _exit(127);
+  }
+  close(ends[1]);
+  char buffer[4096];
+  for (ssize_t got; (got = read(ends[0], buffer, sizeof buffer)) > 0;)
+    result.error_output.append(buffer, static_cast<size_t>(got));
+  close(ends[0]);
+  int status = 0;
+  if (child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status))
+    result.exit_code = WEXITSTATUS(status);
+  return result;
+}
+
+std::string last_line(const std::string& text) {
+  const size_t end = text.find_last_not_of('\n');
+  if (end == std::string::npos) return "";
+  const size_t start = text.find_last_of('\n', end);
+  return text.substr(start == std::string::npos ? 0 : start + 1, end + 1 - (start + 1));
+}
+
+nlohmann::json statistics_in(const std::string& error_output) {
+  const size_t start = error_output.rfind(R"({"braid":)");
+  if (start == std::string::npos) return nullptr;
+  const auto line = error_output.substr(start, error_output.find('\n', start) - start);
+  return nlohmann::json::parse(line, nullptr, false).value("braid", nlohmann::json());
+}
+
+Finding judge_copies(const nlohmann::json& statistics) {
+  int accelerated = 0;
+  std::string reasons;
+  for (const auto& [entry_point, verdicts] : statistics.at("entry_points").items())
+    for (const auto& [verdict, count] : verdicts.items())
+      if (verdict == "accelerated")
+        accelerated += count.at("calls").get<int>();
+      else
+        reasons += fmt::format(" {} {}", entry_point, verdict);
+  if (!reasons.empty() || accelerated == 0)
+    return bad("the copies are right but stayed native:" + reasons,
+               "docs/life-of-a-copy.md says what each reason means");
+  std::set<int> links;
+  for (const auto& path : statistics.at("paths")) links.insert(path.at("via").get<int>());
+  return good(fmt::format("{} copies verified byte by byte, each over the links of {} GPUs",
+                          accelerated, links.size()));
+}
+
+Finding check_copy(const std::string& server) {
+  std::vector<std::string> arguments{"run", "--stats",  "json", "--threshold",
+                                     "4M",  "--relays", "all"};
+  if (!server.empty()) arguments.insert(arguments.end(), {"--server", server});
+  arguments.insert(arguments.end(),
+                   {"--", std::filesystem::read_symlink("/proc/self/exe"), "probe"});
+  const ChildResult child = run_self(arguments);
+  if (child.exit_code != 0)
+    return bad(fmt::format("a copy failed (exit code {}): {}", child.exit_code,
+                           last_line(child.error_output)),
+               "Run it alone: braid run -- braid probe");
+  const nlohmann::json statistics = statistics_in(child.error_output);
+  if (!statistics.is_object())
+    return bad("the copies are right but braid saw none of them",
+               "Is something else interposing dlsym? Look at LD_PRELOAD");
+  return judge_copies(statistics);
+}
+
+int doctor(const std::string& server, bool lists_hooks) {
+  // A name that is no server's is the user's slip, not a finding.
+  if (!server.empty() && !find_profile(server).ok()) return fail(find_profile(server).status());
+  bool all_ok = true;
+  const auto report = [&](const char* what, const Finding& finding) {
+    print(what, finding);
+    all_ok = all_ok && finding.ok;
+    return finding.ok;
+  };
+  int gpu_count = 0;
+  const auto driver = open_server(server);
+  const bool has_driver = report("driver", driver.ok() ? check_driver(driver.value(), gpu_count)
+                                                       : bad(driver.status().message(), ""));
+  const bool has_peers = has_driver && report("peers", check_peers(driver.value(), gpu_count));
+  void* library = nullptr;
+  const bool has_library = report("library", check_library(library));
+  if (has_library && report("hooks", check_hooks(library)) && lists_hooks) list_hooks();
+  if (has_peers && has_library) report("copy", check_copy(server));
+  return all_ok ? 0 : 1;
+}
+
+}  // namespace
+
+void add_doctor_command(CLI::App& app, int& exit_code) {
+  CLI::App* command =
+      app.add_subcommand("doctor", "check that braid can help here; each failure says its remedy");
+  auto server = std::make_shared<std::string>();
+  auto lists_hooks = std::make_shared<bool>(false);
+  command->add_option("--server", *server,
+                      "check an emulated server: a profile's name (h20x8) or a JSON file");
+  command->add_flag("--verbose", *lists_hooks, "list the entry points that are hooked");
+  command->callback([=, &exit_code] { exit_code = doctor(*server, *lists_hooks); });
+
+  CLI::App* client = app.add_subcommand("probe", "copy and verify, as doctor's client");
+  client->group("");  // not in --help
+  client->callback([&exit_code] { exit_code = probe(); });
+}
+
+}  // namespace braid::tools

@@ -1,0 +1,109 @@
+// The client of `braid doctor`: a driver-API program that knows nothing of braid. It copies random
+// bytes to GPU 0 and back, through entry points from dlsym and from cuGetProcAddress, and compares.
+#include <dlfcn.h>
+#include <fmt/core.h>
+
+#include <cstdint>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "cuda/driver.h"
+#include "tools/commands.h"
+
+namespace braid::tools {
+namespace {
+
+constexpr size_t kSizeBytes = (size_t{16} << 20) + 12345;
+constexpr size_t kOffsetBytes = 7;
+
+using HtoDFunction = CUresult(CUdeviceptr, const void*, size_t);
+using DtoHFunction = CUresult(void*, CUdeviceptr, size_t);
+
+struct Buffers {
+  uint8_t* host = nullptr;  // pinned
+  CUdeviceptr device = 0;
+};
+
+// Copies `pattern` to the GPU and back with the two functions given.
+template <typename ToDevice, typename ToHost>
+Status round_trip(const cuda::Driver& driver, const Buffers& buffers,
+                  const std::vector<uint8_t>& pattern, ToDevice to_device, ToHost to_host) {
+  std::memcpy(buffers.host + kOffsetBytes, pattern.data(), pattern.size());
+  Status status = driver.check(to_device(), "copying to GPU 0");
+  if (status.ok()) status = driver.check(driver.cuCtxSynchronize(), "waiting for the copy");
+  if (!status.ok()) return status;
+  std::memset(buffers.host, 0, kSizeBytes + kOffsetBytes);
+  status = driver.check(to_host(), "copying from GPU 0");
+  if (status.ok()) status = driver.check(driver.cuCtxSynchronize(), "waiting for the copy");
+  if (!status.ok()) return status;
+  if (std::memcmp(buffers.host + kOffsetBytes, pattern.data(), pattern.size()) != 0)
+    return Status::error("a copy to GPU 0 and back changed bytes");
+  return {};
+}
+
+std::vector<uint8_t> random_bytes() {
+  std::mt19937 random(20261121);
+  std::vector<uint8_t> bytes(kSizeBytes);
+  for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(random());
+  return bytes;
+}
+
+Status set_up(const cuda::Driver& driver, Buffers& buffers) {
+  CUcontext context = nullptr;
+  void* host = nullptr;
+  Status status = driver.check(driver.cuInit(0), "cuInit");
+  if (status.ok())
+    status = driver.check(driver.cuDevicePrimaryCtxRetain(&context, 0), "the context of GPU 0");
+  if (status.ok()) status = driver.check(driver.cuCtxSetCurrent(context), "the context of GPU 0");
+  if (status.ok())
+    status = driver.check(driver.cuMemHostAlloc(&host, kSizeBytes + kOffsetBytes, 0),
+                          "pinning host memory");
+  if (status.ok())
+    status = driver.check(driver.cuMemAlloc(&buffers.device, kSizeBytes + kOffsetBytes),
+                          "allocating on GPU 0");
+  buffers.host = static_cast<uint8_t*>(host);
+  return status;
+}
+
+Status copy_and_verify() {
+  void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  const auto driver = cuda::open_driver();  // every function of it comes from dlsym
+  if (!driver.ok()) return driver.status();
+  const cuda::Driver& cuda = driver.value();
+  Buffers buffers;
+  Status status = set_up(cuda, buffers);
+  if (!status.ok()) return status;
+  uint8_t* const host = buffers.host + kOffsetBytes;
+  const CUdeviceptr device = buffers.device + kOffsetBytes;
+  const std::vector<uint8_t> pattern = random_bytes();
+  status = round_trip(
+      cuda, buffers, pattern,
+      [&] { return cuda.cuMemcpyHtoDAsync(device, host, kSizeBytes, nullptr); },
+      [&] { return cuda.cuMemcpyDtoHAsync(host, device, kSizeBytes, nullptr); });
+  if (!status.ok()) return status;
+
+  const auto resolver =
+      reinterpret_cast<decltype(&::cuGetProcAddress)>(dlsym(library, "cuGetProcAddress_v2"));
+  if (resolver == nullptr)
+    return Status::error("the driver has no cuGetProcAddress_v2", "Install one for CUDA 12");
+  void* to_device = nullptr;
+  void* to_host = nullptr;
+  resolver("cuMemcpyHtoD", &to_device, 12000, CU_GET_PROC_ADDRESS_DEFAULT, nullptr);
+  resolver("cuMemcpyDtoH", &to_host, 12000, CU_GET_PROC_ADDRESS_DEFAULT, nullptr);
+  if (to_device == nullptr || to_host == nullptr)
+    return Status::error("cuGetProcAddress finds no cuMemcpyHtoD or cuMemcpyDtoH");
+  return round_trip(
+      cuda, buffers, pattern,
+      [&] { return reinterpret_cast<HtoDFunction*>(to_device)(device, host, kSizeBytes); },
+      [&] { return reinterpret_cast<DtoHFunction*>(to_host)(host, device, kSizeBytes); });
+}
+
+}  // namespace
+
+int probe() {
+  const Status status = copy_and_verify();
+  return status.ok() ? 0 : fail(status);
+}
+
+}  // namespace braid::tools

@@ -1,0 +1,182 @@
+// `braid run`: starts a program with libbraid_preload.so, on the real GPUs or on an emulated
+// server. The program takes this process's place, so its exit code, signals and terminal are its
+// own.
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+
+#include "base/options.h"
+#include "cuda/driver.h"
+#include "tools/commands.h"
+#include "tools/locate.h"
+#include "topology/profile.h"
+
+namespace braid::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kCannotExecute = 126;  // as shells report it
+constexpr int kNotFound = 127;
+
+struct RunRequest {
+  std::string server;                          // empty: the real GPUs
+  std::map<std::string, std::string> options;  // environment variable -> text
+};
+
+// BRAID_RELAYS is --relays on the command line.
+std::string flag_of(const std::string& variable) {
+  std::string flag = "--" + variable.substr(std::strlen("BRAID_"));
+  std::transform(flag.begin(), flag.end(), flag.begin(),
+                 [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
+  return flag;
+}
+
+std::string help_of(const OptionRow& row) {
+  const std::string unit = *row.unit == '\0' ? "" : fmt::format(" ({})", row.unit);
+  return fmt::format("{}{}; default: {}", row.meaning, unit, row.default_text);
+}
+
+// Options come from the command line, or else from the environment; both are checked here, where
+// the user can still see the error.
+Result<Options> check_options(const RunRequest& request) {
+  for (const auto& [variable, text] : request.options) {
+    const auto alone =
+        read_options([&](const char* name) { return variable == name ? text.c_str() : nullptr; });
+    if (alone.ok()) continue;
+    const std::string cause = alone.status().message().substr(variable.size());  // ": ..."
+    return Status::error(flag_of(variable) + cause);
+  }
+  return read_options([&](const char* name) -> const char* {
+    const auto given = request.options.find(name);
+    return given != request.options.end() ? given->second.c_str() : std::getenv(name);
+  });
+}
+
+Status check_relays(const RelayChoice& relays, int gpu_count, const std::string& server) {
+  for (const int gpu : relays.gpus)
+    if (gpu >= gpu_count)
+      return Status::error(
+          fmt::format("the list of relays names GPU {}, but {} has {} GPU{}", gpu, server,
+                      gpu_count, gpu_count == 1 ? "" : "s"),
+          gpu_count > 1 ? fmt::format("Write numbers from 0 to {}", gpu_count - 1) : "");
+  return {};
+}
+
+Result<int> count_real_gpus(const cuda::Driver& driver) {
+  int count = 0;
+  Status status = driver.check(driver.cuInit(0), "cuInit");
+  if (status.ok()) status = driver.check(driver.cuDeviceGetCount(&count), "cuDeviceGetCount");
+  if (!status.ok())
+    return Status::error("the CUDA driver does not start: " + status.message(),
+                         "Try nvidia-smi, or use an emulated server (--server h20x8)");
+  return count;
+}
+
+Status check_real_server(const RelayChoice& relays) {
+  const auto driver = cuda::open_driver();
+  if (!driver.ok()) return driver.status();
+  // Starting the driver takes a while, so only a list of GPUs is worth it.
+  if (relays.kind != RelayChoice::Kind::kList) return {};
+  const auto count = count_real_gpus(driver.value());
+  return count.ok() ? check_relays(relays, count.value(), "this machine") : count.status();
+}
+
+void prepend(const char* variable, const std::string& path) {
+  const char* before = std::getenv(variable);
+  const std::string rest = before != nullptr && *before != '\0' ? ":" + std::string(before) : "";
+  setenv(variable, (path + rest).c_str(), 1);
+}
+
+Status use_emulated_server(const std::string& name, const RelayChoice& relays) {
+  const auto profile = find_profile(name);
+  if (!profile.ok()) return profile.status();
+  const auto server = topology::load_profile(profile.value());
+  if (!server.ok()) return server.status();
+  const int gpu_count = static_cast<int>(server.value().gpus.size());
+  const Status status = check_relays(relays, gpu_count, "server " + server.value().name);
+  if (!status.ok()) return status;
+  const fs::path library = emulator_folder() / "libcuda.so.1";
+  if (!fs::exists(library))
+    return Status::error("there is no emulated driver at " + library.string(),
+                         "Build or install braid completely: make build");
+  prepend("LD_LIBRARY_PATH", emulator_folder());
+  setenv("BRAID_SERVER", profile.value().c_str(), 1);
+  return {};
+}
+
+Status use_preload_library() {
+  const fs::path library = preload_library();
+  if (access(library.c_str(), R_OK) != 0)
+    return Status::error("there is no preload library at " + library.string(),
+                         "Build or install braid completely: make build");
+  if (library.string().find_first_of(" :") != std::string::npos)
+    return Status::error("the loader cannot preload '" + library.string() + "'",
+                         "Move braid to a folder without spaces and colons in its path");
+  prepend("LD_PRELOAD", library);
+  return {};
+}
+
+int execute(const std::vector<std::string>& program) {
+  std::vector<char*> words;
+  for (const std::string& word : program) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+  execvp(words[0], words.data());
+  const int error = errno;
+  if (error == ENOENT || error == ENOTDIR) {
+    fail(Status::error("there is no program '" + program[0] + "'",
+                       "Check the name, and the PATH; a script also needs its interpreter"));
+    return kNotFound;
+  }
+  fail(Status::error(fmt::format("'{}' cannot be run: {}", program[0], std::strerror(error)),
+                     "It must be an executable file"));
+  return kCannotExecute;
+}
+
+// Returns only when the program could not be started.
+int run(const RunRequest& request, const std::vector<std::string>& stray,
+        const std::vector<std::string>& program) {
+  if (!stray.empty() && stray[0].starts_with("-"))
+    return fail(Status::error("'" + stray[0] + "' is not an option of braid run",
+                              "Write the program and its options after --; see braid run --help"));
+  if (!stray.empty() || program.empty() || program[0].empty())
+    return fail(Status::error("no program was given after --",
+                              "Write it there: braid run -- python3 serve.py"));
+  const auto options = check_options(request);
+  if (!options.ok()) return fail(options.status());
+  const RelayChoice& relays = options.value().relays;
+  Status status = request.server.empty() ? check_real_server(relays)
+                                         : use_emulated_server(request.server, relays);
+  if (status.ok()) status = use_preload_library();
+  if (!status.ok()) return fail(status);
+  for (const auto& [variable, text] : request.options) setenv(variable.c_str(), text.c_str(), 1);
+  return execute(program);
+}
+
+}  // namespace
+
+void add_run_command(CLI::App& app, const std::vector<std::string>& program, int& exit_code) {
+  CLI::App* command = app.add_subcommand(
+      "run", "run a program with its copies over every PCIe link: braid run -- python3 serve.py");
+  auto request = std::make_shared<RunRequest>();
+  command->footer("The program comes after --: braid run [OPTIONS] -- PROGRAM [ARGUMENTS...]");
+  command->add_option("--server", request->server,
+                      "run on an emulated server: a profile's name (h20x8) or a JSON file");
+  for (const OptionRow& row : option_table())
+    command->add_option_function<std::string>(
+        flag_of(row.name),
+        [request, variable = std::string(row.name)](const std::string& text) {
+          request->options[variable] = text;
+        },
+        help_of(row));
+  command->allow_extras();
+  command->callback(
+      [=, &program, &exit_code] { exit_code = run(*request, command->remaining(), program); });
+}
+
+}  // namespace braid::tools
