@@ -131,9 +131,9 @@ def allowed_rooms(path):
 
 
 def resolve_include(tree, path, name):
-    """Where a quoted include is found: src/, the root, or beside the file."""
+    """Where a quoted include is found: src/, tests/, the root, or beside the file."""
     beside = (pathlib.PurePosixPath(path).parent / name).as_posix()
-    for candidate in ("src/" + name, "include/" + name, name, beside):
+    for candidate in ("src/" + name, "include/" + name, "tests/" + name, name, beside):
         if candidate in tree.paths:
             return candidate
     return None
@@ -292,7 +292,8 @@ def rule_naked_new(tree):
                 continue
             if re.search(r"=\s*delete\b", line) and not re.search(r"\bnew\b", line):
                 continue
-            if re.search(r"_ptr<[^;]*\(new ", line):  # private constructors: owned at once
+            # Owned at once (private constructors), or a static that is never destroyed.
+            if re.search(r"_ptr<[^;]*\(new |^\s*static\b[^;]*= \*?new ", line):
                 continue
             if re.search(r"// owner: \S", lines[number - 1] + lines[max(number - 2, 0)]):
                 continue

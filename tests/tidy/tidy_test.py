@@ -124,6 +124,7 @@ class TidyTest(unittest.TestCase):
         self.assert_clean("naked_new", path, "A(const A&) = delete;\n")
         self.assert_clean("naked_new", path, "return std::unique_ptr<A>(new A(b));\n")
         self.assert_clean("naked_new", path, "std::unique_ptr<A> a(new A(b));\n")
+        self.assert_clean("naked_new", path, "  static const auto* a = new A;\n")
         self.assert_found("naked_new", path, 1, "f(std::make_unique<A>(), new A(b));\n")
         self.assert_clean("naked_new", path, '// a new one\nauto s = "new";\n#include <new>\n')
         self.assert_clean("naked_new", path, "// owner: the slot\nnew (slot) int;\n")
