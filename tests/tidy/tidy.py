@@ -260,6 +260,11 @@ def rule_unfinished(tree):
                        "says that something is missing: build it, or state the limit in docs")
 
 
+def rule_conflict_markers(tree):
+    """No merge left half done."""
+    yield from matches(tree, tree.paths, r"^(<{7} |>{7} |={7}$)", "a conflict marker")
+
+
 def rule_emulator_conditions(tree):
     """The same code runs on hardware and on the emulator: no #if asks which."""
     yield from matches(tree, tree.code(), r"(?i)^\s*#\s*(if|ifdef|ifndef|elif)\b.*emulat",
