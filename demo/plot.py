@@ -53,12 +53,13 @@ def axes(frame, sizes):
         parts.append(f'<line x1="{LEFT}" y1="{y:.1f}" x2="{right}" y2="{y:.1f}" stroke="{GRID}"/>')
         parts.append(text(LEFT - 10, y + 5, f"{gbps:g}", anchor="end"))
         gbps += frame.step
-    labelled = sizes[:: max(1, math.ceil(len(sizes) / 9))]
+    last_label = -math.inf
     for size in sizes:
         x = frame.x(size)
         parts.append(f'<line x1="{x:.1f}" y1="{bottom}" x2="{x:.1f}" y2="{bottom + 6}" '
                      f'stroke="{FAINT}"/>')
-        if size in labelled:
+        if x - last_label >= 68:
+            last_label = x
             parts.append(text(x, bottom + 24, size_text(size), size=13, anchor="middle"))
     parts.append(f'<line x1="{LEFT}" y1="{bottom}" x2="{right}" y2="{bottom}" stroke="{FAINT}"/>')
     parts.append(text((LEFT + right) / 2, HEIGHT - 18, "size of one copy (log₂ scale)",
@@ -70,16 +71,22 @@ def axes(frame, sizes):
 
 
 def line(frame, series):
-    """One series: {"label", "color", "dashed", "points": [(size_bytes, gbps)]}."""
-    dash = ' stroke-dasharray="7 5"' if series["dashed"] else ""
+    """One series: {"label", "color", "under", "dashed", "points": [(size_bytes, gbps)]}.
+
+    Two directions often coincide. The one below has larger marks, and dashes where the other has
+    gaps, so that both are seen.
+    """
+    offset = 0 if series["under"] else 7
+    dash = f' stroke-dasharray="7 7" stroke-dashoffset="{offset}"' if series["dashed"] else ""
+    radius, width = (5.5, 4) if series["under"] else (3, 2)
     places = [(frame.x(size), frame.y(gbps)) for size, gbps in series["points"]]
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
     parts = [f'<polyline points="{path}" fill="none" stroke="{series["color"]}" '
-             f'stroke-width="2.5" stroke-linejoin="round"{dash}/>']
+             f'stroke-width="{width}" stroke-linejoin="round"{dash}/>']
     fill = "#ffffff" if series["dashed"] else series["color"]
     for x, y in places:
-        parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{fill}" '
-                     f'stroke="{series["color"]}" stroke-width="1.5"/>')
+        parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" fill="{fill}" '
+                     f'stroke="{series["color"]}" stroke-width="2"/>')
     return parts
 
 

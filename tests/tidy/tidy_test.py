@@ -104,6 +104,11 @@ class TidyTest(unittest.TestCase):
             self.assert_found("unfinished", "src/base/a.cpp", 2, f"\n// {word}: later\n")
             self.assert_found("unfinished", "scripts/a.py", 1, f"# {word}\n")
 
+    def test_conflict_markers(self):
+        for marker in ("<" * 7 + " HEAD", "=" * 7, ">" * 7 + " branch"):
+            self.assert_found("conflict_markers", "src/base/a.cpp", 2, f"int x;\n{marker}\n")
+            self.assert_found("conflict_markers", "docs/a.md", 1, f"{marker}\n")
+
     def test_emulator_conditions(self):
         self.assert_found("emulator_conditions", "src/cuda/a.cpp", 1, "#ifdef BRAID_EMULATOR\n")
         self.assert_found("emulator_conditions", "src/cuda/a.cpp", 1, "# if defined(EMULATED)\n")
@@ -124,6 +129,7 @@ class TidyTest(unittest.TestCase):
         self.assert_clean("naked_new", path, "A(const A&) = delete;\n")
         self.assert_clean("naked_new", path, "return std::unique_ptr<A>(new A(b));\n")
         self.assert_clean("naked_new", path, "std::unique_ptr<A> a(new A(b));\n")
+        self.assert_clean("naked_new", path, "  static const auto* a = new A;\n")
         self.assert_found("naked_new", path, 1, "f(std::make_unique<A>(), new A(b));\n")
         self.assert_clean("naked_new", path, '// a new one\nauto s = "new";\n#include <new>\n')
         self.assert_clean("naked_new", path, "// owner: the slot\nnew (slot) int;\n")
