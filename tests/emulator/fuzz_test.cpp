@@ -89,7 +89,7 @@ class Fuzzer {
       CUmodule module = nullptr;
       CUfunction function = nullptr;
       ASSERT_EQ(server_.cu.cuModuleLoadData(&module, cuda::pull_kernel_image()), CUDA_SUCCESS);
-      ASSERT_EQ(server_.cu.cuModuleGetFunction(&function, module, cuda::kPullKernelName),
+      ASSERT_EQ(server_.cu.cuModuleGetFunction(&function, module, cuda::kVectorKernelName),
                 CUDA_SUCCESS);
       handles_.push_back(module);
       handles_.push_back(function);

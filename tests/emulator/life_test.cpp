@@ -127,7 +127,7 @@ std::string program() {
     CUmodule module = nullptr;
     CUfunction function = nullptr;
     EXPECT_EQ(server.cu.cuModuleLoadData(&module, cuda::pull_kernel_image()), CUDA_SUCCESS);
-    EXPECT_EQ(server.cu.cuModuleGetFunction(&function, module, cuda::kPullKernelName),
+    EXPECT_EQ(server.cu.cuModuleGetFunction(&function, module, cuda::kVectorKernelName),
               CUDA_SUCCESS);
     CUdeviceptr busy = server.device_memory(4);
     EXPECT_EQ(server.cu.cuMemsetD8(busy, 0, 4), CUDA_SUCCESS);

@@ -7,8 +7,8 @@
 namespace braid::multipath {
 namespace {
 
-using testing::DeviceBuffer;
-using testing::HostBuffer;
+using test::DeviceBuffer;
+using test::HostBuffer;
 
 constexpr uint64_t kGuard = 64;
 constexpr uint8_t kBackground = 0xA7;
@@ -19,7 +19,7 @@ struct Shape {
   uint64_t device_offset;
 };
 
-class BytesTest : public testing::ServerTest {
+class BytesTest : public test::ServerTest {
  protected:
   // Copies there and back through braid, and looks at every byte of both destinations.
   void round_trip(Engine& engine, CUstream stream, const Shape& shape, HostBuffer& source,

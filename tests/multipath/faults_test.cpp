@@ -8,12 +8,12 @@
 namespace braid::multipath {
 namespace {
 
-using testing::DeviceBuffer;
-using testing::HostBuffer;
+using test::DeviceBuffer;
+using test::HostBuffer;
 
 constexpr uint64_t kSize = 64 << 20;
 
-class FaultsTest : public testing::ServerTest {
+class FaultsTest : public test::ServerTest {
  protected:
   void SetUp() override {}  // the test says which faults, then starts
 

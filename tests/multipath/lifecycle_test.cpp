@@ -6,12 +6,12 @@
 namespace braid::multipath {
 namespace {
 
-using testing::DeviceBuffer;
-using testing::HostBuffer;
+using test::DeviceBuffer;
+using test::HostBuffer;
 
 constexpr uint64_t kSize = 16 << 20;
 
-class LifecycleTest : public testing::ServerTest {
+class LifecycleTest : public test::ServerTest {
  protected:
   using Create = CUresult (*)(CUcontext*, unsigned, CUdevice);
   using Destroy = CUresult (*)(CUcontext);

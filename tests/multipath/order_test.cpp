@@ -8,12 +8,12 @@
 namespace braid::multipath {
 namespace {
 
-using testing::DeviceBuffer;
-using testing::HostBuffer;
+using test::DeviceBuffer;
+using test::HostBuffer;
 
 constexpr uint64_t kSize = 8 << 20;
 
-class OrderTest : public testing::ServerTest {
+class OrderTest : public test::ServerTest {
  protected:
   void SetUp() override {
     ServerTest::SetUp();

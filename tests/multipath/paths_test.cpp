@@ -6,13 +6,13 @@
 namespace braid::multipath {
 namespace {
 
-using testing::DeviceBuffer;
-using testing::HostBuffer;
+using test::DeviceBuffer;
+using test::HostBuffer;
 
 constexpr uint64_t kSize = 256 << 20;
 constexpr int kWaitMs = 5000;
 
-class PathsTest : public testing::ServerTest {
+class PathsTest : public test::ServerTest {
  protected:
   void copy(Engine& engine, Direction direction, int target, uint64_t size_bytes) {
     use_gpu(target);

@@ -6,12 +6,12 @@
 namespace braid::multipath {
 namespace {
 
-using testing::DeviceBuffer;
-using testing::HostBuffer;
+using test::DeviceBuffer;
+using test::HostBuffer;
 
 constexpr uint64_t kSize = 8 << 20;
 
-class VerdictTest : public testing::ServerTest {
+class VerdictTest : public test::ServerTest {
  protected:
   static std::string submit(Engine& engine, const Transfer& transfer) {
     return verdict_name(engine.submit(transfer));

@@ -7,12 +7,12 @@
 namespace braid::multipath {
 namespace {
 
-using testing::DeviceBuffer;
-using testing::HostBuffer;
+using test::DeviceBuffer;
+using test::HostBuffer;
 
 constexpr uint64_t kGiB = uint64_t{1} << 30;
 
-class VirtualTimeTest : public testing::ServerTest {
+class VirtualTimeTest : public test::ServerTest {
  protected:
   static Options from_4mb() {
     Options options;

@@ -8,7 +8,7 @@
 #include <random>
 #include <stdexcept>
 
-namespace braid::testing {
+namespace braid::test {
 namespace {
 
 const char* real_driver() { return std::getenv("BRAID_TEST_DRIVER"); }
@@ -144,4 +144,4 @@ double ServerTest::elapsed_us(CUevent begin, CUevent end) const {
   return static_cast<double>(elapsed_ms) * 1000;
 }
 
-}  // namespace braid::testing
+}  // namespace braid::test

@@ -11,11 +11,11 @@
 #include "cuda/driver.h"
 #include "multipath/engine.h"
 
-namespace braid::testing {
+namespace braid::test {
 
 /// A call that must succeed; throws with the call's name and the driver's words.
 void must(const cuda::Driver& driver, CUresult result, const char* call);
-#define MUST(driver, call) ::braid::testing::must(driver, (driver).call, #call)
+#define MUST(driver, call) ::braid::test::must(driver, (driver).call, #call)
 
 /// Pinned memory, or memory of ours that is registered with `flags`.
 class HostBuffer {
@@ -85,4 +85,4 @@ class ServerTest : public ::testing::Test {
   std::vector<CUcontext> contexts_;
 };
 
-}  // namespace braid::testing
+}  // namespace braid::test
