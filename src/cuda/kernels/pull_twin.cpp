@@ -14,6 +14,7 @@ class PullBlock final : public TwinBlock {
 
   TwinStep step(TwinMemory& memory) override {
     if (!entered_) enter(memory);
+    const bool held_before = holds_;
     if (!holds_) {
       if (was_busy_) return memory.load(next()) >= args_.slice_count ? leave(memory) : rest(memory);
       hold_next(memory);
@@ -28,7 +29,8 @@ class PullBlock final : public TwinBlock {
     return {.kind = TwinStep::Kind::kMove,
             .source = args_.source + slice.offset,
             .destination = args_.destination + slice.offset,
-            .size_bytes = slice.size_bytes};
+            .size_bytes = slice.size_bytes,
+            .overlaps = held_before};
   }
 
  private:

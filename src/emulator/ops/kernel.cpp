@@ -1,5 +1,6 @@
 // Kernels: each thread block of a launch is a twin that is stepped through virtual time. The twin
 // says which bytes move and which words it looks at; here they are checked, timed and carried out.
+#include <algorithm>
 #include <cstring>
 #include <set>
 #include <utility>
@@ -128,14 +129,21 @@ class RunningKernel : public std::enable_shared_from_this<RunningKernel> {
                                [kernel = shared_from_this()] { kernel->leave(); });
   }
 
-  void move(const Block& block, const cuda::TwinStep& step, double delay_us) {
+  // The accesses of a step, which take `access_us`, come before its bytes or run beside them.
+  void move(const Block& block, const cuda::TwinStep& step, double access_us) {
     const auto [source, destination] = ends(step);
     if (source == nullptr || destination == nullptr) return fault();
     const int share_class =
         world_.machine.kernel_class(context_->gpu, source->place, destination->place);
-    auto land = [kernel = shared_from_this(), block, step] { kernel->land(block, step); };
+    const Time accessed = world_.simulation.now() + from_us(access_us);
+    auto land = [kernel = shared_from_this(), block, step, accessed] {
+      Simulation& simulation = kernel->world_.simulation;
+      simulation.at(std::max(accessed, simulation.now()),
+                    [kernel, block, step] { kernel->land(block, step); });
+    };
     world_.simulation.after_us(
-        delay_us, [this, kernel = shared_from_this(), share_class, step, land = std::move(land)] {
+        step.overlaps ? 0 : access_us,
+        [this, kernel = shared_from_this(), share_class, step, land = std::move(land)] {
           world_.simulation.flow(share_class, step.size_bytes, land);
         });
   }
