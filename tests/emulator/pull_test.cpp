@@ -199,8 +199,7 @@ TEST(Pull, RelaysYieldToDirectWorkOfTheirOwnGpu) {
 }
 
 TEST(Pull, ABusyRelayDoesNotHoldTheTransferBack) {
-  Rig rig("h200x4", 2, 0,
-          R"({"busy": [{"gpu": 1, "from_us": 0, "to_us": 1000000}]})");
+  Rig rig("h200x4", 2, 0, R"({"busy": [{"gpu": 1, "from_us": 0, "to_us": 1000000}]})");
   rig.enable_peers();
   constexpr size_t kSize = 16u << 20;
   uint8_t* host = rig.server.pinned_memory(kSize);
@@ -209,8 +208,7 @@ TEST(Pull, ABusyRelayDoesNotHoldTheTransferBack) {
   const PullArgs args = rig.args(reinterpret_cast<uint64_t>(host), device, kSize, 65536, 4);
   CUevent start = rig.server.recorded(user);
   rig.launch_everywhere(args, 4);
-  ASSERT_EQ(rig.server.cu.cuStreamWaitValue32(user,
-                                              rig.counters + offsetof(TicketCounters, done),
+  ASSERT_EQ(rig.server.cu.cuStreamWaitValue32(user, rig.counters + offsetof(TicketCounters, done),
                                               args.slice_count, CU_STREAM_WAIT_VALUE_GEQ),
             CUDA_SUCCESS);
   CUevent end = rig.server.recorded(user);

@@ -26,10 +26,10 @@ int refuse(const char* name, std::atomic<bool>& said) {
 }  // namespace braid::emulator
 
 // Weak, so that a definition in api/ takes its place when the library is linked.
-#define BRAID_SYMBOL(name)                             \
-  extern "C" __attribute__((weak)) int name() {        \
-    static std::atomic<bool> said{false};              \
-    return ::braid::emulator::refuse(#name, said);     \
+#define BRAID_SYMBOL(name)                         \
+  extern "C" __attribute__((weak)) int name() {    \
+    static std::atomic<bool> said{false};          \
+    return ::braid::emulator::refuse(#name, said); \
   }
 #include "cuda_symbols.inc"
 #undef BRAID_SYMBOL
