@@ -64,14 +64,16 @@ std::string words_for(CUresult code, std::string_view name) {
   return words;
 }
 
-const std::map<CUresult, Error>& errors() {
-  static const auto* table = [] {
-    auto* all = new std::map<CUresult, Error>;
-#define BRAID_ERROR(name) all->emplace(name, Error{name, #name, words_for(name, #name)});
+std::map<CUresult, Error> make_errors() {
+  std::map<CUresult, Error> all;
+#define BRAID_ERROR(name) all.emplace(name, Error{name, #name, words_for(name, #name)});
 #include "cuda_errors.inc"
 #undef BRAID_ERROR
-    return all;
-  }();
+  return all;
+}
+
+const std::map<CUresult, Error>& errors() {
+  static const auto* table = new std::map<CUresult, Error>(make_errors());
   return *table;
 }
 

@@ -161,7 +161,9 @@ class RunningKernel : public std::enable_shared_from_this<RunningKernel> {
     const Time first = world_.simulation.now() + beat;
     const uint64_t group = world_.watches.new_group();
     polls_.insert(group);
-    for (const auto& [address, seen] : memory.loaded()) {
+    for (const auto& word : memory.loaded()) {
+      const uint64_t address = word.first;
+      const uint32_t seen = word.second;
       const bool host_memory = world_.memory.find(address)->is_host();
       world_.watches.add(group, address, sizeof(uint32_t), host_memory,
                          [kernel = shared_from_this(), block, address, seen, first, beat, group] {
