@@ -19,7 +19,8 @@ inline constexpr uint64_t kContextBytes = 529'000'000;
 /// CPU time of a call that only asks: a polling loop moves virtual time by this much. Assumed.
 inline constexpr double kQueryUs = 0.5;
 
-/// Threads that can be resident on one multiprocessor (CUDA programming guide, compute 8.0 to 10.0).
+/// Threads that can be resident on one multiprocessor (CUDA programming guide, compute 8.0
+/// to 10.0).
 inline constexpr int kThreadsPerMultiprocessor = 2048;
 
 inline constexpr int kDriverVersion = 13000;

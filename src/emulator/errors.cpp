@@ -34,7 +34,8 @@ const std::map<CUresult, const char*>& known_words() {
       {CUDA_ERROR_NOT_READY, "device not ready"},
       {CUDA_ERROR_ILLEGAL_ADDRESS, "an illegal memory access was encountered"},
       {CUDA_ERROR_LAUNCH_FAILED, "unspecified launch failure"},
-      {CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, "peer access is not supported between these two devices"},
+      {CUDA_ERROR_PEER_ACCESS_UNSUPPORTED,
+       "peer access is not supported between these two devices"},
       {CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED, "peer access is already enabled"},
       {CUDA_ERROR_PEER_ACCESS_NOT_ENABLED, "peer access has not been enabled"},
       {CUDA_ERROR_CONTEXT_IS_DESTROYED, "context is destroyed"},
@@ -59,19 +60,20 @@ std::string words_for(CUresult code, std::string_view name) {
     return known->second;
   constexpr std::string_view kPrefix = "CUDA_ERROR_";
   std::string words(name.substr(std::min(kPrefix.size(), name.size())));
-  for (char& letter : words)
-    letter = letter == '_' ? ' ' : static_cast<char>(std::tolower(letter));
+  for (char& letter : words) letter = letter == '_' ? ' ' : static_cast<char>(std::tolower(letter));
   return words;
 }
 
-const std::map<CUresult, Error>& errors() {
-  static const auto* table = [] {
-    auto* all = new std::map<CUresult, Error>;
-#define BRAID_ERROR(name) all->emplace(name, Error{name, #name, words_for(name, #name)});
+std::map<CUresult, Error> make_errors() {
+  std::map<CUresult, Error> all;
+#define BRAID_ERROR(name) all.emplace(name, Error{name, #name, words_for(name, #name)});
 #include "cuda_errors.inc"
 #undef BRAID_ERROR
-    return all;
-  }();
+  return all;
+}
+
+const std::map<CUresult, Error>& errors() {
+  static const auto* table = new std::map<CUresult, Error>(make_errors());
   return *table;
 }
 

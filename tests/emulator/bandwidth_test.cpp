@@ -17,8 +17,8 @@ double route_gbps(const topology::Server& server, const std::vector<topology::Ho
   double narrowest = 1e9;
   for (const topology::Hop& hop : hops) {
     const topology::Link& link = server.links[hop.link];
-    narrowest = std::min(narrowest,
-                         hop.forward ? link.forward_gbps.value : link.backward_gbps.value);
+    narrowest =
+        std::min(narrowest, hop.forward ? link.forward_gbps.value : link.backward_gbps.value);
   }
   return narrowest;
 }
@@ -69,8 +69,7 @@ TEST(Bandwidth, SmallCopiesPayTheStart) {
   ASSERT_EQ(server.cu.cuMemcpyHtoDAsync(device, host, 4096, stream), CUDA_SUCCESS);
   CUevent end = server.recorded(stream);
   ASSERT_EQ(server.cu.cuStreamSynchronize(stream), CUDA_SUCCESS);
-  const double bytes_us =
-      4096 / route_gbps(model, topology::host_route(model, 0, 0, true)) * 1e-3;
+  const double bytes_us = 4096 / route_gbps(model, topology::host_route(model, 0, 0, true)) * 1e-3;
   EXPECT_NEAR(server.elapsed_us(start, end),
               model.costs.copy_start_us.value + model.costs.api_call_us.value + bytes_us, 0.01);
 }
@@ -162,8 +161,7 @@ TEST(Bandwidth, PeerCopiesUseNvlinkOncePeerAccessIsEnabled) {
   CUstream stream = server.stream();
   const auto timed = [&] {
     CUevent start = server.recorded(stream);
-    EXPECT_EQ(server.cu.cuMemcpyPeerAsync(on_one, one, on_zero, zero, kSize, stream),
-              CUDA_SUCCESS);
+    EXPECT_EQ(server.cu.cuMemcpyPeerAsync(on_one, one, on_zero, zero, kSize, stream), CUDA_SUCCESS);
     CUevent end = server.recorded(stream);
     EXPECT_EQ(server.cu.cuStreamSynchronize(stream), CUDA_SUCCESS);
     return gbps(kSize, server.elapsed_us(start, end));

@@ -157,8 +157,8 @@ TEST(Copy, Memset) {
   EXPECT_EQ(set32(device + 2, 0, 1), CUDA_ERROR_INVALID_VALUE);
   uint8_t bytes[64];
   ASSERT_EQ(server.cu.cuMemcpyDtoH(bytes, device, 64), CUDA_SUCCESS);
-  const uint8_t expected[] = {0xab, 0xab, 0xab, 0xab, 4,    3,    2, 1, 4,
-                              3,    2,    1,    0xab, 0xab, 6,    5, 0xab};
+  const uint8_t expected[] = {0xab, 0xab, 0xab, 0xab, 4,    3, 2, 1,   4,
+                              3,    2,    1,    0xab, 0xab, 6, 5, 0xab};
   EXPECT_EQ(std::memcmp(bytes, expected, sizeof(expected)), 0);
 }
 

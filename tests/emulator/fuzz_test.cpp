@@ -21,55 +21,118 @@ struct Target {
 };
 
 constexpr Target kTargets[] = {
-    {"cuDeviceGet", "on"}, {"cuDeviceGetCount", "o"}, {"cuDeviceGetName", "onn"},
-    {"cuDeviceGetUuid_v2", "on"}, {"cuDeviceTotalMem_v2", "on"}, {"cuDeviceGetAttribute", "onn"},
-    {"cuDeviceGetPCIBusId", "onn"}, {"cuDeviceGetByPCIBusId", "os"},
-    {"cuDeviceComputeCapability", "oon"}, {"cuDeviceGetProperties", "on"},
-    {"cuDeviceCanAccessPeer", "onn"}, {"cuDeviceGetP2PAttribute", "onnn"},
-    {"cuDevicePrimaryCtxRetain", "on"}, {"cuDevicePrimaryCtxRelease_v2", "n"},
-    {"cuDevicePrimaryCtxReset_v2", "n"}, {"cuDevicePrimaryCtxGetState", "noo"},
-    {"cuDevicePrimaryCtxSetFlags_v2", "nn"}, {"cuCtxCreate_v2", "onn"},
-    {"cuCtxCreate_v4", "oznn"}, {"cuCtxDestroy_v2", "h"}, {"cuCtxPushCurrent_v2", "h"},
-    {"cuCtxPopCurrent_v2", "o"}, {"cuCtxSetCurrent", "h"}, {"cuCtxGetCurrent", "o"},
-    {"cuCtxGetDevice", "o"}, {"cuCtxSynchronize", ""}, {"cuCtxGetApiVersion", "ho"},
-    {"cuCtxGetFlags", "o"}, {"cuCtxGetId", "ho"}, {"cuCtxGetLimit", "on"}, {"cuCtxSetLimit", "nn"},
-    {"cuCtxGetStreamPriorityRange", "oo"}, {"cuCtxEnablePeerAccess", "hn"},
-    {"cuCtxDisablePeerAccess", "h"}, {"cuMemAlloc_v2", "oa"}, {"cuMemAllocPitch_v2", "ooaan"},
-    {"cuMemFree_v2", "d"}, {"cuMemGetInfo_v2", "oo"}, {"cuMemGetAddressRange_v2", "ood"},
-    {"cuMemHostAlloc", "oan"}, {"cuMemFreeHost", "p"}, {"cuMemHostRegister_v2", "pnn"},
-    {"cuMemHostUnregister", "p"}, {"cuMemHostGetDevicePointer_v2", "opn"},
-    {"cuMemHostGetFlags", "op"}, {"cuPointerGetAttribute", "ond"},
-    {"cuPointerGetAttributes", "1zod"}, {"cuPointerSetAttribute", "ond"},
-    {"cuStreamCreate", "on"}, {"cuStreamCreateWithPriority", "onn"}, {"cuStreamDestroy_v2", "h"},
-    {"cuStreamQuery", "h"}, {"cuStreamSynchronize", "h"}, {"cuStreamWaitEvent", "hhn"},
-    {"cuStreamGetCtx", "ho"}, {"cuStreamGetFlags", "ho"}, {"cuStreamGetPriority", "ho"},
-    {"cuStreamGetId", "ho"}, {"cuLaunchHostFunc", "hfp"}, {"cuStreamIsCapturing", "ho"},
-    {"cuStreamBeginCapture_v2", "hn"}, {"cuStreamEndCapture", "ho"},
-    {"cuStreamGetCaptureInfo_v2", "hooooo"}, {"cuThreadExchangeStreamCaptureMode", "o"},
-    {"cuGraphDestroy", "h"}, {"cuEventCreate", "on"}, {"cuEventDestroy_v2", "h"},
-    {"cuEventRecord", "hh"}, {"cuEventRecordWithFlags", "hhn"}, {"cuEventQuery", "h"},
-    {"cuEventSynchronize", "h"}, {"cuEventElapsedTime_v2", "ohh"}, {"cuMemcpy", "ddn"},
-    {"cuMemcpyAsync", "ddnh"}, {"cuMemcpyHtoD_v2", "dpn"}, {"cuMemcpyHtoDAsync_v2", "dpnh"},
-    {"cuMemcpyDtoH_v2", "pdn"}, {"cuMemcpyDtoHAsync_v2", "pdnh"}, {"cuMemcpyDtoD_v2", "ddn"},
-    {"cuMemcpyDtoDAsync_v2", "ddnh"}, {"cuMemcpyPeer", "dhdhn"},
-    {"cuMemcpyPeerAsync", "dhdhnh"}, {"cuMemcpyHtoDAsync_v2_ptsz", "dpnh"},
-    {"cuMemcpyDtoH_v2_ptds", "pdn"}, {"cuMemsetD8_v2", "dnn"}, {"cuMemsetD32_v2", "dnn"},
-    {"cuMemsetD16Async", "dnnh"}, {"cuMemsetD32Async", "dnnh"},
-    {"cuStreamWaitValue32_v2", "hxnn"}, {"cuStreamWaitValue64_v2", "hxnn"},
-    {"cuStreamWriteValue32_v2", "hdnn"}, {"cuStreamWriteValue64_v2", "hdnn"},
-    {"cuModuleLoadData", "op"}, {"cuModuleUnload", "h"}, {"cuModuleGetFunction", "ohs"},
-    {"cuFuncGetAttribute", "onh"}, {"cuFuncSetAttribute", "hnn"},
-    {"cuLaunchKernel", "hnnnnnnnhzz"}, {"cuGetErrorName", "no"}, {"cuGetErrorString", "no"},
-    {"cuOccupancyMaxActiveBlocksPerMultiprocessor", "ohnn"}, {"cuMemAllocManaged", "onn"},
-    {"cuGetExportTable", "oo"}, {"cuProfilerStart", ""},
+    {"cuDeviceGet", "on"},
+    {"cuDeviceGetCount", "o"},
+    {"cuDeviceGetName", "onn"},
+    {"cuDeviceGetUuid_v2", "on"},
+    {"cuDeviceTotalMem_v2", "on"},
+    {"cuDeviceGetAttribute", "onn"},
+    {"cuDeviceGetPCIBusId", "onn"},
+    {"cuDeviceGetByPCIBusId", "os"},
+    {"cuDeviceComputeCapability", "oon"},
+    {"cuDeviceGetProperties", "on"},
+    {"cuDeviceCanAccessPeer", "onn"},
+    {"cuDeviceGetP2PAttribute", "onnn"},
+    {"cuDevicePrimaryCtxRetain", "on"},
+    {"cuDevicePrimaryCtxRelease_v2", "n"},
+    {"cuDevicePrimaryCtxReset_v2", "n"},
+    {"cuDevicePrimaryCtxGetState", "noo"},
+    {"cuDevicePrimaryCtxSetFlags_v2", "nn"},
+    {"cuCtxCreate_v2", "onn"},
+    {"cuCtxCreate_v4", "oznn"},
+    {"cuCtxDestroy_v2", "h"},
+    {"cuCtxPushCurrent_v2", "h"},
+    {"cuCtxPopCurrent_v2", "o"},
+    {"cuCtxSetCurrent", "h"},
+    {"cuCtxGetCurrent", "o"},
+    {"cuCtxGetDevice", "o"},
+    {"cuCtxSynchronize", ""},
+    {"cuCtxGetApiVersion", "ho"},
+    {"cuCtxGetFlags", "o"},
+    {"cuCtxGetId", "ho"},
+    {"cuCtxGetLimit", "on"},
+    {"cuCtxSetLimit", "nn"},
+    {"cuCtxGetStreamPriorityRange", "oo"},
+    {"cuCtxEnablePeerAccess", "hn"},
+    {"cuCtxDisablePeerAccess", "h"},
+    {"cuMemAlloc_v2", "oa"},
+    {"cuMemAllocPitch_v2", "ooaan"},
+    {"cuMemFree_v2", "d"},
+    {"cuMemGetInfo_v2", "oo"},
+    {"cuMemGetAddressRange_v2", "ood"},
+    {"cuMemHostAlloc", "oan"},
+    {"cuMemFreeHost", "p"},
+    {"cuMemHostRegister_v2", "pnn"},
+    {"cuMemHostUnregister", "p"},
+    {"cuMemHostGetDevicePointer_v2", "opn"},
+    {"cuMemHostGetFlags", "op"},
+    {"cuPointerGetAttribute", "ond"},
+    {"cuPointerGetAttributes", "1zod"},
+    {"cuPointerSetAttribute", "ond"},
+    {"cuStreamCreate", "on"},
+    {"cuStreamCreateWithPriority", "onn"},
+    {"cuStreamDestroy_v2", "h"},
+    {"cuStreamQuery", "h"},
+    {"cuStreamSynchronize", "h"},
+    {"cuStreamWaitEvent", "hhn"},
+    {"cuStreamGetCtx", "ho"},
+    {"cuStreamGetFlags", "ho"},
+    {"cuStreamGetPriority", "ho"},
+    {"cuStreamGetId", "ho"},
+    {"cuLaunchHostFunc", "hfp"},
+    {"cuStreamIsCapturing", "ho"},
+    {"cuStreamBeginCapture_v2", "hn"},
+    {"cuStreamEndCapture", "ho"},
+    {"cuStreamGetCaptureInfo_v2", "hooooo"},
+    {"cuThreadExchangeStreamCaptureMode", "o"},
+    {"cuGraphDestroy", "h"},
+    {"cuEventCreate", "on"},
+    {"cuEventDestroy_v2", "h"},
+    {"cuEventRecord", "hh"},
+    {"cuEventRecordWithFlags", "hhn"},
+    {"cuEventQuery", "h"},
+    {"cuEventSynchronize", "h"},
+    {"cuEventElapsedTime_v2", "ohh"},
+    {"cuMemcpy", "ddn"},
+    {"cuMemcpyAsync", "ddnh"},
+    {"cuMemcpyHtoD_v2", "dpn"},
+    {"cuMemcpyHtoDAsync_v2", "dpnh"},
+    {"cuMemcpyDtoH_v2", "pdn"},
+    {"cuMemcpyDtoHAsync_v2", "pdnh"},
+    {"cuMemcpyDtoD_v2", "ddn"},
+    {"cuMemcpyDtoDAsync_v2", "ddnh"},
+    {"cuMemcpyPeer", "dhdhn"},
+    {"cuMemcpyPeerAsync", "dhdhnh"},
+    {"cuMemcpyHtoDAsync_v2_ptsz", "dpnh"},
+    {"cuMemcpyDtoH_v2_ptds", "pdn"},
+    {"cuMemsetD8_v2", "dnn"},
+    {"cuMemsetD32_v2", "dnn"},
+    {"cuMemsetD16Async", "dnnh"},
+    {"cuMemsetD32Async", "dnnh"},
+    {"cuStreamWaitValue32_v2", "hxnn"},
+    {"cuStreamWaitValue64_v2", "hxnn"},
+    {"cuStreamWriteValue32_v2", "hdnn"},
+    {"cuStreamWriteValue64_v2", "hdnn"},
+    {"cuModuleLoadData", "op"},
+    {"cuModuleUnload", "h"},
+    {"cuModuleGetFunction", "ohs"},
+    {"cuFuncGetAttribute", "onh"},
+    {"cuFuncSetAttribute", "hnn"},
+    {"cuLaunchKernel", "hnnnnnnnhzz"},
+    {"cuGetErrorName", "no"},
+    {"cuGetErrorString", "no"},
+    {"cuOccupancyMaxActiveBlocksPerMultiprocessor", "ohnn"},
+    {"cuMemAllocManaged", "onn"},
+    {"cuGetExportTable", "oo"},
+    {"cuProfilerStart", ""},
 };
 
 class Fuzzer {
  public:
   Fuzzer(Emulated& server, uint64_t seed) : server_(server), random_(seed) {
     // Followed by a page that may not be touched: copies that leave the scratch are errors.
-    void* room = mmap(nullptr, kScratch + 4096, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* room =
+        mmap(nullptr, kScratch + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     mprotect(static_cast<char*>(room) + kScratch, 4096, PROT_NONE);
     scratch_ = static_cast<uint8_t*>(room);
     for (size_t i = 0; i < std::size(kTargets); ++i)
@@ -138,8 +201,7 @@ class Fuzzer {
       case 'a': return random_() % 4 == 0 ? uint64_t{1} << (42 + random_() % 22) : random_() % 1500;
       case 's': return reinterpret_cast<uint64_t>(random_() % 3 == 0 ? nullptr : "braid_pull");
       case 'x': return pick({0, 4, 0xdeadbeefcafe0000, ~uint64_t{7}});
-      case 'f':
-        return random_() % 2 == 0 ? 0 : reinterpret_cast<uint64_t>(+[](void*) {});
+      case 'f': return random_() % 2 == 0 ? 0 : reinterpret_cast<uint64_t>(+[](void*) {});
       case 'h':
         if (random_() % 3 == 0) return pick({0, 1, 2, 3, 0x1234, 0xdeadbeefcafe, ~uint64_t{0}});
         return reinterpret_cast<uint64_t>(handles_[random_() % handles_.size()]);
@@ -174,7 +236,8 @@ class Fuzzer {
 
 TEST(Fuzz, NothingCrashesAndSanityReturns) {
   const char* fixed = std::getenv("BRAID_FUZZ_SEED");
-  const uint64_t seed = fixed != nullptr ? std::strtoull(fixed, nullptr, 0) : std::random_device{}();
+  const uint64_t seed =
+      fixed != nullptr ? std::strtoull(fixed, nullptr, 0) : std::random_device{}();
   std::printf("seed %llu (BRAID_FUZZ_SEED repeats it)\n", static_cast<unsigned long long>(seed));
   std::fflush(stdout);
   Emulated server;

@@ -152,8 +152,7 @@ std::string program() {
     streams.push_back(stream);
     if (gpu == 0) events.push_back(server.recorded(stream));
   }
-  for (CUstream stream : streams)
-    EXPECT_EQ(server.cu.cuStreamSynchronize(stream), CUDA_SUCCESS);
+  for (CUstream stream : streams) EXPECT_EQ(server.cu.cuStreamSynchronize(stream), CUDA_SUCCESS);
   server.use(0);
   for (int i = 0; i < 20; ++i) {
     EXPECT_EQ(server.cu.cuMemcpyHtoDAsync(device, host, 1 + random() % kSize, streams[0]),

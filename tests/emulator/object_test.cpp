@@ -30,8 +30,7 @@ TEST(Device, Attributes) {
   char id[32];
   ASSERT_EQ(server.cu.cuDeviceGetPCIBusId(id, sizeof(id), 0), CUDA_SUCCESS);
   EXPECT_STREQ(id, "0000:19:00.0");
-  const auto by_id =
-      server.symbol<CUresult (*)(CUdevice*, const char*)>("cuDeviceGetByPCIBusId");
+  const auto by_id = server.symbol<CUresult (*)(CUdevice*, const char*)>("cuDeviceGetByPCIBusId");
   CUdevice device = -1;
   EXPECT_EQ(by_id(&device, "0:3b:0.0"), CUDA_SUCCESS);
   EXPECT_EQ(device, 1);
@@ -199,9 +198,9 @@ TEST(Pointer, Attributes) {
             CUDA_SUCCESS);
   EXPECT_EQ(type, static_cast<unsigned>(CU_MEMORYTYPE_DEVICE));
   const auto number = [](void* at) { return reinterpret_cast<CUdeviceptr>(at); };
-  EXPECT_EQ(server.cu.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
-                                            number(pinned + 50)),
-            CUDA_SUCCESS);
+  EXPECT_EQ(
+      server.cu.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, number(pinned + 50)),
+      CUDA_SUCCESS);
   EXPECT_EQ(type, static_cast<unsigned>(CU_MEMORYTYPE_HOST));
   EXPECT_EQ(server.cu.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
                                             number(plain.data())),
@@ -216,8 +215,8 @@ TEST(Pointer, Attributes) {
   CUdeviceptr start = 1;
   size_t size = 1;
   CUpointer_attribute which[] = {
-      CU_POINTER_ATTRIBUTE_CONTEXT,      CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
-      CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_IS_MANAGED,
+      CU_POINTER_ATTRIBUTE_CONTEXT,          CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+      CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,   CU_POINTER_ATTRIBUTE_IS_MANAGED,
       CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, CU_POINTER_ATTRIBUTE_RANGE_SIZE,
       CU_POINTER_ATTRIBUTE_HOST_POINTER};
   void* data[] = {&owner, &type, &ordinal, &managed, &start, &size, &host};

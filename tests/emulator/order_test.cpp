@@ -184,11 +184,11 @@ TEST_F(Order, ConditionsOfWaitValues) {
     uint32_t no;
     uint32_t yes;
   };
-  for (const Case& test : {Case{CU_STREAM_WAIT_VALUE_GEQ, 5, 4, 6},
-                           Case{CU_STREAM_WAIT_VALUE_GEQ, 0xfffffffe, 0xfffffff0, 3},  // cyclic
-                           Case{CU_STREAM_WAIT_VALUE_EQ, 5, 6, 5},
-                           Case{CU_STREAM_WAIT_VALUE_AND, 6, 1, 2},
-                           Case{CU_STREAM_WAIT_VALUE_NOR, 0xf0, 0xffffff0f, 0}}) {
+  for (const Case& test :
+       {Case{CU_STREAM_WAIT_VALUE_GEQ, 5, 4, 6},
+        Case{CU_STREAM_WAIT_VALUE_GEQ, 0xfffffffe, 0xfffffff0, 3},  // cyclic
+        Case{CU_STREAM_WAIT_VALUE_EQ, 5, 6, 5}, Case{CU_STREAM_WAIT_VALUE_AND, 6, 1, 2},
+        Case{CU_STREAM_WAIT_VALUE_NOR, 0xf0, 0xffffff0f, 0}}) {
     CUdeviceptr word = server.device_memory(8);
     CUstream waiting = server.stream();
     CUstream writing = server.stream();
@@ -244,8 +244,7 @@ TEST_F(Order, HostFunctionsRunInOrderAndMayTakeALock) {
     const std::lock_guard guard(state.mutex);
     ASSERT_EQ(launch(free, function, &state), CUDA_SUCCESS);
     ASSERT_EQ(launch(free, function, &state), CUDA_SUCCESS);
-    for (int i = 0; i < 100; ++i)
-      EXPECT_EQ(server.cu.cuStreamQuery(free), CUDA_ERROR_NOT_READY);
+    for (int i = 0; i < 100; ++i) EXPECT_EQ(server.cu.cuStreamQuery(free), CUDA_ERROR_NOT_READY);
     EXPECT_EQ(state.runs, 0);
   }
   EXPECT_EQ(server.cu.cuStreamSynchronize(free), CUDA_SUCCESS);

@@ -59,7 +59,8 @@ class Rig {
     made.counters = counters;
     made.report = reinterpret_cast<uint64_t>(report);
     made.slice_bytes = slice_bytes;
-    made.slice_count = static_cast<uint32_t>((size + slice_bytes - 1) / slice_bytes);
+    made.slice_count =
+        static_cast<uint32_t>(cuda::slice_count_of(destination, size, slice_bytes));
     made.total_blocks = blocks * static_cast<uint32_t>(count);
     made.generation = ++generations;
     made.yields = 1;
@@ -199,8 +200,7 @@ TEST(Pull, RelaysYieldToDirectWorkOfTheirOwnGpu) {
 }
 
 TEST(Pull, ABusyRelayDoesNotHoldTheTransferBack) {
-  Rig rig("h200x4", 2, 0,
-          R"({"busy": [{"gpu": 1, "from_us": 0, "to_us": 1000000}]})");
+  Rig rig("h200x4", 2, 0, R"({"busy": [{"gpu": 1, "from_us": 0, "to_us": 1000000}]})");
   rig.enable_peers();
   constexpr size_t kSize = 16u << 20;
   uint8_t* host = rig.server.pinned_memory(kSize);
@@ -209,8 +209,7 @@ TEST(Pull, ABusyRelayDoesNotHoldTheTransferBack) {
   const PullArgs args = rig.args(reinterpret_cast<uint64_t>(host), device, kSize, 65536, 4);
   CUevent start = rig.server.recorded(user);
   rig.launch_everywhere(args, 4);
-  ASSERT_EQ(rig.server.cu.cuStreamWaitValue32(user,
-                                              rig.counters + offsetof(TicketCounters, done),
+  ASSERT_EQ(rig.server.cu.cuStreamWaitValue32(user, rig.counters + offsetof(TicketCounters, done),
                                               args.slice_count, CU_STREAM_WAIT_VALUE_GEQ),
             CUDA_SUCCESS);
   CUevent end = rig.server.recorded(user);

@@ -36,8 +36,7 @@ TEST(FairShare, UnlimitedResourcesDoNotBind) {
 
 // Bertsekas and Gallager's example: a long flow over all links and a short one on each.
 TEST(FairShare, TheTextbookLine) {
-  const auto rates =
-      shares({1, 1, 2}, {{{0, 1, 2}, 0, 1}, {{0}, 0, 1}, {{1}, 0, 2}, {{2}, 0, 1}});
+  const auto rates = shares({1, 1, 2}, {{{0, 1, 2}, 0, 1}, {{0}, 0, 1}, {{1}, 0, 2}, {{2}, 0, 1}});
   EXPECT_DOUBLE_EQ(rates[0], 1.0 / 3);  // shares link 1 with two others
   EXPECT_DOUBLE_EQ(rates[1], 2.0 / 3);
   EXPECT_DOUBLE_EQ(rates[2], 1.0 / 3);

@@ -85,8 +85,8 @@ struct Capture : testing::Test {
   uint8_t* host = server.pinned_memory(64);
   CUresult (*begin)(CUstream, CUstreamCaptureMode) =
       server.symbol<CUresult (*)(CUstream, CUstreamCaptureMode)>("cuStreamBeginCapture_v2");
-  CUresult (*end)(CUstream, CUgraph*) =
-      server.symbol<CUresult (*)(CUstream, CUgraph*)>("cuStreamEndCapture");
+  CUresult (*end)(CUstream,
+                  CUgraph*) = server.symbol<CUresult (*)(CUstream, CUgraph*)>("cuStreamEndCapture");
   CUgraph graph = nullptr;
 };
 

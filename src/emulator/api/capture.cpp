@@ -66,8 +66,7 @@ CUresult find_state(Call& call, CUstream handle, StreamPtr& stream, CUstreamCapt
   BRAID_TRY(find_stream(call, handle, stream));
   if (stream->legacy)
     for (const StreamPtr& other : stream->context.lock()->streams)
-      if (other->blocking() && other->capture != nullptr)
-        return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+      if (other->blocking() && other->capture != nullptr) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
   *status = stream->capture == nullptr ? CU_STREAM_CAPTURE_STATUS_NONE
             : stream->capture->valid   ? CU_STREAM_CAPTURE_STATUS_ACTIVE
                                        : CU_STREAM_CAPTURE_STATUS_INVALIDATED;
@@ -138,8 +137,7 @@ BRAID_ENTRY_STREAM(cuStreamGetCaptureInfo_v2, _ptsz, Cost::kNothing, get_info_v2
                    (stream, status, id, graph, dependencies, count))
 BRAID_ENTRY_STREAM(cuStreamGetCaptureInfo_v3, _ptsz, Cost::kNothing, get_info_v3,
                    (CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph* graph,
-                    const CUgraphNode** dependencies, const CUgraphEdgeData** edges,
-                    size_t* count),
+                    const CUgraphNode** dependencies, const CUgraphEdgeData** edges, size_t* count),
                    (stream, status, id, graph, dependencies, edges, count))
 BRAID_ENTRY(cuThreadExchangeStreamCaptureMode, exchange_mode, (CUstreamCaptureMode * mode), (mode))
 BRAID_ENTRY(cuGraphDestroy, destroy_graph, (CUgraph graph), (graph))

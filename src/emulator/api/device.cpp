@@ -4,8 +4,8 @@
 #include <cstring>
 #include <string>
 
-#include "emulator/api/entry.h"
 #include "emulator/api/device.h"
+#include "emulator/api/entry.h"
 #include "emulator/constants.h"
 
 namespace braid::emulator {
@@ -139,7 +139,6 @@ BRAID_ENTRY(cuDeviceTotalMem_v2, get_total_memory, (size_t * bytes, CUdevice dev
 BRAID_ENTRY(cuDeviceComputeCapability, get_compute_capability,
             (int* major, int* minor, CUdevice device), (major, minor, device))
 BRAID_ENTRY(cuDeviceGetAttribute, get_attribute,
-            (int* value, CUdevice_attribute attribute, CUdevice device),
-            (value, attribute, device))
+            (int* value, CUdevice_attribute attribute, CUdevice device), (value, attribute, device))
 BRAID_ENTRY(cuDeviceGetProperties, get_properties, (CUdevprop * properties, CUdevice device),
             (properties, device))

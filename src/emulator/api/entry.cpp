@@ -111,10 +111,9 @@ CUresult refuse_during_capture(Call& call) {
   if (call.thread.capture_mode == CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_SUCCESS;
   for (const CapturePtr& capture : call.world.captures) {
     const bool own = capture->thread == call.thread.number;
-    const bool counts =
-        own ? capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED
-            : capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL &&
-                  call.thread.capture_mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
+    const bool counts = own ? capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED
+                            : capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL &&
+                                  call.thread.capture_mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
     if (!counts) continue;
     capture->valid = false;
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;

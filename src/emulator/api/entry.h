@@ -55,10 +55,10 @@ CUresult enter(const char* name, bool per_thread, Cost cost, Work&& work) noexce
 // The two halves of an argument list: BRAID_ARGS(x, y) is ", x, y"; nothing stays nothing.
 #define BRAID_ARGS(...) __VA_OPT__(, ) __VA_ARGS__
 
-#define BRAID_DEFINE_ENTRY(symbol, per_thread, cost, work, params, args)               \
-  extern "C" CUresult CUDAAPI symbol params {                                          \
-    return ::braid::emulator::enter(                                                   \
-        #symbol, per_thread, cost,                                                     \
+#define BRAID_DEFINE_ENTRY(symbol, per_thread, cost, work, params, args)                          \
+  extern "C" CUresult CUDAAPI symbol params {                                                     \
+    return ::braid::emulator::enter(                                                              \
+        #symbol, per_thread, cost,                                                                \
         [&](::braid::emulator::Call& call_) -> CUresult { return work(call_ BRAID_ARGS args); }); \
   }
 
@@ -66,16 +66,16 @@ CUresult enter(const char* name, bool per_thread, Cost cost, Work&& work) noexce
   BRAID_DEFINE_ENTRY(symbol, false, ::braid::emulator::Cost::kNothing, work, params, args)
 #define BRAID_QUERY(symbol, work, params, args) \
   BRAID_DEFINE_ENTRY(symbol, false, ::braid::emulator::Cost::kQuery, work, params, args)
-#define BRAID_ENTRY_STREAM(symbol, suffix, cost, work, params, args)  \
-  BRAID_DEFINE_ENTRY(symbol, false, cost, work, params, args)         \
+#define BRAID_ENTRY_STREAM(symbol, suffix, cost, work, params, args) \
+  BRAID_DEFINE_ENTRY(symbol, false, cost, work, params, args)        \
   BRAID_DEFINE_ENTRY(symbol##suffix, true, cost, work, params, args)
 
 // Before enqueuing work: leaves when the stream records a graph instead.
-#define BRAID_CAPTURE(stream)                                    \
+#define BRAID_CAPTURE(stream) \
   if (CUresult captured_; ::braid::emulator::is_captured(stream, captured_)) return captured_
 
 // Inside an entry point: leaves with the error of a step that failed.
-#define BRAID_TRY(step)                                              \
+#define BRAID_TRY(step) \
   if (const CUresult result_ = (step); result_ != CUDA_SUCCESS) return result_
 
 /// The calling thread's current context, alive and without a sticky error.

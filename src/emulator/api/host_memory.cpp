@@ -28,8 +28,8 @@ CUresult allocate(Call& call, void** out, size_t size_bytes, unsigned flags) {
     return CUDA_ERROR_INVALID_VALUE;
   BRAID_TRY(current_context(call, context));
   BRAID_TRY(refuse_during_capture(call));
-  const Allocation* allocation = call.world.memory.add_host(
-      nearest_node(call, *context), size_bytes, owned_by(*context, flags));
+  const Allocation* allocation = call.world.memory.add_host(nearest_node(call, *context),
+                                                            size_bytes, owned_by(*context, flags));
   if (allocation == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   *out = allocation->bytes;
   return CUDA_SUCCESS;

@@ -68,21 +68,19 @@ CUresult launch_shape(Call& call, CUfunction handle, const Shape& shape, CUstrea
   constexpr uint64_t kMostBlocks = 1 << 20;
   if (blocks > kMostBlocks) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
   launch.blocks = static_cast<uint32_t>(blocks);
-  launch.threads_per_block =
-      static_cast<int>(shape.block[0] * shape.block[1] * shape.block[2]);
+  launch.threads_per_block = static_cast<int>(shape.block[0] * shape.block[1] * shape.block[2]);
   BRAID_CAPTURE(stream);
   enqueue_kernel(call.world, stream, std::move(launch));
   return CUDA_SUCCESS;
 }
 
-CUresult launch(Call& call, CUfunction function, unsigned gx, unsigned gy, unsigned gz,
-                unsigned bx, unsigned by, unsigned bz, CUstream stream, void** params,
-                void** extra) {
+CUresult launch(Call& call, CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                unsigned by, unsigned bz, CUstream stream, void** params, void** extra) {
   return launch_shape(call, function, {{gx, gy, gz}, {bx, by, bz}}, stream, params, extra);
 }
 
-CUresult launch_config(Call& call, const CUlaunchConfig* config, CUfunction function,
-                       void** params, void** extra) {
+CUresult launch_config(Call& call, const CUlaunchConfig* config, CUfunction function, void** params,
+                       void** extra) {
   if (config == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return launch_shape(call, function,
                       {{config->gridDimX, config->gridDimY, config->gridDimZ},
@@ -94,8 +92,8 @@ CUresult launch_config(Call& call, const CUlaunchConfig* config, CUfunction func
 CUresult max_active_blocks(Call& call, int* blocks, CUfunction function, int block_size, size_t) {
   if (blocks == nullptr || block_size <= 0) return CUDA_ERROR_INVALID_VALUE;
   if (call.world.functions.find(function) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  *blocks = block_size > static_cast<int>(kMostThreads) ? 0
-                                                         : kThreadsPerMultiprocessor / block_size;
+  *blocks =
+      block_size > static_cast<int>(kMostThreads) ? 0 : kThreadsPerMultiprocessor / block_size;
   return CUDA_SUCCESS;
 }
 

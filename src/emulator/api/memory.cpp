@@ -70,8 +70,7 @@ CUresult get_info(Call& call, size_t* free_bytes, size_t* total_bytes) {
   return CUDA_SUCCESS;
 }
 
-CUresult get_address_range(Call& call, CUdeviceptr* base, size_t* size_bytes,
-                           CUdeviceptr address) {
+CUresult get_address_range(Call& call, CUdeviceptr* base, size_t* size_bytes, CUdeviceptr address) {
   ContextPtr context;
   BRAID_TRY(current_context(call, context));
   const Allocation* allocation = call.world.memory.find(address);

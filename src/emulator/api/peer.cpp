@@ -6,9 +6,8 @@ namespace {
 
 bool reachable(const Call& call, CUdevice from, CUdevice to) {
   const World& world = call.world;
-  return from != to && !topology::peer_route(world.server, world.visible[from],
-                                             world.visible[to])
-                            .empty();
+  return from != to &&
+         !topology::peer_route(world.server, world.visible[from], world.visible[to]).empty();
 }
 
 CUresult can_access(Call& call, int* possible, CUdevice device, CUdevice peer) {

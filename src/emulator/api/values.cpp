@@ -58,8 +58,7 @@ CUresult one_of_batch(Call& call, CUstream stream, const CUstreamBatchMemOpParam
     case CU_STREAM_MEM_OP_WAIT_VALUE_64:
       return wait64(call, stream, op.waitValue.address, op.waitValue.value64, op.waitValue.flags);
     case CU_STREAM_MEM_OP_WRITE_VALUE_32:
-      return write32(call, stream, op.writeValue.address, op.writeValue.value,
-                     op.writeValue.flags);
+      return write32(call, stream, op.writeValue.address, op.writeValue.value, op.writeValue.flags);
     case CU_STREAM_MEM_OP_WRITE_VALUE_64:
       return write64(call, stream, op.writeValue.address, op.writeValue.value64,
                      op.writeValue.flags);
@@ -83,8 +82,8 @@ CUresult batch(Call& call, CUstream stream, unsigned count, CUstreamBatchMemOpPa
 using namespace braid::emulator;
 
 // The first and second forms differ in what old devices had to be asked for; they do the same.
-#define BRAID_VALUE_ENTRY(symbol, work, type)                                           \
-  BRAID_ENTRY_STREAM(symbol, _ptsz, Cost::kEnqueue, work,                               \
+#define BRAID_VALUE_ENTRY(symbol, work, type)                                            \
+  BRAID_ENTRY_STREAM(symbol, _ptsz, Cost::kEnqueue, work,                                \
                      (CUstream stream, CUdeviceptr address, type value, unsigned flags), \
                      (stream, address, value, flags))
 
@@ -97,11 +96,11 @@ BRAID_VALUE_ENTRY(cuStreamWriteValue32_v2, write32, cuuint32_t)
 BRAID_VALUE_ENTRY(cuStreamWriteValue64, write64, cuuint64_t)
 BRAID_VALUE_ENTRY(cuStreamWriteValue64_v2, write64, cuuint64_t)
 
-#define BRAID_BATCH_ENTRY(symbol)                                                             \
-  BRAID_ENTRY_STREAM(symbol, _ptsz, Cost::kEnqueue, batch,                                    \
-                     (CUstream stream, unsigned count, CUstreamBatchMemOpParams* ops,         \
-                      unsigned flags),                                                        \
-                     (stream, count, ops, flags))
+#define BRAID_BATCH_ENTRY(symbol)                                                       \
+  BRAID_ENTRY_STREAM(                                                                   \
+      symbol, _ptsz, Cost::kEnqueue, batch,                                             \
+      (CUstream stream, unsigned count, CUstreamBatchMemOpParams* ops, unsigned flags), \
+      (stream, count, ops, flags))
 
 BRAID_BATCH_ENTRY(cuStreamBatchMemOp)
 BRAID_BATCH_ENTRY(cuStreamBatchMemOp_v2)

@@ -20,8 +20,8 @@ uint64_t aligned(uint64_t address, uint64_t size_bytes) {
 }
 
 void* map(uint64_t size_bytes, int protection) {
-  void* at = mmap(nullptr, size_bytes, protection,
-                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* at =
+      mmap(nullptr, size_bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   return at == MAP_FAILED ? nullptr : at;
 }
 

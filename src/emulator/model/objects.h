@@ -28,13 +28,13 @@ struct Context {
   int gpu = 0;      ///< number in the server
   unsigned flags = 0;
   bool alive = false;
-  int primary_retains = 0;               ///< of a primary context
-  CUresult error = CUDA_SUCCESS;         ///< sticky: what every later call returns
-  std::set<uint64_t> peers;              ///< ids of contexts whose memory kernels here may touch
-  StreamPtr legacy;                      ///< the NULL stream
-  std::map<uint64_t, StreamPtr> threads; ///< per-thread default streams, by thread number
-  std::vector<StreamPtr> streams;        ///< all of them, and destroyed ones with work left
-  std::map<int, size_t> limits;          ///< cuCtxSetLimit, by CUlimit
+  int primary_retains = 0;                ///< of a primary context
+  CUresult error = CUDA_SUCCESS;          ///< sticky: what every later call returns
+  std::set<uint64_t> peers;               ///< ids of contexts whose memory kernels here may touch
+  StreamPtr legacy;                       ///< the NULL stream
+  std::map<uint64_t, StreamPtr> threads;  ///< per-thread default streams, by thread number
+  std::vector<StreamPtr> streams;         ///< all of them, and destroyed ones with work left
+  std::map<int, size_t> limits;           ///< cuCtxSetLimit, by CUlimit
 };
 using ContextPtr = std::shared_ptr<Context>;
 
@@ -47,7 +47,7 @@ struct Op {
   CompletionPtr end = std::make_shared<Completion>();
   std::weak_ptr<Stream> stream;
   std::function<void()> on_cancel;  ///< lets go of what the op holds, if it holds anything
-  bool cancelled = false;  ///< its context was poisoned or destroyed: move nothing more
+  bool cancelled = false;           ///< its context was poisoned or destroyed: move nothing more
 };
 using OpPtr = std::shared_ptr<Op>;
 
@@ -77,7 +77,7 @@ struct Stream {
   bool running = false;  ///< the first op has begun
   bool armed = false;    ///< something will look at the first op again
   bool pumping = false;
-  CompletionPtr tail;     ///< the end of the op enqueued last; null: none ever
+  CompletionPtr tail;  ///< the end of the op enqueued last; null: none ever
 
   /// Waits for the legacy stream, and is waited for by it.
   bool blocking() const { return (flags & CU_STREAM_NON_BLOCKING) == 0; }
@@ -87,9 +87,9 @@ struct Stream {
 struct Event {
   std::weak_ptr<Context> context;
   unsigned flags = CU_EVENT_DEFAULT;
-  CompletionPtr record;         ///< of the latest cuEventRecord; null: never recorded
+  CompletionPtr record;  ///< of the latest cuEventRecord; null: never recorded
   int device = 0;
-  CapturePtr captured;          ///< the latest record was captured
+  CapturePtr captured;  ///< the latest record was captured
 };
 using EventPtr = std::shared_ptr<Event>;
 

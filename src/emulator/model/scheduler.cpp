@@ -18,8 +18,7 @@ void Scheduler::order_default_streams(const StreamPtr& stream, Op& op) const {
   }
 }
 
-CompletionPtr Scheduler::enqueue(const StreamPtr& stream,
-                                 std::function<void(const OpPtr&)> begin) {
+CompletionPtr Scheduler::enqueue(const StreamPtr& stream, std::function<void(const OpPtr&)> begin) {
   auto op = std::make_shared<Op>();
   op->issued = host_now_;
   op->begin = std::move(begin);
@@ -89,9 +88,8 @@ void Scheduler::cancel_all(Context& context) {
 }
 
 void Scheduler::prune(Context& context) {
-  std::erase_if(context.streams, [](const StreamPtr& stream) {
-    return stream->destroyed && stream->idle();
-  });
+  std::erase_if(context.streams,
+                [](const StreamPtr& stream) { return stream->destroyed && stream->idle(); });
 }
 
 }  // namespace braid::emulator

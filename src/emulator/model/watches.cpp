@@ -56,9 +56,9 @@ void Watches::look_at_host_memory() {
 }
 
 void Watches::ask(uint64_t group, const std::function<bool()>& look) {
-  const bool still_there =
-      std::any_of(watches_.begin(), watches_.end(),
-                  [&](const auto& entry) { return entry.second.group == group; });
+  const bool still_there = std::any_of(watches_.begin(), watches_.end(), [&](const auto& entry) {
+    return entry.second.group == group;
+  });
   if (still_there && look()) drop(group);
 }
 

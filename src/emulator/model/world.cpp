@@ -48,8 +48,8 @@ Result<std::unique_ptr<World>> World::create(topology::Server server, std::vecto
 void World::catch_up(Lock& lock) {
   if (host_calls_running == 0) host_call_is_slow = false;
   if (host_calls_running > 0 && !host_call_is_slow)
-    host_call_is_slow = !changed.wait_for(lock, kHostFunctionPatience,
-                                          [&] { return host_calls_running == 0; });
+    host_call_is_slow =
+        !changed.wait_for(lock, kHostFunctionPatience, [&] { return host_calls_running == 0; });
   while (host_calls_running == 0 && simulation.step(scheduler.host_now())) {
   }
   if (host_calls_running == 0) simulation.advance_clock(scheduler.host_now());

@@ -61,11 +61,11 @@ class World {
 
   std::vector<HostCall> host_calls;  ///< waiting for the helper thread
   int host_calls_running = 0;        ///< due or running: virtual time stands still for them
-  bool host_call_is_slow = false;     ///< it has been waited for long enough
+  bool host_call_is_slow = false;    ///< it has been waited for long enough
   uint64_t calls = 0;                ///< driver calls made, so that silence can be seen
   bool helper_started = false;
   bool helper_idle = false;
-  uint64_t next_id = 1;              ///< for contexts, streams and captures
+  uint64_t next_id = 1;  ///< for contexts, streams and captures
 
   int device_count() const { return static_cast<int>(visible.size()); }
   const topology::Gpu& gpu_of(int device) const { return server.gpus[visible[device]]; }

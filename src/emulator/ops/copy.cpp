@@ -52,13 +52,13 @@ void move_bytes(World& world, const OpPtr& op, const Copy& copy) {
 void occupy_engine(World& world, Slots& engine, int share_class, uint64_t size_bytes,
                    std::function<void()> land) {
   engine.take(1, [&world, &engine, share_class, size_bytes, land = std::move(land)] {
-    world.simulation.after_us(world.server.costs.copy_start_us.value, [&world, &engine, share_class,
-                                                                       size_bytes, land] {
-      world.simulation.flow(share_class, size_bytes, [&engine, land] {
-        land();
-        engine.give_back(1);
-      });
-    });
+    world.simulation.after_us(world.server.costs.copy_start_us.value,
+                              [&world, &engine, share_class, size_bytes, land] {
+                                world.simulation.flow(share_class, size_bytes, [&engine, land] {
+                                  land();
+                                  engine.give_back(1);
+                                });
+                              });
   });
 }
 
@@ -66,17 +66,17 @@ void occupy_engine(World& world, Slots& engine, int share_class, uint64_t size_b
 
 CompletionPtr enqueue_copy(World& world, const StreamPtr& stream, Copy copy) {
   const int share_class = class_of(world, copy);
-  return world.scheduler.enqueue(stream, [&world, copy = std::move(copy),
-                                          share_class](const OpPtr& op) {
-    const auto land = [&world, copy, op] {
-      move_bytes(world, op, copy);
-      world.scheduler.finish(op);
-    };
-    if (!copy.source.place.is_gpu() && !copy.destination.place.is_gpu())
-      return world.simulation.flow(share_class, copy.size_bytes, land);
-    occupy_engine(world, world.machine.engine(copy.source.place, copy.destination.place),
-                  share_class, copy.size_bytes, land);
-  });
+  return world.scheduler.enqueue(
+      stream, [&world, copy = std::move(copy), share_class](const OpPtr& op) {
+        const auto land = [&world, copy, op] {
+          move_bytes(world, op, copy);
+          world.scheduler.finish(op);
+        };
+        if (!copy.source.place.is_gpu() && !copy.destination.place.is_gpu())
+          return world.simulation.flow(share_class, copy.size_bytes, land);
+        occupy_engine(world, world.machine.engine(copy.source.place, copy.destination.place),
+                      share_class, copy.size_bytes, land);
+      });
 }
 
 namespace {
@@ -97,8 +97,7 @@ CompletionPtr enqueue_fill(World& world, const StreamPtr& stream, CopyEnd destin
   return world.scheduler.enqueue(stream, [&world, destination, value, width_bytes, count,
                                           size_bytes](const OpPtr& op) {
     // A memset is a small kernel or an engine's fill; either way it is bound by device memory.
-    const int share_class =
-        world.machine.copy_class(destination.place, destination.place, true);
+    const int share_class = world.machine.copy_class(destination.place, destination.place, true);
     world.simulation.after_us(world.server.costs.copy_start_us.value, [=, &world] {
       world.simulation.flow(share_class, size_bytes, [=, &world] {
         if (!op->cancelled && !still_there(world, destination)) fault(world, op);

@@ -77,9 +77,9 @@ uint32_t* StepMemory::find(uint64_t address) {
     return nullptr;
   }
   const topology::Costs& costs = world_.server.costs;
-  cost_us_ += allocation->is_host()                          ? costs.host_store_us.value
+  cost_us_ += allocation->is_host()                        ? costs.host_store_us.value
               : allocation->place.number() == context_.gpu ? costs.local_atomic_us.value
-                                                             : costs.peer_atomic_us.value;
+                                                           : costs.peer_atomic_us.value;
   return reinterpret_cast<uint32_t*>(allocation->bytes_at(address));
 }
 
@@ -95,8 +95,7 @@ class RunningKernel : public std::enable_shared_from_this<RunningKernel> {
   // The launch is due: blocks become resident as the GPU has room.
   void start() {
     op_->on_cancel = [kernel = shared_from_this()] { kernel->cancel(); };
-    const Time due =
-        world_.simulation.now() + from_us(world_.server.costs.kernel_start_us.value);
+    const Time due = world_.simulation.now() + from_us(world_.server.costs.kernel_start_us.value);
     world_.simulation.at(world_.machine.kernel_may_start(context_->gpu, due),
                          [kernel = shared_from_this()] { kernel->place_blocks(); });
   }
@@ -166,12 +165,13 @@ class RunningKernel : public std::enable_shared_from_this<RunningKernel> {
   // A block that polls looks again every so often. Looks that would find the same words are not
   // simulated: the block sleeps until a word it read has changed, and looks at the next beat.
   void poll(const Block& block, const StepMemory& memory) {
-    const Time beat =
-        from_us(memory.cost_us()) + from_us(world_.server.costs.poll_us.value);
+    const Time beat = from_us(memory.cost_us()) + from_us(world_.server.costs.poll_us.value);
     const Time first = world_.simulation.now() + beat;
     const uint64_t group = world_.watches.new_group();
     polls_.insert(group);
-    for (const auto& [address, seen] : memory.loaded()) {
+    for (const auto& word : memory.loaded()) {
+      const uint64_t address = word.first;
+      const uint32_t seen = word.second;
       const bool host_memory = world_.memory.find(address)->is_host();
       world_.watches.add(group, address, sizeof(uint32_t), host_memory,
                          [kernel = shared_from_this(), block, address, seen, first, beat, group] {

@@ -17,8 +17,8 @@ struct CopyEnd {
   uint64_t address = 0;
   std::byte* bytes = nullptr;  ///< where the CPU finds the first byte
   Place place = Place::host(0);
-  uint64_t context = 0;    ///< of the allocation; 0: pageable
-  uint64_t buffer_id = 0;  ///< of the allocation; 0: pageable
+  uint64_t context = 0;      ///< of the allocation; 0: pageable
+  uint64_t buffer_id = 0;    ///< of the allocation; 0: pageable
   bool sync_memops = false;  ///< CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: the host waits for the copy
   bool pageable() const { return buffer_id == 0; }
 };

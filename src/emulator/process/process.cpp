@@ -54,8 +54,8 @@ CUresult make_world() {
   std::vector<int> visible = visible_gpus(static_cast<int>(server.value().gpus.size()));
   if (visible.empty()) return CUDA_ERROR_NO_DEVICE;
   const char* faults = std::getenv("BRAID_FAULTS");
-  auto world = World::create(std::move(server).value(), std::move(visible),
-                             faults != nullptr ? faults : "");
+  auto world =
+      World::create(std::move(server).value(), std::move(visible), faults != nullptr ? faults : "");
   if (!world.ok()) {
     say(world.status().message());
     return CUDA_ERROR_NO_DEVICE;

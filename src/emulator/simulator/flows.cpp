@@ -35,8 +35,7 @@ void Flows::start(Time now, int share_class, uint64_t size_bytes, Done done) {
   settle(now);
   Lane& lane = lanes_[share_class];
   if (lane.heap.empty()) lane.served = 0;  // keeps the number small, and so exact
-  lane.heap.push_back(
-      {lane.served + static_cast<double>(size_bytes), started_++, std::move(done)});
+  lane.heap.push_back({lane.served + static_cast<double>(size_bytes), started_++, std::move(done)});
   std::push_heap(lane.heap.begin(), lane.heap.end(), later);
   ++classes_[share_class].flows;
   stale_ = true;

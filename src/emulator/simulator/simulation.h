@@ -22,9 +22,7 @@ class Simulation {
   void at(Time when, EventQueue::Action action) {
     queue_.add(when > now_ ? when : now_, std::move(action));
   }
-  void after_us(double us, EventQueue::Action action) {
-    at(now_ + from_us(us), std::move(action));
-  }
+  void after_us(double us, EventQueue::Action action) { at(now_ + from_us(us), std::move(action)); }
   void flow(int share_class, uint64_t size_bytes, Flows::Done done) {
     flows_.start(now_, share_class, size_bytes, std::move(done));
   }

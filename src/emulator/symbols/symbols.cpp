@@ -26,10 +26,10 @@ int refuse(const char* name, std::atomic<bool>& said) {
 }  // namespace braid::emulator
 
 // Weak, so that a definition in api/ takes its place when the library is linked.
-#define BRAID_SYMBOL(name)                             \
-  extern "C" __attribute__((weak)) int name() {        \
-    static std::atomic<bool> said{false};              \
-    return ::braid::emulator::refuse(#name, said);     \
+#define BRAID_SYMBOL(name)                         \
+  extern "C" __attribute__((weak)) int name() {    \
+    static std::atomic<bool> said{false};          \
+    return ::braid::emulator::refuse(#name, said); \
   }
 #include "cuda_symbols.inc"
 #undef BRAID_SYMBOL
@@ -48,15 +48,19 @@ const std::map<std::string, Function>& symbols() {
   return *table;
 }
 
-// The CUDA versions in which each name got its first, second, ... form, in that order.
-const std::map<std::string, std::vector<int>>& versions() {
-  static const auto* table = [] {
-    auto* all = new std::map<std::string, std::vector<int>>;
-#define BRAID_VERSION(name, version) (*all)[#name].push_back(version);
+using Versions = std::map<std::string, std::vector<int>>;
+
+Versions make_versions() {
+  Versions all;
+#define BRAID_VERSION(name, version) all[#name].push_back(version);
 #include "cuda_versions.inc"
 #undef BRAID_VERSION
-    return all;
-  }();
+  return all;
+}
+
+// The CUDA versions in which each name got its first, second, ... form, in that order.
+const Versions& versions() {
+  static const auto* table = new Versions(make_versions());
   return *table;
 }
 
