@@ -45,9 +45,10 @@ std::string help_of(const OptionRow& row) {
 // Options come from the command line, or else from the environment; both are checked here, where
 // the user can still see the error.
 Result<Options> check_options(const RunRequest& request) {
-  for (const auto& [variable, text] : request.options) {
-    const auto alone =
-        read_options([&](const char* name) { return variable == name ? text.c_str() : nullptr; });
+  for (const auto& given : request.options) {
+    const std::string& variable = given.first;
+    const auto alone = read_options(
+        [&](const char* name) { return variable == name ? given.second.c_str() : nullptr; });
     if (alone.ok()) continue;
     const std::string cause = alone.status().message().substr(variable.size());  // ": ..."
     return Status::error(flag_of(variable) + cause);

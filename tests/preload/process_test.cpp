@@ -146,6 +146,14 @@ TEST(Process, AnIdleForkedChildSaysNothing) {
   EXPECT_EQ(counted(statistics, "cuMemcpyHtoDAsync_v2", "accelerated").calls, 2u);
 }
 
+TEST(Process, AForkedChildHearsWhatItWouldNatively) {
+  const ChildResult native = natively({kScenarios, "fork_copying"});
+  const ChildResult braided = with_braid({kScenarios, "fork_copying"});
+  ASSERT_EQ(native.exit_code, 0) << native.errors;
+  EXPECT_EQ(braided.output, native.output);
+  EXPECT_EQ(counted(only_statistics(braided), "cuMemcpyHtoDAsync_v2", "accelerated").calls, 2u);
+}
+
 TEST(Process, AChildMayBeTheOneThatUsesCuda) {
   const auto statistics = only_statistics(with_braid({kScenarios, "fork_first"}));
   EXPECT_EQ(counted(statistics, "cuMemcpyHtoDAsync_v2", "accelerated").calls, 1u);
@@ -199,16 +207,37 @@ TEST(Process, NoStatisticsUnlessAsked) {
   EXPECT_EQ(child.errors, "");
 }
 
-TEST(Process, ABadOptionIsSaidOnceAndEverythingStaysNative) {
-  Environment environment{{"LD_LIBRARY_PATH", BRAID_EMULATOR_FOLDER},
-                          {"BRAID_SERVER", BRAID_PROFILES "/h20x8.json"},
-                          {"LD_PRELOAD", BRAID_PRELOAD_LIBRARY},
-                          {"BRAID_THRESHOLD", "huge"}};
-  const ChildResult child = run_child({kScenarios, "fork_idle"}, environment);
+// braid preloaded by hand, without `braid run` to look at the options first.
+Environment preloaded_by_hand(const std::string& preload = BRAID_PRELOAD_LIBRARY) {
+  return {{"LD_LIBRARY_PATH", BRAID_EMULATOR_FOLDER},
+          {"BRAID_SERVER", BRAID_PROFILES "/h20x8.json"},
+          {"BRAID_STATS", "json"},
+          {"LD_PRELOAD", preload}};
+}
+
+void expect_one_complaint(const ChildResult& child, const std::string& about) {
   EXPECT_EQ(child.exit_code, 0) << child.errors;
-  EXPECT_EQ(std::count(child.errors.begin(), child.errors.end(), '\n'), 1) << child.errors;
-  EXPECT_NE(child.errors.find("BRAID_THRESHOLD: 'huge'"), std::string::npos) << child.errors;
-  EXPECT_NE(child.errors.find("stays native"), std::string::npos) << child.errors;
+  const std::string errors = child.other_errors();
+  EXPECT_EQ(std::count(errors.begin(), errors.end(), '\n'), 1) << errors;
+  EXPECT_TRUE(errors.starts_with("braid: ")) << errors;
+  EXPECT_NE(errors.find(about), std::string::npos) << errors;
+  EXPECT_NE(errors.find("stays native"), std::string::npos) << errors;
+}
+
+TEST(Process, ABadOptionIsSaidOnceAndEverythingStaysNative) {
+  Environment environment = preloaded_by_hand();
+  environment["BRAID_THRESHOLD"] = "huge";
+  expect_one_complaint(run_child({kScenarios, "fork_idle"}, environment),
+                       "BRAID_THRESHOLD: 'huge'");
+}
+
+TEST(Process, AnEngineThatDoesNotOpenIsSaidOnceAndEverythingStaysNative) {
+  Environment environment = preloaded_by_hand();
+  environment["BRAID_RELAYS"] = "1,99";
+  const ChildResult child = run_child({kScenarios, "fork_idle"}, environment);
+  expect_one_complaint(child, "GPU 99");
+  ASSERT_EQ(child.statistics().size(), 1u) << child.errors;
+  EXPECT_EQ(counted(child.statistics()[0], "cuMemcpyHtoDAsync_v2", "not_ready").calls, 2u);
 }
 
 TEST(Bystander, ProgramsWithoutCudaNoticeNothing) {
@@ -247,11 +276,25 @@ TEST(Bystander, AnotherInterposerWorksBesideBraid) {
   for (const std::string& order : {beside, beside + ":" + ours, ours + ":" + beside}) {
     const ChildResult child = run_child({kScenarios, "bystander"}, {{"LD_PRELOAD", order}});
     EXPECT_EQ(child.exit_code, 0) << order << child.errors;
-    EXPECT_EQ(child.output, "beside: 1 lookups, 1 parents\n") << order;
+    EXPECT_EQ(child.output, "beside: 1 lookups, 1 parents, 0 allocations\n") << order;
   }
   for (const std::string& order : {beside, beside + ":" + ours}) {
     const ChildResult child = with_braid({kScenarios, "copy_once"}, {}, {{"LD_PRELOAD", order}});
     EXPECT_EQ(counted(only_statistics(child), "cuMemcpyHtoDAsync_v2", "accelerated").calls, 1u);
+  }
+}
+
+TEST(Bystander, AnInterposerOfTheDriverBesideBraidFindsBraidNext) {
+  const std::string beside = BRAID_TEST_CLIENTS "/libclient_beside.so";
+  const std::string ours = BRAID_PRELOAD_LIBRARY;
+  const Words program{kCopiesLinked, "linked", "few", "9000001"};
+  for (const std::string& order : {beside + ":" + ours, ours + ":" + beside}) {
+    const ChildResult child = run_child(program, preloaded_by_hand(order));
+    EXPECT_EQ(counted(only_statistics(child), "cuMemcpyHtoDAsync_v2", "accelerated").calls, 1u)
+        << order << child.errors;
+    if (order.starts_with(beside)) {
+      EXPECT_NE(child.output.find("1 allocations"), std::string::npos) << child.output;
+    }
   }
 }
 

@@ -150,6 +150,26 @@ int fork_idle() {
   return 0;
 }
 
+// A child that goes on with its parent's CUDA: an error, and the same one as natively.
+int fork_copying() {
+  use_gpu(0);
+  copy_and_look(12);
+  uint8_t* host = pin(kSizeBytes);
+  const CUdeviceptr device = allocate(kSizeBytes);
+  const pid_t child = fork();
+  if (child == 0) {
+    auto* copy = get<CUresult(CUdeviceptr, const void*, size_t)>("cuMemcpyHtoD_v2");
+    std::printf("child: %d\n", static_cast<int>(copy(device, host, kSizeBytes)));
+    std::fflush(stdout);
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  require(WIFEXITED(status), "the child crashed");
+  copy_and_look(13);
+  return 0;
+}
+
 // CUDA starts in the child only, as multiprocessing workers do.
 int fork_first() {
   const pid_t child = fork();
@@ -249,6 +269,7 @@ int main(int argc, char** argv) {
       {"device_to_device", device_to_device},
       {"peers", peers},
       {"fork_idle", fork_idle},
+      {"fork_copying", fork_copying},
       {"fork_first", fork_first},
       {"exit_in_flight", exit_in_flight},
       {"threads", threads},
