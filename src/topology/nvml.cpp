@@ -1,6 +1,7 @@
 #include "topology/nvml.h"
 
 #include <dlfcn.h>
+#include <iterator>
 
 namespace braid::topology {
 namespace {
@@ -66,6 +67,12 @@ PcieSpeed Nvml::pcie(void* device) const {
   return {static_cast<int>(generation), static_cast<int>(lanes)};
 }
 
+// NVML counts NVLink's versions, 1.0, 2.0, 2.2, 3.0, 3.1, 4.0, 5.0, from 1 (seen on H200: 6).
+int major_version(unsigned nvml_version) {
+  constexpr int kMajor[] = {0, 1, 2, 2, 3, 3, 4, 5};
+  return nvml_version < std::size(kMajor) ? kMajor[nvml_version] : kMajor[std::size(kMajor) - 1];
+}
+
 NvlinkFacts Nvml::nvlink(void* device) const {
   NvlinkFacts facts;
   if (call_.nvmlDeviceGetNvLinkState == nullptr) return facts;
@@ -77,7 +84,7 @@ NvlinkFacts Nvml::nvlink(void* device) const {
     unsigned version = 0;
     if (call_.nvmlDeviceGetNvLinkVersion != nullptr &&
         call_.nvmlDeviceGetNvLinkVersion(device, link, &version) == kSuccess)
-      facts.version = static_cast<int>(version);
+      facts.version = major_version(version);
     int remote = 0;
     if (call_.nvmlDeviceGetNvLinkRemoteDeviceType != nullptr &&
         call_.nvmlDeviceGetNvLinkRemoteDeviceType(device, link, &remote) == kSuccess)

@@ -59,8 +59,7 @@ class Rig {
     made.counters = counters;
     made.report = reinterpret_cast<uint64_t>(report);
     made.slice_bytes = slice_bytes;
-    made.slice_count =
-        static_cast<uint32_t>(cuda::slice_count_of(destination, size, slice_bytes));
+    made.slice_count = static_cast<uint32_t>(cuda::slice_count_of(destination, size, slice_bytes));
     made.total_blocks = blocks * static_cast<uint32_t>(count);
     made.generation = ++generations;
     made.yields = 1;

@@ -27,7 +27,7 @@ int name(void*, char* text, unsigned bytes) {
 int generation(void*, unsigned* value) { return *value = 5, 0; }
 int width(void*, unsigned* value) { return *value = 16, 0; }
 int link_state(void*, unsigned link, int* up) { return *up = link < 17, link == 17 ? 2 : 0; }
-int link_version(void*, unsigned, unsigned* version) { return *version = 4, 0; }
+int link_version(void*, unsigned, unsigned* version) { return *version = 6, 0; }  // NVLink 4.0
 int remote_type(void*, unsigned, int* type) { return *type = 2, 0; }
 int p2p(void* a, void* b, int, int* status) { return *status = a == b ? 1 : 0, 0; }
 

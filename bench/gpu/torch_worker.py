@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""One side of the PyTorch measurement: copies between pinned memory and a GPU on request.
+
+Reads one JSON request a line and answers with one JSON line:
+  {"do": "copy", "direction": "h2d", "size_bytes": 4194304}  -> {"gbps": .., "verified": true}
+  {"do": "limit", "direction": "d2h"}                        -> {"gbps": ..}  (direct copies, all GPUs)
+Knows nothing of braid: bench/gpu/run starts it once natively and once under `braid run`.
+"""
+import json
+import sys
+import time
+
+import torch
+
+LIMIT_BYTES = 1 << 30
+LIMIT_ROUNDS = 4
+
+
+class Worker:
+    def __init__(self, largest, gpus):
+        torch.manual_seed(20260101)
+        self.source = torch.randint(0, 256, (largest,), dtype=torch.uint8).pin_memory()
+        self.landing = torch.zeros(largest, dtype=torch.uint8).pin_memory()
+        self.device = torch.zeros(largest, dtype=torch.uint8, device="cuda:0")
+        self.gpus = gpus
+        self.parts = []
+
+    def copy(self, direction, size_bytes):
+        source, landing = self.source[:size_bytes], self.landing[:size_bytes]
+        device = self.device[:size_bytes]
+        to_device = direction == "h2d"
+        if to_device:
+            device.fill_(0xA5)
+        else:
+            device.copy_(source)
+            landing.fill_(0xA5)
+        torch.cuda.synchronize()
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        if to_device:
+            device.copy_(source, non_blocking=True)
+        else:
+            landing.copy_(device, non_blocking=True)
+        end.record()
+        torch.cuda.synchronize()
+        # .cpu() reads back into pageable memory: never a path that is being measured.
+        verified = torch.equal(device.cpu() if to_device else landing, source)
+        return {"gbps": size_bytes / (begin.elapsed_time(end) * 1e6), "verified": verified}
+
+    def limit(self, direction):
+        part = min(LIMIT_BYTES, self.source.numel()) // self.gpus
+        if not self.parts:
+            for gpu in range(self.gpus):
+                with torch.cuda.device(gpu):
+                    self.parts.append((torch.zeros(part, dtype=torch.uint8, device=f"cuda:{gpu}"),
+                                       torch.cuda.Stream(gpu)))
+        for gpu in range(self.gpus):
+            torch.cuda.synchronize(gpu)
+        start = time.perf_counter()
+        for gpu, (buffer, stream) in enumerate(self.parts):
+            host = (self.source if direction == "h2d" else self.landing)[gpu * part:(gpu + 1) * part]
+            with torch.cuda.stream(stream):
+                for _ in range(LIMIT_ROUNDS):
+                    if direction == "h2d":
+                        buffer.copy_(host, non_blocking=True)
+                    else:
+                        host.copy_(buffer, non_blocking=True)
+        for _, stream in self.parts:
+            stream.synchronize()
+        elapsed = time.perf_counter() - start
+        return {"gbps": part * LIMIT_ROUNDS * self.gpus / (elapsed * 1e9)}
+
+
+def main():
+    worker = Worker(int(sys.argv[1]), torch.cuda.device_count())
+    print(json.dumps({"ready": torch.__version__}), flush=True)
+    for line in sys.stdin:
+        request = json.loads(line)
+        if request["do"] == "copy":
+            answer = worker.copy(request["direction"], request["size_bytes"])
+        else:
+            answer = worker.limit(request["direction"])
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main()
