@@ -252,15 +252,42 @@ TEST_F(Order, HostFunctionsRunInOrderAndMayTakeALock) {
   EXPECT_EQ(state.inside, CUDA_ERROR_NOT_PERMITTED);
 }
 
+TEST_F(Order, ThreadsWorkAtTheSameTime) {
+  std::vector<std::thread> threads;
+  for (uint8_t number = 0; number < 6; ++number)
+    threads.emplace_back([this, number] {
+      server.use(number % 3);
+      constexpr size_t kSize = 70'001;
+      CUstream stream = server.stream(number % 2);
+      uint8_t* host = server.pinned_memory(2 * kSize);
+      const CUdeviceptr device = server.device_memory(kSize);
+      for (uint8_t round = 1; round <= 40; ++round) {
+        std::memset(host, number * 40 + round, kSize);
+        EXPECT_EQ(server.cu.cuMemcpyHtoDAsync(device, host, kSize, stream), CUDA_SUCCESS);
+        EXPECT_EQ(server.cu.cuMemcpyDtoHAsync(host + kSize, device, kSize, stream), CUDA_SUCCESS);
+        EXPECT_EQ(server.cu.cuStreamSynchronize(stream), CUDA_SUCCESS);
+        EXPECT_EQ(std::memcmp(host, host + kSize, kSize), 0);
+      }
+      EXPECT_EQ(server.cu.cuMemFree(device), CUDA_SUCCESS);
+      EXPECT_EQ(server.cu.cuMemFreeHost(host), CUDA_SUCCESS);
+    });
+  for (std::thread& thread : threads) thread.join();
+}
+
 TEST_F(Order, APollingProgramTerminates) {
-  uint8_t* host = server.pinned_memory(1 << 20);
-  CUdeviceptr device = server.device_memory(1 << 20);
-  ASSERT_EQ(server.cu.cuMemsetD8(device, 0x77, 1 << 20), CUDA_SUCCESS);
-  host[(1 << 20) - 1] = 0;
-  ASSERT_EQ(server.cu.cuMemcpyDtoHAsync(host, device, 1 << 20, blocking), CUDA_SUCCESS);
+  constexpr size_t kSize = 1 << 20;
+  uint8_t* host = server.pinned_memory(kSize);
+  auto* arrived = reinterpret_cast<uint32_t*>(server.pinned_memory(4));
+  CUdeviceptr device = server.device_memory(kSize);
+  *arrived = 0;
+  ASSERT_EQ(server.cu.cuMemsetD8Async(device, 0x77, kSize, blocking), CUDA_SUCCESS);
+  ASSERT_EQ(server.cu.cuMemcpyDtoHAsync(host, device, kSize, blocking), CUDA_SUCCESS);
+  ASSERT_EQ(server.cu.cuStreamWriteValue32(blocking, reinterpret_cast<CUdeviceptr>(arrived), 1, 0),
+            CUDA_SUCCESS);
   const auto start = std::chrono::steady_clock::now();
-  while (std::atomic_ref<uint8_t>(host[(1 << 20) - 1]).load() != 0x77)
+  while (std::atomic_ref<uint32_t>(*arrived).load() == 0)
     ASSERT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+  for (size_t i = 0; i < kSize; ++i) ASSERT_EQ(host[i], 0x77);
 }
 
 TEST_F(Order, APollingProgramCanOpenAGate) {

@@ -161,7 +161,7 @@ TEST(Pull, AGibibyteInSmallSlicesSimulatesQuickly) {
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   EXPECT_EQ(rig.read_counters().done, 16384u);
   RecordProperty("seconds", std::to_string(took.count()));
-  EXPECT_LT(took.count(), 10.0) << "expected about a second on an idle machine";
+  EXPECT_LT(took.count(), 20.0) << "expected about a second on an idle machine";
 }
 
 TEST(Pull, RelaysWithoutPeerAccessFault) {
