@@ -75,6 +75,8 @@ nlohmann::json to_json(const Record& record) {
                          {"native_gbps_range", {record.native.lowest(), record.native.highest()}},
                          {"braid_gbps", record.braid.median()},
                          {"braid_gbps_range", {record.braid.lowest(), record.braid.highest()}},
+                         {"native_first_gbps", record.native_first.median()},
+                         {"braid_first_gbps", record.braid_first.median()},
                          {"submit_us", record.submit_us.median()},
                          {"repeat", record.braid.values.size()},
                          {"verified", record.verified},
@@ -182,7 +184,10 @@ void add_bench_command(CLI::App& app, int& exit_code) {
       ->add_option("--paths", arguments->paths,
                    "paths to use at most, the direct one included (default: one a GPU)")
       ->delimiter(',');
-  command->add_option("--repeat", arguments->repeat, "measured rounds")
+  command
+      ->add_option(
+          "--repeat", arguments->repeat,
+          "rounds: one copy of each kind after a pause, then three that follow one another")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   command->add_flag(

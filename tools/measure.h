@@ -29,7 +29,9 @@ struct Record {
   uint64_t size_bytes = 0;
   int target = 0;
   int paths = 0;                  ///< at most this many, the direct one included
-  Readings native;                ///< GB/s, 10^9 bytes a second
+  Readings native;                ///< GB/s, 10^9 bytes a second; copies that follow one another
+  Readings native_first;          ///< GB/s; the first copy of each round, after a pause
+  Readings braid_first;           ///< GB/s; likewise
   Readings braid;                 ///< GB/s
   Readings limit;                 ///< GB/s; empty unless asked for
   Readings submit_us;             ///< CPU time of handing one copy to braid
@@ -58,7 +60,7 @@ class Bench {
 
   int gpu_count() const { return static_cast<int>(contexts_.size()); }
 
-  /// Native and braid (and the limit) in turns, `repeat` times, after one unmeasured round.
+  /// Native and braid (and the limit) in turns, `repeat` rounds of several pairs.
   Result<Record> run(const Case& what);
 
  private:
@@ -68,6 +70,7 @@ class Bench {
   Status open_gpus();
   Status allocate();
   Status open_limit_streams();
+  Status measure_pair(const Case& what, Record& record, Readings& native, Readings& braid);
   Result<double> time_copy(const Case& what, bool through_braid, std::string& verdict);
   Result<double> time_limit(const Case& what);
   Status poison(const Case& what);

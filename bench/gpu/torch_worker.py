@@ -2,7 +2,8 @@
 """One side of the PyTorch measurement: copies between pinned memory and a GPU on request.
 
 Reads one JSON request a line and answers with one JSON line:
-  {"do": "copy", "direction": "h2d", "size_bytes": 4194304}  -> {"gbps": .., "verified": true}
+  {"do": "copy", "direction": "h2d", "size_bytes": 4194304}
+      -> {"first_gbps": .., "gbps": [..], "verified": true}   (one copy after a pause, then three)
   {"do": "limit", "direction": "d2h"}                        -> {"gbps": ..}  (direct copies, all GPUs)
 Knows nothing of braid: bench/gpu/run starts it once natively and once under `braid run`.
 """
@@ -14,6 +15,7 @@ import torch
 
 LIMIT_BYTES = 1 << 30
 LIMIT_ROUNDS = 4
+STEADY_COPIES = 3
 
 
 class Worker:
@@ -24,6 +26,11 @@ class Worker:
         self.device = torch.zeros(largest, dtype=torch.uint8, device="cuda:0")
         self.gpus = gpus
         self.parts = []
+
+    def copies(self, direction, size_bytes):
+        all_copies = [self.copy(direction, size_bytes) for _ in range(1 + STEADY_COPIES)]
+        return {"first_gbps": all_copies[0][0], "gbps": [gbps for gbps, _ in all_copies[1:]],
+                "verified": all(right for _, right in all_copies)}
 
     def copy(self, direction, size_bytes):
         source, landing = self.source[:size_bytes], self.landing[:size_bytes]
@@ -45,7 +52,7 @@ class Worker:
         torch.cuda.synchronize()
         # .cpu() reads back into pageable memory: never a path that is being measured.
         verified = torch.equal(device.cpu() if to_device else landing, source)
-        return {"gbps": size_bytes / (begin.elapsed_time(end) * 1e6), "verified": verified}
+        return size_bytes / (begin.elapsed_time(end) * 1e6), verified
 
     def limit(self, direction):
         part = min(LIMIT_BYTES, self.source.numel()) // self.gpus
@@ -77,7 +84,7 @@ def main():
     for line in sys.stdin:
         request = json.loads(line)
         if request["do"] == "copy":
-            answer = worker.copy(request["direction"], request["size_bytes"])
+            answer = worker.copies(request["direction"], request["size_bytes"])
         else:
             answer = worker.limit(request["direction"])
         print(json.dumps(answer), flush=True)
