@@ -73,7 +73,8 @@ class Bench {
   Status measure_pair(const Case& what, Record& record, Readings& native, Readings& braid);
   Result<double> time_copy(const Case& what, bool through_braid, std::string& verdict);
   Result<double> time_limit(const Case& what);
-  Status poison(const Case& what);
+  Status poison(uint64_t size_bytes);
+  Status next_data(const Case& what);
   Result<bool> verify(const Case& what);
   Status native_copy(multipath::Direction direction, uint64_t size_bytes);
   std::map<int, uint64_t> bytes_by_gpu(multipath::Direction direction);
@@ -84,7 +85,8 @@ class Bench {
   uint64_t seed_;
   std::vector<CUcontext> contexts_;
   std::unique_ptr<multipath::Engine> engine_;
-  char* data_ = nullptr;     // pinned: what is copied, or what D2H must arrive as
+  std::vector<char*> data_;  // pinned: what is copied, or what D2H must arrive as
+  int set_ = 0;              // the data set that the next copy takes
   char* landing_ = nullptr;  // pinned: where D2H lands, and where H2D is read back to
   CUdeviceptr device_ = 0;
   CUstream stream_ = nullptr;

@@ -20,8 +20,12 @@ STEADY_COPIES = 3
 
 class Worker:
     def __init__(self, largest, gpus):
+        # Copies alternate between two sets of random bytes, so that what was there before is wrong;
+        # overwriting it from the CPU would leave dirty cache lines in the way of the next copy.
         torch.manual_seed(20260101)
-        self.source = torch.randint(0, 256, (largest,), dtype=torch.uint8).pin_memory()
+        self.sources = [torch.randint(0, 256, (largest,), dtype=torch.uint8).pin_memory()
+                        for _ in range(2)]
+        self.turn = 0
         self.landing = torch.zeros(largest, dtype=torch.uint8).pin_memory()
         self.device = torch.zeros(largest, dtype=torch.uint8, device="cuda:0")
         self.gpus = gpus
@@ -33,14 +37,12 @@ class Worker:
                 "verified": all(right for _, right in all_copies)}
 
     def copy(self, direction, size_bytes):
-        source, landing = self.source[:size_bytes], self.landing[:size_bytes]
+        self.turn = 1 - self.turn
+        source, landing = self.sources[self.turn][:size_bytes], self.landing[:size_bytes]
         device = self.device[:size_bytes]
         to_device = direction == "h2d"
-        if to_device:
-            device.fill_(0xA5)
-        else:
+        if not to_device:
             device.copy_(source)
-            landing.fill_(0xA5)
         torch.cuda.synchronize()
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         begin.record()
@@ -55,7 +57,7 @@ class Worker:
         return size_bytes / (begin.elapsed_time(end) * 1e6), verified
 
     def limit(self, direction):
-        part = min(LIMIT_BYTES, self.source.numel()) // self.gpus
+        part = min(LIMIT_BYTES, self.landing.numel()) // self.gpus
         if not self.parts:
             for gpu in range(self.gpus):
                 with torch.cuda.device(gpu):
@@ -65,7 +67,7 @@ class Worker:
             torch.cuda.synchronize(gpu)
         start = time.perf_counter()
         for gpu, (buffer, stream) in enumerate(self.parts):
-            host = (self.source if direction == "h2d" else self.landing)[gpu * part:(gpu + 1) * part]
+            host = (self.sources[0] if direction == "h2d" else self.landing)[gpu * part:(gpu + 1) * part]
             with torch.cuda.stream(stream):
                 for _ in range(LIMIT_ROUNDS):
                     if direction == "h2d":

@@ -29,18 +29,20 @@ int main(int argc, char** argv) {
   uint64_t largest = 0;
   for (int i = 1; i < argc; ++i)
     largest = std::max<uint64_t>(largest, std::strtoull(argv[i], nullptr, 10));
-  uint64_t *source = nullptr, *landing = nullptr;
+  uint64_t *sources[2] = {}, *landing = nullptr;
   void* device = nullptr;
-  MUST(cudaMallocHost(&source, largest + 8));
+  for (uint64_t*& source : sources) MUST(cudaMallocHost(&source, largest + 8));
   MUST(cudaMallocHost(&landing, largest + 8));
   MUST(cudaMalloc(&device, largest + 8));
   std::mt19937_64 random(42);
-  for (uint64_t i = 0; i <= largest / 8; ++i) source[i] = random();
+  for (uint64_t* source : sources)
+    for (uint64_t i = 0; i <= largest / 8; ++i) source[i] = random();
   cudaStream_t stream;
   cudaEvent_t begin, end;
   MUST(cudaStreamCreate(&stream));
   MUST(cudaEventCreate(&begin));
   MUST(cudaEventCreate(&end));
+  std::memset(landing, 0xA5, largest);
   bool all_right = true;
   for (int i = 1; i < argc; ++i) {
     const uint64_t size = std::strtoull(argv[i], nullptr, 10);
@@ -49,8 +51,10 @@ int main(int argc, char** argv) {
       std::vector<double> readings;
       bool right = true;
       for (int round = 0; round <= kRounds; ++round) {
-        if (to_device) MUST(cudaMemset(device, round, size));
-        std::memset(landing, round, size);
+        // Two sources by turns: what was there before is wrong, and no CPU write dirties the
+        // caches.
+        const uint64_t* source = sources[round % 2];
+        if (!to_device) MUST(cudaMemcpy(device, source, size, cudaMemcpyHostToDevice));
         MUST(cudaDeviceSynchronize());
         MUST(cudaEventRecord(begin, stream));
         MUST(cudaMemcpyAsync(to_device ? device : landing, to_device ? source : device, size, kind,
