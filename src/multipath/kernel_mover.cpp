@@ -18,6 +18,7 @@ cuda::PullArgs make_args(const MoverJob& job, const Ticket& ticket) {
   args.slice_bytes = job.slice_bytes;
   args.slice_count = static_cast<uint32_t>(
       cuda::slice_count_of(args.destination, args.size_bytes, args.slice_bytes));
+  args.path_count = static_cast<uint32_t>(job.paths.size());
   args.generation = ticket.generation;
   args.yields = job.yields ? 1 : 0;
   return args;

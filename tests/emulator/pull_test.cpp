@@ -61,6 +61,7 @@ class Rig {
     made.slice_bytes = slice_bytes;
     made.slice_count = static_cast<uint32_t>(cuda::slice_count_of(destination, size, slice_bytes));
     made.total_blocks = blocks * static_cast<uint32_t>(count);
+    made.path_count = static_cast<uint32_t>(count);
     made.generation = ++generations;
     made.yields = 1;
     return made;

@@ -69,6 +69,7 @@ struct PullArgs {
   uint32_t slice_bytes;  ///< of every slice but the last, which holds the rest
   uint32_t slice_count;
   uint32_t path;          ///< index into `slices`; 0 is the direct path
+  uint32_t path_count;    ///< of this transfer
   uint32_t total_blocks;  ///< over all launches of this transfer
   uint32_t generation;    ///< written to the report when all have left
   uint32_t yields;        ///< 1: a relay that waits while its own GPU has direct work

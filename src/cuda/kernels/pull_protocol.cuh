@@ -88,7 +88,7 @@ class PullProtocol {
     __threadfence_system();
     auto* report = reinterpret_cast<volatile TicketReport*>(args_.report);
     volatile TicketCounters* counters = counters_;
-    for (uint32_t path = 0; path < kMaxPaths; ++path) {
+    for (uint32_t path = 0; path < args_.path_count; ++path) {
       report->slices[path] = counters->slices[path];
       report->short_bytes[path] = counters->short_bytes[path];
       counters->slices[path] = 0;

@@ -90,7 +90,7 @@ class PullBlock final : public TwinBlock {
 
   // The last block to leave: nobody else reads or writes this ticket now.
   void close_ticket(TwinMemory& memory) const {
-    for (uint32_t path = 0; path < kMaxPaths; ++path) {
+    for (uint32_t path = 0; path < args_.path_count; ++path) {
       const uint64_t word = path * sizeof(uint32_t);
       move_word(memory, slices(path), args_.report + offsetof(TicketReport, slices) + word);
       move_word(memory, short_bytes(path),
