@@ -52,6 +52,12 @@ Status Endpoint::load(const Options& options) {
     bulk_ = {bulk, kBulkBlocks, cuda::kBulkThreads, cuda::kBulkSharedBytes};
   if (options.blocks_per_path != 0) vector_.blocks = bulk_.blocks = options.blocks_per_path;
 
+  // The count arrives behind the bytes it counts; where the GPU may reorder the two, it offers a
+  // flush.
+  int can_flush = 0;
+  driver_.cuDeviceGetAttribute(&can_flush, CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES, device_);
+  if (can_flush != 0) wait_flags_ |= CU_STREAM_WAIT_VALUE_FLUSH;
+
   int lowest = 0;
   driver_.cuCtxGetStreamPriorityRange(&lowest, &stream_priority_);
   status = driver_.check(driver_.cuMemAlloc(&busy_words_, 2 * kBusyWordStride),

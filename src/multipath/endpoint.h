@@ -33,6 +33,7 @@ class Endpoint {
   int gpu() const { return gpu_; }  ///< CUDA ordinal
   CUdevice device() const { return device_; }
   CUcontext context() const { return context_; }
+  bool is_primary() const { return retained_; }
   int stream_priority() const { return stream_priority_; }
 
   /// Address of this GPU's count of direct blocks at work, by direction (the yield word).
@@ -42,7 +43,9 @@ class Endpoint {
   const KernelChoice& kernel_for(bool aligned_alike) const {
     return aligned_alike && bulk_.function != nullptr ? bulk_ : vector_;
   }
-  const KernelChoice& plain_kernel() const { return vector_; }
+
+  /// How a stream of this context waits for a count in its GPU's memory that other GPUs write.
+  unsigned wait_flags() const { return wait_flags_; }
 
   /// The context is gone, or about to be: touch nothing there any more.
   void abandon() { abandoned_ = true; }
@@ -60,6 +63,7 @@ class Endpoint {
   bool retained_;
   bool abandoned_ = false;
   int stream_priority_ = 0;
+  unsigned wait_flags_ = CU_STREAM_WAIT_VALUE_GEQ;
   CUmodule module_ = nullptr;
   KernelChoice vector_;
   KernelChoice bulk_;

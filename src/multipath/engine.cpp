@@ -43,6 +43,7 @@ class Engine::Impl {
   Verdict submit(const Transfer& transfer);
   std::vector<PathCount> collect(int wait_ms);
   bool can_accelerate();
+  std::vector<std::string> problems();
 
   std::atomic<int> path_limit{0};
 
@@ -51,14 +52,20 @@ class Engine::Impl {
   Status check_relay_list() const;
   bool can_relay(int relay, int target) const;
   Status open_relays();
+  Status open_relay(int gpu);
+  bool has_news(CUcontext context);
+  bool is_settled(CUcontext context);
   Status adopt_active_contexts();
+  Status adopt_primary(int gpu);
   Status adopt(int gpu, CUcontext context, bool retained);
   Status make_target(Endpoint& endpoint);
   Result<Endpoint*> endpoint_for(int gpu, CUcontext context, bool retained);
   Endpoint* find_endpoint(CUcontext context);
   Target* find_target(CUcontext context);
   bool stream_belongs_to(CUstream stream, CUcontext context) const;
-  bool drain(std::chrono::milliseconds limit);
+  bool drain(const std::vector<Target*>& targets, std::chrono::milliseconds limit);
+  std::vector<Target*> all_targets();
+  Status note(Status status);
 
   const cuda::Driver& driver_;
   const Options options_;
@@ -69,6 +76,9 @@ class Engine::Impl {
   std::vector<Endpoint*> relay_endpoints_;  // by GPU; null: not a relay
   std::vector<std::unique_ptr<Endpoint>> endpoints_;
   std::vector<std::unique_ptr<Target>> targets_;
+  std::vector<bool> seen_primaries_;  // by GPU: its active primary context has been dealt with
+  std::vector<CUcontext> refused_;    // contexts that could not be made targets
+  std::vector<std::string> problems_;
   std::vector<PathCount> forgotten_;  // counts of targets that are gone
 };
 
@@ -124,48 +134,83 @@ Status Engine::Impl::open() {
   if (!has_relays_) return {};  // nothing to gain, so nothing is opened
   std::unique_lock lock(mutex_);
   status = open_relays();
-  if (!status.ok()) return status;
-  return adopt_active_contexts();
+  if (status.ok()) (void)adopt_active_contexts();  // what fails is in problems_
+  return status;
 }
 
-// The primary context of every GPU that may relay; each is then a target as well.
+// Keeps an error for `problems`, and passes it on.
+Status Engine::Impl::note(Status status) {
+  if (!status.ok()) problems_.push_back(status.message());
+  return status;
+}
+
+// The primary context of every GPU that may relay; each is then a target as well. A GPU that cannot
+// be opened (its memory is full, another process has it alone) is done without.
 Status Engine::Impl::open_relays() {
   relay_endpoints_.assign(devices_.size(), nullptr);
+  seen_primaries_.assign(devices_.size(), false);
+  Status first;
+  bool is_any_open = false;
   for (size_t gpu = 0; gpu < devices_.size(); ++gpu) {
     if (std::find(relays_[gpu].begin(), relays_[gpu].end(), true) == relays_[gpu].end()) continue;
-    CUcontext context = nullptr;
-    const Status status = driver_.check(driver_.cuDevicePrimaryCtxRetain(&context, devices_[gpu]),
-                                        "opening GPU " + std::to_string(gpu) + " as a relay");
-    if (!status.ok()) return status;
-    auto endpoint = endpoint_for(static_cast<int>(gpu), context, true);
-    if (!endpoint.ok()) return endpoint.status();
-    relay_endpoints_[gpu] = endpoint.value();
+    const Status status = note(open_relay(static_cast<int>(gpu)));
+    is_any_open = is_any_open || status.ok();
+    if (!status.ok() && first.ok()) first = status;
   }
+  return is_any_open ? Status() : first;
+}
+
+Status Engine::Impl::open_relay(int gpu) {
+  CUcontext context = nullptr;
+  const Status status = driver_.check(driver_.cuDevicePrimaryCtxRetain(&context, devices_[gpu]),
+                                      "opening GPU " + std::to_string(gpu) + " as a relay");
+  if (!status.ok()) return status;
+  auto endpoint = endpoint_for(gpu, context, true);
+  if (!endpoint.ok()) {
+    refused_.push_back(context);
+    return endpoint.status();
+  }
+  relay_endpoints_[gpu] = endpoint.value();
   return {};
 }
 
 // Targets: every relay's context, and those that the program itself has made active.
 Status Engine::Impl::adopt_active_contexts() {
+  Status first;
   for (size_t gpu = 0; gpu < devices_.size(); ++gpu) {
-    unsigned flags = 0;
-    int active = 0;
-    driver_.cuDevicePrimaryCtxGetState(devices_[gpu], &flags, &active);
-    CUcontext context = nullptr;
-    if (active == 0 || driver_.cuDevicePrimaryCtxRetain(&context, devices_[gpu]) != CUDA_SUCCESS)
-      continue;
-    // An endpoint keeps the context for good; a second hold would only be given back.
-    const bool known = find_endpoint(context) != nullptr;
-    if (known) driver_.cuDevicePrimaryCtxRelease(devices_[gpu]);
-    const Status status = adopt(static_cast<int>(gpu), context, !known);
-    if (!status.ok()) return status;
+    if (seen_primaries_[gpu]) continue;
+    const Status status = adopt_primary(static_cast<int>(gpu));
+    if (!status.ok() && first.ok()) first = status;
   }
-  return {};
+  return first;
 }
 
+Status Engine::Impl::adopt_primary(int gpu) {
+  unsigned flags = 0;
+  int active = 0;
+  driver_.cuDevicePrimaryCtxGetState(devices_[gpu], &flags, &active);
+  CUcontext context = nullptr;
+  if (active == 0 || driver_.cuDevicePrimaryCtxRetain(&context, devices_[gpu]) != CUDA_SUCCESS)
+    return {};
+  seen_primaries_[gpu] = true;
+  // An endpoint keeps the context for good; a second hold would only be given back.
+  const bool known = find_endpoint(context) != nullptr || is_settled(context);
+  if (known) driver_.cuDevicePrimaryCtxRelease(devices_[gpu]);
+  return adopt(gpu, context, !known);
+}
+
+// A context that could not be made a target is not tried again at every pinning of memory.
 Status Engine::Impl::adopt(int gpu, CUcontext context, bool retained) {
-  if (find_target(context) != nullptr) return {};
+  if (is_settled(context)) return {};
   auto endpoint = endpoint_for(gpu, context, retained);
-  return endpoint.ok() ? make_target(*endpoint.value()) : endpoint.status();
+  const Status status = note(endpoint.ok() ? make_target(*endpoint.value()) : endpoint.status());
+  if (!status.ok()) refused_.push_back(context);
+  return status;
+}
+
+bool Engine::Impl::is_settled(CUcontext context) {
+  return find_target(context) != nullptr ||
+         std::find(refused_.begin(), refused_.end(), context) != refused_.end();
 }
 
 Result<Endpoint*> Engine::Impl::endpoint_for(int gpu, CUcontext context, bool retained) {
@@ -201,13 +246,26 @@ Status Engine::Impl::make_target(Endpoint& endpoint) {
   return {};
 }
 
+// Cheap, and beside copies of other threads: most pinnings bring nothing new.
+bool Engine::Impl::has_news(CUcontext context) {
+  std::shared_lock lock(mutex_);
+  if (context != nullptr && !is_settled(context)) return true;
+  for (size_t gpu = 0; gpu < devices_.size(); ++gpu) {
+    unsigned flags = 0;
+    int active = 0;
+    if (!seen_primaries_[gpu]) driver_.cuDevicePrimaryCtxGetState(devices_[gpu], &flags, &active);
+    if (active != 0) return true;
+  }
+  return false;
+}
+
 Status Engine::Impl::add_context(CUcontext context) {
-  if (!has_relays_) return {};
+  if (!has_relays_ || !has_news(context)) return {};
   RelaxedCapture relaxed(driver_);
   cuda::ScopedContext scope(driver_);
   std::unique_lock lock(mutex_);
   Status status = adopt_active_contexts();
-  if (!status.ok() || context == nullptr || find_target(context) != nullptr) return status;
+  if (!status.ok() || context == nullptr || is_settled(context)) return status;
   scope.enter(context);
   CUdevice device = 0;
   status = driver_.check(driver_.cuCtxGetDevice(&device), "asking a context for its GPU");
@@ -219,14 +277,19 @@ Status Engine::Impl::add_context(CUcontext context) {
 
 void Engine::Impl::forget_context(CUcontext context) {
   std::unique_lock lock(mutex_);
+  std::erase(refused_, context);
   Endpoint* endpoint = find_endpoint(context);
   if (endpoint == nullptr) return;
-  drain(kDrainLimit);
+  std::vector<Target*> users = all_targets();
+  std::erase_if(users, [&](Target* target) { return !target->uses(*endpoint); });
+  const bool is_drained = drain(users, kDrainLimit);
   endpoint->abandon();
+  if (endpoint->is_primary()) seen_primaries_[endpoint->gpu()] = false;
   std::replace(relay_endpoints_.begin(), relay_endpoints_.end(), endpoint,
                static_cast<Endpoint*>(nullptr));
-  for (auto& target : targets_) target->drop_relay(*endpoint);
-  for (auto& target : targets_) {
+  for (Target* target : users) {
+    target->drop_relay(*endpoint);
+    if (!is_drained) target->retire_in_flight();
     if (&target->endpoint() != endpoint) continue;
     target->abandon();
     target->append_counts(forgotten_);
@@ -260,7 +323,9 @@ Verdict Engine::Impl::submit(const Transfer& transfer) {
   if (driver_.cuStreamIsCapturing(transfer.stream, &capture) != CUDA_SUCCESS ||
       capture != CU_STREAM_CAPTURE_STATUS_NONE)
     return Verdict::kCapturing;
-  std::shared_lock lock(mutex_);
+  // A thread that prepares or forgets a context may be waiting for a GPU: no copy waits for it.
+  std::shared_lock lock(mutex_, std::try_to_lock);
+  if (!lock) return Verdict::kNotReady;
   Target* target = find_target(what.context);
   if (target == nullptr || !stream_belongs_to(transfer.stream, what.context))
     return Verdict::kForeignContext;
@@ -268,23 +333,40 @@ Verdict Engine::Impl::submit(const Transfer& transfer) {
   return target->submit(transfer, path_limit.load(std::memory_order_relaxed));
 }
 
-// True when no transfer is in flight. Reads host memory only.
-bool Engine::Impl::drain(std::chrono::milliseconds limit) {
+// True when no transfer of these targets is in flight. Reads host memory only.
+bool Engine::Impl::drain(const std::vector<Target*>& targets, std::chrono::milliseconds limit) {
   const auto deadline = std::chrono::steady_clock::now() + limit;
   while (true) {
     bool idle = true;
-    for (const auto& target : targets_) idle = target->harvest() && idle;
+    for (Target* target : targets) idle = target->harvest() && idle;
     if (idle || std::chrono::steady_clock::now() >= deadline) return idle;
     std::this_thread::sleep_for(std::chrono::microseconds(200));
   }
 }
 
+std::vector<Target*> Engine::Impl::all_targets() {
+  std::vector<Target*> all;
+  for (const auto& target : targets_) all.push_back(target.get());
+  return all;
+}
+
 std::vector<PathCount> Engine::Impl::collect(int wait_ms) {
-  std::shared_lock lock(mutex_);
-  drain(std::chrono::milliseconds(wait_ms));
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(wait_ms);
+  std::shared_lock lock(mutex_, std::try_to_lock);
+  while (!lock && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+    (void)lock.try_lock();
+  }
+  if (!lock) return {};
+  drain(all_targets(), std::chrono::milliseconds(wait_ms));
   std::vector<PathCount> counts = forgotten_;
   for (const auto& target : targets_) target->append_counts(counts);
   return counts;
+}
+
+std::vector<std::string> Engine::Impl::problems() {
+  std::shared_lock lock(mutex_);
+  return problems_;
 }
 
 bool Engine::Impl::can_accelerate() {
@@ -295,7 +377,7 @@ bool Engine::Impl::can_accelerate() {
 
 Engine::Impl::~Impl() {
   std::unique_lock lock(mutex_);
-  drain(kDrainLimit);
+  drain(all_targets(), kDrainLimit);
   RelaxedCapture relaxed(driver_);
   targets_.clear();
   endpoints_.clear();
@@ -317,5 +399,6 @@ Verdict Engine::submit(const Transfer& transfer) noexcept { return impl_->submit
 void Engine::limit_paths(int paths) { impl_->path_limit.store(paths); }
 std::vector<PathCount> Engine::collect(int wait_ms) { return impl_->collect(wait_ms); }
 bool Engine::can_accelerate() const { return impl_->can_accelerate(); }
+std::vector<std::string> Engine::problems() const { return impl_->problems(); }
 
 }  // namespace braid::multipath

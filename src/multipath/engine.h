@@ -4,6 +4,7 @@
 // GPUs, peer access, kernels, streams, tickets. `submit` never allocates, never blocks and never
 // fails halfway: it enqueues the whole transfer in the order of the caller's stream and says
 // kAccelerated, or it has enqueued nothing and says why, and the caller makes the native copy.
+// While another thread is inside add_context or forget_context, the answer is kNotReady.
 //
 // Threads: every member may be called from any thread at once. Errors: `open` returns a Status;
 // after it, trouble is a Verdict. Source: MMA sections 3.2 to 3.4; the kernel mover replaces the
@@ -12,6 +13,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "base/options.h"
@@ -34,9 +36,9 @@ struct PathCount {
 class Engine {
  public:
   /// Prepares every GPU that may relay, and every GPU that the program has made active. `driver`
-  /// must outlive the engine. The calling thread's current context is left as it was. Fails when
-  /// the driver does; a server with nothing to gain (one GPU, no peers) is not a failure: `submit`
-  /// then says kNoRelay.
+  /// must outlive the engine. The calling thread's current context is left as it was. A GPU
+  /// that cannot be prepared is done without (`problems`); fails when no relay is left. A server
+  /// with nothing to gain (one GPU, no peers) is not a failure: `submit` then says kNoRelay.
   static Result<std::unique_ptr<Engine>> open(const cuda::Driver& driver, const Options& options);
 
   ~Engine();  ///< waits for transfers in flight, then gives everything back
@@ -56,11 +58,15 @@ class Engine {
   void limit_paths(int paths);
 
   /// What each path has carried, for transfers that have ended; waits up to `wait_ms` for those in
-  /// flight. Uses no driver call, so it is safe while the process exits.
+  /// flight, and for other threads. Uses no driver call, so it is safe while the process exits.
   std::vector<PathCount> collect(int wait_ms);
 
   /// True when some GPU has a relay that may help it.
   bool can_accelerate() const;
+
+  /// What could not be prepared so far, in words a user can act on: GPUs that do not relay,
+  /// contexts whose copies stay native. The rest works.
+  std::vector<std::string> problems() const;
 
  private:
   class Impl;

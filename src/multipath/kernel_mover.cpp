@@ -33,22 +33,30 @@ CUresult launch(const cuda::Driver& driver, const KernelChoice& kernel, CUevent 
                                kernel.shared_bytes, stream, parameters, nullptr);
 }
 
-// The gate: the program's stream goes on when the count of landed slices is complete.
+// The gate: the program's stream goes on when the count of landed slices is complete. CUDA does not
+// see this dependency, so its own scheduling must never need to: everything that the gate waits for
+// has been enqueued before it, and waits only for work that was enqueued earlier still.
 void close_gate(const cuda::Driver& driver, const MoverJob& job, const Lane& lane,
-                const Ticket& ticket) {
+                const Ticket& ticket, cuda::ScopedContext& scope) {
   const CUdeviceptr done = ticket.counters + offsetof(cuda::TicketCounters, done);
   if (driver.cuStreamWaitValue32(job.transfer.stream, done, ticket.done,
-                                 CU_STREAM_WAIT_VALUE_GEQ) == CUDA_SUCCESS)
+                                 job.paths[0]->wait_flags()) == CUDA_SUCCESS)
     return;
-  // The bytes are on their way and nothing else can hold the stream: wait for them here.
-  for (const int path : job.lane_paths) driver.cuStreamSynchronize(lane.streams[path]);
+  // The bytes are on their way and must hold the stream somehow: wait for the kernels themselves.
+  for (size_t i = 0; i < job.paths.size(); ++i) {
+    const int path = job.lane_paths[i];
+    scope.enter(job.paths[i]->context());
+    driver.cuEventRecord(lane.ends[path], lane.streams[path]);
+    scope.enter(scope.before());
+    driver.cuStreamWaitEvent(job.transfer.stream, lane.ends[path], 0);
+  }
 }
 
 }  // namespace
 
-Verdict enqueue(const cuda::Driver& driver, const MoverJob& job, Lane& lane, Ticket& ticket) {
-  if (driver.cuEventRecord(lane.start, job.transfer.stream) != CUDA_SUCCESS)
-    return Verdict::kDriverError;
+MoverResult enqueue(const cuda::Driver& driver, const MoverJob& job, Lane& lane, Ticket& ticket) {
+  MoverResult outcome;
+  if (driver.cuEventRecord(lane.start, job.transfer.stream) != CUDA_SUCCESS) return outcome;
 
   ++ticket.generation;
   cuda::PullArgs args = make_args(job, ticket);
@@ -68,14 +76,16 @@ Verdict enqueue(const cuda::Driver& driver, const MoverJob& job, Lane& lane, Tic
     if (result == CUDA_SUCCESS) continue;
     if (i == 0) {
       --ticket.generation;
-      return Verdict::kDriverError;
+      return outcome;
     }
     ticket.retired = true;  // its kernels wait for a block that never comes
+    outcome.refused_path = static_cast<int>(i);
   }
   scope.enter(scope.before());
   ticket.done += args.slice_count;
-  close_gate(driver, job, lane, ticket);
-  return Verdict::kAccelerated;
+  close_gate(driver, job, lane, ticket, scope);
+  outcome.verdict = Verdict::kAccelerated;
+  return outcome;
 }
 
 }  // namespace braid::multipath

@@ -20,9 +20,14 @@ struct MoverJob {
   bool yields = true;
 };
 
+struct MoverResult {
+  Verdict verdict = Verdict::kDriverError;
+  int refused_path = -1;  ///< index into the job's paths of a relay that could not be launched
+};
+
 /// Enqueues the whole transfer: kAccelerated, or kDriverError with nothing enqueued that moves
 /// bytes. A relay that cannot be launched is done without, and the ticket is retired. The caller's
 /// current context is kept.
-Verdict enqueue(const cuda::Driver& driver, const MoverJob& job, Lane& lane, Ticket& ticket);
+MoverResult enqueue(const cuda::Driver& driver, const MoverJob& job, Lane& lane, Ticket& ticket);
 
 }  // namespace braid::multipath

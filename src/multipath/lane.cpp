@@ -39,6 +39,12 @@ Status LaneSet::create(Lane& lane) {
                       "creating a stream on GPU " + std::to_string(endpoint.gpu()));
     if (!status.ok()) return status;
     lane.streams.push_back(stream);
+    CUevent event = nullptr;
+    const Status created =
+        driver_.check(driver_.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING),
+                      "creating an event on GPU " + std::to_string(endpoint.gpu()));
+    if (!created.ok()) return created;
+    lane.ends.push_back(event);
   }
   scope.enter(target_.context());
   return driver_.check(driver_.cuEventCreate(&lane.start, CU_EVENT_DISABLE_TIMING),
@@ -53,6 +59,7 @@ LaneSet::~LaneSet() {
       if (endpoint.is_abandoned()) continue;
       scope.enter(endpoint.context());
       driver_.cuStreamDestroy(lane.streams[path]);
+      if (path < lane.ends.size()) driver_.cuEventDestroy(lane.ends[path]);
     }
     if (lane.start == nullptr || target_.is_abandoned()) continue;
     scope.enter(target_.context());

@@ -28,6 +28,7 @@ struct Lane {
   StreamKey user;
   CUevent start = nullptr;        ///< where the program's stream was when the copy was submitted
   std::vector<CUstream> streams;  ///< by path: 0 on the target, then its relays in order
+  std::vector<CUevent> ends;      ///< by path: for the gate of last resort (kernel_mover.cpp)
   Ticket* last = nullptr;         ///< of its latest transfer
   uint32_t last_generation = 0;
 

@@ -36,11 +36,13 @@ Result<std::unique_ptr<Target>> Target::open(const cuda::Driver& driver, const O
   if (!lanes.ok()) return lanes.status();
   target->lanes_ = std::move(lanes).value();
   const Status status = target->warm_up();
-  if (!status.ok()) return status;
-  return target;
+  if (status.ok()) return target;
+  target->abandon();  // its kernels may still be waiting for a turn, and will touch their ticket
+  return status;
 }
 
-bool Target::has_relay() const {
+bool Target::has_relay() {
+  std::lock_guard lock(mutex_);
   return std::any_of(relays_.begin(), relays_.end(), [](const Endpoint* relay) { return relay; });
 }
 
@@ -67,7 +69,7 @@ Status Target::run_empty(bool aligned_alike) {
   job.lane_paths = lane_paths;
   job.slice_bytes = kDefaultSliceBytes;
   const std::string what = "running braid's kernels for GPU " + std::to_string(endpoint_.gpu());
-  if (enqueue(driver_, job, lane, ticket) != Verdict::kAccelerated || ticket.retired)
+  if (enqueue(driver_, job, lane, ticket).verdict != Verdict::kAccelerated || ticket.retired)
     return Status::error(what + ": the driver refused a launch");
 
   cuda::ScopedContext scope(driver_);
@@ -116,8 +118,10 @@ Verdict Target::submit_locked(const Transfer& transfer, int path_limit) {
   job.lane_paths = std::span(lane_paths.data(), count);
   job.slice_bytes = slice_bytes_for(transfer.size_bytes, options_.slice_bytes);
   job.yields = options_.yields;
-  const Verdict verdict = enqueue(driver_, job, *lane, *ticket);
-  if (verdict != Verdict::kAccelerated) return verdict;
+  const MoverResult outcome = enqueue(driver_, job, *lane, *ticket);
+  if (outcome.verdict != Verdict::kAccelerated) return outcome.verdict;
+  // A relay that refuses is not asked again: each refusal costs a ticket.
+  if (outcome.refused_path > 0) relays_[lane_paths[outcome.refused_path] - 1] = nullptr;
 
   ticket->unread = true;
   ticket->direction = transfer.direction;
@@ -126,7 +130,7 @@ Verdict Target::submit_locked(const Transfer& transfer, int path_limit) {
   std::copy_n(lane_paths.begin(), count, ticket->lane_paths.begin());
   lane->last = ticket->retired ? nullptr : ticket;
   lane->last_generation = ticket->generation;
-  return verdict;
+  return outcome.verdict;
 }
 
 void Target::read_counts(Ticket& ticket) {
@@ -142,19 +146,35 @@ void Target::read_counts(Ticket& ticket) {
 }
 
 bool Target::harvest() {
-  std::lock_guard lock(mutex_);
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock) return false;
   for (Ticket& ticket : tickets_->tickets()) read_counts(ticket);
   return tickets_->all_free();
 }
 
 void Target::append_counts(std::vector<PathCount>& counts) {
-  std::lock_guard lock(mutex_);
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock) return;
   for (const Direction direction : {Direction::kHostToDevice, Direction::kDeviceToHost})
     for (size_t path = 0; path <= relays_.size(); ++path) {
       const Count& count = counts_[static_cast<size_t>(direction)][path];
       if (count.slices != 0)
         counts.push_back({endpoint_.gpu(), via_[path], direction, count.slices, count.bytes});
     }
+}
+
+bool Target::uses(const Endpoint& endpoint) {
+  std::lock_guard lock(mutex_);
+  return &endpoint_ == &endpoint ||
+         std::find(relays_.begin(), relays_.end(), &endpoint) != relays_.end();
+}
+
+void Target::retire_in_flight() {
+  std::lock_guard lock(mutex_);
+  for (Ticket& ticket : tickets_->tickets())
+    if (!ticket.is_free()) ticket.retired = true;
+  for (Lane& lane : lanes_->lanes())
+    if (lane.last != nullptr && lane.last->retired) lane.last = nullptr;
 }
 
 void Target::drop_relay(const Endpoint& relay) {

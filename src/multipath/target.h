@@ -26,14 +26,21 @@ class Target {
                                               Endpoint& endpoint, std::vector<Endpoint*> relays);
 
   const Endpoint& endpoint() const { return endpoint_; }
-  bool has_relay() const;
+  bool has_relay();
 
   /// `path_limit` 0: no limit.
   Verdict submit(const Transfer& transfer, int path_limit);
 
-  /// Adds the counts of transfers that have ended to `counts`' totals; true when none is in flight.
+  /// Adds up the counts of transfers that have ended. False while one is in flight, or while
+  /// another thread is inside: never waits, since a process may be exiting from within a copy.
   bool harvest();
   void append_counts(std::vector<PathCount>& counts);
+
+  /// Transfers to or from this target may have kernels in `endpoint`'s context.
+  bool uses(const Endpoint& endpoint);
+
+  /// Gives up on the tickets in flight: the kernels that would free them have died with a relay.
+  void retire_in_flight();
 
   /// No later transfer takes this relay.
   void drop_relay(const Endpoint& relay);

@@ -45,7 +45,10 @@ CUcontext current_context() {
   return context;
 }
 
-bool braid_enables_peers() { return state() == State::kOpening || state() == State::kOpen; }
+// Also when the engine could not be opened: some pairs may have been enabled by then.
+bool braid_enables_peers() {
+  return state() == State::kOpening || state() == State::kOpen || state() == State::kFailed;
+}
 
 // The program pins host memory: the engine opens the first time, with every context that the
 // program has made so far, and later prepares the contexts that are new.

@@ -173,6 +173,8 @@ bool open_engine_once() noexcept try {
     say_once((opened.status().message() + ". Every copy stays native").c_str());
     return false;
   }
+  for (const std::string& problem : opened.value()->problems())
+    say_once((problem + ". Copies there stay native, and it does not relay").c_str());
   process.engine.store(std::move(opened).value().release(), std::memory_order_release);
   process.state.store(State::kOpen, std::memory_order_release);
   // Registered after the driver's own handlers, so it runs before them, while copies still move.

@@ -112,16 +112,55 @@ TEST_F(FaultsTest, ARefusedEventIsTheNativeCopy) {
   EXPECT_EQ(verdict, Verdict::kDriverError);
 }
 
-// Whatever the driver refuses while the engine opens, it says so and leaves nothing behind.
-TEST_F(FaultsTest, AnEngineThatCannotOpenSaysWhy) {
+// A GPU that cannot be prepared is named, and done without.
+TEST_F(FaultsTest, ARelayThatCannotBeOpenedIsDoneWithout) {
   start(
       R"({"calls": [{"name": "cuModuleLoadData", "nth": 3, "error": "CUDA_ERROR_NO_BINARY_FOR_GPU"}]})");
+  auto engine = open_engine();
+  ASSERT_EQ(engine->problems().size(), 1u);
+  EXPECT_NE(engine->problems()[0].find("GPU 2"), std::string::npos) << engine->problems()[0];
+  EXPECT_NE(engine->problems()[0].find("CUDA_ERROR_NO_BINARY_FOR_GPU"), std::string::npos);
+  Verdict verdict;
+  EXPECT_TRUE(arrives(*engine, verdict));
+  EXPECT_EQ(verdict, Verdict::kAccelerated);
+  const auto counts = engine->collect(2000);
+  EXPECT_EQ(counts.size(), 7u);
+  for (const PathCount& count : counts) EXPECT_NE(count.via, 2);
+  EXPECT_TRUE(engine->add_context(context(0)).ok()) << "and is not tried again";
+}
+
+TEST_F(FaultsTest, AnEngineWithoutAnyRelaySaysWhy) {
+  std::string calls;
+  for (int nth = 1; nth <= 8; ++nth)
+    calls += std::string(calls.empty() ? "" : ", ") + R"({"name": "cuModuleLoadData", "nth": )" +
+             std::to_string(nth) + R"(, "error": "CUDA_ERROR_NO_BINARY_FOR_GPU"})";
+  start("{\"calls\": [" + calls + "]}");
   const auto engine = Engine::open(driver(), every_size());
   ASSERT_FALSE(engine.ok());
-  EXPECT_NE(engine.status().message().find("GPU 2"), std::string::npos)
-      << engine.status().message();
   EXPECT_NE(engine.status().message().find("CUDA_ERROR_NO_BINARY_FOR_GPU"), std::string::npos);
-  EXPECT_TRUE(Engine::open(driver(), every_size()).ok());
+}
+
+// A relay that has begun to refuse launches costs one ticket, not one a copy.
+TEST_F(FaultsTest, ARelayThatKeepsRefusingIsDropped) {
+  std::string calls;
+  for (int nth = 130; nth < 5000; nth += 8)
+    calls += std::string(calls.empty() ? "" : ", ") + R"({"name": "cuLaunchKernel", "nth": )" +
+             std::to_string(nth) + R"(, "error": "CUDA_ERROR_ILLEGAL_ADDRESS"})";
+  start("{\"calls\": [" + calls + "]}");
+  auto engine = open_engine();
+  HostBuffer host(driver(), 1 << 20);
+  DeviceBuffer device(driver(), 1 << 20);
+  const CUstream stream = new_stream();
+  int carried = 0;
+  for (int copy = 0; copy < 400; ++copy) {
+    if (engine->submit({Direction::kHostToDevice, host.data(), device.at(), 1 << 20, stream}) ==
+        Verdict::kAccelerated)
+      ++carried;
+    synchronize(stream);
+    engine->collect(1000);
+  }
+  EXPECT_GT(carried, 2) << "until the last relay has refused, or for good";
+  EXPECT_FALSE(engine->collect(1000).empty()) << "tickets come back, and with them the counts";
 }
 
 }  // namespace

@@ -127,6 +127,36 @@ TEST_F(OrderTest, AHeldStreamHoldsUpNoOtherStreamsCopies) {
   synchronize(held);
 }
 
+// Each GPU carries braid's streams for every other: one that waits must not stop the rest.
+TEST_F(OrderTest, AHeldStreamHoldsUpNoOtherGpusCopies) {
+  const CUstream held = new_stream();
+  hold(held);
+  ASSERT_EQ(h2d(held), Verdict::kAccelerated);
+  std::vector<std::unique_ptr<DeviceBuffer>> buffers;  // freeing would wait for the relays' streams
+  for (int gpu = 1; gpu < gpus(); ++gpu) {
+    use_gpu(gpu);
+    DeviceBuffer& elsewhere =
+        *buffers.emplace_back(std::make_unique<DeviceBuffer>(driver(), kSize));
+    for (int number = 0; number < 3; ++number) {
+      const CUstream stream = new_stream();
+      ASSERT_EQ(engine_->submit(
+                    {Direction::kHostToDevice, source_->data(), elsewhere.at(), kSize, stream}),
+                Verdict::kAccelerated);
+      ASSERT_EQ(engine_->submit(
+                    {Direction::kDeviceToHost, landing_->data(), elsewhere.at(), kSize, stream}),
+                Verdict::kAccelerated);
+      for (int looks = 0; is_pending(stream); ++looks) {
+        ASSERT_LT(looks, 200000) << "GPU " << gpu << " waits for GPU 0's held stream";
+      }
+      ASSERT_TRUE(arrived());
+    }
+  }
+  EXPECT_TRUE(is_pending(held));
+  release();
+  use_gpu(0);
+  synchronize(held);
+}
+
 // nvbandwidth holds the stream, enqueues everything, then lets go.
 TEST_F(OrderTest, ManyCopiesBehindAHeldStreamAllLand) {
   const CUstream stream = new_stream();

@@ -29,6 +29,7 @@ class BulkPipeline {
     for (uint32_t i = 0; i < kBulkStages; ++i)
       asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(&barriers_[i])));
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     protocol_.enter();
     while (true) {
       // Loads lead stores by at most the stages that no store still reads from.
