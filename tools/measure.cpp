@@ -128,7 +128,7 @@ Bench::~Bench() {
     driver_.cuEventDestroy(limit_events_[gpu]);
     driver_.cuMemFree(limit_buffers_[gpu]);
   }
-  if (target_ < gpu_count()) scope.enter(contexts_[target_]);
+  if (target_ >= 0 && target_ < gpu_count()) scope.enter(contexts_[target_]);
   if (begin_ != nullptr) driver_.cuEventDestroy(begin_);
   if (end_ != nullptr) driver_.cuEventDestroy(end_);
   if (stream_ != nullptr) driver_.cuStreamDestroy(stream_);

@@ -63,13 +63,26 @@ Status Endpoint::load(const Options& options) {
   status = driver_.check(driver_.cuMemAlloc(&busy_words_, 2 * kBusyWordStride),
                          "allocating the yield words" + where);
   if (!status.ok()) return status;
-  return driver_.check(driver_.cuMemsetD8(busy_words_, 0, 2 * kBusyWordStride),
-                       "clearing the yield words" + where);
+  status = driver_.check(driver_.cuMemsetD8(busy_words_, 0, 2 * kBusyWordStride),
+                         "clearing the yield words" + where);
+  return status.ok() && retained_ ? create_relay_streams() : status;  // only primaries relay
+}
+
+Status Endpoint::create_relay_streams() {
+  for (CUstream& stream : relay_streams_) {
+    const Status status = driver_.check(
+        driver_.cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, stream_priority_),
+        "creating a stream on GPU " + std::to_string(gpu_));
+    if (!status.ok()) return status;
+  }
+  return {};
 }
 
 Endpoint::~Endpoint() {
   if (!abandoned_) {
     cuda::ScopedContext scope(driver_, context_);
+    for (CUstream stream : relay_streams_)
+      if (stream != nullptr) driver_.cuStreamDestroy(stream);
     if (busy_words_ != 0) driver_.cuMemFree(busy_words_);
     if (module_ != nullptr) driver_.cuModuleUnload(module_);
   }

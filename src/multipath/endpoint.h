@@ -2,6 +2,7 @@
 // relay), or a context that the program made (a target only). Owns what every launch there needs.
 #pragma once
 
+#include <array>
 #include <memory>
 
 #include "base/options.h"
@@ -36,6 +37,12 @@ class Endpoint {
   bool is_primary() const { return retained_; }
   int stream_priority() const { return stream_priority_; }
 
+  /// The streams that this GPU relays on, shared by all targets: `lane` modulo their number. Few,
+  /// since the driver maps a context's streams onto few hardware queues. A target whose relay
+  /// stream is held up by another's still completes over its direct path.
+  static constexpr int kRelayStreams = 4;
+  CUstream relay_stream(int lane) const { return relay_streams_[lane % kRelayStreams]; }
+
   /// Address of this GPU's count of direct blocks at work, by direction (the yield word).
   CUdeviceptr busy_word(Direction direction) const;
 
@@ -55,6 +62,7 @@ class Endpoint {
   Endpoint(const cuda::Driver& driver, CUdevice device, int gpu, CUcontext context, bool retained)
       : driver_(driver), device_(device), gpu_(gpu), context_(context), retained_(retained) {}
   Status load(const Options& options);
+  Status create_relay_streams();
 
   const cuda::Driver& driver_;
   CUdevice device_;
@@ -68,6 +76,7 @@ class Endpoint {
   KernelChoice vector_;
   KernelChoice bulk_;
   CUdeviceptr busy_words_ = 0;
+  std::array<CUstream, kRelayStreams> relay_streams_{};
 };
 
 }  // namespace braid::multipath

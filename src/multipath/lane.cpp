@@ -6,7 +6,8 @@ namespace braid::multipath {
 namespace {
 
 // Streams of one program that copy to one GPU at the same moment. Engines use one to three (vLLM,
-// LMCache, PyTorch); each lane costs a stream on every GPU.
+// LMCache, PyTorch). With the relays' streams these make eight in a context, as many as the driver
+// has hardware queues by default: streams that share a queue wait for each other.
 constexpr int kLanes = 4;
 
 }  // namespace
@@ -28,42 +29,42 @@ Result<std::unique_ptr<LaneSet>> LaneSet::open(const cuda::Driver& driver, Endpo
 }
 
 Status LaneSet::create(Lane& lane) {
-  cuda::ScopedContext scope(driver_);
-  for (size_t path = 0; path <= relays_.size(); ++path) {
-    Endpoint& endpoint = path == 0 ? target_ : *relays_[path - 1];
-    scope.enter(endpoint.context());
-    CUstream stream = nullptr;
-    const Status status =
-        driver_.check(driver_.cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING,
-                                                         endpoint.stream_priority()),
-                      "creating a stream on GPU " + std::to_string(endpoint.gpu()));
-    if (!status.ok()) return status;
-    lane.streams.push_back(stream);
-    CUevent event = nullptr;
-    const Status created =
-        driver_.check(driver_.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING),
-                      "creating an event on GPU " + std::to_string(endpoint.gpu()));
-    if (!created.ok()) return created;
-    lane.ends.push_back(event);
+  cuda::ScopedContext scope(driver_, target_.context());
+  const std::string where = " on GPU " + std::to_string(target_.gpu());
+  CUstream direct = nullptr;
+  Status status = driver_.check(driver_.cuStreamCreateWithPriority(&direct, CU_STREAM_NON_BLOCKING,
+                                                                   target_.stream_priority()),
+                                "creating a stream" + where);
+  if (!status.ok()) return status;
+  lane.streams.push_back(direct);
+  status = driver_.check(driver_.cuEventCreate(&lane.start, CU_EVENT_DISABLE_TIMING),
+                         "creating an event" + where);
+  // Targets begin at different relay streams, so that one held stream hinders few others.
+  const int first = target_.gpu() + static_cast<int>(&lane - lanes_.data());
+  for (const Endpoint* relay : relays_) lane.streams.push_back(relay->relay_stream(first));
+  for (size_t path = 0; path < lane.streams.size() && status.ok(); ++path) {
+    scope.enter(path == 0 ? target_.context() : relays_[path - 1]->context());
+    CUevent end = nullptr;
+    status = driver_.check(driver_.cuEventCreate(&end, CU_EVENT_DISABLE_TIMING),
+                           "creating an event for GPU " + std::to_string(target_.gpu()));
+    if (status.ok()) lane.ends.push_back(end);
   }
-  scope.enter(target_.context());
-  return driver_.check(driver_.cuEventCreate(&lane.start, CU_EVENT_DISABLE_TIMING),
-                       "creating an event on GPU " + std::to_string(target_.gpu()));
+  return status;
 }
 
 LaneSet::~LaneSet() {
   cuda::ScopedContext scope(driver_);
   for (Lane& lane : lanes_) {
-    for (size_t path = 0; path < lane.streams.size(); ++path) {
-      Endpoint& endpoint = path == 0 ? target_ : *relays_[path - 1];
+    for (size_t path = 0; path < lane.ends.size(); ++path) {
+      const Endpoint& endpoint = path == 0 ? target_ : *relays_[path - 1];
       if (endpoint.is_abandoned()) continue;
       scope.enter(endpoint.context());
-      driver_.cuStreamDestroy(lane.streams[path]);
-      if (path < lane.ends.size()) driver_.cuEventDestroy(lane.ends[path]);
+      driver_.cuEventDestroy(lane.ends[path]);
     }
-    if (lane.start == nullptr || target_.is_abandoned()) continue;
+    if (target_.is_abandoned()) continue;
     scope.enter(target_.context());
-    driver_.cuEventDestroy(lane.start);
+    if (lane.start != nullptr) driver_.cuEventDestroy(lane.start);
+    if (!lane.streams.empty()) driver_.cuStreamDestroy(lane.streams[0]);
   }
 }
 

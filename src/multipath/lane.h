@@ -1,6 +1,7 @@
-// Lanes: one stream on each path's GPU, kept for one of the program's streams at a time. A transfer
-// whose start the program's stream has not reached yet holds up its own lane only: another stream's
-// transfers, which natively would be independent of it, stay so.
+// Lanes: a stream of braid's on the target, and one on each relay, kept for one of the program's
+// streams at a time. A transfer whose start the program's stream has not reached yet holds up its
+// own lane only: another stream's transfers, which natively would be independent of it, stay so.
+// The relays' streams are shared between targets; a transfer needs none of them to complete.
 //
 // Not thread-safe: the owning Target's lock guards it.
 #pragma once
@@ -40,7 +41,7 @@ struct Lane {
 
 class LaneSet {
  public:
-  /// Streams on `target` and on each of `relays`. Allocates.
+  /// Direct streams on `target`, beside the relay streams of `relays`. Allocates.
   static Result<std::unique_ptr<LaneSet>> open(const cuda::Driver& driver, Endpoint& target,
                                                const std::vector<Endpoint*>& relays);
   ~LaneSet();

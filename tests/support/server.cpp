@@ -126,9 +126,15 @@ std::unique_ptr<multipath::Engine> ServerTest::open_engine(Options options) {
   return std::move(engine).value();
 }
 
-CUstream ServerTest::new_stream(unsigned flags) const {
+ServerTest::~ServerTest() {
+  for (CUstream stream : streams_) driver().cuStreamDestroy(stream);
+}
+
+CUstream ServerTest::new_stream(unsigned flags) {
   CUstream stream = nullptr;
   MUST(driver(), cuStreamCreate(&stream, flags));
+  const std::lock_guard lock(streams_lock_);
+  streams_.push_back(stream);
   return stream;
 }
 

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "cuda/driver.h"
@@ -59,6 +60,7 @@ class DeviceBuffer {
 class ServerTest : public ::testing::Test {
  protected:
   void SetUp() override;
+  ~ServerTest() override;
 
   const cuda::Driver& driver() const { return *driver_; }
   int gpus() const { return static_cast<int>(contexts_.size()); }
@@ -73,7 +75,9 @@ class ServerTest : public ::testing::Test {
   std::unique_ptr<multipath::Engine> open_engine(Options options = every_size());
   static Options every_size();
 
-  CUstream new_stream(unsigned flags = CU_STREAM_NON_BLOCKING) const;
+  /// Destroyed when the test ends: the driver maps streams onto few hardware queues, and streams
+  /// that share one wait for each other, with braid or without.
+  CUstream new_stream(unsigned flags = CU_STREAM_NON_BLOCKING);
   void synchronize(CUstream stream) const { MUST(driver(), cuStreamSynchronize(stream)); }
   double elapsed_us(CUevent begin, CUevent end) const;
   CUevent new_event() const;
@@ -83,6 +87,8 @@ class ServerTest : public ::testing::Test {
  private:
   const cuda::Driver* driver_ = nullptr;
   std::vector<CUcontext> contexts_;
+  std::mutex streams_lock_;
+  std::vector<CUstream> streams_;
 };
 
 }  // namespace braid::test
