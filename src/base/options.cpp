@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 
 #include "base/units.h"
 
@@ -126,6 +127,12 @@ Result<Options> read_options(const std::function<const char*(const char*)>& get)
     if (text == nullptr || *text == '\0') continue;
     const Status status = entry.set(options, text);
     if (!status.ok()) return Status::error(std::string(entry.row.name) + ": " + status.message());
+  }
+  // CUDA's own rule: 1 to 32, and 8 when it is not set; what it cannot read it ignores.
+  if (const char* queues = get("CUDA_DEVICE_MAX_CONNECTIONS");
+      queues != nullptr && *queues != '\0') {
+    const int asked = std::atoi(queues);
+    if (asked >= 1 && asked <= 32) options.hardware_queues = asked;
   }
   return options;
 }

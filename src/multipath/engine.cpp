@@ -50,6 +50,7 @@ class Engine::Impl {
  private:
   Status list_devices();
   Status check_relay_list() const;
+  Status check_hardware_queues() const;
   bool can_relay(int relay, int target) const;
   Status open_relays();
   Status open_relay(int gpu);
@@ -106,6 +107,16 @@ Status Engine::Impl::check_relay_list() const {
   return {};
 }
 
+// With fewer queues than braid has streams in a context, a stream of the program's that waits on
+// one GPU would hold up the program's streams on another (seen on 4xH200 with 1).
+Status Engine::Impl::check_hardware_queues() const {
+  if (options_.hardware_queues >= kStreamsPerContext) return {};
+  return Status::error("CUDA_DEVICE_MAX_CONNECTIONS is " +
+                           std::to_string(options_.hardware_queues) +
+                           ", and streams that share a hardware queue wait for each other",
+                       "Unset it, or set it to " + std::to_string(kStreamsPerContext) + " or more");
+}
+
 // A relay stores into, or loads from, the target's memory, and counts slices there atomically.
 bool Engine::Impl::can_relay(int relay, int target) const {
   if (relay == target || !options_.relays.allows(relay)) return false;
@@ -120,6 +131,7 @@ bool Engine::Impl::can_relay(int relay, int target) const {
 Status Engine::Impl::open() {
   Status status = list_devices();
   if (status.ok()) status = check_relay_list();
+  if (status.ok()) status = check_hardware_queues();
   if (!status.ok()) return status;
   RelaxedCapture relaxed(driver_);
   cuda::ScopedContext scope(driver_);

@@ -3,15 +3,6 @@
 #include "cuda/scoped_context.h"
 
 namespace braid::multipath {
-namespace {
-
-// Streams of one program that copy to one GPU at the same moment. Engines use one to three (vLLM,
-// LMCache, PyTorch). With the relays' streams these make eight in a context, as many as the driver
-// has hardware queues by default: streams that share a queue wait for each other.
-constexpr int kLanes = 4;
-
-}  // namespace
-
 StreamKey stream_key(CUstream stream) {
   static thread_local const char thread_identity = 0;
   return {stream, stream == CU_STREAM_PER_THREAD ? &thread_identity : nullptr};

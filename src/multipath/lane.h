@@ -16,6 +16,12 @@
 
 namespace braid::multipath {
 
+/// Streams of one program that copy to one GPU at the same moment. Engines use one to three (vLLM,
+/// LMCache, PyTorch). With the relays' streams these make eight in a context, as many as the driver
+/// has hardware queues by default: streams that share a queue wait for each other.
+inline constexpr int kLanes = 4;
+inline constexpr int kStreamsPerContext = kLanes + Endpoint::kRelayStreams;
+
 /// The program's stream, told apart as the driver does: the per-thread default stream is another
 /// stream in every thread, under one handle.
 struct StreamKey {

@@ -39,6 +39,12 @@ TEST(Options, ReadsEveryRow) {
   EXPECT_FALSE(options.yields);
 }
 
+TEST(Options, HardwareQueuesFollowCudasOwnVariable) {
+  EXPECT_EQ(read({}).value().hardware_queues, 8);
+  EXPECT_EQ(read({{"CUDA_DEVICE_MAX_CONNECTIONS", "1"}}).value().hardware_queues, 1);
+  EXPECT_EQ(read({{"CUDA_DEVICE_MAX_CONNECTIONS", "99"}}).value().hardware_queues, 8);
+}
+
 TEST(Options, AnErrorNamesTheVariableAndItsText) {
   for (const auto& [name, text] :
        std::map<std::string, std::string>{{"BRAID_RELAYS", "1,x"},

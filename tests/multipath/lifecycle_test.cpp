@@ -90,7 +90,8 @@ TEST_F(LifecycleTest, AContextOfTheProgramsOwnBecomesATarget) {
     HostBuffer host(driver(), kSize), landing(driver(), kSize);
     host.fill_random(6);
     DeviceBuffer device(driver(), kSize);
-    const CUstream stream = new_stream();
+    CUstream stream = nullptr;  // ends with its context
+    MUST(driver(), cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     const Transfer there{Direction::kHostToDevice, host.data(), device.at(), kSize, stream};
     const Transfer back{Direction::kDeviceToHost, landing.data(), device.at(), kSize, stream};
     EXPECT_EQ(engine->submit(there), Verdict::kForeignContext);

@@ -107,6 +107,14 @@ TEST_F(VerdictTest, ARelayThatDoesNotExistIsRefusedByName) {
   EXPECT_NE(engine.status().message().find(std::to_string(gpus())), std::string::npos);
 }
 
+TEST_F(VerdictTest, TooFewHardwareQueuesAreRefusedByName) {
+  Options options = every_size();
+  options.hardware_queues = 1;
+  const auto engine = Engine::open(driver(), options);
+  ASSERT_FALSE(engine.ok());
+  EXPECT_NE(engine.status().message().find("CUDA_DEVICE_MAX_CONNECTIONS"), std::string::npos);
+}
+
 TEST_F(VerdictTest, ACapturingStreamIsLeftAlone) {
   auto engine = open_engine();
   HostBuffer host(driver(), kSize);
