@@ -23,7 +23,7 @@ build: bootstrap
 	@cmake --build --preset $(PRESET)
 
 demo: build
-	@demo/run
+	@demo/run --build $(BUILD)
 
 test:
 	@scripts/bootstrap --clients
@@ -31,7 +31,7 @@ test:
 	@scripts/test $(BUILD)
 
 bench: build
-	@build/bin/braid bench --server h20x8
+	@$(BUILD)/bin/braid bench --server h20x8
 
 gpu-test: build
 	@scripts/gpu-test

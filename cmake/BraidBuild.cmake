@@ -1,6 +1,5 @@
 # Language level, warnings, sanitizers and output folders, for every target.
 option(BRAID_BUILD_TESTS "build the tests" ON)
-option(BRAID_BUILD_BENCH "build the benchmarks" ON)
 set(BRAID_SANITIZE "" CACHE STRING "sanitizers to build with, e.g. address,undefined or thread")
 
 set(CMAKE_CXX_STANDARD 20)

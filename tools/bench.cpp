@@ -2,6 +2,8 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -41,11 +43,13 @@ std::string share_text(const Record& record) {
   return text.empty() ? record.verdict : text;
 }
 
-void print_header(bool with_limit) {
-  fmt::print("{:<4} {:>6} {:>5}  {:>22}  {:>22}  {:>6}  {:>9}{}  {:<8}  {}\n", "", "size", "paths",
-             "native GB/s (range)", "braid GB/s (range)", "ratio", "submit us",
-             with_limit ? fmt::format("  {:>22}  {:>8}", "limit GB/s (range)", "of limit") : "",
-             "verified", "share of each GPU's link");
+void print_header(const Arguments& arguments) {
+  fmt::print(
+      "{:<4} {:>6} {:>5}  {:>22}  {:>22}  {:>6}{}{}  {:<8}  {}\n", "", "size", "paths",
+      "native GB/s (range)", "braid GB/s (range)", "ratio",
+      arguments.server.empty() ? "  submit us" : "",
+      arguments.limit ? fmt::format("  {:>22}  {:>8}", "limit GB/s (range)", "of limit") : "",
+      "verified", "share of each GPU's link");
 }
 
 std::string range(const Readings& readings) {
@@ -53,20 +57,21 @@ std::string range(const Readings& readings) {
                      readings.highest());
 }
 
-void print_row(const Record& record) {
+void print_row(const Record& record, bool emulated) {
   const double braid = record.braid.median();
   std::string limit;
   if (!record.limit.values.empty())
     limit = fmt::format("  {:>22}  {:>7.1f}%", range(record.limit),
                         100 * braid / record.limit.median());
-  fmt::print("{:<4} {:>6} {:>5}  {:>22}  {:>22}  {:>5.2f}x  {:>9.1f}{}  {:<8}  {}\n",
+  fmt::print("{:<4} {:>6} {:>5}  {:>22}  {:>22}  {:>5.2f}x{}{}  {:<8}  {}\n",
              direction_name(record.direction), format_size(record.size_bytes), record.paths,
              range(record.native), range(record.braid), braid / record.native.median(),
-             record.submit_us.median(), limit, record.verified ? "yes" : "NO", share_text(record));
+             emulated ? "" : fmt::format("  {:>9.1f}", record.submit_us.median()), limit,
+             record.verified ? "yes" : "NO", share_text(record));
   std::fflush(stdout);
 }
 
-nlohmann::json to_json(const Record& record) {
+nlohmann::json to_json(const Record& record, bool emulated) {
   nlohmann::json json = {{"direction", direction_name(record.direction)},
                          {"size_bytes", record.size_bytes},
                          {"target", record.target},
@@ -77,12 +82,12 @@ nlohmann::json to_json(const Record& record) {
                          {"braid_gbps_range", {record.braid.lowest(), record.braid.highest()}},
                          {"native_first_gbps", record.native_first.median()},
                          {"braid_first_gbps", record.braid_first.median()},
-                         {"submit_us", record.submit_us.median()},
                          {"repeat", record.braid.values.size()},
                          {"verified", record.verified},
                          {"verdict", record.verdict},
                          {"share", nlohmann::json::object()}};
   for (const auto& [gpu, bytes] : record.share) json["share"][std::to_string(gpu)] = bytes;
+  if (!emulated) json["submit_us"] = record.submit_us.median();
   if (!record.limit.values.empty()) {
     json["limit_gbps"] = record.limit.median();
     json["limit_gbps_range"] = {record.limit.lowest(), record.limit.highest()};
@@ -126,11 +131,9 @@ Result<std::vector<Case>> list_cases(const Arguments& arguments, int gpus) {
   return cases;
 }
 
-Status write_json(const std::string& file, const nlohmann::json& records) {
-  std::ofstream out(file);
-  out << records.dump(2) << '\n';
-  out.close();
-  return out ? Status() : Status::error("could not write '" + file + "'");
+Status cannot_write(const std::string& file) {
+  return Status::error(fmt::format("cannot write '{}': {}", file, std::strerror(errno)),
+                       "Name a file in a folder that is there, where you may write");
 }
 
 Result<bool> run_bench(const Arguments& arguments) {
@@ -142,6 +145,11 @@ Result<bool> run_bench(const Arguments& arguments) {
   driver.value().cuDeviceGetCount(&gpus);
   const auto cases = list_cases(arguments, gpus);
   if (!cases.ok()) return cases.status();
+  std::ofstream json_file;  // opened first: a bad name must not cost a run
+  if (!arguments.json_file.empty()) {
+    json_file.open(arguments.json_file);
+    if (!json_file) return cannot_write(arguments.json_file);
+  }
   uint64_t max_bytes = 0;
   for (const Case& one : cases.value()) max_bytes = std::max(max_bytes, one.size_bytes);
   const auto bench =
@@ -150,19 +158,21 @@ Result<bool> run_bench(const Arguments& arguments) {
 
   bool all_verified = true;
   nlohmann::json records = nlohmann::json::array();
-  print_header(arguments.limit);
+  const bool emulated = !arguments.server.empty();  // its CPU time says nothing
+  print_header(arguments);
   for (const Case& one : cases.value()) {
     show_progress(records.size(), cases.value().size());
     const auto record = bench.value()->run(one);
     if (!record.ok()) return record.status();
-    print_row(record.value());
-    records.push_back(to_json(record.value()));
+    print_row(record.value(), emulated);
+    records.push_back(to_json(record.value(), emulated));
     all_verified = all_verified && record.value().verified;
   }
   show_progress(records.size(), cases.value().size());
   if (!arguments.json_file.empty()) {
-    const Status written = write_json(arguments.json_file, records);
-    if (!written.ok()) return written;
+    json_file << records.dump(2) << '\n';
+    json_file.close();
+    if (!json_file) return cannot_write(arguments.json_file);
   }
   return all_verified;
 }
@@ -193,9 +203,11 @@ void add_bench_command(CLI::App& app, int& exit_code) {
   command->add_flag(
       "--limit", arguments->limit,
       "measure in turns what direct copies to every GPU at once reach, and compare with it");
-  command->add_option("--json", arguments->json_file, "write the records to this file");
+  command->add_option("--json", arguments->json_file,
+                      "write the records to this file (docs/bench.md)");
   command->add_option("--seed", arguments->seed, "of the random bytes")->capture_default_str();
   command->footer(
+      "Each copy is timed alone, between two events on its stream.\n"
       "Options of braid itself are read from the environment (docs/options.md), e.g. "
       "BRAID_SLICE=256K.");
   command->callback([arguments, &exit_code] {

@@ -9,8 +9,10 @@
 
 #include <nlohmann/json.hpp>
 #include <set>
+#include <vector>
 
 #include "cuda/driver.h"
+#include "multipath/relays.h"
 #include "preload/hooks.h"
 #include "tools/commands.h"
 #include "tools/locate.h"
@@ -49,21 +51,15 @@ Finding check_driver(const cuda::Driver& driver, int& gpu_count) {
                           gpu_count, gpu_count == 1 ? "" : "s", name));
 }
 
-bool can_help(const cuda::Driver& driver, int target, int relay) {
-  int there = 0;
-  int back = 0;
-  return driver.cuDeviceCanAccessPeer(&there, target, relay) == CUDA_SUCCESS &&
-         driver.cuDeviceCanAccessPeer(&back, relay, target) == CUDA_SUCCESS && there != 0 &&
-         back != 0;
-}
-
 Finding check_peers(const cuda::Driver& driver, int gpu_count) {
+  std::vector<CUdevice> devices(gpu_count);
+  for (int gpu = 0; gpu < gpu_count; ++gpu) driver.cuDeviceGet(&devices[gpu], gpu);
   std::string text;
   int helped = 0;
   for (int target = 0; target < gpu_count; ++target) {
     std::string relays;
     for (int relay = 0; relay < gpu_count; ++relay)
-      if (relay != target && can_help(driver, target, relay))
+      if (multipath::can_relay(driver, devices[relay], devices[target]))
         relays += fmt::format("{}{}", relays.empty() ? "" : ",", relay);
     helped += relays.empty() ? 0 : 1;
     text += fmt::format("; GPU {}: {}", target, relays.empty() ? "no relay" : "relays " + relays);
@@ -71,7 +67,7 @@ Finding check_peers(const cuda::Driver& driver, int gpu_count) {
   text = fmt::format("{} of {} GPUs have relays{}", helped, gpu_count, text);
   if (helped > 0) return good(text);
   return bad(text,
-             "braid needs two GPUs that reach each other (NVLink, or PCIe peer access); "
+             "braid needs two GPUs that reach each other with native atomics (NVLink); "
              "programs run as before");
 }
 
@@ -155,7 +151,7 @@ Finding judge_copies(const nlohmann::json& statistics) {
         reasons += fmt::format(" {} {}", entry_point, verdict);
   if (!reasons.empty() || accelerated == 0)
     return bad("the copies are right but stayed native:" + reasons,
-               "docs/life-of-a-copy.md says what each reason means");
+               "docs/options.md says what each reason means");
   std::set<int> links;
   for (const auto& path : statistics.at("paths")) links.insert(path.at("via").get<int>());
   return good(fmt::format("{} copies verified byte by byte, each over the links of {} GPUs",

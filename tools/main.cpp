@@ -42,6 +42,15 @@ int main(int argc, char** argv) {
   braid::tools::add_bench_command(app, exit_code);
   braid::tools::add_topo_command(app, exit_code);
   braid::tools::add_doctor_command(app, exit_code);
-  CLI11_PARSE(app, argc, argv);
+  app.failure_message([](const CLI::App* failed, const CLI::Error& error) {
+    const auto commands = failed->get_subcommands();
+    const std::string command = commands.empty() ? "" : commands.front()->get_name() + " ";
+    return fmt::format("braid: {}. See braid {}--help\n", error.what(), command);
+  });
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 1;  // 0: --help, --version
+  }
   return exit_code;
 }

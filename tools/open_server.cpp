@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "tools/locate.h"
+#include "topology/profile.h"
 
 namespace braid::tools {
 
@@ -11,6 +12,8 @@ Result<cuda::Driver> open_server(const std::string& profile) {
   if (!profile.empty()) {
     const auto path = find_profile(profile);
     if (!path.ok()) return path.status();
+    const auto server = topology::load_profile(path.value());  // says what is wrong with it
+    if (!server.ok()) return server.status();
     setenv("BRAID_SERVER", path.value().c_str(), 1);
     library = (emulator_folder() / library).string();
   }
@@ -22,7 +25,8 @@ Result<cuda::Driver> open_server(const std::string& profile) {
   if (status.ok()) status = cuda.check(cuda.cuDeviceGetCount(&gpus), "counting the GPUs");
   if (status.ok() && gpus == 0) status = Status::error("the CUDA driver shows no GPU");
   if (!status.ok())
-    return Status::error(status.message(), "Use an emulated server instead: --server h20x8");
+    return Status::error(status.message(),
+                         profile.empty() ? "Use an emulated server instead: --server h20x8" : "");
   return driver;
 }
 
