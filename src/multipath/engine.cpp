@@ -9,6 +9,7 @@
 
 #include "cuda/scoped_context.h"
 #include "multipath/classify.h"
+#include "multipath/relays.h"
 #include "multipath/target.h"
 
 namespace braid::multipath {
@@ -51,7 +52,6 @@ class Engine::Impl {
   Status list_devices();
   Status check_relay_list() const;
   Status check_hardware_queues() const;
-  bool can_relay(int relay, int target) const;
   Status open_relays();
   Status open_relay(int gpu);
   bool has_news(CUcontext context);
@@ -117,17 +117,6 @@ Status Engine::Impl::check_hardware_queues() const {
                        "Unset it, or set it to " + std::to_string(kStreamsPerContext) + " or more");
 }
 
-// A relay stores into, or loads from, the target's memory, and counts slices there atomically.
-bool Engine::Impl::can_relay(int relay, int target) const {
-  if (relay == target || !options_.relays.allows(relay)) return false;
-  int access = 0;
-  int atomics = 0;
-  driver_.cuDeviceCanAccessPeer(&access, devices_[relay], devices_[target]);
-  driver_.cuDeviceGetP2PAttribute(&atomics, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED,
-                                  devices_[relay], devices_[target]);
-  return access != 0 && atomics != 0;
-}
-
 Status Engine::Impl::open() {
   Status status = list_devices();
   if (status.ok()) status = check_relay_list();
@@ -139,7 +128,8 @@ Status Engine::Impl::open() {
   relays_.assign(count, std::vector<bool>(count, false));
   for (int relay = 0; relay < count; ++relay)
     for (int target = 0; target < count; ++target)
-      relays_[relay][target] = can_relay(relay, target);
+      relays_[relay][target] =
+          options_.relays.allows(relay) && can_relay(driver_, devices_[relay], devices_[target]);
   has_relays_ = std::any_of(relays_.begin(), relays_.end(), [](const std::vector<bool>& targets) {
     return std::find(targets.begin(), targets.end(), true) != targets.end();
   });
