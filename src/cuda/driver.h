@@ -15,7 +15,8 @@
 
 namespace braid::cuda {
 
-// Every driver function that braid itself calls. cuda.h maps each name to its versioned symbol.
+// Every driver function that braid, its command and its tests call. cuda.h maps each name to its
+// versioned symbol.
 // clang-format off
 #define BRAID_DRIVER_FUNCTIONS(X) \
   X(cuInit) X(cuDriverGetVersion) X(cuGetErrorName) X(cuGetErrorString) X(cuDeviceGet) \

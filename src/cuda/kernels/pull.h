@@ -47,9 +47,9 @@ struct TicketCounters {
   uint32_t short_bytes[kMaxPaths];  ///< bytes that those fell short of slice_bytes each; likewise
 };
 
-/// What the last block to leave tells the host. Lies in host memory that the target GPU can write.
-/// `generation` is written last, system scope: once the host reads the generation that it launched,
-/// the ticket is free and the counts are final.
+/// What the last block to leave tells the host. Lies in host memory that every path's GPU can
+/// write. `generation` is written last, system scope: once the host reads the generation that it
+/// launched, the ticket is free and the counts are final.
 struct TicketReport {
   uint32_t generation;
   uint32_t unused[3];
