@@ -21,7 +21,7 @@ namespace braid::cuda {
 #define BRAID_DRIVER_FUNCTIONS(X) \
   X(cuInit) X(cuDriverGetVersion) X(cuGetErrorName) X(cuGetErrorString) X(cuDeviceGet) \
   X(cuDeviceGetCount) X(cuDeviceGetName) X(cuDeviceGetAttribute) X(cuDeviceGetPCIBusId) \
-  X(cuDeviceTotalMem) X(cuDeviceCanAccessPeer) X(cuDeviceGetP2PAttribute) \
+  X(cuDeviceTotalMem) X(cuDeviceGetUuid) X(cuDeviceCanAccessPeer) X(cuDeviceGetP2PAttribute) \
   X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease) X(cuDevicePrimaryCtxGetState) \
   X(cuCtxGetCurrent) X(cuCtxSetCurrent) X(cuCtxPushCurrent) X(cuCtxPopCurrent) X(cuCtxGetDevice) \
   X(cuCtxSynchronize) X(cuCtxEnablePeerAccess) X(cuCtxGetStreamPriorityRange) \

@@ -89,12 +89,12 @@ Status Target::run_empty(bool aligned_alike) {
   return ticket.is_free() ? Status() : Status::error(what + ": its report did not arrive");
 }
 
-Verdict Target::submit(const Transfer& transfer, int path_limit) {
+Outcome Target::submit(const Transfer& transfer, int path_limit) {
   std::lock_guard lock(mutex_);
   return submit_locked(transfer, path_limit);
 }
 
-Verdict Target::submit_locked(const Transfer& transfer, int path_limit) {
+Outcome Target::submit_locked(const Transfer& transfer, int path_limit) {
   Lane* lane = lanes_->find(stream_key(transfer.stream));
   Ticket* ticket = lane != nullptr ? tickets_->find_free() : nullptr;
   if (ticket == nullptr) return Verdict::kSaturated;
@@ -118,10 +118,10 @@ Verdict Target::submit_locked(const Transfer& transfer, int path_limit) {
   job.lane_paths = std::span(lane_paths.data(), count);
   job.slice_bytes = slice_bytes_for(transfer.size_bytes, options_.slice_bytes);
   job.yields = options_.yields;
-  const MoverResult outcome = enqueue(driver_, job, *lane, *ticket);
-  if (outcome.verdict != Verdict::kAccelerated) return outcome.verdict;
+  const MoverResult moved = enqueue(driver_, job, *lane, *ticket);
+  if (moved.verdict != Verdict::kAccelerated) return moved.verdict;
   // A relay that refuses is not asked again: each refusal costs a ticket.
-  if (outcome.refused_path > 0) relays_[lane_paths[outcome.refused_path] - 1] = nullptr;
+  if (moved.refused_path > 0) relays_[lane_paths[moved.refused_path] - 1] = nullptr;
 
   ticket->unread = true;
   ticket->direction = transfer.direction;
@@ -130,7 +130,11 @@ Verdict Target::submit_locked(const Transfer& transfer, int path_limit) {
   std::copy_n(lane_paths.begin(), count, ticket->lane_paths.begin());
   lane->last = ticket->retired ? nullptr : ticket;
   lane->last_generation = ticket->generation;
-  return outcome.verdict;
+  Outcome outcome = moved.verdict;
+  outcome.mover = Mover::kKernel;
+  outcome.slice_bytes = job.slice_bytes;
+  for (const Endpoint* path : job.paths) outcome.via |= uint64_t{1} << path->gpu();
+  return outcome;
 }
 
 void Target::read_counts(Ticket& ticket) {
@@ -152,14 +156,15 @@ bool Target::harvest() {
   return tickets_->all_free();
 }
 
-void Target::append_counts(std::vector<PathCount>& counts) {
+void Target::add_counts(PathCounts& counts) {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock) return;
   for (const Direction direction : {Direction::kHostToDevice, Direction::kDeviceToHost})
     for (size_t path = 0; path <= relays_.size(); ++path) {
       const Count& count = counts_[static_cast<size_t>(direction)][path];
       if (count.slices != 0)
-        counts.push_back({endpoint_.gpu(), via_[path], direction, count.slices, count.bytes});
+        counts.add(
+            {endpoint_.gpu(), via_[path], direction, Mover::kKernel, count.slices, count.bytes});
     }
 }
 

@@ -18,4 +18,12 @@ const char* verdict_name(Verdict verdict) {
   return "unknown";
 }
 
+const char* mover_name(Mover mover) {
+  switch (mover) {
+    case Mover::kNative: return "native";
+    case Mover::kKernel: return "kernel";
+  }
+  return "unknown";
+}
+
 }  // namespace braid::multipath

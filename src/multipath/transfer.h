@@ -41,4 +41,25 @@ inline constexpr int kVerdictCount = static_cast<int>(Verdict::kDriverError) + 1
 /// "accelerated", "below_threshold", ...: the keys of the statistics.
 const char* verdict_name(Verdict verdict);
 
+/// What moves the bytes of a copy.
+enum class Mover : uint8_t {
+  kNative,  ///< the driver, as the program asked
+  kKernel,  ///< the pull kernel, on every path (kernel_mover.h)
+};
+inline constexpr int kMoverCount = static_cast<int>(Mover::kKernel) + 1;
+
+/// "native", "kernel", ...
+const char* mover_name(Mover mover);
+
+/// What became of one copy, and how it travels if it is carried. Reads as its verdict.
+struct Outcome {
+  Outcome(Verdict why) : verdict(why) {}
+  operator Verdict() const { return verdict; }
+
+  Verdict verdict;
+  Mover mover = Mover::kNative;
+  uint64_t via = 0;          ///< GPUs whose PCIe links were asked to carry slices: bit by ordinal
+  uint32_t slice_bytes = 0;  ///< 0 when native
+};
+
 }  // namespace braid::multipath

@@ -6,12 +6,14 @@
 #include <optional>
 
 #include "preload/entries.h"
+#include "preload/observe.h"
 #include "preload/runtime.h"
 
 namespace braid::preload {
 namespace {
 
 using multipath::Direction;
+using multipath::Outcome;
 using multipath::Transfer;
 using multipath::Verdict;
 
@@ -48,7 +50,7 @@ std::optional<Transfer> infer(CUdeviceptr to, CUdeviceptr from, size_t size_byte
   return to_host(reinterpret_cast<void*>(to), from, size_bytes, stream);
 }
 
-Verdict offer(const Transfer& transfer) {
+Outcome offer(const Transfer& transfer) {
   if (multipath::Engine* open = engine()) return open->submit(transfer);
   // Nobody has pinned host memory yet, so this is not pinned either.
   return state() == State::kIdle ? Verdict::kPageable : Verdict::kNotReady;
@@ -62,13 +64,15 @@ CUresult copy(HookId hook, Wait wait, CUstream stream, size_t size_bytes, Descri
   if (native == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   if (Inside::now()) return native(arguments...);
   const Inside inside;
-  Verdict verdict = Verdict::kBelowThreshold;
+  const Observation observation;
+  std::optional<Transfer> transfer;
+  Outcome outcome = Verdict::kBelowThreshold;
   if (size_bytes >= threshold_bytes()) {
-    const std::optional<Transfer> transfer = describe();
-    verdict = transfer ? offer(*transfer) : Verdict::kNotLinear;
+    transfer = describe();
+    outcome = transfer ? offer(*transfer) : Outcome(Verdict::kNotLinear);
   }
-  statistics().add(hook, verdict, size_bytes);
-  if (verdict != Verdict::kAccelerated) return native(arguments...);
+  observation.end(hook, size_bytes, transfer ? &*transfer : nullptr, outcome);
+  if (outcome.verdict != Verdict::kAccelerated) return native(arguments...);
   return wait == Wait::kYes ? driver()->cuStreamSynchronize(stream) : CUDA_SUCCESS;
 }
 

@@ -14,6 +14,9 @@
 #undef cuMemHostRegister
 #undef cuCtxDestroy
 #undef cuDevicePrimaryCtxReset
+#undef cuDevicePrimaryCtxRelease
+#undef cuDevicePrimaryCtxSetFlags
+#undef cuDeviceGetUuid
 
 #pragma GCC visibility push(default)
 extern "C" {
@@ -54,6 +57,30 @@ CUresult cuDevicePrimaryCtxReset(CUdevice device);
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice device);
 CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags);
 CUresult cuCtxDisablePeerAccess(CUcontext peer);
+
+CUresult cuInit(unsigned flags);
+CUresult cuDeviceGet(CUdevice* device, int ordinal);
+CUresult cuDeviceGetCount(int* count);
+CUresult cuDeviceGetName(char* name, int size, CUdevice device);
+CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice device);
+CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice device);
+CUresult cuDeviceTotalMem_v2(size_t* size_bytes, CUdevice device);
+CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice device);
+CUresult cuDeviceGetProperties(CUdevprop* properties, CUdevice device);
+CUresult cuDeviceComputeCapability(int* major, int* minor, CUdevice device);
+CUresult cuDeviceGetPCIBusId(char* id, int size, CUdevice device);
+CUresult cuDeviceGetByPCIBusId(CUdevice* device, const char* id);
+CUresult cuDeviceCanAccessPeer(int* possible, CUdevice device, CUdevice peer);
+CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attribute, CUdevice from,
+                                 CUdevice to);
+CUresult cuDevicePrimaryCtxRelease(CUdevice device);
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device);
+CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned* flags, int* active);
+CUresult cuDevicePrimaryCtxSetFlags(CUdevice device, unsigned flags);
+CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned flags);
+CUresult cuDeviceGetDefaultMemPool(CUmemoryPool* pool, CUdevice device);
+CUresult cuDeviceGetMemPool(CUmemoryPool* pool, CUdevice device);
+CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool);
 
 }  // extern "C"
 #pragma GCC visibility pop
