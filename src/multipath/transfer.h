@@ -24,8 +24,8 @@ struct Segment {
 
 /// Segments that go the same way between host memory and one GPU, in the order of `stream`; among
 /// each other they have no order, so no byte of a destination may be in two of them. The list is
-/// the caller's and is read during the call only. The memory is the caller's too, who keeps it alive
-/// and unchanged until the stream has passed the copy, as CUDA asks.
+/// the caller's and is read during the call only. The memory is the caller's too, who keeps it
+/// alive and unchanged until the stream has passed the copy, as CUDA asks.
 struct Batch {
   Direction direction = Direction::kHostToDevice;
   std::span<const Segment> segments;
@@ -47,8 +47,13 @@ struct Transfer {
 /// What moves the bytes of an accelerated copy.
 enum class Mover : uint8_t {
   kKernel,      ///< pull kernels on every path's GPU (kernel_mover.h)
-  kCopyEngine,  ///< the GPUs' copy engines, scheduled by a thread: no SM time (MMA sections 3.3, 3.4)
+  kCopyEngine,  ///< the GPUs' copy engines, scheduled by a thread: no SM time (MMA
+                ///< sections 3.3, 3.4)
 };
+inline constexpr int kMoverCount = static_cast<int>(Mover::kCopyEngine) + 1;
+
+/// "kernel", "copy_engine".
+const char* mover_name(Mover mover);
 
 /// What became of a copy: carried by braid, or why it stayed native.
 enum class Verdict : uint8_t {
@@ -69,25 +74,19 @@ inline constexpr int kVerdictCount = static_cast<int>(Verdict::kDriverError) + 1
 /// "accelerated", "below_threshold", ...: the keys of the statistics.
 const char* verdict_name(Verdict verdict);
 
-/// What moves the bytes of a copy.
-enum class Mover : uint8_t {
-  kNative,  ///< the driver, as the program asked
-  kKernel,  ///< the pull kernel, on every path (kernel_mover.h)
-};
-inline constexpr int kMoverCount = static_cast<int>(Mover::kKernel) + 1;
-
-/// "native", "kernel", ...
-const char* mover_name(Mover mover);
-
 /// What became of one copy, and how it travels if it is carried. Reads as its verdict.
 struct Outcome {
   Outcome(Verdict why) : verdict(why) {}
   operator Verdict() const { return verdict; }
 
   Verdict verdict;
-  Mover mover = Mover::kNative;
-  uint64_t via = 0;          ///< GPUs whose PCIe links were asked to carry slices: bit by ordinal
-  uint32_t slice_bytes = 0;  ///< 0 when native
+  // Of an accelerated copy:
+  Mover mover = Mover::kKernel;
+  uint64_t via = 0;  ///< GPUs whose PCIe links were asked to carry slices: bit by ordinal
+  uint32_t slice_bytes = 0;
 };
+
+/// What moved the bytes: a mover, or "native".
+const char* carrier_name(Verdict verdict, Mover mover);
 
 }  // namespace braid::multipath

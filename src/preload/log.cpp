@@ -49,8 +49,8 @@ void write_log_line(int64_t pid, const CopyRecord& record, TextWriter& out) {
   }
   const multipath::Outcome& outcome = record.outcome;
   out << " outcome=" << multipath::verdict_name(outcome.verdict)
-      << " mover=" << multipath::mover_name(outcome.mover);
-  if (outcome.via != 0) {
+      << " mover=" << multipath::carrier_name(outcome.verdict, outcome.mover);
+  if (outcome.verdict == multipath::Verdict::kAccelerated) {
     out << " via=";
     write_gpus(outcome.via, out);
     out << " slice_bytes=" << outcome.slice_bytes;

@@ -49,18 +49,24 @@ void write_entry_points(const Statistics& statistics, TextWriter& out) {
 }
 
 void write_movers(const Statistics& statistics, TextWriter& out) {
-  std::array<Count, multipath::kMoverCount> totals{};
-  statistics.for_each([&](HookId, Verdict, Mover mover, const Count& count) {
-    totals[static_cast<size_t>(mover)].calls += count.calls;
-    totals[static_cast<size_t>(mover)].bytes += count.bytes;
+  Count native;
+  std::array<Count, multipath::kMoverCount> carried{};
+  statistics.for_each([&](HookId, Verdict verdict, Mover mover, const Count& count) {
+    const bool is_native = verdict != Verdict::kAccelerated;
+    Count& total = is_native ? native : carried[static_cast<size_t>(mover)];
+    total.calls += count.calls;
+    total.bytes += count.bytes;
   });
   const char* separator = "";
-  for (size_t mover = 0; mover < totals.size(); ++mover) {
-    if (totals[mover].calls == 0) continue;
-    out << separator << "\"" << mover_name(static_cast<Mover>(mover))
-        << "\":{\"calls\":" << totals[mover].calls << ",\"bytes\":" << totals[mover].bytes << "}";
+  const auto write = [&](const char* name, const Count& total) {
+    if (total.calls == 0) return;
+    out << separator << "\"" << name << "\":{\"calls\":" << total.calls
+        << ",\"bytes\":" << total.bytes << "}";
     separator = ",";
-  }
+  };
+  write("native", native);
+  for (size_t mover = 0; mover < carried.size(); ++mover)
+    write(mover_name(static_cast<Mover>(mover)), carried[mover]);
 }
 
 void write_costs(const Statistics& statistics, TextWriter& out) {
@@ -152,7 +158,7 @@ void write_text(const ReportedProcess& process, const Statistics& statistics,
   out.tab(kFourth).right("calls", kNumber).right("bytes", kBytes + 1) << "\n";
   statistics.for_each([&](HookId hook, Verdict verdict, Mover mover, const Count& count) {
     (out << "  " << symbol_of(hook)).tab(kSecond) << verdict_name(verdict);
-    out.tab(kThird) << mover_name(mover);
+    out.tab(kThird) << carrier_name(verdict, mover);
     out.tab(kFourth).right(count.calls, kNumber).right(count.bytes, kBytes + 1) << "\n";
   });
   if (!paths.empty()) write_path_table(paths, out);
@@ -187,8 +193,8 @@ void write_copy_family(std::string_view name, std::string_view help, int64_t pid
   write_head(name, "counter", help, out);
   statistics.for_each([&](HookId hook, Verdict verdict, Mover mover, const Count& count) {
     out << name << "{pid=\"" << pid << "\",entry_point=\"" << symbol_of(hook) << "\",outcome=\""
-        << verdict_name(verdict) << "\",mover=\"" << mover_name(mover) << "\"} " << value(count)
-        << "\n";
+        << verdict_name(verdict) << "\",mover=\"" << carrier_name(verdict, mover) << "\"} "
+        << value(count) << "\n";
   });
 }
 
