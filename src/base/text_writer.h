@@ -51,13 +51,4 @@ class TextWriter {
   size_t column_ = 0;
 };
 
-/// An open file descriptor, and whether it refused to take something.
-struct Descriptor {
-  int number = -1;
-  bool failed = false;
-};
-
-/// A sink that writes to the Descriptor that `context` points to.
-void write_to_descriptor(void* context, const char* text, size_t size_bytes);
-
 }  // namespace braid

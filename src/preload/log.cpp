@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "preload/descriptor.h"
 #include "preload/process_path.h"
 #include "preload/report.h"
 

@@ -14,6 +14,7 @@
 #include <memory>
 #include <string>
 
+#include "preload/descriptor.h"
 #include "preload/process_path.h"
 #include "preload/report.h"
 #include "preload/runtime.h"

@@ -11,7 +11,7 @@
 #include <string>
 
 #include "base/options.h"
-#include "base/text_writer.h"
+#include "preload/descriptor.h"
 #include "preload/dlsym.h"
 #include "preload/entries.h"
 #include "preload/observe.h"

@@ -1,8 +1,6 @@
 #include "base/text_writer.h"
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <string>
 #include <vector>
@@ -58,15 +56,6 @@ TEST(TextWriter, ColumnsCountFromTheLastNewline) {
                       out.right(5, 3).right("x", 2);
                     }),
             Parts{"head\nab  c\nabcdef c  5 x"});
-}
-
-TEST(TextWriter, ADescriptorThatRefusesIsMarked) {
-  Descriptor full{open("/dev/full", O_WRONLY)};
-  if (full.number < 0) GTEST_SKIP() << "no /dev/full here";
-  char buffer[8];
-  { TextWriter(buffer, write_to_descriptor, &full) << "text"; }
-  close(full.number);
-  EXPECT_TRUE(full.failed);
 }
 
 TEST(GpuUuid, IsWrittenAsNvidiaSmiDoes) {

@@ -1,13 +1,16 @@
 // The statistics' three formats and the log's line.
 #include "preload/report.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 #include <string>
 
+#include "preload/descriptor.h"
 #include "preload/log.h"
 #include "preload/process_path.h"
 
@@ -196,6 +199,15 @@ TEST(LogLine, SaysWhyACopyStaysNative) {
   EXPECT_EQ(log_line({k_cuMemcpy, 8 << 20, nullptr, -1, Verdict::kNotLinear, 9}),
             "braid: copy pid=42 entry_point=cuMemcpy bytes=8388608 outcome=not_linear "
             "mover=native cost_ns=9\n");
+}
+
+TEST(Descriptor, OneThatRefusesIsMarked) {
+  Descriptor full{open("/dev/full", O_WRONLY)};
+  if (full.number < 0) GTEST_SKIP() << "no /dev/full here";
+  char buffer[8];
+  { TextWriter(buffer, write_to_descriptor, &full) << "text"; }
+  close(full.number);
+  EXPECT_TRUE(full.failed);
 }
 
 TEST(ProcessPath, TheProcessIsPutIn) {
