@@ -5,6 +5,7 @@
 
 #include "emulator/api/copy_end.h"
 #include "emulator/constants.h"
+#include "emulator/model/host_pages.h"
 #include "emulator/ops/ops.h"
 
 namespace braid::emulator {
@@ -20,12 +21,13 @@ CUresult find_end(Call& call, uint64_t address, uint64_t size_bytes, EndKind kin
     end.bytes = static_cast<std::byte*>(at);
     return CUDA_SUCCESS;
   }
-  if (kind == EndKind::kHost && !allocation->is_host()) return CUDA_ERROR_INVALID_VALUE;
-  if (!allocation->holds(address, size_bytes)) return CUDA_ERROR_INVALID_VALUE;
+  if (kind == EndKind::kHost && !cpu_may(*allocation)) return CUDA_ERROR_INVALID_VALUE;
+  if (call.world.memory.find(address, size_bytes) == nullptr) return CUDA_ERROR_INVALID_VALUE;
   end.address = address;
   end.bytes = allocation->bytes_at(address);
   end.place = allocation->place;
   end.context = allocation->context;
+  end.device = allocation->device;
   end.buffer_id = allocation->buffer_id;
   end.sync_memops = allocation->sync_memops;
   return CUDA_SUCCESS;
@@ -68,9 +70,16 @@ CUresult start(Call& call, const StreamPtr& stream, Copy copy, Waiting waiting) 
   return waits ? wait_for_end(call, stream, end) : CUDA_SUCCESS;
 }
 
+// The devices that touch the ends of a copy between contexts; -1: the stream's, as in other copies.
+struct Peers {
+  int to = -1;
+  int from = -1;
+};
+
 // Nothing is looked up for a copy of no bytes: its addresses may be anything.
 CUresult copy_between(Call& call, uint64_t destination, EndKind destination_kind, uint64_t source,
-                      EndKind source_kind, size_t size_bytes, CUstream handle, Waiting waiting) {
+                      EndKind source_kind, size_t size_bytes, CUstream handle, Waiting waiting,
+                      Peers peers = {}) {
   StreamPtr stream;
   BRAID_TRY(find_stream(call, handle, stream));
   Copy copy;
@@ -79,6 +88,8 @@ CUresult copy_between(Call& call, uint64_t destination, EndKind destination_kind
     BRAID_TRY(find_end(call, destination, size_bytes, destination_kind, copy.destination));
     BRAID_TRY(find_end(call, source, size_bytes, source_kind, copy.source));
   }
+  copy.destination.through = peers.to;
+  copy.source.through = peers.from;
   return start(call, stream, std::move(copy), waiting);
 }
 
@@ -117,24 +128,31 @@ CUresult d2d_async(Call& call, CUdeviceptr to, CUdeviceptr from, size_t size, CU
                       Waiting::kAsynchronous);
 }
 
-CUresult check_contexts(Call& call, CUcontext to, CUcontext from) {
+CUresult find_device(Call& call, CUcontext handle, int& device) {
   ContextPtr context;
-  for (const CUcontext handle : {to, from}) {
-    BRAID_TRY(find_context(call, handle, context));
-    BRAID_TRY(context->error);
-  }
-  return CUDA_SUCCESS;
+  BRAID_TRY(find_context(call, handle, context));
+  device = context->device;
+  return context->error;
+}
+
+CUresult find_peers(Call& call, CUcontext to, CUcontext from, Peers& peers) {
+  BRAID_TRY(find_device(call, to, peers.to));
+  return find_device(call, from, peers.from);
 }
 
 CUresult peer(Call& call, CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
               CUcontext from_context, size_t size) {
-  BRAID_TRY(check_contexts(call, to_context, from_context));
-  return d2d(call, to, from, size);
+  Peers peers;
+  BRAID_TRY(find_peers(call, to_context, from_context, peers));
+  return copy_between(call, to, EndKind::kKnown, from, EndKind::kKnown, size, nullptr,
+                      Waiting::kSynchronous, peers);
 }
 CUresult peer_async(Call& call, CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
                     CUcontext from_context, size_t size, CUstream stream) {
-  BRAID_TRY(check_contexts(call, to_context, from_context));
-  return d2d_async(call, to, from, size, stream);
+  Peers peers;
+  BRAID_TRY(find_peers(call, to_context, from_context, peers));
+  return copy_between(call, to, EndKind::kKnown, from, EndKind::kKnown, size, stream,
+                      Waiting::kAsynchronous, peers);
 }
 
 }  // namespace

@@ -23,6 +23,7 @@ World::World(topology::Server all, std::vector<int> shown)
       machine(server),
       simulation(machine.simulation()),
       memory(server),
+      pools(visible),
       scheduler(simulation) {
   for (int device = 0; device < device_count(); ++device) {
     auto context = std::make_shared<Context>();

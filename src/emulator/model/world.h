@@ -16,6 +16,7 @@
 #include "emulator/model/handles.h"
 #include "emulator/model/memory.h"
 #include "emulator/model/objects.h"
+#include "emulator/model/pools.h"
 #include "emulator/model/scheduler.h"
 #include "emulator/model/watches.h"
 #include "emulator/simulator/machine.h"
@@ -46,6 +47,7 @@ class World {
   Machine machine;
   Simulation& simulation;
   Memory memory;
+  Pools pools;
   Watches watches;
   Scheduler scheduler;
   Faults faults;

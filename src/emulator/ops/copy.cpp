@@ -8,22 +8,37 @@
 namespace braid::emulator {
 namespace {
 
-// The allocation is still the one that the call saw.
-bool still_there(World& world, const CopyEnd& end) {
+// The allocation is still the one that the call saw, and the range may be touched.
+bool may_touch(World& world, const OpPtr& op, const CopyEnd& end, uint64_t size_bytes,
+               Access access) {
   if (end.pageable()) return true;
-  const Allocation* allocation = world.memory.find(end.address);
+  const int device = end.through >= 0 ? end.through : device_of(op);
+  const Allocation* allocation =
+      find_for_engine(world.memory, device, end.address, size_bytes, access);
   return allocation != nullptr && allocation->buffer_id == end.buffer_id;
 }
 
-// Two GPUs whose contexts reach each other; otherwise the driver stages through host memory.
+bool may_move(World& world, const OpPtr& op, const Copy& copy) {
+  const bool readable = copy.staged != nullptr ||
+                        may_touch(world, op, copy.source, copy.size_bytes, Access::kRead);
+  return readable && may_touch(world, op, copy.destination, copy.size_bytes, Access::kWrite);
+}
+
+// The GPU of one end reaches the memory of the other.
+bool reaches(World& world, const CopyEnd& from, const CopyEnd& to) {
+  const Allocation* memory = world.memory.find(to.address);
+  if (memory != nullptr && memory->grants != nullptr)
+    return granted_to(*memory->grants, from.device) != CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  for (const auto& [handle, context] : world.contexts.all())
+    if (context->device == from.device && context->peers.count(to.context) > 0) return true;
+  return false;
+}
+
+// Two GPUs of which one reaches the other; otherwise the driver stages through host memory.
 bool is_direct(World& world, const CopyEnd& source, const CopyEnd& destination) {
   if (!source.place.is_gpu() || !destination.place.is_gpu()) return true;
   if (source.place == destination.place) return true;
-  for (const auto& [handle, context] : world.contexts.all()) {
-    if (context->id == source.context && context->peers.count(destination.context) > 0) return true;
-    if (context->id == destination.context && context->peers.count(source.context) > 0) return true;
-  }
-  return false;
+  return reaches(world, source, destination) || reaches(world, destination, source);
 }
 
 int class_of(World& world, const Copy& copy) {
@@ -33,16 +48,9 @@ int class_of(World& world, const Copy& copy) {
                                   is_direct(world, copy.source, copy.destination));
 }
 
-void fault(World& world, const OpPtr& op) {
-  const StreamPtr stream = op->stream.lock();
-  const ContextPtr context = stream != nullptr ? stream->context.lock() : nullptr;
-  if (context != nullptr) world.poison(*context, CUDA_ERROR_ILLEGAL_ADDRESS);
-}
-
 void move_bytes(World& world, const OpPtr& op, const Copy& copy) {
   if (op->cancelled) return;
-  const bool readable = copy.staged != nullptr || still_there(world, copy.source);
-  if (!readable || !still_there(world, copy.destination)) return fault(world, op);
+  if (!may_move(world, op, copy)) return fault(world, op);
   const std::byte* from = copy.staged != nullptr ? copy.staged.get() : copy.source.bytes;
   std::memmove(copy.destination.bytes, from, copy.size_bytes);
   world.wrote(copy.destination.address, copy.size_bytes);
@@ -68,6 +76,7 @@ CompletionPtr enqueue_copy(World& world, const StreamPtr& stream, Copy copy) {
   const int share_class = class_of(world, copy);
   return world.scheduler.enqueue(
       stream, [&world, copy = std::move(copy), share_class](const OpPtr& op) {
+        if (!may_move(world, op, copy)) return fault(world, op);
         const auto land = [&world, copy, op] {
           move_bytes(world, op, copy);
           world.scheduler.finish(op);
@@ -96,11 +105,13 @@ CompletionPtr enqueue_fill(World& world, const StreamPtr& stream, CopyEnd destin
   const uint64_t size_bytes = count * width_bytes;
   return world.scheduler.enqueue(stream, [&world, destination, value, width_bytes, count,
                                           size_bytes](const OpPtr& op) {
+    if (!may_touch(world, op, destination, size_bytes, Access::kWrite)) return fault(world, op);
     // A memset is a small kernel or an engine's fill; either way it is bound by device memory.
     const int share_class = world.machine.copy_class(destination.place, destination.place, true);
     world.simulation.after_us(world.server.costs.copy_start_us.value, [=, &world] {
       world.simulation.flow(share_class, size_bytes, [=, &world] {
-        if (!op->cancelled && !still_there(world, destination)) fault(world, op);
+        if (!op->cancelled && !may_touch(world, op, destination, size_bytes, Access::kWrite))
+          fault(world, op);
         if (op->cancelled) return;
         fill_bytes(destination.bytes, value, width_bytes, count);
         world.wrote(destination.address, size_bytes);

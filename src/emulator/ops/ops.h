@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cuda/kernels/twin.h"
+#include "emulator/model/access.h"
 #include "emulator/model/world.h"
 
 namespace braid::emulator {
@@ -17,7 +18,9 @@ struct CopyEnd {
   uint64_t address = 0;
   std::byte* bytes = nullptr;  ///< where the CPU finds the first byte
   Place place = Place::host(0);
-  uint64_t context = 0;      ///< of the allocation; 0: pageable
+  uint64_t context = 0;      ///< of the allocation; 0: pageable, mapped or pooled
+  int device = 0;            ///< CUDA ordinal that the allocation belongs to
+  int through = -1;          ///< CUDA ordinal that touches it; -1: the stream's
   uint64_t buffer_id = 0;    ///< of the allocation; 0: pageable
   bool sync_memops = false;  ///< CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: the host waits for the copy
   bool pageable() const { return buffer_id == 0; }
@@ -30,6 +33,11 @@ struct Copy {
   /// The bytes, when they were staged at the call; then `source` is not read again.
   std::shared_ptr<std::byte[]> staged;
 };
+
+/// CUDA ordinal of the stream's context.
+int device_of(const OpPtr& op);
+/// What the op touched is not there, or not its to touch: a GPU fault in its stream's context.
+void fault(World& world, const OpPtr& op);
 
 CompletionPtr enqueue_copy(World& world, const StreamPtr& stream, Copy copy);
 
@@ -52,6 +60,11 @@ CompletionPtr enqueue_marker(World& world, const StreamPtr& stream);
 /// Ends when `other` has, and the stream has seen it; `from_device` is where it happens.
 CompletionPtr enqueue_wait(World& world, const StreamPtr& stream, CompletionPtr other,
                            int from_device);
+/// The memory of an allocation from a pool is there from now on.
+CompletionPtr enqueue_allocation(World& world, const StreamPtr& stream, Allocation& pooled);
+/// Device memory, from a pool or not, is freed when the stream gets there.
+CompletionPtr enqueue_free(World& world, const StreamPtr& stream, Allocation& allocation);
+
 CompletionPtr enqueue_host_call(World& world, const StreamPtr& stream,
                                 std::function<void()> function);
 
