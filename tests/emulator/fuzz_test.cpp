@@ -6,7 +6,7 @@
 
 #include "cuda/kernels/image.h"
 #include "cuda/kernels/pull.h"
-#include "fixture.h"
+#include "memory_calls.h"
 
 namespace braid::emulator_test {
 namespace {
@@ -122,14 +122,47 @@ constexpr Target kTargets[] = {
     {"cuGetErrorName", "no"},
     {"cuGetErrorString", "no"},
     {"cuOccupancyMaxActiveBlocksPerMultiprocessor", "ohnn"},
-    {"cuMemAllocManaged", "onn"},
+    {"cuMemAllocManaged", "oan"},
+    {"cuMemPrefetchAsync", "dnnh"},
+    {"cuMemAdvise", "dnnn"},
+    {"cuMemAddressReserve", "oannn"},
+    {"cuMemCreate", "oazn"},
+    {"cuMemRelease", "h"},
+    {"cuMemMap", "dnnhn"},
+    {"cuMemUnmap", "dn"},
+    {"cuMemSetAccess", "dno1"},
+    {"cuMemGetAccess", "ood"},
+    {"cuMemGetAllocationGranularity", "ozn"},
+    {"cuMemGetAllocationPropertiesFromHandle", "oh"},
+    {"cuMemRetainAllocationHandle", "od"},
+    {"cuMemExportToShareableHandle", "ohnn"},
+    {"cuMemImportFromShareableHandle", "onn"},
+    {"cuMemAllocAsync", "oah"},
+    {"cuMemAllocFromPoolAsync", "oahh"},
+    {"cuMemFreeAsync", "dh"},
+    {"cuMemPoolCreate", "oz"},
+    {"cuMemPoolDestroy", "h"},
+    {"cuMemPoolSetAccess", "ho1"},
+    {"cuMemPoolGetAccess", "oho"},
+    {"cuMemPoolSetAttribute", "hno"},
+    {"cuMemPoolGetAttribute", "hno"},
+    {"cuMemPoolTrimTo", "hn"},
+    {"cuDeviceGetDefaultMemPool", "on"},
+    {"cuDeviceGetMemPool", "on"},
+    {"cuDeviceSetMemPool", "nh"},
+    {"cuIpcGetMemHandle", "od"},
+    {"cuIpcCloseMemHandle", "d"},
     {"cuGetExportTable", "oo"},
     {"cuProfilerStart", ""},
 };
 
 class Fuzzer {
  public:
-  Fuzzer(Emulated& server, uint64_t seed) : server_(server), random_(seed) {
+  Fuzzer(Emulated& server, uint64_t seed)
+      : server_(server), mappings_(server), pools_(server), random_(seed) {
+    EXPECT_EQ(mappings_.reserve(&reserved_, kPiece, 0, 0, 0), CUDA_SUCCESS);
+    addresses_.push_back(reserved_);
+    handles_.push_back(pools_.default_pool(0));
     // Followed by a page that may not be touched: copies that leave the scratch are errors.
     void* room =
         mmap(nullptr, kScratch + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -143,6 +176,7 @@ class Fuzzer {
   void refresh() {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     server_.cu.cuThreadExchangeStreamCaptureMode(&mode);
+    map_again();
     for (int gpu = 0; gpu < 2; ++gpu) {
       reset(gpu);
       CUcontext context = server_.use(gpu);
@@ -157,8 +191,19 @@ class Fuzzer {
       handles_.push_back(module);
       handles_.push_back(function);
       addresses_.push_back(server_.device_memory(4096));
+      addresses_.push_back(pools_.allocated(4096, nullptr));
       addresses_.push_back(reinterpret_cast<uint64_t>(server_.pinned_memory(4096)));
     }
+  }
+
+  // One range serves all rounds: addresses that were given back might become the test's own memory.
+  void map_again() {
+    mappings_.unmap(reserved_, kPiece);  // or an earlier round has
+    const CUmemGenericAllocationHandle memory = mappings_.memory_on(0, kPiece);
+    ASSERT_EQ(mappings_.map(reserved_, kPiece, 0, memory, 0), CUDA_SUCCESS);
+    ASSERT_EQ(mappings_.release(memory), CUDA_SUCCESS);
+    const CUmemAccessDesc wanted = access_by(0);
+    ASSERT_EQ(mappings_.set_access(reserved_, kPiece, &wanted, 1), CUDA_SUCCESS);
   }
 
   void call() {
@@ -181,6 +226,7 @@ class Fuzzer {
   using Function = int (*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t,
                            uint64_t, uint64_t, uint64_t, uint64_t);
   static constexpr size_t kScratch = 1 << 20;
+  static constexpr size_t kPiece = 2 << 20;
 
   void reset(int gpu) {
     const auto primary = server_.symbol<CUresult (*)(CUdevice)>("cuDevicePrimaryCtxReset_v2");
@@ -225,6 +271,9 @@ class Fuzzer {
   }
 
   Emulated& server_;
+  MemoryCalls mappings_;
+  PoolCalls pools_;
+  CUdeviceptr reserved_ = 0;
   std::mt19937_64 random_;
   uint8_t* scratch_ = nullptr;
   uint64_t out_[512] = {};

@@ -11,12 +11,12 @@ namespace {
 
 // What a CUipcMemHandle's bytes hold.
 struct MemoryHandle {
-  static constexpr uint64_t kMagic = 0x6469617262637069;  // "ipcbraid"
-  uint64_t magic = kMagic;
-  int64_t process = getpid();
-  uint64_t address = 0;
-  uint64_t buffer_id = 0;
+  uint64_t magic;
+  int64_t process;
+  uint64_t address;
+  uint64_t buffer_id;
 };
+constexpr uint64_t kMagic = 0x6469617262637069;  // "ipcbraid"
 static_assert(sizeof(MemoryHandle) <= sizeof(CUipcMemHandle));
 
 // Only cuMemAlloc's memory: not mappings, pools, managed or host memory.
@@ -28,9 +28,7 @@ CUresult get_handle(Call& call, CUipcMemHandle* out, CUdeviceptr address) {
   if (allocation == nullptr || allocation->kind != Allocation::Kind::kDevice)
     return CUDA_ERROR_INVALID_VALUE;
   allocation->exported = true;
-  MemoryHandle handle;
-  handle.address = allocation->address;
-  handle.buffer_id = allocation->buffer_id;
+  const MemoryHandle handle{kMagic, getpid(), allocation->address, allocation->buffer_id};
   *out = {};
   std::memcpy(out, &handle, sizeof(handle));
   return CUDA_SUCCESS;
@@ -41,13 +39,13 @@ CUresult open_handle(Call& call, CUdeviceptr* out, CUipcMemHandle bytes, unsigne
   if (out == nullptr || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
     return CUDA_ERROR_INVALID_VALUE;
   BRAID_TRY(current_context(call, context));
-  MemoryHandle handle;
+  MemoryHandle handle{};
   std::memcpy(&handle, &bytes, sizeof(handle));
-  if (handle.magic != MemoryHandle::kMagic) return CUDA_ERROR_INVALID_VALUE;
+  if (handle.magic != kMagic) return CUDA_ERROR_INVALID_VALUE;
   if (handle.process != getpid()) return CUDA_ERROR_MAP_FAILED;
   const Allocation* allocation = call.world.memory.find(handle.address);
-  const bool known = allocation != nullptr && allocation->exported &&
-                     allocation->buffer_id == handle.buffer_id;
+  const bool known =
+      allocation != nullptr && allocation->exported && allocation->buffer_id == handle.buffer_id;
   return known ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE;
 }
 

@@ -39,8 +39,8 @@ CUresult find_place(const Call& call, const CUmemLocation& location, Place& plac
 
 CUresult find_accessor(const Call& call, const CUmemLocation& location, int& accessor) {
   const bool is_device = location.type == CU_MEM_LOCATION_TYPE_DEVICE;
-  const bool is_host = location.type == CU_MEM_LOCATION_TYPE_HOST ||
-                       location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA;
+  const bool is_host =
+      location.type == CU_MEM_LOCATION_TYPE_HOST || location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA;
   if (!is_device && !is_host) return CUDA_ERROR_INVALID_VALUE;
   accessor = is_device ? location.id : CU_DEVICE_CPU;
   return is_device ? check_device(call, location.id) : CUDA_SUCCESS;

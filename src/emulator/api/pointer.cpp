@@ -50,9 +50,9 @@ CUresult read(Call& call, const Allocation& allocation, CUdeviceptr address,
   switch (static_cast<int>(attribute)) {
     case CU_POINTER_ATTRIBUTE_CONTEXT: return put(data, context_of(call, allocation));
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-      return put(data, static_cast<unsigned>(allocation.is_host() && !managed
-                                                 ? CU_MEMORYTYPE_HOST
-                                                 : CU_MEMORYTYPE_DEVICE));
+      return put(data,
+                 static_cast<unsigned>(allocation.is_host() && !managed ? CU_MEMORYTYPE_HOST
+                                                                        : CU_MEMORYTYPE_DEVICE));
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER: return put(data, address);
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
       return cpu_may(allocation) ? put(data, address) : CUDA_ERROR_INVALID_VALUE;

@@ -57,7 +57,8 @@ CUresult free_async(Call& call, CUdeviceptr address, CUstream handle) {
   Allocation* allocation = call.world.memory.find(address);
   if (allocation == nullptr || allocation->address != address || allocation->freeing)
     return CUDA_ERROR_INVALID_VALUE;
-  if (allocation->kind != Allocation::Kind::kPooled && allocation->kind != Allocation::Kind::kDevice)
+  if (allocation->kind != Allocation::Kind::kPooled &&
+      allocation->kind != Allocation::Kind::kDevice)
     return CUDA_ERROR_INVALID_VALUE;
   if (stream->capture != nullptr) return CUDA_ERROR_INVALID_VALUE;  // not memory of a graph
   BRAID_CAPTURE(stream);
@@ -75,8 +76,8 @@ CUresult create(Call& call, CUmemoryPool* out, const CUmemPoolProps* properties)
   // CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES and .._HOST_MEMORY_POOLS_SUPPORTED are 0.
   if (!place.is_gpu() || properties->handleTypes != CU_MEM_HANDLE_TYPE_NONE)
     return CUDA_ERROR_NOT_SUPPORTED;
-  *out = call.world.pools.create(properties->location.id, place.number(), properties->maxSize)
-             ->handle;
+  *out =
+      call.world.pools.create(properties->location.id, place.number(), properties->maxSize)->handle;
   return CUDA_SUCCESS;
 }
 

@@ -13,8 +13,8 @@ bool engine_may(int device, const Allocation& allocation, Access access) {
 
 bool kernel_may(const Context& context, const Allocation& allocation, Access access) {
   if (!engine_may(context.device, allocation, access)) return false;
-  return allocation.grants != nullptr || allocation.is_host() ||
-         allocation.context == context.id || context.peers.count(allocation.context) > 0;
+  return allocation.grants != nullptr || allocation.is_host() || allocation.context == context.id ||
+         context.peers.count(allocation.context) > 0;
 }
 
 bool cpu_may(const Allocation& allocation) {

@@ -9,7 +9,15 @@
 
 namespace braid::emulator {
 
-enum class HandleKind : uintptr_t { kContext = 1, kStream, kEvent, kModule, kFunction, kGraph, kPool };
+enum class HandleKind : uintptr_t {
+  kContext = 1,
+  kStream,
+  kEvent,
+  kModule,
+  kFunction,
+  kGraph,
+  kPool
+};
 
 template <typename Handle, typename Object, HandleKind kind>
 class HandleTable {

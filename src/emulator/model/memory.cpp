@@ -113,8 +113,7 @@ Allocation* Memory::mapped_after(const Allocation& allocation) {
   if (allocation.kind != Allocation::Kind::kMapped) return nullptr;
   const auto next = allocations_.find(allocation.end());
   if (next == allocations_.end() || next->second.kind != Allocation::Kind::kMapped) return nullptr;
-  const bool same_range =
-      reservations_.find(allocation.address) == reservations_.find(next->first);
+  const bool same_range = reservations_.find(allocation.address) == reservations_.find(next->first);
   return same_range ? &next->second : nullptr;
 }
 

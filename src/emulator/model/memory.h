@@ -37,17 +37,15 @@ struct Allocation {
   bool exported = false;  ///< cuIpcGetMemHandle has been asked for a handle
   /// Access is granted one by one; null: by peer access between contexts.
   std::shared_ptr<Grants> grants;
-  PhysicalPtr physical;  ///< of a mapping
-  PoolPtr pool;          ///< that it came from
-  bool live = true;      ///< false until the stream has reached cuMemAllocAsync
-  bool freeing = false;  ///< cuMemFreeAsync has been called
+  PhysicalPtr physical;        ///< of a mapping
+  PoolPtr pool;                ///< that it came from
+  bool live = true;            ///< false until the stream has reached cuMemAllocAsync
+  bool freeing = false;        ///< cuMemFreeAsync has been called
   std::byte* bytes = nullptr;  ///< where the CPU finds them
 
   /// Lies in host memory, where the CPU may write it at any time.
   bool is_host() const { return !place.is_gpu(); }
-  bool is_pinned() const {
-    return kind == Kind::kHostAllocated || kind == Kind::kHostRegistered;
-  }
+  bool is_pinned() const { return kind == Kind::kHostAllocated || kind == Kind::kHostRegistered; }
   bool is_read_only() const {
     return kind == Kind::kHostRegistered && (flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0;
   }

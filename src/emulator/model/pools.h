@@ -19,8 +19,8 @@ namespace braid::emulator {
 
 struct Pool {
   CUmemoryPool handle = nullptr;
-  int device = 0;  ///< CUDA ordinal
-  int gpu = 0;     ///< number in the server
+  int device = 0;           ///< CUDA ordinal
+  int gpu = 0;              ///< number in the server
   uint64_t most_bytes = 0;  ///< CUmemPoolProps::maxSize; 0: all of the GPU
   std::shared_ptr<Grants> grants = std::make_shared<Grants>();  ///< shared by its allocations
   uint64_t release_threshold_bytes = 0;

@@ -11,8 +11,8 @@ namespace braid::emulator {
 namespace {
 
 std::byte* map_nothing(void* at, uint64_t size_bytes, int fixed) {
-  void* mapped = mmap(at, size_bytes, PROT_NONE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | fixed, -1, 0);
+  void* mapped =
+      mmap(at, size_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | fixed, -1, 0);
   return mapped == MAP_FAILED ? nullptr : static_cast<std::byte*>(mapped);
 }
 
@@ -23,7 +23,8 @@ bool map_file(void* at, uint64_t size_bytes, int file) {
 
 std::pair<dev_t, ino_t> identity_of(int file) {
   struct stat found {};
-  return fstat(file, &found) == 0 ? std::pair{found.st_dev, found.st_ino} : std::pair{dev_t{}, ino_t{}};
+  return fstat(file, &found) == 0 ? std::pair{found.st_dev, found.st_ino}
+                                  : std::pair{dev_t{}, ino_t{}};
 }
 
 }  // namespace

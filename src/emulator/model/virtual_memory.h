@@ -17,7 +17,8 @@
 
 namespace braid::emulator {
 
-/// cuMemGetAllocationGranularity's answer on every GPU that braid supports, minimal and recommended.
+/// cuMemGetAllocationGranularity's answer on every GPU that braid supports, minimal and
+/// recommended.
 inline constexpr uint64_t kMappingGranularity = 2u << 20;
 
 /// Which GPUs, by CUDA ordinal, and whether the CPU (CU_DEVICE_CPU), may touch memory to which

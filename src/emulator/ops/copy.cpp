@@ -19,8 +19,8 @@ bool may_touch(World& world, const OpPtr& op, const CopyEnd& end, uint64_t size_
 }
 
 bool may_move(World& world, const OpPtr& op, const Copy& copy) {
-  const bool readable = copy.staged != nullptr ||
-                        may_touch(world, op, copy.source, copy.size_bytes, Access::kRead);
+  const bool readable =
+      copy.staged != nullptr || may_touch(world, op, copy.source, copy.size_bytes, Access::kRead);
   return readable && may_touch(world, op, copy.destination, copy.size_bytes, Access::kWrite);
 }
 

@@ -1,4 +1,5 @@
-// What all ops share, and work that moves nothing: markers, waits for other streams, host functions.
+// What all ops share, and work that moves nothing: markers, waits for other streams, host
+// functions.
 #include <utility>
 
 #include "emulator/ops/ops.h"

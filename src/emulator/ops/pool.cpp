@@ -5,7 +5,8 @@
 namespace braid::emulator {
 namespace {
 
-// The allocation may have been freed, and its address given to another, before the stream came here.
+// The allocation may have been freed, and its address given to another, before the stream came
+// here.
 Allocation* find_again(World& world, uint64_t address, uint64_t buffer_id) {
   Allocation* found = world.memory.find(address);
   return found != nullptr && found->buffer_id == buffer_id ? found : nullptr;
