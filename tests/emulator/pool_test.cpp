@@ -125,6 +125,25 @@ TEST(Pool, AFullGpuWaitsForWhatItsStreamsWillFree) {
   EXPECT_EQ(free_after, free_bytes);
 }
 
+TEST(Pool, WorkThatIsGivenUpStillFrees) {
+  Emulated server;
+  server.use(0);
+  PoolCalls calls(server);
+  CUstream stream = server.stream();
+  uint8_t* word = server.pinned_memory(4);
+  std::memset(word, 0, 4);
+  const CUdeviceptr memory = calls.allocated(kSize, stream);
+  ASSERT_EQ(server.cu.cuStreamWaitValue32(stream, reinterpret_cast<CUdeviceptr>(word), 1,
+                                          CU_STREAM_WAIT_VALUE_GEQ),
+            CUDA_SUCCESS);
+  ASSERT_EQ(calls.free_async(memory, stream), CUDA_SUCCESS);
+  const CUmemoryPool pool = calls.default_pool(0);
+  EXPECT_GE(calls.attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), kSize);
+  const auto reset = server.symbol<CUresult (*)(CUdevice)>("cuDevicePrimaryCtxReset_v2");
+  ASSERT_EQ(reset(0), CUDA_SUCCESS);
+  EXPECT_EQ(calls.attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), 0u);
+}
+
 TEST(Pool, OnlyItsOwnGpuUntilOthersAreGrantedAccess) {
   Emulated server;
   CUcontext one = server.use(1);

@@ -53,14 +53,14 @@ TEST(Symbols, GetProcAddressKnowsVersionsAndStreams) {
 TEST(Symbols, WhatIsNotEmulatedSaysItsNameOnce) {
   Emulated server;
   server.use(0);
-  const auto managed =
-      server.symbol<CUresult (*)(CUdeviceptr*, size_t, unsigned)>("cuMemAllocManaged");
-  CUdeviceptr memory = 0;
+  const auto create = server.symbol<decltype(&::cuMulticastCreate)>("cuMulticastCreate");
+  CUmemGenericAllocationHandle handle = 0;
+  const CUmulticastObjectProp wanted{};
   testing::internal::CaptureStderr();
-  EXPECT_EQ(managed(&memory, 64, CU_MEM_ATTACH_GLOBAL), CUDA_ERROR_NOT_SUPPORTED);
-  EXPECT_EQ(managed(&memory, 64, CU_MEM_ATTACH_GLOBAL), CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(create(&handle, &wanted), CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(create(&handle, &wanted), CUDA_ERROR_NOT_SUPPORTED);
   const std::string said = testing::internal::GetCapturedStderr();
-  EXPECT_NE(said.find("cuMemAllocManaged"), std::string::npos);
+  EXPECT_NE(said.find("cuMulticastCreate"), std::string::npos);
   EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
 }
 

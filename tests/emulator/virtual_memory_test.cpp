@@ -155,6 +155,20 @@ TEST(VirtualMemory, WorkThatFindsItsMemoryUnmappedFaults) {
   EXPECT_EQ(server.cu.cuStreamSynchronize(stream), CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
+TEST(VirtualMemory, AStreamThatWaitsForAValueThatIsUnmappedFaults) {
+  Emulated server;
+  server.use(0);
+  Mapped mapped(server, {0});
+  ASSERT_EQ(server.cu.cuMemsetD8(mapped.address, 0, 64), CUDA_SUCCESS);
+  ASSERT_EQ(server.cu.cuCtxSynchronize(), CUDA_SUCCESS);
+  CUstream stream = server.stream();
+  ASSERT_EQ(server.cu.cuStreamWaitValue32(stream, mapped.address + 4, 1, CU_STREAM_WAIT_VALUE_GEQ),
+            CUDA_SUCCESS);
+  EXPECT_EQ(server.cu.cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
+  ASSERT_EQ(mapped.calls.unmap(mapped.address, kPiece), CUDA_SUCCESS);
+  EXPECT_EQ(server.cu.cuStreamSynchronize(stream), CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
 TEST(VirtualMemory, MemoryIsThereUntilItsLastHandleAndMappingAreGone) {
   Emulated server;
   server.use(0);

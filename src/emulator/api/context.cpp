@@ -44,6 +44,11 @@ void wait_for_context(Call& call, const Context& context) {
     if (stream->tail != nullptr) call.world.scheduler.wait_until(stream->tail->when());
 }
 
+void wait_for_everybody(Call& call) {
+  for (const auto& [handle, context] : call.world.contexts.all())
+    if (context->alive) wait_for_context(call, *context);
+}
+
 void destroy(Call& call, const ContextPtr& context) {
   World& world = call.world;
   world.run_out(call.lock, [&] { return is_idle(*context); });

@@ -40,12 +40,6 @@ CUresult allocate_plain(Call& call, void** out, size_t size_bytes) {
   return allocate(call, out, size_bytes, 0);
 }
 
-// Under UVA every context may use pinned memory, so all of them finish first.
-void wait_for_everybody(Call& call) {
-  for (const auto& [handle, context] : call.world.contexts.all())
-    if (context->alive) wait_for_context(call, *context);
-}
-
 CUresult remove(Call& call, void* address, Allocation::Kind kind, CUresult unknown) {
   ContextPtr context;
   if (address == nullptr) return CUDA_ERROR_INVALID_VALUE;

@@ -52,9 +52,9 @@ bool can_be_freed(const Allocation& allocation, CUdeviceptr address) {
   }
 }
 
-// Work that uses the memory ends first: cuMemFree synchronises with the memory's device. Not for
-// memory from a pool: there the driver takes all accesses to be complete (CUDA programming guide,
-// "Stream-ordered memory allocator").
+// Work that uses the memory ends first: cuMemFree synchronises with the memory's device. Memory
+// from a pool has no owner to wait for: there the driver takes all accesses to be complete (CUDA
+// programming guide, "Stream-ordered memory allocator").
 CUresult release(Call& call, CUdeviceptr address) {
   ContextPtr current;
   BRAID_TRY(current_context(call, current));
@@ -64,7 +64,10 @@ CUresult release(Call& call, CUdeviceptr address) {
   Allocation* allocation = memory.find(address);
   if (allocation == nullptr || !can_be_freed(*allocation, address)) return CUDA_ERROR_INVALID_VALUE;
   const uint64_t buffer_id = allocation->buffer_id;
-  if (const ContextPtr owner = owner_of(call, *allocation)) wait_for_context(call, *owner);
+  if (allocation->kind == Allocation::Kind::kManaged)
+    wait_for_everybody(call);
+  else if (const ContextPtr owner = owner_of(call, *allocation))
+    wait_for_context(call, *owner);
   allocation = memory.find(address);
   if (allocation == nullptr || allocation->buffer_id != buffer_id) return CUDA_ERROR_INVALID_VALUE;
   memory.remove(allocation);

@@ -111,6 +111,7 @@ CUresult unmap(Call& call, CUdeviceptr address, size_t size_bytes) {
   const std::vector<Allocation*> mappings = find_mappings(memory, address, size_bytes);
   if (mappings.empty()) return CUDA_ERROR_INVALID_VALUE;
   for (Allocation* mapping : mappings) memory.remove(mapping);
+  call.world.wrote(address, size_bytes);  // who waits for a value there looks, and faults
   return CUDA_SUCCESS;
 }
 

@@ -15,19 +15,20 @@ Allocation* find_again(World& world, uint64_t address, uint64_t buffer_id) {
 }  // namespace
 
 CompletionPtr enqueue_allocation(World& world, const StreamPtr& stream, Allocation& pooled) {
-  return world.scheduler.enqueue(
-      stream, [&world, address = pooled.address, id = pooled.buffer_id](const OpPtr& op) {
-        if (Allocation* allocation = find_again(world, address, id)) allocation->live = true;
-        world.scheduler.finish(op);
-      });
+  const CompletionPtr end = enqueue_marker(world, stream);
+  end->then([&world, address = pooled.address, id = pooled.buffer_id] {
+    if (Allocation* allocation = find_again(world, address, id)) allocation->live = true;
+  });
+  return end;
 }
 
+// Also when the stream's work is given up: nobody else will free the memory.
 CompletionPtr enqueue_free(World& world, const StreamPtr& stream, Allocation& allocation) {
-  return world.scheduler.enqueue(
-      stream, [&world, address = allocation.address, id = allocation.buffer_id](const OpPtr& op) {
-        if (Allocation* freed = find_again(world, address, id)) world.memory.remove(freed);
-        world.scheduler.finish(op);
-      });
+  const CompletionPtr end = enqueue_marker(world, stream);
+  end->then([&world, address = allocation.address, id = allocation.buffer_id] {
+    if (Allocation* freed = find_again(world, address, id)) world.memory.remove(freed);
+  });
+  return end;
 }
 
 }  // namespace braid::emulator
