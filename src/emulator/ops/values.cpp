@@ -2,6 +2,7 @@
 #include <cstring>
 #include <utility>
 
+#include "emulator/ops/fault.h"
 #include "emulator/ops/ops.h"
 
 namespace braid::emulator {
@@ -39,12 +40,6 @@ bool satisfied(uint64_t found, uint64_t value, unsigned width_bytes, unsigned co
     case CU_STREAM_WAIT_VALUE_AND: return (found & value & mask) != 0;
     default: return (~(found | value) & mask) != 0;  // NOR
   }
-}
-
-void fault(World& world, const OpPtr& op) {
-  const StreamPtr stream = op->stream.lock();
-  const ContextPtr context = stream != nullptr ? stream->context.lock() : nullptr;
-  if (context != nullptr) world.poison(*context, CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
 void watch(World& world, const OpPtr& op, Word word, uint64_t value, unsigned condition,
