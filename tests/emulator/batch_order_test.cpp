@@ -188,6 +188,21 @@ TEST_F(Batch, MemoryFreedBeforeItRunsIsASickContext) {
   EXPECT_EQ(server.cu.cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
+TEST_F(Batch, ASourceToBeReadAtAnyTimeStaysUntilTheEnd) {
+  const CUdeviceptr source = server.device_memory(64);
+  server.use(1);
+  CUstream elsewhere = server.stream();
+  Arguments with;
+  with.add(server.device_memory(64), source, 64);
+  with.attrs = {attributes(CU_MEMCPY_SRC_ACCESS_ORDER_ANY)};
+  gate.close(elsewhere);
+  ASSERT_EQ(call_second(with, elsewhere), CUDA_SUCCESS);
+  ASSERT_EQ(server.cu.cuCtxSetCurrent(context), CUDA_SUCCESS);
+  ASSERT_EQ(server.cu.cuMemFree(source), CUDA_SUCCESS);
+  gate.open();
+  EXPECT_EQ(server.cu.cuStreamSynchronize(elsewhere), CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
 TEST_F(Batch, ACaptureRefusesItAndGoesOn) {
   const auto begin =
       server.symbol<CUresult (*)(CUstream, CUstreamCaptureMode)>("cuStreamBeginCapture_v2");
