@@ -13,7 +13,8 @@ namespace {
 
 // One letter an argument: o where a result goes (or null); h a handle of any kind, dead or alive;
 // n a number; a the size of an allocation, small or far too big; d a device address; x one that is
-// never valid; p a host address; s text; f a host function. A stream that waits for a value nobody
+// never valid; p a host address; s text; f a host function; q and l lists of one address and of one
+// number; c a struct of a copy's parameters. A stream that waits for a value nobody
 // writes would hang as on hardware, so those waits get no valid address.
 struct Target {
   const char* symbol;
@@ -105,7 +106,18 @@ constexpr Target kTargets[] = {
     {"cuMemcpyPeerAsync", "dhdhnh"},
     {"cuMemcpyHtoDAsync_v2_ptsz", "dpnh"},
     {"cuMemcpyDtoH_v2_ptds", "pdn"},
+    {"cuMemcpy2D_v2", "c"},
+    {"cuMemcpy2DAsync_v2", "ch"},
+    {"cuMemcpy3D_v2", "c"},
+    {"cuMemcpy3DAsync_v2", "ch"},
+    {"cuMemcpy3DPeerAsync", "ch"},
+    {"cuMemcpyBatchAsync", "qql1cznoh"},
+    {"cuMemcpyBatchAsync_v2", "qql1cznh"},
+    {"cuMemcpy3DBatchAsync", "1conh"},
+    {"cuMemcpy3DBatchAsync_v2", "1cnh"},
     {"cuMemsetD8_v2", "dnn"},
+    {"cuMemsetD2D16_v2", "dnnnn"},
+    {"cuMemsetD2D32Async", "dnnnnh"},
     {"cuMemsetD32_v2", "dnn"},
     {"cuMemsetD16Async", "dnnh"},
     {"cuMemsetD32Async", "dnnh"},
@@ -251,6 +263,9 @@ class Fuzzer {
       case 'h':
         if (random_() % 3 == 0) return pick({0, 1, 2, 3, 0x1234, 0xdeadbeefcafe, ~uint64_t{0}});
         return reinterpret_cast<uint64_t>(handles_[random_() % handles_.size()]);
+      case 'q': return list(argument(random_() % 2 == 0 ? 'd' : 'p'));
+      case 'l': return list(random_() % 100);
+      case 'c': return random_() % 8 == 0 ? 0 : parameters();
       case 'd':
         if (random_() % 4 == 0) return pick({0, 1, 0x7000, 0xdeadbeefcafe0000, ~uint64_t{0}});
         return addresses_[random_() % addresses_.size()] + random_() % 3 * 4;
@@ -259,6 +274,23 @@ class Fuzzer {
         if (random_() % 4 == 0) return addresses_[random_() % addresses_.size()];
         return scratch();
     }
+  }
+
+  uint64_t list(uint64_t value) {
+    lists_[++lists_made_ % std::size(lists_)] = value;
+    return reinterpret_cast<uint64_t>(&lists_[lists_made_ % std::size(lists_)]);
+  }
+
+  // Numbers so small that copies stay where their addresses point, or so large that none is made.
+  uint64_t parameters() {
+    for (uint64_t& word : parameters_) switch (random_() % 8) {
+        case 0:
+        case 1: word = argument('d'); break;
+        case 2: word = argument('p'); break;
+        case 3: word = random_() % 16 == 0 ? ~uint64_t{0} >> random_() % 2 : 0; break;
+        default: word = random_() % 8; break;
+      }
+    return reinterpret_cast<uint64_t>(parameters_);
   }
 
   uint64_t number() {
@@ -278,6 +310,9 @@ class Fuzzer {
   uint8_t* scratch_ = nullptr;
   uint64_t out_[512] = {};
   uint64_t zeros_[64] = {};
+  uint64_t lists_[8] = {};
+  size_t lists_made_ = 0;
+  uint64_t parameters_[64] = {};
   std::vector<void*> handles_;
   std::vector<uint64_t> addresses_;
   std::vector<Function> functions_;

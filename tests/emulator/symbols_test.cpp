@@ -34,7 +34,12 @@ TEST(Symbols, GetProcAddressKnowsVersionsAndStreams) {
   expect("cuGetProcAddress", 11030, 0, "cuGetProcAddress");
   expect("cuGetProcAddress", 12000, 0, "cuGetProcAddress_v2");
   expect("cuMemcpyBatchAsync", 12080, 0, "cuMemcpyBatchAsync");
+  expect("cuMemcpyBatchAsync", 12080, kThread, "cuMemcpyBatchAsync_ptsz");
   expect("cuMemcpyBatchAsync", 13000, kThread, "cuMemcpyBatchAsync_v2_ptsz");
+  expect("cuMemcpy3DBatchAsync", 12080, 0, "cuMemcpy3DBatchAsync");
+  expect("cuMemcpy3DBatchAsync", 13000, 0, "cuMemcpy3DBatchAsync_v2");
+  expect("cuMemcpy2DAsync", 12000, kThread, "cuMemcpy2DAsync_v2_ptsz");
+  expect("cuMemcpy3DPeer", 12000, kThread, "cuMemcpy3DPeer_ptds");
   expect("cuInit", 12000, kThread, "cuInit");
 
   void* found = &found;

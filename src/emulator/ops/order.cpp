@@ -1,22 +1,10 @@
-// What all ops share, and work that moves nothing: markers, waits for other streams, host
+// Work that moves nothing: markers, waits for other streams, host
 // functions.
 #include <utility>
 
 #include "emulator/ops/ops.h"
 
 namespace braid::emulator {
-
-int device_of(const OpPtr& op) {
-  const StreamPtr stream = op->stream.lock();
-  const ContextPtr context = stream != nullptr ? stream->context.lock() : nullptr;
-  return context != nullptr ? context->device : -1;
-}
-
-void fault(World& world, const OpPtr& op) {
-  const StreamPtr stream = op->stream.lock();
-  const ContextPtr context = stream != nullptr ? stream->context.lock() : nullptr;
-  if (context != nullptr) world.poison(*context, CUDA_ERROR_ILLEGAL_ADDRESS);
-}
 
 CompletionPtr enqueue_marker(World& world, const StreamPtr& stream) {
   return world.scheduler.enqueue(stream, [&world](const OpPtr& op) { world.scheduler.finish(op); });

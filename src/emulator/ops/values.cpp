@@ -2,6 +2,7 @@
 #include <cstring>
 #include <utility>
 
+#include "emulator/ops/fault.h"
 #include "emulator/ops/ops.h"
 
 namespace braid::emulator {
