@@ -60,7 +60,8 @@ CUresult start(Call& call, const StreamPtr& stream, Copy copy, Waiting waiting) 
   BRAID_CAPTURE(stream);
   if (copy.size_bytes == 0) return CUDA_SUCCESS;
   const bool waits = host_waits(copy, waiting);
-  const bool stages = !waits && copy.source.pageable();
+  // A graph reads pageable memory when it is launched.
+  const bool stages = !waits && copy.source.pageable() && stream->capture == nullptr;
   const double staging = stages ? staging_us(copy.size_bytes) : 0;
   if (stages) stage(copy);
   const CompletionPtr end = enqueue_copy(call.world, stream, std::move(copy));

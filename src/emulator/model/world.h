@@ -58,6 +58,8 @@ class World {
   HandleTable<CUmodule, Module, HandleKind::kModule> modules;
   HandleTable<CUfunction, Function, HandleKind::kFunction> functions;
   HandleTable<CUgraph, Graph, HandleKind::kGraph> graphs;
+  HandleTable<CUgraphNode, GraphNode, HandleKind::kGraphNode> graph_nodes;
+  HandleTable<CUgraphExec, GraphExec, HandleKind::kGraphExec> graph_execs;
   std::vector<ContextPtr> primaries;  ///< by CUDA ordinal; alive when retained
   std::vector<CapturePtr> captures;   ///< those being recorded
 
