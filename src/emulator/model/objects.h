@@ -51,6 +51,7 @@ struct Op {
   Begin begin;
   CompletionPtr end = std::make_shared<Completion>();
   std::weak_ptr<Stream> stream;
+  int priority = 0;                 ///< of the stream
   std::function<void()> on_cancel;  ///< lets go of what the op holds, if it holds anything
   bool cancelled = false;           ///< its context was poisoned or destroyed: move nothing more
 };

@@ -37,6 +37,7 @@ CompletionPtr Scheduler::enqueue(const StreamPtr& stream, Begin begin,
   op->issued = clock_.now();
   op->begin = std::move(begin);
   op->stream = stream;
+  op->priority = stream->priority;
   order_default_streams(stream, *op);
   stream->ops.push_back(op);
   stream->tail = op->end;
