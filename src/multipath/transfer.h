@@ -1,25 +1,53 @@
-// The words of multipath (MMA section 3.4): a Transfer is cut into slices; a slice travels on a
+// The words of multipath (MMA section 3.4): a transfer is cut into slices; a slice travels on a
 // path.
 #pragma once
 
 #include <cuda.h>
 
 #include <cstdint>
+#include <span>
 
 namespace braid::multipath {
 
 enum class Direction : uint8_t { kHostToDevice, kDeviceToHost };
 
-/// One contiguous copy between host memory and one GPU, in the order of `stream`. The memory
-/// belongs to the caller, who keeps it alive and unchanged until the stream has passed the copy, as
-/// CUDA asks.
+/// Who goes first where transfers meet: an urgent one (a fetch that a user waits for) overtakes a
+/// bulk one (an offload, a model load) at the next slice. MMA section 3.4.1, priority queues.
+enum class Priority : uint8_t { kBulk, kUrgent };
+
+/// One contiguous piece of memory at both ends of a transfer.
+struct Segment {
+  void* host = nullptr;
+  CUdeviceptr device = 0;
+  uint64_t size_bytes = 0;
+};
+
+/// Segments that go the same way between host memory and one GPU, in the order of `stream`; among
+/// each other they have no order, so no byte of a destination may be in two of them. The list is
+/// the caller's and is read during the call only. The memory is the caller's too, who keeps it alive
+/// and unchanged until the stream has passed the copy, as CUDA asks.
+struct Batch {
+  Direction direction = Direction::kHostToDevice;
+  std::span<const Segment> segments;
+  CUstream stream =
+      nullptr;  ///< the handle itself: CU_STREAM_LEGACY, CU_STREAM_PER_THREAD, or a stream
+  Priority priority = Priority::kBulk;
+};
+
+/// One contiguous copy: a batch of one segment.
 struct Transfer {
   Direction direction = Direction::kHostToDevice;
   void* host = nullptr;
   CUdeviceptr device = 0;
   uint64_t size_bytes = 0;
-  CUstream stream =
-      nullptr;  ///< the handle itself: CU_STREAM_LEGACY, CU_STREAM_PER_THREAD, or a stream
+  CUstream stream = nullptr;  ///< as in Batch
+  Priority priority = Priority::kBulk;
+};
+
+/// What moves the bytes of an accelerated copy.
+enum class Mover : uint8_t {
+  kKernel,      ///< pull kernels on every path's GPU (kernel_mover.h)
+  kCopyEngine,  ///< the GPUs' copy engines, scheduled by a thread: no SM time (MMA sections 3.3, 3.4)
 };
 
 /// What became of a copy: carried by braid, or why it stayed native.
