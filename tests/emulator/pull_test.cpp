@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstring>
 
+#include "process_test.h"
 #include "pull_rig.h"
 
 namespace braid::emulator_test {
@@ -119,6 +120,63 @@ TEST(Pull, ABusyRelayDoesNotHoldTheTransferBack) {
   EXPECT_NE(rig.report->generation, args.generation);  // the relay has not left yet
   rig.synchronize();
   EXPECT_EQ(rig.report->generation, args.generation);
+}
+
+// A link's arbiter sees one requester, however many blocks there are.
+TEST(Pull, AKernelSharesTheLinkEquallyWithACopyEngine) {
+  constexpr size_t kSize = 64u << 20;
+  std::vector<double> beside_us;
+  for (const uint32_t blocks : {2u, 4u, 16u}) {
+    beside_us.push_back(
+        std::stod(in_child([&] {
+                    Rig rig("h200x4", 1, 0);
+                    const auto host = reinterpret_cast<uint64_t>(rig.server.pinned_memory(kSize));
+                    const CUdeviceptr device = rig.server.device_memory(2 * kSize);
+                    CUstream copying = rig.server.stream();
+                    const PullArgs args = rig.args(host, device, kSize, 256u << 10, blocks);
+                    CUevent start = rig.server.recorded(copying);
+                    EXPECT_EQ(rig.launch(args, 0, 0, blocks), CUDA_SUCCESS);
+                    EXPECT_EQ(rig.server.cu.cuMemcpyHtoDAsync(
+                                  device + kSize, reinterpret_cast<void*>(host), kSize, copying),
+                              CUDA_SUCCESS);
+                    CUevent end = rig.server.recorded(copying);
+                    rig.synchronize();
+                    EXPECT_EQ(rig.server.cu.cuStreamSynchronize(copying), CUDA_SUCCESS);
+                    return std::to_string(rig.server.elapsed_us(start, end));
+                  }).output));
+  }
+  const double alone_us = kSize / 55.3e3;  // h200x4's link
+  for (const double us : beside_us) {
+    EXPECT_GT(us, 1.85 * alone_us);
+    EXPECT_LT(us, 2.05 * alone_us);
+  }
+}
+
+// Two kernels wait for room on a full GPU: that of the more urgent stream starts first.
+TEST(Pull, BlocksOfAHigherPriorityStreamStartFirst) {
+  Rig rig("h200x4", 1, 0);
+  constexpr size_t kSize = 32u << 20;
+  const auto host = reinterpret_cast<uint64_t>(rig.server.pinned_memory(kSize));
+  const CUdeviceptr device = rig.server.device_memory(kSize);
+  constexpr uint32_t kFull = 132 * 4;  // blocks of 512 threads that an H200 holds
+  std::vector<CUevent> ends;
+  CUstream plain = rig.server.stream();
+  CUstream urgent = nullptr;
+  ASSERT_EQ(rig.server.cu.cuStreamCreateWithPriority(&urgent, CU_STREAM_NON_BLOCKING, -5),
+            CUDA_SUCCESS);
+  // Each has a ticket of its own.
+  for (CUstream stream : {rig.streams[0], plain, urgent}) {
+    rig.counters = rig.server.device_memory(sizeof(TicketCounters));
+    ASSERT_EQ(rig.server.cu.cuMemsetD8(rig.counters, 0, sizeof(TicketCounters)), CUDA_SUCCESS);
+    rig.report = reinterpret_cast<TicketReport*>(rig.server.pinned_memory(sizeof(TicketReport)));
+    rig.streams[0] = stream;
+    EXPECT_EQ(rig.launch(rig.args(host, device, kSize, 32u << 10, kFull), 0, 0, kFull),
+              CUDA_SUCCESS);
+    ends.push_back(rig.server.recorded(stream));
+  }
+  ASSERT_EQ(rig.server.cu.cuCtxSynchronize(), CUDA_SUCCESS);
+  EXPECT_GT(rig.server.elapsed_us(ends[2], ends[1]), 0);
+  EXPECT_GT(rig.server.elapsed_us(ends[0], ends[2]), 0);
 }
 
 TEST(Pull, WrongLaunchesAreRefused) {

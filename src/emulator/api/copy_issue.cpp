@@ -52,14 +52,16 @@ CUresult issue_copies(Call& call, const StreamPtr& stream, std::vector<Copy> cop
                                  [&](const Copy& copy) { return host_waits(copy, waiting); });
   const double reading_us = read_early(copies, waits);
   const CompletionPtr end = enqueue_copies(call.world, stream, std::move(copies));
-  call.world.scheduler.spend_us(reading_us);
+  call.world.clock.spend_us(reading_us);
   return waits ? wait_for_end(call, stream, end) : CUDA_SUCCESS;
 }
 
 CUresult issue_copy(Call& call, const StreamPtr& stream, Copy copy, Waiting waiting) {
   if (waiting == Waiting::kSynchronous) BRAID_TRY(refuse_during_capture(call));
   BRAID_CAPTURE(stream);
-  copy.read = copy.source.pageable() ? SourceRead::kDuringCall : SourceRead::kInStream;
+  // A graph reads pageable memory when it is launched.
+  const bool reads_now = copy.source.pageable() && stream->capture == nullptr;
+  copy.read = reads_now ? SourceRead::kDuringCall : SourceRead::kInStream;
   std::vector<Copy> copies;
   copies.push_back(std::move(copy));
   return issue_copies(call, stream, std::move(copies), waiting);

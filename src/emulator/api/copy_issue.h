@@ -17,7 +17,7 @@ CUresult issue_copies(Call& call, const StreamPtr& stream, std::vector<Copy> cop
                       Waiting waiting);
 
 /// One copy, of a call that captures record. Its source is read in stream order, or during the call
-/// when it is pageable.
+/// when it is pageable and not recorded.
 CUresult issue_copy(Call& call, const StreamPtr& stream, Copy copy, Waiting waiting);
 
 }  // namespace braid::emulator

@@ -48,6 +48,7 @@ CUresult prefetch_to(Call& call, CUdeviceptr address, size_t size_bytes, CUmemLo
     BRAID_TRY(find_place(call, location, place));
   BRAID_TRY(check_range(call, address, size_bytes));
   BRAID_CAPTURE(stream);
+  if (stream->capture != nullptr) return CUDA_ERROR_NOT_SUPPORTED;  // CUDA has no node for it
   enqueue_marker(call.world, stream);
   return CUDA_SUCCESS;
 }

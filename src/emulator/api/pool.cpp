@@ -18,14 +18,14 @@ Allocation* take_from(Call& call, const PoolPtr& pool, size_t size_bytes) {
     made = world.memory.add_pooled(pool, size_bytes);
     return made != nullptr || !world.memory.frees_pending(pool->gpu);
   });
-  world.scheduler.wait_until(world.simulation.now());
+  world.clock.wait_until(world.simulation.now());
   return made;
 }
 
 CUresult allocate(Call& call, CUdeviceptr* out, size_t size_bytes, const PoolPtr& pool,
                   const StreamPtr& stream) {
-  if (stream->capture != nullptr) return CUDA_ERROR_NOT_SUPPORTED;  // graphs own no memory here
   BRAID_CAPTURE(stream);
+  if (stream->capture != nullptr) return CUDA_ERROR_NOT_SUPPORTED;  // graphs own no memory here
   Allocation* made = take_from(call, pool, size_bytes);
   if (made == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   *out = made->address;
@@ -60,8 +60,8 @@ CUresult free_async(Call& call, CUdeviceptr address, CUstream handle) {
   if (allocation->kind != Allocation::Kind::kPooled &&
       allocation->kind != Allocation::Kind::kDevice)
     return CUDA_ERROR_INVALID_VALUE;
-  if (stream->capture != nullptr) return CUDA_ERROR_INVALID_VALUE;  // not memory of a graph
   BRAID_CAPTURE(stream);
+  if (stream->capture != nullptr) return CUDA_ERROR_INVALID_VALUE;  // not memory of a graph
   allocation->freeing = true;
   enqueue_free(call.world, stream, *allocation);
   return CUDA_SUCCESS;

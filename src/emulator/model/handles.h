@@ -16,6 +16,8 @@ enum class HandleKind : uintptr_t {
   kModule,
   kFunction,
   kGraph,
+  kGraphNode,
+  kGraphExec,
   kPool
 };
 

@@ -95,12 +95,17 @@ class RunningKernel : public std::enable_shared_from_this<RunningKernel> {
   void place_blocks() {
     for (uint32_t i = 0; i < launch_.blocks; ++i)
       world_.machine.threads(context_->gpu)
-          .take(launch_.threads_per_block, [kernel = shared_from_this(), i] {
-            // As an event of its own: a slot may come free in the middle of another block's step.
-            kernel->world_.simulation.after_us(0, [kernel, i] {
-              kernel->step(Block(kernel->launch_.twin->make_block(kernel->launch_.args.data(), i)));
-            });
-          });
+          .take(
+              launch_.threads_per_block,
+              [kernel = shared_from_this(), i] {
+                // As an event of its own: a slot may come free amid another block's step.
+                kernel->world_.simulation.after_us(0, [kernel, i] { kernel->begin_block(i); });
+              },
+              op_->priority);
+  }
+
+  void begin_block(uint32_t number) {
+    step(Block(launch_.twin->make_block(launch_.args.data(), number)));
   }
 
   void step(const Block& block) {

@@ -83,6 +83,11 @@ CompletionPtr enqueue_free(World& world, const StreamPtr& stream, Allocation& al
 CompletionPtr enqueue_host_call(World& world, const StreamPtr& stream,
                                 std::function<void()> function);
 
+/// All nodes of the graph, each after those it comes after, as one piece of work of the stream; not
+/// before `previous`, which may be null, has ended. The nodes' contexts are alive.
+CompletionPtr enqueue_graph(World& world, const StreamPtr& stream, const Graph& graph,
+                            CompletionPtr previous);
+
 struct Launch {
   const cuda::Twin* twin = nullptr;
   std::vector<std::byte> args;
