@@ -57,7 +57,9 @@ TEST_F(Batch, KernelsWaitForItAndItWaitsForKernels) {
   args.destination = middle;
   args.size_bytes = kSize;
   args.counters = server.device_memory(sizeof(cuda::TicketCounters));
-  args.busy = server.device_memory(4);
+  args.board = server.device_memory(sizeof(cuda::LinkBoard));
+  args.rank = cuda::kBulkDirectRank;
+  args.relay_slot = cuda::kNoRelaySlot;
   args.report = number(server.pinned_memory(sizeof(cuda::TicketReport)));
   args.slice_bytes = 64 << 10;
   args.slice_count = static_cast<uint32_t>(cuda::slice_count_of(middle, kSize, args.slice_bytes));
@@ -65,7 +67,7 @@ TEST_F(Batch, KernelsWaitForItAndItWaitsForKernels) {
   args.path_count = 1;
   args.generation = 1;
   ASSERT_EQ(server.cu.cuMemsetD8(args.counters, 0, sizeof(cuda::TicketCounters)), CUDA_SUCCESS);
-  ASSERT_EQ(server.cu.cuMemsetD8(args.busy, 0, 4), CUDA_SUCCESS);
+  ASSERT_EQ(server.cu.cuMemsetD8(args.board, 0, sizeof(cuda::LinkBoard)), CUDA_SUCCESS);
   ASSERT_EQ(server.cu.cuCtxSynchronize(), CUDA_SUCCESS);
   Arguments before;
   Arguments after;

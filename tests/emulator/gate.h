@@ -18,6 +18,7 @@ class Gate {
                                              CU_STREAM_WAIT_VALUE_GEQ),
               CUDA_SUCCESS);
   }
+  uint32_t* word() const { return word_; }
   void open() { std::atomic_ref<uint32_t>(*word_).store(1); }
 
  private:

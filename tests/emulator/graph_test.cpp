@@ -188,5 +188,39 @@ TEST_F(Graph, PageableMemoryIsReadWhenTheGraphIsLaunched) {
   EXPECT_EQ(std::count(to, to + kSize, 8), static_cast<long>(kSize));
 }
 
+TEST_F(Graph, RowsOfPageableMemoryAreReadByEveryLaunch) {
+  constexpr size_t kPitch = 4096;
+  constexpr size_t kWidth = 1000;
+  constexpr size_t kRows = kSize / kPitch;
+  std::vector<uint8_t> pageable(kSize);
+  CUDA_MEMCPY2D rows{};
+  rows.srcMemoryType = CU_MEMORYTYPE_HOST;
+  rows.srcHost = pageable.data();
+  rows.srcPitch = kPitch;
+  rows.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  rows.dstDevice = device;
+  rows.dstPitch = kPitch;
+  rows.WidthInBytes = kWidth;
+  rows.Height = kRows;
+  const auto copy =
+      server.symbol<CUresult (*)(const CUDA_MEMCPY2D*, CUstream)>("cuMemcpy2DAsync_v2");
+  ASSERT_EQ(server.cu.cuMemsetD8(device, 0, kSize), CUDA_SUCCESS);
+  begin();
+  ASSERT_EQ(copy(&rows, stream), CUDA_SUCCESS);
+  down(stream);
+  instantiate();
+  for (uint64_t run = 0; run < 3; ++run) {
+    const std::vector<uint8_t> bytes = random_bytes(kSize, run);
+    std::memcpy(pageable.data(), bytes.data(), kSize);  // where the graph reads
+    rows.srcHost = nullptr;                             // the graph has the call's own arguments
+    ASSERT_EQ(launch(stream), CUDA_SUCCESS);
+    ASSERT_EQ(server.cu.cuStreamSynchronize(stream), CUDA_SUCCESS);
+    std::vector<uint8_t> expected(kSize, 0);
+    for (size_t row = 0; row < kRows; ++row)
+      std::memcpy(&expected[row * kPitch], &pageable[row * kPitch], kWidth);
+    EXPECT_EQ(std::memcmp(to, expected.data(), kSize), 0) << run;
+  }
+}
+
 }  // namespace
 }  // namespace braid::emulator_test

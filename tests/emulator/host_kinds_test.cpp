@@ -87,6 +87,22 @@ TEST(Managed, PrefetchAndAdviceAreChecked) {
   EXPECT_EQ(allocate(&none, 16, 0), CUDA_ERROR_INVALID_VALUE);
 }
 
+TEST(Managed, ACaptureRefusesAPrefetchAndGoesOn) {
+  Emulated server;
+  server.use(0);
+  const CUdeviceptr managed = managed_memory(server, 8192);
+  CUstream stream = server.stream();
+  const auto begin =
+      server.symbol<CUresult (*)(CUstream, CUstreamCaptureMode)>("cuStreamBeginCapture_v2");
+  const auto end = server.symbol<CUresult (*)(CUstream, CUgraph*)>("cuStreamEndCapture");
+  const auto prefetch =
+      server.symbol<CUresult (*)(CUdeviceptr, size_t, CUdevice, CUstream)>("cuMemPrefetchAsync");
+  ASSERT_EQ(begin(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+  EXPECT_EQ(prefetch(managed, 8192, 0, stream), CUDA_ERROR_NOT_SUPPORTED);
+  CUgraph graph = nullptr;
+  EXPECT_EQ(end(stream, &graph), CUDA_SUCCESS);
+}
+
 TEST(HostMemory, FlagsOfAllocationsAreKept) {
   Emulated server;
   server.use(0);

@@ -13,7 +13,7 @@ using cuda::TicketReport;
 
 inline constexpr unsigned kThreads = 512;
 
-// Streams, kernels and words on every GPU, and one ticket on GPU `target`.
+// Streams, kernels and boards on every GPU, and one ticket on GPU `target`.
 class Rig {
  public:
   Rig(const std::string& profile, int gpus, int target_gpu, const std::string& faults = "")
@@ -27,8 +27,8 @@ class Rig {
       EXPECT_EQ(server.cu.cuModuleGetFunction(&function, module, cuda::kVectorKernelName),
                 CUDA_SUCCESS);
       functions.push_back(function);
-      busy.push_back(server.device_memory(4));
-      EXPECT_EQ(server.cu.cuMemsetD8(busy.back(), 0, 4), CUDA_SUCCESS);
+      boards.push_back(server.device_memory(sizeof(cuda::LinkBoard)));
+      EXPECT_EQ(server.cu.cuMemsetD8(boards.back(), 0, sizeof(cuda::LinkBoard)), CUDA_SUCCESS);
     }
     server.use(target);
     counters = server.device_memory(sizeof(TicketCounters));
@@ -59,13 +59,14 @@ class Rig {
     made.total_blocks = blocks * static_cast<uint32_t>(count);
     made.path_count = static_cast<uint32_t>(count);
     made.generation = ++generations;
-    made.yields = 1;
+    made.relay_slot = cuda::kNoRelaySlot;
     return made;
   }
 
   CUresult launch(PullArgs args, int gpu, uint32_t path, uint32_t blocks) {
     args.path = path;
-    args.busy = busy[gpu];
+    args.board = boards[gpu];
+    args.rank = path == 0 ? cuda::kBulkDirectRank : cuda::kBulkRelayRank;
     void* params[] = {&args};
     return server.cu.cuLaunchKernel(functions[gpu], blocks, 1, 1, kThreads, 1, 1, 0, streams[gpu],
                                     params, nullptr);
@@ -98,7 +99,7 @@ class Rig {
   std::vector<CUcontext> contexts;
   std::vector<CUstream> streams;
   std::vector<CUfunction> functions;
-  std::vector<CUdeviceptr> busy;
+  std::vector<CUdeviceptr> boards;
   CUdeviceptr counters = 0;
   TicketReport* report = nullptr;
   mutable uint32_t generations = 0;

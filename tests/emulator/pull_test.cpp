@@ -92,7 +92,8 @@ TEST(Pull, RelaysYieldToDirectWorkOfTheirOwnGpu) {
   // GPU 1 says that it has direct work, and goes on saying so.
   rig.server.use(1);
   uint32_t one = 1;
-  ASSERT_EQ(rig.server.cu.cuMemcpyHtoD(rig.busy[1], &one, 4), CUDA_SUCCESS);
+  ASSERT_EQ(rig.server.cu.cuMemcpyHtoD(rig.boards[1] + 4 * cuda::kBulkDirectRank, &one, 4),
+            CUDA_SUCCESS);
   const PullArgs args = rig.args(reinterpret_cast<uint64_t>(host), device, kSize, 65536, 4);
   rig.launch_everywhere(args, 4);
   rig.synchronize();
