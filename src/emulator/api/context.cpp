@@ -45,7 +45,8 @@ void wait_for_context(Call& call, const Context& context) {
 }
 
 void wait_for_everybody(Call& call) {
-  for (const auto& [handle, context] : call.world.contexts.all())
+  const auto contexts = call.world.contexts.all();  // a copy: other threads may destroy some
+  for (const auto& [handle, context] : contexts)
     if (context->alive) wait_for_context(call, *context);
 }
 
