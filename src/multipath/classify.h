@@ -18,4 +18,8 @@ struct Classification {
 /// chosen GPUs only.
 Classification classify(const cuda::Driver& driver, const Transfer& transfer);
 
+/// Pageable host memory at one end (all of it, or a part beside pinned memory), and at the other
+/// device memory of any kind but managed: the driver, and not braid, decides who may reach it.
+bool is_pageable_copy(const cuda::Driver& driver, const Transfer& transfer);
+
 }  // namespace braid::multipath

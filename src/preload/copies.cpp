@@ -2,10 +2,12 @@
 // the engine does not take goes to the driver with the program's own arguments.
 //
 // On a copy's path nothing allocates and nothing blocks, except that a synchronous copy waits for
-// its stream, as it does natively.
+// its stream, and a copy of pageable memory for its bytes, as they do natively.
+#include <algorithm>
 #include <optional>
 
 #include "preload/entries.h"
+#include "preload/lifecycle.h"
 #include "preload/runtime.h"
 
 namespace braid::preload {
@@ -54,6 +56,22 @@ Verdict offer(const Transfer& transfer) {
   return state() == State::kIdle ? Verdict::kPageable : Verdict::kNotReady;
 }
 
+// Reasons that do not rule out that the host memory is pageable.
+bool may_be_pageable(Verdict verdict) {
+  return verdict == Verdict::kPageable || verdict == Verdict::kBelowThreshold ||
+         verdict == Verdict::kNoRelay || verdict == Verdict::kNotLinear;
+}
+
+// What the program hears for a copy of pageable memory; nothing when the copy is native.
+std::optional<CUresult> stage(const Transfer& transfer, Wait wait) noexcept try {
+  if (state() == State::kIdle) get_ready();
+  multipath::Engine* open = engine();
+  if (open == nullptr) return std::nullopt;
+  return open->stage(transfer, wait == Wait::kYes);
+} catch (...) {
+  return std::nullopt;  // what has moved will be moved again
+}
+
 // `describe` gives the transfer, or nothing; it is asked only about copies large enough to gain.
 template <typename Describe, typename... Arguments>
 CUresult copy(HookId hook, Wait wait, CUstream stream, size_t size_bytes, Describe describe,
@@ -63,11 +81,16 @@ CUresult copy(HookId hook, Wait wait, CUstream stream, size_t size_bytes, Descri
   if (Inside::now()) return native(arguments...);
   const Inside inside;
   Verdict verdict = Verdict::kBelowThreshold;
-  if (size_bytes >= threshold_bytes()) {
+  std::optional<CUresult> staged;
+  if (size_bytes >= std::min(threshold_bytes(), staging_bytes())) {
     const std::optional<Transfer> transfer = describe();
     verdict = transfer ? offer(*transfer) : Verdict::kNotLinear;
+    if (transfer && size_bytes >= staging_bytes() && may_be_pageable(verdict))
+      staged = stage(*transfer, wait);
+    if (staged) verdict = Verdict::kStaged;
   }
   statistics().add(hook, verdict, size_bytes);
+  if (staged) return *staged;
   if (verdict != Verdict::kAccelerated) return native(arguments...);
   return wait == Wait::kYes ? driver()->cuStreamSynchronize(stream) : CUDA_SUCCESS;
 }

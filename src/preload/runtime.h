@@ -49,6 +49,9 @@ multipath::Engine* engine() noexcept;
 /// Copies smaller than this stay native without asking the engine.
 uint64_t threshold_bytes() noexcept;
 
+/// Pageable copies smaller than this stay native; UINT64_MAX when all do.
+uint64_t staging_bytes() noexcept;
+
 Statistics& statistics() noexcept;
 
 /// Opens the engine if nobody has; true when this call, and no other, opened it. Allocates and may
