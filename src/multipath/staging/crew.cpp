@@ -7,8 +7,9 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
-#include <cstring>
 #include <system_error>
+
+#include "multipath/staging/copy_past_caches.h"
 
 namespace braid::multipath::staging {
 namespace {
@@ -73,10 +74,6 @@ Crew::Crew(int threads) : process_(getpid()) {
 }
 
 Crew::~Crew() {
-  if (process_ != getpid()) {  // there are no threads here to end
-    for (std::thread& thread : threads_) thread.detach();
-    return;
-  }
   {
     const std::lock_guard lock(mutex_);
     is_ending_ = true;
@@ -142,7 +139,7 @@ bool Crew::Task::has_blocks() const { return next_.load() < size_bytes_; }
 bool Crew::Task::copy_block() {
   const uint64_t at = next_.fetch_add(kBlockBytes);
   if (at >= size_bytes_) return false;
-  std::memcpy(to_ + at, from_ + at, std::min(kBlockBytes, size_bytes_ - at));
+  copy_past_caches(to_ + at, from_ + at, std::min(kBlockBytes, size_bytes_ - at));
   return true;
 }
 

@@ -27,7 +27,8 @@ int default_crew_threads();
 class Crew {
  public:
   explicit Crew(int threads);
-  ~Crew();  ///< ends the threads; no task may be under way
+  /// Ends the threads. No task may be under way, and the process is the one that made the crew.
+  ~Crew();
   Crew(const Crew&) = delete;
   Crew& operator=(const Crew&) = delete;
 
