@@ -53,10 +53,14 @@ TEST(CrewTest, CopiesEveryByteAndNoMore) {
   for (const size_t size :
        {size_t{0}, size_t{1}, size_t{131071}, size_t{131073}, size_t{5000001}}) {
     const auto from = random_bytes(size + 1, size);
-    std::vector<uint8_t> to(size + 1, 0x5A);
-    Crew::Task(crew, to.data(), from.data(), size).finish();
-    EXPECT_EQ(std::memcmp(to.data(), from.data(), size), 0) << size;
-    EXPECT_EQ(to[size], 0x5A) << size;
+    for (const Stores stores : {Stores::kCached, Stores::kPastCaches})
+      for (const size_t offset : {0, 1, 63}) {
+        std::vector<uint8_t> to(offset + size + 1, 0x5A);
+        Crew::Task(crew, to.data() + offset, from.data(), size, stores).finish();
+        EXPECT_EQ(std::memcmp(to.data() + offset, from.data(), size), 0) << size;
+        for (size_t i = 0; i < offset; ++i) ASSERT_EQ(to[i], 0x5A) << size;
+        EXPECT_EQ(to[offset + size], 0x5A) << size;
+      }
   }
 }
 
@@ -68,7 +72,7 @@ TEST(CrewTest, ServesSeveralThreadsAtOnce) {
       const auto from = random_bytes(3000001, seed);
       for (int round = 0; round < 50; ++round) {
         std::vector<uint8_t> to(from.size());
-        Crew::Task task(crew, to.data(), from.data(), to.size());
+        Crew::Task task(crew, to.data(), from.data(), to.size(), Stores::kCached);
         task.finish();
         ASSERT_EQ(to, from) << seed;
       }

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <cstring>
 #include <system_error>
 
 #include "multipath/staging/copy_past_caches.h"
@@ -120,11 +121,12 @@ void Crew::wait_for_task(std::unique_lock<std::mutex>& lock) {
   --sleepers_;
 }
 
-Crew::Task::Task(Crew& crew, void* to, const void* from, uint64_t size_bytes)
+Crew::Task::Task(Crew& crew, void* to, const void* from, uint64_t size_bytes, Stores stores)
     : crew_(crew),
       to_(static_cast<uint8_t*>(to)),
       from_(static_cast<const uint8_t*>(from)),
-      size_bytes_(size_bytes) {
+      size_bytes_(size_bytes),
+      stores_(stores) {
   if (size_bytes_ == 0) return;
   std::unique_lock lock(crew_.mutex_);
   crew_.tasks_.push_back(this);
@@ -139,7 +141,11 @@ bool Crew::Task::has_blocks() const { return next_.load() < size_bytes_; }
 bool Crew::Task::copy_block() {
   const uint64_t at = next_.fetch_add(kBlockBytes);
   if (at >= size_bytes_) return false;
-  copy_past_caches(to_ + at, from_ + at, std::min(kBlockBytes, size_bytes_ - at));
+  const uint64_t size_bytes = std::min(kBlockBytes, size_bytes_ - at);
+  if (stores_ == Stores::kPastCaches)
+    copy_past_caches(to_ + at, from_ + at, size_bytes);
+  else
+    std::memcpy(to_ + at, from_ + at, size_bytes);
   return true;
 }
 

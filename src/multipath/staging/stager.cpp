@@ -110,7 +110,8 @@ uint64_t Stager::send(Ring& ring, const Transfer& transfer) {
   for (int index = 0; sent_bytes < transfer.size_bytes; ++index) {
     const Chunk next = next_chunk(transfer, ready.end(), index);
     if (!ring.wait(index)) break;
-    Crew::Task staging(*crew_, ring.slot(index), host_at(transfer, next.offset), next.size_bytes);
+    Crew::Task staging(*crew_, ring.slot(index), host_at(transfer, next.offset), next.size_bytes,
+                       Stores::kCached);
     if (ready.size_bytes > 0) {
       if (!enqueue(ring, transfer, ready)) break;
       sent_bytes = ready.end();
@@ -129,7 +130,7 @@ uint64_t Stager::fetch(Ring& ring, const Transfer& transfer) {
   while (window.first != window.next && ring.wait(window.first)) {
     const Chunk& chunk = window.chunk(window.first);
     Crew::Task landing(*crew_, host_at(transfer, chunk.offset), ring.slot(chunk.index),
-                       chunk.size_bytes);
+                       chunk.size_bytes, Stores::kPastCaches);
     is_asking = is_asking && ask_ahead(ring, transfer, window);
     landing.finish();
     landed_bytes = chunk.end();
