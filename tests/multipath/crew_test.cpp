@@ -90,7 +90,7 @@ TEST(CrewTest, SpendsNoTimeWhenIdle) {
   Crew crew(8);
   const auto from = random_bytes(4 << 20, 1);
   std::vector<uint8_t> to(from.size());
-  Crew::Task(crew, to.data(), from.data(), to.size()).finish();
+  Crew::Task(crew, to.data(), from.data(), to.size(), Stores::kCached).finish();
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   const double before = cpu_ms();
   std::this_thread::sleep_for(std::chrono::milliseconds(500));
