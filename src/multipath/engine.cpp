@@ -25,19 +25,20 @@ constexpr std::chrono::seconds kDrainLimit{5};
 class Engine::Impl {
  public:
   Impl(const cuda::Driver& driver, const Options& options)
-      : driver_(driver),
-        options_(options),
-        stager_(driver, options, [this](const Transfer& chunk) { return submit(chunk); }) {}
+      : driver_(driver), options_(options), stager_(driver, options, [this](const Transfer& chunk) {
+          const Segment whole{chunk.host, chunk.device, chunk.size_bytes};
+          return submit({chunk.direction, {&whole, 1}, chunk.stream, chunk.priority}).verdict;
+        }) {}
   ~Impl();
 
   Status open();
   Status add_context(CUcontext context);
   void forget_context(CUcontext context);
-  Verdict submit(const Transfer& transfer);
+  Outcome submit(const Batch& batch);
   std::optional<CUresult> stage(const Transfer& transfer, bool is_synchronous) {
     return stager_.copy(transfer, is_synchronous);
   }
-  std::vector<PathCount> collect(int wait_ms);
+  void collect(int wait_ms, PathCounts& counts);
   bool can_accelerate();
   std::vector<std::string> problems();
 
@@ -59,8 +60,8 @@ class Engine::Impl {
   Endpoint* find_endpoint(CUcontext context);
   Target* find_target(CUcontext context);
   bool stream_belongs_to(CUstream stream, CUcontext context) const;
-  bool drain(const std::vector<Target*>& targets, std::chrono::milliseconds limit);
-  std::vector<Target*> all_targets();
+  template <typename Targets>
+  bool drain(const Targets& targets, std::chrono::milliseconds limit);
   Status note(Status status);
 
   const cuda::Driver& driver_;
@@ -75,8 +76,8 @@ class Engine::Impl {
   std::vector<bool> seen_primaries_;  // by GPU: its active primary context has been dealt with
   std::vector<CUcontext> refused_;    // contexts that could not be made targets
   std::vector<std::string> problems_;
-  std::vector<PathCount> forgotten_;  // counts of targets that are gone
-  staging::Stager stager_;            // locks by itself; its chunks are transfers like others
+  PathCounts forgotten_;    // counts of targets that are gone
+  staging::Stager stager_;  // locks by itself; its chunks are transfers like others
 };
 
 Status Engine::Impl::list_devices() {
@@ -279,8 +280,9 @@ void Engine::Impl::forget_context(CUcontext context) {
   std::erase(refused_, context);
   Endpoint* endpoint = find_endpoint(context);
   if (endpoint == nullptr) return;
-  std::vector<Target*> users = all_targets();
-  std::erase_if(users, [&](Target* target) { return !target->uses(*endpoint); });
+  std::vector<Target*> users;
+  for (const auto& target : targets_)
+    if (target->uses(*endpoint)) users.push_back(target.get());
   const bool is_drained = drain(users, kDrainLimit);
   endpoint->abandon();
   if (endpoint->is_primary()) seen_primaries_[endpoint->gpu()] = false;
@@ -291,7 +293,7 @@ void Engine::Impl::forget_context(CUcontext context) {
     if (!is_drained) target->retire_in_flight();
     if (&target->endpoint() != endpoint) continue;
     target->abandon();
-    target->append_counts(forgotten_);
+    target->add_counts(forgotten_);
   }
   std::erase_if(targets_, [&](const auto& target) { return &target->endpoint() == endpoint; });
 }
@@ -313,54 +315,48 @@ bool Engine::Impl::stream_belongs_to(CUstream stream, CUcontext context) const {
   return driver_.cuStreamGetCtx(stream, &owner) == CUDA_SUCCESS && owner == context;
 }
 
-Verdict Engine::Impl::submit(const Transfer& transfer) {
-  if (transfer.size_bytes < options_.threshold_bytes) return Verdict::kBelowThreshold;
+Outcome Engine::Impl::submit(const Batch& batch) {
+  if (size_of(batch) < options_.threshold_bytes) return Verdict::kBelowThreshold;
   if (!has_relays_) return Verdict::kNoRelay;
-  const Classification what = classify(driver_, transfer);
+  const Classification what = classify(driver_, batch);
   if (what.verdict != Verdict::kAccelerated) return what.verdict;
   CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
-  if (driver_.cuStreamIsCapturing(transfer.stream, &capture) != CUDA_SUCCESS ||
+  if (driver_.cuStreamIsCapturing(batch.stream, &capture) != CUDA_SUCCESS ||
       capture != CU_STREAM_CAPTURE_STATUS_NONE)
     return Verdict::kCapturing;
   // A thread that prepares or forgets a context may be waiting for a GPU: no copy waits for it.
   std::shared_lock lock(mutex_, std::try_to_lock);
   if (!lock) return Verdict::kNotReady;
   Target* target = find_target(what.context);
-  if (target == nullptr || !stream_belongs_to(transfer.stream, what.context))
+  if (target == nullptr || !stream_belongs_to(batch.stream, what.context))
     return Verdict::kForeignContext;
   if (!target->has_relay()) return Verdict::kNoRelay;
-  return target->submit(transfer, path_limit.load(std::memory_order_relaxed));
+  return target->submit(batch, path_limit.load(std::memory_order_relaxed));
 }
 
 // True when no transfer of these targets is in flight. Reads host memory only.
-bool Engine::Impl::drain(const std::vector<Target*>& targets, std::chrono::milliseconds limit) {
+template <typename Targets>
+bool Engine::Impl::drain(const Targets& targets, std::chrono::milliseconds limit) {
   const auto deadline = std::chrono::steady_clock::now() + limit;
   while (true) {
     bool idle = true;
-    for (Target* target : targets) idle = target->harvest() && idle;
+    for (const auto& target : targets) idle = target->harvest() && idle;
     if (idle || std::chrono::steady_clock::now() >= deadline) return idle;
     std::this_thread::sleep_for(std::chrono::microseconds(200));
   }
 }
 
-std::vector<Target*> Engine::Impl::all_targets() {
-  std::vector<Target*> all;
-  for (const auto& target : targets_) all.push_back(target.get());
-  return all;
-}
-
-std::vector<PathCount> Engine::Impl::collect(int wait_ms) {
+void Engine::Impl::collect(int wait_ms, PathCounts& counts) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(wait_ms);
   std::shared_lock lock(mutex_, std::try_to_lock);
   while (!lock && std::chrono::steady_clock::now() < deadline) {
     std::this_thread::sleep_for(std::chrono::microseconds(200));
     (void)lock.try_lock();
   }
-  if (!lock) return {};
-  drain(all_targets(), std::chrono::milliseconds(wait_ms));
-  std::vector<PathCount> counts = forgotten_;
-  for (const auto& target : targets_) target->append_counts(counts);
-  return counts;
+  if (!lock) return;
+  drain(targets_, std::chrono::milliseconds(wait_ms));
+  for (const PathCount& count : forgotten_.all()) counts.add(count);
+  for (const auto& target : targets_) target->add_counts(counts);
 }
 
 std::vector<std::string> Engine::Impl::problems() {
@@ -376,7 +372,7 @@ bool Engine::Impl::can_accelerate() {
 
 Engine::Impl::~Impl() {
   std::unique_lock lock(mutex_);
-  drain(all_targets(), kDrainLimit);
+  drain(targets_, kDrainLimit);
   cuda::RelaxedCapture relaxed(driver_);
   stager_.close();
   targets_.clear();
@@ -395,12 +391,21 @@ Result<std::unique_ptr<Engine>> Engine::open(const cuda::Driver& driver, const O
 
 Status Engine::add_context(CUcontext context) { return impl_->add_context(context); }
 void Engine::forget_context(CUcontext context) { impl_->forget_context(context); }
-Verdict Engine::submit(const Transfer& transfer) noexcept { return impl_->submit(transfer); }
+Outcome Engine::submit(const Batch& batch) noexcept { return impl_->submit(batch); }
+Outcome Engine::submit(const Transfer& transfer) noexcept {
+  const Segment whole{transfer.host, transfer.device, transfer.size_bytes};
+  return impl_->submit({transfer.direction, {&whole, 1}, transfer.stream, transfer.priority});
+}
 std::optional<CUresult> Engine::stage(const Transfer& transfer, bool is_synchronous) {
   return impl_->stage(transfer, is_synchronous);
 }
 void Engine::limit_paths(int paths) { impl_->path_limit.store(paths); }
-std::vector<PathCount> Engine::collect(int wait_ms) { return impl_->collect(wait_ms); }
+void Engine::collect(int wait_ms, PathCounts& counts) noexcept { impl_->collect(wait_ms, counts); }
+std::vector<PathCount> Engine::collect(int wait_ms) {
+  const auto counts = std::make_unique<PathCounts>();
+  impl_->collect(wait_ms, *counts);
+  return {counts->all().begin(), counts->all().end()};
+}
 bool Engine::can_accelerate() const { return impl_->can_accelerate(); }
 std::vector<std::string> Engine::problems() const { return impl_->problems(); }
 

@@ -2,6 +2,12 @@
 
 namespace braid::multipath {
 
+uint64_t size_of(const Batch& batch) {
+  uint64_t size_bytes = 0;
+  for (const Segment& segment : batch.segments) size_bytes += segment.size_bytes;
+  return size_bytes;
+}
+
 const char* verdict_name(Verdict verdict) {
   switch (verdict) {
     case Verdict::kAccelerated: return "accelerated";
@@ -17,6 +23,18 @@ const char* verdict_name(Verdict verdict) {
     case Verdict::kDriverError: return "driver_error";
   }
   return "unknown";
+}
+
+const char* mover_name(Mover mover) {
+  switch (mover) {
+    case Mover::kKernel: return "kernel";
+    case Mover::kCopyEngine: return "copy_engine";
+  }
+  return "unknown";
+}
+
+const char* carrier_name(Verdict verdict, Mover mover) {
+  return verdict == Verdict::kAccelerated ? mover_name(mover) : "native";
 }
 
 }  // namespace braid::multipath

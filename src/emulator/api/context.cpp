@@ -41,7 +41,13 @@ bool is_idle(const Context& context) {
 void wait_for_context(Call& call, const Context& context) {
   call.world.wait(call.lock, [&] { return is_idle(context); });
   for (const StreamPtr& stream : context.streams)
-    if (stream->tail != nullptr) call.world.scheduler.wait_until(stream->tail->when());
+    if (stream->tail != nullptr) call.world.clock.wait_until(stream->tail->when());
+}
+
+void wait_for_everybody(Call& call) {
+  const auto contexts = call.world.contexts.all();  // a copy: other threads may destroy some
+  for (const auto& [handle, context] : contexts)
+    if (context->alive) wait_for_context(call, *context);
 }
 
 void destroy(Call& call, const ContextPtr& context) {
@@ -169,7 +175,7 @@ CUresult synchronize(Call& call) {
       return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     }
   wait_for_context(call, *context);
-  call.world.scheduler.spend_us(call.world.server.costs.synchronize_us.value);
+  call.world.clock.spend_us(call.world.server.costs.synchronize_us.value);
   Scheduler::prune(*context);
   return context->error;
 }

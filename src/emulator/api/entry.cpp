@@ -8,11 +8,13 @@ namespace braid::emulator {
 
 void begin_call(Call& call, Cost cost) {
   World& world = call.world;
-  ++world.calls;
+  world.clock.take_up();
+  // Threads that act by the clock do not break the program's silence.
+  if (!world.clock.calling_thread_holds()) ++world.calls;
   if (cost == Cost::kNothing) return;
-  world.scheduler.spend_us(cost == Cost::kQuery ? kQueryUs : world.server.costs.api_call_us.value);
+  world.clock.spend_us(cost == Cost::kQuery ? kQueryUs : world.server.costs.api_call_us.value);
   if (cost == Cost::kEnqueue) start_helper(world);
-  world.catch_up(call.lock);
+  world.catch_up(call.lock, cost == Cost::kQuery);
 }
 
 CUresult find_context(Call& call, CUcontext handle, ContextPtr& context) {
@@ -89,20 +91,15 @@ CapturePtr blocking_capture(const Context& context) {
 
 }  // namespace
 
-bool is_captured(const StreamPtr& stream, CUresult& error) {
-  error = CUDA_SUCCESS;
-  if (stream->capture != nullptr) {
-    if (!stream->capture->valid) error = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-    ++stream->capture->nodes;
-    return true;
-  }
+CUresult check_capture(const StreamPtr& stream) {
+  if (stream->capture != nullptr)
+    return stream->capture->valid ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   const ContextPtr context = stream->context.lock();
-  if (!stream->legacy || context == nullptr) return false;
+  if (!stream->legacy || context == nullptr) return CUDA_SUCCESS;
   const CapturePtr capture = blocking_capture(*context);
-  if (capture == nullptr) return false;
+  if (capture == nullptr) return CUDA_SUCCESS;
   capture->valid = false;
-  error = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
-  return true;
+  return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
 }
 
 // cuThreadExchangeStreamCaptureMode: a thread in relaxed mode may do as it likes; one in

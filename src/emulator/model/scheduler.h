@@ -1,26 +1,24 @@
 // The order of work: streams run their ops one after another; the legacy default stream and the
 // blocking streams of its context wait for each other (CUDA driver API, "Stream synchronization
-// behavior"). Also the CPU's virtual clock. The world's lock covers it.
+// behavior"). The world's lock covers it.
 #pragma once
 
 #include <functional>
 
 #include "emulator/model/objects.h"
+#include "emulator/model/virtual_clock.h"
 #include "emulator/simulator/simulation.h"
 
 namespace braid::emulator {
 
 class Scheduler {
  public:
-  explicit Scheduler(Simulation& simulation) : simulation_(simulation) {}
+  Scheduler(Simulation& simulation, VirtualClock& clock) : simulation_(simulation), clock_(clock) {}
 
-  /// The program's virtual time: moved by its calls, and by waiting.
-  Time host_now() const { return host_now_; }
-  void spend_us(double us) { host_now_ += from_us(us); }
-  void wait_until(Time when) { host_now_ = when > host_now_ ? when : host_now_; }
-
-  /// Adds work to the stream, after everything that CUDA orders before it. Returns its end.
-  CompletionPtr enqueue(const StreamPtr& stream, std::function<void(const OpPtr&)> begin);
+  /// Adds work to the stream, after everything that CUDA orders before it, and after `after`.
+  /// Returns its end. A stream that is being captured records the work instead: no end.
+  CompletionPtr enqueue(const StreamPtr& stream, Begin begin,
+                        std::vector<CompletionPtr> after = {});
 
   /// The op has ended now.
   void finish(const OpPtr& op);
@@ -32,12 +30,13 @@ class Scheduler {
   static void prune(Context& context);
 
  private:
+  static void record(Stream& stream, Begin begin);
   void order_default_streams(const StreamPtr& stream, Op& op) const;
   void pump(const StreamPtr& stream);
   bool may_begin(const StreamPtr& stream);
 
   Simulation& simulation_;
-  Time host_now_ = 0;
+  VirtualClock& clock_;
 };
 
 }  // namespace braid::emulator
