@@ -34,8 +34,9 @@ struct Options {
   uint64_t slice_bytes = 0;      ///< 0: the default (multipath/selector.h)
   uint32_t blocks_per_path = 0;  ///< 0: by kernel (multipath/endpoint.cpp)
   bool yields = true;
-  int favoured_gpu = -1;    ///< relays serve this GPU's transfers first; -1: the longest queue
-  int hardware_queues = 8;  ///< CUDA_DEVICE_MAX_CONNECTIONS, which is CUDA's own variable
+  int pageable_threads = -1;  ///< 0: pageable copies stay native; -1: by CPUs (staging/crew.h)
+  int favoured_gpu = -1;      ///< relays serve this GPU's transfers first; -1: the longest queue
+  int hardware_queues = 8;    ///< CUDA_DEVICE_MAX_CONNECTIONS, which is CUDA's own variable
 };
 
 /// One row of the table: what `braid run --help` and docs/options.md show.
