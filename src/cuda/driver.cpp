@@ -41,6 +41,7 @@ Result<Driver> load_driver(const SymbolLookup& lookup) {
   BRAID_DRIVER_FUNCTIONS(BRAID_LOAD)
 #undef BRAID_LOAD
 #undef BRAID_TEXT
+  driver.copy_batch = reinterpret_cast<decltype(driver.copy_batch)>(lookup("cuMemcpyBatchAsync"));
   return driver;
 }
 

@@ -31,7 +31,8 @@ namespace braid::cuda {
   X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) X(cuEventQuery) X(cuEventSynchronize) \
   X(cuEventElapsedTime) X(cuMemAlloc) X(cuMemFree) X(cuMemGetInfo) X(cuMemHostAlloc) \
   X(cuMemFreeHost) X(cuMemHostRegister) X(cuMemHostUnregister) X(cuMemHostGetDevicePointer) \
-  X(cuMemcpyHtoD) X(cuMemcpyDtoH) X(cuMemcpyHtoDAsync) X(cuMemcpyDtoHAsync) X(cuMemcpyPeerAsync) \
+  X(cuMemcpyAsync) X(cuMemcpyHtoD) X(cuMemcpyDtoH) X(cuMemcpyHtoDAsync) X(cuMemcpyDtoHAsync) \
+  X(cuMemcpyPeerAsync) \
   X(cuMemsetD8) X(cuMemsetD8Async) X(cuPointerGetAttribute) X(cuPointerGetAttributes) \
   X(cuModuleLoadData) X(cuModuleUnload) X(cuModuleGetFunction) X(cuFuncSetAttribute) \
   X(cuLaunchKernel)
@@ -41,6 +42,12 @@ struct Driver {
 #define BRAID_DECLARE(name) decltype(&::name) name = nullptr;
   BRAID_DRIVER_FUNCTIONS(BRAID_DECLARE)
 #undef BRAID_DECLARE
+
+  /// cuMemcpyBatchAsync in its first form, which every driver since 12.8 exports; null in older
+  /// ones. Under a name of its own, since cuda.h may map the driver's to another form.
+  CUresult (*copy_batch)(CUdeviceptr* to, CUdeviceptr* from, size_t* sizes, size_t count,
+                         CUmemcpyAttributes* attributes, size_t* first_copies,
+                         size_t attribute_count, size_t* failed_copy, CUstream stream) = nullptr;
 
   /// "CUDA_ERROR_INVALID_VALUE (invalid argument)".
   std::string describe(CUresult result) const;
