@@ -31,6 +31,7 @@ struct Options {
   uint64_t slice_bytes = 0;      ///< 0: the default (multipath/selector.h)
   uint32_t blocks_per_path = 0;  ///< 0: by kernel (multipath/endpoint.cpp)
   bool yields = true;
+  int favoured_gpu = -1;    ///< relays serve this GPU's transfers first; -1: the longest queue
   int hardware_queues = 8;  ///< CUDA_DEVICE_MAX_CONNECTIONS, which is CUDA's own variable
 };
 

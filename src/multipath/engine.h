@@ -52,6 +52,7 @@ class Engine {
   /// as relay, and forgets what it owned there.
   void forget_context(CUcontext context);
 
+  Verdict submit(const Batch& batch) noexcept;
   Verdict submit(const Transfer& transfer) noexcept;
 
   /// At most this many paths from now on, the direct one included; 0: no limit. For measuring.
