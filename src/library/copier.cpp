@@ -14,15 +14,6 @@ namespace {
 // Statistics are asked for when copies have just ended, and their last blocks may still be leaving.
 constexpr int kStatisticsWaitMs = 100;
 
-Verdict submit_batch(Engine& engine, const Batch& batch) {
-  for (const multipath::Segment& segment : batch.segments) {
-    const Verdict verdict = engine.submit({batch.direction, segment.host, segment.device,
-                                           segment.size_bytes, batch.stream, batch.priority});
-    if (verdict != Verdict::kAccelerated) return verdict;
-  }
-  return Verdict::kAccelerated;
-}
-
 }  // namespace
 
 // What the engine takes in one batch, and the driver's batch too, is of one route.
@@ -107,8 +98,8 @@ Verdict Copier::submit(Copies group, const Route& route, const Order& order, Scr
   for (const Copy& copy : group)
     scratch.segments.push_back({reinterpret_cast<void*>(to_device ? copy.source : copy.destination),
                                 to_device ? copy.destination : copy.source, copy.size_bytes});
-  return submit_batch(*engine_, {to_device ? Direction::kHostToDevice : Direction::kDeviceToHost,
-                                 scratch.segments, order.stream, order.priority});
+  return engine_->submit(Batch{to_device ? Direction::kHostToDevice : Direction::kDeviceToHost,
+                               scratch.segments, order.stream, order.priority});
 }
 
 Error Copier::copy_native(Copies group, bool may_batch, Verdict why, const Order& order,
