@@ -65,9 +65,8 @@ void copy_both_ways(braid::Engine& engine, size_t size_bytes) {
   measure("host to device", size_bytes, stream, [&] {
     return engine.copy(braid::at(device), sent, size_bytes, stream, braid::Urgency::kUrgent);
   });
-  measure("device to host", size_bytes, stream, [&] {
-    return engine.copy(received, braid::at(device), size_bytes, stream);
-  });
+  measure("device to host", size_bytes, stream,
+          [&] { return engine.copy(received, braid::at(device), size_bytes, stream); });
   if (std::memcmp(sent, received, size_bytes) != 0) die("wrong bytes");
   std::printf("%zu bytes verified\n", size_bytes);
 

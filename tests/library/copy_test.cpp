@@ -144,17 +144,17 @@ TEST_F(CopyTest, GatherAndScatterAreEachOthersReverse) {
 
 TEST_F(CopyTest, AContextThatIsNewIsTakenUpByItsFirstCopy) {
   CUcontext fresh = nullptr;
-  auto* create = reinterpret_cast<CUresult (*)(CUcontext*, unsigned, CUdevice)>(
-      symbol("cuCtxCreate_v2"));
+  auto* create =
+      reinterpret_cast<CUresult (*)(CUcontext*, unsigned, CUdevice)>(symbol("cuCtxCreate_v2"));
   auto* destroy = reinterpret_cast<CUresult (*)(CUcontext)>(symbol("cuCtxDestroy_v2"));
   ASSERT_EQ(create(&fresh, 0, 0), CUDA_SUCCESS);
   {
     HostBuffer host(driver(), kSize);
     DeviceBuffer device(driver(), kSize);
     host.fill_random(6);
-    ASSERT_EQ(braid_copy(engine_, at(device), host.data(), kSize, CU_STREAM_PER_THREAD, 0,
-                         &outcome_),
-              BRAID_OK);
+    ASSERT_EQ(
+        braid_copy(engine_, at(device), host.data(), kSize, CU_STREAM_PER_THREAD, 0, &outcome_),
+        BRAID_OK);
     EXPECT_STREQ(outcome_.reason, "accelerated");
     synchronize(CU_STREAM_PER_THREAD);
     EXPECT_EQ(read(device, kSize), bytes(host));
@@ -175,9 +175,9 @@ TEST_F(CopyTest, TwoEnginesAndSeveralThreadsWorkBesideEachOther) {
       HostBuffer host(driver(), kLarge);
       DeviceBuffer device(driver(), kLarge);
       host.fill_random(seed);
-      EXPECT_EQ(braid_copy(engine, at(device), host.data(), kLarge, CU_STREAM_PER_THREAD, 0,
-                           nullptr),
-                BRAID_OK);
+      EXPECT_EQ(
+          braid_copy(engine, at(device), host.data(), kLarge, CU_STREAM_PER_THREAD, 0, nullptr),
+          BRAID_OK);
       synchronize(CU_STREAM_PER_THREAD);
       EXPECT_EQ(read(device, kLarge), bytes(host));
     });

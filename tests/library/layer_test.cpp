@@ -9,7 +9,8 @@
 namespace braid::test {
 namespace {
 
-static_assert(std::is_nothrow_move_constructible_v<Engine> && !std::is_copy_constructible_v<Engine>);
+static_assert(std::is_nothrow_move_constructible_v<Engine> &&
+              !std::is_copy_constructible_v<Engine>);
 
 class LayerTest : public ServerTest {
  protected:
