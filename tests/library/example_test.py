@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Runs an example on the emulated server: it must verify its bytes and print a bandwidth for each
-way, alone and under `braid run`, where the process then has two engines.
+"""Runs an example on the emulated server: it must verify its bytes and print, for each way, a
+bandwidth and that it was accelerated; alone and under `braid run`, where the process then has two engines.
 
   example_test.py BUILD-FOLDER COMMAND...
 """
@@ -17,7 +17,7 @@ TIMEOUT_S = 120
 def run(command, environment):
     done = subprocess.run(command, env=environment, capture_output=True, text=True,
                           timeout=TIMEOUT_S, check=False)
-    figures = re.findall(r"([\d.]+) GB/s", done.stdout)
+    figures = re.findall(r"([\d.]+) GB/s.* accelerated$", done.stdout, re.M)
     assert done.returncode == 0, f"exit code {done.returncode}\n{done.stdout}{done.stderr}"
     assert "verified" in done.stdout, done.stdout
     assert len(figures) == 2 and all(float(figure) > 0 for figure in figures), done.stdout
