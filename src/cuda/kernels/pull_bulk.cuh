@@ -87,6 +87,7 @@ struct BulkState {
   Chunk chunks[kBulkStages];
 };
 
+template <bool kLists>
 class BulkPipeline {
  public:
   __device__ BulkPipeline(const PullArgs& args, char* stages, BulkState& state)
@@ -124,7 +125,7 @@ class BulkPipeline {
   // Bytes are at hand: of the current piece, of the slice's next piece, or of the next slice.
   __device__ bool has_bytes() {
     while (left_bytes_ == 0) {
-      if (piece_ < piece_count_) {
+      if (kLists && piece_ < piece_count_) {
         left_bytes_ = list_->piece_bytes[piece_];
         source_ = reinterpret_cast<const char*>(list_->sources[piece_]);
         destination_ = reinterpret_cast<char*>(list_->destinations[piece_]);
@@ -141,7 +142,7 @@ class BulkPipeline {
     uint32_t number = 0;
     taken_ = protocol_.take(number, fetcher_);
     if (taken_ != Take::kSlice) return false;
-    if (args_.lists != 0) {
+    if (kLists) {
       list_ = &fetcher_.read();
       piece_ = 0;
       piece_count_ = list_->piece_count;
@@ -202,7 +203,7 @@ class BulkPipeline {
   const PullArgs& args_;
   BulkState& state_;
   ListFetcher fetcher_;
-  PullProtocol protocol_;
+  PullProtocol<kLists> protocol_;
   char* stages_;
   Take taken_ = Take::kSlice;
   const char* source_ = nullptr;  // the next byte to load, and where it goes
@@ -220,7 +221,10 @@ __device__ inline void pull_bulk(const PullArgs& args) {
   extern __shared__ __align__(128) char stages[];
   __shared__ BulkState state;
   if (threadIdx.x != 0) return;
-  BulkPipeline(args, stages, state).run();
+  if (args.lists != 0)
+    BulkPipeline<true>(args, stages, state).run();
+  else
+    BulkPipeline<false>(args, stages, state).run();
 }
 
 #endif

@@ -24,6 +24,10 @@ __device__ inline uint4 load16(const void* address) {
   return value;
 }
 
+/// `kLists`: of a batch. Its blocks hold two slices, so that the second one's number is known by
+/// the time that the first one moves, and its list arrives meanwhile. A template, since a number
+/// that is still on its way must not be copied from one variable into another: the copy would wait.
+template <bool kLists>
 class PullProtocol {
  public:
   __device__ explicit PullProtocol(const PullArgs& args)
@@ -43,19 +47,16 @@ class PullProtocol {
   template <typename Fetch>
   __device__ Take take(uint32_t& number, Fetch& fetch) {
     const bool has_to_rest = must_rest(args_, seen_, own_kb_);
-    if (held_count_ == 0) {
+    if (!has_first_) {
       if (has_to_rest) return is_exhausted() ? Take::kOver : Take::kRest;
-      hold();
-      fetch_first(fetch);
+      first_ = claim();
+      if (kLists) fetch_list(first_, fetch);
     }
     number = first_;
     if (number >= args_.slice_count) return Take::kOver;
-    first_ = second_;
-    --held_count_;
     publish(number);
-    if (!has_to_rest && held_count_ == 0) hold();
-    if (!has_to_rest && args_.lists != 0) hold();
-    fetch_first(fetch);
+    hold(!has_to_rest);
+    if (kLists && has_first_) fetch_list(first_, fetch);
     look();
     return Take::kSlice;
   }
@@ -93,19 +94,26 @@ class PullProtocol {
   }
 
  private:
-  __device__ void hold() {
-    const uint32_t taken = atomicAdd_system(&counters_->next, 1u);
-    if (held_count_++ == 0)
-      first_ = taken;
-    else
-      second_ = taken;
+  __device__ uint32_t claim() { return atomicAdd_system(&counters_->next, 1u); }
+
+  // What is given out after the present slice.
+  __device__ void hold(bool more) {
+    has_first_ = more || has_second_;
+    if (kLists) {
+      if (has_second_)
+        first_ = second_;
+      else if (more)
+        first_ = claim();
+      has_second_ = more;
+      if (more) second_ = claim();
+    } else if (more) {
+      first_ = claim();
+    }
   }
 
-  // A batch's blocks hold two slices, so that the second one's number is known by the time that the
-  // first one moves, and its list arrives meanwhile.
   template <typename Fetch>
-  __device__ void fetch_first(Fetch& fetch) {
-    if (args_.lists != 0 && held_count_ != 0 && first_ < args_.slice_count) fetch(first_);
+  __device__ void fetch_list(uint32_t number, Fetch& fetch) {
+    if (number < args_.slice_count) fetch(number);
   }
 
   // The loads are under way when this returns; `take` looks at what they brought.
@@ -153,7 +161,8 @@ class PullProtocol {
   LinkBoard* board_;
   LinkBoard seen_{};         // the board, as last read
   uint32_t own_kb_;          // what is left of this transfer
-  uint32_t held_count_ = 0;  // slices taken and not yet given out: these two
+  bool has_first_ = false;   // slices taken and not yet given out
+  bool has_second_ = false;  // never for a contiguous copy
   uint32_t first_ = 0;
   uint32_t second_ = 0;
   uint32_t unreported_ = 0;  // slices given out since the last land()

@@ -135,10 +135,10 @@ __device__ inline void copy_pieces(const SliceList& list) {
                reinterpret_cast<const char*>(list.sources[piece]), list.piece_bytes[piece]);
 }
 
-__device__ inline void pull_vector(const PullArgs& args) {
-  __shared__ SharedSlice slice;
+template <bool kLists>
+__device__ void pull_vector(const PullArgs& args, SharedSlice& slice) {
   NoFetch no_fetch;
-  PullProtocol protocol(args);
+  PullProtocol<kLists> protocol(args);
   if (threadIdx.x == 0) protocol.enter();
   while (true) {
     if (threadIdx.x == 0) {
@@ -146,11 +146,11 @@ __device__ inline void pull_vector(const PullArgs& args) {
         protocol.land();
         protocol.rest();
       }
-      if (slice.taken == Take::kSlice && args.lists == 0) make_list(args, slice);
+      if (!kLists && slice.taken == Take::kSlice) make_list(args, slice);
     }
     __syncthreads();
     if (slice.taken == Take::kOver) break;
-    if (args.lists != 0) read_list(args, slice);
+    if (kLists) read_list(args, slice);
     copy_pieces(slice.list);
     if (threadIdx.x == 0) protocol.count(slice.list.size_bytes);
     __syncthreads();
@@ -159,6 +159,14 @@ __device__ inline void pull_vector(const PullArgs& args) {
     protocol.land();
     protocol.leave();
   }
+}
+
+__device__ inline void pull_vector(const PullArgs& args) {
+  __shared__ SharedSlice slice;
+  if (args.lists != 0)
+    pull_vector<true>(args, slice);
+  else
+    pull_vector<false>(args, slice);
 }
 
 }  // namespace braid::cuda
