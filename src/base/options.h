@@ -31,6 +31,9 @@ struct Options {
   uint64_t slice_bytes = 0;      ///< 0: the default (multipath/selector.h)
   uint32_t blocks_per_path = 0;  ///< 0: by kernel (multipath/endpoint.cpp)
   bool yields = true;
+  int favoured_target = -1;          ///< CUDA ordinal; -1: relays help the longest queue
+  uint32_t deadline_ms = 2000;       ///< of one slice of the copy-engine mover
+  uint64_t device_memory_bytes = 0;  ///< of relay buffers on each GPU; 0: as many as are of use
   int hardware_queues = 8;  ///< CUDA_DEVICE_MAX_CONNECTIONS, which is CUDA's own variable
 };
 
