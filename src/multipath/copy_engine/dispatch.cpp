@@ -35,6 +35,7 @@ Dispatch::Dispatch(Policy policy, size_t max_jobs) : policy_(std::move(policy)) 
 void Dispatch::add(const Job& job) {
   Waiting waiting;
   waiting.job = job;
+  waiting.arrival = arrivals_++;
   waiting.size_bytes = job.pieces.back().offset + job.pieces.back().size_bytes;
   if (!policy_.split.empty()) set_quotas(waiting);
   Queue& queue = queues_[index(job.target, job.direction)];
@@ -71,10 +72,9 @@ std::optional<Slice> Dispatch::pull(int gpu, Direction direction, uint64_t now_n
   const bool makes_way = policy_.yields && policy_.direct_first &&
                          (link.rests_until_ns > now_ns || link.direct_under_way > 0);
   std::optional<Slice> slice;
-  if (policy_.direct_first) slice = pull_direct(gpu, direction);
-  if (!slice && can_relay && !makes_way)
-    slice = pull_relayed(gpu, direction, !policy_.direct_first);
-  if (!slice && !policy_.direct_first) slice = pull_direct(gpu, direction);
+  if (!policy_.direct_first && can_relay) slice = pull_oldest(gpu, direction);
+  if (!slice) slice = pull_direct(gpu, direction);
+  if (!slice && can_relay && !makes_way) slice = pull_relayed(gpu, direction);
   if (!slice) return {};
   if (link.under_way++ == 0) {
     link.busy_since_ns = now_ns;
@@ -97,12 +97,29 @@ std::optional<Slice> Dispatch::pull_direct(int gpu, Direction direction) {
   return {};
 }
 
-std::optional<Slice> Dispatch::pull_relayed(int gpu, Direction direction, bool may_be_own) {
-  if ((dropped_ >> gpu & 1) != 0) return {};
+std::optional<Slice> Dispatch::pull_oldest(int gpu, Direction direction) {
+  Queue* oldest = nullptr;
+  uint64_t arrival = 0;
+  for (int target = 0; target < kMaxGpus; ++target) {
+    Queue& queue = queues_[index(target, direction)];
+    for (const Waiting& waiting : queue) {
+      if (!may_carry(waiting, gpu) || (oldest != nullptr && waiting.arrival > arrival)) continue;
+      oldest = &queue;
+      arrival = waiting.arrival;
+    }
+  }
+  if (oldest == nullptr) return {};
+  const auto at = std::find_if(oldest->begin(), oldest->end(), [&](const Waiting& waiting) {
+    return waiting.arrival == arrival;
+  });
+  return cut(*oldest, *at, gpu);
+}
+
+std::optional<Slice> Dispatch::pull_relayed(int gpu, Direction direction) {
   Queue* best = nullptr;
   uint64_t best_bytes = 0;
   for (int target = 0; target < kMaxGpus; ++target) {
-    if (target == gpu && !may_be_own) continue;
+    if (target == gpu) continue;
     Queue& queue = queues_[index(target, direction)];
     const uint64_t bytes = bytes_for(queue, gpu);
     if (bytes == 0) continue;
@@ -119,7 +136,8 @@ std::optional<Slice> Dispatch::pull_relayed(int gpu, Direction direction, bool m
 }
 
 bool Dispatch::may_carry(const Waiting& waiting, int gpu) const {
-  if (gpu != waiting.job.target && (waiting.job.relays >> gpu & 1) == 0) return false;
+  const uint32_t relays = waiting.job.relays & ~dropped_;
+  if (gpu != waiting.job.target && (relays >> gpu & 1) == 0) return false;
   return policy_.split.empty() || waiting.quota[gpu] > 0;
 }
 

@@ -33,7 +33,8 @@ struct Policy {
   /// A relay makes way for its own GPU's traffic: braid's, and what it can only notice as
   /// congestion.
   bool yields = true;
-  /// False is the paper's comparison only (table 2): a link helps whoever has most to do.
+  /// False is the paper's comparison only (table 2): a link takes the oldest job's slices, whoever
+  /// is their target.
   bool direct_first = true;
   /// Not empty: no pulling; the shares of the direct path and of each relay in ascending order,
   /// e.g. {1, 2}. The paper's comparison (figure 11).
@@ -101,6 +102,7 @@ class Dispatch {
  private:
   struct Waiting {
     Job job;
+    uint64_t arrival = 0;
     uint64_t size_bytes = 0;
     uint64_t next_offset = 0;
     uint32_t next_piece = 0;
@@ -121,7 +123,8 @@ class Dispatch {
     return static_cast<size_t>(gpu) * 2 + static_cast<size_t>(direction);
   }
   std::optional<Slice> pull_direct(int gpu, Direction direction);
-  std::optional<Slice> pull_relayed(int gpu, Direction direction, bool may_be_own);
+  std::optional<Slice> pull_oldest(int gpu, Direction direction);
+  std::optional<Slice> pull_relayed(int gpu, Direction direction);
   bool may_carry(const Waiting& waiting, int gpu) const;
   uint64_t bytes_for(const Queue& queue, int gpu) const;
   Slice cut(Queue& queue, Waiting& waiting, int gpu) const;
@@ -132,6 +135,7 @@ class Dispatch {
   std::array<Queue, 2 * kMaxGpus> queues_;                // by target
   std::array<std::vector<Slice>, 2 * kMaxGpus> returned_;  // by target; for the direct path only
   std::array<Link, 2 * kMaxGpus> links_;                  // by GPU
+  uint64_t arrivals_ = 0;
   uint32_t dropped_ = 0;
 };
 
