@@ -24,6 +24,9 @@ Result<RelayChoice> parse_relays(const std::string& text);
 
 enum class StatsFormat { kNone, kText, kJson };
 
+/// What moves the bytes: multipath/transfer.h, Mover.
+enum class MoverChoice { kAuto, kKernel, kCopyEngine };
+
 struct Options {
   RelayChoice relays;
   StatsFormat stats = StatsFormat::kNone;
@@ -31,8 +34,9 @@ struct Options {
   uint64_t slice_bytes = 0;      ///< 0: the default (multipath/selector.h)
   uint32_t blocks_per_path = 0;  ///< 0: by kernel (multipath/endpoint.cpp)
   bool yields = true;
-  int favoured_target = -1;          ///< CUDA ordinal; -1: relays help the longest queue
-  uint32_t deadline_ms = 2000;       ///< of one slice of the copy-engine mover
+  int favoured_gpu = -1;    ///< relays serve this GPU's transfers first; -1: the longest queue
+  MoverChoice mover = MoverChoice::kAuto;
+  uint32_t deadline_ms = 2000;       ///< of a slice of the copy-engine mover
   uint64_t device_memory_bytes = 0;  ///< of relay buffers on each GPU; 0: as many as are of use
   int hardware_queues = 8;  ///< CUDA_DEVICE_MAX_CONNECTIONS, which is CUDA's own variable
 };

@@ -9,6 +9,7 @@
 
 #include "cuda/scoped_context.h"
 #include "multipath/classify.h"
+#include "multipath/copy_engine/mover.h"
 #include "multipath/relays.h"
 #include "multipath/target.h"
 
@@ -41,7 +42,7 @@ class Engine::Impl {
   Status open();
   Status add_context(CUcontext context);
   void forget_context(CUcontext context);
-  Verdict submit(const Transfer& transfer);
+  Verdict submit(const Batch& batch);
   std::vector<PathCount> collect(int wait_ms);
   bool can_accelerate();
   std::vector<std::string> problems();
@@ -76,6 +77,7 @@ class Engine::Impl {
   std::vector<std::vector<bool>> relays_;   // [relay][target]: usable
   std::vector<Endpoint*> relay_endpoints_;  // by GPU; null: not a relay
   std::vector<std::unique_ptr<Endpoint>> endpoints_;
+  std::unique_ptr<CopyEngineMover> copy_engine_;  // null: the kernel mover carries everything
   std::vector<std::unique_ptr<Target>> targets_;
   std::vector<bool> seen_primaries_;  // by GPU: its active primary context has been dealt with
   std::vector<CUcontext> refused_;    // contexts that could not be made targets
@@ -135,6 +137,11 @@ Status Engine::Impl::open() {
   });
   if (!has_relays_) return {};  // nothing to gain, so nothing is opened
   std::unique_lock lock(mutex_);
+  if (options_.mover == MoverChoice::kCopyEngine) {
+    auto mover = CopyEngineMover::open(driver_, options_);
+    if (!mover.ok()) return mover.status();
+    copy_engine_ = std::move(mover).value();
+  }
   status = open_relays();
   if (status.ok()) (void)adopt_active_contexts();  // what fails is in problems_
   return status;
@@ -219,6 +226,10 @@ Result<Endpoint*> Engine::Impl::endpoint_for(int gpu, CUcontext context, bool re
   if (Endpoint* known = find_endpoint(context)) return known;
   auto endpoint = Endpoint::open(driver_, options_, devices_[gpu], gpu, context, retained);
   if (!endpoint.ok()) return endpoint.status();
+  if (copy_engine_ != nullptr) {
+    const Status prepared = copy_engine_->prepare(*endpoint.value());
+    if (!prepared.ok()) return prepared;
+  }
   endpoints_.push_back(std::move(endpoint).value());
   return endpoints_.back().get();
 }
@@ -242,7 +253,7 @@ Status Engine::Impl::make_target(Endpoint& endpoint) {
   const int home = numa_node(gpu);
   std::stable_partition(relays.begin(), relays.end(),
                         [&](const Endpoint* relay) { return numa_node(relay->gpu()) == home; });
-  auto target = Target::open(driver_, options_, endpoint, std::move(relays));
+  auto target = Target::open(driver_, options_, endpoint, std::move(relays), copy_engine_.get());
   if (!target.ok()) return target.status();
   targets_.push_back(std::move(target).value());
   return {};
@@ -284,6 +295,7 @@ void Engine::Impl::forget_context(CUcontext context) {
   if (endpoint == nullptr) return;
   std::vector<Target*> users = all_targets();
   std::erase_if(users, [&](Target* target) { return !target->uses(*endpoint); });
+  if (copy_engine_ != nullptr) copy_engine_->forget(*endpoint);
   const bool is_drained = drain(users, kDrainLimit);
   endpoint->abandon();
   if (endpoint->is_primary()) seen_primaries_[endpoint->gpu()] = false;
@@ -316,23 +328,23 @@ bool Engine::Impl::stream_belongs_to(CUstream stream, CUcontext context) const {
   return driver_.cuStreamGetCtx(stream, &owner) == CUDA_SUCCESS && owner == context;
 }
 
-Verdict Engine::Impl::submit(const Transfer& transfer) {
-  if (transfer.size_bytes < options_.threshold_bytes) return Verdict::kBelowThreshold;
+Verdict Engine::Impl::submit(const Batch& batch) {
+  if (size_of(batch) < options_.threshold_bytes) return Verdict::kBelowThreshold;
   if (!has_relays_) return Verdict::kNoRelay;
-  const Classification what = classify(driver_, transfer);
+  const Classification what = classify(driver_, batch);
   if (what.verdict != Verdict::kAccelerated) return what.verdict;
   CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
-  if (driver_.cuStreamIsCapturing(transfer.stream, &capture) != CUDA_SUCCESS ||
+  if (driver_.cuStreamIsCapturing(batch.stream, &capture) != CUDA_SUCCESS ||
       capture != CU_STREAM_CAPTURE_STATUS_NONE)
     return Verdict::kCapturing;
   // A thread that prepares or forgets a context may be waiting for a GPU: no copy waits for it.
   std::shared_lock lock(mutex_, std::try_to_lock);
   if (!lock) return Verdict::kNotReady;
   Target* target = find_target(what.context);
-  if (target == nullptr || !stream_belongs_to(transfer.stream, what.context))
+  if (target == nullptr || !stream_belongs_to(batch.stream, what.context))
     return Verdict::kForeignContext;
   if (!target->has_relay()) return Verdict::kNoRelay;
-  return target->submit(transfer, path_limit.load(std::memory_order_relaxed));
+  return target->submit(batch, path_limit.load(std::memory_order_relaxed));
 }
 
 // True when no transfer of these targets is in flight. Reads host memory only.
@@ -363,6 +375,9 @@ std::vector<PathCount> Engine::Impl::collect(int wait_ms) {
   drain(all_targets(), std::chrono::milliseconds(wait_ms));
   std::vector<PathCount> counts = forgotten_;
   for (const auto& target : targets_) target->append_counts(counts);
+  if (copy_engine_ == nullptr) return counts;
+  copy_engine_->drain(wait_ms);
+  for (const PathCount& count : copy_engine_->counts()) counts.push_back(count);
   return counts;
 }
 
@@ -382,6 +397,7 @@ Engine::Impl::~Impl() {
   drain(all_targets(), kDrainLimit);
   RelaxedCapture relaxed(driver_);
   targets_.clear();
+  copy_engine_.reset();
   endpoints_.clear();
 }
 
@@ -397,7 +413,11 @@ Result<std::unique_ptr<Engine>> Engine::open(const cuda::Driver& driver, const O
 
 Status Engine::add_context(CUcontext context) { return impl_->add_context(context); }
 void Engine::forget_context(CUcontext context) { impl_->forget_context(context); }
-Verdict Engine::submit(const Transfer& transfer) noexcept { return impl_->submit(transfer); }
+Verdict Engine::submit(const Batch& batch) noexcept { return impl_->submit(batch); }
+Verdict Engine::submit(const Transfer& transfer) noexcept {
+  const Segment whole{transfer.host, transfer.device, transfer.size_bytes};
+  return impl_->submit({transfer.direction, {&whole, 1}, transfer.stream, transfer.priority});
+}
 void Engine::limit_paths(int paths) { impl_->path_limit.store(paths); }
 std::vector<PathCount> Engine::collect(int wait_ms) { return impl_->collect(wait_ms); }
 bool Engine::can_accelerate() const { return impl_->can_accelerate(); }

@@ -31,6 +31,7 @@ struct PathCount {
   Direction direction = Direction::kHostToDevice;
   uint64_t slices = 0;
   uint64_t bytes = 0;
+  Mover mover = Mover::kKernel;
 };
 
 class Engine {
@@ -52,6 +53,7 @@ class Engine {
   /// as relay, and forgets what it owned there.
   void forget_context(CUcontext context);
 
+  Verdict submit(const Batch& batch) noexcept;
   Verdict submit(const Transfer& transfer) noexcept;
 
   /// At most this many paths from now on, the direct one included; 0: no limit. For measuring.

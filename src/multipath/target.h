@@ -11,9 +11,12 @@
 
 #include "base/options.h"
 #include "base/status.h"
+#include "multipath/copy_engine/mover.h"
 #include "multipath/endpoint.h"
 #include "multipath/engine.h"
+#include "multipath/kernel_mover.h"
 #include "multipath/lane.h"
+#include "multipath/list_ring.h"
 #include "multipath/ticket.h"
 
 namespace braid::multipath {
@@ -22,14 +25,16 @@ class Target {
  public:
   /// Allocates tickets and streams, and launches every kernel once with nothing to do, so that no
   /// later copy loads code or maps a peer. `endpoint` and `relays` must outlive the target.
+  /// With `copy_engine`, in which all of them have been prepared, transfers are carried by it.
   static Result<std::unique_ptr<Target>> open(const cuda::Driver& driver, const Options& options,
-                                              Endpoint& endpoint, std::vector<Endpoint*> relays);
+                                              Endpoint& endpoint, std::vector<Endpoint*> relays,
+                                              CopyEngineMover* copy_engine);
 
   const Endpoint& endpoint() const { return endpoint_; }
   bool has_relay();
 
   /// `path_limit` 0: no limit.
-  Verdict submit(const Transfer& transfer, int path_limit);
+  Verdict submit(const Batch& batch, int path_limit);
 
   /// Adds up the counts of transfers that have ended. False while one is in flight, or while
   /// another thread is inside: never waits, since a process may be exiting from within a copy.
@@ -53,8 +58,17 @@ class Target {
          std::vector<Endpoint*> relays);
   Status warm_up();
   Status run_empty(bool aligned_alike);
-  Verdict submit_locked(const Transfer& transfer, int path_limit);
+  Verdict submit_locked(const Batch& batch, int path_limit);
+  Manners manners_of(const Batch& batch) const;
   void read_counts(Ticket& ticket);
+
+  /// Paths of one transfer, and where their streams are in the lane.
+  struct PathChoice {
+    std::array<Endpoint*, cuda::kMaxPaths> paths{};
+    std::array<int, cuda::kMaxPaths> lane_paths{};
+  };
+  size_t choose_paths(uint64_t size_bytes, int path_limit, PathChoice& choice) const;
+  bool slice(const Batch& batch, SlicedBytes& bytes);
 
   struct Count {
     uint64_t slices = 0;
@@ -64,9 +78,12 @@ class Target {
   const cuda::Driver& driver_;
   const Options options_;
   Endpoint& endpoint_;
+  CopyEngineMover* copy_engine_ = nullptr;
   std::vector<Endpoint*> relays_;  // in lane order; a dropped one is null
+  uint32_t slot_;                  // of transfers of this GPU on its relays' boards
   std::mutex mutex_;
   std::unique_ptr<TicketPool> tickets_;
+  std::unique_ptr<ListRing> lists_;
   std::unique_ptr<LaneSet> lanes_;
   // By direction, then by path in lane order.
   std::array<std::array<Count, cuda::kMaxPaths>, 2> counts_{};

@@ -24,8 +24,8 @@ struct Segment {
 
 /// Segments that go the same way between host memory and one GPU, in the order of `stream`; among
 /// each other they have no order, so no byte of a destination may be in two of them. The list is
-/// the caller's and is read during the call only. The memory is the caller's too, who keeps it alive
-/// and unchanged until the stream has passed the copy, as CUDA asks.
+/// the caller's and is read during the call only. The memory is the caller's too, who keeps it
+/// alive and unchanged until the stream has passed the copy, as CUDA asks.
 struct Batch {
   Direction direction = Direction::kHostToDevice;
   std::span<const Segment> segments;
@@ -33,6 +33,8 @@ struct Batch {
       nullptr;  ///< the handle itself: CU_STREAM_LEGACY, CU_STREAM_PER_THREAD, or a stream
   Priority priority = Priority::kBulk;
 };
+
+uint64_t size_of(const Batch& batch);
 
 /// One contiguous copy: a batch of one segment.
 struct Transfer {
@@ -47,7 +49,8 @@ struct Transfer {
 /// What moves the bytes of an accelerated copy.
 enum class Mover : uint8_t {
   kKernel,      ///< pull kernels on every path's GPU (kernel_mover.h)
-  kCopyEngine,  ///< the GPUs' copy engines, scheduled by a thread: no SM time (MMA sections 3.3, 3.4)
+  kCopyEngine,  ///< the GPUs' copy engines, scheduled by a thread: no SM time (MMA
+                ///< sections 3.3, 3.4)
 };
 
 /// What became of a copy: carried by braid, or why it stayed native.

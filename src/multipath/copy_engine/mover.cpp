@@ -45,9 +45,9 @@ constexpr uint64_t kStartsMostNs = 100'000;
 Policy policy_of(const Options& options) {
   Policy policy;
   policy.yields = options.yields;
-  if (options.favoured_target >= 0) {
+  if (options.favoured_gpu >= 0) {
     policy.relay_order = copy_engine::RelayOrder::kFavourTarget;
-    policy.favoured_gpu = options.favoured_target;
+    policy.favoured_gpu = options.favoured_gpu;
   }
   return policy;
 }
@@ -236,7 +236,7 @@ void CopyEngineMover::Impl::count(const Task& task) {
     auto at = std::find_if(counts_.begin(), counts_.end(), [&](const PathCount& known) {
       return known.target == target && known.via == gpu && known.direction == task.direction;
     });
-    if (at == counts_.end()) at = counts_.insert(at, {target, gpu, task.direction, 0, 0});
+    if (at == counts_.end()) at = counts_.insert(at, {target, gpu, task.direction, 0, 0, Mover::kCopyEngine});
     at->slices += carried.slices;
     at->bytes += carried.bytes;
   }

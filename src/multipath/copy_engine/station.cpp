@@ -1,7 +1,5 @@
 #include "multipath/copy_engine/station.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <atomic>
 #include <bit>
@@ -53,26 +51,11 @@ CUresult Station::launch(CUfunction kernel, CUstream stream, cuda::GateArgs args
   return driver_.cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream, parameters, nullptr);
 }
 
-// Memory of ours, registered in this context: it ends with the context and outlives the driver.
+// Registered in this context, with which they end.
 Status Station::open_words() {
-  words_ = mmap(nullptr, kWords * kWordStride, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-                -1, 0);
-  if (words_ == MAP_FAILED) {
-    words_ = nullptr;
-    return Status::error("no memory for the copies' words");
-  }
-  Status status = driver_.check(
-      driver_.cuMemHostRegister(words_, kWords * kWordStride,
-                                CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP),
-      "registering the copies' words");
-  if (!status.ok()) return status;
-  is_registered_ = true;
-  CUdeviceptr mapped = 0;
-  status = driver_.check(driver_.cuMemHostGetDevicePointer(&mapped, words_, 0),
-                         "mapping the copies' words");
-  if (status.ok() && mapped != reinterpret_cast<CUdeviceptr>(words_))
-    status = Status::error("this GPU cannot use host addresses of registered memory");
-  return status;
+  auto words = cuda::RegisteredMemory::open(driver_, kWords * kWordStride, "the copies' words");
+  if (words.ok()) words_ = std::move(words).value();
+  return words.status();
 }
 
 Status Station::load_kernels() {
@@ -109,19 +92,21 @@ Status Station::open_buffers(uint64_t limit_bytes) {
 }
 
 Station::~Station() {
-  if (is_abandoned_ || endpoint_.is_abandoned()) return;  // the words stay: a stream may write them
+  if (is_abandoned_ || endpoint_.is_abandoned()) {
+    if (words_ != nullptr) words_->abandon();
+    return;
+  }
   cuda::ScopedContext scope(driver_, context());
   for (auto& lines : links_)
     for (Line& line : lines) line.close();
   hop_.close();
   if (buffers_ != 0) driver_.cuMemFree(buffers_);
   if (module_ != nullptr) driver_.cuModuleUnload(module_);
-  if (is_registered_) driver_.cuMemHostUnregister(words_);
-  if (words_ != nullptr) munmap(words_, kWords * kWordStride);
+  words_.reset();
 }
 
 uint32_t* Station::word(size_t number) const {
-  return reinterpret_cast<uint32_t*>(static_cast<char*>(words_) + number * kWordStride);
+  return reinterpret_cast<uint32_t*>(static_cast<char*>(words_->data()) + number * kWordStride);
 }
 
 CUresult Station::announce_start(CUstream stream, uint32_t task, uint32_t generation) const {

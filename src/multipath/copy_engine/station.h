@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "cuda/driver.h"
 #include "cuda/kernels/gate.h"
+#include "cuda/registered_memory.h"
 #include "multipath/copy_engine/line.h"
 #include "multipath/endpoint.h"
 
@@ -89,8 +90,7 @@ class Station {
   const cuda::Driver& driver_;
   Endpoint& endpoint_;
   bool is_abandoned_ = false;
-  void* words_ = nullptr;
-  bool is_registered_ = false;
+  std::unique_ptr<cuda::RegisteredMemory> words_;
   std::array<std::array<Line, kLinkLines>, 2> links_;  // by direction
   std::array<size_t, 2> turns_{};
   Line hop_;
