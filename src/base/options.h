@@ -34,11 +34,11 @@ struct Options {
   uint64_t slice_bytes = 0;      ///< 0: the default (multipath/selector.h)
   uint32_t blocks_per_path = 0;  ///< 0: by kernel (multipath/endpoint.cpp)
   bool yields = true;
-  int favoured_gpu = -1;    ///< relays serve this GPU's transfers first; -1: the longest queue
+  int favoured_gpu = -1;  ///< relays serve this GPU's transfers first; -1: the longest queue
   MoverChoice mover = MoverChoice::kAuto;
   uint32_t deadline_ms = 2000;       ///< of a slice of the copy-engine mover
   uint64_t device_memory_bytes = 0;  ///< of relay buffers on each GPU; 0: as many as are of use
-  int hardware_queues = 8;  ///< CUDA_DEVICE_MAX_CONNECTIONS, which is CUDA's own variable
+  int hardware_queues = 8;           ///< CUDA_DEVICE_MAX_CONNECTIONS, which is CUDA's own variable
 };
 
 /// One row of the table: what `braid run --help` and docs/options.md show.

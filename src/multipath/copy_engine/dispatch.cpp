@@ -65,8 +65,7 @@ void Dispatch::remove(uint32_t job) {
     std::erase_if(slices, [&](const Slice& slice) { return slice.job == job; });
 }
 
-std::optional<Slice> Dispatch::pull(int gpu, Direction direction, uint64_t now_ns,
-                                    bool can_relay) {
+std::optional<Slice> Dispatch::pull(int gpu, Direction direction, uint64_t now_ns, bool can_relay) {
   Link& link = links_[index(gpu, direction)];
   if (link.under_way >= policy_.depth) return {};
   const bool makes_way = policy_.yields && policy_.direct_first &&
@@ -109,9 +108,8 @@ std::optional<Slice> Dispatch::pull_oldest(int gpu, Direction direction) {
     }
   }
   if (oldest == nullptr) return {};
-  const auto at = std::find_if(oldest->begin(), oldest->end(), [&](const Waiting& waiting) {
-    return waiting.arrival == arrival;
-  });
+  const auto at = std::find_if(oldest->begin(), oldest->end(),
+                               [&](const Waiting& waiting) { return waiting.arrival == arrival; });
   return cut(*oldest, *at, gpu);
 }
 

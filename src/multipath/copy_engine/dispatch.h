@@ -55,7 +55,7 @@ struct Job {
   int target = 0;
   Direction direction = Direction::kHostToDevice;
   Priority priority = Priority::kBulk;
-  uint32_t relays = 0;  ///< bit by GPU
+  uint32_t relays = 0;            ///< bit by GPU
   std::span<const Piece> pieces;  ///< not empty; stays where it is until the job is removed
 };
 
@@ -114,8 +114,8 @@ class Dispatch {
     int under_way = 0;
     int direct_under_way = 0;
     uint64_t busy_since_ns = 0;
-    uint64_t drained_bytes = 0;     // since busy_since_ns
-    double usual_ns_per_byte = 0;   // 0: not known
+    uint64_t drained_bytes = 0;    // since busy_since_ns
+    double usual_ns_per_byte = 0;  // 0: not known
     uint64_t rests_until_ns = 0;
   };
 
@@ -132,9 +132,9 @@ class Dispatch {
   void set_quotas(Waiting& waiting) const;
 
   Policy policy_;
-  std::array<Queue, 2 * kMaxGpus> queues_;                // by target
+  std::array<Queue, 2 * kMaxGpus> queues_;                 // by target
   std::array<std::vector<Slice>, 2 * kMaxGpus> returned_;  // by target; for the direct path only
-  std::array<Link, 2 * kMaxGpus> links_;                  // by GPU
+  std::array<Link, 2 * kMaxGpus> links_;                   // by GPU
   uint64_t arrivals_ = 0;
   uint32_t dropped_ = 0;
 };

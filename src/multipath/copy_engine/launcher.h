@@ -1,8 +1,8 @@
 // The paper's Task Launcher (MMA section 3.4.3): one hop of one slice as driver calls.
 //
 // A slice that is relayed makes two hops: host to relay buffer over the relay's PCIe link, relay
-// buffer to target over NVLink; device to host is the mirror image. The two pipelines overlap: while
-// one slice makes its second hop, the next ones are on their first.
+// buffer to target over NVLink; device to host is the mirror image. The two pipelines overlap:
+// while one slice makes its second hop, the next ones are on their first.
 #pragma once
 
 #include <span>
@@ -17,8 +17,7 @@ enum class Hop : uint8_t { kDirect, kToBuffer, kFromBuffer };
 
 /// The hop goes over the PCIe link of the slice's GPU, not over NVLink.
 inline bool uses_link(Hop hop, Direction direction) {
-  return hop == Hop::kDirect ||
-         (hop == Hop::kToBuffer) == (direction == Direction::kHostToDevice);
+  return hop == Hop::kDirect || (hop == Hop::kToBuffer) == (direction == Direction::kHostToDevice);
 }
 
 struct HopJob {

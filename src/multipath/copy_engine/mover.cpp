@@ -11,13 +11,13 @@
 #include <condition_variable>
 #include <mutex>
 
+#include "multipath/copy_engine/path_totals.h"
 #include "multipath/copy_engine/scheduler.h"
 #include "multipath/copy_engine/station.h"
 #include "multipath/copy_engine/task.h"
 
 namespace braid::multipath {
 
-using copy_engine::Carried;
 using copy_engine::kMaxGpus;
 using copy_engine::kMaxTasks;
 using copy_engine::Piece;
@@ -96,12 +96,11 @@ class CopyEngineMover::Impl {
   void run();
   void rest(Lock& lock);
   bool take_in();
-  void count(const Task& task);
 
   const cuda::Driver& driver_;
   const uint64_t device_memory_bytes_;
   const pid_t pid_ = getpid();
-  std::mutex mutex_;  // never held during a driver call
+  std::mutex mutex_;                 // never held during a driver call
   std::condition_variable work_;     // the thread has something to do
   std::condition_variable settled_;  // the thread rests, or a station has left
   std::vector<std::unique_ptr<Post>> posts_;
@@ -109,7 +108,7 @@ class CopyEngineMover::Impl {
   PiecePool pieces_;
   std::vector<Task*> inbox_;
   size_t in_flight_ = 0;
-  std::vector<PathCount> counts_;
+  copy_engine::PathTotals totals_;
   bool has_thread_ = false;
   bool is_resting_ = true;
   bool stops_ = false;
@@ -129,7 +128,7 @@ Status CopyEngineMover::Impl::prepare(Endpoint& endpoint) {
   post->station = std::move(station).value();
   const Lock lock(mutex_);
   posts_.push_back(std::move(post));
-  counts_.reserve(posts_.size() * kMaxGpus * 2);
+  totals_.reserve(posts_.size());
   return {};
 }
 
@@ -178,8 +177,8 @@ Verdict CopyEngineMover::Impl::submit(const Batch& batch, Endpoint& target,
   const Station& station = *task->target;
   const bool is_announced =
       station.announce_start(batch.stream, task->id, task->generation) == CUDA_SUCCESS;
-  const bool is_enqueued = is_announced && station.close_gate(batch.stream, task->id,
-                                                              task->generation) == CUDA_SUCCESS;
+  const bool is_enqueued =
+      is_announced && station.close_gate(batch.stream, task->id, task->generation) == CUDA_SUCCESS;
   const Lock lock(mutex_);
   if (!is_enqueued) {
     task->is_retired = is_announced;
@@ -226,20 +225,6 @@ void CopyEngineMover::Impl::give_back(Task& task) {
   pieces_.give_back(task.pieces);
   task.is_taken = false;
   --in_flight_;
-}
-
-void CopyEngineMover::Impl::count(const Task& task) {
-  for (int gpu = 0; gpu < kMaxGpus; ++gpu) {
-    const Carried& carried = task.carried[gpu];
-    if (carried.slices == 0) continue;
-    const int target = task.target->gpu();
-    auto at = std::find_if(counts_.begin(), counts_.end(), [&](const PathCount& known) {
-      return known.target == target && known.via == gpu && known.direction == task.direction;
-    });
-    if (at == counts_.end()) at = counts_.insert(at, {target, gpu, task.direction, 0, 0, Mover::kCopyEngine});
-    at->slices += carried.slices;
-    at->bytes += carried.bytes;
-  }
 }
 
 // ---- The thread ----
@@ -297,7 +282,8 @@ void CopyEngineMover::Impl::run() {
     }
     lock.unlock();
     const Scheduler::Load load = scheduler_.step();
-    starts_ns = load == Scheduler::Load::kStarts ? std::min(starts_ns * 2, kStartsMostNs) : kMovingNs;
+    starts_ns =
+        load == Scheduler::Load::kStarts ? std::min(starts_ns * 2, kStartsMostNs) : kMovingNs;
     driver_.clock->sleep_ns(load == Scheduler::Load::kPosting  ? kPostingNs
                             : load == Scheduler::Load::kStarts ? starts_ns
                                                                : kMovingNs);
@@ -316,7 +302,7 @@ bool CopyEngineMover::Impl::take_in() {
     if (post->has_left) settled_.notify_all();
   }
   for (Task* task : scheduler_.finished()) {
-    count(*task);
+    totals_.add(*task);
     give_back(*task);
   }
   scheduler_.finished().clear();
@@ -337,7 +323,7 @@ bool CopyEngineMover::Impl::drain(std::chrono::milliseconds limit) {
 
 std::vector<PathCount> CopyEngineMover::Impl::counts() {
   const Lock lock(mutex_, std::try_to_lock);
-  return lock ? counts_ : std::vector<PathCount>{};
+  return lock ? totals_.counts() : std::vector<PathCount>{};
 }
 
 uint64_t CopyEngineMover::Impl::cpu_time_ns() {

@@ -60,8 +60,8 @@ class CopyEngineMover {
   /// Waits for that; false when it has not come after `limit_ms`.
   bool drain(int limit_ms);
 
-  /// What each path has carried, for transfers that have ended. No driver call and no waiting: empty
-  /// when another thread is inside.
+  /// What each path has carried, for transfers that have ended. No driver call and no waiting:
+  /// empty when another thread is inside.
   std::vector<PathCount> counts();
   /// CPU time that the scheduler's thread has spent so far.
   uint64_t cpu_time_ns();

@@ -13,7 +13,7 @@ namespace braid::multipath::copy_engine {
 /// A segment, and where its first byte lies among all bytes of the transfer.
 struct Piece {
   uint64_t offset = 0;
-  uint64_t host = 0;    ///< addresses
+  uint64_t host = 0;  ///< addresses
   uint64_t device = 0;
   uint64_t size_bytes = 0;
 };

@@ -13,7 +13,8 @@ constexpr uint64_t kLookEveryNs = 5'000'000;
 // What the program itself would wait for natively gets more time than a relay.
 constexpr uint64_t kDirectPatience = 5;
 
-// A call that the driver refuses on the direct path is made again: it may have been short of memory.
+// A call that the driver refuses on the direct path is made again: it may have been short of
+// memory.
 constexpr uint32_t kMostAttempts = 3;
 
 // An empty kernel takes microseconds to fail its context.
@@ -133,12 +134,12 @@ void Scheduler::finish(Task& task) {
 // the relay is not used again.
 Scheduler::Fate Scheduler::lose(Flight& flight, bool is_dead) {
   // A slice on its way to the buffer over NVLink has not been counted out of the link either.
-  const bool is_past_link = flight.slice.direction == Direction::kHostToDevice &&
-                            flight.hop == Hop::kFromBuffer;
+  const bool is_past_link =
+      flight.slice.direction == Direction::kHostToDevice && flight.hop == Hop::kFromBuffer;
   if (!is_past_link) dispatch_.link_done(flight.slice);
   if (!flight.slice.is_direct()) dispatch_.drop_relay(flight.slice.via);
-  const bool can_retry = !flight.slice.is_direct() ||
-                         (!is_dead && flight.slice.attempts + 1 < kMostAttempts);
+  const bool can_retry =
+      !flight.slice.is_direct() || (!is_dead && flight.slice.attempts + 1 < kMostAttempts);
   if (can_retry)
     dispatch_.take_back(flight.slice);
   else
@@ -229,8 +230,8 @@ bool Scheduler::post_to(int gpu, Direction direction) {
 }
 
 bool Scheduler::can_relay(int gpu, Direction direction) const {
-  const Direction other = direction == Direction::kHostToDevice ? Direction::kDeviceToHost
-                                                                : Direction::kHostToDevice;
+  const Direction other =
+      direction == Direction::kHostToDevice ? Direction::kDeviceToHost : Direction::kHostToDevice;
   return relays_[gpu] != nullptr &&
          relays_[gpu]->has_buffer(direction, dispatch_.waiting_bytes(other) > 0);
 }
@@ -249,8 +250,7 @@ void Scheduler::issue(Flight& flight) {
   job.via = via.context();
   job.target = flight.task->target->context();
   job.stream = flight.line->stream();
-  flight.was_refused =
-      enter(via.context()) != CUDA_SUCCESS || launch(driver_, job) != CUDA_SUCCESS;
+  flight.was_refused = enter(via.context()) != CUDA_SUCCESS || launch(driver_, job) != CUDA_SUCCESS;
   flight.mark = flight.line->mark();
   flight.issued_ns = driver_.clock->now_ns();
   flight.look_ns = flight.issued_ns + std::min(kLateNs, deadline_ns_);

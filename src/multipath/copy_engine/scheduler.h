@@ -91,9 +91,9 @@ class Scheduler {
   std::vector<Task*> running_;
   std::vector<Task*> finished_;
   std::vector<Flight> flights_;
-  std::array<Task*, kMaxTasks> by_id_{};       // of running ones
-  std::array<Station*, kMaxGpus> relays_{};    // by GPU
-  std::vector<int> order_;                     // GPUs, in the order in which links are served
+  std::array<Task*, kMaxTasks> by_id_{};     // of running ones
+  std::array<Station*, kMaxGpus> relays_{};  // by GPU
+  std::vector<int> order_;                   // GPUs, in the order in which links are served
 };
 
 }  // namespace braid::multipath::copy_engine

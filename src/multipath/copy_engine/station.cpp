@@ -62,13 +62,13 @@ Status Station::load_kernels() {
   Status status = driver_.check(driver_.cuModuleLoadData(&module_, cuda::gate_kernel_image()),
                                 "loading the gate's kernels");
   if (status.ok())
-    status = driver_.check(
-        driver_.cuModuleGetFunction(&gate_kernel_, module_, cuda::kGateKernelName),
-        "finding braid_gate");
+    status =
+        driver_.check(driver_.cuModuleGetFunction(&gate_kernel_, module_, cuda::kGateKernelName),
+                      "finding braid_gate");
   if (status.ok())
-    status = driver_.check(
-        driver_.cuModuleGetFunction(&fail_kernel_, module_, cuda::kFailKernelName),
-        "finding braid_fail");
+    status =
+        driver_.check(driver_.cuModuleGetFunction(&fail_kernel_, module_, cuda::kFailKernelName),
+                      "finding braid_fail");
   return status;
 }
 
@@ -115,8 +115,7 @@ CUresult Station::announce_start(CUstream stream, uint32_t task, uint32_t genera
 
 CUresult Station::close_gate(CUstream stream, uint32_t task, uint32_t generation) const {
   const CUdeviceptr word = word_address(gate_word(task));
-  if (driver_.cuStreamWaitValue32(stream, word, generation, endpoint_.wait_flags()) ==
-      CUDA_SUCCESS)
+  if (driver_.cuStreamWaitValue32(stream, word, generation, endpoint_.wait_flags()) == CUDA_SUCCESS)
     return CUDA_SUCCESS;
   return launch(gate_kernel_, stream, {word, generation, 0});
 }

@@ -4,8 +4,9 @@
 //
 // Streams: two for the PCIe link in each direction, used in turn so that one's end-of-slice word
 // does not keep the copy engine from the other's next slice; and one for the NVLink hops of both
-// directions, which are five times shorter. All have the highest priority. Assumed, as for lanes (multipath/lane.h): the driver does not put streams of the
-// highest priority on the hardware queue of a program's stream that is blocked while it has others.
+// directions, which are five times shorter. All have the highest priority. Assumed, as for lanes
+// (multipath/lane.h): the driver does not put streams of the highest priority on the hardware queue
+// of a program's stream that is blocked while it has others.
 #pragma once
 
 #include <array>
@@ -99,8 +100,8 @@ class Station {
   CUfunction fail_kernel_ = nullptr;
   CUdeviceptr buffers_ = 0;
   int buffer_count_ = 0;
-  uint32_t free_buffers_ = 0;       // bit by number
-  std::array<int, 2> held_{};       // by direction
+  uint32_t free_buffers_ = 0;  // bit by number
+  std::array<int, 2> held_{};  // by direction
 };
 
 }  // namespace braid::multipath::copy_engine

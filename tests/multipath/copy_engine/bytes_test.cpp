@@ -113,12 +113,12 @@ TEST_F(CopyEngineBytesTest, AreRightWithManyStreamsTargetsAndBothDirectionsAtOnc
     }
   // The way back waits for the way there in the same stream, while other streams are on theirs.
   for (Copy& copy : copies) {
-    ASSERT_EQ(submit(Direction::kHostToDevice, *copy.host, *copy.device, kSize, copy.stream,
-                     copy.gpu),
-              Verdict::kAccelerated);
-    ASSERT_EQ(submit(Direction::kDeviceToHost, *copy.landing, *copy.device, kSize, copy.stream,
-                     copy.gpu),
-              Verdict::kAccelerated);
+    ASSERT_EQ(
+        submit(Direction::kHostToDevice, *copy.host, *copy.device, kSize, copy.stream, copy.gpu),
+        Verdict::kAccelerated);
+    ASSERT_EQ(
+        submit(Direction::kDeviceToHost, *copy.landing, *copy.device, kSize, copy.stream, copy.gpu),
+        Verdict::kAccelerated);
   }
   for (Copy& copy : copies) {
     synchronize(copy.stream);

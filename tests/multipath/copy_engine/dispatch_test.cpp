@@ -237,9 +237,10 @@ TEST_F(DispatchTest, ASliceHasAFewPiecesOnly) {
 TEST(PiecePoolTest, MergesWhatContinuesAtBothEnds) {
   PiecePool pool(4, 4);
   auto* host = reinterpret_cast<uint8_t*>(0x10000);
-  const std::vector<Segment> segments = {
-      {host, 0x20000, 0x100}, {host + 0x100, 0x20100, 0x100}, {host, 0, 0},
-      {host + 0x200, 0x30000, 0x100}};
+  const std::vector<Segment> segments = {{host, 0x20000, 0x100},
+                                         {host + 0x100, 0x20100, 0x100},
+                                         {host, 0, 0},
+                                         {host + 0x200, 0x30000, 0x100}};
   const auto taken = pool.take(segments);
   ASSERT_EQ(taken.size(), 2u);
   EXPECT_EQ(taken[0].size_bytes, 0x200u);

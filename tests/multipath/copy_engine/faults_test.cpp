@@ -27,7 +27,8 @@ class CopyEngineFaultsTest : public CopyEngineTest {
   }
   static std::string calls(const char* name, int from, int to, const char* error) {
     std::string list;
-    for (int nth = from; nth <= to; ++nth) list += (nth > from ? ", " : "") + call(name, nth, error);
+    for (int nth = from; nth <= to; ++nth)
+      list += (nth > from ? ", " : "") + call(name, nth, error);
     return "{\"calls\": [" + list + "]}";
   }
 
@@ -41,8 +42,7 @@ class CopyEngineFaultsTest : public CopyEngineTest {
     if (verdict == Verdict::kAccelerated)
       verdict = submit(Direction::kDeviceToHost, landing, device, kSize, stream);
     synchronize(stream);
-    return verdict == Verdict::kAccelerated &&
-           std::memcmp(host.data(), landing.data(), kSize) == 0;
+    return verdict == Verdict::kAccelerated && std::memcmp(host.data(), landing.data(), kSize) == 0;
   }
 };
 
@@ -124,7 +124,8 @@ TEST_F(CopyEngineFaultsTest, ADeadDirectPathEndsInAStickyError) {
 
 // A relay's link stands still: what has not been sent on goes direct at the deadline.
 TEST_F(CopyEngineFaultsTest, ARelayThatStallsIsDoneWithoutAtTheDeadline) {
-  start(R"({"links": [{"ends": ["switch1", "gpu3"], "factor": 1e-6, "from_us": 0, "to_us": 1e9}]})");
+  start(
+      R"({"links": [{"ends": ["switch1", "gpu3"], "factor": 1e-6, "from_us": 0, "to_us": 1e9}]})");
   Options options = every_size();
   options.deadline_ms = 50;
   open({}, options);

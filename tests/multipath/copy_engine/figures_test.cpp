@@ -19,8 +19,7 @@ class CopyEngineFiguresTest : public CopyEngineTest {
                  uint64_t size_bytes, int paths, CUstream stream) {
     const CUevent begin = new_event(), end = new_event();
     MUST(driver(), cuEventRecord(begin, stream));
-    EXPECT_EQ(submit(direction, host, device, size_bytes, stream, 0, paths),
-              Verdict::kAccelerated);
+    EXPECT_EQ(submit(direction, host, device, size_bytes, stream, 0, paths), Verdict::kAccelerated);
     MUST(driver(), cuEventRecord(end, stream));
     synchronize(stream);
     return elapsed_us(begin, end);
