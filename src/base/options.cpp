@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <csignal>
 #include <cstdlib>
 
 #include "base/units.h"
@@ -37,8 +38,28 @@ Status set_stats(Options& options, const std::string& text) {
     options.stats = StatsFormat::kText;
   else if (text == "json")
     options.stats = StatsFormat::kJson;
+  else if (text == "prometheus")
+    options.stats = StatsFormat::kPrometheus;
   else
-    return Status::error("'" + text + "' is not a statistics format", "Write text or json");
+    return Status::error("'" + text + "' is not a statistics format",
+                         "Write text, json or prometheus");
+  return {};
+}
+
+// Only those that have no meaning of their own: whoever sends one means the program's handler.
+Status set_stats_signal(Options& options, const std::string& text) {
+  if (text == "USR1")
+    options.stats_signal = SIGUSR1;
+  else if (text == "USR2")
+    options.stats_signal = SIGUSR2;
+  else
+    return Status::error("'" + text + "' is not a signal for statistics", "Write USR1 or USR2");
+  return {};
+}
+
+template <auto Field>
+Status set_text(Options& options, const std::string& text) {
+  options.*Field = text;
   return {};
 }
 
@@ -94,9 +115,20 @@ const std::vector<Entry>& entries() {
       {{"BRAID_RELAYS", "GPU ordinals", "all", "which GPUs may relay: all, none, or a list: 1,2",
         "every relay adds its link: docs/measurements"},
        set_relays},
-      {{"BRAID_STATS", "", "none", "statistics on stderr at exit: text or json",
-        "off costs nothing"},
+      {{"BRAID_STATS", "", "none", "statistics at exit: text, json or prometheus",
+        "off costs nothing: docs/statistics.md"},
        set_stats},
+      {{"BRAID_STATS_FILE", "path", "stderr",
+        "where the statistics go, %p being the process; alone it means prometheus",
+        "stderr needs no clean-up"},
+       set_text<&Options::stats_file>},
+      {{"BRAID_STATS_SIGNAL", "", "none", "show the statistics on this signal too: USR1 or USR2",
+        "signals are the program's"},
+       set_stats_signal},
+      {{"BRAID_LOG", "path", "none",
+        "a line for each copy over the threshold, on stderr or in a file: stderr or PATH, with %p",
+        "on, it costs some microseconds a copy: docs/statistics.md"},
+       set_text<&Options::log>},
       {{"BRAID_THRESHOLD", "bytes", "4M", "smaller copies stay native",
         "the break-even size: docs/measurements"},
        set_size<&Options::threshold_bytes>},
@@ -174,6 +206,10 @@ Result<Options> read_options(const std::function<const char*(const char*)>& get)
     const Status status = entry.set(options, text);
     if (!status.ok()) return Status::error(std::string(entry.row.name) + ": " + status.message());
   }
+  if (options.stats == StatsFormat::kNone && !options.stats_file.empty())
+    options.stats = StatsFormat::kPrometheus;
+  if (options.stats == StatsFormat::kNone && options.stats_signal != 0)
+    options.stats = StatsFormat::kText;
   // CUDA's own rule: 1 to 32, and 8 when it is not set; what it cannot read it ignores.
   if (const char* queues = get("CUDA_DEVICE_MAX_CONNECTIONS");
       queues != nullptr && *queues != '\0') {

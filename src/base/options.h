@@ -22,14 +22,17 @@ struct RelayChoice {
 /// "all", "none" or "1,2,5".
 Result<RelayChoice> parse_relays(const std::string& text);
 
-enum class StatsFormat { kNone, kText, kJson };
+enum class StatsFormat { kNone, kText, kJson, kPrometheus };
 
 /// What moves the bytes: multipath/transfer.h, Mover.
 enum class MoverChoice { kAuto, kKernel, kCopyEngine };
 
 struct Options {
   RelayChoice relays;
-  StatsFormat stats = StatsFormat::kNone;
+  StatsFormat stats = StatsFormat::kNone;  ///< a file or a signal alone also choose one
+  std::string stats_file;                  ///< empty: stderr; "%p" stands for the process's number
+  int stats_signal = 0;                    ///< 0: only at exit
+  std::string log;                         ///< empty: none; "stderr", or a file's path as above
   uint64_t threshold_bytes = 0;
   uint64_t slice_bytes = 0;      ///< 0: the default (multipath/selector.h)
   uint32_t blocks_per_path = 0;  ///< 0: by kernel (multipath/endpoint.cpp)

@@ -42,8 +42,8 @@ class Engine::Impl {
   Status open();
   Status add_context(CUcontext context);
   void forget_context(CUcontext context);
-  Verdict submit(const Batch& batch);
-  std::vector<PathCount> collect(int wait_ms);
+  Outcome submit(const Batch& batch);
+  void collect(int wait_ms, PathCounts& counts);
   bool can_accelerate();
   std::vector<std::string> problems();
 
@@ -65,8 +65,8 @@ class Engine::Impl {
   Endpoint* find_endpoint(CUcontext context);
   Target* find_target(CUcontext context);
   bool stream_belongs_to(CUstream stream, CUcontext context) const;
-  bool drain(const std::vector<Target*>& targets, std::chrono::milliseconds limit);
-  std::vector<Target*> all_targets();
+  template <typename Targets>
+  bool drain(const Targets& targets, std::chrono::milliseconds limit);
   Status note(Status status);
 
   const cuda::Driver& driver_;
@@ -82,7 +82,7 @@ class Engine::Impl {
   std::vector<bool> seen_primaries_;  // by GPU: its active primary context has been dealt with
   std::vector<CUcontext> refused_;    // contexts that could not be made targets
   std::vector<std::string> problems_;
-  std::vector<PathCount> forgotten_;  // counts of targets that are gone
+  PathCounts forgotten_;  // counts of targets that are gone
 };
 
 Status Engine::Impl::list_devices() {
@@ -293,8 +293,9 @@ void Engine::Impl::forget_context(CUcontext context) {
   std::erase(refused_, context);
   Endpoint* endpoint = find_endpoint(context);
   if (endpoint == nullptr) return;
-  std::vector<Target*> users = all_targets();
-  std::erase_if(users, [&](Target* target) { return !target->uses(*endpoint); });
+  std::vector<Target*> users;
+  for (const auto& target : targets_)
+    if (target->uses(*endpoint)) users.push_back(target.get());
   if (copy_engine_ != nullptr) copy_engine_->forget(*endpoint);
   const bool is_drained = drain(users, kDrainLimit);
   endpoint->abandon();
@@ -306,7 +307,7 @@ void Engine::Impl::forget_context(CUcontext context) {
     if (!is_drained) target->retire_in_flight();
     if (&target->endpoint() != endpoint) continue;
     target->abandon();
-    target->append_counts(forgotten_);
+    target->add_counts(forgotten_);
   }
   std::erase_if(targets_, [&](const auto& target) { return &target->endpoint() == endpoint; });
 }
@@ -328,7 +329,7 @@ bool Engine::Impl::stream_belongs_to(CUstream stream, CUcontext context) const {
   return driver_.cuStreamGetCtx(stream, &owner) == CUDA_SUCCESS && owner == context;
 }
 
-Verdict Engine::Impl::submit(const Batch& batch) {
+Outcome Engine::Impl::submit(const Batch& batch) {
   if (size_of(batch) < options_.threshold_bytes) return Verdict::kBelowThreshold;
   if (!has_relays_) return Verdict::kNoRelay;
   const Classification what = classify(driver_, batch);
@@ -348,37 +349,32 @@ Verdict Engine::Impl::submit(const Batch& batch) {
 }
 
 // True when no transfer of these targets is in flight. Reads host memory only.
-bool Engine::Impl::drain(const std::vector<Target*>& targets, std::chrono::milliseconds limit) {
+template <typename Targets>
+bool Engine::Impl::drain(const Targets& targets, std::chrono::milliseconds limit) {
   const auto deadline = std::chrono::steady_clock::now() + limit;
   while (true) {
     bool idle = true;
-    for (Target* target : targets) idle = target->harvest() && idle;
+    for (const auto& target : targets) idle = target->harvest() && idle;
     if (idle || std::chrono::steady_clock::now() >= deadline) return idle;
     std::this_thread::sleep_for(std::chrono::microseconds(200));
   }
 }
 
-std::vector<Target*> Engine::Impl::all_targets() {
-  std::vector<Target*> all;
-  for (const auto& target : targets_) all.push_back(target.get());
-  return all;
-}
-
-std::vector<PathCount> Engine::Impl::collect(int wait_ms) {
+void Engine::Impl::collect(int wait_ms, PathCounts& counts) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(wait_ms);
   std::shared_lock lock(mutex_, std::try_to_lock);
   while (!lock && std::chrono::steady_clock::now() < deadline) {
     std::this_thread::sleep_for(std::chrono::microseconds(200));
     (void)lock.try_lock();
   }
-  if (!lock) return {};
-  drain(all_targets(), std::chrono::milliseconds(wait_ms));
-  std::vector<PathCount> counts = forgotten_;
-  for (const auto& target : targets_) target->append_counts(counts);
-  if (copy_engine_ == nullptr) return counts;
-  copy_engine_->drain(wait_ms);
-  for (const PathCount& count : copy_engine_->counts()) counts.push_back(count);
-  return counts;
+  if (!lock) return;
+  drain(targets_, std::chrono::milliseconds(wait_ms));
+  for (const PathCount& count : forgotten_.all()) counts.add(count);
+  for (const auto& target : targets_) target->add_counts(counts);
+  if (copy_engine_ == nullptr) return;
+  while (!copy_engine_->is_idle() && std::chrono::steady_clock::now() < deadline)
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  copy_engine_->add_counts(counts);
 }
 
 std::vector<std::string> Engine::Impl::problems() {
@@ -394,7 +390,7 @@ bool Engine::Impl::can_accelerate() {
 
 Engine::Impl::~Impl() {
   std::unique_lock lock(mutex_);
-  drain(all_targets(), kDrainLimit);
+  drain(targets_, kDrainLimit);
   RelaxedCapture relaxed(driver_);
   targets_.clear();
   copy_engine_.reset();
@@ -413,13 +409,18 @@ Result<std::unique_ptr<Engine>> Engine::open(const cuda::Driver& driver, const O
 
 Status Engine::add_context(CUcontext context) { return impl_->add_context(context); }
 void Engine::forget_context(CUcontext context) { impl_->forget_context(context); }
-Verdict Engine::submit(const Batch& batch) noexcept { return impl_->submit(batch); }
-Verdict Engine::submit(const Transfer& transfer) noexcept {
+Outcome Engine::submit(const Batch& batch) noexcept { return impl_->submit(batch); }
+Outcome Engine::submit(const Transfer& transfer) noexcept {
   const Segment whole{transfer.host, transfer.device, transfer.size_bytes};
   return impl_->submit({transfer.direction, {&whole, 1}, transfer.stream, transfer.priority});
 }
 void Engine::limit_paths(int paths) { impl_->path_limit.store(paths); }
-std::vector<PathCount> Engine::collect(int wait_ms) { return impl_->collect(wait_ms); }
+void Engine::collect(int wait_ms, PathCounts& counts) noexcept { impl_->collect(wait_ms, counts); }
+std::vector<PathCount> Engine::collect(int wait_ms) {
+  const auto counts = std::make_unique<PathCounts>();
+  impl_->collect(wait_ms, *counts);
+  return {counts->all().begin(), counts->all().end()};
+}
 bool Engine::can_accelerate() const { return impl_->can_accelerate(); }
 std::vector<std::string> Engine::problems() const { return impl_->problems(); }
 

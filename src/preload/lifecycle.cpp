@@ -3,6 +3,7 @@
 #include <mutex>
 #include <vector>
 
+#include "preload/devices.h"
 #include "preload/entries.h"
 #include "preload/peers.h"
 #include "preload/runtime.h"
@@ -180,23 +181,26 @@ CUresult cuMemHostRegister_v2(void* memory, size_t size_bytes, unsigned flags) {
 
 CUresult cuCtxCreate_v2(CUcontext* context, unsigned flags, CUdevice device) {
   return call_then(
-      k_cuCtxCreate_v2, [&] { context_made(*context); }, context, flags, device);
+      k_cuCtxCreate_v2, [&] { context_made(*context); }, context, flags, as_program_sees(device));
 }
 
 CUresult cuCtxCreate_v3(CUcontext* context, CUexecAffinityParam* affinities, int count,
                         unsigned flags, CUdevice device) {
   return call_then(
-      k_cuCtxCreate_v3, [&] { context_made(*context); }, context, affinities, count, flags, device);
+      k_cuCtxCreate_v3, [&] { context_made(*context); }, context, affinities, count, flags,
+      as_program_sees(device));
 }
 
 CUresult cuCtxCreate_v4(CUcontext* context, CUctxCreateParams* parameters, unsigned flags,
                         CUdevice device) {
   return call_then(
-      k_cuCtxCreate_v4, [&] { context_made(*context); }, context, parameters, flags, device);
+      k_cuCtxCreate_v4, [&] { context_made(*context); }, context, parameters, flags,
+      as_program_sees(device));
 }
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
-  return call_then(k_cuDevicePrimaryCtxRetain, primary_context_made, context, device);
+  return call_then(k_cuDevicePrimaryCtxRetain, primary_context_made, context,
+                   as_program_sees(device));
 }
 
 CUresult cuCtxDestroy(CUcontext context) {
@@ -210,13 +214,15 @@ CUresult cuCtxDestroy_v2(CUcontext context) {
 }
 
 CUresult cuDevicePrimaryCtxReset(CUdevice device) {
+  const CUdevice seen = as_program_sees(device);
   return call_after(
-      k_cuDevicePrimaryCtxReset, [&] { primary_context_ends(device); }, device);
+      k_cuDevicePrimaryCtxReset, [&] { primary_context_ends(seen); }, seen);
 }
 
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) {
+  const CUdevice seen = as_program_sees(device);
   return call_after(
-      k_cuDevicePrimaryCtxReset_v2, [&] { primary_context_ends(device); }, device);
+      k_cuDevicePrimaryCtxReset_v2, [&] { primary_context_ends(seen); }, seen);
 }
 
 CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags) {

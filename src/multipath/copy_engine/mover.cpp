@@ -1,9 +1,5 @@
 #include "multipath/copy_engine/mover.h"
 
-#include <pthread.h>
-#include <signal.h>
-#include <sys/prctl.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,10 +7,10 @@
 #include <condition_variable>
 #include <mutex>
 
-#include "multipath/copy_engine/path_totals.h"
 #include "multipath/copy_engine/scheduler.h"
 #include "multipath/copy_engine/station.h"
 #include "multipath/copy_engine/task.h"
+#include "multipath/copy_engine/thread.h"
 
 namespace braid::multipath {
 
@@ -69,10 +65,10 @@ class CopyEngineMover::Impl {
 
   Status prepare(Endpoint& endpoint);
   void forget(Endpoint& endpoint);
-  Verdict submit(const Batch& batch, Endpoint& target, std::span<Endpoint* const> relays);
+  Outcome submit(const Batch& batch, Endpoint& target, std::span<Endpoint* const> relays);
   bool is_idle();
   bool drain(std::chrono::milliseconds limit);
-  std::vector<PathCount> counts();
+  void add_counts(PathCounts& counts);
   uint64_t cpu_time_ns();
   uint64_t relay_bytes(int gpu);
   bool is_forked() const { return getpid() != pid_; }
@@ -92,10 +88,10 @@ class CopyEngineMover::Impl {
   void give_back(Task& task);
   Verdict start_thread();
   void wake();
-  static void* run_thread(void* self);
   void run();
   void rest(Lock& lock);
   bool take_in();
+  void count(const Task& task);
 
   const cuda::Driver& driver_;
   const uint64_t device_memory_bytes_;
@@ -108,11 +104,10 @@ class CopyEngineMover::Impl {
   PiecePool pieces_;
   std::vector<Task*> inbox_;
   size_t in_flight_ = 0;
-  copy_engine::PathTotals totals_;
-  bool has_thread_ = false;
+  PathCounts counts_;
   bool is_resting_ = true;
   bool stops_ = false;
-  pthread_t thread_{};
+  copy_engine::Thread thread_;
   Scheduler scheduler_;  // the thread's; anybody's with the lock while it rests
 };
 
@@ -128,7 +123,6 @@ Status CopyEngineMover::Impl::prepare(Endpoint& endpoint) {
   post->station = std::move(station).value();
   const Lock lock(mutex_);
   posts_.push_back(std::move(post));
-  totals_.reserve(posts_.size());
   return {};
 }
 
@@ -164,7 +158,7 @@ void CopyEngineMover::Impl::forget(Endpoint& endpoint) {
 
 // ---- Transfers ----
 
-Verdict CopyEngineMover::Impl::submit(const Batch& batch, Endpoint& target,
+Outcome CopyEngineMover::Impl::submit(const Batch& batch, Endpoint& target,
                                       std::span<Endpoint* const> relays) {
   if (is_forked()) return Verdict::kNotReady;
   driver_.clock->now_ns();  // base/clock.h: what is shared with the thread is touched after this
@@ -175,6 +169,10 @@ Verdict CopyEngineMover::Impl::submit(const Batch& batch, Endpoint& target,
     if (verdict != Verdict::kAccelerated) return verdict;
   }
   const Station& station = *task->target;
+  Outcome outcome = Verdict::kAccelerated;
+  outcome.mover = Mover::kCopyEngine;
+  outcome.via = uint64_t{1} << target.gpu();
+  for (int i = 0; i < task->relay_count; ++i) outcome.via |= uint64_t{1} << task->relays[i]->gpu();
   const bool is_announced =
       station.announce_start(batch.stream, task->id, task->generation) == CUDA_SUCCESS;
   const bool is_enqueued =
@@ -187,7 +185,7 @@ Verdict CopyEngineMover::Impl::submit(const Batch& batch, Endpoint& target,
   }
   inbox_.push_back(task);
   wake();
-  return Verdict::kAccelerated;
+  return outcome;
 }
 
 Verdict CopyEngineMover::Impl::take_task(const Batch& batch, Endpoint& target,
@@ -216,7 +214,7 @@ Verdict CopyEngineMover::Impl::take_task(const Batch& batch, Endpoint& target,
     if (task->relay_count < kMaxGpus) task->relays[task->relay_count++] = other->station.get();
   }
   ++in_flight_;
-  const Verdict verdict = has_thread_ ? Verdict::kAccelerated : start_thread();
+  const Verdict verdict = thread_.has_started() ? Verdict::kAccelerated : start_thread();
   if (verdict != Verdict::kAccelerated) give_back(*task);
   return verdict;
 }
@@ -229,22 +227,13 @@ void CopyEngineMover::Impl::give_back(Task& task) {
 
 // ---- The thread ----
 
-// Under the lock. Signals are the program's: none may be delivered here.
+// Under the lock. The thread gives back the hold on time that it is started under.
 Verdict CopyEngineMover::Impl::start_thread() {
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
   driver_.clock->hold();
-  has_thread_ = pthread_create(&thread_, nullptr, run_thread, this) == 0;
-  if (!has_thread_) driver_.clock->release();
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return has_thread_ ? Verdict::kAccelerated : Verdict::kNotReady;
-}
-
-void* CopyEngineMover::Impl::run_thread(void* self) {
-  static_cast<Impl*>(self)->run();
-  return nullptr;
+  if (thread_.start([](void* self) { static_cast<Impl*>(self)->run(); }, this))
+    return Verdict::kAccelerated;
+  driver_.clock->release();
+  return Verdict::kNotReady;
 }
 
 // Under the lock.
@@ -263,8 +252,6 @@ void CopyEngineMover::Impl::rest(Lock& lock) {
 }
 
 void CopyEngineMover::Impl::run() {
-  pthread_setname_np(pthread_self(), "braid");
-  prctl(PR_SET_TIMERSLACK, 1);
   Lock lock(mutex_);
   rest(lock);
   lock.unlock();
@@ -302,18 +289,25 @@ bool CopyEngineMover::Impl::take_in() {
     if (post->has_left) settled_.notify_all();
   }
   for (Task* task : scheduler_.finished()) {
-    totals_.add(*task);
+    count(*task);
     give_back(*task);
   }
   scheduler_.finished().clear();
   return in_flight_ > 0;
 }
 
+void CopyEngineMover::Impl::count(const Task& task) {
+  const int target = task.target->gpu();
+  for (int gpu = 0; gpu < kMaxGpus; ++gpu)
+    if (const copy_engine::Carried& carried = task.carried[gpu]; carried.slices != 0)
+      counts_.add({target, gpu, task.direction, Mover::kCopyEngine, carried.slices, carried.bytes});
+}
+
 // ---- From outside ----
 
 bool CopyEngineMover::Impl::is_idle() {
-  const Lock lock(mutex_);
-  return in_flight_ == 0 && is_resting_;
+  const Lock lock(mutex_, std::try_to_lock);
+  return lock && in_flight_ == 0 && is_resting_;
 }
 
 bool CopyEngineMover::Impl::drain(std::chrono::milliseconds limit) {
@@ -321,19 +315,15 @@ bool CopyEngineMover::Impl::drain(std::chrono::milliseconds limit) {
   return settled_.wait_for(lock, limit, [&] { return in_flight_ == 0 && is_resting_; });
 }
 
-std::vector<PathCount> CopyEngineMover::Impl::counts() {
+void CopyEngineMover::Impl::add_counts(PathCounts& counts) {
   const Lock lock(mutex_, std::try_to_lock);
-  return lock ? totals_.counts() : std::vector<PathCount>{};
+  if (!lock) return;
+  for (const PathCount& count : counts_.all()) counts.add(count);
 }
 
 uint64_t CopyEngineMover::Impl::cpu_time_ns() {
   const Lock lock(mutex_);
-  clockid_t clock{};
-  timespec time{};
-  if (!has_thread_ || pthread_getcpuclockid(thread_, &clock) != 0 ||
-      clock_gettime(clock, &time) != 0)
-    return 0;
-  return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_nsec);
+  return thread_.cpu_time_ns();
 }
 
 uint64_t CopyEngineMover::Impl::relay_bytes(int gpu) {
@@ -353,15 +343,16 @@ CopyEngineMover::Impl::~Impl() {
     post->is_forced = true;
     if (!is_drained) post->station->abandon();
   }
-  if (has_thread_) wake();
+  if (thread_.has_started()) wake();
   lock.unlock();
-  if (has_thread_) pthread_join(thread_, nullptr);
+  thread_.join();
 }
 
 CopyEngineMover::CopyEngineMover(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 CopyEngineMover::~CopyEngineMover() {
-  if (impl_->is_forked()) (void)impl_.release();  // owner: the parent; here its locks may be taken
+  // owner: the parent, in a forked child: here its locks may be taken for ever
+  if (impl_->is_forked()) (void)impl_.release();
 }
 
 Result<std::unique_ptr<CopyEngineMover>> CopyEngineMover::open(const cuda::Driver& driver,
@@ -372,21 +363,21 @@ Result<std::unique_ptr<CopyEngineMover>> CopyEngineMover::open(const cuda::Drive
 Result<std::unique_ptr<CopyEngineMover>> CopyEngineMover::open(const cuda::Driver& driver,
                                                                const Options& options,
                                                                const Policy& policy) {
-  return std::unique_ptr<CopyEngineMover>(
-      new CopyEngineMover(std::make_unique<Impl>(driver, options, policy)));
+  auto impl = std::make_unique<Impl>(driver, options, policy);
+  return std::unique_ptr<CopyEngineMover>(new CopyEngineMover(std::move(impl)));
 }
 
 Status CopyEngineMover::prepare(Endpoint& endpoint) { return impl_->prepare(endpoint); }
 void CopyEngineMover::forget(Endpoint& endpoint) { impl_->forget(endpoint); }
-Verdict CopyEngineMover::submit(const Batch& batch, Endpoint& target,
+Outcome CopyEngineMover::submit(const Batch& batch, Endpoint& target,
                                 std::span<Endpoint* const> relays) noexcept {
   return impl_->submit(batch, target, relays);
 }
-bool CopyEngineMover::is_idle() { return impl_->is_idle(); }
+bool CopyEngineMover::is_idle() noexcept { return impl_->is_idle(); }
 bool CopyEngineMover::drain(int limit_ms) {
   return impl_->drain(std::chrono::milliseconds(limit_ms));
 }
-std::vector<PathCount> CopyEngineMover::counts() { return impl_->counts(); }
+void CopyEngineMover::add_counts(PathCounts& counts) noexcept { impl_->add_counts(counts); }
 uint64_t CopyEngineMover::cpu_time_ns() { return impl_->cpu_time_ns(); }
 uint64_t CopyEngineMover::relay_bytes(int gpu) { return impl_->relay_bytes(gpu); }
 

@@ -8,22 +8,21 @@
 //
 // Threads: every member may be called from any thread at once, except that a caller must not let
 // `submit` and `forget` of the same endpoint overlap its destruction. Errors: `open` and `prepare`
-// return a Status; `submit` a Verdict. `submit` allocates nothing and waits for nothing but a short
-// lock, under which no driver call is made. Source: the paper; what differs is said in
+// return a Status; `submit` an Outcome. `submit` allocates nothing and waits for nothing but a
+// short lock, under which no driver call is made. Source: the paper; what differs is said in
 // scheduler.h, dispatch.h and docs/architecture.md.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <vector>
 
 #include "base/options.h"
 #include "base/status.h"
 #include "cuda/driver.h"
 #include "multipath/copy_engine/dispatch.h"
 #include "multipath/endpoint.h"
-#include "multipath/engine.h"
+#include "multipath/path_counts.h"
 #include "multipath/transfer.h"
 
 namespace braid::multipath {
@@ -53,16 +52,17 @@ class CopyEngineMover {
 
   /// Enqueues the whole batch in its stream's order, or nothing. Relays that have not been prepared
   /// are done without; peer access from each of them to the target must be on.
-  Verdict submit(const Batch& batch, Endpoint& target, std::span<Endpoint* const> relays) noexcept;
+  Outcome submit(const Batch& batch, Endpoint& target, std::span<Endpoint* const> relays) noexcept;
 
-  /// No transfer is in flight, and the thread sleeps.
-  bool is_idle();
+  /// No transfer is in flight, and the thread sleeps. Never waits: false too while another thread
+  /// is inside.
+  bool is_idle() noexcept;
   /// Waits for that; false when it has not come after `limit_ms`.
   bool drain(int limit_ms);
 
-  /// What each path has carried, for transfers that have ended. No driver call and no waiting:
-  /// empty when another thread is inside.
-  std::vector<PathCount> counts();
+  /// Adds what each path has carried, for transfers that have ended. No driver call, no allocation
+  /// and no waiting: nothing is added while another thread is inside.
+  void add_counts(PathCounts& counts) noexcept;
   /// CPU time that the scheduler's thread has spent so far.
   uint64_t cpu_time_ns();
   /// Device memory that relay buffers take on this GPU.

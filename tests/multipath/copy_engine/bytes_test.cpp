@@ -183,7 +183,7 @@ TEST_F(CopyEngineBytesTest, AContextThatIsForgottenNeitherRelaysNorReceives) {
   synchronize(stream);
   EXPECT_EQ(std::memcmp(host.data(), landing.data(), kSize), 0);
   ASSERT_TRUE(mover->drain(2000));
-  for (const PathCount& count : mover->counts())
+  for (const PathCount& count : counts())
     if (count.direction == Direction::kDeviceToHost) {
       EXPECT_NE(count.via, 1);
     }

@@ -54,6 +54,12 @@ class CopyEngineTest : public test::ServerTest {
     return mover->submit(batch, *endpoints[target], relays_for(target, paths));
   }
 
+  std::vector<PathCount> counts() {
+    PathCounts counts;
+    mover->add_counts(counts);
+    return {counts.all().begin(), counts.all().end()};
+  }
+
   Verdict submit(Direction direction, test::HostBuffer& host, const test::DeviceBuffer& device,
                  uint64_t size_bytes, CUstream stream, int target = 0, int paths = 0) {
     const Segment segment{host.data(), device.at(), size_bytes};
@@ -63,7 +69,7 @@ class CopyEngineTest : public test::ServerTest {
   /// Bytes carried to and from `target` by others' links.
   uint64_t relayed_bytes() {
     uint64_t bytes = 0;
-    for (const PathCount& count : mover->counts())
+    for (const PathCount& count : counts())
       if (count.via != count.target) bytes += count.bytes;
     return bytes;
   }

@@ -1,5 +1,6 @@
 // Programs with one peculiarity each: scenarios NAME. Answers that matter are printed.
 #include <dlfcn.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -228,6 +229,67 @@ int primary_reset() {
   return 0;
 }
 
+// The ends that run no exit handlers, or others.
+int underscore_exit() {
+  copy_once();
+  _exit(7);
+}
+
+int capital_exit() {
+  copy_once();
+  std::_Exit(7);
+}
+
+int quick_exit() {
+  copy_once();
+  std::quick_exit(7);
+}
+
+// A child of vfork shares its parent's memory, and ends without a word.
+int vfork_exit() {
+  copy_once();
+  const pid_t child = vfork();
+  if (child == 0) _exit(0);
+  int status = 0;
+  waitpid(child, &status, 0);
+  copy_and_look(14);
+  return 0;
+}
+
+void print_handled(int) { require(write(STDOUT_FILENO, "handled\n", 8) == 8, "no stdout"); }
+
+// Asks braid for statistics between two copies, and again while nothing has changed.
+int signalled() {
+  use_gpu(0);
+  copy_and_look(15);
+  raise(SIGUSR2);
+  copy_and_look(16);
+  raise(SIGUSR2);
+  return 0;
+}
+
+int signalled_with_handler_after() {
+  use_gpu(0);
+  signal(SIGUSR2, print_handled);
+  return signalled();
+}
+
+// Signals arrive while other threads copy, at whatever point they are.
+int signalled_while_copying() {
+  std::atomic<bool> done{false};
+  use_gpu(0);
+  std::thread sender([&done] {
+    while (!done.load()) {
+      kill(getpid(), SIGUSR2);
+      usleep(300);
+    }
+  });
+  threads();
+  done.store(true);
+  sender.join();
+  return 0;
+}
+
 // A program that knows CUDA's names but has no driver: nothing must appear that is not there.
 int no_driver() {
   std::printf("default %d\n", dlsym(RTLD_DEFAULT, "cuMemcpyHtoD_v2") != nullptr);
@@ -275,10 +337,19 @@ int main(int argc, char** argv) {
       {"threads", threads},
       {"own_context", own_context},
       {"primary_reset", primary_reset},
+      {"underscore_exit", underscore_exit},
+      {"capital_exit", capital_exit},
+      {"quick_exit", quick_exit},
+      {"vfork_exit", vfork_exit},
+      {"signalled", signalled},
+      {"signalled_with_handler_before", signalled},
+      {"signalled_with_handler_after", signalled_with_handler_after},
+      {"signalled_while_copying", signalled_while_copying},
   };
   const std::string name = argc > 1 ? argv[1] : "";
   if (name == "no_driver") return no_driver();
   if (name == "bystander") return bystander();
+  if (name == "signalled_with_handler_before") signal(SIGUSR2, print_handled);
   const bool has_driver = use_lookup("dlsym");
   if (name == "namesake") return namesake(argv[2]);
   require(has_driver, "no driver");

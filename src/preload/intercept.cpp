@@ -1,0 +1,52 @@
+#include "preload/intercept.h"
+
+namespace braid::preload {
+namespace {
+
+using multipath::Batch;
+using multipath::Direction;
+using multipath::Outcome;
+using multipath::Priority;
+using multipath::Segment;
+using multipath::Verdict;
+
+bool is_device_memory(CUdeviceptr address) {
+  unsigned type = 0;
+  CUpointer_attribute attribute = CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
+  void* values[] = {&type};
+  // Host memory that CUDA does not know is no error here: its type stays 0.
+  return driver()->cuPointerGetAttributes(1, &attribute, values, address) == CUDA_SUCCESS &&
+         type == CU_MEMORYTYPE_DEVICE;
+}
+
+// A program says that a copy matters more by the priority of its stream.
+Priority priority_of(CUstream stream) {
+  if (stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD) return Priority::kBulk;
+  int priority = 0;
+  const bool is_known = driver()->cuStreamGetPriority(stream, &priority) == CUDA_SUCCESS;
+  return is_known && priority < 0 ? Priority::kUrgent : Priority::kBulk;
+}
+
+}  // namespace
+
+std::optional<Direction> direction_between(CUdeviceptr to, CUdeviceptr from) {
+  const bool to_is_device = is_device_memory(to);
+  if (to_is_device == is_device_memory(from)) return std::nullopt;
+  return to_is_device ? Direction::kHostToDevice : Direction::kDeviceToHost;
+}
+
+Segment segment_of(Direction direction, CUdeviceptr to, CUdeviceptr from, uint64_t size_bytes) {
+  const bool to_device = direction == Direction::kHostToDevice;
+  return {reinterpret_cast<void*>(to_device ? from : to), to_device ? to : from, size_bytes};
+}
+
+Outcome offer(const Batch& batch) {
+  multipath::Engine* open = engine();
+  // Nobody has pinned host memory yet, so this is not pinned either.
+  if (open == nullptr) return state() == State::kIdle ? Verdict::kPageable : Verdict::kNotReady;
+  Batch ranked = batch;
+  ranked.priority = priority_of(batch.stream);
+  return open->submit(ranked);
+}
+
+}  // namespace braid::preload
