@@ -209,5 +209,34 @@ TEST_F(CopyEngineBytesTest, RelayBuffersKeepTheirLimit) {
   EXPECT_GT(relayed_bytes(), 0u);
 }
 
+TEST_F(CopyEngineBytesTest, TheEngineTakesItByOption) {
+  Options options = every_size();
+  options.mover = MoverChoice::kCopyEngine;
+  auto engine = open_engine(options);
+  constexpr uint64_t kSize = 64 * kMiB + 5;
+  HostBuffer host(driver(), kSize), landing(driver(), kSize);
+  host.fill_random(8);
+  DeviceBuffer device(driver(), kSize);
+  const CUstream stream = new_stream();
+  for (const Direction direction : {Direction::kHostToDevice, Direction::kDeviceToHost}) {
+    HostBuffer& end = direction == Direction::kHostToDevice ? host : landing;
+    const Outcome outcome = engine->submit({direction, end.data(), device.at(), kSize, stream});
+    ASSERT_EQ(outcome.verdict, Verdict::kAccelerated);
+    EXPECT_EQ(outcome.mover, Mover::kCopyEngine);
+  }
+  synchronize(stream);
+  EXPECT_EQ(std::memcmp(host.data(), landing.data(), kSize), 0);
+  uint64_t bytes = 0;
+  for (const PathCount& count : engine->collect(2000)) {
+    EXPECT_EQ(count.mover, Mover::kCopyEngine);
+    bytes += count.bytes;
+  }
+  EXPECT_EQ(bytes, 2 * kSize);
+  engine->forget_context(context(1));
+  EXPECT_EQ(engine->submit({Direction::kHostToDevice, host.data(), device.at(), kSize, stream}),
+            Verdict::kAccelerated);
+  synchronize(stream);
+}
+
 }  // namespace
 }  // namespace braid::multipath
