@@ -63,14 +63,26 @@ Status set_text(Options& options, const std::string& text) {
   return {};
 }
 
-Status set_blocks(Options& options, const std::string& text) {
-  uint32_t blocks = 0;
+Status set_count(int& count, const std::string& text, int least, int most, const char* what) {
+  int number = 0;
   const char* end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, blocks);
-  if (error != std::errc() || rest != end || blocks < 1 || blocks > 64)
-    return Status::error("'" + text + "' is not a number of thread blocks", "Write 1 to 64");
-  options.blocks_per_path = blocks;
+  const auto [rest, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc() || rest != end || number < least || number > most)
+    return Status::error("'" + text + "' is not a number of " + what,
+                         "Write " + std::to_string(least) + " to " + std::to_string(most));
+  count = number;
   return {};
+}
+
+Status set_blocks(Options& options, const std::string& text) {
+  int blocks = 0;
+  const Status status = set_count(blocks, text, 1, 64, "thread blocks");
+  if (status.ok()) options.blocks_per_path = static_cast<uint32_t>(blocks);
+  return status;
+}
+
+Status set_pageable(Options& options, const std::string& text) {
+  return set_count(options.pageable_threads, text, 0, 64, "threads");
 }
 
 Status set_relay_order(Options& options, const std::string& text) {
@@ -143,6 +155,11 @@ const std::vector<Entry>& entries() {
         "relays whose own GPU has direct work: yield (wait) or compete",
         "MMA section 3.4.2, contention with background traffic"},
        set_yields},
+      {{"BRAID_PAGEABLE", "threads", "by CPUs",
+        "threads that stage copies of pageable memory; 0: such copies stay native. By CPUs: a "
+        "quarter of those the process may use, at most 16",
+        "8 threads copy 60 GB/s, 32 copy 80, and one 11: docs/measurements"},
+       set_pageable},
       {{"BRAID_RELAY_ORDER", "GPU ordinal", "longest",
         "whom a relay serves first: longest (the most bytes left), or a GPU's transfers",
         "MMA section 3.4.2, relay task scheduling"},

@@ -37,7 +37,8 @@ struct Options {
   uint64_t slice_bytes = 0;      ///< 0: the default (multipath/selector.h)
   uint32_t blocks_per_path = 0;  ///< 0: by kernel (multipath/endpoint.cpp)
   bool yields = true;
-  int favoured_gpu = -1;  ///< relays serve this GPU's transfers first; -1: the longest queue
+  int pageable_threads = -1;  ///< 0: pageable copies stay native; -1: by CPUs (staging/crew.h)
+  int favoured_gpu = -1;      ///< relays serve this GPU's transfers first; -1: the longest queue
   MoverChoice mover = MoverChoice::kAuto;
   uint32_t deadline_ms = 2000;       ///< of a slice of the copy-engine mover
   uint64_t device_memory_bytes = 0;  ///< of relay buffers on each GPU; 0: as many as are of use

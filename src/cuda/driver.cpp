@@ -76,6 +76,7 @@ Result<Driver> load_driver(const SymbolLookup& lookup) {
 #undef BRAID_LOAD
 #undef BRAID_TEXT
   driver.clock = find_clock(lookup);
+  driver.copy_batch = reinterpret_cast<decltype(driver.copy_batch)>(lookup("cuMemcpyBatchAsync"));
   return driver;
 }
 

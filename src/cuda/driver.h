@@ -32,7 +32,8 @@ namespace braid::cuda {
   X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) X(cuEventQuery) X(cuEventSynchronize) \
   X(cuEventElapsedTime) X(cuMemAlloc) X(cuMemFree) X(cuMemGetInfo) X(cuMemHostAlloc) \
   X(cuMemFreeHost) X(cuMemHostRegister) X(cuMemHostUnregister) X(cuMemHostGetDevicePointer) \
-  X(cuMemcpyHtoD) X(cuMemcpyDtoH) X(cuMemcpyHtoDAsync) X(cuMemcpyDtoHAsync) X(cuMemcpyPeerAsync) \
+  X(cuMemcpyAsync) X(cuMemcpyHtoD) X(cuMemcpyDtoH) X(cuMemcpyHtoDAsync) X(cuMemcpyDtoHAsync) \
+  X(cuMemcpyPeerAsync) \
   X(cuMemsetD8) X(cuMemsetD8Async) X(cuPointerGetAttribute) X(cuPointerGetAttributes) \
   X(cuModuleLoadData) X(cuModuleUnload) X(cuModuleGetFunction) X(cuFuncSetAttribute) \
   X(cuLaunchKernel)
@@ -46,6 +47,12 @@ struct Driver {
   /// What threads of braid's that work with this driver act by: the library's virtual clock if it
   /// exports one (braidClockNow, Hold, Release, Sleep), else the system's. Never null, never freed.
   Clock* clock = &system_clock();
+
+  /// cuMemcpyBatchAsync in its first form, which every driver since 12.8 exports; null in older
+  /// ones. Under a name of its own, since cuda.h may map the driver's to another form.
+  CUresult (*copy_batch)(CUdeviceptr* to, CUdeviceptr* from, size_t* sizes, size_t count,
+                         CUmemcpyAttributes* attributes, size_t* first_copies,
+                         size_t attribute_count, size_t* failed_copy, CUstream stream) = nullptr;
 
   /// "CUDA_ERROR_INVALID_VALUE (invalid argument)".
   std::string describe(CUresult result) const;

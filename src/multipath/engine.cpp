@@ -7,10 +7,12 @@
 #include <shared_mutex>
 #include <thread>
 
+#include "cuda/relaxed_capture.h"
 #include "cuda/scoped_context.h"
 #include "multipath/classify.h"
 #include "multipath/copy_engine/mover.h"
 #include "multipath/relays.h"
+#include "multipath/staging/stager.h"
 #include "multipath/target.h"
 
 namespace braid::multipath {
@@ -19,30 +21,24 @@ namespace {
 // How long `forget_context` and the destructor give transfers in flight.
 constexpr std::chrono::seconds kDrainLimit{5};
 
-// Other threads may be recording a graph in Global mode, which forbids allocations everywhere else.
-class RelaxedCapture {
- public:
-  explicit RelaxedCapture(const cuda::Driver& driver) : driver_(driver) {
-    driver_.cuThreadExchangeStreamCaptureMode(&mode_);
-  }
-  ~RelaxedCapture() { driver_.cuThreadExchangeStreamCaptureMode(&mode_); }
-
- private:
-  const cuda::Driver& driver_;
-  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
-};
-
 }  // namespace
 
 class Engine::Impl {
  public:
-  Impl(const cuda::Driver& driver, const Options& options) : driver_(driver), options_(options) {}
+  Impl(const cuda::Driver& driver, const Options& options)
+      : driver_(driver), options_(options), stager_(driver, options, [this](const Transfer& chunk) {
+          const Segment whole{chunk.host, chunk.device, chunk.size_bytes};
+          return submit({chunk.direction, {&whole, 1}, chunk.stream, chunk.priority}).verdict;
+        }) {}
   ~Impl();
 
   Status open();
   Status add_context(CUcontext context);
   void forget_context(CUcontext context);
   Outcome submit(const Batch& batch);
+  std::optional<CUresult> stage(const Transfer& transfer, bool is_synchronous) {
+    return stager_.copy(transfer, is_synchronous);
+  }
   void collect(int wait_ms, PathCounts& counts);
   bool can_accelerate();
   std::vector<std::string> problems();
@@ -82,7 +78,8 @@ class Engine::Impl {
   std::vector<bool> seen_primaries_;  // by GPU: its active primary context has been dealt with
   std::vector<CUcontext> refused_;    // contexts that could not be made targets
   std::vector<std::string> problems_;
-  PathCounts forgotten_;  // counts of targets that are gone
+  PathCounts forgotten_;    // counts of targets that are gone
+  staging::Stager stager_;  // locks by itself; its chunks are transfers like others
 };
 
 Status Engine::Impl::list_devices() {
@@ -124,7 +121,7 @@ Status Engine::Impl::open() {
   if (status.ok()) status = check_relay_list();
   if (status.ok()) status = check_hardware_queues();
   if (!status.ok()) return status;
-  RelaxedCapture relaxed(driver_);
+  cuda::RelaxedCapture relaxed(driver_);
   cuda::ScopedContext scope(driver_);
   const int count = static_cast<int>(devices_.size());
   relays_.assign(count, std::vector<bool>(count, false));
@@ -274,7 +271,7 @@ bool Engine::Impl::has_news(CUcontext context) {
 
 Status Engine::Impl::add_context(CUcontext context) {
   if (!has_relays_ || !has_news(context)) return {};
-  RelaxedCapture relaxed(driver_);
+  cuda::RelaxedCapture relaxed(driver_);
   cuda::ScopedContext scope(driver_);
   std::unique_lock lock(mutex_);
   Status status = adopt_active_contexts();
@@ -289,6 +286,7 @@ Status Engine::Impl::add_context(CUcontext context) {
 }
 
 void Engine::Impl::forget_context(CUcontext context) {
+  stager_.forget_context(context);
   std::unique_lock lock(mutex_);
   std::erase(refused_, context);
   Endpoint* endpoint = find_endpoint(context);
@@ -391,7 +389,8 @@ bool Engine::Impl::can_accelerate() {
 Engine::Impl::~Impl() {
   std::unique_lock lock(mutex_);
   drain(targets_, kDrainLimit);
-  RelaxedCapture relaxed(driver_);
+  cuda::RelaxedCapture relaxed(driver_);
+  stager_.close();
   targets_.clear();
   copy_engine_.reset();
   endpoints_.clear();
@@ -413,6 +412,9 @@ Outcome Engine::submit(const Batch& batch) noexcept { return impl_->submit(batch
 Outcome Engine::submit(const Transfer& transfer) noexcept {
   const Segment whole{transfer.host, transfer.device, transfer.size_bytes};
   return impl_->submit({transfer.direction, {&whole, 1}, transfer.stream, transfer.priority});
+}
+std::optional<CUresult> Engine::stage(const Transfer& transfer, bool is_synchronous) {
+  return impl_->stage(transfer, is_synchronous);
 }
 void Engine::limit_paths(int paths) { impl_->path_limit.store(paths); }
 void Engine::collect(int wait_ms, PathCounts& counts) noexcept { impl_->collect(wait_ms, counts); }

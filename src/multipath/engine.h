@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -45,6 +46,11 @@ class Engine {
 
   Outcome submit(const Batch& batch) noexcept;
   Outcome submit(const Transfer& transfer) noexcept;
+
+  /// A copy that `submit` declined, of host memory that is not pinned: staged through pinned memory
+  /// (staging/stager.h). May wait and, the first time, allocate, as a native pageable copy may. The
+  /// answer of the call that asked for the copy; nothing when the copy is native.
+  std::optional<CUresult> stage(const Transfer& transfer, bool is_synchronous);
 
   /// At most this many paths from now on, the direct one included; 0: no limit. For measuring.
   void limit_paths(int paths);

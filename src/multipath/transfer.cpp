@@ -11,6 +11,7 @@ uint64_t size_of(const Batch& batch) {
 const char* verdict_name(Verdict verdict) {
   switch (verdict) {
     case Verdict::kAccelerated: return "accelerated";
+    case Verdict::kStaged: return "staged";
     case Verdict::kBelowThreshold: return "below_threshold";
     case Verdict::kPageable: return "pageable";
     case Verdict::kNotLinear: return "not_linear";

@@ -60,6 +60,7 @@ const char* mover_name(Mover mover);
 /// What became of a copy: carried by braid, or why it stayed native.
 enum class Verdict : uint8_t {
   kAccelerated,
+  kStaged,          ///< pageable memory, carried through pinned buffers (staging/stager.h)
   kBelowThreshold,  ///< too small to gain
   kPageable,        ///< the host memory, or part of it, is not pinned
   kNotLinear,       ///< not between host memory and one GPU's plain device memory (managed, pool,

@@ -21,7 +21,7 @@ template <typename... Arguments>
 CUresult copy_up(HookId hook, Wait wait, CUstream stream, CUdeviceptr to, const void* from,
                  size_t size_bytes, Arguments... rest) {
   return intercept(
-      hook, wait, size_bytes, threshold_bytes(),
+      hook, wait, size_bytes, least_bytes(),
       [&](Described& what) {
         return describe_one(what, Direction::kHostToDevice, to, address(from), size_bytes, stream);
       },
@@ -32,7 +32,7 @@ template <typename... Arguments>
 CUresult copy_down(HookId hook, Wait wait, CUstream stream, void* to, CUdeviceptr from,
                    size_t size_bytes, Arguments... rest) {
   return intercept(
-      hook, wait, size_bytes, threshold_bytes(),
+      hook, wait, size_bytes, least_bytes(),
       [&](Described& what) {
         return describe_one(what, Direction::kDeviceToHost, address(to), from, size_bytes, stream);
       },
@@ -43,7 +43,7 @@ template <typename... Arguments>
 CUresult copy_any(HookId hook, Wait wait, CUstream stream, CUdeviceptr to, CUdeviceptr from,
                   size_t size_bytes, Arguments... rest) {
   return intercept(
-      hook, wait, size_bytes, threshold_bytes(),
+      hook, wait, size_bytes, least_bytes(),
       [&](Described& what) {
         const auto direction = direction_between(to, from);
         return direction && describe_one(what, *direction, to, from, size_bytes, stream);

@@ -1,5 +1,7 @@
 #include "preload/intercept.h"
 
+#include "preload/lifecycle.h"
+
 namespace braid::preload {
 namespace {
 
@@ -47,6 +49,25 @@ Outcome offer(const Batch& batch) {
   Batch ranked = batch;
   ranked.priority = priority_of(batch.stream);
   return open->submit(ranked);
+}
+
+std::optional<CUresult> stage(const multipath::Batch& batch, Verdict declined, Wait wait) noexcept
+    try {
+  // Other reasons rule out that the host memory is pageable, or that braid may touch the stream.
+  const bool may_be_pageable = declined == Verdict::kPageable ||
+                               declined == Verdict::kBelowThreshold ||
+                               declined == Verdict::kNoRelay || declined == Verdict::kNotLinear;
+  if (!may_be_pageable || batch.segments.size() != 1) return std::nullopt;
+  const multipath::Segment& all = batch.segments.front();
+  if (all.size_bytes < staging_bytes()) return std::nullopt;
+  if (state() == State::kIdle) get_ready();
+  multipath::Engine* open = engine();
+  if (open == nullptr) return std::nullopt;
+  return open->stage(
+      {batch.direction, all.host, all.device, all.size_bytes, batch.stream, batch.priority},
+      wait == Wait::kYes);
+} catch (...) {
+  return std::nullopt;  // what has moved will be moved again
 }
 
 }  // namespace braid::preload

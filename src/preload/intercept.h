@@ -3,7 +3,7 @@
 // arguments.
 //
 // On a copy's path nothing allocates driver memory and nothing blocks, except that a synchronous
-// copy waits for its stream, as it does natively.
+// copy waits for its stream, and a copy of pageable memory for its bytes, as they do natively.
 #pragma once
 
 #include <optional>
@@ -37,6 +37,11 @@ multipath::Segment segment_of(multipath::Direction direction, CUdeviceptr to, CU
 
 multipath::Outcome offer(const multipath::Batch& batch);
 
+/// What the program hears for a copy of pageable memory that the engine declined; nothing when the
+/// copy is native.
+std::optional<CUresult> stage(const multipath::Batch& batch, multipath::Verdict declined,
+                              Wait wait) noexcept;
+
 /// `describe(what)` says false when the copy is nothing for braid; it is asked only when the copy
 /// has `least_bytes` or more, and may throw bad_alloc.
 template <typename Describe, typename... Arguments>
@@ -57,7 +62,11 @@ CUresult intercept(HookId hook, Wait wait, uint64_t size_bytes, uint64_t least_b
     } catch (...) {
       outcome = multipath::Verdict::kNotReady;  // no memory to describe it with
     }
+  std::optional<CUresult> staged;
+  if (is_described) staged = stage(what.batch, outcome, wait);
+  if (staged) outcome = multipath::Verdict::kStaged;
   observation.end(hook, size_bytes, is_described ? &what.batch : nullptr, outcome);
+  if (staged) return *staged;
   if (outcome.verdict != multipath::Verdict::kAccelerated) return native(arguments...);
   return wait == Wait::kYes ? driver()->cuStreamSynchronize(what.batch.stream) : CUDA_SUCCESS;
 }

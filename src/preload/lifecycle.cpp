@@ -5,6 +5,7 @@
 
 #include "preload/devices.h"
 #include "preload/entries.h"
+#include "preload/lifecycle.h"
 #include "preload/peers.h"
 #include "preload/runtime.h"
 
@@ -51,19 +52,10 @@ bool braid_enables_peers() {
   return state() == State::kOpening || state() == State::kOpen || state() == State::kFailed;
 }
 
-// The program pins host memory: the engine opens the first time, with every context that the
-// program has made so far, and later prepares the contexts that are new.
-void memory_pinned() noexcept try {
+void memory_pinned() noexcept {
   if (Inside::now() || driver() == nullptr) return;
   const Inside inside;
-  const bool is_first = open_engine_once();
-  if (engine() == nullptr) return;
-  Contexts& all = contexts();
-  const std::lock_guard hold(all.lock);
-  if (is_first)
-    for (CUcontext context : all.made) make_target(context);
-  make_target(current_context());
-} catch (...) {
+  get_ready();
 }
 
 void context_made(CUcontext context) noexcept try {
@@ -155,6 +147,18 @@ CUresult call_after(HookId hook, Before before, Arguments... arguments) {
 }
 
 }  // namespace
+
+void get_ready() noexcept try {
+  const bool is_first = open_engine_once();
+  if (engine() == nullptr) return;
+  Contexts& all = contexts();
+  const std::lock_guard hold(all.lock);
+  if (is_first)
+    for (CUcontext context : all.made) make_target(context);
+  make_target(current_context());
+} catch (...) {
+}
+
 }  // namespace braid::preload
 
 using namespace braid::preload;

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdlib>
@@ -11,6 +12,7 @@
 #include <string>
 
 #include "base/options.h"
+#include "multipath/staging/stager.h"
 #include "preload/descriptor.h"
 #include "preload/dlsym.h"
 #include "preload/entries.h"
@@ -28,6 +30,7 @@ struct Process {
   std::atomic<bool> is_prepared{false};  // handlers registered
   std::atomic<const cuda::Driver*> driver{nullptr};
   std::atomic<const Options*> options{nullptr};
+  std::atomic<uint64_t> staging_bytes{UINT64_MAX};
   std::atomic<State> state{State::kIdle};
   std::atomic<multipath::Engine*> engine{nullptr};
   std::atomic<bool> has_spoken{false};
@@ -59,8 +62,9 @@ void store_options() {
     process.state.store(State::kFailed);
     say_once((read.status().message() + ". Every copy stays native").c_str());
   }
-  publish(process.options,
-          std::make_unique<const Options>(read.ok() ? std::move(read).value() : Options{}));
+  const Options options = read.ok() ? std::move(read).value() : Options{};
+  process.staging_bytes.store(multipath::staging::Stager::least_bytes(options));
+  publish(process.options, std::make_unique<const Options>(options));
 }
 
 void store_driver(void* library) {
@@ -135,6 +139,10 @@ uint64_t threshold_bytes() noexcept {
   const Options* options = process.options.load(std::memory_order_acquire);
   return options != nullptr ? options->threshold_bytes : UINT64_MAX;
 }
+
+uint64_t least_bytes() noexcept { return std::min(threshold_bytes(), staging_bytes()); }
+
+uint64_t staging_bytes() noexcept { return process.staging_bytes.load(std::memory_order_relaxed); }
 
 Statistics& statistics() noexcept { return process.statistics; }
 

@@ -73,10 +73,11 @@ TEST(Process, WithoutRelaysEveryCopyIsNativeAndSaysWhy) {
   EXPECT_EQ(path_bytes(statistics), 0u);
 }
 
-TEST(Process, PageableMemoryIsNativeAndSaysSo) {
-  const auto statistics = only_statistics(with_braid({kScenarios, "pageable"}));
+TEST(Process, PageableMemoryIsNativeWhereStagingIsOff) {
+  const auto statistics =
+      only_statistics(with_braid({kScenarios, "pageable"}, {"--pageable", "0"}));
   EXPECT_EQ(counted(statistics, "cuMemcpyHtoD_v2", "pageable"), (Counted{2, 2 * kScenarioBytes}));
-  EXPECT_EQ(counted(statistics, "cuMemcpyHtoD_v2", "accelerated").calls, 0u);
+  EXPECT_EQ(path_bytes(statistics), 0u);
 }
 
 TEST(Process, RegisteredMemoryIsAccelerated) {

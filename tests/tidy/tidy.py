@@ -28,6 +28,7 @@ ROOMS = {
     "topology": {"base", "cuda"},
     "multipath": {"base", "cuda", "topology"},
     "preload": {"base", "cuda", "topology", "multipath"},
+    "library": {"base", "cuda", "topology", "multipath"},
     "emulator": {"base", "topology"},
 }
 # The emulated driver runs twins of braid's kernels. It is below the driver table, never above it.

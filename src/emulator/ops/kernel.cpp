@@ -48,7 +48,9 @@ class StepMemory final : public cuda::TwinMemory {
     }
   }
 
+  /// When each access waits for the last; when all are under way together.
   double cost_us() const { return cost_us_; }
+  double longest_us() const { return longest_us_; }
   bool faulted() const { return faulted_; }
   const std::map<uint64_t, uint32_t>& loaded() const { return loaded_; }
 
@@ -64,6 +66,7 @@ class StepMemory final : public cuda::TwinMemory {
   World& world_;
   const Context& context_;
   double cost_us_ = 0;
+  double longest_us_ = 0;
   bool faulted_ = false;
   std::map<uint64_t, uint32_t> loaded_;  // words read and not written, with what was read
 };
@@ -76,9 +79,12 @@ uint32_t* StepMemory::find(uint64_t address, Access access) {
     return nullptr;
   }
   const topology::Costs& costs = world_.server.costs;
-  cost_us_ += allocation->is_host()                        ? costs.host_store_us.value
-              : allocation->place.number() == context_.gpu ? costs.local_atomic_us.value
-                                                           : costs.peer_atomic_us.value;
+  const double access_us = allocation->is_host() ? costs.host_store_us.value
+                           : allocation->place.number() == context_.gpu
+                               ? costs.local_atomic_us.value
+                               : costs.peer_atomic_us.value;
+  cost_us_ += access_us;
+  longest_us_ = std::max(longest_us_, access_us);
   return reinterpret_cast<uint32_t*>(allocation->bytes_at(address));
 }
 
@@ -124,7 +130,8 @@ class RunningKernel : public std::enable_shared_from_this<RunningKernel> {
     const cuda::TwinStep step = block->step(memory);
     if (memory.faulted()) return fault();
     switch (step.kind) {
-      case cuda::TwinStep::Kind::kMove: return move(block, step, memory.cost_us());
+      case cuda::TwinStep::Kind::kMove:
+        return move(block, step, step.overlaps ? memory.longest_us() : memory.cost_us());
       case cuda::TwinStep::Kind::kPoll: return poll(block, memory);
       case cuda::TwinStep::Kind::kTrap: return fault(CUDA_ERROR_LAUNCH_FAILED);
       case cuda::TwinStep::Kind::kExit: break;

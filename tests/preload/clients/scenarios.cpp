@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <ctime>
 #include <map>
 #include <string>
 #include <thread>
@@ -60,6 +61,78 @@ int pageable() {
   pin(4096);
   call("cuMemcpyHtoD_v2", device, static_cast<const void*>(host.data()), host.size());
   expect_device_holds(device, host.data(), host.size());
+  return 0;
+}
+
+// Random bytes to the current GPU and back, through memory that is not pinned.
+void copy_pageable_and_look(uint64_t seed) {
+  std::vector<uint8_t> host(kSizeBytes), landing(kSizeBytes);
+  Random(seed).fill(host.data(), host.size());
+  const CUdeviceptr device = allocate(kSizeBytes);
+  to_device(device, host.data(), host.size());
+  call("cuMemcpyDtoHAsync_v2", static_cast<void*>(landing.data()), device, landing.size(),
+       static_cast<CUstream>(nullptr));
+  require(landing == host, "wrong bytes");
+}
+
+// In the process, in a child that uses nothing, and in the process again; then the end, with
+// threads that have nothing to do.
+int pageable_fork() {
+  use_gpu(0);
+  copy_pageable_and_look(20);
+  const pid_t child = fork();
+  if (child == 0) return 0;
+  int status = 0;
+  waitpid(child, &status, 0);
+  require(WIFEXITED(status) && WEXITSTATUS(status) == 0, "the child failed");
+  copy_pageable_and_look(21);
+  return 0;
+}
+
+// Says how many milliseconds of CPU a process spends that has copied and has nothing to do.
+int pageable_idle() {
+  use_gpu(0);
+  copy_pageable_and_look(22);
+  usleep(100000);
+  const clock_t before = std::clock();
+  usleep(500000);
+  std::printf("%ld\n", static_cast<long>((std::clock() - before) * 1000 / CLOCKS_PER_SEC));
+  return 0;
+}
+
+int pageable_threads() {
+  std::vector<std::thread> workers;
+  for (int number = 0; number < 6; ++number)
+    workers.emplace_back([number] {
+      use_gpu(number % 2);
+      for (int copy = 0; copy < 3; ++copy)
+        copy_pageable_and_look(static_cast<uint64_t>(number * 10 + copy));
+    });
+  for (std::thread& worker : workers) worker.join();
+  return 0;
+}
+
+// Copies whose last bytes are still on their way when the process ends.
+int pageable_exit() {
+  use_gpu(0);
+  std::vector<uint8_t> host(kSizeBytes);
+  const CUdeviceptr device = allocate(kSizeBytes);
+  for (int copy = 0; copy < 10; ++copy) to_device(device, host.data(), kSizeBytes);
+  return 0;
+}
+
+// A context of the program's own, and a primary context that is reset, with copies in each.
+int pageable_contexts() {
+  CUdevice device = 0;
+  CUcontext context = use_gpu(0);
+  copy_pageable_and_look(23);
+  call("cuDeviceGet", &device, 0);
+  call("cuDevicePrimaryCtxReset_v2", device);
+  call("cuCtxCreate_v2", &context, 0u, device);
+  copy_pageable_and_look(24);
+  call("cuCtxDestroy_v2", context);
+  use_gpu(0);
+  copy_pageable_and_look(25);
   return 0;
 }
 
@@ -326,6 +399,11 @@ int main(int argc, char** argv) {
       {"copy_once", copy_once},
       {"exit_with_7", exit_with_7},
       {"pageable", pageable},
+      {"pageable_fork", pageable_fork},
+      {"pageable_idle", pageable_idle},
+      {"pageable_threads", pageable_threads},
+      {"pageable_exit", pageable_exit},
+      {"pageable_contexts", pageable_contexts},
       {"registered", registered},
       {"capturing", capturing},
       {"device_to_device", device_to_device},

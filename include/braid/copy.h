@@ -1,0 +1,147 @@
+// Start here: braid for C++ programs that link it.
+//
+//   auto opened = braid::Engine::open();
+//   if (!opened.ok()) return complain(opened.status().message());
+//   braid::Engine engine = std::move(opened).value();
+//   auto copied = engine.copy(braid::at(device), host, size_bytes, stream);
+//   if (!copied.ok()) ...                    // what cuMemcpyAsync would have refused
+//   if (!copied.value().is_accelerated())    // still copied, by the driver
+//     log(copied.value().reason);
+//
+// An Engine copies between host memory and GPUs over every PCIe link of the server, in the order of
+// the caller's stream, as cuMemcpyAsync and cuMemcpyBatchAsync do over one. A copy that it cannot
+// speed up is made by the driver in the same place of the stream.
+//
+// This is a header over the C interface, so that no C++ type crosses the library's border. braid.h
+// says, once for both, who owns memory and lists, what blocks, which streams there are, what an
+// error leaves behind, and which sections of the paper this is.
+//
+// Ownership: an Engine owns its braid_engine; closing waits for copies in flight.
+// Threads: every member may be called from any thread at once, but not beside moving or destroying.
+// Errors: Status and Result (status.h). Nothing throws but std::bad_alloc, and that not from the
+// library. Sizes are bytes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "braid/braid.h"
+#include "braid/status.h"
+
+namespace braid {
+
+enum class Urgency { kBulk = BRAID_PRIORITY_BULK, kUrgent = BRAID_PRIORITY_URGENT };
+
+/// How a call's copies travel; see braid_outcome.
+struct Copied {
+  uint64_t accelerated_bytes = 0;
+  uint64_t native_bytes = 0;
+  const char* reason = "";
+  bool is_accelerated() const { return native_bytes == 0; }
+};
+
+/// A CUdeviceptr as the address that copies take.
+inline void* at(uint64_t device_address) { return reinterpret_cast<void*>(device_address); }
+
+class Engine {
+ public:
+  /// `options` are rows of docs/options.md; what is not listed comes from the environment.
+  static Result<Engine> open(std::span<const braid_option> options = {}) {
+    const braid_options all{sizeof(braid_options), options.data(), options.size()};
+    braid_engine* engine = nullptr;
+    if (braid_open(&all, &engine) != BRAID_OK) return failure();
+    return Engine(engine);
+  }
+
+  /// Makes the current context known before its first copy; see braid_prepare.
+  Status prepare() { return status_of(braid_prepare(get())); }
+
+  /// Before `context` (a CUcontext) is destroyed or reset.
+  Status forget_context(CUctx_st* context) {
+    return status_of(braid_forget_context(get(), context));
+  }
+
+  Result<Copied> copy(void* destination, const void* source, size_t size_bytes, CUstream_st* stream,
+                      Urgency urgency = Urgency::kBulk) {
+    return ask([&](braid_outcome* outcome) {
+      return braid_copy(get(), destination, source, size_bytes, stream, priority(urgency), outcome);
+    });
+  }
+
+  /// Copies without an order among each other. The three lists are of one length.
+  Result<Copied> copy_batch(std::span<void* const> destinations,
+                            std::span<const void* const> sources, std::span<const size_t> sizes,
+                            CUstream_st* stream, Urgency urgency = Urgency::kBulk) {
+    if (destinations.size() != sources.size() || sources.size() != sizes.size())
+      return unequal_lists();
+    return ask([&](braid_outcome* outcome) {
+      return braid_copy_batch(get(), destinations.data(), sources.data(), sizes.data(),
+                              sizes.size(), stream, priority(urgency), outcome);
+    });
+  }
+
+  /// Many pieces into one range, one behind the other.
+  Result<Copied> gather(void* destination, std::span<const void* const> sources,
+                        std::span<const size_t> sizes, CUstream_st* stream,
+                        Urgency urgency = Urgency::kBulk) {
+    if (sources.size() != sizes.size()) return unequal_lists();
+    return ask([&](braid_outcome* outcome) {
+      return braid_gather(get(), destination, sources.data(), sizes.data(), sizes.size(), stream,
+                          priority(urgency), outcome);
+    });
+  }
+
+  /// One range into many pieces.
+  Result<Copied> scatter(std::span<void* const> destinations, const void* source,
+                         std::span<const size_t> sizes, CUstream_st* stream,
+                         Urgency urgency = Urgency::kBulk) {
+    if (destinations.size() != sizes.size()) return unequal_lists();
+    return ask([&](braid_outcome* outcome) {
+      return braid_scatter(get(), destinations.data(), source, sizes.data(), sizes.size(), stream,
+                           priority(urgency), outcome);
+    });
+  }
+
+  /// One line of JSON; see braid_stats_json.
+  Result<std::string> statistics() {
+    std::string text;
+    size_t needed_bytes = 0;
+    if (braid_stats_json(get(), nullptr, 0, &needed_bytes) != BRAID_OK) return failure();
+    do {  // other threads' copies may have made it longer
+      text.resize(needed_bytes);
+      const braid_status status = braid_stats_json(get(), text.data(), text.size(), &needed_bytes);
+      if (status != BRAID_OK && needed_bytes <= text.size()) return failure();
+    } while (needed_bytes > text.size());
+    text.resize(needed_bytes - 1);
+    return text;
+  }
+
+  /// For calling the C interface with the same engine; null after it was moved from.
+  braid_engine* get() const { return engine_.get(); }
+
+ private:
+  struct Close {
+    void operator()(braid_engine* engine) const { braid_close(engine); }
+  };
+
+  explicit Engine(braid_engine* engine) : engine_(engine) {}
+
+  static Status failure() { return Status::error(braid_last_error()); }
+  static Status status_of(braid_status status) { return status == BRAID_OK ? Status() : failure(); }
+  static Status unequal_lists() { return Status::error("the lists differ in length"); }
+  static int priority(Urgency urgency) { return static_cast<int>(urgency); }
+
+  template <typename Call>
+  static Result<Copied> ask(const Call& call) {
+    braid_outcome outcome{sizeof(braid_outcome), 0, 0, ""};
+    if (call(&outcome) != BRAID_OK) return failure();
+    return Copied{outcome.accelerated_bytes, outcome.native_bytes, outcome.reason};
+  }
+
+  std::unique_ptr<braid_engine, Close> engine_;
+};
+
+}  // namespace braid

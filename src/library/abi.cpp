@@ -1,0 +1,179 @@
+// The C interface: arguments in, status out; no exception leaves. See include/braid/braid.h.
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <new>
+
+#include "braid/braid.h"
+#include "library/copier.h"
+#include "library/copy_list.h"
+#include "library/error.h"
+#include "library/settings.h"
+
+struct braid_engine {
+  std::unique_ptr<braid::library::Copier> copier;
+};
+
+namespace braid::library {
+namespace {
+
+static_assert(BRAID_PRIORITY_BULK == static_cast<int>(multipath::Priority::kBulk));
+static_assert(BRAID_PRIORITY_URGENT == static_cast<int>(multipath::Priority::kUrgent));
+
+template <typename Body>
+braid_status guarded(const Body& body) noexcept try {
+  return report(body());
+} catch (const std::bad_alloc&) {
+  return report({BRAID_ERROR_MEMORY, "out of memory"});  // short enough to need none
+} catch (const std::exception& unexpected) {
+  return report({BRAID_ERROR_UNAVAILABLE, unexpected.what()});
+}
+
+Error check_engine(const braid_engine* engine) {
+  return engine != nullptr ? Error::none() : Error::argument("the engine is null");
+}
+
+Error check_call(const braid_engine* engine, int priority, const braid_outcome* outcome) {
+  if (Error wrong = check_engine(engine); !wrong.ok()) return wrong;
+  if (priority != BRAID_PRIORITY_BULK && priority != BRAID_PRIORITY_URGENT)
+    return Error::argument(std::to_string(priority) + " is not a priority");
+  if (outcome != nullptr && outcome->struct_bytes < sizeof(braid_outcome))
+    return Error::argument("braid_outcome: struct_bytes is " +
+                           std::to_string(outcome->struct_bytes) +
+                           ". Set it to sizeof(braid_outcome)");
+  return Error::none();
+}
+
+Scratch& thread_scratch() {
+  static thread_local Scratch scratch;
+  return scratch;
+}
+
+// `list` fills the thread's list of copies from the call's own arguments.
+template <typename List>
+braid_status copy_list(braid_engine* engine, EntryPoint entry_point, CUstream stream, int priority,
+                       braid_outcome* outcome, const List& list) noexcept {
+  return guarded([&] {
+    Scratch& scratch = thread_scratch();
+    if (Error wrong = check_call(engine, priority, outcome); !wrong.ok()) return wrong;
+    if (Error wrong = list(scratch.copies); !wrong.ok()) return wrong;
+    if (Error wrong = check_overlap(scratch.copies, scratch.sorted); !wrong.ok()) return wrong;
+    const Order order{entry_point, stream != nullptr ? stream : CU_STREAM_LEGACY,
+                      static_cast<multipath::Priority>(priority)};
+    Tally tally;
+    Error failed = engine->copier->copy(order, scratch, tally);
+    if (failed.ok() && outcome != nullptr) {
+      outcome->accelerated_bytes = tally.accelerated_bytes;
+      outcome->native_bytes = tally.native_bytes;
+      outcome->reason = multipath::verdict_name(tally.reason);
+    }
+    return failed;
+  });
+}
+
+Error hand_out(const std::string& text, char* buffer, size_t buffer_bytes, size_t* needed_bytes) {
+  const size_t needed = text.size() + 1;
+  if (needed_bytes != nullptr) *needed_bytes = needed;
+  if (buffer == nullptr && buffer_bytes == 0) return Error::none();
+  if (buffer == nullptr || buffer_bytes < needed)
+    return Error::argument("the buffer is null, or smaller than " + std::to_string(needed) +
+                           " bytes");
+  std::memcpy(buffer, text.c_str(), needed);
+  return Error::none();
+}
+
+}  // namespace
+}  // namespace braid::library
+
+using namespace braid::library;
+
+braid_status braid_open(const braid_options* options, braid_engine** engine) {
+  return guarded([&] {
+    if (engine == nullptr) return Error::argument("there is no place for the engine");
+    *engine = nullptr;
+    braid::Options settings;
+    if (Error wrong = read_settings(options, settings); !wrong.ok()) return wrong;
+    auto opened = std::make_unique<braid_engine>();
+    if (Error failed = Copier::open(settings, opened->copier); !failed.ok()) return failed;
+    *engine = opened.release();  // owner: the caller, until braid_close
+    return Error::none();
+  });
+}
+
+void braid_close(braid_engine* engine) { const std::unique_ptr<braid_engine> closed(engine); }
+
+braid_status braid_prepare(braid_engine* engine) {
+  return guarded([&] {
+    Error wrong = check_engine(engine);
+    return wrong.ok() ? engine->copier->prepare() : wrong;
+  });
+}
+
+braid_status braid_forget_context(braid_engine* engine, CUctx_st* context) {
+  return guarded([&] {
+    Error wrong = check_engine(engine);
+    if (wrong.ok() && context == nullptr) wrong = Error::argument("the context is null");
+    if (wrong.ok()) engine->copier->forget_context(context);
+    return wrong;
+  });
+}
+
+braid_status braid_copy(braid_engine* engine, void* destination, const void* source,
+                        size_t size_bytes, CUstream_st* stream, int priority,
+                        braid_outcome* outcome) {
+  return copy_list(engine, EntryPoint::kCopy, stream, priority, outcome,
+                   [&](std::vector<Copy>& copies) {
+                     return list_batch(&destination, &source, &size_bytes, 1, copies);
+                   });
+}
+
+braid_status braid_copy_batch(braid_engine* engine, void* const* destinations,
+                              const void* const* sources, const size_t* sizes_bytes, size_t count,
+                              CUstream_st* stream, int priority, braid_outcome* outcome) {
+  return copy_list(engine, EntryPoint::kCopyBatch, stream, priority, outcome,
+                   [&](std::vector<Copy>& copies) {
+                     return list_batch(destinations, sources, sizes_bytes, count, copies);
+                   });
+}
+
+braid_status braid_gather(braid_engine* engine, void* destination, const void* const* sources,
+                          const size_t* sizes_bytes, size_t count, CUstream_st* stream,
+                          int priority, braid_outcome* outcome) {
+  return copy_list(engine, EntryPoint::kGather, stream, priority, outcome,
+                   [&](std::vector<Copy>& copies) {
+                     return list_gather(destination, sources, sizes_bytes, count, copies);
+                   });
+}
+
+braid_status braid_scatter(braid_engine* engine, void* const* destinations, const void* source,
+                           const size_t* sizes_bytes, size_t count, CUstream_st* stream,
+                           int priority, braid_outcome* outcome) {
+  return copy_list(engine, EntryPoint::kScatter, stream, priority, outcome,
+                   [&](std::vector<Copy>& copies) {
+                     return list_scatter(destinations, source, sizes_bytes, count, copies);
+                   });
+}
+
+braid_status braid_stats_json(braid_engine* engine, char* buffer, size_t buffer_bytes,
+                              size_t* needed_bytes) {
+  return guarded([&] {
+    if (Error wrong = check_engine(engine); !wrong.ok()) return wrong;
+    return hand_out(engine->copier->statistics(), buffer, buffer_bytes, needed_bytes);
+  });
+}
+
+const char* braid_last_error() { return last_error(); }
+
+const char* braid_status_name(int status) {
+  switch (status) {
+    case BRAID_OK: return "ok";
+    case BRAID_ERROR_ARGUMENT: return "argument";
+    case BRAID_ERROR_OPTION: return "option";
+    case BRAID_ERROR_UNAVAILABLE: return "unavailable";
+    case BRAID_ERROR_CUDA: return "cuda";
+    case BRAID_ERROR_MEMORY: return "memory";
+  }
+  return "unknown";
+}
+
+const char* braid_version() { return BRAID_VERSION; }

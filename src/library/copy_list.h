@@ -1,0 +1,35 @@
+// The copies of one call, as addresses: what is wrong with them, before anything asks the driver.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "library/error.h"
+
+namespace braid::library {
+
+struct Copy {
+  uint64_t destination = 0;
+  uint64_t source = 0;
+  uint64_t size_bytes = 0;
+};
+
+/// Fills `copies` with the pairs of a batch, less those of no bytes. Fails, naming the entry, for
+/// null addresses and ranges that leave the address space.
+Error list_batch(void* const* destinations, const void* const* sources, const size_t* sizes_bytes,
+                 size_t count, std::vector<Copy>& copies);
+
+/// The same for one contiguous destination, or one contiguous source.
+Error list_gather(void* destination, const void* const* sources, const size_t* sizes_bytes,
+                  size_t count, std::vector<Copy>& copies);
+Error list_scatter(void* const* destinations, const void* source, const size_t* sizes_bytes,
+                   size_t count, std::vector<Copy>& copies);
+
+/// Fails when a byte lies in two destinations. Linear when they ascend, as they mostly do; else
+/// sorts a copy of the list, which it keeps in `sorted`.
+Error check_overlap(std::span<const Copy> copies, std::vector<Copy>& sorted);
+
+uint64_t total_bytes(std::span<const Copy> copies);
+
+}  // namespace braid::library

@@ -1,0 +1,30 @@
+// How the library's inside says that a call failed, and what the caller of the C interface gets.
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "base/status.h"
+#include "braid/braid.h"
+
+namespace braid::library {
+
+struct [[nodiscard]] Error {
+  braid_status code = BRAID_OK;
+  std::string message;
+
+  static Error none() { return {}; }
+  static Error argument(std::string message) { return {BRAID_ERROR_ARGUMENT, std::move(message)}; }
+  /// What a Status says, under `code`; none for a Status that is ok.
+  static Error from(const Status& status, braid_status code) {
+    return status.ok() ? none() : Error{code, status.message()};
+  }
+  bool ok() const { return code == BRAID_OK; }
+};
+
+/// Keeps the words of a failure for last_error, in this thread; returns the code.
+braid_status report(Error error);
+
+const char* last_error() noexcept;
+
+}  // namespace braid::library

@@ -1,0 +1,38 @@
+#include "library/memory_map.h"
+
+#include <algorithm>
+#include <iterator>
+
+namespace braid::library {
+
+Memory MemoryMap::find(const cuda::Driver& driver, uint64_t address) {
+  const auto after =
+      std::upper_bound(ranges_.begin(), ranges_.end(), address,
+                       [](uint64_t wanted, const Range& range) { return wanted < range.end; });
+  if (after != ranges_.end() && after->begin <= address) return after->memory;
+
+  unsigned type = 0;
+  unsigned is_managed = 0;
+  CUcontext context = nullptr;
+  int gpu = -1;
+  CUdeviceptr begin = 0;
+  size_t size_bytes = 0;
+  CUpointer_attribute attributes[] = {
+      CU_POINTER_ATTRIBUTE_MEMORY_TYPE,      CU_POINTER_ATTRIBUTE_IS_MANAGED,
+      CU_POINTER_ATTRIBUTE_CONTEXT,          CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+      CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, CU_POINTER_ATTRIBUTE_RANGE_SIZE};
+  void* values[] = {&type, &is_managed, &context, &gpu, &begin, &size_bytes};
+  const auto count = static_cast<unsigned>(std::size(attributes));
+  if (driver.cuPointerGetAttributes(count, attributes, values, address) != CUDA_SUCCESS ||
+      type == 0)
+    return {};
+  Memory memory{type == CU_MEMORYTYPE_DEVICE, true, is_managed != 0, nullptr, -1};
+  if (memory.is_device) {
+    memory.context = context;
+    memory.gpu = gpu;
+  }
+  if (size_bytes > 0) ranges_.insert(after, {begin, begin + size_bytes, memory});
+  return memory;
+}
+
+}  // namespace braid::library

@@ -1,0 +1,15 @@
+// The options of braid_open as the engine's: one table for the command, the preload library and
+// programs (base/options.h).
+#pragma once
+
+#include "base/options.h"
+#include "library/error.h"
+
+namespace braid::library {
+
+/// What `given` (null: nothing) does not list comes from the environment. Fails for a struct of a
+/// size that no version of braid had, or whose later fields ask for what this version lacks, and
+/// for names and values that the table does not take.
+Error read_settings(const braid_options* given, Options& options);
+
+}  // namespace braid::library

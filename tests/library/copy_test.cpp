@@ -1,0 +1,223 @@
+// Copies through the C interface: every byte arrives, in the stream's order, whichever way it goes,
+// and the outcome says which way that was.
+#include <nlohmann/json.hpp>
+#include <random>
+#include <thread>
+
+#include "fixture.h"
+
+namespace braid::test {
+namespace {
+
+using CopyTest = LibraryTest;
+
+TEST_F(CopyTest, GoesBothWaysInTheStreamsOrder) {
+  HostBuffer sent(driver(), kSize);
+  HostBuffer received(driver(), kSize);
+  DeviceBuffer device(driver(), kSize);
+  sent.fill_random(1);
+  received.fill_random(2);
+  ASSERT_EQ(braid_copy(engine_, at(device), sent.data(), kSize, stream_, BRAID_PRIORITY_URGENT,
+                       &outcome_),
+            BRAID_OK)
+      << braid_last_error();
+  EXPECT_STREQ(outcome_.reason, "accelerated");
+  EXPECT_EQ(outcome_.accelerated_bytes, kSize);
+  EXPECT_EQ(outcome_.native_bytes, 0u);
+  ASSERT_EQ(braid_copy(engine_, received.data(), at(device), kSize, stream_, BRAID_PRIORITY_BULK,
+                       &outcome_),
+            BRAID_OK);
+  EXPECT_EQ(outcome_.accelerated_bytes, kSize);
+  synchronize(stream_);
+  EXPECT_EQ(bytes(sent), bytes(received));
+}
+
+TEST_F(CopyTest, IsMadeByTheDriverWhereBraidDoesNotHelp) {
+  HostBuffer pinned(driver(), kSize);
+  pinned.fill_random(3);
+  const std::vector<uint8_t> pageable = bytes(pinned);
+  DeviceBuffer device(driver(), kSize);
+  DeviceBuffer other(driver(), kSize);
+  const auto copy = [&](void* to, const void* from, uint64_t size_bytes) {
+    EXPECT_EQ(braid_copy(engine_, to, from, size_bytes, stream_, 0, &outcome_), BRAID_OK)
+        << braid_last_error();
+    EXPECT_EQ(outcome_.native_bytes, size_bytes);
+    EXPECT_EQ(outcome_.accelerated_bytes, 0u);
+    synchronize(stream_);
+    return std::string(outcome_.reason);
+  };
+  EXPECT_EQ(copy(at(device), pinned.data(), 1000), "below_threshold");
+  EXPECT_EQ(read(device, 1000), std::vector(pageable.begin(), pageable.begin() + 1000));
+  EXPECT_EQ(copy(at(device), pageable.data(), kSize), "pageable");
+  EXPECT_EQ(read(device, kSize), pageable);
+  EXPECT_EQ(copy(at(other), at(device), kSize), "not_linear");
+  EXPECT_EQ(read(other, kSize), pageable);
+}
+
+TEST_F(CopyTest, TakesTheDefaultStreams) {
+  HostBuffer host(driver(), kSize);
+  for (const CUstream stream : {CUstream(nullptr), CU_STREAM_LEGACY, CU_STREAM_PER_THREAD}) {
+    DeviceBuffer device(driver(), kSize);
+    host.fill_random(reinterpret_cast<uint64_t>(stream));
+    ASSERT_EQ(braid_copy(engine_, at(device), host.data(), kSize, stream, 0, &outcome_), BRAID_OK)
+        << braid_last_error();
+    EXPECT_STREQ(outcome_.reason, "accelerated");
+    synchronize(stream);
+    EXPECT_EQ(read(device, kSize), bytes(host));
+  }
+}
+
+TEST_F(CopyTest, OfNoBytesDoesNothing) {
+  EXPECT_EQ(braid_copy(engine_, nullptr, nullptr, 0, stream_, 0, &outcome_), BRAID_OK);
+  EXPECT_STREQ(outcome_.reason, "accelerated");
+  EXPECT_EQ(outcome_.accelerated_bytes + outcome_.native_bytes, 0u);
+}
+
+TEST_F(CopyTest, ABatchMayMixDirectionsAndGpus) {
+  HostBuffer up(driver(), 2 * kSize);
+  HostBuffer down(driver(), kSize);
+  HostBuffer source(driver(), kSize);
+  DeviceBuffer here(driver(), kSize);
+  DeviceBuffer full(driver(), kSize);
+  use_gpu(1);
+  DeviceBuffer there(driver(), kSize);
+  use_gpu(0);
+  up.fill_random(4);
+  source.fill_random(5);
+  MUST(driver(), cuMemcpyHtoD(full.at(), source.data(), kSize));
+  void* const to[] = {at(here), down.data(), at(there)};
+  const void* const from[] = {up.data(), at(full), up.data() + kSize};
+  const size_t sizes[] = {kSize, kSize, kSize};
+  ASSERT_EQ(braid_copy_batch(engine_, to, from, sizes, 3, stream_, 0, &outcome_), BRAID_OK)
+      << braid_last_error();
+  // The stream is GPU 0's: only its copies are carried.
+  EXPECT_EQ(outcome_.accelerated_bytes, 2 * kSize);
+  EXPECT_EQ(outcome_.native_bytes, kSize);
+  EXPECT_STREQ(outcome_.reason, "foreign_context");
+  synchronize(stream_);
+  const std::vector<uint8_t> sent = bytes(up);
+  EXPECT_EQ(read(here, kSize), std::vector(sent.begin(), sent.begin() + kSize));
+  EXPECT_EQ(bytes(down), bytes(source));
+  use_gpu(1);
+  EXPECT_EQ(read(there, kSize), std::vector(sent.begin() + kSize, sent.end()));
+}
+
+TEST_F(CopyTest, GatherAndScatterAreEachOthersReverse) {
+  const uint64_t seed = std::random_device()();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937_64 random(seed);
+  constexpr size_t kPieces = 200;
+  constexpr size_t kSlot = 40000;  // pieces lie in slots of this size, in any order
+  HostBuffer scattered(driver(), kPieces * kSlot);
+  HostBuffer returned(driver(), kPieces * kSlot);
+  scattered.fill_random(seed);
+  std::memset(returned.data(), 0, returned.size());
+  std::vector<size_t> slots(kPieces), sizes(kPieces);
+  std::vector<const void*> from(kPieces);
+  std::vector<void*> to(kPieces);
+  std::vector<uint8_t> expected, elsewhere(returned.size(), 0);
+  for (size_t piece = 0; piece < kPieces; ++piece) slots[piece] = piece;
+  std::shuffle(slots.begin(), slots.end(), random);
+  for (size_t piece = 0; piece < kPieces; ++piece) {
+    const size_t start = slots[piece] * kSlot;
+    sizes[piece] = random() % (kSlot + 1);
+    from[piece] = scattered.data() + start;
+    to[piece] = returned.data() + start;
+    expected.insert(expected.end(), scattered.data() + start,
+                    scattered.data() + start + sizes[piece]);
+    std::copy_n(scattered.data() + start, sizes[piece], elsewhere.begin() + start);
+  }
+  DeviceBuffer device(driver(), expected.size());
+  ASSERT_EQ(braid_gather(engine_, at(device), from.data(), sizes.data(), kPieces, stream_,
+                         BRAID_PRIORITY_URGENT, &outcome_),
+            BRAID_OK)
+      << braid_last_error();
+  EXPECT_EQ(outcome_.accelerated_bytes + outcome_.native_bytes, expected.size());
+  ASSERT_EQ(braid_scatter(engine_, to.data(), at(device), sizes.data(), kPieces, stream_,
+                          BRAID_PRIORITY_BULK, &outcome_),
+            BRAID_OK)
+      << braid_last_error();
+  synchronize(stream_);
+  EXPECT_EQ(read(device, expected.size()), expected);
+  EXPECT_EQ(bytes(returned), elsewhere);
+}
+
+TEST_F(CopyTest, AContextThatIsNewIsTakenUpByItsFirstCopy) {
+  CUcontext fresh = nullptr;
+  auto* create =
+      reinterpret_cast<CUresult (*)(CUcontext*, unsigned, CUdevice)>(symbol("cuCtxCreate_v2"));
+  auto* destroy = reinterpret_cast<CUresult (*)(CUcontext)>(symbol("cuCtxDestroy_v2"));
+  ASSERT_EQ(create(&fresh, 0, 0), CUDA_SUCCESS);
+  {
+    HostBuffer host(driver(), kSize);
+    DeviceBuffer device(driver(), kSize);
+    host.fill_random(6);
+    ASSERT_EQ(
+        braid_copy(engine_, at(device), host.data(), kSize, CU_STREAM_PER_THREAD, 0, &outcome_),
+        BRAID_OK);
+    EXPECT_STREQ(outcome_.reason, "accelerated");
+    synchronize(CU_STREAM_PER_THREAD);
+    EXPECT_EQ(read(device, kSize), bytes(host));
+    EXPECT_EQ(braid_prepare(engine_), BRAID_OK);
+  }
+  EXPECT_EQ(braid_forget_context(engine_, fresh), BRAID_OK);
+  EXPECT_EQ(destroy(fresh), CUDA_SUCCESS);
+}
+
+TEST_F(CopyTest, TwoEnginesAndSeveralThreadsWorkBesideEachOther) {
+  braid_engine* second = nullptr;
+  ASSERT_EQ(braid_open(nullptr, &second), BRAID_OK) << braid_last_error();
+  constexpr uint64_t kLarge = 5 << 20;  // above the default threshold too
+  std::vector<std::thread> threads;
+  for (braid_engine* engine : {engine_, second, engine_, second})
+    threads.emplace_back([this, engine, seed = threads.size()] {
+      use_gpu(0);
+      HostBuffer host(driver(), kLarge);
+      DeviceBuffer device(driver(), kLarge);
+      host.fill_random(seed);
+      EXPECT_EQ(
+          braid_copy(engine, at(device), host.data(), kLarge, CU_STREAM_PER_THREAD, 0, nullptr),
+          BRAID_OK);
+      synchronize(CU_STREAM_PER_THREAD);
+      EXPECT_EQ(read(device, kLarge), bytes(host));
+    });
+  for (std::thread& thread : threads) thread.join();
+  braid_close(second);
+}
+
+TEST_F(CopyTest, ClosingWaitsForWhatIsInFlight) {
+  HostBuffer host(driver(), kSize);
+  DeviceBuffer device(driver(), kSize);
+  host.fill_random(7);
+  ASSERT_EQ(braid_copy(engine_, at(device), host.data(), kSize, stream_, 0, nullptr), BRAID_OK);
+  braid_close(engine_);
+  engine_ = nullptr;
+  synchronize(stream_);
+  EXPECT_EQ(read(device, kSize), bytes(host));
+}
+
+TEST_F(CopyTest, StatisticsAreThoseOfThePreloadLibrarysShape) {
+  HostBuffer host(driver(), kSize);
+  DeviceBuffer device(driver(), kSize);
+  for (const uint64_t size_bytes : {kSize, kSize, uint64_t{10}})
+    ASSERT_EQ(braid_copy(engine_, at(device), host.data(), size_bytes, stream_, 0, nullptr),
+              BRAID_OK);
+  synchronize(stream_);
+  size_t needed = 0;
+  ASSERT_EQ(braid_stats_json(engine_, nullptr, 0, &needed), BRAID_OK);
+  std::string text(needed, '\0');
+  EXPECT_EQ(braid_stats_json(engine_, text.data(), 5, &needed), BRAID_ERROR_ARGUMENT);
+  ASSERT_EQ(braid_stats_json(engine_, text.data(), text.size(), &needed), BRAID_OK);
+  const auto all = nlohmann::json::parse(text.c_str()).at("braid");
+  const auto& copies = all.at("entry_points").at("braid_copy");
+  EXPECT_EQ(copies.at("accelerated").at("calls"), 2);
+  EXPECT_EQ(copies.at("accelerated").at("bytes"), 2 * kSize);
+  EXPECT_EQ(copies.at("below_threshold").at("bytes"), 10);
+  uint64_t carried = 0;
+  for (const auto& path : all.at("paths")) carried += path.at("bytes").get<uint64_t>();
+  EXPECT_EQ(carried, 2 * kSize);
+  EXPECT_TRUE(all.at("problems").empty()) << all;
+}
+
+}  // namespace
+}  // namespace braid::test

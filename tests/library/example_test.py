@@ -1,0 +1,38 @@
+#!/usr/bin/env python3
+"""Runs an example on the emulated server: it must verify its bytes and print, for each way, a
+bandwidth and that it was accelerated; alone and under `braid run`, where the process then has two engines.
+
+  example_test.py BUILD-FOLDER COMMAND...
+"""
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+SERVER = "h20x8"
+TIMEOUT_S = 120
+
+
+def run(command, environment):
+    done = subprocess.run(command, env=environment, capture_output=True, text=True,
+                          timeout=TIMEOUT_S, check=False)
+    figures = re.findall(r"([\d.]+) GB/s.* accelerated$", done.stdout, re.M)
+    assert done.returncode == 0, f"exit code {done.returncode}\n{done.stdout}{done.stderr}"
+    assert "verified" in done.stdout, done.stdout
+    assert len(figures) == 2 and all(float(figure) > 0 for figure in figures), done.stdout
+    return done
+
+
+def main(build, *command):
+    build = pathlib.Path(build)
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("BRAID_")}
+    alone = run(command, {**clean, "LD_LIBRARY_PATH": str(build / "lib" / "emulator"),
+                          "BRAID_SERVER": str(build / "share/braid/profiles" / f"{SERVER}.json")})
+    print(alone.stdout)
+    print(run([str(build / "bin" / "braid"), "run", "--server", SERVER, "--", *command],
+              clean).stdout)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,67 @@
+// include/braid/copy.h: the C++ layer says what the C interface says, and owns its engine.
+#include <braid/copy.h>
+
+#include <array>
+#include <type_traits>
+
+#include "fixture.h"
+
+namespace braid::test {
+namespace {
+
+static_assert(std::is_nothrow_move_constructible_v<Engine> &&
+              !std::is_copy_constructible_v<Engine>);
+
+class LayerTest : public ServerTest {
+ protected:
+  static constexpr uint64_t kSize = 1 << 20;
+  static Engine open() {
+    const std::array options{braid_option{"BRAID_THRESHOLD", "64K"}};
+    auto opened = Engine::open(options);
+    if (!opened.ok()) throw std::runtime_error(opened.status().message());
+    return std::move(opened).value();
+  }
+};
+
+TEST_F(LayerTest, CopiesBothWaysAfterItWasMoved) {
+  Engine first = open();
+  Engine engine = std::move(first);
+  EXPECT_EQ(first.get(), nullptr);
+  EXPECT_TRUE(engine.prepare().ok());
+  HostBuffer sent(driver(), kSize);
+  HostBuffer received(driver(), kSize);
+  DeviceBuffer device(driver(), kSize);
+  sent.fill_random(1);
+  const CUstream stream = new_stream();
+  const auto up = engine.copy(at(device.at()), sent.data(), kSize, stream, Urgency::kUrgent);
+  ASSERT_TRUE(up.ok()) << up.status().message();
+  EXPECT_TRUE(up.value().is_accelerated());
+  EXPECT_EQ(up.value().accelerated_bytes, kSize);
+  const std::array<void*, 2> to{received.data(), received.data() + 1000};
+  const std::array<size_t, 2> sizes{1000, kSize - 1000};
+  const auto down = engine.scatter(to, at(device.at()), sizes, stream);
+  ASSERT_TRUE(down.ok()) << down.status().message();
+  EXPECT_EQ(down.value().accelerated_bytes + down.value().native_bytes, kSize);
+  synchronize(stream);
+  EXPECT_EQ(std::memcmp(sent.data(), received.data(), kSize), 0);
+  const auto statistics = engine.statistics();
+  ASSERT_TRUE(statistics.ok());
+  EXPECT_NE(statistics.value().find("\"braid_scatter\""), std::string::npos);
+  EXPECT_EQ(statistics.value().back(), '}');
+}
+
+TEST_F(LayerTest, ErrorsCarryTheWords) {
+  Engine engine = open();
+  const std::array<const void*, 1> one{nullptr};
+  const std::array<size_t, 2> two{8, 8};
+  EXPECT_EQ(engine.gather(nullptr, one, two, nullptr).status().message(),
+            "the lists differ in length");
+  EXPECT_FALSE(engine.copy(nullptr, nullptr, 8, nullptr).ok());
+  const std::array wrong{braid_option{"BRAID_BACKGROUND", "loud"}};
+  EXPECT_NE(Engine::open(wrong).status().message().find("BRAID_BACKGROUND"), std::string::npos);
+  Engine moved = std::move(engine);
+  EXPECT_NE(engine.prepare().message().find("null"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace braid::test
