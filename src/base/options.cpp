@@ -94,6 +94,27 @@ Status set_relay_order(Options& options, const std::string& text) {
   return {};
 }
 
+Status set_mover(Options& options, const std::string& text) {
+  if (text == "auto")
+    options.mover = MoverChoice::kAuto;
+  else if (text == "kernel")
+    options.mover = MoverChoice::kKernel;
+  else if (text == "copy-engine")
+    options.mover = MoverChoice::kCopyEngine;
+  else
+    return Status::error("'" + text + "' is not a mover", "Write auto, kernel or copy-engine");
+  return {};
+}
+
+Status set_deadline(Options& options, const std::string& text) {
+  constexpr uint32_t kMost = 3'600'000;
+  const char* end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, options.deadline_ms);
+  if (error != std::errc() || rest != end || options.deadline_ms < 1 || options.deadline_ms > kMost)
+    return Status::error("'" + text + "' is not a deadline", "Write 1 to 3600000 milliseconds");
+  return {};
+}
+
 Status set_yields(Options& options, const std::string& text) {
   if (text != "yield" && text != "compete")
     return Status::error("'" + text + "' is not a policy", "Write yield or compete");
@@ -143,6 +164,18 @@ const std::vector<Entry>& entries() {
         "whom a relay serves first: longest (the most bytes left), or a GPU's transfers",
         "MMA section 3.4.2, relay task scheduling"},
        set_relay_order},
+      {{"BRAID_MOVER", "", "auto",
+        "what moves the bytes: kernel (some SM time), copy-engine (a thread, no SM time), or auto",
+        "1 GiB on 4xH200, prototypes: kernels 201.5 GB/s, copy engines 193.9"},
+       set_mover},
+      {{"BRAID_DEADLINE", "milliseconds", "2000",
+        "a relay that holds a slice for longer is done without (copy-engine mover)",
+        "a slice takes 0.3 ms on a link that eight flows share"},
+       set_deadline},
+      {{"BRAID_DEVICE_MEMORY", "bytes", "20M",
+        "most memory of each GPU that relay buffers take (copy-engine mover)",
+        "three 4 MB slices on the link and two on NVLink; the paper's 20 MB"},
+       set_size<&Options::device_memory_bytes>},
   };
   return table;
 }

@@ -24,6 +24,9 @@ Result<RelayChoice> parse_relays(const std::string& text);
 
 enum class StatsFormat { kNone, kText, kJson, kPrometheus };
 
+/// What moves the bytes: multipath/transfer.h, Mover.
+enum class MoverChoice { kAuto, kKernel, kCopyEngine };
+
 struct Options {
   RelayChoice relays;
   StatsFormat stats = StatsFormat::kNone;  ///< a file or a signal alone also choose one
@@ -36,7 +39,10 @@ struct Options {
   bool yields = true;
   int pageable_threads = -1;  ///< 0: pageable copies stay native; -1: by CPUs (staging/crew.h)
   int favoured_gpu = -1;      ///< relays serve this GPU's transfers first; -1: the longest queue
-  int hardware_queues = 8;    ///< CUDA_DEVICE_MAX_CONNECTIONS, which is CUDA's own variable
+  MoverChoice mover = MoverChoice::kAuto;
+  uint32_t deadline_ms = 2000;       ///< of a slice of the copy-engine mover
+  uint64_t device_memory_bytes = 0;  ///< of relay buffers on each GPU; 0: as many as are of use
+  int hardware_queues = 8;           ///< CUDA_DEVICE_MAX_CONNECTIONS, which is CUDA's own variable
 };
 
 /// One row of the table: what `braid run --help` and docs/options.md show.

@@ -10,6 +10,7 @@
 #include "cuda/relaxed_capture.h"
 #include "cuda/scoped_context.h"
 #include "multipath/classify.h"
+#include "multipath/copy_engine/mover.h"
 #include "multipath/relays.h"
 #include "multipath/staging/stager.h"
 #include "multipath/target.h"
@@ -72,6 +73,7 @@ class Engine::Impl {
   std::vector<std::vector<bool>> relays_;   // [relay][target]: usable
   std::vector<Endpoint*> relay_endpoints_;  // by GPU; null: not a relay
   std::vector<std::unique_ptr<Endpoint>> endpoints_;
+  std::unique_ptr<CopyEngineMover> copy_engine_;  // null: the kernel mover carries everything
   std::vector<std::unique_ptr<Target>> targets_;
   std::vector<bool> seen_primaries_;  // by GPU: its active primary context has been dealt with
   std::vector<CUcontext> refused_;    // contexts that could not be made targets
@@ -132,6 +134,11 @@ Status Engine::Impl::open() {
   });
   if (!has_relays_) return {};  // nothing to gain, so nothing is opened
   std::unique_lock lock(mutex_);
+  if (options_.mover == MoverChoice::kCopyEngine) {
+    auto mover = CopyEngineMover::open(driver_, options_);
+    if (!mover.ok()) return mover.status();
+    copy_engine_ = std::move(mover).value();
+  }
   status = open_relays();
   if (status.ok()) (void)adopt_active_contexts();  // what fails is in problems_
   return status;
@@ -216,6 +223,10 @@ Result<Endpoint*> Engine::Impl::endpoint_for(int gpu, CUcontext context, bool re
   if (Endpoint* known = find_endpoint(context)) return known;
   auto endpoint = Endpoint::open(driver_, options_, devices_[gpu], gpu, context, retained);
   if (!endpoint.ok()) return endpoint.status();
+  if (copy_engine_ != nullptr) {
+    const Status prepared = copy_engine_->prepare(*endpoint.value());
+    if (!prepared.ok()) return prepared;
+  }
   endpoints_.push_back(std::move(endpoint).value());
   return endpoints_.back().get();
 }
@@ -239,7 +250,7 @@ Status Engine::Impl::make_target(Endpoint& endpoint) {
   const int home = numa_node(gpu);
   std::stable_partition(relays.begin(), relays.end(),
                         [&](const Endpoint* relay) { return numa_node(relay->gpu()) == home; });
-  auto target = Target::open(driver_, options_, endpoint, std::move(relays));
+  auto target = Target::open(driver_, options_, endpoint, std::move(relays), copy_engine_.get());
   if (!target.ok()) return target.status();
   targets_.push_back(std::move(target).value());
   return {};
@@ -283,6 +294,7 @@ void Engine::Impl::forget_context(CUcontext context) {
   std::vector<Target*> users;
   for (const auto& target : targets_)
     if (target->uses(*endpoint)) users.push_back(target.get());
+  if (copy_engine_ != nullptr) copy_engine_->forget(*endpoint);
   const bool is_drained = drain(users, kDrainLimit);
   endpoint->abandon();
   if (endpoint->is_primary()) seen_primaries_[endpoint->gpu()] = false;
@@ -357,6 +369,10 @@ void Engine::Impl::collect(int wait_ms, PathCounts& counts) {
   drain(targets_, std::chrono::milliseconds(wait_ms));
   for (const PathCount& count : forgotten_.all()) counts.add(count);
   for (const auto& target : targets_) target->add_counts(counts);
+  if (copy_engine_ == nullptr) return;
+  while (!copy_engine_->is_idle() && std::chrono::steady_clock::now() < deadline)
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  copy_engine_->add_counts(counts);
 }
 
 std::vector<std::string> Engine::Impl::problems() {
@@ -376,6 +392,7 @@ Engine::Impl::~Impl() {
   cuda::RelaxedCapture relaxed(driver_);
   stager_.close();
   targets_.clear();
+  copy_engine_.reset();
   endpoints_.clear();
 }
 

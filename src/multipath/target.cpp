@@ -32,9 +32,11 @@ Target::Target(const cuda::Driver& driver, const Options& options, Endpoint& end
 }
 
 Result<std::unique_ptr<Target>> Target::open(const cuda::Driver& driver, const Options& options,
-                                             Endpoint& endpoint, std::vector<Endpoint*> relays) {
+                                             Endpoint& endpoint, std::vector<Endpoint*> relays,
+                                             CopyEngineMover* copy_engine) {
   relays.resize(std::min<size_t>(relays.size(), cuda::kMaxPaths - 1));
   std::unique_ptr<Target> target(new Target(driver, options, endpoint, relays));
+  target->copy_engine_ = copy_engine;
   cuda::ScopedContext scope(driver, endpoint.context());
   auto tickets = TicketPool::open(driver);
   if (!tickets.ok()) return tickets.status();
@@ -100,8 +102,12 @@ Status Target::run_empty(bool aligned_alike) {
 }
 
 Outcome Target::submit(const Batch& batch, int path_limit) {
-  std::lock_guard lock(mutex_);
-  return submit_locked(batch, path_limit);
+  std::unique_lock lock(mutex_);
+  if (copy_engine_ == nullptr) return submit_locked(batch, path_limit);
+  PathChoice choice;
+  const size_t count = choose_paths(size_of(batch), path_limit, choice);
+  lock.unlock();
+  return copy_engine_->submit(batch, endpoint_, std::span(choice.paths).subspan(1, count - 1));
 }
 
 Manners Target::manners_of(const Batch& batch) const {

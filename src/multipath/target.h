@@ -11,6 +11,7 @@
 
 #include "base/options.h"
 #include "base/status.h"
+#include "multipath/copy_engine/mover.h"
 #include "multipath/endpoint.h"
 #include "multipath/engine.h"
 #include "multipath/kernel_mover.h"
@@ -24,8 +25,10 @@ class Target {
  public:
   /// Allocates tickets and streams, and launches every kernel once with nothing to do, so that no
   /// later copy loads code or maps a peer. `endpoint` and `relays` must outlive the target.
+  /// With `copy_engine`, in which all of them have been prepared, transfers are carried by it.
   static Result<std::unique_ptr<Target>> open(const cuda::Driver& driver, const Options& options,
-                                              Endpoint& endpoint, std::vector<Endpoint*> relays);
+                                              Endpoint& endpoint, std::vector<Endpoint*> relays,
+                                              CopyEngineMover* copy_engine);
 
   const Endpoint& endpoint() const { return endpoint_; }
   bool has_relay();
@@ -75,6 +78,7 @@ class Target {
   const cuda::Driver& driver_;
   const Options options_;
   Endpoint& endpoint_;
+  CopyEngineMover* copy_engine_ = nullptr;
   std::vector<Endpoint*> relays_;  // in lane order; a dropped one is null
   uint32_t slot_;                  // of transfers of this GPU on its relays' boards
   std::mutex mutex_;

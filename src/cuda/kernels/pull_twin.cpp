@@ -1,9 +1,8 @@
 // The host twin of pull.cu. Keep it in step with pull_protocol.cuh, function by function.
-#include <array>
 #include <cstddef>
 
 #include "cuda/kernels/pull.h"
-#include "cuda/kernels/twin.h"
+#include "cuda/kernels/twins.h"
 
 namespace braid::cuda {
 namespace {
@@ -160,16 +159,10 @@ class PullBlock final : public TwinBlock {
   uint32_t short_bytes_ = 0;
 };
 
+}  // namespace
+
 std::unique_ptr<TwinBlock> make_pull_block(const void* args, uint32_t /*block_index*/) {
   return std::make_unique<PullBlock>(*static_cast<const PullArgs*>(args));
 }
-
-// The two kernels differ in how a slice's bytes move, which is the caller's business here.
-constexpr std::array kTwins = {Twin{kVectorKernelName, sizeof(PullArgs), make_pull_block},
-                               Twin{kBulkKernelName, sizeof(PullArgs), make_pull_block}};
-
-}  // namespace
-
-std::span<const Twin> twins() { return kTwins; }
 
 }  // namespace braid::cuda

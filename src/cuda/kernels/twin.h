@@ -29,6 +29,7 @@ struct TwinStep {
     kMove,  ///< copy size_bytes from source to destination, then step again
     kPoll,  ///< a poll of memory found nothing to do: step again after one poll interval
     kExit,  ///< the block has left; do not step again
+    kTrap,  ///< the block has failed on purpose: a sticky error of its context
   };
   Kind kind = Kind::kExit;
   uint64_t source = 0;

@@ -133,6 +133,7 @@ class RunningKernel : public std::enable_shared_from_this<RunningKernel> {
       case cuda::TwinStep::Kind::kMove:
         return move(block, step, step.overlaps ? memory.longest_us() : memory.cost_us());
       case cuda::TwinStep::Kind::kPoll: return poll(block, memory);
+      case cuda::TwinStep::Kind::kTrap: return fault(CUDA_ERROR_LAUNCH_FAILED);
       case cuda::TwinStep::Kind::kExit: break;
     }
     world_.simulation.after_us(memory.cost_us(),
@@ -207,8 +208,8 @@ class RunningKernel : public std::enable_shared_from_this<RunningKernel> {
     return true;
   }
 
-  void fault() {
-    world_.poison(*context_, CUDA_ERROR_ILLEGAL_ADDRESS);
+  void fault(CUresult error = CUDA_ERROR_ILLEGAL_ADDRESS) {
+    world_.poison(*context_, error);
     leave();
   }
 

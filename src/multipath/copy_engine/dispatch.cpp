@@ -1,0 +1,216 @@
+#include "multipath/copy_engine/dispatch.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace braid::multipath::copy_engine {
+namespace {
+
+// Slices left for each path when they begin to shrink: the last ones end together although paths
+// differ in speed.
+constexpr uint64_t kSlicesPerPath = 4;
+constexpr uint64_t kSliceGrain = 64 << 10;
+
+// A link that is shared with one other flow takes twice as long. Between that and what a link
+// usually shows of noise.
+constexpr double kCongested = 1.75;
+// How fast the usual time follows what is seen. While congested it follows the clock instead, so
+// that a link that has become slow for good is the usual one after some seconds.
+constexpr double kLearns = 1.0 / 8;
+constexpr double kForgetsInNs = 10e9;
+constexpr uint64_t kSampleBytes = 1 << 20;
+// The period that a congested link waits, in slices' times: until what it has under way has
+// drained, and a little longer.
+constexpr uint64_t kRestFactor = 4;
+
+constexpr size_t kMaxReturned = 256;
+
+}  // namespace
+
+Dispatch::Dispatch(Policy policy, size_t max_jobs) : policy_(std::move(policy)) {
+  for (Queue& queue : queues_) queue.reserve(max_jobs);
+  for (std::vector<Slice>& slices : returned_) slices.reserve(kMaxReturned);
+}
+
+void Dispatch::add(const Job& job) {
+  Waiting waiting;
+  waiting.job = job;
+  waiting.arrival = arrivals_++;
+  waiting.size_bytes = job.pieces.back().offset + job.pieces.back().size_bytes;
+  if (!policy_.split.empty()) set_quotas(waiting);
+  Queue& queue = queues_[index(job.target, job.direction)];
+  const auto behind = std::find_if(queue.begin(), queue.end(), [&](const Waiting& other) {
+    return other.job.priority < job.priority;
+  });
+  queue.insert(behind, waiting);
+}
+
+void Dispatch::set_quotas(Waiting& waiting) const {
+  uint64_t total = 0;
+  for (const uint32_t share : policy_.split) total += share;
+  uint64_t left = waiting.size_bytes;
+  size_t path = 1;
+  for (int gpu = 0; gpu < kMaxGpus && path < policy_.split.size(); ++gpu) {
+    if (gpu == waiting.job.target || (waiting.job.relays >> gpu & 1) == 0) continue;
+    waiting.quota[gpu] = waiting.size_bytes / total * policy_.split[path++];
+    left -= waiting.quota[gpu];
+  }
+  waiting.quota[waiting.job.target] = left;
+}
+
+void Dispatch::remove(uint32_t job) {
+  for (Queue& queue : queues_)
+    std::erase_if(queue, [&](const Waiting& waiting) { return waiting.job.id == job; });
+  for (std::vector<Slice>& slices : returned_)
+    std::erase_if(slices, [&](const Slice& slice) { return slice.job == job; });
+}
+
+std::optional<Slice> Dispatch::pull(int gpu, Direction direction, uint64_t now_ns, bool can_relay) {
+  Link& link = links_[index(gpu, direction)];
+  if (link.under_way >= policy_.depth) return {};
+  const bool makes_way = policy_.yields && policy_.direct_first &&
+                         (link.rests_until_ns > now_ns || link.direct_under_way > 0);
+  std::optional<Slice> slice;
+  if (!policy_.direct_first && can_relay) slice = pull_oldest(gpu, direction);
+  if (!slice) slice = pull_direct(gpu, direction);
+  if (!slice && can_relay && !makes_way) slice = pull_relayed(gpu, direction);
+  if (!slice) return {};
+  if (link.under_way++ == 0) {
+    link.busy_since_ns = now_ns;
+    link.drained_bytes = 0;
+  }
+  if (slice->is_direct()) ++link.direct_under_way;
+  return slice;
+}
+
+std::optional<Slice> Dispatch::pull_direct(int gpu, Direction direction) {
+  std::vector<Slice>& returned = returned_[index(gpu, direction)];
+  if (!returned.empty()) {
+    const Slice slice = returned.back();
+    returned.pop_back();
+    return slice;
+  }
+  Queue& queue = queues_[index(gpu, direction)];
+  for (Waiting& waiting : queue)
+    if (may_carry(waiting, gpu)) return cut(queue, waiting, gpu);
+  return {};
+}
+
+std::optional<Slice> Dispatch::pull_oldest(int gpu, Direction direction) {
+  Queue* oldest = nullptr;
+  uint64_t arrival = 0;
+  for (int target = 0; target < kMaxGpus; ++target) {
+    Queue& queue = queues_[index(target, direction)];
+    for (const Waiting& waiting : queue) {
+      if (!may_carry(waiting, gpu) || (oldest != nullptr && waiting.arrival > arrival)) continue;
+      oldest = &queue;
+      arrival = waiting.arrival;
+    }
+  }
+  if (oldest == nullptr) return {};
+  const auto at = std::find_if(oldest->begin(), oldest->end(),
+                               [&](const Waiting& waiting) { return waiting.arrival == arrival; });
+  return cut(*oldest, *at, gpu);
+}
+
+std::optional<Slice> Dispatch::pull_relayed(int gpu, Direction direction) {
+  Queue* best = nullptr;
+  uint64_t best_bytes = 0;
+  for (int target = 0; target < kMaxGpus; ++target) {
+    if (target == gpu) continue;
+    Queue& queue = queues_[index(target, direction)];
+    const uint64_t bytes = bytes_for(queue, gpu);
+    if (bytes == 0) continue;
+    const bool is_favoured =
+        policy_.relay_order == RelayOrder::kFavourTarget && target == policy_.favoured_gpu;
+    if (bytes > best_bytes || is_favoured) best = &queue;
+    best_bytes = std::max(best_bytes, bytes);
+    if (is_favoured) break;
+  }
+  if (best == nullptr) return {};
+  for (Waiting& waiting : *best)
+    if (may_carry(waiting, gpu)) return cut(*best, waiting, gpu);
+  return {};
+}
+
+bool Dispatch::may_carry(const Waiting& waiting, int gpu) const {
+  const uint32_t relays = waiting.job.relays & ~dropped_;
+  if (gpu != waiting.job.target && (relays >> gpu & 1) == 0) return false;
+  return policy_.split.empty() || waiting.quota[gpu] > 0;
+}
+
+uint64_t Dispatch::bytes_for(const Queue& queue, int gpu) const {
+  uint64_t bytes = 0;
+  for (const Waiting& waiting : queue)
+    if (may_carry(waiting, gpu)) bytes += waiting.left_bytes();
+  return bytes;
+}
+
+// Follows the size of the transfer and the number of its paths, and shrinks towards its end.
+uint64_t Dispatch::slice_bytes_for(const Waiting& waiting) const {
+  const auto paths = static_cast<uint64_t>(1 + std::popcount(waiting.job.relays & ~dropped_));
+  const uint64_t wanted = waiting.left_bytes() / (paths * kSlicesPerPath) & ~(kSliceGrain - 1);
+  return std::clamp(wanted, policy_.smallest_slice_bytes, policy_.largest_slice_bytes);
+}
+
+Slice Dispatch::cut(Queue& queue, Waiting& waiting, int gpu) const {
+  uint64_t wanted = std::min(slice_bytes_for(waiting), waiting.left_bytes());
+  if (!policy_.split.empty()) wanted = std::min(wanted, waiting.quota[gpu]);
+  Slice slice;
+  slice.job = waiting.job.id;
+  slice.target = waiting.job.target;
+  slice.via = gpu;
+  slice.direction = waiting.job.direction;
+  slice.offset = waiting.next_offset;
+  slice.first_piece = waiting.next_piece;
+  const std::span<const Piece> pieces = waiting.job.pieces;
+  for (uint32_t taken = 0; taken < kMaxPiecesPerSlice && slice.size_bytes < wanted; ++taken) {
+    const Piece& piece = pieces[waiting.next_piece];
+    const uint64_t end = piece.offset + piece.size_bytes;
+    const uint64_t take = std::min(wanted - slice.size_bytes, end - waiting.next_offset);
+    slice.size_bytes += take;
+    waiting.next_offset += take;
+    if (waiting.next_offset == end) ++waiting.next_piece;
+  }
+  if (!policy_.split.empty()) waiting.quota[gpu] -= slice.size_bytes;
+  if (waiting.left_bytes() == 0) queue.erase(queue.begin() + (&waiting - queue.data()));
+  return slice;
+}
+
+void Dispatch::link_done(const Slice& slice) {
+  Link& link = links_[index(slice.via, slice.direction)];
+  --link.under_way;
+  if (slice.is_direct()) --link.direct_under_way;
+  link.drained_bytes += slice.size_bytes;
+}
+
+void Dispatch::settle(uint64_t now_ns) {
+  for (Link& link : links_) {
+    if (link.drained_bytes < kSampleBytes || now_ns <= link.busy_since_ns) continue;
+    const auto took_ns = static_cast<double>(now_ns - link.busy_since_ns);
+    const double ns_per_byte = took_ns / static_cast<double>(link.drained_bytes);
+    double& usual = link.usual_ns_per_byte;
+    if (usual == 0) usual = ns_per_byte;
+    const bool is_congested = ns_per_byte > kCongested * usual;
+    usual += is_congested ? usual * took_ns / kForgetsInNs : (ns_per_byte - usual) * kLearns;
+    if (is_congested) link.rests_until_ns = now_ns + (now_ns - link.busy_since_ns) * kRestFactor;
+    link.busy_since_ns = now_ns;
+    link.drained_bytes = 0;
+  }
+}
+
+void Dispatch::take_back(const Slice& slice) {
+  Slice back = slice;
+  back.via = slice.target;
+  ++back.attempts;
+  returned_[index(slice.target, slice.direction)].push_back(back);
+}
+
+uint64_t Dispatch::waiting_bytes(Direction direction) const {
+  uint64_t bytes = 0;
+  for (int gpu = 0; gpu < kMaxGpus; ++gpu)
+    for (const Waiting& waiting : queues_[index(gpu, direction)]) bytes += waiting.left_bytes();
+  return bytes;
+}
+
+}  // namespace braid::multipath::copy_engine

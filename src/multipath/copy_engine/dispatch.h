@@ -1,0 +1,142 @@
+// Who carries what next, as a pure policy: the paper's Task Manager and Path Selector (MMA sections
+// 3.4.1 and 3.4.2). No driver, no clock, no threads, and no memory taken after construction.
+//
+// Every GPU has, for each direction, a queue of the jobs that it is the target of, and a PCIe link.
+// A link that has room pulls: the direct path first, then as a relay for another GPU. Nobody
+// measures congestion: a slow link has no room, and so pulls less.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "multipath/copy_engine/pieces.h"
+#include "multipath/transfer.h"
+
+namespace braid::multipath::copy_engine {
+
+/// GPUs of one server that can take part (cuda::kMaxPaths).
+inline constexpr int kMaxGpus = 16;
+
+/// Whom a link helps that has no direct work.
+enum class RelayOrder : uint8_t {
+  kLongestQueue,  ///< the target with most bytes waiting: most bytes stay direct in the end
+  kFavourTarget,  ///< `favoured_gpu` first, then the longest queue
+};
+
+/// The choices of MMA section 3.4.2, with the paper's defaults.
+struct Policy {
+  RelayOrder relay_order = RelayOrder::kLongestQueue;
+  int favoured_gpu = -1;
+  /// A relay makes way for its own GPU's traffic: braid's, and what it can only notice as
+  /// congestion.
+  bool yields = true;
+  /// False is the paper's comparison only (table 2): a link takes the oldest job's slices, whoever
+  /// is their target.
+  bool direct_first = true;
+  /// Not empty: no pulling; the shares of the direct path and of each relay in ascending order,
+  /// e.g. {1, 2}. The paper's comparison (figure 11).
+  std::vector<uint32_t> split;
+  /// Slices under way on one link. Measured on 4xH200, 4 MB slices, one thread: 193.9 GB/s with 3,
+  /// 163.9 with 1.
+  int depth = 3;
+  uint64_t smallest_slice_bytes = uint64_t{1} << 20;
+  /// As large as a relay buffer. Measured on 4xH200: 4 MB 193.9 / 155.4 GB/s, 1 MB 171 / 136.
+  uint64_t largest_slice_bytes = uint64_t{4} << 20;
+};
+
+/// The pieces of one slice are so few that issuing them does not keep other links waiting.
+inline constexpr uint32_t kMaxPiecesPerSlice = 64;
+
+struct Job {
+  uint32_t id = 0;
+  int target = 0;
+  Direction direction = Direction::kHostToDevice;
+  Priority priority = Priority::kBulk;
+  uint32_t relays = 0;            ///< bit by GPU
+  std::span<const Piece> pieces;  ///< not empty; stays where it is until the job is removed
+};
+
+/// A range of a job's bytes, given to the link of one GPU.
+struct Slice {
+  uint32_t job = 0;
+  int target = 0;
+  int via = 0;
+  Direction direction = Direction::kHostToDevice;
+  uint64_t offset = 0;  ///< of the first byte, among all bytes of the job
+  uint64_t size_bytes = 0;
+  uint32_t first_piece = 0;  ///< the piece that `offset` lies in
+  uint32_t attempts = 0;     ///< times it has come back
+  bool is_direct() const { return via == target; }
+};
+
+class Dispatch {
+ public:
+  Dispatch(Policy policy, size_t max_jobs);
+
+  /// Behind the jobs of its queue that are as urgent or more. At most `max_jobs` at once.
+  void add(const Job& job);
+  /// Nothing more of it is given out.
+  void remove(uint32_t job);
+
+  /// The next slice for this GPU's link, if the link has room and there is something for it.
+  /// `can_relay`: there is a buffer for a slice that is not direct. It counts as under way until
+  /// `link_done`.
+  std::optional<Slice> pull(int gpu, Direction direction, uint64_t now_ns, bool can_relay);
+
+  /// The slice has left its PCIe link, landed or lost.
+  void link_done(const Slice& slice);
+  /// After all that has happened by `now_ns` was told: links that drain too slowly rest.
+  void settle(uint64_t now_ns);
+
+  /// A slice that has not landed, to go over the direct path.
+  void take_back(const Slice& slice);
+  void drop_relay(int gpu) { dropped_ |= 1u << gpu; }
+  void restore_relay(int gpu) { dropped_ &= ~(1u << gpu); }
+
+  /// Bytes that no link has pulled yet, for all targets.
+  uint64_t waiting_bytes(Direction direction) const;
+
+ private:
+  struct Waiting {
+    Job job;
+    uint64_t arrival = 0;
+    uint64_t size_bytes = 0;
+    uint64_t next_offset = 0;
+    uint32_t next_piece = 0;
+    std::array<uint64_t, kMaxGpus> quota{};  // static split: bytes that each GPU still carries
+    uint64_t left_bytes() const { return size_bytes - next_offset; }
+  };
+  using Queue = std::vector<Waiting>;  // by priority, then arrival
+  struct Link {
+    int under_way = 0;
+    int direct_under_way = 0;
+    uint64_t busy_since_ns = 0;
+    uint64_t drained_bytes = 0;    // since busy_since_ns
+    double usual_ns_per_byte = 0;  // 0: not known
+    uint64_t rests_until_ns = 0;
+  };
+
+  static size_t index(int gpu, Direction direction) {
+    return static_cast<size_t>(gpu) * 2 + static_cast<size_t>(direction);
+  }
+  std::optional<Slice> pull_direct(int gpu, Direction direction);
+  std::optional<Slice> pull_oldest(int gpu, Direction direction);
+  std::optional<Slice> pull_relayed(int gpu, Direction direction);
+  bool may_carry(const Waiting& waiting, int gpu) const;
+  uint64_t bytes_for(const Queue& queue, int gpu) const;
+  Slice cut(Queue& queue, Waiting& waiting, int gpu) const;
+  uint64_t slice_bytes_for(const Waiting& waiting) const;
+  void set_quotas(Waiting& waiting) const;
+
+  Policy policy_;
+  std::array<Queue, 2 * kMaxGpus> queues_;                 // by target
+  std::array<std::vector<Slice>, 2 * kMaxGpus> returned_;  // by target; for the direct path only
+  std::array<Link, 2 * kMaxGpus> links_;                   // by GPU
+  uint64_t arrivals_ = 0;
+  uint32_t dropped_ = 0;
+};
+
+}  // namespace braid::multipath::copy_engine

@@ -1,0 +1,152 @@
+// A gate never stays closed: whatever call fails, every byte arrives, or the program sees a sticky
+// CUDA error. Faults are the emulator's (src/emulator/faults.h); each TEST is its own process.
+#include <cstdlib>
+
+#include "multipath/copy_engine/fixture.h"
+
+namespace braid::multipath {
+namespace {
+
+using test::DeviceBuffer;
+using test::HostBuffer;
+
+constexpr uint64_t kSize = 64 << 20;
+
+class CopyEngineFaultsTest : public CopyEngineTest {
+ protected:
+  void SetUp() override {}  // the test says which faults, then starts
+
+  void start(const std::string& faults) {
+    setenv("BRAID_FAULTS", faults.c_str(), 1);
+    ServerTest::SetUp();
+  }
+
+  static std::string call(const char* name, int nth, const char* error) {
+    return std::string(R"({"name": ")") + name + R"(", "nth": )" + std::to_string(nth) +
+           R"(, "error": ")" + error + R"("})";
+  }
+  static std::string calls(const char* name, int from, int to, const char* error) {
+    std::string list;
+    for (int nth = from; nth <= to; ++nth)
+      list += (nth > from ? ", " : "") + call(name, nth, error);
+    return "{\"calls\": [" + list + "]}";
+  }
+
+  // There and back; true when every byte arrived.
+  bool round_trip(Verdict& verdict) {
+    HostBuffer host(driver(), kSize), landing(driver(), kSize);
+    host.fill_random(21);
+    DeviceBuffer device(driver(), kSize);
+    const CUstream stream = new_stream();
+    verdict = submit(Direction::kHostToDevice, host, device, kSize, stream);
+    if (verdict == Verdict::kAccelerated)
+      verdict = submit(Direction::kDeviceToHost, landing, device, kSize, stream);
+    synchronize(stream);
+    return verdict == Verdict::kAccelerated && std::memcmp(host.data(), landing.data(), kSize) == 0;
+  }
+};
+
+// The copies of a transfer are some dozens; each is refused once, and then all from one on for a
+// while, so that relays drop out one after the other.
+TEST_F(CopyEngineFaultsTest, RefusedHostCopiesGoOverTheDirectPath) {
+  start(calls("cuMemcpyHtoDAsync_v2", 3, 5, "CUDA_ERROR_OUT_OF_MEMORY"));
+  open();
+  Verdict verdict;
+  EXPECT_TRUE(round_trip(verdict)) << verdict_name(verdict);
+  EXPECT_TRUE(round_trip(verdict)) << verdict_name(verdict);
+  EXPECT_TRUE(mover->drain(2000));
+  EXPECT_GT(relayed_bytes(), 0u) << "other relays still help";
+}
+
+TEST_F(CopyEngineFaultsTest, RefusedPeerCopiesGoOverTheDirectPath) {
+  start(calls("cuMemcpyPeerAsync", 1, 400, "CUDA_ERROR_PEER_ACCESS_NOT_ENABLED"));
+  open();
+  Verdict verdict;
+  EXPECT_TRUE(round_trip(verdict)) << verdict_name(verdict);
+  EXPECT_TRUE(mover->drain(2000));
+  EXPECT_EQ(relayed_bytes(), 0u);
+}
+
+TEST_F(CopyEngineFaultsTest, RefusedCopiesBackGoOverTheDirectPath) {
+  start(calls("cuMemcpyDtoHAsync_v2", 4, 9, "CUDA_ERROR_OUT_OF_MEMORY"));
+  open();
+  Verdict verdict;
+  EXPECT_TRUE(round_trip(verdict)) << verdict_name(verdict);
+}
+
+TEST_F(CopyEngineFaultsTest, AnUnwrittenWordIsMadeUpForByAsking) {
+  start(calls("cuStreamWriteValue32_v2", 2, 40, "CUDA_ERROR_NOT_SUPPORTED"));
+  open();
+  Verdict verdict;
+  EXPECT_TRUE(round_trip(verdict) || verdict == Verdict::kDriverError) << verdict_name(verdict);
+  EXPECT_TRUE(round_trip(verdict)) << verdict_name(verdict);
+}
+
+TEST_F(CopyEngineFaultsTest, AStartThatCannotBeAnnouncedIsTheNativeCopy) {
+  start(calls("cuStreamWriteValue32_v2", 1, 1, "CUDA_ERROR_NOT_SUPPORTED"));
+  open();
+  Verdict verdict;
+  EXPECT_FALSE(round_trip(verdict));
+  EXPECT_EQ(verdict, Verdict::kDriverError);
+  EXPECT_TRUE(round_trip(verdict)) << verdict_name(verdict);
+}
+
+TEST_F(CopyEngineFaultsTest, WithoutStreamWaitsAKernelHoldsTheGate) {
+  start(calls("cuStreamWaitValue32_v2", 1, 2, "CUDA_ERROR_NOT_SUPPORTED"));
+  open();
+  Verdict verdict;
+  EXPECT_TRUE(round_trip(verdict)) << verdict_name(verdict);
+}
+
+TEST_F(CopyEngineFaultsTest, WithoutEitherGateTheCopyIsNative) {
+  // One launch warms each of 8 stations up.
+  start("{\"calls\": [" + call("cuStreamWaitValue32_v2", 1, "CUDA_ERROR_NOT_SUPPORTED") + ", " +
+        call("cuLaunchKernel", 9, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES") + "]}");
+  open();
+  Verdict verdict;
+  EXPECT_FALSE(round_trip(verdict));
+  EXPECT_EQ(verdict, Verdict::kDriverError);
+  EXPECT_TRUE(round_trip(verdict)) << "a word that may still be written is not used again";
+}
+
+// When neither relays nor the direct path work, the program is not left waiting, and is told.
+TEST_F(CopyEngineFaultsTest, ADeadDirectPathEndsInAStickyError) {
+  start(calls("cuMemcpyHtoDAsync_v2", 1, 2000, "CUDA_ERROR_UNKNOWN"));
+  open();
+  HostBuffer host(driver(), kSize);
+  DeviceBuffer device(driver(), kSize);
+  const CUstream stream = new_stream();
+  ASSERT_EQ(submit(Direction::kHostToDevice, host, device, kSize, stream), Verdict::kAccelerated);
+  EXPECT_EQ(driver().cuStreamSynchronize(stream), CUDA_ERROR_LAUNCH_FAILED);
+  EXPECT_EQ(driver().cuCtxSynchronize(), CUDA_ERROR_LAUNCH_FAILED) << "and it stays";
+  EXPECT_TRUE(mover->drain(2000));
+}
+
+// A relay's link stands still: what has not been sent on goes direct at the deadline.
+TEST_F(CopyEngineFaultsTest, ARelayThatStallsIsDoneWithoutAtTheDeadline) {
+  start(
+      R"({"links": [{"ends": ["switch1", "gpu3"], "factor": 1e-6, "from_us": 0, "to_us": 1e9}]})");
+  Options options = every_size();
+  options.deadline_ms = 50;
+  open({}, options);
+  HostBuffer host(driver(), kSize), landing(driver(), kSize);
+  host.fill_random(23);
+  DeviceBuffer device(driver(), kSize);
+  const CUstream stream = new_stream();
+  const CUevent begin = new_event(), end = new_event();
+  MUST(driver(), cuEventRecord(begin, stream));
+  ASSERT_EQ(submit(Direction::kHostToDevice, host, device, kSize, stream), Verdict::kAccelerated);
+  MUST(driver(), cuEventRecord(end, stream));
+  synchronize(stream);
+  EXPECT_LT(elapsed_us(begin, end), 60'000);
+  MUST(driver(), cuMemcpyDtoH(landing.data(), device.at(), kSize));
+  EXPECT_EQ(std::memcmp(host.data(), landing.data(), kSize), 0);
+  MUST(driver(), cuEventRecord(begin, stream));
+  ASSERT_EQ(submit(Direction::kHostToDevice, host, device, kSize, stream), Verdict::kAccelerated);
+  MUST(driver(), cuEventRecord(end, stream));
+  synchronize(stream);
+  EXPECT_LT(elapsed_us(begin, end), 2'000) << "the next transfer does not ask it again";
+}
+
+}  // namespace
+}  // namespace braid::multipath
