@@ -86,14 +86,14 @@ std::optional<CUresult> Stager::copy(const Transfer& transfer, bool is_synchrono
   const bool to_device = transfer.direction == Direction::kHostToDevice;
   CUcontext context = nullptr;
   if (driver_.cuStreamGetCtx(transfer.stream, &context) != CUDA_SUCCESS) return std::nullopt;
-  if (is_synchronous && to_device && driver_.cuStreamSynchronize(transfer.stream) != CUDA_SUCCESS)
-    return std::nullopt;
   const RingPool::Loan loan = rings_.borrow(context, stream_key(transfer.stream));
   if (!loan) return std::nullopt;
   Ring& ring = *loan;
   const uint64_t moved_bytes = to_device ? send(ring, transfer) : fetch(ring, transfer);
-  if (moved_bytes == transfer.size_bytes && !ring.is_broken()) return CUDA_SUCCESS;
-  return finish_natively(ring, rest_of(transfer, moved_bytes));
+  if (moved_bytes != transfer.size_bytes || ring.is_broken())
+    return finish_natively(ring, rest_of(transfer, moved_bytes));
+  if (!is_synchronous || !to_device) return CUDA_SUCCESS;
+  return driver_.cuStreamSynchronize(transfer.stream);
 }
 
 // Empty when nothing is left.
