@@ -14,6 +14,40 @@ void* find(const SymbolLookup& lookup, const char* name) {
   return nullptr;
 }
 
+// A clock that the driver's library exports. NVIDIA's exports none.
+class LibraryClock final : public Clock {
+ public:
+  explicit LibraryClock(const SymbolLookup& lookup)
+      : now_(reinterpret_cast<void (*)(uint64_t*)>(lookup("braidClockNow"))),
+        hold_(reinterpret_cast<void (*)()>(lookup("braidClockHold"))),
+        release_(reinterpret_cast<void (*)()>(lookup("braidClockRelease"))),
+        sleep_(reinterpret_cast<void (*)(uint64_t)>(lookup("braidClockSleep"))) {}
+
+  bool complete() const {
+    return now_ != nullptr && hold_ != nullptr && release_ != nullptr && sleep_ != nullptr;
+  }
+  uint64_t now_ns() override {
+    uint64_t ns = 0;
+    now_(&ns);
+    return ns;
+  }
+  void hold() override { hold_(); }
+  void release() override { release_(); }
+  void sleep_ns(uint64_t duration_ns) override { sleep_(duration_ns); }
+
+ private:
+  void (*now_)(uint64_t*);
+  void (*hold_)();
+  void (*release_)();
+  void (*sleep_)(uint64_t);
+};
+
+Clock* find_clock(const SymbolLookup& lookup) {
+  if (!LibraryClock(lookup).complete()) return &system_clock();
+  static LibraryClock clock(lookup);  // for the life of the process, as the library
+  return &clock;
+}
+
 }  // namespace
 
 std::string Driver::describe(CUresult result) const {
@@ -41,6 +75,7 @@ Result<Driver> load_driver(const SymbolLookup& lookup) {
   BRAID_DRIVER_FUNCTIONS(BRAID_LOAD)
 #undef BRAID_LOAD
 #undef BRAID_TEXT
+  driver.clock = find_clock(lookup);
   return driver;
 }
 

@@ -11,6 +11,7 @@
 #include <functional>
 #include <string>
 
+#include "base/clock.h"
 #include "base/status.h"
 
 namespace braid::cuda {
@@ -42,6 +43,10 @@ struct Driver {
   BRAID_DRIVER_FUNCTIONS(BRAID_DECLARE)
 #undef BRAID_DECLARE
 
+  /// What threads of braid's that work with this driver act by: the library's virtual clock if it
+  /// exports one (braidClockNow, Hold, Release, Sleep), else the system's. Never null, never freed.
+  Clock* clock = &system_clock();
+
   /// "CUDA_ERROR_INVALID_VALUE (invalid argument)".
   std::string describe(CUresult result) const;
 
@@ -53,6 +58,7 @@ struct Driver {
 using SymbolLookup = std::function<void*(const char* name)>;
 
 /// Fills the table. Fails with the name of the first function that the driver lacks.
+/// One process opens one driver: a library's clock, once found, is that of every later table.
 Result<Driver> load_driver(const SymbolLookup& lookup);
 
 /// Opens `library` (a path, or a name that the loader finds) and fills the table from it. The

@@ -41,7 +41,7 @@ bool is_idle(const Context& context) {
 void wait_for_context(Call& call, const Context& context) {
   call.world.wait(call.lock, [&] { return is_idle(context); });
   for (const StreamPtr& stream : context.streams)
-    if (stream->tail != nullptr) call.world.scheduler.wait_until(stream->tail->when());
+    if (stream->tail != nullptr) call.world.clock.wait_until(stream->tail->when());
 }
 
 void destroy(Call& call, const ContextPtr& context) {
@@ -169,7 +169,7 @@ CUresult synchronize(Call& call) {
       return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     }
   wait_for_context(call, *context);
-  call.world.scheduler.spend_us(call.world.server.costs.synchronize_us.value);
+  call.world.clock.spend_us(call.world.server.costs.synchronize_us.value);
   Scheduler::prune(*context);
   return context->error;
 }

@@ -64,7 +64,7 @@ CUresult start(Call& call, const StreamPtr& stream, Copy copy, Waiting waiting) 
   const double staging = stages ? staging_us(copy.size_bytes) : 0;
   if (stages) stage(copy);
   const CompletionPtr end = enqueue_copy(call.world, stream, std::move(copy));
-  call.world.scheduler.spend_us(staging);
+  call.world.clock.spend_us(staging);
   return waits ? wait_for_end(call, stream, end) : CUDA_SUCCESS;
 }
 

@@ -8,11 +8,13 @@ namespace braid::emulator {
 
 void begin_call(Call& call, Cost cost) {
   World& world = call.world;
-  ++world.calls;
+  world.clock.take_up();
+  // Threads that act by the clock do not break the program's silence.
+  if (!world.clock.calling_thread_holds()) ++world.calls;
   if (cost == Cost::kNothing) return;
-  world.scheduler.spend_us(cost == Cost::kQuery ? kQueryUs : world.server.costs.api_call_us.value);
+  world.clock.spend_us(cost == Cost::kQuery ? kQueryUs : world.server.costs.api_call_us.value);
   if (cost == Cost::kEnqueue) start_helper(world);
-  world.catch_up(call.lock);
+  world.catch_up(call.lock, cost == Cost::kQuery);
 }
 
 CUresult find_context(Call& call, CUcontext handle, ContextPtr& context) {

@@ -54,7 +54,7 @@ CUresult query(Call& call, CUevent handle) {
   if (event->captured != nullptr) return CUDA_ERROR_CAPTURED_EVENT;
   if (event->record == nullptr) return CUDA_SUCCESS;
   if (!event->record->done()) return CUDA_ERROR_NOT_READY;
-  call.world.scheduler.wait_until(event->record->when());
+  call.world.clock.wait_until(event->record->when());
   return CUDA_SUCCESS;
 }
 

@@ -65,7 +65,7 @@ CUresult query(Call& call, CUstream handle) {
   const auto ends = ends_before(stream);
   for (const CompletionPtr& end : ends)
     if (!end->done()) return CUDA_ERROR_NOT_READY;
-  for (const CompletionPtr& end : ends) call.world.scheduler.wait_until(end->when());
+  for (const CompletionPtr& end : ends) call.world.clock.wait_until(end->when());
   return CUDA_SUCCESS;
 }
 

@@ -20,7 +20,7 @@ void Scheduler::order_default_streams(const StreamPtr& stream, Op& op) const {
 
 CompletionPtr Scheduler::enqueue(const StreamPtr& stream, std::function<void(const OpPtr&)> begin) {
   auto op = std::make_shared<Op>();
-  op->issued = host_now_;
+  op->issued = clock_.now();
   op->begin = std::move(begin);
   op->stream = stream;
   order_default_streams(stream, *op);

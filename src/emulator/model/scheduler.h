@@ -1,23 +1,19 @@
 // The order of work: streams run their ops one after another; the legacy default stream and the
 // blocking streams of its context wait for each other (CUDA driver API, "Stream synchronization
-// behavior"). Also the CPU's virtual clock. The world's lock covers it.
+// behavior"). The world's lock covers it.
 #pragma once
 
 #include <functional>
 
 #include "emulator/model/objects.h"
+#include "emulator/model/virtual_clock.h"
 #include "emulator/simulator/simulation.h"
 
 namespace braid::emulator {
 
 class Scheduler {
  public:
-  explicit Scheduler(Simulation& simulation) : simulation_(simulation) {}
-
-  /// The program's virtual time: moved by its calls, and by waiting.
-  Time host_now() const { return host_now_; }
-  void spend_us(double us) { host_now_ += from_us(us); }
-  void wait_until(Time when) { host_now_ = when > host_now_ ? when : host_now_; }
+  Scheduler(Simulation& simulation, VirtualClock& clock) : simulation_(simulation), clock_(clock) {}
 
   /// Adds work to the stream, after everything that CUDA orders before it. Returns its end.
   CompletionPtr enqueue(const StreamPtr& stream, std::function<void(const OpPtr&)> begin);
@@ -37,7 +33,7 @@ class Scheduler {
   bool may_begin(const StreamPtr& stream);
 
   Simulation& simulation_;
-  Time host_now_ = 0;
+  VirtualClock& clock_;
 };
 
 }  // namespace braid::emulator

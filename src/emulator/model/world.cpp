@@ -1,5 +1,6 @@
 #include "emulator/model/world.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -12,6 +13,8 @@ using std::chrono::milliseconds;
 // A CPU that writes a value a stream waits for is noticed within this.
 constexpr microseconds kHostMemoryLook{50};
 constexpr milliseconds kHostFunctionPatience{20};
+// While time stands still: who ends that says so, but patience runs out in silence.
+constexpr milliseconds kRestingLook{1};
 // Other threads get in between after this many events.
 constexpr int kEventsPerTurn = 4096;
 
@@ -23,7 +26,8 @@ World::World(topology::Server all, std::vector<int> shown)
       machine(server),
       simulation(machine.simulation()),
       memory(server),
-      scheduler(simulation) {
+      clock(simulation),
+      scheduler(simulation, clock) {
   for (int device = 0; device < device_count(); ++device) {
     auto context = std::make_shared<Context>();
     context->device = device;
@@ -45,23 +49,47 @@ Result<std::unique_ptr<World>> World::create(topology::Server server, std::vecto
   return world;
 }
 
-void World::catch_up(Lock& lock) {
+void World::catch_up(Lock& lock, bool asks) {
+  if (clock.calling_thread_holds()) return;
   if (host_calls_running == 0) host_call_is_slow = false;
   if (host_calls_running > 0 && !host_call_is_slow)
     host_call_is_slow =
         !changed.wait_for(lock, kHostFunctionPatience, [&] { return host_calls_running == 0; });
-  while (host_calls_running == 0 && simulation.step(scheduler.host_now())) {
-  }
-  if (host_calls_running == 0) simulation.advance_clock(scheduler.host_now());
-  watches.look_at_host_memory();
+  do {
+    if (asks) wait_while_held(lock);
+    while (!stands_still() && simulation.step(clock.now())) {
+    }
+  } while (asks && clock.stands_still());
+  if (!stands_still()) simulation.advance_clock(clock.now());
+  look_at_host_memory();
 }
 
-void World::wait(Lock& lock, const std::function<bool()>& reached) {
+void World::wait_while_held(Lock& lock) {
+  while (clock.stands_still()) changed.wait_for(lock, kRestingLook);
+}
+
+void World::publish_host_memory() {
+  if (!watches.any_on_host_memory()) return;
+  published_ = std::max(published_, clock.now());
+  simulation.at(clock.now(), [this] { watches.look_at_host_memory(); });
+}
+
+// What a thread stores while it holds the clock is not seen before its time, which it publishes.
+void World::look_at_host_memory() {
+  if (!clock.stands_still() && simulation.now() >= published_) watches.look_at_host_memory();
+}
+
+void World::time_goes_on() {
+  changed.notify_all();
+  helper_wake.notify_all();
+}
+
+void World::run_until(Lock& lock, const std::function<bool()>& reached) {
   int turn = 0;
   while (!reached()) {
-    watches.look_at_host_memory();
-    if (host_calls_running > 0) {
-      changed.wait_for(lock, milliseconds(1));
+    look_at_host_memory();
+    if (stands_still()) {
+      changed.wait_for(lock, kRestingLook);
     } else if (simulation.step(kForever)) {
       if (++turn % kEventsPerTurn == 0) {
         lock.unlock();
@@ -73,19 +101,35 @@ void World::wait(Lock& lock, const std::function<bool()>& reached) {
   }
 }
 
+void World::wait(Lock& lock, const std::function<bool()>& reached) {
+  const bool held = clock.let_go();
+  if (held) time_goes_on();
+  run_until(lock, reached);
+  if (!held) return;
+  clock.hold_again();
+  clock.wait_until(simulation.now());
+}
+
 void World::wait_for(Lock& lock, const CompletionPtr& end) {
   if (end == nullptr) return;
-  wait(lock, [&] { return end->done(); });
-  scheduler.wait_until(end->when() + from_us(server.costs.synchronize_us.value));
+  const bool held = clock.let_go();
+  if (held) {
+    end->then([this] { clock.hold_again(); });  // before anything else happens
+    time_goes_on();
+  }
+  run_until(lock, [&] { return end->done(); });
+  clock.wait_until(end->when() + from_us(server.costs.synchronize_us.value));
 }
 
 bool World::run_out(Lock& lock, const std::function<bool()>& reached) {
   while (!reached()) {
-    watches.look_at_host_memory();
-    if (host_calls_running > 0)
-      changed.wait_for(lock, milliseconds(1));
-    else if (!simulation.step(kForever))
+    look_at_host_memory();
+    if (stands_still())
+      changed.wait_for(lock, kRestingLook);
+    else if (simulation.next_time() == kForever || simulation.queued_only(clock.sleepers()))
       return reached();
+    else
+      simulation.step(kForever);
   }
   return true;
 }

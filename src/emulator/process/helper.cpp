@@ -76,11 +76,11 @@ void run_host_call(World& world, Lock& lock) {
 // Events that are due, for a while; then others get the lock.
 void carry_on(World& world, Lock& lock) {
   bool progressed = false;
-  for (int i = 0; i < kEventsPerTurn && world.host_calls_running == 0; ++i) {
+  for (int i = 0; i < kEventsPerTurn && !world.stands_still(); ++i) {
     if (!world.simulation.step(kForever)) break;
     progressed = true;
   }
-  world.watches.look_at_host_memory();
+  world.look_at_host_memory();
   if (progressed) {
     world.changed.notify_all();
     lock.unlock();

@@ -2,6 +2,7 @@
 // Not synchronised: the world's lock covers it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <vector>
@@ -16,6 +17,7 @@ class EventQueue {
 
   void add(Time when, Action action);
   bool empty() const { return heap_.empty(); }
+  size_t size() const { return heap_.size(); }
   /// kForever when empty.
   Time next_time() const { return heap_.empty() ? kForever : heap_.front().when; }
   /// Takes the earliest event out; the queue must not be empty.

@@ -1,0 +1,37 @@
+#include "base/clock.h"
+
+#include <ctime>
+
+namespace braid {
+namespace {
+
+constexpr uint64_t kNsPerSecond = 1'000'000'000;
+
+class SystemClock final : public Clock {
+ public:
+  uint64_t now_ns() override {
+    timespec now{};
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return static_cast<uint64_t>(now.tv_sec) * kNsPerSecond + static_cast<uint64_t>(now.tv_nsec);
+  }
+  void hold() override {}
+  void release() override {}
+  void sleep_ns(uint64_t duration_ns) override {
+    // Until a point in time: a signal handler that interrupts the sleep does not lengthen it.
+    const uint64_t until_ns = now_ns() + duration_ns;
+    timespec until{};
+    until.tv_sec = static_cast<time_t>(until_ns / kNsPerSecond);
+    until.tv_nsec = static_cast<long>(until_ns % kNsPerSecond);
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, nullptr) != 0) {
+    }
+  }
+};
+
+}  // namespace
+
+Clock& system_clock() {
+  static SystemClock clock;
+  return clock;
+}
+
+}  // namespace braid
