@@ -42,6 +42,17 @@ Status set_stats(Options& options, const std::string& text) {
   return {};
 }
 
+Status set_threshold(Options& options, const std::string& text) {
+  if (text != "auto") return set_size<&Options::threshold_bytes>(options, text);
+  options.threshold_bytes = 0;
+  return {};
+}
+
+Status set_costs(Options& options, const std::string& text) {
+  options.costs = text == "auto" ? "" : text;
+  return {};
+}
+
 Status set_blocks(Options& options, const std::string& text) {
   uint32_t blocks = 0;
   const char* end = text.data() + text.size();
@@ -67,9 +78,15 @@ const std::vector<Entry>& entries() {
       {{"BRAID_STATS", "", "none", "statistics on stderr at exit: text or json",
         "off costs nothing"},
        set_stats},
-      {{"BRAID_THRESHOLD", "bytes", "4M", "smaller copies stay native",
-        "the break-even size: docs/measurements"},
-       set_size<&Options::threshold_bytes>},
+      {{"BRAID_THRESHOLD", "bytes", "auto",
+        "smaller copies stay native, others do not; auto: what the cost model expects to gain",
+        "no copy slower than native: docs/tuning.md"},
+       set_threshold},
+      {{"BRAID_COSTS", "file", "auto",
+        "what copies cost here: a file that braid tune wrote, or none; auto: this server's in the "
+        "user's cache",
+        "defaults without a file: docs/tuning.md"},
+       set_costs},
       {{"BRAID_SLICE", "bytes", "64K", "bytes a thread block takes at a time",
         "slice sweep: docs/measurements"},
        set_size<&Options::slice_bytes>},
@@ -119,15 +136,27 @@ const std::vector<OptionRow>& option_table() {
   return rows;
 }
 
+namespace {
+
+// The XDG rule: what is not absolute is ignored.
+std::string cache_folder_of(const std::function<const char*(const char*)>& get) {
+  const char* cache = get("XDG_CACHE_HOME");
+  if (cache != nullptr && *cache == '/') return cache;
+  const char* home = get("HOME");
+  return home != nullptr && *home == '/' ? std::string(home) + "/.cache" : "";
+}
+
+}  // namespace
+
 Result<Options> read_options(const std::function<const char*(const char*)>& get) {
   Options options;
-  options.threshold_bytes = uint64_t{4} << 20;
   for (const Entry& entry : entries()) {
     const char* text = get(entry.row.name);
     if (text == nullptr || *text == '\0') continue;
     const Status status = entry.set(options, text);
     if (!status.ok()) return Status::error(std::string(entry.row.name) + ": " + status.message());
   }
+  options.cache_folder = cache_folder_of(get);
   // CUDA's own rule: 1 to 32, and 8 when it is not set; what it cannot read it ignores.
   if (const char* queues = get("CUDA_DEVICE_MAX_CONNECTIONS");
       queues != nullptr && *queues != '\0') {

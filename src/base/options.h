@@ -27,11 +27,13 @@ enum class StatsFormat { kNone, kText, kJson };
 struct Options {
   RelayChoice relays;
   StatsFormat stats = StatsFormat::kNone;
-  uint64_t threshold_bytes = 0;
+  uint64_t threshold_bytes = 0;  ///< 0: by the cost model (multipath/cost_model.h)
   uint64_t slice_bytes = 0;      ///< 0: the default (multipath/selector.h)
   uint32_t blocks_per_path = 0;  ///< 0: by kernel (multipath/endpoint.cpp)
   bool yields = true;
-  int hardware_queues = 8;  ///< CUDA_DEVICE_MAX_CONNECTIONS, which is CUDA's own variable
+  std::string costs;  ///< the cost file: a path, "none", or empty: the server's, in cache_folder
+  std::string cache_folder;  ///< $XDG_CACHE_HOME or $HOME/.cache; empty: there is none
+  int hardware_queues = 8;   ///< CUDA_DEVICE_MAX_CONNECTIONS, which is CUDA's own variable
 };
 
 /// One row of the table: what `braid run --help` and docs/options.md show.

@@ -1,6 +1,7 @@
 #include "multipath/engine.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <mutex>
@@ -9,6 +10,7 @@
 
 #include "cuda/scoped_context.h"
 #include "multipath/classify.h"
+#include "multipath/cost_file.h"
 #include "multipath/relays.h"
 #include "multipath/target.h"
 
@@ -45,6 +47,9 @@ class Engine::Impl {
   std::vector<PathCount> collect(int wait_ms);
   bool can_accelerate();
   std::vector<std::string> problems();
+  uint64_t threshold_bytes(Direction direction) const {
+    return thresholds_[static_cast<size_t>(direction)];
+  }
 
   std::atomic<int> path_limit{0};
 
@@ -52,6 +57,7 @@ class Engine::Impl {
   Status list_devices();
   Status check_relay_list() const;
   Status check_hardware_queues() const;
+  void read_costs();
   Status open_relays();
   Status open_relay(int gpu);
   bool has_news(CUcontext context);
@@ -70,7 +76,9 @@ class Engine::Impl {
 
   const cuda::Driver& driver_;
   const Options options_;
-  bool has_relays_ = false;  // some GPU may help some other
+  CostModel costs_ = default_costs();
+  std::array<uint64_t, 2> thresholds_{UINT64_MAX, UINT64_MAX};  // by direction
+  bool has_relays_ = false;                                     // some GPU may help some other
   std::shared_mutex mutex_;  // guards the lists; a Target guards itself
   std::vector<CUdevice> devices_;
   std::vector<std::vector<bool>> relays_;   // [relay][target]: usable
@@ -133,6 +141,7 @@ Status Engine::Impl::open() {
   has_relays_ = std::any_of(relays_.begin(), relays_.end(), [](const std::vector<bool>& targets) {
     return std::find(targets.begin(), targets.end(), true) != targets.end();
   });
+  read_costs();
   if (!has_relays_) return {};  // nothing to gain, so nothing is opened
   std::unique_lock lock(mutex_);
   status = open_relays();
@@ -140,9 +149,23 @@ Status Engine::Impl::open() {
   return status;
 }
 
+void Engine::Impl::read_costs() {
+  const LoadedCosts loaded = load_costs(driver_, options_);
+  costs_ = loaded.costs;
+  if (!loaded.problem.ok())
+    problems_.push_back(loaded.problem.message() + ". Until then braid goes by its defaults");
+  // However many paths there are: exact enough for a compare, and plan() decides.
+  for (const Direction direction : {Direction::kHostToDevice, Direction::kDeviceToHost})
+    thresholds_[static_cast<size_t>(direction)] =
+        multipath::threshold_bytes(costs_, {.direction = direction,
+                                            .paths = cuda::kMaxPaths,
+                                            .asked_threshold_bytes = options_.threshold_bytes});
+}
+
 // Keeps an error for `problems`, and passes it on.
 Status Engine::Impl::note(Status status) {
-  if (!status.ok()) problems_.push_back(status.message());
+  if (!status.ok())
+    problems_.push_back(status.message() + ". Copies there stay native, and it does not relay");
   return status;
 }
 
@@ -242,7 +265,7 @@ Status Engine::Impl::make_target(Endpoint& endpoint) {
   const int home = numa_node(gpu);
   std::stable_partition(relays.begin(), relays.end(),
                         [&](const Endpoint* relay) { return numa_node(relay->gpu()) == home; });
-  auto target = Target::open(driver_, options_, endpoint, std::move(relays));
+  auto target = Target::open(driver_, options_, costs_, endpoint, std::move(relays));
   if (!target.ok()) return target.status();
   targets_.push_back(std::move(target).value());
   return {};
@@ -317,7 +340,7 @@ bool Engine::Impl::stream_belongs_to(CUstream stream, CUcontext context) const {
 }
 
 Verdict Engine::Impl::submit(const Transfer& transfer) {
-  if (transfer.size_bytes < options_.threshold_bytes) return Verdict::kBelowThreshold;
+  if (transfer.size_bytes < threshold_bytes(transfer.direction)) return Verdict::kBelowThreshold;
   if (!has_relays_) return Verdict::kNoRelay;
   const Classification what = classify(driver_, transfer);
   if (what.verdict != Verdict::kAccelerated) return what.verdict;
@@ -398,6 +421,10 @@ Result<std::unique_ptr<Engine>> Engine::open(const cuda::Driver& driver, const O
 Status Engine::add_context(CUcontext context) { return impl_->add_context(context); }
 void Engine::forget_context(CUcontext context) { impl_->forget_context(context); }
 Verdict Engine::submit(const Transfer& transfer) noexcept { return impl_->submit(transfer); }
+uint64_t Engine::threshold_bytes() const {
+  return std::min(impl_->threshold_bytes(Direction::kHostToDevice),
+                  impl_->threshold_bytes(Direction::kDeviceToHost));
+}
 void Engine::limit_paths(int paths) { impl_->path_limit.store(paths); }
 std::vector<PathCount> Engine::collect(int wait_ms) { return impl_->collect(wait_ms); }
 bool Engine::can_accelerate() const { return impl_->can_accelerate(); }

@@ -17,17 +17,22 @@ constexpr std::chrono::seconds kWarmUpLimit{10};
 
 }  // namespace
 
-Target::Target(const cuda::Driver& driver, const Options& options, Endpoint& endpoint,
-               std::vector<Endpoint*> relays)
-    : driver_(driver), options_(options), endpoint_(endpoint), relays_(std::move(relays)) {
+Target::Target(const cuda::Driver& driver, const Options& options, const CostModel& costs,
+               Endpoint& endpoint, std::vector<Endpoint*> relays)
+    : driver_(driver),
+      options_(options),
+      costs_(costs),
+      endpoint_(endpoint),
+      relays_(std::move(relays)) {
   via_[0] = endpoint_.gpu();
   for (size_t i = 0; i < relays_.size(); ++i) via_[i + 1] = relays_[i]->gpu();
 }
 
 Result<std::unique_ptr<Target>> Target::open(const cuda::Driver& driver, const Options& options,
-                                             Endpoint& endpoint, std::vector<Endpoint*> relays) {
+                                             const CostModel& costs, Endpoint& endpoint,
+                                             std::vector<Endpoint*> relays) {
   relays.resize(std::min<size_t>(relays.size(), cuda::kMaxPaths - 1));
-  std::unique_ptr<Target> target(new Target(driver, options, endpoint, relays));
+  std::unique_ptr<Target> target(new Target(driver, options, costs, endpoint, relays));
   cuda::ScopedContext scope(driver, endpoint.context());
   auto tickets = TicketPool::open(driver);
   if (!tickets.ok()) return tickets.status();
@@ -90,16 +95,20 @@ Status Target::run_empty(bool aligned_alike) {
 }
 
 Verdict Target::submit(const Transfer& transfer, int path_limit) {
+  const uint64_t now_ns = driver_.clock->now_ns();  // may wait for another thread: not locked
   std::lock_guard lock(mutex_);
-  return submit_locked(transfer, path_limit);
+  return submit_locked(transfer, path_limit, now_ns);
 }
 
-Verdict Target::submit_locked(const Transfer& transfer, int path_limit) {
-  Lane* lane = lanes_->find(stream_key(transfer.stream));
-  Ticket* ticket = lane != nullptr ? tickets_->find_free() : nullptr;
-  if (ticket == nullptr) return Verdict::kSaturated;
-  read_counts(*ticket);
+// The first copy after a pause may stay native, since the relays have to wake up. Its followers
+// count as warm for having been preceded, or a program of such copies would never have warm relays.
+bool Target::is_cold(uint64_t now_ns) {
+  const bool is_cold = last_asked_ns_ == 0 || now_ns > last_asked_ns_ + kColdAfterNs;
+  last_asked_ns_ = now_ns;
+  return is_cold;
+}
 
+Verdict Target::submit_locked(const Transfer& transfer, int path_limit, uint64_t now_ns) {
   std::array<Endpoint*, cuda::kMaxPaths> paths{&endpoint_};
   std::array<int, cuda::kMaxPaths> lane_paths{};
   size_t count = 1;
@@ -108,9 +117,20 @@ Verdict Target::submit_locked(const Transfer& transfer, int path_limit) {
     paths[count] = relays_[i];
     lane_paths[count++] = static_cast<int>(i) + 1;
   }
-  int wanted = path_count_for(transfer.size_bytes, static_cast<int>(count));
-  if (path_limit > 0) wanted = std::min(wanted, path_limit);
-  count = static_cast<size_t>(wanted);
+  const int available = static_cast<int>(count);
+  const Plan chosen =
+      plan(costs_, {.direction = transfer.direction,
+                    .size_bytes = transfer.size_bytes,
+                    .paths = path_limit > 0 ? std::min(available, path_limit) : available,
+                    .is_cold = is_cold(now_ns),
+                    .asked_threshold_bytes = options_.threshold_bytes});
+  if (chosen.way == Way::kNative) return Verdict::kBelowThreshold;
+  count = static_cast<size_t>(chosen.paths);
+
+  Lane* lane = lanes_->find(stream_key(transfer.stream));
+  Ticket* ticket = lane != nullptr ? tickets_->find_free() : nullptr;
+  if (ticket == nullptr) return Verdict::kSaturated;
+  read_counts(*ticket);
 
   MoverJob job;
   job.transfer = transfer;

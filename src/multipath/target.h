@@ -11,6 +11,7 @@
 
 #include "base/options.h"
 #include "base/status.h"
+#include "multipath/cost_model.h"
 #include "multipath/endpoint.h"
 #include "multipath/engine.h"
 #include "multipath/lane.h"
@@ -21,9 +22,11 @@ namespace braid::multipath {
 class Target {
  public:
   /// Allocates tickets and streams, and launches every kernel once with nothing to do, so that no
-  /// later copy loads code or maps a peer. `endpoint` and `relays` must outlive the target.
+  /// later copy loads code or maps a peer. `costs`, `endpoint` and `relays` must outlive the
+  /// target.
   static Result<std::unique_ptr<Target>> open(const cuda::Driver& driver, const Options& options,
-                                              Endpoint& endpoint, std::vector<Endpoint*> relays);
+                                              const CostModel& costs, Endpoint& endpoint,
+                                              std::vector<Endpoint*> relays);
 
   const Endpoint& endpoint() const { return endpoint_; }
   bool has_relay();
@@ -49,11 +52,12 @@ class Target {
   void abandon();
 
  private:
-  Target(const cuda::Driver& driver, const Options& options, Endpoint& endpoint,
-         std::vector<Endpoint*> relays);
+  Target(const cuda::Driver& driver, const Options& options, const CostModel& costs,
+         Endpoint& endpoint, std::vector<Endpoint*> relays);
   Status warm_up();
   Status run_empty(bool aligned_alike);
-  Verdict submit_locked(const Transfer& transfer, int path_limit);
+  Verdict submit_locked(const Transfer& transfer, int path_limit, uint64_t now_ns);
+  bool is_cold(uint64_t now_ns);
   void read_counts(Ticket& ticket);
 
   struct Count {
@@ -63,9 +67,11 @@ class Target {
 
   const cuda::Driver& driver_;
   const Options options_;
+  const CostModel& costs_;
   Endpoint& endpoint_;
   std::vector<Endpoint*> relays_;  // in lane order; a dropped one is null
   std::mutex mutex_;
+  uint64_t last_asked_ns_ = 0;  // when the latest transfer was, carried or not
   std::unique_ptr<TicketPool> tickets_;
   std::unique_ptr<LaneSet> lanes_;
   // By direction, then by path in lane order.

@@ -24,8 +24,8 @@ struct Segment {
 
 /// Segments that go the same way between host memory and one GPU, in the order of `stream`; among
 /// each other they have no order, so no byte of a destination may be in two of them. The list is
-/// the caller's and is read during the call only. The memory is the caller's too, who keeps it alive
-/// and unchanged until the stream has passed the copy, as CUDA asks.
+/// the caller's and is read during the call only. The memory is the caller's too, who keeps it
+/// alive and unchanged until the stream has passed the copy, as CUDA asks.
 struct Batch {
   Direction direction = Direction::kHostToDevice;
   std::span<const Segment> segments;
@@ -47,13 +47,14 @@ struct Transfer {
 /// What moves the bytes of an accelerated copy.
 enum class Mover : uint8_t {
   kKernel,      ///< pull kernels on every path's GPU (kernel_mover.h)
-  kCopyEngine,  ///< the GPUs' copy engines, scheduled by a thread: no SM time (MMA sections 3.3, 3.4)
+  kCopyEngine,  ///< the GPUs' copy engines, scheduled by a thread: no SM time (MMA
+                ///< sections 3.3, 3.4)
 };
 
 /// What became of a copy: carried by braid, or why it stayed native.
 enum class Verdict : uint8_t {
   kAccelerated,
-  kBelowThreshold,  ///< too small to gain
+  kBelowThreshold,  ///< too small to gain: the user's word, or the cost model's
   kPageable,        ///< the host memory, or part of it, is not pinned
   kNotLinear,       ///< not between host memory and one GPU's plain device memory (managed, pool,
                     ///< virtual memory management, peer, or an unknown pointer)

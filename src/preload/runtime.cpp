@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdlib>
@@ -11,6 +12,8 @@
 #include <string>
 
 #include "base/options.h"
+#include "cuda/kernels/pull.h"
+#include "multipath/cost_model.h"
 #include "preload/dlsym.h"
 #include "preload/entries.h"
 
@@ -28,6 +31,7 @@ struct Process {
   std::atomic<bool> is_prepared{false};  // options said, handlers registered
   std::atomic<const cuda::Driver*> driver{nullptr};
   std::atomic<const Options*> options{nullptr};
+  std::atomic<uint64_t> threshold_bytes{UINT64_MAX};
   std::atomic<State> state{State::kIdle};
   std::atomic<multipath::Engine*> engine{nullptr};
   std::atomic<bool> has_spoken{false};
@@ -76,6 +80,19 @@ void publish(std::atomic<const T*>& place, std::unique_ptr<const T> object) {
   if (place.compare_exchange_strong(expected, object.get())) (void)object.release();
 }
 
+// Until the engine is open nothing is accelerated: this decides which copies are counted as small.
+uint64_t threshold_before_opening(const Options& options) {
+  using multipath::Direction;
+  uint64_t least = UINT64_MAX;
+  for (const Direction direction : {Direction::kHostToDevice, Direction::kDeviceToHost})
+    least = std::min(
+        least, multipath::threshold_bytes(multipath::default_costs(),
+                                          {.direction = direction,
+                                           .paths = cuda::kMaxPaths,
+                                           .asked_threshold_bytes = options.threshold_bytes}));
+  return least;
+}
+
 void store_options() {
   if (process.options.load() != nullptr) return;
   auto read = read_options([](const char* name) -> const char* { return std::getenv(name); });
@@ -83,8 +100,9 @@ void store_options() {
     process.state.store(State::kFailed);
     say_once((read.status().message() + ". Every copy stays native").c_str());
   }
-  publish(process.options,
-          std::make_unique<const Options>(read.ok() ? std::move(read).value() : Options{}));
+  const Options options = read.ok() ? std::move(read).value() : Options{};
+  process.threshold_bytes.store(threshold_before_opening(options), std::memory_order_relaxed);
+  publish(process.options, std::make_unique<const Options>(options));
 }
 
 void store_driver(void* library) {
@@ -156,8 +174,7 @@ State state() noexcept { return process.state.load(std::memory_order_acquire); }
 multipath::Engine* engine() noexcept { return process.engine.load(std::memory_order_acquire); }
 
 uint64_t threshold_bytes() noexcept {
-  const Options* options = process.options.load(std::memory_order_acquire);
-  return options != nullptr ? options->threshold_bytes : UINT64_MAX;
+  return process.threshold_bytes.load(std::memory_order_relaxed);
 }
 
 Statistics& statistics() noexcept { return process.statistics; }
@@ -173,8 +190,8 @@ bool open_engine_once() noexcept try {
     say_once((opened.status().message() + ". Every copy stays native").c_str());
     return false;
   }
-  for (const std::string& problem : opened.value()->problems())
-    say_once((problem + ". Copies there stay native, and it does not relay").c_str());
+  for (const std::string& problem : opened.value()->problems()) say_once(problem.c_str());
+  process.threshold_bytes.store(opened.value()->threshold_bytes(), std::memory_order_relaxed);
   process.engine.store(std::move(opened).value().release(), std::memory_order_release);
   process.state.store(State::kOpen, std::memory_order_release);
   // Registered after the driver's own handlers, so it runs before them, while copies still move.
