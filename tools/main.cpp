@@ -40,6 +40,7 @@ int main(int argc, char** argv) {
   const std::vector<std::string> program = braid::tools::take_program(argc, argv);
   braid::tools::add_run_command(app, program, exit_code);
   braid::tools::add_bench_command(app, exit_code);
+  braid::tools::add_tune_command(app, exit_code);
   braid::tools::add_topo_command(app, exit_code);
   braid::tools::add_doctor_command(app, exit_code);
   app.failure_message([](const CLI::App* failed, const CLI::Error& error) {
