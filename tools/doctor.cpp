@@ -113,8 +113,8 @@ Finding check_costs(const cuda::Driver& driver) {
   if (!costs.problem.ok()) return bad(costs.problem.message(), "");
   if (costs.path.empty())
     return good("defaults, measured on 4 H200; braid tune measures this server");
-  return good(fmt::format("measured {}: {}", age_text(time(nullptr) - costs.measured_at_s),
-                          costs.path));
+  return good(
+      fmt::format("measured {}: {}", age_text(time(nullptr) - costs.measured_at_s), costs.path));
 }
 
 // Runs this command with `arguments` and collects its stderr.

@@ -195,7 +195,8 @@ void add_tune_command(CLI::App& app, int& exit_code) {
                       "write this file (default: the server's own in the user's cache folder)");
   command->add_flag("--dry-run", arguments->dry_run, "measure and print, and write nothing");
   command->footer(
-      "Takes less than a minute; let nothing else use the GPUs meanwhile. docs/tuning.md says what\n"
+      "Takes less than a minute; let nothing else use the GPUs meanwhile. docs/tuning.md says "
+      "what\n"
       "is measured and how programs use it.");
   command->callback([arguments, &exit_code] {
     const Status status = tune(*arguments);

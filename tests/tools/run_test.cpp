@@ -144,8 +144,8 @@ TEST_F(BrokenInstallation, TheDoctorFindsThePreloadLibraryMissing) {
 TEST(Help, NamesEveryOption) {
   const ChildResult child = run_child({BRAID_COMMAND, "run", "--help"});
   EXPECT_EQ(child.exit_code, 0);
-  for (const char* option :
-       {"--server", "--relays", "--stats", "--threshold", "--costs", "--slice", "--blocks", "--background"})
+  for (const char* option : {"--server", "--relays", "--stats", "--threshold", "--costs", "--slice",
+                             "--blocks", "--background"})
     EXPECT_NE(child.output.find(option), std::string::npos) << option;
 }
 
