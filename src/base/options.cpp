@@ -63,6 +63,15 @@ Status set_blocks(Options& options, const std::string& text) {
   return {};
 }
 
+Status set_relay_order(Options& options, const std::string& text) {
+  if (text == "longest") return {};
+  const char* end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, options.favoured_gpu);
+  if (error != std::errc() || rest != end || options.favoured_gpu < 0)
+    return Status::error("'" + text + "' is not an order of relays", "Write longest, or a GPU: 0");
+  return {};
+}
+
 Status set_yields(Options& options, const std::string& text) {
   if (text != "yield" && text != "compete")
     return Status::error("'" + text + "' is not a policy", "Write yield or compete");
@@ -98,6 +107,10 @@ const std::vector<Entry>& entries() {
         "relays whose own GPU has direct work: yield (wait) or compete",
         "MMA section 3.4.2, contention with background traffic"},
        set_yields},
+      {{"BRAID_RELAY_ORDER", "GPU ordinal", "longest",
+        "whom a relay serves first: longest (the most bytes left), or a GPU's transfers",
+        "MMA section 3.4.2, relay task scheduling"},
+       set_relay_order},
   };
   return table;
 }

@@ -33,6 +33,7 @@ struct Options {
   bool yields = true;
   std::string costs;  ///< the cost file: a path, "none", or empty: the server's, in cache_folder
   std::string cache_folder;  ///< $XDG_CACHE_HOME or $HOME/.cache; empty: there is none
+  int favoured_gpu = -1;     ///< relays serve this GPU's transfers first; -1: the longest queue
   int hardware_queues = 8;   ///< CUDA_DEVICE_MAX_CONNECTIONS, which is CUDA's own variable
 };
 

@@ -1,5 +1,6 @@
 #include "multipath/classify.h"
 
+#include <array>
 #include <cstdint>
 
 namespace braid::multipath {
@@ -34,25 +35,97 @@ bool holds(const Pointer& pointer, CUdeviceptr address, uint64_t size_bytes) {
          size_bytes <= pointer.range_bytes - before;
 }
 
+Verdict judge_device(const Pointer& pointer) {
+  const bool is_plain = pointer.memory_type == CU_MEMORYTYPE_DEVICE && pointer.context != nullptr &&
+                        pointer.is_managed == 0 && pointer.pool == nullptr &&
+                        pointer.is_ipc_capable != 0;
+  return is_plain ? Verdict::kAccelerated : Verdict::kNotLinear;
+}
+
+// Kernels on every GPU use the host address itself: unified addressing, and no separate mapping.
+Verdict judge_host(const Pointer& pointer, CUdeviceptr address) {
+  if (pointer.memory_type == 0) return Verdict::kPageable;
+  const bool is_usable = pointer.memory_type == CU_MEMORYTYPE_HOST && pointer.is_managed == 0 &&
+                         pointer.device_address == address;
+  return is_usable ? Verdict::kAccelerated : Verdict::kNotLinear;
+}
+
+// The allocations that the segments so far lie in. A KV cache has two for each layer, or a few in
+// all; with more than these in turn, each segment costs a question to the driver.
+class Allocations {
+ public:
+  const Pointer* find(CUdeviceptr address, uint64_t size_bytes) {
+    for (size_t tried = 0; tried < count_; ++tried) {
+      const Pointer& known = known_[last_];
+      if (holds(known, address, size_bytes)) return &known;
+      last_ = last_ + 1 < count_ ? last_ + 1 : 0;  // segments often take turns
+    }
+    return nullptr;
+  }
+
+  void add(const Pointer& pointer) {
+    last_ = count_ < known_.size() ? count_++ : (oldest_++ % known_.size());
+    known_[last_] = pointer;
+  }
+
+ private:
+  std::array<Pointer, 16> known_;
+  size_t count_ = 0;
+  size_t last_ = 0;
+  size_t oldest_ = 0;
+};
+
+class Classifier {
+ public:
+  explicit Classifier(const cuda::Driver& driver) : driver_(driver) {}
+
+  Verdict add(const Segment& segment) {
+    const Verdict device = add_device(segment);
+    return device == Verdict::kAccelerated ? add_host(segment) : device;
+  }
+
+  CUcontext context() const { return context_; }
+
+ private:
+  Verdict add_device(const Segment& segment) {
+    if (devices_.find(segment.device, segment.size_bytes) != nullptr) return Verdict::kAccelerated;
+    Pointer pointer;
+    if (!query(driver_, segment.device, pointer)) return Verdict::kNotLinear;
+    const Verdict verdict = judge_device(pointer);
+    if (verdict != Verdict::kAccelerated) return verdict;
+    if (!holds(pointer, segment.device, segment.size_bytes)) return Verdict::kNotLinear;
+    if (context_ != nullptr && pointer.context != context_) return Verdict::kForeignContext;
+    context_ = pointer.context;
+    devices_.add(pointer);
+    return Verdict::kAccelerated;
+  }
+
+  Verdict add_host(const Segment& segment) {
+    const auto address = reinterpret_cast<CUdeviceptr>(segment.host);
+    if (hosts_.find(address, segment.size_bytes) != nullptr) return Verdict::kAccelerated;
+    Pointer pointer;
+    if (!query(driver_, address, pointer)) return Verdict::kPageable;
+    const Verdict verdict = judge_host(pointer, address);
+    if (verdict != Verdict::kAccelerated) return verdict;
+    if (!holds(pointer, address, segment.size_bytes)) return Verdict::kPageable;
+    hosts_.add(pointer);
+    return Verdict::kAccelerated;
+  }
+
+  const cuda::Driver& driver_;
+  CUcontext context_ = nullptr;
+  Allocations devices_;
+  Allocations hosts_;
+};
+
 }  // namespace
 
-Classification classify(const cuda::Driver& driver, const Transfer& transfer) {
-  Pointer device;
-  if (!query(driver, transfer.device, device) || device.memory_type != CU_MEMORYTYPE_DEVICE ||
-      device.context == nullptr || device.is_managed != 0 || device.pool != nullptr ||
-      device.is_ipc_capable == 0 || !holds(device, transfer.device, transfer.size_bytes))
-    return {Verdict::kNotLinear, nullptr};
-
-  Pointer host;
-  const auto host_address = reinterpret_cast<CUdeviceptr>(transfer.host);
-  if (!query(driver, host_address, host) || host.memory_type == 0)
-    return {Verdict::kPageable, nullptr};
-  // Kernels on every GPU use the host address itself: unified addressing, and no separate mapping.
-  if (host.memory_type != CU_MEMORYTYPE_HOST || host.is_managed != 0 ||
-      host.device_address != host_address)
-    return {Verdict::kNotLinear, nullptr};
-  if (!holds(host, host_address, transfer.size_bytes)) return {Verdict::kPageable, nullptr};
-  return {Verdict::kAccelerated, device.context};
+Classification classify(const cuda::Driver& driver, const Batch& batch) {
+  Classifier classifier(driver);
+  for (const Segment& segment : batch.segments)
+    if (const Verdict verdict = classifier.add(segment); verdict != Verdict::kAccelerated)
+      return {verdict, nullptr};
+  return {Verdict::kAccelerated, classifier.context()};
 }
 
 }  // namespace braid::multipath

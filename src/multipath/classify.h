@@ -1,5 +1,6 @@
-// What the two addresses of a copy are, asked of the driver. Takes under a quarter of a
-// microsecond, allocates nothing.
+// What the addresses of a copy are, asked of the driver. A contiguous copy takes under a quarter of
+// a microsecond; the segments of a batch cost a comparison each while they stay in the few
+// allocations that were asked about last. Allocates nothing.
 #pragma once
 
 #include "cuda/driver.h"
@@ -12,10 +13,10 @@ struct Classification {
   CUcontext context = nullptr;              ///< that the device memory belongs to
 };
 
-/// kPageable when the host end is not wholly inside one pinned allocation or registration;
-/// kNotLinear when the device end is not wholly inside one allocation of plain device memory:
-/// managed memory, stream-ordered pools, virtual memory management and imported memory map for
-/// chosen GPUs only.
-Classification classify(const cuda::Driver& driver, const Transfer& transfer);
+/// kPageable when the host end of a segment is not wholly inside one pinned allocation or
+/// registration; kNotLinear when a device end is not wholly inside one allocation of plain device
+/// memory: managed memory, stream-ordered pools, virtual memory management and imported memory map
+/// for chosen GPUs only. All device ends must lie in one context (kForeignContext).
+Classification classify(const cuda::Driver& driver, const Batch& batch);
 
 }  // namespace braid::multipath

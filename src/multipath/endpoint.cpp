@@ -14,8 +14,9 @@ constexpr uint32_t kVectorBlocks = 8;
 
 constexpr int kBulkComputeMajor = 9;
 
-// The two directions' words lie apart, so that they never share a memory transaction.
-constexpr size_t kBusyWordStride = 128;
+// The two directions' boards lie apart, so that they never share a memory transaction.
+constexpr size_t kBoardStride = 128;
+static_assert(sizeof(cuda::LinkBoard) <= kBoardStride);
 
 }  // namespace
 
@@ -60,11 +61,11 @@ Status Endpoint::load(const Options& options) {
 
   int lowest = 0;
   driver_.cuCtxGetStreamPriorityRange(&lowest, &stream_priority_);
-  status = driver_.check(driver_.cuMemAlloc(&busy_words_, 2 * kBusyWordStride),
-                         "allocating the yield words" + where);
+  status = driver_.check(driver_.cuMemAlloc(&boards_, 2 * kBoardStride),
+                         "allocating the boards" + where);
   if (!status.ok()) return status;
-  status = driver_.check(driver_.cuMemsetD8(busy_words_, 0, 2 * kBusyWordStride),
-                         "clearing the yield words" + where);
+  status = driver_.check(driver_.cuMemsetD8(boards_, 0, 2 * kBoardStride),
+                         "clearing the boards" + where);
   return status.ok() && retained_ ? create_relay_streams() : status;  // only primaries relay
 }
 
@@ -83,14 +84,14 @@ Endpoint::~Endpoint() {
     cuda::ScopedContext scope(driver_, context_);
     for (CUstream stream : relay_streams_)
       if (stream != nullptr) driver_.cuStreamDestroy(stream);
-    if (busy_words_ != 0) driver_.cuMemFree(busy_words_);
+    if (boards_ != 0) driver_.cuMemFree(boards_);
     if (module_ != nullptr) driver_.cuModuleUnload(module_);
   }
   if (retained_ && !abandoned_) driver_.cuDevicePrimaryCtxRelease(device_);
 }
 
-CUdeviceptr Endpoint::busy_word(Direction direction) const {
-  return busy_words_ + static_cast<size_t>(direction) * kBusyWordStride;
+CUdeviceptr Endpoint::board(Direction direction) const {
+  return boards_ + static_cast<size_t>(direction) * kBoardStride;
 }
 
 }  // namespace braid::multipath

@@ -43,8 +43,8 @@ class Endpoint {
   static constexpr int kRelayStreams = 4;
   CUstream relay_stream(int lane) const { return relay_streams_[lane % kRelayStreams]; }
 
-  /// Address of this GPU's count of direct blocks at work, by direction (the yield word).
-  CUdeviceptr busy_word(Direction direction) const;
+  /// Address of the link's board (pull.h), by direction.
+  CUdeviceptr board(Direction direction) const;
 
   /// The bulk kernel where the GPU has it and the ends are aligned alike, else the plain one.
   const KernelChoice& kernel_for(bool aligned_alike) const {
@@ -75,7 +75,7 @@ class Endpoint {
   CUmodule module_ = nullptr;
   KernelChoice vector_;
   KernelChoice bulk_;
-  CUdeviceptr busy_words_ = 0;
+  CUdeviceptr boards_ = 0;
   std::array<CUstream, kRelayStreams> relay_streams_{};
 };
 

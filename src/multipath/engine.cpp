@@ -43,7 +43,7 @@ class Engine::Impl {
   Status open();
   Status add_context(CUcontext context);
   void forget_context(CUcontext context);
-  Verdict submit(const Transfer& transfer);
+  Verdict submit(const Batch& batch);
   std::vector<PathCount> collect(int wait_ms);
   bool can_accelerate();
   std::vector<std::string> problems();
@@ -58,6 +58,7 @@ class Engine::Impl {
   Status check_relay_list() const;
   Status check_hardware_queues() const;
   void read_costs();
+  bool may_gain(const Batch& batch) const;
   Status open_relays();
   Status open_relay(int gpu);
   bool has_news(CUcontext context);
@@ -339,23 +340,37 @@ bool Engine::Impl::stream_belongs_to(CUstream stream, CUcontext context) const {
   return driver_.cuStreamGetCtx(stream, &owner) == CUDA_SUCCESS && owner == context;
 }
 
-Verdict Engine::Impl::submit(const Transfer& transfer) {
-  if (transfer.size_bytes < threshold_bytes(transfer.direction)) return Verdict::kBelowThreshold;
+// Before anything is asked of the driver: no more than a compare for most small copies.
+bool Engine::Impl::may_gain(const Batch& batch) const {
+  const uint64_t size_bytes = size_of(batch);
+  if (size_bytes >= threshold_bytes(batch.direction)) return true;
+  // Small segments are slow natively, so a batch may gain from fewer bytes.
+  return batch.segments.size() > 1 &&
+         plan(costs_, {.direction = batch.direction,
+                       .size_bytes = size_bytes,
+                       .segments = batch.segments.size(),
+                       .paths = cuda::kMaxPaths,
+                       .asked_threshold_bytes = options_.threshold_bytes})
+                 .way != Way::kNative;
+}
+
+Verdict Engine::Impl::submit(const Batch& batch) {
+  if (!may_gain(batch)) return Verdict::kBelowThreshold;
   if (!has_relays_) return Verdict::kNoRelay;
-  const Classification what = classify(driver_, transfer);
+  const Classification what = classify(driver_, batch);
   if (what.verdict != Verdict::kAccelerated) return what.verdict;
   CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
-  if (driver_.cuStreamIsCapturing(transfer.stream, &capture) != CUDA_SUCCESS ||
+  if (driver_.cuStreamIsCapturing(batch.stream, &capture) != CUDA_SUCCESS ||
       capture != CU_STREAM_CAPTURE_STATUS_NONE)
     return Verdict::kCapturing;
   // A thread that prepares or forgets a context may be waiting for a GPU: no copy waits for it.
   std::shared_lock lock(mutex_, std::try_to_lock);
   if (!lock) return Verdict::kNotReady;
   Target* target = find_target(what.context);
-  if (target == nullptr || !stream_belongs_to(transfer.stream, what.context))
+  if (target == nullptr || !stream_belongs_to(batch.stream, what.context))
     return Verdict::kForeignContext;
   if (!target->has_relay()) return Verdict::kNoRelay;
-  return target->submit(transfer, path_limit.load(std::memory_order_relaxed));
+  return target->submit(batch, path_limit.load(std::memory_order_relaxed));
 }
 
 // True when no transfer of these targets is in flight. Reads host memory only.
@@ -420,7 +435,11 @@ Result<std::unique_ptr<Engine>> Engine::open(const cuda::Driver& driver, const O
 
 Status Engine::add_context(CUcontext context) { return impl_->add_context(context); }
 void Engine::forget_context(CUcontext context) { impl_->forget_context(context); }
-Verdict Engine::submit(const Transfer& transfer) noexcept { return impl_->submit(transfer); }
+Verdict Engine::submit(const Batch& batch) noexcept { return impl_->submit(batch); }
+Verdict Engine::submit(const Transfer& transfer) noexcept {
+  const Segment whole{transfer.host, transfer.device, transfer.size_bytes};
+  return impl_->submit({transfer.direction, {&whole, 1}, transfer.stream, transfer.priority});
+}
 uint64_t Engine::threshold_bytes() const {
   return std::min(impl_->threshold_bytes(Direction::kHostToDevice),
                   impl_->threshold_bytes(Direction::kDeviceToHost));

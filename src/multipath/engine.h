@@ -52,6 +52,7 @@ class Engine {
   /// as relay, and forgets what it owned there.
   void forget_context(CUcontext context);
 
+  Verdict submit(const Batch& batch) noexcept;
   Verdict submit(const Transfer& transfer) noexcept;
 
   /// Smaller transfers stay native, whatever else: `submit` need not be asked about them.

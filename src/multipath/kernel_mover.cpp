@@ -5,23 +5,35 @@
 namespace braid::multipath {
 namespace {
 
+uint32_t rank_of(const Manners& manners, bool is_relay) {
+  const bool waits = is_relay && manners.yields;
+  if (manners.priority == Priority::kUrgent)
+    return waits ? cuda::kUrgentRelayRank : cuda::kUrgentDirectRank;
+  return waits ? cuda::kBulkRelayRank : cuda::kBulkDirectRank;
+}
+
 cuda::PullArgs make_args(const MoverJob& job, const Ticket& ticket) {
-  const Transfer& transfer = job.transfer;
-  const auto host = reinterpret_cast<uint64_t>(transfer.host);
-  const bool to_device = transfer.direction == Direction::kHostToDevice;
   cuda::PullArgs args{};
-  args.source = to_device ? host : transfer.device;
-  args.destination = to_device ? transfer.device : host;
-  args.size_bytes = transfer.size_bytes;
+  args.source = job.bytes.source;
+  args.destination = job.bytes.destination;
+  args.size_bytes = job.bytes.size_bytes;
+  args.lists = job.bytes.lists;
   args.counters = ticket.counters;
   args.report = reinterpret_cast<uint64_t>(ticket.report);
-  args.slice_bytes = job.slice_bytes;
-  args.slice_count = static_cast<uint32_t>(
-      cuda::slice_count_of(args.destination, args.size_bytes, args.slice_bytes));
+  args.slice_bytes = job.bytes.slice_bytes;
+  args.slice_count = job.bytes.slice_count;
   args.path_count = static_cast<uint32_t>(job.paths.size());
   args.generation = ticket.generation;
-  args.yields = job.yields ? 1 : 0;
+  args.is_favoured = job.manners.is_favoured ? 1 : 0;
   return args;
+}
+
+// What differs from path to path.
+void set_path(cuda::PullArgs& args, const MoverJob& job, size_t path) {
+  args.path = static_cast<uint32_t>(path);
+  args.board = job.paths[path]->board(job.direction);
+  args.rank = rank_of(job.manners, path != 0);
+  args.relay_slot = path != 0 ? job.manners.relay_slot : cuda::kNoRelaySlot;
 }
 
 CUresult launch(const cuda::Driver& driver, const KernelChoice& kernel, CUevent start,
@@ -39,8 +51,8 @@ CUresult launch(const cuda::Driver& driver, const KernelChoice& kernel, CUevent 
 void close_gate(const cuda::Driver& driver, const MoverJob& job, const Lane& lane,
                 const Ticket& ticket, cuda::ScopedContext& scope) {
   const CUdeviceptr done = ticket.counters + offsetof(cuda::TicketCounters, done);
-  if (driver.cuStreamWaitValue32(job.transfer.stream, done, ticket.done,
-                                 job.paths[0]->wait_flags()) == CUDA_SUCCESS)
+  if (driver.cuStreamWaitValue32(job.stream, done, ticket.done, job.paths[0]->wait_flags()) ==
+      CUDA_SUCCESS)
     return;
   // The bytes are on their way and must hold the stream somehow: wait for the kernels themselves.
   for (size_t i = 0; i < job.paths.size(); ++i) {
@@ -48,7 +60,7 @@ void close_gate(const cuda::Driver& driver, const MoverJob& job, const Lane& lan
     scope.enter(job.paths[i]->context());
     driver.cuEventRecord(lane.ends[path], lane.streams[path]);
     scope.enter(scope.before());
-    driver.cuStreamWaitEvent(job.transfer.stream, lane.ends[path], 0);
+    driver.cuStreamWaitEvent(job.stream, lane.ends[path], 0);
   }
 }
 
@@ -56,19 +68,18 @@ void close_gate(const cuda::Driver& driver, const MoverJob& job, const Lane& lan
 
 MoverResult enqueue(const cuda::Driver& driver, const MoverJob& job, Lane& lane, Ticket& ticket) {
   MoverResult outcome;
-  if (driver.cuEventRecord(lane.start, job.transfer.stream) != CUDA_SUCCESS) return outcome;
+  if (driver.cuEventRecord(lane.start, job.stream) != CUDA_SUCCESS) return outcome;
 
   ++ticket.generation;
   cuda::PullArgs args = make_args(job, ticket);
-  const bool aligned_alike = ((args.source ^ args.destination) & 15) == 0;
+  const bool aligned_alike = job.bytes.aligned_alike;
   for (const Endpoint* path : job.paths)
     args.total_blocks += path->kernel_for(aligned_alike).blocks;
 
   cuda::ScopedContext scope(driver);
   for (size_t i = 0; i < job.paths.size(); ++i) {
     Endpoint& path = *job.paths[i];
-    args.path = static_cast<uint32_t>(i);
-    args.busy = path.busy_word(job.transfer.direction);
+    set_path(args, job, i);
     CUresult result = scope.enter(path.context());
     if (result == CUDA_SUCCESS)
       result = launch(driver, path.kernel_for(aligned_alike), lane.start,

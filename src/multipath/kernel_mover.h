@@ -12,12 +12,32 @@
 
 namespace braid::multipath {
 
+/// A transfer as its kernels see it: one contiguous range, or lists of pieces (pull.h).
+struct SlicedBytes {
+  uint64_t source = 0;  ///< of a contiguous range
+  uint64_t destination = 0;
+  uint64_t size_bytes = 0;
+  uint64_t lists = 0;  ///< of a batch; else 0
+  uint32_t slice_bytes = 0;
+  uint32_t slice_count = 0;
+  bool aligned_alike = true;  ///< modulo 16: the bulk kernel will do
+};
+
+/// Who makes room for whom on a link (pull.h, ranks and relay slots).
+struct Manners {
+  Priority priority = Priority::kBulk;
+  bool yields = true;  ///< relays wait while their own GPU has direct work
+  uint32_t relay_slot = cuda::kNoRelaySlot;
+  bool is_favoured = false;
+};
+
 struct MoverJob {
-  Transfer transfer;
+  Direction direction = Direction::kHostToDevice;
+  CUstream stream = nullptr;  ///< the program's
+  SlicedBytes bytes;
+  Manners manners;
   std::span<Endpoint* const> paths;  ///< the target first, then relays, in the lane's order
   std::span<const int> lane_paths;   ///< index of each path's stream in the lane
-  uint32_t slice_bytes = 0;
-  bool yields = true;
 };
 
 struct MoverResult {

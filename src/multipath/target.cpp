@@ -5,8 +5,8 @@
 #include <thread>
 
 #include "cuda/scoped_context.h"
-#include "multipath/kernel_mover.h"
 #include "multipath/selector.h"
+#include "multipath/slice_lists.h"
 
 namespace braid::multipath {
 namespace {
@@ -14,6 +14,9 @@ namespace {
 // An empty launch takes microseconds. A GPU that has not run one by then is held by the program
 // itself, and braid stays out of its way.
 constexpr std::chrono::seconds kWarmUpLimit{10};
+
+// Batches too large for the ring take larger slices, up to here: beyond, links would end apart.
+constexpr uint32_t kLargestListSliceBytes = 1 << 20;
 
 }  // namespace
 
@@ -23,7 +26,8 @@ Target::Target(const cuda::Driver& driver, const Options& options, const CostMod
       options_(options),
       costs_(costs),
       endpoint_(endpoint),
-      relays_(std::move(relays)) {
+      relays_(std::move(relays)),
+      slot_(static_cast<uint32_t>(endpoint.gpu()) % cuda::kMaxPaths) {
   via_[0] = endpoint_.gpu();
   for (size_t i = 0; i < relays_.size(); ++i) via_[i + 1] = relays_[i]->gpu();
 }
@@ -37,6 +41,9 @@ Result<std::unique_ptr<Target>> Target::open(const cuda::Driver& driver, const O
   auto tickets = TicketPool::open(driver);
   if (!tickets.ok()) return tickets.status();
   target->tickets_ = std::move(tickets).value();
+  auto lists = ListRing::open(driver);
+  if (!lists.ok()) return lists.status();
+  target->lists_ = std::move(lists).value();
   auto lanes = LaneSet::open(driver, endpoint, relays);
   if (!lanes.ok()) return lanes.status();
   target->lanes_ = std::move(lanes).value();
@@ -68,11 +75,11 @@ Status Target::run_empty(bool aligned_alike) {
     lane_paths.push_back(static_cast<int>(lane_paths.size()));
   }
   MoverJob job;
-  job.transfer.stream = lane.streams[0];
-  job.transfer.host = reinterpret_cast<void*>(aligned_alike ? uintptr_t{0} : uintptr_t{8});
+  job.stream = lane.streams[0];
+  job.bytes.slice_bytes = kDefaultSliceBytes;
+  job.bytes.aligned_alike = aligned_alike;
   job.paths = paths;
   job.lane_paths = lane_paths;
-  job.slice_bytes = kDefaultSliceBytes;
   const std::string what = "running braid's kernels for GPU " + std::to_string(endpoint_.gpu());
   if (enqueue(driver_, job, lane, ticket).verdict != Verdict::kAccelerated || ticket.retired)
     return Status::error(what + ": the driver refused a launch");
@@ -94,10 +101,10 @@ Status Target::run_empty(bool aligned_alike) {
   return ticket.is_free() ? Status() : Status::error(what + ": its report did not arrive");
 }
 
-Verdict Target::submit(const Transfer& transfer, int path_limit) {
+Verdict Target::submit(const Batch& batch, int path_limit) {
   const uint64_t now_ns = driver_.clock->now_ns();  // may wait for another thread: not locked
   std::lock_guard lock(mutex_);
-  return submit_locked(transfer, path_limit, now_ns);
+  return submit_locked(batch, path_limit, now_ns);
 }
 
 // The first copy after a pause may stay native, since the relays have to wake up. Its followers
@@ -108,46 +115,94 @@ bool Target::is_cold(uint64_t now_ns) {
   return is_cold;
 }
 
-Verdict Target::submit_locked(const Transfer& transfer, int path_limit, uint64_t now_ns) {
-  std::array<Endpoint*, cuda::kMaxPaths> paths{&endpoint_};
-  std::array<int, cuda::kMaxPaths> lane_paths{};
+Manners Target::manners_of(const Batch& batch) const {
+  Manners manners;
+  manners.priority = batch.priority;
+  manners.yields = options_.yields;
+  // Urgent transfers go first anyway.
+  if (batch.priority == Priority::kBulk) manners.relay_slot = slot_;
+  manners.is_favoured = options_.favoured_gpu == endpoint_.gpu();
+  return manners;
+}
+
+// The direct path first, then as many relays as pay; 0: the native copy is expected to be as fast.
+size_t Target::choose_paths(const Batch& batch, int path_limit, bool relays_cold,
+                            PathChoice& choice) const {
+  choice.paths[0] = &endpoint_;
+  choice.lane_paths[0] = 0;
   size_t count = 1;
   for (size_t i = 0; i < relays_.size(); ++i) {
     if (relays_[i] == nullptr) continue;
-    paths[count] = relays_[i];
-    lane_paths[count++] = static_cast<int>(i) + 1;
+    choice.paths[count] = relays_[i];
+    choice.lane_paths[count++] = static_cast<int>(i) + 1;
   }
   const int available = static_cast<int>(count);
   const Plan chosen =
-      plan(costs_, {.direction = transfer.direction,
-                    .size_bytes = transfer.size_bytes,
+      plan(costs_, {.direction = batch.direction,
+                    .size_bytes = size_of(batch),
+                    .segments = batch.segments.size(),
                     .paths = path_limit > 0 ? std::min(available, path_limit) : available,
-                    .is_cold = is_cold(now_ns),
+                    .is_cold = relays_cold,
                     .asked_threshold_bytes = options_.threshold_bytes});
-  if (chosen.way == Way::kNative) return Verdict::kBelowThreshold;
-  count = static_cast<size_t>(chosen.paths);
+  return chosen.way == Way::kNative ? 0 : static_cast<size_t>(chosen.paths);
+}
 
-  Lane* lane = lanes_->find(stream_key(transfer.stream));
+// False when there is no room for the batch's lists. They belong to the ticket once committed.
+bool Target::slice(const Batch& batch, SlicedBytes& bytes) {
+  uint64_t size_bytes = bytes.size_bytes;
+  bytes.slice_bytes = slice_bytes_for(size_bytes, options_.slice_bytes);
+  if (batch.segments.size() == 1) {
+    const Segment& whole = batch.segments[0];
+    const auto host = reinterpret_cast<uint64_t>(whole.host);
+    const bool to_device = batch.direction == Direction::kHostToDevice;
+    bytes.source = to_device ? host : whole.device;
+    bytes.destination = to_device ? whole.device : host;
+    bytes.aligned_alike = ((bytes.source ^ bytes.destination) & 15) == 0;
+    bytes.slice_count = static_cast<uint32_t>(
+        cuda::slice_count_of(bytes.destination, size_bytes, bytes.slice_bytes));
+    return true;
+  }
+  const auto bound = [&] {
+    return slice_list_bound(batch.segments.size(), size_bytes, bytes.slice_bytes);
+  };
+  while (bound() > ListRing::capacity() && bytes.slice_bytes < kLargestListSliceBytes)
+    bytes.slice_bytes *= 2;
+  const std::span<cuda::SliceList> room = lists_->reserve(bound());
+  if (room.empty()) return false;
+  const SliceLists filled = fill_slice_lists(batch, bytes.slice_bytes, room);
+  bytes.lists = reinterpret_cast<uint64_t>(room.data());
+  bytes.slice_count = filled.count;
+  bytes.aligned_alike = filled.aligned_alike;
+  return true;
+}
+
+Verdict Target::submit_locked(const Batch& batch, int path_limit, uint64_t now_ns) {
+  PathChoice choice;
+  const size_t count = choose_paths(batch, path_limit, is_cold(now_ns), choice);
+  if (count == 0) return Verdict::kBelowThreshold;
+  Lane* lane = lanes_->find(stream_key(batch.stream));
   Ticket* ticket = lane != nullptr ? tickets_->find_free() : nullptr;
-  if (ticket == nullptr) return Verdict::kSaturated;
-  read_counts(*ticket);
-
   MoverJob job;
-  job.transfer = transfer;
-  job.paths = std::span(paths.data(), count);
-  job.lane_paths = std::span(lane_paths.data(), count);
-  job.slice_bytes = slice_bytes_for(transfer.size_bytes, options_.slice_bytes);
-  job.yields = options_.yields;
+  job.bytes.size_bytes = size_of(batch);
+  if (ticket == nullptr || !slice(batch, job.bytes)) return Verdict::kSaturated;
+  read_counts(*ticket);
+  job.direction = batch.direction;
+  job.stream = batch.stream;
+  job.manners = manners_of(batch);
+  job.paths = std::span(choice.paths.data(), count);
+  job.lane_paths = std::span(choice.lane_paths.data(), count);
   const MoverResult outcome = enqueue(driver_, job, *lane, *ticket);
   if (outcome.verdict != Verdict::kAccelerated) return outcome.verdict;
   // A relay that refuses is not asked again: each refusal costs a ticket.
-  if (outcome.refused_path > 0) relays_[lane_paths[outcome.refused_path] - 1] = nullptr;
+  if (outcome.refused_path > 0)
+    relays_[static_cast<size_t>(choice.lane_paths[outcome.refused_path]) - 1] = nullptr;
+  if (job.bytes.lists != 0) lists_->commit(job.bytes.slice_count, *ticket);
 
   ticket->unread = true;
-  ticket->direction = transfer.direction;
-  ticket->slice_bytes = job.slice_bytes;
+  ticket->direction = batch.direction;
+  ticket->slice_bytes = job.bytes.slice_bytes;
   ticket->path_count = static_cast<int>(count);
-  std::copy_n(lane_paths.begin(), count, ticket->lane_paths.begin());
+  std::copy_n(choice.lane_paths.begin(), count, ticket->lane_paths.begin());
   lane->last = ticket->retired ? nullptr : ticket;
   lane->last_generation = ticket->generation;
   return outcome.verdict;
@@ -206,6 +261,7 @@ void Target::drop_relay(const Endpoint& relay) {
 void Target::abandon() {
   std::lock_guard lock(mutex_);
   tickets_->abandon();
+  lists_->abandon();
 }
 
 }  // namespace braid::multipath

@@ -14,7 +14,9 @@
 #include "multipath/cost_model.h"
 #include "multipath/endpoint.h"
 #include "multipath/engine.h"
+#include "multipath/kernel_mover.h"
 #include "multipath/lane.h"
+#include "multipath/list_ring.h"
 #include "multipath/ticket.h"
 
 namespace braid::multipath {
@@ -32,7 +34,7 @@ class Target {
   bool has_relay();
 
   /// `path_limit` 0: no limit.
-  Verdict submit(const Transfer& transfer, int path_limit);
+  Verdict submit(const Batch& batch, int path_limit);
 
   /// Adds up the counts of transfers that have ended. False while one is in flight, or while
   /// another thread is inside: never waits, since a process may be exiting from within a copy.
@@ -56,9 +58,19 @@ class Target {
          Endpoint& endpoint, std::vector<Endpoint*> relays);
   Status warm_up();
   Status run_empty(bool aligned_alike);
-  Verdict submit_locked(const Transfer& transfer, int path_limit, uint64_t now_ns);
+  Verdict submit_locked(const Batch& batch, int path_limit, uint64_t now_ns);
   bool is_cold(uint64_t now_ns);
+  Manners manners_of(const Batch& batch) const;
   void read_counts(Ticket& ticket);
+
+  /// Paths of one transfer, and where their streams are in the lane.
+  struct PathChoice {
+    std::array<Endpoint*, cuda::kMaxPaths> paths{};
+    std::array<int, cuda::kMaxPaths> lane_paths{};
+  };
+  size_t choose_paths(const Batch& batch, int path_limit, bool relays_cold,
+                      PathChoice& choice) const;
+  bool slice(const Batch& batch, SlicedBytes& bytes);
 
   struct Count {
     uint64_t slices = 0;
@@ -70,9 +82,11 @@ class Target {
   const CostModel& costs_;
   Endpoint& endpoint_;
   std::vector<Endpoint*> relays_;  // in lane order; a dropped one is null
+  uint32_t slot_;                  // of transfers of this GPU on its relays' boards
   std::mutex mutex_;
   uint64_t last_asked_ns_ = 0;  // when the latest transfer was, carried or not
   std::unique_ptr<TicketPool> tickets_;
+  std::unique_ptr<ListRing> lists_;
   std::unique_ptr<LaneSet> lanes_;
   // By direction, then by path in lane order.
   std::array<std::array<Count, cuda::kMaxPaths>, 2> counts_{};

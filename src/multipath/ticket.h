@@ -13,9 +13,14 @@
 #include "base/status.h"
 #include "cuda/driver.h"
 #include "cuda/kernels/pull.h"
+#include "cuda/registered_memory.h"
 #include "multipath/transfer.h"
 
 namespace braid::multipath {
+
+/// Programs enqueue copies far ahead of the GPU; 256 of them, each over the threshold, are beyond
+/// what a stream holds in practice. When all are in use the next copy is native.
+inline constexpr size_t kTickets = 256;
 
 struct Ticket {
   CUdeviceptr counters = 0;              ///< TicketCounters, in the target's memory
@@ -48,7 +53,7 @@ class TicketPool {
   bool all_free() const;
 
   /// The context is gone: free nothing there.
-  void abandon() { abandoned_ = true; }
+  void abandon();
 
  private:
   explicit TicketPool(const cuda::Driver& driver) : driver_(driver) {}
@@ -57,8 +62,7 @@ class TicketPool {
   const cuda::Driver& driver_;
   bool abandoned_ = false;
   CUdeviceptr counters_ = 0;
-  void* reports_ = nullptr;
-  bool registered_ = false;
+  std::unique_ptr<cuda::RegisteredMemory> reports_;
   std::vector<Ticket> tickets_;
   size_t next_ = 0;
 };

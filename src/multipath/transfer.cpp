@@ -2,6 +2,12 @@
 
 namespace braid::multipath {
 
+uint64_t size_of(const Batch& batch) {
+  uint64_t size_bytes = 0;
+  for (const Segment& segment : batch.segments) size_bytes += segment.size_bytes;
+  return size_bytes;
+}
+
 const char* verdict_name(Verdict verdict) {
   switch (verdict) {
     case Verdict::kAccelerated: return "accelerated";

@@ -34,6 +34,8 @@ struct Batch {
   Priority priority = Priority::kBulk;
 };
 
+uint64_t size_of(const Batch& batch);
+
 /// One contiguous copy: a batch of one segment.
 struct Transfer {
   Direction direction = Direction::kHostToDevice;

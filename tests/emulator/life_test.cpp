@@ -129,8 +129,8 @@ std::string program() {
     EXPECT_EQ(server.cu.cuModuleLoadData(&module, cuda::pull_kernel_image()), CUDA_SUCCESS);
     EXPECT_EQ(server.cu.cuModuleGetFunction(&function, module, cuda::kVectorKernelName),
               CUDA_SUCCESS);
-    CUdeviceptr busy = server.device_memory(4);
-    EXPECT_EQ(server.cu.cuMemsetD8(busy, 0, 4), CUDA_SUCCESS);
+    CUdeviceptr board = server.device_memory(sizeof(cuda::LinkBoard));
+    EXPECT_EQ(server.cu.cuMemsetD8(board, 0, sizeof(cuda::LinkBoard)), CUDA_SUCCESS);
     CUdeviceptr own = server.device_memory(kSize);
     cuda::PullArgs args{};
     args.source = reinterpret_cast<uint64_t>(host);
@@ -138,12 +138,13 @@ std::string program() {
     args.size_bytes = kSize;
     args.counters = words;
     args.report = reinterpret_cast<uint64_t>(server.pinned_memory(sizeof(cuda::TicketReport)));
-    args.busy = busy;
+    args.board = board;
     args.slice_bytes = 131072;
     args.slice_count = kSize / 131072;
     args.path = gpu;
     args.total_blocks = 32;
-    args.yields = 1;
+    args.rank = gpu == 0 ? cuda::kBulkDirectRank : cuda::kBulkRelayRank;
+    args.relay_slot = cuda::kNoRelaySlot;
     void* params[] = {&args};
     CUstream stream = server.stream();
     EXPECT_EQ(server.cu.cuLaunchKernel(function, 4, 1, 1, 512, 1, 1, 0, stream, params, nullptr),

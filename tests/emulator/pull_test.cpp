@@ -31,8 +31,8 @@ class Rig {
       EXPECT_EQ(server.cu.cuModuleGetFunction(&function, module, cuda::kVectorKernelName),
                 CUDA_SUCCESS);
       functions.push_back(function);
-      busy.push_back(server.device_memory(4));
-      EXPECT_EQ(server.cu.cuMemsetD8(busy.back(), 0, 4), CUDA_SUCCESS);
+      boards.push_back(server.device_memory(sizeof(cuda::LinkBoard)));
+      EXPECT_EQ(server.cu.cuMemsetD8(boards.back(), 0, sizeof(cuda::LinkBoard)), CUDA_SUCCESS);
     }
     server.use(target);
     counters = server.device_memory(sizeof(TicketCounters));
@@ -63,13 +63,14 @@ class Rig {
     made.total_blocks = blocks * static_cast<uint32_t>(count);
     made.path_count = static_cast<uint32_t>(count);
     made.generation = ++generations;
-    made.yields = 1;
+    made.relay_slot = cuda::kNoRelaySlot;
     return made;
   }
 
   CUresult launch(PullArgs args, int gpu, uint32_t path, uint32_t blocks) {
     args.path = path;
-    args.busy = busy[gpu];
+    args.board = boards[gpu];
+    args.rank = path == 0 ? cuda::kBulkDirectRank : cuda::kBulkRelayRank;
     void* params[] = {&args};
     return server.cu.cuLaunchKernel(functions[gpu], blocks, 1, 1, kThreads, 1, 1, 0, streams[gpu],
                                     params, nullptr);
@@ -102,7 +103,7 @@ class Rig {
   std::vector<CUcontext> contexts;
   std::vector<CUstream> streams;
   std::vector<CUfunction> functions;
-  std::vector<CUdeviceptr> busy;
+  std::vector<CUdeviceptr> boards;
   CUdeviceptr counters = 0;
   TicketReport* report = nullptr;
   mutable uint32_t generations = 0;
@@ -190,7 +191,8 @@ TEST(Pull, RelaysYieldToDirectWorkOfTheirOwnGpu) {
   // GPU 1 says that it has direct work, and goes on saying so.
   rig.server.use(1);
   uint32_t one = 1;
-  ASSERT_EQ(rig.server.cu.cuMemcpyHtoD(rig.busy[1], &one, 4), CUDA_SUCCESS);
+  ASSERT_EQ(rig.server.cu.cuMemcpyHtoD(rig.boards[1] + 4 * cuda::kBulkDirectRank, &one, 4),
+            CUDA_SUCCESS);
   const PullArgs args = rig.args(reinterpret_cast<uint64_t>(host), device, kSize, 65536, 4);
   rig.launch_everywhere(args, 4);
   rig.synchronize();

@@ -53,7 +53,7 @@ TEST(Fit, FindsTheParametersOfAServer) {
       // Two or four paths never come near the ceiling; then it is their sum.
       if (row.value == &DirectionCosts::kernel_ceiling_bytes_per_us && gpus < 8) continue;
       const double truth = model.of(Direction::kHostToDevice).*row.value;
-      EXPECT_NEAR(found.*row.value, truth, 0.02 * truth + 0.2) << row.name << ", " << gpus;
+      EXPECT_NEAR(found.*row.value, truth, 0.05 * truth + 0.3) << row.name << ", " << gpus;
     }
   }
 }

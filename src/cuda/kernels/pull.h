@@ -2,11 +2,12 @@
 // and the code that launches it (multipath/kernel_mover).
 //
 // One launch serves one path of one transfer: a few thread blocks on the path's GPU take slice
-// numbers from a counter that all paths of the transfer share, and copy each slice from `source` to
-// `destination`. H2D loads host memory over this GPU's PCIe link and stores into the target GPU
-// over NVLink (or locally on the direct path); D2H is the mirror image. MMA sections 3.4.2
-// (pull-based path selection, direct path first, yielding) and 3.4.3, with the relay buffers and
-// the CPU's scheduler threads designed away.
+// numbers from a counter that all paths of the transfer share, and copy each slice from its source
+// to its destination. H2D loads host memory over this GPU's PCIe link and stores into the target
+// GPU over NVLink (or locally on the direct path); D2H is the mirror image. A slice is a range of
+// one contiguous copy, or a few pieces of a batch. MMA sections 3.4.1 (priorities), 3.4.2
+// (pull-based path selection, direct path first, relay scheduling, yielding) and 3.4.3, with the
+// relay buffers and the CPU's scheduler threads designed away.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +16,10 @@ namespace braid::cuda {
 
 #ifdef __CUDACC__
 #define BRAID_HOST_DEVICE __host__ __device__
+#define BRAID_UNROLL _Pragma("unroll")
 #else
 #define BRAID_HOST_DEVICE
+#define BRAID_UNROLL
 #endif
 
 /// Ordinary loads and stores: any architecture, any alignment.
@@ -57,22 +60,57 @@ struct TicketReport {
   uint32_t short_bytes[kMaxPaths];
 };
 
+/// Blocks at work on a link are ranked, and one rests while any of a lower number is at work there.
+inline constexpr uint32_t kUrgentDirectRank = 0;
+inline constexpr uint32_t kUrgentRelayRank = 1;
+inline constexpr uint32_t kBulkDirectRank = 2;
+inline constexpr uint32_t kBulkRelayRank = 3;
+inline constexpr uint32_t kRanks = 4;
+
+/// What one GPU's PCIe link is asked to carry in one direction, so that its transfers can make room
+/// for each other between two slices. Lies in that GPU's memory; only its own blocks touch it.
+struct LinkBoard {
+  uint32_t blocks[kRanks];         ///< at work, by rank; blocks count themselves in and out
+  uint32_t relayed_kb[kMaxPaths];  ///< by relay slot: what is left of a transfer that is relayed
+                                   ///< here, as one of its blocks last saw it; 0 without one
+};
+
+inline constexpr uint32_t kNoRelaySlot = ~uint32_t{0};
+
+/// A relay rests while another slot has more left than its own, by a quarter and this much: equal
+/// queues then share the link instead of stopping each other in turn.
+inline constexpr uint32_t kRelayMarginKb = 1024;
+
+inline constexpr uint32_t kPiecesPerSlice = 8;
+
+/// One slice of a batch: pieces of its segments. Read by bulk copies: aligned to 16 bytes.
+struct alignas(16) SliceList {
+  uint32_t piece_count;
+  uint32_t size_bytes;  ///< of all pieces, at most PullArgs::slice_bytes
+  uint32_t unused[2];
+  uint32_t piece_bytes[kPiecesPerSlice];
+  uint64_t sources[kPiecesPerSlice];
+  uint64_t destinations[kPiecesPerSlice];
+};
+
 struct PullArgs {
   uint64_t source;       ///< address of the first byte to read, valid on this path's GPU
   uint64_t destination;  ///< address of the first byte to write, valid on this path's GPU
   uint64_t size_bytes;   ///< of the whole transfer
+  uint64_t lists;        ///< of a batch: SliceList[slice_count], in host memory, and the three
+                         ///< fields above mean nothing; of a contiguous copy: 0
   uint64_t counters;     ///< TicketCounters*, in the target GPU's memory
   uint64_t report;       ///< TicketReport*, in host memory
-  uint64_t busy;         ///< uint32_t* in this GPU's memory: direct-path blocks now at work on this
-                         ///< GPU in this direction. Direct blocks count themselves in and out;
-                         ///< relay blocks wait while it is not zero (the yield word)
-  uint32_t slice_bytes;  ///< of every slice but the last, which holds the rest
+  uint64_t board;        ///< LinkBoard* of this GPU and direction, in this GPU's memory
+  uint32_t slice_bytes;  ///< of every slice but the last, which holds the rest; of a batch: at most
   uint32_t slice_count;
   uint32_t path;          ///< index into `slices`; 0 is the direct path
   uint32_t path_count;    ///< of this transfer
   uint32_t total_blocks;  ///< over all launches of this transfer
   uint32_t generation;    ///< written to the report when all have left
-  uint32_t yields;        ///< 1: a relay that waits while its own GPU has direct work
+  uint32_t rank;          ///< of this path's blocks on the link
+  uint32_t relay_slot;    ///< index into relayed_kb; kNoRelaySlot: the order of relays is not asked
+  uint32_t is_favoured;   ///< 1: this transfer's slot counts as the longest
 };
 
 /// One slice as a range of the transfer's bytes.
@@ -98,6 +136,29 @@ BRAID_HOST_DEVICE inline Slice slice_bounds(const PullArgs& args, uint32_t numbe
   const uint64_t offset = begin < lead ? 0 : begin - lead;
   const uint64_t limit = end - lead < args.size_bytes ? end - lead : args.size_bytes;
   return {offset, limit - offset};
+}
+
+/// What a relay's block writes into its slot when `next` is the next slice to take.
+BRAID_HOST_DEVICE inline uint32_t kb_left(const PullArgs& args, uint32_t next) {
+  if (args.is_favoured != 0) return ~uint32_t{0};
+  const uint32_t slices = next < args.slice_count ? args.slice_count - next : 0;
+  return static_cast<uint32_t>((uint64_t{slices} * args.slice_bytes) >> 10);
+}
+
+/// Whether a block has to rest, given the board as it last read it and what is left of its own
+/// transfer.
+BRAID_HOST_DEVICE inline bool must_rest(const PullArgs& args, const LinkBoard& board,
+                                        uint32_t own_kb) {
+  BRAID_UNROLL  // the board stays in registers
+      for (uint32_t rank = 0; rank < kRanks;
+           ++rank) if (rank < args.rank && board.blocks[rank] != 0) return true;
+  if (args.relay_slot == kNoRelaySlot || args.is_favoured != 0) return false;
+  BRAID_UNROLL
+  for (uint32_t slot = 0; slot < kMaxPaths; ++slot)
+    if (slot != args.relay_slot && board.relayed_kb[slot] > own_kb &&
+        board.relayed_kb[slot] - own_kb > own_kb / 4 + kRelayMarginKb)
+      return true;
+  return false;
 }
 
 }  // namespace braid::cuda

@@ -14,20 +14,91 @@ __device__ inline uint32_t shared_address(const void* pointer) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
 }
 
+/// Bytes into shared memory, counted by the barrier. Both addresses and the size: multiples of 16.
+__device__ inline void bulk_load(uint32_t to, const void* from, uint32_t size_bytes,
+                                 uint32_t barrier) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier),
+               "r"(size_bytes)
+               : "memory");
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+          "r"(to),
+      "l"(from), "r"(size_bytes), "r"(barrier)
+      : "memory");
+}
+
+__device__ inline void wait_loaded(uint32_t barrier, uint32_t parity) {
+  uint32_t loaded = 0;
+  while (loaded == 0) {
+    asm volatile(
+        "{\n"
+        ".reg .pred done;\n"
+        "mbarrier.try_wait.parity.shared::cta.b64 done, [%1], %2;\n"
+        "selp.u32 %0, 1, 0, done;\n"
+        "}\n"
+        : "=r"(loaded)
+        : "r"(barrier), "r"(parity)
+        : "memory");
+  }
+}
+
 /// One slot of the ring: where its bytes go. Size 0: copied already, nothing to store.
 struct Chunk {
   char* destination;
   uint32_t size_bytes;
 };
 
+/// Slice lists of a batch, fetched two ahead into shared memory.
+class ListFetcher {
+ public:
+  __device__ ListFetcher(uint64_t lists, SliceList* buffers, uint64_t* barriers)
+      : lists_(lists), buffers_(buffers), barriers_(barriers) {}
+
+  __device__ void operator()(uint32_t number) {
+    const uint32_t slot = fetched_++ & 1;
+    const auto* list = reinterpret_cast<const SliceList*>(lists_) + number;
+    bulk_load(shared_address(&buffers_[slot]), list, sizeof(SliceList),
+              shared_address(&barriers_[slot]));
+  }
+
+  /// The oldest list that was fetched and not yet read. Its buffer is filled again by the fetch
+  /// after the next.
+  __device__ const SliceList& read() {
+    const uint32_t slot = read_++ & 1;
+    wait_loaded(shared_address(&barriers_[slot]), (phases_ >> slot) & 1);
+    phases_ ^= 1u << slot;
+    return buffers_[slot];
+  }
+
+ private:
+  uint64_t lists_;
+  SliceList* buffers_;
+  uint64_t* barriers_;
+  uint32_t fetched_ = 0;
+  uint32_t read_ = 0;
+  uint32_t phases_ = 0;
+};
+
+/// What one block keeps in shared memory beside its stages.
+struct BulkState {
+  SliceList lists[2];
+  uint64_t list_barriers[2];
+  uint64_t barriers[kBulkStages];
+  Chunk chunks[kBulkStages];
+};
+
 class BulkPipeline {
  public:
-  __device__ BulkPipeline(const PullArgs& args, char* stages, uint64_t* barriers, Chunk* chunks)
-      : args_(args), protocol_(args), stages_(stages), barriers_(barriers), chunks_(chunks) {}
+  __device__ BulkPipeline(const PullArgs& args, char* stages, BulkState& state)
+      : args_(args),
+        state_(state),
+        fetcher_(args.lists, state.lists, state.list_barriers),
+        protocol_(args),
+        stages_(stages) {}
 
   __device__ void run() {
-    for (uint32_t i = 0; i < kBulkStages; ++i)
-      asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(&barriers_[i])));
+    for (uint64_t& barrier : state_.barriers) init_barrier(barrier);
+    for (uint64_t& barrier : state_.list_barriers) init_barrier(barrier);
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     protocol_.enter();
@@ -46,54 +117,69 @@ class BulkPipeline {
   }
 
  private:
-  // Bytes of a slice are at hand, of the current one or of the next.
+  __device__ static void init_barrier(uint64_t& barrier) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(&barrier)));
+  }
+
+  // Bytes are at hand: of the current piece, of the slice's next piece, or of the next slice.
   __device__ bool has_bytes() {
-    if (offset_ < end_) return true;
+    while (left_bytes_ == 0) {
+      if (piece_ < piece_count_) {
+        left_bytes_ = list_->piece_bytes[piece_];
+        source_ = reinterpret_cast<const char*>(list_->sources[piece_]);
+        destination_ = reinterpret_cast<char*>(list_->destinations[piece_]);
+        ++piece_;
+      } else if (!take_slice()) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  __device__ bool take_slice() {
     if (taken_ == Take::kOver) return false;
-    Slice slice;
-    taken_ = protocol_.take(slice);
+    uint32_t number = 0;
+    taken_ = protocol_.take(number, fetcher_);
     if (taken_ != Take::kSlice) return false;
-    offset_ = slice.offset;
-    end_ = slice.offset + slice.size_bytes;
+    if (args_.lists != 0) {
+      list_ = &fetcher_.read();
+      piece_ = 0;
+      piece_count_ = list_->piece_count;
+      protocol_.count(list_->size_bytes);
+      return true;
+    }
+    const Slice slice = slice_bounds(args_, number);
+    source_ = reinterpret_cast<const char*>(args_.source) + slice.offset;
+    destination_ = reinterpret_cast<char*>(args_.destination) + slice.offset;
+    left_bytes_ = static_cast<uint32_t>(slice.size_bytes);
+    protocol_.count(left_bytes_);
     return true;
   }
 
   __device__ void load_next() {
     const uint32_t stage = produced_++ % kBulkStages;
-    char* destination = reinterpret_cast<char*>(args_.destination) + offset_;
-    const char* source = reinterpret_cast<const char*>(args_.source) + offset_;
-    const uint64_t rest = end_ - offset_;
-    const uint32_t head = (16 - (reinterpret_cast<uint64_t>(destination) & 15)) & 15;
+    const uint32_t head = (16 - (reinterpret_cast<uint64_t>(destination_) & 15)) & 15;
     uint32_t size = kBulkStageBytes;
-    if (head != 0 || rest < 16) {  // a ragged end of the whole transfer: copied here and now
-      size = head != 0 && head < rest ? head : static_cast<uint32_t>(rest);
-      for (uint32_t i = 0; i < size; ++i) destination[i] = source[i];
-      chunks_[stage] = {destination, 0};
+    if (head != 0 || left_bytes_ < 16) {  // a ragged end of a segment: copied here and now
+      size = head != 0 && head < left_bytes_ ? head : left_bytes_;
+      for (uint32_t i = 0; i < size; ++i) destination_[i] = source_[i];
+      state_.chunks[stage] = {destination_, 0};
     } else {
-      if (rest < size) size = static_cast<uint32_t>(rest) & ~15u;
-      start_load(stage, source, size);
-      chunks_[stage] = {destination, size};
+      if (left_bytes_ < size) size = left_bytes_ & ~15u;
+      bulk_load(stage_address(stage), source_, size, shared_address(&state_.barriers[stage]));
+      state_.chunks[stage] = {destination_, size};
     }
-    offset_ += size;
-  }
-
-  __device__ void start_load(uint32_t stage, const char* source, uint32_t size_bytes) {
-    const uint32_t barrier = shared_address(&barriers_[stage]);
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier),
-                 "r"(size_bytes)
-                 : "memory");
-    asm volatile(
-        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
-            "r"(stage_address(stage)),
-        "l"(source), "r"(size_bytes), "r"(barrier)
-        : "memory");
+    source_ += size;
+    destination_ += size;
+    left_bytes_ -= size;
   }
 
   __device__ void store_next() {
     const uint32_t stage = consumed_++ % kBulkStages;
-    const Chunk chunk = chunks_[stage];
+    const Chunk chunk = state_.chunks[stage];
     if (chunk.size_bytes != 0) {
-      wait_loaded(stage);
+      wait_loaded(shared_address(&state_.barriers[stage]), (phases_ >> stage) & 1);
+      phases_ ^= 1u << stage;
       asm volatile(
           "cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(chunk.destination),
           "r"(stage_address(stage)), "r"(chunk.size_bytes)
@@ -109,47 +195,32 @@ class BulkPipeline {
     protocol_.land();
   }
 
-  __device__ void wait_loaded(uint32_t stage) {
-    const uint32_t barrier = shared_address(&barriers_[stage]);
-    const uint32_t parity = (phases_ >> stage) & 1;
-    uint32_t loaded = 0;
-    while (loaded == 0) {
-      asm volatile(
-          "{\n"
-          ".reg .pred done;\n"
-          "mbarrier.try_wait.parity.shared::cta.b64 done, [%1], %2;\n"
-          "selp.u32 %0, 1, 0, done;\n"
-          "}\n"
-          : "=r"(loaded)
-          : "r"(barrier), "r"(parity)
-          : "memory");
-    }
-    phases_ ^= 1u << stage;
-  }
-
   __device__ uint32_t stage_address(uint32_t stage) const {
     return shared_address(stages_) + stage * kBulkStageBytes;
   }
 
   const PullArgs& args_;
+  BulkState& state_;
+  ListFetcher fetcher_;
   PullProtocol protocol_;
   char* stages_;
-  uint64_t* barriers_;
-  Chunk* chunks_;
   Take taken_ = Take::kSlice;
-  uint64_t offset_ = 0;  // of the slice at hand: the next byte to load
-  uint64_t end_ = 0;
-  uint32_t produced_ = 0;  // chunks whose load has started
-  uint32_t consumed_ = 0;  // chunks whose store has started
-  uint32_t phases_ = 0;    // parity that each stage's barrier completes next
+  const char* source_ = nullptr;  // the next byte to load, and where it goes
+  char* destination_ = nullptr;
+  uint32_t left_bytes_ = 0;  // of the piece at hand
+  const SliceList* list_ = nullptr;
+  uint32_t piece_ = 0;        // the next piece of the list
+  uint32_t piece_count_ = 0;  // of the list; a contiguous copy has none
+  uint32_t produced_ = 0;     // chunks whose load has started
+  uint32_t consumed_ = 0;     // chunks whose store has started
+  uint32_t phases_ = 0;       // parity that each stage's barrier completes next
 };
 
 __device__ inline void pull_bulk(const PullArgs& args) {
   extern __shared__ __align__(128) char stages[];
-  __shared__ uint64_t barriers[kBulkStages];
-  __shared__ Chunk chunks[kBulkStages];
+  __shared__ BulkState state;
   if (threadIdx.x != 0) return;
-  BulkPipeline(args, stages, barriers, chunks).run();
+  BulkPipeline(args, stages, state).run();
 }
 
 #endif

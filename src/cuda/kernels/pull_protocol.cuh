@@ -1,8 +1,8 @@
 // The protocol that both pull kernels follow: how one thread block takes slices, says that they
-// have landed, yields and leaves. Called by one thread of the block.
+// have landed, makes room for others and leaves. Called by one thread of the block.
 //
-// Both memory round trips of a slice are off its critical path (measured on 4xH200, 64 KB slices:
-// 94 GB/s with them on it): the next slice is taken, and the yield word read, while the last one is
+// The memory round trips of a slice are off its critical path (measured on 4xH200, 64 KB slices:
+// 94 GB/s with them on it): the next slice is taken, and the board read, while the last one is
 // still moving; and slices are reported together, when the block stops, since only the full count
 // opens the gate.
 #pragma once
@@ -11,44 +11,65 @@
 
 namespace braid::cuda {
 
-/// How long a relay that yields sleeps between two looks.
-inline constexpr unsigned kYieldPollNs = 2000;
+/// How long a block that rests sleeps between two looks.
+inline constexpr unsigned kRestPollNs = 2000;
 
-enum class Take { kSlice, kYield, kOver };
+enum class Take { kSlice, kRest, kOver };
+
+__device__ inline uint4 load16(const void* address) {
+  uint4 value;
+  asm volatile("ld.relaxed.sys.global.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
+               : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+               : "l"(address));
+  return value;
+}
 
 class PullProtocol {
  public:
   __device__ explicit PullProtocol(const PullArgs& args)
       : args_(args),
         counters_(reinterpret_cast<TicketCounters*>(args.counters)),
-        busy_(reinterpret_cast<uint32_t*>(args.busy)),
-        yields_(args.path != 0 && args.yields != 0) {}
+        board_(reinterpret_cast<LinkBoard*>(args.board)),
+        own_kb_(kb_left(args, 0)) {}
 
   __device__ void enter() {
-    if (args_.path == 0) atomicAdd(busy_, 1u);
-    sample_busy();
+    atomicAdd(&board_->blocks[args_.rank], 1u);
+    look();
   }
 
-  /// kYield: this relay's own GPU has direct work; land what has been moved, then `rest`, then ask
-  /// again. A slice that is held already is moved first: nobody else can.
-  __device__ Take take(Slice& slice) {
-    if (!holds_) {
-      if (was_busy_) return is_exhausted() ? Take::kOver : Take::kYield;
-      hold_next();
+  /// kRest: others go first on this link; land what has been moved, then `rest`, then ask again. A
+  /// slice that is held already is moved first: nobody else can. `fetch(number)` starts to bring
+  /// the list of a batch's slice closer, before that slice is given out.
+  template <typename Fetch>
+  __device__ Take take(uint32_t& number, Fetch& fetch) {
+    const bool has_to_rest = must_rest(args_, seen_, own_kb_);
+    if (held_count_ == 0) {
+      if (has_to_rest) return is_exhausted() ? Take::kOver : Take::kRest;
+      hold();
+      fetch_first(fetch);
     }
-    if (held_ >= args_.slice_count) return Take::kOver;
-    slice = slice_bounds(args_, held_);
-    holds_ = false;
-    if (!was_busy_) hold_next();
-    sample_busy();
-    ++unreported_;
-    short_bytes_ += args_.slice_bytes - static_cast<uint32_t>(slice.size_bytes);
+    number = first_;
+    if (number >= args_.slice_count) return Take::kOver;
+    first_ = second_;
+    --held_count_;
+    publish(number);
+    if (!has_to_rest && held_count_ == 0) hold();
+    if (!has_to_rest && args_.lists != 0) hold();
+    fetch_first(fetch);
+    look();
     return Take::kSlice;
   }
 
+  /// The slice given out last holds this much.
+  __device__ void count(uint32_t size_bytes) {
+    ++unreported_;
+    short_bytes_ += args_.slice_bytes - size_bytes;
+  }
+
   __device__ void rest() {
-    __nanosleep(kYieldPollNs);
-    sample_busy();
+    __nanosleep(kRestPollNs);
+    publish(next());
+    look();
   }
 
   /// Every byte of every slice taken so far has been written, by threads that the caller has
@@ -63,7 +84,8 @@ class PullProtocol {
 
   /// The last block of all paths resets the ticket and tells the host that it is free.
   __device__ void leave() {
-    if (args_.path == 0) atomicSub(busy_, 1u);
+    publish(args_.slice_count);
+    atomicSub(&board_->blocks[args_.rank], 1u);
     if (moved_ != 0) atomicAdd_system(&counters_->slices[args_.path], moved_);
     if (short_bytes_ != 0) atomicAdd_system(&counters_->short_bytes[args_.path], short_bytes_);
     __threadfence_system();
@@ -71,18 +93,44 @@ class PullProtocol {
   }
 
  private:
-  __device__ void hold_next() {
-    held_ = atomicAdd_system(&counters_->next, 1u);
-    holds_ = true;
+  __device__ void hold() {
+    const uint32_t taken = atomicAdd_system(&counters_->next, 1u);
+    if (held_count_++ == 0)
+      first_ = taken;
+    else
+      second_ = taken;
   }
 
-  __device__ void sample_busy() {
-    if (yields_) was_busy_ = *static_cast<volatile uint32_t*>(busy_);
+  // A batch's blocks hold two slices, so that the second one's number is known by the time that the
+  // first one moves, and its list arrives meanwhile.
+  template <typename Fetch>
+  __device__ void fetch_first(Fetch& fetch) {
+    if (args_.lists != 0 && held_count_ != 0 && first_ < args_.slice_count) fetch(first_);
   }
 
-  __device__ bool is_exhausted() const {
-    return *static_cast<volatile uint32_t*>(&counters_->next) >= args_.slice_count;
+  // The loads are under way when this returns; `take` looks at what they brought.
+  __device__ void look() {
+    if (args_.rank != 0) set_words(seen_.blocks, load16(board_->blocks));
+    if (args_.relay_slot == kNoRelaySlot) return;
+#pragma unroll
+    for (uint32_t slot = 0; slot < kMaxPaths; slot += 4)
+      set_words(seen_.relayed_kb + slot, load16(board_->relayed_kb + slot));
   }
+
+  __device__ static void set_words(uint32_t* seen, uint4 words) {
+    seen[0] = words.x, seen[1] = words.y, seen[2] = words.z, seen[3] = words.w;
+  }
+
+  // What is left of the transfer, for those who relay for others here.
+  __device__ void publish(uint32_t next) {
+    if (args_.relay_slot == kNoRelaySlot) return;
+    own_kb_ = kb_left(args_, next);
+    *static_cast<volatile uint32_t*>(&board_->relayed_kb[args_.relay_slot]) =
+        next < args_.slice_count ? own_kb_ : 0;
+  }
+
+  __device__ uint32_t next() const { return *static_cast<volatile uint32_t*>(&counters_->next); }
+  __device__ bool is_exhausted() const { return next() >= args_.slice_count; }
 
   __device__ void close_ticket() {
     __threadfence_system();
@@ -102,11 +150,12 @@ class PullProtocol {
 
   const PullArgs& args_;
   TicketCounters* counters_;
-  uint32_t* busy_;
-  bool yields_;
-  bool holds_ = false;  // a slice number has been taken and not yet given out
-  uint32_t held_ = 0;
-  uint32_t was_busy_ = 0;    // the yield word, as last sampled
+  LinkBoard* board_;
+  LinkBoard seen_{};         // the board, as last read
+  uint32_t own_kb_;          // what is left of this transfer
+  uint32_t held_count_ = 0;  // slices taken and not yet given out: these two
+  uint32_t first_ = 0;
+  uint32_t second_ = 0;
   uint32_t unreported_ = 0;  // slices given out since the last land()
   uint32_t moved_ = 0;       // slices landed
   uint32_t short_bytes_ = 0;

@@ -10,60 +10,106 @@ namespace {
 
 class PullBlock final : public TwinBlock {
  public:
-  explicit PullBlock(const PullArgs& args) : args_(args) {}
+  explicit PullBlock(const PullArgs& args) : args_(args), own_kb_(kb_left(args, 0)) {}
 
   TwinStep step(TwinMemory& memory) override {
     if (!entered_) enter(memory);
-    const bool held_before = holds_;
-    if (!holds_) {
-      if (was_busy_) return memory.load(next()) >= args_.slice_count ? leave(memory) : rest(memory);
-      hold_next(memory);
+    if (piece_ < list_.piece_count) return move_piece(true);
+    const bool has_to_rest = must_rest(args_, seen_, own_kb_);
+    const bool held_before = held_count_ != 0;
+    if (!held_before) {
+      if (has_to_rest)
+        return memory.load(next()) >= args_.slice_count ? leave(memory) : rest(memory);
+      hold(memory);
     }
-    if (held_ >= args_.slice_count) return leave(memory);
-    const Slice slice = slice_bounds(args_, held_);
-    holds_ = false;
-    if (!was_busy_) hold_next(memory);
-    sample_busy(memory);
+    const uint32_t number = first_;
+    if (number >= args_.slice_count) return leave(memory);
+    first_ = second_;
+    --held_count_;
+    publish(memory, number);
+    if (!has_to_rest && held_count_ == 0) hold(memory);
+    if (!has_to_rest && args_.lists != 0) hold(memory);
+    look(memory);
+    read_list(memory, number);
     ++unreported_;
-    short_bytes_ += args_.slice_bytes - static_cast<uint32_t>(slice.size_bytes);
-    return {.kind = TwinStep::Kind::kMove,
-            .source = args_.source + slice.offset,
-            .destination = args_.destination + slice.offset,
-            .size_bytes = slice.size_bytes,
-            .overlaps = held_before};
+    short_bytes_ += args_.slice_bytes - list_.size_bytes;
+    return move_piece(held_before);
   }
 
  private:
-  bool is_direct() const { return args_.path == 0; }
   uint64_t next() const { return args_.counters + offsetof(TicketCounters, next); }
   uint64_t done() const { return args_.counters + offsetof(TicketCounters, done); }
   uint64_t left() const { return args_.counters + offsetof(TicketCounters, left); }
   uint64_t slices(uint32_t path) const {
     return args_.counters + offsetof(TicketCounters, slices) + path * sizeof(uint32_t);
   }
-
   uint64_t short_bytes(uint32_t path) const {
     return args_.counters + offsetof(TicketCounters, short_bytes) + path * sizeof(uint32_t);
+  }
+  uint64_t ranked_blocks(uint32_t rank) const {
+    return args_.board + offsetof(LinkBoard, blocks) + rank * sizeof(uint32_t);
+  }
+  uint64_t relayed_kb(uint32_t slot) const {
+    return args_.board + offsetof(LinkBoard, relayed_kb) + slot * sizeof(uint32_t);
   }
 
   void enter(TwinMemory& memory) {
     entered_ = true;
-    if (is_direct()) memory.fetch_add(args_.busy, 1);
-    sample_busy(memory);
+    memory.fetch_add(ranked_blocks(args_.rank), 1);
+    look(memory);
   }
 
-  void hold_next(TwinMemory& memory) {
-    held_ = memory.fetch_add(next(), 1);
-    holds_ = true;
+  void hold(TwinMemory& memory) {
+    const uint32_t taken = memory.fetch_add(next(), 1);
+    if (held_count_++ == 0)
+      first_ = taken;
+    else
+      second_ = taken;
   }
 
-  void sample_busy(TwinMemory& memory) {
-    if (!is_direct() && args_.yields != 0) was_busy_ = memory.load(args_.busy) != 0;
+  // The kernel reads the words of lower ranks with one load; what matters here is which words a
+  // resting block depends on.
+  void look(TwinMemory& memory) {
+    for (uint32_t rank = 0; rank < args_.rank; ++rank)
+      seen_.blocks[rank] = memory.load(ranked_blocks(rank));
+    if (args_.relay_slot == kNoRelaySlot) return;
+    memory.read(args_.board + offsetof(LinkBoard, relayed_kb), seen_.relayed_kb,
+                sizeof(seen_.relayed_kb));
+  }
+
+  void publish(TwinMemory& memory, uint32_t next_slice) {
+    if (args_.relay_slot == kNoRelaySlot) return;
+    own_kb_ = kb_left(args_, next_slice);
+    memory.store(relayed_kb(args_.relay_slot), next_slice < args_.slice_count ? own_kb_ : 0);
+  }
+
+  // A contiguous copy's slice is a list of one piece.
+  void read_list(TwinMemory& memory, uint32_t number) {
+    piece_ = 0;
+    if (args_.lists != 0) {
+      memory.read(args_.lists + number * sizeof(SliceList), &list_, sizeof(list_));
+      return;
+    }
+    const Slice slice = slice_bounds(args_, number);
+    list_.piece_count = 1;
+    list_.size_bytes = list_.piece_bytes[0] = static_cast<uint32_t>(slice.size_bytes);
+    list_.sources[0] = args_.source + slice.offset;
+    list_.destinations[0] = args_.destination + slice.offset;
+  }
+
+  TwinStep move_piece(bool overlaps) {
+    const uint32_t piece = piece_++;
+    return {.kind = TwinStep::Kind::kMove,
+            .source = list_.sources[piece],
+            .destination = list_.destinations[piece],
+            .size_bytes = list_.piece_bytes[piece],
+            .overlaps = overlaps};
   }
 
   TwinStep rest(TwinMemory& memory) {
     land(memory);
-    sample_busy(memory);
+    publish(memory, memory.load(next()));
+    look(memory);
     return {.kind = TwinStep::Kind::kPoll};
   }
 
@@ -76,7 +122,8 @@ class PullBlock final : public TwinBlock {
 
   TwinStep leave(TwinMemory& memory) {
     land(memory);
-    if (is_direct()) memory.fetch_add(args_.busy, ~uint32_t{0});
+    publish(memory, args_.slice_count);
+    memory.fetch_add(ranked_blocks(args_.rank), ~uint32_t{0});
     if (moved_ != 0) memory.fetch_add(slices(args_.path), moved_);
     if (short_bytes_ != 0) memory.fetch_add(short_bytes(args_.path), short_bytes_);
     if (memory.fetch_add(left(), 1) + 1 == args_.total_blocks) close_ticket(memory);
@@ -103,9 +150,13 @@ class PullBlock final : public TwinBlock {
 
   PullArgs args_;
   bool entered_ = false;
-  bool holds_ = false;
-  bool was_busy_ = false;
-  uint32_t held_ = 0;
+  LinkBoard seen_{};
+  uint32_t own_kb_;
+  uint32_t held_count_ = 0;
+  uint32_t first_ = 0;
+  uint32_t second_ = 0;
+  SliceList list_{};  // the slice at hand
+  uint32_t piece_ = 0;
   uint32_t unreported_ = 0;
   uint32_t moved_ = 0;
   uint32_t short_bytes_ = 0;

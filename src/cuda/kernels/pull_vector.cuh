@@ -8,14 +8,6 @@ namespace braid::cuda {
 /// Four loads in flight a thread: 512 threads keep 32 KB under way, which covers PCIe's latency.
 inline constexpr int kVectorUnroll = 4;
 
-__device__ inline uint4 load16(const char* address) {
-  uint4 value;
-  asm volatile("ld.relaxed.sys.global.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
-               : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
-               : "l"(address));
-  return value;
-}
-
 __device__ inline void store16(char* address, uint4 value) {
   asm volatile("st.relaxed.sys.global.v4.u32 [%0], {%1,%2,%3,%4};" ::"l"(address), "r"(value.x),
                "r"(value.y), "r"(value.z), "r"(value.w)
@@ -109,22 +101,58 @@ __device__ inline void copy_slice(char* destination, const char* source, uint64_
   copy_bytes(destination + head + body, source + head + body, size_bytes - head - body);
 }
 
+/// The slice that all threads of the block copy; a contiguous copy's has one piece.
+struct SharedSlice {
+  Take taken;
+  uint32_t number;
+  SliceList list;
+};
+
+struct NoFetch {
+  __device__ void operator()(uint32_t) {}
+};
+
+__device__ inline void read_list(const PullArgs& args, SharedSlice& slice) {
+  constexpr uint32_t kWords = sizeof(SliceList) / sizeof(uint4);
+  const auto* from = reinterpret_cast<const SliceList*>(args.lists) + slice.number;
+  if (threadIdx.x < kWords)
+    reinterpret_cast<uint4*>(&slice.list)[threadIdx.x] =
+        load16(reinterpret_cast<const uint4*>(from) + threadIdx.x);
+  __syncthreads();
+}
+
+__device__ inline void make_list(const PullArgs& args, SharedSlice& slice) {
+  const Slice bounds = slice_bounds(args, slice.number);
+  slice.list.piece_count = 1;
+  slice.list.size_bytes = slice.list.piece_bytes[0] = static_cast<uint32_t>(bounds.size_bytes);
+  slice.list.sources[0] = args.source + bounds.offset;
+  slice.list.destinations[0] = args.destination + bounds.offset;
+}
+
+__device__ inline void copy_pieces(const SliceList& list) {
+  for (uint32_t piece = 0; piece < list.piece_count; ++piece)
+    copy_slice(reinterpret_cast<char*>(list.destinations[piece]),
+               reinterpret_cast<const char*>(list.sources[piece]), list.piece_bytes[piece]);
+}
+
 __device__ inline void pull_vector(const PullArgs& args) {
-  __shared__ Slice slice;
-  __shared__ Take taken;
+  __shared__ SharedSlice slice;
+  NoFetch no_fetch;
   PullProtocol protocol(args);
   if (threadIdx.x == 0) protocol.enter();
   while (true) {
     if (threadIdx.x == 0) {
-      while ((taken = protocol.take(slice)) == Take::kYield) {
+      while ((slice.taken = protocol.take(slice.number, no_fetch)) == Take::kRest) {
         protocol.land();
         protocol.rest();
       }
+      if (slice.taken == Take::kSlice && args.lists == 0) make_list(args, slice);
     }
     __syncthreads();
-    if (taken == Take::kOver) break;
-    copy_slice(reinterpret_cast<char*>(args.destination) + slice.offset,
-               reinterpret_cast<const char*>(args.source) + slice.offset, slice.size_bytes);
+    if (slice.taken == Take::kOver) break;
+    if (args.lists != 0) read_list(args, slice);
+    copy_pieces(slice.list);
+    if (threadIdx.x == 0) protocol.count(slice.list.size_bytes);
     __syncthreads();
   }
   if (threadIdx.x == 0) {

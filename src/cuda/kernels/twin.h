@@ -19,6 +19,8 @@ class TwinMemory {
   virtual uint32_t load(uint64_t address) = 0;
   virtual void store(uint64_t address, uint32_t value) = 0;
   virtual uint32_t fetch_add(uint64_t address, uint32_t value) = 0;  ///< returns the old value
+  /// One wide load: `size_bytes` at a time, a multiple of 4. Zeros where the GPU would fault.
+  virtual void read(uint64_t address, void* to, uint64_t size_bytes) = 0;
 };
 
 /// What a block does next.

@@ -37,6 +37,16 @@ class StepMemory final : public cuda::TwinMemory {
     announce(address);
     return old;
   }
+  // The words count as looked at, so that a block which polls wakes when one of them changes.
+  void read(uint64_t address, void* to, uint64_t size_bytes) override {
+    std::memset(to, 0, size_bytes);
+    const double before_us = cost_us_;
+    for (uint64_t at = 0; at < size_bytes && !faulted_; at += sizeof(uint32_t)) {
+      cost_us_ = before_us;
+      const uint32_t word = load(address + at);
+      std::memcpy(static_cast<std::byte*>(to) + at, &word, sizeof(word));
+    }
+  }
 
   double cost_us() const { return cost_us_; }
   bool faulted() const { return faulted_; }

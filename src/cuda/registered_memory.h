@@ -1,0 +1,41 @@
+// Host memory of braid's own that GPUs read and write at its own address: mapped here and
+// registered with the driver, rather than allocated by it, so that it outlives the driver when the
+// process exits, and a late kernel never touches pages that are gone.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+#include "cuda/driver.h"
+
+namespace braid::cuda {
+
+class RegisteredMemory {
+ public:
+  /// In the current context, for all GPUs. All zero. `what` names it in errors.
+  static Result<std::unique_ptr<RegisteredMemory>> open(const Driver& driver, uint64_t size_bytes,
+                                                        const std::string& what);
+  ~RegisteredMemory();  ///< in the context that it was registered in, or any while that lives
+  RegisteredMemory(const RegisteredMemory&) = delete;
+  RegisteredMemory& operator=(const RegisteredMemory&) = delete;
+
+  void* data() const { return data_; }
+
+  /// The context is gone, and with it the registration; the pages stay mapped for ever.
+  void abandon() { abandoned_ = true; }
+
+ private:
+  RegisteredMemory(const Driver& driver, uint64_t size_bytes)
+      : driver_(driver), size_bytes_(size_bytes) {}
+  Status map(const std::string& what);
+
+  const Driver& driver_;
+  uint64_t size_bytes_;
+  void* data_ = nullptr;
+  bool registered_ = false;
+  bool abandoned_ = false;
+};
+
+}  // namespace braid::cuda

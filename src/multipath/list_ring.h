@@ -1,0 +1,59 @@
+// Memory for slice lists: a ring of host memory that every GPU can read, given out in the order of
+// the transfers and taken back when their tickets are free. Made once; nothing allocates later.
+//
+// Not thread-safe: the owning Target's lock guards it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "base/status.h"
+#include "cuda/driver.h"
+#include "cuda/kernels/pull.h"
+#include "cuda/registered_memory.h"
+#include "multipath/ticket.h"
+
+namespace braid::multipath {
+
+class ListRing {
+ public:
+  /// Registers the memory in the current context. Allocates.
+  static Result<std::unique_ptr<ListRing>> open(const cuda::Driver& driver);
+
+  /// The most lists that one batch can have.
+  static size_t capacity();
+
+  /// Room for `count` lists, valid until the next call; empty when earlier transfers still hold
+  /// too much.
+  std::span<cuda::SliceList> reserve(size_t count);
+
+  /// The first `count` lists of the last reservation belong to `ticket`'s present use.
+  void commit(size_t count, const Ticket& ticket);
+
+  /// The context is gone: a kernel may still read, so the pages stay.
+  void abandon() { memory_->abandon(); }
+
+ private:
+  struct Use {
+    size_t end = 0;  ///< one past its last list
+    const Ticket* ticket = nullptr;
+    uint32_t generation = 0;
+    bool is_over() const { return ticket->generation != generation || ticket->is_free(); }
+  };
+
+  explicit ListRing(std::unique_ptr<cuda::RegisteredMemory> memory) : memory_(std::move(memory)) {}
+  void reclaim();
+  cuda::SliceList* lists() const { return static_cast<cuda::SliceList*>(memory_->data()); }
+
+  std::unique_ptr<cuda::RegisteredMemory> memory_;
+  std::array<Use, kTickets> uses_;  // a ring as well; each ticket has one use at most
+  size_t first_use_ = 0;
+  size_t use_count_ = 0;
+  size_t begin_ = 0;  // of the oldest list in use; lists from begin_ to end_ (around) are taken
+  size_t end_ = 0;
+  size_t reserved_at_ = 0;
+};
+
+}  // namespace braid::multipath
