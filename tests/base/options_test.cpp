@@ -49,10 +49,10 @@ TEST(Options, AutoIsTheDefaultByName) {
 }
 
 TEST(Options, TheCacheFolderIsTheUsers) {
-  EXPECT_EQ(read({{"HOME", "/home/a"}}).value().cache_folder, "/home/a/.cache");
-  EXPECT_EQ(read({{"HOME", "/home/a"}, {"XDG_CACHE_HOME", "/c"}}).value().cache_folder, "/c");
-  EXPECT_EQ(read({{"HOME", "/home/a"}, {"XDG_CACHE_HOME", "c"}}).value().cache_folder,
-            "/home/a/.cache")
+  EXPECT_EQ(read({{"HOME", "/people/a"}}).value().cache_folder, "/people/a/.cache");
+  EXPECT_EQ(read({{"HOME", "/people/a"}, {"XDG_CACHE_HOME", "/c"}}).value().cache_folder, "/c");
+  EXPECT_EQ(read({{"HOME", "/people/a"}, {"XDG_CACHE_HOME", "c"}}).value().cache_folder,
+            "/people/a/.cache")
       << "relative ones are ignored, as the XDG base directory specification asks";
   EXPECT_EQ(read({}).value().cache_folder, "");
 }
