@@ -87,7 +87,7 @@ Finding check_hooks(void* library) {
   if (missing != 0)
     return bad(fmt::format("{} entry points are missing from the library", missing),
                "The library and the command are of different builds: make build");
-  return good(fmt::format("{} driver entry points and dlsym", preload::hooks().size()));
+  return good(fmt::format("{} driver entry points, dlsym and _exit", preload::hooks().size()));
 }
 
 void list_hooks() {
@@ -171,7 +171,7 @@ Finding judge_copies(const nlohmann::json& statistics) {
         reasons += fmt::format(" {} {}", entry_point, verdict);
   if (!reasons.empty() || accelerated == 0)
     return bad("the copies are right but stayed native:" + reasons,
-               "docs/options.md says what each reason means");
+               "docs/statistics.md says what each reason means");
   std::set<int> links;
   for (const auto& path : statistics.at("paths")) links.insert(path.at("via").get<int>());
   return good(fmt::format("{} copies verified byte by byte, each over the links of {} GPUs",

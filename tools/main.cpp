@@ -26,6 +26,19 @@ std::vector<std::string> take_program(int& argc, char** argv) {
                           : std::vector<std::string>(separator + 1, end);
 }
 
+// CLI11 says of an unknown command only that one is required.
+Status check_command(const CLI::App& app, int argc, char** argv) {
+  if (argc < 2 || argv[1][0] == '-') return {};
+  std::string names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (command->get_name() == argv[1]) return {};
+    if (command->get_group().empty()) continue;  // hidden
+    names += (names.empty() ? "" : ", ") + command->get_name();
+  }
+  return Status::error(fmt::format("'{}' is not a command", argv[1]),
+                       fmt::format("The commands are {}; see braid --help", names));
+}
+
 }  // namespace
 }  // namespace braid::tools
 
@@ -43,6 +56,8 @@ int main(int argc, char** argv) {
   braid::tools::add_tune_command(app, exit_code);
   braid::tools::add_topo_command(app, exit_code);
   braid::tools::add_doctor_command(app, exit_code);
+  if (const braid::Status known = braid::tools::check_command(app, argc, argv); !known.ok())
+    return braid::tools::fail(known);
   app.failure_message([](const CLI::App* failed, const CLI::Error& error) {
     const auto commands = failed->get_subcommands();
     const std::string command = commands.empty() ? "" : commands.front()->get_name() + " ";

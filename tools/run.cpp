@@ -12,7 +12,9 @@
 
 #include "base/options.h"
 #include "cuda/driver.h"
+#include "preload/lend.h"
 #include "tools/commands.h"
+#include "tools/lend.h"
 #include "tools/locate.h"
 #include "topology/profile.h"
 
@@ -26,14 +28,16 @@ constexpr int kNotFound = 127;
 
 struct RunRequest {
   std::string server;                          // empty: the real GPUs
+  std::string lend;                            // empty: no GPU is lent
   std::map<std::string, std::string> options;  // environment variable -> text
 };
 
-// BRAID_RELAYS is --relays on the command line.
+// BRAID_RELAYS is --relays on the command line, and BRAID_STATS_FILE is --stats-file.
 std::string flag_of(const std::string& variable) {
   std::string flag = "--" + variable.substr(std::strlen("BRAID_"));
-  std::transform(flag.begin(), flag.end(), flag.begin(),
-                 [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
+  std::transform(flag.begin(), flag.end(), flag.begin(), [](unsigned char letter) {
+    return letter == '_' ? '-' : static_cast<char>(std::tolower(letter));
+  });
   return flag;
 }
 
@@ -111,6 +115,13 @@ Status use_emulated_server(const std::string& name, const RelayChoice& relays) {
   return {};
 }
 
+Status lend_gpus(const RunRequest& request) {
+  if (request.lend.empty()) return {};
+  const auto gpus = lendable_gpus(request.lend, request.server);
+  if (gpus.ok()) setenv(preload::kLendVariable, gpus.value().c_str(), 1);
+  return gpus.status();
+}
+
 Status use_preload_library() {
   const fs::path library = preload_library();
   if (access(library.c_str(), R_OK) != 0)
@@ -151,8 +162,10 @@ int run(const RunRequest& request, const std::vector<std::string>& stray,
   const auto options = check_options(request);
   if (!options.ok()) return fail(options.status());
   const RelayChoice& relays = options.value().relays;
-  Status status = request.server.empty() ? check_real_server(relays)
-                                         : use_emulated_server(request.server, relays);
+  Status status = lend_gpus(request);  // first: a list of relays may name GPUs that are lent
+  if (status.ok())
+    status = request.server.empty() ? check_real_server(relays)
+                                    : use_emulated_server(request.server, relays);
   if (status.ok()) status = use_preload_library();
   if (!status.ok()) return fail(status);
   for (const auto& [variable, text] : request.options) setenv(variable.c_str(), text.c_str(), 1);
@@ -168,6 +181,9 @@ void add_run_command(CLI::App& app, const std::vector<std::string>& program, int
   command->footer("The program comes after --: braid run [OPTIONS] -- PROGRAM [ARGUMENTS...]");
   command->add_option("--server", request->server,
                       "run on an emulated server: a profile's name (h20x8) or a JSON file");
+  command->add_option("--lend", request->lend,
+                      "GPUs that may help although CUDA_VISIBLE_DEVICES hides them from the "
+                      "program: all, or a list of numbers and UUIDs");
   for (const OptionRow& row : option_table())
     command->add_option_function<std::string>(
         flag_of(row.name),

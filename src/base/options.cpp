@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <csignal>
 #include <cstdlib>
 
 #include "base/units.h"
@@ -37,8 +38,39 @@ Status set_stats(Options& options, const std::string& text) {
     options.stats = StatsFormat::kText;
   else if (text == "json")
     options.stats = StatsFormat::kJson;
+  else if (text == "prometheus")
+    options.stats = StatsFormat::kPrometheus;
   else
-    return Status::error("'" + text + "' is not a statistics format", "Write text or json");
+    return Status::error("'" + text + "' is not a statistics format",
+                         "Write text, json or prometheus");
+  return {};
+}
+
+// Only those that have no meaning of their own: whoever sends one means the program's handler.
+Status set_stats_signal(Options& options, const std::string& text) {
+  if (text == "USR1")
+    options.stats_signal = SIGUSR1;
+  else if (text == "USR2")
+    options.stats_signal = SIGUSR2;
+  else
+    return Status::error("'" + text + "' is not a signal for statistics", "Write USR1 or USR2");
+  return {};
+}
+
+template <auto Field>
+Status set_text(Options& options, const std::string& text) {
+  options.*Field = text;
+  return {};
+}
+
+Status set_count(int& count, const std::string& text, int least, int most, const char* what) {
+  int number = 0;
+  const char* end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc() || rest != end || number < least || number > most)
+    return Status::error("'" + text + "' is not a number of " + what,
+                         "Write " + std::to_string(least) + " to " + std::to_string(most));
+  count = number;
   return {};
 }
 
@@ -54,13 +86,14 @@ Status set_costs(Options& options, const std::string& text) {
 }
 
 Status set_blocks(Options& options, const std::string& text) {
-  uint32_t blocks = 0;
-  const char* end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, blocks);
-  if (error != std::errc() || rest != end || blocks < 1 || blocks > 64)
-    return Status::error("'" + text + "' is not a number of thread blocks", "Write 1 to 64");
-  options.blocks_per_path = blocks;
-  return {};
+  int blocks = 0;
+  const Status status = set_count(blocks, text, 1, 64, "thread blocks");
+  if (status.ok()) options.blocks_per_path = static_cast<uint32_t>(blocks);
+  return status;
+}
+
+Status set_pageable(Options& options, const std::string& text) {
+  return set_count(options.pageable_threads, text, 0, 64, "threads");
 }
 
 Status set_relay_order(Options& options, const std::string& text) {
@@ -84,9 +117,20 @@ const std::vector<Entry>& entries() {
       {{"BRAID_RELAYS", "GPU ordinals", "all", "which GPUs may relay: all, none, or a list: 1,2",
         "every relay adds its link: docs/measurements"},
        set_relays},
-      {{"BRAID_STATS", "", "none", "statistics on stderr at exit: text or json",
-        "off costs nothing"},
+      {{"BRAID_STATS", "", "none", "statistics at exit: text, json or prometheus",
+        "off costs nothing: docs/statistics.md"},
        set_stats},
+      {{"BRAID_STATS_FILE", "path", "stderr",
+        "where the statistics go, %p being the process; alone it means prometheus",
+        "stderr needs no clean-up"},
+       set_text<&Options::stats_file>},
+      {{"BRAID_STATS_SIGNAL", "", "none", "show the statistics on this signal too: USR1 or USR2",
+        "signals are the program's"},
+       set_stats_signal},
+      {{"BRAID_LOG", "path", "none",
+        "a line for each copy over the threshold, on stderr or in a file: stderr or PATH, with %p",
+        "on, it costs some microseconds a copy: docs/statistics.md"},
+       set_text<&Options::log>},
       {{"BRAID_THRESHOLD", "bytes", "auto",
         "smaller copies stay native, others do not; auto: what the cost model expects to gain",
         "no copy slower than native: docs/tuning.md"},
@@ -107,6 +151,11 @@ const std::vector<Entry>& entries() {
         "relays whose own GPU has direct work: yield (wait) or compete",
         "MMA section 3.4.2, contention with background traffic"},
        set_yields},
+      {{"BRAID_PAGEABLE", "threads", "by CPUs",
+        "threads that stage copies of pageable memory; 0: such copies stay native. By CPUs: a "
+        "quarter of those the process may use, at most 16",
+        "8 threads copy 60 GB/s, 32 copy 80, and one 11: docs/measurements"},
+       set_pageable},
       {{"BRAID_RELAY_ORDER", "GPU ordinal", "longest",
         "whom a relay serves first: longest (the most bytes left), or a GPU's transfers",
         "MMA section 3.4.2, relay task scheduling"},
@@ -170,6 +219,10 @@ Result<Options> read_options(const std::function<const char*(const char*)>& get)
     if (!status.ok()) return Status::error(std::string(entry.row.name) + ": " + status.message());
   }
   options.cache_folder = cache_folder_of(get);
+  if (options.stats == StatsFormat::kNone && !options.stats_file.empty())
+    options.stats = StatsFormat::kPrometheus;
+  if (options.stats == StatsFormat::kNone && options.stats_signal != 0)
+    options.stats = StatsFormat::kText;
   // CUDA's own rule: 1 to 32, and 8 when it is not set; what it cannot read it ignores.
   if (const char* queues = get("CUDA_DEVICE_MAX_CONNECTIONS");
       queues != nullptr && *queues != '\0') {

@@ -22,13 +22,13 @@ namespace braid::cuda {
 #define BRAID_DRIVER_FUNCTIONS(X) \
   X(cuInit) X(cuDriverGetVersion) X(cuGetErrorName) X(cuGetErrorString) X(cuDeviceGet) \
   X(cuDeviceGetCount) X(cuDeviceGetName) X(cuDeviceGetAttribute) X(cuDeviceGetPCIBusId) \
-  X(cuDeviceTotalMem) X(cuDeviceCanAccessPeer) X(cuDeviceGetP2PAttribute) \
+  X(cuDeviceTotalMem) X(cuDeviceGetUuid) X(cuDeviceCanAccessPeer) X(cuDeviceGetP2PAttribute) \
   X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease) X(cuDevicePrimaryCtxGetState) \
   X(cuCtxGetCurrent) X(cuCtxSetCurrent) X(cuCtxPushCurrent) X(cuCtxPopCurrent) X(cuCtxGetDevice) \
   X(cuCtxSynchronize) X(cuCtxEnablePeerAccess) X(cuCtxGetStreamPriorityRange) \
   X(cuThreadExchangeStreamCaptureMode) X(cuStreamCreate) X(cuStreamCreateWithPriority) \
   X(cuStreamDestroy) X(cuStreamSynchronize) X(cuStreamQuery) X(cuStreamWaitEvent) \
-  X(cuStreamIsCapturing) X(cuStreamWaitValue32) X(cuStreamWriteValue32) X(cuStreamGetCtx) \
+  X(cuStreamIsCapturing) X(cuStreamGetPriority) X(cuStreamWaitValue32) X(cuStreamWriteValue32) X(cuStreamGetCtx) \
   X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) X(cuEventQuery) X(cuEventSynchronize) \
   X(cuEventElapsedTime) X(cuMemAlloc) X(cuMemFree) X(cuMemGetInfo) X(cuMemHostAlloc) \
   X(cuMemFreeHost) X(cuMemHostRegister) X(cuMemHostUnregister) X(cuMemHostGetDevicePointer) \

@@ -128,4 +128,24 @@ Classification classify(const cuda::Driver& driver, const Batch& batch) {
   return {Verdict::kAccelerated, classifier.context()};
 }
 
+bool is_pageable_copy(const cuda::Driver& driver, const Transfer& transfer) {
+  Pointer host;
+  const auto host_address = reinterpret_cast<CUdeviceptr>(transfer.host);
+  const bool is_known = query(driver, host_address, host) && host.memory_type != 0;
+  if (is_known && (host.memory_type != CU_MEMORYTYPE_HOST || host.is_managed != 0 ||
+                   holds(host, host_address, transfer.size_bytes)))
+    return false;
+
+  Pointer device;
+  if (!query(driver, transfer.device, device) || device.memory_type != CU_MEMORYTYPE_DEVICE ||
+      device.is_managed != 0)
+    return false;
+  if (holds(device, transfer.device, transfer.size_bytes)) return true;
+  // Mapped memory may be put together from several pieces; a plain allocation ends where it ends.
+  Pointer last;
+  return device.is_ipc_capable == 0 &&
+         query(driver, transfer.device + transfer.size_bytes - 1, last) &&
+         last.memory_type == CU_MEMORYTYPE_DEVICE && last.is_ipc_capable == 0;
+}
+
 }  // namespace braid::multipath

@@ -19,4 +19,8 @@ struct Classification {
 /// for chosen GPUs only. All device ends must lie in one context (kForeignContext).
 Classification classify(const cuda::Driver& driver, const Batch& batch);
 
+/// Pageable host memory at one end (all of it, or a part beside pinned memory), and at the other
+/// device memory of any kind but managed: the driver, and not braid, decides who may reach it.
+bool is_pageable_copy(const cuda::Driver& driver, const Transfer& transfer);
+
 }  // namespace braid::multipath

@@ -8,10 +8,12 @@
 #include <shared_mutex>
 #include <thread>
 
+#include "cuda/relaxed_capture.h"
 #include "cuda/scoped_context.h"
 #include "multipath/classify.h"
 #include "multipath/cost_file.h"
 #include "multipath/relays.h"
+#include "multipath/staging/stager.h"
 #include "multipath/target.h"
 
 namespace braid::multipath {
@@ -20,31 +22,25 @@ namespace {
 // How long `forget_context` and the destructor give transfers in flight.
 constexpr std::chrono::seconds kDrainLimit{5};
 
-// Other threads may be recording a graph in Global mode, which forbids allocations everywhere else.
-class RelaxedCapture {
- public:
-  explicit RelaxedCapture(const cuda::Driver& driver) : driver_(driver) {
-    driver_.cuThreadExchangeStreamCaptureMode(&mode_);
-  }
-  ~RelaxedCapture() { driver_.cuThreadExchangeStreamCaptureMode(&mode_); }
-
- private:
-  const cuda::Driver& driver_;
-  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
-};
-
 }  // namespace
 
 class Engine::Impl {
  public:
-  Impl(const cuda::Driver& driver, const Options& options) : driver_(driver), options_(options) {}
+  Impl(const cuda::Driver& driver, const Options& options)
+      : driver_(driver), options_(options), stager_(driver, options, [this](const Transfer& chunk) {
+          const Segment whole{chunk.host, chunk.device, chunk.size_bytes};
+          return submit({chunk.direction, {&whole, 1}, chunk.stream, chunk.priority}).verdict;
+        }) {}
   ~Impl();
 
   Status open();
   Status add_context(CUcontext context);
   void forget_context(CUcontext context);
-  Verdict submit(const Batch& batch);
-  std::vector<PathCount> collect(int wait_ms);
+  Outcome submit(const Batch& batch);
+  std::optional<CUresult> stage(const Transfer& transfer, bool is_synchronous) {
+    return stager_.copy(transfer, is_synchronous);
+  }
+  void collect(int wait_ms, PathCounts& counts);
   bool can_accelerate();
   std::vector<std::string> problems();
   uint64_t threshold_bytes(Direction direction) const {
@@ -71,8 +67,8 @@ class Engine::Impl {
   Endpoint* find_endpoint(CUcontext context);
   Target* find_target(CUcontext context);
   bool stream_belongs_to(CUstream stream, CUcontext context) const;
-  bool drain(const std::vector<Target*>& targets, std::chrono::milliseconds limit);
-  std::vector<Target*> all_targets();
+  template <typename Targets>
+  bool drain(const Targets& targets, std::chrono::milliseconds limit);
   Status note(Status status);
 
   const cuda::Driver& driver_;
@@ -89,7 +85,8 @@ class Engine::Impl {
   std::vector<bool> seen_primaries_;  // by GPU: its active primary context has been dealt with
   std::vector<CUcontext> refused_;    // contexts that could not be made targets
   std::vector<std::string> problems_;
-  std::vector<PathCount> forgotten_;  // counts of targets that are gone
+  PathCounts forgotten_;    // counts of targets that are gone
+  staging::Stager stager_;  // locks by itself; its chunks are transfers like others
 };
 
 Status Engine::Impl::list_devices() {
@@ -131,7 +128,7 @@ Status Engine::Impl::open() {
   if (status.ok()) status = check_relay_list();
   if (status.ok()) status = check_hardware_queues();
   if (!status.ok()) return status;
-  RelaxedCapture relaxed(driver_);
+  cuda::RelaxedCapture relaxed(driver_);
   cuda::ScopedContext scope(driver_);
   const int count = static_cast<int>(devices_.size());
   relays_.assign(count, std::vector<bool>(count, false));
@@ -287,7 +284,7 @@ bool Engine::Impl::has_news(CUcontext context) {
 
 Status Engine::Impl::add_context(CUcontext context) {
   if (!has_relays_ || !has_news(context)) return {};
-  RelaxedCapture relaxed(driver_);
+  cuda::RelaxedCapture relaxed(driver_);
   cuda::ScopedContext scope(driver_);
   std::unique_lock lock(mutex_);
   Status status = adopt_active_contexts();
@@ -302,12 +299,14 @@ Status Engine::Impl::add_context(CUcontext context) {
 }
 
 void Engine::Impl::forget_context(CUcontext context) {
+  stager_.forget_context(context);
   std::unique_lock lock(mutex_);
   std::erase(refused_, context);
   Endpoint* endpoint = find_endpoint(context);
   if (endpoint == nullptr) return;
-  std::vector<Target*> users = all_targets();
-  std::erase_if(users, [&](Target* target) { return !target->uses(*endpoint); });
+  std::vector<Target*> users;
+  for (const auto& target : targets_)
+    if (target->uses(*endpoint)) users.push_back(target.get());
   const bool is_drained = drain(users, kDrainLimit);
   endpoint->abandon();
   if (endpoint->is_primary()) seen_primaries_[endpoint->gpu()] = false;
@@ -318,7 +317,7 @@ void Engine::Impl::forget_context(CUcontext context) {
     if (!is_drained) target->retire_in_flight();
     if (&target->endpoint() != endpoint) continue;
     target->abandon();
-    target->append_counts(forgotten_);
+    target->add_counts(forgotten_);
   }
   std::erase_if(targets_, [&](const auto& target) { return &target->endpoint() == endpoint; });
 }
@@ -354,7 +353,7 @@ bool Engine::Impl::may_gain(const Batch& batch) const {
                  .way != Way::kNative;
 }
 
-Verdict Engine::Impl::submit(const Batch& batch) {
+Outcome Engine::Impl::submit(const Batch& batch) {
   if (!may_gain(batch)) return Verdict::kBelowThreshold;
   if (!has_relays_) return Verdict::kNoRelay;
   const Classification what = classify(driver_, batch);
@@ -374,34 +373,28 @@ Verdict Engine::Impl::submit(const Batch& batch) {
 }
 
 // True when no transfer of these targets is in flight. Reads host memory only.
-bool Engine::Impl::drain(const std::vector<Target*>& targets, std::chrono::milliseconds limit) {
+template <typename Targets>
+bool Engine::Impl::drain(const Targets& targets, std::chrono::milliseconds limit) {
   const auto deadline = std::chrono::steady_clock::now() + limit;
   while (true) {
     bool idle = true;
-    for (Target* target : targets) idle = target->harvest() && idle;
+    for (const auto& target : targets) idle = target->harvest() && idle;
     if (idle || std::chrono::steady_clock::now() >= deadline) return idle;
     std::this_thread::sleep_for(std::chrono::microseconds(200));
   }
 }
 
-std::vector<Target*> Engine::Impl::all_targets() {
-  std::vector<Target*> all;
-  for (const auto& target : targets_) all.push_back(target.get());
-  return all;
-}
-
-std::vector<PathCount> Engine::Impl::collect(int wait_ms) {
+void Engine::Impl::collect(int wait_ms, PathCounts& counts) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(wait_ms);
   std::shared_lock lock(mutex_, std::try_to_lock);
   while (!lock && std::chrono::steady_clock::now() < deadline) {
     std::this_thread::sleep_for(std::chrono::microseconds(200));
     (void)lock.try_lock();
   }
-  if (!lock) return {};
-  drain(all_targets(), std::chrono::milliseconds(wait_ms));
-  std::vector<PathCount> counts = forgotten_;
-  for (const auto& target : targets_) target->append_counts(counts);
-  return counts;
+  if (!lock) return;
+  drain(targets_, std::chrono::milliseconds(wait_ms));
+  for (const PathCount& count : forgotten_.all()) counts.add(count);
+  for (const auto& target : targets_) target->add_counts(counts);
 }
 
 std::vector<std::string> Engine::Impl::problems() {
@@ -417,8 +410,9 @@ bool Engine::Impl::can_accelerate() {
 
 Engine::Impl::~Impl() {
   std::unique_lock lock(mutex_);
-  drain(all_targets(), kDrainLimit);
-  RelaxedCapture relaxed(driver_);
+  drain(targets_, kDrainLimit);
+  cuda::RelaxedCapture relaxed(driver_);
+  stager_.close();
   targets_.clear();
   endpoints_.clear();
 }
@@ -435,17 +429,25 @@ Result<std::unique_ptr<Engine>> Engine::open(const cuda::Driver& driver, const O
 
 Status Engine::add_context(CUcontext context) { return impl_->add_context(context); }
 void Engine::forget_context(CUcontext context) { impl_->forget_context(context); }
-Verdict Engine::submit(const Batch& batch) noexcept { return impl_->submit(batch); }
-Verdict Engine::submit(const Transfer& transfer) noexcept {
+Outcome Engine::submit(const Batch& batch) noexcept { return impl_->submit(batch); }
+Outcome Engine::submit(const Transfer& transfer) noexcept {
   const Segment whole{transfer.host, transfer.device, transfer.size_bytes};
   return impl_->submit({transfer.direction, {&whole, 1}, transfer.stream, transfer.priority});
+}
+std::optional<CUresult> Engine::stage(const Transfer& transfer, bool is_synchronous) {
+  return impl_->stage(transfer, is_synchronous);
 }
 uint64_t Engine::threshold_bytes() const {
   return std::min(impl_->threshold_bytes(Direction::kHostToDevice),
                   impl_->threshold_bytes(Direction::kDeviceToHost));
 }
 void Engine::limit_paths(int paths) { impl_->path_limit.store(paths); }
-std::vector<PathCount> Engine::collect(int wait_ms) { return impl_->collect(wait_ms); }
+void Engine::collect(int wait_ms, PathCounts& counts) noexcept { impl_->collect(wait_ms, counts); }
+std::vector<PathCount> Engine::collect(int wait_ms) {
+  const auto counts = std::make_unique<PathCounts>();
+  impl_->collect(wait_ms, *counts);
+  return {counts->all().begin(), counts->all().end()};
+}
 bool Engine::can_accelerate() const { return impl_->can_accelerate(); }
 std::vector<std::string> Engine::problems() const { return impl_->problems(); }
 

@@ -13,25 +13,17 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/options.h"
 #include "base/status.h"
 #include "cuda/driver.h"
+#include "multipath/path_counts.h"
 #include "multipath/transfer.h"
 
 namespace braid::multipath {
-
-/// What one path has carried. `via` is the GPU whose PCIe link carried it: the target itself on the
-/// direct path.
-struct PathCount {
-  int target = 0;
-  int via = 0;
-  Direction direction = Direction::kHostToDevice;
-  uint64_t slices = 0;
-  uint64_t bytes = 0;
-};
 
 class Engine {
  public:
@@ -52,8 +44,13 @@ class Engine {
   /// as relay, and forgets what it owned there.
   void forget_context(CUcontext context);
 
-  Verdict submit(const Batch& batch) noexcept;
-  Verdict submit(const Transfer& transfer) noexcept;
+  Outcome submit(const Batch& batch) noexcept;
+  Outcome submit(const Transfer& transfer) noexcept;
+
+  /// A copy that `submit` declined, of host memory that is not pinned: staged through pinned memory
+  /// (staging/stager.h). May wait and, the first time, allocate, as a native pageable copy may. The
+  /// answer of the call that asked for the copy; nothing when the copy is native.
+  std::optional<CUresult> stage(const Transfer& transfer, bool is_synchronous);
 
   /// Smaller transfers stay native, whatever else: `submit` need not be asked about them.
   uint64_t threshold_bytes() const;
@@ -61,8 +58,12 @@ class Engine {
   /// At most this many paths from now on, the direct one included; 0: no limit. For measuring.
   void limit_paths(int paths);
 
-  /// What each path has carried, for transfers that have ended; waits up to `wait_ms` for those in
-  /// flight, and for other threads. Uses no driver call, so it is safe while the process exits.
+  /// Adds what each path has carried, for transfers that have ended; waits up to `wait_ms` for
+  /// those in flight, and for other threads. Uses no driver call, so it is safe while the process
+  /// exits, and allocates and locks nothing (it only tries), so with `wait_ms` 0 it is safe in a
+  /// signal handler; what another thread, or the interrupted one, holds at that moment is then left
+  /// out.
+  void collect(int wait_ms, PathCounts& counts) noexcept;
   std::vector<PathCount> collect(int wait_ms);
 
   /// True when some GPU has a relay that may help it.

@@ -101,7 +101,7 @@ Status Target::run_empty(bool aligned_alike) {
   return ticket.is_free() ? Status() : Status::error(what + ": its report did not arrive");
 }
 
-Verdict Target::submit(const Batch& batch, int path_limit) {
+Outcome Target::submit(const Batch& batch, int path_limit) {
   const uint64_t now_ns = driver_.clock->now_ns();  // may wait for another thread: not locked
   std::lock_guard lock(mutex_);
   return submit_locked(batch, path_limit, now_ns);
@@ -176,7 +176,7 @@ bool Target::slice(const Batch& batch, SlicedBytes& bytes) {
   return true;
 }
 
-Verdict Target::submit_locked(const Batch& batch, int path_limit, uint64_t now_ns) {
+Outcome Target::submit_locked(const Batch& batch, int path_limit, uint64_t now_ns) {
   PathChoice choice;
   const size_t count = choose_paths(batch, path_limit, is_cold(now_ns), choice);
   if (count == 0) return Verdict::kBelowThreshold;
@@ -191,11 +191,11 @@ Verdict Target::submit_locked(const Batch& batch, int path_limit, uint64_t now_n
   job.manners = manners_of(batch);
   job.paths = std::span(choice.paths.data(), count);
   job.lane_paths = std::span(choice.lane_paths.data(), count);
-  const MoverResult outcome = enqueue(driver_, job, *lane, *ticket);
-  if (outcome.verdict != Verdict::kAccelerated) return outcome.verdict;
+  const MoverResult moved = enqueue(driver_, job, *lane, *ticket);
+  if (moved.verdict != Verdict::kAccelerated) return moved.verdict;
   // A relay that refuses is not asked again: each refusal costs a ticket.
-  if (outcome.refused_path > 0)
-    relays_[static_cast<size_t>(choice.lane_paths[outcome.refused_path]) - 1] = nullptr;
+  if (moved.refused_path > 0)
+    relays_[static_cast<size_t>(choice.lane_paths[moved.refused_path]) - 1] = nullptr;
   if (job.bytes.lists != 0) lists_->commit(job.bytes.slice_count, *ticket);
 
   ticket->unread = true;
@@ -205,7 +205,11 @@ Verdict Target::submit_locked(const Batch& batch, int path_limit, uint64_t now_n
   std::copy_n(choice.lane_paths.begin(), count, ticket->lane_paths.begin());
   lane->last = ticket->retired ? nullptr : ticket;
   lane->last_generation = ticket->generation;
-  return outcome.verdict;
+  Outcome outcome = moved.verdict;
+  outcome.mover = Mover::kKernel;
+  outcome.slice_bytes = job.bytes.slice_bytes;
+  for (const Endpoint* path : job.paths) outcome.via |= uint64_t{1} << path->gpu();
+  return outcome;
 }
 
 void Target::read_counts(Ticket& ticket) {
@@ -227,14 +231,15 @@ bool Target::harvest() {
   return tickets_->all_free();
 }
 
-void Target::append_counts(std::vector<PathCount>& counts) {
+void Target::add_counts(PathCounts& counts) {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock) return;
   for (const Direction direction : {Direction::kHostToDevice, Direction::kDeviceToHost})
     for (size_t path = 0; path <= relays_.size(); ++path) {
       const Count& count = counts_[static_cast<size_t>(direction)][path];
       if (count.slices != 0)
-        counts.push_back({endpoint_.gpu(), via_[path], direction, count.slices, count.bytes});
+        counts.add(
+            {endpoint_.gpu(), via_[path], direction, Mover::kKernel, count.slices, count.bytes});
     }
 }
 

@@ -34,12 +34,12 @@ class Target {
   bool has_relay();
 
   /// `path_limit` 0: no limit.
-  Verdict submit(const Batch& batch, int path_limit);
+  Outcome submit(const Batch& batch, int path_limit);
 
   /// Adds up the counts of transfers that have ended. False while one is in flight, or while
   /// another thread is inside: never waits, since a process may be exiting from within a copy.
   bool harvest();
-  void append_counts(std::vector<PathCount>& counts);
+  void add_counts(PathCounts& counts);
 
   /// Transfers to or from this target may have kernels in `endpoint`'s context.
   bool uses(const Endpoint& endpoint);
@@ -58,7 +58,7 @@ class Target {
          Endpoint& endpoint, std::vector<Endpoint*> relays);
   Status warm_up();
   Status run_empty(bool aligned_alike);
-  Verdict submit_locked(const Batch& batch, int path_limit, uint64_t now_ns);
+  Outcome submit_locked(const Batch& batch, int path_limit, uint64_t now_ns);
   bool is_cold(uint64_t now_ns);
   Manners manners_of(const Batch& batch) const;
   void read_counts(Ticket& ticket);

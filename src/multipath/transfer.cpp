@@ -11,6 +11,7 @@ uint64_t size_of(const Batch& batch) {
 const char* verdict_name(Verdict verdict) {
   switch (verdict) {
     case Verdict::kAccelerated: return "accelerated";
+    case Verdict::kStaged: return "staged";
     case Verdict::kBelowThreshold: return "below_threshold";
     case Verdict::kPageable: return "pageable";
     case Verdict::kNotLinear: return "not_linear";
@@ -22,6 +23,18 @@ const char* verdict_name(Verdict verdict) {
     case Verdict::kDriverError: return "driver_error";
   }
   return "unknown";
+}
+
+const char* mover_name(Mover mover) {
+  switch (mover) {
+    case Mover::kKernel: return "kernel";
+    case Mover::kCopyEngine: return "copy_engine";
+  }
+  return "unknown";
+}
+
+const char* carrier_name(Verdict verdict, Mover mover) {
+  return verdict == Verdict::kAccelerated ? mover_name(mover) : "native";
 }
 
 }  // namespace braid::multipath

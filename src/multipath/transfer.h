@@ -52,10 +52,15 @@ enum class Mover : uint8_t {
   kCopyEngine,  ///< the GPUs' copy engines, scheduled by a thread: no SM time (MMA
                 ///< sections 3.3, 3.4)
 };
+inline constexpr int kMoverCount = static_cast<int>(Mover::kCopyEngine) + 1;
+
+/// "kernel", "copy_engine".
+const char* mover_name(Mover mover);
 
 /// What became of a copy: carried by braid, or why it stayed native.
 enum class Verdict : uint8_t {
   kAccelerated,
+  kStaged,          ///< pageable memory, carried through pinned buffers (staging/stager.h)
   kBelowThreshold,  ///< too small to gain: the user's word, or the cost model's
   kPageable,        ///< the host memory, or part of it, is not pinned
   kNotLinear,       ///< not between host memory and one GPU's plain device memory (managed, pool,
@@ -71,5 +76,20 @@ inline constexpr int kVerdictCount = static_cast<int>(Verdict::kDriverError) + 1
 
 /// "accelerated", "below_threshold", ...: the keys of the statistics.
 const char* verdict_name(Verdict verdict);
+
+/// What became of one copy, and how it travels if it is carried. Reads as its verdict.
+struct Outcome {
+  Outcome(Verdict why) : verdict(why) {}
+  operator Verdict() const { return verdict; }
+
+  Verdict verdict;
+  // Of an accelerated copy:
+  Mover mover = Mover::kKernel;
+  uint64_t via = 0;  ///< GPUs whose PCIe links were asked to carry slices: bit by ordinal
+  uint32_t slice_bytes = 0;
+};
+
+/// What moved the bytes: a mover, or "native".
+const char* carrier_name(Verdict verdict, Mover mover);
 
 }  // namespace braid::multipath

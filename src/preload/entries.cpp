@@ -6,9 +6,13 @@
 namespace braid::preload {
 
 void* replacement(HookId hook) {
+// Programs may still use entry points that cuda.h advises against.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 #define BRAID_ADDRESS(symbol, ...) reinterpret_cast<void*>(&::symbol),
   static void* const kAddresses[kHookCount] = {BRAID_HOOKS(BRAID_ADDRESS)};
 #undef BRAID_ADDRESS
+#pragma GCC diagnostic pop
   return kAddresses[hook];
 }
 

@@ -10,10 +10,20 @@
 #undef cuGetProcAddress
 #undef cuMemcpy
 #undef cuMemcpyAsync
+#undef cuMemcpy2D
+#undef cuMemcpy2DUnaligned
+#undef cuMemcpy2DAsync
+#undef cuMemcpy3D
+#undef cuMemcpy3DAsync
+#undef cuMemcpyBatchAsync
+#undef cuMemcpy3DBatchAsync
 #undef cuMemAllocHost
 #undef cuMemHostRegister
 #undef cuCtxDestroy
 #undef cuDevicePrimaryCtxReset
+#undef cuDevicePrimaryCtxRelease
+#undef cuDevicePrimaryCtxSetFlags
+#undef cuDeviceGetUuid
 
 #pragma GCC visibility push(default)
 extern "C" {
@@ -36,6 +46,39 @@ CUresult cuMemcpy_ptds(CUdeviceptr to, CUdeviceptr from, size_t size_bytes);
 CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t size_bytes, CUstream stream);
 CUresult cuMemcpyAsync_ptsz(CUdeviceptr to, CUdeviceptr from, size_t size_bytes, CUstream stream);
 
+CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D* copy);
+CUresult cuMemcpy2D_v2_ptds(const CUDA_MEMCPY2D* copy);
+CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D* copy);
+CUresult cuMemcpy2DUnaligned_v2_ptds(const CUDA_MEMCPY2D* copy);
+CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* copy, CUstream stream);
+CUresult cuMemcpy2DAsync_v2_ptsz(const CUDA_MEMCPY2D* copy, CUstream stream);
+CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D* copy);
+CUresult cuMemcpy3D_v2_ptds(const CUDA_MEMCPY3D* copy);
+CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D* copy, CUstream stream);
+CUresult cuMemcpy3DAsync_v2_ptsz(const CUDA_MEMCPY3D* copy, CUstream stream);
+
+// Before CUDA 13 the batches said which entry was wrong.
+CUresult cuMemcpyBatchAsync(CUdeviceptr* to, CUdeviceptr* from, size_t* sizes, size_t count,
+                            CUmemcpyAttributes* attributes, size_t* starts, size_t attribute_count,
+                            size_t* fail_index, CUstream stream);
+CUresult cuMemcpyBatchAsync_ptsz(CUdeviceptr* to, CUdeviceptr* from, size_t* sizes, size_t count,
+                                 CUmemcpyAttributes* attributes, size_t* starts,
+                                 size_t attribute_count, size_t* fail_index, CUstream stream);
+CUresult cuMemcpyBatchAsync_v2(CUdeviceptr* to, CUdeviceptr* from, size_t* sizes, size_t count,
+                               CUmemcpyAttributes* attributes, size_t* starts,
+                               size_t attribute_count, CUstream stream);
+CUresult cuMemcpyBatchAsync_v2_ptsz(CUdeviceptr* to, CUdeviceptr* from, size_t* sizes, size_t count,
+                                    CUmemcpyAttributes* attributes, size_t* starts,
+                                    size_t attribute_count, CUstream stream);
+CUresult cuMemcpy3DBatchAsync(size_t count, CUDA_MEMCPY3D_BATCH_OP* boxes, size_t* fail_index,
+                              unsigned long long flags, CUstream stream);
+CUresult cuMemcpy3DBatchAsync_ptsz(size_t count, CUDA_MEMCPY3D_BATCH_OP* boxes, size_t* fail_index,
+                                   unsigned long long flags, CUstream stream);
+CUresult cuMemcpy3DBatchAsync_v2(size_t count, CUDA_MEMCPY3D_BATCH_OP* boxes,
+                                 unsigned long long flags, CUstream stream);
+CUresult cuMemcpy3DBatchAsync_v2_ptsz(size_t count, CUDA_MEMCPY3D_BATCH_OP* boxes,
+                                      unsigned long long flags, CUstream stream);
+
 CUresult cuMemHostAlloc(void** memory, size_t size_bytes, unsigned flags);
 CUresult cuMemAllocHost(void** memory, unsigned size_bytes);
 CUresult cuMemAllocHost_v2(void** memory, size_t size_bytes);
@@ -54,6 +97,30 @@ CUresult cuDevicePrimaryCtxReset(CUdevice device);
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice device);
 CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags);
 CUresult cuCtxDisablePeerAccess(CUcontext peer);
+
+CUresult cuInit(unsigned flags);
+CUresult cuDeviceGet(CUdevice* device, int ordinal);
+CUresult cuDeviceGetCount(int* count);
+CUresult cuDeviceGetName(char* name, int size, CUdevice device);
+CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice device);
+CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice device);
+CUresult cuDeviceTotalMem_v2(size_t* size_bytes, CUdevice device);
+CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice device);
+CUresult cuDeviceGetProperties(CUdevprop* properties, CUdevice device);
+CUresult cuDeviceComputeCapability(int* major, int* minor, CUdevice device);
+CUresult cuDeviceGetPCIBusId(char* id, int size, CUdevice device);
+CUresult cuDeviceGetByPCIBusId(CUdevice* device, const char* id);
+CUresult cuDeviceCanAccessPeer(int* possible, CUdevice device, CUdevice peer);
+CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attribute, CUdevice from,
+                                 CUdevice to);
+CUresult cuDevicePrimaryCtxRelease(CUdevice device);
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device);
+CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned* flags, int* active);
+CUresult cuDevicePrimaryCtxSetFlags(CUdevice device, unsigned flags);
+CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned flags);
+CUresult cuDeviceGetDefaultMemPool(CUmemoryPool* pool, CUdevice device);
+CUresult cuDeviceGetMemPool(CUmemoryPool* pool, CUdevice device);
+CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool);
 
 }  // extern "C"
 #pragma GCC visibility pop

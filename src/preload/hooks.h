@@ -23,10 +23,11 @@ enum class Flags : uint8_t {
 
 enum class HookKind : uint8_t {
   kResolver,  ///< hands out entry points
-  kCopy,      ///< a linear copy: counted, and accelerated where it can be
+  kCopy,      ///< a copy of any shape: counted, and accelerated where it can be
   kPin,       ///< pins host memory: braid gets ready
   kContext,   ///< makes or ends a context
   kPeer,      ///< peer access, which braid enables for itself too
+  kDevice,    ///< which GPUs there are: the program does not see those that are lent (lend.h)
 };
 
 struct Hook {
@@ -43,38 +44,78 @@ struct Hook {
 inline constexpr int kUnversioned = -1;
 inline constexpr int kNoEnd = 1 << 30;
 
-// The 32-bit first ABI of a copy (plain cuMemcpyHtoD, versions below 3020) is left alone.
+// The 32-bit first ABIs (plain cuMemcpyHtoD and cuDeviceTotalMem, below 3020) are left alone.
 // X(symbol, base name, since, until, flags, kind)
-#define BRAID_HOOKS(X)                                                                    \
-  X(cuGetProcAddress, "cuGetProcAddress", 11030, 12000, kAny, kResolver)                  \
-  X(cuGetProcAddress_v2, "cuGetProcAddress", 12000, kNoEnd, kAny, kResolver)              \
-  X(cuMemcpyHtoD_v2, "cuMemcpyHtoD", 3020, kNoEnd, kLegacy, kCopy)                        \
-  X(cuMemcpyHtoD_v2_ptds, "cuMemcpyHtoD", 7000, kNoEnd, kPerThread, kCopy)                \
-  X(cuMemcpyDtoH_v2, "cuMemcpyDtoH", 3020, kNoEnd, kLegacy, kCopy)                        \
-  X(cuMemcpyDtoH_v2_ptds, "cuMemcpyDtoH", 7000, kNoEnd, kPerThread, kCopy)                \
-  X(cuMemcpyHtoDAsync_v2, "cuMemcpyHtoDAsync", 3020, kNoEnd, kLegacy, kCopy)              \
-  X(cuMemcpyHtoDAsync_v2_ptsz, "cuMemcpyHtoDAsync", 7000, kNoEnd, kPerThread, kCopy)      \
-  X(cuMemcpyDtoHAsync_v2, "cuMemcpyDtoHAsync", 3020, kNoEnd, kLegacy, kCopy)              \
-  X(cuMemcpyDtoHAsync_v2_ptsz, "cuMemcpyDtoHAsync", 7000, kNoEnd, kPerThread, kCopy)      \
-  X(cuMemcpy, "cuMemcpy", 4000, kNoEnd, kLegacy, kCopy)                                   \
-  X(cuMemcpy_ptds, "cuMemcpy", 7000, kNoEnd, kPerThread, kCopy)                           \
-  X(cuMemcpyAsync, "cuMemcpyAsync", 4000, kNoEnd, kLegacy, kCopy)                         \
-  X(cuMemcpyAsync_ptsz, "cuMemcpyAsync", 7000, kNoEnd, kPerThread, kCopy)                 \
-  X(cuMemHostAlloc, "cuMemHostAlloc", 2020, kNoEnd, kAny, kPin)                           \
-  X(cuMemAllocHost, "cuMemAllocHost", 2000, 3020, kAny, kPin)                             \
-  X(cuMemAllocHost_v2, "cuMemAllocHost", 3020, kNoEnd, kAny, kPin)                        \
-  X(cuMemHostRegister, "cuMemHostRegister", 4000, 6050, kAny, kPin)                       \
-  X(cuMemHostRegister_v2, "cuMemHostRegister", 6050, kNoEnd, kAny, kPin)                  \
-  X(cuCtxCreate_v2, "cuCtxCreate", kUnversioned, kUnversioned, kAny, kContext)            \
-  X(cuCtxCreate_v3, "cuCtxCreate", kUnversioned, kUnversioned, kAny, kContext)            \
-  X(cuCtxCreate_v4, "cuCtxCreate", kUnversioned, kUnversioned, kAny, kContext)            \
-  X(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", 7000, kNoEnd, kAny, kContext)   \
-  X(cuCtxDestroy, "cuCtxDestroy", 2000, 4000, kAny, kContext)                             \
-  X(cuCtxDestroy_v2, "cuCtxDestroy", 4000, kNoEnd, kAny, kContext)                        \
-  X(cuDevicePrimaryCtxReset, "cuDevicePrimaryCtxReset", 7000, 11000, kAny, kContext)      \
-  X(cuDevicePrimaryCtxReset_v2, "cuDevicePrimaryCtxReset", 11000, kNoEnd, kAny, kContext) \
-  X(cuCtxEnablePeerAccess, "cuCtxEnablePeerAccess", 4000, kNoEnd, kAny, kPeer)            \
-  X(cuCtxDisablePeerAccess, "cuCtxDisablePeerAccess", 4000, kNoEnd, kAny, kPeer)
+#define BRAID_HOOKS(X)                                                                         \
+  X(cuGetProcAddress, "cuGetProcAddress", 11030, 12000, kAny, kResolver)                       \
+  X(cuGetProcAddress_v2, "cuGetProcAddress", 12000, kNoEnd, kAny, kResolver)                   \
+  X(cuMemcpyHtoD_v2, "cuMemcpyHtoD", 3020, kNoEnd, kLegacy, kCopy)                             \
+  X(cuMemcpyHtoD_v2_ptds, "cuMemcpyHtoD", 7000, kNoEnd, kPerThread, kCopy)                     \
+  X(cuMemcpyDtoH_v2, "cuMemcpyDtoH", 3020, kNoEnd, kLegacy, kCopy)                             \
+  X(cuMemcpyDtoH_v2_ptds, "cuMemcpyDtoH", 7000, kNoEnd, kPerThread, kCopy)                     \
+  X(cuMemcpyHtoDAsync_v2, "cuMemcpyHtoDAsync", 3020, kNoEnd, kLegacy, kCopy)                   \
+  X(cuMemcpyHtoDAsync_v2_ptsz, "cuMemcpyHtoDAsync", 7000, kNoEnd, kPerThread, kCopy)           \
+  X(cuMemcpyDtoHAsync_v2, "cuMemcpyDtoHAsync", 3020, kNoEnd, kLegacy, kCopy)                   \
+  X(cuMemcpyDtoHAsync_v2_ptsz, "cuMemcpyDtoHAsync", 7000, kNoEnd, kPerThread, kCopy)           \
+  X(cuMemcpy, "cuMemcpy", 4000, kNoEnd, kLegacy, kCopy)                                        \
+  X(cuMemcpy_ptds, "cuMemcpy", 7000, kNoEnd, kPerThread, kCopy)                                \
+  X(cuMemcpyAsync, "cuMemcpyAsync", 4000, kNoEnd, kLegacy, kCopy)                              \
+  X(cuMemcpyAsync_ptsz, "cuMemcpyAsync", 7000, kNoEnd, kPerThread, kCopy)                      \
+  X(cuMemcpy2D_v2, "cuMemcpy2D", 3020, kNoEnd, kLegacy, kCopy)                                 \
+  X(cuMemcpy2D_v2_ptds, "cuMemcpy2D", 7000, kNoEnd, kPerThread, kCopy)                         \
+  X(cuMemcpy2DUnaligned_v2, "cuMemcpy2DUnaligned", 3020, kNoEnd, kLegacy, kCopy)               \
+  X(cuMemcpy2DUnaligned_v2_ptds, "cuMemcpy2DUnaligned", 7000, kNoEnd, kPerThread, kCopy)       \
+  X(cuMemcpy3D_v2, "cuMemcpy3D", 3020, kNoEnd, kLegacy, kCopy)                                 \
+  X(cuMemcpy3D_v2_ptds, "cuMemcpy3D", 7000, kNoEnd, kPerThread, kCopy)                         \
+  X(cuMemcpy2DAsync_v2, "cuMemcpy2DAsync", 3020, kNoEnd, kLegacy, kCopy)                       \
+  X(cuMemcpy2DAsync_v2_ptsz, "cuMemcpy2DAsync", 7000, kNoEnd, kPerThread, kCopy)               \
+  X(cuMemcpy3DAsync_v2, "cuMemcpy3DAsync", 3020, kNoEnd, kLegacy, kCopy)                       \
+  X(cuMemcpy3DAsync_v2_ptsz, "cuMemcpy3DAsync", 7000, kNoEnd, kPerThread, kCopy)               \
+  X(cuMemcpyBatchAsync, "cuMemcpyBatchAsync", 12080, 13000, kLegacy, kCopy)                    \
+  X(cuMemcpyBatchAsync_ptsz, "cuMemcpyBatchAsync", 12080, 13000, kPerThread, kCopy)            \
+  X(cuMemcpyBatchAsync_v2, "cuMemcpyBatchAsync", 13000, kNoEnd, kLegacy, kCopy)                \
+  X(cuMemcpyBatchAsync_v2_ptsz, "cuMemcpyBatchAsync", 13000, kNoEnd, kPerThread, kCopy)        \
+  X(cuMemcpy3DBatchAsync, "cuMemcpy3DBatchAsync", 12080, 13000, kLegacy, kCopy)                \
+  X(cuMemcpy3DBatchAsync_ptsz, "cuMemcpy3DBatchAsync", 12080, 13000, kPerThread, kCopy)        \
+  X(cuMemcpy3DBatchAsync_v2, "cuMemcpy3DBatchAsync", 13000, kNoEnd, kLegacy, kCopy)            \
+  X(cuMemcpy3DBatchAsync_v2_ptsz, "cuMemcpy3DBatchAsync", 13000, kNoEnd, kPerThread, kCopy)    \
+  X(cuMemHostAlloc, "cuMemHostAlloc", 2020, kNoEnd, kAny, kPin)                                \
+  X(cuMemAllocHost, "cuMemAllocHost", 2000, 3020, kAny, kPin)                                  \
+  X(cuMemAllocHost_v2, "cuMemAllocHost", 3020, kNoEnd, kAny, kPin)                             \
+  X(cuMemHostRegister, "cuMemHostRegister", 4000, 6050, kAny, kPin)                            \
+  X(cuMemHostRegister_v2, "cuMemHostRegister", 6050, kNoEnd, kAny, kPin)                       \
+  X(cuCtxCreate_v2, "cuCtxCreate", kUnversioned, kUnversioned, kAny, kContext)                 \
+  X(cuCtxCreate_v3, "cuCtxCreate", kUnversioned, kUnversioned, kAny, kContext)                 \
+  X(cuCtxCreate_v4, "cuCtxCreate", kUnversioned, kUnversioned, kAny, kContext)                 \
+  X(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", 7000, kNoEnd, kAny, kContext)        \
+  X(cuCtxDestroy, "cuCtxDestroy", 2000, 4000, kAny, kContext)                                  \
+  X(cuCtxDestroy_v2, "cuCtxDestroy", 4000, kNoEnd, kAny, kContext)                             \
+  X(cuDevicePrimaryCtxReset, "cuDevicePrimaryCtxReset", 7000, 11000, kAny, kContext)           \
+  X(cuDevicePrimaryCtxReset_v2, "cuDevicePrimaryCtxReset", 11000, kNoEnd, kAny, kContext)      \
+  X(cuCtxEnablePeerAccess, "cuCtxEnablePeerAccess", 4000, kNoEnd, kAny, kPeer)                 \
+  X(cuCtxDisablePeerAccess, "cuCtxDisablePeerAccess", 4000, kNoEnd, kAny, kPeer)               \
+  X(cuInit, "cuInit", 2000, kNoEnd, kAny, kDevice)                                             \
+  X(cuDeviceGet, "cuDeviceGet", 2000, kNoEnd, kAny, kDevice)                                   \
+  X(cuDeviceGetCount, "cuDeviceGetCount", 2000, kNoEnd, kAny, kDevice)                         \
+  X(cuDeviceGetName, "cuDeviceGetName", 2000, kNoEnd, kAny, kDevice)                           \
+  X(cuDeviceGetUuid, "cuDeviceGetUuid", 9020, 11040, kAny, kDevice)                            \
+  X(cuDeviceGetUuid_v2, "cuDeviceGetUuid", 11040, kNoEnd, kAny, kDevice)                       \
+  X(cuDeviceTotalMem_v2, "cuDeviceTotalMem", 3020, kNoEnd, kAny, kDevice)                      \
+  X(cuDeviceGetAttribute, "cuDeviceGetAttribute", 2000, kNoEnd, kAny, kDevice)                 \
+  X(cuDeviceGetProperties, "cuDeviceGetProperties", 2000, kNoEnd, kAny, kDevice)               \
+  X(cuDeviceComputeCapability, "cuDeviceComputeCapability", 2000, kNoEnd, kAny, kDevice)       \
+  X(cuDeviceGetPCIBusId, "cuDeviceGetPCIBusId", 4010, kNoEnd, kAny, kDevice)                   \
+  X(cuDeviceGetByPCIBusId, "cuDeviceGetByPCIBusId", 4010, kNoEnd, kAny, kDevice)               \
+  X(cuDeviceCanAccessPeer, "cuDeviceCanAccessPeer", 4000, kNoEnd, kAny, kDevice)               \
+  X(cuDeviceGetP2PAttribute, "cuDeviceGetP2PAttribute", 8000, kNoEnd, kAny, kDevice)           \
+  X(cuDevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease", 7000, 11000, kAny, kDevice)        \
+  X(cuDevicePrimaryCtxRelease_v2, "cuDevicePrimaryCtxRelease", 11000, kNoEnd, kAny, kDevice)   \
+  X(cuDevicePrimaryCtxGetState, "cuDevicePrimaryCtxGetState", 7000, kNoEnd, kAny, kDevice)     \
+  X(cuDevicePrimaryCtxSetFlags, "cuDevicePrimaryCtxSetFlags", 7000, 11000, kAny, kDevice)      \
+  X(cuDevicePrimaryCtxSetFlags_v2, "cuDevicePrimaryCtxSetFlags", 11000, kNoEnd, kAny, kDevice) \
+  X(cuDeviceGetDefaultMemPool, "cuDeviceGetDefaultMemPool", 11020, kNoEnd, kAny, kDevice)      \
+  X(cuDeviceGetMemPool, "cuDeviceGetMemPool", 11020, kNoEnd, kAny, kDevice)                    \
+  X(cuDeviceSetMemPool, "cuDeviceSetMemPool", 11020, kNoEnd, kAny, kDevice)
 
 /// A hook's number in the table: k_cuMemcpyHtoD_v2 and so on.
 #define BRAID_HOOK_ID(symbol, ...) k_##symbol,

@@ -3,7 +3,9 @@
 #include <mutex>
 #include <vector>
 
+#include "preload/devices.h"
 #include "preload/entries.h"
+#include "preload/lifecycle.h"
 #include "preload/peers.h"
 #include "preload/runtime.h"
 
@@ -50,19 +52,10 @@ bool braid_enables_peers() {
   return state() == State::kOpening || state() == State::kOpen || state() == State::kFailed;
 }
 
-// The program pins host memory: the engine opens the first time, with every context that the
-// program has made so far, and later prepares the contexts that are new.
-void memory_pinned() noexcept try {
+void memory_pinned() noexcept {
   if (Inside::now() || driver() == nullptr) return;
   const Inside inside;
-  const bool is_first = open_engine_once();
-  if (engine() == nullptr) return;
-  Contexts& all = contexts();
-  const std::lock_guard hold(all.lock);
-  if (is_first)
-    for (CUcontext context : all.made) make_target(context);
-  make_target(current_context());
-} catch (...) {
+  get_ready();
 }
 
 void context_made(CUcontext context) noexcept try {
@@ -154,6 +147,18 @@ CUresult call_after(HookId hook, Before before, Arguments... arguments) {
 }
 
 }  // namespace
+
+void get_ready() noexcept try {
+  const bool is_first = open_engine_once();
+  if (engine() == nullptr) return;
+  Contexts& all = contexts();
+  const std::lock_guard hold(all.lock);
+  if (is_first)
+    for (CUcontext context : all.made) make_target(context);
+  make_target(current_context());
+} catch (...) {
+}
+
 }  // namespace braid::preload
 
 using namespace braid::preload;
@@ -180,23 +185,26 @@ CUresult cuMemHostRegister_v2(void* memory, size_t size_bytes, unsigned flags) {
 
 CUresult cuCtxCreate_v2(CUcontext* context, unsigned flags, CUdevice device) {
   return call_then(
-      k_cuCtxCreate_v2, [&] { context_made(*context); }, context, flags, device);
+      k_cuCtxCreate_v2, [&] { context_made(*context); }, context, flags, as_program_sees(device));
 }
 
 CUresult cuCtxCreate_v3(CUcontext* context, CUexecAffinityParam* affinities, int count,
                         unsigned flags, CUdevice device) {
   return call_then(
-      k_cuCtxCreate_v3, [&] { context_made(*context); }, context, affinities, count, flags, device);
+      k_cuCtxCreate_v3, [&] { context_made(*context); }, context, affinities, count, flags,
+      as_program_sees(device));
 }
 
 CUresult cuCtxCreate_v4(CUcontext* context, CUctxCreateParams* parameters, unsigned flags,
                         CUdevice device) {
   return call_then(
-      k_cuCtxCreate_v4, [&] { context_made(*context); }, context, parameters, flags, device);
+      k_cuCtxCreate_v4, [&] { context_made(*context); }, context, parameters, flags,
+      as_program_sees(device));
 }
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
-  return call_then(k_cuDevicePrimaryCtxRetain, primary_context_made, context, device);
+  return call_then(k_cuDevicePrimaryCtxRetain, primary_context_made, context,
+                   as_program_sees(device));
 }
 
 CUresult cuCtxDestroy(CUcontext context) {
@@ -210,13 +218,15 @@ CUresult cuCtxDestroy_v2(CUcontext context) {
 }
 
 CUresult cuDevicePrimaryCtxReset(CUdevice device) {
+  const CUdevice seen = as_program_sees(device);
   return call_after(
-      k_cuDevicePrimaryCtxReset, [&] { primary_context_ends(device); }, device);
+      k_cuDevicePrimaryCtxReset, [&] { primary_context_ends(seen); }, seen);
 }
 
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) {
+  const CUdevice seen = as_program_sees(device);
   return call_after(
-      k_cuDevicePrimaryCtxReset_v2, [&] { primary_context_ends(device); }, device);
+      k_cuDevicePrimaryCtxReset_v2, [&] { primary_context_ends(seen); }, seen);
 }
 
 CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags) {

@@ -14,61 +14,39 @@
 #include "base/options.h"
 #include "cuda/kernels/pull.h"
 #include "multipath/cost_model.h"
+#include "multipath/staging/stager.h"
+#include "preload/descriptor.h"
 #include "preload/dlsym.h"
 #include "preload/entries.h"
+#include "preload/observe.h"
+#include "preload/reporter.h"
 
 namespace braid::preload {
 namespace {
-
-// In-flight transfers get this long to end before the statistics are printed.
-constexpr int kExitWaitMs = 500;
 
 // One per process. The engine, the driver table and the options are never freed: threads of the
 // program may still be copying while it exits.
 struct Process {
   std::array<std::atomic<void*>, kHookCount> real{};
   std::atomic<bool> is_bound{false};
-  std::atomic<bool> is_prepared{false};  // options said, handlers registered
+  std::atomic<bool> is_prepared{false};  // handlers registered
   std::atomic<const cuda::Driver*> driver{nullptr};
   std::atomic<const Options*> options{nullptr};
   std::atomic<uint64_t> threshold_bytes{UINT64_MAX};
+  std::atomic<uint64_t> staging_bytes{UINT64_MAX};
   std::atomic<State> state{State::kIdle};
   std::atomic<multipath::Engine*> engine{nullptr};
   std::atomic<bool> has_spoken{false};
-  std::atomic<bool> has_printed{false};
-  std::atomic<pid_t> pid{0};
   Statistics statistics;
 };
 
 constinit Process process;
 
-void write_all(const std::string& text) noexcept {
-  size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t written = write(STDERR_FILENO, text.data() + done, text.size() - done);
-    if (written <= 0) return;
-    done += static_cast<size_t>(written);
-  }
-}
-
-void print_statistics() noexcept try {
-  const Options* options = process.options.load();
-  if (options == nullptr || options->stats == StatsFormat::kNone) return;
-  // A child made without fork's handlers shares the counts but not the copies.
-  if (process.pid.load() != getpid() || process.statistics.empty()) return;
-  if (process.has_printed.exchange(true)) return;
-  std::vector<multipath::PathCount> paths;
-  if (multipath::Engine* engine = process.engine.load()) paths = engine->collect(kExitWaitMs);
-  write_all(render(options->stats, getpid(), process.statistics, paths));
-} catch (...) {
-}
-
 // CUDA does not survive fork, and neither do the engine's streams. A child of a process that had
 // not come that far may still start CUDA, and braid, for itself.
 void become_child() noexcept {
   process.statistics.clear();
-  process.has_printed.store(false);
-  process.pid.store(getpid());
+  forget_reports();
   process.engine.store(nullptr);
   if (process.state.load() != State::kIdle) process.state.store(State::kForked);
 }
@@ -102,6 +80,7 @@ void store_options() {
   }
   const Options options = read.ok() ? std::move(read).value() : Options{};
   process.threshold_bytes.store(threshold_before_opening(options), std::memory_order_relaxed);
+  process.staging_bytes.store(multipath::staging::Stager::least_bytes(options));
   publish(process.options, std::make_unique<const Options>(options));
 }
 
@@ -118,9 +97,9 @@ void store_driver(void* library) {
 
 void prepare_process() {
   if (process.is_prepared.exchange(true)) return;
-  process.pid.store(getpid());
   pthread_atfork(nullptr, nullptr, become_child);
-  std::atexit(print_statistics);
+  start_reporting(*process.options.load());
+  start_observing(*process.options.load());
 }
 
 }  // namespace
@@ -177,6 +156,10 @@ uint64_t threshold_bytes() noexcept {
   return process.threshold_bytes.load(std::memory_order_relaxed);
 }
 
+uint64_t least_bytes() noexcept { return std::min(threshold_bytes(), staging_bytes()); }
+
+uint64_t staging_bytes() noexcept { return process.staging_bytes.load(std::memory_order_relaxed); }
+
 Statistics& statistics() noexcept { return process.statistics; }
 
 bool open_engine_once() noexcept try {
@@ -195,7 +178,7 @@ bool open_engine_once() noexcept try {
   process.engine.store(std::move(opened).value().release(), std::memory_order_release);
   process.state.store(State::kOpen, std::memory_order_release);
   // Registered after the driver's own handlers, so it runs before them, while copies still move.
-  std::atexit(print_statistics);
+  std::atexit(report_at_exit);
   return true;
 } catch (...) {
   process.state.store(State::kFailed);
@@ -205,7 +188,9 @@ bool open_engine_once() noexcept try {
 
 void say_once(const char* message) noexcept try {
   if (process.has_spoken.exchange(true)) return;
-  write_all(std::string("braid: ") + message + "\n");
+  const std::string line = std::string("braid: ") + message + "\n";
+  Descriptor errors{STDERR_FILENO};
+  write_to_descriptor(&errors, line.data(), line.size());
 } catch (...) {
 }
 

@@ -49,6 +49,12 @@ multipath::Engine* engine() noexcept;
 /// Copies smaller than this stay native without asking the engine.
 uint64_t threshold_bytes() noexcept;
 
+/// The smaller of that and staging_bytes(): copies that are pinned or not.
+uint64_t least_bytes() noexcept;
+
+/// Pageable copies smaller than this stay native; UINT64_MAX when all do.
+uint64_t staging_bytes() noexcept;
+
 Statistics& statistics() noexcept;
 
 /// Opens the engine if nobody has; true when this call, and no other, opened it. Allocates and may

@@ -1,15 +1,13 @@
-// What became of each intercepted copy: calls and bytes by entry point and verdict, and how they
-// are shown when the process ends. Counting is relaxed atomics in a fixed array; nothing allocates.
+// What became of each intercepted copy: calls and bytes by entry point, verdict and mover, and what
+// the copies cost the calling thread. Counting is relaxed atomics in fixed arrays: it allocates
+// nothing and waits for nobody.
 #pragma once
 
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <string>
-#include <vector>
 
-#include "base/options.h"
-#include "multipath/engine.h"
+#include "base/histogram.h"
 #include "multipath/transfer.h"
 #include "preload/hooks.h"
 
@@ -20,28 +18,62 @@ struct Count {
   uint64_t bytes = 0;
 };
 
-/// Safe from any thread. Constant-initialised: usable before any constructor has run.
+/// Copies fall in two classes by what braid did with them; each has its own cost.
+enum class CostClass : uint8_t { kAccelerated, kPassedThrough };
+inline constexpr int kCostClassCount = 2;
+
+/// "accelerated", "passed_through".
+const char* cost_class_name(CostClass cost_class);
+
+/// Safe from any thread, reading in a signal handler too. Constant-initialised: usable before any
+/// constructor has run.
 class Statistics {
  public:
-  void add(HookId hook, multipath::Verdict verdict, uint64_t bytes) noexcept {
-    Cell& cell = cells_[static_cast<size_t>(hook)][static_cast<size_t>(verdict)];
+  /// `cost_ns`: what the call spent in braid, beside the driver's own copy or synchronisation.
+  void add(HookId hook, const multipath::Outcome& outcome, uint64_t bytes,
+           uint64_t cost_ns) noexcept {
+    Cell& cell = cells_[index_of(hook, outcome.verdict, outcome.mover)];
     cell.calls.fetch_add(1, std::memory_order_relaxed);
     cell.bytes.fetch_add(bytes, std::memory_order_relaxed);
+    const bool is_carried = outcome.verdict == multipath::Verdict::kAccelerated;
+    costs_ns_[is_carried ? 0 : 1].add(cost_ns);
   }
-  Count get(HookId hook, multipath::Verdict verdict) const;
-  bool empty() const;
-  void clear();
+
+  Count get(HookId hook, multipath::Verdict verdict, multipath::Mover mover) const noexcept;
+  const Histogram& cost_ns(CostClass cost_class) const noexcept {
+    return costs_ns_[static_cast<size_t>(cost_class)];
+  }
+  bool empty() const noexcept;
+  void clear() noexcept;
+
+  /// Calls visit(hook, verdict, mover, count) for all that was counted, in the order of the table.
+  template <typename Visit>
+  void for_each(Visit visit) const {
+    for (int hook = 0; hook < kHookCount; ++hook)
+      for (int verdict = 0; verdict < multipath::kVerdictCount; ++verdict)
+        for (int mover = 0; mover < multipath::kMoverCount; ++mover) {
+          const auto key = static_cast<HookId>(hook);
+          const auto why = static_cast<multipath::Verdict>(verdict);
+          const auto how = static_cast<multipath::Mover>(mover);
+          const Count count = get(key, why, how);
+          if (count.calls != 0) visit(key, why, how, count);
+        }
+  }
 
  private:
   struct Cell {
     std::atomic<uint64_t> calls{0};
     std::atomic<uint64_t> bytes{0};
   };
-  std::array<std::array<Cell, multipath::kVerdictCount>, kHookCount> cells_{};
-};
+  static constexpr size_t index_of(HookId hook, multipath::Verdict verdict,
+                                   multipath::Mover mover) noexcept {
+    const size_t row =
+        static_cast<size_t>(hook) * multipath::kVerdictCount + static_cast<size_t>(verdict);
+    return row * multipath::kMoverCount + static_cast<size_t>(mover);
+  }
 
-/// One line of JSON, or a table, ending in a newline; empty for StatsFormat::kNone.
-std::string render(StatsFormat format, int pid, const Statistics& statistics,
-                   const std::vector<multipath::PathCount>& paths);
+  std::array<Cell, size_t{kHookCount} * multipath::kVerdictCount * multipath::kMoverCount> cells_{};
+  std::array<Histogram, kCostClassCount> costs_ns_{};
+};
 
 }  // namespace braid::preload

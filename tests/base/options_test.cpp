@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <map>
 
 namespace braid {
@@ -26,6 +27,9 @@ TEST(Options, DefaultsWhenNothingIsSet) {
 TEST(Options, ReadsEveryRow) {
   const Options options = read({{"BRAID_RELAYS", "1,3"},
                                 {"BRAID_STATS", "json"},
+                                {"BRAID_STATS_FILE", "/tmp/%p.prom"},
+                                {"BRAID_STATS_SIGNAL", "USR2"},
+                                {"BRAID_LOG", "stderr"},
                                 {"BRAID_THRESHOLD", "2M"},
                                 {"BRAID_COSTS", "/tmp/costs.json"},
                                 {"BRAID_SLICE", "256K"},
@@ -35,6 +39,9 @@ TEST(Options, ReadsEveryRow) {
   EXPECT_TRUE(options.relays.allows(3));
   EXPECT_FALSE(options.relays.allows(2));
   EXPECT_EQ(options.stats, StatsFormat::kJson);
+  EXPECT_EQ(options.stats_file, "/tmp/%p.prom");
+  EXPECT_EQ(options.stats_signal, SIGUSR2);
+  EXPECT_EQ(options.log, "stderr");
   EXPECT_EQ(options.threshold_bytes, 2u << 20);
   EXPECT_EQ(options.costs, "/tmp/costs.json");
   EXPECT_EQ(options.slice_bytes, 256u << 10);
@@ -57,6 +64,14 @@ TEST(Options, TheCacheFolderIsTheUsers) {
   EXPECT_EQ(read({}).value().cache_folder, "");
 }
 
+TEST(Options, AFileOrASignalForStatisticsChoosesAFormatToo) {
+  EXPECT_EQ(read({{"BRAID_STATS_FILE", "x"}}).value().stats, StatsFormat::kPrometheus);
+  EXPECT_EQ(read({{"BRAID_STATS_SIGNAL", "USR1"}}).value().stats, StatsFormat::kText);
+  EXPECT_EQ(read({{"BRAID_STATS_FILE", "x"}, {"BRAID_STATS", "text"}}).value().stats,
+            StatsFormat::kText);
+  EXPECT_EQ(read({{"BRAID_LOG", "x"}}).value().stats, StatsFormat::kNone);
+}
+
 TEST(Options, HardwareQueuesFollowCudasOwnVariable) {
   EXPECT_EQ(read({}).value().hardware_queues, 8);
   EXPECT_EQ(read({{"CUDA_DEVICE_MAX_CONNECTIONS", "1"}}).value().hardware_queues, 1);
@@ -67,6 +82,7 @@ TEST(Options, AnErrorNamesTheVariableAndItsText) {
   for (const auto& [name, text] :
        std::map<std::string, std::string>{{"BRAID_RELAYS", "1,x"},
                                           {"BRAID_STATS", "xml"},
+                                          {"BRAID_STATS_SIGNAL", "TERM"},
                                           {"BRAID_THRESHOLD", "big"},
                                           {"BRAID_SLICE", "0"},
                                           {"BRAID_BLOCKS", "65"},

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "fixture.h"
+#include "gate.h"
 #include "process_test.h"
 
 namespace braid::emulator_test {
@@ -111,20 +112,6 @@ class LoadedByProcesses {
   std::vector<pid_t> children_;
 };
 
-// A word of pinned memory that a stream waits for.
-struct Gate {
-  explicit Gate(Emulated& server) : word(reinterpret_cast<uint32_t*>(server.pinned_memory(4))) {
-    *word = 0;
-  }
-  void close(Emulated& server, CUstream stream) const {
-    EXPECT_EQ(server.cu.cuStreamWaitValue32(stream, reinterpret_cast<CUdeviceptr>(word), 1,
-                                            CU_STREAM_WAIT_VALUE_GEQ),
-              CUDA_SUCCESS);
-  }
-  void open() const { std::atomic_ref<uint32_t>(*word).store(1); }
-  uint32_t* word;
-};
-
 // Posts copies one after another, each when it finds the one before landed, as a mover does.
 struct Poster {
   explicit Poster(Emulated& emulated)
@@ -179,7 +166,7 @@ std::string post_while_main_synchronizes() {
   Worker worker(*server.cu.clock, [&] { poster.post(); });
   CUstream stream = server.stream();
   CUevent begin = server.recorded(stream);
-  poster.gate.close(server, stream);
+  poster.gate.close(stream);
   CUevent end = server.recorded(stream);
   worker.wake();
   EXPECT_EQ(server.cu.cuStreamSynchronize(stream), CUDA_SUCCESS);
@@ -199,7 +186,7 @@ std::string post_while_main_works_and_asks() {
   for (int i = 0; i < 10; ++i)
     EXPECT_EQ(server.cu.cuMemcpyHtoDAsync(device, poster.host, Poster::kBytes, stream),
               CUDA_SUCCESS);
-  poster.gate.close(server, stream);
+  poster.gate.close(stream);
   CUevent end = server.recorded(stream);
   int asked = 0;
   while (server.cu.cuEventQuery(end) == CUDA_ERROR_NOT_READY) ++asked;
@@ -309,11 +296,11 @@ TEST(Clock, AHoldThatIsNeverReleasedDoesNotHangTheProgram) {
 TEST(Clock, AGateOpensAtTheTimeOfTheThreadThatStoresTheValue) {
   Emulated server;
   server.use(0);
-  const Gate gate(server);
+  Gate gate(server);
   CUstream stream = server.stream();
   CUevent begin = server.recorded(stream);
   ASSERT_EQ(server.cu.cuEventSynchronize(begin), CUDA_SUCCESS);
-  gate.close(server, stream);
+  gate.close(stream);
   CUevent end = server.recorded(stream);
   uint64_t stored_ns = 0;
   uint64_t waited_ns = 0;
@@ -340,19 +327,20 @@ TEST(Clock, AGateOpensAtTheTimeOfTheThreadThatStoresTheValue) {
 TEST(Clock, StreamsWriteWordsOfHostMemoryThatAThreadPolls) {
   Emulated server;
   CUcontext context = server.use(0);
-  const Gate gate(server);
+  Gate gate(server);
   CUstream stream = server.stream();
   CUdeviceptr device = server.device_memory(8 << 20);
   uint8_t* host = server.pinned_memory(8 << 20);
   uint64_t seen_ns = 0;
   Worker worker(*server.cu.clock, [&] {
-    while (std::atomic_ref<uint32_t>(*gate.word).load() == 0) server.cu.clock->sleep_ns(kUs);
+    while (std::atomic_ref<uint32_t>(*gate.word()).load() == 0) server.cu.clock->sleep_ns(kUs);
     seen_ns = server.cu.clock->now_ns();
   });
   ASSERT_EQ(server.cu.cuCtxSetCurrent(context), CUDA_SUCCESS);
   ASSERT_EQ(server.cu.cuMemcpyHtoDAsync(device, host, 8 << 20, stream), CUDA_SUCCESS);
-  ASSERT_EQ(server.cu.cuStreamWriteValue32(stream, reinterpret_cast<CUdeviceptr>(gate.word), 1, 0),
-            CUDA_SUCCESS);
+  ASSERT_EQ(
+      server.cu.cuStreamWriteValue32(stream, reinterpret_cast<CUdeviceptr>(gate.word()), 1, 0),
+      CUDA_SUCCESS);
   worker.wake();
   ASSERT_EQ(server.cu.cuStreamSynchronize(stream), CUDA_SUCCESS);
   const uint64_t done_ns = server.cu.clock->now_ns();

@@ -6,14 +6,15 @@
 
 #include "cuda/kernels/image.h"
 #include "cuda/kernels/pull.h"
-#include "fixture.h"
+#include "memory_calls.h"
 
 namespace braid::emulator_test {
 namespace {
 
 // One letter an argument: o where a result goes (or null); h a handle of any kind, dead or alive;
 // n a number; a the size of an allocation, small or far too big; d a device address; x one that is
-// never valid; p a host address; s text; f a host function. A stream that waits for a value nobody
+// never valid; p a host address; s text; f a host function; q and l lists of one address and of one
+// number; c a struct of a copy's parameters. A stream that waits for a value nobody
 // writes would hang as on hardware, so those waits get no valid address.
 struct Target {
   const char* symbol;
@@ -86,6 +87,12 @@ constexpr Target kTargets[] = {
     {"cuStreamGetCaptureInfo_v2", "hooooo"},
     {"cuThreadExchangeStreamCaptureMode", "o"},
     {"cuGraphDestroy", "h"},
+    {"cuGraphGetNodes", "hoo"},
+    {"cuGraphInstantiateWithFlags", "ohn"},
+    {"cuGraphExecGetFlags", "ho"},
+    {"cuGraphUpload", "hh"},
+    {"cuGraphLaunch", "hh"},
+    {"cuGraphExecDestroy", "h"},
     {"cuEventCreate", "on"},
     {"cuEventDestroy_v2", "h"},
     {"cuEventRecord", "hh"},
@@ -105,7 +112,18 @@ constexpr Target kTargets[] = {
     {"cuMemcpyPeerAsync", "dhdhnh"},
     {"cuMemcpyHtoDAsync_v2_ptsz", "dpnh"},
     {"cuMemcpyDtoH_v2_ptds", "pdn"},
+    {"cuMemcpy2D_v2", "c"},
+    {"cuMemcpy2DAsync_v2", "ch"},
+    {"cuMemcpy3D_v2", "c"},
+    {"cuMemcpy3DAsync_v2", "ch"},
+    {"cuMemcpy3DPeerAsync", "ch"},
+    {"cuMemcpyBatchAsync", "qql1cznoh"},
+    {"cuMemcpyBatchAsync_v2", "qql1cznh"},
+    {"cuMemcpy3DBatchAsync", "1conh"},
+    {"cuMemcpy3DBatchAsync_v2", "1cnh"},
     {"cuMemsetD8_v2", "dnn"},
+    {"cuMemsetD2D16_v2", "dnnnn"},
+    {"cuMemsetD2D32Async", "dnnnnh"},
     {"cuMemsetD32_v2", "dnn"},
     {"cuMemsetD16Async", "dnnh"},
     {"cuMemsetD32Async", "dnnh"},
@@ -122,14 +140,47 @@ constexpr Target kTargets[] = {
     {"cuGetErrorName", "no"},
     {"cuGetErrorString", "no"},
     {"cuOccupancyMaxActiveBlocksPerMultiprocessor", "ohnn"},
-    {"cuMemAllocManaged", "onn"},
+    {"cuMemAllocManaged", "oan"},
+    {"cuMemPrefetchAsync", "dnnh"},
+    {"cuMemAdvise", "dnnn"},
+    {"cuMemAddressReserve", "oannn"},
+    {"cuMemCreate", "oazn"},
+    {"cuMemRelease", "h"},
+    {"cuMemMap", "dnnhn"},
+    {"cuMemUnmap", "dn"},
+    {"cuMemSetAccess", "dno1"},
+    {"cuMemGetAccess", "ood"},
+    {"cuMemGetAllocationGranularity", "ozn"},
+    {"cuMemGetAllocationPropertiesFromHandle", "oh"},
+    {"cuMemRetainAllocationHandle", "od"},
+    {"cuMemExportToShareableHandle", "ohnn"},
+    {"cuMemImportFromShareableHandle", "onn"},
+    {"cuMemAllocAsync", "oah"},
+    {"cuMemAllocFromPoolAsync", "oahh"},
+    {"cuMemFreeAsync", "dh"},
+    {"cuMemPoolCreate", "oz"},
+    {"cuMemPoolDestroy", "h"},
+    {"cuMemPoolSetAccess", "ho1"},
+    {"cuMemPoolGetAccess", "oho"},
+    {"cuMemPoolSetAttribute", "hno"},
+    {"cuMemPoolGetAttribute", "hno"},
+    {"cuMemPoolTrimTo", "hn"},
+    {"cuDeviceGetDefaultMemPool", "on"},
+    {"cuDeviceGetMemPool", "on"},
+    {"cuDeviceSetMemPool", "nh"},
+    {"cuIpcGetMemHandle", "od"},
+    {"cuIpcCloseMemHandle", "d"},
     {"cuGetExportTable", "oo"},
     {"cuProfilerStart", ""},
 };
 
 class Fuzzer {
  public:
-  Fuzzer(Emulated& server, uint64_t seed) : server_(server), random_(seed) {
+  Fuzzer(Emulated& server, uint64_t seed)
+      : server_(server), mappings_(server), pools_(server), random_(seed) {
+    EXPECT_EQ(mappings_.reserve(&reserved_, kPiece, 0, 0, 0), CUDA_SUCCESS);
+    addresses_.push_back(reserved_);
+    handles_.push_back(pools_.default_pool(0));
     // Followed by a page that may not be touched: copies that leave the scratch are errors.
     void* room =
         mmap(nullptr, kScratch + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -143,6 +194,7 @@ class Fuzzer {
   void refresh() {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     server_.cu.cuThreadExchangeStreamCaptureMode(&mode);
+    map_again();
     for (int gpu = 0; gpu < 2; ++gpu) {
       reset(gpu);
       CUcontext context = server_.use(gpu);
@@ -157,8 +209,19 @@ class Fuzzer {
       handles_.push_back(module);
       handles_.push_back(function);
       addresses_.push_back(server_.device_memory(4096));
+      addresses_.push_back(pools_.allocated(4096, nullptr));
       addresses_.push_back(reinterpret_cast<uint64_t>(server_.pinned_memory(4096)));
     }
+  }
+
+  // One range serves all rounds: addresses that were given back might become the test's own memory.
+  void map_again() {
+    mappings_.unmap(reserved_, kPiece);  // or an earlier round has
+    const CUmemGenericAllocationHandle memory = mappings_.memory_on(0, kPiece);
+    ASSERT_EQ(mappings_.map(reserved_, kPiece, 0, memory, 0), CUDA_SUCCESS);
+    ASSERT_EQ(mappings_.release(memory), CUDA_SUCCESS);
+    const CUmemAccessDesc wanted = access_by(0);
+    ASSERT_EQ(mappings_.set_access(reserved_, kPiece, &wanted, 1), CUDA_SUCCESS);
   }
 
   void call() {
@@ -181,6 +244,7 @@ class Fuzzer {
   using Function = int (*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t,
                            uint64_t, uint64_t, uint64_t, uint64_t);
   static constexpr size_t kScratch = 1 << 20;
+  static constexpr size_t kPiece = 2 << 20;
 
   void reset(int gpu) {
     const auto primary = server_.symbol<CUresult (*)(CUdevice)>("cuDevicePrimaryCtxReset_v2");
@@ -205,6 +269,9 @@ class Fuzzer {
       case 'h':
         if (random_() % 3 == 0) return pick({0, 1, 2, 3, 0x1234, 0xdeadbeefcafe, ~uint64_t{0}});
         return reinterpret_cast<uint64_t>(handles_[random_() % handles_.size()]);
+      case 'q': return list(argument(random_() % 2 == 0 ? 'd' : 'p'));
+      case 'l': return list(random_() % 100);
+      case 'c': return random_() % 8 == 0 ? 0 : parameters();
       case 'd':
         if (random_() % 4 == 0) return pick({0, 1, 0x7000, 0xdeadbeefcafe0000, ~uint64_t{0}});
         return addresses_[random_() % addresses_.size()] + random_() % 3 * 4;
@@ -213,6 +280,23 @@ class Fuzzer {
         if (random_() % 4 == 0) return addresses_[random_() % addresses_.size()];
         return scratch();
     }
+  }
+
+  uint64_t list(uint64_t value) {
+    lists_[++lists_made_ % std::size(lists_)] = value;
+    return reinterpret_cast<uint64_t>(&lists_[lists_made_ % std::size(lists_)]);
+  }
+
+  // Numbers so small that copies stay where their addresses point, or so large that none is made.
+  uint64_t parameters() {
+    for (uint64_t& word : parameters_) switch (random_() % 8) {
+        case 0:
+        case 1: word = argument('d'); break;
+        case 2: word = argument('p'); break;
+        case 3: word = random_() % 16 == 0 ? ~uint64_t{0} >> random_() % 2 : 0; break;
+        default: word = random_() % 8; break;
+      }
+    return reinterpret_cast<uint64_t>(parameters_);
   }
 
   uint64_t number() {
@@ -225,10 +309,16 @@ class Fuzzer {
   }
 
   Emulated& server_;
+  MemoryCalls mappings_;
+  PoolCalls pools_;
+  CUdeviceptr reserved_ = 0;
   std::mt19937_64 random_;
   uint8_t* scratch_ = nullptr;
   uint64_t out_[512] = {};
   uint64_t zeros_[64] = {};
+  uint64_t lists_[8] = {};
+  size_t lists_made_ = 0;
+  uint64_t parameters_[64] = {};
   std::vector<void*> handles_;
   std::vector<uint64_t> addresses_;
   std::vector<Function> functions_;

@@ -51,6 +51,20 @@ TEST(Life, VisibleDevicesAreChosenAndOrdered) {
   EXPECT_EQ(first.bytes[15], 3);
 }
 
+TEST(Life, VisibleDevicesMayBeUuids) {
+  setenv("CUDA_VISIBLE_DEVICES",
+         "GPU-62726169-6468-3230-7838-000000000005,GPU-62726169-6468-3230-7838-000000000002,"
+         "GPU-62726169,0",  // the third could be any of them: the list ends
+         1);
+  Emulated server;
+  int count = 0;
+  ASSERT_EQ(server.cu.cuDeviceGetCount(&count), CUDA_SUCCESS);
+  EXPECT_EQ(count, 2);
+  CUuuid uuid;
+  ASSERT_EQ(server.cu.cuDeviceGetUuid(&uuid, 1), CUDA_SUCCESS);
+  EXPECT_EQ(uuid.bytes[15], 2);
+}
+
 TEST(Life, AForkedChildHasNoDriver) {
   Emulated server;
   server.use(0);

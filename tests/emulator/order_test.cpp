@@ -6,28 +6,10 @@
 #include <thread>
 
 #include "fixture.h"
+#include "gate.h"
 
 namespace braid::emulator_test {
 namespace {
-
-// A word of host memory that holds a stream back until it is opened.
-class Gate {
- public:
-  explicit Gate(Emulated& server) : server_(server) {
-    word_ = reinterpret_cast<uint32_t*>(server.pinned_memory(4));
-    *word_ = 0;
-  }
-  void close(CUstream stream) {
-    EXPECT_EQ(server_.cu.cuStreamWaitValue32(stream, reinterpret_cast<CUdeviceptr>(word_), 1,
-                                             CU_STREAM_WAIT_VALUE_GEQ),
-              CUDA_SUCCESS);
-  }
-  void open() { std::atomic_ref<uint32_t>(*word_).store(1); }
-
- private:
-  Emulated& server_;
-  uint32_t* word_;
-};
 
 // Whether a marker put into `stream` now is reached, given plenty of virtual time.
 bool goes_on(Emulated& server, CUstream stream) {

@@ -4,110 +4,11 @@
 #include <cstddef>
 #include <cstring>
 
-#include "cuda/kernels/image.h"
-#include "cuda/kernels/pull.h"
-#include "fixture.h"
+#include "process_test.h"
+#include "pull_rig.h"
 
 namespace braid::emulator_test {
 namespace {
-
-using cuda::PullArgs;
-using cuda::TicketCounters;
-using cuda::TicketReport;
-
-constexpr unsigned kThreads = 512;
-
-// Streams, kernels and words on every GPU, and one ticket on GPU `target`.
-class Rig {
- public:
-  Rig(const std::string& profile, int gpus, int target_gpu, const std::string& faults = "")
-      : server(profile, faults), count(gpus), target(target_gpu) {
-    for (int gpu = 0; gpu < count; ++gpu) {
-      contexts.push_back(server.use(gpu));
-      streams.push_back(server.stream());
-      CUmodule module = nullptr;
-      EXPECT_EQ(server.cu.cuModuleLoadData(&module, cuda::pull_kernel_image()), CUDA_SUCCESS);
-      CUfunction function = nullptr;
-      EXPECT_EQ(server.cu.cuModuleGetFunction(&function, module, cuda::kVectorKernelName),
-                CUDA_SUCCESS);
-      functions.push_back(function);
-      boards.push_back(server.device_memory(sizeof(cuda::LinkBoard)));
-      EXPECT_EQ(server.cu.cuMemsetD8(boards.back(), 0, sizeof(cuda::LinkBoard)), CUDA_SUCCESS);
-    }
-    server.use(target);
-    counters = server.device_memory(sizeof(TicketCounters));
-    EXPECT_EQ(server.cu.cuMemsetD8(counters, 0, sizeof(TicketCounters)), CUDA_SUCCESS);
-    report = reinterpret_cast<TicketReport*>(server.pinned_memory(sizeof(TicketReport)));
-    EXPECT_EQ(server.cu.cuCtxSynchronize(), CUDA_SUCCESS);
-  }
-
-  void enable_peers() {
-    for (int gpu = 0; gpu < count; ++gpu) {
-      if (gpu == target) continue;
-      server.use(gpu);
-      EXPECT_EQ(server.cu.cuCtxEnablePeerAccess(contexts[target], 0), CUDA_SUCCESS);
-    }
-    server.use(target);
-  }
-
-  PullArgs args(uint64_t source, uint64_t destination, uint64_t size, uint32_t slice_bytes,
-                uint32_t blocks) const {
-    PullArgs made{};
-    made.source = source;
-    made.destination = destination;
-    made.size_bytes = size;
-    made.counters = counters;
-    made.report = reinterpret_cast<uint64_t>(report);
-    made.slice_bytes = slice_bytes;
-    made.slice_count = static_cast<uint32_t>(cuda::slice_count_of(destination, size, slice_bytes));
-    made.total_blocks = blocks * static_cast<uint32_t>(count);
-    made.path_count = static_cast<uint32_t>(count);
-    made.generation = ++generations;
-    made.relay_slot = cuda::kNoRelaySlot;
-    return made;
-  }
-
-  CUresult launch(PullArgs args, int gpu, uint32_t path, uint32_t blocks) {
-    args.path = path;
-    args.board = boards[gpu];
-    args.rank = path == 0 ? cuda::kBulkDirectRank : cuda::kBulkRelayRank;
-    void* params[] = {&args};
-    return server.cu.cuLaunchKernel(functions[gpu], blocks, 1, 1, kThreads, 1, 1, 0, streams[gpu],
-                                    params, nullptr);
-  }
-
-  // The direct path first, then every other GPU.
-  void launch_everywhere(const PullArgs& args, uint32_t blocks) {
-    EXPECT_EQ(launch(args, target, 0, blocks), CUDA_SUCCESS);
-    uint32_t path = 1;
-    for (int gpu = 0; gpu < count; ++gpu) {
-      if (gpu == target) continue;
-      EXPECT_EQ(launch(args, gpu, path++, blocks), CUDA_SUCCESS);
-    }
-  }
-
-  void synchronize() {
-    for (int gpu = 0; gpu < count; ++gpu)
-      EXPECT_EQ(server.cu.cuStreamSynchronize(streams[gpu]), CUDA_SUCCESS);
-  }
-
-  TicketCounters read_counters() {
-    TicketCounters words{};
-    EXPECT_EQ(server.cu.cuMemcpyDtoH(&words, counters, sizeof(words)), CUDA_SUCCESS);
-    return words;
-  }
-
-  Emulated server;
-  int count;
-  int target;
-  std::vector<CUcontext> contexts;
-  std::vector<CUstream> streams;
-  std::vector<CUfunction> functions;
-  std::vector<CUdeviceptr> boards;
-  CUdeviceptr counters = 0;
-  TicketReport* report = nullptr;
-  mutable uint32_t generations = 0;
-};
 
 TEST(Pull, EveryByteArrivesOnceOverAllGpus) {
   Rig rig("h20x8", 8, 3);
@@ -220,6 +121,63 @@ TEST(Pull, ABusyRelayDoesNotHoldTheTransferBack) {
   EXPECT_NE(rig.report->generation, args.generation);  // the relay has not left yet
   rig.synchronize();
   EXPECT_EQ(rig.report->generation, args.generation);
+}
+
+// A link's arbiter sees one requester, however many blocks there are.
+TEST(Pull, AKernelSharesTheLinkEquallyWithACopyEngine) {
+  constexpr size_t kSize = 64u << 20;
+  std::vector<double> beside_us;
+  for (const uint32_t blocks : {2u, 4u, 16u}) {
+    beside_us.push_back(
+        std::stod(in_child([&] {
+                    Rig rig("h200x4", 1, 0);
+                    const auto host = reinterpret_cast<uint64_t>(rig.server.pinned_memory(kSize));
+                    const CUdeviceptr device = rig.server.device_memory(2 * kSize);
+                    CUstream copying = rig.server.stream();
+                    const PullArgs args = rig.args(host, device, kSize, 256u << 10, blocks);
+                    CUevent start = rig.server.recorded(copying);
+                    EXPECT_EQ(rig.launch(args, 0, 0, blocks), CUDA_SUCCESS);
+                    EXPECT_EQ(rig.server.cu.cuMemcpyHtoDAsync(
+                                  device + kSize, reinterpret_cast<void*>(host), kSize, copying),
+                              CUDA_SUCCESS);
+                    CUevent end = rig.server.recorded(copying);
+                    rig.synchronize();
+                    EXPECT_EQ(rig.server.cu.cuStreamSynchronize(copying), CUDA_SUCCESS);
+                    return std::to_string(rig.server.elapsed_us(start, end));
+                  }).output));
+  }
+  const double alone_us = kSize / 55.3e3;  // h200x4's link
+  for (const double us : beside_us) {
+    EXPECT_GT(us, 1.85 * alone_us);
+    EXPECT_LT(us, 2.05 * alone_us);
+  }
+}
+
+// Two kernels wait for room on a full GPU: that of the more urgent stream starts first.
+TEST(Pull, BlocksOfAHigherPriorityStreamStartFirst) {
+  Rig rig("h200x4", 1, 0);
+  constexpr size_t kSize = 32u << 20;
+  const auto host = reinterpret_cast<uint64_t>(rig.server.pinned_memory(kSize));
+  const CUdeviceptr device = rig.server.device_memory(kSize);
+  constexpr uint32_t kFull = 132 * 4;  // blocks of 512 threads that an H200 holds
+  std::vector<CUevent> ends;
+  CUstream plain = rig.server.stream();
+  CUstream urgent = nullptr;
+  ASSERT_EQ(rig.server.cu.cuStreamCreateWithPriority(&urgent, CU_STREAM_NON_BLOCKING, -5),
+            CUDA_SUCCESS);
+  // Each has a ticket of its own.
+  for (CUstream stream : {rig.streams[0], plain, urgent}) {
+    rig.counters = rig.server.device_memory(sizeof(TicketCounters));
+    ASSERT_EQ(rig.server.cu.cuMemsetD8(rig.counters, 0, sizeof(TicketCounters)), CUDA_SUCCESS);
+    rig.report = reinterpret_cast<TicketReport*>(rig.server.pinned_memory(sizeof(TicketReport)));
+    rig.streams[0] = stream;
+    EXPECT_EQ(rig.launch(rig.args(host, device, kSize, 32u << 10, kFull), 0, 0, kFull),
+              CUDA_SUCCESS);
+    ends.push_back(rig.server.recorded(stream));
+  }
+  ASSERT_EQ(rig.server.cu.cuCtxSynchronize(), CUDA_SUCCESS);
+  EXPECT_GT(rig.server.elapsed_us(ends[2], ends[1]), 0);
+  EXPECT_GT(rig.server.elapsed_us(ends[0], ends[2]), 0);
 }
 
 TEST(Pull, WrongLaunchesAreRefused) {

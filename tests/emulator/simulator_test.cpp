@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <random>
+#include <string>
 
 #include "emulator/simulator/event_queue.h"
 #include "emulator/simulator/fair_share.h"
 #include "emulator/simulator/flows.h"
+#include "emulator/simulator/machine.h"
 
 namespace braid::emulator {
 namespace {
@@ -32,6 +34,30 @@ TEST(FairShare, NothingFlowingGetsNothing) {
 
 TEST(FairShare, UnlimitedResourcesDoNotBind) {
   EXPECT_EQ(shares({0, 30}, {{{0, 1}, 0, 3}}), (std::vector<double>{10}));
+}
+
+TEST(FairShare, WeightsDivideAFullResource) {
+  // Four blocks of one kernel, a quarter each, beside a copy engine.
+  EXPECT_EQ(shares({56}, {{{0}, 0, 4, 0.25}, {{0}, 0, 1}}), (std::vector<double>{7, 28}));
+  // What a capped flow leaves goes to the others by weight.
+  EXPECT_EQ(shares({55}, {{{0}, 1, 1, 0.25}, {{0}, 0, 2, 0.5}, {{0}, 0, 1}}),
+            (std::vector<double>{1, 13.5, 27}));
+}
+
+TEST(Slots, TheMostUrgentIsServedFirst) {
+  Slots slots(1);
+  std::string served;
+  const auto take = [&](char name, int priority) {
+    slots.take(
+        1, [&served, name] { served += name; }, priority);
+  };
+  take('a', 0);
+  take('b', 0);
+  take('c', -5);
+  take('d', -1);
+  take('e', -5);
+  for (int i = 0; i < 4; ++i) slots.give_back(1);
+  EXPECT_EQ(served, "acedb");
 }
 
 // Bertsekas and Gallager's example: a long flow over all links and a short one on each.

@@ -34,7 +34,12 @@ TEST(Symbols, GetProcAddressKnowsVersionsAndStreams) {
   expect("cuGetProcAddress", 11030, 0, "cuGetProcAddress");
   expect("cuGetProcAddress", 12000, 0, "cuGetProcAddress_v2");
   expect("cuMemcpyBatchAsync", 12080, 0, "cuMemcpyBatchAsync");
+  expect("cuMemcpyBatchAsync", 12080, kThread, "cuMemcpyBatchAsync_ptsz");
   expect("cuMemcpyBatchAsync", 13000, kThread, "cuMemcpyBatchAsync_v2_ptsz");
+  expect("cuMemcpy3DBatchAsync", 12080, 0, "cuMemcpy3DBatchAsync");
+  expect("cuMemcpy3DBatchAsync", 13000, 0, "cuMemcpy3DBatchAsync_v2");
+  expect("cuMemcpy2DAsync", 12000, kThread, "cuMemcpy2DAsync_v2_ptsz");
+  expect("cuMemcpy3DPeer", 12000, kThread, "cuMemcpy3DPeer_ptds");
   expect("cuInit", 12000, kThread, "cuInit");
 
   void* found = &found;
@@ -53,14 +58,14 @@ TEST(Symbols, GetProcAddressKnowsVersionsAndStreams) {
 TEST(Symbols, WhatIsNotEmulatedSaysItsNameOnce) {
   Emulated server;
   server.use(0);
-  const auto managed =
-      server.symbol<CUresult (*)(CUdeviceptr*, size_t, unsigned)>("cuMemAllocManaged");
-  CUdeviceptr memory = 0;
+  const auto create = server.symbol<decltype(&::cuMulticastCreate)>("cuMulticastCreate");
+  CUmemGenericAllocationHandle handle = 0;
+  const CUmulticastObjectProp wanted{};
   testing::internal::CaptureStderr();
-  EXPECT_EQ(managed(&memory, 64, CU_MEM_ATTACH_GLOBAL), CUDA_ERROR_NOT_SUPPORTED);
-  EXPECT_EQ(managed(&memory, 64, CU_MEM_ATTACH_GLOBAL), CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(create(&handle, &wanted), CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(create(&handle, &wanted), CUDA_ERROR_NOT_SUPPORTED);
   const std::string said = testing::internal::GetCapturedStderr();
-  EXPECT_NE(said.find("cuMemAllocManaged"), std::string::npos);
+  EXPECT_NE(said.find("cuMulticastCreate"), std::string::npos);
   EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
 }
 

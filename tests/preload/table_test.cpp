@@ -1,20 +1,15 @@
-// The pure half of the preload library: which requests lead to which hook, the statistics' text,
-// and the peer-access ledger.
+// The pure half of the preload library: which requests lead to which hook, and the
+// peer-access ledger.
 #include <gtest/gtest.h>
 
 #include <array>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "preload/hooks.h"
 #include "preload/peers.h"
-#include "preload/statistics.h"
 
 namespace braid::preload {
 namespace {
-
-using multipath::Direction;
-using multipath::Verdict;
 
 constexpr int kNewest = 13000;
 
@@ -61,7 +56,17 @@ TEST(Resolve, FlagsChooseTheStream) {
   EXPECT_EQ(by_request("cuMemHostAlloc", 12000, 2), "cuMemHostAlloc");
 }
 
+TEST(Resolve, ADeviceFunctionWithTwoFormsIsFoundByItsVersion) {
+  EXPECT_EQ(by_request("cuDeviceGetUuid", 9020, 0), "cuDeviceGetUuid");
+  EXPECT_EQ(by_request("cuDeviceGetUuid", 11040, 0), "cuDeviceGetUuid_v2");
+  EXPECT_EQ(by_request("cuDevicePrimaryCtxRelease", 10020, 0), "cuDevicePrimaryCtxRelease");
+  EXPECT_EQ(by_request("cuDevicePrimaryCtxRelease", 12000, 2), "cuDevicePrimaryCtxRelease_v2");
+  EXPECT_EQ(by_request("cuDeviceGetCount", 12000, 0), "cuDeviceGetCount");
+}
+
 TEST(Resolve, The32BitAbiIsLeftAlone) {
+  EXPECT_EQ(by_request("cuDeviceTotalMem", 2000, 0), "");
+  EXPECT_EQ(find_symbol("cuDeviceTotalMem"), std::nullopt);
   EXPECT_EQ(by_request("cuMemcpyHtoD", 3019, 0), "");
   EXPECT_EQ(by_request("cuMemcpyDtoHAsync", 2000, 0), "");
   EXPECT_EQ(find_symbol("cuMemcpyHtoD"), std::nullopt);
@@ -92,8 +97,8 @@ TEST(Resolve, OneAddressForTwoSymbolsIsSettledByTheRequest) {
 }
 
 TEST(Resolve, OtherNamesAreLeftAlone) {
-  for (const char* name : {"cuMemcpyBatchAsync", "cuMemcpyHtoD_v2", "cuMemcpyPeer", "cuInit", "",
-                           "cumemcpy", "cuGetExportTable"})
+  for (const char* name : {"cuMemcpyBatchAsync", "cuMemcpyHtoD_v2", "cuMemcpyPeer",
+                           "cuDriverGetVersion", "", "cumemcpy", "cuGetExportTable"})
     EXPECT_EQ(by_request(name, 12000, 0), "") << name;
 }
 
@@ -105,55 +110,6 @@ TEST(Names, OnlyTheDriversAreLookedAt) {
     EXPECT_TRUE(is_driver_name(hook.symbol));
     EXPECT_TRUE(std::string(hook.symbol).starts_with(hook.base_name)) << hook.symbol;
   }
-}
-
-TEST(StatisticsText, JsonHasEveryCountAndPath) {
-  Statistics statistics;
-  statistics.add(k_cuMemcpyHtoD_v2, Verdict::kAccelerated, 100);
-  statistics.add(k_cuMemcpyHtoD_v2, Verdict::kAccelerated, 1);
-  statistics.add(k_cuMemcpyHtoD_v2, Verdict::kPageable, 7);
-  statistics.add(k_cuMemcpyAsync, Verdict::kBelowThreshold, 0);
-  const std::string text =
-      render(StatsFormat::kJson, 42, statistics,
-             {{0, 0, Direction::kHostToDevice, 3, 60}, {0, 5, Direction::kDeviceToHost, 2, 41}});
-  EXPECT_EQ(text.find('\n'), text.size() - 1);
-  EXPECT_EQ(nlohmann::json::parse(text), nlohmann::json::parse(R"({"braid": {"pid": 42,
-    "entry_points": {
-      "cuMemcpyHtoD_v2": {"accelerated": {"calls": 2, "bytes": 101},
-                          "pageable": {"calls": 1, "bytes": 7}},
-      "cuMemcpyAsync": {"below_threshold": {"calls": 1, "bytes": 0}}},
-    "paths": [
-      {"target": 0, "via": 0, "direction": "h2d", "slices": 3, "bytes": 60},
-      {"target": 0, "via": 5, "direction": "d2h", "slices": 2, "bytes": 41}]}})"));
-}
-
-TEST(StatisticsText, JsonIsWholeWhenNothingWasCounted) {
-  const Statistics statistics;
-  EXPECT_TRUE(statistics.empty());
-  EXPECT_EQ(nlohmann::json::parse(render(StatsFormat::kJson, 1, statistics, {})),
-            nlohmann::json::parse(R"({"braid": {"pid": 1, "entry_points": {}, "paths": []}})"));
-  EXPECT_EQ(render(StatsFormat::kNone, 1, statistics, {}), "");
-}
-
-TEST(StatisticsText, SharesAreOfOneTargetAndDirection) {
-  Statistics statistics;
-  statistics.add(k_cuMemcpyHtoD_v2, Verdict::kAccelerated, 400);
-  const std::string text = render(StatsFormat::kText, 42, statistics,
-                                  {{0, 0, Direction::kHostToDevice, 1, 100},
-                                   {0, 1, Direction::kHostToDevice, 3, 300},
-                                   {2, 1, Direction::kHostToDevice, 3, 300}});
-  EXPECT_NE(text.find("25.0%"), std::string::npos) << text;
-  EXPECT_NE(text.find("75.0%"), std::string::npos) << text;
-  EXPECT_NE(text.find("100.0%"), std::string::npos) << text;
-  EXPECT_NE(text.find("GPU 0 through GPU 1"), std::string::npos) << text;
-}
-
-TEST(StatisticsText, ClearedCountsAreGone) {
-  Statistics statistics;
-  statistics.add(k_cuMemcpy, Verdict::kPageable, 1);
-  EXPECT_FALSE(statistics.empty());
-  statistics.clear();
-  EXPECT_TRUE(statistics.empty());
 }
 
 class Peers : public ::testing::Test {

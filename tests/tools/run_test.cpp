@@ -82,7 +82,9 @@ TEST(Run, ARelayThatDoesNotExistIsNamedWithHowManyThereAre) {
 TEST(Run, OptionsThatCannotBeReadAreNamed) {
   expect_refusal(braid_run(emulated_with({"--relays", "1,x"}), {"true"}), 1, {"--relays: '1,x'"});
   expect_refusal(braid_run(emulated_with({"--stats", "xml"}), {"true"}), 1,
-                 {"--stats: 'xml'", "text or json"});
+                 {"--stats: 'xml'", "text, json or prometheus"});
+  expect_refusal(braid_run(emulated_with({"--stats-signal", "TERM"}), {"true"}), 1,
+                 {"--stats-signal: 'TERM'", "USR1 or USR2"});
   expect_refusal(braid_run(emulated_with({"--threshold", "big"}), {"true"}), 1,
                  {"--threshold: 'big'"});
   expect_refusal(braid_run(kEmulated, {"true"}, {{"BRAID_SLICE", "x"}}), 1, {"BRAID_SLICE: 'x'"});
@@ -141,11 +143,21 @@ TEST_F(BrokenInstallation, TheDoctorFindsThePreloadLibraryMissing) {
   EXPECT_NE(child.output.find("make build"), std::string::npos) << child.output;
 }
 
+TEST(Help, AnUnknownCommandIsNamedWithThoseThereAre) {
+  const ChildResult child = run_child({BRAID_COMMAND, "frobnicate", "--server", "h20x8"});
+  EXPECT_EQ(child.exit_code, 1);
+  EXPECT_TRUE(child.errors.starts_with("braid: 'frobnicate' is not a command")) << child.errors;
+  for (const char* command : {"run", "bench", "topo", "doctor"})
+    EXPECT_NE(child.errors.find(command), std::string::npos) << child.errors;
+  EXPECT_EQ(child.errors.find("probe"), std::string::npos) << "hidden: " << child.errors;
+}
+
 TEST(Help, NamesEveryOption) {
   const ChildResult child = run_child({BRAID_COMMAND, "run", "--help"});
   EXPECT_EQ(child.exit_code, 0);
-  for (const char* option : {"--server", "--relays", "--stats", "--threshold", "--costs", "--slice",
-                             "--blocks", "--background"})
+  for (const char* option :
+       {"--server", "--lend", "--relays", "--stats", "--stats-file", "--stats-signal", "--log",
+        "--threshold", "--costs", "--slice", "--blocks", "--background"})
     EXPECT_NE(child.output.find(option), std::string::npos) << option;
 }
 

@@ -67,14 +67,12 @@ class PullBlock final : public TwinBlock {
       second_ = taken;
   }
 
-  // The kernel reads the words of lower ranks with one load; what matters here is which words a
-  // resting block depends on.
+  // The kernel's loads of the board are under way together.
   void look(TwinMemory& memory) {
-    for (uint32_t rank = 0; rank < args_.rank; ++rank)
-      seen_.blocks[rank] = memory.load(ranked_blocks(rank));
-    if (args_.relay_slot == kNoRelaySlot) return;
-    memory.read(args_.board + offsetof(LinkBoard, relayed_kb), seen_.relayed_kb,
-                sizeof(seen_.relayed_kb));
+    if (args_.relay_slot != kNoRelaySlot)
+      memory.read(args_.board, &seen_, sizeof(seen_));
+    else if (args_.rank != 0)
+      memory.read(args_.board + offsetof(LinkBoard, blocks), seen_.blocks, sizeof(seen_.blocks));
   }
 
   void publish(TwinMemory& memory, uint32_t next_slice) {

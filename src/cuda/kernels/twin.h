@@ -34,7 +34,7 @@ struct TwinStep {
   uint64_t source = 0;
   uint64_t destination = 0;
   uint64_t size_bytes = 0;
-  bool overlaps = false;  ///< kMove: the step's accesses run beside the move, not before it
+  bool overlaps = false;  ///< kMove: the step's accesses run beside the move and each other
 };
 
 class TwinBlock {

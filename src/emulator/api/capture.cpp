@@ -1,5 +1,5 @@
-// Stream capture, as far as programs see it while they record: the state of streams, and what is
-// refused meanwhile. What is recorded is counted and not kept: graphs cannot be instantiated.
+// Stream capture, as programs see it while they record: the state of streams, and how it ends. What
+// they enqueue meanwhile is recorded by the scheduler; api/graph.cpp runs it.
 #include <algorithm>
 
 #include "emulator/api/entry.h"
@@ -23,8 +23,10 @@ CUresult begin(Call& call, CUstream handle, CUstreamCaptureMode mode) {
   capture->mode = mode;
   capture->thread = call.thread.number;
   capture->origin = stream;
-  capture->graph = call.world.graphs.add(std::make_shared<Graph>());
+  capture->graph = std::make_shared<Graph>();
+  capture->handle = call.world.graphs.add(capture->graph);
   stream->capture = capture;
+  stream->recorded.clear();
   call.world.captures.push_back(std::move(capture));
   return CUDA_SUCCESS;
 }
@@ -34,10 +36,32 @@ CUresult begin_global(Call& call, CUstream handle) {
 }
 
 void forget(World& world, const CapturePtr& capture) {
+  capture->ended = true;
   for (const auto& [handle, context] : world.contexts.all())
     for (const StreamPtr& stream : context->streams)
-      if (stream->capture == capture) stream->capture = nullptr;
+      if (stream->capture == capture) {
+        stream->capture = nullptr;
+        stream->recorded.clear();
+      }
   std::erase(world.captures, capture);
+}
+
+// Every node must lie before the end of the stream that the capture began in.
+bool all_joined(const Graph& graph, const std::vector<size_t>& end) {
+  std::vector<bool> before_end(graph.nodes.size(), false);
+  for (const size_t node : end) before_end[node] = true;
+  for (size_t node = graph.nodes.size(); node-- > 0;) {
+    if (!before_end[node]) return false;
+    for (const size_t earlier : graph.nodes[node]->after) before_end[earlier] = true;
+  }
+  return true;
+}
+
+// What is left of a capture that has ended with this error.
+CUresult give_up(World& world, const Capture& capture, CUgraph* graph, CUresult error) {
+  world.graphs.remove(capture.handle);
+  *graph = nullptr;
+  return error;
 }
 
 CUresult end(Call& call, CUstream handle, CUgraph* graph) {
@@ -49,14 +73,14 @@ CUresult end(Call& call, CUstream handle, CUgraph* graph) {
   if (capture->origin.lock() != stream) return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
   if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != call.thread.number)
     return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+  const bool joined = all_joined(*capture->graph, stream->recorded);
   forget(call.world, capture);
-  if (!capture->valid) {
-    call.world.graphs.remove(capture->graph);
-    *graph = nullptr;
-    return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-  }
-  call.world.graphs.find(capture->graph)->nodes = capture->nodes;
-  *graph = capture->graph;
+  if (!capture->valid)
+    return give_up(call.world, *capture, graph, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+  if (!joined) return give_up(call.world, *capture, graph, CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
+  for (const GraphNodePtr& node : capture->graph->nodes)
+    capture->graph->handles.push_back(call.world.graph_nodes.add(node));
+  *graph = capture->handle;
   return CUDA_SUCCESS;
 }
 
@@ -90,7 +114,7 @@ CUresult get_info_v2(Call& call, CUstream handle, CUstreamCaptureStatus* status,
   StreamPtr stream;
   BRAID_TRY(find_state(call, handle, stream, status));
   BRAID_TRY(get_info(call, handle, status, id));
-  if (graph != nullptr) *graph = stream->capture != nullptr ? stream->capture->graph : nullptr;
+  if (graph != nullptr) *graph = stream->capture != nullptr ? stream->capture->handle : nullptr;
   if (dependencies != nullptr) *dependencies = nullptr;
   if (count != nullptr) *count = 0;
   return CUDA_SUCCESS;
@@ -106,12 +130,6 @@ CUresult get_info_v3(Call& call, CUstream handle, CUstreamCaptureStatus* status,
 CUresult exchange_mode(Call& call, CUstreamCaptureMode* mode) {
   if (mode == nullptr || !is_mode(*mode)) return CUDA_ERROR_INVALID_VALUE;
   std::swap(*mode, call.thread.capture_mode);
-  return CUDA_SUCCESS;
-}
-
-CUresult destroy_graph(Call& call, CUgraph graph) {
-  if (call.world.graphs.find(graph) == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  call.world.graphs.remove(graph);
   return CUDA_SUCCESS;
 }
 
@@ -140,4 +158,3 @@ BRAID_ENTRY_STREAM(cuStreamGetCaptureInfo_v3, _ptsz, Cost::kNothing, get_info_v3
                     const CUgraphNode** dependencies, const CUgraphEdgeData** edges, size_t* count),
                    (stream, status, id, graph, dependencies, edges, count))
 BRAID_ENTRY(cuThreadExchangeStreamCaptureMode, exchange_mode, (CUstreamCaptureMode * mode), (mode))
-BRAID_ENTRY(cuGraphDestroy, destroy_graph, (CUgraph graph), (graph))

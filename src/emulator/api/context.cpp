@@ -44,6 +44,12 @@ void wait_for_context(Call& call, const Context& context) {
     if (stream->tail != nullptr) call.world.clock.wait_until(stream->tail->when());
 }
 
+void wait_for_everybody(Call& call) {
+  const auto contexts = call.world.contexts.all();  // a copy: other threads may destroy some
+  for (const auto& [handle, context] : contexts)
+    if (context->alive) wait_for_context(call, *context);
+}
+
 void destroy(Call& call, const ContextPtr& context) {
   World& world = call.world;
   world.run_out(call.lock, [&] { return is_idle(*context); });

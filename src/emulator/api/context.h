@@ -14,6 +14,8 @@ void destroy(Call& call, const ContextPtr& context);
 
 /// Waits until all streams of the context are idle.
 void wait_for_context(Call& call, const Context& context);
+/// The same for all contexts, which under UVA may all use pinned and managed memory.
+void wait_for_everybody(Call& call);
 
 bool known_context_flags(unsigned flags);
 

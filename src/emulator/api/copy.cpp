@@ -1,85 +1,25 @@
 // The linear copies. One function makes them all: the two ends are looked up, and what they are
-// says when the call may return (CUDA driver API, "API synchronization behavior").
-#include <cstring>
+// says when the call may return.
 #include <utility>
 
 #include "emulator/api/copy_end.h"
-#include "emulator/constants.h"
-#include "emulator/ops/ops.h"
+#include "emulator/api/copy_issue.h"
 
 namespace braid::emulator {
-
-CUresult find_end(Call& call, uint64_t address, uint64_t size_bytes, EndKind kind, CopyEnd& end) {
-  const Allocation* allocation = call.world.memory.find(address);
-  if (allocation == nullptr) {
-    // Pageable memory lies on node 0. Whether it is mapped at all is looked at here.
-    void* at = reinterpret_cast<void*>(address);
-    if (kind == EndKind::kKnown || !is_readable(at, size_bytes)) return CUDA_ERROR_INVALID_VALUE;
-    end = {};
-    end.address = address;
-    end.bytes = static_cast<std::byte*>(at);
-    return CUDA_SUCCESS;
-  }
-  if (kind == EndKind::kHost && !allocation->is_host()) return CUDA_ERROR_INVALID_VALUE;
-  if (!allocation->holds(address, size_bytes)) return CUDA_ERROR_INVALID_VALUE;
-  end.address = address;
-  end.bytes = allocation->bytes_at(address);
-  end.place = allocation->place;
-  end.context = allocation->context;
-  end.buffer_id = allocation->buffer_id;
-  end.sync_memops = allocation->sync_memops;
-  return CUDA_SUCCESS;
-}
-
 namespace {
-
-enum class Waiting { kSynchronous, kAsynchronous };
-
-bool host_waits(const Copy& copy, Waiting waiting) {
-  const bool from_host = !copy.source.place.is_gpu();
-  const bool to_host = !copy.destination.place.is_gpu();
-  if (copy.source.sync_memops || copy.destination.sync_memops) return true;
-  if (from_host && to_host) return true;
-  if (copy.destination.pageable()) return true;
-  return waiting == Waiting::kSynchronous && (from_host || to_host);
-}
-
-// An asynchronous copy from pageable memory returns when the bytes are in the driver's buffer; a
-// CPU thread moves them there while the engine takes them out.
-void stage(Copy& copy) {
-  copy.staged = std::make_shared_for_overwrite<std::byte[]>(copy.size_bytes);
-  std::memcpy(copy.staged.get(), copy.source.bytes, copy.size_bytes);
-}
-
-double staging_us(uint64_t size_bytes) {
-  return static_cast<double>(size_bytes) / (kPageableGbps * 1e3);
-}
-
-CUresult start(Call& call, const StreamPtr& stream, Copy copy, Waiting waiting) {
-  if (waiting == Waiting::kSynchronous) BRAID_TRY(refuse_during_capture(call));
-  BRAID_CAPTURE(stream);
-  if (copy.size_bytes == 0) return CUDA_SUCCESS;
-  const bool waits = host_waits(copy, waiting);
-  const bool stages = !waits && copy.source.pageable();
-  const double staging = stages ? staging_us(copy.size_bytes) : 0;
-  if (stages) stage(copy);
-  const CompletionPtr end = enqueue_copy(call.world, stream, std::move(copy));
-  call.world.clock.spend_us(staging);
-  return waits ? wait_for_end(call, stream, end) : CUDA_SUCCESS;
-}
 
 // Nothing is looked up for a copy of no bytes: its addresses may be anything.
 CUresult copy_between(Call& call, uint64_t destination, EndKind destination_kind, uint64_t source,
-                      EndKind source_kind, size_t size_bytes, CUstream handle, Waiting waiting) {
+                      EndKind source_kind, size_t size_bytes, CUstream handle, Waiting waiting,
+                      Copy copy = {}) {
   StreamPtr stream;
   BRAID_TRY(find_stream(call, handle, stream));
-  Copy copy;
-  copy.size_bytes = size_bytes;
+  copy.extent.width_bytes = size_bytes;
   if (size_bytes > 0) {
     BRAID_TRY(find_end(call, destination, size_bytes, destination_kind, copy.destination));
     BRAID_TRY(find_end(call, source, size_bytes, source_kind, copy.source));
   }
-  return start(call, stream, std::move(copy), waiting);
+  return issue_copy(call, stream, std::move(copy), waiting);
 }
 
 uint64_t number(const void* address) { return reinterpret_cast<uint64_t>(address); }
@@ -117,24 +57,19 @@ CUresult d2d_async(Call& call, CUdeviceptr to, CUdeviceptr from, size_t size, CU
                       Waiting::kAsynchronous);
 }
 
-CUresult check_contexts(Call& call, CUcontext to, CUcontext from) {
-  ContextPtr context;
-  for (const CUcontext handle : {to, from}) {
-    BRAID_TRY(find_context(call, handle, context));
-    BRAID_TRY(context->error);
-  }
-  return CUDA_SUCCESS;
-}
-
 CUresult peer(Call& call, CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
               CUcontext from_context, size_t size) {
-  BRAID_TRY(check_contexts(call, to_context, from_context));
-  return d2d(call, to, from, size);
+  Copy copy;
+  BRAID_TRY(find_peers(call, to_context, from_context, copy));
+  return copy_between(call, to, EndKind::kKnown, from, EndKind::kKnown, size, nullptr,
+                      Waiting::kSynchronous, std::move(copy));
 }
 CUresult peer_async(Call& call, CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
                     CUcontext from_context, size_t size, CUstream stream) {
-  BRAID_TRY(check_contexts(call, to_context, from_context));
-  return d2d_async(call, to, from, size, stream);
+  Copy copy;
+  BRAID_TRY(find_peers(call, to_context, from_context, copy));
+  return copy_between(call, to, EndKind::kKnown, from, EndKind::kKnown, size, stream,
+                      Waiting::kAsynchronous, std::move(copy));
 }
 
 }  // namespace

@@ -15,6 +15,14 @@ CUresult check_device(const Call& call, CUdevice device) {
                                                            : CUDA_ERROR_INVALID_DEVICE;
 }
 
+CUuuid gpu_uuid(const topology::Server& server, int gpu) {
+  CUuuid uuid{};
+  const std::string text = "braid" + server.name;
+  std::memcpy(uuid.bytes, text.data(), std::min<size_t>(text.size(), 15));
+  uuid.bytes[15] = static_cast<char>(gpu);
+  return uuid;
+}
+
 namespace {
 
 CUresult get(Call& call, CUdevice* device, int ordinal) {
@@ -60,14 +68,10 @@ CUresult get_by_pci_bus_id(Call& call, CUdevice* device, const char* id) {
   return CUDA_ERROR_INVALID_DEVICE;
 }
 
-// "braid", then the server's name and the GPU's number in it: the same in every run.
 CUresult get_uuid(Call& call, CUuuid* uuid, CUdevice device) {
   if (uuid == nullptr) return CUDA_ERROR_INVALID_VALUE;
   BRAID_TRY(check_device(call, device));
-  std::memset(uuid->bytes, 0, sizeof(uuid->bytes));
-  const std::string text = "braid" + call.world.server.name;
-  std::memcpy(uuid->bytes, text.data(), std::min<size_t>(text.size(), 15));
-  uuid->bytes[15] = static_cast<char>(call.world.visible[device]);
+  *uuid = gpu_uuid(call.world.server, call.world.visible[device]);
   return CUDA_SUCCESS;
 }
 

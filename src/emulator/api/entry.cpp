@@ -91,20 +91,15 @@ CapturePtr blocking_capture(const Context& context) {
 
 }  // namespace
 
-bool is_captured(const StreamPtr& stream, CUresult& error) {
-  error = CUDA_SUCCESS;
-  if (stream->capture != nullptr) {
-    if (!stream->capture->valid) error = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-    ++stream->capture->nodes;
-    return true;
-  }
+CUresult check_capture(const StreamPtr& stream) {
+  if (stream->capture != nullptr)
+    return stream->capture->valid ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   const ContextPtr context = stream->context.lock();
-  if (!stream->legacy || context == nullptr) return false;
+  if (!stream->legacy || context == nullptr) return CUDA_SUCCESS;
   const CapturePtr capture = blocking_capture(*context);
-  if (capture == nullptr) return false;
+  if (capture == nullptr) return CUDA_SUCCESS;
   capture->valid = false;
-  error = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
-  return true;
+  return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
 }
 
 // cuThreadExchangeStreamCaptureMode: a thread in relaxed mode may do as it likes; one in

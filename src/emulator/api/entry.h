@@ -70,9 +70,9 @@ CUresult enter(const char* name, bool per_thread, Cost cost, Work&& work) noexce
   BRAID_DEFINE_ENTRY(symbol, false, cost, work, params, args)        \
   BRAID_DEFINE_ENTRY(symbol##suffix, true, cost, work, params, args)
 
-// Before enqueuing work: leaves when the stream records a graph instead.
-#define BRAID_CAPTURE(stream) \
-  if (CUresult captured_; ::braid::emulator::is_captured(stream, captured_)) return captured_
+// Before enqueuing work: leaves when a capture forbids it. What is then enqueued in a stream that
+// is being captured is recorded, and has no end to wait for.
+#define BRAID_CAPTURE(stream) BRAID_TRY(::braid::emulator::check_capture(stream))
 
 // Inside an entry point: leaves with the error of a step that failed.
 #define BRAID_TRY(step) \
@@ -92,10 +92,9 @@ CUresult default_stream(Call& call, StreamPtr& stream);
 /// Waits for the end of work in the stream; the sticky error that its context may have got.
 CUresult wait_for_end(Call& call, const StreamPtr& stream, const CompletionPtr& end);
 
-/// Before work is enqueued: true when the stream is being captured, and then the work has been
-/// recorded and must not run. Sets `error` when the capture, or the legacy stream's dependence on
-/// one, forbids it.
-bool is_captured(const StreamPtr& stream, CUresult& error);
+/// Before work is enqueued: an error when the stream's capture is spoilt, or when the legacy stream
+/// would depend on one.
+CUresult check_capture(const StreamPtr& stream);
 /// Before a call that CUDA forbids while a capture runs (allocations, synchronous copies).
 CUresult refuse_during_capture(Call& call);
 

@@ -1,5 +1,7 @@
 // Events: a record is the end of what was in the stream at the call; waiting takes the record that
 // is current at the call, so recording again does not disturb those who wait.
+#include <algorithm>
+
 #include "emulator/api/entry.h"
 #include "emulator/ops/ops.h"
 
@@ -29,6 +31,14 @@ CUresult destroy_event(Call& call, CUevent handle) {
   return CUDA_SUCCESS;
 }
 
+// Marks a point of the recording. A record for outside of the graph would be a node.
+CUresult record_in_capture(const Stream& stream, Event& event, unsigned flags) {
+  if (flags != 0) return CUDA_ERROR_NOT_SUPPORTED;
+  event.captured = stream.capture;
+  event.recorded = stream.recorded;
+  return CUDA_SUCCESS;
+}
+
 CUresult record_with_flags(Call& call, CUevent handle, CUstream stream_handle, unsigned flags) {
   EventPtr event;
   StreamPtr stream;
@@ -36,8 +46,8 @@ CUresult record_with_flags(Call& call, CUevent handle, CUstream stream_handle, u
   BRAID_TRY(find_event(call, handle, event));
   BRAID_TRY(find_stream(call, stream_handle, stream));
   if (event->context.lock() != stream->context.lock()) return CUDA_ERROR_INVALID_HANDLE;
-  if (stream->capture != nullptr && stream->capture->valid) event->captured = stream->capture;
   BRAID_CAPTURE(stream);
+  if (stream->capture != nullptr) return record_in_capture(*stream, *event, flags);
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;  // external records are for captures only
   event->captured = nullptr;
   event->record = enqueue_marker(call.world, stream);
@@ -83,13 +93,18 @@ CUresult elapsed(Call& call, float* milliseconds, CUevent start_handle, CUevent 
 }
 
 // A stream that waits for a captured event joins the capture.
-CUresult join(const StreamPtr& stream, const CapturePtr& capture) {
+CUresult join(const StreamPtr& stream, const Event& event) {
+  const CapturePtr& capture = event.captured;
+  if (capture->ended) return CUDA_ERROR_CAPTURED_EVENT;
   if (stream->capture == nullptr && stream->legacy) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
   if (stream->capture != nullptr && stream->capture != capture) {
     stream->capture->valid = capture->valid = false;
     return CUDA_ERROR_STREAM_CAPTURE_MERGE;
   }
   stream->capture = capture;
+  for (const size_t node : event.recorded)
+    if (std::find(stream->recorded.begin(), stream->recorded.end(), node) == stream->recorded.end())
+      stream->recorded.push_back(node);
   return capture->valid ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
 }
 
@@ -99,12 +114,13 @@ CUresult wait_event(Call& call, CUstream stream_handle, CUevent handle, unsigned
   if ((flags & ~unsigned{CU_EVENT_WAIT_EXTERNAL}) != 0) return CUDA_ERROR_INVALID_VALUE;
   BRAID_TRY(find_event(call, handle, event));
   BRAID_TRY(find_stream(call, stream_handle, stream));
-  if (event->captured != nullptr) return join(stream, event->captured);
+  if (event->captured != nullptr) return join(stream, *event);
   if (stream->capture != nullptr && flags == 0) {  // work outside the capture cannot be part of it
     stream->capture->valid = false;
     return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
   }
   BRAID_CAPTURE(stream);
+  if (stream->capture != nullptr) return CUDA_ERROR_NOT_SUPPORTED;  // an external wait
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (event->record != nullptr) enqueue_wait(call.world, stream, event->record, event->device);
   return CUDA_SUCCESS;

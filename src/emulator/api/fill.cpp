@@ -7,42 +7,56 @@
 namespace braid::emulator {
 namespace {
 
-CUresult fill(Call& call, CUdeviceptr address, uint32_t value, unsigned width_bytes, size_t count,
-              CUstream handle, bool synchronous) {
+// `count` elements in each of `rows` rows that begin `pitch_bytes` apart; the pitch of one row
+// means nothing.
+struct Area {
+  size_t pitch_bytes = 0;
+  size_t count = 0;
+  size_t rows = 1;
+};
+
+template <typename Element>
+CUresult fill(Call& call, CUdeviceptr address, Element value, const Area& area, CUstream handle,
+              bool synchronous) {
+  constexpr unsigned kElementBytes = sizeof(Element);
   StreamPtr stream;
   CopyEnd end;
   BRAID_TRY(find_stream(call, handle, stream));
-  if (address % width_bytes != 0) return CUDA_ERROR_INVALID_VALUE;
-  if (count > std::numeric_limits<size_t>::max() / width_bytes) return CUDA_ERROR_INVALID_VALUE;
-  if (count > 0) BRAID_TRY(find_end(call, address, count * width_bytes, EndKind::kKnown, end));
+  if (area.count > std::numeric_limits<size_t>::max() / kElementBytes)
+    return CUDA_ERROR_INVALID_VALUE;
+  const Extent extent{area.count * kElementBytes, area.rows, 1};
+  const size_t pitch_bytes = area.rows > 1 ? area.pitch_bytes : extent.width_bytes;
+  if (address % kElementBytes != 0 || pitch_bytes % kElementBytes != 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (pitch_bytes < extent.width_bytes) return CUDA_ERROR_INVALID_VALUE;
+  Layout layout;
+  layout.row_bytes = pitch_bytes;
+  if (!extent.empty()) BRAID_TRY(find_rows(call, address, layout, extent, EndKind::kKnown, end));
   if (synchronous) BRAID_TRY(refuse_during_capture(call));
   BRAID_CAPTURE(stream);
-  if (count == 0) return CUDA_SUCCESS;
-  const CompletionPtr done = enqueue_fill(call.world, stream, end, value, width_bytes, count);
+  if (extent.empty()) return CUDA_SUCCESS;
+  const CompletionPtr done = enqueue_fill(call.world, stream, end, extent, value, kElementBytes);
   const bool waits = (synchronous && !end.place.is_gpu()) || end.sync_memops;
   return waits ? wait_for_end(call, stream, done) : CUDA_SUCCESS;
 }
 
-CUresult fill8(Call& call, CUdeviceptr address, unsigned char value, size_t count) {
-  return fill(call, address, value, 1, count, nullptr, true);
+template <typename Element>
+CUresult row(Call& call, CUdeviceptr address, Element value, size_t count) {
+  return fill(call, address, value, {0, count, 1}, nullptr, true);
 }
-CUresult fill16(Call& call, CUdeviceptr address, unsigned short value, size_t count) {
-  return fill(call, address, value, 2, count, nullptr, true);
+template <typename Element>
+CUresult row_async(Call& call, CUdeviceptr address, Element value, size_t count, CUstream stream) {
+  return fill(call, address, value, {0, count, 1}, stream, false);
 }
-CUresult fill32(Call& call, CUdeviceptr address, unsigned value, size_t count) {
-  return fill(call, address, value, 4, count, nullptr, true);
+template <typename Element>
+CUresult rows(Call& call, CUdeviceptr address, size_t pitch, Element value, size_t count,
+              size_t rows) {
+  return fill(call, address, value, {pitch, count, rows}, nullptr, true);
 }
-CUresult fill8_async(Call& call, CUdeviceptr address, unsigned char value, size_t count,
-                     CUstream stream) {
-  return fill(call, address, value, 1, count, stream, false);
-}
-CUresult fill16_async(Call& call, CUdeviceptr address, unsigned short value, size_t count,
-                      CUstream stream) {
-  return fill(call, address, value, 2, count, stream, false);
-}
-CUresult fill32_async(Call& call, CUdeviceptr address, unsigned value, size_t count,
-                      CUstream stream) {
-  return fill(call, address, value, 4, count, stream, false);
+template <typename Element>
+CUresult rows_async(Call& call, CUdeviceptr address, size_t pitch, Element value, size_t count,
+                    size_t rows, CUstream stream) {
+  return fill(call, address, value, {pitch, count, rows}, stream, false);
 }
 
 }  // namespace
@@ -50,20 +64,21 @@ CUresult fill32_async(Call& call, CUdeviceptr address, unsigned value, size_t co
 
 using namespace braid::emulator;
 
-BRAID_ENTRY_STREAM(cuMemsetD8_v2, _ptds, Cost::kEnqueue, fill8,
-                   (CUdeviceptr address, unsigned char value, size_t count),
-                   (address, value, count))
-BRAID_ENTRY_STREAM(cuMemsetD16_v2, _ptds, Cost::kEnqueue, fill16,
-                   (CUdeviceptr address, unsigned short value, size_t count),
-                   (address, value, count))
-BRAID_ENTRY_STREAM(cuMemsetD32_v2, _ptds, Cost::kEnqueue, fill32,
-                   (CUdeviceptr address, unsigned value, size_t count), (address, value, count))
-BRAID_ENTRY_STREAM(cuMemsetD8Async, _ptsz, Cost::kEnqueue, fill8_async,
-                   (CUdeviceptr address, unsigned char value, size_t count, CUstream stream),
-                   (address, value, count, stream))
-BRAID_ENTRY_STREAM(cuMemsetD16Async, _ptsz, Cost::kEnqueue, fill16_async,
-                   (CUdeviceptr address, unsigned short value, size_t count, CUstream stream),
-                   (address, value, count, stream))
-BRAID_ENTRY_STREAM(cuMemsetD32Async, _ptsz, Cost::kEnqueue, fill32_async,
-                   (CUdeviceptr address, unsigned value, size_t count, CUstream stream),
-                   (address, value, count, stream))
+#define BRAID_FILLS(bits, Element)                                                                \
+  BRAID_ENTRY_STREAM(cuMemsetD##bits##_v2, _ptds, Cost::kEnqueue, row,                            \
+                     (CUdeviceptr address, Element value, size_t count), (address, value, count)) \
+  BRAID_ENTRY_STREAM(cuMemsetD##bits##Async, _ptsz, Cost::kEnqueue, row_async,                    \
+                     (CUdeviceptr address, Element value, size_t count, CUstream stream),         \
+                     (address, value, count, stream))                                             \
+  BRAID_ENTRY_STREAM(                                                                             \
+      cuMemsetD2D##bits##_v2, _ptds, Cost::kEnqueue, rows,                                        \
+      (CUdeviceptr address, size_t pitch, Element value, size_t count, size_t height),            \
+      (address, pitch, value, count, height))                                                     \
+  BRAID_ENTRY_STREAM(cuMemsetD2D##bits##Async, _ptsz, Cost::kEnqueue, rows_async,                 \
+                     (CUdeviceptr address, size_t pitch, Element value, size_t count,             \
+                      size_t height, CUstream stream),                                            \
+                     (address, pitch, value, count, height, stream))
+
+BRAID_FILLS(8, unsigned char)
+BRAID_FILLS(16, unsigned short)
+BRAID_FILLS(32, unsigned)

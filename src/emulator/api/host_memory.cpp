@@ -1,5 +1,6 @@
 // Pinned host memory: allocated by the driver, or registered by the program.
 #include "emulator/api/context.h"
+#include "emulator/model/host_pages.h"
 
 namespace braid::emulator {
 namespace {
@@ -39,12 +40,6 @@ CUresult allocate_plain(Call& call, void** out, size_t size_bytes) {
   return allocate(call, out, size_bytes, 0);
 }
 
-// Under UVA every context may use pinned memory, so all of them finish first.
-void wait_for_everybody(Call& call) {
-  for (const auto& [handle, context] : call.world.contexts.all())
-    if (context->alive) wait_for_context(call, *context);
-}
-
 CUresult remove(Call& call, void* address, Allocation::Kind kind, CUresult unknown) {
   ContextPtr context;
   if (address == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -77,6 +72,9 @@ CUresult register_range(Call& call, void* address, size_t size_bytes, unsigned f
   if (call.world.memory.overlaps(start, size_bytes))
     return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
   if (!is_readable(address, size_bytes)) return CUDA_ERROR_INVALID_VALUE;
+  // Without pageable memory access, pages that the CPU may not write need the flag.
+  const bool read_only = (flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0;
+  if (!read_only && !is_writable(address, size_bytes)) return CUDA_ERROR_INVALID_VALUE;
   call.world.memory.add_registered(nearest_node(call, *context), address, size_bytes,
                                    owned_by(*context, flags));
   return CUDA_SUCCESS;
@@ -93,7 +91,7 @@ CUresult get_device_pointer(Call& call, CUdeviceptr* out, void* address, unsigne
   if (out == nullptr || address == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   BRAID_TRY(current_context(call, context));
   const Allocation* allocation = call.world.memory.find(reinterpret_cast<uint64_t>(address));
-  if (allocation == nullptr || !allocation->is_host()) return CUDA_ERROR_INVALID_VALUE;
+  if (allocation == nullptr || !allocation->is_pinned()) return CUDA_ERROR_INVALID_VALUE;
   *out = reinterpret_cast<CUdeviceptr>(address);
   return CUDA_SUCCESS;
 }

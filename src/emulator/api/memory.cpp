@@ -42,7 +42,19 @@ ContextPtr owner_of(const Call& call, const Allocation& allocation) {
   return nullptr;
 }
 
-// Work that uses the memory ends first: cuMemFree synchronises with the memory's device.
+// What cuMemFree takes: all that has an address of its own on a GPU, and managed memory.
+bool can_be_freed(const Allocation& allocation, CUdeviceptr address) {
+  switch (allocation.kind) {
+    case Allocation::Kind::kDevice:
+    case Allocation::Kind::kManaged:
+    case Allocation::Kind::kPooled: return allocation.address == address && !allocation.freeing;
+    default: return false;
+  }
+}
+
+// Work that uses the memory ends first: cuMemFree synchronises with the memory's device. Memory
+// from a pool has no owner to wait for: there the driver takes all accesses to be complete (CUDA
+// programming guide, "Stream-ordered memory allocator").
 CUresult release(Call& call, CUdeviceptr address) {
   ContextPtr current;
   BRAID_TRY(current_context(call, current));
@@ -50,10 +62,12 @@ CUresult release(Call& call, CUdeviceptr address) {
   BRAID_TRY(refuse_during_capture(call));
   Memory& memory = call.world.memory;
   Allocation* allocation = memory.find(address);
-  if (allocation == nullptr || allocation->is_host() || allocation->address != address)
-    return CUDA_ERROR_INVALID_VALUE;
+  if (allocation == nullptr || !can_be_freed(*allocation, address)) return CUDA_ERROR_INVALID_VALUE;
   const uint64_t buffer_id = allocation->buffer_id;
-  if (const ContextPtr owner = owner_of(call, *allocation)) wait_for_context(call, *owner);
+  if (allocation->kind == Allocation::Kind::kManaged)
+    wait_for_everybody(call);
+  else if (const ContextPtr owner = owner_of(call, *allocation))
+    wait_for_context(call, *owner);
   allocation = memory.find(address);
   if (allocation == nullptr || allocation->buffer_id != buffer_id) return CUDA_ERROR_INVALID_VALUE;
   memory.remove(allocation);

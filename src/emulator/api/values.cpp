@@ -6,8 +6,7 @@ namespace braid::emulator {
 namespace {
 
 CUresult check_word(Call& call, Word word) {
-  const Allocation* allocation = call.world.memory.find(word.address);
-  const bool fits = allocation != nullptr && allocation->holds(word.address, word.width_bytes);
+  const bool fits = call.world.memory.find(word.address, word.width_bytes) != nullptr;
   return fits && word.address % word.width_bytes == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 

@@ -9,11 +9,7 @@ namespace {
 constexpr uint64_t kSmallAlignment = 512;
 constexpr uint64_t kLargeAlignment = 2u << 20;
 
-uint64_t rounded(uint64_t size_bytes) {
-  const uint64_t unit = size_bytes >= kLargeAlignment ? kLargeAlignment : kSmallAlignment;
-  return (size_bytes + unit - 1) / unit * unit;
-}
-
+// The next multiple of what an allocation of `size_bytes` is aligned to.
 uint64_t aligned(uint64_t address, uint64_t size_bytes) {
   const uint64_t unit = size_bytes >= kLargeAlignment ? kLargeAlignment : kSmallAlignment;
   return (address + unit - 1) / unit * unit;
@@ -26,6 +22,8 @@ void* map(uint64_t size_bytes, int protection) {
 }
 
 }  // namespace
+
+uint64_t Arena::footprint_bytes(uint64_t size_bytes) { return aligned(size_bytes, size_bytes); }
 
 // Twice the capacity in addresses, so that holes never make an allocation fail that would fit.
 bool Arena::reserve() {
@@ -55,7 +53,7 @@ bool Arena::charge(uint64_t size_bytes) {
 
 std::optional<uint64_t> Arena::allocate(uint64_t size_bytes) {
   if (size_bytes > capacity_ || !reserve()) return std::nullopt;
-  const uint64_t size = rounded(size_bytes);
+  const uint64_t size = footprint_bytes(size_bytes);
   if (!charge(size)) return std::nullopt;
   for (auto hole = holes_.begin(); hole != holes_.end(); ++hole) {
     const auto [start, length] = *hole;
@@ -71,7 +69,7 @@ std::optional<uint64_t> Arena::allocate(uint64_t size_bytes) {
 }
 
 void Arena::release(uint64_t address, uint64_t size_bytes) {
-  const uint64_t size = rounded(size_bytes);
+  const uint64_t size = footprint_bytes(size_bytes);
   // Gives the pages back; they read 0 when used again. Only whole pages can be given back, so small
   // allocations keep their old bytes, as a GPU's memory does.
   constexpr uint64_t kPage = 4096;

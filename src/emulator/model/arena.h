@@ -18,6 +18,8 @@ class Arena {
   std::optional<uint64_t> allocate(uint64_t size_bytes);
   /// Gives back what `allocate` returned, with the same size.
   void release(uint64_t address, uint64_t size_bytes);
+  /// What an allocation of that size takes of the capacity.
+  static uint64_t footprint_bytes(uint64_t size_bytes);
   /// Accounts for memory that has no address: what a context takes. False when the GPU is full.
   bool charge(uint64_t size_bytes);
   void refund(uint64_t size_bytes) { used_ -= size_bytes; }

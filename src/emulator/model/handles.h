@@ -9,7 +9,17 @@
 
 namespace braid::emulator {
 
-enum class HandleKind : uintptr_t { kContext = 1, kStream, kEvent, kModule, kFunction, kGraph };
+enum class HandleKind : uintptr_t {
+  kContext = 1,
+  kStream,
+  kEvent,
+  kModule,
+  kFunction,
+  kGraph,
+  kGraphNode,
+  kGraphExec,
+  kPool
+};
 
 template <typename Handle, typename Object, HandleKind kind>
 class HandleTable {

@@ -1,18 +1,14 @@
 #include "emulator/model/memory.h"
 
 #include <sys/mman.h>
-#include <sys/uio.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
+#include <iterator>
 #include <utility>
 
 namespace braid::emulator {
 namespace {
 
-constexpr uint64_t kPage = 4096;
 constexpr uint64_t kHugePage = 2u << 20;
 
 }  // namespace
@@ -57,7 +53,7 @@ Allocation* Memory::add_host(int numa_node, uint64_t size_bytes, Allocation made
                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (at == MAP_FAILED) return nullptr;
   if (size_bytes >= kHugePage) madvise(at, size_bytes, MADV_HUGEPAGE);
-  made.kind = Allocation::Kind::kHostAllocated;
+  if (made.kind != Allocation::Kind::kManaged) made.kind = Allocation::Kind::kHostAllocated;
   made.address = reinterpret_cast<uint64_t>(at);
   made.size_bytes = size_bytes;
   made.place = Place::host(numa_node);
@@ -75,11 +71,68 @@ Allocation* Memory::add_registered(int numa_node, void* address, uint64_t size_b
   return add(std::move(made));
 }
 
+Allocation* Memory::add_mapped(uint64_t address, uint64_t size_bytes, const PhysicalPtr& physical) {
+  const Reservations::Range* range = reservations_.find(address);
+  if (!reservations_.map(address, size_bytes, *physical)) return nullptr;
+  Allocation made;
+  made.kind = Allocation::Kind::kMapped;
+  made.address = address;
+  made.size_bytes = size_bytes;
+  made.device = physical->device();
+  made.place = physical->place();
+  made.grants = std::make_shared<Grants>();
+  made.physical = physical;
+  made.bytes = range->bytes + (address - range->address);
+  return add(std::move(made));
+}
+
+Allocation* Memory::add_pooled(const PoolPtr& pool, uint64_t size_bytes) {
+  Arena& arena = arenas_[pool->gpu];
+  const auto address = pool->allocate(arena, size_bytes);
+  if (!address) return nullptr;
+  Allocation made;
+  made.kind = Allocation::Kind::kPooled;
+  made.address = *address;
+  made.size_bytes = size_bytes;
+  made.device = pool->device;
+  made.place = Place::gpu(pool->gpu);
+  made.grants = pool->grants;
+  made.pool = pool;
+  made.live = false;
+  made.bytes = arena.bytes(*address);
+  return add(std::move(made));
+}
+
+bool Memory::frees_pending(int gpu) const {
+  return std::any_of(allocations_.begin(), allocations_.end(), [&](const auto& entry) {
+    return entry.second.freeing && entry.second.place == Place::gpu(gpu);
+  });
+}
+
+Allocation* Memory::mapped_after(const Allocation& allocation) {
+  if (allocation.kind != Allocation::Kind::kMapped) return nullptr;
+  const auto next = allocations_.find(allocation.end());
+  if (next == allocations_.end() || next->second.kind != Allocation::Kind::kMapped) return nullptr;
+  const bool same_range = reservations_.find(allocation.address) == reservations_.find(next->first);
+  return same_range ? &next->second : nullptr;
+}
+
 void Memory::remove(Allocation* allocation) {
-  if (allocation->kind == Allocation::Kind::kDevice)
-    arenas_[allocation->place.number()].release(allocation->address, allocation->size_bytes);
-  if (allocation->kind == Allocation::Kind::kHostAllocated)
-    munmap(allocation->bytes, allocation->size_bytes);
+  switch (allocation->kind) {
+    case Allocation::Kind::kDevice:
+      arenas_[allocation->place.number()].release(allocation->address, allocation->size_bytes);
+      break;
+    case Allocation::Kind::kPooled:
+      allocation->pool->release(arenas_[allocation->pool->gpu], allocation->address,
+                                allocation->size_bytes);
+      break;
+    case Allocation::Kind::kMapped:
+      reservations_.unmap(allocation->address, allocation->size_bytes);
+      break;
+    case Allocation::Kind::kHostAllocated:
+    case Allocation::Kind::kManaged: munmap(allocation->bytes, allocation->size_bytes); break;
+    case Allocation::Kind::kHostRegistered: break;
+  }
   allocations_.erase(allocation->address);
 }
 
@@ -88,27 +141,6 @@ void Memory::remove_all_of(uint64_t context) {
   for (auto& [address, allocation] : allocations_)
     if (allocation.context == context) left.push_back(&allocation);
   for (Allocation* allocation : left) remove(allocation);
-}
-
-bool is_readable(const void* address, uint64_t size_bytes) {
-  constexpr size_t kProbes = 512;
-  std::array<iovec, kProbes> pages;
-  std::array<char, kProbes> bytes;
-  const uint64_t start = reinterpret_cast<uint64_t>(address);
-  if (start == 0 || start + size_bytes < start) return false;
-  uint64_t at = start;
-  while (at < start + size_bytes) {
-    size_t count = 0;
-    for (; count < kProbes && at < start + size_bytes; ++count) {
-      pages[count] = {reinterpret_cast<void*>(at), 1};
-      at = (at / kPage + 1) * kPage;
-    }
-    iovec into{bytes.data(), count};
-    const ssize_t read = process_vm_readv(getpid(), &into, 1, pages.data(), count, 0);
-    if (read < 0 && errno != EFAULT) return true;  // the kernel does not let us ask
-    if (read != static_cast<ssize_t>(count)) return false;
-  }
-  return true;
 }
 
 }  // namespace braid::emulator

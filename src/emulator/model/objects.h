@@ -38,18 +38,45 @@ struct Context {
 };
 using ContextPtr = std::shared_ptr<Context>;
 
+struct Op;
+using OpPtr = std::shared_ptr<Op>;
+/// Starts an op. A recorded one is started by every launch of its graph.
+using Begin = std::function<void(const OpPtr&)>;
+
 /// One piece of work in a stream. `begin` starts it when everything before it has ended; whoever
 /// carries it out calls Scheduler::finish.
 struct Op {
   Time issued = 0;  ///< when the program's call enqueued it
   std::vector<CompletionPtr> after;
-  std::function<void(const std::shared_ptr<Op>&)> begin;
+  Begin begin;
   CompletionPtr end = std::make_shared<Completion>();
   std::weak_ptr<Stream> stream;
+  int priority = 0;                 ///< of the stream
   std::function<void()> on_cancel;  ///< lets go of what the op holds, if it holds anything
   bool cancelled = false;           ///< its context was poisoned or destroyed: move nothing more
 };
-using OpPtr = std::shared_ptr<Op>;
+
+/// One op of a graph, and the nodes that it comes after, by number.
+struct GraphNode {
+  Begin begin;
+  std::vector<size_t> after;
+  std::weak_ptr<Context> context;
+  int priority = 0;
+};
+using GraphNodePtr = std::shared_ptr<GraphNode>;
+
+/// Nodes come after only those before them. Does not change once it has been recorded.
+struct Graph {
+  std::vector<GraphNodePtr> nodes;
+  std::vector<CUgraphNode> handles;  ///< of the nodes, in their order
+};
+using GraphPtr = std::shared_ptr<Graph>;
+
+struct GraphExec {
+  GraphPtr graph;  ///< lives on when the program destroys the graph
+  unsigned long long flags = 0;
+  CompletionPtr last;  ///< of the latest launch: launches of one executable do not overlap
+};
 
 /// A capture that is being recorded; shared by the streams that have joined it.
 struct Capture {
@@ -57,9 +84,10 @@ struct Capture {
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
   uint64_t thread = 0;  ///< that began it
   bool valid = true;
-  size_t nodes = 0;
+  bool ended = false;
   std::weak_ptr<Stream> origin;
-  CUgraph graph = nullptr;
+  GraphPtr graph;
+  CUgraph handle = nullptr;  ///< of the graph
 };
 using CapturePtr = std::shared_ptr<Capture>;
 
@@ -72,6 +100,7 @@ struct Stream {
   bool legacy = false;
   bool destroyed = false;
   CapturePtr capture;
+  std::vector<size_t> recorded;  ///< nodes of the capture that the next op comes after
 
   std::deque<OpPtr> ops;
   bool running = false;  ///< the first op has begun
@@ -89,7 +118,8 @@ struct Event {
   unsigned flags = CU_EVENT_DEFAULT;
   CompletionPtr record;  ///< of the latest cuEventRecord; null: never recorded
   int device = 0;
-  CapturePtr captured;  ///< the latest record was captured
+  CapturePtr captured;           ///< the latest record was captured,
+  std::vector<size_t> recorded;  ///< after these nodes
 };
 using EventPtr = std::shared_ptr<Event>;
 
@@ -103,10 +133,6 @@ struct Function {
   std::weak_ptr<Context> context;
   const cuda::Twin* twin = nullptr;
   std::map<int, int> attributes;  ///< set by cuFuncSetAttribute
-};
-
-struct Graph {
-  size_t nodes = 0;
 };
 
 }  // namespace braid::emulator

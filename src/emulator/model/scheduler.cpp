@@ -18,11 +18,26 @@ void Scheduler::order_default_streams(const StreamPtr& stream, Op& op) const {
   }
 }
 
-CompletionPtr Scheduler::enqueue(const StreamPtr& stream, std::function<void(const OpPtr&)> begin) {
+void Scheduler::record(Stream& stream, Begin begin) {
+  std::vector<GraphNodePtr>& nodes = stream.capture->graph->nodes;
+  const size_t number = nodes.size();
+  nodes.push_back(std::make_shared<GraphNode>(
+      GraphNode{std::move(begin), std::move(stream.recorded), stream.context, stream.priority}));
+  stream.recorded = {number};
+}
+
+CompletionPtr Scheduler::enqueue(const StreamPtr& stream, Begin begin,
+                                 std::vector<CompletionPtr> after) {
+  if (stream->capture != nullptr) {
+    record(*stream, std::move(begin));
+    return nullptr;
+  }
   auto op = std::make_shared<Op>();
+  op->after = std::move(after);
   op->issued = clock_.now();
   op->begin = std::move(begin);
   op->stream = stream;
+  op->priority = stream->priority;
   order_default_streams(stream, *op);
   stream->ops.push_back(op);
   stream->tail = op->end;

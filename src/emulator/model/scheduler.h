@@ -15,8 +15,10 @@ class Scheduler {
  public:
   Scheduler(Simulation& simulation, VirtualClock& clock) : simulation_(simulation), clock_(clock) {}
 
-  /// Adds work to the stream, after everything that CUDA orders before it. Returns its end.
-  CompletionPtr enqueue(const StreamPtr& stream, std::function<void(const OpPtr&)> begin);
+  /// Adds work to the stream, after everything that CUDA orders before it, and after `after`.
+  /// Returns its end. A stream that is being captured records the work instead: no end.
+  CompletionPtr enqueue(const StreamPtr& stream, Begin begin,
+                        std::vector<CompletionPtr> after = {});
 
   /// The op has ended now.
   void finish(const OpPtr& op);
@@ -28,6 +30,7 @@ class Scheduler {
   static void prune(Context& context);
 
  private:
+  static void record(Stream& stream, Begin begin);
   void order_default_streams(const StreamPtr& stream, Op& op) const;
   void pump(const StreamPtr& stream);
   bool may_begin(const StreamPtr& stream);

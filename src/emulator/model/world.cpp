@@ -26,6 +26,7 @@ World::World(topology::Server all, std::vector<int> shown)
       machine(server),
       simulation(machine.simulation()),
       memory(server),
+      pools(visible),
       clock(simulation),
       scheduler(simulation, clock) {
   for (int device = 0; device < device_count(); ++device) {
@@ -101,13 +102,17 @@ void World::run_until(Lock& lock, const std::function<bool()>& reached) {
   }
 }
 
-void World::wait(Lock& lock, const std::function<bool()>& reached) {
+void World::without_hold(const std::function<void()>& run) {
   const bool held = clock.let_go();
   if (held) time_goes_on();
-  run_until(lock, reached);
+  run();
   if (!held) return;
   clock.hold_again();
   clock.wait_until(simulation.now());
+}
+
+void World::wait(Lock& lock, const std::function<bool()>& reached) {
+  without_hold([&] { run_until(lock, reached); });
 }
 
 void World::wait_for(Lock& lock, const CompletionPtr& end) {
@@ -121,17 +126,24 @@ void World::wait_for(Lock& lock, const CompletionPtr& end) {
   clock.wait_until(end->when() + from_us(server.costs.synchronize_us.value));
 }
 
-bool World::run_out(Lock& lock, const std::function<bool()>& reached) {
-  while (!reached()) {
-    look_at_host_memory();
-    if (stands_still())
-      changed.wait_for(lock, kRestingLook);
-    else if (simulation.next_time() == kForever || simulation.queued_only(clock.sleepers()))
-      return reached();
-    else
-      simulation.step(kForever);
-  }
+bool World::step_without_program(Lock& lock) {
+  look_at_host_memory();
+  if (stands_still())
+    changed.wait_for(lock, kRestingLook);
+  else if (simulation.next_time() == kForever || simulation.queued_only(clock.sleepers()))
+    return false;
+  else
+    simulation.step(kForever);
   return true;
+}
+
+bool World::run_out(Lock& lock, const std::function<bool()>& reached) {
+  bool is_reached = false;
+  without_hold([&] {
+    bool goes_on = true;
+    while (!(is_reached = reached()) && goes_on) goes_on = step_without_program(lock);
+  });
+  return is_reached;
 }
 
 bool World::has_pending() {

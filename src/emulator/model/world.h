@@ -16,6 +16,7 @@
 #include "emulator/model/handles.h"
 #include "emulator/model/memory.h"
 #include "emulator/model/objects.h"
+#include "emulator/model/pools.h"
 #include "emulator/model/scheduler.h"
 #include "emulator/model/virtual_clock.h"
 #include "emulator/model/watches.h"
@@ -47,6 +48,7 @@ class World {
   Machine machine;
   Simulation& simulation;
   Memory memory;
+  Pools pools;
   Watches watches;
   VirtualClock clock;
   Scheduler scheduler;
@@ -58,6 +60,8 @@ class World {
   HandleTable<CUmodule, Module, HandleKind::kModule> modules;
   HandleTable<CUfunction, Function, HandleKind::kFunction> functions;
   HandleTable<CUgraph, Graph, HandleKind::kGraph> graphs;
+  HandleTable<CUgraphNode, GraphNode, HandleKind::kGraphNode> graph_nodes;
+  HandleTable<CUgraphExec, GraphExec, HandleKind::kGraphExec> graph_execs;
   std::vector<ContextPtr> primaries;  ///< by CUDA ordinal; alive when retained
   std::vector<CapturePtr> captures;   ///< those being recorded
 
@@ -99,7 +103,7 @@ class World {
   void wait_for(Lock& lock, const CompletionPtr& end);
 
   /// Runs the simulation until nothing happens any more without the program, whose threads may be
-  /// asleep by the clock. True when `reached`.
+  /// asleep by the clock. True when `reached`. Lets go of the clock as `wait` does.
   bool run_out(Lock& lock, const std::function<bool()>& reached);
 
   /// Work is pending that could go on without the program calling the driver.
@@ -114,6 +118,10 @@ class World {
  private:
   World(topology::Server all, std::vector<int> shown);
   void run_until(Lock& lock, const std::function<bool()>& reached);
+  /// False: nothing happens any more without the program.
+  bool step_without_program(Lock& lock);
+  /// Meanwhile, the calling thread's hold of the clock does not count.
+  void without_hold(const std::function<void()>& run);
 
   Time published_ = 0;  // what threads that acted by the clock stored counts from then on
 };

@@ -1,112 +1,148 @@
-// Copies and fills: wait for a copy engine, start, let the bytes flow, and move them when the last
-// has arrived.
-#include <cstring>
+// Copies: wait for a copy engine, start, let the bytes flow, and move them when the last has
+// arrived.
+#include <algorithm>
 #include <utility>
 
-#include "emulator/ops/ops.h"
+#include "emulator/constants.h"
+#include "emulator/ops/fault.h"
+#include "emulator/ops/rows.h"
 
 namespace braid::emulator {
 namespace {
 
-// The allocation is still the one that the call saw.
-bool still_there(World& world, const CopyEnd& end) {
-  if (end.pageable()) return true;
-  const Allocation* allocation = world.memory.find(end.address);
-  return allocation != nullptr && allocation->buffer_id == end.buffer_id;
-}
-
-// Two GPUs whose contexts reach each other; otherwise the driver stages through host memory.
-bool is_direct(World& world, const CopyEnd& source, const CopyEnd& destination) {
-  if (!source.place.is_gpu() || !destination.place.is_gpu()) return true;
-  if (source.place == destination.place) return true;
-  for (const auto& [handle, context] : world.contexts.all()) {
-    if (context->id == source.context && context->peers.count(destination.context) > 0) return true;
-    if (context->id == destination.context && context->peers.count(source.context) > 0) return true;
-  }
+// The GPU of one end reaches the memory of the other.
+bool reaches(World& world, const CopyEnd& from, const CopyEnd& to) {
+  const Allocation* memory = world.memory.find(to.address);
+  if (memory != nullptr && memory->grants != nullptr)
+    return granted_to(*memory->grants, from.device) != CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  for (const auto& [handle, context] : world.contexts.all())
+    if (context->device == from.device && context->peers.count(to.context) > 0) return true;
   return false;
 }
 
+// Two GPUs of which one reaches the other; otherwise the driver stages through host memory.
+bool is_direct(World& world, const CopyEnd& source, const CopyEnd& destination) {
+  if (!source.place.is_gpu() || !destination.place.is_gpu()) return true;
+  if (source.place == destination.place) return true;
+  return reaches(world, source, destination) || reaches(world, destination, source);
+}
+
 int class_of(World& world, const Copy& copy) {
-  if (copy.source.pageable() || copy.destination.pageable())
+  const bool by_cpu = copy.staged != nullptr && copy.read == SourceRead::kDuringCall;
+  if (by_cpu || copy.source.pageable() || copy.destination.pageable())
     return world.machine.pageable_class(copy.source.place, copy.destination.place);
   return world.machine.copy_class(copy.source.place, copy.destination.place,
                                   is_direct(world, copy.source, copy.destination));
 }
 
-void fault(World& world, const OpPtr& op) {
-  const StreamPtr stream = op->stream.lock();
-  const ContextPtr context = stream != nullptr ? stream->context.lock() : nullptr;
-  if (context != nullptr) world.poison(*context, CUDA_ERROR_ILLEGAL_ADDRESS);
+// Null for a copy within host memory, which a CPU thread makes.
+Slots* engine_of(World& world, const Copy& copy) {
+  if (!copy.source.place.is_gpu() && !copy.destination.place.is_gpu()) return nullptr;
+  return &world.machine.engine(copy.source.place, copy.destination.place);
+}
+
+bool may_move(World& world, const OpPtr& op, const Copy& copy) {
+  const bool source_over = copy.staged != nullptr && copy.read == SourceRead::kDuringCall;
+  const bool readable =
+      source_over || may_touch(world, op, copy.source, copy.extent, Access::kRead);
+  return readable && may_touch(world, op, copy.destination, copy.extent, Access::kWrite);
 }
 
 void move_bytes(World& world, const OpPtr& op, const Copy& copy) {
-  if (op->cancelled) return;
-  const bool readable = copy.staged != nullptr || still_there(world, copy.source);
-  if (!readable || !still_there(world, copy.destination)) return fault(world, op);
-  const std::byte* from = copy.staged != nullptr ? copy.staged.get() : copy.source.bytes;
-  std::memmove(copy.destination.bytes, from, copy.size_bytes);
-  world.wrote(copy.destination.address, copy.size_bytes);
+  if (!may_move(world, op, copy)) return fault(world, op);
+  const CopyEnd source =
+      copy.staged != nullptr ? packed_end(copy.staged.get(), copy.extent) : copy.source;
+  move_rows(copy.destination, source, copy.extent);
+  world.wrote(copy.destination.address, span_bytes(copy.destination, copy.extent));
 }
 
-// Takes an engine for the time of `size_bytes` on `share_class`, then runs `land`.
-void occupy_engine(World& world, Slots& engine, int share_class, uint64_t size_bytes,
-                   std::function<void()> land) {
-  engine.take(1, [&world, &engine, share_class, size_bytes, land = std::move(land)] {
-    world.simulation.after_us(world.server.costs.copy_start_us.value,
-                              [&world, &engine, share_class, size_bytes, land] {
-                                world.simulation.flow(share_class, size_bytes, [&engine, land] {
-                                  land();
-                                  engine.give_back(1);
-                                });
-                              });
-  });
-}
+struct RoutedCopy {
+  Copy copy;
+  int share_class = 0;
+};
+using RoutedCopies = std::shared_ptr<const std::vector<RoutedCopy>>;
 
-}  // namespace
+// The copies of an op that has begun. Those that need the same engine take it once and go one after
+// another; engines work beside each other.
+class RunningCopies : public std::enable_shared_from_this<RunningCopies> {
+ public:
+  RunningCopies(World& world, OpPtr op, RoutedCopies copies)
+      : world_(world), op_(std::move(op)), copies_(std::move(copies)) {}
 
-CompletionPtr enqueue_copy(World& world, const StreamPtr& stream, Copy copy) {
-  const int share_class = class_of(world, copy);
-  return world.scheduler.enqueue(
-      stream, [&world, copy = std::move(copy), share_class](const OpPtr& op) {
-        const auto land = [&world, copy, op] {
-          move_bytes(world, op, copy);
-          world.scheduler.finish(op);
-        };
-        if (!copy.source.place.is_gpu() && !copy.destination.place.is_gpu())
-          return world.simulation.flow(share_class, copy.size_bytes, land);
-        occupy_engine(world, world.machine.engine(copy.source.place, copy.destination.place),
-                      share_class, copy.size_bytes, land);
-      });
-}
-
-namespace {
-
-void fill_bytes(std::byte* at, uint32_t value, unsigned width_bytes, uint64_t count) {
-  if (width_bytes == 1) {
-    std::memset(at, static_cast<int>(value & 0xff), count);
-    return;
+  void start() {
+    for (const RoutedCopy& routed : *copies_)
+      lane_of(engine_of(world_, routed.copy)).copies.push_back(&routed);
+    lanes_left_ = lanes_.size();
+    for (Lane& lane : lanes_) {
+      auto granted = [this, running = shared_from_this(), &lane] { go_on(lane); };
+      if (lane.engine != nullptr)
+        lane.engine->take(1, std::move(granted));
+      else
+        granted();
+    }
   }
-  for (uint64_t i = 0; i < count; ++i) std::memcpy(at + i * width_bytes, &value, width_bytes);
-}
+
+ private:
+  struct Lane {
+    Slots* engine = nullptr;
+    std::vector<const RoutedCopy*> copies;
+    size_t landed = 0;
+  };
+
+  Lane& lane_of(Slots* engine) {
+    for (Lane& lane : lanes_)
+      if (lane.engine == engine) return lane;
+    lanes_.emplace_back().engine = engine;
+    return lanes_.back();
+  }
+
+  double start_us(const Lane& lane) const {
+    if (lane.engine == nullptr) return 0;
+    return lane.landed == 0 ? world_.server.costs.copy_start_us.value : kBatchEntryUs;
+  }
+
+  void go_on(Lane& lane) {
+    if (op_->cancelled || lane.landed == lane.copies.size()) return leave(lane);
+    if (!may_move(world_, op_, lane.copies[lane.landed]->copy)) {
+      fault(world_, op_);
+      return leave(lane);
+    }
+    world_.simulation.after_us(start_us(lane), [this, running = shared_from_this(), &lane] {
+      const RoutedCopy& next = *lane.copies[lane.landed];
+      world_.simulation.flow(next.share_class, next.copy.extent.size_bytes(),
+                             [this, running, &lane] { land(lane); });
+    });
+  }
+
+  void land(Lane& lane) {
+    if (!op_->cancelled) move_bytes(world_, op_, lane.copies[lane.landed]->copy);
+    ++lane.landed;
+    go_on(lane);
+  }
+
+  void leave(Lane& lane) {
+    if (--lanes_left_ == 0) world_.scheduler.finish(op_);
+    if (lane.engine != nullptr) lane.engine->give_back(1);
+  }
+
+  World& world_;
+  OpPtr op_;
+  RoutedCopies copies_;
+  std::vector<Lane> lanes_;  // complete before the first is referred to
+  size_t lanes_left_ = 0;
+};
 
 }  // namespace
 
-CompletionPtr enqueue_fill(World& world, const StreamPtr& stream, CopyEnd destination,
-                           uint32_t value, unsigned width_bytes, uint64_t count) {
-  const uint64_t size_bytes = count * width_bytes;
-  return world.scheduler.enqueue(stream, [&world, destination, value, width_bytes, count,
-                                          size_bytes](const OpPtr& op) {
-    // A memset is a small kernel or an engine's fill; either way it is bound by device memory.
-    const int share_class = world.machine.copy_class(destination.place, destination.place, true);
-    world.simulation.after_us(world.server.costs.copy_start_us.value, [=, &world] {
-      world.simulation.flow(share_class, size_bytes, [=, &world] {
-        if (!op->cancelled && !still_there(world, destination)) fault(world, op);
-        if (op->cancelled) return;
-        fill_bytes(destination.bytes, value, width_bytes, count);
-        world.wrote(destination.address, size_bytes);
-        world.scheduler.finish(op);
-      });
-    });
+CompletionPtr enqueue_copies(World& world, const StreamPtr& stream, std::vector<Copy> copies) {
+  auto routed = std::make_shared<std::vector<RoutedCopy>>();
+  routed->reserve(copies.size());
+  for (Copy& copy : copies) {
+    const int share_class = class_of(world, copy);
+    routed->push_back({std::move(copy), share_class});
+  }
+  return world.scheduler.enqueue(stream, [&world, routed](const OpPtr& op) {
+    std::make_shared<RunningCopies>(world, op, routed)->start();
   });
 }
 

@@ -19,19 +19,19 @@ class StepMemory final : public cuda::TwinMemory {
   StepMemory(World& world, const Context& context) : world_(world), context_(context) {}
 
   uint32_t load(uint64_t address) override {
-    uint32_t* word = find(address);
+    uint32_t* word = find(address, Access::kRead);
     if (word == nullptr) return 0;
     loaded_[address] = __atomic_load_n(word, __ATOMIC_ACQUIRE);
     return loaded_[address];
   }
   void store(uint64_t address, uint32_t value) override {
-    if (uint32_t* word = find(address)) {
+    if (uint32_t* word = find(address, Access::kWrite)) {
       __atomic_store_n(word, value, __ATOMIC_RELEASE);
       announce(address);
     }
   }
   uint32_t fetch_add(uint64_t address, uint32_t value) override {
-    uint32_t* word = find(address);
+    uint32_t* word = find(address, Access::kWrite);
     if (word == nullptr) return 0;
     const uint32_t old = __atomic_fetch_add(word, value, __ATOMIC_ACQ_REL);
     announce(address);
@@ -48,12 +48,14 @@ class StepMemory final : public cuda::TwinMemory {
     }
   }
 
+  /// When each access waits for the last; when all are under way together.
   double cost_us() const { return cost_us_; }
+  double longest_us() const { return longest_us_; }
   bool faulted() const { return faulted_; }
   const std::map<uint64_t, uint32_t>& loaded() const { return loaded_; }
 
  private:
-  uint32_t* find(uint64_t address);
+  uint32_t* find(uint64_t address, Access access);
   void announce(uint64_t address) {
     if (!world_.watches.any_in(address, sizeof(uint32_t))) return;
     World& world = world_;
@@ -64,32 +66,25 @@ class StepMemory final : public cuda::TwinMemory {
   World& world_;
   const Context& context_;
   double cost_us_ = 0;
+  double longest_us_ = 0;
   bool faulted_ = false;
   std::map<uint64_t, uint32_t> loaded_;  // words read and not written, with what was read
 };
 
-bool may_touch(const Context& context, const Allocation& allocation) {
-  return allocation.is_host() || allocation.context == context.id ||
-         context.peers.count(allocation.context) > 0;
-}
-
-// Null when a kernel of this context would fault on the range.
-Allocation* reachable(World& world, const Context& context, uint64_t address, uint64_t size_bytes) {
-  Allocation* allocation = world.memory.find(address);
-  const bool whole = allocation != nullptr && allocation->holds(address, size_bytes);
-  return whole && may_touch(context, *allocation) ? allocation : nullptr;
-}
-
-uint32_t* StepMemory::find(uint64_t address) {
-  Allocation* allocation = reachable(world_, context_, address, sizeof(uint32_t));
+uint32_t* StepMemory::find(uint64_t address, Access access) {
+  Allocation* allocation =
+      find_for_kernel(world_.memory, context_, address, sizeof(uint32_t), access);
   if (allocation == nullptr || address % sizeof(uint32_t) != 0) {
     faulted_ = true;
     return nullptr;
   }
   const topology::Costs& costs = world_.server.costs;
-  cost_us_ += allocation->is_host()                        ? costs.host_store_us.value
-              : allocation->place.number() == context_.gpu ? costs.local_atomic_us.value
-                                                           : costs.peer_atomic_us.value;
+  const double access_us = allocation->is_host() ? costs.host_store_us.value
+                           : allocation->place.number() == context_.gpu
+                               ? costs.local_atomic_us.value
+                               : costs.peer_atomic_us.value;
+  cost_us_ += access_us;
+  longest_us_ = std::max(longest_us_, access_us);
   return reinterpret_cast<uint32_t*>(allocation->bytes_at(address));
 }
 
@@ -116,12 +111,17 @@ class RunningKernel : public std::enable_shared_from_this<RunningKernel> {
   void place_blocks() {
     for (uint32_t i = 0; i < launch_.blocks; ++i)
       world_.machine.threads(context_->gpu)
-          .take(launch_.threads_per_block, [kernel = shared_from_this(), i] {
-            // As an event of its own: a slot may come free in the middle of another block's step.
-            kernel->world_.simulation.after_us(0, [kernel, i] {
-              kernel->step(Block(kernel->launch_.twin->make_block(kernel->launch_.args.data(), i)));
-            });
-          });
+          .take(
+              launch_.threads_per_block,
+              [kernel = shared_from_this(), i] {
+                // As an event of its own: a slot may come free amid another block's step.
+                kernel->world_.simulation.after_us(0, [kernel, i] { kernel->begin_block(i); });
+              },
+              op_->priority);
+  }
+
+  void begin_block(uint32_t number) {
+    step(Block(launch_.twin->make_block(launch_.args.data(), number)));
   }
 
   void step(const Block& block) {
@@ -130,7 +130,8 @@ class RunningKernel : public std::enable_shared_from_this<RunningKernel> {
     const cuda::TwinStep step = block->step(memory);
     if (memory.faulted()) return fault();
     switch (step.kind) {
-      case cuda::TwinStep::Kind::kMove: return move(block, step, memory.cost_us());
+      case cuda::TwinStep::Kind::kMove:
+        return move(block, step, step.overlaps ? memory.longest_us() : memory.cost_us());
       case cuda::TwinStep::Kind::kPoll: return poll(block, memory);
       case cuda::TwinStep::Kind::kExit: break;
     }
@@ -158,8 +159,10 @@ class RunningKernel : public std::enable_shared_from_this<RunningKernel> {
   }
 
   std::pair<Allocation*, Allocation*> ends(const cuda::TwinStep& step) const {
-    return {reachable(world_, *context_, step.source, step.size_bytes),
-            reachable(world_, *context_, step.destination, step.size_bytes)};
+    const auto find = [&](uint64_t address, Access access) {
+      return find_for_kernel(world_.memory, *context_, address, step.size_bytes, access);
+    };
+    return {find(step.source, Access::kRead), find(step.destination, Access::kWrite)};
   }
 
   void land(const Block& block, const cuda::TwinStep& moved) {

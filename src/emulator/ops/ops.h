@@ -8,34 +8,57 @@
 #include <vector>
 
 #include "cuda/kernels/twin.h"
+#include "emulator/model/access.h"
 #include "emulator/model/world.h"
 
 namespace braid::emulator {
+
+/// Rows of bytes, in layers. Linear work is one row.
+struct Extent {
+  uint64_t width_bytes = 0;
+  uint64_t height = 1;
+  uint64_t depth = 1;
+  bool empty() const { return width_bytes == 0 || height == 0 || depth == 0; }
+  uint64_t size_bytes() const { return width_bytes * height * depth; }
+};
 
 /// One end of a copy.
 struct CopyEnd {
   uint64_t address = 0;
   std::byte* bytes = nullptr;  ///< where the CPU finds the first byte
+  uint64_t row_bytes = 0;      ///< from one row to the next, where there are several
+  uint64_t layer_bytes = 0;    ///< the same of layers
   Place place = Place::host(0);
-  uint64_t context = 0;      ///< of the allocation; 0: pageable
+  uint64_t context = 0;      ///< of the allocation; 0: pageable, mapped or pooled
+  int device = 0;            ///< CUDA ordinal that the allocation belongs to
+  int through = -1;          ///< CUDA ordinal that touches it; -1: the stream's
   uint64_t buffer_id = 0;    ///< of the allocation; 0: pageable
   bool sync_memops = false;  ///< CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: the host waits for the copy
   bool pageable() const { return buffer_id == 0; }
 };
 
+/// When a copy may read its source (CUmemcpySrcAccessOrder).
+enum class SourceRead {
+  kInStream,    ///< when everything before it in the stream has ended
+  kDuringCall,  ///< out of order, and never after the call
+  kAnyTime,     ///< out of order, until the copy ends
+};
+
 struct Copy {
   CopyEnd source;
   CopyEnd destination;
-  uint64_t size_bytes = 0;
-  /// The bytes, when they were staged at the call; then `source` is not read again.
+  Extent extent;
+  SourceRead read = SourceRead::kInStream;
+  /// The bytes, row after row without gaps, when they were read at the call.
   std::shared_ptr<std::byte[]> staged;
 };
 
-CompletionPtr enqueue_copy(World& world, const StreamPtr& stream, Copy copy);
+/// One op of at least one copy, none of them empty. They are in no order among each other.
+CompletionPtr enqueue_copies(World& world, const StreamPtr& stream, std::vector<Copy> copies);
 
-/// Writes `count` elements of `width_bytes` (1, 2 or 4), all equal to `value`.
+/// Fills the rows with elements of `element_bytes` (1, 2 or 4), all equal to `value`.
 CompletionPtr enqueue_fill(World& world, const StreamPtr& stream, CopyEnd destination,
-                           uint32_t value, unsigned width_bytes, uint64_t count);
+                           Extent extent, uint32_t value, unsigned element_bytes);
 
 struct Word {
   uint64_t address = 0;
@@ -52,8 +75,18 @@ CompletionPtr enqueue_marker(World& world, const StreamPtr& stream);
 /// Ends when `other` has, and the stream has seen it; `from_device` is where it happens.
 CompletionPtr enqueue_wait(World& world, const StreamPtr& stream, CompletionPtr other,
                            int from_device);
+/// The memory of an allocation from a pool is there from now on.
+CompletionPtr enqueue_allocation(World& world, const StreamPtr& stream, Allocation& pooled);
+/// Device memory, from a pool or not, is freed when the stream gets there.
+CompletionPtr enqueue_free(World& world, const StreamPtr& stream, Allocation& allocation);
+
 CompletionPtr enqueue_host_call(World& world, const StreamPtr& stream,
                                 std::function<void()> function);
+
+/// All nodes of the graph, each after those it comes after, as one piece of work of the stream; not
+/// before `previous`, which may be null, has ended. The nodes' contexts are alive.
+CompletionPtr enqueue_graph(World& world, const StreamPtr& stream, const Graph& graph,
+                            CompletionPtr previous);
 
 struct Launch {
   const cuda::Twin* twin = nullptr;

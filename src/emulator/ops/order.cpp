@@ -1,4 +1,5 @@
-// Work that moves nothing: markers, waits for other streams, host functions.
+// Work that moves nothing: markers, waits for other streams, host
+// functions.
 #include <utility>
 
 #include "emulator/ops/ops.h"

@@ -2,16 +2,15 @@
 #include <cstring>
 #include <utility>
 
+#include "emulator/ops/fault.h"
 #include "emulator/ops/ops.h"
 
 namespace braid::emulator {
 namespace {
 
-// Null when the memory has gone meanwhile.
-std::byte* bytes_of(World& world, Word word) {
-  const Allocation* allocation = world.memory.find(word.address);
-  const bool whole = allocation != nullptr && allocation->holds(word.address, word.width_bytes);
-  return whole ? allocation->bytes_at(word.address) : nullptr;
+// Null when the memory has gone meanwhile, or the stream's GPU may not touch it.
+Allocation* find_word(World& world, const OpPtr& op, Word word, Access access) {
+  return find_for_engine(world.memory, device_of(op), word.address, word.width_bytes, access);
 }
 
 // The CPU may write host memory at the same time, so the word is read in one piece.
@@ -41,22 +40,17 @@ bool satisfied(uint64_t found, uint64_t value, unsigned width_bytes, unsigned co
   }
 }
 
-void fault(World& world, const OpPtr& op) {
-  const StreamPtr stream = op->stream.lock();
-  const ContextPtr context = stream != nullptr ? stream->context.lock() : nullptr;
-  if (context != nullptr) world.poison(*context, CUDA_ERROR_ILLEGAL_ADDRESS);
-}
-
 void watch(World& world, const OpPtr& op, Word word, uint64_t value, unsigned condition,
            bool host_memory) {
   const uint64_t group = world.watches.new_group();
   op->on_cancel = [&world, group] { world.watches.drop(group); };
   world.watches.add(group, word.address, word.width_bytes, host_memory, [=, &world] {
-    const std::byte* at = bytes_of(world, word);
-    if (at == nullptr) {
+    const Allocation* allocation = find_word(world, op, word, Access::kRead);
+    if (allocation == nullptr) {
       fault(world, op);
       return true;
     }
+    const std::byte* at = allocation->bytes_at(word.address);
     if (!satisfied(load(at, word.width_bytes), value, word.width_bytes, condition)) return false;
     world.simulation.after_us(world.server.costs.wait_value_us.value,
                               [=, &world] { world.scheduler.finish(op); });
@@ -69,7 +63,7 @@ void watch(World& world, const OpPtr& op, Word word, uint64_t value, unsigned co
 CompletionPtr enqueue_wait_value(World& world, const StreamPtr& stream, Word word, uint64_t value,
                                  unsigned condition) {
   return world.scheduler.enqueue(stream, [=, &world](const OpPtr& op) {
-    const Allocation* allocation = world.memory.find(word.address);
+    const Allocation* allocation = find_word(world, op, word, Access::kRead);
     if (allocation == nullptr) return fault(world, op);
     const std::byte* at = allocation->bytes_at(word.address);
     if (satisfied(load(at, word.width_bytes), value, word.width_bytes, condition))
@@ -83,9 +77,9 @@ CompletionPtr enqueue_write_value(World& world, const StreamPtr& stream, Word wo
   return world.scheduler.enqueue(stream, [=, &world](const OpPtr& op) {
     world.simulation.after_us(world.server.costs.write_value_us.value, [=, &world] {
       if (op->cancelled) return;
-      std::byte* at = bytes_of(world, word);
-      if (at == nullptr) return fault(world, op);
-      store(at, word.width_bytes, value);
+      const Allocation* allocation = find_word(world, op, word, Access::kWrite);
+      if (allocation == nullptr) return fault(world, op);
+      store(allocation->bytes_at(word.address), word.width_bytes, value);
       world.wrote(word.address, word.width_bytes);
       world.scheduler.finish(op);
     });

@@ -2,13 +2,17 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <mutex>
 #include <numeric>
+#include <sstream>
 #include <string>
 #include <utility>
 
+#include "base/gpu_uuid.h"
+#include "emulator/api/device.h"
 #include "emulator/errors.h"
 #include "topology/profile.h"
 
@@ -20,21 +24,38 @@ std::atomic<bool> forked{false};
 std::atomic<bool> exiting{false};
 std::atomic<uint64_t> threads{0};
 
-// CUDA_VISIBLE_DEVICES: ordinals up to the first that does not exist, as CUDA reads it.
-std::vector<int> visible_gpus(int count) {
-  std::vector<int> visible(count);
+// The GPU that an entry of CUDA_VISIBLE_DEVICES names, by its number or by the beginning of its
+// UUID; -1: none, or more than one.
+int named_gpu(const std::string& entry, const topology::Server& server) {
+  const int count = static_cast<int>(server.gpus.size());
+  if (!entry.starts_with("GPU-")) {
+    char* end = nullptr;
+    const long gpu = std::strtol(entry.c_str(), &end, 10);
+    return end != entry.c_str() && *end == '\0' && gpu >= 0 && gpu < count ? static_cast<int>(gpu)
+                                                                           : -1;
+  }
+  int found = -1;
+  for (int gpu = 0; gpu < count; ++gpu) {
+    if (!names_gpu(entry, format_gpu_uuid(gpu_uuid(server, gpu).bytes))) continue;
+    if (found >= 0) return -1;
+    found = gpu;
+  }
+  return found;
+}
+
+// CUDA_VISIBLE_DEVICES: the GPUs up to the first entry that names none, as CUDA reads it.
+std::vector<int> visible_gpus(const topology::Server& server) {
+  std::vector<int> visible(server.gpus.size());
   std::iota(visible.begin(), visible.end(), 0);
   const char* text = std::getenv("CUDA_VISIBLE_DEVICES");
   if (text == nullptr) return visible;
   visible.clear();
-  for (const char* at = text; *at != '\0';) {
-    char* end = nullptr;
-    const long gpu = std::strtol(at, &end, 10);
+  std::istringstream entries(text);
+  for (std::string entry; std::getline(entries, entry, ',');) {
+    const int gpu = named_gpu(entry, server);
     const bool again = std::find(visible.begin(), visible.end(), gpu) != visible.end();
-    if (end == at || gpu < 0 || gpu >= count || again) break;
-    visible.push_back(static_cast<int>(gpu));
-    at = *end == ',' ? end + 1 : end;
-    if (*end != ',' && *end != '\0') break;
+    if (gpu < 0 || again) break;
+    visible.push_back(gpu);
   }
   return visible;
 }
@@ -51,7 +72,7 @@ CUresult make_world() {
     say(server.status().message());
     return CUDA_ERROR_NO_DEVICE;
   }
-  std::vector<int> visible = visible_gpus(static_cast<int>(server.value().gpus.size()));
+  std::vector<int> visible = visible_gpus(server.value());
   if (visible.empty()) return CUDA_ERROR_NO_DEVICE;
   const char* faults = std::getenv("BRAID_FAULTS");
   auto world =

@@ -13,31 +13,33 @@ constexpr double kSlack = 1.0 + 1e-12;
 
 // Scratch space, kept between calls: this runs once for every slice.
 struct Filling {
-  std::vector<double> left;        // by resource: capacity not yet given to frozen flows
-  std::vector<int> growing_flows;  // by resource
-  std::vector<size_t> growing;     // classes whose rate still rises
+  std::vector<double> left;            // by resource: capacity not yet given to frozen flows
+  std::vector<double> growing_weight;  // by resource
+  std::vector<size_t> growing;         // classes whose rate still rises
 };
 
 void prepare(Filling& filling, std::span<const double> capacities,
              std::span<const ShareClass> classes, std::span<double> rates) {
   filling.left.assign(capacities.begin(), capacities.end());
-  filling.growing_flows.assign(capacities.size(), 0);
+  filling.growing_weight.assign(capacities.size(), 0);
   filling.growing.clear();
   for (size_t c = 0; c < classes.size(); ++c) {
     rates[c] = 0;
     if (classes[c].flows == 0) continue;
     filling.growing.push_back(c);
-    for (int r : classes[c].resources) filling.growing_flows[r] += classes[c].flows;
+    const double weight = classes[c].weight * classes[c].flows;
+    for (int r : classes[c].resources) filling.growing_weight[r] += weight;
   }
 }
 
-// The rate at which this class, by itself or by one of its resources, must stop.
+// The rate of a flow of weight 1 at which this class, by itself or by one of its resources, must
+// stop.
 double limit_of(const Filling& filling, std::span<const double> capacities,
                 const ShareClass& share_class) {
-  double limit = share_class.cap > 0 ? share_class.cap : kUnlimited;
+  double limit = share_class.cap > 0 ? share_class.cap / share_class.weight : kUnlimited;
   for (int r : share_class.resources)
     if (capacities[r] > 0)
-      limit = std::min(limit, std::max(0.0, filling.left[r]) / filling.growing_flows[r]);
+      limit = std::min(limit, std::max(0.0, filling.left[r]) / filling.growing_weight[r]);
   return limit;
 }
 
@@ -63,10 +65,11 @@ void fair_share(std::span<const double> capacities, std::span<const ShareClass> 
         filling.growing[kept++] = c;
         continue;
       }
-      rates[c] = level;
+      const double weight = classes[c].weight * classes[c].flows;
+      rates[c] = level * classes[c].weight;
       for (int r : classes[c].resources) {
-        filling.left[r] -= level * classes[c].flows;
-        filling.growing_flows[r] -= classes[c].flows;
+        filling.left[r] -= level * weight;
+        filling.growing_weight[r] -= weight;
       }
     }
     filling.growing.resize(kept);

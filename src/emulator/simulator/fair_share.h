@@ -1,6 +1,7 @@
-// Max-min fair shares by progressive filling: a pure function. All flows speed up together; a flow
-// stops when a resource it crosses is full or its own cap is reached; the others go on. The result
-// is the one allocation in which no flow can gain without a slower or equal flow losing.
+// Max-min fair shares by progressive filling: a pure function. All flows speed up together, each in
+// proportion to its weight; a flow stops when a resource it crosses is full or its own cap is
+// reached; the others go on. The result is the one allocation in which no flow can gain without
+// one losing that has no more for its weight.
 // Source: Bertsekas and Gallager, Data Networks, section 6.5.2.
 #pragma once
 
@@ -14,6 +15,7 @@ struct ShareClass {
   std::vector<int> resources;  ///< indices into the capacities, each at most once
   double cap = 0;              ///< limit of each single flow; 0: none
   int flows = 0;               ///< how many there are now
+  double weight = 1;           ///< a flow's share beside one of weight 1 on a full resource
 };
 
 /// Writes the rate of one flow of each class, in the unit of the capacities; classes without flows

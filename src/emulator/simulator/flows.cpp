@@ -13,8 +13,10 @@ constexpr double kArrivedBytes = 1e-3;
 
 Flows::Flows(std::vector<double> capacities_gbps) : capacities_(std::move(capacities_gbps)) {}
 
-int Flows::add_class(std::vector<int> resources, double cap_gbps) {
+int Flows::add_class(std::vector<int> resources, double cap_gbps, int group) {
   classes_.push_back({std::move(resources), cap_gbps, 0});
+  groups_.push_back(group);
+  if (group >= static_cast<int>(in_group_.size())) in_group_.resize(group + 1);
   lanes_.emplace_back();
   rates_.push_back(0);
   return static_cast<int>(classes_.size()) - 1;
@@ -59,8 +61,18 @@ void Flows::find_capacities_in_force() {
     if (crossing_[limit.one_way] == 0 || crossing_[limit.other_way] == 0) in_force_[limit.both] = 0;
 }
 
+void Flows::find_weights() {
+  in_group_.assign(in_group_.size(), 0);
+  for (size_t c = 0; c < classes_.size(); ++c)
+    if (groups_[c] != kNoGroup) in_group_[groups_[c]] += classes_[c].flows;
+  for (size_t c = 0; c < classes_.size(); ++c)
+    if (groups_[c] != kNoGroup && classes_[c].flows > 0)
+      classes_[c].weight = 1.0 / in_group_[groups_[c]];
+}
+
 void Flows::refresh_rates() {
   stale_ = false;
+  find_weights();
   find_capacities_in_force();
   fair_share(in_force_, classes_, rates_);
   next_ = kForever;

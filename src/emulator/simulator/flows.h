@@ -19,8 +19,10 @@ class Flows {
   /// `capacities_gbps` by resource; 0 or less: no limit.
   explicit Flows(std::vector<double> capacities_gbps);
 
-  /// A new class; `cap_gbps` 0: no cap. Returns its number.
-  int add_class(std::vector<int> resources, double cap_gbps);
+  /// A new class; `cap_gbps` 0: no cap. Returns its number. All flows of the classes of one `group`
+  /// together count as one flow where they share a resource with others.
+  int add_class(std::vector<int> resources, double cap_gbps, int group = kNoGroup);
+  static constexpr int kNoGroup = -1;
   void set_capacity(Time now, int resource, double gbps);
   double capacity(int resource) const { return capacities_[resource]; }
   /// The capacity of `both` counts only while flows cross both `one_way` and `other_way`.
@@ -57,12 +59,15 @@ class Flows {
   void settle(Time now);  // brings `served` up to `now` at the current rates
   void refresh_rates();
   void find_capacities_in_force();
+  void find_weights();
 
   std::vector<double> capacities_;  // GB/s
   std::vector<double> in_force_;    // the same, without limits that do not count now
   std::vector<int> crossing_;       // flows by resource
   std::vector<BothWays> both_ways_;
   std::vector<ShareClass> classes_;
+  std::vector<int> groups_;    // by class
+  std::vector<int> in_group_;  // flows by group
   std::vector<Lane> lanes_;
   std::vector<double> rates_;  // GB/s of one flow, by class
   bool stale_ = false;

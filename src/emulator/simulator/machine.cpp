@@ -8,7 +8,7 @@
 namespace braid::emulator {
 namespace {
 
-constexpr int kEnginesPerGpu = 3;
+constexpr int kDirections = 3;  // host to device, device to host, peer
 
 std::vector<double> capacities(const topology::Server& server) {
   std::vector<double> gbps;
@@ -26,20 +26,20 @@ std::vector<double> capacities(const topology::Server& server) {
 
 }  // namespace
 
-void Slots::take(int count, std::function<void()> granted) {
-  if (waiting_.empty() && free_ >= count) {
-    free_ -= count;
-    granted();
-    return;
-  }
-  waiting_.push_back({count, std::move(granted)});
+void Slots::take(int count, std::function<void()> granted, int priority) {
+  waiting_.emplace(priority, Waiter{count, std::move(granted)});  // after its equals
+  serve();
 }
 
 void Slots::give_back(int count) {
   free_ += count;
-  while (!waiting_.empty() && waiting_.front().count <= free_) {
-    Waiter next = std::move(waiting_.front());
-    waiting_.pop_front();
+  serve();
+}
+
+// Whoever is first and does not fit holds up the others, or large requests would never be served.
+void Slots::serve() {
+  while (!waiting_.empty() && waiting_.begin()->second.count <= free_) {
+    const Waiter next = std::move(waiting_.extract(waiting_.begin()).mapped());
     free_ -= next.count;
     next.granted();
   }
@@ -79,13 +79,13 @@ void Machine::add_leg(std::vector<int>& resources, Place from, Place to) const {
 }
 
 int Machine::find_class(const ClassKey& key, const std::function<std::vector<int>()>& resources,
-                        double cap_gbps) {
+                        double cap_gbps, int group) {
   const auto found = classes_.find(key);
   if (found != classes_.end()) return found->second;
   std::vector<int> crossed = resources();
   std::sort(crossed.begin(), crossed.end());
   crossed.erase(std::unique(crossed.begin(), crossed.end()), crossed.end());
-  const int number = simulation_.flows().add_class(std::move(crossed), cap_gbps);
+  const int number = simulation_.flows().add_class(std::move(crossed), cap_gbps, group);
   classes_.emplace(key, number);
   return number;
 }
@@ -127,13 +127,17 @@ int Machine::kernel_class(int launcher, Place source, Place destination) {
     return resources;
   };
   return find_class({Kind::kKernel, launcher, source, destination}, route,
-                    server_.kernel.block_gbps.value);
+                    server_.kernel.block_gbps.value,
+                    kDirections * launcher + direction(source, destination));
+}
+
+int Machine::direction(Place source, Place destination) {
+  return !source.is_gpu() ? 0 : !destination.is_gpu() ? 1 : 2;
 }
 
 Slots& Machine::engine(Place source, Place destination) {
   const int gpu = source.is_gpu() ? source.number() : destination.number();
-  const int which = !source.is_gpu() ? 0 : !destination.is_gpu() ? 1 : 2;
-  return engines_[kEnginesPerGpu * gpu + which];
+  return engines_[kDirections * gpu + direction(source, destination)];
 }
 
 void Machine::make_busy(int gpu, Time from, Time to) { busy_.push_back({gpu, from, to}); }

@@ -5,7 +5,6 @@
 // GPU what its SMs can read from, and write to, host memory.
 #pragma once
 
-#include <deque>
 #include <functional>
 #include <map>
 #include <tuple>
@@ -30,12 +29,13 @@ class Place {
   int code_;
 };
 
-/// A limited number of equal things that work waits for, first come first served.
+/// A limited number of equal things that work waits for. The lowest priority number is served
+/// first, and among equals who came first.
 class Slots {
  public:
   explicit Slots(int free) : free_(free) {}
   /// `granted` runs at once, or when enough has been given back.
-  void take(int count, std::function<void()> granted);
+  void take(int count, std::function<void()> granted, int priority = 0);
   void give_back(int count);
 
  private:
@@ -43,8 +43,10 @@ class Slots {
     int count;
     std::function<void()> granted;
   };
+  void serve();
+
   int free_;
-  std::deque<Waiter> waiting_;
+  std::multimap<int, Waiter> waiting_;  // by priority
 };
 
 class Machine {
@@ -58,7 +60,9 @@ class Machine {
   int copy_class(Place source, Place destination, bool direct);
   /// The same from or to pageable memory: as fast as a CPU thread stages it.
   int pageable_class(Place source, Place destination);
-  /// One thread block on `launcher` that loads from one place and stores to the other.
+  /// One thread block on `launcher` that loads from one place and stores to the other. A link's
+  /// arbiter sees requesters, and a GPU's multiprocessors are one beside its copy engines: however
+  /// many blocks move bytes, in one direction they together have the share of one engine.
   int kernel_class(int launcher, Place source, Place destination);
 
   Slots& engine(Place source, Place destination);
@@ -81,7 +85,8 @@ class Machine {
   };
 
   int find_class(const ClassKey& key, const std::function<std::vector<int>()>& resources,
-                 double cap_gbps);
+                 double cap_gbps, int group = Flows::kNoGroup);
+  static int direction(Place source, Place destination);
   void add_hops(std::vector<int>& resources, const std::vector<topology::Hop>& hops) const;
   void add_leg(std::vector<int>& resources, Place from, Place to) const;
   int read_resource(int gpu) const { return 3 * links_ + 2 * gpu; }

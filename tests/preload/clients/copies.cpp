@@ -3,6 +3,8 @@
 //
 //   copies LOOKUP all SIZE...     every entry point, three pairs of offsets each
 //   copies LOOKUP few SIZE...     one entry point and one pair of odd offsets a direction
+//   copies LOOKUP pageable SIZE...  as all, of host memory that is not pinned; what an asynchronous
+//                                   call to the device has read is changed once it has returned
 #include <cstring>
 #include <string>
 
@@ -15,7 +17,8 @@ using namespace client;
 constexpr size_t kGuardBytes = 64;
 
 struct Buffers {
-  uint8_t* pinned = nullptr;
+  uint8_t* host = nullptr;
+  bool is_pinned = true;
   CUdeviceptr device = 0;
   std::vector<uint8_t> source;  // what the copy's source holds
   std::vector<uint8_t> before;  // what its destination held
@@ -94,10 +97,15 @@ void copy(Buffers& buffers, const EntryPoint& entry, size_t size_bytes, size_t h
   random.fill(buffers.before.data(), whole);
   const auto& host_bytes = entry.to_device ? buffers.source : buffers.before;
   const auto& device_bytes = entry.to_device ? buffers.before : buffers.source;
-  std::memcpy(buffers.pinned, host_bytes.data(), whole);
+  std::memcpy(buffers.host, host_bytes.data(), whole);
   write_in_pieces(buffers.device, device_bytes.data(), whole);
 
-  enqueue(entry, buffers.pinned + host_offset, buffers.device + device_offset, size_bytes, stream);
+  enqueue(entry, buffers.host + host_offset, buffers.device + device_offset, size_bytes, stream);
+  if (!buffers.is_pinned && entry.to_device) std::memset(buffers.host, 0, whole);
+  if (!buffers.is_pinned && !entry.to_device) {
+    std::memcpy(buffers.after.data(), buffers.host, whole);
+    check_bytes(buffers, host_offset, size_bytes, device_offset, entry.symbol);
+  }
   if (entry.is_async && stream != nullptr) call("cuStreamSynchronize", stream);
   if (entry.is_async && stream == nullptr) call("cuCtxSynchronize");
 
@@ -105,7 +113,7 @@ void copy(Buffers& buffers, const EntryPoint& entry, size_t size_bytes, size_t h
     read_in_pieces(buffers.after.data(), buffers.device, whole);
     check_bytes(buffers, device_offset, size_bytes, host_offset, entry.symbol);
   } else {
-    std::memcpy(buffers.after.data(), buffers.pinned, whole);
+    std::memcpy(buffers.after.data(), buffers.host, whole);
     check_bytes(buffers, host_offset, size_bytes, device_offset, entry.symbol);
   }
 }
@@ -113,7 +121,7 @@ void copy(Buffers& buffers, const EntryPoint& entry, size_t size_bytes, size_t h
 }  // namespace
 
 int main(int argc, char** argv) {
-  require(argc > 3 && use_lookup(argv[1]), "usage: copies LOOKUP all|few SIZE...");
+  require(argc > 3 && use_lookup(argv[1]), "usage: copies LOOKUP all|few|pageable SIZE...");
   const bool is_few = std::string(argv[2]) == "few";
   std::vector<size_t> sizes;
   size_t largest = 0;
@@ -123,7 +131,9 @@ int main(int argc, char** argv) {
   }
   use_gpu(0);
   Buffers buffers;
-  buffers.pinned = pin(largest + 2 * kGuardBytes);
+  buffers.is_pinned = std::string(argv[2]) != "pageable";
+  std::vector<uint8_t> pageable(buffers.is_pinned ? 0 : largest + 2 * kGuardBytes);
+  buffers.host = buffers.is_pinned ? pin(largest + 2 * kGuardBytes) : pageable.data();
   buffers.device = allocate(largest + 2 * kGuardBytes);
   call("cuStreamCreate", &buffers.stream, static_cast<unsigned>(CU_STREAM_NON_BLOCKING));
   for (const EntryPoint& entry : kEntryPoints)

@@ -18,7 +18,12 @@ asm(".symver dlsym_old, dlsym@GLIBC_2.2.5");
   X(cuMemAlloc_v2) X(cuMemHostAlloc) X(cuStreamCreate) X(cuStreamSynchronize)                      \
   X(cuMemcpyHtoD_v2) X(cuMemcpyHtoD_v2_ptds) X(cuMemcpyDtoH_v2) X(cuMemcpyDtoH_v2_ptds)            \
   X(cuMemcpyHtoDAsync_v2) X(cuMemcpyHtoDAsync_v2_ptsz) X(cuMemcpyDtoHAsync_v2)                     \
-  X(cuMemcpyDtoHAsync_v2_ptsz) X(cuMemcpy) X(cuMemcpy_ptds) X(cuMemcpyAsync) X(cuMemcpyAsync_ptsz)
+  X(cuMemcpyDtoHAsync_v2_ptsz) X(cuMemcpy) X(cuMemcpy_ptds) X(cuMemcpyAsync) X(cuMemcpyAsync_ptsz) \
+  X(cuDeviceGetCount) X(cuDeviceGetName) X(cuDeviceGetUuid_v2) X(cuDeviceTotalMem_v2)              \
+  X(cuDeviceGetAttribute) X(cuDeviceGetProperties) X(cuDeviceComputeCapability)                    \
+  X(cuDeviceGetPCIBusId) X(cuDeviceGetByPCIBusId) X(cuDeviceCanAccessPeer)                         \
+  X(cuDeviceGetP2PAttribute) X(cuDevicePrimaryCtxGetState) X(cuDevicePrimaryCtxSetFlags_v2)        \
+  X(cuDevicePrimaryCtxRelease_v2) X(cuDevicePrimaryCtxReset_v2) X(cuCtxCreate_v2)
 // clang-format on
 namespace linked {
 #define DECLARE(symbol) extern "C" void symbol##_alias() __asm__(#symbol);

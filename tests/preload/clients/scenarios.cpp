@@ -1,11 +1,13 @@
 // Programs with one peculiarity each: scenarios NAME. Answers that matter are printed.
 #include <dlfcn.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cstring>
+#include <ctime>
 #include <map>
 #include <string>
 #include <thread>
@@ -59,6 +61,78 @@ int pageable() {
   pin(4096);
   call("cuMemcpyHtoD_v2", device, static_cast<const void*>(host.data()), host.size());
   expect_device_holds(device, host.data(), host.size());
+  return 0;
+}
+
+// Random bytes to the current GPU and back, through memory that is not pinned.
+void copy_pageable_and_look(uint64_t seed) {
+  std::vector<uint8_t> host(kSizeBytes), landing(kSizeBytes);
+  Random(seed).fill(host.data(), host.size());
+  const CUdeviceptr device = allocate(kSizeBytes);
+  to_device(device, host.data(), host.size());
+  call("cuMemcpyDtoHAsync_v2", static_cast<void*>(landing.data()), device, landing.size(),
+       static_cast<CUstream>(nullptr));
+  require(landing == host, "wrong bytes");
+}
+
+// In the process, in a child that uses nothing, and in the process again; then the end, with
+// threads that have nothing to do.
+int pageable_fork() {
+  use_gpu(0);
+  copy_pageable_and_look(20);
+  const pid_t child = fork();
+  if (child == 0) return 0;
+  int status = 0;
+  waitpid(child, &status, 0);
+  require(WIFEXITED(status) && WEXITSTATUS(status) == 0, "the child failed");
+  copy_pageable_and_look(21);
+  return 0;
+}
+
+// Says how many milliseconds of CPU a process spends that has copied and has nothing to do.
+int pageable_idle() {
+  use_gpu(0);
+  copy_pageable_and_look(22);
+  usleep(100000);
+  const clock_t before = std::clock();
+  usleep(500000);
+  std::printf("%ld\n", static_cast<long>((std::clock() - before) * 1000 / CLOCKS_PER_SEC));
+  return 0;
+}
+
+int pageable_threads() {
+  std::vector<std::thread> workers;
+  for (int number = 0; number < 6; ++number)
+    workers.emplace_back([number] {
+      use_gpu(number % 2);
+      for (int copy = 0; copy < 3; ++copy)
+        copy_pageable_and_look(static_cast<uint64_t>(number * 10 + copy));
+    });
+  for (std::thread& worker : workers) worker.join();
+  return 0;
+}
+
+// Copies whose last bytes are still on their way when the process ends.
+int pageable_exit() {
+  use_gpu(0);
+  std::vector<uint8_t> host(kSizeBytes);
+  const CUdeviceptr device = allocate(kSizeBytes);
+  for (int copy = 0; copy < 10; ++copy) to_device(device, host.data(), kSizeBytes);
+  return 0;
+}
+
+// A context of the program's own, and a primary context that is reset, with copies in each.
+int pageable_contexts() {
+  CUdevice device = 0;
+  CUcontext context = use_gpu(0);
+  copy_pageable_and_look(23);
+  call("cuDeviceGet", &device, 0);
+  call("cuDevicePrimaryCtxReset_v2", device);
+  call("cuCtxCreate_v2", &context, 0u, device);
+  copy_pageable_and_look(24);
+  call("cuCtxDestroy_v2", context);
+  use_gpu(0);
+  copy_pageable_and_look(25);
   return 0;
 }
 
@@ -228,6 +302,67 @@ int primary_reset() {
   return 0;
 }
 
+// The ends that run no exit handlers, or others.
+int underscore_exit() {
+  copy_once();
+  _exit(7);
+}
+
+int capital_exit() {
+  copy_once();
+  std::_Exit(7);
+}
+
+int quick_exit() {
+  copy_once();
+  std::quick_exit(7);
+}
+
+// A child of vfork shares its parent's memory, and ends without a word.
+int vfork_exit() {
+  copy_once();
+  const pid_t child = vfork();
+  if (child == 0) _exit(0);
+  int status = 0;
+  waitpid(child, &status, 0);
+  copy_and_look(14);
+  return 0;
+}
+
+void print_handled(int) { require(write(STDOUT_FILENO, "handled\n", 8) == 8, "no stdout"); }
+
+// Asks braid for statistics between two copies, and again while nothing has changed.
+int signalled() {
+  use_gpu(0);
+  copy_and_look(15);
+  raise(SIGUSR2);
+  copy_and_look(16);
+  raise(SIGUSR2);
+  return 0;
+}
+
+int signalled_with_handler_after() {
+  use_gpu(0);
+  signal(SIGUSR2, print_handled);
+  return signalled();
+}
+
+// Signals arrive while other threads copy, at whatever point they are.
+int signalled_while_copying() {
+  std::atomic<bool> done{false};
+  use_gpu(0);
+  std::thread sender([&done] {
+    while (!done.load()) {
+      kill(getpid(), SIGUSR2);
+      usleep(300);
+    }
+  });
+  threads();
+  done.store(true);
+  sender.join();
+  return 0;
+}
+
 // A program that knows CUDA's names but has no driver: nothing must appear that is not there.
 int no_driver() {
   std::printf("default %d\n", dlsym(RTLD_DEFAULT, "cuMemcpyHtoD_v2") != nullptr);
@@ -264,6 +399,11 @@ int main(int argc, char** argv) {
       {"copy_once", copy_once},
       {"exit_with_7", exit_with_7},
       {"pageable", pageable},
+      {"pageable_fork", pageable_fork},
+      {"pageable_idle", pageable_idle},
+      {"pageable_threads", pageable_threads},
+      {"pageable_exit", pageable_exit},
+      {"pageable_contexts", pageable_contexts},
       {"registered", registered},
       {"capturing", capturing},
       {"device_to_device", device_to_device},
@@ -275,10 +415,19 @@ int main(int argc, char** argv) {
       {"threads", threads},
       {"own_context", own_context},
       {"primary_reset", primary_reset},
+      {"underscore_exit", underscore_exit},
+      {"capital_exit", capital_exit},
+      {"quick_exit", quick_exit},
+      {"vfork_exit", vfork_exit},
+      {"signalled", signalled},
+      {"signalled_with_handler_before", signalled},
+      {"signalled_with_handler_after", signalled_with_handler_after},
+      {"signalled_while_copying", signalled_while_copying},
   };
   const std::string name = argc > 1 ? argv[1] : "";
   if (name == "no_driver") return no_driver();
   if (name == "bystander") return bystander();
+  if (name == "signalled_with_handler_before") signal(SIGUSR2, print_handled);
   const bool has_driver = use_lookup("dlsym");
   if (name == "namesake") return namesake(argv[2]);
   require(has_driver, "no driver");

@@ -1,0 +1,21 @@
+// Locations, as virtual memory management, pools and managed memory name GPUs and NUMA nodes.
+#pragma once
+
+#include <cuda.h>
+
+#include "emulator/api/entry.h"
+
+namespace braid::emulator {
+
+/// The place of new memory. CUDA_ERROR_INVALID_DEVICE for a GPU or node that does not exist.
+CUresult find_place(const Call& call, const CUmemLocation& location, Place& place);
+
+/// Who a location stands for in grants: a CUDA ordinal, or CU_DEVICE_CPU for any host location.
+CUresult find_accessor(const Call& call, const CUmemLocation& location, int& accessor);
+
+/// Checks the wanted grants and adds them, all or none. `place` is where the memory lies: its own
+/// GPU and those with a route to it may be granted access, the CPU only to what lies on the host.
+CUresult grant(const Call& call, Place place, const CUmemAccessDesc* wanted, size_t count,
+               Grants& grants);
+
+}  // namespace braid::emulator

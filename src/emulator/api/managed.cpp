@@ -1,0 +1,101 @@
+// Managed memory. It lies in host memory, where every GPU and the CPU may use it at any time; it
+// does not migrate, so that prefetching and advice are checked and change nothing.
+#include "emulator/api/context.h"
+#include "emulator/api/location.h"
+#include "emulator/ops/ops.h"
+
+namespace braid::emulator {
+namespace {
+
+CUresult allocate(Call& call, CUdeviceptr* out, size_t size_bytes, unsigned flags) {
+  ContextPtr context;
+  if (out == nullptr || size_bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST) return CUDA_ERROR_INVALID_VALUE;
+  BRAID_TRY(current_context(call, context));
+  BRAID_TRY(refuse_during_capture(call));
+  Allocation made;
+  made.kind = Allocation::Kind::kManaged;
+  made.device = context->device;
+  made.context = context->id;
+  const int node = call.world.server.gpus[context->gpu].numa_node;
+  const Allocation* allocation = call.world.memory.add_host(node, size_bytes, made);
+  if (allocation == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  *out = allocation->address;
+  return CUDA_SUCCESS;
+}
+
+CUresult check_range(Call& call, CUdeviceptr address, size_t size_bytes) {
+  if (size_bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  const Allocation* found = call.world.memory.find(address, size_bytes);
+  const bool managed = found != nullptr && found->kind == Allocation::Kind::kManaged;
+  return managed ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUmemLocation location_of(CUdevice device) {
+  CUmemLocation location{};
+  location.type = device == CU_DEVICE_CPU ? CU_MEM_LOCATION_TYPE_HOST : CU_MEM_LOCATION_TYPE_DEVICE;
+  location.id = device;
+  return location;
+}
+
+CUresult prefetch_to(Call& call, CUdeviceptr address, size_t size_bytes, CUmemLocation location,
+                     unsigned flags, CUstream handle) {
+  StreamPtr stream;
+  Place place = Place::host(0);
+  BRAID_TRY(find_stream(call, handle, stream));
+  if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (location.type != CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT)
+    BRAID_TRY(find_place(call, location, place));
+  BRAID_TRY(check_range(call, address, size_bytes));
+  BRAID_CAPTURE(stream);
+  if (stream->capture != nullptr) return CUDA_ERROR_NOT_SUPPORTED;  // CUDA has no node for it
+  enqueue_marker(call.world, stream);
+  return CUDA_SUCCESS;
+}
+
+CUresult prefetch(Call& call, CUdeviceptr address, size_t size_bytes, CUdevice device,
+                  CUstream stream) {
+  return prefetch_to(call, address, size_bytes, location_of(device), 0, stream);
+}
+
+// Advice that undoes, and advice on reading, is not about a location.
+bool needs_location(CUmem_advise advice) {
+  return advice == CU_MEM_ADVISE_SET_PREFERRED_LOCATION ||
+         advice == CU_MEM_ADVISE_SET_ACCESSED_BY || advice == CU_MEM_ADVISE_UNSET_ACCESSED_BY;
+}
+
+CUresult advise_of(Call& call, CUdeviceptr address, size_t size_bytes, CUmem_advise advice,
+                   CUmemLocation location) {
+  Place place = Place::host(0);
+  if (advice < CU_MEM_ADVISE_SET_READ_MOSTLY || advice > CU_MEM_ADVISE_UNSET_ACCESSED_BY)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (needs_location(advice) && location.type != CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT)
+    BRAID_TRY(find_place(call, location, place));
+  return check_range(call, address, size_bytes);
+}
+
+CUresult advise(Call& call, CUdeviceptr address, size_t size_bytes, CUmem_advise advice,
+                CUdevice device) {
+  return advise_of(call, address, size_bytes, advice, location_of(device));
+}
+
+}  // namespace
+}  // namespace braid::emulator
+
+using namespace braid::emulator;
+
+BRAID_ENTRY(cuMemAllocManaged, allocate, (CUdeviceptr * address, size_t size, unsigned flags),
+            (address, size, flags))
+BRAID_ENTRY_STREAM(cuMemPrefetchAsync, _ptsz, Cost::kEnqueue, prefetch,
+                   (CUdeviceptr address, size_t size, CUdevice device, CUstream stream),
+                   (address, size, device, stream))
+BRAID_ENTRY_STREAM(cuMemPrefetchAsync_v2, _ptsz, Cost::kEnqueue, prefetch_to,
+                   (CUdeviceptr address, size_t size, CUmemLocation location, unsigned flags,
+                    CUstream stream),
+                   (address, size, location, flags, stream))
+BRAID_ENTRY(cuMemAdvise, advise,
+            (CUdeviceptr address, size_t size, CUmem_advise advice, CUdevice device),
+            (address, size, advice, device))
+BRAID_ENTRY(cuMemAdvise_v2, advise_of,
+            (CUdeviceptr address, size_t size, CUmem_advise advice, CUmemLocation location),
+            (address, size, advice, location))

@@ -1,0 +1,244 @@
+// Virtual memory management: reserving addresses, making memory, mapping one to the other, granting
+// access, sharing by file descriptor.
+#include <fcntl.h>
+
+#include <algorithm>
+#include <bit>
+#include <vector>
+
+#include "emulator/api/location.h"
+#include "emulator/model/access.h"
+
+namespace braid::emulator {
+namespace {
+
+bool is_granular(uint64_t value) { return value % kMappingGranularity == 0; }
+
+CUresult reserve(Call& call, CUdeviceptr* out, size_t size_bytes, size_t alignment,
+                 CUdeviceptr hint, unsigned long long flags) {
+  constexpr uint64_t kHostPage = 4096;
+  if (out == nullptr || size_bytes == 0 || size_bytes % kHostPage != 0 || flags != 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (hint % kHostPage != 0 || (alignment != 0 && !std::has_single_bit(alignment)))
+    return CUDA_ERROR_INVALID_VALUE;
+  const auto address = call.world.memory.reservations().reserve(
+      size_bytes, std::max<uint64_t>(alignment, kMappingGranularity), hint);
+  if (!address) return CUDA_ERROR_OUT_OF_MEMORY;
+  *out = *address;
+  return CUDA_SUCCESS;
+}
+
+CUresult free_range(Call& call, CUdeviceptr address, size_t size_bytes) {
+  Memory& memory = call.world.memory;
+  const Reservations::Range* range = memory.reservations().find(address);
+  if (range == nullptr || range->address != address || range->size_bytes != size_bytes)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (memory.overlaps(address, size_bytes)) return CUDA_ERROR_INVALID_VALUE;
+  memory.reservations().release(address);
+  return CUDA_SUCCESS;
+}
+
+CUresult check_properties(const Call& call, const CUmemAllocationProp* properties, Place& place) {
+  if (properties == nullptr || properties->type != CU_MEM_ALLOCATION_TYPE_PINNED ||
+      properties->win32HandleMetaData != nullptr)
+    return CUDA_ERROR_INVALID_VALUE;
+  BRAID_TRY(find_place(call, properties->location, place));
+  const int handles = properties->requestedHandleTypes;
+  if (properties->location.type == CU_MEM_LOCATION_TYPE_HOST && handles != CU_MEM_HANDLE_TYPE_NONE)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (handles != CU_MEM_HANDLE_TYPE_NONE && handles != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+    return CUDA_ERROR_NOT_SUPPORTED;
+  return properties->allocFlags.usage == 0 ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUresult create(Call& call, CUmemGenericAllocationHandle* out, size_t size_bytes,
+                const CUmemAllocationProp* wanted, unsigned long long flags) {
+  Place place = Place::host(0);
+  if (out == nullptr || size_bytes == 0 || !is_granular(size_bytes) || flags != 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  BRAID_TRY(check_properties(call, wanted, place));
+  CUmemAllocationProp properties = *wanted;
+  properties.allocFlags.compressionType = CU_MEM_ALLOCATION_COMP_NONE;  // a wish, not granted
+  properties.allocFlags.gpuDirectRDMACapable = 0;
+  Memory& memory = call.world.memory;
+  Arena* arena = place.is_gpu() ? &memory.arena(place.number()) : nullptr;
+  const PhysicalPtr made = PhysicalMemory::create(properties, place, arena, size_bytes);
+  if (made == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  *out = memory.physical().add_reference(made);
+  return CUDA_SUCCESS;
+}
+
+CUresult release(Call& call, CUmemGenericAllocationHandle handle) {
+  PhysicalHandles& handles = call.world.memory.physical();
+  if (handles.find(handle) == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  handles.release(handle);
+  return CUDA_SUCCESS;
+}
+
+CUresult map(Call& call, CUdeviceptr address, size_t size_bytes, size_t offset,
+             CUmemGenericAllocationHandle handle, unsigned long long flags) {
+  Memory& memory = call.world.memory;
+  const PhysicalPtr physical = memory.physical().find(handle);
+  const Reservations::Range* range = memory.reservations().find(address);
+  if (physical == nullptr || range == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (size_bytes == 0 || !is_granular(size_bytes) || !is_granular(address) || offset != 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (size_bytes > physical->size_bytes() ||
+      size_bytes > range->address + range->size_bytes - address)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (memory.overlaps(address, size_bytes)) return CUDA_ERROR_INVALID_VALUE;
+  const bool mapped = memory.add_mapped(address, size_bytes, physical) != nullptr;
+  return mapped ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+// The mappings that make up the range, whole and without holes; none when it is not so.
+std::vector<Allocation*> find_mappings(Memory& memory, uint64_t address, uint64_t size_bytes) {
+  std::vector<Allocation*> found;
+  const Allocation* first = memory.find(address, size_bytes, [&](const Allocation& allocation) {
+    return allocation.kind == Allocation::Kind::kMapped;
+  });
+  if (first == nullptr || first->address != address) return found;
+  uint64_t reached = address;
+  for (; reached - address < size_bytes; reached = found.back()->end())
+    found.push_back(memory.find(reached));
+  if (reached - address != size_bytes) found.clear();
+  return found;
+}
+
+// Does not wait: work that gets to the range later faults there.
+CUresult unmap(Call& call, CUdeviceptr address, size_t size_bytes) {
+  Memory& memory = call.world.memory;
+  const std::vector<Allocation*> mappings = find_mappings(memory, address, size_bytes);
+  if (mappings.empty()) return CUDA_ERROR_INVALID_VALUE;
+  for (Allocation* mapping : mappings) memory.remove(mapping);
+  call.world.wrote(address, size_bytes);  // who waits for a value there looks, and faults
+  return CUDA_SUCCESS;
+}
+
+CUresult set_access(Call& call, CUdeviceptr address, size_t size_bytes,
+                    const CUmemAccessDesc* wanted, size_t count) {
+  if (wanted == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
+  Memory& memory = call.world.memory;
+  const std::vector<Allocation*> mappings = find_mappings(memory, address, size_bytes);
+  if (mappings.empty()) return CUDA_ERROR_INVALID_VALUE;
+  for (const Allocation* mapping : mappings) {  // all are checked before any is changed
+    Grants unused;
+    BRAID_TRY(grant(call, mapping->place, wanted, count, unused));
+  }
+  for (const Allocation* mapping : mappings) {
+    BRAID_TRY(grant(call, mapping->place, wanted, count, *mapping->grants));
+    if (!mapping->is_host()) continue;
+    if (!memory.reservations().set_cpu_access(mapping->address, mapping->size_bytes,
+                                              *mapping->physical, cpu_may(*mapping)))
+      return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult get_access(Call& call, unsigned long long* flags, const CUmemLocation* location,
+                    CUdeviceptr address) {
+  int accessor = 0;
+  if (flags == nullptr || location == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  BRAID_TRY(find_accessor(call, *location, accessor));
+  const Allocation* mapping = call.world.memory.find(address);
+  if (mapping == nullptr || mapping->kind != Allocation::Kind::kMapped)
+    return CUDA_ERROR_INVALID_VALUE;
+  *flags = granted_to(*mapping->grants, accessor);
+  return CUDA_SUCCESS;
+}
+
+CUresult get_granularity(Call& call, size_t* out, const CUmemAllocationProp* properties,
+                         CUmemAllocationGranularity_flags option) {
+  Place place = Place::host(0);
+  if (out == nullptr || (option != CU_MEM_ALLOC_GRANULARITY_MINIMUM &&
+                         option != CU_MEM_ALLOC_GRANULARITY_RECOMMENDED))
+    return CUDA_ERROR_INVALID_VALUE;
+  BRAID_TRY(check_properties(call, properties, place));
+  *out = kMappingGranularity;
+  return CUDA_SUCCESS;
+}
+
+CUresult get_properties(Call& call, CUmemAllocationProp* out, CUmemGenericAllocationHandle handle) {
+  const PhysicalPtr physical = call.world.memory.physical().find(handle);
+  if (out == nullptr || physical == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *out = physical->properties();
+  return CUDA_SUCCESS;
+}
+
+CUresult retain_handle(Call& call, CUmemGenericAllocationHandle* out, void* address) {
+  Memory& memory = call.world.memory;
+  const Allocation* mapping = memory.find(reinterpret_cast<uint64_t>(address));
+  if (out == nullptr || mapping == nullptr || mapping->kind != Allocation::Kind::kMapped)
+    return CUDA_ERROR_INVALID_VALUE;
+  *out = memory.physical().add_reference(mapping->physical);
+  return CUDA_SUCCESS;
+}
+
+CUresult export_handle(Call& call, void* out, CUmemGenericAllocationHandle handle,
+                       CUmemAllocationHandleType type, unsigned long long flags) {
+  const PhysicalPtr physical = call.world.memory.physical().find(handle);
+  if (out == nullptr || physical == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ||
+      physical->properties().requestedHandleTypes != type)
+    return CUDA_ERROR_INVALID_VALUE;
+  const int file = fcntl(physical->file(), F_DUPFD_CLOEXEC, 0);
+  if (file < 0) return CUDA_ERROR_OPERATING_SYSTEM;
+  *static_cast<int*>(out) = file;
+  return CUDA_SUCCESS;
+}
+
+// The descriptor itself is passed as the pointer, and stays the caller's.
+CUresult import_handle(Call& call, CUmemGenericAllocationHandle* out, void* handle,
+                       CUmemAllocationHandleType type) {
+  if (out == nullptr || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+    return CUDA_ERROR_INVALID_VALUE;
+  PhysicalHandles& handles = call.world.memory.physical();
+  const PhysicalPtr physical =
+      handles.find_file(static_cast<int>(reinterpret_cast<intptr_t>(handle)));
+  if (physical == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *out = handles.add_reference(physical);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+}  // namespace braid::emulator
+
+using namespace braid::emulator;
+
+BRAID_ENTRY(cuMemAddressReserve, reserve,
+            (CUdeviceptr * address, size_t size, size_t alignment, CUdeviceptr hint,
+             unsigned long long flags),
+            (address, size, alignment, hint, flags))
+BRAID_ENTRY(cuMemAddressFree, free_range, (CUdeviceptr address, size_t size), (address, size))
+BRAID_ENTRY(cuMemCreate, create,
+            (CUmemGenericAllocationHandle * handle, size_t size,
+             const CUmemAllocationProp* properties, unsigned long long flags),
+            (handle, size, properties, flags))
+BRAID_ENTRY(cuMemRelease, release, (CUmemGenericAllocationHandle handle), (handle))
+BRAID_ENTRY(cuMemMap, map,
+            (CUdeviceptr address, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
+             unsigned long long flags),
+            (address, size, offset, handle, flags))
+BRAID_QUERY(cuMemUnmap, unmap, (CUdeviceptr address, size_t size), (address, size))
+BRAID_ENTRY(cuMemSetAccess, set_access,
+            (CUdeviceptr address, size_t size, const CUmemAccessDesc* wanted, size_t count),
+            (address, size, wanted, count))
+BRAID_ENTRY(cuMemGetAccess, get_access,
+            (unsigned long long* flags, const CUmemLocation* location, CUdeviceptr address),
+            (flags, location, address))
+BRAID_ENTRY(cuMemGetAllocationGranularity, get_granularity,
+            (size_t * granularity, const CUmemAllocationProp* properties,
+             CUmemAllocationGranularity_flags option),
+            (granularity, properties, option))
+BRAID_ENTRY(cuMemGetAllocationPropertiesFromHandle, get_properties,
+            (CUmemAllocationProp * properties, CUmemGenericAllocationHandle handle),
+            (properties, handle))
+BRAID_ENTRY(cuMemRetainAllocationHandle, retain_handle,
+            (CUmemGenericAllocationHandle * handle, void* address), (handle, address))
+BRAID_ENTRY(cuMemExportToShareableHandle, export_handle,
+            (void* out, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type,
+             unsigned long long flags),
+            (out, handle, type, flags))
+BRAID_ENTRY(cuMemImportFromShareableHandle, import_handle,
+            (CUmemGenericAllocationHandle * handle, void* shared, CUmemAllocationHandleType type),
+            (handle, shared, type))

@@ -1,0 +1,18 @@
+// What ops that touch memory find out only when they run.
+#pragma once
+
+#include "emulator/ops/ops.h"
+
+namespace braid::emulator {
+
+/// The op touched memory that it may not: poisons the context of its stream.
+void fault(World& world, const OpPtr& op);
+
+/// CUDA ordinal of the context of the op's stream.
+int device_of(const OpPtr& op);
+
+/// The end's allocation is still the one that the call saw, and the op may touch the rows.
+bool may_touch(World& world, const OpPtr& op, const CopyEnd& end, const Extent& extent,
+               Access access);
+
+}  // namespace braid::emulator

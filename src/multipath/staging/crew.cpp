@@ -1,0 +1,167 @@
+#include "multipath/staging/crew.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <system_error>
+
+#include "multipath/staging/copy_past_caches.h"
+
+namespace braid::multipath::staging {
+namespace {
+
+constexpr int kMostThreads = 16;
+
+// Small enough that 16 threads end a chunk of 8 MB together, large enough that taking a block costs
+// nothing beside copying it (10 us).
+constexpr uint64_t kBlockBytes = 128 << 10;
+
+// Between two chunks of one copy a thread stays awake: waking it costs as much again.
+constexpr std::chrono::microseconds kPatience{50};
+
+// The program's signals are for the program's threads. Faults are not blocked: the program may be
+// the one who handles them, and a blocked one ends the process.
+class BlockedSignals {
+ public:
+  BlockedSignals() {
+    sigset_t all;
+    sigfillset(&all);
+    for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP}) sigdelset(&all, fault);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~BlockedSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  BlockedSignals(const BlockedSignals&) = delete;
+  BlockedSignals& operator=(const BlockedSignals&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+// True as soon as `condition` is; false when it is not for as long as a thread stays awake.
+template <typename Condition>
+bool comes_true_soon(Condition condition) {
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() >= deadline) return false;
+    std::this_thread::yield();
+  }
+  return true;
+}
+
+}  // namespace
+
+int default_crew_threads() {
+  cpu_set_t cpus;
+  if (sched_getaffinity(0, sizeof cpus, &cpus) != 0) return 0;
+  return std::min(kMostThreads, CPU_COUNT(&cpus) / 4);
+}
+
+Crew::Crew(int threads) : process_(getpid()) {
+  const BlockedSignals blocked;  // inherited by the threads
+  threads_.reserve(static_cast<size_t>(threads));
+  try {
+    while (threads_.size() < static_cast<size_t>(threads)) {
+      threads_.emplace_back([this] { work(); });
+      pthread_setname_np(threads_.back().native_handle(), "braid-stage");
+    }
+  } catch (const std::system_error&) {
+    // A limit on threads: those there are will do.
+  }
+}
+
+Crew::~Crew() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_ending_ = true;
+  }
+  posted_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+bool Crew::is_usable() const { return !threads_.empty() && process_ == getpid(); }
+
+void Crew::work() {
+  std::unique_lock lock(mutex_);
+  while (!is_ending_) {
+    Task* task = choose_task();
+    if (task == nullptr) {
+      wait_for_task(lock);
+      continue;
+    }
+    task->helpers_.fetch_add(1);
+    lock.unlock();
+    while (task->copy_block()) {
+    }
+    lock.lock();
+    if (task->helpers_.fetch_sub(1) == 1) left_.notify_all();
+  }
+}
+
+Crew::Task* Crew::choose_task() {
+  Task* chosen = nullptr;
+  for (Task* task : tasks_)
+    if (task->has_blocks() && (chosen == nullptr || task->helpers_ < chosen->helpers_))
+      chosen = task;
+  return chosen;
+}
+
+void Crew::wait_for_task(std::unique_lock<std::mutex>& lock) {
+  const uint64_t seen = posts_.load();
+  lock.unlock();
+  const bool is_posted = comes_true_soon([&] { return posts_.load() != seen; });
+  lock.lock();
+  if (is_posted) return;
+  ++sleepers_;
+  posted_.wait(lock, [&] { return posts_.load() != seen || is_ending_; });
+  --sleepers_;
+}
+
+Crew::Task::Task(Crew& crew, void* to, const void* from, uint64_t size_bytes, Stores stores)
+    : crew_(crew),
+      to_(static_cast<uint8_t*>(to)),
+      from_(static_cast<const uint8_t*>(from)),
+      size_bytes_(size_bytes),
+      stores_(stores) {
+  if (size_bytes_ == 0) return;
+  std::unique_lock lock(crew_.mutex_);
+  crew_.tasks_.push_back(this);
+  crew_.posts_.fetch_add(1);
+  const bool is_anyone_asleep = crew_.sleepers_ > 0;
+  lock.unlock();
+  if (is_anyone_asleep) crew_.posted_.notify_all();
+}
+
+bool Crew::Task::has_blocks() const { return next_.load() < size_bytes_; }
+
+bool Crew::Task::copy_block() {
+  const uint64_t at = next_.fetch_add(kBlockBytes);
+  if (at >= size_bytes_) return false;
+  const uint64_t size_bytes = std::min(kBlockBytes, size_bytes_ - at);
+  if (stores_ == Stores::kPastCaches)
+    copy_past_caches(to_ + at, from_ + at, size_bytes);
+  else
+    std::memcpy(to_ + at, from_ + at, size_bytes);
+  return true;
+}
+
+void Crew::Task::finish() {
+  if (finished_) return;
+  finished_ = true;
+  while (copy_block()) {
+  }
+  {
+    const std::lock_guard lock(crew_.mutex_);
+    std::erase(crew_.tasks_, this);  // nobody joins any more
+  }
+  (void)comes_true_soon([&] { return helpers_.load() == 0; });
+  // Under the lock: the last helper has let go of this task when it is no longer counted.
+  std::unique_lock lock(crew_.mutex_);
+  crew_.left_.wait(lock, [&] { return helpers_.load() == 0; });
+}
+
+}  // namespace braid::multipath::staging

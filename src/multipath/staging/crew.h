@@ -1,0 +1,85 @@
+// The crew: threads that copy memory on the CPU together with the thread that asks. One core moves
+// about 11 GB/s here, and a server's links carry twenty times that.
+//
+// The threads sleep when there is nothing to copy. They make no CUDA calls, take none of the
+// program's signals, and exist only in the process that made them: after fork, is_usable() says no.
+//
+// Threads: everything may be called from any thread at once; helpers go to the task that has the
+// fewest. Errors: threads that cannot be created are done without.
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace braid::multipath::staging {
+
+/// How many threads when the program does not say: a quarter of the CPUs that this process may run
+/// on, since the program has work of its own, and 16 at most, which move 70 GB/s; twice as many
+/// move 80.
+int default_crew_threads();
+
+/// Where the bytes are wanted next. A ring stays in the CPUs' caches, and the links read it there:
+/// 16 threads write it with 138 GB/s through the caches and 68 past them. The program's memory does
+/// not: 84 and 156 GB/s (both on the CPUs beside 4xH200).
+enum class Stores : uint8_t { kCached, kPastCaches };
+
+class Crew {
+ public:
+  explicit Crew(int threads);
+  /// Ends the threads. No task may be under way, and the process is the one that made the crew.
+  ~Crew();
+  Crew(const Crew&) = delete;
+  Crew& operator=(const Crew&) = delete;
+
+  /// False without a single thread, and in a child of the process that made the crew.
+  bool is_usable() const;
+
+  /// One copy of memory, which begins at once. Lives on the stack of the thread that asks.
+  class Task {
+   public:
+    Task(Crew& crew, void* to, const void* from, uint64_t size_bytes, Stores stores);
+    ~Task() { finish(); }
+    Task(const Task&) = delete;
+    Task& operator=(const Task&) = delete;
+
+    /// Takes part until the copy is complete.
+    void finish();
+
+   private:
+    friend class Crew;
+    bool copy_block();
+    bool has_blocks() const;
+
+    Crew& crew_;
+    uint8_t* const to_;
+    const uint8_t* const from_;
+    const uint64_t size_bytes_;
+    const Stores stores_;
+    std::atomic<uint64_t> next_{0};  // first byte that nobody has taken
+    std::atomic<int> helpers_{0};    // changes under the crew's lock
+    bool finished_ = false;
+  };
+
+ private:
+  void work();
+  Task* choose_task();
+  void wait_for_task(std::unique_lock<std::mutex>& lock);
+
+  const pid_t process_;
+  std::mutex mutex_;
+  std::condition_variable posted_;  // a task, or the end
+  std::condition_variable left_;    // a helper has left its task
+  std::vector<Task*> tasks_;        // with blocks that may still be taken
+  std::atomic<uint64_t> posts_{0};  // tasks so far
+  int sleepers_ = 0;
+  bool is_ending_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace braid::multipath::staging

@@ -1,0 +1,105 @@
+#include "multipath/staging/ring.h"
+
+#include <sys/mman.h>
+
+#include "cuda/scoped_context.h"
+
+namespace braid::multipath::staging {
+namespace {
+
+constexpr uint64_t kRingBytes = kSlots * kSlotBytes;
+
+}  // namespace
+
+Status Ring::open() {
+  void* memory =
+      mmap(nullptr, kRingBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return Status::error("no memory for staging pageable copies");
+  memory_ = static_cast<uint8_t*>(memory);
+  madvise(memory_, kRingBytes, MADV_HUGEPAGE);  // fewer pages to pin; without them it works too
+  const Status status = pin();
+  is_broken_ = !status.ok();
+  if (is_broken_) release();
+  return status;
+}
+
+Status Ring::pin() {
+  cuda::ScopedContext scope(driver_);
+  Status status = driver_.check(scope.enter(context_), "staging pageable copies");
+  if (status.ok())
+    status =
+        driver_.check(driver_.cuMemHostRegister(memory_, kRingBytes, CU_MEMHOSTREGISTER_PORTABLE),
+                      "pinning memory for staging pageable copies");
+  is_pinned_ = status.ok();
+  if (is_pinned_) hold_primary_context();
+  for (size_t slot = 0; slot < kSlots && status.ok(); ++slot)
+    status = driver_.check(driver_.cuEventCreate(&fences_[slot], CU_EVENT_DISABLE_TIMING),
+                           "creating a fence for staging pageable copies");
+  return status;
+}
+
+// The program may give back a primary context without braid seeing it; fences and registration
+// would end with it.
+void Ring::hold_primary_context() {
+  CUdevice device = 0;
+  unsigned flags = 0;
+  int is_active = 0;
+  CUcontext primary = nullptr;
+  if (driver_.cuCtxGetDevice(&device) != CUDA_SUCCESS ||
+      driver_.cuDevicePrimaryCtxGetState(device, &flags, &is_active) != CUDA_SUCCESS ||
+      is_active == 0 || driver_.cuDevicePrimaryCtxRetain(&primary, device) != CUDA_SUCCESS)
+    return;
+  if (primary == context_)
+    held_ = device;
+  else
+    driver_.cuDevicePrimaryCtxRelease(device);
+}
+
+Ring::~Ring() {
+  if (!is_abandoned_ && !is_broken_ && is_idle()) release();
+}
+
+void Ring::release() {
+  cuda::ScopedContext scope(driver_);
+  scope.enter(context_);
+  for (CUevent fence : fences_)
+    if (fence != nullptr) driver_.cuEventDestroy(fence);
+  const bool is_ours = !is_pinned_ || driver_.cuMemHostUnregister(memory_) == CUDA_SUCCESS;
+  if (held_) driver_.cuDevicePrimaryCtxRelease(*held_);
+  if (is_ours) munmap(memory_, kRingBytes);
+}
+
+bool Ring::fence(int index, CUstream stream) {
+  const auto slot = static_cast<size_t>(index % kSlots);
+  in_flight_[slot] = driver_.cuEventRecord(fences_[slot], stream) == CUDA_SUCCESS;
+  is_broken_ = is_broken_ || !in_flight_[slot];
+  return in_flight_[slot];
+}
+
+void Ring::mend() {
+  in_flight_.fill(false);
+  is_broken_ = false;
+}
+
+bool Ring::pass(int index, CUresult result) {
+  if (result == CUDA_SUCCESS)
+    in_flight_[static_cast<size_t>(index % kSlots)] = false;
+  else if (result != CUDA_ERROR_NOT_READY)
+    is_broken_ = true;
+  return result == CUDA_SUCCESS;
+}
+
+bool Ring::wait(int index) {
+  const auto slot = static_cast<size_t>(index % kSlots);
+  return !in_flight_[slot] || pass(index, driver_.cuEventSynchronize(fences_[slot]));
+}
+
+bool Ring::is_idle() {
+  for (int index = 0; index < kSlots; ++index) {
+    const auto slot = static_cast<size_t>(index);
+    if (in_flight_[slot] && !pass(index, driver_.cuEventQuery(fences_[slot]))) return false;
+  }
+  return true;
+}
+
+}  // namespace braid::multipath::staging

@@ -1,0 +1,72 @@
+// A staging ring: a few slots of pinned memory that chunks pass through in turn, and a fence for
+// each, which says when the transfer that used the slot last has passed.
+//
+// A ring belongs to one context: its fences are events of that context, and its memory is
+// registered there. It serves one copy at a time. Not thread-safe: whoever has it on loan
+// (ring_pool.h) uses it alone.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <optional>
+
+#include "base/status.h"
+#include "cuda/driver.h"
+#include "multipath/staging/chunks.h"
+
+namespace braid::multipath::staging {
+
+class Ring {
+ public:
+  Ring(const cuda::Driver& driver, CUcontext context) : driver_(driver), context_(context) {}
+  /// Gives everything back, unless a transfer may still be under way: then its memory is its own.
+  ~Ring();
+  Ring(const Ring&) = delete;
+  Ring& operator=(const Ring&) = delete;
+
+  /// Maps and pins the slots and creates the fences. Some milliseconds. Call once; after an error
+  /// the ring is broken.
+  Status open();
+
+  CUcontext context() const { return context_; }
+  uint8_t* slot(int index) const { return memory_ + uint64_t(index % kSlots) * kSlotBytes; }
+
+  /// Behind the slot's transfer, in the order of `stream`. When the driver refuses, the ring is
+  /// broken: nobody can tell any more when the slot is free.
+  bool fence(int index, CUstream stream);
+
+  /// Waits until the slot's last transfer has passed. False: the stream has an error, and the ring
+  /// is broken.
+  bool wait(int index);
+
+  /// Every transfer has passed. Does not wait.
+  bool is_idle();
+
+  /// Whatever used the ring has passed: its stream has been waited for.
+  void mend();
+
+  bool is_broken() const { return is_broken_; }
+
+  /// The context is about to end, or has: no driver call gives anything back there. Any thread.
+  void abandon() { is_abandoned_ = true; }
+  bool is_abandoned() const { return is_abandoned_; }
+
+ private:
+  Status pin();
+  void hold_primary_context();
+  void release();
+  bool pass(int index, CUresult result);
+
+  const cuda::Driver& driver_;
+  const CUcontext context_;
+  std::optional<CUdevice> held_;  // whose primary context this ring keeps alive
+  uint8_t* memory_ = nullptr;
+  bool is_pinned_ = false;
+  bool is_broken_ = true;  // until it is open
+  std::atomic<bool> is_abandoned_{false};
+  std::array<CUevent, kSlots> fences_{};
+  std::array<bool, kSlots> in_flight_{};
+};
+
+}  // namespace braid::multipath::staging

@@ -1,0 +1,75 @@
+// Lends staging rings to copies: one ring to one copy, for as long as the call lasts.
+//
+// Fairness. A copy never waits for another copy's ring, so copies cannot deadlock, and one whose
+// stream is held back holds back nobody else. It gets, in this order: the ring that its stream used
+// last (waiting for one's own stream is what a pageable copy may do); a ring whose transfers have
+// all passed; a new ring. When its context has kRingsPerContext rings and none of these, it gets
+// none and is native.
+//
+// Threads: any. Errors: a ring that cannot be opened is not lent and not tried again.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "cuda/driver.h"
+#include "multipath/lane.h"
+#include "multipath/staging/ring.h"
+
+namespace braid::multipath::staging {
+
+/// 32 MB each, opened when they are needed: most programs copy pageable memory from one thread.
+inline constexpr int kRingsPerContext = 4;
+
+class RingPool {
+  struct Entry;
+
+ public:
+  /// A ring for one copy; goes back to the pool at the end of its scope.
+  class Loan {
+   public:
+    Loan() = default;
+    Loan(RingPool& pool, std::shared_ptr<Entry> entry) : pool_(&pool), entry_(std::move(entry)) {}
+    ~Loan();
+    Loan(Loan&&) = default;
+    Loan& operator=(Loan&&) = delete;
+
+    explicit operator bool() const { return entry_ != nullptr; }
+    Ring& operator*() const;
+
+   private:
+    RingPool* pool_ = nullptr;
+    std::shared_ptr<Entry> entry_;
+  };
+
+  explicit RingPool(const cuda::Driver& driver) : driver_(driver) {}
+
+  /// For a copy on `stream` of `context`. The first loan of a ring pins memory.
+  Loan borrow(CUcontext context, const StreamKey& stream);
+
+  /// The context is about to end: its rings are given back once their transfers have passed, for
+  /// which it waits a limited time. A ring on loan is given up.
+  void forget_context(CUcontext context);
+
+  /// As for every context.
+  void close();
+
+ private:
+  struct Entry {
+    Entry(const cuda::Driver& driver, CUcontext context) : ring(driver, context) {}
+    Ring ring;
+    StreamKey stream;  // of the latest copy
+    bool is_lent = true;
+  };
+  using Entries = std::vector<std::shared_ptr<Entry>>;
+
+  std::shared_ptr<Entry> choose(CUcontext context, const StreamKey& stream, bool& is_new);
+  void retire(Entries entries);
+
+  const cuda::Driver& driver_;
+  std::mutex mutex_;  // guards the list and the loans; nothing blocks under it
+  Entries entries_;
+};
+
+}  // namespace braid::multipath::staging

@@ -1,0 +1,186 @@
+#include "multipath/staging/stager.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <array>
+
+#include "cuda/relaxed_capture.h"
+#include "multipath/classify.h"
+
+namespace braid::multipath::staging {
+
+// A piece of a copy, and the slot that it passes through.
+struct Stager::Chunk {
+  uint64_t offset = 0;
+  uint64_t size_bytes = 0;
+  int index = 0;
+  uint64_t end() const { return offset + size_bytes; }
+};
+
+// The chunks of a copy to the host that have been asked for and not been copied out.
+struct Stager::Window {
+  std::array<Chunk, kSlots> chunks;
+  int first = 0;
+  int next = 0;
+  uint64_t end_bytes = 0;  // of all chunks asked for so far
+  Chunk& chunk(int index) { return chunks[static_cast<size_t>(index % kSlots)]; }
+};
+
+namespace {
+
+int threads_for(const Options& options) {
+  return options.pageable_threads >= 0 ? options.pageable_threads : default_crew_threads();
+}
+
+uint8_t* host_at(const Transfer& transfer, uint64_t offset) {
+  return static_cast<uint8_t*>(transfer.host) + offset;
+}
+
+Transfer rest_of(Transfer transfer, uint64_t offset) {
+  transfer.host = host_at(transfer, offset);
+  transfer.device += offset;
+  transfer.size_bytes -= offset;
+  return transfer;
+}
+
+// The driver answers for memory that is not there; copying it here would be a fault. Linux looks at
+// the mappings only, and writes nothing (msync(2), MS_ASYNC).
+bool is_mapped(const void* memory, uint64_t size_bytes) {
+  const auto page_bytes = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto begin = reinterpret_cast<uintptr_t>(memory) / page_bytes * page_bytes;
+  const uintptr_t end = reinterpret_cast<uintptr_t>(memory) + size_bytes;
+  return msync(reinterpret_cast<void*>(begin), end - begin, MS_ASYNC) == 0;
+}
+
+}  // namespace
+
+Stager::Stager(const cuda::Driver& driver, const Options& options, Submit submit)
+    : driver_(driver),
+      threads_(threads_for(options)),
+      least_bytes_(least_bytes(options)),
+      submit_(std::move(submit)),
+      rings_(driver) {}
+
+uint64_t Stager::least_bytes(const Options& options) {
+  return threads_for(options) > 0 ? kThresholdBytes : UINT64_MAX;
+}
+
+bool Stager::is_staged(const Transfer& transfer) const {
+  if (transfer.size_bytes < least_bytes_ || !is_pageable_copy(driver_, transfer)) return false;
+  CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
+  if (driver_.cuStreamIsCapturing(transfer.stream, &capture) != CUDA_SUCCESS ||
+      capture != CU_STREAM_CAPTURE_STATUS_NONE)
+    return false;
+  return is_mapped(transfer.host, transfer.size_bytes);
+}
+
+Crew* Stager::crew() {
+  std::call_once(crew_made_, [this] { crew_ = std::make_unique<Crew>(threads_); });
+  return crew_->is_usable() ? crew_.get() : nullptr;
+}
+
+std::optional<CUresult> Stager::copy(const Transfer& transfer, bool is_synchronous) {
+  if (!is_staged(transfer) || crew() == nullptr) return std::nullopt;
+  const cuda::RelaxedCapture relaxed(driver_);
+  const bool to_device = transfer.direction == Direction::kHostToDevice;
+  CUcontext context = nullptr;
+  if (driver_.cuStreamGetCtx(transfer.stream, &context) != CUDA_SUCCESS) return std::nullopt;
+  if (is_synchronous && to_device && driver_.cuStreamSynchronize(transfer.stream) != CUDA_SUCCESS)
+    return std::nullopt;
+  const RingPool::Loan loan = rings_.borrow(context, stream_key(transfer.stream));
+  if (!loan) return std::nullopt;
+  Ring& ring = *loan;
+  const uint64_t moved_bytes = to_device ? send(ring, transfer) : fetch(ring, transfer);
+  if (moved_bytes == transfer.size_bytes && !ring.is_broken()) return CUDA_SUCCESS;
+  return finish_natively(ring, rest_of(transfer, moved_bytes));
+}
+
+// Empty when nothing is left.
+Stager::Chunk Stager::next_chunk(const Transfer& transfer, uint64_t offset, int index) {
+  const uint64_t left_bytes = transfer.size_bytes - offset;
+  return {offset, left_bytes > 0 ? chunk_bytes(transfer.direction, index, left_bytes) : 0, index};
+}
+
+// What is staged is one chunk ahead of what is sent, so that the crew works while this thread
+// enqueues.
+uint64_t Stager::send(Ring& ring, const Transfer& transfer) {
+  uint64_t sent_bytes = 0;
+  Chunk ready;  // staged, and not sent yet
+  for (int index = 0; sent_bytes < transfer.size_bytes; ++index) {
+    const Chunk next = next_chunk(transfer, ready.end(), index);
+    if (!ring.wait(index)) break;
+    Crew::Task staging(*crew_, ring.slot(index), host_at(transfer, next.offset), next.size_bytes,
+                       Stores::kCached);
+    if (ready.size_bytes > 0) {
+      if (!enqueue(ring, transfer, ready)) break;
+      sent_bytes = ready.end();
+      if (!ring.fence(ready.index, transfer.stream)) break;
+    }
+    staging.finish();
+    ready = next;
+  }
+  return sent_bytes;
+}
+
+uint64_t Stager::fetch(Ring& ring, const Transfer& transfer) {
+  uint64_t landed_bytes = 0;
+  Window window;
+  bool is_asking = ask_ahead(ring, transfer, window);
+  while (window.first != window.next && ring.wait(window.first)) {
+    const Chunk& chunk = window.chunk(window.first);
+    Crew::Task landing(*crew_, host_at(transfer, chunk.offset), ring.slot(chunk.index),
+                       chunk.size_bytes, Stores::kPastCaches);
+    is_asking = is_asking && ask_ahead(ring, transfer, window);
+    landing.finish();
+    landed_bytes = chunk.end();
+    ++window.first;
+    is_asking = is_asking && ask_ahead(ring, transfer, window);
+  }
+  return landed_bytes;
+}
+
+// Fills the slots whose chunks have been copied out.
+bool Stager::ask_ahead(Ring& ring, const Transfer& transfer, Window& window) {
+  while (window.end_bytes < transfer.size_bytes && window.next - window.first < kSlots) {
+    const Chunk chunk = next_chunk(transfer, window.end_bytes, window.next);
+    if (!ring.wait(chunk.index) || !enqueue(ring, transfer, chunk) ||
+        !ring.fence(chunk.index, transfer.stream))
+      return false;
+    window.chunk(window.next++) = chunk;
+    window.end_bytes = chunk.end();
+  }
+  return true;
+}
+
+// In the order of the stream, between the chunk's slot and its place on the device.
+bool Stager::enqueue(const Ring& ring, const Transfer& transfer, const Chunk& chunk) const {
+  Transfer piece = transfer;
+  piece.host = ring.slot(chunk.index);
+  piece.device += chunk.offset;
+  piece.size_bytes = chunk.size_bytes;
+  return submit_(piece) == Verdict::kAccelerated || copy_natively(piece) == CUDA_SUCCESS;
+}
+
+CUresult Stager::copy_natively(const Transfer& transfer) const {
+  return transfer.direction == Direction::kHostToDevice
+             ? driver_.cuMemcpyHtoDAsync(transfer.device, transfer.host, transfer.size_bytes,
+                                         transfer.stream)
+             : driver_.cuMemcpyDtoHAsync(transfer.host, transfer.device, transfer.size_bytes,
+                                         transfer.stream);
+}
+
+// Waits for the end: part of the host memory may be pinned, and the driver then returns before it
+// has touched all of it. And when the stream has passed, so has whatever used the ring.
+CUresult Stager::finish_natively(Ring& ring, const Transfer& rest) const {
+  CUresult result = rest.size_bytes > 0 ? copy_natively(rest) : CUDA_SUCCESS;
+  if (result == CUDA_SUCCESS) result = driver_.cuStreamSynchronize(rest.stream);
+  if (result == CUDA_SUCCESS) ring.mend();
+  return result;
+}
+
+void Stager::forget_context(CUcontext context) { rings_.forget_context(context); }
+
+void Stager::close() { rings_.close(); }
+
+}  // namespace braid::multipath::staging

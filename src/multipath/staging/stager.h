@@ -1,0 +1,77 @@
+// Copies of pageable host memory: staged through pinned buffers by a few threads, and sent over
+// all paths. Start reading staging/ here.
+//
+// A copy is cut into chunks (chunks.h). To the device: the crew copies a chunk into a slot of a
+// staging ring while the chunks before it travel; each is offered to the engine as a pinned
+// transfer of its own, and goes by the driver's copy when the engine declines. To the host: the
+// chunks are asked for ahead of time, and the crew copies each out of its slot when it has landed.
+//
+// When the call returns is as CUDA documents it ("API synchronization behavior"): a synchronous
+// copy to the device first waits for its stream; any copy to the device returns when the source has
+// been read, though the last bytes may still be on their way; any copy to the host when they have
+// all arrived. Everything travels in the order of the caller's stream.
+//
+// Memory that is not mapped, streams that record graphs, and copies for which there is no ring are
+// the driver's. When the driver refuses a step, the bytes that are not on their way yet go by its
+// own copy, whose answer is the answer.
+//
+// Threads: any. Source: none in the paper, which accelerates pinned memory only.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "base/options.h"
+#include "cuda/driver.h"
+#include "multipath/staging/crew.h"
+#include "multipath/staging/ring_pool.h"
+#include "multipath/transfer.h"
+
+namespace braid::multipath::staging {
+
+class Stager {
+ public:
+  using Submit = std::function<Verdict(const Transfer& chunk)>;
+
+  /// Smaller pageable copies stay native; UINT64_MAX when all do.
+  static uint64_t least_bytes(const Options& options);
+
+  /// Starts no thread and pins nothing before the first copy that is staged.
+  Stager(const cuda::Driver& driver, const Options& options, Submit submit);
+
+  /// The answer of the call that asked for this copy; nothing when the copy is the driver's, and
+  /// then no byte has moved. May wait, and the first time in a context allocate.
+  std::optional<CUresult> copy(const Transfer& transfer, bool is_synchronous);
+
+  /// Before the context ends: braid keeps nothing there.
+  void forget_context(CUcontext context);
+
+  /// No copy may be under way.
+  void close();
+
+ private:
+  struct Chunk;
+  struct Window;
+
+  bool is_staged(const Transfer& transfer) const;
+  Crew* crew();
+  static Chunk next_chunk(const Transfer& transfer, uint64_t offset, int index);
+  uint64_t send(Ring& ring, const Transfer& transfer);
+  uint64_t fetch(Ring& ring, const Transfer& transfer);
+  bool ask_ahead(Ring& ring, const Transfer& transfer, Window& window);
+  bool enqueue(const Ring& ring, const Transfer& transfer, const Chunk& chunk) const;
+  CUresult copy_natively(const Transfer& transfer) const;
+  CUresult finish_natively(Ring& ring, const Transfer& rest) const;
+
+  const cuda::Driver& driver_;
+  const int threads_;
+  const uint64_t least_bytes_;
+  const Submit submit_;
+  std::once_flag crew_made_;
+  std::unique_ptr<Crew> crew_;
+  RingPool rings_;
+};
+
+}  // namespace braid::multipath::staging

@@ -1,0 +1,195 @@
+// Batches of copies. A batch goes to the engine as a whole, when all its entries go the same way
+// between pinned host memory and one GPU; otherwise, and whenever an argument is not as documented,
+// the driver gives its own answer.
+#include "preload/entries.h"
+#include "preload/intercept.h"
+#include "preload/scratch.h"
+#include "preload/shapes.h"
+
+namespace braid::preload {
+namespace {
+
+using multipath::Direction;
+using multipath::Segment;
+
+// The driver refuses batches on the legacy stream.
+bool takes_batches(CUstream stream) { return stream != nullptr && stream != CU_STREAM_LEGACY; }
+
+// Reading in the stream's order is right for ANY, too; during the call is what braid cannot do.
+bool is_known_order(CUmemcpySrcAccessOrder order) {
+  return order == CU_MEMCPY_SRC_ACCESS_ORDER_STREAM || order == CU_MEMCPY_SRC_ACCESS_ORDER_ANY;
+}
+
+bool are_known_flags(unsigned long long flags) {
+  return flags == CU_MEMCPY_FLAG_DEFAULT || flags == CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE;
+}
+
+struct BatchArguments {
+  const CUdeviceptr* to;
+  const CUdeviceptr* from;
+  const size_t* sizes;
+  size_t count;
+  const CUmemcpyAttributes* attributes;
+  const size_t* attribute_starts;  // the entry where each begins to hold
+  size_t attribute_count;
+  CUstream stream;
+};
+
+uint64_t total_bytes(const size_t* sizes, size_t count) {
+  uint64_t total = 0;
+  if (sizes != nullptr)
+    for (size_t i = 0; i < count; ++i) total += sizes[i];
+  return total;
+}
+
+// As documented: the first holds from entry 0, each of the others from a later one.
+bool are_attributes_valid(const BatchArguments& batch) {
+  if (batch.attributes == nullptr || batch.attribute_starts == nullptr ||
+      batch.attribute_count == 0 || batch.attribute_count > batch.count ||
+      batch.attribute_starts[0] != 0)
+    return false;
+  for (size_t i = 0; i < batch.attribute_count; ++i) {
+    const bool is_later = i == 0 || batch.attribute_starts[i] > batch.attribute_starts[i - 1];
+    if (!is_later || batch.attribute_starts[i] >= batch.count ||
+        !is_known_order(batch.attributes[i].srcAccessOrder) ||
+        !are_known_flags(batch.attributes[i].flags))
+      return false;
+  }
+  return true;
+}
+
+bool describe(const BatchArguments& batch, Described& what) {
+  if (!takes_batches(batch.stream) || batch.to == nullptr || batch.from == nullptr ||
+      !are_attributes_valid(batch))
+    return false;
+  const auto direction = direction_between(batch.to[0], batch.from[0]);
+  if (!direction) return false;
+  std::vector<Segment>& segments = scratch_segments();
+  segments.resize(batch.count);
+  for (size_t i = 0; i < batch.count; ++i) {
+    if (batch.sizes[i] == 0) return false;
+    segments[i] = segment_of(*direction, batch.to[i], batch.from[i], batch.sizes[i]);
+  }
+  what.batch = {*direction, segments, batch.stream};
+  return true;
+}
+
+template <typename... Arguments>
+CUresult copy_batch(HookId hook, const BatchArguments& batch, Arguments... arguments) {
+  return intercept(
+      hook, Wait::kNo, total_bytes(batch.sizes, batch.count), threshold_bytes(),
+      [&](Described& what) { return describe(batch, what); }, arguments...);
+}
+
+// Of an operand that is a pointer; lengths of 0 mean that rows and layers touch.
+BoxEnd end_of(const CUmemcpy3DOperand& operand, const CUextent3D& extent) {
+  const auto& pointer = operand.op.ptr;
+  const uint64_t row = pointer.rowLength != 0 ? pointer.rowLength : extent.width;
+  const uint64_t rows = pointer.layerHeight != 0 ? pointer.layerHeight : extent.height;
+  return {pointer.ptr, row, row * rows};
+}
+
+bool is_pointer(const CUmemcpy3DOperand& operand) {
+  return operand.type == CU_MEMCPY_OPERAND_TYPE_POINTER;
+}
+
+uint64_t total_bytes(const CUDA_MEMCPY3D_BATCH_OP* boxes, size_t count) {
+  uint64_t total = 0;
+  if (boxes != nullptr)
+    for (size_t i = 0; i < count; ++i)
+      total += boxes[i].extent.width * boxes[i].extent.height * boxes[i].extent.depth;
+  return total;
+}
+
+bool describe_boxes(const CUDA_MEMCPY3D_BATCH_OP* boxes, size_t count, unsigned long long flags,
+                    CUstream stream, Described& what) {
+  if (!takes_batches(stream) || flags != 0 || !is_pointer(boxes[0].src) ||
+      !is_pointer(boxes[0].dst))
+    return false;
+  const auto direction = direction_between(boxes[0].dst.op.ptr.ptr, boxes[0].src.op.ptr.ptr);
+  if (!direction) return false;
+  std::vector<Segment>& segments = scratch_segments();
+  for (size_t i = 0; i < count; ++i) {
+    const CUDA_MEMCPY3D_BATCH_OP& op = boxes[i];
+    if (!is_pointer(op.src) || !is_pointer(op.dst) || !is_known_order(op.srcAccessOrder) ||
+        !are_known_flags(op.flags))
+      return false;
+    const Box box{end_of(op.dst, op.extent), end_of(op.src, op.extent), op.extent.width,
+                  op.extent.height, op.extent.depth};
+    if (!append_rows(box, *direction, segments)) return false;
+  }
+  what.batch = {*direction, segments, stream};
+  return true;
+}
+
+template <typename... Arguments>
+CUresult copy_boxes(HookId hook, size_t count, const CUDA_MEMCPY3D_BATCH_OP* boxes,
+                    unsigned long long flags, CUstream stream, Arguments... arguments) {
+  return intercept(
+      hook, Wait::kNo, total_bytes(boxes, count), threshold_bytes(),
+      [&](Described& what) { return describe_boxes(boxes, count, flags, stream, what); },
+      arguments...);
+}
+
+}  // namespace
+}  // namespace braid::preload
+
+using namespace braid::preload;
+
+CUresult cuMemcpyBatchAsync(CUdeviceptr* to, CUdeviceptr* from, size_t* sizes, size_t count,
+                            CUmemcpyAttributes* attributes, size_t* starts, size_t attribute_count,
+                            size_t* fail_index, CUstream stream) {
+  return copy_batch(k_cuMemcpyBatchAsync,
+                    {to, from, sizes, count, attributes, starts, attribute_count, stream}, to, from,
+                    sizes, count, attributes, starts, attribute_count, fail_index, stream);
+}
+
+CUresult cuMemcpyBatchAsync_ptsz(CUdeviceptr* to, CUdeviceptr* from, size_t* sizes, size_t count,
+                                 CUmemcpyAttributes* attributes, size_t* starts,
+                                 size_t attribute_count, size_t* fail_index, CUstream stream) {
+  return copy_batch(
+      k_cuMemcpyBatchAsync_ptsz,
+      {to, from, sizes, count, attributes, starts, attribute_count, per_thread(stream)}, to, from,
+      sizes, count, attributes, starts, attribute_count, fail_index, stream);
+}
+
+CUresult cuMemcpyBatchAsync_v2(CUdeviceptr* to, CUdeviceptr* from, size_t* sizes, size_t count,
+                               CUmemcpyAttributes* attributes, size_t* starts,
+                               size_t attribute_count, CUstream stream) {
+  return copy_batch(k_cuMemcpyBatchAsync_v2,
+                    {to, from, sizes, count, attributes, starts, attribute_count, stream}, to, from,
+                    sizes, count, attributes, starts, attribute_count, stream);
+}
+
+CUresult cuMemcpyBatchAsync_v2_ptsz(CUdeviceptr* to, CUdeviceptr* from, size_t* sizes, size_t count,
+                                    CUmemcpyAttributes* attributes, size_t* starts,
+                                    size_t attribute_count, CUstream stream) {
+  return copy_batch(
+      k_cuMemcpyBatchAsync_v2_ptsz,
+      {to, from, sizes, count, attributes, starts, attribute_count, per_thread(stream)}, to, from,
+      sizes, count, attributes, starts, attribute_count, stream);
+}
+
+CUresult cuMemcpy3DBatchAsync(size_t count, CUDA_MEMCPY3D_BATCH_OP* boxes, size_t* fail_index,
+                              unsigned long long flags, CUstream stream) {
+  return copy_boxes(k_cuMemcpy3DBatchAsync, count, boxes, flags, stream, count, boxes, fail_index,
+                    flags, stream);
+}
+
+CUresult cuMemcpy3DBatchAsync_ptsz(size_t count, CUDA_MEMCPY3D_BATCH_OP* boxes, size_t* fail_index,
+                                   unsigned long long flags, CUstream stream) {
+  return copy_boxes(k_cuMemcpy3DBatchAsync_ptsz, count, boxes, flags, per_thread(stream), count,
+                    boxes, fail_index, flags, stream);
+}
+
+CUresult cuMemcpy3DBatchAsync_v2(size_t count, CUDA_MEMCPY3D_BATCH_OP* boxes,
+                                 unsigned long long flags, CUstream stream) {
+  return copy_boxes(k_cuMemcpy3DBatchAsync_v2, count, boxes, flags, stream, count, boxes, flags,
+                    stream);
+}
+
+CUresult cuMemcpy3DBatchAsync_v2_ptsz(size_t count, CUDA_MEMCPY3D_BATCH_OP* boxes,
+                                      unsigned long long flags, CUstream stream) {
+  return copy_boxes(k_cuMemcpy3DBatchAsync_v2_ptsz, count, boxes, flags, per_thread(stream), count,
+                    boxes, flags, stream);
+}

@@ -1,0 +1,73 @@
+#include "preload/intercept.h"
+
+#include "preload/lifecycle.h"
+
+namespace braid::preload {
+namespace {
+
+using multipath::Batch;
+using multipath::Direction;
+using multipath::Outcome;
+using multipath::Priority;
+using multipath::Segment;
+using multipath::Verdict;
+
+bool is_device_memory(CUdeviceptr address) {
+  unsigned type = 0;
+  CUpointer_attribute attribute = CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
+  void* values[] = {&type};
+  // Host memory that CUDA does not know is no error here: its type stays 0.
+  return driver()->cuPointerGetAttributes(1, &attribute, values, address) == CUDA_SUCCESS &&
+         type == CU_MEMORYTYPE_DEVICE;
+}
+
+// A program says that a copy matters more by the priority of its stream.
+Priority priority_of(CUstream stream) {
+  if (stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD) return Priority::kBulk;
+  int priority = 0;
+  const bool is_known = driver()->cuStreamGetPriority(stream, &priority) == CUDA_SUCCESS;
+  return is_known && priority < 0 ? Priority::kUrgent : Priority::kBulk;
+}
+
+}  // namespace
+
+std::optional<Direction> direction_between(CUdeviceptr to, CUdeviceptr from) {
+  const bool to_is_device = is_device_memory(to);
+  if (to_is_device == is_device_memory(from)) return std::nullopt;
+  return to_is_device ? Direction::kHostToDevice : Direction::kDeviceToHost;
+}
+
+Segment segment_of(Direction direction, CUdeviceptr to, CUdeviceptr from, uint64_t size_bytes) {
+  const bool to_device = direction == Direction::kHostToDevice;
+  return {reinterpret_cast<void*>(to_device ? from : to), to_device ? to : from, size_bytes};
+}
+
+Outcome offer(const Batch& batch) {
+  multipath::Engine* open = engine();
+  // Nobody has pinned host memory yet, so this is not pinned either.
+  if (open == nullptr) return state() == State::kIdle ? Verdict::kPageable : Verdict::kNotReady;
+  Batch ranked = batch;
+  ranked.priority = priority_of(batch.stream);
+  return open->submit(ranked);
+}
+
+std::optional<CUresult> stage(const multipath::Batch& batch, Verdict declined, Wait wait) noexcept
+    try {
+  // Other reasons rule out that the host memory is pageable, or that braid may touch the stream.
+  const bool may_be_pageable = declined == Verdict::kPageable ||
+                               declined == Verdict::kBelowThreshold ||
+                               declined == Verdict::kNoRelay || declined == Verdict::kNotLinear;
+  if (!may_be_pageable || batch.segments.size() != 1) return std::nullopt;
+  const multipath::Segment& all = batch.segments.front();
+  if (all.size_bytes < staging_bytes()) return std::nullopt;
+  if (state() == State::kIdle) get_ready();
+  multipath::Engine* open = engine();
+  if (open == nullptr) return std::nullopt;
+  return open->stage(
+      {batch.direction, all.host, all.device, all.size_bytes, batch.stream, batch.priority},
+      wait == Wait::kYes);
+} catch (...) {
+  return std::nullopt;  // what has moved will be moved again
+}
+
+}  // namespace braid::preload

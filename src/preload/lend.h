@@ -1,0 +1,48 @@
+// `braid run --lend`: engines are often given one GPU each (CUDA_VISIBLE_DEVICES=3), and braid then
+// has no relay. Lending shows the driver more GPUs than the program: the program's own first, so
+// that their numbers stay, then those that are lent, which the program does not get to see.
+//
+// This is the arithmetic of it; devices.cpp applies it when the program starts CUDA. Pure.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+
+namespace braid::preload {
+
+/// The variable by which `braid run` tells the library what may be lent.
+inline constexpr const char* kLendVariable = "BRAID_LEND";
+
+/// A GPU by both its names in CUDA_VISIBLE_DEVICES.
+struct LendableGpu {
+  int ordinal = 0;   ///< among all GPUs of the server, as CUDA orders them
+  std::string uuid;  ///< "GPU-..."
+  bool operator==(const LendableGpu&) const = default;
+};
+
+/// Text of BRAID_LEND, "0:GPU-...,3:GPU-...", and back.
+std::string format_lendable(std::span<const LendableGpu> gpus);
+Result<std::vector<LendableGpu>> parse_lendable(std::string_view text);
+
+/// The entries between the commas, without blanks around them.
+std::vector<std::string_view> split_list(std::string_view text);
+
+/// A MIG instance among the entries of CUDA_VISIBLE_DEVICES; empty: none.
+std::string_view find_mig(std::string_view visible);
+
+struct WidenedDevices {
+  std::string visible;  ///< CUDA_VISIBLE_DEVICES for the driver
+  int own_count = 0;    ///< how many of its entries are the program's
+};
+
+/// `visible`: the program's CUDA_VISIBLE_DEVICES. Nothing when no GPU is left to lend, and when an
+/// entry is not one that this function understands: the program then starts as it would without
+/// lending.
+std::optional<WidenedDevices> widen(std::string_view visible, std::span<const LendableGpu> gpus);
+
+}  // namespace braid::preload

@@ -1,0 +1,81 @@
+#include "preload/log.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "preload/descriptor.h"
+#include "preload/process_path.h"
+#include "preload/report.h"
+
+namespace braid::preload {
+namespace {
+
+constexpr size_t kLineBytes = 512;  // one write, so that lines of several threads stay whole
+
+// The default streams have numbers for handles.
+void write_stream(CUstream stream, TextWriter& out) {
+  if (stream == CU_STREAM_LEGACY)
+    out << "legacy";
+  else if (stream == CU_STREAM_PER_THREAD)
+    out << "per_thread";
+  else
+    out.hex(reinterpret_cast<uint64_t>(stream));
+}
+
+// "0,3": ordinals of the bits that are set.
+void write_gpus(uint64_t gpus, TextWriter& out) {
+  for (int gpu = 0; gpus != 0; ++gpu, gpus >>= 1)
+    if ((gpus & 1) != 0) out << gpu << (gpus == 1 ? "" : ",");
+}
+
+int open_log(std::string_view where, int64_t pid) noexcept {
+  if (where == "stderr") return STDERR_FILENO;
+  return open(ProcessPath(where, pid).c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+}
+
+void close_log(int descriptor) noexcept {
+  if (descriptor != STDERR_FILENO) close(descriptor);
+}
+
+}  // namespace
+
+void write_log_line(int64_t pid, const CopyRecord& record, TextWriter& out) {
+  out << "braid: copy pid=" << pid
+      << " entry_point=" << hooks()[static_cast<size_t>(record.hook)].symbol
+      << " bytes=" << record.size_bytes;
+  if (record.batch != nullptr) {
+    out << " direction=" << direction_name(record.batch->direction) << " gpu=" << record.gpu
+        << " stream=";
+    write_stream(record.batch->stream, out);
+  }
+  const multipath::Outcome& outcome = record.outcome;
+  out << " outcome=" << multipath::verdict_name(outcome.verdict)
+      << " mover=" << multipath::carrier_name(outcome.verdict, outcome.mover);
+  if (outcome.verdict == multipath::Verdict::kAccelerated) {
+    out << " via=";
+    write_gpus(outcome.via, out);
+    out << " slice_bytes=" << outcome.slice_bytes;
+  }
+  out << " cost_ns=" << record.cost_ns << "\n";
+}
+
+bool append_log_line(std::string_view where, int64_t pid, const CopyRecord& record) noexcept {
+  Descriptor log{open_log(where, pid)};
+  if (log.number < 0) return false;
+  {
+    char line[kLineBytes];
+    TextWriter out(line, write_to_descriptor, &log);
+    write_log_line(pid, record, out);
+  }
+  close_log(log.number);
+  return true;
+}
+
+bool can_append_log(std::string_view where, int64_t pid) noexcept {
+  const int descriptor = open_log(where, pid);
+  if (descriptor < 0) return false;
+  close_log(descriptor);
+  return true;
+}
+
+}  // namespace braid::preload

@@ -1,0 +1,50 @@
+// Watching the copies: what each cost and became, for the statistics and the log. When neither is
+// asked for, a copy pays one load and one branch that always goes the same way.
+#pragma once
+
+#include <time.h>
+
+#include <atomic>
+#include <cstdint>
+
+#include "base/options.h"
+#include "multipath/transfer.h"
+#include "preload/hooks.h"
+
+namespace braid::preload {
+
+/// From now on copies are observed if `options` ask for it. Once in a process.
+void start_observing(const Options& options);
+
+/// One intercepted copy, from its constructor on. The driver's own work (the native copy, or
+/// waiting for the stream) comes after end().
+class Observation {
+ public:
+  Observation() noexcept
+      : is_on_(is_observing_.load(std::memory_order_relaxed)), begin_ns_(is_on_ ? now_ns() : 0) {}
+
+  /// `batch`: null when the copy was not looked at, or is none between host memory and a GPU.
+  void end(HookId hook, uint64_t size_bytes, const multipath::Batch* batch,
+           const multipath::Outcome& outcome) const noexcept {
+    if (is_on_) [[unlikely]]
+      record(hook, size_bytes, batch, outcome, now_ns() - begin_ns_);
+  }
+
+ private:
+  friend void start_observing(const Options& options);
+
+  static uint64_t now_ns() noexcept {
+    timespec now{};
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+  }
+  static void record(HookId hook, uint64_t size_bytes, const multipath::Batch* batch,
+                     const multipath::Outcome& outcome, uint64_t cost_ns) noexcept;
+
+  static std::atomic<bool> is_observing_;
+
+  bool is_on_;
+  uint64_t begin_ns_;
+};
+
+}  // namespace braid::preload

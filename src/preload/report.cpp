@@ -1,0 +1,271 @@
+#include "preload/report.h"
+
+#include <array>
+
+namespace braid::preload {
+namespace {
+
+using multipath::Mover;
+using multipath::mover_name;
+using multipath::PathCount;
+using multipath::Verdict;
+using multipath::verdict_name;
+
+constexpr CostClass kCostClasses[] = {CostClass::kAccelerated, CostClass::kPassedThrough};
+
+struct Percentile {
+  unsigned per_mille;
+  const char* key;       // in JSON and text
+  const char* quantile;  // in Prometheus
+};
+constexpr Percentile kPercentiles[] = {
+    {500, "p50", "0.5"}, {900, "p90", "0.9"}, {990, "p99", "0.99"}};
+
+const char* symbol_of(HookId hook) { return hooks()[static_cast<size_t>(hook)].symbol; }
+
+// ---- JSON
+
+void write_entry_points(const Statistics& statistics, TextWriter& out) {
+  int open_hook = -1;
+  int open_verdict = -1;
+  statistics.for_each([&](HookId hook, Verdict verdict, Mover mover, const Count&) {
+    if (hook == open_hook && static_cast<int>(verdict) == open_verdict) return;
+    if (hook != open_hook)
+      out << (open_hook < 0 ? "\"" : "},\"") << symbol_of(hook) << "\":{";
+    else
+      out << ",";
+    open_hook = hook;
+    open_verdict = static_cast<int>(verdict);
+    Count total;  // of every mover
+    for (int how = static_cast<int>(mover); how < multipath::kMoverCount; ++how) {
+      const Count part = statistics.get(hook, verdict, static_cast<Mover>(how));
+      total.calls += part.calls;
+      total.bytes += part.bytes;
+    }
+    out << "\"" << verdict_name(verdict) << "\":{\"calls\":" << total.calls
+        << ",\"bytes\":" << total.bytes << "}";
+  });
+  if (open_hook >= 0) out << "}";
+}
+
+void write_movers(const Statistics& statistics, TextWriter& out) {
+  Count native;
+  std::array<Count, multipath::kMoverCount> carried{};
+  statistics.for_each([&](HookId, Verdict verdict, Mover mover, const Count& count) {
+    const bool is_native = verdict != Verdict::kAccelerated;
+    Count& total = is_native ? native : carried[static_cast<size_t>(mover)];
+    total.calls += count.calls;
+    total.bytes += count.bytes;
+  });
+  const char* separator = "";
+  const auto write = [&](const char* name, const Count& total) {
+    if (total.calls == 0) return;
+    out << separator << "\"" << name << "\":{\"calls\":" << total.calls
+        << ",\"bytes\":" << total.bytes << "}";
+    separator = ",";
+  };
+  write("native", native);
+  for (size_t mover = 0; mover < carried.size(); ++mover)
+    write(mover_name(static_cast<Mover>(mover)), carried[mover]);
+}
+
+void write_costs(const Statistics& statistics, TextWriter& out) {
+  const char* separator = "";
+  for (const CostClass cost_class : kCostClasses) {
+    const Histogram& cost_ns = statistics.cost_ns(cost_class);
+    if (cost_ns.count() == 0) continue;
+    out << separator << "\"" << cost_class_name(cost_class) << "\":{\"calls\":" << cost_ns.count();
+    for (const Percentile& percentile : kPercentiles)
+      out << ",\"" << percentile.key << "\":" << cost_ns.quantile(percentile.per_mille);
+    out << ",\"max\":" << cost_ns.max() << "}";
+    separator = ",";
+  }
+}
+
+void write_json(const ReportedProcess& process, const Statistics& statistics,
+                std::span<const PathCount> paths, TextWriter& out) {
+  out << "{\"braid\":{\"pid\":" << process.pid << ",\"entry_points\":{";
+  write_entry_points(statistics, out);
+  out << "},\"movers\":{";
+  write_movers(statistics, out);
+  out << "},\"cost_ns\":{";
+  write_costs(statistics, out);
+  out << "},\"paths\":[";
+  const char* separator = "";
+  for (const PathCount& path : paths) {
+    out << separator << "{\"target\":" << path.target << ",\"via\":" << path.via
+        << ",\"direction\":\"" << direction_name(path.direction) << "\",\"mover\":\""
+        << mover_name(path.mover) << "\",\"slices\":" << path.slices << ",\"bytes\":" << path.bytes
+        << "}";
+    separator = ",";
+  }
+  out << "]}}\n";
+}
+
+// ---- text
+
+// Columns of the tables; numbers end a column's width after the last.
+constexpr size_t kSecond = 30;
+constexpr size_t kThird = 47;
+constexpr size_t kFourth = 60;
+constexpr size_t kNumber = 10;
+constexpr size_t kBytes = 16;
+
+uint64_t share_per_mille(const PathCount& path, std::span<const PathCount> paths) {
+  uint64_t total = 0;
+  for (const PathCount& other : paths)
+    if (other.target == path.target && other.direction == path.direction) total += other.bytes;
+  return total == 0 ? 0 : (path.bytes * 1000 + total / 2) / total;
+}
+
+void write_path_table(std::span<const PathCount> paths, TextWriter& out) {
+  (out << "  path").tab(kSecond) << "direction";
+  out.tab(kThird) << "mover";
+  out.tab(kFourth).right("slices", kNumber).right("bytes", kBytes + 1).right("share", 9) << "\n";
+  for (const PathCount& path : paths) {
+    out << "  GPU " << path.target;
+    if (path.via == path.target)
+      out << " direct";
+    else
+      out << " through GPU " << path.via;
+    const uint64_t share = share_per_mille(path, paths);
+    out.tab(kSecond) << direction_name(path.direction);
+    out.tab(kThird) << mover_name(path.mover);
+    out.tab(kFourth).right(path.slices, kNumber).right(path.bytes, kBytes + 1).right(share / 10, 6)
+        << "." << share % 10 << "%\n";
+  }
+}
+
+void write_cost_table(const Statistics& statistics, TextWriter& out) {
+  (out << "  cost of a call (ns)").tab(kSecond - kNumber);
+  for (const Percentile& percentile : kPercentiles) out.right(percentile.key, kNumber);
+  out.right("max", kNumber + 4) << "\n";
+  for (const CostClass cost_class : kCostClasses) {
+    const Histogram& cost_ns = statistics.cost_ns(cost_class);
+    if (cost_ns.count() == 0) continue;
+    (out << "  " << cost_class_name(cost_class)).tab(kSecond - kNumber);
+    for (const Percentile& percentile : kPercentiles)
+      out.right(cost_ns.quantile(percentile.per_mille), kNumber);
+    out.right(cost_ns.max(), kNumber + 4) << "\n";
+  }
+}
+
+void write_text(const ReportedProcess& process, const Statistics& statistics,
+                std::span<const PathCount> paths, TextWriter& out) {
+  out << "braid: copies of process " << process.pid << "\n";
+  (out << "  entry point").tab(kSecond) << "outcome";
+  out.tab(kThird) << "mover";
+  out.tab(kFourth).right("calls", kNumber).right("bytes", kBytes + 1) << "\n";
+  statistics.for_each([&](HookId hook, Verdict verdict, Mover mover, const Count& count) {
+    (out << "  " << symbol_of(hook)).tab(kSecond) << verdict_name(verdict);
+    out.tab(kThird) << carrier_name(verdict, mover);
+    out.tab(kFourth).right(count.calls, kNumber).right(count.bytes, kBytes + 1) << "\n";
+  });
+  if (!paths.empty()) write_path_table(paths, out);
+  write_cost_table(statistics, out);
+}
+
+// ---- Prometheus
+
+void write_escaped(std::string_view text, TextWriter& out) {
+  for (const char& letter : text) {
+    if (letter == '\\' || letter == '"') out << "\\";
+    out << (letter == '\n' ? std::string_view("\\n") : std::string_view(&letter, 1));
+  }
+}
+
+void write_head(std::string_view name, std::string_view type, std::string_view help,
+                TextWriter& out) {
+  out << "# HELP " << name << " " << help << "\n# TYPE " << name << " " << type << "\n";
+}
+
+// Prometheus counts in seconds.
+void write_seconds(uint64_t ns, TextWriter& out) {
+  constexpr uint64_t kSecondNs = 1'000'000'000;
+  out << ns / kSecondNs << ".";
+  for (uint64_t step = kSecondNs / 10; step != 0; step /= 10) out << ns / step % 10;
+  out << "\n";
+}
+
+template <typename Value>
+void write_copy_family(std::string_view name, std::string_view help, int64_t pid,
+                       const Statistics& statistics, Value value, TextWriter& out) {
+  write_head(name, "counter", help, out);
+  statistics.for_each([&](HookId hook, Verdict verdict, Mover mover, const Count& count) {
+    out << name << "{pid=\"" << pid << "\",entry_point=\"" << symbol_of(hook) << "\",outcome=\""
+        << verdict_name(verdict) << "\",mover=\"" << carrier_name(verdict, mover) << "\"} "
+        << value(count) << "\n";
+  });
+}
+
+template <typename Value>
+void write_path_family(std::string_view name, std::string_view help, int64_t pid,
+                       std::span<const PathCount> paths, Value value, TextWriter& out) {
+  if (paths.empty()) return;
+  write_head(name, "counter", help, out);
+  for (const PathCount& path : paths)
+    out << name << "{pid=\"" << pid << "\",target=\"" << path.target << "\",via=\"" << path.via
+        << "\",direction=\"" << direction_name(path.direction) << "\",mover=\""
+        << mover_name(path.mover) << "\"} " << value(path) << "\n";
+}
+
+void write_cost_summary(int64_t pid, const Statistics& statistics, TextWriter& out) {
+  constexpr std::string_view kName = "braid_submit_cost_seconds";
+  write_head(kName, "summary", "Time that copies spent in braid on the calling thread.", out);
+  for (const CostClass cost_class : kCostClasses) {
+    const Histogram& cost_ns = statistics.cost_ns(cost_class);
+    if (cost_ns.count() == 0) continue;
+    const auto begin = [&](std::string_view suffix) -> TextWriter& {
+      return out << kName << suffix << "{pid=\"" << pid << "\",outcome=\""
+                 << cost_class_name(cost_class) << "\"";
+    };
+    for (const Percentile& percentile : kPercentiles) {
+      begin("") << ",quantile=\"" << percentile.quantile << "\"} ";
+      write_seconds(cost_ns.quantile(percentile.per_mille), out);
+    }
+    begin("") << ",quantile=\"1\"} ";
+    write_seconds(cost_ns.max(), out);
+    begin("_sum") << "} ";
+    write_seconds(cost_ns.sum(), out);
+    begin("_count") << "} " << cost_ns.count() << "\n";
+  }
+}
+
+void write_prometheus(const ReportedProcess& process, const Statistics& statistics,
+                      std::span<const PathCount> paths, TextWriter& out) {
+  write_head("braid_process_info", "gauge", "The program that braid was put in front of.", out);
+  out << "braid_process_info{pid=\"" << process.pid << "\",program=\"";
+  write_escaped(process.name, out);
+  out << "\"} 1\n";
+  write_copy_family(
+      "braid_copies_total", "Copies, by what became of them.", process.pid, statistics,
+      [](const Count& count) { return count.calls; }, out);
+  write_copy_family(
+      "braid_copy_bytes_total", "Bytes of those copies.", process.pid, statistics,
+      [](const Count& count) { return count.bytes; }, out);
+  write_path_family(
+      "braid_path_slices_total", "Slices that each path has carried.", process.pid, paths,
+      [](const PathCount& path) { return path.slices; }, out);
+  write_path_family(
+      "braid_path_bytes_total", "Bytes that each path has carried.", process.pid, paths,
+      [](const PathCount& path) { return path.bytes; }, out);
+  write_cost_summary(process.pid, statistics, out);
+}
+
+}  // namespace
+
+const char* direction_name(multipath::Direction direction) {
+  return direction == multipath::Direction::kHostToDevice ? "h2d" : "d2h";
+}
+
+void write_report(StatsFormat format, const ReportedProcess& process, const Statistics& statistics,
+                  std::span<const PathCount> paths, TextWriter& out) {
+  switch (format) {
+    case StatsFormat::kText: return write_text(process, statistics, paths, out);
+    case StatsFormat::kJson: return write_json(process, statistics, paths, out);
+    case StatsFormat::kPrometheus: return write_prometheus(process, statistics, paths, out);
+    case StatsFormat::kNone: break;
+  }
+}
+
+}  // namespace braid::preload

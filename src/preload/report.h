@@ -1,0 +1,28 @@
+// The statistics as text: for people, as one line of JSON, or in Prometheus's exposition format.
+// docs/statistics.md explains each field. Pure; allocates nothing, so a signal handler may call it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "base/options.h"
+#include "base/text_writer.h"
+#include "multipath/path_counts.h"
+#include "preload/statistics.h"
+
+namespace braid::preload {
+
+struct ReportedProcess {
+  int64_t pid = 0;
+  std::string_view name;  ///< of the program, as `ps` shows it; any bytes
+};
+
+/// Nothing for StatsFormat::kNone; else whole lines.
+void write_report(StatsFormat format, const ReportedProcess& process, const Statistics& statistics,
+                  std::span<const multipath::PathCount> paths, TextWriter& out);
+
+/// "h2d", "d2h".
+const char* direction_name(multipath::Direction direction);
+
+}  // namespace braid::preload

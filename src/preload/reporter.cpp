@@ -1,0 +1,156 @@
+#include "preload/reporter.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "preload/descriptor.h"
+#include "preload/process_path.h"
+#include "preload/report.h"
+#include "preload/runtime.h"
+
+namespace braid::preload {
+namespace {
+
+// In-flight transfers get this long to end before the statistics are shown at exit.
+constexpr int kExitWaitMs = 500;
+
+struct Settings {
+  StatsFormat format;
+  std::string file;  // empty: stderr
+};
+
+struct Reporter {
+  std::atomic<const Settings*> settings{nullptr};  // owned by the process, until its end
+  std::atomic<pid_t> pid{0};
+  std::atomic<bool> has_ended{false};  // the report at exit has begun
+  std::atomic<bool> is_busy{false};    // a thread is using what follows
+  multipath::PathCounts paths;
+  char text[64 << 10];              // most reports are one write
+  struct sigaction program_action;  // what the program did with the signal before
+};
+
+constinit Reporter reporter{};
+
+void write_to(Descriptor& to, const Settings& settings) noexcept {
+  const ReportedProcess process{getpid(), program_invocation_short_name};
+  TextWriter out(reporter.text, write_to_descriptor, &to);
+  write_report(settings.format, process, statistics(), reporter.paths.all(), out);
+}
+
+// Whoever reads the file sees the old report or the new one, never half of one.
+bool replace_file(const Settings& settings) noexcept {
+  const ProcessPath path(settings.file, getpid());
+  const ProcessPath fresh(settings.file, getpid(), ".new");
+  Descriptor file{open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)};
+  if (file.number < 0) return false;
+  write_to(file, settings);
+  close(file.number);
+  if (!file.failed && rename(fresh.c_str(), path.c_str()) == 0) return true;
+  unlink(fresh.c_str());
+  return false;
+}
+
+bool take_buffers(int wait_ms) noexcept {
+  constexpr timespec kMillisecond{0, 1'000'000};
+  while (reporter.is_busy.exchange(true, std::memory_order_acquire)) {
+    if (wait_ms-- <= 0) return false;
+    nanosleep(&kMillisecond, nullptr);
+  }
+  return true;
+}
+
+// A child made without fork's handlers (vfork, clone) shares the counts but not the copies.
+bool has_report() noexcept {
+  return reporter.settings.load() != nullptr && reporter.pid.load() == getpid() &&
+         !statistics().empty();
+}
+
+void report(int wait_ms) noexcept {
+  if (!has_report() || !take_buffers(wait_ms)) return;
+  const Settings& settings = *reporter.settings.load();
+  reporter.paths.clear();
+  if (multipath::Engine* open = engine()) open->collect(wait_ms, reporter.paths);
+  Descriptor errors{STDERR_FILENO};
+  if (settings.file.empty())
+    write_to(errors, settings);
+  else
+    replace_file(settings);
+  reporter.is_busy.store(false, std::memory_order_release);
+}
+
+void call_program_handler(int signal, siginfo_t* information, void* context) {
+  const struct sigaction& action = reporter.program_action;
+  if ((action.sa_flags & SA_SIGINFO) != 0)
+    action.sa_sigaction(signal, information, context);
+  else if (action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN)
+    action.sa_handler(signal);
+}
+
+void on_signal(int signal, siginfo_t* information, void* context) {
+  const int error = errno;
+  report(0);
+  errno = error;
+  call_program_handler(signal, information, context);
+}
+
+// A program that sets a handler of its own afterwards replaces this one, as it means to.
+void listen_for(int signal) {
+  struct sigaction action {};
+  action.sa_sigaction = on_signal;
+  action.sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK;
+  sigfillset(&action.sa_mask);
+  if (sigaction(signal, nullptr, &reporter.program_action) == 0)
+    sigaction(signal, &action, nullptr);
+}
+
+void check_file(const std::string& file) {
+  const ProcessPath fresh(file, getpid(), ".new");
+  const int descriptor = open(fresh.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+  if (descriptor < 0) {
+    say_once(
+        ("BRAID_STATS_FILE: '" + file + "' cannot be written: " + std::strerror(errno)).c_str());
+    return;
+  }
+  close(descriptor);
+  unlink(fresh.c_str());
+}
+
+}  // namespace
+
+void start_reporting(const Options& options) {
+  if (options.stats == StatsFormat::kNone) return;
+  auto settings = std::make_unique<Settings>(Settings{options.stats, options.stats_file});
+  if (!settings->file.empty()) {
+    settings->file = std::filesystem::absolute(settings->file).string();
+    check_file(settings->file);
+  }
+  reporter.pid.store(getpid());
+  reporter.settings.store(settings.release());
+  std::atexit(report_at_exit);
+  std::at_quick_exit(report_at_exit);
+  if (options.stats_signal != 0) listen_for(options.stats_signal);
+}
+
+void report_at_exit() noexcept {
+  if (!has_report() || reporter.has_ended.exchange(true)) return;
+  report(kExitWaitMs);
+}
+
+void forget_reports() noexcept {
+  reporter.has_ended.store(false);
+  reporter.is_busy.store(false);
+  reporter.pid.store(getpid());
+}
+
+}  // namespace braid::preload

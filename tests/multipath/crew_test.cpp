@@ -1,0 +1,126 @@
+// How a pageable copy is cut, and the threads that copy it.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <ctime>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "multipath/staging/chunks.h"
+#include "multipath/staging/crew.h"
+
+namespace braid::multipath::staging {
+namespace {
+
+TEST(Chunks, CoverEveryCopyAndFitTheirSlots) {
+  for (const Direction direction : {Direction::kHostToDevice, Direction::kDeviceToHost})
+    for (const uint64_t size : {uint64_t{1}, kThresholdBytes, kThresholdBytes + 1,
+                                3 * kSlotBytes - 1, 100 * kSlotBytes}) {
+      uint64_t left = size;
+      for (int index = 0; left > 0; ++index) {
+        const uint64_t chunk = chunk_bytes(direction, index, left);
+        ASSERT_GT(chunk, 0u);
+        ASSERT_LE(chunk, std::min(left, kSlotBytes));
+        left -= chunk;
+        ASSERT_LT(index, 130) << "too many chunks for " << size << " bytes";
+      }
+    }
+}
+
+TEST(Chunks, BeginSmallAndToTheHostEndSmall) {
+  const uint64_t long_way = uint64_t{1} << 30;
+  EXPECT_LT(chunk_bytes(Direction::kHostToDevice, 0, long_way), kSlotBytes / 4);
+  EXPECT_EQ(chunk_bytes(Direction::kHostToDevice, 3, long_way), kSlotBytes);
+  EXPECT_EQ(chunk_bytes(Direction::kHostToDevice, 9, kSlotBytes), kSlotBytes);
+  EXPECT_LE(chunk_bytes(Direction::kDeviceToHost, 9, kSlotBytes), kSlotBytes / 2);
+}
+
+std::vector<uint8_t> random_bytes(size_t count, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::vector<uint8_t> bytes(count);
+  for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(random());
+  return bytes;
+}
+
+TEST(CrewTest, CopiesEveryByteAndNoMore) {
+  Crew crew(3);
+  ASSERT_TRUE(crew.is_usable());
+  for (const size_t size :
+       {size_t{0}, size_t{1}, size_t{131071}, size_t{131073}, size_t{5000001}}) {
+    const auto from = random_bytes(size + 1, size);
+    for (const Stores stores : {Stores::kCached, Stores::kPastCaches})
+      for (const size_t offset : {0, 1, 63}) {
+        std::vector<uint8_t> to(offset + size + 1, 0x5A);
+        Crew::Task(crew, to.data() + offset, from.data(), size, stores).finish();
+        EXPECT_EQ(std::memcmp(to.data() + offset, from.data(), size), 0) << size;
+        for (size_t i = 0; i < offset; ++i) ASSERT_EQ(to[i], 0x5A) << size;
+        EXPECT_EQ(to[offset + size], 0x5A) << size;
+      }
+  }
+}
+
+TEST(CrewTest, ServesSeveralThreadsAtOnce) {
+  Crew crew(3);
+  std::vector<std::thread> threads;
+  for (uint64_t seed = 0; seed < 4; ++seed)
+    threads.emplace_back([&crew, seed] {
+      const auto from = random_bytes(3000001, seed);
+      for (int round = 0; round < 50; ++round) {
+        std::vector<uint8_t> to(from.size());
+        Crew::Task task(crew, to.data(), from.data(), to.size(), Stores::kCached);
+        task.finish();
+        ASSERT_EQ(to, from) << seed;
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+}
+
+double cpu_ms() {
+  timespec now{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) * 1e3 + static_cast<double>(now.tv_nsec) * 1e-6;
+}
+
+TEST(CrewTest, SpendsNoTimeWhenIdle) {
+  Crew crew(8);
+  const auto from = random_bytes(4 << 20, 1);
+  std::vector<uint8_t> to(from.size());
+  Crew::Task(crew, to.data(), from.data(), to.size(), Stores::kCached).finish();
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  const double before = cpu_ms();
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  EXPECT_LT(cpu_ms() - before, 1.0);
+}
+
+// A signal for the process goes to a thread of the program, which here has it blocked too.
+TEST(CrewTest, TakesNoSignalOfThePrograms) {
+  Crew crew(4);
+  sigset_t mask;
+  sigemptyset(&mask);
+  sigaddset(&mask, SIGUSR1);
+  pthread_sigmask(SIG_BLOCK, &mask, nullptr);
+  kill(getpid(), SIGUSR1);  // ends the process if a thread takes it
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  sigset_t pending;
+  sigpending(&pending);
+  EXPECT_EQ(sigismember(&pending, SIGUSR1), 1);
+}
+
+TEST(CrewTest, IsOfNoUseToAForkedChild) {
+  const Crew crew(2);
+  const pid_t child = fork();
+  if (child == 0) _exit(crew.is_usable() ? 1 : 0);
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_TRUE(crew.is_usable());
+}
+
+}  // namespace
+}  // namespace braid::multipath::staging

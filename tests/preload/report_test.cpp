@@ -1,0 +1,219 @@
+// The statistics' three formats and the log's line.
+#include "preload/report.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+#include <string>
+
+#include "preload/descriptor.h"
+#include "preload/log.h"
+#include "preload/process_path.h"
+
+namespace braid::preload {
+namespace {
+
+using multipath::Direction;
+using multipath::Mover;
+using multipath::Outcome;
+using multipath::PathCount;
+using multipath::Verdict;
+
+void append(void* context, const char* text, size_t size_bytes) {
+  static_cast<std::string*>(context)->append(text, size_bytes);
+}
+
+std::string report(StatsFormat format, const Statistics& statistics,
+                   const std::vector<PathCount>& paths, std::string_view name = "serve") {
+  std::string text;
+  char buffer[64];  // small, so that every text is written in parts
+  {
+    TextWriter out(buffer, append, &text);
+    write_report(format, {42, name}, statistics, paths, out);
+  }
+  return text;
+}
+
+Outcome carried() {
+  Outcome outcome = Verdict::kAccelerated;
+  outcome.mover = Mover::kKernel;
+  outcome.via = 0b1101;
+  outcome.slice_bytes = 65536;
+  return outcome;
+}
+
+class Report : public ::testing::Test {
+ protected:
+  Report() {
+    statistics_.add(k_cuMemcpyHtoD_v2, carried(), 100, 20);
+    statistics_.add(k_cuMemcpyHtoD_v2, carried(), 1, 30);
+    statistics_.add(k_cuMemcpyHtoD_v2, Verdict::kPageable, 7, 5);
+    statistics_.add(k_cuMemcpyAsync, Verdict::kBelowThreshold, 0, 4);
+  }
+  Statistics statistics_;
+  const std::vector<PathCount> paths_{{0, 0, Direction::kHostToDevice, Mover::kKernel, 3, 60},
+                                      {0, 5, Direction::kDeviceToHost, Mover::kKernel, 2, 41}};
+};
+
+TEST_F(Report, JsonHasEveryCountCostAndPath) {
+  const std::string text = report(StatsFormat::kJson, statistics_, paths_);
+  EXPECT_EQ(text.find('\n'), text.size() - 1);
+  EXPECT_EQ(nlohmann::json::parse(text), nlohmann::json::parse(R"({"braid": {"pid": 42,
+    "entry_points": {
+      "cuMemcpyHtoD_v2": {"accelerated": {"calls": 2, "bytes": 101},
+                          "pageable": {"calls": 1, "bytes": 7}},
+      "cuMemcpyAsync": {"below_threshold": {"calls": 1, "bytes": 0}}},
+    "movers": {"native": {"calls": 2, "bytes": 7}, "kernel": {"calls": 2, "bytes": 101}},
+    "cost_ns": {
+      "accelerated": {"calls": 2, "p50": 20, "p90": 30, "p99": 30, "max": 30},
+      "passed_through": {"calls": 2, "p50": 4, "p90": 5, "p99": 5, "max": 5}},
+    "paths": [
+      {"target": 0, "via": 0, "direction": "h2d", "mover": "kernel", "slices": 3, "bytes": 60},
+      {"target": 0, "via": 5, "direction": "d2h", "mover": "kernel", "slices": 2, "bytes": 41}]}})"))
+      << text;
+}
+
+TEST_F(Report, JsonIsWholeWhenNothingWasCounted) {
+  const Statistics none;
+  EXPECT_TRUE(none.empty());
+  EXPECT_EQ(nlohmann::json::parse(report(StatsFormat::kJson, none, {})),
+            nlohmann::json::parse(R"({"braid": {"pid": 42, "entry_points": {}, "movers": {},
+                                     "cost_ns": {}, "paths": []}})"));
+  EXPECT_EQ(report(StatsFormat::kNone, none, {}), "");
+}
+
+TEST_F(Report, TextSharesAreOfOneTargetAndDirection) {
+  const auto path = [](int target, int via, uint64_t bytes) {
+    return PathCount{target, via, Direction::kHostToDevice, Mover::kKernel, 1, bytes};
+  };
+  const std::string text =
+      report(StatsFormat::kText, statistics_, {path(0, 0, 100), path(0, 1, 300), path(2, 1, 300)});
+  for (const char* part : {" 25.0%", " 75.0%", "100.0%", "GPU 0 through GPU 1", "GPU 0 direct",
+                           "kernel", "passed_through"})
+    EXPECT_NE(text.find(part), std::string::npos) << part << " in:\n" << text;
+}
+
+// The exposition format: HELP and TYPE once before the lines of their family, no line twice.
+TEST_F(Report, PrometheusIsWellFormed) {
+  std::istringstream lines(report(StatsFormat::kPrometheus, statistics_, paths_));
+  std::set<std::string> families;
+  std::set<std::string> series;
+  std::string family;
+  std::string type;
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string hash, keyword, name;
+    if (line.starts_with("#")) {
+      words >> hash >> keyword >> name;
+      if (keyword == "HELP") {
+        EXPECT_TRUE(families.insert(name).second) << line;
+        family = name;
+      } else {
+        EXPECT_EQ(keyword, "TYPE");
+        EXPECT_EQ(name, family);
+        words >> type;
+      }
+      continue;
+    }
+    EXPECT_TRUE(line.starts_with(family)) << line;
+    if (type == "counter") {
+      EXPECT_TRUE(family.ends_with("_total")) << family;
+    }
+    const size_t end = line.rfind(' ');
+    EXPECT_TRUE(series.insert(line.substr(0, end)).second) << line;
+    size_t used = 0;
+    const std::string value = line.substr(end + 1);
+    std::stod(value, &used);
+    EXPECT_EQ(used, value.size()) << line;
+  }
+  for (
+      const char* line :
+      {R"(braid_copies_total{pid="42",entry_point="cuMemcpyHtoD_v2",outcome="accelerated",mover="kernel"})",
+       R"(braid_copy_bytes_total{pid="42",entry_point="cuMemcpyHtoD_v2",outcome="pageable",mover="native"})",
+       R"(braid_path_bytes_total{pid="42",target="0",via="5",direction="d2h",mover="kernel"})",
+       R"(braid_submit_cost_seconds{pid="42",outcome="accelerated",quantile="0.99"})",
+       R"(braid_submit_cost_seconds_count{pid="42",outcome="passed_through"})"})
+    EXPECT_TRUE(series.contains(line)) << line;
+}
+
+TEST_F(Report, PrometheusEscapesWhatAProgramMayBeCalled) {
+  const std::string text = report(StatsFormat::kPrometheus, statistics_, paths_, "a\"b\\c\nd");
+  EXPECT_NE(text.find(R"(program="a\"b\\c\nd"} 1)"), std::string::npos) << text;
+}
+
+TEST_F(Report, PrometheusCountsSeconds) {
+  Statistics slow;
+  slow.add(k_cuMemcpy, carried(), 1, 1'500'000'007);
+  const std::string text = report(StatsFormat::kPrometheus, slow, {});
+  EXPECT_NE(text.find("_sum{pid=\"42\",outcome=\"accelerated\"} 1.500000007\n"), std::string::npos)
+      << text;
+}
+
+TEST_F(Report, ClearedCountsAreGone) {
+  EXPECT_FALSE(statistics_.empty());
+  statistics_.clear();
+  EXPECT_TRUE(statistics_.empty());
+  EXPECT_EQ(statistics_.cost_ns(CostClass::kAccelerated).count(), 0u);
+}
+
+TEST(PathCounts, TheSamePathIsAddedUpAndOthersAreNot) {
+  multipath::PathCounts counts;
+  counts.add({0, 1, Direction::kHostToDevice, Mover::kKernel, 1, 10});
+  counts.add({0, 1, Direction::kHostToDevice, Mover::kKernel, 2, 20});
+  counts.add({0, 1, Direction::kDeviceToHost, Mover::kKernel, 4, 40});
+  counts.add({1, 1, Direction::kHostToDevice, Mover::kKernel, 8, 80});
+  ASSERT_EQ(counts.all().size(), 3u);
+  EXPECT_EQ(counts.all()[0].slices, 3u);
+  EXPECT_EQ(counts.all()[0].bytes, 30u);
+}
+
+std::string log_line(const CopyRecord& record) {
+  std::string line;
+  char buffer[32];
+  {
+    TextWriter out(buffer, append, &line);
+    write_log_line(42, record, out);
+  }
+  return line;
+}
+
+TEST(LogLine, SaysHowACarriedCopyTravels) {
+  const multipath::Batch batch{Direction::kHostToDevice, {}, CU_STREAM_LEGACY};
+  EXPECT_EQ(log_line({k_cuMemcpyHtoD_v2, 8 << 20, &batch, 3, carried(), 1234}),
+            "braid: copy pid=42 entry_point=cuMemcpyHtoD_v2 bytes=8388608 direction=h2d gpu=3 "
+            "stream=legacy outcome=accelerated mover=kernel via=0,2,3 slice_bytes=65536 "
+            "cost_ns=1234\n");
+}
+
+TEST(LogLine, SaysWhyACopyStaysNative) {
+  const multipath::Batch batch{Direction::kDeviceToHost, {}, reinterpret_cast<CUstream>(0x1f0)};
+  EXPECT_EQ(log_line({k_cuMemcpyAsync, 8 << 20, &batch, 0, Verdict::kSaturated, 9}),
+            "braid: copy pid=42 entry_point=cuMemcpyAsync bytes=8388608 direction=d2h gpu=0 "
+            "stream=0x1f0 outcome=saturated mover=native cost_ns=9\n");
+  EXPECT_EQ(log_line({k_cuMemcpy, 8 << 20, nullptr, -1, Verdict::kNotLinear, 9}),
+            "braid: copy pid=42 entry_point=cuMemcpy bytes=8388608 outcome=not_linear "
+            "mover=native cost_ns=9\n");
+}
+
+TEST(Descriptor, OneThatRefusesIsMarked) {
+  Descriptor full{open("/dev/full", O_WRONLY)};
+  if (full.number < 0) GTEST_SKIP() << "no /dev/full here";
+  char buffer[8];
+  { TextWriter(buffer, write_to_descriptor, &full) << "text"; }
+  close(full.number);
+  EXPECT_TRUE(full.failed);
+}
+
+TEST(ProcessPath, TheProcessIsPutIn) {
+  EXPECT_STREQ(ProcessPath("/a/%p/b-%p.prom", 42).c_str(), "/a/42/b-42.prom");
+  EXPECT_STREQ(ProcessPath("/a%", 42, ".new").c_str(), "/a%.new");
+  EXPECT_STREQ(ProcessPath(std::string(PATH_MAX, 'x'), 42).c_str(), "") << "too long";
+  EXPECT_STREQ(ProcessPath(std::string(PATH_MAX - 2, 'x') + "%p", 42).c_str(), "") << "too long";
+}
+
+}  // namespace
+}  // namespace braid::preload

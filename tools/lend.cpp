@@ -1,0 +1,90 @@
+#include "tools/lend.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <optional>
+#include <vector>
+
+#include "base/gpu_uuid.h"
+#include "cuda/driver.h"
+#include "preload/lend.h"
+#include "tools/open_server.h"
+
+namespace braid::tools {
+namespace {
+
+using preload::LendableGpu;
+
+constexpr const char* kVisibleVariable = "CUDA_VISIBLE_DEVICES";
+
+// Takes a variable out of the environment and puts it back.
+class WithoutVariable {
+ public:
+  explicit WithoutVariable(const char* name) : name_(name) {
+    if (const char* text = std::getenv(name)) text_ = text;
+    unsetenv(name);
+  }
+  ~WithoutVariable() {
+    if (text_) setenv(name_, text_->c_str(), 1);
+  }
+  WithoutVariable(const WithoutVariable&) = delete;
+  WithoutVariable& operator=(const WithoutVariable&) = delete;
+
+ private:
+  const char* name_;
+  std::optional<std::string> text_;
+};
+
+Result<std::vector<LendableGpu>> list_gpus(const std::string& profile) {
+  const WithoutVariable every_gpu(kVisibleVariable);
+  const auto opened = open_server(profile);
+  if (!opened.ok()) return opened.status();
+  const cuda::Driver& driver = opened.value();
+  int count = 0;
+  Status status = driver.check(driver.cuDeviceGetCount(&count), "counting the GPUs");
+  std::vector<LendableGpu> gpus;
+  for (int ordinal = 0; ordinal < count && status.ok(); ++ordinal) {
+    CUuuid uuid{};
+    CUdevice device = 0;
+    const std::string what = fmt::format("asking GPU {} for its UUID", ordinal);
+    status = driver.check(driver.cuDeviceGet(&device, ordinal), what);
+    if (status.ok()) status = driver.check(driver.cuDeviceGetUuid(&uuid, device), what);
+    gpus.push_back({ordinal, format_gpu_uuid(uuid.bytes)});
+  }
+  if (!status.ok()) return status;
+  return gpus;
+}
+
+Result<LendableGpu> find_gpu(const std::vector<LendableGpu>& gpus, const std::string& entry) {
+  const auto found = std::find_if(gpus.begin(), gpus.end(), [&](const LendableGpu& gpu) {
+    return entry == std::to_string(gpu.ordinal) || names_gpu(entry, gpu.uuid);
+  });
+  if (found != gpus.end()) return *found;
+  return Status::error(
+      fmt::format("--lend: '{}' is none of the {} GPUs", entry, gpus.size()),
+      fmt::format("Write all, or numbers from 0 to {} and UUIDs: 1,2,5", gpus.size() - 1));
+}
+
+}  // namespace
+
+Result<std::string> lendable_gpus(const std::string& choice, const std::string& profile) {
+  const char* const visible = std::getenv(kVisibleVariable);
+  const std::string mig(preload::find_mig(visible != nullptr ? visible : ""));
+  if (!mig.empty())
+    return Status::error(fmt::format("{} names the MIG instance '{}'", kVisibleVariable, mig),
+                         "MIG instances reach no other GPU: run without --lend");
+  const auto gpus = list_gpus(profile);
+  if (!gpus.ok()) return gpus.status();
+  if (choice == "all") return preload::format_lendable(gpus.value());
+  std::vector<LendableGpu> chosen;
+  for (const std::string_view entry : preload::split_list(choice)) {
+    const auto gpu = find_gpu(gpus.value(), std::string(entry));
+    if (!gpu.ok()) return gpu.status();
+    chosen.push_back(gpu.value());
+  }
+  return preload::format_lendable(chosen);
+}
+
+}  // namespace braid::tools
