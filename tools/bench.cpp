@@ -126,7 +126,7 @@ Result<std::vector<Case>> list_cases(const Arguments& arguments, int gpus) {
       for (const uint64_t size : sizes.value()) {
         if (size == 0)
           return Status::error("a size of 0 cannot be measured", "Write sizes above 0");
-        cases.push_back({direction, size, count, arguments.repeat, arguments.limit});
+        cases.push_back({direction, size, count, arguments.repeat, arguments.limit, 0});
       }
   return cases;
 }
