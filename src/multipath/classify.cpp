@@ -84,6 +84,7 @@ class Classifier {
         known.add(asked);
         found = &asked;
       }
+      if (!found->joins_next && !found->holds(address, end - address)) return Verdict::kNotLinear;
       address = found->end();
     }
     return Verdict::kAccelerated;

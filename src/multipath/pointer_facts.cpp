@@ -44,8 +44,10 @@ DeviceFacts device_facts(const cuda::Driver& driver, CUdeviceptr address) {
     facts.kind = DeviceFacts::Kind::kPooled;
   } else if (facts.context != nullptr) {
     if (is_ipc_capable != 0) facts.kind = DeviceFacts::Kind::kPlain;
-  } else if (is_ipc_capable == 0 && find_mapping(driver, address, facts.extent)) {
+  } else if (Extent mapping; is_ipc_capable == 0 && find_mapping(driver, address, mapping)) {
     facts.kind = DeviceFacts::Kind::kMapped;
+    facts.extent = mapping;
+    facts.extent.joins_next = true;
   }
   return facts;
 }
@@ -65,6 +67,7 @@ HostFacts host_facts(const cuda::Driver& driver, CUdeviceptr address) {
   const auto count = static_cast<unsigned>(std::size(attributes));
   if (driver.cuPointerGetAttributes(count, attributes, values, address) != CUDA_SUCCESS) return {};
   facts.is_known = memory_type != 0;
+  facts.extent.joins_next = true;
   // Unified addressing, and no separate mapping.
   facts.is_usable =
       memory_type == CU_MEMORYTYPE_HOST && is_managed == 0 && device_address == address;

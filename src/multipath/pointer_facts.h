@@ -13,6 +13,7 @@ namespace braid::multipath {
 struct Extent {
   CUdeviceptr begin = 0;
   size_t size_bytes = 0;
+  bool joins_next = false;  ///< a copy may go on in the piece behind: a mapping, a registration
   CUdeviceptr end() const { return begin + size_bytes; }
   bool holds(CUdeviceptr address, uint64_t bytes) const {
     const uint64_t before = address - begin;
