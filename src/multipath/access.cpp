@@ -7,8 +7,6 @@
 namespace braid::multipath {
 namespace {
 
-constexpr int kMostGpus = 64;  // bits of a GpuSet
-
 CUmemLocation location_of(int gpu) {
   CUmemLocation location{};
   location.type = CU_MEM_LOCATION_TYPE_DEVICE;
@@ -79,7 +77,7 @@ int gpu_of_mappings(const cuda::Driver& driver, CUdeviceptr address, size_t size
     gpu = facts.gpu;
     address = facts.extent.end();
   }
-  return gpu < kMostGpus ? gpu : -1;
+  return gpu;
 }
 
 }  // namespace braid::multipath

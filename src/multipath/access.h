@@ -16,7 +16,11 @@ namespace braid::multipath {
 /// GPUs by ordinal, a bit each.
 using GpuSet = uint64_t;
 inline constexpr GpuSet kEveryGpu = ~GpuSet{0};
-inline constexpr GpuSet gpu_bit(int gpu) { return GpuSet{1} << gpu; }
+inline constexpr int kMostGpus = 64;
+/// No bit for what is no ordinal.
+inline constexpr GpuSet gpu_bit(int gpu) {
+  return gpu >= 0 && gpu < kMostGpus ? GpuSet{1} << gpu : 0;
+}
 
 /// Those of `gpus` that may move bytes in this direction: write memory that is copied to, read
 /// memory that is copied from. `pool` null: in the mapping that holds `address`.
