@@ -43,35 +43,40 @@ class Classifier {
     return device == Verdict::kAccelerated ? add_host(segment.host, segment.size_bytes) : device;
   }
 
-  // Mappings may lie side by side; of other memory, what does not lie in one allocation is left to
-  // the driver to refuse.
   Verdict add_device(CUdeviceptr address, uint64_t size_bytes) {
-    return walk(devices_, address, size_bytes, [this](CUdeviceptr at, Extent& extent) {
+    const auto judge = [this](CUdeviceptr at, Extent& extent) {
       const DeviceFacts facts = device_facts(driver_, at);
       extent = facts.extent;
       return judge_device(facts, at);
-    });
+    };
+    const auto may_leave = [](const Extent& extent) { return extent.is_mapping; };
+    return walk(devices_, address, size_bytes, judge, may_leave, Verdict::kNotLinear);
   }
 
-  // Registrations may lie side by side.
   Verdict add_host(const void* memory, uint64_t size_bytes) {
-    const auto address = reinterpret_cast<CUdeviceptr>(memory);
-    return walk(hosts_, address, size_bytes, [this](CUdeviceptr at, Extent& extent) {
+    const auto judge = [this](CUdeviceptr at, Extent& extent) {
       const HostFacts facts = host_facts(driver_, at);
       extent = facts.extent;
       if (!facts.is_known) return Verdict::kPageable;
       const bool may_write = direction_ == Direction::kHostToDevice || !is_read_only(driver_, at);
       return facts.is_usable && may_write ? Verdict::kAccelerated : Verdict::kNotLinear;
-    });
+    };
+    const auto may_leave = [this](const Extent& extent) {
+      return !is_host_allocation(driver_, extent.begin);
+    };
+    return walk(hosts_, reinterpret_cast<CUdeviceptr>(memory), size_bytes, judge, may_leave,
+                Verdict::kPageable);
   }
 
   Classification result() const { return {Verdict::kAccelerated, context_, gpu_, allowed_}; }
 
  private:
-  // Every byte of the range, one piece of memory after the other.
-  template <typename Judge>
+  // Every byte of the range, one piece of memory after the other. Mappings lie side by side in what
+  // was reserved, and so do registrations of one stretch of the program's memory; allocations are
+  // neighbours by chance, and a copy that leaves one gets `outside`.
+  template <typename Judge, typename MayLeave>
   static Verdict walk(KnownExtents& known, CUdeviceptr address, uint64_t size_bytes,
-                      const Judge& judge) {
+                      const Judge& judge, const MayLeave& may_leave, Verdict outside) {
     const CUdeviceptr end = address + size_bytes;
     if (end < address) return Verdict::kNotLinear;
     while (address < end) {
@@ -80,11 +85,11 @@ class Classifier {
       if (found == nullptr) {
         const Verdict verdict = judge(address, asked);
         if (verdict != Verdict::kAccelerated) return verdict;
-        if (!asked.holds(address, 1)) return Verdict::kNotLinear;
+        if (!asked.holds(address, 1)) return outside;
         known.add(asked);
         found = &asked;
       }
-      if (!found->joins_next && !found->holds(address, end - address)) return Verdict::kNotLinear;
+      if (found->end() < end && !may_leave(*found)) return outside;
       address = found->end();
     }
     return Verdict::kAccelerated;

@@ -47,7 +47,7 @@ DeviceFacts device_facts(const cuda::Driver& driver, CUdeviceptr address) {
   } else if (Extent mapping; is_ipc_capable == 0 && find_mapping(driver, address, mapping)) {
     facts.kind = DeviceFacts::Kind::kMapped;
     facts.extent = mapping;
-    facts.extent.joins_next = true;
+    facts.extent.is_mapping = true;
   }
   return facts;
 }
@@ -67,11 +67,15 @@ HostFacts host_facts(const cuda::Driver& driver, CUdeviceptr address) {
   const auto count = static_cast<unsigned>(std::size(attributes));
   if (driver.cuPointerGetAttributes(count, attributes, values, address) != CUDA_SUCCESS) return {};
   facts.is_known = memory_type != 0;
-  facts.extent.joins_next = true;
   // Unified addressing, and no separate mapping.
   facts.is_usable =
       memory_type == CU_MEMORYTYPE_HOST && is_managed == 0 && device_address == address;
   return facts;
+}
+
+bool is_host_allocation(const cuda::Driver& driver, CUdeviceptr address) {
+  unsigned flags = 0;  // which registered memory has none of
+  return driver.cuMemHostGetFlags(&flags, reinterpret_cast<void*>(address)) == CUDA_SUCCESS;
 }
 
 bool is_read_only(const cuda::Driver& driver, CUdeviceptr address) {

@@ -13,7 +13,7 @@ namespace braid::multipath {
 struct Extent {
   CUdeviceptr begin = 0;
   size_t size_bytes = 0;
-  bool joins_next = false;  ///< a copy may go on in the piece behind: a mapping, a registration
+  bool is_mapping = false;
   CUdeviceptr end() const { return begin + size_bytes; }
   bool holds(CUdeviceptr address, uint64_t bytes) const {
     const uint64_t before = address - begin;
@@ -45,6 +45,9 @@ struct HostFacts {
 };
 
 HostFacts host_facts(const cuda::Driver& driver, CUdeviceptr address);
+
+/// Pinned memory that the driver allocated, rather than registered where the program had it.
+bool is_host_allocation(const cuda::Driver& driver, CUdeviceptr address);
 
 /// The current context's GPU may not write there: host memory registered as read-only. A question
 /// of its own, which only copies to the host need an answer to.

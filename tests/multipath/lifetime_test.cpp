@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "memory.h"
+#include "tests/multipath/memory_fixture.h"
 
 namespace braid::multipath {
 namespace {
