@@ -2,7 +2,7 @@
 #include <bit>
 #include <cstring>
 
-#include "tests/multipath/memory_fixture.h"
+#include "multipath/memory_fixture.h"
 
 namespace braid::multipath {
 namespace {

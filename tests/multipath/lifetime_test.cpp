@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "tests/multipath/memory_fixture.h"
+#include "multipath/memory_fixture.h"
 
 namespace braid::multipath {
 namespace {
