@@ -18,7 +18,10 @@ constexpr double kCongested = 1.75;
 // that a link that has become slow for good is the usual one after some seconds.
 constexpr double kLearns = 1.0 / 8;
 constexpr double kForgetsInNs = 10e9;
-constexpr uint64_t kSampleBytes = 1 << 20;
+// Several slices: copy engines take turns between a link's two streams, so that slices land in
+// pairs, and the time between two of them says nothing (seen on H200: half of the relays rested for
+// it).
+constexpr uint64_t kSampleBytes = 16 << 20;
 // The period that a congested link waits, in slices' times: until what it has under way has
 // drained, and a little longer.
 constexpr uint64_t kRestFactor = 4;
