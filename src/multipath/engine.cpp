@@ -408,8 +408,8 @@ GpuSet Engine::Impl::grant(CUmemoryPool pool, int gpu) {
 // Of a range that its own GPU may not write, relays are not to write either.
 GpuSet Engine::Impl::grant(CUdeviceptr address, size_t size_bytes) {
   const int gpu = has_relays_ ? gpu_of_mappings(driver_, address, size_bytes) : -1;
-  if (gpu < 0 || gpus_with_access(driver_, nullptr, address, Direction::kHostToDevice,
-                                  gpu_bit(gpu)) == 0)
+  if (gpu < 0 ||
+      gpus_with_access(driver_, nullptr, address, Direction::kHostToDevice, gpu_bit(gpu)) == 0)
     return 0;
   const GpuSet relays = relays_for(gpu);
   const cuda::RelaxedCapture relaxed(driver_);

@@ -32,9 +32,8 @@ DeviceFacts device_facts(const cuda::Driver& driver, CUdeviceptr address) {
       CU_POINTER_ATTRIBUTE_IS_MANAGED,     CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
       CU_POINTER_ATTRIBUTE_RANGE_SIZE,     CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE,
       CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE};
-  void* values[] = {&memory_type,        &facts.context,
-                    &is_managed,         &facts.extent.begin,
-                    &facts.extent.size_bytes, &facts.pool,
+  void* values[] = {&memory_type,        &facts.context,           &is_managed,
+                    &facts.extent.begin, &facts.extent.size_bytes, &facts.pool,
                     &facts.gpu,          &is_ipc_capable};
   const auto count = static_cast<unsigned>(std::size(attributes));
   if (driver.cuPointerGetAttributes(count, attributes, values, address) != CUDA_SUCCESS) return {};
@@ -58,11 +57,10 @@ HostFacts host_facts(const cuda::Driver& driver, CUdeviceptr address) {
   unsigned is_managed = 0;
   CUdeviceptr device_address = 0;
   CUpointer_attribute attributes[] = {
-      CU_POINTER_ATTRIBUTE_MEMORY_TYPE,    CU_POINTER_ATTRIBUTE_IS_MANAGED,
+      CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED,
       CU_POINTER_ATTRIBUTE_DEVICE_POINTER, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
       CU_POINTER_ATTRIBUTE_RANGE_SIZE};
-  void* values[] = {&memory_type,        &is_managed,
-                    &device_address,     &facts.extent.begin,
+  void* values[] = {&memory_type, &is_managed, &device_address, &facts.extent.begin,
                     &facts.extent.size_bytes};
   const auto count = static_cast<unsigned>(std::size(attributes));
   if (driver.cuPointerGetAttributes(count, attributes, values, address) != CUDA_SUCCESS) return {};

@@ -28,19 +28,19 @@ struct DeviceFacts {
     kPooled,  ///< stream-ordered: access is granted for the whole pool
     kMapped,  ///< virtual memory management: access is granted for each mapping
   } kind = Kind::kOther;
-  bool is_device = false;        ///< device memory that is not managed
-  CUcontext context = nullptr;   ///< of plain memory
-  CUmemoryPool pool = nullptr;   ///< of pooled memory
-  int gpu = -1;                  ///< CUDA ordinal
-  Extent extent;                 ///< of mapped memory: the mapping, whatever was reserved around it
+  bool is_device = false;       ///< device memory that is not managed
+  CUcontext context = nullptr;  ///< of plain memory
+  CUmemoryPool pool = nullptr;  ///< of pooled memory
+  int gpu = -1;                 ///< CUDA ordinal
+  Extent extent;                ///< of mapped memory: the mapping, whatever was reserved around it
 };
 
 /// Of an address at the device end. Mapped memory takes two more questions.
 DeviceFacts device_facts(const cuda::Driver& driver, CUdeviceptr address);
 
 struct HostFacts {
-  bool is_known = false;      ///< to CUDA; pageable memory is not
-  bool is_usable = false;     ///< pinned, and every GPU reaches it at its own address
+  bool is_known = false;   ///< to CUDA; pageable memory is not
+  bool is_usable = false;  ///< pinned, and every GPU reaches it at its own address
   Extent extent;
 };
 

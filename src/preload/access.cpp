@@ -1,6 +1,6 @@
 // Access to mapped ranges and to pools: what the program sets is noted, and the relays of the
-// memory's GPU are let in besides. Every pool is seen when it is made, so nothing need be asked when
-// memory is allocated. None of this is on a copy's path, so it may allocate and lock.
+// memory's GPU are let in besides. Every pool is seen when it is made, so nothing need be asked
+// when memory is allocated. None of this is on a copy's path, so it may allocate and lock.
 #include "preload/access.h"
 
 #include <mutex>
@@ -85,10 +85,9 @@ using SetPool = CUresult(CUmemoryPool, const CUmemAccessDesc*, size_t);
 CUresult set_range(SetRange* native, CUdeviceptr address, size_t size_bytes, Wishes wishes) try {
   AccessLedger& access = ledger().access;
   const std::lock_guard hold(ledger().lock);
-  const CUresult answer =
-      set_keeping(access.lent(address, size_bytes), wishes, [&](const CUmemAccessDesc* all) {
-        return native(address, size_bytes, all, wishes.size());
-      });
+  const CUresult answer = set_keeping(
+      access.lent(address, size_bytes), wishes,
+      [&](const CUmemAccessDesc* all) { return native(address, size_bytes, all, wishes.size()); });
   if (answer != CUDA_SUCCESS) return answer;
   access.set(address, size_bytes, wishes);
   lend(access, address, size_bytes);
@@ -100,9 +99,9 @@ CUresult set_range(SetRange* native, CUdeviceptr address, size_t size_bytes, Wis
 CUresult set_pool(SetPool* native, CUmemoryPool pool, Wishes wishes) try {
   AccessLedger& access = ledger().access;
   const std::lock_guard hold(ledger().lock);
-  const CUresult answer =
-      set_keeping(access.lent(pool), wishes,
-                  [&](const CUmemAccessDesc* all) { return native(pool, all, wishes.size()); });
+  const CUresult answer = set_keeping(access.lent(pool), wishes, [&](const CUmemAccessDesc* all) {
+    return native(pool, all, wishes.size());
+  });
   if (answer == CUDA_SUCCESS) access.set(pool, wishes);
   return answer;
 } catch (...) {

@@ -1,7 +1,7 @@
-// Who may touch memory whose access is granted GPU by GPU, as the program has set it. braid lets its
-// relays reach the same memory; the program must get the answers it would get without braid, and
-// braid must keep its access while copies are under way. Pure bookkeeping of CUDA's rules: access
-// is set for whole mappings, or for a pool; it ends with the mapping or the pool.
+// Who may touch memory whose access is granted GPU by GPU, as the program has set it. braid lets
+// its relays reach the same memory; the program must get the answers it would get without braid,
+// and braid must keep its access while copies are under way. Pure bookkeeping of CUDA's rules:
+// access is set for whole mappings, or for a pool; it ends with the mapping or the pool.
 #pragma once
 
 #include <cuda.h>

@@ -28,8 +28,7 @@ class AccessTest : public test::MemoryTest {
 
   // As a program under braid: the engine's copy, or the driver's where it declines.
   Outcome copy(Direction direction, HostBuffer& host, CUdeviceptr device, uint64_t size_bytes) {
-    const Outcome outcome =
-        engine_->submit({direction, host.data(), device, size_bytes, stream_});
+    const Outcome outcome = engine_->submit({direction, host.data(), device, size_bytes, stream_});
     if (outcome == Verdict::kAccelerated) return outcome;
     if (direction == Direction::kHostToDevice)
       MUST(driver(), cuMemcpyHtoDAsync(device, host.data(), size_bytes, stream_));
@@ -148,7 +147,8 @@ TEST_F(AccessTest, ATensorMayCrossManyMappings) {
       EXPECT_NE(engine_->grant(range + at, kGranuleBytes), 0u);
     }
   }
-  expect_direct(round_trip(range + 512, kSize - kGranuleBytes));  // the first mapping is not the relays'
+  expect_direct(
+      round_trip(range + 512, kSize - kGranuleBytes));  // the first mapping is not the relays'
   const RoundTrip trip = round_trip(range + kGranuleBytes + 512, kSize - 2 * kGranuleBytes);
   EXPECT_EQ(trip.up + " " + trip.down, "accelerated accelerated");
   EXPECT_GT(std::popcount(trip.up_via), 2);
@@ -224,8 +224,9 @@ TEST_F(AccessTest, MemoryOfAnotherGpuThanTheStreamsIsLeftToTheDriver) {
   const CUdeviceptr range = reserve(kSize);
   map(range, kSize, {access_by(0), access_by(1)});
   use_gpu(1);
-  EXPECT_EQ(engine_->submit({Direction::kHostToDevice, source_->data(), range, kSize, new_stream()}),
-            Verdict::kForeignContext);
+  EXPECT_EQ(
+      engine_->submit({Direction::kHostToDevice, source_->data(), range, kSize, new_stream()}),
+      Verdict::kForeignContext);
   use_gpu(0);
 }
 

@@ -77,7 +77,8 @@ TEST_F(HostMemoryTest, AHoleBetweenRegistrationsIsPageable) {
 TEST_F(HostMemoryTest, MemoryMayBeRegisteredAgainBetweenCopies) {
   for (const uint64_t first : {kSize / 2, kSize, kSize / 4}) {
     pin(0, first);
-    EXPECT_EQ(submit(Direction::kHostToDevice, pages_), first == kSize ? "accelerated" : "pageable");
+    EXPECT_EQ(submit(Direction::kHostToDevice, pages_),
+              first == kSize ? "accelerated" : "pageable");
     synchronize(stream_);
     unpin(0);
   }
@@ -86,8 +87,8 @@ TEST_F(HostMemoryTest, MemoryMayBeRegisteredAgainBetweenCopies) {
 
 TEST_F(HostMemoryTest, WriteCombinedMemoryIsAcceleratedBothWays) {
   void* memory = nullptr;
-  MUST(driver(), cuMemHostAlloc(&memory, kSize,
-                                CU_MEMHOSTALLOC_WRITECOMBINED | CU_MEMHOSTALLOC_PORTABLE));
+  MUST(driver(),
+       cuMemHostAlloc(&memory, kSize, CU_MEMHOSTALLOC_WRITECOMBINED | CU_MEMHOSTALLOC_PORTABLE));
   std::memcpy(memory, pages_, kSize);
   EXPECT_EQ(submit(Direction::kHostToDevice, memory), "accelerated");
   EXPECT_TRUE(device_holds(pages_));

@@ -50,8 +50,7 @@ class LifetimeTest : public test::MemoryTest {
     HostBuffer host(driver(), kSize), landing(driver(), kSize);
     host.fill_random(52);
     test::DeviceBuffer device(driver(), kSize);
-    EXPECT_EQ(engine_->submit(
-                  {Direction::kHostToDevice, host.data(), device.at(), kSize, stream_}),
+    EXPECT_EQ(engine_->submit({Direction::kHostToDevice, host.data(), device.at(), kSize, stream_}),
               Verdict::kAccelerated);
     MUST(driver(), cuMemcpyDtoHAsync(landing.data(), device.at(), kSize, stream_));
     synchronize(stream_);

@@ -25,9 +25,9 @@ class MemoryTest : public ServerTest {
  protected:
   static constexpr uint64_t kGranuleBytes = 2 << 20;
 
-#define BRAID_TEST_CALL(name)                                                            \
-  template <typename... Arguments>                                                       \
-  void name##_(Arguments... arguments) const {                                           \
+#define BRAID_TEST_CALL(name)                                                                \
+  template <typename... Arguments>                                                           \
+  void name##_(Arguments... arguments) const {                                               \
     must(driver(), reinterpret_cast<decltype(&::name)>(symbol(#name))(arguments...), #name); \
   }
   BRAID_TEST_CALL(cuMemAddressReserve)

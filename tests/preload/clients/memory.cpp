@@ -94,8 +94,8 @@ int mapped() {
   print_access("mapped again", range);
   copy_and_look(3, host, range);
   const CUmemAccessDesc nowhere = access_by(77, CU_MEM_ACCESS_FLAGS_PROT_READ);
-  std::printf("nowhere: %d\n", get<decltype(cuMemSetAccess)>("cuMemSetAccess")(
-                                   range, kSizeBytes, &nowhere, 1));
+  std::printf("nowhere: %d\n",
+              get<decltype(cuMemSetAccess)>("cuMemSetAccess")(range, kSizeBytes, &nowhere, 1));
   call("cuMemUnmap", range, kSizeBytes);
   call("cuMemAddressFree", range, kSizeBytes);
   return 0;
