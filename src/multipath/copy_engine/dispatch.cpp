@@ -196,7 +196,10 @@ void Dispatch::settle(uint64_t now_ns) {
     if (usual == 0) usual = ns_per_byte;
     const bool is_congested = ns_per_byte > kCongested * usual;
     usual += is_congested ? usual * took_ns / kForgetsInNs : (ns_per_byte - usual) * kLearns;
-    if (is_congested) link.rests_until_ns = now_ns + (now_ns - link.busy_since_ns) * kRestFactor;
+    // Once may be this thread's own lateness.
+    const bool is_again = is_congested && link.was_congested;
+    link.was_congested = is_congested;
+    if (is_again) link.rests_until_ns = now_ns + (now_ns - link.busy_since_ns) * kRestFactor;
     link.busy_since_ns = now_ns;
     link.drained_bytes = 0;
   }
