@@ -165,7 +165,8 @@ const std::vector<Entry>& entries() {
         "slice sweep: docs/measurements"},
        set_size<&Options::slice_bytes>},
       {{"BRAID_BLOCKS", "thread blocks", "by kernel",
-        "thread blocks that a path spends on its GPU: 2 of one warp, 8 of 16 for the plain kernel",
+        "thread blocks that a path spends on its GPU: 2 of one warp, 4 for batches, 8 of 16 warps "
+        "for the plain kernel",
         "block sweep: docs/measurements"},
        set_blocks},
       {{"BRAID_BACKGROUND", "", "yield",
