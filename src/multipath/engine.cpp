@@ -62,7 +62,7 @@ class Engine::Impl {
   Status open_copy_engines();
   void read_costs();
   bool may_gain(const Batch& batch) const;
-  MoverSet movers() const { return allowed_movers(options_.mover, copy_engine_ != nullptr); }
+  MoverSet movers() const { return allowed_movers(options_.mover, copy_engine_ != nullptr, false); }
   Status open_relays();
   Status open_relay(int gpu);
   bool has_news(CUcontext context);

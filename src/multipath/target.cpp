@@ -158,14 +158,16 @@ size_t Target::list_paths(GpuSet allowed, PathChoice& choice) const {
 }
 
 Plan Target::plan_for(const Batch& batch, int paths, uint64_t now_ns) {
-  return plan(costs_, {.direction = batch.direction,
-                       .size_bytes = size_of(batch),
-                       .segments = batch.segments.size(),
-                       .paths = paths,
-                       .is_cold = is_cold(now_ns),
-                       .kernels_blocked = are_kernels_blocked(now_ns),
-                       .movers = allowed_movers(options_.mover, copy_engine_ != nullptr),
-                       .asked_threshold_bytes = options_.threshold_bytes});
+  const bool is_blocked = are_kernels_blocked(now_ns);
+  return plan(costs_,
+              {.direction = batch.direction,
+               .size_bytes = size_of(batch),
+               .segments = batch.segments.size(),
+               .paths = paths,
+               .is_cold = is_cold(now_ns),
+               .kernels_blocked = is_blocked,
+               .movers = allowed_movers(options_.mover, copy_engine_ != nullptr, is_blocked),
+               .asked_threshold_bytes = options_.threshold_bytes});
 }
 
 // A transfer's turn has come, and long after it its kernels have not left: the program's own hold
