@@ -40,7 +40,9 @@ bool CopyMaker::fits(const Region& region, int stream, bool is_prompt) const {
   return region.gpu == program_.streams[stream].gpu;
 }
 
-bool CopyMaker::choose_pair(CopyCall call, const std::vector<int>& usable, int& to, int& from) {
+// Copies from host to host are the CPU's, and waited for.
+bool CopyMaker::choose_pair(CopyCall call, const std::vector<int>& usable, bool is_prompt, int& to,
+                            int& from) {
   constexpr int kTries = 12;
   const bool wants_host = !random_.one_in(6);
   for (int attempt = 0; attempt < kTries; ++attempt) {
@@ -48,7 +50,7 @@ bool CopyMaker::choose_pair(CopyCall call, const std::vector<int>& usable, int& 
     from = random_.of(usable);
     const bool to_host = program_.regions[to].is_host();
     const bool from_host = program_.regions[from].is_host();
-    if (to == from) continue;
+    if (to == from || (is_prompt && to_host && from_host)) continue;
     if (call == CopyCall::kUp && (to_host || !from_host)) continue;
     if (call == CopyCall::kDown && (!to_host || from_host)) continue;
     if (wants_host && to_host == from_host) continue;
@@ -116,14 +118,15 @@ void CopyMaker::add_boxes(Copy& copy, int to, int from) {
   }
 }
 
-void CopyMaker::add_batch(Copy& copy, const std::vector<int>& usable, int to, int from) {
+void CopyMaker::add_batch(Copy& copy, const std::vector<int>& usable, bool is_prompt, int to,
+                          int from) {
   add_entries(copy, to, from);
   std::vector<int> others;
   for (const int region : usable)
     if (region != to && region != from) others.push_back(region);
   if (others.size() >= 2 && random_.one_in(3)) {  // directions may differ in one batch
     int other_to = 0, other_from = 0;
-    if (choose_pair(CopyCall::kAny, others, other_to, other_from))
+    if (choose_pair(CopyCall::kAny, others, is_prompt, other_to, other_from))
       add_entries(copy, other_to, other_from);
   }
   if (copy.pieces.size() > 1 && random_.one_in(3))
@@ -169,14 +172,14 @@ std::optional<Operation> CopyMaker::make(int stream, const std::vector<int>& reg
   if (copy.call == CopyCall::kRowsUnaligned && (is_prompt || !chosen.is_default()))
     return std::nullopt;
   int to = 0, from = 0;
-  if (usable.size() < 2 || !choose_pair(copy.call, usable, to, from)) return std::nullopt;
+  if (usable.size() < 2 || !choose_pair(copy.call, usable, is_prompt, to, from)) return std::nullopt;
   const bool may_be_sync = !is_prompt && chosen.is_default() && !is_batch(copy.call);
   copy.is_async =
       copy.call != CopyCall::kRowsUnaligned && (!may_be_sync || random_.one_in(2));
   copy.has_per_thread_symbol =
       copy.is_async ? random_.one_in(2) : chosen.flavour == Flavour::kPerThread;
   if (copy.call == CopyCall::kBatch || copy.call == CopyCall::kBatchFirst)
-    add_batch(copy, usable, to, from);
+    add_batch(copy, usable, is_prompt, to, from);
   else if (is_batch(copy.call))
     add_boxes(copy, to, from);
   else if (is_shaped(copy.call))

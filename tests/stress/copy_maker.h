@@ -23,10 +23,11 @@ class CopyMaker {
  private:
   CopyCall draw_call();
   bool fits(const Region& region, int stream, bool is_prompt) const;
-  bool choose_pair(CopyCall call, const std::vector<int>& usable, int& to, int& from);
+  bool choose_pair(CopyCall call, const std::vector<int>& usable, bool is_prompt, int& to,
+                   int& from);
   void add_linear(Copy& copy, int to, int from);
   void add_rows(Copy& copy, int to, int from);
-  void add_batch(Copy& copy, const std::vector<int>& usable, int to, int from);
+  void add_batch(Copy& copy, const std::vector<int>& usable, bool is_prompt, int to, int from);
   void add_entries(Copy& copy, int to, int from);
   void add_boxes(Copy& copy, int to, int from);
   void take(const Copy& copy, int stream, bool may_settle);

@@ -20,7 +20,8 @@ constexpr uint64_t kVictimBytes = 16 << 10;
 /// What threads of programs share, whatever the program.
 struct Server {
   const Calls& calls;
-  std::vector<CUcontext> contexts;
+  bool traces;
+  std::vector<CUcontext> contexts{};
 
   void use(int gpu) const { must(calls.set_current(contexts[gpu]), "cuCtxSetCurrent"); }
 };
@@ -70,13 +71,15 @@ class Execution {
         meeting_(program.threads) {}
 
   std::string run() {
+    if (server_.traces) trace_start();
     set_up();
     notes_.resize(program_.threads);
     workers_.run(program_.threads, [this](size_t thread) { run_thread(thread); });
-    return describe();
+    return result();
   }
 
  private:
+  void trace_start() const;
   void set_up();
   void run_thread(size_t thread);
   int64_t step(size_t thread, const Operation& operation, size_t number);
@@ -92,7 +95,7 @@ class Execution {
   CUresult capture(size_t thread, const Operation& operation, size_t number);
   int64_t mistake(const Operation& operation);
   CUresult call_host(const Operation& operation);
-  std::string describe();
+  std::string result();
   uint64_t hash_memory();
   void tear_down();
 
@@ -111,6 +114,15 @@ class Execution {
   std::mutex graphs_lock_;
   std::vector<CUgraphExec> graphs_;
 };
+
+void Execution::trace_start() const {
+  for (size_t region = 0; region < program_.regions.size(); ++region)
+    std::fprintf(stderr, "region %zu: %s\n", region,
+                 describe(program_.regions[region]).c_str());
+  for (size_t number = 0; number < program_.streams.size(); ++number)
+    std::fprintf(stderr, "stream %zu: %s\n", number,
+                 describe(program_.streams[number]).c_str());
+}
 
 void Execution::set_up() {
   server_.use(0);
@@ -167,6 +179,8 @@ void Execution::run_thread(size_t thread) {
 }
 
 int64_t Execution::step(size_t thread, const Operation& operation, size_t number) {
+  if (server_.traces)
+    std::fprintf(stderr, "%zu.%zu %s\n", thread, number, describe(operation).c_str());
   const CUstream in = operation.stream >= 0 ? stream(operation.stream) : nullptr;
   const CUevent event = operation.event >= 0 ? events_[operation.event] : nullptr;
   switch (operation.step) {
@@ -316,7 +330,7 @@ uint64_t Execution::hash_memory() {
   return all;
 }
 
-std::string Execution::describe() {
+std::string Execution::result() {
   const uint64_t memory = hash_memory();
   uint64_t seen = 0;
   std::string errors;
@@ -355,7 +369,7 @@ void Execution::tear_down() {
 
 class Runner::Impl {
  public:
-  explicit Impl(const Calls& calls) : server{calls, {}} {
+  Impl(const Calls& calls, bool traces) : server{calls, traces} {
     must(calls.init(0), "cuInit");
     for (int gpu = 0; gpu < kGpus; ++gpu) {
       CUdevice device = 0;
@@ -368,7 +382,7 @@ class Runner::Impl {
   Workers workers;
 };
 
-Runner::Runner(const Calls& calls) : impl_(std::make_unique<Impl>(calls)) {}
+Runner::Runner(const Calls& calls, bool traces) : impl_(std::make_unique<Impl>(calls, traces)) {}
 Runner::~Runner() = default;
 
 std::string Runner::run(const Program& program) {

@@ -13,7 +13,8 @@ namespace braid::stress {
 
 class Runner {
  public:
-  explicit Runner(const Calls& calls);
+  /// With `traces`, every operation is said on stderr before it is done.
+  Runner(const Calls& calls, bool traces);
   ~Runner();
   std::string run(const Program& program);
 

@@ -9,6 +9,7 @@
 #include <cuda.h>
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace braid::stress {
@@ -143,5 +144,10 @@ struct Program {
 inline constexpr int kGpus = 4;
 
 Program make_program(uint64_t seed);
+
+/// For people: one line.
+std::string describe(const Region& region);
+std::string describe(const Stream& stream);
+std::string describe(const Operation& operation);
 
 }  // namespace braid::stress
