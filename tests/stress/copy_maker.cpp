@@ -133,12 +133,18 @@ void CopyMaker::add_batch(Copy& copy, const std::vector<int>& usable, bool is_pr
     copy.second_attribute_at = random_.between(1, copy.pieces.size() - 1);
 }
 
-// Other orders than the stream's need sources that are complete when the call is made.
-void CopyMaker::take(const Copy& copy, int stream, bool may_settle) {
+// Sources that are not read in the stream's order must be complete when the call is made: those of
+// batches that say so, and pageable memory in other asynchronous copies ("host memory is copied to
+// a staging buffer immediately").
+void CopyMaker::take(const Copy& copy, int stream) {
   for (const Piece& piece : copy.pieces) {
-    if (may_settle && copy.order != CU_MEMCPY_SRC_ACCESS_ORDER_STREAM) owners_.settle(piece.from);
-    owners_.acquire(piece.to, stream);
+    const bool is_read_at_once =
+        is_batch(copy.call) ? copy.order != CU_MEMCPY_SRC_ACCESS_ORDER_STREAM
+                            : copy.is_async &&
+                                  program_.regions[piece.from].kind == RegionKind::kPageable;
+    if (is_read_at_once) owners_.settle(piece.from);
   }
+  for (const Piece& piece : copy.pieces) owners_.acquire(piece.to, stream);
   for (const Piece& piece : copy.pieces) owners_.acquire(piece.from, stream);
 }
 
@@ -189,7 +195,7 @@ std::optional<Operation> CopyMaker::make(int stream, const std::vector<int>& reg
   if (is_batch(copy.call) && !is_prompt && random_.one_in(5))
     copy.order = random_.one_in(2) ? CU_MEMCPY_SRC_ACCESS_ORDER_ANY
                                    : CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL;
-  take(copy, stream, !is_prompt);
+  take(copy, stream);
   note_end(copy);
   return made;
 }

@@ -30,7 +30,7 @@ class CopyMaker {
   void add_batch(Copy& copy, const std::vector<int>& usable, bool is_prompt, int to, int from);
   void add_entries(Copy& copy, int to, int from);
   void add_boxes(Copy& copy, int to, int from);
-  void take(const Copy& copy, int stream, bool may_settle);
+  void take(const Copy& copy, int stream);
   void note_end(const Copy& copy);
   uint64_t some_bytes(uint64_t room);
 

@@ -51,6 +51,12 @@ class Generator {
     if (random_.one_in(5)) return random_.between(64 << 10, 512 << 10);
     return random_.between(4 << 10, 64 << 10);
   }
+  // Half of them such as braid accelerates without more ado.
+  RegionKind some_kind() {
+    static const std::vector<RegionKind> plain = {RegionKind::kPinned, RegionKind::kRegistered,
+                                                  RegionKind::kDevice, RegionKind::kDevice};
+    return random_.one_in(2) ? random_.of(plain) : static_cast<RegionKind>(random_.below(7));
+  }
   void add_region(Hands& hands, RegionKind kind, int gpu) {
     hands.regions.push_back(static_cast<int>(program_.regions.size()));
     program_.regions.push_back({kind, gpu, some_size(kind)});
@@ -69,7 +75,7 @@ class Generator {
     add_region(hands, random_.one_in(2) ? RegionKind::kPinned : RegionKind::kRegistered, home);
     add_region(hands, RegionKind::kDevice, home);
     for (uint64_t more = random_.between(2, 5); more > 0; --more)
-      add_region(hands, static_cast<RegionKind>(random_.below(7)),
+      add_region(hands, some_kind(),
                  random_.one_in(4) ? some_gpu() : home);
   }
 

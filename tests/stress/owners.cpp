@@ -28,13 +28,15 @@ void Owners::settle(int region) {
   if (use.event >= 0) {
     operations_->push_back({.step = Step::kSyncEvent, .event = use.event});
   } else if (use.stream >= 0) {
-    switch (random_.below(3)) {
+    // To wait for a context spoils what other threads capture there.
+    switch (random_.below(program_.threads == 1 ? 3 : 2)) {
       case 0: operations_->push_back({.step = Step::kSyncStream, .stream = use.stream}); break;
-      case 1: operations_->push_back({.step = Step::kSyncContext, .stream = use.stream}); break;
-      default: {
+      case 1: {
         const int event = record(use.stream);
         operations_->push_back({.step = Step::kSyncEvent, .event = event});
+        break;
       }
+      default: operations_->push_back({.step = Step::kSyncContext, .stream = use.stream});
     }
   }
 }
