@@ -11,6 +11,7 @@
 #include "tools/commands.h"
 #include "tools/measure.h"
 #include "tools/open_server.h"
+#include "tools/scenarios.h"
 
 namespace braid::tools {
 namespace {
@@ -25,6 +26,8 @@ struct Arguments {
   std::vector<int> paths;
   int repeat = 5;
   bool limit = false;
+  std::string scenario;  // empty: linear copies
+  std::string segment = "64K";
   std::string json_file;
   uint64_t seed = 1;
 };
@@ -126,7 +129,7 @@ Result<std::vector<Case>> list_cases(const Arguments& arguments, int gpus) {
       for (const uint64_t size : sizes.value()) {
         if (size == 0)
           return Status::error("a size of 0 cannot be measured", "Write sizes above 0");
-        cases.push_back({direction, size, count, arguments.repeat, arguments.limit});
+        cases.push_back({direction, size, count, arguments.repeat, arguments.limit, 0});
       }
   return cases;
 }
@@ -177,6 +180,91 @@ Result<bool> run_bench(const Arguments& arguments) {
   return all_verified;
 }
 
+const char* direction_text(const ScenarioCase& one) {
+  return one.scenario == Scenario::kBoth ? "both" : direction_name(one.direction);
+}
+
+nlohmann::json to_json(const std::string& name, const ScenarioCase& one,
+                       const ScenarioRecord& record) {
+  const auto readings = [](const Readings& all) {
+    return nlohmann::json{{"median", all.median()}, {"range", {all.lowest(), all.highest()}}};
+  };
+  return {{"scenario", name},
+          {"direction", direction_text(one)},
+          {"size_bytes", one.size_bytes},
+          {"segment_bytes", one.segment_bytes},
+          {"native_gbps", readings(record.native)},
+          {"braid_gbps", readings(record.braid)},
+          {"limit_gbps", readings(record.limit)},
+          {"repeat", record.braid.values.size()},
+          {"verified", record.verified},
+          {"verdict", record.verdict}};
+}
+
+// One direction after the other, but for what goes both ways.
+Result<std::vector<ScenarioCase>> list_scenarios(const Arguments& arguments) {
+  const auto scenario = parse_scenario(arguments.scenario);
+  if (!scenario.ok()) return scenario.status();
+  const auto directions = directions_of(arguments.direction);
+  if (!directions.ok()) return directions.status();
+  const auto sizes = parse_size_list(arguments.sizes);
+  if (!sizes.ok()) return sizes.status();
+  const auto segment = parse_size(arguments.segment);
+  if (!segment.ok()) return segment.status();
+  const bool is_batch = scenario.value() == Scenario::kBatch;
+  std::vector<ScenarioCase> cases;
+  for (const Direction direction : directions.value())
+    for (const uint64_t size : sizes.value()) {
+      if (is_batch && (segment.value() == 0 || size % segment.value() != 0))
+        return Status::error("a batch of " + format_size(size) + " is not whole segments of " +
+                             arguments.segment);
+      cases.push_back(
+          {scenario.value(), direction, size, is_batch ? segment.value() : 0, arguments.repeat});
+    }
+  if (scenario.value() == Scenario::kBoth) cases.resize(sizes.value().size());
+  return cases;
+}
+
+Result<bool> run_scenarios(const Arguments& arguments) {
+  const auto cases = list_scenarios(arguments);
+  if (!cases.ok()) return cases.status();
+  const auto options = read_options([](const char* name) { return getenv(name); });
+  if (!options.ok()) return options.status();
+  const auto driver = open_server(arguments.server);
+  if (!driver.ok()) return driver.status();
+  uint64_t max_bytes = 0;
+  for (const ScenarioCase& one : cases.value()) max_bytes = std::max(max_bytes, one.size_bytes);
+  const auto bench = ScenarioBench::open(driver.value(), options.value(), arguments.target,
+                                         max_bytes, arguments.seed);
+  if (!bench.ok()) return bench.status();
+  fmt::print("{:<10} {:<5} {:>6} {:>8}  {:>22}  {:>22}  {:>6}  {:>22}  {:>8}  {:<8}  {}\n",
+             "scenario", "", "size", "segment", "native GB/s (range)", "braid GB/s (range)",
+             "ratio", "limit GB/s (range)", "of limit", "verified", "outcome");
+  bool all_verified = true;
+  nlohmann::json records = nlohmann::json::array();
+  for (const ScenarioCase& one : cases.value()) {
+    const auto record = bench.value()->run(one);
+    if (!record.ok()) return record.status();
+    const ScenarioRecord& seen = record.value();
+    fmt::print(
+        "{:<10} {:<5} {:>6} {:>8}  {:>22}  {:>22}  {:>5.2f}x  {:>22}  {:>7.1f}%  {:<8}  {}\n",
+        arguments.scenario, direction_text(one), format_size(one.size_bytes),
+        one.segment_bytes != 0 ? format_size(one.segment_bytes) : "", range(seen.native),
+        range(seen.braid), seen.braid.median() / seen.native.median(), range(seen.limit),
+        100 * seen.braid.median() / seen.limit.median(), seen.verified ? "yes" : "NO",
+        seen.verdict);
+    std::fflush(stdout);
+    records.push_back(to_json(arguments.scenario, one, seen));
+    all_verified = all_verified && seen.verified;
+  }
+  if (!arguments.json_file.empty()) {
+    std::ofstream json_file(arguments.json_file);
+    json_file << records.dump(2) << '\n';
+    if (!json_file) return cannot_write(arguments.json_file);
+  }
+  return all_verified;
+}
+
 }  // namespace
 
 void add_bench_command(CLI::App& app, int& exit_code) {
@@ -203,6 +291,11 @@ void add_bench_command(CLI::App& app, int& exit_code) {
   command->add_flag(
       "--limit", arguments->limit,
       "measure in turns what direct copies to every GPU at once reach, and compare with it");
+  command->add_option("--scenario", arguments->scenario,
+                      "instead of pinned linear copies: batch (scattered segments), both "
+                      "(directions at once), every-gpu (a copy each at once), pageable");
+  command->add_option("--segment", arguments->segment, "bytes of a batch's segments")
+      ->capture_default_str();
   command->add_option("--json", arguments->json_file,
                       "write the records to this file (docs/bench.md)");
   command->add_option("--seed", arguments->seed, "of the random bytes")->capture_default_str();
@@ -211,7 +304,8 @@ void add_bench_command(CLI::App& app, int& exit_code) {
       "Options of braid itself are read from the environment (docs/options.md), e.g. "
       "BRAID_SLICE=256K.");
   command->callback([arguments, &exit_code] {
-    const auto verified = run_bench(*arguments);
+    const auto verified =
+        arguments->scenario.empty() ? run_bench(*arguments) : run_scenarios(*arguments);
     if (!verified.ok())
       exit_code = fail(verified.status());
     else if (!verified.value())

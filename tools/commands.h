@@ -19,6 +19,7 @@ void add_bench_command(CLI::App& app, int& exit_code);
 void add_topo_command(CLI::App& app, int& exit_code);
 /// `program`: the words after "--", exactly as the shell gave them; must outlive parsing.
 void add_run_command(CLI::App& app, const std::vector<std::string>& program, int& exit_code);
+void add_tune_command(CLI::App& app, int& exit_code);
 void add_doctor_command(CLI::App& app, int& exit_code);
 
 /// The hidden command that `braid doctor` starts under `braid run`. Returns its exit code.

@@ -7,11 +7,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <ctime>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <vector>
 
 #include "cuda/driver.h"
+#include "multipath/cost_file.h"
 #include "multipath/relays.h"
 #include "preload/hooks.h"
 #include "tools/commands.h"
@@ -96,6 +98,24 @@ struct ChildResult {
   int exit_code = -1;
   std::string error_output;
 };
+
+std::string age_text(int64_t age_s) {
+  const int64_t hours = age_s / 3600;
+  if (hours < 1) return "less than an hour ago";
+  return hours < 48 ? fmt::format("{} hours ago", hours) : fmt::format("{} days ago", hours / 24);
+}
+
+// Whether `braid tune` has been here. The defaults are sensible, so that is no failure.
+Finding check_costs(const cuda::Driver& driver) {
+  const auto options = read_options([](const char* name) { return getenv(name); });
+  if (!options.ok()) return bad(options.status().message(), "");
+  const multipath::LoadedCosts costs = multipath::load_costs(driver, options.value());
+  if (!costs.problem.ok()) return bad(costs.problem.message(), "");
+  if (costs.path.empty())
+    return good("defaults, measured on 4 H200; braid tune measures this server");
+  return good(
+      fmt::format("measured {}: {}", age_text(time(nullptr) - costs.measured_at_s), costs.path));
+}
 
 // Runs this command with `arguments` and collects its stderr.
 ChildResult run_self(const std::vector<std::string>& arguments) {
@@ -190,6 +210,7 @@ int doctor(const std::string& server, bool lists_hooks) {
   const bool has_driver = report("driver", driver.ok() ? check_driver(driver.value(), gpu_count)
                                                        : bad(driver.status().message(), ""));
   const bool has_peers = has_driver && report("peers", check_peers(driver.value(), gpu_count));
+  if (has_peers) report("costs", check_costs(driver.value()));
   void* library = nullptr;
   const bool has_library = report("library", check_library(library));
   if (has_library && report("hooks", check_hooks(library)) && lists_hooks) list_hooks();

@@ -53,6 +53,7 @@ int main(int argc, char** argv) {
   const std::vector<std::string> program = braid::tools::take_program(argc, argv);
   braid::tools::add_run_command(app, program, exit_code);
   braid::tools::add_bench_command(app, exit_code);
+  braid::tools::add_tune_command(app, exit_code);
   braid::tools::add_topo_command(app, exit_code);
   braid::tools::add_doctor_command(app, exit_code);
   if (const braid::Status known = braid::tools::check_command(app, argc, argv); !known.ok())

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstring>
 #include <random>
+#include <thread>
 
 #include "cuda/scoped_context.h"
 
@@ -153,6 +154,7 @@ Result<Record> Bench::run(const Case& what) {
   if (!status.ok()) return status;
   const std::map<int, uint64_t> before = bytes_by_gpu(what.direction);
   for (int round = 0; round < what.repeat; ++round) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(what.pause_ms));
     // The first pair finds GPUs and caches as a pause, or the limit's copies, left them.
     status = measure_pair(what, record, record.native_first, record.braid_first);
     for (int pair = 0; pair < kSteadyPairs && status.ok(); ++pair)

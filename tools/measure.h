@@ -46,6 +46,7 @@ struct Case {
   int paths = 0;
   int repeat = 0;
   bool with_limit = false;
+  int pause_ms = 0;  ///< before each round, so that GPUs are idle; virtual time does not pass
 };
 
 /// Owns the buffers and the engine for measuring copies to and from one GPU.

@@ -7,6 +7,10 @@ namespace {
 
 constexpr uint64_t kNsPerSecond = 1'000'000'000;
 
+// A thread that the kernel puts to sleep comes back 50 us later or more; who asks for less needs it
+// sooner than that.
+constexpr uint64_t kLongestSpinNs = 50'000;
+
 class SystemClock final : public Clock {
  public:
   uint64_t now_ns() override {
@@ -19,6 +23,11 @@ class SystemClock final : public Clock {
   void sleep_ns(uint64_t duration_ns) override {
     // Until a point in time: a signal handler that interrupts the sleep does not lengthen it.
     const uint64_t until_ns = now_ns() + duration_ns;
+    if (duration_ns <= kLongestSpinNs) {
+      while (now_ns() < until_ns) {
+      }
+      return;
+    }
     timespec until{};
     until.tv_sec = static_cast<time_t>(until_ns / kNsPerSecond);
     until.tv_nsec = static_cast<long>(until_ns % kNsPerSecond);

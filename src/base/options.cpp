@@ -74,6 +74,17 @@ Status set_count(int& count, const std::string& text, int least, int most, const
   return {};
 }
 
+Status set_threshold(Options& options, const std::string& text) {
+  if (text != "auto") return set_size<&Options::threshold_bytes>(options, text);
+  options.threshold_bytes = 0;
+  return {};
+}
+
+Status set_costs(Options& options, const std::string& text) {
+  options.costs = text == "auto" ? "" : text;
+  return {};
+}
+
 Status set_blocks(Options& options, const std::string& text) {
   int blocks = 0;
   const Status status = set_count(blocks, text, 1, 64, "thread blocks");
@@ -141,14 +152,21 @@ const std::vector<Entry>& entries() {
         "a line for each copy over the threshold, on stderr or in a file: stderr or PATH, with %p",
         "on, it costs some microseconds a copy: docs/statistics.md"},
        set_text<&Options::log>},
-      {{"BRAID_THRESHOLD", "bytes", "4M", "smaller copies stay native",
-        "the break-even size: docs/measurements"},
-       set_size<&Options::threshold_bytes>},
+      {{"BRAID_THRESHOLD", "bytes", "auto",
+        "smaller copies stay native, others do not; auto: what the cost model expects to gain",
+        "no copy slower than native: docs/tuning.md"},
+       set_threshold},
+      {{"BRAID_COSTS", "file", "auto",
+        "what copies cost here: a file that braid tune wrote, or none; auto: this server's in the "
+        "user's cache",
+        "defaults without a file: docs/tuning.md"},
+       set_costs},
       {{"BRAID_SLICE", "bytes", "64K", "bytes a thread block takes at a time",
         "slice sweep: docs/measurements"},
        set_size<&Options::slice_bytes>},
       {{"BRAID_BLOCKS", "thread blocks", "by kernel",
-        "thread blocks that a path spends on its GPU: 2 of one warp, 8 of 16 for the plain kernel",
+        "thread blocks that a path spends on its GPU: 2 of one warp, 4 for batches, 8 of 16 warps "
+        "for the plain kernel",
         "block sweep: docs/measurements"},
        set_blocks},
       {{"BRAID_BACKGROUND", "", "yield",
@@ -214,15 +232,27 @@ const std::vector<OptionRow>& option_table() {
   return rows;
 }
 
+namespace {
+
+// The XDG rule: what is not absolute is ignored.
+std::string cache_folder_of(const std::function<const char*(const char*)>& get) {
+  const char* cache = get("XDG_CACHE_HOME");
+  if (cache != nullptr && *cache == '/') return cache;
+  const char* home = get("HOME");
+  return home != nullptr && *home == '/' ? std::string(home) + "/.cache" : "";
+}
+
+}  // namespace
+
 Result<Options> read_options(const std::function<const char*(const char*)>& get) {
   Options options;
-  options.threshold_bytes = uint64_t{4} << 20;
   for (const Entry& entry : entries()) {
     const char* text = get(entry.row.name);
     if (text == nullptr || *text == '\0') continue;
     const Status status = entry.set(options, text);
     if (!status.ok()) return Status::error(std::string(entry.row.name) + ": " + status.message());
   }
+  options.cache_folder = cache_folder_of(get);
   if (options.stats == StatsFormat::kNone && !options.stats_file.empty())
     options.stats = StatsFormat::kPrometheus;
   if (options.stats == StatsFormat::kNone && options.stats_signal != 0)

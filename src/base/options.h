@@ -33,10 +33,12 @@ struct Options {
   std::string stats_file;                  ///< empty: stderr; "%p" stands for the process's number
   int stats_signal = 0;                    ///< 0: only at exit
   std::string log;                         ///< empty: none; "stderr", or a file's path as above
-  uint64_t threshold_bytes = 0;
-  uint64_t slice_bytes = 0;      ///< 0: the default (multipath/selector.h)
-  uint32_t blocks_per_path = 0;  ///< 0: by kernel (multipath/endpoint.cpp)
+  uint64_t threshold_bytes = 0;            ///< 0: by the cost model (multipath/cost_model.h)
+  uint64_t slice_bytes = 0;                ///< 0: the default (multipath/selector.h)
+  uint32_t blocks_per_path = 0;            ///< 0: by kernel (multipath/endpoint.cpp)
   bool yields = true;
+  std::string costs;  ///< the cost file: a path, "none", or empty: the server's, in cache_folder
+  std::string cache_folder;   ///< $XDG_CACHE_HOME or $HOME/.cache; empty: there is none
   int pageable_threads = -1;  ///< 0: pageable copies stay native; -1: by CPUs (staging/crew.h)
   int favoured_gpu = -1;      ///< relays serve this GPU's transfers first; -1: the longest queue
   MoverChoice mover = MoverChoice::kAuto;

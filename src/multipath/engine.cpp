@@ -1,6 +1,7 @@
 #include "multipath/engine.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <mutex>
@@ -11,6 +12,8 @@
 #include "cuda/scoped_context.h"
 #include "multipath/classify.h"
 #include "multipath/copy_engine/mover.h"
+#include "multipath/copy_engine/station.h"
+#include "multipath/cost_file.h"
 #include "multipath/relays.h"
 #include "multipath/staging/stager.h"
 #include "multipath/target.h"
@@ -42,6 +45,9 @@ class Engine::Impl {
   void collect(int wait_ms, PathCounts& counts);
   bool can_accelerate();
   std::vector<std::string> problems();
+  uint64_t threshold_bytes(Direction direction) const {
+    return thresholds_[static_cast<size_t>(direction)];
+  }
 
   std::atomic<int> path_limit{0};
 
@@ -49,6 +55,11 @@ class Engine::Impl {
   Status list_devices();
   Status check_relay_list() const;
   Status check_hardware_queues() const;
+  bool may_use_copy_engines() const;
+  Status open_copy_engines();
+  void read_costs();
+  bool may_gain(const Batch& batch) const;
+  MoverSet movers() const { return allowed_movers(options_.mover, copy_engine_ != nullptr); }
   Status open_relays();
   Status open_relay(int gpu);
   bool has_news(CUcontext context);
@@ -67,7 +78,9 @@ class Engine::Impl {
 
   const cuda::Driver& driver_;
   const Options options_;
-  bool has_relays_ = false;  // some GPU may help some other
+  CostModel costs_ = default_costs();
+  std::array<uint64_t, 2> thresholds_{UINT64_MAX, UINT64_MAX};  // by direction
+  bool has_relays_ = false;                                     // some GPU may help some other
   std::shared_mutex mutex_;  // guards the lists; a Target guards itself
   std::vector<CUdevice> devices_;
   std::vector<std::vector<bool>> relays_;   // [relay][target]: usable
@@ -132,21 +145,45 @@ Status Engine::Impl::open() {
   has_relays_ = std::any_of(relays_.begin(), relays_.end(), [](const std::vector<bool>& targets) {
     return std::find(targets.begin(), targets.end(), true) != targets.end();
   });
-  if (!has_relays_) return {};  // nothing to gain, so nothing is opened
   std::unique_lock lock(mutex_);
-  if (options_.mover == MoverChoice::kCopyEngine) {
-    auto mover = CopyEngineMover::open(driver_, options_);
-    if (!mover.ok()) return mover.status();
-    copy_engine_ = std::move(mover).value();
-  }
+  if (has_relays_ && may_use_copy_engines()) status = open_copy_engines();
+  read_costs();
+  if (!status.ok() || !has_relays_) return status;  // nothing to gain, so nothing is opened
   status = open_relays();
   if (status.ok()) (void)adopt_active_contexts();  // what fails is in problems_
   return status;
 }
 
+// Beside the kernel mover they need hardware queues of their own.
+bool Engine::Impl::may_use_copy_engines() const {
+  if (options_.mover != MoverChoice::kAuto) return options_.mover == MoverChoice::kCopyEngine;
+  return options_.hardware_queues >= kStreamsPerContext + copy_engine::kStreamsPerContext;
+}
+
+Status Engine::Impl::open_copy_engines() {
+  auto mover = CopyEngineMover::open(driver_, options_);
+  if (mover.ok()) copy_engine_ = std::move(mover).value();
+  return mover.status();
+}
+
+void Engine::Impl::read_costs() {
+  const LoadedCosts loaded = load_costs(driver_, options_);
+  costs_ = loaded.costs;
+  if (!loaded.problem.ok())
+    problems_.push_back(loaded.problem.message() + ". Until then braid goes by its defaults");
+  // However many paths there are: exact enough for a compare, and plan() decides.
+  for (const Direction direction : {Direction::kHostToDevice, Direction::kDeviceToHost})
+    thresholds_[static_cast<size_t>(direction)] =
+        multipath::threshold_bytes(costs_, {.direction = direction,
+                                            .paths = cuda::kMaxPaths,
+                                            .movers = movers(),
+                                            .asked_threshold_bytes = options_.threshold_bytes});
+}
+
 // Keeps an error for `problems`, and passes it on.
 Status Engine::Impl::note(Status status) {
-  if (!status.ok()) problems_.push_back(status.message());
+  if (!status.ok())
+    problems_.push_back(status.message() + ". Copies there stay native, and it does not relay");
   return status;
 }
 
@@ -250,7 +287,8 @@ Status Engine::Impl::make_target(Endpoint& endpoint) {
   const int home = numa_node(gpu);
   std::stable_partition(relays.begin(), relays.end(),
                         [&](const Endpoint* relay) { return numa_node(relay->gpu()) == home; });
-  auto target = Target::open(driver_, options_, endpoint, std::move(relays), copy_engine_.get());
+  auto target =
+      Target::open(driver_, options_, costs_, endpoint, std::move(relays), copy_engine_.get());
   if (!target.ok()) return target.status();
   targets_.push_back(std::move(target).value());
   return {};
@@ -327,8 +365,23 @@ bool Engine::Impl::stream_belongs_to(CUstream stream, CUcontext context) const {
   return driver_.cuStreamGetCtx(stream, &owner) == CUDA_SUCCESS && owner == context;
 }
 
+// Before anything is asked of the driver: no more than a compare for most small copies.
+bool Engine::Impl::may_gain(const Batch& batch) const {
+  const uint64_t size_bytes = size_of(batch);
+  if (size_bytes >= threshold_bytes(batch.direction)) return true;
+  // Small segments are slow natively, so a batch may gain from fewer bytes.
+  return batch.segments.size() > 1 &&
+         plan(costs_, {.direction = batch.direction,
+                       .size_bytes = size_bytes,
+                       .segments = batch.segments.size(),
+                       .paths = cuda::kMaxPaths,
+                       .movers = movers(),
+                       .asked_threshold_bytes = options_.threshold_bytes})
+                 .way != Way::kNative;
+}
+
 Outcome Engine::Impl::submit(const Batch& batch) {
-  if (size_of(batch) < options_.threshold_bytes) return Verdict::kBelowThreshold;
+  if (!may_gain(batch)) return Verdict::kBelowThreshold;
   if (!has_relays_) return Verdict::kNoRelay;
   const Classification what = classify(driver_, batch);
   if (what.verdict != Verdict::kAccelerated) return what.verdict;
@@ -415,6 +468,10 @@ Outcome Engine::submit(const Transfer& transfer) noexcept {
 }
 std::optional<CUresult> Engine::stage(const Transfer& transfer, bool is_synchronous) {
   return impl_->stage(transfer, is_synchronous);
+}
+uint64_t Engine::threshold_bytes() const {
+  return std::min(impl_->threshold_bytes(Direction::kHostToDevice),
+                  impl_->threshold_bytes(Direction::kDeviceToHost));
 }
 void Engine::limit_paths(int paths) { impl_->path_limit.store(paths); }
 void Engine::collect(int wait_ms, PathCounts& counts) noexcept { impl_->collect(wait_ms, counts); }

@@ -52,6 +52,9 @@ class Engine {
   /// answer of the call that asked for the copy; nothing when the copy is native.
   std::optional<CUresult> stage(const Transfer& transfer, bool is_synchronous);
 
+  /// Smaller transfers stay native, whatever else: `submit` need not be asked about them.
+  uint64_t threshold_bytes() const;
+
   /// At most this many paths from now on, the direct one included; 0: no limit. For measuring.
   void limit_paths(int paths);
 
@@ -67,7 +70,7 @@ class Engine {
   bool can_accelerate() const;
 
   /// What could not be prepared so far, in words a user can act on: GPUs that do not relay,
-  /// contexts whose copies stay native. The rest works.
+  /// contexts whose copies stay native, a cost file that is not used. The rest works.
   std::vector<std::string> problems() const;
 
  private:

@@ -1,6 +1,5 @@
-// Policy, pure: how many paths a transfer takes and how it is sliced. No driver, no clock, no
-// state. Source: MMA sections 3.2 (fallback) and 3.4.1 (chunk size); the figures are this
-// project's.
+// Policy, pure: how a transfer is sliced. No driver, no clock, no state. Source: MMA section 3.4.1
+// (chunk size); the figures are this project's. How many paths it takes: cost_model.h.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +12,5 @@ inline constexpr uint32_t kDefaultSliceBytes = 64 << 10;
 
 /// Slices stay addressable by 32-bit counters, whatever the transfer's size.
 uint32_t slice_bytes_for(uint64_t size_bytes, uint64_t asked_bytes);
-
-/// The direct path and as many relays as still have bytes to carry by the time that they have been
-/// launched, one after the other. At least 1, at most `available`.
-int path_count_for(uint64_t size_bytes, int available);
 
 }  // namespace braid::multipath

@@ -18,12 +18,17 @@ constexpr std::chrono::seconds kWarmUpLimit{10};
 // Batches too large for the ring take larger slices, up to here: beyond, links would end apart.
 constexpr uint32_t kLargestListSliceBytes = 1 << 20;
 
+// The largest transfers take tens of milliseconds; kernels that have not left after this wait for
+// SMs.
+constexpr uint64_t kBlockedNs = 200'000'000;
+
 }  // namespace
 
-Target::Target(const cuda::Driver& driver, const Options& options, Endpoint& endpoint,
-               std::vector<Endpoint*> relays)
+Target::Target(const cuda::Driver& driver, const Options& options, const CostModel& costs,
+               Endpoint& endpoint, std::vector<Endpoint*> relays)
     : driver_(driver),
       options_(options),
+      costs_(costs),
       endpoint_(endpoint),
       relays_(std::move(relays)),
       slot_(static_cast<uint32_t>(endpoint.gpu()) % cuda::kMaxPaths) {
@@ -32,10 +37,11 @@ Target::Target(const cuda::Driver& driver, const Options& options, Endpoint& end
 }
 
 Result<std::unique_ptr<Target>> Target::open(const cuda::Driver& driver, const Options& options,
-                                             Endpoint& endpoint, std::vector<Endpoint*> relays,
+                                             const CostModel& costs, Endpoint& endpoint,
+                                             std::vector<Endpoint*> relays,
                                              CopyEngineMover* copy_engine) {
   relays.resize(std::min<size_t>(relays.size(), cuda::kMaxPaths - 1));
-  std::unique_ptr<Target> target(new Target(driver, options, endpoint, relays));
+  std::unique_ptr<Target> target(new Target(driver, options, costs, endpoint, relays));
   target->copy_engine_ = copy_engine;
   cuda::ScopedContext scope(driver, endpoint.context());
   auto tickets = TicketPool::open(driver);
@@ -102,12 +108,28 @@ Status Target::run_empty(bool aligned_alike) {
 }
 
 Outcome Target::submit(const Batch& batch, int path_limit) {
-  std::unique_lock lock(mutex_);
-  if (copy_engine_ == nullptr) return submit_locked(batch, path_limit);
+  const uint64_t now_ns = driver_.clock->now_ns();  // may wait for another thread: not locked
   PathChoice choice;
-  const size_t count = choose_paths(size_of(batch), path_limit, choice);
+  std::unique_lock lock(mutex_);
+  size_t count = list_paths(choice);
+  if (path_limit > 0) count = std::min(count, static_cast<size_t>(path_limit));
+  const Plan chosen = plan_for(batch, static_cast<int>(count), now_ns);
+  count = static_cast<size_t>(chosen.paths);
+  switch (chosen.way) {
+    case Way::kNative: return Verdict::kBelowThreshold;
+    case Way::kKernel: return launch(batch, choice, count);
+    case Way::kCopyEngine: break;
+  }
   lock.unlock();
   return copy_engine_->submit(batch, endpoint_, std::span(choice.paths).subspan(1, count - 1));
+}
+
+// The first copy after a pause may stay native, since the relays have to wake up. Its followers
+// count as warm for having been preceded, or a program of such copies would never have warm relays.
+bool Target::is_cold(uint64_t now_ns) {
+  const bool is_cold = last_asked_ns_ == 0 || now_ns > last_asked_ns_ + kColdAfterNs;
+  last_asked_ns_ = now_ns;
+  return is_cold;
 }
 
 Manners Target::manners_of(const Batch& batch) const {
@@ -120,8 +142,8 @@ Manners Target::manners_of(const Batch& batch) const {
   return manners;
 }
 
-// The direct path first, then as many relays as pay.
-size_t Target::choose_paths(uint64_t size_bytes, int path_limit, PathChoice& choice) const {
+// Every path there is, the direct one first.
+size_t Target::list_paths(PathChoice& choice) const {
   choice.paths[0] = &endpoint_;
   choice.lane_paths[0] = 0;
   size_t count = 1;
@@ -130,9 +152,33 @@ size_t Target::choose_paths(uint64_t size_bytes, int path_limit, PathChoice& cho
     choice.paths[count] = relays_[i];
     choice.lane_paths[count++] = static_cast<int>(i) + 1;
   }
-  int wanted = path_count_for(size_bytes, static_cast<int>(count));
-  if (path_limit > 0) wanted = std::min(wanted, path_limit);
-  return static_cast<size_t>(wanted);
+  return count;
+}
+
+Plan Target::plan_for(const Batch& batch, int paths, uint64_t now_ns) {
+  return plan(costs_, {.direction = batch.direction,
+                       .size_bytes = size_of(batch),
+                       .segments = batch.segments.size(),
+                       .paths = paths,
+                       .is_cold = is_cold(now_ns),
+                       .kernels_blocked = are_kernels_blocked(now_ns),
+                       .movers = allowed_movers(options_.mover, copy_engine_ != nullptr),
+                       .asked_threshold_bytes = options_.threshold_bytes});
+}
+
+// A transfer's turn has come, and long after it its kernels have not left: the program's own hold
+// the SMs. Asked only where copy engines could carry the next one instead.
+bool Target::are_kernels_blocked(uint64_t now_ns) {
+  if (copy_engine_ == nullptr) return false;
+  bool is_any_blocked = false;
+  for (Lane& lane : lanes_->lanes()) {
+    if (lane.is_idle() || driver_.cuEventQuery(lane.start) != CUDA_SUCCESS)
+      lane.begun_ns = 0;
+    else if (lane.begun_ns == 0)
+      lane.begun_ns = now_ns;
+    is_any_blocked = is_any_blocked || (lane.begun_ns != 0 && now_ns > lane.begun_ns + kBlockedNs);
+  }
+  return is_any_blocked;
 }
 
 // False when there is no room for the batch's lists. They belong to the ticket once committed.
@@ -164,16 +210,13 @@ bool Target::slice(const Batch& batch, SlicedBytes& bytes) {
   return true;
 }
 
-Outcome Target::submit_locked(const Batch& batch, int path_limit) {
+Outcome Target::launch(const Batch& batch, const PathChoice& choice, size_t count) {
   Lane* lane = lanes_->find(stream_key(batch.stream));
   Ticket* ticket = lane != nullptr ? tickets_->find_free() : nullptr;
   MoverJob job;
   job.bytes.size_bytes = size_of(batch);
   if (ticket == nullptr || !slice(batch, job.bytes)) return Verdict::kSaturated;
   read_counts(*ticket);
-
-  PathChoice choice;
-  const size_t count = choose_paths(job.bytes.size_bytes, path_limit, choice);
   job.direction = batch.direction;
   job.stream = batch.stream;
   job.manners = manners_of(batch);
@@ -193,6 +236,7 @@ Outcome Target::submit_locked(const Batch& batch, int path_limit) {
   std::copy_n(choice.lane_paths.begin(), count, ticket->lane_paths.begin());
   lane->last = ticket->retired ? nullptr : ticket;
   lane->last_generation = ticket->generation;
+  lane->begun_ns = 0;
   Outcome outcome = moved.verdict;
   outcome.mover = Mover::kKernel;
   outcome.slice_bytes = job.bytes.slice_bytes;

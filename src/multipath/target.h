@@ -12,6 +12,7 @@
 #include "base/options.h"
 #include "base/status.h"
 #include "multipath/copy_engine/mover.h"
+#include "multipath/cost_model.h"
 #include "multipath/endpoint.h"
 #include "multipath/engine.h"
 #include "multipath/kernel_mover.h"
@@ -24,10 +25,12 @@ namespace braid::multipath {
 class Target {
  public:
   /// Allocates tickets and streams, and launches every kernel once with nothing to do, so that no
-  /// later copy loads code or maps a peer. `endpoint` and `relays` must outlive the target.
-  /// With `copy_engine`, in which all of them have been prepared, transfers are carried by it.
+  /// later copy loads code or maps a peer. `costs`, `endpoint` and `relays` must outlive the
+  /// target, and so must `copy_engine`, in which all of them have been prepared; null: kernels
+  /// carry everything.
   static Result<std::unique_ptr<Target>> open(const cuda::Driver& driver, const Options& options,
-                                              Endpoint& endpoint, std::vector<Endpoint*> relays,
+                                              const CostModel& costs, Endpoint& endpoint,
+                                              std::vector<Endpoint*> relays,
                                               CopyEngineMover* copy_engine);
 
   const Endpoint& endpoint() const { return endpoint_; }
@@ -54,11 +57,12 @@ class Target {
   void abandon();
 
  private:
-  Target(const cuda::Driver& driver, const Options& options, Endpoint& endpoint,
-         std::vector<Endpoint*> relays);
+  Target(const cuda::Driver& driver, const Options& options, const CostModel& costs,
+         Endpoint& endpoint, std::vector<Endpoint*> relays);
   Status warm_up();
   Status run_empty(bool aligned_alike);
-  Outcome submit_locked(const Batch& batch, int path_limit);
+  bool is_cold(uint64_t now_ns);
+  bool are_kernels_blocked(uint64_t now_ns);
   Manners manners_of(const Batch& batch) const;
   void read_counts(Ticket& ticket);
 
@@ -67,7 +71,9 @@ class Target {
     std::array<Endpoint*, cuda::kMaxPaths> paths{};
     std::array<int, cuda::kMaxPaths> lane_paths{};
   };
-  size_t choose_paths(uint64_t size_bytes, int path_limit, PathChoice& choice) const;
+  size_t list_paths(PathChoice& choice) const;
+  Plan plan_for(const Batch& batch, int paths, uint64_t now_ns);
+  Outcome launch(const Batch& batch, const PathChoice& choice, size_t count);
   bool slice(const Batch& batch, SlicedBytes& bytes);
 
   struct Count {
@@ -77,11 +83,13 @@ class Target {
 
   const cuda::Driver& driver_;
   const Options options_;
+  const CostModel& costs_;
   Endpoint& endpoint_;
   CopyEngineMover* copy_engine_ = nullptr;
   std::vector<Endpoint*> relays_;  // in lane order; a dropped one is null
   uint32_t slot_;                  // of transfers of this GPU on its relays' boards
   std::mutex mutex_;
+  uint64_t last_asked_ns_ = 0;  // when the latest transfer was, carried or not
   std::unique_ptr<TicketPool> tickets_;
   std::unique_ptr<ListRing> lists_;
   std::unique_ptr<LaneSet> lanes_;

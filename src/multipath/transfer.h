@@ -61,7 +61,7 @@ const char* mover_name(Mover mover);
 enum class Verdict : uint8_t {
   kAccelerated,
   kStaged,          ///< pageable memory, carried through pinned buffers (staging/stager.h)
-  kBelowThreshold,  ///< too small to gain
+  kBelowThreshold,  ///< too small to gain: the user's word, or the cost model's
   kPageable,        ///< the host memory, or part of it, is not pinned
   kNotLinear,       ///< not between host memory and one GPU's plain device memory (managed, pool,
                     ///< virtual memory management, peer, or an unknown pointer)

@@ -12,6 +12,10 @@ namespace {
 using multipath::Direction;
 using multipath::Segment;
 
+// Small entries are slow natively, so batches gain from fewer bytes than one copy does; the engine
+// knows from how many. Under this nothing does.
+constexpr uint64_t kSmallestBatchBytes = 128 << 10;
+
 // The driver refuses batches on the legacy stream.
 bool takes_batches(CUstream stream) { return stream != nullptr && stream != CU_STREAM_LEGACY; }
 
@@ -77,7 +81,7 @@ bool describe(const BatchArguments& batch, Described& what) {
 template <typename... Arguments>
 CUresult copy_batch(HookId hook, const BatchArguments& batch, Arguments... arguments) {
   return intercept(
-      hook, Wait::kNo, total_bytes(batch.sizes, batch.count), threshold_bytes(),
+      hook, Wait::kNo, total_bytes(batch.sizes, batch.count), kSmallestBatchBytes,
       [&](Described& what) { return describe(batch, what); }, arguments...);
 }
 
@@ -126,7 +130,7 @@ template <typename... Arguments>
 CUresult copy_boxes(HookId hook, size_t count, const CUDA_MEMCPY3D_BATCH_OP* boxes,
                     unsigned long long flags, CUstream stream, Arguments... arguments) {
   return intercept(
-      hook, Wait::kNo, total_bytes(boxes, count), threshold_bytes(),
+      hook, Wait::kNo, total_bytes(boxes, count), kSmallestBatchBytes,
       [&](Described& what) { return describe_boxes(boxes, count, flags, stream, what); },
       arguments...);
 }

@@ -12,6 +12,8 @@
 #include <string>
 
 #include "base/options.h"
+#include "cuda/kernels/pull.h"
+#include "multipath/cost_model.h"
 #include "multipath/staging/stager.h"
 #include "preload/descriptor.h"
 #include "preload/dlsym.h"
@@ -30,6 +32,7 @@ struct Process {
   std::atomic<bool> is_prepared{false};  // handlers registered
   std::atomic<const cuda::Driver*> driver{nullptr};
   std::atomic<const Options*> options{nullptr};
+  std::atomic<uint64_t> threshold_bytes{UINT64_MAX};
   std::atomic<uint64_t> staging_bytes{UINT64_MAX};
   std::atomic<State> state{State::kIdle};
   std::atomic<multipath::Engine*> engine{nullptr};
@@ -55,6 +58,19 @@ void publish(std::atomic<const T*>& place, std::unique_ptr<const T> object) {
   if (place.compare_exchange_strong(expected, object.get())) (void)object.release();
 }
 
+// Until the engine is open nothing is accelerated: this decides which copies are counted as small.
+uint64_t threshold_before_opening(const Options& options) {
+  using multipath::Direction;
+  uint64_t least = UINT64_MAX;
+  for (const Direction direction : {Direction::kHostToDevice, Direction::kDeviceToHost})
+    least = std::min(
+        least, multipath::threshold_bytes(multipath::default_costs(),
+                                          {.direction = direction,
+                                           .paths = cuda::kMaxPaths,
+                                           .asked_threshold_bytes = options.threshold_bytes}));
+  return least;
+}
+
 void store_options() {
   if (process.options.load() != nullptr) return;
   auto read = read_options([](const char* name) -> const char* { return std::getenv(name); });
@@ -63,6 +79,7 @@ void store_options() {
     say_once((read.status().message() + ". Every copy stays native").c_str());
   }
   const Options options = read.ok() ? std::move(read).value() : Options{};
+  process.threshold_bytes.store(threshold_before_opening(options), std::memory_order_relaxed);
   process.staging_bytes.store(multipath::staging::Stager::least_bytes(options));
   publish(process.options, std::make_unique<const Options>(options));
 }
@@ -136,8 +153,7 @@ State state() noexcept { return process.state.load(std::memory_order_acquire); }
 multipath::Engine* engine() noexcept { return process.engine.load(std::memory_order_acquire); }
 
 uint64_t threshold_bytes() noexcept {
-  const Options* options = process.options.load(std::memory_order_acquire);
-  return options != nullptr ? options->threshold_bytes : UINT64_MAX;
+  return process.threshold_bytes.load(std::memory_order_relaxed);
 }
 
 uint64_t least_bytes() noexcept { return std::min(threshold_bytes(), staging_bytes()); }
@@ -157,8 +173,8 @@ bool open_engine_once() noexcept try {
     say_once((opened.status().message() + ". Every copy stays native").c_str());
     return false;
   }
-  for (const std::string& problem : opened.value()->problems())
-    say_once((problem + ". Copies there stay native, and it does not relay").c_str());
+  for (const std::string& problem : opened.value()->problems()) say_once(problem.c_str());
+  process.threshold_bytes.store(opened.value()->threshold_bytes(), std::memory_order_relaxed);
   process.engine.store(std::move(opened).value().release(), std::memory_order_release);
   process.state.store(State::kOpen, std::memory_order_release);
   // Registered after the driver's own handlers, so it runs before them, while copies still move.

@@ -1,5 +1,6 @@
 // Reads JSON that people write, with errors that people can act on: each names the file, the key
-// path, what was expected and what was found. Inside topology only.
+// path, what was expected and what was found. For profiles (profile.cpp) and for the cost file
+// (multipath/cost_file.cpp).
 //
 // The reader keeps the first error; reads after it return harmless values, so that code which reads
 // a document needs one check, at its end.

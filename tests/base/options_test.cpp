@@ -19,7 +19,8 @@ TEST(Options, DefaultsWhenNothingIsSet) {
   const Options options = read({}).value();
   EXPECT_TRUE(options.relays.allows(5));
   EXPECT_EQ(options.stats, StatsFormat::kNone);
-  EXPECT_GT(options.threshold_bytes, 0u);
+  EXPECT_EQ(options.threshold_bytes, 0u) << "the cost model's";
+  EXPECT_EQ(options.costs, "") << "the server's own file";
   EXPECT_TRUE(options.yields);
 }
 
@@ -30,6 +31,7 @@ TEST(Options, ReadsEveryRow) {
                                 {"BRAID_STATS_SIGNAL", "USR2"},
                                 {"BRAID_LOG", "stderr"},
                                 {"BRAID_THRESHOLD", "2M"},
+                                {"BRAID_COSTS", "/tmp/costs.json"},
                                 {"BRAID_SLICE", "256K"},
                                 {"BRAID_BLOCKS", "8"},
                                 {"BRAID_BACKGROUND", "compete"}})
@@ -41,9 +43,25 @@ TEST(Options, ReadsEveryRow) {
   EXPECT_EQ(options.stats_signal, SIGUSR2);
   EXPECT_EQ(options.log, "stderr");
   EXPECT_EQ(options.threshold_bytes, 2u << 20);
+  EXPECT_EQ(options.costs, "/tmp/costs.json");
   EXPECT_EQ(options.slice_bytes, 256u << 10);
   EXPECT_EQ(options.blocks_per_path, 8u);
   EXPECT_FALSE(options.yields);
+}
+
+TEST(Options, AutoIsTheDefaultByName) {
+  const Options options = read({{"BRAID_THRESHOLD", "auto"}, {"BRAID_COSTS", "auto"}}).value();
+  EXPECT_EQ(options.threshold_bytes, 0u);
+  EXPECT_EQ(options.costs, "");
+}
+
+TEST(Options, TheCacheFolderIsTheUsers) {
+  EXPECT_EQ(read({{"HOME", "/people/a"}}).value().cache_folder, "/people/a/.cache");
+  EXPECT_EQ(read({{"HOME", "/people/a"}, {"XDG_CACHE_HOME", "/c"}}).value().cache_folder, "/c");
+  EXPECT_EQ(read({{"HOME", "/people/a"}, {"XDG_CACHE_HOME", "c"}}).value().cache_folder,
+            "/people/a/.cache")
+      << "relative ones are ignored, as the XDG base directory specification asks";
+  EXPECT_EQ(read({}).value().cache_folder, "");
 }
 
 TEST(Options, AFileOrASignalForStatisticsChoosesAFormatToo) {

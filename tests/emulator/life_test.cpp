@@ -56,7 +56,7 @@ TEST(Life, VisibleDevicesMayBeUuids) {
          "GPU-62726169-6468-3230-7838-000000000005,GPU-62726169-6468-3230-7838-000000000002,"
          "GPU-62726169,0",  // the third could be any of them: the list ends
          1);
-  Emulated server;
+  Emulated server("h20x8");
   int count = 0;
   ASSERT_EQ(server.cu.cuDeviceGetCount(&count), CUDA_SUCCESS);
   EXPECT_EQ(count, 2);

@@ -108,7 +108,7 @@ TEST_F(LifecycleTest, AContextOfTheProgramsOwnBecomesATarget) {
 }
 
 TEST_F(LifecycleTest, AForgottenRelayIsDoneWithout) {
-  gpus_needed = 3;
+  if (gpus() < 3) GTEST_SKIP() << "needs a relay that is left";
   auto engine = open_engine();
   engine->forget_context(context(1));
   use_gpu(0);

@@ -2,6 +2,7 @@
 // model; nothing here is a timed test.
 #include <cstdio>
 
+#include "multipath/cost_model.h"
 #include "support/server.h"
 
 namespace braid::multipath {
@@ -11,6 +12,7 @@ using test::DeviceBuffer;
 using test::HostBuffer;
 
 constexpr uint64_t kGiB = uint64_t{1} << 30;
+constexpr uint64_t kPauseBytes = kGiB / 8 * 5;
 
 class VirtualTimeTest : public test::ServerTest {
  protected:
@@ -99,6 +101,48 @@ TEST_F(VirtualTimeTest, NoSizeFromTheThresholdUpIsSlowerThanNative) {
       const double braid_us = copy_us(engine.get(), direction, host, device, size);
       EXPECT_LT(braid_us, native_us) << size;
     }
+}
+
+// The cost model's defaults are another server's. Each size is copied twice: after a pause (a large
+// native copy takes one), and right after that.
+TEST_F(VirtualTimeTest, UnderAutoNoCopyIsSlowerThanNative) {
+  auto engine = open_engine(Options{});
+  HostBuffer host(driver(), kPauseBytes);
+  DeviceBuffer device(driver(), kPauseBytes);
+  for (const Direction direction : {Direction::kHostToDevice, Direction::kDeviceToHost})
+    for (uint64_t size = 256 << 10; size <= kGiB / 16; size *= 2) {
+      const double native_us = copy_us(nullptr, direction, host, device, size);
+      EXPECT_GT(copy_us(nullptr, direction, host, device, kPauseBytes) * 1e3, kColdAfterNs);
+      for (const char* when : {"first", "next"}) {
+        Verdict verdict;
+        const double braid_us = copy_us(engine.get(), direction, host, device, size, &verdict);
+        std::printf("%s %6.2f MiB %-5s %5.2f times native, %s\n",
+                    direction == Direction::kHostToDevice ? "h2d" : "d2h",
+                    static_cast<double>(size) / (1 << 20), when, native_us / braid_us,
+                    verdict_name(verdict));
+        EXPECT_LE(braid_us, native_us) << size;
+      }
+    }
+}
+
+// By default 4 MiB gain, but not while the relays wake up.
+TEST_F(VirtualTimeTest, TheFirstCopyAfterAPauseMustBeLarger) {
+  constexpr uint64_t kSize = 4 << 20;
+  auto engine = open_engine(Options{});
+  HostBuffer host(driver(), kPauseBytes);
+  DeviceBuffer device(driver(), kPauseBytes);
+  for (int round = 0; round < 2; ++round) {
+    for (const Verdict expected :
+         {Verdict::kBelowThreshold, Verdict::kAccelerated, Verdict::kAccelerated}) {
+      Verdict verdict;
+      copy_us(engine.get(), Direction::kHostToDevice, host, device, kSize, &verdict);
+      EXPECT_EQ(verdict, expected) << round;
+    }
+    copy_us(nullptr, Direction::kHostToDevice, host, device, kPauseBytes);
+  }
+  Verdict verdict;
+  copy_us(engine.get(), Direction::kHostToDevice, host, device, 16 << 20, &verdict);
+  EXPECT_EQ(verdict, Verdict::kAccelerated) << "this one gains all the same";
 }
 
 }  // namespace

@@ -162,7 +162,8 @@ TEST_F(Observe, AFileThatCannotBeWrittenIsSaidOnce) {
 }
 
 TEST_F(Observe, TheLogHasALineForEachLargeCopy) {
-  const ChildResult child = run({"--log", "stderr"}, {kScenarios, "pageable"});
+  const ChildResult child =
+      run({"--log", "stderr"}, {"env", "BRAID_PAGEABLE=0", kScenarios, "pageable"});
   EXPECT_EQ(child.exit_code, 0);
   std::istringstream lines(child.errors);
   int count = 0;

@@ -20,14 +20,14 @@ TEST(Doctor, FindsAnEmulatedServerWell) {
   const ChildResult child = run_child({BRAID_COMMAND, "doctor", "--server", "h20x8"});
   EXPECT_EQ(child.exit_code, 0) << child.output << child.errors;
   const auto lines = lines_of(child.output);
-  ASSERT_EQ(lines.size(), 5u) << child.output;
-  const char* const checks[] = {"ok   driver", "ok   peers", "ok   library", "ok   hooks",
-                                "ok   copy"};
+  ASSERT_EQ(lines.size(), 6u) << child.output;
+  const char* const checks[] = {"ok   driver",  "ok   peers", "ok   costs    defaults",
+                                "ok   library", "ok   hooks", "ok   copy"};
   for (size_t index = 0; index < lines.size(); ++index)
     EXPECT_TRUE(lines[index].starts_with(checks[index])) << lines[index];
   EXPECT_NE(lines[0].find("8 GPUs"), std::string::npos) << lines[0];
   EXPECT_NE(lines[1].find("GPU 7: relays 0,1,2,3,4,5,6"), std::string::npos) << lines[1];
-  EXPECT_NE(lines[4].find("4 copies verified"), std::string::npos) << lines[4];
+  EXPECT_NE(lines[5].find("4 copies verified"), std::string::npos) << lines[5];
 }
 
 TEST(Doctor, ListsTheHooksWhenAsked) {

@@ -157,7 +157,7 @@ TEST(Help, NamesEveryOption) {
   EXPECT_EQ(child.exit_code, 0);
   for (const char* option :
        {"--server", "--lend", "--relays", "--stats", "--stats-file", "--stats-signal", "--log",
-        "--threshold", "--slice", "--blocks", "--background"})
+        "--threshold", "--costs", "--slice", "--blocks", "--background"})
     EXPECT_NE(child.output.find(option), std::string::npos) << option;
 }
 

@@ -18,7 +18,10 @@ constexpr double kCongested = 1.75;
 // that a link that has become slow for good is the usual one after some seconds.
 constexpr double kLearns = 1.0 / 8;
 constexpr double kForgetsInNs = 10e9;
-constexpr uint64_t kSampleBytes = 1 << 20;
+// Several slices: copy engines take turns between a link's two streams, so that slices land in
+// pairs, and the time between two of them says nothing (seen on H200: half of the relays rested for
+// it).
+constexpr uint64_t kSampleBytes = 16 << 20;
 // The period that a congested link waits, in slices' times: until what it has under way has
 // drained, and a little longer.
 constexpr uint64_t kRestFactor = 4;
@@ -193,7 +196,10 @@ void Dispatch::settle(uint64_t now_ns) {
     if (usual == 0) usual = ns_per_byte;
     const bool is_congested = ns_per_byte > kCongested * usual;
     usual += is_congested ? usual * took_ns / kForgetsInNs : (ns_per_byte - usual) * kLearns;
-    if (is_congested) link.rests_until_ns = now_ns + (now_ns - link.busy_since_ns) * kRestFactor;
+    // Once may be this thread's own lateness.
+    const bool is_again = is_congested && link.was_congested;
+    link.was_congested = is_congested;
+    if (is_again) link.rests_until_ns = now_ns + (now_ns - link.busy_since_ns) * kRestFactor;
     link.busy_since_ns = now_ns;
     link.drained_bytes = 0;
   }

@@ -116,6 +116,7 @@ class Dispatch {
     uint64_t busy_since_ns = 0;
     uint64_t drained_bytes = 0;    // since busy_since_ns
     double usual_ns_per_byte = 0;  // 0: not known
+    bool was_congested = false;    // by the latest sample
     uint64_t rests_until_ns = 0;
   };
 

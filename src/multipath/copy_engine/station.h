@@ -30,6 +30,9 @@ inline constexpr uint32_t kMaxTasks = 128;
 inline constexpr int kRelayBuffers = 5;
 inline constexpr uint64_t kRelayBufferBytes = uint64_t{4} << 20;
 
+/// Two for each direction of the link, and one for hops over NVLink.
+inline constexpr int kStreamsPerContext = 5;
+
 class Station {
  public:
   /// At most `limit_bytes` of device memory (0: no limit); without any, it does not relay.
@@ -75,6 +78,7 @@ class Station {
 
  private:
   static constexpr size_t kLinkLines = 2;
+  static_assert(2 * kLinkLines + 1 == kStreamsPerContext);
 
   Station(const cuda::Driver& driver, Endpoint& endpoint) : driver_(driver), endpoint_(endpoint) {}
   Status allocate(uint64_t limit_bytes);

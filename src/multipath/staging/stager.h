@@ -7,10 +7,10 @@
 // chunks are asked for ahead of time, and the crew copies each out of its slot when it has landed.
 //
 // When the call returns is as CUDA documents it ("API synchronization behavior"), or later: an
-// asynchronous copy to the device when the source has been read; any copy to the host when all bytes
-// have arrived. A synchronous copy to the device may by the documentation return while the last
-// bytes are on their way, but programs use them from other streams at once: it returns when they
-// have arrived. Everything travels in the order of the caller's stream.
+// asynchronous copy to the device when the source has been read; any copy to the host when all
+// bytes have arrived. A synchronous copy to the device may by the documentation return while the
+// last bytes are on their way, but programs use them from other streams at once: it returns when
+// they have arrived. Everything travels in the order of the caller's stream.
 //
 // Memory that is not mapped, streams that record graphs, and copies for which there is no ring are
 // the driver's. When the driver refuses a step, the bytes that are not on their way yet go by its

@@ -232,6 +232,7 @@ TEST_F(CopyEngineBytesTest, TheEngineTakesItByOption) {
     bytes += count.bytes;
   }
   EXPECT_EQ(bytes, 2 * kSize);
+  if (gpus() < 3) return;  // no relay would be left
   engine->forget_context(context(1));
   EXPECT_EQ(engine->submit({Direction::kHostToDevice, host.data(), device.at(), kSize, stream}),
             Verdict::kAccelerated);

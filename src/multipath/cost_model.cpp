@@ -1,0 +1,229 @@
+#include "multipath/cost_model.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace braid::multipath {
+namespace {
+
+// Thresholds are sought from here down, to the nearest step.
+constexpr uint64_t kLargestThreshold = uint64_t{1} << 30;
+constexpr uint64_t kThresholdStep = 64 << 10;
+
+// What the copy-engine mover cuts a transfer into, as far as its gaps count.
+constexpr double kEngineSliceBytes = 2 << 20;
+
+constexpr CostModel kDefaults{{{
+    {
+        .native_start_us = 5.4,
+        .native_bytes_per_us = 55.5e3,
+        .native_entry_us = 0.3,
+        .native_small_entry_us = 1.6,
+        .native_small_entry_bytes = 16 << 10,
+        .kernel_start_us = 20,
+        .kernel_launch_us = 4.5,
+        .kernel_bytes_per_us = 51.4e3,
+        .kernel_ceiling_bytes_per_us = 201.5e3,
+        .kernel_cold_us = 75,
+        .kernel_segment_us = 0.14,
+        .engine_start_us = 55,
+        .engine_gate_us = 6.5,
+        .engine_slice_gap_us = 4,
+        .engine_bytes_per_us = 55.6e3,
+        .engine_ceiling_bytes_per_us = 193.9e3,
+    },
+    {
+        .native_start_us = 18.5,
+        .native_bytes_per_us = 55.4e3,
+        .native_entry_us = 0.3,
+        .native_small_entry_us = 0.2,
+        .native_small_entry_bytes = 8 << 10,
+        .kernel_start_us = 38,
+        .kernel_launch_us = 4.5,
+        .kernel_bytes_per_us = 52.6e3,
+        .kernel_ceiling_bytes_per_us = 156.4e3,
+        .kernel_cold_us = 75,
+        .kernel_segment_us = 0.07,
+        .engine_start_us = 55,
+        .engine_gate_us = 6.5,
+        .engine_slice_gap_us = 4,
+        .engine_bytes_per_us = 55.4e3,
+        .engine_ceiling_bytes_per_us = 155.4e3,
+    },
+}}};
+
+constexpr CostRow kRows[] = {
+    {"native_start_us", &DirectionCosts::native_start_us, false,
+     "1 MiB in the record: 43.2 and 27.5 GB/s"},
+    {"native_bytes_per_us", &DirectionCosts::native_bytes_per_us, true, "1 GiB in the record"},
+    {"native_entry_us", &DirectionCosts::native_entry_us, false,
+     "batches of 64 KB segments: 44.2 and 44.3 GB/s"},
+    {"native_small_entry_us", &DirectionCosts::native_small_entry_us, false,
+     "batches of 8 KB segments: 4.7 and 23.3 GB/s"},
+    {"native_small_entry_bytes", &DirectionCosts::native_small_entry_bytes, false,
+     "batches of 16 KB segments are still as slow H2D: 6.3 GB/s, 32 KB: 31.1"},
+    {"kernel_start_us", &DirectionCosts::kernel_start_us, false,
+     "1 to 8 MiB, every size through braid, in the record"},
+    {"kernel_launch_us", &DirectionCosts::kernel_launch_us, false,
+     "two driver calls of 2.1 us, and a change of context"},
+    {"kernel_bytes_per_us", &DirectionCosts::kernel_bytes_per_us, true,
+     "one path by kernel: 51.4 and 52.6 GB/s"},
+    {"kernel_ceiling_bytes_per_us", &DirectionCosts::kernel_ceiling_bytes_per_us, true,
+     "4 paths, 1 to 2 GiB: 201.5 and 156.4 GB/s"},
+    {"kernel_cold_us", &DirectionCosts::kernel_cold_us, false,
+     "2 MiB in the record: 105 us first, 36 us later; 20 to over 100 us in others"},
+    {"kernel_segment_us", &DirectionCosts::kernel_segment_us, false,
+     "8 KB segments over 4 GPUs: 106.9 and 115.5 GB/s"},
+    {"engine_start_us", &DirectionCosts::engine_start_us, false,
+     "prototype with threads, 8 MB: 84.4 GB/s"},
+    {"engine_gate_us", &DirectionCosts::engine_gate_us, false,
+     "the CPU releases a stream that waits for a value: 6.5 us"},
+    {"engine_slice_gap_us", &DirectionCosts::engine_slice_gap_us, false,
+     "one path in slices of 2 MB: 50.3 of 55.6 GB/s"},
+    {"engine_bytes_per_us", &DirectionCosts::engine_bytes_per_us, true,
+     "one GPU, one copy: 55.6 and 55.4 GB/s"},
+    {"engine_ceiling_bytes_per_us", &DirectionCosts::engine_ceiling_bytes_per_us, true,
+     "prototype of one thread: 193.9 and 155.4 GB/s"},
+};
+
+double native_us(const DirectionCosts& costs, const Request& request) {
+  const auto bytes = static_cast<double>(request.size_bytes);
+  const double time_us = costs.native_start_us + bytes / costs.native_bytes_per_us;
+  if (request.segments <= 1) return time_us;
+  const auto entries = static_cast<double>(request.segments);
+  const bool is_small = bytes <= entries * costs.native_small_entry_bytes;
+  return time_us + entries * (is_small ? costs.native_small_entry_us : costs.native_entry_us);
+}
+
+// Paths that begin one after the other and end together at t carry
+//   sum over k < n of (t - begin_k) = work.
+// One more takes part if it begins before the others would have ended.
+double kernel_us(const DirectionCosts& costs, const Request& request, int& paths) {
+  const auto bytes = static_cast<double>(request.size_bytes);
+  double work_us = bytes / costs.kernel_bytes_per_us;
+  if (request.segments > 1)
+    work_us += static_cast<double>(request.segments) * costs.kernel_segment_us;
+  const double cold_us = request.is_cold ? costs.kernel_cold_us : 0;
+  double begins_us = costs.kernel_start_us;
+  double end_us = begins_us + work_us;
+  for (paths = 1; paths < request.paths; ++paths) {
+    const double begin_us = costs.kernel_start_us + paths * costs.kernel_launch_us + cold_us;
+    if (begin_us >= end_us) break;
+    begins_us += begin_us;
+    end_us = (work_us + begins_us) / (paths + 1);
+  }
+  // Paths beyond the ceiling are taken all the same: which of them is slow is not known before.
+  return std::max(end_us, costs.kernel_start_us + bytes / costs.kernel_ceiling_bytes_per_us);
+}
+
+double engine_us(const DirectionCosts& costs, const Request& request, int& paths) {
+  const auto bytes = static_cast<double>(request.size_bytes);
+  const double slices =
+      std::max(std::ceil(bytes / kEngineSliceBytes), static_cast<double>(request.segments));
+  paths = std::max(1, request.paths);
+  const double work_us = bytes / costs.engine_bytes_per_us + slices * costs.engine_slice_gap_us;
+  return costs.engine_start_us + costs.engine_gate_us +
+         std::max(work_us / paths, bytes / costs.engine_ceiling_bytes_per_us);
+}
+
+// The faster of the movers that may be used; native when there is none.
+Plan best_mover(const CostModel& costs, const Request& request) {
+  Plan best;
+  const auto consider = [&](Way way) {
+    int paths = 1;
+    const double time_us = expected_us(costs, way, request, paths);
+    if (best.way == Way::kNative || time_us < best.expected_us)
+      best = {way, paths, Reason::kFaster, time_us};
+  };
+  if (request.movers.kernel && !request.kernels_blocked) consider(Way::kKernel);
+  if (request.movers.copy_engine) consider(Way::kCopyEngine);
+  return best;
+}
+
+Reason reason_against(const CostModel& costs, Request request) {
+  if (request.kernels_blocked && !request.movers.copy_engine) return Reason::kBlocked;
+  if (!request.is_cold) return Reason::kNoGain;
+  request.is_cold = false;
+  return plan(costs, request).way == Way::kNative ? Reason::kNoGain : Reason::kCold;
+}
+
+}  // namespace
+
+const CostModel& default_costs() { return kDefaults; }
+
+std::span<const CostRow> cost_rows() { return kRows; }
+
+MoverSet allowed_movers(MoverChoice choice, bool has_copy_engine) {
+  return {.kernel = choice != MoverChoice::kCopyEngine, .copy_engine = has_copy_engine};
+}
+
+const char* way_name(Way way) {
+  switch (way) {
+    case Way::kNative: return "native";
+    case Way::kKernel: return "kernel";
+    case Way::kCopyEngine: return "copy-engine";
+  }
+  return "?";
+}
+
+const char* reason_name(Reason reason) {
+  switch (reason) {
+    case Reason::kFaster: return "faster";
+    case Reason::kAsked: return "asked";
+    case Reason::kBelowThreshold: return "below_threshold";
+    case Reason::kNoGain: return "no_gain";
+    case Reason::kCold: return "cold";
+    case Reason::kBlocked: return "blocked";
+  }
+  return "?";
+}
+
+double expected_us(const CostModel& costs, Way way, const Request& request, int& paths) {
+  const DirectionCosts& direction = costs.of(request.direction);
+  paths = 1;
+  switch (way) {
+    case Way::kKernel: return kernel_us(direction, request, paths);
+    case Way::kCopyEngine: return engine_us(direction, request, paths);
+    case Way::kNative: break;
+  }
+  return native_us(direction, request);
+}
+
+Plan plan(const CostModel& costs, const Request& request) {
+  Plan native{.expected_us = native_us(costs.of(request.direction), request)};
+  const bool is_asked = request.asked_threshold_bytes != 0;
+  if (is_asked && request.size_bytes < request.asked_threshold_bytes) {
+    native.reason = Reason::kBelowThreshold;
+    return native;
+  }
+  Plan best = best_mover(costs, request);
+  if (best.way != Way::kNative && is_asked) best.reason = Reason::kAsked;
+  if (best.way != Way::kNative &&
+      (is_asked || best.expected_us <= kWorthwhile * native.expected_us))
+    return best;
+  native.reason = reason_against(costs, request);
+  return native;
+}
+
+uint64_t threshold_bytes(const CostModel& costs, const Request& request) {
+  if (request.asked_threshold_bytes != 0) return request.asked_threshold_bytes;
+  Request probe{.direction = request.direction, .paths = request.paths, .movers = request.movers};
+  const auto pays = [&](uint64_t size_bytes) {
+    probe.size_bytes = size_bytes;
+    return plan(costs, probe).way != Way::kNative;
+  };
+  if (!pays(kLargestThreshold)) return UINT64_MAX;
+  // What a mover gains grows with the size, so there is one size to find.
+  uint64_t native = 0;
+  uint64_t pays_from = kLargestThreshold;
+  while (pays_from - native > kThresholdStep) {
+    const uint64_t middle = (native + pays_from) / 2 / kThresholdStep * kThresholdStep;
+    if (pays(middle))
+      pays_from = middle;
+    else
+      native = middle;
+  }
+  return pays_from;
+}
+
+}  // namespace braid::multipath

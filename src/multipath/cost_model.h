@@ -1,0 +1,136 @@
+// What copies cost on a server, and the way and number of paths that follow from it. Pure: no
+// driver, no clock, no state, and it allocates nothing.
+//
+// The goal is that no copy is slower than it would be natively: a way other than the native copy
+// must be expected to take at most kWorthwhile of the native copy's time. The formulas are straight
+// lines, so that `braid tune` can find each parameter from two measurements:
+//
+//   native       start + bytes / rate + entries of a batch x entry
+//   kernel       work = bytes / rate + segments x segment, in microseconds of one path; path k
+//                begins at start + k x launch (later if the relays are cold); all end together
+//   copy engines start + gate + (bytes / rate + slices x gap) / paths
+//
+// Both movers' bytes cannot pass faster than the ceiling. Source: MMA sections 3.2 (fallback) and
+// 3.4.1 (how many paths); the figures are this project's. Threads: any.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "base/options.h"
+#include "multipath/transfer.h"
+
+namespace braid::multipath {
+
+/// Relays that have carried nothing for this long are cold. The record saw it after pauses of
+/// 100 ms (docs/measurements); how early it begins is not known, so the limit is far below.
+inline constexpr uint64_t kColdAfterNs = 10'000'000;
+
+/// Part of the native copy's time that another way may take. A program whose caches are cold, since
+/// it worked on something else between two copies, spends twice the time on submitting: with 0.9,
+/// copies of 4 MiB over 2 paths reached 0.78 of native (2xH200).
+inline constexpr double kWorthwhile = 0.75;
+
+/// One direction's parameters. Times are microseconds; a rate is bytes a microsecond (1e3 is
+/// 1 GB/s). cost_rows() says where the defaults come from.
+struct DirectionCosts {
+  double native_start_us = 0;
+  double native_bytes_per_us = 1;
+  double native_entry_us = 0;        ///< of a batch, beside its bytes
+  double native_small_entry_us = 0;  ///< the same for entries up to native_small_entry_bytes
+  double native_small_entry_bytes = 0;
+  double kernel_start_us = 0;   ///< enqueued, all started, gate opened: of a transfer on one path
+  double kernel_launch_us = 0;  ///< each path begins this much after the one before
+  double kernel_bytes_per_us = 1;
+  double kernel_ceiling_bytes_per_us = 1;  ///< all paths together
+  double kernel_cold_us = 0;               ///< cold relays begin this much later
+  double kernel_segment_us = 0;  ///< of a batch, beside its bytes, on the path that carries it
+  double engine_start_us = 0;
+  double engine_gate_us = 0;
+  double engine_slice_gap_us = 0;
+  double engine_bytes_per_us = 1;
+  double engine_ceiling_bytes_per_us = 1;
+
+  bool operator==(const DirectionCosts&) const = default;
+};
+
+struct CostModel {
+  std::array<DirectionCosts, 2> by_direction{};  ///< index: Direction
+
+  const DirectionCosts& of(Direction direction) const {
+    return by_direction[static_cast<size_t>(direction)];
+  }
+  DirectionCosts& of(Direction direction) { return by_direction[static_cast<size_t>(direction)]; }
+  bool operator==(const CostModel&) const = default;
+};
+
+/// A server that nobody has tuned: measured on 4xH200.
+const CostModel& default_costs();
+
+/// A parameter by name: "native_start_us", ...
+struct CostRow {
+  const char* name;
+  double DirectionCosts::*value;
+  bool is_rate;        ///< must be above zero
+  const char* source;  ///< of the default
+};
+std::span<const CostRow> cost_rows();
+
+/// How the bytes of one copy go.
+enum class Way : uint8_t { kNative, kKernel, kCopyEngine };
+inline constexpr int kWayCount = 3;
+const char* way_name(Way way);  ///< "native", "kernel", "copy-engine"
+
+struct MoverSet {
+  bool kernel = true;
+  bool copy_engine = false;  ///< this process has a copy-engine mover
+};
+
+/// What the options allow, of what there is.
+MoverSet allowed_movers(MoverChoice choice, bool has_copy_engine);
+
+struct Request {
+  Direction direction = Direction::kHostToDevice;
+  uint64_t size_bytes = 0;
+  uint64_t segments = 1;  ///< 1: a linear copy
+  int paths = 1;          ///< available, the direct one included
+  bool is_cold = false;   ///< nothing has been asked for kColdAfterNs
+  bool kernels_blocked =
+      false;  ///< a kernel whose turn has come does not begin: the program holds every SM
+  MoverSet movers{};
+  uint64_t asked_threshold_bytes = 0;  ///< the user's word, see plan(); 0: none
+};
+
+/// Why a plan is what it is.
+enum class Reason : uint8_t {
+  kFaster,          ///< expected to be: the cost model
+  kAsked,           ///< the user's threshold says so
+  kBelowThreshold,  ///< of the user
+  kNoGain,          ///< the cost model expects none
+  kCold,            ///< nor this time: the relays have to wake up
+  kBlocked,         ///< kernels do not begin, and there is no other mover
+};
+const char* reason_name(Reason reason);  ///< "faster", "asked", ...
+
+struct Plan {
+  Way way = Way::kNative;
+  int paths = 1;
+  Reason reason = Reason::kNoGain;
+  double expected_us = 0;
+};
+
+/// The fastest way that is worthwhile. With a threshold of the user's, smaller copies are native,
+/// and the others are not: the model then only chooses the mover and the number of paths.
+Plan plan(const CostModel& costs, const Request& request);
+
+/// What `way` is expected to take over at most `request.paths` paths; `paths` says how many take
+/// part: those that still find bytes by the time they have begun.
+double expected_us(const CostModel& costs, Way way, const Request& request, int& paths);
+
+/// The size from which on plan() takes a linear copy off the native way when the relays are warm:
+/// a compare that spares smaller ones everything else. UINT64_MAX: never. Of `request` the
+/// direction, paths, movers and the user's threshold are read.
+uint64_t threshold_bytes(const CostModel& costs, const Request& request);
+
+}  // namespace braid::multipath

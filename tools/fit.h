@@ -1,0 +1,37 @@
+// From timed copies to the parameters of the cost model: which measurements give which parameter.
+// Pure, apart from the copies that it asks for. docs/tuning.md has the formulas in words.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+
+#include "multipath/cost_model.h"
+
+namespace braid::tools {
+
+/// Copies to be timed: all of one kind, in one direction.
+struct Sample {
+  multipath::Way way = multipath::Way::kNative;
+  uint64_t size_bytes = 0;
+  int paths = 1;         ///< as many as this take part
+  bool is_cold = false;  ///< the first after a pause; else those that follow one another
+};
+
+/// The largest that a fit asks for.
+inline constexpr uint64_t kLargestSampleBytes = 128 << 20;
+
+/// Microseconds that a sample takes: the median, or the slowest when cold. After a failure,
+/// anything.
+using Sampler = std::function<double(const Sample&)>;
+
+/// Finds one way's parameters. What it does not measure it leaves as it is.
+struct Fit {
+  multipath::Way way;
+  void (*run)(const Sampler& time_us, int gpus, multipath::DirectionCosts& costs);
+};
+
+/// Every way that can be measured, the native one first.
+std::span<const Fit> fits();
+
+}  // namespace braid::tools

@@ -1,0 +1,91 @@
+// Measuring what is more than one pinned linear copy: batches of scattered segments, both
+// directions at once, a copy to every GPU at once, pageable memory. Each natively and through
+// braid, in turns with the limit: direct copies on every GPU at once. Every byte is verified.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "cuda/driver.h"
+#include "multipath/engine.h"
+#include "tools/measure.h"
+
+namespace braid::tools {
+
+enum class Scenario {
+  kBatch,     ///< segments at random places of both ends, as one batch
+  kBoth,      ///< to the target and from it at once, on two streams
+  kEveryGpu,  ///< each GPU its own copy, all at once
+  kPageable,  ///< memory that is not pinned; by the wall clock, the call and its stream
+};
+
+/// "batch", "both", "every-gpu", "pageable".
+Result<Scenario> parse_scenario(const std::string& text);
+
+struct ScenarioCase {
+  Scenario scenario = Scenario::kBatch;
+  multipath::Direction direction = multipath::Direction::kHostToDevice;  ///< not of kBoth
+  uint64_t size_bytes = 0;     ///< of each direction, or of each GPU
+  uint64_t segment_bytes = 0;  ///< of kBatch
+  int repeat = 0;
+};
+
+struct ScenarioRecord {
+  Readings native;  ///< GB/s in all
+  Readings braid;
+  Readings limit;
+  bool verified = true;
+  std::string verdict;  ///< of braid's copies
+};
+
+/// Owns an engine and, for each GPU, a buffer, a stream and two pinned buffers.
+class ScenarioBench {
+ public:
+  /// `max_bytes` bounds the cases' sizes. Allocates three times that for each GPU.
+  static Result<std::unique_ptr<ScenarioBench>> open(const cuda::Driver& driver,
+                                                     const Options& options, int target,
+                                                     uint64_t max_bytes, uint64_t seed);
+  ~ScenarioBench();
+  ScenarioBench(const ScenarioBench&) = delete;
+  ScenarioBench& operator=(const ScenarioBench&) = delete;
+
+  Result<ScenarioRecord> run(const ScenarioCase& what);
+
+ private:
+  struct Gpu;
+  enum class Side { kNative, kBraid, kLimit };
+
+  ScenarioBench(const cuda::Driver& driver, int target, uint64_t max_bytes, uint64_t seed);
+  Status prepare(const Options& options);
+  Status open_gpu(int ordinal);
+  Status poison(const ScenarioCase& what);
+  Result<double> time_once(const ScenarioCase& what, Side side, std::string& verdict);
+  Status enqueue(const ScenarioCase& what, Side side, std::string& verdict);
+  Status copy(Gpu& gpu, multipath::Direction direction, uint64_t size_bytes, Side side,
+              std::string& verdict);
+  Status copy_batch(const ScenarioCase& what, Side side, std::string& verdict);
+  Status copy_pageable(const ScenarioCase& what, Side side, std::string& verdict);
+  Status start_all();
+  Status join_all();
+  Result<bool> verify(const ScenarioCase& what);
+  void scatter(const ScenarioCase& what);
+  uint64_t bytes_of(const ScenarioCase& what, Side side) const;
+
+  const cuda::Driver& driver_;
+  int target_;
+  uint64_t max_bytes_;
+  uint64_t seed_;
+  std::unique_ptr<multipath::Engine> engine_;
+  std::vector<std::unique_ptr<Gpu>> gpus_;
+  std::vector<char> pageable_;
+  std::vector<multipath::Segment> segments_;
+  std::vector<CUdeviceptr> to_;  // the same, as the driver takes them
+  std::vector<CUdeviceptr> from_;
+  std::vector<size_t> sizes_;
+  CUevent begin_ = nullptr;
+  CUevent end_ = nullptr;
+};
+
+}  // namespace braid::tools
