@@ -1,6 +1,7 @@
-// stress_compare --programs N --seed S --mover kernel|copy-engine: runs programs natively and under braid,
-// on the emulated server, and compares what each says of itself, line by line. Programs of a batch
-// share a process. On a difference it names the seed and the commands that replay that program.
+// stress_compare --programs N --seed S --mover kernel|copy-engine: runs programs natively and under
+// braid, on the emulated server, and compares what each says of itself, line by line. Programs of a
+// batch share a process. On a difference it names the seed and the commands that replay that
+// program.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -67,8 +68,8 @@ void say_replay(uint64_t seed, const std::string& mover) {
     if (name != "BRAID_STATS") options += name + "=" + value + " ";
   const std::string program =
       std::string(BRAID_STRESS_PROGRAMS) + " " + std::to_string(seed) + " 1 --trace";
-  std::printf("replay: CUDA_VISIBLE_DEVICES=0,1,2,3 %s%s run --server h20x8 -- %s\n", options.c_str(),
-              BRAID_COMMAND, program.c_str());
+  std::printf("replay: CUDA_VISIBLE_DEVICES=0,1,2,3 %s%s run --server h20x8 -- %s\n",
+              options.c_str(), BRAID_COMMAND, program.c_str());
   std::printf("native: BRAID_SERVER=%s/h20x8.json LD_LIBRARY_PATH=%s %s\n", BRAID_PROFILES,
               BRAID_EMULATOR_FOLDER, program.c_str());
 }
@@ -78,9 +79,8 @@ bool is_whole(const ChildResult& child, const char* what, uint64_t seed, const R
   if (child.exit_code == 0) return true;
   const uint64_t stopped = seed + lines_of(child.output).size();
   std::printf("program %llu %s: %s (exit code %d, signal %d)\n%s\n",
-              static_cast<unsigned long long>(stopped),
-              child.exit_code == 124 ? "hangs" : "fails", what, child.exit_code, child.signal,
-              child.other_errors().c_str());
+              static_cast<unsigned long long>(stopped), child.exit_code == 124 ? "hangs" : "fails",
+              what, child.exit_code, child.signal, child.other_errors().c_str());
   say_replay(stopped, request.mover);
   return false;
 }
@@ -135,8 +135,9 @@ bool parse(int count, char** words, Request& request) {
 int main(int count, char** words) {
   Request request;
   if (!parse(count, words, request)) {
-    std::fprintf(stderr, "usage: stress_compare [--programs N] [--seed S] [--mover kernel|copy-engine] "
-                         "[--batch N]\n");
+    std::fprintf(stderr,
+                 "usage: stress_compare [--programs N] [--seed S] [--mover kernel|copy-engine] "
+                 "[--batch N]\n");
     return 2;
   }
   const auto begin = std::chrono::steady_clock::now();
@@ -147,12 +148,13 @@ int main(int count, char** words) {
   }
   const double elapsed_s =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  std::printf("%llu programs from seed %llu on, %.0f a second: the same natively and with the %s "
-              "mover; %llu copies accelerated, errors in %llu programs\n",
-              static_cast<unsigned long long>(request.programs),
-              static_cast<unsigned long long>(request.seed), request.programs / elapsed_s,
-              request.mover.c_str(), static_cast<unsigned long long>(totals.accelerated),
-              static_cast<unsigned long long>(totals.refused));
+  std::printf(
+      "%llu programs from seed %llu on, %.0f a second: the same natively and with the %s "
+      "mover; %llu copies accelerated, errors in %llu programs\n",
+      static_cast<unsigned long long>(request.programs),
+      static_cast<unsigned long long>(request.seed), request.programs / elapsed_s,
+      request.mover.c_str(), static_cast<unsigned long long>(totals.accelerated),
+      static_cast<unsigned long long>(totals.refused));
   // A test in which braid does nothing would pass.
   return totals.accelerated >= request.programs / 2 ? 0 : 1;
 }

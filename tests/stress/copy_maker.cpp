@@ -82,8 +82,8 @@ void CopyMaker::add_rows(Copy& copy, int to, int from) {
   const uint64_t pitch = room / rows;  // rows up to this long fit
   shape.width_bytes = random_.below(pitch + 1);
   const auto some_pitch = [&] {
-    return std::max<uint64_t>(1, random_.one_in(2) ? shape.width_bytes
-                                                   : random_.between(shape.width_bytes, pitch));
+    return std::max<uint64_t>(
+        1, random_.one_in(2) ? shape.width_bytes : random_.between(shape.width_bytes, pitch));
   };
   shape.to_pitch_bytes = some_pitch();
   shape.from_pitch_bytes = some_pitch();
@@ -139,9 +139,9 @@ void CopyMaker::add_batch(Copy& copy, const std::vector<int>& usable, bool is_pr
 void CopyMaker::take(const Copy& copy, int stream) {
   for (const Piece& piece : copy.pieces) {
     const bool is_read_at_once =
-        is_batch(copy.call) ? copy.order != CU_MEMCPY_SRC_ACCESS_ORDER_STREAM
-                            : copy.is_async &&
-                                  program_.regions[piece.from].kind == RegionKind::kPageable;
+        is_batch(copy.call)
+            ? copy.order != CU_MEMCPY_SRC_ACCESS_ORDER_STREAM
+            : copy.is_async && program_.regions[piece.from].kind == RegionKind::kPageable;
     if (is_read_at_once) owners_.settle(piece.from);
   }
   for (const Piece& piece : copy.pieces) owners_.acquire(piece.to, stream);
@@ -178,10 +178,10 @@ std::optional<Operation> CopyMaker::make(int stream, const std::vector<int>& reg
   if (copy.call == CopyCall::kRowsUnaligned && (is_prompt || !chosen.is_default()))
     return std::nullopt;
   int to = 0, from = 0;
-  if (usable.size() < 2 || !choose_pair(copy.call, usable, is_prompt, to, from)) return std::nullopt;
+  if (usable.size() < 2 || !choose_pair(copy.call, usable, is_prompt, to, from))
+    return std::nullopt;
   const bool may_be_sync = !is_prompt && chosen.is_default() && !is_batch(copy.call);
-  copy.is_async =
-      copy.call != CopyCall::kRowsUnaligned && (!may_be_sync || random_.one_in(2));
+  copy.is_async = copy.call != CopyCall::kRowsUnaligned && (!may_be_sync || random_.one_in(2));
   copy.has_per_thread_symbol =
       copy.is_async ? random_.one_in(2) : chosen.flavour == Flavour::kPerThread;
   if (copy.call == CopyCall::kBatch || copy.call == CopyCall::kBatchFirst)

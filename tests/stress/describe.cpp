@@ -7,16 +7,16 @@ namespace {
 
 const char* step_name(Step step) {
   static const char* const names[] = {
-      "copy",   "fill",        "record",        "wait",       "sync event", "sync stream",
-      "sync context", "check order", "host function", "touch", "hold",       "check held",
-      "release", "renew",      "renew in stream", "renew stream", "capture", "mistake"};
+      "copy",         "fill",        "record",          "wait",         "sync event", "sync stream",
+      "sync context", "check order", "host function",   "touch",        "hold",       "check held",
+      "release",      "renew",       "renew in stream", "renew stream", "capture",    "mistake"};
   return names[static_cast<int>(step)];
 }
 
 const char* call_name(CopyCall call) {
-  static const char* const names[] = {"up",     "down",        "any",   "rows",
-                                      "rows unaligned", "layers", "batch 12.8", "batch",
-                                      "boxes 12.8", "boxes"};
+  static const char* const names[] = {
+      "up",     "down",       "any",   "rows",       "rows unaligned",
+      "layers", "batch 12.8", "batch", "boxes 12.8", "boxes"};
   return names[static_cast<int>(call)];
 }
 

@@ -117,17 +117,16 @@ class Execution {
 
 void Execution::trace_start() const {
   for (size_t region = 0; region < program_.regions.size(); ++region)
-    std::fprintf(stderr, "region %zu: %s\n", region,
-                 describe(program_.regions[region]).c_str());
+    std::fprintf(stderr, "region %zu: %s\n", region, describe(program_.regions[region]).c_str());
   for (size_t number = 0; number < program_.streams.size(); ++number)
-    std::fprintf(stderr, "stream %zu: %s\n", number,
-                 describe(program_.streams[number]).c_str());
+    std::fprintf(stderr, "stream %zu: %s\n", number, describe(program_.streams[number]).c_str());
 }
 
 void Execution::set_up() {
   server_.use(0);
   void* words = nullptr;
-  must(calls_.pin(&words, (program_.event_gpus.size() + 1) * sizeof(uint32_t), CU_MEMHOSTALLOC_PORTABLE),
+  must(calls_.pin(&words, (program_.event_gpus.size() + 1) * sizeof(uint32_t),
+                  CU_MEMHOSTALLOC_PORTABLE),
        "words");
   words_ = static_cast<uint32_t*>(words);
   std::fill_n(words_, program_.event_gpus.size(), 0);
@@ -156,8 +155,8 @@ CUresult Execution::create_stream(int number) {
   streams_[number] = of.flavour == Flavour::kLegacy ? CU_STREAM_LEGACY : CU_STREAM_PER_THREAD;
   if (of.is_default()) return CUDA_SUCCESS;
   server_.use(of.gpu);
-  const unsigned flags = of.flavour == Flavour::kBlocking ? CU_STREAM_DEFAULT
-                                                          : CU_STREAM_NON_BLOCKING;
+  const unsigned flags =
+      of.flavour == Flavour::kBlocking ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING;
   return calls_.create_stream(&streams_[number], flags, of.flavour == Flavour::kUrgent ? -3 : 0);
 }
 

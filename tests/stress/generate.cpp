@@ -42,9 +42,7 @@ class Generator {
   }
 
  private:
-  int some_gpu() {
-    return random_.one_in(3) ? static_cast<int>(random_.below(kGpus)) : first_gpu_;
-  }
+  int some_gpu() { return random_.one_in(3) ? static_cast<int>(random_.below(kGpus)) : first_gpu_; }
   uint64_t some_size(RegionKind kind) {
     if (random_.one_in(40) && (kind == RegionKind::kPageable || kind == RegionKind::kDevice))
       return kLargeBytes + random_.below(4096);
@@ -71,12 +69,12 @@ class Generator {
     const int home = some_gpu();
     add_stream(hands, random_.one_in(2) ? Flavour::kLegacy : Flavour::kPerThread, home);
     for (uint64_t more = random_.between(1, 3); more > 0; --more)
-      add_stream(hands, static_cast<Flavour>(random_.below(5)), random_.one_in(3) ? some_gpu() : home);
+      add_stream(hands, static_cast<Flavour>(random_.below(5)),
+                 random_.one_in(3) ? some_gpu() : home);
     add_region(hands, random_.one_in(2) ? RegionKind::kPinned : RegionKind::kRegistered, home);
     add_region(hands, RegionKind::kDevice, home);
     for (uint64_t more = random_.between(2, 5); more > 0; --more)
-      add_region(hands, some_kind(),
-                 random_.one_in(4) ? some_gpu() : home);
+      add_region(hands, some_kind(), random_.one_in(4) ? some_gpu() : home);
   }
 
   // Regions change hands between phases.
@@ -122,7 +120,8 @@ class Generator {
   // The copy's hand-overs come before it.
   Operation fill_of(int region, int stream) {
     const uint64_t room = program_.regions[region].size_bytes;
-    Operation made{.step = Step::kFill, .stream = stream, .region = region, .value = random_.next()};
+    Operation made{
+        .step = Step::kFill, .stream = stream, .region = region, .value = random_.next()};
     const uint64_t size = random_.below(room + 1);
     made.copy.pieces.push_back({region, region, random_.below(room - size + 1), 0, size});
     return made;
@@ -234,10 +233,9 @@ class Generator {
     const int region = random_.of(regions);
     const bool is_host = program_.regions[region].is_host();
     if (random_.one_in(5))
-      capture.inner.push_back(is_host ? Operation{.step = Step::kHostFunction,
-                                                  .stream = stream,
-                                                  .region = region}
-                                      : fill_of(region, stream));
+      capture.inner.push_back(
+          is_host ? Operation{.step = Step::kHostFunction, .stream = stream, .region = region}
+                  : fill_of(region, stream));
     else if (auto made = copies_->make(stream, regions, true))
       capture.inner.push_back(std::move(*made));
   }
@@ -273,9 +271,8 @@ class Generator {
     const auto mistake = static_cast<Mistake>(random_.below(kMistakes));
     const bool reuses = mistake == Mistake::kDestroyedStream || mistake == Mistake::kFreedMemory;
     if (reuses && program_.threads > 1) return;
-    out_->push_back({.step = Step::kMistake,
-                     .stream = some_stream(),
-                     .value = static_cast<uint64_t>(mistake)});
+    out_->push_back(
+        {.step = Step::kMistake, .stream = some_stream(), .value = static_cast<uint64_t>(mistake)});
   }
 
   Random random_;

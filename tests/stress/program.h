@@ -101,23 +101,23 @@ inline constexpr int kMistakes = 13;
 
 enum class Step : uint8_t {
   kCopy,
-  kFill,          ///< memset of a piece of a region
-  kRecord,        ///< event, stream
-  kWait,          ///< event, stream
-  kSyncEvent,     ///< and the event must then have passed
-  kSyncStream,    ///< and the stream must then have nothing left
-  kSyncContext,   ///< of the stream's GPU
-  kCheckOrder,    ///< event before other_event, both of one stream
-  kHostFunction,  ///< in the stream: changes a region, and notes what it saw
-  kTouch,         ///< the CPU changes a region, and notes what it saw
-  kHold,          ///< the stream waits for the event's word
-  kCheckHeld,     ///< its next event has not passed, and the region (if any) is as it was
-  kRelease,       ///< by the host, or (`value` 1) by a stream
-  kRenew,         ///< the region is freed, allocated again and filled
-  kRenewInStream, ///< the same for a pool's region, in stream order
-  kRenewStream,   ///< destroyed with whatever is in it, and created again
-  kCapture,       ///< `inner` is captured in mode `mode`, and launched `value` times
-  kMistake,       ///< `value` is a Mistake
+  kFill,           ///< memset of a piece of a region
+  kRecord,         ///< event, stream
+  kWait,           ///< event, stream
+  kSyncEvent,      ///< and the event must then have passed
+  kSyncStream,     ///< and the stream must then have nothing left
+  kSyncContext,    ///< of the stream's GPU
+  kCheckOrder,     ///< event before other_event, both of one stream
+  kHostFunction,   ///< in the stream: changes a region, and notes what it saw
+  kTouch,          ///< the CPU changes a region, and notes what it saw
+  kHold,           ///< the stream waits for the event's word
+  kCheckHeld,      ///< its next event has not passed, and the region (if any) is as it was
+  kRelease,        ///< by the host, or (`value` 1) by a stream
+  kRenew,          ///< the region is freed, allocated again and filled
+  kRenewInStream,  ///< the same for a pool's region, in stream order
+  kRenewStream,    ///< destroyed with whatever is in it, and created again
+  kCapture,        ///< `inner` is captured in mode `mode`, and launched `value` times
+  kMistake,        ///< `value` is a Mistake
 };
 
 struct Operation {

@@ -1,5 +1,6 @@
-// stress_programs SEED COUNT [--trace]: runs the programs of COUNT seeds from SEED on, with whatever driver
-// the loader finds, and writes a line for each (execution.h). A hang is the caller's to notice.
+// stress_programs SEED COUNT [--trace]: runs the programs of COUNT seeds from SEED on, with
+// whatever driver the loader finds, and writes a line for each (execution.h). A hang is the
+// caller's to notice.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
