@@ -103,10 +103,13 @@ class PullBlock final : public TwinBlock {
             .overlaps = overlaps};
   }
 
+  // The last look may be as old as the slice before. Only a fresh one makes it a poll: a block that
+  // polls sleeps until a word changes which it has read, and this may have been the last change.
   TwinStep rest(TwinMemory& memory) {
     land(memory);
     publish(memory, memory.load(next()));
     look(memory);
+    if (!must_rest(args_, seen_, own_kb_)) return step(memory);
     return {.kind = TwinStep::Kind::kPoll};
   }
 
