@@ -6,11 +6,21 @@
 #include <cstdio>
 #include <functional>
 #include <memory>
+#include <ostream>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "multipath/copy_engine/fixture.h"
+
+namespace braid {
+
+/// What ctest shows beside a test's name.
+inline void PrintTo(MoverChoice mover, std::ostream* out) {
+  *out << (mover == MoverChoice::kKernel ? "kernel mover" : "copy-engine mover");
+}
+
+}  // namespace braid
 
 namespace braid::paper {
 
