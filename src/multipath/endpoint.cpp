@@ -8,13 +8,12 @@ namespace braid::multipath {
 namespace {
 
 // Thread blocks a path spends on its GPU, unless the user says otherwise: the fewest that reach a
-// path's full bandwidth (docs/measurements, block sweep).
-constexpr uint32_t kBulkBlocks = 2;
-constexpr uint32_t kVectorBlocks = 8;
-// Batches have less under way in each block. 2xH200, percent of the limit in segments of 64, 16 and
+// path's bandwidth with small segments too. 2xH200, percent of the limit in segments of 64, 16 and
 // 8 KB to the device: 2 blocks 81, 68, 46; 3 blocks 87, 83, 66; 4 blocks 86, 83, 78; 8 blocks 87,
-// 84, 80.
-constexpr uint32_t kBulkBatchBlocks = 4;
+// 84, 80. Four GPUs at once make the host's memory slow to answer, and 2 blocks have too little
+// under way: 1 GiB in one piece 74 % of the limit with 2, 512 MiB in segments of 64 KB 90 % with 4.
+constexpr uint32_t kBulkBlocks = 4;
+constexpr uint32_t kVectorBlocks = 8;
 
 constexpr int kBulkComputeMajor = 9;
 
@@ -55,10 +54,8 @@ Status Endpoint::load(const Options& options) {
       driver_.cuFuncSetAttribute(bulk, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                                  cuda::kBulkSharedBytes) == CUDA_SUCCESS)
     bulk_ = {bulk, kBulkBlocks, cuda::kBulkThreads, cuda::kBulkSharedBytes};
-  bulk_batch_ = bulk_;
-  bulk_batch_.blocks = kBulkBatchBlocks;
   if (options.blocks_per_path != 0)
-    vector_.blocks = bulk_.blocks = bulk_batch_.blocks = options.blocks_per_path;
+    vector_.blocks = bulk_.blocks = options.blocks_per_path;
 
   // The count arrives behind the bytes it counts; where the GPU may reorder the two, it offers a
   // flush.

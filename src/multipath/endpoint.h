@@ -47,9 +47,8 @@ class Endpoint {
   CUdeviceptr board(Direction direction) const;
 
   /// The bulk kernel where the GPU has it and the ends are aligned alike, else the plain one.
-  const KernelChoice& kernel_for(bool aligned_alike, bool is_batch) const {
-    if (!aligned_alike || bulk_.function == nullptr) return vector_;
-    return is_batch ? bulk_batch_ : bulk_;
+  const KernelChoice& kernel_for(bool aligned_alike) const {
+    return aligned_alike && bulk_.function != nullptr ? bulk_ : vector_;
   }
 
   /// How a stream of this context waits for a count in its GPU's memory that other GPUs write.
@@ -76,7 +75,6 @@ class Endpoint {
   CUmodule module_ = nullptr;
   KernelChoice vector_;
   KernelChoice bulk_;
-  KernelChoice bulk_batch_;
   CUdeviceptr boards_ = 0;
   std::array<CUstream, kRelayStreams> relay_streams_{};
 };

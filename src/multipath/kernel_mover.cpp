@@ -73,9 +73,8 @@ MoverResult enqueue(const cuda::Driver& driver, const MoverJob& job, Lane& lane,
   ++ticket.generation;
   cuda::PullArgs args = make_args(job, ticket);
   const bool aligned_alike = job.bytes.aligned_alike;
-  const bool is_batch = job.bytes.lists != 0;
   for (const Endpoint* path : job.paths)
-    args.total_blocks += path->kernel_for(aligned_alike, is_batch).blocks;
+    args.total_blocks += path->kernel_for(aligned_alike).blocks;
 
   cuda::ScopedContext scope(driver);
   for (size_t i = 0; i < job.paths.size(); ++i) {
@@ -83,7 +82,7 @@ MoverResult enqueue(const cuda::Driver& driver, const MoverJob& job, Lane& lane,
     set_path(args, job, i);
     CUresult result = scope.enter(path.context());
     if (result == CUDA_SUCCESS)
-      result = launch(driver, path.kernel_for(aligned_alike, is_batch), lane.start,
+      result = launch(driver, path.kernel_for(aligned_alike), lane.start,
                       lane.streams[job.lane_paths[i]], args);
     if (result == CUDA_SUCCESS) continue;
     if (i == 0) {
