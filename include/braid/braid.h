@@ -90,7 +90,11 @@ BRAID_API braid_status braid_open(const braid_options* options, braid_engine** e
 BRAID_API void braid_close(braid_engine* engine);
 
 /* Makes the current context, and each primary context that has become active since, known to the
- * engine. Without it, the first copy that names memory of a new context does so, and may block. */
+ * engine. Without it, the first copy that names memory of a new context does so, and may block.
+ *
+ * Relays reach the driver's default pools (cuMemAllocAsync) from braid_open on. Ranges that a
+ * program maps, and pools that it makes, take every path once it gives the other GPUs access with
+ * cuMemSetAccess or cuMemPoolSetAccess; until then their copies take the paths they may. */
 BRAID_API braid_status braid_prepare(braid_engine* engine);
 
 /* Call before `context` is destroyed or reset: braid stops using it. */

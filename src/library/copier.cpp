@@ -34,6 +34,7 @@ Error Copier::open(const Options& options, std::unique_ptr<Copier>& copier) {
   auto engine = Engine::open(made->driver_, options);
   if (!engine.ok()) return Error::from(engine.status(), BRAID_ERROR_UNAVAILABLE);
   made->engine_ = std::move(engine).value();
+  made->engine_->grant_default_pools();
   copier = std::move(made);
   return Error::none();
 }

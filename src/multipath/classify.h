@@ -1,23 +1,28 @@
 // What the addresses of a copy are, asked of the driver. A contiguous copy takes under a quarter of
 // a microsecond; the segments of a batch cost a comparison each while they stay in the few
-// allocations that were asked about last. Allocates nothing.
+// allocations that were asked about last. Where access is granted GPU by GPU, each mapping and each
+// allocation from a pool costs a question more for every relay. Allocates nothing.
 #pragma once
 
 #include "cuda/driver.h"
+#include "multipath/access.h"
 #include "multipath/transfer.h"
 
 namespace braid::multipath {
 
 struct Classification {
   Verdict verdict = Verdict::kAccelerated;  ///< kAccelerated: both ends can be carried
-  CUcontext context = nullptr;              ///< that the device memory belongs to
+  CUcontext context = nullptr;  ///< that plain device memory belongs to; null: no such memory
+  int gpu = -1;                 ///< that the device memory lies on, its CUDA ordinal
+  GpuSet allowed = kEveryGpu;   ///< may touch all of the device memory; of `relays` and `gpu`
 };
 
-/// kPageable when the host end of a segment is not wholly inside one pinned allocation or
-/// registration; kNotLinear when a device end is not wholly inside one allocation of plain device
-/// memory: managed memory, stream-ordered pools, virtual memory management and imported memory map
-/// for chosen GPUs only. All device ends must lie in one context (kForeignContext).
-Classification classify(const cuda::Driver& driver, const Batch& batch);
+/// kPageable when some byte of a host end is not in pinned memory; several registrations may lie
+/// side by side. kNotLinear when a device end is neither wholly inside one allocation of plain
+/// device memory, nor of pools or mappings that its own GPU may touch (managed and imported memory
+/// are neither), and when a host end that is copied to is registered as read-only. All device ends
+/// must lie on one GPU, and the plain ones in one context (kForeignContext).
+Classification classify(const cuda::Driver& driver, const Batch& batch, GpuSet relays);
 
 /// Pageable host memory at one end (all of it, or a part beside pinned memory), and at the other
 /// device memory of any kind but managed: the driver, and not braid, decides who may reach it.

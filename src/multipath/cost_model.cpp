@@ -153,8 +153,10 @@ const CostModel& default_costs() { return kDefaults; }
 
 std::span<const CostRow> cost_rows() { return kRows; }
 
-MoverSet allowed_movers(MoverChoice choice, bool has_copy_engine) {
-  return {.kernel = choice != MoverChoice::kCopyEngine, .copy_engine = has_copy_engine};
+MoverSet allowed_movers(MoverChoice choice, bool has_copy_engine, bool kernels_blocked) {
+  const bool takes_copy_engines = choice == MoverChoice::kCopyEngine || kernels_blocked;
+  return {.kernel = choice != MoverChoice::kCopyEngine,
+          .copy_engine = has_copy_engine && takes_copy_engines};
 }
 
 const char* way_name(Way way) {

@@ -38,6 +38,9 @@ class Engine::Impl {
   Status open();
   Status add_context(CUcontext context);
   void forget_context(CUcontext context);
+  GpuSet grant(CUmemoryPool pool, int gpu);
+  GpuSet grant(CUdeviceptr address, size_t size_bytes);
+  std::vector<std::pair<CUmemoryPool, GpuSet>> grant_default_pools();
   Outcome submit(const Batch& batch);
   std::optional<CUresult> stage(const Transfer& transfer, bool is_synchronous) {
     return stager_.copy(transfer, is_synchronous);
@@ -59,7 +62,7 @@ class Engine::Impl {
   Status open_copy_engines();
   void read_costs();
   bool may_gain(const Batch& batch) const;
-  MoverSet movers() const { return allowed_movers(options_.mover, copy_engine_ != nullptr); }
+  MoverSet movers() const { return allowed_movers(options_.mover, copy_engine_ != nullptr, false); }
   Status open_relays();
   Status open_relay(int gpu);
   bool has_news(CUcontext context);
@@ -71,7 +74,8 @@ class Engine::Impl {
   Result<Endpoint*> endpoint_for(int gpu, CUcontext context, bool retained);
   Endpoint* find_endpoint(CUcontext context);
   Target* find_target(CUcontext context);
-  bool stream_belongs_to(CUstream stream, CUcontext context) const;
+  Target* find_target(const Classification& memory, CUstream stream);
+  GpuSet relays_for(int gpu);
   template <typename Targets>
   bool drain(const Targets& targets, std::chrono::milliseconds limit);
   Status note(Status status);
@@ -84,6 +88,7 @@ class Engine::Impl {
   std::shared_mutex mutex_;  // guards the lists; a Target guards itself
   std::vector<CUdevice> devices_;
   std::vector<std::vector<bool>> relays_;   // [relay][target]: usable
+  GpuSet relay_gpus_ = 0;                   // those that may be a relay for some target
   std::vector<Endpoint*> relay_endpoints_;  // by GPU; null: not a relay
   std::vector<std::unique_ptr<Endpoint>> endpoints_;
   std::unique_ptr<CopyEngineMover> copy_engine_;  // null: the kernel mover carries everything
@@ -142,9 +147,10 @@ Status Engine::Impl::open() {
     for (int target = 0; target < count; ++target)
       relays_[relay][target] =
           options_.relays.allows(relay) && can_relay(driver_, devices_[relay], devices_[target]);
-  has_relays_ = std::any_of(relays_.begin(), relays_.end(), [](const std::vector<bool>& targets) {
-    return std::find(targets.begin(), targets.end(), true) != targets.end();
-  });
+  for (int relay = 0; relay < count; ++relay)
+    if (std::find(relays_[relay].begin(), relays_[relay].end(), true) != relays_[relay].end())
+      relay_gpus_ |= gpu_bit(relay);
+  has_relays_ = relay_gpus_ != 0;
   std::unique_lock lock(mutex_);
   if (has_relays_ && may_use_copy_engines()) status = open_copy_engines();
   read_costs();
@@ -360,9 +366,13 @@ Target* Engine::Impl::find_target(CUcontext context) {
   return nullptr;
 }
 
-bool Engine::Impl::stream_belongs_to(CUstream stream, CUcontext context) const {
-  CUcontext owner = nullptr;
-  return driver_.cuStreamGetCtx(stream, &owner) == CUDA_SUCCESS && owner == context;
+// The stream says which context is meant; its GPU must be the memory's.
+Target* Engine::Impl::find_target(const Classification& memory, CUstream stream) {
+  CUcontext context = nullptr;
+  if (driver_.cuStreamGetCtx(stream, &context) != CUDA_SUCCESS) return nullptr;
+  if (memory.context != nullptr && memory.context != context) return nullptr;
+  Target* target = find_target(context);
+  return target != nullptr && target->endpoint().gpu() == memory.gpu ? target : nullptr;
 }
 
 // Before anything is asked of the driver: no more than a compare for most small copies.
@@ -380,10 +390,46 @@ bool Engine::Impl::may_gain(const Batch& batch) const {
                  .way != Way::kNative;
 }
 
+GpuSet Engine::Impl::relays_for(int gpu) {
+  std::shared_lock lock(mutex_);
+  GpuSet relays = 0;
+  for (size_t relay = 0; relay < relay_endpoints_.size(); ++relay)
+    if (relay_endpoints_[relay] != nullptr && relays_[relay][gpu])
+      relays |= gpu_bit(static_cast<int>(relay));
+  return relays;
+}
+
+GpuSet Engine::Impl::grant(CUmemoryPool pool, int gpu) {
+  const GpuSet relays = relays_for(gpu);
+  const cuda::RelaxedCapture relaxed(driver_);
+  return relays != 0 && grant_access(driver_, pool, relays) ? relays : 0;
+}
+
+// Of a range that its own GPU may not write, relays are not to write either.
+GpuSet Engine::Impl::grant(CUdeviceptr address, size_t size_bytes) {
+  const int gpu = has_relays_ ? gpu_of_mappings(driver_, address, size_bytes) : -1;
+  if (gpu < 0 ||
+      gpus_with_access(driver_, nullptr, address, Direction::kHostToDevice, gpu_bit(gpu)) == 0)
+    return 0;
+  const GpuSet relays = relays_for(gpu);
+  const cuda::RelaxedCapture relaxed(driver_);
+  return relays != 0 && grant_access(driver_, address, size_bytes, relays) ? relays : 0;
+}
+
+std::vector<std::pair<CUmemoryPool, GpuSet>> Engine::Impl::grant_default_pools() {
+  std::vector<std::pair<CUmemoryPool, GpuSet>> granted;
+  for (size_t gpu = 0; gpu < devices_.size(); ++gpu) {
+    CUmemoryPool pool = nullptr;
+    if (driver_.cuDeviceGetDefaultMemPool(&pool, devices_[gpu]) != CUDA_SUCCESS) continue;
+    if (const GpuSet gpus = grant(pool, static_cast<int>(gpu))) granted.emplace_back(pool, gpus);
+  }
+  return granted;
+}
+
 Outcome Engine::Impl::submit(const Batch& batch) {
   if (!may_gain(batch)) return Verdict::kBelowThreshold;
   if (!has_relays_) return Verdict::kNoRelay;
-  const Classification what = classify(driver_, batch);
+  const Classification what = classify(driver_, batch, relay_gpus_);
   if (what.verdict != Verdict::kAccelerated) return what.verdict;
   CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
   if (driver_.cuStreamIsCapturing(batch.stream, &capture) != CUDA_SUCCESS ||
@@ -392,11 +438,10 @@ Outcome Engine::Impl::submit(const Batch& batch) {
   // A thread that prepares or forgets a context may be waiting for a GPU: no copy waits for it.
   std::shared_lock lock(mutex_, std::try_to_lock);
   if (!lock) return Verdict::kNotReady;
-  Target* target = find_target(what.context);
-  if (target == nullptr || !stream_belongs_to(batch.stream, what.context))
-    return Verdict::kForeignContext;
-  if (!target->has_relay()) return Verdict::kNoRelay;
-  return target->submit(batch, path_limit.load(std::memory_order_relaxed));
+  Target* target = find_target(what, batch.stream);
+  if (target == nullptr) return Verdict::kForeignContext;
+  if (!target->has_relay(what.allowed)) return Verdict::kNoRelay;
+  return target->submit(batch, path_limit.load(std::memory_order_relaxed), what.allowed);
 }
 
 // True when no transfer of these targets is in flight. Reads host memory only.
@@ -461,6 +506,13 @@ Result<std::unique_ptr<Engine>> Engine::open(const cuda::Driver& driver, const O
 
 Status Engine::add_context(CUcontext context) { return impl_->add_context(context); }
 void Engine::forget_context(CUcontext context) { impl_->forget_context(context); }
+GpuSet Engine::grant(CUmemoryPool pool, int gpu) { return impl_->grant(pool, gpu); }
+GpuSet Engine::grant(CUdeviceptr address, size_t size_bytes) {
+  return impl_->grant(address, size_bytes);
+}
+std::vector<std::pair<CUmemoryPool, GpuSet>> Engine::grant_default_pools() {
+  return impl_->grant_default_pools();
+}
 Outcome Engine::submit(const Batch& batch) noexcept { return impl_->submit(batch); }
 Outcome Engine::submit(const Transfer& transfer) noexcept {
   const Segment whole{transfer.host, transfer.device, transfer.size_bytes};

@@ -15,11 +15,13 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/options.h"
 #include "base/status.h"
 #include "cuda/driver.h"
+#include "multipath/access.h"
 #include "multipath/path_counts.h"
 #include "multipath/transfer.h"
 
@@ -43,6 +45,15 @@ class Engine {
   /// Call before `context` is destroyed or reset, by whomever: braid stops using it, as target and
   /// as relay, and forgets what it owned there.
   void forget_context(CUcontext context);
+
+  /// Lets the relays of the memory's GPU read and write it, so that its copies take every path:
+  /// call it when the program makes a pool, or maps a range for a GPU of its own. The GPUs that may
+  /// now; none when nothing was granted, and copies then take the paths they may. Not on a copy's
+  /// path: the driver may take its time.
+  GpuSet grant(CUmemoryPool pool, int gpu);
+  GpuSet grant(CUdeviceptr address, size_t size_bytes);
+  /// The pools that the driver makes by itself, one for each GPU.
+  std::vector<std::pair<CUmemoryPool, GpuSet>> grant_default_pools();
 
   Outcome submit(const Batch& batch) noexcept;
   Outcome submit(const Transfer& transfer) noexcept;

@@ -59,9 +59,11 @@ Result<std::unique_ptr<Target>> Target::open(const cuda::Driver& driver, const O
   return status;
 }
 
-bool Target::has_relay() {
+bool Target::has_relay(GpuSet allowed) {
   std::lock_guard lock(mutex_);
-  return std::any_of(relays_.begin(), relays_.end(), [](const Endpoint* relay) { return relay; });
+  return std::any_of(relays_.begin(), relays_.end(), [allowed](const Endpoint* relay) {
+    return relay != nullptr && (allowed & gpu_bit(relay->gpu())) != 0;
+  });
 }
 
 Status Target::warm_up() {
@@ -107,11 +109,11 @@ Status Target::run_empty(bool aligned_alike) {
   return ticket.is_free() ? Status() : Status::error(what + ": its report did not arrive");
 }
 
-Outcome Target::submit(const Batch& batch, int path_limit) {
+Outcome Target::submit(const Batch& batch, int path_limit, GpuSet allowed) {
   const uint64_t now_ns = driver_.clock->now_ns();  // may wait for another thread: not locked
   PathChoice choice;
   std::unique_lock lock(mutex_);
-  size_t count = list_paths(choice);
+  size_t count = list_paths(allowed, choice);
   if (path_limit > 0) count = std::min(count, static_cast<size_t>(path_limit));
   const Plan chosen = plan_for(batch, static_cast<int>(count), now_ns);
   count = static_cast<size_t>(chosen.paths);
@@ -143,12 +145,12 @@ Manners Target::manners_of(const Batch& batch) const {
 }
 
 // Every path there is, the direct one first.
-size_t Target::list_paths(PathChoice& choice) const {
+size_t Target::list_paths(GpuSet allowed, PathChoice& choice) const {
   choice.paths[0] = &endpoint_;
   choice.lane_paths[0] = 0;
   size_t count = 1;
   for (size_t i = 0; i < relays_.size(); ++i) {
-    if (relays_[i] == nullptr) continue;
+    if (relays_[i] == nullptr || (allowed & gpu_bit(relays_[i]->gpu())) == 0) continue;
     choice.paths[count] = relays_[i];
     choice.lane_paths[count++] = static_cast<int>(i) + 1;
   }
@@ -156,14 +158,16 @@ size_t Target::list_paths(PathChoice& choice) const {
 }
 
 Plan Target::plan_for(const Batch& batch, int paths, uint64_t now_ns) {
-  return plan(costs_, {.direction = batch.direction,
-                       .size_bytes = size_of(batch),
-                       .segments = batch.segments.size(),
-                       .paths = paths,
-                       .is_cold = is_cold(now_ns),
-                       .kernels_blocked = are_kernels_blocked(now_ns),
-                       .movers = allowed_movers(options_.mover, copy_engine_ != nullptr),
-                       .asked_threshold_bytes = options_.threshold_bytes});
+  const bool is_blocked = are_kernels_blocked(now_ns);
+  return plan(costs_,
+              {.direction = batch.direction,
+               .size_bytes = size_of(batch),
+               .segments = batch.segments.size(),
+               .paths = paths,
+               .is_cold = is_cold(now_ns),
+               .kernels_blocked = is_blocked,
+               .movers = allowed_movers(options_.mover, copy_engine_ != nullptr, is_blocked),
+               .asked_threshold_bytes = options_.threshold_bytes});
 }
 
 // A transfer's turn has come, and long after it its kernels have not left: the program's own hold

@@ -11,6 +11,7 @@
 
 #include "base/options.h"
 #include "base/status.h"
+#include "multipath/access.h"
 #include "multipath/copy_engine/mover.h"
 #include "multipath/cost_model.h"
 #include "multipath/endpoint.h"
@@ -34,10 +35,11 @@ class Target {
                                               CopyEngineMover* copy_engine);
 
   const Endpoint& endpoint() const { return endpoint_; }
-  bool has_relay();
+  /// Among the GPUs that `allowed` names.
+  bool has_relay(GpuSet allowed = kEveryGpu);
 
-  /// `path_limit` 0: no limit.
-  Outcome submit(const Batch& batch, int path_limit);
+  /// `path_limit` 0: no limit. Only relays that `allowed` names take part.
+  Outcome submit(const Batch& batch, int path_limit, GpuSet allowed);
 
   /// Adds up the counts of transfers that have ended. False while one is in flight, or while
   /// another thread is inside: never waits, since a process may be exiting from within a copy.
@@ -71,7 +73,7 @@ class Target {
     std::array<Endpoint*, cuda::kMaxPaths> paths{};
     std::array<int, cuda::kMaxPaths> lane_paths{};
   };
-  size_t list_paths(PathChoice& choice) const;
+  size_t list_paths(GpuSet allowed, PathChoice& choice) const;
   Plan plan_for(const Batch& batch, int paths, uint64_t now_ns);
   Outcome launch(const Batch& batch, const PathChoice& choice, size_t count);
   bool slice(const Batch& batch, SlicedBytes& bytes);

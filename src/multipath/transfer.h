@@ -63,8 +63,8 @@ enum class Verdict : uint8_t {
   kStaged,          ///< pageable memory, carried through pinned buffers (staging/stager.h)
   kBelowThreshold,  ///< too small to gain: the user's word, or the cost model's
   kPageable,        ///< the host memory, or part of it, is not pinned
-  kNotLinear,       ///< not between host memory and one GPU's plain device memory (managed, pool,
-                    ///< virtual memory management, peer, or an unknown pointer)
+  kNotLinear,       ///< not between host memory and memory that its GPU may touch (managed,
+                    ///< imported, peer, read-only, or an unknown pointer)
   kCapturing,       ///< the stream is recording a graph
   kForeignContext,  ///< the memory or the stream belongs to a context braid has not prepared
   kNoRelay,         ///< no usable peer, or relays are turned off

@@ -98,6 +98,16 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice device);
 CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags);
 CUresult cuCtxDisablePeerAccess(CUcontext peer);
 
+CUresult cuMemSetAccess(CUdeviceptr address, size_t size_bytes, const CUmemAccessDesc* wishes,
+                        size_t count);
+CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location,
+                        CUdeviceptr address);
+CUresult cuMemUnmap(CUdeviceptr address, size_t size_bytes);
+CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* properties);
+CUresult cuMemPoolDestroy(CUmemoryPool pool);
+CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc* wishes, size_t count);
+CUresult cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool pool, CUmemLocation* location);
+
 CUresult cuInit(unsigned flags);
 CUresult cuDeviceGet(CUdevice* device, int ordinal);
 CUresult cuDeviceGetCount(int* count);

@@ -27,6 +27,7 @@ enum class HookKind : uint8_t {
   kPin,       ///< pins host memory: braid gets ready
   kContext,   ///< makes or ends a context
   kPeer,      ///< peer access, which braid enables for itself too
+  kAccess,    ///< who may touch mapped memory and pools, which braid's relays may besides
   kDevice,    ///< which GPUs there are: the program does not see those that are lent (lend.h)
 };
 
@@ -94,6 +95,13 @@ inline constexpr int kNoEnd = 1 << 30;
   X(cuDevicePrimaryCtxReset_v2, "cuDevicePrimaryCtxReset", 11000, kNoEnd, kAny, kContext)      \
   X(cuCtxEnablePeerAccess, "cuCtxEnablePeerAccess", 4000, kNoEnd, kAny, kPeer)                 \
   X(cuCtxDisablePeerAccess, "cuCtxDisablePeerAccess", 4000, kNoEnd, kAny, kPeer)               \
+  X(cuMemSetAccess, "cuMemSetAccess", 10020, kNoEnd, kAny, kAccess)                            \
+  X(cuMemGetAccess, "cuMemGetAccess", 10020, kNoEnd, kAny, kAccess)                            \
+  X(cuMemUnmap, "cuMemUnmap", 10020, kNoEnd, kAny, kAccess)                                    \
+  X(cuMemPoolCreate, "cuMemPoolCreate", 11020, kNoEnd, kAny, kAccess)                          \
+  X(cuMemPoolDestroy, "cuMemPoolDestroy", 11020, kNoEnd, kAny, kAccess)                        \
+  X(cuMemPoolSetAccess, "cuMemPoolSetAccess", 11020, kNoEnd, kAny, kAccess)                    \
+  X(cuMemPoolGetAccess, "cuMemPoolGetAccess", 11020, kNoEnd, kAny, kAccess)                    \
   X(cuInit, "cuInit", 2000, kNoEnd, kAny, kDevice)                                             \
   X(cuDeviceGet, "cuDeviceGet", 2000, kNoEnd, kAny, kDevice)                                   \
   X(cuDeviceGetCount, "cuDeviceGetCount", 2000, kNoEnd, kAny, kDevice)                         \

@@ -3,6 +3,7 @@
 #include <mutex>
 #include <vector>
 
+#include "preload/access.h"
 #include "preload/devices.h"
 #include "preload/entries.h"
 #include "preload/lifecycle.h"
@@ -151,6 +152,7 @@ CUresult call_after(HookId hook, Before before, Arguments... arguments) {
 void get_ready() noexcept try {
   const bool is_first = open_engine_once();
   if (engine() == nullptr) return;
+  if (is_first) lend_memory_made_so_far();
   Contexts& all = contexts();
   const std::lock_guard hold(all.lock);
   if (is_first)

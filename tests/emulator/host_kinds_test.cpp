@@ -142,6 +142,24 @@ TEST(HostMemory, RegistrationsMayTouchButNotOverlap) {
   EXPECT_EQ(add(20'000, 30'000), CUDA_SUCCESS);
 }
 
+TEST(HostMemory, CopiesAndKernelsMayCrossRegistrationsThatTouch) {
+  Rig rig("h200x4", 1, 0);
+  std::vector<uint8_t> host = random_bytes(kSize, 22);
+  constexpr size_t kCut = 500'001;
+  for (const auto& [from, to] : {std::pair{size_t{0}, kCut}, {kCut, kSize - 9}})
+    ASSERT_EQ(rig.server.cu.cuMemHostRegister(host.data() + from, to - from, 0), CUDA_SUCCESS);
+  const CUdeviceptr device = rig.server.device_memory(kSize);
+  rig.launch_everywhere(rig.args(number(host.data()), device, kSize - 9, 65536, 2), 2);
+  rig.synchronize();
+  std::vector<uint8_t> back(kSize - 9);
+  ASSERT_EQ(rig.server.cu.cuMemcpyDtoH(back.data(), device, back.size()), CUDA_SUCCESS);
+  EXPECT_EQ(std::memcmp(back.data(), host.data(), back.size()), 0);
+  ASSERT_EQ(rig.server.cu.cuMemsetD8(device, 0x17, kSize), CUDA_SUCCESS);
+  ASSERT_EQ(rig.server.cu.cuMemcpyDtoH(host.data(), device, back.size()), CUDA_SUCCESS);
+  for (size_t i = 0; i < back.size(); ++i) ASSERT_EQ(host[i], 0x17) << i;
+  EXPECT_EQ(rig.server.cu.cuMemcpyDtoH(host.data(), device, kSize), CUDA_ERROR_INVALID_VALUE);
+}
+
 // A page-aligned range that the CPU may only read, filled with 0x3d.
 uint8_t* read_only_pages(size_t size) {
   void* pages = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

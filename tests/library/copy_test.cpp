@@ -54,6 +54,23 @@ TEST_F(CopyTest, IsMadeByTheDriverWhereBraidDoesNotHelp) {
   EXPECT_EQ(read(other, kSize), pageable);
 }
 
+TEST_F(CopyTest, ReachesTheDriversPoolOverEveryPath) {
+  HostBuffer sent(driver(), kSize), received(driver(), kSize);
+  sent.fill_random(4);
+  const auto allocate = reinterpret_cast<decltype(&cuMemAllocAsync)>(symbol("cuMemAllocAsync"));
+  const auto free = reinterpret_cast<decltype(&cuMemFreeAsync)>(symbol("cuMemFreeAsync"));
+  CUdeviceptr memory = 0;
+  ASSERT_EQ(allocate(&memory, kSize, stream_), CUDA_SUCCESS);
+  void* pooled = reinterpret_cast<void*>(memory);
+  ASSERT_EQ(braid_copy(engine_, pooled, sent.data(), kSize, stream_, 0, &outcome_), BRAID_OK);
+  EXPECT_STREQ(outcome_.reason, "accelerated");
+  ASSERT_EQ(braid_copy(engine_, received.data(), pooled, kSize, stream_, 0, &outcome_), BRAID_OK);
+  EXPECT_STREQ(outcome_.reason, "accelerated");
+  ASSERT_EQ(free(memory, stream_), CUDA_SUCCESS);
+  synchronize(stream_);
+  EXPECT_EQ(bytes(sent), bytes(received));
+}
+
 TEST_F(CopyTest, TakesTheDefaultStreams) {
   HostBuffer host(driver(), kSize);
   for (const CUstream stream : {CUstream(nullptr), CU_STREAM_LEGACY, CU_STREAM_PER_THREAD}) {

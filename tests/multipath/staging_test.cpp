@@ -305,7 +305,7 @@ TEST_F(StagingTest, MemoryThatIsPinnedInPartIsRight) {
     uint64_t offset, size;
   };
   const std::vector<std::vector<Pin>> layouts = {
-      {{0, kSize / 2}}, {{kSize / 2, kSize / 2}}, {{0, kSize / 2}, {kSize / 2, kSize / 2}}};
+      {{0, kSize / 2}}, {{kSize / 2, kSize / 2}}, {{0, kSize / 4}, {kSize / 2, kSize / 2}}};
   for (const auto& pins : layouts) {
     for (uint64_t i = 0; i < kSize; ++i) bytes[i] = static_cast<uint8_t>(random());
     const std::vector<uint8_t> sent(bytes, bytes + kSize);

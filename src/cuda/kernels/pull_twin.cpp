@@ -14,11 +14,15 @@ class PullBlock final : public TwinBlock {
   TwinStep step(TwinMemory& memory) override {
     if (!entered_) enter(memory);
     if (piece_ < list_.piece_count) return move_piece(true);
-    const bool has_to_rest = must_rest(args_, seen_, own_kb_);
+    bool has_to_rest = must_rest(args_, seen_, own_kb_);
     const bool held_before = held_count_ != 0;
     if (!held_before) {
-      if (has_to_rest)
-        return memory.load(next()) >= args_.slice_count ? leave(memory) : rest(memory);
+      // Asked again, of the board as it is now: a block that sleeps is woken by a change of what it
+      // read last, and what it read before may have been out of date already.
+      if (has_to_rest) has_to_rest = must_still_rest(memory);
+      if (has_to_rest && memory.load(next()) < args_.slice_count)
+        return {.kind = TwinStep::Kind::kPoll};
+      if (has_to_rest) return leave(memory);
       hold(memory);
     }
     const uint32_t number = first_;
@@ -103,14 +107,11 @@ class PullBlock final : public TwinBlock {
             .overlaps = overlaps};
   }
 
-  // The last look may be as old as the slice before. Only a fresh one makes it a poll: a block that
-  // polls sleeps until a word changes which it has read, and this may have been the last change.
-  TwinStep rest(TwinMemory& memory) {
+  bool must_still_rest(TwinMemory& memory) {
     land(memory);
     publish(memory, memory.load(next()));
     look(memory);
-    if (!must_rest(args_, seen_, own_kb_)) return step(memory);
-    return {.kind = TwinStep::Kind::kPoll};
+    return must_rest(args_, seen_, own_kb_);
   }
 
   void land(TwinMemory& memory) {

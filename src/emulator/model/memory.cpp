@@ -109,12 +109,17 @@ bool Memory::frees_pending(int gpu) const {
   });
 }
 
-Allocation* Memory::mapped_after(const Allocation& allocation) {
-  if (allocation.kind != Allocation::Kind::kMapped) return nullptr;
+Allocation* Memory::next_to(const Allocation& allocation) {
   const auto next = allocations_.find(allocation.end());
-  if (next == allocations_.end() || next->second.kind != Allocation::Kind::kMapped) return nullptr;
-  const bool same_range = reservations_.find(allocation.address) == reservations_.find(next->first);
-  return same_range ? &next->second : nullptr;
+  if (next == allocations_.end() || next->second.kind != allocation.kind) return nullptr;
+  switch (allocation.kind) {
+    case Allocation::Kind::kHostRegistered: return &next->second;
+    case Allocation::Kind::kMapped:
+      return reservations_.find(allocation.address) == reservations_.find(next->first)
+                 ? &next->second
+                 : nullptr;
+    default: return nullptr;
+  }
 }
 
 void Memory::remove(Allocation* allocation) {

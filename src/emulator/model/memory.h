@@ -62,13 +62,13 @@ class Memory {
 
   /// The allocation that holds the address; null when none does.
   Allocation* find(uint64_t address);
-  /// The memory at the start of a range that is memory throughout: one allocation, or mappings side
-  /// by side in one reserved range, and then their bytes lie side by side too. Null for any other
-  /// range, and when something in it is not `allowed`.
+  /// The memory at the start of a range that is memory throughout: one allocation, or registrations
+  /// side by side, or mappings side by side in one reserved range, and then their bytes lie side by
+  /// side too. Null for any other range, and when something in it is not `allowed`.
   template <typename Allowed>
   Allocation* find(uint64_t address, uint64_t size_bytes, const Allowed& allowed) {
     Allocation* const first = find(address);
-    for (Allocation* at = first; at != nullptr && allowed(*at); at = mapped_after(*at))
+    for (Allocation* at = first; at != nullptr && allowed(*at); at = next_to(*at))
       if (at->end() - address >= size_bytes) return first;
     return nullptr;
   }
@@ -103,7 +103,7 @@ class Memory {
 
  private:
   Allocation* add(Allocation made);
-  Allocation* mapped_after(const Allocation& allocation);
+  Allocation* next_to(const Allocation& allocation);
 
   std::vector<Arena> arenas_;  // by GPU number of the server
   Reservations reservations_;

@@ -1,0 +1,215 @@
+// Access to mapped ranges and to pools: what the program sets is noted, and the relays of the
+// memory's GPU are let in besides. Every pool is seen when it is made, so nothing need be asked
+// when memory is allocated. None of this is on a copy's path, so it may allocate and lock.
+#include "preload/access.h"
+
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "preload/access_ledger.h"
+#include "preload/devices.h"
+#include "preload/entries.h"
+#include "preload/runtime.h"
+
+namespace braid::preload {
+namespace {
+
+using multipath::gpu_bit;
+using Wishes = AccessLedger::Wishes;
+
+// Never destroyed: threads of the program may still be here while the process exits.
+struct Ledger {
+  std::mutex lock;
+  AccessLedger access;
+};
+
+Ledger& ledger() {
+  static Ledger& instance = *new Ledger;  // owner: the process, until its end
+  return instance;
+}
+
+bool is_ours() { return Inside::now() || driver() == nullptr || state() == State::kForked; }
+
+// With the ledger locked: the range or pool is there, and the program may have set its access.
+void lend(AccessLedger& access, CUdeviceptr address, size_t size_bytes) {
+  if (engine() == nullptr) return;
+  const Inside inside;
+  if (const GpuSet gpus = engine()->grant(address, size_bytes))
+    access.lend(address, size_bytes, gpus);
+}
+
+void lend(AccessLedger& access, CUmemoryPool pool, int gpu) {
+  if (engine() == nullptr) return;
+  const Inside inside;
+  if (const GpuSet gpus = engine()->grant(pool, gpu)) access.lend(pool, gpus);
+}
+
+CUmemLocation as_program_sees(CUmemLocation location) {
+  if (location.type == CU_MEM_LOCATION_TYPE_DEVICE)
+    location.id = preload::as_program_sees(location.id);
+  return location;
+}
+
+std::vector<CUmemAccessDesc> as_program_sees(Wishes wishes) {
+  std::vector<CUmemAccessDesc> seen(wishes.begin(), wishes.end());
+  for (CUmemAccessDesc& wish : seen) wish.location = as_program_sees(wish.location);
+  return seen;
+}
+
+// The wishes, but for GPUs that keep all access.
+std::vector<CUmemAccessDesc> keeping(GpuSet lent, std::vector<CUmemAccessDesc> wishes) {
+  for (CUmemAccessDesc& wish : wishes) {
+    const bool is_kept = wish.location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
+                         (lent & gpu_bit(wish.location.id)) != 0;
+    if (is_kept && (wish.flags == CU_MEM_ACCESS_FLAGS_PROT_NONE ||
+                    wish.flags == CU_MEM_ACCESS_FLAGS_PROT_READ))
+      wish.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  }
+  return wishes;
+}
+
+// `native(wishes)` asks the driver.
+template <typename Native>
+CUresult set_keeping(GpuSet lent, Wishes wishes, const Native& native) {
+  const std::vector<CUmemAccessDesc> seen = as_program_sees(wishes);
+  if (lent == 0) return native(seen.data());
+  // What the program hears of a refusal is the driver's answer to its own wishes.
+  const CUresult answer = native(keeping(lent, seen).data());
+  return answer == CUDA_SUCCESS ? answer : native(seen.data());
+}
+
+using SetRange = CUresult(CUdeviceptr, size_t, const CUmemAccessDesc*, size_t);
+using SetPool = CUresult(CUmemoryPool, const CUmemAccessDesc*, size_t);
+
+CUresult set_range(SetRange* native, CUdeviceptr address, size_t size_bytes, Wishes wishes) try {
+  AccessLedger& access = ledger().access;
+  const std::lock_guard hold(ledger().lock);
+  const CUresult answer = set_keeping(
+      access.lent(address, size_bytes), wishes,
+      [&](const CUmemAccessDesc* all) { return native(address, size_bytes, all, wishes.size()); });
+  if (answer != CUDA_SUCCESS) return answer;
+  access.set(address, size_bytes, wishes);
+  lend(access, address, size_bytes);
+  return answer;
+} catch (...) {
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult set_pool(SetPool* native, CUmemoryPool pool, Wishes wishes) try {
+  AccessLedger& access = ledger().access;
+  const std::lock_guard hold(ledger().lock);
+  const CUresult answer = set_keeping(access.lent(pool), wishes, [&](const CUmemAccessDesc* all) {
+    return native(pool, all, wishes.size());
+  });
+  if (answer == CUDA_SUCCESS) access.set(pool, wishes);
+  return answer;
+} catch (...) {
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+// Only memory of a GPU, and of this process alone, is lent.
+void pool_made(CUmemoryPool pool, const CUmemPoolProps& properties) noexcept try {
+  if (properties.location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+      properties.handleTypes != CU_MEM_HANDLE_TYPE_NONE)
+    return;
+  const std::lock_guard hold(ledger().lock);
+  ledger().access.add(pool, properties.location.id);
+  lend(ledger().access, pool, properties.location.id);
+} catch (...) {
+}
+
+template <typename Memory>
+std::optional<CUmemAccess_flags> answer(Memory memory, const CUmemLocation& location) noexcept try {
+  if (location.type != CU_MEM_LOCATION_TYPE_DEVICE) return std::nullopt;
+  const std::lock_guard hold(ledger().lock);
+  return ledger().access.answer(memory, location.id);
+} catch (...) {
+  return std::nullopt;
+}
+
+template <typename... Memory>
+void forget(Memory... memory) noexcept try {
+  const std::lock_guard hold(ledger().lock);
+  ledger().access.forget(memory...);
+} catch (...) {
+}
+
+}  // namespace
+
+void lend_memory_made_so_far() {
+  AccessLedger& access = ledger().access;
+  const std::lock_guard hold(ledger().lock);
+  for (const auto& [address, size_bytes] : access.ranges()) lend(access, address, size_bytes);
+  for (const auto& [pool, gpu] : access.pools()) lend(access, pool, gpu);
+  for (const auto& [pool, gpus] : engine()->grant_default_pools()) access.lend(pool, gpus);
+}
+
+}  // namespace braid::preload
+
+using namespace braid::preload;
+
+CUresult cuMemSetAccess(CUdeviceptr address, size_t size_bytes, const CUmemAccessDesc* wishes,
+                        size_t count) {
+  auto* native = real<SetRange>(k_cuMemSetAccess);
+  if (native == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  if (is_ours() || wishes == nullptr || count == 0)
+    return native(address, size_bytes, wishes, count);
+  return set_range(native, address, size_bytes, {wishes, count});
+}
+
+CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location,
+                        CUdeviceptr address) {
+  auto* native = real<decltype(cuMemGetAccess)>(k_cuMemGetAccess);
+  if (native == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  if (is_ours() || location == nullptr) return native(flags, location, address);
+  const CUmemLocation seen = as_program_sees(*location);
+  const CUresult result = native(flags, &seen, address);
+  if (result != CUDA_SUCCESS) return result;
+  if (const auto set = answer(address, seen)) *flags = *set;
+  return result;
+}
+
+// Before the driver unmaps: another thread may be given the same addresses right after.
+CUresult cuMemUnmap(CUdeviceptr address, size_t size_bytes) {
+  auto* native = real<decltype(cuMemUnmap)>(k_cuMemUnmap);
+  if (native == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  if (!is_ours()) forget(address, size_bytes);
+  return native(address, size_bytes);
+}
+
+CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* properties) {
+  auto* native = real<decltype(cuMemPoolCreate)>(k_cuMemPoolCreate);
+  if (native == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  if (is_ours() || properties == nullptr) return native(pool, properties);
+  CUmemPoolProps seen = *properties;
+  seen.location = as_program_sees(seen.location);
+  const CUresult result = native(pool, &seen);
+  if (result == CUDA_SUCCESS) pool_made(*pool, seen);
+  return result;
+}
+
+CUresult cuMemPoolDestroy(CUmemoryPool pool) {
+  auto* native = real<decltype(cuMemPoolDestroy)>(k_cuMemPoolDestroy);
+  if (native == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  if (!is_ours()) forget(pool);
+  return native(pool);
+}
+
+CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc* wishes, size_t count) {
+  auto* native = real<SetPool>(k_cuMemPoolSetAccess);
+  if (native == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  if (is_ours() || wishes == nullptr || count == 0) return native(pool, wishes, count);
+  return set_pool(native, pool, {wishes, count});
+}
+
+CUresult cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool pool, CUmemLocation* location) {
+  auto* native = real<decltype(cuMemPoolGetAccess)>(k_cuMemPoolGetAccess);
+  if (native == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  if (is_ours() || location == nullptr) return native(flags, pool, location);
+  CUmemLocation seen = as_program_sees(*location);
+  const CUresult result = native(flags, pool, &seen);
+  if (result != CUDA_SUCCESS) return result;
+  if (const auto set = answer(pool, seen)) *flags = *set;
+  return result;
+}

@@ -1,0 +1,10 @@
+// Relays are let into memory that the program maps for chosen GPUs, and into its pools.
+#pragma once
+
+namespace braid::preload {
+
+/// The engine has just opened: lends what the program has made so far. Later memory is lent as it
+/// comes. Call it inside braid (runtime.h, Inside).
+void lend_memory_made_so_far();
+
+}  // namespace braid::preload

@@ -1,0 +1,115 @@
+#include "preload/access_ledger.h"
+
+#include <algorithm>
+#include <iterator>
+
+namespace braid::preload {
+
+using multipath::gpu_bit;
+
+void AccessLedger::Access::set(Wishes wishes) {
+  for (const CUmemAccessDesc& wish : wishes) {
+    if (wish.location.type != CU_MEM_LOCATION_TYPE_DEVICE) continue;
+    const GpuSet gpu = gpu_bit(wish.location.id);
+    reads &= ~gpu;
+    writes &= ~gpu;
+    if (wish.flags == CU_MEM_ACCESS_FLAGS_PROT_READ) reads |= gpu;
+    if (wish.flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE) writes |= gpu;
+  }
+}
+
+std::optional<CUmemAccess_flags> AccessLedger::Access::answer(int gpu) const {
+  const GpuSet bit = gpu_bit(gpu);
+  if ((lent & bit) == 0) return std::nullopt;
+  if ((writes & bit) != 0) return CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  return (reads & bit) != 0 ? CU_MEM_ACCESS_FLAGS_PROT_READ : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+}
+
+// Afterwards no range reaches across `at`.
+void AccessLedger::split(CUdeviceptr at) {
+  const auto after = ranges_.upper_bound(at);
+  if (after == ranges_.begin()) return;
+  const auto before = std::prev(after);
+  if (before->first == at || before->second.end <= at) return;
+  ranges_.emplace_hint(after, at, before->second);
+  before->second.end = at;
+}
+
+// Changes what is known of the range; what was not known of it becomes known.
+template <typename Change>
+void AccessLedger::change(CUdeviceptr address, size_t size_bytes, const Change& change) {
+  const CUdeviceptr end = address + size_bytes;
+  split(address);
+  split(end);
+  while (address < end) {
+    auto range = ranges_.lower_bound(address);
+    if (range == ranges_.end() || range->first != address) {
+      const CUdeviceptr next = range == ranges_.end() ? end : std::min(end, range->first);
+      range = ranges_.emplace_hint(range, address, Range{next, {}});
+    }
+    change(range->second.access);
+    address = range->second.end;
+  }
+}
+
+void AccessLedger::set(CUdeviceptr address, size_t size_bytes, Wishes wishes) {
+  change(address, size_bytes, [&](Access& access) { access.set(wishes); });
+}
+
+void AccessLedger::set(CUmemoryPool pool, Wishes wishes) { pools_[pool].access.set(wishes); }
+
+void AccessLedger::lend(CUdeviceptr address, size_t size_bytes, GpuSet gpus) {
+  change(address, size_bytes, [&](Access& access) { access.lent |= gpus; });
+}
+
+void AccessLedger::lend(CUmemoryPool pool, GpuSet gpus) { pools_[pool].access.lent |= gpus; }
+
+void AccessLedger::add(CUmemoryPool pool, int gpu) { pools_[pool] = {gpu, {}}; }
+
+void AccessLedger::forget(CUdeviceptr address, size_t size_bytes) {
+  split(address);
+  split(address + size_bytes);
+  ranges_.erase(ranges_.lower_bound(address), ranges_.lower_bound(address + size_bytes));
+}
+
+void AccessLedger::forget(CUmemoryPool pool) { pools_.erase(pool); }
+
+std::optional<CUmemAccess_flags> AccessLedger::answer(CUdeviceptr address, int gpu) const {
+  const auto after = ranges_.upper_bound(address);
+  if (after == ranges_.begin() || std::prev(after)->second.end <= address) return std::nullopt;
+  return std::prev(after)->second.access.answer(gpu);
+}
+
+std::optional<CUmemAccess_flags> AccessLedger::answer(CUmemoryPool pool, int gpu) const {
+  const auto known = pools_.find(pool);
+  return known != pools_.end() ? known->second.access.answer(gpu) : std::nullopt;
+}
+
+GpuSet AccessLedger::lent(CUdeviceptr address, size_t size_bytes) const {
+  GpuSet gpus = 0;
+  auto range = ranges_.upper_bound(address);
+  if (range != ranges_.begin()) --range;
+  for (; range != ranges_.end() && range->first < address + size_bytes; ++range)
+    if (range->second.end > address) gpus |= range->second.access.lent;
+  return gpus;
+}
+
+GpuSet AccessLedger::lent(CUmemoryPool pool) const {
+  const auto known = pools_.find(pool);
+  return known != pools_.end() ? known->second.access.lent : 0;
+}
+
+std::vector<std::pair<CUdeviceptr, size_t>> AccessLedger::ranges() const {
+  std::vector<std::pair<CUdeviceptr, size_t>> all;
+  for (const auto& [begin, range] : ranges_) all.emplace_back(begin, range.end - begin);
+  return all;
+}
+
+std::vector<std::pair<CUmemoryPool, int>> AccessLedger::pools() const {
+  std::vector<std::pair<CUmemoryPool, int>> all;
+  for (const auto& [pool, known] : pools_)
+    if (known.gpu >= 0) all.emplace_back(pool, known.gpu);
+  return all;
+}
+
+}  // namespace braid::preload

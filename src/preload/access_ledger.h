@@ -1,0 +1,76 @@
+// Who may touch memory whose access is granted GPU by GPU, as the program has set it. braid lets
+// its relays reach the same memory; the program must get the answers it would get without braid,
+// and braid must keep its access while copies are under way. Pure bookkeeping of CUDA's rules:
+// access is set for whole mappings, or for a pool; it ends with the mapping or the pool.
+#pragma once
+
+#include <cuda.h>
+
+#include <map>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "multipath/access.h"
+
+namespace braid::preload {
+
+using multipath::GpuSet;
+
+/// Not safe for concurrent use: its owner locks.
+class AccessLedger {
+ public:
+  using Wishes = std::span<const CUmemAccessDesc>;
+
+  /// The driver has done what the program asked for.
+  void set(CUdeviceptr address, size_t size_bytes, Wishes wishes);
+  void set(CUmemoryPool pool, Wishes wishes);
+  /// braid has given these GPUs all access.
+  void lend(CUdeviceptr address, size_t size_bytes, GpuSet gpus);
+  void lend(CUmemoryPool pool, GpuSet gpus);
+  /// The program makes the pool: braid may lend it. Others (imported, shared) it may not.
+  void add(CUmemoryPool pool, int gpu);
+  /// The memory is about to go.
+  void forget(CUdeviceptr address, size_t size_bytes);
+  void forget(CUmemoryPool pool);
+
+  /// What the program hears of a GPU; nothing when the driver's own answer stands.
+  std::optional<CUmemAccess_flags> answer(CUdeviceptr address, int gpu) const;
+  std::optional<CUmemAccess_flags> answer(CUmemoryPool pool, int gpu) const;
+
+  /// GPUs that keep all access to some of the memory, whatever the program sets: copies that braid
+  /// has under way may be using it.
+  GpuSet lent(CUdeviceptr address, size_t size_bytes) const;
+  GpuSet lent(CUmemoryPool pool) const;
+
+  /// Ranges for which access has been set, and pools that the program made, each with its GPU.
+  std::vector<std::pair<CUdeviceptr, size_t>> ranges() const;
+  std::vector<std::pair<CUmemoryPool, int>> pools() const;
+
+ private:
+  struct Access {
+    GpuSet reads = 0;  ///< set by the program: reading and no more
+    GpuSet writes = 0;
+    GpuSet lent = 0;  ///< given by braid
+    void set(Wishes wishes);
+    std::optional<CUmemAccess_flags> answer(int gpu) const;
+  };
+  struct Range {
+    CUdeviceptr end = 0;
+    Access access;
+  };
+  struct Pool {
+    int gpu = -1;  ///< -1: not made by the program
+    Access access;
+  };
+
+  void split(CUdeviceptr at);
+  template <typename Change>
+  void change(CUdeviceptr address, size_t size_bytes, const Change& change);
+
+  std::map<CUdeviceptr, Range> ranges_;  // by their beginnings; they do not overlap
+  std::map<CUmemoryPool, Pool> pools_;
+};
+
+}  // namespace braid::preload

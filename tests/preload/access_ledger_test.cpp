@@ -1,0 +1,98 @@
+// Who may touch what, as the program has set it.
+#include <gtest/gtest.h>
+
+#include "preload/access_ledger.h"
+
+namespace braid::preload {
+namespace {
+
+constexpr CUdeviceptr kAt = 0x10000;
+constexpr CUmemAccess_flags kNone = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+constexpr CUmemAccess_flags kRead = CU_MEM_ACCESS_FLAGS_PROT_READ;
+constexpr CUmemAccess_flags kWrite = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+
+class Access : public ::testing::Test {
+ protected:
+  static std::vector<CUmemAccessDesc> by(int gpu, CUmemAccess_flags flags) {
+    CUmemAccessDesc wish{};
+    wish.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    wish.location.id = gpu;
+    wish.flags = flags;
+    return {wish};
+  }
+  static CUmemoryPool pool(intptr_t number) { return reinterpret_cast<CUmemoryPool>(number); }
+  AccessLedger ledger_;
+};
+
+TEST_F(Access, ALentGpuAnswersAsTheProgramSetIt) {
+  ledger_.set(kAt, 100, by(0, kWrite));
+  EXPECT_EQ(ledger_.answer(kAt, 1), std::nullopt) << "nothing is lent: the driver knows";
+  ledger_.lend(kAt, 100, 0b0110);
+  EXPECT_EQ(ledger_.answer(kAt, 0), std::nullopt) << "its own GPU is not lent";
+  EXPECT_EQ(ledger_.answer(kAt, 1), kNone);
+  EXPECT_EQ(ledger_.answer(kAt, 3), std::nullopt);
+  ledger_.set(kAt, 100, by(1, kRead));
+  EXPECT_EQ(ledger_.answer(kAt + 99, 1), kRead);
+  ledger_.set(kAt, 100, by(1, kWrite));
+  EXPECT_EQ(ledger_.answer(kAt, 1), kWrite);
+  ledger_.set(kAt, 100, by(1, kNone));
+  EXPECT_EQ(ledger_.answer(kAt, 1), kNone);
+  EXPECT_EQ(ledger_.answer(kAt, 2), kNone);
+  EXPECT_EQ(ledger_.answer(kAt + 100, 1), std::nullopt);
+  EXPECT_EQ(ledger_.answer(kAt - 1, 1), std::nullopt);
+}
+
+TEST_F(Access, WhatWasSetBeforeLendingStays) {
+  ledger_.set(kAt, 100, by(1, kWrite));
+  ledger_.set(kAt, 100, by(2, kRead));
+  ledger_.lend(kAt, 100, 0b1110);
+  EXPECT_EQ(ledger_.answer(kAt, 1), kWrite);
+  EXPECT_EQ(ledger_.answer(kAt, 2), kRead);
+  EXPECT_EQ(ledger_.answer(kAt, 3), kNone);
+}
+
+TEST_F(Access, RangesAreCutWhereTheyDiffer) {
+  ledger_.set(kAt, 300, by(0, kWrite));
+  ledger_.lend(kAt, 300, 0b0010);
+  ledger_.set(kAt + 100, 100, by(1, kRead));
+  EXPECT_EQ(ledger_.answer(kAt + 99, 1), kNone);
+  EXPECT_EQ(ledger_.answer(kAt + 100, 1), kRead);
+  EXPECT_EQ(ledger_.answer(kAt + 200, 1), kNone);
+  ledger_.lend(kAt + 200, 200, 0b0100);  // beyond what was known
+  EXPECT_EQ(ledger_.answer(kAt + 350, 2), kNone);
+  EXPECT_EQ(ledger_.answer(kAt + 350, 1), std::nullopt);
+  EXPECT_EQ(ledger_.lent(kAt, 200), 0b0010u);
+  EXPECT_EQ(ledger_.lent(kAt + 150, 100), 0b0110u);
+  EXPECT_EQ(ledger_.lent(kAt + 400, 100), 0u);
+}
+
+TEST_F(Access, UnmappedMemoryIsForgotten) {
+  ledger_.set(kAt, 300, by(0, kWrite));
+  ledger_.lend(kAt, 300, 0b0010);
+  ledger_.forget(kAt + 100, 100);
+  EXPECT_EQ(ledger_.answer(kAt + 50, 1), kNone);
+  EXPECT_EQ(ledger_.answer(kAt + 150, 1), std::nullopt);
+  EXPECT_EQ(ledger_.answer(kAt + 250, 1), kNone);
+  const std::vector<std::pair<CUdeviceptr, size_t>> left = {{kAt, 100}, {kAt + 200, 100}};
+  EXPECT_EQ(ledger_.ranges(), left);
+  ledger_.set(kAt + 100, 100, by(0, kWrite));
+  EXPECT_EQ(ledger_.answer(kAt + 150, 1), std::nullopt) << "new memory is not lent yet";
+}
+
+TEST_F(Access, PoolsAreAnsweredLikewise) {
+  ledger_.add(pool(1), 0);
+  ledger_.set(pool(2), by(1, kRead));  // not one that the program made
+  ledger_.lend(pool(1), 0b0110);
+  ledger_.lend(pool(2), 0b0110);
+  EXPECT_EQ(ledger_.answer(pool(1), 1), kNone);
+  EXPECT_EQ(ledger_.answer(pool(2), 1), kRead);
+  EXPECT_EQ(ledger_.answer(pool(3), 1), std::nullopt);
+  EXPECT_EQ(ledger_.lent(pool(1)), 0b0110u);
+  const std::vector<std::pair<CUmemoryPool, int>> made = {{pool(1), 0}};
+  EXPECT_EQ(ledger_.pools(), made);
+  ledger_.forget(pool(1));
+  EXPECT_EQ(ledger_.answer(pool(1), 1), std::nullopt);
+}
+
+}  // namespace
+}  // namespace braid::preload

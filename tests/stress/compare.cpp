@@ -1,0 +1,160 @@
+// stress_compare --programs N --seed S --mover kernel|copy-engine: runs programs natively and under
+// braid, on the emulated server, and compares what each says of itself, line by line. Programs of a
+// batch share a process. On a difference it names the seed and the commands that replay that
+// program.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tests/support/child.h"
+
+namespace {
+
+using braid::test::ChildResult;
+using braid::test::Environment;
+
+struct Request {
+  uint64_t programs = 1000;
+  uint64_t seed = 1;
+  uint64_t batch = 500;
+  std::string mover = "kernel";
+};
+
+// A batch takes some seconds; programs that hang must not hang the test.
+constexpr const char* kBatchLimit_s = "180";
+
+std::vector<std::string> programs_of(uint64_t seed, uint64_t count) {
+  return {"timeout", kBatchLimit_s, BRAID_STRESS_PROGRAMS, std::to_string(seed),
+          std::to_string(count)};
+}
+
+// Every size goes through braid, in many slices; pageable copies are staged.
+std::vector<std::pair<std::string, std::string>> options_of(const std::string& mover) {
+  return {{"BRAID_MOVER", mover},
+          {"BRAID_THRESHOLD", "1"},
+          {"BRAID_SLICE", "8K"},
+          {"BRAID_PAGEABLE", "2"},
+          {"BRAID_STATS", "json"}};
+}
+
+Environment emulated() {
+  return {{"LD_LIBRARY_PATH", BRAID_EMULATOR_FOLDER},
+          {"BRAID_SERVER", BRAID_PROFILES "/h20x8.json"},
+          {"CUDA_VISIBLE_DEVICES", "0,1,2,3"}};
+}
+
+Environment with_braid(const std::string& mover) {
+  Environment environment = emulated();
+  environment["LD_PRELOAD"] = BRAID_PRELOAD_LIBRARY;
+  for (const auto& [name, value] : options_of(mover)) environment[name] = value;
+  return environment;
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+void say_replay(uint64_t seed, const std::string& mover) {
+  std::string options;
+  for (const auto& [name, value] : options_of(mover))
+    if (name != "BRAID_STATS") options += name + "=" + value + " ";
+  const std::string program =
+      std::string(BRAID_STRESS_PROGRAMS) + " " + std::to_string(seed) + " 1 --trace";
+  std::printf("replay: CUDA_VISIBLE_DEVICES=0,1,2,3 %s%s run --server h20x8 -- %s\n",
+              options.c_str(), BRAID_COMMAND, program.c_str());
+  std::printf("native: BRAID_SERVER=%s/h20x8.json LD_LIBRARY_PATH=%s %s\n", BRAID_PROFILES,
+              BRAID_EMULATOR_FOLDER, program.c_str());
+}
+
+// The program that a run did not finish is the one after its last line.
+bool is_whole(const ChildResult& child, const char* what, uint64_t seed, const Request& request) {
+  if (child.exit_code == 0) return true;
+  const uint64_t stopped = seed + lines_of(child.output).size();
+  std::printf("program %llu %s: %s (exit code %d, signal %d)\n%s\n",
+              static_cast<unsigned long long>(stopped), child.exit_code == 124 ? "hangs" : "fails",
+              what, child.exit_code, child.signal, child.other_errors().c_str());
+  say_replay(stopped, request.mover);
+  return false;
+}
+
+struct Totals {
+  uint64_t accelerated = 0;
+  uint64_t refused = 0;  // programs in which some call was answered with an error
+};
+
+bool compare(uint64_t seed, uint64_t count, const Request& request, Totals& totals) {
+  const auto words = programs_of(seed, count);
+  const ChildResult native = braid::test::run_child(words, emulated());
+  const ChildResult braided = braid::test::run_child(words, with_braid(request.mover));
+  if (!is_whole(native, "natively", seed, request)) return false;
+  if (!is_whole(braided, "under braid", seed, request)) return false;
+  if (!braided.other_errors().empty())
+    std::printf("braid said: %s", braided.other_errors().c_str());
+  const auto expected = lines_of(native.output), found = lines_of(braided.output);
+  for (uint64_t i = 0; i < count; ++i) {
+    const bool in_order = found[i].ends_with("order=ok") && expected[i].ends_with("order=ok");
+    if (found[i].find("errors=none") == std::string::npos) ++totals.refused;
+    if (found[i] == expected[i] && in_order) continue;
+    std::printf("native: %s\nbraid:  %s\n", expected[i].c_str(), found[i].c_str());
+    say_replay(seed + i, request.mover);
+    return false;
+  }
+  for (const auto& statistics : braided.statistics())
+    for (const auto& [entry, verdicts] : statistics.at("entry_points").items())
+      totals.accelerated += braid::test::counted(statistics, entry, "accelerated").calls;
+  return true;
+}
+
+bool parse(int count, char** words, Request& request) {
+  for (int i = 1; i + 1 < count; i += 2) {
+    const std::string name = words[i];
+    if (name == "--programs")
+      request.programs = std::strtoull(words[i + 1], nullptr, 10);
+    else if (name == "--seed")
+      request.seed = std::strtoull(words[i + 1], nullptr, 10);
+    else if (name == "--batch")
+      request.batch = std::max<uint64_t>(1, std::strtoull(words[i + 1], nullptr, 10));
+    else if (name == "--mover")
+      request.mover = words[i + 1];
+    else
+      return false;
+  }
+  return count % 2 == 1;
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+  Request request;
+  if (!parse(count, words, request)) {
+    std::fprintf(stderr,
+                 "usage: stress_compare [--programs N] [--seed S] [--mover kernel|copy-engine] "
+                 "[--batch N]\n");
+    return 2;
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  Totals totals;
+  for (uint64_t done = 0; done < request.programs; done += request.batch) {
+    const uint64_t some = std::min(request.batch, request.programs - done);
+    if (!compare(request.seed + done, some, request, totals)) return 1;
+  }
+  const double elapsed_s =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  std::printf(
+      "%llu programs from seed %llu on, %.0f a second: the same natively and with the %s "
+      "mover; %llu copies accelerated, errors in %llu programs\n",
+      static_cast<unsigned long long>(request.programs),
+      static_cast<unsigned long long>(request.seed), request.programs / elapsed_s,
+      request.mover.c_str(), static_cast<unsigned long long>(totals.accelerated),
+      static_cast<unsigned long long>(totals.refused));
+  // A test in which braid does nothing would pass.
+  return totals.accelerated >= request.programs / 2 ? 0 : 1;
+}
