@@ -59,6 +59,8 @@ TEST_P(PaperBandwidthTest, OneGiBIsFourTimesNative) {
     EXPECT_GT(reached, 4 * kNativeGbps);
     EXPECT_LT(reached, gpus() * kNativeGbps);
   }
+  EXPECT_EQ(engine_->collect(5000).size(), 2u * static_cast<size_t>(gpus()))
+      << "every link carries its share, both ways";
 }
 
 // Figure 8, the rest of it: from about 10 MB up the paper gains.

@@ -77,9 +77,8 @@ class PaperTest : public multipath::CopyEngineTest,
   Span copy(Engine& engine, Direction direction, HostBuffer& host, const DeviceBuffer& device,
             uint64_t size_bytes, CUstream stream, Priority priority = Priority::kBulk) {
     return span(stream, [&] {
-      ASSERT_EQ(
-          engine.submit({direction, host.data(), device.at(), size_bytes, stream, priority}),
-          Verdict::kAccelerated);
+      ASSERT_EQ(engine.submit({direction, host.data(), device.at(), size_bytes, stream, priority}),
+                Verdict::kAccelerated);
     });
   }
   Span load(Engine& engine, HostBuffer& host, const DeviceBuffer& device, uint64_t size_bytes,
@@ -96,8 +95,8 @@ class PaperTest : public multipath::CopyEngineTest,
   /// Leaves GPU 0's context current.
   std::unique_ptr<Site> site(int gpu, uint64_t size_bytes) {
     use_gpu(gpu);
-    auto made = std::unique_ptr<Site>(
-        new Site{gpu, DeviceBuffer(driver(), size_bytes), new_stream()});
+    auto made =
+        std::unique_ptr<Site>(new Site{gpu, DeviceBuffer(driver(), size_bytes), new_stream()});
     use_gpu(0);
     return made;
   }
@@ -113,8 +112,7 @@ class PaperTest : public multipath::CopyEngineTest,
     use_gpu(to.gpu);
     const Span made = span(to.stream, [&] {
       for (int i = 0; i < copies; ++i)
-        MUST(driver(),
-             cuMemcpyHtoDAsync(to.device.at(), host.data(), kNativeCopyBytes, to.stream));
+        MUST(driver(), cuMemcpyHtoDAsync(to.device.at(), host.data(), kNativeCopyBytes, to.stream));
     });
     use_gpu(0);
     return made;
@@ -138,8 +136,8 @@ std::string text(const char* format, Values... values) {
 inline std::string mover_suffix(const ::testing::TestParamInfo<MoverChoice>& info) {
   return info.param == MoverChoice::kKernel ? "Kernel" : "CopyEngine";
 }
-#define BRAID_BOTH_MOVERS(suite)                                                           \
-  INSTANTIATE_TEST_SUITE_P(Paper, suite,                                                   \
+#define BRAID_BOTH_MOVERS(suite)                                                              \
+  INSTANTIATE_TEST_SUITE_P(Paper, suite,                                                      \
                            ::testing::Values(MoverChoice::kKernel, MoverChoice::kCopyEngine), \
                            mover_suffix)
 

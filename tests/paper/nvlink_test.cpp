@@ -70,12 +70,14 @@ class PaperNvlinkTest : public PaperTest {
 BRAID_BOTH_MOVERS(PaperNvlinkTest);
 
 TEST_P(PaperNvlinkTest, DirectPriorityLeavesNvlinkFree) {
-  auto engine = open_engine(options());  // peer access, without which the copy goes through the host
+  auto engine =
+      open_engine(options());  // peer access, without which the copy goes through the host
   const double alone = peer_gbps();
   engine.reset();
   const double with = with_engine(true);
   const double without = without_direct_priority();
-  figure("table 2", "peer copy alone 367.6, beside eight copies 367.3, no direct priority 330.6 GB/s",
+  figure("table 2",
+         "peer copy alone 367.6, beside eight copies 367.3, no direct priority 330.6 GB/s",
          text("%.1f, %.1f, %.1f", alone, with, without));
   EXPECT_GE(with, 0.98 * alone);
   EXPECT_LT(without, 0.98 * with);

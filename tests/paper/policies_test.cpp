@@ -45,10 +45,11 @@ TEST_P(PaperPoliciesTest, AnUrgentCopyOvertakesABulkOneBetweenSlices) {
     small_us[at] = wait_us(load(*engine, host, small, kUrgent, urgent, priority));
     bulk_us[at] = wait_us(whole);
   }
-  figure("section 3.4.1", "priority queues of micro-tasks, no figure",
-         text("32 MiB alone %.2f ms, behind 512 MiB %.2f, urgent %.2f; the 512 MiB %.2f, %.2f, %.2f",
-              alone_us / 1e3, small_us[0] / 1e3, small_us[1] / 1e3, bulk_alone_us / 1e3,
-              bulk_us[0] / 1e3, bulk_us[1] / 1e3));
+  figure(
+      "section 3.4.1", "priority queues of micro-tasks, no figure",
+      text("32 MiB alone %.2f ms, behind 512 MiB %.2f, urgent %.2f; the 512 MiB %.2f, %.2f, %.2f",
+           alone_us / 1e3, small_us[0] / 1e3, small_us[1] / 1e3, bulk_alone_us / 1e3,
+           bulk_us[0] / 1e3, bulk_us[1] / 1e3));
   EXPECT_LT(small_us[1], 3 * alone_us) << "waits for the slices under way, not for the bulk copy";
   EXPECT_LT(small_us[1], 0.7 * small_us[0]);
   EXPECT_LT(bulk_us[1], 1.3 * (bulk_alone_us + alone_us)) << "and the bulk copy loses no more";
@@ -81,11 +82,13 @@ TEST_P(PaperPoliciesTest, RelaysServeTheLongestQueueOrTheFavouredTarget) {
               long_us[0] / 1e3, short_us[0] / 1e3, relayed_mib[0], long_us[1] / 1e3,
               short_us[1] / 1e3, relayed_mib[1]));
   EXPECT_LT(short_us[true], 0.8 * short_us[false]);
-  EXPECT_GT(long_us[true], long_us[false]);
+  EXPECT_LT(long_us[true], 1.1 * long_us[false]) << "the links carry the same bytes in all";
   EXPECT_LT(relayed_mib[false], 1.02 * relayed_mib[true]);
 }
 
-// Section 3.4.2, contention: BRAID_BACKGROUND, and traffic that braid carries itself.
+// Section 3.4.2, contention: BRAID_BACKGROUND, and traffic that braid carries itself. The
+// copy-engine mover sees all of it in its queues, and direct slices go first there whatever the
+// option says (direct path first); kernels see each other's ranks, and compete as equals.
 TEST_P(PaperPoliciesTest, RelaysYieldToDirectCopiesOrCompeteWithThem) {
   constexpr uint64_t kSize = kGiB / 2, kDirect = kGiB / 8;
   HostBuffer host(driver(), kSize);
@@ -104,7 +107,13 @@ TEST_P(PaperPoliciesTest, RelaysYieldToDirectCopiesOrCompeteWithThem) {
          text("direct 128 MiB on a relay's link: compete %.2f ms, yield %.2f; the relayed 512 MiB: "
               "%.2f, %.2f",
               direct_us[0] / 1e3, direct_us[1] / 1e3, relayed_us[0] / 1e3, relayed_us[1] / 1e3));
-  EXPECT_LT(direct_us[true], 0.75 * direct_us[false]);
+  const double alone_us = static_cast<double>(kDirect) / (kNativeGbps * 1e3);
+  EXPECT_LT(direct_us[true], 1.15 * alone_us);
+  if (is_kernel()) {
+    EXPECT_GT(direct_us[false], 1.5 * alone_us);
+  } else {
+    EXPECT_LT(direct_us[false], 1.15 * alone_us);
+  }
   EXPECT_LT(relayed_us[true], 1.4 * relayed_us[false]);
 }
 
@@ -131,7 +140,7 @@ TEST_P(PaperPoliciesTest, OnlyCopyEnginesNoticeNativeTraffic) {
               "512 MiB: %.2f, %.2f",
               alone_us / 1e3, native_us[0] / 1e3, native_us[1] / 1e3, braid_us[0] / 1e3,
               braid_us[1] / 1e3));
-  EXPECT_NEAR(native_us[false] / alone_us, 2, 0.4) << "a fair half";
+  EXPECT_NEAR(native_us[false] / alone_us, is_kernel() ? 2 : 3, 0.4) << "as in figure 10a";
   if (is_kernel()) {
     EXPECT_NEAR(native_us[true] / native_us[false], 1, 0.02);
   } else {

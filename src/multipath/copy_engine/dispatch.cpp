@@ -11,8 +11,9 @@ namespace {
 constexpr uint64_t kSlicesPerPath = 4;
 constexpr uint64_t kSliceGrain = 64 << 10;
 
-// Copy engines take turns between streams, and a relay has two of them on its link: beside one other
-// stream it takes one and a half times as long. Between that and what a link usually shows of noise.
+// Copy engines take turns between streams, and a relay has two of them on its link: beside one
+// other stream it takes one and a half times as long. Between that and what a link usually shows of
+// noise.
 constexpr double kCongested = 1.35;
 // How fast the usual time follows what is seen. While congested it follows the clock instead, so
 // that a link that has become slow for good is the usual one after some seconds.
