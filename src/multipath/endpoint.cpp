@@ -54,8 +54,7 @@ Status Endpoint::load(const Options& options) {
       driver_.cuFuncSetAttribute(bulk, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                                  cuda::kBulkSharedBytes) == CUDA_SUCCESS)
     bulk_ = {bulk, kBulkBlocks, cuda::kBulkThreads, cuda::kBulkSharedBytes};
-  if (options.blocks_per_path != 0)
-    vector_.blocks = bulk_.blocks = options.blocks_per_path;
+  if (options.blocks_per_path != 0) vector_.blocks = bulk_.blocks = options.blocks_per_path;
 
   // The count arrives behind the bytes it counts; where the GPU may reorder the two, it offers a
   // flush.

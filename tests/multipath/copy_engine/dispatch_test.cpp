@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <deque>
+
 #include <map>
 
 namespace braid::multipath::copy_engine {
@@ -154,7 +156,8 @@ TEST_F(DispatchTest, ALinkWithDirectWorkUnderWayYieldsOrCompetes) {
   }
 }
 
-// A link that drains half as fast as usual rests when it yields, and goes on when it competes.
+// A link that drains half as fast as usual, for two samples of four slices, rests when it yields,
+// and goes on when it competes.
 TEST_F(DispatchTest, ACongestedLinkRestsForAPeriod) {
   for (const bool yields : {true, false}) {
     Policy policy;
@@ -162,18 +165,26 @@ TEST_F(DispatchTest, ACongestedLinkRestsForAPeriod) {
     start(policy);
     dispatch->add(job(1, 0, 4000 * kMiB));
     uint64_t now_ns = 0;
-    const auto carry = [&](uint64_t slice_ns) {
-      const auto slice = pull(3, now_ns);
-      ASSERT_TRUE(slice);
-      now_ns += slice_ns;
-      dispatch->link_done(*slice);
-      dispatch->settle(now_ns);
+    std::deque<Slice> under_way;
+    const auto fill = [&] {
+      while (const auto slice = pull(3, now_ns)) under_way.push_back(*slice);
     };
-    for (int i = 0; i < 10; ++i) carry(80'000);
-    carry(160'000);
-    EXPECT_EQ(pull(3, now_ns).has_value(), !yields);
+    const auto land_one_after = [&](uint64_t slice_ns) {
+      now_ns += slice_ns;
+      dispatch->link_done(under_way.front());
+      under_way.pop_front();
+      dispatch->settle(now_ns);
+      fill();
+    };
+    fill();
+    const size_t full = under_way.size();
+    for (int i = 0; i < 12; ++i) land_one_after(80'000);
+    EXPECT_EQ(under_way.size(), full);
+    for (int i = 0; i < 8; ++i) land_one_after(160'000);
+    EXPECT_EQ(under_way.size() == full, !yields);
     EXPECT_TRUE(pull(0, now_ns)) << "the direct path never rests";
-    EXPECT_TRUE(pull(3, now_ns + 2'000'000)) << "and in the end it takes part again";
+    dispatch->link_done(under_way.front());
+    EXPECT_TRUE(pull(3, now_ns + 10'000'000)) << "and in the end it takes part again";
   }
 }
 
