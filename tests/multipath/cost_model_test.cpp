@@ -74,7 +74,7 @@ TEST(CostModel, DecisionsOnAServerThatNobodyHasTuned) {
                     name_of(direction), static_cast<unsigned long>(mib), is_cold ? "cold" : "warm",
                     way_name(chosen.way), chosen.paths, chosen.expected_us,
                     native_us(default_costs(), request), reason_name(chosen.reason));
-        EXPECT_EQ(chosen.way, mib >= (is_cold ? 8 : 4) ? Way::kKernel : Way::kNative);
+        EXPECT_EQ(chosen.way, mib >= (is_cold ? 16 : 4) ? Way::kKernel : Way::kNative);
       }
 }
 
