@@ -90,7 +90,8 @@ TEST(Pageable, ExitsCleanlyWithBytesOnTheirWay) {
 TEST(Pageable, AnIdleProcessSpendsNoTime) {
   const ChildResult child = with_braid({kScenarios, "pageable_idle"});
   EXPECT_EQ(staged_calls(only_statistics(child)), 2u);
-  EXPECT_EQ(child.output, "0\n");
+  // In ticks of 10 ms; one may be the end of the copies before.
+  EXPECT_TRUE(child.output == "0\n" || child.output == "1\n") << child.output;
 }
 
 }  // namespace
