@@ -74,10 +74,8 @@ void mapped(size_t size_bytes) {
   constexpr size_t kMappings = 3;
   const CUmemAllocationProp properties = memory_of_gpu_0();
   size_t grain_bytes = 0;
-  MUST(cuMemGetAllocationGranularity(&grain_bytes, &properties,
-                                     CU_MEM_ALLOC_GRANULARITY_MINIMUM));
-  const size_t each_bytes =
-      (size_bytes / kMappings + grain_bytes - 1) / grain_bytes * grain_bytes;
+  MUST(cuMemGetAllocationGranularity(&grain_bytes, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+  const size_t each_bytes = (size_bytes / kMappings + grain_bytes - 1) / grain_bytes * grain_bytes;
   const size_t whole_bytes = kMappings * each_bytes;
   CUdeviceptr range = 0;
   MUST(cuMemAddressReserve(&range, whole_bytes, 0, 0, 0));

@@ -18,9 +18,7 @@ const Way kWays[] = {
     {"_exit", [](int status) { _exit(status); }},
     {"quick_exit", [](int status) { std::quick_exit(status); }},
     {"exit in another thread",
-     [](int status) {
-       std::thread([status] { std::exit(status); }).join();
-     }},
+     [](int status) { std::thread([status] { std::exit(status); }).join(); }},
 };
 
 void copy_and_end(size_t size_bytes, Ending end, int status) {

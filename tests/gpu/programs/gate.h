@@ -1,5 +1,5 @@
-// Holding a stream back until the host says so: a stream's own wait (gate_wait.cpp) or a kernel that
-// spins (gate_kernel.cpp), as nvbandwidth does it.
+// Holding a stream back until the host says so: a stream's own wait (gate_wait.cpp) or a kernel
+// that spins (gate_kernel.cpp), as nvbandwidth does it.
 #pragma once
 
 #include <cuda.h>

@@ -1,5 +1,5 @@
-// Memory of another process: one allocates and exports it (legacy IPC), the other imports it, copies
-// to and from it, and lets go.
+// Memory of another process: one allocates and exports it (legacy IPC), the other imports it,
+// copies to and from it, and lets go.
 //   imported SIZE_BYTES
 #include <spawn.h>
 

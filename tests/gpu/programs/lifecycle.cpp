@@ -37,8 +37,8 @@ void memory_goes(size_t size_bytes) {
   for (uint64_t round = 0; round < kRounds; ++round) {
     const Pattern pattern(10 + round);
     unsigned char* source = pin(size_bytes, pattern);
-    void* landing = mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-                         -1, 0);
+    void* landing =
+        mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     require(landing != MAP_FAILED, "mmap");
     MUST(cuMemHostRegister(landing, size_bytes, CU_MEMHOSTREGISTER_PORTABLE));
     const CUdeviceptr device = allocate(size_bytes);
@@ -57,8 +57,8 @@ void memory_goes(size_t size_bytes) {
 void a_range_is_registered_again(size_t size_bytes) {
   const CUstream stream = new_stream();
   const CUdeviceptr device = allocate(size_bytes);
-  void* range = mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
-                     0);
+  void* range =
+      mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   require(range != MAP_FAILED, "mmap");
   for (uint64_t round = 0; round < kRounds; ++round) {
     const Pattern pattern(20 + round);
