@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs unmodified programs natively and under `braid run`, and holds the two to account.
 
-  programs.py [--build FOLDER] [--server PROFILE] [NAME...]
+  programs.py [--build FOLDER] [--server PROFILE] [--jobs N] [NAME...]
 
 Each program verifies every byte by itself, and ends with a line that says what it copied, by kind
 (tests/gpu/programs/program.h). Under braid it must print exactly what it prints natively, and braid's
@@ -13,6 +13,7 @@ Ends with one line: N passed, N failed, N skipped. Exits with 77 when nothing co
 """
 import argparse
 import collections
+import concurrent.futures
 import dataclasses
 import json
 import os
@@ -248,11 +249,24 @@ def check_case(machine, case):
     return "; ".join(said)
 
 
+def judge(machine, case):
+    """(passed, failed or skipped; what there is to say)."""
+    why = machine.why_skipped(case)
+    if why:
+        return "skipped", why
+    try:
+        return "passed", check_case(machine, case)
+    except Failure as failure:
+        return "failed", str(failure)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
     parser.add_argument("--server", help="an emulated server's profile; default: the machine's GPUs")
+    parser.add_argument("--jobs", type=int, default=2,
+                        help="programs at a time: most of their seconds go into starting CUDA")
     parser.add_argument("names", nargs="*", help="programs; default: all")
     arguments = parser.parse_args()
     machine = Machine(arguments.build.resolve(), arguments.server)
@@ -261,14 +275,11 @@ def main():
     if not cases:
         parser.error(f"no such program; there are {', '.join(case.name for case in CASES)}")
     counts = collections.Counter()
-    for case in cases:
-        why = machine.why_skipped(case)
-        try:
-            kind, said = ("skipped", why) if why else ("passed", check_case(machine, case))
-        except Failure as failure:
-            kind, said = "failed", str(failure)
-        counts[kind] += 1
-        print(f"{kind}: {case.name}: {said}", flush=True)
+    with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
+        results = pool.map(lambda case: judge(machine, case), cases)
+        for case, (kind, said) in zip(cases, results):
+            counts[kind] += 1
+            print(f"{kind}: {case.name}: {said}", flush=True)
     print(", ".join(f"{counts[kind]} {kind}" for kind in ("passed", "failed", "skipped")))
     if counts["failed"]:
         return 1
