@@ -24,11 +24,11 @@ constexpr uint64_t kBlockedNs = 200'000'000;
 
 }  // namespace
 
-Target::Target(const cuda::Driver& driver, const Options& options, const CostModel& costs,
+Target::Target(const cuda::Driver& driver, const Options& options, const Planner& planner,
                Endpoint& endpoint, std::vector<Endpoint*> relays)
     : driver_(driver),
       options_(options),
-      costs_(costs),
+      planner_(planner),
       endpoint_(endpoint),
       relays_(std::move(relays)),
       slot_(static_cast<uint32_t>(endpoint.gpu()) % cuda::kMaxPaths) {
@@ -37,11 +37,11 @@ Target::Target(const cuda::Driver& driver, const Options& options, const CostMod
 }
 
 Result<std::unique_ptr<Target>> Target::open(const cuda::Driver& driver, const Options& options,
-                                             const CostModel& costs, Endpoint& endpoint,
+                                             const Planner& planner, Endpoint& endpoint,
                                              std::vector<Endpoint*> relays,
                                              CopyEngineMover* copy_engine) {
   relays.resize(std::min<size_t>(relays.size(), cuda::kMaxPaths - 1));
-  std::unique_ptr<Target> target(new Target(driver, options, costs, endpoint, relays));
+  std::unique_ptr<Target> target(new Target(driver, options, planner, endpoint, relays));
   target->copy_engine_ = copy_engine;
   cuda::ScopedContext scope(driver, endpoint.context());
   auto tickets = TicketPool::open(driver);
@@ -159,15 +159,8 @@ size_t Target::list_paths(GpuSet allowed, PathChoice& choice) const {
 
 Plan Target::plan_for(const Batch& batch, int paths, uint64_t now_ns) {
   const bool is_blocked = are_kernels_blocked(now_ns);
-  return plan(costs_,
-              {.direction = batch.direction,
-               .size_bytes = size_of(batch),
-               .segments = batch.segments.size(),
-               .paths = paths,
-               .is_cold = is_cold(now_ns),
-               .kernels_blocked = is_blocked,
-               .movers = allowed_movers(options_.mover, copy_engine_ != nullptr, is_blocked),
-               .asked_threshold_bytes = options_.threshold_bytes});
+  return planner_.plan(batch, size_of(batch),
+                       {.paths = paths, .is_cold = is_cold(now_ns), .kernels_blocked = is_blocked});
 }
 
 // A transfer's turn has come, and long after it its kernels have not left: the program's own hold

@@ -13,12 +13,12 @@
 #include "base/status.h"
 #include "multipath/access.h"
 #include "multipath/copy_engine/mover.h"
-#include "multipath/cost_model.h"
 #include "multipath/endpoint.h"
 #include "multipath/engine.h"
 #include "multipath/kernel_mover.h"
 #include "multipath/lane.h"
 #include "multipath/list_ring.h"
+#include "multipath/planner.h"
 #include "multipath/ticket.h"
 
 namespace braid::multipath {
@@ -26,11 +26,11 @@ namespace braid::multipath {
 class Target {
  public:
   /// Allocates tickets and streams, and launches every kernel once with nothing to do, so that no
-  /// later copy loads code or maps a peer. `costs`, `endpoint` and `relays` must outlive the
+  /// later copy loads code or maps a peer. `planner`, `endpoint` and `relays` must outlive the
   /// target, and so must `copy_engine`, in which all of them have been prepared; null: kernels
   /// carry everything.
   static Result<std::unique_ptr<Target>> open(const cuda::Driver& driver, const Options& options,
-                                              const CostModel& costs, Endpoint& endpoint,
+                                              const Planner& planner, Endpoint& endpoint,
                                               std::vector<Endpoint*> relays,
                                               CopyEngineMover* copy_engine);
 
@@ -59,7 +59,7 @@ class Target {
   void abandon();
 
  private:
-  Target(const cuda::Driver& driver, const Options& options, const CostModel& costs,
+  Target(const cuda::Driver& driver, const Options& options, const Planner& planner,
          Endpoint& endpoint, std::vector<Endpoint*> relays);
   Status warm_up();
   Status run_empty(bool aligned_alike);
@@ -85,7 +85,7 @@ class Target {
 
   const cuda::Driver& driver_;
   const Options options_;
-  const CostModel& costs_;
+  const Planner& planner_;
   Endpoint& endpoint_;
   CopyEngineMover* copy_engine_ = nullptr;
   std::vector<Endpoint*> relays_;  // in lane order; a dropped one is null
