@@ -5,8 +5,8 @@
 #include <thread>
 
 #include "cuda/scoped_context.h"
-#include "multipath/selector.h"
 #include "multipath/slice_lists.h"
+#include "multipath/slice_size.h"
 
 namespace braid::multipath {
 namespace {
