@@ -91,7 +91,8 @@ Result<std::unique_ptr<Engine>> Engine::open(const cuda::Driver& driver, const O
 }
 
 Outcome Engine::Impl::submit(const Batch& batch) {
-  if (!planner.may_gain(batch, size_of(batch))) return Verdict::kBelowThreshold;
+  const uint64_t size_bytes = size_of(batch);
+  if (!planner.may_gain(batch, size_bytes)) return Verdict::kBelowThreshold;
   if (relay_gpus == 0) return Verdict::kNoRelay;
   const Classification what = classify(driver, batch, relay_gpus);
   if (what.verdict != Verdict::kAccelerated) return what.verdict;
@@ -101,8 +102,8 @@ Outcome Engine::Impl::submit(const Batch& batch) {
     return Verdict::kCapturing;
   const Roster::Use use = roster.use(what, batch.stream);
   if (use.target == nullptr) return use.verdict;
-  if (!use.target->has_relay(what.allowed)) return Verdict::kNoRelay;
-  return use.target->submit(batch, path_limit.load(std::memory_order_relaxed), what.allowed);
+  return use.target->submit(batch, size_bytes, path_limit.load(std::memory_order_relaxed),
+                            what.allowed);
 }
 
 std::vector<std::string> Engine::Impl::problems() {

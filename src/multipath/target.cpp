@@ -18,9 +18,9 @@ constexpr std::chrono::seconds kWarmUpLimit{10};
 // Batches too large for the ring take larger slices, up to here: beyond, links would end apart.
 constexpr uint32_t kLargestListSliceBytes = 1 << 20;
 
-// The largest transfers take tens of milliseconds; kernels that have not left after this wait for
-// SMs.
-constexpr uint64_t kBlockedNs = 200'000'000;
+// The largest transfers take tens of milliseconds. One that has been submitted for this long, and
+// whose kernels have not left this long after its turn was seen to have come, waits for SMs.
+constexpr uint64_t kOverdueNs = 100'000'000;
 
 }  // namespace
 
@@ -59,11 +59,10 @@ Result<std::unique_ptr<Target>> Target::open(const cuda::Driver& driver, const O
   return status;
 }
 
-bool Target::has_relay(GpuSet allowed) {
+bool Target::has_relay() {
   std::lock_guard lock(mutex_);
-  return std::any_of(relays_.begin(), relays_.end(), [allowed](const Endpoint* relay) {
-    return relay != nullptr && (allowed & gpu_bit(relay->gpu())) != 0;
-  });
+  return std::any_of(relays_.begin(), relays_.end(),
+                     [](const Endpoint* relay) { return relay != nullptr; });
 }
 
 Status Target::warm_up() {
@@ -109,17 +108,18 @@ Status Target::run_empty(bool aligned_alike) {
   return ticket.is_free() ? Status() : Status::error(what + ": its report did not arrive");
 }
 
-Outcome Target::submit(const Batch& batch, int path_limit, GpuSet allowed) {
+Outcome Target::submit(const Batch& batch, uint64_t size_bytes, int path_limit, GpuSet allowed) {
   const uint64_t now_ns = driver_.clock->now_ns();  // may wait for another thread: not locked
   PathChoice choice;
   std::unique_lock lock(mutex_);
   size_t count = list_paths(allowed, choice);
+  if (count == 1) return Verdict::kNoRelay;
   if (path_limit > 0) count = std::min(count, static_cast<size_t>(path_limit));
-  const Plan chosen = plan_for(batch, static_cast<int>(count), now_ns);
+  const Plan chosen = plan_for(batch, size_bytes, static_cast<int>(count), now_ns);
   count = static_cast<size_t>(chosen.paths);
   switch (chosen.way) {
     case Way::kNative: return Verdict::kBelowThreshold;
-    case Way::kKernel: return launch(batch, choice, count);
+    case Way::kKernel: return launch(batch, size_bytes, choice, count, now_ns);
     case Way::kCopyEngine: break;
   }
   lock.unlock();
@@ -157,23 +157,23 @@ size_t Target::list_paths(GpuSet allowed, PathChoice& choice) const {
   return count;
 }
 
-Plan Target::plan_for(const Batch& batch, int paths, uint64_t now_ns) {
+Plan Target::plan_for(const Batch& batch, uint64_t size_bytes, int paths, uint64_t now_ns) {
   const bool is_blocked = are_kernels_blocked(now_ns);
-  return planner_.plan(batch, size_of(batch),
+  return planner_.plan(batch, size_bytes,
                        {.paths = paths, .is_cold = is_cold(now_ns), .kernels_blocked = is_blocked});
 }
 
 // A transfer's turn has come, and long after it its kernels have not left: the program's own hold
-// the SMs. Asked only where copy engines could carry the next one instead.
+// the SMs. Asked only where copy engines could carry the next one instead, and of the driver only
+// about transfers that are overdue: hardly ever, on a copy's path.
 bool Target::are_kernels_blocked(uint64_t now_ns) {
   if (copy_engine_ == nullptr) return false;
   bool is_any_blocked = false;
   for (Lane& lane : lanes_->lanes()) {
-    if (lane.is_idle() || driver_.cuEventQuery(lane.start) != CUDA_SUCCESS)
-      lane.begun_ns = 0;
-    else if (lane.begun_ns == 0)
+    if (now_ns <= lane.submitted_ns + kOverdueNs || lane.is_idle()) continue;
+    if (lane.begun_ns == 0 && driver_.cuEventQuery(lane.start) == CUDA_SUCCESS)
       lane.begun_ns = now_ns;
-    is_any_blocked = is_any_blocked || (lane.begun_ns != 0 && now_ns > lane.begun_ns + kBlockedNs);
+    is_any_blocked = is_any_blocked || (lane.begun_ns != 0 && now_ns > lane.begun_ns + kOverdueNs);
   }
   return is_any_blocked;
 }
@@ -207,11 +207,12 @@ bool Target::slice(const Batch& batch, SlicedBytes& bytes) {
   return true;
 }
 
-Outcome Target::launch(const Batch& batch, const PathChoice& choice, size_t count) {
+Outcome Target::launch(const Batch& batch, uint64_t size_bytes, const PathChoice& choice,
+                       size_t count, uint64_t now_ns) {
   Lane* lane = lanes_->find(stream_key(batch.stream));
   Ticket* ticket = lane != nullptr ? tickets_->find_free() : nullptr;
   MoverJob job;
-  job.bytes.size_bytes = size_of(batch);
+  job.bytes.size_bytes = size_bytes;
   if (ticket == nullptr || !slice(batch, job.bytes)) return Verdict::kSaturated;
   read_counts(*ticket);
   job.direction = batch.direction;
@@ -233,6 +234,7 @@ Outcome Target::launch(const Batch& batch, const PathChoice& choice, size_t coun
   std::copy_n(choice.lane_paths.begin(), count, ticket->lane_paths.begin());
   lane->last = ticket->retired ? nullptr : ticket;
   lane->last_generation = ticket->generation;
+  lane->submitted_ns = now_ns;
   lane->begun_ns = 0;
   Outcome outcome = moved.verdict;
   outcome.mover = Mover::kKernel;

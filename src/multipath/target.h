@@ -35,11 +35,11 @@ class Target {
                                               CopyEngineMover* copy_engine);
 
   const Endpoint& endpoint() const { return endpoint_; }
-  /// Among the GPUs that `allowed` names.
-  bool has_relay(GpuSet allowed = kEveryGpu);
+  bool has_relay();
 
-  /// `path_limit` 0: no limit. Only relays that `allowed` names take part.
-  Outcome submit(const Batch& batch, int path_limit, GpuSet allowed);
+  /// `size_bytes` of all segments. `path_limit` 0: no limit. Only relays that `allowed` names take
+  /// part; kNoRelay when there is none among them.
+  Outcome submit(const Batch& batch, uint64_t size_bytes, int path_limit, GpuSet allowed);
 
   /// Adds up the counts of transfers that have ended. False while one is in flight, or while
   /// another thread is inside: never waits, since a process may be exiting from within a copy.
@@ -74,8 +74,9 @@ class Target {
     std::array<int, cuda::kMaxPaths> lane_paths{};
   };
   size_t list_paths(GpuSet allowed, PathChoice& choice) const;
-  Plan plan_for(const Batch& batch, int paths, uint64_t now_ns);
-  Outcome launch(const Batch& batch, const PathChoice& choice, size_t count);
+  Plan plan_for(const Batch& batch, uint64_t size_bytes, int paths, uint64_t now_ns);
+  Outcome launch(const Batch& batch, uint64_t size_bytes, const PathChoice& choice, size_t count,
+                 uint64_t now_ns);
   bool slice(const Batch& batch, SlicedBytes& bytes);
 
   struct Count {
