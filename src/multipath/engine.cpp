@@ -9,6 +9,7 @@
 #include "multipath/cost_file.h"
 #include "multipath/grants.h"
 #include "multipath/planner.h"
+#include "multipath/pointer_facts.h"
 #include "multipath/relays.h"
 #include "multipath/roster.h"
 #include "multipath/staging/stager.h"
@@ -132,6 +133,11 @@ Outcome Engine::submit(const Batch& batch) noexcept { return impl_->submit(batch
 Outcome Engine::submit(const Transfer& transfer) noexcept {
   const Segment whole{transfer.host, transfer.device, transfer.size_bytes};
   return impl_->submit({transfer.direction, {&whole, 1}, transfer.stream, transfer.priority});
+}
+void Engine::settle(CUdeviceptr address) noexcept {
+  if (!impl_->roster.feeds_copy_engines()) return;
+  if (pointer_facts(impl_->driver, address).device.kind == DeviceFacts::Kind::kPooled) return;
+  impl_->roster.settle(std::chrono::milliseconds(impl_->options.deadline_ms));
 }
 std::optional<CUresult> Engine::stage(const Transfer& transfer, bool is_synchronous) {
   return impl_->stager.copy(transfer, is_synchronous);

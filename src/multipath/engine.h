@@ -61,6 +61,11 @@ class Engine {
   Outcome submit(const Batch& batch) noexcept;
   Outcome submit(const Transfer& transfer) noexcept;
 
+  /// Call before plain memory (not of a pool) is freed by a call that does not wait for copies,
+  /// cuMemFreeAsync: the driver refuses later calls that name it, and copy engines are given their
+  /// slices one by one. Waits until they have had them all, at most for the deadline of a slice.
+  void settle(CUdeviceptr address) noexcept;
+
   /// A copy that `submit` declined, of host memory that is not pinned: staged through pinned memory
   /// (staging/stager.h). May wait and, the first time, allocate, as a native pageable copy may. The
   /// answer of the call that asked for the copy; nothing when the copy is native.

@@ -57,6 +57,13 @@ class Roster {
   /// Engine::problems, as far as contexts are concerned.
   std::vector<std::string> problems();
 
+  /// Some transfer's slices have not all been given to copy engines yet, or may not have been.
+  bool feeds_copy_engines() { return copy_engine_ != nullptr && !copy_engine_->is_idle(); }
+  /// Waits until that is no longer so.
+  void settle(std::chrono::milliseconds limit) {
+    if (copy_engine_ != nullptr) copy_engine_->drain(static_cast<int>(limit.count()));
+  }
+
   /// Engine::collect.
   void collect(std::chrono::milliseconds wait, PathCounts& counts);
 

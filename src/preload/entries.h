@@ -98,6 +98,9 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice device);
 CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags);
 CUresult cuCtxDisablePeerAccess(CUcontext peer);
 
+CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream);
+CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream);
+
 CUresult cuMemSetAccess(CUdeviceptr address, size_t size_bytes, const CUmemAccessDesc* wishes,
                         size_t count);
 CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location,

@@ -27,6 +27,7 @@ enum class HookKind : uint8_t {
   kPin,       ///< pins host memory: braid gets ready
   kContext,   ///< makes or ends a context
   kPeer,      ///< peer access, which braid enables for itself too
+  kFree,      ///< frees memory without waiting for copies, which copy engines must not find gone
   kAccess,    ///< who may touch mapped memory and pools, which braid's relays may besides
   kDevice,    ///< which GPUs there are: the program does not see those that are lent (lend.h)
 };
@@ -95,6 +96,8 @@ inline constexpr int kNoEnd = 1 << 30;
   X(cuDevicePrimaryCtxReset_v2, "cuDevicePrimaryCtxReset", 11000, kNoEnd, kAny, kContext)      \
   X(cuCtxEnablePeerAccess, "cuCtxEnablePeerAccess", 4000, kNoEnd, kAny, kPeer)                 \
   X(cuCtxDisablePeerAccess, "cuCtxDisablePeerAccess", 4000, kNoEnd, kAny, kPeer)               \
+  X(cuMemFreeAsync, "cuMemFreeAsync", 11020, kNoEnd, kLegacy, kFree)                           \
+  X(cuMemFreeAsync_ptsz, "cuMemFreeAsync", 11020, kNoEnd, kPerThread, kFree)                   \
   X(cuMemSetAccess, "cuMemSetAccess", 10020, kNoEnd, kAny, kAccess)                            \
   X(cuMemGetAccess, "cuMemGetAccess", 10020, kNoEnd, kAny, kAccess)                            \
   X(cuMemUnmap, "cuMemUnmap", 10020, kNoEnd, kAny, kAccess)                                    \
