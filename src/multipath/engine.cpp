@@ -51,9 +51,9 @@ struct Engine::Impl {
   }
 
   Outcome submit(const Batch& batch);
-  void forget_context(CUcontext context) {
+  void forget_context(CUcontext context, Roster::End end) {
     stager.forget_context(context);
-    roster.forget(context);
+    roster.forget(context, end);
   }
   std::vector<std::string> problems();
 
@@ -118,7 +118,12 @@ Engine::~Engine() = default;
 Status Engine::add_context(CUcontext context) {
   return impl_->relay_gpus != 0 ? impl_->roster.add(context) : Status();
 }
-void Engine::forget_context(CUcontext context) { impl_->forget_context(context); }
+void Engine::forget_context(CUcontext context) {
+  impl_->forget_context(context, Roster::End::kDestroyed);
+}
+void Engine::release_context(CUcontext context) {
+  impl_->forget_context(context, Roster::End::kReleased);
+}
 GpuSet Engine::grant(CUmemoryPool pool, int gpu) {
   return grant_to_relays(impl_->driver, impl_->roster, pool, gpu);
 }

@@ -294,6 +294,14 @@ void Target::drop_relay(const Endpoint& relay) {
                static_cast<Endpoint*>(nullptr));
 }
 
+void Target::restore_relay(Endpoint& relay) {
+  std::lock_guard lock(mutex_);
+  for (size_t place = 0; place < relays_.size(); ++place)
+    if (relays_[place] == nullptr && via_[place + 1] == relay.gpu() &&
+        lanes_->replace_relay(place, relay).ok())
+      relays_[place] = &relay;
+}
+
 void Target::abandon() {
   std::lock_guard lock(mutex_);
   tickets_->abandon();
