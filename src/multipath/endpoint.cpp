@@ -1,5 +1,6 @@
 #include "multipath/endpoint.h"
 
+#include "cuda/cleared_memory.h"
 #include "cuda/kernels/image.h"
 #include "cuda/kernels/pull.h"
 #include "cuda/scoped_context.h"
@@ -64,12 +65,10 @@ Status Endpoint::load(const Options& options) {
 
   int lowest = 0;
   driver_.cuCtxGetStreamPriorityRange(&lowest, &stream_priority_);
-  status = driver_.check(driver_.cuMemAlloc(&boards_, 2 * kBoardStride),
-                         "allocating the boards" + where);
-  if (!status.ok()) return status;
-  status = driver_.check(driver_.cuMemsetD8(boards_, 0, 2 * kBoardStride),
-                         "clearing the boards" + where);
-  return status.ok() && retained_ ? create_relay_streams() : status;  // only primaries relay
+  auto boards = cuda::allocate_cleared(driver_, 2 * kBoardStride, "the boards" + where);
+  if (!boards.ok()) return boards.status();
+  boards_ = boards.value();
+  return retained_ ? create_relay_streams() : Status();  // only primaries relay
 }
 
 Status Endpoint::create_relay_streams() {
