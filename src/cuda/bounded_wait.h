@@ -1,4 +1,5 @@
-// Waiting for a stream of braid's own, but not for ever: the program's kernels may hold the GPU.
+// Waits for braid's own streams, but not for ever: a GPU that the program itself holds, with a
+// kernel that waits for something, ends no work of anybody's.
 #pragma once
 
 #include <chrono>
@@ -10,11 +11,12 @@ namespace braid::cuda {
 
 /// An empty launch takes microseconds. A GPU that has not run one by then is held by the program
 /// itself, and braid stays out of its way.
-inline constexpr std::chrono::seconds kStartLimit{10};
+inline constexpr std::chrono::seconds kHeldAfter{10};
 
-/// CUDA_ERROR_NOT_READY when the stream still has work at the deadline.
-inline CUresult wait_until(const Driver& driver, CUstream stream,
-                           std::chrono::steady_clock::time_point deadline) {
+/// CUDA_SUCCESS when the stream has nothing left, CUDA_ERROR_NOT_READY at the deadline. The
+/// stream's context must be current.
+inline CUresult wait_until_idle(const Driver& driver, CUstream stream,
+                                std::chrono::steady_clock::time_point deadline) {
   while (true) {
     const CUresult result = driver.cuStreamQuery(stream);
     if (result != CUDA_ERROR_NOT_READY || std::chrono::steady_clock::now() > deadline)

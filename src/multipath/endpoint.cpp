@@ -1,9 +1,9 @@
 #include "multipath/endpoint.h"
 
-#include "cuda/cleared_memory.h"
 #include "cuda/kernels/image.h"
 #include "cuda/kernels/pull.h"
 #include "cuda/scoped_context.h"
+#include "cuda/zeroed_memory.h"
 
 namespace braid::multipath {
 namespace {
@@ -65,7 +65,7 @@ Status Endpoint::load(const Options& options) {
 
   int lowest = 0;
   driver_.cuCtxGetStreamPriorityRange(&lowest, &stream_priority_);
-  auto boards = cuda::allocate_cleared(driver_, 2 * kBoardStride, "the boards" + where);
+  const auto boards = cuda::allocate_zeroed(driver_, 2 * kBoardStride, "the boards" + where);
   if (!boards.ok()) return boards.status();
   boards_ = boards.value();
   return retained_ ? create_relay_streams() : Status();  // only primaries relay

@@ -87,10 +87,10 @@ Status Target::run_empty(bool aligned_alike) {
     return Status::error(what + ": the driver refused a launch");
 
   cuda::ScopedContext scope(driver_);
-  const auto deadline = std::chrono::steady_clock::now() + cuda::kStartLimit;
+  const auto deadline = std::chrono::steady_clock::now() + cuda::kHeldAfter;
   for (size_t i = 0; i < paths.size(); ++i) {
     scope.enter(paths[i]->context());
-    const CUresult result = cuda::wait_until(driver_, lane.streams[i], deadline);
+    const CUresult result = cuda::wait_until_idle(driver_, lane.streams[i], deadline);
     if (result == CUDA_ERROR_NOT_READY)
       return Status::error(what + ": GPU " + std::to_string(paths[i]->gpu()) +
                            " is held by a kernel");

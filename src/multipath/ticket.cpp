@@ -2,7 +2,7 @@
 
 #include <atomic>
 
-#include "cuda/cleared_memory.h"
+#include "cuda/zeroed_memory.h"
 
 namespace braid::multipath {
 namespace {
@@ -30,7 +30,7 @@ Status TicketPool::allocate() {
   auto reports = cuda::RegisteredMemory::open(driver_, kTickets * kStride, "the tickets' reports");
   if (!reports.ok()) return reports.status();
   reports_ = std::move(reports).value();
-  auto counters = cuda::allocate_cleared(driver_, kTickets * kStride, "tickets");
+  const auto counters = cuda::allocate_zeroed(driver_, kTickets * kStride, "tickets");
   if (!counters.ok()) return counters.status();
   counters_ = counters.value();
 

@@ -12,15 +12,20 @@
 namespace braid::preload {
 namespace {
 
+struct Held {
+  int count = 0;
+  CUcontext context = nullptr;  // as the program was told last
+};
+
 // Never destroyed: threads of the program may still be here while the process exits.
 struct Primaries {
   std::mutex lock;
-  std::map<CUdevice, int> holds;  // of the program's, by device
+  std::map<CUdevice, Held> held;  // by the program
   std::set<CUdevice> strangers;   // active before braid, by a way that braid has not seen
 
   int holds_of(CUdevice device) const {
-    const auto found = holds.find(device);
-    return found != holds.end() ? found->second : 0;
+    const auto found = held.find(device);
+    return found != held.end() ? found->second.count : 0;
   }
   /// If the context is active, it is so for braid alone.
   bool is_unheld(CUdevice device) const {
@@ -40,8 +45,10 @@ bool is_active(CUdevice device) {
          active != 0;
 }
 
-// The primary context of a device, or null while it has none.
-CUcontext primary_context(CUdevice device) {
+// The primary context of a device; null while it has none, or when nobody says.
+CUcontext primary_context(const Primaries& all, CUdevice device) {
+  if (const auto found = all.held.find(device); found != all.held.end())
+    return found->second.context;
   CUcontext context = nullptr;
   if (!is_active(device) || driver()->cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS)
     return nullptr;
@@ -49,9 +56,9 @@ CUcontext primary_context(CUdevice device) {
   return context;
 }
 
-void forget_primary(CUdevice device, Ending ending) {
+void forget_primary(const Primaries& all, CUdevice device, Ending ending) {
   if (engine() == nullptr) return;
-  if (CUcontext context = primary_context(device)) forget_context(context, ending);
+  if (CUcontext context = primary_context(all, device)) forget_context(context, ending);
 }
 
 // The driver's own business: calls from inside braid, and of a process that braid is not part of.
@@ -68,9 +75,10 @@ CUresult retain(CUcontext* context, CUdevice device) try {
   CUresult result = CUDA_SUCCESS;
   {
     const std::lock_guard hold(all.lock);
-    int& holds = all.holds[device];  // first: afterwards nothing may fail
+    Held& held = all.held[device];  // first: afterwards nothing may fail
     result = native(context, device);
-    if (result == CUDA_SUCCESS) ++holds;
+    if (result == CUDA_SUCCESS) held = {held.count + 1, *context};
+    if (held.count == 0) all.held.erase(device);
   }
   if (result == CUDA_SUCCESS) primary_context_made();
   return result;
@@ -88,9 +96,11 @@ CUresult release(HookId hook, CUdevice device) {
   // The hold is braid's, not the program's to release.
   if (engine() != nullptr && all.is_unheld(device) && is_active(device))
     return CUDA_ERROR_INVALID_CONTEXT;
-  if (all.holds_of(device) == 1) forget_primary(device, Ending::kReleased);
+  const auto held = all.held.find(device);
+  if (held == all.held.end()) return native(device);
+  if (held->second.count == 1) forget_primary(all, device, Ending::kReleased);
   const CUresult result = native(device);
-  if (result == CUDA_SUCCESS && all.holds_of(device) > 0) --all.holds[device];
+  if (result == CUDA_SUCCESS && --held->second.count == 0) all.held.erase(held);
   return result;
 }
 
@@ -101,10 +111,10 @@ CUresult reset(HookId hook, CUdevice device) {
   const Inside inside;
   Primaries& all = primaries();
   const std::lock_guard hold(all.lock);
-  forget_primary(device, Ending::kDestroyed);
+  forget_primary(all, device, Ending::kDestroyed);
   const CUresult result = native(device);
   if (result != CUDA_SUCCESS) return result;
-  all.holds.erase(device);
+  all.held.erase(device);
   all.strangers.erase(device);
   return result;
 }

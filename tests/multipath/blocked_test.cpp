@@ -117,7 +117,7 @@ class HeldDefaultStreamTest : public test::ServerTest {
   // Fails rather than waits for ever.
   bool ends(CUstream stream) {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-    return cuda::wait_until(driver(), stream, deadline) == CUDA_SUCCESS;
+    return cuda::wait_until_idle(driver(), stream, deadline) == CUDA_SUCCESS;
   }
 };
 
