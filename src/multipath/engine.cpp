@@ -43,7 +43,7 @@ struct Engine::Impl {
         roster(driver, options, relays, planner, std::move(copy_engine)),
         stager(driver, options, [this](const Transfer& chunk) {
           const Segment whole{chunk.host, chunk.device, chunk.size_bytes};
-          return submit({chunk.direction, {&whole, 1}, chunk.stream, chunk.priority}).verdict;
+          return submit({chunk.direction, {&whole, 1}, chunk.stream, chunk.priority});
         }) {}
   ~Impl() {
     const cuda::RelaxedCapture relaxed(driver);
@@ -139,7 +139,7 @@ Outcome Engine::submit(const Transfer& transfer) noexcept {
   const Segment whole{transfer.host, transfer.device, transfer.size_bytes};
   return impl_->submit({transfer.direction, {&whole, 1}, transfer.stream, transfer.priority});
 }
-std::optional<CUresult> Engine::stage(const Transfer& transfer, bool is_synchronous) {
+std::optional<Staged> Engine::stage(const Transfer& transfer, bool is_synchronous) {
   return impl_->stager.copy(transfer, is_synchronous);
 }
 uint64_t Engine::threshold_bytes() const { return impl_->planner.threshold_bytes(); }

@@ -68,7 +68,7 @@ class Engine {
   /// A copy that `submit` declined, of host memory that is not pinned: staged through pinned memory
   /// (staging/stager.h). May wait and, the first time, allocate, as a native pageable copy may. The
   /// answer of the call that asked for the copy; nothing when the copy is native.
-  std::optional<CUresult> stage(const Transfer& transfer, bool is_synchronous);
+  std::optional<Staged> stage(const Transfer& transfer, bool is_synchronous);
 
   /// Smaller transfers stay native, whatever else: `submit` need not be asked about them.
   uint64_t threshold_bytes() const;
