@@ -102,8 +102,7 @@ Outcome Engine::Impl::submit(const Batch& batch) {
     return Verdict::kCapturing;
   const Roster::Use use = roster.use(what, batch.stream);
   if (use.target == nullptr) return use.verdict;
-  return use.target->submit(batch, size_bytes, path_limit.load(std::memory_order_relaxed),
-                            what.allowed);
+  return use.target->submit(batch, size_bytes, path_limit.load(std::memory_order_relaxed), what);
 }
 
 std::vector<std::string> Engine::Impl::problems() {

@@ -100,14 +100,16 @@ Status Target::run_empty(bool aligned_alike) {
   return ticket.is_free() ? Status() : Status::error(what + ": its report did not arrive");
 }
 
-Outcome Target::submit(const Batch& batch, uint64_t size_bytes, int path_limit, GpuSet allowed) {
+Outcome Target::submit(const Batch& batch, uint64_t size_bytes, int path_limit,
+                       const Classification& memory) {
   const uint64_t now_ns = driver_.clock->now_ns();  // may wait for another thread: not locked
   PathChoice choice;
   std::unique_lock lock(mutex_);
-  size_t count = list_paths(allowed, choice);
+  size_t count = list_paths(memory.allowed, choice);
   if (count == 1) return Verdict::kNoRelay;
   if (path_limit > 0) count = std::min(count, static_cast<size_t>(path_limit));
-  const Plan chosen = plan_for(batch, size_bytes, static_cast<int>(count), now_ns);
+  const Plan chosen =
+      plan_for(batch, size_bytes, static_cast<int>(count), memory.is_pooled, now_ns);
   count = static_cast<size_t>(chosen.paths);
   switch (chosen.way) {
     case Way::kNative: return Verdict::kBelowThreshold;
@@ -149,10 +151,14 @@ size_t Target::list_paths(GpuSet allowed, PathChoice& choice) const {
   return count;
 }
 
-Plan Target::plan_for(const Batch& batch, uint64_t size_bytes, int paths, uint64_t now_ns) {
+Plan Target::plan_for(const Batch& batch, uint64_t size_bytes, int paths, bool is_pooled,
+                      uint64_t now_ns) {
   const bool is_blocked = are_kernels_blocked(now_ns);
   return planner_.plan(batch, size_bytes,
-                       {.paths = paths, .is_cold = is_cold(now_ns), .kernels_blocked = is_blocked});
+                       {.paths = paths,
+                        .is_cold = is_cold(now_ns),
+                        .kernels_blocked = is_blocked,
+                        .is_pooled = is_pooled});
 }
 
 // A transfer's turn has come, and long after it its kernels have not left: the program's own hold

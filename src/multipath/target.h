@@ -12,6 +12,7 @@
 #include "base/options.h"
 #include "base/status.h"
 #include "multipath/access.h"
+#include "multipath/classify.h"
 #include "multipath/copy_engine/mover.h"
 #include "multipath/endpoint.h"
 #include "multipath/engine.h"
@@ -37,9 +38,10 @@ class Target {
   const Endpoint& endpoint() const { return endpoint_; }
   bool has_relay();
 
-  /// `size_bytes` of all segments. `path_limit` 0: no limit. Only relays that `allowed` names take
-  /// part; kNoRelay when there is none among them.
-  Outcome submit(const Batch& batch, uint64_t size_bytes, int path_limit, GpuSet allowed);
+  /// `size_bytes` of all segments. `path_limit` 0: no limit. Only relays that may touch the memory
+  /// take part; kNoRelay when there is none among them.
+  Outcome submit(const Batch& batch, uint64_t size_bytes, int path_limit,
+                 const Classification& memory);
 
   /// Adds up the counts of transfers that have ended. False while one is in flight, or while
   /// another thread is inside: never waits, since a process may be exiting from within a copy.
@@ -77,7 +79,8 @@ class Target {
     std::array<int, cuda::kMaxPaths> lane_paths{};
   };
   size_t list_paths(GpuSet allowed, PathChoice& choice) const;
-  Plan plan_for(const Batch& batch, uint64_t size_bytes, int paths, uint64_t now_ns);
+  Plan plan_for(const Batch& batch, uint64_t size_bytes, int paths, bool is_pooled,
+                uint64_t now_ns);
   Outcome launch(const Batch& batch, uint64_t size_bytes, const PathChoice& choice, size_t count,
                  uint64_t now_ns);
   bool slice(const Batch& batch, SlicedBytes& bytes);
