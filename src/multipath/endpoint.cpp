@@ -3,6 +3,7 @@
 #include "cuda/kernels/image.h"
 #include "cuda/kernels/pull.h"
 #include "cuda/scoped_context.h"
+#include "cuda/zeroed_memory.h"
 
 namespace braid::multipath {
 namespace {
@@ -68,12 +69,10 @@ Status Endpoint::load(const Options& options) {
 
   int lowest = 0;
   driver_.cuCtxGetStreamPriorityRange(&lowest, &stream_priority_);
-  status = driver_.check(driver_.cuMemAlloc(&boards_, 2 * kBoardStride),
-                         "allocating the boards" + where);
-  if (!status.ok()) return status;
-  status = driver_.check(driver_.cuMemsetD8(boards_, 0, 2 * kBoardStride),
-                         "clearing the boards" + where);
-  return status.ok() && retained_ ? create_relay_streams() : status;  // only primaries relay
+  const auto boards = cuda::allocate_zeroed(driver_, 2 * kBoardStride, "the boards" + where);
+  if (!boards.ok()) return boards.status();
+  boards_ = boards.value();
+  return retained_ ? create_relay_streams() : Status();  // only primaries relay
 }
 
 Status Endpoint::create_relay_streams() {
@@ -86,15 +85,19 @@ Status Endpoint::create_relay_streams() {
   return {};
 }
 
-Endpoint::~Endpoint() {
-  if (!abandoned_) {
+Endpoint::~Endpoint() { close(); }
+
+void Endpoint::close() {
+  if (abandoned_) return;
+  {
     cuda::ScopedContext scope(driver_, context_);
     for (CUstream stream : relay_streams_)
       if (stream != nullptr) driver_.cuStreamDestroy(stream);
     if (boards_ != 0) driver_.cuMemFree(boards_);
     if (module_ != nullptr) driver_.cuModuleUnload(module_);
   }
-  if (retained_ && !abandoned_) driver_.cuDevicePrimaryCtxRelease(device_);
+  if (retained_) driver_.cuDevicePrimaryCtxRelease(device_);
+  abandoned_ = true;
 }
 
 CUdeviceptr Endpoint::board(Direction direction) const {

@@ -44,7 +44,7 @@ struct Engine::Impl {
         roster(driver, options, relays, planner, std::move(copy_engine)),
         stager(driver, options, [this](const Transfer& chunk) {
           const Segment whole{chunk.host, chunk.device, chunk.size_bytes};
-          return submit({chunk.direction, {&whole, 1}, chunk.stream, chunk.priority}).verdict;
+          return submit({chunk.direction, {&whole, 1}, chunk.stream, chunk.priority});
         }) {}
   ~Impl() {
     const cuda::RelaxedCapture relaxed(driver);
@@ -52,9 +52,9 @@ struct Engine::Impl {
   }
 
   Outcome submit(const Batch& batch);
-  void forget_context(CUcontext context) {
+  void forget_context(CUcontext context, Roster::End end) {
     stager.forget_context(context);
-    roster.forget(context);
+    roster.forget(context, end);
   }
   std::vector<std::string> problems();
 
@@ -118,7 +118,12 @@ Engine::~Engine() = default;
 Status Engine::add_context(CUcontext context) {
   return impl_->relay_gpus != 0 ? impl_->roster.add(context) : Status();
 }
-void Engine::forget_context(CUcontext context) { impl_->forget_context(context); }
+void Engine::forget_context(CUcontext context) {
+  impl_->forget_context(context, Roster::End::kDestroyed);
+}
+void Engine::release_context(CUcontext context) {
+  impl_->forget_context(context, Roster::End::kReleased);
+}
 GpuSet Engine::grant(CUmemoryPool pool, int gpu) {
   return grant_to_relays(impl_->driver, impl_->roster, pool, gpu);
 }
@@ -139,7 +144,7 @@ void Engine::settle(CUdeviceptr address) noexcept {
   if (pointer_facts(impl_->driver, address).device.kind == DeviceFacts::Kind::kPooled) return;
   impl_->roster.settle(std::chrono::milliseconds(impl_->options.deadline_ms));
 }
-std::optional<CUresult> Engine::stage(const Transfer& transfer, bool is_synchronous) {
+std::optional<Staged> Engine::stage(const Transfer& transfer, bool is_synchronous) {
   return impl_->stager.copy(transfer, is_synchronous);
 }
 uint64_t Engine::threshold_bytes() const { return impl_->planner.threshold_bytes(); }

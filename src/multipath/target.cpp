@@ -1,19 +1,14 @@
 #include "multipath/target.h"
 
 #include <algorithm>
-#include <chrono>
-#include <thread>
 
+#include "cuda/bounded_wait.h"
 #include "cuda/scoped_context.h"
 #include "multipath/slice_lists.h"
 #include "multipath/slice_size.h"
 
 namespace braid::multipath {
 namespace {
-
-// An empty launch takes microseconds. A GPU that has not run one by then is held by the program
-// itself, and braid stays out of its way.
-constexpr std::chrono::seconds kWarmUpLimit{10};
 
 // Batches too large for the ring take larger slices, up to here: beyond, links would end apart.
 constexpr uint32_t kLargestListSliceBytes = 1 << 20;
@@ -92,16 +87,13 @@ Status Target::run_empty(bool aligned_alike) {
     return Status::error(what + ": the driver refused a launch");
 
   cuda::ScopedContext scope(driver_);
-  const auto deadline = std::chrono::steady_clock::now() + kWarmUpLimit;
+  const auto deadline = std::chrono::steady_clock::now() + cuda::kHeldAfter;
   for (size_t i = 0; i < paths.size(); ++i) {
     scope.enter(paths[i]->context());
-    CUresult result = CUDA_ERROR_NOT_READY;
-    while ((result = driver_.cuStreamQuery(lane.streams[i])) == CUDA_ERROR_NOT_READY) {
-      if (std::chrono::steady_clock::now() > deadline)
-        return Status::error(what + ": GPU " + std::to_string(paths[i]->gpu()) +
-                             " is held by a kernel");
-      std::this_thread::sleep_for(std::chrono::microseconds(20));
-    }
+    const CUresult result = cuda::wait_until_idle(driver_, lane.streams[i], deadline);
+    if (result == CUDA_ERROR_NOT_READY)
+      return Status::error(what + ": GPU " + std::to_string(paths[i]->gpu()) +
+                           " is held by a kernel");
     const Status status = driver_.check(result, what);
     if (!status.ok()) return status;
   }
@@ -298,6 +290,14 @@ void Target::drop_relay(const Endpoint& relay) {
   std::lock_guard lock(mutex_);
   std::replace(relays_.begin(), relays_.end(), const_cast<Endpoint*>(&relay),
                static_cast<Endpoint*>(nullptr));
+}
+
+void Target::restore_relay(Endpoint& relay) {
+  std::lock_guard lock(mutex_);
+  for (size_t place = 0; place < relays_.size(); ++place)
+    if (relays_[place] == nullptr && via_[place + 1] == relay.gpu() &&
+        lanes_->replace_relay(place, relay).ok())
+      relays_[place] = &relay;
 }
 
 void Target::abandon() {

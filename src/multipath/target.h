@@ -57,6 +57,9 @@ class Target {
   /// No later transfer takes this relay.
   void drop_relay(const Endpoint& relay);
 
+  /// A GPU whose relay has been dropped relays again, in a new context. Allocates.
+  void restore_relay(Endpoint& relay);
+
   /// The target's own context is gone: own nothing there any more.
   void abandon();
 

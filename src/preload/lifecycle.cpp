@@ -1,13 +1,14 @@
 // What happens around the copies: host memory is pinned (braid gets ready), contexts come and go,
 // peer access is asked for. None of this is on a copy's path, so it may allocate and lock.
+#include <map>
 #include <mutex>
-#include <vector>
 
 #include "preload/access.h"
 #include "preload/devices.h"
 #include "preload/entries.h"
 #include "preload/lifecycle.h"
 #include "preload/peers.h"
+#include "preload/primaries.h"
 #include "preload/runtime.h"
 
 namespace braid::preload {
@@ -16,25 +17,13 @@ namespace {
 // Never destroyed: threads of the program may still be here while the process exits.
 struct Contexts {
   std::mutex lock;
-  std::vector<CUcontext> made;  // by the program, and not yet destroyed
+  std::map<CUcontext, int> made;  // by the program, and not yet destroyed: how often it holds each
   PeerLedger peers;
 };
 
 Contexts& contexts() {
   static Contexts& instance = *new Contexts;  // owner: the process, until its end
   return instance;
-}
-
-// The primary context of a device, or null while it has none.
-CUcontext primary_context(const cuda::Driver& cuda, CUdevice device) {
-  unsigned flags = 0;
-  int is_active = 0;
-  CUcontext context = nullptr;
-  if (cuda.cuDevicePrimaryCtxGetState(device, &flags, &is_active) != CUDA_SUCCESS || is_active == 0)
-    return nullptr;
-  if (cuda.cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS) return nullptr;
-  cuda.cuDevicePrimaryCtxRelease(device);
-  return context;
 }
 
 void make_target(CUcontext context) {
@@ -64,39 +53,38 @@ void context_made(CUcontext context) noexcept try {
   const Inside inside;
   Contexts& all = contexts();
   const std::lock_guard hold(all.lock);
-  all.made.push_back(context);
+  all.made[context] = 1;
   if (engine() != nullptr) make_target(context);
 } catch (...) {
 }
 
-// The program has made a GPU active: its primary context is a target from now on.
-void primary_context_made() noexcept try {
-  if (Inside::now() || engine() == nullptr) return;
-  const Inside inside;
-  make_target(nullptr);
-} catch (...) {
-}
-
-// Before the driver ends the context: the engine's streams and memory there go with it.
-void context_ends(CUcontext context) noexcept try {
+// Before the driver ends the context.
+void context_ends(CUcontext context) noexcept {
   if (Inside::now() || context == nullptr || state() == State::kForked) return;
   const Inside inside;
+  forget_context(context, Ending::kDestroyed);
+}
+
+// The program holds the context once more: cuCtxAttach, which has long been deprecated.
+void context_attached(CUcontext context) noexcept try {
+  if (Inside::now()) return;
   Contexts& all = contexts();
   const std::lock_guard hold(all.lock);
-  std::erase(all.made, context);
-  all.peers.forget(context);
-  if (engine() != nullptr) engine()->forget_context(context);
+  if (const auto known = all.made.find(context); known != all.made.end()) ++known->second;
 } catch (...) {
 }
 
-void primary_context_ends(CUdevice device) noexcept {
-  if (Inside::now() || engine() == nullptr) return;
-  CUcontext context = nullptr;
+// The last detaching ends the context.
+void context_detached(CUcontext context) noexcept try {
+  if (Inside::now()) return;
+  Contexts& all = contexts();
   {
-    const Inside inside;
-    context = primary_context(*driver(), device);
+    const std::lock_guard hold(all.lock);
+    const auto known = all.made.find(context);
+    if (known == all.made.end() || --known->second > 0) return;
   }
   context_ends(context);
+} catch (...) {
 }
 
 using EnablePeer = CUresult(CUcontext, unsigned);
@@ -149,14 +137,33 @@ CUresult call_after(HookId hook, Before before, Arguments... arguments) {
 
 }  // namespace
 
+void primary_context_made() noexcept try {
+  if (engine() != nullptr) make_target(nullptr);
+} catch (...) {
+}
+
+void forget_context(CUcontext context, Ending ending) noexcept try {
+  Contexts& all = contexts();
+  const std::lock_guard hold(all.lock);
+  all.made.erase(context);
+  all.peers.forget(context);
+  if (engine() == nullptr) return;
+  if (ending == Ending::kReleased)
+    engine()->release_context(context);
+  else
+    engine()->forget_context(context);
+} catch (...) {
+}
+
 void get_ready() noexcept try {
+  if (state() == State::kIdle) note_primaries();
   const bool is_first = open_engine_once();
   if (engine() == nullptr) return;
   if (is_first) lend_memory_made_so_far();
   Contexts& all = contexts();
   const std::lock_guard hold(all.lock);
   if (is_first)
-    for (CUcontext context : all.made) make_target(context);
+    for (const auto& made : all.made) make_target(made.first);
   make_target(current_context());
 } catch (...) {
 }
@@ -204,11 +211,6 @@ CUresult cuCtxCreate_v4(CUcontext* context, CUctxCreateParams* parameters, unsig
       as_program_sees(device));
 }
 
-CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
-  return call_then(k_cuDevicePrimaryCtxRetain, primary_context_made, context,
-                   as_program_sees(device));
-}
-
 CUresult cuCtxDestroy(CUcontext context) {
   return call_after(
       k_cuCtxDestroy, [&] { context_ends(context); }, context);
@@ -219,16 +221,14 @@ CUresult cuCtxDestroy_v2(CUcontext context) {
       k_cuCtxDestroy_v2, [&] { context_ends(context); }, context);
 }
 
-CUresult cuDevicePrimaryCtxReset(CUdevice device) {
-  const CUdevice seen = as_program_sees(device);
-  return call_after(
-      k_cuDevicePrimaryCtxReset, [&] { primary_context_ends(seen); }, seen);
+CUresult cuCtxAttach(CUcontext* context, unsigned flags) {
+  return call_then(
+      k_cuCtxAttach, [&] { context_attached(*context); }, context, flags);
 }
 
-CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) {
-  const CUdevice seen = as_program_sees(device);
+CUresult cuCtxDetach(CUcontext context) {
   return call_after(
-      k_cuDevicePrimaryCtxReset_v2, [&] { primary_context_ends(seen); }, seen);
+      k_cuCtxDetach, [&] { context_detached(context); }, context);
 }
 
 CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags) {
