@@ -30,7 +30,10 @@ using Boxes = CUresult (*)(size_t, CUDA_MEMCPY3D_BATCH_OP*, unsigned long long, 
   X(init, cuInit)                               \
   X(get_device, cuDeviceGet)                    \
   X(retain_primary, cuDevicePrimaryCtxRetain)   \
+  X(reset_primary, cuDevicePrimaryCtxReset_v2)  \
   X(set_current, cuCtxSetCurrent)               \
+  X(get_current, cuCtxGetCurrent)               \
+  X(exchange_mode, cuThreadExchangeStreamCaptureMode) \
   X(sync_context, cuCtxSynchronize)             \
   X(memory_info, cuMemGetInfo_v2)               \
   X(allocate, cuMemAlloc_v2)                    \

@@ -24,6 +24,13 @@ struct Server {
   std::vector<CUcontext> contexts{};
 
   void use(int gpu) const { must(calls.set_current(contexts[gpu]), "cuCtxSetCurrent"); }
+  CUresult reset(int gpu) {
+    CUdevice device = 0;
+    CUresult result = calls.get_device(&device, gpu);
+    if (result == CUDA_SUCCESS) result = calls.reset_primary(device);
+    if (result == CUDA_SUCCESS) result = calls.retain_primary(&contexts[gpu], device);
+    return result;
+  }
 };
 
 /// What one thread has met.
@@ -63,7 +70,7 @@ int64_t blaming(CUresult result, size_t entry) {
 
 class Execution {
  public:
-  Execution(const Server& server, Workers& workers, const Program& program)
+  Execution(Server& server, Workers& workers, const Program& program)
       : server_(server),
         calls_(server.calls),
         workers_(workers),
@@ -81,7 +88,9 @@ class Execution {
  private:
   void trace_start() const;
   void set_up();
+  void set_up_words();
   void run_thread(size_t thread);
+  void check_thread(Notes& notes, int gpu);
   int64_t step(size_t thread, const Operation& operation, size_t number);
   int64_t copy(const Operation& operation);
   CUresult fill(const Operation& operation);
@@ -94,13 +103,14 @@ class Execution {
   CUresult renew_stream(int stream);
   CUresult capture(size_t thread, const Operation& operation, size_t number);
   int64_t mistake(const Operation& operation);
+  CUresult reset(int gpu);
   CUresult call_host(const Operation& operation);
   std::string result();
   uint64_t hash_memory();
   void tear_down();
 
   CUstream stream(int number) const { return streams_[number]; }
-  const Server& server_;
+  Server& server_;
   const Calls& calls_;
   Workers& workers_;
   const Program& program_;
@@ -123,17 +133,7 @@ void Execution::trace_start() const {
 }
 
 void Execution::set_up() {
-  server_.use(0);
-  void* words = nullptr;
-  must(calls_.pin(&words, (program_.event_gpus.size() + 1) * sizeof(uint32_t),
-                  CU_MEMHOSTALLOC_PORTABLE),
-       "words");
-  words_ = static_cast<uint32_t*>(words);
-  std::fill_n(words_, program_.event_gpus.size(), 0);
-  void* victim = nullptr;
-  must(calls_.pin(&victim, kVictimBytes, CU_MEMHOSTALLOC_PORTABLE), "a victim");
-  victim_ = {0, static_cast<uint8_t*>(victim), kVictimBytes};
-  must(calls_.allocate(&victim_.device, kVictimBytes), "a victim");
+  set_up_words();
   for (size_t region = 0; region < program_.regions.size(); ++region) {
     const Region& of = program_.regions[region];
     server_.use(of.gpu);
@@ -148,6 +148,20 @@ void Execution::set_up() {
     server_.use(gpu);
     must(calls_.create_event(&events_.emplace_back(), CU_EVENT_DEFAULT), "creating an event");
   }
+}
+
+void Execution::set_up_words() {
+  server_.use(0);
+  void* words = nullptr;
+  must(calls_.pin(&words, (program_.event_gpus.size() + 1) * sizeof(uint32_t),
+                  CU_MEMHOSTALLOC_PORTABLE),
+       "words");
+  words_ = static_cast<uint32_t*>(words);
+  std::fill_n(words_, program_.event_gpus.size(), 0);
+  void* victim = nullptr;
+  must(calls_.pin(&victim, kVictimBytes, CU_MEMHOSTALLOC_PORTABLE), "a victim");
+  victim_ = {0, static_cast<uint8_t*>(victim), kVictimBytes};
+  must(calls_.allocate(&victim_.device, kVictimBytes), "a victim");
 }
 
 CUresult Execution::create_stream(int number) {
@@ -166,6 +180,8 @@ void Execution::run_thread(size_t thread) {
     for (const Operation& operation : phase[thread]) {
       if (operation.stream >= 0) server_.use(program_.streams[operation.stream].gpu);
       notes_[thread].add(thread, number, step(thread, operation, number));
+      if (operation.stream >= 0)
+        check_thread(notes_[thread], program_.streams[operation.stream].gpu);
       ++number;
     }
     meeting_.arrive_and_wait();
@@ -175,6 +191,16 @@ void Execution::run_thread(size_t thread) {
     server_.use(gpu);
     notes_[thread].add(thread, number, calls_.sync_context());
   }
+}
+
+// What a call leaves behind in its thread.
+void Execution::check_thread(Notes& notes, int gpu) {
+  CUcontext current = nullptr;
+  must(calls_.get_current(&current), "cuCtxGetCurrent");
+  if (current != server_.contexts[gpu]) notes.out_of_order("another context is current");
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+  must(calls_.exchange_mode(&mode), "asking for the capture mode");
+  if (mode != CU_STREAM_CAPTURE_MODE_GLOBAL) notes.out_of_order("the capture mode is another");
 }
 
 int64_t Execution::step(size_t thread, const Operation& operation, size_t number) {
@@ -207,6 +233,7 @@ int64_t Execution::step(size_t thread, const Operation& operation, size_t number
     case Step::kRenewStream: return renew_stream(operation.stream);
     case Step::kCapture: return capture(thread, operation, number);
     case Step::kMistake: return mistake(operation);
+    case Step::kReset: return reset(static_cast<int>(operation.value));
   }
   return CUDA_ERROR_UNKNOWN;
 }
@@ -316,6 +343,28 @@ int64_t Execution::mistake(const Operation& operation) {
   const CUresult result = make_mistake(calls_, static_cast<Mistake>(operation.value),
                                        stream(operation.stream), victim_, fail_index);
   return blaming(result, fail_index);
+}
+
+// Work that is in flight ends first, as the driver has it. What the context held is gone with it,
+// memory of pools and mappings is not.
+CUresult Execution::reset(int gpu) {
+  if (const CUresult result = server_.reset(gpu); result != CUDA_SUCCESS) return result;
+  if (gpu == 0) set_up_words();
+  server_.use(gpu);
+  for (size_t region = 0; region < places_.size(); ++region) {
+    const Region& of = program_.regions[region];
+    Memory& memory = places_[region].memory;
+    if (of.gpu != gpu || !of.ends_with_context()) continue;
+    must(memory.allocate(), "allocating again");
+    must(memory.fill(program_.seed * 64 + region), "filling again");
+  }
+  for (size_t number = 0; number < streams_.size(); ++number)
+    if (program_.streams[number].gpu == gpu)
+      must(create_stream(static_cast<int>(number)), "creating a stream again");
+  for (size_t event = 0; event < events_.size(); ++event)
+    if (program_.event_gpus[event] == gpu)
+      must(calls_.create_event(&events_[event], CU_EVENT_DEFAULT), "creating an event again");
+  return CUDA_SUCCESS;
 }
 
 uint64_t Execution::hash_memory() {

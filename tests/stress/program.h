@@ -30,6 +30,11 @@ struct Region {
   uint64_t size_bytes;
 
   bool is_host() const { return kind <= RegionKind::kPageable; }
+  /// A reset of its GPU's primary context takes it, or its registration, away.
+  bool ends_with_context() const {
+    return kind == RegionKind::kPinned || kind == RegionKind::kRegistered ||
+           kind == RegionKind::kDevice || kind == RegionKind::kManaged;
+  }
   /// Asynchronous copies of it never wait.
   bool is_prompt() const { return kind != RegionKind::kPageable && kind != RegionKind::kManaged; }
 };
@@ -118,6 +123,7 @@ enum class Step : uint8_t {
   kRenewStream,    ///< destroyed with whatever is in it, and created again
   kCapture,        ///< `inner` is captured in mode `mode`, and launched `value` times
   kMistake,        ///< `value` is a Mistake
+  kReset,          ///< the primary context of GPU `value`; what it held is made anew
 };
 
 struct Operation {
