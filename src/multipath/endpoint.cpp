@@ -3,6 +3,7 @@
 #include "cuda/kernels/image.h"
 #include "cuda/kernels/pull.h"
 #include "cuda/scoped_context.h"
+#include "cuda/zeroed_memory.h"
 
 namespace braid::multipath {
 namespace {
@@ -35,8 +36,10 @@ Result<std::unique_ptr<Endpoint>> Endpoint::open(const cuda::Driver& driver, con
 Status Endpoint::load(const Options& options) {
   cuda::ScopedContext scope(driver_, context_);
   const std::string where = " on GPU " + std::to_string(gpu_);
-  Status status = driver_.check(driver_.cuModuleLoadData(&module_, cuda::pull_kernel_image()),
-                                "loading braid's kernels" + where);
+  Status status = driver_.check(scope.status(), "loading braid's kernels" + where);
+  if (status.ok())
+    status = driver_.check(driver_.cuModuleLoadData(&module_, cuda::pull_kernel_image()),
+                           "loading braid's kernels" + where);
   if (!status.ok()) return status;
 
   vector_ = {nullptr, kVectorBlocks, cuda::kVectorThreads, 0};
@@ -64,12 +67,10 @@ Status Endpoint::load(const Options& options) {
 
   int lowest = 0;
   driver_.cuCtxGetStreamPriorityRange(&lowest, &stream_priority_);
-  status = driver_.check(driver_.cuMemAlloc(&boards_, 2 * kBoardStride),
-                         "allocating the boards" + where);
-  if (!status.ok()) return status;
-  status = driver_.check(driver_.cuMemsetD8(boards_, 0, 2 * kBoardStride),
-                         "clearing the boards" + where);
-  return status.ok() && retained_ ? create_relay_streams() : status;  // only primaries relay
+  const auto boards = cuda::allocate_zeroed(driver_, 2 * kBoardStride, "the boards" + where);
+  if (!boards.ok()) return boards.status();
+  boards_ = boards.value();
+  return retained_ ? create_relay_streams() : Status();  // only primaries relay
 }
 
 Status Endpoint::create_relay_streams() {

@@ -280,6 +280,7 @@ Status Engine::Impl::make_target(Endpoint& endpoint) {
   for (size_t relay = 0; relay < relay_endpoints_.size(); ++relay) {
     if (relay_endpoints_[relay] == nullptr || !relays_[relay][gpu]) continue;
     cuda::ScopedContext scope(driver_, relay_endpoints_[relay]->context());
+    if (scope.status() != CUDA_SUCCESS) continue;
     const CUresult enabled = driver_.cuCtxEnablePeerAccess(endpoint.context(), 0);
     if (enabled == CUDA_SUCCESS || enabled == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED)
       relays.push_back(relay_endpoints_[relay]);
@@ -320,9 +321,10 @@ Status Engine::Impl::add_context(CUcontext context) {
   std::unique_lock lock(mutex_);
   Status status = adopt_active_contexts();
   if (!status.ok() || context == nullptr || is_settled(context)) return status;
-  scope.enter(context);
   CUdevice device = 0;
-  status = driver_.check(driver_.cuCtxGetDevice(&device), "asking a context for its GPU");
+  CUresult asked = scope.enter(context);
+  if (asked == CUDA_SUCCESS) asked = driver_.cuCtxGetDevice(&device);
+  status = driver_.check(asked, "asking a context for its GPU");
   if (!status.ok()) return status;
   const auto found = std::find(devices_.begin(), devices_.end(), device);
   if (found == devices_.end()) return Status::error("a context is of no known GPU");

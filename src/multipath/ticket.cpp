@@ -2,6 +2,8 @@
 
 #include <atomic>
 
+#include "cuda/zeroed_memory.h"
+
 namespace braid::multipath {
 namespace {
 
@@ -28,11 +30,9 @@ Status TicketPool::allocate() {
   auto reports = cuda::RegisteredMemory::open(driver_, kTickets * kStride, "the tickets' reports");
   if (!reports.ok()) return reports.status();
   reports_ = std::move(reports).value();
-  Status status =
-      driver_.check(driver_.cuMemAlloc(&counters_, kTickets * kStride), "allocating tickets");
-  if (!status.ok()) return status;
-  status = driver_.check(driver_.cuMemsetD8(counters_, 0, kTickets * kStride), "clearing tickets");
-  if (!status.ok()) return status;
+  const auto counters = cuda::allocate_zeroed(driver_, kTickets * kStride, "tickets");
+  if (!counters.ok()) return counters.status();
+  counters_ = counters.value();
 
   tickets_.resize(kTickets);
   for (size_t i = 0; i < kTickets; ++i) {

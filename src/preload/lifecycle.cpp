@@ -1,6 +1,8 @@
 // What happens around the copies: host memory is pinned (braid gets ready), contexts come and go,
 // peer access is asked for. None of this is on a copy's path, so it may allocate and lock.
+#include <map>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "preload/access.h"
@@ -17,6 +19,7 @@ namespace {
 struct Contexts {
   std::mutex lock;
   std::vector<CUcontext> made;  // by the program, and not yet destroyed
+  std::map<CUdevice, CUcontext> primaries;  // as the program was told last
   PeerLedger peers;
 };
 
@@ -25,14 +28,15 @@ Contexts& contexts() {
   return instance;
 }
 
-// The primary context of a device, or null while it has none.
-CUcontext primary_context(const cuda::Driver& cuda, CUdevice device) {
+// The primary context of a device, null while it has none; nothing when the driver does not say.
+std::optional<CUcontext> primary_context(const cuda::Driver& cuda, CUdevice device) {
   unsigned flags = 0;
   int is_active = 0;
   CUcontext context = nullptr;
-  if (cuda.cuDevicePrimaryCtxGetState(device, &flags, &is_active) != CUDA_SUCCESS || is_active == 0)
-    return nullptr;
-  if (cuda.cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS) return nullptr;
+  if (cuda.cuDevicePrimaryCtxGetState(device, &flags, &is_active) != CUDA_SUCCESS)
+    return std::nullopt;
+  if (is_active == 0) return nullptr;
+  if (cuda.cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS) return std::nullopt;
   cuda.cuDevicePrimaryCtxRelease(device);
   return context;
 }
@@ -70,10 +74,15 @@ void context_made(CUcontext context) noexcept try {
 }
 
 // The program has made a GPU active: its primary context is a target from now on.
-void primary_context_made() noexcept try {
-  if (Inside::now() || engine() == nullptr) return;
+void primary_context_made(CUdevice device, CUcontext context) noexcept try {
+  if (Inside::now()) return;
   const Inside inside;
-  make_target(nullptr);
+  {
+    Contexts& all = contexts();
+    const std::lock_guard hold(all.lock);
+    all.primaries[device] = context;
+  }
+  if (engine() != nullptr) make_target(nullptr);
 } catch (...) {
 }
 
@@ -89,14 +98,19 @@ void context_ends(CUcontext context) noexcept try {
 } catch (...) {
 }
 
-void primary_context_ends(CUdevice device) noexcept {
+// Whatever happens, the engine must hear of it: it would go on using what is gone.
+void primary_context_ends(CUdevice device) noexcept try {
   if (Inside::now() || engine() == nullptr) return;
-  CUcontext context = nullptr;
+  std::optional<CUcontext> context;
   {
     const Inside inside;
+    Contexts& all = contexts();
+    const std::lock_guard hold(all.lock);
     context = primary_context(*driver(), device);
+    if (!context) context = all.primaries[device];
   }
-  context_ends(context);
+  context_ends(*context);
+} catch (...) {
 }
 
 using EnablePeer = CUresult(CUcontext, unsigned);
@@ -205,8 +219,9 @@ CUresult cuCtxCreate_v4(CUcontext* context, CUctxCreateParams* parameters, unsig
 }
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
-  return call_then(k_cuDevicePrimaryCtxRetain, primary_context_made, context,
-                   as_program_sees(device));
+  const CUdevice seen = as_program_sees(device);
+  return call_then(
+      k_cuDevicePrimaryCtxRetain, [&] { primary_context_made(seen, *context); }, context, seen);
 }
 
 CUresult cuCtxDestroy(CUcontext context) {
