@@ -106,7 +106,8 @@ Status Target::wait_for_warm_up(Deadline deadline) const {
       result = cuda::wait_until_idle(driver_, lane.streams[path], deadline);
     if (result == CUDA_ERROR_NOT_READY)
       return Status::error("GPU " + std::to_string(endpoint.gpu()) + " is held by a kernel");
-    const Status status = driver_.check(result, "waiting for GPU " + std::to_string(endpoint.gpu()));
+    const Status status =
+        driver_.check(result, "waiting for GPU " + std::to_string(endpoint.gpu()));
     if (!status.ok()) return status;
   }
   return {};

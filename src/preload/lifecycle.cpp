@@ -18,7 +18,7 @@ namespace {
 // Never destroyed: threads of the program may still be here while the process exits.
 struct Contexts {
   std::mutex lock;
-  std::vector<CUcontext> made;  // by the program, and not yet destroyed
+  std::vector<CUcontext> made;              // by the program, and not yet destroyed
   std::map<CUdevice, CUcontext> primaries;  // as the program was told last
   PeerLedger peers;
 };

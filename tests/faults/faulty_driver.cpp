@@ -28,7 +28,8 @@ struct Owned {
   const char* what;
   uint64_t handle;
   bool operator<(const Owned& other) const {
-    return std::tuple(std::string(what), handle) < std::tuple(std::string(other.what), other.handle);
+    return std::tuple(std::string(what), handle) <
+           std::tuple(std::string(other.what), other.handle);
   }
 };
 
@@ -38,6 +39,7 @@ struct State {
   std::array<int, kFunctions> calls{};
   size_t refused_function = kFunctions;
   int refused_nth = 0;
+  bool stays_refused = false;
   bool was_refused = false;
   std::map<Owned, std::vector<CUcontext>> owned;  // once for each time it was made, and where
 };
@@ -82,10 +84,10 @@ struct Ledger {
 };
 
 // FAULTS_MAKES(function, what, handle of the arguments): the call has made it.
-#define FAULTS_ENTRY(function, note, what, parameters, handle)                    \
-  template <>                                                                     \
-  struct Ledger<k_##function> {                                                   \
-    static void succeeded parameters { note(what, number(handle)); }              \
+#define FAULTS_ENTRY(function, note, what, parameters, handle)       \
+  template <>                                                        \
+  struct Ledger<k_##function> {                                      \
+    static void succeeded parameters { note(what, number(handle)); } \
   };
 FAULTS_ENTRY(cuStreamCreate, made, "stream", (CUstream * out, unsigned), *out)
 FAULTS_ENTRY(cuStreamCreateWithPriority, made, "stream", (CUstream * out, unsigned, int), *out)
@@ -111,8 +113,9 @@ FAULTS_ENTRY(cuDevicePrimaryCtxRelease, given_back, "hold on a primary context",
 bool is_refused(size_t function) {
   State& all = state();
   const std::lock_guard hold(all.lock);
-  const bool refused =
-      ++all.calls[function] == all.refused_nth && function == all.refused_function;
+  const int nth = ++all.calls[function];
+  const bool refused = function == all.refused_function &&
+                       (nth == all.refused_nth || (all.stays_refused && nth > all.refused_nth));
   all.was_refused = all.was_refused || refused;
   return refused;
 }
@@ -142,13 +145,14 @@ void wrap_one(Type& entry) {
 }  // namespace
 
 std::string describe(const Fault& fault) {
-  return fault.nth == 0 ? "no fault" : fault.name + ":" + std::to_string(fault.nth);
+  if (fault.nth == 0) return "no fault";
+  return fault.name + ":" + std::to_string(fault.nth) + (fault.stays ? "+" : "");
 }
 
 bool parse_fault(const std::string& text, Fault& fault) {
   const size_t colon = text.find(':');
   if (colon == std::string::npos) return false;
-  fault = {text.substr(0, colon), std::atoi(text.c_str() + colon + 1)};
+  fault = {text.substr(0, colon), std::atoi(text.c_str() + colon + 1), text.ends_with('+')};
   return fault.nth > 0 && std::find(kNames.begin(), kNames.end(), fault.name) != kNames.end();
 }
 
@@ -188,8 +192,9 @@ cuda::Driver wrap(const cuda::Driver& real, const Fault& fault) {
   State& all = state();
   all.real = real;
   all.refused_nth = fault.nth;
-  all.refused_function = static_cast<size_t>(
-      std::find(kNames.begin(), kNames.end(), fault.name) - kNames.begin());
+  all.stays_refused = fault.stays;
+  all.refused_function =
+      static_cast<size_t>(std::find(kNames.begin(), kNames.end(), fault.name) - kNames.begin());
   cuda::Driver wrapped = real;
 #define FAULTS_WRAP(name) wrap_one<k_##name>(wrapped.name);
   BRAID_DRIVER_FUNCTIONS(FAULTS_WRAP)

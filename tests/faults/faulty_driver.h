@@ -18,9 +18,10 @@ namespace braid::faults {
 struct Fault {
   std::string name;  ///< as in BRAID_DRIVER_FUNCTIONS, or "copy_batch"
   int nth = 0;
+  bool stays = false;  ///< and every later one
 };
 
-/// "cuEventRecord:3"; nothing that parse_fault does not take.
+/// "cuEventRecord:3", or "cuEventRecord:3+"; nothing that parse_fault does not take.
 std::string describe(const Fault& fault);
 bool parse_fault(const std::string& text, Fault& fault);
 

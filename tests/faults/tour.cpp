@@ -14,7 +14,7 @@ using stress::Shape;
 using stress::Step;
 
 // Some slices of the copy-engine mover for each path; the kernel mover's are smaller.
-constexpr uint64_t kLarge = (4 << 20) + 4;
+constexpr uint64_t kLarge = (5 << 19) + 4;
 // Staged in two chunks.
 constexpr uint64_t kStaged = (1 << 20) + (256 << 10) + 12;
 constexpr uint64_t kSmall = 200 << 10;
@@ -37,13 +37,12 @@ enum Stream : int { kLegacy, kPlain, kUrgent, kOther, kPerThread };
 class Tour {
  public:
   Program make() {
-    program_.regions = {
-        {RegionKind::kPinned, 0, kLarge},   {RegionKind::kPinned, 0, kLarge},
-        {RegionKind::kDevice, 0, kLarge},   {RegionKind::kRegistered, 0, kSmall},
-        {RegionKind::kDevice, 0, kSmall},   {RegionKind::kPageable, 0, kStaged},
-        {RegionKind::kPageable, 0, kStaged}, {RegionKind::kPool, 0, kSmall},
-        {RegionKind::kMapped, 0, kSmall},   {RegionKind::kDevice, 1, kSmall},
-        {RegionKind::kPinned, 1, kSmall}};
+    program_.regions = {{RegionKind::kPinned, 0, kLarge},    {RegionKind::kPinned, 0, kLarge},
+                        {RegionKind::kDevice, 0, kLarge},    {RegionKind::kRegistered, 0, kSmall},
+                        {RegionKind::kDevice, 0, kSmall},    {RegionKind::kPageable, 0, kStaged},
+                        {RegionKind::kPageable, 0, kStaged}, {RegionKind::kPool, 0, kSmall},
+                        {RegionKind::kMapped, 0, kSmall},    {RegionKind::kDevice, 1, kSmall},
+                        {RegionKind::kPinned, 1, kSmall}};
     program_.streams = {{Flavour::kLegacy, 0},
                         {Flavour::kNonBlocking, 0},
                         {Flavour::kUrgent, 0},

@@ -26,54 +26,54 @@ using BoxesFirst = CUresult (*)(size_t, CUDA_MEMCPY3D_BATCH_OP*, size_t*, unsign
 using Boxes = CUresult (*)(size_t, CUDA_MEMCPY3D_BATCH_OP*, unsigned long long, CUstream);
 
 // X(member, symbol)
-#define STRESS_CALLS(X)                         \
-  X(init, cuInit)                               \
-  X(get_device, cuDeviceGet)                    \
-  X(retain_primary, cuDevicePrimaryCtxRetain)   \
-  X(reset_primary, cuDevicePrimaryCtxReset_v2)  \
-  X(set_current, cuCtxSetCurrent)               \
-  X(get_current, cuCtxGetCurrent)               \
+#define STRESS_CALLS(X)                               \
+  X(init, cuInit)                                     \
+  X(get_device, cuDeviceGet)                          \
+  X(retain_primary, cuDevicePrimaryCtxRetain)         \
+  X(reset_primary, cuDevicePrimaryCtxReset_v2)        \
+  X(set_current, cuCtxSetCurrent)                     \
+  X(get_current, cuCtxGetCurrent)                     \
   X(exchange_mode, cuThreadExchangeStreamCaptureMode) \
-  X(sync_context, cuCtxSynchronize)             \
-  X(memory_info, cuMemGetInfo_v2)               \
-  X(allocate, cuMemAlloc_v2)                    \
-  X(free, cuMemFree_v2)                         \
-  X(allocate_managed, cuMemAllocManaged)        \
-  X(allocate_async, cuMemAllocAsync)            \
-  X(free_async, cuMemFreeAsync)                 \
-  X(pin, cuMemHostAlloc)                        \
-  X(unpin, cuMemFreeHost)                       \
-  X(register_host, cuMemHostRegister_v2)        \
-  X(unregister_host, cuMemHostUnregister)       \
-  X(reserve, cuMemAddressReserve)               \
-  X(free_address, cuMemAddressFree)             \
-  X(create, cuMemCreate)                        \
-  X(release, cuMemRelease)                      \
-  X(map, cuMemMap)                              \
-  X(unmap, cuMemUnmap)                          \
-  X(set_access, cuMemSetAccess)                 \
-  X(granularity, cuMemGetAllocationGranularity) \
-  X(create_stream, cuStreamCreateWithPriority)  \
-  X(destroy_stream, cuStreamDestroy_v2)         \
-  X(create_event, cuEventCreate)                \
-  X(destroy_event, cuEventDestroy_v2)           \
-  X(query_event, cuEventQuery)                  \
-  X(sync_event, cuEventSynchronize)             \
-  X(elapsed, cuEventElapsedTime_v2)             \
-  X(record, cuEventRecord)                      \
-  X(wait, cuStreamWaitEvent)                    \
-  X(sync_stream, cuStreamSynchronize)           \
-  X(query_stream, cuStreamQuery)                \
-  X(call_host, cuLaunchHostFunc)                \
-  X(wait_value, cuStreamWaitValue32_v2)         \
-  X(write_value, cuStreamWriteValue32_v2)       \
-  X(fill_bytes, cuMemsetD8Async)                \
-  X(fill_words, cuMemsetD32Async)               \
-  X(begin_capture, cuStreamBeginCapture_v2)     \
-  X(end_capture, cuStreamEndCapture)            \
-  X(instantiate, cuGraphInstantiateWithFlags)   \
-  X(launch_graph, cuGraphLaunch)                \
-  X(destroy_graph, cuGraphDestroy)              \
+  X(sync_context, cuCtxSynchronize)                   \
+  X(memory_info, cuMemGetInfo_v2)                     \
+  X(allocate, cuMemAlloc_v2)                          \
+  X(free, cuMemFree_v2)                               \
+  X(allocate_managed, cuMemAllocManaged)              \
+  X(allocate_async, cuMemAllocAsync)                  \
+  X(free_async, cuMemFreeAsync)                       \
+  X(pin, cuMemHostAlloc)                              \
+  X(unpin, cuMemFreeHost)                             \
+  X(register_host, cuMemHostRegister_v2)              \
+  X(unregister_host, cuMemHostUnregister)             \
+  X(reserve, cuMemAddressReserve)                     \
+  X(free_address, cuMemAddressFree)                   \
+  X(create, cuMemCreate)                              \
+  X(release, cuMemRelease)                            \
+  X(map, cuMemMap)                                    \
+  X(unmap, cuMemUnmap)                                \
+  X(set_access, cuMemSetAccess)                       \
+  X(granularity, cuMemGetAllocationGranularity)       \
+  X(create_stream, cuStreamCreateWithPriority)        \
+  X(destroy_stream, cuStreamDestroy_v2)               \
+  X(create_event, cuEventCreate)                      \
+  X(destroy_event, cuEventDestroy_v2)                 \
+  X(query_event, cuEventQuery)                        \
+  X(sync_event, cuEventSynchronize)                   \
+  X(elapsed, cuEventElapsedTime_v2)                   \
+  X(record, cuEventRecord)                            \
+  X(wait, cuStreamWaitEvent)                          \
+  X(sync_stream, cuStreamSynchronize)                 \
+  X(query_stream, cuStreamQuery)                      \
+  X(call_host, cuLaunchHostFunc)                      \
+  X(wait_value, cuStreamWaitValue32_v2)               \
+  X(write_value, cuStreamWriteValue32_v2)             \
+  X(fill_bytes, cuMemsetD8Async)                      \
+  X(fill_words, cuMemsetD32Async)                     \
+  X(begin_capture, cuStreamBeginCapture_v2)           \
+  X(end_capture, cuStreamEndCapture)                  \
+  X(instantiate, cuGraphInstantiateWithFlags)         \
+  X(launch_graph, cuGraphLaunch)                      \
+  X(destroy_graph, cuGraphDestroy)                    \
   X(destroy_executable, cuGraphExecDestroy)
 
 // X(member, type, symbol, suffix of the per-thread form)

@@ -7,10 +7,10 @@ namespace {
 
 const char* step_name(Step step) {
   static const char* const names[] = {
-      "copy",         "fill",        "record",          "wait",         "sync event", "sync stream",
-      "sync context", "check order", "host function",   "touch",        "hold",       "check held",
-      "release",      "renew",       "renew in stream", "renew stream", "capture",    "mistake",
-      "reset"};
+      "copy",         "fill",         "record",      "wait",          "sync event",
+      "sync stream",  "sync context", "check order", "host function", "touch",
+      "hold",         "check held",   "release",     "renew",         "renew in stream",
+      "renew stream", "capture",      "mistake",     "reset"};
   return names[static_cast<int>(step)];
 }
 
