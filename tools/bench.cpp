@@ -123,13 +123,14 @@ Result<std::vector<Case>> list_cases(const Arguments& arguments, int gpus) {
       return Status::error(
           fmt::format("{} paths were asked for, and this server has {} GPUs", count, gpus),
           fmt::format("Write --paths from 1 to {}", gpus));
+  const bool is_real = arguments.server.empty();
   std::vector<Case> cases;
   for (const Direction direction : directions.value())
     for (const int count : paths)
       for (const uint64_t size : sizes.value()) {
         if (size == 0)
           return Status::error("a size of 0 cannot be measured", "Write sizes above 0");
-        cases.push_back({direction, size, count, arguments.repeat, arguments.limit, 0});
+        cases.push_back({direction, size, count, arguments.repeat, arguments.limit, 0, is_real});
       }
   return cases;
 }
@@ -215,11 +216,14 @@ Result<std::vector<ScenarioCase>> list_scenarios(const Arguments& arguments) {
   std::vector<ScenarioCase> cases;
   for (const Direction direction : directions.value())
     for (const uint64_t size : sizes.value()) {
+      if (is_batch && segment.value() % 8 != 0)
+        return Status::error("'" + arguments.segment + "' is not a segment's size",
+                             "Write a multiple of 8 bytes");
       if (is_batch && (segment.value() == 0 || size % segment.value() != 0))
         return Status::error("a batch of " + format_size(size) + " is not whole segments of " +
                              arguments.segment);
-      cases.push_back(
-          {scenario.value(), direction, size, is_batch ? segment.value() : 0, arguments.repeat});
+      cases.push_back({scenario.value(), direction, size, is_batch ? segment.value() : 0,
+                       arguments.repeat, arguments.server.empty()});
     }
   if (scenario.value() == Scenario::kBoth) cases.resize(sizes.value().size());
   return cases;

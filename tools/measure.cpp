@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <random>
 #include <thread>
 
 #include "cuda/scoped_context.h"
+#include "tools/pattern.h"
 
 namespace braid::tools {
 namespace {
@@ -19,7 +19,8 @@ constexpr int kPoison = 0xA5;
 // Measured copies alternate between two sets of random bytes, so that what a destination held
 // before is wrong in every byte's place. Overwriting it from the CPU instead would leave its lines
 // dirty in the caches, and the GPUs' writes would wait for them: 30 GB/s instead of 54 for 64 MB
-// natively.
+// natively. Lines that the CPU has only read slow relays too: a landing buffer that was verified is
+// first written again by its GPU.
 constexpr int kDataSets = 2;
 
 // Each GPU's part of the limit's buffer is copied this often, so that the start is a small part.
@@ -27,14 +28,6 @@ constexpr int kLimitRounds = 4;
 
 // Readings of each kind in a round, after the first.
 constexpr int kSteadyPairs = 3;
-
-void fill_random(char* data, uint64_t size_bytes, uint64_t seed) {
-  std::mt19937_64 random(seed);
-  for (uint64_t at = 0; at < size_bytes; at += sizeof(uint64_t)) {
-    const uint64_t word = random();
-    std::memcpy(data + at, &word, std::min<uint64_t>(sizeof word, size_bytes - at));
-  }
-}
 
 double gbps(uint64_t bytes, float elapsed_ms) {
   return static_cast<double>(bytes) / (static_cast<double>(elapsed_ms) * 1e6);
@@ -70,10 +63,13 @@ Status Bench::prepare(const Options& options) {
   Status status = open_gpus();
   if (status.ok()) status = allocate();
   if (!status.ok()) return status;
-  for (int set = 0; set < kDataSets; ++set) fill_random(data_[set], max_bytes_, seed_ + set);
+  for (int set = 0; set < kDataSets; ++set) fill_pattern(data_[set], max_bytes_, seed_of(set));
   auto engine = multipath::Engine::open(driver_, options);
   if (!engine.ok()) return engine.status();
   engine_ = std::move(engine).value();
+  auto warm_up = WarmUp::open(driver_, *engine_);
+  if (!warm_up.ok()) return warm_up.status();
+  warm_up_ = std::move(warm_up).value();
   return {};
 }
 
@@ -121,6 +117,7 @@ Status Bench::allocate() {
 }
 
 Bench::~Bench() {
+  warm_up_.reset();
   engine_.reset();
   cuda::ScopedContext scope(driver_);
   for (size_t gpu = 0; gpu < limit_streams_.size(); ++gpu) {
@@ -150,15 +147,15 @@ Result<Record> Bench::run(const Case& what) {
   Status status = poison(what.size_bytes);
   if (!status.ok()) return status;
   Readings warm_up;
-  status = measure_pair(what, record, warm_up, warm_up);
+  status = measure_pair(what, false, record, warm_up, warm_up);
   if (!status.ok()) return status;
   const std::map<int, uint64_t> before = bytes_by_gpu(what.direction);
   for (int round = 0; round < what.repeat; ++round) {
     std::this_thread::sleep_for(std::chrono::milliseconds(what.pause_ms));
     // The first pair finds GPUs and caches as a pause, or the limit's copies, left them.
-    status = measure_pair(what, record, record.native_first, record.braid_first);
+    status = measure_pair(what, false, record, record.native_first, record.braid_first);
     for (int pair = 0; pair < kSteadyPairs && status.ok(); ++pair)
-      status = measure_pair(what, record, record.native, record.braid);
+      status = measure_pair(what, what.is_warm, record, record.native, record.braid);
     if (!status.ok()) return status;
     if (!what.with_limit) continue;
     const auto limit = time_limit(what);
@@ -172,9 +169,11 @@ Result<Record> Bench::run(const Case& what) {
 }
 
 // One native copy and one of braid's, each verified.
-Status Bench::measure_pair(const Case& what, Record& record, Readings& native, Readings& braid) {
+Status Bench::measure_pair(const Case& what, bool is_warm, Record& record, Readings& native,
+                           Readings& braid) {
   for (const bool through_braid : {false, true}) {
-    const Status status = next_data(what);
+    Status status = next_data(what);
+    if (status.ok() && is_warm) status = wake(what.direction);
     if (!status.ok()) return status;
     const auto reading = time_copy(what, through_braid, record.verdict);
     if (!reading.ok()) return reading.status();
@@ -185,6 +184,12 @@ Status Bench::measure_pair(const Case& what, Record& record, Readings& native, R
     if (through_braid) record.submit_us.values.push_back(submit_us_);
   }
   return {};
+}
+
+// Over every path, and against the measured direction, whose bytes are counted by path.
+Status Bench::wake(Direction direction) {
+  return warm_up_->run(direction == Direction::kHostToDevice ? Direction::kDeviceToHost
+                                                             : Direction::kHostToDevice);
 }
 
 Status Bench::native_copy(Direction direction, uint64_t size_bytes) {
@@ -227,10 +232,14 @@ Status Bench::poison(uint64_t size_bytes) {
   return status.ok() ? driver_.check(driver_.cuCtxSynchronize(), "clearing the GPU") : status;
 }
 
-// The other data set is copied next; for D2H the GPU is given it.
+// The other data set is copied next; for D2H the GPU is given it, after it has written what it
+// held.
 Status Bench::next_data(const Case& what) {
   set_ = (set_ + 1) % kDataSets;
   if (what.direction == Direction::kHostToDevice) return {};
+  const Status status = driver_.check(driver_.cuMemcpyDtoH(landing_, device_, what.size_bytes),
+                                      "clearing the landing buffer");
+  if (!status.ok()) return status;
   return driver_.check(driver_.cuMemcpyHtoD(device_, data_[set_], what.size_bytes),
                        "filling the GPU");
 }
@@ -241,7 +250,7 @@ Result<bool> Bench::verify(const Case& what) {
         driver_.check(driver_.cuMemcpyDtoH(landing_, device_, what.size_bytes), "reading back");
     if (!status.ok()) return status;
   }
-  return std::memcmp(data_[set_], landing_, what.size_bytes) == 0;
+  return has_pattern(landing_, what.size_bytes, seed_of(set_));
 }
 
 Status Bench::open_limit_streams() {

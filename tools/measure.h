@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "cuda/driver.h"
 #include "multipath/engine.h"
+#include "tools/warm_up.h"
 
 namespace braid::tools {
 
@@ -46,7 +47,8 @@ struct Case {
   int paths = 0;
   int repeat = 0;
   bool with_limit = false;
-  int pause_ms = 0;  ///< before each round, so that GPUs are idle; virtual time does not pass
+  int pause_ms = 0;      ///< before each round, so that GPUs are idle; virtual time does not pass
+  bool is_warm = false;  ///< copies that follow one another find GPUs awake (warm_up.h)
 };
 
 /// Owns the buffers and the engine for measuring copies to and from one GPU.
@@ -71,7 +73,10 @@ class Bench {
   Status open_gpus();
   Status allocate();
   Status open_limit_streams();
-  Status measure_pair(const Case& what, Record& record, Readings& native, Readings& braid);
+  Status measure_pair(const Case& what, bool is_warm, Record& record, Readings& native,
+                      Readings& braid);
+  uint64_t seed_of(int set) const { return seed_ + static_cast<uint64_t>(set); }
+  Status wake(multipath::Direction direction);
   Result<double> time_copy(const Case& what, bool through_braid, std::string& verdict);
   Result<double> time_limit(const Case& what);
   Status poison(uint64_t size_bytes);
@@ -86,6 +91,7 @@ class Bench {
   uint64_t seed_;
   std::vector<CUcontext> contexts_;
   std::unique_ptr<multipath::Engine> engine_;
+  std::unique_ptr<WarmUp> warm_up_;
   std::vector<char*> data_;  // pinned: what is copied, or what D2H must arrive as
   int set_ = 0;              // the data set that the next copy takes
   char* landing_ = nullptr;  // pinned: where D2H lands, and where H2D is read back to

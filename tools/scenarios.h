@@ -11,6 +11,7 @@
 #include "cuda/driver.h"
 #include "multipath/engine.h"
 #include "tools/measure.h"
+#include "tools/warm_up.h"
 
 namespace braid::tools {
 
@@ -30,6 +31,7 @@ struct ScenarioCase {
   uint64_t size_bytes = 0;     ///< of each direction, or of each GPU
   uint64_t segment_bytes = 0;  ///< of kBatch
   int repeat = 0;
+  bool is_warm = false;  ///< GPUs are awake when a copy starts (warm_up.h)
 };
 
 struct ScenarioRecord {
@@ -70,6 +72,8 @@ class ScenarioBench {
   Status start_all();
   Status join_all();
   Result<bool> verify(const ScenarioCase& what);
+  bool has_segments(const ScenarioCase& what, const std::vector<char>& seen) const;
+  uint64_t seed_of(size_t gpu) const { return seed_ + gpu; }
   void scatter(const ScenarioCase& what);
   uint64_t bytes_of(const ScenarioCase& what, Side side) const;
 
@@ -78,6 +82,7 @@ class ScenarioBench {
   uint64_t max_bytes_;
   uint64_t seed_;
   std::unique_ptr<multipath::Engine> engine_;
+  std::unique_ptr<WarmUp> warm_up_;
   std::vector<std::unique_ptr<Gpu>> gpus_;
   std::vector<char> pageable_;
   std::vector<multipath::Segment> segments_;

@@ -37,7 +37,8 @@ struct Arguments {
 // every sample that it answers. Keeps the first error; samples after it are 1 us.
 class BenchSampler {
  public:
-  BenchSampler(Bench& bench, Direction direction) : bench_(bench), direction_(direction) {}
+  BenchSampler(Bench& bench, Direction direction, bool is_real)
+      : bench_(bench), direction_(direction), is_real_(is_real) {}
 
   double time_us(const Sample& sample) {
     const Record* record = record_of(sample);
@@ -59,7 +60,8 @@ class BenchSampler {
                                       .size_bytes = sample.size_bytes,
                                       .paths = sample.paths,
                                       .repeat = kRounds,
-                                      .pause_ms = kPauseMs});
+                                      .pause_ms = kPauseMs,
+                                      .is_warm = is_real_});
     status_ = judge(measured);
     return status_.ok() ? &records_.emplace(key, measured.value()).first->second : nullptr;
   }
@@ -75,11 +77,12 @@ class BenchSampler {
 
   Bench& bench_;
   Direction direction_;
+  bool is_real_;
   std::map<std::tuple<uint64_t, int>, Record> records_;
   Status status_;
 };
 
-Result<CostModel> measure(const cuda::Driver& driver, Options options, int target,
+Result<CostModel> measure(const cuda::Driver& driver, Options options, int target, bool is_real,
                           CostModel costs) {
   options.threshold_bytes = 1;  // every size through braid
   options.costs = "none";       // the old ones must not choose what the new ones are made of
@@ -88,7 +91,7 @@ Result<CostModel> measure(const cuda::Driver& driver, Options options, int targe
   if (bench.value()->gpu_count() < 2)
     return Status::error("this server has one GPU, and no copy can take another way");
   for (const Direction direction : kDirections) {
-    BenchSampler sampler(*bench.value(), direction);
+    BenchSampler sampler(*bench.value(), direction, is_real);
     for (const Fit& fit : fits()) {
       fit.run([&](const Sample& sample) { return sampler.time_us(sample); },
               bench.value()->gpu_count(), costs.of(direction));
@@ -168,7 +171,8 @@ Status tune(const Arguments& arguments) {
   const auto path = place_for(arguments, options.value(), server.value());
   if (!path.ok()) return path.status();
   const CostModel before = multipath::load_costs(driver.value(), options.value()).costs;
-  const auto after = measure(driver.value(), options.value(), arguments.target, before);
+  const auto after =
+      measure(driver.value(), options.value(), arguments.target, arguments.server.empty(), before);
   if (!after.ok()) return after.status();
   int gpus = 0;
   driver.value().cuDeviceGetCount(&gpus);

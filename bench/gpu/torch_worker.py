@@ -5,8 +5,13 @@ Reads one JSON request a line and answers with one JSON line:
   {"do": "copy", "direction": "h2d", "size_bytes": 4194304}
       -> {"first_gbps": .., "gbps": [..], "verified": true}   (one copy after a pause, then three)
   {"do": "limit", "direction": "d2h"}                        -> {"gbps": ..}  (direct copies, all GPUs)
+  {"do": "flow", "direction": "h2d", "size_bytes": 268435456, "in_flight": 4, "seconds": 2}
+      -> {"gbps": .., "cpu_per_s": .., "verified": true}      (copies without pause)
+  {"do": "idle", "seconds": 1}                               -> {"cpu_per_s": ..}  (nothing at all)
+CPU time is user and system time of all threads, for each second that passes.
 Knows nothing of braid: bench/gpu/run starts it once natively and once under `braid run`.
 """
+import collections
 import json
 import sys
 import time
@@ -79,16 +84,48 @@ class Worker:
         elapsed = time.perf_counter() - start
         return {"gbps": part * LIMIT_ROUNDS * self.gpus / (elapsed * 1e9)}
 
+    def enqueue(self, direction, size_bytes):
+        device = self.device[:size_bytes]
+        if direction == "h2d":
+            device.copy_(self.sources[0][:size_bytes], non_blocking=True)
+        else:
+            self.landing[:size_bytes].copy_(device, non_blocking=True)
+
+    def flow(self, direction, size_bytes, in_flight, seconds):
+        """The process sleeps while it waits, so that what CPU time is used moves bytes."""
+        self.device[:size_bytes].copy_(self.sources[0][:size_bytes])
+        ends = collections.deque()
+        torch.cuda.synchronize()
+        copies, start, cpu_start = 0, time.perf_counter(), time.process_time()
+        while time.perf_counter() - start < seconds:
+            if len(ends) == in_flight:
+                ends.popleft().synchronize()
+            self.enqueue(direction, size_bytes)
+            copies += 1
+            ends.append(torch.cuda.Event(blocking=True))
+            ends[-1].record()
+        while ends:
+            ends.popleft().synchronize()
+        elapsed, cpu = time.perf_counter() - start, time.process_time() - cpu_start
+        here = self.device[:size_bytes].cpu() if direction == "h2d" else self.landing[:size_bytes]
+        return {"gbps": copies * size_bytes / (elapsed * 1e9), "cpu_per_s": cpu / elapsed,
+                "verified": torch.equal(here, self.sources[0][:size_bytes])}
+
+    @staticmethod
+    def idle(seconds):
+        start, cpu_start = time.perf_counter(), time.process_time()
+        time.sleep(seconds)
+        return {"cpu_per_s": (time.process_time() - cpu_start) / (time.perf_counter() - start)}
+
 
 def main():
     worker = Worker(int(sys.argv[1]), torch.cuda.device_count())
     print(json.dumps({"ready": torch.__version__}), flush=True)
     for line in sys.stdin:
         request = json.loads(line)
-        if request["do"] == "copy":
-            answer = worker.copies(request["direction"], request["size_bytes"])
-        else:
-            answer = worker.limit(request["direction"])
+        work = {"copy": worker.copies, "limit": worker.limit, "flow": worker.flow,
+                "idle": worker.idle}[request.pop("do")]
+        answer = work(**request)
         print(json.dumps(answer), flush=True)
 
 

@@ -34,7 +34,7 @@ struct Options {
   int stats_signal = 0;                    ///< 0: only at exit
   std::string log;                         ///< empty: none; "stderr", or a file's path as above
   uint64_t threshold_bytes = 0;            ///< 0: by the cost model (multipath/cost_model.h)
-  uint64_t slice_bytes = 0;                ///< 0: the default (multipath/selector.h)
+  uint64_t slice_bytes = 0;                ///< 0: the default (multipath/slice_size.h)
   uint32_t blocks_per_path = 0;            ///< 0: by kernel (multipath/endpoint.cpp)
   bool yields = true;
   std::string costs;  ///< the cost file: a path, "none", or empty: the server's, in cache_folder

@@ -71,7 +71,7 @@ int gpu_of_mappings(const cuda::Driver& driver, CUdeviceptr address, size_t size
   const CUdeviceptr end = address + size_bytes;
   int gpu = -1;
   while (address < end) {
-    const DeviceFacts facts = device_facts(driver, address);
+    const DeviceFacts facts = pointer_facts(driver, address).device;
     if (facts.kind != DeviceFacts::Kind::kMapped) return -1;
     if (gpu >= 0 && facts.gpu != gpu) return -1;
     gpu = facts.gpu;

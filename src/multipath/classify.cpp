@@ -35,8 +35,9 @@ class KnownExtents {
 
 class Classifier {
  public:
-  Classifier(const cuda::Driver& driver, Direction direction, GpuSet relays)
-      : driver_(driver), direction_(direction), relays_(relays) {}
+  /// `ends`: what is known of the first addresses, or null.
+  Classifier(const cuda::Driver& driver, Direction direction, GpuSet relays, const Ends* ends)
+      : driver_(driver), direction_(direction), relays_(relays), ends_(ends) {}
 
   Verdict add(const Segment& segment) {
     const Verdict device = add_device(segment.device, segment.size_bytes);
@@ -45,7 +46,8 @@ class Classifier {
 
   Verdict add_device(CUdeviceptr address, uint64_t size_bytes) {
     const auto judge = [this](CUdeviceptr at, Extent& extent) {
-      const DeviceFacts facts = device_facts(driver_, at);
+      const bool is_known = ends_ != nullptr && ends_->device_address == at;
+      const DeviceFacts facts = is_known ? ends_->device : pointer_facts(driver_, at).device;
       extent = facts.extent;
       return judge_device(facts, at);
     };
@@ -55,7 +57,8 @@ class Classifier {
 
   Verdict add_host(const void* memory, uint64_t size_bytes) {
     const auto judge = [this](CUdeviceptr at, Extent& extent) {
-      const HostFacts facts = host_facts(driver_, at);
+      const bool is_known = ends_ != nullptr && ends_->host_address == at;
+      const HostFacts facts = is_known ? ends_->host : pointer_facts(driver_, at).host;
       extent = facts.extent;
       if (!facts.is_known) return Verdict::kPageable;
       const bool may_write = direction_ == Direction::kHostToDevice || !is_read_only(driver_, at);
@@ -117,6 +120,7 @@ class Classifier {
   const cuda::Driver& driver_;
   const Direction direction_;
   const GpuSet relays_;
+  const Ends* const ends_;
   CUcontext context_ = nullptr;
   int gpu_ = -1;
   GpuSet allowed_ = kEveryGpu;
@@ -126,8 +130,17 @@ class Classifier {
 
 }  // namespace
 
+std::optional<Ends> find_ends(const cuda::Driver& driver, CUdeviceptr to, CUdeviceptr from) {
+  const PointerFacts target = pointer_facts(driver, to);
+  const PointerFacts source = pointer_facts(driver, from);
+  const bool to_device = target.memory_type == CU_MEMORYTYPE_DEVICE;
+  if (to_device == (source.memory_type == CU_MEMORYTYPE_DEVICE)) return std::nullopt;
+  if (to_device) return Ends{Direction::kHostToDevice, to, from, target.device, source.host};
+  return Ends{Direction::kDeviceToHost, from, to, source.device, target.host};
+}
+
 Classification classify(const cuda::Driver& driver, const Batch& batch, GpuSet relays) {
-  Classifier classifier(driver, batch.direction, relays);
+  Classifier classifier(driver, batch.direction, relays, batch.ends);
   for (const Segment& segment : batch.segments)
     if (const Verdict verdict = classifier.add(segment); verdict != Verdict::kAccelerated)
       return {verdict};
@@ -135,9 +148,9 @@ Classification classify(const cuda::Driver& driver, const Batch& batch, GpuSet r
 }
 
 bool is_pageable_copy(const cuda::Driver& driver, const Transfer& transfer) {
-  Classifier classifier(driver, transfer.direction, 0);
+  Classifier classifier(driver, transfer.direction, 0, nullptr);
   if (classifier.add_host(transfer.host, transfer.size_bytes) != Verdict::kPageable) return false;
-  const DeviceFacts first = device_facts(driver, transfer.device);
+  const DeviceFacts first = pointer_facts(driver, transfer.device).device;
   if (!first.is_device) return false;
   if (first.extent.holds(transfer.device, transfer.size_bytes)) return true;
   // Mapped memory may be put together from several pieces; a plain allocation ends where it ends.

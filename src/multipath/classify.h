@@ -4,8 +4,11 @@
 // allocation from a pool costs a question more for every relay. Allocates nothing.
 #pragma once
 
+#include <optional>
+
 #include "cuda/driver.h"
 #include "multipath/access.h"
+#include "multipath/pointer_facts.h"
 #include "multipath/transfer.h"
 
 namespace braid::multipath {
@@ -16,6 +19,18 @@ struct Classification {
   int gpu = -1;                 ///< that the device memory lies on, its CUDA ordinal
   GpuSet allowed = kEveryGpu;   ///< may touch all of the device memory; of `relays` and `gpu`
 };
+
+/// The two ends of a copy between unified addresses, and what the driver said of them.
+struct Ends {
+  Direction direction = Direction::kHostToDevice;
+  CUdeviceptr device_address = 0;
+  CUdeviceptr host_address = 0;
+  DeviceFacts device;
+  HostFacts host;
+};
+
+/// Nothing when the copy is not between host memory and a GPU.
+std::optional<Ends> find_ends(const cuda::Driver& driver, CUdeviceptr to, CUdeviceptr from);
 
 /// kPageable when some byte of a host end is not in pinned memory; several registrations may lie
 /// side by side. kNotLinear when a device end is neither wholly inside one allocation of plain

@@ -8,12 +8,14 @@
 namespace braid::multipath {
 namespace {
 
-// Thread blocks a path spends on its GPU, unless the user says otherwise: the fewest that reach a
-// path's bandwidth with small segments too. 2xH200, percent of the limit in segments of 64, 16 and
-// 8 KB to the device: 2 blocks 81, 68, 46; 3 blocks 87, 83, 66; 4 blocks 86, 83, 78; 8 blocks 87,
-// 84, 80. Four GPUs at once make the host's memory slow to answer, and 2 blocks have too little
-// under way: 1 GiB in one piece 74 % of the limit with 2, 512 MiB in segments of 64 KB 90 % with 4.
-constexpr uint32_t kBulkBlocks = 4;
+// Thread blocks that a path spends on its GPU, unless the user says otherwise: the fewest that
+// reach a path's bandwidth. More make more requests wait in the host's memory, and lose. 4xH200,
+// percent of the limit (docs/measurements, 2026-11-21, kernels): to the device 2 blocks 98, 3 96, 4
+// 94; both ways at once 94 with 12 stages a block, 91 with 8.
+constexpr uint32_t kBulkBlocks = 2;
+// Small segments are bound by what one thread can start. 2xH200, percent of the limit in segments
+// of 64, 16 and 8 KB: 2 blocks 81, 68, 46; 3 blocks 87, 83, 66; 4 blocks 86, 83, 78.
+constexpr uint32_t kBulkBatchBlocks = 4;
 constexpr uint32_t kVectorBlocks = 8;
 
 constexpr int kBulkComputeMajor = 9;
@@ -42,7 +44,7 @@ Status Endpoint::load(const Options& options) {
                            "loading braid's kernels" + where);
   if (!status.ok()) return status;
 
-  vector_ = {nullptr, kVectorBlocks, cuda::kVectorThreads, 0};
+  vector_ = {nullptr, kVectorBlocks, kVectorBlocks, cuda::kVectorThreads, 0};
   status = driver_.check(
       driver_.cuModuleGetFunction(&vector_.function, module_, cuda::kVectorKernelName),
       "finding braid_pull" + where);
@@ -56,8 +58,10 @@ Status Endpoint::load(const Options& options) {
       driver_.cuModuleGetFunction(&bulk, module_, cuda::kBulkKernelName) == CUDA_SUCCESS &&
       driver_.cuFuncSetAttribute(bulk, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                                  cuda::kBulkSharedBytes) == CUDA_SUCCESS)
-    bulk_ = {bulk, kBulkBlocks, cuda::kBulkThreads, cuda::kBulkSharedBytes};
-  if (options.blocks_per_path != 0) vector_.blocks = bulk_.blocks = options.blocks_per_path;
+    bulk_ = {bulk, kBulkBlocks, kBulkBatchBlocks, cuda::kBulkThreads, cuda::kBulkSharedBytes};
+  if (options.blocks_per_path != 0)
+    for (KernelChoice* kernel : {&vector_, &bulk_})
+      kernel->blocks = kernel->batch_blocks = options.blocks_per_path;
 
   // The count arrives behind the bytes it counts; where the GPU may reorder the two, it offers a
   // flush.

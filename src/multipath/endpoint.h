@@ -15,7 +15,8 @@ namespace braid::multipath {
 /// How one of the two pull kernels is launched.
 struct KernelChoice {
   CUfunction function = nullptr;
-  uint32_t blocks = 0;
+  uint32_t blocks = 0;        ///< a path spends these on a contiguous copy
+  uint32_t batch_blocks = 0;  ///< and these on a batch
   uint32_t threads = 0;
   uint32_t shared_bytes = 0;
 };

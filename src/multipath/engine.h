@@ -1,4 +1,7 @@
-// The multipath engine with the kernel mover: start reading here. See docs/life-of-a-copy.md.
+// The multipath engine: start reading here. See docs/life-of-a-copy.md. Then, in a copy's order:
+// planner.h (is it worth it), classify.h (what memory is it), roster.h (whose context, which
+// relays), target.h (which paths), and a mover: kernel_mover.h or copy_engine/mover.h. Beside the
+// path lie grants.h (access for relays) and staging/stager.h (pageable memory).
 //
 // One Engine serves a process. `open` does everything that allocates or blocks: contexts on the
 // GPUs, peer access, kernels, streams, tickets. `submit` never allocates, never blocks and never
@@ -85,7 +88,7 @@ class Engine {
   std::vector<std::string> problems() const;
 
  private:
-  class Impl;
+  struct Impl;
   explicit Engine(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };

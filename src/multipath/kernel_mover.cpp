@@ -36,12 +36,17 @@ void set_path(cuda::PullArgs& args, const MoverJob& job, size_t path) {
   args.relay_slot = path != 0 ? job.manners.relay_slot : cuda::kNoRelaySlot;
 }
 
-CUresult launch(const cuda::Driver& driver, const KernelChoice& kernel, CUevent start,
-                CUstream stream, cuda::PullArgs& args) {
+uint32_t blocks_of(const Endpoint& path, const SlicedBytes& bytes) {
+  const KernelChoice& kernel = path.kernel_for(bytes.aligned_alike);
+  return bytes.lists != 0 ? kernel.batch_blocks : kernel.blocks;
+}
+
+CUresult launch(const cuda::Driver& driver, const KernelChoice& kernel, uint32_t blocks,
+                CUevent start, CUstream stream, cuda::PullArgs& args) {
   const CUresult waited = driver.cuStreamWaitEvent(stream, start, 0);
   if (waited != CUDA_SUCCESS) return waited;
   void* parameters[] = {&args};
-  return driver.cuLaunchKernel(kernel.function, kernel.blocks, 1, 1, kernel.threads, 1, 1,
+  return driver.cuLaunchKernel(kernel.function, blocks, 1, 1, kernel.threads, 1, 1,
                                kernel.shared_bytes, stream, parameters, nullptr);
 }
 
@@ -86,9 +91,7 @@ MoverResult enqueue(const cuda::Driver& driver, const MoverJob& job, Lane& lane,
 
   ++ticket.generation;
   cuda::PullArgs args = make_args(job, ticket);
-  const bool aligned_alike = job.bytes.aligned_alike;
-  for (const Endpoint* path : job.paths)
-    args.total_blocks += path->kernel_for(aligned_alike).blocks;
+  for (const Endpoint* path : job.paths) args.total_blocks += blocks_of(*path, job.bytes);
 
   cuda::ScopedContext scope(driver);
   for (size_t i = 0; i < job.paths.size(); ++i) {
@@ -96,8 +99,8 @@ MoverResult enqueue(const cuda::Driver& driver, const MoverJob& job, Lane& lane,
     set_path(args, job, i);
     CUresult result = scope.enter(path.context());
     if (result == CUDA_SUCCESS)
-      result = launch(driver, path.kernel_for(aligned_alike), lane.start,
-                      lane.streams[job.lane_paths[i]], args);
+      result = launch(driver, path.kernel_for(job.bytes.aligned_alike), blocks_of(path, job.bytes),
+                      lane.start, lane.streams[job.lane_paths[i]], args);
     if (result == CUDA_SUCCESS) continue;
     if (i == 0) {
       --ticket.generation;

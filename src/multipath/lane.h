@@ -38,7 +38,8 @@ struct Lane {
   std::vector<CUevent> ends;      ///< by path: for the gate of last resort (kernel_mover.cpp)
   Ticket* last = nullptr;         ///< of its latest transfer
   uint32_t last_generation = 0;
-  uint64_t begun_ns = 0;  ///< when its latest transfer was first seen to have begun; 0: not yet
+  uint64_t submitted_ns = 0;  ///< its latest transfer was
+  uint64_t begun_ns = 0;      ///< it was first seen to have begun; 0: not yet
 
   /// No kernel of an earlier transfer is still waiting or running in this lane.
   bool is_idle() const {

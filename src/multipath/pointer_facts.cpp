@@ -20,54 +20,48 @@ bool find_mapping(const cuda::Driver& driver, CUdeviceptr address, Extent& mappi
          mapping.holds(address, 1);
 }
 
-}  // namespace
-
-DeviceFacts device_facts(const cuda::Driver& driver, CUdeviceptr address) {
-  DeviceFacts facts;
-  unsigned memory_type = 0;
-  unsigned is_managed = 0;
-  unsigned is_ipc_capable = 0;
-  CUpointer_attribute attributes[] = {
-      CU_POINTER_ATTRIBUTE_MEMORY_TYPE,    CU_POINTER_ATTRIBUTE_CONTEXT,
-      CU_POINTER_ATTRIBUTE_IS_MANAGED,     CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
-      CU_POINTER_ATTRIBUTE_RANGE_SIZE,     CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE,
-      CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE};
-  void* values[] = {&memory_type,        &facts.context,           &is_managed,
-                    &facts.extent.begin, &facts.extent.size_bytes, &facts.pool,
-                    &facts.gpu,          &is_ipc_capable};
-  const auto count = static_cast<unsigned>(std::size(attributes));
-  if (driver.cuPointerGetAttributes(count, attributes, values, address) != CUDA_SUCCESS) return {};
-  facts.is_device = memory_type == CU_MEMORYTYPE_DEVICE && is_managed == 0;
-  if (!facts.is_device) return facts;
+void judge(const cuda::Driver& driver, CUdeviceptr address, bool is_ipc_capable,
+           DeviceFacts& facts) {
   if (facts.pool != nullptr) {
     facts.kind = DeviceFacts::Kind::kPooled;
   } else if (facts.context != nullptr) {
-    if (is_ipc_capable != 0) facts.kind = DeviceFacts::Kind::kPlain;
-  } else if (Extent mapping; is_ipc_capable == 0 && find_mapping(driver, address, mapping)) {
+    if (is_ipc_capable) facts.kind = DeviceFacts::Kind::kPlain;
+  } else if (Extent mapping; !is_ipc_capable && find_mapping(driver, address, mapping)) {
     facts.kind = DeviceFacts::Kind::kMapped;
     facts.extent = mapping;
     facts.extent.is_mapping = true;
   }
-  return facts;
 }
 
-HostFacts host_facts(const cuda::Driver& driver, CUdeviceptr address) {
-  HostFacts facts;
-  unsigned memory_type = 0;
+}  // namespace
+
+PointerFacts pointer_facts(const cuda::Driver& driver, CUdeviceptr address) {
+  PointerFacts facts;
   unsigned is_managed = 0;
+  unsigned is_ipc_capable = 0;
   CUdeviceptr device_address = 0;
+  Extent extent;
+  DeviceFacts device;
   CUpointer_attribute attributes[] = {
-      CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED,
-      CU_POINTER_ATTRIBUTE_DEVICE_POINTER, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
-      CU_POINTER_ATTRIBUTE_RANGE_SIZE};
-  void* values[] = {&memory_type, &is_managed, &device_address, &facts.extent.begin,
-                    &facts.extent.size_bytes};
+      CU_POINTER_ATTRIBUTE_MEMORY_TYPE,    CU_POINTER_ATTRIBUTE_CONTEXT,
+      CU_POINTER_ATTRIBUTE_IS_MANAGED,     CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+      CU_POINTER_ATTRIBUTE_RANGE_SIZE,     CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE,
+      CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE,
+      CU_POINTER_ATTRIBUTE_DEVICE_POINTER};
+  void* values[] = {&facts.memory_type, &device.context,    &is_managed,
+                    &extent.begin,      &extent.size_bytes, &device.pool,
+                    &device.gpu,        &is_ipc_capable,    &device_address};
   const auto count = static_cast<unsigned>(std::size(attributes));
   if (driver.cuPointerGetAttributes(count, attributes, values, address) != CUDA_SUCCESS) return {};
-  facts.is_known = memory_type != 0;
   // Unified addressing, and no separate mapping.
-  facts.is_usable =
-      memory_type == CU_MEMORYTYPE_HOST && is_managed == 0 && device_address == address;
+  facts.host = {.is_known = facts.memory_type != 0,
+                .is_usable = facts.memory_type == CU_MEMORYTYPE_HOST && is_managed == 0 &&
+                             device_address == address,
+                .extent = extent};
+  facts.device = device;
+  facts.device.extent = extent;
+  facts.device.is_device = facts.memory_type == CU_MEMORYTYPE_DEVICE && is_managed == 0;
+  if (facts.device.is_device) judge(driver, address, is_ipc_capable != 0, facts.device);
   return facts;
 }
 

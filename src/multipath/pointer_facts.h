@@ -1,5 +1,5 @@
-// What the driver knows of an address, in one question each for the two ends of a copy. Allocates
-// nothing; safe from any thread.
+// What the driver knows of an address, in one question, whichever end of a copy it turns out to be.
+// Allocates nothing; safe from any thread.
 #pragma once
 
 #include <cstddef>
@@ -35,16 +35,21 @@ struct DeviceFacts {
   Extent extent;                ///< of mapped memory: the mapping, whatever was reserved around it
 };
 
-/// Of an address at the device end. Mapped memory takes two more questions.
-DeviceFacts device_facts(const cuda::Driver& driver, CUdeviceptr address);
-
 struct HostFacts {
   bool is_known = false;   ///< to CUDA; pageable memory is not
   bool is_usable = false;  ///< pinned, and every GPU reaches it at its own address
   Extent extent;
 };
 
-HostFacts host_facts(const cuda::Driver& driver, CUdeviceptr address);
+/// As a device end, and as a host end.
+struct PointerFacts {
+  unsigned memory_type = 0;  ///< CUmemorytype; 0: pageable memory
+  DeviceFacts device;
+  HostFacts host;
+};
+
+/// Mapped device memory takes two more questions.
+PointerFacts pointer_facts(const cuda::Driver& driver, CUdeviceptr address);
 
 /// Pinned memory that the driver allocated, rather than registered where the program had it.
 bool is_host_allocation(const cuda::Driver& driver, CUdeviceptr address);

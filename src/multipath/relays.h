@@ -1,20 +1,47 @@
-// Which GPUs can relay for which: what the hardware allows, before any choice of the user. Asks the
-// driver and keeps nothing; safe from any thread.
+// The GPUs of this process, and which of them may relay for which: what the hardware and the user's
+// choice allow, whatever is open at the moment (roster.h). Found once, then constant.
 #pragma once
 
+#include <vector>
+
+#include "base/options.h"
+#include "base/status.h"
 #include "cuda/driver.h"
+#include "multipath/access.h"
 
 namespace braid::multipath {
 
 /// The relay reaches the target's memory, and with native atomics: its blocks take slice numbers
 /// from a counter there. NVLink has both; over PCIe peer access the atomics are missing.
-inline bool can_relay(const cuda::Driver& driver, CUdevice relay, CUdevice target) {
-  int access = 0;
-  int atomics = 0;
-  driver.cuDeviceCanAccessPeer(&access, relay, target);
-  driver.cuDeviceGetP2PAttribute(&atomics, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, relay,
-                                 target);
-  return relay != target && access != 0 && atomics != 0;
-}
+bool can_relay(const cuda::Driver& driver, CUdevice relay, CUdevice target);
+
+class Relays {
+ public:
+  /// Asks the driver. Fails when the user names GPUs that this process does not see.
+  static Result<Relays> find(const cuda::Driver& driver, const Options& options);
+
+  int gpu_count() const { return static_cast<int>(devices_.size()); }
+  CUdevice device(int gpu) const { return devices_[static_cast<size_t>(gpu)]; }
+  /// The ordinal of a device; -1: not one of this process.
+  int gpu_of(CUdevice device) const;
+
+  /// GPUs that may relay for the target.
+  GpuSet of(int target) const { return of_target_[static_cast<size_t>(target)]; }
+  /// GPUs that may relay for any target. None: there is nothing to gain here.
+  GpuSet all() const;
+
+  /// Both GPUs are on one socket: such a relay crosses nothing that is shared with other sockets.
+  bool are_neighbours(int gpu, int other) const {
+    return numa_nodes_[static_cast<size_t>(gpu)] == numa_nodes_[static_cast<size_t>(other)];
+  }
+
+ private:
+  Status list_devices(const cuda::Driver& driver);
+  Status check(const RelayChoice& choice) const;
+
+  std::vector<CUdevice> devices_;  // by GPU, as the others
+  std::vector<int> numa_nodes_;
+  std::vector<GpuSet> of_target_;
+};
 
 }  // namespace braid::multipath

@@ -4,8 +4,8 @@
 
 #include "cuda/bounded_wait.h"
 #include "cuda/scoped_context.h"
-#include "multipath/selector.h"
 #include "multipath/slice_lists.h"
+#include "multipath/slice_size.h"
 
 namespace braid::multipath {
 namespace {
@@ -13,17 +13,17 @@ namespace {
 // Batches too large for the ring take larger slices, up to here: beyond, links would end apart.
 constexpr uint32_t kLargestListSliceBytes = 1 << 20;
 
-// The largest transfers take tens of milliseconds; kernels that have not left after this wait for
-// SMs.
-constexpr uint64_t kBlockedNs = 200'000'000;
+// The largest transfers take tens of milliseconds. One that has been submitted for this long, and
+// whose kernels have not left this long after its turn was seen to have come, waits for SMs.
+constexpr uint64_t kOverdueNs = 100'000'000;
 
 }  // namespace
 
-Target::Target(const cuda::Driver& driver, const Options& options, const CostModel& costs,
+Target::Target(const cuda::Driver& driver, const Options& options, const Planner& planner,
                Endpoint& endpoint, std::vector<Endpoint*> relays)
     : driver_(driver),
       options_(options),
-      costs_(costs),
+      planner_(planner),
       endpoint_(endpoint),
       relays_(std::move(relays)),
       slot_(static_cast<uint32_t>(endpoint.gpu()) % cuda::kMaxPaths) {
@@ -32,11 +32,11 @@ Target::Target(const cuda::Driver& driver, const Options& options, const CostMod
 }
 
 Result<std::unique_ptr<Target>> Target::open(const cuda::Driver& driver, const Options& options,
-                                             const CostModel& costs, Endpoint& endpoint,
+                                             const Planner& planner, Endpoint& endpoint,
                                              std::vector<Endpoint*> relays,
                                              CopyEngineMover* copy_engine) {
   relays.resize(std::min<size_t>(relays.size(), cuda::kMaxPaths - 1));
-  std::unique_ptr<Target> target(new Target(driver, options, costs, endpoint, relays));
+  std::unique_ptr<Target> target(new Target(driver, options, planner, endpoint, relays));
   target->copy_engine_ = copy_engine;
   cuda::ScopedContext scope(driver, endpoint.context());
   if (const Status status = driver.check(scope.status(), "allocating tickets"); !status.ok())
@@ -58,11 +58,10 @@ Result<std::unique_ptr<Target>> Target::open(const cuda::Driver& driver, const O
   return status;
 }
 
-bool Target::has_relay(GpuSet allowed) {
+bool Target::has_relay() {
   std::lock_guard lock(mutex_);
-  return std::any_of(relays_.begin(), relays_.end(), [allowed](const Endpoint* relay) {
-    return relay != nullptr && (allowed & gpu_bit(relay->gpu())) != 0;
-  });
+  return std::any_of(relays_.begin(), relays_.end(),
+                     [](const Endpoint* relay) { return relay != nullptr; });
 }
 
 Status Target::warm_up(Deadline deadline) {
@@ -113,17 +112,18 @@ Status Target::wait_for_warm_up(Deadline deadline) const {
   return {};
 }
 
-Outcome Target::submit(const Batch& batch, int path_limit, GpuSet allowed) {
+Outcome Target::submit(const Batch& batch, uint64_t size_bytes, int path_limit, GpuSet allowed) {
   const uint64_t now_ns = driver_.clock->now_ns();  // may wait for another thread: not locked
   PathChoice choice;
   std::unique_lock lock(mutex_);
   size_t count = list_paths(allowed, choice);
+  if (count == 1) return Verdict::kNoRelay;
   if (path_limit > 0) count = std::min(count, static_cast<size_t>(path_limit));
-  const Plan chosen = plan_for(batch, static_cast<int>(count), now_ns);
+  const Plan chosen = plan_for(batch, size_bytes, static_cast<int>(count), now_ns);
   count = static_cast<size_t>(chosen.paths);
   switch (chosen.way) {
     case Way::kNative: return Verdict::kBelowThreshold;
-    case Way::kKernel: return launch(batch, choice, count);
+    case Way::kKernel: return launch(batch, size_bytes, choice, count, now_ns);
     case Way::kCopyEngine: break;
   }
   lock.unlock();
@@ -161,30 +161,23 @@ size_t Target::list_paths(GpuSet allowed, PathChoice& choice) const {
   return count;
 }
 
-Plan Target::plan_for(const Batch& batch, int paths, uint64_t now_ns) {
+Plan Target::plan_for(const Batch& batch, uint64_t size_bytes, int paths, uint64_t now_ns) {
   const bool is_blocked = are_kernels_blocked(now_ns);
-  return plan(costs_,
-              {.direction = batch.direction,
-               .size_bytes = size_of(batch),
-               .segments = batch.segments.size(),
-               .paths = paths,
-               .is_cold = is_cold(now_ns),
-               .kernels_blocked = is_blocked,
-               .movers = allowed_movers(options_.mover, copy_engine_ != nullptr, is_blocked),
-               .asked_threshold_bytes = options_.threshold_bytes});
+  return planner_.plan(batch, size_bytes,
+                       {.paths = paths, .is_cold = is_cold(now_ns), .kernels_blocked = is_blocked});
 }
 
 // A transfer's turn has come, and long after it its kernels have not left: the program's own hold
-// the SMs. Asked only where copy engines could carry the next one instead.
+// the SMs. Asked only where copy engines could carry the next one instead, and of the driver only
+// about transfers that are overdue: hardly ever, on a copy's path.
 bool Target::are_kernels_blocked(uint64_t now_ns) {
   if (copy_engine_ == nullptr) return false;
   bool is_any_blocked = false;
   for (Lane& lane : lanes_->lanes()) {
-    if (lane.is_idle() || driver_.cuEventQuery(lane.start) != CUDA_SUCCESS)
-      lane.begun_ns = 0;
-    else if (lane.begun_ns == 0)
+    if (now_ns <= lane.submitted_ns + kOverdueNs || lane.is_idle()) continue;
+    if (lane.begun_ns == 0 && driver_.cuEventQuery(lane.start) == CUDA_SUCCESS)
       lane.begun_ns = now_ns;
-    is_any_blocked = is_any_blocked || (lane.begun_ns != 0 && now_ns > lane.begun_ns + kBlockedNs);
+    is_any_blocked = is_any_blocked || (lane.begun_ns != 0 && now_ns > lane.begun_ns + kOverdueNs);
   }
   return is_any_blocked;
 }
@@ -218,11 +211,12 @@ bool Target::slice(const Batch& batch, SlicedBytes& bytes) {
   return true;
 }
 
-Outcome Target::launch(const Batch& batch, const PathChoice& choice, size_t count) {
+Outcome Target::launch(const Batch& batch, uint64_t size_bytes, const PathChoice& choice,
+                       size_t count, uint64_t now_ns) {
   Lane* lane = lanes_->find(stream_key(batch.stream));
   Ticket* ticket = lane != nullptr ? tickets_->find_free() : nullptr;
   MoverJob job;
-  job.bytes.size_bytes = size_of(batch);
+  job.bytes.size_bytes = size_bytes;
   if (ticket == nullptr || !slice(batch, job.bytes)) return Verdict::kSaturated;
   read_counts(*ticket);
   job.direction = batch.direction;
@@ -244,6 +238,7 @@ Outcome Target::launch(const Batch& batch, const PathChoice& choice, size_t coun
   std::copy_n(choice.lane_paths.begin(), count, ticket->lane_paths.begin());
   lane->last = ticket->retired ? nullptr : ticket;
   lane->last_generation = ticket->generation;
+  lane->submitted_ns = now_ns;
   lane->begun_ns = 0;
   Outcome outcome = moved.verdict;
   outcome.mover = Mover::kKernel;

@@ -14,12 +14,12 @@
 #include "base/status.h"
 #include "multipath/access.h"
 #include "multipath/copy_engine/mover.h"
-#include "multipath/cost_model.h"
 #include "multipath/endpoint.h"
 #include "multipath/engine.h"
 #include "multipath/kernel_mover.h"
 #include "multipath/lane.h"
 #include "multipath/list_ring.h"
+#include "multipath/planner.h"
 #include "multipath/ticket.h"
 
 namespace braid::multipath {
@@ -27,20 +27,20 @@ namespace braid::multipath {
 class Target {
  public:
   /// Allocates tickets and streams, and launches every kernel once with nothing to do, so that no
-  /// later copy loads code or maps a peer. `costs`, `endpoint` and `relays` must outlive the
+  /// later copy loads code or maps a peer. `planner`, `endpoint` and `relays` must outlive the
   /// target, and so must `copy_engine`, in which all of them have been prepared; null: kernels
   /// carry everything.
   static Result<std::unique_ptr<Target>> open(const cuda::Driver& driver, const Options& options,
-                                              const CostModel& costs, Endpoint& endpoint,
+                                              const Planner& planner, Endpoint& endpoint,
                                               std::vector<Endpoint*> relays,
                                               CopyEngineMover* copy_engine);
 
   const Endpoint& endpoint() const { return endpoint_; }
-  /// Among the GPUs that `allowed` names.
-  bool has_relay(GpuSet allowed = kEveryGpu);
+  bool has_relay();
 
-  /// `path_limit` 0: no limit. Only relays that `allowed` names take part.
-  Outcome submit(const Batch& batch, int path_limit, GpuSet allowed);
+  /// `size_bytes` of all segments. `path_limit` 0: no limit. Only relays that `allowed` names take
+  /// part; kNoRelay when there is none among them.
+  Outcome submit(const Batch& batch, uint64_t size_bytes, int path_limit, GpuSet allowed);
 
   /// Adds up the counts of transfers that have ended. False while one is in flight, or while
   /// another thread is inside: never waits, since a process may be exiting from within a copy.
@@ -60,7 +60,7 @@ class Target {
   void abandon();
 
  private:
-  Target(const cuda::Driver& driver, const Options& options, const CostModel& costs,
+  Target(const cuda::Driver& driver, const Options& options, const Planner& planner,
          Endpoint& endpoint, std::vector<Endpoint*> relays);
   using Deadline = std::chrono::steady_clock::time_point;
   Status warm_up(Deadline deadline);
@@ -78,8 +78,9 @@ class Target {
     std::array<int, cuda::kMaxPaths> lane_paths{};
   };
   size_t list_paths(GpuSet allowed, PathChoice& choice) const;
-  Plan plan_for(const Batch& batch, int paths, uint64_t now_ns);
-  Outcome launch(const Batch& batch, const PathChoice& choice, size_t count);
+  Plan plan_for(const Batch& batch, uint64_t size_bytes, int paths, uint64_t now_ns);
+  Outcome launch(const Batch& batch, uint64_t size_bytes, const PathChoice& choice, size_t count,
+                 uint64_t now_ns);
   bool slice(const Batch& batch, SlicedBytes& bytes);
 
   struct Count {
@@ -89,7 +90,7 @@ class Target {
 
   const cuda::Driver& driver_;
   const Options options_;
-  const CostModel& costs_;
+  const Planner& planner_;
   Endpoint& endpoint_;
   CopyEngineMover* copy_engine_ = nullptr;
   std::vector<Endpoint*> relays_;  // in lane order; a dropped one is null

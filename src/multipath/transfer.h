@@ -15,6 +15,8 @@ enum class Direction : uint8_t { kHostToDevice, kDeviceToHost };
 /// bulk one (an offload, a model load) at the next slice. MMA section 3.4.1, priority queues.
 enum class Priority : uint8_t { kBulk, kUrgent };
 
+struct Ends;
+
 /// One contiguous piece of memory at both ends of a transfer.
 struct Segment {
   void* host = nullptr;
@@ -32,6 +34,7 @@ struct Batch {
   CUstream stream =
       nullptr;  ///< the handle itself: CU_STREAM_LEGACY, CU_STREAM_PER_THREAD, or a stream
   Priority priority = Priority::kBulk;
+  const Ends* ends = nullptr;  ///< of the first segment, if the driver has been asked (classify.h)
 };
 
 uint64_t size_of(const Batch& batch);

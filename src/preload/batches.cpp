@@ -66,7 +66,7 @@ bool describe(const BatchArguments& batch, Described& what) {
   if (!takes_batches(batch.stream) || batch.to == nullptr || batch.from == nullptr ||
       !are_attributes_valid(batch))
     return false;
-  const auto direction = direction_between(batch.to[0], batch.from[0]);
+  const auto direction = what.find_direction(batch.to[0], batch.from[0]);
   if (!direction) return false;
   std::vector<Segment>& segments = scratch_segments();
   segments.resize(batch.count);
@@ -74,7 +74,7 @@ bool describe(const BatchArguments& batch, Described& what) {
     if (batch.sizes[i] == 0) return false;
     segments[i] = segment_of(*direction, batch.to[i], batch.from[i], batch.sizes[i]);
   }
-  what.batch = {*direction, segments, batch.stream};
+  what.set(*direction, segments, batch.stream);
   return true;
 }
 
@@ -110,7 +110,7 @@ bool describe_boxes(const CUDA_MEMCPY3D_BATCH_OP* boxes, size_t count, unsigned 
   if (!takes_batches(stream) || flags != 0 || !is_pointer(boxes[0].src) ||
       !is_pointer(boxes[0].dst))
     return false;
-  const auto direction = direction_between(boxes[0].dst.op.ptr.ptr, boxes[0].src.op.ptr.ptr);
+  const auto direction = what.find_direction(boxes[0].dst.op.ptr.ptr, boxes[0].src.op.ptr.ptr);
   if (!direction) return false;
   std::vector<Segment>& segments = scratch_segments();
   for (size_t i = 0; i < count; ++i) {
@@ -122,7 +122,7 @@ bool describe_boxes(const CUDA_MEMCPY3D_BATCH_OP* boxes, size_t count, unsigned 
                   op.extent.height, op.extent.depth};
     if (!append_rows(box, *direction, segments)) return false;
   }
-  what.batch = {*direction, segments, stream};
+  what.set(*direction, segments, stream);
   return true;
 }
 

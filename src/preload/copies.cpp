@@ -10,7 +10,7 @@ using multipath::Direction;
 bool describe_one(Described& what, Direction direction, CUdeviceptr to, CUdeviceptr from,
                   size_t size_bytes, CUstream stream) {
   what.only = segment_of(direction, to, from, size_bytes);
-  what.batch = {direction, {&what.only, 1}, stream};
+  what.set(direction, {&what.only, 1}, stream);
   return true;
 }
 
@@ -45,7 +45,7 @@ CUresult copy_any(HookId hook, Wait wait, CUstream stream, CUdeviceptr to, CUdev
   return intercept(
       hook, wait, size_bytes, least_bytes(),
       [&](Described& what) {
-        const auto direction = direction_between(to, from);
+        const auto direction = what.find_direction(to, from);
         return direction && describe_one(what, *direction, to, from, size_bytes, stream);
       },
       to, from, size_bytes, rest...);

@@ -12,15 +12,6 @@ using multipath::Priority;
 using multipath::Segment;
 using multipath::Verdict;
 
-bool is_device_memory(CUdeviceptr address) {
-  unsigned type = 0;
-  CUpointer_attribute attribute = CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
-  void* values[] = {&type};
-  // Host memory that CUDA does not know is no error here: its type stays 0.
-  return driver()->cuPointerGetAttributes(1, &attribute, values, address) == CUDA_SUCCESS &&
-         type == CU_MEMORYTYPE_DEVICE;
-}
-
 // A program says that a copy matters more by the priority of its stream.
 Priority priority_of(CUstream stream) {
   if (stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD) return Priority::kBulk;
@@ -31,10 +22,9 @@ Priority priority_of(CUstream stream) {
 
 }  // namespace
 
-std::optional<Direction> direction_between(CUdeviceptr to, CUdeviceptr from) {
-  const bool to_is_device = is_device_memory(to);
-  if (to_is_device == is_device_memory(from)) return std::nullopt;
-  return to_is_device ? Direction::kHostToDevice : Direction::kDeviceToHost;
+std::optional<Direction> Described::find_direction(CUdeviceptr to, CUdeviceptr from) {
+  ends = multipath::find_ends(*driver(), to, from);
+  return ends ? std::optional(ends->direction) : std::nullopt;
 }
 
 Segment segment_of(Direction direction, CUdeviceptr to, CUdeviceptr from, uint64_t size_bytes) {

@@ -7,7 +7,9 @@
 #pragma once
 
 #include <optional>
+#include <span>
 
+#include "multipath/classify.h"
 #include "preload/observe.h"
 #include "preload/runtime.h"
 
@@ -26,10 +28,15 @@ inline CUstream per_thread(CUstream stream) {
 struct Described {
   multipath::Batch batch;
   multipath::Segment only;
-};
+  std::optional<multipath::Ends> ends;  ///< of a copy that does not say which way it goes
 
-/// What a copy between two unified addresses is; nothing when it is not between host and device.
-std::optional<multipath::Direction> direction_between(CUdeviceptr to, CUdeviceptr from);
+  void set(multipath::Direction direction, std::span<const multipath::Segment> segments,
+           CUstream stream) {
+    batch = {direction, segments, stream, multipath::Priority::kBulk, ends ? &*ends : nullptr};
+  }
+  /// Asks the driver which way; nothing when the copy is not between host memory and a GPU.
+  std::optional<multipath::Direction> find_direction(CUdeviceptr to, CUdeviceptr from);
+};
 
 /// The ends of a piece that goes this way.
 multipath::Segment segment_of(multipath::Direction direction, CUdeviceptr to, CUdeviceptr from,

@@ -58,10 +58,10 @@ template <typename Shape>
 bool describe_rows(const Shape& copy, CUstream stream, Described& what) {
   Box box;
   if (!make_box(copy, box)) return false;
-  const auto direction = direction_between(box.to.first, box.from.first);
+  const auto direction = what.find_direction(box.to.first, box.from.first);
   std::vector<multipath::Segment>& segments = scratch_segments();
   if (!direction || !append_rows(box, *direction, segments)) return false;
-  what.batch = {*direction, segments, stream};
+  what.set(*direction, segments, stream);
   return true;
 }
 

@@ -12,8 +12,8 @@
 #include <string>
 
 #include "base/options.h"
-#include "cuda/kernels/pull.h"
 #include "multipath/cost_model.h"
+#include "multipath/planner.h"
 #include "multipath/staging/stager.h"
 #include "preload/descriptor.h"
 #include "preload/dlsym.h"
@@ -60,15 +60,7 @@ void publish(std::atomic<const T*>& place, std::unique_ptr<const T> object) {
 
 // Until the engine is open nothing is accelerated: this decides which copies are counted as small.
 uint64_t threshold_before_opening(const Options& options) {
-  using multipath::Direction;
-  uint64_t least = UINT64_MAX;
-  for (const Direction direction : {Direction::kHostToDevice, Direction::kDeviceToHost})
-    least = std::min(
-        least, multipath::threshold_bytes(multipath::default_costs(),
-                                          {.direction = direction,
-                                           .paths = cuda::kMaxPaths,
-                                           .asked_threshold_bytes = options.threshold_bytes}));
-  return least;
+  return multipath::Planner(multipath::default_costs(), options, false).threshold_bytes();
 }
 
 void store_options() {

@@ -1,88 +1,290 @@
 #!/usr/bin/env python3
-"""Unmodified programs under `braid run` on real GPUs: every byte right, large copies accelerated.
+"""Runs unmodified programs natively and under `braid run`, and holds the two to account.
 
-A plain nvcc binary with the static runtime, and PyTorch. Exits with 77 (skipped) when no server with
-two GPUs is there, and when a program that cannot be had was left out, by name.
+  programs.py [--build FOLDER] [--server PROFILE] [--jobs N] [NAME...]
+
+Each program verifies every byte by itself, and ends with a line that says what it copied, by kind
+(tests/gpu/programs/program.h). Under braid it must print exactly what it prints natively, and braid's
+statistics must show each kind of copy under the outcome that it should have: what can be carried was
+carried, over more than one link, and the rest was passed on. Runs on the machine's GPUs, or with
+--server on an emulated one, where only those programs run that need no kernels of their own.
+
+Ends with one line: N passed, N failed, N skipped. Exits with 77 when nothing could run.
 """
+import argparse
+import collections
+import concurrent.futures
+import dataclasses
 import json
+import os
 import pathlib
+import signal
 import subprocess
 import sys
+import tempfile
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-BRAID = ROOT / "build/bin/braid"
-CLIENT = ROOT / "build/tests/runtime_client"
+SKIPPED = 77
 
-TORCH = """
-import torch
-size = 256 << 20
-source = torch.randint(0, 256, (size,), dtype=torch.uint8).pin_memory()
-device = torch.zeros(size, dtype=torch.uint8, device="cuda:0")
-landing = torch.zeros(size, dtype=torch.uint8).pin_memory()
-for non_blocking in (True, False):
-    device.zero_(); landing.zero_()
-    device.copy_(source, non_blocking=non_blocking)
-    assert torch.equal(device.cpu(), source), "H2D bytes"
-    landing.copy_(device, non_blocking=non_blocking)
-    torch.cuda.synchronize()
-    assert torch.equal(landing, source), "D2H bytes"
-stream = torch.cuda.Stream()
-with torch.cuda.stream(stream):
-    device.zero_()
-    device.copy_(source, non_blocking=True)
-    doubled = device.to(torch.int16) * 2
-stream.synchronize()
-assert torch.equal(doubled.cpu(), source.to(torch.int16) * 2), "a kernel behind the copy"
-for gpu in range(torch.cuda.device_count()):
-    there = source.to(f"cuda:{gpu}", non_blocking=True)
-    assert torch.equal(there.cpu(), source), f"GPU {gpu}"
-print("torch: right")
-"""
+# What becomes of each kind of copy (programs/program.h, docs/statistics.md).
+OUTCOMES = {"pinned": "accelerated", "small": "below_threshold", "pageable": "staged",
+            "managed": "not_linear", "imported": "not_linear", "narrow": "not_linear",
+            "captured": "capturing"}
+MOVERS = {"kernel": "kernel", "copy-engine": "copy_engine"}  # by option, and in the statistics
+# Fixed, so that the outcome of a copy follows from what it is.
+OPTIONS = ["--costs", "none", "--threshold", "2M", "--pageable", "2"]
+SIZES = {"emulated": 6_000_001, "gpu": 48_000_001}  # bytes of a program's copies; odd on purpose
 
 
-def run(words):
-    done = subprocess.run(words, capture_output=True, text=True, timeout=300)
-    sys.stdout.write(done.stdout)
-    if done.returncode != 0:
-        sys.exit(f"{words[0]} failed with {done.returncode}:\n{done.stderr[-4000:]}")
-    return done
+class Failure(Exception):
+    """Why a program, or what braid says of it, is wrong."""
 
 
-def accelerated_bytes(errors):
-    lines = [json.loads(line) for line in errors.splitlines() if line.startswith('{"braid"')]
-    return sum(verdicts.get("accelerated", {}).get("bytes", 0)
-               for line in lines for verdicts in line["braid"]["entry_points"].values())
+@dataclasses.dataclass(frozen=True)
+class Case:
+    name: str
+    program: str = ""                # "": the same as the name
+    arguments: tuple = ()            # instead of the size
+    size_factor: int = 1
+    options: tuple = ()              # of braid run
+    visible: str = ""                # CUDA_VISIBLE_DEVICES
+    movers: tuple = ("kernel", "copy-engine")
+    gpu_only: bool = False           # needs kernels of its own, the runtime, or real processes
+    may_be_native: tuple = ()        # outcomes that some copies may have instead of `accelerated`
+    is_cut_short: bool = False       # ends with copies in flight, so paths count fewer bytes
+    least_accelerated: int = 0       # of a program that does not count its copies: bytes
+    paths_to_gpu_0: int = 0          # how many links its copies must use; 0: more than one
+    every_gpu: bool = False          # paths_to_gpu_0 is the number of the machine's GPUs
+    timeout_s: int = 60
 
 
-def check(name, words, least_bytes):
-    done = run([str(BRAID), "run", "--stats", "json", "--", *words])
-    carried = accelerated_bytes(done.stderr)
-    if carried < least_bytes:
-        sys.exit(f"{name}: braid carried {carried} bytes, at least {least_bytes} were expected:\n"
-                 + done.stderr[-4000:])
-    print(f"{name}: {carried} bytes carried by braid")
+MIB = 1 << 20
+RUNTIME_SIZES = (1 << 12, 1 * MIB, 16 * MIB, 256 * MIB)
+CASES = [
+    Case("block_release"),
+    Case("spin_release", gpu_only=True),
+    Case("destinations"),
+    Case("imported", gpu_only=True, movers=("kernel",)),
+    Case("captures"),
+    Case("forks"),
+    Case("lifecycle"),
+    Case("endings", is_cut_short=True),
+    Case("shapes"),
+    Case("threads", may_be_native=("not_ready", "saturated")),
+    Case("timing"),
+    Case("lent.all", "lent", size_factor=4, visible="1", options=("--lend", "all"), every_gpu=True),
+    Case("lent.list", "lent", size_factor=4, visible="1", options=("--lend", "0"),
+         movers=("kernel",), paths_to_gpu_0=2),
+    Case("runtime_copies", gpu_only=True),
+    Case("runtime_order", gpu_only=True),
+    Case("runtime_lent", size_factor=4, visible="1", options=("--lend", "all"), gpu_only=True,
+         movers=("kernel",), every_gpu=True),
+    Case("runtime_client", "../runtime_client", arguments=tuple(map(str, RUNTIME_SIZES)),
+         gpu_only=True, movers=("kernel",), least_accelerated=2 * 10 * (16 + 256) * MIB),
+    Case("tensors", "tensors.py", arguments=("",), gpu_only=True, movers=("kernel",),
+         least_accelerated=5 * 256 * MIB, timeout_s=120),
+]
+
+
+class Machine:
+    """Where the programs run: the machine's GPUs, or an emulated server."""
+
+    def __init__(self, build, server):
+        self.build, self.server = build, server
+        self.braid = str(build / "bin" / "braid")
+        self.programs = build / "tests" / "gpu_programs"
+        self.clean = {name: value for name, value in os.environ.items()
+                      if not name.startswith("BRAID_") and name != "CUDA_VISIBLE_DEVICES"}
+        self.gpu_count = self.count_gpus()
+
+    def count_gpus(self):
+        if self.server:
+            profile = self.build / "share" / "braid" / "profiles" / f"{self.server}.json"
+            return len(json.loads(profile.read_text(encoding="utf-8"))["gpus"])
+        return int(subprocess.run([ROOT / "scripts/gpu-count"], capture_output=True, text=True,
+                                  check=True).stdout)
+
+    def words_of(self, case):
+        size = SIZES["emulated" if self.server else "gpu"] * case.size_factor
+        arguments = [word for word in case.arguments or (str(size),) if word]
+        program = case.program or case.name
+        if program.endswith(".py"):
+            return ["python3", str(ROOT / "tests/gpu/programs" / program), *arguments]
+        return [str((self.programs / program).resolve()), *arguments]
+
+    def why_skipped(self, case):
+        if case.gpu_only and self.server:
+            return "needs a real GPU"
+        if self.gpu_count < 2:
+            return "needs two GPUs"
+        words = self.words_of(case)
+        if words[0] == "python3":
+            has_torch = subprocess.run(["python3", "-c", "import torch"], capture_output=True,
+                                       check=False).returncode == 0
+            return "" if has_torch else "PyTorch is not installed"
+        return "" if os.access(words[0], os.X_OK) else f"{words[0]} was not built"
+
+    def environment(self, case, native):
+        more = {"CUDA_VISIBLE_DEVICES": case.visible} if case.visible else {}
+        if native and self.server:
+            more["LD_LIBRARY_PATH"] = str(self.build / "lib" / "emulator")
+            more["BRAID_SERVER"] = str(self.build / f"share/braid/profiles/{self.server}.json")
+        return {**self.clean, **more}
+
+
+def run(words, environment, timeout_s, how):
+    """What a process and its children printed; it must end in time and well."""
+    with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          text=True, start_new_session=True) as process:
+        try:
+            output, errors = process.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            output, errors = process.communicate()
+            raise Failure(f"{how}: did not end in {timeout_s} s\n{output}{errors}") from None
+    if process.returncode != 0:
+        raise Failure(f"{how}: exit code {process.returncode}\n{output}{errors}")
+    return output, errors
+
+
+def copies_of(output):
+    """{kind: Counter of calls and bytes} of all the processes of a program."""
+    copies = collections.defaultdict(collections.Counter)
+    for line in output.splitlines():
+        if line.startswith('{"copies":'):
+            for kind, counted in json.loads(line)["copies"].items():
+                copies[kind].update(counted)
+    return copies
+
+
+def run_under_braid(machine, case, mover):
+    """(what it printed, braid's statistics of all its processes)."""
+    with tempfile.TemporaryDirectory() as folder:
+        server = ["--server", machine.server] if machine.server else []
+        words = [machine.braid, "run", *server, *OPTIONS, "--mover", mover, "--stats", "json",
+                 "--stats-file", f"{folder}/%p", *case.options, "--", *machine.words_of(case)]
+        output, errors = run(words, machine.environment(case, native=False), case.timeout_s, mover)
+        reports = [json.loads(path.read_text(encoding="utf-8"))["braid"]
+                   for path in pathlib.Path(folder).iterdir()]
+    if any(line.startswith("braid: ") for line in errors.splitlines()):
+        raise Failure(f"{mover}: braid complained:\n{errors}")
+    return output, reports
+
+
+def outcomes_of(reports):
+    """{outcome: Counter of calls and bytes} over all processes and entry points."""
+    outcomes = collections.defaultdict(collections.Counter)
+    for report in reports:
+        for entry_point in report["entry_points"].values():
+            for outcome, counted in entry_point.items():
+                outcomes[outcome].update(counted)
+    return outcomes
+
+
+def check_outcomes(case, copies, outcomes):
+    expected = collections.defaultdict(collections.Counter)
+    for kind, counted in copies.items():
+        expected[OUTCOMES[kind]].update(counted)
+    found = {outcome: counted.copy() for outcome, counted in outcomes.items()}
+    if not found.get("accelerated"):
+        raise Failure(f"braid carried nothing: {json.dumps(outcomes)}")
+    for outcome in case.may_be_native:
+        found["accelerated"].update(found.pop(outcome, {}))
+    if found != expected:
+        raise Failure(f"outcomes {json.dumps(outcomes)}, expected {json.dumps(expected)}")
+
+
+def check_paths(machine, case, reports, accelerated, is_staging):
+    """The bytes by path are those that were carried, and each direction used several links."""
+    paths = [path for report in reports for path in report["paths"] if path["bytes"]]
+    carried = sum(path["bytes"] for path in paths)
+    if carried > accelerated and not is_staging:
+        raise Failure(f"the paths count {carried} bytes, {accelerated} were carried")
+    if carried < accelerated and not case.is_cut_short:
+        raise Failure(f"the paths count {carried} bytes only, {accelerated} were carried")
+    wanted = machine.gpu_count if case.every_gpu else case.paths_to_gpu_0
+    for direction in () if case.is_cut_short else ("h2d", "d2h"):
+        links = {path["via"] for path in paths
+                 if path["direction"] == direction and path["target"] == 0}
+        if len(links) < 2 or (wanted and len(links) != wanted):
+            raise Failure(f"{direction}: GPU 0 used the links of GPUs {sorted(links)}")
+    by_relays = sum(path["bytes"] for path in paths if path["via"] != path["target"])
+    return by_relays / carried if carried else 0
+
+
+def check_statistics(machine, case, mover, output, reports):
+    """Raises Failure, or says what braid did."""
+    outcomes = outcomes_of(reports)
+    accelerated = outcomes["accelerated"]["bytes"]
+    if case.least_accelerated:
+        if accelerated < case.least_accelerated:
+            raise Failure(f"carried {accelerated} bytes, not {case.least_accelerated}")
+    else:
+        check_outcomes(case, copies_of(output), outcomes)
+    moved = sum(report["movers"].get(MOVERS[mover], {}).get("bytes", 0) for report in reports)
+    if moved != accelerated:
+        raise Failure(f"{mover} moved {moved} bytes, {accelerated} were carried")
+    by_relays = check_paths(machine, case, reports, accelerated, outcomes["staged"]["calls"] > 0)
+    return f"{accelerated / 1e6:.0f} MB carried, {100 * by_relays:.0f} % by relays"
+
+
+def check_case(machine, case):
+    """Raises Failure, or says how long each run took and what braid did."""
+    def timed(work):
+        start = time.monotonic()
+        return work(), f"{time.monotonic() - start:.1f} s"
+    words = machine.words_of(case)
+    (native, _), took = timed(lambda: run(words, machine.environment(case, native=True),
+                                          case.timeout_s, "natively"))
+    said = [f"native {took}"]
+    for mover in case.movers:
+        (output, reports), took = timed(lambda m=mover: run_under_braid(machine, case, m))
+        if not case.least_accelerated and output != native:
+            raise Failure(f"{mover}: printed\n{output}natively\n{native}")
+        try:
+            said.append(f"{mover} {took}: {check_statistics(machine, case, mover, output, reports)}")
+        except Failure as failure:
+            raise Failure(f"{mover}: {failure}") from None
+    return "; ".join(said)
+
+
+def judge(machine, case):
+    """(passed, failed or skipped; what there is to say)."""
+    why = machine.why_skipped(case)
+    if why:
+        return "skipped", why
+    try:
+        return "passed", check_case(machine, case)
+    except Failure as failure:
+        return "failed", str(failure)
 
 
 def main():
-    if int(run([str(ROOT / "scripts/gpu-count")]).stdout) < 2:
-        print("waived: needs two GPUs")
-        sys.exit(77)
-    run([str(BRAID), "doctor"])
-    left_out = []
-    if CLIENT.exists():
-        sizes = [str(1 << shift) for shift in (12, 20, 24, 28)]
-        run([str(CLIENT), *sizes])
-        check("static runtime", [str(CLIENT), *sizes], 2 * 10 * ((1 << 24) + (1 << 28)))
-    else:
-        left_out.append("runtime_client was not built (no static CUDA runtime)")
-    if subprocess.run(["python3", "-c", "import torch"], capture_output=True).returncode == 0:
-        check("torch", ["python3", "-c", TORCH], 5 * (256 << 20))
-    else:
-        left_out.append("PyTorch is not installed")
-    if left_out:
-        print("skipped: left out, the rest is right: " + "; ".join(left_out))
-        sys.exit(77)
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
+    parser.add_argument("--server", help="an emulated server's profile; default: the machine's GPUs")
+    parser.add_argument("--jobs", type=int, default=2,
+                        help="programs at a time: most of their seconds go into starting CUDA")
+    parser.add_argument("names", nargs="*", help="programs; default: all")
+    arguments = parser.parse_args()
+    machine = Machine(arguments.build.resolve(), arguments.server)
+    cases = [case for case in CASES if not arguments.names
+             or case.name in arguments.names or case.name.split(".")[0] in arguments.names]
+    if not cases:
+        parser.error(f"no such program; there are {', '.join(case.name for case in CASES)}")
+    counts = collections.Counter()
+    with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
+        results = pool.map(lambda case: judge(machine, case), cases)
+        for case, (kind, said) in zip(cases, results):
+            counts[kind] += 1
+            print(f"{kind}: {case.name}: {said}", flush=True)
+    print(", ".join(f"{counts[kind]} {kind}" for kind in ("passed", "failed", "skipped")))
+    if counts["failed"]:
+        return 1
+    return 0 if counts["passed"] else SKIPPED
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,7 +1,7 @@
 #include "paper/static_split.h"
 
 #include "multipath/kernel_mover.h"
-#include "multipath/selector.h"
+#include "multipath/slice_size.h"
 #include "support/server.h"
 
 namespace braid::paper {

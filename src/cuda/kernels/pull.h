@@ -31,8 +31,8 @@ inline constexpr uint32_t kVectorThreads = 512;
 inline constexpr const char* kBulkKernelName = "braid_pull_bulk";
 inline constexpr uint32_t kBulkThreads = 32;
 inline constexpr uint32_t kBulkStageBytes = 16 << 10;
-inline constexpr uint32_t kBulkStages = 8;
-inline constexpr uint32_t kBulkStoresInFlight = 3;
+inline constexpr uint32_t kBulkStages = 12;
+inline constexpr uint32_t kBulkStoresInFlight = 4;
 inline constexpr uint32_t kBulkSharedBytes = kBulkStages * kBulkStageBytes;
 
 /// The most paths that one transfer can take, and so the most GPUs of one server.

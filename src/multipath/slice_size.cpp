@@ -1,4 +1,4 @@
-#include "multipath/selector.h"
+#include "multipath/slice_size.h"
 
 #include <algorithm>
 

@@ -1,0 +1,161 @@
+"""Turns what bench/gpu/run measured into the record's tables, and writes the record."""
+import json
+import statistics
+
+
+def size_text(size):
+    return f"{size >> 30} GiB" if size >= 1 << 30 else f"{size >> 20} MiB"
+
+
+def spread(readings):
+    return f"{statistics.median(readings):.1f} ({min(readings):.1f}-{max(readings):.1f})"
+
+
+def table(header, rows):
+    lines = ["| " + " | ".join(header) + " |", "|" + " --- |" * len(header)]
+    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows]) + "\n"
+
+
+def share_text(record):
+    total = sum(record["share"].values())
+    return " ".join(f"{gpu}:{100 * count / total:.0f}%" for gpu, count in record["share"].items()) \
+        if total else record["verdict"]
+
+
+def engine_rows(measured, emulated):
+    for real, model in zip(measured, emulated):
+        low, high = real["braid_gbps_range"]
+        yield [real["direction"], size_text(real["size_bytes"]), f"{real['native_gbps']:.1f}",
+               f"{real['braid_gbps']:.1f} ({low:.1f}-{high:.1f})",
+               f"{real['braid_gbps'] / real['native_gbps']:.2f}", f"{real['limit_gbps']:.1f}",
+               f"{100 * real['braid_gbps'] / real['limit_gbps']:.0f} %", f"{real['submit_us']:.1f}",
+               share_text(real), "yes" if real["verified"] else "NO",
+               f"{real['braid_first_gbps'] / real['native_first_gbps']:.2f}",
+               f"{model['native_gbps']:.1f}", f"{model['braid_gbps']:.1f}", f"{model['limit_gbps']:.1f}"]
+
+
+def threshold_rows(records):
+    for record in records:
+        yield [record["direction"], f"{record['size_bytes'] >> 20} MiB", f"{record['native_gbps']:.1f}",
+               f"{record['braid_gbps']:.1f}", f"{record['braid_gbps'] / record['native_gbps']:.2f}",
+               f"{record['braid_first_gbps'] / record['native_first_gbps']:.2f}"]
+
+
+def sweep_table(name, sweep):
+    columns = next(iter(sweep.values()))
+    header = [name] + [f"{one['direction']} {size_text(one['size_bytes'])}" for one in columns]
+    return table(header, ([text] + [f"{one['braid_gbps']:.1f}" for one in records]
+                          for text, records in sweep.items()))
+
+
+def torch_rows(records):
+    for record in records:
+        native, braid, limit = (statistics.median(record[key]) for key in ("native", "braid", "limit"))
+        yield [record["direction"], size_text(record["size_bytes"]), spread(record["native"]),
+               spread(record["braid"]), f"{braid / native:.2f}", spread(record["limit"]),
+               f"{100 * braid / limit:.0f} %", "yes" if record["verified"] else "NO",
+               f"{statistics.median(record['braid_first']) / statistics.median(record['native_first']):.2f}"]
+
+
+def runtime_rows(records):
+    for record in records:
+        ratio = statistics.median(record["braid"]) / statistics.median(record["native"])
+        yield [record["direction"], size_text(record["size_bytes"]), spread(record["native"]),
+               spread(record["braid"]), f"{ratio:.2f}", "yes" if record["verified"] else "NO"]
+
+
+def middle_and_range(readings):
+    low, high = readings["range"]
+    return f"{readings['median']:.1f} ({low:.1f}-{high:.1f})"
+
+
+def scenario_rows(scenarios):
+    for mover, records in scenarios.items():
+        for one in records:
+            native, braid, limit = (one[f"{side}_gbps"] for side in ("native", "braid", "limit"))
+            segment = f"{one['segment_bytes'] >> 10} KiB" if one["segment_bytes"] else ""
+            yield [one["scenario"], mover, one["direction"], size_text(one["size_bytes"]), segment,
+                   middle_and_range(native), middle_and_range(braid),
+                   f"{braid['median'] / native['median']:.2f}", middle_and_range(limit),
+                   f"{100 * braid['median'] / limit['median']:.0f} %", one["verdict"],
+                   "yes" if one["verified"] else "NO"]
+
+
+def cpu_rows(cpu):
+    for side, one in cpu.items():
+        yield [side, *(f"{one[direction]['gbps']:.1f}, {one[direction]['cpu_per_s']:.3f}"
+                       for direction in ("h2d", "d2h")), f"{one['idle']['cpu_per_s']:.4f}"]
+
+
+def engine_section(measured):
+    text = "## The engine (`braid bench --limit`), target GPU 0, and the emulated h200x4 beside it\n"
+    for mover, records in measured["engine"].items():
+        text += f"\n`BRAID_MOVER={mover}`:\n\n" + table(
+            ["", "size", "native", "braid", "ratio", "limit", "of limit", "submit us",
+             "share of links", "verified", "first: ratio", "emulated native", "emulated braid",
+             "emulated limit"], engine_rows(records, measured["emulated"][mover]))
+    return text
+
+
+def scenarios_section(measured):
+    return "## Scenarios (`braid bench --scenario`), by mover\n\n" + table(
+        ["scenario", "mover", "", "size", "segment", "native", "braid", "ratio", "limit",
+         "of limit", "outcome", "verified"], scenario_rows(measured["scenarios"]))
+
+
+def cpu_section(measured):
+    return f"""## CPU time of a process whose copies flow without pause
+
+Seconds of CPU (user and system, all threads) for each second that passes, in a PyTorch process that keeps
+{measured["cpu_in_flight"]} copies of {size_text(measured["cpu_size_bytes"])} in flight and sleeps while it waits: GB/s, CPU. What is
+above native's is braid's. "Idle": the same process afterwards, with nothing to copy.
+
+""" + table(["", "host to device", "device to host", "idle"], cpu_rows(measured["cpu"]))
+
+
+def torch_section(measured):
+    torch = measured["torch"]
+    return f"## PyTorch {torch['version']}: tensor.copy_ with pinned memory under `braid run`\n\n" + table(
+        ["", "size", "native", "braid", "ratio", "limit", "of limit", "verified", "first: ratio"],
+        torch_rows(torch["records"]))
+
+
+def defaults_section(measured):
+    defaults = measured["defaults"]
+    return f"""## What the defaults rest on
+
+Threshold: every size through braid (`BRAID_THRESHOLD=1 braid bench`).
+
+{table(["", "size", "native", "braid", "ratio", "first: ratio"], threshold_rows(defaults["threshold"]))}
+Slices (`BRAID_SLICE`), GB/s through braid:
+
+{sweep_table("slice", defaults["slice"])}
+Thread blocks a path (`BRAID_BLOCKS`), GB/s through braid:
+
+{sweep_table("blocks", defaults["blocks"])}"""
+
+
+def runtime_section(measured):
+    return "## A plain nvcc program with the static CUDA runtime under `braid run`\n\n" + table(
+        ["", "size", "native", "braid", "ratio", "verified"], runtime_rows(measured["runtime"]))
+
+
+SECTIONS = {"engine": engine_section, "scenarios": scenarios_section, "cpu": cpu_section,
+            "torch": torch_section, "defaults": defaults_section, "runtime": runtime_section}
+
+
+def write_record(folder, machine, repeat, measured):
+    """`measured` has what each part measured under the part's name; parts left out are absent."""
+    name = f"{machine['date']}-{machine['gpus']}x{machine['gpu'].split()[-1]}"
+    text = f"""# {machine['gpus']} x {machine['gpu']}, {machine['date']}
+
+Written by `make gpu-bench` (bench/gpu/run), {repeat} turns, commit {machine['commit']}. Driver
+{machine['driver']}, {machine['cpu']}. GB/s are 10^9 bytes a second: median (lowest-highest). "Limit" is
+what direct copies to every GPU at once reached, in turns with the others. Every copy was verified, byte
+by byte, against random data. A turn is one copy of each kind after a pause ("first"), then three that
+follow one another; the columns without "first" are the latter.
+
+""" + "\n".join(section(measured) for part, section in SECTIONS.items() if part in measured)
+    (folder / f"{name}.md").write_text(text)
+    (folder / f"{name}.json").write_text(json.dumps({"machine": machine, **measured}, indent=1) + "\n")
+    print(text)

@@ -1,0 +1,52 @@
+#include "multipath/planner.h"
+
+#include <algorithm>
+
+#include "cuda/kernels/pull.h"
+
+namespace braid::multipath {
+namespace {
+
+// As many paths as there can be, at the best of moments.
+constexpr Moment kBest{.paths = cuda::kMaxPaths};
+
+}  // namespace
+
+Planner::Planner(const CostModel& costs, const Options& options, bool has_copy_engine)
+    : costs_(costs),
+      mover_(options.mover),
+      has_copy_engine_(has_copy_engine),
+      asked_threshold_bytes_(options.threshold_bytes) {
+  for (const Direction direction : {Direction::kHostToDevice, Direction::kDeviceToHost})
+    thresholds_[static_cast<size_t>(direction)] =
+        multipath::threshold_bytes(costs_, request(direction, kBest));
+}
+
+Request Planner::request(Direction direction, const Moment& moment) const {
+  return {.direction = direction,
+          .paths = moment.paths,
+          .is_cold = moment.is_cold,
+          .kernels_blocked = moment.kernels_blocked,
+          .movers = allowed_movers(mover_, has_copy_engine_, moment.kernels_blocked),
+          .asked_threshold_bytes = asked_threshold_bytes_};
+}
+
+uint64_t Planner::threshold_bytes() const {
+  return *std::min_element(thresholds_.begin(), thresholds_.end());
+}
+
+// Small segments are slow natively, so a batch may gain from fewer bytes. Asking the model is
+// cheaper than asking the driver about every segment.
+bool Planner::may_gain(const Batch& batch, uint64_t size_bytes) const {
+  return size_bytes >= threshold_bytes(batch.direction) ||
+         (batch.segments.size() > 1 && plan(batch, size_bytes, kBest).way != Way::kNative);
+}
+
+Plan Planner::plan(const Batch& batch, uint64_t size_bytes, const Moment& moment) const {
+  Request asked = request(batch.direction, moment);
+  asked.size_bytes = size_bytes;
+  asked.segments = batch.segments.size();
+  return multipath::plan(costs_, asked);
+}
+
+}  // namespace braid::multipath

@@ -1,0 +1,68 @@
+#include "multipath/relays.h"
+
+#include <algorithm>
+
+namespace braid::multipath {
+
+bool can_relay(const cuda::Driver& driver, CUdevice relay, CUdevice target) {
+  int access = 0;
+  int atomics = 0;
+  driver.cuDeviceCanAccessPeer(&access, relay, target);
+  driver.cuDeviceGetP2PAttribute(&atomics, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, relay,
+                                 target);
+  return relay != target && access != 0 && atomics != 0;
+}
+
+Result<Relays> Relays::find(const cuda::Driver& driver, const Options& options) {
+  Relays found;
+  Status status = found.list_devices(driver);
+  if (status.ok()) status = found.check(options.relays);
+  if (!status.ok()) return status;
+  for (const CUdevice target : found.devices_) {
+    GpuSet relays = 0;
+    for (int gpu = 0; gpu < found.gpu_count(); ++gpu)
+      if (options.relays.allows(gpu) && can_relay(driver, found.device(gpu), target))
+        relays |= gpu_bit(gpu);
+    found.of_target_.push_back(relays);
+    int node = -1;
+    driver.cuDeviceGetAttribute(&node, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, target);
+    found.numa_nodes_.push_back(node);
+  }
+  return found;
+}
+
+Status Relays::list_devices(const cuda::Driver& driver) {
+  int count = 0;
+  const Status status = driver.check(driver.cuDeviceGetCount(&count), "counting the GPUs");
+  if (!status.ok()) return status;
+  for (int gpu = 0; gpu < count; ++gpu) {
+    CUdevice device = 0;
+    const Status got =
+        driver.check(driver.cuDeviceGet(&device, gpu), "opening GPU " + std::to_string(gpu));
+    if (!got.ok()) return got;
+    devices_.push_back(device);
+  }
+  return {};
+}
+
+Status Relays::check(const RelayChoice& choice) const {
+  for (const int gpu : choice.gpus)
+    if (gpu >= gpu_count())
+      return Status::error("BRAID_RELAYS names GPU " + std::to_string(gpu) +
+                               ", but this process sees " + std::to_string(gpu_count()) + " GPUs",
+                           "Name GPUs from 0 to " + std::to_string(gpu_count() - 1));
+  return {};
+}
+
+int Relays::gpu_of(CUdevice device) const {
+  const auto found = std::find(devices_.begin(), devices_.end(), device);
+  return found != devices_.end() ? static_cast<int>(found - devices_.begin()) : -1;
+}
+
+GpuSet Relays::all() const {
+  GpuSet all = 0;
+  for (const GpuSet relays : of_target_) all |= relays;
+  return all;
+}
+
+}  // namespace braid::multipath

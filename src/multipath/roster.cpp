@@ -1,0 +1,292 @@
+#include "multipath/roster.h"
+
+#include <algorithm>
+#include <thread>
+
+#include "cuda/relaxed_capture.h"
+#include "cuda/scoped_context.h"
+
+namespace braid::multipath {
+namespace {
+
+using std::chrono::steady_clock;
+
+// How long `forget` and the destructor give transfers in flight.
+constexpr std::chrono::seconds kDrainLimit{5};
+constexpr std::chrono::microseconds kDrainStep{200};
+
+// True when no transfer of these targets is in flight. Reads host memory only.
+template <typename Targets>
+bool drain(const Targets& targets, steady_clock::time_point deadline) {
+  while (true) {
+    bool idle = true;
+    for (const auto& target : targets) idle = target->harvest() && idle;
+    if (idle || steady_clock::now() >= deadline) return idle;
+    std::this_thread::sleep_for(kDrainStep);
+  }
+}
+
+}  // namespace
+
+Roster::Roster(const cuda::Driver& driver, const Options& options, const Relays& relays,
+               const Planner& planner, std::unique_ptr<CopyEngineMover> copy_engine)
+    : driver_(driver),
+      options_(options),
+      relays_(relays),
+      planner_(planner),
+      copy_engine_(std::move(copy_engine)),
+      relay_endpoints_(static_cast<size_t>(relays.gpu_count()), nullptr),
+      seen_primaries_(static_cast<size_t>(relays.gpu_count()), false) {}
+
+Roster::~Roster() {
+  const std::unique_lock lock(mutex_);
+  drain(targets_, steady_clock::now() + kDrainLimit);
+  const cuda::RelaxedCapture relaxed(driver_);
+  targets_.clear();
+  copy_engine_.reset();
+  endpoints_.clear();
+}
+
+// The primary context of every GPU that may relay; each is then a target as well. A GPU that cannot
+// be opened (its memory is full, another process has it alone) is done without.
+Status Roster::open() {
+  const cuda::RelaxedCapture relaxed(driver_);
+  const cuda::ScopedContext scope(driver_);
+  const std::unique_lock lock(mutex_);
+  Status first;
+  bool is_any_open = false;
+  for (int gpu = 0; gpu < relays_.gpu_count(); ++gpu) {
+    if ((relays_.all() & gpu_bit(gpu)) == 0) continue;
+    const Status status = note(open_relay(gpu));
+    is_any_open = is_any_open || status.ok();
+    if (!status.ok() && first.ok()) first = status;
+  }
+  if (!is_any_open) return first;
+  (void)adopt_active_contexts();  // what fails is in problems_
+  return {};
+}
+
+Status Roster::open_relay(int gpu) {
+  CUcontext context = nullptr;
+  const Status status =
+      driver_.check(driver_.cuDevicePrimaryCtxRetain(&context, relays_.device(gpu)),
+                    "opening GPU " + std::to_string(gpu) + " as a relay");
+  if (!status.ok()) return status;
+  auto endpoint = endpoint_for(gpu, context, true);
+  if (!endpoint.ok()) {
+    refused_.push_back(context);
+    return endpoint.status();
+  }
+  relay_endpoints_[static_cast<size_t>(gpu)] = endpoint.value();
+  return {};
+}
+
+// Keeps an error for `problems`, and passes it on.
+Status Roster::note(Status status) {
+  if (!status.ok())
+    problems_.push_back(status.message() + ". Copies there stay native, and it does not relay");
+  return status;
+}
+
+// ---- Contexts come ----
+
+// Cheap, and beside copies of other threads: most pinnings bring nothing new.
+bool Roster::has_news(CUcontext context) {
+  const std::shared_lock lock(mutex_);
+  if (context != nullptr && !is_settled(context)) return true;
+  for (int gpu = 0; gpu < relays_.gpu_count(); ++gpu) {
+    unsigned flags = 0;
+    int active = 0;
+    if (!seen_primaries_[static_cast<size_t>(gpu)])
+      driver_.cuDevicePrimaryCtxGetState(relays_.device(gpu), &flags, &active);
+    if (active != 0) return true;
+  }
+  return false;
+}
+
+Status Roster::add(CUcontext context) {
+  if (!has_news(context)) return {};
+  const cuda::RelaxedCapture relaxed(driver_);
+  cuda::ScopedContext scope(driver_);
+  const std::unique_lock lock(mutex_);
+  Status status = adopt_active_contexts();
+  if (!status.ok() || context == nullptr || is_settled(context)) return status;
+  CUdevice device = 0;
+  CUresult asked = scope.enter(context);
+  if (asked == CUDA_SUCCESS) asked = driver_.cuCtxGetDevice(&device);
+  status = driver_.check(asked, "asking a context for its GPU");
+  if (!status.ok()) return status;
+  const int gpu = relays_.gpu_of(device);
+  return gpu >= 0 ? adopt(gpu, context, false) : Status::error("a context is of no known GPU");
+}
+
+// Targets: every relay's context, and those that the program itself has made active.
+Status Roster::adopt_active_contexts() {
+  Status first;
+  for (int gpu = 0; gpu < relays_.gpu_count(); ++gpu) {
+    if (seen_primaries_[static_cast<size_t>(gpu)]) continue;
+    const Status status = adopt_primary(gpu);
+    if (!status.ok() && first.ok()) first = status;
+  }
+  return first;
+}
+
+Status Roster::adopt_primary(int gpu) {
+  const CUdevice device = relays_.device(gpu);
+  unsigned flags = 0;
+  int active = 0;
+  driver_.cuDevicePrimaryCtxGetState(device, &flags, &active);
+  CUcontext context = nullptr;
+  if (active == 0 || driver_.cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS) return {};
+  seen_primaries_[static_cast<size_t>(gpu)] = true;
+  // An endpoint keeps the context for good; a second hold would only be given back.
+  const bool known = find_endpoint(context) != nullptr || is_settled(context);
+  if (known) driver_.cuDevicePrimaryCtxRelease(device);
+  return adopt(gpu, context, !known);
+}
+
+// A context that could not be made a target is not tried again at every pinning of memory.
+Status Roster::adopt(int gpu, CUcontext context, bool retained) {
+  if (is_settled(context)) return {};
+  auto endpoint = endpoint_for(gpu, context, retained);
+  const Status status = note(endpoint.ok() ? make_target(*endpoint.value()) : endpoint.status());
+  if (!status.ok()) refused_.push_back(context);
+  return status;
+}
+
+bool Roster::is_settled(CUcontext context) {
+  return find_target(context) != nullptr ||
+         std::find(refused_.begin(), refused_.end(), context) != refused_.end();
+}
+
+Result<Endpoint*> Roster::endpoint_for(int gpu, CUcontext context, bool retained) {
+  if (Endpoint* known = find_endpoint(context)) return known;
+  auto endpoint = Endpoint::open(driver_, options_, relays_.device(gpu), gpu, context, retained);
+  if (!endpoint.ok()) return endpoint.status();
+  if (copy_engine_ != nullptr) {
+    const Status prepared = copy_engine_->prepare(*endpoint.value());
+    if (!prepared.ok()) return prepared;
+  }
+  endpoints_.push_back(std::move(endpoint).value());
+  return endpoints_.back().get();
+}
+
+Status Roster::make_target(Endpoint& endpoint) {
+  auto target = Target::open(driver_, options_, planner_, endpoint, link_relays(endpoint),
+                             copy_engine_.get());
+  if (!target.ok()) return target.status();
+  targets_.push_back(std::move(target).value());
+  return {};
+}
+
+// The open relays that reach the target, in order of preference: when few paths suffice, those of
+// the target's own socket cross nothing shared.
+std::vector<Endpoint*> Roster::link_relays(const Endpoint& target) {
+  std::vector<Endpoint*> linked;
+  for (Endpoint* relay : relay_endpoints_) {
+    if (relay == nullptr || (relays_.of(target.gpu()) & gpu_bit(relay->gpu())) == 0) continue;
+    const cuda::ScopedContext scope(driver_, relay->context());
+    if (scope.status() != CUDA_SUCCESS) continue;
+    const CUresult enabled = driver_.cuCtxEnablePeerAccess(target.context(), 0);
+    if (enabled == CUDA_SUCCESS || enabled == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED)
+      linked.push_back(relay);
+  }
+  std::stable_partition(linked.begin(), linked.end(), [&](const Endpoint* relay) {
+    return relays_.are_neighbours(relay->gpu(), target.gpu());
+  });
+  return linked;
+}
+
+// ---- Contexts go ----
+
+void Roster::forget(CUcontext context) {
+  const std::unique_lock lock(mutex_);
+  std::erase(refused_, context);
+  Endpoint* endpoint = find_endpoint(context);
+  if (endpoint == nullptr) return;
+  std::vector<Target*> users;
+  for (const auto& target : targets_)
+    if (target->uses(*endpoint)) users.push_back(target.get());
+  if (copy_engine_ != nullptr) copy_engine_->forget(*endpoint);
+  const bool is_drained = drain(users, steady_clock::now() + kDrainLimit);
+  endpoint->abandon();
+  if (endpoint->is_primary()) seen_primaries_[static_cast<size_t>(endpoint->gpu())] = false;
+  std::replace(relay_endpoints_.begin(), relay_endpoints_.end(), endpoint,
+               static_cast<Endpoint*>(nullptr));
+  for (Target* target : users) {
+    target->drop_relay(*endpoint);
+    if (!is_drained) target->retire_in_flight();
+    if (&target->endpoint() != endpoint) continue;
+    target->abandon();
+    target->add_counts(forgotten_);
+  }
+  std::erase_if(targets_, [&](const auto& target) { return &target->endpoint() == endpoint; });
+}
+
+// ---- Who is there ----
+
+Endpoint* Roster::find_endpoint(CUcontext context) {
+  for (const auto& endpoint : endpoints_)
+    if (endpoint->context() == context && !endpoint->is_abandoned()) return endpoint.get();
+  return nullptr;
+}
+
+Target* Roster::find_target(CUcontext context) {
+  for (const auto& target : targets_)
+    if (target->endpoint().context() == context) return target.get();
+  return nullptr;
+}
+
+// The stream says which context is meant; its GPU must be the memory's.
+Roster::Use Roster::use(const Classification& memory, CUstream stream) {
+  Use use{.lock = std::shared_lock(mutex_, std::try_to_lock)};
+  if (!use.lock) return use;
+  use.verdict = Verdict::kForeignContext;
+  CUcontext context = nullptr;
+  if (driver_.cuStreamGetCtx(stream, &context) != CUDA_SUCCESS ||
+      (memory.context != nullptr && memory.context != context))
+    return use;
+  Target* target = find_target(context);
+  if (target == nullptr || target->endpoint().gpu() != memory.gpu) return use;
+  use.target = target;
+  use.verdict = Verdict::kAccelerated;
+  return use;
+}
+
+GpuSet Roster::open_relays_of(int gpu) {
+  const std::shared_lock lock(mutex_);
+  GpuSet open = 0;
+  for (const Endpoint* relay : relay_endpoints_)
+    if (relay != nullptr) open |= gpu_bit(relay->gpu());
+  return open & relays_.of(gpu);
+}
+
+bool Roster::has_target_with_relay() {
+  const std::shared_lock lock(mutex_);
+  return std::any_of(targets_.begin(), targets_.end(),
+                     [](const auto& target) { return target->has_relay(); });
+}
+
+std::vector<std::string> Roster::problems() {
+  const std::shared_lock lock(mutex_);
+  return problems_;
+}
+
+void Roster::collect(std::chrono::milliseconds wait, PathCounts& counts) {
+  const auto deadline = steady_clock::now() + wait;
+  std::shared_lock lock(mutex_, std::try_to_lock);
+  while (!lock && steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(kDrainStep);
+    (void)lock.try_lock();
+  }
+  if (!lock) return;
+  drain(targets_, deadline);
+  for (const PathCount& count : forgotten_.all()) counts.add(count);
+  for (const auto& target : targets_) target->add_counts(counts);
+  if (copy_engine_ == nullptr) return;
+  while (!copy_engine_->is_idle() && steady_clock::now() < deadline)
+    std::this_thread::sleep_for(kDrainStep);
+  copy_engine_->add_counts(counts);
+}
+
+}  // namespace braid::multipath

@@ -1,0 +1,92 @@
+// The contexts that braid works in: an endpoint (endpoint.h) for each, a relay on each GPU that may
+// be one, and a target (target.h) for each context that copies go to or come from. Contexts come
+// when the program makes or uses them, and go when it ends them.
+//
+// Threads: any. One lock, which copies only try (`use`): while another thread is in `add` or
+// `forget`, which may wait for a GPU, copies are native. A Target guards itself.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <shared_mutex>
+#include <string>
+#include <vector>
+
+#include "base/options.h"
+#include "base/status.h"
+#include "cuda/driver.h"
+#include "multipath/classify.h"
+#include "multipath/copy_engine/mover.h"
+#include "multipath/endpoint.h"
+#include "multipath/path_counts.h"
+#include "multipath/planner.h"
+#include "multipath/relays.h"
+#include "multipath/target.h"
+
+namespace braid::multipath {
+
+class Roster {
+ public:
+  /// What is passed by reference must outlive the roster. `copy_engine` null: kernels carry
+  /// everything.
+  Roster(const cuda::Driver& driver, const Options& options, const Relays& relays,
+         const Planner& planner, std::unique_ptr<CopyEngineMover> copy_engine);
+  ~Roster();  ///< waits a limited time for transfers in flight, then gives everything back
+
+  /// Opens every relay, and makes all active contexts targets. Fails when no relay could be opened.
+  Status open();
+
+  /// Engine::add_context and Engine::forget_context.
+  Status add(CUcontext context);
+  void forget(CUcontext context);
+
+  /// A target that stays as long as this lives; else null and why.
+  struct Use {
+    std::shared_lock<std::shared_mutex> lock;
+    Target* target = nullptr;
+    Verdict verdict = Verdict::kNotReady;
+  };
+  /// Of a copy in `stream` to or from `memory`. Waits for nothing.
+  Use use(const Classification& memory, CUstream stream);
+
+  const Relays& relays() const { return relays_; }
+  /// Those of the GPU's relays that are open.
+  GpuSet open_relays_of(int gpu);
+  bool has_target_with_relay();
+
+  /// Engine::problems, as far as contexts are concerned.
+  std::vector<std::string> problems();
+
+  /// Engine::collect.
+  void collect(std::chrono::milliseconds wait, PathCounts& counts);
+
+ private:
+  Status open_relay(int gpu);
+  bool has_news(CUcontext context);
+  bool is_settled(CUcontext context);
+  Status adopt_active_contexts();
+  Status adopt_primary(int gpu);
+  Status adopt(int gpu, CUcontext context, bool retained);
+  Status make_target(Endpoint& endpoint);
+  std::vector<Endpoint*> link_relays(const Endpoint& target);
+  Result<Endpoint*> endpoint_for(int gpu, CUcontext context, bool retained);
+  Endpoint* find_endpoint(CUcontext context);
+  Target* find_target(CUcontext context);
+  Status note(Status status);
+
+  const cuda::Driver& driver_;
+  const Options& options_;
+  const Relays& relays_;
+  const Planner& planner_;
+  std::unique_ptr<CopyEngineMover> copy_engine_;
+  std::shared_mutex mutex_;  // guards all below
+  std::vector<std::unique_ptr<Endpoint>> endpoints_;
+  std::vector<Endpoint*> relay_endpoints_;  // by GPU; null: not a relay
+  std::vector<std::unique_ptr<Target>> targets_;
+  std::vector<bool> seen_primaries_;  // by GPU: its active primary context has been dealt with
+  std::vector<CUcontext> refused_;    // contexts that could not be made targets
+  std::vector<std::string> problems_;
+  PathCounts forgotten_;  // counts of targets that are gone
+};
+
+}  // namespace braid::multipath

@@ -1,0 +1,89 @@
+// Processes that fork: before CUDA starts (both then use it), afterwards (the child does not, and
+// ends in either way), and to run another CUDA program.
+//   forks SIZE_BYTES
+#include "driver_program.h"
+
+namespace {
+
+using namespace program;
+
+void copy_and_look(size_t size_bytes, uint64_t seed) {
+  const Pattern pattern(seed);
+  const CUstream stream = new_stream();
+  unsigned char* source = pin(size_bytes, pattern);
+  unsigned char* landing = pin(size_bytes);
+  const CUdeviceptr device = allocate(size_bytes);
+  for (int round = 0; round < 3; ++round) {
+    std::memset(landing, 0, size_bytes);
+    to_device(device, source, size_bytes, stream);
+    to_host(landing, device, size_bytes, stream);
+    MUST(cuStreamSynchronize(stream));
+    pattern.check(landing, size_bytes, "a copy beside forks");
+  }
+  MUST(cuStreamDestroy(stream));
+  MUST(cuMemFree(device));
+  MUST(cuMemFreeHost(source));
+  MUST(cuMemFreeHost(landing));
+}
+
+int use_cuda(size_t size_bytes, uint64_t seed) {
+  use_gpus(1);
+  copy_and_look(size_bytes, seed);
+  print_counts();
+  return 0;
+}
+
+pid_t fork_flushed() {
+  std::fflush(nullptr);
+  const pid_t child = fork();
+  require(child >= 0, "fork");
+  return child;
+}
+
+// Each child ends while the parent's copies are in flight, and takes none of them with it.
+void child_ends(size_t size_bytes, uint64_t seed, void (*end)(int)) {
+  const Pattern pattern(seed);
+  const CUstream stream = new_stream();
+  unsigned char* source = pin(size_bytes, pattern);
+  unsigned char* landing = pin(size_bytes);
+  std::memset(landing, 0, size_bytes);
+  const CUdeviceptr device = allocate(size_bytes);
+  to_device(device, source, size_bytes, stream);
+  to_host(landing, device, size_bytes, stream);
+  const pid_t child = fork_flushed();
+  if (child == 0) end(7);
+  require(exit_code_of(child, "a child that uses no CUDA") == 7, "a child's exit code is another");
+  MUST(cuStreamSynchronize(stream));
+  pattern.check(landing, size_bytes, "copies in flight across a fork");
+  copy_and_look(size_bytes, seed + 1);
+}
+
+// fork and exec, as subprocesses are started.
+void run_another(size_t size_bytes, char** argv) {
+  const pid_t child = fork_flushed();
+  if (child == 0) {
+    char another[] = "another";
+    char* words[] = {argv[0], argv[1], another, nullptr};
+    execv("/proc/self/exe", words);
+    _exit(127);
+  }
+  copy_and_look(size_bytes, 30);
+  require(exit_code_of(child, "another program") == 0, "another program failed");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const size_t size_bytes = size_argument(argc, argv);
+  if (argc > 2) return use_cuda(size_bytes, 1);
+  const pid_t early = fork_flushed();
+  if (early == 0) return use_cuda(size_bytes, 2);
+  use_gpus(1);
+  copy_and_look(size_bytes, 3);
+  require(exit_code_of(early, "a child that uses CUDA") == 0, "a child that uses CUDA failed");
+  child_ends(size_bytes, 10, [](int status) { _exit(status); });
+  child_ends(size_bytes, 20, [](int status) { std::exit(status); });
+  run_another(size_bytes, argv);
+  print_counts();
+  return 0;
+}

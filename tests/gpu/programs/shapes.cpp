@@ -1,0 +1,177 @@
+// Copies of every shape: batches, rows, layers, and memory that is not pinned.
+//   shapes SIZE_BYTES
+#include "driver_program.h"
+
+namespace {
+
+using namespace program;
+
+constexpr size_t kSegmentBytes = size_t{64} << 10;
+
+CUdeviceptr address(const void* host) { return reinterpret_cast<CUdeviceptr>(host); }
+
+// In the ABI of the toolkit that the program is built with. One attribute for all, as callers do.
+void copy_batch(std::vector<CUdeviceptr> to, std::vector<CUdeviceptr> from,
+                std::vector<size_t> sizes, CUstream stream) {
+  CUmemcpyAttributes attributes{};
+  attributes.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+  size_t begins_at = 0;
+#if CUDA_VERSION >= 13000
+  MUST(cuMemcpyBatchAsync(to.data(), from.data(), sizes.data(), sizes.size(), &attributes,
+                          &begins_at, 1, stream));
+#else
+  size_t failed = 0;
+  MUST(cuMemcpyBatchAsync(to.data(), from.data(), sizes.data(), sizes.size(), &attributes,
+                          &begins_at, 1, &failed, stream));
+#endif
+  size_t all_bytes = 0;
+  for (const size_t size_bytes : sizes) all_bytes += size_bytes;
+  copied(Kind::kPinned, all_bytes);
+}
+
+// The blocks of a KV cache: there in one order, back in another.
+void batches(size_t size_bytes) {
+  const size_t blocks = size_bytes / kSegmentBytes;
+  const Pattern pattern(1);
+  const CUstream stream = new_stream();
+  unsigned char* source = pin(blocks * kSegmentBytes, pattern);
+  unsigned char* landing = pin(blocks * kSegmentBytes);
+  const CUdeviceptr device = allocate(blocks * kSegmentBytes);
+  for (size_t round = 0; round < 3; ++round) {
+    std::memset(landing, 0, blocks * kSegmentBytes);
+    std::vector<CUdeviceptr> sources, slots, landings;
+    for (size_t block = 0; block < blocks; ++block) {
+      sources.push_back(address(source + block * kSegmentBytes));
+      slots.push_back(device + (blocks - 1 - block) * kSegmentBytes);
+      landings.push_back(address(landing + block * kSegmentBytes));
+    }
+    const std::vector<size_t> sizes(blocks, kSegmentBytes - round);  // whole and ragged
+    copy_batch(slots, sources, sizes, stream);
+    copy_batch(landings, slots, sizes, stream);
+    MUST(cuStreamSynchronize(stream));
+    for (size_t block = 0; block < blocks; ++block)
+      pattern.check(landing + block * kSegmentBytes, sizes[block], "a batch",
+                    block * kSegmentBytes);
+  }
+}
+
+CUDA_MEMCPY3D box_of(size_t width, size_t height, size_t depth) {
+  CUDA_MEMCPY3D box{};
+  box.WidthInBytes = width;
+  box.Height = height;
+  box.Depth = depth;
+  return box;
+}
+
+// Rows of `width` bytes, which lie `pitch` apart on the GPU and side by side on the host.
+void rows(size_t size_bytes, size_t width, Kind kind) {
+  const size_t height = size_bytes / width;
+  const size_t pitch = width + 512;
+  const Pattern pattern(width);
+  const CUstream stream = new_stream();
+  unsigned char* source = pin(width * height, pattern);
+  unsigned char* landing = pin(width * height);
+  std::memset(landing, 0, width * height);
+  const CUdeviceptr device = allocate(pitch * height);
+  CUDA_MEMCPY2D there{};
+  there.srcMemoryType = CU_MEMORYTYPE_HOST;
+  there.srcHost = source;
+  there.srcPitch = width;
+  there.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  there.dstDevice = device;
+  there.dstPitch = pitch;
+  there.WidthInBytes = width;
+  there.Height = height;
+  CUDA_MEMCPY2D back{};
+  back.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+  back.srcDevice = device;
+  back.srcPitch = pitch;
+  back.dstMemoryType = CU_MEMORYTYPE_HOST;
+  back.dstHost = landing;
+  back.dstPitch = width;
+  back.WidthInBytes = width;
+  back.Height = height;
+  MUST(cuMemcpy2DAsync(&there, stream));
+  MUST(cuStreamSynchronize(stream));
+  MUST(cuMemcpy2D(&back));
+  copied(kind, 2 * width * height, 2);
+  pattern.check(landing, width * height, "a copy of rows");
+}
+
+void layers(size_t size_bytes) {
+  constexpr size_t kWidth = size_t{32} << 10, kDepth = 4;
+  const size_t height = size_bytes / kWidth / kDepth;
+  const size_t layer_bytes = kWidth * height;
+  const Pattern pattern(3);
+  const CUstream stream = new_stream();
+  unsigned char* source = pin(layer_bytes * kDepth, pattern);
+  unsigned char* landing = pin(layer_bytes * kDepth);
+  std::memset(landing, 0, layer_bytes * kDepth);
+  const CUdeviceptr device = allocate((kWidth + 512) * (height + 1) * kDepth);
+  CUDA_MEMCPY3D there = box_of(kWidth, height, kDepth);
+  there.srcMemoryType = CU_MEMORYTYPE_HOST;
+  there.srcHost = source;
+  there.srcPitch = kWidth;
+  there.srcHeight = height;
+  there.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  there.dstDevice = device;
+  there.dstPitch = kWidth + 512;
+  there.dstHeight = height + 1;
+  CUDA_MEMCPY3D back = box_of(kWidth, height, kDepth);
+  back.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+  back.srcDevice = device;
+  back.srcPitch = there.dstPitch;
+  back.srcHeight = there.dstHeight;
+  back.dstMemoryType = CU_MEMORYTYPE_HOST;
+  back.dstHost = landing;
+  back.dstPitch = kWidth;
+  back.dstHeight = height;
+  MUST(cuMemcpy3DAsync(&there, stream));
+  MUST(cuMemcpy3DAsync(&back, stream));
+  MUST(cuStreamSynchronize(stream));
+  copied(Kind::kPinned, 2 * layer_bytes * kDepth, 2);
+  pattern.check(landing, layer_bytes * kDepth, "a copy of layers");
+}
+
+// Once the call has returned the source is the program's again, and what came back is there.
+void pageable(size_t size_bytes) {
+  const CUstream stream = new_stream();
+  const CUdeviceptr device = allocate(size_bytes);
+  std::vector<unsigned char> source(size_bytes), landing(size_bytes);
+  for (uint64_t round = 0; round < 4; ++round) {
+    const bool is_async = round % 2 == 1;
+    const Pattern pattern(10 + round);
+    pattern.fill(source.data(), size_bytes);
+    if (is_async) {
+      to_device(device, source.data(), size_bytes, stream, Kind::kPageable);
+    } else {
+      MUST(cuMemcpyHtoD(device, source.data(), size_bytes));
+      copied(Kind::kPageable, size_bytes);
+    }
+    std::fill(source.begin(), source.end(), static_cast<unsigned char>(0));
+    MUST(cuStreamSynchronize(stream));
+    check_device(device, size_bytes, pattern, "from pageable memory");
+    if (is_async) {
+      to_host(landing.data(), device, size_bytes, stream, Kind::kPageable);
+      MUST(cuStreamSynchronize(stream));
+    } else {
+      MUST(cuMemcpyDtoH(landing.data(), device, size_bytes));
+      copied(Kind::kPageable, size_bytes);
+    }
+    pattern.check(landing.data(), size_bytes, "to pageable memory");
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const size_t size_bytes = size_argument(argc, argv);
+  use_gpus(1);
+  pageable(size_bytes + 77);  // before anything has been pinned
+  batches(size_bytes);
+  rows(size_bytes, size_t{64} << 10, Kind::kPinned);
+  rows(size_bytes, size_t{1} << 10, Kind::kNarrow);
+  layers(size_bytes);
+  print_counts();
+  return 0;
+}

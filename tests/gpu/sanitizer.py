@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+"""Runs kernels and programs under NVIDIA's compute-sanitizer, where that is installed.
+
+  sanitizer.py [--build FOLDER]
+
+Only what holds no stream back: the sanitizer may run one kernel at a time, and a kernel that waits
+for the host to enqueue another would wait for ever. Ends with: N passed, N failed, N skipped.
+"""
+import argparse
+import collections
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TIMEOUT_S = 90
+ERRORS_FOUND = 99  # the exit code that the sanitizer is told to use
+SIZE_BYTES = str(16_000_001)
+# (what, the sanitizer's tools, program below the build folder, arguments, under braid)
+RUNS = [
+    ("copies and the program's kernels", ("memcheck", "racecheck", "synccheck"),
+     "tests/gpu_kernels_test", ["--gtest_filter=KernelsTest.KernelsBehindACopySeeItsBytes"], False),
+    ("copies and batches of every shape", ("memcheck",), "tests/multipath_transfer_test",
+     ["--gtest_filter=BytesTest.AreRightAtRandomShapesOnEveryTarget:"
+      "BatchTest.ScatteredSegmentsOfAnySizeArriveWhole"], False),
+    ("timing", ("memcheck",), "tests/gpu_programs/timing", [SIZE_BYTES], True),
+    ("destinations", ("memcheck",), "tests/gpu_programs/destinations", [SIZE_BYTES], True),
+]
+
+
+def find_sanitizer():
+    """The tool, or None: on PATH, or in the toolkit."""
+    homes = [os.environ.get("CUDA_HOME", ""), os.environ.get("CUDA_PATH", ""), "/usr/local/cuda"]
+    places = [f"{home}/{below}" for home in homes if home for below in ("bin", "compute-sanitizer")]
+    return shutil.which("compute-sanitizer") or \
+        shutil.which("compute-sanitizer", path=os.pathsep.join(places))
+
+
+def run(words, environment):
+    """"" when all is well, else why not."""
+    with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True, start_new_session=True) as process:
+        try:
+            output, _ = process.communicate(timeout=TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            output, _ = process.communicate()
+            return f"did not end in {TIMEOUT_S} s\n{output[-4000:]}"
+    if process.returncode == ERRORS_FOUND:
+        return f"errors were found\n{output[-8000:]}"
+    # A tool that could not attach says nothing about the program.
+    if process.returncode == 0 and "ERROR SUMMARY: 0 errors" not in output \
+            and "RACECHECK SUMMARY: 0 hazards" not in output:
+        return f"there is no summary\n{output[-4000:]}"
+    return "" if process.returncode == 0 else f"exit code {process.returncode}\n{output[-4000:]}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
+    build = parser.parse_args().build.resolve()
+    sanitizer = find_sanitizer()
+    environment = dict(os.environ, BRAID_TEST_DRIVER="libcuda.so.1")
+    counts = collections.Counter()
+    for what, tools, program, arguments, under_braid in RUNS:
+        prefix = [str(build / "bin/braid"), "run", "--costs", "none", "--"] if under_braid else []
+        for tool in tools:
+            name = f"{tool}: {what}" + (" under braid" if under_braid else "")
+            if sanitizer is None:
+                kind, said = "skipped", "compute-sanitizer is not installed"
+            else:
+                said = run([sanitizer, "--tool", tool, "--target-processes", "all",
+                            "--error-exitcode", str(ERRORS_FOUND), *prefix,
+                            str(build / program), *arguments], environment)
+                kind = "failed" if said else "passed"
+            counts[kind] += 1
+            print(f"{kind}: {name}" + (f": {said}" if said else ""), flush=True)
+    print(", ".join(f"{counts[kind]} {kind}" for kind in ("passed", "failed", "skipped")))
+    if counts["failed"]:
+        return 1
+    return 0 if counts["passed"] else 77
+
+
+if __name__ == "__main__":
+    sys.exit(main())
