@@ -55,13 +55,13 @@ CUresult launch(const cuda::Driver& driver, const KernelChoice& kernel, uint32_t
 // again, nor is anything that waits for it.
 CUresult make_up_for(const cuda::Driver& driver, const MoverJob& job, size_t refused,
                      const Lane& lane, cuda::PullArgs args) {
-  const bool aligned_alike = job.bytes.aligned_alike;
+  const Endpoint& target = *job.paths[0];
   set_path(args, job, 0);
-  KernelChoice kernel = job.paths[0]->kernel_for(aligned_alike);
-  kernel.blocks = job.paths[refused]->kernel_for(aligned_alike).blocks;
-  cuda::ScopedContext scope(driver, job.paths[0]->context());
+  cuda::ScopedContext scope(driver, target.context());
   if (scope.status() != CUDA_SUCCESS) return scope.status();
-  return launch(driver, kernel, lane.start, lane.streams[job.lane_paths[0]], args);
+  return launch(driver, target.kernel_for(job.bytes.aligned_alike),
+                blocks_of(*job.paths[refused], job.bytes), lane.start,
+                lane.streams[job.lane_paths[0]], args);
 }
 
 // The gate: the program's stream goes on when the count of landed slices is complete. CUDA does not

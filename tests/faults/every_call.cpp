@@ -48,7 +48,7 @@ constexpr int kHangMs = 60'000;
 
 // Of a function that is called more often than this, every n-th call is refused, so that at most so
 // many are; all of them by --every.
-constexpr int kMostOfOne = 10;
+constexpr int kMostOfOne = 8;
 
 struct Request {
   std::string mover = "kernel";
