@@ -34,6 +34,9 @@ using Boxes = CUresult (*)(size_t, CUDA_MEMCPY3D_BATCH_OP*, unsigned long long, 
   X(set_current, cuCtxSetCurrent)                     \
   X(get_current, cuCtxGetCurrent)                     \
   X(exchange_mode, cuThreadExchangeStreamCaptureMode) \
+  X(load_module, cuModuleLoadData)                    \
+  X(get_function, cuModuleGetFunction)                \
+  X(launch, cuLaunchKernel)                           \
   X(sync_context, cuCtxSynchronize)                   \
   X(memory_info, cuMemGetInfo_v2)                     \
   X(allocate, cuMemAlloc_v2)                          \

@@ -1,13 +1,19 @@
 #include "stress/execution.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <barrier>
+#include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <mutex>
 #include <vector>
 
 #include "stress/copy_calls.h"
+#include "stress/kernel.h"
 #include "stress/stock.h"
 #include "stress/workers.h"
 
@@ -34,6 +40,21 @@ int64_t blaming(CUresult result, size_t entry) {
   constexpr int64_t kEntries = 1000;
   if (result == CUDA_SUCCESS || entry == SIZE_MAX) return result;
   return result * kEntries + static_cast<int64_t>(entry % kEntries);
+}
+
+[[noreturn]] void be_child(ForkEnd end) {
+  if (end == ForkEnd::kExit) std::exit(0);
+  if (end == ForkEnd::kExecute) execl("/bin/true", "true", nullptr);
+  _exit(end == ForkEnd::kLeave ? 0 : 127);
+}
+
+// How the child ended, as an error to note: the copies that are under way are none of its business.
+int64_t fork_child(ForkEnd end) {
+  const pid_t child = fork();
+  if (child == 0) be_child(end);
+  int status = -1;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
+  return status;
 }
 
 class Execution {
@@ -69,6 +90,7 @@ class Execution {
   CUresult capture(size_t thread, const Operation& operation, size_t number);
   int64_t mistake(const Operation& operation);
   CUresult call_host(const Operation& operation);
+  CUresult launch(const Operation& operation);
   std::string result();
 
   CUstream stream(int number) const { return stock_.stream(number); }
@@ -150,6 +172,8 @@ int64_t Execution::step(size_t thread, const Operation& operation, size_t number
     case Step::kRenewStream: return stock_.renew_stream(operation.stream);
     case Step::kCapture: return capture(thread, operation, number);
     case Step::kMistake: return mistake(operation);
+    case Step::kKernel: return launch(operation);
+    case Step::kFork: return fork_child(static_cast<ForkEnd>(operation.value));
     case Step::kReset: return stock_.reset(static_cast<int>(operation.value));
   }
   return CUDA_ERROR_UNKNOWN;
@@ -179,6 +203,16 @@ CUresult Execution::call_host(const Operation& operation) {
   return calls_.call_host(
       stream(operation.stream), [](void* place) { static_cast<Place*>(place)->change(); },
       &stock_.place(operation.region));
+}
+
+CUresult Execution::launch(const Operation& operation) {
+  const Piece& piece = operation.copy.pieces.front();
+  MixArgs args{stock_.place(piece.to).memory.address() + piece.to_offset,
+               stock_.place(piece.from).memory.address() + piece.from_offset, piece.size_bytes};
+  void* parameters[] = {&args};
+  const int gpu = program_.streams[operation.stream].gpu;
+  return calls_.launch(server_.kernels[gpu], 1, 1, 1, 32, 1, 1, 0, stream(operation.stream),
+                       parameters, nullptr);
 }
 
 // The later event is asked first: once it has passed, so has the earlier.
@@ -282,11 +316,7 @@ class Runner::Impl {
  public:
   Impl(const Calls& calls, bool traces) : server{calls, traces} {
     must(calls.init(0), "cuInit");
-    for (int gpu = 0; gpu < kGpus; ++gpu) {
-      CUdevice device = 0;
-      must(calls.get_device(&device, gpu), "cuDeviceGet");
-      must(calls.retain_primary(&server.contexts.emplace_back(), device), "a context");
-    }
+    for (int gpu = 0; gpu < kGpus; ++gpu) must(server.open(gpu), "a context");
   }
 
   Server server;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "stress/kernel.h"
+
 namespace braid::stress {
 namespace {
 
@@ -11,12 +13,25 @@ uint64_t first_content(const Program& program, size_t region) { return program.s
 
 }  // namespace
 
+CUresult Server::open(int gpu) {
+  contexts.resize(kGpus);
+  kernels.resize(kGpus);
+  CUdevice device = 0;
+  CUresult result = calls.get_device(&device, gpu);
+  if (result == CUDA_SUCCESS) result = calls.retain_primary(&contexts[gpu], device);
+  if (result != CUDA_SUCCESS) return result;
+  use(gpu);
+  CUmodule module = nullptr;
+  result = calls.load_module(&module, mix_kernel_image());
+  if (result == CUDA_SUCCESS) result = calls.get_function(&kernels[gpu], module, kMixKernelName);
+  return result;
+}
+
 CUresult Server::reset(int gpu) {
   CUdevice device = 0;
   CUresult result = calls.get_device(&device, gpu);
   if (result == CUDA_SUCCESS) result = calls.reset_primary(device);
-  if (result == CUDA_SUCCESS) result = calls.retain_primary(&contexts[gpu], device);
-  return result;
+  return result == CUDA_SUCCESS ? open(gpu) : result;
 }
 
 void Stock::make() {

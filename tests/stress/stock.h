@@ -18,8 +18,11 @@ struct Server {
   const Calls& calls;
   bool traces;
   std::vector<CUcontext> contexts{};
+  std::vector<CUfunction> kernels{};  ///< the programs' own (kernel.h), by GPU
 
   void use(int gpu) const { must(calls.set_current(contexts[gpu]), "cuCtxSetCurrent"); }
+  /// Makes a GPU's primary context, with all that programs share there.
+  CUresult open(int gpu);
   CUresult reset(int gpu);
 };
 
