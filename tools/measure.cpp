@@ -14,8 +14,6 @@ namespace {
 using multipath::Direction;
 using multipath::Verdict;
 
-constexpr int kPoison = 0xA5;
-
 // Measured copies alternate between two sets of random bytes, so that what a destination held
 // before is wrong in every byte's place. Overwriting it from the CPU instead would leave its lines
 // dirty in the caches, and the GPUs' writes would wait for them: 30 GB/s instead of 54 for 64 MB

@@ -7,6 +7,9 @@
 
 namespace braid::tools {
 
+/// What destinations hold before a copy, so that one that did not happen shows.
+inline constexpr int kPoison = 0xA5;
+
 /// Fills `size_bytes` bytes with `seed`'s sequence, which begins `offset_bytes` bytes before
 /// `data`. The offset is a multiple of 8.
 void fill_pattern(void* data, uint64_t size_bytes, uint64_t seed, uint64_t offset_bytes = 0);

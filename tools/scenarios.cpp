@@ -17,8 +17,6 @@ using multipath::Direction;
 using multipath::Segment;
 using multipath::Verdict;
 
-constexpr int kPoison = 0xA5;
-
 // Segments lie in places of twice their size, so that no two touch.
 constexpr uint64_t kSpread = 2;
 

@@ -92,6 +92,9 @@ BRAID_API void braid_close(braid_engine* engine);
 /* Makes the current context, and each primary context that has become active since, known to the
  * engine. Without it, the first copy that names memory of a new context does so, and may block.
  *
+ * Plain memory must not be given to cuMemFreeAsync before its copies have ended: copy engines are
+ * sent to it while a copy is under way. Memory of pools may.
+ *
  * Relays reach the driver's default pools (cuMemAllocAsync) from braid_open on. Ranges that a
  * program maps, and pools that it makes, take every path once it gives the other GPUs access with
  * cuMemSetAccess or cuMemPoolSetAccess; until then their copies take the paths they may. */

@@ -7,6 +7,7 @@ namespace braid::library {
 using multipath::Batch;
 using multipath::Direction;
 using multipath::Engine;
+using multipath::Outcome;
 using multipath::Verdict;
 
 namespace {
@@ -78,22 +79,22 @@ Copier::Route Copier::route_of(const Copy& copy, MemoryMap& memory) const {
 
 Error Copier::copy_group(Copies group, const Route& route, const Order& order, Scratch& scratch,
                          Tally& tally) {
-  Verdict verdict = Verdict::kNotLinear;
-  if (route.kind != Route::Kind::kOther) verdict = submit(group, route, order, scratch);
+  Outcome outcome = Verdict::kNotLinear;
+  if (route.kind != Route::Kind::kOther) outcome = submit(group, route, order, scratch);
   // A context that is new since the engine opened: its first copy makes it known.
-  if (verdict == Verdict::kForeignContext && engine_->add_context(route.context).ok())
-    verdict = submit(group, route, order, scratch);
-  if (verdict != Verdict::kAccelerated) {
-    const bool may_batch = route.may_batch && verdict != Verdict::kCapturing;
-    return copy_native(group, may_batch, verdict, order, scratch, tally);
+  if (outcome == Verdict::kForeignContext && engine_->add_context(route.context).ok())
+    outcome = submit(group, route, order, scratch);
+  if (outcome != Verdict::kAccelerated) {
+    const bool may_batch = route.may_batch && outcome != Verdict::kCapturing;
+    return copy_native(group, may_batch, outcome, order, scratch, tally);
   }
   const uint64_t size_bytes = total_bytes(group);
-  statistics_.add(order.entry_point, verdict, size_bytes);
+  statistics_.add(order.entry_point, outcome, size_bytes);
   tally.accelerated_bytes += size_bytes;
   return Error::none();
 }
 
-Verdict Copier::submit(Copies group, const Route& route, const Order& order, Scratch& scratch) {
+Outcome Copier::submit(Copies group, const Route& route, const Order& order, Scratch& scratch) {
   const bool to_device = route.kind == Route::Kind::kToDevice;
   scratch.segments.clear();
   for (const Copy& copy : group)

@@ -68,7 +68,7 @@ class Copier {
   Route route_of(const Copy& copy, MemoryMap& memory) const;
   Error copy_group(Copies group, const Route& route, const Order& order, Scratch& scratch,
                    Tally& tally);
-  multipath::Verdict submit(Copies group, const Route& route, const Order& order, Scratch& scratch);
+  multipath::Outcome submit(Copies group, const Route& route, const Order& order, Scratch& scratch);
   Error copy_native(Copies group, bool may_batch, multipath::Verdict why, const Order& order,
                     Scratch& scratch, Tally& tally);
 

@@ -2,14 +2,12 @@
 
 #include <unistd.h>
 
-#include <nlohmann/json.hpp>
+#include "multipath/statistics_json.h"
 
 namespace braid::library {
 
-using multipath::Direction;
-using multipath::PathCount;
+using multipath::Mover;
 using multipath::Verdict;
-using nlohmann::ordered_json;
 
 const char* entry_point_name(EntryPoint entry_point) {
   switch (entry_point) {
@@ -22,28 +20,30 @@ const char* entry_point_name(EntryPoint entry_point) {
 }
 
 std::string Statistics::render(multipath::Engine& engine, int wait_ms) const {
-  ordered_json entry_points = ordered_json::object();
-  for (int entry_point = 0; entry_point < kEntryPointCount; ++entry_point)
-    for (int verdict = 0; verdict < multipath::kVerdictCount; ++verdict) {
-      const Cell& cell = cells_[static_cast<size_t>(entry_point)][static_cast<size_t>(verdict)];
-      const uint64_t calls = cell.calls.load(std::memory_order_relaxed);
-      if (calls == 0) continue;
-      entry_points[entry_point_name(static_cast<EntryPoint>(entry_point))]
-                  [multipath::verdict_name(static_cast<Verdict>(verdict))] = {
-                      {"calls", calls}, {"bytes", cell.bytes.load(std::memory_order_relaxed)}};
-    }
-  ordered_json paths = ordered_json::array();
-  for (const PathCount& path : engine.collect(wait_ms))
-    paths.push_back({{"target", path.target},
-                     {"via", path.via},
-                     {"direction", path.direction == Direction::kHostToDevice ? "h2d" : "d2h"},
-                     {"slices", path.slices},
-                     {"bytes", path.bytes}});
-  const ordered_json all = {{"pid", getpid()},
-                            {"entry_points", std::move(entry_points)},
-                            {"paths", std::move(paths)},
-                            {"problems", engine.problems()}};
-  return ordered_json{{"braid", all}}.dump();
+  const auto append = [](void* text, const char* more, size_t size_bytes) {
+    static_cast<std::string*>(text)->append(more, size_bytes);
+  };
+  std::string text;
+  {
+    std::array<char, 1024> buffer;
+    TextWriter out(buffer, append, &text);
+    multipath::StatisticsJson json(getpid(), out);
+    for (int entry_point = 0; entry_point < kEntryPointCount; ++entry_point)
+      for (int verdict = 0; verdict < multipath::kVerdictCount; ++verdict)
+        for (int mover = 0; mover < multipath::kMoverCount; ++mover) {
+          const auto key = static_cast<EntryPoint>(entry_point);
+          const auto why = static_cast<Verdict>(verdict);
+          const auto how = static_cast<Mover>(mover);
+          const Cell& cell = cells_[index_of(key, why, how)];
+          const multipath::CopyCount count{cell.calls.load(std::memory_order_relaxed),
+                                           cell.bytes.load(std::memory_order_relaxed)};
+          if (count.calls != 0) json.add(entry_point_name(key), why, how, count);
+        }
+    for (const multipath::PathCount& path : engine.collect(wait_ms)) json.add(path);
+    for (const std::string& problem : engine.problems()) json.add_problem(problem);
+    json.end();
+  }
+  return text;
 }
 
 }  // namespace braid::library

@@ -21,8 +21,8 @@ const char* entry_point_name(EntryPoint entry_point);
 class Statistics {
  public:
   /// One part of a call: `bytes` that went the same way for the same reason.
-  void add(EntryPoint entry_point, multipath::Verdict verdict, uint64_t bytes) noexcept {
-    Cell& cell = cells_[static_cast<size_t>(entry_point)][static_cast<size_t>(verdict)];
+  void add(EntryPoint entry_point, const multipath::Outcome& outcome, uint64_t bytes) noexcept {
+    Cell& cell = cells_[index_of(entry_point, outcome.verdict, outcome.mover)];
     cell.calls.fetch_add(1, std::memory_order_relaxed);
     cell.bytes.fetch_add(bytes, std::memory_order_relaxed);
   }
@@ -36,7 +36,15 @@ class Statistics {
     std::atomic<uint64_t> calls{0};
     std::atomic<uint64_t> bytes{0};
   };
-  std::array<std::array<Cell, multipath::kVerdictCount>, kEntryPointCount> cells_{};
+  static constexpr size_t index_of(EntryPoint entry_point, multipath::Verdict verdict,
+                                   multipath::Mover mover) noexcept {
+    const size_t row =
+        static_cast<size_t>(entry_point) * multipath::kVerdictCount + static_cast<size_t>(verdict);
+    return row * multipath::kMoverCount + static_cast<size_t>(mover);
+  }
+
+  std::array<Cell, size_t{kEntryPointCount} * multipath::kVerdictCount * multipath::kMoverCount>
+      cells_{};
 };
 
 }  // namespace braid::library

@@ -71,7 +71,9 @@ class Classifier {
                 Verdict::kPageable);
   }
 
-  Classification result() const { return {Verdict::kAccelerated, context_, gpu_, allowed_}; }
+  Classification result() const {
+    return {Verdict::kAccelerated, context_, gpu_, allowed_, is_pooled_};
+  }
 
  private:
   // Every byte of the range, one piece of memory after the other. Mappings lie side by side in what
@@ -102,6 +104,7 @@ class Classifier {
     if (facts.kind == DeviceFacts::Kind::kOther) return Verdict::kNotLinear;
     if (gpu_ >= 0 && facts.gpu != gpu_) return Verdict::kForeignContext;
     gpu_ = facts.gpu;
+    is_pooled_ = is_pooled_ || facts.kind == DeviceFacts::Kind::kPooled;
     if (facts.kind != DeviceFacts::Kind::kPlain) return judge_access(facts, address);
     if (context_ != nullptr && facts.context != context_) return Verdict::kForeignContext;
     context_ = facts.context;
@@ -124,6 +127,7 @@ class Classifier {
   CUcontext context_ = nullptr;
   int gpu_ = -1;
   GpuSet allowed_ = kEveryGpu;
+  bool is_pooled_ = false;
   KnownExtents devices_;
   KnownExtents hosts_;
 };

@@ -87,15 +87,19 @@ Status Endpoint::create_relay_streams() {
   return {};
 }
 
-Endpoint::~Endpoint() {
-  if (!abandoned_) {
+Endpoint::~Endpoint() { close(); }
+
+void Endpoint::close() {
+  if (abandoned_) return;
+  {
     cuda::ScopedContext scope(driver_, context_);
     for (CUstream stream : relay_streams_)
       if (stream != nullptr) driver_.cuStreamDestroy(stream);
     if (boards_ != 0) driver_.cuMemFree(boards_);
     if (module_ != nullptr) driver_.cuModuleUnload(module_);
   }
-  if (retained_ && !abandoned_) driver_.cuDevicePrimaryCtxRelease(device_);
+  if (retained_) driver_.cuDevicePrimaryCtxRelease(device_);
+  abandoned_ = true;
 }
 
 CUdeviceptr Endpoint::board(Direction direction) const {

@@ -55,6 +55,10 @@ class Endpoint {
   /// How a stream of this context waits for a count in its GPU's memory that other GPUs write.
   unsigned wait_flags() const { return wait_flags_; }
 
+  /// Gives back everything in the context, and the hold on it, now rather than in the destructor.
+  /// No kernel may be under way. Abandoned afterwards.
+  void close();
+
   /// The context is gone, or about to be: touch nothing there any more.
   void abandon() { abandoned_ = true; }
   bool is_abandoned() const { return abandoned_; }

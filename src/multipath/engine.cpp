@@ -9,6 +9,7 @@
 #include "multipath/cost_file.h"
 #include "multipath/grants.h"
 #include "multipath/planner.h"
+#include "multipath/pointer_facts.h"
 #include "multipath/relays.h"
 #include "multipath/roster.h"
 #include "multipath/staging/stager.h"
@@ -43,7 +44,7 @@ struct Engine::Impl {
         roster(driver, options, relays, planner, std::move(copy_engine)),
         stager(driver, options, [this](const Transfer& chunk) {
           const Segment whole{chunk.host, chunk.device, chunk.size_bytes};
-          return submit({chunk.direction, {&whole, 1}, chunk.stream, chunk.priority}).verdict;
+          return submit({chunk.direction, {&whole, 1}, chunk.stream, chunk.priority});
         }) {}
   ~Impl() {
     const cuda::RelaxedCapture relaxed(driver);
@@ -51,9 +52,9 @@ struct Engine::Impl {
   }
 
   Outcome submit(const Batch& batch);
-  void forget_context(CUcontext context) {
+  void forget_context(CUcontext context, Roster::End end) {
     stager.forget_context(context);
-    roster.forget(context);
+    roster.forget(context, end);
   }
   std::vector<std::string> problems();
 
@@ -102,8 +103,7 @@ Outcome Engine::Impl::submit(const Batch& batch) {
     return Verdict::kCapturing;
   const Roster::Use use = roster.use(what, batch.stream);
   if (use.target == nullptr) return use.verdict;
-  return use.target->submit(batch, size_bytes, path_limit.load(std::memory_order_relaxed),
-                            what.allowed);
+  return use.target->submit(batch, size_bytes, path_limit.load(std::memory_order_relaxed), what);
 }
 
 std::vector<std::string> Engine::Impl::problems() {
@@ -118,7 +118,12 @@ Engine::~Engine() = default;
 Status Engine::add_context(CUcontext context) {
   return impl_->relay_gpus != 0 ? impl_->roster.add(context) : Status();
 }
-void Engine::forget_context(CUcontext context) { impl_->forget_context(context); }
+void Engine::forget_context(CUcontext context) {
+  impl_->forget_context(context, Roster::End::kDestroyed);
+}
+void Engine::release_context(CUcontext context) {
+  impl_->forget_context(context, Roster::End::kReleased);
+}
 GpuSet Engine::grant(CUmemoryPool pool, int gpu) {
   return grant_to_relays(impl_->driver, impl_->roster, pool, gpu);
 }
@@ -134,7 +139,12 @@ Outcome Engine::submit(const Transfer& transfer) noexcept {
   const Segment whole{transfer.host, transfer.device, transfer.size_bytes};
   return impl_->submit({transfer.direction, {&whole, 1}, transfer.stream, transfer.priority});
 }
-std::optional<CUresult> Engine::stage(const Transfer& transfer, bool is_synchronous) {
+void Engine::settle(CUdeviceptr address) noexcept {
+  if (!impl_->roster.feeds_copy_engines()) return;
+  if (pointer_facts(impl_->driver, address).device.kind == DeviceFacts::Kind::kPooled) return;
+  impl_->roster.settle(std::chrono::milliseconds(impl_->options.deadline_ms));
+}
+std::optional<Staged> Engine::stage(const Transfer& transfer, bool is_synchronous) {
   return impl_->stager.copy(transfer, is_synchronous);
 }
 uint64_t Engine::threshold_bytes() const { return impl_->planner.threshold_bytes(); }

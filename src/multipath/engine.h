@@ -49,6 +49,10 @@ class Engine {
   /// as relay, and forgets what it owned there.
   void forget_context(CUcontext context);
 
+  /// Call before the last hold on a primary context beside braid's is released: as forget_context,
+  /// and braid lets go of the context, so that it ends with that release.
+  void release_context(CUcontext context);
+
   /// Lets the relays of the memory's GPU read and write it, so that its copies take every path:
   /// call it when the program makes a pool, or maps a range for a GPU of its own. The GPUs that may
   /// now; none when nothing was granted, and copies then take the paths they may. Not on a copy's
@@ -61,10 +65,15 @@ class Engine {
   Outcome submit(const Batch& batch) noexcept;
   Outcome submit(const Transfer& transfer) noexcept;
 
+  /// Call before plain memory (not of a pool) is freed by a call that does not wait for copies,
+  /// cuMemFreeAsync: the driver refuses later calls that name it, and copy engines are given their
+  /// slices one by one. Waits until they have had them all, at most for the deadline of a slice.
+  void settle(CUdeviceptr address) noexcept;
+
   /// A copy that `submit` declined, of host memory that is not pinned: staged through pinned memory
   /// (staging/stager.h). May wait and, the first time, allocate, as a native pageable copy may. The
   /// answer of the call that asked for the copy; nothing when the copy is native.
-  std::optional<CUresult> stage(const Transfer& transfer, bool is_synchronous);
+  std::optional<Staged> stage(const Transfer& transfer, bool is_synchronous);
 
   /// Smaller transfers stay native, whatever else: `submit` need not be asked about them.
   uint64_t threshold_bytes() const;

@@ -32,9 +32,7 @@ Status LaneSet::create(Lane& lane) {
   lane.streams.push_back(direct);
   status = driver_.check(driver_.cuEventCreate(&lane.start, CU_EVENT_DISABLE_TIMING),
                          "creating an event" + where);
-  // Targets begin at different relay streams, so that one held stream hinders few others.
-  const int first = target_.gpu() + static_cast<int>(&lane - lanes_.data());
-  for (const Endpoint* relay : relays_) lane.streams.push_back(relay->relay_stream(first));
+  for (const Endpoint* relay : relays_) lane.streams.push_back(stream_of(*relay, lane));
   for (size_t path = 0; path < lane.streams.size() && status.ok(); ++path) {
     CUevent end = nullptr;
     CUresult made = scope.enter(path == 0 ? target_.context() : relays_[path - 1]->context());
@@ -43,6 +41,19 @@ Status LaneSet::create(Lane& lane) {
     if (status.ok()) lane.ends.push_back(end);
   }
   return status;
+}
+
+Status LaneSet::replace_relay(size_t place, Endpoint& relay) {
+  cuda::ScopedContext scope(driver_, relay.context());
+  relays_[place] = &relay;
+  for (Lane& lane : lanes_) {
+    const Status status =
+        driver_.check(driver_.cuEventCreate(&lane.ends[place + 1], CU_EVENT_DISABLE_TIMING),
+                      "creating an event for GPU " + std::to_string(target_.gpu()));
+    if (!status.ok()) return status;
+    lane.streams[place + 1] = stream_of(relay, lane);
+  }
+  return {};
 }
 
 LaneSet::~LaneSet() {

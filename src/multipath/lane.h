@@ -59,12 +59,19 @@ class LaneSet {
   /// The lane that serves `user`, or an idle one bound to it from now on; null when all are taken.
   Lane* find(const StreamKey& user);
 
+  /// The relay at this place has a new context. Allocates.
+  Status replace_relay(size_t place, Endpoint& relay);
+
   std::vector<Lane>& lanes() { return lanes_; }
 
  private:
   LaneSet(const cuda::Driver& driver, Endpoint& target, std::vector<Endpoint*> relays)
       : driver_(driver), target_(target), relays_(std::move(relays)) {}
   Status create(Lane& lane);
+  /// Targets begin at different relay streams, so that one held stream hinders few others.
+  CUstream stream_of(const Endpoint& relay, const Lane& lane) const {
+    return relay.relay_stream(target_.gpu() + static_cast<int>(&lane - lanes_.data()));
+  }
 
   const cuda::Driver& driver_;
   Endpoint& target_;

@@ -27,8 +27,15 @@ Request Planner::request(Direction direction, const Moment& moment) const {
           .paths = moment.paths,
           .is_cold = moment.is_cold,
           .kernels_blocked = moment.kernels_blocked,
-          .movers = allowed_movers(mover_, has_copy_engine_, moment.kernels_blocked),
+          .movers = movers_for(moment),
           .asked_threshold_bytes = asked_threshold_bytes_};
+}
+
+// Copy engines are given slices while a copy is under way, and must still be allowed to then: what
+// a pool gave goes by kernels, which are all enqueued by the time that the program can free it.
+MoverSet Planner::movers_for(const Moment& moment) const {
+  if (moment.is_pooled) return {.kernel = true, .copy_engine = false};
+  return allowed_movers(mover_, has_copy_engine_, moment.kernels_blocked);
 }
 
 uint64_t Planner::threshold_bytes() const {

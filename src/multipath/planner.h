@@ -16,6 +16,7 @@ struct Moment {
   int paths = 1;  ///< available, the direct one included
   bool is_cold = false;
   bool kernels_blocked = false;
+  bool is_pooled = false;  ///< the memory (classify.h): not for copy engines
 };
 
 class Planner {
@@ -36,6 +37,7 @@ class Planner {
 
  private:
   Request request(Direction direction, const Moment& moment) const;
+  MoverSet movers_for(const Moment& moment) const;
 
   CostModel costs_;
   MoverChoice mover_;

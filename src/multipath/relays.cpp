@@ -5,12 +5,13 @@
 namespace braid::multipath {
 
 bool can_relay(const cuda::Driver& driver, CUdevice relay, CUdevice target) {
+  if (relay == target) return false;  // a driver calls the question invalid
   int access = 0;
   int atomics = 0;
   driver.cuDeviceCanAccessPeer(&access, relay, target);
   driver.cuDeviceGetP2PAttribute(&atomics, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, relay,
                                  target);
-  return relay != target && access != 0 && atomics != 0;
+  return access != 0 && atomics != 0;
 }
 
 Result<Relays> Relays::find(const cuda::Driver& driver, const Options& options) {

@@ -93,7 +93,7 @@ Status Roster::note(Status status) {
 // Cheap, and beside copies of other threads: most pinnings bring nothing new.
 bool Roster::has_news(CUcontext context) {
   const std::shared_lock lock(mutex_);
-  if (context != nullptr && !is_settled(context)) return true;
+  if (gone_relays_ != 0 || (context != nullptr && !is_settled(context))) return true;
   for (int gpu = 0; gpu < relays_.gpu_count(); ++gpu) {
     unsigned flags = 0;
     int active = 0;
@@ -109,7 +109,9 @@ Status Roster::add(CUcontext context) {
   const cuda::RelaxedCapture relaxed(driver_);
   cuda::ScopedContext scope(driver_);
   const std::unique_lock lock(mutex_);
-  Status status = adopt_active_contexts();
+  const GpuSet reopened = reopen_relays();
+  Status status = adopt_active_contexts();  // among them those, whose kernels are then loaded
+  restore_relays(reopened);
   if (!status.ok() || context == nullptr || is_settled(context)) return status;
   CUdevice device = 0;
   CUresult asked = scope.enter(context);
@@ -118,6 +120,23 @@ Status Roster::add(CUcontext context) {
   if (!status.ok()) return status;
   const int gpu = relays_.gpu_of(device);
   return gpu >= 0 ? adopt(gpu, context, false) : Status::error("a context is of no known GPU");
+}
+
+// A relay whose context the program has ended is opened anew, as one that it never used.
+GpuSet Roster::reopen_relays() {
+  GpuSet reopened = 0;
+  for (int gpu = 0; gpu < relays_.gpu_count(); ++gpu)
+    if ((gone_relays_ & gpu_bit(gpu)) != 0 && note(open_relay(gpu)).ok()) reopened |= gpu_bit(gpu);
+  gone_relays_ = 0;
+  return reopened;
+}
+
+void Roster::restore_relays(GpuSet reopened) {
+  for (Endpoint* relay : relay_endpoints_) {
+    if (relay == nullptr || (reopened & gpu_bit(relay->gpu())) == 0) continue;
+    for (const auto& target : targets_)
+      if (link(*relay, target->endpoint())) target->restore_relay(*relay);
+  }
 }
 
 // Targets: every relay's context, and those that the program itself has made active.
@@ -179,10 +198,18 @@ Status Roster::make_target(Endpoint& endpoint) {
   return {};
 }
 
+bool Roster::link(const Endpoint& relay, const Endpoint& target) {
+  if ((relays_.of(target.gpu()) & gpu_bit(relay.gpu())) == 0) return false;
+  const cuda::ScopedContext scope(driver_, relay.context());
+  const CUresult enabled = driver_.cuCtxEnablePeerAccess(target.context(), 0);
+  return enabled == CUDA_SUCCESS || enabled == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+}
+
 // The open relays that reach the target, in order of preference: when few paths suffice, those of
 // the target's own socket cross nothing shared.
 std::vector<Endpoint*> Roster::link_relays(const Endpoint& target) {
   std::vector<Endpoint*> linked;
+<<<<<<< HEAD
   for (Endpoint* relay : relay_endpoints_) {
     if (relay == nullptr || (relays_.of(target.gpu()) & gpu_bit(relay->gpu())) == 0) continue;
     const cuda::ScopedContext scope(driver_, relay->context());
@@ -191,6 +218,10 @@ std::vector<Endpoint*> Roster::link_relays(const Endpoint& target) {
     if (enabled == CUDA_SUCCESS || enabled == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED)
       linked.push_back(relay);
   }
+=======
+  for (Endpoint* relay : relay_endpoints_)
+    if (relay != nullptr && link(*relay, target)) linked.push_back(relay);
+>>>>>>> main
   std::stable_partition(linked.begin(), linked.end(), [&](const Endpoint* relay) {
     return relays_.are_neighbours(relay->gpu(), target.gpu());
   });
@@ -199,7 +230,7 @@ std::vector<Endpoint*> Roster::link_relays(const Endpoint& target) {
 
 // ---- Contexts go ----
 
-void Roster::forget(CUcontext context) {
+void Roster::forget(CUcontext context, End end) {
   const std::unique_lock lock(mutex_);
   std::erase(refused_, context);
   Endpoint* endpoint = find_endpoint(context);
@@ -209,18 +240,33 @@ void Roster::forget(CUcontext context) {
     if (target->uses(*endpoint)) users.push_back(target.get());
   if (copy_engine_ != nullptr) copy_engine_->forget(*endpoint);
   const bool is_drained = drain(users, steady_clock::now() + kDrainLimit);
-  endpoint->abandon();
-  if (endpoint->is_primary()) seen_primaries_[static_cast<size_t>(endpoint->gpu())] = false;
-  std::replace(relay_endpoints_.begin(), relay_endpoints_.end(), endpoint,
-               static_cast<Endpoint*>(nullptr));
+  // What dies with its context is left to it: giving it back might wait for the program's kernels.
+  const bool is_given_back = end == End::kReleased && is_drained;
+  if (!is_given_back) endpoint->abandon();
   for (Target* target : users) {
     target->drop_relay(*endpoint);
     if (!is_drained) target->retire_in_flight();
     if (&target->endpoint() != endpoint) continue;
-    target->abandon();
+    if (!is_given_back) target->abandon();
     target->add_counts(forgotten_);
   }
-  std::erase_if(targets_, [&](const auto& target) { return &target->endpoint() == endpoint; });
+  remove(*endpoint);
+  if (is_given_back)
+    endpoint->close();
+  else if (end == End::kReleased && endpoint->is_primary())
+    driver_.cuDevicePrimaryCtxRelease(endpoint->device());
+}
+
+// From the lists that are asked for what there is. Other targets' lanes still know it.
+void Roster::remove(Endpoint& endpoint) {
+  const cuda::RelaxedCapture relaxed(driver_);
+  const cuda::ScopedContext scope(driver_, endpoint.context());
+  std::erase_if(targets_, [&](const auto& target) { return &target->endpoint() == &endpoint; });
+  const auto gpu = static_cast<size_t>(endpoint.gpu());
+  if (endpoint.is_primary()) seen_primaries_[gpu] = false;
+  if (relay_endpoints_[gpu] != &endpoint) return;
+  relay_endpoints_[gpu] = nullptr;
+  gone_relays_ |= gpu_bit(endpoint.gpu());
 }
 
 // ---- Who is there ----

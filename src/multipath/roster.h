@@ -36,9 +36,15 @@ class Roster {
   /// Opens every relay, and makes all active contexts targets. Fails when no relay could be opened.
   Status open();
 
-  /// Engine::add_context and Engine::forget_context.
+  /// How a context ends.
+  enum class End : uint8_t {
+    kDestroyed,  ///< with all that is in it, whoever holds it
+    kReleased,   ///< when nobody holds it any more: braid lets go of it too
+  };
+
+  /// Engine::add_context, and Engine::forget_context and release_context.
   Status add(CUcontext context);
-  void forget(CUcontext context);
+  void forget(CUcontext context, End end);
 
   /// A target that stays as long as this lives; else null and why.
   struct Use {
@@ -57,19 +63,30 @@ class Roster {
   /// Engine::problems, as far as contexts are concerned.
   std::vector<std::string> problems();
 
+  /// Some transfer's slices have not all been given to copy engines yet, or may not have been.
+  bool feeds_copy_engines() { return copy_engine_ != nullptr && !copy_engine_->is_idle(); }
+  /// Waits until that is no longer so.
+  void settle(std::chrono::milliseconds limit) {
+    if (copy_engine_ != nullptr) copy_engine_->drain(static_cast<int>(limit.count()));
+  }
+
   /// Engine::collect.
   void collect(std::chrono::milliseconds wait, PathCounts& counts);
 
  private:
   Status open_relay(int gpu);
+  GpuSet reopen_relays();
+  void restore_relays(GpuSet reopened);
   bool has_news(CUcontext context);
   bool is_settled(CUcontext context);
   Status adopt_active_contexts();
   Status adopt_primary(int gpu);
   Status adopt(int gpu, CUcontext context, bool retained);
   Status make_target(Endpoint& endpoint);
+  bool link(const Endpoint& relay, const Endpoint& target);
   std::vector<Endpoint*> link_relays(const Endpoint& target);
   Result<Endpoint*> endpoint_for(int gpu, CUcontext context, bool retained);
+  void remove(Endpoint& endpoint);
   Endpoint* find_endpoint(CUcontext context);
   Target* find_target(CUcontext context);
   Status note(Status status);
@@ -82,6 +99,7 @@ class Roster {
   std::shared_mutex mutex_;  // guards all below
   std::vector<std::unique_ptr<Endpoint>> endpoints_;
   std::vector<Endpoint*> relay_endpoints_;  // by GPU; null: not a relay
+  GpuSet gone_relays_ = 0;                  // whose context has ended: to be opened again
   std::vector<std::unique_ptr<Target>> targets_;
   std::vector<bool> seen_primaries_;  // by GPU: its active primary context has been dealt with
   std::vector<CUcontext> refused_;    // contexts that could not be made targets

@@ -98,6 +98,7 @@ Status Target::run_empty(bool aligned_alike, Deadline deadline) {
 Status Target::wait_for_warm_up(Deadline deadline) const {
   const Lane& lane = lanes_->lanes().front();
   cuda::ScopedContext scope(driver_);
+<<<<<<< HEAD
   for (size_t path = 0; path < lane.streams.size(); ++path) {
     const Endpoint& endpoint = path == 0 ? endpoint_ : *relays_[path - 1];
     CUresult result = scope.enter(endpoint.context());
@@ -107,19 +108,31 @@ Status Target::wait_for_warm_up(Deadline deadline) const {
       return Status::error("GPU " + std::to_string(endpoint.gpu()) + " is held by a kernel");
     const Status status =
         driver_.check(result, "waiting for GPU " + std::to_string(endpoint.gpu()));
+=======
+  const auto deadline = std::chrono::steady_clock::now() + cuda::kHeldAfter;
+  for (size_t i = 0; i < paths.size(); ++i) {
+    scope.enter(paths[i]->context());
+    const CUresult result = cuda::wait_until_idle(driver_, lane.streams[i], deadline);
+    if (result == CUDA_ERROR_NOT_READY)
+      return Status::error(what + ": GPU " + std::to_string(paths[i]->gpu()) +
+                           " is held by a kernel");
+    const Status status = driver_.check(result, what);
+>>>>>>> main
     if (!status.ok()) return status;
   }
   return {};
 }
 
-Outcome Target::submit(const Batch& batch, uint64_t size_bytes, int path_limit, GpuSet allowed) {
+Outcome Target::submit(const Batch& batch, uint64_t size_bytes, int path_limit,
+                       const Classification& memory) {
   const uint64_t now_ns = driver_.clock->now_ns();  // may wait for another thread: not locked
   PathChoice choice;
   std::unique_lock lock(mutex_);
-  size_t count = list_paths(allowed, choice);
+  size_t count = list_paths(memory.allowed, choice);
   if (count == 1) return Verdict::kNoRelay;
   if (path_limit > 0) count = std::min(count, static_cast<size_t>(path_limit));
-  const Plan chosen = plan_for(batch, size_bytes, static_cast<int>(count), now_ns);
+  const Plan chosen =
+      plan_for(batch, size_bytes, static_cast<int>(count), memory.is_pooled, now_ns);
   count = static_cast<size_t>(chosen.paths);
   switch (chosen.way) {
     case Way::kNative: return Verdict::kBelowThreshold;
@@ -161,10 +174,14 @@ size_t Target::list_paths(GpuSet allowed, PathChoice& choice) const {
   return count;
 }
 
-Plan Target::plan_for(const Batch& batch, uint64_t size_bytes, int paths, uint64_t now_ns) {
+Plan Target::plan_for(const Batch& batch, uint64_t size_bytes, int paths, bool is_pooled,
+                      uint64_t now_ns) {
   const bool is_blocked = are_kernels_blocked(now_ns);
   return planner_.plan(batch, size_bytes,
-                       {.paths = paths, .is_cold = is_cold(now_ns), .kernels_blocked = is_blocked});
+                       {.paths = paths,
+                        .is_cold = is_cold(now_ns),
+                        .kernels_blocked = is_blocked,
+                        .is_pooled = is_pooled});
 }
 
 // A transfer's turn has come, and long after it its kernels have not left: the program's own hold
@@ -296,6 +313,14 @@ void Target::drop_relay(const Endpoint& relay) {
   std::lock_guard lock(mutex_);
   std::replace(relays_.begin(), relays_.end(), const_cast<Endpoint*>(&relay),
                static_cast<Endpoint*>(nullptr));
+}
+
+void Target::restore_relay(Endpoint& relay) {
+  std::lock_guard lock(mutex_);
+  for (size_t place = 0; place < relays_.size(); ++place)
+    if (relays_[place] == nullptr && via_[place + 1] == relay.gpu() &&
+        lanes_->replace_relay(place, relay).ok())
+      relays_[place] = &relay;
 }
 
 void Target::abandon() {

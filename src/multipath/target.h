@@ -13,6 +13,7 @@
 #include "base/options.h"
 #include "base/status.h"
 #include "multipath/access.h"
+#include "multipath/classify.h"
 #include "multipath/copy_engine/mover.h"
 #include "multipath/endpoint.h"
 #include "multipath/engine.h"
@@ -38,9 +39,10 @@ class Target {
   const Endpoint& endpoint() const { return endpoint_; }
   bool has_relay();
 
-  /// `size_bytes` of all segments. `path_limit` 0: no limit. Only relays that `allowed` names take
-  /// part; kNoRelay when there is none among them.
-  Outcome submit(const Batch& batch, uint64_t size_bytes, int path_limit, GpuSet allowed);
+  /// `size_bytes` of all segments. `path_limit` 0: no limit. Only relays that may touch the memory
+  /// take part; kNoRelay when there is none among them.
+  Outcome submit(const Batch& batch, uint64_t size_bytes, int path_limit,
+                 const Classification& memory);
 
   /// Adds up the counts of transfers that have ended. False while one is in flight, or while
   /// another thread is inside: never waits, since a process may be exiting from within a copy.
@@ -55,6 +57,9 @@ class Target {
 
   /// No later transfer takes this relay.
   void drop_relay(const Endpoint& relay);
+
+  /// A GPU whose relay has been dropped relays again, in a new context. Allocates.
+  void restore_relay(Endpoint& relay);
 
   /// The target's own context is gone: own nothing there any more.
   void abandon();
@@ -78,7 +83,8 @@ class Target {
     std::array<int, cuda::kMaxPaths> lane_paths{};
   };
   size_t list_paths(GpuSet allowed, PathChoice& choice) const;
-  Plan plan_for(const Batch& batch, uint64_t size_bytes, int paths, uint64_t now_ns);
+  Plan plan_for(const Batch& batch, uint64_t size_bytes, int paths, bool is_pooled,
+                uint64_t now_ns);
   Outcome launch(const Batch& batch, uint64_t size_bytes, const PathChoice& choice, size_t count,
                  uint64_t now_ns);
   bool slice(const Batch& batch, SlicedBytes& bytes);

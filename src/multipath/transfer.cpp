@@ -27,14 +27,11 @@ const char* verdict_name(Verdict verdict) {
 
 const char* mover_name(Mover mover) {
   switch (mover) {
+    case Mover::kNative: return "native";
     case Mover::kKernel: return "kernel";
     case Mover::kCopyEngine: return "copy_engine";
   }
   return "unknown";
-}
-
-const char* carrier_name(Verdict verdict, Mover mover) {
-  return verdict == Verdict::kAccelerated ? mover_name(mover) : "native";
 }
 
 }  // namespace braid::multipath

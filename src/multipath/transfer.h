@@ -49,15 +49,16 @@ struct Transfer {
   Priority priority = Priority::kBulk;
 };
 
-/// What moves the bytes of an accelerated copy.
+/// What moves the bytes of a copy.
 enum class Mover : uint8_t {
+  kNative,      ///< the driver, as the program asked
   kKernel,      ///< pull kernels on every path's GPU (kernel_mover.h)
   kCopyEngine,  ///< the GPUs' copy engines, scheduled by a thread: no SM time (MMA
                 ///< sections 3.3, 3.4)
 };
 inline constexpr int kMoverCount = static_cast<int>(Mover::kCopyEngine) + 1;
 
-/// "kernel", "copy_engine".
+/// "native", "kernel", "copy_engine".
 const char* mover_name(Mover mover);
 
 /// What became of a copy: carried by braid, or why it stayed native.
@@ -86,13 +87,18 @@ struct Outcome {
   operator Verdict() const { return verdict; }
 
   Verdict verdict;
-  // Of an accelerated copy:
-  Mover mover = Mover::kKernel;
+  Mover mover = Mover::kNative;  ///< of a staged copy: what carried most of its chunks
+  // Of a copy that a mover carried, or chunks of it:
   uint64_t via = 0;  ///< GPUs whose PCIe links were asked to carry slices: bit by ordinal
   uint32_t slice_bytes = 0;
 };
 
-/// What moved the bytes: a mover, or "native".
-const char* carrier_name(Verdict verdict, Mover mover);
+/// What became of a staged copy. Reads as the answer of the call that asked for it.
+struct Staged {
+  operator CUresult() const { return result; }
+
+  CUresult result = CUDA_SUCCESS;
+  Outcome outcome = Verdict::kStaged;
+};
 
 }  // namespace braid::multipath

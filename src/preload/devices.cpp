@@ -164,18 +164,6 @@ CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attribute, CU
                  as_program_sees(to));
 }
 
-CUresult cuDevicePrimaryCtxRelease(CUdevice device) {
-  return forward(k_cuDevicePrimaryCtxRelease, as_program_sees(device));
-}
-
-CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
-  return forward(k_cuDevicePrimaryCtxRelease_v2, as_program_sees(device));
-}
-
-CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned* flags, int* active) {
-  return forward(k_cuDevicePrimaryCtxGetState, as_program_sees(device), flags, active);
-}
-
 CUresult cuDevicePrimaryCtxSetFlags(CUdevice device, unsigned flags) {
   return forward(k_cuDevicePrimaryCtxSetFlags, as_program_sees(device), flags);
 }

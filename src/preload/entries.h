@@ -93,10 +93,18 @@ CUresult cuCtxCreate_v4(CUcontext* context, CUctxCreateParams* parameters, unsig
 CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device);
 CUresult cuCtxDestroy(CUcontext context);
 CUresult cuCtxDestroy_v2(CUcontext context);
+CUresult cuCtxAttach(CUcontext* context, unsigned flags);
+CUresult cuCtxDetach(CUcontext context);
 CUresult cuDevicePrimaryCtxReset(CUdevice device);
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice device);
+CUresult cuDevicePrimaryCtxRelease(CUdevice device);
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device);
+CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned* flags, int* active);
 CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags);
 CUresult cuCtxDisablePeerAccess(CUcontext peer);
+
+CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream);
+CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream);
 
 CUresult cuMemSetAccess(CUdeviceptr address, size_t size_bytes, const CUmemAccessDesc* wishes,
                         size_t count);
@@ -123,9 +131,6 @@ CUresult cuDeviceGetByPCIBusId(CUdevice* device, const char* id);
 CUresult cuDeviceCanAccessPeer(int* possible, CUdevice device, CUdevice peer);
 CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attribute, CUdevice from,
                                  CUdevice to);
-CUresult cuDevicePrimaryCtxRelease(CUdevice device);
-CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device);
-CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned* flags, int* active);
 CUresult cuDevicePrimaryCtxSetFlags(CUdevice device, unsigned flags);
 CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned flags);
 CUresult cuDeviceGetDefaultMemPool(CUmemoryPool* pool, CUdevice device);

@@ -27,6 +27,7 @@ enum class HookKind : uint8_t {
   kPin,       ///< pins host memory: braid gets ready
   kContext,   ///< makes or ends a context
   kPeer,      ///< peer access, which braid enables for itself too
+  kFree,      ///< frees memory without waiting for copies, which copy engines must not find gone
   kAccess,    ///< who may touch mapped memory and pools, which braid's relays may besides
   kDevice,    ///< which GPUs there are: the program does not see those that are lent (lend.h)
 };
@@ -91,10 +92,17 @@ inline constexpr int kNoEnd = 1 << 30;
   X(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", 7000, kNoEnd, kAny, kContext)        \
   X(cuCtxDestroy, "cuCtxDestroy", 2000, 4000, kAny, kContext)                                  \
   X(cuCtxDestroy_v2, "cuCtxDestroy", 4000, kNoEnd, kAny, kContext)                             \
+  X(cuCtxAttach, "cuCtxAttach", 2000, kNoEnd, kAny, kContext)                                  \
+  X(cuCtxDetach, "cuCtxDetach", 2000, kNoEnd, kAny, kContext)                                  \
   X(cuDevicePrimaryCtxReset, "cuDevicePrimaryCtxReset", 7000, 11000, kAny, kContext)           \
   X(cuDevicePrimaryCtxReset_v2, "cuDevicePrimaryCtxReset", 11000, kNoEnd, kAny, kContext)      \
+  X(cuDevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease", 7000, 11000, kAny, kContext)       \
+  X(cuDevicePrimaryCtxRelease_v2, "cuDevicePrimaryCtxRelease", 11000, kNoEnd, kAny, kContext)  \
+  X(cuDevicePrimaryCtxGetState, "cuDevicePrimaryCtxGetState", 7000, kNoEnd, kAny, kContext)    \
   X(cuCtxEnablePeerAccess, "cuCtxEnablePeerAccess", 4000, kNoEnd, kAny, kPeer)                 \
   X(cuCtxDisablePeerAccess, "cuCtxDisablePeerAccess", 4000, kNoEnd, kAny, kPeer)               \
+  X(cuMemFreeAsync, "cuMemFreeAsync", 11020, kNoEnd, kLegacy, kFree)                           \
+  X(cuMemFreeAsync_ptsz, "cuMemFreeAsync", 11020, kNoEnd, kPerThread, kFree)                   \
   X(cuMemSetAccess, "cuMemSetAccess", 10020, kNoEnd, kAny, kAccess)                            \
   X(cuMemGetAccess, "cuMemGetAccess", 10020, kNoEnd, kAny, kAccess)                            \
   X(cuMemUnmap, "cuMemUnmap", 10020, kNoEnd, kAny, kAccess)                                    \
@@ -116,9 +124,6 @@ inline constexpr int kNoEnd = 1 << 30;
   X(cuDeviceGetByPCIBusId, "cuDeviceGetByPCIBusId", 4010, kNoEnd, kAny, kDevice)               \
   X(cuDeviceCanAccessPeer, "cuDeviceCanAccessPeer", 4000, kNoEnd, kAny, kDevice)               \
   X(cuDeviceGetP2PAttribute, "cuDeviceGetP2PAttribute", 8000, kNoEnd, kAny, kDevice)           \
-  X(cuDevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease", 7000, 11000, kAny, kDevice)        \
-  X(cuDevicePrimaryCtxRelease_v2, "cuDevicePrimaryCtxRelease", 11000, kNoEnd, kAny, kDevice)   \
-  X(cuDevicePrimaryCtxGetState, "cuDevicePrimaryCtxGetState", 7000, kNoEnd, kAny, kDevice)     \
   X(cuDevicePrimaryCtxSetFlags, "cuDevicePrimaryCtxSetFlags", 7000, 11000, kAny, kDevice)      \
   X(cuDevicePrimaryCtxSetFlags_v2, "cuDevicePrimaryCtxSetFlags", 11000, kNoEnd, kAny, kDevice) \
   X(cuDeviceGetDefaultMemPool, "cuDeviceGetDefaultMemPool", 11020, kNoEnd, kAny, kDevice)      \

@@ -41,8 +41,8 @@ Outcome offer(const Batch& batch) {
   return open->submit(ranked);
 }
 
-std::optional<CUresult> stage(const multipath::Batch& batch, Verdict declined, Wait wait) noexcept
-    try {
+std::optional<multipath::Staged> stage(const multipath::Batch& batch, Verdict declined,
+                                       Wait wait) noexcept try {
   // Other reasons rule out that the host memory is pageable, or that braid may touch the stream.
   const bool may_be_pageable = declined == Verdict::kPageable ||
                                declined == Verdict::kBelowThreshold ||

@@ -44,10 +44,9 @@ multipath::Segment segment_of(multipath::Direction direction, CUdeviceptr to, CU
 
 multipath::Outcome offer(const multipath::Batch& batch);
 
-/// What the program hears for a copy of pageable memory that the engine declined; nothing when the
-/// copy is native.
-std::optional<CUresult> stage(const multipath::Batch& batch, multipath::Verdict declined,
-                              Wait wait) noexcept;
+/// A copy of pageable memory that the engine declined; nothing when it is native.
+std::optional<multipath::Staged> stage(const multipath::Batch& batch, multipath::Verdict declined,
+                                       Wait wait) noexcept;
 
 /// `describe(what)` says false when the copy is nothing for braid; it is asked only when the copy
 /// has `least_bytes` or more, and may throw bad_alloc.
@@ -69,11 +68,11 @@ CUresult intercept(HookId hook, Wait wait, uint64_t size_bytes, uint64_t least_b
     } catch (...) {
       outcome = multipath::Verdict::kNotReady;  // no memory to describe it with
     }
-  std::optional<CUresult> staged;
+  std::optional<multipath::Staged> staged;
   if (is_described) staged = stage(what.batch, outcome, wait);
-  if (staged) outcome = multipath::Verdict::kStaged;
+  if (staged) outcome = staged->outcome;
   observation.end(hook, size_bytes, is_described ? &what.batch : nullptr, outcome);
-  if (staged) return *staged;
+  if (staged) return staged->result;
   if (outcome.verdict != multipath::Verdict::kAccelerated) return native(arguments...);
   return wait == Wait::kYes ? driver()->cuStreamSynchronize(what.batch.stream) : CUDA_SUCCESS;
 }

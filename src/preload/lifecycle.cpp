@@ -2,14 +2,18 @@
 // peer access is asked for. None of this is on a copy's path, so it may allocate and lock.
 #include <map>
 #include <mutex>
+<<<<<<< HEAD
 #include <optional>
 #include <vector>
+=======
+>>>>>>> main
 
 #include "preload/access.h"
 #include "preload/devices.h"
 #include "preload/entries.h"
 #include "preload/lifecycle.h"
 #include "preload/peers.h"
+#include "preload/primaries.h"
 #include "preload/runtime.h"
 
 namespace braid::preload {
@@ -18,8 +22,12 @@ namespace {
 // Never destroyed: threads of the program may still be here while the process exits.
 struct Contexts {
   std::mutex lock;
+<<<<<<< HEAD
   std::vector<CUcontext> made;              // by the program, and not yet destroyed
   std::map<CUdevice, CUcontext> primaries;  // as the program was told last
+=======
+  std::map<CUcontext, int> made;  // by the program, and not yet destroyed: how often it holds each
+>>>>>>> main
   PeerLedger peers;
 };
 
@@ -28,6 +36,7 @@ Contexts& contexts() {
   return instance;
 }
 
+<<<<<<< HEAD
 // The primary context of a device, null while it has none; nothing when the driver does not say.
 std::optional<CUcontext> primary_context(const cuda::Driver& cuda, CUdevice device) {
   unsigned flags = 0;
@@ -41,6 +50,8 @@ std::optional<CUcontext> primary_context(const cuda::Driver& cuda, CUdevice devi
   return context;
 }
 
+=======
+>>>>>>> main
 void make_target(CUcontext context) {
   const Status status = engine()->add_context(context);
   if (!status.ok()) say_once((status.message() + ". Copies there stay native").c_str());
@@ -68,11 +79,12 @@ void context_made(CUcontext context) noexcept try {
   const Inside inside;
   Contexts& all = contexts();
   const std::lock_guard hold(all.lock);
-  all.made.push_back(context);
+  all.made[context] = 1;
   if (engine() != nullptr) make_target(context);
 } catch (...) {
 }
 
+<<<<<<< HEAD
 // The program has made a GPU active: its primary context is a target from now on.
 void primary_context_made(CUdevice device, CUcontext context) noexcept try {
   if (Inside::now()) return;
@@ -88,16 +100,25 @@ void primary_context_made(CUdevice device, CUcontext context) noexcept try {
 
 // Before the driver ends the context: the engine's streams and memory there go with it.
 void context_ends(CUcontext context) noexcept try {
+=======
+// Before the driver ends the context.
+void context_ends(CUcontext context) noexcept {
+>>>>>>> main
   if (Inside::now() || context == nullptr || state() == State::kForked) return;
   const Inside inside;
+  forget_context(context, Ending::kDestroyed);
+}
+
+// The program holds the context once more: cuCtxAttach, which has long been deprecated.
+void context_attached(CUcontext context) noexcept try {
+  if (Inside::now()) return;
   Contexts& all = contexts();
   const std::lock_guard hold(all.lock);
-  std::erase(all.made, context);
-  all.peers.forget(context);
-  if (engine() != nullptr) engine()->forget_context(context);
+  if (const auto known = all.made.find(context); known != all.made.end()) ++known->second;
 } catch (...) {
 }
 
+<<<<<<< HEAD
 // Whatever happens, the engine must hear of it: it would go on using what is gone.
 void primary_context_ends(CUdevice device) noexcept try {
   if (Inside::now() || engine() == nullptr) return;
@@ -110,6 +131,18 @@ void primary_context_ends(CUdevice device) noexcept try {
     if (!context) context = all.primaries[device];
   }
   context_ends(*context);
+=======
+// The last detaching ends the context.
+void context_detached(CUcontext context) noexcept try {
+  if (Inside::now()) return;
+  Contexts& all = contexts();
+  {
+    const std::lock_guard hold(all.lock);
+    const auto known = all.made.find(context);
+    if (known == all.made.end() || --known->second > 0) return;
+  }
+  context_ends(context);
+>>>>>>> main
 } catch (...) {
 }
 
@@ -163,14 +196,33 @@ CUresult call_after(HookId hook, Before before, Arguments... arguments) {
 
 }  // namespace
 
+void primary_context_made() noexcept try {
+  if (engine() != nullptr) make_target(nullptr);
+} catch (...) {
+}
+
+void forget_context(CUcontext context, Ending ending) noexcept try {
+  Contexts& all = contexts();
+  const std::lock_guard hold(all.lock);
+  all.made.erase(context);
+  all.peers.forget(context);
+  if (engine() == nullptr) return;
+  if (ending == Ending::kReleased)
+    engine()->release_context(context);
+  else
+    engine()->forget_context(context);
+} catch (...) {
+}
+
 void get_ready() noexcept try {
+  if (state() == State::kIdle) note_primaries();
   const bool is_first = open_engine_once();
   if (engine() == nullptr) return;
   if (is_first) lend_memory_made_so_far();
   Contexts& all = contexts();
   const std::lock_guard hold(all.lock);
   if (is_first)
-    for (CUcontext context : all.made) make_target(context);
+    for (const auto& made : all.made) make_target(made.first);
   make_target(current_context());
 } catch (...) {
 }
@@ -218,12 +270,15 @@ CUresult cuCtxCreate_v4(CUcontext* context, CUctxCreateParams* parameters, unsig
       as_program_sees(device));
 }
 
+<<<<<<< HEAD
 CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
   const CUdevice seen = as_program_sees(device);
   return call_then(
       k_cuDevicePrimaryCtxRetain, [&] { primary_context_made(seen, *context); }, context, seen);
 }
 
+=======
+>>>>>>> main
 CUresult cuCtxDestroy(CUcontext context) {
   return call_after(
       k_cuCtxDestroy, [&] { context_ends(context); }, context);
@@ -234,16 +289,14 @@ CUresult cuCtxDestroy_v2(CUcontext context) {
       k_cuCtxDestroy_v2, [&] { context_ends(context); }, context);
 }
 
-CUresult cuDevicePrimaryCtxReset(CUdevice device) {
-  const CUdevice seen = as_program_sees(device);
-  return call_after(
-      k_cuDevicePrimaryCtxReset, [&] { primary_context_ends(seen); }, seen);
+CUresult cuCtxAttach(CUcontext* context, unsigned flags) {
+  return call_then(
+      k_cuCtxAttach, [&] { context_attached(*context); }, context, flags);
 }
 
-CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) {
-  const CUdevice seen = as_program_sees(device);
+CUresult cuCtxDetach(CUcontext context) {
   return call_after(
-      k_cuDevicePrimaryCtxReset_v2, [&] { primary_context_ends(seen); }, seen);
+      k_cuCtxDetach, [&] { context_detached(context); }, context);
 }
 
 CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags) {

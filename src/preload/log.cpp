@@ -3,9 +3,9 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "multipath/statistics_json.h"
 #include "preload/descriptor.h"
 #include "preload/process_path.h"
-#include "preload/report.h"
 
 namespace braid::preload {
 namespace {
@@ -44,14 +44,14 @@ void write_log_line(int64_t pid, const CopyRecord& record, TextWriter& out) {
       << " entry_point=" << hooks()[static_cast<size_t>(record.hook)].symbol
       << " bytes=" << record.size_bytes;
   if (record.batch != nullptr) {
-    out << " direction=" << direction_name(record.batch->direction) << " gpu=" << record.gpu
-        << " stream=";
+    out << " direction=" << multipath::direction_name(record.batch->direction)
+        << " gpu=" << record.gpu << " stream=";
     write_stream(record.batch->stream, out);
   }
   const multipath::Outcome& outcome = record.outcome;
   out << " outcome=" << multipath::verdict_name(outcome.verdict)
-      << " mover=" << multipath::carrier_name(outcome.verdict, outcome.mover);
-  if (outcome.verdict == multipath::Verdict::kAccelerated) {
+      << " mover=" << multipath::mover_name(outcome.mover);
+  if (outcome.mover != multipath::Mover::kNative) {
     out << " via=";
     write_gpus(outcome.via, out);
     out << " slice_bytes=" << outcome.slice_bytes;

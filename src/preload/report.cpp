@@ -1,105 +1,37 @@
 #include "preload/report.h"
 
-#include <array>
+#include "multipath/statistics_json.h"
 
 namespace braid::preload {
 namespace {
 
+using multipath::direction_name;
+using multipath::kPercentiles;
 using multipath::Mover;
 using multipath::mover_name;
 using multipath::PathCount;
+using multipath::Percentile;
 using multipath::Verdict;
 using multipath::verdict_name;
 
 constexpr CostClass kCostClasses[] = {CostClass::kAccelerated, CostClass::kPassedThrough};
 
-struct Percentile {
-  unsigned per_mille;
-  const char* key;       // in JSON and text
-  const char* quantile;  // in Prometheus
-};
-constexpr Percentile kPercentiles[] = {
-    {500, "p50", "0.5"}, {900, "p90", "0.9"}, {990, "p99", "0.99"}};
-
 const char* symbol_of(HookId hook) { return hooks()[static_cast<size_t>(hook)].symbol; }
 
 // ---- JSON
 
-void write_entry_points(const Statistics& statistics, TextWriter& out) {
-  int open_hook = -1;
-  int open_verdict = -1;
-  statistics.for_each([&](HookId hook, Verdict verdict, Mover mover, const Count&) {
-    if (hook == open_hook && static_cast<int>(verdict) == open_verdict) return;
-    if (hook != open_hook)
-      out << (open_hook < 0 ? "\"" : "},\"") << symbol_of(hook) << "\":{";
-    else
-      out << ",";
-    open_hook = hook;
-    open_verdict = static_cast<int>(verdict);
-    Count total;  // of every mover
-    for (int how = static_cast<int>(mover); how < multipath::kMoverCount; ++how) {
-      const Count part = statistics.get(hook, verdict, static_cast<Mover>(how));
-      total.calls += part.calls;
-      total.bytes += part.bytes;
-    }
-    out << "\"" << verdict_name(verdict) << "\":{\"calls\":" << total.calls
-        << ",\"bytes\":" << total.bytes << "}";
-  });
-  if (open_hook >= 0) out << "}";
-}
-
-void write_movers(const Statistics& statistics, TextWriter& out) {
-  Count native;
-  std::array<Count, multipath::kMoverCount> carried{};
-  statistics.for_each([&](HookId, Verdict verdict, Mover mover, const Count& count) {
-    const bool is_native = verdict != Verdict::kAccelerated;
-    Count& total = is_native ? native : carried[static_cast<size_t>(mover)];
-    total.calls += count.calls;
-    total.bytes += count.bytes;
-  });
-  const char* separator = "";
-  const auto write = [&](const char* name, const Count& total) {
-    if (total.calls == 0) return;
-    out << separator << "\"" << name << "\":{\"calls\":" << total.calls
-        << ",\"bytes\":" << total.bytes << "}";
-    separator = ",";
-  };
-  write("native", native);
-  for (size_t mover = 0; mover < carried.size(); ++mover)
-    write(mover_name(static_cast<Mover>(mover)), carried[mover]);
-}
-
-void write_costs(const Statistics& statistics, TextWriter& out) {
-  const char* separator = "";
-  for (const CostClass cost_class : kCostClasses) {
-    const Histogram& cost_ns = statistics.cost_ns(cost_class);
-    if (cost_ns.count() == 0) continue;
-    out << separator << "\"" << cost_class_name(cost_class) << "\":{\"calls\":" << cost_ns.count();
-    for (const Percentile& percentile : kPercentiles)
-      out << ",\"" << percentile.key << "\":" << cost_ns.quantile(percentile.per_mille);
-    out << ",\"max\":" << cost_ns.max() << "}";
-    separator = ",";
-  }
-}
-
 void write_json(const ReportedProcess& process, const Statistics& statistics,
                 std::span<const PathCount> paths, TextWriter& out) {
-  out << "{\"braid\":{\"pid\":" << process.pid << ",\"entry_points\":{";
-  write_entry_points(statistics, out);
-  out << "},\"movers\":{";
-  write_movers(statistics, out);
-  out << "},\"cost_ns\":{";
-  write_costs(statistics, out);
-  out << "},\"paths\":[";
-  const char* separator = "";
-  for (const PathCount& path : paths) {
-    out << separator << "{\"target\":" << path.target << ",\"via\":" << path.via
-        << ",\"direction\":\"" << direction_name(path.direction) << "\",\"mover\":\""
-        << mover_name(path.mover) << "\",\"slices\":" << path.slices << ",\"bytes\":" << path.bytes
-        << "}";
-    separator = ",";
-  }
-  out << "]}}\n";
+  multipath::StatisticsJson json(process.pid, out);
+  statistics.for_each([&](HookId hook, Verdict verdict, Mover mover, const Count& count) {
+    json.add(symbol_of(hook), verdict, mover, count);
+  });
+  for (const CostClass cost_class : kCostClasses)
+    if (const Histogram& cost_ns = statistics.cost_ns(cost_class); cost_ns.count() != 0)
+      json.add_cost(cost_class_name(cost_class), cost_ns);
+  for (const PathCount& path : paths) json.add(path);
+  json.end();
+  out << "\n";
 }
 
 // ---- text
@@ -158,7 +90,7 @@ void write_text(const ReportedProcess& process, const Statistics& statistics,
   out.tab(kFourth).right("calls", kNumber).right("bytes", kBytes + 1) << "\n";
   statistics.for_each([&](HookId hook, Verdict verdict, Mover mover, const Count& count) {
     (out << "  " << symbol_of(hook)).tab(kSecond) << verdict_name(verdict);
-    out.tab(kThird) << carrier_name(verdict, mover);
+    out.tab(kThird) << mover_name(mover);
     out.tab(kFourth).right(count.calls, kNumber).right(count.bytes, kBytes + 1) << "\n";
   });
   if (!paths.empty()) write_path_table(paths, out);
@@ -193,8 +125,8 @@ void write_copy_family(std::string_view name, std::string_view help, int64_t pid
   write_head(name, "counter", help, out);
   statistics.for_each([&](HookId hook, Verdict verdict, Mover mover, const Count& count) {
     out << name << "{pid=\"" << pid << "\",entry_point=\"" << symbol_of(hook) << "\",outcome=\""
-        << verdict_name(verdict) << "\",mover=\"" << carrier_name(verdict, mover) << "\"} "
-        << value(count) << "\n";
+        << verdict_name(verdict) << "\",mover=\"" << mover_name(mover) << "\"} " << value(count)
+        << "\n";
   });
 }
 
@@ -253,10 +185,6 @@ void write_prometheus(const ReportedProcess& process, const Statistics& statisti
 }
 
 }  // namespace
-
-const char* direction_name(multipath::Direction direction) {
-  return direction == multipath::Direction::kHostToDevice ? "h2d" : "d2h";
-}
 
 void write_report(StatsFormat format, const ReportedProcess& process, const Statistics& statistics,
                   std::span<const PathCount> paths, TextWriter& out) {

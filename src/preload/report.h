@@ -22,7 +22,4 @@ struct ReportedProcess {
 void write_report(StatsFormat format, const ReportedProcess& process, const Statistics& statistics,
                   std::span<const multipath::PathCount> paths, TextWriter& out);
 
-/// "h2d", "d2h".
-const char* direction_name(multipath::Direction direction);
-
 }  // namespace braid::preload

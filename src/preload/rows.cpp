@@ -78,42 +78,24 @@ CUresult copy_rows(HookId hook, Wait wait, CUstream stream, const Shape* copy,
 
 using namespace braid::preload;
 
-CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D* copy) {
-  return copy_rows(k_cuMemcpy2D_v2, Wait::kYes, CU_STREAM_LEGACY, copy);
-}
+// Each in the legacy default stream's form, and in the per-thread one's.
+#define BRAID_ROWS(symbol, Shape)                                                \
+  CUresult symbol(const Shape* copy) {                                           \
+    return copy_rows(k_##symbol, Wait::kYes, CU_STREAM_LEGACY, copy);            \
+  }                                                                              \
+  CUresult symbol##_ptds(const Shape* copy) {                                    \
+    return copy_rows(k_##symbol##_ptds, Wait::kYes, CU_STREAM_PER_THREAD, copy); \
+  }
+#define BRAID_ROWS_ASYNC(symbol, Shape)                                               \
+  CUresult symbol(const Shape* copy, CUstream stream) {                               \
+    return copy_rows(k_##symbol, Wait::kNo, legacy(stream), copy, stream);            \
+  }                                                                                   \
+  CUresult symbol##_ptsz(const Shape* copy, CUstream stream) {                        \
+    return copy_rows(k_##symbol##_ptsz, Wait::kNo, per_thread(stream), copy, stream); \
+  }
 
-CUresult cuMemcpy2D_v2_ptds(const CUDA_MEMCPY2D* copy) {
-  return copy_rows(k_cuMemcpy2D_v2_ptds, Wait::kYes, CU_STREAM_PER_THREAD, copy);
-}
-
-CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D* copy) {
-  return copy_rows(k_cuMemcpy2DUnaligned_v2, Wait::kYes, CU_STREAM_LEGACY, copy);
-}
-
-CUresult cuMemcpy2DUnaligned_v2_ptds(const CUDA_MEMCPY2D* copy) {
-  return copy_rows(k_cuMemcpy2DUnaligned_v2_ptds, Wait::kYes, CU_STREAM_PER_THREAD, copy);
-}
-
-CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* copy, CUstream stream) {
-  return copy_rows(k_cuMemcpy2DAsync_v2, Wait::kNo, legacy(stream), copy, stream);
-}
-
-CUresult cuMemcpy2DAsync_v2_ptsz(const CUDA_MEMCPY2D* copy, CUstream stream) {
-  return copy_rows(k_cuMemcpy2DAsync_v2_ptsz, Wait::kNo, per_thread(stream), copy, stream);
-}
-
-CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D* copy) {
-  return copy_rows(k_cuMemcpy3D_v2, Wait::kYes, CU_STREAM_LEGACY, copy);
-}
-
-CUresult cuMemcpy3D_v2_ptds(const CUDA_MEMCPY3D* copy) {
-  return copy_rows(k_cuMemcpy3D_v2_ptds, Wait::kYes, CU_STREAM_PER_THREAD, copy);
-}
-
-CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D* copy, CUstream stream) {
-  return copy_rows(k_cuMemcpy3DAsync_v2, Wait::kNo, legacy(stream), copy, stream);
-}
-
-CUresult cuMemcpy3DAsync_v2_ptsz(const CUDA_MEMCPY3D* copy, CUstream stream) {
-  return copy_rows(k_cuMemcpy3DAsync_v2_ptsz, Wait::kNo, per_thread(stream), copy, stream);
-}
+BRAID_ROWS(cuMemcpy2D_v2, CUDA_MEMCPY2D)
+BRAID_ROWS(cuMemcpy2DUnaligned_v2, CUDA_MEMCPY2D)
+BRAID_ROWS_ASYNC(cuMemcpy2DAsync_v2, CUDA_MEMCPY2D)
+BRAID_ROWS(cuMemcpy3D_v2, CUDA_MEMCPY3D)
+BRAID_ROWS_ASYNC(cuMemcpy3DAsync_v2, CUDA_MEMCPY3D)

@@ -8,15 +8,13 @@
 #include <cstdint>
 
 #include "base/histogram.h"
+#include "multipath/statistics_json.h"
 #include "multipath/transfer.h"
 #include "preload/hooks.h"
 
 namespace braid::preload {
 
-struct Count {
-  uint64_t calls = 0;
-  uint64_t bytes = 0;
-};
+using Count = multipath::CopyCount;
 
 /// Copies fall in two classes by what braid did with them; each has its own cost.
 enum class CostClass : uint8_t { kAccelerated, kPassedThrough };

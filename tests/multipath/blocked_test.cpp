@@ -1,10 +1,13 @@
-// The program's own kernels hold every SM, and braid's cannot begin. A copy that waits for them
-// goes on waiting; `auto` carries the next ones by copy engines. Each TEST is its own process.
+// What the program holds back. Its own kernels hold every SM, and braid's cannot begin: a copy that
+// waits for them goes on waiting; `auto` carries the next ones by copy engines. Or its default
+// stream is held while braid gets ready. Each TEST is its own process.
 #include <cstdlib>
 #include <cstring>
 
+#include "cuda/bounded_wait.h"
 #include "multipath/copy_engine/station.h"
 #include "multipath/lane.h"
+#include "multipath/ticket.h"
 #include "support/server.h"
 
 namespace braid::multipath {
@@ -107,6 +110,44 @@ TEST_F(BlockedTest, ATransferWhoseTurnHasNotComeIsNoSign) {
   const uint32_t open = 1;
   std::memcpy(word.data(), &open, sizeof(open));
   synchronize(held);
+}
+
+class HeldDefaultStreamTest : public test::ServerTest {
+ protected:
+  // Fails rather than waits for ever.
+  bool ends(CUstream stream) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    return cuda::wait_until_idle(driver(), stream, deadline) == CUDA_SUCCESS;
+  }
+};
+
+// What braid cleared for itself is not cleared again when the program's default stream goes on.
+TEST_F(HeldDefaultStreamTest, OpeningMeanwhileSpoilsNothing) {
+  constexpr uint64_t kSmall = 256 << 10;
+  HostBuffer host(driver(), kSmall), landing(driver(), kSmall), word(driver(), 4);
+  std::memset(word.data(), 0, 4);
+  DeviceBuffer device(driver(), kSmall);
+  MUST(driver(), cuStreamWaitValue32(CU_STREAM_LEGACY, reinterpret_cast<CUdeviceptr>(word.data()),
+                                     1, CU_STREAM_WAIT_VALUE_GEQ));
+  Options options = every_size();
+  options.relays.kind = RelayChoice::Kind::kList;
+  options.relays.gpus = {1};
+  auto engine = open_engine(options);
+  const CUstream stream = new_stream();
+  // Each ticket is used before and after.
+  for (size_t round = 0; round < 2 * kTickets; ++round) {
+    if (round == kTickets) {
+      const uint32_t open = 1;
+      std::memcpy(word.data(), &open, sizeof(open));
+      ASSERT_TRUE(ends(CU_STREAM_LEGACY));
+    }
+    host.fill_random(60 + round);
+    ASSERT_EQ(engine->submit({Direction::kHostToDevice, host.data(), device.at(), kSmall, stream}),
+              Verdict::kAccelerated);
+    MUST(driver(), cuMemcpyDtoHAsync(landing.data(), device.at(), kSmall, stream));
+    ASSERT_TRUE(ends(stream)) << "transfer " << round;
+    ASSERT_EQ(std::memcmp(host.data(), landing.data(), kSmall), 0) << "transfer " << round;
+  }
 }
 
 }  // namespace

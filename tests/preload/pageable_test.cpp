@@ -2,32 +2,13 @@
 // see is the same, and braid carries it.
 #include <gtest/gtest.h>
 
-#include "tests/support/child.h"
+#include "tests/preload/programs.h"
 
 namespace braid::test {
 namespace {
 
-using Words = std::vector<std::string>;
-
-const std::string kCopies = BRAID_TEST_CLIENTS "/client_copies";
-const std::string kScenarios = BRAID_TEST_CLIENTS "/client_scenarios";
-
-constexpr uint64_t kScenarioBytes = (uint64_t{6} << 20) + 77;
-
-ChildResult with_braid(const Words& program, const Environment& environment = {}) {
-  Words words{BRAID_COMMAND, "run",        "--server", "h20x8", "--stats",
-              "json",        "--pageable", "3",        "--"};
-  words.insert(words.end(), program.begin(), program.end());
-  return run_child(words, environment);
-}
-
-// The one line of statistics of a program that ended well and said nothing else.
-nlohmann::json only_statistics(const ChildResult& child) {
-  EXPECT_EQ(child.exit_code, 0) << child.errors;
-  EXPECT_EQ(child.other_errors(), "");
-  const auto all = child.statistics();
-  EXPECT_EQ(all.size(), 1u) << child.errors;
-  return all.size() == 1 ? all[0] : nlohmann::json{{"entry_points", {}}, {"paths", {}}};
+ChildResult staged(const Words& program, const Environment& environment = {}) {
+  return with_braid(program, {"--pageable", "3"}, environment);
 }
 
 uint64_t staged_calls(const nlohmann::json& statistics) {
@@ -51,44 +32,60 @@ void expect_every_entry_point_staged(const nlohmann::json& statistics) {
 }
 
 TEST(Pageable, EveryEntryPointIsStagedAndRight) {
-  const auto statistics = only_statistics(with_braid(kEveryEntryPoint));
+  const auto statistics = only_statistics(staged(kEveryEntryPoint));
   expect_every_entry_point_staged(statistics);
   EXPECT_GT(statistics.at("paths").size(), 2u) << "only the target's own link was used";
 }
 
+TEST(Pageable, TheLogSaysWhatCarriedTheChunks) {
+  const Environment log{{"BRAID_LOG", "stderr"}};
+  for (const char* mover : {"kernel", "copy-engine"}) {
+    const ChildResult child =
+        with_braid({kScenarios, "pageable_exit"},
+                   {"--pageable", "3", "--mover", mover, "--threshold", "1M"}, log);
+    const std::string name = mover == std::string("kernel") ? "kernel" : "copy_engine";
+    EXPECT_NE(child.errors.find("outcome=staged mover=" + name + " via=0,"), std::string::npos)
+        << child.errors;
+  }
+  const ChildResult alone = staged({kScenarios, "pageable_exit"},
+                                   {{"BRAID_LOG", "stderr"}, {"CUDA_VISIBLE_DEVICES", "0"}});
+  EXPECT_NE(alone.errors.find("outcome=staged mover=native cost_ns="), std::string::npos)
+      << alone.errors;
+}
+
 TEST(Pageable, OneGpuAloneStagesToo) {
   const auto statistics =
-      only_statistics(with_braid(kEveryEntryPoint, {{"CUDA_VISIBLE_DEVICES", "0"}}));
+      only_statistics(staged(kEveryEntryPoint, {{"CUDA_VISIBLE_DEVICES", "0"}}));
   expect_every_entry_point_staged(statistics);
   EXPECT_EQ(path_bytes(statistics), 0u);
 }
 
 TEST(Pageable, AForkedChildIsHarmless) {
-  EXPECT_EQ(staged_calls(only_statistics(with_braid({kScenarios, "pageable_fork"}))), 4u);
+  EXPECT_EQ(staged_calls(only_statistics(staged({kScenarios, "pageable_fork"}))), 4u);
 }
 
 TEST(Pageable, ThreadsMayRaceOnFirstUse) {
-  const auto statistics = only_statistics(with_braid({kScenarios, "pageable_threads"}));
+  const auto statistics = only_statistics(staged({kScenarios, "pageable_threads"}));
   EXPECT_GT(staged_calls(statistics), 0u) << statistics;
 }
 
 TEST(Pageable, ContextsMayComeAndGo) {
-  EXPECT_EQ(staged_calls(only_statistics(with_braid({kScenarios, "pageable_contexts"}))), 6u);
+  EXPECT_EQ(staged_calls(only_statistics(staged({kScenarios, "pageable_contexts"}))), 6u);
 }
 
 TEST(Pageable, ContextsMayComeAndGoOnOneGpu) {
-  const auto child = with_braid({kScenarios, "pageable_contexts"}, {{"CUDA_VISIBLE_DEVICES", "0"}});
+  const auto child = staged({kScenarios, "pageable_contexts"}, {{"CUDA_VISIBLE_DEVICES", "0"}});
   EXPECT_EQ(staged_calls(only_statistics(child)), 6u);
 }
 
 TEST(Pageable, ExitsCleanlyWithBytesOnTheirWay) {
-  const auto statistics = only_statistics(with_braid({kScenarios, "pageable_exit"}));
+  const auto statistics = only_statistics(staged({kScenarios, "pageable_exit"}));
   EXPECT_EQ(counted(statistics, "cuMemcpyHtoDAsync_v2", "staged"),
             (Counted{10, 10 * kScenarioBytes}));
 }
 
 TEST(Pageable, AnIdleProcessSpendsNoTime) {
-  const ChildResult child = with_braid({kScenarios, "pageable_idle"});
+  const ChildResult child = staged({kScenarios, "pageable_idle"});
   EXPECT_EQ(staged_calls(only_statistics(child)), 2u);
   // In ticks of 10 ms; one may be the end of the copies before.
   EXPECT_TRUE(child.output == "0\n" || child.output == "1\n") << child.output;

@@ -73,8 +73,25 @@ TEST_F(Report, JsonHasEveryCountCostAndPath) {
       "passed_through": {"calls": 2, "p50": 4, "p90": 5, "p99": 5, "max": 5}},
     "paths": [
       {"target": 0, "via": 0, "direction": "h2d", "mover": "kernel", "slices": 3, "bytes": 60},
-      {"target": 0, "via": 5, "direction": "d2h", "mover": "kernel", "slices": 2, "bytes": 41}]}})"))
+      {"target": 0, "via": 5, "direction": "d2h", "mover": "kernel", "slices": 2, "bytes": 41}],
+    "problems": []}})"))
       << text;
+}
+
+// A verdict's movers are one count, and the movers' counts are over all entry points.
+TEST_F(Report, JsonAddsUpMovers) {
+  Outcome other = carried();
+  other.mover = Mover::kCopyEngine;
+  statistics_.add(k_cuMemcpyHtoD_v2, other, 1000, 20);
+  Outcome staged = Verdict::kStaged;
+  staged.mover = Mover::kCopyEngine;
+  statistics_.add(k_cuMemcpyAsync, staged, 10000, 20);
+  const auto all =
+      nlohmann::json::parse(report(StatsFormat::kJson, statistics_, paths_)).at("braid");
+  EXPECT_EQ(all.at("entry_points").at("cuMemcpyHtoD_v2").at("accelerated"),
+            (nlohmann::json{{"calls", 3}, {"bytes", 1101}}));
+  EXPECT_EQ(all.at("movers").at("copy_engine"), (nlohmann::json{{"calls", 2}, {"bytes", 11000}}));
+  EXPECT_EQ(all.at("movers").at("native"), (nlohmann::json{{"calls", 2}, {"bytes", 7}}));
 }
 
 TEST_F(Report, JsonIsWholeWhenNothingWasCounted) {
@@ -82,7 +99,7 @@ TEST_F(Report, JsonIsWholeWhenNothingWasCounted) {
   EXPECT_TRUE(none.empty());
   EXPECT_EQ(nlohmann::json::parse(report(StatsFormat::kJson, none, {})),
             nlohmann::json::parse(R"({"braid": {"pid": 42, "entry_points": {}, "movers": {},
-                                     "cost_ns": {}, "paths": []}})"));
+                                     "cost_ns": {}, "paths": [], "problems": []}})"));
   EXPECT_EQ(report(StatsFormat::kNone, none, {}), "");
 }
 
@@ -187,6 +204,16 @@ TEST(LogLine, SaysHowACarriedCopyTravels) {
             "braid: copy pid=42 entry_point=cuMemcpyHtoD_v2 bytes=8388608 direction=h2d gpu=3 "
             "stream=legacy outcome=accelerated mover=kernel via=0,2,3 slice_bytes=65536 "
             "cost_ns=1234\n");
+}
+
+TEST(LogLine, SaysWhatCarriedTheChunksOfAStagedCopy) {
+  const multipath::Batch batch{Direction::kHostToDevice, {}, CU_STREAM_LEGACY};
+  Outcome staged = Verdict::kStaged;
+  staged.mover = Mover::kCopyEngine;
+  staged.via = 0b11;
+  EXPECT_EQ(log_line({k_cuMemcpyHtoD_v2, 8 << 20, &batch, 0, staged, 5}),
+            "braid: copy pid=42 entry_point=cuMemcpyHtoD_v2 bytes=8388608 direction=h2d gpu=0 "
+            "stream=legacy outcome=staged mover=copy_engine via=0,1 slice_bytes=0 cost_ns=5\n");
 }
 
 TEST(LogLine, SaysWhyACopyStaysNative) {

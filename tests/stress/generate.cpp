@@ -95,7 +95,7 @@ class Generator {
   // What streams are held by, and mistakes are made with, lies in GPU 0's context.
   void choose_reset(bool is_last) {
     reset_gpu_ = -1;
-    if (is_last || !random_.one_in(20)) return;
+    if (is_last || !random_.one_in(40)) return;
     is_quiet_ = random_.one_in(3);
     reset_gpu_ = static_cast<int>(random_.between(is_quiet_ ? 0 : 1, kGpus - 1));
   }

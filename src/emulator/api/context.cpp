@@ -88,6 +88,7 @@ CUresult create(Call& call, CUcontext* out, unsigned flags, CUdevice device) {
     call.world.contexts.remove(context->handle);
     return result;
   }
+  context->uses = 1;
   call.thread.contexts.push_back(context->handle);
   *out = context->handle;
   return CUDA_SUCCESS;
@@ -116,6 +117,23 @@ CUresult destroy_context(Call& call, CUcontext handle) {
   if (!call.thread.contexts.empty() && call.thread.contexts.back() == handle)
     call.thread.contexts.pop_back();
   return CUDA_SUCCESS;
+}
+
+CUresult attach(Call& call, CUcontext* out, unsigned flags) {
+  ContextPtr context;
+  if (out == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  BRAID_TRY(current_context(call, context));
+  if (context->uses == 0) return CUDA_ERROR_INVALID_CONTEXT;  // a primary one: retained instead
+  ++context->uses;
+  *out = context->handle;
+  return CUDA_SUCCESS;
+}
+
+CUresult detach(Call& call, CUcontext handle) {
+  ContextPtr context;
+  BRAID_TRY(current_context(call, context));
+  if (context->handle != handle || context->uses == 0) return CUDA_ERROR_INVALID_CONTEXT;
+  return --context->uses == 0 ? destroy_context(call, handle) : CUDA_SUCCESS;
 }
 
 CUresult push(Call& call, CUcontext handle) {
@@ -284,6 +302,8 @@ BRAID_ENTRY(cuCtxCreate_v4, create_with_params,
             (context, params, flags, device))
 BRAID_ENTRY(cuCtxDestroy, destroy_context, (CUcontext context), (context))
 BRAID_ENTRY(cuCtxDestroy_v2, destroy_context, (CUcontext context), (context))
+BRAID_ENTRY(cuCtxAttach, attach, (CUcontext * context, unsigned flags), (context, flags))
+BRAID_ENTRY(cuCtxDetach, detach, (CUcontext context), (context))
 BRAID_ENTRY(cuCtxPushCurrent, push, (CUcontext context), (context))
 BRAID_ENTRY(cuCtxPushCurrent_v2, push, (CUcontext context), (context))
 BRAID_ENTRY(cuCtxPopCurrent, pop, (CUcontext * context), (context))

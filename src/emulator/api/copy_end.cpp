@@ -15,6 +15,9 @@ CUresult find_end(Call& call, uint64_t address, uint64_t size_bytes, EndKind kin
     end.bytes = static_cast<std::byte*>(at);
     return CUDA_SUCCESS;
   }
+  // The call has freed it, though the stream has not: a copy that is enqueued now comes too late
+  // (seen on 4xH200, as a copy of braid's that failed).
+  if (allocation->freeing) return CUDA_ERROR_INVALID_VALUE;
   if (kind == EndKind::kHost && !cpu_may(*allocation)) return CUDA_ERROR_INVALID_VALUE;
   if (call.world.memory.find(address, size_bytes) == nullptr) return CUDA_ERROR_INVALID_VALUE;
   end.address = address;

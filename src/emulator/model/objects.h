@@ -30,6 +30,7 @@ struct Context {
   unsigned flags = 0;
   bool alive = false;
   int primary_retains = 0;                ///< of a primary context
+  int uses = 0;                           ///< of another: created, and attached to
   CUresult error = CUDA_SUCCESS;          ///< sticky: what every later call returns
   std::set<uint64_t> peers;               ///< ids of contexts whose memory kernels here may touch
   StreamPtr legacy;                       ///< the NULL stream

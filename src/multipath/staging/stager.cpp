@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 
 #include "cuda/relaxed_capture.h"
@@ -25,6 +26,29 @@ struct Stager::Window {
   int next = 0;
   uint64_t end_bytes = 0;  // of all chunks asked for so far
   Chunk& chunk(int index) { return chunks[static_cast<size_t>(index % kSlots)]; }
+};
+
+// What has carried a copy's chunks.
+class Stager::Carriers {
+ public:
+  void add(const Outcome& chunk, uint64_t size_bytes) {
+    bytes_[static_cast<size_t>(chunk.mover)] += size_bytes;
+    via_ |= chunk.via;
+    slice_bytes_ = std::max(slice_bytes_, chunk.slice_bytes);
+  }
+  Outcome outcome() const {
+    Outcome outcome = Verdict::kStaged;
+    const auto most = std::max_element(bytes_.begin(), bytes_.end());
+    outcome.mover = static_cast<Mover>(most - bytes_.begin());
+    outcome.via = via_;
+    outcome.slice_bytes = slice_bytes_;
+    return outcome;
+  }
+
+ private:
+  std::array<uint64_t, kMoverCount> bytes_{};
+  uint64_t via_ = 0;
+  uint32_t slice_bytes_ = 0;
 };
 
 namespace {
@@ -80,7 +104,7 @@ Crew* Stager::crew() {
   return crew_->is_usable() ? crew_.get() : nullptr;
 }
 
-std::optional<CUresult> Stager::copy(const Transfer& transfer, bool is_synchronous) {
+std::optional<Staged> Stager::copy(const Transfer& transfer, bool is_synchronous) {
   if (!is_staged(transfer) || crew() == nullptr) return std::nullopt;
   const cuda::RelaxedCapture relaxed(driver_);
   const bool to_device = transfer.direction == Direction::kHostToDevice;
@@ -89,11 +113,15 @@ std::optional<CUresult> Stager::copy(const Transfer& transfer, bool is_synchrono
   const RingPool::Loan loan = rings_.borrow(context, stream_key(transfer.stream));
   if (!loan) return std::nullopt;
   Ring& ring = *loan;
-  const uint64_t moved_bytes = to_device ? send(ring, transfer) : fetch(ring, transfer);
+  Carriers carriers;
+  const uint64_t moved_bytes =
+      to_device ? send(ring, transfer, carriers) : fetch(ring, transfer, carriers);
+  Staged staged{.outcome = carriers.outcome()};
   if (moved_bytes != transfer.size_bytes || ring.is_broken())
-    return finish_natively(ring, rest_of(transfer, moved_bytes));
-  if (!is_synchronous || !to_device) return CUDA_SUCCESS;
-  return driver_.cuStreamSynchronize(transfer.stream);
+    staged.result = finish_natively(ring, rest_of(transfer, moved_bytes));
+  else if (is_synchronous && to_device)
+    staged.result = driver_.cuStreamSynchronize(transfer.stream);
+  return staged;
 }
 
 // Empty when nothing is left.
@@ -104,7 +132,7 @@ Stager::Chunk Stager::next_chunk(const Transfer& transfer, uint64_t offset, int 
 
 // What is staged is one chunk ahead of what is sent, so that the crew works while this thread
 // enqueues.
-uint64_t Stager::send(Ring& ring, const Transfer& transfer) {
+uint64_t Stager::send(Ring& ring, const Transfer& transfer, Carriers& carriers) {
   uint64_t sent_bytes = 0;
   Chunk ready;  // staged, and not sent yet
   for (int index = 0; sent_bytes < transfer.size_bytes; ++index) {
@@ -113,7 +141,7 @@ uint64_t Stager::send(Ring& ring, const Transfer& transfer) {
     Crew::Task staging(*crew_, ring.slot(index), host_at(transfer, next.offset), next.size_bytes,
                        Stores::kCached);
     if (ready.size_bytes > 0) {
-      if (!enqueue(ring, transfer, ready)) break;
+      if (!enqueue(ring, transfer, ready, carriers)) break;
       sent_bytes = ready.end();
       if (!ring.fence(ready.index, transfer.stream)) break;
     }
@@ -123,28 +151,28 @@ uint64_t Stager::send(Ring& ring, const Transfer& transfer) {
   return sent_bytes;
 }
 
-uint64_t Stager::fetch(Ring& ring, const Transfer& transfer) {
+uint64_t Stager::fetch(Ring& ring, const Transfer& transfer, Carriers& carriers) {
   uint64_t landed_bytes = 0;
   Window window;
-  bool is_asking = ask_ahead(ring, transfer, window);
+  bool is_asking = ask_ahead(ring, transfer, window, carriers);
   while (window.first != window.next && ring.wait(window.first)) {
     const Chunk& chunk = window.chunk(window.first);
     Crew::Task landing(*crew_, host_at(transfer, chunk.offset), ring.slot(chunk.index),
                        chunk.size_bytes, Stores::kPastCaches);
-    is_asking = is_asking && ask_ahead(ring, transfer, window);
+    is_asking = is_asking && ask_ahead(ring, transfer, window, carriers);
     landing.finish();
     landed_bytes = chunk.end();
     ++window.first;
-    is_asking = is_asking && ask_ahead(ring, transfer, window);
+    is_asking = is_asking && ask_ahead(ring, transfer, window, carriers);
   }
   return landed_bytes;
 }
 
 // Fills the slots whose chunks have been copied out.
-bool Stager::ask_ahead(Ring& ring, const Transfer& transfer, Window& window) {
+bool Stager::ask_ahead(Ring& ring, const Transfer& transfer, Window& window, Carriers& carriers) {
   while (window.end_bytes < transfer.size_bytes && window.next - window.first < kSlots) {
     const Chunk chunk = next_chunk(transfer, window.end_bytes, window.next);
-    if (!ring.wait(chunk.index) || !enqueue(ring, transfer, chunk) ||
+    if (!ring.wait(chunk.index) || !enqueue(ring, transfer, chunk, carriers) ||
         !ring.fence(chunk.index, transfer.stream))
       return false;
     window.chunk(window.next++) = chunk;
@@ -154,12 +182,15 @@ bool Stager::ask_ahead(Ring& ring, const Transfer& transfer, Window& window) {
 }
 
 // In the order of the stream, between the chunk's slot and its place on the device.
-bool Stager::enqueue(const Ring& ring, const Transfer& transfer, const Chunk& chunk) const {
+bool Stager::enqueue(const Ring& ring, const Transfer& transfer, const Chunk& chunk,
+                     Carriers& carriers) const {
   Transfer piece = transfer;
   piece.host = ring.slot(chunk.index);
   piece.device += chunk.offset;
   piece.size_bytes = chunk.size_bytes;
-  return submit_(piece) == Verdict::kAccelerated || copy_natively(piece) == CUDA_SUCCESS;
+  const Outcome outcome = submit_(piece);
+  carriers.add(outcome, piece.size_bytes);
+  return outcome == Verdict::kAccelerated || copy_natively(piece) == CUDA_SUCCESS;
 }
 
 CUresult Stager::copy_natively(const Transfer& transfer) const {

@@ -34,7 +34,7 @@ namespace braid::multipath::staging {
 
 class Stager {
  public:
-  using Submit = std::function<Verdict(const Transfer& chunk)>;
+  using Submit = std::function<Outcome(const Transfer& chunk)>;
 
   /// Smaller pageable copies stay native; UINT64_MAX when all do.
   static uint64_t least_bytes(const Options& options);
@@ -44,7 +44,7 @@ class Stager {
 
   /// The answer of the call that asked for this copy; nothing when the copy is the driver's, and
   /// then no byte has moved. May wait, and the first time in a context allocate.
-  std::optional<CUresult> copy(const Transfer& transfer, bool is_synchronous);
+  std::optional<Staged> copy(const Transfer& transfer, bool is_synchronous);
 
   /// Before the context ends: braid keeps nothing there.
   void forget_context(CUcontext context);
@@ -55,14 +55,16 @@ class Stager {
  private:
   struct Chunk;
   struct Window;
+  class Carriers;
 
   bool is_staged(const Transfer& transfer) const;
   Crew* crew();
   static Chunk next_chunk(const Transfer& transfer, uint64_t offset, int index);
-  uint64_t send(Ring& ring, const Transfer& transfer);
-  uint64_t fetch(Ring& ring, const Transfer& transfer);
-  bool ask_ahead(Ring& ring, const Transfer& transfer, Window& window);
-  bool enqueue(const Ring& ring, const Transfer& transfer, const Chunk& chunk) const;
+  uint64_t send(Ring& ring, const Transfer& transfer, Carriers& carriers);
+  uint64_t fetch(Ring& ring, const Transfer& transfer, Carriers& carriers);
+  bool ask_ahead(Ring& ring, const Transfer& transfer, Window& window, Carriers& carriers);
+  bool enqueue(const Ring& ring, const Transfer& transfer, const Chunk& chunk,
+               Carriers& carriers) const;
   CUresult copy_natively(const Transfer& transfer) const;
   CUresult finish_natively(Ring& ring, const Transfer& rest) const;
 

@@ -1,4 +1,5 @@
-// Copies to and from device memory of every kind: pools, mapped ranges, managed memory.
+// Copies to and from device memory of every kind: pools, plain memory that is freed in
+// the stream's order, mapped ranges, managed memory.
 //   destinations SIZE_BYTES
 #include "driver_program.h"
 
@@ -35,6 +36,22 @@ void use_pool(CUmemoryPool pool, size_t size_bytes, uint64_t seed) {
     MUST(cuMemFreeHost(landings[round]));
   }
   for (const CUstream stream : streams) MUST(cuStreamDestroy(stream));
+}
+
+// cuMemFreeAsync takes plain memory too. To the driver it is gone when the call returns, while the
+// copies before it have yet to run.
+void plain_freed_in_order(size_t size_bytes) {
+  const Pattern pattern(30);
+  const CUstream stream = new_stream();
+  unsigned char* source = pin(size_bytes, pattern);
+  unsigned char* landing = pin(size_bytes);
+  std::memset(landing, 0, size_bytes);
+  const CUdeviceptr device = allocate(size_bytes);
+  to_device(device, source, size_bytes, stream);
+  to_host(landing, device, size_bytes, stream);
+  MUST(cuMemFreeAsync(device, stream));
+  MUST(cuStreamSynchronize(stream));
+  pattern.check(landing, size_bytes, "memory that was freed behind its copies");
 }
 
 void own_pool(size_t size_bytes) {
@@ -120,6 +137,7 @@ int main(int argc, char** argv) {
   use_gpus(1);
   use_pool(nullptr, size_bytes, 1);
   own_pool(size_bytes);
+  plain_freed_in_order(size_bytes);
   mapped(size_bytes);
   managed(size_bytes);
   print_counts();

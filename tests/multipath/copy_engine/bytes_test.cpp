@@ -2,8 +2,8 @@
 // nothing is in flight.
 #include <time.h>
 
-#include <cstdio>
 #include <random>
+#include <set>
 #include <thread>
 
 #include "multipath/copy_engine/fixture.h"
@@ -48,6 +48,36 @@ class CopyEngineBytesTest : public CopyEngineTest {
     synchronize(stream);
     ASSERT_EQ(std::memcmp(landing.data(), landed.data(), landed.size()), 0) << "D2H";
   }
+
+  // Both ways on every target; how many bytes were submitted.
+  uint64_t round_trip_random_batches() {
+    const uint64_t seed = std::random_device{}();
+    std::mt19937_64 random(seed);
+    SCOPED_TRACE(::testing::Message() << "seed " << seed);
+    constexpr uint64_t kSpan = 40 * kMiB;
+    HostBuffer host(driver(), kSpan), landing(driver(), kSpan);
+    host.fill_random(seed);
+    uint64_t submitted_bytes = 0;
+    for (int gpu = 0; gpu < gpus(); ++gpu) {
+      use_gpu(gpu);
+      DeviceBuffer device(driver(), kSpan);
+      const CUstream stream = new_stream();
+      for (const uint64_t block : {uint64_t{5000}, 64 * uint64_t{1024}, 3 * kMiB}) {
+        // Blocks in random order on either side; some neighbours stay neighbours.
+        std::vector<uint64_t> places(kSpan / block - 1);
+        for (size_t i = 0; i < places.size(); ++i) places[i] = i;
+        if (random() % 3 != 0) std::shuffle(places.begin(), places.end(), random);
+        std::vector<Segment> segments;
+        for (size_t i = 0; i < places.size(); ++i) {
+          const uint64_t size = random() % 4 == 0 ? random() % block : block;
+          segments.push_back({host.data() + i * block, device.at(places[i] * block), size});
+          submitted_bytes += 2 * size;
+        }
+        round_trip(segments, host, landing, device, kSpan, stream, gpu);
+      }
+    }
+    return submitted_bytes;
+  }
 };
 
 TEST_F(CopyEngineBytesTest, AreRightAtOddSizesAndOffsets) {
@@ -65,33 +95,24 @@ TEST_F(CopyEngineBytesTest, AreRightAtOddSizesAndOffsets) {
 }
 
 TEST_F(CopyEngineBytesTest, AreRightInRandomBatchesOnEveryTarget) {
-  const uint64_t seed = std::random_device{}();
-  std::mt19937_64 random(seed);
-  SCOPED_TRACE(::testing::Message() << "seed " << seed);
   open();
-  constexpr uint64_t kSpan = 40 * kMiB;
-  HostBuffer host(driver(), kSpan), landing(driver(), kSpan);
-  host.fill_random(seed);
-  for (int gpu = 0; gpu < gpus(); ++gpu) {
-    use_gpu(gpu);
-    DeviceBuffer device(driver(), kSpan);
-    const CUstream stream = new_stream();
-    for (const uint64_t block : {uint64_t{5000}, 64 * uint64_t{1024}, 3 * kMiB}) {
-      // Blocks in random order on either side; some neighbours stay neighbours.
-      std::vector<uint64_t> places(kSpan / block - 1);
-      for (size_t i = 0; i < places.size(); ++i) places[i] = i;
-      if (random() % 3 != 0) std::shuffle(places.begin(), places.end(), random);
-      std::vector<Segment> segments;
-      for (size_t i = 0; i < places.size(); ++i) {
-        const uint64_t size = random() % 4 == 0 ? random() % block : block;
-        segments.push_back({host.data() + i * block, device.at(places[i] * block), size});
-      }
-      round_trip(segments, host, landing, device, kSpan, stream, gpu);
-    }
-  }
-  // Who pulls is decided while the bytes move: on a busy machine the direct link may be first each
-  // time.
-  std::printf("relayed %lu bytes\n", static_cast<unsigned long>(relayed_bytes()));
+  const uint64_t submitted_bytes = round_trip_random_batches();
+  EXPECT_EQ(carried_bytes(), submitted_bytes);
+}
+
+// Whoever is free pulls, so on a busy machine the direct link may be first each time. With shares
+// that are given, every relay has to carry its own.
+TEST_F(CopyEngineBytesTest, AreRightInRandomBatchesThroughEveryRelay) {
+  Policy policy;
+  policy.split.assign(static_cast<size_t>(gpus()), 1);
+  open(policy);
+  const uint64_t submitted_bytes = round_trip_random_batches();
+  EXPECT_EQ(carried_bytes(), submitted_bytes);
+  const auto relays = static_cast<uint64_t>(gpus() - 1);
+  EXPECT_GT(relayed_bytes(), submitted_bytes * relays / (relays + 1) * 9 / 10);
+  std::set<std::pair<int, int>> links;
+  for (const PathCount& count : counts()) links.insert({count.target, count.via});
+  EXPECT_EQ(links.size(), static_cast<size_t>(gpus()) * static_cast<size_t>(gpus()));
 }
 
 TEST_F(CopyEngineBytesTest, AreRightWithManyStreamsTargetsAndBothDirectionsAtOnce) {

@@ -66,7 +66,15 @@ class CopyEngineTest : public test::ServerTest {
     return submit({direction, {&segment, 1}, stream, Priority::kBulk}, target, paths);
   }
 
-  /// Bytes carried to and from `target` by others' links.
+  /// Bytes that transfers so far have carried, once all have ended.
+  uint64_t carried_bytes() {
+    EXPECT_TRUE(mover->drain(2000));
+    uint64_t bytes = 0;
+    for (const PathCount& count : counts()) bytes += count.bytes;
+    return bytes;
+  }
+
+  /// Those of them that went over other links than their target's own.
   uint64_t relayed_bytes() {
     uint64_t bytes = 0;
     for (const PathCount& count : counts())

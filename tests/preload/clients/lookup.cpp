@@ -23,7 +23,8 @@ asm(".symver dlsym_old, dlsym@GLIBC_2.2.5");
   X(cuDeviceGetAttribute) X(cuDeviceGetProperties) X(cuDeviceComputeCapability)                    \
   X(cuDeviceGetPCIBusId) X(cuDeviceGetByPCIBusId) X(cuDeviceCanAccessPeer)                         \
   X(cuDeviceGetP2PAttribute) X(cuDevicePrimaryCtxGetState) X(cuDevicePrimaryCtxSetFlags_v2)        \
-  X(cuDevicePrimaryCtxRelease_v2) X(cuDevicePrimaryCtxReset_v2) X(cuCtxCreate_v2)
+  X(cuDevicePrimaryCtxRelease_v2) X(cuDevicePrimaryCtxReset_v2) X(cuCtxCreate_v2)                 \
+  X(cuDevicePrimaryCtxRelease) X(cuCtxAttach) X(cuCtxDetach)
 // clang-format on
 namespace linked {
 #define DECLARE(symbol) extern "C" void symbol##_alias() __asm__(#symbol);

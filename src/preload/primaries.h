@@ -1,0 +1,12 @@
+// Primary contexts are counted: a GPU's lives while anybody holds it, and braid holds those of its
+// relays and targets. The program sees the count as if braid held none: its last release ends the
+// context, what it does not hold is inactive, and what it has not retained it cannot release.
+#pragma once
+
+namespace braid::preload {
+
+/// Before braid holds any: contexts that are active by now are held by somebody other than braid,
+/// whether the program was seen to retain them or not. Call it inside braid, with a driver.
+void note_primaries() noexcept;
+
+}  // namespace braid::preload
