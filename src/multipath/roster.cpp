@@ -201,6 +201,7 @@ Status Roster::make_target(Endpoint& endpoint) {
 bool Roster::link(const Endpoint& relay, const Endpoint& target) {
   if ((relays_.of(target.gpu()) & gpu_bit(relay.gpu())) == 0) return false;
   const cuda::ScopedContext scope(driver_, relay.context());
+  if (scope.status() != CUDA_SUCCESS) return false;
   const CUresult enabled = driver_.cuCtxEnablePeerAccess(target.context(), 0);
   return enabled == CUDA_SUCCESS || enabled == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
 }
@@ -209,19 +210,8 @@ bool Roster::link(const Endpoint& relay, const Endpoint& target) {
 // the target's own socket cross nothing shared.
 std::vector<Endpoint*> Roster::link_relays(const Endpoint& target) {
   std::vector<Endpoint*> linked;
-<<<<<<< HEAD
-  for (Endpoint* relay : relay_endpoints_) {
-    if (relay == nullptr || (relays_.of(target.gpu()) & gpu_bit(relay->gpu())) == 0) continue;
-    const cuda::ScopedContext scope(driver_, relay->context());
-    if (scope.status() != CUDA_SUCCESS) continue;
-    const CUresult enabled = driver_.cuCtxEnablePeerAccess(target.context(), 0);
-    if (enabled == CUDA_SUCCESS || enabled == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED)
-      linked.push_back(relay);
-  }
-=======
   for (Endpoint* relay : relay_endpoints_)
     if (relay != nullptr && link(*relay, target)) linked.push_back(relay);
->>>>>>> main
   std::stable_partition(linked.begin(), linked.end(), [&](const Endpoint* relay) {
     return relays_.are_neighbours(relay->gpu(), target.gpu());
   });

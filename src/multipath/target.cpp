@@ -98,7 +98,6 @@ Status Target::run_empty(bool aligned_alike, Deadline deadline) {
 Status Target::wait_for_warm_up(Deadline deadline) const {
   const Lane& lane = lanes_->lanes().front();
   cuda::ScopedContext scope(driver_);
-<<<<<<< HEAD
   for (size_t path = 0; path < lane.streams.size(); ++path) {
     const Endpoint& endpoint = path == 0 ? endpoint_ : *relays_[path - 1];
     CUresult result = scope.enter(endpoint.context());
@@ -108,16 +107,6 @@ Status Target::wait_for_warm_up(Deadline deadline) const {
       return Status::error("GPU " + std::to_string(endpoint.gpu()) + " is held by a kernel");
     const Status status =
         driver_.check(result, "waiting for GPU " + std::to_string(endpoint.gpu()));
-=======
-  const auto deadline = std::chrono::steady_clock::now() + cuda::kHeldAfter;
-  for (size_t i = 0; i < paths.size(); ++i) {
-    scope.enter(paths[i]->context());
-    const CUresult result = cuda::wait_until_idle(driver_, lane.streams[i], deadline);
-    if (result == CUDA_ERROR_NOT_READY)
-      return Status::error(what + ": GPU " + std::to_string(paths[i]->gpu()) +
-                           " is held by a kernel");
-    const Status status = driver_.check(result, what);
->>>>>>> main
     if (!status.ok()) return status;
   }
   return {};

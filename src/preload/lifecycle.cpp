@@ -2,11 +2,6 @@
 // peer access is asked for. None of this is on a copy's path, so it may allocate and lock.
 #include <map>
 #include <mutex>
-<<<<<<< HEAD
-#include <optional>
-#include <vector>
-=======
->>>>>>> main
 
 #include "preload/access.h"
 #include "preload/devices.h"
@@ -22,12 +17,7 @@ namespace {
 // Never destroyed: threads of the program may still be here while the process exits.
 struct Contexts {
   std::mutex lock;
-<<<<<<< HEAD
-  std::vector<CUcontext> made;              // by the program, and not yet destroyed
-  std::map<CUdevice, CUcontext> primaries;  // as the program was told last
-=======
   std::map<CUcontext, int> made;  // by the program, and not yet destroyed: how often it holds each
->>>>>>> main
   PeerLedger peers;
 };
 
@@ -36,22 +26,6 @@ Contexts& contexts() {
   return instance;
 }
 
-<<<<<<< HEAD
-// The primary context of a device, null while it has none; nothing when the driver does not say.
-std::optional<CUcontext> primary_context(const cuda::Driver& cuda, CUdevice device) {
-  unsigned flags = 0;
-  int is_active = 0;
-  CUcontext context = nullptr;
-  if (cuda.cuDevicePrimaryCtxGetState(device, &flags, &is_active) != CUDA_SUCCESS)
-    return std::nullopt;
-  if (is_active == 0) return nullptr;
-  if (cuda.cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS) return std::nullopt;
-  cuda.cuDevicePrimaryCtxRelease(device);
-  return context;
-}
-
-=======
->>>>>>> main
 void make_target(CUcontext context) {
   const Status status = engine()->add_context(context);
   if (!status.ok()) say_once((status.message() + ". Copies there stay native").c_str());
@@ -84,26 +58,8 @@ void context_made(CUcontext context) noexcept try {
 } catch (...) {
 }
 
-<<<<<<< HEAD
-// The program has made a GPU active: its primary context is a target from now on.
-void primary_context_made(CUdevice device, CUcontext context) noexcept try {
-  if (Inside::now()) return;
-  const Inside inside;
-  {
-    Contexts& all = contexts();
-    const std::lock_guard hold(all.lock);
-    all.primaries[device] = context;
-  }
-  if (engine() != nullptr) make_target(nullptr);
-} catch (...) {
-}
-
-// Before the driver ends the context: the engine's streams and memory there go with it.
-void context_ends(CUcontext context) noexcept try {
-=======
 // Before the driver ends the context.
 void context_ends(CUcontext context) noexcept {
->>>>>>> main
   if (Inside::now() || context == nullptr || state() == State::kForked) return;
   const Inside inside;
   forget_context(context, Ending::kDestroyed);
@@ -118,20 +74,6 @@ void context_attached(CUcontext context) noexcept try {
 } catch (...) {
 }
 
-<<<<<<< HEAD
-// Whatever happens, the engine must hear of it: it would go on using what is gone.
-void primary_context_ends(CUdevice device) noexcept try {
-  if (Inside::now() || engine() == nullptr) return;
-  std::optional<CUcontext> context;
-  {
-    const Inside inside;
-    Contexts& all = contexts();
-    const std::lock_guard hold(all.lock);
-    context = primary_context(*driver(), device);
-    if (!context) context = all.primaries[device];
-  }
-  context_ends(*context);
-=======
 // The last detaching ends the context.
 void context_detached(CUcontext context) noexcept try {
   if (Inside::now()) return;
@@ -142,7 +84,6 @@ void context_detached(CUcontext context) noexcept try {
     if (known == all.made.end() || --known->second > 0) return;
   }
   context_ends(context);
->>>>>>> main
 } catch (...) {
 }
 
@@ -270,15 +211,6 @@ CUresult cuCtxCreate_v4(CUcontext* context, CUctxCreateParams* parameters, unsig
       as_program_sees(device));
 }
 
-<<<<<<< HEAD
-CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
-  const CUdevice seen = as_program_sees(device);
-  return call_then(
-      k_cuDevicePrimaryCtxRetain, [&] { primary_context_made(seen, *context); }, context, seen);
-}
-
-=======
->>>>>>> main
 CUresult cuCtxDestroy(CUcontext context) {
   return call_after(
       k_cuCtxDestroy, [&] { context_ends(context); }, context);

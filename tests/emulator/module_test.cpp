@@ -1,6 +1,7 @@
 // Kernels that a program brings: twins as the image of a module.
 #include "cuda/kernels/gate.h"
 #include "cuda/kernels/image.h"
+#include "cuda/kernels/twin.h"
 #include "fixture.h"
 
 namespace braid::emulator_test {
