@@ -60,19 +60,21 @@ TEST(Pool, AnEventMakesTheAllocationsOfAnotherStreamUsable) {
   EXPECT_EQ(server.cu.cuStreamSynchronize(other), CUDA_SUCCESS);
 }
 
-TEST(Pool, UseAfterTheFreeFaults) {
+// The call has freed it, though the stream has not come so far.
+TEST(Pool, ACopyThatIsEnqueuedAfterTheFreeIsRefused) {
   Emulated server;
   server.use(0);
   PoolCalls calls(server);
   CUstream stream = server.stream();
   uint8_t* pinned = server.pinned_memory(kSize);
   const CUdeviceptr memory = calls.allocated(kSize, stream);
-  // Holds the stream, so that the address is still known when the copy is enqueued.
+  // Holds the stream, so that the memory is still there.
   const CUdeviceptr before = server.device_memory(256u << 20);
   ASSERT_EQ(server.cu.cuMemsetD8Async(before, 0, 256u << 20, stream), CUDA_SUCCESS);
-  ASSERT_EQ(calls.free_async(memory, stream), CUDA_SUCCESS);
   ASSERT_EQ(server.cu.cuMemcpyHtoDAsync(memory, pinned, kSize, stream), CUDA_SUCCESS);
-  EXPECT_EQ(server.cu.cuStreamSynchronize(stream), CUDA_ERROR_ILLEGAL_ADDRESS);
+  ASSERT_EQ(calls.free_async(memory, stream), CUDA_SUCCESS);
+  EXPECT_EQ(server.cu.cuMemcpyHtoDAsync(memory, pinned, kSize, stream), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(server.cu.cuStreamSynchronize(stream), CUDA_SUCCESS);
 }
 
 TEST(Pool, MemoryIsNotHandedOutAgainBeforeTheStreamHasFreedIt) {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs unmodified programs natively and under `braid run`, and holds the two to account.
 
-  programs.py [--build FOLDER] [--server PROFILE] [--jobs N] [NAME...]
+  programs.py [--build FOLDER] [--server PROFILE] [--mover MOVER] [--jobs N] [NAME...]
 
 Each program verifies every byte by itself, and ends with a line that says what it copied, by kind
 (tests/gpu/programs/program.h). Under braid it must print exactly what it prints natively, and braid's
@@ -91,13 +91,16 @@ CASES = [
 class Machine:
     """Where the programs run: the machine's GPUs, or an emulated server."""
 
-    def __init__(self, build, server):
-        self.build, self.server = build, server
+    def __init__(self, build, server, only_mover):
+        self.build, self.server, self.only_mover = build, server, only_mover
         self.braid = str(build / "bin" / "braid")
         self.programs = build / "tests" / "gpu_programs"
         self.clean = {name: value for name, value in os.environ.items()
                       if not name.startswith("BRAID_") and name != "CUDA_VISIBLE_DEVICES"}
         self.gpu_count = self.count_gpus()
+
+    def movers_of(self, case):
+        return [mover for mover in case.movers if self.only_mover in ("", mover)]
 
     def count_gpus(self):
         if self.server:
@@ -226,8 +229,9 @@ def check_statistics(machine, case, mover, output, reports):
     movers = set(MOVERS.values()) if case.kernels_too else {MOVERS[mover]}
     moved = sum(report["movers"].get(name, {}).get("bytes", 0)
                 for report in reports for name in movers)
-    if moved != accelerated:
-        raise Failure(f"{mover} moved {moved} bytes, {accelerated} were carried")
+    staged = outcomes["staged"]["bytes"]  # by a mover where a chunk gains from one
+    if not accelerated <= moved <= accelerated + staged:
+        raise Failure(f"{mover} moved {moved} bytes, {accelerated} were carried, {staged} staged")
     by_relays = check_paths(machine, case, reports, accelerated, outcomes["staged"]["calls"] > 0)
     return f"{accelerated / 1e6:.0f} MB carried, {100 * by_relays:.0f} % by relays"
 
@@ -241,7 +245,7 @@ def check_case(machine, case):
     (native, _), took = timed(lambda: run(words, machine.environment(case, native=True),
                                           case.timeout_s, "natively"))
     said = [f"native {took}"]
-    for mover in case.movers:
+    for mover in machine.movers_of(case):
         (output, reports), took = timed(lambda m=mover: run_under_braid(machine, case, m))
         if not case.least_accelerated and output != native:
             raise Failure(f"{mover}: printed\n{output}natively\n{native}")
@@ -268,11 +272,12 @@ def main():
                                      formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
     parser.add_argument("--server", help="an emulated server's profile; default: the machine's GPUs")
+    parser.add_argument("--mover", choices=MOVERS, default="", help="default: both")
     parser.add_argument("--jobs", type=int, default=2,
                         help="programs at a time: most of their seconds go into starting CUDA")
     parser.add_argument("names", nargs="*", help="programs; default: all")
     arguments = parser.parse_args()
-    machine = Machine(arguments.build.resolve(), arguments.server)
+    machine = Machine(arguments.build.resolve(), arguments.server, arguments.mover)
     cases = [case for case in CASES if not arguments.names
              or case.name in arguments.names or case.name.split(".")[0] in arguments.names]
     if not cases:
