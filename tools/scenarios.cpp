@@ -221,7 +221,7 @@ Status ScenarioBench::join_all() {
     for (int i = 0; i < 2; ++i) {
       cuda::ScopedContext scope(driver_, gpu->context);
       CUresult result = driver_.cuEventRecord(gpu->ends[i], gpu->streams[i]);
-      scope.enter(scope.before());
+      scope.leave();
       if (result == CUDA_SUCCESS) result = driver_.cuStreamWaitEvent(main, gpu->ends[i], 0);
       if (result != CUDA_SUCCESS) return driver_.check(result, "an end");
     }

@@ -9,15 +9,19 @@ namespace braid::cuda {
 class RelaxedCapture {
  public:
   explicit RelaxedCapture(const Driver& driver) : driver_(driver) {
-    driver_.cuThreadExchangeStreamCaptureMode(&mode_);
+    is_relaxed_ = driver_.cuThreadExchangeStreamCaptureMode(&mode_) == CUDA_SUCCESS;
   }
-  ~RelaxedCapture() { driver_.cuThreadExchangeStreamCaptureMode(&mode_); }
+  ~RelaxedCapture() {
+    if (is_relaxed_ && driver_.cuThreadExchangeStreamCaptureMode(&mode_) != CUDA_SUCCESS)
+      driver_.cuThreadExchangeStreamCaptureMode(&mode_);  // the mode is the program's
+  }
   RelaxedCapture(const RelaxedCapture&) = delete;
   RelaxedCapture& operator=(const RelaxedCapture&) = delete;
 
  private:
   const Driver& driver_;
   CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
+  bool is_relaxed_ = false;
 };
 
 }  // namespace braid::cuda

@@ -38,8 +38,10 @@ Result<std::unique_ptr<Endpoint>> Endpoint::open(const cuda::Driver& driver, con
 Status Endpoint::load(const Options& options) {
   cuda::ScopedContext scope(driver_, context_);
   const std::string where = " on GPU " + std::to_string(gpu_);
-  Status status = driver_.check(driver_.cuModuleLoadData(&module_, cuda::pull_kernel_image()),
-                                "loading braid's kernels" + where);
+  Status status = driver_.check(scope.status(), "loading braid's kernels" + where);
+  if (status.ok())
+    status = driver_.check(driver_.cuModuleLoadData(&module_, cuda::pull_kernel_image()),
+                           "loading braid's kernels" + where);
   if (!status.ok()) return status;
 
   vector_ = {nullptr, kVectorBlocks, kVectorBlocks, cuda::kVectorThreads, 0};

@@ -50,6 +50,20 @@ CUresult launch(const cuda::Driver& driver, const KernelChoice& kernel, uint32_t
                                kernel.shared_bytes, stream, parameters, nullptr);
 }
 
+// The ticket counts the blocks that leave. Those of a relay that cannot be launched are launched on
+// the target, behind its own: they find nothing left, and leave. Else the ticket is never free
+// again, nor is anything that waits for it.
+CUresult make_up_for(const cuda::Driver& driver, const MoverJob& job, size_t refused,
+                     const Lane& lane, cuda::PullArgs args) {
+  const Endpoint& target = *job.paths[0];
+  set_path(args, job, 0);
+  cuda::ScopedContext scope(driver, target.context());
+  if (scope.status() != CUDA_SUCCESS) return scope.status();
+  return launch(driver, target.kernel_for(job.bytes.aligned_alike),
+                blocks_of(*job.paths[refused], job.bytes), lane.start,
+                lane.streams[job.lane_paths[0]], args);
+}
+
 // The gate: the program's stream goes on when the count of landed slices is complete. CUDA does not
 // see this dependency, so its own scheduling must never need to: everything that the gate waits for
 // has been enqueued before it, and waits only for work that was enqueued earlier still.
@@ -64,7 +78,7 @@ void close_gate(const cuda::Driver& driver, const MoverJob& job, const Lane& lan
     const int path = job.lane_paths[i];
     scope.enter(job.paths[i]->context());
     driver.cuEventRecord(lane.ends[path], lane.streams[path]);
-    scope.enter(scope.before());
+    scope.leave();
     driver.cuStreamWaitEvent(job.stream, lane.ends[path], 0);
   }
 }
@@ -92,10 +106,10 @@ MoverResult enqueue(const cuda::Driver& driver, const MoverJob& job, Lane& lane,
       --ticket.generation;
       return outcome;
     }
-    ticket.retired = true;  // its kernels wait for a block that never comes
     outcome.refused_path = static_cast<int>(i);
+    if (make_up_for(driver, job, i, lane, args) != CUDA_SUCCESS) ticket.retired = true;
   }
-  scope.enter(scope.before());
+  scope.leave();
   ticket.done += args.slice_count;
   close_gate(driver, job, lane, ticket, scope);
   outcome.verdict = Verdict::kAccelerated;

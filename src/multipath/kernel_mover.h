@@ -46,8 +46,8 @@ struct MoverResult {
 };
 
 /// Enqueues the whole transfer: kAccelerated, or kDriverError with nothing enqueued that moves
-/// bytes. A relay that cannot be launched is done without, and the ticket is retired. The caller's
-/// current context is kept.
+/// bytes. A relay that cannot be launched is done without: its blocks are launched on the target
+/// instead, and if that fails as well, the ticket is retired. The caller's current context is kept.
 MoverResult enqueue(const cuda::Driver& driver, const MoverJob& job, Lane& lane, Ticket& ticket);
 
 }  // namespace braid::multipath

@@ -23,19 +23,21 @@ Status LaneSet::create(Lane& lane) {
   cuda::ScopedContext scope(driver_, target_.context());
   const std::string where = " on GPU " + std::to_string(target_.gpu());
   CUstream direct = nullptr;
-  Status status = driver_.check(driver_.cuStreamCreateWithPriority(&direct, CU_STREAM_NON_BLOCKING,
-                                                                   target_.stream_priority()),
-                                "creating a stream" + where);
+  Status status = driver_.check(scope.status(), "creating a stream" + where);
+  if (status.ok())
+    status = driver_.check(driver_.cuStreamCreateWithPriority(&direct, CU_STREAM_NON_BLOCKING,
+                                                              target_.stream_priority()),
+                           "creating a stream" + where);
   if (!status.ok()) return status;
   lane.streams.push_back(direct);
   status = driver_.check(driver_.cuEventCreate(&lane.start, CU_EVENT_DISABLE_TIMING),
                          "creating an event" + where);
   for (const Endpoint* relay : relays_) lane.streams.push_back(stream_of(*relay, lane));
   for (size_t path = 0; path < lane.streams.size() && status.ok(); ++path) {
-    scope.enter(path == 0 ? target_.context() : relays_[path - 1]->context());
     CUevent end = nullptr;
-    status = driver_.check(driver_.cuEventCreate(&end, CU_EVENT_DISABLE_TIMING),
-                           "creating an event for GPU " + std::to_string(target_.gpu()));
+    CUresult made = scope.enter(path == 0 ? target_.context() : relays_[path - 1]->context());
+    if (made == CUDA_SUCCESS) made = driver_.cuEventCreate(&end, CU_EVENT_DISABLE_TIMING);
+    status = driver_.check(made, "creating an event for GPU " + std::to_string(target_.gpu()));
     if (status.ok()) lane.ends.push_back(end);
   }
   return status;

@@ -19,29 +19,44 @@ Result<std::unique_ptr<ListRing>> ListRing::open(const cuda::Driver& driver) {
 size_t ListRing::capacity() { return kLists; }
 
 void ListRing::reclaim() {
-  while (use_count_ != 0 && uses_[first_use_].is_over()) {
-    begin_ = uses_[first_use_].end;
+  while (use_count_ != 0) {
+    const Use& oldest = uses_[first_use_];
+    if (oldest.is_lost() && lost_count_ < lost_.size())
+      lost_[lost_count_++] = oldest.lists;
+    else if (!oldest.is_over())
+      break;
+    begin_ = oldest.lists.end;
     first_use_ = (first_use_ + 1) % uses_.size();
     --use_count_;
   }
   if (use_count_ == 0) begin_ = end_ = 0;
 }
 
+// The first place in `room` that has nothing of what is lost in it.
+std::optional<size_t> ListRing::fit(Range room, size_t count) const {
+  for (size_t seen = 0; seen < lost_count_; ++seen)
+    for (size_t i = 0; i < lost_count_; ++i)
+      if (lost_[i].begin < room.begin + count && room.begin < lost_[i].end)
+        room.begin = lost_[i].end;
+  if (room.begin + count > room.end) return std::nullopt;
+  return room.begin;
+}
+
 std::span<cuda::SliceList> ListRing::reserve(size_t count) {
   reclaim();
   if (use_count_ == uses_.size()) return {};
   const bool wraps = use_count_ != 0 && end_ <= begin_;  // the free part lies in the middle
-  const size_t room = (wraps ? begin_ : kLists) - end_;
-  reserved_at_ = end_;
-  if (count <= room) return {lists() + end_, count};
-  reserved_at_ = 0;
-  if (!wraps && count <= begin_) return {lists(), count};
-  return {};
+  auto at = fit({end_, wraps ? begin_ : kLists}, count);
+  if (!at && !wraps) at = fit({0, begin_}, count);
+  if (!at) return {};
+  reserved_at_ = *at;
+  return {lists() + reserved_at_, count};
 }
 
 void ListRing::commit(size_t count, const Ticket& ticket) {
   end_ = reserved_at_ + count;
-  uses_[(first_use_ + use_count_) % uses_.size()] = {end_, &ticket, ticket.generation};
+  uses_[(first_use_ + use_count_) % uses_.size()] = {
+      {reserved_at_, end_}, &ticket, ticket.generation};
   ++use_count_;
 }
 

@@ -1,12 +1,16 @@
 // Memory for slice lists: a ring of host memory that every GPU can read, given out in the order of
 // the transfers and taken back when their tickets are free. Made once; nothing allocates later.
 //
+// What a retired ticket holds is never given out again, since a kernel may yet read it; the ring
+// goes on around it.
+//
 // Not thread-safe: the owning Target's lock guards it.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "base/status.h"
@@ -36,15 +40,22 @@ class ListRing {
   void abandon() { memory_->abandon(); }
 
  private:
-  struct Use {
+  struct Range {
+    size_t begin = 0;
     size_t end = 0;  ///< one past its last list
+  };
+  struct Use {
+    Range lists;
     const Ticket* ticket = nullptr;
     uint32_t generation = 0;
     bool is_over() const { return ticket->generation != generation || ticket->is_free(); }
+    bool is_lost() const { return ticket->generation == generation && ticket->retired; }
   };
+  static constexpr size_t kMostLost = 16;  // with more, batches are native
 
   explicit ListRing(std::unique_ptr<cuda::RegisteredMemory> memory) : memory_(std::move(memory)) {}
   void reclaim();
+  std::optional<size_t> fit(Range room, size_t count) const;
   cuda::SliceList* lists() const { return static_cast<cuda::SliceList*>(memory_->data()); }
 
   std::unique_ptr<cuda::RegisteredMemory> memory_;
@@ -54,6 +65,8 @@ class ListRing {
   size_t begin_ = 0;  // of the oldest list in use; lists from begin_ to end_ (around) are taken
   size_t end_ = 0;
   size_t reserved_at_ = 0;
+  std::array<Range, kMostLost> lost_;
+  size_t lost_count_ = 0;
 };
 
 }  // namespace braid::multipath

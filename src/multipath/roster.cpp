@@ -113,9 +113,10 @@ Status Roster::add(CUcontext context) {
   Status status = adopt_active_contexts();  // among them those, whose kernels are then loaded
   restore_relays(reopened);
   if (!status.ok() || context == nullptr || is_settled(context)) return status;
-  scope.enter(context);
   CUdevice device = 0;
-  status = driver_.check(driver_.cuCtxGetDevice(&device), "asking a context for its GPU");
+  CUresult asked = scope.enter(context);
+  if (asked == CUDA_SUCCESS) asked = driver_.cuCtxGetDevice(&device);
+  status = driver_.check(asked, "asking a context for its GPU");
   if (!status.ok()) return status;
   const int gpu = relays_.gpu_of(device);
   return gpu >= 0 ? adopt(gpu, context, false) : Status::error("a context is of no known GPU");
@@ -200,6 +201,7 @@ Status Roster::make_target(Endpoint& endpoint) {
 bool Roster::link(const Endpoint& relay, const Endpoint& target) {
   if ((relays_.of(target.gpu()) & gpu_bit(relay.gpu())) == 0) return false;
   const cuda::ScopedContext scope(driver_, relay.context());
+  if (scope.status() != CUDA_SUCCESS) return false;
   const CUresult enabled = driver_.cuCtxEnablePeerAccess(target.context(), 0);
   return enabled == CUDA_SUCCESS || enabled == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
 }

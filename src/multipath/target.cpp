@@ -39,6 +39,8 @@ Result<std::unique_ptr<Target>> Target::open(const cuda::Driver& driver, const O
   std::unique_ptr<Target> target(new Target(driver, options, planner, endpoint, relays));
   target->copy_engine_ = copy_engine;
   cuda::ScopedContext scope(driver, endpoint.context());
+  if (const Status status = driver.check(scope.status(), "allocating tickets"); !status.ok())
+    return status;
   auto tickets = TicketPool::open(driver);
   if (!tickets.ok()) return tickets.status();
   target->tickets_ = std::move(tickets).value();
@@ -48,9 +50,11 @@ Result<std::unique_ptr<Target>> Target::open(const cuda::Driver& driver, const O
   auto lanes = LaneSet::open(driver, endpoint, relays);
   if (!lanes.ok()) return lanes.status();
   target->lanes_ = std::move(lanes).value();
-  const Status status = target->warm_up();
+  const auto deadline = std::chrono::steady_clock::now() + cuda::kHeldAfter;
+  const Status status = target->warm_up(deadline);
   if (status.ok()) return target;
-  target->abandon();  // its kernels may still be waiting for a turn, and will touch their ticket
+  // A kernel that is still waiting for its turn will touch its ticket.
+  if (!target->wait_for_warm_up(deadline).ok()) target->abandon();
   return status;
 }
 
@@ -60,14 +64,14 @@ bool Target::has_relay() {
                      [](const Endpoint* relay) { return relay != nullptr; });
 }
 
-Status Target::warm_up() {
-  Status status = run_empty(true);
-  if (status.ok()) status = run_empty(false);
+Status Target::warm_up(Deadline deadline) {
+  Status status = run_empty(true, deadline);
+  if (status.ok()) status = run_empty(false, deadline);
   return status;
 }
 
 // A transfer of no bytes over every path, with the bulk kernel or the plain one.
-Status Target::run_empty(bool aligned_alike) {
+Status Target::run_empty(bool aligned_alike, Deadline deadline) {
   Lane& lane = lanes_->lanes().front();
   Ticket& ticket = *tickets_->find_free();
   std::vector<Endpoint*> paths = {&endpoint_};
@@ -83,21 +87,29 @@ Status Target::run_empty(bool aligned_alike) {
   job.paths = paths;
   job.lane_paths = lane_paths;
   const std::string what = "running braid's kernels for GPU " + std::to_string(endpoint_.gpu());
-  if (enqueue(driver_, job, lane, ticket).verdict != Verdict::kAccelerated || ticket.retired)
+  const MoverResult moved = enqueue(driver_, job, lane, ticket);
+  if (moved.verdict != Verdict::kAccelerated || moved.refused_path >= 0)
     return Status::error(what + ": the driver refused a launch");
+  const Status status = wait_for_warm_up(deadline);
+  if (!status.ok()) return Status::error(what + ": " + status.message());
+  return ticket.is_free() ? Status() : Status::error(what + ": its report did not arrive");
+}
 
+Status Target::wait_for_warm_up(Deadline deadline) const {
+  const Lane& lane = lanes_->lanes().front();
   cuda::ScopedContext scope(driver_);
-  const auto deadline = std::chrono::steady_clock::now() + cuda::kHeldAfter;
-  for (size_t i = 0; i < paths.size(); ++i) {
-    scope.enter(paths[i]->context());
-    const CUresult result = cuda::wait_until_idle(driver_, lane.streams[i], deadline);
+  for (size_t path = 0; path < lane.streams.size(); ++path) {
+    const Endpoint& endpoint = path == 0 ? endpoint_ : *relays_[path - 1];
+    CUresult result = scope.enter(endpoint.context());
+    if (result == CUDA_SUCCESS)
+      result = cuda::wait_until_idle(driver_, lane.streams[path], deadline);
     if (result == CUDA_ERROR_NOT_READY)
-      return Status::error(what + ": GPU " + std::to_string(paths[i]->gpu()) +
-                           " is held by a kernel");
-    const Status status = driver_.check(result, what);
+      return Status::error("GPU " + std::to_string(endpoint.gpu()) + " is held by a kernel");
+    const Status status =
+        driver_.check(result, "waiting for GPU " + std::to_string(endpoint.gpu()));
     if (!status.ok()) return status;
   }
-  return ticket.is_free() ? Status() : Status::error(what + ": its report did not arrive");
+  return {};
 }
 
 Outcome Target::submit(const Batch& batch, uint64_t size_bytes, int path_limit,
@@ -220,7 +232,7 @@ Outcome Target::launch(const Batch& batch, uint64_t size_bytes, const PathChoice
   job.lane_paths = std::span(choice.lane_paths.data(), count);
   const MoverResult moved = enqueue(driver_, job, *lane, *ticket);
   if (moved.verdict != Verdict::kAccelerated) return moved.verdict;
-  // A relay that refuses is not asked again: each refusal costs a ticket.
+  // A relay that refuses is not asked again.
   if (moved.refused_path > 0)
     relays_[static_cast<size_t>(choice.lane_paths[moved.refused_path]) - 1] = nullptr;
   if (job.bytes.lists != 0) lists_->commit(job.bytes.slice_count, *ticket);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -66,8 +67,11 @@ class Target {
  private:
   Target(const cuda::Driver& driver, const Options& options, const Planner& planner,
          Endpoint& endpoint, std::vector<Endpoint*> relays);
-  Status warm_up();
-  Status run_empty(bool aligned_alike);
+  using Deadline = std::chrono::steady_clock::time_point;
+  Status warm_up(Deadline deadline);
+  Status run_empty(bool aligned_alike, Deadline deadline);
+  /// The streams that the warm-up used have nothing left.
+  Status wait_for_warm_up(Deadline deadline) const;
   bool is_cold(uint64_t now_ns);
   bool are_kernels_blocked(uint64_t now_ns);
   Manners manners_of(const Batch& batch) const;

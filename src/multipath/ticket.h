@@ -27,7 +27,7 @@ struct Ticket {
   cuda::TicketReport* report = nullptr;  ///< written by the last block to leave
   uint32_t generation = 0;               ///< of its last use; free when the report says the same
   uint32_t done = 0;     ///< what counters.done will read when its last use has landed
-  bool retired = false;  ///< a launch failed halfway: never used again
+  bool retired = false;  ///< a block of it never comes or leaves: never used again
   // Of its last use, for the statistics; `unread` until they have been added up.
   bool unread = false;
   Direction direction = Direction::kHostToDevice;

@@ -92,6 +92,9 @@ TEST_F(FaultsTest, ARefusedLaunchOfARelayIsDoneWithout) {
   EXPECT_EQ(verdict, Verdict::kAccelerated);
   EXPECT_TRUE(arrives(*engine, verdict));
   EXPECT_EQ(verdict, Verdict::kAccelerated);
+  uint64_t bytes = 0;
+  for (const PathCount& count : engine->collect(2000)) bytes += count.bytes;
+  EXPECT_EQ(bytes, 2 * kSize) << "a ticket that never comes back keeps its counts";
 }
 
 TEST_F(FaultsTest, ARefusedGateStillHoldsTheStream) {
@@ -140,7 +143,7 @@ TEST_F(FaultsTest, AnEngineWithoutAnyRelaySaysWhy) {
   EXPECT_NE(engine.status().message().find("CUDA_ERROR_NO_BINARY_FOR_GPU"), std::string::npos);
 }
 
-// A relay that has begun to refuse launches costs one ticket, not one a copy.
+// A relay that has begun to refuse launches is not asked again.
 TEST_F(FaultsTest, ARelayThatKeepsRefusingIsDropped) {
   std::string calls;
   for (int nth = 130; nth < 5000; nth += 8)

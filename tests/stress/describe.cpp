@@ -7,9 +7,11 @@ namespace {
 
 const char* step_name(Step step) {
   static const char* const names[] = {
-      "copy",         "fill",        "record",          "wait",         "sync event", "sync stream",
-      "sync context", "check order", "host function",   "touch",        "hold",       "check held",
-      "release",      "renew",       "renew in stream", "renew stream", "capture",    "mistake"};
+      "copy",         "fill",         "record",      "wait",          "sync event",
+      "sync stream",  "sync context", "check order", "host function", "touch",
+      "hold",         "check held",   "release",     "renew",         "renew in stream",
+      "renew stream", "capture",      "mistake",     "reset",         "kernel",
+      "fork"};
   return names[static_cast<int>(step)];
 }
 
@@ -62,7 +64,9 @@ std::string describe(const Operation& operation) {
   if (operation.event >= 0) said += text(" event %d", operation.event);
   if (operation.other_event >= 0) said += text(" event %d", operation.other_event);
   if (operation.value > 0) said += text(" value %lu", operation.value);
-  return operation.step == Step::kCopy ? said + describe(operation.copy) : said;
+  return operation.step == Step::kCopy || operation.step == Step::kKernel
+             ? said + describe(operation.copy)
+             : said;
 }
 
 }  // namespace braid::stress

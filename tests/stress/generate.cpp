@@ -1,6 +1,7 @@
 // From a seed to a program.
 #include <algorithm>
 #include <numeric>
+#include <optional>
 
 #include "stress/copy_maker.h"
 #include "stress/owners.h"
@@ -34,9 +35,13 @@ class Generator {
     const uint64_t phases = random_.between(1, 3);
     for (uint64_t phase = 0; phase < phases; ++phase) {
       if (phase > 0) deal_regions();
+      choose_reset(phase + 1 == phases);
       auto& threads = program_.phases.emplace_back(program_.threads);
       for (int thread = 0; thread < program_.threads; ++thread)
         write_phase(hands_[thread], threads[thread]);
+      if (reset_gpu_ < 0) continue;
+      auto& alone = program_.phases.emplace_back(program_.threads);
+      alone[0].push_back({.step = Step::kReset, .value = static_cast<uint64_t>(reset_gpu_)});
     }
     return std::move(program_);
   }
@@ -87,18 +92,41 @@ class Generator {
     for (const int region : all) hands_[random_.below(hands_.size())].regions.push_back(region);
   }
 
+  // What streams are held by, and mistakes are made with, lies in GPU 0's context.
+  void choose_reset(bool is_last) {
+    reset_gpu_ = -1;
+    if (is_last || !random_.one_in(40)) return;
+    is_quiet_ = random_.one_in(3);
+    reset_gpu_ = static_cast<int>(random_.between(is_quiet_ ? 0 : 1, kGpus - 1));
+  }
+
+  // A context may be reset while its work is in flight, which then ends first. But streams of other
+  // contexts must be through with what it takes away.
+  void write_before_reset(const Hands& hands) {
+    if (is_quiet_)
+      for (const int stream : hands.streams)
+        out_->push_back({.step = Step::kSyncStream, .stream = stream});
+    for (const int region : hands.regions) {
+      const Region& of = program_.regions[region];
+      const bool is_for_all = of.is_host() || of.kind == RegionKind::kManaged;
+      if (of.gpu == reset_gpu_ && of.ends_with_context() && is_for_all) owners_->settle(region);
+    }
+  }
+
   void write_phase(Hands& hands, std::vector<Operation>& operations) {
     here_ = &hands;
     out_ = &operations;
     owners_->write_to(operations);
     for (uint64_t steps = random_.between(3, 12); steps > 0 && hands.regions.size() > 0; --steps)
       write_step();
+    if (reset_gpu_ >= 0) write_before_reset(hands);
     owners_->leave(hands.regions, -1);
   }
 
   void write_step() {
     const uint64_t kind = random_.below(100);
-    if (kind < 60) return write_copy();
+    if (kind < 54) return write_copy();
+    if (kind < 60) return write_kernel();
     if (kind < 66) return write_fill();
     if (kind < 71) return write_host_function();
     if (kind < 76) return write_touch();
@@ -107,6 +135,7 @@ class Generator {
     if (kind < 90) return write_capture();
     if (kind < 93) return write_renewal();
     if (kind < 95) return write_new_stream();
+    if (kind < 96) return write_fork();
     write_mistake();
   }
 
@@ -147,6 +176,38 @@ class Generator {
     owners_->acquire(region, stream);
     out_->push_back(fill_of(region, stream));
   }
+
+  // The words of both regions that the kernel looks at lie at multiples of 4.
+  std::optional<Operation> kernel_of(const std::vector<int>& regions, int stream) {
+    std::vector<int> usable;
+    for (const int region : regions) {
+      const Region& of = program_.regions[region];
+      if (of.is_for_kernels() && (of.is_host() || of.gpu == program_.streams[stream].gpu))
+        usable.push_back(region);
+    }
+    if (usable.size() < 2) return std::nullopt;
+    const int to = random_.of(usable), from = random_.of(usable);
+    if (to == from) return std::nullopt;
+    owners_->acquire(to, stream);
+    owners_->acquire(from, stream);
+    const auto some_offset = [&](int region) {
+      return random_.below(program_.regions[region].size_bytes / 2) & ~uint64_t{3};
+    };
+    Piece piece{to, from, some_offset(to), some_offset(from), 0};
+    const uint64_t room = std::min(program_.regions[to].size_bytes - piece.to_offset,
+                                   program_.regions[from].size_bytes - piece.from_offset);
+    constexpr uint64_t kMost = 64 << 10;
+    piece.size_bytes = random_.below(std::min(room, kMost) + 1);
+    Operation made{.step = Step::kKernel, .stream = stream};
+    made.copy.pieces.push_back(piece);
+    return made;
+  }
+
+  void write_kernel() {
+    if (auto made = kernel_of(here_->regions, some_stream())) out_->push_back(std::move(*made));
+  }
+
+  void write_fork() { out_->push_back({.step = Step::kFork, .value = random_.below(kForkEnds)}); }
 
   void write_host_function() {
     const auto regions = choose(is_host);
@@ -232,7 +293,9 @@ class Generator {
     const int stream = capture.stream;
     const int region = random_.of(regions);
     const bool is_host = program_.regions[region].is_host();
-    if (random_.one_in(5))
+    if (random_.one_in(5)) {
+      if (auto made = kernel_of(regions, stream)) capture.inner.push_back(std::move(*made));
+    } else if (random_.one_in(5))
       capture.inner.push_back(
           is_host ? Operation{.step = Step::kHostFunction, .stream = stream, .region = region}
                   : fill_of(region, stream));
@@ -279,6 +342,8 @@ class Generator {
   Program program_;
   std::vector<Hands> hands_;
   int first_gpu_ = 0;
+  int reset_gpu_ = -1;  // after the phase that is being written
+  bool is_quiet_ = false;
   Owners* owners_ = nullptr;
   CopyMaker* copies_ = nullptr;
   Hands* here_ = nullptr;

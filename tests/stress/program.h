@@ -30,6 +30,15 @@ struct Region {
   uint64_t size_bytes;
 
   bool is_host() const { return kind <= RegionKind::kPageable; }
+  /// Kernels of its own GPU may touch it, and of any GPU if it is pinned.
+  bool is_for_kernels() const {
+    return kind != RegionKind::kPageable && kind != RegionKind::kManaged;
+  }
+  /// A reset of its GPU's primary context takes it, or its registration, away.
+  bool ends_with_context() const {
+    return kind == RegionKind::kPinned || kind == RegionKind::kRegistered ||
+           kind == RegionKind::kDevice || kind == RegionKind::kManaged;
+  }
   /// Asynchronous copies of it never wait.
   bool is_prompt() const { return kind != RegionKind::kPageable && kind != RegionKind::kManaged; }
 };
@@ -99,6 +108,14 @@ enum class Mistake : uint8_t {
 };
 inline constexpr int kMistakes = 13;
 
+/// What a child does, which may not use CUDA.
+enum class ForkEnd : uint8_t {
+  kLeave,    ///< _exit
+  kExit,     ///< exit, with the handlers that it has from its parent
+  kExecute,  ///< becomes another program, in the same environment
+};
+inline constexpr int kForkEnds = 3;
+
 enum class Step : uint8_t {
   kCopy,
   kFill,           ///< memset of a piece of a region
@@ -118,6 +135,9 @@ enum class Step : uint8_t {
   kRenewStream,    ///< destroyed with whatever is in it, and created again
   kCapture,        ///< `inner` is captured in mode `mode`, and launched `value` times
   kMistake,        ///< `value` is a Mistake
+  kReset,          ///< the primary context of GPU `value`; what it held is made anew
+  kKernel,         ///< of the program's own: changes one region by another (kernel.h)
+  kFork,           ///< a child that does as ForkEnd `value` says, and is waited for
 };
 
 struct Operation {

@@ -51,7 +51,16 @@ struct Twin {
   std::unique_ptr<TwinBlock> (*make_block)(const void* args, uint32_t block_index);
 };
 
-/// All kernels that have a twin.
+/// All of braid's kernels that have a twin.
 std::span<const Twin> twins();
+
+/// A module of twins, for cuModuleLoadData of the emulated driver: how a program that is written
+/// for it brings kernels of its own. Both live as long as the process.
+struct TwinImage {
+  static constexpr uint64_t kMagic = 0x736e697774646962;  // "bidtwins"
+  uint64_t magic = kMagic;
+  const Twin* twins = nullptr;
+  size_t count = 0;
+};
 
 }  // namespace braid::cuda

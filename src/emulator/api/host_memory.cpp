@@ -71,10 +71,11 @@ CUresult register_range(Call& call, void* address, size_t size_bytes, unsigned f
   const uint64_t start = reinterpret_cast<uint64_t>(address);
   if (call.world.memory.overlaps(start, size_bytes))
     return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
-  if (!is_readable(address, size_bytes)) return CUDA_ERROR_INVALID_VALUE;
-  // Without pageable memory access, pages that the CPU may not write need the flag.
+  // Without pageable memory access, pages that the CPU may not write need the flag. That they may
+  // be written is asked first, since it costs nothing by the page.
   const bool read_only = (flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0;
-  if (!read_only && !is_writable(address, size_bytes)) return CUDA_ERROR_INVALID_VALUE;
+  if (!is_writable(address, size_bytes) && (!read_only || !is_readable(address, size_bytes)))
+    return CUDA_ERROR_INVALID_VALUE;
   call.world.memory.add_registered(nearest_node(call, *context), address, size_bytes,
                                    owned_by(*context, flags));
   return CUDA_SUCCESS;

@@ -1,11 +1,20 @@
-// Modules and functions. Any image loads; of its functions, those exist that have a host twin.
+// Modules and functions. Any image loads; of its functions, those exist that have a host twin:
+// braid's, or what the image itself brings (cuda::TwinImage).
 #include <cstring>
 #include <string>
 
 #include "emulator/api/entry.h"
+#include "emulator/model/host_pages.h"
 
 namespace braid::emulator {
 namespace {
+
+std::span<const cuda::Twin> twins_of(const void* image) {
+  cuda::TwinImage own;
+  if (!is_readable(image, sizeof own)) return cuda::twins();
+  std::memcpy(&own, image, sizeof own);
+  return own.magic == cuda::TwinImage::kMagic ? std::span(own.twins, own.count) : cuda::twins();
+}
 
 CUresult load(Call& call, CUmodule* out, const void* image) {
   ContextPtr context;
@@ -14,6 +23,7 @@ CUresult load(Call& call, CUmodule* out, const void* image) {
   BRAID_TRY(refuse_during_capture(call));
   auto module = std::make_shared<Module>();
   module->context = context;
+  module->twins = twins_of(image);
   *out = call.world.modules.add(module);
   return CUDA_SUCCESS;
 }
@@ -41,7 +51,7 @@ CUresult get_function(Call& call, CUfunction* out, CUmodule handle, const char* 
       *out = reinterpret_cast<CUfunction>(known);
       return CUDA_SUCCESS;
     }
-  for (const cuda::Twin& twin : cuda::twins()) {
+  for (const cuda::Twin& twin : module->twins) {
     if (std::strcmp(twin.name, name) != 0) continue;
     auto function = std::make_shared<Function>();
     function->module = module;

@@ -42,6 +42,7 @@ bool is_readable(const void* address, uint64_t size_bytes) {
 bool is_writable(const void* address, uint64_t size_bytes) {
   uint64_t reached = reinterpret_cast<uint64_t>(address);
   const uint64_t end = reached + size_bytes;
+  if (reached == 0 || end < reached) return false;
   std::ifstream maps("/proc/self/maps");
   if (!maps) return true;  // the kernel does not let us ask
   for (std::string line; reached < end && std::getline(maps, line);) {

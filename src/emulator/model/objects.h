@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <span>
 #include <vector>
 
 #include "cuda/kernels/twin.h"
@@ -126,6 +127,7 @@ using EventPtr = std::shared_ptr<Event>;
 
 struct Module {
   std::weak_ptr<Context> context;
+  std::span<const cuda::Twin> twins;  ///< of its functions
 };
 
 struct Function {

@@ -26,7 +26,8 @@ Result<std::unique_ptr<Station>> Station::open(const cuda::Driver& driver, Endpo
                                                uint64_t limit_bytes) {
   std::unique_ptr<Station> station(new Station(driver, endpoint));
   cuda::ScopedContext scope(driver, endpoint.context());
-  const Status status = station->allocate(limit_bytes);
+  Status status = driver.check(scope.status(), "allocating what copies need");
+  if (status.ok()) status = station->allocate(limit_bytes);
   if (!status.ok())
     return Status::error("GPU " + std::to_string(endpoint.gpu()) + ": " + status.message());
   return station;

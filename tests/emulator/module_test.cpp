@@ -1,0 +1,58 @@
+// Kernels that a program brings: twins as the image of a module.
+#include "cuda/kernels/gate.h"
+#include "cuda/kernels/image.h"
+#include "cuda/kernels/twin.h"
+#include "fixture.h"
+
+namespace braid::emulator_test {
+namespace {
+
+struct AddArgs {
+  uint64_t word;
+  uint32_t value;
+  uint32_t unused;
+};
+
+class AddBlock final : public cuda::TwinBlock {
+ public:
+  explicit AddBlock(const AddArgs& args) : args_(args) {}
+  cuda::TwinStep step(cuda::TwinMemory& memory) override {
+    memory.fetch_add(args_.word, args_.value);
+    return {.kind = cuda::TwinStep::Kind::kExit};
+  }
+
+ private:
+  AddArgs args_;
+};
+
+std::unique_ptr<cuda::TwinBlock> make_add(const void* args, uint32_t /*block_index*/) {
+  return std::make_unique<AddBlock>(*static_cast<const AddArgs*>(args));
+}
+
+TEST(Module, AProgramBringsKernelsOfItsOwn) {
+  Emulated server;
+  server.use(0);
+  static constexpr cuda::Twin kTwins[] = {{"add", sizeof(AddArgs), make_add}};
+  const cuda::TwinImage image{.twins = kTwins, .count = 1};
+  CUmodule module = nullptr, braids = nullptr;
+  CUfunction add = nullptr;
+  ASSERT_EQ(server.cu.cuModuleLoadData(&module, &image), CUDA_SUCCESS);
+  ASSERT_EQ(server.cu.cuModuleLoadData(&braids, cuda::gate_kernel_image()), CUDA_SUCCESS);
+  EXPECT_EQ(server.cu.cuModuleGetFunction(&add, module, cuda::kGateKernelName),
+            CUDA_ERROR_NOT_FOUND);
+  EXPECT_EQ(server.cu.cuModuleGetFunction(&add, braids, "add"), CUDA_ERROR_NOT_FOUND);
+  ASSERT_EQ(server.cu.cuModuleGetFunction(&add, module, "add"), CUDA_SUCCESS);
+
+  auto* word = reinterpret_cast<uint32_t*>(server.pinned_memory(sizeof(uint32_t)));
+  *word = 1;
+  AddArgs args{reinterpret_cast<uint64_t>(word), 5, 0};
+  void* parameters[] = {&args};
+  const CUstream stream = server.stream();
+  ASSERT_EQ(server.cu.cuLaunchKernel(add, 3, 1, 1, 32, 1, 1, 0, stream, parameters, nullptr),
+            CUDA_SUCCESS);
+  ASSERT_EQ(server.cu.cuStreamSynchronize(stream), CUDA_SUCCESS);
+  EXPECT_EQ(*word, 16u) << "once for each block";
+}
+
+}  // namespace
+}  // namespace braid::emulator_test

@@ -1,0 +1,47 @@
+#include "stress/kernel.h"
+
+#include "cuda/kernels/twin.h"
+
+namespace braid::stress {
+namespace {
+
+using cuda::TwinStep;
+
+// One block, a few words at a time: copies that should wait for it have time not to.
+class MixBlock final : public cuda::TwinBlock {
+ public:
+  explicit MixBlock(const MixArgs& args) : args_(args) {}
+
+  TwinStep step(cuda::TwinMemory& memory) override {
+    constexpr int kWordsAStep = 16;
+    for (int word = 0; word < kWordsAStep; ++word, at_ += kMixStrideBytes) {
+      if (at_ + sizeof(uint32_t) > args_.size_bytes) return {.kind = TwinStep::Kind::kExit};
+      memory.fetch_add(args_.to + at_, memory.load(args_.from + at_) * 3 + 1);
+    }
+    // The last word onto itself: a move takes the time of the accesses before it.
+    const uint64_t last = args_.to + at_ - kMixStrideBytes;
+    return {.kind = TwinStep::Kind::kMove,
+            .source = last,
+            .destination = last,
+            .size_bytes = sizeof(uint32_t)};
+  }
+
+ private:
+  MixArgs args_;
+  uint64_t at_ = 0;
+};
+
+std::unique_ptr<cuda::TwinBlock> make_mix_block(const void* args, uint32_t /*block_index*/) {
+  return std::make_unique<MixBlock>(*static_cast<const MixArgs*>(args));
+}
+
+constexpr cuda::Twin kTwins[] = {{kMixKernelName, sizeof(MixArgs), make_mix_block}};
+
+}  // namespace
+
+const void* mix_kernel_image() {
+  static const cuda::TwinImage image{.twins = kTwins, .count = 1};
+  return &image;
+}
+
+}  // namespace braid::stress
