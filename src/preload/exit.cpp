@@ -25,13 +25,14 @@ __attribute__((constructor)) void find_next_exit() {
 #pragma GCC visibility push(default)
 extern "C" {
 
-[[noreturn]] void _exit(int status) {
+// The C library's declarations say that they do not return; clang takes that from the first alone.
+void _exit(int status) {
   braid::preload::report_at_exit();
   if (const ExitFunction next = next_exit.load()) next(status);
   while (true) syscall(SYS_exit_group, status);
 }
 
-[[noreturn]] void _Exit(int status) { _exit(status); }
+void _Exit(int status) { _exit(status); }
 
 }  // extern "C"
 #pragma GCC visibility pop
