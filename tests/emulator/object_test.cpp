@@ -94,6 +94,27 @@ TEST(Context, TheStackOfCurrentContexts) {
   EXPECT_EQ(server.cu.cuCtxPopCurrent(&at), CUDA_ERROR_INVALID_CONTEXT);
 }
 
+TEST(Context, EndsWithTheLastDetaching) {
+  Emulated server;
+  const auto create = server.symbol<CUresult (*)(CUcontext*, unsigned, CUdevice)>("cuCtxCreate_v2");
+  const auto attach = server.symbol<CUresult (*)(CUcontext*, unsigned)>("cuCtxAttach");
+  const auto detach = server.symbol<CUresult (*)(CUcontext)>("cuCtxDetach");
+  CUcontext attached = nullptr;
+  EXPECT_EQ(attach(&attached, 0), CUDA_ERROR_INVALID_CONTEXT) << "none is current";
+  CUcontext primary = server.use(0);
+  EXPECT_EQ(detach(primary), CUDA_ERROR_INVALID_CONTEXT);
+  CUcontext made = nullptr;
+  ASSERT_EQ(create(&made, 0, 0), CUDA_SUCCESS);
+  EXPECT_EQ(attach(&attached, 1), CUDA_ERROR_INVALID_VALUE);
+  ASSERT_EQ(attach(&attached, 0), CUDA_SUCCESS);
+  EXPECT_EQ(attached, made);
+  EXPECT_EQ(detach(primary), CUDA_ERROR_INVALID_CONTEXT) << "not the current one";
+  ASSERT_EQ(detach(made), CUDA_SUCCESS);
+  EXPECT_EQ(server.cu.cuCtxSynchronize(), CUDA_SUCCESS);
+  ASSERT_EQ(detach(made), CUDA_SUCCESS);
+  EXPECT_EQ(server.cu.cuCtxPushCurrent(made), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+}
+
 TEST(Context, PeerAccessErrors) {
   Emulated server;
   const auto disable = server.symbol<CUresult (*)(CUcontext)>("cuCtxDisablePeerAccess");

@@ -61,10 +61,12 @@ class StagingFaultsTest : public test::ServerTest {
     for (uint64_t i = 0; i < kSize; ++i) source[i] = static_cast<uint8_t>(i * seed + (i >> 11));
     auto there =
         engine.stage({Direction::kHostToDevice, source.data(), device.at(), kSize, stream}, true);
-    if (!there) there = driver().cuMemcpyHtoDAsync(device.at(), source.data(), kSize, stream);
+    if (!there)
+      there = Staged{driver().cuMemcpyHtoDAsync(device.at(), source.data(), kSize, stream)};
     auto back =
         engine.stage({Direction::kDeviceToHost, landing.data(), device.at(), kSize, stream}, true);
-    if (!back) back = driver().cuMemcpyDtoHAsync(landing.data(), device.at(), kSize, stream);
+    if (!back)
+      back = Staged{driver().cuMemcpyDtoHAsync(landing.data(), device.at(), kSize, stream)};
     if (*there != CUDA_SUCCESS || *back != CUDA_SUCCESS) return kRefused;
     return landing == source ? kRight : kWrongBytes;
   }
