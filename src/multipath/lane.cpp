@@ -45,11 +45,13 @@ Status LaneSet::create(Lane& lane) {
 
 Status LaneSet::replace_relay(size_t place, Endpoint& relay) {
   cuda::ScopedContext scope(driver_, relay.context());
+  Status status = driver_.check(scope.status(), "entering GPU " + std::to_string(relay.gpu()));
+  if (!status.ok()) return status;
   relays_[place] = &relay;
+  for (Lane& lane : lanes_) lane.ends[place + 1] = nullptr;  // gone with the context before
   for (Lane& lane : lanes_) {
-    const Status status =
-        driver_.check(driver_.cuEventCreate(&lane.ends[place + 1], CU_EVENT_DISABLE_TIMING),
-                      "creating an event for GPU " + std::to_string(target_.gpu()));
+    status = driver_.check(driver_.cuEventCreate(&lane.ends[place + 1], CU_EVENT_DISABLE_TIMING),
+                           "creating an event for GPU " + std::to_string(target_.gpu()));
     if (!status.ok()) return status;
     lane.streams[place + 1] = stream_of(relay, lane);
   }
@@ -61,7 +63,7 @@ LaneSet::~LaneSet() {
   for (Lane& lane : lanes_) {
     for (size_t path = 0; path < lane.ends.size(); ++path) {
       const Endpoint& endpoint = path == 0 ? target_ : *relays_[path - 1];
-      if (endpoint.is_abandoned()) continue;
+      if (endpoint.is_abandoned() || lane.ends[path] == nullptr) continue;
       scope.enter(endpoint.context());
       driver_.cuEventDestroy(lane.ends[path]);
     }

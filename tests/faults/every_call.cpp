@@ -96,6 +96,7 @@ std::string leaks(const Fault& fault) {
   std::string found;
   if (const auto owned = still_owned(); owned.size() > (gives_back(fault.name) ? 1 : 0))
     found += "leaked " + listed(owned) + "; ";
+  if (const std::string wrong = misuse(); !wrong.empty()) found += wrong + "; ";
   if (const int threads = braid_threads(); threads > 0)
     found += std::to_string(threads) + " threads are left; ";
   return found;

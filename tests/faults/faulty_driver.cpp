@@ -41,6 +41,7 @@ struct State {
   int refused_nth = 0;
   bool stays_refused = false;
   bool was_refused = false;
+  std::string misuse;
   std::map<Owned, std::vector<CUcontext>> owned;  // once for each time it was made, and where
 };
 
@@ -66,13 +67,17 @@ void made(const char* what, uint64_t handle) {
   state().owned[{what, handle}].push_back(context);
 }
 
+// Before the call: a driver may crash over a handle that is nothing any more.
+void about_to_give_back(const char* what, uint64_t handle) {
+  const std::lock_guard hold(state().lock);
+  if (!state().owned.contains({what, handle}))
+    state().misuse = std::string("gives back what it does not own: ") + what;
+}
+
 void given_back(const char* what, uint64_t handle) {
   const std::lock_guard hold(state().lock);
   const auto found = state().owned.find({what, handle});
-  if (found == state().owned.end()) {
-    std::fprintf(stderr, "braid gave back a %s that it does not own\n", what);
-    std::abort();
-  }
+  if (found == state().owned.end()) return;
   found->second.pop_back();
   if (found->second.empty()) state().owned.erase(found);
 }
@@ -80,33 +85,43 @@ void given_back(const char* what, uint64_t handle) {
 template <size_t function>
 struct Ledger {
   template <typename... Arguments>
+  static void begins(Arguments...) {}
+  template <typename... Arguments>
   static void succeeded(Arguments...) {}
 };
 
-// FAULTS_MAKES(function, what, handle of the arguments): the call has made it.
-#define FAULTS_ENTRY(function, note, what, parameters, handle)       \
+// (function, what, its parameters, the handle among them)
+#define FAULTS_MAKES(function, what, parameters, handle)             \
   template <>                                                        \
   struct Ledger<k_##function> {                                      \
-    static void succeeded parameters { note(what, number(handle)); } \
+    template <typename... Arguments>                                 \
+    static void begins(Arguments...) {}                              \
+    static void succeeded parameters { made(what, number(handle)); } \
   };
-FAULTS_ENTRY(cuStreamCreate, made, "stream", (CUstream * out, unsigned), *out)
-FAULTS_ENTRY(cuStreamCreateWithPriority, made, "stream", (CUstream * out, unsigned, int), *out)
-FAULTS_ENTRY(cuStreamDestroy, given_back, "stream", (CUstream stream), stream)
-FAULTS_ENTRY(cuEventCreate, made, "event", (CUevent * out, unsigned), *out)
-FAULTS_ENTRY(cuEventDestroy, given_back, "event", (CUevent event), event)
-FAULTS_ENTRY(cuMemAlloc, made, "device allocation", (CUdeviceptr * out, size_t), *out)
-FAULTS_ENTRY(cuMemFree, given_back, "device allocation", (CUdeviceptr address), address)
-FAULTS_ENTRY(cuMemHostAlloc, made, "host allocation", (void** out, size_t, unsigned), *out)
-FAULTS_ENTRY(cuMemFreeHost, given_back, "host allocation", (void* memory), memory)
-FAULTS_ENTRY(cuMemHostRegister, made, "registration", (void* memory, size_t, unsigned), memory)
-FAULTS_ENTRY(cuMemHostUnregister, given_back, "registration", (void* memory), memory)
-FAULTS_ENTRY(cuModuleLoadData, made, "module", (CUmodule * out, const void*), *out)
-FAULTS_ENTRY(cuModuleUnload, given_back, "module", (CUmodule module), module)
-FAULTS_ENTRY(cuDevicePrimaryCtxRetain, made, "hold on a primary context",
-             (CUcontext*, CUdevice device), device)
-FAULTS_ENTRY(cuDevicePrimaryCtxRelease, given_back, "hold on a primary context", (CUdevice device),
+#define FAULTS_GIVES_BACK(function, what, parameters, handle)                   \
+  template <>                                                                   \
+  struct Ledger<k_##function> {                                                 \
+    static void begins parameters { about_to_give_back(what, number(handle)); } \
+    static void succeeded parameters { given_back(what, number(handle)); }      \
+  };
+FAULTS_MAKES(cuStreamCreate, "stream", (CUstream * out, unsigned), *out)
+FAULTS_MAKES(cuStreamCreateWithPriority, "stream", (CUstream * out, unsigned, int), *out)
+FAULTS_GIVES_BACK(cuStreamDestroy, "stream", (CUstream stream), stream)
+FAULTS_MAKES(cuEventCreate, "event", (CUevent * out, unsigned), *out)
+FAULTS_GIVES_BACK(cuEventDestroy, "event", (CUevent event), event)
+FAULTS_MAKES(cuMemAlloc, "device allocation", (CUdeviceptr * out, size_t), *out)
+FAULTS_GIVES_BACK(cuMemFree, "device allocation", (CUdeviceptr address), address)
+FAULTS_MAKES(cuMemHostAlloc, "host allocation", (void** out, size_t, unsigned), *out)
+FAULTS_GIVES_BACK(cuMemFreeHost, "host allocation", (void* memory), memory)
+FAULTS_MAKES(cuMemHostRegister, "registration", (void* memory, size_t, unsigned), memory)
+FAULTS_GIVES_BACK(cuMemHostUnregister, "registration", (void* memory), memory)
+FAULTS_MAKES(cuModuleLoadData, "module", (CUmodule * out, const void*), *out)
+FAULTS_GIVES_BACK(cuModuleUnload, "module", (CUmodule module), module)
+FAULTS_MAKES(cuDevicePrimaryCtxRetain, "hold on a primary context", (CUcontext*, CUdevice device),
              device)
-#undef FAULTS_ENTRY
+FAULTS_GIVES_BACK(cuDevicePrimaryCtxRelease, "hold on a primary context", (CUdevice device), device)
+#undef FAULTS_GIVES_BACK
+#undef FAULTS_MAKES
 
 // ---- The functions ----
 
@@ -128,6 +143,7 @@ struct Wrapped<function, CUresult (*)(Arguments...)> {
   static inline CUresult (*real)(Arguments...) = nullptr;
 
   static CUresult call(Arguments... arguments) {
+    Ledger<function>::begins(arguments...);
     if (is_refused(function)) return refusal_of(kNames[function]);
     const CUresult result = real(arguments...);
     if (result == CUDA_SUCCESS) Ledger<function>::succeeded(arguments...);
@@ -201,6 +217,11 @@ cuda::Driver wrap(const cuda::Driver& real, const Fault& fault) {
   FAULTS_WRAP(copy_batch)
 #undef FAULTS_WRAP
   return wrapped;
+}
+
+std::string misuse() {
+  const std::lock_guard hold(state().lock);
+  return state().misuse;
 }
 
 const cuda::Driver& real_driver() { return state().real; }

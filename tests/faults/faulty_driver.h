@@ -45,6 +45,8 @@ bool was_refused();
 
 /// What braid has made and not given back: "stream of context 0x...". Sorted.
 std::vector<std::string> still_owned();
+/// A handle that braid gave back although it was gone, with its context or before; else empty.
+std::string misuse();
 /// The program has ended the context: all in it is gone.
 void context_ended(CUcontext context, CUdevice device, bool is_primary);
 

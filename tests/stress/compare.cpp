@@ -21,7 +21,7 @@ using braid::test::Environment;
 struct Request {
   uint64_t programs = 1000;
   uint64_t seed = 1;
-  uint64_t batch = 100;  // in a process: a GPU whose context has been reset relays no more
+  uint64_t batch = 500;
   std::string mover = "kernel";
 };
 
