@@ -10,8 +10,8 @@ namespace {
 
 // Thread blocks that a path spends on its GPU, unless the user says otherwise: the fewest that
 // reach a path's bandwidth. More make more requests wait in the host's memory, and lose. 4xH200,
-// percent of the limit (docs/measurements, 2026-11-21, kernels): to the device 2 blocks 98, 3 96, 4
-// 94; both ways at once 94 with 12 stages a block, 91 with 8.
+// percent of the limit (docs/measurements/2026-11-21-4xH200-awake.md, kernels): to the device 2
+// blocks 98, 3 96, 4 94; both ways at once 94 with 12 stages a block, 91 with 8.
 constexpr uint32_t kBulkBlocks = 2;
 // Small segments are bound by what one thread can start. 2xH200, percent of the limit in segments
 // of 64, 16 and 8 KB: 2 blocks 81, 68, 46; 3 blocks 87, 83, 66; 4 blocks 86, 83, 78.
