@@ -184,7 +184,7 @@ Status Bench::measure_pair(const Case& what, bool is_warm, Record& record, Readi
   return {};
 }
 
-// Over every path, and against the measured direction, whose bytes are counted by path.
+// Over the paths that are measured, and against their direction, whose bytes are counted by path.
 Status Bench::wake(Direction direction) {
   return warm_up_->run(direction == Direction::kHostToDevice ? Direction::kDeviceToHost
                                                              : Direction::kHostToDevice);

@@ -20,7 +20,7 @@ class WarmUp {
   WarmUp(const WarmUp&) = delete;
   WarmUp& operator=(const WarmUp&) = delete;
 
-  /// Copies buffers of its own over every path, for some 20 ms.
+  /// Copies buffers of its own over the engine's paths, for some 20 ms.
   Status run(multipath::Direction direction);
 
  private:

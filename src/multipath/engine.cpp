@@ -53,6 +53,7 @@ struct Engine::Impl {
 
   Outcome submit(const Batch& batch);
   void forget_context(CUcontext context, Roster::End end) {
+    const cuda::RelaxedCapture relaxed(driver);
     stager.forget_context(context);
     roster.forget(context, end);
   }

@@ -74,7 +74,7 @@ Status Roster::open_relay(int gpu) {
   if (!status.ok()) return status;
   auto endpoint = endpoint_for(gpu, context, true);
   if (!endpoint.ok()) {
-    refused_.push_back(context);
+    refused_.push_back({context, gpu});
     return endpoint.status();
   }
   relay_endpoints_[static_cast<size_t>(gpu)] = endpoint.value();
@@ -169,13 +169,14 @@ Status Roster::adopt(int gpu, CUcontext context, bool retained) {
   if (is_settled(context)) return {};
   auto endpoint = endpoint_for(gpu, context, retained);
   const Status status = note(endpoint.ok() ? make_target(*endpoint.value()) : endpoint.status());
-  if (!status.ok()) refused_.push_back(context);
+  if (!status.ok()) refused_.push_back({context, gpu});
   return status;
 }
 
 bool Roster::is_settled(CUcontext context) {
   return find_target(context) != nullptr ||
-         std::find(refused_.begin(), refused_.end(), context) != refused_.end();
+         std::any_of(refused_.begin(), refused_.end(),
+                     [context](const Refused& one) { return one.context == context; });
 }
 
 Result<Endpoint*> Roster::endpoint_for(int gpu, CUcontext context, bool retained) {
@@ -222,7 +223,12 @@ std::vector<Endpoint*> Roster::link_relays(const Endpoint& target) {
 
 void Roster::forget(CUcontext context, End end) {
   const std::unique_lock lock(mutex_);
-  std::erase(refused_, context);
+  // What was refused once may be had when the program makes it anew.
+  std::erase_if(refused_, [&](const Refused& one) {
+    if (one.context != context) return false;
+    seen_primaries_[static_cast<size_t>(one.gpu)] = false;
+    return true;
+  });
   Endpoint* endpoint = find_endpoint(context);
   if (endpoint == nullptr) return;
   std::vector<Target*> users;
@@ -243,7 +249,7 @@ void Roster::forget(CUcontext context, End end) {
   remove(*endpoint);
   if (is_given_back)
     endpoint->close();
-  else if (end == End::kReleased && endpoint->is_primary())
+  else if (endpoint->is_primary())  // before a reset, which does not release it
     driver_.cuDevicePrimaryCtxRelease(endpoint->device());
 }
 

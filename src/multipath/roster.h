@@ -102,7 +102,11 @@ class Roster {
   GpuSet gone_relays_ = 0;                  // whose context has ended: to be opened again
   std::vector<std::unique_ptr<Target>> targets_;
   std::vector<bool> seen_primaries_;  // by GPU: its active primary context has been dealt with
-  std::vector<CUcontext> refused_;    // contexts that could not be made targets
+  struct Refused {
+    CUcontext context;
+    int gpu;
+  };
+  std::vector<Refused> refused_;  // contexts that could not be made targets
   std::vector<std::string> problems_;
   PathCounts forgotten_;  // counts of targets that are gone
 };

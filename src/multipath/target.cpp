@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cuda/bounded_wait.h"
+#include "cuda/relaxed_capture.h"
 #include "cuda/scoped_context.h"
 #include "multipath/slice_lists.h"
 #include "multipath/slice_size.h"
@@ -181,8 +182,10 @@ bool Target::are_kernels_blocked(uint64_t now_ns) {
   bool is_any_blocked = false;
   for (Lane& lane : lanes_->lanes()) {
     if (now_ns <= lane.submitted_ns + kOverdueNs || lane.is_idle()) continue;
-    if (lane.begun_ns == 0 && driver_.cuEventQuery(lane.start) == CUDA_SUCCESS)
-      lane.begun_ns = now_ns;
+    if (lane.begun_ns == 0) {
+      const cuda::RelaxedCapture relaxed(driver_);  // another thread may be capturing
+      if (driver_.cuEventQuery(lane.start) == CUDA_SUCCESS) lane.begun_ns = now_ns;
+    }
     is_any_blocked = is_any_blocked || (lane.begun_ns != 0 && now_ns > lane.begun_ns + kOverdueNs);
   }
   return is_any_blocked;
@@ -286,8 +289,11 @@ void Target::add_counts(PathCounts& counts) {
 
 bool Target::uses(const Endpoint& endpoint) {
   std::lock_guard lock(mutex_);
-  return &endpoint_ == &endpoint ||
-         std::find(relays_.begin(), relays_.end(), &endpoint) != relays_.end();
+  if (&endpoint_ == &endpoint) return true;
+  // By GPU: a relay that refused has been dropped, and its earlier kernels may be under way still.
+  const auto relays = std::span(via_).subspan(1, relays_.size());
+  return endpoint.is_primary() &&
+         std::find(relays.begin(), relays.end(), endpoint.gpu()) != relays.end();
 }
 
 void Target::retire_in_flight() {

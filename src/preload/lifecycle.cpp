@@ -67,7 +67,7 @@ void context_ends(CUcontext context) noexcept {
 
 // The program holds the context once more: cuCtxAttach, which has long been deprecated.
 void context_attached(CUcontext context) noexcept try {
-  if (Inside::now()) return;
+  if (Inside::now() || state() == State::kForked) return;
   Contexts& all = contexts();
   const std::lock_guard hold(all.lock);
   if (const auto known = all.made.find(context); known != all.made.end()) ++known->second;
@@ -76,7 +76,7 @@ void context_attached(CUcontext context) noexcept try {
 
 // The last detaching ends the context.
 void context_detached(CUcontext context) noexcept try {
-  if (Inside::now()) return;
+  if (Inside::now() || state() == State::kForked) return;
   Contexts& all = contexts();
   {
     const std::lock_guard hold(all.lock);

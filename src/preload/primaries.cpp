@@ -100,7 +100,8 @@ CUresult release(HookId hook, CUdevice device) {
   if (held == all.held.end()) return native(device);
   if (held->second.count == 1) forget_primary(all, device, Ending::kReleased);
   const CUresult result = native(device);
-  if (result == CUDA_SUCCESS && --held->second.count == 0) all.held.erase(held);
+  const bool is_over = result == CUDA_ERROR_INVALID_CONTEXT;  // a reset has ended the holds
+  if (is_over || (result == CUDA_SUCCESS && --held->second.count == 0)) all.held.erase(held);
   return result;
 }
 
@@ -111,12 +112,9 @@ CUresult reset(HookId hook, CUdevice device) {
   const Inside inside;
   Primaries& all = primaries();
   const std::lock_guard hold(all.lock);
+  // Of the program's holds the driver keeps count: a reset does not release them (cuda.h).
   forget_primary(all, device, Ending::kDestroyed);
-  const CUresult result = native(device);
-  if (result != CUDA_SUCCESS) return result;
-  all.held.erase(device);
-  all.strangers.erase(device);
-  return result;
+  return native(device);
 }
 
 CUresult get_state(CUdevice device, unsigned* flags, int* active) {

@@ -18,18 +18,18 @@ CUresult retain(Call& call, CUcontext* out, CUdevice device) {
 CUresult release(Call& call, CUdevice device) {
   BRAID_TRY(check_device(call, device));
   const ContextPtr primary = call.world.primaries[device];
-  if (!primary->alive || primary->primary_retains == 0) return CUDA_ERROR_INVALID_CONTEXT;
-  if (--primary->primary_retains == 0) destroy(call, primary);
+  if (primary->primary_retains == 0) return CUDA_ERROR_INVALID_CONTEXT;
+  if (--primary->primary_retains == 0 && primary->alive) destroy(call, primary);
   return CUDA_SUCCESS;
 }
 
-// Destroys the context whoever still holds it, as CUDA does; it must be retained anew.
+// Destroys the context whoever holds it, as CUDA does. They still hold the next one, which comes
+// with the next retaining, until they release it (cuda.h).
 CUresult reset(Call& call, CUdevice device) {
   BRAID_TRY(check_device(call, device));
   const ContextPtr primary = call.world.primaries[device];
   if (!primary->alive) return CUDA_SUCCESS;
   destroy(call, primary);
-  primary->primary_retains = 0;
   return CUDA_SUCCESS;
 }
 
