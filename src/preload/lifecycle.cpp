@@ -51,6 +51,7 @@ void memory_pinned() noexcept {
 void context_made(CUcontext context) noexcept try {
   if (Inside::now()) return;
   const Inside inside;
+  const auto primaries = hold_primaries();
   Contexts& all = contexts();
   const std::lock_guard hold(all.lock);
   all.made[context] = 1;
@@ -138,7 +139,9 @@ CUresult call_after(HookId hook, Before before, Arguments... arguments) {
 }  // namespace
 
 void primary_context_made() noexcept try {
-  if (engine() != nullptr) make_target(nullptr);
+  if (engine() == nullptr) return;
+  const auto primaries = hold_primaries();
+  make_target(nullptr);
 } catch (...) {
 }
 
@@ -156,10 +159,10 @@ void forget_context(CUcontext context, Ending ending) noexcept try {
 }
 
 void get_ready() noexcept try {
-  if (state() == State::kIdle) note_primaries();
   const bool is_first = open_engine_once();
   if (engine() == nullptr) return;
   if (is_first) lend_memory_made_so_far();
+  const auto primaries = hold_primaries();
   Contexts& all = contexts();
   const std::lock_guard hold(all.lock);
   if (is_first)

@@ -131,6 +131,8 @@ CUresult get_state(CUdevice device, unsigned* flags, int* active) {
 
 }  // namespace
 
+std::unique_lock<std::mutex> hold_primaries() { return std::unique_lock(primaries().lock); }
+
 void note_primaries() noexcept try {
   Primaries& all = primaries();
   const std::lock_guard hold(all.lock);

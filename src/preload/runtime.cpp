@@ -19,6 +19,7 @@
 #include "preload/dlsym.h"
 #include "preload/entries.h"
 #include "preload/observe.h"
+#include "preload/primaries.h"
 #include "preload/reporter.h"
 
 namespace braid::preload {
@@ -159,6 +160,7 @@ bool open_engine_once() noexcept try {
   if (driver() == nullptr || process.options.load() == nullptr ||
       !process.state.compare_exchange_strong(expected, State::kOpening))
     return false;
+  note_primaries();  // by the one thread that opens, before it holds any itself
   auto opened = multipath::Engine::open(*driver(), *process.options.load());
   if (!opened.ok()) {
     process.state.store(State::kFailed);
