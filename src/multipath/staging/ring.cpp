@@ -55,8 +55,15 @@ void Ring::hold_primary_context() {
     driver_.cuDevicePrimaryCtxRelease(device);
 }
 
+// What a stream may still use, or a failed context holds, is left; the context is let go anyhow.
 Ring::~Ring() {
   if (!is_abandoned_ && !is_broken_ && is_idle()) release();
+  let_go();
+}
+
+void Ring::let_go() {
+  if (held_) driver_.cuDevicePrimaryCtxRelease(*held_);
+  held_.reset();
 }
 
 void Ring::release() {
@@ -65,7 +72,7 @@ void Ring::release() {
   for (CUevent fence : fences_)
     if (fence != nullptr) driver_.cuEventDestroy(fence);
   const bool is_ours = !is_pinned_ || driver_.cuMemHostUnregister(memory_) == CUDA_SUCCESS;
-  if (held_) driver_.cuDevicePrimaryCtxRelease(*held_);
+  let_go();
   if (is_ours) munmap(memory_, kRingBytes);
 }
 

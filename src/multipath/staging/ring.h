@@ -56,6 +56,7 @@ class Ring {
   Status pin();
   void hold_primary_context();
   void release();
+  void let_go();
   bool pass(int index, CUresult result);
 
   const cuda::Driver& driver_;
