@@ -190,7 +190,9 @@ TEST_F(CopyEngineBytesTest, TheThreadStartsWithTheFirstCopyAndSleepsAfterTheLast
   const uint64_t before = mover->cpu_time_ns();
   EXPECT_GT(before, 0u);
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
-  EXPECT_EQ(mover->cpu_time_ns(), before);
+  // The last steps into its sleep may come late on a busy machine; a thread that looks around now
+  // and then spends many times this.
+  EXPECT_LT(mover->cpu_time_ns() - before, 1'000'000u);
 }
 
 TEST_F(CopyEngineBytesTest, AContextThatIsForgottenNeitherRelaysNorReceives) {
