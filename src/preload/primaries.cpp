@@ -86,35 +86,40 @@ CUresult retain(CUcontext* context, CUdevice device) try {
   return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult release(HookId hook, CUdevice device) {
+// A call of the program's that gives a primary context up: `work(all, native)` answers it, and
+// nobody adopts a context meanwhile.
+template <typename Work>
+CUresult give_up(HookId hook, CUdevice device, Work work) {
   auto* native = real<OnDevice>(hook);
   if (native == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   if (is_for_driver()) return native(device);
   const Inside inside;
   Primaries& all = primaries();
   const std::lock_guard hold(all.lock);
-  // The hold is braid's, not the program's to release.
-  if (engine() != nullptr && all.is_unheld(device) && is_active(device))
-    return CUDA_ERROR_INVALID_CONTEXT;
-  const auto held = all.held.find(device);
-  if (held == all.held.end()) return native(device);
-  if (held->second.count == 1) forget_primary(all, device, Ending::kReleased);
-  const CUresult result = native(device);
-  const bool is_over = result == CUDA_ERROR_INVALID_CONTEXT;  // a reset has ended the holds
-  if (is_over || (result == CUDA_SUCCESS && --held->second.count == 0)) all.held.erase(held);
-  return result;
+  return work(all, native);
+}
+
+CUresult release(HookId hook, CUdevice device) {
+  return give_up(hook, device, [device](Primaries& all, OnDevice* native) {
+    // The hold is braid's, not the program's to release.
+    if (engine() != nullptr && all.is_unheld(device) && is_active(device))
+      return CUDA_ERROR_INVALID_CONTEXT;
+    const auto held = all.held.find(device);
+    if (held == all.held.end()) return native(device);
+    if (held->second.count == 1) forget_primary(all, device, Ending::kReleased);
+    const CUresult result = native(device);
+    const bool is_over = result == CUDA_ERROR_INVALID_CONTEXT;  // a reset has ended the holds
+    if (is_over || (result == CUDA_SUCCESS && --held->second.count == 0)) all.held.erase(held);
+    return result;
+  });
 }
 
 CUresult reset(HookId hook, CUdevice device) {
-  auto* native = real<OnDevice>(hook);
-  if (native == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  if (is_for_driver()) return native(device);
-  const Inside inside;
-  Primaries& all = primaries();
-  const std::lock_guard hold(all.lock);
-  // Of the program's holds the driver keeps count: a reset does not release them (cuda.h).
-  forget_primary(all, device, Ending::kDestroyed);
-  return native(device);
+  return give_up(hook, device, [device](Primaries& all, OnDevice* native) {
+    // Of the program's holds the driver keeps count: a reset does not release them (cuda.h).
+    forget_primary(all, device, Ending::kDestroyed);
+    return native(device);
+  });
 }
 
 CUresult get_state(CUdevice device, unsigned* flags, int* active) {
