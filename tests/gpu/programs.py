@@ -18,11 +18,12 @@ import dataclasses
 import json
 import os
 import pathlib
-import signal
 import subprocess
 import sys
 import tempfile
 import time
+
+from support.processes import DidNotEnd, run_group
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SKIPPED = 77
@@ -139,16 +140,12 @@ class Machine:
 
 def run(words, environment, timeout_s, how):
     """What a process and its children printed; it must end in time and well."""
-    with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                          text=True, start_new_session=True) as process:
-        try:
-            output, errors = process.communicate(timeout=timeout_s)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            output, errors = process.communicate()
-            raise Failure(f"{how}: did not end in {timeout_s} s\n{output}{errors}") from None
-    if process.returncode != 0:
-        raise Failure(f"{how}: exit code {process.returncode}\n{output}{errors}")
+    try:
+        exit_code, output, errors = run_group(words, environment, timeout_s)
+    except DidNotEnd as hang:
+        raise Failure(f"{how}: {hang}") from None
+    if exit_code != 0:
+        raise Failure(f"{how}: exit code {exit_code}\n{output}{errors}")
     return output, errors
 
 

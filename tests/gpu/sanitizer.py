@@ -11,9 +11,9 @@ import collections
 import os
 import pathlib
 import shutil
-import signal
-import subprocess
 import sys
+
+from support.processes import DidNotEnd, run_group
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TIMEOUT_S = 90
@@ -41,21 +41,18 @@ def find_sanitizer():
 
 def run(words, environment):
     """"" when all is well, else why not."""
-    with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          text=True, start_new_session=True) as process:
-        try:
-            output, _ = process.communicate(timeout=TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            output, _ = process.communicate()
-            return f"did not end in {TIMEOUT_S} s\n{output[-4000:]}"
-    if process.returncode == ERRORS_FOUND:
+    try:
+        exit_code, output, errors = run_group(words, environment, TIMEOUT_S)
+    except DidNotEnd as hang:
+        return f"did not end in {TIMEOUT_S} s\n{str(hang)[-4000:]}"
+    output += errors
+    if exit_code == ERRORS_FOUND:
         return f"errors were found\n{output[-8000:]}"
     # A tool that could not attach says nothing about the program.
-    if process.returncode == 0 and "ERROR SUMMARY: 0 errors" not in output \
+    if exit_code == 0 and "ERROR SUMMARY: 0 errors" not in output \
             and "RACECHECK SUMMARY: 0 hazards" not in output:
         return f"there is no summary\n{output[-4000:]}"
-    return "" if process.returncode == 0 else f"exit code {process.returncode}\n{output[-4000:]}"
+    return "" if exit_code == 0 else f"exit code {exit_code}\n{output[-4000:]}"
 
 
 def main():

@@ -43,15 +43,11 @@ void use_pool(CUmemoryPool pool, size_t size_bytes, uint64_t seed) {
 void plain_freed_in_order(size_t size_bytes) {
   const Pattern pattern(30);
   const CUstream stream = new_stream();
-  unsigned char* source = pin(size_bytes, pattern);
-  unsigned char* landing = pin(size_bytes);
-  std::memset(landing, 0, size_bytes);
-  const CUdeviceptr device = allocate(size_bytes);
-  to_device(device, source, size_bytes, stream);
-  to_host(landing, device, size_bytes, stream);
-  MUST(cuMemFreeAsync(device, stream));
+  const TripBuffers buffers = make_buffers(size_bytes, pattern);
+  there_and_back(buffers, size_bytes, stream);
+  MUST(cuMemFreeAsync(buffers.device, stream));
   MUST(cuStreamSynchronize(stream));
-  pattern.check(landing, size_bytes, "memory that was freed behind its copies");
+  pattern.check(buffers.landing, size_bytes, "memory that was freed behind its copies");
 }
 
 void own_pool(size_t size_bytes) {

@@ -73,6 +73,29 @@ inline void to_host(void* to, CUdeviceptr from, size_t size_bytes, CUstream stre
   copied(kind, size_bytes);
 }
 
+/// Where a copy comes from, where it goes, and where it lands when it comes back.
+struct TripBuffers {
+  unsigned char* source;
+  unsigned char* landing;
+  CUdeviceptr device;
+};
+
+inline TripBuffers make_buffers(size_t size_bytes, const Pattern& pattern) {
+  return {pin(size_bytes, pattern), pin(size_bytes), allocate(size_bytes)};
+}
+
+inline void there_and_back(const TripBuffers& buffers, size_t size_bytes, CUstream stream) {
+  std::memset(buffers.landing, 0, size_bytes);
+  to_device(buffers.device, buffers.source, size_bytes, stream);
+  to_host(buffers.landing, buffers.device, size_bytes, stream);
+}
+
+inline void free_buffers(const TripBuffers& buffers) {
+  MUST(cuMemFree(buffers.device));
+  MUST(cuMemFreeHost(buffers.source));
+  MUST(cuMemFreeHost(buffers.landing));
+}
+
 /// Looks at device memory in pieces, which travel natively.
 inline void check_device(CUdeviceptr memory, size_t size_bytes, const Pattern& pattern,
                          const std::string& what) {

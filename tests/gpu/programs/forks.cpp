@@ -10,20 +10,14 @@ using namespace program;
 void copy_and_look(size_t size_bytes, uint64_t seed) {
   const Pattern pattern(seed);
   const CUstream stream = new_stream();
-  unsigned char* source = pin(size_bytes, pattern);
-  unsigned char* landing = pin(size_bytes);
-  const CUdeviceptr device = allocate(size_bytes);
+  const TripBuffers buffers = make_buffers(size_bytes, pattern);
   for (int round = 0; round < 3; ++round) {
-    std::memset(landing, 0, size_bytes);
-    to_device(device, source, size_bytes, stream);
-    to_host(landing, device, size_bytes, stream);
+    there_and_back(buffers, size_bytes, stream);
     MUST(cuStreamSynchronize(stream));
-    pattern.check(landing, size_bytes, "a copy beside forks");
+    pattern.check(buffers.landing, size_bytes, "a copy beside forks");
   }
   MUST(cuStreamDestroy(stream));
-  MUST(cuMemFree(device));
-  MUST(cuMemFreeHost(source));
-  MUST(cuMemFreeHost(landing));
+  free_buffers(buffers);
 }
 
 int use_cuda(size_t size_bytes, uint64_t seed) {
@@ -44,17 +38,13 @@ pid_t fork_flushed() {
 void child_ends(size_t size_bytes, uint64_t seed, void (*end)(int)) {
   const Pattern pattern(seed);
   const CUstream stream = new_stream();
-  unsigned char* source = pin(size_bytes, pattern);
-  unsigned char* landing = pin(size_bytes);
-  std::memset(landing, 0, size_bytes);
-  const CUdeviceptr device = allocate(size_bytes);
-  to_device(device, source, size_bytes, stream);
-  to_host(landing, device, size_bytes, stream);
+  const TripBuffers buffers = make_buffers(size_bytes, pattern);
+  there_and_back(buffers, size_bytes, stream);
   const pid_t child = fork_flushed();
   if (child == 0) end(7);
   require(exit_code_of(child, "a child that uses no CUDA") == 7, "a child's exit code is another");
   MUST(cuStreamSynchronize(stream));
-  pattern.check(landing, size_bytes, "copies in flight across a fork");
+  pattern.check(buffers.landing, size_bytes, "copies in flight across a fork");
   copy_and_look(size_bytes, seed + 1);
 }
 

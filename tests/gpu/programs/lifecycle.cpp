@@ -89,18 +89,12 @@ void expect_quiet(unsigned char* memory, size_t size_bytes, const char* what) {
 void copy_and_look(size_t size_bytes, uint64_t seed) {
   const Pattern pattern(seed);
   const CUstream stream = new_stream();
-  unsigned char* source = pin(size_bytes, pattern);
-  unsigned char* landing = pin(size_bytes);
-  std::memset(landing, 0, size_bytes);
-  const CUdeviceptr device = allocate(size_bytes);
-  to_device(device, source, size_bytes, stream);
-  to_host(landing, device, size_bytes, stream);
+  const TripBuffers buffers = make_buffers(size_bytes, pattern);
+  there_and_back(buffers, size_bytes, stream);
   MUST(cuStreamSynchronize(stream));
-  pattern.check(landing, size_bytes, "beside contexts that end");
+  pattern.check(buffers.landing, size_bytes, "beside contexts that end");
   MUST(cuStreamDestroy(stream));
-  MUST(cuMemFree(device));
-  MUST(cuMemFreeHost(source));
-  MUST(cuMemFreeHost(landing));
+  free_buffers(buffers);
 }
 
 CUcontext new_context() {

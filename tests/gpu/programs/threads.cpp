@@ -11,15 +11,11 @@ constexpr int kStreams = 24;
 
 void copy_and_look(size_t size_bytes, uint64_t seed, CUstream stream) {
   const Pattern pattern(seed);
-  unsigned char* source = pin(size_bytes, pattern);
-  unsigned char* landing = pin(size_bytes);
-  const CUdeviceptr device = allocate(size_bytes);
+  const TripBuffers buffers = make_buffers(size_bytes, pattern);
   for (int round = 0; round < 3; ++round) {
-    std::memset(landing, 0, size_bytes);
-    to_device(device, source, size_bytes, stream);
-    to_host(landing, device, size_bytes, stream);
+    there_and_back(buffers, size_bytes, stream);
     MUST(cuStreamSynchronize(stream));
-    pattern.check(landing, size_bytes, "in a thread");
+    pattern.check(buffers.landing, size_bytes, "in a thread");
   }
 }
 
