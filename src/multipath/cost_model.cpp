@@ -1,7 +1,6 @@
 #include "multipath/cost_model.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace braid::multipath {
 namespace {
@@ -116,14 +115,25 @@ double kernel_us(const DirectionCosts& costs, const Request& request, int& paths
   return std::max(end_us, costs.kernel_start_us + bytes / costs.kernel_ceiling_bytes_per_us);
 }
 
+// What copy engines carry is divided by the paths. What one thread does for it is not: it issues
+// the hops, of which a relayed slice makes two, at the price of a kernel's path (two driver calls
+// and a change of context), and where the driver is slow with small entries, that is taken for CPU
+// time.
 double engine_us(const DirectionCosts& costs, const Request& request, int& paths) {
   const auto bytes = static_cast<double>(request.size_bytes);
-  const double slices =
-      std::max(std::ceil(bytes / kEngineSliceBytes), static_cast<double>(request.segments));
+  const double slices = std::max(1.0, bytes / kEngineSliceBytes);
   paths = std::max(1, request.paths);
-  const double work_us = bytes / costs.engine_bytes_per_us + slices * costs.engine_slice_gap_us;
+  double issue_us = slices * (2 - 1.0 / paths) * costs.kernel_launch_us;
+  double work_us = bytes / costs.engine_bytes_per_us + slices * costs.engine_slice_gap_us;
+  if (request.segments > 1) {
+    const auto segments = static_cast<double>(request.segments);
+    const bool is_small = bytes <= segments * costs.native_small_entry_bytes;
+    const double entry_us = is_small ? costs.native_small_entry_us : costs.native_entry_us;
+    (entry_us > costs.native_entry_us ? issue_us : work_us) += segments * entry_us;
+  }
   return costs.engine_start_us + costs.engine_gate_us +
-         std::max(work_us / paths, bytes / costs.engine_ceiling_bytes_per_us);
+         std::max({work_us / std::min<double>(paths, slices), issue_us,
+                   bytes / costs.engine_ceiling_bytes_per_us});
 }
 
 // The faster of the movers that may be used; native when there is none.

@@ -8,7 +8,9 @@
 //   native       start + bytes / rate + entries of a batch x entry
 //   kernel       work = bytes / rate + segments x segment, in microseconds of one path; path k
 //                begins at start + k x launch (later if the relays are cold); all end together
-//   copy engines start + gate + (bytes / rate + slices x gap) / paths
+//   copy engines start + gate + (bytes / rate + slices x gap + segments x entry) / paths, or as
+//   long
+//                as one thread takes to issue all that
 //
 // Both movers' bytes cannot pass faster than the ceiling. Source: MMA sections 3.2 (fallback) and
 // 3.4.1 (how many paths); the figures are this project's. Threads: any.

@@ -31,7 +31,8 @@ constexpr size_t kMaxReturned = 256;
 
 }  // namespace
 
-Dispatch::Dispatch(Policy policy, size_t max_jobs) : policy_(std::move(policy)) {
+Dispatch::Dispatch(Policy policy, size_t max_jobs, uint32_t most_pieces)
+    : policy_(std::move(policy)), most_pieces_(most_pieces) {
   for (Queue& queue : queues_) queue.reserve(max_jobs);
   for (std::vector<Slice>& slices : returned_) slices.reserve(kMaxReturned);
 }
@@ -168,7 +169,7 @@ Slice Dispatch::cut(Queue& queue, Waiting& waiting, int gpu) const {
   slice.offset = waiting.next_offset;
   slice.first_piece = waiting.next_piece;
   const std::span<const Piece> pieces = waiting.job.pieces;
-  for (uint32_t taken = 0; taken < kMaxPiecesPerSlice && slice.size_bytes < wanted; ++taken) {
+  for (uint32_t taken = 0; taken < most_pieces_ && slice.size_bytes < wanted; ++taken) {
     const Piece& piece = pieces[waiting.next_piece];
     const uint64_t end = piece.offset + piece.size_bytes;
     const uint64_t take = std::min(wanted - slice.size_bytes, end - waiting.next_offset);

@@ -47,9 +47,6 @@ struct Policy {
   uint64_t largest_slice_bytes = uint64_t{4} << 20;
 };
 
-/// The pieces of one slice are so few that issuing them does not keep other links waiting.
-inline constexpr uint32_t kMaxPiecesPerSlice = 64;
-
 struct Job {
   uint32_t id = 0;
   int target = 0;
@@ -74,7 +71,8 @@ struct Slice {
 
 class Dispatch {
  public:
-  Dispatch(Policy policy, size_t max_jobs);
+  /// `most_pieces`: of one slice, or less.
+  Dispatch(Policy policy, size_t max_jobs, uint32_t most_pieces);
 
   /// Behind the jobs of its queue that are as urgent or more. At most `max_jobs` at once.
   void add(const Job& job);
@@ -133,6 +131,7 @@ class Dispatch {
   void set_quotas(Waiting& waiting) const;
 
   Policy policy_;
+  uint32_t most_pieces_;
   std::array<Queue, 2 * kMaxGpus> queues_;                 // by target
   std::array<std::vector<Slice>, 2 * kMaxGpus> returned_;  // by target; for the direct path only
   std::array<Link, 2 * kMaxGpus> links_;                   // by GPU

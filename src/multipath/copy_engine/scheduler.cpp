@@ -26,7 +26,10 @@ constexpr size_t kMostFlights = size_t{2} * kMaxGpus * 8;
 }  // namespace
 
 Scheduler::Scheduler(const cuda::Driver& driver, const Policy& policy, uint64_t deadline_ns)
-    : driver_(driver), deadline_ns_(deadline_ns), dispatch_(policy, kMaxTasks) {
+    : driver_(driver),
+      deadline_ns_(deadline_ns),
+      launcher_(driver),
+      dispatch_(policy, kMaxTasks, launcher_.most_pieces()) {
   starting_.reserve(kMaxTasks);
   running_.reserve(kMaxTasks);
   finished_.reserve(kMaxTasks);
@@ -250,7 +253,8 @@ void Scheduler::issue(Flight& flight) {
   job.via = via.context();
   job.target = flight.task->target->context();
   job.stream = flight.line->stream();
-  flight.was_refused = enter(via.context()) != CUDA_SUCCESS || launch(driver_, job) != CUDA_SUCCESS;
+  flight.was_refused =
+      enter(via.context()) != CUDA_SUCCESS || launcher_.launch(job) != CUDA_SUCCESS;
   flight.mark = flight.line->mark();
   flight.issued_ns = driver_.clock->now_ns();
   flight.look_ns = flight.issued_ns + std::min(kLateNs, deadline_ns_);

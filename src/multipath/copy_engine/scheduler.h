@@ -84,6 +84,7 @@ class Scheduler {
   const cuda::Driver& driver_;
   const uint64_t deadline_ns_;
   CUcontext current_ = nullptr;  // of the thread, as far as is known
+  Launcher launcher_;
   Dispatch dispatch_;
   uint64_t now_ns_ = 0;
   uint64_t next_check_ns_ = 0;  // of contexts whose streams have yet to reach a transfer

@@ -13,10 +13,11 @@ namespace {
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 constexpr Direction kIn = Direction::kHostToDevice;
 constexpr uint32_t kAll = 0xffff;
+constexpr uint32_t kMostPieces = 64;
 
 class DispatchTest : public ::testing::Test {
  protected:
-  void start(const Policy& policy = {}) { dispatch.emplace(policy, 16); }
+  void start(const Policy& policy = {}) { dispatch.emplace(policy, 16, kMostPieces); }
 
   Job job(uint32_t id, int target, uint64_t size_bytes, Priority priority = Priority::kBulk) {
     pieces[id] = {{0, 0x1000, 0x2000, size_bytes}};
@@ -238,7 +239,7 @@ TEST_F(DispatchTest, ASliceHasAFewPiecesOnly) {
   uint64_t bytes = 0;
   while (const auto slice = pull(0)) {
     EXPECT_EQ(slice->offset, slice->first_piece * uint64_t{8192});
-    EXPECT_LE(slice->size_bytes, kMaxPiecesPerSlice * 8192);
+    EXPECT_LE(slice->size_bytes, kMostPieces * 8192);
     bytes += slice->size_bytes;
     dispatch->link_done(*slice);
   }

@@ -74,6 +74,27 @@ TEST_F(CopyEngineFaultsTest, RefusedCopiesBackGoOverTheDirectPath) {
   EXPECT_TRUE(round_trip(verdict)) << verdict_name(verdict);
 }
 
+// What was a batch comes back as single copies: a driver may have the call and not like it.
+TEST_F(CopyEngineFaultsTest, RefusedBatchesGoOneByOne) {
+  start(calls("cuMemcpyBatchAsync", 1, 400, "CUDA_ERROR_NOT_SUPPORTED"));
+  open();
+  HostBuffer host(driver(), kSize), landing(driver(), kSize);
+  host.fill_random(22);
+  DeviceBuffer device(driver(), kSize);
+  const CUstream stream = new_stream();
+  constexpr uint64_t kSegment = 128 << 10;
+  std::vector<Segment> up, down;
+  for (uint64_t at = 0; at < kSize; at += kSegment) {
+    const uint64_t place = kSize - kSegment - at;
+    up.push_back({host.data() + at, device.at(place), kSegment});
+    down.push_back({landing.data() + at, device.at(place), kSegment});
+  }
+  ASSERT_EQ(submit({Direction::kHostToDevice, up, stream}), Verdict::kAccelerated);
+  ASSERT_EQ(submit({Direction::kDeviceToHost, down, stream}), Verdict::kAccelerated);
+  synchronize(stream);
+  EXPECT_EQ(std::memcmp(host.data(), landing.data(), kSize), 0);
+}
+
 TEST_F(CopyEngineFaultsTest, AnUnwrittenWordIsMadeUpForByAsking) {
   start(calls("cuStreamWriteValue32_v2", 2, 40, "CUDA_ERROR_NOT_SUPPORTED"));
   open();
