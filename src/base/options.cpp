@@ -161,8 +161,9 @@ const std::vector<Entry>& entries() {
         "user's cache",
         "defaults without a file: docs/tuning.md"},
        set_costs},
-      {{"BRAID_SLICE", "bytes", "64K", "bytes a thread block takes at a time",
-        "slice sweep: docs/measurements"},
+      {{"BRAID_SLICE", "bytes", "by mover",
+        "bytes of a slice: 64K, which a thread block takes at a time; copy engines: as slices cost",
+        "slice sweep: docs/measurements; docs/tuning.md"},
        set_size<&Options::slice_bytes>},
       {{"BRAID_BLOCKS", "thread blocks", "by kernel",
         "thread blocks that a path spends on its GPU: 2 of one warp, 4 for batches, 8 of 16 warps "

@@ -94,6 +94,8 @@ class Scheduler {
   std::vector<Flight> flights_;
   std::array<Task*, kMaxTasks> by_id_{};     // of running ones
   std::array<Station*, kMaxGpus> relays_{};  // by GPU
+  size_t turn_ = 0;                          // in order_: who is served next
+  uint64_t relays_wait_until_ns_ = 0;        // transfers to other targets are coming in
   std::vector<int> order_;                   // GPUs, in the order in which links are served
 };
 

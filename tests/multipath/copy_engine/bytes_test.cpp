@@ -235,6 +235,28 @@ TEST_F(CopyEngineBytesTest, RelayBuffersKeepTheirLimit) {
   EXPECT_GT(relayed_bytes(), 0u);
 }
 
+TEST_F(CopyEngineBytesTest, SlicesHaveTheSizeThatIsAskedFor) {
+  Options options = every_size();
+  options.mover = MoverChoice::kCopyEngine;
+  options.slice_bytes = kMiB / 2;
+  auto engine = open_engine(options);
+  constexpr uint64_t kSize = 32 * kMiB;
+  HostBuffer host(driver(), kSize), landing(driver(), kSize);
+  host.fill_random(9);
+  DeviceBuffer device(driver(), kSize);
+  const CUstream stream = new_stream();
+  const Outcome outcome =
+      engine->submit({Direction::kHostToDevice, host.data(), device.at(), kSize, stream});
+  ASSERT_EQ(outcome.verdict, Verdict::kAccelerated);
+  EXPECT_EQ(outcome.slice_bytes, options.slice_bytes);
+  MUST(driver(), cuMemcpyDtoHAsync(landing.data(), device.at(), kSize, stream));
+  synchronize(stream);
+  EXPECT_EQ(std::memcmp(host.data(), landing.data(), kSize), 0);
+  uint64_t slices = 0;
+  for (const PathCount& count : engine->collect(2000)) slices += count.slices;
+  EXPECT_EQ(slices, kSize / options.slice_bytes);
+}
+
 TEST_F(CopyEngineBytesTest, TheEngineTakesItByOption) {
   Options options = every_size();
   options.mover = MoverChoice::kCopyEngine;
@@ -249,6 +271,7 @@ TEST_F(CopyEngineBytesTest, TheEngineTakesItByOption) {
     const Outcome outcome = engine->submit({direction, end.data(), device.at(), kSize, stream});
     ASSERT_EQ(outcome.verdict, Verdict::kAccelerated);
     EXPECT_EQ(outcome.mover, Mover::kCopyEngine);
+    EXPECT_GT(outcome.slice_bytes, 0u);
   }
   synchronize(stream);
   EXPECT_EQ(std::memcmp(host.data(), landing.data(), kSize), 0);
