@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <memory>
+
 #include "multipath/statistics_json.h"
 
 namespace braid::library {
@@ -39,7 +41,10 @@ std::string Statistics::render(multipath::Engine& engine, int wait_ms) const {
                                            cell.bytes.load(std::memory_order_relaxed)};
           if (count.calls != 0) json.add(entry_point_name(key), why, how, count);
         }
-    for (const multipath::PathCount& path : engine.collect(wait_ms)) json.add(path);
+    const auto counts = std::make_unique<multipath::PathCounts>();
+    engine.collect(wait_ms, *counts);
+    for (const multipath::PathCount& path : counts->all()) json.add(path);
+    json.add(counts->copy_engine);
     for (const std::string& problem : engine.problems()) json.add_problem(problem);
     json.end();
   }

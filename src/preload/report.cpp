@@ -5,11 +5,13 @@
 namespace braid::preload {
 namespace {
 
+using multipath::CopyEngineUse;
 using multipath::direction_name;
 using multipath::kPercentiles;
 using multipath::Mover;
 using multipath::mover_name;
 using multipath::PathCount;
+using multipath::PathCounts;
 using multipath::Percentile;
 using multipath::Verdict;
 using multipath::verdict_name;
@@ -21,7 +23,7 @@ const char* symbol_of(HookId hook) { return hooks()[static_cast<size_t>(hook)].s
 // ---- JSON
 
 void write_json(const ReportedProcess& process, const Statistics& statistics,
-                std::span<const PathCount> paths, TextWriter& out) {
+                const PathCounts& counts, TextWriter& out) {
   multipath::StatisticsJson json(process.pid, out);
   statistics.for_each([&](HookId hook, Verdict verdict, Mover mover, const Count& count) {
     json.add(symbol_of(hook), verdict, mover, count);
@@ -29,7 +31,8 @@ void write_json(const ReportedProcess& process, const Statistics& statistics,
   for (const CostClass cost_class : kCostClasses)
     if (const Histogram& cost_ns = statistics.cost_ns(cost_class); cost_ns.count() != 0)
       json.add_cost(cost_class_name(cost_class), cost_ns);
-  for (const PathCount& path : paths) json.add(path);
+  for (const PathCount& path : counts.all()) json.add(path);
+  json.add(counts.copy_engine);
   json.end();
   out << "\n";
 }
@@ -82,8 +85,17 @@ void write_cost_table(const Statistics& statistics, TextWriter& out) {
   }
 }
 
+void write_copy_engine_use(const CopyEngineUse& use, TextWriter& out) {
+  constexpr uint64_t kMicrosecondNs = 1000;
+  out << "  CPU time of the copy engines' scheduler: " << use.thread_cpu_ns / kMicrosecondNs
+      << " us\n";
+  for (size_t gpu = 0; gpu < use.relay_buffer_bytes.size(); ++gpu)
+    if (use.relay_buffer_bytes[gpu] != 0)
+      out << "  relay buffers on GPU " << gpu << ": " << use.relay_buffer_bytes[gpu] << " bytes\n";
+}
+
 void write_text(const ReportedProcess& process, const Statistics& statistics,
-                std::span<const PathCount> paths, TextWriter& out) {
+                const PathCounts& counts, TextWriter& out) {
   out << "braid: copies of process " << process.pid << "\n";
   (out << "  entry point").tab(kSecond) << "outcome";
   out.tab(kThird) << "mover";
@@ -93,8 +105,9 @@ void write_text(const ReportedProcess& process, const Statistics& statistics,
     out.tab(kThird) << mover_name(mover);
     out.tab(kFourth).right(count.calls, kNumber).right(count.bytes, kBytes + 1) << "\n";
   });
-  if (!paths.empty()) write_path_table(paths, out);
+  if (!counts.all().empty()) write_path_table(counts.all(), out);
   write_cost_table(statistics, out);
+  if (counts.copy_engine.is_any()) write_copy_engine_use(counts.copy_engine, out);
 }
 
 // ---- Prometheus
@@ -163,8 +176,21 @@ void write_cost_summary(int64_t pid, const Statistics& statistics, TextWriter& o
   }
 }
 
+void write_copy_engine_families(int64_t pid, const CopyEngineUse& use, TextWriter& out) {
+  constexpr std::string_view kCpu = "braid_scheduler_cpu_seconds_total";
+  write_head(kCpu, "counter", "CPU time of the thread that schedules copy engines.", out);
+  out << kCpu << "{pid=\"" << pid << "\"} ";
+  write_seconds(use.thread_cpu_ns, out);
+  constexpr std::string_view kBuffers = "braid_relay_buffer_bytes";
+  write_head(kBuffers, "gauge", "Device memory that relay buffers take.", out);
+  for (size_t gpu = 0; gpu < use.relay_buffer_bytes.size(); ++gpu)
+    if (use.relay_buffer_bytes[gpu] != 0)
+      out << kBuffers << "{pid=\"" << pid << "\",gpu=\"" << gpu << "\"} "
+          << use.relay_buffer_bytes[gpu] << "\n";
+}
+
 void write_prometheus(const ReportedProcess& process, const Statistics& statistics,
-                      std::span<const PathCount> paths, TextWriter& out) {
+                      const PathCounts& counts, TextWriter& out) {
   write_head("braid_process_info", "gauge", "The program that braid was put in front of.", out);
   out << "braid_process_info{pid=\"" << process.pid << "\",program=\"";
   write_escaped(process.name, out);
@@ -176,22 +202,23 @@ void write_prometheus(const ReportedProcess& process, const Statistics& statisti
       "braid_copy_bytes_total", "Bytes of those copies.", process.pid, statistics,
       [](const Count& count) { return count.bytes; }, out);
   write_path_family(
-      "braid_path_slices_total", "Slices that each path has carried.", process.pid, paths,
+      "braid_path_slices_total", "Slices that each path has carried.", process.pid, counts.all(),
       [](const PathCount& path) { return path.slices; }, out);
   write_path_family(
-      "braid_path_bytes_total", "Bytes that each path has carried.", process.pid, paths,
+      "braid_path_bytes_total", "Bytes that each path has carried.", process.pid, counts.all(),
       [](const PathCount& path) { return path.bytes; }, out);
   write_cost_summary(process.pid, statistics, out);
+  if (counts.copy_engine.is_any()) write_copy_engine_families(process.pid, counts.copy_engine, out);
 }
 
 }  // namespace
 
 void write_report(StatsFormat format, const ReportedProcess& process, const Statistics& statistics,
-                  std::span<const PathCount> paths, TextWriter& out) {
+                  const PathCounts& counts, TextWriter& out) {
   switch (format) {
-    case StatsFormat::kText: return write_text(process, statistics, paths, out);
-    case StatsFormat::kJson: return write_json(process, statistics, paths, out);
-    case StatsFormat::kPrometheus: return write_prometheus(process, statistics, paths, out);
+    case StatsFormat::kText: return write_text(process, statistics, counts, out);
+    case StatsFormat::kJson: return write_json(process, statistics, counts, out);
+    case StatsFormat::kPrometheus: return write_prometheus(process, statistics, counts, out);
     case StatsFormat::kNone: break;
   }
 }

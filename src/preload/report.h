@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string_view>
 
 #include "base/options.h"
@@ -20,6 +19,6 @@ struct ReportedProcess {
 
 /// Nothing for StatsFormat::kNone; else whole lines.
 void write_report(StatsFormat format, const ReportedProcess& process, const Statistics& statistics,
-                  std::span<const multipath::PathCount> paths, TextWriter& out);
+                  const multipath::PathCounts& counts, TextWriter& out);
 
 }  // namespace braid::preload

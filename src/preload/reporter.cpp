@@ -45,7 +45,7 @@ constinit Reporter reporter{};
 void write_to(Descriptor& to, const Settings& settings) noexcept {
   const ReportedProcess process{getpid(), program_invocation_short_name};
   TextWriter out(reporter.text, write_to_descriptor, &to);
-  write_report(settings.format, process, statistics(), reporter.paths.all(), out);
+  write_report(settings.format, process, statistics(), reporter.paths, out);
 }
 
 // Whoever reads the file sees the old report or the new one, never half of one.

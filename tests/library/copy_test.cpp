@@ -238,6 +238,7 @@ TEST_F(CopyTest, StatisticsAreThoseOfThePreloadLibrarysShape) {
     carried += path.at("bytes").get<uint64_t>();
   }
   EXPECT_EQ(carried, 2 * kSize);
+  EXPECT_EQ(all.at("copy_engine").at("thread_cpu_ns"), 0) << "kernels need no thread";
   EXPECT_TRUE(all.at("problems").empty()) << all;
 }
 

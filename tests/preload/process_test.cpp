@@ -66,6 +66,21 @@ TEST(Process, PathsAreSharedOut) {
   }
 }
 
+TEST(Process, WhatCopyEnginesTakeOfTheMachineIsSaid) {
+  const auto use = [](const char* mover) {
+    return only_statistics(with_braid({kScenarios, "copy_once"}, {"--mover", mover}))
+        .at("copy_engine");
+  };
+  const auto taken = use("copy-engine");
+  EXPECT_GT(taken.at("thread_cpu_ns"), 0) << taken;
+  EXPECT_EQ(taken.at("relay_buffers").size(), 8u) << taken;
+  for (const auto& buffers : taken.at("relay_buffers"))
+    EXPECT_EQ(buffers.at("bytes"), 20 << 20) << taken;
+  const auto none = use("kernel");
+  EXPECT_EQ(none.at("thread_cpu_ns"), 0) << none;
+  EXPECT_TRUE(none.at("relay_buffers").empty()) << none;
+}
+
 TEST(Process, WithoutRelaysEveryCopyIsNativeAndSaysWhy) {
   const auto statistics =
       only_statistics(with_braid({kScenarios, "copy_once"}, {"--relays", "none"}));

@@ -80,8 +80,6 @@ class CopyEngineMover::Impl {
   bool is_idle();
   bool drain(std::chrono::milliseconds limit);
   void add_counts(PathCounts& counts);
-  uint64_t cpu_time_ns();
-  uint64_t relay_bytes(int gpu);
   bool is_forked() const { return getpid() != pid_; }
 
  private:
@@ -343,19 +341,9 @@ void CopyEngineMover::Impl::add_counts(PathCounts& counts) {
   const Lock lock(mutex_, std::try_to_lock);
   if (!lock) return;
   for (const PathCount& count : counts_.all()) counts.add(count);
-}
-
-uint64_t CopyEngineMover::Impl::cpu_time_ns() {
-  const Lock lock(mutex_);
-  return thread_.cpu_time_ns();
-}
-
-uint64_t CopyEngineMover::Impl::relay_bytes(int gpu) {
-  const Lock lock(mutex_);
-  uint64_t bytes = 0;
+  counts.copy_engine.thread_cpu_ns = thread_.cpu_time_ns();
   for (const auto& post : posts_)
-    if (post->station->gpu() == gpu) bytes += post->station->buffer_bytes();
-  return bytes;
+    counts.copy_engine.relay_buffer_bytes[post->station->gpu()] += post->station->buffer_bytes();
 }
 
 CopyEngineMover::Impl::~Impl() {
@@ -402,7 +390,5 @@ bool CopyEngineMover::drain(int limit_ms) {
   return impl_->drain(std::chrono::milliseconds(limit_ms));
 }
 void CopyEngineMover::add_counts(PathCounts& counts) noexcept { impl_->add_counts(counts); }
-uint64_t CopyEngineMover::cpu_time_ns() { return impl_->cpu_time_ns(); }
-uint64_t CopyEngineMover::relay_bytes(int gpu) { return impl_->relay_bytes(gpu); }
 
 }  // namespace braid::multipath

@@ -61,13 +61,10 @@ class CopyEngineMover {
   /// Waits for that; false when it has not come after `limit_ms`.
   bool drain(int limit_ms);
 
-  /// Adds what each path has carried, for transfers that have ended. No driver call, no allocation
-  /// and no waiting: nothing is added while another thread is inside.
+  /// Adds what each path has carried, for transfers that have ended, and what the mover takes of
+  /// CPU time and device memory. No driver call, no allocation and no waiting: nothing is added
+  /// while another thread is inside.
   void add_counts(PathCounts& counts) noexcept;
-  /// CPU time that the scheduler's thread has spent so far.
-  uint64_t cpu_time_ns();
-  /// Device memory that relay buffers take on this GPU.
-  uint64_t relay_bytes(int gpu);
 
  private:
   class Impl;

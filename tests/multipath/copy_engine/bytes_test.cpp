@@ -176,7 +176,7 @@ TEST_F(CopyEngineBytesTest, AnUnreachedCopyNeitherMovesNorHoldsOthersUp) {
 
 TEST_F(CopyEngineBytesTest, TheThreadStartsWithTheFirstCopyAndSleepsAfterTheLast) {
   open();
-  EXPECT_EQ(mover->cpu_time_ns(), 0u) << "no copy, no thread";
+  EXPECT_EQ(use().thread_cpu_ns, 0u) << "no copy, no thread";
   constexpr uint64_t kSize = 64 * kMiB;
   HostBuffer host(driver(), kSize);
   DeviceBuffer device(driver(), kSize);
@@ -185,14 +185,14 @@ TEST_F(CopyEngineBytesTest, TheThreadStartsWithTheFirstCopyAndSleepsAfterTheLast
   synchronize(stream);
   ASSERT_TRUE(mover->drain(2000));
   EXPECT_TRUE(mover->is_idle());
-  EXPECT_GT(mover->cpu_time_ns(), 0u);
+  EXPECT_GT(use().thread_cpu_ns, 0u);
   // On a busy machine its last steps into its sleep come late. A thread that sleeps spends nothing
   // at all; one that looks around now and then spends some in each of these.
   bool has_slept = false;
   for (int look = 0; look < 10 && !has_slept; ++look) {
-    const uint64_t spent_ns = mover->cpu_time_ns();
+    const uint64_t spent_ns = use().thread_cpu_ns;
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
-    has_slept = mover->cpu_time_ns() == spent_ns;
+    has_slept = use().thread_cpu_ns == spent_ns;
   }
   EXPECT_TRUE(has_slept);
 }
@@ -217,14 +217,14 @@ TEST_F(CopyEngineBytesTest, AContextThatIsForgottenNeitherRelaysNorReceives) {
     }
   EXPECT_EQ(submit(Direction::kHostToDevice, host, device, kSize, stream, 1),
             Verdict::kForeignContext);
-  EXPECT_EQ(mover->relay_bytes(1), 0u);
+  EXPECT_EQ(use().relay_buffer_bytes[1], 0u);
 }
 
 TEST_F(CopyEngineBytesTest, RelayBuffersKeepTheirLimit) {
   Options options = every_size();
   options.device_memory_bytes = 9 * kMiB;
   open({}, options);
-  EXPECT_EQ(mover->relay_bytes(0), 8 * kMiB);
+  EXPECT_EQ(use().relay_buffer_bytes[0], 8 * kMiB);
   constexpr uint64_t kSize = 64 * kMiB;
   HostBuffer host(driver(), kSize), landing(driver(), kSize);
   host.fill_random(7);
@@ -278,11 +278,16 @@ TEST_F(CopyEngineBytesTest, TheEngineTakesItByOption) {
   synchronize(stream);
   EXPECT_EQ(std::memcmp(host.data(), landing.data(), kSize), 0);
   uint64_t bytes = 0;
-  for (const PathCount& count : engine->collect(2000)) {
+  const auto collected = std::make_unique<PathCounts>();
+  engine->collect(2000, *collected);
+  for (const PathCount& count : collected->all()) {
     EXPECT_EQ(count.mover, Mover::kCopyEngine);
     bytes += count.bytes;
   }
   EXPECT_EQ(bytes, 2 * kSize);
+  EXPECT_GT(collected->copy_engine.thread_cpu_ns, 0u);
+  for (int gpu = 0; gpu < gpus(); ++gpu)
+    EXPECT_EQ(collected->copy_engine.relay_buffer_bytes[gpu], 20 * kMiB) << gpu;
   if (gpus() < 3) return;  // no relay would be left
   engine->forget_context(context(1));
   EXPECT_EQ(engine->submit({Direction::kHostToDevice, host.data(), device.at(), kSize, stream}),

@@ -60,6 +60,13 @@ class CopyEngineTest : public test::ServerTest {
     return {counts.all().begin(), counts.all().end()};
   }
 
+  /// Where the thread is not inside: before the first transfer, and when it rests.
+  CopyEngineUse use() {
+    PathCounts counts;
+    mover->add_counts(counts);
+    return counts.copy_engine;
+  }
+
   Verdict submit(Direction direction, test::HostBuffer& host, const test::DeviceBuffer& device,
                  uint64_t size_bytes, CUstream stream, int target = 0, int paths = 0) {
     const Segment segment{host.data(), device.at(), size_bytes};
