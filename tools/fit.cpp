@@ -7,7 +7,7 @@ namespace braid::tools {
 namespace {
 
 using multipath::DirectionCosts;
-using multipath::Way;
+using multipath::Mover;
 
 constexpr uint64_t kSmall = 1 << 20;   // the start is most of it
 constexpr uint64_t kMiddle = 8 << 20;  // relays take part, and their beginnings matter
@@ -33,7 +33,7 @@ Line line_through(double small_us, double large_us) {
 
 void fit_native(const Sampler& time_us, int, DirectionCosts& costs) {
   const Line line =
-      line_through(time_us({Way::kNative, kSmall, 1}), time_us({Way::kNative, kLarge, 1}));
+      line_through(time_us({Mover::kNative, kSmall, 1}), time_us({Mover::kNative, kLarge, 1}));
   costs.native_start_us = line.start_us;
   costs.native_bytes_per_us = line.bytes_per_us;
 }
@@ -41,27 +41,27 @@ void fit_native(const Sampler& time_us, int, DirectionCosts& costs) {
 void fit_kernel(const Sampler& time_us, int gpus, DirectionCosts& costs) {
   // One path: start and rate.
   const Line line =
-      line_through(time_us({Way::kKernel, kSmall, 1}), time_us({Way::kKernel, kLarge, 1}));
+      line_through(time_us({Mover::kKernel, kSmall, 1}), time_us({Mover::kKernel, kLarge, 1}));
   costs.kernel_start_us = line.start_us;
   costs.kernel_bytes_per_us = line.bytes_per_us;
   // All paths and many bytes: the ceiling.
-  const double all_us = time_us({Way::kKernel, kLargestSampleBytes, gpus});
+  const double all_us = time_us({Mover::kKernel, kLargestSampleBytes, gpus});
   costs.kernel_ceiling_bytes_per_us =
       rounded(kLargestSampleBytes / std::max(all_us - line.start_us, 1.0));
   // A few paths and few bytes: what is left beside start and bytes is that path k begins k launches
   // late, (n - 1) / 2 launches on average.
   const int paths = std::min(gpus, kPathsWithoutCeiling);
-  const double warm_us = time_us({Way::kKernel, kMiddle, paths});
+  const double warm_us = time_us({Mover::kKernel, kMiddle, paths});
   const double together =
       std::min(paths * costs.kernel_bytes_per_us, costs.kernel_ceiling_bytes_per_us);
   const double late_us = warm_us - line.start_us - kMiddle / together;
   costs.kernel_launch_us = rounded(std::max(0.0, 2 * late_us / (paths - 1)));
   // The same cold: all but the direct path begin later by as much.
-  const double cold_us = time_us({Way::kKernel, kMiddle, paths, true});
+  const double cold_us = time_us({Mover::kKernel, kMiddle, paths, true});
   costs.kernel_cold_us = rounded(std::max(0.0, (cold_us - warm_us) * paths / (paths - 1)));
 }
 
-constexpr Fit kFits[] = {{Way::kNative, fit_native}, {Way::kKernel, fit_kernel}};
+constexpr Fit kFits[] = {{Mover::kNative, fit_native}, {Mover::kKernel, fit_kernel}};
 
 }  // namespace
 

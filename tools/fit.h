@@ -12,7 +12,7 @@ namespace braid::tools {
 
 /// Copies to be timed: all of one kind, in one direction.
 struct Sample {
-  multipath::Way way = multipath::Way::kNative;
+  multipath::Mover mover = multipath::Mover::kNative;
   uint64_t size_bytes = 0;
   int paths = 1;         ///< as many as this take part
   bool is_cold = false;  ///< the first after a pause; else those that follow one another
@@ -25,13 +25,13 @@ inline constexpr uint64_t kLargestSampleBytes = 128 << 20;
 /// anything.
 using Sampler = std::function<double(const Sample&)>;
 
-/// Finds one way's parameters. What it does not measure it leaves as it is.
+/// Finds one mover's parameters. What it does not measure it leaves as it is.
 struct Fit {
-  multipath::Way way;
+  multipath::Mover mover;
   void (*run)(const Sampler& time_us, int gpus, multipath::DirectionCosts& costs);
 };
 
-/// Every way that can be measured, the native one first.
+/// Every mover that can be measured, the native copy first.
 std::span<const Fit> fits();
 
 }  // namespace braid::tools

@@ -18,7 +18,7 @@ namespace {
 using multipath::CostFile;
 using multipath::CostModel;
 using multipath::Direction;
-using multipath::Way;
+using multipath::Mover;
 
 constexpr Direction kDirections[] = {Direction::kHostToDevice, Direction::kDeviceToHost};
 
@@ -43,7 +43,7 @@ class BenchSampler {
   double time_us(const Sample& sample) {
     const Record* record = record_of(sample);
     if (record == nullptr) return 1;
-    const Readings& readings = sample.way == Way::kNative
+    const Readings& readings = sample.mover == Mover::kNative
                                    ? (sample.is_cold ? record->native_first : record->native)
                                    : (sample.is_cold ? record->braid_first : record->braid);
     const double gbps = sample.is_cold ? readings.lowest() : readings.median();
@@ -132,12 +132,12 @@ void print_plans(const CostModel& costs, int paths) {
           .direction = direction, .size_bytes = mib << 20, .paths = paths, .is_cold = false};
       const auto text = [&] {
         const multipath::Plan chosen = multipath::plan(costs, request);
-        return chosen.way == Way::kNative ? std::string("native")
-                                          : fmt::format("{:.1f} {} {}", chosen.expected_us,
-                                                        way_name(chosen.way), chosen.paths);
+        return chosen.mover == Mover::kNative ? std::string("native")
+                                              : fmt::format("{:.1f} {} {}", chosen.expected_us(),
+                                                            mover_name(chosen.mover), chosen.paths);
       };
       int native_paths = 1;
-      const double native_us = expected_us(costs, Way::kNative, request, native_paths);
+      const double native_us = expected_us(costs, Mover::kNative, request, native_paths);
       const std::string warm = text();
       request.is_cold = true;
       fmt::print("{:<5}{:>8}{:>12.1f}  {:<22}{}\n",

@@ -126,25 +126,35 @@ double engine_us(const DirectionCosts& costs, const Request& request, int& paths
          std::max(work_us / paths, bytes / costs.engine_ceiling_bytes_per_us);
 }
 
-// The faster of the movers that may be used; native when there is none.
-Plan best_mover(const CostModel& costs, const Request& request) {
-  Plan best;
-  const auto consider = [&](Way way) {
-    int paths = 1;
-    const double time_us = expected_us(costs, way, request, paths);
-    if (best.way == Way::kNative || time_us < best.expected_us)
-      best = {way, paths, Reason::kFaster, time_us};
-  };
-  if (request.movers.kernel && !request.kernels_blocked) consider(Way::kKernel);
-  if (request.movers.copy_engine) consider(Way::kCopyEngine);
-  return best;
+double& time_of(Mover mover, Forecast& forecast) {
+  return forecast.expected_us[static_cast<size_t>(mover)];
 }
 
-Reason reason_against(const CostModel& costs, Request request) {
-  if (request.kernels_blocked && !request.movers.copy_engine) return Reason::kBlocked;
-  if (!request.is_cold) return Reason::kNoGain;
+// The faster of the movers that may be used; the native copy when there is none. `plan` holds what
+// that one takes.
+void choose_mover(const CostModel& costs, const Request& request, Plan& plan) {
+  const auto consider = [&](Mover mover) {
+    int paths = 1;
+    const double time_us = expected_us(costs, mover, request, paths);
+    time_of(mover, plan.forecast) = time_us;
+    if (plan.mover != Mover::kNative && time_us >= plan.expected_us()) return;
+    plan.mover = mover;
+    plan.paths = paths;
+  };
+  if (request.movers.kernel && !request.kernels_blocked) consider(Mover::kKernel);
+  if (request.movers.copy_engine) consider(Mover::kCopyEngine);
+}
+
+Reason reason_for(const Request& request) {
+  if (request.asked_threshold_bytes != 0) return Reason::kAsked;
+  return request.kernels_blocked ? Reason::kBlocked : Reason::kFaster;
+}
+
+Verdict verdict_against(const CostModel& costs, Request request) {
+  if (request.kernels_blocked && !request.movers.copy_engine) return Verdict::kBlocked;
+  if (!request.is_cold) return Verdict::kNoGain;
   request.is_cold = false;
-  return plan(costs, request).way == Way::kNative ? Reason::kNoGain : Reason::kCold;
+  return plan(costs, request).mover == Mover::kNative ? Verdict::kNoGain : Verdict::kCold;
 }
 
 }  // namespace
@@ -159,52 +169,38 @@ MoverSet allowed_movers(MoverChoice choice, bool has_copy_engine, bool kernels_b
           .copy_engine = has_copy_engine && takes_copy_engines};
 }
 
-const char* way_name(Way way) {
-  switch (way) {
-    case Way::kNative: return "native";
-    case Way::kKernel: return "kernel";
-    case Way::kCopyEngine: return "copy-engine";
-  }
-  return "?";
-}
-
-const char* reason_name(Reason reason) {
-  switch (reason) {
-    case Reason::kFaster: return "faster";
-    case Reason::kAsked: return "asked";
-    case Reason::kBelowThreshold: return "below_threshold";
-    case Reason::kNoGain: return "no_gain";
-    case Reason::kCold: return "cold";
-    case Reason::kBlocked: return "blocked";
-  }
-  return "?";
-}
-
-double expected_us(const CostModel& costs, Way way, const Request& request, int& paths) {
+double expected_us(const CostModel& costs, Mover mover, const Request& request, int& paths) {
   const DirectionCosts& direction = costs.of(request.direction);
   paths = 1;
-  switch (way) {
-    case Way::kKernel: return kernel_us(direction, request, paths);
-    case Way::kCopyEngine: return engine_us(direction, request, paths);
-    case Way::kNative: break;
+  switch (mover) {
+    case Mover::kKernel: return kernel_us(direction, request, paths);
+    case Mover::kCopyEngine: return engine_us(direction, request, paths);
+    case Mover::kNative: break;
   }
   return native_us(direction, request);
 }
 
 Plan plan(const CostModel& costs, const Request& request) {
-  Plan native{.expected_us = native_us(costs.of(request.direction), request)};
+  Plan chosen;
+  chosen.forecast.paths = request.paths;
+  const double native_time_us = native_us(costs.of(request.direction), request);
+  time_of(Mover::kNative, chosen.forecast) = native_time_us;
   const bool is_asked = request.asked_threshold_bytes != 0;
   if (is_asked && request.size_bytes < request.asked_threshold_bytes) {
-    native.reason = Reason::kBelowThreshold;
-    return native;
+    chosen.verdict = Verdict::kBelowThreshold;
+    return chosen;
   }
-  Plan best = best_mover(costs, request);
-  if (best.way != Way::kNative && is_asked) best.reason = Reason::kAsked;
-  if (best.way != Way::kNative &&
-      (is_asked || best.expected_us <= kWorthwhile * native.expected_us))
-    return best;
-  native.reason = reason_against(costs, request);
-  return native;
+  choose_mover(costs, request, chosen);
+  if (chosen.mover != Mover::kNative &&
+      (is_asked || chosen.expected_us() <= kWorthwhile * native_time_us)) {
+    chosen.verdict = Verdict::kAccelerated;
+    chosen.forecast.reason = reason_for(request);
+    return chosen;
+  }
+  chosen.mover = Mover::kNative;
+  chosen.paths = 1;
+  chosen.verdict = verdict_against(costs, request);
+  return chosen;
 }
 
 uint64_t threshold_bytes(const CostModel& costs, const Request& request) {
@@ -212,7 +208,7 @@ uint64_t threshold_bytes(const CostModel& costs, const Request& request) {
   Request probe{.direction = request.direction, .paths = request.paths, .movers = request.movers};
   const auto pays = [&](uint64_t size_bytes) {
     probe.size_bytes = size_bytes;
-    return plan(costs, probe).way != Way::kNative;
+    return plan(costs, probe).mover != Mover::kNative;
   };
   if (!pays(kLargestThreshold)) return UINT64_MAX;
   // What a mover gains grows with the size, so there is one size to find.

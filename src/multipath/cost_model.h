@@ -77,11 +77,6 @@ struct CostRow {
 };
 std::span<const CostRow> cost_rows();
 
-/// How the bytes of one copy go.
-enum class Way : uint8_t { kNative, kKernel, kCopyEngine };
-inline constexpr int kWayCount = 3;
-const char* way_name(Way way);  ///< "native", "kernel", "copy-engine"
-
 struct MoverSet {
   bool kernel = true;
   bool copy_engine = false;  ///< this process has a copy-engine mover
@@ -103,31 +98,22 @@ struct Request {
   uint64_t asked_threshold_bytes = 0;  ///< the user's word, see plan(); 0: none
 };
 
-/// Why a plan is what it is.
-enum class Reason : uint8_t {
-  kFaster,          ///< expected to be: the cost model
-  kAsked,           ///< the user's threshold says so
-  kBelowThreshold,  ///< of the user
-  kNoGain,          ///< the cost model expects none
-  kCold,            ///< nor this time: the relays have to wake up
-  kBlocked,         ///< kernels do not begin, and there is no other mover
-};
-const char* reason_name(Reason reason);  ///< "faster", "asked", ...
-
 struct Plan {
-  Way way = Way::kNative;
+  Mover mover = Mover::kNative;
   int paths = 1;
-  Reason reason = Reason::kNoGain;
-  double expected_us = 0;
+  Verdict verdict = Verdict::kNoGain;  ///< kAccelerated; else kBelowThreshold, kNoGain, kCold, or
+                                       ///< kBlocked
+  Forecast forecast;
+  double expected_us() const { return forecast.expected_us[static_cast<size_t>(mover)]; }
 };
 
-/// The fastest way that is worthwhile. With a threshold of the user's, smaller copies are native,
+/// The fastest mover that is worthwhile. With a threshold of the user's, smaller copies are native,
 /// and the others are not: the model then only chooses the mover and the number of paths.
 Plan plan(const CostModel& costs, const Request& request);
 
-/// What `way` is expected to take over at most `request.paths` paths; `paths` says how many take
+/// What `mover` is expected to take over at most `request.paths` paths; `paths` says how many take
 /// part: those that still find bytes by the time they have begun.
-double expected_us(const CostModel& costs, Way way, const Request& request, int& paths);
+double expected_us(const CostModel& costs, Mover mover, const Request& request, int& paths);
 
 /// The size from which on plan() takes a linear copy off the native way when the relays are warm:
 /// a compare that spares smaller ones everything else. UINT64_MAX: never. Of `request` the

@@ -46,7 +46,7 @@ uint64_t Planner::threshold_bytes() const {
 // cheaper than asking the driver about every segment.
 bool Planner::may_gain(const Batch& batch, uint64_t size_bytes) const {
   return size_bytes >= threshold_bytes(batch.direction) ||
-         (batch.segments.size() > 1 && plan(batch, size_bytes, kBest).way != Way::kNative);
+         (batch.segments.size() > 1 && plan(batch, size_bytes, kBest).mover != Mover::kNative);
 }
 
 Plan Planner::plan(const Batch& batch, uint64_t size_bytes, const Moment& moment) const {

@@ -124,13 +124,15 @@ Outcome Target::submit(const Batch& batch, uint64_t size_bytes, int path_limit,
   const Plan chosen =
       plan_for(batch, size_bytes, static_cast<int>(count), memory.is_pooled, now_ns);
   count = static_cast<size_t>(chosen.paths);
-  switch (chosen.way) {
-    case Way::kNative: return Verdict::kBelowThreshold;
-    case Way::kKernel: return launch(batch, size_bytes, choice, count, now_ns);
-    case Way::kCopyEngine: break;
+  Outcome outcome = chosen.verdict;
+  if (chosen.mover == Mover::kKernel) {
+    outcome = launch(batch, size_bytes, choice, count, now_ns);
+  } else if (chosen.mover == Mover::kCopyEngine) {
+    lock.unlock();
+    outcome = copy_engine_->submit(batch, endpoint_, std::span(choice.paths).subspan(1, count - 1));
   }
-  lock.unlock();
-  return copy_engine_->submit(batch, endpoint_, std::span(choice.paths).subspan(1, count - 1));
+  outcome.forecast = chosen.forecast;
+  return outcome;
 }
 
 // The first copy after a pause may stay native, since the relays have to wake up. Its followers

@@ -22,7 +22,7 @@ const char* name_of(Direction direction) {
 
 double native_us(const CostModel& costs, const Request& request) {
   int paths = 1;
-  return expected_us(costs, Way::kNative, request, paths);
+  return expected_us(costs, Mover::kNative, request, paths);
 }
 
 Request linear(Direction direction, uint64_t size_bytes, int paths = 4, bool is_cold = false) {
@@ -52,7 +52,7 @@ TEST(CostModel, DefaultsAgreeWithTheRecord) {
     const auto size_bytes = static_cast<uint64_t>(row.mib * static_cast<double>(kMiB));
     const Request request = linear(row.direction, size_bytes);
     int paths = 0;
-    const double kernel_us = expected_us(default_costs(), Way::kKernel, request, paths);
+    const double kernel_us = expected_us(default_costs(), Mover::kKernel, request, paths);
     const double native_expected_us = native_us(default_costs(), request);
     const double braid_us = static_cast<double>(size_bytes) / row.braid_gbps / 1e3;
     const double measured_us = static_cast<double>(size_bytes) / row.native_gbps / 1e3;
@@ -72,69 +72,69 @@ TEST(CostModel, DecisionsOnAServerThatNobodyHasTuned) {
         const Plan chosen = by_default(request);
         std::printf("%s %3lu MiB %-4s -> %-6s %d paths, %7.1f us (native %7.1f), %s\n",
                     name_of(direction), static_cast<unsigned long>(mib), is_cold ? "cold" : "warm",
-                    way_name(chosen.way), chosen.paths, chosen.expected_us,
-                    native_us(default_costs(), request), reason_name(chosen.reason));
-        EXPECT_EQ(chosen.way, mib >= (is_cold ? 16 : 4) ? Way::kKernel : Way::kNative);
+                    mover_name(chosen.mover), chosen.paths, chosen.expected_us(),
+                    native_us(default_costs(), request), verdict_name(chosen.verdict));
+        EXPECT_EQ(chosen.mover, mib >= (is_cold ? 16 : 4) ? Mover::kKernel : Mover::kNative);
       }
 }
 
 // The record's only slower case: the first 4 MiB after a pause, 0.79 to 1.15 times native.
 TEST(CostModel, TheFirstSmallCopyAfterAPauseStaysNative) {
   for (const Direction direction : kDirections) {
-    EXPECT_EQ(by_default(linear(direction, 4 * kMiB)).way, Way::kKernel);
+    EXPECT_EQ(by_default(linear(direction, 4 * kMiB)).mover, Mover::kKernel);
     const Plan cold = by_default(linear(direction, 4 * kMiB, 4, true));
-    EXPECT_EQ(cold.way, Way::kNative);
-    EXPECT_EQ(cold.reason, Reason::kCold);
+    EXPECT_EQ(cold.mover, Mover::kNative);
+    EXPECT_EQ(cold.verdict, Verdict::kCold);
   }
 }
 
 TEST(CostModel, OnePathIsNeverWorthAKernel) {
   for (const Direction direction : kDirections)
-    EXPECT_EQ(by_default(linear(direction, 1024 * kMiB, 1)).way, Way::kNative);
+    EXPECT_EQ(by_default(linear(direction, 1024 * kMiB, 1)).mover, Mover::kNative);
 }
 
 TEST(CostModel, TheUsersThresholdIsTheBoundaryItself) {
   Request request = linear(Direction::kHostToDevice, kMiB - 1, 4, true);
   request.asked_threshold_bytes = kMiB;
-  EXPECT_EQ(by_default(request).reason, Reason::kBelowThreshold);
+  EXPECT_EQ(by_default(request).verdict, Verdict::kBelowThreshold);
   request.size_bytes = kMiB;
-  EXPECT_EQ(by_default(request).way, Way::kKernel);
-  EXPECT_EQ(by_default(request).reason, Reason::kAsked);
+  EXPECT_EQ(by_default(request).mover, Mover::kKernel);
+  EXPECT_EQ(by_default(request).forecast.reason, Reason::kAsked);
   request.asked_threshold_bytes = 64 * kMiB;
   request.size_bytes = 63 * kMiB;
-  EXPECT_EQ(by_default(request).way, Way::kNative);
+  EXPECT_EQ(by_default(request).mover, Mover::kNative);
 }
 
 TEST(CostModel, BlockedKernelsLeaveTheCopyEngines) {
   Request request = linear(Direction::kHostToDevice, 64 * kMiB);
   request.kernels_blocked = true;
-  EXPECT_EQ(by_default(request).way, Way::kNative);
-  EXPECT_EQ(by_default(request).reason, Reason::kBlocked);
+  EXPECT_EQ(by_default(request).mover, Mover::kNative);
+  EXPECT_EQ(by_default(request).verdict, Verdict::kBlocked);
   request.movers.copy_engine = true;
-  EXPECT_EQ(by_default(request).way, Way::kCopyEngine);
+  EXPECT_EQ(by_default(request).mover, Mover::kCopyEngine);
   request.asked_threshold_bytes = 1;
   request.movers.copy_engine = false;
-  EXPECT_EQ(by_default(request).way, Way::kNative) << "nothing else can carry it";
+  EXPECT_EQ(by_default(request).mover, Mover::kNative) << "nothing else can carry it";
 }
 
 TEST(CostModel, TheFasterMoverIsTaken) {
   Request request = linear(Direction::kHostToDevice, 64 * kMiB);
   request.movers.copy_engine = true;
-  EXPECT_EQ(by_default(request).way, Way::kKernel);
+  EXPECT_EQ(by_default(request).mover, Mover::kKernel);
   CostModel slow_kernels = default_costs();
   slow_kernels.of(Direction::kHostToDevice).kernel_ceiling_bytes_per_us = 100e3;
-  EXPECT_EQ(plan(slow_kernels, request).way, Way::kCopyEngine);
+  EXPECT_EQ(plan(slow_kernels, request).mover, Mover::kCopyEngine);
   request.movers.kernel = false;
-  EXPECT_EQ(by_default(request).way, Way::kCopyEngine);
+  EXPECT_EQ(by_default(request).mover, Mover::kCopyEngine);
 }
 
 // 8 KB blocks natively: 4.7 GB/s host to device and 23.3 back. A linear copy of 1 MiB does not pay,
 // the same bytes in blocks do.
 TEST(CostModel, SmallBlocksPayEarlier) {
   Request request = linear(Direction::kHostToDevice, kMiB);
-  EXPECT_EQ(by_default(request).way, Way::kNative);
+  EXPECT_EQ(by_default(request).mover, Mover::kNative);
   request.segments = kMiB / 8192;
-  EXPECT_EQ(by_default(request).way, Way::kKernel);
+  EXPECT_EQ(by_default(request).mover, Mover::kKernel);
   EXPECT_NEAR(1e-3 * 1024 * kMiB /
                   native_us(default_costs(), {.size_bytes = 1024 * kMiB, .segments = 131072}),
               4.7, 0.5);
@@ -147,7 +147,7 @@ TEST(CostModel, RelaysTakePartWhileTheyComeInTime) {
   int last = 1;
   for (uint64_t size = 64 << 10; size <= 1024 * kMiB; size *= 2) {
     int paths = 0;
-    expected_us(default_costs(), Way::kKernel, linear(Direction::kHostToDevice, size, 16), paths);
+    expected_us(default_costs(), Mover::kKernel, linear(Direction::kHostToDevice, size, 16), paths);
     const auto end_us = [&](int count) {
       return (static_cast<double>(size) / costs.kernel_bytes_per_us +
               costs.kernel_launch_us * count * (count - 1) / 2) /
@@ -210,38 +210,38 @@ TEST(CostModelOfAnyServer, NeverPredictsWorseThanNative) {
     const Request request = any.request();
     const Plan chosen = plan(costs, request);
     const double native = native_us(costs, request);
-    if (chosen.way == Way::kNative) {
-      ASSERT_EQ(chosen.expected_us, native);
+    if (chosen.mover == Mover::kNative) {
+      ASSERT_EQ(chosen.expected_us(), native);
       continue;
     }
-    ASSERT_LE(chosen.expected_us, kWorthwhile * native) << round;
+    ASSERT_LE(chosen.expected_us(), kWorthwhile * native) << round;
     ASSERT_GE(chosen.paths, 1);
     ASSERT_LE(chosen.paths, request.paths);
-    ASSERT_TRUE(chosen.way == Way::kKernel ? request.movers.kernel && !request.kernels_blocked
-                                           : request.movers.copy_engine);
+    ASSERT_TRUE(chosen.mover == Mover::kKernel ? request.movers.kernel && !request.kernels_blocked
+                                               : request.movers.copy_engine);
   }
 }
 
-// Of each way by itself. The plan's own time drops by the margin where it leaves the native way.
+// Of each mover by itself. The plan's own time drops by the margin where it leaves the native way.
 TEST(CostModelOfAnyServer, TimeGrowsWithSize) {
   AnyServer any(seed());
   for (int round = 0; round < 20000; ++round) {
     const CostModel costs = any.costs();
     Request request = any.request();
     request.segments = 1;
-    std::array<double, kWayCount> before{};
+    std::array<double, kMoverCount> before{};
     double planned_before = 0;
     for (const double step : {1.0, 1.01, 2.0, 16.0}) {
       request.size_bytes = static_cast<uint64_t>(static_cast<double>(request.size_bytes) * step);
-      for (int way = 0; way < kWayCount; ++way) {
+      for (int mover = 0; mover < kMoverCount; ++mover) {
         int paths = 0;
-        const double time_us = expected_us(costs, static_cast<Way>(way), request, paths);
-        ASSERT_GE(time_us, before[way] * (1 - 1e-12)) << way_name(static_cast<Way>(way));
-        before[way] = time_us;
+        const double time_us = expected_us(costs, static_cast<Mover>(mover), request, paths);
+        ASSERT_GE(time_us, before[mover] * (1 - 1e-12)) << mover_name(static_cast<Mover>(mover));
+        before[mover] = time_us;
       }
       const Plan chosen = plan(costs, request);
-      ASSERT_GE(chosen.expected_us, kWorthwhile * planned_before * (1 - 1e-12));
-      planned_before = chosen.expected_us;
+      ASSERT_GE(chosen.expected_us(), kWorthwhile * planned_before * (1 - 1e-12));
+      planned_before = chosen.expected_us();
     }
   }
 }
@@ -258,10 +258,10 @@ TEST(CostModelOfAnyServer, TheThresholdIsWhereThePlanLeavesTheNativeWay) {
     if (threshold == UINT64_MAX) continue;
     ++found;
     request.size_bytes = threshold;
-    ASSERT_NE(plan(costs, request).way, Way::kNative) << round;
+    ASSERT_NE(plan(costs, request).mover, Mover::kNative) << round;
     if (threshold <= 64 << 10) continue;
     request.size_bytes = threshold - (64 << 10);
-    ASSERT_EQ(plan(costs, request).way, Way::kNative) << round;
+    ASSERT_EQ(plan(costs, request).mover, Mover::kNative) << round;
   }
   EXPECT_GT(found, 100);
 }

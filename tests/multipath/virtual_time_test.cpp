@@ -104,8 +104,7 @@ TEST_F(VirtualTimeTest, TheFirstCopyAfterAPauseMustBeLarger) {
   HostBuffer host(driver(), kPauseBytes);
   DeviceBuffer device(driver(), kPauseBytes);
   for (int round = 0; round < 2; ++round) {
-    for (const Verdict expected :
-         {Verdict::kBelowThreshold, Verdict::kAccelerated, Verdict::kAccelerated}) {
+    for (const Verdict expected : {Verdict::kCold, Verdict::kAccelerated, Verdict::kAccelerated}) {
       Verdict verdict;
       copy_us(engine.get(), Direction::kHostToDevice, host, device, kSize, &verdict);
       EXPECT_EQ(verdict, expected) << round;

@@ -198,12 +198,14 @@ std::string log_line(const CopyRecord& record) {
   return line;
 }
 
-TEST(LogLine, SaysHowACarriedCopyTravels) {
+TEST(LogLine, SaysHowACarriedCopyTravelsAndWhy) {
   const multipath::Batch batch{Direction::kHostToDevice, {}, CU_STREAM_LEGACY};
-  EXPECT_EQ(log_line({k_cuMemcpyHtoD_v2, 8 << 20, &batch, 3, carried(), 1234}),
+  Outcome outcome = carried();
+  outcome.forecast = {{156.5, 88.2, 0}, 4, multipath::Reason::kFaster};
+  EXPECT_EQ(log_line({k_cuMemcpyHtoD_v2, 8 << 20, &batch, 3, outcome, 1234}),
             "braid: copy pid=42 entry_point=cuMemcpyHtoD_v2 bytes=8388608 direction=h2d gpu=3 "
             "stream=legacy outcome=accelerated mover=kernel via=0,2,3 slice_bytes=65536 "
-            "cost_ns=1234\n");
+            "why=faster expected_us=native:156,kernel:88 available=4 cost_ns=1234\n");
 }
 
 TEST(LogLine, SaysWhatCarriedTheChunksOfAStagedCopy) {
@@ -221,6 +223,12 @@ TEST(LogLine, SaysWhyACopyStaysNative) {
   EXPECT_EQ(log_line({k_cuMemcpyAsync, 8 << 20, &batch, 0, Verdict::kSaturated, 9}),
             "braid: copy pid=42 entry_point=cuMemcpyAsync bytes=8388608 direction=d2h gpu=0 "
             "stream=0x1f0 outcome=saturated mover=native cost_ns=9\n");
+  Outcome cold = Verdict::kCold;
+  cold.forecast = {{150, 130, 160}, 2, multipath::Reason::kFaster};
+  EXPECT_EQ(log_line({k_cuMemcpyAsync, 8 << 20, &batch, 0, cold, 9}),
+            "braid: copy pid=42 entry_point=cuMemcpyAsync bytes=8388608 direction=d2h gpu=0 "
+            "stream=0x1f0 outcome=cold mover=native "
+            "expected_us=native:150,kernel:130,copy_engine:160 available=2 cost_ns=9\n");
   EXPECT_EQ(log_line({k_cuMemcpy, 8 << 20, nullptr, -1, Verdict::kNotLinear, 9}),
             "braid: copy pid=42 entry_point=cuMemcpy bytes=8388608 outcome=not_linear "
             "mover=native cost_ns=9\n");

@@ -11,7 +11,7 @@ namespace {
 using multipath::CostModel;
 using multipath::Direction;
 using multipath::DirectionCosts;
-using multipath::Way;
+using multipath::Mover;
 
 CostModel other_server() {
   CostModel model = multipath::default_costs();
@@ -30,7 +30,7 @@ CostModel other_server() {
 Sampler server_of(const CostModel& model) {
   return [&model](const Sample& sample) {
     int paths = 0;
-    return expected_us(model, sample.way,
+    return expected_us(model, sample.mover,
                        {.direction = Direction::kHostToDevice,
                         .size_bytes = sample.size_bytes,
                         .paths = sample.paths,
