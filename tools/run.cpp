@@ -16,6 +16,7 @@
 #include "tools/commands.h"
 #include "tools/lend.h"
 #include "tools/locate.h"
+#include "tools/open_server.h"
 #include "topology/profile.h"
 
 namespace braid::tools {
@@ -169,9 +170,7 @@ int run(const RunRequest& request, const std::vector<std::string>& stray,
   if (status.ok()) status = use_preload_library();
   if (!status.ok()) return fail(status);
   for (const auto& [variable, text] : request.options) setenv(variable.c_str(), text.c_str(), 1);
-  // Streams that share one of the driver's queues wait for each other, and braid adds some. The
-  // driver's default is 8, its most 32; a program that has chosen keeps its choice.
-  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+  widen_hardware_queues();
   return execute(program);
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace braid::multipath {
 namespace {
@@ -10,8 +11,12 @@ namespace {
 constexpr uint64_t kLargestThreshold = uint64_t{1} << 30;
 constexpr uint64_t kThresholdStep = 64 << 10;
 
-// What the copy-engine mover cuts a transfer into, as far as its gaps count.
-constexpr double kEngineSliceBytes = 2 << 20;
+// How the copy-engine mover cuts (copy_engine/dispatch.h): a path's share of what is left in four,
+// within these bounds, and so many segments at most (launcher.cpp).
+constexpr double kSlicesPerPath = 4;
+constexpr double kSmallestSlice = 1 << 20;
+constexpr double kLargestSlice = 4 << 20;
+constexpr double kSegmentsPerSlice = 512;
 
 constexpr CostModel kDefaults{{{
     {
@@ -25,12 +30,14 @@ constexpr CostModel kDefaults{{{
         .kernel_bytes_per_us = 51.4e3,
         .kernel_ceiling_bytes_per_us = 201.5e3,
         .kernel_cold_us = 75,
+        .kernel_cold_ceiling_bytes_per_us = 171.6e3,
         .kernel_segment_us = 0.14,
-        .engine_start_us = 55,
-        .engine_gate_us = 6.5,
+        .engine_start_us = 60,
         .engine_slice_gap_us = 4,
+        .engine_issue_us = 12,
         .engine_bytes_per_us = 55.6e3,
-        .engine_ceiling_bytes_per_us = 193.9e3,
+        .engine_ceiling_bytes_per_us = 188e3,
+        .engine_segment_us = 0.3,
     },
     {
         .native_start_us = 18.5,
@@ -43,12 +50,14 @@ constexpr CostModel kDefaults{{{
         .kernel_bytes_per_us = 52.6e3,
         .kernel_ceiling_bytes_per_us = 156.4e3,
         .kernel_cold_us = 75,
+        .kernel_cold_ceiling_bytes_per_us = 143.9e3,
         .kernel_segment_us = 0.07,
-        .engine_start_us = 55,
-        .engine_gate_us = 6.5,
+        .engine_start_us = 60,
         .engine_slice_gap_us = 4,
+        .engine_issue_us = 13.8,
         .engine_bytes_per_us = 55.4e3,
-        .engine_ceiling_bytes_per_us = 155.4e3,
+        .engine_ceiling_bytes_per_us = 152e3,
+        .engine_segment_us = 0.3,
     },
 }}};
 
@@ -72,27 +81,36 @@ constexpr CostRow kRows[] = {
      "4 paths, 1 to 2 GiB: 201.5 and 156.4 GB/s"},
     {"kernel_cold_us", &DirectionCosts::kernel_cold_us, false,
      "2 MiB in the record: 105 us first, 36 us later; 20 to over 100 us in others"},
+    {"kernel_cold_ceiling_bytes_per_us", &DirectionCosts::kernel_cold_ceiling_bytes_per_us, true,
+     "256 MB after 100 ms of rest: 0.85 and 0.92 of what follows at once"},
     {"kernel_segment_us", &DirectionCosts::kernel_segment_us, false,
      "8 KB segments over 4 GPUs: 106.9 and 115.5 GB/s"},
     {"engine_start_us", &DirectionCosts::engine_start_us, false,
-     "prototype with threads, 8 MB: 84.4 GB/s"},
-    {"engine_gate_us", &DirectionCosts::engine_gate_us, false,
-     "the CPU releases a stream that waits for a value: 6.5 us"},
+     "prototype with threads, 8 MB: 84.4 GB/s; a stream that waits for a value: 6.5 us"},
     {"engine_slice_gap_us", &DirectionCosts::engine_slice_gap_us, false,
      "one path in slices of 2 MB: 50.3 of 55.6 GB/s"},
+    {"engine_issue_us", &DirectionCosts::engine_issue_us, false,
+     "64 MiB over 4 paths: 124.9 and 110.1 GB/s"},
     {"engine_bytes_per_us", &DirectionCosts::engine_bytes_per_us, true,
      "one GPU, one copy: 55.6 and 55.4 GB/s"},
     {"engine_ceiling_bytes_per_us", &DirectionCosts::engine_ceiling_bytes_per_us, true,
-     "prototype of one thread: 193.9 and 155.4 GB/s"},
+     "1 GiB: 82 to 89 and 90 to 97 % of the limit, which is 219.4 and 162.8 GB/s at best"},
+    {"engine_segment_us", &DirectionCosts::engine_segment_us, false,
+     "as a native entry: not measured"},
 };
+
+// Of a batch, beside its bytes.
+double entry_us(const DirectionCosts& costs, const Request& request) {
+  const bool is_small = static_cast<double>(request.size_bytes) <=
+                        static_cast<double>(request.segments) * costs.native_small_entry_bytes;
+  return is_small ? costs.native_small_entry_us : costs.native_entry_us;
+}
 
 double native_us(const DirectionCosts& costs, const Request& request) {
   const auto bytes = static_cast<double>(request.size_bytes);
   const double time_us = costs.native_start_us + bytes / costs.native_bytes_per_us;
   if (request.segments <= 1) return time_us;
-  const auto entries = static_cast<double>(request.segments);
-  const bool is_small = bytes <= entries * costs.native_small_entry_bytes;
-  return time_us + entries * (is_small ? costs.native_small_entry_us : costs.native_entry_us);
+  return time_us + static_cast<double>(request.segments) * entry_us(costs, request);
 }
 
 // Paths that begin one after the other and end together at t carry
@@ -113,36 +131,60 @@ double kernel_us(const DirectionCosts& costs, const Request& request, int& paths
     end_us = (work_us + begins_us) / (paths + 1);
   }
   // Paths beyond the ceiling are taken all the same: which of them is slow is not known before.
-  return std::max(end_us, costs.kernel_start_us + bytes / costs.kernel_ceiling_bytes_per_us);
+  const double ceiling = request.is_cold ? std::min(costs.kernel_ceiling_bytes_per_us,
+                                                    costs.kernel_cold_ceiling_bytes_per_us)
+                                         : costs.kernel_ceiling_bytes_per_us;
+  const double late_us = kernel_late_us(costs, ceiling, paths, cold_us);
+  return std::max(end_us, costs.kernel_start_us + late_us + bytes / ceiling);
 }
 
+// Links work side by side, and the thread issues for all of them. Where the driver is slow with
+// small entries, that is taken for the thread's time too.
 double engine_us(const DirectionCosts& costs, const Request& request, int& paths) {
   const auto bytes = static_cast<double>(request.size_bytes);
-  const double slices =
-      std::max(std::ceil(bytes / kEngineSliceBytes), static_cast<double>(request.segments));
   paths = std::max(1, request.paths);
-  const double work_us = bytes / costs.engine_bytes_per_us + slices * costs.engine_slice_gap_us;
-  return costs.engine_start_us + costs.engine_gate_us +
-         std::max(work_us / paths, bytes / costs.engine_ceiling_bytes_per_us);
+  const double segments = request.segments > 1 ? static_cast<double>(request.segments) : 0;
+  const double slices =
+      std::max(engine_slices(request.size_bytes, paths), segments / kSegmentsPerSlice);
+  double link_us = bytes / costs.engine_bytes_per_us + slices * costs.engine_slice_gap_us;
+  double thread_us = slices * costs.engine_issue_us;
+  const double one_entry_us = entry_us(costs, request);
+  (one_entry_us > costs.native_entry_us ? thread_us : link_us) += segments * one_entry_us;
+  const double at_once = std::clamp(slices, 1.0, static_cast<double>(paths));
+  const double carried_us =
+      std::max({link_us / at_once, thread_us, bytes / costs.engine_ceiling_bytes_per_us});
+  const double last_us = at_once > 1 ? engine_last_slice_us(costs) : 0;
+  return costs.engine_start_us + carried_us + last_us + segments * costs.engine_segment_us;
 }
 
 double& time_of(Mover mover, Forecast& forecast) {
   return forecast.expected_us[static_cast<size_t>(mover)];
 }
 
-// The faster of the movers that may be used; the native copy when there is none. `plan` holds what
-// that one takes.
+// What a mover may take at most, to be taken at all.
+double worthwhile_us(const Request& request, const Forecast& forecast) {
+  if (request.asked_threshold_bytes != 0) return std::numeric_limits<double>::infinity();
+  return kWorthwhile * forecast.expected_us[static_cast<size_t>(Mover::kNative)];
+}
+
+// The faster of the movers that may be used, and kernels where the two are close; the native copy
+// when there is none.
 void choose_mover(const CostModel& costs, const Request& request, Plan& plan) {
-  const auto consider = [&](Mover mover) {
-    int paths = 1;
-    const double time_us = expected_us(costs, mover, request, paths);
-    time_of(mover, plan.forecast) = time_us;
-    if (plan.mover != Mover::kNative && time_us >= plan.expected_us()) return;
+  const auto take = [&](Mover mover) {
     plan.mover = mover;
-    plan.paths = paths;
+    time_of(mover, plan.forecast) = expected_us(costs, mover, request, plan.paths);
   };
-  if (request.movers.kernel && !request.kernels_blocked) consider(Mover::kKernel);
-  if (request.movers.copy_engine) consider(Mover::kCopyEngine);
+  if (request.movers.kernel && !request.kernels_blocked) take(Mover::kKernel);
+  if (!request.movers.copy_engine) return;
+  const Plan by_kernels = plan;
+  take(Mover::kCopyEngine);
+  if (by_kernels.mover == Mover::kNative) return;
+  const double most_us = worthwhile_us(request, plan.forecast);
+  const bool is_better = plan.expected_us() <= kWorthSwitching * by_kernels.expected_us();
+  const bool is_only_one = plan.expected_us() <= most_us && by_kernels.expected_us() > most_us;
+  if (is_better || is_only_one) return;
+  plan.mover = Mover::kKernel;
+  plan.paths = by_kernels.paths;
 }
 
 Reason reason_for(const Request& request) {
@@ -163,10 +205,9 @@ const CostModel& default_costs() { return kDefaults; }
 
 std::span<const CostRow> cost_rows() { return kRows; }
 
-MoverSet allowed_movers(MoverChoice choice, bool has_copy_engine, bool kernels_blocked) {
-  const bool takes_copy_engines = choice == MoverChoice::kCopyEngine || kernels_blocked;
+MoverSet allowed_movers(MoverChoice choice, bool has_copy_engine) {
   return {.kernel = choice != MoverChoice::kCopyEngine,
-          .copy_engine = has_copy_engine && takes_copy_engines};
+          .copy_engine = has_copy_engine && choice != MoverChoice::kKernel};
 }
 
 double expected_us(const CostModel& costs, Mover mover, const Request& request, int& paths) {
@@ -183,16 +224,14 @@ double expected_us(const CostModel& costs, Mover mover, const Request& request, 
 Plan plan(const CostModel& costs, const Request& request) {
   Plan chosen;
   chosen.forecast.paths = request.paths;
-  const double native_time_us = native_us(costs.of(request.direction), request);
-  time_of(Mover::kNative, chosen.forecast) = native_time_us;
-  const bool is_asked = request.asked_threshold_bytes != 0;
-  if (is_asked && request.size_bytes < request.asked_threshold_bytes) {
+  time_of(Mover::kNative, chosen.forecast) = native_us(costs.of(request.direction), request);
+  if (request.size_bytes < request.asked_threshold_bytes) {
     chosen.verdict = Verdict::kBelowThreshold;
     return chosen;
   }
   choose_mover(costs, request, chosen);
   if (chosen.mover != Mover::kNative &&
-      (is_asked || chosen.expected_us() <= kWorthwhile * native_time_us)) {
+      chosen.expected_us() <= worthwhile_us(request, chosen.forecast)) {
     chosen.verdict = Verdict::kAccelerated;
     chosen.forecast.reason = reason_for(request);
     return chosen;
@@ -201,6 +240,30 @@ Plan plan(const CostModel& costs, const Request& request) {
   chosen.paths = 1;
   chosen.verdict = verdict_against(costs, request);
   return chosen;
+}
+
+double kernel_late_us(const DirectionCosts& costs, double ceiling_bytes_per_us, int paths,
+                      double cold_us) {
+  const double filling =
+      std::clamp(ceiling_bytes_per_us / costs.kernel_bytes_per_us, 1.0, static_cast<double>(paths));
+  return costs.kernel_launch_us * (filling - 1) / 2 + cold_us * (filling - 1) / filling;
+}
+
+double engine_last_slice_us(const DirectionCosts& costs) {
+  return kSmallestSlice / costs.engine_bytes_per_us + costs.engine_slice_gap_us;
+}
+
+// Of slices of the largest size, then of ever smaller ones, then of the smallest.
+double engine_slices(uint64_t size_bytes, int paths) {
+  const double per_round = kSlicesPerPath * paths;
+  double left = static_cast<double>(size_bytes);
+  double slices = std::max(0.0, left - per_round * kLargestSlice) / kLargestSlice;
+  left = std::min(left, per_round * kLargestSlice);
+  if (left > per_round * kSmallestSlice) {
+    slices += per_round * std::log(left / (per_round * kSmallestSlice));
+    left = per_round * kSmallestSlice;
+  }
+  return slices + std::max(1.0, left / kSmallestSlice);
 }
 
 uint64_t threshold_bytes(const CostModel& costs, const Request& request) {

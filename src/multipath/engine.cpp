@@ -26,13 +26,12 @@ Status check_hardware_queues(const Options& options) {
                        "Unset it, or set it to " + std::to_string(kStreamsPerContext) + " or more");
 }
 
-// Beside the kernel mover they need hardware queues of their own.
-bool may_use_copy_engines(const Options& options) {
+}  // namespace
+
+bool has_copy_engines(const Options& options) {
   if (options.mover != MoverChoice::kAuto) return options.mover == MoverChoice::kCopyEngine;
   return options.hardware_queues >= kStreamsPerContext + copy_engine::kStreamsPerContext;
 }
-
-}  // namespace
 
 struct Engine::Impl {
   Impl(const cuda::Driver& cuda_driver, const Options& all_options, Relays all_relays,
@@ -76,7 +75,7 @@ Result<std::unique_ptr<Engine>> Engine::open(const cuda::Driver& driver, const O
   if (const Status queues = check_hardware_queues(options); !queues.ok()) return queues;
   const bool has_relays = relays.value().all() != 0;
   std::unique_ptr<CopyEngineMover> copy_engine;
-  if (has_relays && may_use_copy_engines(options)) {
+  if (has_relays && has_copy_engines(options)) {
     auto mover = CopyEngineMover::open(driver, options);
     if (!mover.ok()) return mover.status();
     copy_engine = std::move(mover).value();

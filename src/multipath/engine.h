@@ -30,6 +30,10 @@
 
 namespace braid::multipath {
 
+/// Whether an engine with these options may move by copy engines. Beside the kernel mover they need
+/// hardware queues of their own.
+bool has_copy_engines(const Options& options);
+
 class Engine {
  public:
   /// Prepares every GPU that may relay, and every GPU that the program has made active. `driver`

@@ -35,7 +35,7 @@ Request Planner::request(Direction direction, const Moment& moment) const {
 // a pool gave goes by kernels, which are all enqueued by the time that the program can free it.
 MoverSet Planner::movers_for(const Moment& moment) const {
   if (moment.is_pooled) return {.kernel = true, .copy_engine = false};
-  return allowed_movers(mover_, has_copy_engine_, moment.kernels_blocked);
+  return allowed_movers(mover_, has_copy_engine_);
 }
 
 uint64_t Planner::threshold_bytes() const {

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <random>
+#include <tuple>
 
 #include "base/units.h"
 
@@ -62,6 +63,36 @@ TEST(CostModel, DefaultsAgreeWithTheRecord) {
     EXPECT_NEAR(kernel_us / braid_us, 1, 0.25);
     EXPECT_NEAR(native_expected_us / measured_us, 1, 0.15);
   }
+}
+
+// The same for copy engines (the awake record).
+TEST(CostModel, DefaultsOfCopyEnginesAgreeWithTheRecord) {
+  for (const auto& [direction, mib, measured_gbps] :
+       {std::tuple{Direction::kHostToDevice, 64, 124.9},
+        {Direction::kHostToDevice, 1024, 158.4},
+        {Direction::kDeviceToHost, 64, 110.1},
+        {Direction::kDeviceToHost, 1024, 139.3}}) {
+    const Request request = linear(direction, static_cast<uint64_t>(mib) * kMiB);
+    int paths = 0;
+    const double expected = expected_us(default_costs(), Mover::kCopyEngine, request, paths);
+    EXPECT_NEAR(static_cast<double>(request.size_bytes) / expected / 1e3 / measured_gbps, 1, 0.2)
+        << name_of(direction) << " " << mib;
+  }
+}
+
+// The figures of copy engines are not this server's: it takes more than those to give kernels up.
+TEST(CostModel, AServerThatNobodyHasTunedMovesByKernels) {
+  for (const Direction direction : kDirections)
+    for (uint64_t size = kMiB; size <= 4096 * kMiB; size *= 2)
+      for (const int paths : {2, 4, 8})
+        for (const uint64_t segments : {uint64_t{1}, size / 8192, size / 65536})
+          for (const bool is_cold : {false, true}) {
+            Request request = linear(direction, size, paths, is_cold);
+            request.segments = segments;
+            request.movers = allowed_movers(MoverChoice::kAuto, true);
+            EXPECT_NE(by_default(request).mover, Mover::kCopyEngine)
+                << name_of(direction) << " " << size << " over " << paths << ", " << segments;
+          }
 }
 
 TEST(CostModel, DecisionsOnAServerThatNobodyHasTuned) {
@@ -126,6 +157,54 @@ TEST(CostModel, TheFasterMoverIsTaken) {
   EXPECT_EQ(plan(slow_kernels, request).mover, Mover::kCopyEngine);
   request.movers.kernel = false;
   EXPECT_EQ(by_default(request).mover, Mover::kCopyEngine);
+}
+
+TEST(CostModel, TheOptionLeavesOneMoverAndAutoBoth) {
+  const auto both = allowed_movers(MoverChoice::kAuto, true);
+  EXPECT_TRUE(both.kernel && both.copy_engine);
+  EXPECT_FALSE(allowed_movers(MoverChoice::kAuto, false).copy_engine) << "there is none";
+  EXPECT_FALSE(allowed_movers(MoverChoice::kKernel, true).copy_engine);
+  EXPECT_FALSE(allowed_movers(MoverChoice::kCopyEngine, true).kernel);
+}
+
+// Copy engines as fast as kernels are at their best.
+CostModel with_good_copy_engines() {
+  CostModel costs = default_costs();
+  for (const Direction direction : kDirections) {
+    DirectionCosts& one = costs.of(direction);
+    one.engine_start_us = one.kernel_start_us;
+    one.engine_issue_us = 1;
+    one.engine_ceiling_bytes_per_us = one.kernel_ceiling_bytes_per_us;
+  }
+  return costs;
+}
+
+TEST(CostModel, CopyEnginesThatComeOutEvenAreNotWorthTheirCpuTime) {
+  const CostModel costs = with_good_copy_engines();
+  Request request = linear(Direction::kHostToDevice, 256 * kMiB);
+  request.movers.copy_engine = true;
+  EXPECT_EQ(plan(costs, request).mover, Mover::kKernel);
+  request.is_cold = true;
+  const Plan cold = plan(costs, request);
+  EXPECT_EQ(cold.mover, Mover::kCopyEngine) << "they do not mind low clocks";
+  EXPECT_LE(cold.expected_us(), kWorthSwitching * cold.forecast.expected_us[1]);
+}
+
+// Too late for kernels whose relays have to wake up, by little; copy engines need not be much
+// better than those to be the only way.
+TEST(CostModel, TheOnlyMoverThatIsWorthwhileIsTaken) {
+  const CostModel costs = with_good_copy_engines();
+  Request request = linear(Direction::kHostToDevice, 0, 4, true);
+  request.movers.copy_engine = true;
+  int found = 0;
+  for (request.size_bytes = kMiB; request.size_bytes < 32 * kMiB; request.size_bytes += 64 << 10) {
+    const Plan chosen = plan(costs, request);
+    const auto& [native, kernel, engine] = chosen.forecast.expected_us;
+    if (kernel <= kWorthwhile * native || engine > kWorthwhile * native) continue;
+    ++found;
+    EXPECT_EQ(chosen.mover, Mover::kCopyEngine) << request.size_bytes;
+  }
+  EXPECT_GT(found, 0);
 }
 
 // 8 KB blocks natively: 4.7 GB/s host to device and 23.3 back. A linear copy of 1 MiB does not pay,
@@ -240,7 +319,7 @@ TEST(CostModelOfAnyServer, TimeGrowsWithSize) {
         before[mover] = time_us;
       }
       const Plan chosen = plan(costs, request);
-      ASSERT_GE(chosen.expected_us(), kWorthwhile * planned_before * (1 - 1e-12));
+      ASSERT_GE(chosen.expected_us(), kWorthwhile * kWorthSwitching * planned_before * (1 - 1e-12));
       planned_before = chosen.expected_us();
     }
   }
