@@ -111,6 +111,7 @@ inline constexpr int kNoEnd = 1 << 30;
   X(cuMemPoolSetAccess, "cuMemPoolSetAccess", 11020, kNoEnd, kAny, kAccess)                    \
   X(cuMemPoolGetAccess, "cuMemPoolGetAccess", 11020, kNoEnd, kAny, kAccess)                    \
   X(cuInit, "cuInit", 2000, kNoEnd, kAny, kDevice)                                             \
+  X(cuGetExportTable, "cuGetExportTable", 3000, kNoEnd, kAny, kDevice)                         \
   X(cuDeviceGet, "cuDeviceGet", 2000, kNoEnd, kAny, kDevice)                                   \
   X(cuDeviceGetCount, "cuDeviceGetCount", 2000, kNoEnd, kAny, kDevice)                         \
   X(cuDeviceGetName, "cuDeviceGetName", 2000, kNoEnd, kAny, kDevice)                           \

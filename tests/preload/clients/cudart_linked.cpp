@@ -1,0 +1,20 @@
+// Linked with CUDA's runtime: a library that reports, as a Python extension would be, and the same
+// as a program.
+#include "cudart_report.h"
+
+// The calls are made here, in the module that is linked with the runtime.
+extern "C" __attribute__((visibility("default"))) void report_linked(char** words) {
+#define CUDART_CALL(name) [](auto... arguments) { return ::name(arguments...); },
+  const Cudart cudart{CUDART_FUNCTIONS(CUDART_CALL)[](void** memory, size_t size_bytes) {
+    return ::cudaMalloc(memory, size_bytes);
+  }};
+#undef CUDART_CALL
+  report(cudart, words);
+}
+
+#ifdef CLIENT_IS_PROGRAM
+int main(int, char** argv) {
+  report_linked(argv + 1);
+  return 0;
+}
+#endif
