@@ -30,8 +30,8 @@ BRAID_CUDART_HOOKS(BRAID_CUDART_DECLARE)
 namespace braid::preload {
 namespace {
 
-constexpr CudartError kOutOfMemory = 2;        // cudaErrorMemoryAllocation
-constexpr CudartError kSymbolNotFound = 302;   // cudaErrorSharedObjectSymbolNotFound
+constexpr CudartError kOutOfMemory = 2;             // cudaErrorMemoryAllocation
+constexpr CudartError kSymbolNotFound = 302;        // cudaErrorSharedObjectSymbolNotFound
 constexpr const char* kNoAddress = "ffff:ff:1f.7";  // of no GPU
 
 // ---- What the program hears where GPUs are lent ----
@@ -52,8 +52,7 @@ CudartError answer(CudartError (*native)(Parameters...), Parameters... arguments
 
 CudartError answer(CudartError (*native)(GpuCount*), GpuCount* count) {
   const CudartError result = native(count);
-  if (result == kCudartSuccess)
-    *count = GpuCount{std::min(static_cast<int>(*count), own_gpus())};
+  if (result == kCudartSuccess) *count = GpuCount{std::min(static_cast<int>(*count), own_gpus())};
   return result;
 }
 
@@ -134,7 +133,9 @@ std::optional<size_t> place_of(void* function) {
 constexpr size_t kCallers = 256;
 constinit std::array<std::atomic<uint64_t>, kCallers> callers{};
 
-std::atomic<uint64_t>& entry_of(uint64_t caller) { return callers[(caller ^ caller >> 8) % kCallers]; }
+std::atomic<uint64_t>& entry_of(uint64_t caller) {
+  return callers[(caller ^ caller >> 8) % kCallers];
+}
 
 std::optional<size_t> remembered(const void* caller) {
   const auto address = reinterpret_cast<uint64_t>(caller);
@@ -170,7 +171,8 @@ const Cudart* cudart_for_call(CudartHookId hook, const void* caller) noexcept tr
 
 // ---- The hooks ----
 
-// A runtime starts with the first call of its functions, and decides what is lent if nobody else has.
+// A runtime starts with the first call of its functions, and decides what is lent if nobody else
+// has.
 void decide_lending(const Cudart& cudart) {
   int count = 0;
   void* const starter = cudart.functions[k_cudaGetDeviceCount];
@@ -180,8 +182,7 @@ void decide_lending(const Cudart& cudart) {
 
 template <typename... Parameters>
 CudartError call(const Cudart* cudart, CudartHookId hook, Parameters... arguments) {
-  void* const function =
-      cudart != nullptr ? cudart->functions[static_cast<size_t>(hook)] : nullptr;
+  void* const function = cudart != nullptr ? cudart->functions[static_cast<size_t>(hook)] : nullptr;
   if (function == nullptr) return kSymbolNotFound;
   auto* const native = reinterpret_cast<CudartError (*)(Parameters...)>(function);
   if (!may_lend()) return native(arguments...);
@@ -194,10 +195,10 @@ CudartError call(const Cudart* cudart, CudartHookId hook, Parameters... argument
 // What dlsym hands out: a function of its own for each runtime.
 template <size_t place>
 struct HooksBefore {
-#define BRAID_CUDART_BEFORE(symbol, parameters, arguments)                             \
-  static CudartError symbol parameters {                                               \
-    return call(cudarts[place].load(std::memory_order_acquire), k_##symbol,            \
-                BRAID_CUDART_UNPACK arguments);                                        \
+#define BRAID_CUDART_BEFORE(symbol, parameters, arguments)                  \
+  static CudartError symbol parameters {                                    \
+    return call(cudarts[place].load(std::memory_order_acquire), k_##symbol, \
+                BRAID_CUDART_UNPACK arguments);                             \
   }
   BRAID_CUDART_HOOKS(BRAID_CUDART_BEFORE)
 #undef BRAID_CUDART_BEFORE
@@ -249,10 +250,10 @@ bool exports_cudart(const link_map& module) noexcept {
 
 }  // namespace braid::preload
 
-#define BRAID_CUDART_EXPORT(symbol, parameters, arguments)                                         \
-  CudartError symbol parameters {                                                                  \
-    return call(cudart_for_call(k_##symbol, __builtin_return_address(0)), k_##symbol,              \
-                BRAID_CUDART_UNPACK arguments);                                                    \
+#define BRAID_CUDART_EXPORT(symbol, parameters, arguments)                            \
+  CudartError symbol parameters {                                                     \
+    return call(cudart_for_call(k_##symbol, __builtin_return_address(0)), k_##symbol, \
+                BRAID_CUDART_UNPACK arguments);                                       \
   }
 namespace braid::preload {
 extern "C" {

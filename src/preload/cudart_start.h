@@ -1,9 +1,11 @@
-// How CUDA's runtime library starts, which every copy of it does by itself: it asks the driver for the
-// runtime's interface, then of every GPU what it wants to know, and last for a self-check, by which
-// driver and runtime compare what GPUs they know of. From then on it answers from its own list.
+// How CUDA's runtime library starts, which every copy of it does by itself: it asks the driver for
+// the runtime's interface, then of every GPU what it wants to know, and last for a self-check, by
+// which driver and runtime compare what GPUs they know of. From then on it answers from its own
+// list.
 //
-// GPUs that are lent must be on that list, or the check fails (cudaErrorSoftwareValidityNotEstablished).
-// So a runtime that starts is told the truth, and the program asks the runtime through hooks (cudart.h).
+// GPUs that are lent must be on that list, or the check fails
+// (cudaErrorSoftwareValidityNotEstablished). So a runtime that starts is told the truth, and the
+// program asks the runtime through hooks (cudart.h).
 #pragma once
 
 #include <cuda.h>

@@ -1,4 +1,5 @@
-// Which GPUs of this process are lent (lend.h): decided when the driver starts, the same ever after.
+// Which GPUs of this process are lent (lend.h): decided when the driver starts, the same ever
+// after.
 #pragma once
 
 #include <cuda.h>

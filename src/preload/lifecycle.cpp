@@ -197,7 +197,8 @@ CUresult cuMemHostRegister_v2(void* memory, size_t size_bytes, unsigned flags) {
 
 CUresult cuCtxCreate_v2(CUcontext* context, unsigned flags, CUdevice device) {
   return call_then(
-      k_cuCtxCreate_v2, [&] { context_made(*context); }, context, flags, to_make_context_on(device));
+      k_cuCtxCreate_v2, [&] { context_made(*context); }, context, flags,
+      to_make_context_on(device));
 }
 
 CUresult cuCtxCreate_v3(CUcontext* context, CUexecAffinityParam* affinities, int count,

@@ -63,7 +63,8 @@ const link_map* module_of(const void* address) noexcept {
 
 const link_map* module_named(const char* prefix) noexcept {
   Named named{prefix, {}};
-  void* const library = dl_iterate_phdr(visit_named, &named) != 0 ? open(named.path.c_str()) : nullptr;
+  void* const library =
+      dl_iterate_phdr(visit_named, &named) != 0 ? open(named.path.c_str()) : nullptr;
   link_map* module = nullptr;
   if (library == nullptr) return nullptr;
   dlinfo(library, RTLD_DI_LINKMAP, &module);

@@ -19,7 +19,9 @@ const std::string kWith90 = kFolder + "/libclient_cudart_with_90.so";
 const std::string kWithStatic = kFolder + "/libclient_cudart_with_static.so";
 constexpr uint64_t kReportBytes = uint64_t{16} << 20;  // of the one large copy of a report
 
-Words client(const Words& steps) { return joined(joined({kClient}, steps), joined({"--"}, pci_addresses())); }
+Words client(const Words& steps) {
+  return joined(joined({kClient}, steps), joined({"--"}, pci_addresses()));
+}
 
 ChildResult lent(const Words& program, const std::string& devices = "3") {
   return with_braid(program, {"--lend", "all"}, visible(devices));
@@ -69,6 +71,12 @@ TEST(LendCudart, TwoRuntimesAreEachAnsweredByTheirOwn) {
               4);
 }
 
+// The runtime is in the scope of neither the program, which the call returns to, nor all.
+TEST(LendCudart, ACallThatReturnsToAnotherModule) {
+  const ChildResult child = lent(client({"jump=" + kWith98}));
+  EXPECT_EQ(child.output, "1 GPUs\n") << child.errors;
+}
+
 TEST(LendCudart, BesideTheDriverApi) {
   expect_lent(client({"driver", "library=" + kWith98, "driver"}), 1);
   expect_lent(client({"library=" + kWith98, "driver"}), 1);
@@ -91,10 +99,11 @@ void expect_declined(const Words& program, const std::string& holder) {
   const ChildResult child = lent(program);
   EXPECT_EQ(child.exit_code, 0) << child.errors;
   EXPECT_EQ(child.output, native.output);
-  EXPECT_EQ(child.other_errors(),
-            "braid: " + holder +
-                " holds CUDA's runtime library statically, which would show lent GPUs to the program. "
-                "No GPU is lent. Link the runtime with nvcc -cudart shared\n");
+  EXPECT_EQ(
+      child.other_errors(),
+      "braid: " + holder +
+          " holds CUDA's runtime library statically, which would show lent GPUs to the program. "
+          "No GPU is lent. Link the runtime with nvcc -cudart shared\n");
   const auto all = child.statistics();
   ASSERT_EQ(all.size(), 1u);
   EXPECT_EQ(counted(all[0], "cuMemcpyHtoD_v2", "accelerated").calls, 0u) << all[0];

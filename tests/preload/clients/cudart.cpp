@@ -2,11 +2,11 @@
 // arguments are steps, in order, and after -- the PCI addresses of GPUs to ask about.
 //   handle=PATH     opens a runtime, looks its functions up on the handle, and reports
 //   default=PATH    opens it with RTLD_GLOBAL, and looks up in RTLD_DEFAULT
-//   library=PATH    opens a library that is linked with a runtime (cudart_linked.cpp), which reports
-//   start=PATH      opens a runtime and only asks it how many GPUs there are
-//   driver          asks the driver how many there are
-//   context         makes a context
-//   lookups=PATH    says what is found where before and after a runtime is opened
+//   library=PATH    opens a library that is linked with a runtime (cudart_linked.cpp), which
+//   reports start=PATH      opens a runtime and only asks it how many GPUs there are jump=PATH the
+//   same by way of a library that is linked with a runtime driver          asks the driver how many
+//   there are context         makes a context lookups=PATH    says what is found where before and
+//   after a runtime is opened
 #include <dlfcn.h>
 
 #include <cstdio>
@@ -66,11 +66,11 @@ void look_up(const std::string& path) {
   each("global", handle);
 }
 
-void start(const std::string& path) {
-  auto* count = reinterpret_cast<decltype(&cudaGetDeviceCount)>(
-      dlsym(open(path, RTLD_LOCAL), "cudaGetDeviceCount"));
+void start(const std::string& path, const char* function) {
+  auto* count =
+      reinterpret_cast<decltype(&cudaGetDeviceCount)>(dlsym(open(path, RTLD_LOCAL), function));
   int gpus = -1;
-  client::require(count != nullptr && count(&gpus) == cudaSuccess, "cudaGetDeviceCount");
+  client::require(count != nullptr && count(&gpus) == cudaSuccess, function);
   std::printf("%d GPUs\n", gpus);
 }
 
@@ -88,11 +88,14 @@ void run(const std::string& step, const std::string& path, char** addresses) {
     open(path, RTLD_GLOBAL);
     report(find_all(RTLD_DEFAULT), addresses);
   } else if (step == "library") {
-    auto* linked = reinterpret_cast<void (*)(char**)>(dlsym(open(path, RTLD_LOCAL), "report_linked"));
+    auto* linked =
+        reinterpret_cast<void (*)(char**)>(dlsym(open(path, RTLD_LOCAL), "report_linked"));
     client::require(linked != nullptr, "report_linked");
     linked(addresses);
   } else if (step == "start") {
-    start(path);
+    start(path, "cudaGetDeviceCount");
+  } else if (step == "jump") {
+    start(path, "count_gpus");
   } else if (step == "driver") {
     ask_driver();
   } else if (step == "context") {

@@ -1,7 +1,7 @@
-// A double of CUDA's runtime library for the emulated driver, on which the real one does not run. It
-// starts as the real one does (src/preload/cudart_start.h): each copy of it asks the driver, once, of
-// every GPU, has the driver's self-check confirm that it was told of all, and answers from its own
-// list ever after. Built as libcudart.so.98 and .99, and linked statically into programs.
+// A double of CUDA's runtime library for the emulated driver, on which the real one does not run.
+// It starts as the real one does (src/preload/cudart_start.h): each copy of it asks the driver,
+// once, of every GPU, has the driver's self-check confirm that it was told of all, and answers from
+// its own list ever after. Built as libcudart.so.98 and .99, and linked statically into programs.
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
@@ -10,11 +10,11 @@
 #include <mutex>
 #include <vector>
 
-#include "emulator/api/export_tables.h"
+#include "base/export_tables.h"
 
 namespace {
 
-using braid::emulator::SelfCheckTable;
+using braid::EmulatedSelfCheck;
 
 struct Driver {
   CUresult (*cuInit)(unsigned);
@@ -60,10 +60,10 @@ cudaError_t said(CUresult result) { return said(static_cast<cudaError_t>(result)
 
 bool find_driver(Driver& driver) {
   void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-  using Resolver =
-      CUresult(const char*, void**, int, cuuint64_t, CUdriverProcAddressQueryResult*);
-  auto* resolve =
-      library != nullptr ? reinterpret_cast<Resolver*>(dlsym(library, "cuGetProcAddress_v2")) : nullptr;
+  using Resolver = CUresult(const char*, void**, int, cuuint64_t, CUdriverProcAddressQueryResult*);
+  auto* resolve = library != nullptr
+                      ? reinterpret_cast<Resolver*>(dlsym(library, "cuGetProcAddress_v2"))
+                      : nullptr;
   if (resolve == nullptr) return false;
   const auto find = [&](const char* name, auto& function) {
     void* found = nullptr;
@@ -79,13 +79,12 @@ bool find_driver(Driver& driver) {
 #undef FIND
 }
 
-template <typename Table>
-const Table* find_table(const unsigned char (&id)[sizeof(CUuuid)]) {
+const void* find_table(const braid::TableId& id) {
   CUuuid uuid{};
-  std::memcpy(uuid.bytes, id, sizeof id);
+  std::memcpy(uuid.bytes, id.data(), id.size());
   const void* table = nullptr;
   runtime.driver.cuGetExportTable(&table, &uuid);
-  return static_cast<const Table*>(table);
+  return table;
 }
 
 CUresult list_gpus() {
@@ -99,16 +98,18 @@ CUresult list_gpus() {
     if (result == CUDA_SUCCESS)
       result = driver.cuDeviceGetPCIBusId(gpu.address, sizeof gpu.address, gpu.device);
     if (result == CUDA_SUCCESS)
-      result = driver.cuDeviceGetAttribute(&gpu.warp_size, CU_DEVICE_ATTRIBUTE_WARP_SIZE, gpu.device);
+      result =
+          driver.cuDeviceGetAttribute(&gpu.warp_size, CU_DEVICE_ATTRIBUTE_WARP_SIZE, gpu.device);
     runtime.gpus.push_back(gpu);
   }
   return result;
 }
 
-bool agrees_with(const SelfCheckTable& driver) {
+bool agrees_with(const EmulatedSelfCheck& driver) {
   if (driver.gpu_count() != static_cast<int>(runtime.gpus.size())) return false;
   for (int number = 0; number < driver.gpu_count(); ++number) {
-    const CUuuid uuid = driver.gpu_uuid(number);
+    CUuuid uuid{};
+    driver.gpu_uuid(number, uuid.bytes);
     const CUuuid& told = runtime.gpus[static_cast<size_t>(number)].uuid;
     if (std::memcmp(uuid.bytes, told.bytes, sizeof uuid.bytes) != 0) return false;
   }
@@ -119,12 +120,11 @@ cudaError_t start_once() {
   if (!find_driver(runtime.driver)) return cudaErrorInsufficientDriver;
   CUresult result = runtime.driver.cuInit(0);
   if (result != CUDA_SUCCESS) return static_cast<cudaError_t>(result);
-  if (find_table<braid::emulator::InterfaceTable>(braid::emulator::kInterfaceId) == nullptr)
-    return cudaErrorNotSupported;
+  if (find_table(braid::kInterfaceTable) == nullptr) return cudaErrorNotSupported;
   result = list_gpus();
   if (result != CUDA_SUCCESS) return static_cast<cudaError_t>(result);
   if (CUDART_DOUBLE_VERSION == 90) return cudaSuccess;
-  const auto* check = find_table<SelfCheckTable>(braid::emulator::kSelfCheckId);
+  const auto* check = static_cast<const EmulatedSelfCheck*>(find_table(braid::kSelfCheckTable));
   return check != nullptr && agrees_with(*check) ? cudaSuccess
                                                  : cudaErrorSoftwareValidityNotEstablished;
 }
