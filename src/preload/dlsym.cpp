@@ -96,17 +96,24 @@ std::optional<Hooked> find_hooked(const char* name, const void* caller) noexcept
 constexpr BraidChoice kPassOn{nullptr, 0};
 
 // braid's export must not make a function appear that the program would not find, because its
-// library lacks it or is not loaded: without one it gets what follows braid.
-BraidChoice choose(const Hooked& hooked, void* handle, const char* name) noexcept {
-  void* const follows = libc_dlsym(RTLD_NEXT, name);
-  const bool is_there = hooked.behind != nullptr;
-  if (handle == RTLD_DEFAULT) return is_there ? kPassOn : BraidChoice{follows, 1};
-  // What follows the caller only the caller's own call can find, unless it is in its own scope.
-  if (handle == RTLD_NEXT)
-    return follows != nullptr ? kPassOn : BraidChoice{hooked.instead_of(hooked.behind), 1};
+// library lacks it or is not loaded: without one it gets what follows braid. The last lookup is the
+// one whose error the program reads with dlerror; where it finds something there is none.
+void* find_for_program(const Hooked& hooked, void* handle, const char* name) noexcept {
+  const auto follows = [name] { return libc_dlsym(RTLD_NEXT, name); };
+  if (hooked.behind == nullptr && (handle == RTLD_DEFAULT || handle == RTLD_NEXT)) return follows();
+  if (handle == RTLD_NEXT) return hooked.instead_of(hooked.behind);
   void* const found = next_dlsym()(handle, name);
-  if (found == hooked.exported && !is_there) return {follows, 1};
-  return {hooked.instead_of(found), 1};
+  if (found == hooked.exported && hooked.behind == nullptr) return follows();
+  return hooked.instead_of(found);
+}
+
+BraidChoice choose(const Hooked& hooked, void* handle, const char* name) noexcept {
+  // What follows the caller only its own call can find, unless it is nowhere but in its own scope.
+  const bool is_ahead = handle == RTLD_NEXT && libc_dlsym(RTLD_NEXT, name) != nullptr;
+  if (is_ahead || (handle == RTLD_DEFAULT && hooked.behind != nullptr)) return kPassOn;
+  void* const found = find_for_program(hooked, handle, name);
+  if (found != nullptr) dlerror();
+  return {found, 1};
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // The table of hooks: every driver entry point that libbraid_preload.so stands in for, and by which
-// names, versions and flags a program asks for it (cudart_hooks.h: the runtime's). One table drives
-// the library's exports, `dlsym`, `cuGetProcAddress` and what `braid doctor` lists. Pure: no
-// driver, no state, no allocation.
+// names, versions and flags a program asks for it. One table drives the library's exports, `dlsym`,
+// `cuGetProcAddress` and what `braid doctor` lists. Pure: no driver, no state, no allocation.
+// (cudart_hooks.h is the same for CUDA's runtime library.)
 //
 // A program reaches an entry point in two ways. By symbol ("cuMemcpyHtoD_v2"), linked or through
 // dlsym: one symbol is one ABI. Or by base name ("cuMemcpyHtoD") with a version and flags through

@@ -77,6 +77,7 @@ void* find_in(const link_map& module, const char* symbol) noexcept {
   if (opened == nullptr) return nullptr;
   void* const found = libc_dlsym(opened, symbol);
   dlclose(opened);
+  dlerror();  // no error of the program's
   return found;
 }
 

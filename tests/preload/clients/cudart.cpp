@@ -40,6 +40,9 @@ void* open(const std::string& path, int flags) {
 void say_where(const char* scope, void* found) {
   Dl_info info{};
   const bool is_known = found != nullptr && dladdr(found, &info) != 0;
+  // As POSIX says to tell a symbol of no address from none.
+  const bool is_error = dlerror() != nullptr;
+  client::require(is_error == (found == nullptr), "dlerror says otherwise");
   const std::string file = is_known ? info.dli_fname : found != nullptr ? "somewhere" : "nowhere";
   std::printf(" %s: %s", scope, file.substr(file.rfind('/') + 1).c_str());
 }

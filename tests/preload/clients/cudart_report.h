@@ -5,12 +5,13 @@
 
 /// The runtime's functions, however they were found.
 struct Cudart {
-#define CUDART_FUNCTIONS(X)                                                                     \
-  X(cudaGetDeviceCount)                                                                         \
-  X(cudaSetDevice)                                                                              \
-  X(cudaSetValidDevices) X(cudaChooseDevice) X(cudaDeviceGetAttribute) X(cudaDeviceGetPCIBusId) \
-      X(cudaDeviceGetByPCIBusId) X(cudaDeviceCanAccessPeer) X(cudaGetLastError)                 \
-          X(cudaRuntimeGetVersion) X(cudaMallocHost) X(cudaMemcpy)
+// clang-format off
+#define CUDART_FUNCTIONS(X) \
+  X(cudaGetDeviceCount) X(cudaSetDevice) X(cudaSetValidDevices) X(cudaChooseDevice) \
+  X(cudaDeviceGetAttribute) X(cudaDeviceGetPCIBusId) X(cudaDeviceGetByPCIBusId) \
+  X(cudaDeviceCanAccessPeer) X(cudaGetLastError) X(cudaRuntimeGetVersion) X(cudaMallocHost) \
+  X(cudaMemcpy)
+// clang-format on
 #define CUDART_DECLARE(name) decltype(&::name) name;
   CUDART_FUNCTIONS(CUDART_DECLARE)
 #undef CUDART_DECLARE
