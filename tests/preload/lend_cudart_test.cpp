@@ -73,8 +73,8 @@ TEST(LendCudart, TwoRuntimesAreEachAnsweredByTheirOwn) {
 
 // The runtime is in the scope of neither the program, which the call returns to, nor all.
 TEST(LendCudart, ACallThatReturnsToAnotherModule) {
-  const ChildResult child = lent(client({"jump=" + kWith98}));
-  EXPECT_EQ(child.output, "1 GPUs\n") << child.errors;
+  const ChildResult child = lent(client({"start=" + kRuntime98, "jump=" + kWith98}));
+  EXPECT_EQ(child.output, "1 GPUs\n1 GPUs\n") << child.errors;
 }
 
 TEST(LendCudart, BesideTheDriverApi) {
@@ -121,7 +121,7 @@ TEST(LendCudart, AStaticRuntimeThatStartsLaterStartsAndSeesAll) {
   const auto statistics = only_statistics(child);
   EXPECT_EQ(count_of(child.output, "runtime 98, count 0/0 1\n"), 1u) << child.output;
   EXPECT_EQ(count_of(child.output, "runtime 97, count 0/0 8\n"), 1u) << child.output;
-  EXPECT_EQ(count_of(child.output, "first of all: 101/101\n"), 2u) << "none may be used";
+  EXPECT_EQ(count_of(child.output, "\n1: 101/101 "), 2u) << "none may be used";
   EXPECT_EQ(counted(statistics, "cuMemcpyHtoD_v2", "accelerated").calls, 2u) << statistics;
 }
 
@@ -139,6 +139,13 @@ TEST(LendCudart, WithoutLendingNothingChanges) {
       const std::regex global("(default|next|program): libbraid_preload.so");
       EXPECT_EQ(std::regex_replace(child.output, global, "$1: libcudart.so.98"), native.output);
     }
+}
+
+TEST(LendCudart, WhatFollowsALibraryIsItsOwnRuntime) {
+  const Words program = client({"next=" + kWith98});
+  EXPECT_EQ(natively(program).output, " next: libcudart.so.98\n");
+  EXPECT_EQ(with_braid(program).output, " next: libcudart.so.98\n");
+  EXPECT_EQ(lent(program).output, " next: libbraid_preload.so\n");
 }
 
 TEST(LendCudart, WhatIsNotThereIsNotFound) {

@@ -1,12 +1,14 @@
-// A program that reaches CUDA's runtime in the ways of programs that are not linked with it: its
-// arguments are steps, in order, and after -- the PCI addresses of GPUs to ask about.
-//   handle=PATH     opens a runtime, looks its functions up on the handle, and reports
-//   default=PATH    opens it with RTLD_GLOBAL, and looks up in RTLD_DEFAULT
-//   library=PATH    opens a library that is linked with a runtime (cudart_linked.cpp), which
-//   reports start=PATH      opens a runtime and only asks it how many GPUs there are jump=PATH the
-//   same by way of a library that is linked with a runtime driver          asks the driver how many
-//   there are context         makes a context lookups=PATH    says what is found where before and
-//   after a runtime is opened
+// A program that reaches CUDA's runtime in the ways of programs that are not linked with it. Its
+// arguments are steps, in order, and after -- the PCI addresses of GPUs to ask about:
+//   handle=PATH    opens a runtime, looks its functions up on the handle, and reports
+//   default=PATH   opens it with RTLD_GLOBAL, and looks up in RTLD_DEFAULT
+//   library=PATH   opens a library that is linked with a runtime (cudart_linked.cpp), which reports
+//   start=PATH     opens a runtime and only asks it how many GPUs there are
+//   jump=PATH      the same by way of a library that is linked with a runtime
+//   driver         asks the driver how many there are
+//   context        makes a context
+//   next=PATH      says what such a library finds in RTLD_NEXT
+//   lookups=PATH   says what is found where before and after a runtime is opened
 #include <dlfcn.h>
 
 #include <cstdio>
@@ -47,6 +49,12 @@ void say_where(const char* scope, void* found) {
   std::printf(" %s: %s", scope, file.substr(file.rfind('/') + 1).c_str());
 }
 
+void look_up_next(const std::string& path) {
+  void* const find = dlsym(open(path, RTLD_LOCAL), "find_next");
+  say_where("next", reinterpret_cast<void* (*)(const char*)>(find)("cudaSetDevice"));
+  std::printf("\n");
+}
+
 void look_up(const char* when, const char* name, void* runtime) {
   std::printf("%s, %s:", when, name);
   say_where("default", dlsym(RTLD_DEFAULT, name));
@@ -74,6 +82,7 @@ void start(const std::string& path, const char* function) {
       reinterpret_cast<decltype(&cudaGetDeviceCount)>(dlsym(open(path, RTLD_LOCAL), function));
   int gpus = -1;
   client::require(count != nullptr && count(&gpus) == cudaSuccess, function);
+  client::require(dlerror() == nullptr, "an error of somebody else's");
   std::printf("%d GPUs\n", gpus);
 }
 
@@ -99,6 +108,8 @@ void run(const std::string& step, const std::string& path, char** addresses) {
     start(path, "cudaGetDeviceCount");
   } else if (step == "jump") {
     start(path, "count_gpus");
+  } else if (step == "next") {
+    look_up_next(path);
   } else if (step == "driver") {
     ask_driver();
   } else if (step == "context") {

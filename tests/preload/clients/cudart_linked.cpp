@@ -1,5 +1,7 @@
 // Linked with CUDA's runtime: a library that reports, as a Python extension would be, and the same
 // as a program.
+#include <dlfcn.h>
+
 #include "cudart_report.h"
 
 // The calls are made here, in the module that is linked with the runtime.
@@ -17,6 +19,11 @@ report(cudart, words);
 // A jump, where the compiler can: it is for the runtime as if this function's caller called.
 extern "C" __attribute__((visibility("default"))) cudaError_t count_gpus(int* count) {
   return ::cudaGetDeviceCount(count);
+}
+
+extern "C" __attribute__((visibility("default"))) void* find_next(const char* name) {
+  void* const found = dlsym(RTLD_NEXT, name);
+  return (dlerror() != nullptr) == (found == nullptr) ? found : nullptr;
 }
 
 #ifdef CLIENT_IS_PROGRAM

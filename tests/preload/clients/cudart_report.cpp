@@ -65,9 +65,9 @@ void copy_and_look(const Cudart& cudart) {
 }  // namespace
 
 void report(const Cudart& cudart, char** words) {
-  std::printf("first of all:");
-  say(cudart, cudart.cudaSetDevice(1));  // it starts the runtime
   int version = 0, count = -7, chosen = -7;
+  std::printf("first of all:");  // it starts the runtime
+  say(cudart, cudart.cudaDeviceGetAttribute(&count, cudaDevAttrWarpSize, 1));
   must(cudart.cudaRuntimeGetVersion(&version), "cudaRuntimeGetVersion");
   std::printf("\nruntime %d, count", version);
   say(cudart, cudart.cudaGetDeviceCount(&count));
