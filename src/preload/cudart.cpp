@@ -231,10 +231,7 @@ void* cudart_export(CudartHookId hook) {
 void* cudart_behind(CudartHookId hook, const void* caller) noexcept {
   const link_map* const module = module_of(caller);
   void* const own = module != nullptr ? find_other(*module, hook) : nullptr;
-  if (own != nullptr) return own;
-  void* const next = libc_dlsym(RTLD_NEXT, name_of(hook));
-  dlerror();  // no error of the program's
-  return next;
+  return own != nullptr ? own : libc_dlsym(RTLD_NEXT, name_of(hook));
 }
 
 void* cudart_hook_before(CudartHookId hook, void* found) noexcept try {
