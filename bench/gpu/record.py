@@ -124,6 +124,17 @@ call while the stream has room for it, ns.
             small_rows(measured["small"]))
 
 
+def starts_section(measured):
+    return """## Processes that start at once
+
+Seconds until all of them have a context on GPU 0 and 64 MiB of pinned memory, which under `braid run` has opened every relay.
+
+""" + table(["processes", "native", "braid"],
+            ([str(one["processes"]), *(f"{statistics.median(one[side]):.2f} ({min(one[side]):.2f}-"
+                                       f"{max(one[side]):.2f})" for side in ("native", "braid"))]
+             for one in measured["starts"]))
+
+
 def cpu_section(measured):
     return f"""## CPU time of a process whose copies flow without pause
 
@@ -162,8 +173,8 @@ def runtime_section(measured):
 
 
 SECTIONS = {"engine": engine_section, "scenarios": scenarios_section, "small": small_section,
-            "cpu": cpu_section,
-            "torch": torch_section, "defaults": defaults_section, "runtime": runtime_section}
+            "starts": starts_section, "cpu": cpu_section, "torch": torch_section,
+            "defaults": defaults_section, "runtime": runtime_section}
 
 
 def write_record(folder, machine, repeat, measured):
