@@ -6,7 +6,6 @@
 namespace braid::tools {
 namespace {
 
-using multipath::Direction;
 using multipath::DirectionCosts;
 using multipath::engine_last_slice_us;
 using multipath::engine_slices;
@@ -18,7 +17,6 @@ constexpr uint64_t kMiddle = 8 << 20;  // relays take part, and their beginnings
 constexpr uint64_t kLarge = 64 << 20;  // the rate is nearly all of it
 constexpr uint64_t kBatch = 16 << 20;
 constexpr uint64_t kSmallEntry = 8 << 10;  // smaller ones gain nothing
-constexpr uint64_t kMiddleEntry = 16 << 10;
 constexpr uint64_t kLargeEntry = 64 << 10;
 
 // With more paths the ceiling would hide when each of them begins.
@@ -135,18 +133,11 @@ void fit_engine(const Sampler& time_us, int gpus, DirectionCosts& costs) {
   costs.engine_ceiling_bytes_per_us = rate_of(kLargestSampleBytes, all_us);
 }
 
-// What segments take beside the same bytes in one.
+// So many segments that their bytes hardly matter.
 void fit_engine_batch(const Sampler& time_us, int gpus, DirectionCosts& costs) {
-  constexpr uint64_t kEntries = kBatch / kMiddleEntry;
-  const double batch_us = time_us({Mover::kCopyEngine, kBatch, gpus, false, kMiddleEntry});
-  costs.engine_segment_us = 0;
-  multipath::CostModel model;
-  model.of(Direction::kHostToDevice) = costs;
-  int paths = 0;
-  const double without_us =
-      expected_us(model, Mover::kCopyEngine,
-                  {.size_bytes = kBatch, .segments = kEntries, .paths = gpus}, paths);
-  costs.engine_segment_us = rounded_entry((batch_us - without_us) / kEntries);
+  const double batch_us = time_us({Mover::kCopyEngine, kBatch, gpus, false, kSmallEntry});
+  const double ends_us = costs.engine_start_us + engine_last_slice_us(costs);
+  costs.engine_segment_us = rounded_entry((batch_us - ends_us) / (kBatch / kSmallEntry));
 }
 
 constexpr Fit kFits[] = {

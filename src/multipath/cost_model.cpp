@@ -138,8 +138,8 @@ double kernel_us(const DirectionCosts& costs, const Request& request, int& paths
   return std::max(end_us, costs.kernel_start_us + late_us + bytes / ceiling);
 }
 
-// Links work side by side, and the thread issues for all of them. Where the driver is slow with
-// small entries, that is taken for the thread's time too.
+// Links work side by side, and the thread issues for all of them. What small entries take longer
+// than others is taken for the thread's time.
 double engine_us(const DirectionCosts& costs, const Request& request, int& paths) {
   const auto bytes = static_cast<double>(request.size_bytes);
   paths = std::max(1, request.paths);
@@ -148,13 +148,15 @@ double engine_us(const DirectionCosts& costs, const Request& request, int& paths
       std::max(engine_slices(request.size_bytes, paths), segments / kSegmentsPerSlice);
   double link_us = bytes / costs.engine_bytes_per_us + slices * costs.engine_slice_gap_us;
   double thread_us = slices * costs.engine_issue_us;
-  const double one_entry_us = entry_us(costs, request);
-  (one_entry_us > costs.native_entry_us ? thread_us : link_us) += segments * one_entry_us;
+  const double link_entry_us = std::min(entry_us(costs, request), costs.native_entry_us);
+  link_us += segments * link_entry_us;
+  thread_us += segments * (entry_us(costs, request) - link_entry_us);
   const double at_once = std::clamp(slices, 1.0, static_cast<double>(paths));
   const double carried_us =
-      std::max({link_us / at_once, thread_us, bytes / costs.engine_ceiling_bytes_per_us});
+      std::max({link_us / at_once, thread_us, segments * costs.engine_segment_us,
+                bytes / costs.engine_ceiling_bytes_per_us});
   const double last_us = at_once > 1 ? engine_last_slice_us(costs) : 0;
-  return costs.engine_start_us + carried_us + last_us + segments * costs.engine_segment_us;
+  return costs.engine_start_us + carried_us + last_us;
 }
 
 double& time_of(Mover mover, Forecast& forecast) {
