@@ -25,6 +25,10 @@ const char* verdict_name(Verdict verdict) {
   return "unknown";
 }
 
+const char* priority_name(Priority priority) {
+  return priority == Priority::kUrgent ? "urgent" : "bulk";
+}
+
 const char* mover_name(Mover mover) {
   switch (mover) {
     case Mover::kNative: return "native";

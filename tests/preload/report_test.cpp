@@ -200,10 +200,11 @@ std::string log_line(const CopyRecord& record) {
 
 TEST(LogLine, SaysHowACarriedCopyTravels) {
   const multipath::Batch batch{Direction::kHostToDevice, {}, CU_STREAM_LEGACY};
-  EXPECT_EQ(log_line({k_cuMemcpyHtoD_v2, 8 << 20, &batch, 3, carried(), 1234}),
-            "braid: copy pid=42 entry_point=cuMemcpyHtoD_v2 bytes=8388608 direction=h2d gpu=3 "
-            "stream=legacy outcome=accelerated mover=kernel via=0,2,3 slice_bytes=65536 "
-            "cost_ns=1234\n");
+  EXPECT_EQ(
+      log_line({k_cuMemcpyHtoD_v2, 8 << 20, &batch, 3, carried(), 1234}),
+      "braid: copy pid=42 entry_point=cuMemcpyHtoD_v2 bytes=8388608 direction=h2d gpu=3 "
+      "stream=legacy priority=bulk outcome=accelerated mover=kernel via=0,2,3 slice_bytes=65536 "
+      "cost_ns=1234\n");
 }
 
 TEST(LogLine, SaysWhatCarriedTheChunksOfAStagedCopy) {
@@ -213,14 +214,15 @@ TEST(LogLine, SaysWhatCarriedTheChunksOfAStagedCopy) {
   staged.via = 0b11;
   EXPECT_EQ(log_line({k_cuMemcpyHtoD_v2, 8 << 20, &batch, 0, staged, 5}),
             "braid: copy pid=42 entry_point=cuMemcpyHtoD_v2 bytes=8388608 direction=h2d gpu=0 "
-            "stream=legacy outcome=staged mover=copy_engine via=0,1 slice_bytes=0 cost_ns=5\n");
+            "stream=legacy priority=bulk outcome=staged mover=copy_engine via=0,1 slice_bytes=0 "
+            "cost_ns=5\n");
 }
 
 TEST(LogLine, SaysWhyACopyStaysNative) {
   const multipath::Batch batch{Direction::kDeviceToHost, {}, reinterpret_cast<CUstream>(0x1f0)};
   EXPECT_EQ(log_line({k_cuMemcpyAsync, 8 << 20, &batch, 0, Verdict::kSaturated, 9}),
             "braid: copy pid=42 entry_point=cuMemcpyAsync bytes=8388608 direction=d2h gpu=0 "
-            "stream=0x1f0 outcome=saturated mover=native cost_ns=9\n");
+            "stream=0x1f0 priority=bulk outcome=saturated mover=native cost_ns=9\n");
   EXPECT_EQ(log_line({k_cuMemcpy, 8 << 20, nullptr, -1, Verdict::kNotLinear, 9}),
             "braid: copy pid=42 entry_point=cuMemcpy bytes=8388608 outcome=not_linear "
             "mover=native cost_ns=9\n");
