@@ -36,10 +36,14 @@ void release(CUdevice device, const char* symbol = "cuDevicePrimaryCtxRelease_v2
   std::printf("%s(%d) = %d\n", symbol, device, answer(symbol, device));
 }
 
-// Both ways, in the current context; the memory goes back when the context does.
-void copy_and_look(uint64_t seed) {
+struct Pinned {
   uint8_t* host = pin(kSizeBytes);
   uint8_t* back = pin(kSizeBytes);
+};
+
+// Both ways, in the current context; the memory goes back when the context does.
+void copy_and_look(uint64_t seed, const Pinned& memory = {}) {
+  const auto [host, back] = memory;
   Random(seed).fill(host, kSizeBytes);
   const CUdeviceptr device = allocate(kSizeBytes);
   call("cuMemcpyHtoD_v2", device, static_cast<const void*>(host), kSizeBytes);
@@ -155,6 +159,29 @@ int detach_ends_the_context() {
   return 0;
 }
 
+// Only the thread whose current context it is may detach it.
+int refused_detaching_counts_nothing() {
+  use_gpu(0);
+  for (const bool is_attached : {false, true}) {
+    CUcontext own = nullptr;
+    CUcontext attached = nullptr;
+    create(&own);
+    const Pinned memory;
+    copy_and_look(51, memory);
+    if (is_attached) std::printf("attach: %d\n", answer("cuCtxAttach", &attached, 0u));
+    use_gpu(0);
+    for (int i = 0; i < 2; ++i) std::printf("detach: %d\n", answer("cuCtxDetach", own));
+    call("cuCtxSetCurrent", own);
+    copy_and_look(52, memory);
+    allocate_most(0);
+    if (is_attached) std::printf("detach: %d\n", answer("cuCtxDetach", own));
+    copy_and_look(53, memory);
+    std::printf("detach: %d\n", answer("cuCtxDetach", own));
+    use_gpu(0);
+  }
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -164,6 +191,7 @@ int main(int argc, char** argv) {
       {"reset_and_release", reset_and_release},
       {"release_after_pageable", release_after_pageable},
       {"detach_ends_the_context", detach_ends_the_context},
+      {"refused_detaching_counts_nothing", refused_detaching_counts_nothing},
   };
   require(use_lookup(argc > 2 ? argv[2] : "dlsym"), "no driver");
   const auto scenario = scenarios.find(argc > 1 ? argv[1] : "");
