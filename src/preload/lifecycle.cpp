@@ -49,7 +49,7 @@ void memory_pinned() noexcept {
 }
 
 void context_made(CUcontext context) noexcept try {
-  if (Inside::now()) return;
+  if (Inside::now() || state() == State::kForked) return;
   const Inside inside;
   const auto primaries = hold_primaries();
   Contexts& all = contexts();
@@ -189,10 +189,11 @@ void forget_context(CUcontext context, Ending ending) noexcept try {
 }
 
 void get_ready() noexcept try {
+  if (state() != State::kIdle && state() != State::kOpen) return;  // another thread opens, or none
+  const auto primaries = hold_primaries();
   const bool is_first = open_engine_once();
   if (engine() == nullptr) return;
   if (is_first) lend_memory_made_so_far();
-  const auto primaries = hold_primaries();
   Contexts& all = contexts();
   const std::lock_guard hold(all.lock);
   if (is_first)
@@ -257,9 +258,7 @@ CUresult cuCtxAttach(CUcontext* context, unsigned flags) {
       k_cuCtxAttach, [&] { context_attached(*context); }, context, flags);
 }
 
-CUresult cuCtxDetach(CUcontext context) {
-  return end_context(k_cuCtxDetach, context, Holds::kOne);
-}
+CUresult cuCtxDetach(CUcontext context) { return end_context(k_cuCtxDetach, context, Holds::kOne); }
 
 CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags) {
   auto* native = real<EnablePeer>(k_cuCtxEnablePeerAccess);

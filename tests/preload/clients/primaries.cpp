@@ -2,9 +2,11 @@
 // which must be the same with braid and without.
 #include <dlfcn.h>
 
+#include <atomic>
 #include <cstring>
 #include <map>
 #include <string>
+#include <thread>
 
 #include "client.h"
 
@@ -182,6 +184,45 @@ int refused_detaching_counts_nothing() {
   return 0;
 }
 
+size_t free_bytes() {
+  size_t free = 0;
+  size_t total = 0;
+  call("cuMemGetInfo_v2", &free, &total);
+  return free;
+}
+
+// Another thread pins memory for the first time meanwhile: braid opens its contexts, and takes
+// memory on every GPU.
+int release_beside_the_first_pinning() {
+  use_gpu(0);
+  use_gpu(1);
+  allocate_most(1);
+  const size_t before = free_bytes();
+  std::atomic<bool> is_pinned{false};
+  std::thread pinning([&] {
+    use_gpu(0);
+    pin(kSizeBytes);
+    is_pinned = true;
+  });
+  // Until the opening has come to this GPU.
+  while (!is_pinned && free_bytes() == before) {
+  }
+  release(1);
+  int granted = 0;
+  do
+    for (CUdevice device = 2; device < 4; ++device)  // never retained
+      granted += answer("cuDevicePrimaryCtxRelease_v2", device) == CUDA_SUCCESS ? 1 : 0;
+  while (!is_pinned);
+  pinning.join();
+  std::printf("released without a hold: %d\n", granted);
+  print_states("pinned");
+  use_gpu(1);
+  allocate_most(1);
+  use_gpu(0);
+  copy_and_look(61);
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -192,6 +233,7 @@ int main(int argc, char** argv) {
       {"release_after_pageable", release_after_pageable},
       {"detach_ends_the_context", detach_ends_the_context},
       {"refused_detaching_counts_nothing", refused_detaching_counts_nothing},
+      {"release_beside_the_first_pinning", release_beside_the_first_pinning},
   };
   require(use_lookup(argc > 2 ? argv[2] : "dlsym"), "no driver");
   const auto scenario = scenarios.find(argc > 1 ? argv[1] : "");
