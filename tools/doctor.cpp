@@ -15,6 +15,7 @@
 #include "cuda/driver.h"
 #include "multipath/cost_file.h"
 #include "multipath/relays.h"
+#include "preload/cudart_hooks.h"
 #include "preload/hooks.h"
 #include "tools/commands.h"
 #include "tools/locate.h"
@@ -84,14 +85,18 @@ Finding check_hooks(void* library) {
   int missing = 0;
   for (const preload::Hook& hook : preload::hooks())
     missing += dlsym(library, hook.symbol) == nullptr ? 1 : 0;
+  for (const char* const symbol : preload::cudart_hooks())
+    missing += dlsym(library, symbol) == nullptr ? 1 : 0;
   if (missing != 0)
     return bad(fmt::format("{} entry points are missing from the library", missing),
                "The library and the command are of different builds: make build");
-  return good(fmt::format("{} driver entry points, dlsym and _exit", preload::hooks().size()));
+  return good(fmt::format("{} driver and {} runtime entry points, dlsym and _exit",
+                          preload::hooks().size(), preload::cudart_hooks().size()));
 }
 
 void list_hooks() {
   for (const preload::Hook& hook : preload::hooks()) fmt::print("       {}\n", hook.symbol);
+  for (const char* const symbol : preload::cudart_hooks()) fmt::print("       {}\n", symbol);
 }
 
 struct ChildResult {

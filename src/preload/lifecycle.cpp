@@ -228,21 +228,22 @@ CUresult cuMemHostRegister_v2(void* memory, size_t size_bytes, unsigned flags) {
 
 CUresult cuCtxCreate_v2(CUcontext* context, unsigned flags, CUdevice device) {
   return call_then(
-      k_cuCtxCreate_v2, [&] { context_made(*context); }, context, flags, as_program_sees(device));
+      k_cuCtxCreate_v2, [&] { context_made(*context); }, context, flags,
+      to_make_context_on(device));
 }
 
 CUresult cuCtxCreate_v3(CUcontext* context, CUexecAffinityParam* affinities, int count,
                         unsigned flags, CUdevice device) {
   return call_then(
       k_cuCtxCreate_v3, [&] { context_made(*context); }, context, affinities, count, flags,
-      as_program_sees(device));
+      to_make_context_on(device));
 }
 
 CUresult cuCtxCreate_v4(CUcontext* context, CUctxCreateParams* parameters, unsigned flags,
                         CUdevice device) {
   return call_then(
       k_cuCtxCreate_v4, [&] { context_made(*context); }, context, parameters, flags,
-      as_program_sees(device));
+      to_make_context_on(device));
 }
 
 CUresult cuCtxDestroy(CUcontext context) {

@@ -159,7 +159,7 @@ void note_primaries() noexcept try {
 using namespace braid::preload;
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
-  return retain(context, as_program_sees(device));
+  return retain(context, to_make_context_on(device));
 }
 
 CUresult cuDevicePrimaryCtxRelease(CUdevice device) {
