@@ -1,13 +1,13 @@
 #include "base/options.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <charconv>
 #include <csignal>
 #include <cstdlib>
 
 #include "base/units.h"
+
+extern char** environ;
 
 namespace braid {
 namespace {
