@@ -221,10 +221,10 @@ Result<std::vector<ScenarioCase>> list_scenarios(const Arguments& arguments) {
   std::vector<ScenarioCase> cases;
   for (const Direction direction : directions.value())
     for (const uint64_t size : sizes.value()) {
-      if (is_batch && segment.value() % 8 != 0)
+      if (is_batch && (segment.value() == 0 || segment.value() % 8 != 0))
         return Status::error("'" + arguments.segment + "' is not a segment's size",
                              "Write a multiple of 8 bytes");
-      if (is_batch && (segment.value() == 0 || size % segment.value() != 0))
+      if (is_batch && size % segment.value() != 0)
         return Status::error("a batch of " + format_size(size) + " is not whole segments of " +
                              arguments.segment);
       cases.push_back({scenario.value(), direction, size, is_batch ? segment.value() : 0,

@@ -1,10 +1,8 @@
 #include "tools/in_force.h"
 
 #include <fmt/core.h>
-#include <unistd.h>
 
-#include <algorithm>
-#include <cstring>
+#include <cstdlib>
 
 #include "base/units.h"
 #include "multipath/engine.h"
@@ -82,26 +80,14 @@ std::string pageable_text(const Options& options) {
                      threads == 1 ? "s" : "", format_size(least_bytes));
 }
 
-// The emulated server's own variables are no options of braid's.
-bool is_emulators(const std::string& name) {
-  return name == "BRAID_SERVER" || name == "BRAID_FAULTS" || name == "BRAID_SPEED";
-}
-
 std::string options_text() {
   std::string set;
-  std::string unknown;
-  for (char** variable = environ; *variable != nullptr; ++variable) {
-    const std::string text = *variable;
-    const std::string name = text.substr(0, text.find('='));
-    if (!name.starts_with("BRAID_") || is_emulators(name) || text.size() <= name.size() + 1)
-      continue;
-    const auto& rows = option_table();
-    const bool is_known = std::any_of(rows.begin(), rows.end(),
-                                      [&](const OptionRow& row) { return name == row.name; });
-    (is_known ? set : unknown) += " " + (is_known ? text : name);
-  }
-  return (set.empty() ? "none is set" : set.substr(1)) +
-         (unknown.empty() ? "" : "; unknown, and not read:" + unknown);
+  for (const OptionRow& row : option_table())
+    if (const char* value = getenv(row.name); value != nullptr && *value != '\0')
+      set += fmt::format("{}{}={}", set.empty() ? "" : " ", row.name, value);
+  if (set.empty()) set = "none is set";
+  for (const std::string& name : unknown_variables()) set += fmt::format("; unknown: {}", name);
+  return set;
 }
 
 }  // namespace

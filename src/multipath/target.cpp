@@ -89,7 +89,7 @@ Status Target::run_empty(bool aligned_alike, Deadline deadline) {
   job.lane_paths = lane_paths;
   const std::string what = "running braid's kernels for GPU " + std::to_string(endpoint_.gpu());
   const MoverResult moved = enqueue(driver_, job, lane, ticket);
-  if (moved.verdict != Verdict::kAccelerated || moved.refused_path >= 0)
+  if (moved.verdict != Verdict::kAccelerated || moved.refused.any())
     return Status::error(what + ": the driver refused a launch");
   const Status status = wait_for_warm_up(deadline);
   if (!status.ok()) return Status::error(what + ": " + status.message());
@@ -237,9 +237,9 @@ Outcome Target::launch(const Batch& batch, uint64_t size_bytes, const PathChoice
   job.lane_paths = std::span(choice.lane_paths.data(), count);
   const MoverResult moved = enqueue(driver_, job, *lane, *ticket);
   if (moved.verdict != Verdict::kAccelerated) return moved.verdict;
-  // A relay that refuses is not asked again.
-  if (moved.refused_path > 0)
-    relays_[static_cast<size_t>(choice.lane_paths[moved.refused_path]) - 1] = nullptr;
+  // Relays that refuse are not asked again.
+  for (size_t path = 1; path < count; ++path)
+    if (moved.refused[path]) relays_[static_cast<size_t>(choice.lane_paths[path]) - 1] = nullptr;
   if (job.bytes.lists != 0) lists_->commit(job.bytes.slice_count, *ticket);
 
   ticket->unread = true;
@@ -254,7 +254,8 @@ Outcome Target::launch(const Batch& batch, uint64_t size_bytes, const PathChoice
   Outcome outcome = moved.verdict;
   outcome.mover = Mover::kKernel;
   outcome.slice_bytes = job.bytes.slice_bytes;
-  for (const Endpoint* path : job.paths) outcome.via |= uint64_t{1} << path->gpu();
+  for (size_t path = 0; path < count; ++path)
+    if (!moved.refused[path]) outcome.via |= uint64_t{1} << job.paths[path]->gpu();
   return outcome;
 }
 

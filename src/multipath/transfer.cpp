@@ -37,6 +37,10 @@ const char* reason_name(Reason reason) {
   return "unknown";
 }
 
+const char* priority_name(Priority priority) {
+  return priority == Priority::kUrgent ? "urgent" : "bulk";
+}
+
 const char* mover_name(Mover mover) {
   switch (mover) {
     case Mover::kNative: return "native";

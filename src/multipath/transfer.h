@@ -16,6 +16,9 @@ enum class Direction : uint8_t { kHostToDevice, kDeviceToHost };
 /// bulk one (an offload, a model load) at the next slice. MMA section 3.4.1, priority queues.
 enum class Priority : uint8_t { kBulk, kUrgent };
 
+/// "bulk", "urgent".
+const char* priority_name(Priority priority);
+
 struct Ends;
 
 /// One contiguous piece of memory at both ends of a transfer.
@@ -36,6 +39,7 @@ struct Batch {
       nullptr;  ///< the handle itself: CU_STREAM_LEGACY, CU_STREAM_PER_THREAD, or a stream
   Priority priority = Priority::kBulk;
   const Ends* ends = nullptr;  ///< of the first segment, if the driver has been asked (classify.h)
+  bool spares_sms = false;     ///< the program asks that SMs have no part in it
 };
 
 uint64_t size_of(const Batch& batch);

@@ -60,6 +60,7 @@ void write_log_line(int64_t pid, const CopyRecord& record, TextWriter& out) {
     out << " direction=" << multipath::direction_name(record.batch->direction)
         << " gpu=" << record.gpu << " stream=";
     write_stream(record.batch->stream, out);
+    out << " priority=" << multipath::priority_name(record.batch->priority);
   }
   const multipath::Outcome& outcome = record.outcome;
   out << " outcome=" << multipath::verdict_name(outcome.verdict)
