@@ -50,7 +50,7 @@ TEST_F(VerdictTest, ACopyBeyondThePinnedOrTheDeviceMemoryIsLeftToTheDriver) {
   const CUstream stream = new_stream();
   EXPECT_EQ(submit(*engine, {Direction::kDeviceToHost, host.data() + kSize - 4096, device.at(),
                              kSize, stream}),
-            "pageable");
+            "not_linear");
   EXPECT_EQ(submit(*engine,
                    {Direction::kHostToDevice, host.data(), device.at(kSize - 4096), kSize, stream}),
             "not_linear");
