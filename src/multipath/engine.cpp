@@ -82,13 +82,13 @@ Result<std::unique_ptr<Engine>> Engine::open(const cuda::Driver& driver, const O
   if (!relays.ok()) return relays.status();
   if (const Status queues = check_hardware_queues(options); !queues.ok()) return queues;
   const bool has_relays = relays.value().all() != 0;
+  const LoadedCosts loaded = load_costs(driver, options);
   std::unique_ptr<CopyEngineMover> copy_engine;
   if (has_relays && has_copy_engines(options)) {
-    auto mover = CopyEngineMover::open(driver, options);
+    auto mover = CopyEngineMover::open(driver, options, copy_engine::pace_costs(loaded.costs));
     if (!mover.ok()) return mover.status();
     copy_engine = std::move(mover).value();
   }
-  const LoadedCosts loaded = load_costs(driver, options);
   auto impl = std::make_unique<Impl>(driver, options, std::move(relays).value(), loaded.costs,
                                      std::move(copy_engine));
   if (!loaded.problem.ok())

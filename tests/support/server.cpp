@@ -17,7 +17,7 @@ const char* driver_library() { return real_driver() != nullptr ? real_driver() :
 
 const Result<cuda::Driver>& process_driver() {
   static const Result<cuda::Driver> driver = [] {
-    setenv("BRAID_SERVER", BRAID_TEST_PROFILE, 0);
+    setenv("BRAID_SERVER", BRAID_TEST_PROFILES "/h20x8.json", 0);
     auto opened = cuda::open_driver(driver_library());
     if (opened.ok()) {
       const Status started = opened.value().check(opened.value().cuInit(0), "cuInit");
@@ -84,6 +84,10 @@ DeviceBuffer::~DeviceBuffer() {
   driver_.cuCtxSetCurrent(context_);
   driver_.cuMemFree(address_);
   driver_.cuCtxSetCurrent(before);
+}
+
+void ServerTest::choose_profile(const std::string& name) {
+  setenv("BRAID_SERVER", (BRAID_TEST_PROFILES "/" + name + ".json").c_str(), 0);
 }
 
 bool ServerTest::is_emulated() const { return real_driver() == nullptr; }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "cuda/driver.h"
@@ -74,6 +75,10 @@ class ServerTest : public ::testing::Test {
   /// With a threshold of one byte unless told otherwise, so that every size goes through braid.
   std::unique_ptr<multipath::Engine> open_engine(Options options = every_size());
   static Options every_size();
+
+  /// Before SetUp: the shipped profile that this process emulates, if none has been named yet. The
+  /// first test of a process decides; `SetUp` of another one must ask `gpus()`.
+  static void choose_profile(const std::string& name);
 
   /// Destroyed when the test ends: the driver maps streams onto few hardware queues, and streams
   /// that share one wait for each other, with braid or without.

@@ -6,11 +6,6 @@
 namespace braid::multipath::copy_engine {
 namespace {
 
-// Slices left for each path when they begin to shrink: the last ones end together although paths
-// differ in speed.
-constexpr uint64_t kSlicesPerPath = 4;
-constexpr uint64_t kSliceGrain = 64 << 10;
-
 // Copy engines take turns between streams, and a relay has two of them on its link: beside one
 // other stream it takes one and a half times as long. Between that and what a link usually shows of
 // noise.
@@ -31,7 +26,10 @@ constexpr size_t kMaxReturned = 256;
 
 }  // namespace
 
-Dispatch::Dispatch(Policy policy, size_t max_jobs) : policy_(std::move(policy)) {
+Dispatch::Dispatch(Policy policy, size_t max_jobs, uint32_t most_pieces)
+    : policy_(std::move(policy)),
+      pace_(policy_.costs, policy_.slice_bytes, kRelayBufferBytes),
+      most_pieces_(most_pieces) {
   for (Queue& queue : queues_) queue.reserve(max_jobs);
   for (std::vector<Slice>& slices : returned_) slices.reserve(kMaxReturned);
 }
@@ -41,6 +39,7 @@ void Dispatch::add(const Job& job) {
   waiting.job = job;
   waiting.arrival = arrivals_++;
   waiting.size_bytes = job.pieces.back().offset + job.pieces.back().size_bytes;
+  if (job.pieces.size() > 1) waiting.piece_bytes = waiting.size_bytes / job.pieces.size();
   if (!policy_.split.empty()) set_quotas(waiting);
   Queue& queue = queues_[index(job.target, job.direction)];
   const auto behind = std::find_if(queue.begin(), queue.end(), [&](const Waiting& other) {
@@ -71,23 +70,26 @@ void Dispatch::remove(uint32_t job) {
 
 std::optional<Slice> Dispatch::pull(int gpu, Direction direction, uint64_t now_ns, bool can_relay) {
   Link& link = links_[index(gpu, direction)];
-  if (link.under_way >= policy_.depth) return {};
+  if (link.under_way >= Pace::kMostDepth) return {};
   const bool makes_way = policy_.yields && policy_.direct_first &&
                          (link.rests_until_ns > now_ns || link.direct_under_way > 0);
   std::optional<Slice> slice;
-  if (!policy_.direct_first && can_relay) slice = pull_oldest(gpu, direction);
-  if (!slice) slice = pull_direct(gpu, direction);
-  if (!slice && can_relay && !makes_way) slice = pull_relayed(gpu, direction);
+  if (!policy_.direct_first && can_relay) slice = pull_oldest(gpu, direction, now_ns);
+  if (!slice) slice = pull_direct(gpu, direction, now_ns);
+  if (!slice && can_relay && !makes_way && !may_go_direct(gpu, direction))
+    slice = pull_relayed(gpu, direction, now_ns);
   if (!slice) return {};
   if (link.under_way++ == 0) {
+    link.head_since_ns = now_ns;
     link.busy_since_ns = now_ns;
     link.drained_bytes = 0;
   }
+  link.expected_us += slice->link_us;
   if (slice->is_direct()) ++link.direct_under_way;
   return slice;
 }
 
-std::optional<Slice> Dispatch::pull_direct(int gpu, Direction direction) {
+std::optional<Slice> Dispatch::pull_direct(int gpu, Direction direction, uint64_t now_ns) {
   std::vector<Slice>& returned = returned_[index(gpu, direction)];
   if (!returned.empty()) {
     const Slice slice = returned.back();
@@ -96,11 +98,17 @@ std::optional<Slice> Dispatch::pull_direct(int gpu, Direction direction) {
   }
   Queue& queue = queues_[index(gpu, direction)];
   for (Waiting& waiting : queue)
-    if (may_carry(waiting, gpu)) return cut(queue, waiting, gpu);
+    if (may_carry(waiting, gpu)) return cut(queue, waiting, gpu, now_ns);
   return {};
 }
 
-std::optional<Slice> Dispatch::pull_oldest(int gpu, Direction direction) {
+bool Dispatch::may_go_direct(int gpu, Direction direction) const {
+  const Queue& queue = queues_[index(gpu, direction)];
+  return std::any_of(queue.begin(), queue.end(),
+                     [&](const Waiting& waiting) { return may_carry(waiting, gpu); });
+}
+
+std::optional<Slice> Dispatch::pull_oldest(int gpu, Direction direction, uint64_t now_ns) {
   Queue* oldest = nullptr;
   uint64_t arrival = 0;
   for (int target = 0; target < kMaxGpus; ++target) {
@@ -114,10 +122,10 @@ std::optional<Slice> Dispatch::pull_oldest(int gpu, Direction direction) {
   if (oldest == nullptr) return {};
   const auto at = std::find_if(oldest->begin(), oldest->end(),
                                [&](const Waiting& waiting) { return waiting.arrival == arrival; });
-  return cut(*oldest, *at, gpu);
+  return cut(*oldest, *at, gpu, now_ns);
 }
 
-std::optional<Slice> Dispatch::pull_relayed(int gpu, Direction direction) {
+std::optional<Slice> Dispatch::pull_relayed(int gpu, Direction direction, uint64_t now_ns) {
   Queue* best = nullptr;
   uint64_t best_bytes = 0;
   for (int target = 0; target < kMaxGpus; ++target) {
@@ -133,7 +141,7 @@ std::optional<Slice> Dispatch::pull_relayed(int gpu, Direction direction) {
   }
   if (best == nullptr) return {};
   for (Waiting& waiting : *best)
-    if (may_carry(waiting, gpu)) return cut(*best, waiting, gpu);
+    if (may_carry(waiting, gpu)) return cut(*best, waiting, gpu, now_ns);
   return {};
 }
 
@@ -150,16 +158,30 @@ uint64_t Dispatch::bytes_for(const Queue& queue, int gpu) const {
   return bytes;
 }
 
-// Follows the size of the transfer and the number of its paths, and shrinks towards its end.
-uint64_t Dispatch::slice_bytes_for(const Waiting& waiting) const {
-  const auto paths = static_cast<uint64_t>(1 + std::popcount(waiting.job.relays & ~dropped_));
-  const uint64_t wanted = waiting.left_bytes() / (paths * kSlicesPerPath) & ~(kSliceGrain - 1);
-  return std::clamp(wanted, policy_.smallest_slice_bytes, policy_.largest_slice_bytes);
+bool Dispatch::has_direct_work(int gpu, Direction direction) const {
+  return links_[index(gpu, direction)].direct_under_way > 0 ||
+         !queues_[index(gpu, direction)].empty();
 }
 
-Slice Dispatch::cut(Queue& queue, Waiting& waiting, int gpu) const {
-  uint64_t wanted = std::min(slice_bytes_for(waiting), waiting.left_bytes());
+// A link with direct work of its own does not help, and slices need not be small for its sake.
+Remainder Dispatch::rest_of(const Waiting& waiting, int gpu) const {
+  const Job& job = waiting.job;
+  Remainder rest{job.direction, waiting.left_bytes(), waiting.piece_bytes, 1, 0, gpu == job.target};
+  for (uint32_t relays = job.relays & ~dropped_; relays != 0; relays &= relays - 1) {
+    const int relay = std::countr_zero(relays);
+    const bool is_busy = policy_.direct_first && has_direct_work(relay, job.direction);
+    ++(is_busy ? rest.busy_links : rest.links);
+  }
+  return rest;
+}
+
+// Nothing when the link has enough under way.
+std::optional<Slice> Dispatch::cut(Queue& queue, Waiting& waiting, int gpu, uint64_t now_ns) const {
+  const Remainder rest = rest_of(waiting, gpu);
+  uint64_t wanted = std::min(pace_.slice_bytes(rest), waiting.left_bytes());
   if (!policy_.split.empty()) wanted = std::min(wanted, waiting.quota[gpu]);
+  const Link& link = links_[index(gpu, rest.direction)];
+  if (link.under_way > 0 && link.left_us(now_ns) > pace_.lead_us(rest, wanted)) return {};
   Slice slice;
   slice.job = waiting.job.id;
   slice.target = waiting.job.target;
@@ -168,7 +190,7 @@ Slice Dispatch::cut(Queue& queue, Waiting& waiting, int gpu) const {
   slice.offset = waiting.next_offset;
   slice.first_piece = waiting.next_piece;
   const std::span<const Piece> pieces = waiting.job.pieces;
-  for (uint32_t taken = 0; taken < kMaxPiecesPerSlice && slice.size_bytes < wanted; ++taken) {
+  for (uint32_t taken = 0; taken < most_pieces_ && slice.size_bytes < wanted; ++taken) {
     const Piece& piece = pieces[waiting.next_piece];
     const uint64_t end = piece.offset + piece.size_bytes;
     const uint64_t take = std::min(wanted - slice.size_bytes, end - waiting.next_offset);
@@ -176,14 +198,16 @@ Slice Dispatch::cut(Queue& queue, Waiting& waiting, int gpu) const {
     waiting.next_offset += take;
     if (waiting.next_offset == end) ++waiting.next_piece;
   }
+  slice.link_us = pace_.link_us(rest, slice.size_bytes);
   if (!policy_.split.empty()) waiting.quota[gpu] -= slice.size_bytes;
   if (waiting.left_bytes() == 0) queue.erase(queue.begin() + (&waiting - queue.data()));
   return slice;
 }
 
-void Dispatch::link_done(const Slice& slice) {
+void Dispatch::link_done(const Slice& slice, uint64_t now_ns) {
   Link& link = links_[index(slice.via, slice.direction)];
-  --link.under_way;
+  link.expected_us = --link.under_way == 0 ? 0 : link.expected_us - slice.link_us;
+  link.head_since_ns = now_ns;
   if (slice.is_direct()) --link.direct_under_way;
   link.drained_bytes += slice.size_bytes;
 }

@@ -12,6 +12,7 @@
 #include <span>
 #include <vector>
 
+#include "multipath/copy_engine/pace.h"
 #include "multipath/copy_engine/pieces.h"
 #include "multipath/transfer.h"
 
@@ -39,16 +40,13 @@ struct Policy {
   /// Not empty: no pulling; the shares of the direct path and of each relay in ascending order,
   /// e.g. {1, 2}. The paper's comparison (figure 11).
   std::vector<uint32_t> split;
-  /// Slices under way on one link. Measured on 4xH200, 4 MB slices, one thread: 193.9 GB/s with 3,
-  /// 163.9 with 1.
-  int depth = 3;
-  uint64_t smallest_slice_bytes = uint64_t{1} << 20;
-  /// As large as a relay buffer. Measured on 4xH200: 4 MB 193.9 / 155.4 GB/s, 1 MB 171 / 136.
-  uint64_t largest_slice_bytes = uint64_t{4} << 20;
+  PaceCosts costs = pace_costs(default_costs());
+  uint64_t slice_bytes = 0;  ///< of every slice; 0: as the costs say
 };
 
-/// The pieces of one slice are so few that issuing them does not keep other links waiting.
-inline constexpr uint32_t kMaxPiecesPerSlice = 64;
+/// Of a relay buffer, and so of a slice that is relayed: five make 20 MB a GPU, as the paper's (MMA
+/// section 3.4.3). Measured on 4xH200: 4 MB 193.9 / 155.4 GB/s, 1 MB 171 / 136.
+inline constexpr uint64_t kRelayBufferBytes = uint64_t{4} << 20;
 
 struct Job {
   uint32_t id = 0;
@@ -68,13 +66,15 @@ struct Slice {
   uint64_t offset = 0;  ///< of the first byte, among all bytes of the job
   uint64_t size_bytes = 0;
   uint32_t first_piece = 0;  ///< the piece that `offset` lies in
+  double link_us = 0;        ///< expected, of its link
   uint32_t attempts = 0;     ///< times it has come back
   bool is_direct() const { return via == target; }
 };
 
 class Dispatch {
  public:
-  Dispatch(Policy policy, size_t max_jobs);
+  /// `most_pieces`: of one slice, or less.
+  Dispatch(Policy policy, size_t max_jobs, uint32_t most_pieces);
 
   /// Behind the jobs of its queue that are as urgent or more. At most `max_jobs` at once.
   void add(const Job& job);
@@ -87,7 +87,7 @@ class Dispatch {
   std::optional<Slice> pull(int gpu, Direction direction, uint64_t now_ns, bool can_relay);
 
   /// The slice has left its PCIe link, landed or lost.
-  void link_done(const Slice& slice);
+  void link_done(const Slice& slice, uint64_t now_ns);
   /// After all that has happened by `now_ns` was told: links that drain too slowly rest.
   void settle(uint64_t now_ns);
 
@@ -104,6 +104,7 @@ class Dispatch {
     Job job;
     uint64_t arrival = 0;
     uint64_t size_bytes = 0;
+    uint64_t piece_bytes = 0;  // on average; 0: there is one
     uint64_t next_offset = 0;
     uint32_t next_piece = 0;
     std::array<uint64_t, kMaxGpus> quota{};  // static split: bytes that each GPU still carries
@@ -113,26 +114,35 @@ class Dispatch {
   struct Link {
     int under_way = 0;
     int direct_under_way = 0;
-    uint64_t busy_since_ns = 0;
-    uint64_t drained_bytes = 0;    // since busy_since_ns
+    double expected_us = 0;        // of what is under way
+    uint64_t head_since_ns = 0;    // the first of it is on the link
+    uint64_t busy_since_ns = 0;    // for the sample
+    uint64_t drained_bytes = 0;    // since then
     double usual_ns_per_byte = 0;  // 0: not known
     bool was_congested = false;    // by the latest sample
     uint64_t rests_until_ns = 0;
+    double left_us(uint64_t now_ns) const {
+      return expected_us - static_cast<double>(now_ns - head_since_ns) * 1e-3;
+    }
   };
 
   static size_t index(int gpu, Direction direction) {
     return static_cast<size_t>(gpu) * 2 + static_cast<size_t>(direction);
   }
-  std::optional<Slice> pull_direct(int gpu, Direction direction);
-  std::optional<Slice> pull_oldest(int gpu, Direction direction);
-  std::optional<Slice> pull_relayed(int gpu, Direction direction);
+  std::optional<Slice> pull_direct(int gpu, Direction direction, uint64_t now_ns);
+  std::optional<Slice> pull_oldest(int gpu, Direction direction, uint64_t now_ns);
+  std::optional<Slice> pull_relayed(int gpu, Direction direction, uint64_t now_ns);
+  bool may_go_direct(int gpu, Direction direction) const;
   bool may_carry(const Waiting& waiting, int gpu) const;
   uint64_t bytes_for(const Queue& queue, int gpu) const;
-  Slice cut(Queue& queue, Waiting& waiting, int gpu) const;
-  uint64_t slice_bytes_for(const Waiting& waiting) const;
+  std::optional<Slice> cut(Queue& queue, Waiting& waiting, int gpu, uint64_t now_ns) const;
+  Remainder rest_of(const Waiting& waiting, int gpu) const;
+  bool has_direct_work(int gpu, Direction direction) const;
   void set_quotas(Waiting& waiting) const;
 
   Policy policy_;
+  Pace pace_;
+  uint32_t most_pieces_;
   std::array<Queue, 2 * kMaxGpus> queues_;                 // by target
   std::array<std::vector<Slice>, 2 * kMaxGpus> returned_;  // by target; for the direct path only
   std::array<Link, 2 * kMaxGpus> links_;                   // by GPU

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <span>
+#include <vector>
 
 #include "cuda/driver.h"
 #include "multipath/copy_engine/dispatch.h"
@@ -30,8 +31,30 @@ struct HopJob {
   CUstream stream = nullptr;  ///< of `via`
 };
 
-/// Enqueues the slice's bytes: one copy for each run of bytes that is contiguous at both ends of
-/// this hop. After an error, some copies may have been enqueued.
-CUresult launch(const cuda::Driver& driver, const HopJob& job);
+/// Enqueues hops. The driver has read the lists that it is given when a call returns, so one room
+/// for them serves all slices. For one thread.
+class Launcher {
+ public:
+  explicit Launcher(const cuda::Driver& driver);
+
+  /// What one call carries: a slice has at most so many pieces. The driver's batches take many;
+  /// with a call for each piece, a slice of many would keep other links waiting.
+  uint32_t most_pieces() const { return static_cast<uint32_t>(to_.size()); }
+
+  /// Enqueues the slice's bytes: a copy for each run of bytes that is contiguous at both ends of
+  /// this hop, several as one batch (`cuMemcpyBatchAsync`). A slice that has come back goes without
+  /// batches, as on drivers that have none. After an error, some copies may have been enqueued.
+  CUresult launch(const HopJob& job);
+
+ private:
+  CUresult copy(const HopJob& job, size_t run) const;
+  CUresult copy_all(const HopJob& job, size_t runs);
+
+  const cuda::Driver& driver_;
+  // The runs of the hop, as the driver takes them.
+  std::vector<CUdeviceptr> to_;
+  std::vector<CUdeviceptr> from_;
+  std::vector<size_t> sizes_;
+};
 
 }  // namespace braid::multipath::copy_engine

@@ -35,11 +35,21 @@ constexpr std::chrono::seconds kGiveUpLimit{1};
 // Between two steps. A slice takes 80 us of its link, of which three are under way.
 constexpr uint64_t kMovingNs = 10'000;
 constexpr uint64_t kPostingNs = 1'000;
-// A stream may be held back for seconds: looked at less and less often.
+// A stream may be held back for seconds: looked at less and less often, so that a start is seen
+// late by a small part of the time that has been waited for it.
 constexpr uint64_t kStartsMostNs = 100'000;
+constexpr uint64_t kStartsShare = 16;
 
-Policy policy_of(const Options& options) {
+uint64_t pause_after(Scheduler::Load load, uint64_t waited_ns) {
+  if (load == Scheduler::Load::kPosting) return kPostingNs;
+  if (load != Scheduler::Load::kStarts) return kMovingNs;
+  return std::clamp(waited_ns / kStartsShare, kMovingNs, kStartsMostNs);
+}
+
+Policy policy_of(const Options& options, const copy_engine::PaceCosts& costs) {
   Policy policy;
+  policy.costs = costs;
+  policy.slice_bytes = options.slice_bytes;
   policy.yields = options.yields;
   if (options.favoured_gpu >= 0) {
     policy.relay_order = copy_engine::RelayOrder::kFavourTarget;
@@ -57,6 +67,7 @@ class CopyEngineMover::Impl {
         device_memory_bytes_(options.device_memory_bytes),
         tasks_(kMaxTasks),
         pieces_(kPieces, kMaxTasks),
+        pace_(policy.costs, policy.slice_bytes, copy_engine::kRelayBufferBytes),
         scheduler_(driver, policy, uint64_t{options.deadline_ms} * 1'000'000) {
     for (uint32_t id = 0; id < kMaxTasks; ++id) tasks_[id].id = id;
     inbox_.reserve(kMaxTasks);
@@ -85,6 +96,7 @@ class CopyEngineMover::Impl {
   Post* find(const Endpoint& endpoint);
   Verdict take_task(const Batch& batch, Endpoint& target, std::span<Endpoint* const> relays,
                     Task*& task);
+  uint32_t first_slice_bytes(const Task& task) const;
   void give_back(Task& task);
   Verdict start_thread();
   void wake();
@@ -102,6 +114,7 @@ class CopyEngineMover::Impl {
   std::vector<std::unique_ptr<Post>> posts_;
   std::vector<Task> tasks_;
   PiecePool pieces_;
+  const copy_engine::Pace pace_;
   std::vector<Task*> inbox_;
   size_t in_flight_ = 0;
   PathCounts counts_;
@@ -173,6 +186,7 @@ Outcome CopyEngineMover::Impl::submit(const Batch& batch, Endpoint& target,
   outcome.mover = Mover::kCopyEngine;
   outcome.via = uint64_t{1} << target.gpu();
   for (int i = 0; i < task->relay_count; ++i) outcome.via |= uint64_t{1} << task->relays[i]->gpu();
+  outcome.slice_bytes = first_slice_bytes(*task);
   const bool is_announced =
       station.announce_start(batch.stream, task->id, task->generation) == CUDA_SUCCESS;
   const bool is_enqueued =
@@ -219,6 +233,18 @@ Verdict CopyEngineMover::Impl::take_task(const Batch& batch, Endpoint& target,
   return verdict;
 }
 
+// What a relayed slice begins with, or a direct one where there is no relay; later ones shrink.
+uint32_t CopyEngineMover::Impl::first_slice_bytes(const Task& task) const {
+  const size_t pieces = task.pieces.size();
+  const copy_engine::Remainder whole{task.direction,
+                                     task.size_bytes,
+                                     pieces > 1 ? task.size_bytes / pieces : 0,
+                                     1 + task.relay_count,
+                                     0,
+                                     task.relay_count == 0};
+  return static_cast<uint32_t>(std::min(pace_.slice_bytes(whole), task.size_bytes));
+}
+
 void CopyEngineMover::Impl::give_back(Task& task) {
   pieces_.give_back(task.pieces);
   task.is_taken = false;
@@ -257,7 +283,7 @@ void CopyEngineMover::Impl::run() {
   lock.unlock();
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
   driver_.cuThreadExchangeStreamCaptureMode(&mode);
-  uint64_t starts_ns = kMovingNs;
+  uint64_t waited_ns = 0;  // for streams to reach their transfers
   lock.lock();
   while (true) {
     const bool has_more = take_in();
@@ -269,11 +295,9 @@ void CopyEngineMover::Impl::run() {
     }
     lock.unlock();
     const Scheduler::Load load = scheduler_.step();
-    starts_ns =
-        load == Scheduler::Load::kStarts ? std::min(starts_ns * 2, kStartsMostNs) : kMovingNs;
-    driver_.clock->sleep_ns(load == Scheduler::Load::kPosting  ? kPostingNs
-                            : load == Scheduler::Load::kStarts ? starts_ns
-                                                               : kMovingNs);
+    const uint64_t pause_ns = pause_after(load, waited_ns);
+    waited_ns = load == Scheduler::Load::kStarts ? waited_ns + pause_ns : 0;
+    driver_.clock->sleep_ns(pause_ns);
     lock.lock();
   }
   driver_.clock->release();
@@ -355,9 +379,9 @@ CopyEngineMover::~CopyEngineMover() {
   if (impl_->is_forked()) (void)impl_.release();
 }
 
-Result<std::unique_ptr<CopyEngineMover>> CopyEngineMover::open(const cuda::Driver& driver,
-                                                               const Options& options) {
-  return open(driver, options, policy_of(options));
+Result<std::unique_ptr<CopyEngineMover>> CopyEngineMover::open(
+    const cuda::Driver& driver, const Options& options, const copy_engine::PaceCosts& costs) {
+  return open(driver, options, policy_of(options, costs));
 }
 
 Result<std::unique_ptr<CopyEngineMover>> CopyEngineMover::open(const cuda::Driver& driver,

@@ -31,7 +31,8 @@ class CopyEngineMover {
  public:
   /// Allocates on the CPU only, and starts no thread. `driver` must outlive the mover.
   static Result<std::unique_ptr<CopyEngineMover>> open(const cuda::Driver& driver,
-                                                       const Options& options);
+                                                       const Options& options,
+                                                       const copy_engine::PaceCosts& costs);
   /// With a policy that no option can ask for: for comparing.
   static Result<std::unique_ptr<CopyEngineMover>> open(const cuda::Driver& driver,
                                                        const Options& options,

@@ -21,12 +21,24 @@ constexpr uint32_t kMostAttempts = 3;
 constexpr int kFailLooks = 1000;
 constexpr uint64_t kFailLookNs = 100'000;
 
+// Then the thread looks around again: at 4.5 us a hop, more would keep it from what has landed and
+// from transfers that have been submitted meanwhile.
+constexpr size_t kPostsPerStep = 4;
+
+// A program that copies to several GPUs says so within microseconds, but not at once. While it
+// does, links wait for their own work rather than carry a slice for the first one: an eighth of a
+// slice's time, against a slice that would stand before that work.
+constexpr uint64_t kBurstNs = 20'000;
+
 constexpr size_t kMostFlights = size_t{2} * kMaxGpus * 8;
 
 }  // namespace
 
 Scheduler::Scheduler(const cuda::Driver& driver, const Policy& policy, uint64_t deadline_ns)
-    : driver_(driver), deadline_ns_(deadline_ns), dispatch_(policy, kMaxTasks) {
+    : driver_(driver),
+      deadline_ns_(deadline_ns),
+      launcher_(driver),
+      dispatch_(policy, kMaxTasks, launcher_.most_pieces()) {
   starting_.reserve(kMaxTasks);
   running_.reserve(kMaxTasks);
   finished_.reserve(kMaxTasks);
@@ -44,7 +56,10 @@ void Scheduler::accept(Task& task) {
     relays_[relay->gpu()] = relay;  // new: the GPU's context has been reset meanwhile, or is the
     dispatch_.restore_relay(relay->gpu());  // first
   }
+  if (!order_.empty() && order_.front() != task.target->gpu())
+    relays_wait_until_ns_ = driver_.clock->now_ns() + kBurstNs;
   prefer(task);
+  turn_ = 0;
   starting_.push_back(&task);
 }
 
@@ -109,7 +124,7 @@ Scheduler::Fate Scheduler::advance(Flight& flight) {
 }
 
 void Scheduler::leave_link(const Flight& flight) {
-  if (uses_link(flight.hop, flight.slice.direction)) dispatch_.link_done(flight.slice);
+  if (uses_link(flight.hop, flight.slice.direction)) dispatch_.link_done(flight.slice, now_ns_);
 }
 
 void Scheduler::land(const Flight& flight) {
@@ -136,7 +151,7 @@ Scheduler::Fate Scheduler::lose(Flight& flight, bool is_dead) {
   // A slice on its way to the buffer over NVLink has not been counted out of the link either.
   const bool is_past_link =
       flight.slice.direction == Direction::kHostToDevice && flight.hop == Hop::kFromBuffer;
-  if (!is_past_link) dispatch_.link_done(flight.slice);
+  if (!is_past_link) dispatch_.link_done(flight.slice, now_ns_);
   if (!flight.slice.is_direct()) dispatch_.drop_relay(flight.slice.via);
   const bool can_retry =
       !flight.slice.is_direct() || (!is_dead && flight.slice.attempts + 1 < kMostAttempts);
@@ -206,11 +221,13 @@ void Scheduler::poll_starts() {
 
 // One slice for every link that has room, so that all links begin before one has its queue full.
 bool Scheduler::post() {
-  bool has_posted = false;
-  for (const int gpu : order_)
+  size_t posted = 0;
+  for (size_t looked = 0; looked < order_.size() && posted < kPostsPerStep; ++looked) {
+    const int gpu = order_[turn_++ % order_.size()];
     for (const Direction direction : {Direction::kHostToDevice, Direction::kDeviceToHost})
-      has_posted = post_to(gpu, direction) || has_posted;
-  return has_posted;
+      if (post_to(gpu, direction)) ++posted;
+  }
+  return posted > 0;
 }
 
 bool Scheduler::post_to(int gpu, Direction direction) {
@@ -232,7 +249,7 @@ bool Scheduler::post_to(int gpu, Direction direction) {
 bool Scheduler::can_relay(int gpu, Direction direction) const {
   const Direction other =
       direction == Direction::kHostToDevice ? Direction::kDeviceToHost : Direction::kHostToDevice;
-  return relays_[gpu] != nullptr &&
+  return relays_[gpu] != nullptr && now_ns_ >= relays_wait_until_ns_ &&
          relays_[gpu]->has_buffer(direction, dispatch_.waiting_bytes(other) > 0);
 }
 
@@ -250,7 +267,8 @@ void Scheduler::issue(Flight& flight) {
   job.via = via.context();
   job.target = flight.task->target->context();
   job.stream = flight.line->stream();
-  flight.was_refused = enter(via.context()) != CUDA_SUCCESS || launch(driver_, job) != CUDA_SUCCESS;
+  flight.was_refused =
+      enter(via.context()) != CUDA_SUCCESS || launcher_.launch(job) != CUDA_SUCCESS;
   flight.mark = flight.line->mark();
   flight.issued_ns = driver_.clock->now_ns();
   flight.look_ns = flight.issued_ns + std::min(kLateNs, deadline_ns_);

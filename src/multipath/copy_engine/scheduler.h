@@ -84,6 +84,7 @@ class Scheduler {
   const cuda::Driver& driver_;
   const uint64_t deadline_ns_;
   CUcontext current_ = nullptr;  // of the thread, as far as is known
+  Launcher launcher_;
   Dispatch dispatch_;
   uint64_t now_ns_ = 0;
   uint64_t next_check_ns_ = 0;  // of contexts whose streams have yet to reach a transfer
@@ -93,6 +94,8 @@ class Scheduler {
   std::vector<Flight> flights_;
   std::array<Task*, kMaxTasks> by_id_{};     // of running ones
   std::array<Station*, kMaxGpus> relays_{};  // by GPU
+  size_t turn_ = 0;                          // in order_: who is served next
+  uint64_t relays_wait_until_ns_ = 0;        // transfers to other targets are coming in
   std::vector<int> order_;                   // GPUs, in the order in which links are served
 };
 

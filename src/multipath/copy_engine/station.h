@@ -17,6 +17,7 @@
 #include "cuda/driver.h"
 #include "cuda/kernels/gate.h"
 #include "cuda/registered_memory.h"
+#include "multipath/copy_engine/dispatch.h"
 #include "multipath/copy_engine/line.h"
 #include "multipath/endpoint.h"
 
@@ -28,7 +29,6 @@ inline constexpr uint32_t kMaxTasks = 128;
 /// Relay buffers of one GPU: three slices under way on the link, and two on their way to the
 /// target or from it. 20 MB, as the paper's (MMA section 3.4.3), but shared by both directions.
 inline constexpr int kRelayBuffers = 5;
-inline constexpr uint64_t kRelayBufferBytes = uint64_t{4} << 20;
 
 /// Two for each direction of the link, and one for hops over NVLink.
 inline constexpr int kStreamsPerContext = 5;
