@@ -130,7 +130,12 @@ Result<std::vector<Case>> list_cases(const Arguments& arguments, int gpus) {
       for (const uint64_t size : sizes.value()) {
         if (size == 0)
           return Status::error("a size of 0 cannot be measured", "Write sizes above 0");
-        cases.push_back({direction, size, count, arguments.repeat, arguments.limit, 0, is_real});
+        cases.push_back({.direction = direction,
+                         .size_bytes = size,
+                         .paths = count,
+                         .repeat = arguments.repeat,
+                         .with_limit = arguments.limit,
+                         .is_warm = is_real});
       }
   return cases;
 }
@@ -141,10 +146,10 @@ Status cannot_write(const std::string& file) {
 }
 
 Result<bool> run_bench(const Arguments& arguments) {
-  const auto options = read_options([](const char* name) { return getenv(name); });
-  if (!options.ok()) return options.status();
   const auto driver = open_server(arguments.server);
   if (!driver.ok()) return driver.status();
+  const auto options = read_options([](const char* name) { return getenv(name); });
+  if (!options.ok()) return options.status();
   int gpus = 0;
   driver.value().cuDeviceGetCount(&gpus);
   const auto cases = list_cases(arguments, gpus);
@@ -216,10 +221,10 @@ Result<std::vector<ScenarioCase>> list_scenarios(const Arguments& arguments) {
   std::vector<ScenarioCase> cases;
   for (const Direction direction : directions.value())
     for (const uint64_t size : sizes.value()) {
-      if (is_batch && segment.value() % 8 != 0)
+      if (is_batch && (segment.value() == 0 || segment.value() % 8 != 0))
         return Status::error("'" + arguments.segment + "' is not a segment's size",
                              "Write a multiple of 8 bytes");
-      if (is_batch && (segment.value() == 0 || size % segment.value() != 0))
+      if (is_batch && size % segment.value() != 0)
         return Status::error("a batch of " + format_size(size) + " is not whole segments of " +
                              arguments.segment);
       cases.push_back({scenario.value(), direction, size, is_batch ? segment.value() : 0,
@@ -232,10 +237,10 @@ Result<std::vector<ScenarioCase>> list_scenarios(const Arguments& arguments) {
 Result<bool> run_scenarios(const Arguments& arguments) {
   const auto cases = list_scenarios(arguments);
   if (!cases.ok()) return cases.status();
-  const auto options = read_options([](const char* name) { return getenv(name); });
-  if (!options.ok()) return options.status();
   const auto driver = open_server(arguments.server);
   if (!driver.ok()) return driver.status();
+  const auto options = read_options([](const char* name) { return getenv(name); });
+  if (!options.ok()) return options.status();
   uint64_t max_bytes = 0;
   for (const ScenarioCase& one : cases.value()) max_bytes = std::max(max_bytes, one.size_bytes);
   const auto bench = ScenarioBench::open(driver.value(), options.value(), arguments.target,

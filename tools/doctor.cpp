@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <bit>
 #include <ctime>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -15,13 +16,17 @@
 #include "cuda/driver.h"
 #include "multipath/cost_file.h"
 #include "multipath/relays.h"
+#include "preload/cudart_hooks.h"
 #include "preload/hooks.h"
 #include "tools/commands.h"
+#include "tools/in_force.h"
 #include "tools/locate.h"
 #include "tools/open_server.h"
 
 namespace braid::tools {
 namespace {
+
+constexpr const char* kNextLine = "\n              ";  // under the text of a finding
 
 struct Finding {
   std::string text;    // what was found
@@ -64,13 +69,23 @@ Finding check_peers(const cuda::Driver& driver, int gpu_count) {
       if (multipath::can_relay(driver, devices[relay], devices[target]))
         relays += fmt::format("{}{}", relays.empty() ? "" : ",", relay);
     helped += relays.empty() ? 0 : 1;
-    text += fmt::format("; GPU {}: {}", target, relays.empty() ? "no relay" : "relays " + relays);
+    text += fmt::format("{}GPU {}: {}", kNextLine, target,
+                        relays.empty() ? "no relay" : "relays " + relays);
   }
-  text = fmt::format("{} of {} GPUs have relays{}", helped, gpu_count, text);
-  if (helped > 0) return good(text);
-  return bad(text,
-             "braid needs two GPUs that reach each other with native atomics (NVLink); "
-             "programs run as before");
+  const std::string summary = fmt::format("{} of {} GPUs have relays", helped, gpu_count);
+  if (helped > 0) return good(summary + text);
+  return bad(summary,
+             "braid needs two GPUs that reach each other with native atomics (NVLink); without "
+             "them it stages pageable memory only");
+}
+
+// That help one GPU, of those that the options allow.
+int most_relays(const cuda::Driver& driver, const Options& options, int gpu_count) {
+  const auto relays = multipath::Relays::find(driver, options);
+  int most = 0;
+  for (int target = 0; relays.ok() && target < gpu_count; ++target)
+    most = std::max(most, std::popcount(relays.value().of(target)));
+  return most;
 }
 
 // The library as the loader will see it; null, with the reason, when it cannot be loaded.
@@ -84,14 +99,18 @@ Finding check_hooks(void* library) {
   int missing = 0;
   for (const preload::Hook& hook : preload::hooks())
     missing += dlsym(library, hook.symbol) == nullptr ? 1 : 0;
+  for (const char* const symbol : preload::cudart_hooks())
+    missing += dlsym(library, symbol) == nullptr ? 1 : 0;
   if (missing != 0)
     return bad(fmt::format("{} entry points are missing from the library", missing),
                "The library and the command are of different builds: make build");
-  return good(fmt::format("{} driver entry points, dlsym and _exit", preload::hooks().size()));
+  return good(fmt::format("{} driver and {} runtime entry points, dlsym and _exit",
+                          preload::hooks().size(), preload::cudart_hooks().size()));
 }
 
 void list_hooks() {
   for (const preload::Hook& hook : preload::hooks()) fmt::print("       {}\n", hook.symbol);
+  for (const char* const symbol : preload::cudart_hooks()) fmt::print("       {}\n", symbol);
 }
 
 struct ChildResult {
@@ -106,10 +125,7 @@ std::string age_text(int64_t age_s) {
 }
 
 // Whether `braid tune` has been here. The defaults are sensible, so that is no failure.
-Finding check_costs(const cuda::Driver& driver) {
-  const auto options = read_options([](const char* name) { return getenv(name); });
-  if (!options.ok()) return bad(options.status().message(), "");
-  const multipath::LoadedCosts costs = multipath::load_costs(driver, options.value());
+Finding check_costs(const multipath::LoadedCosts& costs) {
   if (!costs.problem.ok()) return bad(costs.problem.message(), "");
   if (costs.path.empty())
     return good("defaults, measured on 4 H200; braid tune measures this server");
@@ -210,7 +226,19 @@ int doctor(const std::string& server, bool lists_hooks) {
   const bool has_driver = report("driver", driver.ok() ? check_driver(driver.value(), gpu_count)
                                                        : bad(driver.status().message(), ""));
   const bool has_peers = has_driver && report("peers", check_peers(driver.value(), gpu_count));
-  if (has_peers) report("costs", check_costs(driver.value()));
+  const auto options = read_options([](const char* name) { return getenv(name); });
+  if (!options.ok()) report("options", bad(options.status().message(), "docs/options.md"));
+  if (has_peers && options.ok()) {
+    const auto costs = multipath::load_costs(driver.value(), options.value());
+    report("costs", check_costs(costs));
+    const InForce in_force_here =
+        in_force(options.value(), costs.costs, !costs.path.empty(),
+                 1 + most_relays(driver.value(), options.value(), gpu_count));
+    report("mover", good(in_force_here.mover));
+    report("sizes", good(in_force_here.sizes));
+    report("pageable", good(in_force_here.pageable));
+    report("options", good(in_force_here.options));
+  }
   void* library = nullptr;
   const bool has_library = report("library", check_library(library));
   if (has_library && report("hooks", check_hooks(library)) && lists_hooks) list_hooks();

@@ -36,6 +36,9 @@ Result<fs::path> find_profile(const std::string& name_or_path) {
       is_path ? fs::path(name_or_path) : profile_folder() / (name_or_path + ".json");
   std::error_code ignored;
   if (fs::is_regular_file(path, ignored)) return fs::absolute(path);
+  if (fs::exists(path, ignored))
+    return Status::error("'" + path.string() + "' is no regular file, as a server profile is",
+                         "Write the path of a JSON profile, or one of: " + known_profiles());
   return Status::error("there is no server profile '" + name_or_path + "'",
                        "Write the path of a JSON profile, or one of: " + known_profiles());
 }

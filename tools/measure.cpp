@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <numeric>
+#include <random>
 #include <thread>
 
 #include "cuda/scoped_context.h"
@@ -23,9 +25,6 @@ constexpr int kDataSets = 2;
 
 // Each GPU's part of the limit's buffer is copied this often, so that the start is a small part.
 constexpr int kLimitRounds = 4;
-
-// Readings of each kind in a round, after the first.
-constexpr int kSteadyPairs = 3;
 
 double gbps(uint64_t bytes, float elapsed_ms) {
   return static_cast<double>(bytes) / (static_cast<double>(elapsed_ms) * 1e6);
@@ -142,7 +141,7 @@ Result<Record> Bench::run(const Case& what) {
   record.paths = what.paths;
   record.verified = true;
   engine_->limit_paths(what.paths);
-  Status status = poison(what.size_bytes);
+  Status status = poison(what.span_bytes());
   if (!status.ok()) return status;
   Readings warm_up;
   status = measure_pair(what, false, record, warm_up, warm_up);
@@ -152,7 +151,7 @@ Result<Record> Bench::run(const Case& what) {
     std::this_thread::sleep_for(std::chrono::milliseconds(what.pause_ms));
     // The first pair finds GPUs and caches as a pause, or the limit's copies, left them.
     status = measure_pair(what, false, record, record.native_first, record.braid_first);
-    for (int pair = 0; pair < kSteadyPairs && status.ok(); ++pair)
+    for (int pair = 0; pair < what.steady_pairs && status.ok(); ++pair)
       status = measure_pair(what, what.is_warm, record, record.native, record.braid);
     if (!status.ok()) return status;
     if (!what.with_limit) continue;
@@ -190,11 +189,34 @@ Status Bench::wake(Direction direction) {
                                                              : Direction::kHostToDevice);
 }
 
-Status Bench::native_copy(Direction direction, uint64_t size_bytes) {
-  const CUresult result = direction == Direction::kHostToDevice
-                              ? driver_.cuMemcpyHtoDAsync(device_, data_[set_], size_bytes, stream_)
-                              : driver_.cuMemcpyDtoHAsync(landing_, device_, size_bytes, stream_);
+char* Bench::host_end(Direction direction) const {
+  return direction == Direction::kHostToDevice ? data_[set_] : landing_;
+}
+
+Status Bench::native_copy(const Case& what) {
+  if (what.segment_bytes != 0) return segments_.copy_natively(driver_, stream_);
+  char* host = host_end(what.direction);
+  const CUresult result = what.direction == Direction::kHostToDevice
+                              ? driver_.cuMemcpyHtoDAsync(device_, host, what.size_bytes, stream_)
+                              : driver_.cuMemcpyDtoHAsync(host, device_, what.size_bytes, stream_);
   return driver_.check(result, "a native copy");
+}
+
+// Both ends of a segment lie equally far into their buffers, so that what lands can be verified in
+// place. Before the copy is timed: a GPU's time begins when the stream's first event is recorded.
+void Bench::list_segments(const Case& what) {
+  segments_ = SegmentList(what.direction);
+  if (what.segment_bytes == 0) {
+    segments_.add({host_end(what.direction), device_, what.size_bytes});
+    return;
+  }
+  std::vector<uint64_t> places(what.size_bytes / what.segment_bytes);
+  std::iota(places.begin(), places.end(), 0);
+  std::shuffle(places.begin(), places.end(), std::mt19937_64(seed_));
+  for (const uint64_t place : places) {
+    const uint64_t offset = place * 2 * what.segment_bytes;
+    segments_.add({host_end(what.direction) + offset, device_ + offset, what.segment_bytes});
+  }
 }
 
 Result<double> Bench::time_copy(const Case& what, bool through_braid, std::string& verdict) {
@@ -202,16 +224,14 @@ Result<double> Bench::time_copy(const Case& what, bool through_braid, std::strin
   if (!status.ok()) return status;
   Verdict outcome = Verdict::kBelowThreshold;
   if (through_braid) {
-    const bool to_device = what.direction == Direction::kHostToDevice;
     const auto before = std::chrono::steady_clock::now();
-    outcome = engine_->submit(
-        {what.direction, to_device ? data_[set_] : landing_, device_, what.size_bytes, stream_});
+    outcome = engine_->submit(multipath::Batch{what.direction, segments_.segments(), stream_});
     const std::chrono::duration<double, std::micro> taken =
         std::chrono::steady_clock::now() - before;
     submit_us_ = taken.count();
     verdict = multipath::verdict_name(outcome);
   }
-  if (outcome != Verdict::kAccelerated) status = native_copy(what.direction, what.size_bytes);
+  if (outcome != Verdict::kAccelerated) status = native_copy(what);
   if (status.ok()) status = driver_.check(driver_.cuEventRecord(end_, stream_), "an event");
   if (status.ok()) status = driver_.check(driver_.cuStreamSynchronize(stream_), "the copy");
   float elapsed_ms = 0;
@@ -234,21 +254,30 @@ Status Bench::poison(uint64_t size_bytes) {
 // held.
 Status Bench::next_data(const Case& what) {
   set_ = (set_ + 1) % kDataSets;
+  list_segments(what);
   if (what.direction == Direction::kHostToDevice) return {};
-  const Status status = driver_.check(driver_.cuMemcpyDtoH(landing_, device_, what.size_bytes),
+  const Status status = driver_.check(driver_.cuMemcpyDtoH(landing_, device_, what.span_bytes()),
                                       "clearing the landing buffer");
   if (!status.ok()) return status;
-  return driver_.check(driver_.cuMemcpyHtoD(device_, data_[set_], what.size_bytes),
+  return driver_.check(driver_.cuMemcpyHtoD(device_, data_[set_], what.span_bytes()),
                        "filling the GPU");
 }
 
 Result<bool> Bench::verify(const Case& what) {
   if (what.direction == Direction::kHostToDevice) {
     const Status status =
-        driver_.check(driver_.cuMemcpyDtoH(landing_, device_, what.size_bytes), "reading back");
+        driver_.check(driver_.cuMemcpyDtoH(landing_, device_, what.span_bytes()), "reading back");
     if (!status.ok()) return status;
   }
-  return has_pattern(landing_, what.size_bytes, seed_of(set_));
+  return has_landed();
+}
+
+bool Bench::has_landed() const {
+  const std::span<const multipath::Segment> all = segments_.segments();
+  return std::all_of(all.begin(), all.end(), [&](const multipath::Segment& segment) {
+    const uint64_t offset = segment.device - device_;
+    return has_pattern(landing_ + offset, segment.size_bytes, seed_of(set_), offset);
+  });
 }
 
 Status Bench::open_limit_streams() {

@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "cuda/driver.h"
 #include "multipath/engine.h"
+#include "tools/segment_list.h"
 #include "tools/warm_up.h"
 
 namespace braid::tools {
@@ -47,14 +48,20 @@ struct Case {
   int paths = 0;
   int repeat = 0;
   bool with_limit = false;
+  int steady_pairs = 3;  ///< of each round, after the first
   int pause_ms = 0;      ///< before each round, so that GPUs are idle; virtual time does not pass
   bool is_warm = false;  ///< copies that follow one another find GPUs awake (warm_up.h)
+  /// Not 0: batches of segments of this size, apart from each other and in random order. They take
+  /// twice the room.
+  uint64_t segment_bytes = 0;
+  uint64_t span_bytes() const { return segment_bytes == 0 ? size_bytes : 2 * size_bytes; }
 };
 
 /// Owns the buffers and the engine for measuring copies to and from one GPU.
 class Bench {
  public:
-  /// `max_bytes` bounds the cases' sizes. Allocates that much pinned and device memory.
+  /// `max_bytes` bounds the room that cases take. Allocates that much device memory, and three
+  /// times as much pinned memory.
   static Result<std::unique_ptr<Bench>> open(const cuda::Driver& driver, const Options& options,
                                              int target, uint64_t max_bytes, uint64_t seed);
   ~Bench();
@@ -80,9 +87,12 @@ class Bench {
   Result<double> time_copy(const Case& what, bool through_braid, std::string& verdict);
   Result<double> time_limit(const Case& what);
   Status poison(uint64_t size_bytes);
+  void list_segments(const Case& what);
   Status next_data(const Case& what);
   Result<bool> verify(const Case& what);
-  Status native_copy(multipath::Direction direction, uint64_t size_bytes);
+  bool has_landed() const;
+  char* host_end(multipath::Direction direction) const;
+  Status native_copy(const Case& what);
   std::map<int, uint64_t> bytes_by_gpu(multipath::Direction direction);
 
   const cuda::Driver& driver_;
@@ -96,6 +106,7 @@ class Bench {
   int set_ = 0;              // the data set that the next copy takes
   char* landing_ = nullptr;  // pinned: where D2H lands, and where H2D is read back to
   CUdeviceptr device_ = 0;
+  SegmentList segments_{multipath::Direction::kHostToDevice};  // of the next batch
   CUstream stream_ = nullptr;
   double submit_us_ = 0;  // of the latest braid copy
   CUevent begin_ = nullptr;

@@ -7,6 +7,8 @@
 
 namespace braid::tools {
 
+void widen_hardware_queues() { setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0); }
+
 Result<cuda::Driver> open_server(const std::string& profile) {
   std::string library = "libcuda.so.1";
   if (!profile.empty()) {
@@ -17,6 +19,7 @@ Result<cuda::Driver> open_server(const std::string& profile) {
     setenv("BRAID_SERVER", path.value().c_str(), 1);
     library = (emulator_folder() / library).string();
   }
+  widen_hardware_queues();
   auto driver = cuda::open_driver(library);
   if (!driver.ok()) return driver;
   const cuda::Driver& cuda = driver.value();

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <sstream>
 
 #include "base/options.h"
 #include "cuda/driver.h"
@@ -16,6 +17,7 @@
 #include "tools/commands.h"
 #include "tools/lend.h"
 #include "tools/locate.h"
+#include "tools/open_server.h"
 #include "topology/profile.h"
 
 namespace braid::tools {
@@ -42,8 +44,7 @@ std::string flag_of(const std::string& variable) {
 }
 
 std::string help_of(const OptionRow& row) {
-  const std::string unit = *row.unit == '\0' ? "" : fmt::format(" ({})", row.unit);
-  return fmt::format("{}{}; default: {}", row.meaning, unit, row.default_text);
+  return fmt::format("{}; default: {}", row.meaning, row.default_text);
 }
 
 // Options come from the command line, or else from the environment; both are checked here, where
@@ -63,14 +64,33 @@ Result<Options> check_options(const RunRequest& request) {
   });
 }
 
-Status check_relays(const RelayChoice& relays, int gpu_count, const std::string& server) {
-  for (const int gpu : relays.gpus)
-    if (gpu >= gpu_count)
-      return Status::error(
-          fmt::format("the list of relays names GPU {}, but {} has {} GPU{}", gpu, server,
-                      gpu_count, gpu_count == 1 ? "" : "s"),
-          gpu_count > 1 ? fmt::format("Write numbers from 0 to {}", gpu_count - 1) : "");
-  return {};
+Status check_gpu(const char* where, int gpu, int gpu_count, const std::string& server) {
+  if (gpu < gpu_count) return {};
+  return Status::error(
+      fmt::format("{} names GPU {}, but {} has {} GPU{}", where, gpu, server, gpu_count,
+                  gpu_count == 1 ? "" : "s"),
+      gpu_count > 1 ? fmt::format("Write numbers from 0 to {}", gpu_count - 1) : "");
+}
+
+Status check_gpus(const Options& options, int gpu_count, const std::string& server) {
+  Status status = check_gpu("the order of relays", options.favoured_gpu, gpu_count, server);
+  for (const int gpu : options.relays.gpus)
+    if (status.ok()) status = check_gpu("the list of relays", gpu, gpu_count, server);
+  return status;
+}
+
+// Said here, before the program says other things.
+Status check_costs(const std::string& costs) {
+  if (costs.empty() || costs == "none" || access(costs.c_str(), R_OK) == 0) return {};
+  return Status::error(
+      fmt::format("the cost file '{}' cannot be read: {}", costs, std::strerror(errno)),
+      "Write the path of one that braid tune has written, or none");
+}
+
+// The program may be another product's whose names begin alike.
+void warn_of_unknown_variables() {
+  for (const std::string& name : unknown_variables())
+    fmt::print(stderr, "braid: there is no option {}. See docs/options.md\n", name);
 }
 
 Result<int> count_real_gpus(const cuda::Driver& driver) {
@@ -83,13 +103,15 @@ Result<int> count_real_gpus(const cuda::Driver& driver) {
   return count;
 }
 
-Status check_real_server(const RelayChoice& relays) {
+Status check_real_server(const Options& options) {
   const auto driver = cuda::open_driver();
   if (!driver.ok()) return driver.status();
   // Starting the driver takes a while, so only a list of GPUs is worth it.
-  if (relays.kind != RelayChoice::Kind::kList) return {};
+  const bool names_gpus =
+      options.relays.kind == RelayChoice::Kind::kList || options.favoured_gpu >= 0;
+  if (!names_gpus) return {};
   const auto count = count_real_gpus(driver.value());
-  return count.ok() ? check_relays(relays, count.value(), "this machine") : count.status();
+  return count.ok() ? check_gpus(options, count.value(), "this machine") : count.status();
 }
 
 void prepend(const char* variable, const std::string& path) {
@@ -98,13 +120,13 @@ void prepend(const char* variable, const std::string& path) {
   setenv(variable, (path + rest).c_str(), 1);
 }
 
-Status use_emulated_server(const std::string& name, const RelayChoice& relays) {
+Status use_emulated_server(const std::string& name, const Options& options) {
   const auto profile = find_profile(name);
   if (!profile.ok()) return profile.status();
   const auto server = topology::load_profile(profile.value());
   if (!server.ok()) return server.status();
   const int gpu_count = static_cast<int>(server.value().gpus.size());
-  const Status status = check_relays(relays, gpu_count, "server " + server.value().name);
+  const Status status = check_gpus(options, gpu_count, "server " + server.value().name);
   if (!status.ok()) return status;
   const fs::path library = emulator_folder() / "libcuda.so.1";
   if (!fs::exists(library))
@@ -134,20 +156,36 @@ Status use_preload_library() {
   return {};
 }
 
+int fail_to_start(const std::string& program, int error) {
+  if (error == ENOENT || error == ENOTDIR) {
+    fail(Status::error("there is no program '" + program + "'",
+                       "Check the name, and the PATH; a script also needs its interpreter"));
+    return kNotFound;
+  }
+  fail(Status::error(fmt::format("'{}' cannot be run: {}", program, std::strerror(error)),
+                     "It must be an executable file"));
+  return kCannotExecute;
+}
+
+// Why the program will not start, as far as can be told without starting it: looked at first, since
+// all else would be done for nothing. 0: nothing known.
+int why_not_found(const std::string& program) {
+  if (program.find('/') != std::string::npos) return access(program.c_str(), F_OK) == 0 ? 0 : errno;
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path != nullptr ? path : "");
+  for (std::string folder; path != nullptr && std::getline(folders, folder, ':');) {
+    const fs::path file = fs::path(folder.empty() ? "." : folder) / program;
+    if (access(file.c_str(), F_OK) == 0) return 0;
+  }
+  return path != nullptr ? ENOENT : 0;  // without a PATH, execvp has one of its own
+}
+
 int execute(const std::vector<std::string>& program) {
   std::vector<char*> words;
   for (const std::string& word : program) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
   execvp(words[0], words.data());
-  const int error = errno;
-  if (error == ENOENT || error == ENOTDIR) {
-    fail(Status::error("there is no program '" + program[0] + "'",
-                       "Check the name, and the PATH; a script also needs its interpreter"));
-    return kNotFound;
-  }
-  fail(Status::error(fmt::format("'{}' cannot be run: {}", program[0], std::strerror(error)),
-                     "It must be an executable file"));
-  return kCannotExecute;
+  return fail_to_start(program[0], errno);
 }
 
 // Returns only when the program could not be started.
@@ -159,19 +197,20 @@ int run(const RunRequest& request, const std::vector<std::string>& stray,
   if (!stray.empty() || program.empty() || program[0].empty())
     return fail(Status::error("no program was given after --",
                               "Write it there: braid run -- python3 serve.py"));
+  if (const int error = why_not_found(program[0]); error != 0)
+    return fail_to_start(program[0], error);
   const auto options = check_options(request);
   if (!options.ok()) return fail(options.status());
-  const RelayChoice& relays = options.value().relays;
-  Status status = lend_gpus(request);  // first: a list of relays may name GPUs that are lent
+  warn_of_unknown_variables();
+  Status status = check_costs(options.value().costs);
+  if (status.ok()) status = lend_gpus(request);  // before what may name GPUs that are lent
   if (status.ok())
-    status = request.server.empty() ? check_real_server(relays)
-                                    : use_emulated_server(request.server, relays);
+    status = request.server.empty() ? check_real_server(options.value())
+                                    : use_emulated_server(request.server, options.value());
   if (status.ok()) status = use_preload_library();
   if (!status.ok()) return fail(status);
   for (const auto& [variable, text] : request.options) setenv(variable.c_str(), text.c_str(), 1);
-  // Streams that share one of the driver's queues wait for each other, and braid adds some. The
-  // driver's default is 8, its most 32; a program that has chosen keeps its choice.
-  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+  widen_hardware_queues();
   return execute(program);
 }
 
@@ -182,18 +221,24 @@ void add_run_command(CLI::App& app, const std::vector<std::string>& program, int
       "run", "run a program with its copies over every PCIe link: braid run -- python3 serve.py");
   auto request = std::make_shared<RunRequest>();
   command->footer("The program comes after --: braid run [OPTIONS] -- PROGRAM [ARGUMENTS...]");
-  command->add_option("--server", request->server,
-                      "run on an emulated server: a profile's name (h20x8) or a JSON file");
-  command->add_option("--lend", request->lend,
-                      "GPUs that may help although CUDA_VISIBLE_DEVICES hides them from the "
-                      "program: all, or a list of numbers and UUIDs");
+  command
+      ->add_option("--server", request->server,
+                   "run on an emulated server: a profile's name (h20x8) or a JSON file")
+      ->type_name("PROFILE");
+  command
+      ->add_option("--lend", request->lend,
+                   "GPUs that may help although CUDA_VISIBLE_DEVICES hides them from the "
+                   "program: all, or a list of numbers and UUIDs")
+      ->type_name("all|LIST");
   for (const OptionRow& row : option_table())
-    command->add_option_function<std::string>(
-        flag_of(row.name),
-        [request, variable = std::string(row.name)](const std::string& text) {
-          request->options[variable] = text;
-        },
-        help_of(row));
+    command
+        ->add_option_function<std::string>(
+            flag_of(row.name),
+            [request, variable = std::string(row.name)](const std::string& text) {
+              request->options[variable] = text;
+            },
+            help_of(row))
+        ->type_name(row.values);
   command->allow_extras();
   command->callback(
       [=, &program, &exit_code] { exit_code = run(*request, command->remaining(), program); });

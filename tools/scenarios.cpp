@@ -186,9 +186,9 @@ Result<double> ScenarioBench::time_once(const ScenarioCase& what, Side side, std
   const CUstream main = gpus_[static_cast<size_t>(target_)]->streams[0];
   const auto before = std::chrono::steady_clock::now();
   Status status = driver_.check(driver_.cuEventRecord(begin_, main), "an event");
-  if (status.ok()) status = start_all();
+  if (status.ok()) status = start_all(what, side);
   if (status.ok()) status = enqueue(what, side, verdict);
-  if (status.ok()) status = join_all();
+  if (status.ok()) status = join_all(what, side);
   if (status.ok()) status = driver_.check(driver_.cuEventRecord(end_, main), "an event");
   if (status.ok()) status = driver_.check(driver_.cuStreamSynchronize(main), "the copies");
   const std::chrono::duration<double, std::micro> waited =
@@ -203,9 +203,19 @@ Result<double> ScenarioBench::time_once(const ScenarioCase& what, Side side, std
   return static_cast<double>(bytes_of(what, side)) / (elapsed_us * 1e3);
 }
 
+bool ScenarioBench::is_everywhere(const ScenarioCase& what, Side side) {
+  return side == Side::kLimit || what.scenario == Scenario::kEveryGpu;
+}
+
+// Whether the GPU has streams that copies are put in: making others wait takes time as well.
+bool ScenarioBench::takes_part(const ScenarioCase& what, Side side, const Gpu& gpu) const {
+  return is_everywhere(what, side) || &gpu == gpus_[static_cast<size_t>(target_)].get();
+}
+
 // Every stream begins where the target's first one is.
-Status ScenarioBench::start_all() {
+Status ScenarioBench::start_all(const ScenarioCase& what, Side side) {
   for (const auto& gpu : gpus_) {
+    if (!takes_part(what, side, *gpu)) continue;
     const cuda::ScopedContext scope(driver_, gpu->context);
     for (const CUstream stream : gpu->streams)
       if (const CUresult result = driver_.cuStreamWaitEvent(stream, begin_, 0);
@@ -215,10 +225,10 @@ Status ScenarioBench::start_all() {
   return {};
 }
 
-Status ScenarioBench::join_all() {
+Status ScenarioBench::join_all(const ScenarioCase& what, Side side) {
   const CUstream main = gpus_[static_cast<size_t>(target_)]->streams[0];
   for (const auto& gpu : gpus_)
-    for (int i = 0; i < 2; ++i) {
+    for (int i = 0; i < 2 && takes_part(what, side, *gpu); ++i) {
       cuda::ScopedContext scope(driver_, gpu->context);
       CUresult result = driver_.cuEventRecord(gpu->ends[i], gpu->streams[i]);
       scope.leave();
@@ -229,12 +239,12 @@ Status ScenarioBench::join_all() {
 }
 
 Status ScenarioBench::enqueue(const ScenarioCase& what, Side side, std::string& verdict) {
-  const bool is_everywhere = side == Side::kLimit || what.scenario == Scenario::kEveryGpu;
-  if (!is_everywhere && what.scenario == Scenario::kBatch) return copy_batch(what, side, verdict);
-  if (!is_everywhere && what.scenario == Scenario::kPageable)
+  if (!is_everywhere(what, side) && what.scenario == Scenario::kBatch)
+    return copy_batch(what, side, verdict);
+  if (!is_everywhere(what, side) && what.scenario == Scenario::kPageable)
     return copy_pageable(what, side, verdict);
   for (size_t i = 0; i < gpus_.size(); ++i) {
-    if (!is_everywhere && static_cast<int>(i) != target_) continue;
+    if (!takes_part(what, side, *gpus_[i])) continue;
     Status status;
     if (goes_up(what))
       status = copy(*gpus_[i], Direction::kHostToDevice, what.size_bytes, side, verdict);
@@ -274,14 +284,11 @@ void ScenarioBench::scatter(const ScenarioCase& what) {
   std::shuffle(host.begin(), host.end(), random);
   std::shuffle(device.begin(), device.end(), random);
   const uint64_t stride = what.segment_bytes * kSpread;
-  segments_.clear(), to_.clear(), from_.clear();
-  sizes_.assign(count, what.segment_bytes);
+  segments_ = SegmentList(what.direction);
   for (uint64_t i = 0; i < count; ++i) {
     char* at_host = (up ? gpu.data : gpu.landing) + host[i] * stride;
     const CUdeviceptr at_device = (up ? gpu.lower() : gpu.device + max_bytes_) + device[i] * stride;
-    segments_.push_back({at_host, at_device, what.segment_bytes});
-    to_.push_back(up ? at_device : reinterpret_cast<CUdeviceptr>(at_host));
-    from_.push_back(up ? reinterpret_cast<CUdeviceptr>(at_host) : at_device);
+    segments_.add({at_host, at_device, what.segment_bytes});
   }
 }
 
@@ -289,18 +296,12 @@ Status ScenarioBench::copy_batch(const ScenarioCase& what, Side side, std::strin
   const Gpu& gpu = *gpus_[static_cast<size_t>(target_)];
   const CUstream stream = gpu.streams[static_cast<size_t>(what.direction)];
   if (side == Side::kBraid) {
-    const Verdict outcome = engine_->submit(multipath::Batch{what.direction, segments_, stream});
+    const Verdict outcome =
+        engine_->submit(multipath::Batch{what.direction, segments_.segments(), stream});
     verdict = multipath::verdict_name(outcome);
     if (outcome == Verdict::kAccelerated) return {};
   }
-  if (driver_.copy_batch == nullptr)
-    return Status::error("this driver has no batches", "Install one for CUDA 12.8 or newer");
-  CUmemcpyAttributes attributes{};
-  attributes.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
-  size_t first = 0, failed = 0;
-  return driver_.check(driver_.copy_batch(to_.data(), from_.data(), sizes_.data(), sizes_.size(),
-                                          &attributes, &first, 1, &failed, stream),
-                       "a native batch");
+  return segments_.copy_natively(driver_, stream);
 }
 
 Status ScenarioBench::copy_pageable(const ScenarioCase& what, Side side, std::string& verdict) {
@@ -347,7 +348,8 @@ bool ScenarioBench::has_segments(const ScenarioCase& what, const std::vector<cha
   const auto target = static_cast<size_t>(target_);
   const Gpu& gpu = *gpus_[target];
   const bool up = what.direction == Direction::kHostToDevice;
-  return std::all_of(segments_.begin(), segments_.end(), [&](const Segment& segment) {
+  const auto segments = segments_.segments();
+  return std::all_of(segments.begin(), segments.end(), [&](const Segment& segment) {
     const auto* host = static_cast<const char*>(segment.host);
     const uint64_t place = segment.device - (up ? gpu.lower() : gpu.device + max_bytes_);
     return up ? has_pattern(seen.data() + place, segment.size_bytes, seed_of(target),

@@ -11,6 +11,7 @@
 #include "cuda/driver.h"
 #include "multipath/engine.h"
 #include "tools/measure.h"
+#include "tools/segment_list.h"
 #include "tools/warm_up.h"
 
 namespace braid::tools {
@@ -69,8 +70,10 @@ class ScenarioBench {
               std::string& verdict);
   Status copy_batch(const ScenarioCase& what, Side side, std::string& verdict);
   Status copy_pageable(const ScenarioCase& what, Side side, std::string& verdict);
-  Status start_all();
-  Status join_all();
+  static bool is_everywhere(const ScenarioCase& what, Side side);
+  bool takes_part(const ScenarioCase& what, Side side, const Gpu& gpu) const;
+  Status start_all(const ScenarioCase& what, Side side);
+  Status join_all(const ScenarioCase& what, Side side);
   Result<bool> verify(const ScenarioCase& what);
   bool has_segments(const ScenarioCase& what, const std::vector<char>& seen) const;
   uint64_t seed_of(size_t gpu) const { return seed_ + gpu; }
@@ -85,10 +88,7 @@ class ScenarioBench {
   std::unique_ptr<WarmUp> warm_up_;
   std::vector<std::unique_ptr<Gpu>> gpus_;
   std::vector<char> pageable_;
-  std::vector<multipath::Segment> segments_;
-  std::vector<CUdeviceptr> to_;  // the same, as the driver takes them
-  std::vector<CUdeviceptr> from_;
-  std::vector<size_t> sizes_;
+  SegmentList segments_{multipath::Direction::kHostToDevice};
   CUevent begin_ = nullptr;
   CUevent end_ = nullptr;
 };

@@ -18,13 +18,17 @@ namespace {
 using multipath::CostFile;
 using multipath::CostModel;
 using multipath::Direction;
-using multipath::Way;
+using multipath::Mover;
 
+constexpr multipath::MoverSet kAny{.kernel = true, .copy_engine = true};
 constexpr Direction kDirections[] = {Direction::kHostToDevice, Direction::kDeviceToHost};
 
-// Rounds of one pair after a pause and three that follow one another.
+// Readings of copies that follow one another: so many rounds of three, fewer of the largest, which
+// differ less. Virtual time is the same each time.
 constexpr int kRounds = 5;
-constexpr int kPauseMs = 100;  // cold beyond doubt: multipath::kColdAfterNs
+constexpr int kRoundsOfLargest = 2;
+constexpr int kColdRounds = 5;  // of one copy after a pause
+constexpr int kPauseMs = 100;   // cold beyond doubt: multipath::kColdAfterNs
 
 struct Arguments {
   std::string server;
@@ -43,27 +47,38 @@ class BenchSampler {
   double time_us(const Sample& sample) {
     const Record* record = record_of(sample);
     if (record == nullptr) return 1;
-    const Readings& readings = sample.way == Way::kNative
-                                   ? (sample.is_cold ? record->native_first : record->native)
-                                   : (sample.is_cold ? record->braid_first : record->braid);
-    const double gbps = sample.is_cold ? readings.lowest() : readings.median();
+    const bool is_native = sample.mover == Mover::kNative;
+    // Half of the first copies being slower than expected would not do.
+    const double gbps = sample.is_cold
+                            ? (is_native ? record->native_first : record->braid_first).lowest()
+                            : (is_native ? record->native : record->braid).median();
     return static_cast<double>(sample.size_bytes) / (gbps * 1e3);
   }
   const Status& status() const { return status_; }
 
  private:
   const Record* record_of(const Sample& sample) {
-    const auto key = std::tuple(sample.size_bytes, sample.paths);
+    const auto key =
+        std::tuple(sample.size_bytes, sample.paths, sample.is_cold, sample.segment_bytes);
     if (const auto known = records_.find(key); known != records_.end()) return &known->second;
     if (!status_.ok()) return nullptr;
-    const auto measured = bench_.run({.direction = direction_,
-                                      .size_bytes = sample.size_bytes,
-                                      .paths = sample.paths,
-                                      .repeat = kRounds,
-                                      .pause_ms = kPauseMs,
-                                      .is_warm = is_real_});
+    const auto measured = bench_.run(case_of(sample));
     status_ = judge(measured);
     return status_.ok() ? &records_.emplace(key, measured.value()).first->second : nullptr;
+  }
+
+  Case case_of(const Sample& sample) const {
+    Case what{.direction = direction_, .size_bytes = sample.size_bytes, .paths = sample.paths};
+    what.segment_bytes = sample.segment_bytes;
+    what.is_warm = is_real_;
+    what.repeat = sample.size_bytes == kLargestSampleBytes ? kRoundsOfLargest : kRounds;
+    if (sample.is_cold) {
+      what.repeat = kColdRounds;
+      what.steady_pairs = 0;
+      what.pause_ms = kPauseMs;
+    }
+    if (!is_real_) what.repeat = 1;
+    return what;
   }
 
   static Status judge(const Result<Record>& measured) {
@@ -78,24 +93,41 @@ class BenchSampler {
   Bench& bench_;
   Direction direction_;
   bool is_real_;
-  std::map<std::tuple<uint64_t, int>, Record> records_;
+  std::map<std::tuple<uint64_t, int, bool, uint64_t>, Record> records_;
   Status status_;
 };
+
+// One mover's fits, of both directions.
+Status run_fits(Bench& bench, Mover mover, bool has_batches, bool is_real, CostModel& costs) {
+  for (const Direction direction : kDirections) {
+    BenchSampler sampler(bench, direction, is_real);
+    for (const Fit& fit : fits()) {
+      if (fit.mover != mover || (fit.is_of_batches && !has_batches)) continue;
+      fit.run([&](const Sample& sample) { return sampler.time_us(sample); }, bench.gpu_count(),
+              costs.of(direction));
+      if (!sampler.status().ok()) return sampler.status();
+    }
+  }
+  return {};
+}
 
 Result<CostModel> measure(const cuda::Driver& driver, Options options, int target, bool is_real,
                           CostModel costs) {
   options.threshold_bytes = 1;  // every size through braid
   options.costs = "none";       // the old ones must not choose what the new ones are made of
-  const auto bench = Bench::open(driver, options, target, kLargestSampleBytes, 1);
-  if (!bench.ok()) return bench.status();
-  if (bench.value()->gpu_count() < 2)
-    return Status::error("this server has one GPU, and no copy can take another way");
-  for (const Direction direction : kDirections) {
-    BenchSampler sampler(*bench.value(), direction, is_real);
-    for (const Fit& fit : fits()) {
-      fit.run([&](const Sample& sample) { return sampler.time_us(sample); },
-              bench.value()->gpu_count(), costs.of(direction));
-      if (!sampler.status().ok()) return sampler.status();
+  const bool has_batches = driver.copy_batch != nullptr;
+  for (const MoverChoice choice : {MoverChoice::kKernel, MoverChoice::kCopyEngine}) {
+    options.mover = choice;
+    const auto bench = Bench::open(driver, options, target, kLargestSampleBytes, 1);
+    if (!bench.ok()) return bench.status();
+    if (bench.value()->gpu_count() < 2)
+      return Status::error("this server has one GPU, and no copy can take another way");
+    const std::vector<Mover> movers = choice == MoverChoice::kKernel
+                                          ? std::vector{Mover::kNative, Mover::kKernel}
+                                          : std::vector{Mover::kCopyEngine};
+    for (const Mover mover : movers) {
+      const Status status = run_fits(*bench.value(), mover, has_batches, is_real, costs);
+      if (!status.ok()) return status;
     }
   }
   return costs;
@@ -103,18 +135,18 @@ Result<CostModel> measure(const cuda::Driver& driver, Options options, int targe
 
 std::string threshold_text(const CostModel& costs, Direction direction, int paths) {
   const uint64_t threshold =
-      multipath::threshold_bytes(costs, {.direction = direction, .paths = paths});
+      multipath::threshold_bytes(costs, {.direction = direction, .paths = paths, .movers = kAny});
   return threshold == UINT64_MAX ? "never" : format_size(threshold);
 }
 
 void print_costs(const CostModel& before, const CostModel& after, int paths) {
   const auto row = [](const std::string& name, const auto&... texts) {
-    fmt::print("{:<28}", name);
+    fmt::print("{:<34}", name);
     (fmt::print("{:>12}", texts), ...);
     fmt::print("\n");
   };
   row("", "h2d before", "after", "d2h before", "after");
-  const auto number = [](double value) { return fmt::format("{:.1f}", value); };
+  const auto number = [](double value) { return fmt::format("{:.7g}", value); };
   const auto &to = Direction::kHostToDevice, &from = Direction::kDeviceToHost;
   for (const multipath::CostRow& cost : multipath::cost_rows())
     row(cost.name, number(before.of(to).*cost.value), number(after.of(to).*cost.value),
@@ -123,26 +155,31 @@ void print_costs(const CostModel& before, const CostModel& after, int paths) {
       threshold_text(before, from, paths), threshold_text(after, from, paths));
 }
 
+// What `auto` would do, and what each mover is expected to take.
 void print_plans(const CostModel& costs, int paths) {
-  fmt::print("\n{:<5}{:>8}{:>12}  {:<22}{}\n", "", "size", "native us", "expected us",
-             "after a pause");
+  fmt::print("\n{:<4}{:>6}{:>9}{:>11}{:>11}{:>16}   {:<18}{}\n", "", "size", "segments",
+             "native us", "kernel us", "copy-engine us", "auto", "after a pause");
   for (const Direction direction : kDirections)
-    for (const uint64_t mib : {1, 2, 4, 8, 16, 64}) {
+    for (const auto& [mib, segment_kib] :
+         {std::pair{1, 0}, {2, 0}, {4, 0}, {8, 0}, {16, 0}, {64, 0}, {256, 0}, {16, 64}, {16, 8}}) {
       multipath::Request request{
-          .direction = direction, .size_bytes = mib << 20, .paths = paths, .is_cold = false};
-      const auto text = [&] {
-        const multipath::Plan chosen = multipath::plan(costs, request);
-        return chosen.way == Way::kNative ? std::string("native")
-                                          : fmt::format("{:.1f} {} {}", chosen.expected_us,
-                                                        way_name(chosen.way), chosen.paths);
-      };
-      int native_paths = 1;
-      const double native_us = expected_us(costs, Way::kNative, request, native_paths);
-      const std::string warm = text();
+          .direction = direction, .size_bytes = uint64_t{1} << 20, .paths = paths, .movers = kAny};
+      request.size_bytes *= static_cast<uint64_t>(mib);
+      if (segment_kib != 0) request.segments = static_cast<uint64_t>(mib * 1024 / segment_kib);
+      const multipath::Plan warm = multipath::plan(costs, request);
       request.is_cold = true;
-      fmt::print("{:<5}{:>8}{:>12.1f}  {:<22}{}\n",
+      const multipath::Plan cold = multipath::plan(costs, request);
+      const auto text = [](const multipath::Plan& plan) {
+        return plan.mover == Mover::kNative
+                   ? std::string("native")
+                   : fmt::format("{} {}", mover_name(plan.mover), plan.paths);
+      };
+      const auto& expected_us = warm.forecast.expected_us;
+      fmt::print("{:<4}{:>6}{:>9}{:>11.1f}{:>11.1f}{:>16.1f}   {:<18}{}\n",
                  direction == Direction::kHostToDevice ? "h2d" : "d2h",
-                 format_size(request.size_bytes), native_us, warm, text());
+                 format_size(request.size_bytes),
+                 segment_kib != 0 ? fmt::format("{}K", segment_kib) : "", expected_us[0],
+                 expected_us[1], expected_us[2], text(warm), text(cold));
     }
 }
 

@@ -4,7 +4,9 @@ import statistics
 
 
 def size_text(size):
-    return f"{size >> 30} GiB" if size >= 1 << 30 else f"{size >> 20} MiB"
+    if size >= 1 << 30:
+        return f"{size >> 30} GiB"
+    return f"{size >> 20} MiB" if size >= 1 << 20 else f"{size >> 10} KiB"
 
 
 def spread(readings):
@@ -81,6 +83,15 @@ def scenario_rows(scenarios):
                    "yes" if one["verified"] else "NO"]
 
 
+def small_rows(records):
+    for one in records:
+        ratios = [braid / native for native, braid in zip(one["native_gbps"], one["braid_gbps"])]
+        native_ns, braid_ns = (statistics.median(one[f"{side}_issue_ns"]) for side in ("native", "braid"))
+        yield [one["direction"], size_text(one["size_bytes"]), spread(one["native_gbps"]),
+               spread(one["braid_gbps"]), f"{statistics.median(ratios):.3f}", f"{native_ns:.0f}",
+               f"{braid_ns:.0f}", f"{braid_ns - native_ns:+.0f}"]
+
+
 def cpu_rows(cpu):
     for side, one in cpu.items():
         yield [side, *(f"{one[direction]['gbps']:.1f}, {one[direction]['cpu_per_s']:.3f}"
@@ -101,6 +112,27 @@ def scenarios_section(measured):
     return "## Scenarios (`braid bench --scenario`), by mover\n\n" + table(
         ["scenario", "mover", "", "size", "segment", "native", "braid", "ratio", "limit",
          "of limit", "outcome", "verified"], scenario_rows(measured["scenarios"]))
+
+
+def small_section(measured):
+    return """## Copies below the threshold: a program of the driver API, natively and under `braid run`
+
+Copies in a row on one stream, GB/s by events, by the two processes in turns; the ratio is the median of the turns'. Beside it the CPU time of one
+call while the stream has room for it, ns.
+
+""" + table(["", "size", "native", "braid", "ratio", "call native", "call braid", "more"],
+            small_rows(measured["small"]))
+
+
+def starts_section(measured):
+    return """## Processes that start at once
+
+Seconds until all of them have a context on GPU 0 and 64 MiB of pinned memory, which under `braid run` has opened every relay.
+
+""" + table(["processes", "native", "braid"],
+            ([str(one["processes"]), *(f"{statistics.median(one[side]):.2f} ({min(one[side]):.2f}-"
+                                       f"{max(one[side]):.2f})" for side in ("native", "braid"))]
+             for one in measured["starts"]))
 
 
 def cpu_section(measured):
@@ -140,8 +172,9 @@ def runtime_section(measured):
         ["", "size", "native", "braid", "ratio", "verified"], runtime_rows(measured["runtime"]))
 
 
-SECTIONS = {"engine": engine_section, "scenarios": scenarios_section, "cpu": cpu_section,
-            "torch": torch_section, "defaults": defaults_section, "runtime": runtime_section}
+SECTIONS = {"engine": engine_section, "scenarios": scenarios_section, "small": small_section,
+            "starts": starts_section, "cpu": cpu_section, "torch": torch_section,
+            "defaults": defaults_section, "runtime": runtime_section}
 
 
 def write_record(folder, machine, repeat, measured):

@@ -92,9 +92,6 @@ BRAID_API void braid_close(braid_engine* engine);
 /* Makes the current context, and each primary context that has become active since, known to the
  * engine. Without it, the first copy that names memory of a new context does so, and may block.
  *
- * Plain memory must not be given to cuMemFreeAsync before its copies have ended: copy engines are
- * sent to it while a copy is under way. Memory of pools may.
- *
  * Relays reach the driver's default pools (cuMemAllocAsync) from braid_open on. Ranges that a
  * program maps, and pools that it makes, take every path once it gives the other GPUs access with
  * cuMemSetAccess or cuMemPoolSetAccess; until then their copies take the paths they may. */
@@ -102,6 +99,15 @@ BRAID_API braid_status braid_prepare(braid_engine* engine);
 
 /* Call before `context` is destroyed or reset: braid stops using it. */
 BRAID_API braid_status braid_forget_context(braid_engine* engine, struct CUctx_st* context);
+
+/* cuMemFreeAsync for plain memory (cuMemAlloc) that copies before it in the stream's order may
+ * still use: give that one memory whose copies have ended, or memory of a pool. Copy engines are
+ * sent to the memory while a copy is under way, and the driver would turn them away: the copy would
+ * end in a sticky CUDA error. If transfers of the engine do not end within 50 ms, the memory is
+ * freed by a later call of this engine, once the stream has come so far. Any memory that
+ * cuMemFreeAsync takes is taken here. */
+BRAID_API braid_status braid_free_async(braid_engine* engine, void* memory,
+                                        struct CUstream_st* stream);
 
 /* Copies `size_bytes` from `source` to `destination`, each host or device memory: a CUdeviceptr is
  * passed as a pointer. `outcome` may be NULL, here and below. */

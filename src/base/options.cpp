@@ -7,6 +7,8 @@
 
 #include "base/units.h"
 
+extern char** environ;
+
 namespace braid {
 namespace {
 
@@ -17,11 +19,15 @@ struct Entry {
   Setter set;
 };
 
-template <auto Field>
+template <auto Field, uint64_t Least = 1, uint64_t Most = UINT64_MAX>
 Status set_size(Options& options, const std::string& text) {
   auto size = parse_size(text);
   if (!size.ok()) return size.status();
   if (size.value() == 0) return Status::error("'" + text + "' is not a size above zero");
+  if (size.value() < Least || size.value() > Most)
+    return Status::error("'" + text + "' is too " + (size.value() < Least ? "small" : "large"),
+                         "Write " + format_size(Least) + " or more" +
+                             (Most == UINT64_MAX ? "" : ", up to " + format_size(Most)));
   options.*Field = static_cast<std::remove_reference_t<decltype(options.*Field)>>(size.value());
   return {};
 }
@@ -135,66 +141,70 @@ Status set_yields(Options& options, const std::string& text) {
 
 const std::vector<Entry>& entries() {
   static const std::vector<Entry> table = {
-      {{"BRAID_RELAYS", "GPU ordinals", "all", "which GPUs may relay: all, none, or a list: 1,2",
+      {{"BRAID_RELAYS", "all|none|LIST", "GPU ordinals", "all",
+        "which GPUs may relay: all, none, or a list: 1,2",
         "every relay adds its link: docs/measurements"},
        set_relays},
-      {{"BRAID_STATS", "", "none", "statistics at exit: text, json or prometheus",
-        "off costs nothing: docs/statistics.md"},
+      {{"BRAID_STATS", "text|json|prometheus", "", "none",
+        "statistics at exit: text, json or prometheus", "off costs nothing: docs/statistics.md"},
        set_stats},
-      {{"BRAID_STATS_FILE", "path", "stderr",
+      {{"BRAID_STATS_FILE", "PATH", "path", "stderr",
         "where the statistics go, %p being the process; alone it means prometheus",
         "stderr needs no clean-up"},
        set_text<&Options::stats_file>},
-      {{"BRAID_STATS_SIGNAL", "", "none", "show the statistics on this signal too: USR1 or USR2",
-        "signals are the program's"},
+      {{"BRAID_STATS_SIGNAL", "USR1|USR2", "", "none",
+        "show the statistics on this signal too: USR1 or USR2", "signals are the program's"},
        set_stats_signal},
-      {{"BRAID_LOG", "path", "none",
+      {{"BRAID_LOG", "stderr|PATH", "path", "none",
         "a line for each copy over the threshold, on stderr or in a file: stderr or PATH, with %p",
         "on, it costs some microseconds a copy: docs/statistics.md"},
        set_text<&Options::log>},
-      {{"BRAID_THRESHOLD", "bytes", "auto",
+      {{"BRAID_THRESHOLD", "auto|SIZE", "bytes", "auto",
         "smaller copies stay native, others do not; auto: what the cost model expects to gain",
         "no copy slower than native: docs/tuning.md"},
        set_threshold},
-      {{"BRAID_COSTS", "file", "auto",
+      {{"BRAID_COSTS", "auto|none|FILE", "file", "auto",
         "what copies cost here: a file that braid tune wrote, or none; auto: this server's in the "
         "user's cache",
         "defaults without a file: docs/tuning.md"},
        set_costs},
-      {{"BRAID_SLICE", "bytes", "by mover",
+      {{"BRAID_SLICE", "SIZE", "bytes", "by mover",
         "bytes of a slice: 64K, which a thread block takes at a time; copy engines: as slices cost",
         "slice sweep: docs/measurements; docs/tuning.md"},
-       set_size<&Options::slice_bytes>},
-      {{"BRAID_BLOCKS", "thread blocks", "by kernel",
-        "thread blocks that a path spends on its GPU: 2 of one warp, 4 for batches, 8 of 16 warps "
-        "for the plain kernel",
-        "block sweep: docs/measurements"},
+       set_size<&Options::slice_bytes, kLeastSliceBytes, kMostSliceBytes>},
+      {{"BRAID_BLOCKS", "N", "thread blocks", "by kernel",
+        "thread blocks that a path spends on its GPU (kernel mover), whatever it copies",
+        "2 of one warp, 4 for batches, 8 of 16 warps where the fast kernel does not run: "
+        "docs/measurements"},
        set_blocks},
-      {{"BRAID_BACKGROUND", "", "yield",
+      {{"BRAID_BACKGROUND", "yield|compete", "", "yield",
         "relays whose own GPU has direct work: yield (wait) or compete",
         "MMA section 3.4.2, contention with background traffic"},
        set_yields},
-      {{"BRAID_PAGEABLE", "threads", "by CPUs",
+      {{"BRAID_PAGEABLE", "N", "threads", "by CPUs",
         "threads that stage copies of pageable memory; 0: such copies stay native. By CPUs: a "
-        "quarter of those the process may use, at most 16",
+        "quarter of those the process may use, from 1 to 16; 0 on one alone",
         "8 threads copy 60 GB/s, 32 copy 80, and one 11: docs/measurements"},
        set_pageable},
-      {{"BRAID_RELAY_ORDER", "GPU ordinal", "longest",
+      {{"BRAID_RELAY_ORDER", "longest|GPU", "GPU ordinal", "longest",
         "whom a relay serves first: longest (the most bytes left), or a GPU's transfers",
         "MMA section 3.4.2, relay task scheduling"},
        set_relay_order},
-      {{"BRAID_MOVER", "", "auto",
-        "what moves the bytes: kernel (some SM time), copy-engine (a thread, no SM time), or auto",
-        "1 GiB on 4xH200, prototypes: kernels 201.5 GB/s, copy engines 193.9"},
+      {{"BRAID_MOVER", "auto|kernel|copy-engine", "", "auto",
+        "what moves the bytes: kernel (some SM time), copy-engine (a thread and relay buffers; SM "
+        "time for memory of pools alone), or auto: for each copy the one that the cost model "
+        "expects to be faster, and copy engines where the program's kernels hold the SMs",
+        "1 GiB on 4xH200: kernels 92 to 96 % of the limit, copy engines 82 to 89 %: "
+        "docs/tuning.md"},
        set_mover},
-      {{"BRAID_DEADLINE", "milliseconds", "2000",
+      {{"BRAID_DEADLINE", "MS", "milliseconds", "2000",
         "a relay that holds a slice for longer is done without (copy-engine mover)",
         "a slice takes 0.3 ms on a link that eight flows share"},
        set_deadline},
-      {{"BRAID_DEVICE_MEMORY", "bytes", "20M",
+      {{"BRAID_DEVICE_MEMORY", "SIZE", "bytes", "20M",
         "most memory of each GPU that relay buffers take (copy-engine mover)",
         "three 4 MB slices on the link and two on NVLink; the paper's 20 MB"},
-       set_size<&Options::device_memory_bytes>},
+       set_size<&Options::device_memory_bytes, kLeastDeviceMemoryBytes>},
   };
   return table;
 }
@@ -244,6 +254,20 @@ std::string cache_folder_of(const std::function<const char*(const char*)>& get) 
 }
 
 }  // namespace
+
+std::vector<std::string> unknown_variables() {
+  std::vector<std::string> unknown;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    const std::string text = *variable;
+    const std::string name = text.substr(0, text.find('='));
+    // The last three are not for people to write: the emulated server's, and that of lent GPUs.
+    bool is_known = !name.starts_with("BRAID_") || name == "BRAID_SERVER" ||
+                    name == "BRAID_FAULTS" || name == "BRAID_LEND";
+    for (const Entry& entry : entries()) is_known = is_known || name == entry.row.name;
+    if (!is_known) unknown.push_back(name);
+  }
+  return unknown;
+}
 
 Result<Options> read_options(const std::function<const char*(const char*)>& get) {
   Options options;

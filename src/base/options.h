@@ -49,7 +49,8 @@ struct Options {
 
 /// One row of the table: what `braid run --help` and docs/options.md show.
 struct OptionRow {
-  const char* name;  ///< environment variable
+  const char* name;    ///< environment variable
+  const char* values;  ///< what may be written: "auto|SIZE"
   const char* unit;
   const char* default_text;
   const char* meaning;
@@ -57,6 +58,15 @@ struct OptionRow {
 };
 
 const std::vector<OptionRow>& option_table();
+
+/// Limits of what the options take.
+inline constexpr uint64_t kLeastSliceBytes = 16;
+inline constexpr uint64_t kMostSliceBytes = uint64_t{1} << 30;
+inline constexpr uint64_t kLeastDeviceMemoryBytes = 4 << 20;  ///< one relay buffer
+
+/// Names in this process's environment that begin with BRAID_ and mean nothing to it: misspelt, or
+/// another product's.
+std::vector<std::string> unknown_variables();
 
 /// Reads every option with `get` (getenv, or a test's map); a null or empty value is the default.
 /// The error names the variable, its text and what was expected.

@@ -50,6 +50,7 @@ Error Copier::prepare() {
 
 Error Copier::copy(const Order& order, Scratch& scratch, Tally& tally) {
   std::span<Copy> rest = scratch.copies;
+  engine_->release_late();
   // As quick as the driver's own: nothing is looked up for one small copy.
   if (rest.size() == 1 && rest[0].size_bytes < threshold_bytes_)
     return copy_native(rest, false, Verdict::kBelowThreshold, order, scratch, tally);
@@ -114,6 +115,12 @@ Error Copier::copy_native(Copies group, bool may_batch, Verdict why, const Order
   if (tally.native_bytes == 0) tally.reason = why;
   tally.native_bytes += size_bytes;
   return Error::none();
+}
+
+Error Copier::free_async(CUdeviceptr address, CUstream stream) {
+  const std::optional<CUresult> later = engine_->free_later(address, stream);
+  const CUresult answer = later ? *later : driver_.cuMemFreeAsync(address, stream);
+  return Error::from(driver_.check(answer, "freeing memory in a stream's order"), BRAID_ERROR_CUDA);
 }
 
 std::string Copier::statistics() { return statistics_.render(*engine_, kStatisticsWaitMs); }

@@ -52,7 +52,7 @@ class Classifier {
       return judge_device(facts, at);
     };
     const auto may_leave = [](const Extent& extent) { return extent.is_mapping; };
-    return walk(devices_, address, size_bytes, judge, may_leave, Verdict::kNotLinear);
+    return walk(devices_, address, size_bytes, judge, may_leave);
   }
 
   Verdict add_host(const void* memory, uint64_t size_bytes) {
@@ -64,11 +64,8 @@ class Classifier {
       const bool may_write = direction_ == Direction::kHostToDevice || !is_read_only(driver_, at);
       return facts.is_usable && may_write ? Verdict::kAccelerated : Verdict::kNotLinear;
     };
-    const auto may_leave = [this](const Extent& extent) {
-      return !is_host_allocation(driver_, extent.begin);
-    };
-    return walk(hosts_, reinterpret_cast<CUdeviceptr>(memory), size_bytes, judge, may_leave,
-                Verdict::kPageable);
+    const auto may_leave = [](const Extent&) { return false; };
+    return walk(hosts_, reinterpret_cast<CUdeviceptr>(memory), size_bytes, judge, may_leave);
   }
 
   Classification result() const {
@@ -76,12 +73,12 @@ class Classifier {
   }
 
  private:
-  // Every byte of the range, one piece of memory after the other. Mappings lie side by side in what
-  // was reserved, and so do registrations of one stretch of the program's memory; allocations are
-  // neighbours by chance, and a copy that leaves one gets `outside`.
+  // Every byte of the range, one piece of memory after the other: mappings lie side by side in what
+  // was reserved. A copy that leaves an allocation, or a registration even for one that touches it,
+  // is for the driver to refuse (CUDA_ERROR_INVALID_VALUE on H200, driver 580).
   template <typename Judge, typename MayLeave>
   static Verdict walk(KnownExtents& known, CUdeviceptr address, uint64_t size_bytes,
-                      const Judge& judge, const MayLeave& may_leave, Verdict outside) {
+                      const Judge& judge, const MayLeave& may_leave) {
     const CUdeviceptr end = address + size_bytes;
     if (end < address) return Verdict::kNotLinear;
     while (address < end) {
@@ -90,11 +87,11 @@ class Classifier {
       if (found == nullptr) {
         const Verdict verdict = judge(address, asked);
         if (verdict != Verdict::kAccelerated) return verdict;
-        if (!asked.holds(address, 1)) return outside;
+        if (!asked.holds(address, 1)) return Verdict::kNotLinear;
         known.add(asked);
         found = &asked;
       }
-      if (found->end() < end && !may_leave(*found)) return outside;
+      if (found->end() < end && !may_leave(*found)) return Verdict::kNotLinear;
       address = found->end();
     }
     return Verdict::kAccelerated;

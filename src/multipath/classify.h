@@ -35,15 +35,16 @@ struct Ends {
 /// Nothing when the copy is not between host memory and a GPU.
 std::optional<Ends> find_ends(const cuda::Driver& driver, CUdeviceptr to, CUdeviceptr from);
 
-/// kPageable when some byte of a host end is not in pinned memory; several registrations may lie
-/// side by side. kNotLinear when a device end is neither wholly inside one allocation of plain
-/// device memory, nor of pools or mappings that its own GPU may touch (managed and imported memory
-/// are neither), and when a host end that is copied to is registered as read-only. All device ends
-/// must lie on one GPU, and the plain ones in one context (kForeignContext).
+/// kPageable when a host end does not begin in pinned memory. kNotLinear when it leaves the pinned
+/// allocation or registration that it begins in; when a device end is neither wholly inside one
+/// allocation of plain device memory, nor of pools or mappings that its own GPU may touch (managed
+/// and imported memory are neither); and when a host end that is copied to is registered as
+/// read-only. All device ends must lie on one GPU, and the plain ones in one context
+/// (kForeignContext).
 Classification classify(const cuda::Driver& driver, const Batch& batch, GpuSet relays);
 
-/// Pageable host memory at one end (all of it, or a part beside pinned memory), and at the other
-/// device memory of any kind but managed: the driver, and not braid, decides who may reach it.
+/// Host memory that begins pageable at one end, and at the other device memory of any kind but
+/// managed: the driver, and not braid, decides who may reach it.
 bool is_pageable_copy(const cuda::Driver& driver, const Transfer& transfer);
 
 }  // namespace braid::multipath

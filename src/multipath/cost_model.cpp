@@ -1,6 +1,8 @@
 #include "multipath/cost_model.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 namespace braid::multipath {
 namespace {
@@ -9,8 +11,12 @@ namespace {
 constexpr uint64_t kLargestThreshold = uint64_t{1} << 30;
 constexpr uint64_t kThresholdStep = 64 << 10;
 
-// What the copy-engine mover cuts a transfer into, as far as its gaps count.
-constexpr double kEngineSliceBytes = 2 << 20;
+// How the copy-engine mover cuts (copy_engine/dispatch.h): a path's share of what is left in four,
+// within these bounds, and so many segments at most (launcher.cpp).
+constexpr double kSlicesPerPath = 4;
+constexpr double kSmallestSlice = 1 << 20;
+constexpr double kLargestSlice = 4 << 20;
+constexpr double kSegmentsPerSlice = 512;
 
 constexpr CostModel kDefaults{{{
     {
@@ -24,12 +30,14 @@ constexpr CostModel kDefaults{{{
         .kernel_bytes_per_us = 51.4e3,
         .kernel_ceiling_bytes_per_us = 201.5e3,
         .kernel_cold_us = 75,
+        .kernel_cold_ceiling_bytes_per_us = 171.6e3,
         .kernel_segment_us = 0.14,
-        .engine_start_us = 55,
-        .engine_gate_us = 6.5,
+        .engine_start_us = 60,
         .engine_slice_gap_us = 4,
+        .engine_issue_us = 12,
         .engine_bytes_per_us = 55.6e3,
-        .engine_ceiling_bytes_per_us = 193.9e3,
+        .engine_ceiling_bytes_per_us = 188e3,
+        .engine_segment_us = 0.05,
     },
     {
         .native_start_us = 18.5,
@@ -42,12 +50,14 @@ constexpr CostModel kDefaults{{{
         .kernel_bytes_per_us = 52.6e3,
         .kernel_ceiling_bytes_per_us = 156.4e3,
         .kernel_cold_us = 75,
+        .kernel_cold_ceiling_bytes_per_us = 143.9e3,
         .kernel_segment_us = 0.07,
-        .engine_start_us = 55,
-        .engine_gate_us = 6.5,
+        .engine_start_us = 60,
         .engine_slice_gap_us = 4,
+        .engine_issue_us = 13.8,
         .engine_bytes_per_us = 55.4e3,
-        .engine_ceiling_bytes_per_us = 155.4e3,
+        .engine_ceiling_bytes_per_us = 152e3,
+        .engine_segment_us = 0.05,
     },
 }}};
 
@@ -71,27 +81,36 @@ constexpr CostRow kRows[] = {
      "4 paths, 1 to 2 GiB: 201.5 and 156.4 GB/s"},
     {"kernel_cold_us", &DirectionCosts::kernel_cold_us, false,
      "2 MiB in the record: 105 us first, 36 us later; 20 to over 100 us in others"},
+    {"kernel_cold_ceiling_bytes_per_us", &DirectionCosts::kernel_cold_ceiling_bytes_per_us, true,
+     "256 MB after 100 ms of rest: 0.85 and 0.92 of what follows at once"},
     {"kernel_segment_us", &DirectionCosts::kernel_segment_us, false,
      "8 KB segments over 4 GPUs: 106.9 and 115.5 GB/s"},
     {"engine_start_us", &DirectionCosts::engine_start_us, false,
-     "prototype with threads, 8 MB: 84.4 GB/s"},
-    {"engine_gate_us", &DirectionCosts::engine_gate_us, false,
-     "the CPU releases a stream that waits for a value: 6.5 us"},
+     "prototype with threads, 8 MB: 84.4 GB/s; a stream that waits for a value: 6.5 us"},
     {"engine_slice_gap_us", &DirectionCosts::engine_slice_gap_us, false,
      "one path in slices of 2 MB: 50.3 of 55.6 GB/s"},
+    {"engine_issue_us", &DirectionCosts::engine_issue_us, false,
+     "64 MiB over 4 paths: 124.9 and 110.1 GB/s"},
     {"engine_bytes_per_us", &DirectionCosts::engine_bytes_per_us, true,
      "one GPU, one copy: 55.6 and 55.4 GB/s"},
     {"engine_ceiling_bytes_per_us", &DirectionCosts::engine_ceiling_bytes_per_us, true,
-     "prototype of one thread: 193.9 and 155.4 GB/s"},
+     "1 GiB: 82 to 89 and 90 to 97 % of the limit, which is 219.4 and 162.8 GB/s at best"},
+    {"engine_segment_us", &DirectionCosts::engine_segment_us, false,
+     "not measured: a batch is one call, and its entries are the links' work"},
 };
+
+// Of a batch, beside its bytes.
+double entry_us(const DirectionCosts& costs, const Request& request) {
+  const bool is_small = static_cast<double>(request.size_bytes) <=
+                        static_cast<double>(request.segments) * costs.native_small_entry_bytes;
+  return is_small ? costs.native_small_entry_us : costs.native_entry_us;
+}
 
 double native_us(const DirectionCosts& costs, const Request& request) {
   const auto bytes = static_cast<double>(request.size_bytes);
   const double time_us = costs.native_start_us + bytes / costs.native_bytes_per_us;
   if (request.segments <= 1) return time_us;
-  const auto entries = static_cast<double>(request.segments);
-  const bool is_small = bytes <= entries * costs.native_small_entry_bytes;
-  return time_us + entries * (is_small ? costs.native_small_entry_us : costs.native_entry_us);
+  return time_us + static_cast<double>(request.segments) * entry_us(costs, request);
 }
 
 // Paths that begin one after the other and end together at t carry
@@ -112,49 +131,74 @@ double kernel_us(const DirectionCosts& costs, const Request& request, int& paths
     end_us = (work_us + begins_us) / (paths + 1);
   }
   // Paths beyond the ceiling are taken all the same: which of them is slow is not known before.
-  return std::max(end_us, costs.kernel_start_us + bytes / costs.kernel_ceiling_bytes_per_us);
+  const double ceiling = request.is_cold ? std::min(costs.kernel_ceiling_bytes_per_us,
+                                                    costs.kernel_cold_ceiling_bytes_per_us)
+                                         : costs.kernel_ceiling_bytes_per_us;
+  const double late_us = kernel_late_us(costs, ceiling, paths, cold_us);
+  return std::max(end_us, costs.kernel_start_us + late_us + bytes / ceiling);
 }
 
-// What copy engines carry is divided by the paths. What one thread does for it is not: it issues
-// the hops, of which a relayed slice makes two, at the price of a kernel's path (two driver calls
-// and a change of context), and where the driver is slow with small entries, that is taken for CPU
-// time.
+// Links work side by side, and the thread issues for all of them. What small entries take longer
+// than others is taken for the thread's time.
 double engine_us(const DirectionCosts& costs, const Request& request, int& paths) {
   const auto bytes = static_cast<double>(request.size_bytes);
-  const double slices = std::max(1.0, bytes / kEngineSliceBytes);
   paths = std::max(1, request.paths);
-  double issue_us = slices * (2 - 1.0 / paths) * costs.kernel_launch_us;
-  double work_us = bytes / costs.engine_bytes_per_us + slices * costs.engine_slice_gap_us;
-  if (request.segments > 1) {
-    const auto segments = static_cast<double>(request.segments);
-    const bool is_small = bytes <= segments * costs.native_small_entry_bytes;
-    const double entry_us = is_small ? costs.native_small_entry_us : costs.native_entry_us;
-    (entry_us > costs.native_entry_us ? issue_us : work_us) += segments * entry_us;
-  }
-  return costs.engine_start_us + costs.engine_gate_us +
-         std::max({work_us / std::min<double>(paths, slices), issue_us,
-                   bytes / costs.engine_ceiling_bytes_per_us});
+  const double segments = request.segments > 1 ? static_cast<double>(request.segments) : 0;
+  const double slices =
+      std::max(engine_slices(request.size_bytes, paths), segments / kSegmentsPerSlice);
+  double link_us = bytes / costs.engine_bytes_per_us + slices * costs.engine_slice_gap_us;
+  double thread_us = slices * costs.engine_issue_us;
+  const double link_entry_us = std::min(entry_us(costs, request), costs.native_entry_us);
+  link_us += segments * link_entry_us;
+  thread_us += segments * (entry_us(costs, request) - link_entry_us);
+  const double at_once = std::clamp(slices, 1.0, static_cast<double>(paths));
+  const double carried_us =
+      std::max({link_us / at_once, thread_us, segments * costs.engine_segment_us,
+                bytes / costs.engine_ceiling_bytes_per_us});
+  const double last_us = at_once > 1 ? engine_last_slice_us(costs) : 0;
+  return costs.engine_start_us + carried_us + last_us;
 }
 
-// The faster of the movers that may be used; native when there is none.
-Plan best_mover(const CostModel& costs, const Request& request) {
-  Plan best;
-  const auto consider = [&](Way way) {
-    int paths = 1;
-    const double time_us = expected_us(costs, way, request, paths);
-    if (best.way == Way::kNative || time_us < best.expected_us)
-      best = {way, paths, Reason::kFaster, time_us};
+double& time_of(Mover mover, Forecast& forecast) {
+  return forecast.expected_us[static_cast<size_t>(mover)];
+}
+
+// What a mover may take at most, to be taken at all.
+double worthwhile_us(const Request& request, const Forecast& forecast) {
+  if (request.asked_threshold_bytes != 0) return std::numeric_limits<double>::infinity();
+  return kWorthwhile * forecast.expected_us[static_cast<size_t>(Mover::kNative)];
+}
+
+// The faster of the movers that may be used, and kernels where the two are close; the native copy
+// when there is none.
+void choose_mover(const CostModel& costs, const Request& request, Plan& plan) {
+  const auto take = [&](Mover mover) {
+    plan.mover = mover;
+    time_of(mover, plan.forecast) = expected_us(costs, mover, request, plan.paths);
   };
-  if (request.movers.kernel && !request.kernels_blocked) consider(Way::kKernel);
-  if (request.movers.copy_engine) consider(Way::kCopyEngine);
-  return best;
+  if (request.movers.kernel && !request.kernels_blocked) take(Mover::kKernel);
+  if (!request.movers.copy_engine) return;
+  const Plan by_kernels = plan;
+  take(Mover::kCopyEngine);
+  if (by_kernels.mover == Mover::kNative) return;
+  const double most_us = worthwhile_us(request, plan.forecast);
+  const bool is_better = plan.expected_us() <= kWorthSwitching * by_kernels.expected_us();
+  const bool is_only_one = plan.expected_us() <= most_us && by_kernels.expected_us() > most_us;
+  if (is_better || is_only_one) return;
+  plan.mover = Mover::kKernel;
+  plan.paths = by_kernels.paths;
 }
 
-Reason reason_against(const CostModel& costs, Request request) {
-  if (request.kernels_blocked && !request.movers.copy_engine) return Reason::kBlocked;
-  if (!request.is_cold) return Reason::kNoGain;
+Reason reason_for(const Request& request) {
+  if (request.asked_threshold_bytes != 0) return Reason::kAsked;
+  return request.kernels_blocked ? Reason::kBlocked : Reason::kFaster;
+}
+
+Verdict verdict_against(const CostModel& costs, Request request) {
+  if (request.kernels_blocked && !request.movers.copy_engine) return Verdict::kBlocked;
+  if (!request.is_cold) return Verdict::kNoGain;
   request.is_cold = false;
-  return plan(costs, request).way == Way::kNative ? Reason::kNoGain : Reason::kCold;
+  return plan(costs, request).mover == Mover::kNative ? Verdict::kNoGain : Verdict::kCold;
 }
 
 }  // namespace
@@ -163,58 +207,65 @@ const CostModel& default_costs() { return kDefaults; }
 
 std::span<const CostRow> cost_rows() { return kRows; }
 
-MoverSet allowed_movers(MoverChoice choice, bool has_copy_engine, bool kernels_blocked) {
-  const bool takes_copy_engines = choice == MoverChoice::kCopyEngine || kernels_blocked;
+MoverSet allowed_movers(MoverChoice choice, bool has_copy_engine) {
   return {.kernel = choice != MoverChoice::kCopyEngine,
-          .copy_engine = has_copy_engine && takes_copy_engines};
+          .copy_engine = has_copy_engine && choice != MoverChoice::kKernel};
 }
 
-const char* way_name(Way way) {
-  switch (way) {
-    case Way::kNative: return "native";
-    case Way::kKernel: return "kernel";
-    case Way::kCopyEngine: return "copy-engine";
-  }
-  return "?";
-}
-
-const char* reason_name(Reason reason) {
-  switch (reason) {
-    case Reason::kFaster: return "faster";
-    case Reason::kAsked: return "asked";
-    case Reason::kBelowThreshold: return "below_threshold";
-    case Reason::kNoGain: return "no_gain";
-    case Reason::kCold: return "cold";
-    case Reason::kBlocked: return "blocked";
-  }
-  return "?";
-}
-
-double expected_us(const CostModel& costs, Way way, const Request& request, int& paths) {
+double expected_us(const CostModel& costs, Mover mover, const Request& request, int& paths) {
   const DirectionCosts& direction = costs.of(request.direction);
   paths = 1;
-  switch (way) {
-    case Way::kKernel: return kernel_us(direction, request, paths);
-    case Way::kCopyEngine: return engine_us(direction, request, paths);
-    case Way::kNative: break;
+  switch (mover) {
+    case Mover::kKernel: return kernel_us(direction, request, paths);
+    case Mover::kCopyEngine: return engine_us(direction, request, paths);
+    case Mover::kNative: break;
   }
   return native_us(direction, request);
 }
 
 Plan plan(const CostModel& costs, const Request& request) {
-  Plan native{.expected_us = native_us(costs.of(request.direction), request)};
-  const bool is_asked = request.asked_threshold_bytes != 0;
-  if (is_asked && request.size_bytes < request.asked_threshold_bytes) {
-    native.reason = Reason::kBelowThreshold;
-    return native;
+  Plan chosen;
+  chosen.forecast.paths = request.paths;
+  time_of(Mover::kNative, chosen.forecast) = native_us(costs.of(request.direction), request);
+  if (request.size_bytes < request.asked_threshold_bytes) {
+    chosen.verdict = Verdict::kBelowThreshold;
+    return chosen;
   }
-  Plan best = best_mover(costs, request);
-  if (best.way != Way::kNative && is_asked) best.reason = Reason::kAsked;
-  if (best.way != Way::kNative &&
-      (is_asked || best.expected_us <= kWorthwhile * native.expected_us))
-    return best;
-  native.reason = reason_against(costs, request);
-  return native;
+  choose_mover(costs, request, chosen);
+  if (chosen.mover != Mover::kNative &&
+      chosen.expected_us() <= worthwhile_us(request, chosen.forecast)) {
+    chosen.verdict = Verdict::kAccelerated;
+    chosen.forecast.reason = reason_for(request);
+    return chosen;
+  }
+  chosen.mover = Mover::kNative;
+  chosen.paths = 1;
+  chosen.verdict = verdict_against(costs, request);
+  return chosen;
+}
+
+double kernel_late_us(const DirectionCosts& costs, double ceiling_bytes_per_us, int paths,
+                      double cold_us) {
+  const double filling =
+      std::clamp(ceiling_bytes_per_us / costs.kernel_bytes_per_us, 1.0, static_cast<double>(paths));
+  return costs.kernel_launch_us * (filling - 1) / 2 + cold_us * (filling - 1) / filling;
+}
+
+double engine_last_slice_us(const DirectionCosts& costs) {
+  return kSmallestSlice / costs.engine_bytes_per_us + costs.engine_slice_gap_us;
+}
+
+// Of slices of the largest size, then of ever smaller ones, then of the smallest.
+double engine_slices(uint64_t size_bytes, int paths) {
+  const double per_round = kSlicesPerPath * paths;
+  double left = static_cast<double>(size_bytes);
+  double slices = std::max(0.0, left - per_round * kLargestSlice) / kLargestSlice;
+  left = std::min(left, per_round * kLargestSlice);
+  if (left > per_round * kSmallestSlice) {
+    slices += per_round * std::log(left / (per_round * kSmallestSlice));
+    left = per_round * kSmallestSlice;
+  }
+  return slices + std::max(1.0, left / kSmallestSlice);
 }
 
 uint64_t threshold_bytes(const CostModel& costs, const Request& request) {
@@ -222,7 +273,7 @@ uint64_t threshold_bytes(const CostModel& costs, const Request& request) {
   Request probe{.direction = request.direction, .paths = request.paths, .movers = request.movers};
   const auto pays = [&](uint64_t size_bytes) {
     probe.size_bytes = size_bytes;
-    return plan(costs, probe).way != Way::kNative;
+    return plan(costs, probe).mover != Mover::kNative;
   };
   if (!pays(kLargestThreshold)) return UINT64_MAX;
   // What a mover gains grows with the size, so there is one size to find.

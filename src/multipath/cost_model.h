@@ -8,9 +8,10 @@
 //   native       start + bytes / rate + entries of a batch x entry
 //   kernel       work = bytes / rate + segments x segment, in microseconds of one path; path k
 //                begins at start + k x launch (later if the relays are cold); all end together
-//   copy engines start + gate + (bytes / rate + slices x gap + segments x entry) / paths, or as
-//   long
-//                as one thread takes to issue all that
+//   copy engines work = bytes / rate + slices x gap + segments x entry, in microseconds of one
+//                path; start + the largest of work / paths, slices x issue, since one thread issues
+//                them all, and segments x segment + the last slice's way over a relay. What small
+//                entries take longer than others is the thread's and not the paths'
 //
 // Both movers' bytes cannot pass faster than the ceiling. Source: MMA sections 3.2 (fallback) and
 // 3.4.1 (how many paths); the figures are this project's. Threads: any.
@@ -34,6 +35,11 @@ inline constexpr uint64_t kColdAfterNs = 10'000'000;
 /// copies of 4 MiB over 2 paths reached 0.78 of native (2xH200).
 inline constexpr double kWorthwhile = 0.75;
 
+/// Part of the kernels' time that copy engines must be expected to need at most, where both may be
+/// had. They cost a CPU's time while a copy lasts, and memory for relay buffers; and two figures of
+/// one server differ by as much as this from one minute to the next (docs/measurements).
+inline constexpr double kWorthSwitching = 0.9;
+
 /// One direction's parameters. Times are microseconds; a rate is bytes a microsecond (1e3 is
 /// 1 GB/s). cost_rows() says where the defaults come from.
 struct DirectionCosts {
@@ -45,14 +51,16 @@ struct DirectionCosts {
   double kernel_start_us = 0;   ///< enqueued, all started, gate opened: of a transfer on one path
   double kernel_launch_us = 0;  ///< each path begins this much after the one before
   double kernel_bytes_per_us = 1;
-  double kernel_ceiling_bytes_per_us = 1;  ///< all paths together
-  double kernel_cold_us = 0;               ///< cold relays begin this much later
-  double kernel_segment_us = 0;  ///< of a batch, beside its bytes, on the path that carries it
-  double engine_start_us = 0;
-  double engine_gate_us = 0;
-  double engine_slice_gap_us = 0;
+  double kernel_ceiling_bytes_per_us = 1;       ///< all paths together
+  double kernel_cold_us = 0;                    ///< cold relays begin this much later
+  double kernel_cold_ceiling_bytes_per_us = 1;  ///< their clocks are low as well
+  double kernel_segment_us = 0;    ///< of a batch, beside its bytes, on the path that carries it
+  double engine_start_us = 0;      ///< the thread sees the stream come so far; the gate opens
+  double engine_slice_gap_us = 0;  ///< a link rests this long between two slices
+  double engine_issue_us = 0;      ///< the thread's time for a slice
   double engine_bytes_per_us = 1;
   double engine_ceiling_bytes_per_us = 1;
+  double engine_segment_us = 0;  ///< of a batch, whatever the number of paths
 
   bool operator==(const DirectionCosts&) const = default;
 };
@@ -79,19 +87,13 @@ struct CostRow {
 };
 std::span<const CostRow> cost_rows();
 
-/// How the bytes of one copy go.
-enum class Way : uint8_t { kNative, kKernel, kCopyEngine };
-inline constexpr int kWayCount = 3;
-const char* way_name(Way way);  ///< "native", "kernel", "copy-engine"
-
 struct MoverSet {
   bool kernel = true;
   bool copy_engine = false;  ///< this process has a copy-engine mover
 };
 
-/// What the options allow, of what there is. `auto` takes copy engines where kernels cannot begin
-/// only: they come out even at 1 GiB and are slower below (2xH200: 64 MB 76 against 98 GB/s).
-MoverSet allowed_movers(MoverChoice choice, bool has_copy_engine, bool kernels_blocked);
+/// What the options allow, of what there is.
+MoverSet allowed_movers(MoverChoice choice, bool has_copy_engine);
 
 struct Request {
   Direction direction = Direction::kHostToDevice;
@@ -105,31 +107,34 @@ struct Request {
   uint64_t asked_threshold_bytes = 0;  ///< the user's word, see plan(); 0: none
 };
 
-/// Why a plan is what it is.
-enum class Reason : uint8_t {
-  kFaster,          ///< expected to be: the cost model
-  kAsked,           ///< the user's threshold says so
-  kBelowThreshold,  ///< of the user
-  kNoGain,          ///< the cost model expects none
-  kCold,            ///< nor this time: the relays have to wake up
-  kBlocked,         ///< kernels do not begin, and there is no other mover
-};
-const char* reason_name(Reason reason);  ///< "faster", "asked", ...
-
 struct Plan {
-  Way way = Way::kNative;
+  Mover mover = Mover::kNative;
   int paths = 1;
-  Reason reason = Reason::kNoGain;
-  double expected_us = 0;
+  Verdict verdict = Verdict::kNoGain;  ///< kAccelerated; else kBelowThreshold, kNoGain, kCold, or
+                                       ///< kBlocked
+  Forecast forecast;
+  double expected_us() const { return forecast.expected_us[static_cast<size_t>(mover)]; }
 };
 
-/// The fastest way that is worthwhile. With a threshold of the user's, smaller copies are native,
-/// and the others are not: the model then only chooses the mover and the number of paths.
+/// The fastest mover that is worthwhile; kernels, unless copy engines are by kWorthSwitching. With
+/// a threshold of the user's, smaller copies are native, and the others are not: the model then
+/// only chooses the mover and the number of paths.
 Plan plan(const CostModel& costs, const Request& request);
 
-/// What `way` is expected to take over at most `request.paths` paths; `paths` says how many take
+/// What `mover` is expected to take over at most `request.paths` paths; `paths` says how many take
 /// part: those that still find bytes by the time they have begun.
-double expected_us(const CostModel& costs, Way way, const Request& request, int& paths);
+double expected_us(const CostModel& costs, Mover mover, const Request& request, int& paths);
+
+/// How late bytes are that pass at the ceiling, since paths begin one after the other until enough
+/// of them fill it.
+double kernel_late_us(const DirectionCosts& costs, double ceiling_bytes_per_us, int paths,
+                      double cold_us);
+
+/// How many slices the copy-engine mover cuts so many bytes into (copy_engine/dispatch.cpp).
+double engine_slices(uint64_t size_bytes, int paths);
+
+/// What the last slice takes that comes over a relay: all others have landed by then.
+double engine_last_slice_us(const DirectionCosts& costs);
 
 /// The size from which on plan() takes a linear copy off the native way when the relays are warm:
 /// a compare that spares smaller ones everything else. UINT64_MAX: never. Of `request` the

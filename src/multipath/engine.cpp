@@ -8,6 +8,7 @@
 #include "multipath/copy_engine/station.h"
 #include "multipath/cost_file.h"
 #include "multipath/grants.h"
+#include "multipath/late_frees.h"
 #include "multipath/planner.h"
 #include "multipath/pointer_facts.h"
 #include "multipath/relays.h"
@@ -26,13 +27,15 @@ Status check_hardware_queues(const Options& options) {
                        "Unset it, or set it to " + std::to_string(kStreamsPerContext) + " or more");
 }
 
-// Beside the kernel mover they need hardware queues of their own.
-bool may_use_copy_engines(const Options& options) {
+// The largest transfers take tens of milliseconds; those that take longer are held back.
+constexpr std::chrono::milliseconds kEndOfTransfers{50};
+
+}  // namespace
+
+bool has_copy_engines(const Options& options) {
   if (options.mover != MoverChoice::kAuto) return options.mover == MoverChoice::kCopyEngine;
   return options.hardware_queues >= kStreamsPerContext + copy_engine::kStreamsPerContext;
 }
-
-}  // namespace
 
 struct Engine::Impl {
   Impl(const cuda::Driver& cuda_driver, const Options& all_options, Relays all_relays,
@@ -41,6 +44,7 @@ struct Engine::Impl {
         options(all_options),
         relays(std::move(all_relays)),
         planner(costs, options, copy_engine != nullptr),
+        late_frees(driver),
         roster(driver, options, relays, planner, std::move(copy_engine)),
         stager(driver, options, [this](const Transfer& chunk) {
           const Segment whole{chunk.host, chunk.device, chunk.size_bytes};
@@ -52,9 +56,11 @@ struct Engine::Impl {
   }
 
   Outcome submit(const Batch& batch);
+  std::optional<CUresult> free_later(CUdeviceptr address, CUstream stream);
   void forget_context(CUcontext context, Roster::End end) {
     const cuda::RelaxedCapture relaxed(driver);
     stager.forget_context(context);
+    late_frees.forget_context(context);
     roster.forget(context, end);
   }
   std::vector<std::string> problems();
@@ -64,6 +70,7 @@ struct Engine::Impl {
   const Relays relays;
   const GpuSet relay_gpus = relays.all();  // none: there is nothing to gain
   const Planner planner;
+  LateFrees late_frees;  // after the movers, which may name the memory
   Roster roster;
   staging::Stager stager;  // its chunks are transfers like others
   std::atomic<int> path_limit{0};
@@ -77,7 +84,7 @@ Result<std::unique_ptr<Engine>> Engine::open(const cuda::Driver& driver, const O
   const bool has_relays = relays.value().all() != 0;
   const LoadedCosts loaded = load_costs(driver, options);
   std::unique_ptr<CopyEngineMover> copy_engine;
-  if (has_relays && may_use_copy_engines(options)) {
+  if (has_relays && has_copy_engines(options)) {
     auto mover = CopyEngineMover::open(driver, options, copy_engine::pace_costs(loaded.costs));
     if (!mover.ok()) return mover.status();
     copy_engine = std::move(mover).value();
@@ -105,6 +112,24 @@ Outcome Engine::Impl::submit(const Batch& batch) {
   const Roster::Use use = roster.use(what, batch.stream);
   if (use.target == nullptr) return use.verdict;
   return use.target->submit(batch, size_bytes, path_limit.load(std::memory_order_relaxed), what);
+}
+
+// What a pool gave does not go by copy engines (planner.cpp). What is no plain memory is for the
+// driver to refuse, and so is a stream that records a graph.
+std::optional<CUresult> Engine::Impl::free_later(CUdeviceptr address, CUstream stream) {
+  late_frees.release();
+  if (late_frees.holds(address)) return CUDA_ERROR_INVALID_VALUE;
+  if (!roster.feeds_copy_engines()) return std::nullopt;
+  const DeviceFacts memory = pointer_facts(driver, address).device;
+  if (memory.kind != DeviceFacts::Kind::kPlain || memory.extent.begin != address)
+    return std::nullopt;
+  if (roster.settle(kEndOfTransfers)) return std::nullopt;
+  CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
+  if (driver.cuStreamIsCapturing(stream, &capture) != CUDA_SUCCESS ||
+      capture != CU_STREAM_CAPTURE_STATUS_NONE)
+    return std::nullopt;
+  if (!late_frees.add(address, memory.context, stream)) return std::nullopt;
+  return CUDA_SUCCESS;
 }
 
 std::vector<std::string> Engine::Impl::problems() {
@@ -140,11 +165,12 @@ Outcome Engine::submit(const Transfer& transfer) noexcept {
   const Segment whole{transfer.host, transfer.device, transfer.size_bytes};
   return impl_->submit({transfer.direction, {&whole, 1}, transfer.stream, transfer.priority});
 }
-void Engine::settle(CUdeviceptr address) noexcept {
-  if (!impl_->roster.feeds_copy_engines()) return;
-  if (pointer_facts(impl_->driver, address).device.kind == DeviceFacts::Kind::kPooled) return;
-  impl_->roster.settle(std::chrono::milliseconds(impl_->options.deadline_ms));
+std::optional<CUresult> Engine::free_later(CUdeviceptr address, CUstream stream) noexcept try {
+  return impl_->free_later(address, stream);
+} catch (...) {
+  return CUDA_ERROR_OUT_OF_MEMORY;  // nothing has been freed
 }
+void Engine::release_late() noexcept { impl_->late_frees.release(); }
 std::optional<Staged> Engine::stage(const Transfer& transfer, bool is_synchronous) {
   return impl_->stager.copy(transfer, is_synchronous);
 }

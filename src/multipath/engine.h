@@ -30,6 +30,10 @@
 
 namespace braid::multipath {
 
+/// Whether an engine with these options may move by copy engines. Beside the kernel mover they need
+/// hardware queues of their own.
+bool has_copy_engines(const Options& options);
+
 class Engine {
  public:
   /// Prepares every GPU that may relay, and every GPU that the program has made active. `driver`
@@ -65,10 +69,15 @@ class Engine {
   Outcome submit(const Batch& batch) noexcept;
   Outcome submit(const Transfer& transfer) noexcept;
 
-  /// Call before plain memory (not of a pool) is freed by a call that does not wait for copies,
-  /// cuMemFreeAsync: the driver refuses later calls that name it, and copy engines are given their
-  /// slices one by one. Waits until they have had them all, at most for the deadline of a slice.
-  void settle(CUdeviceptr address) noexcept;
+  /// Call before memory is freed by a call that does not wait for copies, cuMemFreeAsync: copy
+  /// engines may yet have to be given slices of it, which the driver then refuses. Gives transfers
+  /// under way a moment to end. Nothing: the driver may free it now. Else the answer of that call:
+  /// braid frees it when the stream has come so far (late_frees.h), or is doing so already.
+  std::optional<CUresult> free_later(CUdeviceptr address, CUstream stream) noexcept;
+
+  /// Frees what has been put off so, where its stream has come so far: call it now and then. A load
+  /// when there is nothing.
+  void release_late() noexcept;
 
   /// A copy that `submit` declined, of host memory that is not pinned: staged through pinned memory
   /// (staging/stager.h). May wait and, the first time, allocate, as a native pageable copy may. The

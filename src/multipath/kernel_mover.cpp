@@ -106,7 +106,7 @@ MoverResult enqueue(const cuda::Driver& driver, const MoverJob& job, Lane& lane,
       --ticket.generation;
       return outcome;
     }
-    outcome.refused_path = static_cast<int>(i);
+    outcome.refused.set(i);
     if (make_up_for(driver, job, i, lane, args) != CUDA_SUCCESS) ticket.retired = true;
   }
   scope.leave();

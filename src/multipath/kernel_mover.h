@@ -2,6 +2,7 @@
 // stream order are the synchronisation; no CPU thread takes part, and the call returns at once.
 #pragma once
 
+#include <bitset>
 #include <span>
 
 #include "cuda/driver.h"
@@ -42,7 +43,7 @@ struct MoverJob {
 
 struct MoverResult {
   Verdict verdict = Verdict::kDriverError;
-  int refused_path = -1;  ///< index into the job's paths of a relay that could not be launched
+  std::bitset<cuda::kMaxPaths> refused;  ///< of the job's paths: relays that could not be launched
 };
 
 /// Enqueues the whole transfer: kAccelerated, or kDriverError with nothing enqueued that moves

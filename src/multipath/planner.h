@@ -36,8 +36,8 @@ class Planner {
   Plan plan(const Batch& batch, uint64_t size_bytes, const Moment& moment) const;
 
  private:
-  Request request(Direction direction, const Moment& moment) const;
-  MoverSet movers_for(const Moment& moment) const;
+  Request request(Direction direction, const Moment& moment, bool spares_sms) const;
+  MoverSet movers_for(const Moment& moment, bool spares_sms) const;
 
   CostModel costs_;
   MoverChoice mover_;

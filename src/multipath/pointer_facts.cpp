@@ -65,11 +65,6 @@ PointerFacts pointer_facts(const cuda::Driver& driver, CUdeviceptr address) {
   return facts;
 }
 
-bool is_host_allocation(const cuda::Driver& driver, CUdeviceptr address) {
-  unsigned flags = 0;  // which registered memory has none of
-  return driver.cuMemHostGetFlags(&flags, reinterpret_cast<void*>(address)) == CUDA_SUCCESS;
-}
-
 bool is_read_only(const cuda::Driver& driver, CUdeviceptr address) {
   unsigned access = CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE;
   return ask(driver, CU_POINTER_ATTRIBUTE_ACCESS_FLAGS, address, access) &&

@@ -51,9 +51,6 @@ struct PointerFacts {
 /// Mapped device memory takes two more questions.
 PointerFacts pointer_facts(const cuda::Driver& driver, CUdeviceptr address);
 
-/// Pinned memory that the driver allocated, rather than registered where the program had it.
-bool is_host_allocation(const cuda::Driver& driver, CUdeviceptr address);
-
 /// The current context's GPU may not write there: host memory registered as read-only. A question
 /// of its own, which only copies to the host need an answer to.
 bool is_read_only(const cuda::Driver& driver, CUdeviceptr address);

@@ -65,9 +65,9 @@ class Roster {
 
   /// Some transfer's slices have not all been given to copy engines yet, or may not have been.
   bool feeds_copy_engines() { return copy_engine_ != nullptr && !copy_engine_->is_idle(); }
-  /// Waits until that is no longer so.
-  void settle(std::chrono::milliseconds limit) {
-    if (copy_engine_ != nullptr) copy_engine_->drain(static_cast<int>(limit.count()));
+  /// Waits until that is no longer so; false when it still is after `limit`.
+  bool settle(std::chrono::milliseconds limit) {
+    return copy_engine_ == nullptr || copy_engine_->drain(static_cast<int>(limit.count()));
   }
 
   /// Engine::collect.

@@ -6,8 +6,13 @@
 
 namespace braid::multipath {
 
-/// 64 KB: from 32 KB to 256 KB no size stood out of the others' spread (docs/measurements, slice
-/// sweep), and smaller slices end together and let relays yield sooner.
+/// One size for kernels, whatever the transfer and the server: on 4xH200, 4 to 256 MiB, no size
+/// from 32 KB to 256 KB stood out of the others' spread (docs/measurements, slice sweep), and on
+/// the emulated h20x8 and h200x4, 2 to 64 MiB, 64 KB is the fastest or within 2 % of it everywhere
+/// (docs/tuning.md). A block takes its next slice while the last one moves, so the size costs
+/// nothing until a slice is shorter than that; larger ones make links end apart, and relays yield
+/// later. Copy engines pay for every slice, and theirs follow size and paths
+/// (copy_engine/dispatch.h).
 inline constexpr uint32_t kDefaultSliceBytes = 64 << 10;
 
 /// Slices stay addressable by 32-bit counters, whatever the transfer's size.

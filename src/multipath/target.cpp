@@ -89,7 +89,7 @@ Status Target::run_empty(bool aligned_alike, Deadline deadline) {
   job.lane_paths = lane_paths;
   const std::string what = "running braid's kernels for GPU " + std::to_string(endpoint_.gpu());
   const MoverResult moved = enqueue(driver_, job, lane, ticket);
-  if (moved.verdict != Verdict::kAccelerated || moved.refused_path >= 0)
+  if (moved.verdict != Verdict::kAccelerated || moved.refused.any())
     return Status::error(what + ": the driver refused a launch");
   const Status status = wait_for_warm_up(deadline);
   if (!status.ok()) return Status::error(what + ": " + status.message());
@@ -124,13 +124,15 @@ Outcome Target::submit(const Batch& batch, uint64_t size_bytes, int path_limit,
   const Plan chosen =
       plan_for(batch, size_bytes, static_cast<int>(count), memory.is_pooled, now_ns);
   count = static_cast<size_t>(chosen.paths);
-  switch (chosen.way) {
-    case Way::kNative: return Verdict::kBelowThreshold;
-    case Way::kKernel: return launch(batch, size_bytes, choice, count, now_ns);
-    case Way::kCopyEngine: break;
+  Outcome outcome = chosen.verdict;
+  if (chosen.mover == Mover::kKernel) {
+    outcome = launch(batch, size_bytes, choice, count, now_ns);
+  } else if (chosen.mover == Mover::kCopyEngine) {
+    lock.unlock();
+    outcome = copy_engine_->submit(batch, endpoint_, std::span(choice.paths).subspan(1, count - 1));
   }
-  lock.unlock();
-  return copy_engine_->submit(batch, endpoint_, std::span(choice.paths).subspan(1, count - 1));
+  outcome.forecast = chosen.forecast;
+  return outcome;
 }
 
 // The first copy after a pause may stay native, since the relays have to wake up. Its followers
@@ -235,9 +237,9 @@ Outcome Target::launch(const Batch& batch, uint64_t size_bytes, const PathChoice
   job.lane_paths = std::span(choice.lane_paths.data(), count);
   const MoverResult moved = enqueue(driver_, job, *lane, *ticket);
   if (moved.verdict != Verdict::kAccelerated) return moved.verdict;
-  // A relay that refuses is not asked again.
-  if (moved.refused_path > 0)
-    relays_[static_cast<size_t>(choice.lane_paths[moved.refused_path]) - 1] = nullptr;
+  // Relays that refuse are not asked again.
+  for (size_t path = 1; path < count; ++path)
+    if (moved.refused[path]) relays_[static_cast<size_t>(choice.lane_paths[path]) - 1] = nullptr;
   if (job.bytes.lists != 0) lists_->commit(job.bytes.slice_count, *ticket);
 
   ticket->unread = true;
@@ -252,7 +254,8 @@ Outcome Target::launch(const Batch& batch, uint64_t size_bytes, const PathChoice
   Outcome outcome = moved.verdict;
   outcome.mover = Mover::kKernel;
   outcome.slice_bytes = job.bytes.slice_bytes;
-  for (const Endpoint* path : job.paths) outcome.via |= uint64_t{1} << path->gpu();
+  for (size_t path = 0; path < count; ++path)
+    if (!moved.refused[path]) outcome.via |= uint64_t{1} << job.paths[path]->gpu();
   return outcome;
 }
 

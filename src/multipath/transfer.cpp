@@ -13,6 +13,9 @@ const char* verdict_name(Verdict verdict) {
     case Verdict::kAccelerated: return "accelerated";
     case Verdict::kStaged: return "staged";
     case Verdict::kBelowThreshold: return "below_threshold";
+    case Verdict::kNoGain: return "no_gain";
+    case Verdict::kCold: return "cold";
+    case Verdict::kBlocked: return "blocked";
     case Verdict::kPageable: return "pageable";
     case Verdict::kNotLinear: return "not_linear";
     case Verdict::kCapturing: return "capturing";
@@ -23,6 +26,19 @@ const char* verdict_name(Verdict verdict) {
     case Verdict::kDriverError: return "driver_error";
   }
   return "unknown";
+}
+
+const char* reason_name(Reason reason) {
+  switch (reason) {
+    case Reason::kFaster: return "faster";
+    case Reason::kAsked: return "asked";
+    case Reason::kBlocked: return "blocked";
+  }
+  return "unknown";
+}
+
+const char* priority_name(Priority priority) {
+  return priority == Priority::kUrgent ? "urgent" : "bulk";
 }
 
 const char* mover_name(Mover mover) {

@@ -4,6 +4,7 @@
 
 #include <cuda.h>
 
+#include <array>
 #include <cstdint>
 #include <span>
 
@@ -14,6 +15,9 @@ enum class Direction : uint8_t { kHostToDevice, kDeviceToHost };
 /// Who goes first where transfers meet: an urgent one (a fetch that a user waits for) overtakes a
 /// bulk one (an offload, a model load) at the next slice. MMA section 3.4.1, priority queues.
 enum class Priority : uint8_t { kBulk, kUrgent };
+
+/// "bulk", "urgent".
+const char* priority_name(Priority priority);
 
 struct Ends;
 
@@ -35,6 +39,7 @@ struct Batch {
       nullptr;  ///< the handle itself: CU_STREAM_LEGACY, CU_STREAM_PER_THREAD, or a stream
   Priority priority = Priority::kBulk;
   const Ends* ends = nullptr;  ///< of the first segment, if the driver has been asked (classify.h)
+  bool spares_sms = false;     ///< the program asks that SMs have no part in it
 };
 
 uint64_t size_of(const Batch& batch);
@@ -65,7 +70,12 @@ const char* mover_name(Mover mover);
 enum class Verdict : uint8_t {
   kAccelerated,
   kStaged,          ///< pageable memory, carried through pinned buffers (staging/stager.h)
-  kBelowThreshold,  ///< too small to gain: the user's word, or the cost model's
+  kBelowThreshold,  ///< smaller than the user's threshold, or too small to gain at the best of
+                    ///< moments (cost_model.h)
+  kNoGain,          ///< the cost model expects none, over the paths that there are
+  kCold,            ///< only for its relays, which have been idle and have to wake up
+  kBlocked,         ///< kernels do not begin, since the program's own hold the SMs, and copy
+                    ///< engines are not to be had
   kPageable,        ///< the host memory, or part of it, is not pinned
   kNotLinear,       ///< not between host memory and memory that its GPU may touch (managed,
                     ///< imported, peer, read-only, or an unknown pointer)
@@ -81,6 +91,22 @@ inline constexpr int kVerdictCount = static_cast<int>(Verdict::kDriverError) + 1
 /// "accelerated", "below_threshold", ...: the keys of the statistics.
 const char* verdict_name(Verdict verdict);
 
+/// Why a mover carries a copy.
+enum class Reason : uint8_t {
+  kFaster,   ///< than the native copy by enough, and than the other mover: the cost model
+  kAsked,    ///< the user's threshold says that this size is carried
+  kBlocked,  ///< kernels do not begin, and copy engines are left
+};
+const char* reason_name(Reason reason);  ///< "faster", "asked", "blocked"
+
+/// What the cost model expected of a copy.
+struct Forecast {
+  /// Microseconds, index: Mover. 0: not to be had for this copy, or the model was not asked.
+  std::array<double, kMoverCount> expected_us{};
+  int paths = 0;                    ///< that could have been taken
+  Reason reason = Reason::kFaster;  ///< of what is carried
+};
+
 /// What became of one copy, and how it travels if it is carried. Reads as its verdict.
 struct Outcome {
   Outcome(Verdict why) : verdict(why) {}
@@ -91,6 +117,7 @@ struct Outcome {
   // Of a copy that a mover carried, or chunks of it:
   uint64_t via = 0;  ///< GPUs whose PCIe links were asked to carry slices: bit by ordinal
   uint32_t slice_bytes = 0;
+  Forecast forecast;
 };
 
 /// What became of a staged copy. Reads as the answer of the call that asked for it.

@@ -28,6 +28,11 @@ bool are_known_flags(unsigned long long flags) {
   return flags == CU_MEMCPY_FLAG_DEFAULT || flags == CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE;
 }
 
+// Asked of one entry, it holds for the batch: nothing of it takes SMs from the program's kernels.
+bool spares_sms(unsigned long long flags) {
+  return (flags & CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE) != 0;
+}
+
 struct BatchArguments {
   const CUdeviceptr* to;
   const CUdeviceptr* from;
@@ -75,6 +80,8 @@ bool describe(const BatchArguments& batch, Described& what) {
     segments[i] = segment_of(*direction, batch.to[i], batch.from[i], batch.sizes[i]);
   }
   what.set(*direction, segments, batch.stream);
+  for (size_t i = 0; i < batch.attribute_count; ++i)
+    what.batch.spares_sms = what.batch.spares_sms || spares_sms(batch.attributes[i].flags);
   return true;
 }
 
@@ -113,6 +120,7 @@ bool describe_boxes(const CUDA_MEMCPY3D_BATCH_OP* boxes, size_t count, unsigned 
   const auto direction = what.find_direction(boxes[0].dst.op.ptr.ptr, boxes[0].src.op.ptr.ptr);
   if (!direction) return false;
   std::vector<Segment>& segments = scratch_segments();
+  bool is_sparing = false;
   for (size_t i = 0; i < count; ++i) {
     const CUDA_MEMCPY3D_BATCH_OP& op = boxes[i];
     if (!is_pointer(op.src) || !is_pointer(op.dst) || !is_known_order(op.srcAccessOrder) ||
@@ -121,8 +129,10 @@ bool describe_boxes(const CUDA_MEMCPY3D_BATCH_OP* boxes, size_t count, unsigned 
     const Box box{end_of(op.dst, op.extent), end_of(op.src, op.extent), op.extent.width,
                   op.extent.height, op.extent.depth};
     if (!append_rows(box, *direction, segments)) return false;
+    is_sparing = is_sparing || spares_sms(op.flags);
   }
   what.set(*direction, segments, stream);
+  what.batch.spares_sms = is_sparing;
   return true;
 }
 

@@ -1,85 +1,19 @@
-// Lending: the driver is started with more GPUs than the program sees, and everything that the
-// program can ask about a GPU by its number is answered as if the lent ones were not there.
-//
-// CUDA_VISIBLE_DEVICES is wider only while the driver reads it, inside cuInit: the program reads,
-// and its children inherit, what the user or the program's launcher wrote.
+// Everything that the program can ask about a GPU by its number is answered as if the GPUs that are
+// lent to braid were not there.
 #include "preload/devices.h"
 
 #include <algorithm>
-#include <atomic>
-#include <climits>
-#include <cstdlib>
-#include <mutex>
-#include <optional>
-#include <string>
 
+#include "preload/cudart_start.h"
 #include "preload/entries.h"
-#include "preload/lend.h"
+#include "preload/lending.h"
 #include "preload/runtime.h"
 
 namespace braid::preload {
 namespace {
 
-constexpr const char* kVisibleVariable = "CUDA_VISIBLE_DEVICES";
-
-struct Lending {
-  std::mutex starting;                  // guards is_settled; no other thread may see half a start
-  bool is_settled = false;              // cuInit has succeeded once
-  std::atomic<int> own_count{INT_MAX};  // GPUs from this number on are lent
-  std::atomic<int> all_count{INT_MAX};  // and end before this one
-};
-
-constinit Lending lending;
-
-using Init = CUresult(unsigned flags);
-
-std::optional<WidenedDevices> devices_to_show() try {
-  const char* const lendable = std::getenv(kLendVariable);
-  const char* const visible = std::getenv(kVisibleVariable);
-  if (lendable == nullptr || visible == nullptr) return std::nullopt;
-  const auto gpus = parse_lendable(lendable);
-  if (gpus.ok()) return widen(visible, gpus.value());
-  say_once((gpus.status().message() + ". No GPU is lent").c_str());
-  return std::nullopt;
-} catch (...) {
-  return std::nullopt;
-}
-
-int count_devices() noexcept {
-  int count = 0;
-  auto* native = real<CUresult(int*)>(k_cuDeviceGetCount);
-  return native != nullptr && native(&count) == CUDA_SUCCESS ? count : 0;
-}
-
-// The variable exists already, so its entry in `environ` is replaced in one store.
-CUresult start_with(Init* native, unsigned flags, const WidenedDevices& devices) {
-  const std::string own = std::getenv(kVisibleVariable);
-  setenv(kVisibleVariable, devices.visible.c_str(), 1);
-  const CUresult result = native(flags);
-  setenv(kVisibleVariable, own.c_str(), 1);
-  if (result != CUDA_SUCCESS) return native(flags);  // the answer without lending
-  // The driver's list ends at the first entry that names no GPU: it may be one of the program's.
-  const int count = count_devices();
-  lending.own_count.store(std::min(devices.own_count, count));
-  lending.all_count.store(count);
-  return result;
-}
-
-CUresult start(Init* native, unsigned flags) try {
-  const std::lock_guard hold(lending.starting);
-  if (lending.is_settled) return native(flags);
-  const auto devices = devices_to_show();
-  const CUresult result = devices ? start_with(native, flags, *devices) : native(flags);
-  lending.is_settled = result == CUDA_SUCCESS;
-  return result;
-} catch (...) {
-  return CUDA_ERROR_OUT_OF_MEMORY;
-}
-
-bool is_lent(CUdevice device) noexcept {
-  return device >= lending.own_count.load(std::memory_order_relaxed) &&
-         device < lending.all_count.load(std::memory_order_relaxed) && !Inside::now();
-}
+// braid names every GPU, and so does a copy of CUDA's runtime library that is starting.
+bool asks_for_program() noexcept { return !Inside::now() && !CudartStart::now(); }
 
 template <typename... Arguments>
 CUresult forward(HookId hook, Arguments... arguments) {
@@ -90,7 +24,12 @@ CUresult forward(HookId hook, Arguments... arguments) {
 }  // namespace
 
 CUdevice as_program_sees(CUdevice device) noexcept {
-  return is_lent(device) ? lending.all_count.load(std::memory_order_relaxed) : device;
+  return asks_for_program() ? hide_lent(device) : device;
+}
+
+CUdevice to_make_context_on(CUdevice device) noexcept {
+  CudartStart::context_requested();
+  return as_program_sees(device);
 }
 
 }  // namespace braid::preload
@@ -98,14 +37,14 @@ CUdevice as_program_sees(CUdevice device) noexcept {
 using namespace braid::preload;
 
 CUresult cuInit(unsigned flags) {
-  auto* native = real<Init>(k_cuInit);
-  return native != nullptr ? start(native, flags) : CUDA_ERROR_NOT_INITIALIZED;
+  auto* native = real<decltype(cuInit)>(k_cuInit);
+  return native != nullptr ? start_driver(native, flags, __builtin_return_address(0))
+                           : CUDA_ERROR_NOT_INITIALIZED;
 }
 
 CUresult cuDeviceGetCount(int* count) {
   const CUresult result = forward(k_cuDeviceGetCount, count);
-  if (result == CUDA_SUCCESS && !Inside::now())
-    *count = std::min(*count, lending.own_count.load(std::memory_order_relaxed));
+  if (result == CUDA_SUCCESS && asks_for_program()) *count = std::min(*count, own_gpus());
   return result;
 }
 
@@ -113,7 +52,7 @@ CUresult cuDeviceGetByPCIBusId(CUdevice* device, const char* id) {
   CUdevice found = 0;
   const CUresult result = forward(k_cuDeviceGetByPCIBusId, device == nullptr ? device : &found, id);
   if (result != CUDA_SUCCESS) return result;
-  if (is_lent(found)) return CUDA_ERROR_INVALID_DEVICE;
+  if (found != as_program_sees(found)) return CUDA_ERROR_INVALID_DEVICE;
   *device = found;
   return result;
 }

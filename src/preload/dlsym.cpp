@@ -3,7 +3,9 @@
 #include <dlfcn.h>
 
 #include <atomic>
+#include <optional>
 
+#include "preload/cudart.h"
 #include "preload/entries.h"
 #include "preload/hooks.h"
 #include "preload/runtime.h"
@@ -62,27 +64,69 @@ bool find_next_dlsym() noexcept {
 
 }  // namespace
 
+namespace braid::preload {
+namespace {
+
+// A name that one of the tables knows.
+struct Hooked {
+  void* exported;  // braid's own function, which the global scope finds
+  void* behind;    // the one that it stands before for this caller; null: there is none
+  std::optional<CudartHookId> cudart;
+
+  /// What the program gets when a library's own function of the name is found.
+  void* instead_of(void* found) const {
+    if (found == nullptr || found == exported) return found;
+    if (cudart) return cudart_hook_before(*cudart, found);
+    // Another library may define a function of the same name: that one is not the driver's.
+    return found == behind ? exported : found;
+  }
+};
+
+std::optional<Hooked> find_hooked(const char* name, const void* caller) noexcept {
+  if (is_driver_name(name)) {
+    if (const auto hook = find_symbol(name))
+      return Hooked{replacement(*hook), real_function(*hook), std::nullopt};
+  } else if (is_cudart_name(name)) {
+    if (const auto hook = find_cudart_symbol(name))
+      return Hooked{cudart_export(*hook), cudart_behind(*hook, caller), hook};
+  }
+  return std::nullopt;
+}
+
+constexpr BraidChoice kPassOn{nullptr, 0};
+
+// braid's export must not make a function appear that the program would not find, because its
+// library lacks it or is not loaded: without one it gets what follows braid. The last lookup is the
+// one whose error the program reads with dlerror; where it finds something there is none.
+void* find_for_program(const Hooked& hooked, void* handle, const char* name) noexcept {
+  const auto follows = [name] { return libc_dlsym(RTLD_NEXT, name); };
+  if (hooked.behind == nullptr && (handle == RTLD_DEFAULT || handle == RTLD_NEXT)) return follows();
+  if (handle == RTLD_NEXT) return hooked.instead_of(hooked.behind);
+  void* const found = next_dlsym()(handle, name);
+  if (found == hooked.exported && hooked.behind == nullptr) return follows();
+  return hooked.instead_of(found);
+}
+
+BraidChoice choose(const Hooked& hooked, void* handle, const char* name) noexcept {
+  // What follows the caller only its own call can find, unless it is nowhere but in its own scope.
+  const bool is_ahead = handle == RTLD_NEXT && libc_dlsym(RTLD_NEXT, name) != nullptr;
+  if (is_ahead || (handle == RTLD_DEFAULT && hooked.behind != nullptr)) return kPassOn;
+  void* const found = find_for_program(hooked, handle, name);
+  if (found != nullptr) dlerror();
+  return {found, 1};
+}
+
+}  // namespace
+}  // namespace braid::preload
+
 extern "C" {
 
 __attribute__((visibility("hidden"), used)) BraidChoice braid_choose_symbol(
-    void* handle, const char* name) noexcept {
+    void* handle, const char* name, const void* caller) noexcept {
   using namespace braid::preload;
-  constexpr BraidChoice kPassOn{nullptr, 0};
   if (!find_next_dlsym()) return {nullptr, 1};
-  // After RTLD_NEXT comes what follows the caller; only the caller's own call can find that.
-  if (handle == RTLD_NEXT || name == nullptr || !is_driver_name(name)) return kPassOn;
-  const std::optional<HookId> hook = find_symbol(name);
-  if (!hook) return kPassOn;
-  void* const drivers_own = real_function(*hook);
-  // The global scope finds braid's export, which must not make a function appear that the driver
-  // lacks, or a driver where none is loaded.
-  if (handle == RTLD_DEFAULT && drivers_own != nullptr) return kPassOn;
-  void* found = handle == RTLD_DEFAULT ? replacement(*hook) : next_dlsym()(handle, name);
-  if (found == replacement(*hook) && drivers_own == nullptr)
-    return {libc_dlsym(RTLD_NEXT, name), 1};
-  // Another library may define a function of the same name: that one is not the driver's.
-  if (found != nullptr && found == drivers_own) found = replacement(*hook);
-  return {found, 1};
+  const auto hooked = name != nullptr ? find_hooked(name, caller) : std::nullopt;
+  return hooked ? choose(*hooked, handle, name) : kPassOn;
 }
 
 }  // extern "C"
@@ -106,6 +150,7 @@ dlsym:
     .cfi_adjust_cfa_offset 8
     subq $8, %rsp
     .cfi_adjust_cfa_offset 8
+    movq 24(%rsp), %rdx
     call braid_choose_symbol
     addq $8, %rsp
     .cfi_adjust_cfa_offset -8

@@ -1,16 +1,21 @@
 // cuMemFreeAsync: the driver takes memory out of every later call's reach at once, while copies
-// before it in the stream's order still use it. Copy engines that braid has yet to feed with slices
-// of it come first.
+// before it in the stream's order still use it. Where copy engines have yet to be given slices of
+// it, braid frees it later.
 #include "preload/entries.h"
+#include "preload/intercept.h"
 #include "preload/runtime.h"
 
 namespace braid::preload {
 namespace {
 
-CUresult free_async(HookId hook, CUdeviceptr address, CUstream stream) {
+// `order`: the stream as the engine is told; the native call has its own.
+CUresult free_async(HookId hook, CUdeviceptr address, CUstream order, CUstream stream) {
   auto* native = real<CUresult(CUdeviceptr, CUstream)>(hook);
   if (native == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  if (!Inside::now() && engine() != nullptr) engine()->settle(address);
+  if (!Inside::now() && engine() != nullptr) {
+    const Inside inside;
+    if (const auto answer = engine()->free_later(address, order)) return *answer;
+  }
   return native(address, stream);
 }
 
@@ -20,8 +25,8 @@ CUresult free_async(HookId hook, CUdeviceptr address, CUstream stream) {
 using namespace braid::preload;
 
 CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream) {
-  return free_async(k_cuMemFreeAsync, address, stream);
+  return free_async(k_cuMemFreeAsync, address, legacy(stream), stream);
 }
 CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream) {
-  return free_async(k_cuMemFreeAsync_ptsz, address, stream);
+  return free_async(k_cuMemFreeAsync_ptsz, address, per_thread(stream), stream);
 }

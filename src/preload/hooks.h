@@ -1,6 +1,7 @@
 // The table of hooks: every driver entry point that libbraid_preload.so stands in for, and by which
 // names, versions and flags a program asks for it. One table drives the library's exports, `dlsym`,
 // `cuGetProcAddress` and what `braid doctor` lists. Pure: no driver, no state, no allocation.
+// (cudart_hooks.h is the same for CUDA's runtime library.)
 //
 // A program reaches an entry point in two ways. By symbol ("cuMemcpyHtoD_v2"), linked or through
 // dlsym: one symbol is one ABI. Or by base name ("cuMemcpyHtoD") with a version and flags through
@@ -111,6 +112,7 @@ inline constexpr int kNoEnd = 1 << 30;
   X(cuMemPoolSetAccess, "cuMemPoolSetAccess", 11020, kNoEnd, kAny, kAccess)                    \
   X(cuMemPoolGetAccess, "cuMemPoolGetAccess", 11020, kNoEnd, kAny, kAccess)                    \
   X(cuInit, "cuInit", 2000, kNoEnd, kAny, kDevice)                                             \
+  X(cuGetExportTable, "cuGetExportTable", 3000, kNoEnd, kAny, kDevice)                         \
   X(cuDeviceGet, "cuDeviceGet", 2000, kNoEnd, kAny, kDevice)                                   \
   X(cuDeviceGetCount, "cuDeviceGetCount", 2000, kNoEnd, kAny, kDevice)                         \
   X(cuDeviceGetName, "cuDeviceGetName", 2000, kNoEnd, kAny, kDevice)                           \

@@ -12,7 +12,6 @@ using multipath::Priority;
 using multipath::Segment;
 using multipath::Verdict;
 
-// A program says that a copy matters more by the priority of its stream.
 Priority priority_of(CUstream stream) {
   if (stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD) return Priority::kBulk;
   int priority = 0;
@@ -21,6 +20,10 @@ Priority priority_of(CUstream stream) {
 }
 
 }  // namespace
+
+void Described::set(Direction direction, std::span<const Segment> segments, CUstream stream) {
+  batch = {direction, segments, stream, priority_of(stream), ends ? &*ends : nullptr};
+}
 
 std::optional<Direction> Described::find_direction(CUdeviceptr to, CUdeviceptr from) {
   ends = multipath::find_ends(*driver(), to, from);
@@ -36,9 +39,8 @@ Outcome offer(const Batch& batch) {
   multipath::Engine* open = engine();
   // Nobody has pinned host memory yet, so this is not pinned either.
   if (open == nullptr) return state() == State::kIdle ? Verdict::kPageable : Verdict::kNotReady;
-  Batch ranked = batch;
-  ranked.priority = priority_of(batch.stream);
-  return open->submit(ranked);
+  open->release_late();
+  return open->submit(batch);
 }
 
 std::optional<multipath::Staged> stage(const multipath::Batch& batch, Verdict declined,
@@ -47,7 +49,7 @@ std::optional<multipath::Staged> stage(const multipath::Batch& batch, Verdict de
   const bool may_be_pageable = declined == Verdict::kPageable ||
                                declined == Verdict::kBelowThreshold ||
                                declined == Verdict::kNoRelay || declined == Verdict::kNotLinear;
-  if (!may_be_pageable || batch.segments.size() != 1) return std::nullopt;
+  if (!may_be_pageable || batch.segments.size() != 1 || batch.spares_sms) return std::nullopt;
   const multipath::Segment& all = batch.segments.front();
   if (all.size_bytes < staging_bytes()) return std::nullopt;
   if (state() == State::kIdle) get_ready();

@@ -30,10 +30,9 @@ struct Described {
   multipath::Segment only;
   std::optional<multipath::Ends> ends;  ///< of a copy that does not say which way it goes
 
+  /// A program says that a copy is urgent by the priority of its stream.
   void set(multipath::Direction direction, std::span<const multipath::Segment> segments,
-           CUstream stream) {
-    batch = {direction, segments, stream, multipath::Priority::kBulk, ends ? &*ends : nullptr};
-  }
+           CUstream stream);
   /// Asks the driver which way; nothing when the copy is not between host memory and a GPU.
   std::optional<multipath::Direction> find_direction(CUdeviceptr to, CUdeviceptr from);
 };

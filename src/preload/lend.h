@@ -2,7 +2,7 @@
 // has no relay. Lending shows the driver more GPUs than the program: the program's own first, so
 // that their numbers stay, then those that are lent, which the program does not get to see.
 //
-// This is the arithmetic of it; devices.cpp applies it when the program starts CUDA. Pure.
+// This is the arithmetic of it; lending.cpp applies it when the program starts CUDA. Pure.
 #pragma once
 
 #include <optional>

@@ -49,7 +49,7 @@ void memory_pinned() noexcept {
 }
 
 void context_made(CUcontext context) noexcept try {
-  if (Inside::now()) return;
+  if (Inside::now() || state() == State::kForked) return;
   const Inside inside;
   const auto primaries = hold_primaries();
   Contexts& all = contexts();
@@ -57,13 +57,6 @@ void context_made(CUcontext context) noexcept try {
   all.made[context] = 1;
   if (engine() != nullptr) make_target(context);
 } catch (...) {
-}
-
-// Before the driver ends the context.
-void context_ends(CUcontext context) noexcept {
-  if (Inside::now() || context == nullptr || state() == State::kForked) return;
-  const Inside inside;
-  forget_context(context, Ending::kDestroyed);
 }
 
 // The program holds the context once more: cuCtxAttach, which has long been deprecated.
@@ -75,17 +68,63 @@ void context_attached(CUcontext context) noexcept try {
 } catch (...) {
 }
 
-// The last detaching ends the context.
-void context_detached(CUcontext context) noexcept try {
-  if (Inside::now() || state() == State::kForked) return;
+// What the program gives up of a context that it has made.
+enum class Holds : bool {
+  kOne,  ///< detaching; the last one ends the context
+  kAll,
+};
+struct GivenUp {
+  int holds = 0;        ///< none: made in a way that braid has not seen
+  bool is_end = false;  ///< the engine has forgotten the context
+};
+
+// Before the driver ends the context, and before it has agreed.
+GivenUp give_up(CUcontext context, Holds which) noexcept try {
   Contexts& all = contexts();
-  {
-    const std::lock_guard hold(all.lock);
-    const auto known = all.made.find(context);
-    if (known == all.made.end() || --known->second > 0) return;
+  const std::lock_guard hold(all.lock);
+  const auto known = all.made.find(context);
+  GivenUp given{0, which == Holds::kAll};
+  if (known != all.made.end()) {
+    given.holds = which == Holds::kAll ? known->second : 1;
+    known->second -= given.holds;
+    given.is_end = known->second == 0;
+    if (given.is_end) all.made.erase(known);
   }
-  context_ends(context);
+  if (given.is_end && engine() != nullptr) engine()->forget_context(context);
+  return given;
 } catch (...) {
+  return {};
+}
+
+// The context is what it was; memory that the program has pinned by now must be copied as before.
+void take_back(CUcontext context, GivenUp given) noexcept try {
+  const auto primaries = hold_primaries();
+  Contexts& all = contexts();
+  const std::lock_guard hold(all.lock);
+  if (given.holds > 0) all.made[context] += given.holds;
+  if (given.is_end && engine() != nullptr) make_target(given.holds > 0 ? context : nullptr);
+} catch (...) {
+}
+
+void forget_peers_of(CUcontext context) noexcept try {
+  Contexts& all = contexts();
+  const std::lock_guard hold(all.lock);
+  all.peers.forget(context);
+} catch (...) {
+}
+
+CUresult end_context(HookId hook, CUcontext context, Holds which) {
+  auto* native = real<CUresult(CUcontext)>(hook);
+  if (native == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  if (Inside::now() || context == nullptr || state() == State::kForked) return native(context);
+  const Inside inside;
+  const GivenUp given = give_up(context, which);
+  const CUresult result = native(context);
+  if (result != CUDA_SUCCESS)
+    take_back(context, given);
+  else if (given.is_end)
+    forget_peers_of(context);
+  return result;
 }
 
 using EnablePeer = CUresult(CUcontext, unsigned);
@@ -128,14 +167,6 @@ CUresult call_then(HookId hook, After after, Arguments... arguments) {
   return result;
 }
 
-template <typename Before, typename... Arguments>
-CUresult call_after(HookId hook, Before before, Arguments... arguments) {
-  auto* native = real<CUresult(Arguments...)>(hook);
-  if (native == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  before();
-  return native(arguments...);
-}
-
 }  // namespace
 
 void primary_context_made() noexcept try {
@@ -148,7 +179,6 @@ void primary_context_made() noexcept try {
 void forget_context(CUcontext context, Ending ending) noexcept try {
   Contexts& all = contexts();
   const std::lock_guard hold(all.lock);
-  all.made.erase(context);
   all.peers.forget(context);
   if (engine() == nullptr) return;
   if (ending == Ending::kReleased)
@@ -159,10 +189,11 @@ void forget_context(CUcontext context, Ending ending) noexcept try {
 }
 
 void get_ready() noexcept try {
+  if (state() != State::kIdle && state() != State::kOpen) return;  // another thread opens, or none
+  const auto primaries = hold_primaries();
   const bool is_first = open_engine_once();
   if (engine() == nullptr) return;
   if (is_first) lend_memory_made_so_far();
-  const auto primaries = hold_primaries();
   Contexts& all = contexts();
   const std::lock_guard hold(all.lock);
   if (is_first)
@@ -197,31 +228,30 @@ CUresult cuMemHostRegister_v2(void* memory, size_t size_bytes, unsigned flags) {
 
 CUresult cuCtxCreate_v2(CUcontext* context, unsigned flags, CUdevice device) {
   return call_then(
-      k_cuCtxCreate_v2, [&] { context_made(*context); }, context, flags, as_program_sees(device));
+      k_cuCtxCreate_v2, [&] { context_made(*context); }, context, flags,
+      to_make_context_on(device));
 }
 
 CUresult cuCtxCreate_v3(CUcontext* context, CUexecAffinityParam* affinities, int count,
                         unsigned flags, CUdevice device) {
   return call_then(
       k_cuCtxCreate_v3, [&] { context_made(*context); }, context, affinities, count, flags,
-      as_program_sees(device));
+      to_make_context_on(device));
 }
 
 CUresult cuCtxCreate_v4(CUcontext* context, CUctxCreateParams* parameters, unsigned flags,
                         CUdevice device) {
   return call_then(
       k_cuCtxCreate_v4, [&] { context_made(*context); }, context, parameters, flags,
-      as_program_sees(device));
+      to_make_context_on(device));
 }
 
 CUresult cuCtxDestroy(CUcontext context) {
-  return call_after(
-      k_cuCtxDestroy, [&] { context_ends(context); }, context);
+  return end_context(k_cuCtxDestroy, context, Holds::kAll);
 }
 
 CUresult cuCtxDestroy_v2(CUcontext context) {
-  return call_after(
-      k_cuCtxDestroy_v2, [&] { context_ends(context); }, context);
+  return end_context(k_cuCtxDestroy_v2, context, Holds::kAll);
 }
 
 CUresult cuCtxAttach(CUcontext* context, unsigned flags) {
@@ -229,10 +259,7 @@ CUresult cuCtxAttach(CUcontext* context, unsigned flags) {
       k_cuCtxAttach, [&] { context_attached(*context); }, context, flags);
 }
 
-CUresult cuCtxDetach(CUcontext context) {
-  return call_after(
-      k_cuCtxDetach, [&] { context_detached(context); }, context);
-}
+CUresult cuCtxDetach(CUcontext context) { return end_context(k_cuCtxDetach, context, Holds::kOne); }
 
 CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags) {
   auto* native = real<EnablePeer>(k_cuCtxEnablePeerAccess);

@@ -28,6 +28,19 @@ void write_gpus(uint64_t gpus, TextWriter& out) {
     if ((gpus & 1) != 0) out << gpu << (gpus == 1 ? "" : ",");
 }
 
+// What the cost model expected of the movers that could have been taken: "native:1213,kernel:402".
+void write_forecast(const multipath::Forecast& forecast, TextWriter& out) {
+  const char* between = " expected_us=";
+  for (int mover = 0; mover < multipath::kMoverCount; ++mover) {
+    const double expected_us = forecast.expected_us[static_cast<size_t>(mover)];
+    if (expected_us == 0) continue;
+    out << between << multipath::mover_name(static_cast<multipath::Mover>(mover)) << ":"
+        << static_cast<uint64_t>(expected_us);
+    between = ",";
+  }
+  if (forecast.paths != 0) out << " available=" << forecast.paths;
+}
+
 int open_log(std::string_view where, int64_t pid) noexcept {
   if (where == "stderr") return STDERR_FILENO;
   return open(ProcessPath(where, pid).c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
@@ -47,6 +60,7 @@ void write_log_line(int64_t pid, const CopyRecord& record, TextWriter& out) {
     out << " direction=" << multipath::direction_name(record.batch->direction)
         << " gpu=" << record.gpu << " stream=";
     write_stream(record.batch->stream, out);
+    out << " priority=" << multipath::priority_name(record.batch->priority);
   }
   const multipath::Outcome& outcome = record.outcome;
   out << " outcome=" << multipath::verdict_name(outcome.verdict)
@@ -56,6 +70,9 @@ void write_log_line(int64_t pid, const CopyRecord& record, TextWriter& out) {
     write_gpus(outcome.via, out);
     out << " slice_bytes=" << outcome.slice_bytes;
   }
+  if (outcome.verdict == multipath::Verdict::kAccelerated)
+    out << " why=" << multipath::reason_name(outcome.forecast.reason);
+  write_forecast(outcome.forecast, out);
   out << " cost_ns=" << record.cost_ns << "\n";
 }
 

@@ -19,7 +19,8 @@ struct Held {
 
 // Never destroyed: threads of the program may still be here while the process exits.
 struct Primaries {
-  std::mutex lock;
+  std::mutex endings;             // held while one may end, or must not; before the other one
+  std::mutex lock;                // guards what is below
   std::map<CUdevice, Held> held;  // by the program
   std::set<CUdevice> strangers;   // active before braid, by a way that braid has not seen
 
@@ -95,6 +96,7 @@ CUresult give_up(HookId hook, CUdevice device, Work work) {
   if (is_for_driver()) return native(device);
   const Inside inside;
   Primaries& all = primaries();
+  const std::lock_guard alone(all.endings);
   const std::lock_guard hold(all.lock);
   return work(all, native);
 }
@@ -136,7 +138,7 @@ CUresult get_state(CUdevice device, unsigned* flags, int* active) {
 
 }  // namespace
 
-std::unique_lock<std::mutex> hold_primaries() { return std::unique_lock(primaries().lock); }
+std::unique_lock<std::mutex> hold_primaries() { return std::unique_lock(primaries().endings); }
 
 void note_primaries() noexcept try {
   Primaries& all = primaries();
@@ -157,7 +159,7 @@ void note_primaries() noexcept try {
 using namespace braid::preload;
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
-  return retain(context, as_program_sees(device));
+  return retain(context, to_make_context_on(device));
 }
 
 CUresult cuDevicePrimaryCtxRelease(CUdevice device) {

@@ -157,10 +157,9 @@ Statistics& statistics() noexcept { return process.statistics; }
 
 bool open_engine_once() noexcept try {
   State expected = State::kIdle;
-  if (driver() == nullptr || process.options.load() == nullptr ||
-      !process.state.compare_exchange_strong(expected, State::kOpening))
-    return false;
-  note_primaries();  // by the one thread that opens, before it holds any itself
+  if (driver() == nullptr || process.options.load() == nullptr || state() != expected) return false;
+  note_primaries();  // before braid holds any, or could seem to
+  if (!process.state.compare_exchange_strong(expected, State::kOpening)) return false;
   auto opened = multipath::Engine::open(*driver(), *process.options.load());
   if (!opened.ok()) {
     process.state.store(State::kFailed);

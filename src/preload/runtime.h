@@ -58,7 +58,7 @@ uint64_t staging_bytes() noexcept;
 Statistics& statistics() noexcept;
 
 /// Opens the engine if nobody has; true when this call, and no other, opened it. Allocates and may
-/// take a second.
+/// take a second. Call it holding `hold_primaries` (primaries.h).
 bool open_engine_once() noexcept;
 
 /// One line on stderr, "braid: <message>", the first time; later ones are not printed.

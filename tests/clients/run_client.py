@@ -35,6 +35,8 @@ def command_of(client, source, build):
     if client == "demo_client":
         return [str(build / "demo" / "client"), "--json", "--repeat", "3",
                 "--sizes", "1,4097,64K,1M,16M,100000001"], {}
+    if client == "ctypes":
+        return [sys.executable, str(source / "tests" / "clients" / "ctypes_client.py")], {}
     python = source / ".venv" / "bin" / "python"
     if not python.is_file():
         why = source / ".deps" / "clients-unavailable.txt"

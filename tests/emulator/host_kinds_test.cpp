@@ -116,6 +116,14 @@ TEST(HostMemory, FlagsOfAllocationsAreKept) {
   ASSERT_EQ(get(&flags, server.pinned_memory(16)), CUDA_SUCCESS);
   EXPECT_EQ(flags & CU_MEMHOSTALLOC_WRITECOMBINED, 0u);
   EXPECT_NE(flags & CU_MEMHOSTALLOC_PORTABLE, 0u);
+  // Registered memory answers alike.
+  std::vector<uint8_t> pages(kSize);
+  ASSERT_EQ(server.cu.cuMemHostRegister(pages.data(), kSize, CU_MEMHOSTREGISTER_PORTABLE),
+            CUDA_SUCCESS);
+  ASSERT_EQ(get(&flags, pages.data()), CUDA_SUCCESS);
+  EXPECT_EQ(flags, unsigned{CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP});
+  EXPECT_EQ(server.cu.cuMemHostUnregister(pages.data()), CUDA_SUCCESS);
+  EXPECT_EQ(get(&flags, pages.data()), CUDA_ERROR_INVALID_VALUE);
   // It is as good a source as any.
   const auto data = random_bytes(kSize, 3);
   std::memcpy(combined, data.data(), kSize);
@@ -142,7 +150,7 @@ TEST(HostMemory, RegistrationsMayTouchButNotOverlap) {
   EXPECT_EQ(add(20'000, 30'000), CUDA_SUCCESS);
 }
 
-TEST(HostMemory, CopiesAndKernelsMayCrossRegistrationsThatTouch) {
+TEST(HostMemory, KernelsMayCrossRegistrationsThatTouchAndCopiesMayNot) {
   Rig rig("h200x4", 1, 0);
   std::vector<uint8_t> host = random_bytes(kSize, 22);
   constexpr size_t kCut = 500'001;
@@ -154,10 +162,12 @@ TEST(HostMemory, CopiesAndKernelsMayCrossRegistrationsThatTouch) {
   std::vector<uint8_t> back(kSize - 9);
   ASSERT_EQ(rig.server.cu.cuMemcpyDtoH(back.data(), device, back.size()), CUDA_SUCCESS);
   EXPECT_EQ(std::memcmp(back.data(), host.data(), back.size()), 0);
-  ASSERT_EQ(rig.server.cu.cuMemsetD8(device, 0x17, kSize), CUDA_SUCCESS);
-  ASSERT_EQ(rig.server.cu.cuMemcpyDtoH(host.data(), device, back.size()), CUDA_SUCCESS);
-  for (size_t i = 0; i < back.size(); ++i) ASSERT_EQ(host[i], 0x17) << i;
-  EXPECT_EQ(rig.server.cu.cuMemcpyDtoH(host.data(), device, kSize), CUDA_ERROR_INVALID_VALUE);
+  for (const auto& [from, to] : {std::pair{size_t{0}, kCut}, {kCut, kSize - 9}})
+    EXPECT_EQ(rig.server.cu.cuMemcpyDtoH(host.data() + from, device, to - from), CUDA_SUCCESS);
+  for (const size_t size : {kCut + 1, back.size(), kSize}) {
+    EXPECT_EQ(rig.server.cu.cuMemcpyDtoH(host.data(), device, size), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(rig.server.cu.cuMemcpyHtoD(device, host.data(), size), CUDA_ERROR_INVALID_VALUE);
+  }
 }
 
 // A page-aligned range that the CPU may only read, filled with 0x3d.

@@ -52,6 +52,8 @@ class Case:
     visible: str = ""                # CUDA_VISIBLE_DEVICES
     movers: tuple = ("kernel", "copy-engine")
     gpu_only: bool = False           # needs kernels of its own, the runtime, or real processes
+    complaint: str = ""              # of what braid says, in one line; "": it says nothing
+    pinned: str = "accelerated"      # the outcome of copies of pinned memory
     may_be_native: tuple = ()        # outcomes that some copies may have instead of `accelerated`
     kernels_too: bool = False        # some copies are for kernels, whatever the mover: pools' memory
     is_cut_short: bool = False       # ends with copies in flight, so paths count fewer bytes
@@ -67,7 +69,8 @@ CASES = [
     Case("block_release"),
     Case("spin_release", gpu_only=True),
     Case("destinations", kernels_too=True),
-    Case("imported", gpu_only=True, movers=("kernel",)),
+    Case("imported", gpu_only=True),
+    Case("huge", arguments=(str((4 << 30) + 17),), gpu_only=True, timeout_s=300),
     Case("captures"),
     Case("forks"),
     Case("lifecycle"),
@@ -78,14 +81,20 @@ CASES = [
     Case("lent.all", "lent", size_factor=4, visible="1", options=("--lend", "all"), every_gpu=True),
     Case("lent.list", "lent", size_factor=4, visible="1", options=("--lend", "0"),
          movers=("kernel",), paths_to_gpu_0=2),
-    Case("runtime_copies", gpu_only=True),
+    Case("runtime_copies", gpu_only=True, kernels_too=True),
     Case("runtime_order", gpu_only=True),
-    Case("runtime_lent", size_factor=4, visible="1", options=("--lend", "all"), gpu_only=True,
-         movers=("kernel",), every_gpu=True),
+    Case("runtime_lent.shared", "runtime_lent_shared", size_factor=4, visible="1",
+         options=("--lend", "all"), gpu_only=True, movers=("kernel",), every_gpu=True),
+    Case("runtime_lent.static", "runtime_lent_static", size_factor=4, visible="1",
+         options=("--lend", "all"), gpu_only=True, movers=("kernel",), pinned="no_relay",
+         complaint="runtime_lent_static holds CUDA's runtime library statically"),
     Case("runtime_client", "../runtime_client", arguments=tuple(map(str, RUNTIME_SIZES)),
          gpu_only=True, movers=("kernel",), least_accelerated=2 * 10 * (16 + 256) * MIB),
     Case("tensors", "tensors.py", arguments=("",), gpu_only=True, movers=("kernel",),
          least_accelerated=5 * 256 * MIB, timeout_s=120),
+    Case("tensors.lent", "tensors.py", arguments=("1",), visible="1", options=("--lend", "all"),
+         gpu_only=True, movers=("kernel",), least_accelerated=5 * 256 * MIB, every_gpu=True,
+         timeout_s=120),
 ]
 
 
@@ -168,8 +177,9 @@ def run_under_braid(machine, case, mover):
         output, errors = run(words, machine.environment(case, native=False), case.timeout_s, mover)
         reports = [json.loads(path.read_text(encoding="utf-8"))["braid"]
                    for path in pathlib.Path(folder).iterdir()]
-    if any(line.startswith("braid: ") for line in errors.splitlines()):
-        raise Failure(f"{mover}: braid complained:\n{errors}")
+    said = [line for line in errors.splitlines() if line.startswith("braid: ")]
+    if len(said) != bool(case.complaint) or any(case.complaint not in line for line in said):
+        raise Failure(f"{mover}: braid was to say '{case.complaint}':\n{errors}")
     return output, reports
 
 
@@ -186,9 +196,9 @@ def outcomes_of(reports):
 def check_outcomes(case, copies, outcomes):
     expected = collections.defaultdict(collections.Counter)
     for kind, counted in copies.items():
-        expected[OUTCOMES[kind]].update(counted)
-    found = {outcome: counted.copy() for outcome, counted in outcomes.items()}
-    if not found.get("accelerated"):
+        expected[case.pinned if kind == "pinned" else OUTCOMES[kind]].update(counted)
+    found = {outcome: counted.copy() for outcome, counted in outcomes.items() if counted}
+    if not found.get(case.pinned):
         raise Failure(f"braid carried nothing: {json.dumps(outcomes)}")
     for outcome in case.may_be_native:
         found["accelerated"].update(found.pop(outcome, {}))
@@ -205,7 +215,8 @@ def check_paths(machine, case, reports, accelerated, is_staging):
     if carried < accelerated and not case.is_cut_short:
         raise Failure(f"the paths count {carried} bytes only, {accelerated} were carried")
     wanted = machine.gpu_count if case.every_gpu else case.paths_to_gpu_0
-    for direction in () if case.is_cut_short else ("h2d", "d2h"):
+    is_helped = case.pinned == "accelerated" and not case.is_cut_short
+    for direction in ("h2d", "d2h") if is_helped else ():
         links = {path["via"] for path in paths
                  if path["direction"] == direction and path["target"] == 0}
         if len(links) < 2 or (wanted and len(links) != wanted):

@@ -1,5 +1,7 @@
 // Copies through the C interface: every byte arrives, in the stream's order, whichever way it goes,
 // and the outcome says which way that was.
+#include <atomic>
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <thread>
@@ -69,6 +71,33 @@ TEST_F(CopyTest, ReachesTheDriversPoolOverEveryPath) {
   ASSERT_EQ(free(memory, stream_), CUDA_SUCCESS);
   synchronize(stream_);
   EXPECT_EQ(bytes(sent), bytes(received));
+}
+
+// cuMemFreeAsync would take the memory from under the copy engines.
+TEST_F(CopyTest, PlainMemoryMayBeFreedBehindCopiesThatAreHeldBack) {
+  const braid_option rows[] = {{"BRAID_MOVER", "copy-engine"}, {"BRAID_THRESHOLD", "64K"}};
+  const braid_options options{sizeof options, rows, 2};
+  braid_engine* engine = nullptr;
+  ASSERT_EQ(braid_open(&options, &engine), BRAID_OK) << braid_last_error();
+  HostBuffer sent(driver(), kSize), received(driver(), kSize), word(driver(), 4096);
+  sent.fill_random(14);
+  std::memset(word.data(), 0, 4096);
+  CUdeviceptr address = 0;
+  MUST(driver(), cuMemAlloc(&address, kSize));
+  void* memory = reinterpret_cast<void*>(address);
+  MUST(driver(), cuStreamWaitValue32(stream_, reinterpret_cast<CUdeviceptr>(word.data()), 1,
+                                     CU_STREAM_WAIT_VALUE_GEQ));
+  ASSERT_EQ(braid_copy(engine, memory, sent.data(), kSize, stream_, 0, &outcome_), BRAID_OK);
+  EXPECT_STREQ(outcome_.reason, "accelerated");
+  ASSERT_EQ(braid_copy(engine, received.data(), memory, kSize, stream_, 0, &outcome_), BRAID_OK);
+  EXPECT_STREQ(outcome_.reason, "accelerated");
+  EXPECT_EQ(braid_free_async(nullptr, memory, stream_), BRAID_ERROR_ARGUMENT);
+  EXPECT_EQ(braid_free_async(engine, memory, stream_), BRAID_OK) << braid_last_error();
+  EXPECT_EQ(braid_free_async(engine, memory, stream_), BRAID_ERROR_CUDA) << "a second time";
+  reinterpret_cast<std::atomic<uint32_t>*>(word.data())->store(1);
+  synchronize(stream_);
+  EXPECT_EQ(bytes(sent), bytes(received));
+  braid_close(engine);
 }
 
 TEST_F(CopyTest, TakesTheDefaultStreams) {

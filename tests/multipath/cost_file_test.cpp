@@ -4,9 +4,13 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 
+#include "multipath/copy_engine/station.h"
+#include "multipath/lane.h"
 #include "support/server.h"
 
 namespace braid::multipath {
@@ -118,6 +122,37 @@ TEST_F(CostFileTest, TheServersOwnFileIsFoundAndUsed) {
   Options without = with_cache();
   without.costs = "none";
   EXPECT_EQ(verdict(without, Direction::kHostToDevice), Verdict::kAccelerated);
+}
+
+// One request, and two servers' files.
+TEST_F(CostFileTest, TheFileDecidesWhichMoverCarriesACopy) {
+  constexpr uint64_t kSize = 64 << 20;
+  Options options;
+  options.costs = in_folder();
+  options.hardware_queues = kStreamsPerContext + copy_engine::kStreamsPerContext;
+  test::HostBuffer host(driver(), kSize), landing(driver(), kSize);
+  test::DeviceBuffer device(driver(), kSize);
+  const CUstream stream = new_stream();
+  for (const Mover expected : {Mover::kKernel, Mover::kCopyEngine}) {
+    CostFile file{server_key(driver()).value(), 1, default_costs()};
+    DirectionCosts& costs = file.costs.of(Direction::kHostToDevice);
+    (expected == Mover::kKernel ? costs.engine_ceiling_bytes_per_us
+                                : costs.kernel_ceiling_bytes_per_us) = 60e3;
+    ASSERT_TRUE(write_cost_file(in_folder(), file).ok());
+    auto engine = open_engine(options);
+    host.fill_random(static_cast<uint64_t>(expected));
+    const Outcome outcome =
+        engine->submit({Direction::kHostToDevice, host.data(), device.at(), kSize, stream});
+    EXPECT_EQ(outcome.verdict, Verdict::kAccelerated);
+    EXPECT_EQ(outcome.mover, expected);
+    EXPECT_EQ(outcome.forecast.reason, Reason::kFaster);
+    const auto& [native_us, kernel_us, engine_us] = outcome.forecast.expected_us;
+    EXPECT_EQ(engine_us < kernel_us, expected == Mover::kCopyEngine);
+    EXPECT_LT(std::min(kernel_us, engine_us), native_us);
+    MUST(driver(), cuMemcpyDtoHAsync(landing.data(), device.at(), kSize, stream));
+    synchronize(stream);
+    EXPECT_EQ(std::memcmp(host.data(), landing.data(), kSize), 0);
+  }
 }
 
 TEST_F(CostFileTest, AnotherServersFileIsSaidAndNotUsed) {

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <random>
+#include <tuple>
 
 #include "base/units.h"
 
@@ -22,7 +23,7 @@ const char* name_of(Direction direction) {
 
 double native_us(const CostModel& costs, const Request& request) {
   int paths = 1;
-  return expected_us(costs, Way::kNative, request, paths);
+  return expected_us(costs, Mover::kNative, request, paths);
 }
 
 Request linear(Direction direction, uint64_t size_bytes, int paths = 4, bool is_cold = false) {
@@ -52,7 +53,7 @@ TEST(CostModel, DefaultsAgreeWithTheRecord) {
     const auto size_bytes = static_cast<uint64_t>(row.mib * static_cast<double>(kMiB));
     const Request request = linear(row.direction, size_bytes);
     int paths = 0;
-    const double kernel_us = expected_us(default_costs(), Way::kKernel, request, paths);
+    const double kernel_us = expected_us(default_costs(), Mover::kKernel, request, paths);
     const double native_expected_us = native_us(default_costs(), request);
     const double braid_us = static_cast<double>(size_bytes) / row.braid_gbps / 1e3;
     const double measured_us = static_cast<double>(size_bytes) / row.native_gbps / 1e3;
@@ -64,6 +65,36 @@ TEST(CostModel, DefaultsAgreeWithTheRecord) {
   }
 }
 
+// The same for copy engines (the awake record).
+TEST(CostModel, DefaultsOfCopyEnginesAgreeWithTheRecord) {
+  for (const auto& [direction, mib, measured_gbps] :
+       {std::tuple{Direction::kHostToDevice, 64, 124.9},
+        {Direction::kHostToDevice, 1024, 158.4},
+        {Direction::kDeviceToHost, 64, 110.1},
+        {Direction::kDeviceToHost, 1024, 139.3}}) {
+    const Request request = linear(direction, static_cast<uint64_t>(mib) * kMiB);
+    int paths = 0;
+    const double expected = expected_us(default_costs(), Mover::kCopyEngine, request, paths);
+    EXPECT_NEAR(static_cast<double>(request.size_bytes) / expected / 1e3 / measured_gbps, 1, 0.2)
+        << name_of(direction) << " " << mib;
+  }
+}
+
+// The figures of copy engines are not this server's: it takes more than those to give kernels up.
+TEST(CostModel, AServerThatNobodyHasTunedMovesByKernels) {
+  for (const Direction direction : kDirections)
+    for (uint64_t size = kMiB; size <= 4096 * kMiB; size *= 2)
+      for (const int paths : {2, 4, 8})
+        for (const uint64_t segments : {uint64_t{1}, size / 8192, size / 65536})
+          for (const bool is_cold : {false, true}) {
+            Request request = linear(direction, size, paths, is_cold);
+            request.segments = segments;
+            request.movers = allowed_movers(MoverChoice::kAuto, true);
+            EXPECT_NE(by_default(request).mover, Mover::kCopyEngine)
+                << name_of(direction) << " " << size << " over " << paths << ", " << segments;
+          }
+}
+
 TEST(CostModel, DecisionsOnAServerThatNobodyHasTuned) {
   for (const Direction direction : kDirections)
     for (const uint64_t mib : {1, 2, 4, 8, 16, 64})
@@ -72,69 +103,117 @@ TEST(CostModel, DecisionsOnAServerThatNobodyHasTuned) {
         const Plan chosen = by_default(request);
         std::printf("%s %3lu MiB %-4s -> %-6s %d paths, %7.1f us (native %7.1f), %s\n",
                     name_of(direction), static_cast<unsigned long>(mib), is_cold ? "cold" : "warm",
-                    way_name(chosen.way), chosen.paths, chosen.expected_us,
-                    native_us(default_costs(), request), reason_name(chosen.reason));
-        EXPECT_EQ(chosen.way, mib >= (is_cold ? 16 : 4) ? Way::kKernel : Way::kNative);
+                    mover_name(chosen.mover), chosen.paths, chosen.expected_us(),
+                    native_us(default_costs(), request), verdict_name(chosen.verdict));
+        EXPECT_EQ(chosen.mover, mib >= (is_cold ? 16 : 4) ? Mover::kKernel : Mover::kNative);
       }
 }
 
 // The record's only slower case: the first 4 MiB after a pause, 0.79 to 1.15 times native.
 TEST(CostModel, TheFirstSmallCopyAfterAPauseStaysNative) {
   for (const Direction direction : kDirections) {
-    EXPECT_EQ(by_default(linear(direction, 4 * kMiB)).way, Way::kKernel);
+    EXPECT_EQ(by_default(linear(direction, 4 * kMiB)).mover, Mover::kKernel);
     const Plan cold = by_default(linear(direction, 4 * kMiB, 4, true));
-    EXPECT_EQ(cold.way, Way::kNative);
-    EXPECT_EQ(cold.reason, Reason::kCold);
+    EXPECT_EQ(cold.mover, Mover::kNative);
+    EXPECT_EQ(cold.verdict, Verdict::kCold);
   }
 }
 
 TEST(CostModel, OnePathIsNeverWorthAKernel) {
   for (const Direction direction : kDirections)
-    EXPECT_EQ(by_default(linear(direction, 1024 * kMiB, 1)).way, Way::kNative);
+    EXPECT_EQ(by_default(linear(direction, 1024 * kMiB, 1)).mover, Mover::kNative);
 }
 
 TEST(CostModel, TheUsersThresholdIsTheBoundaryItself) {
   Request request = linear(Direction::kHostToDevice, kMiB - 1, 4, true);
   request.asked_threshold_bytes = kMiB;
-  EXPECT_EQ(by_default(request).reason, Reason::kBelowThreshold);
+  EXPECT_EQ(by_default(request).verdict, Verdict::kBelowThreshold);
   request.size_bytes = kMiB;
-  EXPECT_EQ(by_default(request).way, Way::kKernel);
-  EXPECT_EQ(by_default(request).reason, Reason::kAsked);
+  EXPECT_EQ(by_default(request).mover, Mover::kKernel);
+  EXPECT_EQ(by_default(request).forecast.reason, Reason::kAsked);
   request.asked_threshold_bytes = 64 * kMiB;
   request.size_bytes = 63 * kMiB;
-  EXPECT_EQ(by_default(request).way, Way::kNative);
+  EXPECT_EQ(by_default(request).mover, Mover::kNative);
 }
 
 TEST(CostModel, BlockedKernelsLeaveTheCopyEngines) {
   Request request = linear(Direction::kHostToDevice, 64 * kMiB);
   request.kernels_blocked = true;
-  EXPECT_EQ(by_default(request).way, Way::kNative);
-  EXPECT_EQ(by_default(request).reason, Reason::kBlocked);
+  EXPECT_EQ(by_default(request).mover, Mover::kNative);
+  EXPECT_EQ(by_default(request).verdict, Verdict::kBlocked);
   request.movers.copy_engine = true;
-  EXPECT_EQ(by_default(request).way, Way::kCopyEngine);
+  EXPECT_EQ(by_default(request).mover, Mover::kCopyEngine);
   request.asked_threshold_bytes = 1;
   request.movers.copy_engine = false;
-  EXPECT_EQ(by_default(request).way, Way::kNative) << "nothing else can carry it";
+  EXPECT_EQ(by_default(request).mover, Mover::kNative) << "nothing else can carry it";
 }
 
 TEST(CostModel, TheFasterMoverIsTaken) {
   Request request = linear(Direction::kHostToDevice, 64 * kMiB);
   request.movers.copy_engine = true;
-  EXPECT_EQ(by_default(request).way, Way::kKernel);
+  EXPECT_EQ(by_default(request).mover, Mover::kKernel);
   CostModel slow_kernels = default_costs();
   slow_kernels.of(Direction::kHostToDevice).kernel_ceiling_bytes_per_us = 100e3;
-  EXPECT_EQ(plan(slow_kernels, request).way, Way::kCopyEngine);
+  EXPECT_EQ(plan(slow_kernels, request).mover, Mover::kCopyEngine);
   request.movers.kernel = false;
-  EXPECT_EQ(by_default(request).way, Way::kCopyEngine);
+  EXPECT_EQ(by_default(request).mover, Mover::kCopyEngine);
+}
+
+TEST(CostModel, TheOptionLeavesOneMoverAndAutoBoth) {
+  const auto both = allowed_movers(MoverChoice::kAuto, true);
+  EXPECT_TRUE(both.kernel && both.copy_engine);
+  EXPECT_FALSE(allowed_movers(MoverChoice::kAuto, false).copy_engine) << "there is none";
+  EXPECT_FALSE(allowed_movers(MoverChoice::kKernel, true).copy_engine);
+  EXPECT_FALSE(allowed_movers(MoverChoice::kCopyEngine, true).kernel);
+}
+
+// Copy engines as fast as kernels are at their best.
+CostModel with_good_copy_engines() {
+  CostModel costs = default_costs();
+  for (const Direction direction : kDirections) {
+    DirectionCosts& one = costs.of(direction);
+    one.engine_start_us = one.kernel_start_us;
+    one.engine_issue_us = 1;
+    one.engine_ceiling_bytes_per_us = one.kernel_ceiling_bytes_per_us;
+  }
+  return costs;
+}
+
+TEST(CostModel, CopyEnginesThatComeOutEvenAreNotWorthTheirCpuTime) {
+  const CostModel costs = with_good_copy_engines();
+  Request request = linear(Direction::kHostToDevice, 256 * kMiB);
+  request.movers.copy_engine = true;
+  EXPECT_EQ(plan(costs, request).mover, Mover::kKernel);
+  request.is_cold = true;
+  const Plan cold = plan(costs, request);
+  EXPECT_EQ(cold.mover, Mover::kCopyEngine) << "they do not mind low clocks";
+  EXPECT_LE(cold.expected_us(), kWorthSwitching * cold.forecast.expected_us[1]);
+}
+
+// Too late for kernels whose relays have to wake up, by little; copy engines need not be much
+// better than those to be the only way.
+TEST(CostModel, TheOnlyMoverThatIsWorthwhileIsTaken) {
+  const CostModel costs = with_good_copy_engines();
+  Request request = linear(Direction::kHostToDevice, 0, 4, true);
+  request.movers.copy_engine = true;
+  int found = 0;
+  for (request.size_bytes = kMiB; request.size_bytes < 32 * kMiB; request.size_bytes += 64 << 10) {
+    const Plan chosen = plan(costs, request);
+    const auto& [native, kernel, engine] = chosen.forecast.expected_us;
+    if (kernel <= kWorthwhile * native || engine > kWorthwhile * native) continue;
+    ++found;
+    EXPECT_EQ(chosen.mover, Mover::kCopyEngine) << request.size_bytes;
+  }
+  EXPECT_GT(found, 0);
 }
 
 // 8 KB blocks natively: 4.7 GB/s host to device and 23.3 back. A linear copy of 1 MiB does not pay,
 // the same bytes in blocks do.
 TEST(CostModel, SmallBlocksPayEarlier) {
   Request request = linear(Direction::kHostToDevice, kMiB);
-  EXPECT_EQ(by_default(request).way, Way::kNative);
+  EXPECT_EQ(by_default(request).mover, Mover::kNative);
   request.segments = kMiB / 8192;
-  EXPECT_EQ(by_default(request).way, Way::kKernel);
+  EXPECT_EQ(by_default(request).mover, Mover::kKernel);
   EXPECT_NEAR(1e-3 * 1024 * kMiB /
                   native_us(default_costs(), {.size_bytes = 1024 * kMiB, .segments = 131072}),
               4.7, 0.5);
@@ -147,7 +226,7 @@ TEST(CostModel, RelaysTakePartWhileTheyComeInTime) {
   int last = 1;
   for (uint64_t size = 64 << 10; size <= 1024 * kMiB; size *= 2) {
     int paths = 0;
-    expected_us(default_costs(), Way::kKernel, linear(Direction::kHostToDevice, size, 16), paths);
+    expected_us(default_costs(), Mover::kKernel, linear(Direction::kHostToDevice, size, 16), paths);
     const auto end_us = [&](int count) {
       return (static_cast<double>(size) / costs.kernel_bytes_per_us +
               costs.kernel_launch_us * count * (count - 1) / 2) /
@@ -210,38 +289,38 @@ TEST(CostModelOfAnyServer, NeverPredictsWorseThanNative) {
     const Request request = any.request();
     const Plan chosen = plan(costs, request);
     const double native = native_us(costs, request);
-    if (chosen.way == Way::kNative) {
-      ASSERT_EQ(chosen.expected_us, native);
+    if (chosen.mover == Mover::kNative) {
+      ASSERT_EQ(chosen.expected_us(), native);
       continue;
     }
-    ASSERT_LE(chosen.expected_us, kWorthwhile * native) << round;
+    ASSERT_LE(chosen.expected_us(), kWorthwhile * native) << round;
     ASSERT_GE(chosen.paths, 1);
     ASSERT_LE(chosen.paths, request.paths);
-    ASSERT_TRUE(chosen.way == Way::kKernel ? request.movers.kernel && !request.kernels_blocked
-                                           : request.movers.copy_engine);
+    ASSERT_TRUE(chosen.mover == Mover::kKernel ? request.movers.kernel && !request.kernels_blocked
+                                               : request.movers.copy_engine);
   }
 }
 
-// Of each way by itself. The plan's own time drops by the margin where it leaves the native way.
+// Of each mover by itself. The plan's own time drops by the margin where it leaves the native way.
 TEST(CostModelOfAnyServer, TimeGrowsWithSize) {
   AnyServer any(seed());
   for (int round = 0; round < 20000; ++round) {
     const CostModel costs = any.costs();
     Request request = any.request();
     request.segments = 1;
-    std::array<double, kWayCount> before{};
+    std::array<double, kMoverCount> before{};
     double planned_before = 0;
     for (const double step : {1.0, 1.01, 2.0, 16.0}) {
       request.size_bytes = static_cast<uint64_t>(static_cast<double>(request.size_bytes) * step);
-      for (int way = 0; way < kWayCount; ++way) {
+      for (int mover = 0; mover < kMoverCount; ++mover) {
         int paths = 0;
-        const double time_us = expected_us(costs, static_cast<Way>(way), request, paths);
-        ASSERT_GE(time_us, before[way] * (1 - 1e-12)) << way_name(static_cast<Way>(way));
-        before[way] = time_us;
+        const double time_us = expected_us(costs, static_cast<Mover>(mover), request, paths);
+        ASSERT_GE(time_us, before[mover] * (1 - 1e-12)) << mover_name(static_cast<Mover>(mover));
+        before[mover] = time_us;
       }
       const Plan chosen = plan(costs, request);
-      ASSERT_GE(chosen.expected_us, kWorthwhile * planned_before * (1 - 1e-12));
-      planned_before = chosen.expected_us;
+      ASSERT_GE(chosen.expected_us(), kWorthwhile * kWorthSwitching * planned_before * (1 - 1e-12));
+      planned_before = chosen.expected_us();
     }
   }
 }
@@ -258,10 +337,10 @@ TEST(CostModelOfAnyServer, TheThresholdIsWhereThePlanLeavesTheNativeWay) {
     if (threshold == UINT64_MAX) continue;
     ++found;
     request.size_bytes = threshold;
-    ASSERT_NE(plan(costs, request).way, Way::kNative) << round;
+    ASSERT_NE(plan(costs, request).mover, Mover::kNative) << round;
     if (threshold <= 64 << 10) continue;
     request.size_bytes = threshold - (64 << 10);
-    ASSERT_EQ(plan(costs, request).way, Way::kNative) << round;
+    ASSERT_EQ(plan(costs, request).mover, Mover::kNative) << round;
   }
   EXPECT_GT(found, 100);
 }

@@ -1,5 +1,6 @@
 // How a pageable copy is cut, and the threads that copy it.
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -45,6 +46,19 @@ std::vector<uint8_t> random_bytes(size_t count, uint64_t seed) {
   std::vector<uint8_t> bytes(count);
   for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(random());
   return bytes;
+}
+
+TEST(CrewTest, HasAThreadWhereThereIsASecondCpu) {
+  cpu_set_t all, few;
+  ASSERT_EQ(sched_getaffinity(0, sizeof all, &all), 0);
+  CPU_ZERO(&few);
+  int count = 0;
+  for (int cpu = 0; cpu < CPU_SETSIZE && count < 3; ++cpu) {
+    if (!CPU_ISSET(cpu, &all)) continue;
+    CPU_SET(cpu, &few);
+    ASSERT_EQ(sched_setaffinity(0, sizeof few, &few), 0);
+    EXPECT_EQ(default_crew_threads(), ++count > 1 ? 1 : 0) << count << " CPUs";
+  }
 }
 
 TEST(CrewTest, CopiesEveryByteAndNoMore) {

@@ -1,5 +1,6 @@
 // When the driver refuses a step, or a GPU has no time: nothing is lost. Faults are the emulator's
 // (src/emulator/faults.h); they are set before the driver starts, so each TEST is its own process.
+#include <bit>
 #include <cstdlib>
 #include <cstring>
 
@@ -94,6 +95,36 @@ TEST_F(FaultsTest, ARefusedLaunchOfARelayIsDoneWithout) {
   EXPECT_EQ(verdict, Verdict::kAccelerated);
   uint64_t bytes = 0;
   for (const PathCount& count : engine->collect(2000)) bytes += count.bytes;
+  EXPECT_EQ(bytes, 2 * kSize) << "a ticket that never comes back keeps its counts";
+}
+
+// Between the two launches that are refused, the first one is made up for on the target.
+TEST_F(FaultsTest, RelaysThatRefuseInOneTransferAreAllDropped) {
+  start(
+      R"({"calls": [{"name": "cuLaunchKernel", "nth": 130, "error": "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"},
+                    {"name": "cuLaunchKernel", "nth": 132, "error": "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"}]})");
+  auto engine = open_engine();
+  HostBuffer host(driver(), kSize), landing(driver(), kSize);
+  host.fill_random(24);
+  DeviceBuffer device(driver(), kSize);
+  const CUstream stream = new_stream();
+  const auto send = [&] {
+    return engine->submit({Direction::kHostToDevice, host.data(), device.at(), kSize, stream});
+  };
+  const Outcome first = send();
+  ASSERT_EQ(first, Verdict::kAccelerated);
+  MUST(driver(), cuMemcpyDtoHAsync(landing.data(), device.at(), kSize, stream));
+  const Outcome second = send();
+  ASSERT_EQ(second, Verdict::kAccelerated);
+  synchronize(stream);
+  EXPECT_EQ(std::memcmp(host.data(), landing.data(), kSize), 0);
+  EXPECT_EQ(std::popcount(second.via), gpus() - 2);
+  EXPECT_EQ(first.via, second.via) << "who was refused carries nothing";
+  uint64_t bytes = 0;
+  for (const PathCount& count : engine->collect(2000)) {
+    EXPECT_NE(second.via >> count.via & 1, 0u) << "GPU " << count.via;
+    bytes += count.bytes;
+  }
   EXPECT_EQ(bytes, 2 * kSize) << "a ticket that never comes back keeps its counts";
 }
 

@@ -55,6 +55,44 @@ TEST_F(PathsTest, OnlyAllowedRelaysTakePart) {
   EXPECT_GT(bytes.at(1), kSize / 4);
 }
 
+std::vector<unsigned> launched_blocks;
+decltype(&cuLaunchKernel) launch_of_driver;
+CUresult launch_and_note(CUfunction function, unsigned x, unsigned y, unsigned z, unsigned width,
+                         unsigned height, unsigned depth, unsigned shared_bytes, CUstream stream,
+                         void** parameters, void** extra) {
+  launched_blocks.push_back(x * y * z);
+  return launch_of_driver(function, x, y, z, width, height, depth, shared_bytes, stream, parameters,
+                          extra);
+}
+
+// BRAID_BLOCKS, of linear copies and batches, by either kernel.
+TEST_F(PathsTest, EveryPathSpendsTheThreadBlocksThatWereAsked) {
+  cuda::Driver noting = driver();
+  launch_of_driver = noting.cuLaunchKernel;
+  noting.cuLaunchKernel = launch_and_note;
+  HostBuffer host(driver(), 16 << 20);
+  DeviceBuffer device(driver(), 16 << 20);
+  const CUstream stream = new_stream();
+  for (const uint32_t blocks : {1u, 3u, 11u}) {
+    Options options = every_size();
+    options.blocks_per_path = blocks;
+    auto engine = Engine::open(noting, options);
+    ASSERT_TRUE(engine.ok()) << engine.status().message();
+    for (const uint64_t offset : {0, 1}) {
+      const std::vector<Segment> halves = {{host.data() + (8 << 20), device.at() + offset, 7 << 20},
+                                           {host.data(), device.at(8 << 20) + offset, 7 << 20}};
+      for (const size_t count : {1, 2}) {
+        launched_blocks.clear();
+        const Batch batch{Direction::kHostToDevice, std::span(halves).first(count), stream};
+        ASSERT_EQ(engine.value()->submit(batch), Verdict::kAccelerated);
+        synchronize(stream);
+        EXPECT_GT(launched_blocks.size(), 1u);
+        EXPECT_EQ(launched_blocks, std::vector<unsigned>(launched_blocks.size(), blocks));
+      }
+    }
+  }
+}
+
 TEST_F(PathsTest, APathLimitHolds) {
   auto engine = open_engine();
   engine->limit_paths(1);

@@ -50,10 +50,51 @@ TEST_F(VerdictTest, ACopyBeyondThePinnedOrTheDeviceMemoryIsLeftToTheDriver) {
   const CUstream stream = new_stream();
   EXPECT_EQ(submit(*engine, {Direction::kDeviceToHost, host.data() + kSize - 4096, device.at(),
                              kSize, stream}),
-            "pageable");
+            "not_linear");
   EXPECT_EQ(submit(*engine,
                    {Direction::kHostToDevice, host.data(), device.at(kSize - 4096), kSize, stream}),
             "not_linear");
+}
+
+// Every process of the emulated server has GPUs of its own, so that nothing can be imported there.
+// This is what H200 says of imported memory: plain memory of a context, which cannot be exported
+// (tests/gpu/programs/imported.cpp sees it there).
+CUdeviceptr imported_memory = 0;
+decltype(&cuPointerGetAttributes) attributes_of_driver;
+CUresult attributes_of_imported(unsigned count, CUpointer_attribute* attributes, void** values,
+                                CUdeviceptr address) {
+  const CUresult result = attributes_of_driver(count, attributes, values, address);
+  const bool is_imported = address >= imported_memory && address < imported_memory + kSize;
+  for (unsigned i = 0; i < count && is_imported && result == CUDA_SUCCESS; ++i)
+    if (attributes[i] == CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE)
+      *static_cast<unsigned*>(values[i]) = 0;
+  return result;
+}
+
+TEST_F(VerdictTest, ImportedMemoryIsLeftToTheDriver) {
+  HostBuffer host(driver(), kSize);
+  DeviceBuffer own(driver(), kSize), imported(driver(), kSize);
+  imported_memory = imported.at();
+  cuda::Driver seeing = driver();
+  attributes_of_driver = seeing.cuPointerGetAttributes;
+  seeing.cuPointerGetAttributes = attributes_of_imported;
+  const CUstream stream = new_stream();
+  for (const MoverChoice mover : {MoverChoice::kKernel, MoverChoice::kCopyEngine}) {
+    Options options = every_size();
+    options.mover = mover;
+    auto engine = Engine::open(seeing, options);
+    ASSERT_TRUE(engine.ok()) << engine.status().message();
+    for (const Direction direction : {Direction::kHostToDevice, Direction::kDeviceToHost}) {
+      EXPECT_EQ(submit(*engine.value(), {direction, host.data(), own.at(), kSize, stream}),
+                "accelerated");
+      EXPECT_EQ(submit(*engine.value(), {direction, host.data(), imported.at(), kSize, stream}),
+                "not_linear");
+      EXPECT_EQ(
+          submit(*engine.value(), {direction, host.data(), imported.at(4096), kSize / 2, stream}),
+          "not_linear");
+    }
+    synchronize(stream);
+  }
 }
 
 TEST_F(VerdictTest, WildAddressesAreLeftToTheDriver) {

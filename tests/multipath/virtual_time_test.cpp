@@ -2,7 +2,9 @@
 // The figures are outputs of the link model; nothing here is a timed test.
 #include <cstdio>
 
+#include "base/units.h"
 #include "multipath/cost_model.h"
+#include "multipath/slice_size.h"
 #include "support/server.h"
 
 namespace braid::multipath {
@@ -75,6 +77,26 @@ TEST_F(VirtualTimeTest, NoSizeFromTheThresholdUpIsSlowerThanNative) {
     }
 }
 
+// Which is why there is one size for all transfers (slice_size.h).
+TEST_F(VirtualTimeTest, NoOtherSliceSizeIsWorthHaving) {
+  HostBuffer host(driver(), kGiB / 16);
+  DeviceBuffer device(driver(), kGiB / 16);
+  for (const uint64_t size : {uint64_t{2} << 20, uint64_t{8} << 20, kGiB / 16}) {
+    double usual_us = 0;
+    for (const uint64_t slice_bytes : {uint64_t{0}, uint64_t{32} << 10, uint64_t{256} << 10}) {
+      Options options = every_size();
+      options.slice_bytes = slice_bytes;
+      auto engine = open_engine(options);
+      copy_us(engine.get(), Direction::kHostToDevice, host, device, size);  // wakes the relays
+      const double us = copy_us(engine.get(), Direction::kHostToDevice, host, device, size);
+      std::printf("%s in slices of %s: %.1f us\n", format_size(size).c_str(),
+                  format_size(slice_bytes == 0 ? kDefaultSliceBytes : slice_bytes).c_str(), us);
+      if (slice_bytes == 0) usual_us = us;
+      EXPECT_LE(usual_us, 1.02 * us) << size;
+    }
+  }
+}
+
 // The cost model's defaults are another server's. Each size is copied twice: after a pause (a large
 // native copy takes one), and right after that.
 TEST_F(VirtualTimeTest, UnderAutoNoCopyIsSlowerThanNative) {
@@ -104,8 +126,7 @@ TEST_F(VirtualTimeTest, TheFirstCopyAfterAPauseMustBeLarger) {
   HostBuffer host(driver(), kPauseBytes);
   DeviceBuffer device(driver(), kPauseBytes);
   for (int round = 0; round < 2; ++round) {
-    for (const Verdict expected :
-         {Verdict::kBelowThreshold, Verdict::kAccelerated, Verdict::kAccelerated}) {
+    for (const Verdict expected : {Verdict::kCold, Verdict::kAccelerated, Verdict::kAccelerated}) {
       Verdict verdict;
       copy_us(engine.get(), Direction::kHostToDevice, host, device, kSize, &verdict);
       EXPECT_EQ(verdict, expected) << round;

@@ -1,10 +1,11 @@
-// What libbraid_preload.so shows the world: the table's entry points, dlsym and the
+// What libbraid_preload.so shows the world: the tables' entry points, dlsym and the
 // exits that run no handlers, and nothing else.
 #include <gtest/gtest.h>
 
 #include <set>
 #include <sstream>
 
+#include "preload/cudart_hooks.h"
 #include "preload/hooks.h"
 #include "tests/support/child.h"
 
@@ -13,19 +14,20 @@ namespace {
 
 using test::run_child;
 
-std::set<std::string> table_and_libc() {
+std::set<std::string> tables_and_libc() {
   std::set<std::string> names{"dlsym", "_exit", "_Exit"};
   for (const Hook& hook : hooks()) names.insert(hook.symbol);
+  names.insert(cudart_hooks().begin(), cudart_hooks().end());
   return names;
 }
 
-TEST(Exports, AreTheTableAndThreeOfLibc) {
+TEST(Exports, AreTheTablesAndThreeOfLibc) {
   const auto listing = run_child({"nm", "-D", "--defined-only", BRAID_PRELOAD_LIBRARY});
   ASSERT_EQ(listing.exit_code, 0) << listing.errors;
   std::set<std::string> exported;
   std::istringstream lines(listing.output);
   for (std::string address, type, name; lines >> address >> type >> name;) exported.insert(name);
-  EXPECT_EQ(exported, table_and_libc());
+  EXPECT_EQ(exported, tables_and_libc());
 }
 
 TEST(Exports, TheLibraryNeedsOnlyTheCLibrary) {

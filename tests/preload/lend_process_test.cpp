@@ -1,7 +1,5 @@
 // `braid run --lend`: programs that are given some GPUs, and helped by the others.
-#include <fstream>
-
-#include "tests/preload/programs.h"
+#include "tests/preload/lending.h"
 
 namespace braid::test {
 namespace {
@@ -10,25 +8,9 @@ const std::string kDevices = BRAID_TEST_CLIENTS "/client_devices";
 const std::string kDevicesLinked = BRAID_TEST_CLIENTS "/client_devices_linked";
 constexpr uint64_t kDevicesBytes = uint64_t{64} << 20;
 
-// Every GPU of the server, lent or not.
-Words pci_addresses() {
-  Words addresses;
-  const auto profile = nlohmann::json::parse(std::ifstream(BRAID_PROFILES "/h20x8.json"));
-  for (const auto& gpu : profile.at("gpus")) addresses.push_back(gpu.at("pci_bus_id"));
-  return addresses;
-}
-
 // As nvidia-smi would write it for the emulated GPU (docs/emulator.md).
 std::string uuid_of(int gpu) {
   return "GPU-62726169-6468-3230-7838-00000000000" + std::to_string(gpu);
-}
-
-Environment visible(const std::string& devices) { return {{"CUDA_VISIBLE_DEVICES", devices}}; }
-
-size_t paths_to(const nlohmann::json& statistics, int target) {
-  size_t count = 0;
-  for (const auto& path : statistics.at("paths")) count += path.at("target") == target ? 1 : 0;
-  return count;
 }
 
 class Lend : public ::testing::TestWithParam<const char*> {

@@ -185,9 +185,10 @@ TEST_F(Observe, TheLogMayBeAFileAndNamesThePaths) {
   std::string lines;
   for (const fs::path& file : files()) lines += text_of(file);
   EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 1) << lines;
-  EXPECT_NE(lines.find(" outcome=accelerated mover=kernel via=0,2,5 slice_bytes=65536 cost_ns="),
-            std::string::npos)
-      << lines;
+  for (const char* part :
+       {" outcome=accelerated mover=kernel via=0,2,5 slice_bytes=65536 why=asked ",
+        " expected_us=native:", " available=3 cost_ns="})
+    EXPECT_NE(lines.find(part), std::string::npos) << part << " in " << lines;
 }
 
 TEST_F(Observe, ALogThatCannotBeWrittenIsSaidOnce) {

@@ -232,12 +232,15 @@ std::string log_line(const CopyRecord& record) {
   return line;
 }
 
-TEST(LogLine, SaysHowACarriedCopyTravels) {
+TEST(LogLine, SaysHowACarriedCopyTravelsAndWhy) {
   const multipath::Batch batch{Direction::kHostToDevice, {}, CU_STREAM_LEGACY};
-  EXPECT_EQ(log_line({k_cuMemcpyHtoD_v2, 8 << 20, &batch, 3, carried(), 1234}),
-            "braid: copy pid=42 entry_point=cuMemcpyHtoD_v2 bytes=8388608 direction=h2d gpu=3 "
-            "stream=legacy outcome=accelerated mover=kernel via=0,2,3 slice_bytes=65536 "
-            "cost_ns=1234\n");
+  Outcome outcome = carried();
+  outcome.forecast = {{156.5, 88.2, 0}, 4, multipath::Reason::kFaster};
+  EXPECT_EQ(
+      log_line({k_cuMemcpyHtoD_v2, 8 << 20, &batch, 3, outcome, 1234}),
+      "braid: copy pid=42 entry_point=cuMemcpyHtoD_v2 bytes=8388608 direction=h2d gpu=3 "
+      "stream=legacy priority=bulk outcome=accelerated mover=kernel via=0,2,3 slice_bytes=65536 "
+      "why=faster expected_us=native:156,kernel:88 available=4 cost_ns=1234\n");
 }
 
 TEST(LogLine, SaysWhatCarriedTheChunksOfAStagedCopy) {
@@ -247,14 +250,21 @@ TEST(LogLine, SaysWhatCarriedTheChunksOfAStagedCopy) {
   staged.via = 0b11;
   EXPECT_EQ(log_line({k_cuMemcpyHtoD_v2, 8 << 20, &batch, 0, staged, 5}),
             "braid: copy pid=42 entry_point=cuMemcpyHtoD_v2 bytes=8388608 direction=h2d gpu=0 "
-            "stream=legacy outcome=staged mover=copy_engine via=0,1 slice_bytes=0 cost_ns=5\n");
+            "stream=legacy priority=bulk outcome=staged mover=copy_engine via=0,1 slice_bytes=0 "
+            "cost_ns=5\n");
 }
 
 TEST(LogLine, SaysWhyACopyStaysNative) {
   const multipath::Batch batch{Direction::kDeviceToHost, {}, reinterpret_cast<CUstream>(0x1f0)};
   EXPECT_EQ(log_line({k_cuMemcpyAsync, 8 << 20, &batch, 0, Verdict::kSaturated, 9}),
             "braid: copy pid=42 entry_point=cuMemcpyAsync bytes=8388608 direction=d2h gpu=0 "
-            "stream=0x1f0 outcome=saturated mover=native cost_ns=9\n");
+            "stream=0x1f0 priority=bulk outcome=saturated mover=native cost_ns=9\n");
+  Outcome cold = Verdict::kCold;
+  cold.forecast = {{150, 130, 160}, 2, multipath::Reason::kFaster};
+  EXPECT_EQ(log_line({k_cuMemcpyAsync, 8 << 20, &batch, 0, cold, 9}),
+            "braid: copy pid=42 entry_point=cuMemcpyAsync bytes=8388608 direction=d2h gpu=0 "
+            "stream=0x1f0 priority=bulk outcome=cold mover=native "
+            "expected_us=native:150,kernel:130,copy_engine:160 available=2 cost_ns=9\n");
   EXPECT_EQ(log_line({k_cuMemcpy, 8 << 20, nullptr, -1, Verdict::kNotLinear, 9}),
             "braid: copy pid=42 entry_point=cuMemcpy bytes=8388608 outcome=not_linear "
             "mover=native cost_ns=9\n");

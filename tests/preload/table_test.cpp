@@ -5,6 +5,7 @@
 #include <array>
 #include <string>
 
+#include "preload/cudart_hooks.h"
 #include "preload/hooks.h"
 #include "preload/peers.h"
 
@@ -98,7 +99,7 @@ TEST(Resolve, OneAddressForTwoSymbolsIsSettledByTheRequest) {
 
 TEST(Resolve, OtherNamesAreLeftAlone) {
   for (const char* name : {"cuMemcpyBatchAsync", "cuMemcpyHtoD_v2", "cuMemcpyPeer",
-                           "cuDriverGetVersion", "", "cumemcpy", "cuGetExportTable"})
+                           "cuDriverGetVersion", "", "cumemcpy", "cuGetExportTables"})
     EXPECT_EQ(by_request(name, 12000, 0), "") << name;
 }
 
@@ -110,6 +111,18 @@ TEST(Names, OnlyTheDriversAreLookedAt) {
     EXPECT_TRUE(is_driver_name(hook.symbol));
     EXPECT_TRUE(std::string(hook.symbol).starts_with(hook.base_name)) << hook.symbol;
   }
+}
+
+TEST(CudartNames, OnlyTheRuntimesAreLookedAt) {
+  for (const char* name : {"cuInit", "cudnnCreate", "cuda", "cudart", "", "malloc"})
+    EXPECT_FALSE(is_cudart_name(name)) << name;
+  for (int id = 0; id < kCudartHookCount; ++id) {
+    const char* const name = cudart_hooks()[static_cast<size_t>(id)];
+    EXPECT_TRUE(is_cudart_name(name));
+    EXPECT_FALSE(is_driver_name(name));
+    EXPECT_EQ(find_cudart_symbol(name), static_cast<CudartHookId>(id));
+  }
+  EXPECT_EQ(find_cudart_symbol("cudaGetDevice"), std::nullopt);
 }
 
 class Peers : public ::testing::Test {

@@ -28,18 +28,16 @@ struct Request {
 // A batch takes some seconds; programs that hang must not hang the test.
 constexpr const char* kBatchLimit_s = "180";
 
-std::vector<std::string> programs_of(uint64_t seed, uint64_t count) {
-  return {"timeout", kBatchLimit_s, BRAID_STRESS_PROGRAMS, std::to_string(seed),
+// Braid goes in front of the programs alone: a sanitizer that braid is built with would be checking
+// `timeout` too.
+std::vector<std::string> programs_of(uint64_t seed, uint64_t count, const std::string& preload) {
+  return {"timeout",
+          kBatchLimit_s,
+          "env",
+          "LD_PRELOAD=" + preload,
+          BRAID_STRESS_PROGRAMS,
+          std::to_string(seed),
           std::to_string(count)};
-}
-
-// Every size goes through braid, in many slices; pageable copies are staged.
-std::vector<std::pair<std::string, std::string>> options_of(const std::string& mover) {
-  return {{"BRAID_MOVER", mover},
-          {"BRAID_THRESHOLD", "1"},
-          {"BRAID_SLICE", "8K"},
-          {"BRAID_PAGEABLE", "2"},
-          {"BRAID_STATS", "json"}};
 }
 
 Environment emulated() {
@@ -48,10 +46,14 @@ Environment emulated() {
           {"CUDA_VISIBLE_DEVICES", "0,1,2,3"}};
 }
 
+// Every size goes through braid, in many slices; pageable copies are staged.
 Environment with_braid(const std::string& mover) {
   Environment environment = emulated();
-  environment["LD_PRELOAD"] = BRAID_PRELOAD_LIBRARY;
-  for (const auto& [name, value] : options_of(mover)) environment[name] = value;
+  environment.insert({{"BRAID_MOVER", mover},
+                      {"BRAID_THRESHOLD", "1"},
+                      {"BRAID_SLICE", "8K"},
+                      {"BRAID_PAGEABLE", "2"},
+                      {"BRAID_STATS", "json"}});
   return environment;
 }
 
@@ -62,16 +64,21 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
+// As a shell's words.
+std::string text_of(const Environment& environment) {
+  std::string text;
+  for (const auto& [name, value] : environment) text += name + "=" + value + " ";
+  return text;
+}
+
 void say_replay(uint64_t seed, const std::string& mover) {
-  std::string options;
-  for (const auto& [name, value] : options_of(mover))
-    if (name != "BRAID_STATS") options += name + "=" + value + " ";
   const std::string program =
       std::string(BRAID_STRESS_PROGRAMS) + " " + std::to_string(seed) + " 1 --trace";
-  std::printf("replay: CUDA_VISIBLE_DEVICES=0,1,2,3 %s%s run --server h20x8 -- %s\n",
-              options.c_str(), BRAID_COMMAND, program.c_str());
-  std::printf("native: BRAID_SERVER=%s/h20x8.json LD_LIBRARY_PATH=%s %s\n", BRAID_PROFILES,
-              BRAID_EMULATOR_FOLDER, program.c_str());
+  Environment braided = with_braid(mover);
+  braided.erase("BRAID_STATS");
+  std::printf("replay: %sLD_PRELOAD=%s %s\n", text_of(braided).c_str(), BRAID_PRELOAD_LIBRARY,
+              program.c_str());
+  std::printf("native: %s%s\n", text_of(emulated()).c_str(), program.c_str());
 }
 
 // The program that a run did not finish is the one after its last line.
@@ -91,9 +98,9 @@ struct Totals {
 };
 
 bool compare(uint64_t seed, uint64_t count, const Request& request, Totals& totals) {
-  const auto words = programs_of(seed, count);
-  const ChildResult native = braid::test::run_child(words, emulated());
-  const ChildResult braided = braid::test::run_child(words, with_braid(request.mover));
+  const ChildResult native = braid::test::run_child(programs_of(seed, count, ""), emulated());
+  const ChildResult braided = braid::test::run_child(
+      programs_of(seed, count, BRAID_PRELOAD_LIBRARY), with_braid(request.mover));
   if (!is_whole(native, "natively", seed, request)) return false;
   if (!is_whole(braided, "under braid", seed, request)) return false;
   if (!braided.other_errors().empty())

@@ -51,6 +51,9 @@ TEST(CommandLine, MistakesAreBraids) {
   EXPECT_EQ(child.exit_code, 1);
   EXPECT_TRUE(child.errors.starts_with("braid: --repeat: ")) << child.errors;
   EXPECT_TRUE(has(child.errors, "braid bench --help")) << child.errors;
+  const ChildResult none = run_child(
+      {BRAID_COMMAND, "bench", "--server", "h20x8", "--scenario", "batch", "--segment", "0"});
+  EXPECT_TRUE(has(none.errors, "'0' is not a segment's size")) << none.errors;
   EXPECT_EQ(run_child({BRAID_COMMAND}).exit_code, 1);
   EXPECT_EQ(run_child({BRAID_COMMAND, "--version"}).exit_code, 0);
 }

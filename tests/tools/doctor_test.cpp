@@ -9,6 +9,8 @@
 namespace braid::test {
 namespace {
 
+using Words = std::vector<std::string>;
+
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
   std::istringstream stream(text);
@@ -20,14 +22,69 @@ TEST(Doctor, FindsAnEmulatedServerWell) {
   const ChildResult child = run_child({BRAID_COMMAND, "doctor", "--server", "h20x8"});
   EXPECT_EQ(child.exit_code, 0) << child.output << child.errors;
   const auto lines = lines_of(child.output);
-  ASSERT_EQ(lines.size(), 6u) << child.output;
-  const char* const checks[] = {"ok   driver",  "ok   peers", "ok   costs    defaults",
-                                "ok   library", "ok   hooks", "ok   copy"};
-  for (size_t index = 0; index < lines.size(); ++index)
+  const char* const checks[] = {"ok   driver",
+                                "ok   peers",
+                                "     ",
+                                "     ",
+                                "     ",
+                                "     ",
+                                "     ",
+                                "     ",
+                                "     ",
+                                "     ",
+                                "ok   costs    defaults",
+                                "ok   mover    auto, by default costs",
+                                "ok   sizes    ",
+                                "ok   pageable ",
+                                "ok   options  ",
+                                "ok   library",
+                                "ok   hooks",
+                                "ok   copy"};
+  ASSERT_EQ(lines.size(), std::size(checks)) << child.output;
+  for (size_t index = 0; index < lines.size(); ++index) {
     EXPECT_TRUE(lines[index].starts_with(checks[index])) << lines[index];
+    EXPECT_LE(lines[index].size(), 120u) << lines[index];
+  }
   EXPECT_NE(lines[0].find("8 GPUs"), std::string::npos) << lines[0];
-  EXPECT_NE(lines[1].find("GPU 7: relays 0,1,2,3,4,5,6"), std::string::npos) << lines[1];
-  EXPECT_NE(lines[5].find("4 copies verified"), std::string::npos) << lines[5];
+  EXPECT_NE(lines[9].find("GPU 7: relays 0,1,2,3,4,5,6"), std::string::npos) << lines[9];
+  EXPECT_NE(lines.back().find("4 copies verified"), std::string::npos) << lines.back();
+}
+
+std::string line_of(const std::string& output, const std::string& check) {
+  for (const std::string& line : lines_of(output))
+    if (line.starts_with("ok   " + check)) return line.substr(14);
+  return "no line for " + check;
+}
+
+TEST(Doctor, SaysWhatIsInForce) {
+  const Words doctor{BRAID_COMMAND, "doctor", "--server", "h200x4"};
+  const std::string usual =
+      run_child(doctor, {{"BRAID_THRESHOLD", ""}, {"BRAID_PAGEABLE", "3"}}).output;
+  EXPECT_EQ(line_of(usual, "mover"),
+            "auto, by default costs; 256M over 4 paths: h2d kernel, d2h kernel");
+  EXPECT_TRUE(line_of(usual, "sizes").starts_with("h2d from ")) << usual;
+  EXPECT_NE(line_of(usual, "sizes").find(", d2h from "), std::string::npos) << usual;
+  EXPECT_EQ(line_of(usual, "pageable"), "3 threads stage copies of 1M and more");
+
+  const std::string other = run_child(doctor, {{"BRAID_MOVER", "copy-engine"},
+                                               {"BRAID_THRESHOLD", "2M"},
+                                               {"BRAID_PAGEABLE", "0"},
+                                               {"BRAID_THREHSOLD", "4M"}})
+                                .output;
+  EXPECT_EQ(line_of(other, "mover"), "copy engines alone: BRAID_MOVER=copy-engine");
+  EXPECT_EQ(line_of(other, "sizes"), "copies of 2M and more are carried: BRAID_THRESHOLD");
+  EXPECT_NE(line_of(other, "pageable").find("natively: BRAID_PAGEABLE=0"), std::string::npos);
+  const std::string options = line_of(other, "options");
+  EXPECT_NE(options.find("BRAID_MOVER=copy-engine"), std::string::npos) << options;
+  EXPECT_TRUE(options.ends_with("; unknown: BRAID_THREHSOLD")) << options;
+}
+
+TEST(Doctor, AnOptionThatCannotBeReadIsAFinding) {
+  const ChildResult child =
+      run_child({BRAID_COMMAND, "doctor", "--server", "h200x4"}, {{"BRAID_MOVER", "camel"}});
+  EXPECT_EQ(child.exit_code, 1);
+  EXPECT_NE(child.output.find("FAIL options  BRAID_MOVER: 'camel'"), std::string::npos)
+      << child.output;
 }
 
 TEST(Doctor, ListsTheHooksWhenAsked) {

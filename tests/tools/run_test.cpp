@@ -91,7 +91,28 @@ TEST(Run, OptionsThatCannotBeReadAreNamed) {
   expect_refusal(braid_run(emulated_with({"--relais", "1"}), {"true"}), 1, {"'--relais'"});
 }
 
+TEST(Run, OptionsThatWouldDoNothingAreNamed) {
+  expect_refusal(braid_run(emulated_with({"--relay-order", "99"}), {"true"}), 1,
+                 {"order of relays names GPU 99", "from 0 to 7"});
+  expect_refusal(braid_run(emulated_with({"--slice", "4G"}), {"true"}), 1,
+                 {"--slice: '4G' is too large", "up to 1G"});
+  expect_refusal(braid_run(emulated_with({"--device-memory", "1K"}), {"true"}), 1,
+                 {"--device-memory: '1K' is too small", "4M or more"});
+  expect_refusal(braid_run(emulated_with({"--costs", "/no/file"}), {"true"}), 1,
+                 {"'/no/file' cannot be read: No such file"});
+  expect_refusal(braid_run({"--server", "/dev/null"}, {"true"}), 1,
+                 {"'/dev/null' is no regular file"});
+}
+
+TEST(Run, AMisspeltVariableIsSaidAndTheProgramRuns) {
+  const ChildResult child =
+      braid_run(kEmulated, {"echo", "here"}, {{"BRAID_THREHSOLD", "4M"}, {"BRAID_SLICE", "64K"}});
+  EXPECT_EQ(child.output, "here\n");
+  EXPECT_EQ(child.errors, "braid: there is no option BRAID_THREHSOLD. See docs/options.md\n");
+}
+
 TEST(Run, AMissingProgramIsSaid) {
+  expect_refusal(braid_run({}, {"/no/such/program"}), 127, {"'/no/such/program'"});
   expect_refusal(braid_run(kEmulated, {"no-such-program"}), 127, {"'no-such-program'"});
   expect_refusal(braid_run(kEmulated, {"/no/such/program"}), 127, {"'/no/such/program'"});
   expect_refusal(braid_run(kEmulated, {"/etc/passwd"}), 126, {"'/etc/passwd'", "executable"});
@@ -159,6 +180,9 @@ TEST(Help, NamesEveryOption) {
        {"--server", "--lend", "--relays", "--stats", "--stats-file", "--stats-signal", "--log",
         "--threshold", "--costs", "--slice", "--blocks", "--background"})
     EXPECT_NE(child.output.find(option), std::string::npos) << option;
+  for (const char* values : {"auto|kernel|copy-engine", "auto|SIZE", "longest|GPU"})
+    EXPECT_NE(child.output.find(values), std::string::npos) << child.output;
+  EXPECT_EQ(child.output.find("TEXT"), std::string::npos) << child.output;
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "multipath/cost_file.h"
 #include "tests/support/child.h"
 
 namespace braid::test {
@@ -87,6 +88,78 @@ TEST_F(Tune, ABrokenFileIsNamedWithItsRemedyAndNotUsed) {
   EXPECT_TRUE(has(program.other_errors(), "braid tune")) << program.errors;
   EXPECT_GT(path_bytes(program.statistics().at(0)), 0u) << "the defaults carry on";
   fs::remove(file);
+}
+
+// What `braid bench` reads with one mover, beside what the tuned model expects.
+class Predictions : public Tune {
+ protected:
+  static constexpr double kTolerance = 0.2;
+
+  void SetUp() override {
+    Tune::SetUp();
+    fs::create_directories(cache_);
+    const ChildResult tuned = braid({"tune", "--server", kServer, "--out", costs_file()});
+    ASSERT_EQ(tuned.exit_code, 0) << tuned.errors;
+    std::printf("%s\n", tuned.output.c_str());
+    auto file = multipath::read_cost_file(costs_file());
+    ASSERT_TRUE(file.ok()) << file.status().message();
+    costs_ = file.value().costs;
+  }
+
+  std::string costs_file() const { return cache_ / "costs.json"; }
+
+  nlohmann::json bench(const std::string& mover, Words words) const {
+    const std::string records = cache_ / "bench.json";
+    words.insert(words.begin(), {BRAID_COMMAND, "bench", "--server", kServer, "--repeat", "1"});
+    words.insert(words.end(), {"--json", records});
+    const ChildResult ran = run_child(
+        words, {{"BRAID_MOVER", mover}, {"BRAID_THRESHOLD", "1"}, {"BRAID_COSTS", "none"}});
+    EXPECT_EQ(ran.exit_code, 0) << ran.errors;
+    std::ifstream stream(records);
+    return nlohmann::json::parse(stream, nullptr, false);
+  }
+
+  void compare(multipath::Mover mover, const nlohmann::json& record, double gbps) const {
+    multipath::Request request;
+    request.direction = record.at("direction") == "h2d" ? multipath::Direction::kHostToDevice
+                                                        : multipath::Direction::kDeviceToHost;
+    request.size_bytes = record.at("size_bytes");
+    const uint64_t segment_bytes = record.value("segment_bytes", uint64_t{0});
+    if (segment_bytes != 0) request.segments = request.size_bytes / segment_bytes;
+    request.paths = kGpus;
+    int paths = 0;
+    const double expected_us = multipath::expected_us(costs_, mover, request, paths);
+    const double seen_us = static_cast<double>(request.size_bytes) / gbps / 1e3;
+    std::printf("%-12s %s %9lu bytes, %6lu segments: %8.1f us expected, %8.1f seen\n",
+                multipath::mover_name(mover), record.at("direction").get<std::string>().c_str(),
+                static_cast<unsigned long>(request.size_bytes),
+                static_cast<unsigned long>(request.segments), expected_us, seen_us);
+    EXPECT_NEAR(expected_us / seen_us, 1, kTolerance);
+  }
+
+  static constexpr const char* kServer = "h20x8";
+  static constexpr int kGpus = 8;
+  multipath::CostModel costs_;
+};
+
+TEST_F(Predictions, HoldForSingleCopiesByBothMovers) {
+  for (const auto& [mover, option] : {std::pair{multipath::Mover::kKernel, "kernel"},
+                                      {multipath::Mover::kCopyEngine, "copy-engine"}})
+    for (const nlohmann::json& record : bench(option, {"--sizes", "4M,12M,32M,96M"})) {
+      compare(mover, record, record.at("braid_gbps"));
+      compare(multipath::Mover::kNative, record, record.at("native_gbps"));
+    }
+}
+
+TEST_F(Predictions, HoldForBatchesByBothMovers) {
+  for (const auto& [mover, option] : {std::pair{multipath::Mover::kKernel, "kernel"},
+                                      {multipath::Mover::kCopyEngine, "copy-engine"}})
+    for (const char* segment : {"8K", "32K", "128K"})
+      for (const nlohmann::json& record :
+           bench(option, {"--scenario", "batch", "--sizes", "32M", "--segment", segment})) {
+        compare(mover, record, record.at("braid_gbps").at("median"));
+        compare(multipath::Mover::kNative, record, record.at("native_gbps").at("median"));
+      }
 }
 
 }  // namespace

@@ -19,7 +19,11 @@ CUresult find_end(Call& call, uint64_t address, uint64_t size_bytes, EndKind kin
   // (seen on 4xH200, as a copy of braid's that failed).
   if (allocation->freeing) return CUDA_ERROR_INVALID_VALUE;
   if (kind == EndKind::kHost && !cpu_may(*allocation)) return CUDA_ERROR_INVALID_VALUE;
-  if (call.world.memory.find(address, size_bytes) == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  // Mappings may be crossed by one copy, registrations may not (seen on H200, driver 580).
+  const bool may_cross = allocation->kind != Allocation::Kind::kHostRegistered;
+  if (!allocation->holds(address, size_bytes) &&
+      !(may_cross && call.world.memory.find(address, size_bytes) != nullptr))
+    return CUDA_ERROR_INVALID_VALUE;
   end.address = address;
   end.bytes = allocation->bytes_at(address);
   end.place = allocation->place;

@@ -102,9 +102,10 @@ CUresult get_flags(Call& call, unsigned* flags, void* address) {
   if (flags == nullptr || address == nullptr) return CUDA_ERROR_INVALID_VALUE;
   BRAID_TRY(current_context(call, context));
   const Allocation* allocation = call.world.memory.find(reinterpret_cast<uint64_t>(address));
-  if (allocation == nullptr || allocation->kind != Allocation::Kind::kHostAllocated)
-    return CUDA_ERROR_INVALID_VALUE;
-  *flags = allocation->flags | CU_MEMHOSTALLOC_DEVICEMAP;  // always so under UVA
+  if (allocation == nullptr || !allocation->is_pinned()) return CUDA_ERROR_INVALID_VALUE;
+  // Registered memory has them too, in the same bits, and read-only is none of them (H200, 580).
+  const unsigned known = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_WRITECOMBINED;
+  *flags = (allocation->flags & known) | CU_MEMHOSTALLOC_DEVICEMAP;  // always so under UVA
   return CUDA_SUCCESS;
 }
 

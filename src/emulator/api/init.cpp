@@ -54,16 +54,6 @@ extern "C" CUresult CUDAAPI cuGetProcAddress(const char* symbol, void** function
   return cuGetProcAddress_v2(symbol, function, version, flags, nullptr);
 }
 
-// The tables are undocumented; a runtime that needs one cannot run on the emulated server.
-extern "C" CUresult CUDAAPI cuGetExportTable(const void** table, const CUuuid*) {
-  static bool said = false;
-  if (table == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *table = nullptr;
-  if (!std::exchange(said, true))
-    say("cuGetExportTable is not emulated; CUDA's runtime library needs real GPUs");
-  return CUDA_ERROR_NOT_SUPPORTED;
-}
-
 // Declared in cudaProfiler.h. There is no profiler to start.
 extern "C" CUresult cuProfilerStart() { return CUDA_SUCCESS; }
 extern "C" CUresult cuProfilerStop() { return CUDA_SUCCESS; }

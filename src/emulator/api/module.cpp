@@ -9,11 +9,22 @@
 namespace braid::emulator {
 namespace {
 
+// Reads no further than it agrees: other images may be shorter.
+bool is_twin_image(const void* image) {
+  if (!is_readable(image, sizeof(cuda::TwinImage))) return false;
+  const uint64_t magic = cuda::TwinImage::kMagic;
+  const auto* expected = reinterpret_cast<const unsigned char*>(&magic);
+  const auto* found = static_cast<const unsigned char*>(image);
+  for (size_t at = 0; at < sizeof magic; ++at)
+    if (found[at] != expected[at]) return false;
+  return true;
+}
+
 std::span<const cuda::Twin> twins_of(const void* image) {
+  if (!is_twin_image(image)) return cuda::twins();
   cuda::TwinImage own;
-  if (!is_readable(image, sizeof own)) return cuda::twins();
   std::memcpy(&own, image, sizeof own);
-  return own.magic == cuda::TwinImage::kMagic ? std::span(own.twins, own.count) : cuda::twins();
+  return {own.twins, own.count};
 }
 
 CUresult load(Call& call, CUmodule* out, const void* image) {

@@ -84,6 +84,8 @@ Status Station::open_lines() {
   return hop_.open(driver_, priority, word(number));
 }
 
+static_assert(kRelayBufferBytes <= kLeastDeviceMemoryBytes);
+
 Status Station::open_buffers(uint64_t limit_bytes) {
   buffer_count_ = kRelayBuffers;
   while (limit_bytes != 0 && buffer_count_ > 0 && buffer_bytes() > limit_bytes) --buffer_count_;

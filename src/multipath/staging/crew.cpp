@@ -58,7 +58,8 @@ bool comes_true_soon(Condition condition) {
 int default_crew_threads() {
   cpu_set_t cpus;
   if (sched_getaffinity(0, sizeof cpus, &cpus) != 0) return 0;
-  return std::min(kMostThreads, CPU_COUNT(&cpus) / 4);
+  const int count = CPU_COUNT(&cpus);
+  return count > 1 ? std::clamp(count / 4, 1, kMostThreads) : 0;
 }
 
 Crew::Crew(int threads) : process_(getpid()) {

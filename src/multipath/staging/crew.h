@@ -21,7 +21,7 @@ namespace braid::multipath::staging {
 
 /// How many threads when the program does not say: a quarter of the CPUs that this process may run
 /// on, since the program has work of its own, and 16 at most, which move 70 GB/s; twice as many
-/// move 80.
+/// move 80. At least one, beside the thread that asks; none on a single CPU, which it would share.
 int default_crew_threads();
 
 /// Where the bytes are wanted next. A ring stays in the CPUs' caches, and the links read it there:

@@ -1,8 +1,24 @@
-"""PyTorch: copies between pinned tensors and every GPU, with kernels behind them."""
+"""PyTorch: copies between pinned tensors and every GPU, with kernels behind them.
+
+  tensors.py [GPUS]    GPUS: how many it must see
+"""
+import sys
+
 import torch
 
 SIZE_BYTES = 256 << 20
 
+if len(sys.argv) > 1:
+    gpus = int(sys.argv[1])
+    # PyTorch may count by NVML; what it works with is the runtime's count.
+    assert torch.cuda.device_count() == gpus, torch.cuda.device_count()
+    assert torch._C._cuda_getDeviceCount() == gpus, torch._C._cuda_getDeviceCount()
+    try:
+        torch.zeros(1, device=f"cuda:{gpus}")
+    except (RuntimeError, AssertionError):  # "invalid device ordinal"
+        pass
+    else:
+        raise AssertionError(f"there is a GPU {gpus}")
 source = torch.randint(0, 256, (SIZE_BYTES,), dtype=torch.uint8).pin_memory()
 device = torch.zeros(SIZE_BYTES, dtype=torch.uint8, device="cuda:0")
 landing = torch.zeros(SIZE_BYTES, dtype=torch.uint8).pin_memory()

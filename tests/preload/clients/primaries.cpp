@@ -2,9 +2,11 @@
 // which must be the same with braid and without.
 #include <dlfcn.h>
 
+#include <atomic>
 #include <cstring>
 #include <map>
 #include <string>
+#include <thread>
 
 #include "client.h"
 
@@ -36,10 +38,14 @@ void release(CUdevice device, const char* symbol = "cuDevicePrimaryCtxRelease_v2
   std::printf("%s(%d) = %d\n", symbol, device, answer(symbol, device));
 }
 
-// Both ways, in the current context; the memory goes back when the context does.
-void copy_and_look(uint64_t seed) {
+struct Pinned {
   uint8_t* host = pin(kSizeBytes);
   uint8_t* back = pin(kSizeBytes);
+};
+
+// Both ways, in the current context; the memory goes back when the context does.
+void copy_and_look(uint64_t seed, const Pinned& memory = {}) {
+  const auto [host, back] = memory;
   Random(seed).fill(host, kSizeBytes);
   const CUdeviceptr device = allocate(kSizeBytes);
   call("cuMemcpyHtoD_v2", device, static_cast<const void*>(host), kSizeBytes);
@@ -155,6 +161,68 @@ int detach_ends_the_context() {
   return 0;
 }
 
+// Only the thread whose current context it is may detach it.
+int refused_detaching_counts_nothing() {
+  use_gpu(0);
+  for (const bool is_attached : {false, true}) {
+    CUcontext own = nullptr;
+    CUcontext attached = nullptr;
+    create(&own);
+    const Pinned memory;
+    copy_and_look(51, memory);
+    if (is_attached) std::printf("attach: %d\n", answer("cuCtxAttach", &attached, 0u));
+    use_gpu(0);
+    for (int i = 0; i < 2; ++i) std::printf("detach: %d\n", answer("cuCtxDetach", own));
+    call("cuCtxSetCurrent", own);
+    copy_and_look(52, memory);
+    allocate_most(0);
+    if (is_attached) std::printf("detach: %d\n", answer("cuCtxDetach", own));
+    copy_and_look(53, memory);
+    std::printf("detach: %d\n", answer("cuCtxDetach", own));
+    use_gpu(0);
+  }
+  return 0;
+}
+
+size_t free_bytes() {
+  size_t free = 0;
+  size_t total = 0;
+  call("cuMemGetInfo_v2", &free, &total);
+  return free;
+}
+
+// Another thread pins memory for the first time meanwhile: braid opens its contexts, and takes
+// memory on every GPU.
+int release_beside_the_first_pinning() {
+  use_gpu(0);
+  use_gpu(1);
+  allocate_most(1);
+  const size_t before = free_bytes();
+  std::atomic<bool> is_pinned{false};
+  std::thread pinning([&] {
+    use_gpu(0);
+    pin(kSizeBytes);
+    is_pinned = true;
+  });
+  // Until the opening has come to this GPU.
+  while (!is_pinned && free_bytes() == before) {
+  }
+  release(1);
+  int granted = 0;
+  do
+    for (CUdevice device = 2; device < 4; ++device)  // never retained
+      granted += answer("cuDevicePrimaryCtxRelease_v2", device) == CUDA_SUCCESS ? 1 : 0;
+  while (!is_pinned);
+  pinning.join();
+  std::printf("released without a hold: %d\n", granted);
+  print_states("pinned");
+  use_gpu(1);
+  allocate_most(1);
+  use_gpu(0);
+  copy_and_look(61);
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -164,6 +232,8 @@ int main(int argc, char** argv) {
       {"reset_and_release", reset_and_release},
       {"release_after_pageable", release_after_pageable},
       {"detach_ends_the_context", detach_ends_the_context},
+      {"refused_detaching_counts_nothing", refused_detaching_counts_nothing},
+      {"release_beside_the_first_pinning", release_beside_the_first_pinning},
   };
   require(use_lookup(argc > 2 ? argv[2] : "dlsym"), "no driver");
   const auto scenario = scenarios.find(argc > 1 ? argv[1] : "");

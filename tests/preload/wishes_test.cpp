@@ -1,0 +1,72 @@
+// What a program says of how its copies are to be made is what braid does, or leaves to the driver.
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "tests/preload/programs.h"
+
+namespace braid::test {
+namespace {
+
+const std::string kWishes = BRAID_TEST_CLIENTS "/client_wishes";
+
+// {beside a bulk copy as one more of them, on a stream of high priority}
+std::pair<int, int> took_us(const std::string& mover) {
+  const ChildResult child = with_braid({kWishes, "priority"}, {"--mover", mover});
+  EXPECT_EQ(counted(only_statistics(child), "cuMemcpyHtoDAsync_v2", "accelerated").calls, 5u);
+  std::pair<int, int> took{0, 0};
+  std::istringstream(child.output) >> took.first >> took.second;
+  return took;
+}
+
+TEST(Wishes, ACopyOnAStreamOfHighPriorityOvertakesABulkOne) {
+  for (const char* mover : {"kernel", "copy-engine"}) {
+    const auto [usual_us, urgent_us] = took_us(mover);
+    EXPECT_GT(urgent_us, 0) << mover;
+    EXPECT_LT(urgent_us, 0.85 * usual_us) << mover;
+  }
+}
+
+TEST(Wishes, SoDoesOneOfPageableMemory) {
+  const ChildResult child =
+      with_braid({kWishes, "priority_pageable"}, {"--pageable", "2", "--threshold", "1M"},
+                 {{"BRAID_LOG", "stderr"}});
+  EXPECT_EQ(child.exit_code, 0) << child.errors;
+  EXPECT_NE(child.errors.find(" priority=urgent outcome=staged mover=kernel"), std::string::npos)
+      << child.errors;
+}
+
+// {native, by kernels, by copy engines} of four batches, of which the first two ask for no SMs.
+std::vector<uint64_t> carried(const std::string& scenario, const std::string& mover) {
+  const auto statistics = only_statistics(with_braid({kWishes, scenario}, {"--mover", mover}));
+  const std::string symbol =
+      scenario == "overlap" ? "cuMemcpyBatchAsync_v2" : "cuMemcpy3DBatchAsync_v2";
+  std::vector<uint64_t> calls{counted(statistics, symbol, "below_threshold").calls};
+  for (const char* name : {"kernel", "copy_engine"}) {
+    const auto& movers = statistics.at("movers");
+    calls.push_back(movers.contains(name) ? movers.at(name).at("calls").get<uint64_t>() : 0);
+  }
+  return calls;
+}
+
+TEST(Wishes, BatchesThatAreToOverlapWithKernelsAreNotMovedByKernels) {
+  for (const char* scenario : {"overlap", "overlap_boxes"}) {
+    using Calls = std::vector<uint64_t>;
+    EXPECT_EQ(carried(scenario, "auto"), (Calls{0, 2, 2})) << scenario;
+    EXPECT_EQ(carried(scenario, "kernel"), (Calls{2, 2, 0})) << scenario;
+    EXPECT_EQ(carried(scenario, "copy-engine"), (Calls{0, 0, 4})) << scenario;
+  }
+}
+
+TEST(Wishes, MemoryThatIsFreedBehindCopiesThatAreHeldBackIsThereForThem) {
+  const ChildResult native = natively({kWishes, "freed_behind"});
+  EXPECT_EQ(native.exit_code, 0) << native.errors;
+  for (const char* mover : {"kernel", "copy-engine"}) {
+    const ChildResult child = with_braid({kWishes, "freed_behind"}, {"--mover", mover});
+    EXPECT_EQ(child.output, native.output) << mover;
+    EXPECT_EQ(counted(only_statistics(child), "cuMemcpyHtoDAsync_v2", "accelerated").calls, 3u);
+  }
+}
+
+}  // namespace
+}  // namespace braid::test
