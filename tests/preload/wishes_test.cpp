@@ -41,7 +41,7 @@ std::vector<uint64_t> carried(const std::string& scenario, const std::string& mo
   const auto statistics = only_statistics(with_braid({kWishes, scenario}, {"--mover", mover}));
   const std::string symbol =
       scenario == "overlap" ? "cuMemcpyBatchAsync_v2" : "cuMemcpy3DBatchAsync_v2";
-  std::vector<uint64_t> calls{counted(statistics, symbol, "below_threshold").calls};
+  std::vector<uint64_t> calls{counted(statistics, symbol, "no_gain").calls};
   for (const char* name : {"kernel", "copy_engine"}) {
     const auto& movers = statistics.at("movers");
     calls.push_back(movers.contains(name) ? movers.at(name).at("calls").get<uint64_t>() : 0);
