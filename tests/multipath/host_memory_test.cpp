@@ -72,7 +72,7 @@ TEST_F(HostMemoryTest, ABatchMayUseManyRegistrations) {
   for (uint64_t at = 0; at < kSize; at += kPart)
     segments.push_back({pages_ + at, device_->at() + at, kPart});
   const Batch batch{Direction::kHostToDevice, segments, stream_};
-  EXPECT_EQ(verdict_name(engine_->submit(batch).verdict), "accelerated");
+  EXPECT_STREQ(verdict_name(engine_->submit(batch).verdict), "accelerated");
   EXPECT_TRUE(device_holds(pages_));
   for (uint64_t at = 0; at < kSize; at += kPart) unpin(at);
 }
