@@ -32,13 +32,13 @@ class Driver:
     }
 
     def __init__(self):
-        self.library = ctypes.CDLL("libcuda.so.1")
+        self.driver = ctypes.CDLL("libcuda.so.1")
         for name, types in self.TYPES.items():
-            getattr(self.library, name).argtypes = types
+            getattr(self.driver, name).argtypes = types
 
     def __getattr__(self, name):
         def call(*arguments):
-            error = getattr(self.library, name)(*arguments)
+            error = getattr(self.driver, name)(*arguments)
             if error:
                 sys.exit(f"ctypes_client: {name}: CUDA error {error}")
         return call
