@@ -11,8 +11,10 @@ namespace {
 constexpr uint64_t kLargestThreshold = uint64_t{1} << 30;
 constexpr uint64_t kThresholdStep = 64 << 10;
 
-// How the copy-engine mover cuts (copy_engine/dispatch.h): a path's share of what is left in four,
-// within these bounds, and so many segments at most (launcher.cpp).
+// About how the copy-engine mover cuts: a path's share of what is left in four, within these
+// bounds, and so many segments at most (launcher.cpp). The mover itself follows these costs and
+// which links are busy (copy_engine/pace.h); the slices here are as many, and the times with them,
+// as its own were when they were bounded so. What that makes of predictions: docs/tuning.md.
 constexpr double kSlicesPerPath = 4;
 constexpr double kSmallestSlice = 1 << 20;
 constexpr double kLargestSlice = 4 << 20;

@@ -130,7 +130,7 @@ double expected_us(const CostModel& costs, Mover mover, const Request& request, 
 double kernel_late_us(const DirectionCosts& costs, double ceiling_bytes_per_us, int paths,
                       double cold_us);
 
-/// How many slices the copy-engine mover cuts so many bytes into (copy_engine/dispatch.cpp).
+/// About how many slices the copy-engine mover cuts so many bytes into.
 double engine_slices(uint64_t size_bytes, int paths);
 
 /// What the last slice takes that comes over a relay: all others have landed by then.

@@ -12,7 +12,7 @@ namespace braid::multipath {
 /// (docs/tuning.md). A block takes its next slice while the last one moves, so the size costs
 /// nothing until a slice is shorter than that; larger ones make links end apart, and relays yield
 /// later. Copy engines pay for every slice, and theirs follow size and paths
-/// (copy_engine/dispatch.h).
+/// (copy_engine/pace.h).
 inline constexpr uint32_t kDefaultSliceBytes = 64 << 10;
 
 /// Slices stay addressable by 32-bit counters, whatever the transfer's size.

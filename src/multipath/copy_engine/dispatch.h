@@ -14,12 +14,13 @@
 
 #include "multipath/copy_engine/pace.h"
 #include "multipath/copy_engine/pieces.h"
+#include "multipath/path_counts.h"
 #include "multipath/transfer.h"
 
 namespace braid::multipath::copy_engine {
 
-/// GPUs of one server that can take part (cuda::kMaxPaths).
-inline constexpr int kMaxGpus = 16;
+/// GPUs of one server that can take part.
+inline constexpr int kMaxGpus = static_cast<int>(CopyEngineUse::kMostGpus);
 
 /// Whom a link helps that has no direct work.
 enum class RelayOrder : uint8_t {
@@ -75,6 +76,8 @@ class Dispatch {
  public:
   /// `most_pieces`: of one slice, or less.
   Dispatch(Policy policy, size_t max_jobs, uint32_t most_pieces);
+
+  const Pace& pace() const { return pace_; }  ///< constant
 
   /// Behind the jobs of its queue that are as urgent or more. At most `max_jobs` at once.
   void add(const Job& job);
@@ -141,7 +144,7 @@ class Dispatch {
   void set_quotas(Waiting& waiting) const;
 
   Policy policy_;
-  Pace pace_;
+  const Pace pace_;
   uint32_t most_pieces_;
   std::array<Queue, 2 * kMaxGpus> queues_;                 // by target
   std::array<std::vector<Slice>, 2 * kMaxGpus> returned_;  // by target; for the direct path only

@@ -67,7 +67,6 @@ class CopyEngineMover::Impl {
         device_memory_bytes_(options.device_memory_bytes),
         tasks_(kMaxTasks),
         pieces_(kPieces, kMaxTasks),
-        pace_(policy.costs, policy.slice_bytes, copy_engine::kRelayBufferBytes),
         scheduler_(driver, policy, uint64_t{options.deadline_ms} * 1'000'000) {
     for (uint32_t id = 0; id < kMaxTasks; ++id) tasks_[id].id = id;
     inbox_.reserve(kMaxTasks);
@@ -112,7 +111,6 @@ class CopyEngineMover::Impl {
   std::vector<std::unique_ptr<Post>> posts_;
   std::vector<Task> tasks_;
   PiecePool pieces_;
-  const copy_engine::Pace pace_;
   std::vector<Task*> inbox_;
   size_t in_flight_ = 0;
   PathCounts counts_;
@@ -240,7 +238,7 @@ uint32_t CopyEngineMover::Impl::first_slice_bytes(const Task& task) const {
                                      1 + task.relay_count,
                                      0,
                                      task.relay_count == 0};
-  return static_cast<uint32_t>(std::min(pace_.slice_bytes(whole), task.size_bytes));
+  return static_cast<uint32_t>(std::min(scheduler_.pace().slice_bytes(whole), task.size_bytes));
 }
 
 void CopyEngineMover::Impl::give_back(Task& task) {

@@ -35,6 +35,9 @@ class Scheduler {
     kPosting,  ///< and more can be issued at once
   };
 
+  /// How it cuts: constant, for any thread.
+  const Pace& pace() const { return dispatch_.pace(); }
+
   /// The task's stream has been told to announce its start and to wait at its gate.
   void accept(Task& task);
   Load step();
