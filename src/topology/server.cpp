@@ -164,6 +164,7 @@ Status check_gpu(const Server& server, int gpu, int nodes) {
 
 std::span<const CostRow> cost_rows() {
   static constexpr CostRow kRows[] = {{"api_call_us", &Costs::api_call_us},
+                                      {"event_call_us", &Costs::event_call_us},
                                       {"copy_start_us", &Costs::copy_start_us},
                                       {"kernel_start_us", &Costs::kernel_start_us},
                                       {"event_wait_us", &Costs::event_wait_us},

@@ -61,6 +61,7 @@ struct Gpu {
 /// A discovered server has none: values 0, sources empty.
 struct Costs {
   Figure api_call_us;         ///< CPU time of one driver call that enqueues work
+  Figure event_call_us;       ///< of recording an event, or telling a stream to wait for one
   Figure copy_start_us;       ///< a copy engine's start, before the first byte
   Figure kernel_start_us;     ///< from a kernel being due to its first instruction
   Figure event_wait_us;       ///< a stream sees another stream's event, same GPU

@@ -17,8 +17,10 @@ constexpr std::chrono::milliseconds kExitLook{10};
 uint64_t now_ns(World& world) {
   Lock lock(world.mutex);
   world.clock.take_up();
+  const bool holds = world.clock.calling_thread_holds();
+  const Presence::Visit visit(world.presence, !holds);
   Time now = world.clock.now();
-  if (!world.clock.calling_thread_holds()) {
+  if (!holds) {
     world.wait_while_held(lock);
     // While others waited, time has passed for this thread too.
     now = std::max(world.clock.now(), world.simulation.now());

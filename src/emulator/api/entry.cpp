@@ -6,14 +6,20 @@
 
 namespace braid::emulator {
 
+namespace {
+
+double call_us(const topology::Costs& costs, Cost cost) {
+  if (cost == Cost::kQuery) return kQueryUs;
+  return (cost == Cost::kEvent ? costs.event_call_us : costs.api_call_us).value;
+}
+
+}  // namespace
+
 void begin_call(Call& call, Cost cost) {
   World& world = call.world;
-  world.clock.take_up();
-  // Threads that act by the clock do not break the program's silence.
-  if (!world.clock.calling_thread_holds()) ++world.calls;
   if (cost == Cost::kNothing) return;
-  world.clock.spend_us(cost == Cost::kQuery ? kQueryUs : world.server.costs.api_call_us.value);
-  if (cost == Cost::kEnqueue) start_helper(world);
+  world.clock.spend_us(call_us(world.server.costs, cost));
+  if (cost != Cost::kQuery) start_helper(world);
   world.catch_up(call.lock, cost == Cost::kQuery);
 }
 

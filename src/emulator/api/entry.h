@@ -29,7 +29,7 @@ struct Call {
 };
 
 /// What a call costs the program's virtual time.
-enum class Cost { kNothing, kQuery, kEnqueue };
+enum class Cost { kNothing, kQuery, kEvent, kEnqueue };
 
 void begin_call(Call& call, Cost cost);
 
@@ -41,6 +41,8 @@ CUresult enter(const char* name, bool per_thread, Cost cost, Work&& work) noexce
   if (thread.in_host_function) return CUDA_ERROR_NOT_PERMITTED;
   try {
     Lock lock(world->mutex);
+    world->clock.take_up();
+    const Presence::Visit visit(world->presence, !world->clock.calling_thread_holds());
     Call call{*world, lock, thread, per_thread};
     begin_call(call, cost);
     if (const CUresult fault = world->faults.count_call(name); fault != CUDA_SUCCESS) return fault;

@@ -134,9 +134,9 @@ using namespace braid::emulator;
 BRAID_ENTRY(cuEventCreate, create, (CUevent * event, unsigned flags), (event, flags))
 BRAID_ENTRY(cuEventDestroy, destroy_event, (CUevent event), (event))
 BRAID_ENTRY(cuEventDestroy_v2, destroy_event, (CUevent event), (event))
-BRAID_ENTRY_STREAM(cuEventRecord, _ptsz, Cost::kEnqueue, record, (CUevent event, CUstream stream),
+BRAID_ENTRY_STREAM(cuEventRecord, _ptsz, Cost::kEvent, record, (CUevent event, CUstream stream),
                    (event, stream))
-BRAID_ENTRY_STREAM(cuEventRecordWithFlags, _ptsz, Cost::kEnqueue, record_with_flags,
+BRAID_ENTRY_STREAM(cuEventRecordWithFlags, _ptsz, Cost::kEvent, record_with_flags,
                    (CUevent event, CUstream stream, unsigned flags), (event, stream, flags))
 BRAID_QUERY(cuEventQuery, query, (CUevent event), (event))
 BRAID_QUERY(cuEventSynchronize, synchronize, (CUevent event), (event))
@@ -144,5 +144,5 @@ BRAID_QUERY(cuEventElapsedTime, elapsed, (float* milliseconds, CUevent start, CU
             (milliseconds, start, end))
 BRAID_QUERY(cuEventElapsedTime_v2, elapsed, (float* milliseconds, CUevent start, CUevent end),
             (milliseconds, start, end))
-BRAID_ENTRY_STREAM(cuStreamWaitEvent, _ptsz, Cost::kEnqueue, wait_event,
+BRAID_ENTRY_STREAM(cuStreamWaitEvent, _ptsz, Cost::kEvent, wait_event,
                    (CUstream stream, CUevent event, unsigned flags), (stream, event, flags))

@@ -17,6 +17,7 @@
 #include "emulator/model/memory.h"
 #include "emulator/model/objects.h"
 #include "emulator/model/pools.h"
+#include "emulator/model/presence.h"
 #include "emulator/model/scheduler.h"
 #include "emulator/model/virtual_clock.h"
 #include "emulator/model/watches.h"
@@ -53,6 +54,7 @@ class World {
   VirtualClock clock;
   Scheduler scheduler;
   Faults faults;
+  Presence presence;
 
   HandleTable<CUcontext, Context, HandleKind::kContext> contexts;
   HandleTable<CUstream, Stream, HandleKind::kStream> streams;
@@ -68,7 +70,6 @@ class World {
   std::vector<HostCall> host_calls;  ///< waiting for the helper thread
   int host_calls_running = 0;        ///< due or running: virtual time stands still for them
   bool host_call_is_slow = false;    ///< it has been waited for long enough
-  uint64_t calls = 0;                ///< driver calls made, so that silence can be seen
   bool helper_started = false;
   bool helper_idle = false;
   uint64_t next_id = 1;  ///< for contexts, streams and captures

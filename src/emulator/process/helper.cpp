@@ -24,10 +24,12 @@ using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
 // Silence: the process has burnt this much CPU time (it polls), or this much time has passed (it
-// sleeps), and no driver call was made. A program that is merely not scheduled does neither soon.
+// sleeps), and no driver call was made. Time in which this thread was not run either is not the
+// program's silence: between two looks, no more counts than a look that is somewhat late.
 constexpr milliseconds kBusySilence{20};
 constexpr milliseconds kIdleSilence{60};
 constexpr milliseconds kSample{2};
+constexpr milliseconds kMostOfALook{4};
 constexpr microseconds kHostMemoryLook{50};
 constexpr int kEventsPerTurn = 1024;
 
@@ -39,25 +41,28 @@ microseconds process_cpu_time() {
 
 class Silence {
  public:
-  /// Says whether the program has been silent for long; `calls` counts its driver calls.
-  bool has_lasted(uint64_t calls) {
+  /// Says whether the program has been silent for long.
+  bool has_lasted(const Presence& program) {
     const auto now = Clock::now();
     const auto cpu = process_cpu_time();
-    if (calls != calls_ || restarted_) {
-      calls_ = calls;
+    if (program.is_inside() || program.ended() != heard_ || restarted_) {
+      heard_ = program.ended();
       restarted_ = false;
-      since_ = now;
+      idle_ = {};
       since_cpu_ = cpu;
-      return false;
+    } else {
+      idle_ += std::min<Clock::duration>(now - looked_, kMostOfALook);
     }
-    return now - since_ >= kIdleSilence || cpu - since_cpu_ >= kBusySilence;
+    looked_ = now;
+    return idle_ >= kIdleSilence || cpu - since_cpu_ >= kBusySilence;
   }
   void restart() { restarted_ = true; }
 
  private:
-  uint64_t calls_ = 0;
+  uint64_t heard_ = 0;
   bool restarted_ = true;
-  Clock::time_point since_;
+  Clock::time_point looked_;
+  Clock::duration idle_{};
   microseconds since_cpu_{0};
 };
 
@@ -102,7 +107,7 @@ void help(World& world) {
       world.helper_idle = true;
       world.helper_wake.wait(lock);
       world.helper_idle = false;
-    } else if (silence.has_lasted(world.calls)) {
+    } else if (silence.has_lasted(world.presence)) {
       carry_on(world, lock);
     } else {
       world.helper_wake.wait_for(lock, kSample);

@@ -1,0 +1,41 @@
+// Whether the program is heard of: its threads are in the driver, or have been. The helper thread
+// carries work on only while they are silent. A thread that waits in the driver runs the simulation
+// itself, and must find it where its wait has ended: silence begins when it has left.
+// The world's lock covers all of it.
+#pragma once
+
+#include <cstdint>
+
+namespace braid::emulator {
+
+class Presence {
+ public:
+  /// Of a thread in the driver, from its call to its return.
+  class Visit {
+   public:
+    /// `counts`: false for a thread that holds the clock; it does not break the program's silence.
+    Visit(Presence& presence, bool counts) : presence_(counts ? &presence : nullptr) {
+      if (presence_ != nullptr) ++presence_->inside_;
+    }
+    ~Visit() {
+      if (presence_ == nullptr) return;
+      --presence_->inside_;
+      ++presence_->ended_;
+    }
+    Visit(const Visit&) = delete;
+    Visit& operator=(const Visit&) = delete;
+
+   private:
+    Presence* presence_;
+  };
+
+  bool is_inside() const { return inside_ > 0; }
+  /// Visits that have ended, so that those are noticed which nobody saw.
+  uint64_t ended() const { return ended_; }
+
+ private:
+  int inside_ = 0;
+  uint64_t ended_ = 0;
+};
+
+}  // namespace braid::emulator

@@ -1,0 +1,117 @@
+// The driver carries work on by itself once the program is silent, and not before: what the program
+// finds does not depend on how fast the machine runs it.
+#include <sys/prctl.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "base/clock.h"
+#include "fixture.h"
+#include "gate.h"
+#include "process_test.h"
+
+namespace braid::emulator_test {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr uint64_t kUs = 1000;            // in ns
+constexpr size_t kLongBytes = 64 << 20;   // more than a millisecond over PCIe
+constexpr uint64_t kShortNs = 100 * kUs;  // far from the end of that
+
+// A program that has a long copy under way and looks at the clock.
+struct Program {
+  void begin_long_copy() {
+    EXPECT_EQ(server.cu.cuMemcpyHtoDAsync(device, host, kLongBytes, beside), CUDA_SUCCESS);
+    before_ns = clock.now_ns();
+  }
+  uint64_t passed_ns() { return clock.now_ns() - before_ns; }
+  void end_long_copy() { EXPECT_EQ(server.cu.cuStreamSynchronize(beside), CUDA_SUCCESS); }
+
+  Emulated server;
+  Clock& clock = *server.cu.clock;
+  CUcontext context = server.use(0);
+  CUstream beside = server.stream();
+  CUdeviceptr device = server.device_memory(kLongBytes);
+  uint8_t* host = server.pinned_memory(kLongBytes);
+  uint64_t before_ns = 0;
+};
+
+// It waits for a thread that acts by the clock and is slow in real time. Work must not be carried
+// on past what it waits for before it can look; whom the machine runs first is chance: ten times.
+TEST(Silence, IsNotThatOfAProgramThatWaitsInTheDriver) {
+  Program program;
+  CUstream stream = program.server.stream();
+  for (int run = 0; run < 10; ++run) {
+    Gate gate(program.server);
+    gate.close(stream);
+    program.begin_long_copy();
+    program.clock.hold();
+    std::thread slow([&] {
+      program.clock.sleep_ns(kUs);
+      std::this_thread::sleep_for(milliseconds(100));
+      gate.open();
+      program.clock.release();
+    });
+    EXPECT_EQ(program.server.cu.cuStreamSynchronize(stream), CUDA_SUCCESS);
+    EXPECT_LT(program.passed_ns(), kShortNs) << run;
+    slow.join();
+    program.end_long_copy();
+  }
+}
+
+// For a while, lets the calling process run a tenth of the time. It never ends with that process
+// stopped.
+class Starved {
+ public:
+  Starved() : starved_(getpid()), starver_(fork()) {
+    if (starver_ != 0) return;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (int i = 0; i < 20; ++i) {
+      kill(starved_, SIGSTOP);
+      std::this_thread::sleep_for(milliseconds(90));
+      kill(starved_, SIGCONT);
+      std::this_thread::sleep_for(milliseconds(10));
+    }
+    _exit(0);
+  }
+  bool lasts() const { return waitpid(starver_, nullptr, WNOHANG) == 0; }
+
+ private:
+  pid_t starved_;
+  pid_t starver_;
+};
+
+TEST(Silence, IsNotThatOfAProgramThatTheMachineDoesNotRun) {
+  const ChildResult child = in_child([] {
+    Program program;
+    const Starved starved;
+    int late = 0;
+    while (starved.lasts()) {
+      program.begin_long_copy();
+      std::this_thread::sleep_for(milliseconds(10));
+      if (program.passed_ns() > kShortNs) ++late;
+      program.end_long_copy();
+    }
+    return std::to_string(late) + (testing::Test::HasFailure() ? ", and calls failed" : "");
+  });
+  EXPECT_EQ(child.status, 0);
+  EXPECT_EQ(child.output, "0") << "looks at the clock that came late";
+}
+
+// It polls, without a call.
+TEST(Silence, EndsTheWaitOfAProgramThatPolls) {
+  Program program;
+  Gate word(program.server);
+  program.begin_long_copy();
+  EXPECT_EQ(program.server.cu.cuStreamWriteValue32(
+                program.beside, reinterpret_cast<CUdeviceptr>(word.word()), 1, 0),
+            CUDA_SUCCESS);
+  while (std::atomic_ref<uint32_t>(*word.word()).load() == 0) {
+  }
+  EXPECT_GT(program.passed_ns(), kShortNs);
+}
+
+}  // namespace
+}  // namespace braid::emulator_test
