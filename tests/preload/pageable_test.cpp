@@ -87,7 +87,7 @@ TEST(Pageable, ExitsCleanlyWithBytesOnTheirWay) {
 TEST(Pageable, AnIdleProcessSpendsNoTime) {
   const ChildResult child = staged({kScenarios, "pageable_idle"});
   EXPECT_EQ(staged_calls(only_statistics(child)), 2u);
-  // In ticks of 10 ms; one may be the end of the copies before.
+  // One may be the process's own end of sleep.
   EXPECT_TRUE(child.output == "0\n" || child.output == "1\n") << child.output;
 }
 
