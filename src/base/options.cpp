@@ -132,6 +132,13 @@ Status set_deadline(Options& options, const std::string& text) {
   return {};
 }
 
+Status set_direct_first(Options& options, const std::string& text) {
+  if (text != "first" && text != "equal")
+    return Status::error("'" + text + "' is not a policy", "Write first or equal");
+  options.direct_first = text == "first";
+  return {};
+}
+
 Status set_yields(Options& options, const std::string& text) {
   if (text != "yield" && text != "compete")
     return Status::error("'" + text + "' is not a policy", "Write yield or compete");
@@ -177,8 +184,12 @@ const std::vector<Entry>& entries() {
         "2 of one warp, 4 for batches, 8 of 16 warps where the fast kernel does not run: "
         "docs/measurements"},
        set_blocks},
+      {{"BRAID_DIRECT", "first|equal", "", "first",
+        "a link whose own GPU copies too: its own slices go first, or are equal to those it relays",
+        "MMA section 3.4.2, direct path first: relays add nothing then, and cost NVLink (table 2)"},
+       set_direct_first},
       {{"BRAID_BACKGROUND", "yield|compete", "", "yield",
-        "relays whose own GPU has direct work: yield (wait) or compete",
+        "relays whose link is congested by what is not braid's: yield (wait a period) or compete",
         "MMA section 3.4.2, contention with background traffic"},
        set_yields},
       {{"BRAID_PAGEABLE", "N", "threads", "by CPUs",
@@ -194,12 +205,12 @@ const std::vector<Entry>& entries() {
         "what moves the bytes: kernel (some SM time), copy-engine (a thread and relay buffers; SM "
         "time for memory of pools alone), or auto: for each copy the one that the cost model "
         "expects to be faster, and copy engines where the program's kernels hold the SMs",
-        "1 GiB on 4xH200: kernels 92 to 96 % of the limit, copy engines 82 to 89 %: "
+        "1 GiB on 2xH200: kernels 93 and 95 % of the limit, copy engines 95 and 96 %: "
         "docs/tuning.md"},
        set_mover},
       {{"BRAID_DEADLINE", "MS", "milliseconds", "2000",
         "a relay that holds a slice for longer is done without (copy-engine mover)",
-        "a slice takes 0.3 ms on a link that eight flows share"},
+        "a relayed slice takes 0.6 ms on a link that eight flows share"},
        set_deadline},
       {{"BRAID_DEVICE_MEMORY", "SIZE", "bytes", "20M",
         "most memory of each GPU that relay buffers take (copy-engine mover)",

@@ -23,6 +23,7 @@ constexpr int kBulkComputeMajor = 9;
 // The two directions' boards lie apart, so that they never share a memory transaction.
 constexpr size_t kBoardStride = 128;
 static_assert(sizeof(cuda::LinkBoard) <= kBoardStride);
+constexpr size_t kPaceOffset = 2 * kBoardStride;
 
 }  // namespace
 
@@ -71,7 +72,8 @@ Status Endpoint::load(const Options& options) {
 
   int lowest = 0;
   driver_.cuCtxGetStreamPriorityRange(&lowest, &stream_priority_);
-  const auto boards = cuda::allocate_zeroed(driver_, 2 * kBoardStride, "the boards" + where);
+  const auto boards =
+      cuda::allocate_zeroed(driver_, kPaceOffset + sizeof(cuda::LinkPace), "the boards" + where);
   if (!boards.ok()) return boards.status();
   boards_ = boards.value();
   return retained_ ? create_relay_streams() : Status();  // only primaries relay
@@ -105,5 +107,7 @@ void Endpoint::close() {
 CUdeviceptr Endpoint::board(Direction direction) const {
   return boards_ + static_cast<size_t>(direction) * kBoardStride;
 }
+
+CUdeviceptr Endpoint::pace() const { return boards_ + kPaceOffset; }
 
 }  // namespace braid::multipath

@@ -46,6 +46,8 @@ class Endpoint {
 
   /// Address of the link's board (pull.h), by direction.
   CUdeviceptr board(Direction direction) const;
+  /// Address of the link's pace (pull.h).
+  CUdeviceptr pace() const;
 
   /// The bulk kernel where the GPU has it and the ends are aligned alike, else the plain one.
   const KernelChoice& kernel_for(bool aligned_alike) const {

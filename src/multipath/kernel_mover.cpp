@@ -6,7 +6,7 @@ namespace braid::multipath {
 namespace {
 
 uint32_t rank_of(const Manners& manners, bool is_relay) {
-  const bool waits = is_relay && manners.yields;
+  const bool waits = is_relay && manners.direct_first;
   if (manners.priority == Priority::kUrgent)
     return waits ? cuda::kUrgentRelayRank : cuda::kUrgentDirectRank;
   return waits ? cuda::kBulkRelayRank : cuda::kBulkDirectRank;
@@ -24,6 +24,7 @@ cuda::PullArgs make_args(const MoverJob& job, const Ticket& ticket) {
   args.slice_count = job.bytes.slice_count;
   args.path_count = static_cast<uint32_t>(job.paths.size());
   args.generation = ticket.generation;
+  args.direction = static_cast<uint32_t>(job.direction);
   args.is_favoured = job.manners.is_favoured ? 1 : 0;
   return args;
 }
@@ -32,6 +33,7 @@ cuda::PullArgs make_args(const MoverJob& job, const Ticket& ticket) {
 void set_path(cuda::PullArgs& args, const MoverJob& job, size_t path) {
   args.path = static_cast<uint32_t>(path);
   args.board = job.paths[path]->board(job.direction);
+  args.pace = job.manners.yields ? job.paths[path]->pace() : 0;
   args.rank = rank_of(job.manners, path != 0);
   args.relay_slot = path != 0 ? job.manners.relay_slot : cuda::kNoRelaySlot;
 }

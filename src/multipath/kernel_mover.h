@@ -27,7 +27,8 @@ struct SlicedBytes {
 /// Who makes room for whom on a link (pull.h, ranks and relay slots).
 struct Manners {
   Priority priority = Priority::kBulk;
-  bool yields = true;  ///< relays wait while their own GPU has direct work
+  bool direct_first = true;  ///< relays wait while their own GPU has direct work
+  bool yields = true;        ///< and when their link is congested by what is not braid's
   uint32_t relay_slot = cuda::kNoRelaySlot;
   bool is_favoured = false;
 };

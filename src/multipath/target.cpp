@@ -146,6 +146,7 @@ bool Target::is_cold(uint64_t now_ns) {
 Manners Target::manners_of(const Batch& batch) const {
   Manners manners;
   manners.priority = batch.priority;
+  manners.direct_first = options_.direct_first;
   manners.yields = options_.yields;
   // Urgent transfers go first anyway.
   if (batch.priority == Priority::kBulk) manners.relay_slot = slot_;

@@ -16,7 +16,8 @@ extern "C" __global__ void __launch_bounds__(braid::cuda::kVectorThreads)
   braid::cuda::pull_vector(args);
 }
 
-extern "C" __global__ void __launch_bounds__(braid::cuda::kBulkThreads)
+// Shared memory lets one block on a multiprocessor: `1` says so, and spares it spilled registers.
+extern "C" __global__ void __launch_bounds__(braid::cuda::kBulkThreads, 1)
     braid_pull_bulk(const __grid_constant__ PullArgs args) {
 #if __CUDA_ARCH__ >= 900
   braid::cuda::pull_bulk(args);

@@ -10,17 +10,13 @@
 // relay buffers and the CPU's scheduler threads designed away.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
-namespace braid::cuda {
+#include "cuda/kernels/congestion.h"
+#include "cuda/kernels/host_device.h"
 
-#ifdef __CUDACC__
-#define BRAID_HOST_DEVICE __host__ __device__
-#define BRAID_UNROLL _Pragma("unroll")
-#else
-#define BRAID_HOST_DEVICE
-#define BRAID_UNROLL
-#endif
+namespace braid::cuda {
 
 /// Ordinary loads and stores: any architecture, any alignment.
 inline constexpr const char* kVectorKernelName = "braid_pull";
@@ -73,6 +69,14 @@ struct LinkBoard {
   uint32_t blocks[kRanks];         ///< at work, by rank; blocks count themselves in and out
   uint32_t relayed_kb[kMaxPaths];  ///< by relay slot: what is left of a transfer that is relayed
                                    ///< here, as one of its blocks last saw it; 0 without one
+  uint64_t rests_until_ns;         ///< no block relays here before: the link is congested
+};
+
+/// What congestion on one GPU's link is told by (congestion.h). Lies in that GPU's memory; only its
+/// own blocks touch it, and an update that is lost does no harm.
+struct LinkPace {
+  uint32_t moved_kb[2];              ///< over the link, by direction; wraps
+  UsualPace usual[2][kMaxPaths][2];  ///< by direction, the transfer's paths less one, both ways
 };
 
 inline constexpr uint32_t kNoRelaySlot = ~uint32_t{0};
@@ -102,6 +106,7 @@ struct PullArgs {
   uint64_t counters;     ///< TicketCounters*, in the target GPU's memory
   uint64_t report;       ///< TicketReport*, in host memory
   uint64_t board;        ///< LinkBoard* of this GPU and direction, in this GPU's memory
+  uint64_t pace;         ///< LinkPace* of this GPU; 0: nobody rests for congestion
   uint32_t slice_bytes;  ///< of every slice but the last, which holds the rest; of a batch: at most
   uint32_t slice_count;
   uint32_t path;          ///< index into `slices`; 0 is the direct path
@@ -111,6 +116,7 @@ struct PullArgs {
   uint32_t rank;          ///< of this path's blocks on the link
   uint32_t relay_slot;    ///< index into relayed_kb; kNoRelaySlot: the order of relays is not asked
   uint32_t is_favoured;   ///< 1: this transfer's slot counts as the longest
+  uint32_t direction;     ///< index into LinkPace
 };
 
 /// One slice as a range of the transfer's bytes.
@@ -145,8 +151,21 @@ BRAID_HOST_DEVICE inline uint32_t kb_left(const PullArgs& args, uint32_t next) {
   return static_cast<uint32_t>((uint64_t{slices} * args.slice_bytes) >> 10);
 }
 
-/// Whether a block has to rest, given the board as it last read it and what is left of its own
-/// transfer.
+/// Direct blocks never rest for congestion, nor do those of batches, whose pace is that of their
+/// segments: 8 KB ones take twice as long as a contiguous copy.
+BRAID_HOST_DEVICE inline bool minds_congestion(const PullArgs& args) {
+  return args.pace != 0 && args.path != 0 && args.lists == 0;
+}
+
+/// Offset of the usual pace that a sample is held against, in LinkPace.
+BRAID_HOST_DEVICE inline uint64_t usual_offset(const PullArgs& args, const LinkSample& sample) {
+  const uint64_t index =
+      (uint64_t{args.direction} * kMaxPaths + args.path_count - 1) * 2 + sample.is_both_ways;
+  return offsetof(LinkPace, usual) + index * sizeof(UsualPace);
+}
+
+/// Whether a block has to rest for braid's own work, given the board as it last read it and what is
+/// left of its own transfer.
 BRAID_HOST_DEVICE inline bool must_rest(const PullArgs& args, const LinkBoard& board,
                                         uint32_t own_kb) {
   BRAID_UNROLL  // the board stays in registers

@@ -34,7 +34,8 @@ class PullProtocol {
       : args_(args),
         counters_(reinterpret_cast<TicketCounters*>(args.counters)),
         board_(reinterpret_cast<LinkBoard*>(args.board)),
-        own_kb_(kb_left(args, 0)) {}
+        own_kb_(kb_left(args, 0)),
+        watch_(args.board) {}
 
   __device__ void enter() {
     atomicAdd(&board_->blocks[args_.rank], 1u);
@@ -46,7 +47,7 @@ class PullProtocol {
   /// the list of a batch's slice closer, before that slice is given out.
   template <typename Fetch>
   __device__ Take take(uint32_t& number, Fetch& fetch) {
-    const bool has_to_rest = must_rest(args_, seen_, own_kb_);
+    const bool has_to_rest = must_rest(args_, seen_, own_kb_) || link_rests();
     if (!has_first_) {
       if (has_to_rest) return is_exhausted() ? Take::kOver : Take::kRest;
       first_ = claim();
@@ -65,9 +66,14 @@ class PullProtocol {
   __device__ void count(uint32_t size_bytes) {
     ++unreported_;
     short_bytes_ += args_.slice_bytes - size_bytes;
+    if (args_.pace == 0) return;
+    // Nobody waits for this: the result is not used.
+    atomicAdd(reinterpret_cast<uint32_t*>(args_.pace) + args_.direction, size_bytes >> 10);
+    if (minds_congestion(args_) && watch_.count_slice()) watch_link();
   }
 
   __device__ void rest() {
+    watch_.restart();
     __nanosleep(kRestPollNs);
     publish(next());
     look();
@@ -116,9 +122,41 @@ class PullProtocol {
     if (number < args_.slice_count) fetch(number);
   }
 
+  __device__ static uint64_t now_ns() {
+    uint64_t now_ns;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now_ns));
+    return now_ns;
+  }
+
+  // Asks the timer only while there is a rest that has not been seen to end.
+  __device__ bool link_rests() {
+    if (seen_.rests_until_ns == ended_rest_ns_) return false;
+    if (is_at_rest(now_ns(), seen_.rests_until_ns)) return true;
+    ended_rest_ns_ = seen_.rests_until_ns;
+    return false;
+  }
+
+  __device__ void watch_link() {
+    const uint2 moved = __ldcg(reinterpret_cast<const uint2*>(args_.pace));
+    const bool is_first = args_.direction == 0;
+    const uint64_t now = now_ns();
+    LinkSample sample;
+    if (!watch_.sample(now, {is_first ? moved.x : moved.y, is_first ? moved.y : moved.x}, sample))
+      return;
+    auto* at = reinterpret_cast<uint2*>(args_.pace + usual_offset(args_, sample));
+    const uint2 words = __ldcg(at);  // past the multiprocessor's own cache
+    const UsualPace usual{__uint_as_float(words.x), words.y};
+    const uint64_t rest_ns = watch_.rest_ns(usual, sample);
+    const UsualPace now_usual = learned(usual, sample);
+    __stcg(at, make_uint2(__float_as_uint(now_usual.ns_per_kb), now_usual.samples));
+    if (rest_ns != 0) *static_cast<volatile uint64_t*>(&board_->rests_until_ns) = now + rest_ns;
+  }
+
   // The loads are under way when this returns; `take` looks at what they brought.
   __device__ void look() {
     if (args_.rank != 0) set_words(seen_.blocks, load16(board_->blocks));
+    if (minds_congestion(args_))
+      seen_.rests_until_ns = *static_cast<volatile uint64_t*>(&board_->rests_until_ns);
     if (args_.relay_slot == kNoRelaySlot) return;
 #pragma unroll
     for (uint32_t slot = 0; slot < kMaxPaths; slot += 4)
@@ -159,8 +197,10 @@ class PullProtocol {
   const PullArgs& args_;
   TicketCounters* counters_;
   LinkBoard* board_;
-  LinkBoard seen_{};         // the board, as last read
-  uint32_t own_kb_;          // what is left of this transfer
+  LinkBoard seen_{};  // the board, as last read
+  uint32_t own_kb_;   // what is left of this transfer
+  LinkWatch watch_;
+  uint64_t ended_rest_ns_ = 0;
   bool has_first_ = false;   // slices taken and not yet given out
   bool has_second_ = false;  // never for a contiguous copy
   uint32_t first_ = 0;

@@ -9,19 +9,20 @@ namespace {
 
 class PullBlock final : public TwinBlock {
  public:
-  explicit PullBlock(const PullArgs& args) : args_(args), own_kb_(kb_left(args, 0)) {}
+  explicit PullBlock(const PullArgs& args)
+      : args_(args), own_kb_(kb_left(args, 0)), watch_(args.board) {}
 
   TwinStep step(TwinMemory& memory) override {
     if (!entered_) enter(memory);
     if (piece_ < list_.piece_count) return move_piece(true);
-    bool has_to_rest = must_rest(args_, seen_, own_kb_);
+    bool has_to_rest = must_rest(args_, seen_, own_kb_) || link_rests(memory);
     const bool held_before = held_count_ != 0;
     if (!held_before) {
       // Asked again, of the board as it is now: a block that sleeps is woken by a change of what it
       // read last, and what it read before may have been out of date already.
       if (has_to_rest) has_to_rest = must_still_rest(memory);
       if (has_to_rest && memory.load(next()) < args_.slice_count)
-        return {.kind = TwinStep::Kind::kPoll};
+        return {.kind = TwinStep::Kind::kPoll, .wake_ns = rest_ends_ns(memory)};
       if (has_to_rest) return leave(memory);
       hold(memory);
     }
@@ -34,8 +35,7 @@ class PullBlock final : public TwinBlock {
     if (!has_to_rest && args_.lists != 0) hold(memory);
     look(memory);
     read_list(memory, number);
-    ++unreported_;
-    short_bytes_ += args_.slice_bytes - list_.size_bytes;
+    count(memory);
     return move_piece(held_before);
   }
 
@@ -76,6 +76,9 @@ class PullBlock final : public TwinBlock {
       memory.read(args_.board, &seen_, sizeof(seen_));
     else if (args_.rank != 0)
       memory.read(args_.board + offsetof(LinkBoard, blocks), seen_.blocks, sizeof(seen_.blocks));
+    if (args_.relay_slot == kNoRelaySlot && minds_congestion(args_))
+      memory.read(args_.board + offsetof(LinkBoard, rests_until_ns), &seen_.rests_until_ns,
+                  sizeof(seen_.rests_until_ns));
   }
 
   void publish(TwinMemory& memory, uint32_t next_slice) {
@@ -98,6 +101,38 @@ class PullBlock final : public TwinBlock {
     list_.destinations[0] = args_.destination + slice.offset;
   }
 
+  void count(TwinMemory& memory) {
+    ++unreported_;
+    short_bytes_ += args_.slice_bytes - list_.size_bytes;
+    if (args_.pace == 0) return;
+    memory.add(args_.pace + args_.direction * sizeof(uint32_t), list_.size_bytes >> 10);
+    if (minds_congestion(args_) && watch_.count_slice()) watch_link(memory);
+  }
+
+  bool link_rests(TwinMemory& memory) const {
+    return is_at_rest(memory.now_ns(), seen_.rests_until_ns);
+  }
+
+  // When to look again even if nothing that was looked at has changed; 0: never.
+  uint64_t rest_ends_ns(TwinMemory& memory) const {
+    return link_rests(memory) ? seen_.rests_until_ns : 0;
+  }
+
+  void watch_link(TwinMemory& memory) {
+    uint32_t moved_kb[2];
+    memory.read(args_.pace, moved_kb, sizeof(moved_kb));
+    LinkSample sample{};
+    const MovedKb moved{moved_kb[args_.direction], moved_kb[1 - args_.direction]};
+    if (!watch_.sample(memory.now_ns(), moved, sample)) return;
+    const uint64_t at = args_.pace + usual_offset(args_, sample);
+    UsualPace usual{};
+    memory.read(at, &usual, sizeof(usual));
+    const uint64_t rest_ns = watch_.rest_ns(usual, sample);
+    memory.write(at, learned(usual, sample));
+    if (rest_ns != 0)
+      memory.write(args_.board + offsetof(LinkBoard, rests_until_ns), memory.now_ns() + rest_ns);
+  }
+
   TwinStep move_piece(bool overlaps) {
     const uint32_t piece = piece_++;
     return {.kind = TwinStep::Kind::kMove,
@@ -109,9 +144,10 @@ class PullBlock final : public TwinBlock {
 
   bool must_still_rest(TwinMemory& memory) {
     land(memory);
+    watch_.restart();
     publish(memory, memory.load(next()));
     look(memory);
-    return must_rest(args_, seen_, own_kb_);
+    return must_rest(args_, seen_, own_kb_) || link_rests(memory);
   }
 
   void land(TwinMemory& memory) {
@@ -153,6 +189,7 @@ class PullBlock final : public TwinBlock {
   bool entered_ = false;
   LinkBoard seen_{};
   uint32_t own_kb_;
+  LinkWatch watch_;
   uint32_t held_count_ = 0;
   uint32_t first_ = 0;
   uint32_t second_ = 0;

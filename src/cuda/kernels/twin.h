@@ -4,8 +4,10 @@
 // and is asked again once they have, so that link models and access checks stay with the caller.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <span>
 
@@ -19,8 +21,19 @@ class TwinMemory {
   virtual uint32_t load(uint64_t address) = 0;
   virtual void store(uint64_t address, uint32_t value) = 0;
   virtual uint32_t fetch_add(uint64_t address, uint32_t value) = 0;  ///< returns the old value
+  virtual void add(uint64_t address, uint32_t value) = 0;  ///< nobody waits for it to have happened
   /// One wide load: `size_bytes` at a time, a multiple of 4. Zeros where the GPU would fault.
   virtual void read(uint64_t address, void* to, uint64_t size_bytes) = 0;
+  virtual uint64_t now_ns() const = 0;  ///< the GPU's timer
+
+  /// Word by word.
+  template <typename Value>
+  void write(uint64_t address, const Value& value) {
+    static_assert(sizeof(Value) % sizeof(uint32_t) == 0);
+    std::array<uint32_t, sizeof(Value) / sizeof(uint32_t)> words;
+    std::memcpy(words.data(), &value, sizeof(Value));
+    for (size_t i = 0; i < words.size(); ++i) store(address + i * sizeof(uint32_t), words[i]);
+  }
 };
 
 /// What a block does next.
@@ -35,6 +48,7 @@ struct TwinStep {
   uint64_t source = 0;
   uint64_t destination = 0;
   uint64_t size_bytes = 0;
+  uint64_t wake_ns = 0;   ///< kPoll: something is to be done at this time; 0: not
   bool overlaps = false;  ///< kMove: the step's accesses run beside the move and each other
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "emulator/ops/ops.h"
@@ -37,6 +38,11 @@ class StepMemory final : public cuda::TwinMemory {
     announce(address);
     return old;
   }
+  void add(uint64_t address, uint32_t value) override {
+    const std::pair before{cost_us_, longest_us_};
+    fetch_add(address, value);
+    std::tie(cost_us_, longest_us_) = before;
+  }
   // The words count as looked at, so that a block which polls wakes when one of them changes.
   void read(uint64_t address, void* to, uint64_t size_bytes) override {
     std::memset(to, 0, size_bytes);
@@ -47,6 +53,8 @@ class StepMemory final : public cuda::TwinMemory {
       std::memcpy(static_cast<std::byte*>(to) + at, &word, sizeof(word));
     }
   }
+
+  uint64_t now_ns() const override { return to_ns(world_.simulation.now()); }
 
   /// When each access waits for the last; when all are under way together.
   double cost_us() const { return cost_us_; }
@@ -132,7 +140,7 @@ class RunningKernel : public std::enable_shared_from_this<RunningKernel> {
     switch (step.kind) {
       case cuda::TwinStep::Kind::kMove:
         return move(block, step, step.overlaps ? memory.longest_us() : memory.cost_us());
-      case cuda::TwinStep::Kind::kPoll: return poll(block, memory);
+      case cuda::TwinStep::Kind::kPoll: return poll(block, memory, step.wake_ns);
       case cuda::TwinStep::Kind::kTrap: return fault(CUDA_ERROR_LAUNCH_FAILED);
       case cuda::TwinStep::Kind::kExit: break;
     }
@@ -178,7 +186,7 @@ class RunningKernel : public std::enable_shared_from_this<RunningKernel> {
 
   // A block that polls looks again every so often. Looks that would find the same words are not
   // simulated: the block sleeps until a word it read has changed, and looks at the next beat.
-  void poll(const Block& block, const StepMemory& memory) {
+  void poll(const Block& block, const StepMemory& memory, uint64_t wake_ns) {
     const Time beat = from_us(memory.cost_us()) + from_us(world_.server.costs.poll_us.value);
     const Time first = world_.simulation.now() + beat;
     const uint64_t group = world_.watches.new_group();
@@ -192,6 +200,12 @@ class RunningKernel : public std::enable_shared_from_this<RunningKernel> {
                            return kernel->look(block, address, seen, first, beat, group);
                          });
     }
+    if (wake_ns != 0)
+      world_.simulation.at(from_ns(wake_ns), [kernel = shared_from_this(), block, group] {
+        if (kernel->polls_.erase(group) == 0) return;  // awake already
+        kernel->world_.watches.drop(group);
+        kernel->step(block);
+      });
   }
 
   bool look(const Block& block, uint64_t address, uint32_t seen, Time first, Time beat,
