@@ -55,14 +55,18 @@ Result<std::string> read_text(const std::string& path) {
   return text;
 }
 
+double read_cost(const JsonNode& node, bool is_rate) {
+  const double value = is_rate ? node.number_above_zero() : node.number_from_zero();
+  if (value > kMostCost || (is_rate && value < kLeastRate)) node.refuse("is no server's cost");
+  return value;
+}
+
 DirectionCosts read_direction(const JsonNode& node) {
   std::vector<const char*> names;
   for (const CostRow& row : cost_rows()) names.push_back(row.name);
   node.expect_keys(names);
   DirectionCosts costs;
-  for (const CostRow& row : cost_rows())
-    costs.*row.value =
-        row.is_rate ? node[row.name].number_above_zero() : node[row.name].number_from_zero();
+  for (const CostRow& row : cost_rows()) costs.*row.value = read_cost(node[row.name], row.is_rate);
   return costs;
 }
 

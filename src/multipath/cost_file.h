@@ -19,6 +19,10 @@ namespace braid::multipath {
 /// names, memory and bus addresses and of the driver's version.
 Result<std::string> server_key(const cuda::Driver& driver);
 
+/// The figures of a file: within these bounds, orwhat is computed from them could not be.
+inline constexpr double kMostCost = 1e10;
+inline constexpr double kLeastRate = 0.1;
+
 struct CostFile {
   std::string server;         ///< its key
   int64_t measured_at_s = 0;  ///< seconds since 1970

@@ -86,6 +86,8 @@ TEST_F(CostFileTest, EachMistakeIsNamedWithTheRemedy) {
       {with("native_start_us", "native_start"), "host_to_device.native_start"},
       {with("5.4", "-5.4"), "host_to_device.native_start_us"},
       {with("55500.0", "0"), "host_to_device.native_bytes_per_us"},
+      {with("5.4", "1e300"), "host_to_device.native_start_us"},
+      {with("55500.0", "1e-300"), "host_to_device.native_bytes_per_us"},
   };
   for (const auto& [text, what] : mistakes) {
     write(text);

@@ -134,9 +134,9 @@ TEST_F(PathsTest, RelaysStandAsideWhileTheirOwnGpusCopy) {
   EXPECT_LT(relayed, direct / 5);
 }
 
-TEST_F(PathsTest, CompetingRelaysDoNotStandAside) {
+TEST_F(PathsTest, RelaysThatAreEqualDoNotStandAside) {
   Options options = every_size();
-  options.yields = false;
+  options.direct_first = false;
   auto engine = open_engine(options);
   HostBuffer first(driver(), kSize), second(driver(), kSize);
   use_gpu(1);

@@ -39,28 +39,14 @@ class PaperNvlinkTest : public PaperTest {
     return reached;
   }
 
-  double with_engine(bool yields) {
+  double with_engine(bool direct_first) {
     Options chosen = options();
-    chosen.yields = yields;
+    chosen.direct_first = direct_first;
     auto engine = open_engine(chosen);
     return peer_gbps_beside([&](const Site& to) -> Verdict {
       return engine->submit(
           {Direction::kHostToDevice, host_->data(), to.device.at(), kSize, to.stream});
     });
-  }
-
-  // The paper's comparison. Of kernels, direct ones go first because relays yield to them; copy
-  // engines have a policy of its own for it, which no option asks for.
-  double without_direct_priority() {
-    if (is_kernel()) return with_engine(false);
-    Policy policy;
-    policy.direct_first = false;
-    open(policy);
-    const double reached = peer_gbps_beside([&](const Site& to) {
-      return submit(Direction::kHostToDevice, *host_, to.device, kSize, to.stream, to.gpu);
-    });
-    EXPECT_TRUE(mover->drain(5000));
-    return reached;
   }
 
   std::unique_ptr<HostBuffer> host_;
@@ -75,7 +61,7 @@ TEST_P(PaperNvlinkTest, DirectPriorityLeavesNvlinkFree) {
   const double alone = peer_gbps();
   engine.reset();
   const double with = with_engine(true);
-  const double without = without_direct_priority();
+  const double without = with_engine(false);
   figure("table 2",
          "peer copy alone 367.6, beside eight copies 367.3, no direct priority 330.6 GB/s",
          text("%.1f, %.1f, %.1f", alone, with, without));

@@ -3,23 +3,19 @@
 #include <algorithm>
 #include <bit>
 
+#include "cuda/kernels/congestion.h"
+
 namespace braid::multipath::copy_engine {
 namespace {
 
-// Copy engines take turns between streams, and a relay has two of them on its link: beside one
-// other stream it takes one and a half times as long. Between that and what a link usually shows of
-// noise.
-constexpr double kCongested = 1.35;
-// How fast the usual time follows what is seen. While congested it follows the clock instead, so
-// that a link that has become slow for good is the usual one after some seconds.
-constexpr double kLearns = 1.0 / 8;
-constexpr double kForgetsInNs = 10e9;
-// Several slices: copy engines take turns between a link's two streams, so that slices land in
-// pairs, and the time between two of them says nothing (seen on H200: half of the relays rested for
-// it).
+// Copy engines take turns between streams, and blocks share a link with them: beside one other
+// stream, either's slices take twice as long. What is said of kernels holds here too.
+constexpr double kCongested = cuda::kCongested;
+constexpr double kLearns = cuda::kPaceLearns;
+constexpr double kForgetsInNs = cuda::kPaceForgetsInNs;
+// Several slices, beside which the thread's own lateness is small.
 constexpr uint64_t kSampleBytes = 16 << 20;
-// The period that a congested link waits, in slices' times: until what it has under way has
-// drained, and a little longer.
+// The period that a congested link waits, in samples' times.
 constexpr uint64_t kRestFactor = 4;
 
 constexpr size_t kMaxReturned = 256;
@@ -71,18 +67,17 @@ void Dispatch::remove(uint32_t job) {
 std::optional<Slice> Dispatch::pull(int gpu, Direction direction, uint64_t now_ns, bool can_relay) {
   Link& link = links_[index(gpu, direction)];
   if (link.under_way >= Pace::kMostDepth) return {};
-  const bool makes_way = policy_.yields && policy_.direct_first &&
-                         (link.rests_until_ns > now_ns || link.direct_under_way > 0);
+  const bool rests = policy_.yields && link.rests_until_ns > now_ns;
+  const bool may_relay = can_relay && !rests;
   std::optional<Slice> slice;
-  if (!policy_.direct_first && can_relay) slice = pull_oldest(gpu, direction, now_ns);
+  if (!policy_.direct_first && may_relay) slice = pull_oldest(gpu, direction, now_ns);
   if (!slice) slice = pull_direct(gpu, direction, now_ns);
-  if (!slice && can_relay && !makes_way && !may_go_direct(gpu, direction))
+  if (!slice && may_relay && !has_direct_work(gpu, direction))
     slice = pull_relayed(gpu, direction, now_ns);
   if (!slice) return {};
   if (link.under_way++ == 0) {
     link.head_since_ns = now_ns;
-    link.busy_since_ns = now_ns;
-    link.drained_bytes = 0;
+    link.begin_sample(now_ns);
   }
   link.expected_us += slice->link_us;
   if (slice->is_direct()) ++link.direct_under_way;
@@ -102,27 +97,28 @@ std::optional<Slice> Dispatch::pull_direct(int gpu, Direction direction, uint64_
   return {};
 }
 
-bool Dispatch::may_go_direct(int gpu, Direction direction) const {
+bool Dispatch::has_direct_work(int gpu, Direction direction) const {
+  if (links_[index(gpu, direction)].direct_under_way > 0) return true;
   const Queue& queue = queues_[index(gpu, direction)];
   return std::any_of(queue.begin(), queue.end(),
                      [&](const Waiting& waiting) { return may_carry(waiting, gpu); });
 }
 
+// Of the most urgent. Queues are in that order themselves.
 std::optional<Slice> Dispatch::pull_oldest(int gpu, Direction direction, uint64_t now_ns) {
-  Queue* oldest = nullptr;
-  uint64_t arrival = 0;
+  Queue* best_queue = nullptr;
+  Waiting* best = nullptr;
   for (int target = 0; target < kMaxGpus; ++target) {
     Queue& queue = queues_[index(target, direction)];
-    for (const Waiting& waiting : queue) {
-      if (!may_carry(waiting, gpu) || (oldest != nullptr && waiting.arrival > arrival)) continue;
-      oldest = &queue;
-      arrival = waiting.arrival;
-    }
+    const auto first = std::find_if(queue.begin(), queue.end(), [&](const Waiting& waiting) {
+      return may_carry(waiting, gpu);
+    });
+    if (first == queue.end() || (best != nullptr && !first->goes_before(*best))) continue;
+    best_queue = &queue;
+    best = &*first;
   }
-  if (oldest == nullptr) return {};
-  const auto at = std::find_if(oldest->begin(), oldest->end(),
-                               [&](const Waiting& waiting) { return waiting.arrival == arrival; });
-  return cut(*oldest, *at, gpu, now_ns);
+  if (best == nullptr) return {};
+  return cut(*best_queue, *best, gpu, now_ns);
 }
 
 std::optional<Slice> Dispatch::pull_relayed(int gpu, Direction direction, uint64_t now_ns) {
@@ -156,11 +152,6 @@ uint64_t Dispatch::bytes_for(const Queue& queue, int gpu) const {
   for (const Waiting& waiting : queue)
     if (may_carry(waiting, gpu)) bytes += waiting.left_bytes();
   return bytes;
-}
-
-bool Dispatch::has_direct_work(int gpu, Direction direction) const {
-  return links_[index(gpu, direction)].direct_under_way > 0 ||
-         !queues_[index(gpu, direction)].empty();
 }
 
 // A link with direct work of its own does not help, and slices need not be small for its sake.
@@ -210,23 +201,23 @@ void Dispatch::link_done(const Slice& slice, uint64_t now_ns) {
   link.head_since_ns = now_ns;
   if (slice.is_direct()) --link.direct_under_way;
   link.drained_bytes += slice.size_bytes;
+  link.drained_us += slice.link_us;
 }
 
 void Dispatch::settle(uint64_t now_ns) {
   for (Link& link : links_) {
     if (link.drained_bytes < kSampleBytes || now_ns <= link.busy_since_ns) continue;
     const auto took_ns = static_cast<double>(now_ns - link.busy_since_ns);
-    const double ns_per_byte = took_ns / static_cast<double>(link.drained_bytes);
-    double& usual = link.usual_ns_per_byte;
-    if (usual == 0) usual = ns_per_byte;
-    const bool is_congested = ns_per_byte > kCongested * usual;
-    usual += is_congested ? usual * took_ns / kForgetsInNs : (ns_per_byte - usual) * kLearns;
+    const double slowness = took_ns * 1e-3 / link.drained_us;
+    double& usual = link.usual_slowness;
+    if (usual == 0) usual = slowness;
+    const bool is_congested = slowness > kCongested * usual;
+    usual += is_congested ? usual * took_ns / kForgetsInNs : (slowness - usual) * kLearns;
     // Once may be this thread's own lateness.
     const bool is_again = is_congested && link.was_congested;
     link.was_congested = is_congested;
     if (is_again) link.rests_until_ns = now_ns + (now_ns - link.busy_since_ns) * kRestFactor;
-    link.busy_since_ns = now_ns;
-    link.drained_bytes = 0;
+    link.begin_sample(now_ns);
   }
 }
 

@@ -2,8 +2,9 @@
 // 3.4.1 and 3.4.2). No driver, no clock, no threads, and no memory taken after construction.
 //
 // Every GPU has, for each direction, a queue of the jobs that it is the target of, and a PCIe link.
-// A link that has room pulls: the direct path first, then as a relay for another GPU. Nobody
-// measures congestion: a slow link has no room, and so pulls less.
+// A link that has room pulls: the direct path first, then as a relay for another GPU. A slow
+// link has no room, and so pulls less by itself; what links usually take is kept only to make way
+// for traffic that is not braid's.
 #pragma once
 
 #include <array>
@@ -32,22 +33,17 @@ enum class RelayOrder : uint8_t {
 struct Policy {
   RelayOrder relay_order = RelayOrder::kLongestQueue;
   int favoured_gpu = -1;
-  /// A relay makes way for its own GPU's traffic: braid's, and what it can only notice as
-  /// congestion.
-  bool yields = true;
-  /// False is the paper's comparison only (table 2): a link takes the oldest job's slices, whoever
-  /// is their target.
+  /// A link relays only while it has no slices of its own GPU's, waiting or under way. Else it
+  /// takes the oldest job's slices, whoever is their target.
   bool direct_first = true;
+  /// A relay makes way for traffic that it can only notice as congestion: it is not braid's.
+  bool yields = true;
   /// Not empty: no pulling; the shares of the direct path and of each relay in ascending order,
   /// e.g. {1, 2}. The paper's comparison (figure 11).
   std::vector<uint32_t> split;
   PaceCosts costs = pace_costs(default_costs());
   uint64_t slice_bytes = 0;  ///< of every slice; 0: as the costs say
 };
-
-/// Of a relay buffer, and so of a slice that is relayed: five make 20 MB a GPU, as the paper's (MMA
-/// section 3.4.3). Measured on 4xH200: 4 MB 193.9 / 155.4 GB/s, 1 MB 171 / 136.
-inline constexpr uint64_t kRelayBufferBytes = uint64_t{4} << 20;
 
 struct Job {
   uint32_t id = 0;
@@ -112,18 +108,28 @@ class Dispatch {
     uint32_t next_piece = 0;
     std::array<uint64_t, kMaxGpus> quota{};  // static split: bytes that each GPU still carries
     uint64_t left_bytes() const { return size_bytes - next_offset; }
+    bool goes_before(const Waiting& other) const {
+      if (job.priority != other.job.priority) return job.priority > other.job.priority;
+      return arrival < other.arrival;
+    }
   };
   using Queue = std::vector<Waiting>;  // by priority, then arrival
   struct Link {
     int under_way = 0;
     int direct_under_way = 0;
-    double expected_us = 0;        // of what is under way
-    uint64_t head_since_ns = 0;    // the first of it is on the link
-    uint64_t busy_since_ns = 0;    // for the sample
-    uint64_t drained_bytes = 0;    // since then
-    double usual_ns_per_byte = 0;  // 0: not known
-    bool was_congested = false;    // by the latest sample
+    double expected_us = 0;      // of what is under way
+    uint64_t head_since_ns = 0;  // the first of it is on the link
+    uint64_t busy_since_ns = 0;  // for the sample
+    uint64_t drained_bytes = 0;  // since then
+    double drained_us = 0;       // what those were expected to take
+    double usual_slowness = 0;   // what they take, in what was expected; 0: not known
+    bool was_congested = false;  // by the latest sample
     uint64_t rests_until_ns = 0;
+    void begin_sample(uint64_t now_ns) {
+      busy_since_ns = now_ns;
+      drained_bytes = 0;
+      drained_us = 0;
+    }
     double left_us(uint64_t now_ns) const {
       return expected_us - static_cast<double>(now_ns - head_since_ns) * 1e-3;
     }
@@ -135,12 +141,12 @@ class Dispatch {
   std::optional<Slice> pull_direct(int gpu, Direction direction, uint64_t now_ns);
   std::optional<Slice> pull_oldest(int gpu, Direction direction, uint64_t now_ns);
   std::optional<Slice> pull_relayed(int gpu, Direction direction, uint64_t now_ns);
-  bool may_go_direct(int gpu, Direction direction) const;
+  /// Slices of its own GPU's, waiting or under way.
+  bool has_direct_work(int gpu, Direction direction) const;
   bool may_carry(const Waiting& waiting, int gpu) const;
   uint64_t bytes_for(const Queue& queue, int gpu) const;
   std::optional<Slice> cut(Queue& queue, Waiting& waiting, int gpu, uint64_t now_ns) const;
   Remainder rest_of(const Waiting& waiting, int gpu) const;
-  bool has_direct_work(int gpu, Direction direction) const;
   void set_quotas(Waiting& waiting) const;
 
   Policy policy_;

@@ -32,8 +32,6 @@ constexpr size_t kPieces = 65536;
 constexpr std::chrono::seconds kDrainLimit{5};
 constexpr std::chrono::seconds kGiveUpLimit{1};
 
-// Between two steps. A slice takes 80 us of its link, of which three are under way.
-constexpr uint64_t kMovingNs = 10'000;
 constexpr uint64_t kPostingNs = 1'000;
 // A stream may be held back for seconds: looked at less and less often, so that a start is seen
 // late by a small part of the time that has been waited for it.
@@ -42,14 +40,15 @@ constexpr uint64_t kStartsShare = 16;
 
 uint64_t pause_after(Scheduler::Load load, uint64_t waited_ns) {
   if (load == Scheduler::Load::kPosting) return kPostingNs;
-  if (load != Scheduler::Load::kStarts) return kMovingNs;
-  return std::clamp(waited_ns / kStartsShare, kMovingNs, kStartsMostNs);
+  if (load != Scheduler::Load::kStarts) return copy_engine::kStepNs;
+  return std::clamp(waited_ns / kStartsShare, copy_engine::kStepNs, kStartsMostNs);
 }
 
 Policy policy_of(const Options& options, const copy_engine::PaceCosts& costs) {
   Policy policy;
   policy.costs = costs;
   policy.slice_bytes = options.slice_bytes;
+  policy.direct_first = options.direct_first;
   policy.yields = options.yields;
   if (options.favoured_gpu >= 0) {
     policy.relay_order = copy_engine::RelayOrder::kFavourTarget;

@@ -3,8 +3,8 @@
 // that are late. Only the scheduler's thread calls it, and it never waits for a GPU.
 //
 // The second hop of a relayed slice is issued when the CPU has seen the first one land, not by an
-// event in advance. That costs a step (about 10 us) on slices of 80 us of which three are under way
-// on the link, so the link does not notice; and it buys two things: no stream of braid's ever waits
+// event in advance. That costs a step (about 15 us) on slices of 80 us of which two or three are
+// under way on the link, so the link does not notice; and it buys two things: no line ever waits
 // for another, and a slice whose relay stalls has provably not been written to its destination, so
 // it can still go over the direct path.
 //

@@ -12,7 +12,7 @@ namespace {
 
 // Apart in memory: the CPU polls some of these words while a GPU writes others.
 constexpr size_t kWordStride = 64;
-constexpr size_t kLineWords = 8;
+constexpr size_t kLineWords = 3;
 constexpr size_t kWords = 2 * size_t{kMaxTasks} + kLineWords;
 
 // Buffers that a direction leaves to the other while both are busy.
@@ -76,12 +76,11 @@ Status Station::load_kernels() {
 Status Station::open_lines() {
   size_t number = 2 * size_t{kMaxTasks};
   const int priority = endpoint_.stream_priority();
-  for (auto& lines : links_)
-    for (Line& line : lines) {
-      const Status status = line.open(driver_, priority, word(number++));
-      if (!status.ok()) return status;
-    }
-  return hop_.open(driver_, priority, word(number));
+  for (Line& line : links_) {
+    const Status status = line.open(driver_, priority, word(number++), Line::Writer::kBeside);
+    if (!status.ok()) return status;
+  }
+  return hop_.open(driver_, priority, word(number), Line::Writer::kItself);
 }
 
 static_assert(kRelayBufferBytes <= kLeastDeviceMemoryBytes);
@@ -100,8 +99,7 @@ Station::~Station() {
     return;
   }
   cuda::ScopedContext scope(driver_, context());
-  for (auto& lines : links_)
-    for (Line& line : lines) line.close();
+  for (Line& line : links_) line.close();
   hop_.close();
   if (buffers_ != 0) driver_.cuMemFree(buffers_);
   if (module_ != nullptr) driver_.cuModuleUnload(module_);
@@ -138,11 +136,6 @@ bool Station::has_failed() const {
 
 void Station::fail_context() const {
   (void)launch(fail_kernel_, hop_.stream(), {});  // refused: it has failed already
-}
-
-Line& Station::next_link(Direction direction) {
-  const auto way = static_cast<size_t>(direction);
-  return links_[way][turns_[way]++ % kLinkLines];
 }
 
 bool Station::has_buffer(Direction direction, bool other_is_busy) const {

@@ -98,6 +98,17 @@ TEST_F(DispatchTest, WithoutDirectFirstLinksMixEveryonesBytes) {
   EXPECT_GT(relayed, 0);
 }
 
+TEST_F(DispatchTest, WithoutDirectFirstTheOldestGoesFirstButAnUrgentOneOvertakes) {
+  Policy policy;
+  policy.direct_first = false;
+  start(policy);
+  dispatch->add(job(1, 1, 80 * kMiB));
+  dispatch->add(job(2, 0, 80 * kMiB));
+  EXPECT_EQ(pull(0)->job, 1u) << "although job 2 is GPU 0's own";
+  dispatch->add(job(3, 2, 80 * kMiB, Priority::kUrgent));
+  EXPECT_EQ(pull(0)->job, 3u);
+}
+
 TEST_F(DispatchTest, RelaysHelpTheLongestQueue) {
   start();
   dispatch->add(job(1, 1, 64 * kMiB));
@@ -142,16 +153,16 @@ TEST_F(DispatchTest, OnlyAllowedRelaysTakePart) {
   EXPECT_TRUE(pull(0));
 }
 
-TEST_F(DispatchTest, ALinkWithDirectWorkUnderWayYieldsOrCompetes) {
-  for (const bool yields : {true, false}) {
+TEST_F(DispatchTest, ALinkWithDirectWorkUnderWayRelaysOnlyIfAllAreEqual) {
+  for (const bool direct_first : {true, false}) {
     Policy policy;
-    policy.yields = yields;
+    policy.direct_first = direct_first;
     start(policy);
     dispatch->add(job(1, 0, 1 * kMiB));
     dispatch->add(job(2, 1, 800 * kMiB));
     const auto own = pull(0);
     ASSERT_TRUE(own && own->is_direct());
-    EXPECT_EQ(pull(0).has_value(), !yields);
+    EXPECT_EQ(pull(0).has_value(), !direct_first);
     dispatch->link_done(*own, 0);
     EXPECT_TRUE(pull(0));
   }
@@ -187,6 +198,30 @@ TEST_F(DispatchTest, ACongestedLinkRestsForAPeriod) {
     dispatch->link_done(under_way.front(), 0);
     EXPECT_TRUE(pull(3, now_ns + 10'000'000)) << "and in the end it takes part again";
   }
+}
+
+// A batch's segments take time of their own, which is expected, and no congestion.
+TEST_F(DispatchTest, SmallSegmentsAreNoCongestion) {
+  start();
+  uint64_t now_ns = 0;
+  std::deque<Slice> under_way;
+  const auto carry = [&](int slices) {  // the link never runs out
+    for (int i = 0; i < slices; ++i) {
+      while (const auto slice = pull(3, now_ns)) under_way.push_back(*slice);
+      ASSERT_FALSE(under_way.empty()) << i;
+      now_ns += static_cast<uint64_t>(under_way.front().link_us * 1e3);
+      dispatch->link_done(under_way.front(), now_ns);
+      under_way.pop_front();
+      dispatch->settle(now_ns);
+    }
+  };
+  dispatch->add(job(1, 0, 4096 * kMiB));
+  carry(40);
+  dispatch->remove(1);
+  std::vector<Piece>& small = pieces[2];
+  for (uint64_t i = 0; i < 32768; ++i) small.push_back({i * 8192, i * 16384, i * 16384, 8192});
+  dispatch->add({2, 0, kIn, Priority::kBulk, kAll, small});
+  carry(200);
 }
 
 TEST_F(DispatchTest, SlicesFollowSizeAndPathsAndShrinkTowardsTheEnd) {
