@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "multipath/cost_file.h"
+
 namespace braid::tools {
 namespace {
 
 using multipath::DirectionCosts;
 using multipath::engine_last_slice_us;
-using multipath::engine_slices;
 using multipath::kernel_late_us;
 using multipath::Mover;
 
@@ -16,20 +17,24 @@ constexpr uint64_t kSmall = 1 << 20;   // the start is most of it
 constexpr uint64_t kMiddle = 8 << 20;  // relays take part, and their beginnings matter
 constexpr uint64_t kLarge = 64 << 20;  // the rate is nearly all of it
 constexpr uint64_t kBatch = 16 << 20;
+constexpr uint64_t kSlice = 1 << 20;       // so many gaps that they show
 constexpr uint64_t kSmallEntry = 8 << 10;  // smaller ones gain nothing
 constexpr uint64_t kLargeEntry = 64 << 10;
 
 // With more paths the ceiling would hide when each of them begins.
 constexpr int kPathsWithoutCeiling = 4;
 
+// Between the links' noise and a thread that keeps them waiting.
+constexpr double kMoreThanLinks = 1.15;
+
 // Files for people: more digits would be noise. Below zero is noise too.
 double rounded(double value) { return std::max(0.0, std::round(value * 10) / 10); }
 // Of one of thousands of segments.
 double rounded_entry(double value) { return std::max(0.0, std::round(value * 1000) / 1000); }
 
-// In bytes a microsecond; the file takes none that is 0.
+// In bytes a microsecond; the file takes none that is less.
 double rate_of(double bytes, double us) {
-  return std::max(0.1, rounded(bytes / std::max(us, 1.0)));
+  return std::max(multipath::kLeastRate, rounded(bytes / std::max(us, 1.0)));
 }
 
 struct Line {
@@ -113,22 +118,28 @@ void fit_kernel_batch(const Sampler& time_us, int gpus, DirectionCosts& costs) {
   costs.kernel_segment_us = rounded_entry((many_us - few_us) * paths / kMore);
 }
 
-void fit_engine(const Sampler& time_us, int gpus, DirectionCosts& costs) {
+void fit_engine_slices(const Sampler& time_us, int gpus, DirectionCosts& costs) {
   // One path carries slices as fast as native copies go; what it takes longer are the gaps between
   // them, and the start.
   costs.engine_bytes_per_us = costs.native_bytes_per_us;
   const double large_us = time_us({Mover::kCopyEngine, kLarge, 1});
   const double middle_us = time_us({Mover::kCopyEngine, kMiddle, 1});
-  const double middle_slices = engine_slices(kMiddle, 1);
-  const double gaps_us = large_us - middle_us - (kLarge - kMiddle) / costs.engine_bytes_per_us;
-  costs.engine_slice_gap_us = rounded(gaps_us / (engine_slices(kLarge, 1) - middle_slices));
-  costs.engine_start_us = rounded(middle_us - kMiddle / costs.engine_bytes_per_us -
-                                  middle_slices * costs.engine_slice_gap_us);
-  // All paths and small slices: the thread has the most to do. If it is faster than the links, its
-  // time does not show, and what is found is no more than theirs.
-  const double ends_us = costs.engine_start_us + engine_last_slice_us(costs);
-  const double small_us = time_us({Mover::kCopyEngine, kBatch, gpus}) - ends_us;
-  costs.engine_issue_us = rounded(small_us / engine_slices(kBatch, gpus));
+  constexpr double kMoreSlices = (kLarge - kMiddle) / kSlice;
+  const double slice_us = (large_us - middle_us) / kMoreSlices;
+  costs.engine_slice_gap_us = rounded(slice_us - kSlice / costs.engine_bytes_per_us);
+  constexpr double kMiddleSlices = kMiddle / kSlice;
+  costs.engine_start_us = rounded(middle_us - kMiddleSlices * slice_us);
+  // All paths: the thread has the most to do. Where the links explain what it took, the thread's
+  // time does not show.
+  const double small_us =
+      time_us({Mover::kCopyEngine, kBatch, gpus}) - costs.engine_start_us - slice_us;
+  constexpr double kBatchSlices = kBatch / kSlice;
+  const bool is_shown = small_us > kMoreThanLinks * kBatchSlices * slice_us / gpus;
+  costs.engine_issue_us = is_shown ? rounded(small_us / kBatchSlices) : 0;
+}
+
+void fit_engine(const Sampler& time_us, int gpus, DirectionCosts& costs) {
+  const double ends_us = costs.engine_start_us + engine_last_slice_us(costs, {}, gpus);
   const double all_us = time_us({Mover::kCopyEngine, kLargestSampleBytes, gpus}) - ends_us;
   costs.engine_ceiling_bytes_per_us = rate_of(kLargestSampleBytes, all_us);
 }
@@ -136,14 +147,17 @@ void fit_engine(const Sampler& time_us, int gpus, DirectionCosts& costs) {
 // So many segments that their bytes hardly matter.
 void fit_engine_batch(const Sampler& time_us, int gpus, DirectionCosts& costs) {
   const double batch_us = time_us({Mover::kCopyEngine, kBatch, gpus, false, kSmallEntry});
-  const double ends_us = costs.engine_start_us + engine_last_slice_us(costs);
+  const double ends_us = costs.engine_start_us + engine_last_slice_us(costs, {}, gpus);
   costs.engine_segment_us = rounded_entry((batch_us - ends_us) / (kBatch / kSmallEntry));
 }
 
-constexpr Fit kFits[] = {
-    {Mover::kNative, false, fit_native},     {Mover::kNative, true, fit_native_batch},
-    {Mover::kKernel, false, fit_kernel},     {Mover::kKernel, true, fit_kernel_batch},
-    {Mover::kCopyEngine, false, fit_engine}, {Mover::kCopyEngine, true, fit_engine_batch}};
+constexpr Fit kFits[] = {{Mover::kNative, false, 0, fit_native},
+                         {Mover::kNative, true, 0, fit_native_batch},
+                         {Mover::kKernel, false, 0, fit_kernel},
+                         {Mover::kKernel, true, 0, fit_kernel_batch},
+                         {Mover::kCopyEngine, false, kSlice, fit_engine_slices},
+                         {Mover::kCopyEngine, false, 0, fit_engine},
+                         {Mover::kCopyEngine, true, 0, fit_engine_batch}};
 
 }  // namespace
 

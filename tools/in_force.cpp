@@ -34,7 +34,7 @@ std::string large_copy_text(const Options& options, const multipath::CostModel& 
     const Mover cold = plan(costs, request).mover;
     text += fmt::format("{} {} {}", text.empty() ? "" : ",",
                         direction == Direction::kHostToDevice ? "h2d" : "d2h", mover_name(warm));
-    if (cold != warm) text += fmt::format(" ({} after a pause)", mover_name(cold));
+    if (cold != warm) text += fmt::format(" (cold {})", mover_name(cold));
   }
   return text;
 }

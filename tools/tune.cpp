@@ -1,8 +1,10 @@
 // braid tune: measures what copies cost on this server and keeps it in the user's cache folder.
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <chrono>
 #include <map>
+#include <span>
 #include <tuple>
 
 #include "base/units.h"
@@ -97,12 +99,25 @@ class BenchSampler {
   Status status_;
 };
 
-// One mover's fits, of both directions.
-Status run_fits(Bench& bench, Mover mover, bool has_batches, bool is_real, CostModel& costs) {
+// What an engine is opened with. Native copies are measured beside kernels'.
+struct Setup {
+  MoverChoice mover;
+  uint64_t slice_bytes;
+  bool operator==(const Setup&) const = default;
+};
+
+Setup setup_of(const Fit& fit) {
+  return {fit.mover == Mover::kCopyEngine ? MoverChoice::kCopyEngine : MoverChoice::kKernel,
+          fit.slice_bytes};
+}
+
+// The fits that ask for one engine, of both directions.
+Status run_fits(Bench& bench, std::span<const Fit> group, bool has_batches, bool is_real,
+                CostModel& costs) {
   for (const Direction direction : kDirections) {
     BenchSampler sampler(bench, direction, is_real);
-    for (const Fit& fit : fits()) {
-      if (fit.mover != mover || (fit.is_of_batches && !has_batches)) continue;
+    for (const Fit& fit : group) {
+      if (fit.is_of_batches && !has_batches) continue;
       fit.run([&](const Sample& sample) { return sampler.time_us(sample); }, bench.gpu_count(),
               costs.of(direction));
       if (!sampler.status().ok()) return sampler.status();
@@ -116,19 +131,20 @@ Result<CostModel> measure(const cuda::Driver& driver, Options options, int targe
   options.threshold_bytes = 1;  // every size through braid
   options.costs = "none";       // the old ones must not choose what the new ones are made of
   const bool has_batches = driver.copy_batch != nullptr;
-  for (const MoverChoice choice : {MoverChoice::kKernel, MoverChoice::kCopyEngine}) {
-    options.mover = choice;
+  for (std::span<const Fit> left = fits(); !left.empty();) {
+    const Setup setup = setup_of(left.front());
+    const auto other = std::find_if(left.begin(), left.end(),
+                                    [&](const Fit& fit) { return setup_of(fit) != setup; });
+    const auto group = left.first(static_cast<size_t>(other - left.begin()));
+    options.mover = setup.mover;
+    options.slice_bytes = setup.slice_bytes;
     const auto bench = Bench::open(driver, options, target, kLargestSampleBytes, 1);
     if (!bench.ok()) return bench.status();
     if (bench.value()->gpu_count() < 2)
       return Status::error("this server has one GPU, and no copy can take another way");
-    const std::vector<Mover> movers = choice == MoverChoice::kKernel
-                                          ? std::vector{Mover::kNative, Mover::kKernel}
-                                          : std::vector{Mover::kCopyEngine};
-    for (const Mover mover : movers) {
-      const Status status = run_fits(*bench.value(), mover, has_batches, is_real, costs);
-      if (!status.ok()) return status;
-    }
+    const Status status = run_fits(*bench.value(), group, has_batches, is_real, costs);
+    if (!status.ok()) return status;
+    left = left.subspan(group.size());
   }
   return costs;
 }

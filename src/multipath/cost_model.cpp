@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "multipath/copy_engine/pace.h"
+
 namespace braid::multipath {
 namespace {
 
@@ -11,13 +13,7 @@ namespace {
 constexpr uint64_t kLargestThreshold = uint64_t{1} << 30;
 constexpr uint64_t kThresholdStep = 64 << 10;
 
-// About how the copy-engine mover cuts: a path's share of what is left in four, within these
-// bounds, and so many segments at most (launcher.cpp). The mover itself follows these costs and
-// which links are busy (copy_engine/pace.h); the slices here are as many, and the times with them,
-// as its own were when they were bounded so. What that makes of predictions: docs/tuning.md.
-constexpr double kSlicesPerPath = 4;
-constexpr double kSmallestSlice = 1 << 20;
-constexpr double kLargestSlice = 4 << 20;
+// So many segments make a slice at most (copy_engine/launcher.cpp).
 constexpr double kSegmentsPerSlice = 512;
 
 constexpr CostModel kDefaults{{{
@@ -101,6 +97,19 @@ constexpr CostRow kRows[] = {
      "not measured: a batch is one call, and its entries are the links' work"},
 };
 
+copy_engine::Pace pace_of(const DirectionCosts& costs, const Request& request) {
+  const copy_engine::SliceCosts slices = copy_engine::slice_costs(costs);
+  return {{slices, slices}, request.asked_slice_bytes, copy_engine::kRelayBufferBytes};
+}
+
+// About how many slices the copy-engine mover cuts the copy into, as it paces itself.
+double engine_slices(const DirectionCosts& costs, const Request& request, int paths) {
+  return pace_of(costs, request)
+      .slices({.left_bytes = request.size_bytes,
+               .piece_bytes = request.segments > 1 ? request.size_bytes / request.segments : 0,
+               .links = paths});
+}
+
 // Of a batch, beside its bytes.
 double entry_us(const DirectionCosts& costs, const Request& request) {
   const bool is_small = static_cast<double>(request.size_bytes) <=
@@ -147,7 +156,7 @@ double engine_us(const DirectionCosts& costs, const Request& request, int& paths
   paths = std::max(1, request.paths);
   const double segments = request.segments > 1 ? static_cast<double>(request.segments) : 0;
   const double slices =
-      std::max(engine_slices(request.size_bytes, paths), segments / kSegmentsPerSlice);
+      std::max(engine_slices(costs, request, paths), segments / kSegmentsPerSlice);
   double link_us = bytes / costs.engine_bytes_per_us + slices * costs.engine_slice_gap_us;
   double thread_us = slices * costs.engine_issue_us;
   const double link_entry_us = std::min(entry_us(costs, request), costs.native_entry_us);
@@ -157,7 +166,7 @@ double engine_us(const DirectionCosts& costs, const Request& request, int& paths
   const double carried_us =
       std::max({link_us / at_once, thread_us, segments * costs.engine_segment_us,
                 bytes / costs.engine_ceiling_bytes_per_us});
-  const double last_us = at_once > 1 ? engine_last_slice_us(costs) : 0;
+  const double last_us = at_once > 1 ? engine_last_slice_us(costs, request, paths) : 0;
   return costs.engine_start_us + carried_us + last_us;
 }
 
@@ -171,24 +180,18 @@ double worthwhile_us(const Request& request, const Forecast& forecast) {
   return kWorthwhile * forecast.expected_us[static_cast<size_t>(Mover::kNative)];
 }
 
-// The faster of the movers that may be used, and kernels where the two are close; the native copy
-// when there is none.
+// The faster of the movers that may be used; the native copy when there is none.
 void choose_mover(const CostModel& costs, const Request& request, Plan& plan) {
-  const auto take = [&](Mover mover) {
+  const auto consider = [&](Mover mover) {
+    int paths = 0;
+    const double us = expected_us(costs, mover, request, paths);
+    time_of(mover, plan.forecast) = us;
+    if (plan.mover != Mover::kNative && us >= plan.expected_us()) return;
     plan.mover = mover;
-    time_of(mover, plan.forecast) = expected_us(costs, mover, request, plan.paths);
+    plan.paths = paths;
   };
-  if (request.movers.kernel && !request.kernels_blocked) take(Mover::kKernel);
-  if (!request.movers.copy_engine) return;
-  const Plan by_kernels = plan;
-  take(Mover::kCopyEngine);
-  if (by_kernels.mover == Mover::kNative) return;
-  const double most_us = worthwhile_us(request, plan.forecast);
-  const bool is_better = plan.expected_us() <= kWorthSwitching * by_kernels.expected_us();
-  const bool is_only_one = plan.expected_us() <= most_us && by_kernels.expected_us() > most_us;
-  if (is_better || is_only_one) return;
-  plan.mover = Mover::kKernel;
-  plan.paths = by_kernels.paths;
+  if (request.movers.kernel && !request.kernels_blocked) consider(Mover::kKernel);
+  if (request.movers.copy_engine) consider(Mover::kCopyEngine);
 }
 
 Reason reason_for(const Request& request) {
@@ -253,26 +256,16 @@ double kernel_late_us(const DirectionCosts& costs, double ceiling_bytes_per_us, 
   return costs.kernel_launch_us * (filling - 1) / 2 + cold_us * (filling - 1) / filling;
 }
 
-double engine_last_slice_us(const DirectionCosts& costs) {
-  return kSmallestSlice / costs.engine_bytes_per_us + costs.engine_slice_gap_us;
-}
-
-// Of slices of the largest size, then of ever smaller ones, then of the smallest.
-double engine_slices(uint64_t size_bytes, int paths) {
-  const double per_round = kSlicesPerPath * paths;
-  double left = static_cast<double>(size_bytes);
-  double slices = std::max(0.0, left - per_round * kLargestSlice) / kLargestSlice;
-  left = std::min(left, per_round * kLargestSlice);
-  if (left > per_round * kSmallestSlice) {
-    slices += per_round * std::log(left / (per_round * kSmallestSlice));
-    left = per_round * kSmallestSlice;
-  }
-  return slices + std::max(1.0, left / kSmallestSlice);
+double engine_last_slice_us(const DirectionCosts& costs, const Request& request, int paths) {
+  return pace_of(costs, request).last_slice_us({.links = paths});
 }
 
 uint64_t threshold_bytes(const CostModel& costs, const Request& request) {
   if (request.asked_threshold_bytes != 0) return request.asked_threshold_bytes;
-  Request probe{.direction = request.direction, .paths = request.paths, .movers = request.movers};
+  Request probe{.direction = request.direction,
+                .paths = request.paths,
+                .movers = request.movers,
+                .asked_slice_bytes = request.asked_slice_bytes};
   const auto pays = [&](uint64_t size_bytes) {
     probe.size_bytes = size_bytes;
     return plan(costs, probe).mover != Mover::kNative;

@@ -35,11 +35,6 @@ inline constexpr uint64_t kColdAfterNs = 10'000'000;
 /// copies of 4 MiB over 2 paths reached 0.78 of native (2xH200).
 inline constexpr double kWorthwhile = 0.75;
 
-/// Part of the kernels' time that copy engines must be expected to need at most, where both may be
-/// had. They cost a CPU's time while a copy lasts, and memory for relay buffers; and two figures of
-/// one server differ by as much as this from one minute to the next (docs/measurements).
-inline constexpr double kWorthSwitching = 0.9;
-
 /// One direction's parameters. Times are microseconds; a rate is bytes a microsecond (1e3 is
 /// 1 GB/s). cost_rows() says where the defaults come from.
 struct DirectionCosts {
@@ -105,6 +100,7 @@ struct Request {
       false;  ///< a kernel whose turn has come does not begin: the program holds every SM
   MoverSet movers{};
   uint64_t asked_threshold_bytes = 0;  ///< the user's word, see plan(); 0: none
+  uint64_t asked_slice_bytes = 0;      ///< the user's word for copy engines; 0: as they see fit
 };
 
 struct Plan {
@@ -116,9 +112,8 @@ struct Plan {
   double expected_us() const { return forecast.expected_us[static_cast<size_t>(mover)]; }
 };
 
-/// The fastest mover that is worthwhile; kernels, unless copy engines are by kWorthSwitching. With
-/// a threshold of the user's, smaller copies are native, and the others are not: the model then
-/// only chooses the mover and the number of paths.
+/// The fastest mover, if it is worthwhile. With a threshold of the user's, smaller copies are
+/// native, and the others are not: the model then only chooses the mover and the number of paths.
 Plan plan(const CostModel& costs, const Request& request);
 
 /// What `mover` is expected to take over at most `request.paths` paths; `paths` says how many take
@@ -130,14 +125,12 @@ double expected_us(const CostModel& costs, Mover mover, const Request& request, 
 double kernel_late_us(const DirectionCosts& costs, double ceiling_bytes_per_us, int paths,
                       double cold_us);
 
-/// About how many slices the copy-engine mover cuts so many bytes into.
-double engine_slices(uint64_t size_bytes, int paths);
-
-/// What the last slice takes that comes over a relay: all others have landed by then.
-double engine_last_slice_us(const DirectionCosts& costs);
+/// What the last slice of copy engines takes that comes over a relay, as they pace themselves by
+/// these costs (copy_engine/pace.h): all others have landed by then.
+double engine_last_slice_us(const DirectionCosts& costs, const Request& request, int paths);
 
 /// The size from which on plan() takes a linear copy off the native way when the relays are warm:
-/// a compare that spares smaller ones everything else. UINT64_MAX: never. Of `request` the
+/// a compare that spares smaller ones everything else. UINT64_MAX: never. Of `request` the slice,
 /// direction, paths, movers and the user's threshold are read.
 uint64_t threshold_bytes(const CostModel& costs, const Request& request);
 

@@ -16,7 +16,8 @@ Planner::Planner(const CostModel& costs, const Options& options, bool has_copy_e
     : costs_(costs),
       mover_(options.mover),
       has_copy_engine_(has_copy_engine),
-      asked_threshold_bytes_(options.threshold_bytes) {
+      asked_threshold_bytes_(options.threshold_bytes),
+      asked_slice_bytes_(options.slice_bytes) {
   for (const Direction direction : {Direction::kHostToDevice, Direction::kDeviceToHost})
     thresholds_[static_cast<size_t>(direction)] =
         multipath::threshold_bytes(costs_, request(direction, kBest, false));
@@ -28,7 +29,8 @@ Request Planner::request(Direction direction, const Moment& moment, bool spares_
           .is_cold = moment.is_cold,
           .kernels_blocked = moment.kernels_blocked,
           .movers = movers_for(moment, spares_sms),
-          .asked_threshold_bytes = asked_threshold_bytes_};
+          .asked_threshold_bytes = asked_threshold_bytes_,
+          .asked_slice_bytes = asked_slice_bytes_};
 }
 
 // Copy engines are given slices while a copy is under way, and must still be allowed to then: what

@@ -43,6 +43,7 @@ class Planner {
   MoverChoice mover_;
   bool has_copy_engine_;
   uint64_t asked_threshold_bytes_;
+  uint64_t asked_slice_bytes_;
   std::array<uint64_t, 2> thresholds_{};  // by direction
 };
 

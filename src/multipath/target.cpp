@@ -135,12 +135,13 @@ Outcome Target::submit(const Batch& batch, uint64_t size_bytes, int path_limit,
   return outcome;
 }
 
-// The first copy after a pause may stay native, since the relays have to wake up. Its followers
-// count as warm for having been preceded, or a program of such copies would never have warm relays.
-bool Target::is_cold(uint64_t now_ns) {
-  const bool is_cold = last_asked_ns_ == 0 || now_ns > last_asked_ns_ + kColdAfterNs;
-  last_asked_ns_ = now_ns;
-  return is_cold;
+// Relays are warm while they work, and for a while after. The first copy after a pause may stay
+// native, since they have to wake up; its followers count as warm for having been preceded, or a
+// program of such copies would never have warm relays.
+void Target::keep_warm(const Plan& chosen, uint64_t now_ns) {
+  const double busy_us = chosen.mover == Mover::kNative ? 0 : chosen.expected_us();
+  const uint64_t until_ns = now_ns + static_cast<uint64_t>(busy_us * 1e3) + kColdAfterNs;
+  warm_until_ns_ = std::max(warm_until_ns_, until_ns);
 }
 
 Manners Target::manners_of(const Batch& batch) const {
@@ -169,12 +170,13 @@ size_t Target::list_paths(GpuSet allowed, PathChoice& choice) const {
 
 Plan Target::plan_for(const Batch& batch, uint64_t size_bytes, int paths, bool is_pooled,
                       uint64_t now_ns) {
-  const bool is_blocked = are_kernels_blocked(now_ns);
-  return planner_.plan(batch, size_bytes,
-                       {.paths = paths,
-                        .is_cold = is_cold(now_ns),
-                        .kernels_blocked = is_blocked,
-                        .is_pooled = is_pooled});
+  const Plan chosen = planner_.plan(batch, size_bytes,
+                                    {.paths = paths,
+                                     .is_cold = now_ns > warm_until_ns_,
+                                     .kernels_blocked = are_kernels_blocked(now_ns),
+                                     .is_pooled = is_pooled});
+  keep_warm(chosen, now_ns);
+  return chosen;
 }
 
 // A transfer's turn has come, and long after it its kernels have not left: the program's own hold

@@ -72,7 +72,7 @@ class Target {
   Status run_empty(bool aligned_alike, Deadline deadline);
   /// The streams that the warm-up used have nothing left.
   Status wait_for_warm_up(Deadline deadline) const;
-  bool is_cold(uint64_t now_ns);
+  void keep_warm(const Plan& chosen, uint64_t now_ns);
   bool are_kernels_blocked(uint64_t now_ns);
   Manners manners_of(const Batch& batch) const;
   void read_counts(Ticket& ticket);
@@ -102,7 +102,7 @@ class Target {
   std::vector<Endpoint*> relays_;  // in lane order; a dropped one is null
   uint32_t slot_;                  // of transfers of this GPU on its relays' boards
   std::mutex mutex_;
-  uint64_t last_asked_ns_ = 0;  // when the latest transfer was, carried or not
+  uint64_t warm_until_ns_ = 0;  // for the transfers that have been asked for, carried or not
   std::unique_ptr<TicketPool> tickets_;
   std::unique_ptr<ListRing> lists_;
   std::unique_ptr<LaneSet> lanes_;

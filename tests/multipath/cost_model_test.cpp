@@ -80,19 +80,19 @@ TEST(CostModel, DefaultsOfCopyEnginesAgreeWithTheRecord) {
   }
 }
 
-// The figures of copy engines are not this server's: it takes more than those to give kernels up.
-TEST(CostModel, AServerThatNobodyHasTunedMovesByKernels) {
+// As measured on 4xH200. Over two paths, and where relays have to wake up, copy engines may be
+// faster.
+TEST(CostModel, AServerThatNobodyHasTunedMovesByKernelsOverManyPaths) {
   for (const Direction direction : kDirections)
     for (uint64_t size = kMiB; size <= 4096 * kMiB; size *= 2)
-      for (const int paths : {2, 4, 8})
-        for (const uint64_t segments : {uint64_t{1}, size / 8192, size / 65536})
-          for (const bool is_cold : {false, true}) {
-            Request request = linear(direction, size, paths, is_cold);
-            request.segments = segments;
-            request.movers = allowed_movers(MoverChoice::kAuto, true);
-            EXPECT_NE(by_default(request).mover, Mover::kCopyEngine)
-                << name_of(direction) << " " << size << " over " << paths << ", " << segments;
-          }
+      for (const int paths : {4, 8})
+        for (const uint64_t segments : {uint64_t{1}, size / 8192, size / 65536}) {
+          Request request = linear(direction, size, paths);
+          request.segments = segments;
+          request.movers = allowed_movers(MoverChoice::kAuto, true);
+          EXPECT_NE(by_default(request).mover, Mover::kCopyEngine)
+              << name_of(direction) << " " << size << " over " << paths << ", " << segments;
+        }
 }
 
 TEST(CostModel, DecisionsOnAServerThatNobodyHasTuned) {
@@ -179,15 +179,16 @@ CostModel with_good_copy_engines() {
   return costs;
 }
 
-TEST(CostModel, CopyEnginesThatComeOutEvenAreNotWorthTheirCpuTime) {
-  const CostModel costs = with_good_copy_engines();
+TEST(CostModel, CopyEnginesDoNotMindLowClocks) {
+  CostModel costs = with_good_copy_engines();
   Request request = linear(Direction::kHostToDevice, 256 * kMiB);
   request.movers.copy_engine = true;
   EXPECT_EQ(plan(costs, request).mover, Mover::kKernel);
+  costs.of(request.direction).engine_ceiling_bytes_per_us *= 1.1;
+  EXPECT_EQ(plan(costs, request).mover, Mover::kCopyEngine);
+  costs = with_good_copy_engines();
   request.is_cold = true;
-  const Plan cold = plan(costs, request);
-  EXPECT_EQ(cold.mover, Mover::kCopyEngine) << "they do not mind low clocks";
-  EXPECT_LE(cold.expected_us(), kWorthSwitching * cold.forecast.expected_us[1]);
+  EXPECT_EQ(plan(costs, request).mover, Mover::kCopyEngine) << "they do not mind low clocks";
 }
 
 // Too late for kernels whose relays have to wake up, by little; copy engines need not be much
@@ -319,7 +320,7 @@ TEST(CostModelOfAnyServer, TimeGrowsWithSize) {
         before[mover] = time_us;
       }
       const Plan chosen = plan(costs, request);
-      ASSERT_GE(chosen.expected_us(), kWorthwhile * kWorthSwitching * planned_before * (1 - 1e-12));
+      ASSERT_GE(chosen.expected_us(), kWorthwhile * planned_before * (1 - 1e-12));
       planned_before = chosen.expected_us();
     }
   }

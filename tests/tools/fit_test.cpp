@@ -5,6 +5,8 @@
 
 #include <cmath>
 
+#include "multipath/cost_file.h"
+
 namespace braid::tools {
 namespace {
 
@@ -37,8 +39,8 @@ CostModel other_server() {
 }
 
 // A server that behaves as `model` says.
-Sampler server_of(const CostModel& model) {
-  return [&model](const Sample& sample) {
+Sampler server_of(const CostModel& model, uint64_t slice_bytes = 0) {
+  return [&model, slice_bytes](const Sample& sample) {
     int paths = 0;
     return expected_us(
         model, sample.mover,
@@ -46,21 +48,26 @@ Sampler server_of(const CostModel& model) {
          .size_bytes = sample.size_bytes,
          .segments = sample.segment_bytes == 0 ? 1 : sample.size_bytes / sample.segment_bytes,
          .paths = sample.paths,
-         .is_cold = sample.is_cold},
+         .is_cold = sample.is_cold,
+         .asked_slice_bytes = slice_bytes},
         paths);
   };
 }
 
-DirectionCosts fitted(const Sampler& time_us, int gpus) {
+DirectionCosts fitted(const std::function<Sampler(uint64_t)>& server, int gpus) {
   DirectionCosts costs = multipath::default_costs().of(Direction::kHostToDevice);
-  for (const Fit& fit : fits()) fit.run(time_us, gpus, costs);
+  for (const Fit& fit : fits()) fit.run(server(fit.slice_bytes), gpus, costs);
   return costs;
+}
+
+DirectionCosts fitted(const CostModel& model, int gpus) {
+  return fitted([&](uint64_t slice_bytes) { return server_of(model, slice_bytes); }, gpus);
 }
 
 TEST(Fit, FindsTheParametersOfAServer) {
   const CostModel model = other_server();
   for (const int gpus : {2, 4, 8}) {
-    const DirectionCosts found = fitted(server_of(model), gpus);
+    const DirectionCosts found = fitted(model, gpus);
     for (const multipath::CostRow& row : multipath::cost_rows()) {
       // Few paths never come near the ceiling, and do not keep the thread busy.
       if (gpus < 8 && (row.value == &DirectionCosts::kernel_ceiling_bytes_per_us ||
@@ -79,7 +86,7 @@ TEST(Fit, PredictsWhatItHasMeasured) {
   const CostModel model = other_server();
   for (const int gpus : {2, 4, 8}) {
     CostModel found;
-    found.of(Direction::kHostToDevice) = fitted(server_of(model), gpus);
+    found.of(Direction::kHostToDevice) = fitted(model, gpus);
     for (const Mover mover : {Mover::kNative, Mover::kKernel, Mover::kCopyEngine})
       for (const uint64_t mib : {4, 16, 64, 256})
         for (const uint64_t segment_bytes : {0, 8 << 10, 64 << 10}) {
@@ -93,10 +100,12 @@ TEST(Fit, PredictsWhatItHasMeasured) {
 
 TEST(Fit, NoiseNeverMakesAParameterThatTheFileRefuses) {
   for (const double time_us : {0.001, 1.0, 1e9}) {
-    const DirectionCosts costs = fitted([&](const Sample&) { return time_us; }, 4);
+    const auto server = [&](uint64_t) { return [&](const Sample&) { return time_us; }; };
+    const DirectionCosts costs = fitted(server, 4);
     for (const multipath::CostRow& row : multipath::cost_rows()) {
       EXPECT_TRUE(std::isfinite(costs.*row.value)) << row.name;
-      EXPECT_GE(costs.*row.value, row.is_rate ? 0.1 : 0) << row.name;
+      EXPECT_GE(costs.*row.value, row.is_rate ? multipath::kLeastRate : 0) << row.name;
+      EXPECT_LE(costs.*row.value, multipath::kMostCost) << row.name;
     }
   }
 }
