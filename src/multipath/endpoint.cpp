@@ -1,5 +1,6 @@
 #include "multipath/endpoint.h"
 
+#include "cuda/kernels/gate.h"
 #include "cuda/kernels/image.h"
 #include "cuda/kernels/pull.h"
 #include "cuda/scoped_context.h"
@@ -40,29 +41,9 @@ Status Endpoint::load(const Options& options) {
   cuda::ScopedContext scope(driver_, context_);
   const std::string where = " on GPU " + std::to_string(gpu_);
   Status status = driver_.check(scope.status(), "loading braid's kernels" + where);
-  if (status.ok())
-    status = driver_.check(driver_.cuModuleLoadData(&module_, cuda::pull_kernel_image()),
-                           "loading braid's kernels" + where);
+  if (status.ok()) status = load_pull_kernels(options);
+  if (status.ok()) status = load_gate_kernels();
   if (!status.ok()) return status;
-
-  vector_ = {nullptr, kVectorBlocks, kVectorBlocks, cuda::kVectorThreads, 0};
-  status = driver_.check(
-      driver_.cuModuleGetFunction(&vector_.function, module_, cuda::kVectorKernelName),
-      "finding braid_pull" + where);
-  if (!status.ok()) return status;
-
-  int compute_major = 0;
-  driver_.cuDeviceGetAttribute(&compute_major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
-                               device_);
-  CUfunction bulk = nullptr;
-  if (compute_major >= kBulkComputeMajor &&
-      driver_.cuModuleGetFunction(&bulk, module_, cuda::kBulkKernelName) == CUDA_SUCCESS &&
-      driver_.cuFuncSetAttribute(bulk, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                                 cuda::kBulkSharedBytes) == CUDA_SUCCESS)
-    bulk_ = {bulk, kBulkBlocks, kBulkBatchBlocks, cuda::kBulkThreads, cuda::kBulkSharedBytes};
-  if (options.blocks_per_path != 0)
-    for (KernelChoice* kernel : {&vector_, &bulk_})
-      kernel->blocks = kernel->batch_blocks = options.blocks_per_path;
 
   // The count arrives behind the bytes it counts; where the GPU may reorder the two, it offers a
   // flush.
@@ -77,6 +58,48 @@ Status Endpoint::load(const Options& options) {
   if (!boards.ok()) return boards.status();
   boards_ = boards.value();
   return retained_ ? create_relay_streams() : Status();  // only primaries relay
+}
+
+Status Endpoint::load_pull_kernels(const Options& options) {
+  const std::string where = " on GPU " + std::to_string(gpu_);
+  Status status = driver_.check(driver_.cuModuleLoadData(&pull_module_, cuda::pull_kernel_image()),
+                                "loading braid's kernels" + where);
+  if (!status.ok()) return status;
+
+  vector_ = {nullptr, kVectorBlocks, kVectorBlocks, cuda::kVectorThreads, 0};
+  status = driver_.check(
+      driver_.cuModuleGetFunction(&vector_.function, pull_module_, cuda::kVectorKernelName),
+      "finding braid_pull" + where);
+  if (!status.ok()) return status;
+
+  int compute_major = 0;
+  driver_.cuDeviceGetAttribute(&compute_major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
+                               device_);
+  CUfunction bulk = nullptr;
+  if (compute_major >= kBulkComputeMajor &&
+      driver_.cuModuleGetFunction(&bulk, pull_module_, cuda::kBulkKernelName) == CUDA_SUCCESS &&
+      driver_.cuFuncSetAttribute(bulk, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                 cuda::kBulkSharedBytes) == CUDA_SUCCESS)
+    bulk_ = {bulk, kBulkBlocks, kBulkBatchBlocks, cuda::kBulkThreads, cuda::kBulkSharedBytes};
+  if (options.blocks_per_path != 0)
+    for (KernelChoice* kernel : {&vector_, &bulk_})
+      kernel->blocks = kernel->batch_blocks = options.blocks_per_path;
+  return {};
+}
+
+Status Endpoint::load_gate_kernels() {
+  const std::string where = " on GPU " + std::to_string(gpu_);
+  Status status = driver_.check(driver_.cuModuleLoadData(&gate_module_, cuda::gate_kernel_image()),
+                                "loading the gate's kernels" + where);
+  if (status.ok())
+    status = driver_.check(
+        driver_.cuModuleGetFunction(&gate_kernel_, gate_module_, cuda::kGateKernelName),
+        "finding braid_gate" + where);
+  if (status.ok())
+    status = driver_.check(
+        driver_.cuModuleGetFunction(&fail_kernel_, gate_module_, cuda::kFailKernelName),
+        "finding braid_fail" + where);
+  return status;
 }
 
 Status Endpoint::create_relay_streams() {
@@ -98,10 +121,24 @@ void Endpoint::close() {
     for (CUstream stream : relay_streams_)
       if (stream != nullptr) driver_.cuStreamDestroy(stream);
     if (boards_ != 0) driver_.cuMemFree(boards_);
-    if (module_ != nullptr) driver_.cuModuleUnload(module_);
+    for (CUmodule module : {pull_module_, gate_module_})
+      if (module != nullptr) driver_.cuModuleUnload(module);
   }
   if (retained_) driver_.cuDevicePrimaryCtxRelease(device_);
   abandoned_ = true;
+}
+
+void Endpoint::fail(CUstream stream) const {
+  cuda::GateArgs args{};
+  void* parameters[] = {&args};
+  // Refused: it has failed already.
+  (void)driver_.cuLaunchKernel(fail_kernel_, 1, 1, 1, 1, 1, 1, 0, stream, parameters, nullptr);
+}
+
+bool Endpoint::has_failed() const {
+  if (abandoned_ || relay_streams_[0] == nullptr) return false;
+  const CUresult result = driver_.cuStreamQuery(relay_streams_[0]);
+  return result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY;
 }
 
 CUdeviceptr Endpoint::board(Direction direction) const {

@@ -54,6 +54,13 @@ class Endpoint {
     return aligned_alike && bulk_.function != nullptr ? bulk_ : vector_;
   }
 
+  /// Holds a stream until a word says otherwise (cuda/kernels/gate.h).
+  CUfunction gate_kernel() const { return gate_kernel_; }
+  /// Ends the context with a sticky error, by a kernel in `stream`. The context must be current.
+  void fail(CUstream stream) const;
+  /// The context has a sticky error. Asks the driver; of a relay only.
+  bool has_failed() const;
+
   /// How a stream of this context waits for a count in its GPU's memory that other GPUs write.
   unsigned wait_flags() const { return wait_flags_; }
 
@@ -69,6 +76,8 @@ class Endpoint {
   Endpoint(const cuda::Driver& driver, CUdevice device, int gpu, CUcontext context, bool retained)
       : driver_(driver), device_(device), gpu_(gpu), context_(context), retained_(retained) {}
   Status load(const Options& options);
+  Status load_pull_kernels(const Options& options);
+  Status load_gate_kernels();
   Status create_relay_streams();
 
   const cuda::Driver& driver_;
@@ -79,9 +88,12 @@ class Endpoint {
   bool abandoned_ = false;
   int stream_priority_ = 0;
   unsigned wait_flags_ = CU_STREAM_WAIT_VALUE_GEQ;
-  CUmodule module_ = nullptr;
+  CUmodule pull_module_ = nullptr;
+  CUmodule gate_module_ = nullptr;
   KernelChoice vector_;
   KernelChoice bulk_;
+  CUfunction gate_kernel_ = nullptr;
+  CUfunction fail_kernel_ = nullptr;
   CUdeviceptr boards_ = 0;
   std::array<CUstream, kRelayStreams> relay_streams_{};
 };

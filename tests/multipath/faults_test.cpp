@@ -149,7 +149,7 @@ TEST_F(FaultsTest, ARefusedEventIsTheNativeCopy) {
 // A GPU that cannot be prepared is named, and done without.
 TEST_F(FaultsTest, ARelayThatCannotBeOpenedIsDoneWithout) {
   start(
-      R"({"calls": [{"name": "cuModuleLoadData", "nth": 3, "error": "CUDA_ERROR_NO_BINARY_FOR_GPU"}]})");
+      R"({"calls": [{"name": "cuModuleLoadData", "nth": 5, "error": "CUDA_ERROR_NO_BINARY_FOR_GPU"}]})");
   auto engine = open_engine();
   ASSERT_EQ(engine->problems().size(), 1u);
   EXPECT_NE(engine->problems()[0].find("GPU 2"), std::string::npos) << engine->problems()[0];

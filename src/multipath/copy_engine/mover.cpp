@@ -10,7 +10,7 @@
 #include "multipath/copy_engine/scheduler.h"
 #include "multipath/copy_engine/station.h"
 #include "multipath/copy_engine/task.h"
-#include "multipath/copy_engine/thread.h"
+#include "multipath/thread.h"
 
 namespace braid::multipath {
 
@@ -115,7 +115,7 @@ class CopyEngineMover::Impl {
   PathCounts counts_;
   bool is_resting_ = true;
   bool stops_ = false;
-  copy_engine::Thread thread_;
+  Thread thread_;
   Scheduler scheduler_;  // the thread's; anybody's with the lock while it rests
 };
 

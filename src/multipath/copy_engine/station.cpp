@@ -35,7 +35,6 @@ Result<std::unique_ptr<Station>> Station::open(const cuda::Driver& driver, Endpo
 
 Status Station::allocate(uint64_t limit_bytes) {
   Status status = open_words();
-  if (status.ok()) status = load_kernels();
   if (status.ok()) status = open_lines();
   if (status.ok() && endpoint_.is_primary()) status = open_buffers(limit_bytes);
   return status.ok() ? warm_up() : status;
@@ -43,13 +42,14 @@ Status Station::allocate(uint64_t limit_bytes) {
 
 // The gate's kernel, once, with an open gate: no later copy loads code.
 Status Station::warm_up() const {
-  return driver_.check(launch(gate_kernel_, hop_.stream(), {word_address(gate_word(0)), 0, 0}),
+  return driver_.check(wait_by_kernel(hop_.stream(), {word_address(gate_word(0)), 0, 0}),
                        "running the gate's kernel");
 }
 
-CUresult Station::launch(CUfunction kernel, CUstream stream, cuda::GateArgs args) const {
+CUresult Station::wait_by_kernel(CUstream stream, cuda::GateArgs args) const {
   void* parameters[] = {&args};
-  return driver_.cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream, parameters, nullptr);
+  return driver_.cuLaunchKernel(endpoint_.gate_kernel(), 1, 1, 1, 1, 1, 1, 0, stream, parameters,
+                                nullptr);
 }
 
 // Registered in this context, with which they end.
@@ -57,20 +57,6 @@ Status Station::open_words() {
   auto words = cuda::RegisteredMemory::open(driver_, kWords * kWordStride, "the copies' words");
   if (words.ok()) words_ = std::move(words).value();
   return words.status();
-}
-
-Status Station::load_kernels() {
-  Status status = driver_.check(driver_.cuModuleLoadData(&module_, cuda::gate_kernel_image()),
-                                "loading the gate's kernels");
-  if (status.ok())
-    status =
-        driver_.check(driver_.cuModuleGetFunction(&gate_kernel_, module_, cuda::kGateKernelName),
-                      "finding braid_gate");
-  if (status.ok())
-    status =
-        driver_.check(driver_.cuModuleGetFunction(&fail_kernel_, module_, cuda::kFailKernelName),
-                      "finding braid_fail");
-  return status;
 }
 
 Status Station::open_lines() {
@@ -102,7 +88,6 @@ Station::~Station() {
   for (Line& line : links_) line.close();
   hop_.close();
   if (buffers_ != 0) driver_.cuMemFree(buffers_);
-  if (module_ != nullptr) driver_.cuModuleUnload(module_);
   words_.reset();
 }
 
@@ -118,7 +103,7 @@ CUresult Station::close_gate(CUstream stream, uint32_t task, uint32_t generation
   const CUdeviceptr word = word_address(gate_word(task));
   if (driver_.cuStreamWaitValue32(stream, word, generation, endpoint_.wait_flags()) == CUDA_SUCCESS)
     return CUDA_SUCCESS;
-  return launch(gate_kernel_, stream, {word, generation, 0});
+  return wait_by_kernel(stream, {word, generation, 0});
 }
 
 bool Station::has_started(uint32_t task, uint32_t generation) const {
@@ -134,9 +119,7 @@ bool Station::has_failed() const {
   return result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY;
 }
 
-void Station::fail_context() const {
-  (void)launch(fail_kernel_, hop_.stream(), {});  // refused: it has failed already
-}
+void Station::fail_context() const { endpoint_.fail(hop_.stream()); }
 
 bool Station::has_buffer(Direction direction, bool other_is_busy) const {
   const int most = buffer_count_ - (other_is_busy ? kLeftToOther : 0);

@@ -84,9 +84,8 @@ class Station {
   Status open_words();
   Status open_lines();
   Status open_buffers(uint64_t limit_bytes);
-  Status load_kernels();
   Status warm_up() const;
-  CUresult launch(CUfunction kernel, CUstream stream, cuda::GateArgs args) const;
+  CUresult wait_by_kernel(CUstream stream, cuda::GateArgs args) const;
   uint32_t* word(size_t number) const;
   uint32_t* start_word(uint32_t task) const { return word(size_t{2} * task); }
   uint32_t* gate_word(uint32_t task) const { return word(size_t{2} * task + 1); }
@@ -97,9 +96,6 @@ class Station {
   std::unique_ptr<cuda::RegisteredMemory> words_;
   std::array<Line, 2> links_;  // by direction
   Line hop_;
-  CUmodule module_ = nullptr;
-  CUfunction gate_kernel_ = nullptr;
-  CUfunction fail_kernel_ = nullptr;
   CUdeviceptr buffers_ = 0;
   int buffer_count_ = 0;
   uint32_t free_buffers_ = 0;  // bit by number

@@ -1,10 +1,10 @@
-#include "multipath/copy_engine/thread.h"
+#include "multipath/thread.h"
 
 #include <signal.h>
 #include <sys/prctl.h>
 #include <time.h>
 
-namespace braid::multipath::copy_engine {
+namespace braid::multipath {
 
 bool Thread::start(void (*body)(void*), void* argument) {
   body_ = body;
@@ -39,4 +39,4 @@ uint64_t Thread::cpu_time_ns() const {
   return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_nsec);
 }
 
-}  // namespace braid::multipath::copy_engine
+}  // namespace braid::multipath

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-namespace braid::multipath::copy_engine {
+namespace braid::multipath {
 
 class Thread {
  public:
@@ -26,4 +26,4 @@ class Thread {
   pthread_t thread_{};
 };
 
-}  // namespace braid::multipath::copy_engine
+}  // namespace braid::multipath
