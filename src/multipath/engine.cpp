@@ -111,7 +111,10 @@ Outcome Engine::Impl::submit(const Batch& batch) {
     return Verdict::kCapturing;
   const Roster::Use use = roster.use(what, batch.stream);
   if (use.target == nullptr) return use.verdict;
-  return use.target->submit(batch, size_bytes, path_limit.load(std::memory_order_relaxed), what);
+  const Outcome outcome =
+      use.target->submit(batch, size_bytes, path_limit.load(std::memory_order_relaxed), what);
+  if (outcome.mover == Mover::kKernel) roster.watch_relays();
+  return outcome;
 }
 
 // What a pool gave does not go by copy engines (planner.cpp). What is no plain memory is for the
@@ -186,5 +189,8 @@ std::vector<PathCount> Engine::collect(int wait_ms) {
 }
 bool Engine::can_accelerate() const { return impl_->roster.has_target_with_relay(); }
 std::vector<std::string> Engine::problems() const { return impl_->problems(); }
+void Engine::report_problems(void (*say)(const char* problem)) noexcept {
+  impl_->roster.report_problems(say);
+}
 
 }  // namespace braid::multipath

@@ -105,6 +105,10 @@ class Engine {
   /// contexts whose copies stay native, a cost file that is not used. The rest works.
   std::vector<std::string> problems() const;
 
+  /// From now on `say` is called with a problem that comes up while transfers are under way, from a
+  /// thread of braid's.
+  void report_problems(void (*say)(const char* problem)) noexcept;
+
  private:
   struct Impl;
   explicit Engine(std::unique_ptr<Impl> impl);

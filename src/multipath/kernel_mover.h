@@ -13,17 +13,6 @@
 
 namespace braid::multipath {
 
-/// A transfer as its kernels see it: one contiguous range, or lists of pieces (pull.h).
-struct SlicedBytes {
-  uint64_t source = 0;  ///< of a contiguous range
-  uint64_t destination = 0;
-  uint64_t size_bytes = 0;
-  uint64_t lists = 0;  ///< of a batch; else 0
-  uint32_t slice_bytes = 0;
-  uint32_t slice_count = 0;
-  bool aligned_alike = true;  ///< modulo 16: the bulk kernel will do
-};
-
 /// Who makes room for whom on a link (pull.h, ranks and relay slots).
 struct Manners {
   Priority priority = Priority::kBulk;

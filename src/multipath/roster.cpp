@@ -36,11 +36,13 @@ Roster::Roster(const cuda::Driver& driver, const Options& options, const Relays&
       planner_(planner),
       copy_engine_(std::move(copy_engine)),
       relay_endpoints_(static_cast<size_t>(relays.gpu_count()), nullptr),
-      seen_primaries_(static_cast<size_t>(relays.gpu_count()), false) {}
+      seen_primaries_(static_cast<size_t>(relays.gpu_count()), false),
+      watch_(driver, [this](uint64_t now_ns) { return look_after_relays(now_ns); }) {}
 
 Roster::~Roster() {
+  drain(targets_, steady_clock::now() + kDrainLimit);  // while relays are still looked after
+  watch_.close();
   const std::unique_lock lock(mutex_);
-  drain(targets_, steady_clock::now() + kDrainLimit);
   const cuda::RelaxedCapture relaxed(driver_);
   targets_.clear();
   copy_engine_.reset();
@@ -240,12 +242,13 @@ void Roster::forget(CUcontext context, End end) {
   const bool is_given_back = end == End::kReleased && is_drained;
   if (!is_given_back) endpoint->abandon();
   for (Target* target : users) {
-    target->drop_relay(*endpoint);
-    if (!is_drained) target->retire_in_flight();
+    target->lose_relay(*endpoint);
     if (&target->endpoint() != endpoint) continue;
+    if (!is_drained) target->give_up();
     if (!is_given_back) target->abandon();
     target->add_counts(forgotten_);
   }
+  if (!is_drained) watch_.begin();
   remove(*endpoint);
   if (is_given_back)
     endpoint->close();
@@ -259,10 +262,53 @@ void Roster::remove(Endpoint& endpoint) {
   const cuda::ScopedContext scope(driver_, endpoint.context());
   std::erase_if(targets_, [&](const auto& target) { return &target->endpoint() == &endpoint; });
   const auto gpu = static_cast<size_t>(endpoint.gpu());
-  if (endpoint.is_primary()) seen_primaries_[gpu] = false;
-  if (relay_endpoints_[gpu] != &endpoint) return;
+  if (!endpoint.is_primary()) return;
+  seen_primaries_[gpu] = false;
+  if ((relays_.all() & gpu_bit(endpoint.gpu())) == 0) return;
   relay_endpoints_[gpu] = nullptr;
   gone_relays_ |= gpu_bit(endpoint.gpu());
+}
+
+// ---- Relays fail ----
+
+// The watch's thread. True while a transfer by kernels is in flight, or may be.
+bool Roster::look_after_relays(uint64_t now_ns) {
+  std::vector<Endpoint*> failed;
+  {
+    const std::shared_lock lock(mutex_, std::try_to_lock);
+    if (!lock) return true;
+    for (Endpoint* relay : relay_endpoints_)
+      if (relay != nullptr && relay->has_failed()) failed.push_back(relay);
+    if (!mend_targets(failed, now_ns) && failed.empty()) return false;
+  }
+  if (!failed.empty()) drop_failed(failed);
+  return true;
+}
+
+bool Roster::mend_targets(std::span<Endpoint* const> failed, uint64_t now_ns) {
+  bool is_any_in_flight = false;
+  for (const auto& target : targets_) {
+    for (const Endpoint* endpoint : failed) {
+      target->lose_relay(*endpoint);
+      if (&target->endpoint() == endpoint) target->give_up();
+    }
+    is_any_in_flight = target->mend(now_ns) || is_any_in_flight;
+  }
+  return is_any_in_flight;
+}
+
+// What has failed stays so until the program resets it.
+void Roster::drop_failed(std::span<Endpoint* const> failed) {
+  const std::unique_lock lock(mutex_);
+  for (Endpoint* endpoint : failed) {
+    Endpoint*& relay = relay_endpoints_[static_cast<size_t>(endpoint->gpu())];
+    if (relay != endpoint) continue;
+    relay = nullptr;
+    problems_.push_back("GPU " + std::to_string(endpoint->gpu()) +
+                        " has failed, and does not relay any more. Transfers that it had a part in "
+                        "are copied again over the direct path");
+    if (auto* const say = say_.load()) say(problems_.back().c_str());
+  }
 }
 
 // ---- Who is there ----

@@ -6,9 +6,11 @@
 // `forget`, which may wait for a GPU, copies are native. A Target guards itself.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <shared_mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,6 +22,7 @@
 #include "multipath/endpoint.h"
 #include "multipath/path_counts.h"
 #include "multipath/planner.h"
+#include "multipath/relay_watch.h"
 #include "multipath/relays.h"
 #include "multipath/target.h"
 
@@ -55,13 +58,17 @@ class Roster {
   /// Of a copy in `stream` to or from `memory`. Waits for nothing.
   Use use(const Classification& memory, CUstream stream);
 
+  /// Call when a transfer by kernels has been launched: its relays are looked after.
+  void watch_relays() noexcept { watch_.begin(); }
+
   const Relays& relays() const { return relays_; }
   /// Those of the GPU's relays that are open.
   GpuSet open_relays_of(int gpu);
   bool has_target_with_relay();
 
-  /// Engine::problems, as far as contexts are concerned.
+  /// Engine::problems and report_problems, as far as contexts are concerned.
   std::vector<std::string> problems();
+  void report_problems(void (*say)(const char* problem)) noexcept { say_ = say; }
 
   /// Some transfer's slices have not all been given to copy engines yet, or may not have been.
   bool feeds_copy_engines() { return copy_engine_ != nullptr && !copy_engine_->is_idle(); }
@@ -87,6 +94,9 @@ class Roster {
   std::vector<Endpoint*> link_relays(const Endpoint& target);
   Result<Endpoint*> endpoint_for(int gpu, CUcontext context, bool retained);
   void remove(Endpoint& endpoint);
+  bool look_after_relays(uint64_t now_ns);
+  bool mend_targets(std::span<Endpoint* const> failed, uint64_t now_ns);
+  void drop_failed(std::span<Endpoint* const> failed);
   Endpoint* find_endpoint(CUcontext context);
   Target* find_target(CUcontext context);
   Status note(Status status);
@@ -109,6 +119,8 @@ class Roster {
   std::vector<Refused> refused_;  // contexts that could not be made targets
   std::vector<std::string> problems_;
   PathCounts forgotten_;  // counts of targets that are gone
+  std::atomic<void (*)(const char*)> say_{nullptr};
+  RelayWatch watch_;
 };
 
 }  // namespace braid::multipath

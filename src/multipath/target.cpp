@@ -51,6 +51,7 @@ Result<std::unique_ptr<Target>> Target::open(const cuda::Driver& driver, const O
   auto lanes = LaneSet::open(driver, endpoint, relays);
   if (!lanes.ok()) return lanes.status();
   target->lanes_ = std::move(lanes).value();
+  target->rescue_ = std::make_unique<Rescue>(driver, endpoint, *target->tickets_);
   const auto deadline = std::chrono::steady_clock::now() + cuda::kHeldAfter;
   const Status status = target->warm_up(deadline);
   if (status.ok()) return target;
@@ -247,7 +248,8 @@ Outcome Target::launch(const Batch& batch, uint64_t size_bytes, const PathChoice
 
   ticket->unread = true;
   ticket->direction = batch.direction;
-  ticket->slice_bytes = job.bytes.slice_bytes;
+  ticket->bytes = job.bytes;
+  ticket->is_orphan = false;
   ticket->path_count = static_cast<int>(count);
   std::copy_n(choice.lane_paths.begin(), count, ticket->lane_paths.begin());
   lane->last = ticket->retired ? nullptr : ticket;
@@ -269,7 +271,7 @@ void Target::read_counts(Ticket& ticket) {
   for (int path = 0; path < ticket.path_count; ++path) {
     Count& count = counts[ticket.lane_paths[path]];
     count.slices += ticket.report->slices[path];
-    count.bytes += uint64_t{ticket.report->slices[path]} * ticket.slice_bytes -
+    count.bytes += uint64_t{ticket.report->slices[path]} * ticket.bytes.slice_bytes -
                    ticket.report->short_bytes[path];
   }
 }
@@ -302,18 +304,54 @@ bool Target::uses(const Endpoint& endpoint) {
          std::find(relays.begin(), relays.end(), endpoint.gpu()) != relays.end();
 }
 
-void Target::retire_in_flight() {
-  std::lock_guard lock(mutex_);
-  for (Ticket& ticket : tickets_->tickets())
-    if (!ticket.is_free()) ticket.retired = true;
-  for (Lane& lane : lanes_->lanes())
-    if (lane.last != nullptr && lane.last->retired) lane.last = nullptr;
-}
-
-void Target::drop_relay(const Endpoint& relay) {
+// By GPU: a relay that refused has been dropped, and its earlier kernels may be under way still.
+void Target::lose_relay(const Endpoint& relay) {
   std::lock_guard lock(mutex_);
   std::replace(relays_.begin(), relays_.end(), const_cast<Endpoint*>(&relay),
                static_cast<Endpoint*>(nullptr));
+  if (!relay.is_primary()) return;
+  for (Ticket& ticket : tickets_->tickets())
+    for (int path = 1; path < ticket.path_count && ticket.is_in_use(); ++path)
+      if (via_[ticket.lane_paths[path]] == relay.gpu()) ticket.is_orphan = true;
+}
+
+bool Target::mend(uint64_t now_ns) {
+  std::lock_guard lock(mutex_);
+  bool is_any_in_use = false;
+  bool is_any_orphan = false;
+  for (const Ticket& ticket : tickets_->tickets()) {
+    if (!ticket.is_in_use()) continue;
+    is_any_in_use = true;
+    is_any_orphan = is_any_orphan || ticket.is_orphan;
+  }
+  if (!is_any_orphan) return is_any_in_use;
+  rescue_->step(now_ns);
+  for (Ticket& ticket : tickets_->tickets())
+    if (ticket.is_orphan && ticket.retired) count_mended(ticket);
+  release_lanes();
+  return true;
+}
+
+// Who carried what is not known: the report never comes.
+void Target::count_mended(Ticket& ticket) {
+  if (!ticket.unread) return;
+  ticket.unread = false;
+  Count& direct = counts_[static_cast<size_t>(ticket.direction)][0];
+  direct.slices += ticket.bytes.slice_count;
+  direct.bytes += ticket.bytes.size_bytes;
+}
+
+void Target::give_up() {
+  std::lock_guard lock(mutex_);
+  for (Ticket& ticket : tickets_->tickets())
+    if (!ticket.is_free()) ticket.retired = true;
+  release_lanes();
+}
+
+// Those whose latest transfer has been retired wait for nothing.
+void Target::release_lanes() {
+  for (Lane& lane : lanes_->lanes())
+    if (lane.last != nullptr && lane.last->retired) lane.last = nullptr;
 }
 
 void Target::restore_relay(Endpoint& relay) {

@@ -21,6 +21,7 @@
 #include "multipath/lane.h"
 #include "multipath/list_ring.h"
 #include "multipath/planner.h"
+#include "multipath/rescue.h"
 #include "multipath/ticket.h"
 
 namespace braid::multipath {
@@ -52,11 +53,15 @@ class Target {
   /// Transfers to or from this target may have kernels in `endpoint`'s context.
   bool uses(const Endpoint& endpoint);
 
-  /// Gives up on the tickets in flight: the kernels that would free them have died with a relay.
-  void retire_in_flight();
-
-  /// No later transfer takes this relay.
-  void drop_relay(const Endpoint& relay);
+  /// The relay's context has failed, or is about to end: no later transfer takes it, and those that
+  /// have are orphans, to be mended.
+  void lose_relay(const Endpoint& relay);
+  /// Carries orphans to their end, one look at a time (rescue.h). False: no transfer by kernels is
+  /// in flight. What it asks of the driver, while there are orphans, it asks under the lock.
+  bool mend(uint64_t now_ns);
+  /// Gives up on the transfers in flight: this target's own context has failed, and their kernels
+  /// with it.
+  void give_up();
 
   /// A GPU whose relay has been dropped relays again, in a new context. Allocates.
   void restore_relay(Endpoint& relay);
@@ -76,6 +81,8 @@ class Target {
   bool are_kernels_blocked(uint64_t now_ns);
   Manners manners_of(const Batch& batch) const;
   void read_counts(Ticket& ticket);
+  void count_mended(Ticket& ticket);
+  void release_lanes();
 
   /// Paths of one transfer, and where their streams are in the lane.
   struct PathChoice {
@@ -106,6 +113,7 @@ class Target {
   std::unique_ptr<TicketPool> tickets_;
   std::unique_ptr<ListRing> lists_;
   std::unique_ptr<LaneSet> lanes_;
+  std::unique_ptr<Rescue> rescue_;
   // By direction, then by path in lane order.
   std::array<std::array<Count, cuda::kMaxPaths>, 2> counts_{};
   std::array<int, cuda::kMaxPaths> via_{};  // GPU by path in lane order

@@ -8,6 +8,7 @@ namespace braid::multipath {
 namespace {
 
 constexpr size_t kStride = 256;  // apart in memory, so that transfers do not share a cache line
+constexpr size_t kAllBytes = kTickets * kStride;
 static_assert(sizeof(cuda::TicketCounters) <= kStride && sizeof(cuda::TicketReport) <= kStride);
 
 }  // namespace
@@ -27,10 +28,10 @@ Result<std::unique_ptr<TicketPool>> TicketPool::open(const cuda::Driver& driver)
 }
 
 Status TicketPool::allocate() {
-  auto reports = cuda::RegisteredMemory::open(driver_, kTickets * kStride, "the tickets' reports");
+  auto reports = cuda::RegisteredMemory::open(driver_, 2 * kAllBytes, "the tickets' reports");
   if (!reports.ok()) return reports.status();
   reports_ = std::move(reports).value();
-  const auto counters = cuda::allocate_zeroed(driver_, kTickets * kStride, "tickets");
+  const auto counters = cuda::allocate_zeroed(driver_, kAllBytes, "tickets");
   if (!counters.ok()) return counters.status();
   counters_ = counters.value();
 
@@ -61,9 +62,19 @@ Ticket* TicketPool::find_free() {
   return nullptr;
 }
 
+CUresult TicketPool::read_counters(CUstream stream) const {
+  return driver_.cuMemcpyDtoHAsync(static_cast<char*>(reports_->data()) + kAllBytes, counters_,
+                                   kAllBytes, stream);
+}
+
+const cuda::TicketCounters& TicketPool::seen(const Ticket& ticket) const {
+  const auto* all = static_cast<const char*>(reports_->data()) + kAllBytes;
+  return *reinterpret_cast<const cuda::TicketCounters*>(all + (ticket.counters - counters_));
+}
+
 bool TicketPool::all_free() const {
   for (const Ticket& ticket : tickets_)
-    if (!ticket.retired && !ticket.is_free()) return false;
+    if (ticket.is_in_use()) return false;
   return true;
 }
 

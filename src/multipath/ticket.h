@@ -22,20 +22,34 @@ namespace braid::multipath {
 /// what a stream holds in practice. When all are in use the next copy is native.
 inline constexpr size_t kTickets = 256;
 
+/// A transfer as its kernels see it: one contiguous range, or lists of pieces (pull.h).
+struct SlicedBytes {
+  uint64_t source = 0;  ///< of a contiguous range
+  uint64_t destination = 0;
+  uint64_t size_bytes = 0;
+  uint64_t lists = 0;  ///< of a batch; else 0
+  uint32_t slice_bytes = 0;
+  uint32_t slice_count = 0;
+  bool aligned_alike = true;  ///< modulo 16: the bulk kernel will do
+};
+
 struct Ticket {
   CUdeviceptr counters = 0;              ///< TicketCounters, in the target's memory
   cuda::TicketReport* report = nullptr;  ///< written by the last block to leave
   uint32_t generation = 0;               ///< of its last use; free when the report says the same
-  uint32_t done = 0;     ///< what counters.done will read when its last use has landed
-  bool retired = false;  ///< a block of it never comes or leaves: never used again
+  uint32_t done = 0;       ///< what counters.done will read when its last use has landed
+  bool retired = false;    ///< a block of it never comes or leaves: never used again
+  bool is_orphan = false;  ///< a relay of its last use is gone, perhaps with slices: rescue.h
   // Of its last use, for the statistics; `unread` until they have been added up.
   bool unread = false;
   Direction direction = Direction::kHostToDevice;
-  uint32_t slice_bytes = 0;
+  SlicedBytes bytes;
   int path_count = 0;
   std::array<int, cuda::kMaxPaths> lane_paths{};  ///< by path: its index in lane order
 
   bool is_free() const;
+  /// Kernels of its last use wait, move or have yet to leave.
+  bool is_in_use() const { return !retired && !is_free(); }
 };
 
 class TicketPool {
@@ -52,6 +66,10 @@ class TicketPool {
   std::vector<Ticket>& tickets() { return tickets_; }
   bool all_free() const;
 
+  /// In the stream's order: copies the counters of all tickets to where `seen` finds them.
+  CUresult read_counters(CUstream stream) const;
+  const cuda::TicketCounters& seen(const Ticket& ticket) const;
+
   /// The context is gone: free nothing there.
   void abandon();
 
@@ -62,7 +80,7 @@ class TicketPool {
   const cuda::Driver& driver_;
   bool abandoned_ = false;
   CUdeviceptr counters_ = 0;
-  std::unique_ptr<cuda::RegisteredMemory> reports_;
+  std::unique_ptr<cuda::RegisteredMemory> reports_;  // and behind them, the counters as last read
   std::vector<Ticket> tickets_;
   size_t next_ = 0;
 };

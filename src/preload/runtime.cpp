@@ -167,6 +167,7 @@ bool open_engine_once() noexcept try {
     return false;
   }
   for (const std::string& problem : opened.value()->problems()) say_once(problem.c_str());
+  opened.value()->report_problems(say_once);
   process.threshold_bytes.store(opened.value()->threshold_bytes(), std::memory_order_relaxed);
   process.engine.store(std::move(opened).value().release(), std::memory_order_release);
   process.state.store(State::kOpen, std::memory_order_release);

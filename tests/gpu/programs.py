@@ -68,6 +68,8 @@ RUNTIME_SIZES = (1 << 12, 1 * MIB, 16 * MIB, 256 * MIB)
 CASES = [
     Case("block_release"),
     Case("spin_release", gpu_only=True),
+    Case("relay_fails", size_factor=20, gpu_only=True, movers=("kernel",),
+         complaint="GPU 1 has failed, and does not relay any more"),
     Case("destinations", kernels_too=True),
     Case("imported", gpu_only=True),
     Case("huge", arguments=(str((4 << 30) + 17),), gpu_only=True, timeout_s=300),

@@ -5,6 +5,9 @@ extern "C" __global__ void hold_until(const volatile unsigned* word) {
   while (*word == 0) __nanosleep(1000);
 }
 
+/// Ends its context with a sticky error.
+extern "C" __global__ void fault() { *reinterpret_cast<volatile unsigned*>(0) = 0; }
+
 /// Reads every byte as a program's kernel would: the sum of all words.
 extern "C" __global__ void sum_words(const unsigned* words, unsigned long long count,
                                      unsigned long long* sum) {

@@ -124,6 +124,14 @@ TEST(Process, PeerAccessAnswersAsNatively) {
       << "braid lost its own access: " << statistics;
 }
 
+TEST(Process, AFaultOnAnotherGpuIsOfNoConcernToACopy) {
+  ASSERT_EQ(natively({kScenarios, "fault_beside_a_copy"}).exit_code, 0);
+  const ChildResult child = with_braid({kScenarios, "fault_beside_a_copy"});
+  EXPECT_EQ(child.exit_code, 0) << child.errors;
+  EXPECT_NE(child.other_errors().find("braid: GPU 1 has failed"), std::string::npos)
+      << child.errors;
+}
+
 TEST(Process, AnIdleForkedChildSaysNothing) {
   const auto statistics = only_statistics(with_braid({kScenarios, "fork_idle"}));
   EXPECT_EQ(counted(statistics, "cuMemcpyHtoDAsync_v2", "accelerated").calls, 2u);

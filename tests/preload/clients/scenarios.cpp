@@ -14,6 +14,8 @@
 
 #include "client.h"
 
+extern "C" const unsigned char client_gate_image[];  // braid_fail among it
+
 namespace {
 
 using namespace client;
@@ -43,6 +45,30 @@ void copy_and_look(uint64_t seed) {
 int copy_once() {
   use_gpu(0);
   copy_and_look(1);
+  return 0;
+}
+
+// A kernel of the program's faults on GPU 1 while a copy to GPU 0 is under way.
+int fault_beside_a_copy() {
+  constexpr size_t kManyBytes = size_t{64} << 20;
+  use_gpu(1);
+  CUmodule module = nullptr;
+  CUfunction fault = nullptr;
+  call("cuModuleLoadData", &module, static_cast<const void*>(client_gate_image));
+  call("cuModuleGetFunction", &fault, module, static_cast<const char*>("braid_fail"));
+  use_gpu(0);
+  uint8_t* host = pin(kManyBytes);
+  Random(6).fill(host, kManyBytes);
+  const CUdeviceptr device = allocate(kManyBytes);
+  to_device(device, host, kManyBytes);
+  uint64_t arguments[2] = {};
+  void* parameters[] = {arguments};
+  use_gpu(1);
+  call("cuLaunchKernel", fault, 1u, 1u, 1u, 1u, 1u, 1u, 0u, CUstream{nullptr},
+       static_cast<void**>(parameters), static_cast<void**>(nullptr));
+  use_gpu(0);
+  call("cuCtxSynchronize");
+  expect_device_holds(device, host, kManyBytes);
   return 0;
 }
 
@@ -408,6 +434,7 @@ int main(int argc, char** argv) {
       {"pageable", pageable},
       {"pageable_fork", pageable_fork},
       {"pageable_idle", pageable_idle},
+      {"fault_beside_a_copy", fault_beside_a_copy},
       {"pageable_threads", pageable_threads},
       {"pageable_exit", pageable_exit},
       {"pageable_contexts", pageable_contexts},
