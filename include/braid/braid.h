@@ -135,10 +135,10 @@ BRAID_API braid_status braid_scatter(braid_engine* engine, void* const* destinat
                                      braid_outcome* outcome);
 
 /* What the engine has done, as one line of JSON in the shape of BRAID_STATS=json, with the
- * functions of this file as entry points, and what could not be prepared as "problems". Waits up to
- * 100 ms for copies in flight. *needed_bytes, which may be NULL, is the text's size with its final
- * NUL. A buffer that is too small is BRAID_ERROR_ARGUMENT, but NULL with 0 bytes asks for the size
- * only. */
+ * functions of this file as entry points, and what could not be prepared, or has failed since, as
+ * "problems". Waits up to 100 ms for copies in flight. *needed_bytes, which may be NULL, is the
+ * text's size with its final NUL. A buffer that is too small is BRAID_ERROR_ARGUMENT, but NULL with
+ * 0 bytes asks for the size only. */
 BRAID_API braid_status braid_stats_json(braid_engine* engine, char* buffer, size_t buffer_bytes,
                                         size_t* needed_bytes);
 

@@ -1,9 +1,12 @@
 #include "multipath/endpoint.h"
 
+#include <algorithm>
+
 #include "cuda/kernels/gate.h"
 #include "cuda/kernels/image.h"
 #include "cuda/kernels/pull.h"
 #include "cuda/scoped_context.h"
+#include "cuda/sticky_error.h"
 #include "cuda/zeroed_memory.h"
 
 namespace braid::multipath {
@@ -128,17 +131,18 @@ void Endpoint::close() {
   abandoned_ = true;
 }
 
-void Endpoint::fail(CUstream stream) const {
+CUresult Endpoint::fail(CUstream stream) const {
   cuda::GateArgs args{};
   void* parameters[] = {&args};
-  // Refused: it has failed already.
-  (void)driver_.cuLaunchKernel(fail_kernel_, 1, 1, 1, 1, 1, 1, 0, stream, parameters, nullptr);
+  return driver_.cuLaunchKernel(fail_kernel_, 1, 1, 1, 1, 1, 1, 0, stream, parameters, nullptr);
 }
 
 bool Endpoint::has_failed() const {
-  if (abandoned_ || relay_streams_[0] == nullptr) return false;
-  const CUresult result = driver_.cuStreamQuery(relay_streams_[0]);
-  return result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY;
+  if (abandoned_) return false;
+  const cuda::ScopedContext scope(driver_, context_);
+  return std::any_of(relay_streams_.begin(), relay_streams_.end(), [this](CUstream stream) {
+    return stream != nullptr && cuda::is_sticky(driver_.cuStreamQuery(stream));
+  });
 }
 
 CUdeviceptr Endpoint::board(Direction direction) const {

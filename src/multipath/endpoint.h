@@ -57,7 +57,7 @@ class Endpoint {
   /// Holds a stream until a word says otherwise (cuda/kernels/gate.h).
   CUfunction gate_kernel() const { return gate_kernel_; }
   /// Ends the context with a sticky error, by a kernel in `stream`. The context must be current.
-  void fail(CUstream stream) const;
+  CUresult fail(CUstream stream) const;
   /// The context has a sticky error. Asks the driver; of a relay only.
   bool has_failed() const;
 

@@ -101,8 +101,8 @@ class Engine {
   /// True when some GPU has a relay that may help it.
   bool can_accelerate() const;
 
-  /// What could not be prepared so far, in words a user can act on: GPUs that do not relay,
-  /// contexts whose copies stay native, a cost file that is not used. The rest works.
+  /// What could not be prepared, or has failed since, in words a user can act on: GPUs that do not
+  /// relay, contexts whose copies stay native, a cost file that is not used. The rest works.
   std::vector<std::string> problems() const;
 
   /// From now on `say` is called with a problem that comes up while transfers are under way, from a

@@ -44,12 +44,16 @@ uint32_t blocks_of(const Endpoint& path, const SlicedBytes& bytes) {
 }
 
 CUresult launch(const cuda::Driver& driver, const KernelChoice& kernel, uint32_t blocks,
-                CUevent start, CUstream stream, cuda::PullArgs& args) {
-  const CUresult waited = driver.cuStreamWaitEvent(stream, start, 0);
-  if (waited != CUDA_SUCCESS) return waited;
+                CUstream stream, cuda::PullArgs& args) {
   void* parameters[] = {&args};
   return driver.cuLaunchKernel(kernel.function, blocks, 1, 1, kernel.threads, 1, 1,
                                kernel.shared_bytes, stream, parameters, nullptr);
+}
+
+CUresult launch_behind(const cuda::Driver& driver, CUevent start, const KernelChoice& kernel,
+                       uint32_t blocks, CUstream stream, cuda::PullArgs& args) {
+  const CUresult waited = driver.cuStreamWaitEvent(stream, start, 0);
+  return waited == CUDA_SUCCESS ? launch(driver, kernel, blocks, stream, args) : waited;
 }
 
 // The ticket counts the blocks that leave. Those of a relay that cannot be launched are launched on
@@ -61,9 +65,9 @@ CUresult make_up_for(const cuda::Driver& driver, const MoverJob& job, size_t ref
   set_path(args, job, 0);
   cuda::ScopedContext scope(driver, target.context());
   if (scope.status() != CUDA_SUCCESS) return scope.status();
-  return launch(driver, target.kernel_for(job.bytes.aligned_alike),
-                blocks_of(*job.paths[refused], job.bytes), lane.start,
-                lane.streams[job.lane_paths[0]], args);
+  return launch_behind(driver, lane.start, target.kernel_for(job.bytes.aligned_alike),
+                       blocks_of(*job.paths[refused], job.bytes), lane.streams[job.lane_paths[0]],
+                       args);
 }
 
 // The gate: the program's stream goes on when the count of landed slices is complete. CUDA does not
@@ -75,7 +79,8 @@ void close_gate(const cuda::Driver& driver, const MoverJob& job, const Lane& lan
   if (driver.cuStreamWaitValue32(job.stream, done, ticket.done, job.paths[0]->wait_flags()) ==
       CUDA_SUCCESS)
     return;
-  // The bytes are on their way and must hold the stream somehow: wait for the kernels themselves.
+  // The bytes are on their way and must hold the stream somehow: wait for the kernels themselves. A
+  // relay that fails then holds it for good, since a rescue opens words (rescue.h).
   for (size_t i = 0; i < job.paths.size(); ++i) {
     const int path = job.lane_paths[i];
     scope.enter(job.paths[i]->context());
@@ -101,8 +106,8 @@ MoverResult enqueue(const cuda::Driver& driver, const MoverJob& job, Lane& lane,
     set_path(args, job, i);
     CUresult result = scope.enter(path.context());
     if (result == CUDA_SUCCESS)
-      result = launch(driver, path.kernel_for(job.bytes.aligned_alike), blocks_of(path, job.bytes),
-                      lane.start, lane.streams[job.lane_paths[i]], args);
+      result = launch_behind(driver, lane.start, path.kernel_for(job.bytes.aligned_alike),
+                             blocks_of(path, job.bytes), lane.streams[job.lane_paths[i]], args);
     if (result == CUDA_SUCCESS) continue;
     if (i == 0) {
       --ticket.generation;
@@ -116,6 +121,21 @@ MoverResult enqueue(const cuda::Driver& driver, const MoverJob& job, Lane& lane,
   close_gate(driver, job, lane, ticket, scope);
   outcome.verdict = Verdict::kAccelerated;
   return outcome;
+}
+
+CUresult enqueue_direct(const cuda::Driver& driver, const MoverJob& job, Ticket& ticket) {
+  const Endpoint& target = *job.paths[0];
+  ++ticket.generation;
+  cuda::PullArgs args = make_args(job, ticket);
+  set_path(args, job, 0);
+  args.total_blocks = blocks_of(target, job.bytes);
+  const CUresult launched = launch(driver, target.kernel_for(job.bytes.aligned_alike),
+                                   args.total_blocks, job.stream, args);
+  if (launched == CUDA_SUCCESS)
+    ticket.done += args.slice_count;
+  else
+    --ticket.generation;
+  return launched;
 }
 
 }  // namespace braid::multipath

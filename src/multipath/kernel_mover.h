@@ -1,5 +1,6 @@
 // The kernel mover: enqueues one transfer as pull kernels on every path. Kernels and events in
-// stream order are the synchronisation; no CPU thread takes part, and the call returns at once.
+// stream order are the synchronisation; no CPU thread takes part, unless a relay fails (rescue.h),
+// and the call returns at once.
 #pragma once
 
 #include <bitset>
@@ -40,5 +41,9 @@ struct MoverResult {
 /// bytes. A relay that cannot be launched is done without: its blocks are launched on the target
 /// instead, and if that fails as well, the ticket is retired. The caller's current context is kept.
 MoverResult enqueue(const cuda::Driver& driver, const MoverJob& job, Lane& lane, Ticket& ticket);
+
+/// Enqueues the job over its first path alone, without a gate. Its stream is one of braid's in the
+/// target's context, which is current.
+CUresult enqueue_direct(const cuda::Driver& driver, const MoverJob& job, Ticket& ticket);
 
 }  // namespace braid::multipath

@@ -2,83 +2,49 @@
 
 #include <unistd.h>
 
+#include <chrono>
 #include <utility>
 
 namespace braid::multipath {
 namespace {
 
-// Most transfers end before the first look; one that waits for ever does not mind a few.
-constexpr uint64_t kLookNs = 50'000'000;
+constexpr std::chrono::milliseconds kBetweenLooks{50};
 
 }  // namespace
 
 RelayWatch::RelayWatch(const cuda::Driver& driver, Look look)
     : driver_(driver), look_(std::move(look)), pid_(getpid()) {}
 
+bool RelayWatch::start() {
+  return thread_.start([](void* self) { static_cast<RelayWatch*>(self)->run(); }, this);
+}
+
 void RelayWatch::close() {
-  if (getpid() != pid_) return;
-  {
-    const std::lock_guard lock(mutex_);
-    if (stops_ || !thread_.has_started()) return;
-    stops_ = true;
-    wake();
-  }
+  if (getpid() != pid_ || !thread_.has_started() || stops_.exchange(true)) return;
+  calls_.release();
   thread_.join();
 }
 
 void RelayWatch::begin() noexcept {
-  if (!is_resting_.load() || getpid() != pid_) return;
-  const std::lock_guard lock(mutex_);
-  if (!thread_.has_started()) {
-    driver_.clock->hold();  // the thread is started under it, and gives it back
-    if (!thread_.start([](void* self) { static_cast<RelayWatch*>(self)->run(); }, this)) {
-      driver_.clock->release();
-      return;
-    }
-  }
-  wake();
-}
-
-// Under the lock.
-void RelayWatch::wake() {
-  if (!is_resting_) return;
-  driver_.clock->hold();
-  is_resting_ = false;
-  is_resting_.notify_one();
-}
-
-bool RelayWatch::stops() {
-  const std::lock_guard lock(mutex_);
-  return stops_;
+  if (is_resting_.load() && getpid() == pid_ && is_resting_.exchange(false)) calls_.release();
 }
 
 void RelayWatch::run() {
-  driver_.clock->release();
-  is_resting_.wait(true);
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
   driver_.cuThreadExchangeStreamCaptureMode(&mode);
-  while (!stops()) {
-    driver_.clock->sleep_ns(kLookNs);
-    if (!look_(driver_.clock->now_ns())) rest();
+  rest();
+  while (!stops_) {
+    if (calls_.try_acquire_for(kBetweenLooks)) return;  // it is `close` that calls
+    if (!look_(system_clock().now_ns())) rest();
   }
-  driver_.clock->release();
 }
 
-// A transfer that began after the look has found the watch awake: so it looks again when it no
+// A transfer that began after the look has found the watch awake: so it looks again once it no
 // longer is.
 void RelayWatch::rest() {
-  {
-    const std::lock_guard lock(mutex_);
-    if (stops_) return;
-    is_resting_ = true;
-  }
-  if (look_(driver_.clock->now_ns())) {
-    const std::lock_guard lock(mutex_);
-    if (!is_resting_.exchange(false)) driver_.clock->release();  // it has been woken, too
-    return;
-  }
-  driver_.clock->release();
-  is_resting_.wait(true);
+  is_resting_ = true;
+  const bool is_any_under_way = look_(system_clock().now_ns());
+  if (!is_any_under_way || !is_resting_.exchange(false)) calls_.acquire();
 }
 
 }  // namespace braid::multipath

@@ -1,10 +1,12 @@
-// Looks after transfers by kernels while some are under way: nothing else in the process would see
-// that a relay's GPU has failed with slices in its hands, since the kernels that are left cannot
-// know, and the program waits at the gate (rescue.h). One thread, which starts with the first such
-// transfer and sleeps when there is none; a transfer that ends before the first look costs nothing
-// but a wake-up.
+// Looks after transfers by kernels that take long: nothing else in the process would see that a
+// relay's GPU has failed with slices in its hands, since the kernels that are left cannot know, and
+// the program waits at the gate (rescue.h). One thread, which sleeps while nothing is under way; a
+// transfer that ends before the first look costs a wake-up at most.
 //
-// Threads: `begin` may be called from any thread at once. Time is the driver table's clock.
+// It goes by the machine's time, not by the driver table's clock: while no GPU fails it has no part
+// in what happens, and a sleep in virtual time would make time pass for a program that computes.
+//
+// Threads: `begin` may be called from any thread at once.
 #pragma once
 
 #include <sys/types.h>
@@ -12,7 +14,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
-#include <mutex>
+#include <semaphore>
 
 #include "cuda/driver.h"
 #include "multipath/thread.h"
@@ -22,7 +24,7 @@ namespace braid::multipath {
 class RelayWatch {
  public:
   /// `look` is called on the watch's thread, every so often until it returns false: nothing is
-  /// under way. It must not call `begin`.
+  /// under way. `now_ns`: of base/clock.h's system_clock. It must not call `begin`.
   using Look = std::function<bool(uint64_t now_ns)>;
 
   RelayWatch(const cuda::Driver& driver, Look look);
@@ -30,26 +32,27 @@ class RelayWatch {
   RelayWatch(const RelayWatch&) = delete;
   RelayWatch& operator=(const RelayWatch&) = delete;
 
-  /// A transfer is under way. A load while the watch is awake. Without a thread (the process may
-  /// not have another) relays are not watched.
+  /// Starts the thread, which rests. False when the process may not have another.
+  bool start();
+
+  /// A transfer is under way. A load while the watch is awake; nothing before `start`.
   void begin() noexcept;
 
-  /// Ends the thread, and waits for that: it may be in a look or asleep before one. `begin` may not
-  /// be called any more. In a forked child the thread is the parent's.
+  /// Ends the thread, and waits for that: it may be in a look. `begin` may not be called any more.
+  /// In a forked child the thread is the parent's.
   void close();
 
  private:
   void run();
   void rest();
-  void wake();
-  bool stops();
 
   const cuda::Driver& driver_;
   const Look look_;
   const pid_t pid_;
-  std::mutex mutex_;                    // never held during a look
-  std::atomic<bool> is_resting_{true};  // changes under the lock; the thread waits for that
-  bool stops_ = false;
+  std::atomic<bool> is_resting_{false};
+  std::atomic<bool> stops_{false};
+  std::counting_semaphore<> calls_{
+      0};  // on the thread: one for each rest that was ended, and `close`
   Thread thread_;
 };
 

@@ -15,6 +15,9 @@ using std::chrono::steady_clock;
 constexpr std::chrono::seconds kDrainLimit{5};
 constexpr std::chrono::microseconds kDrainStep{200};
 
+// The largest transfers take tens of milliseconds. The driver is asked about what takes longer.
+constexpr uint64_t kLateNs = 200'000'000;
+
 // True when no transfer of these targets is in flight. Reads host memory only.
 template <typename Targets>
 bool drain(const Targets& targets, steady_clock::time_point deadline) {
@@ -37,7 +40,7 @@ Roster::Roster(const cuda::Driver& driver, const Options& options, const Relays&
       copy_engine_(std::move(copy_engine)),
       relay_endpoints_(static_cast<size_t>(relays.gpu_count()), nullptr),
       seen_primaries_(static_cast<size_t>(relays.gpu_count()), false),
-      watch_(driver, [this](uint64_t now_ns) { return look_after_relays(now_ns); }) {}
+      watch_(driver, [this](uint64_t now_ns) { return look_after_transfers(now_ns); }) {}
 
 Roster::~Roster() {
   drain(targets_, steady_clock::now() + kDrainLimit);  // while relays are still looked after
@@ -65,6 +68,10 @@ Status Roster::open() {
   }
   if (!is_any_open) return first;
   (void)adopt_active_contexts();  // what fails is in problems_
+  if (!watch_.start())
+    problems_.emplace_back(
+        "the process may not have another thread. If a GPU fails, transfers that it relays do not "
+        "end");
   return {};
 }
 
@@ -237,14 +244,15 @@ void Roster::forget(CUcontext context, End end) {
   for (const auto& target : targets_)
     if (target->uses(*endpoint)) users.push_back(target.get());
   if (copy_engine_ != nullptr) copy_engine_->forget(*endpoint);
-  const bool is_drained = drain(users, steady_clock::now() + kDrainLimit);
+  // What has failed is not waited for.
+  const auto limit = endpoint->has_failed() ? steady_clock::duration::zero() : kDrainLimit;
+  const bool is_drained = drain(users, steady_clock::now() + limit);
   // What dies with its context is left to it: giving it back might wait for the program's kernels.
   const bool is_given_back = end == End::kReleased && is_drained;
   if (!is_given_back) endpoint->abandon();
   for (Target* target : users) {
     target->lose_relay(*endpoint);
     if (&target->endpoint() != endpoint) continue;
-    if (!is_drained) target->give_up();
     if (!is_given_back) target->abandon();
     target->add_counts(forgotten_);
   }
@@ -271,44 +279,43 @@ void Roster::remove(Endpoint& endpoint) {
 
 // ---- Relays fail ----
 
-// The watch's thread. True while a transfer by kernels is in flight, or may be.
-bool Roster::look_after_relays(uint64_t now_ns) {
-  std::vector<Endpoint*> failed;
+// The watch's thread. True while a transfer by kernels is under way, or may be.
+bool Roster::look_after_transfers(uint64_t now_ns) {
+  std::vector<const Endpoint*> failed;
   {
     const std::shared_lock lock(mutex_, std::try_to_lock);
     if (!lock) return true;
-    for (Endpoint* relay : relay_endpoints_)
+    uint64_t oldest_ns = 0;
+    for (const auto& target : targets_) oldest_ns = std::max(oldest_ns, target->oldest_ns(now_ns));
+    if (oldest_ns < kLateNs) return oldest_ns != 0;
+    for (const Endpoint* relay : relay_endpoints_)
       if (relay != nullptr && relay->has_failed()) failed.push_back(relay);
-    if (!mend_targets(failed, now_ns) && failed.empty()) return false;
+    bool is_all_told = true;
+    for (const auto& target : targets_) is_all_told = target->mend(failed, now_ns) && is_all_told;
+    if (!is_all_told) return true;  // again at the next look
   }
-  if (!failed.empty()) drop_failed(failed);
+  drop_failed(failed);
   return true;
 }
 
-bool Roster::mend_targets(std::span<Endpoint* const> failed, uint64_t now_ns) {
-  bool is_any_in_flight = false;
-  for (const auto& target : targets_) {
-    for (const Endpoint* endpoint : failed) {
-      target->lose_relay(*endpoint);
-      if (&target->endpoint() == endpoint) target->give_up();
-    }
-    is_any_in_flight = target->mend(now_ns) || is_any_in_flight;
-  }
-  return is_any_in_flight;
-}
-
 // What has failed stays so until the program resets it.
-void Roster::drop_failed(std::span<Endpoint* const> failed) {
-  const std::unique_lock lock(mutex_);
-  for (Endpoint* endpoint : failed) {
-    Endpoint*& relay = relay_endpoints_[static_cast<size_t>(endpoint->gpu())];
-    if (relay != endpoint) continue;
-    relay = nullptr;
-    problems_.push_back("GPU " + std::to_string(endpoint->gpu()) +
-                        " has failed, and does not relay any more. Transfers that it had a part in "
-                        "are copied again over the direct path");
-    if (auto* const say = say_.load()) say(problems_.back().c_str());
+void Roster::drop_failed(std::span<const Endpoint* const> failed) {
+  if (failed.empty()) return;
+  std::vector<std::string> found;
+  if (const std::unique_lock lock(mutex_, std::try_to_lock); lock) {
+    for (const Endpoint* endpoint : failed) {
+      Endpoint*& relay = relay_endpoints_[static_cast<size_t>(endpoint->gpu())];
+      if (relay != endpoint) continue;
+      relay = nullptr;
+      found.push_back("GPU " + std::to_string(endpoint->gpu()) +
+                      " has failed, and does not relay any more. Transfers that it had a part in "
+                      "are carried again over the direct path");
+    }
+    problems_.insert(problems_.end(), found.begin(), found.end());
   }
+  const auto say = say_.load();
+  for (const std::string& problem : found)
+    if (say != nullptr) say(problem.c_str());
 }
 
 // ---- Who is there ----

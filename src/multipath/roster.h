@@ -2,8 +2,9 @@
 // be one, and a target (target.h) for each context that copies go to or come from. Contexts come
 // when the program makes or uses them, and go when it ends them.
 //
-// Threads: any. One lock, which copies only try (`use`): while another thread is in `add` or
-// `forget`, which may wait for a GPU, copies are native. A Target guards itself.
+// Threads: any, and one of its own (relay_watch.h). One lock, which copies and that thread only try
+// (`use`): while another thread is in `add` or `forget`, which may wait for a GPU, copies are
+// native. A Target guards itself.
 #pragma once
 
 #include <atomic>
@@ -94,9 +95,8 @@ class Roster {
   std::vector<Endpoint*> link_relays(const Endpoint& target);
   Result<Endpoint*> endpoint_for(int gpu, CUcontext context, bool retained);
   void remove(Endpoint& endpoint);
-  bool look_after_relays(uint64_t now_ns);
-  bool mend_targets(std::span<Endpoint* const> failed, uint64_t now_ns);
-  void drop_failed(std::span<Endpoint* const> failed);
+  bool look_after_transfers(uint64_t now_ns);
+  void drop_failed(std::span<const Endpoint* const> failed);
   Endpoint* find_endpoint(CUcontext context);
   Target* find_target(CUcontext context);
   Status note(Status status);

@@ -5,6 +5,7 @@
 #include "cuda/bounded_wait.h"
 #include "cuda/relaxed_capture.h"
 #include "cuda/scoped_context.h"
+#include "cuda/sticky_error.h"
 #include "multipath/slice_lists.h"
 #include "multipath/slice_size.h"
 
@@ -51,7 +52,8 @@ Result<std::unique_ptr<Target>> Target::open(const cuda::Driver& driver, const O
   auto lanes = LaneSet::open(driver, endpoint, relays);
   if (!lanes.ok()) return lanes.status();
   target->lanes_ = std::move(lanes).value();
-  target->rescue_ = std::make_unique<Rescue>(driver, endpoint, *target->tickets_);
+  target->rescue_ = std::make_unique<Rescue>(driver, endpoint, *target->tickets_, *target->lists_,
+                                             *target->lanes_);
   const auto deadline = std::chrono::steady_clock::now() + cuda::kHeldAfter;
   const Status status = target->warm_up(deadline);
   if (status.ok()) return target;
@@ -246,10 +248,7 @@ Outcome Target::launch(const Batch& batch, uint64_t size_bytes, const PathChoice
     if (moved.refused[path]) relays_[static_cast<size_t>(choice.lane_paths[path]) - 1] = nullptr;
   if (job.bytes.lists != 0) lists_->commit(job.bytes.slice_count, *ticket);
 
-  ticket->unread = true;
-  ticket->direction = batch.direction;
-  ticket->bytes = job.bytes;
-  ticket->is_orphan = false;
+  ticket->begin_use(batch.direction, job.bytes, system_clock().now_ns());
   ticket->path_count = static_cast<int>(count);
   std::copy_n(choice.lane_paths.begin(), count, ticket->lane_paths.begin());
   lane->last = ticket->retired ? nullptr : ticket;
@@ -304,36 +303,59 @@ bool Target::uses(const Endpoint& endpoint) {
          std::find(relays.begin(), relays.end(), endpoint.gpu()) != relays.end();
 }
 
-// By GPU: a relay that refused has been dropped, and its earlier kernels may be under way still.
 void Target::lose_relay(const Endpoint& relay) {
   std::lock_guard lock(mutex_);
-  std::replace(relays_.begin(), relays_.end(), const_cast<Endpoint*>(&relay),
-               static_cast<Endpoint*>(nullptr));
+  orphan_users_of(relay);
+}
+
+// By GPU: a relay that refused has been dropped, and its earlier kernels may be under way still. So
+// may those of a ticket that was retired when it was launched.
+void Target::orphan_users_of(const Endpoint& relay) {
   if (!relay.is_primary()) return;
+  for (Endpoint*& known : relays_)
+    if (known == &relay) known = nullptr;
   for (Ticket& ticket : tickets_->tickets())
-    for (int path = 1; path < ticket.path_count && ticket.is_in_use(); ++path)
+    for (int path = 1; path < ticket.path_count && ticket.unread && !ticket.is_free(); ++path)
       if (via_[ticket.lane_paths[path]] == relay.gpu()) ticket.is_orphan = true;
 }
 
-bool Target::mend(uint64_t now_ns) {
-  std::lock_guard lock(mutex_);
-  bool is_any_in_use = false;
-  bool is_any_orphan = false;
-  for (const Ticket& ticket : tickets_->tickets()) {
-    if (!ticket.is_in_use()) continue;
-    is_any_in_use = true;
-    is_any_orphan = is_any_orphan || ticket.is_orphan;
+uint64_t Target::oldest_ns(uint64_t now_ns) {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock) return 1;
+  uint64_t oldest_ns = 0;
+  for (const Ticket& ticket : tickets_->tickets())
+    if (ticket.is_in_use() || ticket.is_orphan)
+      oldest_ns = std::max({oldest_ns, now_ns - ticket.launched_ns, uint64_t{1}});
+  return oldest_ns;
+}
+
+bool Target::mend(std::span<const Endpoint* const> failed, uint64_t now_ns) {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock) return false;
+  for (const Endpoint* relay : failed) orphan_users_of(*relay);
+  if (has_failed()) {
+    give_up();
+    return true;
   }
-  if (!is_any_orphan) return is_any_in_use;
-  rescue_->step(now_ns);
-  for (Ticket& ticket : tickets_->tickets())
-    if (ticket.is_orphan && ticket.retired) count_mended(ticket);
+  std::vector<Ticket>& tickets = tickets_->tickets();
+  for (Ticket& ticket : tickets) read_counts(ticket);
+  if (std::any_of(tickets.begin(), tickets.end(), [](const Ticket& one) { return one.is_orphan; }))
+    rescue_->step(now_ns);
+  for (Ticket& ticket : tickets)
+    if (ticket.retired && ticket.has_landed) count_landed(ticket);
   release_lanes();
   return true;
 }
 
-// Who carried what is not known: the report never comes.
-void Target::count_mended(Ticket& ticket) {
+bool Target::has_failed() {
+  const cuda::ScopedContext scope(driver_, endpoint_.context());
+  return std::any_of(lanes_->lanes().begin(), lanes_->lanes().end(), [this](const Lane& lane) {
+    return cuda::is_sticky(driver_.cuStreamQuery(lane.streams[0]));
+  });
+}
+
+// An orphan that had landed. Who carried what is not known, since its report never comes.
+void Target::count_landed(Ticket& ticket) {
   if (!ticket.unread) return;
   ticket.unread = false;
   Count& direct = counts_[static_cast<size_t>(ticket.direction)][0];
@@ -341,10 +363,12 @@ void Target::count_mended(Ticket& ticket) {
   direct.bytes += ticket.bytes.size_bytes;
 }
 
+// Under the lock. The kernels in flight have died with this target's own context.
 void Target::give_up() {
-  std::lock_guard lock(mutex_);
-  for (Ticket& ticket : tickets_->tickets())
+  for (Ticket& ticket : tickets_->tickets()) {
     if (!ticket.is_free()) ticket.retired = true;
+    ticket.is_orphan = false;
+  }
   release_lanes();
 }
 
@@ -364,6 +388,7 @@ void Target::restore_relay(Endpoint& relay) {
 
 void Target::abandon() {
   std::lock_guard lock(mutex_);
+  give_up();
   tickets_->abandon();
   lists_->abandon();
 }

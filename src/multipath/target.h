@@ -1,13 +1,15 @@
 // One context that transfers go to or come from, with its relays in order of preference, its
 // tickets and its lanes. Chooses paths and hands the job to the mover.
 //
-// Threads: submit and collect may be called at once; one short lock, under which nothing blocks.
+// Threads: submit and collect may be called at once; one short lock, under which nothing blocks
+// (while a relay that failed is made up for, the driver is asked under it).
 #pragma once
 
 #include <array>
 #include <chrono>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <vector>
 
 #include "base/options.h"
@@ -53,20 +55,22 @@ class Target {
   /// Transfers to or from this target may have kernels in `endpoint`'s context.
   bool uses(const Endpoint& endpoint);
 
-  /// The relay's context has failed, or is about to end: no later transfer takes it, and those that
-  /// have are orphans, to be mended.
+  /// The relay's context is about to end: no later transfer takes it, and those that have are
+  /// orphans (rescue.h).
   void lose_relay(const Endpoint& relay);
-  /// Carries orphans to their end, one look at a time (rescue.h). False: no transfer by kernels is
-  /// in flight. What it asks of the driver, while there are orphans, it asks under the lock.
-  bool mend(uint64_t now_ns);
-  /// Gives up on the transfers in flight: this target's own context has failed, and their kernels
-  /// with it.
-  void give_up();
+
+  // ---- The watch's (relay_watch.h); times are of system_clock ----
+
+  /// How long ago the oldest transfer by kernels that is under way was launched; 0: there is none.
+  uint64_t oldest_ns(uint64_t now_ns);
+  /// Makes orphans of what these relays had a part in, which have failed, and takes the orphans a
+  /// step further. Asks the driver, under the lock if it is free; else does nothing: false.
+  bool mend(std::span<const Endpoint* const> failed, uint64_t now_ns);
 
   /// A GPU whose relay has been dropped relays again, in a new context. Allocates.
   void restore_relay(Endpoint& relay);
 
-  /// The target's own context is gone: own nothing there any more.
+  /// The target's own context is gone, and what was in flight with it: own nothing there any more.
   void abandon();
 
  private:
@@ -81,7 +85,10 @@ class Target {
   bool are_kernels_blocked(uint64_t now_ns);
   Manners manners_of(const Batch& batch) const;
   void read_counts(Ticket& ticket);
-  void count_mended(Ticket& ticket);
+  void orphan_users_of(const Endpoint& relay);
+  bool has_failed();
+  void count_landed(Ticket& ticket);
+  void give_up();
   void release_lanes();
 
   /// Paths of one transfer, and where their streams are in the lane.

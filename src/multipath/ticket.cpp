@@ -20,6 +20,16 @@ bool Ticket::is_free() const {
              generation;
 }
 
+void Ticket::begin_use(Direction which, const SlicedBytes& what, uint64_t now_ns) {
+  direction = which;
+  bytes = what;
+  launched_ns = now_ns;
+  path_count = 1;
+  lane_paths[0] = 0;
+  unread = true;
+  is_orphan = false;
+}
+
 Result<std::unique_ptr<TicketPool>> TicketPool::open(const cuda::Driver& driver) {
   std::unique_ptr<TicketPool> pool(new TicketPool(driver));
   const Status status = pool->allocate();

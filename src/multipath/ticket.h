@@ -37,15 +37,20 @@ struct Ticket {
   CUdeviceptr counters = 0;              ///< TicketCounters, in the target's memory
   cuda::TicketReport* report = nullptr;  ///< written by the last block to leave
   uint32_t generation = 0;               ///< of its last use; free when the report says the same
-  uint32_t done = 0;       ///< what counters.done will read when its last use has landed
-  bool retired = false;    ///< a block of it never comes or leaves: never used again
-  bool is_orphan = false;  ///< a relay of its last use is gone, perhaps with slices: rescue.h
+  uint32_t done = 0;         ///< what counters.done will read when its last use has landed
+  bool retired = false;      ///< a block of it never comes or leaves: never used again
+  bool has_landed = false;   ///< of a retired one: nobody reads its lists any more
+  bool is_orphan = false;    ///< a relay of its last use is gone, perhaps with slices: rescue.h
+  uint64_t launched_ns = 0;  ///< its last use was, by the system's clock
   // Of its last use, for the statistics; `unread` until they have been added up.
   bool unread = false;
   Direction direction = Direction::kHostToDevice;
   SlicedBytes bytes;
   int path_count = 0;
   std::array<int, cuda::kMaxPaths> lane_paths{};  ///< by path: its index in lane order
+
+  /// It has been launched; over the direct path alone, until the paths say otherwise.
+  void begin_use(Direction which, const SlicedBytes& what, uint64_t now_ns);
 
   bool is_free() const;
   /// Kernels of its last use wait, move or have yet to leave.

@@ -1,5 +1,5 @@
-// The kernels of the copy-engine mover, shared by the device code (gate.cu), its host twin
-// (gate_twin.cpp) and the code that launches them (multipath/copy_engine). Neither moves bytes.
+// The kernels that hold a stream and that end a context, shared by the device code (gate.cu), its
+// host twin (gate_twin.cpp) and the code that launches them (multipath). Neither moves bytes.
 //
 // `braid_gate` holds a stream until the CPU opens a gate, where a stream cannot wait for a value by
 // itself: the paper's spin kernel (MMA section 4). `braid_fail` ends its context with a sticky

@@ -119,7 +119,9 @@ bool Station::has_failed() const {
   return result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY;
 }
 
-void Station::fail_context() const { endpoint_.fail(hop_.stream()); }
+void Station::fail_context() const {
+  (void)endpoint_.fail(hop_.stream());  // refused: it has failed already
+}
 
 bool Station::has_buffer(Direction direction, bool other_is_busy) const {
   const int most = buffer_count_ - (other_is_busy ? kLeftToOther : 0);

@@ -22,6 +22,8 @@ CUfunction faulting_kernel() {
 
 int main(int argc, char** argv) {
   const size_t size_bytes = size_argument(argc, argv);
+  // Or the first launch of the faulting kernel loads it, and waits for what is under way.
+  setenv("CUDA_MODULE_LOADING", "EAGER", 1);
   const std::vector<CUcontext> contexts = use_gpus(2);
   require(contexts.size() == 2, "needs two GPUs");
   MUST(cuCtxSetCurrent(contexts[1]));
