@@ -55,6 +55,10 @@ void Rescue::step(uint64_t now_ns) {
 }
 
 void Rescue::judge(Ticket& orphan, Watched& watched, uint64_t now_ns, CUstream stream) {
+  if (orphan.is_free()) {  // the relay's blocks had left
+    orphan.is_orphan = false;
+    return;
+  }
   const cuda::TicketCounters& seen = tickets_.seen(orphan);
   const bool has_landed = seen.done == orphan.done;
   if (!has_landed) {

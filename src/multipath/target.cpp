@@ -323,9 +323,11 @@ uint64_t Target::oldest_ns(uint64_t now_ns) {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock) return 1;
   uint64_t oldest_ns = 0;
-  for (const Ticket& ticket : tickets_->tickets())
-    if (ticket.is_in_use() || ticket.is_orphan)
-      oldest_ns = std::max({oldest_ns, now_ns - ticket.launched_ns, uint64_t{1}});
+  for (const Ticket& ticket : tickets_->tickets()) {
+    if (!ticket.is_in_use() && !ticket.is_orphan) continue;
+    const uint64_t age_ns = now_ns > ticket.launched_ns ? now_ns - ticket.launched_ns : 1;
+    oldest_ns = std::max(oldest_ns, age_ns);
+  }
   return oldest_ns;
 }
 
