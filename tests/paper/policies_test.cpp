@@ -142,8 +142,7 @@ TEST_P(PaperPoliciesTest, RelaysYieldToNativeCopiesOrCompeteWithThem) {
 }
 
 // What only braid's own transfers do to each other is no background traffic: who yields is then as
-// fast as who competes, whatever the links have carried before. Copy engines know one usual pace of
-// a link, not one for each load, and lose some percent.
+// fast as who competes, whatever the links have carried before.
 TEST_P(PaperPoliciesTest, RelaysDoNotYieldToBraidsOwnCopies) {
   constexpr uint64_t kSize = kGiB / 2;
   HostBuffer host(driver(), kSize), back(driver(), kSize);
@@ -168,10 +167,10 @@ TEST_P(PaperPoliciesTest, RelaysDoNotYieldToBraidsOwnCopies) {
          text("512 MiB: compete %.2f ms, yield %.2f; both ways %.2f, %.2f; to two GPUs %.2f, %.2f",
               alone_us[0] / 1e3, alone_us[1] / 1e3, both_ways_us[0] / 1e3, both_ways_us[1] / 1e3,
               two_us[0] / 1e3, two_us[1] / 1e3));
-  const double most = is_kernel() ? 1.02 : 1.15;
-  EXPECT_LT(alone_us[true], most * alone_us[false]);
-  EXPECT_LT(both_ways_us[true], most * both_ways_us[false]);
-  EXPECT_LT(two_us[true], most * two_us[false]);
+  constexpr double kMost = 1.02;
+  EXPECT_LT(alone_us[true], kMost * alone_us[false]);
+  EXPECT_LT(both_ways_us[true], kMost * both_ways_us[false]);
+  EXPECT_LT(two_us[true], kMost * two_us[false]);
 }
 
 }  // namespace

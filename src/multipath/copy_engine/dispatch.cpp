@@ -33,6 +33,7 @@ Dispatch::Dispatch(Policy policy, size_t max_jobs, uint32_t most_pieces)
 void Dispatch::add(const Job& job) {
   Waiting waiting;
   waiting.job = job;
+  waiting.job.relays &= ~(1u << job.target);
   waiting.arrival = arrivals_++;
   waiting.size_bytes = job.pieces.back().offset + job.pieces.back().size_bytes;
   if (job.pieces.size() > 1) waiting.piece_bytes = waiting.size_bytes / job.pieces.size();
@@ -77,7 +78,7 @@ std::optional<Slice> Dispatch::pull(int gpu, Direction direction, uint64_t now_n
   if (!slice) return {};
   if (link.under_way++ == 0) {
     link.head_since_ns = now_ns;
-    link.begin_sample(now_ns);
+    link.begin_sample(now_ns, other_way(index(gpu, direction)));
   }
   link.expected_us += slice->link_us;
   if (slice->is_direct()) ++link.direct_under_way;
@@ -190,6 +191,7 @@ std::optional<Slice> Dispatch::cut(Queue& queue, Waiting& waiting, int gpu, uint
     if (waiting.next_offset == end) ++waiting.next_piece;
   }
   slice.link_us = pace_.link_us(rest, slice.size_bytes);
+  slice.paths = rest.links + rest.busy_links;
   if (!policy_.split.empty()) waiting.quota[gpu] -= slice.size_bytes;
   if (waiting.left_bytes() == 0) queue.erase(queue.begin() + (&waiting - queue.data()));
   return slice;
@@ -202,14 +204,18 @@ void Dispatch::link_done(const Slice& slice, uint64_t now_ns) {
   if (slice.is_direct()) --link.direct_under_way;
   link.drained_bytes += slice.size_bytes;
   link.drained_us += slice.link_us;
+  link.moved_bytes += slice.size_bytes;
+  link.paths = slice.paths;
 }
 
 void Dispatch::settle(uint64_t now_ns) {
-  for (Link& link : links_) {
+  for (size_t i = 0; i < links_.size(); ++i) {
+    Link& link = links_[i];
     if (link.drained_bytes < kSampleBytes || now_ns <= link.busy_since_ns) continue;
     const auto took_ns = static_cast<double>(now_ns - link.busy_since_ns);
     const double slowness = took_ns * 1e-3 / link.drained_us;
-    double& usual = link.usual_slowness;
+    const bool is_both_ways = link.is_both_ways(other_way(i));
+    double& usual = link.usual_slowness[static_cast<size_t>(link.paths) - 1][is_both_ways];
     if (usual == 0) usual = slowness;
     const bool is_congested = slowness > kCongested * usual;
     usual += is_congested ? usual * took_ns / kForgetsInNs : (slowness - usual) * kLearns;
@@ -217,7 +223,7 @@ void Dispatch::settle(uint64_t now_ns) {
     const bool is_again = is_congested && link.was_congested;
     link.was_congested = is_congested;
     if (is_again) link.rests_until_ns = now_ns + (now_ns - link.busy_since_ns) * kRestFactor;
-    link.begin_sample(now_ns);
+    link.begin_sample(now_ns, other_way(i));
   }
 }
 

@@ -64,6 +64,7 @@ struct Slice {
   uint64_t size_bytes = 0;
   uint32_t first_piece = 0;  ///< the piece that `offset` lies in
   double link_us = 0;        ///< expected, of its link
+  int paths = 1;             ///< that its job may take
   uint32_t attempts = 0;     ///< times it has come back
   bool is_direct() const { return via == target; }
 };
@@ -122,13 +123,22 @@ class Dispatch {
     uint64_t busy_since_ns = 0;  // for the sample
     uint64_t drained_bytes = 0;  // since then
     double drained_us = 0;       // what those were expected to take
-    double usual_slowness = 0;   // what they take, in what was expected; 0: not known
+    int paths = 1;               // of the latest of them
+    uint64_t moved_bytes = 0;    // ever
+    uint64_t moved_back = 0;     // by the other direction's link, when the sample began
+    // What slices take, in what was expected; 0: not known. By the paths of their jobs, less one,
+    // and apart for times when the other direction moves bytes too: congestion.h says why.
+    std::array<std::array<double, 2>, kMaxGpus> usual_slowness{};
     bool was_congested = false;  // by the latest sample
     uint64_t rests_until_ns = 0;
-    void begin_sample(uint64_t now_ns) {
+    void begin_sample(uint64_t now_ns, const Link& back) {
       busy_since_ns = now_ns;
       drained_bytes = 0;
       drained_us = 0;
+      moved_back = back.moved_bytes;
+    }
+    bool is_both_ways(const Link& back) const {
+      return back.moved_bytes - moved_back > drained_bytes / 4;
     }
     double left_us(uint64_t now_ns) const {
       return expected_us - static_cast<double>(now_ns - head_since_ns) * 1e-3;
@@ -138,6 +148,7 @@ class Dispatch {
   static size_t index(int gpu, Direction direction) {
     return static_cast<size_t>(gpu) * 2 + static_cast<size_t>(direction);
   }
+  Link& other_way(size_t link) { return links_[link ^ 1]; }
   std::optional<Slice> pull_direct(int gpu, Direction direction, uint64_t now_ns);
   std::optional<Slice> pull_oldest(int gpu, Direction direction, uint64_t now_ns);
   std::optional<Slice> pull_relayed(int gpu, Direction direction, uint64_t now_ns);

@@ -200,6 +200,45 @@ TEST_F(DispatchTest, ACongestedLinkRestsForAPeriod) {
   }
 }
 
+// Host memory carries both directions: a link that braid uses both ways is slower, and not
+// congested.
+TEST_F(DispatchTest, BraidsOwnBytesTheOtherWayAreNoCongestion) {
+  start();
+  constexpr Direction kOut = Direction::kDeviceToHost;
+  dispatch->add(job(1, 0, 4000 * kMiB));
+  Job back = job(2, 0, 4000 * kMiB);
+  back.direction = kOut;
+  uint64_t now_ns = 0;
+  std::map<Direction, std::deque<Slice>> under_way;
+  const auto fill = [&](Direction direction) {
+    while (const auto slice = dispatch->pull(3, direction, now_ns, true))
+      under_way[direction].push_back(*slice);
+    return under_way[direction].size();
+  };
+  const auto land_one = [&](Direction direction) {
+    ASSERT_FALSE(under_way[direction].empty()) << "the link rests";
+    dispatch->link_done(under_way[direction].front(), now_ns);
+    under_way[direction].pop_front();
+  };
+  const size_t full = fill(kIn);
+  for (int i = 0; i < 12; ++i) {
+    now_ns += 80'000;
+    land_one(kIn);
+    dispatch->settle(now_ns);
+    fill(kIn);
+  }
+  dispatch->add(back);
+  fill(kOut);
+  for (int i = 0; i < 24; ++i) {
+    now_ns += 160'000;
+    land_one(kIn);
+    land_one(kOut);
+    dispatch->settle(now_ns);
+    EXPECT_EQ(fill(kIn), full) << "after " << i << " slices";
+    fill(kOut);
+  }
+}
+
 // A batch's segments take time of their own, which is expected, and no congestion.
 TEST_F(DispatchTest, SmallSegmentsAreNoCongestion) {
   start();
