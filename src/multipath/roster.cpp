@@ -16,7 +16,7 @@ constexpr std::chrono::seconds kDrainLimit{5};
 constexpr std::chrono::microseconds kDrainStep{200};
 
 // The largest transfers take tens of milliseconds. The driver is asked about what takes longer.
-constexpr uint64_t kLateNs = 200'000'000;
+constexpr uint64_t kLateNs = 500'000'000;
 
 // True when no transfer of these targets is in flight. Reads host memory only.
 template <typename Targets>
