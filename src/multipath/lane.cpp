@@ -1,6 +1,9 @@
 #include "multipath/lane.h"
 
+#include <algorithm>
+
 #include "cuda/scoped_context.h"
+#include "cuda/sticky_error.h"
 
 namespace braid::multipath {
 StreamKey stream_key(CUstream stream) {
@@ -72,6 +75,13 @@ LaneSet::~LaneSet() {
     if (lane.start != nullptr) driver_.cuEventDestroy(lane.start);
     if (!lane.streams.empty()) driver_.cuStreamDestroy(lane.streams[0]);
   }
+}
+
+bool LaneSet::has_failed() const {
+  const cuda::ScopedContext scope(driver_, target_.context());
+  return std::any_of(lanes_.begin(), lanes_.end(), [this](const Lane& lane) {
+    return cuda::is_sticky(driver_.cuStreamQuery(lane.streams[0]));
+  });
 }
 
 Lane* LaneSet::find(const StreamKey& user) {

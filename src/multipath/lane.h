@@ -59,6 +59,9 @@ class LaneSet {
   /// The lane that serves `user`, or an idle one bound to it from now on; null when all are taken.
   Lane* find(const StreamKey& user);
 
+  /// The target's context has a sticky error. Asks the driver. Needs no lock: direct streams stay.
+  bool has_failed() const;
+
   /// The relay at this place has a new context. Allocates.
   Status replace_relay(size_t place, Endpoint& relay);
 

@@ -12,9 +12,9 @@
 // behind the transfer, and would be one call for each piece of a batch.
 //
 // Not thread-safe: the owning Target's lock guards it. Errors: what the driver refuses is asked for
-// again at the next step; for good, and the target's context is ended with a sticky error, so that
-// the program does not go on with bytes that never came. MMA has no such case: its slices are the
-// scheduler's.
+// again at the next step. If it refuses to carry a transfer for two seconds, the target's context
+// is ended with a sticky error, so that the program does not go on with bytes that never came. MMA
+// has no such case: its slices are the scheduler's.
 #pragma once
 
 #include <array>
@@ -38,9 +38,9 @@ class Rescue {
   Rescue(const Rescue&) = delete;
   Rescue& operator=(const Rescue&) = delete;
 
-  /// No ticket that is free has counts that are unread. One look at the orphans; those that have
-  /// landed, or are being carried again with another ticket, are retired and orphans no more. Waits
-  /// for nothing. Call it every so often; `now_ns` only has to go on.
+  /// One look at the orphans; those that have landed, or are being carried again with the spare
+  /// ticket, are retired and orphans no more. Waits for nothing. Call it every so often, when the
+  /// counts of tickets that are free have been read; `now_ns` only has to go on.
   void step(uint64_t now_ns);
 
  private:
@@ -53,24 +53,35 @@ class Rescue {
   };
   struct Watched {
     Progress progress;
-    uint64_t since_ns = 0;
+    uint64_t since_ns = 0;  ///< it had been read by then
   };
 
+  /// The counters of all tickets, as last asked for.
+  struct Reading {
+    CUevent arrived = nullptr;
+    bool is_asked_for = false;
+    uint64_t asked_ns = 0;
+  };
+
+  bool has_arrived(uint64_t now_ns);
+  void ask(CUstream stream, uint64_t now_ns);
   CUstream pick_stream();
-  bool is_read();
   void judge(Ticket& orphan, Watched& watched, uint64_t now_ns, CUstream stream);
-  bool carry(Ticket& orphan, CUstream stream);
+  bool end(Ticket& orphan, uint64_t now_ns, CUstream stream);
+  CUresult carry(Ticket& orphan, CUstream stream);
 
   const cuda::Driver& driver_;
   Endpoint& target_;
   TicketPool& tickets_;
   ListRing& lists_;
   LaneSet& lanes_;
-  // Made when they are first needed: a context has few hardware queues.
-  CUstream stream_ = nullptr;
-  CUevent read_ = nullptr;  ///< the counters that were asked for last have come
-  bool is_reading_ = false;
+  CUstream stream_ = nullptr;  // made when it is first needed: a context has few hardware queues
+  size_t turn_ = 0;            // of the streams there are to choose from
+  Reading reading_;
   std::array<Watched, kTickets> watched_{};  // by ticket
+  Ticket* carried_ = nullptr;                // its bytes are on their way, its gate is still closed
+  CUstream carrying_ = nullptr;              // and in this stream
+  uint64_t refused_since_ns_ = 0;            // 0: the driver refuses nothing
 };
 
 }  // namespace braid::multipath

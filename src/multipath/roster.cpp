@@ -12,7 +12,8 @@ namespace {
 using std::chrono::steady_clock;
 
 // How long `forget` and the destructor give transfers in flight.
-constexpr std::chrono::seconds kDrainLimit{5};
+constexpr std::chrono::milliseconds kDrainLimit{5000};
+constexpr std::chrono::milliseconds kFailedDrainLimit{200};
 constexpr std::chrono::microseconds kDrainStep{200};
 
 // The largest transfers take tens of milliseconds. The driver is asked about what takes longer.
@@ -244,9 +245,13 @@ void Roster::forget(CUcontext context, End end) {
   for (const auto& target : targets_)
     if (target->uses(*endpoint)) users.push_back(target.get());
   if (copy_engine_ != nullptr) copy_engine_->forget(*endpoint);
-  // What has failed is not waited for.
-  const auto limit = endpoint->has_failed() ? steady_clock::duration::zero() : kDrainLimit;
-  const bool is_drained = drain(users, steady_clock::now() + limit);
+  // What has failed is not waited for, but for kernels elsewhere that still name its memory.
+  const bool has_failed =
+      endpoint->has_failed() || std::any_of(users.begin(), users.end(), [&](const Target* target) {
+        return &target->endpoint() == endpoint && target->has_failed();
+      });
+  const bool is_drained =
+      drain(users, steady_clock::now() + (has_failed ? kFailedDrainLimit : kDrainLimit));
   // What dies with its context is left to it: giving it back might wait for the program's kernels.
   const bool is_given_back = end == End::kReleased && is_drained;
   if (!is_given_back) endpoint->abandon();

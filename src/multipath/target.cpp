@@ -5,7 +5,6 @@
 #include "cuda/bounded_wait.h"
 #include "cuda/relaxed_capture.h"
 #include "cuda/scoped_context.h"
-#include "cuda/sticky_error.h"
 #include "multipath/slice_lists.h"
 #include "multipath/slice_size.h"
 
@@ -251,7 +250,8 @@ Outcome Target::launch(const Batch& batch, uint64_t size_bytes, const PathChoice
   ticket->begin_use(batch.direction, job.bytes, system_clock().now_ns());
   ticket->path_count = static_cast<int>(count);
   std::copy_n(choice.lane_paths.begin(), count, ticket->lane_paths.begin());
-  lane->last = ticket->retired ? nullptr : ticket;
+  ticket->is_orphan = ticket->retired;  // a relay has refused, and so has the target in its place
+  lane->last = ticket;
   lane->last_generation = ticket->generation;
   lane->submitted_ns = now_ns;
   lane->begun_ns = 0;
@@ -332,10 +332,11 @@ uint64_t Target::oldest_ns(uint64_t now_ns) {
 }
 
 bool Target::mend(std::span<const Endpoint* const> failed, uint64_t now_ns) {
+  const bool is_lost = has_failed();
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock) return false;
   for (const Endpoint* relay : failed) orphan_users_of(*relay);
-  if (has_failed()) {
+  if (is_lost) {
     give_up();
     return true;
   }
@@ -347,13 +348,6 @@ bool Target::mend(std::span<const Endpoint* const> failed, uint64_t now_ns) {
     if (ticket.retired && ticket.has_landed) count_landed(ticket);
   release_lanes();
   return true;
-}
-
-bool Target::has_failed() {
-  const cuda::ScopedContext scope(driver_, endpoint_.context());
-  return std::any_of(lanes_->lanes().begin(), lanes_->lanes().end(), [this](const Lane& lane) {
-    return cuda::is_sticky(driver_.cuStreamQuery(lane.streams[0]));
-  });
 }
 
 // An orphan that had landed. Who carried what is not known, since its report never comes.
@@ -374,10 +368,10 @@ void Target::give_up() {
   release_lanes();
 }
 
-// Those whose latest transfer has been retired wait for nothing.
+// Those whose latest transfer has been retired wait for nothing, unless it is an orphan still.
 void Target::release_lanes() {
   for (Lane& lane : lanes_->lanes())
-    if (lane.last != nullptr && lane.last->retired) lane.last = nullptr;
+    if (lane.last != nullptr && lane.last->retired && !lane.last->is_orphan) lane.last = nullptr;
 }
 
 void Target::restore_relay(Endpoint& relay) {

@@ -61,6 +61,8 @@ class Target {
 
   // ---- The watch's (relay_watch.h); times are of system_clock ----
 
+  /// The target's own context has a sticky error. Asks the driver.
+  bool has_failed() const { return lanes_->has_failed(); }
   /// How long ago the oldest transfer by kernels that is under way was launched; 0: there is none.
   uint64_t oldest_ns(uint64_t now_ns);
   /// Makes orphans of what these relays had a part in, which have failed, and takes the orphans a
@@ -86,7 +88,6 @@ class Target {
   Manners manners_of(const Batch& batch) const;
   void read_counts(Ticket& ticket);
   void orphan_users_of(const Endpoint& relay);
-  bool has_failed();
   void count_landed(Ticket& ticket);
   void give_up();
   void release_lanes();

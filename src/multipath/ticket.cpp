@@ -8,7 +8,8 @@ namespace braid::multipath {
 namespace {
 
 constexpr size_t kStride = 256;  // apart in memory, so that transfers do not share a cache line
-constexpr size_t kAllBytes = kTickets * kStride;
+constexpr size_t kAll = kTickets + 1;
+constexpr size_t kAllBytes = kAll * kStride;
 static_assert(sizeof(cuda::TicketCounters) <= kStride && sizeof(cuda::TicketReport) <= kStride);
 
 }  // namespace
@@ -45,8 +46,8 @@ Status TicketPool::allocate() {
   if (!counters.ok()) return counters.status();
   counters_ = counters.value();
 
-  tickets_.resize(kTickets);
-  for (size_t i = 0; i < kTickets; ++i) {
+  tickets_.resize(kAll);
+  for (size_t i = 0; i < kAll; ++i) {
     tickets_[i].counters = counters_ + i * kStride;
     tickets_[i].report =
         reinterpret_cast<cuda::TicketReport*>(static_cast<char*>(reports_->data()) + i * kStride);
@@ -64,9 +65,9 @@ void TicketPool::abandon() {
 }
 
 Ticket* TicketPool::find_free() {
-  for (size_t tried = 0; tried < tickets_.size(); ++tried) {
+  for (size_t tried = 0; tried < kTickets; ++tried) {
     Ticket& ticket = tickets_[next_];
-    next_ = (next_ + 1) % tickets_.size();
+    next_ = (next_ + 1) % kTickets;
     if (ticket.is_free()) return &ticket;
   }
   return nullptr;

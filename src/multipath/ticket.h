@@ -67,8 +67,10 @@ class TicketPool {
 
   /// A free ticket with a fresh generation, or null. Its last use's counts may still be unread.
   Ticket* find_free();
+  /// One that `find_free` never gives away: for a rescue (rescue.h), when all others are in use.
+  Ticket& spare() { return tickets_.back(); }
 
-  std::vector<Ticket>& tickets() { return tickets_; }
+  std::vector<Ticket>& tickets() { return tickets_; }  ///< the spare one as well
   bool all_free() const;
 
   /// In the stream's order: copies the counters of all tickets to where `seen` finds them.

@@ -7,6 +7,7 @@
 
 #include "cuda/kernels/gate.h"
 #include "cuda/kernels/image.h"
+#include "multipath/ticket.h"
 #include "support/server.h"
 
 namespace braid::multipath {
@@ -47,6 +48,16 @@ class RelayFailureTest : public test::ServerTest {
          cuLaunchKernel(fails_[gpu], 1, 1, 1, 1, 1, 1, 0, streams_[gpu], parameters, nullptr));
     EXPECT_EQ(driver().cuStreamSynchronize(streams_[gpu]), CUDA_ERROR_LAUNCH_FAILED);
     use_gpu(0);
+  }
+
+  // `word` is 0 before.
+  void hold(CUstream stream, HostBuffer& word) {
+    MUST(driver(), cuStreamWaitValue32(stream, reinterpret_cast<CUdeviceptr>(word.data()), 1,
+                                       CU_STREAM_WAIT_VALUE_GEQ));
+  }
+  static void let_go(HostBuffer& word) {
+    const uint32_t value = 1;
+    std::memcpy(word.data(), &value, sizeof(value));
   }
 
   // By the program, and the engine hears of it as it does in the preload library.
@@ -197,6 +208,33 @@ TEST_F(RelayFailureTest, LaterBatchesAreCarriedToo) {
   EXPECT_EQ(std::memcmp(host.data(), landing.data(), kBatch), 0);
 }
 
+// All wait for one that the relay has a part in.
+TEST_F(RelayFailureTest, EveryTicketMayBeInUse) {
+  constexpr uint64_t kEach = 256 << 10;
+  constexpr uint64_t kAll = kSize + (kTickets - 1) * kEach;
+  HostBuffer host(driver(), kAll), landing(driver(), kAll), word(driver(), sizeof(uint32_t));
+  host.fill_random(49);
+  DeviceBuffer device(driver(), kAll);
+  const CUstream stream = new_stream();
+  std::memset(word.data(), 0, sizeof(uint32_t));
+  hold(stream, word);
+  ASSERT_EQ(copy(Direction::kHostToDevice, host, device, stream), Verdict::kAccelerated);
+  for (uint64_t at = kSize; at < kAll; at += kEach)
+    ASSERT_EQ(
+        engine_->submit({Direction::kHostToDevice, host.data() + at, device.at(at), kEach, stream}),
+        Verdict::kAccelerated);
+  ASSERT_EQ(copy(Direction::kHostToDevice, host, device, stream), Verdict::kSaturated);
+  const CUstream beside = new_stream();
+  hold(beside, word);
+  MUST(driver(), cuMemcpyDtoHAsync(landing.data(), device.at(), kSize / 16, beside));
+  let_go(word);
+  synchronize(beside);  // the first is under way
+  fail(kRelay);
+  ASSERT_EQ(mended_end_of(stream), CUDA_SUCCESS);
+  MUST(driver(), cuMemcpyDtoH(landing.data(), device.at(), kAll));
+  EXPECT_EQ(std::memcmp(host.data(), landing.data(), kAll), 0);
+}
+
 // The driver refuses later copies that name it; the transfer came before.
 TEST_F(RelayFailureTest, MemoryMayHaveBeenFreedBehindTheCopy) {
   HostBuffer host(driver(), kSize), other(driver(), kSize);
@@ -249,11 +287,13 @@ TEST_F(RelayFailureTest, AGpuThatHasBeenResetRelaysAgain) {
   EXPECT_EQ(std::memcmp(host.data(), landing.data(), kSize), 0);
 }
 
+// The driver refuses to open the gate, so many times.
+template <int kTimes>
 class RefusedTest : public RelayFailureTest {
  protected:
   void SetUp() override {
     std::string calls;
-    for (int nth = 1; nth <= 400; ++nth)
+    for (int nth = 1; nth <= kTimes; ++nth)
       calls += std::string(nth > 1 ? ", " : "") + R"({"name": "cuStreamWriteValue32_v2", "nth": )" +
                std::to_string(nth) + R"(, "error": "CUDA_ERROR_NOT_SUPPORTED"})";
     setenv("BRAID_FAULTS", ("{\"calls\": [" + calls + "]}").c_str(), 1);
@@ -261,8 +301,24 @@ class RefusedTest : public RelayFailureTest {
   }
 };
 
+using RefusedForAWhileTest = RefusedTest<5>;
+using RefusedForGoodTest = RefusedTest<400>;
+
+TEST_F(RefusedForAWhileTest, EveryByteArrivesAndIsCarriedAgainOnce) {
+  HostBuffer host(driver(), kSize), landing(driver(), kSize);
+  host.fill_random(48);
+  DeviceBuffer device(driver(), kSize);
+  const CUstream stream = new_stream();
+  ASSERT_EQ(copy(Direction::kHostToDevice, host, device, stream), Verdict::kAccelerated);
+  fail(kRelay);
+  ASSERT_EQ(mended_end_of(stream), CUDA_SUCCESS);
+  MUST(driver(), cuMemcpyDtoH(landing.data(), device.at(), kSize));
+  EXPECT_EQ(std::memcmp(host.data(), landing.data(), kSize), 0);
+  EXPECT_EQ(counted_bytes(), kSize);
+}
+
 // The program does not go on with bytes that never came.
-TEST_F(RefusedTest, WhatCannotBeMendedIsAStickyError) {
+TEST_F(RefusedForGoodTest, WhatCannotBeMendedIsAStickyError) {
   HostBuffer host(driver(), kSize);
   DeviceBuffer device(driver(), kSize);
   const CUstream stream = new_stream();
@@ -288,15 +344,13 @@ TEST_F(RelayFailureTest, AFailedTargetIsTheProgramsError) {
 TEST_F(RelayFailureTest, ARelayMayEndBeforeItsTurnHasCome) {
   HostBuffer host(driver(), kSize), landing(driver(), kSize), word(driver(), sizeof(uint32_t));
   host.fill_random(43);
-  std::memset(word.data(), 0, sizeof(uint32_t));
   DeviceBuffer device(driver(), kSize);
   const CUstream stream = new_stream();
-  MUST(driver(), cuStreamWaitValue32(stream, reinterpret_cast<CUdeviceptr>(word.data()), 1,
-                                     CU_STREAM_WAIT_VALUE_GEQ));
+  std::memset(word.data(), 0, sizeof(uint32_t));
+  hold(stream, word);
   ASSERT_EQ(copy(Direction::kHostToDevice, host, device, stream), Verdict::kAccelerated);
   reset(kRelay);
-  const uint32_t value = 1;
-  std::memcpy(word.data(), &value, sizeof(value));
+  let_go(word);
   ASSERT_EQ(end_of(stream), CUDA_SUCCESS);
   MUST(driver(), cuMemcpyDtoH(landing.data(), device.at(), kSize));
   EXPECT_EQ(std::memcmp(host.data(), landing.data(), kSize), 0);
