@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "cuda/kernels/gate.h"
 #include "cuda/kernels/image.h"
 #include "cuda/kernels/pull.h"
 #include "cuda/scoped_context.h"
@@ -131,11 +130,16 @@ void Endpoint::close() {
   abandoned_ = true;
 }
 
-CUresult Endpoint::fail(CUstream stream) const {
-  cuda::GateArgs args{};
+CUresult Endpoint::launch_gate(CUfunction kernel, CUstream stream, cuda::GateArgs args) const {
   void* parameters[] = {&args};
-  return driver_.cuLaunchKernel(fail_kernel_, 1, 1, 1, 1, 1, 1, 0, stream, parameters, nullptr);
+  return driver_.cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream, parameters, nullptr);
 }
+
+CUresult Endpoint::hold(CUstream stream, CUdeviceptr word, uint32_t generation) const {
+  return launch_gate(gate_kernel_, stream, {word, generation, 0});
+}
+
+CUresult Endpoint::fail(CUstream stream) const { return launch_gate(fail_kernel_, stream, {}); }
 
 bool Endpoint::has_failed() const {
   if (abandoned_) return false;

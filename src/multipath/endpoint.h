@@ -8,6 +8,7 @@
 #include "base/options.h"
 #include "base/status.h"
 #include "cuda/driver.h"
+#include "cuda/kernels/gate.h"
 #include "multipath/transfer.h"
 
 namespace braid::multipath {
@@ -54,9 +55,10 @@ class Endpoint {
     return aligned_alike && bulk_.function != nullptr ? bulk_ : vector_;
   }
 
-  /// Holds a stream until a word says otherwise (cuda/kernels/gate.h).
-  CUfunction gate_kernel() const { return gate_kernel_; }
-  /// Ends the context with a sticky error, by a kernel in `stream`. The context must be current.
+  // By kernels in `stream` (cuda/kernels/gate.h); the context must be current.
+  /// Holds the stream until the word, in host memory, is `generation` or later.
+  CUresult hold(CUstream stream, CUdeviceptr word, uint32_t generation) const;
+  /// Ends the context with a sticky error.
   CUresult fail(CUstream stream) const;
   /// The context has a sticky error. Asks the driver; of a relay only.
   bool has_failed() const;
@@ -79,6 +81,7 @@ class Endpoint {
   Status load_pull_kernels(const Options& options);
   Status load_gate_kernels();
   Status create_relay_streams();
+  CUresult launch_gate(CUfunction kernel, CUstream stream, cuda::GateArgs args) const;
 
   const cuda::Driver& driver_;
   CUdevice device_;

@@ -4,7 +4,6 @@
 #include <atomic>
 #include <bit>
 
-#include "cuda/kernels/image.h"
 #include "cuda/scoped_context.h"
 
 namespace braid::multipath::copy_engine {
@@ -42,14 +41,8 @@ Status Station::allocate(uint64_t limit_bytes) {
 
 // The gate's kernel, once, with an open gate: no later copy loads code.
 Status Station::warm_up() const {
-  return driver_.check(wait_by_kernel(hop_.stream(), {word_address(gate_word(0)), 0, 0}),
+  return driver_.check(endpoint_.hold(hop_.stream(), word_address(gate_word(0)), 0),
                        "running the gate's kernel");
-}
-
-CUresult Station::wait_by_kernel(CUstream stream, cuda::GateArgs args) const {
-  void* parameters[] = {&args};
-  return driver_.cuLaunchKernel(endpoint_.gate_kernel(), 1, 1, 1, 1, 1, 1, 0, stream, parameters,
-                                nullptr);
 }
 
 // Registered in this context, with which they end.
@@ -103,7 +96,7 @@ CUresult Station::close_gate(CUstream stream, uint32_t task, uint32_t generation
   const CUdeviceptr word = word_address(gate_word(task));
   if (driver_.cuStreamWaitValue32(stream, word, generation, endpoint_.wait_flags()) == CUDA_SUCCESS)
     return CUDA_SUCCESS;
-  return wait_by_kernel(stream, {word, generation, 0});
+  return endpoint_.hold(stream, word, generation);
 }
 
 bool Station::has_started(uint32_t task, uint32_t generation) const {

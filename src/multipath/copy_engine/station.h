@@ -17,7 +17,6 @@
 #include "base/options.h"
 #include "base/status.h"
 #include "cuda/driver.h"
-#include "cuda/kernels/gate.h"
 #include "cuda/registered_memory.h"
 #include "multipath/copy_engine/dispatch.h"
 #include "multipath/copy_engine/line.h"
@@ -85,7 +84,6 @@ class Station {
   Status open_lines();
   Status open_buffers(uint64_t limit_bytes);
   Status warm_up() const;
-  CUresult wait_by_kernel(CUstream stream, cuda::GateArgs args) const;
   uint32_t* word(size_t number) const;
   uint32_t* start_word(uint32_t task) const { return word(size_t{2} * task); }
   uint32_t* gate_word(uint32_t task) const { return word(size_t{2} * task + 1); }
