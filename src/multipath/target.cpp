@@ -264,9 +264,14 @@ Outcome Target::launch(const Batch& batch, uint64_t size_bytes, const PathChoice
 }
 
 void Target::read_counts(Ticket& ticket) {
-  if (!ticket.unread || !ticket.is_free()) return;
+  if (!ticket.unread || !(ticket.is_free() || ticket.has_landed)) return;
   ticket.unread = false;
   auto& counts = counts_[static_cast<size_t>(ticket.direction)];
+  if (ticket.has_landed) {  // an orphan, whose report never comes: who carried what is not known
+    counts[0].slices += ticket.bytes.slice_count;
+    counts[0].bytes += ticket.bytes.size_bytes;
+    return;
+  }
   for (int path = 0; path < ticket.path_count; ++path) {
     Count& count = counts[ticket.lane_paths[path]];
     count.slices += ticket.report->slices[path];
@@ -344,19 +349,8 @@ bool Target::mend(std::span<const Endpoint* const> failed, uint64_t now_ns) {
   for (Ticket& ticket : tickets) read_counts(ticket);
   if (std::any_of(tickets.begin(), tickets.end(), [](const Ticket& one) { return one.is_orphan; }))
     rescue_->step(now_ns);
-  for (Ticket& ticket : tickets)
-    if (ticket.retired && ticket.has_landed) count_landed(ticket);
   release_lanes();
   return true;
-}
-
-// An orphan that had landed. Who carried what is not known, since its report never comes.
-void Target::count_landed(Ticket& ticket) {
-  if (!ticket.unread) return;
-  ticket.unread = false;
-  Count& direct = counts_[static_cast<size_t>(ticket.direction)][0];
-  direct.slices += ticket.bytes.slice_count;
-  direct.bytes += ticket.bytes.size_bytes;
 }
 
 // Under the lock. The kernels in flight have died with this target's own context.

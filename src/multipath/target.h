@@ -88,7 +88,6 @@ class Target {
   Manners manners_of(const Batch& batch) const;
   void read_counts(Ticket& ticket);
   void orphan_users_of(const Endpoint& relay);
-  void count_landed(Ticket& ticket);
   void give_up();
   void release_lanes();
 
