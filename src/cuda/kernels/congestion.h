@@ -17,6 +17,8 @@ namespace braid::cuda {
 /// A stream of copies beside braid's makes a link take twice as long; four links that share host
 /// memory, at most 1.45 times (4xH200): nobody may rest for that.
 inline constexpr float kCongested = 1.6f;
+/// A link is used both ways while the other direction moves more than one part in so many.
+inline constexpr uint32_t kBothWaysPart = 4;
 /// A sample: as many slices of one block, and as much over the link. Shorter ones see the others'
 /// slices come and go.
 inline constexpr uint32_t kSampleSlices = 8;
@@ -107,7 +109,7 @@ class LinkWatch {
       slices_ = 0;
       return false;
     }
-    sample = {now_ns - since_ns_, kb, other_kb > kb / 4};
+    sample = {now_ns - since_ns_, kb, other_kb > kb / kBothWaysPart};
     const bool has_ended = has_begun_ && now_ns > since_ns_;
     since_ns_ = now_ns;
     since_ = moved;

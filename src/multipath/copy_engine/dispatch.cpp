@@ -214,7 +214,8 @@ void Dispatch::settle(uint64_t now_ns) {
     if (link.drained_bytes < kSampleBytes || now_ns <= link.busy_since_ns) continue;
     const auto took_ns = static_cast<double>(now_ns - link.busy_since_ns);
     const double slowness = took_ns * 1e-3 / link.drained_us;
-    const bool is_both_ways = link.is_both_ways(other_way(i));
+    const bool is_both_ways =
+        other_way(i).moved_bytes - link.moved_back > link.drained_bytes / cuda::kBothWaysPart;
     double& usual = link.usual_slowness[static_cast<size_t>(link.paths) - 1][is_both_ways];
     if (usual == 0) usual = slowness;
     const bool is_congested = slowness > kCongested * usual;

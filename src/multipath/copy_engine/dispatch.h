@@ -137,9 +137,6 @@ class Dispatch {
       drained_us = 0;
       moved_back = back.moved_bytes;
     }
-    bool is_both_ways(const Link& back) const {
-      return back.moved_bytes - moved_back > drained_bytes / 4;
-    }
     double left_us(uint64_t now_ns) const {
       return expected_us - static_cast<double>(now_ns - head_since_ns) * 1e-3;
     }
