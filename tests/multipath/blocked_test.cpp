@@ -9,35 +9,18 @@
 #include "multipath/copy_engine/station.h"
 #include "multipath/lane.h"
 #include "multipath/ticket.h"
+#include "support/gate.h"
 #include "support/server.h"
 
 namespace braid::multipath {
 namespace {
 
 using test::DeviceBuffer;
+using test::Gate;
 using test::HostBuffer;
 
 constexpr uint64_t kSize = 16 << 20;
 constexpr int kGpus = 4;  // that take part
-
-// Held until the CPU says otherwise, however far the emulated server's time goes meanwhile: it goes
-// on without a process that stands still.
-class Gate {
- public:
-  explicit Gate(const cuda::Driver& driver) : word_(driver, sizeof(uint32_t)) {
-    std::memset(word_.data(), 0, sizeof(uint32_t));
-  }
-  CUdeviceptr address() { return reinterpret_cast<CUdeviceptr>(word_.data()); }
-  void open() {
-    const uint32_t value = kOpen;
-    std::memcpy(word_.data(), &value, sizeof(value));
-  }
-
-  static constexpr uint32_t kOpen = 1;
-
- private:
-  HostBuffer word_;
-};
 
 class HeldTest : public test::ServerTest {
  protected:
@@ -45,10 +28,6 @@ class HeldTest : public test::ServerTest {
   bool ends(CUstream stream) {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
     return cuda::wait_until_idle(driver(), stream, deadline) == CUDA_SUCCESS;
-  }
-  void hold(CUstream stream, Gate& gate) {
-    MUST(driver(),
-         cuStreamWaitValue32(stream, gate.address(), Gate::kOpen, CU_STREAM_WAIT_VALUE_GEQ));
   }
 };
 
@@ -158,7 +137,7 @@ TEST_F(BlockedTest, ATransferWhoseTurnHasNotComeIsNoSign) {
   HostBuffer first(driver(), kSize), second(driver(), kSize);
   DeviceBuffer to_first(driver(), kSize), to_second(driver(), kSize);
   const CUstream held = new_stream(), next = new_stream();
-  hold(held, *gate_);
+  gate_->hold(held);
   EXPECT_EQ(send(first, to_first, held).mover, Mover::kKernel);
   for (int copy = 0; copy < 3; ++copy) {
     pass_ms(150);
@@ -174,7 +153,7 @@ TEST_F(HeldTest, OpeningMeanwhileSpoilsNothing) {
   HostBuffer host(driver(), kSmall), landing(driver(), kSmall);
   DeviceBuffer device(driver(), kSmall);
   Gate gate(driver());
-  hold(CU_STREAM_LEGACY, gate);
+  gate.hold(CU_STREAM_LEGACY);
   Options options = every_size();
   options.relays.kind = RelayChoice::Kind::kList;
   options.relays.gpus = {1};

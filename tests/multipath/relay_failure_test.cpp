@@ -8,12 +8,14 @@
 #include "cuda/kernels/gate.h"
 #include "cuda/kernels/image.h"
 #include "multipath/ticket.h"
+#include "support/gate.h"
 #include "support/server.h"
 
 namespace braid::multipath {
 namespace {
 
 using test::DeviceBuffer;
+using test::Gate;
 using test::HostBuffer;
 
 constexpr uint64_t kSize = 64 << 20;
@@ -50,16 +52,6 @@ class RelayFailureTest : public test::ServerTest {
     use_gpu(0);
   }
 
-  // `word` is 0 before.
-  void hold(CUstream stream, HostBuffer& word) {
-    MUST(driver(), cuStreamWaitValue32(stream, reinterpret_cast<CUdeviceptr>(word.data()), 1,
-                                       CU_STREAM_WAIT_VALUE_GEQ));
-  }
-  static void let_go(HostBuffer& word) {
-    const uint32_t value = 1;
-    std::memcpy(word.data(), &value, sizeof(value));
-  }
-
   // By the program, and the engine hears of it as it does in the preload library.
   void reset(int gpu) {
     engine_->forget_context(context(gpu));
@@ -81,6 +73,13 @@ class RelayFailureTest : public test::ServerTest {
 
   Outcome copy(Direction direction, HostBuffer& host, const DeviceBuffer& device, CUstream stream) {
     return engine_->submit({direction, host.data(), device.at(), kSize, stream});
+  }
+
+  // Read natively.
+  bool has_arrived(HostBuffer& host, const DeviceBuffer& device) {
+    HostBuffer landing(driver(), host.size());
+    MUST(driver(), cuMemcpyDtoH(landing.data(), device.at(), host.size()));
+    return std::memcmp(host.data(), landing.data(), host.size()) == 0;
   }
 
   uint64_t counted_bytes() {
@@ -156,7 +155,6 @@ TEST_F(RelayFailureTest, WhatWasSubmittedBehindItArrivesTooAndWhatComesAfterGoes
   std::vector<std::unique_ptr<HostBuffer>> hosts;
   std::vector<std::unique_ptr<DeviceBuffer>> devices;
   const std::array<CUstream, 2> streams = {new_stream(), new_stream()};
-  HostBuffer landing(driver(), kSize);
   for (int number = 0; number < kCopies; ++number) {
     hosts.push_back(std::make_unique<HostBuffer>(driver(), kSize));
     hosts.back()->fill_random(50 + static_cast<uint64_t>(number));
@@ -168,8 +166,7 @@ TEST_F(RelayFailureTest, WhatWasSubmittedBehindItArrivesTooAndWhatComesAfterGoes
   fail(kRelay);
   for (const CUstream stream : streams) ASSERT_EQ(end_of(stream), CUDA_SUCCESS);
   for (int number = 0; number < kCopies; ++number) {
-    MUST(driver(), cuMemcpyDtoH(landing.data(), devices[number]->at(), kSize));
-    EXPECT_EQ(std::memcmp(hosts[number]->data(), landing.data(), kSize), 0) << "copy " << number;
+    EXPECT_TRUE(has_arrived(*hosts[number], *devices[number])) << "copy " << number;
   }
   EXPECT_EQ(counted_bytes(), kCopies * kSize) << "every ticket came to an end";
 
@@ -185,7 +182,7 @@ TEST_F(RelayFailureTest, WhatWasSubmittedBehindItArrivesTooAndWhatComesAfterGoes
 TEST_F(RelayFailureTest, LaterBatchesAreCarriedToo) {
   constexpr uint64_t kBatch = 4 << 20;
   constexpr int kBatches = 24;
-  HostBuffer host(driver(), kBatch), landing(driver(), kBatch);
+  HostBuffer host(driver(), kBatch);
   host.fill_random(44);
   DeviceBuffer device(driver(), kBatch);
   const CUstream stream = new_stream();
@@ -204,20 +201,19 @@ TEST_F(RelayFailureTest, LaterBatchesAreCarriedToo) {
     if (batch % kBatches == 0) synchronize(stream);
   }
   ASSERT_EQ(end_of(stream), CUDA_SUCCESS);
-  MUST(driver(), cuMemcpyDtoH(landing.data(), device.at(), kBatch));
-  EXPECT_EQ(std::memcmp(host.data(), landing.data(), kBatch), 0);
+  EXPECT_TRUE(has_arrived(host, device));
 }
 
 // All wait for one that the relay has a part in.
 TEST_F(RelayFailureTest, EveryTicketMayBeInUse) {
   constexpr uint64_t kEach = 256 << 10;
   constexpr uint64_t kAll = kSize + (kTickets - 1) * kEach;
-  HostBuffer host(driver(), kAll), landing(driver(), kAll), word(driver(), sizeof(uint32_t));
+  HostBuffer host(driver(), kAll), other(driver(), kSize / 16);
   host.fill_random(49);
   DeviceBuffer device(driver(), kAll);
   const CUstream stream = new_stream();
-  std::memset(word.data(), 0, sizeof(uint32_t));
-  hold(stream, word);
+  Gate gate(driver());
+  gate.hold(stream);
   ASSERT_EQ(copy(Direction::kHostToDevice, host, device, stream), Verdict::kAccelerated);
   for (uint64_t at = kSize; at < kAll; at += kEach)
     ASSERT_EQ(
@@ -225,14 +221,13 @@ TEST_F(RelayFailureTest, EveryTicketMayBeInUse) {
         Verdict::kAccelerated);
   ASSERT_EQ(copy(Direction::kHostToDevice, host, device, stream), Verdict::kSaturated);
   const CUstream beside = new_stream();
-  hold(beside, word);
-  MUST(driver(), cuMemcpyDtoHAsync(landing.data(), device.at(), kSize / 16, beside));
-  let_go(word);
+  gate.hold(beside);
+  MUST(driver(), cuMemcpyDtoHAsync(other.data(), device.at(), other.size(), beside));
+  gate.open();
   synchronize(beside);  // the first is under way
   fail(kRelay);
   ASSERT_EQ(mended_end_of(stream), CUDA_SUCCESS);
-  MUST(driver(), cuMemcpyDtoH(landing.data(), device.at(), kAll));
-  EXPECT_EQ(std::memcmp(host.data(), landing.data(), kAll), 0);
+  EXPECT_TRUE(has_arrived(host, device));
 }
 
 // The driver refuses later copies that name it; the transfer came before.
@@ -252,7 +247,7 @@ TEST_F(RelayFailureTest, MemoryMayHaveBeenFreedBehindTheCopy) {
 }
 
 TEST_F(RelayFailureTest, TwoRelaysMayFail) {
-  HostBuffer host(driver(), kSize), landing(driver(), kSize);
+  HostBuffer host(driver(), kSize);
   host.fill_random(46);
   DeviceBuffer device(driver(), kSize);
   const CUstream stream = new_stream();
@@ -260,14 +255,13 @@ TEST_F(RelayFailureTest, TwoRelaysMayFail) {
   fail(kRelay);
   fail(kRelay + 1);
   ASSERT_EQ(mended_end_of(stream), CUDA_SUCCESS);
-  MUST(driver(), cuMemcpyDtoH(landing.data(), device.at(), kSize));
-  EXPECT_EQ(std::memcmp(host.data(), landing.data(), kSize), 0);
+  EXPECT_TRUE(has_arrived(host, device));
   EXPECT_EQ(engine_->problems().size(), 2u);
 }
 
 // The program resets what has failed, and goes on.
 TEST_F(RelayFailureTest, AGpuThatHasBeenResetRelaysAgain) {
-  HostBuffer host(driver(), kSize), landing(driver(), kSize);
+  HostBuffer host(driver(), kSize);
   host.fill_random(47);
   DeviceBuffer device(driver(), kSize);
   const CUstream stream = new_stream();
@@ -283,8 +277,7 @@ TEST_F(RelayFailureTest, AGpuThatHasBeenResetRelaysAgain) {
   EXPECT_EQ(next, Verdict::kAccelerated);
   EXPECT_NE(next.via >> kRelay & 1, 0u) << "it relays no more";
   EXPECT_EQ(end_of(stream), CUDA_SUCCESS);
-  MUST(driver(), cuMemcpyDtoH(landing.data(), device.at(), kSize));
-  EXPECT_EQ(std::memcmp(host.data(), landing.data(), kSize), 0);
+  EXPECT_TRUE(has_arrived(host, device));
 }
 
 // The driver refuses to open the gate, so many times.
@@ -305,15 +298,14 @@ using RefusedForAWhileTest = RefusedTest<5>;
 using RefusedForGoodTest = RefusedTest<400>;
 
 TEST_F(RefusedForAWhileTest, EveryByteArrivesAndIsCarriedAgainOnce) {
-  HostBuffer host(driver(), kSize), landing(driver(), kSize);
+  HostBuffer host(driver(), kSize);
   host.fill_random(48);
   DeviceBuffer device(driver(), kSize);
   const CUstream stream = new_stream();
   ASSERT_EQ(copy(Direction::kHostToDevice, host, device, stream), Verdict::kAccelerated);
   fail(kRelay);
   ASSERT_EQ(mended_end_of(stream), CUDA_SUCCESS);
-  MUST(driver(), cuMemcpyDtoH(landing.data(), device.at(), kSize));
-  EXPECT_EQ(std::memcmp(host.data(), landing.data(), kSize), 0);
+  EXPECT_TRUE(has_arrived(host, device));
   EXPECT_EQ(counted_bytes(), kSize);
 }
 
@@ -342,18 +334,17 @@ TEST_F(RelayFailureTest, AFailedTargetIsTheProgramsError) {
 
 // A relay whose context is destroyed while its kernel still waits for the program's stream.
 TEST_F(RelayFailureTest, ARelayMayEndBeforeItsTurnHasCome) {
-  HostBuffer host(driver(), kSize), landing(driver(), kSize), word(driver(), sizeof(uint32_t));
+  HostBuffer host(driver(), kSize);
   host.fill_random(43);
   DeviceBuffer device(driver(), kSize);
   const CUstream stream = new_stream();
-  std::memset(word.data(), 0, sizeof(uint32_t));
-  hold(stream, word);
+  Gate gate(driver());
+  gate.hold(stream);
   ASSERT_EQ(copy(Direction::kHostToDevice, host, device, stream), Verdict::kAccelerated);
   reset(kRelay);
-  let_go(word);
+  gate.open();
   ASSERT_EQ(end_of(stream), CUDA_SUCCESS);
-  MUST(driver(), cuMemcpyDtoH(landing.data(), device.at(), kSize));
-  EXPECT_EQ(std::memcmp(host.data(), landing.data(), kSize), 0);
+  EXPECT_TRUE(has_arrived(host, device));
   EXPECT_EQ(counted_bytes(), kSize) << "its ticket came to an end";
 }
 
