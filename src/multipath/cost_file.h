@@ -19,7 +19,7 @@ namespace braid::multipath {
 /// names, memory and bus addresses and of the driver's version.
 Result<std::string> server_key(const cuda::Driver& driver);
 
-/// The figures of a file: within these bounds, orwhat is computed from them could not be.
+/// The bounds of a file's figures. Beyond them, slices would be endless or have no bytes.
 inline constexpr double kMostCost = 1e10;
 inline constexpr double kLeastRate = 0.1;
 
