@@ -1,6 +1,9 @@
 // The driver in a process: starting without a server, forking, exiting with work pending, equal
 // results in equal runs.
+#include <sys/resource.h>
+
 #include <cstring>
+#include <fstream>
 #include <sstream>
 
 #include "cuda/kernels/image.h"
@@ -27,6 +30,20 @@ TEST(Life, WithoutAServerThereIsNoDevice) {
   EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
   EXPECT_EQ(count(&devices), CUDA_ERROR_NOT_INITIALIZED);
   EXPECT_EQ(init(1), CUDA_ERROR_INVALID_VALUE);
+}
+
+// A sanitizer leaves a program little; what GPUs do not use must not cost addresses.
+TEST(Life, EveryGpuHasMemoryInAProcessOfFewAddresses) {
+  Emulated server("h20x8");
+  uint64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  const rlim_t few = pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE)) + (uint64_t{256} << 30);
+  const rlimit limit{few, few};
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &limit), 0);
+  for (int gpu = 0; gpu < 8; ++gpu) {
+    server.use(gpu);
+    server.device_memory(1 << 20);
+  }
 }
 
 TEST(Life, ABadProfileIsExplained) {

@@ -1,5 +1,7 @@
 // One GPU's memory: addresses that the CPU may not touch, and behind them the bytes, elsewhere. A
-// program that dereferences a device pointer faults, as on hardware. The world's lock covers it.
+// program that dereferences a device pointer faults, as on hardware. Addresses are taken by piece,
+// as they are needed: eight GPUs' whole memory, twice over, is more than a process under
+// ThreadSanitizer has. The world's lock covers it.
 #pragma once
 
 #include <cstddef>
@@ -25,19 +27,19 @@ class Arena {
   void refund(uint64_t size_bytes) { used_ -= size_bytes; }
 
   /// Where the bytes of a device address are.
-  std::byte* bytes(uint64_t address) const { return backing_ + (address - base_); }
+  std::byte* bytes(uint64_t address) const;
 
   uint64_t capacity_bytes() const { return capacity_; }
   uint64_t free_bytes() const { return capacity_ - used_; }
 
  private:
-  bool reserve();
+  bool add_piece(uint64_t size_bytes);
+  std::optional<uint64_t> take_hole(uint64_t size_bytes);
 
   uint64_t capacity_;
   uint64_t used_ = 0;
-  uint64_t base_ = 0;
-  std::byte* backing_ = nullptr;
-  std::map<uint64_t, uint64_t> holes_;  // address -> size
+  std::map<uint64_t, std::byte*> pieces_;  // first address -> its byte
+  std::map<uint64_t, uint64_t> holes_;     // address -> size; never across pieces
 };
 
 }  // namespace braid::emulator
