@@ -1,12 +1,12 @@
 // Copies through the C interface: every byte arrives, in the stream's order, whichever way it goes,
 // and the outcome says which way that was.
-#include <atomic>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <thread>
 
 #include "fixture.h"
+#include "support/gate.h"
 
 namespace braid::test {
 namespace {
@@ -79,14 +79,13 @@ TEST_F(CopyTest, PlainMemoryMayBeFreedBehindCopiesThatAreHeldBack) {
   const braid_options options{sizeof options, rows, 2};
   braid_engine* engine = nullptr;
   ASSERT_EQ(braid_open(&options, &engine), BRAID_OK) << braid_last_error();
-  HostBuffer sent(driver(), kSize), received(driver(), kSize), word(driver(), 4096);
+  HostBuffer sent(driver(), kSize), received(driver(), kSize);
   sent.fill_random(14);
-  std::memset(word.data(), 0, 4096);
   CUdeviceptr address = 0;
   MUST(driver(), cuMemAlloc(&address, kSize));
   void* memory = reinterpret_cast<void*>(address);
-  MUST(driver(), cuStreamWaitValue32(stream_, reinterpret_cast<CUdeviceptr>(word.data()), 1,
-                                     CU_STREAM_WAIT_VALUE_GEQ));
+  test::Gate gate(driver());
+  gate.hold(stream_);
   ASSERT_EQ(braid_copy(engine, memory, sent.data(), kSize, stream_, 0, &outcome_), BRAID_OK);
   EXPECT_STREQ(outcome_.reason, "accelerated");
   ASSERT_EQ(braid_copy(engine, received.data(), memory, kSize, stream_, 0, &outcome_), BRAID_OK);
@@ -94,7 +93,7 @@ TEST_F(CopyTest, PlainMemoryMayBeFreedBehindCopiesThatAreHeldBack) {
   EXPECT_EQ(braid_free_async(nullptr, memory, stream_), BRAID_ERROR_ARGUMENT);
   EXPECT_EQ(braid_free_async(engine, memory, stream_), BRAID_OK) << braid_last_error();
   EXPECT_EQ(braid_free_async(engine, memory, stream_), BRAID_ERROR_CUDA) << "a second time";
-  reinterpret_cast<std::atomic<uint32_t>*>(word.data())->store(1);
+  gate.open();
   synchronize(stream_);
   EXPECT_EQ(bytes(sent), bytes(received));
   braid_close(engine);

@@ -1,7 +1,7 @@
 // Plain memory that is freed in a stream's order behind copies which copy engines have yet to make.
-#include <atomic>
 #include <cstring>
 
+#include "support/gate.h"
 #include "support/server.h"
 
 namespace braid::multipath {
@@ -19,8 +19,6 @@ class LateFreesTest : public test::ServerTest {
     Options options = every_size();
     options.mover = MoverChoice::kCopyEngine;
     engine_ = open_engine(options);
-    word_ = std::make_unique<HostBuffer>(driver(), 4096);
-    std::memset(word_->data(), 0, 4096);
     stream_ = new_stream();
   }
 
@@ -29,11 +27,6 @@ class LateFreesTest : public test::ServerTest {
     MUST(driver(), cuMemAlloc(&memory, kSize));
     return memory;
   }
-  void hold(CUstream stream) {
-    MUST(driver(), cuStreamWaitValue32(stream, reinterpret_cast<CUdeviceptr>(word_->data()), 1,
-                                       CU_STREAM_WAIT_VALUE_GEQ));
-  }
-  void let_go() { reinterpret_cast<std::atomic<uint32_t>*>(word_->data())->store(1); }
   // There and back, in the stream.
   void copy(HostBuffer& source, HostBuffer& landing, CUdeviceptr memory) {
     for (const Direction direction : {Direction::kHostToDevice, Direction::kDeviceToHost}) {
@@ -57,7 +50,6 @@ class LateFreesTest : public test::ServerTest {
   }
 
   std::unique_ptr<Engine> engine_;
-  std::unique_ptr<HostBuffer> word_;
   CUstream stream_ = nullptr;
 };
 
@@ -66,12 +58,13 @@ TEST_F(LateFreesTest, MemoryStaysUntilAStreamThatIsHeldBackHasComeSoFar) {
   source.fill_random(61);
   const uint64_t before = free_bytes();
   const CUdeviceptr memory = allocate();
-  hold(stream_);
+  test::Gate gate(driver());
+  gate.hold(stream_);
   copy(source, landing, memory);
   ASSERT_EQ(free_async(memory), CUDA_SUCCESS);
   EXPECT_EQ(free_async(memory), CUDA_ERROR_INVALID_VALUE) << "a second time";
   engine_->release_late();
-  let_go();
+  gate.open();
   synchronize(stream_);
   EXPECT_EQ(std::memcmp(source.data(), landing.data(), kSize), 0);
   if (is_emulated()) {
@@ -101,10 +94,11 @@ TEST_F(LateFreesTest, TheEndOfTheEngineFreesWhatIsLate) {
   source.fill_random(63);
   const uint64_t before = free_bytes();
   const CUdeviceptr memory = allocate();
-  hold(stream_);
+  test::Gate gate(driver());
+  gate.hold(stream_);
   copy(source, landing, memory);
   ASSERT_EQ(free_async(memory), CUDA_SUCCESS);
-  let_go();
+  gate.open();
   engine_.reset();
   MUST(driver(), cuCtxSynchronize());
   EXPECT_EQ(std::memcmp(source.data(), landing.data(), kSize), 0);
@@ -114,12 +108,13 @@ TEST_F(LateFreesTest, TheEndOfTheEngineFreesWhatIsLate) {
 TEST_F(LateFreesTest, WhatIsNoMemoryIsForTheDriverToRefuse) {
   HostBuffer source(driver(), kSize), landing(driver(), kSize);
   const CUdeviceptr memory = allocate();
-  hold(stream_);
+  test::Gate gate(driver());
+  gate.hold(stream_);
   copy(source, landing, memory);
   EXPECT_EQ(engine_->free_later(memory + 512, stream_), std::nullopt);
   EXPECT_EQ(engine_->free_later(reinterpret_cast<CUdeviceptr>(source.data()), stream_),
             std::nullopt);
-  let_go();
+  gate.open();
   synchronize(stream_);
   MUST(driver(), cuMemFree(memory));
 }

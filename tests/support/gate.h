@@ -2,31 +2,38 @@
 // (cuda/kernels/gate.h).
 #pragma once
 
-#include <cstring>
+#include <atomic>
 
 #include "support/server.h"
 
 namespace braid::test {
 
 /// Closed until the CPU says otherwise, however far the emulated server's time goes meanwhile: it
-/// goes on without a process that stands still.
+/// goes on without a process that stands still. Opens as it goes out of scope, so that a test which
+/// ends early does not wait for the stream that it held: make it after the buffers of what it
+/// holds.
 class Gate {
  public:
   explicit Gate(const cuda::Driver& driver) : driver_(driver), word_(driver, sizeof(uint32_t)) {
-    std::memset(word_.data(), 0, sizeof(uint32_t));
+    store(0);
   }
+  ~Gate() { open(); }
+  Gate(const Gate&) = delete;
+  Gate& operator=(const Gate&) = delete;
+
   CUdeviceptr address() { return reinterpret_cast<CUdeviceptr>(word_.data()); }
   void hold(CUstream stream) {
     MUST(driver_, cuStreamWaitValue32(stream, address(), kOpen, CU_STREAM_WAIT_VALUE_GEQ));
   }
-  void open() {
-    const uint32_t value = kOpen;
-    std::memcpy(word_.data(), &value, sizeof(value));
-  }
+  void open() { store(kOpen); }
 
   static constexpr uint32_t kOpen = 1;
 
  private:
+  void store(uint32_t value) {
+    std::atomic_ref(*reinterpret_cast<uint32_t*>(word_.data())).store(value);
+  }
+
   const cuda::Driver& driver_;
   HostBuffer word_;
 };

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "multipath/copy_engine/fixture.h"
+#include "support/gate.h"
 
 namespace braid::multipath {
 namespace {
@@ -152,14 +153,13 @@ TEST_F(CopyEngineBytesTest, AreRightWithManyStreamsTargetsAndBothDirectionsAtOnc
 TEST_F(CopyEngineBytesTest, AnUnreachedCopyNeitherMovesNorHoldsOthersUp) {
   open();
   constexpr uint64_t kSize = 16 * kMiB;
-  HostBuffer host(driver(), kSize), word(driver(), 4096);
+  HostBuffer host(driver(), kSize);
   host.fill_random(5);
-  std::memset(word.data(), 0, 4096);
   DeviceBuffer held(driver(), kSize), free(driver(), kSize);
   MUST(driver(), cuMemsetD8(held.at(), kBackground, kSize));
   const CUstream blocked = new_stream(), other = new_stream();
-  MUST(driver(), cuStreamWaitValue32(blocked, reinterpret_cast<CUdeviceptr>(word.data()), 1,
-                                     CU_STREAM_WAIT_VALUE_GEQ));
+  test::Gate gate(driver());
+  gate.hold(blocked);
   ASSERT_EQ(submit(Direction::kHostToDevice, host, held, kSize, blocked), Verdict::kAccelerated);
   ASSERT_EQ(submit(Direction::kHostToDevice, host, free, kSize, other), Verdict::kAccelerated);
   synchronize(other);
@@ -168,7 +168,7 @@ TEST_F(CopyEngineBytesTest, AnUnreachedCopyNeitherMovesNorHoldsOthersUp) {
   MUST(driver(), cuMemcpyDtoHAsync(seen.data(), held.at(), kSize, other));
   synchronize(other);
   EXPECT_EQ(seen, std::vector<uint8_t>(kSize, kBackground));
-  reinterpret_cast<std::atomic<uint32_t>*>(word.data())->store(1);
+  gate.open();
   synchronize(blocked);
   MUST(driver(), cuMemcpyDtoH(seen.data(), held.at(), kSize));
   EXPECT_EQ(std::memcmp(seen.data(), host.data(), kSize), 0);
