@@ -146,9 +146,13 @@ void fit_engine(const Sampler& time_us, int gpus, DirectionCosts& costs) {
 
 // So many segments that their bytes hardly matter.
 void fit_engine_batch(const Sampler& time_us, int gpus, DirectionCosts& costs) {
-  const double batch_us = time_us({Mover::kCopyEngine, kBatch, gpus, false, kSmallEntry});
   const double ends_us = costs.engine_start_us + engine_last_slice_us(costs, {}, gpus);
-  costs.engine_segment_us = rounded_entry((batch_us - ends_us) / (kBatch / kSmallEntry));
+  const auto segment_us = [&](uint64_t entry_bytes) {
+    const double batch_us = time_us({Mover::kCopyEngine, kBatch, gpus, false, entry_bytes});
+    return rounded_entry((batch_us - ends_us) / (kBatch / entry_bytes));
+  };
+  costs.engine_segment_us = segment_us(kLargeEntry);
+  costs.engine_small_segment_us = segment_us(kSmallEntry);
 }
 
 constexpr Fit kFits[] = {{Mover::kNative, false, 0, fit_native},

@@ -191,4 +191,4 @@ follow one another; the columns without "first" are the latter.
 """ + "\n".join(section(measured) for part, section in SECTIONS.items() if part in measured)
     (folder / f"{name}.md").write_text(text)
     (folder / f"{name}.json").write_text(json.dumps({"machine": machine, **measured}, indent=1) + "\n")
-    print(text)
+    return text

@@ -9,9 +9,8 @@
 //   kernel       work = bytes / rate + segments x segment, in microseconds of one path; path k
 //                begins at start + k x launch (later if the relays are cold); all end together
 //   copy engines work = bytes / rate + slices x gap + segments x entry, in microseconds of one
-//                path; start + the largest of work / paths, slices x issue, since one thread issues
-//                them all, and segments x segment + the last slice's way over a relay. What small
-//                entries take longer than others is the thread's and not the paths'
+//                path; start + the largest of work / paths, and, since one thread issues them all,
+//                slices x issue and segments x segment + the last slice's way over a relay
 //
 // Both movers' bytes cannot pass faster than the ceiling. Source: MMA sections 3.2 (fallback) and
 // 3.4.1 (how many paths); the figures are this project's. Threads: any.
@@ -55,7 +54,8 @@ struct DirectionCosts {
   double engine_issue_us = 0;      ///< the thread's time for a slice
   double engine_bytes_per_us = 1;
   double engine_ceiling_bytes_per_us = 1;
-  double engine_segment_us = 0;  ///< of a batch, whatever the number of paths
+  double engine_segment_us = 0;        ///< of a batch, whatever the number of paths
+  double engine_small_segment_us = 0;  ///< the same up to native_small_entry_bytes
 
   bool operator==(const DirectionCosts&) const = default;
 };

@@ -35,6 +35,7 @@ CostModel other_server() {
   costs.engine_bytes_per_us = 25e3;  // what native copies reach
   costs.engine_ceiling_bytes_per_us = 110e3;
   costs.engine_segment_us = 1.7;
+  costs.engine_small_segment_us = 2.9;
   return model;
 }
 
