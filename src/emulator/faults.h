@@ -2,9 +2,11 @@
 // profile's "faults" object and from the environment variable BRAID_FAULTS, JSON of the same form:
 //   {"calls": [{"name": "cuMemAlloc_v2", "nth": 3, "error": "CUDA_ERROR_OUT_OF_MEMORY"}],
 //    "links": [{"ends": ["numa0", "gpu1"], "factor": 0.5, "from_us": 0, "to_us": 5000}],
-//    "busy":  [{"gpu": 2, "from_us": 0, "to_us": 1e6}]}
+//    "busy":  [{"gpu": 2, "from_us": 0, "to_us": 1e6}],
+//    "contexts_fail_alone": true}
 // `nth` counts from 1; a link's bandwidth is multiplied by `factor`; kernels that become due on a
-// busy GPU start when it no longer is. Times are virtual, since cuInit. GPUs are the server's.
+// busy GPU start when it no longer is. Times are virtual, since cuInit. GPUs are the server's. A
+// GPU fault ends every context of the process, as on hardware, or its own alone.
 #pragma once
 
 #include <cuda.h>
@@ -29,6 +31,8 @@ class Faults {
   /// Counts a call of `name`; what it must return instead of doing anything, or success.
   CUresult count_call(const char* name);
 
+  bool contexts_fail_alone() const { return contexts_fail_alone_; }
+
  private:
   struct CallFault {
     int nth;
@@ -39,6 +43,7 @@ class Faults {
     std::vector<CallFault> faults;
   };
   std::map<std::string, Calls, std::less<>> calls_;
+  bool contexts_fail_alone_ = false;
 };
 
 }  // namespace braid::emulator

@@ -41,7 +41,7 @@ struct Arguments {
 };
 
 struct Batch : testing::Test {
-  Emulated server;
+  Emulated server{"h200x4", kFaultsStay};
   CUcontext context = server.use(0);
   CUstream stream = server.stream();
   Gate gate{server};

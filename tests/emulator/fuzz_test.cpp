@@ -330,7 +330,7 @@ TEST(Fuzz, NothingCrashesAndSanityReturns) {
       fixed != nullptr ? std::strtoull(fixed, nullptr, 0) : std::random_device{}();
   std::printf("seed %llu (BRAID_FUZZ_SEED repeats it)\n", static_cast<unsigned long long>(seed));
   std::fflush(stdout);
-  Emulated server;
+  Emulated server("h200x4", kFaultsStay);
   Fuzzer fuzzer(server, seed);
   for (int round = 0; round < 3000; ++round) {
     fuzzer.refresh();

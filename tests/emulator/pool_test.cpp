@@ -189,7 +189,7 @@ TEST(Pool, WorkThatIsGivenUpStillFrees) {
 }
 
 TEST(Pool, OnlyItsOwnGpuUntilOthersAreGrantedAccess) {
-  Emulated server;
+  Emulated server("h200x4", kFaultsStay);
   CUcontext one = server.use(1);
   CUcontext zero = server.use(0);
   PoolCalls calls(server);
@@ -225,7 +225,7 @@ TEST(Pool, OnlyItsOwnGpuUntilOthersAreGrantedAccess) {
 
 // GPU 1 pulls into memory of GPU 0's pool; peer access is enabled and does not count.
 void pull_into_a_pool(bool granted) {
-  Rig rig("h200x4", 2, 0);
+  Rig rig("h200x4", 2, 0, kFaultsStay);
   rig.enable_peers();
   PoolCalls calls(rig.server);
   const CUmemAccessDesc wanted = access_by(1);

@@ -75,8 +75,22 @@ TEST(Pull, RelaysWithoutPeerAccessFault) {
   rig.server.use(1);
   ASSERT_EQ(rig.launch(args, 1, 1, 1), CUDA_SUCCESS);
   EXPECT_EQ(rig.server.cu.cuStreamSynchronize(rig.streams[1]), CUDA_ERROR_ILLEGAL_ADDRESS);
-  // Sticky there, and only there.
+  // Sticky, in every context of the process.
   EXPECT_EQ(rig.server.cu.cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
+  CUdeviceptr more = 0;
+  EXPECT_EQ(rig.server.cu.cuMemAlloc(&more, 16), CUDA_ERROR_ILLEGAL_ADDRESS);
+  rig.server.use(0);
+  EXPECT_EQ(rig.server.cu.cuMemAlloc(&more, 16), CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
+TEST(Pull, AFaultStaysInItsContextWhenToldSo) {
+  Rig rig("h200x4", 2, 0, kFaultsStay);
+  uint8_t* host = rig.server.pinned_memory(1 << 20);
+  CUdeviceptr device = rig.server.device_memory(1 << 20);
+  const PullArgs args = rig.args(reinterpret_cast<uint64_t>(host), device, 1 << 20, 65536, 1);
+  rig.server.use(1);
+  ASSERT_EQ(rig.launch(args, 1, 1, 1), CUDA_SUCCESS);
+  EXPECT_EQ(rig.server.cu.cuStreamSynchronize(rig.streams[1]), CUDA_ERROR_ILLEGAL_ADDRESS);
   CUdeviceptr more = 0;
   EXPECT_EQ(rig.server.cu.cuMemAlloc(&more, 16), CUDA_ERROR_ILLEGAL_ADDRESS);
   rig.server.use(0);

@@ -65,7 +65,7 @@ TEST(VirtualMemory, CopiesCrossFromOneMappingIntoTheNext) {
 }
 
 TEST(VirtualMemory, ACopyThatTouchesOneForbiddenMappingFaults) {
-  Emulated server;
+  Emulated server("h200x4", kFaultsStay);
   server.use(1);
   server.use(0);
   Mapped mapped(server, {0, 1});
@@ -117,7 +117,7 @@ TEST(VirtualMemory, ReadAccessReadsAndFaultsOnWrites) {
 
 // GPU 1 pulls into two mappings of GPU 0's memory, the first of which it may touch.
 void pull_into_two_mappings(bool second_is_granted) {
-  Rig rig("h200x4", 2, 0);
+  Rig rig("h200x4", 2, 0, kFaultsStay);
   rig.enable_peers();  // of no use for mappings
   Mapped mapped(rig.server, {0, 0});
   mapped.allow(0, 1);

@@ -53,6 +53,7 @@ class Case:
     movers: tuple = ("kernel", "copy-engine")
     gpu_only: bool = False           # needs kernels of its own, the runtime, or real processes
     complaint: str = ""              # of what braid says, in one line; "": it says nothing
+    may_be_silent: bool = False      # braid may say that in any number of lines
     pinned: str = "accelerated"      # the outcome of copies of pinned memory
     may_be_native: tuple = ()        # outcomes that some copies may have instead of `accelerated`
     kernels_too: bool = False        # some copies are for kernels, whatever the mover: pools' memory
@@ -68,8 +69,8 @@ RUNTIME_SIZES = (1 << 12, 1 * MIB, 16 * MIB, 256 * MIB)
 CASES = [
     Case("block_release"),
     Case("spin_release", gpu_only=True),
-    Case("relay_fails", size_factor=20, gpu_only=True, movers=("kernel",),
-         complaint="GPU 1 has failed, and does not relay any more"),
+    Case("relay_fails", size_factor=20, gpu_only=True, is_cut_short=True,
+         complaint="has failed, and does not relay any more", may_be_silent=True),
     Case("destinations", kernels_too=True),
     Case("imported", gpu_only=True),
     Case("huge", arguments=(str((4 << 30) + 17),), gpu_only=True, timeout_s=300),
@@ -180,7 +181,8 @@ def run_under_braid(machine, case, mover):
         reports = [json.loads(path.read_text(encoding="utf-8"))["braid"]
                    for path in pathlib.Path(folder).iterdir()]
     said = [line for line in errors.splitlines() if line.startswith("braid: ")]
-    if len(said) != bool(case.complaint) or any(case.complaint not in line for line in said):
+    is_too_much = any(case.complaint not in line for line in said)
+    if is_too_much or not (case.may_be_silent or len(said) == bool(case.complaint)):
         raise Failure(f"{mover}: braid was to say '{case.complaint}':\n{errors}")
     return output, reports
 

@@ -1,5 +1,6 @@
 // A relay's GPU fails, or its context ends, while its kernel holds slices that nobody else will
-// move: every byte arrives all the same. Failed contexts stay so: each TEST is its own process.
+// move: every byte arrives all the same, where the driver lets the other contexts live. Failed
+// contexts stay so: each TEST is its own process.
 #include <array>
 #include <chrono>
 #include <cstring>
@@ -28,6 +29,7 @@ constexpr std::chrono::milliseconds kMended{500};
 class RelayFailureTest : public test::ServerTest {
  protected:
   void SetUp() override {
+    setenv("BRAID_FAULTS", faults().c_str(), 1);
     ServerTest::SetUp();
     if (IsSkipped()) return;
     engine_ = open_engine();
@@ -40,6 +42,8 @@ class RelayFailureTest : public test::ServerTest {
     }
     use_gpu(0);
   }
+
+  virtual std::string faults() const { return R"({"contexts_fail_alone": true})"; }
 
   // A kernel of the program's own faults there.
   void fail(int gpu) {
@@ -284,13 +288,12 @@ TEST_F(RelayFailureTest, AGpuThatHasBeenResetRelaysAgain) {
 template <int kTimes>
 class RefusedTest : public RelayFailureTest {
  protected:
-  void SetUp() override {
+  std::string faults() const override {
     std::string calls;
     for (int nth = 1; nth <= kTimes; ++nth)
       calls += std::string(nth > 1 ? ", " : "") + R"({"name": "cuStreamWriteValue32_v2", "nth": )" +
                std::to_string(nth) + R"(, "error": "CUDA_ERROR_NOT_SUPPORTED"})";
-    setenv("BRAID_FAULTS", ("{\"calls\": [" + calls + "]}").c_str(), 1);
-    RelayFailureTest::SetUp();
+    return R"({"contexts_fail_alone": true, "calls": [)" + calls + "]}";
   }
 };
 
@@ -327,6 +330,26 @@ TEST_F(RelayFailureTest, AFailedTargetIsTheProgramsError) {
   ASSERT_EQ(copy(Direction::kHostToDevice, host, device, stream), Verdict::kAccelerated);
   fail(0);
   EXPECT_EQ(end_of(stream), CUDA_ERROR_LAUNCH_FAILED);
+  const auto before = std::chrono::steady_clock::now();
+  engine_.reset();
+  EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(4)) << "it waited";
+}
+
+// As drivers do: a fault ends every context of the process. The program hears it, and nothing
+// hangs.
+class ProcessFailureTest : public RelayFailureTest {
+ protected:
+  std::string faults() const override { return ""; }
+};
+
+TEST_F(ProcessFailureTest, AFailedRelayIsTheTargetsErrorToo) {
+  HostBuffer host(driver(), kSize);
+  DeviceBuffer device(driver(), kSize);
+  const CUstream stream = new_stream();
+  ASSERT_EQ(copy(Direction::kHostToDevice, host, device, stream), Verdict::kAccelerated);
+  fail(kRelay);
+  EXPECT_EQ(end_of(stream), CUDA_ERROR_LAUNCH_FAILED);
+  EXPECT_NE(copy(Direction::kHostToDevice, host, device, stream), Verdict::kAccelerated);
   const auto before = std::chrono::steady_clock::now();
   engine_.reset();
   EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(4)) << "it waited";

@@ -124,12 +124,24 @@ TEST(Process, PeerAccessAnswersAsNatively) {
       << "braid lost its own access: " << statistics;
 }
 
+// Where the driver lets the other GPUs' contexts live.
 TEST(Process, AFaultOnAnotherGpuIsOfNoConcernToACopy) {
-  ASSERT_EQ(natively({kScenarios, "fault_beside_a_copy"}).exit_code, 0);
-  const ChildResult child = with_braid({kScenarios, "fault_beside_a_copy"});
+  const test::Environment alone{{"BRAID_FAULTS", R"({"contexts_fail_alone": true})"}};
+  const ChildResult native = natively({kScenarios, "fault_beside_a_copy"}, alone);
+  EXPECT_EQ(native.output, "0 0\n") << native.errors;
+  const ChildResult child = with_braid({kScenarios, "fault_beside_a_copy"}, {}, alone);
   EXPECT_EQ(child.exit_code, 0) << child.errors;
+  EXPECT_EQ(child.output, native.output);
   EXPECT_NE(child.other_errors().find("braid: GPU 1 has failed"), std::string::npos)
       << child.errors;
+}
+
+TEST(Process, AFaultThatEndsEveryContextIsHeardAsNatively) {
+  const ChildResult native = natively({kScenarios, "fault_beside_a_copy"});
+  EXPECT_EQ(native.output, "719 719\n") << native.errors;
+  const ChildResult child = with_braid({kScenarios, "fault_beside_a_copy"});
+  EXPECT_EQ(child.exit_code, 0) << child.errors;
+  EXPECT_EQ(child.output, native.output);
 }
 
 TEST(Process, AnIdleForkedChildSaysNothing) {

@@ -16,6 +16,7 @@ bool known_context_flags(unsigned flags) {
 
 CUresult revive(Call& call, Context& context, unsigned flags) {
   World& world = call.world;
+  if (world.error != CUDA_SUCCESS) return world.error;
   if (!world.memory.arena(context.gpu).charge(kContextBytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   context.id = world.next_id++;
   context.flags = flags;

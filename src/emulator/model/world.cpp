@@ -150,9 +150,18 @@ bool World::has_pending() {
   return simulation.next_time() != kForever || watches.any_on_host_memory();
 }
 
-void World::poison(Context& context, CUresult error) {
-  if (context.error == CUDA_SUCCESS) context.error = error;
+void World::give_up(Context& context, CUresult why) {
+  if (context.error == CUDA_SUCCESS) context.error = why;
   scheduler.cancel_all(context);
+}
+
+void World::poison(Context& context, CUresult why) {
+  give_up(context, why);
+  if (!faults.contexts_fail_alone()) {
+    if (error == CUDA_SUCCESS) error = why;
+    for (const auto& [handle, other] : contexts.all())
+      if (other->alive) give_up(*other, why);
+  }
   changed.notify_all();
 }
 

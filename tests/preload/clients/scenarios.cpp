@@ -48,7 +48,8 @@ int copy_once() {
   return 0;
 }
 
-// A kernel of the program's faults on GPU 1 while a copy to GPU 0 is under way.
+// A kernel of the program's faults on GPU 1 while a copy to GPU 0 is under way: prints what GPU 0's
+// context says then.
 int fault_beside_a_copy() {
   constexpr size_t kManyBytes = size_t{64} << 20;
   use_gpu(1);
@@ -59,6 +60,7 @@ int fault_beside_a_copy() {
   use_gpu(0);
   uint8_t* host = pin(kManyBytes);
   Random(6).fill(host, kManyBytes);
+  const CUdeviceptr allocated_before = allocate(1 << 20);
   const CUdeviceptr device = allocate(kManyBytes);
   to_device(device, host, kManyBytes);
   uint64_t arguments[2] = {};
@@ -67,8 +69,9 @@ int fault_beside_a_copy() {
   call("cuLaunchKernel", fault, 1u, 1u, 1u, 1u, 1u, 1u, 0u, CUstream{nullptr},
        static_cast<void**>(parameters), static_cast<void**>(nullptr));
   use_gpu(0);
-  call("cuCtxSynchronize");
-  expect_device_holds(device, host, kManyBytes);
+  const CUresult end = get<CUresult()>("cuCtxSynchronize")();
+  std::printf("%d %d\n", end, get<CUresult(CUdeviceptr)>("cuMemFree_v2")(allocated_before));
+  if (end == CUDA_SUCCESS) expect_device_holds(device, host, kManyBytes);
   return 0;
 }
 
