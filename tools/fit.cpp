@@ -144,15 +144,15 @@ void fit_engine(const Sampler& time_us, int gpus, DirectionCosts& costs) {
   costs.engine_ceiling_bytes_per_us = rate_of(kLargestSampleBytes, all_us);
 }
 
-// So many segments that their bytes hardly matter.
+// So many segments that their bytes hardly matter; where those of 64 KB still do, the others tell.
 void fit_engine_batch(const Sampler& time_us, int gpus, DirectionCosts& costs) {
   const double ends_us = costs.engine_start_us + engine_last_slice_us(costs, {}, gpus);
   const auto segment_us = [&](uint64_t entry_bytes) {
     const double batch_us = time_us({Mover::kCopyEngine, kBatch, gpus, false, entry_bytes});
     return rounded_entry((batch_us - ends_us) / (kBatch / entry_bytes));
   };
-  costs.engine_segment_us = segment_us(kLargeEntry);
   costs.engine_small_segment_us = segment_us(kSmallEntry);
+  costs.engine_segment_us = std::min(segment_us(kLargeEntry), costs.engine_small_segment_us);
 }
 
 constexpr Fit kFits[] = {{Mover::kNative, false, 0, fit_native},

@@ -30,11 +30,11 @@ constexpr CostModel kDefaults{{{
         .kernel_cold_us = 75,
         .kernel_cold_ceiling_bytes_per_us = 171.6e3,
         .kernel_segment_us = 0.14,
-        .engine_start_us = 60,
+        .engine_start_us = 55,
         .engine_slice_gap_us = 4,
-        .engine_issue_us = 12,
+        .engine_issue_us = 10.4,
         .engine_bytes_per_us = 55.6e3,
-        .engine_ceiling_bytes_per_us = 188e3,
+        .engine_ceiling_bytes_per_us = 210e3,
         .engine_segment_us = 1.1,
         .engine_small_segment_us = 3.9,
     },
@@ -51,11 +51,11 @@ constexpr CostModel kDefaults{{{
         .kernel_cold_us = 75,
         .kernel_cold_ceiling_bytes_per_us = 143.9e3,
         .kernel_segment_us = 0.07,
-        .engine_start_us = 60,
+        .engine_start_us = 46,
         .engine_slice_gap_us = 4,
-        .engine_issue_us = 13.8,
+        .engine_issue_us = 17,
         .engine_bytes_per_us = 55.4e3,
-        .engine_ceiling_bytes_per_us = 152e3,
+        .engine_ceiling_bytes_per_us = 161e3,
         .engine_segment_us = 1.1,
         .engine_small_segment_us = 1,
     },
@@ -86,15 +86,14 @@ constexpr CostRow kRows[] = {
     {"kernel_segment_us", &DirectionCosts::kernel_segment_us, false,
      "8 KB segments over 4 GPUs: 106.9 and 115.5 GB/s"},
     {"engine_start_us", &DirectionCosts::engine_start_us, false,
-     "prototype with threads, 8 MB: 84.4 GB/s; a stream that waits for a value: 6.5 us"},
+     "braid tune on 4xH200: 55 and 45.9"},
     {"engine_slice_gap_us", &DirectionCosts::engine_slice_gap_us, false,
-     "one path in slices of 2 MB: 50.3 of 55.6 GB/s"},
-    {"engine_issue_us", &DirectionCosts::engine_issue_us, false,
-     "64 MiB over 4 paths: 124.9 and 110.1 GB/s"},
+     "one path in slices of 2 MB: 50.3 of 55.6 GB/s; braid tune on 4xH200: 2.6 and 2.9"},
+    {"engine_issue_us", &DirectionCosts::engine_issue_us, false, "braid tune on 4xH200"},
     {"engine_bytes_per_us", &DirectionCosts::engine_bytes_per_us, true,
      "one GPU, one copy: 55.6 and 55.4 GB/s"},
     {"engine_ceiling_bytes_per_us", &DirectionCosts::engine_ceiling_bytes_per_us, true,
-     "1 GiB: 82 to 89 and 90 to 97 % of the limit, which is 219.4 and 162.8 GB/s at best"},
+     "1 GiB: 96 and 99 % of the limit, which is 219.4 and 162.8 GB/s at best"},
     {"engine_segment_us", &DirectionCosts::engine_segment_us, false,
      "batches of 64 KB segments over 4 paths: 57.4 and 59.4 GB/s"},
     {"engine_small_segment_us", &DirectionCosts::engine_small_segment_us, false,
@@ -182,18 +181,28 @@ double worthwhile_us(const Request& request, const Forecast& forecast) {
   return kWorthwhile * forecast.expected_us[static_cast<size_t>(Mover::kNative)];
 }
 
-// The faster of the movers that may be used; the native copy when there is none.
+// Copy engines instead of what has been chosen: they are faster, or hardly slower than kernels, and
+// worthwhile as well.
+bool are_engines_better(const Request& request, const Plan& plan) {
+  const double engine_us = plan.forecast.expected_us[static_cast<size_t>(Mover::kCopyEngine)];
+  if (plan.mover == Mover::kNative || engine_us < plan.expected_us()) return true;
+  return engine_us <= plan.expected_us() * kSmWorth &&
+         engine_us <= worthwhile_us(request, plan.forecast);
+}
+
+// Of the movers that may be used; the native copy when there is none.
 void choose_mover(const CostModel& costs, const Request& request, Plan& plan) {
-  const auto consider = [&](Mover mover) {
-    int paths = 0;
-    const double us = expected_us(costs, mover, request, paths);
-    time_of(mover, plan.forecast) = us;
-    if (plan.mover != Mover::kNative && us >= plan.expected_us()) return;
-    plan.mover = mover;
-    plan.paths = paths;
-  };
-  if (request.movers.kernel && !request.kernels_blocked) consider(Mover::kKernel);
-  if (request.movers.copy_engine) consider(Mover::kCopyEngine);
+  if (request.movers.kernel && !request.kernels_blocked) {
+    plan.mover = Mover::kKernel;
+    time_of(plan.mover, plan.forecast) = expected_us(costs, plan.mover, request, plan.paths);
+  }
+  if (!request.movers.copy_engine) return;
+  int paths = 0;
+  time_of(Mover::kCopyEngine, plan.forecast) =
+      expected_us(costs, Mover::kCopyEngine, request, paths);
+  if (!are_engines_better(request, plan)) return;
+  plan.mover = Mover::kCopyEngine;
+  plan.paths = paths;
 }
 
 Reason reason_for(const Request& request) {

@@ -12,7 +12,7 @@ Mover mover_for(MoverChoice mover, bool has_copy_engine, bool spares_sms, bool i
   Options options;
   options.mover = mover;
   const Planner planner(default_costs(), options, has_copy_engine);
-  const Segment segment{nullptr, 0, 256 << 20};
+  const Segment segment{nullptr, 0, 64 << 20};
   Batch batch{Direction::kHostToDevice, {&segment, 1}, nullptr};
   batch.spares_sms = spares_sms;
   return planner.plan(batch, segment.size_bytes, {.paths = 4, .is_pooled = is_pooled}).mover;
