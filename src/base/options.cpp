@@ -204,8 +204,8 @@ const std::vector<Entry>& entries() {
       {{"BRAID_MOVER", "auto|kernel|copy-engine", "", "auto",
         "what moves the bytes: kernel (some SM time), copy-engine (a thread and relay buffers; SM "
         "time for memory of pools alone), or auto: for each copy the one that the cost model "
-        "expects to be faster, and copy engines where the program's kernels hold the SMs",
-        "1 GiB on 2xH200: kernels 93 and 95 % of the limit, copy engines 95 and 96 %: "
+        "chooses, and copy engines where the program's kernels hold the SMs",
+        "1 GiB on 4xH200: kernels 93 and 96 % of the limit, copy engines 96 and 99 %: "
         "docs/tuning.md"},
        set_mover},
       {{"BRAID_DEADLINE", "MS", "milliseconds", "2000",

@@ -93,7 +93,7 @@ const char* verdict_name(Verdict verdict);
 
 /// Why a mover carries a copy.
 enum class Reason : uint8_t {
-  kFaster,   ///< than the native copy by enough, and than the other mover: the cost model
+  kFaster,   ///< than the native copy by enough; the mover is the cost model's choice
   kAsked,    ///< the user's threshold says that this size is carried
   kBlocked,  ///< kernels do not begin, and copy engines are left
 };

@@ -16,7 +16,7 @@ import sys
 from support.processes import DidNotEnd, run_group
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-TIMEOUT_S = 90
+TIMEOUT_S = 180
 ERRORS_FOUND = 99  # the exit code that the sanitizer is told to use
 SIZE_BYTES = str(16_000_001)
 # (what, the sanitizer's tools, program below the build folder, arguments, under braid)

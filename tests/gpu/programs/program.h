@@ -120,7 +120,7 @@ inline void store(volatile uint32_t* word, uint32_t value) {
 inline void sleep_ms(int milliseconds) { usleep(static_cast<useconds_t>(milliseconds) * 1000); }
 
 /// The exit code of a child. One that does not end in `limit_s` is a failure, not a hang.
-inline int exit_code_of(pid_t child, const std::string& what, int limit_s = 40) {
+inline int exit_code_of(pid_t child, const std::string& what, int limit_s = 120) {
   int status = 0;
   for (int waited_ms = 0; waitpid(child, &status, WNOHANG) == 0; waited_ms += 5) {
     if (waited_ms > limit_s * 1000) {
