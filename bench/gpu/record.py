@@ -178,7 +178,7 @@ SECTIONS = {"engine": engine_section, "scenarios": scenarios_section, "small": s
 
 
 def write_record(folder, machine, repeat, measured):
-    """`measured` has what each part measured under the part's name; parts left out are absent."""
+    """Returns the record's text. `measured`: what each part measured, by its name; parts left out are absent."""
     name = f"{machine['date']}-{machine['gpus']}x{machine['gpu'].split()[-1]}"
     text = f"""# {machine['gpus']} x {machine['gpu']}, {machine['date']}
 

@@ -9,8 +9,8 @@
 //   kernel       work = bytes / rate + segments x segment, in microseconds of one path; path k
 //                begins at start + k x launch (later if the relays are cold); all end together
 //   copy engines work = bytes / rate + slices x gap + segments x entry, in microseconds of one
-//                path; start + the largest of work / paths, and, since one thread issues them all,
-//                slices x issue and segments x segment + the last slice's way over a relay
+//                path; start + the last slice's way over a relay + the largest of work / paths,
+//                and, since one thread issues them all, slices x issue and segments x segment
 //
 // Both movers' bytes cannot pass faster than the ceiling. Source: MMA sections 3.2 (fallback) and
 // 3.4.1 (how many paths); the figures are this project's. Threads: any.
@@ -34,10 +34,10 @@ inline constexpr uint64_t kColdAfterNs = 10'000'000;
 /// copies of 4 MiB over 2 paths reached 0.78 of native (2xH200).
 inline constexpr double kWorthwhile = 0.75;
 
-/// Kernels are taken only if copy engines are expected to need more than this many times their
-/// time: these spend no SM time of the program's, and where every GPU copies for itself they carry
-/// what native copies do (4xH200, 256 MiB each: kernels 0.93 to 0.99 of it, copy engines 0.97
-/// to 1.00).
+/// Copy engines carry a linear copy, where they are worthwhile, if they are expected to need at
+/// most this many times what kernels need: they leave the program its SMs, and where every GPU
+/// copies for itself they carry what native copies do (4xH200, 256 MiB each: 0.97 to 1.00 of it,
+/// kernels 0.93 to 0.99).
 inline constexpr double kSmWorth = 1.05;
 
 /// One direction's parameters. Times are microseconds; a rate is bytes a microsecond (1e3 is

@@ -58,7 +58,7 @@ class Endpoint {
   // By kernels in `stream` (cuda/kernels/gate.h); the context must be current.
   /// Holds the stream until the word, in host memory, is `generation` or later.
   CUresult hold(CUstream stream, CUdeviceptr word, uint32_t generation) const;
-  /// Ends the context with a sticky error.
+  /// Ends the context with a sticky error, and with it every other of the process, as drivers do.
   CUresult fail(CUstream stream) const;
   /// The context has a sticky error. Asks the driver; of a relay only.
   bool has_failed() const;

@@ -1,6 +1,7 @@
 // Looks after transfers by kernels that take long: nothing else in the process would see that a
-// relay's GPU has failed with slices in its hands, since the kernels that are left cannot know, and
-// the program waits at the gate (rescue.h). One thread, which sleeps while nothing is under way; a
+// relay's context alone has ended with slices in its hands (by the program's reset, or by a fault
+// where the driver parts contexts), since the kernels that are left cannot know, and the program
+// waits at the gate (rescue.h). One thread, which sleeps while nothing is under way; a
 // transfer that ends before the first look costs a wake-up at most.
 //
 // It goes by the machine's time, not by the driver table's clock: while no GPU fails it has no part

@@ -287,7 +287,7 @@ void Roster::remove(Endpoint& endpoint) {
 // The watch's thread. True while a transfer by kernels is under way, or may be.
 bool Roster::look_after_transfers(uint64_t now_ns) {
   std::vector<const Endpoint*> failed;
-  bool is_said = true;
+  bool is_relays_own = false;
   {
     const std::shared_lock lock(mutex_, std::try_to_lock);
     if (!lock) return true;
@@ -301,15 +301,16 @@ bool Roster::look_after_transfers(uint64_t now_ns) {
     if (!is_all_told) return true;  // again at the next look
     // A fault that ends every context is no relay's, and the program hears of it in its own
     // streams.
-    is_said = std::any_of(targets_.begin(), targets_.end(),
-                          [](const auto& target) { return !target->endpoint().has_failed(); });
+    is_relays_own =
+        !failed.empty() && std::any_of(targets_.begin(), targets_.end(),
+                                       [](const auto& target) { return !target->has_failed(); });
   }
-  drop_failed(failed, is_said);
+  drop_failed(failed, is_relays_own);
   return true;
 }
 
 // What has failed stays so until the program resets it.
-void Roster::drop_failed(std::span<const Endpoint* const> failed, bool is_said) {
+void Roster::drop_failed(std::span<const Endpoint* const> failed, bool is_relays_own) {
   if (failed.empty()) return;
   std::vector<std::string> found;
   if (const std::unique_lock lock(mutex_, std::try_to_lock); lock) {
@@ -317,7 +318,7 @@ void Roster::drop_failed(std::span<const Endpoint* const> failed, bool is_said) 
       Endpoint*& relay = relay_endpoints_[static_cast<size_t>(endpoint->gpu())];
       if (relay != endpoint) continue;
       relay = nullptr;
-      if (!is_said) continue;
+      if (!is_relays_own) continue;
       found.push_back("GPU " + std::to_string(endpoint->gpu()) +
                       " has failed, and does not relay any more. Transfers that it had a part in "
                       "are carried again over the direct path");

@@ -9,7 +9,9 @@
 #include <ostream>
 #include <random>
 
+#include "multipath/copy_engine/station.h"
 #include "multipath/cost_file.h"
+#include "multipath/lane.h"
 #include "support/server.h"
 
 namespace braid::multipath {
@@ -44,6 +46,7 @@ class NoSlowerTest : public test::ServerTest, public ::testing::WithParamInterfa
     Options options;
     options.mover = GetParam().mover;
     options.costs = "none";
+    options.hardware_queues = kStreamsPerContext + copy_engine::kStreamsPerContext;
     return options;
   }
 };
@@ -281,12 +284,13 @@ constexpr Setting kSettings[] = {
     {"CopyEngineOnH20x8", MoverChoice::kCopyEngine, "h20x8", 8},
     {"KernelOnH200x4", MoverChoice::kKernel, "h200x4", 4},
     {"CopyEngineOnH200x4", MoverChoice::kCopyEngine, "h200x4", 4},
+    {"DefaultOnH200x4", MoverChoice::kAuto, "h200x4", 4},
 };
 std::string name_of(const ::testing::TestParamInfo<Setting>& info) { return info.param.name; }
 INSTANTIATE_TEST_SUITE_P(Movers, NoSlowerBatchTest, ::testing::ValuesIn(kSettings), name_of);
-// Kernels read host memory more slowly than copy engines do: this is no promise of theirs.
+// Kernels read host memory more slowly than copy engines do: this is no promise of theirs alone.
 INSTANTIATE_TEST_SUITE_P(Movers, NoSlowerEveryGpuTest,
-                         ::testing::Values(kSettings[1], kSettings[3]), name_of);
+                         ::testing::Values(kSettings[1], kSettings[3], kSettings[4]), name_of);
 
 }  // namespace
 }  // namespace braid::multipath

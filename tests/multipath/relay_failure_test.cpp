@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstring>
 #include <numeric>
+#include <thread>
 
 #include "cuda/kernels/gate.h"
 #include "cuda/kernels/image.h"
@@ -350,6 +351,8 @@ TEST_F(ProcessFailureTest, AFailedRelayIsTheTargetsErrorToo) {
   fail(kRelay);
   EXPECT_EQ(end_of(stream), CUDA_ERROR_LAUNCH_FAILED);
   EXPECT_NE(copy(Direction::kHostToDevice, host, device, stream), Verdict::kAccelerated);
+  std::this_thread::sleep_for(2 * kMended);  // the watch has looked
+  EXPECT_TRUE(engine_->problems().empty()) << "no relay's failure: " << engine_->problems()[0];
   const auto before = std::chrono::steady_clock::now();
   engine_.reset();
   EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(4)) << "it waited";

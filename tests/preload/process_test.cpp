@@ -106,6 +106,18 @@ TEST(Process, ACopyWithinAGpuIsNotLinear) {
   EXPECT_EQ(counted(statistics, "cuMemcpy", "not_linear"), (Counted{1, kScenarioBytes}));
 }
 
+TEST(Process, TheEngineOpensBesideACaptureOfAnotherThread) {
+  const ChildResult native = natively({kScenarios, "first_use_beside_a_capture"});
+  ASSERT_EQ(native.exit_code, 0) << native.errors;
+  for (const char* mover : {"kernel", "copy-engine"}) {
+    const ChildResult child =
+        with_braid({kScenarios, "first_use_beside_a_capture"}, {"--mover", mover});
+    EXPECT_EQ(counted(only_statistics(child), "cuMemcpyHtoDAsync_v2", "accelerated"),
+              (Counted{1, kScenarioBytes}))
+        << mover;
+  }
+}
+
 TEST(Process, ACapturedCopyStaysInItsGraph) {
   const ChildResult child = with_braid({kScenarios, "capturing"});
   ASSERT_EQ(child.exit_code, 0) << child.errors;
@@ -139,9 +151,12 @@ TEST(Process, AFaultOnAnotherGpuIsOfNoConcernToACopy) {
 TEST(Process, AFaultThatEndsEveryContextIsHeardAsNatively) {
   const ChildResult native = natively({kScenarios, "fault_beside_a_copy"});
   EXPECT_EQ(native.output, "719 719\n") << native.errors;
-  const ChildResult child = with_braid({kScenarios, "fault_beside_a_copy"});
-  EXPECT_EQ(child.exit_code, 0) << child.errors;
-  EXPECT_EQ(child.output, native.output);
+  for (const char* mover : {"kernel", "copy-engine"}) {
+    const ChildResult child = with_braid({kScenarios, "fault_beside_a_copy"}, {"--mover", mover});
+    EXPECT_EQ(child.exit_code, 0) << child.errors;
+    EXPECT_EQ(child.output, native.output) << mover;
+    EXPECT_EQ(child.other_errors(), "") << mover;
+  }
 }
 
 TEST(Process, AnIdleForkedChildSaysNothing) {

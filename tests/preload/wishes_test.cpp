@@ -37,10 +37,9 @@ TEST(Wishes, SoDoesOneOfPageableMemory) {
 }
 
 // {native, by kernels, by copy engines} of four batches, of which the first two ask for no SMs.
-std::vector<uint64_t> carried(const std::string& scenario, const std::string& mover) {
+std::vector<uint64_t> carried(const std::string& scenario, const std::string& symbol,
+                              const std::string& mover) {
   const auto statistics = only_statistics(with_braid({kWishes, scenario}, {"--mover", mover}));
-  const std::string symbol =
-      scenario == "overlap" ? "cuMemcpyBatchAsync_v2" : "cuMemcpy3DBatchAsync_v2";
   std::vector<uint64_t> calls{counted(statistics, symbol, "no_gain").calls};
   for (const char* name : {"kernel", "copy_engine"}) {
     const auto& movers = statistics.at("movers");
@@ -50,11 +49,14 @@ std::vector<uint64_t> carried(const std::string& scenario, const std::string& mo
 }
 
 TEST(Wishes, BatchesThatAreToOverlapWithKernelsAreNotMovedByKernels) {
-  for (const char* scenario : {"overlap", "overlap_boxes"}) {
+  for (const auto& [scenario, symbol] : {std::pair{"overlap", "cuMemcpyBatchAsync_v2"},
+                                         {"overlap_12080", "cuMemcpyBatchAsync"},
+                                         {"overlap_boxes", "cuMemcpy3DBatchAsync_v2"},
+                                         {"overlap_boxes_12080", "cuMemcpy3DBatchAsync"}}) {
     using Calls = std::vector<uint64_t>;
-    EXPECT_EQ(carried(scenario, "auto"), (Calls{0, 2, 2})) << scenario;
-    EXPECT_EQ(carried(scenario, "kernel"), (Calls{2, 2, 0})) << scenario;
-    EXPECT_EQ(carried(scenario, "copy-engine"), (Calls{0, 0, 4})) << scenario;
+    EXPECT_EQ(carried(scenario, symbol, "auto"), (Calls{0, 2, 2})) << scenario;
+    EXPECT_EQ(carried(scenario, symbol, "kernel"), (Calls{2, 2, 0})) << scenario;
+    EXPECT_EQ(carried(scenario, symbol, "copy-engine"), (Calls{0, 0, 4})) << scenario;
   }
 }
 

@@ -61,7 +61,8 @@ TEST(Doctor, SaysWhatIsInForce) {
   const std::string usual =
       run_child(doctor, {{"BRAID_THRESHOLD", ""}, {"BRAID_PAGEABLE", "3"}}).output;
   EXPECT_EQ(line_of(usual, "mover"),
-            "auto, by default costs; 256M over 4 paths: h2d copy_engine, d2h copy_engine");
+            "auto, by default costs; 256M over 4 paths: h2d copy_engine, d2h kernel "
+            "(cold copy_engine)");
   EXPECT_TRUE(line_of(usual, "sizes").starts_with("h2d from ")) << usual;
   EXPECT_NE(line_of(usual, "sizes").find(", d2h from "), std::string::npos) << usual;
   EXPECT_EQ(line_of(usual, "pageable"), "3 threads stage copies of 1M and more");

@@ -112,16 +112,16 @@ class World {
   bool has_pending();
 
   /// A GPU fault in the context: gives up the work of every context, and each later call returns
-  /// `error`, also where a context is made anew: such a process must start again. Seen on 2 H200
+  /// `why`, also where a context is made anew: such a process must start again. Seen on 4xH200
   /// (driver 580), with and without peer access; there it takes 0.2 to 0.6 s until all know.
-  void poison(Context& context, CUresult error);
+  void poison(Context& context, CUresult why);
 
   /// Device work wrote these bytes.
   void wrote(uint64_t address, uint64_t size_bytes) { watches.changed(address, size_bytes); }
 
  private:
-  void give_up(Context& context, CUresult error);
   World(topology::Server all, std::vector<int> shown);
+  void give_up(Context& context, CUresult why);
   void run_until(Lock& lock, const std::function<bool()>& reached);
   /// False: nothing happens any more without the program.
   bool step_without_program(Lock& lock);

@@ -5,7 +5,7 @@
 
 namespace braid::emulator {
 
-/// The op touched memory that it may not: poisons the context of its stream.
+/// The op touched memory that it may not: a GPU fault in the context of its stream.
 void fault(World& world, const OpPtr& op);
 
 /// CUDA ordinal of the context of the op's stream.

@@ -1,6 +1,6 @@
 // The kinds of work a stream can hold. Each function enqueues one op and returns its end; arguments
 // have been checked by the entry points. What an op finds out only when it runs (memory freed
-// meanwhile, memory a kernel may not touch) poisons the stream's context, as a GPU fault does.
+// meanwhile, memory a kernel may not touch) is a GPU fault (World::poison).
 #pragma once
 
 #include <cstdint>

@@ -60,7 +60,7 @@ class Station {
 
   bool has_started(uint32_t task, uint32_t generation) const;
   void open_gate(uint32_t task, uint32_t generation) const;
-  /// Ends the context with a sticky error, by a kernel. The context must be current.
+  /// As Endpoint::fail, at once. The context must be current.
   void fail_context() const;
   /// The context has a sticky error. Asks the driver.
   bool has_failed() const;

@@ -1,6 +1,6 @@
 // A kernel of the program's faults on GPU 1 while copies to GPU 0 are under way. The driver ends
-// every context of the process with the kernel's error (seen with driver 580), those copies or not:
-// each call says so, the streams that waited too, and nothing hangs.
+// every context of the process with the kernel's error (seen with driver 580): each call says so on
+// GPU 0 too, streams that wait say so, and nothing hangs.
 #include "driver_program.h"
 #include "gate.h"
 

@@ -72,6 +72,7 @@ int fault_beside_a_copy() {
   const CUresult end = get<CUresult()>("cuCtxSynchronize")();
   std::printf("%d %d\n", end, get<CUresult(CUdeviceptr)>("cuMemFree_v2")(allocated_before));
   if (end == CUDA_SUCCESS) expect_device_holds(device, host, kManyBytes);
+  std::this_thread::sleep_for(std::chrono::seconds(1));  // whatever looks after copies has looked
   return 0;
 }
 
@@ -202,6 +203,37 @@ int capturing() {
   to_device(device, host, kSizeBytes, stream);
   call("cuStreamEndCapture", stream, &graph);
   std::puts("captured");
+  return 0;
+}
+
+// While one thread records in Global mode, another, which has excepted itself, pins the program's
+// first memory and copies through it: all that it calls is allowed, and the graph is whole.
+int first_use_beside_a_capture() {
+  const CUcontext context = use_gpu(0);
+  const CUdeviceptr device = allocate(kSizeBytes);
+  CUstream stream = nullptr;
+  CUgraph graph = nullptr;
+  call("cuStreamCreate", &stream, static_cast<unsigned>(CU_STREAM_NON_BLOCKING));
+  auto* begin = get<CUresult(CUstream, CUstreamCaptureMode)>("cuStreamBeginCapture_v2");
+  if (begin(stream, CU_STREAM_CAPTURE_MODE_GLOBAL) == CUDA_ERROR_NOT_SUPPORTED) {
+    std::puts("no capture here");
+    return 0;
+  }
+  std::thread other([&] {
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    call("cuThreadExchangeStreamCaptureMode", &mode);
+    call("cuCtxSetCurrent", context);
+    CUstream own = nullptr;
+    call("cuStreamCreate", &own, static_cast<unsigned>(CU_STREAM_NON_BLOCKING));
+    uint8_t* host = pin(kSizeBytes);
+    Random(9).fill(host, kSizeBytes);
+    to_device(device, host, kSizeBytes, own);
+    call("cuStreamSynchronize", own);
+    expect_device_holds(device, host, kSizeBytes);
+  });
+  other.join();
+  call("cuStreamEndCapture", stream, &graph);
+  require(graph != nullptr, "the capture was ended");
   return 0;
 }
 
@@ -438,6 +470,7 @@ int main(int argc, char** argv) {
       {"pageable_fork", pageable_fork},
       {"pageable_idle", pageable_idle},
       {"fault_beside_a_copy", fault_beside_a_copy},
+      {"first_use_beside_a_capture", first_use_beside_a_capture},
       {"pageable_threads", pageable_threads},
       {"pageable_exit", pageable_exit},
       {"pageable_contexts", pageable_contexts},

@@ -85,8 +85,8 @@ int priority_pageable() {
 }
 
 // Batches of which one entry, or none, asks not to get in the way of kernels: two of each, since
-// relays wake up for the first.
-int overlap() {
+// relays wake up for the first. In CUDA 12.8's form, or in 13's.
+int overlap(bool is_first_form) {
   constexpr size_t kEntries = 64, kEntryBytes = kSizeBytes / kEntries;
   use_gpu(0);
   const CUstream stream = stream_of(0);
@@ -104,9 +104,15 @@ int overlap() {
     for (auto& one : attributes) one.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
     if (round < 2) attributes[1].flags = CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE;
     size_t starts[2] = {0, kEntries - 1};
-    call("cuMemcpyBatchAsync_v2", to.data(), from.data(), sizes.data(), kEntries,
-         static_cast<CUmemcpyAttributes*>(attributes), static_cast<size_t*>(starts), size_t{2},
-         stream);
+    CUmemcpyAttributes* const all = attributes;
+    size_t* const first = starts;
+    size_t failed = 0;
+    if (is_first_form)
+      call("cuMemcpyBatchAsync", to.data(), from.data(), sizes.data(), kEntries, all, first,
+           size_t{2}, &failed, stream);
+    else
+      call("cuMemcpyBatchAsync_v2", to.data(), from.data(), sizes.data(), kEntries, all, first,
+           size_t{2}, stream);
     call("cuStreamSynchronize", stream);
     for (size_t entry = 0; entry < kEntries; ++entry)
       expect_device_holds(to[entry], host + entry * kEntryBytes, kEntryBytes);
@@ -115,7 +121,7 @@ int overlap() {
 }
 
 // The same of boxes.
-int overlap_boxes() {
+int overlap_boxes(bool is_first_form) {
   use_gpu(0);
   const CUstream stream = stream_of(0);
   uint8_t* host = pin(kSizeBytes);
@@ -132,8 +138,12 @@ int overlap_boxes() {
       box.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
       if (round < 2 && half == 1) box.flags = CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE;
     }
-    call("cuMemcpy3DBatchAsync_v2", size_t{2}, static_cast<CUDA_MEMCPY3D_BATCH_OP*>(boxes), 0ull,
-         stream);
+    CUDA_MEMCPY3D_BATCH_OP* const all = boxes;
+    size_t failed = 0;
+    if (is_first_form)
+      call("cuMemcpy3DBatchAsync", size_t{2}, all, &failed, 0ull, stream);
+    else
+      call("cuMemcpy3DBatchAsync_v2", size_t{2}, all, 0ull, stream);
     call("cuStreamSynchronize", stream);
     expect_device_holds(device, host, kSizeBytes);
   }
@@ -170,11 +180,14 @@ int freed_behind() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::map<std::string, int (*)()> wishes = {{"priority", priority},
-                                                   {"priority_pageable", priority_pageable},
-                                                   {"overlap", overlap},
-                                                   {"overlap_boxes", overlap_boxes},
-                                                   {"freed_behind", freed_behind}};
+  const std::map<std::string, int (*)()> wishes = {
+      {"priority", priority},
+      {"priority_pageable", priority_pageable},
+      {"overlap_12080", [] { return overlap(true); }},
+      {"overlap", [] { return overlap(false); }},
+      {"overlap_boxes_12080", [] { return overlap_boxes(true); }},
+      {"overlap_boxes", [] { return overlap_boxes(false); }},
+      {"freed_behind", freed_behind}};
   const auto wish = wishes.find(argc > 1 ? argv[1] : "");
   require(use_lookup("dlsym"), "no driver");
   require(wish != wishes.end(), "no such wish");
