@@ -106,15 +106,17 @@ TEST(Process, ACopyWithinAGpuIsNotLinear) {
   EXPECT_EQ(counted(statistics, "cuMemcpy", "not_linear"), (Counted{1, kScenarioBytes}));
 }
 
-TEST(Process, TheEngineOpensBesideACaptureOfAnotherThread) {
-  const ChildResult native = natively({kScenarios, "first_use_beside_a_capture"});
+TEST(Process, ARelayIsOpenedBesideACaptureOfAnotherThread) {
+  const ChildResult native = natively({kScenarios, "relay_opened_beside_a_capture"});
   ASSERT_EQ(native.exit_code, 0) << native.errors;
   for (const char* mover : {"kernel", "copy-engine"}) {
-    const ChildResult child =
-        with_braid({kScenarios, "first_use_beside_a_capture"}, {"--mover", mover});
-    EXPECT_EQ(counted(only_statistics(child), "cuMemcpyHtoDAsync_v2", "accelerated"),
-              (Counted{1, kScenarioBytes}))
-        << mover;
+    const auto statistics = only_statistics(
+        with_braid({kScenarios, "relay_opened_beside_a_capture"}, {"--mover", mover}));
+    EXPECT_EQ(counted(statistics, "cuMemcpyHtoDAsync_v2", "accelerated").calls, 1u) << mover;
+    const auto& paths = statistics.at("paths");
+    EXPECT_TRUE(std::any_of(paths.begin(), paths.end(),
+                            [](const auto& path) { return path.at("via") == 1; }))
+        << mover << ": GPU 1 was no relay";
   }
 }
 

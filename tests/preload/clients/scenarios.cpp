@@ -206,34 +206,31 @@ int capturing() {
   return 0;
 }
 
-// While one thread records in Global mode, another, which has excepted itself, pins the program's
-// first memory and copies through it: all that it calls is allowed, and the graph is whole.
-int first_use_beside_a_capture() {
-  const CUcontext context = use_gpu(0);
-  const CUdeviceptr device = allocate(kSizeBytes);
-  CUstream stream = nullptr;
+// While one thread records in Global mode, another retains a context that has been reset, which is
+// allowed and makes braid open a relay there, and copies: the graph is whole.
+int relay_opened_beside_a_capture() {
+  constexpr size_t kManyBytes = size_t{16} << 20;
+  CUcontext second = use_gpu(1);
+  const CUcontext first = use_gpu(0);
+  uint8_t* host = pin(kManyBytes);
+  Random(9).fill(host, kManyBytes);
+  const CUdeviceptr device = allocate(kManyBytes);
+  CUstream recording = nullptr, copies = nullptr;
   CUgraph graph = nullptr;
-  call("cuStreamCreate", &stream, static_cast<unsigned>(CU_STREAM_NON_BLOCKING));
-  auto* begin = get<CUresult(CUstream, CUstreamCaptureMode)>("cuStreamBeginCapture_v2");
-  if (begin(stream, CU_STREAM_CAPTURE_MODE_GLOBAL) == CUDA_ERROR_NOT_SUPPORTED) {
-    std::puts("no capture here");
-    return 0;
-  }
+  call("cuStreamCreate", &recording, static_cast<unsigned>(CU_STREAM_NON_BLOCKING));
+  call("cuStreamCreate", &copies, static_cast<unsigned>(CU_STREAM_NON_BLOCKING));
+  call("cuDevicePrimaryCtxReset_v2", CUdevice{1});
+  call("cuStreamBeginCapture_v2", recording, CU_STREAM_CAPTURE_MODE_GLOBAL);
   std::thread other([&] {
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    call("cuThreadExchangeStreamCaptureMode", &mode);
-    call("cuCtxSetCurrent", context);
-    CUstream own = nullptr;
-    call("cuStreamCreate", &own, static_cast<unsigned>(CU_STREAM_NON_BLOCKING));
-    uint8_t* host = pin(kSizeBytes);
-    Random(9).fill(host, kSizeBytes);
-    to_device(device, host, kSizeBytes, own);
-    call("cuStreamSynchronize", own);
-    expect_device_holds(device, host, kSizeBytes);
+    call("cuDevicePrimaryCtxRetain", &second, CUdevice{1});
+    call("cuCtxSetCurrent", first);
+    to_device(device, host, kManyBytes, copies);
   });
   other.join();
-  call("cuStreamEndCapture", stream, &graph);
+  call("cuStreamEndCapture", recording, &graph);
   require(graph != nullptr, "the capture was ended");
+  call("cuStreamSynchronize", copies);
+  expect_device_holds(device, host, kManyBytes);
   return 0;
 }
 
@@ -470,7 +467,7 @@ int main(int argc, char** argv) {
       {"pageable_fork", pageable_fork},
       {"pageable_idle", pageable_idle},
       {"fault_beside_a_copy", fault_beside_a_copy},
-      {"first_use_beside_a_capture", first_use_beside_a_capture},
+      {"relay_opened_beside_a_capture", relay_opened_beside_a_capture},
       {"pageable_threads", pageable_threads},
       {"pageable_exit", pageable_exit},
       {"pageable_contexts", pageable_contexts},
