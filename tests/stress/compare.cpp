@@ -1,16 +1,18 @@
-// stress_compare --programs N --seed S --mover kernel|copy-engine: runs programs natively and under
-// braid, on the emulated server, and compares what each says of itself, line by line. Programs of a
-// batch share a process. On a difference it names the seed and the commands that replay that
-// program.
+// stress_compare --programs N --seed S --mover kernel|copy-engine|auto: runs programs natively and
+// under braid (auto: with both movers in turns, by the size of a copy), on the emulated server, and
+// compares what each says of itself, line by line. Programs of a batch share a process. On a
+// difference it names the seed and the commands that replay that program.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "stress/both_movers.h"
 #include "tests/support/child.h"
 
 namespace {
@@ -54,6 +56,9 @@ Environment with_braid(const std::string& mover) {
                       {"BRAID_SLICE", "8K"},
                       {"BRAID_PAGEABLE", "2"},
                       {"BRAID_STATS", "json"}});
+  if (mover != "auto") return environment;
+  static const std::string costs = braid::stress::write_costs_of_both_movers(emulated());
+  environment.insert({{"BRAID_COSTS", costs}, {"CUDA_DEVICE_MAX_CONNECTIONS", "32"}});
   return environment;
 }
 
@@ -94,6 +99,7 @@ bool is_whole(const ChildResult& child, const char* what, uint64_t seed, const R
 
 struct Totals {
   uint64_t accelerated = 0;
+  std::map<std::string, uint64_t> by_mover;
   uint64_t refused = 0;  // programs in which some call was answered with an error
 };
 
@@ -114,9 +120,12 @@ bool compare(uint64_t seed, uint64_t count, const Request& request, Totals& tota
     say_replay(seed + i, request.mover);
     return false;
   }
-  for (const auto& statistics : braided.statistics())
+  for (const auto& statistics : braided.statistics()) {
     for (const auto& [entry, verdicts] : statistics.at("entry_points").items())
       totals.accelerated += braid::test::counted(statistics, entry, "accelerated").calls;
+    for (const auto& [mover, carried] : statistics.at("movers").items())
+      totals.by_mover[mover] += carried.at("calls").get<uint64_t>();
+  }
   return true;
 }
 
@@ -142,9 +151,10 @@ bool parse(int count, char** words, Request& request) {
 int main(int count, char** words) {
   Request request;
   if (!parse(count, words, request)) {
-    std::fprintf(stderr,
-                 "usage: stress_compare [--programs N] [--seed S] [--mover kernel|copy-engine] "
-                 "[--batch N]\n");
+    std::fprintf(
+        stderr,
+        "usage: stress_compare [--programs N] [--seed S] [--mover kernel|copy-engine|auto] "
+        "[--batch N]\n");
     return 2;
   }
   const auto begin = std::chrono::steady_clock::now();
@@ -162,6 +172,11 @@ int main(int count, char** words) {
       static_cast<unsigned long long>(request.seed), request.programs / elapsed_s,
       request.mover.c_str(), static_cast<unsigned long long>(totals.accelerated),
       static_cast<unsigned long long>(totals.refused));
-  // A test in which braid does nothing would pass.
+  for (const auto& [mover, calls] : totals.by_mover)
+    std::printf("%s: %llu\n", mover.c_str(), static_cast<unsigned long long>(calls));
+  // A test in which braid does nothing would pass, or in which one mover has no part.
+  if (request.mover == "auto")
+    for (const char* mover : {"kernel", "copy_engine"})
+      if (totals.by_mover[mover] < request.programs / 2) return 1;
   return totals.accelerated >= request.programs / 2 ? 0 : 1;
 }

@@ -1,0 +1,48 @@
+#include "stress/both_movers.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <stdexcept>
+
+#include "cuda/driver.h"
+#include "multipath/cost_file.h"
+
+namespace braid::stress {
+namespace {
+
+multipath::CostModel costs_of_both_movers() {
+  multipath::CostModel model = multipath::default_costs();
+  for (multipath::DirectionCosts& costs : model.by_direction) {
+    costs.kernel_start_us = 10;
+    costs.kernel_cold_us = costs.kernel_launch_us = costs.kernel_segment_us = 0;
+    costs.engine_start_us = costs.engine_issue_us = costs.engine_slice_gap_us = 0;
+    costs.engine_segment_us = costs.engine_small_segment_us = costs.native_entry_us = 0;
+    costs.engine_bytes_per_us = costs.engine_ceiling_bytes_per_us = 4e3;
+  }
+  return model;
+}
+
+template <typename Value>
+Value value_of(const Result<Value>& result) {
+  if (!result.ok()) throw std::runtime_error(result.status().message());
+  return result.value();
+}
+
+}  // namespace
+
+std::string write_costs_of_both_movers(const std::map<std::string, std::string>& environment) {
+  for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
+  const auto driver = value_of(cuda::open_driver(
+      (std::filesystem::path(environment.at("LD_LIBRARY_PATH")) / "libcuda.so.1").c_str()));
+  if (const CUresult result = driver.cuInit(0); result != CUDA_SUCCESS)
+    throw std::runtime_error("cuInit: " + driver.describe(result));
+  const multipath::CostFile file{value_of(multipath::server_key(driver)), 1,
+                                 costs_of_both_movers()};
+  const std::string path =
+      std::filesystem::temp_directory_path() / ("braid-stress-" + file.server + ".json");
+  if (const Status status = multipath::write_cost_file(path, file); !status.ok())
+    throw std::runtime_error(status.message());
+  return path;
+}
+
+}  // namespace braid::stress
