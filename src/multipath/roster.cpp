@@ -287,7 +287,6 @@ void Roster::remove(Endpoint& endpoint) {
 // The watch's thread. True while a transfer by kernels is under way, or may be.
 bool Roster::look_after_transfers(uint64_t now_ns) {
   std::vector<const Endpoint*> failed;
-  bool is_relays_own = false;
   {
     const std::shared_lock lock(mutex_, std::try_to_lock);
     if (!lock) return true;
@@ -299,21 +298,20 @@ bool Roster::look_after_transfers(uint64_t now_ns) {
     bool is_all_told = true;
     for (const auto& target : targets_) is_all_told = target->mend(failed, now_ns) && is_all_told;
     if (!is_all_told) return true;  // again at the next look
-    // A fault that ends every context is no relay's, and the program hears of it in its own
-    // streams.
-    is_relays_own =
-        !failed.empty() && std::any_of(targets_.begin(), targets_.end(),
-                                       [](const auto& target) { return !target->has_failed(); });
   }
-  drop_failed(failed, is_relays_own);
+  drop_failed(failed);
   return true;
 }
 
 // What has failed stays so until the program resets it.
-void Roster::drop_failed(std::span<const Endpoint* const> failed, bool is_relays_own) {
+void Roster::drop_failed(std::span<const Endpoint* const> failed) {
   if (failed.empty()) return;
   std::vector<std::string> found;
   if (const std::unique_lock lock(mutex_, std::try_to_lock); lock) {
+    // A fault that ends every context is no relay's, and the program hears of it in its own
+    // streams.
+    const bool is_relays_own = std::any_of(
+        targets_.begin(), targets_.end(), [](const auto& target) { return !target->has_failed(); });
     for (const Endpoint* endpoint : failed) {
       Endpoint*& relay = relay_endpoints_[static_cast<size_t>(endpoint->gpu())];
       if (relay != endpoint) continue;

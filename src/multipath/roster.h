@@ -96,7 +96,7 @@ class Roster {
   Result<Endpoint*> endpoint_for(int gpu, CUcontext context, bool retained);
   void remove(Endpoint& endpoint);
   bool look_after_transfers(uint64_t now_ns);
-  void drop_failed(std::span<const Endpoint* const> failed, bool is_relays_own);
+  void drop_failed(std::span<const Endpoint* const> failed);
   Endpoint* find_endpoint(CUcontext context);
   Target* find_target(CUcontext context);
   Status note(Status status);

@@ -67,34 +67,32 @@ TEST(Pull, AGibibyteInSmallSlicesSimulatesQuickly) {
   EXPECT_LT(took.count(), 20.0) << "expected about a second on an idle machine";
 }
 
-TEST(Pull, RelaysWithoutPeerAccessFault) {
-  Rig rig("h200x4", 2, 0);
+// GPU 1 pulls into memory that it may not touch; `elsewhere`: what GPU 0's context says then, and a
+// context that is made anew.
+void pull_without_peer_access(const std::string& faults, CUresult elsewhere) {
+  Rig rig("h200x4", 2, 0, faults);
   uint8_t* host = rig.server.pinned_memory(1 << 20);
   CUdeviceptr device = rig.server.device_memory(1 << 20);
   const PullArgs args = rig.args(reinterpret_cast<uint64_t>(host), device, 1 << 20, 65536, 1);
   rig.server.use(1);
   ASSERT_EQ(rig.launch(args, 1, 1, 1), CUDA_SUCCESS);
   EXPECT_EQ(rig.server.cu.cuStreamSynchronize(rig.streams[1]), CUDA_ERROR_ILLEGAL_ADDRESS);
-  // Sticky, in every context of the process.
-  EXPECT_EQ(rig.server.cu.cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
+  EXPECT_EQ(rig.server.cu.cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS) << "not sticky";
   CUdeviceptr more = 0;
   EXPECT_EQ(rig.server.cu.cuMemAlloc(&more, 16), CUDA_ERROR_ILLEGAL_ADDRESS);
   rig.server.use(0);
-  EXPECT_EQ(rig.server.cu.cuMemAlloc(&more, 16), CUDA_ERROR_ILLEGAL_ADDRESS);
+  EXPECT_EQ(rig.server.cu.cuMemAlloc(&more, 16), elsewhere);
+  CUcontext made = nullptr;
+  auto* create = rig.server.symbol<CUresult (*)(CUcontext*, unsigned, CUdevice)>("cuCtxCreate_v2");
+  EXPECT_EQ(create(&made, 0, 1), elsewhere);
+}
+
+TEST(Pull, RelaysWithoutPeerAccessFault) {
+  pull_without_peer_access("", CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
 TEST(Pull, AFaultStaysInItsContextWhenToldSo) {
-  Rig rig("h200x4", 2, 0, kFaultsStay);
-  uint8_t* host = rig.server.pinned_memory(1 << 20);
-  CUdeviceptr device = rig.server.device_memory(1 << 20);
-  const PullArgs args = rig.args(reinterpret_cast<uint64_t>(host), device, 1 << 20, 65536, 1);
-  rig.server.use(1);
-  ASSERT_EQ(rig.launch(args, 1, 1, 1), CUDA_SUCCESS);
-  EXPECT_EQ(rig.server.cu.cuStreamSynchronize(rig.streams[1]), CUDA_ERROR_ILLEGAL_ADDRESS);
-  CUdeviceptr more = 0;
-  EXPECT_EQ(rig.server.cu.cuMemAlloc(&more, 16), CUDA_ERROR_ILLEGAL_ADDRESS);
-  rig.server.use(0);
-  EXPECT_EQ(rig.server.cu.cuMemAlloc(&more, 16), CUDA_SUCCESS);
+  pull_without_peer_access(kFaultsStay, CUDA_SUCCESS);
 }
 
 TEST(Pull, RelaysYieldToDirectWorkOfTheirOwnGpu) {

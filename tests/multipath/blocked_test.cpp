@@ -6,8 +6,6 @@
 #include "cuda/bounded_wait.h"
 #include "cuda/kernels/gate.h"
 #include "cuda/kernels/image.h"
-#include "multipath/copy_engine/station.h"
-#include "multipath/lane.h"
 #include "multipath/ticket.h"
 #include "support/gate.h"
 #include "support/server.h"
@@ -38,7 +36,7 @@ class BlockedTest : public HeldTest {
     Options options = every_size();
     options.relays.kind = RelayChoice::Kind::kList;
     options.relays.gpus = {1, 2, 3};
-    options.hardware_queues = kStreamsPerContext + copy_engine::kStreamsPerContext;
+    allow_both_movers(options);
     engine_ = open_engine(options);
     filler_ = std::make_unique<HostBuffer>(driver(), kSize);
     sink_ = std::make_unique<DeviceBuffer>(driver(), kSize);

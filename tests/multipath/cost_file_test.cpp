@@ -9,8 +9,6 @@
 #include <filesystem>
 #include <fstream>
 
-#include "multipath/copy_engine/station.h"
-#include "multipath/lane.h"
 #include "support/server.h"
 
 namespace braid::multipath {
@@ -131,7 +129,7 @@ TEST_F(CostFileTest, TheFileDecidesWhichMoverCarriesACopy) {
   constexpr uint64_t kSize = 64 << 20;
   Options options;
   options.costs = in_folder();
-  options.hardware_queues = kStreamsPerContext + copy_engine::kStreamsPerContext;
+  allow_both_movers(options);
   test::HostBuffer host(driver(), kSize), landing(driver(), kSize);
   test::DeviceBuffer device(driver(), kSize);
   const CUstream stream = new_stream();

@@ -9,9 +9,7 @@
 #include <ostream>
 #include <random>
 
-#include "multipath/copy_engine/station.h"
 #include "multipath/cost_file.h"
-#include "multipath/lane.h"
 #include "support/server.h"
 
 namespace braid::multipath {
@@ -46,7 +44,7 @@ class NoSlowerTest : public test::ServerTest, public ::testing::WithParamInterfa
     Options options;
     options.mover = GetParam().mover;
     options.costs = "none";
-    options.hardware_queues = kStreamsPerContext + copy_engine::kStreamsPerContext;
+    allow_both_movers(options);
     return options;
   }
 };

@@ -76,6 +76,13 @@ class RelayFailureTest : public test::ServerTest {
     return end;
   }
 
+  // Nothing of braid's waits for what cannot come.
+  void close_engine() {
+    const auto before = std::chrono::steady_clock::now();
+    engine_.reset();
+    EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(4)) << "it waited";
+  }
+
   Outcome copy(Direction direction, HostBuffer& host, const DeviceBuffer& device, CUstream stream) {
     return engine_->submit({direction, host.data(), device.at(), kSize, stream});
   }
@@ -323,7 +330,6 @@ TEST_F(RefusedForGoodTest, WhatCannotBeMendedIsAStickyError) {
   EXPECT_EQ(mended_end_of(stream), CUDA_ERROR_LAUNCH_FAILED);
 }
 
-// The error is the program's own, and nothing of braid's waits for what cannot come.
 TEST_F(RelayFailureTest, AFailedTargetIsTheProgramsError) {
   HostBuffer host(driver(), kSize);
   DeviceBuffer device(driver(), kSize);
@@ -331,9 +337,7 @@ TEST_F(RelayFailureTest, AFailedTargetIsTheProgramsError) {
   ASSERT_EQ(copy(Direction::kHostToDevice, host, device, stream), Verdict::kAccelerated);
   fail(0);
   EXPECT_EQ(end_of(stream), CUDA_ERROR_LAUNCH_FAILED);
-  const auto before = std::chrono::steady_clock::now();
-  engine_.reset();
-  EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(4)) << "it waited";
+  close_engine();
 }
 
 // As drivers do: a fault ends every context of the process. The program hears it, and nothing
@@ -353,9 +357,7 @@ TEST_F(ProcessFailureTest, AFailedRelayIsTheTargetsErrorToo) {
   EXPECT_NE(copy(Direction::kHostToDevice, host, device, stream), Verdict::kAccelerated);
   std::this_thread::sleep_for(2 * kMended);  // the watch has looked
   EXPECT_TRUE(engine_->problems().empty()) << "no relay's failure: " << engine_->problems()[0];
-  const auto before = std::chrono::steady_clock::now();
-  engine_.reset();
-  EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(4)) << "it waited";
+  close_engine();
 }
 
 // A relay whose context is destroyed while its kernel still waits for the program's stream.

@@ -1,7 +1,6 @@
 #include "stress/both_movers.h"
 
 #include <cstdlib>
-#include <filesystem>
 #include <stdexcept>
 
 #include "cuda/driver.h"
@@ -30,16 +29,15 @@ Value value_of(const Result<Value>& result) {
 
 }  // namespace
 
-std::string write_costs_of_both_movers(const std::map<std::string, std::string>& environment) {
+std::string write_costs_of_both_movers(const std::map<std::string, std::string>& environment,
+                                       const std::string& path) {
   for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
-  const auto driver = value_of(cuda::open_driver(
-      (std::filesystem::path(environment.at("LD_LIBRARY_PATH")) / "libcuda.so.1").c_str()));
+  const std::string library = environment.at("LD_LIBRARY_PATH") + "/libcuda.so.1";
+  const auto driver = value_of(cuda::open_driver(library.c_str()));
   if (const CUresult result = driver.cuInit(0); result != CUDA_SUCCESS)
     throw std::runtime_error("cuInit: " + driver.describe(result));
   const multipath::CostFile file{value_of(multipath::server_key(driver)), 1,
                                  costs_of_both_movers()};
-  const std::string path =
-      std::filesystem::temp_directory_path() / ("braid-stress-" + file.server + ".json");
   if (const Status status = multipath::write_cost_file(path, file); !status.ok())
     throw std::runtime_error(status.message());
   return path;

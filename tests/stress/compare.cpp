@@ -57,7 +57,8 @@ Environment with_braid(const std::string& mover) {
                       {"BRAID_PAGEABLE", "2"},
                       {"BRAID_STATS", "json"}});
   if (mover != "auto") return environment;
-  static const std::string costs = braid::stress::write_costs_of_both_movers(emulated());
+  static const std::string costs = braid::stress::write_costs_of_both_movers(
+      emulated(), std::string(BRAID_STRESS_PROGRAMS) + "-costs.json");
   environment.insert({{"BRAID_COSTS", costs}, {"CUDA_DEVICE_MAX_CONNECTIONS", "32"}});
   return environment;
 }
@@ -103,23 +104,10 @@ struct Totals {
   uint64_t refused = 0;  // programs in which some call was answered with an error
 };
 
-// The leak checker stops all threads as a process ends, and sometimes cannot stop one that is
-// ending too: once more then.
-ChildResult run(const std::vector<std::string>& words, const Environment& environment) {
-  constexpr int kTries = 3;
-  ChildResult child;
-  for (int tries = 0; tries < kTries; ++tries) {
-    child = braid::test::run_child(words, environment);
-    if (child.errors.find("LeakSanitizer has encountered a fatal error") == std::string::npos)
-      break;
-  }
-  return child;
-}
-
 bool compare(uint64_t seed, uint64_t count, const Request& request, Totals& totals) {
-  const ChildResult native = run(programs_of(seed, count, ""), emulated());
-  const ChildResult braided =
-      run(programs_of(seed, count, BRAID_PRELOAD_LIBRARY), with_braid(request.mover));
+  const ChildResult native = braid::test::run_child(programs_of(seed, count, ""), emulated());
+  const ChildResult braided = braid::test::run_child(
+      programs_of(seed, count, BRAID_PRELOAD_LIBRARY), with_braid(request.mover));
   if (!is_whole(native, "natively", seed, request)) return false;
   if (!is_whole(braided, "under braid", seed, request)) return false;
   if (!braided.other_errors().empty())

@@ -8,6 +8,9 @@
 #include <random>
 #include <stdexcept>
 
+#include "multipath/copy_engine/station.h"
+#include "multipath/lane.h"
+
 namespace braid::test {
 namespace {
 
@@ -84,6 +87,11 @@ DeviceBuffer::~DeviceBuffer() {
   driver_.cuCtxSetCurrent(context_);
   driver_.cuMemFree(address_);
   driver_.cuCtxSetCurrent(before);
+}
+
+void ServerTest::allow_both_movers(Options& options) {
+  options.hardware_queues =
+      multipath::kStreamsPerContext + multipath::copy_engine::kStreamsPerContext;
 }
 
 void ServerTest::choose_profile(const std::string& name) {

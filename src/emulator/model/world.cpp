@@ -156,11 +156,12 @@ void World::give_up(Context& context, CUresult why) {
 }
 
 void World::poison(Context& context, CUresult why) {
-  give_up(context, why);
-  if (!faults.contexts_fail_alone()) {
+  if (faults.contexts_fail_alone()) {
+    give_up(context, why);
+  } else {
     if (error == CUDA_SUCCESS) error = why;
-    for (const auto& [handle, other] : contexts.all())
-      if (other->alive) give_up(*other, why);
+    for (const auto& [handle, each] : contexts.all())
+      if (each->alive) give_up(*each, why);
   }
   changed.notify_all();
 }

@@ -60,7 +60,7 @@ int fault_beside_a_copy() {
   use_gpu(0);
   uint8_t* host = pin(kManyBytes);
   Random(6).fill(host, kManyBytes);
-  const CUdeviceptr allocated_before = allocate(1 << 20);
+  const CUdeviceptr spare = allocate(1 << 20);
   const CUdeviceptr device = allocate(kManyBytes);
   to_device(device, host, kManyBytes);
   uint64_t arguments[2] = {};
@@ -70,7 +70,7 @@ int fault_beside_a_copy() {
        static_cast<void**>(parameters), static_cast<void**>(nullptr));
   use_gpu(0);
   const CUresult end = get<CUresult()>("cuCtxSynchronize")();
-  std::printf("%d %d\n", end, get<CUresult(CUdeviceptr)>("cuMemFree_v2")(allocated_before));
+  std::printf("%d %d\n", end, get<CUresult(CUdeviceptr)>("cuMemFree_v2")(spare));
   if (end == CUDA_SUCCESS) expect_device_holds(device, host, kManyBytes);
   std::this_thread::sleep_for(std::chrono::seconds(1));  // whatever looks after copies has looked
   return 0;
