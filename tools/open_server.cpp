@@ -2,12 +2,16 @@
 
 #include <cstdlib>
 
+#include "multipath/engine.h"
 #include "tools/locate.h"
 #include "topology/profile.h"
 
 namespace braid::tools {
 
-void widen_hardware_queues() { setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0); }
+void widen_hardware_queues() {
+  const std::string wanted = std::to_string(multipath::wanted_hardware_queues());
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", wanted.c_str(), 0);
+}
 
 Result<cuda::Driver> open_server(const std::string& profile) {
   std::string library = "libcuda.so.1";

@@ -27,6 +27,9 @@ enum class StatsFormat { kNone, kText, kJson, kPrometheus };
 /// What moves the bytes: multipath/transfer.h, Mover.
 enum class MoverChoice { kAuto, kKernel, kCopyEngine };
 
+/// Of a context, unless CUDA_DEVICE_MAX_CONNECTIONS says otherwise.
+inline constexpr int kDefaultHardwareQueues = 8;
+
 struct Options {
   RelayChoice relays;
   StatsFormat stats = StatsFormat::kNone;  ///< a file or a signal alone also choose one
@@ -45,7 +48,7 @@ struct Options {
   MoverChoice mover = MoverChoice::kAuto;
   uint32_t deadline_ms = 2000;       ///< of a slice of the copy-engine mover
   uint64_t device_memory_bytes = 0;  ///< of relay buffers on each GPU; 0: as many as are of use
-  int hardware_queues = 8;           ///< CUDA_DEVICE_MAX_CONNECTIONS, which is CUDA's own variable
+  int hardware_queues = kDefaultHardwareQueues;  ///< CUDA_DEVICE_MAX_CONNECTIONS, CUDA's own
 };
 
 /// One row of the table: what `braid run --help` and docs/options.md show.

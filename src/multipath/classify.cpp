@@ -149,8 +149,7 @@ Classification classify(const cuda::Driver& driver, const Batch& batch, GpuSet r
 }
 
 bool is_pageable_copy(const cuda::Driver& driver, const Transfer& transfer) {
-  Classifier classifier(driver, transfer.direction, 0, nullptr);
-  if (classifier.add_host(transfer.host, transfer.size_bytes) != Verdict::kPageable) return false;
+  if (is_known(driver, reinterpret_cast<CUdeviceptr>(transfer.host))) return false;
   const DeviceFacts first = pointer_facts(driver, transfer.device).device;
   if (!first.is_device) return false;
   if (first.extent.holds(transfer.device, transfer.size_bytes)) return true;

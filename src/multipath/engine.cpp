@@ -18,6 +18,8 @@
 namespace braid::multipath {
 namespace {
 
+constexpr int kStreamsOfBothMovers = kStreamsPerContext + copy_engine::kStreamsPerContext;
+
 // With fewer queues than braid has streams in a context, a stream of the program's that waits on
 // one GPU would hold up the program's streams on another (seen on 4xH200 with 1).
 Status check_hardware_queues(const Options& options) {
@@ -32,9 +34,11 @@ constexpr std::chrono::milliseconds kEndOfTransfers{50};
 
 }  // namespace
 
+int wanted_hardware_queues() { return kStreamsOfBothMovers + kDefaultHardwareQueues; }
+
 bool has_copy_engines(const Options& options) {
   if (options.mover != MoverChoice::kAuto) return options.mover == MoverChoice::kCopyEngine;
-  return options.hardware_queues >= kStreamsPerContext + copy_engine::kStreamsPerContext;
+  return options.hardware_queues >= kStreamsOfBothMovers;
 }
 
 struct Engine::Impl {

@@ -65,6 +65,16 @@ PointerFacts pointer_facts(const cuda::Driver& driver, CUdeviceptr address) {
   return facts;
 }
 
+// The attribute of an address that the driver does not know, asked by itself, costs six times as
+// much as in a list (H200, driver 580: 0.87 and 0.14 us).
+bool is_known(const cuda::Driver& driver, CUdeviceptr address) {
+  unsigned memory_type = 0;
+  CUpointer_attribute attribute = CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
+  void* value = &memory_type;
+  return driver.cuPointerGetAttributes(1, &attribute, &value, address) == CUDA_SUCCESS &&
+         memory_type != 0;
+}
+
 bool is_read_only(const cuda::Driver& driver, CUdeviceptr address) {
   unsigned access = CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE;
   return ask(driver, CU_POINTER_ATTRIBUTE_ACCESS_FLAGS, address, access) &&

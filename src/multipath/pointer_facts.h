@@ -51,6 +51,10 @@ struct PointerFacts {
 /// Mapped device memory takes two more questions.
 PointerFacts pointer_facts(const cuda::Driver& driver, CUdeviceptr address);
 
+/// Not pageable memory. Cheaper than all facts: every copy of pinned memory too small to gain is
+/// asked about.
+bool is_known(const cuda::Driver& driver, CUdeviceptr address);
+
 /// The current context's GPU may not write there: host memory registered as read-only. A question
 /// of its own, which only copies to the host need an answer to.
 bool is_read_only(const cuda::Driver& driver, CUdeviceptr address);

@@ -35,7 +35,7 @@ TEST(Neighbours, ALibraryThatMapsAllMemoryAnewMayBePreloadedToo) {
                                                     {"BRAID_SERVER", BRAID_PROFILES "/h20x8.json"},
                                                     {"BRAID_STATS", "json"},
                                                     {"BRAID_MOVER", mover},
-                                                    {"CUDA_DEVICE_MAX_CONNECTIONS", "32"},
+                                                    {"CUDA_DEVICE_MAX_CONNECTIONS", "21"},
                                                     {"LD_PRELOAD", order}});
       EXPECT_EQ(child.output, "awake\n") << order << child.errors;
       const auto statistics = only_statistics(child);

@@ -59,7 +59,7 @@ Environment with_braid(const std::string& mover) {
   if (mover != "auto") return environment;
   static const std::string costs = braid::stress::write_costs_of_both_movers(
       emulated(), std::string(BRAID_STRESS_PROGRAMS) + "-costs.json");
-  environment.insert({{"BRAID_COSTS", costs}, {"CUDA_DEVICE_MAX_CONNECTIONS", "32"}});
+  environment.insert({{"BRAID_COSTS", costs}, {"CUDA_DEVICE_MAX_CONNECTIONS", "21"}});
   return environment;
 }
 

@@ -8,8 +8,7 @@
 #include <random>
 #include <stdexcept>
 
-#include "multipath/copy_engine/station.h"
-#include "multipath/lane.h"
+#include "multipath/engine.h"
 
 namespace braid::test {
 namespace {
@@ -90,8 +89,7 @@ DeviceBuffer::~DeviceBuffer() {
 }
 
 void ServerTest::allow_both_movers(Options& options) {
-  options.hardware_queues =
-      multipath::kStreamsPerContext + multipath::copy_engine::kStreamsPerContext;
+  options.hardware_queues = multipath::wanted_hardware_queues();
 }
 
 void ServerTest::choose_profile(const std::string& name) {
