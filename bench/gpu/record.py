@@ -127,11 +127,12 @@ call while the stream has room for it, ns.
 def starts_section(measured):
     return """## Processes that start at once
 
-Seconds until all of them have a context on GPU 0 and 64 MiB of pinned memory, which under `braid run` has opened every relay.
+Seconds until all of them have a context on GPU 0 and 64 MiB of pinned memory: under `braid run` while the relays open
+beside them, and with `--opening wait` when all are open.
 
-""" + table(["processes", "native", "braid"],
+""" + table(["processes", "native", "braid", "waiting"],
             ([str(one["processes"]), *(f"{statistics.median(one[side]):.2f} ({min(one[side]):.2f}-"
-                                       f"{max(one[side]):.2f})" for side in ("native", "braid"))]
+                                       f"{max(one[side]):.2f})" for side in ("native", "braid", "waiting"))]
              for one in measured["starts"]))
 
 

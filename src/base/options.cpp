@@ -146,12 +146,25 @@ Status set_yields(Options& options, const std::string& text) {
   return {};
 }
 
+Status set_waits_for_relays(Options& options, const std::string& text) {
+  if (text != "background" && text != "wait")
+    return Status::error("'" + text + "' is not a way to open", "Write background or wait");
+  options.waits_for_relays = text == "wait";
+  return {};
+}
+
 const std::vector<Entry>& entries() {
   static const std::vector<Entry> table = {
       {{"BRAID_RELAYS", "all|none|LIST", "GPU ordinals", "all",
         "which GPUs may relay: all, none, or a list: 1,2",
         "every relay adds its link: docs/measurements"},
        set_relays},
+      {{"BRAID_OPENING", "background|wait", "", "background",
+        "relays are opened once the program pins memory: in the background, copies being native "
+        "until then, or the program waits",
+        "a context takes a fifth of a second, and seconds where processes start at once: "
+        "docs/measurements"},
+       set_waits_for_relays},
       {{"BRAID_STATS", "text|json|prometheus", "", "none",
         "statistics at exit: text, json or prometheus", "off costs nothing: docs/statistics.md"},
        set_stats},

@@ -3,14 +3,17 @@
 //   {"calls": [{"name": "cuMemAlloc_v2", "nth": 3, "error": "CUDA_ERROR_OUT_OF_MEMORY"}],
 //    "links": [{"ends": ["numa0", "gpu1"], "factor": 0.5, "from_us": 0, "to_us": 5000}],
 //    "busy":  [{"gpu": 2, "from_us": 0, "to_us": 1e6}],
-//    "contexts_fail_alone": true}
+//    "contexts_fail_alone": true,
+//    "contexts_take_ms": 200}
 // `nth` counts from 1; a link's bandwidth is multiplied by `factor`; kernels that become due on a
 // busy GPU start when it no longer is. Times are virtual, since cuInit. GPUs are the server's. A
-// GPU fault ends every context of the process, as on hardware, or its own alone.
+// GPU fault ends every context of the process, as on hardware, or its own alone. Making a primary
+// context takes no time, or so much real time.
 #pragma once
 
 #include <cuda.h>
 
+#include <chrono>
 #include <map>
 #include <string>
 #include <vector>
@@ -32,6 +35,7 @@ class Faults {
   CUresult count_call(const char* name);
 
   bool contexts_fail_alone() const { return contexts_fail_alone_; }
+  std::chrono::milliseconds contexts_take() const { return contexts_take_; }
 
  private:
   struct CallFault {
@@ -44,6 +48,7 @@ class Faults {
   };
   std::map<std::string, Calls, std::less<>> calls_;
   bool contexts_fail_alone_ = false;
+  std::chrono::milliseconds contexts_take_{0};
 };
 
 }  // namespace braid::emulator

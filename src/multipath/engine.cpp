@@ -82,6 +82,14 @@ struct Engine::Impl {
 };
 
 Result<std::unique_ptr<Engine>> Engine::open(const cuda::Driver& driver, const Options& options) {
+  auto engine = prepare(driver, options);
+  while (engine.ok() && engine.value()->is_opening())
+    if (const auto opened = engine.value()->open_next(); !opened.ok()) return opened.status();
+  return engine;
+}
+
+Result<std::unique_ptr<Engine>> Engine::prepare(const cuda::Driver& driver,
+                                                const Options& options) {
   auto relays = Relays::find(driver, options);
   if (!relays.ok()) return relays.status();
   if (const Status queues = check_hardware_queues(options); !queues.ok()) return queues;
@@ -97,9 +105,6 @@ Result<std::unique_ptr<Engine>> Engine::open(const cuda::Driver& driver, const O
                                      std::move(copy_engine));
   if (!loaded.problem.ok())
     impl->cost_problem = loaded.problem.message() + ". Until then braid goes by its defaults";
-  // With nothing to gain, nothing is opened.
-  if (const Status opened = has_relays ? impl->roster.open() : Status(); !opened.ok())
-    return opened;
   return std::unique_ptr<Engine>(new Engine(std::move(impl)));
 }
 
@@ -148,6 +153,14 @@ std::vector<std::string> Engine::Impl::problems() {
 Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Engine::~Engine() = default;
 
+// With nothing to gain, nothing is opened.
+Result<bool> Engine::open_next() {
+  if (!is_opening()) return false;
+  return impl_->roster.open_next();
+}
+bool Engine::is_opening() const noexcept {
+  return impl_->relay_gpus != 0 && impl_->roster.is_opening();
+}
 Status Engine::add_context(CUcontext context) {
   return impl_->relay_gpus != 0 ? impl_->roster.add(context) : Status();
 }

@@ -48,6 +48,14 @@ class Engine {
   /// with nothing to gain (one GPU, no peers) is not a failure: `submit` then says kNoRelay.
   static Result<std::unique_ptr<Engine>> open(const cuda::Driver& driver, const Options& options);
 
+  /// As `open`, but does nothing on a GPU: that is for `open_next`, a GPU a call, with the same
+  /// errors. Each call may take a second, and every copy is kNotReady until it says that nothing is
+  /// left (false). One thread at a time; beside it everything but add_context may be called.
+  static Result<std::unique_ptr<Engine>> prepare(const cuda::Driver& driver,
+                                                 const Options& options);
+  Result<bool> open_next();
+  bool is_opening() const noexcept;
+
   ~Engine();  ///< waits for transfers in flight, then gives everything back
 
   /// Makes `context` (null: none) and every primary context that has become active a target. Call

@@ -53,44 +53,6 @@ Roster::~Roster() {
   endpoints_.clear();
 }
 
-// The primary context of every GPU that may relay; each is then a target as well. A GPU that cannot
-// be opened (its memory is full, another process has it alone) is done without.
-Status Roster::open() {
-  const cuda::RelaxedCapture relaxed(driver_);
-  const cuda::ScopedContext scope(driver_);
-  const std::unique_lock lock(mutex_);
-  Status first;
-  bool is_any_open = false;
-  for (int gpu = 0; gpu < relays_.gpu_count(); ++gpu) {
-    if ((relays_.all() & gpu_bit(gpu)) == 0) continue;
-    const Status status = note(open_relay(gpu));
-    is_any_open = is_any_open || status.ok();
-    if (!status.ok() && first.ok()) first = status;
-  }
-  if (!is_any_open) return first;
-  (void)adopt_active_contexts();  // what fails is in problems_
-  if (!watch_.start())
-    problems_.emplace_back(
-        "the process may not have another thread. If a GPU fails, transfers that it relays do not "
-        "end");
-  return {};
-}
-
-Status Roster::open_relay(int gpu) {
-  CUcontext context = nullptr;
-  const Status status =
-      driver_.check(driver_.cuDevicePrimaryCtxRetain(&context, relays_.device(gpu)),
-                    "opening GPU " + std::to_string(gpu) + " as a relay");
-  if (!status.ok()) return status;
-  auto endpoint = endpoint_for(gpu, context, true);
-  if (!endpoint.ok()) {
-    refused_.push_back({context, gpu});
-    return endpoint.status();
-  }
-  relay_endpoints_[static_cast<size_t>(gpu)] = endpoint.value();
-  return {};
-}
-
 // Keeps an error for `problems`, and passes it on.
 Status Roster::note(Status status) {
   if (!status.ok())
@@ -130,23 +92,6 @@ Status Roster::add(CUcontext context) {
   if (!status.ok()) return status;
   const int gpu = relays_.gpu_of(device);
   return gpu >= 0 ? adopt(gpu, context, false) : Status::error("a context is of no known GPU");
-}
-
-// A relay whose context the program has ended is opened anew, as one that it never used.
-GpuSet Roster::reopen_relays() {
-  GpuSet reopened = 0;
-  for (int gpu = 0; gpu < relays_.gpu_count(); ++gpu)
-    if ((gone_relays_ & gpu_bit(gpu)) != 0 && note(open_relay(gpu)).ok()) reopened |= gpu_bit(gpu);
-  gone_relays_ = 0;
-  return reopened;
-}
-
-void Roster::restore_relays(GpuSet reopened) {
-  for (Endpoint* relay : relay_endpoints_) {
-    if (relay == nullptr || (reopened & gpu_bit(relay->gpu())) == 0) continue;
-    for (const auto& target : targets_)
-      if (link(*relay, target->endpoint())) target->restore_relay(*relay);
-  }
 }
 
 // Targets: every relay's context, and those that the program itself has made active.
@@ -345,7 +290,7 @@ Target* Roster::find_target(CUcontext context) {
 // The stream says which context is meant; its GPU must be the memory's.
 Roster::Use Roster::use(const Classification& memory, CUstream stream) {
   Use use{.lock = std::shared_lock(mutex_, std::try_to_lock)};
-  if (!use.lock) return use;
+  if (!use.lock || is_opening_) return use;
   use.verdict = Verdict::kForeignContext;
   CUcontext context = nullptr;
   if (driver_.cuStreamGetCtx(stream, &context) != CUDA_SUCCESS ||

@@ -37,8 +37,12 @@ class Roster {
          const Planner& planner, std::unique_ptr<CopyEngineMover> copy_engine);
   ~Roster();  ///< waits a limited time for transfers in flight, then gives everything back
 
-  /// Opens every relay, and makes all active contexts targets. Fails when no relay could be opened.
-  Status open();
+  /// Opens the next relay, or, after the last, makes all active contexts targets and lets copies
+  /// use them: then false. Fails at the end when no relay could be opened. One thread at a time;
+  /// the lock is free while the driver makes the context.
+  Result<bool> open_next();
+  /// `open_next` has more to do. Until then there are no targets, and `add` may not be called.
+  bool is_opening() const { return is_opening_.load(std::memory_order_acquire); }
 
   /// How a context ends.
   enum class End : uint8_t {
@@ -82,7 +86,9 @@ class Roster {
   void collect(std::chrono::milliseconds wait, PathCounts& counts);
 
  private:
-  Status open_relay(int gpu);
+  Status finish_opening();
+  Result<CUcontext> retain_relay(int gpu) const;
+  Status open_relay(int gpu, CUcontext context);
   GpuSet reopen_relays();
   void restore_relays(GpuSet reopened);
   bool has_news(CUcontext context);
@@ -106,6 +112,9 @@ class Roster {
   const Relays& relays_;
   const Planner& planner_;
   std::unique_ptr<CopyEngineMover> copy_engine_;
+  std::atomic<bool> is_opening_{true};
+  int next_to_open_ = 0;     // GPU; of the thread that opens
+  Status first_refusal_;     // of a relay; likewise
   std::shared_mutex mutex_;  // guards all below
   std::vector<std::unique_ptr<Endpoint>> endpoints_;
   std::vector<Endpoint*> relay_endpoints_;  // by GPU; null: not a relay

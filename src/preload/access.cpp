@@ -31,16 +31,19 @@ Ledger& ledger() {
 
 bool is_ours() { return Inside::now() || driver() == nullptr || state() == State::kForked; }
 
+// While relays open, what is made is noted, and lent at the end (lend_memory_made_so_far).
+bool may_lend() { return engine() != nullptr && !engine()->is_opening(); }
+
 // With the ledger locked: the range or pool is there, and the program may have set its access.
 void lend(AccessLedger& access, CUdeviceptr address, size_t size_bytes) {
-  if (engine() == nullptr) return;
+  if (!may_lend()) return;
   const Inside inside;
   if (const GpuSet gpus = engine()->grant(address, size_bytes))
     access.lend(address, size_bytes, gpus);
 }
 
 void lend(AccessLedger& access, CUmemoryPool pool, int gpu) {
-  if (engine() == nullptr) return;
+  if (!may_lend()) return;
   const Inside inside;
   if (const GpuSet gpus = engine()->grant(pool, gpu)) access.lend(pool, gpus);
 }

@@ -3,7 +3,7 @@
 
 namespace braid::preload {
 
-/// The engine has just opened: lends what the program has made so far. Later memory is lent as it
+/// The engine's relays are open: lends what the program has made so far. Later memory is lent as it
 /// comes. Call it inside braid (runtime.h, Inside).
 void lend_memory_made_so_far();
 

@@ -2,11 +2,13 @@
 // peer access is asked for. None of this is on a copy's path, so it may allocate and lock.
 #include <map>
 #include <mutex>
+#include <set>
 
 #include "preload/access.h"
 #include "preload/devices.h"
 #include "preload/entries.h"
 #include "preload/lifecycle.h"
+#include "preload/opener.h"
 #include "preload/peers.h"
 #include "preload/primaries.h"
 #include "preload/runtime.h"
@@ -18,6 +20,7 @@ namespace {
 struct Contexts {
   std::mutex lock;
   std::map<CUcontext, int> made;  // by the program, and not yet destroyed: how often it holds each
+  std::set<CUcontext> waiting;    // to be targets once the relays are open; null: none of its own
   PeerLedger peers;
 };
 
@@ -26,7 +29,16 @@ Contexts& contexts() {
   return instance;
 }
 
-void make_target(CUcontext context) {
+// With the contexts locked. True while relays open: the context becomes a target at the end.
+bool is_put_off(Contexts& all, CUcontext context) {
+  if (engine() == nullptr || !engine()->is_opening()) return false;
+  all.waiting.insert(context);
+  return true;
+}
+
+// With primary contexts held, and the contexts locked.
+void make_target(Contexts& all, CUcontext context) {
+  if (is_put_off(all, context)) return;
   const Status status = engine()->add_context(context);
   if (!status.ok()) say_once((status.message() + ". Copies there stay native").c_str());
 }
@@ -39,7 +51,7 @@ CUcontext current_context() {
 
 // Also when the engine could not be opened: some pairs may have been enabled by then.
 bool braid_enables_peers() {
-  return state() == State::kOpening || state() == State::kOpen || state() == State::kFailed;
+  return state() == State::kPreparing || state() == State::kOpen || state() == State::kFailed;
 }
 
 void memory_pinned() noexcept {
@@ -51,11 +63,15 @@ void memory_pinned() noexcept {
 void context_made(CUcontext context) noexcept try {
   if (Inside::now() || state() == State::kForked) return;
   const Inside inside;
-  const auto primaries = hold_primaries();
   Contexts& all = contexts();
+  {
+    const std::lock_guard hold(all.lock);
+    all.made[context] = 1;
+    if (engine() == nullptr || is_put_off(all, context)) return;
+  }
+  const auto primaries = hold_primaries();
   const std::lock_guard hold(all.lock);
-  all.made[context] = 1;
-  if (engine() != nullptr) make_target(context);
+  if (engine() != nullptr) make_target(all, context);
 } catch (...) {
 }
 
@@ -90,6 +106,7 @@ GivenUp give_up(CUcontext context, Holds which) noexcept try {
     given.is_end = known->second == 0;
     if (given.is_end) all.made.erase(known);
   }
+  if (given.is_end) all.waiting.erase(context);
   if (given.is_end && engine() != nullptr) engine()->forget_context(context);
   return given;
 } catch (...) {
@@ -102,7 +119,7 @@ void take_back(CUcontext context, GivenUp given) noexcept try {
   Contexts& all = contexts();
   const std::lock_guard hold(all.lock);
   if (given.holds > 0) all.made[context] += given.holds;
-  if (given.is_end && engine() != nullptr) make_target(given.holds > 0 ? context : nullptr);
+  if (given.is_end && engine() != nullptr) make_target(all, given.holds > 0 ? context : nullptr);
 } catch (...) {
 }
 
@@ -170,9 +187,11 @@ CUresult call_then(HookId hook, After after, Arguments... arguments) {
 }  // namespace
 
 void primary_context_made() noexcept try {
-  if (engine() == nullptr) return;
+  if (engine() == nullptr || engine()->is_opening()) return;  // else it is found at the end
   const auto primaries = hold_primaries();
-  make_target(nullptr);
+  Contexts& all = contexts();
+  const std::lock_guard hold(all.lock);
+  if (engine() != nullptr) make_target(all, nullptr);
 } catch (...) {
 }
 
@@ -180,6 +199,7 @@ void forget_context(CUcontext context, Ending ending) noexcept try {
   Contexts& all = contexts();
   const std::lock_guard hold(all.lock);
   all.peers.forget(context);
+  all.waiting.erase(context);
   if (engine() == nullptr) return;
   if (ending == Ending::kReleased)
     engine()->release_context(context);
@@ -189,17 +209,43 @@ void forget_context(CUcontext context, Ending ending) noexcept try {
 }
 
 void get_ready() noexcept try {
-  if (state() != State::kIdle && state() != State::kOpen) return;  // another thread opens, or none
+  if (state() != State::kIdle && state() != State::kOpen)
+    return;  // another thread prepares, or none
+  Contexts& all = contexts();
+  {
+    const std::lock_guard hold(all.lock);
+    if (is_put_off(all, current_context())) return;
+  }
+  bool is_first = false;
+  {
+    const auto primaries = hold_primaries();
+    is_first = prepare_engine_once();
+    const std::lock_guard hold(all.lock);
+    if (engine() != nullptr) make_target(all, current_context());
+  }
+  if (is_first) open_relays(options().waits_for_relays ? Opening::kNow : Opening::kInBackground);
+} catch (...) {
+}
+
+bool open_next_relay() noexcept try {
   const auto primaries = hold_primaries();
-  const bool is_first = open_engine_once();
-  if (engine() == nullptr) return;
-  if (is_first) lend_memory_made_so_far();
+  if (engine() == nullptr) return false;
+  const auto opened = engine()->open_next();
+  if (opened.ok() && opened.value()) return true;
+  if (!opened.ok()) {
+    give_engine_up(opened.status());
+    return false;
+  }
+  lend_memory_made_so_far();
   Contexts& all = contexts();
   const std::lock_guard hold(all.lock);
-  if (is_first)
-    for (const auto& made : all.made) make_target(made.first);
-  make_target(current_context());
+  make_target(all, nullptr);  // primary contexts that were made as the last step was under way
+  for (const auto& made : all.made) make_target(all, made.first);
+  for (const CUcontext context : std::set(std::move(all.waiting))) make_target(all, context);
+  for (const std::string& problem : engine()->problems()) say_once(problem.c_str());
+  return false;
 } catch (...) {
+  return false;
 }
 
 }  // namespace braid::preload

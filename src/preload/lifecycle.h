@@ -6,10 +6,15 @@
 
 namespace braid::preload {
 
-/// The program pins host memory, or copies much that is not pinned: the engine opens the first
-/// time, with every context that the program has made so far, and later prepares the contexts that
-/// are new. May allocate and take a second.
+/// The program pins host memory, or copies much that is not pinned: the engine's relays are opened
+/// the first time (opener.h), and every context that the program has made becomes a target; later
+/// the contexts that are new do. Allocates; while relays open it waits for nothing.
 void get_ready() noexcept;
+
+/// Opens one relay more, or after the last makes targets of the program's contexts; true while
+/// there is more to do. One thread at a time. May take a second, during which no primary context
+/// ends.
+bool open_next_relay() noexcept;
 
 /// The program has made a GPU active: its primary context is a target from now on.
 void primary_context_made() noexcept;

@@ -129,7 +129,7 @@ CUresult get_state(CUdevice device, unsigned* flags, int* active) {
   if (native == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   const CUresult result = native(device, flags, active);
   if (result != CUDA_SUCCESS || is_for_driver()) return result;
-  if (state() != State::kOpening && state() != State::kOpen) return result;  // braid holds none
+  if (state() != State::kPreparing && state() != State::kOpen) return result;  // braid holds none
   Primaries& all = primaries();
   const std::lock_guard hold(all.lock);
   if (all.is_unheld(device)) *active = 0;

@@ -153,31 +153,38 @@ uint64_t least_bytes() noexcept { return std::min(threshold_bytes(), staging_byt
 
 uint64_t staging_bytes() noexcept { return process.staging_bytes.load(std::memory_order_relaxed); }
 
+const Options& options() noexcept { return *process.options.load(); }
+
 Statistics& statistics() noexcept { return process.statistics; }
 
-bool open_engine_once() noexcept try {
+bool prepare_engine_once() noexcept try {
   State expected = State::kIdle;
   if (driver() == nullptr || process.options.load() == nullptr || state() != expected) return false;
   note_primaries();  // before braid holds any, or could seem to
-  if (!process.state.compare_exchange_strong(expected, State::kOpening)) return false;
-  auto opened = multipath::Engine::open(*driver(), *process.options.load());
-  if (!opened.ok()) {
-    process.state.store(State::kFailed);
-    say_once((opened.status().message() + ". Every copy stays native").c_str());
+  if (!process.state.compare_exchange_strong(expected, State::kPreparing)) return false;
+  auto prepared = multipath::Engine::prepare(*driver(), *process.options.load());
+  if (!prepared.ok()) {
+    give_engine_up(prepared.status());
     return false;
   }
-  for (const std::string& problem : opened.value()->problems()) say_once(problem.c_str());
-  opened.value()->report_problems(say_once);
-  process.threshold_bytes.store(opened.value()->threshold_bytes(), std::memory_order_relaxed);
-  process.engine.store(std::move(opened).value().release(), std::memory_order_release);
+  prepared.value()->report_problems(say_once);
+  process.threshold_bytes.store(prepared.value()->threshold_bytes(), std::memory_order_relaxed);
+  process.engine.store(std::move(prepared).value().release(), std::memory_order_release);
   process.state.store(State::kOpen, std::memory_order_release);
   // Registered after the driver's own handlers, so it runs before them, while copies still move.
   std::atexit(report_at_exit);
   return true;
 } catch (...) {
-  process.state.store(State::kFailed);
-  say_once("out of memory while preparing the GPUs. Every copy stays native");
+  give_engine_up(Status::error("out of memory while preparing the engine"));
   return false;
+}
+
+// Not freed: threads of the program may be asking it.
+void give_engine_up(const Status& why) noexcept try {
+  process.state.store(State::kFailed);
+  process.engine.store(nullptr);
+  say_once((why.message() + ". Every copy stays native").c_str());
+} catch (...) {
 }
 
 void say_once(const char* message) noexcept try {

@@ -16,11 +16,11 @@
 namespace braid::preload {
 
 enum class State : int {
-  kIdle,     ///< nobody has pinned host memory: there is nothing to accelerate
-  kOpening,  ///< a thread is opening the engine
-  kOpen,
-  kFailed,  ///< said once on stderr: everything stays native
-  kForked,  ///< child of a process that used the engine: everything stays native
+  kIdle,       ///< nobody has pinned host memory: there is nothing to accelerate
+  kPreparing,  ///< a thread is preparing the engine
+  kOpen,       ///< there is an engine; its relays may still be opening
+  kFailed,     ///< said once on stderr: everything stays native
+  kForked,     ///< child of a process that used the engine: everything stays native
 };
 
 /// Finds the driver that the program has loaded; never loads one. The first success also reads the
@@ -55,11 +55,17 @@ uint64_t least_bytes() noexcept;
 /// Pageable copies smaller than this stay native; UINT64_MAX when all do.
 uint64_t staging_bytes() noexcept;
 
+/// Call after bind().
+const Options& options() noexcept;
+
 Statistics& statistics() noexcept;
 
-/// Opens the engine if nobody has; true when this call, and no other, opened it. Allocates and may
-/// take a second. Call it holding `hold_primaries` (primaries.h).
-bool open_engine_once() noexcept;
+/// Prepares the engine if nobody has; true when this call, and no other, did: its relays are then
+/// to be opened (opener.h). Allocates. Call it holding `hold_primaries` (primaries.h).
+bool prepare_engine_once() noexcept;
+
+/// The engine cannot be used: says why, and everything stays native.
+void give_engine_up(const Status& why) noexcept;
 
 /// One line on stderr, "braid: <message>", the first time; later ones are not printed.
 void say_once(const char* message) noexcept;

@@ -63,6 +63,7 @@ void set_environment(const Request& request, bool with_braid) {
   setenv("BRAID_SERVER", FAULTS_PROFILE, 1);
   setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3", 1);
   setenv("BRAID_COSTS", "none", 1);
+  setenv("BRAID_OPENING", "wait", 1);  // the same calls each time
   setenv("BRAID_THRESHOLD", "1", 1);
   setenv("BRAID_SLICE", "64K", 1);
   setenv("BRAID_MOVER", request.mover.c_str(), 1);

@@ -64,7 +64,7 @@ def main():
     environment = dict(os.environ, BRAID_TEST_DRIVER="libcuda.so.1")
     counts = collections.Counter()
     for what, tools, program, arguments, under_braid in RUNS:
-        prefix = [str(build / "bin/braid"), "run", "--costs", "none", "--"] if under_braid else []
+        prefix = [str(build / "bin/braid"), "run", "--costs", "none", "--opening", "wait", "--"] if under_braid else []
         for tool in tools:
             name = f"{tool}: {what}" + (" under braid" if under_braid else "")
             if sanitizer is None:

@@ -1,7 +1,8 @@
-// stress_compare --programs N --seed S --mover kernel|copy-engine|auto: runs programs natively and
-// under braid (auto: with both movers in turns, by the size of a copy), on the emulated server, and
-// compares what each says of itself, line by line. Programs of a batch share a process. On a
-// difference it names the seed and the commands that replay that program.
+// stress_compare --programs N --seed S --mover kernel|copy-engine|auto --batch N
+// --opening wait|background: runs programs natively and under braid (auto: with both movers in
+// turns, by the size of a copy), on the emulated server, and compares what each says of itself,
+// line by line. Programs of a batch share a process; in the background, relays open slowly beside
+// its first ones. On a difference it names the seed and the commands that replay that program.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -25,6 +26,7 @@ struct Request {
   uint64_t seed = 1;
   uint64_t batch = 500;
   std::string mover = "kernel";
+  std::string opening = "wait";
 };
 
 // A batch takes some seconds; programs that hang must not hang the test.
@@ -49,14 +51,16 @@ Environment emulated() {
 }
 
 // Every size goes through braid, in many slices; pageable copies are staged.
-Environment with_braid(const std::string& mover) {
+Environment with_braid(const Request& request) {
   Environment environment = emulated();
-  environment.insert({{"BRAID_MOVER", mover},
+  environment.insert({{"BRAID_MOVER", request.mover},
+                      {"BRAID_OPENING", request.opening},
                       {"BRAID_THRESHOLD", "1"},
                       {"BRAID_SLICE", "8K"},
                       {"BRAID_PAGEABLE", "2"},
                       {"BRAID_STATS", "json"}});
-  if (mover != "auto") return environment;
+  if (request.opening == "background") environment["BRAID_FAULTS"] = R"({"contexts_take_ms": 3})";
+  if (request.mover != "auto") return environment;
   static const std::string costs = braid::stress::write_costs_of_both_movers(
       emulated(), std::string(BRAID_STRESS_PROGRAMS) + "-costs.json");
   environment.insert({{"BRAID_COSTS", costs}, {"CUDA_DEVICE_MAX_CONNECTIONS", "21"}});
@@ -77,10 +81,10 @@ std::string text_of(const Environment& environment) {
   return text;
 }
 
-void say_replay(uint64_t seed, const std::string& mover) {
+void say_replay(uint64_t seed, const Request& request) {
   const std::string program =
       std::string(BRAID_STRESS_PROGRAMS) + " " + std::to_string(seed) + " 1 --trace";
-  Environment braided = with_braid(mover);
+  Environment braided = with_braid(request);
   braided.erase("BRAID_STATS");
   std::printf("replay: %sLD_PRELOAD=%s %s\n", text_of(braided).c_str(), BRAID_PRELOAD_LIBRARY,
               program.c_str());
@@ -94,20 +98,21 @@ bool is_whole(const ChildResult& child, const char* what, uint64_t seed, const R
   std::printf("program %llu %s: %s (exit code %d, signal %d)\n%s\n",
               static_cast<unsigned long long>(stopped), child.exit_code == 124 ? "hangs" : "fails",
               what, child.exit_code, child.signal, child.other_errors().c_str());
-  say_replay(stopped, request.mover);
+  say_replay(stopped, request);
   return false;
 }
 
 struct Totals {
   uint64_t accelerated = 0;
+  uint64_t not_ready = 0;
   std::map<std::string, uint64_t> by_mover;
   uint64_t refused = 0;  // programs in which some call was answered with an error
 };
 
 bool compare(uint64_t seed, uint64_t count, const Request& request, Totals& totals) {
   const ChildResult native = braid::test::run_child(programs_of(seed, count, ""), emulated());
-  const ChildResult braided = braid::test::run_child(
-      programs_of(seed, count, BRAID_PRELOAD_LIBRARY), with_braid(request.mover));
+  const ChildResult braided =
+      braid::test::run_child(programs_of(seed, count, BRAID_PRELOAD_LIBRARY), with_braid(request));
   if (!is_whole(native, "natively", seed, request)) return false;
   if (!is_whole(braided, "under braid", seed, request)) return false;
   if (!braided.other_errors().empty())
@@ -118,12 +123,14 @@ bool compare(uint64_t seed, uint64_t count, const Request& request, Totals& tota
     if (found[i].find("errors=none") == std::string::npos) ++totals.refused;
     if (found[i] == expected[i] && in_order) continue;
     std::printf("native: %s\nbraid:  %s\n", expected[i].c_str(), found[i].c_str());
-    say_replay(seed + i, request.mover);
+    say_replay(seed + i, request);
     return false;
   }
   for (const auto& statistics : braided.statistics()) {
-    for (const auto& [entry, verdicts] : statistics.at("entry_points").items())
+    for (const auto& [entry, verdicts] : statistics.at("entry_points").items()) {
       totals.accelerated += braid::test::counted(statistics, entry, "accelerated").calls;
+      totals.not_ready += braid::test::counted(statistics, entry, "not_ready").calls;
+    }
     for (const auto& [mover, carried] : statistics.at("movers").items())
       totals.by_mover[mover] += carried.at("calls").get<uint64_t>();
   }
@@ -141,6 +148,8 @@ bool parse(int count, char** words, Request& request) {
       request.batch = std::max<uint64_t>(1, std::strtoull(words[i + 1], nullptr, 10));
     else if (name == "--mover")
       request.mover = words[i + 1];
+    else if (name == "--opening")
+      request.opening = words[i + 1];
     else
       return false;
   }
@@ -155,7 +164,7 @@ int main(int count, char** words) {
     std::fprintf(
         stderr,
         "usage: stress_compare [--programs N] [--seed S] [--mover kernel|copy-engine|auto] "
-        "[--batch N]\n");
+        "[--batch N] [--opening wait|background]\n");
     return 2;
   }
   const auto begin = std::chrono::steady_clock::now();
@@ -168,10 +177,11 @@ int main(int count, char** words) {
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   std::printf(
       "%llu programs from seed %llu on, %.0f a second: the same natively and with the %s "
-      "mover; %llu copies accelerated, errors in %llu programs\n",
+      "mover; %llu copies accelerated, %llu before relays were open, errors in %llu programs\n",
       static_cast<unsigned long long>(request.programs),
       static_cast<unsigned long long>(request.seed), request.programs / elapsed_s,
       request.mover.c_str(), static_cast<unsigned long long>(totals.accelerated),
+      static_cast<unsigned long long>(totals.not_ready),
       static_cast<unsigned long long>(totals.refused));
   for (const auto& [mover, calls] : totals.by_mover)
     std::printf("%s: %llu\n", mover.c_str(), static_cast<unsigned long long>(calls));
@@ -179,5 +189,6 @@ int main(int count, char** words) {
   if (request.mover == "auto")
     for (const char* mover : {"kernel", "copy_engine"})
       if (totals.by_mover[mover] < request.programs / 2) return 1;
+  if (request.opening == "background" && totals.not_ready == 0) return 1;
   return totals.accelerated >= request.programs / 2 ? 0 : 1;
 }

@@ -23,7 +23,7 @@ struct ChildResult {
 using Environment = std::map<std::string, std::string>;  // an empty value unsets
 
 /// `words[0]` is looked up in PATH. The environment is this process's, less every BRAID_ variable,
-/// with BRAID_COSTS=none, BRAID_THRESHOLD=4M and then `changes` applied.
+/// with BRAID_COSTS=none, BRAID_THRESHOLD=4M, BRAID_OPENING=wait and then `changes` applied.
 ChildResult run_child(const std::vector<std::string>& words, const Environment& changes = {});
 
 /// Calls and bytes of one entry point and verdict in one line of statistics; 0 when not there.

@@ -1,14 +1,26 @@
 // Primary contexts: one a device, retained and released by count.
+#include <thread>
+
 #include "emulator/api/context.h"
 #include "emulator/api/device.h"
 
 namespace braid::emulator {
 namespace {
 
+// Meanwhile other threads' calls go on.
+void take_time(Call& call) {
+  const auto duration = call.world.faults.contexts_take();
+  if (duration.count() == 0) return;
+  call.lock.unlock();
+  std::this_thread::sleep_for(duration);
+  call.lock.lock();
+}
+
 CUresult retain(Call& call, CUcontext* out, CUdevice device) {
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   BRAID_TRY(check_device(call, device));
   const ContextPtr& primary = call.world.primaries[device];
+  if (!primary->alive) take_time(call);
   if (!primary->alive) BRAID_TRY(revive(call, *primary, primary->flags));
   ++primary->primary_retains;
   *out = primary->handle;

@@ -1,0 +1,85 @@
+// Roster: relays are opened, and opened again when the program has ended their contexts.
+#include <algorithm>
+
+#include "cuda/relaxed_capture.h"
+#include "cuda/scoped_context.h"
+#include "multipath/roster.h"
+
+namespace braid::multipath {
+
+// The primary context of every GPU that may relay; each is then a target as well. A GPU that cannot
+// be opened (its memory is full, another process has it alone) is done without.
+Result<bool> Roster::open_next() {
+  const cuda::RelaxedCapture relaxed(driver_);
+  const cuda::ScopedContext scope(driver_);
+  while (next_to_open_ < relays_.gpu_count() && (relays_.all() & gpu_bit(next_to_open_)) == 0)
+    ++next_to_open_;
+  if (next_to_open_ == relays_.gpu_count()) {
+    const Status finished = finish_opening();
+    if (!finished.ok()) return finished;
+    return false;
+  }
+  const int gpu = next_to_open_++;
+  const auto context = retain_relay(gpu);
+  const std::unique_lock lock(mutex_);
+  const Status status = note(context.ok() ? open_relay(gpu, context.value()) : context.status());
+  if (!status.ok() && first_refusal_.ok()) first_refusal_ = status;
+  return true;
+}
+
+Status Roster::finish_opening() {
+  const std::unique_lock lock(mutex_);
+  reopen_relays();  // first: targets know the relays that there are when they are made
+  const bool is_any_open = std::any_of(relay_endpoints_.begin(), relay_endpoints_.end(),
+                                       [](const Endpoint* relay) { return relay != nullptr; });
+  if (!is_any_open) return first_refusal_;
+  (void)adopt_active_contexts();  // what fails is in problems_
+  if (!watch_.start())
+    problems_.emplace_back(
+        "the process may not have another thread. If a GPU fails, transfers that it relays do not "
+        "end");
+  is_opening_ = false;
+  return {};
+}
+
+Result<CUcontext> Roster::retain_relay(int gpu) const {
+  CUcontext context = nullptr;
+  const Status status =
+      driver_.check(driver_.cuDevicePrimaryCtxRetain(&context, relays_.device(gpu)),
+                    "opening GPU " + std::to_string(gpu) + " as a relay");
+  if (!status.ok()) return status;
+  return context;
+}
+
+Status Roster::open_relay(int gpu, CUcontext context) {
+  auto endpoint = endpoint_for(gpu, context, true);
+  if (!endpoint.ok()) {
+    refused_.push_back({context, gpu});
+    return endpoint.status();
+  }
+  relay_endpoints_[static_cast<size_t>(gpu)] = endpoint.value();
+  return {};
+}
+
+// A relay whose context the program has ended is opened anew, as one that it never used.
+GpuSet Roster::reopen_relays() {
+  GpuSet reopened = 0;
+  for (int gpu = 0; gpu < relays_.gpu_count(); ++gpu) {
+    if ((gone_relays_ & gpu_bit(gpu)) == 0) continue;
+    const auto context = retain_relay(gpu);
+    if (note(context.ok() ? open_relay(gpu, context.value()) : context.status()).ok())
+      reopened |= gpu_bit(gpu);
+  }
+  gone_relays_ = 0;
+  return reopened;
+}
+
+void Roster::restore_relays(GpuSet reopened) {
+  for (Endpoint* relay : relay_endpoints_) {
+    if (relay == nullptr || (reopened & gpu_bit(relay->gpu())) == 0) continue;
+    for (const auto& target : targets_)
+      if (link(*relay, target->endpoint())) target->restore_relay(*relay);
+  }
+}
+
+}  // namespace braid::multipath

@@ -1,0 +1,17 @@
+// The engine's relays are opened on a thread of braid's while the program goes on: a context takes
+// the driver a fifth of a second, and seconds where several processes start at once. Copies are
+// native until all are open.
+#pragma once
+
+namespace braid::preload {
+
+enum class Opening : bool {
+  kNow,           ///< returns when all are open
+  kInBackground,  ///< unless the process may not have another thread
+};
+
+/// Call once, when the engine has been prepared, holding no lock. A process that exits waits for
+/// the context that is being made, which the driver could not survive.
+void open_relays(Opening when) noexcept;
+
+}  // namespace braid::preload

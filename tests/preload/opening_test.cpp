@@ -1,0 +1,91 @@
+// Relays open in the background: the program goes on meanwhile, natively.
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+
+#include "programs.h"
+
+namespace braid::test {
+namespace {
+
+constexpr const char* kCopy = "cuMemcpyHtoDAsync_v2";
+
+// Two contexts for two relays, half a second each.
+class Opening : public ::testing::Test {
+ protected:
+  Opening()
+      : log_(std::filesystem::temp_directory_path() /
+             ("braid-opening-" + std::to_string(getpid()) + ".log")) {}
+  ~Opening() override { std::filesystem::remove(log_); }
+
+  ChildResult run(const std::string& scenario, Environment environment = {}) const {
+    environment.insert({{"BRAID_OPENING", "background"},
+                        {"BRAID_FAULTS", R"({"contexts_take_ms": 500})"},
+                        {"BRAID_LOG", log_.string()}});
+    return with_braid({BRAID_TEST_CLIENTS "/client_opening", scenario, log_}, {"--relays", "1,2"},
+                      environment);
+  }
+
+  // The copies before were native, and the one that ended the program took every path.
+  void expect_carried_at_the_end(const std::string& scenario) const {
+    const auto statistics = only_statistics(run(scenario));
+    EXPECT_GE(counted(statistics, kCopy, "not_ready").calls, 1u) << statistics;
+    EXPECT_GE(counted(statistics, kCopy, "accelerated").calls, 1u) << statistics;
+    const auto& paths = statistics.at("paths");
+    EXPECT_EQ(std::count_if(paths.begin(), paths.end(),
+                            [](const auto& path) { return path.at("target") == 0; }),
+              3)
+        << statistics;
+  }
+
+  std::filesystem::path log_;
+};
+
+TEST_F(Opening, CopiesAreNativeUntilRelaysAreOpen) { expect_carried_at_the_end("goes_on"); }
+
+TEST_F(Opening, WhenToldSoTheProgramWaits) {
+  const auto statistics = only_statistics(run("goes_on", {{"BRAID_OPENING", "wait"}}));
+  EXPECT_EQ(counted(statistics, kCopy, "not_ready").calls, 0u);
+  EXPECT_EQ(counted(statistics, kCopy, "accelerated").calls, 2u);
+}
+
+TEST_F(Opening, AChildMayForkMeanwhile) { expect_carried_at_the_end("forks"); }
+
+TEST_F(Opening, ContextsMadeMeanwhileBecomeTargets) { expect_carried_at_the_end("own_context"); }
+
+TEST_F(Opening, ContextsMayBeResetMeanwhile) { expect_carried_at_the_end("resets"); }
+
+TEST_F(Opening, MemoryMappedMeanwhileIsLentToRelays) { expect_carried_at_the_end("maps"); }
+
+// It waits for the context that is being made, and not for the rest: 7 of half a second each.
+TEST_F(Opening, AProcessMayEndMeanwhile) {
+  for (const char* scenario : {"ends", "ends_at_once"}) {
+    const auto before = std::chrono::steady_clock::now();
+    const ChildResult child = run(scenario, {{"BRAID_RELAYS", "all"}});
+    EXPECT_EQ(child.exit_code, 3) << scenario << child.errors;
+    EXPECT_EQ(child.other_errors(), "") << scenario;
+    EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(3)) << scenario;
+  }
+}
+
+TEST_F(Opening, WhatCannotBeOpenedIsSaidOnce) {
+  std::string calls;  // all but the program's own
+  for (int nth = 2; nth < 10; ++nth)
+    calls +=
+        (nth == 2 ? "" : ",") +
+        (R"({"name": "cuDevicePrimaryCtxRetain", "error": "CUDA_ERROR_OUT_OF_MEMORY", "nth": )" +
+         std::to_string(nth) + "}");
+  const std::string faults = R"({"contexts_take_ms": 20, "calls": [)" + calls + "]}";
+  const ChildResult child = with_braid({kScenarios, "pageable_idle"}, {"--relays", "1,2"},
+                                       {{"BRAID_OPENING", "background"}, {"BRAID_FAULTS", faults}});
+  EXPECT_EQ(child.exit_code, 0) << child.errors;
+  const std::string said = child.other_errors();
+  EXPECT_NE(said.find("opening GPU 1 as a relay"), std::string::npos) << said;
+  EXPECT_NE(said.find("stays native"), std::string::npos) << said;
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
+}
+
+}  // namespace
+}  // namespace braid::test
