@@ -88,7 +88,7 @@ class Roster {
  private:
   Status finish_opening();
   Result<CUcontext> retain_relay(int gpu) const;
-  Status open_relay(int gpu, CUcontext context);
+  bool open_relay(int gpu, const Result<CUcontext>& context);
   GpuSet reopen_relays();
   void restore_relays(GpuSet reopened);
   bool has_news(CUcontext context);
@@ -114,8 +114,8 @@ class Roster {
   std::unique_ptr<CopyEngineMover> copy_engine_;
   std::atomic<bool> is_opening_{true};
   int next_to_open_ = 0;     // GPU; of the thread that opens
-  Status first_refusal_;     // of a relay; likewise
   std::shared_mutex mutex_;  // guards all below
+  Status first_refusal_;     // of a relay
   std::vector<std::unique_ptr<Endpoint>> endpoints_;
   std::vector<Endpoint*> relay_endpoints_;  // by GPU; null: not a relay
   GpuSet gone_relays_ = 0;                  // whose context has ended: to be opened again

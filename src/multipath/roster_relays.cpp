@@ -22,8 +22,7 @@ Result<bool> Roster::open_next() {
   const int gpu = next_to_open_++;
   const auto context = retain_relay(gpu);
   const std::unique_lock lock(mutex_);
-  const Status status = note(context.ok() ? open_relay(gpu, context.value()) : context.status());
-  if (!status.ok() && first_refusal_.ok()) first_refusal_ = status;
+  (void)open_relay(gpu, context);
   return true;
 }
 
@@ -51,14 +50,16 @@ Result<CUcontext> Roster::retain_relay(int gpu) const {
   return context;
 }
 
-Status Roster::open_relay(int gpu, CUcontext context) {
-  auto endpoint = endpoint_for(gpu, context, true);
-  if (!endpoint.ok()) {
-    refused_.push_back({context, gpu});
-    return endpoint.status();
+bool Roster::open_relay(int gpu, const Result<CUcontext>& context) {
+  auto endpoint = context.ok() ? endpoint_for(gpu, context.value(), true) : context.status();
+  if (endpoint.ok()) {
+    relay_endpoints_[static_cast<size_t>(gpu)] = endpoint.value();
+    return true;
   }
-  relay_endpoints_[static_cast<size_t>(gpu)] = endpoint.value();
-  return {};
+  if (context.ok()) refused_.push_back({context.value(), gpu});
+  const Status status = note(endpoint.status());
+  if (first_refusal_.ok()) first_refusal_ = status;
+  return false;
 }
 
 // A relay whose context the program has ended is opened anew, as one that it never used.
@@ -66,9 +67,7 @@ GpuSet Roster::reopen_relays() {
   GpuSet reopened = 0;
   for (int gpu = 0; gpu < relays_.gpu_count(); ++gpu) {
     if ((gone_relays_ & gpu_bit(gpu)) == 0) continue;
-    const auto context = retain_relay(gpu);
-    if (note(context.ok() ? open_relay(gpu, context.value()) : context.status()).ok())
-      reopened |= gpu_bit(gpu);
+    if (open_relay(gpu, retain_relay(gpu))) reopened |= gpu_bit(gpu);
   }
   gone_relays_ = 0;
   return reopened;
