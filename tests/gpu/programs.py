@@ -95,6 +95,7 @@ CASES = [
     Case("runtime_lent.static", "runtime_lent_static", size_factor=4, visible="1",
          options=("--lend", "all"), gpu_only=True, movers=("kernel",), pinned="no_relay",
          complaint="runtime_lent_static holds CUDA's runtime library statically"),
+    Case("runtime_ctypes", "runtime_ctypes.py", gpu_only=True),
     Case("runtime_client", "../runtime_client", arguments=tuple(map(str, RUNTIME_SIZES)),
          gpu_only=True, movers=("kernel",), least_accelerated=2 * 10 * (16 + 256) * MIB),
     Case("tensors", "tensors.py", arguments=("",), gpu_only=True, movers=("kernel",),

@@ -133,6 +133,61 @@ void layers(size_t size_bytes) {
   pattern.check(landing, layer_bytes * kDepth, "a copy of layers");
 }
 
+// cuMemcpy3DBatchAsync in the form of CUDA 12.8, or of 13 where the driver has it.
+void copy_boxes(std::vector<CUDA_MEMCPY3D_BATCH_OP> boxes, bool in_first_form, CUstream stream) {
+  void* function = nullptr;
+  CUdriverProcAddressQueryResult found{};
+  const int version = in_first_form ? 12080 : 13000;
+  MUST(cuGetProcAddress("cuMemcpy3DBatchAsync", &function, version, 0, &found));
+  int driver_version = 0;
+  MUST(cuDriverGetVersion(&driver_version));
+  size_t failed = 0;
+  if (in_first_form || driver_version < version)
+    MUST(reinterpret_cast<CUresult (*)(size_t, CUDA_MEMCPY3D_BATCH_OP*, size_t*, unsigned long long,
+                                       CUstream)>(function)(boxes.size(), boxes.data(), &failed, 0,
+                                                            stream));
+  else
+    MUST(reinterpret_cast<CUresult (*)(size_t, CUDA_MEMCPY3D_BATCH_OP*, unsigned long long,
+                                       CUstream)>(function)(boxes.size(), boxes.data(), 0, stream));
+  size_t all_bytes = 0;
+  for (const auto& box : boxes) all_bytes += box.extent.width * box.extent.height;
+  copied(Kind::kPinned, all_bytes);
+}
+
+CUmemcpy3DOperand rows_at(CUdeviceptr first, size_t pitch) {
+  CUmemcpy3DOperand operand{};
+  operand.type = CU_MEMCPY_OPERAND_TYPE_POINTER;
+  operand.op.ptr.ptr = first;
+  operand.op.ptr.rowLength = pitch;
+  return operand;
+}
+
+// Boxes of long rows, side by side on the host and a pitch apart on the GPU.
+void boxes(size_t size_bytes, bool in_first_form) {
+  constexpr size_t kWidth = size_t{24} << 10, kHeight = 16, kPitch = kWidth + 512;
+  const size_t count = size_bytes / (kWidth * kHeight);
+  const Pattern pattern(4);
+  const CUstream stream = new_stream();
+  unsigned char* source = pin(count * kWidth * kHeight, pattern);
+  unsigned char* landing = pin(count * kWidth * kHeight);
+  std::memset(landing, 0, count * kWidth * kHeight);
+  const CUdeviceptr device = allocate(count * kPitch * kHeight);
+  std::vector<CUDA_MEMCPY3D_BATCH_OP> there(count), back;
+  for (size_t box = 0; box < count; ++box) {
+    there[box].src = rows_at(address(source + box * kWidth * kHeight), kWidth);
+    there[box].dst = rows_at(device + (count - 1 - box) * kPitch * kHeight, kPitch);
+    there[box].extent = {kWidth, kHeight, 1};
+    there[box].srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+    back.push_back(there[box]);
+    back[box].src = there[box].dst;
+    back[box].dst = rows_at(address(landing + box * kWidth * kHeight), kWidth);
+  }
+  copy_boxes(there, in_first_form, stream);
+  copy_boxes(back, in_first_form, stream);
+  MUST(cuStreamSynchronize(stream));
+  pattern.check(landing, count * kWidth * kHeight, "a batch of boxes");
+}
+
 // Once the call has returned the source is the program's again, and what came back is there.
 void pageable(size_t size_bytes) {
   const CUstream stream = new_stream();
@@ -172,6 +227,7 @@ int main(int argc, char** argv) {
   rows(size_bytes, size_t{64} << 10, Kind::kPinned);
   rows(size_bytes, size_t{1} << 10, Kind::kNarrow);
   layers(size_bytes);
+  for (const bool in_first_form : {true, false}) boxes(size_bytes, in_first_form);
   print_counts();
   return 0;
 }
