@@ -65,7 +65,8 @@ Status Faults::add(const std::string& json, const std::string& origin,
     for (const Json& fault : document.value("busy", Json::array()))
       if (Status status = add_busy(fault, server, machine); !status.ok())
         return wrong(status.message());
-    contexts_take_ = std::chrono::milliseconds(document.value("contexts_take_ms", 0));
+    contexts_take_ =
+        std::chrono::milliseconds(document.value("contexts_take_ms", contexts_take_.count()));
     contexts_fail_alone_ = document.value("contexts_fail_alone", contexts_fail_alone_);
   } catch (const Json::exception& exception) {
     return wrong(exception.what());

@@ -83,8 +83,11 @@ struct Engine::Impl {
 
 Result<std::unique_ptr<Engine>> Engine::open(const cuda::Driver& driver, const Options& options) {
   auto engine = prepare(driver, options);
-  while (engine.ok() && engine.value()->is_opening())
-    if (const auto opened = engine.value()->open_next(); !opened.ok()) return opened.status();
+  if (!engine.ok()) return engine;
+  Result<bool> is_more = true;
+  while (is_more.ok() && is_more.value()) is_more = engine.value()->open_next();
+  if (!is_more.ok()) return is_more.status();
+  engine.value()->begin();
   return engine;
 }
 
@@ -155,8 +158,10 @@ Engine::~Engine() = default;
 
 // With nothing to gain, nothing is opened.
 Result<bool> Engine::open_next() {
-  if (!is_opening()) return false;
-  return impl_->roster.open_next();
+  return impl_->relay_gpus != 0 ? impl_->roster.open_next() : Result<bool>(false);
+}
+void Engine::begin() {
+  if (impl_->relay_gpus != 0) impl_->roster.begin();
 }
 bool Engine::is_opening() const noexcept {
   return impl_->relay_gpus != 0 && impl_->roster.is_opening();

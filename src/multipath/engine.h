@@ -48,13 +48,15 @@ class Engine {
   /// with nothing to gain (one GPU, no peers) is not a failure: `submit` then says kNoRelay.
   static Result<std::unique_ptr<Engine>> open(const cuda::Driver& driver, const Options& options);
 
-  /// As `open`, but does nothing on a GPU: that is for `open_next`, a GPU a call, with the same
-  /// errors. Each call may take a second, and every copy is kNotReady until it says that nothing is
-  /// left (false). One thread at a time; beside it everything but add_context may be called.
+  /// As `open`, but does nothing on a GPU: that is for `open_next`, a step a call, with the same
+  /// errors; false: nothing is left. A step may take seconds. Then contexts may be added and memory
+  /// granted, and `begin` lets copies in, which are kNotReady before. One thread at a time for all
+  /// this; everything else may be called beside it.
   static Result<std::unique_ptr<Engine>> prepare(const cuda::Driver& driver,
                                                  const Options& options);
   Result<bool> open_next();
-  bool is_opening() const noexcept;
+  void begin();
+  bool is_opening() const noexcept;  ///< there are relays to open, and `begin` is still to come
 
   ~Engine();  ///< waits for transfers in flight, then gives everything back
 

@@ -98,7 +98,6 @@ Status Roster::add(CUcontext context) {
 Status Roster::adopt_active_contexts() {
   Status first;
   for (int gpu = 0; gpu < relays_.gpu_count(); ++gpu) {
-    if (seen_primaries_[static_cast<size_t>(gpu)]) continue;
     const Status status = adopt_primary(gpu);
     if (!status.ok() && first.ok()) first = status;
   }
@@ -106,6 +105,7 @@ Status Roster::adopt_active_contexts() {
 }
 
 Status Roster::adopt_primary(int gpu) {
+  if (seen_primaries_[static_cast<size_t>(gpu)]) return {};
   const CUdevice device = relays_.device(gpu);
   unsigned flags = 0;
   int active = 0;

@@ -4,7 +4,7 @@
 //
 // Threads: any, and one of its own (relay_watch.h). One lock, which copies and that thread only try
 // (`use`): while another thread is in `add` or `forget`, which may wait for a GPU, copies are
-// native. A Target guards itself.
+// native, as during a step of opening. A Target guards itself.
 #pragma once
 
 #include <atomic>
@@ -37,11 +37,12 @@ class Roster {
          const Planner& planner, std::unique_ptr<CopyEngineMover> copy_engine);
   ~Roster();  ///< waits a limited time for transfers in flight, then gives everything back
 
-  /// Opens the next relay, or, after the last, makes all active contexts targets and lets copies
-  /// use them: then false. Fails at the end when no relay could be opened. One thread at a time;
-  /// the lock is free while the driver makes the context.
+  /// Opens the next relay, or after the last makes the next GPU's primary context a target if it is
+  /// active; false when nothing is left. Fails when no relay could be opened. One thread at a time;
+  /// the lock is free while the driver makes a relay's context.
   Result<bool> open_next();
-  /// `open_next` has more to do. Until then there are no targets, and `add` may not be called.
+  /// Copies may use the targets from now on. Call when `open_next` has nothing left.
+  void begin();
   bool is_opening() const { return is_opening_.load(std::memory_order_acquire); }
 
   /// How a context ends.
@@ -86,7 +87,7 @@ class Roster {
   void collect(std::chrono::milliseconds wait, PathCounts& counts);
 
  private:
-  Status finish_opening();
+  Status finish_relays();
   Result<CUcontext> retain_relay(int gpu) const;
   bool open_relay(int gpu, const Result<CUcontext>& context);
   GpuSet reopen_relays();
@@ -113,7 +114,7 @@ class Roster {
   const Planner& planner_;
   std::unique_ptr<CopyEngineMover> copy_engine_;
   std::atomic<bool> is_opening_{true};
-  int next_to_open_ = 0;     // GPU; of the thread that opens
+  int next_to_open_ = 0;     // of the thread that opens: each GPU as a relay, then as a target
   std::shared_mutex mutex_;  // guards all below
   Status first_refusal_;     // of a relay
   std::vector<std::unique_ptr<Endpoint>> endpoints_;

@@ -12,33 +12,39 @@ namespace braid::multipath {
 Result<bool> Roster::open_next() {
   const cuda::RelaxedCapture relaxed(driver_);
   const cuda::ScopedContext scope(driver_);
-  while (next_to_open_ < relays_.gpu_count() && (relays_.all() & gpu_bit(next_to_open_)) == 0)
-    ++next_to_open_;
-  if (next_to_open_ == relays_.gpu_count()) {
-    const Status finished = finish_opening();
-    if (!finished.ok()) return finished;
-    return false;
+  const int gpus = relays_.gpu_count();
+  while (next_to_open_ < gpus && (relays_.all() & gpu_bit(next_to_open_)) == 0) ++next_to_open_;
+  if (next_to_open_ == 2 * gpus) return false;
+  const int step = next_to_open_++;
+  if (step < gpus) {
+    const auto context = retain_relay(step);
+    const std::unique_lock lock(mutex_);
+    (void)open_relay(step, context);
+    return true;
   }
-  const int gpu = next_to_open_++;
-  const auto context = retain_relay(gpu);
   const std::unique_lock lock(mutex_);
-  (void)open_relay(gpu, context);
+  if (step == gpus)
+    if (const Status status = finish_relays(); !status.ok()) return status;
+  (void)adopt_primary(step - gpus);  // what fails is in problems_
   return true;
 }
 
-Status Roster::finish_opening() {
-  const std::unique_lock lock(mutex_);
-  reopen_relays();  // first: targets know the relays that there are when they are made
+// Before there are targets, which know the relays that there are when they are made: those whose
+// contexts the program has ended meanwhile are opened again.
+Status Roster::finish_relays() {
+  reopen_relays();
   const bool is_any_open = std::any_of(relay_endpoints_.begin(), relay_endpoints_.end(),
                                        [](const Endpoint* relay) { return relay != nullptr; });
-  if (!is_any_open) return first_refusal_;
-  (void)adopt_active_contexts();  // what fails is in problems_
+  return is_any_open ? Status() : first_refusal_;
+}
+
+void Roster::begin() {
+  const std::unique_lock lock(mutex_);
   if (!watch_.start())
     problems_.emplace_back(
         "the process may not have another thread. If a GPU fails, transfers that it relays do not "
         "end");
   is_opening_ = false;
-  return {};
 }
 
 Result<CUcontext> Roster::retain_relay(int gpu) const {

@@ -22,6 +22,7 @@ using Wishes = AccessLedger::Wishes;
 struct Ledger {
   std::mutex lock;
   AccessLedger access;
+  bool is_lending = false;  // relays are open; what is made before is lent when they are
 };
 
 Ledger& ledger() {
@@ -31,21 +32,20 @@ Ledger& ledger() {
 
 bool is_ours() { return Inside::now() || driver() == nullptr || state() == State::kForked; }
 
-// While relays open, what is made is noted, and lent at the end (lend_memory_made_so_far).
-bool may_lend() { return engine() != nullptr && !engine()->is_opening(); }
-
 // With the ledger locked: the range or pool is there, and the program may have set its access.
-void lend(AccessLedger& access, CUdeviceptr address, size_t size_bytes) {
-  if (!may_lend()) return;
+void lend(Ledger& all, CUdeviceptr address, size_t size_bytes) {
+  multipath::Engine* open = engine();
+  if (open == nullptr || !all.is_lending) return;
   const Inside inside;
-  if (const GpuSet gpus = engine()->grant(address, size_bytes))
-    access.lend(address, size_bytes, gpus);
+  if (const GpuSet gpus = open->grant(address, size_bytes))
+    all.access.lend(address, size_bytes, gpus);
 }
 
-void lend(AccessLedger& access, CUmemoryPool pool, int gpu) {
-  if (!may_lend()) return;
+void lend(Ledger& all, CUmemoryPool pool, int gpu) {
+  multipath::Engine* open = engine();
+  if (open == nullptr || !all.is_lending) return;
   const Inside inside;
-  if (const GpuSet gpus = engine()->grant(pool, gpu)) access.lend(pool, gpus);
+  if (const GpuSet gpus = open->grant(pool, gpu)) all.access.lend(pool, gpus);
 }
 
 CUmemLocation as_program_sees(CUmemLocation location) {
@@ -93,7 +93,7 @@ CUresult set_range(SetRange* native, CUdeviceptr address, size_t size_bytes, Wis
       [&](const CUmemAccessDesc* all) { return native(address, size_bytes, all, wishes.size()); });
   if (answer != CUDA_SUCCESS) return answer;
   access.set(address, size_bytes, wishes);
-  lend(access, address, size_bytes);
+  lend(ledger(), address, size_bytes);
   return answer;
 } catch (...) {
   return CUDA_ERROR_OUT_OF_MEMORY;
@@ -118,7 +118,7 @@ void pool_made(CUmemoryPool pool, const CUmemPoolProps& properties) noexcept try
     return;
   const std::lock_guard hold(ledger().lock);
   ledger().access.add(pool, properties.location.id);
-  lend(ledger().access, pool, properties.location.id);
+  lend(ledger(), pool, properties.location.id);
 } catch (...) {
 }
 
@@ -140,12 +140,13 @@ void forget(Memory... memory) noexcept try {
 
 }  // namespace
 
-void lend_memory_made_so_far() {
-  AccessLedger& access = ledger().access;
-  const std::lock_guard hold(ledger().lock);
-  for (const auto& [address, size_bytes] : access.ranges()) lend(access, address, size_bytes);
-  for (const auto& [pool, gpu] : access.pools()) lend(access, pool, gpu);
-  for (const auto& [pool, gpus] : engine()->grant_default_pools()) access.lend(pool, gpus);
+void lend_memory_made_so_far(multipath::Engine& open) {
+  Ledger& all = ledger();
+  const std::lock_guard hold(all.lock);
+  all.is_lending = true;
+  for (const auto& [address, size_bytes] : all.access.ranges()) lend(all, address, size_bytes);
+  for (const auto& [pool, gpu] : all.access.pools()) lend(all, pool, gpu);
+  for (const auto& [pool, gpus] : open.grant_default_pools()) all.access.lend(pool, gpus);
 }
 
 }  // namespace braid::preload

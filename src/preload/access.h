@@ -1,10 +1,12 @@
 // Relays are let into memory that the program maps for chosen GPUs, and into its pools.
 #pragma once
 
+#include "multipath/engine.h"
+
 namespace braid::preload {
 
 /// The engine's relays are open: lends what the program has made so far. Later memory is lent as it
 /// comes. Call it inside braid (runtime.h, Inside).
-void lend_memory_made_so_far();
+void lend_memory_made_so_far(multipath::Engine& open);
 
 }  // namespace braid::preload

@@ -12,9 +12,9 @@ namespace {
 CUresult free_async(HookId hook, CUdeviceptr address, CUstream order, CUstream stream) {
   auto* native = real<CUresult(CUdeviceptr, CUstream)>(hook);
   if (native == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  if (!Inside::now() && engine() != nullptr) {
+  if (multipath::Engine* open = engine(); open != nullptr && !Inside::now()) {
     const Inside inside;
-    if (const auto answer = engine()->free_later(address, order)) return *answer;
+    if (const auto answer = open->free_later(address, order)) return *answer;
   }
   return native(address, stream);
 }

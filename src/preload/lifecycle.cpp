@@ -3,6 +3,7 @@
 #include <map>
 #include <mutex>
 #include <set>
+#include <utility>
 
 #include "preload/access.h"
 #include "preload/devices.h"
@@ -29,18 +30,23 @@ Contexts& contexts() {
   return instance;
 }
 
-// With the contexts locked. True while relays open: the context becomes a target at the end.
-bool is_put_off(Contexts& all, CUcontext context) {
-  if (engine() == nullptr || !engine()->is_opening()) return false;
+void add_target(multipath::Engine& open, CUcontext context) {
+  const Status status = open.add_context(context);
+  if (!status.ok()) say_once((status.message() + ". Copies there stay native").c_str());
+}
+
+// With the contexts locked. While relays open the context waits: it becomes a target at the end.
+bool put_off(Contexts& all, CUcontext context) {
+  const multipath::Engine* open = engine();
+  if (open == nullptr || !open->is_opening()) return false;
   all.waiting.insert(context);
   return true;
 }
 
 // With primary contexts held, and the contexts locked.
 void make_target(Contexts& all, CUcontext context) {
-  if (is_put_off(all, context)) return;
-  const Status status = engine()->add_context(context);
-  if (!status.ok()) say_once((status.message() + ". Copies there stay native").c_str());
+  multipath::Engine* open = engine();
+  if (open != nullptr && !put_off(all, context)) add_target(*open, context);
 }
 
 CUcontext current_context() {
@@ -67,11 +73,11 @@ void context_made(CUcontext context) noexcept try {
   {
     const std::lock_guard hold(all.lock);
     all.made[context] = 1;
-    if (engine() == nullptr || is_put_off(all, context)) return;
+    if (engine() == nullptr || put_off(all, context)) return;
   }
   const auto primaries = hold_primaries();
   const std::lock_guard hold(all.lock);
-  if (engine() != nullptr) make_target(all, context);
+  make_target(all, context);
 } catch (...) {
 }
 
@@ -107,7 +113,8 @@ GivenUp give_up(CUcontext context, Holds which) noexcept try {
     if (given.is_end) all.made.erase(known);
   }
   if (given.is_end) all.waiting.erase(context);
-  if (given.is_end && engine() != nullptr) engine()->forget_context(context);
+  if (multipath::Engine* open = engine(); open != nullptr && given.is_end)
+    open->forget_context(context);
   return given;
 } catch (...) {
   return {};
@@ -119,7 +126,7 @@ void take_back(CUcontext context, GivenUp given) noexcept try {
   Contexts& all = contexts();
   const std::lock_guard hold(all.lock);
   if (given.holds > 0) all.made[context] += given.holds;
-  if (given.is_end && engine() != nullptr) make_target(all, given.holds > 0 ? context : nullptr);
+  if (given.is_end) make_target(all, given.holds > 0 ? context : nullptr);
 } catch (...) {
 }
 
@@ -161,6 +168,7 @@ CUresult enable_peer(EnablePeer* native, CUcontext peer, unsigned flags) try {
 // one. Without the engine the driver answers.
 CUresult disable_peer(DisablePeer* native, CUcontext peer) {
   const Inside inside;
+  const auto primaries = hold_primaries();  // braid enables none meanwhile
   Contexts& all = contexts();
   const std::lock_guard hold(all.lock);
   const bool was_enabled = all.peers.disabled(current_context(), peer);
@@ -184,14 +192,29 @@ CUresult call_then(HookId hook, After after, Arguments... arguments) {
   return result;
 }
 
+// All that the program has made while relays were opening, and before.
+void finish_opening(multipath::Engine& open) {
+  lend_memory_made_so_far(open);
+  Contexts& all = contexts();
+  const std::lock_guard hold(all.lock);
+  add_target(open, nullptr);
+  for (const auto& made : all.made) add_target(open, made.first);
+  for (const CUcontext context : std::exchange(all.waiting, {})) add_target(open, context);
+  open.begin();
+  for (const std::string& problem : open.problems()) say_once(problem.c_str());
+}
+
 }  // namespace
 
 void primary_context_made() noexcept try {
-  if (engine() == nullptr || engine()->is_opening()) return;  // else it is found at the end
-  const auto primaries = hold_primaries();
   Contexts& all = contexts();
+  {
+    const std::lock_guard hold(all.lock);
+    if (engine() == nullptr || put_off(all, nullptr)) return;
+  }
+  const auto primaries = hold_primaries();
   const std::lock_guard hold(all.lock);
-  if (engine() != nullptr) make_target(all, nullptr);
+  make_target(all, nullptr);
 } catch (...) {
 }
 
@@ -200,11 +223,12 @@ void forget_context(CUcontext context, Ending ending) noexcept try {
   const std::lock_guard hold(all.lock);
   all.peers.forget(context);
   all.waiting.erase(context);
-  if (engine() == nullptr) return;
+  multipath::Engine* open = engine();
+  if (open == nullptr) return;
   if (ending == Ending::kReleased)
-    engine()->release_context(context);
+    open->release_context(context);
   else
-    engine()->forget_context(context);
+    open->forget_context(context);
 } catch (...) {
 }
 
@@ -214,14 +238,14 @@ void get_ready() noexcept try {
   Contexts& all = contexts();
   {
     const std::lock_guard hold(all.lock);
-    if (is_put_off(all, current_context())) return;
+    if (put_off(all, current_context())) return;
   }
   bool is_first = false;
   {
     const auto primaries = hold_primaries();
     is_first = prepare_engine_once();
     const std::lock_guard hold(all.lock);
-    if (engine() != nullptr) make_target(all, current_context());
+    make_target(all, current_context());
   }
   if (is_first) open_relays(options().waits_for_relays ? Opening::kNow : Opening::kInBackground);
 } catch (...) {
@@ -229,22 +253,16 @@ void get_ready() noexcept try {
 
 bool open_next_relay() noexcept try {
   const auto primaries = hold_primaries();
-  if (engine() == nullptr) return false;
-  const auto opened = engine()->open_next();
-  if (opened.ok() && opened.value()) return true;
-  if (!opened.ok()) {
-    give_engine_up(opened.status());
-    return false;
-  }
-  lend_memory_made_so_far();
-  Contexts& all = contexts();
-  const std::lock_guard hold(all.lock);
-  make_target(all, nullptr);  // primary contexts that were made as the last step was under way
-  for (const auto& made : all.made) make_target(all, made.first);
-  for (const CUcontext context : std::set(std::move(all.waiting))) make_target(all, context);
-  for (const std::string& problem : engine()->problems()) say_once(problem.c_str());
-  return false;
+  multipath::Engine* open = engine();
+  if (open == nullptr) return false;
+  const auto is_more = open->open_next();
+  if (!is_more.ok())
+    give_engine_up(is_more.status().message().c_str());
+  else if (!is_more.value())
+    finish_opening(*open);
+  return is_more.ok() && is_more.value();
 } catch (...) {
+  give_engine_up("out of memory while opening relays");
   return false;
 }
 

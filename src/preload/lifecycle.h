@@ -8,12 +8,12 @@ namespace braid::preload {
 
 /// The program pins host memory, or copies much that is not pinned: the engine's relays are opened
 /// the first time (opener.h), and every context that the program has made becomes a target; later
-/// the contexts that are new do. Allocates; while relays open it waits for nothing.
+/// the contexts that are new do. Allocates; while relays open it waits for none of them.
 void get_ready() noexcept;
 
-/// Opens one relay more, or after the last makes targets of the program's contexts; true while
-/// there is more to do. One thread at a time. May take a second, during which no primary context
-/// ends.
+/// Takes the next step of opening (Engine::open_next), or the last: lends memory to the relays,
+/// makes targets of the program's contexts, and lets copies in. True while there is more to do. One
+/// thread at a time. A step may take seconds, and no primary context ends meanwhile.
 bool open_next_relay() noexcept;
 
 /// The program has made a GPU active: its primary context is a target from now on.

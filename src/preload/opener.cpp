@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <semaphore>
 #include <thread>
 
 #include "multipath/thread.h"
@@ -18,6 +19,7 @@ namespace {
 struct Opener {
   multipath::Thread thread;
   std::atomic<bool> stops{false};
+  std::binary_semaphore ended{0};
   pid_t pid = 0;  // a child that was forked has no such thread
 };
 
@@ -28,26 +30,25 @@ Opener& opener() {
 
 // For threads that are about to end a primary context, and wait for the one that is being made.
 constexpr std::chrono::milliseconds kTurnOfOthers{1};
+constexpr std::chrono::seconds kLongestStep{10};
 
 void open_all(void*) {
   const Inside inside;
   while (!opener().stops && open_next_relay()) std::this_thread::sleep_for(kTurnOfOthers);
+  opener().ended.release();
 }
 
 void stop() noexcept {
   if (opener().pid != getpid() || opener().stops.exchange(true)) return;
-  opener().thread.join();
+  if (opener().ended.try_acquire_for(kLongestStep)) opener().thread.join();
 }
 
 }  // namespace
 
 void open_relays(Opening when) noexcept {
-  if (when == Opening::kInBackground) {
-    opener().pid = getpid();
-    std::atexit(stop);  // after the driver's own handlers were, and so called before them
-    if (opener().thread.start(open_all, nullptr)) return;
-  }
-  open_all(nullptr);
+  opener().pid = getpid();
+  std::atexit(stop);  // after the driver's own handlers were, and so called before them
+  if (when == Opening::kNow || !opener().thread.start(open_all, nullptr)) open_all(nullptr);
 }
 
 }  // namespace braid::preload

@@ -11,7 +11,8 @@ enum class Opening : bool {
 };
 
 /// Call once, when the engine has been prepared, holding no lock. A process that exits waits for
-/// the context that is being made, which the driver could not survive.
+/// the step that is under way, since the driver's own handlers do not expect a context to be made
+/// beside them; but not for ever, since that step may wait for a thread of the program's.
 void open_relays(Opening when) noexcept;
 
 }  // namespace braid::preload

@@ -164,9 +164,10 @@ bool prepare_engine_once() noexcept try {
   if (!process.state.compare_exchange_strong(expected, State::kPreparing)) return false;
   auto prepared = multipath::Engine::prepare(*driver(), *process.options.load());
   if (!prepared.ok()) {
-    give_engine_up(prepared.status());
+    give_engine_up(prepared.status().message().c_str());
     return false;
   }
+  for (const std::string& problem : prepared.value()->problems()) say_once(problem.c_str());
   prepared.value()->report_problems(say_once);
   process.threshold_bytes.store(prepared.value()->threshold_bytes(), std::memory_order_relaxed);
   process.engine.store(std::move(prepared).value().release(), std::memory_order_release);
@@ -175,16 +176,19 @@ bool prepare_engine_once() noexcept try {
   std::atexit(report_at_exit);
   return true;
 } catch (...) {
-  give_engine_up(Status::error("out of memory while preparing the engine"));
+  give_engine_up("out of memory while preparing the engine");
   return false;
 }
 
 // Not freed: threads of the program may be asking it.
-void give_engine_up(const Status& why) noexcept try {
+void give_engine_up(const char* why) noexcept {
   process.state.store(State::kFailed);
   process.engine.store(nullptr);
-  say_once((why.message() + ". Every copy stays native").c_str());
-} catch (...) {
+  try {
+    say_once((std::string(why) + ". Every copy stays native").c_str());
+  } catch (...) {
+    say_once("out of memory. Every copy stays native");
+  }
 }
 
 void say_once(const char* message) noexcept try {

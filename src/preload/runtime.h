@@ -43,7 +43,7 @@ const cuda::Driver* driver() noexcept;
 
 State state() noexcept;
 
-/// Null unless State::kOpen.
+/// Null unless State::kOpen. Ask once and use the answer: it may be null at the next call.
 multipath::Engine* engine() noexcept;
 
 /// Copies smaller than this stay native without asking the engine.
@@ -64,8 +64,9 @@ Statistics& statistics() noexcept;
 /// to be opened (opener.h). Allocates. Call it holding `hold_primaries` (primaries.h).
 bool prepare_engine_once() noexcept;
 
-/// The engine cannot be used: says why, and everything stays native.
-void give_engine_up(const Status& why) noexcept;
+/// The engine cannot be used: says why, and everything stays native. Who has the engine may go on
+/// asking it.
+void give_engine_up(const char* why) noexcept;
 
 /// One line on stderr, "braid: <message>", the first time; later ones are not printed.
 void say_once(const char* message) noexcept;

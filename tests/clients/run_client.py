@@ -120,7 +120,7 @@ def main(client, source, build):
                 "BRAID_SERVER": str(build / "share" / "braid" / "profiles" / f"{SERVER}.json")}
     native = report_of(run(command, emulated), "natively")
 
-    done = run([str(build / "bin" / "braid"), "run", "--server", SERVER, "--stats", "json", "--",
+    done = run([str(build / "bin" / "braid"), "run", "--server", SERVER, "--opening", "wait", "--stats", "json", "--",
                 *command], environment)
     braided = report_of(done, "under braid")
     if not native["verified"] or not braided["verified"]:

@@ -51,6 +51,44 @@ TEST_F(LifecycleTest, OpeningKeepsTheCallersContext) {
   synchronize(stream);
 }
 
+// As the interposer opens, beside the program: a relay's context ends between two steps.
+TEST_F(LifecycleTest, OpensInSteps) {
+  use_gpu(0);
+  HostBuffer host(driver(), kSize);
+  DeviceBuffer device(driver(), kSize);
+  const CUstream stream = new_stream();
+  const auto prepared = Engine::prepare(driver(), every_size());
+  ASSERT_TRUE(prepared.ok()) << prepared.status().message();
+  Engine& engine = *prepared.value();
+  const auto copy = [&]() -> Verdict {
+    return engine.submit({Direction::kHostToDevice, host.data(), device.at(), kSize, stream})
+        .verdict;
+  };
+  const int reset_after = gpus() + 2;  // steps: relays are open then, and the first targets
+  int steps = 0;
+  while (true) {
+    EXPECT_EQ(copy(), Verdict::kNotReady);
+    const auto is_more = engine.open_next();
+    ASSERT_TRUE(is_more.ok()) << is_more.status().message();
+    if (!is_more.value()) break;
+    ++steps;
+    if (steps != 2 && steps != reset_after) continue;
+    engine.forget_context(context(1));
+    const auto reset =
+        reinterpret_cast<CUresult (*)(CUdevice)>(symbol("cuDevicePrimaryCtxReset_v2"));
+    EXPECT_EQ(reset(1), CUDA_SUCCESS);
+  }
+  EXPECT_EQ(copy(), Verdict::kNotReady);
+  EXPECT_TRUE(engine.is_opening());
+  EXPECT_TRUE(engine.add_context(nullptr).ok());
+  engine.begin();
+  EXPECT_FALSE(engine.is_opening());
+  EXPECT_EQ(copy(), Verdict::kAccelerated);
+  synchronize(stream);
+  EXPECT_EQ(engine.collect(1000).size(), static_cast<size_t>(gpus())) << "a path is missing";
+  EXPECT_TRUE(engine.problems().empty());
+}
+
 TEST_F(LifecycleTest, ClosingGivesBackEveryByteOfDeviceMemory) {
   const auto open_copy_and_close = [&] {
     use_gpu(0);
