@@ -62,7 +62,7 @@ TEST_F(Opening, MemoryMappedMeanwhileIsLentToRelays) { expect_carried_at_the_end
 
 // It waits for the context that is being made, and not for the other six, of half a second each.
 TEST_F(Opening, AProcessMayEndMeanwhile) {
-  for (const char* scenario : {"ends", "ends_at_once"}) {
+  for (const char* scenario : {"ends", "ends_at_once", "ends_elsewhere"}) {
     const auto before = std::chrono::steady_clock::now();
     const ChildResult child = run(scenario, {}, "all");
     EXPECT_EQ(child.exit_code, 3) << scenario << child.errors;

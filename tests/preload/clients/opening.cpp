@@ -7,6 +7,7 @@
 #include <iterator>
 #include <map>
 #include <string>
+#include <thread>
 
 #include "client.h"
 
@@ -151,8 +152,14 @@ int maps(const char* path) {
 
 int main(int argc, char** argv) {
   const std::map<std::string, int (*)(const char*)> scenarios = {
-      {"goes_on", goes_on}, {"ends", ends}, {"ends_at_once", ends_at_once}, {"forks", forks},
-      {"resets", resets},   {"maps", maps}, {"own_context", own_context},
+      {"goes_on", goes_on},
+      {"ends", ends},
+      {"ends_at_once", ends_at_once},
+      {"ends_elsewhere", ends_elsewhere},
+      {"forks", forks},
+      {"resets", resets},
+      {"maps", maps},
+      {"own_context", own_context},
   };
   const auto scenario = scenarios.find(argc > 2 ? argv[1] : "");
   require(use_lookup("dlsym"), "no driver");
