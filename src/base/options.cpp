@@ -162,7 +162,7 @@ const std::vector<Entry>& entries() {
       {{"BRAID_OPENING", "background|wait", "", "background",
         "relays are opened once the program pins memory: in the background, copies being native "
         "until then, or the program waits",
-        "a context takes a fifth of a second, and seconds where processes start at once: "
+        "a context takes a third of a second, and seconds where processes start at once: "
         "docs/measurements"},
        set_waits_for_relays},
       {{"BRAID_STATS", "text|json|prometheus", "", "none",

@@ -1,5 +1,5 @@
 // The engine's relays are opened on a thread of braid's while the program goes on: a context takes
-// the driver a fifth of a second, and seconds where several processes start at once. Copies are
+// the driver a third of a second, and seconds where several processes start at once. Copies are
 // native until all are open.
 #pragma once
 
