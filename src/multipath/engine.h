@@ -31,9 +31,9 @@
 namespace braid::multipath {
 
 /// Hardware queues for what streams braid adds to a context with both movers, beside as many as the
-/// driver gives a program by default. No more: each makes a context take longer (0.14 s with 8
-/// queues, 0.33 with 20, 0.53 with 32; four processes with four each at once 3, 8 and 20 s in all;
-/// 4xH200).
+/// driver gives a program by default. No more: each makes a context take longer (4xH200: 0.14 s
+/// with 8 queues, 0.33 with 20, 0.53 with 32; four processes at once had made four each after 3 s
+/// with 8, 6 with 16 and 15 with 32: docs/measurements/2026-11-22-4xH200-start.md).
 int wanted_hardware_queues();
 
 /// Whether an engine with these options may move by copy engines. Beside the kernel mover they need

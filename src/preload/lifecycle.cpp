@@ -247,10 +247,9 @@ void get_ready() noexcept try {
     const std::lock_guard hold(all.lock);
     make_target(all, current_context());
   }
-  if (!is_first) return;
   const multipath::Engine* open = engine();
-  const bool is_soon_done = open == nullptr || !open->is_opening();  // there are no relays
-  open_relays(options().waits_for_relays || is_soon_done ? Opening::kNow : Opening::kInBackground);
+  if (is_first && open != nullptr && open->is_opening())
+    open_relays(options().waits_for_relays ? Opening::kNow : Opening::kInBackground);
 } catch (...) {
 }
 
