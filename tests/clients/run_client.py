@@ -120,8 +120,8 @@ def main(client, source, build):
                 "BRAID_SERVER": str(build / "share" / "braid" / "profiles" / f"{SERVER}.json")}
     native = report_of(run(command, emulated), "natively")
 
-    done = run([str(build / "bin" / "braid"), "run", "--server", SERVER, "--opening", "wait", "--stats", "json", "--",
-                *command], environment)
+    done = run([str(build / "bin" / "braid"), "run", "--server", SERVER, "--opening", "wait",
+                "--stats", "json", "--", *command], environment)
     braided = report_of(done, "under braid")
     if not native["verified"] or not braided["verified"]:
         fail("wrong bytes", done)

@@ -22,8 +22,8 @@ def run_client(sizes, braid, repeat=1):
     client = [str(BUILD / "demo" / "client"), "--json", "--sizes", sizes, "--repeat", str(repeat)]
     environment = dict(CLEAN)
     if braid:
-        client = [str(BUILD / "bin" / "braid"), "run", "--server", SERVER, "--opening", "wait", "--stats", "json",
-                  "--", *client]
+        client = [str(BUILD / "bin" / "braid"), "run", "--server", SERVER, "--opening", "wait",
+                  "--stats", "json", "--", *client]
     else:
         environment["LD_LIBRARY_PATH"] = str(BUILD / "lib" / "emulator")
         environment["BRAID_SERVER"] = str(BUILD / "share/braid/profiles" / f"{SERVER}.json")

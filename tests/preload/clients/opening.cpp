@@ -1,4 +1,4 @@
-// client_opening SCENARIO FILE [SECOND]: programs that go on while something opens beside them.
+// client_opening SCENARIO FILE: programs that go on while something opens beside them.
 // They copy to GPU 0, and verify every byte, until FILE holds the text "outcome=accelerated".
 #include <sys/wait.h>
 #include <unistd.h>
