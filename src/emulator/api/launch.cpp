@@ -1,6 +1,8 @@
 // Kernel launches.
+#include <algorithm>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "emulator/api/entry.h"
@@ -53,7 +55,7 @@ CUresult copy_args(const cuda::Twin& twin, void** params, void** extra,
 }
 
 CUresult launch_shape(Call& call, CUfunction handle, const Shape& shape, CUstream stream_handle,
-                      void** params, void** extra) {
+                      void** params, void** extra, std::optional<int> priority = {}) {
   StreamPtr stream;
   const auto function = call.world.functions.find(handle);
   if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
@@ -62,6 +64,7 @@ CUresult launch_shape(Call& call, CUfunction handle, const Shape& shape, CUstrea
   if (function->context.lock() != stream->context.lock()) return CUDA_ERROR_INVALID_HANDLE;
   Launch launch;
   launch.twin = function->twin;
+  launch.priority = priority;
   BRAID_TRY(copy_args(*function->twin, params, extra, launch.args));
   const uint64_t blocks = uint64_t{shape.grid[0]} * shape.grid[1] * shape.grid[2];
   // Twins step one by one; a grid of millions is a mistake here, not a workload.
@@ -79,13 +82,53 @@ CUresult launch(Call& call, CUfunction function, unsigned gx, unsigned gy, unsig
   return launch_shape(call, function, {{gx, gy, gz}, {bx, by, bz}}, stream, params, extra);
 }
 
+// What an attribute asks for beyond the priority: nothing, or something that twins cannot give.
+// Hints (where data stays cached, how blocks are spread) are nothing here.
+CUresult check_attribute(const CUlaunchAttribute& attribute) {
+  const CUlaunchAttributeValue& value = attribute.value;
+  bool plain = true;
+  switch (static_cast<int>(attribute.id)) {
+    case CU_LAUNCH_ATTRIBUTE_IGNORE:
+    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:  // allows to overlap, only
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
+    case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
+    case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+    case CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING: break;
+    case CU_LAUNCH_ATTRIBUTE_COOPERATIVE: plain = value.cooperative == 0; break;
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+      plain = value.clusterDim.x == 1 && value.clusterDim.y == 1 && value.clusterDim.z == 1;
+      break;
+    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
+    case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
+    case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE: plain = false; break;
+    default: return CUDA_ERROR_INVALID_VALUE;
+  }
+  return plain ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUresult read_attributes(const CUlaunchConfig& config, std::optional<int>& priority) {
+  if (config.numAttrs > 0 && config.attrs == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  for (unsigned i = 0; i < config.numAttrs; ++i) {
+    BRAID_TRY(check_attribute(config.attrs[i]));
+    if (config.attrs[i].id == CU_LAUNCH_ATTRIBUTE_PRIORITY)
+      priority = std::clamp(config.attrs[i].value.priority, kGreatestPriority, kLeastPriority);
+  }
+  return CUDA_SUCCESS;
+}
+
 CUresult launch_config(Call& call, const CUlaunchConfig* config, CUfunction function, void** params,
                        void** extra) {
   if (config == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  std::optional<int> priority;
+  BRAID_TRY(read_attributes(*config, priority));
   return launch_shape(call, function,
                       {{config->gridDimX, config->gridDimY, config->gridDimZ},
                        {config->blockDimX, config->blockDimY, config->blockDimZ}},
-                      config->hStream, params, extra);
+                      config->hStream, params, extra, priority);
 }
 
 // Twins are small: as many blocks fit as threads do.

@@ -1,4 +1,6 @@
-// Stream memory operations: waiting for and writing values of 4 or 8 bytes.
+// Stream memory operations: waiting for and writing values of 4 or 8 bytes, alone or in batches.
+#include <vector>
+
 #include "emulator/api/entry.h"
 #include "emulator/ops/ops.h"
 
@@ -10,57 +12,72 @@ CUresult check_word(Call& call, Word word) {
   return fits && word.address % word.width_bytes == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult wait_value(Call& call, CUstream handle, Word word, uint64_t value, unsigned flags) {
-  StreamPtr stream;
+// One wait or write, before it is known to be sound.
+struct Request {
+  bool waits = false;
+  Word word;
+  uint64_t value = 0;
+  unsigned flags = 0;
+};
+
+CUresult check_flags(const Request& request) {
+  if (!request.waits)
+    return (request.flags & ~unsigned{CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER}) != 0
+               ? CUDA_ERROR_INVALID_VALUE
+               : CUDA_SUCCESS;
   // CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES is 0 here.
-  if ((flags & CU_STREAM_WAIT_VALUE_FLUSH) != 0) return CUDA_ERROR_NOT_SUPPORTED;
-  if (flags > CU_STREAM_WAIT_VALUE_NOR) return CUDA_ERROR_INVALID_VALUE;
-  BRAID_TRY(find_stream(call, handle, stream));
-  BRAID_TRY(check_word(call, word));
-  BRAID_CAPTURE(stream);
-  enqueue_wait_value(call.world, stream, word, value, flags);
-  return CUDA_SUCCESS;
+  if ((request.flags & CU_STREAM_WAIT_VALUE_FLUSH) != 0) return CUDA_ERROR_NOT_SUPPORTED;
+  return request.flags > CU_STREAM_WAIT_VALUE_NOR ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-CUresult write_value(Call& call, CUstream handle, Word word, uint64_t value, unsigned flags) {
+// All are checked before any is enqueued.
+CUresult issue(Call& call, CUstream handle, const std::vector<Request>& requests) {
   StreamPtr stream;
-  if ((flags & ~unsigned{CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER}) != 0)
-    return CUDA_ERROR_INVALID_VALUE;
+  for (const Request& request : requests) BRAID_TRY(check_flags(request));
   BRAID_TRY(find_stream(call, handle, stream));
-  BRAID_TRY(check_word(call, word));
+  for (const Request& request : requests) BRAID_TRY(check_word(call, request.word));
   BRAID_CAPTURE(stream);
-  enqueue_write_value(call.world, stream, word, value);
+  for (const Request& request : requests)
+    if (request.waits)
+      enqueue_wait_value(call.world, stream, request.word, request.value, request.flags);
+    else
+      enqueue_write_value(call.world, stream, request.word, request.value);
   return CUDA_SUCCESS;
 }
 
 CUresult wait32(Call& call, CUstream stream, CUdeviceptr address, cuuint32_t value,
                 unsigned flags) {
-  return wait_value(call, stream, {address, 4}, value, flags);
+  return issue(call, stream, {{true, {address, 4}, value, flags}});
 }
 CUresult wait64(Call& call, CUstream stream, CUdeviceptr address, cuuint64_t value,
                 unsigned flags) {
-  return wait_value(call, stream, {address, 8}, value, flags);
+  return issue(call, stream, {{true, {address, 8}, value, flags}});
 }
 CUresult write32(Call& call, CUstream stream, CUdeviceptr address, cuuint32_t value,
                  unsigned flags) {
-  return write_value(call, stream, {address, 4}, value, flags);
+  return issue(call, stream, {{false, {address, 4}, value, flags}});
 }
 CUresult write64(Call& call, CUstream stream, CUdeviceptr address, cuuint64_t value,
                  unsigned flags) {
-  return write_value(call, stream, {address, 8}, value, flags);
+  return issue(call, stream, {{false, {address, 8}, value, flags}});
 }
 
-CUresult one_of_batch(Call& call, CUstream stream, const CUstreamBatchMemOpParams& op) {
+CUresult add_request(const CUstreamBatchMemOpParams& op, std::vector<Request>& requests) {
+  const auto& wait = op.waitValue;
+  const auto& write = op.writeValue;
   switch (static_cast<int>(op.operation)) {
     case CU_STREAM_MEM_OP_WAIT_VALUE_32:
-      return wait32(call, stream, op.waitValue.address, op.waitValue.value, op.waitValue.flags);
+      requests.push_back({true, {wait.address, 4}, wait.value, wait.flags});
+      return CUDA_SUCCESS;
     case CU_STREAM_MEM_OP_WAIT_VALUE_64:
-      return wait64(call, stream, op.waitValue.address, op.waitValue.value64, op.waitValue.flags);
+      requests.push_back({true, {wait.address, 8}, wait.value64, wait.flags});
+      return CUDA_SUCCESS;
     case CU_STREAM_MEM_OP_WRITE_VALUE_32:
-      return write32(call, stream, op.writeValue.address, op.writeValue.value, op.writeValue.flags);
+      requests.push_back({false, {write.address, 4}, write.value, write.flags});
+      return CUDA_SUCCESS;
     case CU_STREAM_MEM_OP_WRITE_VALUE_64:
-      return write64(call, stream, op.writeValue.address, op.writeValue.value64,
-                     op.writeValue.flags);
+      requests.push_back({false, {write.address, 8}, write.value64, write.flags});
+      return CUDA_SUCCESS;
     case CU_STREAM_MEM_OP_BARRIER: return CUDA_SUCCESS;  // ops of a stream are in order anyway
     default: return CUDA_ERROR_NOT_SUPPORTED;
   }
@@ -71,8 +88,9 @@ CUresult batch(Call& call, CUstream stream, unsigned count, CUstreamBatchMemOpPa
   constexpr unsigned kMostOps = 256;
   if (ops == nullptr || count == 0 || count > kMostOps || flags != 0)
     return CUDA_ERROR_INVALID_VALUE;
-  for (unsigned i = 0; i < count; ++i) BRAID_TRY(one_of_batch(call, stream, ops[i]));
-  return CUDA_SUCCESS;
+  std::vector<Request> requests;
+  for (unsigned i = 0; i < count; ++i) BRAID_TRY(add_request(ops[i], requests));
+  return issue(call, stream, requests);
 }
 
 }  // namespace

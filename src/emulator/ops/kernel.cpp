@@ -125,7 +125,7 @@ class RunningKernel : public std::enable_shared_from_this<RunningKernel> {
                 // As an event of its own: a slot may come free amid another block's step.
                 kernel->world_.simulation.after_us(0, [kernel, i] { kernel->begin_block(i); });
               },
-              op_->priority);
+              launch_.priority.value_or(op_->priority));
   }
 
   void begin_block(uint32_t number) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "cuda/kernels/twin.h"
@@ -93,6 +94,7 @@ struct Launch {
   std::vector<std::byte> args;
   uint32_t blocks = 1;
   int threads_per_block = 1;
+  std::optional<int> priority;  ///< of its blocks, where it is not the stream's
 };
 
 CompletionPtr enqueue_kernel(World& world, const StreamPtr& stream, Launch launch);
