@@ -27,18 +27,41 @@ bool is_direct(World& world, const CopyEnd& source, const CopyEnd& destination) 
   return reaches(world, source, destination) || reaches(world, destination, source);
 }
 
-int class_of(World& world, const Copy& copy) {
-  const bool by_cpu = copy.staged != nullptr && copy.read == SourceRead::kDuringCall;
-  if (by_cpu || copy.source.pageable() || copy.destination.pageable())
-    return world.machine.pageable_class(copy.source.place, copy.destination.place);
-  return world.machine.copy_class(copy.source.place, copy.destination.place,
-                                  is_direct(world, copy.source, copy.destination));
+// Whose PCIe link takes a copy between host memory and a GPU: plain memory is reached by its own
+// GPU, whichever stream the copy is in; mapped and pooled memory by the GPU that touches it, which
+// is the stream's, and over NVLink from there (seen on 2xH200, driver 580).
+int passes(World& world, const ContextPtr& context, const Copy& copy) {
+  const bool from_gpu = copy.source.place.is_gpu();
+  const bool to_gpu = copy.destination.place.is_gpu();
+  if (from_gpu && to_gpu)
+    return is_direct(world, copy.source, copy.destination) ? Machine::kNothing
+                                                           : Machine::kHostMemory;
+  if (!from_gpu && !to_gpu) return Machine::kNothing;
+  const CopyEnd& on_gpu = from_gpu ? copy.source : copy.destination;
+  if (on_gpu.context != 0) return Machine::kNothing;
+  const int gpu = on_gpu.through >= 0 ? world.visible[on_gpu.through] : context->gpu;
+  return gpu == on_gpu.place.number() ? Machine::kNothing : gpu;
 }
 
-// Null for a copy within host memory, which a CPU thread makes.
-Slots* engine_of(World& world, const Copy& copy) {
-  if (!copy.source.place.is_gpu() && !copy.destination.place.is_gpu()) return nullptr;
-  return &world.machine.engine(copy.source.place, copy.destination.place);
+struct RoutedCopy {
+  Copy copy;
+  int share_class = 0;
+  Slots* engine = nullptr;  ///< none for a copy within host memory, which a CPU thread makes
+};
+using RoutedCopies = std::shared_ptr<const std::vector<RoutedCopy>>;
+
+RoutedCopy routed(World& world, const ContextPtr& context, Copy copy) {
+  const Place from = copy.source.place;
+  const Place to = copy.destination.place;
+  const int way = passes(world, context, copy);
+  const bool by_cpu = copy.staged != nullptr && copy.read == SourceRead::kDuringCall;
+  const bool pageable = by_cpu || copy.source.pageable() || copy.destination.pageable();
+  RoutedCopy made;
+  made.share_class = pageable ? world.machine.pageable_class(from, to, way)
+                              : world.machine.copy_class(from, to, way);
+  if (from.is_gpu() || to.is_gpu()) made.engine = &world.machine.engine(from, to, way);
+  made.copy = std::move(copy);
+  return made;
 }
 
 bool may_move(World& world, const OpPtr& op, const Copy& copy) {
@@ -56,12 +79,6 @@ void move_bytes(World& world, const OpPtr& op, const Copy& copy) {
   world.wrote(copy.destination.address, span_bytes(copy.destination, copy.extent));
 }
 
-struct RoutedCopy {
-  Copy copy;
-  int share_class = 0;
-};
-using RoutedCopies = std::shared_ptr<const std::vector<RoutedCopy>>;
-
 // The copies of an op that has begun. Those that need the same engine take it once and go one after
 // another; engines work beside each other.
 class RunningCopies : public std::enable_shared_from_this<RunningCopies> {
@@ -70,8 +87,7 @@ class RunningCopies : public std::enable_shared_from_this<RunningCopies> {
       : world_(world), op_(std::move(op)), copies_(std::move(copies)) {}
 
   void start() {
-    for (const RoutedCopy& routed : *copies_)
-      lane_of(engine_of(world_, routed.copy)).copies.push_back(&routed);
+    for (const RoutedCopy& each : *copies_) lane_of(each.engine).copies.push_back(&each);
     lanes_left_ = lanes_.size();
     for (Lane& lane : lanes_) {
       auto granted = [this, running = shared_from_this(), &lane] { go_on(lane); };
@@ -135,14 +151,12 @@ class RunningCopies : public std::enable_shared_from_this<RunningCopies> {
 }  // namespace
 
 CompletionPtr enqueue_copies(World& world, const StreamPtr& stream, std::vector<Copy> copies) {
-  auto routed = std::make_shared<std::vector<RoutedCopy>>();
-  routed->reserve(copies.size());
-  for (Copy& copy : copies) {
-    const int share_class = class_of(world, copy);
-    routed->push_back({std::move(copy), share_class});
-  }
-  return world.scheduler.enqueue(stream, [&world, routed](const OpPtr& op) {
-    std::make_shared<RunningCopies>(world, op, routed)->start();
+  const ContextPtr context = stream->context.lock();
+  auto all = std::make_shared<std::vector<RoutedCopy>>();
+  all->reserve(copies.size());
+  for (Copy& copy : copies) all->push_back(routed(world, context, std::move(copy)));
+  return world.scheduler.enqueue(stream, [&world, all](const OpPtr& op) {
+    std::make_shared<RunningCopies>(world, op, all)->start();
   });
 }
 

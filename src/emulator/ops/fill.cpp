@@ -20,7 +20,8 @@ void fill_row(std::byte* at, uint64_t width_bytes, uint32_t value, unsigned elem
 
 CompletionPtr enqueue_fill(World& world, const StreamPtr& stream, CopyEnd destination,
                            Extent extent, uint32_t value, unsigned element_bytes) {
-  const int share_class = world.machine.copy_class(destination.place, destination.place, true);
+  const int share_class =
+      world.machine.copy_class(destination.place, destination.place, Machine::kNothing);
   const auto land = [=, &world](const OpPtr& op) {
     if (!op->cancelled && !may_touch(world, op, destination, extent, Access::kWrite))
       fault(world, op);

@@ -90,30 +90,31 @@ int Machine::find_class(const ClassKey& key, const std::function<std::vector<int
   return number;
 }
 
-int Machine::copy_class(Place source, Place destination, bool direct) {
-  const auto route = [&] {
-    std::vector<int> resources;
-    if (source.is_gpu() && destination.is_gpu() && !direct) {
-      const Place between = Place::host(server_.gpus[source.number()].numa_node);
-      add_leg(resources, source, between);
-      add_leg(resources, between, destination);
-    } else {
-      add_leg(resources, source, destination);
-    }
-    return resources;
-  };
-  // Host to host is a CPU's copy, at the rate of one thread.
-  const double cap = source.is_gpu() || destination.is_gpu() ? kDeviceMemoryGbps : kPageableGbps;
-  return find_class({Kind::kCopy, direct ? 1 : 0, source, destination}, route, cap);
-}
-
-int Machine::pageable_class(Place source, Place destination) {
-  const auto route = [&] {
-    std::vector<int> resources;
+std::vector<int> Machine::copy_route(Place source, Place destination, int passes) const {
+  std::vector<int> resources;
+  if (passes == kNothing) {
     add_leg(resources, source, destination);
     return resources;
-  };
-  return find_class({Kind::kPageable, 0, source, destination}, route, kPageableGbps);
+  }
+  const Place between = passes == kHostMemory ? Place::host(server_.gpus[source.number()].numa_node)
+                                              : Place::gpu(passes);
+  add_leg(resources, source, between);
+  add_leg(resources, between, destination);
+  return resources;
+}
+
+int Machine::copy_class(Place source, Place destination, int passes) {
+  // Host to host is a CPU's copy, at the rate of one thread.
+  const double cap = source.is_gpu() || destination.is_gpu() ? kDeviceMemoryGbps : kPageableGbps;
+  return find_class(
+      {Kind::kCopy, passes, source, destination},
+      [&] { return copy_route(source, destination, passes); }, cap);
+}
+
+int Machine::pageable_class(Place source, Place destination, int passes) {
+  return find_class(
+      {Kind::kPageable, passes, source, destination},
+      [&] { return copy_route(source, destination, passes); }, kPageableGbps);
 }
 
 int Machine::kernel_class(int launcher, Place source, Place destination) {
@@ -135,8 +136,9 @@ int Machine::direction(Place source, Place destination) {
   return !source.is_gpu() ? 0 : !destination.is_gpu() ? 1 : 2;
 }
 
-Slots& Machine::engine(Place source, Place destination) {
-  const int gpu = source.is_gpu() ? source.number() : destination.number();
+Slots& Machine::engine(Place source, Place destination, int passes) {
+  const int at_an_end = source.is_gpu() ? source.number() : destination.number();
+  const int gpu = passes >= 0 ? passes : at_an_end;
   return engines_[kDirections * gpu + direction(source, destination)];
 }
 

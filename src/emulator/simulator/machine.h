@@ -55,17 +55,21 @@ class Machine {
 
   Simulation& simulation() { return simulation_; }
 
-  /// Flow classes. A copy by a copy engine between two places; `direct`: GPUs reach each other
-  /// without host memory.
-  int copy_class(Place source, Place destination, bool direct);
+  /// What a copy's bytes pass on their way, if not the number of a GPU, whose link to host memory
+  /// and whose engine they use.
+  static constexpr int kNothing = -1;
+  static constexpr int kHostMemory = -2;  ///< of GPUs that do not reach each other
+
+  /// Flow classes. A copy by a copy engine between two places.
+  int copy_class(Place source, Place destination, int passes);
   /// The same from or to pageable memory: as fast as a CPU thread stages it.
-  int pageable_class(Place source, Place destination);
+  int pageable_class(Place source, Place destination, int passes);
   /// One thread block on `launcher` that loads from one place and stores to the other. A link's
   /// arbiter sees requesters, and a GPU's multiprocessors are one beside its copy engines: however
   /// many blocks move bytes, in one direction they together have the share of one engine.
   int kernel_class(int launcher, Place source, Place destination);
 
-  Slots& engine(Place source, Place destination);
+  Slots& engine(Place source, Place destination, int passes);
   Slots& threads(int gpu) { return threads_[gpu]; }  ///< counted in threads
 
   /// Kernels of `gpu` that become due in [from, to) start at `to`.
@@ -89,6 +93,7 @@ class Machine {
   static int direction(Place source, Place destination);
   void add_hops(std::vector<int>& resources, const std::vector<topology::Hop>& hops) const;
   void add_leg(std::vector<int>& resources, Place from, Place to) const;
+  std::vector<int> copy_route(Place source, Place destination, int passes) const;
   int read_resource(int gpu) const { return 3 * links_ + 2 * gpu; }
   int write_resource(int gpu) const { return 3 * links_ + 2 * gpu + 1; }
 
