@@ -115,7 +115,6 @@ TEST_F(Batch, SourcesThatWereReadMayGo) {
   server.use(1);
   CUstream elsewhere = server.stream();
   const CUdeviceptr target = server.device_memory(16);
-  ASSERT_EQ(server.cu.cuCtxSetCurrent(context), CUDA_SUCCESS);
   for (const auto order :
        {CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL, CU_MEMCPY_SRC_ACCESS_ORDER_ANY}) {
     std::vector<uint8_t> registered(4096, 8);

@@ -39,16 +39,32 @@ bool is_idle(const Context& context) {
 
 }  // namespace
 
-void wait_for_context(Call& call, const Context& context) {
-  call.world.wait(call.lock, [&] { return is_idle(context); });
+namespace {
+
+void wait_for_streams(Call& call, const Context& context) {
+  std::vector<CompletionPtr> ends;
   for (const StreamPtr& stream : context.streams)
-    if (stream->tail != nullptr) call.world.clock.wait_until(stream->tail->when());
+    if (stream->tail != nullptr) ends.push_back(stream->tail);
+  call.world.wait(call.lock, [&] {
+    return std::all_of(ends.begin(), ends.end(), [](const auto& end) { return end->done(); });
+  });
+  for (const CompletionPtr& end : ends) call.world.clock.wait_until(end->when());
+}
+
+}  // namespace
+
+void wait_for_context(Call& call, const ContextPtr& context) {
+  if (call.lock_use != LockUse::kHolds) return wait_for_streams(call, *context);
+  while (call.world.wait_for_lock(call.lock, *context)) {
+  }
+  const HeldLock held(context->locked);
+  wait_for_streams(call, *context);
 }
 
 void wait_for_everybody(Call& call) {
   const auto contexts = call.world.contexts.all();  // a copy: other threads may destroy some
   for (const auto& [handle, context] : contexts)
-    if (context->alive) wait_for_context(call, *context);
+    if (context->alive) wait_for_streams(call, *context);
 }
 
 void destroy(Call& call, const ContextPtr& context) {
@@ -109,11 +125,13 @@ CUresult create_with_params(Call& call, CUcontext* out, CUctxCreateParams* param
   return create(call, out, flags, device);
 }
 
+// Waits for the streams of the other contexts too (seen on 2xH200).
 CUresult destroy_context(Call& call, CUcontext handle) {
   ContextPtr context;
   if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   BRAID_TRY(find_context(call, handle, context));
   if (call.world.primaries[context->device] == context) return CUDA_ERROR_INVALID_CONTEXT;
+  wait_for_everybody(call);
   destroy(call, context);
   if (!call.thread.contexts.empty() && call.thread.contexts.back() == handle)
     call.thread.contexts.pop_back();
@@ -193,7 +211,7 @@ CUresult synchronize(Call& call) {
       stream->capture->valid = false;
       return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     }
-  wait_for_context(call, *context);
+  wait_for_context(call, context);
   call.world.clock.spend_us(call.world.server.costs.synchronize_us.value);
   Scheduler::prune(*context);
   return context->error;

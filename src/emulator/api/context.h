@@ -12,9 +12,10 @@ CUresult revive(Call& call, Context& context, unsigned flags);
 /// belongs to it. The handle stays known, as that of a destroyed context.
 void destroy(Call& call, const ContextPtr& context);
 
-/// Waits until all streams of the context are idle.
-void wait_for_context(Call& call, const Context& context);
-/// The same for all contexts, which under UVA may all use pinned and managed memory.
+/// Waits until all that is in the context's streams now has ended; with the context's lock, if the
+/// call is one of those that hold it (model/context_lock.h).
+void wait_for_context(Call& call, const ContextPtr& context);
+/// The same for all contexts, without their locks.
 void wait_for_everybody(Call& call);
 
 bool known_context_flags(unsigned flags);

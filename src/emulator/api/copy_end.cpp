@@ -4,8 +4,24 @@
 
 namespace braid::emulator {
 
+namespace {
+
+// Null when there is none. Naming plain memory needs the lock of its context.
+const Allocation* find_named(Call& call, uint64_t address) {
+  ContextPtr owner;
+  const Allocation* allocation = nullptr;
+  do {
+    allocation = call.world.memory.find(address);
+    const bool plain = allocation != nullptr && allocation->kind == Allocation::Kind::kDevice;
+    owner = plain ? owner_of(call, *allocation) : nullptr;
+  } while (owner != nullptr && call.world.wait_for_lock(call.lock, *owner));
+  return allocation;
+}
+
+}  // namespace
+
 CUresult find_end(Call& call, uint64_t address, uint64_t size_bytes, EndKind kind, CopyEnd& end) {
-  const Allocation* allocation = call.world.memory.find(address);
+  const Allocation* allocation = find_named(call, address);
   if (allocation == nullptr) {
     // Pageable memory lies on node 0. Whether it is mapped at all is looked at here.
     void* at = reinterpret_cast<void*>(address);

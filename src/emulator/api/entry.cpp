@@ -29,15 +29,20 @@ CUresult find_context(Call& call, CUcontext handle, ContextPtr& context) {
   return context->alive ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
-CUresult current_context(Call& call, ContextPtr& context) {
+namespace {
+
+// True: it has waited.
+bool wait_for_needed_lock(Call& call, const Context& context) {
+  return call.lock_use == LockUse::kNeeds && call.world.wait_for_lock(call.lock, context);
+}
+
+CUresult look_up_current(Call& call, ContextPtr& context) {
   if (call.thread.contexts.empty() || call.thread.contexts.back() == nullptr)
     return CUDA_ERROR_INVALID_CONTEXT;
   context = call.world.contexts.find(call.thread.contexts.back());
   if (context == nullptr || !context->alive) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   return context->error;
 }
-
-namespace {
 
 StreamPtr per_thread_stream(Call& call, const ContextPtr& context) {
   StreamPtr& stream = context->threads[call.thread.number];
@@ -50,13 +55,10 @@ StreamPtr per_thread_stream(Call& call, const ContextPtr& context) {
   return stream;
 }
 
-}  // namespace
-
-CUresult find_stream(Call& call, CUstream handle, StreamPtr& stream) {
-  ContextPtr context;
+CUresult look_up_stream(Call& call, CUstream handle, StreamPtr& stream, ContextPtr& context) {
   const bool null = handle == nullptr;
   if (null || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD) {
-    BRAID_TRY(current_context(call, context));
+    BRAID_TRY(look_up_current(call, context));
     const bool per_thread = null ? call.per_thread : handle == CU_STREAM_PER_THREAD;
     stream = per_thread ? per_thread_stream(call, context) : context->legacy;
     return CUDA_SUCCESS;
@@ -66,6 +68,29 @@ CUresult find_stream(Call& call, CUstream handle, StreamPtr& stream) {
   context = stream->context.lock();
   if (context == nullptr || !context->alive) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   return context->error;
+}
+
+}  // namespace
+
+CUresult current_context(Call& call, ContextPtr& context) {
+  do {
+    BRAID_TRY(look_up_current(call, context));
+  } while (wait_for_needed_lock(call, *context));
+  return CUDA_SUCCESS;
+}
+
+CUresult find_stream(Call& call, CUstream handle, StreamPtr& stream) {
+  ContextPtr context;
+  do {
+    BRAID_TRY(look_up_stream(call, handle, stream, context));
+  } while (wait_for_needed_lock(call, *context));
+  return CUDA_SUCCESS;
+}
+
+ContextPtr owner_of(const Call& call, const Allocation& allocation) {
+  for (const auto& [handle, context] : call.world.contexts.all())
+    if (context->alive && context->id == allocation.context) return context;
+  return nullptr;
 }
 
 CUresult default_stream(Call& call, StreamPtr& stream) {

@@ -16,6 +16,7 @@
 #include <new>
 #include <utility>
 
+#include "emulator/model/context_lock.h"
 #include "emulator/model/world.h"
 #include "emulator/process/process.h"
 
@@ -26,6 +27,7 @@ struct Call {
   Lock& lock;
   ThreadState& thread;
   bool per_thread = false;  ///< the NULL stream is the thread's own
+  LockUse lock_use = LockUse::kNever;
 };
 
 /// What a call costs the program's virtual time.
@@ -34,7 +36,8 @@ enum class Cost { kNothing, kQuery, kEvent, kEnqueue };
 void begin_call(Call& call, Cost cost);
 
 template <typename Work>
-CUresult enter(const char* name, bool per_thread, Cost cost, Work&& work) noexcept {
+CUresult enter(const char* name, bool per_thread, LockUse lock_use, Cost cost,
+               Work&& work) noexcept {
   World* world = world_of_process();
   if (world == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   ThreadState& thread = this_thread();
@@ -43,7 +46,7 @@ CUresult enter(const char* name, bool per_thread, Cost cost, Work&& work) noexce
     Lock lock(world->mutex);
     world->clock.take_up();
     const Presence::Visit visit(world->presence, !world->clock.calling_thread_holds());
-    Call call{*world, lock, thread, per_thread};
+    Call call{*world, lock, thread, per_thread, lock_use};
     begin_call(call, cost);
     if (const CUresult fault = world->faults.count_call(name); fault != CUDA_SUCCESS) return fault;
     return std::forward<Work>(work)(call);
@@ -59,8 +62,9 @@ CUresult enter(const char* name, bool per_thread, Cost cost, Work&& work) noexce
 
 #define BRAID_DEFINE_ENTRY(symbol, per_thread, cost, work, params, args)                          \
   extern "C" CUresult CUDAAPI symbol params {                                                     \
+    constexpr auto lock_use_ = ::braid::emulator::lock_use(#symbol);                              \
     return ::braid::emulator::enter(                                                              \
-        #symbol, per_thread, cost,                                                                \
+        #symbol, per_thread, lock_use_, cost,                                                     \
         [&](::braid::emulator::Call& call_) -> CUresult { return work(call_ BRAID_ARGS args); }); \
   }
 
@@ -80,6 +84,9 @@ CUresult enter(const char* name, bool per_thread, Cost cost, Work&& work) noexce
 #define BRAID_TRY(step) \
   if (const CUresult result_ = (step); result_ != CUDA_SUCCESS) return result_
 
+/// A call that needs contexts' locks (model/context_lock.h) waits for them in the functions below
+/// which find contexts, streams and memory: what it looked up before may have gone meanwhile.
+
 /// The calling thread's current context, alive and without a sticky error.
 CUresult current_context(Call& call, ContextPtr& context);
 /// A context by handle, alive; its sticky error is not looked at.
@@ -88,6 +95,8 @@ CUresult find_context(Call& call, CUcontext handle, ContextPtr& context);
 /// stands for. Its context is alive and has no sticky error.
 CUresult find_stream(Call& call, CUstream handle, StreamPtr& stream);
 CUresult find_event(Call& call, CUevent handle, EventPtr& event);
+/// Of an allocation; null where it is mapped or pooled.
+ContextPtr owner_of(const Call& call, const Allocation& allocation);
 /// The NULL stream of a call without a stream parameter.
 CUresult default_stream(Call& call, StreamPtr& stream);
 

@@ -114,6 +114,9 @@ CUresult wait_event(Call& call, CUstream stream_handle, CUevent handle, unsigned
   if ((flags & ~unsigned{CU_EVENT_WAIT_EXTERNAL}) != 0) return CUDA_ERROR_INVALID_VALUE;
   BRAID_TRY(find_event(call, handle, event));
   BRAID_TRY(find_stream(call, stream_handle, stream));
+  const ContextPtr other = event->context.lock();
+  if (other != stream->context.lock() && call.world.wait_for_lock(call.lock, *other))
+    return wait_event(call, stream_handle, handle, flags);
   if (event->captured != nullptr) return join(stream, *event);
   if (stream->capture != nullptr && flags == 0) {  // work outside the capture cannot be part of it
     stream->capture->valid = false;

@@ -40,6 +40,7 @@ CUresult allocate_plain(Call& call, void** out, size_t size_bytes) {
   return allocate(call, out, size_bytes, 0);
 }
 
+// Work of the context that the memory was pinned in ends first (seen on 2xH200).
 CUresult remove(Call& call, void* address, Allocation::Kind kind, CUresult unknown) {
   ContextPtr context;
   if (address == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -49,9 +50,10 @@ CUresult remove(Call& call, void* address, Allocation::Kind kind, CUresult unkno
     Allocation* found = call.world.memory.find(reinterpret_cast<uint64_t>(address));
     return found != nullptr && found->kind == kind && found->bytes == address ? found : nullptr;
   };
-  if (find() == nullptr) return unknown;
-  wait_for_everybody(call);
   Allocation* allocation = find();
+  if (allocation == nullptr) return unknown;
+  if (const ContextPtr owner = owner_of(call, *allocation)) wait_for_context(call, owner);
+  allocation = find();
   if (allocation == nullptr) return unknown;
   call.world.memory.remove(allocation);
   return CUDA_SUCCESS;

@@ -36,12 +36,6 @@ CUresult allocate_pitched(Call& call, CUdeviceptr* out, size_t* pitch, size_t wi
   return CUDA_SUCCESS;
 }
 
-ContextPtr owner_of(const Call& call, const Allocation& allocation) {
-  for (const auto& [handle, context] : call.world.contexts.all())
-    if (context->alive && context->id == allocation.context) return context;
-  return nullptr;
-}
-
 // What cuMemFree takes: all that has an address of its own on a GPU, and managed memory.
 bool can_be_freed(const Allocation& allocation, CUdeviceptr address) {
   switch (allocation.kind) {
@@ -52,9 +46,10 @@ bool can_be_freed(const Allocation& allocation, CUdeviceptr address) {
   }
 }
 
-// Work that uses the memory ends first: cuMemFree synchronises with the memory's device. Memory
-// from a pool has no owner to wait for: there the driver takes all accesses to be complete (CUDA
-// programming guide, "Stream-ordered memory allocator").
+// Work of the memory's own context ends first (seen on 2xH200). Memory from a pool has no owner to
+// wait for: there the driver takes all accesses to be complete (CUDA programming guide,
+// "Stream-ordered memory allocator"). Managed memory may be used by all; that it waits for all of
+// them is assumed.
 CUresult release(Call& call, CUdeviceptr address) {
   ContextPtr current;
   BRAID_TRY(current_context(call, current));
@@ -64,10 +59,9 @@ CUresult release(Call& call, CUdeviceptr address) {
   Allocation* allocation = memory.find(address);
   if (allocation == nullptr || !can_be_freed(*allocation, address)) return CUDA_ERROR_INVALID_VALUE;
   const uint64_t buffer_id = allocation->buffer_id;
-  if (allocation->kind == Allocation::Kind::kManaged)
-    wait_for_everybody(call);
-  else if (const ContextPtr owner = owner_of(call, *allocation))
-    wait_for_context(call, *owner);
+  const bool managed = allocation->kind == Allocation::Kind::kManaged;
+  if (const ContextPtr owner = owner_of(call, *allocation)) wait_for_context(call, owner);
+  if (managed) wait_for_everybody(call);
   allocation = memory.find(address);
   if (allocation == nullptr || allocation->buffer_id != buffer_id) return CUDA_ERROR_INVALID_VALUE;
   memory.remove(allocation);

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <string>
 
-#include "emulator/api/entry.h"
+#include "emulator/api/context.h"
 #include "emulator/model/host_pages.h"
 
 namespace braid::emulator {
@@ -32,6 +32,8 @@ CUresult load(Call& call, CUmodule* out, const void* image) {
   if (out == nullptr || image == nullptr) return CUDA_ERROR_INVALID_VALUE;
   BRAID_TRY(current_context(call, context));
   BRAID_TRY(refuse_during_capture(call));
+  wait_for_context(call, context);
+  BRAID_TRY(current_context(call, context));  // it may have been destroyed meanwhile
   auto module = std::make_shared<Module>();
   module->context = context;
   module->twins = twins_of(image);
@@ -47,6 +49,7 @@ CUresult load_with_options(Call& call, CUmodule* out, const void* image, unsigne
 CUresult unload(Call& call, CUmodule handle) {
   const auto module = call.world.modules.find(handle);
   if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (const ContextPtr context = module->context.lock()) wait_for_context(call, context);
   call.world.functions.remove_if(
       [&](const Function& function) { return function.module.lock() == module; });
   call.world.modules.remove(handle);

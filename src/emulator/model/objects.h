@@ -29,6 +29,7 @@ struct Context {
   int gpu = 0;      ///< number in the server
   unsigned flags = 0;
   bool alive = false;
+  bool locked = false;                    ///< a call holds its lock (model/context_lock.h)
   int primary_retains = 0;                ///< of a primary context
   int uses = 0;                           ///< of another: created, and attached to
   CUresult error = CUDA_SUCCESS;          ///< sticky: what every later call returns

@@ -115,6 +115,12 @@ void World::wait(Lock& lock, const std::function<bool()>& reached) {
   without_hold([&] { run_until(lock, reached); });
 }
 
+bool World::wait_for_lock(Lock& lock, const Context& context) {
+  if (!context.locked) return false;
+  wait(lock, [&] { return !context.locked; });
+  return true;
+}
+
 void World::wait_for(Lock& lock, const CompletionPtr& end) {
   if (end == nullptr) return;
   const bool held = clock.let_go();

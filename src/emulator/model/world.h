@@ -101,6 +101,9 @@ class World {
   /// (another thread, or a value in host memory). If the calling thread holds the clock, it lets go
   /// of it meanwhile.
   void wait(Lock& lock, const std::function<bool()>& reached);
+  /// Waits until nobody holds the context's lock. True: it has waited, and what was looked up
+  /// before may have gone.
+  bool wait_for_lock(Lock& lock, const Context& context);
   /// The same for the end of work, with what synchronising costs.
   void wait_for(Lock& lock, const CompletionPtr& end);
 
