@@ -22,8 +22,15 @@ inline constexpr double kBatchEntryUs = 0.3;
 /// CU_DEVICE_ATTRIBUTE_MAX_PITCH of all GPUs that braid supports.
 inline constexpr int kMaxPitchBytes = 2147483647;
 
-/// What a context takes of its GPU's memory. Measured on 4xH200: 529 MB.
-inline constexpr uint64_t kContextBytes = 529'000'000;
+/// What a context takes of its GPU's memory, less the stacks of all threads that can be resident.
+/// Measured on 2xH200, driver 580.159: 523.6 MiB with stacks of 1024 bytes, which are 264 MiB there,
+/// and 263.6 MiB with stacks of 16 bytes, which are 4.1.
+inline constexpr uint64_t kContextBytes = 272'210'329;
+
+/// CU_LIMIT_STACK_SIZE of a new context, and the most it may be (CUDA programming guide, "Technical
+/// specifications": local memory of a thread).
+inline constexpr uint64_t kStackBytes = 1024;
+inline constexpr uint64_t kMostStackBytes = 512 << 10;
 
 /// CPU time of a call that only asks: a polling loop moves virtual time by this much. Assumed.
 inline constexpr double kQueryUs = 0.5;

@@ -107,6 +107,7 @@ struct ContextLock : testing::Test {
       auto caller = std::make_unique<Caller>(server, in.context, tried.call);
       EXPECT_TRUE(caller->goes_on()) << tried.name;
       EXPECT_EQ(caller->result(), CUDA_SUCCESS) << tried.name;
+      stuck.push_back(std::move(caller));  // joined when the gate is open
     }
   }
   void expect_stuck_have_ended() {

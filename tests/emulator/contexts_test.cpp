@@ -128,5 +128,98 @@ TEST_F(Priorities, AttributesThatTwinsCannotGiveAreRefused) {
   open();
 }
 
+// What GPU 0 has left.
+double free_mib(Emulated& server) {
+  size_t free = 0;
+  size_t total = 0;
+  EXPECT_EQ(server.cu.cuMemGetInfo(&free, &total), CUDA_SUCCESS);
+  return static_cast<double>(free) / (1 << 20);
+}
+
+TEST(ContextMemory, IsTakenAndGivenBack) {
+  Emulated server;
+  server.use(0);
+  const auto destroy = server.symbol<CUresult (*)(CUcontext)>("cuCtxDestroy_v2");
+  const double before = free_mib(server);
+  const CUcontext made = new_context(server, 0);
+  EXPECT_NEAR(before - free_mib(server), 523.6, 0.1);
+  ASSERT_EQ(destroy(made), CUDA_SUCCESS);
+  EXPECT_EQ(free_mib(server), before);
+}
+
+TEST(ContextMemory, DependsOnTheSizeOfStacks) {
+  Emulated server;
+  server.use(0);
+  const auto destroy = server.symbol<CUresult (*)(CUcontext)>("cuCtxDestroy_v2");
+  const auto set = server.symbol<CUresult (*)(CUlimit, size_t)>("cuCtxSetLimit");
+  const auto get = server.symbol<CUresult (*)(size_t*, CUlimit)>("cuCtxGetLimit");
+  const double before = free_mib(server);
+  const CUcontext made = new_context(server, 0);
+  size_t stack_bytes = 0;
+  ASSERT_EQ(get(&stack_bytes, CU_LIMIT_STACK_SIZE), CUDA_SUCCESS);
+  EXPECT_EQ(stack_bytes, 1024u);
+  ASSERT_EQ(set(CU_LIMIT_STACK_SIZE, 16), CUDA_SUCCESS);
+  EXPECT_NEAR(before - free_mib(server), 263.7, 0.1);
+  ASSERT_EQ(set(CU_LIMIT_STACK_SIZE, 2048), CUDA_SUCCESS);
+  EXPECT_NEAR(before - free_mib(server), 523.6 + 264, 0.1);
+  EXPECT_EQ(set(CU_LIMIT_STACK_SIZE, 1 << 20), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(set(CU_LIMIT_STACK_SIZE, 512 << 10), CUDA_SUCCESS) << "132 GiB fit once";
+  const CUcontext second = new_context(server, 0);
+  EXPECT_EQ(set(CU_LIMIT_STACK_SIZE, 512 << 10), CUDA_ERROR_OUT_OF_MEMORY);
+  ASSERT_EQ(get(&stack_bytes, CU_LIMIT_STACK_SIZE), CUDA_SUCCESS);
+  EXPECT_EQ(stack_bytes, 1024u) << "of this context, unchanged";
+  ASSERT_EQ(destroy(second), CUDA_SUCCESS);
+  ASSERT_EQ(destroy(made), CUDA_SUCCESS);
+  EXPECT_EQ(free_mib(server), before);
+}
+
+TEST(Contexts, StreamsOfOtherContextsTakeWork) {
+  Emulated server;
+  const CUcontext first = server.use(0);
+  const CUcontext second = new_context(server, 0);
+  const CUcontext third = new_context(server, 1);
+  ASSERT_NE(first, second);
+  const CUfunction stamp = own_kernel(server, "stamp");
+  const CUstream stream = server.stream();
+  const CUdeviceptr memory = server.device_memory(64);
+  ASSERT_EQ(server.cu.cuCtxSetCurrent(first), CUDA_SUCCESS);
+  auto* words = reinterpret_cast<uint32_t*>(server.pinned_memory(64));
+  std::fill(words, words + 2, 7);
+  std::fill(words + 2, words + 4, 0);
+  const uint64_t address = reinterpret_cast<uint64_t>(words);
+  ASSERT_EQ(server.cu.cuMemcpyHtoDAsync(memory, words, 8, stream), CUDA_SUCCESS);
+  ASSERT_EQ(launch_own(server, stamp, StampArgs{memory, address + 8}, stream), CUDA_SUCCESS);
+  ASSERT_EQ(server.cu.cuStreamSynchronize(stream), CUDA_SUCCESS);
+  EXPECT_EQ(words[2], 7u) << "another context's kernel reached pinned memory";
+  const CUstream here = server.stream();
+  EXPECT_EQ(launch_own(server, stamp, StampArgs{memory, address + 8}, here),
+            CUDA_ERROR_INVALID_HANDLE)
+      << "a kernel of another context";
+
+  // Peer access from the third to the first, and not to the second.
+  const CUdeviceptr ours = server.device_memory(64);
+  ASSERT_EQ(server.cu.cuMemcpyHtoD(ours, words, 8), CUDA_SUCCESS);
+  ASSERT_EQ(server.cu.cuCtxSetCurrent(third), CUDA_SUCCESS);
+  EXPECT_EQ(server.cu.cuCtxEnablePeerAccess(first, 0), CUDA_SUCCESS);
+  EXPECT_EQ(server.cu.cuCtxEnablePeerAccess(first, 0), CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
+  const CUfunction stamp_of_third = own_kernel(server, "stamp");
+  const CUstream of_third = server.stream();
+  ASSERT_EQ(launch_own(server, stamp_of_third, StampArgs{ours, address + 12}, of_third),
+            CUDA_SUCCESS);
+  ASSERT_EQ(server.cu.cuStreamSynchronize(of_third), CUDA_SUCCESS);
+  EXPECT_EQ(words[3], 7u);
+}
+
+TEST(Contexts, OtherContextsKernelsNeedPeerAccess) {
+  Emulated server("h200x4", kFaultsStay);
+  server.use(0);
+  const CUdeviceptr memory = server.device_memory(64);
+  new_context(server, 1);
+  const CUfunction stamp = own_kernel(server, "stamp");
+  const CUstream stream = server.stream();
+  ASSERT_EQ(launch_own(server, stamp, StampArgs{memory, memory + 4}, stream), CUDA_SUCCESS);
+  EXPECT_EQ(server.cu.cuStreamSynchronize(stream), CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
 }  // namespace
 }  // namespace braid::emulator_test

@@ -2,6 +2,7 @@
 #include "emulator/api/context.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "emulator/api/device.h"
 #include "emulator/constants.h"
@@ -14,10 +15,27 @@ bool known_context_flags(unsigned flags) {
          (scheduling & (scheduling - 1)) == 0;  // at most one way of waiting
 }
 
+namespace {
+
+// Takes what the context needs with stacks of this size, or gives back what it no longer needs.
+CUresult take_memory(World& world, Context& context, uint64_t stack_bytes) {
+  const auto sms = static_cast<uint64_t>(world.server.gpus[context.gpu].sm_count);
+  const uint64_t needed_bytes = kContextBytes + sms * kThreadsPerMultiprocessor * stack_bytes;
+  Arena& arena = world.memory.arena(context.gpu);
+  const uint64_t taken_bytes = context.taken_bytes;
+  if (needed_bytes > taken_bytes && !arena.charge(needed_bytes - taken_bytes))
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  if (needed_bytes < taken_bytes) arena.refund(taken_bytes - needed_bytes);
+  context.taken_bytes = needed_bytes;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
 CUresult revive(Call& call, Context& context, unsigned flags) {
   World& world = call.world;
   if (world.error != CUDA_SUCCESS) return world.error;
-  if (!world.memory.arena(context.gpu).charge(kContextBytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  BRAID_TRY(take_memory(world, context, kStackBytes));
   context.id = world.next_id++;
   context.flags = flags;
   context.alive = true;
@@ -88,7 +106,7 @@ void destroy(Call& call, const ContextPtr& context) {
   context->limits.clear();
   context->alive = false;
   world.memory.remove_all_of(context->id);
-  world.memory.arena(context->gpu).refund(kContextBytes);
+  world.memory.arena(context->gpu).refund(std::exchange(context->taken_bytes, 0));
 }
 
 namespace {
@@ -254,7 +272,7 @@ CUresult get_id(Call& call, CUcontext handle, unsigned long long* id) {
 // CUDA's own defaults on a 64-bit server.
 CUresult default_limit(CUlimit limit, size_t& value) {
   switch (static_cast<int>(limit)) {
-    case CU_LIMIT_STACK_SIZE: value = 1024; return CUDA_SUCCESS;
+    case CU_LIMIT_STACK_SIZE: value = kStackBytes; return CUDA_SUCCESS;
     case CU_LIMIT_PRINTF_FIFO_SIZE: value = 7340032; return CUDA_SUCCESS;
     case CU_LIMIT_MALLOC_HEAP_SIZE: value = 8388608; return CUDA_SUCCESS;
     case CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH: value = 2; return CUDA_SUCCESS;
@@ -280,6 +298,10 @@ CUresult set_limit(Call& call, CUlimit limit, size_t value) {
   size_t unused = 0;
   BRAID_TRY(current_context(call, context));
   BRAID_TRY(default_limit(limit, unused));
+  if (limit == CU_LIMIT_STACK_SIZE) {
+    if (value > kMostStackBytes) return CUDA_ERROR_INVALID_VALUE;
+    BRAID_TRY(take_memory(call.world, *context, value));
+  }
   context->limits[limit] = value;
   return CUDA_SUCCESS;
 }

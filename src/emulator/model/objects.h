@@ -38,6 +38,7 @@ struct Context {
   std::map<uint64_t, StreamPtr> threads;  ///< per-thread default streams, by thread number
   std::vector<StreamPtr> streams;         ///< all of them, and destroyed ones with work left
   std::map<int, size_t> limits;           ///< cuCtxSetLimit, by CUlimit
+  uint64_t taken_bytes = 0;               ///< of its GPU's memory, for itself
 };
 using ContextPtr = std::shared_ptr<Context>;
 
