@@ -23,8 +23,8 @@ inline constexpr double kBatchEntryUs = 0.3;
 inline constexpr int kMaxPitchBytes = 2147483647;
 
 /// What a context takes of its GPU's memory, less the stacks of all threads that can be resident.
-/// Measured on 2xH200, driver 580.159: 523.6 MiB with stacks of 1024 bytes, which are 264 MiB there,
-/// and 263.6 MiB with stacks of 16 bytes, which are 4.1.
+/// Measured on 2xH200, driver 580.159: 523.6 MiB with stacks of 1024 bytes, which are 264 MiB
+/// there, and 263.6 MiB with stacks of 16 bytes, which are 4.1.
 inline constexpr uint64_t kContextBytes = 272'210'329;
 
 /// CU_LIMIT_STACK_SIZE of a new context, and the most it may be (CUDA programming guide, "Technical

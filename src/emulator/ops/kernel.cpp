@@ -117,8 +117,10 @@ class RunningKernel : public std::enable_shared_from_this<RunningKernel> {
   using Block = std::shared_ptr<cuda::TwinBlock>;
 
   void place_blocks() {
+    context_id_ = context_->id;
+    slice_ = world_.machine.begin_kernel(context_->gpu, context_id_);
     for (uint32_t i = 0; i < launch_.blocks; ++i)
-      world_.machine.threads(context_->gpu)
+      world_.machine.threads(context_->gpu, slice_)
           .take(
               launch_.threads_per_block,
               [kernel = shared_from_this(), i] {
@@ -139,21 +141,24 @@ class RunningKernel : public std::enable_shared_from_this<RunningKernel> {
     if (memory.faulted()) return fault();
     switch (step.kind) {
       case cuda::TwinStep::Kind::kMove:
-        return move(block, step, step.overlaps ? memory.longest_us() : memory.cost_us());
+        return move(block, step, slowed(step.overlaps ? memory.longest_us() : memory.cost_us()));
       case cuda::TwinStep::Kind::kPoll: return poll(block, memory, step.wake_ns);
       case cuda::TwinStep::Kind::kTrap: return fault(CUDA_ERROR_LAUNCH_FAILED);
       case cuda::TwinStep::Kind::kExit: break;
     }
-    world_.simulation.after_us(memory.cost_us(),
+    world_.simulation.after_us(slowed(memory.cost_us()),
                                [kernel = shared_from_this()] { kernel->leave(); });
   }
+
+  // A context beside others on the GPU has it for a part of the time.
+  double slowed(double us) const { return us * world_.machine.slowdown(context_->gpu); }
 
   // The accesses of a step, which take `access_us`, come before its bytes or run beside them.
   void move(const Block& block, const cuda::TwinStep& step, double access_us) {
     const auto [source, destination] = ends(step);
     if (source == nullptr || destination == nullptr) return fault();
     const int share_class =
-        world_.machine.kernel_class(context_->gpu, source->place, destination->place);
+        world_.machine.kernel_class(context_->gpu, slice_, source->place, destination->place);
     const Time accessed = world_.simulation.now() + from_us(access_us);
     auto land = [kernel = shared_from_this(), block, step, accessed] {
       Simulation& simulation = kernel->world_.simulation;
@@ -187,7 +192,8 @@ class RunningKernel : public std::enable_shared_from_this<RunningKernel> {
   // A block that polls looks again every so often. Looks that would find the same words are not
   // simulated: the block sleeps until a word it read has changed, and looks at the next beat.
   void poll(const Block& block, const StepMemory& memory, uint64_t wake_ns) {
-    const Time beat = from_us(memory.cost_us()) + from_us(world_.server.costs.poll_us.value);
+    const Time beat =
+        from_us(slowed(memory.cost_us())) + from_us(slowed(world_.server.costs.poll_us.value));
     const Time first = world_.simulation.now() + beat;
     const uint64_t group = world_.watches.new_group();
     polls_.insert(group);
@@ -237,8 +243,10 @@ class RunningKernel : public std::enable_shared_from_this<RunningKernel> {
   }
 
   void leave() {
-    world_.machine.threads(context_->gpu).give_back(launch_.threads_per_block);
-    if (--blocks_left_ == 0) world_.scheduler.finish(op_);
+    world_.machine.threads(context_->gpu, slice_).give_back(launch_.threads_per_block);
+    if (--blocks_left_ > 0) return;
+    world_.machine.end_kernel(context_->gpu, context_id_);
+    world_.scheduler.finish(op_);
   }
 
   World& world_;
@@ -246,6 +254,8 @@ class RunningKernel : public std::enable_shared_from_this<RunningKernel> {
   OpPtr op_;
   Launch launch_;
   uint32_t blocks_left_;
+  uint64_t context_id_ = 0;   // of the life of the context that it was launched in
+  int slice_ = 0;             // of the GPU
   std::set<uint64_t> polls_;  // watch groups of blocks that sleep in a poll
 };
 

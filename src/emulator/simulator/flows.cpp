@@ -22,6 +22,18 @@ int Flows::add_class(std::vector<int> resources, double cap_gbps, int group) {
   return static_cast<int>(classes_.size()) - 1;
 }
 
+void Flows::set_cap(Time now, int share_class, double gbps) {
+  settle(now);
+  classes_[share_class].cap = gbps;
+  stale_ = true;
+}
+
+int Flows::add_resource(double capacity_gbps) {
+  capacities_.push_back(capacity_gbps);
+  stale_ = true;
+  return static_cast<int>(capacities_.size()) - 1;
+}
+
 void Flows::set_capacity(Time now, int resource, double gbps) {
   settle(now);
   capacities_[resource] = gbps;

@@ -23,6 +23,10 @@ class Flows {
   /// together count as one flow where they share a resource with others.
   int add_class(std::vector<int> resources, double cap_gbps, int group = kNoGroup);
   static constexpr int kNoGroup = -1;
+  /// Of each flow of the class.
+  void set_cap(Time now, int share_class, double gbps);
+  /// A new resource. Returns its number.
+  int add_resource(double capacity_gbps);
   void set_capacity(Time now, int resource, double gbps);
   double capacity(int resource) const { return capacities_[resource]; }
   /// The capacity of `both` counts only while flows cross both `one_way` and `other_way`.

@@ -17,10 +17,6 @@ std::vector<double> capacities(const topology::Server& server) {
     gbps.push_back(link.backward_gbps.value);
     gbps.push_back(link.both_gbps.value);
   }
-  for (size_t gpu = 0; gpu < server.gpus.size(); ++gpu) {
-    gbps.push_back(server.kernel.host_read_gbps.value);
-    gbps.push_back(server.kernel.host_write_gbps.value);
-  }
   return gbps;
 }
 
@@ -52,12 +48,51 @@ Machine::Machine(const topology::Server& server)
   for (int link = 0; link < links_; ++link)
     if (server.links[link].both_gbps.value > 0)
       simulation_.flows().limit_both_ways(3 * link, 3 * link + 1, 3 * link + 2);
-  for (const topology::Gpu& gpu : server.gpus) {
+  gpus_.resize(server.gpus.size());
+  for (size_t gpu = 0; gpu < gpus_.size(); ++gpu) {
     engines_.emplace_back(server.copy_engines_h2d);
     engines_.emplace_back(server.copy_engines_d2h);
     engines_.emplace_back(server.copy_engines_peer);
-    threads_.emplace_back(gpu.sm_count * kThreadsPerMultiprocessor);
+    add_sms(static_cast<int>(gpu));
   }
+}
+
+void Machine::add_sms(int gpu) {
+  Flows& flows = simulation_.flows();
+  gpus_[gpu].sms.push_back({Slots(server_.gpus[gpu].sm_count * kThreadsPerMultiprocessor),
+                            flows.add_resource(server_.kernel.host_read_gbps.value),
+                            flows.add_resource(server_.kernel.host_write_gbps.value),
+                            {}});
+}
+
+// The contexts that share the GPU have changed in number.
+void Machine::divide(int gpu) {
+  Flows& flows = simulation_.flows();
+  const Time now = simulation_.now();
+  const topology::KernelSpeed& whole = server_.kernel;
+  const double sharers = slowdown(gpu);
+  for (const Sms& sms : gpus_[gpu].sms) {
+    flows.set_capacity(now, sms.read, whole.host_read_gbps.value / sharers);
+    flows.set_capacity(now, sms.write, whole.host_write_gbps.value / sharers);
+    for (const int share_class : sms.classes)
+      flows.set_cap(now, share_class, whole.block_gbps.value / sharers);
+  }
+}
+
+int Machine::begin_kernel(int gpu, uint64_t context) {
+  GpuState& state = gpus_[gpu];
+  const int before = state.slices.sharers();
+  const int slice = state.slices.begin(context);
+  if (slice == static_cast<int>(state.sms.size())) add_sms(gpu);
+  if (state.slices.sharers() != before) divide(gpu);
+  return slice;
+}
+
+void Machine::end_kernel(int gpu, uint64_t context) {
+  Slices& slices = gpus_[gpu].slices;
+  const int before = slices.sharers();
+  slices.end(context);
+  if (slices.sharers() != before) divide(gpu);
 }
 
 void Machine::add_hops(std::vector<int>& resources, const std::vector<topology::Hop>& hops) const {
@@ -117,19 +152,24 @@ int Machine::pageable_class(Place source, Place destination, int passes) {
       [&] { return copy_route(source, destination, passes); }, kPageableGbps);
 }
 
-int Machine::kernel_class(int launcher, Place source, Place destination) {
+int Machine::kernel_class(int launcher, int slice, Place source, Place destination) {
   const Place here = Place::gpu(launcher);
+  Sms& sms = gpus_[launcher].sms[slice];
   const auto route = [&] {
     std::vector<int> resources;
     add_leg(resources, source, here);
     add_leg(resources, here, destination);
-    if (!source.is_gpu()) resources.push_back(read_resource(launcher));
-    if (!destination.is_gpu()) resources.push_back(write_resource(launcher));
+    if (!source.is_gpu()) resources.push_back(sms.read);
+    if (!destination.is_gpu()) resources.push_back(sms.write);
     return resources;
   };
-  return find_class({Kind::kKernel, launcher, source, destination}, route,
-                    server_.kernel.block_gbps.value,
-                    kDirections * launcher + direction(source, destination));
+  const size_t known = classes_.size();
+  const int gpus = static_cast<int>(gpus_.size());
+  const int found = find_class({Kind::kKernel, launcher + gpus * slice, source, destination}, route,
+                               server_.kernel.block_gbps.value / slowdown(launcher),
+                               kDirections * launcher + direction(source, destination));
+  if (classes_.size() > known) sms.classes.push_back(found);
+  return found;
 }
 
 int Machine::direction(Place source, Place destination) {

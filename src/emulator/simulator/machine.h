@@ -2,15 +2,19 @@
 // engines, and room on the multiprocessors. The world's lock covers all of it.
 //
 // Resources of the fair share: every link forward, backward and both ways together; and for every
-// GPU what its SMs can read from, and write to, host memory.
+// GPU what its SMs can read from, and write to, host memory. Where kernels of several contexts are
+// on a GPU, each context has SMs of its own that are as many times slower: a GPU runs contexts in
+// turns, and turns (some 2 ms on H200) are taken to be infinitely short.
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <map>
 #include <tuple>
 #include <vector>
 
 #include "emulator/simulator/simulation.h"
+#include "emulator/simulator/slices.h"
 #include "topology/server.h"
 
 namespace braid::emulator {
@@ -64,13 +68,21 @@ class Machine {
   int copy_class(Place source, Place destination, int passes);
   /// The same from or to pageable memory: as fast as a CPU thread stages it.
   int pageable_class(Place source, Place destination, int passes);
+  /// A kernel of the context is on the GPU until it ends. Returns the context's slice of the GPU,
+  /// which the functions of kernels want.
+  int begin_kernel(int gpu, uint64_t context);
+  void end_kernel(int gpu, uint64_t context);
+  /// How many times longer a kernel takes for what it does.
+  int slowdown(int gpu) const { return gpus_[gpu].slices.sharers(); }
+
   /// One thread block on `launcher` that loads from one place and stores to the other. A link's
   /// arbiter sees requesters, and a GPU's multiprocessors are one beside its copy engines: however
   /// many blocks move bytes, in one direction they together have the share of one engine.
-  int kernel_class(int launcher, Place source, Place destination);
+  int kernel_class(int launcher, int slice, Place source, Place destination);
 
   Slots& engine(Place source, Place destination, int passes);
-  Slots& threads(int gpu) { return threads_[gpu]; }  ///< counted in threads
+  /// Counted in threads.
+  Slots& threads(int gpu, int slice) { return gpus_[gpu].sms[slice].threads; }
 
   /// Kernels of `gpu` that become due in [from, to) start at `to`.
   void make_busy(int gpu, Time from, Time to);
@@ -82,6 +94,17 @@ class Machine {
  private:
   enum class Kind { kCopy, kPageable, kKernel };
   using ClassKey = std::tuple<Kind, int, Place, Place>;
+  // A GPU's multiprocessors, as one of its slices has them.
+  struct Sms {
+    Slots threads;
+    int read = 0;  // resources
+    int write = 0;
+    std::vector<int> classes;
+  };
+  struct GpuState {
+    Slices slices;
+    std::deque<Sms> sms;  // by slice
+  };
   struct Busy {
     int gpu;
     Time from;
@@ -94,15 +117,15 @@ class Machine {
   void add_hops(std::vector<int>& resources, const std::vector<topology::Hop>& hops) const;
   void add_leg(std::vector<int>& resources, Place from, Place to) const;
   std::vector<int> copy_route(Place source, Place destination, int passes) const;
-  int read_resource(int gpu) const { return 3 * links_ + 2 * gpu; }
-  int write_resource(int gpu) const { return 3 * links_ + 2 * gpu + 1; }
+  void add_sms(int gpu);
+  void divide(int gpu);
 
   const topology::Server& server_;
   int links_;
   Simulation simulation_;
   std::map<ClassKey, int> classes_;
   std::vector<Slots> engines_;  // by GPU: host to device, device to host, peer
-  std::vector<Slots> threads_;
+  std::vector<GpuState> gpus_;
   std::vector<Busy> busy_;
 };
 
