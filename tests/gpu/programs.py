@@ -33,9 +33,10 @@ OUTCOMES = {"pinned": "accelerated", "small": "below_threshold", "pageable": "st
             "managed": "not_linear", "imported": "not_linear", "narrow": "not_linear",
             "captured": "capturing"}
 MOVERS = {"kernel": "kernel", "copy-engine": "copy_engine"}  # by option, and in the statistics
-ANY_MOVER = "auto"  # each copy by whichever braid chooses
+EVERY_MOVER = (*MOVERS, "auto")  # "auto": each copy by whichever braid chooses
 # Fixed, so that the outcome of a copy follows from what it is.
 OPTIONS = ["--costs", "none", "--threshold", "2M", "--pageable", "2"]
+SIZE = "SIZE"  # among arguments: stands for
 SIZES = {"emulated": 6_000_001, "gpu": 48_000_001}  # bytes of a program's copies; odd on purpose
 
 
@@ -47,7 +48,7 @@ class Failure(Exception):
 class Case:
     name: str
     program: str = ""                # "": the same as the name
-    arguments: tuple = ()            # instead of the size
+    arguments: tuple = (SIZE,)
     size_factor: int = 1
     options: tuple = ()              # of braid run
     visible: str = ""                # CUDA_VISIBLE_DEVICES
@@ -78,6 +79,9 @@ CASES = [
     Case("imported", gpu_only=True),
     Case("huge", arguments=(str((4 << 30) + 17),), gpu_only=True, timeout_s=300),
     Case("captures"),
+    *(Case(f"held.{how}", "held", arguments=(how, SIZE), only_prints=True, movers=EVERY_MOVER,
+           gpu_only=how not in ("free", "unregister"))
+      for how in ("free", "unregister", "library", "module", "persistent", "wait", "spin")),
     Case("forks"),
     Case("lifecycle"),
     Case("endings", is_cut_short=True),
@@ -93,7 +97,7 @@ CASES = [
     Case("runtime_copies", gpu_only=True, kernels_too=True),
     Case("runtime_order", gpu_only=True),
     Case("meanwhile", arguments=("--no-times",), gpu_only=True, only_prints=True,
-         movers=("kernel", "copy-engine", ANY_MOVER), least_accelerated=64 << 30, timeout_s=400),
+         movers=EVERY_MOVER, least_accelerated=64 << 30, timeout_s=400),
     Case("runtime_lent.shared", "runtime_lent_shared", size_factor=4, visible="1",
          options=("--lend", "all"), gpu_only=True, movers=("kernel",), every_gpu=True),
     Case("runtime_lent.static", "runtime_lent_static", size_factor=4, visible="1",
@@ -132,7 +136,7 @@ class Machine:
 
     def words_of(self, case):
         size = SIZES["emulated" if self.server else "gpu"] * case.size_factor
-        arguments = [word for word in case.arguments or (str(size),) if word]
+        arguments = [str(size) if word == SIZE else word for word in case.arguments if word]
         program = case.program or case.name
         if program.endswith(".py"):
             return ["python3", str(ROOT / "tests/gpu/programs" / program), *arguments]
@@ -295,7 +299,7 @@ def main():
                                      formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
     parser.add_argument("--server", help="an emulated server's profile; default: the machine's GPUs")
-    parser.add_argument("--mover", choices=[*MOVERS, ANY_MOVER], default="", help="default: all of a case's")
+    parser.add_argument("--mover", choices=EVERY_MOVER, default="", help="default: all of a case's")
     parser.add_argument("--jobs", type=int, default=2,
                         help="programs at a time: most of their seconds go into starting CUDA")
     parser.add_argument("names", nargs="*", help="programs; default: all")

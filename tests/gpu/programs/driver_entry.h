@@ -1,5 +1,4 @@
-// For programs of CUDA's runtime that also call the driver: its entry points, by name, as libraries
-// find them that are not linked with it.
+// The driver's entry points by name, as programs find them that are not linked with it.
 #pragma once
 
 #include <cuda.h>
@@ -15,12 +14,6 @@ inline void* driver_symbol(const char* name) {
   void* const entry = dlsym(library, name);
   require(entry != nullptr, std::string("the driver has no ") + name);
   return entry;
-}
-
-inline void must(CUresult result, const char* call, int line) {
-  if (result == CUDA_SUCCESS) return;
-  fail("line " + std::to_string(line) + ": " + call + ": driver error " +
-       std::to_string(static_cast<int>(result)));
 }
 
 // cuda.h defines names with their versions: cuMemFree is cuMemFree_v2.

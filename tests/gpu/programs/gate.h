@@ -14,4 +14,8 @@ void prepare_gate();
 /// `stream` goes no further until the host has stored 1 to `word`, which lies in pinned memory.
 void hold(CUstream stream, volatile uint32_t* word);
 
+/// Blocks on every multiprocessor, and more than fit, that wait until `word`, which may lie in
+/// device memory, is not 0 (gate_kernel.cpp). prepare_gate() comes first.
+void hold_every_processor(CUstream stream, const volatile uint32_t* word);
+
 }  // namespace program

@@ -39,4 +39,15 @@ void hold(CUstream stream, volatile uint32_t* word) {
   MUST(cuLaunchKernel(kernel_here(), 1, 1, 1, 1, 1, 1, 0, stream, arguments, nullptr));
 }
 
+void hold_every_processor(CUstream stream, const volatile uint32_t* word) {
+  constexpr unsigned kThreads = 1024, kBlocksEach = 4;
+  int processors = 0;
+  CUdevice gpu = 0;
+  MUST(cuCtxGetDevice(&gpu));
+  MUST(cuDeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, gpu));
+  void* arguments[] = {&word};
+  MUST(cuLaunchKernel(kernel_here(), kBlocksEach * static_cast<unsigned>(processors), 1, 1,
+                      kThreads, 1, 1, 0, stream, arguments, nullptr));
+}
+
 }  // namespace program

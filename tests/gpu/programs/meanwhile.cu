@@ -10,7 +10,7 @@
 #include "meanwhile/life.h"
 #include "meanwhile/memory.h"
 #include "meanwhile/transfers.h"
-#include "meanwhile/watch.h"
+#include "watch.h"
 
 namespace meanwhile {
 

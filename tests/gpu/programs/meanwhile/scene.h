@@ -9,6 +9,16 @@
 #include "gpu/programs/driver_entry.h"
 #include "gpu/programs/runtime_program.h"
 
+namespace program {
+
+inline void must(CUresult result, const char* call, int line) {
+  if (result == CUDA_SUCCESS) return;
+  fail("line " + std::to_string(line) + ": " + call + ": driver error " +
+       std::to_string(static_cast<int>(result)));
+}
+
+}  // namespace program
+
 namespace meanwhile {
 
 using namespace program;

@@ -4,9 +4,9 @@
 #include <chrono>
 #include <mutex>
 
-#include "gpu/programs/program.h"
+#include "program.h"
 
-namespace meanwhile {
+namespace program {
 
 constexpr int kHangExitCode = 9;
 
@@ -35,7 +35,7 @@ class Watch {
   }
 
   void guard() {
-    for (;; program::sleep_ms(50)) {
+    for (;; sleep_ms(50)) {
       const std::lock_guard<std::mutex> lock(mutex_);
       if (end_ms_ == 0 || now_ms() < end_ms_) continue;
       std::fflush(stdout);
@@ -49,4 +49,4 @@ class Watch {
   double end_ms_ = 0;
 };
 
-}  // namespace meanwhile
+}  // namespace program
