@@ -8,10 +8,10 @@ class DidNotEnd(Exception):
     """The program and all it started were killed; carries what they had printed."""
 
 
-def run_group(words, environment, timeout_s):
+def run_group(words, environment, timeout_s, folder=None):
     """(exit code, stdout, stderr) of a program, or DidNotEnd."""
     with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                          text=True, start_new_session=True) as process:
+                          text=True, start_new_session=True, cwd=folder) as process:
         try:
             output, errors = process.communicate(timeout=timeout_s)
         except subprocess.TimeoutExpired:
