@@ -94,6 +94,8 @@ CASES = [
     Case("lent.all", "lent", size_factor=4, visible="1", options=("--lend", "all"), every_gpu=True),
     Case("lent.list", "lent", size_factor=4, visible="1", options=("--lend", "0"),
          movers=("kernel",), paths_to_gpu_0=2),
+    Case("green", gpu_only=True, only_prints=True, movers=EVERY_MOVER),
+    Case("profiled", "profiled.py", arguments=(), gpu_only=True, only_prints=True, movers=EVERY_MOVER),
     Case("runtime_copies", gpu_only=True, kernels_too=True),
     Case("runtime_order", gpu_only=True),
     Case("meanwhile", arguments=("--no-times",), gpu_only=True, only_prints=True,
