@@ -11,7 +11,6 @@ with: N passed, N failed, N skipped.
 """
 import argparse
 import collections
-import contextlib
 import dataclasses
 import datetime
 import functools
@@ -19,13 +18,13 @@ import json
 import os
 import pathlib
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
 from typing import Callable
 
 from support.processes import DidNotEnd, run_group
+from support.tools import mps, nothing, tool
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAMS = ROOT / "tests/gpu/programs"
@@ -42,33 +41,6 @@ SUBJECTS = {
     "torch": (("tensors.py",), r"every tensor is right"),
     "profiled": (("profiled.py",), r"the profiler saw the kernels"),
 }
-
-
-def tool(name):
-    """Where a tool of the toolkit is, or None."""
-    homes = [os.environ.get("CUDA_HOME", ""), "/usr/local/cuda"]
-    places = [f"{home}/{below}" for home in homes if home for below in ("bin", "compute-sanitizer")]
-    return shutil.which(name) or shutil.which(name, path=os.pathsep.join(places))
-
-
-@contextlib.contextmanager
-def nothing():
-    yield {}
-
-
-@contextlib.contextmanager
-def mps():
-    """NVIDIA's MPS daemon, of our own folder, for as long as a program runs."""
-    with tempfile.TemporaryDirectory() as folder:
-        more = {"CUDA_MPS_PIPE_DIRECTORY": folder, "CUDA_MPS_LOG_DIRECTORY": folder}
-        environment = {**os.environ, **more}
-        control = tool("nvidia-cuda-mps-control")
-        subprocess.run([control, "-d"], env=environment, check=True, timeout=30)
-        try:
-            yield more
-        finally:
-            subprocess.run([control], input="quit -t 5\n", text=True, env=environment, check=False,
-                           timeout=60, stdout=subprocess.DEVNULL)
 
 
 @dataclasses.dataclass(frozen=True)
