@@ -96,6 +96,8 @@ CASES = [
          movers=("kernel",), paths_to_gpu_0=2),
     Case("green", gpu_only=True, only_prints=True, movers=EVERY_MOVER),
     Case("profiled", "profiled.py", arguments=(), gpu_only=True, only_prints=True, movers=EVERY_MOVER),
+    *(Case(name, f"{name}.py", arguments=(), gpu_only=True, only_prints=True, movers=EVERY_MOVER)
+      for name in ("training", "generating")),
     Case("runtime_copies", gpu_only=True, kernels_too=True),
     Case("runtime_order", gpu_only=True),
     Case("meanwhile", arguments=("--no-times",), gpu_only=True, only_prints=True,
