@@ -181,8 +181,8 @@ def judge(bench, row):
 
 
 def machine():
-    asked = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"],
-                           capture_output=True, text=True, check=False).stdout.splitlines()
+    words = [tool("nvidia-smi") or "true", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    asked = subprocess.run(words, capture_output=True, text=True, check=False).stdout.splitlines()
     gpu, _, driver = (asked[0] if asked else "?").partition(", ")
     return f"{len(asked)} x {gpu}, driver {driver}, {datetime.date.today().isoformat()}"
 

@@ -5,9 +5,9 @@
 
 A side is `native`, `default` (braid as it comes), or a mover. OPTIONs are the program's
 (tests/gpu/programs/meanwhile.cu): --only cudaFree,lazy --direction h2d --thread other --limit 5. An
-operation that hangs is named, and the rest is run by a new process. Verdicts: `slow` is an operation that takes half again
-as long as natively and 5 ms more, `late` the same of the copies beside it. Ends with: N passed, N
-failed, N skipped; slow is not failed, except that with --strict it is.
+operation that hangs is named, and the rest is run by a new process. Verdicts: `slow` is an
+operation that takes half again as long as natively and 5 ms more, `late` the same of the copies beside
+it. Ends with: N passed, N failed, N skipped; slow is not failed, except that with --strict it is.
 """
 import argparse
 import json
@@ -33,9 +33,9 @@ def is_much_more(braid_ms, native_ms):
 
 def words_of(build, side, options):
     program = str(build / "tests" / "gpu_programs" / "meanwhile")
-    prefix = [] if side == "native" else [str(build / "bin" / "braid"), "run", "--opening", "wait"]
+    prefix = [] if side == "native" else [str(build / "bin" / "braid"), "run"]
     if side not in ("native", "default"):
-        prefix += ["--mover", side]
+        prefix += ["--opening", "wait", "--mover", side]
     return [*prefix, *(["--"] if prefix else []), program, *options]
 
 
@@ -60,7 +60,7 @@ def run_side(build, side, options):
             exit_code, output, why = run_once(build, side, [*options, *after], file)
             printed += output
             reasons += [why] if why else []
-            hang = re.search(r"^hang: (?:the copies beside )?(.*)$", why, re.M)
+            hang = re.search(r"hang: (?:the copies beside |before |after )?(.*)$", why, re.M)
             if exit_code != HANG_EXIT_CODE or not hang:
                 break
             after = ["--after", hang.group(1)]

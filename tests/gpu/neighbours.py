@@ -5,7 +5,7 @@
                 [--seconds 2] [--mps] [--json FILE]
 
 Process B keeps GPU 1 busy (tests/gpu/programs/neighbour.py), process A copies to and from GPU 0
-(copier.cu) natively, with braid as it comes (`default`), or with a mover. A's bandwidth idle and
+(copier.cu) natively, with braid's own choice of mover (`default`), or with a mover; its relays are open. A's bandwidth idle and
 beside B; B's steps a second, median and 99th percentile alone, beside A natively and with braid.
 --mps: all of it under NVIDIA's MPS. Ends with: N passed, N failed, N skipped; what fails is a wrong
 byte or a process that ends, no figure.
