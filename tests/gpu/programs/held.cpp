@@ -231,7 +231,8 @@ void many(bool is_kernel, size_t size_bytes) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::string how = argc > 1 ? argv[1] : "";
+  require(argc == 3, "usage: held free|unregister|library|module|persistent|wait|spin SIZE_BYTES");
+  const std::string how = argv[1];
   const size_t size_bytes = size_argument(argc - 1, argv + 1);
   step("the beginning", 120'000);
   const std::vector<CUcontext> contexts = use_gpus(2);

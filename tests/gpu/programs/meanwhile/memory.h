@@ -136,17 +136,17 @@ struct Mapped {
   CUmemGenericAllocationHandle handle = 0;
   CUdeviceptr address = 0;
 
-  static CUmemAllocationProp properties(int gpu) {
+  static CUmemAllocationProp properties(int gpu, bool is_for_export) {
     CUmemAllocationProp found{};
     found.type = CU_MEM_ALLOCATION_TYPE_PINNED;
     found.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     found.location.id = gpu;
-    found.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    if (is_for_export) found.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
     return found;
   }
 
   void make(int gpu) {
-    const CUmemAllocationProp wanted = properties(gpu);
+    const CUmemAllocationProp wanted = properties(gpu, false);
     CUmemAccessDesc access{wanted.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     MUST(DRIVER(cuMemCreate)(&handle, kScratchBytes, &wanted, 0));
     MUST(DRIVER(cuMemAddressReserve)(&address, kScratchBytes, 0, 0, 0));
@@ -173,17 +173,19 @@ inline Action unmap_now(const Scene& scene) {
   return {[=] { mapped.end(); }};
 }
 
+// Some machines' drivers do not export memory.
 inline Action export_now(const Scene& scene) {
-  Mapped mapped;
-  mapped.make(scene.gpu);
+  const CUmemAllocationProp wanted = Mapped::properties(scene.gpu, true);
+  CUmemGenericAllocationHandle handle = 0;
+  if (!is_possible(DRIVER(cuMemCreate)(&handle, kScratchBytes, &wanted, 0))) return {[] {}};
   auto file = shared<int>(-1);
   return {[=] {
             (void)is_possible(DRIVER(cuMemExportToShareableHandle)(
-                file.get(), mapped.handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+                file.get(), handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
           },
           [=] {
             if (*file >= 0) close(*file);
-            mapped.end();
+            MUST(DRIVER(cuMemRelease)(handle));
           }};
 }
 
