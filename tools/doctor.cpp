@@ -195,8 +195,8 @@ Finding judge_copies(const nlohmann::json& statistics) {
 }
 
 Finding check_copy(const std::string& server) {
-  std::vector<std::string> arguments{"run", "--stats",  "json", "--threshold",
-                                     "4M",  "--relays", "all"};
+  std::vector<std::string> arguments{"run",      "--stats", "json",      "--threshold", "4M",
+                                     "--relays", "all",     "--opening", "wait"};
   if (!server.empty()) arguments.insert(arguments.end(), {"--server", server});
   arguments.insert(arguments.end(),
                    {"--", std::filesystem::read_symlink("/proc/self/exe"), "probe"});

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "multipath/copy_plan.h"
 #include "multipath/cost_file.h"
 
 namespace braid::tools {
 namespace {
 
 using multipath::DirectionCosts;
-using multipath::engine_last_slice_us;
 using multipath::kernel_late_us;
 using multipath::Mover;
 
@@ -17,15 +17,12 @@ constexpr uint64_t kSmall = 1 << 20;   // the start is most of it
 constexpr uint64_t kMiddle = 8 << 20;  // relays take part, and their beginnings matter
 constexpr uint64_t kLarge = 64 << 20;  // the rate is nearly all of it
 constexpr uint64_t kBatch = 16 << 20;
-constexpr uint64_t kSlice = 1 << 20;       // so many gaps that they show
 constexpr uint64_t kSmallEntry = 8 << 10;  // smaller ones gain nothing
 constexpr uint64_t kLargeEntry = 64 << 10;
+constexpr uint64_t kUsualBuffer = 8 << 20;  // that a relay stages through (relay.h)
 
 // With more paths the ceiling would hide when each of them begins.
 constexpr int kPathsWithoutCeiling = 4;
-
-// Between the links' noise and a thread that keeps them waiting.
-constexpr double kMoreThanLinks = 1.15;
 
 // Files for people: more digits would be noise. Below zero is noise too.
 double rounded(double value) { return std::max(0.0, std::round(value * 10) / 10); }
@@ -118,52 +115,34 @@ void fit_kernel_batch(const Sampler& time_us, int gpus, DirectionCosts& costs) {
   costs.kernel_segment_us = rounded_entry((many_us - few_us) * paths / kMore);
 }
 
-void fit_engine_slices(const Sampler& time_us, int gpus, DirectionCosts& costs) {
-  // One path carries slices as fast as native copies go; what it takes longer are the gaps between
-  // them, and the start.
-  costs.engine_bytes_per_us = costs.native_bytes_per_us;
-  const double large_us = time_us({Mover::kCopyEngine, kLarge, 1});
-  const double middle_us = time_us({Mover::kCopyEngine, kMiddle, 1});
-  constexpr double kMoreSlices = (kLarge - kMiddle) / kSlice;
-  const double slice_us = (large_us - middle_us) / kMoreSlices;
-  costs.engine_slice_gap_us = rounded(slice_us - kSlice / costs.engine_bytes_per_us);
-  constexpr double kMiddleSlices = kMiddle / kSlice;
-  costs.engine_start_us = rounded(middle_us - kMiddleSlices * slice_us);
-  // All paths: the thread has the most to do. Where the links explain what it took, the thread's
-  // time does not show.
-  const double small_us =
-      time_us({Mover::kCopyEngine, kBatch, gpus}) - costs.engine_start_us - slice_us;
-  constexpr double kBatchSlices = kBatch / kSlice;
-  const bool is_shown = small_us > kMoreThanLinks * kBatchSlices * slice_us / gpus;
-  costs.engine_issue_us = is_shown ? rounded(small_us / kBatchSlices) : 0;
-}
-
+// Of plain memory, which relays stage: the bench's. What mapped memory takes less stays as it was.
 void fit_engine(const Sampler& time_us, int gpus, DirectionCosts& costs) {
-  const double ends_us = costs.engine_start_us + engine_last_slice_us(costs, {}, gpus);
-  const double all_us = time_us({Mover::kCopyEngine, kLargestSampleBytes, gpus}) - ends_us;
-  costs.engine_ceiling_bytes_per_us = rate_of(kLargestSampleBytes, all_us);
-}
-
-// So many segments that their bytes hardly matter. Those of 64 KB are few: what the slices' gaps
-// and ends take is in their figure, and the small ones' bounds it (16 MiB on 4xH200, D2H: 2.0
-// and 1.0 us; 512 MiB: 1.1 us).
-void fit_engine_batch(const Sampler& time_us, int gpus, DirectionCosts& costs) {
-  const double ends_us = costs.engine_start_us + engine_last_slice_us(costs, {}, gpus);
-  const auto segment_us = [&](uint64_t entry_bytes) {
-    const double batch_us = time_us({Mover::kCopyEngine, kBatch, gpus, false, entry_bytes});
-    return rounded_entry((batch_us - ends_us) / (kBatch / entry_bytes));
+  costs.engine_bytes_per_us = costs.native_bytes_per_us;
+  // For now there is none, so that a plan says when paths begin and nothing else.
+  costs.engine_ceiling_bytes_per_us = gpus * costs.engine_bytes_per_us;
+  const auto planned_us = [&](uint64_t size_bytes, int paths) {
+    return plan_copy(costs,
+                     {.size_bytes = size_bytes, .paths = paths, .buffer_bytes = kUsualBuffer})
+        .expected_us;
   };
-  costs.engine_small_segment_us = segment_us(kSmallEntry);
-  costs.engine_segment_us = std::min(segment_us(kLargeEntry), costs.engine_small_segment_us);
+  // Two paths come near no ceiling: what the copy takes beyond a plan whose relay begins at once,
+  // the relay is late, and each path carries half of that.
+  costs.engine_staged_start_us = 0;
+  const double late_us = time_us({Mover::kCopyEngine, kMiddle, 2}) - planned_us(kMiddle, 2);
+  costs.engine_staged_start_us = rounded(2 * late_us);
+  costs.engine_start_us = std::min(costs.engine_start_us, costs.engine_staged_start_us);
+  // All paths and many bytes: the ceiling, beside what they begin late on average.
+  const double begin_us = planned_us(kLargestSampleBytes, gpus) -
+                          kLargestSampleBytes / costs.engine_ceiling_bytes_per_us;
+  costs.engine_ceiling_bytes_per_us = rate_of(
+      kLargestSampleBytes, time_us({Mover::kCopyEngine, kLargestSampleBytes, gpus}) - begin_us);
 }
 
-constexpr Fit kFits[] = {{Mover::kNative, false, 0, fit_native},
-                         {Mover::kNative, true, 0, fit_native_batch},
-                         {Mover::kKernel, false, 0, fit_kernel},
-                         {Mover::kKernel, true, 0, fit_kernel_batch},
-                         {Mover::kCopyEngine, false, kSlice, fit_engine_slices},
-                         {Mover::kCopyEngine, false, 0, fit_engine},
-                         {Mover::kCopyEngine, true, 0, fit_engine_batch}};
+constexpr Fit kFits[] = {{Mover::kNative, false, fit_native},
+                         {Mover::kNative, true, fit_native_batch},
+                         {Mover::kKernel, false, fit_kernel},
+                         {Mover::kKernel, true, fit_kernel_batch},
+                         {Mover::kCopyEngine, false, fit_engine}};
 
 }  // namespace
 

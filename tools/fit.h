@@ -30,8 +30,7 @@ using Sampler = std::function<double(const Sample&)>;
 /// is. In this order: a fit may need what those before it have found.
 struct Fit {
   multipath::Mover mover;
-  bool is_of_batches;    ///< which not every driver has
-  uint64_t slice_bytes;  ///< of all copies that it asks for; 0: as the mover sees fit
+  bool is_of_batches;  ///< which not every driver has
   void (*run)(const Sampler& time_us, int gpus, multipath::DirectionCosts& costs);
 };
 

@@ -13,45 +13,23 @@ namespace braid::tools {
 namespace {
 
 using multipath::Direction;
-using multipath::Mover;
-
-constexpr uint64_t kLargeCopy = 256 << 20;
 
 multipath::Request request_for(const Options& options, Direction direction, int paths) {
   return {.direction = direction,
-          .size_bytes = kLargeCopy,
           .paths = paths,
-          .movers = multipath::allowed_movers(options.mover, multipath::has_copy_engines(options)),
+          .movers = {.kernel = options.mover == MoverChoice::kKernel,
+                     .copy_engine = options.mover != MoverChoice::kKernel},
           .asked_threshold_bytes = options.threshold_bytes};
 }
 
-std::string large_copy_text(const Options& options, const multipath::CostModel& costs, int paths) {
-  std::string text;
-  for (const Direction direction : {Direction::kHostToDevice, Direction::kDeviceToHost}) {
-    multipath::Request request = request_for(options, direction, paths);
-    const Mover warm = plan(costs, request).mover;
-    request.is_cold = true;
-    const Mover cold = plan(costs, request).mover;
-    text += fmt::format("{} {} {}", text.empty() ? "" : ",",
-                        direction == Direction::kHostToDevice ? "h2d" : "d2h", mover_name(warm));
-    if (cold != warm) text += fmt::format(" (cold {})", mover_name(cold));
-  }
-  return text;
-}
-
-std::string mover_text(const Options& options, const multipath::CostModel& costs, bool is_measured,
-                       int paths) {
+std::string mover_text(const Options& options, bool is_measured) {
   switch (options.mover) {
     case MoverChoice::kKernel: return "kernels alone: BRAID_MOVER=kernel";
     case MoverChoice::kCopyEngine: return "copy engines alone: BRAID_MOVER=copy-engine";
     case MoverChoice::kAuto: break;
   }
-  if (!multipath::has_copy_engines(options))
-    return fmt::format("auto: kernels alone, since CUDA_DEVICE_MAX_CONNECTIONS is {}",
-                       options.hardware_queues);
-  return fmt::format("auto, by {} costs; 256M over {} paths:{}",
-                     is_measured ? "measured" : "default", paths,
-                     large_copy_text(options, costs, paths));
+  return fmt::format("auto: copy engines, and kernels for batches; by {} costs",
+                     is_measured ? "measured" : "default");
 }
 
 std::string sizes_text(const Options& options, const multipath::CostModel& costs, int paths) {
@@ -94,7 +72,7 @@ std::string options_text() {
 
 InForce in_force(const Options& options, const multipath::CostModel& costs, bool is_measured,
                  int paths) {
-  return {mover_text(options, costs, is_measured, paths), sizes_text(options, costs, paths),
+  return {mover_text(options, is_measured), sizes_text(options, costs, paths),
           pageable_text(options), options_text()};
 }
 

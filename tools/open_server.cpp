@@ -2,16 +2,10 @@
 
 #include <cstdlib>
 
-#include "multipath/engine.h"
 #include "tools/locate.h"
 #include "topology/profile.h"
 
 namespace braid::tools {
-
-void widen_hardware_queues() {
-  const std::string wanted = std::to_string(multipath::wanted_hardware_queues());
-  setenv("CUDA_DEVICE_MAX_CONNECTIONS", wanted.c_str(), 0);
-}
 
 Result<cuda::Driver> open_server(const std::string& profile) {
   std::string library = "libcuda.so.1";
@@ -23,7 +17,6 @@ Result<cuda::Driver> open_server(const std::string& profile) {
     setenv("BRAID_SERVER", path.value().c_str(), 1);
     library = (emulator_folder() / library).string();
   }
-  widen_hardware_queues();
   auto driver = cuda::open_driver(library);
   if (!driver.ok()) return driver;
   const cuda::Driver& cuda = driver.value();

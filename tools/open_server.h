@@ -12,9 +12,4 @@ namespace braid::tools {
 /// there is at least one GPU. Errors say the remedy.
 Result<cuda::Driver> open_server(const std::string& profile);
 
-/// Streams that share one of the driver's queues wait for each other, and braid adds some
-/// (multipath::wanted_hardware_queues). Who has chosen keeps the choice. Before the driver starts:
-/// open_server does so.
-void widen_hardware_queues();
-
 }  // namespace braid::tools

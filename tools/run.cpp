@@ -210,7 +210,6 @@ int run(const RunRequest& request, const std::vector<std::string>& stray,
   if (status.ok()) status = use_preload_library();
   if (!status.ok()) return fail(status);
   for (const auto& [variable, text] : request.options) setenv(variable.c_str(), text.c_str(), 1);
-  widen_hardware_queues();
   return execute(program);
 }
 

@@ -99,16 +99,9 @@ class BenchSampler {
   Status status_;
 };
 
-// What an engine is opened with. Native copies are measured beside kernels'.
-struct Setup {
-  MoverChoice mover;
-  uint64_t slice_bytes;
-  bool operator==(const Setup&) const = default;
-};
-
-Setup setup_of(const Fit& fit) {
-  return {fit.mover == Mover::kCopyEngine ? MoverChoice::kCopyEngine : MoverChoice::kKernel,
-          fit.slice_bytes};
+// What an engine is opened with: native copies are measured beside kernels'.
+MoverChoice choice_of(const Fit& fit) {
+  return fit.mover == Mover::kCopyEngine ? MoverChoice::kCopyEngine : MoverChoice::kKernel;
 }
 
 // The fits that ask for one engine, of both directions.
@@ -132,12 +125,10 @@ Result<CostModel> measure(const cuda::Driver& driver, Options options, int targe
   options.costs = "none";       // the old ones must not choose what the new ones are made of
   const bool has_batches = driver.copy_batch != nullptr;
   for (std::span<const Fit> left = fits(); !left.empty();) {
-    const Setup setup = setup_of(left.front());
-    const auto other = std::find_if(left.begin(), left.end(),
-                                    [&](const Fit& fit) { return setup_of(fit) != setup; });
+    options.mover = choice_of(left.front());
+    const auto other = std::find_if(
+        left.begin(), left.end(), [&](const Fit& fit) { return choice_of(fit) != options.mover; });
     const auto group = left.first(static_cast<size_t>(other - left.begin()));
-    options.mover = setup.mover;
-    options.slice_bytes = setup.slice_bytes;
     const auto bench = Bench::open(driver, options, target, kLargestSampleBytes, 1);
     if (!bench.ok()) return bench.status();
     if (bench.value()->gpu_count() < 2)

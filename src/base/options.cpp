@@ -123,15 +123,6 @@ Status set_mover(Options& options, const std::string& text) {
   return {};
 }
 
-Status set_deadline(Options& options, const std::string& text) {
-  constexpr uint32_t kMost = 3'600'000;
-  const char* end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, options.deadline_ms);
-  if (error != std::errc() || rest != end || options.deadline_ms < 1 || options.deadline_ms > kMost)
-    return Status::error("'" + text + "' is not a deadline", "Write 1 to 3600000 milliseconds");
-  return {};
-}
-
 Status set_direct_first(Options& options, const std::string& text) {
   if (text != "first" && text != "equal")
     return Status::error("'" + text + "' is not a policy", "Write first or equal");
@@ -160,8 +151,8 @@ const std::vector<Entry>& entries() {
         "every relay adds its link: docs/measurements"},
        set_relays},
       {{"BRAID_OPENING", "background|wait", "", "background",
-        "relays are opened once the program pins memory: in the background, copies being native "
-        "until then, or the program waits",
+        "when relays open: in the background with the first copy that would gain, copies being "
+        "native until then; or the program waits, when it first pins memory",
         "a context takes a third of a second, and seconds where processes start at once: "
         "docs/measurements"},
        set_waits_for_relays},
@@ -188,8 +179,8 @@ const std::vector<Entry>& entries() {
         "user's cache",
         "defaults without a file: docs/tuning.md"},
        set_costs},
-      {{"BRAID_SLICE", "SIZE", "bytes", "by mover",
-        "bytes of a slice: 64K, which a thread block takes at a time; copy engines: as slices cost",
+      {{"BRAID_SLICE", "SIZE", "bytes", "64K",
+        "bytes of a slice, which a thread block takes at a time (kernel mover)",
         "slice sweep: docs/measurements; docs/tuning.md"},
        set_size<&Options::slice_bytes, kLeastSliceBytes, kMostSliceBytes>},
       {{"BRAID_BLOCKS", "N", "thread blocks", "by kernel",
@@ -215,19 +206,13 @@ const std::vector<Entry>& entries() {
         "MMA section 3.4.2, relay task scheduling"},
        set_relay_order},
       {{"BRAID_MOVER", "auto|kernel|copy-engine", "", "auto",
-        "what moves the bytes: kernel (some SM time), copy-engine (a thread and relay buffers; SM "
-        "time for memory of pools alone), or auto: for each copy the one that the cost model "
-        "chooses, and copy engines where the program's kernels hold the SMs",
-        "1 GiB on 4xH200: kernels 93 and 96 % of the limit, copy engines 96 and 99 %: "
-        "docs/tuning.md"},
+        "what moves the bytes: kernel (some SM time), copy-engine (none; batches are native), or "
+        "auto: copy engines, and kernels for batches",
+        "copy engines cost a busy neighbour 0 to 3 %, kernels 60 to 74 %: docs/measurements"},
        set_mover},
-      {{"BRAID_DEADLINE", "MS", "milliseconds", "2000",
-        "a relay that holds a slice for longer is done without (copy-engine mover)",
-        "a relayed slice takes 0.6 ms on a link that eight flows share"},
-       set_deadline},
-      {{"BRAID_DEVICE_MEMORY", "SIZE", "bytes", "20M",
-        "most memory of each GPU that relay buffers take (copy-engine mover)",
-        "three 4 MB slices on the link and two on NVLink; the paper's 20 MB"},
+      {{"BRAID_DEVICE_MEMORY", "SIZE", "bytes", "64M",
+        "most memory of each GPU that relay buffers take",
+        "four channels of 16 MB: with 8 MB 97 % of the limit, with 16 MB 99: docs/measurements"},
        set_size<&Options::device_memory_bytes, kLeastDeviceMemoryBytes>},
   };
   return table;

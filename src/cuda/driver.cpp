@@ -75,6 +75,11 @@ Result<Driver> load_driver(const SymbolLookup& lookup) {
   BRAID_DRIVER_FUNCTIONS(BRAID_LOAD)
 #undef BRAID_LOAD
 #undef BRAID_TEXT
+  driver.create_context =
+      reinterpret_cast<decltype(driver.create_context)>(lookup("cuCtxCreate_v2"));
+  if (driver.create_context == nullptr)
+    return Status::error("the CUDA driver has no cuCtxCreate_v2",
+                         "Install a driver for CUDA 12 or newer (525 or newer)");
   driver.clock = find_clock(lookup);
   driver.copy_batch = reinterpret_cast<decltype(driver.copy_batch)>(lookup("cuMemcpyBatchAsync"));
   return driver;

@@ -25,20 +25,22 @@ namespace braid::cuda {
   X(cuDeviceTotalMem) X(cuDeviceGetUuid) X(cuDeviceCanAccessPeer) X(cuDeviceGetP2PAttribute) \
   X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease) X(cuDevicePrimaryCtxGetState) \
   X(cuCtxGetCurrent) X(cuCtxSetCurrent) X(cuCtxPushCurrent) X(cuCtxPopCurrent) X(cuCtxGetDevice) \
-  X(cuCtxSynchronize) X(cuCtxEnablePeerAccess) X(cuCtxGetStreamPriorityRange) \
+  X(cuCtxSynchronize) X(cuCtxEnablePeerAccess) X(cuCtxGetStreamPriorityRange) X(cuCtxDestroy) \
+  X(cuCtxSetLimit) \
   X(cuThreadExchangeStreamCaptureMode) X(cuStreamCreate) X(cuStreamCreateWithPriority) \
   X(cuStreamDestroy) X(cuStreamSynchronize) X(cuStreamQuery) X(cuStreamWaitEvent) \
-  X(cuStreamIsCapturing) X(cuStreamGetPriority) X(cuStreamWaitValue32) X(cuStreamWriteValue32) X(cuStreamGetCtx) \
+  X(cuStreamIsCapturing) X(cuStreamGetPriority) X(cuStreamWaitValue32) X(cuStreamWriteValue32) X(cuStreamBatchMemOp) X(cuStreamGetCtx) \
   X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) X(cuEventQuery) X(cuEventSynchronize) \
   X(cuEventElapsedTime) X(cuMemAlloc) X(cuMemFree) X(cuMemGetInfo) X(cuMemHostAlloc) \
   X(cuMemFreeHost) X(cuMemHostRegister) X(cuMemHostUnregister) X(cuMemHostGetDevicePointer) \
   X(cuMemcpyAsync) X(cuMemcpyHtoD) X(cuMemcpyDtoH) X(cuMemcpyHtoDAsync) X(cuMemcpyDtoHAsync) \
-  X(cuMemcpyPeerAsync) \
-  X(cuMemGetAccess) X(cuMemSetAccess) X(cuMemPoolGetAccess) X(cuMemPoolSetAccess) \
+  X(cuMemcpyPeerAsync) X(cuMemcpyDtoDAsync) \
+  X(cuMemCreate) X(cuMemRelease) X(cuMemAddressReserve) X(cuMemAddressFree) X(cuMemMap) \
+  X(cuMemUnmap) X(cuMemGetAllocationGranularity) X(cuMemGetAccess) X(cuMemSetAccess) X(cuMemPoolGetAccess) X(cuMemPoolSetAccess) \
   X(cuDeviceGetDefaultMemPool) X(cuMemFreeAsync) \
   X(cuMemsetD8) X(cuMemsetD8Async) X(cuPointerGetAttribute) X(cuPointerGetAttributes) \
   X(cuModuleLoadData) X(cuModuleUnload) X(cuModuleGetFunction) X(cuFuncSetAttribute) \
-  X(cuLaunchKernel)
+  X(cuLaunchKernel) X(cuLaunchKernelEx)
 // clang-format on
 
 struct Driver {
@@ -55,6 +57,10 @@ struct Driver {
   CUresult (*copy_batch)(CUdeviceptr* to, CUdeviceptr* from, size_t* sizes, size_t count,
                          CUmemcpyAttributes* attributes, size_t* first_copies,
                          size_t attribute_count, size_t* failed_copy, CUstream stream) = nullptr;
+
+  /// cuCtxCreate in the form that every driver exports (cuCtxCreate_v2): cuda.h may map the name to
+  /// another one. Makes the context current.
+  CUresult (*create_context)(CUcontext* context, unsigned flags, CUdevice device) = nullptr;
 
   /// "CUDA_ERROR_INVALID_VALUE (invalid argument)".
   std::string describe(CUresult result) const;

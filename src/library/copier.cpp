@@ -50,7 +50,6 @@ Error Copier::prepare() {
 
 Error Copier::copy(const Order& order, Scratch& scratch, Tally& tally) {
   std::span<Copy> rest = scratch.copies;
-  engine_->release_late();
   // As quick as the driver's own: nothing is looked up for one small copy.
   if (rest.size() == 1 && rest[0].size_bytes < threshold_bytes_)
     return copy_native(rest, false, Verdict::kBelowThreshold, order, scratch, tally);
@@ -85,6 +84,8 @@ Error Copier::copy_group(Copies group, const Route& route, const Order& order, S
   // A context that is new since the engine opened: its first copy makes it known.
   if (outcome == Verdict::kForeignContext && engine_->add_context(route.context).ok())
     outcome = submit(group, route, order, scratch);
+  if (outcome == Verdict::kFailed)
+    return Error::from(driver_.check(outcome.error, "a copy that was under way"), BRAID_ERROR_CUDA);
   if (outcome != Verdict::kAccelerated) {
     const bool may_batch = route.may_batch && outcome != Verdict::kCapturing;
     return copy_native(group, may_batch, outcome, order, scratch, tally);
@@ -118,8 +119,7 @@ Error Copier::copy_native(Copies group, bool may_batch, Verdict why, const Order
 }
 
 Error Copier::free_async(CUdeviceptr address, CUstream stream) {
-  const std::optional<CUresult> later = engine_->free_later(address, stream);
-  const CUresult answer = later ? *later : driver_.cuMemFreeAsync(address, stream);
+  const CUresult answer = driver_.cuMemFreeAsync(address, stream);
   return Error::from(driver_.check(answer, "freeing memory in a stream's order"), BRAID_ERROR_CUDA);
 }
 

@@ -44,7 +44,6 @@ std::string Statistics::render(multipath::Engine& engine, int wait_ms) const {
     const auto counts = std::make_unique<multipath::PathCounts>();
     engine.collect(wait_ms, *counts);
     for (const multipath::PathCount& path : counts->all()) json.add(path);
-    json.add(counts->copy_engine);
     for (const std::string& problem : engine.problems()) json.add_problem(problem);
     json.end();
   }

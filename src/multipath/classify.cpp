@@ -69,7 +69,7 @@ class Classifier {
   }
 
   Classification result() const {
-    return {Verdict::kAccelerated, context_, gpu_, allowed_, is_pooled_};
+    return {Verdict::kAccelerated, context_, gpu_, allowed_, context_ != nullptr};
   }
 
  private:
@@ -101,7 +101,6 @@ class Classifier {
     if (facts.kind == DeviceFacts::Kind::kOther) return Verdict::kNotLinear;
     if (gpu_ >= 0 && facts.gpu != gpu_) return Verdict::kForeignContext;
     gpu_ = facts.gpu;
-    is_pooled_ = is_pooled_ || facts.kind == DeviceFacts::Kind::kPooled;
     if (facts.kind != DeviceFacts::Kind::kPlain) return judge_access(facts, address);
     if (context_ != nullptr && facts.context != context_) return Verdict::kForeignContext;
     context_ = facts.context;
@@ -124,7 +123,6 @@ class Classifier {
   CUcontext context_ = nullptr;
   int gpu_ = -1;
   GpuSet allowed_ = kEveryGpu;
-  bool is_pooled_ = false;
   KnownExtents devices_;
   KnownExtents hosts_;
 };

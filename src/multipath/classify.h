@@ -18,9 +18,7 @@ struct Classification {
   CUcontext context = nullptr;  ///< that plain device memory belongs to; null: no such memory
   int gpu = -1;                 ///< that the device memory lies on, its CUDA ordinal
   GpuSet allowed = kEveryGpu;   ///< may touch all of the device memory; of `relays` and `gpu`
-  /// Some of it may be freed by a call that does not wait for the copy (cuMemFreeAsync). The driver
-  /// then refuses copies that are enqueued later, though the stream still holds the memory.
-  bool is_pooled = false;
+  bool is_plain = false;  ///< some of it is cuMemAlloc's, which relays' copy engines do not reach
 };
 
 /// The two ends of a copy between unified addresses, and what the driver said of them.

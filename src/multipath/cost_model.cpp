@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "multipath/copy_engine/pace.h"
+#include "multipath/copy_plan.h"
 
 namespace braid::multipath {
 namespace {
@@ -13,8 +13,8 @@ namespace {
 constexpr uint64_t kLargestThreshold = uint64_t{1} << 30;
 constexpr uint64_t kThresholdStep = 64 << 10;
 
-// So many segments make a slice at most (copy_engine/launcher.cpp).
-constexpr double kSegmentsPerSlice = 512;
+// A channel's buffer, where the plan is not asked about a certain relay (relay.h).
+constexpr uint64_t kUsualBufferBytes = 16 << 20;
 
 constexpr CostModel kDefaults{{{
     {
@@ -30,13 +30,13 @@ constexpr CostModel kDefaults{{{
         .kernel_cold_us = 75,
         .kernel_cold_ceiling_bytes_per_us = 171.6e3,
         .kernel_segment_us = 0.14,
-        .engine_start_us = 55,
-        .engine_slice_gap_us = 4,
-        .engine_issue_us = 10.4,
-        .engine_bytes_per_us = 55.6e3,
+        .engine_start_us = 14,
+        .engine_staged_start_us = 52,
+        .engine_issue_us = 6,
+        .engine_bytes_per_us = 55.4e3,
         .engine_ceiling_bytes_per_us = 210e3,
-        .engine_segment_us = 1.1,
-        .engine_small_segment_us = 3.9,
+        .engine_far_ceiling_bytes_per_us = 80e3,
+        .engine_hop_bytes_per_us = 396e3,
     },
     {
         .native_start_us = 18.5,
@@ -51,13 +51,13 @@ constexpr CostModel kDefaults{{{
         .kernel_cold_us = 75,
         .kernel_cold_ceiling_bytes_per_us = 143.9e3,
         .kernel_segment_us = 0.07,
-        .engine_start_us = 166,
-        .engine_slice_gap_us = 4,
-        .engine_issue_us = 11,
+        .engine_start_us = 14,
+        .engine_staged_start_us = 52,
+        .engine_issue_us = 6,
         .engine_bytes_per_us = 55.4e3,
         .engine_ceiling_bytes_per_us = 161e3,
-        .engine_segment_us = 1.1,
-        .engine_small_segment_us = 1,
+        .engine_far_ceiling_bytes_per_us = 80e3,
+        .engine_hop_bytes_per_us = 396e3,
     },
 }}};
 
@@ -86,34 +86,20 @@ constexpr CostRow kRows[] = {
     {"kernel_segment_us", &DirectionCosts::kernel_segment_us, false,
      "8 KB segments over 4 GPUs: 106.9 and 115.5 GB/s"},
     {"engine_start_us", &DirectionCosts::engine_start_us, false,
-     "braid tune on 4xH200: 55; 64 MiB to 1 GiB: 190 us beside the bytes D2H, the last slice's way "
-     "with them"},
-    {"engine_slice_gap_us", &DirectionCosts::engine_slice_gap_us, false,
-     "one path in slices of 2 MB: 50.3 of 55.6 GB/s; braid tune on 4xH200: 2.6 and 2.9"},
+     "mapped memory, 2 to 8 MiB over 2 paths: 2xH200-probes"},
+    {"engine_staged_start_us", &DirectionCosts::engine_staged_start_us, false,
+     "plain memory, 8 to 64 MiB over 2 paths: 2xH200-probes"},
     {"engine_issue_us", &DirectionCosts::engine_issue_us, false,
-     "braid tune on 4xH200: 10.4, and 17 with what is now in the start"},
+     "a wait of 1.2 us and two copies of 2.5: 2xH200-probes"},
     {"engine_bytes_per_us", &DirectionCosts::engine_bytes_per_us, true,
      "one GPU, one copy: 55.6 and 55.4 GB/s"},
     {"engine_ceiling_bytes_per_us", &DirectionCosts::engine_ceiling_bytes_per_us, true,
      "1 GiB: 96 and 99 % of the limit, which is 219.4 and 162.8 GB/s at best"},
-    {"engine_segment_us", &DirectionCosts::engine_segment_us, false,
-     "batches of 64 KB segments over 4 paths: 57.4 and 59.4 GB/s"},
-    {"engine_small_segment_us", &DirectionCosts::engine_small_segment_us, false,
-     "batches of 16 KB segments over 4 paths H2D: 4.2 GB/s; of 8 KB D2H: 1 us by braid tune"},
+    {"engine_far_ceiling_bytes_per_us", &DirectionCosts::engine_far_ceiling_bytes_per_us, true,
+     "MMA figure 9: of four relays across sockets the second is the last to add bandwidth"},
+    {"engine_hop_bytes_per_us", &DirectionCosts::engine_hop_bytes_per_us, true,
+     "NVLink peer copy, one direction: 396 GB/s"},
 };
-
-copy_engine::Pace pace_of(const DirectionCosts& costs, const Request& request) {
-  const copy_engine::SliceCosts slices = copy_engine::slice_costs(costs);
-  return {{slices, slices}, request.asked_slice_bytes, copy_engine::kRelayBufferBytes};
-}
-
-// About how many slices the copy-engine mover cuts the copy into, as it paces itself.
-double engine_slices(const DirectionCosts& costs, const Request& request, int paths) {
-  return pace_of(costs, request)
-      .slices({.left_bytes = request.size_bytes,
-               .piece_bytes = request.segments > 1 ? request.size_bytes / request.segments : 0,
-               .links = paths});
-}
 
 bool has_small_segments(const DirectionCosts& costs, const Request& request) {
   return static_cast<double>(request.size_bytes) <=
@@ -154,23 +140,15 @@ double kernel_us(const DirectionCosts& costs, const Request& request, int& paths
   return std::max(end_us, costs.kernel_start_us + late_us + bytes / ceiling);
 }
 
-// Links work side by side, and the thread issues for all of them.
 double engine_us(const DirectionCosts& costs, const Request& request, int& paths) {
-  const auto bytes = static_cast<double>(request.size_bytes);
-  paths = std::max(1, request.paths);
-  const double segments = request.segments > 1 ? static_cast<double>(request.segments) : 0;
-  const double slices =
-      std::max(engine_slices(costs, request, paths), segments / kSegmentsPerSlice);
-  const double link_us = bytes / costs.engine_bytes_per_us + slices * costs.engine_slice_gap_us +
-                         segments * costs.native_entry_us;
-  const double segment_us =
-      has_small_segments(costs, request) ? costs.engine_small_segment_us : costs.engine_segment_us;
-  const double at_once = std::clamp(slices, 1.0, static_cast<double>(paths));
-  const double carried_us =
-      std::max({link_us / at_once, slices * costs.engine_issue_us, segments * segment_us,
-                bytes / costs.engine_ceiling_bytes_per_us});
-  const double last_us = at_once > 1 ? engine_last_slice_us(costs, request, paths) : 0;
-  return costs.engine_start_us + carried_us + last_us;
+  const CopyPlan plan = plan_copy(costs, {.size_bytes = request.size_bytes,
+                                          .paths = request.paths,
+                                          .far_relays = request.far_relays,
+                                          .is_staged = request.is_staged,
+                                          .buffer_bytes = kUsualBufferBytes});
+  paths = 1 + static_cast<int>(std::count_if(plan.relay_bytes.begin(), plan.relay_bytes.end(),
+                                             [](uint64_t bytes) { return bytes != 0; }));
+  return plan.expected_us;
 }
 
 double& time_of(Mover mover, Forecast& forecast) {
@@ -183,15 +161,6 @@ double worthwhile_us(const Request& request, const Forecast& forecast) {
   return kWorthwhile * forecast.expected_us[static_cast<size_t>(Mover::kNative)];
 }
 
-// Copy engines instead of what has been chosen: they are faster, or hardly slower than kernels with
-// one copy, and worthwhile as well. What large segments cost them has not been measured.
-bool are_engines_better(const Request& request, const Plan& plan) {
-  const double engine_us = plan.forecast.expected_us[static_cast<size_t>(Mover::kCopyEngine)];
-  if (plan.mover == Mover::kNative || engine_us < plan.expected_us()) return true;
-  return request.segments == 1 && engine_us <= plan.expected_us() * kSmWorth &&
-         engine_us <= worthwhile_us(request, plan.forecast);
-}
-
 // Of the movers that may be used; the native copy when there is none.
 void choose_mover(const CostModel& costs, const Request& request, Plan& plan) {
   if (request.movers.kernel && !request.kernels_blocked) {
@@ -200,20 +169,19 @@ void choose_mover(const CostModel& costs, const Request& request, Plan& plan) {
   }
   if (!request.movers.copy_engine) return;
   int paths = 0;
-  time_of(Mover::kCopyEngine, plan.forecast) =
-      expected_us(costs, Mover::kCopyEngine, request, paths);
-  if (!are_engines_better(request, plan)) return;
+  const double engine_us = expected_us(costs, Mover::kCopyEngine, request, paths);
+  time_of(Mover::kCopyEngine, plan.forecast) = engine_us;
+  if (plan.mover != Mover::kNative && plan.expected_us() < engine_us) return;
   plan.mover = Mover::kCopyEngine;
   plan.paths = paths;
 }
 
 Reason reason_for(const Request& request) {
-  if (request.asked_threshold_bytes != 0) return Reason::kAsked;
-  return request.kernels_blocked ? Reason::kBlocked : Reason::kFaster;
+  return request.asked_threshold_bytes != 0 ? Reason::kAsked : Reason::kFaster;
 }
 
 Verdict verdict_against(const CostModel& costs, Request request) {
-  if (request.kernels_blocked && !request.movers.copy_engine) return Verdict::kBlocked;
+  if (request.kernels_blocked && request.movers.kernel) return Verdict::kBlocked;
   if (!request.is_cold) return Verdict::kNoGain;
   request.is_cold = false;
   return plan(costs, request).mover == Mover::kNative ? Verdict::kNoGain : Verdict::kCold;
@@ -224,11 +192,6 @@ Verdict verdict_against(const CostModel& costs, Request request) {
 const CostModel& default_costs() { return kDefaults; }
 
 std::span<const CostRow> cost_rows() { return kRows; }
-
-MoverSet allowed_movers(MoverChoice choice, bool has_copy_engine) {
-  return {.kernel = choice != MoverChoice::kCopyEngine,
-          .copy_engine = has_copy_engine && choice != MoverChoice::kKernel};
-}
 
 double expected_us(const CostModel& costs, Mover mover, const Request& request, int& paths) {
   const DirectionCosts& direction = costs.of(request.direction);
@@ -269,16 +232,13 @@ double kernel_late_us(const DirectionCosts& costs, double ceiling_bytes_per_us, 
   return costs.kernel_launch_us * (filling - 1) / 2 + cold_us * (filling - 1) / filling;
 }
 
-double engine_last_slice_us(const DirectionCosts& costs, const Request& request, int paths) {
-  return pace_of(costs, request).last_slice_us({.links = paths});
-}
-
 uint64_t threshold_bytes(const CostModel& costs, const Request& request) {
   if (request.asked_threshold_bytes != 0) return request.asked_threshold_bytes;
   Request probe{.direction = request.direction,
                 .paths = request.paths,
-                .movers = request.movers,
-                .asked_slice_bytes = request.asked_slice_bytes};
+                .far_relays = request.far_relays,
+                .is_staged = request.is_staged,
+                .movers = request.movers};
   const auto pays = [&](uint64_t size_bytes) {
     probe.size_bytes = size_bytes;
     return plan(costs, probe).mover != Mover::kNative;

@@ -8,9 +8,9 @@
 //   native       start + bytes / rate + entries of a batch x entry
 //   kernel       work = bytes / rate + segments x segment, in microseconds of one path; path k
 //                begins at start + k x launch (later if the relays are cold); all end together
-//   copy engines work = bytes / rate + slices x gap + segments x entry, in microseconds of one
-//                path; start + the last slice's way over a relay + the largest of work / paths,
-//                and, since one thread issues them all, slices x issue and segments x segment
+//   copy engines (copy_plan.h) work = bytes / rate; the direct path begins as the native copy,
+//                relay k at start + (k - 1) x issue, and if it stages, its last chunk's way over
+//                NVLink later; all end together
 //
 // Both movers' bytes cannot pass faster than the ceiling. Source: MMA sections 3.2 (fallback) and
 // 3.4.1 (how many paths); the figures are this project's. Threads: any.
@@ -34,12 +34,6 @@ inline constexpr uint64_t kColdAfterNs = 10'000'000;
 /// copies of 4 MiB over 2 paths reached 0.78 of native (2xH200).
 inline constexpr double kWorthwhile = 0.75;
 
-/// Copy engines carry a linear copy, where they are worthwhile, if they are expected to need at
-/// most this many times what kernels need: they leave the program its SMs, and where every GPU
-/// copies for itself they carry what native copies do (4xH200, 256 MiB each: 0.97 to 1.00 of it,
-/// kernels 0.93 to 0.99).
-inline constexpr double kSmWorth = 1.05;
-
 /// One direction's parameters. Times are microseconds; a rate is bytes a microsecond (1e3 is
 /// 1 GB/s). cost_rows() says where the defaults come from.
 struct DirectionCosts {
@@ -54,14 +48,14 @@ struct DirectionCosts {
   double kernel_ceiling_bytes_per_us = 1;       ///< all paths together
   double kernel_cold_us = 0;                    ///< cold relays begin this much later
   double kernel_cold_ceiling_bytes_per_us = 1;  ///< their clocks are low as well
-  double kernel_segment_us = 0;    ///< of a batch, beside its bytes, on the path that carries it
-  double engine_start_us = 0;      ///< the thread sees the stream come so far; the gate opens
-  double engine_slice_gap_us = 0;  ///< a link rests this long between two slices
-  double engine_issue_us = 0;      ///< the thread's time for a slice
+  double kernel_segment_us = 0;       ///< of a batch, beside its bytes, on the path that carries it
+  double engine_start_us = 0;         ///< the first relay begins, where it reaches the memory
+  double engine_staged_start_us = 0;  ///< and where it stages
+  double engine_issue_us = 0;         ///< each further relay begins this much later
   double engine_bytes_per_us = 1;
-  double engine_ceiling_bytes_per_us = 1;
-  double engine_segment_us = 0;        ///< of a batch, whatever the number of paths
-  double engine_small_segment_us = 0;  ///< the same up to native_small_entry_bytes
+  double engine_ceiling_bytes_per_us = 1;      ///< all paths together
+  double engine_far_ceiling_bytes_per_us = 1;  ///< all relays of the other socket together
+  double engine_hop_bytes_per_us = 1;          ///< of a staged chunk, from GPU to GPU
 
   bool operator==(const DirectionCosts&) const = default;
 };
@@ -90,23 +84,21 @@ std::span<const CostRow> cost_rows();
 
 struct MoverSet {
   bool kernel = true;
-  bool copy_engine = false;  ///< this process has a copy-engine mover
+  bool copy_engine = false;
 };
-
-/// What the options allow, of what there is.
-MoverSet allowed_movers(MoverChoice choice, bool has_copy_engine);
 
 struct Request {
   Direction direction = Direction::kHostToDevice;
   uint64_t size_bytes = 0;
   uint64_t segments = 1;  ///< 1: a linear copy
   int paths = 1;          ///< available, the direct one included
+  int far_relays = 0;     ///< the last so many of them: of another socket than the target
   bool is_cold = false;   ///< nothing has been asked for kColdAfterNs
   bool kernels_blocked =
       false;  ///< a kernel whose turn has come does not begin: the program holds every SM
+  bool is_staged = true;  ///< copy engines reach the memory through buffers only (copy_plan.h)
   MoverSet movers{};
   uint64_t asked_threshold_bytes = 0;  ///< the user's word, see plan(); 0: none
-  uint64_t asked_slice_bytes = 0;      ///< the user's word for copy engines; 0: as they see fit
 };
 
 struct Plan {
@@ -118,7 +110,7 @@ struct Plan {
   double expected_us() const { return forecast.expected_us[static_cast<size_t>(mover)]; }
 };
 
-/// The faster mover (see kSmWorth), if it is worthwhile. With a threshold of the user's, smaller
+/// The faster mover, if it is worthwhile. With a threshold of the user's, smaller
 /// copies are native, and the others are not: the model then only chooses the mover and the number
 /// of paths.
 Plan plan(const CostModel& costs, const Request& request);
@@ -132,13 +124,9 @@ double expected_us(const CostModel& costs, Mover mover, const Request& request, 
 double kernel_late_us(const DirectionCosts& costs, double ceiling_bytes_per_us, int paths,
                       double cold_us);
 
-/// What the last slice of copy engines takes that comes over a relay, as they pace themselves by
-/// these costs (copy_engine/pace.h): all others have landed by then.
-double engine_last_slice_us(const DirectionCosts& costs, const Request& request, int paths);
-
 /// The size from which on plan() takes a linear copy off the native way when the relays are warm:
-/// a compare that spares smaller ones everything else. UINT64_MAX: never. Of `request` the slice,
-/// direction, paths, movers and the user's threshold are read.
+/// a compare that spares smaller ones everything else. UINT64_MAX: never. Of `request` the
+/// direction, paths, movers, staging and the user's threshold are read.
 uint64_t threshold_bytes(const CostModel& costs, const Request& request);
 
 }  // namespace braid::multipath

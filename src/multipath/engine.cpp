@@ -4,11 +4,8 @@
 
 #include "cuda/relaxed_capture.h"
 #include "multipath/classify.h"
-#include "multipath/copy_engine/mover.h"
-#include "multipath/copy_engine/station.h"
 #include "multipath/cost_file.h"
 #include "multipath/grants.h"
-#include "multipath/late_frees.h"
 #include "multipath/planner.h"
 #include "multipath/pointer_facts.h"
 #include "multipath/relays.h"
@@ -16,40 +13,15 @@
 #include "multipath/staging/stager.h"
 
 namespace braid::multipath {
-namespace {
-
-constexpr int kStreamsOfBothMovers = kStreamsPerContext + copy_engine::kStreamsPerContext;
-
-// With fewer queues than braid has streams in a context, a stream of the program's that waits on
-// one GPU would hold up the program's streams on another (seen on 4xH200 with 1).
-Status check_hardware_queues(const Options& options) {
-  if (options.hardware_queues >= kStreamsPerContext) return {};
-  return Status::error("CUDA_DEVICE_MAX_CONNECTIONS is " + std::to_string(options.hardware_queues) +
-                           ", and streams that share a hardware queue wait for each other",
-                       "Unset it, or set it to " + std::to_string(kStreamsPerContext) + " or more");
-}
-
-// The largest transfers take tens of milliseconds; those that take longer are held back.
-constexpr std::chrono::milliseconds kEndOfTransfers{50};
-
-}  // namespace
-
-int wanted_hardware_queues() { return kStreamsOfBothMovers + kDefaultHardwareQueues; }
-
-bool has_copy_engines(const Options& options) {
-  if (options.mover != MoverChoice::kAuto) return options.mover == MoverChoice::kCopyEngine;
-  return options.hardware_queues >= kStreamsOfBothMovers;
-}
 
 struct Engine::Impl {
   Impl(const cuda::Driver& cuda_driver, const Options& all_options, Relays all_relays,
-       const CostModel& costs, std::unique_ptr<CopyEngineMover> copy_engine)
+       const CostModel& costs)
       : driver(cuda_driver),
         options(all_options),
         relays(std::move(all_relays)),
-        planner(costs, options, copy_engine != nullptr),
-        late_frees(driver),
-        roster(driver, options, relays, planner, std::move(copy_engine)),
+        planner(costs, options),
+        roster(driver, options, relays, planner),
         stager(driver, options, [this](const Transfer& chunk) {
           const Segment whole{chunk.host, chunk.device, chunk.size_bytes};
           return submit({chunk.direction, {&whole, 1}, chunk.stream, chunk.priority});
@@ -60,11 +32,9 @@ struct Engine::Impl {
   }
 
   Outcome submit(const Batch& batch);
-  std::optional<CUresult> free_later(CUdeviceptr address, CUstream stream);
   void forget_context(CUcontext context, Roster::End end) {
     const cuda::RelaxedCapture relaxed(driver);
     stager.forget_context(context);
-    late_frees.forget_context(context);
     roster.forget(context, end);
   }
   std::vector<std::string> problems();
@@ -74,7 +44,6 @@ struct Engine::Impl {
   const Relays relays;
   const GpuSet relay_gpus = relays.all();  // none: there is nothing to gain
   const Planner planner;
-  LateFrees late_frees;  // after the movers, which may name the memory
   Roster roster;
   staging::Stager stager;  // its chunks are transfers like others
   std::atomic<int> path_limit{0};
@@ -84,6 +53,7 @@ struct Engine::Impl {
 Result<std::unique_ptr<Engine>> Engine::open(const cuda::Driver& driver, const Options& options) {
   auto engine = prepare(driver, options);
   if (!engine.ok()) return engine;
+  (void)engine.value()->add_context(nullptr);  // what fails is in problems()
   Result<bool> is_more = true;
   while (is_more.ok() && is_more.value()) is_more = engine.value()->open_next();
   if (!is_more.ok()) return is_more.status();
@@ -95,17 +65,8 @@ Result<std::unique_ptr<Engine>> Engine::prepare(const cuda::Driver& driver,
                                                 const Options& options) {
   auto relays = Relays::find(driver, options);
   if (!relays.ok()) return relays.status();
-  if (const Status queues = check_hardware_queues(options); !queues.ok()) return queues;
-  const bool has_relays = relays.value().all() != 0;
   const LoadedCosts loaded = load_costs(driver, options);
-  std::unique_ptr<CopyEngineMover> copy_engine;
-  if (has_relays && has_copy_engines(options)) {
-    auto mover = CopyEngineMover::open(driver, options, copy_engine::pace_costs(loaded.costs));
-    if (!mover.ok()) return mover.status();
-    copy_engine = std::move(mover).value();
-  }
-  auto impl = std::make_unique<Impl>(driver, options, std::move(relays).value(), loaded.costs,
-                                     std::move(copy_engine));
+  auto impl = std::make_unique<Impl>(driver, options, std::move(relays).value(), loaded.costs);
   if (!loaded.problem.ok())
     impl->cost_problem = loaded.problem.message() + ". Until then braid goes by its defaults";
   return std::unique_ptr<Engine>(new Engine(std::move(impl)));
@@ -123,28 +84,7 @@ Outcome Engine::Impl::submit(const Batch& batch) {
     return Verdict::kCapturing;
   const Roster::Use use = roster.use(what, batch.stream);
   if (use.target == nullptr) return use.verdict;
-  const Outcome outcome =
-      use.target->submit(batch, size_bytes, path_limit.load(std::memory_order_relaxed), what);
-  if (outcome.mover == Mover::kKernel) roster.watch_relays();
-  return outcome;
-}
-
-// What a pool gave does not go by copy engines (planner.cpp). What is no plain memory is for the
-// driver to refuse, and so is a stream that records a graph.
-std::optional<CUresult> Engine::Impl::free_later(CUdeviceptr address, CUstream stream) {
-  late_frees.release();
-  if (late_frees.holds(address)) return CUDA_ERROR_INVALID_VALUE;
-  if (!roster.feeds_copy_engines()) return std::nullopt;
-  const DeviceFacts memory = pointer_facts(driver, address).device;
-  if (memory.kind != DeviceFacts::Kind::kPlain || memory.extent.begin != address)
-    return std::nullopt;
-  if (roster.settle(kEndOfTransfers)) return std::nullopt;
-  CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
-  if (driver.cuStreamIsCapturing(stream, &capture) != CUDA_SUCCESS ||
-      capture != CU_STREAM_CAPTURE_STATUS_NONE)
-    return std::nullopt;
-  if (!late_frees.add(address, memory.context, stream)) return std::nullopt;
-  return CUDA_SUCCESS;
+  return use.target->submit(batch, size_bytes, path_limit.load(std::memory_order_relaxed), what);
 }
 
 std::vector<std::string> Engine::Impl::problems() {
@@ -163,9 +103,7 @@ Result<bool> Engine::open_next() {
 void Engine::begin() {
   if (impl_->relay_gpus != 0) impl_->roster.begin();
 }
-bool Engine::is_opening() const noexcept {
-  return impl_->relay_gpus != 0 && impl_->roster.is_opening();
-}
+bool Engine::is_open() const noexcept { return impl_->relay_gpus == 0 || impl_->roster.is_open(); }
 Status Engine::add_context(CUcontext context) {
   return impl_->relay_gpus != 0 ? impl_->roster.add(context) : Status();
 }
@@ -190,12 +128,6 @@ Outcome Engine::submit(const Transfer& transfer) noexcept {
   const Segment whole{transfer.host, transfer.device, transfer.size_bytes};
   return impl_->submit({transfer.direction, {&whole, 1}, transfer.stream, transfer.priority});
 }
-std::optional<CUresult> Engine::free_later(CUdeviceptr address, CUstream stream) noexcept try {
-  return impl_->free_later(address, stream);
-} catch (...) {
-  return CUDA_ERROR_OUT_OF_MEMORY;  // nothing has been freed
-}
-void Engine::release_late() noexcept { impl_->late_frees.release(); }
 std::optional<Staged> Engine::stage(const Transfer& transfer, bool is_synchronous) {
   return impl_->stager.copy(transfer, is_synchronous);
 }
@@ -211,8 +143,5 @@ std::vector<PathCount> Engine::collect(int wait_ms) {
 }
 bool Engine::can_accelerate() const { return impl_->roster.has_target_with_relay(); }
 std::vector<std::string> Engine::problems() const { return impl_->problems(); }
-void Engine::report_problems(void (*say)(const char* problem)) noexcept {
-  impl_->roster.report_problems(say);
-}
 
 }  // namespace braid::multipath

@@ -1,6 +1,6 @@
 // The multipath engine: start reading here. See docs/life-of-a-copy.md. Then, in a copy's order:
 // planner.h (is it worth it), classify.h (what memory is it), roster.h (whose context, which
-// relays), target.h (which paths), and a mover: kernel_mover.h or copy_engine/mover.h. Beside the
+// relays), target.h (which paths), and a mover: copy_engine_mover.h or kernel_mover.h. Beside the
 // path lie grants.h (access for relays) and staging/stager.h (pageable memory).
 //
 // One Engine serves a process. `open` does everything that allocates or blocks: contexts on the
@@ -30,16 +30,6 @@
 
 namespace braid::multipath {
 
-/// Hardware queues for what streams braid adds to a context with both movers, beside as many as the
-/// driver gives a program by default. No more: each makes a context take longer (4xH200: 0.14 s
-/// with 8 queues, 0.33 with 20, 0.53 with 32; four processes at once had made four each after 3 s
-/// with 8, 6 with 16 and 15 with 32: docs/measurements/2026-11-22-4xH200-start.md).
-int wanted_hardware_queues();
-
-/// Whether an engine with these options may move by copy engines. Beside the kernel mover they need
-/// hardware queues of their own.
-bool has_copy_engines(const Options& options);
-
 class Engine {
  public:
   /// Prepares every GPU that may relay, and every GPU that the program has made active. `driver`
@@ -48,25 +38,26 @@ class Engine {
   /// with nothing to gain (one GPU, no peers) is not a failure: `submit` then says kNoRelay.
   static Result<std::unique_ptr<Engine>> open(const cuda::Driver& driver, const Options& options);
 
-  /// As `open`, but does nothing on a GPU: that is for `open_next`, a step a call, with the same
-  /// errors; false: nothing is left. A step may take seconds. Then contexts may be added and memory
-  /// granted, and `begin` lets copies in, which are kNotReady before. One thread at a time for all
-  /// this; everything else may be called beside it.
+  /// As `open`, but does nothing on a GPU. `add_context` may be called from now on. Relays are for
+  /// `open_next`, one a call, with the same errors; false: nothing is left. A step may take
+  /// seconds. Then `begin` lets copies in, which are kNotReady before. One thread at a time for
+  /// these two; everything else may be called beside them.
   static Result<std::unique_ptr<Engine>> prepare(const cuda::Driver& driver,
                                                  const Options& options);
   Result<bool> open_next();
   void begin();
-  bool is_opening() const noexcept;  ///< there are relays to open, and `begin` is still to come
+  bool is_open() const noexcept;  ///< `begin` has been called, or there is no GPU that may relay
 
   ~Engine();  ///< waits for transfers in flight, then gives everything back
 
-  /// Makes `context` (null: none) and every primary context that has become active a target. Call
-  /// it when the program pins memory: cheap when there is nothing new, else it allocates and may
-  /// block.
+  /// Makes `context` (null: none) and every primary context that has become active known: loads
+  /// the kernels there, and makes it a target, at once or when the relays are open. Call it when
+  /// the context has just been made: the driver waits for all of the context's streams to load
+  /// code, and lets nobody enqueue anything there meanwhile. Cheap when there is nothing new.
   Status add_context(CUcontext context);
 
-  /// Call before `context` is destroyed or reset, by whomever: braid stops using it, as target and
-  /// as relay, and forgets what it owned there.
+  /// Call before `context` is destroyed or reset, by whomever: braid stops using it, and forgets
+  /// what it owned there.
   void forget_context(CUcontext context);
 
   /// Call before the last hold on a primary context beside braid's is released: as forget_context,
@@ -84,16 +75,6 @@ class Engine {
 
   Outcome submit(const Batch& batch) noexcept;
   Outcome submit(const Transfer& transfer) noexcept;
-
-  /// Call before memory is freed by a call that does not wait for copies, cuMemFreeAsync: copy
-  /// engines may yet have to be given slices of it, which the driver then refuses. Gives transfers
-  /// under way a moment to end. Nothing: the driver may free it now. Else the answer of that call:
-  /// braid frees it when the stream has come so far (late_frees.h), or is doing so already.
-  std::optional<CUresult> free_later(CUdeviceptr address, CUstream stream) noexcept;
-
-  /// Frees what has been put off so, where its stream has come so far: call it now and then. A load
-  /// when there is nothing.
-  void release_late() noexcept;
 
   /// A copy that `submit` declined, of host memory that is not pinned: staged through pinned memory
   /// (staging/stager.h). May wait and, the first time, allocate, as a native pageable copy may. The
@@ -117,13 +98,9 @@ class Engine {
   /// True when some GPU has a relay that may help it.
   bool can_accelerate() const;
 
-  /// What could not be prepared, or has failed since, in words a user can act on: GPUs that do not
+  /// What could not be prepared, in words a user can act on: GPUs that do not
   /// relay, contexts whose copies stay native, a cost file that is not used. The rest works.
   std::vector<std::string> problems() const;
-
-  /// From now on `say` is called with a problem that comes up while transfers are under way, from a
-  /// thread of braid's.
-  void report_problems(void (*say)(const char* problem)) noexcept;
 
  private:
   struct Impl;

@@ -12,7 +12,12 @@ uint32_t rank_of(const Manners& manners, bool is_relay) {
   return waits ? cuda::kBulkRelayRank : cuda::kBulkDirectRank;
 }
 
-cuda::PullArgs make_args(const MoverJob& job, const Ticket& ticket) {
+uint32_t blocks_of(const PullKernels& kernels, const SlicedBytes& bytes) {
+  const KernelChoice& kernel = kernels.choose(bytes.aligned_alike);
+  return bytes.lists != 0 ? kernel.batch_blocks : kernel.blocks;
+}
+
+cuda::PullArgs make_args(const KernelJob& job, const Ticket& ticket) {
   cuda::PullArgs args{};
   args.source = job.bytes.source;
   args.destination = job.bytes.destination;
@@ -22,25 +27,25 @@ cuda::PullArgs make_args(const MoverJob& job, const Ticket& ticket) {
   args.report = reinterpret_cast<uint64_t>(ticket.report);
   args.slice_bytes = job.bytes.slice_bytes;
   args.slice_count = job.bytes.slice_count;
-  args.path_count = static_cast<uint32_t>(job.paths.size());
+  args.path_count = static_cast<uint32_t>(job.relays.size()) + 1;
   args.generation = ticket.generation;
   args.direction = static_cast<uint32_t>(job.direction);
   args.is_favoured = job.manners.is_favoured ? 1 : 0;
+  args.total_blocks = blocks_of(job.direct.kernels, job.bytes);
+  for (const RelayPath& path : job.relays)
+    args.total_blocks += blocks_of(path.relay->kernels(), job.bytes);
   return args;
 }
 
-// What differs from path to path.
-void set_path(cuda::PullArgs& args, const MoverJob& job, size_t path) {
-  args.path = static_cast<uint32_t>(path);
-  args.board = job.paths[path]->board(job.direction);
-  args.pace = job.manners.yields ? job.paths[path]->pace() : 0;
-  args.rank = rank_of(job.manners, path != 0);
-  args.relay_slot = path != 0 ? job.manners.relay_slot : cuda::kNoRelaySlot;
-}
-
-uint32_t blocks_of(const Endpoint& path, const SlicedBytes& bytes) {
-  const KernelChoice& kernel = path.kernel_for(bytes.aligned_alike);
-  return bytes.lists != 0 ? kernel.batch_blocks : kernel.blocks;
+// What differs from path to path. `link`: of the path's GPU; `relay` null: the direct path.
+void set_path(cuda::PullArgs& args, const KernelJob& job, uint32_t path, const LinkState& link,
+              const Relay* relay) {
+  args.path = path;
+  args.board = link.board(job.direction);
+  args.pace = job.manners.yields ? link.pace() : 0;
+  args.rank = rank_of(job.manners, relay != nullptr);
+  args.relay_slot = relay != nullptr ? job.manners.relay_slot : cuda::kNoRelaySlot;
+  args.shared = relay != nullptr ? relay->shared_address() : 0;
 }
 
 CUresult launch(const cuda::Driver& driver, const KernelChoice& kernel, uint32_t blocks,
@@ -50,92 +55,92 @@ CUresult launch(const cuda::Driver& driver, const KernelChoice& kernel, uint32_t
                                kernel.shared_bytes, stream, parameters, nullptr);
 }
 
-CUresult launch_behind(const cuda::Driver& driver, CUevent start, const KernelChoice& kernel,
-                       uint32_t blocks, CUstream stream, cuda::PullArgs& args) {
-  const CUresult waited = driver.cuStreamWaitEvent(stream, start, 0);
-  return waited == CUDA_SUCCESS ? launch(driver, kernel, blocks, stream, args) : waited;
+// In the program's stream, but ahead of kernels that fill the GPU: as a copy would be.
+CUresult launch_direct(const cuda::Driver& driver, const KernelJob& job, uint32_t blocks,
+                       cuda::PullArgs& args) {
+  const KernelChoice& kernel = job.direct.kernels.choose(job.bytes.aligned_alike);
+  CUlaunchAttribute priority{};
+  priority.id = CU_LAUNCH_ATTRIBUTE_PRIORITY;
+  priority.value.priority = job.direct.priority;
+  CUlaunchConfig config{};
+  config.gridDimX = blocks;
+  config.gridDimY = config.gridDimZ = 1;
+  config.blockDimX = kernel.threads;
+  config.blockDimY = config.blockDimZ = 1;
+  config.sharedMemBytes = kernel.shared_bytes;
+  config.hStream = job.stream;
+  config.attrs = &priority;
+  config.numAttrs = 1;
+  void* parameters[] = {&args};
+  return driver.cuLaunchKernelEx(&config, kernel.function, parameters, nullptr);
+}
+
+// The relay's kernel, behind the point that the program's stream has said.
+CUresult launch_relay(const cuda::Driver& driver, const KernelJob& job, const RelayPath& path,
+                      const Ticket& ticket, cuda::PullArgs& args) {
+  const Channel& channel = *path.channels[0];
+  const CUresult waited = wait_begun(driver, ticket, channel);
+  if (waited != CUDA_SUCCESS) return waited;
+  const PullKernels& kernels = path.relay->kernels();
+  return launch(driver, kernels.choose(job.bytes.aligned_alike), blocks_of(kernels, job.bytes),
+                channel.stream, args);
 }
 
 // The ticket counts the blocks that leave. Those of a relay that cannot be launched are launched on
 // the target, behind its own: they find nothing left, and leave. Else the ticket is never free
 // again, nor is anything that waits for it.
-CUresult make_up_for(const cuda::Driver& driver, const MoverJob& job, size_t refused,
-                     const Lane& lane, cuda::PullArgs args) {
-  const Endpoint& target = *job.paths[0];
-  set_path(args, job, 0);
-  cuda::ScopedContext scope(driver, target.context());
+CUresult make_up_for(const cuda::Driver& driver, const KernelJob& job, const RelayPath& refused,
+                     cuda::PullArgs args) {
+  set_path(args, job, 0, job.direct.link, nullptr);
+  cuda::ScopedContext scope(driver, job.context);
   if (scope.status() != CUDA_SUCCESS) return scope.status();
-  return launch_behind(driver, lane.start, target.kernel_for(job.bytes.aligned_alike),
-                       blocks_of(*job.paths[refused], job.bytes), lane.streams[job.lane_paths[0]],
-                       args);
+  return launch_direct(driver, job, blocks_of(refused.relay->kernels(), job.bytes), args);
 }
 
-// The gate: the program's stream goes on when the count of landed slices is complete. CUDA does not
-// see this dependency, so its own scheduling must never need to: everything that the gate waits for
-// has been enqueued before it, and waits only for work that was enqueued earlier still.
-void close_gate(const cuda::Driver& driver, const MoverJob& job, const Lane& lane,
-                const Ticket& ticket, cuda::ScopedContext& scope) {
+// The gate: the program's stream goes on when the count of landed slices is complete, however late
+// a relay's kernel leaves. If the driver does not have it, the stream waits for the kernels.
+CUresult close_gate(const cuda::Driver& driver, const KernelJob& job, const Ticket& ticket,
+                    std::span<const ChannelUse> relays) {
   const CUdeviceptr done = ticket.counters + offsetof(cuda::TicketCounters, done);
-  if (driver.cuStreamWaitValue32(job.stream, done, ticket.done, job.paths[0]->wait_flags()) ==
-      CUDA_SUCCESS)
-    return;
-  // The bytes are on their way and must hold the stream somehow: wait for the kernels themselves. A
-  // relay that fails then holds it for good, since a rescue opens words (rescue.h).
-  for (size_t i = 0; i < job.paths.size(); ++i) {
-    const int path = job.lane_paths[i];
-    scope.enter(job.paths[i]->context());
-    driver.cuEventRecord(lane.ends[path], lane.streams[path]);
-    scope.leave();
-    driver.cuStreamWaitEvent(job.stream, lane.ends[path], 0);
-  }
+  const CUresult waits =
+      driver.cuStreamWaitValue32(job.stream, done, ticket.done, job.direct.wait_flags);
+  return waits == CUDA_SUCCESS ? waits : wait_by_events(driver, relays, job.stream);
 }
 
 }  // namespace
 
-MoverResult enqueue(const cuda::Driver& driver, const MoverJob& job, Lane& lane, Ticket& ticket) {
-  MoverResult outcome;
-  if (driver.cuEventRecord(lane.start, job.stream) != CUDA_SUCCESS) return outcome;
-
-  ++ticket.generation;
+KernelResult enqueue_kernels(const cuda::Driver& driver, const KernelJob& job, Ticket& ticket) {
+  KernelResult result;
+  if (say_begun(driver, ticket, job.stream) != CUDA_SUCCESS) return result;
+  cuda::ScopedContext scope(driver, job.context);
   cuda::PullArgs args = make_args(job, ticket);
-  for (const Endpoint* path : job.paths) args.total_blocks += blocks_of(*path, job.bytes);
-
-  cuda::ScopedContext scope(driver);
-  for (size_t i = 0; i < job.paths.size(); ++i) {
-    Endpoint& path = *job.paths[i];
-    set_path(args, job, i);
-    CUresult result = scope.enter(path.context());
-    if (result == CUDA_SUCCESS)
-      result = launch_behind(driver, lane.start, path.kernel_for(job.bytes.aligned_alike),
-                             blocks_of(path, job.bytes), lane.streams[job.lane_paths[i]], args);
-    if (result == CUDA_SUCCESS) continue;
-    if (i == 0) {
-      --ticket.generation;
-      return outcome;
+  set_path(args, job, 0, job.direct.link, nullptr);
+  if (scope.status() != CUDA_SUCCESS ||
+      launch_direct(driver, job, blocks_of(job.direct.kernels, job.bytes), args) != CUDA_SUCCESS)
+    return result;
+  ticket.done += args.slice_count;
+  std::array<ChannelUse, cuda::kMaxPaths> launched{};
+  size_t launched_count = 0;
+  for (size_t i = 0; i < job.relays.size(); ++i) {
+    const RelayPath& path = job.relays[i];
+    set_path(args, job, static_cast<uint32_t>(i) + 1, path.relay->link(), path.relay);
+    CUresult relayed = scope.enter(path.relay->context());
+    if (relayed == CUDA_SUCCESS) relayed = launch_relay(driver, job, path, ticket, args);
+    if (relayed != CUDA_SUCCESS) {
+      result.refused.set(i);
+      if (make_up_for(driver, job, path, args) != CUDA_SUCCESS) ticket.retired = true;
+      continue;
     }
-    outcome.refused.set(i);
-    if (make_up_for(driver, job, i, lane, args) != CUDA_SUCCESS) ticket.retired = true;
+    launched[launched_count++] = {path.channels[0], 0};
+    if (say_landed(driver, *path.channels[0]) == CUDA_SUCCESS)
+      ticket.add(*path.channels[0]);
+    else
+      ticket.retired = true;
   }
   scope.leave();
-  ticket.done += args.slice_count;
-  close_gate(driver, job, lane, ticket, scope);
-  outcome.verdict = Verdict::kAccelerated;
-  return outcome;
-}
-
-CUresult enqueue_direct(const cuda::Driver& driver, const MoverJob& job, Ticket& ticket) {
-  const Endpoint& target = *job.paths[0];
-  ++ticket.generation;
-  cuda::PullArgs args = make_args(job, ticket);
-  set_path(args, job, 0);
-  args.total_blocks = blocks_of(target, job.bytes);
-  const CUresult launched = launch(driver, target.kernel_for(job.bytes.aligned_alike),
-                                   args.total_blocks, job.stream, args);
-  if (launched == CUDA_SUCCESS)
-    ticket.done += args.slice_count;
-  else
-    --ticket.generation;
-  return launched;
+  result.error = close_gate(driver, job, ticket, std::span(launched).first(launched_count));
+  result.verdict = result.error == CUDA_SUCCESS ? Verdict::kAccelerated : Verdict::kFailed;
+  return result;
 }
 
 }  // namespace braid::multipath

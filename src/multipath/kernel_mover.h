@@ -1,14 +1,18 @@
-// The kernel mover: enqueues one transfer as pull kernels on every path. Kernels and events in
-// stream order are the synchronisation; no CPU thread takes part, unless a relay fails (rescue.h),
-// and the call returns at once.
+// The kernel mover: enqueues one transfer as pull kernels on every path (pull.h). The target's own
+// kernel stands in the program's stream and can carry everything by itself; relays' kernels stand
+// in their channels, and whoever is free takes the next slice. The program's stream goes on when
+// every slice has landed.
+//
+// Everything is enqueued when the call returns, and nothing waits for the CPU or for a later call.
 #pragma once
 
 #include <bitset>
 #include <span>
 
 #include "cuda/driver.h"
-#include "multipath/endpoint.h"
-#include "multipath/lane.h"
+#include "multipath/copy_engine_mover.h"
+#include "multipath/gate.h"
+#include "multipath/relay.h"
 #include "multipath/ticket.h"
 #include "multipath/transfer.h"
 
@@ -23,27 +27,34 @@ struct Manners {
   bool is_favoured = false;
 };
 
-struct MoverJob {
+/// What the target's kernels are launched with.
+struct DirectPath {
+  const PullKernels& kernels;
+  const LinkState& link;
+  int priority = 0;         ///< of the launches, whatever the stream's
+  unsigned wait_flags = 0;  ///< how a stream waits for a count that other GPUs write
+};
+
+struct KernelJob {
   Direction direction = Direction::kHostToDevice;
-  CUstream stream = nullptr;  ///< the program's
+  CUstream stream = nullptr;  ///< the program's, whose context is current or becomes so
+  CUcontext context = nullptr;
   SlicedBytes bytes;
   Manners manners;
-  std::span<Endpoint* const> paths;  ///< the target first, then relays, in the lane's order
-  std::span<const int> lane_paths;   ///< index of each path's stream in the lane
+  DirectPath direct;
+  std::span<const RelayPath> relays;  ///< one channel each
 };
 
-struct MoverResult {
+struct KernelResult {
   Verdict verdict = Verdict::kDriverError;
-  std::bitset<cuda::kMaxPaths> refused;  ///< of the job's paths: relays that could not be launched
+  CUresult error = CUDA_SUCCESS;           ///< kFailed: what the driver said
+  std::bitset<cuda::kMaxPaths> refused{};  ///< of the job's relays: those that were not launched
 };
 
-/// Enqueues the whole transfer: kAccelerated, or kDriverError with nothing enqueued that moves
-/// bytes. A relay that cannot be launched is done without: its blocks are launched on the target
-/// instead, and if that fails as well, the ticket is retired. The caller's current context is kept.
-MoverResult enqueue(const cuda::Driver& driver, const MoverJob& job, Lane& lane, Ticket& ticket);
-
-/// Enqueues the job over its first path alone, without a gate. Its stream is one of braid's in the
-/// target's context, which is current.
-CUresult enqueue_direct(const cuda::Driver& driver, const MoverJob& job, Ticket& ticket);
+/// Enqueues the whole transfer: kAccelerated; kDriverError with nothing enqueued that moves bytes;
+/// or kFailed, when the driver refuses in the end what it must not refuse. A relay that cannot be
+/// launched is done without: its blocks are launched on the target, where they find nothing left,
+/// and if that fails as well, the ticket is retired. The caller's current context is kept.
+KernelResult enqueue_kernels(const cuda::Driver& driver, const KernelJob& job, Ticket& ticket);
 
 }  // namespace braid::multipath

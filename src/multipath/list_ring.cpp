@@ -60,10 +60,4 @@ void ListRing::commit(size_t count, const Ticket& ticket) {
   ++use_count_;
 }
 
-void ListRing::hand_over(const Ticket& from, const Ticket& to) {
-  for (Use& use : uses_)
-    if (use.ticket == &from && use.generation == from.generation)
-      use = {use.lists, &to, to.generation};
-}
-
 }  // namespace braid::multipath

@@ -1,8 +1,8 @@
 // Memory for slice lists: a ring of host memory that every GPU can read, given out in the order of
 // the transfers and taken back when their tickets are free. Made once; nothing allocates later.
 //
-// What a retired ticket holds is never given out again, unless it has landed, since a kernel may
-// yet read it; the ring goes on around it.
+// What a retired ticket holds is never given out again, since a kernel may yet read it; the ring
+// goes on around it.
 //
 // Not thread-safe: the owning Target's lock guards it.
 #pragma once
@@ -35,8 +35,6 @@ class ListRing {
 
   /// The first `count` lists of the last reservation belong to `ticket`'s present use.
   void commit(size_t count, const Ticket& ticket);
-  /// What belongs to `from`'s present use, if anything does, is read by `to`'s.
-  void hand_over(const Ticket& from, const Ticket& to);
 
   /// The context is gone: a kernel may still read, so the pages stay.
   void abandon() { memory_->abandon(); }
@@ -50,10 +48,9 @@ class ListRing {
     Range lists;
     const Ticket* ticket = nullptr;
     uint32_t generation = 0;
-    bool is_over() const {
-      return ticket->generation != generation || ticket->is_free() || ticket->has_landed;
-    }
-    bool is_lost() const { return !is_over() && ticket->retired; }
+    /// The ticket has gone on to another use, or its kernels have left, or never came.
+    bool is_over() const { return ticket->generation != generation || ticket->have_kernels_left(); }
+    bool is_lost() const { return !is_over() && !ticket->is_taken && ticket->retired; }
   };
   static constexpr size_t kMostLost = 16;  // with more, batches are native
 

@@ -1,5 +1,5 @@
-// What each path has carried, added up by target, link, direction and mover, and what the copy
-// engines' mover took for it: the engine's half of the statistics. A fixed table, so that it can be
+// What each path has carried, added up by target, link, direction and mover: the engine's
+// half of the statistics. A fixed table, so that it can be
 // filled where nothing may be allocated.
 //
 // Not thread-safe: its owner locks.
@@ -29,19 +29,6 @@ struct PathCount {
   }
 };
 
-/// What the copy-engine mover takes of the machine. Nothing where there is none.
-struct CopyEngineUse {
-  static constexpr size_t kMostGpus = 16;
-  uint64_t thread_cpu_ns = 0;                            ///< of the scheduler's thread, so far
-  std::array<uint64_t, kMostGpus> relay_buffer_bytes{};  ///< by GPU, now
-
-  bool is_any() const {
-    uint64_t any = thread_cpu_ns;
-    for (const uint64_t bytes : relay_buffer_bytes) any |= bytes;
-    return any != 0;
-  }
-};
-
 class PathCounts {
  public:
   void add(const PathCount& more) noexcept {
@@ -53,13 +40,8 @@ class PathCounts {
       }
     if (size_ < counts_.size()) counts_[size_++] = more;
   }
-  void clear() noexcept {
-    size_ = 0;
-    copy_engine = {};
-  }
+  void clear() noexcept { size_ = 0; }
   std::span<const PathCount> all() const noexcept { return {counts_.data(), size_}; }
-
-  CopyEngineUse copy_engine;
 
  private:
   // Sixteen GPUs that all help each other both ways are 512 paths.

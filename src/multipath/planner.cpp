@@ -8,38 +8,36 @@ namespace braid::multipath {
 namespace {
 
 // As many paths as there can be, at the best of moments.
-constexpr Moment kBest{.paths = cuda::kMaxPaths};
+constexpr Moment kBest{.paths = cuda::kMaxPaths, .is_staged = false};
 
 }  // namespace
 
-Planner::Planner(const CostModel& costs, const Options& options, bool has_copy_engine)
-    : costs_(costs),
-      mover_(options.mover),
-      has_copy_engine_(has_copy_engine),
-      asked_threshold_bytes_(options.threshold_bytes),
-      asked_slice_bytes_(options.slice_bytes) {
+Planner::Planner(const CostModel& costs, const Options& options)
+    : costs_(costs), mover_(options.mover), asked_threshold_bytes_(options.threshold_bytes) {
   for (const Direction direction : {Direction::kHostToDevice, Direction::kDeviceToHost})
     thresholds_[static_cast<size_t>(direction)] =
-        multipath::threshold_bytes(costs_, request(direction, kBest, false));
+        multipath::threshold_bytes(costs_, request(direction, 1, kBest, false));
 }
 
-Request Planner::request(Direction direction, const Moment& moment, bool spares_sms) const {
+// Copy engines carry contiguous copies, kernels batches: a contiguous copy then needs no SM that
+// the program may hold, and a batch pays nothing for each segment. The user may have kernels carry
+// everything, or nothing.
+Request Planner::request(Direction direction, uint64_t segments, const Moment& moment,
+                         bool spares_sms) const {
+  const bool is_batch = segments > 1;
+  const bool may_use_kernels = moment.has_kernels && !spares_sms;
+  const MoverSet movers{.kernel = may_use_kernels && (mover_ == MoverChoice::kKernel ||
+                                                      (mover_ == MoverChoice::kAuto && is_batch)),
+                        .copy_engine = !is_batch && mover_ != MoverChoice::kKernel};
   return {.direction = direction,
+          .segments = segments,
           .paths = moment.paths,
+          .far_relays = moment.far_relays,
           .is_cold = moment.is_cold,
           .kernels_blocked = moment.kernels_blocked,
-          .movers = movers_for(moment, spares_sms),
-          .asked_threshold_bytes = asked_threshold_bytes_,
-          .asked_slice_bytes = asked_slice_bytes_};
-}
-
-// Copy engines are given slices while a copy is under way, and must still be allowed to then: what
-// a pool gave goes by kernels, which are all enqueued by the time that the program can free it.
-// Copies that are to spare the SMs go by copy engines, however fast kernels are.
-MoverSet Planner::movers_for(const Moment& moment, bool spares_sms) const {
-  if (spares_sms) return {.kernel = false, .copy_engine = has_copy_engine_ && !moment.is_pooled};
-  if (moment.is_pooled) return {.kernel = true, .copy_engine = false};
-  return allowed_movers(mover_, has_copy_engine_);
+          .is_staged = moment.is_staged,
+          .movers = movers,
+          .asked_threshold_bytes = asked_threshold_bytes_};
 }
 
 uint64_t Planner::threshold_bytes() const {
@@ -54,9 +52,8 @@ bool Planner::may_gain(const Batch& batch, uint64_t size_bytes) const {
 }
 
 Plan Planner::plan(const Batch& batch, uint64_t size_bytes, const Moment& moment) const {
-  Request asked = request(batch.direction, moment, batch.spares_sms);
+  Request asked = request(batch.direction, batch.segments.size(), moment, batch.spares_sms);
   asked.size_bytes = size_bytes;
-  asked.segments = batch.segments.size();
   return multipath::plan(costs_, asked);
 }
 

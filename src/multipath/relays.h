@@ -30,6 +30,13 @@ class Relays {
   /// GPUs that may relay for any target. None: there is nothing to gain here.
   GpuSet all() const;
 
+  /// GPUs of the same socket.
+  GpuSet neighbours_of(int gpu) const {
+    GpuSet near = 0;
+    for (int other = 0; other < gpu_count(); ++other)
+      if (are_neighbours(gpu, other)) near |= gpu_bit(other);
+    return near;
+  }
   /// Both GPUs are on one socket: such a relay crosses nothing that is shared with other sockets.
   bool are_neighbours(int gpu, int other) const {
     return numa_nodes_[static_cast<size_t>(gpu)] == numa_nodes_[static_cast<size_t>(other)];

@@ -13,59 +13,123 @@ using std::chrono::steady_clock;
 
 // How long `forget` and the destructor give transfers in flight.
 constexpr std::chrono::milliseconds kDrainLimit{5000};
-constexpr std::chrono::milliseconds kFailedDrainLimit{200};
 constexpr std::chrono::microseconds kDrainStep{200};
-
-// The largest transfers take tens of milliseconds. The driver is asked about what takes longer.
-constexpr uint64_t kLateNs = 500'000'000;
-
-// True when no transfer of these targets is in flight. Reads host memory only.
-template <typename Targets>
-bool drain(const Targets& targets, steady_clock::time_point deadline) {
-  while (true) {
-    bool idle = true;
-    for (const auto& target : targets) idle = target->harvest() && idle;
-    if (idle || steady_clock::now() >= deadline) return idle;
-    std::this_thread::sleep_for(kDrainStep);
-  }
-}
 
 }  // namespace
 
 Roster::Roster(const cuda::Driver& driver, const Options& options, const Relays& relays,
-               const Planner& planner, std::unique_ptr<CopyEngineMover> copy_engine)
+               const Planner& planner)
     : driver_(driver),
       options_(options),
       relays_(relays),
       planner_(planner),
-      copy_engine_(std::move(copy_engine)),
-      relay_endpoints_(static_cast<size_t>(relays.gpu_count()), nullptr),
-      seen_primaries_(static_cast<size_t>(relays.gpu_count()), false),
-      watch_(driver, [this](uint64_t now_ns) { return look_after_transfers(now_ns); }) {}
+      seen_primaries_(static_cast<size_t>(relays.gpu_count()), false) {}
+
+template <typename Visit>
+void Roster::for_each_target(const Visit& visit) {
+  for (const auto& known : known_)
+    if (known->target != nullptr) visit(*known->target);
+}
+
+namespace {
+
+// True when the target has no transfer in flight. Reads host memory only.
+bool drain(Target& target, steady_clock::time_point deadline) {
+  while (!target.harvest()) {
+    if (steady_clock::now() >= deadline) return false;
+    std::this_thread::sleep_for(kDrainStep);
+  }
+  return true;
+}
+
+}  // namespace
 
 Roster::~Roster() {
-  drain(targets_, steady_clock::now() + kDrainLimit);  // while relays are still looked after
-  watch_.close();
   const std::unique_lock lock(mutex_);
   const cuda::RelaxedCapture relaxed(driver_);
-  targets_.clear();
-  copy_engine_.reset();
-  endpoints_.clear();
+  const auto deadline = steady_clock::now() + kDrainLimit;
+  for_each_target([&](Target& target) {
+    if (drain(target, deadline))
+      target.close(true);
+    else
+      target.abandon();
+  });
+  for (const auto& known : known_) {
+    if (known->target == nullptr) unload_kernels(*known);
+    if (known->is_held) driver_.cuDevicePrimaryCtxRelease(known->where.device);
+  }
+  known_.clear();
+  open_relays_.clear();
 }
 
 // Keeps an error for `problems`, and passes it on.
 Status Roster::note(Status status) {
-  if (!status.ok())
-    problems_.push_back(status.message() + ". Copies there stay native, and it does not relay");
+  if (!status.ok()) problems_.push_back(status.message());
   return status;
+}
+
+// ---- Relays ----
+
+// A GPU that cannot be opened (its memory is full, another process has it alone) is done without.
+Result<bool> Roster::open_next() {
+  const int gpus = relays_.gpu_count();
+  while (next_to_open_ < gpus && (relays_.all() & gpu_bit(next_to_open_)) == 0) ++next_to_open_;
+  if (next_to_open_ < gpus) {
+    const cuda::RelaxedCapture relaxed(driver_);
+    const int gpu = next_to_open_++;
+    auto relay = Relay::open(driver_, options_, relays_.device(gpu), gpu);
+    const std::unique_lock lock(mutex_);
+    if (relay.ok()) {
+      open_relays_.push_back(std::move(relay).value());
+    } else {
+      if (first_refusal_.ok()) first_refusal_ = relay.status();
+      (void)note(Status::error(relay.status().message() + ". It does not relay"));
+    }
+    return true;
+  }
+  const std::shared_lock lock(mutex_);
+  if (open_relays_.empty() && !first_refusal_.ok()) return first_refusal_;
+  return false;
+}
+
+void Roster::begin() {
+  const cuda::RelaxedCapture relaxed(driver_);
+  const std::unique_lock lock(mutex_);
+  for (const auto& known : known_) (void)make_target(*known);  // what fails is in problems_
+  is_open_ = true;
+}
+
+// The open relays that reach the target, in order of preference: when few paths suffice, those of
+// the target's own socket cross nothing shared.
+std::vector<Relay*> Roster::relays_for(const ProgramContext& target) {
+  std::vector<Relay*> reaching;
+  for (const auto& relay : open_relays_)
+    if ((relays_.of(target.gpu) & gpu_bit(relay->gpu())) != 0 &&
+        relay->reach(target.context) == CUDA_SUCCESS)
+      reaching.push_back(relay.get());
+  std::stable_partition(reaching.begin(), reaching.end(), [&](const Relay* relay) {
+    return relays_.are_neighbours(relay->gpu(), target.gpu);
+  });
+  return reaching;
+}
+
+Status Roster::make_target(Known& known) {
+  if (known.target != nullptr) return {};
+  auto target =
+      Target::open(driver_, options_, planner_, link_use_, known.where, relays_for(known.where));
+  if (!target.ok())
+    return note(Status::error(target.status().message() + ". Copies of GPU " +
+                              std::to_string(known.where.gpu) + " stay native"));
+  known.target = std::move(target).value();
+  return {};
 }
 
 // ---- Contexts come ----
 
-// Cheap, and beside copies of other threads: most pinnings bring nothing new.
+// Cheap, and beside copies of other threads: most calls bring nothing new.
 bool Roster::has_news(CUcontext context) {
   const std::shared_lock lock(mutex_);
-  if (gone_relays_ != 0 || (context != nullptr && !is_settled(context))) return true;
+  if (context != nullptr && find(context) == nullptr) return true;
   for (int gpu = 0; gpu < relays_.gpu_count(); ++gpu) {
     unsigned flags = 0;
     int active = 0;
@@ -81,224 +145,109 @@ Status Roster::add(CUcontext context) {
   const cuda::RelaxedCapture relaxed(driver_);
   cuda::ScopedContext scope(driver_);
   const std::unique_lock lock(mutex_);
-  const GpuSet reopened = reopen_relays();
-  Status status = adopt_active_contexts();  // among them those, whose kernels are then loaded
-  restore_relays(reopened);
-  if (!status.ok() || context == nullptr || is_settled(context)) return status;
+  Status status = add_active_primaries();
+  if (!status.ok() || context == nullptr || find(context) != nullptr) return status;
   CUdevice device = 0;
   CUresult asked = scope.enter(context);
   if (asked == CUDA_SUCCESS) asked = driver_.cuCtxGetDevice(&device);
   status = driver_.check(asked, "asking a context for its GPU");
   if (!status.ok()) return status;
   const int gpu = relays_.gpu_of(device);
-  return gpu >= 0 ? adopt(gpu, context, false) : Status::error("a context is of no known GPU");
+  return gpu >= 0 ? add_known(gpu, context, false) : Status::error("a context is of no known GPU");
 }
 
-// Targets: every relay's context, and those that the program itself has made active.
-Status Roster::adopt_active_contexts() {
+Status Roster::add_active_primaries() {
   Status first;
   for (int gpu = 0; gpu < relays_.gpu_count(); ++gpu) {
-    const Status status = adopt_primary(gpu);
+    if (seen_primaries_[static_cast<size_t>(gpu)]) continue;
+    const CUdevice device = relays_.device(gpu);
+    unsigned flags = 0;
+    int active = 0;
+    driver_.cuDevicePrimaryCtxGetState(device, &flags, &active);
+    CUcontext context = nullptr;
+    if (active == 0 || driver_.cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS) continue;
+    seen_primaries_[static_cast<size_t>(gpu)] = true;
+    if (find(context) != nullptr) {
+      driver_.cuDevicePrimaryCtxRelease(device);
+      continue;
+    }
+    const Status status = add_known(gpu, context, true);
     if (!status.ok() && first.ok()) first = status;
   }
   return first;
 }
 
-Status Roster::adopt_primary(int gpu) {
-  if (seen_primaries_[static_cast<size_t>(gpu)]) return {};
-  const CUdevice device = relays_.device(gpu);
-  unsigned flags = 0;
-  int active = 0;
-  driver_.cuDevicePrimaryCtxGetState(device, &flags, &active);
-  CUcontext context = nullptr;
-  if (active == 0 || driver_.cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS) return {};
-  seen_primaries_[static_cast<size_t>(gpu)] = true;
-  // An endpoint keeps the context for good; a second hold would only be given back.
-  const bool known = find_endpoint(context) != nullptr || is_settled(context);
-  if (known) driver_.cuDevicePrimaryCtxRelease(device);
-  return adopt(gpu, context, !known);
-}
-
-// A context that could not be made a target is not tried again at every pinning of memory.
-Status Roster::adopt(int gpu, CUcontext context, bool retained) {
-  if (is_settled(context)) return {};
-  auto endpoint = endpoint_for(gpu, context, retained);
-  const Status status = note(endpoint.ok() ? make_target(*endpoint.value()) : endpoint.status());
-  if (!status.ok()) refused_.push_back({context, gpu});
-  return status;
-}
-
-bool Roster::is_settled(CUcontext context) {
-  return find_target(context) != nullptr ||
-         std::any_of(refused_.begin(), refused_.end(),
-                     [context](const Refused& one) { return one.context == context; });
-}
-
-Result<Endpoint*> Roster::endpoint_for(int gpu, CUcontext context, bool retained) {
-  if (Endpoint* known = find_endpoint(context)) return known;
-  auto endpoint = Endpoint::open(driver_, options_, relays_.device(gpu), gpu, context, retained);
-  if (!endpoint.ok()) return endpoint.status();
-  if (copy_engine_ != nullptr) {
-    const Status prepared = copy_engine_->prepare(*endpoint.value());
-    if (!prepared.ok()) return prepared;
+// A context in which the kernels cannot be loaded is a target all the same: contiguous copies need
+// none.
+Status Roster::add_known(int gpu, CUcontext context, bool is_held) {
+  auto known = std::make_unique<Known>();
+  known->where = {context, relays_.device(gpu), gpu, relays_.neighbours_of(gpu), {}};
+  known->is_held = is_held;
+  {
+    const cuda::ScopedContext scope(driver_, context);
+    auto kernels = load_pull_kernels(driver_, options_, known->where.device, gpu);
+    if (kernels.ok())
+      known->where.kernels = kernels.value();
+    else
+      (void)note(Status::error(kernels.status().message() + ". Batches stay native there"));
   }
-  endpoints_.push_back(std::move(endpoint).value());
-  return endpoints_.back().get();
-}
-
-Status Roster::make_target(Endpoint& endpoint) {
-  auto target = Target::open(driver_, options_, planner_, endpoint, link_relays(endpoint),
-                             copy_engine_.get());
-  if (!target.ok()) return target.status();
-  targets_.push_back(std::move(target).value());
-  return {};
-}
-
-bool Roster::link(const Endpoint& relay, const Endpoint& target) {
-  if ((relays_.of(target.gpu()) & gpu_bit(relay.gpu())) == 0) return false;
-  const cuda::ScopedContext scope(driver_, relay.context());
-  if (scope.status() != CUDA_SUCCESS) return false;
-  const CUresult enabled = driver_.cuCtxEnablePeerAccess(target.context(), 0);
-  return enabled == CUDA_SUCCESS || enabled == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
-}
-
-// The open relays that reach the target, in order of preference: when few paths suffice, those of
-// the target's own socket cross nothing shared.
-std::vector<Endpoint*> Roster::link_relays(const Endpoint& target) {
-  std::vector<Endpoint*> linked;
-  for (Endpoint* relay : relay_endpoints_)
-    if (relay != nullptr && link(*relay, target)) linked.push_back(relay);
-  std::stable_partition(linked.begin(), linked.end(), [&](const Endpoint* relay) {
-    return relays_.are_neighbours(relay->gpu(), target.gpu());
-  });
-  return linked;
+  known_.push_back(std::move(known));
+  return is_open() ? make_target(*known_.back()) : Status();
 }
 
 // ---- Contexts go ----
 
 void Roster::forget(CUcontext context, End end) {
   const std::unique_lock lock(mutex_);
-  // What was refused once may be had when the program makes it anew.
-  std::erase_if(refused_, [&](const Refused& one) {
-    if (one.context != context) return false;
-    seen_primaries_[static_cast<size_t>(one.gpu)] = false;
-    return true;
+  const auto at = std::find_if(known_.begin(), known_.end(), [context](const auto& known) {
+    return known->where.context == context;
   });
-  Endpoint* endpoint = find_endpoint(context);
-  if (endpoint == nullptr) return;
-  std::vector<Target*> users;
-  for (const auto& target : targets_)
-    if (target->uses(*endpoint)) users.push_back(target.get());
-  if (copy_engine_ != nullptr) copy_engine_->forget(*endpoint);
-  // What has failed is not waited for, but for kernels elsewhere that still name its memory.
-  const bool has_failed =
-      endpoint->has_failed() || std::any_of(users.begin(), users.end(), [&](const Target* target) {
-        return &target->endpoint() == endpoint && target->has_failed();
-      });
-  const bool is_drained =
-      drain(users, steady_clock::now() + (has_failed ? kFailedDrainLimit : kDrainLimit));
-  // What dies with its context is left to it: giving it back might wait for the program's kernels.
-  const bool is_given_back = end == End::kReleased && is_drained;
-  if (!is_given_back) endpoint->abandon();
-  for (Target* target : users) {
-    target->lose_relay(*endpoint);
-    if (&target->endpoint() != endpoint) continue;
-    if (!is_given_back) target->abandon();
-    target->add_counts(forgotten_);
-  }
-  if (!is_drained) watch_.begin();
-  remove(*endpoint);
-  if (is_given_back)
-    endpoint->close();
-  else if (endpoint->is_primary())  // before a reset, which does not release it
-    driver_.cuDevicePrimaryCtxRelease(endpoint->device());
-}
-
-// From the lists that are asked for what there is. Other targets' lanes still know it.
-void Roster::remove(Endpoint& endpoint) {
+  if (at == known_.end()) return;
+  const std::unique_ptr<Known> known = std::move(*at);
+  known_.erase(at);
   const cuda::RelaxedCapture relaxed(driver_);
-  const cuda::ScopedContext scope(driver_, endpoint.context());
-  std::erase_if(targets_, [&](const auto& target) { return &target->endpoint() == &endpoint; });
-  const auto gpu = static_cast<size_t>(endpoint.gpu());
-  if (!endpoint.is_primary()) return;
-  seen_primaries_[gpu] = false;
-  if ((relays_.all() & gpu_bit(endpoint.gpu())) == 0) return;
-  relay_endpoints_[gpu] = nullptr;
-  gone_relays_ |= gpu_bit(endpoint.gpu());
+  if (known->target != nullptr) {
+    const bool is_drained = drain(*known->target, steady_clock::now() + kDrainLimit);
+    // What dies with its context is left to it: to give it back might wait for the program.
+    if (is_drained)
+      known->target->close(end == End::kReleased);
+    else
+      known->target->abandon();
+    known->target->add_counts(forgotten_);
+  }
+  if (known->target == nullptr && end == End::kReleased) unload_kernels(*known);
+  if (!known->is_held) return;
+  seen_primaries_[static_cast<size_t>(known->where.gpu)] = false;
+  driver_.cuDevicePrimaryCtxRelease(known->where.device);
 }
 
-// ---- Relays fail ----
-
-// The watch's thread. True while a transfer by kernels is under way, or may be.
-bool Roster::look_after_transfers(uint64_t now_ns) {
-  std::vector<const Endpoint*> failed;
-  {
-    const std::shared_lock lock(mutex_, std::try_to_lock);
-    if (!lock) return true;
-    uint64_t oldest_ns = 0;
-    for (const auto& target : targets_) oldest_ns = std::max(oldest_ns, target->oldest_ns(now_ns));
-    if (oldest_ns < kLateNs) return oldest_ns != 0;
-    for (const Endpoint* relay : relay_endpoints_)
-      if (relay != nullptr && relay->has_failed()) failed.push_back(relay);
-    bool is_all_told = true;
-    for (const auto& target : targets_) is_all_told = target->mend(failed, now_ns) && is_all_told;
-    if (!is_all_told) return true;  // again at the next look
-  }
-  drop_failed(failed);
-  return true;
-}
-
-// What has failed stays so until the program resets it.
-void Roster::drop_failed(std::span<const Endpoint* const> failed) {
-  if (failed.empty()) return;
-  std::vector<std::string> found;
-  if (const std::unique_lock lock(mutex_, std::try_to_lock); lock) {
-    // A fault that ends every context is no relay's, and the program hears of it in its own
-    // streams.
-    const bool is_relays_own = std::any_of(
-        targets_.begin(), targets_.end(), [](const auto& target) { return !target->has_failed(); });
-    for (const Endpoint* endpoint : failed) {
-      Endpoint*& relay = relay_endpoints_[static_cast<size_t>(endpoint->gpu())];
-      if (relay != endpoint) continue;
-      relay = nullptr;
-      if (!is_relays_own) continue;
-      found.push_back("GPU " + std::to_string(endpoint->gpu()) +
-                      " has failed, and does not relay any more. Transfers that it had a part in "
-                      "are carried again over the direct path");
-    }
-    problems_.insert(problems_.end(), found.begin(), found.end());
-  }
-  const auto say = say_.load();
-  for (const std::string& problem : found)
-    if (say != nullptr) say(problem.c_str());
+// Of a context that has not become a target, which unloads its own.
+void Roster::unload_kernels(Known& known) {
+  const cuda::ScopedContext scope(driver_, known.where.context);
+  if (scope.status() == CUDA_SUCCESS && known.where.kernels.module != nullptr)
+    driver_.cuModuleUnload(known.where.kernels.module);
 }
 
 // ---- Who is there ----
 
-Endpoint* Roster::find_endpoint(CUcontext context) {
-  for (const auto& endpoint : endpoints_)
-    if (endpoint->context() == context && !endpoint->is_abandoned()) return endpoint.get();
-  return nullptr;
-}
-
-Target* Roster::find_target(CUcontext context) {
-  for (const auto& target : targets_)
-    if (target->endpoint().context() == context) return target.get();
+Roster::Known* Roster::find(CUcontext context) {
+  for (const auto& known : known_)
+    if (known->where.context == context) return known.get();
   return nullptr;
 }
 
 // The stream says which context is meant; its GPU must be the memory's.
 Roster::Use Roster::use(const Classification& memory, CUstream stream) {
   Use use{.lock = std::shared_lock(mutex_, std::try_to_lock)};
-  if (!use.lock || is_opening_) return use;
+  if (!use.lock || !is_open()) return use;
   use.verdict = Verdict::kForeignContext;
   CUcontext context = nullptr;
   if (driver_.cuStreamGetCtx(stream, &context) != CUDA_SUCCESS ||
       (memory.context != nullptr && memory.context != context))
     return use;
-  Target* target = find_target(context);
-  if (target == nullptr || target->endpoint().gpu() != memory.gpu) return use;
-  use.target = target;
+  Known* known = find(context);
+  if (known == nullptr || known->target == nullptr || known->where.gpu != memory.gpu) return use;
+  use.target = known->target.get();
   use.verdict = Verdict::kAccelerated;
   return use;
 }
@@ -306,15 +255,15 @@ Roster::Use Roster::use(const Classification& memory, CUstream stream) {
 GpuSet Roster::open_relays_of(int gpu) {
   const std::shared_lock lock(mutex_);
   GpuSet open = 0;
-  for (const Endpoint* relay : relay_endpoints_)
-    if (relay != nullptr) open |= gpu_bit(relay->gpu());
+  for (const auto& relay : open_relays_) open |= gpu_bit(relay->gpu());
   return open & relays_.of(gpu);
 }
 
 bool Roster::has_target_with_relay() {
   const std::shared_lock lock(mutex_);
-  return std::any_of(targets_.begin(), targets_.end(),
-                     [](const auto& target) { return target->has_relay(); });
+  bool has_any = false;
+  for_each_target([&](const Target& target) { has_any = has_any || target.has_relay(); });
+  return has_any;
 }
 
 std::vector<std::string> Roster::problems() {
@@ -330,13 +279,9 @@ void Roster::collect(std::chrono::milliseconds wait, PathCounts& counts) {
     (void)lock.try_lock();
   }
   if (!lock) return;
-  drain(targets_, deadline);
+  for_each_target([&](Target& target) { drain(target, deadline); });
   for (const PathCount& count : forgotten_.all()) counts.add(count);
-  for (const auto& target : targets_) target->add_counts(counts);
-  if (copy_engine_ == nullptr) return;
-  while (!copy_engine_->is_idle() && steady_clock::now() < deadline)
-    std::this_thread::sleep_for(kDrainStep);
-  copy_engine_->add_counts(counts);
+  for_each_target([&](Target& target) { target.add_counts(counts); });
 }
 
 }  // namespace braid::multipath

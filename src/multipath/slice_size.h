@@ -11,11 +11,15 @@ namespace braid::multipath {
 /// the emulated h20x8 and h200x4, 2 to 64 MiB, 64 KB is the fastest or within 2 % of it everywhere
 /// (docs/tuning.md). A block takes its next slice while the last one moves, so the size costs
 /// nothing until a slice is shorter than that; larger ones make links end apart, and relays yield
-/// later. Copy engines pay for every slice, and theirs follow size and paths
-/// (copy_engine/pace.h).
+/// later.
 inline constexpr uint32_t kDefaultSliceBytes = 64 << 10;
 
 /// Slices stay addressable by 32-bit counters, whatever the transfer's size.
 uint32_t slice_bytes_for(uint64_t size_bytes, uint64_t asked_bytes);
+
+/// A batch's slices are lists that the CPU writes, in the call: a large batch has larger slices, so
+/// that there are some thousands of them at most; up to here, or links would end apart.
+inline constexpr uint32_t kLargestBatchSliceBytes = 1 << 20;
+uint32_t batch_slice_bytes_for(uint64_t size_bytes, uint64_t asked_bytes);
 
 }  // namespace braid::multipath

@@ -46,8 +46,7 @@ void StatisticsJson::leave(Section section) {
       out_ << "},\"cost_ns\":{";
       break;
     case Section::kCosts: out_ << "},\"paths\":["; break;
-    case Section::kPaths: out_ << "],\"copy_engine\":{"; break;
-    case Section::kCopyEngine: out_ << "},\"problems\":["; break;
+    case Section::kPaths: out_ << "],\"problems\":["; break;
     case Section::kProblems: out_ << "]}}"; break;
     case Section::kEnd: break;
   }
@@ -103,17 +102,6 @@ void StatisticsJson::add(const PathCount& path) {
        << mover_name(path.mover) << "\",\"slices\":" << path.slices << ",\"bytes\":" << path.bytes
        << "}";
   separator_ = ",";
-}
-
-void StatisticsJson::add(const CopyEngineUse& use) {
-  enter(Section::kCopyEngine);
-  out_ << "\"thread_cpu_ns\":" << use.thread_cpu_ns << ",\"relay_buffers\":[";
-  for (size_t gpu = 0; gpu < use.relay_buffer_bytes.size(); ++gpu) {
-    if (use.relay_buffer_bytes[gpu] == 0) continue;
-    out_ << separator_ << "{\"gpu\":" << gpu << ",\"bytes\":" << use.relay_buffer_bytes[gpu] << "}";
-    separator_ = ",";
-  }
-  out_ << "]";
 }
 
 void StatisticsJson::add_problem(std::string_view problem) {

@@ -37,13 +37,12 @@ class StatisticsJson {
   void add(std::string_view entry_point, Verdict verdict, Mover mover, const CopyCount& count);
   void add_cost(std::string_view cost_class, const Histogram& cost_ns);
   void add(const PathCount& path);
-  void add(const CopyEngineUse& use);
   void add_problem(std::string_view problem);
   /// Closes the line, without a newline.
   void end();
 
  private:
-  enum class Section : uint8_t { kEntryPoints, kCosts, kPaths, kCopyEngine, kProblems, kEnd };
+  enum class Section : uint8_t { kEntryPoints, kCosts, kPaths, kProblems, kEnd };
 
   void enter(Section section);
   void leave(Section section);

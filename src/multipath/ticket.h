@@ -1,19 +1,20 @@
-// Tickets: the few words of memory that the kernels of one transfer share, taken from a pool that
-// is allocated once. A ticket is free again when every kernel launched with it has left, which the
-// last one writes into host memory: finding a free ticket costs a plain load, no driver call.
+// Tickets: what one transfer has for itself while it is under way, taken from a pool that is
+// allocated once: a word that says that the program's stream has come so far (start), the counters
+// that its kernels share, their report, and the channels that it uses on relays. A ticket is free
+// again when all of these are, which the GPUs write into host memory: finding a free ticket costs
+// plain loads, no driver call.
 //
-// Not thread-safe: the owning Target's lock guards it.
+// Threads: `take` and what reads all tickets want the owning Target's lock; a ticket that has been
+// taken is its taker's alone until `launched`.
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
-#include <memory>
 #include <vector>
 
-#include "base/status.h"
-#include "cuda/driver.h"
 #include "cuda/kernels/pull.h"
-#include "cuda/registered_memory.h"
+#include "multipath/channel.h"
 #include "multipath/transfer.h"
 
 namespace braid::multipath {
@@ -21,6 +22,16 @@ namespace braid::multipath {
 /// Programs enqueue copies far ahead of the GPU; 256 of them, each over the threshold, are beyond
 /// what a stream holds in practice. When all are in use the next copy is native.
 inline constexpr size_t kTickets = 256;
+
+/// Transfers of one of the program's streams, and of all, that may be under way: each puts up to
+/// four operations into the stream, and of about a thousand that have not begun the driver blocks
+/// the caller.
+inline constexpr int kMostOfOneStream = 64;
+inline constexpr size_t kMostOfAll = 160;
+
+/// A relay works for a transfer in at most so many channels.
+inline constexpr size_t kChannelsOfRelay = 2;
+inline constexpr size_t kMostChannelUses = kChannelsOfRelay * cuda::kMaxPaths;
 
 /// A transfer as its kernels see it: one contiguous range, or lists of pieces (pull.h).
 struct SlicedBytes {
@@ -33,63 +44,73 @@ struct SlicedBytes {
   bool aligned_alike = true;  ///< modulo 16: the bulk kernel will do
 };
 
+/// A channel, and what its word reads when this transfer has landed there.
+struct ChannelUse {
+  Channel* channel = nullptr;
+  uint32_t landed = 0;
+};
+
 struct Ticket {
   CUdeviceptr counters = 0;              ///< TicketCounters, in the target's memory
   cuda::TicketReport* report = nullptr;  ///< written by the last block to leave
-  uint32_t generation = 0;               ///< of its last use; free when the report says the same
-  uint32_t done = 0;         ///< what counters.done will read when its last use has landed
-  bool retired = false;      ///< a block of it never comes or leaves: never used again
-  bool has_landed = false;   ///< of a retired one: nobody reads its lists any more
-  bool is_orphan = false;    ///< a relay of its last use is gone, perhaps with slices: rescue.h
-  uint64_t launched_ns = 0;  ///< its last use was, by the system's clock
-  // Of its last use, for the statistics; `unread` until they have been added up.
-  bool unread = false;
+  uint32_t* start = nullptr;             ///< the program's stream writes `uses` here
+  uint32_t uses = 0;
+  uint32_t generation = 0;  ///< of its last use; its kernels have left when the report says so
+  uint32_t done = 0;        ///< what counters.done will read when those have landed
+  bool is_taken = false;
+  bool retired = false;  ///< a block of it never comes or leaves: never used again
+
+  // Of its last use.
+  Mover mover = Mover::kKernel;
+  StreamKey user;
+  uint64_t begun_ns = 0;  ///< when it was first seen to have begun; 0: not yet
+  std::array<ChannelUse, kMostChannelUses> channels;
+  size_t channel_count = 0;
+  bool unread = false;  ///< the kernels' counts have not been added up yet
   Direction direction = Direction::kHostToDevice;
   SlicedBytes bytes;
   int path_count = 0;
-  std::array<int, cuda::kMaxPaths> lane_paths{};  ///< by path: its index in lane order
+  std::array<int, cuda::kMaxPaths> via{};  ///< GPU by path
 
-  /// It has been launched; over the direct path alone, until the paths say otherwise.
-  void begin_use(Direction which, const SlicedBytes& what, uint64_t now_ns);
+  CUdeviceptr start_address() const { return reinterpret_cast<CUdeviceptr>(start); }
+  bool has_begun() const { return Channel::has_reached(start, uses); }
+  /// No kernel of it waits, moves or has yet to leave.
+  bool have_kernels_left() const;
+  /// Its present use has no kernels. Of a ticket that has been taken.
+  void do_without_kernels();
+  /// Its relays' channels have gone past it.
+  bool have_channels_landed() const;
+  bool is_free() const {
+    return !is_taken && !retired && has_begun() && have_kernels_left() && have_channels_landed();
+  }
+  /// It waits for its turn, or moves.
+  bool is_in_use() const { return is_taken || (!retired && !is_free()); }
 
-  bool is_free() const;
-  /// Kernels of its last use wait, move or have yet to leave.
-  bool is_in_use() const { return !retired && !is_free(); }
+  void add(Channel& channel) { channels[channel_count++] = {&channel, channel.issued}; }
 };
 
 class TicketPool {
  public:
-  /// In the current context. Allocates.
-  static Result<std::unique_ptr<TicketPool>> open(const cuda::Driver& driver);
-  ~TicketPool();
-  TicketPool(const TicketPool&) = delete;
-  TicketPool& operator=(const TicketPool&) = delete;
+  /// `counters`: kBytes of the target's memory, and `words`: 2 * kBytes of host memory; all GPUs
+  /// reach both, and both are zero. They must outlive the pool. Allocates.
+  static constexpr size_t kStride = 256;  ///< apart, so that transfers share no cache line
+  static constexpr size_t kBytes = kTickets * kStride;
+  TicketPool(CUdeviceptr counters, void* words);
 
-  /// A free ticket with a fresh generation, or null. Its last use's counts may still be unread.
-  Ticket* find_free();
-  /// One that `find_free` never gives away: for a rescue (rescue.h), when all others are in use.
-  Ticket& spare() { return tickets_.back(); }
+  /// A free ticket, taken for a transfer of `user`'s; null when all are in use, or too many are the
+  /// user's. The counts of its last use by kernels may still be unread; then it gets a new
+  /// generation.
+  Ticket* take(const StreamKey& user);
 
-  std::vector<Ticket>& tickets() { return tickets_; }  ///< the spare one as well
+  std::vector<Ticket>& tickets() { return tickets_; }
+  /// Those that are in use, or were when `take` last looked.
+  const std::vector<Ticket*>& in_use() const { return in_use_; }
   bool all_free() const;
 
-  /// In the stream's order: copies the counters of all tickets to where `seen` finds them.
-  CUresult read_counters(CUstream stream) const;
-  const cuda::TicketCounters& seen(const Ticket& ticket) const;
-
-  /// The context is gone: free nothing there.
-  void abandon();
-
  private:
-  explicit TicketPool(const cuda::Driver& driver) : driver_(driver) {}
-  Status allocate();
-
-  const cuda::Driver& driver_;
-  bool abandoned_ = false;
-  CUdeviceptr counters_ = 0;
-  std::unique_ptr<cuda::RegisteredMemory> reports_;  // and behind them, the counters as last read
   std::vector<Ticket> tickets_;
-  size_t next_ = 0;
+  std::vector<Ticket*> free_;    // no vector grows after opening
+  std::vector<Ticket*> in_use_;  // or were, when last looked at
 };
 
 }  // namespace braid::multipath

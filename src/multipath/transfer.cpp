@@ -24,6 +24,7 @@ const char* verdict_name(Verdict verdict) {
     case Verdict::kNotReady: return "not_ready";
     case Verdict::kSaturated: return "saturated";
     case Verdict::kDriverError: return "driver_error";
+    case Verdict::kFailed: return "failed";
   }
   return "unknown";
 }
@@ -32,7 +33,6 @@ const char* reason_name(Reason reason) {
   switch (reason) {
     case Reason::kFaster: return "faster";
     case Reason::kAsked: return "asked";
-    case Reason::kBlocked: return "blocked";
   }
   return "unknown";
 }

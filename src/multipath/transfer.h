@@ -58,8 +58,8 @@ struct Transfer {
 enum class Mover : uint8_t {
   kNative,      ///< the driver, as the program asked
   kKernel,      ///< pull kernels on every path's GPU (kernel_mover.h)
-  kCopyEngine,  ///< the GPUs' copy engines, scheduled by a thread: no SM time (MMA
-                ///< sections 3.3, 3.4)
+  kCopyEngine,  ///< the GPUs' copy engines, by a plan that is enqueued whole: no SM time
+                ///< (copy_engine_mover.h)
 };
 inline constexpr int kMoverCount = static_cast<int>(Mover::kCopyEngine) + 1;
 
@@ -74,8 +74,7 @@ enum class Verdict : uint8_t {
                     ///< moments (cost_model.h)
   kNoGain,          ///< the cost model expects none, over the paths that there are
   kCold,            ///< only for its relays, which have been idle and have to wake up
-  kBlocked,         ///< kernels do not begin, since the program's own hold the SMs, and copy
-                    ///< engines are not to be had
+  kBlocked,         ///< a batch: kernels do not begin, since the program's own hold the SMs
   kPageable,        ///< the host memory, or part of it, is not pinned
   kNotLinear,       ///< not between host memory and memory that its GPU may touch (managed,
                     ///< imported, peer, read-only, or an unknown pointer)
@@ -85,19 +84,19 @@ enum class Verdict : uint8_t {
   kNotReady,        ///< braid has not been set up in this process, or is shut down
   kSaturated,       ///< every ticket or lane is still in use
   kDriverError,     ///< the driver refused a step before any byte moved
+  kFailed,          ///< the driver refused a step after that: the call returns its error
 };
-inline constexpr int kVerdictCount = static_cast<int>(Verdict::kDriverError) + 1;
+inline constexpr int kVerdictCount = static_cast<int>(Verdict::kFailed) + 1;
 
 /// "accelerated", "below_threshold", ...: the keys of the statistics.
 const char* verdict_name(Verdict verdict);
 
 /// Why a mover carries a copy.
 enum class Reason : uint8_t {
-  kFaster,   ///< than the native copy by enough; the mover is the cost model's choice
-  kAsked,    ///< the user's threshold says that this size is carried
-  kBlocked,  ///< kernels do not begin, and copy engines are left
+  kFaster,  ///< than the native copy by enough; the mover is the cost model's choice
+  kAsked,   ///< the user's threshold says that this size is carried
 };
-const char* reason_name(Reason reason);  ///< "faster", "asked", "blocked"
+const char* reason_name(Reason reason);  ///< "faster", "asked"
 
 /// What the cost model expected of a copy.
 struct Forecast {
@@ -113,7 +112,8 @@ struct Outcome {
   operator Verdict() const { return verdict; }
 
   Verdict verdict;
-  Mover mover = Mover::kNative;  ///< of a staged copy: what carried most of its chunks
+  CUresult error = CUDA_SUCCESS;  ///< kFailed: what the call that asked for the copy returns
+  Mover mover = Mover::kNative;   ///< of a staged copy: what carried most of its chunks
   // Of a copy that a mover carried, or chunks of it:
   uint64_t via = 0;  ///< GPUs whose PCIe links were asked to carry slices: bit by ordinal
   uint32_t slice_bytes = 0;

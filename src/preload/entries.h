@@ -100,12 +100,6 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice device);
 CUresult cuDevicePrimaryCtxRelease(CUdevice device);
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device);
 CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned* flags, int* active);
-CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags);
-CUresult cuCtxDisablePeerAccess(CUcontext peer);
-
-CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream);
-CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream);
-
 CUresult cuMemSetAccess(CUdeviceptr address, size_t size_bytes, const CUmemAccessDesc* wishes,
                         size_t count);
 CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location,

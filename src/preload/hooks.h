@@ -25,10 +25,8 @@ enum class Flags : uint8_t {
 enum class HookKind : uint8_t {
   kResolver,  ///< hands out entry points
   kCopy,      ///< a copy of any shape: counted, and accelerated where it can be
-  kPin,       ///< pins host memory: braid gets ready
+  kPin,       ///< pins host memory: where the user has asked for it, relays open then
   kContext,   ///< makes or ends a context
-  kPeer,      ///< peer access, which braid enables for itself too
-  kFree,      ///< frees memory without waiting for copies, which copy engines must not find gone
   kAccess,    ///< who may touch mapped memory and pools, which braid's relays may besides
   kDevice,    ///< which GPUs there are: the program does not see those that are lent (lend.h)
 };
@@ -100,10 +98,6 @@ inline constexpr int kNoEnd = 1 << 30;
   X(cuDevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease", 7000, 11000, kAny, kContext)       \
   X(cuDevicePrimaryCtxRelease_v2, "cuDevicePrimaryCtxRelease", 11000, kNoEnd, kAny, kContext)  \
   X(cuDevicePrimaryCtxGetState, "cuDevicePrimaryCtxGetState", 7000, kNoEnd, kAny, kContext)    \
-  X(cuCtxEnablePeerAccess, "cuCtxEnablePeerAccess", 4000, kNoEnd, kAny, kPeer)                 \
-  X(cuCtxDisablePeerAccess, "cuCtxDisablePeerAccess", 4000, kNoEnd, kAny, kPeer)               \
-  X(cuMemFreeAsync, "cuMemFreeAsync", 11020, kNoEnd, kLegacy, kFree)                           \
-  X(cuMemFreeAsync_ptsz, "cuMemFreeAsync", 11020, kNoEnd, kPerThread, kFree)                   \
   X(cuMemSetAccess, "cuMemSetAccess", 10020, kNoEnd, kAny, kAccess)                            \
   X(cuMemGetAccess, "cuMemGetAccess", 10020, kNoEnd, kAny, kAccess)                            \
   X(cuMemUnmap, "cuMemUnmap", 10020, kNoEnd, kAny, kAccess)                                    \

@@ -1,6 +1,6 @@
 #include "preload/intercept.h"
 
-#include "preload/lifecycle.h"
+#include "preload/opener.h"
 
 namespace braid::preload {
 namespace {
@@ -17,6 +17,13 @@ Priority priority_of(CUstream stream) {
   int priority = 0;
   const bool is_known = driver()->cuStreamGetPriority(stream, &priority) == CUDA_SUCCESS;
   return is_known && priority < 0 ? Priority::kUrgent : Priority::kBulk;
+}
+
+// A copy has come that relays would carry: they are opened beside the program. One that may wait
+// natively waits for them, if the user has asked for it.
+void want_relays(const multipath::Engine& open, bool may_wait) noexcept {
+  if (open.is_open()) return;
+  open_relays(may_wait && options().waits_for_relays ? Opening::kNow : Opening::kInBackground);
 }
 
 }  // namespace
@@ -37,10 +44,10 @@ Segment segment_of(Direction direction, CUdeviceptr to, CUdeviceptr from, uint64
 
 Outcome offer(const Batch& batch) {
   multipath::Engine* open = engine();
-  // Nobody has pinned host memory yet, so this is not pinned either.
-  if (open == nullptr) return state() == State::kIdle ? Verdict::kPageable : Verdict::kNotReady;
-  open->release_late();
-  return open->submit(batch);
+  if (open == nullptr) return Verdict::kNotReady;
+  const Outcome outcome = open->submit(batch);
+  if (outcome == Verdict::kNotReady) want_relays(*open, false);
+  return outcome;
 }
 
 std::optional<multipath::Staged> stage(const multipath::Batch& batch, Verdict declined,
@@ -52,9 +59,9 @@ std::optional<multipath::Staged> stage(const multipath::Batch& batch, Verdict de
   if (!may_be_pageable || batch.segments.size() != 1 || batch.spares_sms) return std::nullopt;
   const multipath::Segment& all = batch.segments.front();
   if (all.size_bytes < staging_bytes()) return std::nullopt;
-  if (state() == State::kIdle) get_ready();
   multipath::Engine* open = engine();
   if (open == nullptr) return std::nullopt;
+  want_relays(*open, true);
   return open->stage(
       {batch.direction, all.host, all.device, all.size_bytes, batch.stream, batch.priority},
       wait == Wait::kYes);

@@ -72,6 +72,7 @@ CUresult intercept(HookId hook, Wait wait, uint64_t size_bytes, uint64_t least_b
   if (staged) outcome = staged->outcome;
   observation.end(hook, size_bytes, is_described ? &what.batch : nullptr, outcome);
   if (staged) return staged->result;
+  if (outcome.verdict == multipath::Verdict::kFailed) return outcome.error;
   if (outcome.verdict != multipath::Verdict::kAccelerated) return native(arguments...);
   return wait == Wait::kYes ? driver()->cuStreamSynchronize(what.batch.stream) : CUDA_SUCCESS;
 }

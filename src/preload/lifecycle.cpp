@@ -1,16 +1,13 @@
-// What happens around the copies: host memory is pinned (braid gets ready), contexts come and go,
-// peer access is asked for. None of this is on a copy's path, so it may allocate and lock.
+// What happens around the copies: contexts come and go, host memory is pinned. None of this is on a
+// copy's path, so it may allocate and lock.
 #include <map>
 #include <mutex>
-#include <set>
-#include <utility>
 
 #include "preload/access.h"
 #include "preload/devices.h"
 #include "preload/entries.h"
 #include "preload/lifecycle.h"
 #include "preload/opener.h"
-#include "preload/peers.h"
 #include "preload/primaries.h"
 #include "preload/runtime.h"
 
@@ -21,8 +18,6 @@ namespace {
 struct Contexts {
   std::mutex lock;
   std::map<CUcontext, int> made;  // by the program, and not yet destroyed: how often it holds each
-  std::set<CUcontext> waiting;    // to be targets once the relays are open; null: none of its own
-  PeerLedger peers;
 };
 
 Contexts& contexts() {
@@ -30,55 +25,33 @@ Contexts& contexts() {
   return instance;
 }
 
-void add_target(multipath::Engine& open, CUcontext context) {
-  const Status status = open.add_context(context);
+// With primary contexts held, and the contexts locked. Null: the primary contexts that are active.
+void make_known(CUcontext context) {
+  multipath::Engine* open = engine();
+  if (open == nullptr) return;
+  const Status status = open->add_context(context);
   if (!status.ok()) say_once((status.message() + ". Copies there stay native").c_str());
 }
 
-// With the contexts locked. While relays open the context waits: it becomes a target at the end.
-bool put_off(Contexts& all, CUcontext context) {
-  const multipath::Engine* open = engine();
-  if (open == nullptr || !open->is_opening()) return false;
-  all.waiting.insert(context);
-  return true;
-}
-
-// With primary contexts held, and the contexts locked.
-void make_target(Contexts& all, CUcontext context) {
-  multipath::Engine* open = engine();
-  if (open != nullptr && !put_off(all, context)) add_target(*open, context);
-}
-
-CUcontext current_context() {
-  CUcontext context = nullptr;
-  driver()->cuCtxGetCurrent(&context);
-  return context;
-}
-
-// Also when the engine could not be opened: some pairs may have been enabled by then.
-bool braid_enables_peers() {
-  return state() == State::kPreparing || state() == State::kOpen || state() == State::kFailed;
+// Before the program can hold a stream in it: to load code waits for the context's streams.
+void context_made(CUcontext context) noexcept try {
+  if (Inside::now() || driver() == nullptr || state() == State::kForked) return;
+  const Inside inside;
+  const auto primaries = hold_primaries();
+  prepare_engine_once();
+  Contexts& all = contexts();
+  const std::lock_guard hold(all.lock);
+  all.made[context] = 1;
+  make_known(context);
+} catch (...) {
 }
 
 void memory_pinned() noexcept {
-  if (Inside::now() || driver() == nullptr) return;
+  if (Inside::now() || driver() == nullptr || !options().waits_for_relays) return;
   const Inside inside;
   get_ready();
-}
-
-void context_made(CUcontext context) noexcept try {
-  if (Inside::now() || state() == State::kForked) return;
-  const Inside inside;
-  Contexts& all = contexts();
-  {
-    const std::lock_guard hold(all.lock);
-    all.made[context] = 1;
-    if (engine() == nullptr || put_off(all, context)) return;
-  }
-  const auto primaries = hold_primaries();
-  const std::lock_guard hold(all.lock);
-  make_target(all, context);
-} catch (...) {
+  const multipath::Engine* open = engine();
+  if (open != nullptr && !open->is_open()) open_relays(Opening::kNow);
 }
 
 // The program holds the context once more: cuCtxAttach, which has long been deprecated.
@@ -112,7 +85,6 @@ GivenUp give_up(CUcontext context, Holds which) noexcept try {
     given.is_end = known->second == 0;
     if (given.is_end) all.made.erase(known);
   }
-  if (given.is_end) all.waiting.erase(context);
   if (multipath::Engine* open = engine(); open != nullptr && given.is_end)
     open->forget_context(context);
   return given;
@@ -126,14 +98,7 @@ void take_back(CUcontext context, GivenUp given) noexcept try {
   Contexts& all = contexts();
   const std::lock_guard hold(all.lock);
   if (given.holds > 0) all.made[context] += given.holds;
-  if (given.is_end) make_target(all, given.holds > 0 ? context : nullptr);
-} catch (...) {
-}
-
-void forget_peers_of(CUcontext context) noexcept try {
-  Contexts& all = contexts();
-  const std::lock_guard hold(all.lock);
-  all.peers.forget(context);
+  if (given.is_end) make_known(given.holds > 0 ? context : nullptr);
 } catch (...) {
 }
 
@@ -144,42 +109,8 @@ CUresult end_context(HookId hook, CUcontext context, Holds which) {
   const Inside inside;
   const GivenUp given = give_up(context, which);
   const CUresult result = native(context);
-  if (result != CUDA_SUCCESS)
-    take_back(context, given);
-  else if (given.is_end)
-    forget_peers_of(context);
+  if (result != CUDA_SUCCESS) take_back(context, given);
   return result;
-}
-
-using EnablePeer = CUresult(CUcontext, unsigned);
-using DisablePeer = CUresult(CUcontext);
-
-CUresult enable_peer(EnablePeer* native, CUcontext peer, unsigned flags) try {
-  const Inside inside;
-  Contexts& all = contexts();
-  const std::lock_guard hold(all.lock);
-  const CUresult answer = native(peer, flags);
-  return all.peers.enabled(current_context(), peer, answer, braid_enables_peers());
-} catch (...) {
-  return CUDA_ERROR_OUT_OF_MEMORY;
-}
-
-// The access itself stays, because braid's copies may be using it; only the answer is the native
-// one. Without the engine the driver answers.
-CUresult disable_peer(DisablePeer* native, CUcontext peer) {
-  const Inside inside;
-  const auto primaries = hold_primaries();  // braid enables none meanwhile
-  Contexts& all = contexts();
-  const std::lock_guard hold(all.lock);
-  const bool was_enabled = all.peers.disabled(current_context(), peer);
-  if (!braid_enables_peers()) return native(peer);
-  if (was_enabled) return CUDA_SUCCESS;
-  // Not enabled by the program: enabling tells a pair that braid enabled, or that could be enabled,
-  // from one that is an error in itself.
-  const CUresult answer = driver()->cuCtxEnablePeerAccess(peer, 0);
-  if (answer == CUDA_SUCCESS) native(peer);
-  const bool is_pair = answer == CUDA_SUCCESS || answer == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
-  return is_pair ? CUDA_ERROR_PEER_ACCESS_NOT_ENABLED : native(peer);
 }
 
 // Calls the driver's function, then `after` if it succeeded.
@@ -192,37 +123,12 @@ CUresult call_then(HookId hook, After after, Arguments... arguments) {
   return result;
 }
 
-// All that the program has made while relays were opening, and before.
-void finish_opening(multipath::Engine& open) {
-  lend_memory_made_so_far(open);
-  Contexts& all = contexts();
-  const std::lock_guard hold(all.lock);
-  add_target(open, nullptr);
-  for (const auto& made : all.made) add_target(open, made.first);
-  for (const CUcontext context : std::exchange(all.waiting, {})) add_target(open, context);
-  open.begin();
-  for (const std::string& problem : open.problems()) say_once(problem.c_str());
-}
-
 }  // namespace
 
-void primary_context_made() noexcept try {
-  Contexts& all = contexts();
-  {
-    const std::lock_guard hold(all.lock);
-    if (engine() == nullptr || put_off(all, nullptr)) return;
-  }
-  const auto primaries = hold_primaries();
-  const std::lock_guard hold(all.lock);
-  make_target(all, nullptr);
-} catch (...) {
-}
+void primary_context_made() noexcept { get_ready(); }
 
 void forget_context(CUcontext context, Ending ending) noexcept try {
-  Contexts& all = contexts();
-  const std::lock_guard hold(all.lock);
-  all.peers.forget(context);
-  all.waiting.erase(context);
+  const std::lock_guard hold(contexts().lock);
   multipath::Engine* open = engine();
   if (open == nullptr) return;
   if (ending == Ending::kReleased)
@@ -235,34 +141,25 @@ void forget_context(CUcontext context, Ending ending) noexcept try {
 void get_ready() noexcept try {
   if (state() != State::kIdle && state() != State::kOpen)
     return;  // another thread prepares, or none
-  Contexts& all = contexts();
-  {
-    const std::lock_guard hold(all.lock);
-    if (put_off(all, current_context())) return;
-  }
-  bool is_first = false;
-  {
-    const auto primaries = hold_primaries();
-    is_first = prepare_engine_once();
-    const std::lock_guard hold(all.lock);
-    make_target(all, current_context());
-  }
-  const multipath::Engine* open = engine();
-  if (is_first && open != nullptr && open->is_opening())
-    open_relays(options().waits_for_relays ? Opening::kNow : Opening::kInBackground);
+  const auto primaries = hold_primaries();
+  prepare_engine_once();
+  const std::lock_guard hold(contexts().lock);
+  make_known(nullptr);
 } catch (...) {
 }
 
+// Holds none of the locks that the program's calls wait for: the driver may make this thread wait
+// for a lock that the program holds.
 bool open_next_relay() noexcept try {
-  const auto primaries = hold_primaries();
   multipath::Engine* open = engine();
   if (open == nullptr) return false;
   const auto is_more = open->open_next();
-  if (!is_more.ok())
-    give_engine_up(is_more.status().message().c_str());
-  else if (!is_more.value())
-    finish_opening(*open);
-  return is_more.ok() && is_more.value();
+  if (is_more.ok() && is_more.value()) return true;
+  if (!is_more.ok()) say_once((is_more.status().message() + ". Every copy stays native").c_str());
+  lend_memory_made_so_far(*open);
+  open->begin();
+  for (const std::string& problem : open->problems()) say_once(problem.c_str());
+  return false;
 } catch (...) {
   give_engine_up("out of memory while opening relays");
   return false;
@@ -326,17 +223,3 @@ CUresult cuCtxAttach(CUcontext* context, unsigned flags) {
 }
 
 CUresult cuCtxDetach(CUcontext context) { return end_context(k_cuCtxDetach, context, Holds::kOne); }
-
-CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags) {
-  auto* native = real<EnablePeer>(k_cuCtxEnablePeerAccess);
-  if (native == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  const bool is_ours = Inside::now() || driver() == nullptr || state() == State::kForked;
-  return is_ours ? native(peer, flags) : enable_peer(native, peer, flags);
-}
-
-CUresult cuCtxDisablePeerAccess(CUcontext peer) {
-  auto* native = real<DisablePeer>(k_cuCtxDisablePeerAccess);
-  if (native == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  const bool is_ours = Inside::now() || driver() == nullptr || state() == State::kForked;
-  return is_ours ? native(peer) : disable_peer(native, peer);
-}

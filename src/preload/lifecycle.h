@@ -6,17 +6,15 @@
 
 namespace braid::preload {
 
-/// The program pins host memory, or copies much that is not pinned: the engine's relays are opened
-/// the first time (opener.h), and every context that the program has made becomes a target; later
-/// the contexts that are new do. Allocates; while relays open it waits for none of them.
+/// Prepares the engine the first time, and makes the primary contexts known to it that have become
+/// active: call it when the program makes one. Allocates; opens no relay.
 void get_ready() noexcept;
 
-/// Takes the next step of opening (Engine::open_next), or the last: lends memory to the relays,
-/// makes targets of the program's contexts, and lets copies in. True while there is more to do. One
-/// thread at a time. A step may take seconds, and no primary context ends meanwhile.
+/// Opens the next relay (Engine::open_next), or after the last lends memory to the relays and lets
+/// copies in. True while there is more to do. One thread at a time. A step may take seconds.
 bool open_next_relay() noexcept;
 
-/// The program has made a GPU active: its primary context is a target from now on.
+/// The program has made a GPU active: its primary context is the engine's from now on.
 void primary_context_made() noexcept;
 
 enum class Ending : bool {

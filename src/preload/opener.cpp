@@ -18,6 +18,7 @@ namespace {
 
 struct Opener {
   multipath::Thread thread;
+  std::atomic<bool> has_begun{false};
   std::atomic<bool> stops{false};
   std::binary_semaphore ended{0};
   pid_t pid = 0;  // a child that was forked has no such thread
@@ -46,9 +47,13 @@ void stop() noexcept {
 }  // namespace
 
 void open_relays(Opening when) noexcept {
+  if (opener().has_begun.exchange(true)) return;
   opener().pid = getpid();
   std::atexit(stop);  // after the driver's own handlers were, and so called before them
-  if (when == Opening::kNow || !opener().thread.start(open_all, nullptr)) open_all(nullptr);
+  if (when == Opening::kNow)
+    open_all(nullptr);
+  else if (!opener().thread.start(open_all, nullptr))
+    give_engine_up("the process may not have another thread to open relays with");
 }
 
 }  // namespace braid::preload

@@ -5,7 +5,6 @@
 namespace braid::preload {
 namespace {
 
-using multipath::CopyEngineUse;
 using multipath::direction_name;
 using multipath::kPercentiles;
 using multipath::Mover;
@@ -32,7 +31,6 @@ void write_json(const ReportedProcess& process, const Statistics& statistics,
     if (const Histogram& cost_ns = statistics.cost_ns(cost_class); cost_ns.count() != 0)
       json.add_cost(cost_class_name(cost_class), cost_ns);
   for (const PathCount& path : counts.all()) json.add(path);
-  json.add(counts.copy_engine);
   json.end();
   out << "\n";
 }
@@ -85,15 +83,6 @@ void write_cost_table(const Statistics& statistics, TextWriter& out) {
   }
 }
 
-void write_copy_engine_use(const CopyEngineUse& use, TextWriter& out) {
-  constexpr uint64_t kMicrosecondNs = 1000;
-  out << "  CPU time of the copy engines' scheduler: " << use.thread_cpu_ns / kMicrosecondNs
-      << " us\n";
-  for (size_t gpu = 0; gpu < use.relay_buffer_bytes.size(); ++gpu)
-    if (use.relay_buffer_bytes[gpu] != 0)
-      out << "  relay buffers on GPU " << gpu << ": " << use.relay_buffer_bytes[gpu] << " bytes\n";
-}
-
 void write_text(const ReportedProcess& process, const Statistics& statistics,
                 const PathCounts& counts, TextWriter& out) {
   out << "braid: copies of process " << process.pid << "\n";
@@ -107,7 +96,6 @@ void write_text(const ReportedProcess& process, const Statistics& statistics,
   });
   if (!counts.all().empty()) write_path_table(counts.all(), out);
   write_cost_table(statistics, out);
-  if (counts.copy_engine.is_any()) write_copy_engine_use(counts.copy_engine, out);
 }
 
 // ---- Prometheus
@@ -176,19 +164,6 @@ void write_cost_summary(int64_t pid, const Statistics& statistics, TextWriter& o
   }
 }
 
-void write_copy_engine_families(int64_t pid, const CopyEngineUse& use, TextWriter& out) {
-  constexpr std::string_view kCpu = "braid_scheduler_cpu_seconds_total";
-  write_head(kCpu, "counter", "CPU time of the thread that schedules copy engines.", out);
-  out << kCpu << "{pid=\"" << pid << "\"} ";
-  write_seconds(use.thread_cpu_ns, out);
-  constexpr std::string_view kBuffers = "braid_relay_buffer_bytes";
-  write_head(kBuffers, "gauge", "Device memory that relay buffers take.", out);
-  for (size_t gpu = 0; gpu < use.relay_buffer_bytes.size(); ++gpu)
-    if (use.relay_buffer_bytes[gpu] != 0)
-      out << kBuffers << "{pid=\"" << pid << "\",gpu=\"" << gpu << "\"} "
-          << use.relay_buffer_bytes[gpu] << "\n";
-}
-
 void write_prometheus(const ReportedProcess& process, const Statistics& statistics,
                       const PathCounts& counts, TextWriter& out) {
   write_head("braid_process_info", "gauge", "The program that braid was put in front of.", out);
@@ -208,7 +183,6 @@ void write_prometheus(const ReportedProcess& process, const Statistics& statisti
       "braid_path_bytes_total", "Bytes that each path has carried.", process.pid, counts.all(),
       [](const PathCount& path) { return path.bytes; }, out);
   write_cost_summary(process.pid, statistics, out);
-  if (counts.copy_engine.is_any()) write_copy_engine_families(process.pid, counts.copy_engine, out);
 }
 
 }  // namespace

@@ -61,7 +61,7 @@ void publish(std::atomic<const T*>& place, std::unique_ptr<const T> object) {
 
 // Until the engine is open nothing is accelerated: this decides which copies are counted as small.
 uint64_t threshold_before_opening(const Options& options) {
-  return multipath::Planner(multipath::default_costs(), options, false).threshold_bytes();
+  return multipath::Planner(multipath::default_costs(), options).threshold_bytes();
 }
 
 void store_options() {
@@ -168,7 +168,6 @@ bool prepare_engine_once() noexcept try {
     return false;
   }
   for (const std::string& problem : prepared.value()->problems()) say_once(problem.c_str());
-  prepared.value()->report_problems(say_once);
   process.threshold_bytes.store(prepared.value()->threshold_bytes(), std::memory_order_relaxed);
   process.engine.store(std::move(prepared).value().release(), std::memory_order_release);
   process.state.store(State::kOpen, std::memory_order_release);

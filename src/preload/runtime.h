@@ -16,9 +16,9 @@
 namespace braid::preload {
 
 enum class State : int {
-  kIdle,       ///< nobody has pinned host memory: there is nothing to accelerate
+  kIdle,       ///< the program has made no context: there is nothing to accelerate
   kPreparing,  ///< a thread is preparing the engine
-  kOpen,       ///< there is an engine; its relays may still be opening
+  kOpen,       ///< there is an engine; its relays open when a copy wants them
   kFailed,     ///< said once on stderr: everything stays native
   kForked,     ///< child of a process that used the engine: everything stays native
 };
@@ -60,8 +60,8 @@ const Options& options() noexcept;
 
 Statistics& statistics() noexcept;
 
-/// Prepares the engine if nobody has; true when this call, and no other, did: its relays are then
-/// to be opened (opener.h). Allocates. Call it holding `hold_primaries` (primaries.h).
+/// Prepares the engine if nobody has; true when this call, and no other, did. Allocates. Call it
+/// holding `hold_primaries` (primaries.h).
 bool prepare_engine_once() noexcept;
 
 /// The engine cannot be used: says why, and everything stays native. Who has the engine may go on

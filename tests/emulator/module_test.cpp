@@ -1,8 +1,7 @@
 // Kernels that a program brings: twins as the image of a module.
-#include "cuda/kernels/gate.h"
-#include "cuda/kernels/image.h"
 #include "cuda/kernels/twin.h"
 #include "fixture.h"
+#include "support/test_kernels.h"
 
 namespace braid::emulator_test {
 namespace {
@@ -37,8 +36,8 @@ TEST(Module, AProgramBringsKernelsOfItsOwn) {
   CUmodule module = nullptr, braids = nullptr;
   CUfunction add = nullptr;
   ASSERT_EQ(server.cu.cuModuleLoadData(&module, &image), CUDA_SUCCESS);
-  ASSERT_EQ(server.cu.cuModuleLoadData(&braids, cuda::gate_kernel_image()), CUDA_SUCCESS);
-  EXPECT_EQ(server.cu.cuModuleGetFunction(&add, module, cuda::kGateKernelName),
+  ASSERT_EQ(server.cu.cuModuleLoadData(&braids, test::test_kernels()), CUDA_SUCCESS);
+  EXPECT_EQ(server.cu.cuModuleGetFunction(&add, module, test::kSpinKernelName),
             CUDA_ERROR_NOT_FOUND);
   EXPECT_EQ(server.cu.cuModuleGetFunction(&add, braids, "add"), CUDA_ERROR_NOT_FOUND);
   ASSERT_EQ(server.cu.cuModuleGetFunction(&add, module, "add"), CUDA_SUCCESS);

@@ -1,14 +1,13 @@
-// What the program holds back. Its own kernels hold every SM, and braid's cannot begin: a copy that
-// waits for them goes on waiting; `auto` carries the next ones by copy engines. Or its default
-// stream is held while braid gets ready.
+// What the program holds back. Its own kernels hold every SM, and braid's cannot begin: a batch
+// that waits for them goes on waiting, and the next ones are native; contiguous copies need no SM.
+// Or its default stream is held while braid gets ready.
 #include <cstring>
 
 #include "cuda/bounded_wait.h"
-#include "cuda/kernels/gate.h"
-#include "cuda/kernels/image.h"
 #include "multipath/ticket.h"
 #include "support/gate.h"
 #include "support/server.h"
+#include "support/test_kernels.h"
 
 namespace braid::multipath {
 namespace {
@@ -36,7 +35,6 @@ class BlockedTest : public HeldTest {
     Options options = every_size();
     options.relays.kind = RelayChoice::Kind::kList;
     options.relays.gpus = {1, 2, 3};
-    allow_both_movers(options);
     engine_ = open_engine(options);
     filler_ = std::make_unique<HostBuffer>(driver(), kSize);
     sink_ = std::make_unique<DeviceBuffer>(driver(), kSize);
@@ -57,9 +55,9 @@ class BlockedTest : public HeldTest {
                          kThreads;
       CUmodule module = nullptr;
       CUfunction kernel = nullptr;
-      MUST(driver(), cuModuleLoadData(&module, cuda::gate_kernel_image()));
-      MUST(driver(), cuModuleGetFunction(&kernel, module, cuda::kGateKernelName));
-      cuda::GateArgs args{gate_->address(), Gate::kOpen, 0};
+      MUST(driver(), cuModuleLoadData(&module, test::test_kernels()));
+      MUST(driver(), cuModuleGetFunction(&kernel, module, test::kSpinKernelName));
+      test::SpinArgs args{gate_->address(), Gate::kOpen, 0};
       void* parameters[] = {&args};
       MUST(driver(), cuLaunchKernel(kernel, blocks, 1, 1, kThreads, 1, 1, 0, new_stream(),
                                     parameters, nullptr));
@@ -72,8 +70,11 @@ class BlockedTest : public HeldTest {
     while (now_us() < until_us)
       MUST(driver(), cuMemcpyHtoDAsync(sink_->at(), filler_->data(), kSize, stream_));
   }
+  // As a batch, which kernels carry, of two halves.
   Outcome send(HostBuffer& host, const DeviceBuffer& device, CUstream stream) {
-    return engine_->submit({Direction::kHostToDevice, host.data(), device.at(), kSize, stream});
+    const Segment halves[] = {{host.data() + kSize / 2, device.at(kSize / 2), kSize / 2},
+                              {host.data(), device.at(), kSize / 2}};
+    return engine_->submit(Batch{Direction::kHostToDevice, halves, stream});
   }
   bool has_arrived(HostBuffer& host, const DeviceBuffer& device) {
     MUST(driver(), cuMemcpyDtoHAsync(filler_->data(), device.at(), kSize, stream_));
@@ -103,7 +104,7 @@ class BlockedTest : public HeldTest {
   CUevent end_ = nullptr;
 };
 
-TEST_F(BlockedTest, CopyEnginesCarryWhatComesAfterKernelsThatCannotBegin) {
+TEST_F(BlockedTest, BatchesAreNativeAfterKernelsThatCannotBeginAndCopiesNeedNone) {
   HostBuffer first(driver(), kSize), second(driver(), kSize), third(driver(), kSize);
   first.fill_random(31);
   second.fill_random(32);
@@ -116,7 +117,9 @@ TEST_F(BlockedTest, CopyEnginesCarryWhatComesAfterKernelsThatCannotBegin) {
   pass_ms(150);
   EXPECT_EQ(send(second, to_second, waits_too).mover, Mover::kKernel) << "nothing is certain yet";
   pass_ms(150);
-  const Outcome outcome = send(third, to_third, goes);
+  EXPECT_EQ(send(third, to_third, goes).verdict, Verdict::kBlocked);
+  const Outcome outcome =
+      engine_->submit({Direction::kHostToDevice, third.data(), to_third.at(), kSize, goes});
   EXPECT_EQ(outcome.verdict, Verdict::kAccelerated);
   EXPECT_EQ(outcome.mover, Mover::kCopyEngine);
   EXPECT_TRUE(ends(goes)) << "it waited for the kernels' turn";
@@ -145,18 +148,28 @@ TEST_F(BlockedTest, ATransferWhoseTurnHasNotComeIsNoSign) {
   EXPECT_TRUE(ends(held));
 }
 
-// What braid cleared for itself is not cleared again when the program's default stream goes on.
-TEST_F(HeldTest, OpeningMeanwhileSpoilsNothing) {
+// Relays open while the program holds a stream: nothing waits for it. What braid cleared for itself
+// is not cleared again when the program's default stream goes on.
+TEST_F(HeldTest, RelaysOpenMeanwhile) {
   constexpr uint64_t kSmall = 256 << 10;
   HostBuffer host(driver(), kSmall), landing(driver(), kSmall);
   DeviceBuffer device(driver(), kSmall);
-  Gate gate(driver());
-  gate.hold(CU_STREAM_LEGACY);
+  const CUstream stream = new_stream();
   Options options = every_size();
   options.relays.kind = RelayChoice::Kind::kList;
   options.relays.gpus = {1};
-  auto engine = open_engine(options);
-  const CUstream stream = new_stream();
+  auto prepared = Engine::prepare(driver(), options);
+  ASSERT_TRUE(prepared.ok()) << prepared.status().message();
+  const auto engine = std::move(prepared).value();
+  ASSERT_TRUE(engine->add_context(nullptr).ok());
+  Gate gate(driver());
+  gate.hold(CU_STREAM_LEGACY);
+  for (bool is_more = true; is_more;) {
+    const auto opened = engine->open_next();
+    ASSERT_TRUE(opened.ok()) << opened.status().message();
+    is_more = opened.value();
+  }
+  engine->begin();
   // Each ticket is used before and after.
   for (size_t round = 0; round < 2 * kTickets; ++round) {
     if (round == kTickets) {

@@ -64,7 +64,6 @@ TEST_F(LifecycleTest, OpensInSteps) {
     return engine.submit({Direction::kHostToDevice, host.data(), device.at(), kSize, stream})
         .verdict;
   };
-  const int reset_after = gpus() + 2;  // steps: relays are open then, and the first targets
   int steps = 0;
   while (true) {
     EXPECT_EQ(copy(), Verdict::kNotReady);
@@ -72,17 +71,17 @@ TEST_F(LifecycleTest, OpensInSteps) {
     ASSERT_TRUE(is_more.ok()) << is_more.status().message();
     if (!is_more.value()) break;
     ++steps;
-    if (steps != 2 && steps != reset_after) continue;
+    if (steps != 2 && steps != gpus()) continue;
     engine.forget_context(context(1));
     const auto reset =
         reinterpret_cast<CUresult (*)(CUdevice)>(symbol("cuDevicePrimaryCtxReset_v2"));
     EXPECT_EQ(reset(1), CUDA_SUCCESS);
   }
   EXPECT_EQ(copy(), Verdict::kNotReady);
-  EXPECT_TRUE(engine.is_opening());
+  EXPECT_FALSE(engine.is_open());
   EXPECT_TRUE(engine.add_context(nullptr).ok());
   engine.begin();
-  EXPECT_FALSE(engine.is_opening());
+  EXPECT_TRUE(engine.is_open());
   EXPECT_EQ(copy(), Verdict::kAccelerated);
   synchronize(stream);
   EXPECT_EQ(engine.collect(1000).size(), static_cast<size_t>(gpus())) << "a path is missing";
@@ -145,10 +144,12 @@ TEST_F(LifecycleTest, AContextOfTheProgramsOwnBecomesATarget) {
   use_gpu(0);
 }
 
-TEST_F(LifecycleTest, AForgottenRelayIsDoneWithout) {
-  if (gpus() < 3) GTEST_SKIP() << "needs a relay that is left";
+// Relays are in contexts of braid's own.
+TEST_F(LifecycleTest, AGpuWhosePrimaryContextEndsRelaysOn) {
   auto engine = open_engine();
   engine->forget_context(context(1));
+  const auto reset = reinterpret_cast<CUresult (*)(CUdevice)>(symbol("cuDevicePrimaryCtxReset_v2"));
+  EXPECT_EQ(reset(1), CUDA_SUCCESS);
   use_gpu(0);
   HostBuffer host(driver(), 8 * kSize), landing(driver(), 8 * kSize);
   host.fill_random(6);
@@ -159,7 +160,9 @@ TEST_F(LifecycleTest, AForgottenRelayIsDoneWithout) {
   MUST(driver(), cuMemcpyDtoHAsync(landing.data(), device.at(), 8 * kSize, stream));
   synchronize(stream);
   EXPECT_EQ(std::memcmp(host.data(), landing.data(), 8 * kSize), 0);
-  for (const PathCount& count : engine->collect(1000)) EXPECT_NE(count.via, 1);
+  bool has_relayed = false;
+  for (const PathCount& count : engine->collect(1000)) has_relayed = has_relayed || count.via == 1;
+  EXPECT_TRUE(has_relayed);
 }
 
 TEST_F(LifecycleTest, TwoEnginesInOneProcessDoNotDisturbEachOther) {

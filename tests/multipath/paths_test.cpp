@@ -57,6 +57,7 @@ TEST_F(PathsTest, OnlyAllowedRelaysTakePart) {
 
 std::vector<unsigned> launched_blocks;
 decltype(&cuLaunchKernel) launch_of_driver;
+decltype(&cuLaunchKernelEx) launch_ex_of_driver;
 CUresult launch_and_note(CUfunction function, unsigned x, unsigned y, unsigned z, unsigned width,
                          unsigned height, unsigned depth, unsigned shared_bytes, CUstream stream,
                          void** parameters, void** extra) {
@@ -65,17 +66,26 @@ CUresult launch_and_note(CUfunction function, unsigned x, unsigned y, unsigned z
                           extra);
 }
 
+CUresult launch_ex_and_note(const CUlaunchConfig* config, CUfunction function, void** parameters,
+                            void** extra) {
+  launched_blocks.push_back(config->gridDimX);
+  return launch_ex_of_driver(config, function, parameters, extra);
+}
+
 // BRAID_BLOCKS, of linear copies and batches, by either kernel.
 TEST_F(PathsTest, EveryPathSpendsTheThreadBlocksThatWereAsked) {
   cuda::Driver noting = driver();
   launch_of_driver = noting.cuLaunchKernel;
   noting.cuLaunchKernel = launch_and_note;
+  launch_ex_of_driver = noting.cuLaunchKernelEx;
+  noting.cuLaunchKernelEx = launch_ex_and_note;
   HostBuffer host(driver(), 16 << 20);
   DeviceBuffer device(driver(), 16 << 20);
   const CUstream stream = new_stream();
   for (const uint32_t blocks : {1u, 3u, 11u}) {
     Options options = every_size();
     options.blocks_per_path = blocks;
+    options.mover = MoverChoice::kKernel;
     auto engine = Engine::open(noting, options);
     ASSERT_TRUE(engine.ok()) << engine.status().message();
     for (const uint64_t offset : {0, 1}) {
@@ -106,55 +116,6 @@ TEST_F(PathsTest, ASmallTransferTakesTheDirectPathFirst) {
   copy(*engine, Direction::kHostToDevice, 0, 64 << 10);
   EXPECT_EQ(bytes_by_gpu(*engine, Direction::kHostToDevice, 0),
             (std::map<int, uint64_t>{{0, 64 << 10}}));
-}
-
-// With every GPU copying for itself, relays have nothing to add and stand aside (MMA table 2).
-TEST_F(PathsTest, RelaysStandAsideWhileTheirOwnGpusCopy) {
-  auto engine = open_engine();
-  std::vector<std::unique_ptr<HostBuffer>> hosts;
-  std::vector<std::unique_ptr<DeviceBuffer>> devices;
-  std::vector<CUstream> streams;
-  for (int gpu = 0; gpu < gpus(); ++gpu) {
-    use_gpu(gpu);
-    hosts.push_back(std::make_unique<HostBuffer>(driver(), kSize));
-    devices.push_back(std::make_unique<DeviceBuffer>(driver(), kSize));
-    streams.push_back(new_stream());
-  }
-  for (int gpu = 0; gpu < gpus(); ++gpu) {
-    use_gpu(gpu);
-    ASSERT_EQ(engine->submit({Direction::kHostToDevice, hosts[gpu]->data(), devices[gpu]->at(),
-                              kSize, streams[gpu]}),
-              Verdict::kAccelerated);
-  }
-  for (int gpu = 0; gpu < gpus(); ++gpu) synchronize(streams[gpu]);
-  uint64_t direct = 0, relayed = 0;
-  for (const PathCount& count : engine->collect(kWaitMs))
-    (count.target == count.via ? direct : relayed) += count.bytes;
-  EXPECT_EQ(direct + relayed, kSize * static_cast<uint64_t>(gpus()));
-  EXPECT_LT(relayed, direct / 5);
-}
-
-TEST_F(PathsTest, RelaysThatAreEqualDoNotStandAside) {
-  Options options = every_size();
-  options.direct_first = false;
-  auto engine = open_engine(options);
-  HostBuffer first(driver(), kSize), second(driver(), kSize);
-  use_gpu(1);
-  DeviceBuffer other(driver(), kSize);
-  const CUstream other_stream = new_stream();
-  use_gpu(0);
-  DeviceBuffer device(driver(), kSize);
-  const CUstream stream = new_stream();
-  ASSERT_EQ(engine->submit({Direction::kHostToDevice, first.data(), device.at(), kSize, stream}),
-            Verdict::kAccelerated);
-  use_gpu(1);
-  ASSERT_EQ(
-      engine->submit({Direction::kHostToDevice, second.data(), other.at(), kSize, other_stream}),
-      Verdict::kAccelerated);
-  synchronize(stream);
-  synchronize(other_stream);
-  EXPECT_GT(bytes_by_gpu(*engine, Direction::kHostToDevice, 0).at(1), kSize / 32);
-  EXPECT_GT(bytes_by_gpu(*engine, Direction::kHostToDevice, 1).at(0), kSize / 32);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What the options, the movers there are and a copy's own wishes leave of the cost model's plans.
+// What the options, the kind of copy and its own wishes leave of the cost model's plans.
 #include "multipath/planner.h"
 
 #include <gtest/gtest.h>
@@ -8,28 +8,50 @@
 namespace braid::multipath {
 namespace {
 
-Mover mover_for(MoverChoice mover, bool has_copy_engine, bool spares_sms, bool is_pooled = false) {
+struct Asked {
+  MoverChoice mover = MoverChoice::kAuto;
+  bool is_batch = false;
+  bool spares_sms = false;
+  Moment moment{.paths = 4};
+};
+
+Mover mover_for(const Asked& asked) {
   Options options;
-  options.mover = mover;
-  const Planner planner(default_costs(), options, has_copy_engine);
-  const Segment segment{nullptr, 0, 64 << 20};
-  Batch batch{Direction::kHostToDevice, {&segment, 1}, nullptr};
-  batch.spares_sms = spares_sms;
-  return planner.plan(batch, segment.size_bytes, {.paths = 4, .is_pooled = is_pooled}).mover;
+  options.mover = asked.mover;
+  const Planner planner(default_costs(), options);
+  const std::vector<Segment> segments(asked.is_batch ? 1024 : 1, {nullptr, 0, 64 << 10});
+  Batch batch{Direction::kHostToDevice, segments, nullptr};
+  batch.spares_sms = asked.spares_sms;
+  return planner.plan(batch, 64 << 20, asked.moment).mover;
 }
 
-TEST(PlannerTest, ACopyThatSparesTheSmsGoesByCopyEnginesOrTheDriver) {
-  EXPECT_EQ(mover_for(MoverChoice::kAuto, true, false), Mover::kKernel);
-  EXPECT_EQ(mover_for(MoverChoice::kAuto, true, true), Mover::kCopyEngine);
-  EXPECT_EQ(mover_for(MoverChoice::kAuto, false, true), Mover::kNative);
-  EXPECT_EQ(mover_for(MoverChoice::kKernel, false, true), Mover::kNative);
-  EXPECT_EQ(mover_for(MoverChoice::kCopyEngine, true, true), Mover::kCopyEngine);
+TEST(PlannerTest, ContiguousCopiesGoByCopyEnginesAndBatchesByKernels) {
+  EXPECT_EQ(mover_for({}), Mover::kCopyEngine);
+  EXPECT_EQ(mover_for({.is_batch = true}), Mover::kKernel);
 }
 
-// Copy engines may not be sent to a pool's memory, which may be freed behind the copy.
-TEST(PlannerTest, APoolsMemoryIsForKernelsOrTheDriver) {
-  EXPECT_EQ(mover_for(MoverChoice::kCopyEngine, true, false, true), Mover::kKernel);
-  EXPECT_EQ(mover_for(MoverChoice::kCopyEngine, true, true, true), Mover::kNative);
+TEST(PlannerTest, TheUserMayHaveOneMoverAlone) {
+  EXPECT_EQ(mover_for({.mover = MoverChoice::kKernel}), Mover::kKernel);
+  EXPECT_EQ(mover_for({.mover = MoverChoice::kKernel, .is_batch = true}), Mover::kKernel);
+  EXPECT_EQ(mover_for({.mover = MoverChoice::kCopyEngine}), Mover::kCopyEngine);
+  EXPECT_EQ(mover_for({.mover = MoverChoice::kCopyEngine, .is_batch = true}), Mover::kNative);
+}
+
+TEST(PlannerTest, ABatchThatSparesTheSmsIsTheDrivers) {
+  EXPECT_EQ(mover_for({.is_batch = true, .spares_sms = true}), Mover::kNative);
+  EXPECT_EQ(mover_for({.spares_sms = true}), Mover::kCopyEngine);
+}
+
+TEST(PlannerTest, WithoutKernelsOrWhileTheProgramHoldsTheSmsBatchesAreTheDrivers) {
+  EXPECT_EQ(mover_for({.is_batch = true, .moment = {.paths = 4, .has_kernels = false}}),
+            Mover::kNative);
+  const Moment blocked{.paths = 4, .kernels_blocked = true};
+  EXPECT_EQ(mover_for({.is_batch = true, .moment = blocked}), Mover::kNative);
+  EXPECT_EQ(mover_for({.moment = blocked}), Mover::kCopyEngine) << "they need no SM";
+}
+
+TEST(PlannerTest, WithoutARelayCopyEnginesHaveNothingToAdd) {
+  EXPECT_EQ(mover_for({.moment = {.paths = 1}}), Mover::kNative);
 }
 
 }  // namespace

@@ -72,15 +72,15 @@ TEST_F(Opening, AProcessMayEndMeanwhile) {
 }
 
 TEST_F(Opening, WhatCannotBeOpenedIsSaidOnce) {
-  std::string calls;  // all but the program's own
-  for (int nth = 2; nth < 10; ++nth)
-    calls +=
-        (nth == 2 ? "" : ",") +
-        (R"({"name": "cuDevicePrimaryCtxRetain", "error": "CUDA_ERROR_OUT_OF_MEMORY", "nth": )" +
-         std::to_string(nth) + "}");
+  std::string calls;
+  for (int nth = 1; nth < 9; ++nth)
+    calls += (nth == 1 ? "" : ",") +
+             (R"({"name": "cuCtxCreate_v2", "error": "CUDA_ERROR_OUT_OF_MEMORY", "nth": )" +
+              std::to_string(nth) + "}");
   const std::string faults = R"({"contexts_take_ms": 20, "calls": [)" + calls + "]}";
-  const ChildResult child = with_braid({kScenarios, "pageable_idle"}, {"--relays", "1,2"},
-                                       {{"BRAID_OPENING", "background"}, {"BRAID_FAULTS", faults}});
+  const ChildResult child =
+      with_braid({kScenarios, "pageable_idle"}, {"--relays", "1,2", "--pageable", "2"},
+                 {{"BRAID_OPENING", "background"}, {"BRAID_FAULTS", faults}});
   EXPECT_EQ(child.exit_code, 0) << child.errors;
   const std::string said = child.other_errors();
   EXPECT_NE(said.find("opening GPU 1 as a relay"), std::string::npos) << said;

@@ -66,21 +66,6 @@ TEST(Process, PathsAreSharedOut) {
   }
 }
 
-TEST(Process, WhatCopyEnginesTakeOfTheMachineIsSaid) {
-  const auto use = [](const char* mover) {
-    return only_statistics(with_braid({kScenarios, "copy_once"}, {"--mover", mover}))
-        .at("copy_engine");
-  };
-  const auto taken = use("copy-engine");
-  EXPECT_GT(taken.at("thread_cpu_ns"), 0) << taken;
-  EXPECT_EQ(taken.at("relay_buffers").size(), 8u) << taken;
-  for (const auto& buffers : taken.at("relay_buffers"))
-    EXPECT_EQ(buffers.at("bytes"), 20 << 20) << taken;
-  const auto none = use("kernel");
-  EXPECT_EQ(none.at("thread_cpu_ns"), 0) << none;
-  EXPECT_TRUE(none.at("relay_buffers").empty()) << none;
-}
-
 TEST(Process, WithoutRelaysEveryCopyIsNativeAndSaysWhy) {
   const auto statistics =
       only_statistics(with_braid({kScenarios, "copy_once"}, {"--relays", "none"}));
@@ -146,8 +131,7 @@ TEST(Process, AFaultOnAnotherGpuIsOfNoConcernToACopy) {
   const ChildResult child = with_braid({kScenarios, "fault_beside_a_copy"}, {}, alone);
   EXPECT_EQ(child.exit_code, 0) << child.errors;
   EXPECT_EQ(child.output, native.output);
-  EXPECT_NE(child.other_errors().find("braid: GPU 1 has failed"), std::string::npos)
-      << child.errors;
+  EXPECT_EQ(child.other_errors(), "") << "the relay is in a context of braid's own";
 }
 
 TEST(Process, AFaultThatEndsEveryContextIsHeardAsNatively) {

@@ -29,15 +29,13 @@ void append(void* context, const char* text, size_t size_bytes) {
 }
 
 std::string report(StatsFormat format, const Statistics& statistics,
-                   const std::vector<PathCount>& paths, std::string_view name = "serve",
-                   const multipath::CopyEngineUse& use = {}) {
+                   const std::vector<PathCount>& paths, std::string_view name = "serve") {
   std::string text;
   char buffer[64];  // small, so that every text is written in parts
   {
     TextWriter out(buffer, append, &text);
     const auto counts = std::make_unique<multipath::PathCounts>();
     for (const PathCount& path : paths) counts->add(path);
-    counts->copy_engine = use;
     write_report(format, {42, name}, statistics, *counts, out);
   }
   return text;
@@ -79,7 +77,6 @@ TEST_F(Report, JsonHasEveryCountCostAndPath) {
     "paths": [
       {"target": 0, "via": 0, "direction": "h2d", "mover": "kernel", "slices": 3, "bytes": 60},
       {"target": 0, "via": 5, "direction": "d2h", "mover": "kernel", "slices": 2, "bytes": 41}],
-    "copy_engine": {"thread_cpu_ns": 0, "relay_buffers": []},
     "problems": []}})"))
       << text;
 }
@@ -106,8 +103,7 @@ TEST_F(Report, JsonIsWholeWhenNothingWasCounted) {
   EXPECT_EQ(nlohmann::json::parse(report(StatsFormat::kJson, none, {})),
             nlohmann::json::parse(R"({"braid": {"pid": 42, "entry_points": {}, "movers": {},
                                      "cost_ns": {}, "paths": [],
-                                     "copy_engine": {"thread_cpu_ns": 0, "relay_buffers": []},
-                                     "problems": []}})"));
+                                                                      "problems": []}})"));
   EXPECT_EQ(report(StatsFormat::kNone, none, {}), "");
 }
 
@@ -122,35 +118,9 @@ TEST_F(Report, TextSharesAreOfOneTargetAndDirection) {
     EXPECT_NE(text.find(part), std::string::npos) << part << " in:\n" << text;
 }
 
-TEST_F(Report, SaysWhatCopyEnginesTakeOfTheMachine) {
-  multipath::CopyEngineUse use;
-  use.thread_cpu_ns = 1'234'567'890;
-  use.relay_buffer_bytes[1] = 20971520;
-  use.relay_buffer_bytes[15] = 4194304;
-  const auto json = nlohmann::json::parse(report(StatsFormat::kJson, statistics_, {}, "x", use));
-  EXPECT_EQ(json.at("braid").at("copy_engine"), nlohmann::json::parse(R"({
-    "thread_cpu_ns": 1234567890,
-    "relay_buffers": [{"gpu": 1, "bytes": 20971520}, {"gpu": 15, "bytes": 4194304}]})"));
-  const auto expect_parts = [&](StatsFormat format, std::initializer_list<const char*> parts) {
-    const std::string text = report(format, statistics_, paths_, "x", use);
-    for (const char* part : parts) EXPECT_NE(text.find(part), std::string::npos) << part << text;
-  };
-  expect_parts(StatsFormat::kText,
-               {"scheduler: 1234567 us\n", "GPU 1: 20971520 bytes\n", "GPU 15: 4194304 bytes\n"});
-  expect_parts(StatsFormat::kPrometheus,
-               {"\nbraid_scheduler_cpu_seconds_total{pid=\"42\"} 1.234567890\n",
-                "\nbraid_relay_buffer_bytes{pid=\"42\",gpu=\"1\"} 20971520\n",
-                "\nbraid_relay_buffer_bytes{pid=\"42\",gpu=\"15\"} 4194304\n"});
-  const std::string without = report(StatsFormat::kText, statistics_, paths_);
-  EXPECT_EQ(without.find("scheduler"), std::string::npos) << "the mover is not there";
-}
-
 // The exposition format: HELP and TYPE once before the lines of their family, no line twice.
 TEST_F(Report, PrometheusIsWellFormed) {
-  multipath::CopyEngineUse use;
-  use.thread_cpu_ns = 1;
-  use.relay_buffer_bytes = {1, 2, 3};
-  std::istringstream lines(report(StatsFormat::kPrometheus, statistics_, paths_, "serve", use));
+  std::istringstream lines(report(StatsFormat::kPrometheus, statistics_, paths_));
   std::set<std::string> families;
   std::set<std::string> series;
   std::string family;

@@ -7,7 +7,6 @@
 
 #include "preload/cudart_hooks.h"
 #include "preload/hooks.h"
-#include "preload/peers.h"
 
 namespace braid::preload {
 namespace {
@@ -123,43 +122,6 @@ TEST(CudartNames, OnlyTheRuntimesAreLookedAt) {
     EXPECT_EQ(find_cudart_symbol(name), static_cast<CudartHookId>(id));
   }
   EXPECT_EQ(find_cudart_symbol("cudaGetDevice"), std::nullopt);
-}
-
-class Peers : public ::testing::Test {
- protected:
-  static CUcontext context(intptr_t number) { return reinterpret_cast<CUcontext>(number); }
-  static constexpr CUresult kAlready = CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
-  PeerLedger ledger_;
-};
-
-TEST_F(Peers, TheFirstEnableOfABraidPairSucceedsAndTheSecondDoesNot) {
-  EXPECT_EQ(ledger_.enabled(context(1), context(2), kAlready, true), CUDA_SUCCESS);
-  EXPECT_EQ(ledger_.enabled(context(1), context(2), kAlready, true), kAlready);
-  EXPECT_EQ(ledger_.enabled(context(2), context(1), kAlready, true), CUDA_SUCCESS) << "one-way";
-}
-
-TEST_F(Peers, WithoutBraidTheDriversAnswerStands) {
-  EXPECT_EQ(ledger_.enabled(context(1), context(2), kAlready, false), kAlready);
-  EXPECT_EQ(ledger_.enabled(context(1), context(2), CUDA_ERROR_INVALID_CONTEXT, true),
-            CUDA_ERROR_INVALID_CONTEXT);
-  EXPECT_FALSE(ledger_.disabled(context(1), context(2)));
-}
-
-TEST_F(Peers, DisableForgetsThePair) {
-  ledger_.enabled(context(1), context(2), CUDA_SUCCESS, false);
-  EXPECT_TRUE(ledger_.disabled(context(1), context(2)));
-  EXPECT_FALSE(ledger_.disabled(context(1), context(2)));
-  EXPECT_EQ(ledger_.enabled(context(1), context(2), kAlready, true), CUDA_SUCCESS);
-}
-
-TEST_F(Peers, APairEndsWithEitherContext) {
-  ledger_.enabled(context(1), context(2), CUDA_SUCCESS, false);
-  ledger_.enabled(context(3), context(1), CUDA_SUCCESS, false);
-  ledger_.enabled(context(3), context(2), CUDA_SUCCESS, false);
-  ledger_.forget(context(1));
-  EXPECT_FALSE(ledger_.disabled(context(1), context(2)));
-  EXPECT_FALSE(ledger_.disabled(context(3), context(1)));
-  EXPECT_TRUE(ledger_.disabled(context(3), context(2)));
 }
 
 }  // namespace

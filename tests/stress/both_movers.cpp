@@ -14,9 +14,8 @@ multipath::CostModel costs_of_both_movers() {
   for (multipath::DirectionCosts& costs : model.by_direction) {
     costs.kernel_start_us = 10;
     costs.kernel_cold_us = costs.kernel_launch_us = costs.kernel_segment_us = 0;
-    costs.engine_start_us = costs.engine_issue_us = costs.engine_slice_gap_us = 0;
-    costs.engine_segment_us = costs.engine_small_segment_us = costs.native_entry_us = 0;
-    costs.engine_bytes_per_us = costs.engine_ceiling_bytes_per_us = 4e3;
+    costs.engine_start_us = costs.engine_staged_start_us = costs.engine_issue_us = 0;
+    costs.native_entry_us = 0;
   }
   return model;
 }

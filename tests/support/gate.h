@@ -1,5 +1,5 @@
 // A gate that the CPU opens, for streams of the program's and kernels that spin
-// (cuda/kernels/gate.h).
+// (test_kernels.h).
 #pragma once
 
 #include <atomic>

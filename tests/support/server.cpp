@@ -88,10 +88,6 @@ DeviceBuffer::~DeviceBuffer() {
   driver_.cuCtxSetCurrent(before);
 }
 
-void ServerTest::allow_both_movers(Options& options) {
-  options.hardware_queues = multipath::wanted_hardware_queues();
-}
-
 void ServerTest::choose_profile(const std::string& name) {
   setenv("BRAID_SERVER", (BRAID_TEST_PROFILES "/" + name + ".json").c_str(), 0);
 }

@@ -75,8 +75,6 @@ class ServerTest : public ::testing::Test {
   /// With a threshold of one byte unless told otherwise, so that every size goes through braid.
   std::unique_ptr<multipath::Engine> open_engine(Options options = every_size());
   static Options every_size();
-  /// With the hardware queues that it takes for `auto` to have both movers.
-  static void allow_both_movers(Options& options);
 
   /// Before SetUp: the shipped profile that this process emulates, if none has been named yet. The
   /// first test of a process decides; `SetUp` of another one must ask `gpus()`.

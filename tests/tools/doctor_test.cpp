@@ -22,24 +22,25 @@ TEST(Doctor, FindsAnEmulatedServerWell) {
   const ChildResult child = run_child({BRAID_COMMAND, "doctor", "--server", "h20x8"});
   EXPECT_EQ(child.exit_code, 0) << child.output << child.errors;
   const auto lines = lines_of(child.output);
-  const char* const checks[] = {"ok   driver",
-                                "ok   peers",
-                                "     ",
-                                "     ",
-                                "     ",
-                                "     ",
-                                "     ",
-                                "     ",
-                                "     ",
-                                "     ",
-                                "ok   costs    defaults",
-                                "ok   mover    auto, by default costs",
-                                "ok   sizes    ",
-                                "ok   pageable ",
-                                "ok   options  ",
-                                "ok   library",
-                                "ok   hooks",
-                                "ok   copy"};
+  const char* const checks[] = {
+      "ok   driver",
+      "ok   peers",
+      "     ",
+      "     ",
+      "     ",
+      "     ",
+      "     ",
+      "     ",
+      "     ",
+      "     ",
+      "ok   costs    defaults",
+      "ok   mover    auto: copy engines, and kernels for batches; by default costs",
+      "ok   sizes    ",
+      "ok   pageable ",
+      "ok   options  ",
+      "ok   library",
+      "ok   hooks",
+      "ok   copy"};
   ASSERT_EQ(lines.size(), std::size(checks)) << child.output;
   for (size_t index = 0; index < lines.size(); ++index) {
     EXPECT_TRUE(lines[index].starts_with(checks[index])) << lines[index];
@@ -61,8 +62,7 @@ TEST(Doctor, SaysWhatIsInForce) {
   const std::string usual =
       run_child(doctor, {{"BRAID_THRESHOLD", ""}, {"BRAID_PAGEABLE", "3"}}).output;
   EXPECT_EQ(line_of(usual, "mover"),
-            "auto, by default costs; 256M over 4 paths: h2d copy_engine, d2h kernel "
-            "(cold copy_engine)");
+            "auto: copy engines, and kernels for batches; by default costs");
   EXPECT_TRUE(line_of(usual, "sizes").starts_with("h2d from ")) << usual;
   EXPECT_NE(line_of(usual, "sizes").find(", d2h from "), std::string::npos) << usual;
   EXPECT_EQ(line_of(usual, "pageable"), "3 threads stage copies of 1M and more");

@@ -29,19 +29,15 @@ CostModel other_server() {
   costs.kernel_segment_us = 0.3;
   costs.native_entry_us = 0.5;
   costs.native_small_entry_us = 2.1;
-  costs.engine_start_us = 44;
-  costs.engine_slice_gap_us = 6;
-  costs.engine_issue_us = 9;
+  costs.engine_staged_start_us = 44;
   costs.engine_bytes_per_us = 25e3;  // what native copies reach
   costs.engine_ceiling_bytes_per_us = 110e3;
-  costs.engine_segment_us = 1.7;
-  costs.engine_small_segment_us = 2.9;
   return model;
 }
 
 // A server that behaves as `model` says.
-Sampler server_of(const CostModel& model, uint64_t slice_bytes = 0) {
-  return [&model, slice_bytes](const Sample& sample) {
+Sampler server_of(const CostModel& model) {
+  return [&model](const Sample& sample) {
     int paths = 0;
     return expected_us(
         model, sample.mover,
@@ -49,32 +45,28 @@ Sampler server_of(const CostModel& model, uint64_t slice_bytes = 0) {
          .size_bytes = sample.size_bytes,
          .segments = sample.segment_bytes == 0 ? 1 : sample.size_bytes / sample.segment_bytes,
          .paths = sample.paths,
-         .is_cold = sample.is_cold,
-         .asked_slice_bytes = slice_bytes},
+         .is_cold = sample.is_cold},
         paths);
   };
 }
 
-DirectionCosts fitted(const std::function<Sampler(uint64_t)>& server, int gpus) {
+DirectionCosts fitted(const Sampler& server, int gpus) {
   DirectionCosts costs = multipath::default_costs().of(Direction::kHostToDevice);
-  for (const Fit& fit : fits()) fit.run(server(fit.slice_bytes), gpus, costs);
+  for (const Fit& fit : fits()) fit.run(server, gpus, costs);
   return costs;
 }
 
-DirectionCosts fitted(const CostModel& model, int gpus) {
-  return fitted([&](uint64_t slice_bytes) { return server_of(model, slice_bytes); }, gpus);
-}
+DirectionCosts fitted(const CostModel& model, int gpus) { return fitted(server_of(model), gpus); }
 
 TEST(Fit, FindsTheParametersOfAServer) {
   const CostModel model = other_server();
   for (const int gpus : {2, 4, 8}) {
     const DirectionCosts found = fitted(model, gpus);
     for (const multipath::CostRow& row : multipath::cost_rows()) {
-      // Few paths never come near the ceiling, and do not keep the thread busy.
+      // Few paths never come near the ceiling.
       if (gpus < 8 && (row.value == &DirectionCosts::kernel_ceiling_bytes_per_us ||
                        row.value == &DirectionCosts::kernel_cold_ceiling_bytes_per_us ||
-                       row.value == &DirectionCosts::engine_ceiling_bytes_per_us ||
-                       row.value == &DirectionCosts::engine_issue_us))
+                       row.value == &DirectionCosts::engine_ceiling_bytes_per_us))
         continue;
       const double truth = model.of(Direction::kHostToDevice).*row.value;
       EXPECT_NEAR(found.*row.value, truth, 0.05 * truth + 0.3) << row.name << ", " << gpus;
@@ -101,7 +93,7 @@ TEST(Fit, PredictsWhatItHasMeasured) {
 
 TEST(Fit, NoiseNeverMakesAParameterThatTheFileRefuses) {
   for (const double time_us : {0.001, 1.0, 1e9}) {
-    const auto server = [&](uint64_t) { return [&](const Sample&) { return time_us; }; };
+    const Sampler server = [&](const Sample&) { return time_us; };
     const DirectionCosts costs = fitted(server, 4);
     for (const multipath::CostRow& row : multipath::cost_rows()) {
       EXPECT_TRUE(std::isfinite(costs.*row.value)) << row.name;

@@ -39,19 +39,11 @@ void expect_refusal(const ChildResult& child, int exit_code, const Words& parts)
     EXPECT_NE(child.errors.find(part), std::string::npos) << part << " in: " << child.errors;
 }
 
-// What braid adds to a context has queues of its own, and the program's streams have as many as
-// they have natively; more would only make contexts take longer.
-TEST(Run, StreamsOfBraidAreBesideThoseOfTheProgram) {
-  const Words program = {"/bin/sh", "-c", "echo $CUDA_DEVICE_MAX_CONNECTIONS"};
-  const std::string text = braid_run(kEmulated, program).output;
-  const auto options = read_options([&](const char* name) -> const char* {
-    return std::string(name) == "CUDA_DEVICE_MAX_CONNECTIONS" ? text.c_str() : nullptr;
-  });
-  ASSERT_TRUE(options.ok());
-  EXPECT_TRUE(multipath::has_copy_engines(options.value())) << text;
-  EXPECT_EQ(options.value().hardware_queues, multipath::wanted_hardware_queues());
-  const Environment chosen{{"CUDA_DEVICE_MAX_CONNECTIONS", "9"}};
-  EXPECT_EQ(braid_run(kEmulated, program, chosen).output, "9\n");
+TEST(Run, TheNumberOfHardwareQueuesIsTheProgramsOwn) {
+  const Words program = {"/bin/sh", "-c", "echo ${CUDA_DEVICE_MAX_CONNECTIONS-unset}"};
+  EXPECT_EQ(braid_run(kEmulated, program).output, "unset\n");
+  const Environment chosen{{"CUDA_DEVICE_MAX_CONNECTIONS", "1"}};
+  EXPECT_EQ(braid_run(kEmulated, program, chosen).output, "1\n");
 }
 
 TEST(Run, TheProgramGetsItsWordsExactly) {

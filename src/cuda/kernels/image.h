@@ -3,8 +3,7 @@
 
 namespace braid::cuda {
 
-/// The pull kernels (pull.h), and the gate's (gate.h). They live as long as the process.
+/// The pull kernels (pull.h). They live as long as the process.
 const void* pull_kernel_image();
-const void* gate_kernel_image();
 
 }  // namespace braid::cuda

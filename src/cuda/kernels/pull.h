@@ -107,6 +107,8 @@ struct PullArgs {
   uint64_t report;       ///< TicketReport*, in host memory
   uint64_t board;        ///< LinkBoard* of this GPU and direction, in this GPU's memory
   uint64_t pace;         ///< LinkPace* of this GPU; 0: nobody rests for congestion
+  uint64_t shared;       ///< uint32_t* in host memory: set when the GPU turns out to be shared by
+                         ///< time slices (is_preempted); 0: the direct path, which does not ask
   uint32_t slice_bytes;  ///< of every slice but the last, which holds the rest; of a batch: at most
   uint32_t slice_count;
   uint32_t path;          ///< index into `slices`; 0 is the direct path
@@ -149,6 +151,16 @@ BRAID_HOST_DEVICE inline uint32_t kb_left(const PullArgs& args, uint32_t next) {
   if (args.is_favoured != 0) return ~uint32_t{0};
   const uint32_t slices = next < args.slice_count ? args.slice_count - next : 0;
   return static_cast<uint32_t>((uint64_t{slices} * args.slice_bytes) >> 10);
+}
+
+/// Kernels of several contexts share a GPU by time slices of a millisecond and more, unless MPS
+/// runs, and lose most of their pace to each other. A relay's block that finds so, by the time
+/// between two looks, leaves the rest of the transfer to the other paths. A slice takes 20 to 300
+/// us.
+inline constexpr uint64_t kPreemptedNs = 1'000'000;
+BRAID_HOST_DEVICE inline bool is_preempted(const PullArgs& args, uint64_t last_ns,
+                                           uint64_t now_ns) {
+  return args.shared != 0 && last_ns != 0 && now_ns > last_ns + kPreemptedNs;
 }
 
 /// Direct blocks never rest for congestion, nor do those of batches, whose pace is that of their

@@ -47,8 +47,10 @@ class PullProtocol {
   /// the list of a batch's slice closer, before that slice is given out.
   template <typename Fetch>
   __device__ Take take(uint32_t& number, Fetch& fetch) {
+    if (args_.shared != 0) watch_turns();
     const bool has_to_rest = must_rest(args_, seen_, own_kb_) || link_rests();
     if (!has_first_) {
+      if (is_shared_) return Take::kOver;
       if (has_to_rest) return is_exhausted() ? Take::kOver : Take::kRest;
       first_ = claim();
       if (kLists) fetch_list(first_, fetch);
@@ -56,7 +58,7 @@ class PullProtocol {
     number = first_;
     if (number >= args_.slice_count) return Take::kOver;
     publish(number);
-    hold(!has_to_rest);
+    hold(!has_to_rest && !is_shared_);
     if (kLists && has_first_) fetch_list(first_, fetch);
     look();
     return Take::kSlice;
@@ -74,6 +76,7 @@ class PullProtocol {
 
   __device__ void rest() {
     watch_.restart();
+    looked_ns_ = 0;
     __nanosleep(kRestPollNs);
     publish(next());
     look();
@@ -126,6 +129,16 @@ class PullProtocol {
     uint64_t now_ns;
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now_ns));
     return now_ns;
+  }
+
+  // A slice that is held already is moved all the same: nobody else can.
+  __device__ void watch_turns() {
+    const uint64_t now = now_ns();
+    if (!is_shared_ && is_preempted(args_, looked_ns_, now)) {
+      is_shared_ = true;
+      *reinterpret_cast<volatile uint32_t*>(args_.shared) = 1;
+    }
+    looked_ns_ = now;
   }
 
   // Asks the timer only while there is a rest that has not been seen to end.
@@ -201,6 +214,8 @@ class PullProtocol {
   uint32_t own_kb_;   // what is left of this transfer
   LinkWatch watch_;
   uint64_t ended_rest_ns_ = 0;
+  uint64_t looked_ns_ = 0;   // when the last slice was asked for
+  bool is_shared_ = false;   // other contexts' kernels take turns with this one
   bool has_first_ = false;   // slices taken and not yet given out
   bool has_second_ = false;  // never for a contiguous copy
   uint32_t first_ = 0;

@@ -15,9 +15,11 @@ class PullBlock final : public TwinBlock {
   TwinStep step(TwinMemory& memory) override {
     if (!entered_) enter(memory);
     if (piece_ < list_.piece_count) return move_piece(true);
+    if (args_.shared != 0) watch_turns(memory);
     bool has_to_rest = must_rest(args_, seen_, own_kb_) || link_rests(memory);
     const bool held_before = held_count_ != 0;
     if (!held_before) {
+      if (is_shared_) return leave(memory);
       // Asked again, of the board as it is now: a block that sleeps is woken by a change of what it
       // read last, and what it read before may have been out of date already.
       if (has_to_rest) has_to_rest = must_still_rest(memory);
@@ -31,8 +33,9 @@ class PullBlock final : public TwinBlock {
     first_ = second_;
     --held_count_;
     publish(memory, number);
-    if (!has_to_rest && held_count_ == 0) hold(memory);
-    if (!has_to_rest && args_.lists != 0) hold(memory);
+    const bool takes_more = !has_to_rest && !is_shared_;
+    if (takes_more && held_count_ == 0) hold(memory);
+    if (takes_more && args_.lists != 0) hold(memory);
     look(memory);
     read_list(memory, number);
     count(memory);
@@ -60,6 +63,14 @@ class PullBlock final : public TwinBlock {
     entered_ = true;
     memory.fetch_add(ranked_blocks(args_.rank), 1);
     look(memory);
+  }
+
+  void watch_turns(TwinMemory& memory) {
+    if (!is_shared_ && is_preempted(args_, looked_ns_, memory.now_ns())) {
+      is_shared_ = true;
+      memory.store(args_.shared, 1);
+    }
+    looked_ns_ = memory.now_ns();
   }
 
   void hold(TwinMemory& memory) {
@@ -145,6 +156,7 @@ class PullBlock final : public TwinBlock {
   bool must_still_rest(TwinMemory& memory) {
     land(memory);
     watch_.restart();
+    looked_ns_ = 0;
     publish(memory, memory.load(next()));
     look(memory);
     return must_rest(args_, seen_, own_kb_) || link_rests(memory);
@@ -190,6 +202,8 @@ class PullBlock final : public TwinBlock {
   LinkBoard seen_{};
   uint32_t own_kb_;
   LinkWatch watch_;
+  uint64_t looked_ns_ = 0;
+  bool is_shared_ = false;
   uint32_t held_count_ = 0;
   uint32_t first_ = 0;
   uint32_t second_ = 0;

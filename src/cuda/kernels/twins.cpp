@@ -2,7 +2,6 @@
 
 #include <array>
 
-#include "cuda/kernels/gate.h"
 #include "cuda/kernels/pull.h"
 
 namespace braid::cuda {
@@ -10,9 +9,7 @@ namespace {
 
 // The two pull kernels differ in how a slice's bytes move, which is the caller's business here.
 constexpr std::array kTwins = {Twin{kVectorKernelName, sizeof(PullArgs), make_pull_block},
-                               Twin{kBulkKernelName, sizeof(PullArgs), make_pull_block},
-                               Twin{kGateKernelName, sizeof(GateArgs), make_gate_block},
-                               Twin{kFailKernelName, sizeof(GateArgs), make_fail_block}};
+                               Twin{kBulkKernelName, sizeof(PullArgs), make_pull_block}};
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// The makers of all twins, for the table in twins.cpp.
+// The makers of the twins, for the table in twins.cpp.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,5 @@
 namespace braid::cuda {
 
 std::unique_ptr<TwinBlock> make_pull_block(const void* args, uint32_t block_index);
-std::unique_ptr<TwinBlock> make_gate_block(const void* args, uint32_t block_index);
-std::unique_ptr<TwinBlock> make_fail_block(const void* args, uint32_t block_index);
 
 }  // namespace braid::cuda

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "cuda/driver.h"
-#include "multipath/lane.h"
 #include "multipath/staging/ring.h"
+#include "multipath/stream_key.h"
 
 namespace braid::multipath::staging {
 

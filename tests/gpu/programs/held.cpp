@@ -21,7 +21,7 @@ namespace {
 
 using namespace program;
 
-constexpr int kStreams = 4, kTrips = 2;  // 16 copies
+constexpr int kStreams = 2, kTrips = 2;  // with the streams beside them, fewer than copy queues
 constexpr int kManyCopies = 200;
 constexpr double kLimitMs = 30'000;
 

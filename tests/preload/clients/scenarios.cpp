@@ -13,8 +13,7 @@
 #include <thread>
 
 #include "client.h"
-
-extern "C" const unsigned char client_gate_image[];  // braid_fail among it
+#include "support/test_kernels.h"
 
 namespace {
 
@@ -55,8 +54,8 @@ int fault_beside_a_copy() {
   use_gpu(1);
   CUmodule module = nullptr;
   CUfunction fault = nullptr;
-  call("cuModuleLoadData", &module, static_cast<const void*>(client_gate_image));
-  call("cuModuleGetFunction", &fault, module, static_cast<const char*>("braid_fail"));
+  call("cuModuleLoadData", &module, braid::test::test_kernels());
+  call("cuModuleGetFunction", &fault, module, braid::test::kFaultKernelName);
   use_gpu(0);
   uint8_t* host = pin(kManyBytes);
   Random(6).fill(host, kManyBytes);

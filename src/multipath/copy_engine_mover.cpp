@@ -1,0 +1,157 @@
+#include "multipath/copy_engine_mover.h"
+
+#include <algorithm>
+
+#include "cuda/scoped_context.h"
+
+namespace braid::multipath {
+namespace {
+
+struct Range {
+  uint64_t begin = 0;
+  uint64_t end = 0;
+};
+
+CUresult copy(const cuda::Driver& driver, const CopyJob& job, Range range, CUstream stream) {
+  if (range.begin == range.end) return CUDA_SUCCESS;
+  char* host = static_cast<char*>(job.whole.host) + range.begin;
+  const CUdeviceptr device = job.whole.device + range.begin;
+  const uint64_t bytes = range.end - range.begin;
+  const bool to_device = job.direction == Direction::kHostToDevice;
+  const CUresult copied = to_device ? driver.cuMemcpyHtoDAsync(device, host, bytes, stream)
+                                    : driver.cuMemcpyDtoHAsync(host, device, bytes, stream);
+  if (copied == CUDA_SUCCESS) return copied;
+  // What a relay has left behind must be copied: the driver may have refused the one call only.
+  const auto other_end = reinterpret_cast<CUdeviceptr>(host);
+  return to_device ? driver.cuMemcpyAsync(device, other_end, bytes, stream)
+                   : driver.cuMemcpyAsync(other_end, device, bytes, stream);
+}
+
+// Through the channel's buffer, which its earlier chunks have left by then.
+CUresult stage(const cuda::Driver& driver, const CopyJob& job, Range range,
+               const Channel& channel) {
+  char* host = static_cast<char*>(job.whole.host) + range.begin;
+  const CUdeviceptr device = job.whole.device + range.begin;
+  const uint64_t bytes = range.end - range.begin;
+  const bool to_device = job.direction == Direction::kHostToDevice;
+  const CUresult first =
+      to_device ? driver.cuMemcpyHtoDAsync(channel.buffer, host, bytes, channel.stream)
+                : driver.cuMemcpyDtoDAsync(channel.buffer, device, bytes, channel.stream);
+  if (first != CUDA_SUCCESS) return first;
+  return to_device ? driver.cuMemcpyDtoDAsync(device, channel.buffer, bytes, channel.stream)
+                   : driver.cuMemcpyDtoHAsync(host, channel.buffer, bytes, channel.stream);
+}
+
+// One relay's share while it is being enqueued. Chunks go to its channels in turn; the first one is
+// half as long, so that one channel is on PCIe while the other is on NVLink.
+class Share {
+ public:
+  Share(const cuda::Driver& driver, const CopyJob& job, const RelayPath& path, Range range)
+      : driver_(driver), job_(job), path_(path), left_(range), begin_(range.begin) {}
+
+  bool has_more() const { return left_.begin < left_.end && !is_refused_; }
+
+  void begin(const Ticket& ticket) {
+    for (Channel* channel : path_.taken())
+      if (wait_begun(driver_, ticket, *channel) != CUDA_SUCCESS) is_refused_ = true;
+  }
+
+  // In the relay's context.
+  void enqueue_chunk() {
+    const Channel& channel = *path_.channels[chunks_ % path_.channel_count];
+    const bool is_first = chunks_ == 0 && path_.channel_count > 1;
+    const uint64_t wanted =
+        job_.is_staged && is_first ? (job_.plan.chunk_bytes + 1) / 2 : job_.plan.chunk_bytes;
+    const Range chunk{left_.begin, std::min(left_.end, left_.begin + wanted)};
+    const CUresult taken = job_.is_staged ? stage(driver_, job_, chunk, channel)
+                                          : copy(driver_, job_, chunk, channel.stream);
+    if (taken != CUDA_SUCCESS) {
+      is_refused_ = true;
+      return;
+    }
+    left_.begin = chunk.end;
+    ++chunks_;
+  }
+
+  // The ticket's last channels are those whose word will come; the others' events are waited for.
+  void end(Ticket& ticket) {
+    for (Channel* channel : path_.taken()) {
+      if (say_landed(driver_, *channel) == CUDA_SUCCESS)
+        ticket.add(*channel);
+      else
+        unsaid_[unsaid_count_++] = {channel, 0};
+    }
+  }
+
+  CUresult wait_for_unsaid(CUstream stream) const {
+    return wait_by_events(driver_, std::span(unsaid_).first(unsaid_count_), stream);
+  }
+
+  Range left() const { return left_; }
+  uint64_t carried_bytes() const { return left_.begin - begin_; }
+  bool has_unsaid() const { return unsaid_count_ != 0; }
+
+ private:
+  const cuda::Driver& driver_;
+  const CopyJob& job_;
+  const RelayPath& path_;
+  Range left_;
+  uint64_t begin_;
+  size_t chunks_ = 0;
+  bool is_refused_ = false;
+  std::array<ChannelUse, kChannelsOfRelay> unsaid_{};
+  size_t unsaid_count_ = 0;
+};
+
+}  // namespace
+
+Moved enqueue_copies(const cuda::Driver& driver, const CopyJob& job, Ticket& ticket) {
+  Moved moved;
+  if (job.relays.empty()) {  // the copy that was asked for
+    if (copy(driver, job, {0, job.whole.size_bytes}, job.stream) == CUDA_SUCCESS)
+      moved.verdict = Verdict::kAccelerated;
+    return moved;
+  }
+  if (say_begun(driver, ticket, job.stream) != CUDA_SUCCESS) return moved;
+  if (copy(driver, job, {0, job.plan.direct_bytes}, job.stream) != CUDA_SUCCESS) return moved;
+
+  std::array<std::optional<Share>, cuda::kMaxPaths> shares;
+  cuda::ScopedContext scope(driver);
+  uint64_t at = job.plan.direct_bytes;
+  for (size_t i = 0; i < job.relays.size(); ++i) {
+    const uint64_t end = at + job.plan.relay_bytes[i];
+    shares[i].emplace(driver, job, job.relays[i], Range{at, end});
+    at = end;
+  }
+  const auto shares_in_use = std::span(shares).first(job.relays.size());
+  for (auto& share : shares_in_use) share->begin(ticket);
+  for (bool is_more = true; is_more;) {
+    is_more = false;
+    for (size_t i = 0; i < job.relays.size(); ++i) {
+      if (!shares[i]->has_more() || scope.enter(job.relays[i].relay->context()) != CUDA_SUCCESS)
+        continue;
+      shares[i]->enqueue_chunk();
+      is_more = is_more || shares[i]->has_more();
+    }
+  }
+  for (auto& share : shares_in_use) share->end(ticket);
+  scope.leave();
+
+  CUresult result = CUDA_SUCCESS;
+  const auto must = [&](CUresult step) { result = result == CUDA_SUCCESS ? step : result; };
+  for (size_t i = 0; i < job.relays.size(); ++i) {
+    moved.relay_bytes[i] = shares[i]->carried_bytes();
+    must(copy(driver, job, shares[i]->left(), job.stream));
+  }
+  must(wait_landed(driver, ticket, job.stream));
+  for (size_t i = 0; i < job.relays.size(); ++i) {
+    if (!shares[i]->has_unsaid()) continue;
+    ticket.retired = true;
+    must(shares[i]->wait_for_unsaid(job.stream));
+  }
+  moved.verdict = result == CUDA_SUCCESS ? Verdict::kAccelerated : Verdict::kFailed;
+  moved.error = result;
+  return moved;
+}
+
+}  // namespace braid::multipath

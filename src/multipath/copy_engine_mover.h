@@ -1,0 +1,51 @@
+// The copy-engine mover: a contiguous copy as a few copies of the driver's, on the target's link
+// and on relays' links at once, all enqueued before the call returns (copy_plan.h). It spends no SM
+// time anywhere, and what carries the target's own share is the copy that the program asked for.
+//
+// The order of the calls is what makes a refusal harmless: the program's stream says first that it
+// has come so far; what a relay does not take goes over the direct path; and last the stream waits
+// for the relays.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <span>
+
+#include "cuda/driver.h"
+#include "multipath/copy_plan.h"
+#include "multipath/gate.h"
+#include "multipath/relay.h"
+#include "multipath/ticket.h"
+#include "multipath/transfer.h"
+
+namespace braid::multipath {
+
+/// A relay and the channels that have been taken there.
+struct RelayPath {
+  Relay* relay = nullptr;
+  std::array<Channel*, kChannelsOfRelay> channels{};
+  size_t channel_count = 0;
+
+  std::span<Channel* const> taken() const { return std::span(channels).first(channel_count); }
+};
+
+struct CopyJob {
+  Direction direction = Direction::kHostToDevice;
+  Segment whole;
+  CUstream stream = nullptr;  ///< the program's
+  bool is_staged = true;
+  CopyPlan plan;
+  std::span<const RelayPath> relays;  ///< in the order of the plan's shares
+};
+
+struct Moved {
+  Verdict verdict = Verdict::kDriverError;
+  CUresult error = CUDA_SUCCESS;                        ///< kFailed: what the driver said
+  std::array<uint64_t, cuda::kMaxPaths> relay_bytes{};  ///< carried by each relay
+};
+
+/// Enqueues the whole copy: kAccelerated; kDriverError with nothing enqueued that moves bytes; or
+/// kFailed, when the driver refuses in the end what it must not refuse.
+Moved enqueue_copies(const cuda::Driver& driver, const CopyJob& job, Ticket& ticket);
+
+}  // namespace braid::multipath

@@ -1,0 +1,31 @@
+// How the program's stream and braid's channels wait for each other: by words of memory that
+// streams write and wait for. The driver enqueues these without any context's lock, and without
+// the CPU they come to pass (docs/architecture.md, "The law").
+#pragma once
+
+#include <span>
+
+#include "cuda/driver.h"
+#include "multipath/relay.h"
+#include "multipath/ticket.h"
+
+namespace braid::multipath {
+
+/// The program's stream says that it has come so far: the ticket's channels may begin.
+CUresult say_begun(const cuda::Driver& driver, Ticket& ticket, CUstream stream);
+
+/// The channel waits until the ticket's stream has come so far.
+CUresult wait_begun(const cuda::Driver& driver, const Ticket& ticket, const Channel& channel);
+
+/// The channel says that all enqueued in it so far has landed.
+CUresult say_landed(const cuda::Driver& driver, Channel& channel);
+
+/// The program's stream waits until all the ticket's channels have landed.
+CUresult wait_landed(const cuda::Driver& driver, const Ticket& ticket, CUstream stream);
+
+/// The same for channels whose word the driver has refused: by events of theirs. Needs the locks of
+/// the contexts involved.
+CUresult wait_by_events(const cuda::Driver& driver, std::span<const ChannelUse> channels,
+                        CUstream stream);
+
+}  // namespace braid::multipath

@@ -1,0 +1,66 @@
+// Which GPUs copy for themselves at the same time: their links have work of their own, and relays
+// there would only be in its way (MMA section 3.4.2: relays lend idle links). A plan is enqueued
+// whole and cannot make way later, so what has lately happened decides: of two GPUs whose copies
+// have met in one direction, neither relays for the other for a while. Copies that meet for the
+// first time share all links evenly.
+//
+// Threads: any; nothing locks. Times are the driver clock's; an update that is lost does no harm.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+#include "cuda/kernels/pull.h"
+#include "multipath/transfer.h"
+
+namespace braid::multipath {
+
+class LinkUse {
+ public:
+  /// Programs that copy to all GPUs at once do so again: once a training step, or a model load.
+  static constexpr uint64_t kMetForNs = 2'000'000'000;
+  /// A copy this many times smaller is no reason for a larger one to do without its link.
+  static constexpr uint64_t kMuchSmaller = 4;
+
+  /// `gpu` is about to copy so much for itself, until some time, as far as one can tell.
+  void begin(int gpu, Direction direction, uint64_t size_bytes, uint64_t now_ns,
+             uint64_t until_ns) {
+    if (!is_known(gpu)) return;
+    for (int other = 0; other < kGpus; ++other) {
+      if (other == gpu) continue;
+      const Own& its = own(other, direction);
+      if (now_ns >= its.until_ns) continue;
+      const uint64_t its_bytes = its.size_bytes;
+      if (its_bytes >= size_bytes / kMuchSmaller) met(gpu, other, direction) = now_ns + kMetForNs;
+      if (size_bytes >= its_bytes / kMuchSmaller) met(other, gpu, direction) = now_ns + kMetForNs;
+    }
+    own(gpu, direction).until_ns = until_ns;
+    own(gpu, direction).size_bytes = size_bytes;
+  }
+
+  /// `relay` has copies of its own at the times when `gpu` has.
+  bool have_met(int gpu, int relay, Direction direction, uint64_t now_ns) {
+    return is_known(gpu) && is_known(relay) && now_ns < met(gpu, relay, direction);
+  }
+
+ private:
+  static constexpr int kGpus = cuda::kMaxPaths;
+  struct Own {
+    std::atomic<uint64_t> until_ns{0};
+    std::atomic<uint64_t> size_bytes{0};
+  };
+  static bool is_known(int gpu) { return gpu >= 0 && gpu < kGpus; }
+  static size_t index(Direction direction) { return static_cast<size_t>(direction); }
+  Own& own(int gpu, Direction direction) {
+    return own_[static_cast<size_t>(gpu)][index(direction)];
+  }
+  std::atomic<uint64_t>& met(int gpu, int other, Direction direction) {
+    return met_until_ns_[static_cast<size_t>(gpu)][static_cast<size_t>(other)][index(direction)];
+  }
+
+  std::array<std::array<Own, 2>, kGpus> own_;
+  std::array<std::array<std::array<std::atomic<uint64_t>, 2>, kGpus>, kGpus> met_until_ns_{};
+};
+
+}  // namespace braid::multipath

@@ -1,0 +1,106 @@
+// A GPU that carries other GPUs' bytes, in a context of braid's own: no thread of the program's
+// holds that context's lock, and nothing that the program does to its own contexts ends it. It
+// shares the GPU with other contexts: copy engines work beside their kernels, and braid's kernels
+// take turns with them by time slices, so a relay that finds its GPU busy runs none for a while.
+//
+// Threads: any. One short lock, under which nothing is asked of the driver.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <span>
+
+#include "base/options.h"
+#include "base/status.h"
+#include "cuda/driver.h"
+#include "cuda/registered_memory.h"
+#include "cuda/shared_memory.h"
+#include "multipath/channel.h"
+#include "multipath/link_state.h"
+#include "multipath/pull_kernels.h"
+#include "multipath/transfer.h"
+
+namespace braid::multipath {
+
+/// Channels of a relay, if CUDA_DEVICE_MAX_CONNECTIONS lets the context have as many hardware
+/// queues. Streams that share a queue wait for each other, and for copies of one kind the driver
+/// has four (docs/measurements, 2026-11-22-2xH200-law).
+inline constexpr int kMostChannels = 4;
+
+/// What a staged copy passes through at a time, at most.
+inline constexpr uint64_t kChannelBufferBytes = 16 << 20;
+
+/// A context of the driver's takes about a thousand operations that have not begun; then enqueuing
+/// blocks.
+inline constexpr uint32_t kMostPendingOps = 400;
+
+class Relay {
+ public:
+  /// Makes the context and all that transfers need there. Fails when less than 1 GiB of the GPU's
+  /// memory would stay free. Takes the driver a tenth of a second and more.
+  static Result<std::unique_ptr<Relay>> open(const cuda::Driver& driver, const Options& options,
+                                             CUdevice device, int gpu);
+  /// Ends the context. The driver may wait for other contexts of the process meanwhile.
+  ~Relay();
+  Relay(const Relay&) = delete;
+  Relay& operator=(const Relay&) = delete;
+
+  int gpu() const { return gpu_; }  ///< CUDA ordinal
+  CUcontext context() const { return context_; }
+  const PullKernels& kernels() const { return kernels_; }
+  const LinkState& link() const { return link_; }
+  uint64_t buffer_bytes() const { return buffer_bytes_; }
+
+  /// This relay's kernels and copies may touch the context's plain memory from now on.
+  CUresult reach(CUcontext target) const;
+
+  /// Takes up to `into.size()` channels for a transfer of `user`'s: idle ones, or those that its
+  /// earlier transfers stand in, if `ops` more operations in each fit. How many.
+  size_t take(const StreamKey& user, uint32_t ops, std::span<Channel*> into);
+  void give_back(std::span<Channel* const> taken);
+
+  /// The address of a word that kernels set when they find that the GPU is shared by time slices.
+  CUdeviceptr shared_address() const { return reinterpret_cast<CUdeviceptr>(&words()->is_shared); }
+  /// Kernels have found so in the last seconds.
+  bool is_shared(uint64_t now_ns);
+
+  /// No transfer is under way here.
+  bool is_idle();
+
+ private:
+  struct Words {
+    uint32_t is_shared;
+    uint32_t unused[15];
+    struct {
+      uint32_t landed;
+      uint32_t unused[15];
+    } channels[kMostChannels];
+  };
+
+  Relay(const cuda::Driver& driver, CUdevice device, int gpu)
+      : driver_(driver), device_(device), gpu_(gpu) {}
+  Status make_context();
+  Status check_room();
+  Status fill(const Options& options);
+  Status make_channel(Channel& channel, Words& words, size_t index);
+  Words* words() const { return static_cast<Words*>(words_->data()); }
+
+  const cuda::Driver& driver_;
+  CUdevice device_;
+  int gpu_;
+  CUcontext context_ = nullptr;
+  PullKernels kernels_;
+  std::unique_ptr<cuda::SharedMemory> link_memory_;
+  LinkState link_;
+  uint64_t buffer_bytes_ = 0;
+  CUdeviceptr buffers_ = 0;
+  std::unique_ptr<cuda::RegisteredMemory> words_;
+  std::mutex mutex_;
+  std::array<Channel, kMostChannels> channels_{};
+  size_t channel_count_ = 0;
+  std::atomic<uint64_t> shared_until_ns_{0};
+};
+
+}  // namespace braid::multipath

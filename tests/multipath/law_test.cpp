@@ -1,0 +1,199 @@
+// The law (docs/architecture.md): one test for each of its sentences. The emulated driver holds a
+// context's lock as the measured one does. `GateThatBreaksTheLaw` is what these tests must catch.
+#include <atomic>
+#include <cstring>
+#include <thread>
+
+#include "cuda/bounded_wait.h"
+#include "support/gate.h"
+#include "support/server.h"
+
+namespace braid::multipath {
+namespace {
+
+using test::DeviceBuffer;
+using test::Gate;
+using test::HostBuffer;
+
+constexpr uint64_t kSize = 32 << 20;
+
+class LawTest : public test::ServerTest {
+ protected:
+  void SetUp() override {
+    ServerTest::SetUp();
+    Options options = every_size();
+    options.relays.kind = RelayChoice::Kind::kList;
+    options.relays.gpus = {1, 2};
+    engine_ = open_engine(options);
+    host_ = std::make_unique<HostBuffer>(driver(), kSize);
+    host_->fill_random(5);
+    device_ = std::make_unique<DeviceBuffer>(driver(), kSize);
+  }
+
+  // In the stream's order, as a contiguous copy or as a batch, which kernels carry.
+  Verdict send(CUstream stream, const DeviceBuffer& device, bool is_batch) {
+    const Segment halves[] = {{host_->data() + kSize / 2, device.at(kSize / 2), kSize / 2},
+                              {host_->data(), device.at(), kSize / 2}};
+    const Segment whole{host_->data(), device.at(), kSize};
+    const std::span<const Segment> all =
+        is_batch ? std::span<const Segment>(halves) : std::span(&whole, 1);
+    return engine_->submit(Batch{Direction::kHostToDevice, all, stream});
+  }
+  bool ends(CUstream stream) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    return cuda::wait_until_idle(driver(), stream, deadline) == CUDA_SUCCESS;
+  }
+  bool has_arrived(const DeviceBuffer& device) {
+    std::vector<uint8_t> seen(kSize);
+    MUST(driver(), cuMemcpyDtoH(seen.data(), device.at(), kSize));
+    return std::memcmp(seen.data(), host_->data(), kSize) == 0;
+  }
+
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<HostBuffer> host_;
+  std::unique_ptr<DeviceBuffer> device_;
+};
+
+// A thread of the program's that holds a context's lock, since it waits for a stream there.
+class Holder {
+ public:
+  Holder(const cuda::Driver& driver, CUcontext context, CUdeviceptr memory)
+      : thread_([&driver, context, memory, this] {
+          driver.cuCtxSetCurrent(context);
+          driver.cuMemFree(memory);
+          has_ended_ = true;
+        }) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  ~Holder() { thread_.join(); }
+  bool has_ended() const { return has_ended_; }
+
+ private:
+  std::atomic<bool> has_ended_{false};
+  std::thread thread_;
+};
+
+// 1. A call waits for no lock of another GPU's context: here of one that relays.
+TEST_F(LawTest, ACallWaitsForNothingThatTheNativeCallWouldNotWaitFor) {
+  for (const bool is_batch : {false, true}) {
+    use_gpu(1);
+    const CUstream held = new_stream();
+    CUdeviceptr memory = 0;
+    MUST(driver(), cuMemAlloc(&memory, 4096));
+    Gate gate(driver());
+    gate.hold(held);
+    const Holder holder(driver(), context(1), memory);
+    use_gpu(0);
+    const CUstream stream = new_stream();
+    EXPECT_EQ(send(stream, *device_, is_batch), Verdict::kAccelerated);
+    EXPECT_TRUE(ends(stream)) << "it waited for a thread that frees memory of GPU 1";
+    EXPECT_FALSE(holder.has_ended()) << "nobody held the lock";
+    EXPECT_TRUE(has_arrived(*device_));
+    gate.open();
+  }
+}
+
+// 2. After the call nothing needs another driver call: here they all wait, in the target's context.
+TEST_F(LawTest, WhatAStreamWaitsForNeedsNoLaterCall) {
+  for (const bool is_batch : {false, true}) {
+    const CUstream stream = new_stream(), held = new_stream();
+    CUdeviceptr memory = 0;
+    MUST(driver(), cuMemAlloc(&memory, 4096));
+    Gate gate(driver()), other(driver());
+    gate.hold(stream);
+    EXPECT_EQ(send(stream, *device_, is_batch), Verdict::kAccelerated);
+    other.hold(held);
+    const Holder holder(driver(), context(0), memory);
+    gate.open();
+    EXPECT_TRUE(ends(stream)) << "it waited for a call that another thread holds up";
+    EXPECT_FALSE(holder.has_ended()) << "nobody held the lock";
+    other.open();
+  }
+}
+
+// 3. A transfer that is held back holds back no other, of whichever GPU.
+TEST_F(LawTest, AHeldTransferHoldsBackNoOther) {
+  use_gpu(3);
+  const DeviceBuffer far(driver(), kSize);
+  const CUstream elsewhere = new_stream();
+  use_gpu(0);
+  const DeviceBuffer beside(driver(), kSize);
+  for (const bool is_batch : {false, true}) {
+    const CUstream held = new_stream(), free = new_stream();
+    Gate gate(driver());
+    gate.hold(held);
+    for (int copy = 0; copy < 100; ++copy) (void)send(held, *device_, is_batch);
+    EXPECT_NE(send(free, beside, is_batch), Verdict::kDriverError);
+    EXPECT_TRUE(ends(free));
+    use_gpu(3);
+    EXPECT_NE(send(elsewhere, far, is_batch), Verdict::kDriverError);
+    EXPECT_TRUE(ends(elsewhere));
+    use_gpu(0);
+    EXPECT_EQ(driver().cuStreamQuery(held), CUDA_ERROR_NOT_READY);
+    gate.open();
+    EXPECT_TRUE(ends(held));
+  }
+}
+
+// 4. The thread that opens relays waits for no stream of the program's, and keeps nobody from
+// enqueuing.
+TEST_F(LawTest, OpeningWaitsForNoStreamOfTheProgram) {
+  Options options = every_size();
+  options.relays.kind = RelayChoice::Kind::kList;
+  options.relays.gpus = {1};
+  auto prepared = Engine::prepare(driver(), options);
+  ASSERT_TRUE(prepared.ok()) << prepared.status().message();
+  Engine& engine = *prepared.value();
+  ASSERT_TRUE(engine.add_context(nullptr).ok());
+  const CUstream held = new_stream(), stream = new_stream();
+  CUdeviceptr memory = 0;
+  MUST(driver(), cuMemAlloc(&memory, 4096));
+  Gate gate(driver());
+  gate.hold(held);
+  const Holder holder(driver(), context(0), memory);
+  std::atomic<bool> is_open{false};
+  std::thread opener([&] {
+    for (bool is_more = true; is_more;) {
+      const auto opened = engine.open_next();
+      is_more = opened.ok() && opened.value();
+    }
+    engine.begin();
+    is_open = true;
+  });
+  for (int look = 0; look < 200 && !is_open; ++look)
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_TRUE(is_open) << "it waits for a lock or a stream of the program's";
+  gate.open();
+  opener.join();
+  EXPECT_TRUE(ends(held));
+  EXPECT_EQ(engine.submit({Direction::kHostToDevice, host_->data(), device_->at(), kSize, stream}),
+            Verdict::kAccelerated);
+  EXPECT_TRUE(ends(stream));
+}
+
+// What the second sentence forbids, and its test sees: a gate in the program's stream that opens
+// when a later call of another thread has been made in the same context.
+TEST_F(LawTest, GateThatBreaksTheLaw) {
+  const CUstream stream = new_stream(), side = new_stream();
+  CUdeviceptr memory = 0;
+  MUST(driver(), cuMemAlloc(&memory, 4096));
+  Gate gate(driver());
+  gate.hold(stream);
+  std::atomic<bool> has_called{false};
+  {
+    const Holder holder(driver(), context(0), memory);
+    std::thread scheduler([&] {
+      driver().cuCtxSetCurrent(context(0));
+      driver().cuMemcpyHtoDAsync(device_->at(), host_->data(), kSize, side);
+      has_called = true;
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    EXPECT_FALSE(has_called) << "the emulated driver no longer does what the real one does";
+    gate.open();
+    scheduler.join();
+  }
+  EXPECT_TRUE(ends(stream));
+}
+
+}  // namespace
+}  // namespace braid::multipath

@@ -1,0 +1,55 @@
+// Kernels for tests on the emulated server, which runs their twins: one that spins until a word
+// says that it may end, and one that faults.
+#pragma once
+
+#include <memory>
+
+#include "cuda/kernels/twin.h"
+
+namespace braid::test {
+
+inline constexpr const char* kSpinKernelName = "test_spin";
+inline constexpr const char* kFaultKernelName = "test_fault";
+
+/// The one argument of both; the fault reads none of it.
+struct SpinArgs {
+  uint64_t word;   ///< uint32_t* that the GPU reads
+  uint32_t opens;  ///< ends when the word is this or later, cyclically
+  uint32_t unused;
+};
+
+class SpinBlock final : public cuda::TwinBlock {
+ public:
+  explicit SpinBlock(const SpinArgs& args) : args_(args) {}
+  cuda::TwinStep step(cuda::TwinMemory& memory) override {
+    const bool is_open = static_cast<int32_t>(memory.load(args_.word) - args_.opens) >= 0;
+    return {.kind = is_open ? cuda::TwinStep::Kind::kExit : cuda::TwinStep::Kind::kPoll};
+  }
+
+ private:
+  SpinArgs args_;
+};
+
+class FaultBlock final : public cuda::TwinBlock {
+ public:
+  cuda::TwinStep step(cuda::TwinMemory& /*memory*/) override {
+    return {.kind = cuda::TwinStep::Kind::kTrap};
+  }
+};
+
+inline std::unique_ptr<cuda::TwinBlock> make_spin_block(const void* args, uint32_t /*block*/) {
+  return std::make_unique<SpinBlock>(*static_cast<const SpinArgs*>(args));
+}
+inline std::unique_ptr<cuda::TwinBlock> make_fault_block(const void* /*args*/, uint32_t /*block*/) {
+  return std::make_unique<FaultBlock>();
+}
+
+/// For cuModuleLoadData.
+inline const void* test_kernels() {
+  static constexpr cuda::Twin kTwins[] = {{kSpinKernelName, sizeof(SpinArgs), make_spin_block},
+                                          {kFaultKernelName, sizeof(SpinArgs), make_fault_block}};
+  static const cuda::TwinImage image{.twins = kTwins, .count = 2};
+  return &image;
+}
+
+}  // namespace braid::test
