@@ -1,69 +1,69 @@
 #include "paper/static_split.h"
 
-#include "multipath/kernel_mover.h"
-#include "multipath/slice_size.h"
-#include "support/server.h"
+#include <algorithm>
+
+#include "cuda/scoped_context.h"
 
 namespace braid::paper {
+namespace {
 
-using multipath::Verdict;
+// As large as one copy of the background traffic: a copy engine does one whole copy after another,
+// so that the two halve the link.
+constexpr uint64_t kChunkBytes = 4 << 20;
 
-KernelSplit::KernelSplit(const cuda::Driver& driver, multipath::Endpoint& target,
-                         multipath::Endpoint& relay, Shares shares)
-    : driver_(driver), target_(target), relay_(relay), shares_(shares) {
-  tickets_ = std::move(multipath::TicketPool::open(driver).value());
-  lanes_ = std::move(multipath::LaneSet::open(driver, target, {&relay}).value());
-  MUST(driver_, cuStreamCreate(&side_, CU_STREAM_NON_BLOCKING));
+}  // namespace
+
+StaticSplit::StaticSplit(const cuda::Driver& driver, CUcontext relay, Shares shares)
+    : driver_(driver), relay_(relay), shares_(shares) {
   MUST(driver_, cuEventCreate(&fork_, CU_EVENT_DISABLE_TIMING));
+  const cuda::ScopedContext scope(driver_, relay_);
+  for (Buffer& buffer : buffers_) {
+    MUST(driver_, cuMemAlloc(&buffer.at, kChunkBytes));
+    MUST(driver_, cuEventCreate(&buffer.full, CU_EVENT_DISABLE_TIMING));
+    MUST(driver_, cuEventCreate(&buffer.empty, CU_EVENT_DISABLE_TIMING));
+  }
+  for (CUstream* stream : {&pcie_, &nvlink_})
+    MUST(driver_, cuStreamCreate(stream, CU_STREAM_NON_BLOCKING));
   MUST(driver_, cuEventCreate(&join_, CU_EVENT_DISABLE_TIMING));
 }
 
-KernelSplit::~KernelSplit() {
-  driver_.cuStreamDestroy(side_);
+StaticSplit::~StaticSplit() {
   driver_.cuEventDestroy(fork_);
+  const cuda::ScopedContext scope(driver_, relay_);
+  for (Buffer& buffer : buffers_) {
+    driver_.cuMemFree(buffer.at);
+    driver_.cuEventDestroy(buffer.full);
+    driver_.cuEventDestroy(buffer.empty);
+  }
+  driver_.cuStreamDestroy(pcie_);
+  driver_.cuStreamDestroy(nvlink_);
   driver_.cuEventDestroy(join_);
 }
 
-Verdict KernelSplit::enqueue_on(multipath::Endpoint& path, int lane_path, uint64_t source,
-                                uint64_t destination, uint64_t size_bytes, CUstream stream) {
-  multipath::Endpoint* const paths[] = {&path};
-  multipath::MoverJob job;
-  job.stream = stream;
-  job.bytes.source = source;
-  job.bytes.destination = destination;
-  job.bytes.size_bytes = size_bytes;
-  job.bytes.slice_bytes = multipath::kDefaultSliceBytes;
-  job.bytes.slice_count = static_cast<uint32_t>(
-      cuda::slice_count_of(destination, size_bytes, multipath::kDefaultSliceBytes));
-  job.paths = paths;
-  job.lane_paths = {&lane_path, 1};
-  return multipath::enqueue(driver_, job, lanes_->lanes()[static_cast<size_t>(lane_path)],
-                            *tickets_->find_free())
-      .verdict;
-}
-
-Verdict KernelSplit::submit(void* host, CUdeviceptr device, uint64_t size_bytes, CUstream stream) {
-  const auto source = reinterpret_cast<uint64_t>(host);
-  const uint64_t direct_bytes =
-      size_bytes / (shares_.direct + shares_.relayed) * shares_.direct & ~uint64_t{15};
+void StaticSplit::enqueue(const uint8_t* host, CUdeviceptr device, uint64_t size_bytes,
+                          CUstream stream) {
+  const uint64_t direct_bytes = size_bytes / (shares_.direct + shares_.relayed) * shares_.direct;
   MUST(driver_, cuEventRecord(fork_, stream));
-  MUST(driver_, cuStreamWaitEvent(side_, fork_, 0));
-  Verdict verdict = enqueue_on(target_, 0, source, device, direct_bytes, stream);
-  if (verdict == Verdict::kAccelerated)
-    verdict = enqueue_on(relay_, 1, source + direct_bytes, device + direct_bytes,
-                         size_bytes - direct_bytes, side_);
-  MUST(driver_, cuEventRecord(join_, side_));
+  MUST(driver_, cuMemcpyHtoDAsync(device, host, direct_bytes, stream));
+  relay(host + direct_bytes, device + direct_bytes, size_bytes - direct_bytes);
   MUST(driver_, cuStreamWaitEvent(stream, join_, 0));
-  return verdict;
 }
 
-Verdict CopyEngineSplit::submit(void* host, CUdeviceptr device, uint64_t size_bytes,
-                                CUstream stream) {
-  const multipath::Segment whole{host, device, size_bytes};
-  multipath::Endpoint* const relays[] = {&relay_};
-  return mover_.submit(
-      {multipath::Direction::kHostToDevice, {&whole, 1}, stream, multipath::Priority::kBulk},
-      target_, relays);
+void StaticSplit::relay(const uint8_t* host, CUdeviceptr device, uint64_t size_bytes) {
+  const cuda::ScopedContext scope(driver_, relay_);
+  MUST(driver_, cuStreamWaitEvent(pcie_, fork_, 0));
+  size_t chunk = 0;
+  for (uint64_t at = 0; at < size_bytes; at += kChunkBytes, ++chunk) {
+    const Buffer& buffer = buffers_[chunk % kBuffers];
+    const uint64_t bytes = std::min(kChunkBytes, size_bytes - at);
+    if (chunk >= kBuffers) MUST(driver_, cuStreamWaitEvent(pcie_, buffer.empty, 0));
+    MUST(driver_, cuMemcpyHtoDAsync(buffer.at, host + at, bytes, pcie_));
+    MUST(driver_, cuEventRecord(buffer.full, pcie_));
+    MUST(driver_, cuStreamWaitEvent(nvlink_, buffer.full, 0));
+    MUST(driver_, cuMemcpyDtoDAsync(device + at, buffer.at, bytes, nvlink_));
+    MUST(driver_, cuEventRecord(buffer.empty, nvlink_));
+  }
+  MUST(driver_, cuEventRecord(join_, nvlink_));
 }
 
 }  // namespace braid::paper

@@ -1,16 +1,13 @@
 // The paper's comparison in figure 11: a copy whose shares of the direct path and of one relay are
-// settled in advance. Copy engines have it as a policy; for kernels it is two transfers of one path
-// each, since pulling is what their common counter is for.
+// settled in advance. The driver's own copies carry both, the relay's through buffers in its GPU's
+// memory: braid has no part in it.
 //
 // Not thread-safe. Destroy it when its copies have ended.
 #pragma once
 
-#include <memory>
+#include <array>
 
-#include "multipath/copy_engine/mover.h"
-#include "multipath/endpoint.h"
-#include "multipath/lane.h"
-#include "multipath/ticket.h"
+#include "support/server.h"
 
 namespace braid::paper {
 
@@ -19,51 +16,35 @@ struct Shares {
   uint32_t relayed;
 };
 
-/// Host to device; the pieces of the copy are of the stream's order. The target's context is
-/// current.
 class StaticSplit {
  public:
-  virtual ~StaticSplit() = default;
-  virtual multipath::Verdict submit(void* host, CUdeviceptr device, uint64_t size_bytes,
-                                    CUstream stream) = 0;
-};
+  /// The relay's context may touch the target's memory. The current context is the target's.
+  StaticSplit(const cuda::Driver& driver, CUcontext relay, Shares shares);
+  ~StaticSplit();
+  StaticSplit(const StaticSplit&) = delete;
+  StaticSplit& operator=(const StaticSplit&) = delete;
 
-class KernelSplit final : public StaticSplit {
- public:
-  KernelSplit(const cuda::Driver& driver, multipath::Endpoint& target, multipath::Endpoint& relay,
-              Shares shares);
-  ~KernelSplit() override;
-  multipath::Verdict submit(void* host, CUdeviceptr device, uint64_t size_bytes,
-                            CUstream stream) override;
+  /// Host to device, in the stream's order.
+  void enqueue(const uint8_t* host, CUdeviceptr device, uint64_t size_bytes, CUstream stream);
 
  private:
-  multipath::Verdict enqueue_on(multipath::Endpoint& path, int lane_path, uint64_t source,
-                                uint64_t destination, uint64_t size_bytes, CUstream stream);
+  void relay(const uint8_t* host, CUdeviceptr device, uint64_t size_bytes);
+
+  static constexpr size_t kBuffers = 2;
+  struct Buffer {
+    CUdeviceptr at = 0;
+    CUevent full = nullptr;
+    CUevent empty = nullptr;
+  };
 
   const cuda::Driver& driver_;
-  multipath::Endpoint& target_;
-  multipath::Endpoint& relay_;
+  CUcontext relay_;
   Shares shares_;
-  std::unique_ptr<multipath::TicketPool> tickets_;
-  std::unique_ptr<multipath::LaneSet> lanes_;
-  CUstream side_ = nullptr;  // the relayed part's
+  std::array<Buffer, kBuffers> buffers_;
+  CUstream pcie_ = nullptr;  // one on the link, as the background traffic is one
+  CUstream nvlink_ = nullptr;
   CUevent fork_ = nullptr;
   CUevent join_ = nullptr;
-};
-
-class CopyEngineSplit final : public StaticSplit {
- public:
-  /// `mover` has the shares in its policy.
-  CopyEngineSplit(multipath::CopyEngineMover& mover, multipath::Endpoint& target,
-                  multipath::Endpoint& relay)
-      : mover_(mover), target_(target), relay_(relay) {}
-  multipath::Verdict submit(void* host, CUdeviceptr device, uint64_t size_bytes,
-                            CUstream stream) override;
-
- private:
-  multipath::CopyEngineMover& mover_;
-  multipath::Endpoint& target_;
-  multipath::Endpoint& relay_;
 };
 
 }  // namespace braid::paper
