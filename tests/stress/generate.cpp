@@ -36,6 +36,7 @@ class Generator {
     for (uint64_t phase = 0; phase < phases; ++phase) {
       if (phase > 0) deal_regions();
       choose_reset(phase + 1 == phases);
+      is_held_phase_ = random_.one_in(2);
       auto& threads = program_.phases.emplace_back(program_.threads);
       for (int thread = 0; thread < program_.threads; ++thread)
         write_phase(hands_[thread], threads[thread]);
@@ -241,8 +242,14 @@ class Generator {
                      .value = waits ? uint64_t{1} : 0});
   }
 
+  // A free waits for all streams of a context, and other threads wait for the free: beside one that
+  // holds a stream back and has not released it yet, it would never end. So phases have one of both.
+  bool may_hold() const { return program_.threads == 1 || is_held_phase_; }
+  bool may_free() const { return program_.threads == 1 || !is_held_phase_; }
+
   // A stream is held back; what is enqueued in it meanwhile must neither wait nor run ahead.
   void write_held() {
+    if (!may_hold()) return;
     const int stream = some_stream();
     const auto regions = choose(is_host);
     const int watched = regions.empty() ? -1 : random_.of(regions);
@@ -303,7 +310,7 @@ class Generator {
       capture.inner.push_back(std::move(*made));
   }
 
-  // cuMemFree and cuMemFreeHost wait for work that uses the memory, if it is their own GPU's.
+  // cuMemFreeHost and cuMemHostUnregister wait for work of the context that pinned the memory.
   void write_renewal() {
     const int region = random_.of(here_->regions);
     const Region& of = program_.regions[region];
@@ -316,8 +323,10 @@ class Generator {
                        .value = random_.next()});
       return;
     }
-    const bool frees_wait = of.kind == RegionKind::kPinned || of.kind == RegionKind::kRegistered;
-    if (!frees_wait || random_.one_in(2)) owners_->settle(region);
+    if (!may_free()) return;
+    const bool is_pinned = of.kind == RegionKind::kPinned || of.kind == RegionKind::kRegistered;
+    const bool free_waits = is_pinned && owners_->is_used_by(region, of.gpu);
+    if (!free_waits || random_.one_in(2)) owners_->settle(region);
     owners_->settled(region);
     out_->push_back({.step = Step::kRenew, .region = region, .value = random_.next()});
   }
@@ -344,6 +353,7 @@ class Generator {
   int first_gpu_ = 0;
   int reset_gpu_ = -1;  // after the phase that is being written
   bool is_quiet_ = false;
+  bool is_held_phase_ = false;
   Owners* owners_ = nullptr;
   CopyMaker* copies_ = nullptr;
   Hands* here_ = nullptr;

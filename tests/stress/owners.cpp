@@ -41,6 +41,12 @@ void Owners::settle(int region) {
   }
 }
 
+bool Owners::is_used_by(int region, int gpu) const {
+  const Use& use = uses_[region];
+  if (use.event >= 0) return program_.event_gpus[use.event] == gpu;
+  return use.stream < 0 || program_.streams[use.stream].gpu == gpu;
+}
+
 void Owners::leave(const std::vector<int>& regions, int stream) {
   for (const int region : regions) {
     Use& use = uses_[region];

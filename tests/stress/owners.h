@@ -23,6 +23,8 @@ class Owners {
   /// A call has returned that says as much.
   void settled(int region) { uses_[region] = {}; }
   bool is_settled(int region) const { return uses_[region].stream < 0 && uses_[region].event < 0; }
+  /// What may still use the region ends with work of this GPU.
+  bool is_used_by(int region, int gpu) const;
   /// Leaves an event behind each use of `stream` (-1: of any): another thread may go on, or the
   /// stream may go.
   void leave(const std::vector<int>& regions, int stream);
