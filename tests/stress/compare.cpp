@@ -1,7 +1,7 @@
 // stress_compare --programs N --seed S --mover kernel|copy-engine|auto --batch N
-// --opening wait|background: runs programs natively and under braid (auto: with both movers in
-// turns, by the size of a copy), on the emulated server, and compares what each says of itself,
-// line by line. Programs of a batch share a process; in the background, relays open slowly beside
+// --opening wait|background: runs programs natively and under braid (auto: batches
+// by kernels, contiguous copies by copy engines), on the emulated server, and compares what each
+// says of itself, line by line. Programs of a batch share a process; in the background, relays open slowly beside
 // its first ones. On a difference it names the seed and the commands that replay that program.
 #include <algorithm>
 #include <chrono>
@@ -13,7 +13,6 @@
 #include <string>
 #include <vector>
 
-#include "stress/both_movers.h"
 #include "tests/support/child.h"
 
 namespace {
@@ -60,10 +59,6 @@ Environment with_braid(const Request& request) {
                       {"BRAID_PAGEABLE", "2"},
                       {"BRAID_STATS", "json"}});
   if (request.opening == "background") environment["BRAID_FAULTS"] = R"({"contexts_take_ms": 3})";
-  if (request.mover != "auto") return environment;
-  static const std::string costs = braid::stress::write_costs_of_both_movers(
-      emulated(), std::string(BRAID_STRESS_PROGRAMS) + "-costs.json");
-  environment.insert({{"BRAID_COSTS", costs}, {"CUDA_DEVICE_MAX_CONNECTIONS", "21"}});
   return environment;
 }
 
@@ -185,10 +180,11 @@ int main(int count, char** words) {
       static_cast<unsigned long long>(totals.refused));
   for (const auto& [mover, calls] : totals.by_mover)
     std::printf("%s: %llu\n", mover.c_str(), static_cast<unsigned long long>(calls));
-  // A test in which braid does nothing would pass, or in which one mover has no part.
+  // A test in which braid does nothing would pass, or in which one mover has no part. Few batches
+  // are of one direction, on one GPU and of memory that is carried.
   if (request.mover == "auto")
     for (const char* mover : {"kernel", "copy_engine"})
-      if (totals.by_mover[mover] < request.programs / 2) return 1;
+      if (totals.by_mover[mover] < request.programs / 20) return 1;
   if (request.opening == "background")  // how much comes before depends on the machine
     return totals.not_ready > 0 && totals.accelerated >= request.programs / 10 ? 0 : 1;
   return totals.accelerated >= request.programs / 2 ? 0 : 1;
