@@ -10,7 +10,6 @@ braid's, and is skipped. --document writes the table between the marks of docs/c
 with: N passed, N failed, N skipped.
 """
 import argparse
-import collections
 import dataclasses
 import datetime
 import functools
@@ -25,10 +24,10 @@ from typing import Callable
 
 from support.processes import DidNotEnd, run_group
 from support.tools import mps, nothing, tool
+from support.verdicts import Verdicts
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAMS = ROOT / "tests/gpu/programs"
-SKIPPED = 77
 MARKS = ("<!-- results -->", "<!-- end of results -->")
 SIZE_BYTES = str(48_000_001)
 BESIDE_COPIES = "cudaMalloc,cudaFree,kernel.l,graph.capture,cudaHostRegister,cudaMemcpyAsync.pinned"
@@ -209,22 +208,18 @@ def main():
     parser.add_argument("names", nargs="*", help="parts of rows' names")
     arguments = parser.parse_args()
     bench = Bench(arguments.build.resolve(), arguments.option)
-    counts, rows = collections.Counter(), []
+    verdicts, rows = Verdicts(), []
     for row in ROWS:
         if arguments.names and not any(name.lower() in row.name.lower() for name in arguments.names):
             continue
         kind, native, result, said = judge(bench, row)
-        counts[kind] += 1
         rows.append((row, native, result))
-        print(f"{kind}: {row.name} ({row.subject}): natively {native}"
-              + (f"; under braid {result}" if result else "") + (f"\n{said}" if said else ""), flush=True)
+        verdicts.add(kind, f"{row.name} ({row.subject})", f"natively {native}"
+                     + (f"; under braid {result}" if result else "") + (f"\n{said}" if said else ""))
     print(table(rows))
     if arguments.document:
         write_document(arguments.document, table(rows))
-    print(", ".join(f"{counts[kind]} {kind}" for kind in ("passed", "failed", "skipped")))
-    if counts["failed"]:
-        return 1
-    return 0 if counts["passed"] else SKIPPED
+    return verdicts.end()
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ import sys
 import tempfile
 
 from support.processes import DidNotEnd, run_group
+from support.verdicts import Verdicts
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TIMEOUT_S = 400
@@ -106,9 +107,10 @@ def main():
     sides = arguments.sides.split(",")
     gpus = int(subprocess.run([ROOT / "scripts/gpu-count"], capture_output=True, text=True,
                               check=True).stdout or 0)
+    verdicts = Verdicts()
     if gpus < 2:
-        print("needs two GPUs\n0 passed, 0 failed, 1 skipped")
-        return 77
+        verdicts.add("skipped", "meanwhile", "needs two GPUs")
+        return verdicts.end()
     times, failed, printed = {}, {}, {}
     for side in sides:
         times[side], printed[side], why = run_side(arguments.build.resolve(), side, arguments.options)
@@ -116,15 +118,15 @@ def main():
             why = [f"does not print what {sides[0]} does:\n{printed[side]}"]
         if why:
             failed[side] = why
-        print(f"{side}: {'; '.join(why) or 'ended well'}", flush=True)
+        verdicts.add("failed" if why else "passed", side, "; ".join(why))
     slow = print_table(times, sides)
     if arguments.json:
         rows = {side: list(found.values()) for side, found in times.items()}
         arguments.json.write_text(json.dumps({"sides": rows, "failed": failed}, indent=1) + "\n",
                                   encoding="utf-8")
-    is_failed = len(failed) + (arguments.strict and slow > 0)
-    print(f"{len(sides) - len(failed)} passed, {is_failed} failed, 0 skipped")
-    return 1 if is_failed else 0
+    if arguments.strict and slow:
+        verdicts.add("failed", "times", f"{slow} operations are slow, or their copies late")
+    return verdicts.end()
 
 
 if __name__ == "__main__":

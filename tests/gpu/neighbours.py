@@ -19,9 +19,9 @@ import subprocess
 import sys
 
 from support.tools import mps, nothing, tool
+from support.verdicts import Verdicts
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-SKIPPED = 77
 START_S = 180
 MIB = 1 << 20
 # (name, bytes, bytes of a segment or 0)
@@ -181,10 +181,11 @@ def main():
     parser.add_argument("--mps", action="store_true")
     parser.add_argument("--json", type=pathlib.Path)
     arguments = parser.parse_args()
+    verdicts = Verdicts()
     why = why_not(arguments)
     if why:
-        print(f"{why}\n0 passed, 0 failed, 1 skipped")
-        return SKIPPED
+        verdicts.add("skipped", "neighbours", why)
+        return verdicts.end()
     clean = {name: value for name, value in os.environ.items() if not name.startswith("BRAID_")}
     failure = ""
     with (mps if arguments.mps else nothing)() as more:
@@ -193,13 +194,12 @@ def main():
             trial.run()
         except Failure as why_failed:
             failure = str(why_failed)
-            print(f"failed: {failure}")
     print_table(trial.rows)
     if arguments.json:
         arguments.json.write_text(json.dumps({"mps": arguments.mps, "failure": failure, "rows": trial.rows},
                                              indent=1) + "\n", encoding="utf-8")
-    print(f"{0 if failure else 1} passed, {1 if failure else 0} failed, 0 skipped")
-    return 1 if failure else 0
+    verdicts.add("failed" if failure else "passed", "neighbours", failure)
+    return verdicts.end()
 
 
 if __name__ == "__main__":

@@ -24,9 +24,9 @@ import tempfile
 import time
 
 from support.processes import DidNotEnd, run_group
+from support.verdicts import Verdicts
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-SKIPPED = 77
 
 # What becomes of each kind of copy (programs/program.h, docs/statistics.md).
 OUTCOMES = {"pinned": "accelerated", "small": "below_threshold", "pageable": "staged",
@@ -313,16 +313,12 @@ def main():
              or case.name in arguments.names or case.name.split(".")[0] in arguments.names]
     if not cases:
         parser.error(f"no such program; there are {', '.join(case.name for case in CASES)}")
-    counts = collections.Counter()
+    verdicts = Verdicts()
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
         results = pool.map(lambda case: judge(machine, case), cases)
         for case, (kind, said) in zip(cases, results):
-            counts[kind] += 1
-            print(f"{kind}: {case.name}: {said}", flush=True)
-    print(", ".join(f"{counts[kind]} {kind}" for kind in ("passed", "failed", "skipped")))
-    if counts["failed"]:
-        return 1
-    return 0 if counts["passed"] else SKIPPED
+            verdicts.add(kind, case.name, said)
+    return verdicts.end()
 
 
 if __name__ == "__main__":

@@ -25,11 +25,11 @@ import sys
 import tempfile
 
 from support.processes import DidNotEnd, run_group
+from support.verdicts import Verdicts
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 REPOSITORY = "https://github.com/NVIDIA/cuda-samples"
 TIMEOUT_S = 60
-SKIPPED = 77
 
 
 @dataclasses.dataclass(frozen=True)
@@ -187,22 +187,20 @@ def main():
     parser.add_argument("--option", action="append", default=[], help="of braid run")
     parser.add_argument("names", nargs="*")
     arguments = parser.parse_args()
+    verdicts = Verdicts()
     if not (arguments.checkout or arguments.fetch or arguments.binaries):
-        print("no samples were given: --checkout, --fetch or --binaries\n0 passed, 0 failed, 1 skipped")
-        return SKIPPED
-    counts = collections.Counter()
+        verdicts.add("skipped", "samples", "none were given: --checkout, --fetch or --binaries")
+        return verdicts.end()
     with tempfile.TemporaryDirectory() as scratch:
         binaries = prepare(arguments, pathlib.Path(scratch))
-        for name in [] if arguments.only_build else chosen(arguments.names):
+        if arguments.only_build:
+            return 0
+        for name in chosen(arguments.names):
             program = binaries / name
             kind, said = judge(program, arguments.braid.resolve(), arguments.option, arguments.rounds) \
                 if os.access(program, os.X_OK) else ("skipped", "was not built")
-            counts[kind] += 1
-            print(f"{kind}: {name}" + (f": {said}" if said else ""), flush=True)
-    print(", ".join(f"{counts[kind]} {kind}" for kind in ("passed", "failed", "skipped")))
-    if counts["failed"]:
-        return 1
-    return 0 if counts["passed"] or arguments.only_build else SKIPPED
+            verdicts.add(kind, name, said)
+    return verdicts.end()
 
 
 if __name__ == "__main__":

@@ -7,13 +7,13 @@ Only what holds no stream back: the sanitizer may run one kernel at a time, and 
 for the host to enqueue another would wait for ever. Ends with: N passed, N failed, N skipped.
 """
 import argparse
-import collections
 import os
 import pathlib
 import shutil
 import sys
 
 from support.processes import DidNotEnd, run_group
+from support.verdicts import Verdicts
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TIMEOUT_S = 180
@@ -62,7 +62,7 @@ def main():
     build = parser.parse_args().build.resolve()
     sanitizer = find_sanitizer()
     environment = dict(os.environ, BRAID_TEST_DRIVER="libcuda.so.1")
-    counts = collections.Counter()
+    verdicts = Verdicts()
     for what, tools, program, arguments, under_braid in RUNS:
         prefix = [str(build / "bin/braid"), "run", "--costs", "none", "--opening", "wait", "--"] if under_braid else []
         for tool in tools:
@@ -74,12 +74,8 @@ def main():
                             "--error-exitcode", str(ERRORS_FOUND), *prefix,
                             str(build / program), *arguments], environment)
                 kind = "failed" if said else "passed"
-            counts[kind] += 1
-            print(f"{kind}: {name}" + (f": {said}" if said else ""), flush=True)
-    print(", ".join(f"{counts[kind]} {kind}" for kind in ("passed", "failed", "skipped")))
-    if counts["failed"]:
-        return 1
-    return 0 if counts["passed"] else 77
+            verdicts.add(kind, name, said)
+    return verdicts.end()
 
 
 if __name__ == "__main__":
