@@ -34,36 +34,17 @@ struct Buffers {
 
 uint64_t* words_of(unsigned char* memory) { return reinterpret_cast<uint64_t*>(memory); }
 
-/// The addresses of a batch's segments: in their order in host memory, in the opposite one on the
-/// GPU.
-struct Batch {
-  std::vector<void*> to, from;
-  std::vector<size_t> sizes;
-
-  Batch(const Request& request, const Buffers& buffers) {
-    const size_t segment = request.segment_bytes, count = request.size_bytes / segment;
-    for (size_t at = 0; at < count; ++at) {
-      to.push_back(buffers.device + (count - 1 - at) * segment);
-      from.push_back(buffers.host + at * segment);
-    }
-    if (!request.is_up()) std::swap(to, from);
-    sizes.assign(count, segment);
-  }
-
-  void enqueue(cudaStream_t stream) {
-    cudaMemcpyAttributes attributes{};
-    attributes.srcAccessOrder = cudaMemcpySrcAccessOrderStream;
-    size_t begins_at = 0;
-#if CUDART_VERSION >= 13000
-    MUST(cudaMemcpyBatchAsync(to.data(), from.data(), sizes.data(), sizes.size(), &attributes,
-                              &begins_at, 1, stream));
-#else
-    size_t failed = 0;
-    MUST(cudaMemcpyBatchAsync(to.data(), from.data(), sizes.data(), sizes.size(), &attributes,
-                              &begins_at, 1, &failed, stream));
-#endif
-  }
-};
+/// Segments in their order in host memory, and in the opposite one on the GPU. None for a linear
+/// copy.
+Batch<void*> batch_of(const Request& request, const Buffers& buffers) {
+  Batch<void*> batch;
+  const size_t segment = request.segment_bytes;
+  const size_t count = segment > 0 ? request.size_bytes / segment : 0;
+  for (size_t at = 0; at < count; ++at)
+    batch.add(buffers.device + (count - 1 - at) * segment, buffers.host + at * segment, segment);
+  if (!request.is_up()) std::swap(batch.to, batch.from);
+  return batch;
+}
 
 /// The source's words are new, and what is at the target is wrong.
 void prepare(const Request& request, const Buffers& buffers, uint64_t seed) {
@@ -113,8 +94,7 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
 void answer(const Request& request, const Buffers& buffers, uint64_t seed) {
   require(request.size_bytes > 0 && request.size_bytes <= kMostBytes, "no such size");
   prepare(request, buffers, seed);
-  Batch batch = request.segment_bytes > 0 ? Batch(request, buffers)
-                                          : Batch({request.direction, 1, 1, 0}, buffers);
+  Batch<void*> batch = batch_of(request, buffers);
   std::deque<cudaEvent_t> ends;
   size_t copies = 0;
   const auto wait = [&] {
@@ -126,7 +106,7 @@ void answer(const Request& request, const Buffers& buffers, uint64_t seed) {
   for (; seconds_since(begin) < request.seconds || copies == 0; ++copies) {
     if (ends.size() == kInFlight) wait();
     if (request.segment_bytes > 0)
-      batch.enqueue(buffers.stream);
+      copy_batch(batch, buffers.stream);
     else if (request.is_up())
       to_device(buffers.device, buffers.host, request.size_bytes, buffers.stream);
     else

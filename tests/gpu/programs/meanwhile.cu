@@ -5,11 +5,8 @@
 // --json appends a line for each as it ends, so that nothing is lost by a hang.
 //   meanwhile --list, and kUsage in meanwhile/choice.h
 #include "meanwhile/choice.h"
-#include "meanwhile/code.h"
 #include "meanwhile/flow.cuh"
-#include "meanwhile/life.h"
-#include "meanwhile/memory.h"
-#include "meanwhile/transfers.h"
+#include "meanwhile/operations.h"
 #include "watch.h"
 
 namespace meanwhile {
@@ -100,10 +97,9 @@ void Run::add_gpu(int gpu) {
 }
 
 void Run::all() {
-  for (const auto* family : {&kMemory, &kCode, &kLife, &kTransfers})
-    for (const Operation& operation : *family)
-      for (size_t gpu = 0; gpu < (operation.is_for_relay ? scenes_.size() : 1); ++gpu)
-        if (choice_.takes(operation.name)) both_threads(operation, gpu);
+  for (const Operation& operation : kOperations)
+    for (size_t gpu = 0; gpu < (operation.is_for_relay ? scenes_.size() : 1); ++gpu)
+      if (choice_.takes(operation.name)) both_threads(operation, gpu);
 }
 
 void Run::both_threads(const Operation& operation, size_t gpu) {
@@ -191,9 +187,8 @@ void Run::say(const Taken& taken) const {
 }
 
 void list() {
-  for (const auto* family : {&kMemory, &kCode, &kLife, &kTransfers})
-    for (const Operation& operation : *family)
-      std::printf("%s%s\n", operation.name, operation.is_for_relay ? " (target, relay)" : "");
+  for (const Operation& operation : kOperations)
+    std::printf("%s%s\n", operation.name, operation.is_for_relay ? " (target, relay)" : "");
 }
 
 }  // namespace

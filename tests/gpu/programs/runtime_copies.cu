@@ -49,25 +49,6 @@ void pools(size_t size_bytes) {
     Pattern(10 + round).check(landings[round], size_bytes, "cudaMallocAsync");
 }
 
-// In the ABI of the toolkit that the program is built with.
-void copy_batch(std::vector<void*> to, std::vector<void*> from, std::vector<size_t> sizes,
-                cudaStream_t stream) {
-  cudaMemcpyAttributes attributes{};
-  attributes.srcAccessOrder = cudaMemcpySrcAccessOrderStream;
-  size_t begins_at = 0;
-#if CUDART_VERSION >= 13000
-  MUST(cudaMemcpyBatchAsync(to.data(), from.data(), sizes.data(), sizes.size(), &attributes,
-                            &begins_at, 1, stream));
-#else
-  size_t failed = 0;
-  MUST(cudaMemcpyBatchAsync(to.data(), from.data(), sizes.data(), sizes.size(), &attributes,
-                            &begins_at, 1, &failed, stream));
-#endif
-  size_t all_bytes = 0;
-  for (const size_t size_bytes : sizes) all_bytes += size_bytes;
-  copied(Kind::kPinned, all_bytes);
-}
-
 void batches(size_t size_bytes) {
   const size_t blocks = size_bytes / kSegmentBytes;
   const Pattern pattern(20);
@@ -75,14 +56,14 @@ void batches(size_t size_bytes) {
   unsigned char* source = pin(blocks * kSegmentBytes, pattern);
   unsigned char* landing = pin(blocks * kSegmentBytes);
   unsigned char* device = allocate(blocks * kSegmentBytes);
-  std::vector<void*> sources, slots, landings;
+  Batch<void*> there, back;
   for (size_t block = 0; block < blocks; ++block) {
-    sources.push_back(source + block * kSegmentBytes);
-    slots.push_back(device + (blocks - 1 - block) * kSegmentBytes);
-    landings.push_back(landing + block * kSegmentBytes);
+    unsigned char* const slot = device + (blocks - 1 - block) * kSegmentBytes;
+    there.add(slot, source + block * kSegmentBytes, kSegmentBytes);
+    back.add(landing + block * kSegmentBytes, slot, kSegmentBytes);
   }
-  copy_batch(slots, sources, std::vector<size_t>(blocks, kSegmentBytes), stream);
-  copy_batch(landings, slots, std::vector<size_t>(blocks, kSegmentBytes), stream);
+  copy_batch(there, stream);
+  copy_batch(back, stream);
   MUST(cudaStreamSynchronize(stream));
   pattern.check(landing, blocks * kSegmentBytes, "a batch");
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "batch.h"
 #include "program.h"
 
 namespace program {
@@ -56,6 +57,14 @@ inline void to_host(void* to, const void* from, size_t size_bytes, cudaStream_t 
                     Kind kind = Kind::kPinned) {
   MUST(cudaMemcpyAsync(to, from, size_bytes, cudaMemcpyDeviceToHost, stream));
   copied(kind, size_bytes);
+}
+
+inline void copy_batch(Batch<void*>& batch, cudaStream_t stream) {
+  cudaMemcpyAttributes attributes{};
+  attributes.srcAccessOrder = cudaMemcpySrcAccessOrderStream;
+  MUST(enqueue_batch(batch, attributes, [=](auto... parameters) {
+    return cudaMemcpyBatchAsync(parameters..., stream);
+  }));
 }
 
 /// Looks at device memory in pieces, which travel natively.

@@ -1,5 +1,6 @@
 // Copies of every shape: batches, rows, layers, and memory that is not pinned.
 //   shapes SIZE_BYTES
+#include "batch.h"
 #include "driver_program.h"
 
 namespace {
@@ -10,23 +11,12 @@ constexpr size_t kSegmentBytes = size_t{64} << 10;
 
 CUdeviceptr address(const void* host) { return reinterpret_cast<CUdeviceptr>(host); }
 
-// In the ABI of the toolkit that the program is built with. One attribute for all, as callers do.
-void copy_batch(std::vector<CUdeviceptr> to, std::vector<CUdeviceptr> from,
-                std::vector<size_t> sizes, CUstream stream) {
+void copy_batch(Batch<CUdeviceptr>& batch, CUstream stream) {
   CUmemcpyAttributes attributes{};
   attributes.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
-  size_t begins_at = 0;
-#if CUDA_VERSION >= 13000
-  MUST(cuMemcpyBatchAsync(to.data(), from.data(), sizes.data(), sizes.size(), &attributes,
-                          &begins_at, 1, stream));
-#else
-  size_t failed = 0;
-  MUST(cuMemcpyBatchAsync(to.data(), from.data(), sizes.data(), sizes.size(), &attributes,
-                          &begins_at, 1, &failed, stream));
-#endif
-  size_t all_bytes = 0;
-  for (const size_t size_bytes : sizes) all_bytes += size_bytes;
-  copied(Kind::kPinned, all_bytes);
+  MUST(enqueue_batch(batch, attributes, [=](auto... parameters) {
+    return cuMemcpyBatchAsync(parameters..., stream);
+  }));
 }
 
 // The blocks of a KV cache: there in one order, back in another.
@@ -39,19 +29,18 @@ void batches(size_t size_bytes) {
   const CUdeviceptr device = allocate(blocks * kSegmentBytes);
   for (size_t round = 0; round < 3; ++round) {
     std::memset(landing, 0, blocks * kSegmentBytes);
-    std::vector<CUdeviceptr> sources, slots, landings;
+    const size_t length = kSegmentBytes - round;  // whole and ragged
+    Batch<CUdeviceptr> there, back;
     for (size_t block = 0; block < blocks; ++block) {
-      sources.push_back(address(source + block * kSegmentBytes));
-      slots.push_back(device + (blocks - 1 - block) * kSegmentBytes);
-      landings.push_back(address(landing + block * kSegmentBytes));
+      const CUdeviceptr slot = device + (blocks - 1 - block) * kSegmentBytes;
+      there.add(slot, address(source + block * kSegmentBytes), length);
+      back.add(address(landing + block * kSegmentBytes), slot, length);
     }
-    const std::vector<size_t> sizes(blocks, kSegmentBytes - round);  // whole and ragged
-    copy_batch(slots, sources, sizes, stream);
-    copy_batch(landings, slots, sizes, stream);
+    copy_batch(there, stream);
+    copy_batch(back, stream);
     MUST(cuStreamSynchronize(stream));
     for (size_t block = 0; block < blocks; ++block)
-      pattern.check(landing + block * kSegmentBytes, sizes[block], "a batch",
-                    block * kSegmentBytes);
+      pattern.check(landing + block * kSegmentBytes, length, "a batch", block * kSegmentBytes);
   }
 }
 

@@ -197,20 +197,4 @@ inline Action profiler(const Scene&) {
   }};
 }
 
-inline const std::vector<Operation> kCode = {
-    {"kernel.loaded", true, launch_loaded_kernel},
-    {"kernel.lazy", true, launch_lazy_kernel},
-    {"kernel.stack", true, launch_lazy_stack},
-    {"cudaMemcpyToSymbol.lazy", true, copy_to_lazy_symbol},
-    {"cuModuleLoadData", true, load_module},
-    {"cuModuleUnload", true, unload_module},
-    {"cuLibrary.launch", true, launch_of_library},
-    {"nvrtc", true, compile_and_launch},
-    {"cudaDeviceSetLimit", true, change_stack_limit},
-    {"graph.capture", true, graph_whole},
-    {"graph.launch", true, graph_launch},
-    {"graph.destroy", true, graph_destroy},
-    {"cudaProfilerStart", false, profiler},
-};
-
 }  // namespace meanwhile

@@ -114,22 +114,22 @@ inline Action wait_for_event(const Scene& scene) {
   return {[=] { MUST(cudaEventSynchronize(halfway)); }};
 }
 
-inline Action ask_stream(const Scene& scene) {
-  const cudaStream_t side = scene.side;
+/// Asks again and again, without waiting in the driver.
+template <typename Question>
+Action ask_until_done(Question question) {
   return {[=] {
-    cudaError_t answer = cudaStreamQuery(side);
-    while (answer == cudaErrorNotReady) answer = cudaStreamQuery(side);
+    cudaError_t answer = question();
+    while (answer == cudaErrorNotReady) answer = question();
     MUST(answer);
   }};
 }
 
+inline Action ask_stream(const Scene& scene) {
+  return ask_until_done([side = scene.side] { return cudaStreamQuery(side); });
+}
+
 inline Action ask_event(const Scene& scene) {
-  const cudaEvent_t halfway = scene.halfway;
-  return {[=] {
-    cudaError_t answer = cudaEventQuery(halfway);
-    while (answer == cudaErrorNotReady) answer = cudaEventQuery(halfway);
-    MUST(answer);
-  }};
+  return ask_until_done([halfway = scene.halfway] { return cudaEventQuery(halfway); });
 }
 
 inline Action stream_waits_for_event(const Scene& scene) {
@@ -194,29 +194,5 @@ inline Action spawn_now(const Scene&) {
     require(exit_code_of(child, "another program") == 0, "another program failed");
   }};
 }
-
-inline const std::vector<Operation> kLife = {
-    {"cudaStreamCreate", true, create_streams},
-    {"cudaStreamDestroy", true, destroy_streams},
-    {"cudaEventCreate", true, create_events},
-    {"cudaEventDestroy", true, destroy_events},
-    {"cuCtxCreate", true, create_context},
-    {"cuCtxDestroy", true, destroy_context},
-    {"cuDevicePrimaryCtxRetain", true, retain_context},
-    {"cudaDeviceEnablePeerAccess", true, enable_peer},
-    {"cudaDeviceDisablePeerAccess", true, disable_peer},
-    {"cudaDeviceSynchronize", true, wait_for_device},
-    {"cudaStreamSynchronize.own", true, wait_for_own_stream},
-    {"cudaStreamSynchronize.copies", false, wait_for_copies},
-    {"cudaEventSynchronize", false, wait_for_event},
-    {"cudaStreamQuery", false, ask_stream},
-    {"cudaEventQuery", false, ask_event},
-    {"cudaStreamWaitEvent", true, stream_waits_for_event},
-    {"cudaLaunchHostFunc", true, host_function},
-    {"cuStreamWaitValue32", true, wait_value},
-    {"kernel.default_stream", true, default_stream},
-    {"fork", false, fork_now},
-    {"posix_spawn", false, spawn_now},
-};
 
 }  // namespace meanwhile

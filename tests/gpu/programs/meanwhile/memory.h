@@ -207,27 +207,4 @@ inline Action ask_memory(const Scene& scene) {
   }};
 }
 
-inline const std::vector<Operation> kMemory = {
-    {"cudaMalloc", true, allocate_now},
-    {"cudaFree", true, free_now},
-    {"cudaMallocAsync", true, pool_allocate},
-    {"cudaFreeAsync", true, pool_free},
-    {"cudaMemPoolTrimTo", true, pool_trim},
-    {"cudaMemPoolCreate", false, pool_create},
-    {"cudaMemPoolDestroy", false, pool_destroy},
-    {"cudaMallocHost", true, pin_now},
-    {"cudaFreeHost", true, unpin_now},
-    {"cudaHostRegister", true, register_now},
-    {"cudaHostUnregister", true, unregister_now},
-    {"cudaMallocManaged", false, managed_allocate},
-    {"cudaFree.managed", false, managed_free},
-    {"cudaMallocArray", false, array_allocate},
-    {"cudaFreeArray", false, array_free},
-    {"cuMemMap", true, map_now},
-    {"cuMemUnmap", true, unmap_now},
-    {"cuMemExportToShareableHandle", false, export_now},
-    {"cudaIpcGetMemHandle", true, ipc_handle},
-    {"cudaMemGetInfo", true, ask_memory},
-};
-
 }  // namespace meanwhile

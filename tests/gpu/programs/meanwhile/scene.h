@@ -49,7 +49,7 @@ struct Action {
 struct Operation {
   const char* name;
   bool is_for_relay;  ///< whether it is done on the GPU that relays, too
-  Action (*prepare)(const Scene&);
+  std::function<Action(const Scene&)> prepare;
 };
 
 /// What an operation has to say beside "ok": that this machine cannot do it, natively either.

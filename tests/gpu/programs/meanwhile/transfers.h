@@ -19,87 +19,51 @@ inline void expect_numbers_on_gpu(const unsigned char* memory, int turn, const c
   check_device(memory, kScratchBytes, Pattern(1000 + static_cast<uint64_t>(turn)), what);
 }
 
-using Copy = void (*)(const Scene&);
+using Copy = std::function<void(const Scene&)>;
 
 /// A copy to the GPU from memory that holds numbers.
-inline Action upward(const Scene& scene, unsigned char* from, Copy copy, const char* what) {
+inline Action upward(const Scene& scene, unsigned char* from, const Copy& copy, const char* what) {
   number(from, scene.turn);
   MUST(cudaMemset(scene.device, 0, kScratchBytes));
   return {[=] { copy(scene); }, [=] { expect_numbers_on_gpu(scene.device, scene.turn, what); }};
 }
 
 /// The same back.
-inline Action downward(const Scene& scene, unsigned char* to, Copy copy, const char* what) {
+inline Action downward(const Scene& scene, unsigned char* to, const Copy& copy, const char* what) {
   number(to, scene.turn);
   MUST(cudaMemcpy(scene.device, to, kScratchBytes, cudaMemcpyHostToDevice));
   std::memset(to, 0, kScratchBytes);
   return {[=] { copy(scene); }, [=] { expect_numbers(to, scene.turn, what); }};
 }
 
-inline Action pageable_up(const Scene& scene) {
-  return upward(
-      scene, scene.pageable,
-      [](const Scene& s) {
-        MUST(cudaMemcpy(s.device, s.pageable, kScratchBytes, cudaMemcpyHostToDevice));
-      },
-      "pageable memory up");
+/// What a call names as the host's end of a copy: Scene::pinned or Scene::pageable.
+using HostMemory = unsigned char* Scene::*;
+
+/// By a call that returns when the copy has ended, or by one that enqueues it.
+enum class Form { kSynchronous, kAsynchronous };
+
+inline void copy_whole(const Scene& scene, void* to, const void* from, cudaMemcpyKind kind,
+                       Form form) {
+  if (form == Form::kSynchronous) {
+    MUST(cudaMemcpy(to, from, kScratchBytes, kind));
+    return;
+  }
+  MUST(cudaMemcpyAsync(to, from, kScratchBytes, kind, scene.own));
+  MUST(cudaStreamSynchronize(scene.own));
 }
 
-inline Action pageable_down(const Scene& scene) {
-  return downward(
-      scene, scene.pageable,
-      [](const Scene& s) {
-        MUST(cudaMemcpy(s.pageable, s.device, kScratchBytes, cudaMemcpyDeviceToHost));
-      },
-      "pageable memory down");
+inline Operation whole_up(const char* name, HostMemory host, Form form) {
+  const Copy copy = [=](const Scene& s) {
+    copy_whole(s, s.device, s.*host, cudaMemcpyHostToDevice, form);
+  };
+  return {name, true, [=](const Scene& scene) { return upward(scene, scene.*host, copy, name); }};
 }
 
-inline Action pageable_up_async(const Scene& scene) {
-  return upward(
-      scene, scene.pageable,
-      [](const Scene& s) {
-        MUST(cudaMemcpyAsync(s.device, s.pageable, kScratchBytes, cudaMemcpyHostToDevice, s.own));
-        MUST(cudaStreamSynchronize(s.own));
-      },
-      "pageable memory up, asynchronously");
-}
-
-inline Action pinned_up(const Scene& scene) {
-  return upward(
-      scene, scene.pinned,
-      [](const Scene& s) {
-        MUST(cudaMemcpy(s.device, s.pinned, kScratchBytes, cudaMemcpyHostToDevice));
-      },
-      "pinned memory up");
-}
-
-inline Action pinned_down(const Scene& scene) {
-  return downward(
-      scene, scene.pinned,
-      [](const Scene& s) {
-        MUST(cudaMemcpy(s.pinned, s.device, kScratchBytes, cudaMemcpyDeviceToHost));
-      },
-      "pinned memory down");
-}
-
-inline Action pinned_up_async(const Scene& scene) {
-  return upward(
-      scene, scene.pinned,
-      [](const Scene& s) {
-        MUST(cudaMemcpyAsync(s.device, s.pinned, kScratchBytes, cudaMemcpyHostToDevice, s.own));
-        MUST(cudaStreamSynchronize(s.own));
-      },
-      "pinned memory up, asynchronously");
-}
-
-inline Action pinned_down_async(const Scene& scene) {
-  return downward(
-      scene, scene.pinned,
-      [](const Scene& s) {
-        MUST(cudaMemcpyAsync(s.pinned, s.device, kScratchBytes, cudaMemcpyDeviceToHost, s.own));
-        MUST(cudaStreamSynchronize(s.own));
-      },
-      "pinned memory down, asynchronously");
+inline Operation whole_down(const char* name, HostMemory host, Form form) {
+  const Copy copy = [=](const Scene& s) {
+    copy_whole(s, s.*host, s.device, cudaMemcpyDeviceToHost, form);
+  };
+  return {name, true, [=](const Scene& scene) { return downward(scene, scene.*host, copy, name); }};
 }
 
 inline Action small_up(const Scene& scene) {
@@ -125,29 +89,16 @@ inline Action rows_up(const Scene& scene) {
       "rows");
 }
 
-inline void copy_batch(const Scene& s) {
-  std::vector<void*> to, from;
-  std::vector<size_t> sizes(kScratchBytes / kBlockBytes, kBlockBytes);
-  for (size_t at = 0; at < kScratchBytes; at += kBlockBytes) {
-    to.push_back(s.device + at);
-    from.push_back(s.pinned + at);
-  }
-  cudaMemcpyAttributes attributes{};
-  attributes.srcAccessOrder = cudaMemcpySrcAccessOrderStream;
-  size_t begins_at = 0;
-#if CUDART_VERSION >= 13000
-  MUST(cudaMemcpyBatchAsync(to.data(), from.data(), sizes.data(), sizes.size(), &attributes,
-                            &begins_at, 1, s.own));
-#else
-  size_t failed = 0;
-  MUST(cudaMemcpyBatchAsync(to.data(), from.data(), sizes.data(), sizes.size(), &attributes,
-                            &begins_at, 1, &failed, s.own));
-#endif
+inline void copy_blocks(const Scene& s) {
+  Batch<void*> batch;
+  for (size_t at = 0; at < kScratchBytes; at += kBlockBytes)
+    batch.add(s.device + at, s.pinned + at, kBlockBytes);
+  copy_batch(batch, s.own);
   MUST(cudaStreamSynchronize(s.own));
 }
 
 inline Action batch_up(const Scene& scene) {
-  return upward(scene, scene.pinned, copy_batch, "a batch");
+  return upward(scene, scene.pinned, copy_blocks, "a batch");
 }
 
 inline Action peer_copy(const Scene& scene) {
@@ -194,22 +145,5 @@ inline Action managed_touch(const Scene& scene) {
           },
           [=] { MUST(cudaFree(memory)); }};
 }
-
-inline const std::vector<Operation> kTransfers = {
-    {"cudaMemcpy.pageable.up", true, pageable_up},
-    {"cudaMemcpy.pageable.down", true, pageable_down},
-    {"cudaMemcpyAsync.pageable.up", true, pageable_up_async},
-    {"cudaMemcpy.pinned.up", true, pinned_up},
-    {"cudaMemcpy.pinned.down", true, pinned_down},
-    {"cudaMemcpyAsync.pinned.up", true, pinned_up_async},
-    {"cudaMemcpyAsync.pinned.down", true, pinned_down_async},
-    {"cudaMemcpyAsync.small", true, small_up},
-    {"cudaMemcpy2DAsync", false, rows_up},
-    {"cudaMemcpyBatchAsync", true, batch_up},
-    {"cudaMemcpyPeerAsync", true, peer_copy},
-    {"cudaMemcpyAsync.device", true, device_copy},
-    {"cudaMemset", true, fill_now},
-    {"managed", true, managed_touch},
-};
 
 }  // namespace meanwhile
