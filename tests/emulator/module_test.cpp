@@ -1,6 +1,6 @@
 // Kernels that a program brings: twins as the image of a module.
-#include "cuda/kernels/twin.h"
 #include "fixture.h"
+#include "support/test_block.h"
 #include "support/test_kernels.h"
 
 namespace braid::emulator_test {
@@ -12,26 +12,19 @@ struct AddArgs {
   uint32_t unused;
 };
 
-class AddBlock final : public cuda::TwinBlock {
+class AddBlock final : public test::TestBlock<AddArgs> {
  public:
-  explicit AddBlock(const AddArgs& args) : args_(args) {}
+  using TestBlock::TestBlock;
   cuda::TwinStep step(cuda::TwinMemory& memory) override {
     memory.fetch_add(args_.word, args_.value);
     return {.kind = cuda::TwinStep::Kind::kExit};
   }
-
- private:
-  AddArgs args_;
 };
-
-std::unique_ptr<cuda::TwinBlock> make_add(const void* args, uint32_t /*block_index*/) {
-  return std::make_unique<AddBlock>(*static_cast<const AddArgs*>(args));
-}
 
 TEST(Module, AProgramBringsKernelsOfItsOwn) {
   Emulated server;
   server.use(0);
-  static constexpr cuda::Twin kTwins[] = {{"add", sizeof(AddArgs), make_add}};
+  static constexpr cuda::Twin kTwins[] = {test::twin_of<AddBlock>("add")};
   const cuda::TwinImage image{.twins = kTwins, .count = 1};
   CUmodule module = nullptr, braids = nullptr;
   CUfunction add = nullptr;

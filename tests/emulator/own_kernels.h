@@ -2,10 +2,8 @@
 // says so, one that moves bytes. A context has functions of its own.
 #pragma once
 
-#include <memory>
-
-#include "cuda/kernels/twin.h"
 #include "fixture.h"
+#include "support/test_block.h"
 
 namespace braid::emulator_test {
 
@@ -26,33 +24,27 @@ struct MoveArgs {
   uint64_t step_bytes;
 };
 
-class StampBlock final : public cuda::TwinBlock {
+class StampBlock final : public test::TestBlock<StampArgs> {
  public:
-  explicit StampBlock(const StampArgs& args) : args_(args) {}
+  using TestBlock::TestBlock;
   cuda::TwinStep step(cuda::TwinMemory& memory) override {
     memory.store(args_.to, memory.fetch_add(args_.counter, 1));
     return {.kind = cuda::TwinStep::Kind::kExit};
   }
-
- private:
-  StampArgs args_;
 };
 
-class SpinBlock final : public cuda::TwinBlock {
+class SpinBlock final : public test::TestBlock<SpinArgs> {
  public:
-  explicit SpinBlock(const SpinArgs& args) : args_(args) {}
+  using TestBlock::TestBlock;
   cuda::TwinStep step(cuda::TwinMemory& memory) override {
     using Kind = cuda::TwinStep::Kind;
     return {.kind = memory.load(args_.gate) == 0 ? Kind::kPoll : Kind::kExit};
   }
-
- private:
-  SpinArgs args_;
 };
 
-class MoveBlock final : public cuda::TwinBlock {
+class MoveBlock final : public test::TestBlock<MoveArgs> {
  public:
-  explicit MoveBlock(const MoveArgs& args) : args_(args) {}
+  using TestBlock::TestBlock;
   cuda::TwinStep step(cuda::TwinMemory& /*memory*/) override {
     if (moved_bytes_ == args_.size_bytes) return {.kind = cuda::TwinStep::Kind::kExit};
     const uint64_t at = moved_bytes_;
@@ -65,19 +57,12 @@ class MoveBlock final : public cuda::TwinBlock {
   }
 
  private:
-  MoveArgs args_;
   uint64_t moved_bytes_ = 0;
 };
 
-template <typename Block, typename Args>
-std::unique_ptr<cuda::TwinBlock> make_block_of(const void* args, uint32_t /*block_index*/) {
-  return std::make_unique<Block>(*static_cast<const Args*>(args));
-}
-
-inline constexpr cuda::Twin kOwnTwins[] = {
-    {"stamp", sizeof(StampArgs), make_block_of<StampBlock, StampArgs>},
-    {"spin", sizeof(SpinArgs), make_block_of<SpinBlock, SpinArgs>},
-    {"move", sizeof(MoveArgs), make_block_of<MoveBlock, MoveArgs>}};
+inline constexpr cuda::Twin kOwnTwins[] = {test::twin_of<StampBlock>("stamp"),
+                                           test::twin_of<SpinBlock>("spin"),
+                                           test::twin_of<MoveBlock>("move")};
 
 /// The kernel of the current context.
 inline CUfunction own_kernel(Emulated& server, const char* name) {

@@ -1,6 +1,6 @@
 #include "stress/kernel.h"
 
-#include "cuda/kernels/twin.h"
+#include "support/test_block.h"
 
 namespace braid::stress {
 namespace {
@@ -8,9 +8,9 @@ namespace {
 using cuda::TwinStep;
 
 // One block, a few words at a time: copies that should wait for it have time not to.
-class MixBlock final : public cuda::TwinBlock {
+class MixBlock final : public test::TestBlock<MixArgs> {
  public:
-  explicit MixBlock(const MixArgs& args) : args_(args) {}
+  using TestBlock::TestBlock;
 
   TwinStep step(cuda::TwinMemory& memory) override {
     constexpr int kWordsAStep = 16;
@@ -27,15 +27,10 @@ class MixBlock final : public cuda::TwinBlock {
   }
 
  private:
-  MixArgs args_;
   uint64_t at_ = 0;
 };
 
-std::unique_ptr<cuda::TwinBlock> make_mix_block(const void* args, uint32_t /*block_index*/) {
-  return std::make_unique<MixBlock>(*static_cast<const MixArgs*>(args));
-}
-
-constexpr cuda::Twin kTwins[] = {{kMixKernelName, sizeof(MixArgs), make_mix_block}};
+constexpr cuda::Twin kTwins[] = {test::twin_of<MixBlock>(kMixKernelName)};
 
 }  // namespace
 

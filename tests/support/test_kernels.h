@@ -2,9 +2,7 @@
 // says that it may end, and one that faults.
 #pragma once
 
-#include <memory>
-
-#include "cuda/kernels/twin.h"
+#include "support/test_block.h"
 
 namespace braid::test {
 
@@ -18,36 +16,27 @@ struct SpinArgs {
   uint32_t unused;
 };
 
-class SpinBlock final : public cuda::TwinBlock {
+class SpinBlock final : public TestBlock<SpinArgs> {
  public:
-  explicit SpinBlock(const SpinArgs& args) : args_(args) {}
+  using TestBlock::TestBlock;
   cuda::TwinStep step(cuda::TwinMemory& memory) override {
     const bool is_open = static_cast<int32_t>(memory.load(args_.word) - args_.opens) >= 0;
     return {.kind = is_open ? cuda::TwinStep::Kind::kExit : cuda::TwinStep::Kind::kPoll};
   }
-
- private:
-  SpinArgs args_;
 };
 
-class FaultBlock final : public cuda::TwinBlock {
+class FaultBlock final : public TestBlock<SpinArgs> {
  public:
+  using TestBlock::TestBlock;
   cuda::TwinStep step(cuda::TwinMemory& /*memory*/) override {
     return {.kind = cuda::TwinStep::Kind::kTrap};
   }
 };
 
-inline std::unique_ptr<cuda::TwinBlock> make_spin_block(const void* args, uint32_t /*block*/) {
-  return std::make_unique<SpinBlock>(*static_cast<const SpinArgs*>(args));
-}
-inline std::unique_ptr<cuda::TwinBlock> make_fault_block(const void* /*args*/, uint32_t /*block*/) {
-  return std::make_unique<FaultBlock>();
-}
-
 /// For cuModuleLoadData.
 inline const void* test_kernels() {
-  static constexpr cuda::Twin kTwins[] = {{kSpinKernelName, sizeof(SpinArgs), make_spin_block},
-                                          {kFaultKernelName, sizeof(SpinArgs), make_fault_block}};
+  static constexpr cuda::Twin kTwins[] = {twin_of<SpinBlock>(kSpinKernelName),
+                                          twin_of<FaultBlock>(kFaultKernelName)};
   static const cuda::TwinImage image{.twins = kTwins, .count = 2};
   return &image;
 }
