@@ -32,8 +32,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 OUTCOMES = {"pinned": "accelerated", "small": "below_threshold", "pageable": "staged",
             "managed": "not_linear", "imported": "not_linear", "narrow": "not_linear",
             "captured": "capturing"}
-MOVERS = {"kernel": "kernel", "copy-engine": "copy_engine"}  # by option, and in the statistics
-EVERY_MOVER = (*MOVERS, "auto")  # "auto": each copy by whichever braid chooses
+# By option: what the statistics call the movers that it allows. "auto" is braid's choice for each copy.
+MOVERS = {"kernel": ("kernel",), "copy-engine": ("copy_engine",), "auto": ("kernel", "copy_engine")}
 # Fixed, so that the outcome of a copy follows from what it is.
 OPTIONS = ["--costs", "none", "--threshold", "2M", "--pageable", "2"]
 SIZE = "SIZE"  # among arguments: stands for
@@ -57,8 +57,8 @@ class Case:
     complaint: str = ""              # of what braid says, in one line; "": it says nothing
     may_be_silent: bool = False      # braid may say that in any number of lines
     pinned: str = "accelerated"      # the outcome of copies of pinned memory
-    may_be_native: tuple = ()        # outcomes that some copies may have instead of `accelerated`
-    kernels_too: bool = False        # some copies are for kernels, whatever the mover: pools' memory
+    may_be_native: tuple = ()        # outcomes that some copies may have instead of `accelerated`,
+    least_share: float = 0.5         # while more than this share of the bytes must be carried
     is_cut_short: bool = False       # ends with copies in flight, so paths count fewer bytes
     least_accelerated: int = 0       # of a program that does not count its copies: bytes
     only_prints: bool = False        # the same as natively, and how much is carried is braid's choice
@@ -71,37 +71,40 @@ class Case:
 MIB = 1 << 20
 RUNTIME_SIZES = (1 << 12, 1 * MIB, 16 * MIB, 256 * MIB)
 CASES = [
-    Case("block_release"),
-    Case("spin_release", gpu_only=True),
+    # Behind a gate more streams wait at once than relays have channels for.
+    Case("block_release", may_be_native=("saturated",)),
+    Case("spin_release", gpu_only=True, may_be_native=("saturated",)),
     Case("relay_fails", size_factor=20, gpu_only=True, is_cut_short=True,
          complaint="has failed, and does not relay any more", may_be_silent=True),
-    Case("destinations", kernels_too=True),
+    Case("destinations"),
     Case("imported", gpu_only=True),
     Case("huge", arguments=(str((4 << 30) + 17),), gpu_only=True, timeout_s=300),
     Case("captures"),
-    *(Case(f"held.{how}", "held", arguments=(how, SIZE), only_prints=True, movers=EVERY_MOVER,
-           gpu_only=how not in ("free", "unregister"))
+    *(Case(f"held.{how}", "held", arguments=(how, SIZE), only_prints=True, movers=tuple(MOVERS),
+           least_accelerated=SIZES["emulated"], gpu_only=how not in ("free", "unregister"))
       for how in ("free", "unregister", "library", "module", "persistent", "wait", "spin")),
     Case("forks"),
     Case("lifecycle"),
     Case("endings", is_cut_short=True),
     *(Case(f"{name}.beside", name, opens_beside=True, may_be_native=("not_ready",),
-           is_cut_short=name == "endings", kernels_too=name == "destinations")
+           is_cut_short=name == "endings")
       for name in ("endings", "forks", "lifecycle", "destinations")),
-    Case("shapes"),
-    Case("threads", may_be_native=("not_ready", "saturated")),
+    # Copy engines carry no batches and no rows.
+    Case("shapes", movers=("kernel", "auto")),
+    # 24 streams at once, and channels for as few as two of them.
+    Case("threads", may_be_native=("not_ready", "saturated"), least_share=0.05),
     Case("timing"),
     Case("lent.all", "lent", size_factor=4, visible="1", options=("--lend", "all"), every_gpu=True),
     Case("lent.list", "lent", size_factor=4, visible="1", options=("--lend", "0"),
          movers=("kernel",), paths_to_gpu_0=2),
-    Case("green", gpu_only=True, only_prints=True, movers=EVERY_MOVER),
-    Case("profiled", "profiled.py", arguments=(), gpu_only=True, only_prints=True, movers=EVERY_MOVER),
-    *(Case(name, f"{name}.py", arguments=(), gpu_only=True, only_prints=True, movers=EVERY_MOVER)
+    Case("green", gpu_only=True, only_prints=True, movers=tuple(MOVERS)),
+    Case("profiled", "profiled.py", arguments=(), gpu_only=True, only_prints=True, movers=tuple(MOVERS)),
+    *(Case(name, f"{name}.py", arguments=(), gpu_only=True, only_prints=True, movers=tuple(MOVERS))
       for name in ("training", "generating")),
-    Case("runtime_copies", gpu_only=True, kernels_too=True),
-    Case("runtime_order", gpu_only=True),
+    Case("runtime_copies", gpu_only=True, movers=("kernel", "auto")),
+    Case("runtime_order", gpu_only=True, may_be_native=("saturated",), least_share=0.25),
     Case("meanwhile", arguments=("--no-times",), gpu_only=True, only_prints=True,
-         movers=EVERY_MOVER, least_accelerated=64 << 30, timeout_s=400),
+         movers=tuple(MOVERS), least_accelerated=64 << 30, timeout_s=400),
     Case("runtime_lent.shared", "runtime_lent_shared", size_factor=4, visible="1",
          options=("--lend", "all"), gpu_only=True, movers=("kernel",), every_gpu=True),
     Case("runtime_lent.static", "runtime_lent_static", size_factor=4, visible="1",
@@ -219,8 +222,9 @@ def check_outcomes(case, copies, outcomes):
     for kind, counted in copies.items():
         expected[case.pinned if kind == "pinned" else OUTCOMES[kind]].update(counted)
     found = {outcome: counted.copy() for outcome, counted in outcomes.items() if counted}
-    if not found.get(case.pinned) and not case.opens_beside:
-        raise Failure(f"braid carried nothing: {json.dumps(outcomes)}")
+    least_bytes = case.least_share * copies["pinned"]["bytes"]
+    if outcomes[case.pinned]["bytes"] <= least_bytes and not case.opens_beside:
+        raise Failure(f"braid carried too little: {json.dumps(outcomes)}")
     for outcome in case.may_be_native:
         if outcome in found:
             found.setdefault("accelerated", collections.Counter()).update(found.pop(outcome))
@@ -257,9 +261,8 @@ def check_statistics(machine, case, mover, output, reports):
         return f"{accelerated / 1e6:.0f} MB carried"
     if not case.least_accelerated:
         check_outcomes(case, copies_of(output), outcomes)
-    movers = set(MOVERS.values()) if case.kernels_too else {MOVERS[mover]}
     moved = sum(report["movers"].get(name, {}).get("bytes", 0)
-                for report in reports for name in movers)
+                for report in reports for name in MOVERS[mover])
     staged = outcomes["staged"]["bytes"]  # by a mover where a chunk gains from one
     if not accelerated <= moved <= accelerated + staged:
         raise Failure(f"{mover} moved {moved} bytes, {accelerated} were carried, {staged} staged")
@@ -303,7 +306,7 @@ def main():
                                      formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
     parser.add_argument("--server", help="an emulated server's profile; default: the machine's GPUs")
-    parser.add_argument("--mover", choices=EVERY_MOVER, default="", help="default: all of a case's")
+    parser.add_argument("--mover", choices=MOVERS, default="", help="default: all of a case's")
     parser.add_argument("--jobs", type=int, default=2,
                         help="programs at a time: most of their seconds go into starting CUDA")
     parser.add_argument("names", nargs="*", help="programs; default: all")
