@@ -37,7 +37,6 @@ class Sample:
     folder: str                # below Samples/; its last part is the sample's name
     flags: tuple = ()          # of nvcc
     more: tuple = ()           # sources elsewhere in the checkout
-    arguments: tuple = ()
 
     @property
     def name(self):

@@ -144,8 +144,11 @@ TEST_F(BlockedTest, ATransferWhoseTurnHasNotComeIsNoSign) {
     pass_ms(150);
     EXPECT_EQ(send(second, to_second, next).mover, Mover::kKernel);
   }
+  EXPECT_TRUE(ends(next));
+  EXPECT_TRUE(has_arrived(second, to_second));
   gate_->open();
   EXPECT_TRUE(ends(held));
+  EXPECT_TRUE(has_arrived(first, to_first));
 }
 
 // Relays open while the program holds a stream: nothing waits for it. What braid cleared for itself
@@ -156,6 +159,7 @@ TEST_F(HeldTest, RelaysOpenMeanwhile) {
   DeviceBuffer device(driver(), kSmall);
   const CUstream stream = new_stream();
   Options options = every_size();
+  options.mover = MoverChoice::kKernel;  // copy engines count nothing
   options.relays.kind = RelayChoice::Kind::kList;
   options.relays.gpus = {1};
   auto prepared = Engine::prepare(driver(), options);

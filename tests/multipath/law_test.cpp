@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "cuda/bounded_wait.h"
+#include "multipath/ticket.h"
 #include "support/gate.h"
 #include "support/server.h"
 
@@ -26,12 +27,11 @@ class LawTest : public test::ServerTest {
     options.relays.gpus = {1, 2};
     engine_ = open_engine(options);
     host_ = std::make_unique<HostBuffer>(driver(), kSize);
-    host_->fill_random(5);
     device_ = std::make_unique<DeviceBuffer>(driver(), kSize);
   }
 
   // In the stream's order, as a contiguous copy or as a batch, which kernels carry.
-  Verdict send(CUstream stream, const DeviceBuffer& device, bool is_batch) {
+  Outcome send(CUstream stream, const DeviceBuffer& device, bool is_batch) {
     const Segment halves[] = {{host_->data() + kSize / 2, device.at(kSize / 2), kSize / 2},
                               {host_->data(), device.at(), kSize / 2}};
     const Segment whole{host_->data(), device.at(), kSize};
@@ -39,9 +39,16 @@ class LawTest : public test::ServerTest {
         is_batch ? std::span<const Segment>(halves) : std::span(&whole, 1);
     return engine_->submit(Batch{Direction::kHostToDevice, all, stream});
   }
+  // The same, with help of GPU 1.
+  void expect_carried(CUstream stream, const DeviceBuffer& device, bool is_batch) {
+    const Outcome outcome = send(stream, device, is_batch);
+    EXPECT_STREQ(verdict_name(outcome.verdict), "accelerated");
+    EXPECT_EQ(outcome.mover, is_batch ? Mover::kKernel : Mover::kCopyEngine);
+    EXPECT_NE(outcome.via >> 1 & 1, 0u) << "no relay takes part";
+  }
   bool ends(CUstream stream) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-    return cuda::wait_until_idle(driver(), stream, deadline) == CUDA_SUCCESS;
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    return cuda::wait_until_idle(driver(), stream, limit) == CUDA_SUCCESS;
   }
   bool has_arrived(const DeviceBuffer& device) {
     std::vector<uint8_t> seen(kSize);
@@ -60,22 +67,25 @@ class Holder {
   Holder(const cuda::Driver& driver, CUcontext context, CUdeviceptr memory)
       : thread_([&driver, context, memory, this] {
           driver.cuCtxSetCurrent(context);
+          has_begun_ = true;
           driver.cuMemFree(memory);
           has_ended_ = true;
         }) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    while (!has_begun_) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));  // until it is in the driver
   }
   ~Holder() { thread_.join(); }
   bool has_ended() const { return has_ended_; }
 
  private:
-  std::atomic<bool> has_ended_{false};
+  std::atomic<bool> has_begun_{false}, has_ended_{false};
   std::thread thread_;
 };
 
 // 1. A call waits for no lock of another GPU's context: here of one that relays.
 TEST_F(LawTest, ACallWaitsForNothingThatTheNativeCallWouldNotWaitFor) {
   for (const bool is_batch : {false, true}) {
+    host_->fill_random(is_batch ? 6 : 5);
     use_gpu(1);
     const CUstream held = new_stream();
     CUdeviceptr memory = 0;
@@ -85,7 +95,7 @@ TEST_F(LawTest, ACallWaitsForNothingThatTheNativeCallWouldNotWaitFor) {
     const Holder holder(driver(), context(1), memory);
     use_gpu(0);
     const CUstream stream = new_stream();
-    EXPECT_EQ(send(stream, *device_, is_batch), Verdict::kAccelerated);
+    expect_carried(stream, *device_, is_batch);
     EXPECT_TRUE(ends(stream)) << "it waited for a thread that frees memory of GPU 1";
     EXPECT_FALSE(holder.has_ended()) << "nobody held the lock";
     EXPECT_TRUE(has_arrived(*device_));
@@ -96,18 +106,21 @@ TEST_F(LawTest, ACallWaitsForNothingThatTheNativeCallWouldNotWaitFor) {
 // 2. After the call nothing needs another driver call: here they all wait, in the target's context.
 TEST_F(LawTest, WhatAStreamWaitsForNeedsNoLaterCall) {
   for (const bool is_batch : {false, true}) {
+    host_->fill_random(is_batch ? 6 : 5);
     const CUstream stream = new_stream(), held = new_stream();
     CUdeviceptr memory = 0;
     MUST(driver(), cuMemAlloc(&memory, 4096));
     Gate gate(driver()), other(driver());
     gate.hold(stream);
-    EXPECT_EQ(send(stream, *device_, is_batch), Verdict::kAccelerated);
+    expect_carried(stream, *device_, is_batch);
     other.hold(held);
     const Holder holder(driver(), context(0), memory);
     gate.open();
     EXPECT_TRUE(ends(stream)) << "it waited for a call that another thread holds up";
     EXPECT_FALSE(holder.has_ended()) << "nobody held the lock";
     other.open();
+    EXPECT_TRUE(ends(held));
+    EXPECT_TRUE(has_arrived(*device_));
   }
 }
 
@@ -119,19 +132,45 @@ TEST_F(LawTest, AHeldTransferHoldsBackNoOther) {
   use_gpu(0);
   const DeviceBuffer beside(driver(), kSize);
   for (const bool is_batch : {false, true}) {
+    host_->fill_random(is_batch ? 6 : 5);
     const CUstream held = new_stream(), free = new_stream();
     Gate gate(driver());
     gate.hold(held);
-    for (int copy = 0; copy < 100; ++copy) (void)send(held, *device_, is_batch);
-    EXPECT_NE(send(free, beside, is_batch), Verdict::kDriverError);
+    for (int copy = 0; copy < 8; ++copy) expect_carried(held, *device_, is_batch);
+    expect_carried(free, beside, is_batch);
     EXPECT_TRUE(ends(free));
+    EXPECT_TRUE(has_arrived(beside));
     use_gpu(3);
-    EXPECT_NE(send(elsewhere, far, is_batch), Verdict::kDriverError);
+    expect_carried(elsewhere, far, is_batch);
     EXPECT_TRUE(ends(elsewhere));
+    EXPECT_TRUE(has_arrived(far));
     use_gpu(0);
     EXPECT_EQ(driver().cuStreamQuery(held), CUDA_ERROR_NOT_READY);
     gate.open();
     EXPECT_TRUE(ends(held));
+    EXPECT_TRUE(has_arrived(*device_));
+  }
+}
+
+// The same when the held stream has more than relays take: what has no room is native at once.
+TEST_F(LawTest, AHeldStreamThatIsFullHoldsBackNoOther) {
+  const DeviceBuffer beside(driver(), kSize);
+  for (const bool is_batch : {false, true}) {
+    host_->fill_random(is_batch ? 6 : 5);
+    const CUstream held = new_stream(), free = new_stream();
+    Gate gate(driver());
+    gate.hold(held);
+    Verdict last = Verdict::kAccelerated;
+    for (int copy = 0; copy < 2 * kMostOfOneStream; ++copy) last = send(held, *device_, is_batch);
+    EXPECT_STREQ(verdict_name(last), "saturated");
+    const Verdict verdict = send(free, beside, is_batch);
+    EXPECT_TRUE(verdict == Verdict::kAccelerated || verdict == Verdict::kSaturated)
+        << verdict_name(verdict);
+    EXPECT_TRUE(ends(free));
+    EXPECT_EQ(driver().cuStreamQuery(held), CUDA_ERROR_NOT_READY);
+    gate.open();
+    EXPECT_TRUE(ends(held));
+    EXPECT_TRUE(has_arrived(*device_));
   }
 }
 
@@ -182,7 +221,7 @@ TEST_F(LawTest, GateThatBreaksTheLaw) {
   std::atomic<bool> has_called{false};
   {
     const Holder holder(driver(), context(0), memory);
-    std::thread scheduler([&] {
+    std::thread later_caller([&] {
       driver().cuCtxSetCurrent(context(0));
       driver().cuMemcpyHtoDAsync(device_->at(), host_->data(), kSize, side);
       has_called = true;
@@ -190,7 +229,7 @@ TEST_F(LawTest, GateThatBreaksTheLaw) {
     std::this_thread::sleep_for(std::chrono::milliseconds(300));
     EXPECT_FALSE(has_called) << "the emulated driver no longer does what the real one does";
     gate.open();
-    scheduler.join();
+    later_caller.join();
   }
   EXPECT_TRUE(ends(stream));
 }

@@ -102,8 +102,7 @@ TEST_F(Report, JsonIsWholeWhenNothingWasCounted) {
   EXPECT_TRUE(none.empty());
   EXPECT_EQ(nlohmann::json::parse(report(StatsFormat::kJson, none, {})),
             nlohmann::json::parse(R"({"braid": {"pid": 42, "entry_points": {}, "movers": {},
-                                     "cost_ns": {}, "paths": [],
-                                                                      "problems": []}})"));
+                                     "cost_ns": {}, "paths": [], "problems": []}})"));
   EXPECT_EQ(report(StatsFormat::kNone, none, {}), "");
 }
 

@@ -18,12 +18,6 @@ bool is_done(CUresult answer, const char* what) {
   return answer == CUDA_SUCCESS;
 }
 
-volatile uint32_t* new_gate() {
-  auto* word = reinterpret_cast<volatile uint32_t*>(pin(sizeof(uint32_t)));
-  store(word, 0);
-  return word;
-}
-
 // One stream: every second copy brings back what the one before it took there.
 void one_stream(size_t size_bytes) {
   volatile uint32_t* gate = new_gate();

@@ -43,6 +43,13 @@ inline unsigned char* pin(size_t size_bytes, const Pattern& pattern) {
   return memory;
 }
 
+/// A word that holds streams back (gate.h); closed.
+inline volatile uint32_t* new_gate() {
+  auto* word = reinterpret_cast<volatile uint32_t*>(pin(sizeof(uint32_t)));
+  store(word, 0);
+  return word;
+}
+
 inline CUdeviceptr allocate(size_t size_bytes) {
   CUdeviceptr memory = 0;
   MUST(cuMemAlloc(&memory, size_bytes));

@@ -1,12 +1,13 @@
 // A stream is held, copies wait behind it, and somebody else calls the driver: whatever the native
 // copies do meanwhile, copies that something carries must do too, before the hold is released.
-//   held free|unregister|library|module SIZE_BYTES   another thread frees memory, unpins some,
-//   launches a
-//                        kernel that is not loaded yet, loads a module: calls that hold the
-//                        context's lock while they wait for the held stream. Copies of another
-//                        stream and of another GPU go on, and end before the release
-//   held persistent SIZE_BYTES   a kernel fills every SM of the GPU until a copy has brought a word
-//   held wait|spin SIZE_BYTES    200 copies behind a held stream, as nvbandwidth has them
+//   held free|unregister|library|module SIZE_BYTES
+//       Another thread frees memory, unpins some, launches a kernel that is not loaded yet, or
+//       loads a module: calls that hold the context's lock while they wait for the held stream.
+//       Copies of another stream and of another GPU go on, and end before the release.
+//   held persistent SIZE_BYTES
+//       A kernel fills every SM of the GPU until a copy has brought a word.
+//   held wait|spin SIZE_BYTES
+//       200 copies behind a held stream, as nvbandwidth has them.
 // A hang ends with exit code 9 and a name.
 #include <functional>
 
@@ -29,12 +30,6 @@ void step(const std::string& what, double limit_ms = kLimitMs) {
   Watch::of_process().begin(what, limit_ms);
 }
 
-volatile uint32_t* new_gate() {
-  auto* word = reinterpret_cast<volatile uint32_t*>(pin(sizeof(uint32_t)));
-  store(word, 0);
-  return word;
-}
-
 void hold_by_value(CUstream stream, volatile uint32_t* word) {
   MUST(cuStreamWaitValue32(stream, reinterpret_cast<CUdeviceptr>(word), 1,
                            CU_STREAM_WAIT_VALUE_GEQ));
@@ -50,9 +45,9 @@ void wait_until_done(CUevent event, const std::string& what) {
 
 /// Copies there and back, and once more from where they came: each byte of the last landing has
 /// made every trip.
-class Lane {
+class Trips {
  public:
-  Lane(CUcontext context, size_t size_bytes, uint64_t seed)
+  Trips(CUcontext context, size_t size_bytes, uint64_t seed)
       : context_(context), size_bytes_(size_bytes), pattern_(seed) {
     MUST(cuCtxSetCurrent(context));
     hosts_.push_back(pin(size_bytes, pattern_));
@@ -139,10 +134,10 @@ void beside(const std::string& how, const std::vector<CUcontext>& contexts, size
   step("preparing", 120'000);
   require(contexts.size() > 1, "two GPUs are needed");
   volatile uint32_t* gate = new_gate();
-  std::vector<Lane> held;
+  std::vector<Trips> held;
   for (uint64_t seed = 1; seed <= kStreams; ++seed)
     held.emplace_back(contexts[0], size_bytes, seed);
-  const Lane same(contexts[0], size_bytes, 10), other(contexts[1], size_bytes, 11);
+  const Trips same(contexts[0], size_bytes, 10), other(contexts[1], size_bytes, 11);
   MUST(cuCtxSetCurrent(contexts[0]));
   const auto meddle = meddling(how, size_bytes);
   const CUevent is_released = new_event();
@@ -151,9 +146,9 @@ void beside(const std::string& how, const std::vector<CUcontext>& contexts, size
   step("enqueueing behind the hold");
   hold_by_value(held[0].stream(), gate);
   MUST(cuEventRecord(is_released, held[0].stream()));
-  for (const Lane& lane : held) {
-    if (&lane != &held[0]) MUST(cuStreamWaitEvent(lane.stream(), is_released, 0));
-    lane.enqueue();
+  for (const Trips& trips : held) {
+    if (&trips != &held[0]) MUST(cuStreamWaitEvent(trips.stream(), is_released, 0));
+    trips.enqueue();
   }
   step("enqueueing beside the hold");
   same.enqueue(kTrips * 2);
@@ -166,13 +161,13 @@ void beside(const std::string& how, const std::vector<CUcontext>& contexts, size
   other.enqueue(kTrips * 2);
   wait_until_done(other.end(), "copies to another GPU, with a thread in " + how);
   wait_until_done(same.end(), "copies to the same GPU, with a thread in " + how);
-  for (const Lane& lane : held) lane.expect_nothing_yet("behind the hold");
+  for (const Trips& trips : held) trips.expect_nothing_yet("behind the hold");
 
   step("the end of the hold");
   store(gate, 1);
   meddler.join();
-  for (const Lane& lane : held) wait_until_done(lane.end(), "copies that were held");
-  for (const Lane& lane : held) lane.check("copies that were held");
+  for (const Trips& trips : held) wait_until_done(trips.end(), "copies that were held");
+  for (const Trips& trips : held) trips.check("copies that were held");
   same.check("copies to the same GPU");
   other.check("copies to another GPU");
 }

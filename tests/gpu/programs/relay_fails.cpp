@@ -57,9 +57,7 @@ int main(int argc, char** argv) {
   to_device(devices[0], source, size_bytes, stream);  // relays are awake
   MUST(cuStreamSynchronize(stream));
   check_device(devices[0], size_bytes, pattern, "before the fault");
-  auto* word = reinterpret_cast<volatile uint32_t*>(pin(sizeof(uint32_t)));
-  store(word, 0);
-  hold(held, word);
+  hold(held, new_gate());
   to_device(behind, source, size_bytes, held);
 
   for (const CUdeviceptr device : devices) to_device(device, source, size_bytes, stream);
