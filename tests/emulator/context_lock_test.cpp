@@ -22,6 +22,7 @@ class Caller {
   Caller(Emulated& server, CUcontext context, std::function<CUresult()> call)
       : thread_([this, &server, context, call = std::move(call)] {
           EXPECT_EQ(server.cu.cuCtxSetCurrent(context), CUDA_SUCCESS);
+          has_begun_ = true;
           result_ = call();
           ended_ = true;
         }) {}
@@ -33,11 +34,15 @@ class Caller {
       std::this_thread::sleep_for(milliseconds(1));
     return ended_;
   }
-  bool is_stuck() const { return !ends_within(milliseconds(30)); }
+  bool is_stuck() const {
+    while (!has_begun_) std::this_thread::yield();  // busy machines start threads late
+    return !ends_within(milliseconds(30));
+  }
   bool goes_on() const { return ends_within(milliseconds(5000)); }
   CUresult result() const { return result_; }
 
  private:
+  std::atomic<bool> has_begun_ = false;
   std::atomic<bool> ended_ = false;
   CUresult result_ = CUDA_SUCCESS;
   std::thread thread_;
@@ -46,7 +51,7 @@ class Caller {
 // What there is in a context for calls to be tried with.
 struct Room {
   Room(Emulated& server, CUcontext in)
-      : context(in), stream(server.stream()), spin(own_kernel(server, "stamp")) {
+      : context(in), stream(server.stream()), stamp(own_kernel(server, "stamp")) {
     EXPECT_EQ(server.cu.cuCtxGetCurrent(&context), CUDA_SUCCESS);
     memory = server.device_memory(4096);
     spare = server.device_memory(4096);
@@ -58,7 +63,7 @@ struct Room {
   }
   CUcontext context;
   CUstream stream;
-  CUfunction spin;
+  CUfunction stamp;
   CUdeviceptr memory = 0;
   CUdeviceptr spare = 0;
   uint8_t* pinned = nullptr;
@@ -121,7 +126,7 @@ struct ContextLock : testing::Test {
     return {
         {"launch",
          [&] {
-           return launch_own(server, in.spin, StampArgs{address(in.pinned), address(in.pinned)},
+           return launch_own(server, in.stamp, StampArgs{address(in.pinned), address(in.pinned)},
                              in.stream);
          }},
         {"H2D", [&] { return server.cu.cuMemcpyHtoDAsync(in.memory, in.pinned, 64, in.stream); }},
@@ -254,7 +259,7 @@ TEST_F(ContextLock, IsNotHeldBySynchronizing) {
 TEST_F(ContextLock, IsNotHeldByUnloading) {
   const auto unload = server.symbol<CUresult (*)(CUmodule)>("cuModuleUnload");
   CUmodule module = nullptr;
-  ASSERT_EQ(server.symbol<decltype(&::cuFuncGetModule)>("cuFuncGetModule")(&module, t.spin),
+  ASSERT_EQ(server.symbol<decltype(&::cuFuncGetModule)>("cuFuncGetModule")(&module, t.stamp),
             CUDA_SUCCESS);
   start_holder([&] { return unload(module); });
   expect_free(p, calls_that_name_t());
@@ -327,7 +332,7 @@ TEST_F(FailingContextLock, EndsWithAContextThatFails) {
   const StampArgs nowhere{4, 4};
   Gate bad(server);
   bad.close(t.stream);
-  ASSERT_EQ(launch_own(server, t.spin, nowhere, t.stream), CUDA_SUCCESS);
+  ASSERT_EQ(launch_own(server, t.stamp, nowhere, t.stream), CUDA_SUCCESS);
   start_holder(free_in_t());
   expect_stuck(t, {{"copy", [&] {
                       return server.cu.cuMemcpyAsync(t.memory, t.memory, 64, t.stream) ==
