@@ -1,8 +1,9 @@
 // stress_compare --programs N --seed S --mover kernel|copy-engine|auto --batch N
 // --opening wait|background: runs programs natively and under braid (auto: batches
 // by kernels, contiguous copies by copy engines), on the emulated server, and compares what each
-// says of itself, line by line. Programs of a batch share a process; in the background, relays open slowly beside
-// its first ones. On a difference it names the seed and the commands that replay that program.
+// says of itself, line by line. Programs of a batch share a process; in the background, relays open
+// slowly beside its first ones. On a difference it names the seed and the commands that replay that
+// program.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
