@@ -82,7 +82,10 @@ CASES = [
     Case("captures"),
     *(Case(f"held.{how}", "held", arguments=(how, SIZE), only_prints=True, movers=tuple(MOVERS),
            least_accelerated=SIZES["emulated"], gpu_only=how not in ("free", "unregister"))
-      for how in ("free", "unregister", "library", "module", "persistent", "wait", "spin")),
+      for how in ("free", "unregister", "library", "module", "wait", "spin")),
+    # A kernel of braid's would find no room.
+    Case("held.persistent", "held", arguments=("persistent", SIZE), only_prints=True, gpu_only=True,
+         movers=("copy-engine", "auto"), least_accelerated=SIZES["emulated"]),
     Case("forks"),
     Case("lifecycle"),
     Case("endings", is_cut_short=True),
