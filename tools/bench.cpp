@@ -1,4 +1,4 @@
-// braid bench: native copies against braid's, in turns in one run.
+// braid bench: native copies against braid's and the server's limit, in turns in one run.
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -25,7 +25,7 @@ struct Arguments {
   int target = 0;
   std::vector<int> paths;
   int repeat = 5;
-  bool limit = false;
+  bool with_limit = true;
   std::string scenario;  // empty: linear copies
   std::string segment = "64K";
   std::string json_file;
@@ -46,30 +46,34 @@ std::string share_text(const Record& record) {
   return text.empty() ? record.verdict : text;
 }
 
-void print_header(const Arguments& arguments) {
-  fmt::print(
-      "{:<4} {:>6} {:>5}  {:>22}  {:>22}  {:>6}{}{}  {:<8}  {}\n", "", "size", "paths",
-      "native GB/s (range)", "braid GB/s (range)", "ratio",
-      arguments.server.empty() ? "  submit us" : "",
-      arguments.limit ? fmt::format("  {:>22}  {:>8}", "limit GB/s (range)", "of limit") : "",
-      "verified", "share of each GPU's link");
-}
-
 std::string range(const Readings& readings) {
   return fmt::format("{:.1f} ({:.1f}-{:.1f})", readings.median(), readings.lowest(),
                      readings.highest());
 }
 
+// The columns of the limit, which may be left out.
+std::string limit_header(const Arguments& arguments) {
+  return arguments.with_limit ? fmt::format("  {:>22}  {:>8}", "limit GB/s (range)", "of limit")
+                              : "";
+}
+
+std::string limit_text(const Readings& limit, const Readings& braid) {
+  if (limit.values.empty()) return "";
+  return fmt::format("  {:>22}  {:>7.1f}%", range(limit), 100 * braid.median() / limit.median());
+}
+
+void print_header(const Arguments& arguments) {
+  fmt::print("{:<4} {:>6} {:>5}  {:>22}  {:>22}  {:>6}{}{}  {:<8}  {}\n", "", "size", "paths",
+             "native GB/s (range)", "braid GB/s (range)", "ratio", limit_header(arguments),
+             arguments.server.empty() ? "  submit us" : "", "verified", "share of each GPU's link");
+}
+
 void print_row(const Record& record, bool emulated) {
-  const double braid = record.braid.median();
-  std::string limit;
-  if (!record.limit.values.empty())
-    limit = fmt::format("  {:>22}  {:>7.1f}%", range(record.limit),
-                        100 * braid / record.limit.median());
   fmt::print("{:<4} {:>6} {:>5}  {:>22}  {:>22}  {:>5.2f}x{}{}  {:<8}  {}\n",
              direction_name(record.direction), format_size(record.size_bytes), record.paths,
-             range(record.native), range(record.braid), braid / record.native.median(),
-             emulated ? "" : fmt::format("  {:>9.1f}", record.submit_us.median()), limit,
+             range(record.native), range(record.braid),
+             record.braid.median() / record.native.median(), limit_text(record.limit, record.braid),
+             emulated ? "" : fmt::format("  {:>9.1f}", record.submit_us.median()),
              record.verified ? "yes" : "NO", share_text(record));
   std::fflush(stdout);
 }
@@ -83,6 +87,7 @@ nlohmann::json to_json(const Record& record, bool emulated) {
                          {"native_gbps_range", {record.native.lowest(), record.native.highest()}},
                          {"braid_gbps", record.braid.median()},
                          {"braid_gbps_range", {record.braid.lowest(), record.braid.highest()}},
+                         {"ratio", record.braid.median() / record.native.median()},
                          {"native_first_gbps", record.native_first.median()},
                          {"braid_first_gbps", record.braid_first.median()},
                          {"repeat", record.braid.values.size()},
@@ -94,6 +99,7 @@ nlohmann::json to_json(const Record& record, bool emulated) {
   if (!record.limit.values.empty()) {
     json["limit_gbps"] = record.limit.median();
     json["limit_gbps_range"] = {record.limit.lowest(), record.limit.highest()};
+    json["of_limit"] = record.braid.median() / record.limit.median();
   }
   return json;
 }
@@ -134,7 +140,7 @@ Result<std::vector<Case>> list_cases(const Arguments& arguments, int gpus) {
                          .size_bytes = size,
                          .paths = count,
                          .repeat = arguments.repeat,
-                         .with_limit = arguments.limit,
+                         .with_limit = arguments.with_limit,
                          .is_warm = is_real});
       }
   return cases;
@@ -195,16 +201,37 @@ nlohmann::json to_json(const std::string& name, const ScenarioCase& one,
   const auto readings = [](const Readings& all) {
     return nlohmann::json{{"median", all.median()}, {"range", {all.lowest(), all.highest()}}};
   };
-  return {{"scenario", name},
-          {"direction", direction_text(one)},
-          {"size_bytes", one.size_bytes},
-          {"segment_bytes", one.segment_bytes},
-          {"native_gbps", readings(record.native)},
-          {"braid_gbps", readings(record.braid)},
-          {"limit_gbps", readings(record.limit)},
-          {"repeat", record.braid.values.size()},
-          {"verified", record.verified},
-          {"verdict", record.verdict}};
+  nlohmann::json json = {{"scenario", name},
+                         {"direction", direction_text(one)},
+                         {"size_bytes", one.size_bytes},
+                         {"segment_bytes", one.segment_bytes},
+                         {"native_gbps", readings(record.native)},
+                         {"braid_gbps", readings(record.braid)},
+                         {"ratio", record.braid.median() / record.native.median()},
+                         {"repeat", record.braid.values.size()},
+                         {"verified", record.verified},
+                         {"verdict", record.verdict}};
+  if (!record.limit.values.empty()) {
+    json["limit_gbps"] = readings(record.limit);
+    json["of_limit"] = record.braid.median() / record.limit.median();
+  }
+  return json;
+}
+
+void print_header_of_scenarios(const Arguments& arguments) {
+  fmt::print("{:<10} {:<5} {:>6} {:>8}  {:>22}  {:>22}  {:>6}{}  {:<8}  {}\n", "scenario", "",
+             "size", "segment", "native GB/s (range)", "braid GB/s (range)", "ratio",
+             limit_header(arguments), "verified", "outcome");
+}
+
+void print_row(const std::string& name, const ScenarioCase& one, const ScenarioRecord& record) {
+  fmt::print("{:<10} {:<5} {:>6} {:>8}  {:>22}  {:>22}  {:>5.2f}x{}  {:<8}  {}\n", name,
+             direction_text(one), format_size(one.size_bytes),
+             one.segment_bytes != 0 ? format_size(one.segment_bytes) : "", range(record.native),
+             range(record.braid), record.braid.median() / record.native.median(),
+             limit_text(record.limit, record.braid), record.verified ? "yes" : "NO",
+             record.verdict);
+  std::fflush(stdout);
 }
 
 // One direction after the other, but for what goes both ways.
@@ -227,8 +254,13 @@ Result<std::vector<ScenarioCase>> list_scenarios(const Arguments& arguments) {
       if (is_batch && size % segment.value() != 0)
         return Status::error("a batch of " + format_size(size) + " is not whole segments of " +
                              arguments.segment);
-      cases.push_back({scenario.value(), direction, size, is_batch ? segment.value() : 0,
-                       arguments.repeat, arguments.server.empty()});
+      cases.push_back({.scenario = scenario.value(),
+                       .direction = direction,
+                       .size_bytes = size,
+                       .segment_bytes = is_batch ? segment.value() : 0,
+                       .repeat = arguments.repeat,
+                       .with_limit = arguments.with_limit,
+                       .is_warm = arguments.server.empty()});
     }
   if (scenario.value() == Scenario::kBoth) cases.resize(sizes.value().size());
   return cases;
@@ -243,28 +275,19 @@ Result<bool> run_scenarios(const Arguments& arguments) {
   if (!options.ok()) return options.status();
   uint64_t max_bytes = 0;
   for (const ScenarioCase& one : cases.value()) max_bytes = std::max(max_bytes, one.size_bytes);
-  const auto bench = ScenarioBench::open(driver.value(), options.value(), arguments.target,
-                                         max_bytes, arguments.seed);
+  const auto bench =
+      ScenarioBench::open(driver.value(), options.value(), cases.value().front().scenario,
+                          arguments.target, max_bytes, arguments.seed);
   if (!bench.ok()) return bench.status();
-  fmt::print("{:<10} {:<5} {:>6} {:>8}  {:>22}  {:>22}  {:>6}  {:>22}  {:>8}  {:<8}  {}\n",
-             "scenario", "", "size", "segment", "native GB/s (range)", "braid GB/s (range)",
-             "ratio", "limit GB/s (range)", "of limit", "verified", "outcome");
+  print_header_of_scenarios(arguments);
   bool all_verified = true;
   nlohmann::json records = nlohmann::json::array();
   for (const ScenarioCase& one : cases.value()) {
     const auto record = bench.value()->run(one);
     if (!record.ok()) return record.status();
-    const ScenarioRecord& seen = record.value();
-    fmt::print(
-        "{:<10} {:<5} {:>6} {:>8}  {:>22}  {:>22}  {:>5.2f}x  {:>22}  {:>7.1f}%  {:<8}  {}\n",
-        arguments.scenario, direction_text(one), format_size(one.size_bytes),
-        one.segment_bytes != 0 ? format_size(one.segment_bytes) : "", range(seen.native),
-        range(seen.braid), seen.braid.median() / seen.native.median(), range(seen.limit),
-        100 * seen.braid.median() / seen.limit.median(), seen.verified ? "yes" : "NO",
-        seen.verdict);
-    std::fflush(stdout);
-    records.push_back(to_json(arguments.scenario, one, seen));
-    all_verified = all_verified && seen.verified;
+    print_row(arguments.scenario, one, record.value());
+    records.push_back(to_json(arguments.scenario, one, record.value()));
+    all_verified = all_verified && record.value().verified;
   }
   if (!arguments.json_file.empty()) {
     std::ofstream json_file(arguments.json_file);
@@ -297,9 +320,11 @@ void add_bench_command(CLI::App& app, int& exit_code) {
           "rounds: one copy of each kind after a pause, then three that follow one another")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  command->add_flag(
-      "--limit", arguments->limit,
-      "measure in turns what direct copies to every GPU at once reach, and compare with it");
+  command
+      ->add_flag("--limit,!--no-limit", arguments->with_limit,
+                 "measure in turns what direct copies to every GPU at once reach, and compare "
+                 "with it (default; --no-limit saves its time)")
+      ->default_str("");
   command->add_option("--scenario", arguments->scenario,
                       "instead of pinned linear copies: batch (scattered segments), both "
                       "(directions at once), every-gpu (a copy each at once), pageable");

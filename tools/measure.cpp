@@ -23,9 +23,6 @@ using multipath::Verdict;
 // first written again by its GPU.
 constexpr int kDataSets = 2;
 
-// Each GPU's part of the limit's buffer is copied this often, so that the start is a small part.
-constexpr int kLimitRounds = 4;
-
 double gbps(uint64_t bytes, float elapsed_ms) {
   return static_cast<double>(bytes) / (static_cast<double>(elapsed_ms) * 1e6);
 }
@@ -114,15 +111,10 @@ Status Bench::allocate() {
 }
 
 Bench::~Bench() {
+  limit_.reset();
   warm_up_.reset();
   engine_.reset();
   cuda::ScopedContext scope(driver_);
-  for (size_t gpu = 0; gpu < limit_streams_.size(); ++gpu) {
-    scope.enter(contexts_[gpu]);
-    driver_.cuStreamDestroy(limit_streams_[gpu]);
-    driver_.cuEventDestroy(limit_events_[gpu]);
-    driver_.cuMemFree(limit_buffers_[gpu]);
-  }
   if (target_ >= 0 && target_ < gpu_count()) scope.enter(contexts_[target_]);
   if (begin_ != nullptr) driver_.cuEventDestroy(begin_);
   if (end_ != nullptr) driver_.cuEventDestroy(end_);
@@ -153,11 +145,8 @@ Result<Record> Bench::run(const Case& what) {
     status = measure_pair(what, false, record, record.native_first, record.braid_first);
     for (int pair = 0; pair < what.steady_pairs && status.ok(); ++pair)
       status = measure_pair(what, what.is_warm, record, record.native, record.braid);
+    if (status.ok() && what.with_limit) status = measure_limit(what, record);
     if (!status.ok()) return status;
-    if (!what.with_limit) continue;
-    const auto limit = time_limit(what);
-    if (!limit.ok()) return limit.status();
-    record.limit.values.push_back(limit.value());
   }
   record.share = bytes_by_gpu(what.direction);
   for (const auto& [gpu, bytes] : before) record.share[gpu] -= bytes;
@@ -280,55 +269,17 @@ bool Bench::has_landed() const {
   });
 }
 
-Status Bench::open_limit_streams() {
-  cuda::ScopedContext scope(driver_);
-  for (int gpu = static_cast<int>(limit_streams_.size()); gpu < gpu_count(); ++gpu) {
-    scope.enter(contexts_[gpu]);
-    CUstream stream = nullptr;
-    CUevent event = nullptr;
-    CUdeviceptr buffer = 0;
-    Status status = driver_.check(driver_.cuMemAlloc(&buffer, max_bytes_ / gpu_count() + 1),
-                                  "allocating on GPU " + std::to_string(gpu));
-    if (status.ok())
-      status = driver_.check(driver_.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "a stream");
-    if (status.ok())
-      status = driver_.check(driver_.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), "an event");
-    if (!status.ok()) return status;
-    limit_buffers_.push_back(buffer);
-    limit_streams_.push_back(stream);
-    limit_events_.push_back(event);
+Status Bench::measure_limit(const Case& what, Record& record) {
+  if (limit_ == nullptr) {
+    auto limit = Limit::open(driver_, contexts_);
+    if (!limit.ok()) return limit.status();
+    limit_ = std::move(limit).value();
   }
+  const auto reading = limit_->measure(what.direction == Direction::kHostToDevice ? Flow::kToDevices
+                                                                                  : Flow::kToHost);
+  if (!reading.ok()) return reading.status();
+  record.limit.values.push_back(reading.value());
   return {};
-}
-
-// Direct copies to or from every GPU at once, each its own part of the pinned buffer.
-Result<double> Bench::time_limit(const Case& what) {
-  Status status = open_limit_streams();
-  if (!status.ok()) return status;
-  const uint64_t part = max_bytes_ / static_cast<uint64_t>(gpu_count());
-  cuda::ScopedContext scope(driver_);
-  CUresult result = driver_.cuEventRecord(begin_, stream_);
-  const auto keep = [&result](CUresult next) { result = result == CUDA_SUCCESS ? next : result; };
-  for (int gpu = 0; gpu < gpu_count(); ++gpu) {
-    scope.enter(contexts_[gpu]);
-    keep(driver_.cuStreamWaitEvent(limit_streams_[gpu], begin_, 0));
-    for (int round = 0; round < kLimitRounds; ++round)
-      keep(what.direction == Direction::kHostToDevice
-               ? driver_.cuMemcpyHtoDAsync(limit_buffers_[gpu], data_[set_] + gpu * part, part,
-                                           limit_streams_[gpu])
-               : driver_.cuMemcpyDtoHAsync(landing_ + gpu * part, limit_buffers_[gpu], part,
-                                           limit_streams_[gpu]));
-    keep(driver_.cuEventRecord(limit_events_[gpu], limit_streams_[gpu]));
-    keep(driver_.cuStreamWaitEvent(stream_, limit_events_[gpu], 0));
-  }
-  scope.enter(contexts_[target_]);
-  keep(driver_.cuEventRecord(end_, stream_));
-  keep(driver_.cuStreamSynchronize(stream_));
-  float elapsed_ms = 0;
-  keep(driver_.cuEventElapsedTime(&elapsed_ms, begin_, end_));
-  status = driver_.check(result, "measuring the limit");
-  if (!status.ok()) return status;
-  return gbps(part * kLimitRounds * static_cast<uint64_t>(gpu_count()), elapsed_ms);
 }
 
 std::map<int, uint64_t> Bench::bytes_by_gpu(Direction direction) {

@@ -1,7 +1,6 @@
-// Measuring copies: native, through braid, and the limit that direct copies to every GPU at once
-// reach. All three are timed by events on the stream, so they mean the same on hardware and in
-// virtual time, and can be taken in turns within one run. Every measured copy is verified, every
-// byte.
+// Measuring copies: native, through braid, and the server's limit (limit.h). All three are timed by
+// events on the stream, so they mean the same on hardware and in virtual time, and can be taken in
+// turns within one run. Every measured copy is verified, every byte.
 #pragma once
 
 #include <map>
@@ -12,6 +11,7 @@
 #include "base/status.h"
 #include "cuda/driver.h"
 #include "multipath/engine.h"
+#include "tools/limit.h"
 #include "tools/segment_list.h"
 #include "tools/warm_up.h"
 
@@ -35,7 +35,7 @@ struct Record {
   Readings native_first;          ///< GB/s; the first copy of each round, after a pause
   Readings braid_first;           ///< GB/s; likewise
   Readings braid;                 ///< GB/s
-  Readings limit;                 ///< GB/s; empty unless asked for
+  Readings limit;                 ///< GB/s; empty when it is left out
   Readings submit_us;             ///< CPU time of handing one copy to braid
   bool verified = false;          ///< every byte of every copy, native and braid
   std::string verdict;            ///< what became of the braid copies: "accelerated", ...
@@ -79,13 +79,12 @@ class Bench {
   Status prepare(const Options& options);
   Status open_gpus();
   Status allocate();
-  Status open_limit_streams();
   Status measure_pair(const Case& what, bool is_warm, Record& record, Readings& native,
                       Readings& braid);
   uint64_t seed_of(int set) const { return seed_ + static_cast<uint64_t>(set); }
   Status wake(multipath::Direction direction);
   Result<double> time_copy(const Case& what, bool through_braid, std::string& verdict);
-  Result<double> time_limit(const Case& what);
+  Status measure_limit(const Case& what, Record& record);
   Status poison(uint64_t size_bytes);
   void list_segments(const Case& what);
   Status next_data(const Case& what);
@@ -111,9 +110,7 @@ class Bench {
   double submit_us_ = 0;  // of the latest braid copy
   CUevent begin_ = nullptr;
   CUevent end_ = nullptr;
-  std::vector<CUstream> limit_streams_;  // by GPU; opened when a limit is first asked for
-  std::vector<CUevent> limit_events_;
-  std::vector<CUdeviceptr> limit_buffers_;
+  std::unique_ptr<Limit> limit_;  // opened when it is first asked for
 };
 
 }  // namespace braid::tools

@@ -52,30 +52,29 @@ struct ScenarioBench::Gpu {
   CUdeviceptr lower() const { return device; }
 };
 
-ScenarioBench::ScenarioBench(const cuda::Driver& driver, int target, uint64_t max_bytes,
-                             uint64_t seed)
-    : driver_(driver), target_(target), max_bytes_(max_bytes), seed_(seed) {}
+ScenarioBench::ScenarioBench(const cuda::Driver& driver, Scenario scenario, int target,
+                             uint64_t max_bytes, uint64_t seed)
+    : driver_(driver), scenario_(scenario), target_(target), max_bytes_(max_bytes), seed_(seed) {}
 
 Result<std::unique_ptr<ScenarioBench>> ScenarioBench::open(const cuda::Driver& driver,
-                                                           const Options& options, int target,
+                                                           const Options& options,
+                                                           Scenario scenario, int target,
                                                            uint64_t max_bytes, uint64_t seed) {
+  const uint64_t room_bytes = scenario == Scenario::kBatch ? max_bytes * kSpread : max_bytes;
   std::unique_ptr<ScenarioBench> bench(
-      new ScenarioBench(driver, target, max_bytes * kSpread, seed));
+      new ScenarioBench(driver, scenario, target, room_bytes, seed));
   const Status status = bench->prepare(options);
   if (!status.ok()) return status;
   return bench;
 }
 
 Status ScenarioBench::prepare(const Options& options) {
-  int count = 0;
-  Status status = driver_.check(driver_.cuDeviceGetCount(&count), "counting the GPUs");
-  if (status.ok() && (target_ < 0 || target_ >= count))
-    status = Status::error("there is no GPU " + std::to_string(target_),
-                           "Name a target from 0 to " + std::to_string(count - 1));
-  for (int gpu = 0; gpu < count && status.ok(); ++gpu) status = open_gpu(gpu);
+  Status status = open_contexts();
+  for (size_t gpu = 0; gpu < contexts_.size() && status.ok(); ++gpu)
+    if (scenario_ == Scenario::kEveryGpu || static_cast<int>(gpu) == target_)
+      status = open_gpu(contexts_[gpu]);
   if (!status.ok()) return status;
-  Gpu& target = *gpus_[static_cast<size_t>(target_)];
-  status = driver_.check(driver_.cuCtxSetCurrent(target.context), "choosing the target");
+  status = driver_.check(driver_.cuCtxSetCurrent(gpus_.front()->context), "choosing the first GPU");
   if (status.ok()) status = driver_.check(driver_.cuEventCreate(&begin_, 0), "an event");
   if (status.ok()) status = driver_.check(driver_.cuEventCreate(&end_, 0), "an event");
   if (!status.ok()) return status;
@@ -88,14 +87,29 @@ Status ScenarioBench::prepare(const Options& options) {
   return {};
 }
 
-Status ScenarioBench::open_gpu(int ordinal) {
+Status ScenarioBench::open_contexts() {
+  int count = 0;
+  Status status = driver_.check(driver_.cuDeviceGetCount(&count), "counting the GPUs");
+  if (status.ok() && (target_ < 0 || target_ >= count))
+    status = Status::error("there is no GPU " + std::to_string(target_),
+                           "Name a target from 0 to " + std::to_string(count - 1));
+  for (int gpu = 0; gpu < count && status.ok(); ++gpu) {
+    CUdevice device = 0;
+    CUcontext context = nullptr;
+    status = driver_.check(driver_.cuDeviceGet(&device, gpu), "opening a GPU");
+    if (status.ok())
+      status = driver_.check(driver_.cuDevicePrimaryCtxRetain(&context, device), "opening a GPU");
+    contexts_.push_back(context);
+  }
+  return status;
+}
+
+Status ScenarioBench::open_gpu(CUcontext context) {
+  Status status;
+  const size_t index = gpus_.size();
   gpus_.push_back(std::make_unique<Gpu>());
   Gpu& gpu = *gpus_.back();
-  CUdevice device = 0;
-  Status status = driver_.check(driver_.cuDeviceGet(&device, ordinal), "opening a GPU");
-  if (status.ok())
-    status = driver_.check(driver_.cuDevicePrimaryCtxRetain(&gpu.context, device), "opening a GPU");
-  if (!status.ok()) return status;
+  gpu.context = context;
   const cuda::ScopedContext scope(driver_, gpu.context);
   const auto keep = [&status, this](CUresult result, const char* what) {
     if (status.ok()) status = driver_.check(result, what);
@@ -111,12 +125,13 @@ Status ScenarioBench::open_gpu(int ordinal) {
     *buffer = static_cast<char*>(memory);
   }
   if (!status.ok()) return status;
-  fill_pattern(gpu.data, max_bytes_, seed_of(static_cast<size_t>(ordinal)));
+  fill_pattern(gpu.data, max_bytes_, seed_of(index));
   return driver_.check(driver_.cuMemcpyHtoD(gpu.device + max_bytes_, gpu.data, max_bytes_),
                        "filling the GPU");
 }
 
 ScenarioBench::~ScenarioBench() {
+  limit_.reset();
   warm_up_.reset();
   engine_.reset();
   for (const auto& gpu : gpus_) {
@@ -136,26 +151,42 @@ Result<ScenarioRecord> ScenarioBench::run(const ScenarioCase& what) {
   if (what.scenario == Scenario::kBatch) scatter(what);
   if (what.scenario == Scenario::kPageable) {
     pageable_.resize(what.size_bytes);
-    std::memcpy(pageable_.data(), gpus_[static_cast<size_t>(target_)]->data, what.size_bytes);
+    std::memcpy(pageable_.data(), gpus_.front()->data, what.size_bytes);
   }
-  for (int round = 0; round <= what.repeat; ++round)  // the first one warms up
-    for (const Side side : {Side::kNative, Side::kBraid, Side::kLimit}) {
-      Status status = side == Side::kLimit ? Status() : poison(what);
+  for (int round = 0; round <= what.repeat; ++round) {  // the first one warms up
+    for (const Side side : {Side::kNative, Side::kBraid}) {
+      Status status = poison(what);
       if (status.ok() && what.is_warm) status = warm_up_->run(what.direction);
       if (!status.ok()) return status;
       std::string ignored;
       const auto reading = time_once(what, side, side == Side::kBraid ? record.verdict : ignored);
       if (!reading.ok()) return reading.status();
-      Readings& readings = side == Side::kNative  ? record.native
-                           : side == Side::kBraid ? record.braid
-                                                  : record.limit;
+      Readings& readings = side == Side::kNative ? record.native : record.braid;
       if (round > 0) readings.values.push_back(reading.value());
-      if (side == Side::kLimit) continue;
       const auto right = verify(what);
       if (!right.ok()) return right.status();
       record.verified = record.verified && right.value();
     }
+    if (round == 0 || !what.with_limit) continue;
+    if (const Status status = measure_limit(what, record.limit); !status.ok()) return status;
+  }
   return record;
+}
+
+// Of what goes both ways, both ways at once.
+Status ScenarioBench::measure_limit(const ScenarioCase& what, Readings& limit) {
+  if (limit_ == nullptr) {
+    auto opened = Limit::open(driver_, contexts_);
+    if (!opened.ok()) return opened.status();
+    limit_ = std::move(opened).value();
+  }
+  const Flow flow = !goes_down(what) ? Flow::kToDevices
+                    : !goes_up(what) ? Flow::kToHost
+                                     : Flow::kBothWays;
+  const auto reading = limit_->measure(flow);
+  if (!reading.ok()) return reading.status();
+  limit.values.push_back(reading.value());
+  return {};
 }
 
 Status ScenarioBench::poison(const ScenarioCase& what) {
@@ -175,20 +206,18 @@ Status ScenarioBench::poison(const ScenarioCase& what) {
   return {};
 }
 
-uint64_t ScenarioBench::bytes_of(const ScenarioCase& what, Side side) const {
-  uint64_t bytes = what.size_bytes;
-  if (what.scenario == Scenario::kBoth) bytes *= 2;
-  if (side == Side::kLimit || what.scenario == Scenario::kEveryGpu) bytes *= gpus_.size();
-  return bytes;
+uint64_t ScenarioBench::bytes_of(const ScenarioCase& what) const {
+  const uint64_t ways = what.scenario == Scenario::kBoth ? 2 : 1;
+  return what.size_bytes * ways * gpus_.size();
 }
 
 Result<double> ScenarioBench::time_once(const ScenarioCase& what, Side side, std::string& verdict) {
-  const CUstream main = gpus_[static_cast<size_t>(target_)]->streams[0];
+  const CUstream main = gpus_.front()->streams[0];
   const auto before = std::chrono::steady_clock::now();
   Status status = driver_.check(driver_.cuEventRecord(begin_, main), "an event");
-  if (status.ok()) status = start_all(what, side);
+  if (status.ok()) status = start_all();
   if (status.ok()) status = enqueue(what, side, verdict);
-  if (status.ok()) status = join_all(what, side);
+  if (status.ok()) status = join_all();
   if (status.ok()) status = driver_.check(driver_.cuEventRecord(end_, main), "an event");
   if (status.ok()) status = driver_.check(driver_.cuStreamSynchronize(main), "the copies");
   const std::chrono::duration<double, std::micro> waited =
@@ -198,24 +227,14 @@ Result<double> ScenarioBench::time_once(const ScenarioCase& what, Side side, std
     status = driver_.check(driver_.cuEventElapsedTime(&elapsed_ms, begin_, end_), "timing");
   if (!status.ok()) return status;
   // Staging happens on the CPU, beside the streams.
-  const bool by_wall = what.scenario == Scenario::kPageable && side != Side::kLimit;
-  const double elapsed_us = by_wall ? waited.count() : static_cast<double>(elapsed_ms) * 1e3;
-  return static_cast<double>(bytes_of(what, side)) / (elapsed_us * 1e3);
+  const double elapsed_us =
+      what.scenario == Scenario::kPageable ? waited.count() : static_cast<double>(elapsed_ms) * 1e3;
+  return static_cast<double>(bytes_of(what)) / (elapsed_us * 1e3);
 }
 
-bool ScenarioBench::is_everywhere(const ScenarioCase& what, Side side) {
-  return side == Side::kLimit || what.scenario == Scenario::kEveryGpu;
-}
-
-// Whether the GPU has streams that copies are put in: making others wait takes time as well.
-bool ScenarioBench::takes_part(const ScenarioCase& what, Side side, const Gpu& gpu) const {
-  return is_everywhere(what, side) || &gpu == gpus_[static_cast<size_t>(target_)].get();
-}
-
-// Every stream begins where the target's first one is.
-Status ScenarioBench::start_all(const ScenarioCase& what, Side side) {
+// Every stream begins where the first one is.
+Status ScenarioBench::start_all() {
   for (const auto& gpu : gpus_) {
-    if (!takes_part(what, side, *gpu)) continue;
     const cuda::ScopedContext scope(driver_, gpu->context);
     for (const CUstream stream : gpu->streams)
       if (const CUresult result = driver_.cuStreamWaitEvent(stream, begin_, 0);
@@ -225,10 +244,10 @@ Status ScenarioBench::start_all(const ScenarioCase& what, Side side) {
   return {};
 }
 
-Status ScenarioBench::join_all(const ScenarioCase& what, Side side) {
-  const CUstream main = gpus_[static_cast<size_t>(target_)]->streams[0];
+Status ScenarioBench::join_all() {
+  const CUstream main = gpus_.front()->streams[0];
   for (const auto& gpu : gpus_)
-    for (int i = 0; i < 2 && takes_part(what, side, *gpu); ++i) {
+    for (int i = 0; i < 2; ++i) {
       cuda::ScopedContext scope(driver_, gpu->context);
       CUresult result = driver_.cuEventRecord(gpu->ends[i], gpu->streams[i]);
       scope.leave();
@@ -239,20 +258,16 @@ Status ScenarioBench::join_all(const ScenarioCase& what, Side side) {
 }
 
 Status ScenarioBench::enqueue(const ScenarioCase& what, Side side, std::string& verdict) {
-  if (!is_everywhere(what, side) && what.scenario == Scenario::kBatch)
-    return copy_batch(what, side, verdict);
-  if (!is_everywhere(what, side) && what.scenario == Scenario::kPageable)
-    return copy_pageable(what, side, verdict);
-  for (size_t i = 0; i < gpus_.size(); ++i) {
-    if (!takes_part(what, side, *gpus_[i])) continue;
-    Status status;
-    if (goes_up(what))
-      status = copy(*gpus_[i], Direction::kHostToDevice, what.size_bytes, side, verdict);
+  if (what.scenario == Scenario::kBatch) return copy_batch(what, side, verdict);
+  if (what.scenario == Scenario::kPageable) return copy_pageable(what, side, verdict);
+  Status status;
+  for (const auto& gpu : gpus_) {
+    if (status.ok() && goes_up(what))
+      status = copy(*gpu, Direction::kHostToDevice, what.size_bytes, side, verdict);
     if (status.ok() && goes_down(what))
-      status = copy(*gpus_[i], Direction::kDeviceToHost, what.size_bytes, side, verdict);
-    if (!status.ok()) return status;
+      status = copy(*gpu, Direction::kDeviceToHost, what.size_bytes, side, verdict);
   }
-  return {};
+  return status;
 }
 
 Status ScenarioBench::copy(Gpu& gpu, Direction direction, uint64_t size_bytes, Side side,
@@ -274,7 +289,7 @@ Status ScenarioBench::copy(Gpu& gpu, Direction direction, uint64_t size_bytes, S
 
 // Random places of both ends, each used once.
 void ScenarioBench::scatter(const ScenarioCase& what) {
-  const Gpu& gpu = *gpus_[static_cast<size_t>(target_)];
+  const Gpu& gpu = *gpus_.front();
   const bool up = what.direction == Direction::kHostToDevice;
   const uint64_t count = what.size_bytes / what.segment_bytes;
   std::mt19937_64 random(seed_);
@@ -293,7 +308,7 @@ void ScenarioBench::scatter(const ScenarioCase& what) {
 }
 
 Status ScenarioBench::copy_batch(const ScenarioCase& what, Side side, std::string& verdict) {
-  const Gpu& gpu = *gpus_[static_cast<size_t>(target_)];
+  const Gpu& gpu = *gpus_.front();
   const CUstream stream = gpu.streams[static_cast<size_t>(what.direction)];
   if (side == Side::kBraid) {
     const Verdict outcome =
@@ -305,7 +320,7 @@ Status ScenarioBench::copy_batch(const ScenarioCase& what, Side side, std::strin
 }
 
 Status ScenarioBench::copy_pageable(const ScenarioCase& what, Side side, std::string& verdict) {
-  const Gpu& gpu = *gpus_[static_cast<size_t>(target_)];
+  const Gpu& gpu = *gpus_.front();
   const bool up = what.direction == Direction::kHostToDevice;
   const CUdeviceptr device = up ? gpu.lower() : gpu.device + max_bytes_;
   const CUstream stream = gpu.streams[static_cast<size_t>(what.direction)];
@@ -325,10 +340,8 @@ Status ScenarioBench::copy_pageable(const ScenarioCase& what, Side side, std::st
 
 // Without reading a source, which the CPU's caches would then hold when it is copied again.
 Result<bool> ScenarioBench::verify(const ScenarioCase& what) {
-  const bool is_everywhere = what.scenario == Scenario::kEveryGpu;
   std::vector<char> seen(goes_up(what) ? max_bytes_ : 0);
   for (size_t i = 0; i < gpus_.size(); ++i) {
-    if (!is_everywhere && static_cast<int>(i) != target_) continue;
     const Gpu& gpu = *gpus_[i];
     const cuda::ScopedContext scope(driver_, gpu.context);
     if (goes_up(what)) {
@@ -345,16 +358,15 @@ Result<bool> ScenarioBench::verify(const ScenarioCase& what) {
 }
 
 bool ScenarioBench::has_segments(const ScenarioCase& what, const std::vector<char>& seen) const {
-  const auto target = static_cast<size_t>(target_);
-  const Gpu& gpu = *gpus_[target];
+  const Gpu& gpu = *gpus_.front();
   const bool up = what.direction == Direction::kHostToDevice;
   const auto segments = segments_.segments();
   return std::all_of(segments.begin(), segments.end(), [&](const Segment& segment) {
     const auto* host = static_cast<const char*>(segment.host);
     const uint64_t place = segment.device - (up ? gpu.lower() : gpu.device + max_bytes_);
-    return up ? has_pattern(seen.data() + place, segment.size_bytes, seed_of(target),
+    return up ? has_pattern(seen.data() + place, segment.size_bytes, seed_of(0),
                             static_cast<uint64_t>(host - gpu.data))
-              : has_pattern(host, segment.size_bytes, seed_of(target), place);
+              : has_pattern(host, segment.size_bytes, seed_of(0), place);
   });
 }
 

@@ -1,6 +1,6 @@
 // Measuring what is more than one pinned linear copy: batches of scattered segments, both
 // directions at once, a copy to every GPU at once, pageable memory. Each natively and through
-// braid, in turns with the limit: direct copies on every GPU at once. Every byte is verified.
+// braid, in turns with the server's limit (limit.h). Every byte is verified.
 #pragma once
 
 #include <memory>
@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "cuda/driver.h"
 #include "multipath/engine.h"
+#include "tools/limit.h"
 #include "tools/measure.h"
 #include "tools/segment_list.h"
 #include "tools/warm_up.h"
@@ -32,24 +33,26 @@ struct ScenarioCase {
   uint64_t size_bytes = 0;     ///< of each direction, or of each GPU
   uint64_t segment_bytes = 0;  ///< of kBatch
   int repeat = 0;
+  bool with_limit = false;
   bool is_warm = false;  ///< GPUs are awake when a copy starts (warm_up.h)
 };
 
 struct ScenarioRecord {
   Readings native;  ///< GB/s in all
   Readings braid;
-  Readings limit;
+  Readings limit;  ///< empty when it is left out
   bool verified = true;
   std::string verdict;  ///< of braid's copies
 };
 
-/// Owns an engine and, for each GPU, a buffer, a stream and two pinned buffers.
+/// Owns an engine and, for each GPU that the scenario copies to or from, a buffer, two streams and
+/// two pinned buffers.
 class ScenarioBench {
  public:
-  /// `max_bytes` bounds the cases' sizes. Allocates three times that for each GPU.
+  /// `max_bytes` bounds the cases' sizes.
   static Result<std::unique_ptr<ScenarioBench>> open(const cuda::Driver& driver,
-                                                     const Options& options, int target,
-                                                     uint64_t max_bytes, uint64_t seed);
+                                                     const Options& options, Scenario scenario,
+                                                     int target, uint64_t max_bytes, uint64_t seed);
   ~ScenarioBench();
   ScenarioBench(const ScenarioBench&) = delete;
   ScenarioBench& operator=(const ScenarioBench&) = delete;
@@ -58,11 +61,13 @@ class ScenarioBench {
 
  private:
   struct Gpu;
-  enum class Side { kNative, kBraid, kLimit };
+  enum class Side { kNative, kBraid };
 
-  ScenarioBench(const cuda::Driver& driver, int target, uint64_t max_bytes, uint64_t seed);
+  ScenarioBench(const cuda::Driver& driver, Scenario scenario, int target, uint64_t max_bytes,
+                uint64_t seed);
   Status prepare(const Options& options);
-  Status open_gpu(int ordinal);
+  Status open_contexts();
+  Status open_gpu(CUcontext context);
   Status poison(const ScenarioCase& what);
   Result<double> time_once(const ScenarioCase& what, Side side, std::string& verdict);
   Status enqueue(const ScenarioCase& what, Side side, std::string& verdict);
@@ -70,23 +75,25 @@ class ScenarioBench {
               std::string& verdict);
   Status copy_batch(const ScenarioCase& what, Side side, std::string& verdict);
   Status copy_pageable(const ScenarioCase& what, Side side, std::string& verdict);
-  static bool is_everywhere(const ScenarioCase& what, Side side);
-  bool takes_part(const ScenarioCase& what, Side side, const Gpu& gpu) const;
-  Status start_all(const ScenarioCase& what, Side side);
-  Status join_all(const ScenarioCase& what, Side side);
+  Status start_all();
+  Status join_all();
+  Status measure_limit(const ScenarioCase& what, Readings& limit);
   Result<bool> verify(const ScenarioCase& what);
   bool has_segments(const ScenarioCase& what, const std::vector<char>& seen) const;
   uint64_t seed_of(size_t gpu) const { return seed_ + gpu; }
   void scatter(const ScenarioCase& what);
-  uint64_t bytes_of(const ScenarioCase& what, Side side) const;
+  uint64_t bytes_of(const ScenarioCase& what) const;
 
   const cuda::Driver& driver_;
+  Scenario scenario_;
   int target_;
   uint64_t max_bytes_;
   uint64_t seed_;
   std::unique_ptr<multipath::Engine> engine_;
   std::unique_ptr<WarmUp> warm_up_;
-  std::vector<std::unique_ptr<Gpu>> gpus_;
+  std::vector<CUcontext> contexts_;         // of every GPU
+  std::vector<std::unique_ptr<Gpu>> gpus_;  // that take part; but for kEveryGpu the target alone
+  std::unique_ptr<Limit> limit_;
   std::vector<char> pageable_;
   SegmentList segments_{multipath::Direction::kHostToDevice};
   CUevent begin_ = nullptr;

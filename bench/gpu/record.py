@@ -99,7 +99,7 @@ def cpu_rows(cpu):
 
 
 def engine_section(measured):
-    text = "## The engine (`braid bench --limit`), target GPU 0, and the emulated h200x4 beside it\n"
+    text = "## The engine (`braid bench`), target GPU 0, and the emulated h200x4 beside it\n"
     for mover, records in measured["engine"].items():
         text += f"\n`BRAID_MOVER={mover}`:\n\n" + table(
             ["", "size", "native", "braid", "ratio", "limit", "of limit", "submit us",

@@ -1,8 +1,8 @@
-// A channel: a stream of braid's on a relay, with a buffer that staged copies pass through, and a
-// word of host memory that says how far the stream has come. A transfer has the channels it uses
-// for itself, as long as it is under way: what is held back in one channel holds back nobody else.
-// Only later transfers of the same stream of the program, which come after it anyway, may stand
-// behind it.
+// A channel: a stream of braid's on a relay, with a word of host memory that says how far the
+// stream has come and, if it carries copies, a buffer that staged ones pass through. A transfer has
+// the channels it uses for itself, as long as it is under way: what is held back in one channel
+// holds back nobody else. Only later transfers of the same stream of the program, which come after
+// it anyway, may stand behind it.
 //
 // Not thread-safe: the relay's lock guards it, and whoever has taken it (relay.h) uses it alone.
 #pragma once
@@ -17,7 +17,7 @@ namespace braid::multipath {
 
 struct Channel {
   CUstream stream = nullptr;
-  CUdeviceptr buffer = 0;
+  CUdeviceptr buffer = 0;      ///< 0: for kernels alone
   CUevent end = nullptr;       ///< for the gate of last resort (gate.cpp)
   uint32_t* landed = nullptr;  ///< the stream writes `issued` here behind each transfer
   uint32_t issued = 0;         ///< what it will read when all has landed

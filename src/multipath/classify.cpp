@@ -1,37 +1,12 @@
 #include "multipath/classify.h"
 
-#include <array>
 #include <cstdint>
 
+#include "multipath/known_extents.h"
 #include "multipath/pointer_facts.h"
 
 namespace braid::multipath {
 namespace {
-
-// The memory that the segments so far lie in. A KV cache has two allocations for each layer, or a
-// few in all; with more than these in turn, each segment costs a question to the driver.
-class KnownExtents {
- public:
-  const Extent* find(CUdeviceptr address) {
-    for (size_t tried = 0; tried < count_; ++tried) {
-      const Extent& known = known_[last_];
-      if (known.holds(address, 1)) return &known;
-      last_ = last_ + 1 < count_ ? last_ + 1 : 0;  // segments often take turns
-    }
-    return nullptr;
-  }
-
-  void add(const Extent& extent) {
-    last_ = count_ < known_.size() ? count_++ : (oldest_++ % known_.size());
-    known_[last_] = extent;
-  }
-
- private:
-  std::array<Extent, 16> known_;
-  size_t count_ = 0;
-  size_t last_ = 0;
-  size_t oldest_ = 0;
-};
 
 class Classifier {
  public:
@@ -88,8 +63,7 @@ class Classifier {
         const Verdict verdict = judge(address, asked);
         if (verdict != Verdict::kAccelerated) return verdict;
         if (!asked.holds(address, 1)) return Verdict::kNotLinear;
-        known.add(asked);
-        found = &asked;
+        found = &known.add(asked);
       }
       if (found->end() < end && !may_leave(*found)) return Verdict::kNotLinear;
       address = found->end();
@@ -107,8 +81,11 @@ class Classifier {
     return Verdict::kAccelerated;
   }
 
-  // What its own GPU may not do either is for the driver to refuse.
+  // Access to a pool is access to all that is allocated from it. What its own GPU may not do either
+  // is for the driver to refuse.
   Verdict judge_access(const DeviceFacts& facts, CUdeviceptr address) {
+    if (facts.pool != nullptr && facts.pool == pool_) return Verdict::kAccelerated;
+    pool_ = facts.pool;
     const GpuSet own = gpu_bit(facts.gpu);
     const GpuSet allowed =
         gpus_with_access(driver_, facts.pool, address, direction_, allowed_ & (relays_ | own));
@@ -121,6 +98,7 @@ class Classifier {
   const GpuSet relays_;
   const Ends* const ends_;
   CUcontext context_ = nullptr;
+  CUmemoryPool pool_ = nullptr;  // that was asked about last
   int gpu_ = -1;
   GpuSet allowed_ = kEveryGpu;
   KnownExtents devices_;

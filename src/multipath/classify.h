@@ -1,7 +1,7 @@
 // What the addresses of a copy are, asked of the driver. A contiguous copy takes under a quarter of
-// a microsecond; the segments of a batch cost a comparison each while they stay in the few
-// allocations that were asked about last. Where access is granted GPU by GPU, each mapping and each
-// allocation from a pool costs a question more for every relay. Allocates nothing.
+// a microsecond. Of a batch, each allocation costs a question, however many segments lie in it
+// (known_extents.h). Where access is granted GPU by GPU, each mapping and each pool costs a
+// question more for every relay. Allocates nothing.
 #pragma once
 
 #include <optional>

@@ -73,10 +73,11 @@ Status Relay::fill(const Options& options) {
   words_ = std::move(words).value();
 
   channel_count_ = static_cast<size_t>(std::clamp(options.hardware_queues, 1, kMostChannels));
-  const uint64_t most_bytes = options.device_memory_bytes / channel_count_ / 4096 * 4096;
+  copy_channel_count_ = std::min<size_t>(channel_count_, kMostCopyChannels);
+  const uint64_t most_bytes = options.device_memory_bytes / copy_channel_count_ / 4096 * 4096;
   buffer_bytes_ = options.device_memory_bytes == 0 ? kChannelBufferBytes
                                                    : std::min(kChannelBufferBytes, most_bytes);
-  Status status = driver_.check(driver_.cuMemAlloc(&buffers_, buffer_bytes_ * channel_count_),
+  Status status = driver_.check(driver_.cuMemAlloc(&buffers_, buffer_bytes_ * copy_channel_count_),
                                 "allocating relay buffers" + where);
   for (size_t i = 0; i < channel_count_ && status.ok(); ++i)
     status = make_channel(channels_[i], *this->words(), i);
@@ -89,7 +90,7 @@ Status Relay::make_channel(Channel& channel, Words& words, size_t index) {
   int highest = 0;
   driver_.cuCtxGetStreamPriorityRange(&lowest, &highest);
   channel.landed = &words.channels[index].landed;
-  channel.buffer = buffers_ + index * buffer_bytes_;
+  channel.buffer = index < copy_channel_count_ ? buffers_ + index * buffer_bytes_ : 0;
   Status status = driver_.check(
       driver_.cuStreamCreateWithPriority(&channel.stream, CU_STREAM_NON_BLOCKING, highest),
       "creating a stream" + where);
@@ -129,7 +130,7 @@ CUresult Relay::reach(CUcontext target) const {
   return enabled == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED ? CUDA_SUCCESS : enabled;
 }
 
-size_t Relay::take(const StreamKey& user, uint32_t ops, std::span<Channel*> into) {
+size_t Relay::take(const StreamKey& user, Mover mover, uint32_t ops, std::span<Channel*> into) {
   const std::lock_guard lock(mutex_);
   uint32_t pending = 0;
   for (size_t i = 0; i < channel_count_; ++i) {
@@ -138,14 +139,14 @@ size_t Relay::take(const StreamKey& user, uint32_t ops, std::span<Channel*> into
     pending += channel.pending_ops;
   }
   size_t taken = 0;
-  // Its own first: later transfers of a stream may stand behind earlier ones.
-  for (const bool own : {true, false})
-    for (size_t i = 0; i < channel_count_ && taken < into.size(); ++i) {
-      Channel& channel = channels_[i];
-      if (channel.is_taken) continue;
-      const bool is_own = channel.user == user;
-      if (is_own != own || (!is_own && !channel.is_idle()) || pending + ops > kMostPendingOps)
-        continue;
+  const bool by_kernel = mover == Mover::kKernel;
+  const size_t eligible = by_kernel ? channel_count_ : copy_channel_count_;
+  // Those first that its earlier transfers stand in. Kernels leave those with buffers for last.
+  for (const bool may_be_busy : {true, false})
+    for (size_t i = 0; i < eligible && taken < into.size(); ++i) {
+      Channel& channel = channels_[by_kernel ? eligible - 1 - i : i];
+      if (channel.is_taken || channel.is_idle() == may_be_busy) continue;
+      if ((may_be_busy && channel.user != user) || pending + ops > kMostPendingOps) continue;
       channel.is_taken = true;
       channel.user = user;
       channel.pending_ops += ops;

@@ -25,9 +25,11 @@
 namespace braid::multipath {
 
 /// Channels of a relay, if CUDA_DEVICE_MAX_CONNECTIONS lets the context have as many hardware
-/// queues. Streams that share a queue wait for each other, and for copies of one kind the driver
-/// has four (docs/measurements, 2026-11-22-2xH200-law).
-inline constexpr int kMostChannels = 4;
+/// queues: streams that share a queue wait for each other. For copies of one kind the driver has
+/// four (docs/measurements, 2026-11-22-2xH200-law), so no more channels carry copies, and these
+/// alone have a buffer. Kernels need none, and may go by any.
+inline constexpr int kMostChannels = 8;
+inline constexpr int kMostCopyChannels = 4;
 
 /// What a staged copy passes through at a time, at most.
 inline constexpr uint64_t kChannelBufferBytes = 16 << 20;
@@ -56,9 +58,9 @@ class Relay {
   /// This relay's kernels and copies may touch the context's plain memory from now on.
   CUresult reach(CUcontext target) const;
 
-  /// Takes up to `into.size()` channels for a transfer of `user`'s: idle ones, or those that its
-  /// earlier transfers stand in, if `ops` more operations in each fit. How many.
-  size_t take(const StreamKey& user, uint32_t ops, std::span<Channel*> into);
+  /// Takes up to `into.size()` channels for a transfer of `user`'s by `mover`: idle ones, or those
+  /// that its earlier transfers stand in, if `ops` more operations in each fit. How many.
+  size_t take(const StreamKey& user, Mover mover, uint32_t ops, std::span<Channel*> into);
   void give_back(std::span<Channel* const> taken);
 
   /// The address of a word that kernels set when they find that the GPU is shared by time slices.
@@ -100,6 +102,7 @@ class Relay {
   std::mutex mutex_;
   std::array<Channel, kMostChannels> channels_{};
   size_t channel_count_ = 0;
+  size_t copy_channel_count_ = 0;  // the first ones
   std::atomic<uint64_t> shared_until_ns_{0};
 };
 

@@ -191,7 +191,7 @@ Manners Target::manners_of(const Batch& batch) const {
 }
 
 // A ticket, and channels of every relay that has one to spare. False: no ticket.
-bool Target::take(Attempt& attempt, uint32_t ops, size_t channels_of_relay) {
+bool Target::take(Attempt& attempt, Mover mover, uint32_t ops, size_t channels_of_relay) {
   const StreamKey user = stream_key(attempt.batch.stream);
   {
     const std::lock_guard lock(mutex_);
@@ -205,7 +205,7 @@ bool Target::take(Attempt& attempt, uint32_t ops, size_t channels_of_relay) {
     RelayPath& path = attempt.paths[attempt.path_count];
     path.relay = attempt.candidates[i];
     path.channel_count =
-        path.relay->take(user, ops, std::span(path.channels).first(channels_of_relay));
+        path.relay->take(user, mover, ops, std::span(path.channels).first(channels_of_relay));
     if (path.channel_count != 0) ++attempt.path_count;
   }
   return true;
@@ -227,8 +227,8 @@ Outcome Target::copy_by_engines(Attempt& attempt) {
                       .buffer_bytes = relays_.front()->buffer_bytes()};
   CopyPlan plan = planner_.plan_copy(attempt.batch.direction, request);
   const size_t channels = request.is_staged ? kChannelsOfRelay : 1;
-  if (!take(attempt, ops_of(plan.relay_bytes[0], plan.chunk_bytes, channels), channels))
-    return Verdict::kSaturated;
+  const uint32_t ops = ops_of(plan.relay_bytes[0], plan.chunk_bytes, channels);
+  if (!take(attempt, Mover::kCopyEngine, ops, channels)) return Verdict::kSaturated;
   if (attempt.path_count == 0 && !candidates.empty()) {
     attempt.ticket->do_without_kernels();
     give_back(attempt);
@@ -276,7 +276,7 @@ Outcome Target::copy_by_engines(Attempt& attempt) {
 }
 
 Outcome Target::copy_by_kernels(Attempt& attempt) {
-  if (!take(attempt, 4, 1)) return Verdict::kSaturated;
+  if (!take(attempt, Mover::kKernel, 4, 1)) return Verdict::kSaturated;
   Ticket& ticket = *attempt.ticket;
   ticket.mover = Mover::kKernel;
   ticket.bytes = {.size_bytes = attempt.size_bytes};

@@ -81,7 +81,7 @@ class Target {
   Plan plan_for(const Attempt& attempt, std::span<Relay* const> relays);
   Outcome copy_by_engines(Attempt& attempt);
   Outcome copy_by_kernels(Attempt& attempt);
-  bool take(Attempt& attempt, uint32_t ops, size_t channels_of_relay);
+  bool take(Attempt& attempt, Mover mover, uint32_t ops, size_t channels_of_relay);
   void give_back(Attempt& attempt);
   bool slice(const Batch& batch, Ticket& ticket);
   bool reserve_lists(const Batch& batch, Ticket& ticket, std::span<cuda::SliceList>& room);

@@ -1,5 +1,6 @@
 // `braid bench` and the command line as a whole: mistakes are said before anything is measured.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -33,6 +34,67 @@ TEST(Bench, TheEmulatorsOwnCpuTimeIsNotReported) {
   EXPECT_TRUE(has(json, "\"braid_gbps\"")) << json;
   EXPECT_FALSE(has(json + child.output, "submit")) << json << child.output;
   fs::remove(file);
+}
+
+// The records of `braid bench` with these words; nothing when it fails.
+nlohmann::json records_of(std::vector<std::string> words, const Environment& changes = {}) {
+  const fs::path file =
+      fs::path(::testing::TempDir()) / ("bench_test_" + std::to_string(getpid()) + ".json");
+  words.insert(words.begin(), {BRAID_COMMAND, "bench", "--repeat", "1", "--json", file});
+  const ChildResult child = run_child(words, changes);
+  EXPECT_EQ(child.exit_code, 0) << child.errors;
+  const bool wants_limit = !has(words.back(), "--no-limit");
+  EXPECT_EQ(has(child.output, "of limit"), wants_limit) << child.output;
+  std::ifstream stream(file);
+  nlohmann::json records = nlohmann::json::parse(stream, nullptr, false);
+  fs::remove(file);
+  return records;
+}
+
+// Four links of 55 GB/s, whatever the size of the copies that are held against them.
+TEST(Bench, EachRowIsHeldAgainstTheLimitOfTheSameRun) {
+  const auto records =
+      records_of({"--server", "h200x4", "--direction", "h2d", "--sizes", "1M,64M"});
+  ASSERT_EQ(records.size(), 2u);
+  for (const auto& record : records) {
+    const double braid = record.at("braid_gbps"), limit = record.at("limit_gbps");
+    EXPECT_GT(limit, 210) << record;
+    EXPECT_LT(limit, 222) << record;
+    EXPECT_DOUBLE_EQ(record.at("of_limit"), braid / limit);
+    EXPECT_DOUBLE_EQ(record.at("ratio"), braid / record.at("native_gbps").get<double>());
+  }
+  EXPECT_GT(records[1].at("of_limit"), 0.8);
+}
+
+TEST(Bench, TheLimitOfBothWaysAtOnceIsBothWaysOnEveryGpuAtOnce) {
+  const auto both =
+      records_of({"--server", "h200x4", "--scenario", "both", "--sizes", "32M"}).at(0);
+  const auto down = records_of({"--server", "h200x4", "--scenario", "batch", "--direction", "d2h",
+                                "--sizes", "32M"})
+                        .at(0);
+  const double limit = both.at("limit_gbps").at("median");
+  EXPECT_GT(limit, 1.2 * down.at("limit_gbps").at("median").get<double>());
+  EXPECT_DOUBLE_EQ(both.at("of_limit"), both.at("braid_gbps").at("median").get<double>() / limit);
+}
+
+TEST(Bench, TheLimitOfOneGpuIsItsLink) {
+  const auto records =
+      records_of({"--server", "h200x4", "--sizes", "64M"}, {{"CUDA_VISIBLE_DEVICES", "0"}});
+  ASSERT_EQ(records.size(), 2u);
+  for (const auto& record : records)
+    EXPECT_NEAR(record.at("of_limit").get<double>(), 1, 0.01) << record;
+}
+
+TEST(Bench, TheLimitMayBeLeftOut) {
+  for (const auto& words :
+       {std::vector<std::string>{"--sizes", "4M"}, {"--scenario", "batch", "--sizes", "4M"}}) {
+    std::vector<std::string> all = words;
+    all.insert(all.end(), {"--server", "h200x4", "--no-limit"});
+    for (const auto& record : records_of(all)) {
+      EXPECT_TRUE(record.contains("ratio")) << record;
+      EXPECT_FALSE(record.contains("limit_gbps") || record.contains("of_limit")) << record;
+    }
+  }
 }
 
 TEST(Bench, ABrokenServerFileIsAnsweredWithItsMistakeOnly) {

@@ -120,6 +120,41 @@ int overlap(bool is_first_form) {
   return 0;
 }
 
+// Batches of which some entries, the first among them, are of no bytes and name no memory: two of
+// each, since relays wake up for the first. In CUDA 12.8's form, or in 13's.
+int empty_entries(bool is_first_form) {
+  constexpr size_t kEntries = 96, kEntryBytes = kSizeBytes / 64;
+  use_gpu(0);
+  const CUstream stream = stream_of(0);
+  uint8_t* host = pin(kEntries * kEntryBytes);
+  const CUdeviceptr device = allocate(kEntries * kEntryBytes);
+  std::vector<CUdeviceptr> to(kEntries, 0), from(kEntries, 64);
+  std::vector<size_t> sizes(kEntries, 0);
+  for (size_t entry = 0; entry < kEntries; ++entry) {
+    if (entry % 3 == 0) continue;
+    to[entry] = device + (kEntries - 1 - entry) * kEntryBytes;
+    from[entry] = reinterpret_cast<CUdeviceptr>(host) + entry * kEntryBytes;
+    sizes[entry] = kEntryBytes;
+  }
+  CUmemcpyAttributes attributes{};
+  attributes.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+  size_t starts = 0, failed = 0;
+  for (int round = 0; round < 2; ++round) {
+    Random(static_cast<uint64_t>(round)).fill(host, kEntries * kEntryBytes);
+    if (is_first_form)
+      call("cuMemcpyBatchAsync", to.data(), from.data(), sizes.data(), kEntries, &attributes,
+           &starts, size_t{1}, &failed, stream);
+    else
+      call("cuMemcpyBatchAsync_v2", to.data(), from.data(), sizes.data(), kEntries, &attributes,
+           &starts, size_t{1}, stream);
+    call("cuStreamSynchronize", stream);
+    for (size_t entry = 0; entry < kEntries; ++entry)
+      if (sizes[entry] != 0)
+        expect_device_holds(to[entry], host + entry * kEntryBytes, kEntryBytes);
+  }
+  return 0;
+}
+
 // The same of boxes.
 int overlap_boxes(bool is_first_form) {
   use_gpu(0);
@@ -183,6 +218,8 @@ int main(int argc, char** argv) {
   const std::map<std::string, int (*)()> wishes = {
       {"priority", priority},
       {"priority_pageable", priority_pageable},
+      {"empty_entries_12080", [] { return empty_entries(true); }},
+      {"empty_entries", [] { return empty_entries(false); }},
       {"overlap_12080", [] { return overlap(true); }},
       {"overlap", [] { return overlap(false); }},
       {"overlap_boxes_12080", [] { return overlap_boxes(true); }},

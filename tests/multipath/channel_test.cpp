@@ -1,0 +1,132 @@
+// The channels of a relay hold each other up in nothing: on GPUs, which have few hardware queues
+// for each context, this is what their number rests on.
+#include <atomic>
+
+#include "cuda/bounded_wait.h"
+#include "cuda/scoped_context.h"
+#include "multipath/relay.h"
+#include "support/server.h"
+
+namespace braid::multipath {
+namespace {
+
+using test::HostBuffer;
+
+constexpr uint64_t kBytes = 64 << 10;
+
+class ChannelTest : public test::ServerTest {
+ protected:
+  void SetUp() override {
+    ServerTest::SetUp();
+    if (IsSkipped()) return;
+    relay_ = std::move(Relay::open(driver(), every_size(), 0, 0)).value();
+    host_ = std::make_unique<HostBuffer>(driver(), 2 * kMostChannels * kBytes);
+    std::fill_n(host_->data(), host_->size(), uint8_t{0});
+    const cuda::ScopedContext scope(driver(), relay_->context());
+    MUST(driver(), cuMemAlloc(&device_, kMostChannels * kBytes));
+    MUST(driver(), cuMemsetD8(device_, 0, kMostChannels * kBytes));
+    MUST(driver(), cuCtxSynchronize());
+    for (int i = 0; i < kMostChannels; ++i) take_one(i);
+  }
+
+  // Whatever failed, no channel stays held.
+  void TearDown() override {
+    if (relay_ == nullptr) return;
+    for (size_t i = 0; i < channels_.size(); ++i) open(i);
+    for (const Channel* channel : channels_) EXPECT_TRUE(ends(channel->stream));
+    const cuda::ScopedContext scope(driver(), relay_->context());
+    MUST(driver(), cuMemFree(device_));
+    relay_->give_back(channels_);
+  }
+
+  // As transfers of so many streams do: copies take those that have buffers.
+  void take_one(int number) {
+    const StreamKey user{reinterpret_cast<CUstream>(static_cast<uintptr_t>(number) + 1), nullptr};
+    const Mover mover = number < kMostCopyChannels ? Mover::kCopyEngine : Mover::kKernel;
+    Channel* channel = nullptr;
+    if (relay_->take(user, mover, 4, {&channel, 1}) == 1) channels_.push_back(channel);
+  }
+
+  uint32_t* gate(size_t i) { return reinterpret_cast<uint32_t*>(host_->data() + i * kBytes); }
+  void open(size_t i) { std::atomic_ref(*gate(i)).store(turn_); }
+  void hold(size_t i) {
+    MUST(driver(), cuStreamWaitValue32(channels_[i]->stream, reinterpret_cast<CUdeviceptr>(gate(i)),
+                                       turn_, CU_STREAM_WAIT_VALUE_GEQ));
+  }
+  bool ends(CUstream stream) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    return cuda::wait_until_idle(driver(), stream, deadline) == CUDA_SUCCESS;
+  }
+
+  void copy(size_t i) {
+    MUST(driver(), cuMemcpyHtoDAsync(channels_[i]->buffer, bytes(i), kBytes, channels_[i]->stream));
+    MUST(driver(), cuMemcpyDtoHAsync(bytes(i), channels_[i]->buffer, kBytes, channels_[i]->stream));
+  }
+  // One slice, by one block: the first half of the channel's memory is the slice's, then its words.
+  void launch(size_t i) {
+    cuda::PullArgs args{};
+    args.source = reinterpret_cast<uint64_t>(bytes(i));
+    args.destination = device_ + i * kBytes;
+    args.size_bytes = args.slice_bytes = kBytes / 2;
+    args.counters = device_ + i * kBytes + kBytes / 2;
+    args.report = reinterpret_cast<uint64_t>(bytes(i) + kBytes / 2);
+    args.board = relay_->link().board(Direction::kHostToDevice);
+    args.slice_count = args.path_count = args.total_blocks = args.generation = 1;
+    args.rank = cuda::kBulkDirectRank;
+    args.relay_slot = cuda::kNoRelaySlot;
+    void* parameters[] = {&args};
+    const KernelChoice& kernel = relay_->kernels().vector;
+    MUST(driver(), cuLaunchKernel(kernel.function, 1, 1, 1, kernel.threads, 1, 1, 0,
+                                  channels_[i]->stream, parameters, nullptr));
+  }
+
+  // Each channel in turn is free while all others are held, with work behind that.
+  template <typename Work>
+  void expect_independent(const Work& work) {
+    const cuda::ScopedContext scope(driver(), relay_->context());
+    for (size_t free = 0; free < channels_.size(); ++free) {
+      ++turn_;
+      for (size_t i = 0; i < channels_.size(); ++i) {
+        if (i == free) continue;
+        hold(i);
+        work(i);
+      }
+      work(free);
+      EXPECT_TRUE(ends(channels_[free]->stream)) << "channel " << free << " waits for another";
+      for (size_t i = 0; i < channels_.size(); ++i) open(i);
+      for (const Channel* channel : channels_) ASSERT_TRUE(ends(channel->stream));
+    }
+  }
+
+  std::unique_ptr<Relay> relay_;
+  std::vector<Channel*> channels_;
+
+ private:
+  uint8_t* bytes(size_t i) { return host_->data() + (kMostChannels + i) * kBytes; }
+
+  std::unique_ptr<HostBuffer> host_;  // a gate for each channel, then bytes for each
+  CUdeviceptr device_ = 0;
+  uint32_t turn_ = 0;
+};
+
+TEST_F(ChannelTest, NoneWaitsForAnotherOnesKernels) {
+  ASSERT_EQ(channels_.size(), static_cast<size_t>(kMostChannels));
+  expect_independent([&](size_t i) { launch(i); });
+}
+
+TEST_F(ChannelTest, NoneWaitsForAnotherOnesCopiesOrKernels) {
+  ASSERT_EQ(channels_.size(), static_cast<size_t>(kMostChannels));
+  expect_independent([&](size_t i) { i < kMostCopyChannels ? copy(i) : launch(i); });
+}
+
+// A copy would have nowhere to go in the others, and share a queue with another.
+TEST_F(ChannelTest, CopiesTakeOnlyChannelsThatHaveABuffer) {
+  relay_->give_back(channels_);
+  channels_.assign(kMostChannels, nullptr);
+  channels_.resize(relay_->take({}, Mover::kCopyEngine, 1, channels_));
+  EXPECT_EQ(channels_.size(), static_cast<size_t>(kMostCopyChannels));
+  for (const Channel* channel : channels_) EXPECT_NE(channel->buffer, 0u);
+}
+
+}  // namespace
+}  // namespace braid::multipath
