@@ -63,8 +63,9 @@ typedef enum braid_status {
   BRAID_ERROR_MEMORY = 5       /* no host memory for braid's own lists */
 } braid_status;
 
-/* Who goes first where copies meet: an urgent one (a fetch that a user waits for) overtakes a bulk
- * one (an offload, a model load) within a slice. Copies of one stream keep their order. Functions
+/* Who goes first where batches meet: an urgent one (a fetch that a user waits for) overtakes a bulk
+ * one (an offload, a model load) at the next slice. It makes no difference to what copy engines
+ * carry: single copies, unless BRAID_MOVER=kernel. Copies of one stream keep their order. Functions
  * take it as an int, and say so if it is neither. */
 typedef enum braid_priority { BRAID_PRIORITY_BULK = 0, BRAID_PRIORITY_URGENT = 1 } braid_priority;
 
@@ -91,10 +92,11 @@ typedef struct braid_outcome {
                                  Never freed. Zero bytes are "accelerated" */
 } braid_outcome;
 
-/* Opens an engine: contexts on the GPUs that may relay (about half a gigabyte of device memory
- * each), kernels, streams. Starts CUDA if the program has not. `options` may be NULL: all from the
- * environment, as for `braid run`. A server where there is nothing to gain (one GPU, no peers) is
- * no error: copies are then native. One engine serves a process; another, such as the preload
+/* Opens an engine: a context of its own on each GPU that may relay, with kernels, streams and
+ * buffers (about 270 MiB of device memory for the context, and BRAID_DEVICE_MEMORY for buffers, 64
+ * MiB if nothing else is said). Starts CUDA if the program has not. `options` may be NULL: all from
+ * the environment, as for `braid run`. A server where there is nothing to gain (one GPU, no peers)
+ * is no error: copies are then native. One engine serves a process; another, such as the preload
  * library's, may work beside it. On failure *engine is NULL. */
 BRAID_API braid_status braid_open(const braid_options* options, braid_engine** engine);
 
