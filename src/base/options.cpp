@@ -123,13 +123,6 @@ Status set_mover(Options& options, const std::string& text) {
   return {};
 }
 
-Status set_direct_first(Options& options, const std::string& text) {
-  if (text != "first" && text != "equal")
-    return Status::error("'" + text + "' is not a policy", "Write first or equal");
-  options.direct_first = text == "first";
-  return {};
-}
-
 Status set_yields(Options& options, const std::string& text) {
   if (text != "yield" && text != "compete")
     return Status::error("'" + text + "' is not a policy", "Write yield or compete");
@@ -188,10 +181,6 @@ const std::vector<Entry>& entries() {
         "2 of one warp, 4 for batches, 8 of 16 warps where the fast kernel does not run: "
         "docs/measurements"},
        set_blocks},
-      {{"BRAID_DIRECT", "first|equal", "", "first",
-        "a link whose own GPU copies too: its own slices go first, or are equal to those it relays",
-        "MMA section 3.4.2, direct path first: relays add nothing then, and cost NVLink (table 2)"},
-       set_direct_first},
       {{"BRAID_BACKGROUND", "yield|compete", "", "yield",
         "relays whose link is congested by what is not braid's: yield (wait a period) or compete",
         "MMA section 3.4.2, contention with background traffic"},
