@@ -243,7 +243,8 @@ class Generator {
   }
 
   // A free waits for all streams of a context, and other threads wait for the free: beside one that
-  // holds a stream back and has not released it yet, it would never end. So phases have one of both.
+  // holds a stream back and has not released it yet, it would never end. So phases have one of
+  // both.
   bool may_hold() const { return program_.threads == 1 || is_held_phase_; }
   bool may_free() const { return program_.threads == 1 || !is_held_phase_; }
 
