@@ -9,22 +9,34 @@
  * way it goes. A braid_outcome says which way that was.
  *
  * Ownership: an engine belongs to the caller, from braid_open to braid_close. Memory that a copy
- *   names is the caller's, who keeps it alive, and its source unchanged, until the stream has
- * passed the copy. Lists (of addresses, sizes, options) are read during the call only. Threads:
- * every function may be called from any thread at once, but nothing beside braid_close. The context
- * that is current in the calling thread is never changed. Blocking: braid_open, braid_close,
- * braid_prepare and braid_forget_context may allocate and block. A copy does neither, except where
- * cuMemcpyAsync does (pageable host memory), and except the first one to a context that braid has
- * not seen: see braid_prepare. A batch is sorted out in memory that its thread keeps, which grows
- * to the largest batch. Errors: every function that can fail returns a braid_status, and
- * braid_last_error has the words. A copy that fails with BRAID_ERROR_ARGUMENT has done nothing;
- * with BRAID_ERROR_CUDA, some of a batch may be in the stream already, as with cuMemcpyBatchAsync.
- * Kernels that fault later are CUDA's sticky errors, as ever. Units: sizes are bytes. Streams: a
- * CUstream or cudaStream_t, which are one type. NULL and CU_STREAM_LEGACY are the legacy default
- * stream of the current context, CU_STREAM_PER_THREAD is this thread's. A stream that is recording
- * a graph gets the driver's copies. Fork: as CUDA itself, an engine is of no use in a child
- * process; do not close it there. ABI: structs begin with their own size, so that later versions
- * may add fields at their ends. Source: MMA sections 3.2 to 3.4, as docs/architecture.md maps them.
+ * names is the caller's, who keeps it alive, and its source unchanged, until the stream has passed
+ * the copy. cuMemFreeAsync on that stream may follow at once, since a copy's call has enqueued all
+ * that names the memory. Lists (of addresses, sizes, options) are read during the call only.
+ *
+ * Threads: every function may be called from any thread at once, but nothing beside braid_close.
+ * The context that is current in the calling thread is never changed.
+ *
+ * Blocking: braid_open, braid_close, braid_prepare and braid_forget_context may allocate and block.
+ * A copy does neither, except where cuMemcpyAsync does (pageable host memory), and except the first
+ * one to a context that braid has not seen: see braid_prepare. A batch is sorted out in memory that
+ * its thread keeps, which grows to the largest batch.
+ *
+ * Errors: every function that can fail returns a braid_status, and braid_last_error has the words.
+ * A copy that fails with BRAID_ERROR_ARGUMENT has done nothing; with BRAID_ERROR_CUDA, some of a
+ * batch may be in the stream already, as with cuMemcpyBatchAsync. Kernels that fault later are
+ * CUDA's sticky errors, as ever.
+ *
+ * Units: sizes are bytes.
+ *
+ * Streams: a CUstream or cudaStream_t, which are one type. NULL and CU_STREAM_LEGACY are the legacy
+ * default stream of the current context, CU_STREAM_PER_THREAD is this thread's. A stream that is
+ * recording a graph gets the driver's copies.
+ *
+ * Fork: as CUDA itself, an engine is of no use in a child process; do not close it there.
+ *
+ * ABI: structs begin with their own size, so that later versions may add fields at their ends.
+ *
+ * Source: MMA sections 3.2 to 3.4, as docs/architecture.md maps them.
  */
 #pragma once
 
@@ -51,8 +63,9 @@ typedef enum braid_status {
   BRAID_ERROR_MEMORY = 5       /* no host memory for braid's own lists */
 } braid_status;
 
-/* Who goes first where copies meet: an urgent one (a fetch that a user waits for) overtakes a bulk
- * one (an offload, a model load) within a slice. Copies of one stream keep their order. Functions
+/* Who goes first where batches meet: an urgent one (a fetch that a user waits for) overtakes a bulk
+ * one (an offload, a model load) at the next slice. It makes no difference to what copy engines
+ * carry: single copies, unless BRAID_MOVER=kernel. Copies of one stream keep their order. Functions
  * take it as an int, and say so if it is neither. */
 typedef enum braid_priority { BRAID_PRIORITY_BULK = 0, BRAID_PRIORITY_URGENT = 1 } braid_priority;
 
@@ -79,10 +92,11 @@ typedef struct braid_outcome {
                                  Never freed. Zero bytes are "accelerated" */
 } braid_outcome;
 
-/* Opens an engine: contexts on the GPUs that may relay (about half a gigabyte of device memory
- * each), kernels, streams. Starts CUDA if the program has not. `options` may be NULL: all from the
- * environment, as for `braid run`. A server where there is nothing to gain (one GPU, no peers) is
- * no error: copies are then native. One engine serves a process; another, such as the preload
+/* Opens an engine: a context of its own on each GPU that may relay, with kernels, streams and
+ * buffers (about 270 MiB of device memory for the context, and BRAID_DEVICE_MEMORY for buffers, 64
+ * MiB if nothing else is said). Starts CUDA if the program has not. `options` may be NULL: all from
+ * the environment, as for `braid run`. A server where there is nothing to gain (one GPU, no peers)
+ * is no error: copies are then native. One engine serves a process; another, such as the preload
  * library's, may work beside it. On failure *engine is NULL. */
 BRAID_API braid_status braid_open(const braid_options* options, braid_engine** engine);
 
@@ -99,15 +113,6 @@ BRAID_API braid_status braid_prepare(braid_engine* engine);
 
 /* Call before `context` is destroyed or reset: braid stops using it. */
 BRAID_API braid_status braid_forget_context(braid_engine* engine, struct CUctx_st* context);
-
-/* cuMemFreeAsync for plain memory (cuMemAlloc) that copies before it in the stream's order may
- * still use: give that one memory whose copies have ended, or memory of a pool. Copy engines are
- * sent to the memory while a copy is under way, and the driver would turn them away: the copy would
- * end in a sticky CUDA error. If transfers of the engine do not end within 50 ms, the memory is
- * freed by a later call of this engine, once the stream has come so far. Any memory that
- * cuMemFreeAsync takes is taken here. */
-BRAID_API braid_status braid_free_async(braid_engine* engine, void* memory,
-                                        struct CUstream_st* stream);
 
 /* Copies `size_bytes` from `source` to `destination`, each host or device memory: a CUdeviceptr is
  * passed as a pointer. `outcome` may be NULL, here and below. */

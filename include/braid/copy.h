@@ -64,11 +64,6 @@ class Engine {
     return status_of(braid_forget_context(get(), context));
   }
 
-  /// Of plain memory behind copies that may still use it; see braid_free_async.
-  Status free_async(void* memory, CUstream_st* stream) {
-    return status_of(braid_free_async(get(), memory, stream));
-  }
-
   Result<Copied> copy(void* destination, const void* source, size_t size_bytes, CUstream_st* stream,
                       Urgency urgency = Urgency::kBulk) {
     return ask([&](braid_outcome* outcome) {

@@ -123,13 +123,6 @@ Status set_mover(Options& options, const std::string& text) {
   return {};
 }
 
-Status set_direct_first(Options& options, const std::string& text) {
-  if (text != "first" && text != "equal")
-    return Status::error("'" + text + "' is not a policy", "Write first or equal");
-  options.direct_first = text == "first";
-  return {};
-}
-
 Status set_yields(Options& options, const std::string& text) {
   if (text != "yield" && text != "compete")
     return Status::error("'" + text + "' is not a policy", "Write yield or compete");
@@ -153,7 +146,7 @@ const std::vector<Entry>& entries() {
       {{"BRAID_OPENING", "background|wait", "", "background",
         "when relays open: in the background with the first copy that would gain, copies being "
         "native until then; or the program waits, when it first pins memory",
-        "a context takes a third of a second, and seconds where processes start at once: "
+        "a context takes 0.11 to 0.17 s, and four for each of four processes at once 2.5 to 3: "
         "docs/measurements"},
        set_waits_for_relays},
       {{"BRAID_STATS", "text|json|prometheus", "", "none",
@@ -168,7 +161,7 @@ const std::vector<Entry>& entries() {
        set_stats_signal},
       {{"BRAID_LOG", "stderr|PATH", "path", "none",
         "a line for each copy over the threshold, on stderr or in a file: stderr or PATH, with %p",
-        "on, it costs some microseconds a copy: docs/statistics.md"},
+        "on, each copy opens, writes and closes a file: docs/statistics.md"},
        set_text<&Options::log>},
       {{"BRAID_THRESHOLD", "auto|SIZE", "bytes", "auto",
         "smaller copies stay native, others do not; auto: what the cost model expects to gain",
@@ -180,39 +173,37 @@ const std::vector<Entry>& entries() {
         "defaults without a file: docs/tuning.md"},
        set_costs},
       {{"BRAID_SLICE", "SIZE", "bytes", "64K",
-        "bytes of a slice, which a thread block takes at a time (kernel mover)",
+        "kernels: bytes of a slice, which a thread block takes at a time",
         "slice sweep: docs/measurements; docs/tuning.md"},
        set_size<&Options::slice_bytes, kLeastSliceBytes, kMostSliceBytes>},
       {{"BRAID_BLOCKS", "N", "thread blocks", "by kernel",
-        "thread blocks that a path spends on its GPU (kernel mover), whatever it copies",
+        "kernels: thread blocks that a path spends on its GPU, whatever it copies",
         "2 of one warp, 4 for batches, 8 of 16 warps where the fast kernel does not run: "
         "docs/measurements"},
        set_blocks},
-      {{"BRAID_DIRECT", "first|equal", "", "first",
-        "a link whose own GPU copies too: its own slices go first, or are equal to those it relays",
-        "MMA section 3.4.2, direct path first: relays add nothing then, and cost NVLink (table 2)"},
-       set_direct_first},
       {{"BRAID_BACKGROUND", "yield|compete", "", "yield",
-        "relays whose link is congested by what is not braid's: yield (wait a period) or compete",
+        "kernels, contiguous copies: relays whose link is congested by what is not braid's yield "
+        "(wait a period) or compete",
         "MMA section 3.4.2, contention with background traffic"},
        set_yields},
       {{"BRAID_PAGEABLE", "N", "threads", "by CPUs",
         "threads that stage copies of pageable memory; 0: such copies stay native. By CPUs: a "
         "quarter of those the process may use, from 1 to 16; 0 on one alone",
-        "8 threads copy 60 GB/s, 32 copy 80, and one 11: docs/measurements"},
+        "the other CPUs are the program's; 1 GiB is 5.8 and 3.7 times native: docs/measurements"},
        set_pageable},
       {{"BRAID_RELAY_ORDER", "longest|GPU", "GPU ordinal", "longest",
-        "whom a relay serves first: longest (the most bytes left), or a GPU's transfers",
+        "kernels: whom a relay serves first: longest (the most bytes left), or a GPU's transfers",
         "MMA section 3.4.2, relay task scheduling"},
        set_relay_order},
       {{"BRAID_MOVER", "auto|kernel|copy-engine", "", "auto",
         "what moves the bytes: kernel (some SM time), copy-engine (none; batches are native), or "
         "auto: copy engines, and kernels for batches",
-        "copy engines cost a busy neighbour 0 to 3 %, kernels 60 to 74 %: docs/measurements"},
+        "copy engines cost a busy neighbour 0 to 4 % of its steps, kernels 47 to 74: "
+        "docs/measurements"},
        set_mover},
       {{"BRAID_DEVICE_MEMORY", "SIZE", "bytes", "64M",
-        "most memory of each GPU that relay buffers take",
-        "four channels of 16 MB: with 8 MB 97 % of the limit, with 16 MB 99: docs/measurements"},
+        "copy engines: most memory of each GPU that relay buffers take",
+        "four channels of 16 MiB: with 8 MiB 97 % of the limit, with 16 MiB 99: docs/measurements"},
        set_size<&Options::device_memory_bytes, kLeastDeviceMemoryBytes>},
   };
   return table;

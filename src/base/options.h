@@ -38,10 +38,10 @@ struct Options {
   std::string log;                         ///< empty: none; "stderr", or a file's path as above
   uint64_t threshold_bytes = 0;            ///< 0: by the cost model (multipath/cost_model.h)
   uint64_t slice_bytes = 0;                ///< 0: the default (multipath/slice_size.h)
-  uint32_t blocks_per_path = 0;            ///< 0: by kernel (multipath/endpoint.cpp)
-  bool direct_first = true;       ///< links carry their own GPU's slices before relayed ones
-  bool waits_for_relays = false;  ///< the program does, when it first pins memory
-  bool yields = true;             ///< relays make way for traffic that is not braid's
+  uint32_t blocks_per_path = 0;            ///< 0: by kernel (multipath/pull_kernels.cpp)
+  bool direct_first = true;                ///< nothing reads it but Target::manners_of
+  bool waits_for_relays = false;           ///< the program does, when it first pins memory
+  bool yields = true;                      ///< relays make way for traffic that is not braid's
   std::string costs;  ///< the cost file: a path, "none", or empty: the server's, in cache_folder
   std::string cache_folder;   ///< $XDG_CACHE_HOME or $HOME/.cache; empty: there is none
   int pageable_threads = -1;  ///< 0: pageable copies stay native; -1: by CPUs (staging/crew.h)

@@ -37,7 +37,7 @@ namespace braid::cuda {
   X(cuMemcpyPeerAsync) X(cuMemcpyDtoDAsync) \
   X(cuMemCreate) X(cuMemRelease) X(cuMemAddressReserve) X(cuMemAddressFree) X(cuMemMap) \
   X(cuMemUnmap) X(cuMemGetAllocationGranularity) X(cuMemGetAccess) X(cuMemSetAccess) X(cuMemPoolGetAccess) X(cuMemPoolSetAccess) \
-  X(cuDeviceGetDefaultMemPool) X(cuMemFreeAsync) \
+  X(cuDeviceGetDefaultMemPool) \
   X(cuMemsetD8) X(cuMemsetD8Async) X(cuPointerGetAttribute) X(cuPointerGetAttributes) \
   X(cuModuleLoadData) X(cuModuleUnload) X(cuModuleGetFunction) X(cuFuncSetAttribute) \
   X(cuLaunchKernel) X(cuLaunchKernelEx)

@@ -118,15 +118,6 @@ braid_status braid_forget_context(braid_engine* engine, CUctx_st* context) {
   });
 }
 
-braid_status braid_free_async(braid_engine* engine, void* memory, CUstream_st* stream) {
-  return guarded([&] {
-    Error wrong = check_engine(engine);
-    if (!wrong.ok()) return wrong;
-    return engine->copier->free_async(reinterpret_cast<CUdeviceptr>(memory),
-                                      stream != nullptr ? stream : CU_STREAM_LEGACY);
-  });
-}
-
 braid_status braid_copy(braid_engine* engine, void* destination, const void* source,
                         size_t size_bytes, CUstream_st* stream, int priority,
                         braid_outcome* outcome) {

@@ -118,11 +118,6 @@ Error Copier::copy_native(Copies group, bool may_batch, Verdict why, const Order
   return Error::none();
 }
 
-Error Copier::free_async(CUdeviceptr address, CUstream stream) {
-  const CUresult answer = driver_.cuMemFreeAsync(address, stream);
-  return Error::from(driver_.check(answer, "freeing memory in a stream's order"), BRAID_ERROR_CUDA);
-}
-
 std::string Copier::statistics() { return statistics_.render(*engine_, kStatisticsWaitMs); }
 
 }  // namespace braid::library

@@ -57,9 +57,6 @@ class Copier {
   /// Puts the calling thread's `scratch.copies`, whose order it may change, into the stream.
   Error copy(const Order& order, Scratch& scratch, Tally& tally);
 
-  /// cuMemFreeAsync, of memory that copies before it may still use.
-  Error free_async(CUdeviceptr address, CUstream stream);
-
   std::string statistics();
 
  private:

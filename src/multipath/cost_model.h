@@ -70,7 +70,7 @@ struct CostModel {
   bool operator==(const CostModel&) const = default;
 };
 
-/// A server that nobody has tuned: measured on 4xH200.
+/// A server that nobody has tuned: measured on 4xH200 and 2xH200.
 const CostModel& default_costs();
 
 /// A parameter by name: "native_start_us", ...

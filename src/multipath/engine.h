@@ -4,14 +4,16 @@
 // path lie grants.h (access for relays) and staging/stager.h (pageable memory).
 //
 // One Engine serves a process. `open` does everything that allocates or blocks: contexts on the
-// GPUs, peer access, kernels, streams, tickets. `submit` never allocates, never blocks and never
-// fails halfway: it enqueues the whole transfer in the order of the caller's stream and says
-// kAccelerated, or it has enqueued nothing and says why, and the caller makes the native copy.
-// While another thread is inside add_context or forget_context, the answer is kNotReady.
+// GPUs, peer access, kernels, streams, tickets. `submit` allocates nothing, and waits for nothing
+// that the driver's own copy would not wait for (docs/architecture.md, "The law"). It enqueues the
+// whole transfer in the order of the caller's stream and says kAccelerated. Or it has enqueued
+// nothing that moves bytes and says why, and the caller makes the native copy. (kFailed is the
+// exception: the driver has refused the gate, and the caller returns its error.) While another
+// thread is inside add_context or forget_context, the answer is kNotReady.
 //
 // Threads: every member may be called from any thread at once. Errors: `open` returns a Status;
-// after it, trouble is a Verdict. Source: MMA sections 3.2 to 3.4; the kernel mover replaces the
-// Sync Engine and Task Launcher (docs/architecture.md says why).
+// after it, trouble is a Verdict. Source: MMA sections 3.2 to 3.4, as docs/architecture.md maps
+// them.
 #pragma once
 
 #include <cstdint>

@@ -5,11 +5,10 @@
 namespace braid::multipath {
 namespace {
 
-uint32_t rank_of(const Manners& manners, bool is_relay) {
-  const bool waits = is_relay && manners.direct_first;
-  if (manners.priority == Priority::kUrgent)
-    return waits ? cuda::kUrgentRelayRank : cuda::kUrgentDirectRank;
-  return waits ? cuda::kBulkRelayRank : cuda::kBulkDirectRank;
+uint32_t rank_of(Priority priority, bool is_relay) {
+  if (priority == Priority::kUrgent)
+    return is_relay ? cuda::kUrgentRelayRank : cuda::kUrgentDirectRank;
+  return is_relay ? cuda::kBulkRelayRank : cuda::kBulkDirectRank;
 }
 
 uint32_t blocks_of(const PullKernels& kernels, const SlicedBytes& bytes) {
@@ -43,7 +42,7 @@ void set_path(cuda::PullArgs& args, const KernelJob& job, uint32_t path, const L
   args.path = path;
   args.board = link.board(job.direction);
   args.pace = job.manners.yields ? link.pace() : 0;
-  args.rank = rank_of(job.manners, relay != nullptr);
+  args.rank = rank_of(job.manners.priority, relay != nullptr);
   args.relay_slot = relay != nullptr ? job.manners.relay_slot : cuda::kNoRelaySlot;
   args.shared = relay != nullptr ? relay->shared_address() : 0;
 }

@@ -21,8 +21,8 @@ namespace braid::multipath {
 /// Who makes room for whom on a link (pull.h, ranks and relay slots).
 struct Manners {
   Priority priority = Priority::kBulk;
-  bool direct_first = true;  ///< relays wait while their own GPU has direct work
-  bool yields = true;        ///< and when their link is congested by what is not braid's
+  bool direct_first = true;  ///< nothing reads it
+  bool yields = true;        ///< relays rest while what is not braid's congests their link
   uint32_t relay_slot = cuda::kNoRelaySlot;
   bool is_favoured = false;
 };

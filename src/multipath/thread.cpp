@@ -1,8 +1,6 @@
 #include "multipath/thread.h"
 
 #include <signal.h>
-#include <sys/prctl.h>
-#include <time.h>
 
 namespace braid::multipath {
 
@@ -20,7 +18,6 @@ bool Thread::start(void (*body)(void*), void* argument) {
 
 void* Thread::run(void* self) {
   pthread_setname_np(pthread_self(), "braid");
-  prctl(PR_SET_TIMERSLACK, 1);
   const Thread& thread = *static_cast<Thread*>(self);
   thread.body_(thread.argument_);
   return nullptr;
@@ -28,15 +25,6 @@ void* Thread::run(void* self) {
 
 void Thread::join() {
   if (has_started_) pthread_join(thread_, nullptr);
-}
-
-uint64_t Thread::cpu_time_ns() const {
-  clockid_t clock{};
-  timespec time{};
-  if (!has_started_ || pthread_getcpuclockid(thread_, &clock) != 0 ||
-      clock_gettime(clock, &time) != 0)
-    return 0;
-  return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_nsec);
 }
 
 }  // namespace braid::multipath

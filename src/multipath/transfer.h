@@ -1,5 +1,5 @@
-// The words of multipath (MMA section 3.4): a transfer is cut into slices; a slice travels on a
-// path.
+// The words of multipath (MMA section 3.4): a transfer travels on several paths, each of which
+// carries a share of it (copy engines) or slices of it (kernels).
 #pragma once
 
 #include <cuda.h>
@@ -12,8 +12,9 @@ namespace braid::multipath {
 
 enum class Direction : uint8_t { kHostToDevice, kDeviceToHost };
 
-/// Who goes first where transfers meet: an urgent one (a fetch that a user waits for) overtakes a
-/// bulk one (an offload, a model load) at the next slice. MMA section 3.4.1, priority queues.
+/// Who goes first where transfers that kernels carry meet: an urgent one (a fetch that a user waits
+/// for) overtakes a bulk one (an offload, a model load) at the next slice. Copy engines do not ask.
+/// MMA section 3.4.1, priority queues.
 enum class Priority : uint8_t { kBulk, kUrgent };
 
 /// "bulk", "urgent".
@@ -82,7 +83,7 @@ enum class Verdict : uint8_t {
   kForeignContext,  ///< the memory or the stream belongs to a context braid has not prepared
   kNoRelay,         ///< no usable peer, or relays are turned off
   kNotReady,        ///< braid has not been set up in this process, or is shut down
-  kSaturated,       ///< every ticket or lane is still in use
+  kSaturated,       ///< every ticket or channel is in use, or the stream has too many
   kDriverError,     ///< the driver refused a step before any byte moved
   kFailed,          ///< the driver refused a step after that: the call returns its error
 };

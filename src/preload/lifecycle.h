@@ -22,7 +22,7 @@ enum class Ending : bool {
   kReleased,   ///< unless somebody else holds it: braid lets go of it
 };
 
-/// Before the driver ends a primary context: the engine's streams and memory there go with it.
+/// Before the driver ends a primary context: the engine's kernels there go with it.
 void forget_context(CUcontext context, Ending ending) noexcept;
 
 }  // namespace braid::preload

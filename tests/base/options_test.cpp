@@ -21,7 +21,6 @@ TEST(Options, DefaultsWhenNothingIsSet) {
   EXPECT_EQ(options.stats, StatsFormat::kNone);
   EXPECT_EQ(options.threshold_bytes, 0u) << "the cost model's";
   EXPECT_EQ(options.costs, "") << "the server's own file";
-  EXPECT_TRUE(options.direct_first);
   EXPECT_TRUE(options.yields);
 }
 
@@ -35,7 +34,6 @@ TEST(Options, ReadsEveryRow) {
                                 {"BRAID_COSTS", "/tmp/costs.json"},
                                 {"BRAID_SLICE", "256K"},
                                 {"BRAID_BLOCKS", "8"},
-                                {"BRAID_DIRECT", "equal"},
                                 {"BRAID_BACKGROUND", "compete"}})
                               .value();
   EXPECT_TRUE(options.relays.allows(3));
@@ -48,7 +46,6 @@ TEST(Options, ReadsEveryRow) {
   EXPECT_EQ(options.costs, "/tmp/costs.json");
   EXPECT_EQ(options.slice_bytes, 256u << 10);
   EXPECT_EQ(options.blocks_per_path, 8u);
-  EXPECT_FALSE(options.direct_first);
   EXPECT_FALSE(options.yields);
 }
 
@@ -89,7 +86,6 @@ TEST(Options, AnErrorNamesTheVariableAndItsText) {
                                           {"BRAID_THRESHOLD", "big"},
                                           {"BRAID_SLICE", "0"},
                                           {"BRAID_BLOCKS", "65"},
-                                          {"BRAID_DIRECT", "last"},
                                           {"BRAID_BACKGROUND", "rude"}}) {
     const auto options = read({{name, text}});
     ASSERT_FALSE(options.ok()) << name;

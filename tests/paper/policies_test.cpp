@@ -89,42 +89,31 @@ TEST_P(PaperPoliciesTest, RelaysServeTheLongestQueueOrTheFavouredTarget) {
 }
 
 // Section 3.4.2, direct path first. Relays work in contexts of their own and do not see who else
-// has direct work on their link: BRAID_DIRECT makes no difference there. They notice that the link
-// is slower than usual, and yield.
-TEST_P(PaperPoliciesTest, RelaysYieldToALinksOwnCopy) {
+// has direct work on their link. Kernels of the two contexts have the GPU in turns.
+TEST_P(PaperPoliciesTest, ALinksOwnCopyKeepsAboutHalfOfItBesideARelay) {
   constexpr uint64_t kSize = kGiB / 2, kDirect = kGiB / 8;
   HostBuffer host(driver(), kSize);
   const auto to = site(0, kSize), beside = site(1, kDirect);
-  struct Setting {
-    bool direct_first;
-    bool yields;
-  };
-  constexpr std::array<Setting, 3> kSettings{{{true, true}, {false, true}, {true, false}}};
-  std::array<double, kSettings.size()> direct_us{}, relayed_us{};
-  for (size_t i = 0; i < kSettings.size(); ++i) {
-    Options chosen = options();
-    chosen.direct_first = kSettings[i].direct_first;
-    chosen.yields = kSettings[i].yields;
-    auto engine = open_engine(chosen);
+  std::array<double, 2> direct_us{}, relayed_us{};
+  for (const bool yields : {false, true}) {
+    auto engine = engine_that(yields);
     engine->limit_paths(2);
     wait_us(load(*engine, host, *to, kSize));
     const Span whole = load(*engine, host, *to, kSize);
     use_gpu(beside->gpu);
-    direct_us[i] = wait_us(
+    direct_us[yields] = wait_us(
         direct(*engine, Direction::kHostToDevice, host, beside->device, kDirect, beside->stream));
     use_gpu(0);
-    relayed_us[i] = wait_us(whole);
+    relayed_us[yields] = wait_us(whole);
   }
   const double alone_us = static_cast<double>(kDirect) / (kNativeGbps * 1e3);
-  figure(
-      "section 3.4.2", "a link's own slices first; no figure",
-      text("direct 128 MiB on a relay's link, %.2f ms at best: first %.2f, equal %.2f, first but "
-           "competing %.2f; the relayed 512 MiB: %.2f, %.2f, %.2f",
-           alone_us / 1e3, direct_us[0] / 1e3, direct_us[1] / 1e3, direct_us[2] / 1e3,
-           relayed_us[0] / 1e3, relayed_us[1] / 1e3, relayed_us[2] / 1e3));
-  // The kernels of a relay and of the link's own GPU are of two contexts, and take turns.
-  EXPECT_LT(direct_us[0], 2.5 * alone_us) << "it gets less than half of its link";
-  EXPECT_NEAR(direct_us[0] / direct_us[1], 1, 0.05) << "who goes first is not asked there";
+  figure("section 3.4.2", "a link's own slices first; no figure",
+         text("direct 128 MiB on a relay's link, %.2f ms at best: compete %.2f, yield %.2f; the "
+              "relayed 512 MiB: %.2f, %.2f",
+              alone_us / 1e3, direct_us[0] / 1e3, direct_us[1] / 1e3, relayed_us[0] / 1e3,
+              relayed_us[1] / 1e3));
+  for (const double us : direct_us)
+    EXPECT_LT(us, 2.5 * alone_us) << "it gets less than 0.4 of its link";
   GTEST_SKIP() << "direct path first is not met";
 }
 

@@ -187,7 +187,7 @@ TEST(Help, NamesEveryOption) {
   EXPECT_EQ(child.exit_code, 0);
   for (const char* option :
        {"--server", "--lend", "--relays", "--stats", "--stats-file", "--stats-signal", "--log",
-        "--threshold", "--costs", "--slice", "--blocks", "--background", "--direct"})
+        "--threshold", "--costs", "--slice", "--blocks", "--background"})
     EXPECT_NE(child.output.find(option), std::string::npos) << option;
   for (const char* values : {"auto|kernel|copy-engine", "auto|SIZE", "longest|GPU"})
     EXPECT_NE(child.output.find(values), std::string::npos) << child.output;

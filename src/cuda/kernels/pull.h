@@ -6,8 +6,8 @@
 // to its destination. H2D loads host memory over this GPU's PCIe link and stores into the target
 // GPU over NVLink (or locally on the direct path); D2H is the mirror image. A slice is a range of
 // one contiguous copy, or a few pieces of a batch. MMA sections 3.4.1 (priorities), 3.4.2
-// (pull-based path selection, direct path first, relay scheduling, yielding) and 3.4.3, with the
-// relay buffers and the CPU's scheduler threads designed away.
+// (pull-based path selection, relay scheduling, yielding) and 3.4.3, but without relay buffers and
+// without scheduler threads on the CPU.
 #pragma once
 
 #include <cstddef>
@@ -56,15 +56,18 @@ struct TicketReport {
   uint32_t short_bytes[kMaxPaths];
 };
 
-/// Blocks at work on a link are ranked, and one rests while any of a lower number is at work there.
+/// Blocks at work on a link are ranked, and one rests while any of a lower number is on its board.
+/// Relays work in contexts of their own, with boards of their own. So among relays, and on the
+/// direct path, urgent blocks go first; a relay and its own GPU's direct path do not meet.
 inline constexpr uint32_t kUrgentDirectRank = 0;
 inline constexpr uint32_t kUrgentRelayRank = 1;
 inline constexpr uint32_t kBulkDirectRank = 2;
 inline constexpr uint32_t kBulkRelayRank = 3;
 inline constexpr uint32_t kRanks = 4;
 
-/// What one GPU's PCIe link is asked to carry in one direction, so that its transfers can make room
-/// for each other between two slices. Lies in that GPU's memory; only its own blocks touch it.
+/// What one context's kernels carry over their GPU's PCIe link in one direction, so that transfers
+/// can make room for each other between two slices. Lies in that GPU's memory; only blocks of that
+/// context touch it.
 struct LinkBoard {
   uint32_t blocks[kRanks];         ///< at work, by rank; blocks count themselves in and out
   uint32_t relayed_kb[kMaxPaths];  ///< by relay slot: what is left of a transfer that is relayed
@@ -105,7 +108,7 @@ struct PullArgs {
                          ///< fields above mean nothing; of a contiguous copy: 0
   uint64_t counters;     ///< TicketCounters*, in the target GPU's memory
   uint64_t report;       ///< TicketReport*, in host memory
-  uint64_t board;        ///< LinkBoard* of this GPU and direction, in this GPU's memory
+  uint64_t board;        ///< LinkBoard* of this context and direction, in this GPU's memory
   uint64_t pace;         ///< LinkPace* of this GPU; 0: nobody rests for congestion
   uint64_t shared;       ///< uint32_t* in host memory: set when the GPU turns out to be shared by
                          ///< time slices (is_preempted); 0: the direct path, which does not ask
