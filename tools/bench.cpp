@@ -32,10 +32,6 @@ struct Arguments {
   uint64_t seed = 1;
 };
 
-const char* direction_name(Direction direction) {
-  return direction == Direction::kHostToDevice ? "h2d" : "d2h";
-}
-
 std::string share_text(const Record& record) {
   uint64_t total = 0;
   for (const auto& [gpu, bytes] : record.share) total += bytes;

@@ -21,6 +21,8 @@ void add_topo_command(CLI::App& app, int& exit_code);
 void add_run_command(CLI::App& app, const std::vector<std::string>& program, int& exit_code);
 void add_tune_command(CLI::App& app, int& exit_code);
 void add_doctor_command(CLI::App& app, int& exit_code);
+/// `ps`, `waits` and `switch`.
+void add_process_commands(CLI::App& app, int& exit_code);
 
 /// The hidden command that `braid doctor` starts under `braid run`. Returns its exit code.
 int probe();

@@ -56,6 +56,7 @@ int main(int argc, char** argv) {
   braid::tools::add_tune_command(app, exit_code);
   braid::tools::add_topo_command(app, exit_code);
   braid::tools::add_doctor_command(app, exit_code);
+  braid::tools::add_process_commands(app, exit_code);
   if (const braid::Status known = braid::tools::check_command(app, argc, argv); !known.ok())
     return braid::tools::fail(known);
   app.failure_message([](const CLI::App* failed, const CLI::Error& error) {

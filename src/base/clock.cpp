@@ -19,6 +19,7 @@ class SystemClock final : public Clock {
     clock_gettime(CLOCK_MONOTONIC, &now);
     return static_cast<uint64_t>(now.tv_sec) * kNsPerSecond + static_cast<uint64_t>(now.tv_nsec);
   }
+  bool is_common() const override { return true; }
   void hold() override {}
   void release() override {}
   void sleep_ns(uint64_t duration_ns) override {

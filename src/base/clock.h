@@ -39,6 +39,8 @@ class Clock {
   /// Nanoseconds since some fixed point; the calling thread never sees it go back. If another
   /// thread holds time, waits until it lets go.
   virtual uint64_t now_ns() = 0;
+  /// All processes of the host read the same time.
+  virtual bool is_common() const { return false; }
   /// Time stands still until it is released as often as it was held.
   virtual void hold() = 0;
   virtual void release() = 0;

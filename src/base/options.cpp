@@ -5,6 +5,7 @@
 #include <csignal>
 #include <cstdlib>
 
+#include "base/process_table.h"
 #include "base/units.h"
 
 extern char** environ;
@@ -130,6 +131,14 @@ Status set_yields(Options& options, const std::string& text) {
   return {};
 }
 
+Status set_processes(Options& options, const std::string& text) {
+  if (text != "table" && text != "none")
+    return Status::error("'" + text + "' is not a way to know of other processes",
+                         "Write table or none");
+  if (text == "none") options.process_table.clear();
+  return {};
+}
+
 Status set_waits_for_relays(Options& options, const std::string& text) {
   if (text != "background" && text != "wait")
     return Status::error("'" + text + "' is not a way to open", "Write background or wait");
@@ -186,6 +195,11 @@ const std::vector<Entry>& entries() {
         "(wait a period) or compete",
         "MMA section 3.4.2, contention with background traffic"},
        set_yields},
+      {{"BRAID_PROCESSES", "table|none", "", "table",
+        "the processes of this user that use braid know of each other by a table in /dev/shm: whose "
+        "links are busy, and whose turn it is to open relays; none: not this one",
+        "relays on links that other processes use add nothing: MMA section 3.4.2"},
+       set_processes},
       {{"BRAID_PAGEABLE", "N", "threads", "by CPUs",
         "threads that stage copies of pageable memory; 0: such copies stay native. By CPUs: a "
         "quarter of those the process may use, from 1 to 16; 0 on one alone",
@@ -271,6 +285,7 @@ std::vector<std::string> unknown_variables() {
 
 Result<Options> read_options(const std::function<const char*(const char*)>& get) {
   Options options;
+  options.process_table = ProcessTable::usual_name();
   for (const Entry& entry : entries()) {
     const char* text = get(entry.row.name);
     if (text == nullptr || *text == '\0') continue;

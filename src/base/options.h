@@ -39,10 +39,10 @@ struct Options {
   uint64_t threshold_bytes = 0;            ///< 0: by the cost model (multipath/cost_model.h)
   uint64_t slice_bytes = 0;                ///< 0: the default (multipath/slice_size.h)
   uint32_t blocks_per_path = 0;            ///< 0: by kernel (multipath/pull_kernels.cpp)
-  bool direct_first = true;                ///< nothing reads it but Target::manners_of
   bool waits_for_relays = false;           ///< the program does, when it first pins memory
   bool yields = true;                      ///< relays make way for traffic that is not braid's
   std::string costs;  ///< the cost file: a path, "none", or empty: the server's, in cache_folder
+  std::string process_table;  ///< shared memory by which processes know each other; empty: none
   std::string cache_folder;   ///< $XDG_CACHE_HOME or $HOME/.cache; empty: there is none
   int pageable_threads = -1;  ///< 0: pageable copies stay native; -1: by CPUs (staging/crew.h)
   int favoured_gpu = -1;      ///< relays serve this GPU's transfers first; -1: the longest queue

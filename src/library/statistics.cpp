@@ -44,6 +44,9 @@ std::string Statistics::render(multipath::Engine& engine, int wait_ms) const {
     const auto counts = std::make_unique<multipath::PathCounts>();
     engine.collect(wait_ms, *counts);
     for (const multipath::PathCount& path : counts->all()) json.add(path);
+    std::array<multipath::RelayCount, multipath::kMostGpus> relays;
+    const size_t relay_count = engine.count_relays(relays);
+    for (size_t i = 0; i < relay_count; ++i) json.add(relays[i]);
     for (const std::string& problem : engine.problems()) json.add_problem(problem);
     json.end();
   }

@@ -16,6 +16,7 @@
 namespace braid::multipath {
 
 struct Channel {
+  int gpu = -1;  ///< the relay, a CUDA ordinal
   CUstream stream = nullptr;
   CUdeviceptr buffer = 0;      ///< 0: for kernels alone
   CUevent end = nullptr;       ///< for the gate of last resort (gate.cpp)

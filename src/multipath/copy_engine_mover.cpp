@@ -49,15 +49,15 @@ class Share {
   Share(const cuda::Driver& driver, const CopyJob& job, const RelayPath& path, Range range)
       : driver_(driver), job_(job), path_(path), left_(range), begin_(range.begin) {}
 
-  bool has_more() const { return left_.begin < left_.end && !is_refused_; }
+  bool has_more() const { return left_.begin < left_.end && refused_ == CUDA_SUCCESS; }
 
   void begin(const Ticket& ticket) {
-    for (Channel* channel : path_.taken())
-      if (wait_begun(driver_, ticket, *channel) != CUDA_SUCCESS) is_refused_ = true;
+    for (Channel* channel : path_.taken()) note(wait_begun(driver_, ticket, *channel));
   }
 
-  // In the relay's context.
-  void enqueue_chunk() {
+  void enqueue_chunk(cuda::ScopedContext& scope) {
+    note(scope.enter(path_.relay->context()));
+    if (refused_ != CUDA_SUCCESS) return;
     const Channel& channel = *path_.channels[chunks_ % path_.channel_count];
     const bool is_first = chunks_ == 0 && path_.channel_count > 1;
     const uint64_t wanted =
@@ -65,10 +65,8 @@ class Share {
     const Range chunk{left_.begin, std::min(left_.end, left_.begin + wanted)};
     const CUresult taken = job_.is_staged ? stage(driver_, job_, chunk, channel)
                                           : copy(driver_, job_, chunk, channel.stream);
-    if (taken != CUDA_SUCCESS) {
-      is_refused_ = true;
-      return;
-    }
+    note(taken);
+    if (taken != CUDA_SUCCESS) return;
     left_.begin = chunk.end;
     ++chunks_;
   }
@@ -76,7 +74,9 @@ class Share {
   // The ticket's last channels are those whose word will come; the others' events are waited for.
   void end(Ticket& ticket) {
     for (Channel* channel : path_.taken()) {
-      if (say_landed(driver_, *channel) == CUDA_SUCCESS)
+      const CUresult said = say_landed(driver_, *channel);
+      note(said);
+      if (said == CUDA_SUCCESS)
         ticket.add(*channel);
       else
         unsaid_[unsaid_count_++] = {channel, 0};
@@ -90,15 +90,20 @@ class Share {
   Range left() const { return left_; }
   uint64_t carried_bytes() const { return left_.begin - begin_; }
   bool has_unsaid() const { return unsaid_count_ != 0; }
+  CUresult refused() const { return refused_; }
 
  private:
+  void note(CUresult step) {
+    if (refused_ == CUDA_SUCCESS) refused_ = step;
+  }
+
   const cuda::Driver& driver_;
   const CopyJob& job_;
   const RelayPath& path_;
   Range left_;
   uint64_t begin_;
   size_t chunks_ = 0;
-  bool is_refused_ = false;
+  CUresult refused_ = CUDA_SUCCESS;
   std::array<ChannelUse, kChannelsOfRelay> unsaid_{};
   size_t unsaid_count_ = 0;
 };
@@ -128,9 +133,8 @@ Moved enqueue_copies(const cuda::Driver& driver, const CopyJob& job, Ticket& tic
   for (bool is_more = true; is_more;) {
     is_more = false;
     for (size_t i = 0; i < job.relays.size(); ++i) {
-      if (!shares[i]->has_more() || scope.enter(job.relays[i].relay->context()) != CUDA_SUCCESS)
-        continue;
-      shares[i]->enqueue_chunk();
+      if (!shares[i]->has_more()) continue;
+      shares[i]->enqueue_chunk(scope);
       is_more = is_more || shares[i]->has_more();
     }
   }
@@ -141,6 +145,7 @@ Moved enqueue_copies(const cuda::Driver& driver, const CopyJob& job, Ticket& tic
   const auto must = [&](CUresult step) { result = result == CUDA_SUCCESS ? step : result; };
   for (size_t i = 0; i < job.relays.size(); ++i) {
     moved.relay_bytes[i] = shares[i]->carried_bytes();
+    moved.refused[i] = shares[i]->refused();
     must(copy(driver, job, shares[i]->left(), job.stream));
   }
   must(wait_landed(driver, ticket, job.stream));

@@ -42,6 +42,7 @@ struct Moved {
   Verdict verdict = Verdict::kDriverError;
   CUresult error = CUDA_SUCCESS;                        ///< kFailed: what the driver said
   std::array<uint64_t, cuda::kMaxPaths> relay_bytes{};  ///< carried by each relay
+  std::array<CUresult, cuda::kMaxPaths> refused{};      ///< what stopped a relay, if anything did
 };
 
 /// Enqueues the whole copy: kAccelerated; kDriverError with nothing enqueued that moves bytes; or

@@ -16,12 +16,13 @@ namespace braid::multipath {
 
 struct Engine::Impl {
   Impl(const cuda::Driver& cuda_driver, const Options& all_options, Relays all_relays,
-       const CostModel& costs)
+       const CostModel& costs, Say say)
       : driver(cuda_driver),
         options(all_options),
         relays(std::move(all_relays)),
         planner(costs, options),
-        roster(driver, options, relays, planner),
+        presence(driver, options, relays),
+        roster(driver, options, relays, planner, presence, say),
         stager(driver, options, [this](const Transfer& chunk) {
           const Segment whole{chunk.host, chunk.device, chunk.size_bytes};
           return submit({chunk.direction, {&whole, 1}, chunk.stream, chunk.priority});
@@ -44,6 +45,7 @@ struct Engine::Impl {
   const Relays relays;
   const GpuSet relay_gpus = relays.all();  // none: there is nothing to gain
   const Planner planner;
+  Presence presence;
   Roster roster;
   staging::Stager stager;  // its chunks are transfers like others
   std::atomic<int> path_limit{0};
@@ -62,11 +64,11 @@ Result<std::unique_ptr<Engine>> Engine::open(const cuda::Driver& driver, const O
 }
 
 Result<std::unique_ptr<Engine>> Engine::prepare(const cuda::Driver& driver,
-                                                const Options& options) {
+                                                const Options& options, Say say) {
   auto relays = Relays::find(driver, options);
   if (!relays.ok()) return relays.status();
   const LoadedCosts loaded = load_costs(driver, options);
-  auto impl = std::make_unique<Impl>(driver, options, std::move(relays).value(), loaded.costs);
+  auto impl = std::make_unique<Impl>(driver, options, std::move(relays).value(), loaded.costs, say);
   if (!loaded.problem.ok())
     impl->cost_problem = loaded.problem.message() + ". Until then braid goes by its defaults";
   return std::unique_ptr<Engine>(new Engine(std::move(impl)));
@@ -74,6 +76,7 @@ Result<std::unique_ptr<Engine>> Engine::prepare(const cuda::Driver& driver,
 
 Outcome Engine::Impl::submit(const Batch& batch) {
   const uint64_t size_bytes = size_of(batch);
+  if (presence.is_off()) return Verdict::kSwitchedOff;
   if (!planner.may_gain(batch, size_bytes)) return Verdict::kBelowThreshold;
   if (relay_gpus == 0) return Verdict::kNoRelay;
   const Classification what = classify(driver, batch, relay_gpus);
@@ -89,6 +92,7 @@ Outcome Engine::Impl::submit(const Batch& batch) {
 
 std::vector<std::string> Engine::Impl::problems() {
   std::vector<std::string> all = roster.problems();
+  if (!presence.problem().empty()) all.push_back(presence.problem());
   if (!cost_problem.empty()) all.insert(all.begin(), cost_problem);
   return all;
 }
@@ -123,12 +127,24 @@ GpuSet Engine::grant(CUdeviceptr address, size_t size_bytes) {
 std::vector<std::pair<CUmemoryPool, GpuSet>> Engine::grant_default_pools() {
   return multipath::grant_default_pools(impl_->driver, impl_->roster);
 }
+uint64_t Engine::give_back_memory(CUdevice device) noexcept {
+  return impl_->roster.give_back_memory(device);
+}
+bool Engine::tend() noexcept try { return impl_->roster.tend(); } catch (...) {
+  return false;  // no memory for the words of what failed
+}
+ProcessRow& Engine::row() noexcept { return impl_->presence.row(); }
+std::string Engine::describe_waits() { return impl_->roster.describe_waits(); }
+size_t Engine::count_relays(std::span<RelayCount> into) noexcept {
+  return impl_->roster.count_relays(into);
+}
 Outcome Engine::submit(const Batch& batch) noexcept { return impl_->submit(batch); }
 Outcome Engine::submit(const Transfer& transfer) noexcept {
   const Segment whole{transfer.host, transfer.device, transfer.size_bytes};
   return impl_->submit({transfer.direction, {&whole, 1}, transfer.stream, transfer.priority});
 }
 std::optional<Staged> Engine::stage(const Transfer& transfer, bool is_synchronous) {
+  if (impl_->presence.is_off()) return std::nullopt;
   return impl_->stager.copy(transfer, is_synchronous);
 }
 uint64_t Engine::threshold_bytes() const { return impl_->planner.threshold_bytes(); }

@@ -24,10 +24,12 @@
 #include <vector>
 
 #include "base/options.h"
+#include "base/process_table.h"
 #include "base/status.h"
 #include "cuda/driver.h"
 #include "multipath/access.h"
 #include "multipath/path_counts.h"
+#include "multipath/relay_health.h"
 #include "multipath/transfer.h"
 
 namespace braid::multipath {
@@ -40,12 +42,12 @@ class Engine {
   /// with nothing to gain (one GPU, no peers) is not a failure: `submit` then says kNoRelay.
   static Result<std::unique_ptr<Engine>> open(const cuda::Driver& driver, const Options& options);
 
-  /// As `open`, but does nothing on a GPU. `add_context` may be called from now on. Relays are for
+  /// As `open`, but does nothing on a GPU, and lets `say` tell the user what goes wrong later. `add_context` may be called from now on. Relays are for
   /// `open_next`, one a call, with the same errors; false: nothing is left. A step may take
   /// seconds. Then `begin` lets copies in, which are kNotReady before. One thread at a time for
   /// these two; everything else may be called beside them.
   static Result<std::unique_ptr<Engine>> prepare(const cuda::Driver& driver,
-                                                 const Options& options);
+                                                 const Options& options, Say say = nullptr);
   Result<bool> open_next();
   void begin();
   bool is_open() const noexcept;  ///< `begin` has been called, or there is no GPU that may relay
@@ -75,6 +77,18 @@ class Engine {
   /// The pools that the driver makes by itself, one for each GPU.
   std::vector<std::pair<CUmemoryPool, GpuSet>> grant_default_pools();
 
+  /// The program is short of memory on a GPU: the relay there gives its buffers back, if it has
+  /// nothing to do. How many bytes. Waits for nobody.
+  uint64_t give_back_memory(CUdevice device) noexcept;
+  /// Makes whole again what has been given back, where there is room. False: not all of it. May
+  /// take its time; one thread at a time.
+  bool tend() noexcept;
+
+  /// This process's row among those of the host that use braid.
+  ProcessRow& row() noexcept;
+  /// What in this process waits for braid, a line each; empty: nothing does. No driver call.
+  std::string describe_waits();
+
   Outcome submit(const Batch& batch) noexcept;
   Outcome submit(const Transfer& transfer) noexcept;
 
@@ -97,10 +111,13 @@ class Engine {
   void collect(int wait_ms, PathCounts& counts) noexcept;
   std::vector<PathCount> collect(int wait_ms);
 
+  /// The relays that are open, and how they are; how many. As safe as `collect` without waiting.
+  size_t count_relays(std::span<RelayCount> into) noexcept;
+
   /// True when some GPU has a relay that may help it.
   bool can_accelerate() const;
 
-  /// What could not be prepared, in words a user can act on: GPUs that do not
+  /// What could not be prepared or has failed since, in words a user can act on: GPUs that do not
   /// relay, contexts whose copies stay native, a cost file that is not used. The rest works.
   std::vector<std::string> problems() const;
 

@@ -126,12 +126,13 @@ KernelResult enqueue_kernels(const cuda::Driver& driver, const KernelJob& job, T
     CUresult relayed = scope.enter(path.relay->context());
     if (relayed == CUDA_SUCCESS) relayed = launch_relay(driver, job, path, ticket, args);
     if (relayed != CUDA_SUCCESS) {
-      result.refused.set(i);
+      result.refused[i] = relayed;
       if (make_up_for(driver, job, path, args) != CUDA_SUCCESS) ticket.retired = true;
       continue;
     }
     launched[launched_count++] = {path.channels[0], 0};
-    if (say_landed(driver, *path.channels[0]) == CUDA_SUCCESS)
+    result.refused[i] = say_landed(driver, *path.channels[0]);
+    if (result.refused[i] == CUDA_SUCCESS)
       ticket.add(*path.channels[0]);
     else
       ticket.retired = true;

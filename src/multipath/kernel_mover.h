@@ -6,7 +6,7 @@
 // Everything is enqueued when the call returns, and nothing waits for the CPU or for a later call.
 #pragma once
 
-#include <bitset>
+#include <array>
 #include <span>
 
 #include "cuda/driver.h"
@@ -21,7 +21,6 @@ namespace braid::multipath {
 /// Who makes room for whom on a link (pull.h, ranks and relay slots).
 struct Manners {
   Priority priority = Priority::kBulk;
-  bool direct_first = true;  ///< nothing reads it
   bool yields = true;        ///< relays rest while what is not braid's congests their link
   uint32_t relay_slot = cuda::kNoRelaySlot;
   bool is_favoured = false;
@@ -47,8 +46,9 @@ struct KernelJob {
 
 struct KernelResult {
   Verdict verdict = Verdict::kDriverError;
-  CUresult error = CUDA_SUCCESS;           ///< kFailed: what the driver said
-  std::bitset<cuda::kMaxPaths> refused{};  ///< of the job's relays: those that were not launched
+  CUresult error = CUDA_SUCCESS;  ///< kFailed: what the driver said
+  /// Of the job's relays: why one was not launched, or did not say that it has landed.
+  std::array<CUresult, cuda::kMaxPaths> refused{};
 };
 
 /// Enqueues the whole transfer: kAccelerated; kDriverError with nothing enqueued that moves bytes;

@@ -2,7 +2,7 @@
 // there would only be in its way (MMA section 3.4.2: relays lend idle links). A plan is enqueued
 // whole and cannot make way later, so what has lately happened decides: of two GPUs whose copies
 // have met in one direction, neither relays for the other for a while. Copies that meet for the
-// first time share all links evenly.
+// first time share all links evenly. GPUs of other processes of the host count too (presence.h).
 //
 // Threads: any; nothing locks. Times are the driver clock's; an update that is lost does no harm.
 #pragma once
@@ -12,12 +12,15 @@
 #include <cstdint>
 
 #include "cuda/kernels/pull.h"
+#include "multipath/presence.h"
 #include "multipath/transfer.h"
 
 namespace braid::multipath {
 
 class LinkUse {
  public:
+  explicit LinkUse(Presence& presence) : presence_(presence) {}
+
   /// Programs that copy to all GPUs at once do so again: once a training step, or a model load.
   static constexpr uint64_t kMetForNs = 2'000'000'000;
   /// A copy this many times smaller is no reason for a larger one to do without its link.
@@ -35,6 +38,11 @@ class LinkUse {
       if (its_bytes >= size_bytes / kMuchSmaller) met(gpu, other, direction) = now_ns + kMetForNs;
       if (size_bytes >= its_bytes / kMuchSmaller) met(other, gpu, direction) = now_ns + kMetForNs;
     }
+    presence_.for_each_busy(direction, now_ns, [&](int other, uint64_t its_bytes) {
+      if (other != gpu && is_known(other) && its_bytes >= size_bytes / kMuchSmaller)
+        met(gpu, other, direction) = now_ns + kMetForNs;
+    });
+    presence_.tell(gpu, direction, size_bytes, until_ns);
     own(gpu, direction).until_ns = until_ns;
     own(gpu, direction).size_bytes = size_bytes;
   }
@@ -59,6 +67,7 @@ class LinkUse {
     return met_until_ns_[static_cast<size_t>(gpu)][static_cast<size_t>(other)][index(direction)];
   }
 
+  Presence& presence_;
   std::array<std::array<Own, 2>, kGpus> own_;
   std::array<std::array<std::array<std::atomic<uint64_t>, 2>, kGpus>, kGpus> met_until_ns_{};
 };

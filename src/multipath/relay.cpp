@@ -10,9 +10,6 @@ namespace {
 // What a program may still want of a GPU that relays.
 constexpr size_t kLeastFreeBytes = size_t{1} << 30;
 
-// Where other contexts' kernels are at work, braid's are left out for so long.
-constexpr uint64_t kSharedForNs = 10'000'000'000;
-
 // A context sets memory aside for the stack of every thread that its GPU could run, for printf and
 // for a heap. The pull kernels use none of these (docs/measurements, 2026-11-22-2xH200-probes: half
 // of what a context costs).
@@ -25,13 +22,14 @@ void cut_limits(const cuda::Driver& driver) {
 }  // namespace
 
 Result<std::unique_ptr<Relay>> Relay::open(const cuda::Driver& driver, const Options& options,
-                                           CUdevice device, int gpu) {
-  std::unique_ptr<Relay> relay(new Relay(driver, device, gpu));
+                                           CUdevice device, int gpu, Say say) {
+  std::unique_ptr<Relay> relay(new Relay(driver, device, gpu, say));
   Status status = relay->make_context();
   if (!status.ok()) return status;
   const cuda::ScopedContext scope(driver, relay->context_);
   status = driver.check(scope.status(), "entering a relay's context");
-  if (status.ok()) status = relay->check_room();
+  if (status.ok()) cut_limits(driver);
+  if (status.ok()) status = relay->check_room(0);
   if (status.ok()) status = relay->fill(options);
   if (!status.ok()) return status;
   return relay;
@@ -48,19 +46,17 @@ Status Relay::make_context() {
   return status;
 }
 
-Status Relay::check_room() {
-  cut_limits(driver_);
+Status Relay::check_room(uint64_t wanted_bytes) {
   size_t free_bytes = 0;
   size_t total_bytes = 0;
   if (driver_.cuMemGetInfo(&free_bytes, &total_bytes) == CUDA_SUCCESS &&
-      free_bytes < kLeastFreeBytes)
+      free_bytes < kLeastFreeBytes + wanted_bytes)
     return Status::error("less than 1 GiB of GPU " + std::to_string(gpu_) +
                          "'s memory would stay free beside a relay");
   return {};
 }
 
 Status Relay::fill(const Options& options) {
-  const std::string where = " on GPU " + std::to_string(gpu_);
   auto kernels = load_pull_kernels(driver_, options, device_, gpu_);
   if (!kernels.ok()) return kernels.status();
   kernels_ = kernels.value();
@@ -77,11 +73,25 @@ Status Relay::fill(const Options& options) {
   const uint64_t most_bytes = options.device_memory_bytes / copy_channel_count_ / 4096 * 4096;
   buffer_bytes_ = options.device_memory_bytes == 0 ? kChannelBufferBytes
                                                    : std::min(kChannelBufferBytes, most_bytes);
-  Status status = driver_.check(driver_.cuMemAlloc(&buffers_, buffer_bytes_ * copy_channel_count_),
-                                "allocating relay buffers" + where);
+  Status status = make_buffers();
   for (size_t i = 0; i < channel_count_ && status.ok(); ++i)
     status = make_channel(channels_[i], *this->words(), i);
   return status;
+}
+
+Status Relay::make_buffers() {
+  CUdeviceptr buffers = 0;
+  const Status status = driver_.check(driver_.cuMemAlloc(&buffers, buffers_size_bytes()),
+                                      "allocating relay buffers on GPU " + std::to_string(gpu_));
+  if (status.ok()) set_buffers(buffers);
+  return status;
+}
+
+// Of channels that nobody has taken.
+void Relay::set_buffers(CUdeviceptr buffers) {
+  const std::lock_guard lock(mutex_);
+  for (size_t i = 0; i < copy_channel_count_; ++i) channels_[i].buffer = buffers + i * buffer_bytes_;
+  buffers_ = buffers;
 }
 
 Status Relay::make_channel(Channel& channel, Words& words, size_t index) {
@@ -89,8 +99,8 @@ Status Relay::make_channel(Channel& channel, Words& words, size_t index) {
   int lowest = 0;
   int highest = 0;
   driver_.cuCtxGetStreamPriorityRange(&lowest, &highest);
+  channel.gpu = gpu_;
   channel.landed = &words.channels[index].landed;
-  channel.buffer = index < copy_channel_count_ ? buffers_ + index * buffer_bytes_ : 0;
   Status status = driver_.check(
       driver_.cuStreamCreateWithPriority(&channel.stream, CU_STREAM_NON_BLOCKING, highest),
       "creating a stream" + where);
@@ -130,8 +140,9 @@ CUresult Relay::reach(CUcontext target) const {
   return enabled == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED ? CUDA_SUCCESS : enabled;
 }
 
-size_t Relay::take(const StreamKey& user, Mover mover, uint32_t ops, std::span<Channel*> into) {
+size_t Relay::take(const StreamKey& user, const ChannelWish& wish, std::span<Channel*> into) {
   const std::lock_guard lock(mutex_);
+  if (wish.needs_buffers && !has_buffers()) return 0;
   uint32_t pending = 0;
   for (size_t i = 0; i < channel_count_; ++i) {
     Channel& channel = channels_[i];
@@ -139,18 +150,18 @@ size_t Relay::take(const StreamKey& user, Mover mover, uint32_t ops, std::span<C
     pending += channel.pending_ops;
   }
   size_t taken = 0;
-  const bool by_kernel = mover == Mover::kKernel;
+  const bool by_kernel = wish.mover == Mover::kKernel;
   const size_t eligible = by_kernel ? channel_count_ : copy_channel_count_;
   // Those first that its earlier transfers stand in. Kernels leave those with buffers for last.
   for (const bool may_be_busy : {true, false})
     for (size_t i = 0; i < eligible && taken < into.size(); ++i) {
       Channel& channel = channels_[by_kernel ? eligible - 1 - i : i];
       if (channel.is_taken || channel.is_idle() == may_be_busy) continue;
-      if ((may_be_busy && channel.user != user) || pending + ops > kMostPendingOps) continue;
+      if ((may_be_busy && channel.user != user) || pending + wish.ops > kMostPendingOps) continue;
       channel.is_taken = true;
       channel.user = user;
-      channel.pending_ops += ops;
-      pending += ops;
+      channel.pending_ops += wish.ops;
+      pending += wish.ops;
       into[taken++] = &channel;
     }
   return taken;
@@ -165,13 +176,39 @@ bool Relay::is_shared(uint64_t now_ns) {
   std::atomic_ref<uint32_t> seen(words()->is_shared);
   if (seen.load(std::memory_order_relaxed) != 0) {
     seen.store(0, std::memory_order_relaxed);
-    shared_until_ns_ = now_ns + kSharedForNs;
+    health_.found_shared(now_ns);
   }
-  return now_ns < shared_until_ns_;
+  return health_.is_shared(now_ns);
+}
+
+// The memory is freed behind the lock: the driver may take its time.
+uint64_t Relay::give_back_buffers() {
+  CUdeviceptr buffers = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!is_idle_locked()) return 0;
+    buffers = buffers_.exchange(0);
+  }
+  const cuda::ScopedContext scope(driver_, context_);
+  if (buffers == 0 || scope.status() != CUDA_SUCCESS) return 0;
+  return driver_.cuMemFree(buffers) == CUDA_SUCCESS ? buffers_size_bytes() : 0;
+}
+
+// Nobody uses the buffers that are not there.
+Status Relay::restore_buffers() {
+  if (has_buffers()) return {};
+  const cuda::ScopedContext scope(driver_, context_);
+  Status status = driver_.check(scope.status(), "entering a relay's context");
+  if (status.ok()) status = check_room(buffers_size_bytes());
+  return status.ok() ? make_buffers() : status;
 }
 
 bool Relay::is_idle() {
   const std::lock_guard lock(mutex_);
+  return is_idle_locked();
+}
+
+bool Relay::is_idle_locked() const {
   for (size_t i = 0; i < channel_count_; ++i)
     if (channels_[i].is_taken || (channels_[i].landed != nullptr && !channels_[i].is_idle()))
       return false;

@@ -20,6 +20,7 @@
 #include "multipath/channel.h"
 #include "multipath/link_state.h"
 #include "multipath/pull_kernels.h"
+#include "multipath/relay_health.h"
 #include "multipath/transfer.h"
 
 namespace braid::multipath {
@@ -38,12 +39,19 @@ inline constexpr uint64_t kChannelBufferBytes = 16 << 20;
 /// blocks.
 inline constexpr uint32_t kMostPendingOps = 400;
 
+/// What a transfer wants of a relay.
+struct ChannelWish {
+  Mover mover = Mover::kKernel;
+  bool needs_buffers = false;  ///< a staged copy does
+  uint32_t ops = 0;            ///< that it will put into each channel
+};
+
 class Relay {
  public:
   /// Makes the context and all that transfers need there. Fails when less than 1 GiB of the GPU's
   /// memory would stay free. Takes the driver a tenth of a second and more.
   static Result<std::unique_ptr<Relay>> open(const cuda::Driver& driver, const Options& options,
-                                             CUdevice device, int gpu);
+                                             CUdevice device, int gpu, Say say);
   /// Ends the context. The driver may wait for other contexts of the process meanwhile.
   ~Relay();
   Relay(const Relay&) = delete;
@@ -53,20 +61,30 @@ class Relay {
   CUcontext context() const { return context_; }
   const PullKernels& kernels() const { return kernels_; }
   const LinkState& link() const { return link_; }
-  uint64_t buffer_bytes() const { return buffer_bytes_; }
+  uint64_t buffer_bytes() const { return buffer_bytes_; }  ///< of each
 
   /// This relay's kernels and copies may touch the context's plain memory from now on.
   CUresult reach(CUcontext target) const;
 
-  /// Takes up to `into.size()` channels for a transfer of `user`'s by `mover`: idle ones, or those
-  /// that its earlier transfers stand in, if `ops` more operations in each fit. How many.
-  size_t take(const StreamKey& user, Mover mover, uint32_t ops, std::span<Channel*> into);
+  /// Takes up to `into.size()` channels for a transfer of `user`'s: idle ones, or those that its
+  /// earlier transfers stand in, if as many more operations in each fit. How many.
+  size_t take(const StreamKey& user, const ChannelWish& wish, std::span<Channel*> into);
   void give_back(std::span<Channel* const> taken);
 
   /// The address of a word that kernels set when they find that the GPU is shared by time slices.
   CUdeviceptr shared_address() const { return reinterpret_cast<CUdeviceptr>(&words()->is_shared); }
   /// Kernels have found so in the last seconds.
   bool is_shared(uint64_t now_ns);
+  RelayHealth& health() { return health_; }
+  RelayCount count(uint64_t now_ns) const { return health_.count(has_buffers(), now_ns); }
+
+  /// Staged copies pass through the buffers; kernels and direct copies need none.
+  bool has_buffers() const { return buffers_ != 0; }
+  /// Frees the buffers, if no transfer is under way here: the bytes that the GPU has more. The
+  /// context stays, since to end it would wait for streams of the program's.
+  uint64_t give_back_buffers();
+  /// Allocates them again, if 1 GiB stays free beside them.
+  Status restore_buffers();
 
   /// No transfer is under way here.
   bool is_idle();
@@ -81,11 +99,15 @@ class Relay {
     } channels[kMostChannels];
   };
 
-  Relay(const cuda::Driver& driver, CUdevice device, int gpu)
-      : driver_(driver), device_(device), gpu_(gpu) {}
+  Relay(const cuda::Driver& driver, CUdevice device, int gpu, Say say)
+      : driver_(driver), device_(device), gpu_(gpu), health_(gpu, say) {}
   Status make_context();
-  Status check_room();
+  Status check_room(uint64_t wanted_bytes);
   Status fill(const Options& options);
+  Status make_buffers();
+  void set_buffers(CUdeviceptr buffers);
+  uint64_t buffers_size_bytes() const { return buffer_bytes_ * copy_channel_count_; }
+  bool is_idle_locked() const;
   Status make_channel(Channel& channel, Words& words, size_t index);
   Words* words() const { return static_cast<Words*>(words_->data()); }
 
@@ -97,13 +119,13 @@ class Relay {
   std::unique_ptr<cuda::SharedMemory> link_memory_;
   LinkState link_;
   uint64_t buffer_bytes_ = 0;
-  CUdeviceptr buffers_ = 0;
+  std::atomic<CUdeviceptr> buffers_{0};
   std::unique_ptr<cuda::RegisteredMemory> words_;
   std::mutex mutex_;
   std::array<Channel, kMostChannels> channels_{};
   size_t channel_count_ = 0;
   size_t copy_channel_count_ = 0;  // the first ones
-  std::atomic<uint64_t> shared_until_ns_{0};
+  RelayHealth health_;
 };
 
 }  // namespace braid::multipath

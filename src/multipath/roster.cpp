@@ -18,11 +18,13 @@ constexpr std::chrono::microseconds kDrainStep{200};
 }  // namespace
 
 Roster::Roster(const cuda::Driver& driver, const Options& options, const Relays& relays,
-               const Planner& planner)
+               const Planner& planner, Presence& presence, Say say)
     : driver_(driver),
       options_(options),
       relays_(relays),
       planner_(planner),
+      presence_(presence),
+      say_(say),
       seen_primaries_(static_cast<size_t>(relays.gpu_count()), false) {}
 
 template <typename Visit>
@@ -77,7 +79,8 @@ Result<bool> Roster::open_next() {
   if (next_to_open_ < gpus) {
     const cuda::RelaxedCapture relaxed(driver_);
     const int gpu = next_to_open_++;
-    auto relay = Relay::open(driver_, options_, relays_.device(gpu), gpu);
+    const Presence::Turn turn = presence_.take_turn();
+    auto relay = Relay::open(driver_, options_, relays_.device(gpu), gpu, say_);
     const std::unique_lock lock(mutex_);
     if (relay.ok()) {
       open_relays_.push_back(std::move(relay).value());
@@ -90,6 +93,28 @@ Result<bool> Roster::open_next() {
   const std::shared_lock lock(mutex_);
   if (open_relays_.empty() && !first_refusal_.ok()) return first_refusal_;
   return false;
+}
+
+// The lock is tried only: whoever asks is about to tell the program that there is no memory.
+uint64_t Roster::give_back_memory(CUdevice device) {
+  const std::shared_lock lock(mutex_, std::try_to_lock);
+  const int gpu = relays_.gpu_of(device);
+  uint64_t given_bytes = 0;
+  if (lock)
+    for (const auto& relay : open_relays_)
+      if (relay->gpu() == gpu) given_bytes += relay->give_back_buffers();
+  return given_bytes;
+}
+
+bool Roster::tend() {
+  const std::shared_lock lock(mutex_);
+  bool is_whole = true;
+  for (const auto& relay : open_relays_) {
+    if (relay->has_buffers()) continue;
+    const cuda::RelaxedCapture relaxed(driver_);
+    is_whole = relay->restore_buffers().ok() && is_whole;
+  }
+  return is_whole;
 }
 
 void Roster::begin() {
@@ -268,7 +293,31 @@ bool Roster::has_target_with_relay() {
 
 std::vector<std::string> Roster::problems() {
   const std::shared_lock lock(mutex_);
-  return problems_;
+  std::vector<std::string> all = problems_;
+  for (const auto& relay : open_relays_)
+    if (std::string problem = relay->health().problem(driver_); !problem.empty())
+      all.push_back(std::move(problem));
+  return all;
+}
+
+std::string Roster::describe_waits() {
+  const std::shared_lock lock(mutex_, std::try_to_lock);
+  if (!lock) return "a thread adds or forgets a context\n";
+  std::string lines;
+  for_each_target([&](Target& target) {
+    if (!target.describe_waits(lines)) lines += "a thread is enqueuing a copy\n";
+  });
+  return lines;
+}
+
+size_t Roster::count_relays(std::span<RelayCount> into) {
+  const std::shared_lock lock(mutex_, std::try_to_lock);
+  size_t count = 0;
+  if (!lock) return count;
+  const uint64_t now_ns = driver_.clock->now_ns();
+  for (const auto& relay : open_relays_)
+    if (count < into.size()) into[count++] = relay->count(now_ns);
+  return count;
 }
 
 void Roster::collect(std::chrono::milliseconds wait, PathCounts& counts) {

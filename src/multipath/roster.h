@@ -29,7 +29,7 @@ class Roster {
  public:
   /// What is passed by reference must outlive the roster.
   Roster(const cuda::Driver& driver, const Options& options, const Relays& relays,
-         const Planner& planner);
+         const Planner& planner, Presence& presence, Say say);
   ~Roster();  ///< waits a limited time for transfers in flight, then gives everything back
 
   /// Opens the next relay; false when none is left. Fails when no relay could be opened. One thread
@@ -59,6 +59,10 @@ class Roster {
   /// Of a copy in `stream` to or from `memory`. Waits for nothing.
   Use use(const Classification& memory, CUstream stream);
 
+  /// Engine::give_back_memory and Engine::tend.
+  uint64_t give_back_memory(CUdevice device);
+  bool tend();
+
   const Relays& relays() const { return relays_; }
   /// Those of the GPU's relays that are open.
   GpuSet open_relays_of(int gpu);
@@ -67,6 +71,10 @@ class Roster {
   /// Engine::problems, as far as contexts are concerned.
   std::vector<std::string> problems();
 
+  /// Engine::describe_waits.
+  std::string describe_waits();
+  /// Engine::count_relays.
+  size_t count_relays(std::span<RelayCount> into);
   /// Engine::collect.
   void collect(std::chrono::milliseconds wait, PathCounts& counts);
 
@@ -93,6 +101,8 @@ class Roster {
   const Options& options_;
   const Relays& relays_;
   const Planner& planner_;
+  Presence& presence_;
+  const Say say_;
   std::atomic<bool> is_open_{false};
   int next_to_open_ = 0;     // of the thread that opens
   Status first_refusal_;     // of a relay; likewise
@@ -102,7 +112,7 @@ class Roster {
   std::vector<bool> seen_primaries_;  // by GPU: its active primary context has been dealt with
   std::vector<std::string> problems_;
   PathCounts forgotten_;  // counts of targets that are gone
-  LinkUse link_use_;
+  LinkUse link_use_{presence_};
 };
 
 }  // namespace braid::multipath

@@ -19,10 +19,6 @@ void write_text(std::string_view text, TextWriter& out) {
 
 }  // namespace
 
-const char* direction_name(Direction direction) {
-  return direction == Direction::kHostToDevice ? "h2d" : "d2h";
-}
-
 StatisticsJson::StatisticsJson(int64_t pid, TextWriter& out) : out_(out) {
   out_ << "{\"braid\":{\"pid\":" << pid << ",\"entry_points\":{";
 }
@@ -46,7 +42,8 @@ void StatisticsJson::leave(Section section) {
       out_ << "},\"cost_ns\":{";
       break;
     case Section::kCosts: out_ << "},\"paths\":["; break;
-    case Section::kPaths: out_ << "],\"problems\":["; break;
+    case Section::kPaths: out_ << "],\"relays\":["; break;
+    case Section::kRelays: out_ << "],\"problems\":["; break;
     case Section::kProblems: out_ << "]}}"; break;
     case Section::kEnd: break;
   }
@@ -101,6 +98,14 @@ void StatisticsJson::add(const PathCount& path) {
        << ",\"direction\":\"" << direction_name(path.direction) << "\",\"mover\":\""
        << mover_name(path.mover) << "\",\"slices\":" << path.slices << ",\"bytes\":" << path.bytes
        << "}";
+  separator_ = ",";
+}
+
+void StatisticsJson::add(const RelayCount& relay) {
+  enter(Section::kRelays);
+  out_ << separator_ << "{\"gpu\":" << relay.gpu << ",\"state\":\""
+       << relay_state_name(relay.state) << "\",\"refusals\":" << relay.refusals
+       << ",\"shared\":" << relay.shared << "}";
   separator_ = ",";
 }
 

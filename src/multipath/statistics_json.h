@@ -11,6 +11,7 @@
 #include "base/histogram.h"
 #include "base/text_writer.h"
 #include "multipath/path_counts.h"
+#include "multipath/relay_health.h"
 #include "multipath/transfer.h"
 
 namespace braid::multipath {
@@ -25,9 +26,6 @@ struct CopyCount {
   }
 };
 
-/// "h2d", "d2h".
-const char* direction_name(Direction direction);
-
 /// Call the members in their order, each as often as there is something to say, and `end` once.
 class StatisticsJson {
  public:
@@ -37,12 +35,13 @@ class StatisticsJson {
   void add(std::string_view entry_point, Verdict verdict, Mover mover, const CopyCount& count);
   void add_cost(std::string_view cost_class, const Histogram& cost_ns);
   void add(const PathCount& path);
+  void add(const RelayCount& relay);
   void add_problem(std::string_view problem);
   /// Closes the line, without a newline.
   void end();
 
  private:
-  enum class Section : uint8_t { kEntryPoints, kCosts, kPaths, kProblems, kEnd };
+  enum class Section : uint8_t { kEntryPoints, kCosts, kPaths, kRelays, kProblems, kEnd };
 
   void enter(Section section);
   void leave(Section section);

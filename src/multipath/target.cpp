@@ -5,6 +5,7 @@
 #include "cuda/scoped_context.h"
 #include "multipath/slice_lists.h"
 #include "multipath/slice_size.h"
+#include "multipath/waits.h"
 
 namespace braid::multipath {
 namespace {
@@ -128,7 +129,10 @@ size_t Target::list_relays(Attempt& attempt, int path_limit, bool for_kernels) {
     if ((attempt.memory.allowed & gpu_bit(relay->gpu())) == 0) continue;
     if (link_use_.have_met(where_.gpu, relay->gpu(), attempt.batch.direction, attempt.now_ns))
       continue;
-    if (for_kernels && relay->is_shared(attempt.now_ns)) continue;
+    if (relay->health().is_resting(attempt.now_ns)) continue;
+    if (for_kernels ? relay->is_shared(attempt.now_ns)
+                    : attempt.memory.is_plain && !relay->has_buffers())
+      continue;
     attempt.candidates[count++] = relay;
   }
   return count;
@@ -182,7 +186,6 @@ bool Target::are_kernels_blocked(uint64_t now_ns) {
 Manners Target::manners_of(const Batch& batch) const {
   Manners manners;
   manners.priority = batch.priority;
-  manners.direct_first = options_.direct_first;
   manners.yields = options_.yields;
   // Urgent transfers go first anyway.
   if (batch.priority == Priority::kBulk) manners.relay_slot = slot_;
@@ -191,7 +194,7 @@ Manners Target::manners_of(const Batch& batch) const {
 }
 
 // A ticket, and channels of every relay that has one to spare. False: no ticket.
-bool Target::take(Attempt& attempt, Mover mover, uint32_t ops, size_t channels_of_relay) {
+bool Target::take(Attempt& attempt, const ChannelWish& wish, size_t channels_of_relay) {
   const StreamKey user = stream_key(attempt.batch.stream);
   {
     const std::lock_guard lock(mutex_);
@@ -199,13 +202,15 @@ bool Target::take(Attempt& attempt, Mover mover, uint32_t ops, size_t channels_o
     if (attempt.ticket == nullptr) return false;
     read_counts(*attempt.ticket);
     ++attempt.ticket->generation;
+    attempt.ticket->size_bytes = attempt.size_bytes;
+    attempt.ticket->taken_ns = attempt.now_ns;
   }
   attempt.ticket->direction = attempt.batch.direction;
   for (size_t i = 0; i < attempt.candidate_count; ++i) {
     RelayPath& path = attempt.paths[attempt.path_count];
     path.relay = attempt.candidates[i];
     path.channel_count =
-        path.relay->take(user, mover, ops, std::span(path.channels).first(channels_of_relay));
+        path.relay->take(user, wish, std::span(path.channels).first(channels_of_relay));
     if (path.channel_count != 0) ++attempt.path_count;
   }
   return true;
@@ -227,8 +232,10 @@ Outcome Target::copy_by_engines(Attempt& attempt) {
                       .buffer_bytes = relays_.front()->buffer_bytes()};
   CopyPlan plan = planner_.plan_copy(attempt.batch.direction, request);
   const size_t channels = request.is_staged ? kChannelsOfRelay : 1;
-  const uint32_t ops = ops_of(plan.relay_bytes[0], plan.chunk_bytes, channels);
-  if (!take(attempt, Mover::kCopyEngine, ops, channels)) return Verdict::kSaturated;
+  const ChannelWish wish{.mover = Mover::kCopyEngine,
+                         .needs_buffers = request.is_staged,
+                         .ops = ops_of(plan.relay_bytes[0], plan.chunk_bytes, channels)};
+  if (!take(attempt, wish, channels)) return Verdict::kSaturated;
   if (attempt.path_count == 0 && !candidates.empty()) {
     attempt.ticket->do_without_kernels();
     give_back(attempt);
@@ -261,6 +268,8 @@ Outcome Target::copy_by_engines(Attempt& attempt) {
   uint64_t direct_bytes = attempt.size_bytes;
   for (size_t i = 0; i < attempt.path_count; ++i) {
     const uint64_t bytes = moved.relay_bytes[i];
+    if (moved.refused[i] != CUDA_SUCCESS)
+      job.relays[i].relay->health().refused(driver_, moved.refused[i], attempt.now_ns);
     if (bytes == 0) continue;
     Count& count =
         count_of(Mover::kCopyEngine, attempt.batch.direction, job.relays[i].relay->gpu());
@@ -276,7 +285,7 @@ Outcome Target::copy_by_engines(Attempt& attempt) {
 }
 
 Outcome Target::copy_by_kernels(Attempt& attempt) {
-  if (!take(attempt, Mover::kKernel, 4, 1)) return Verdict::kSaturated;
+  if (!take(attempt, {.mover = Mover::kKernel, .ops = 4}, 1)) return Verdict::kSaturated;
   Ticket& ticket = *attempt.ticket;
   ticket.mover = Mover::kKernel;
   ticket.bytes = {.size_bytes = attempt.size_bytes};
@@ -303,9 +312,12 @@ Outcome Target::copy_by_kernels(Attempt& attempt) {
   ticket.path_count = static_cast<int>(attempt.path_count) + 1;
   ticket.via[0] = where_.gpu;
   for (size_t i = 0; i < attempt.path_count; ++i) {
-    const int gpu = job.relays[i].relay->gpu();
-    ticket.via[i + 1] = gpu;
-    if (!moved.refused[i]) outcome.via |= gpu_bit(gpu);
+    Relay& relay = *job.relays[i].relay;
+    ticket.via[i + 1] = relay.gpu();
+    if (moved.refused[i] == CUDA_SUCCESS)
+      outcome.via |= gpu_bit(relay.gpu());
+    else
+      relay.health().refused(driver_, moved.refused[i], attempt.now_ns);
   }
   give_back(attempt);
   return outcome;
@@ -373,6 +385,17 @@ bool Target::harvest() {
   for (Ticket& ticket : tickets_->tickets())
     if (!ticket.is_taken) read_counts(ticket);
   return tickets_->all_free();
+}
+
+bool Target::describe_waits(std::string& lines) {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock) return false;
+  if (tickets_ == nullptr) return true;
+  const uint64_t now_ns = driver_.clock->now_ns();
+  for (const Ticket* ticket : tickets_->in_use())
+    if (!ticket->is_taken && ticket->is_in_use())
+      lines += describe_wait(*ticket, where_.gpu, now_ns) + "\n";
+  return true;
 }
 
 void Target::add_counts(PathCounts& counts) {

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "base/options.h"
@@ -61,6 +62,9 @@ class Target {
   bool harvest();
   void add_counts(PathCounts& counts);
 
+  /// A line for each transfer under way (waits.h). False: another thread is inside.
+  bool describe_waits(std::string& lines);
+
   /// Gives everything back; no transfer is under way. `context_lives`: what is in it, too.
   void close(bool context_lives);
   /// The context ends while transfers may be under way: their words stay mapped.
@@ -81,7 +85,7 @@ class Target {
   Plan plan_for(const Attempt& attempt, std::span<Relay* const> relays);
   Outcome copy_by_engines(Attempt& attempt);
   Outcome copy_by_kernels(Attempt& attempt);
-  bool take(Attempt& attempt, Mover mover, uint32_t ops, size_t channels_of_relay);
+  bool take(Attempt& attempt, const ChannelWish& wish, size_t channels_of_relay);
   void give_back(Attempt& attempt);
   bool slice(const Batch& batch, Ticket& ticket);
   bool reserve_lists(const Batch& batch, Ticket& ticket, std::span<cuda::SliceList>& room);

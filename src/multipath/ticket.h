@@ -63,6 +63,8 @@ struct Ticket {
   // Of its last use.
   Mover mover = Mover::kKernel;
   StreamKey user;
+  uint64_t size_bytes = 0;
+  uint64_t taken_ns = 0;
   uint64_t begun_ns = 0;  ///< when it was first seen to have begun; 0: not yet
   std::array<ChannelUse, kMostChannelUses> channels;
   size_t channel_count = 0;

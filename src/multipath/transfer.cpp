@@ -8,6 +8,10 @@ uint64_t size_of(const Batch& batch) {
   return size_bytes;
 }
 
+const char* direction_name(Direction direction) {
+  return direction == Direction::kHostToDevice ? "h2d" : "d2h";
+}
+
 const char* verdict_name(Verdict verdict) {
   switch (verdict) {
     case Verdict::kAccelerated: return "accelerated";
@@ -21,6 +25,7 @@ const char* verdict_name(Verdict verdict) {
     case Verdict::kCapturing: return "capturing";
     case Verdict::kForeignContext: return "foreign_context";
     case Verdict::kNoRelay: return "no_relay";
+    case Verdict::kSwitchedOff: return "switched_off";
     case Verdict::kNotReady: return "not_ready";
     case Verdict::kSaturated: return "saturated";
     case Verdict::kDriverError: return "driver_error";

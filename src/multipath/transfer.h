@@ -11,6 +11,7 @@
 namespace braid::multipath {
 
 enum class Direction : uint8_t { kHostToDevice, kDeviceToHost };
+const char* direction_name(Direction direction);  ///< "h2d", "d2h"
 
 /// Who goes first where transfers that kernels carry meet: an urgent one (a fetch that a user waits
 /// for) overtakes a bulk one (an offload, a model load) at the next slice. Copy engines do not ask.
@@ -82,6 +83,7 @@ enum class Verdict : uint8_t {
   kCapturing,       ///< the stream is recording a graph
   kForeignContext,  ///< the memory or the stream belongs to a context braid has not prepared
   kNoRelay,         ///< no usable peer, or relays are turned off
+  kSwitchedOff,     ///< somebody has switched braid off in this process (braid switch)
   kNotReady,        ///< braid has not been set up in this process, or is shut down
   kSaturated,       ///< every ticket or channel is in use, or the stream has too many
   kDriverError,     ///< the driver refused a step before any byte moved

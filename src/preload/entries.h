@@ -17,6 +17,8 @@
 #undef cuMemcpy3DAsync
 #undef cuMemcpyBatchAsync
 #undef cuMemcpy3DBatchAsync
+#undef cuMemAllocAsync
+#undef cuMemAllocFromPoolAsync
 #undef cuMemAllocHost
 #undef cuMemHostRegister
 #undef cuCtxDestroy
@@ -84,6 +86,18 @@ CUresult cuMemAllocHost(void** memory, unsigned size_bytes);
 CUresult cuMemAllocHost_v2(void** memory, size_t size_bytes);
 CUresult cuMemHostRegister(void* memory, size_t size_bytes, unsigned flags);
 CUresult cuMemHostRegister_v2(void* memory, size_t size_bytes, unsigned flags);
+
+CUresult cuMemAlloc_v2(CUdeviceptr* address, size_t size_bytes);
+CUresult cuMemAllocPitch_v2(CUdeviceptr* address, size_t* pitch_bytes, size_t width_bytes,
+                            size_t height, unsigned element_bytes);
+CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size_bytes,
+                     const CUmemAllocationProp* properties, unsigned long long flags);
+CUresult cuMemAllocAsync(CUdeviceptr* address, size_t size_bytes, CUstream stream);
+CUresult cuMemAllocAsync_ptsz(CUdeviceptr* address, size_t size_bytes, CUstream stream);
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr* address, size_t size_bytes, CUmemoryPool pool,
+                                 CUstream stream);
+CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr* address, size_t size_bytes, CUmemoryPool pool,
+                                      CUstream stream);
 
 CUresult cuCtxCreate_v2(CUcontext* context, unsigned flags, CUdevice device);
 CUresult cuCtxCreate_v3(CUcontext* context, CUexecAffinityParam* affinities, int count,

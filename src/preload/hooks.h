@@ -28,6 +28,7 @@ enum class HookKind : uint8_t {
   kPin,       ///< pins host memory: where the user has asked for it, relays open then
   kContext,   ///< makes or ends a context
   kAccess,    ///< who may touch mapped memory and pools, which braid's relays may besides
+  kMemory,    ///< allocates memory of a GPU, where a relay may have some to give back
   kDevice,    ///< which GPUs there are: the program does not see those that are lent (lend.h)
 };
 
@@ -105,6 +106,14 @@ inline constexpr int kNoEnd = 1 << 30;
   X(cuMemPoolDestroy, "cuMemPoolDestroy", 11020, kNoEnd, kAny, kAccess)                        \
   X(cuMemPoolSetAccess, "cuMemPoolSetAccess", 11020, kNoEnd, kAny, kAccess)                    \
   X(cuMemPoolGetAccess, "cuMemPoolGetAccess", 11020, kNoEnd, kAny, kAccess)                    \
+  X(cuMemAlloc_v2, "cuMemAlloc", 3020, kNoEnd, kAny, kMemory)                                  \
+  X(cuMemAllocPitch_v2, "cuMemAllocPitch", 3020, kNoEnd, kAny, kMemory)                        \
+  X(cuMemCreate, "cuMemCreate", 10020, kNoEnd, kAny, kMemory)                                  \
+  X(cuMemAllocAsync, "cuMemAllocAsync", 11020, kNoEnd, kLegacy, kMemory)                       \
+  X(cuMemAllocAsync_ptsz, "cuMemAllocAsync", 11020, kNoEnd, kPerThread, kMemory)               \
+  X(cuMemAllocFromPoolAsync, "cuMemAllocFromPoolAsync", 11020, kNoEnd, kLegacy, kMemory)       \
+  X(cuMemAllocFromPoolAsync_ptsz, "cuMemAllocFromPoolAsync", 11020, kNoEnd, kPerThread,        \
+    kMemory)                                                                                   \
   X(cuInit, "cuInit", 2000, kNoEnd, kAny, kDevice)                                             \
   X(cuGetExportTable, "cuGetExportTable", 3000, kNoEnd, kAny, kDevice)                         \
   X(cuDeviceGet, "cuDeviceGet", 2000, kNoEnd, kAny, kDevice)                                   \

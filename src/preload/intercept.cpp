@@ -1,6 +1,6 @@
 #include "preload/intercept.h"
 
-#include "preload/opener.h"
+#include "preload/helper.h"
 
 namespace braid::preload {
 namespace {

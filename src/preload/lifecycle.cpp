@@ -7,7 +7,7 @@
 #include "preload/devices.h"
 #include "preload/entries.h"
 #include "preload/lifecycle.h"
-#include "preload/opener.h"
+#include "preload/helper.h"
 #include "preload/primaries.h"
 #include "preload/runtime.h"
 

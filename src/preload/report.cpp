@@ -12,8 +12,12 @@ using multipath::mover_name;
 using multipath::PathCount;
 using multipath::PathCounts;
 using multipath::Percentile;
+using multipath::RelayCount;
+using multipath::relay_state_name;
 using multipath::Verdict;
 using multipath::verdict_name;
+
+using Relays = std::span<const RelayCount>;
 
 constexpr CostClass kCostClasses[] = {CostClass::kAccelerated, CostClass::kPassedThrough};
 
@@ -22,7 +26,7 @@ const char* symbol_of(HookId hook) { return hooks()[static_cast<size_t>(hook)].s
 // ---- JSON
 
 void write_json(const ReportedProcess& process, const Statistics& statistics,
-                const PathCounts& counts, TextWriter& out) {
+                const PathCounts& counts, Relays relays, TextWriter& out) {
   multipath::StatisticsJson json(process.pid, out);
   statistics.for_each([&](HookId hook, Verdict verdict, Mover mover, const Count& count) {
     json.add(symbol_of(hook), verdict, mover, count);
@@ -31,6 +35,7 @@ void write_json(const ReportedProcess& process, const Statistics& statistics,
     if (const Histogram& cost_ns = statistics.cost_ns(cost_class); cost_ns.count() != 0)
       json.add_cost(cost_class_name(cost_class), cost_ns);
   for (const PathCount& path : counts.all()) json.add(path);
+  for (const RelayCount& relay : relays) json.add(relay);
   json.end();
   out << "\n";
 }
@@ -83,8 +88,19 @@ void write_cost_table(const Statistics& statistics, TextWriter& out) {
   }
 }
 
+// Only those of which there is something to say.
+void write_relays(Relays relays, TextWriter& out) {
+  for (const RelayCount& relay : relays) {
+    if (relay.state == multipath::RelayState::kOpen && relay.refusals == 0 && relay.shared == 0)
+      continue;
+    out << "  relay GPU " << relay.gpu << " is " << relay_state_name(relay.state) << ": "
+        << relay.refusals << " times refused, " << relay.shared
+        << " times shared with another program's kernels\n";
+  }
+}
+
 void write_text(const ReportedProcess& process, const Statistics& statistics,
-                const PathCounts& counts, TextWriter& out) {
+                const PathCounts& counts, Relays relays, TextWriter& out) {
   out << "braid: copies of process " << process.pid << "\n";
   (out << "  entry point").tab(kSecond) << "outcome";
   out.tab(kThird) << "mover";
@@ -95,6 +111,7 @@ void write_text(const ReportedProcess& process, const Statistics& statistics,
     out.tab(kFourth).right(count.calls, kNumber).right(count.bytes, kBytes + 1) << "\n";
   });
   if (!counts.all().empty()) write_path_table(counts.all(), out);
+  write_relays(relays, out);
   write_cost_table(statistics, out);
 }
 
@@ -142,6 +159,30 @@ void write_path_family(std::string_view name, std::string_view help, int64_t pid
         << mover_name(path.mover) << "\"} " << value(path) << "\n";
 }
 
+template <typename Value>
+void write_relay_family(std::string_view name, std::string_view type, std::string_view help,
+                        int64_t pid, Relays relays, Value value, TextWriter& out) {
+  if (relays.empty()) return;
+  write_head(name, type, help, out);
+  for (const RelayCount& relay : relays)
+    out << name << "{pid=\"" << pid << "\",gpu=\"" << relay.gpu << "\"} " << value(relay) << "\n";
+}
+
+void write_relays_metrics(int64_t pid, Relays relays, TextWriter& out) {
+  write_relay_family(
+      "braid_relay_open", "gauge", "1 while the GPU relays; 0 while it rests or lacks buffers.", pid,
+      relays,
+      [](const RelayCount& relay) { return relay.state == multipath::RelayState::kOpen ? 1u : 0u; },
+      out);
+  write_relay_family(
+      "braid_relay_refusals_total", "counter", "Copies of which the driver refused the relay's part.",
+      pid, relays, [](const RelayCount& relay) { return relay.refusals; }, out);
+  write_relay_family(
+      "braid_relay_shared_total", "counter",
+      "Times that kernels left the relay to another program's.", pid, relays,
+      [](const RelayCount& relay) { return relay.shared; }, out);
+}
+
 void write_cost_summary(int64_t pid, const Statistics& statistics, TextWriter& out) {
   constexpr std::string_view kName = "braid_submit_cost_seconds";
   write_head(kName, "summary", "Time that copies spent in braid on the calling thread.", out);
@@ -165,7 +206,7 @@ void write_cost_summary(int64_t pid, const Statistics& statistics, TextWriter& o
 }
 
 void write_prometheus(const ReportedProcess& process, const Statistics& statistics,
-                      const PathCounts& counts, TextWriter& out) {
+                      const PathCounts& counts, Relays relays, TextWriter& out) {
   write_head("braid_process_info", "gauge", "The program that braid was put in front of.", out);
   out << "braid_process_info{pid=\"" << process.pid << "\",program=\"";
   write_escaped(process.name, out);
@@ -182,17 +223,19 @@ void write_prometheus(const ReportedProcess& process, const Statistics& statisti
   write_path_family(
       "braid_path_bytes_total", "Bytes that each path has carried.", process.pid, counts.all(),
       [](const PathCount& path) { return path.bytes; }, out);
+  write_relays_metrics(process.pid, relays, out);
   write_cost_summary(process.pid, statistics, out);
 }
 
 }  // namespace
 
 void write_report(StatsFormat format, const ReportedProcess& process, const Statistics& statistics,
-                  const PathCounts& counts, TextWriter& out) {
+                  const PathCounts& counts, std::span<const RelayCount> relays,
+                  TextWriter& out) {
   switch (format) {
-    case StatsFormat::kText: return write_text(process, statistics, counts, out);
-    case StatsFormat::kJson: return write_json(process, statistics, counts, out);
-    case StatsFormat::kPrometheus: return write_prometheus(process, statistics, counts, out);
+    case StatsFormat::kText: return write_text(process, statistics, counts, relays, out);
+    case StatsFormat::kJson: return write_json(process, statistics, counts, relays, out);
+    case StatsFormat::kPrometheus: return write_prometheus(process, statistics, counts, relays, out);
     case StatsFormat::kNone: break;
   }
 }

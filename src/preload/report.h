@@ -3,11 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 #include "base/options.h"
 #include "base/text_writer.h"
 #include "multipath/path_counts.h"
+#include "multipath/relay_health.h"
 #include "preload/statistics.h"
 
 namespace braid::preload {
@@ -19,6 +21,7 @@ struct ReportedProcess {
 
 /// Nothing for StatsFormat::kNone; else whole lines.
 void write_report(StatsFormat format, const ReportedProcess& process, const Statistics& statistics,
-                  const multipath::PathCounts& counts, TextWriter& out);
+                  const multipath::PathCounts& counts,
+                  std::span<const multipath::RelayCount> relays, TextWriter& out);
 
 }  // namespace braid::preload

@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -36,6 +37,8 @@ struct Reporter {
   std::atomic<bool> has_ended{false};  // the report at exit has begun
   std::atomic<bool> is_busy{false};    // a thread is using what follows
   multipath::PathCounts paths;
+  std::array<multipath::RelayCount, multipath::kMostGpus> relays;
+  size_t relay_count = 0;
   char text[64 << 10];              // most reports are one write
   struct sigaction program_action;  // what the program did with the signal before
 };
@@ -45,7 +48,8 @@ constinit Reporter reporter{};
 void write_to(Descriptor& to, const Settings& settings) noexcept {
   const ReportedProcess process{getpid(), program_invocation_short_name};
   TextWriter out(reporter.text, write_to_descriptor, &to);
-  write_report(settings.format, process, statistics(), reporter.paths, out);
+  write_report(settings.format, process, statistics(), reporter.paths,
+               std::span(reporter.relays).first(reporter.relay_count), out);
 }
 
 // Whoever reads the file sees the old report or the new one, never half of one.
@@ -80,7 +84,11 @@ void report(int wait_ms) noexcept {
   if (!has_report() || !take_buffers(wait_ms)) return;
   const Settings& settings = *reporter.settings.load();
   reporter.paths.clear();
-  if (multipath::Engine* open = engine()) open->collect(wait_ms, reporter.paths);
+  reporter.relay_count = 0;
+  if (multipath::Engine* open = engine()) {
+    open->collect(wait_ms, reporter.paths);
+    reporter.relay_count = open->count_relays(reporter.relays);
+  }
   Descriptor errors{STDERR_FILENO};
   if (settings.file.empty())
     write_to(errors, settings);

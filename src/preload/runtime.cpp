@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "base/options.h"
 #include "multipath/cost_model.h"
@@ -25,6 +26,9 @@
 namespace braid::preload {
 namespace {
 
+// Beyond so many different ones, messages are no longer said.
+constexpr size_t kMostMessages = 64;
+
 // One per process. The engine, the driver table and the options are never freed: threads of the
 // program may still be copying while it exits.
 struct Process {
@@ -37,7 +41,7 @@ struct Process {
   std::atomic<uint64_t> staging_bytes{UINT64_MAX};
   std::atomic<State> state{State::kIdle};
   std::atomic<multipath::Engine*> engine{nullptr};
-  std::atomic<bool> has_spoken{false};
+  std::array<std::atomic<uint64_t>, kMostMessages> said{};  // hashes of what has been said
   Statistics statistics;
 };
 
@@ -162,7 +166,7 @@ bool prepare_engine_once() noexcept try {
   if (driver() == nullptr || process.options.load() == nullptr || state() != expected) return false;
   note_primaries();  // before braid holds any, or could seem to
   if (!process.state.compare_exchange_strong(expected, State::kPreparing)) return false;
-  auto prepared = multipath::Engine::prepare(*driver(), *process.options.load());
+  auto prepared = multipath::Engine::prepare(*driver(), *process.options.load(), say_once);
   if (!prepared.ok()) {
     give_engine_up(prepared.status().message().c_str());
     return false;
@@ -190,8 +194,23 @@ void give_engine_up(const char* why) noexcept {
   }
 }
 
+namespace {
+
+// True for the first thread that says this.
+bool is_new(std::string_view message) {
+  const uint64_t hash = std::hash<std::string_view>{}(message) | 1;
+  for (std::atomic<uint64_t>& said : process.said) {
+    uint64_t before = 0;
+    if (said.compare_exchange_strong(before, hash)) return true;
+    if (before == hash) return false;
+  }
+  return false;
+}
+
+}  // namespace
+
 void say_once(const char* message) noexcept try {
-  if (process.has_spoken.exchange(true)) return;
+  if (!is_new(message)) return;
   const std::string line = std::string("braid: ") + message + "\n";
   Descriptor errors{STDERR_FILENO};
   write_to_descriptor(&errors, line.data(), line.size());

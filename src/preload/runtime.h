@@ -68,7 +68,7 @@ bool prepare_engine_once() noexcept;
 /// asking it.
 void give_engine_up(const char* why) noexcept;
 
-/// One line on stderr, "braid: <message>", the first time; later ones are not printed.
+/// One line on stderr, "braid: <message>", unless the same has been said before.
 void say_once(const char* message) noexcept;
 
 /// True while this thread is inside braid: driver calls made there are braid's or the driver's own.

@@ -19,7 +19,7 @@ class ChannelTest : public test::ServerTest {
   void SetUp() override {
     ServerTest::SetUp();
     if (IsSkipped()) return;
-    relay_ = std::move(Relay::open(driver(), every_size(), 0, 0)).value();
+    relay_ = std::move(Relay::open(driver(), every_size(), 0, 0, nullptr)).value();
     host_ = std::make_unique<HostBuffer>(driver(), 2 * kMostChannels * kBytes);
     std::fill_n(host_->data(), host_->size(), uint8_t{0});
     const cuda::ScopedContext scope(driver(), relay_->context());
@@ -44,7 +44,7 @@ class ChannelTest : public test::ServerTest {
     const StreamKey user{reinterpret_cast<CUstream>(static_cast<uintptr_t>(number) + 1), nullptr};
     const Mover mover = number < kMostCopyChannels ? Mover::kCopyEngine : Mover::kKernel;
     Channel* channel = nullptr;
-    if (relay_->take(user, mover, 4, {&channel, 1}) == 1) channels_.push_back(channel);
+    if (relay_->take(user, {.mover = mover, .ops = 4}, {&channel, 1}) == 1) channels_.push_back(channel);
   }
 
   uint32_t* gate(size_t i) { return reinterpret_cast<uint32_t*>(host_->data() + i * kBytes); }
@@ -123,7 +123,7 @@ TEST_F(ChannelTest, NoneWaitsForAnotherOnesCopiesOrKernels) {
 TEST_F(ChannelTest, CopiesTakeOnlyChannelsThatHaveABuffer) {
   relay_->give_back(channels_);
   channels_.assign(kMostChannels, nullptr);
-  channels_.resize(relay_->take({}, Mover::kCopyEngine, 1, channels_));
+  channels_.resize(relay_->take({}, {.mover = Mover::kCopyEngine, .ops = 1}, channels_));
   EXPECT_EQ(channels_.size(), static_cast<size_t>(kMostCopyChannels));
   for (const Channel* channel : channels_) EXPECT_NE(channel->buffer, 0u);
 }

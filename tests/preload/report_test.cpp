@@ -29,14 +29,15 @@ void append(void* context, const char* text, size_t size_bytes) {
 }
 
 std::string report(StatsFormat format, const Statistics& statistics,
-                   const std::vector<PathCount>& paths, std::string_view name = "serve") {
+                   const std::vector<PathCount>& paths, std::string_view name = "serve",
+                   const std::vector<multipath::RelayCount>& relays = {}) {
   std::string text;
   char buffer[64];  // small, so that every text is written in parts
   {
     TextWriter out(buffer, append, &text);
     const auto counts = std::make_unique<multipath::PathCounts>();
     for (const PathCount& path : paths) counts->add(path);
-    write_report(format, {42, name}, statistics, *counts, out);
+    write_report(format, {42, name}, statistics, *counts, relays, out);
   }
   return text;
 }
@@ -77,7 +78,7 @@ TEST_F(Report, JsonHasEveryCountCostAndPath) {
     "paths": [
       {"target": 0, "via": 0, "direction": "h2d", "mover": "kernel", "slices": 3, "bytes": 60},
       {"target": 0, "via": 5, "direction": "d2h", "mover": "kernel", "slices": 2, "bytes": 41}],
-    "problems": []}})"))
+    "relays": [], "problems": []}})"))
       << text;
 }
 
@@ -102,8 +103,30 @@ TEST_F(Report, JsonIsWholeWhenNothingWasCounted) {
   EXPECT_TRUE(none.empty());
   EXPECT_EQ(nlohmann::json::parse(report(StatsFormat::kJson, none, {})),
             nlohmann::json::parse(R"({"braid": {"pid": 42, "entry_points": {}, "movers": {},
-                                     "cost_ns": {}, "paths": [], "problems": []}})"));
+                                     "cost_ns": {}, "paths": [],
+                                     "relays": [], "problems": []}})"));
   EXPECT_EQ(report(StatsFormat::kNone, none, {}), "");
+}
+
+const std::vector<multipath::RelayCount> kRelays = {
+    {1, multipath::RelayState::kOpen, 0, 0},
+    {2, multipath::RelayState::kResting, 3, 0},
+    {5, multipath::RelayState::kWithoutBuffers, 0, 4}};
+
+TEST_F(Report, JsonHasEveryRelay) {
+  const auto all = nlohmann::json::parse(
+      report(StatsFormat::kJson, statistics_, paths_, "serve", kRelays));
+  EXPECT_EQ(all.at("braid").at("relays"), nlohmann::json::parse(R"([
+      {"gpu": 1, "state": "open", "refusals": 0, "shared": 0},
+      {"gpu": 2, "state": "resting", "refusals": 3, "shared": 0},
+      {"gpu": 5, "state": "without_buffers", "refusals": 0, "shared": 4}])"));
+}
+
+TEST_F(Report, TextHasTheRelaysOfWhichThereIsSomethingToSay) {
+  const std::string text = report(StatsFormat::kText, statistics_, paths_, "serve", kRelays);
+  EXPECT_EQ(text.find("relay GPU 1"), std::string::npos) << text;
+  EXPECT_NE(text.find("relay GPU 2 is resting: 3 times refused"), std::string::npos) << text;
+  EXPECT_NE(text.find("relay GPU 5 is without_buffers"), std::string::npos) << text;
 }
 
 TEST_F(Report, TextSharesAreOfOneTargetAndDirection) {
@@ -119,7 +142,8 @@ TEST_F(Report, TextSharesAreOfOneTargetAndDirection) {
 
 // The exposition format: HELP and TYPE once before the lines of their family, no line twice.
 TEST_F(Report, PrometheusIsWellFormed) {
-  std::istringstream lines(report(StatsFormat::kPrometheus, statistics_, paths_));
+  std::istringstream lines(
+      report(StatsFormat::kPrometheus, statistics_, paths_, "serve", kRelays));
   std::set<std::string> families;
   std::set<std::string> series;
   std::string family;
@@ -155,6 +179,7 @@ TEST_F(Report, PrometheusIsWellFormed) {
       {R"(braid_copies_total{pid="42",entry_point="cuMemcpyHtoD_v2",outcome="accelerated",mover="kernel"})",
        R"(braid_copy_bytes_total{pid="42",entry_point="cuMemcpyHtoD_v2",outcome="pageable",mover="native"})",
        R"(braid_path_bytes_total{pid="42",target="0",via="5",direction="d2h",mover="kernel"})",
+       R"(braid_relay_refusals_total{pid="42",gpu="2"})", R"(braid_relay_open{pid="42",gpu="5"})",
        R"(braid_submit_cost_seconds{pid="42",outcome="accelerated",quantile="0.99"})",
        R"(braid_submit_cost_seconds_count{pid="42",outcome="passed_through"})"})
     EXPECT_TRUE(series.contains(line)) << line;

@@ -1,0 +1,76 @@
+// This process among those of the host that use braid (base/process_table.h): what it tells them,
+// and what it hears. GPUs are known by their UUIDs. On the emulated server nothing is told of links,
+// since each process has a virtual time of its own.
+//
+// Threads: any; copies read and write atomics only.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <string>
+
+#include "base/options.h"
+#include "base/process_table.h"
+#include "cuda/driver.h"
+#include "multipath/relays.h"
+#include "multipath/transfer.h"
+
+namespace braid::multipath {
+
+class Presence {
+ public:
+  /// Takes a row in the table that the options name; without one, nobody else sees this process.
+  Presence(const cuda::Driver& driver, const Options& options, const Relays& relays);
+
+  ProcessRow& row() { return *row_; }
+  /// Somebody has switched braid off in this process.
+  bool is_off() const { return row_->is_off.load(std::memory_order_relaxed) != 0; }
+  /// Why other processes are not known; empty: they are, or nobody wants to know.
+  const std::string& problem() const { return problem_; }
+
+  /// `gpu` copies so much for itself, until some time.
+  void tell(int gpu, Direction direction, uint64_t size_bytes, uint64_t until_ns);
+  /// Calls visit(gpu, size_bytes) for each GPU that copies for itself now in another process.
+  template <typename Visit>
+  void for_each_busy(Direction direction, uint64_t now_ns, const Visit& visit);
+
+  /// While it lives, no other process that uses braid opens a relay.
+  class Turn {
+   public:
+    explicit Turn(ProcessTable* table);
+    ~Turn();
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+
+   private:
+    ProcessTable* table_;
+  };
+  Turn take_turn() { return Turn(table_.get()); }
+
+ private:
+  int gpu_of(uint64_t key) const;
+
+  std::unique_ptr<ProcessTable> table_;
+  std::unique_ptr<ProcessRow> private_row_;
+  ProcessRow* row_ = nullptr;
+  std::string problem_;
+  std::array<uint64_t, ProcessRow::kGpus> keys_{};  // by ordinal
+};
+
+template <typename Visit>
+void Presence::for_each_busy(Direction direction, uint64_t now_ns, const Visit& visit) {
+  if (table_ == nullptr) return;
+  for (size_t index = 0; index < ProcessTable::kRows; ++index) {
+    if (table_->pid(index) == 0 || &table_->row(index) == row_) continue;
+    for (const GpuRow& other : table_->row(index).gpus) {
+      const uint64_t key = other.key.load(std::memory_order_relaxed);
+      if (key == 0) break;
+      const LinkRow& link = other.links[static_cast<size_t>(direction)];
+      if (now_ns >= link.until_ns.load(std::memory_order_relaxed)) continue;
+      if (const int gpu = gpu_of(key); gpu >= 0)
+        visit(gpu, link.size_bytes.load(std::memory_order_relaxed));
+    }
+  }
+}
+
+}  // namespace braid::multipath

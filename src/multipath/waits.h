@@ -1,0 +1,14 @@
+// The transfers that a process has under way, in words: what in it waits for braid, and what braid
+// waits for. For the user whose program seems to hang (`braid waits`). Reads host memory only.
+#pragma once
+
+#include <string>
+
+#include "multipath/ticket.h"
+
+namespace braid::multipath {
+
+/// One line: "GPU 0 h2d 1073741824 bytes by copy_engine in stream 0x55d0, enqueued 12 ms ago: ...".
+std::string describe_wait(const Ticket& ticket, int target_gpu, uint64_t now_ns);
+
+}  // namespace braid::multipath

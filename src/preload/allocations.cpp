@@ -1,0 +1,78 @@
+// The program allocates memory of a GPU. Where there is none left, a relay on that GPU may have some
+// that it does not use: it gives it back, and the program's call is made once more.
+#include "preload/entries.h"
+#include "preload/helper.h"
+#include "preload/runtime.h"
+
+namespace braid::preload {
+namespace {
+
+bool give_back_on(CUdevice device) noexcept {
+  multipath::Engine* open = engine();
+  if (open == nullptr || open->give_back_memory(device) == 0) return false;
+  wake_helper();  // which allocates it again, when there is room
+  return true;
+}
+
+bool give_back_on_current() noexcept {
+  CUdevice device = 0;
+  return driver()->cuCtxGetDevice(&device) == CUDA_SUCCESS && give_back_on(device);
+}
+
+// `give_back`: true if there is more memory now.
+template <typename GiveBack, typename... Arguments>
+CUresult allocate(HookId hook, const GiveBack& give_back, Arguments... arguments) {
+  auto* native = real<CUresult(Arguments...)>(hook);
+  if (native == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  const CUresult result = native(arguments...);
+  const bool is_ours = Inside::now() || driver() == nullptr || state() == State::kForked;
+  if (result != CUDA_ERROR_OUT_OF_MEMORY || is_ours) return result;
+  const Inside inside;
+  return give_back() ? native(arguments...) : result;
+}
+
+}  // namespace
+}  // namespace braid::preload
+
+using namespace braid::preload;
+
+CUresult cuMemAlloc_v2(CUdeviceptr* address, size_t size_bytes) {
+  return allocate(k_cuMemAlloc_v2, give_back_on_current, address, size_bytes);
+}
+
+CUresult cuMemAllocPitch_v2(CUdeviceptr* address, size_t* pitch_bytes, size_t width_bytes,
+                            size_t height, unsigned element_bytes) {
+  return allocate(k_cuMemAllocPitch_v2, give_back_on_current, address, pitch_bytes, width_bytes,
+                  height, element_bytes);
+}
+
+CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size_bytes,
+                     const CUmemAllocationProp* properties, unsigned long long flags) {
+  const auto give_back = [&] {
+    CUdevice device = 0;
+    return properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
+           driver()->cuDeviceGet(&device, properties->location.id) == CUDA_SUCCESS &&
+           give_back_on(device);
+  };
+  return allocate(k_cuMemCreate, give_back, handle, size_bytes, properties, flags);
+}
+
+CUresult cuMemAllocAsync(CUdeviceptr* address, size_t size_bytes, CUstream stream) {
+  return allocate(k_cuMemAllocAsync, give_back_on_current, address, size_bytes, stream);
+}
+
+CUresult cuMemAllocAsync_ptsz(CUdeviceptr* address, size_t size_bytes, CUstream stream) {
+  return allocate(k_cuMemAllocAsync_ptsz, give_back_on_current, address, size_bytes, stream);
+}
+
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr* address, size_t size_bytes, CUmemoryPool pool,
+                                 CUstream stream) {
+  return allocate(k_cuMemAllocFromPoolAsync, give_back_on_current, address, size_bytes, pool,
+                  stream);
+}
+
+CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr* address, size_t size_bytes, CUmemoryPool pool,
+                                      CUstream stream) {
+  return allocate(k_cuMemAllocFromPoolAsync_ptsz, give_back_on_current, address, size_bytes, pool,
+                  stream);
+}

@@ -1,0 +1,190 @@
+// Relays that refuse work rest and come back; relays on a GPU that is short of memory give theirs
+// back.
+#include "multipath/relay_health.h"
+
+#include <cstring>
+
+#include "base/clock.h"
+#include "support/gate.h"
+#include "support/server.h"
+
+namespace braid::multipath {
+namespace {
+
+using test::DeviceBuffer;
+using test::Gate;
+using test::HostBuffer;
+
+constexpr uint64_t kSize = 32 << 20;
+constexpr uint64_t kSecondNs = 1'000'000'000;
+
+// What the driver does for braid in these tests.
+bool refuses_relays = false;
+decltype(&cuMemcpyDtoDAsync) real_copy = nullptr;
+
+CUresult copy_or_refuse(CUdeviceptr to, CUdeviceptr from, size_t size_bytes, CUstream stream) {
+  if (refuses_relays) return CUDA_ERROR_INVALID_VALUE;
+  return real_copy(to, from, size_bytes, stream);
+}
+
+class ClockWithLeaps final : public Clock {
+ public:
+  explicit ClockWithLeaps(Clock& clock) : clock_(clock) {}
+  uint64_t now_ns() override { return clock_.now_ns() + leapt_ns; }
+  void hold() override { clock_.hold(); }
+  void release() override { clock_.release(); }
+  void sleep_ns(uint64_t duration_ns) override { clock_.sleep_ns(duration_ns); }
+  uint64_t leapt_ns = 0;
+
+ private:
+  Clock& clock_;
+};
+
+std::vector<std::string> said;
+void say(const char* message) { said.emplace_back(message); }
+
+class RelayHealthTest : public test::ServerTest {
+ protected:
+  void SetUp() override {
+    ServerTest::SetUp();
+    refuses_relays = false;
+    said.clear();
+    altered_ = driver();
+    real_copy = altered_.cuMemcpyDtoDAsync;
+    altered_.cuMemcpyDtoDAsync = copy_or_refuse;
+    clock_ = std::make_unique<ClockWithLeaps>(*driver().clock);
+    altered_.clock = clock_.get();
+    Options options = every_size();
+    options.relays = {RelayChoice::Kind::kList, {1}};
+    auto prepared = Engine::prepare(altered_, options, say);
+    ASSERT_TRUE(prepared.ok()) << prepared.status().message();
+    engine_ = std::move(prepared).value();
+    ASSERT_TRUE(engine_->add_context(context(0)).ok());
+    while (engine_->open_next().value()) continue;
+    engine_->begin();
+    host_ = std::make_unique<HostBuffer>(driver(), kSize);
+    host_->fill_random(9);
+    device_ = std::make_unique<DeviceBuffer>(driver(), kSize);
+    stream_ = new_stream();
+  }
+
+  // The copy's bytes arrive, whichever way they go: whether the relay carried some.
+  bool is_relayed() {
+    MUST(driver(), cuMemsetD8(device_->at(), 0, kSize));
+    const Outcome outcome = engine_->submit(
+        {Direction::kHostToDevice, host_->data(), device_->at(), kSize, stream_});
+    if (outcome != Verdict::kAccelerated) return false;
+    synchronize(stream_);
+    std::vector<uint8_t> seen(kSize);
+    MUST(driver(), cuMemcpyDtoH(seen.data(), device_->at(), kSize));
+    EXPECT_EQ(std::memcmp(seen.data(), host_->data(), kSize), 0);
+    return (outcome.via & 0b10) != 0;
+  }
+  RelayCount count() {
+    RelayCount relay;
+    EXPECT_EQ(engine_->count_relays({&relay, 1}), 1u);
+    return relay;
+  }
+  CUdevice relay_device() {
+    CUdevice device = 0;
+    MUST(driver(), cuDeviceGet(&device, 1));
+    return device;
+  }
+  size_t free_on_relay() {
+    use_gpu(1);
+    size_t free_bytes = 0, total_bytes = 0;
+    MUST(driver(), cuMemGetInfo(&free_bytes, &total_bytes));
+    use_gpu(0);
+    return free_bytes;
+  }
+
+  cuda::Driver altered_;
+  std::unique_ptr<ClockWithLeaps> clock_;
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<HostBuffer> host_;
+  std::unique_ptr<DeviceBuffer> device_;
+  CUstream stream_ = nullptr;
+};
+
+TEST_F(RelayHealthTest, ARelayThatRefusesRestsAndComesBack) {
+  ASSERT_TRUE(is_relayed());
+  EXPECT_EQ(count().state, RelayState::kOpen);
+  refuses_relays = true;
+  EXPECT_FALSE(is_relayed());
+  EXPECT_EQ(count().state, RelayState::kResting);
+  EXPECT_EQ(count().refusals, 1u);
+  refuses_relays = false;
+  EXPECT_FALSE(is_relayed()) << "it rests";
+  EXPECT_EQ(count().refusals, 1u);
+  clock_->leapt_ns += 11 * kSecondNs;
+  EXPECT_TRUE(is_relayed());
+  EXPECT_EQ(count().state, RelayState::kOpen);
+}
+
+TEST_F(RelayHealthTest, TheFirstRefusalIsSaidAndAllAreCounted) {
+  refuses_relays = true;
+  for (int times = 0; times < 3; ++times) {
+    EXPECT_FALSE(is_relayed());
+    clock_->leapt_ns += 11 * kSecondNs;
+  }
+  EXPECT_EQ(count().refusals, 3u);
+  ASSERT_EQ(said.size(), 1u);
+  EXPECT_NE(said[0].find("GPU 1"), std::string::npos) << said[0];
+  EXPECT_NE(said[0].find("CUDA_ERROR_INVALID_VALUE"), std::string::npos) << said[0];
+  EXPECT_EQ(engine_->problems(), said);
+}
+
+TEST_F(RelayHealthTest, BuffersAreGivenBackAndAllocatedAgain) {
+  ASSERT_TRUE(is_relayed());
+  const size_t before = free_on_relay();
+  const uint64_t given = engine_->give_back_memory(relay_device());
+  EXPECT_GE(given, uint64_t{32} << 20);
+  EXPECT_EQ(free_on_relay(), before + given);
+  EXPECT_EQ(engine_->give_back_memory(relay_device()), 0u) << "there is nothing left";
+  EXPECT_EQ(count().state, RelayState::kWithoutBuffers);
+  EXPECT_FALSE(is_relayed());
+  EXPECT_TRUE(engine_->tend());
+  EXPECT_EQ(free_on_relay(), before);
+  EXPECT_TRUE(is_relayed());
+}
+
+TEST_F(RelayHealthTest, BuffersStayGivenBackWhileTheGpuIsShortOfMemory) {
+  ASSERT_NE(engine_->give_back_memory(relay_device()), 0u);
+  const size_t most = free_on_relay() - (size_t{1} << 30);
+  use_gpu(1);
+  CUdeviceptr hog = 0;
+  MUST(driver(), cuMemAlloc(&hog, most));
+  use_gpu(0);
+  EXPECT_FALSE(engine_->tend());
+  EXPECT_EQ(count().state, RelayState::kWithoutBuffers);
+  use_gpu(1);
+  MUST(driver(), cuMemFree(hog));
+  use_gpu(0);
+  EXPECT_TRUE(engine_->tend());
+}
+
+// What passes through the buffers is under way for as long as the program's stream is held.
+TEST_F(RelayHealthTest, BuffersInUseAreNotGivenBack) {
+  Gate gate(driver());
+  gate.hold(stream_);
+  ASSERT_EQ(engine_->submit({Direction::kHostToDevice, host_->data(), device_->at(), kSize, stream_}),
+            Verdict::kAccelerated);
+  EXPECT_EQ(engine_->give_back_memory(relay_device()), 0u);
+  gate.open();
+  synchronize(stream_);
+  EXPECT_NE(engine_->give_back_memory(relay_device()), 0u);
+}
+
+// Kernels need no buffers.
+TEST_F(RelayHealthTest, ARelayWithoutBuffersCarriesBatches) {
+  ASSERT_NE(engine_->give_back_memory(relay_device()), 0u);
+  const Segment halves[] = {{host_->data() + kSize / 2, device_->at(kSize / 2), kSize / 2},
+                            {host_->data(), device_->at(), kSize / 2}};
+  const Outcome outcome = engine_->submit(Batch{Direction::kHostToDevice, halves, stream_});
+  synchronize(stream_);
+  EXPECT_EQ(outcome, Verdict::kAccelerated);
+  EXPECT_NE(outcome.via & 0b10, 0u);
+}
+
+}  // namespace
+}  // namespace braid::multipath
