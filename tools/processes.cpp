@@ -1,18 +1,21 @@
 // `braid ps`, `braid waits` and `braid switch`: the processes of this user that use braid
-// (base/process_table.h). All three read and write the table only; the processes need not be
+// (multipath/process_table.h). All three read and write the table only; the processes need not be
 // children of `braid run`.
 #include <fmt/core.h>
 
 #include <memory>
 #include <vector>
 
-#include "base/process_table.h"
+#include "multipath/process_table.h"
 #include "tools/commands.h"
 
 namespace braid::tools {
 namespace {
 
 constexpr std::chrono::seconds kAnswerLimit{2};
+
+using multipath::ProcessRow;
+using multipath::ProcessTable;
 
 // A process has a row for each of its engines: the preload library's, and the library's.
 struct Engine {
@@ -81,7 +84,8 @@ void add_process_commands(CLI::App& app, int& exit_code) {
       "waits", "Is it braid? Which copies of a process are under way, and what they wait for");
   waits->add_option("pid", words->pid, "the process")->required()->check(CLI::PositiveNumber);
   waits->callback([words, &exit_code] {
-    exit_code = with(words->pid, [](ProcessTable&, const auto& found) { return show_waits(found); });
+    exit_code =
+        with(words->pid, [](ProcessTable&, const auto& found) { return show_waits(found); });
   });
 
   CLI::App* change = app.add_subcommand(

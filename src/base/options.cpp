@@ -5,7 +5,6 @@
 #include <csignal>
 #include <cstdlib>
 
-#include "base/process_table.h"
 #include "base/units.h"
 
 extern char** environ;
@@ -196,7 +195,8 @@ const std::vector<Entry>& entries() {
         "MMA section 3.4.2, contention with background traffic"},
        set_yields},
       {{"BRAID_PROCESSES", "table|none", "", "table",
-        "the processes of this user that use braid know of each other by a table in /dev/shm: whose "
+        "the processes of this user that use braid know of each other by a table in /dev/shm: "
+        "whose "
         "links are busy, and whose turn it is to open relays; none: not this one",
         "relays on links that other processes use add nothing: MMA section 3.4.2"},
        set_processes},
@@ -285,7 +285,7 @@ std::vector<std::string> unknown_variables() {
 
 Result<Options> read_options(const std::function<const char*(const char*)>& get) {
   Options options;
-  options.process_table = ProcessTable::usual_name();
+  options.process_table = kUsualProcessTable;
   for (const Entry& entry : entries()) {
     const char* text = get(entry.row.name);
     if (text == nullptr || *text == '\0') continue;

@@ -30,6 +30,9 @@ enum class MoverChoice { kAuto, kKernel, kCopyEngine };
 /// Of a context, unless CUDA_DEVICE_MAX_CONNECTIONS says otherwise.
 inline constexpr int kDefaultHardwareQueues = 8;
 
+/// The user's own table of processes (multipath/process_table.h).
+inline constexpr const char* kUsualProcessTable = "usual";
+
 struct Options {
   RelayChoice relays;
   StatsFormat stats = StatsFormat::kNone;  ///< a file or a signal alone also choose one
@@ -42,7 +45,7 @@ struct Options {
   bool waits_for_relays = false;           ///< the program does, when it first pins memory
   bool yields = true;                      ///< relays make way for traffic that is not braid's
   std::string costs;  ///< the cost file: a path, "none", or empty: the server's, in cache_folder
-  std::string process_table;  ///< shared memory by which processes know each other; empty: none
+  std::string process_table;  ///< by which processes know each other; empty: they do not
   std::string cache_folder;   ///< $XDG_CACHE_HOME or $HOME/.cache; empty: there is none
   int pageable_threads = -1;  ///< 0: pageable copies stay native; -1: by CPUs (staging/crew.h)
   int favoured_gpu = -1;      ///< relays serve this GPU's transfers first; -1: the longest queue

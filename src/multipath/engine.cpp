@@ -63,8 +63,8 @@ Result<std::unique_ptr<Engine>> Engine::open(const cuda::Driver& driver, const O
   return engine;
 }
 
-Result<std::unique_ptr<Engine>> Engine::prepare(const cuda::Driver& driver,
-                                                const Options& options, Say say) {
+Result<std::unique_ptr<Engine>> Engine::prepare(const cuda::Driver& driver, const Options& options,
+                                                Say say) {
   auto relays = Relays::find(driver, options);
   if (!relays.ok()) return relays.status();
   const LoadedCosts loaded = load_costs(driver, options);

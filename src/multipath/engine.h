@@ -24,11 +24,11 @@
 #include <vector>
 
 #include "base/options.h"
-#include "base/process_table.h"
 #include "base/status.h"
 #include "cuda/driver.h"
 #include "multipath/access.h"
 #include "multipath/path_counts.h"
+#include "multipath/process_table.h"
 #include "multipath/relay_health.h"
 #include "multipath/transfer.h"
 
@@ -42,12 +42,13 @@ class Engine {
   /// with nothing to gain (one GPU, no peers) is not a failure: `submit` then says kNoRelay.
   static Result<std::unique_ptr<Engine>> open(const cuda::Driver& driver, const Options& options);
 
-  /// As `open`, but does nothing on a GPU, and lets `say` tell the user what goes wrong later. `add_context` may be called from now on. Relays are for
-  /// `open_next`, one a call, with the same errors; false: nothing is left. A step may take
-  /// seconds. Then `begin` lets copies in, which are kNotReady before. One thread at a time for
-  /// these two; everything else may be called beside them.
-  static Result<std::unique_ptr<Engine>> prepare(const cuda::Driver& driver,
-                                                 const Options& options, Say say = nullptr);
+  /// As `open`, but does nothing on a GPU, and lets `say` tell the user what goes wrong later.
+  /// `add_context` may be called from now on. Relays are for `open_next`, one a call, with the same
+  /// errors; false: nothing is left. A step may take seconds. Then `begin` lets copies in, which
+  /// are kNotReady before. One thread at a time for these two; everything else may be called beside
+  /// them.
+  static Result<std::unique_ptr<Engine>> prepare(const cuda::Driver& driver, const Options& options,
+                                                 Say say = nullptr);
   Result<bool> open_next();
   void begin();
   bool is_open() const noexcept;  ///< `begin` has been called, or there is no GPU that may relay

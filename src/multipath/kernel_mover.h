@@ -21,7 +21,7 @@ namespace braid::multipath {
 /// Who makes room for whom on a link (pull.h, ranks and relay slots).
 struct Manners {
   Priority priority = Priority::kBulk;
-  bool yields = true;        ///< relays rest while what is not braid's congests their link
+  bool yields = true;  ///< relays rest while what is not braid's congests their link
   uint32_t relay_slot = cuda::kNoRelaySlot;
   bool is_favoured = false;
 };

@@ -21,11 +21,14 @@ uint64_t key_of(const CUuuid& uuid) {
 
 Presence::Presence(const cuda::Driver& driver, const Options& options, const Relays& relays) {
   if (!options.process_table.empty()) {
-    auto table = ProcessTable::open(options.process_table);
+    auto table =
+        ProcessTable::open(options.process_table == kUsualProcessTable ? ProcessTable::usual_name()
+                                                                       : options.process_table);
     if (table.ok()) {
       table_ = std::move(table).value();
       row_ = table_->claim(program_invocation_short_name);
-      if (row_ == nullptr) problem_ = "too many processes of this host use braid to know of each other";
+      if (row_ == nullptr)
+        problem_ = "too many processes of this host use braid to know of each other";
     } else {
       problem_ = table.status().message();
     }

@@ -1,6 +1,6 @@
-// This process among those of the host that use braid (base/process_table.h): what it tells them,
-// and what it hears. GPUs are known by their UUIDs. On the emulated server nothing is told of links,
-// since each process has a virtual time of its own.
+// This process among those of the host that use braid (multipath/process_table.h): what it tells
+// them, and what it hears. GPUs are known by their UUIDs. On the emulated server nothing is told of
+// links, since each process has a virtual time of its own.
 //
 // Threads: any; copies read and write atomics only.
 #pragma once
@@ -10,8 +10,8 @@
 #include <string>
 
 #include "base/options.h"
-#include "base/process_table.h"
 #include "cuda/driver.h"
+#include "multipath/process_table.h"
 #include "multipath/relays.h"
 #include "multipath/transfer.h"
 

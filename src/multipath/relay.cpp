@@ -90,7 +90,8 @@ Status Relay::make_buffers() {
 // Of channels that nobody has taken.
 void Relay::set_buffers(CUdeviceptr buffers) {
   const std::lock_guard lock(mutex_);
-  for (size_t i = 0; i < copy_channel_count_; ++i) channels_[i].buffer = buffers + i * buffer_bytes_;
+  for (size_t i = 0; i < copy_channel_count_; ++i)
+    channels_[i].buffer = buffers + i * buffer_bytes_;
   buffers_ = buffers;
 }
 

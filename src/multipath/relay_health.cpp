@@ -11,7 +11,8 @@ const char* relay_state_name(RelayState state) {
   return "unknown";
 }
 
-void RelayHealth::refused(const cuda::Driver& driver, CUresult error, uint64_t now_ns) noexcept try {
+void RelayHealth::refused(const cuda::Driver& driver, CUresult error, uint64_t now_ns) noexcept
+    try {
   last_error_ = error;
   rests_until_ns_ = now_ns + kRestNs;
   if (refusals_.fetch_add(1) == 0 && say_ != nullptr) say_(describe(driver).c_str());

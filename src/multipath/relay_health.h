@@ -1,6 +1,6 @@
-// Whether a relay may work: the one place that knows it. A relay whose driver calls are refused rests
-// for a while and is tried again; one whose buffers have been given back to the program carries only
-// what needs none. Each relay's first refusal is said; the statistics count them all.
+// Whether a relay may work: the one place that knows it. A relay whose driver calls are refused
+// rests for a while and is tried again; one whose buffers have been given back to the program
+// carries only what needs none. Each relay's first refusal is said; the statistics count them all.
 //
 // Threads: any; nothing locks.
 #pragma once

@@ -103,9 +103,8 @@ void StatisticsJson::add(const PathCount& path) {
 
 void StatisticsJson::add(const RelayCount& relay) {
   enter(Section::kRelays);
-  out_ << separator_ << "{\"gpu\":" << relay.gpu << ",\"state\":\""
-       << relay_state_name(relay.state) << "\",\"refusals\":" << relay.refusals
-       << ",\"shared\":" << relay.shared << "}";
+  out_ << separator_ << "{\"gpu\":" << relay.gpu << ",\"state\":\"" << relay_state_name(relay.state)
+       << "\",\"refusals\":" << relay.refusals << ",\"shared\":" << relay.shared << "}";
   separator_ = ",";
 }
 

@@ -1,5 +1,5 @@
-// The program allocates memory of a GPU. Where there is none left, a relay on that GPU may have some
-// that it does not use: it gives it back, and the program's call is made once more.
+// The program allocates memory of a GPU. Where there is none left, a relay on that GPU may have
+// some that it does not use: it gives it back, and the program's call is made once more.
 #include "preload/entries.h"
 #include "preload/helper.h"
 #include "preload/runtime.h"

@@ -9,7 +9,7 @@
 #include <semaphore>
 #include <thread>
 
-#include "base/process_table.h"
+#include "multipath/process_table.h"
 #include "multipath/thread.h"
 #include "preload/lifecycle.h"
 #include "preload/runtime.h"
@@ -51,7 +51,7 @@ std::string answer_of(multipath::Engine& open) {
 }
 
 void serve(multipath::Engine& open) {
-  ProcessRow& row = open.row();
+  multipath::ProcessRow& row = open.row();
   row.answers = 1;
   while (!helper().stops) {
     const uint32_t asked = row.asked;
@@ -75,8 +75,7 @@ void help(void*) try {
 void stop() noexcept {
   if (helper().pid != getpid() || helper().stops.exchange(true)) return;
   wake_helper();
-  if (helper().has_thread && helper().ended.try_acquire_for(kLongestStep))
-    helper().thread.join();
+  if (helper().has_thread && helper().ended.try_acquire_for(kLongestStep)) helper().thread.join();
 }
 
 }  // namespace

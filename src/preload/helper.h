@@ -1,7 +1,7 @@
 // The one thread of braid's that calls the driver. It opens the relays while the program goes on: a
 // context takes the driver a tenth of a second, and more where several processes start at once;
 // copies are native until all are open. Then it sleeps. It wakes up to answer who asks what the
-// process waits for (base/process_table.h), and to allocate again what relays gave back.
+// process waits for (multipath/process_table.h), and to allocate again what relays gave back.
 #pragma once
 
 namespace braid::preload {

@@ -6,8 +6,8 @@
 #include "preload/access.h"
 #include "preload/devices.h"
 #include "preload/entries.h"
-#include "preload/lifecycle.h"
 #include "preload/helper.h"
+#include "preload/lifecycle.h"
 #include "preload/primaries.h"
 #include "preload/runtime.h"
 

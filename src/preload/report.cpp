@@ -12,8 +12,8 @@ using multipath::mover_name;
 using multipath::PathCount;
 using multipath::PathCounts;
 using multipath::Percentile;
-using multipath::RelayCount;
 using multipath::relay_state_name;
+using multipath::RelayCount;
 using multipath::Verdict;
 using multipath::verdict_name;
 
@@ -170,13 +170,14 @@ void write_relay_family(std::string_view name, std::string_view type, std::strin
 
 void write_relays_metrics(int64_t pid, Relays relays, TextWriter& out) {
   write_relay_family(
-      "braid_relay_open", "gauge", "1 while the GPU relays; 0 while it rests or lacks buffers.", pid,
-      relays,
+      "braid_relay_open", "gauge", "1 while the GPU relays; 0 while it rests or lacks buffers.",
+      pid, relays,
       [](const RelayCount& relay) { return relay.state == multipath::RelayState::kOpen ? 1u : 0u; },
       out);
   write_relay_family(
-      "braid_relay_refusals_total", "counter", "Copies of which the driver refused the relay's part.",
-      pid, relays, [](const RelayCount& relay) { return relay.refusals; }, out);
+      "braid_relay_refusals_total", "counter",
+      "Copies of which the driver refused the relay's part.", pid, relays,
+      [](const RelayCount& relay) { return relay.refusals; }, out);
   write_relay_family(
       "braid_relay_shared_total", "counter",
       "Times that kernels left the relay to another program's.", pid, relays,
@@ -230,12 +231,12 @@ void write_prometheus(const ReportedProcess& process, const Statistics& statisti
 }  // namespace
 
 void write_report(StatsFormat format, const ReportedProcess& process, const Statistics& statistics,
-                  const PathCounts& counts, std::span<const RelayCount> relays,
-                  TextWriter& out) {
+                  const PathCounts& counts, std::span<const RelayCount> relays, TextWriter& out) {
   switch (format) {
     case StatsFormat::kText: return write_text(process, statistics, counts, relays, out);
     case StatsFormat::kJson: return write_json(process, statistics, counts, relays, out);
-    case StatsFormat::kPrometheus: return write_prometheus(process, statistics, counts, relays, out);
+    case StatsFormat::kPrometheus:
+      return write_prometheus(process, statistics, counts, relays, out);
     case StatsFormat::kNone: break;
   }
 }

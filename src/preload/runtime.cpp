@@ -68,6 +68,13 @@ uint64_t threshold_before_opening(const Options& options) {
   return multipath::Planner(multipath::default_costs(), options).threshold_bytes();
 }
 
+// Memory may come from another library that stands in for the driver: it is asked, as it would be
+// without braid.
+void* find_real(const Hook& hook, void* library) {
+  void* next = hook.kind == HookKind::kMemory ? libc_dlsym(RTLD_NEXT, hook.symbol) : nullptr;
+  return next != nullptr ? next : libc_dlsym(library, hook.symbol);
+}
+
 void store_options() {
   if (process.options.load() != nullptr) return;
   auto read = read_options([](const char* name) -> const char* { return std::getenv(name); });
@@ -111,7 +118,7 @@ bool bind() noexcept try {
   if (library == nullptr) return false;
   for (int hook = 0; hook < kHookCount; ++hook) {
     const auto index = static_cast<size_t>(hook);
-    if (void* symbol = libc_dlsym(library, hooks()[index].symbol))
+    if (void* symbol = find_real(hooks()[index], library))
       process.real[index].store(symbol, std::memory_order_release);
   }
   store_options();

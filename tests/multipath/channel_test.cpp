@@ -44,7 +44,8 @@ class ChannelTest : public test::ServerTest {
     const StreamKey user{reinterpret_cast<CUstream>(static_cast<uintptr_t>(number) + 1), nullptr};
     const Mover mover = number < kMostCopyChannels ? Mover::kCopyEngine : Mover::kKernel;
     Channel* channel = nullptr;
-    if (relay_->take(user, {.mover = mover, .ops = 4}, {&channel, 1}) == 1) channels_.push_back(channel);
+    if (relay_->take(user, {.mover = mover, .ops = 4}, {&channel, 1}) == 1)
+      channels_.push_back(channel);
   }
 
   uint32_t* gate(size_t i) { return reinterpret_cast<uint32_t*>(host_->data() + i * kBytes); }

@@ -71,8 +71,8 @@ class RelayHealthTest : public test::ServerTest {
   // The copy's bytes arrive, whichever way they go: whether the relay carried some.
   bool is_relayed() {
     MUST(driver(), cuMemsetD8(device_->at(), 0, kSize));
-    const Outcome outcome = engine_->submit(
-        {Direction::kHostToDevice, host_->data(), device_->at(), kSize, stream_});
+    const Outcome outcome =
+        engine_->submit({Direction::kHostToDevice, host_->data(), device_->at(), kSize, stream_});
     if (outcome != Verdict::kAccelerated) return false;
     synchronize(stream_);
     std::vector<uint8_t> seen(kSize);
@@ -167,8 +167,9 @@ TEST_F(RelayHealthTest, BuffersStayGivenBackWhileTheGpuIsShortOfMemory) {
 TEST_F(RelayHealthTest, BuffersInUseAreNotGivenBack) {
   Gate gate(driver());
   gate.hold(stream_);
-  ASSERT_EQ(engine_->submit({Direction::kHostToDevice, host_->data(), device_->at(), kSize, stream_}),
-            Verdict::kAccelerated);
+  ASSERT_EQ(
+      engine_->submit({Direction::kHostToDevice, host_->data(), device_->at(), kSize, stream_}),
+      Verdict::kAccelerated);
   EXPECT_EQ(engine_->give_back_memory(relay_device()), 0u);
   gate.open();
   synchronize(stream_);

@@ -114,8 +114,8 @@ const std::vector<multipath::RelayCount> kRelays = {
     {5, multipath::RelayState::kWithoutBuffers, 0, 4}};
 
 TEST_F(Report, JsonHasEveryRelay) {
-  const auto all = nlohmann::json::parse(
-      report(StatsFormat::kJson, statistics_, paths_, "serve", kRelays));
+  const auto all =
+      nlohmann::json::parse(report(StatsFormat::kJson, statistics_, paths_, "serve", kRelays));
   EXPECT_EQ(all.at("braid").at("relays"), nlohmann::json::parse(R"([
       {"gpu": 1, "state": "open", "refusals": 0, "shared": 0},
       {"gpu": 2, "state": "resting", "refusals": 3, "shared": 0},
@@ -142,8 +142,7 @@ TEST_F(Report, TextSharesAreOfOneTargetAndDirection) {
 
 // The exposition format: HELP and TYPE once before the lines of their family, no line twice.
 TEST_F(Report, PrometheusIsWellFormed) {
-  std::istringstream lines(
-      report(StatsFormat::kPrometheus, statistics_, paths_, "serve", kRelays));
+  std::istringstream lines(report(StatsFormat::kPrometheus, statistics_, paths_, "serve", kRelays));
   std::set<std::string> families;
   std::set<std::string> series;
   std::string family;

@@ -1,5 +1,5 @@
-// client_short_of_memory BYTES: copies to GPU 0, then wants BYTES more of GPU 1 than it has free.
-// Prints what the driver answers.
+// client_short_of_memory BYTES: copies to GPU 0, takes all but 8 MiB of what GPU 1 has free, and
+// then wants BYTES there. Prints what the driver answers.
 #include <cstdlib>
 
 #include "client.h"
@@ -14,8 +14,9 @@ int main(int, char** words) {
   use_gpu(1);
   size_t free_bytes = 0, total_bytes = 0;
   call("cuMemGetInfo_v2", &free_bytes, &total_bytes);
+  allocate(free_bytes - (size_t{8} << 20));
   CUdeviceptr memory = 0;
-  const size_t wanted = free_bytes + std::strtoull(words[1], nullptr, 10);
+  const size_t wanted = std::strtoull(words[1], nullptr, 10);
   std::printf("%d\n", get<CUresult(CUdeviceptr*, size_t)>("cuMemAlloc_v2")(&memory, wanted));
   return 0;
 }

@@ -1,5 +1,5 @@
 // The table by which processes of a host know of each other.
-#include "base/process_table.h"
+#include "multipath/process_table.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 
 #include <thread>
 
-namespace braid {
+namespace braid::multipath {
 namespace {
 
 using std::chrono::milliseconds;
@@ -142,4 +142,4 @@ TEST_F(ProcessTableTest, QuestionsAreAnswered) {
 }
 
 }  // namespace
-}  // namespace braid
+}  // namespace braid::multipath

@@ -1,8 +1,8 @@
-// The processes of a host that use braid, in a small file of shared memory that belongs to one user:
-// /dev/shm/braid-<uid>, mode 0600. Each process has a row that it alone writes, but for what a
-// command asks of it: whose links have copies of its own, whether braid is switched off there, and
-// room for an answer. A row is its process's as long as that holds a lock on it, which the kernel
-// lets go of when the process dies, however it dies.
+// The processes of a host that use braid, in a small file of shared memory that belongs to one
+// user: /dev/shm/braid-<uid>, mode 0600. Each process has a row that it alone writes, but for what
+// a command asks of it: whose links have copies of its own, whether braid is switched off there,
+// and room for an answer. A row is its process's as long as that holds a lock on it, which the
+// kernel lets go of when the process dies, however it dies.
 //
 // Where there is no such file (no /dev/shm, another user's file of that name, no free row), a
 // process does without: it has a row that nobody else sees.
@@ -24,7 +24,7 @@
 
 #include "base/status.h"
 
-namespace braid {
+namespace braid::multipath {
 
 /// A GPU's own copies in one direction, as far as its process can tell. Times: CLOCK_MONOTONIC.
 struct LinkRow {
@@ -87,8 +87,8 @@ class ProcessTable {
   std::optional<size_t> own_row_;
 };
 
-/// Asks the process of `row` what it waits for, and waits for the answer. Nothing: it did not answer
-/// in time.
+/// Asks the process of `row` what it waits for, and waits for the answer. Nothing: it did not
+/// answer in time.
 std::optional<std::string> ask(ProcessRow& row, std::chrono::milliseconds limit);
 
 // For the owner of a row:
@@ -100,4 +100,4 @@ void wake(ProcessRow& row);
 /// The owner's answer to question number `asked`; too long a text is cut.
 void answer(ProcessRow& row, uint32_t asked, std::string_view text);
 
-}  // namespace braid
+}  // namespace braid::multipath

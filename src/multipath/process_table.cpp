@@ -1,4 +1,4 @@
-#include "base/process_table.h"
+#include "multipath/process_table.h"
 
 #include <fcntl.h>
 #include <linux/futex.h>
@@ -12,7 +12,7 @@
 #include <cstring>
 #include <thread>
 
-namespace braid {
+namespace braid::multipath {
 namespace {
 
 constexpr uint64_t kMagic = 0x3130646961726220;  // " braid01": of this layout
@@ -70,9 +70,9 @@ Result<std::unique_ptr<ProcessTable>> ProcessTable::open(const std::string& name
   const bool is_ours = fstat(file, &facts) == 0 && facts.st_uid == geteuid() &&
                        S_ISREG(facts.st_mode) && (facts.st_mode & 077) == 0;
   const int error = is_ours ? posix_fallocate(file, 0, sizeof(Layout)) : 0;
-  void* pages = is_ours && error == 0 ? mmap(nullptr, sizeof(Layout), PROT_READ | PROT_WRITE,
-                                             MAP_SHARED, file, 0)
-                                      : MAP_FAILED;
+  void* pages = is_ours && error == 0
+                    ? mmap(nullptr, sizeof(Layout), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0)
+                    : MAP_FAILED;
   if (pages == MAP_FAILED) {
     close(file);
     return refusal(name, is_ours ? std::string("has no room: ") + std::strerror(error)
@@ -167,4 +167,4 @@ std::optional<std::string> ask(ProcessRow& row, std::chrono::milliseconds limit)
   return std::string(row.answer, strnlen(row.answer, sizeof row.answer));
 }
 
-}  // namespace braid
+}  // namespace braid::multipath
