@@ -72,18 +72,19 @@ void help(void*) try {
   helper().ended.release();
 }
 
-void stop() noexcept {
+}  // namespace
+
+void end_helper() noexcept {
   if (helper().pid != getpid() || helper().stops.exchange(true)) return;
   wake_helper();
   if (helper().has_thread && helper().ended.try_acquire_for(kLongestStep)) helper().thread.join();
 }
 
-}  // namespace
-
 void open_relays(Opening when) noexcept {
   if (helper().has_begun.exchange(true)) return;
   helper().pid = getpid();
-  std::atexit(stop);  // after the driver's own handlers were, and so called before them
+  std::atexit(
+      [] { end_helper(); });  // after the driver's own handlers were, and so called before them
   if (when == Opening::kNow) open_all();
   helper().has_thread = helper().thread.start(help, nullptr);
   if (!helper().has_thread && when == Opening::kInBackground)

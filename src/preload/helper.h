@@ -20,4 +20,8 @@ void open_relays(Opening when) noexcept;
 /// There is something to do for the thread, if there is one.
 void wake_helper() noexcept;
 
+/// Ends the thread, for good; by itself when the process exits. Whoever deletes the engine calls it
+/// first.
+void end_helper() noexcept;
+
 }  // namespace braid::preload

@@ -22,6 +22,7 @@
 #include "cuda/driver.h"
 #include "faults/faulty_driver.h"
 #include "faults/tour.h"
+#include "preload/helper.h"
 #include "preload/runtime.h"
 #include "stress/calls.h"
 #include "stress/execution.h"
@@ -143,6 +144,7 @@ void run_child(const Request& request, bool with_braid, int output) {
     if (preload::engine() != nullptr)
       for (const std::string& problem : preload::engine()->problems())
         said << "problem " << problem << '\n';
+    preload::end_helper();
     delete preload::engine();  // owner: nobody: the library keeps it until the process ends
     if (request.fault.nth != 0 && !was_refused()) said << "unreached\n";
     if (const std::string found = leaks(request.fault); !found.empty())
