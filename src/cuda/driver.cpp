@@ -18,32 +18,21 @@ void* find(const SymbolLookup& lookup, const char* name) {
 class LibraryClock final : public Clock {
  public:
   explicit LibraryClock(const SymbolLookup& lookup)
-      : now_(reinterpret_cast<void (*)(uint64_t*)>(lookup("braidClockNow"))),
-        hold_(reinterpret_cast<void (*)()>(lookup("braidClockHold"))),
-        release_(reinterpret_cast<void (*)()>(lookup("braidClockRelease"))),
-        sleep_(reinterpret_cast<void (*)(uint64_t)>(lookup("braidClockSleep"))) {}
+      : now_(reinterpret_cast<void (*)(uint64_t*)>(lookup("braidClockNow"))) {}
 
-  bool complete() const {
-    return now_ != nullptr && hold_ != nullptr && release_ != nullptr && sleep_ != nullptr;
-  }
+  bool is_there() const { return now_ != nullptr; }
   uint64_t now_ns() override {
     uint64_t ns = 0;
     now_(&ns);
     return ns;
   }
-  void hold() override { hold_(); }
-  void release() override { release_(); }
-  void sleep_ns(uint64_t duration_ns) override { sleep_(duration_ns); }
 
  private:
   void (*now_)(uint64_t*);
-  void (*hold_)();
-  void (*release_)();
-  void (*sleep_)(uint64_t);
 };
 
 Clock* find_clock(const SymbolLookup& lookup) {
-  if (!LibraryClock(lookup).complete()) return &system_clock();
+  if (!LibraryClock(lookup).is_there()) return &system_clock();
   static LibraryClock clock(lookup);  // for the life of the process, as the library
   return &clock;
 }

@@ -48,8 +48,8 @@ struct Driver {
   BRAID_DRIVER_FUNCTIONS(BRAID_DECLARE)
 #undef BRAID_DECLARE
 
-  /// What threads of braid's that work with this driver act by: the library's virtual clock if it
-  /// exports one (braidClockNow, Hold, Release, Sleep), else the system's. Never null, never freed.
+  /// The library's virtual clock if it exports one (braidClockNow), else the system's. Never null,
+  /// never freed.
   Clock* clock = &system_clock();
 
   /// cuMemcpyBatchAsync in its first form, which every driver since 12.8 exports; null in older

@@ -127,27 +127,6 @@ TEST(Pool, AFullGpuWaitsForWhatItsStreamsWillFree) {
   EXPECT_EQ(free_after, free_bytes);
 }
 
-// The program's thread acts by the clock: it must not wait for a time that it holds still itself.
-TEST(Pool, AThreadThatHoldsTheClockLetsGoOfItToWaitForMemory) {
-  Emulated server;
-  server.use(0);
-  PoolCalls calls(server);
-  CUstream stream = server.stream();
-  size_t free_bytes = 0;
-  ASSERT_EQ(server.cu.cuMemGetInfo(&free_bytes, nullptr), CUDA_SUCCESS);
-  const size_t most = free_bytes / 3 * 2;
-  server.cu.clock->sleep_ns(0);  // holds it from here
-  const CUdeviceptr memory = calls.allocated(most, stream);
-  ASSERT_EQ(server.cu.cuMemsetD8Async(memory, 1, 64 << 20, stream), CUDA_SUCCESS);
-  ASSERT_EQ(calls.free_async(memory, stream), CUDA_SUCCESS);
-  const uint64_t before_ns = server.cu.clock->now_ns();
-  testing::internal::CaptureStderr();
-  calls.allocated(most, stream);
-  EXPECT_EQ(testing::internal::GetCapturedStderr(), "") << "nobody lost patience";
-  EXPECT_GT(server.cu.clock->now_ns(), before_ns + 5000) << "the memset has ended";
-  server.cu.clock->release();
-}
-
 TEST(Pool, ACaptureRefusesItAndGoesOn) {
   Emulated server;
   server.use(0);

@@ -22,9 +22,6 @@ class CommonClock final : public Clock {
  public:
   uint64_t now_ns() override { return now; }
   bool is_common() const override { return true; }
-  void hold() override {}
-  void release() override {}
-  void sleep_ns(uint64_t) override {}
   uint64_t now = 1'000'000'000'000;
 };
 

@@ -31,9 +31,6 @@ class ClockWithLeaps final : public Clock {
  public:
   explicit ClockWithLeaps(Clock& clock) : clock_(clock) {}
   uint64_t now_ns() override { return clock_.now_ns() + leapt_ns; }
-  void hold() override { clock_.hold(); }
-  void release() override { clock_.release(); }
-  void sleep_ns(uint64_t duration_ns) override { clock_.sleep_ns(duration_ns); }
   uint64_t leapt_ns = 0;
 
  private:

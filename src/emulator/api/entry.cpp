@@ -20,7 +20,7 @@ void begin_call(Call& call, Cost cost) {
   if (cost == Cost::kNothing) return;
   world.clock.spend_us(call_us(world.server.costs, cost));
   if (cost != Cost::kQuery) start_helper(world);
-  world.catch_up(call.lock, cost == Cost::kQuery);
+  world.catch_up(call.lock);
 }
 
 CUresult find_context(Call& call, CUcontext handle, ContextPtr& context) {

@@ -44,8 +44,7 @@ CUresult enter(const char* name, bool per_thread, LockUse lock_use, Cost cost,
   if (thread.in_host_function) return CUDA_ERROR_NOT_PERMITTED;
   try {
     Lock lock(world->mutex);
-    world->clock.take_up();
-    const Presence::Visit visit(world->presence, !world->clock.calling_thread_holds());
+    const Presence::Visit visit(world->presence);
     Call call{*world, lock, thread, per_thread, lock_use};
     begin_call(call, cost);
     if (const CUresult fault = world->faults.count_call(name); fault != CUDA_SUCCESS) return fault;

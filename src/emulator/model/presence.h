@@ -13,20 +13,16 @@ class Presence {
   /// Of a thread in the driver, from its call to its return.
   class Visit {
    public:
-    /// `counts`: false for a thread that holds the clock; it does not break the program's silence.
-    Visit(Presence& presence, bool counts) : presence_(counts ? &presence : nullptr) {
-      if (presence_ != nullptr) ++presence_->inside_;
-    }
+    explicit Visit(Presence& presence) : presence_(presence) { ++presence_.inside_; }
     ~Visit() {
-      if (presence_ == nullptr) return;
-      --presence_->inside_;
-      ++presence_->ended_;
+      --presence_.inside_;
+      ++presence_.ended_;
     }
     Visit(const Visit&) = delete;
     Visit& operator=(const Visit&) = delete;
 
    private:
-    Presence* presence_;
+    Presence& presence_;
   };
 
   bool is_inside() const { return inside_ > 0; }

@@ -80,26 +80,13 @@ class World {
 
   /// Brings the simulation up to the calling thread's virtual time and looks at host memory. If a
   /// host function is running, waits for it a little, but not for ever: it may want a mutex that
-  /// the caller holds. A thread that holds the clock finds the simulation as it is. When another
-  /// does, `asks` says whether to wait for it: an answer must not depend on how far it has come;
-  /// work is added for its own time anyway.
-  void catch_up(Lock& lock, bool asks);
-  /// Virtual time must not move: a host function runs, or a thread holds the clock.
-  bool stands_still() { return host_calls_running > 0 || clock.stands_still(); }
-  /// Waits until no thread holds the clock.
-  void wait_while_held(Lock& lock);
-  /// The calling thread, which holds the clock, will let go of it: those who wait for words of host
-  /// memory see at its time what it stored.
-  void publish_host_memory();
-  /// Asks those who wait for words of host memory to look at them, unless they must not see yet
-  /// what a thread that acts by the clock has stored there.
-  void look_at_host_memory();
-  /// Somebody has let go of the clock: tells those who wait to run the simulation.
-  void time_goes_on();
+  /// the caller holds.
+  void catch_up(Lock& lock);
+  /// Virtual time must not move: a host function is due or runs.
+  bool stands_still() const { return host_calls_running > 0; }
 
   /// Runs the simulation until `reached`; when nothing can happen by itself, waits for the program
-  /// (another thread, or a value in host memory). If the calling thread holds the clock, it lets go
-  /// of it meanwhile.
+  /// (another thread, or a value in host memory).
   void wait(Lock& lock, const std::function<bool()>& reached);
   /// Waits until nobody holds the context's lock. True: it has waited, and what was looked up
   /// before may have gone.
@@ -107,9 +94,8 @@ class World {
   /// The same for the end of work, with what synchronising costs.
   void wait_for(Lock& lock, const CompletionPtr& end);
 
-  /// Runs the simulation until nothing happens any more without the program, whose threads may be
-  /// asleep by the clock. True when `reached`. Lets go of the clock as `wait` does.
-  bool run_out(Lock& lock, const std::function<bool()>& reached);
+  /// Runs the simulation until nothing happens any more without the program, or `reached`.
+  void run_out(Lock& lock, const std::function<bool()>& reached);
 
   /// Work is pending that could go on without the program calling the driver.
   bool has_pending();
@@ -125,13 +111,8 @@ class World {
  private:
   World(topology::Server all, std::vector<int> shown);
   void give_up(Context& context, CUresult why);
-  void run_until(Lock& lock, const std::function<bool()>& reached);
   /// False: nothing happens any more without the program.
   bool step_without_program(Lock& lock);
-  /// Meanwhile, the calling thread's hold of the clock does not count.
-  void without_hold(const std::function<void()>& run);
-
-  Time published_ = 0;  // what threads that acted by the clock stored counts from then on
 };
 
 }  // namespace braid::emulator

@@ -85,7 +85,7 @@ void carry_on(World& world, Lock& lock) {
     if (!world.simulation.step(kForever)) break;
     progressed = true;
   }
-  world.look_at_host_memory();
+  world.watches.look_at_host_memory();
   if (progressed) {
     world.changed.notify_all();
     lock.unlock();

@@ -17,7 +17,6 @@ class EventQueue {
 
   void add(Time when, Action action);
   bool empty() const { return heap_.empty(); }
-  size_t size() const { return heap_.size(); }
   /// kForever when empty.
   Time next_time() const { return heap_.empty() ? kForever : heap_.front().when; }
   /// Takes the earliest event out; the queue must not be empty.

@@ -33,11 +33,6 @@ class Simulation {
     return flow < queue_.next_time() ? flow : queue_.next_time();
   }
 
-  /// No flow runs, and no more than `count` events are due.
-  bool queued_only(size_t count) {
-    return flows_.next_completion() == kForever && queue_.size() <= count;
-  }
-
   /// Moves the clock on when nothing is due before.
   void advance_clock(Time to) {
     if (to > now_ && next_time() > to) now_ = to;
