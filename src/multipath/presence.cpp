@@ -60,8 +60,10 @@ int Presence::gpu_of(uint64_t key) const {
   return found != keys_.end() ? static_cast<int>(found - keys_.begin()) : -1;
 }
 
-Presence::Turn::Turn(ProcessTable* table) : table_(table) {
-  if (table_ != nullptr && !table_->take_turn(kLongestTurn)) table_ = nullptr;
+// Who has waited in vain once does not wait for each of its relays.
+Presence::Turn Presence::take_turn() {
+  takes_turns_ = takes_turns_ && table_ != nullptr && table_->take_turn(kLongestTurn);
+  return Turn(takes_turns_ ? table_.get() : nullptr);
 }
 
 Presence::Turn::~Turn() {

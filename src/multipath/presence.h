@@ -37,15 +37,16 @@ class Presence {
   /// While it lives, no other process that uses braid opens a relay.
   class Turn {
    public:
-    explicit Turn(ProcessTable* table);
+    explicit Turn(ProcessTable* taken) : table_(taken) {}
     ~Turn();
     Turn(const Turn&) = delete;
     Turn& operator=(const Turn&) = delete;
 
    private:
-    ProcessTable* table_;
+    ProcessTable* table_;  // null: there is no turn to give
   };
-  Turn take_turn() { return Turn(table_.get()); }
+  /// Waits for those who have it, but not for ever. One thread at a time.
+  Turn take_turn();
 
  private:
   int gpu_of(uint64_t key) const;
@@ -54,6 +55,7 @@ class Presence {
   std::unique_ptr<ProcessRow> private_row_;
   ProcessRow* row_ = nullptr;
   std::string problem_;
+  bool takes_turns_ = true;
   std::array<uint64_t, ProcessRow::kGpus> keys_{};  // by ordinal
 };
 

@@ -48,7 +48,8 @@ long futex(std::atomic<uint32_t>& word, int operation, uint32_t value, const tim
 
 Status refusal(const std::string& name, const std::string& why) {
   return Status::error("processes of this host do not know of each other: /dev/shm" + name + " " +
-                       why);
+                           why,
+                       "BRAID_PROCESSES=none if that is meant");
 }
 
 }  // namespace
