@@ -41,7 +41,7 @@ function(braid_embed_kernels target source symbol)
   set(fatbin ${CMAKE_CURRENT_BINARY_DIR}/${symbol}.fatbin)
   add_custom_command(OUTPUT ${fatbin}
     COMMAND ${BRAID_NVCC} -fatbin -std=c++17 -O3 -ccbin ${CMAKE_CXX_COMPILER}
-            -I${CMAKE_SOURCE_DIR}/src ${BRAID_CUDA_TARGETS}
+            -I${CMAKE_SOURCE_DIR}/src -I${CMAKE_SOURCE_DIR}/tests ${BRAID_CUDA_TARGETS}
             -MD -MF ${fatbin}.d -o ${fatbin} ${CMAKE_CURRENT_SOURCE_DIR}/${source}
     DEPENDS ${source} DEPFILE ${fatbin}.d
     COMMENT "nvcc ${source}" VERBATIM)

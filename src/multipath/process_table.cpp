@@ -47,9 +47,9 @@ long futex(std::atomic<uint32_t>& word, int operation, uint32_t value, const tim
 }
 
 Status refusal(const std::string& name, const std::string& why) {
-  return Status::error("processes of this host do not know of each other: /dev/shm" + name + " " +
-                           why,
-                       "BRAID_PROCESSES=none if that is meant");
+  return Status::error(
+      "processes of this host do not know of each other: /dev/shm" + name + " " + why,
+      "BRAID_PROCESSES=none if that is meant");
 }
 
 }  // namespace

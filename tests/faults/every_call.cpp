@@ -134,8 +134,9 @@ void run_child(const Request& request, bool with_braid, int output) {
     reset_by_program = calls.reset_primary;
     calls.reset_primary = reset_and_note;
     {
-      stress::Runner runner(calls, false);
-      const std::string line = runner.run(make_tour());
+      const stress::Program tour = make_tour();
+      stress::Runner runner(calls, tour.machine.gpus, false);
+      const std::string line = runner.run(tour);
       said << "line " << line << '\n';
     }
     for (const auto& [name, count] : calls_made()) said << "calls " << name << ' ' << count << '\n';

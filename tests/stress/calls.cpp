@@ -2,6 +2,8 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
+
 namespace braid::stress {
 namespace {
 
@@ -25,7 +27,16 @@ Calls open_calls() {
   find(driver, std::string(symbol) + suffix, calls.member.of[1]);
   STRESS_COPY_CALLS(STRESS_FIND)
 #undef STRESS_FIND
+  calls.is_emulated = dlsym(driver, "braidClockNow") != nullptr;
   return calls;
+}
+
+Machine machine_of(const Calls& calls) {
+  must(calls.init(0), "cuInit");
+  int gpus = 0;
+  must(calls.get_count(&gpus), "counting the GPUs");
+  if (gpus < 2) throw std::runtime_error("needs two GPUs");
+  return {.gpus = std::min(gpus, Machine{}.gpus), .refuses_what_is_undefined = calls.is_emulated};
 }
 
 }  // namespace braid::stress

@@ -7,6 +7,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "stress/program.h"
+
 namespace braid::stress {
 
 /// Both forms of a call with a stream: [0] the null stream is legacy, [1] it is the thread's own.
@@ -29,6 +31,7 @@ using Boxes = CUresult (*)(size_t, CUDA_MEMCPY3D_BATCH_OP*, unsigned long long, 
 #define STRESS_CALLS(X)                               \
   X(init, cuInit)                                     \
   X(get_device, cuDeviceGet)                          \
+  X(get_count, cuDeviceGetCount)                      \
   X(retain_primary, cuDevicePrimaryCtxRetain)         \
   X(reset_primary, cuDevicePrimaryCtxReset_v2)        \
   X(set_current, cuCtxSetCurrent)                     \
@@ -104,10 +107,13 @@ struct Calls {
 #define STRESS_MEMBER(member, type, symbol, suffix) Forms<type> member;
   STRESS_COPY_CALLS(STRESS_MEMBER)
 #undef STRESS_MEMBER
+  bool is_emulated;
 };
 
 /// Opens the driver; throws when it lacks a call.
 Calls open_calls();
+/// What programs may use here: 4 GPUs at most. Starts the driver.
+Machine machine_of(const Calls& calls);
 
 /// For calls that are no part of what is compared: throws with the call's words.
 inline void must(CUresult result, const char* what) {

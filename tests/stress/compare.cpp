@@ -1,9 +1,9 @@
 // stress_compare --programs N --seed S --mover kernel|copy-engine|auto --batch N
-// --opening wait|background: runs programs natively and under braid (auto: batches
-// by kernels, contiguous copies by copy engines), on the emulated server, and compares what each
-// says of itself, line by line. Programs of a batch share a process; in the background, relays open
-// slowly beside its first ones. On a difference it names the seed and the commands that replay that
-// program.
+// --opening wait|background --server PROFILE|none --seconds S: runs programs natively and under
+// braid (auto: batches by kernels, contiguous copies by copy engines), on an emulated server or
+// (none) on this machine's GPUs, and compares what each says of itself, line by line. Programs of a
+// batch share a process; in the background, relays open slowly beside its first ones. On a
+// difference it names the seed and the commands that replay that program.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -27,6 +27,8 @@ struct Request {
   uint64_t batch = 500;
   std::string mover = "kernel";
   std::string opening = "wait";
+  std::string server = "h20x8";
+  uint64_t seconds = UINT64_MAX;  ///< after which no more programs are begun
 };
 
 // A batch takes some seconds; programs that hang must not hang the test.
@@ -44,22 +46,24 @@ std::vector<std::string> programs_of(uint64_t seed, uint64_t count, const std::s
           std::to_string(count)};
 }
 
-Environment emulated() {
+Environment natively(const Request& request) {
+  if (request.server == "none") return {};
   return {{"LD_LIBRARY_PATH", BRAID_EMULATOR_FOLDER},
-          {"BRAID_SERVER", BRAID_PROFILES "/h20x8.json"},
+          {"BRAID_SERVER", BRAID_PROFILES "/" + request.server + ".json"},
           {"CUDA_VISIBLE_DEVICES", "0,1,2,3"}};
 }
 
 // Every size goes through braid, in many slices; pageable copies are staged.
 Environment with_braid(const Request& request) {
-  Environment environment = emulated();
+  Environment environment = natively(request);
   environment.insert({{"BRAID_MOVER", request.mover},
                       {"BRAID_OPENING", request.opening},
                       {"BRAID_THRESHOLD", "1"},
                       {"BRAID_SLICE", "8K"},
                       {"BRAID_PAGEABLE", "2"},
                       {"BRAID_STATS", "json"}});
-  if (request.opening == "background") environment["BRAID_FAULTS"] = R"({"contexts_take_ms": 3})";
+  if (request.opening == "background" && request.server != "none")
+    environment["BRAID_FAULTS"] = R"({"contexts_take_ms": 3})";
   return environment;
 }
 
@@ -84,7 +88,7 @@ void say_replay(uint64_t seed, const Request& request) {
   braided.erase("BRAID_STATS");
   std::printf("replay: %sLD_PRELOAD=%s %s\n", text_of(braided).c_str(), BRAID_PRELOAD_LIBRARY,
               program.c_str());
-  std::printf("native: %s%s\n", text_of(emulated()).c_str(), program.c_str());
+  std::printf("native: %s%s\n", text_of(natively(request)).c_str(), program.c_str());
 }
 
 // The program that a run did not finish is the one after its last line.
@@ -106,7 +110,8 @@ struct Totals {
 };
 
 bool compare(uint64_t seed, uint64_t count, const Request& request, Totals& totals) {
-  const ChildResult native = braid::test::run_child(programs_of(seed, count, ""), emulated());
+  const ChildResult native =
+      braid::test::run_child(programs_of(seed, count, ""), natively(request));
   const ChildResult braided =
       braid::test::run_child(programs_of(seed, count, BRAID_PRELOAD_LIBRARY), with_braid(request));
   if (!is_whole(native, "natively", seed, request)) return false;
@@ -146,6 +151,10 @@ bool parse(int count, char** words, Request& request) {
       request.mover = words[i + 1];
     else if (name == "--opening")
       request.opening = words[i + 1];
+    else if (name == "--server")
+      request.server = words[i + 1];
+    else if (name == "--seconds")
+      request.seconds = std::strtoull(words[i + 1], nullptr, 10);
     else
       return false;
   }
@@ -160,23 +169,26 @@ int main(int count, char** words) {
     std::fprintf(
         stderr,
         "usage: stress_compare [--programs N] [--seed S] [--mover kernel|copy-engine|auto] "
-        "[--batch N] [--opening wait|background]\n");
+        "[--batch N] [--opening wait|background] [--server PROFILE|none] [--seconds S]\n");
     return 2;
   }
   const auto begin = std::chrono::steady_clock::now();
+  const auto elapsed_s = [&] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  };
   Totals totals;
-  for (uint64_t done = 0; done < request.programs; done += request.batch) {
+  uint64_t done = 0;
+  while (done < request.programs && elapsed_s() < static_cast<double>(request.seconds)) {
     const uint64_t some = std::min(request.batch, request.programs - done);
     if (!compare(request.seed + done, some, request, totals)) return 1;
+    done += some;
   }
-  const double elapsed_s =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   std::printf(
       "%llu programs from seed %llu on, %.0f a second: the same natively and with the %s "
       "mover; %llu copies accelerated, %llu before relays were open, errors in %llu programs\n",
-      static_cast<unsigned long long>(request.programs),
-      static_cast<unsigned long long>(request.seed), request.programs / elapsed_s,
-      request.mover.c_str(), static_cast<unsigned long long>(totals.accelerated),
+      static_cast<unsigned long long>(done), static_cast<unsigned long long>(request.seed),
+      static_cast<double>(done) / elapsed_s(), request.mover.c_str(),
+      static_cast<unsigned long long>(totals.accelerated),
       static_cast<unsigned long long>(totals.not_ready),
       static_cast<unsigned long long>(totals.refused));
   for (const auto& [mover, calls] : totals.by_mover)
@@ -185,8 +197,8 @@ int main(int count, char** words) {
   // are of one direction, on one GPU and of memory that is carried.
   if (request.mover == "auto")
     for (const char* mover : {"kernel", "copy_engine"})
-      if (totals.by_mover[mover] < request.programs / 20) return 1;
+      if (totals.by_mover[mover] < done / 20) return 1;
   if (request.opening == "background")  // how much comes before depends on the machine
-    return totals.not_ready > 0 && totals.accelerated >= request.programs / 10 ? 0 : 1;
-  return totals.accelerated >= request.programs / 2 ? 0 : 1;
+    return totals.not_ready > 0 && totals.accelerated >= done / 10 ? 0 : 1;
+  return totals.accelerated >= done / 2 ? 0 : 1;
 }

@@ -137,7 +137,7 @@ void Execution::run_thread(size_t thread) {
     meeting_.arrive_and_wait();
   }
   // Threads' own streams can only be waited for by their thread, or with their context.
-  for (int gpu = 0; gpu < kGpus; ++gpu) {
+  for (int gpu = 0; gpu < program_.machine.gpus; ++gpu) {
     server_.use(gpu);
     notes_[thread].add(thread, number, calls_.sync_context());
   }
@@ -325,16 +325,19 @@ std::string Execution::result() {
 
 class Runner::Impl {
  public:
-  Impl(const Calls& calls, bool traces) : server{calls, traces} {
+  Impl(const Calls& calls, int gpus, bool traces) : server{calls, traces} {
     must(calls.init(0), "cuInit");
-    for (int gpu = 0; gpu < kGpus; ++gpu) must(server.open(gpu), "a context");
+    server.contexts.resize(gpus);
+    server.kernels.resize(gpus);
+    for (int gpu = 0; gpu < gpus; ++gpu) must(server.open(gpu), "a context");
   }
 
   Server server;
   Workers workers;
 };
 
-Runner::Runner(const Calls& calls, bool traces) : impl_(std::make_unique<Impl>(calls, traces)) {}
+Runner::Runner(const Calls& calls, int gpus, bool traces)
+    : impl_(std::make_unique<Impl>(calls, gpus, traces)) {}
 Runner::~Runner() = default;
 
 std::string Runner::run(const Program& program) {

@@ -13,8 +13,9 @@ namespace braid::stress {
 
 class Runner {
  public:
-  /// With `traces`, every operation is said on stderr before it is done.
-  Runner(const Calls& calls, bool traces);
+  /// Of programs for so many GPUs. With `traces`, every operation is said on stderr before it is
+  /// done.
+  Runner(const Calls& calls, int gpus, bool traces);
   ~Runner();
   std::string run(const Program& program);
 

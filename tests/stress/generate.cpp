@@ -21,11 +21,14 @@ struct Hands {
 
 class Generator {
  public:
-  explicit Generator(uint64_t seed) : random_(seed * 2 + 1) { program_.seed = seed; }
+  Generator(uint64_t seed, const Machine& machine) : random_(seed * 2 + 1) {
+    program_.seed = seed;
+    program_.machine = machine;
+  }
 
   Program make() {
     program_.threads = random_.one_in(2) ? 1 : static_cast<int>(random_.between(2, 3));
-    first_gpu_ = static_cast<int>(random_.below(kGpus));
+    first_gpu_ = static_cast<int>(random_.below(program_.machine.gpus));
     hands_.resize(program_.threads);
     for (Hands& hands : hands_) add_hands(hands);
     Owners owners(program_, random_);
@@ -48,7 +51,9 @@ class Generator {
   }
 
  private:
-  int some_gpu() { return random_.one_in(3) ? static_cast<int>(random_.below(kGpus)) : first_gpu_; }
+  int some_gpu() {
+    return random_.one_in(3) ? static_cast<int>(random_.below(program_.machine.gpus)) : first_gpu_;
+  }
   uint64_t some_size(RegionKind kind) {
     if (random_.one_in(40) && (kind == RegionKind::kPageable || kind == RegionKind::kDevice))
       return kLargeBytes + random_.below(4096);
@@ -98,7 +103,7 @@ class Generator {
     reset_gpu_ = -1;
     if (is_last || !random_.one_in(40)) return;
     is_quiet_ = random_.one_in(3);
-    reset_gpu_ = static_cast<int>(random_.between(is_quiet_ ? 0 : 1, kGpus - 1));
+    reset_gpu_ = static_cast<int>(random_.between(is_quiet_ ? 0 : 1, program_.machine.gpus - 1));
   }
 
   // A context may be reset while its work is in flight, which then ends first. But streams of other
@@ -343,7 +348,7 @@ class Generator {
   void write_mistake() {
     const auto mistake = static_cast<Mistake>(random_.below(kMistakes));
     const bool reuses = mistake == Mistake::kDestroyedStream || mistake == Mistake::kFreedMemory;
-    if (reuses && program_.threads > 1) return;
+    if (reuses && (program_.threads > 1 || !program_.machine.refuses_what_is_undefined)) return;
     out_->push_back(
         {.step = Step::kMistake, .stream = some_stream(), .value = static_cast<uint64_t>(mistake)});
   }
@@ -363,6 +368,8 @@ class Generator {
 
 }  // namespace
 
-Program make_program(uint64_t seed) { return Generator(seed).make(); }
+Program make_program(uint64_t seed, const Machine& machine) {
+  return Generator(seed, machine).make();
+}
 
 }  // namespace braid::stress

@@ -34,7 +34,10 @@ constexpr cuda::Twin kTwins[] = {test::twin_of<MixBlock>(kMixKernelName)};
 
 }  // namespace
 
-const void* mix_kernel_image() {
+extern "C" const unsigned char stress_kernels[];  // kernel.cu
+
+const void* mix_kernel_image(bool is_emulated) {
+  if (!is_emulated) return stress_kernels;
   static const cuda::TwinImage image{.twins = kTwins, .count = 1};
   return &image;
 }

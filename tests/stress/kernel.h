@@ -1,5 +1,5 @@
-// The programs' own kernel, as a module that the emulated driver can load: it reads one region and
-// changes another, so that a copy before or after it that runs at the wrong time is seen.
+// The programs' own kernel, for GPUs and for the emulated driver: it reads one region and changes
+// another, so that a copy before or after it that runs at the wrong time is seen.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +18,6 @@ struct MixArgs {
 inline constexpr uint64_t kMixStrideBytes = 252;
 
 /// For cuModuleLoadData. Lives as long as the process.
-const void* mix_kernel_image();
+const void* mix_kernel_image(bool is_emulated);
 
 }  // namespace braid::stress

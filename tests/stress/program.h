@@ -140,6 +140,13 @@ enum class Step : uint8_t {
   kFork,           ///< a child that does as ForkEnd `value` says, and is waited for
 };
 
+/// What programs are made for.
+struct Machine {
+  int gpus = 4;  ///< at least 2
+  /// The emulated driver refuses what the driver documents as undefined; a real one may crash.
+  bool refuses_what_is_undefined = true;
+};
+
 struct Operation {
   Step step;
   int stream = -1;
@@ -154,6 +161,7 @@ struct Operation {
 
 struct Program {
   uint64_t seed = 0;
+  Machine machine;
   int threads = 1;
   std::vector<Region> regions;
   std::vector<Stream> streams;
@@ -161,9 +169,7 @@ struct Program {
   std::vector<std::vector<std::vector<Operation>>> phases;  ///< [phase][thread]
 };
 
-inline constexpr int kGpus = 4;
-
-Program make_program(uint64_t seed);
+Program make_program(uint64_t seed, const Machine& machine);
 
 /// For people: one line.
 std::string describe(const Region& region);

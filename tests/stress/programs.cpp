@@ -22,8 +22,9 @@ int main(int count, char** words) {
   const uint64_t end = seed + std::strtoull(words[2], nullptr, 10);
   try {
     const Calls calls = open_calls();
-    Runner runner(calls, traces);
-    for (; seed < end; ++seed) std::printf("%s\n", runner.run(make_program(seed)).c_str());
+    const Machine machine = machine_of(calls);
+    Runner runner(calls, machine.gpus, traces);
+    for (; seed < end; ++seed) std::printf("%s\n", runner.run(make_program(seed, machine)).c_str());
   } catch (const std::exception& trouble) {
     std::fprintf(stderr, "program %llu: %s\n", static_cast<unsigned long long>(seed),
                  trouble.what());

@@ -14,15 +14,13 @@ uint64_t first_content(const Program& program, size_t region) { return program.s
 }  // namespace
 
 CUresult Server::open(int gpu) {
-  contexts.resize(kGpus);
-  kernels.resize(kGpus);
   CUdevice device = 0;
   CUresult result = calls.get_device(&device, gpu);
   if (result == CUDA_SUCCESS) result = calls.retain_primary(&contexts[gpu], device);
   if (result != CUDA_SUCCESS) return result;
   use(gpu);
   CUmodule module = nullptr;
-  result = calls.load_module(&module, mix_kernel_image());
+  result = calls.load_module(&module, mix_kernel_image(calls.is_emulated));
   if (result == CUDA_SUCCESS) result = calls.get_function(&kernels[gpu], module, kMixKernelName);
   return result;
 }
