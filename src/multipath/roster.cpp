@@ -97,6 +97,7 @@ Result<bool> Roster::open_next() {
 
 // The lock is tried only: whoever asks is about to tell the program that there is no memory.
 uint64_t Roster::give_back_memory(CUdevice device) {
+  const cuda::RelaxedCapture relaxed(driver_);
   const std::shared_lock lock(mutex_, std::try_to_lock);
   const int gpu = relays_.gpu_of(device);
   uint64_t given_bytes = 0;

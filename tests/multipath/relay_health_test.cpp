@@ -173,6 +173,18 @@ TEST_F(RelayHealthTest, BuffersInUseAreNotGivenBack) {
   EXPECT_NE(engine_->give_back_memory(relay_device()), 0u);
 }
 
+// To free memory would spoil what this thread, or another, records.
+TEST_F(RelayHealthTest, AGraphThatIsBeingRecordedIsNotSpoiled) {
+  const auto begin = reinterpret_cast<CUresult (*)(CUstream, CUstreamCaptureMode)>(
+      symbol("cuStreamBeginCapture_v2"));
+  const auto end = reinterpret_cast<CUresult (*)(CUstream, CUgraph*)>(symbol("cuStreamEndCapture"));
+  ASSERT_EQ(begin(stream_, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+  EXPECT_NE(engine_->give_back_memory(relay_device()), 0u);
+  EXPECT_TRUE(engine_->tend());
+  CUgraph graph = nullptr;
+  EXPECT_EQ(end(stream_, &graph), CUDA_SUCCESS);
+}
+
 // Kernels need no buffers.
 TEST_F(RelayHealthTest, ARelayWithoutBuffersCarriesBatches) {
   ASSERT_NE(engine_->give_back_memory(relay_device()), 0u);
