@@ -27,8 +27,9 @@ namespace braid::multipath {
 
 /// Channels of a relay, if CUDA_DEVICE_MAX_CONNECTIONS lets the context have as many hardware
 /// queues: streams that share a queue wait for each other. For copies of one kind the driver has
-/// four (docs/measurements, 2026-11-22-2xH200-law), so no more channels carry copies, and these
-/// alone have a buffer. Kernels need none, and may go by any.
+/// four, so no more channels carry copies, and these alone have a buffer. Kernels need none, and
+/// may go by any: eight held streams took more waits and writes than seven queues hold
+/// (docs/measurements, 2026-11-22-2xH200-law; channel_test.cpp asks it of a GPU's kernels).
 inline constexpr int kMostChannels = 8;
 inline constexpr int kMostCopyChannels = 4;
 

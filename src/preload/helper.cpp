@@ -19,7 +19,7 @@ namespace {
 
 struct Helper {
   multipath::Thread thread;
-  bool has_thread = false;
+  std::atomic<bool> has_thread{false};
   std::atomic<bool> has_begun{false};
   bool are_relays_open = false;  // or cannot be
   std::atomic<bool> stops{false};
