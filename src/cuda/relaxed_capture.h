@@ -1,5 +1,6 @@
-// Other threads may be recording a graph in Global mode, which forbids allocations and event
-// queries in every thread that has not said that it knows what it is doing. In this scope, it has.
+// A thread that records a graph may make no allocation, ask for no event and for no access to a
+// pool or a mapping, in whatever stream; if the graph is recorded in Global mode, no thread may.
+// Who does so spoils the graph, unless it has said that it knows what it is doing: as this scope.
 #pragma once
 
 #include "cuda/driver.h"

@@ -67,6 +67,8 @@ Status Faults::add(const std::string& json, const std::string& origin,
         return wrong(status.message());
     contexts_take_ =
         std::chrono::milliseconds(document.value("contexts_take_ms", contexts_take_.count()));
+    kernels_take_local_bytes_ =
+        document.value("kernels_take_local_bytes", kernels_take_local_bytes_);
     contexts_fail_alone_ = document.value("contexts_fail_alone", contexts_fail_alone_);
   } catch (const Json::exception& exception) {
     return wrong(exception.what());

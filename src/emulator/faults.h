@@ -4,11 +4,12 @@
 //    "links": [{"ends": ["numa0", "gpu1"], "factor": 0.5, "from_us": 0, "to_us": 5000}],
 //    "busy":  [{"gpu": 2, "from_us": 0, "to_us": 1e6}],
 //    "contexts_fail_alone": true,
-//    "contexts_take_ms": 200}
+//    "contexts_take_ms": 200,
+//    "kernels_take_local_bytes": 64}
 // `nth` counts from 1; a link's bandwidth is multiplied by `factor`; kernels that become due on a
 // busy GPU start when it no longer is. Times are virtual, since cuInit. GPUs are the server's. A
 // GPU fault ends every context of the process, as on hardware, or its own alone. Making a primary
-// context takes no time, or so much real time.
+// context takes no time, or so much real time. Kernels use no local memory, or so much a thread.
 #pragma once
 
 #include <cuda.h>
@@ -36,6 +37,7 @@ class Faults {
 
   bool contexts_fail_alone() const { return contexts_fail_alone_; }
   std::chrono::milliseconds contexts_take() const { return contexts_take_; }
+  size_t kernels_take_local_bytes() const { return kernels_take_local_bytes_; }
 
  private:
   struct CallFault {
@@ -49,6 +51,7 @@ class Faults {
   std::map<std::string, Calls, std::less<>> calls_;
   bool contexts_fail_alone_ = false;
   std::chrono::milliseconds contexts_take_{0};
+  size_t kernels_take_local_bytes_ = 0;
 };
 
 }  // namespace braid::emulator

@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "cuda/relaxed_capture.h"
 #include "multipath/pointer_facts.h"
 
 namespace braid::multipath {
@@ -46,6 +47,7 @@ class Wishes {
 
 GpuSet gpus_with_access(const cuda::Driver& driver, CUmemoryPool pool, CUdeviceptr address,
                         Direction direction, GpuSet gpus) {
+  const cuda::RelaxedCapture relaxed(driver);  // else the driver spoils this thread's own capture
   GpuSet allowed = 0;
   for (int gpu = 0; gpu < kMostGpus; ++gpu) {
     if ((gpus & gpu_bit(gpu)) == 0) continue;

@@ -79,12 +79,12 @@ Outcome Engine::Impl::submit(const Batch& batch) {
   if (presence.is_off()) return Verdict::kSwitchedOff;
   if (!planner.may_gain(batch, size_bytes)) return Verdict::kBelowThreshold;
   if (relay_gpus == 0) return Verdict::kNoRelay;
-  const Classification what = classify(driver, batch, relay_gpus);
-  if (what.verdict != Verdict::kAccelerated) return what.verdict;
   CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
   if (driver.cuStreamIsCapturing(batch.stream, &capture) != CUDA_SUCCESS ||
       capture != CU_STREAM_CAPTURE_STATUS_NONE)
     return Verdict::kCapturing;
+  const Classification what = classify(driver, batch, relay_gpus);
+  if (what.verdict != Verdict::kAccelerated) return what.verdict;
   const Roster::Use use = roster.use(what, batch.stream);
   if (use.target == nullptr) return use.verdict;
   return use.target->submit(batch, size_bytes, path_limit.load(std::memory_order_relaxed), what);

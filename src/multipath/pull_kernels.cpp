@@ -47,4 +47,18 @@ Result<PullKernels> load_pull_kernels(const cuda::Driver& driver, const Options&
   return kernels;
 }
 
+Status launch_once(const cuda::Driver& driver, const PullKernels& kernels, CUstream stream) {
+  cuda::PullArgs nothing{};
+  void* parameters[] = {&nothing};
+  for (const KernelChoice& kernel : {kernels.vector, kernels.bulk}) {
+    if (kernel.function == nullptr) continue;
+    Status status = driver.check(
+        driver.cuLaunchKernel(kernel.function, 1, 1, 1, kernel.threads, 1, 1, kernel.shared_bytes,
+                              stream, parameters, nullptr),
+        "launching braid's kernels for the first time");
+    if (!status.ok()) return status;
+  }
+  return {};
+}
+
 }  // namespace braid::multipath

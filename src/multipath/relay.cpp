@@ -76,6 +76,7 @@ Status Relay::fill(const Options& options) {
   Status status = make_buffers();
   for (size_t i = 0; i < channel_count_ && status.ok(); ++i)
     status = make_channel(channels_[i], *this->words(), i);
+  if (status.ok()) status = launch_once(driver_, kernels_, channels_[0].stream);
   return status;
 }
 

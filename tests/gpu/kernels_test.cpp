@@ -15,7 +15,8 @@ using test::HostBuffer;
 
 constexpr uint64_t kSize = 256 << 20;
 
-class KernelsTest : public test::ServerTest {
+class KernelsTest : public test::ServerTest,
+                    public testing::WithParamInterface<MoverChoice> {
  protected:
   void SetUp() override {
     setenv("BRAID_TEST_DRIVER", "libcuda.so.1", 0);
@@ -23,15 +24,23 @@ class KernelsTest : public test::ServerTest {
     if (IsSkipped()) return;
     word_ = std::make_unique<HostBuffer>(driver(), 4096);
     std::memset(word_->data(), 0, 4096);
-    engine_ = open_engine();
+    Options options = every_size();
+    options.mover = GetParam();
+    engine_ = open_engine(options);
     source_ = std::make_unique<HostBuffer>(driver(), kSize);
     source_->fill_random(31);
     landing_ = std::make_unique<HostBuffer>(driver(), kSize);
     device_ = std::make_unique<DeviceBuffer>(driver(), kSize);
   }
 
+  // Whatever failed, no kernel reads what is freed behind this.
   void TearDown() override {
-    if (word_ != nullptr) release();
+    if (word_ == nullptr) return;
+    release();
+    for (int gpu = 0; gpu < 2; ++gpu) {
+      use_gpu(gpu);
+      MUST(driver(), cuCtxSynchronize());
+    }
   }
 
   CUfunction kernel(const char* name) {
@@ -77,7 +86,13 @@ class KernelsTest : public test::ServerTest {
   std::unique_ptr<DeviceBuffer> device_;
 };
 
-TEST_F(KernelsTest, ABusyRelayHoldsNoFinishedTransferBack) {
+INSTANTIATE_TEST_SUITE_P(Movers, KernelsTest,
+                         testing::Values(MoverChoice::kKernel, MoverChoice::kCopyEngine),
+                         [](const auto& param) {
+                           return param.param == MoverChoice::kKernel ? "Kernel" : "CopyEngine";
+                         });
+
+TEST_P(KernelsTest, ABusyRelayHoldsNoTransferBack) {
   use_gpu(1);
   const CUstream busy = occupy(4 * sm_count(), 1024);  // twice what fits: no room for any block
   use_gpu(0);
@@ -91,15 +106,22 @@ TEST_F(KernelsTest, ABusyRelayHoldsNoFinishedTransferBack) {
   release();
   use_gpu(1);
   synchronize(busy);
-  for (const PathCount& count : engine_->collect(5000)) EXPECT_NE(count.via, 1);
+  engine_->collect(5000);
   use_gpu(0);
   ASSERT_EQ(h2d(stream), Verdict::kAccelerated) << "late kernels left, tickets came back";
   synchronize(stream);
 }
 
-TEST_F(KernelsTest, AStreamHeldByAKernelHoldsUpNoSubmit) {
+// What no more fits behind a held stream is the caller's to copy natively.
+TEST_P(KernelsTest, AStreamHeldByAKernelHoldsUpNoSubmit) {
   const CUstream stream = occupy(1, 32);
-  for (int i = 0; i < 64; ++i) ASSERT_EQ(h2d(stream), Verdict::kAccelerated);
+  int accelerated = 0;
+  for (int i = 0; i < 64; ++i) {
+    const Verdict verdict = h2d(stream);
+    ASSERT_TRUE(verdict == Verdict::kAccelerated || verdict == Verdict::kSaturated);
+    if (verdict == Verdict::kAccelerated) ++accelerated;
+  }
+  EXPECT_GE(accelerated, 4);
   EXPECT_EQ(driver().cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
   release();
   synchronize(stream);
@@ -108,7 +130,7 @@ TEST_F(KernelsTest, AStreamHeldByAKernelHoldsUpNoSubmit) {
 
 // A kernel behind the copy, on the same stream, on a blocking stream behind the legacy stream, and
 // on a stream that waits for an event, sees every byte.
-TEST_F(KernelsTest, KernelsBehindACopySeeItsBytes) {
+TEST_P(KernelsTest, KernelsBehindACopySeeItsBytes) {
   uint64_t expected = 0;
   for (uint64_t i = 0; i < kSize / 4; ++i)
     expected += reinterpret_cast<const uint32_t*>(source_->data())[i];
@@ -142,13 +164,21 @@ TEST_F(KernelsTest, KernelsBehindACopySeeItsBytes) {
   }
 }
 
-TEST_F(KernelsTest, ATargetFullOfKernelsStillGetsItsBytesFromTheRelays) {
+// Copy engines ask no multiprocessor for anything. (A kernel of a batch waits for one: README, limits.)
+class FullTargetTest : public KernelsTest {};
+
+INSTANTIATE_TEST_SUITE_P(Movers, FullTargetTest,
+                         testing::Values(MoverChoice::kAuto, MoverChoice::kCopyEngine),
+                         [](const auto& param) {
+                           return param.param == MoverChoice::kAuto ? "Auto" : "CopyEngine";
+                         });
+
+TEST_P(FullTargetTest, GetsItsBytes) {
   const CUstream busy = occupy(4 * sm_count(), 1024);
   const CUstream stream = new_stream();
   ASSERT_EQ(h2d(stream), Verdict::kAccelerated);
   synchronize(stream);
   EXPECT_EQ(driver().cuStreamQuery(busy), CUDA_ERROR_NOT_READY);
-  for (const PathCount& count : engine_->collect(0)) EXPECT_NE(count.via, 0);
   release();
   synchronize(busy);
   EXPECT_TRUE(device_is_right());

@@ -1,6 +1,7 @@
 // The channels of a relay hold each other up in nothing: on GPUs, which have few hardware queues
 // for each context, this is what their number rests on.
 #include <atomic>
+#include <future>
 
 #include "cuda/bounded_wait.h"
 #include "cuda/scoped_context.h"
@@ -49,6 +50,7 @@ class ChannelTest : public test::ServerTest {
   }
 
   uint32_t* gate(size_t i) { return reinterpret_cast<uint32_t*>(host_->data() + i * kBytes); }
+  void next_turn() { ++turn_; }
   void open(size_t i) { std::atomic_ref(*gate(i)).store(turn_); }
   void hold(size_t i) {
     MUST(driver(), cuStreamWaitValue32(channels_[i]->stream, reinterpret_cast<CUdeviceptr>(gate(i)),
@@ -86,7 +88,7 @@ class ChannelTest : public test::ServerTest {
   void expect_independent(const Work& work) {
     const cuda::ScopedContext scope(driver(), relay_->context());
     for (size_t free = 0; free < channels_.size(); ++free) {
-      ++turn_;
+      next_turn();
       for (size_t i = 0; i < channels_.size(); ++i) {
         if (i == free) continue;
         hold(i);
@@ -118,6 +120,25 @@ TEST_F(ChannelTest, NoneWaitsForAnotherOnesKernels) {
 TEST_F(ChannelTest, NoneWaitsForAnotherOnesCopiesOrKernels) {
   ASSERT_EQ(channels_.size(), static_cast<size_t>(kMostChannels));
   expect_independent([&](size_t i) { i < kMostCopyChannels ? copy(i) : launch(i); });
+}
+
+// The driver sets more local memory aside when a kernel first needs it, and waits for all streams
+// of the context meanwhile. The emulator's kernels need some for that here.
+class LocalMemoryTest : public ChannelTest {
+ protected:
+  LocalMemoryTest() { setenv("BRAID_FAULTS", R"({"kernels_take_local_bytes": 64})", 1); }
+};
+
+TEST_F(LocalMemoryTest, AFirstLaunchWaitsForNoOtherChannel) {
+  next_turn();
+  const cuda::ScopedContext scope(driver(), relay_->context());
+  hold(1);
+  auto launched = std::async(std::launch::async, [&] {
+    const cuda::ScopedContext there(driver(), relay_->context());
+    launch(0);
+  });
+  EXPECT_EQ(launched.wait_for(std::chrono::seconds(5)), std::future_status::ready);
+  open(1);
 }
 
 // A copy would have nowhere to go in the others, and share a queue with another.

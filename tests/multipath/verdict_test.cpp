@@ -187,6 +187,32 @@ TEST_F(VerdictTest, ACapturingStreamIsLeftAlone) {
   synchronize(stream);
 }
 
+// Of a pool, braid asks who may touch it: no question for a thread that records a graph.
+TEST_F(VerdictTest, ACopyOfPoolMemoryHurtsNoCapture) {
+  auto engine = open_engine();
+  HostBuffer host(driver(), kSize);
+  const CUstream recording = new_stream(), stream = new_stream();
+  CUdeviceptr memory = 0;
+  const auto allocate =
+      reinterpret_cast<CUresult (*)(CUdeviceptr*, size_t, CUstream)>(symbol("cuMemAllocAsync"));
+  ASSERT_EQ(allocate(&memory, kSize, stream), CUDA_SUCCESS);
+  engine->grant_default_pools();
+  using Begin = CUresult (*)(CUstream, CUstreamCaptureMode);
+  using End = CUresult (*)(CUstream, CUgraph*);
+  const auto begin = reinterpret_cast<Begin>(symbol("cuStreamBeginCapture_v2"));
+  const auto end = reinterpret_cast<End>(symbol("cuStreamEndCapture"));
+  for (const auto mode : {CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL}) {
+    ASSERT_EQ(begin(recording, mode), CUDA_SUCCESS);
+    EXPECT_EQ(submit(*engine, {Direction::kHostToDevice, host.data(), memory, kSize, stream}),
+              "accelerated");
+    EXPECT_EQ(submit(*engine, {Direction::kHostToDevice, host.data(), memory, kSize, recording}),
+              "capturing");
+    CUgraph graph = nullptr;
+    EXPECT_EQ(end(recording, &graph), CUDA_SUCCESS) << "mode " << mode;
+    synchronize(stream);
+  }
+}
+
 // A thread that records a graph in Global mode forbids unsafe calls in every thread; braid's own
 // are not among them.
 TEST_F(VerdictTest, ACopyBesideACaptureHurtsNeither) {

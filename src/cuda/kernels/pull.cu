@@ -13,6 +13,7 @@ using braid::cuda::PullArgs;
 
 extern "C" __global__ void __launch_bounds__(braid::cuda::kVectorThreads)
     braid_pull(const __grid_constant__ PullArgs args) {
+  if (args.total_blocks == 0) return;
   braid::cuda::pull_vector(args);
 }
 
@@ -20,6 +21,7 @@ extern "C" __global__ void __launch_bounds__(braid::cuda::kVectorThreads)
 extern "C" __global__ void __launch_bounds__(braid::cuda::kBulkThreads, 1)
     braid_pull_bulk(const __grid_constant__ PullArgs args) {
 #if __CUDA_ARCH__ >= 900
+  if (args.total_blocks == 0) return;
   braid::cuda::pull_bulk(args);
 #endif
 }

@@ -116,7 +116,8 @@ struct PullArgs {
   uint32_t slice_count;
   uint32_t path;          ///< index into `slices`; 0 is the direct path
   uint32_t path_count;    ///< of this transfer
-  uint32_t total_blocks;  ///< over all launches of this transfer
+  uint32_t total_blocks;  ///< over all launches of this transfer; 0: a launch that does nothing,
+                          ///< and only has the driver make room for the kernel
   uint32_t generation;    ///< written to the report when all have left
   uint32_t rank;          ///< of this path's blocks on the link
   uint32_t relay_slot;    ///< index into relayed_kb; kNoRelaySlot: the order of relays is not asked

@@ -13,6 +13,7 @@ class PullBlock final : public TwinBlock {
       : args_(args), own_kb_(kb_left(args, 0)), watch_(args.board) {}
 
   TwinStep step(TwinMemory& memory) override {
+    if (args_.total_blocks == 0) return {.kind = TwinStep::Kind::kExit};
     if (!entered_) enter(memory);
     if (piece_ < list_.piece_count) return move_piece(true);
     if (args_.shared != 0) watch_turns(memory);

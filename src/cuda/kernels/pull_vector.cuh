@@ -32,21 +32,20 @@ __device__ inline void copy_vectors(char* destination, const char* source, uint6
   for (; at < size_bytes; at += stride) store16(destination + at, load16(source + at));
 }
 
-// Bytes [shift, shift + 16) of the 32 bytes low:high.
+// Bytes [shift, shift + 16) of the 32 bytes low:high: by two words, by one, and by bytes. An array
+// with an index that is not known before would lie in local memory.
 __device__ inline uint4 shift_bytes(uint4 low, uint4 high, unsigned shift) {
   const uint32_t words[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+  uint32_t by_two[6];
+#pragma unroll
+  for (int i = 0; i < 6; ++i) by_two[i] = (shift & 8) != 0 ? words[i + 2] : words[i];
+  uint32_t by_one[5];
+#pragma unroll
+  for (int i = 0; i < 5; ++i) by_one[i] = (shift & 4) != 0 ? by_two[i + 1] : by_two[i];
   uint32_t out[4];
 #pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    uint32_t near = 0, far = 0;
-#pragma unroll
-    for (int word = 0; word < 4; ++word)
-      if (shift / 4 == unsigned(word)) {
-        near = words[i + word];
-        far = words[i + word + 1 < 8 ? i + word + 1 : 7];
-      }
-    out[i] = __funnelshift_r(near, far, (shift % 4) * 8);
-  }
+  for (int i = 0; i < 4; ++i)
+    out[i] = __funnelshift_r(by_one[i], by_one[i + 1], (shift % 4) * 8);
   return make_uint4(out[0], out[1], out[2], out[3]);
 }
 

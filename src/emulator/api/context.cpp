@@ -71,12 +71,32 @@ void wait_for_streams(Call& call, const Context& context) {
 
 }  // namespace
 
-void wait_for_context(Call& call, const ContextPtr& context) {
-  if (call.lock_use != LockUse::kHolds) return wait_for_streams(call, *context);
+namespace {
+
+void wait_with_lock(Call& call, const ContextPtr& context) {
   while (call.world.wait_for_lock(call.lock, *context)) {
   }
   const HeldLock held(context->locked);
   wait_for_streams(call, *context);
+}
+
+}  // namespace
+
+void wait_for_context(Call& call, const ContextPtr& context) {
+  if (call.lock_use == LockUse::kHolds)
+    wait_with_lock(call, context);
+  else
+    wait_for_streams(call, *context);
+}
+
+CUresult set_local_memory_aside(Call& call, const ContextPtr& context, size_t local_bytes) {
+  const auto set = context->limits.find(CU_LIMIT_STACK_SIZE);
+  if (local_bytes <= (set != context->limits.end() ? set->second : kStackBytes))
+    return CUDA_SUCCESS;
+  wait_with_lock(call, context);
+  if (!context->alive) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  context->limits[CU_LIMIT_STACK_SIZE] = local_bytes;
+  return take_memory(call.world, *context, local_bytes);
 }
 
 void wait_for_everybody(Call& call) {

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "emulator/api/context.h"
 #include "emulator/api/entry.h"
 #include "emulator/constants.h"
 #include "emulator/ops/ops.h"
@@ -61,7 +62,9 @@ CUresult launch_shape(Call& call, CUfunction handle, const Shape& shape, CUstrea
   if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   BRAID_TRY(check_shape(shape));
   BRAID_TRY(find_stream(call, stream_handle, stream));
-  if (function->context.lock() != stream->context.lock()) return CUDA_ERROR_INVALID_HANDLE;
+  const ContextPtr context = stream->context.lock();
+  if (function->context.lock() != context) return CUDA_ERROR_INVALID_HANDLE;
+  BRAID_TRY(set_local_memory_aside(call, context, call.world.faults.kernels_take_local_bytes()));
   Launch launch;
   launch.twin = function->twin;
   launch.priority = priority;

@@ -126,6 +126,7 @@ CUresult set_access(Call& call, CUmemoryPool handle, const CUmemAccessDesc* want
 
 CUresult get_access(Call& call, CUmemAccess_flags* flags, CUmemoryPool handle,
                     CUmemLocation* location) {
+  BRAID_TRY(refuse_during_capture(call));
   int accessor = 0;
   const PoolPtr pool = call.world.pools.find(handle);
   if (pool == nullptr || flags == nullptr || location == nullptr) return CUDA_ERROR_INVALID_VALUE;
