@@ -136,6 +136,43 @@ beside them, and with `--opening wait` when all are open.
              for one in measured["starts"]))
 
 
+def worker_rows(records):
+    native = {one["workers"]: one for one in records if one["side"] == "native"}
+    for one in records:
+        usual = native[one["workers"]]
+        rates = [f"{spread(one[key])}, {statistics.median(one[key]) / statistics.median(usual[key]):.2f}"
+                 for key in ("h2d_one", "h2d_all", "d2h_one", "d2h_all")]
+        yield [str(one["workers"]), one["side"], f"{one['start_s']:.2f}", str(one["memory_mib"]), *rates]
+
+
+def workers_section(measured):
+    return """## Workers that share the server
+
+Each worker has a GPU of its own, in turns, and sees all. Seconds until all have a context and a GiB of pinned memory;
+memory of all GPUs together, MiB; GB/s (of native's): one worker that copies while the others are quiet, and all at once.
+
+""" + table(["workers", "", "start, s", "memory, MiB", "up, one", "up, all", "down, one", "down, all"],
+            worker_rows(measured["workers"]))
+
+
+def checkpoint_rows(checkpoints):
+    rates = {side: {what: [rate for run in runs for rate in run["gbps"][what]] for what in runs[0]["gbps"]}
+             for side, runs in checkpoints.items()}
+    for what, native in rates["native"].items():
+        braid = rates["braid"][what]
+        yield [what, spread(native), spread(braid), f"{statistics.median(braid) / statistics.median(native):.2f}"]
+
+
+def checkpoints_section(measured):
+    size_gb = measured["checkpoints"]["native"][0]["size_bytes"] / 1e9
+    return f"""## Checkpoints and modules in pageable memory, {size_gb:.1f} GB
+
+safetensors' load_file(device="cuda") from the page cache, module.to(...) both ways, and a copy by the CPU's cores into
+fresh memory, GB/s.
+
+""" + table(["", "native", "braid", "ratio"], checkpoint_rows(measured["checkpoints"]))
+
+
 def cpu_section(measured):
     return f"""## CPU time of a process whose copies flow without pause
 
@@ -174,7 +211,8 @@ def runtime_section(measured):
 
 
 SECTIONS = {"engine": engine_section, "scenarios": scenarios_section, "small": small_section,
-            "starts": starts_section, "cpu": cpu_section, "torch": torch_section,
+            "starts": starts_section, "workers": workers_section, "checkpoints": checkpoints_section,
+            "cpu": cpu_section, "torch": torch_section,
             "defaults": defaults_section, "runtime": runtime_section}
 
 

@@ -52,10 +52,10 @@ Status launch_once(const cuda::Driver& driver, const PullKernels& kernels, CUstr
   void* parameters[] = {&nothing};
   for (const KernelChoice& kernel : {kernels.vector, kernels.bulk}) {
     if (kernel.function == nullptr) continue;
-    Status status = driver.check(
-        driver.cuLaunchKernel(kernel.function, 1, 1, 1, kernel.threads, 1, 1, kernel.shared_bytes,
-                              stream, parameters, nullptr),
-        "launching braid's kernels for the first time");
+    Status status =
+        driver.check(driver.cuLaunchKernel(kernel.function, 1, 1, 1, kernel.threads, 1, 1,
+                                           kernel.shared_bytes, stream, parameters, nullptr),
+                     "launching braid's kernels for the first time");
     if (!status.ok()) return status;
   }
   return {};

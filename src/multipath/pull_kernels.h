@@ -37,7 +37,8 @@ Result<PullKernels> load_pull_kernels(const cuda::Driver& driver, const Options&
 
 /// Launches each kernel where it does nothing. The first launch of a kernel that uses more local
 /// memory than its context has set aside waits for all streams of the context, while the driver
-/// sets more aside (docs/measurements, 2026-11-22-2xH200-probes): so do this while there is no work.
+/// sets more aside (docs/measurements, 2026-11-22-2xH200-probes): so do this while there is no
+/// work.
 Status launch_once(const cuda::Driver& driver, const PullKernels& kernels, CUstream stream);
 
 }  // namespace braid::multipath

@@ -75,8 +75,19 @@ void* find_real(const Hook& hook, void* library) {
   return next != nullptr ? next : libc_dlsym(library, hook.symbol);
 }
 
+// Of a context's memory, initcheck knows what that context's own work wrote: it would call every
+// byte that came through another GPU uninitialized. Who runs a sanitizer looks for mistakes, not
+// for speed.
+bool is_under_sanitizer() { return std::getenv("NV_SANITIZER_INJECTION_PORT_BASE") != nullptr; }
+
 void store_options() {
   if (process.options.load() != nullptr) return;
+  if (is_under_sanitizer()) {
+    process.state.store(State::kFailed);
+    say_once(
+        "compute-sanitizer would report bytes that other GPUs have carried as uninitialized. Every "
+        "copy stays native");
+  }
   auto read = read_options([](const char* name) -> const char* { return std::getenv(name); });
   if (!read.ok()) {
     process.state.store(State::kFailed);

@@ -105,8 +105,9 @@ class Bench:
 
     def words(self, row, braid):
         before = [tool(row.before[0]), *row.before[1:]] if row.before else []
-        if not braid:
-            return [*before, *self.program(row.subject)]
+        if not braid:  # a tool sees another program become this one, as it does with braid
+            starter = ["env"] if before and not row.is_inside else []
+            return [*before, *starter, *self.program(row.subject)]
         if row.is_inside:
             return [*braid, *before, *self.program(row.subject)]
         return [*before, *braid, *self.program(row.subject)]
@@ -186,17 +187,29 @@ def machine():
     return f"{len(asked)} x {gpu}, driver {driver}, {datetime.date.today().isoformat()}"
 
 
-def table(rows):
-    lines = ["| beside | program | natively | under `braid run` |", "|---|---|---|---|"]
-    lines += [f"| {row.name} | `{row.subject}` | {native} | {result or '-'} |"
-              for row, native, result in rows]
-    return "\n".join(lines)
+def table_row(row, native, result):
+    return f"{beginning_of(row)} {native} | {result or '-'} |"
 
 
-def write_document(file, text):
+def beginning_of(row):
+    return f"| {row.name} | `{row.subject}` |"
+
+
+def table(lines):
+    return "\n".join(["| beside | program | natively | under `braid run` |", "|---|---|---|---|", *lines])
+
+
+def write_document(file, tried):
+    """Rows that were not tried now stay as they are, in the order of ROWS."""
     before, _, rest = file.read_text(encoding="utf-8").partition(MARKS[0])
-    after = rest.partition(MARKS[1])[2]
-    file.write_text(f"{before}{MARKS[0]}\n{machine()}\n\n{text}\n{MARKS[1]}{after}", encoding="utf-8")
+    old, _, after = rest.partition(MARKS[1])
+    lines = []
+    for row in ROWS:
+        line = tried.get(row) or next((line for line in old.splitlines()
+                                       if line.startswith(beginning_of(row))), None)
+        lines += [line] if line else []
+    file.write_text(f"{before}{MARKS[0]}\n{machine()}\n\n{table(lines)}\n{MARKS[1]}{after}",
+                    encoding="utf-8")
 
 
 def main():
@@ -208,17 +221,17 @@ def main():
     parser.add_argument("names", nargs="*", help="parts of rows' names")
     arguments = parser.parse_args()
     bench = Bench(arguments.build.resolve(), arguments.option)
-    verdicts, rows = Verdicts(), []
+    verdicts, tried = Verdicts(), {}
     for row in ROWS:
         if arguments.names and not any(name.lower() in row.name.lower() for name in arguments.names):
             continue
         kind, native, result, said = judge(bench, row)
-        rows.append((row, native, result))
+        tried[row] = table_row(row, native, result)
         verdicts.add(kind, f"{row.name} ({row.subject})", f"natively {native}"
                      + (f"; under braid {result}" if result else "") + (f"\n{said}" if said else ""))
-    print(table(rows))
-    if arguments.document:
-        write_document(arguments.document, table(rows))
+        if arguments.document:  # a run that is cut short has what it found
+            write_document(arguments.document, tried)
+    print(table(tried.values()))
     return verdicts.end()
 
 

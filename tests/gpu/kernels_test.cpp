@@ -15,8 +15,7 @@ using test::HostBuffer;
 
 constexpr uint64_t kSize = 256 << 20;
 
-class KernelsTest : public test::ServerTest,
-                    public testing::WithParamInterface<MoverChoice> {
+class KernelsTest : public test::ServerTest, public testing::WithParamInterface<MoverChoice> {
  protected:
   void SetUp() override {
     setenv("BRAID_TEST_DRIVER", "libcuda.so.1", 0);
@@ -164,7 +163,8 @@ TEST_P(KernelsTest, KernelsBehindACopySeeItsBytes) {
   }
 }
 
-// Copy engines ask no multiprocessor for anything. (A kernel of a batch waits for one: README, limits.)
+// Copy engines ask no multiprocessor for anything. (A kernel of a batch waits for one: README,
+// limits.)
 class FullTargetTest : public KernelsTest {};
 
 INSTANTIATE_TEST_SUITE_P(Movers, FullTargetTest,

@@ -238,6 +238,12 @@ TEST(Process, ABadOptionIsSaidOnceAndEverythingStaysNative) {
                        "BRAID_THRESHOLD: 'huge'");
 }
 
+TEST(Process, BraidStaysOutUnderASanitizerAndSaysSo) {
+  Environment environment = preloaded_by_hand();
+  environment["NV_SANITIZER_INJECTION_PORT_BASE"] = "49152";
+  expect_one_complaint(run_child({kScenarios, "copy_once"}, environment), "compute-sanitizer");
+}
+
 TEST(Process, AnEngineThatDoesNotOpenIsSaidOnceAndEverythingStaysNative) {
   Environment environment = preloaded_by_hand();
   environment["BRAID_RELAYS"] = "1,99";

@@ -44,8 +44,7 @@ __device__ inline uint4 shift_bytes(uint4 low, uint4 high, unsigned shift) {
   for (int i = 0; i < 5; ++i) by_one[i] = (shift & 4) != 0 ? by_two[i + 1] : by_two[i];
   uint32_t out[4];
 #pragma unroll
-  for (int i = 0; i < 4; ++i)
-    out[i] = __funnelshift_r(by_one[i], by_one[i + 1], (shift % 4) * 8);
+  for (int i = 0; i < 4; ++i) out[i] = __funnelshift_r(by_one[i], by_one[i + 1], (shift % 4) * 8);
   return make_uint4(out[0], out[1], out[2], out[3]);
 }
 

@@ -18,9 +18,9 @@ void wait_for_context(Call& call, const ContextPtr& context);
 /// The same for all contexts, without their locks.
 void wait_for_everybody(Call& call);
 
-/// Before a kernel that uses so much local memory is launched in the context. The first one that uses
-/// more than the context has set aside waits for its streams, as cuMemFree does, and sets more aside
-/// (2xH200, driver 580.159; that the lock is held meanwhile was not measured).
+/// Before a kernel that uses so much local memory is launched in the context. The first one that
+/// uses more than the context has set aside waits for its streams, as cuMemFree does, and sets more
+/// aside (2xH200, driver 580.159; that the lock is held meanwhile was not measured).
 CUresult set_local_memory_aside(Call& call, const ContextPtr& context, size_t local_bytes);
 
 bool known_context_flags(unsigned flags);
