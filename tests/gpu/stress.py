@@ -31,7 +31,7 @@ def main():
     options = parse()
     seed = options.seed if options.seed is not None else int(time.time()) * 1000
     words = [options.build / "tests" / "stress_compare", "--server", "none", "--mover", options.mover,
-             "--programs", "1000000000", "--batch", "50", "--seconds", str(options.seconds), "--seed", str(seed)]
+             "--programs", "1000000000", "--batch", "10", "--limit", "60", "--seconds", str(options.seconds), "--seed", str(seed)]
     verdicts = Verdicts()
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     verdicts.add("passed" if done.returncode == 0 else "failed", f"stress {options.mover}",

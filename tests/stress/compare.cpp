@@ -1,8 +1,8 @@
 // stress_compare --programs N --seed S --mover kernel|copy-engine|auto --batch N
-// --opening wait|background --server PROFILE|none --seconds S: runs programs natively and under
-// braid (auto: batches by kernels, contiguous copies by copy engines), on an emulated server or
-// (none) on this machine's GPUs, and compares what each says of itself, line by line. Programs of a
-// batch share a process; in the background, relays open slowly beside its first ones. On a
+// --opening wait|background --server PROFILE|none --seconds S --limit S: runs programs natively and
+// under braid (auto: batches by kernels, contiguous copies by copy engines), on an emulated server
+// or (none) on this machine's GPUs, and compares what each says of itself, line by line. Programs
+// of a batch share a process; in the background, relays open slowly beside its first ones. On a
 // difference it names the seed and the commands that replay that program.
 #include <algorithm>
 #include <chrono>
@@ -29,16 +29,15 @@ struct Request {
   std::string opening = "wait";
   std::string server = "h20x8";
   uint64_t seconds = UINT64_MAX;  ///< after which no more programs are begun
+  std::string limit_s = "180";    ///< of a batch: programs that hang must not hang the test
 };
-
-// A batch takes some seconds; programs that hang must not hang the test.
-constexpr const char* kBatchLimit_s = "180";
 
 // Braid goes in front of the programs alone: a sanitizer that braid is built with would be checking
 // `timeout` too.
-std::vector<std::string> programs_of(uint64_t seed, uint64_t count, const std::string& preload) {
+std::vector<std::string> programs_of(uint64_t seed, uint64_t count, const Request& request,
+                                     const std::string& preload) {
   return {"timeout",
-          kBatchLimit_s,
+          request.limit_s,
           "env",
           "LD_PRELOAD=" + preload,
           BRAID_STRESS_PROGRAMS,
@@ -111,9 +110,9 @@ struct Totals {
 
 bool compare(uint64_t seed, uint64_t count, const Request& request, Totals& totals) {
   const ChildResult native =
-      braid::test::run_child(programs_of(seed, count, ""), natively(request));
-  const ChildResult braided =
-      braid::test::run_child(programs_of(seed, count, BRAID_PRELOAD_LIBRARY), with_braid(request));
+      braid::test::run_child(programs_of(seed, count, request, ""), natively(request));
+  const ChildResult braided = braid::test::run_child(
+      programs_of(seed, count, request, BRAID_PRELOAD_LIBRARY), with_braid(request));
   if (!is_whole(native, "natively", seed, request)) return false;
   if (!is_whole(braided, "under braid", seed, request)) return false;
   if (!braided.other_errors().empty())
@@ -155,6 +154,8 @@ bool parse(int count, char** words, Request& request) {
       request.server = words[i + 1];
     else if (name == "--seconds")
       request.seconds = std::strtoull(words[i + 1], nullptr, 10);
+    else if (name == "--limit")
+      request.limit_s = words[i + 1];
     else
       return false;
   }
@@ -169,7 +170,8 @@ int main(int count, char** words) {
     std::fprintf(
         stderr,
         "usage: stress_compare [--programs N] [--seed S] [--mover kernel|copy-engine|auto] "
-        "[--batch N] [--opening wait|background] [--server PROFILE|none] [--seconds S]\n");
+        "[--batch N] [--opening wait|background] [--server PROFILE|none] [--seconds S] "
+        "[--limit S]\n");
     return 2;
   }
   const auto begin = std::chrono::steady_clock::now();

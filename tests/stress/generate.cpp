@@ -254,9 +254,13 @@ class Generator {
   bool may_free() const { return program_.threads == 1 || !is_held_phase_; }
 
   // A stream is held back; what is enqueued in it meanwhile must neither wait nor run ahead.
+  // Another thread's synchronous copy in the legacy stream would wait for a blocking stream, and on
+  // H200 has a lock then that this thread needs before it comes to the release (seeds 1 and 23,
+  // natively).
   void write_held() {
     if (!may_hold()) return;
     const int stream = some_stream();
+    if (program_.threads > 1 && !program_.streams[stream].is_non_blocking()) return;
     const auto regions = choose(is_host);
     const int watched = regions.empty() ? -1 : random_.of(regions);
     if (watched >= 0) owners_->settle(watched);

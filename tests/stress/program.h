@@ -111,10 +111,9 @@ inline constexpr int kMistakes = 13;
 /// What a child does, which may not use CUDA.
 enum class ForkEnd : uint8_t {
   kLeave,    ///< _exit
-  kExit,     ///< exit, with the handlers that it has from its parent
   kExecute,  ///< becomes another program, in the same environment
 };
-inline constexpr int kForkEnds = 3;
+inline constexpr int kForkEnds = 2;
 
 enum class Step : uint8_t {
   kCopy,
