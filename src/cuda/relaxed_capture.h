@@ -1,5 +1,6 @@
-// A thread that records a graph may make no allocation, ask for no event and for no access to a
-// pool or a mapping, in whatever stream; if the graph is recorded in Global mode, no thread may.
+// A thread that records a graph may make no allocation, ask for the end of nothing and for no
+// access to a pool, in whatever stream; if the graph is recorded in Global mode, no thread may
+// (docs/measurements, 2026-11-22-2xH200-probes, has the list).
 // Who does so spoils the graph, unless it has said that it knows what it is doing: as this scope.
 #pragma once
 

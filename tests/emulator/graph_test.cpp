@@ -1,5 +1,6 @@
 // Graphs: what streams recorded runs when the graph is launched, as often as it is launched.
 #include <cstring>
+#include <functional>
 
 #include "fixture.h"
 
@@ -174,6 +175,55 @@ TEST_F(Graph, AStreamThatIsNotJoinedBackSpoilsTheCapture) {
   // Nobody can join a capture that is over.
   EXPECT_EQ(server.cu.cuStreamWaitEvent(stream, captured, 0), CUDA_ERROR_CAPTURED_EVENT);
   EXPECT_EQ(server.cu.cuStreamQuery(stream), CUDA_SUCCESS);
+}
+
+// As measured on 2xH200 (model/capture_rules.h): the recording thread itself, in a stream beside
+// it.
+TEST_F(Graph, WhatIsUnsafeBesideARecordingSpoilsIt) {
+  using Call = std::function<CUresult()>;
+  CUstream beside = server.stream();
+  CUevent event = server.recorded(beside);
+  CUmemoryPool pool = nullptr;
+  ASSERT_EQ(
+      server.symbol<CUresult (*)(CUmemoryPool*, CUdevice)>("cuDeviceGetDefaultMemPool")(&pool, 0),
+      CUDA_SUCCESS);
+  const auto get_access =
+      server.symbol<CUresult (*)(CUmemAccess_flags*, CUmemoryPool, CUmemLocation*)>(
+          "cuMemPoolGetAccess");
+  const auto allocate_async =
+      server.symbol<CUresult (*)(CUdeviceptr*, size_t, CUstream)>("cuMemAllocAsync");
+  CUmemLocation location{};
+  location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  CUmemAccess_flags access{};
+  CUdeviceptr made = 0;
+  void* host = nullptr;
+  const std::vector<Call> unsafe = {
+      [&] { return get_access(&access, pool, &location); },
+      [&] { return server.cu.cuStreamQuery(beside); },
+      [&] { return server.cu.cuStreamSynchronize(beside); },
+      [&] { return server.cu.cuEventQuery(event); },
+      [&] { return server.cu.cuCtxSynchronize(); },
+      [&] { return server.cu.cuMemAlloc(&made, kSize); },
+      [&] { return server.cu.cuMemHostAlloc(&host, kSize, 0); },
+      [&] { return allocate_async(&made, kSize, beside); },
+  };
+  for (size_t i = 0; i < unsafe.size(); ++i) {
+    begin();
+    EXPECT_EQ(unsafe[i](), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) << i;
+    EXPECT_EQ(end(), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED) << i;
+  }
+  const std::vector<Call> safe = {
+      [&] { return server.cu.cuMemcpyHtoD(device, from, kSize); },
+      [&] { return server.cu.cuMemcpyHtoDAsync(device, from, kSize, beside); },
+      [&] { return server.cu.cuMemsetD8(device, 0, kSize); },
+      [&] { return server.cu.cuEventRecord(event, beside); },
+      [&] { return server.cu.cuStreamCreate(&beside, CU_STREAM_NON_BLOCKING); },
+  };
+  for (size_t i = 0; i < safe.size(); ++i) {
+    begin();
+    EXPECT_EQ(safe[i](), CUDA_SUCCESS) << i;
+    EXPECT_EQ(end(), CUDA_SUCCESS) << i;
+  }
 }
 
 TEST_F(Graph, PageableMemoryIsReadWhenTheGraphIsLaunched) {

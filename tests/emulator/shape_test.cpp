@@ -166,8 +166,8 @@ TEST_F(Shape, CapturesRecordItAndMemoryThatGoesIsAFault) {
   EXPECT_EQ(end(stream, &graph), CUDA_SUCCESS);
   EXPECT_EQ(read(device), std::vector<uint8_t>(kRoom, 0));
   ASSERT_EQ(begin(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
-  EXPECT_EQ(copy(&params), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-  EXPECT_EQ(end(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+  EXPECT_EQ(copy(&params), CUDA_SUCCESS) << "in a stream that is not recorded";
+  EXPECT_EQ(end(stream, &graph), CUDA_SUCCESS);
   // cuMemFree waits for the context of the memory, not for that of the stream.
   server.use(1);
   CUstream elsewhere = server.stream();

@@ -57,8 +57,7 @@ CUresult issue_copies(Call& call, const StreamPtr& stream, std::vector<Copy> cop
 }
 
 CUresult issue_copy(Call& call, const StreamPtr& stream, Copy copy, Waiting waiting) {
-  if (waiting == Waiting::kSynchronous) BRAID_TRY(refuse_during_capture(call));
-  BRAID_CAPTURE(stream);
+  BRAID_TRY(check_capture(stream, waiting == Waiting::kSynchronous));
   // A graph reads pageable memory when it is launched.
   const bool reads_now = copy.source.pageable() && stream->capture == nullptr;
   copy.read = reads_now ? SourceRead::kDuringCall : SourceRead::kInStream;

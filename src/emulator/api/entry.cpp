@@ -133,6 +133,13 @@ CUresult check_capture(const StreamPtr& stream) {
   return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
 }
 
+CUresult check_capture(const StreamPtr& stream, bool is_synchronous) {
+  BRAID_TRY(check_capture(stream));
+  if (stream->capture == nullptr || !is_synchronous) return CUDA_SUCCESS;
+  stream->capture->valid = false;
+  return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+}
+
 // cuThreadExchangeStreamCaptureMode: a thread in relaxed mode may do as it likes; one in
 // thread-local mode answers for its own captures only; else every global capture counts.
 CUresult refuse_during_capture(Call& call) {

@@ -16,6 +16,7 @@
 #include <new>
 #include <utility>
 
+#include "emulator/model/capture_rules.h"
 #include "emulator/model/context_lock.h"
 #include "emulator/model/world.h"
 #include "emulator/process/process.h"
@@ -35,9 +36,20 @@ enum class Cost { kNothing, kQuery, kEvent, kEnqueue };
 
 void begin_call(Call& call, Cost cost);
 
+/// What the rules of the model say of an entry point, by its symbol.
+struct Rules {
+  LockUse lock_use;
+  bool is_unsafe_while_recording;
+};
+constexpr Rules rules_of(std::string_view symbol) {
+  return {lock_use(symbol), is_unsafe_while_recording(symbol)};
+}
+
+/// Before a call that is unsafe while a graph is recorded.
+CUresult refuse_during_capture(Call& call);
+
 template <typename Work>
-CUresult enter(const char* name, bool per_thread, LockUse lock_use, Cost cost,
-               Work&& work) noexcept {
+CUresult enter(const char* name, bool per_thread, Rules rules, Cost cost, Work&& work) noexcept {
   World* world = world_of_process();
   if (world == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   ThreadState& thread = this_thread();
@@ -45,9 +57,12 @@ CUresult enter(const char* name, bool per_thread, LockUse lock_use, Cost cost,
   try {
     Lock lock(world->mutex);
     const Presence::Visit visit(world->presence);
-    Call call{*world, lock, thread, per_thread, lock_use};
+    Call call{*world, lock, thread, per_thread, rules.lock_use};
     begin_call(call, cost);
     if (const CUresult fault = world->faults.count_call(name); fault != CUDA_SUCCESS) return fault;
+    if (rules.is_unsafe_while_recording)
+      if (const CUresult refused = refuse_during_capture(call); refused != CUDA_SUCCESS)
+        return refused;
     return std::forward<Work>(work)(call);
   } catch (const std::bad_alloc&) {
     return CUDA_ERROR_OUT_OF_MEMORY;
@@ -61,9 +76,9 @@ CUresult enter(const char* name, bool per_thread, LockUse lock_use, Cost cost,
 
 #define BRAID_DEFINE_ENTRY(symbol, per_thread, cost, work, params, args)                          \
   extern "C" CUresult CUDAAPI symbol params {                                                     \
-    constexpr auto lock_use_ = ::braid::emulator::lock_use(#symbol);                              \
+    constexpr auto rules_ = ::braid::emulator::rules_of(#symbol);                                 \
     return ::braid::emulator::enter(                                                              \
-        #symbol, per_thread, lock_use_, cost,                                                     \
+        #symbol, per_thread, rules_, cost,                                                        \
         [&](::braid::emulator::Call& call_) -> CUresult { return work(call_ BRAID_ARGS args); }); \
   }
 
@@ -105,7 +120,7 @@ CUresult wait_for_end(Call& call, const StreamPtr& stream, const CompletionPtr& 
 /// Before work is enqueued: an error when the stream's capture is spoilt, or when the legacy stream
 /// would depend on one.
 CUresult check_capture(const StreamPtr& stream);
-/// Before a call that CUDA forbids while a capture runs (allocations, synchronous copies).
-CUresult refuse_during_capture(Call& call);
+/// The same for a synchronous call, which has nothing to wait for in a stream that is recorded.
+CUresult check_capture(const StreamPtr& stream, bool is_synchronous);
 
 }  // namespace braid::emulator

@@ -32,8 +32,7 @@ CUresult fill(Call& call, CUdeviceptr address, Element value, const Area& area, 
   Layout layout;
   layout.row_bytes = pitch_bytes;
   if (!extent.empty()) BRAID_TRY(find_rows(call, address, layout, extent, EndKind::kKnown, end));
-  if (synchronous) BRAID_TRY(refuse_during_capture(call));
-  BRAID_CAPTURE(stream);
+  BRAID_TRY(check_capture(stream, synchronous));
   if (extent.empty()) return CUDA_SUCCESS;
   const CompletionPtr done = enqueue_fill(call.world, stream, end, extent, value, kElementBytes);
   const bool waits = (synchronous && !end.place.is_gpu()) || end.sync_memops;

@@ -28,7 +28,6 @@ CUresult allocate(Call& call, void** out, size_t size_bytes, unsigned flags) {
   if (out == nullptr || size_bytes == 0 || (flags & ~kAllocFlags) != 0)
     return CUDA_ERROR_INVALID_VALUE;
   BRAID_TRY(current_context(call, context));
-  BRAID_TRY(refuse_during_capture(call));
   const Allocation* allocation = call.world.memory.add_host(nearest_node(call, *context),
                                                             size_bytes, owned_by(*context, flags));
   if (allocation == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -45,7 +44,6 @@ CUresult remove(Call& call, void* address, Allocation::Kind kind, CUresult unkno
   ContextPtr context;
   if (address == nullptr) return CUDA_ERROR_INVALID_VALUE;
   BRAID_TRY(current_context(call, context));
-  BRAID_TRY(refuse_during_capture(call));
   const auto find = [&] {
     Allocation* found = call.world.memory.find(reinterpret_cast<uint64_t>(address));
     return found != nullptr && found->kind == kind && found->bytes == address ? found : nullptr;
@@ -69,7 +67,6 @@ CUresult register_range(Call& call, void* address, size_t size_bytes, unsigned f
     return CUDA_ERROR_INVALID_VALUE;
   if ((flags & CU_MEMHOSTREGISTER_IOMEMORY) != 0) return CUDA_ERROR_NOT_PERMITTED;
   BRAID_TRY(current_context(call, context));
-  BRAID_TRY(refuse_during_capture(call));
   const uint64_t start = reinterpret_cast<uint64_t>(address);
   if (call.world.memory.overlaps(start, size_bytes))
     return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;

@@ -12,7 +12,6 @@ CUresult allocate(Call& call, CUdeviceptr* out, size_t size_bytes, unsigned flag
   if (out == nullptr || size_bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST) return CUDA_ERROR_INVALID_VALUE;
   BRAID_TRY(current_context(call, context));
-  BRAID_TRY(refuse_during_capture(call));
   Allocation made;
   made.kind = Allocation::Kind::kManaged;
   made.device = context->device;

@@ -11,7 +11,6 @@ CUresult allocate(Call& call, CUdeviceptr* out, size_t size_bytes) {
   ContextPtr context;
   if (out == nullptr || size_bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   BRAID_TRY(current_context(call, context));
-  BRAID_TRY(refuse_during_capture(call));
   Allocation made;
   made.device = context->device;
   made.context = context->id;
@@ -54,7 +53,6 @@ CUresult release(Call& call, CUdeviceptr address) {
   ContextPtr current;
   BRAID_TRY(current_context(call, current));
   if (address == 0) return CUDA_SUCCESS;
-  BRAID_TRY(refuse_during_capture(call));
   Memory& memory = call.world.memory;
   Allocation* allocation = memory.find(address);
   if (allocation == nullptr || !can_be_freed(*allocation, address)) return CUDA_ERROR_INVALID_VALUE;

@@ -31,7 +31,6 @@ CUresult load(Call& call, CUmodule* out, const void* image) {
   ContextPtr context;
   if (out == nullptr || image == nullptr) return CUDA_ERROR_INVALID_VALUE;
   BRAID_TRY(current_context(call, context));
-  BRAID_TRY(refuse_during_capture(call));
   wait_for_context(call, context);
   BRAID_TRY(current_context(call, context));  // it may have been destroyed meanwhile
   auto module = std::make_shared<Module>();

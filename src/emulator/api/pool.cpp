@@ -26,6 +26,7 @@ CUresult allocate(Call& call, CUdeviceptr* out, size_t size_bytes, const PoolPtr
                   const StreamPtr& stream) {
   BRAID_CAPTURE(stream);
   if (stream->capture != nullptr) return CUDA_ERROR_NOT_SUPPORTED;  // graphs own no memory here
+  BRAID_TRY(refuse_during_capture(call));
   Allocation* made = take_from(call, pool, size_bytes);
   if (made == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   *out = made->address;
@@ -62,6 +63,7 @@ CUresult free_async(Call& call, CUdeviceptr address, CUstream handle) {
     return CUDA_ERROR_INVALID_VALUE;
   BRAID_CAPTURE(stream);
   if (stream->capture != nullptr) return CUDA_ERROR_INVALID_VALUE;  // not memory of a graph
+  BRAID_TRY(refuse_during_capture(call));
   allocation->freeing = true;
   enqueue_free(call.world, stream, *allocation);
   return CUDA_SUCCESS;
@@ -126,7 +128,6 @@ CUresult set_access(Call& call, CUmemoryPool handle, const CUmemAccessDesc* want
 
 CUresult get_access(Call& call, CUmemAccess_flags* flags, CUmemoryPool handle,
                     CUmemLocation* location) {
-  BRAID_TRY(refuse_during_capture(call));
   int accessor = 0;
   const PoolPtr pool = call.world.pools.find(handle);
   if (pool == nullptr || flags == nullptr || location == nullptr) return CUDA_ERROR_INVALID_VALUE;

@@ -137,7 +137,6 @@ CUresult set_access(Call& call, CUdeviceptr address, size_t size_bytes,
 
 CUresult get_access(Call& call, unsigned long long* flags, const CUmemLocation* location,
                     CUdeviceptr address) {
-  BRAID_TRY(refuse_during_capture(call));
   int accessor = 0;
   if (flags == nullptr || location == nullptr) return CUDA_ERROR_INVALID_VALUE;
   BRAID_TRY(find_accessor(call, *location, accessor));
