@@ -152,7 +152,7 @@ const std::vector<Entry>& entries() {
         "every relay adds its link: docs/measurements"},
        set_relays},
       {{"BRAID_OPENING", "background|wait", "", "background",
-        "when relays open: in the background with the first copy that would gain, copies being "
+        "when relays open: in the background with a GPU's first copy that would gain, copies being "
         "native until then; or the program waits, when it first pins memory",
         "a context takes 0.11 to 0.17 s, and four for each of four processes at once 2.5 to 3: "
         "docs/measurements"},

@@ -56,6 +56,7 @@ Result<std::unique_ptr<Engine>> Engine::open(const cuda::Driver& driver, const O
   auto engine = prepare(driver, options);
   if (!engine.ok()) return engine;
   (void)engine.value()->add_context(nullptr);  // what fails is in problems()
+  engine.value()->want(kEveryGpu);
   Result<bool> is_more = true;
   while (is_more.ok() && is_more.value()) is_more = engine.value()->open_next();
   if (!is_more.ok()) return is_more.status();
@@ -100,6 +101,7 @@ std::vector<std::string> Engine::Impl::problems() {
 Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Engine::~Engine() = default;
 
+void Engine::want(GpuSet gpus) noexcept { impl_->roster.want(gpus); }
 // With nothing to gain, nothing is opened.
 Result<bool> Engine::open_next() {
   return impl_->relay_gpus != 0 ? impl_->roster.open_next() : Result<bool>(false);

@@ -44,14 +44,17 @@ class Engine {
 
   /// As `open`, but does nothing on a GPU, and lets `say` tell the user what goes wrong later.
   /// `add_context` may be called from now on. Relays are for `open_next`, one a call, with the same
-  /// errors; false: nothing is left. A step may take seconds. Then `begin` lets copies in, which
-  /// are kNotReady before. One thread at a time for these two; everything else may be called beside
-  /// them.
+  /// errors: those of the GPUs that are wanted, by `want` or by a copy that was kNotReady. False:
+  /// none of them is left. A step may take seconds. Then `begin` lets those GPUs' copies in. One
+  /// thread at a time for these two; everything else may be called beside them, and copies of
+  /// other GPUs may come later.
   static Result<std::unique_ptr<Engine>> prepare(const cuda::Driver& driver, const Options& options,
                                                  Say say = nullptr);
+  void want(GpuSet gpus) noexcept;
   Result<bool> open_next();
   void begin();
-  bool is_open() const noexcept;  ///< `begin` has been called, or there is no GPU that may relay
+  /// Copies of all GPUs that are wanted are let in, or there is no GPU that may relay.
+  bool is_open() const noexcept;
 
   ~Engine();  ///< waits for transfers in flight, then gives everything back
 

@@ -1,6 +1,7 @@
 #include "multipath/roster.h"
 
 #include <algorithm>
+#include <bit>
 #include <thread>
 
 #include "cuda/relaxed_capture.h"
@@ -25,6 +26,7 @@ Roster::Roster(const cuda::Driver& driver, const Options& options, const Relays&
       planner_(planner),
       presence_(presence),
       say_(say),
+      every_gpu_(relays.gpu_count() < kMostGpus ? gpu_bit(relays.gpu_count()) - 1 : kEveryGpu),
       seen_primaries_(static_cast<size_t>(relays.gpu_count()), false) {}
 
 template <typename Visit>
@@ -72,13 +74,20 @@ Status Roster::note(Status status) {
 
 // ---- Relays ----
 
+GpuSet Roster::to_open() const {
+  const GpuSet wanted = wanted_.load(std::memory_order_acquire);
+  GpuSet relays = 0;
+  for (int gpu = 0; gpu < relays_.gpu_count(); ++gpu)
+    if ((wanted & gpu_bit(gpu)) != 0) relays |= relays_.of(gpu);
+  return relays & ~tried_;
+}
+
 // A GPU that cannot be opened (its memory is full, another process has it alone) is done without.
 Result<bool> Roster::open_next() {
-  const int gpus = relays_.gpu_count();
-  while (next_to_open_ < gpus && (relays_.all() & gpu_bit(next_to_open_)) == 0) ++next_to_open_;
-  if (next_to_open_ < gpus) {
+  if (const GpuSet waiting = to_open(); waiting != 0) {
     const cuda::RelaxedCapture relaxed(driver_);
-    const int gpu = next_to_open_++;
+    const int gpu = std::countr_zero(waiting);
+    tried_ |= gpu_bit(gpu);
     const Presence::Turn turn = presence_.take_turn();
     auto relay = Relay::open(driver_, options_, relays_.device(gpu), gpu, say_);
     const std::unique_lock lock(mutex_);
@@ -118,11 +127,18 @@ bool Roster::tend() {
   return is_whole;
 }
 
+// A GPU that is wanted since `open_next` found nothing is not ready, unless its relays are open.
 void Roster::begin() {
   const cuda::RelaxedCapture relaxed(driver_);
   const std::unique_lock lock(mutex_);
-  for (const auto& known : known_) (void)make_target(*known);  // what fails is in problems_
-  is_open_ = true;
+  const GpuSet wanted = wanted_.load(std::memory_order_acquire);
+  GpuSet ready = 0;
+  for (int gpu = 0; gpu < relays_.gpu_count(); ++gpu)
+    if ((wanted & gpu_bit(gpu)) != 0 && (relays_.of(gpu) & ~tried_) == 0) ready |= gpu_bit(gpu);
+  for (const auto& known : known_)
+    if ((ready & gpu_bit(known->where.gpu)) != 0)
+      (void)make_target(*known);  // what fails is in problems_
+  ready_.store(ready, std::memory_order_release);
 }
 
 // The open relays that reach the target, in order of preference: when few paths suffice, those of
@@ -218,7 +234,7 @@ Status Roster::add_known(int gpu, CUcontext context, bool is_held) {
       (void)note(Status::error(kernels.status().message() + ". Batches stay native there"));
   }
   known_.push_back(std::move(known));
-  return is_open() ? make_target(*known_.back()) : Status();
+  return is_ready(gpu) ? make_target(*known_.back()) : Status();
 }
 
 // ---- Contexts go ----
@@ -265,7 +281,8 @@ Roster::Known* Roster::find(CUcontext context) {
 // The stream says which context is meant; its GPU must be the memory's.
 Roster::Use Roster::use(const Classification& memory, CUstream stream) {
   Use use{.lock = std::shared_lock(mutex_, std::try_to_lock)};
-  if (!use.lock || !is_open()) return use;
+  if (!is_ready(memory.gpu)) want(gpu_bit(memory.gpu));
+  if (!use.lock || !is_ready(memory.gpu)) return use;
   use.verdict = Verdict::kForeignContext;
   CUcontext context = nullptr;
   if (driver_.cuStreamGetCtx(stream, &context) != CUDA_SUCCESS ||

@@ -1,6 +1,7 @@
-// The contexts that braid works with: a relay (relay.h) on each GPU that may be one, in contexts of
-// braid's own, and the program's contexts, each of which becomes a target (target.h) once the
-// relays are open. The program's come and go; relays stay.
+// The contexts that braid works with: relays (relay.h), in contexts of braid's own, and the
+// program's contexts, each of which becomes a target (target.h) once its GPU's relays are open. The
+// program's come and go; relays stay. A GPU that no copy of the program's has wanted gets no
+// relays: a worker that copies to one GPU has no context of braid's there.
 //
 // Threads: any. One lock, which copies only try (`use`): while another thread adds or forgets a
 // context, copies are native. It is free while the driver makes a relay's context.
@@ -32,13 +33,19 @@ class Roster {
          const Planner& planner, Presence& presence, Say say);
   ~Roster();  ///< waits a limited time for transfers in flight, then gives everything back
 
-  /// Opens the next relay; false when none is left. Fails when no relay could be opened. One thread
-  /// at a time.
+  /// Copies of these GPUs are to have relays.
+  void want(GpuSet gpus) { wanted_.fetch_or(gpus & every_gpu_); }
+  /// Opens the next relay of a GPU that is wanted; false when none is left. Fails when no relay
+  /// could be opened. One thread at a time.
   Result<bool> open_next();
-  /// Makes targets of the contexts that are known. Call when `open_next` has nothing left; copies
-  /// may use the targets from now on.
+  /// Makes targets of the contexts whose GPUs have all their relays; copies may use them from now
+  /// on.
   void begin();
-  bool is_open() const { return is_open_.load(std::memory_order_acquire); }
+  /// Copies of every GPU that is wanted may use its targets.
+  bool is_open() const {
+    const GpuSet wanted = wanted_.load(std::memory_order_acquire);
+    return wanted != 0 && (wanted & ~ready_.load(std::memory_order_acquire)) == 0;
+  }
 
   /// How a context ends.
   enum class End : uint8_t {
@@ -91,6 +98,10 @@ class Roster {
   Status add_known(int gpu, CUcontext context, bool is_held);
   Status make_target(Known& known);
   void unload_kernels(Known& known);
+  GpuSet to_open() const;  // relays
+  bool is_ready(int gpu) const {
+    return (ready_.load(std::memory_order_acquire) & gpu_bit(gpu)) != 0;
+  }
   std::vector<Relay*> relays_for(const ProgramContext& target);
   Known* find(CUcontext context);
   Status note(Status status);
@@ -103,10 +114,12 @@ class Roster {
   const Planner& planner_;
   Presence& presence_;
   const Say say_;
-  std::atomic<bool> is_open_{false};
-  int next_to_open_ = 0;     // of the thread that opens
-  Status first_refusal_;     // of a relay; likewise
-  std::shared_mutex mutex_;  // guards all below
+  const GpuSet every_gpu_;
+  std::atomic<GpuSet> wanted_{0};
+  std::atomic<GpuSet> ready_{0};  // whose relays have all been tried
+  GpuSet tried_ = 0;              // relays, opened or refused; of the thread that opens
+  Status first_refusal_;          // of a relay; likewise
+  std::shared_mutex mutex_;       // guards all below
   std::vector<std::unique_ptr<Relay>> open_relays_;
   std::vector<std::unique_ptr<Known>> known_;
   std::vector<bool> seen_primaries_;  // by GPU: its active primary context has been dealt with

@@ -21,7 +21,6 @@ struct Helper {
   multipath::Thread thread;
   std::atomic<bool> has_thread{false};
   std::atomic<bool> has_begun{false};
-  bool are_relays_open = false;  // or cannot be
   std::atomic<bool> stops{false};
   std::binary_semaphore ended{0};
   pid_t pid = 0;  // a child that was forked has no such thread
@@ -38,9 +37,8 @@ constexpr std::chrono::seconds kLongestStep{10};
 // While relays lack memory that they have given back.
 constexpr std::chrono::seconds kTryAgain{10};
 
-void open_all() {
+void open_wanted() {
   const Inside inside;
-  helper().are_relays_open = true;
   while (!helper().stops && open_next_relay()) std::this_thread::sleep_for(kTurnOfOthers);
 }
 
@@ -55,6 +53,7 @@ void serve(multipath::Engine& open) {
   row.answers = 1;
   while (!helper().stops) {
     const uint32_t asked = row.asked;
+    if (!open.is_open()) open_wanted();
     if (asked != row.answered) answer(row, asked, answer_of(open));
     const bool is_whole = open.tend();
     if (helper().stops) break;
@@ -65,7 +64,6 @@ void serve(multipath::Engine& open) {
 
 void help(void*) try {
   const Inside inside;
-  if (!helper().are_relays_open) open_all();
   if (multipath::Engine* open = engine(); open != nullptr) serve(*open);
   helper().ended.release();
 } catch (...) {  // no memory for an answer
@@ -81,11 +79,14 @@ void end_helper() noexcept {
 }
 
 void open_relays(Opening when) noexcept {
-  if (helper().has_begun.exchange(true)) return;
+  if (helper().has_begun.exchange(true)) return wake_helper();
   helper().pid = getpid();
   std::atexit(
       [] { end_helper(); });  // after the driver's own handlers were, and so called before them
-  if (when == Opening::kNow) open_all();
+  if (multipath::Engine* open = engine(); open != nullptr && when == Opening::kNow) {
+    open->want(multipath::kEveryGpu);
+    open_wanted();
+  }
   helper().has_thread = helper().thread.start(help, nullptr);
   if (!helper().has_thread && when == Opening::kInBackground)
     give_engine_up("the process may not have another thread to open relays with");

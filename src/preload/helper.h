@@ -1,20 +1,21 @@
-// The one thread of braid's that calls the driver. It opens the relays while the program goes on: a
-// context takes the driver a tenth of a second, and more where several processes start at once;
-// copies are native until all are open. Then it sleeps. It wakes up to answer who asks what the
-// process waits for (multipath/process_table.h), and to allocate again what relays gave back.
+// The one thread of braid's that calls the driver. It opens the relays that copies want, while the
+// program goes on: a context takes the driver a tenth of a second, and more where several processes
+// start at once; copies are native until all are open. Then it sleeps. It wakes up when copies of
+// another GPU want relays, to answer who asks what the process waits for
+// (multipath/process_table.h), and to allocate again what relays gave back.
 #pragma once
 
 namespace braid::preload {
 
 enum class Opening : bool {
-  kNow,           ///< returns when all are open
+  kNow,           ///< returns when those of all GPUs are open
   kInBackground,  ///< if the process may have another thread; else everything stays native
 };
 
-/// The first call, of whichever thread, opens them; call it when the engine has been prepared,
-/// holding no lock. A process that exits waits for the step that is under way, since the driver's
-/// own handlers do not expect a context to be made beside them; but not for ever, since that step
-/// may wait for a thread of the program's.
+/// The first call, of whichever thread, opens them, and starts the thread, which every later call
+/// wakes; call it when the engine has been prepared, holding no lock. A process that exits waits
+/// for the step that is under way, since the driver's own handlers do not expect a context to be
+/// made beside them; but not for ever, since that step may wait for a thread of the program's.
 void open_relays(Opening when) noexcept;
 
 /// There is something to do for the thread, if there is one.

@@ -19,11 +19,9 @@ Priority priority_of(CUstream stream) {
   return is_known && priority < 0 ? Priority::kUrgent : Priority::kBulk;
 }
 
-// A copy has come that relays would carry: they are opened beside the program. One that may wait
-// natively waits for them, if the user has asked for it.
-void want_relays(const multipath::Engine& open, bool may_wait) noexcept {
-  if (open.is_open()) return;
-  open_relays(may_wait && options().waits_for_relays ? Opening::kNow : Opening::kInBackground);
+// A copy has come that relays would carry: they are opened beside the program.
+void open_wanted_relays(const multipath::Engine& open) noexcept {
+  if (!open.is_open()) open_relays(Opening::kInBackground);
 }
 
 }  // namespace
@@ -46,7 +44,7 @@ Outcome offer(const Batch& batch) {
   multipath::Engine* open = engine();
   if (open == nullptr) return Verdict::kNotReady;
   const Outcome outcome = open->submit(batch);
-  if (outcome == Verdict::kNotReady) want_relays(*open, false);
+  if (outcome == Verdict::kNotReady) open_wanted_relays(*open);
   return outcome;
 }
 
@@ -61,10 +59,13 @@ std::optional<multipath::Staged> stage(const multipath::Batch& batch, Verdict de
   if (all.size_bytes < staging_bytes()) return std::nullopt;
   multipath::Engine* open = engine();
   if (open == nullptr) return std::nullopt;
-  want_relays(*open, true);
-  return open->stage(
+  // This copy may wait natively.
+  if (options().waits_for_relays && !open->is_open()) open_relays(Opening::kNow);
+  const auto staged = open->stage(
       {batch.direction, all.host, all.device, all.size_bytes, batch.stream, batch.priority},
       wait == Wait::kYes);
+  open_wanted_relays(*open);  // as its chunks have found
+  return staged;
 } catch (...) {
   return std::nullopt;  // what has moved will be moved again
 }

@@ -168,6 +168,7 @@ TEST_F(HeldTest, RelaysOpenMeanwhile) {
   ASSERT_TRUE(engine->add_context(nullptr).ok());
   Gate gate(driver());
   gate.hold(CU_STREAM_LEGACY);
+  engine->want(kEveryGpu);
   for (bool is_more = true; is_more;) {
     const auto opened = engine->open_next();
     ASSERT_TRUE(opened.ok()) << opened.status().message();

@@ -192,6 +192,7 @@ TEST_F(LawTest, OpeningWaitsForNoStreamOfTheProgram) {
   const Holder holder(driver(), context(0), memory);
   std::atomic<bool> is_open{false};
   std::thread opener([&] {
+    engine.want(kEveryGpu);
     for (bool is_more = true; is_more;) {
       const auto opened = engine.open_next();
       is_more = opened.ok() && opened.value();

@@ -64,6 +64,7 @@ TEST_F(LifecycleTest, OpensInSteps) {
     return engine.submit({Direction::kHostToDevice, host.data(), device.at(), kSize, stream})
         .verdict;
   };
+  engine.want(kEveryGpu);
   int steps = 0;
   while (true) {
     EXPECT_EQ(copy(), Verdict::kNotReady);
@@ -86,6 +87,44 @@ TEST_F(LifecycleTest, OpensInSteps) {
   synchronize(stream);
   EXPECT_EQ(engine.collect(1000).size(), static_cast<size_t>(gpus())) << "a path is missing";
   EXPECT_TRUE(engine.problems().empty());
+}
+
+// A worker that copies to one GPU has no context of braid's there; that comes with the first copy
+// of a neighbour's.
+TEST_F(LifecycleTest, OnlyRelaysThatCopiesWantAreOpened) {
+  const auto prepared = Engine::prepare(driver(), every_size());
+  ASSERT_TRUE(prepared.ok()) << prepared.status().message();
+  Engine& engine = *prepared.value();
+  ASSERT_TRUE(engine.add_context(nullptr).ok());
+  const auto open_wanted = [&] {
+    int steps = 0;
+    for (; engine.open_next().value(); ++steps) continue;
+    engine.begin();
+    EXPECT_TRUE(engine.is_open());
+    return steps;
+  };
+  HostBuffer host(driver(), kSize);
+  const auto copy = [&](int gpu) {
+    use_gpu(gpu);
+    DeviceBuffer device(driver(), kSize);
+    const CUstream stream = new_stream();
+    const Outcome outcome =
+        engine.submit({Direction::kHostToDevice, host.data(), device.at(), kSize, stream});
+    synchronize(stream);
+    return outcome.verdict;
+  };
+  EXPECT_FALSE(engine.open_next().value()) << "nothing is wanted";
+  EXPECT_EQ(copy(0), Verdict::kNotReady);
+  const size_t before_bytes = free_bytes(0);
+  EXPECT_EQ(open_wanted(), gpus() - 1);
+  EXPECT_LT(before_bytes - free_bytes(0), 32u << 20) << "tickets, but no context";
+  EXPECT_EQ(copy(0), Verdict::kAccelerated);
+  EXPECT_EQ(copy(1), Verdict::kNotReady);
+  EXPECT_FALSE(engine.is_open());
+  EXPECT_EQ(copy(0), Verdict::kAccelerated) << "while the relay for the others opens";
+  EXPECT_EQ(open_wanted(), 1);
+  EXPECT_EQ(copy(1), Verdict::kAccelerated);
+  EXPECT_EQ(engine.collect(1000).size(), 2 * static_cast<size_t>(gpus())) << "a path is missing";
 }
 
 TEST_F(LifecycleTest, ClosingGivesBackEveryByteOfDeviceMemory) {

@@ -57,6 +57,7 @@ class RelayHealthTest : public test::ServerTest {
     ASSERT_TRUE(prepared.ok()) << prepared.status().message();
     engine_ = std::move(prepared).value();
     ASSERT_TRUE(engine_->add_context(context(0)).ok());
+    engine_->want(kEveryGpu);
     while (engine_->open_next().value()) continue;
     engine_->begin();
     host_ = std::make_unique<HostBuffer>(driver(), kSize);

@@ -48,6 +48,18 @@ class Opening : public ::testing::Test {
 
 TEST_F(Opening, CopiesAreNativeUntilRelaysAreOpen) { expect_carried_at_the_end("goes_on"); }
 
+TEST_F(Opening, AnotherGpusRelaysOpenWhenItsCopiesCome) {
+  const auto statistics = only_statistics(run("another_gpu", {}, "0,1,2"));
+  const auto& relays = statistics.at("relays");
+  EXPECT_EQ(relays.size(), 3u) << statistics;
+  const auto& paths = statistics.at("paths");
+  EXPECT_EQ(
+      std::count_if(paths.begin(), paths.end(),
+                    [](const auto& path) { return path.at("target") == 1 && path.at("via") == 0; }),
+      1)
+      << statistics;
+}
+
 TEST_F(Opening, WhenToldSoTheProgramWaits) {
   const auto statistics = only_statistics(run("goes_on", {{"BRAID_OPENING", "wait"}}));
   EXPECT_EQ(counted(statistics, kCopy, "not_ready").calls, 0u);
@@ -80,9 +92,9 @@ TEST_F(Opening, WhatCannotBeOpenedIsSaidOnce) {
              (R"({"name": "cuCtxCreate_v2", "error": "CUDA_ERROR_OUT_OF_MEMORY", "nth": )" +
               std::to_string(nth) + "}");
   const std::string faults = R"({"contexts_take_ms": 20, "calls": [)" + calls + "]}";
-  const ChildResult child =
-      with_braid({kScenarios, "pageable_idle"}, {"--relays", "1,2", "--pageable", "2"},
-                 {{"BRAID_OPENING", "background"}, {"BRAID_FAULTS", faults}});
+  const ChildResult child = with_braid({kScenarios, "pageable_idle"},
+                                       {"--relays", "1,2", "--pageable", "2", "--threshold", "1"},
+                                       {{"BRAID_OPENING", "background"}, {"BRAID_FAULTS", faults}});
   EXPECT_EQ(child.exit_code, 0) << child.errors;
   const std::string said = child.other_errors();
   EXPECT_NE(said.find("opening GPU 1 as a relay"), std::string::npos) << said;
