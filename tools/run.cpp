@@ -9,15 +9,16 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
-#include <sstream>
 
 #include "base/options.h"
 #include "cuda/driver.h"
 #include "preload/lend.h"
+#include "preload/report.h"
 #include "tools/commands.h"
 #include "tools/lend.h"
 #include "tools/locate.h"
 #include "tools/open_server.h"
+#include "tools/program_file.h"
 #include "topology/profile.h"
 
 namespace braid::tools {
@@ -167,19 +168,6 @@ int fail_to_start(const std::string& program, int error) {
   return kCannotExecute;
 }
 
-// Why the program will not start, as far as can be told without starting it: looked at first, since
-// all else would be done for nothing. 0: nothing known.
-int why_not_found(const std::string& program) {
-  if (program.find('/') != std::string::npos) return access(program.c_str(), F_OK) == 0 ? 0 : errno;
-  const char* path = std::getenv("PATH");
-  std::istringstream folders(path != nullptr ? path : "");
-  for (std::string folder; path != nullptr && std::getline(folders, folder, ':');) {
-    const fs::path file = fs::path(folder.empty() ? "." : folder) / program;
-    if (access(file.c_str(), F_OK) == 0) return 0;
-  }
-  return path != nullptr ? ENOENT : 0;  // without a PATH, execvp has one of its own
-}
-
 int execute(const std::vector<std::string>& program) {
   std::vector<char*> words;
   for (const std::string& word : program) words.push_back(const_cast<char*>(word.c_str()));
@@ -197,8 +185,14 @@ int run(const RunRequest& request, const std::vector<std::string>& stray,
   if (!stray.empty() || program.empty() || program[0].empty())
     return fail(Status::error("no program was given after --",
                               "Write it there: braid run -- python3 serve.py"));
-  if (const int error = why_not_found(program[0]); error != 0)
-    return fail_to_start(program[0], error);
+  // Looked at first, since all else would be done for nothing.
+  const ProgramFile file = find_program(program[0]);
+  if (file.error != 0) return fail_to_start(program[0], file.error);
+  if (is_static(file.path))
+    fmt::print(stderr,
+               "braid: '{}' is statically linked, so that nothing can be preloaded into it: its "
+               "copies stay native\n",
+               program[0]);
   const auto options = check_options(request);
   if (!options.ok()) return fail(options.status());
   warn_of_unknown_variables();
@@ -210,6 +204,7 @@ int run(const RunRequest& request, const std::vector<std::string>& stray,
   if (status.ok()) status = use_preload_library();
   if (!status.ok()) return fail(status);
   for (const auto& [variable, text] : request.options) setenv(variable.c_str(), text.c_str(), 1);
+  setenv(preload::kStartedVariable, std::to_string(getpid()).c_str(), 1);
   return execute(program);
 }
 

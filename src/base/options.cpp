@@ -274,9 +274,10 @@ std::vector<std::string> unknown_variables() {
   for (char** variable = environ; *variable != nullptr; ++variable) {
     const std::string text = *variable;
     const std::string name = text.substr(0, text.find('='));
-    // The last three are not for people to write: the emulated server's, and that of lent GPUs.
+    // The last four are not for people to write: the emulated server's, that of lent GPUs, and the
+    // number of the process that `braid run` became.
     bool is_known = !name.starts_with("BRAID_") || name == "BRAID_SERVER" ||
-                    name == "BRAID_FAULTS" || name == "BRAID_LEND";
+                    name == "BRAID_FAULTS" || name == "BRAID_LEND" || name == "BRAID_STARTED";
     for (const Entry& entry : entries()) is_known = is_known || name == entry.row.name;
     if (!is_known) unknown.push_back(name);
   }

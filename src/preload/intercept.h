@@ -56,7 +56,7 @@ CUresult intercept(HookId hook, Wait wait, uint64_t size_bytes, uint64_t least_b
   if (native == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   if (Inside::now()) return native(arguments...);
   const Inside inside;
-  const Observation observation;
+  Observation observation;
   Described what;
   multipath::Outcome outcome = multipath::Verdict::kBelowThreshold;
   bool is_described = false;
@@ -70,11 +70,20 @@ CUresult intercept(HookId hook, Wait wait, uint64_t size_bytes, uint64_t least_b
   std::optional<multipath::Staged> staged;
   if (is_described) staged = stage(what.batch, outcome, wait);
   if (staged) outcome = staged->outcome;
+  observation.stop();
+  CUresult result = CUDA_SUCCESS;
+  if (staged) {
+    result = staged->result;
+  } else if (outcome.verdict == multipath::Verdict::kFailed) {
+    result = outcome.error;
+  } else if (outcome.verdict != multipath::Verdict::kAccelerated) {
+    result = native(arguments...);
+    if (result != CUDA_SUCCESS) outcome = multipath::Verdict::kFailed;
+  } else if (wait == Wait::kYes) {
+    result = driver()->cuStreamSynchronize(what.batch.stream);
+  }
   observation.end(hook, size_bytes, is_described ? &what.batch : nullptr, outcome);
-  if (staged) return staged->result;
-  if (outcome.verdict == multipath::Verdict::kFailed) return outcome.error;
-  if (outcome.verdict != multipath::Verdict::kAccelerated) return native(arguments...);
-  return wait == Wait::kYes ? driver()->cuStreamSynchronize(what.batch.stream) : CUDA_SUCCESS;
+  return result;
 }
 
 }  // namespace braid::preload

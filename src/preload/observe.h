@@ -16,18 +16,23 @@ namespace braid::preload {
 /// From now on copies are observed if `options` ask for it. Once in a process.
 void start_observing(const Options& options);
 
-/// One intercepted copy, from its constructor on. The driver's own work (the native copy, or
-/// waiting for the stream) comes after end().
+/// One intercepted copy, from its constructor to stop(). The driver's own work (the native copy, or
+/// waiting for the stream) comes behind that, and end() when its result is known.
 class Observation {
  public:
   Observation() noexcept
       : is_on_(is_observing_.load(std::memory_order_relaxed)), begin_ns_(is_on_ ? now_ns() : 0) {}
 
+  void stop() noexcept {
+    if (is_on_) [[unlikely]]
+      cost_ns_ = now_ns() - begin_ns_;
+  }
+
   /// `batch`: null when the copy was not looked at, or is none between host memory and a GPU.
   void end(HookId hook, uint64_t size_bytes, const multipath::Batch* batch,
            const multipath::Outcome& outcome) const noexcept {
     if (is_on_) [[unlikely]]
-      record(hook, size_bytes, batch, outcome, now_ns() - begin_ns_);
+      record(hook, size_bytes, batch, outcome, cost_ns_);
   }
 
  private:
@@ -45,6 +50,7 @@ class Observation {
 
   bool is_on_;
   uint64_t begin_ns_;
+  uint64_t cost_ns_ = 0;
 };
 
 }  // namespace braid::preload

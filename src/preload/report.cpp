@@ -1,6 +1,7 @@
 #include "preload/report.h"
 
 #include "multipath/statistics_json.h"
+#include "preload/summary.h"
 
 namespace braid::preload {
 namespace {
@@ -101,7 +102,8 @@ void write_relays(Relays relays, TextWriter& out) {
 
 void write_text(const ReportedProcess& process, const Statistics& statistics,
                 const PathCounts& counts, Relays relays, TextWriter& out) {
-  out << "braid: copies of process " << process.pid << "\n";
+  write_summary(process, statistics, out);
+  if (statistics.empty()) return;
   (out << "  entry point").tab(kSecond) << "outcome";
   out.tab(kThird) << "mover";
   out.tab(kFourth).right("calls", kNumber).right("bytes", kBytes + 1) << "\n";

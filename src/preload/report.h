@@ -14,6 +14,9 @@
 
 namespace braid::preload {
 
+/// In the environment: the number of the process that `braid run` became, which is the program's.
+inline constexpr const char* kStartedVariable = "BRAID_STARTED";
+
 struct ReportedProcess {
   int64_t pid = 0;
   std::string_view name;  ///< of the program, as `ps` shows it; any bytes

@@ -31,6 +31,13 @@ struct Settings {
   std::string file;  // empty: stderr
 };
 
+// `braid run` becomes the program: this is its number, and not that of the program's children. Who
+// asked for a report of it gets one, also when there is nothing to tell.
+bool is_started_by_braid() noexcept {
+  const char* started = std::getenv(kStartedVariable);
+  return started != nullptr && std::strtoll(started, nullptr, 10) == getpid();
+}
+
 struct Reporter {
   std::atomic<const Settings*> settings{nullptr};  // owned by the process, until its end
   std::atomic<pid_t> pid{0};
@@ -76,8 +83,9 @@ bool take_buffers(int wait_ms) noexcept {
 
 // A child made without fork's handlers (vfork, clone) shares the counts but not the copies.
 bool has_report() noexcept {
-  return reporter.settings.load() != nullptr && reporter.pid.load() == getpid() &&
-         !statistics().empty();
+  const Settings* settings = reporter.settings.load();
+  if (settings == nullptr || reporter.pid.load() != getpid()) return false;
+  return !statistics().empty() || (settings->format == StatsFormat::kText && is_started_by_braid());
 }
 
 void report(int wait_ms) noexcept {
@@ -135,6 +143,23 @@ void check_file(const std::string& file) {
 }
 
 }  // namespace
+
+// A program that has not loaded the driver when it ends never began to report.
+void report_no_driver() noexcept {
+  if (reporter.settings.load() != nullptr || !is_started_by_braid()) return;
+  Descriptor errors{STDERR_FILENO};
+  TextWriter out(reporter.text, write_to_descriptor, &errors);
+  out << "braid: process " << getpid() << " (" << program_invocation_short_name
+      << "): it loaded no CUDA driver. What its children copy, they report\n";
+}
+
+__attribute__((constructor)) void expect_a_report() {
+  const char* format = std::getenv("BRAID_STATS");
+  const char* file = std::getenv("BRAID_STATS_FILE");
+  if (format != nullptr && std::strcmp(format, "text") == 0 && file == nullptr &&
+      is_started_by_braid())
+    std::atexit(report_no_driver);
+}
 
 void start_reporting(const Options& options) {
   if (options.stats == StatsFormat::kNone) return;

@@ -157,7 +157,7 @@ TEST(Process, AForkedChildHearsWhatItWouldNatively) {
   EXPECT_EQ(braided.output, native.output);
   const auto all = braided.statistics();  // the child's, which leaves by _exit, and the parent's
   ASSERT_EQ(all.size(), 2u) << braided.errors;
-  EXPECT_EQ(counted(all[0], "cuMemcpyHtoD_v2", "not_ready").calls, 1u) << all[0];
+  EXPECT_EQ(counted(all[0], "cuMemcpyHtoD_v2", "failed").calls, 1u) << all[0];
   EXPECT_EQ(counted(all[1], "cuMemcpyHtoDAsync_v2", "accelerated").calls, 2u) << all[1];
 }
 
@@ -205,6 +205,37 @@ TEST(Process, TextStatisticsShowEachPathsShare) {
   EXPECT_NE(child.errors.find("GPU 0 direct"), std::string::npos) << child.errors;
   EXPECT_NE(child.errors.find("GPU 0 through GPU 1"), std::string::npos) << child.errors;
   EXPECT_NE(child.errors.find('%'), std::string::npos) << child.errors;
+}
+
+// Whoever asks for a report has one, whatever there is to tell.
+TEST(Process, AReportThatIsAskedForIsNeverMissing) {
+  const auto errors = [](const Words& program) {
+    Words words = {BRAID_COMMAND, "run", "--server", "h20x8", "--stats", "text", "--"};
+    words.insert(words.end(), program.begin(), program.end());
+    const ChildResult child = run_child(words);
+    EXPECT_EQ(child.exit_code, 0) << child.errors;
+    return child.errors;
+  };
+  EXPECT_NE(errors({"true"}).find("it loaded no CUDA driver"), std::string::npos);
+  EXPECT_NE(errors({kScenarios, "no_copies"}).find("no copies between host memory"),
+            std::string::npos);
+  EXPECT_EQ(errors({"sh", "-c", "true; true"}).find("(true)"), std::string::npos)
+      << "children that load no driver say nothing";
+  const std::string once = errors({kScenarios, "copy_once"});
+  EXPECT_EQ(once.find("braid: process "), 0u) << once;
+  EXPECT_EQ(once.find("no CUDA driver"), std::string::npos) << once;
+}
+
+TEST(Process, ACopyThatTheDriverRefusesIsCountedAsFailed) {
+  const auto statistics = only_statistics(with_braid({kScenarios, "refused_copy"}));
+  EXPECT_EQ(counted(statistics, "cuMemcpyHtoD_v2", "failed").calls, 1u) << statistics;
+}
+
+TEST(Process, AStaticProgramIsNamed) {
+  const ChildResult child = run_child(
+      {BRAID_COMMAND, "run", "--server", "h20x8", "--", BRAID_TEST_CLIENTS "/client_static"});
+  EXPECT_EQ(child.exit_code, 0) << child.errors;
+  EXPECT_NE(child.errors.find("statically linked"), std::string::npos) << child.errors;
 }
 
 TEST(Process, NoStatisticsUnlessAsked) {

@@ -63,6 +63,32 @@ class Report : public ::testing::Test {
                                       {0, 5, Direction::kDeviceToHost, Mover::kKernel, 2, 41}};
 };
 
+std::string first_line(const Statistics& statistics) {
+  const std::string text = report(StatsFormat::kText, statistics, {});
+  return text.substr(0, text.find('\n'));
+}
+
+TEST_F(Report, TheFirstLineSaysWhatHappenedAndWhatToTry) {
+  EXPECT_EQ(
+      first_line(statistics_),
+      "braid: process 42 (serve): 2 of 4 copies of 108 bytes were carried by braid (101 bytes); "
+      "1 copy of 7 bytes were of pageable memory, and were not staged: pin it, or see "
+      "--pageable");
+  Statistics early;
+  for (int copy = 0; copy < 6; ++copy)
+    early.add(k_cuMemcpyHtoDAsync_v2, Verdict::kNotReady, 64'000'000, 5);
+  EXPECT_EQ(
+      first_line(early),
+      "braid: process 42 (serve): 0 of 6 copies of 384.0 MB were carried by braid; 6 copies of "
+      "384.0 MB came before the relays were open: `--opening wait` carries them");
+  early.add(k_cuMemcpyHtoDAsync_v2, Verdict::kBelowThreshold, 400'000'000, 5);
+  EXPECT_NE(first_line(early).find("--opening wait"), std::string::npos) << "that can be helped";
+  Statistics none;
+  EXPECT_EQ(report(StatsFormat::kText, none, {}),
+            "braid: process 42 (serve): no copies between host memory and a GPU. What its children "
+            "copy, they report\n");
+}
+
 TEST_F(Report, JsonHasEveryCountCostAndPath) {
   const std::string text = report(StatsFormat::kJson, statistics_, paths_);
   EXPECT_EQ(text.find('\n'), text.size() - 1);

@@ -47,6 +47,21 @@ int copy_once() {
   return 0;
 }
 
+int no_copies() {
+  use_gpu(0);
+  call("cuCtxSynchronize");
+  return 0;
+}
+
+int refused_copy() {
+  use_gpu(0);
+  const CUdeviceptr device = allocate(4096);
+  std::vector<uint8_t> host(8192);
+  const auto copy = get<CUresult(CUdeviceptr, const void*, size_t)>("cuMemcpyHtoD_v2");
+  require(copy(device, host.data(), host.size()) == CUDA_ERROR_INVALID_VALUE, "it went well");
+  return 0;
+}
+
 // A kernel of the program's faults on GPU 1 while a copy to GPU 0 is under way: prints what GPU 0's
 // context says then.
 int fault_beside_a_copy() {
@@ -464,6 +479,8 @@ int main(int argc, char** argv) {
       {"exit_with_7", exit_with_7},
       {"pageable", pageable},
       {"pageable_fork", pageable_fork},
+      {"no_copies", no_copies},
+      {"refused_copy", refused_copy},
       {"pageable_idle", pageable_idle},
       {"fault_beside_a_copy", fault_beside_a_copy},
       {"relay_opened_beside_a_capture", relay_opened_beside_a_capture},
