@@ -15,10 +15,15 @@ namespace braid::tools {
 /// Prints "braid: <message>" on stderr and returns the exit code of a usage error or failure.
 int fail(const Status& status);
 
+/// The exit code of `braid run` when it fails itself, as of env, timeout and docker: programs
+/// have others.
+inline constexpr int kRunFailed = 125;
+
 void add_bench_command(CLI::App& app, int& exit_code);
 void add_topo_command(CLI::App& app, int& exit_code);
 /// `program`: the words after "--", exactly as the shell gave them; must outlive parsing.
 void add_run_command(CLI::App& app, const std::vector<std::string>& program, int& exit_code);
+void add_compare_command(CLI::App& app, const std::vector<std::string>& program, int& exit_code);
 void add_tune_command(CLI::App& app, int& exit_code);
 void add_doctor_command(CLI::App& app, int& exit_code);
 /// `ps`, `waits` and `switch`.

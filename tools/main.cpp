@@ -14,11 +14,12 @@ int fail(const Status& status) {
 
 namespace {
 
-// Cuts the program of `braid run ... -- PROGRAM ARGUMENTS...` off the command line: CLI11 would
-// read meaning into its words ("[1,2]" becomes two).
+// Cuts the program of `braid run ... -- PROGRAM ARGUMENTS...`, and of `braid compare`, off the
+// command line: CLI11 would read meaning into its words ("[1,2]" becomes two).
 std::vector<std::string> take_program(int& argc, char** argv) {
   char** const end = argv + argc;
-  if (argc < 2 || std::string_view(argv[1]) != "run") return {};
+  const std::string_view command = argc < 2 ? "" : argv[1];
+  if (command != "run" && command != "compare") return {};
   char** const separator =
       std::find_if(argv, end, [](const char* word) { return std::string_view(word) == "--"; });
   argc = static_cast<int>(separator - argv);
@@ -52,6 +53,7 @@ int main(int argc, char** argv) {
   int exit_code = 0;
   const std::vector<std::string> program = braid::tools::take_program(argc, argv);
   braid::tools::add_run_command(app, program, exit_code);
+  braid::tools::add_compare_command(app, program, exit_code);
   braid::tools::add_bench_command(app, exit_code);
   braid::tools::add_tune_command(app, exit_code);
   braid::tools::add_topo_command(app, exit_code);

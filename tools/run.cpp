@@ -32,6 +32,8 @@ constexpr int kNotFound = 127;
 struct RunRequest {
   std::string server;                          // empty: the real GPUs
   std::string lend;                            // empty: no GPU is lent
+  bool is_native = false;                      // without braid
+  bool is_best_effort = false;                 // the program runs on machines without GPUs too
   std::map<std::string, std::string> options;  // environment variable -> text
 };
 
@@ -176,33 +178,55 @@ int execute(const std::vector<std::string>& program) {
   return fail_to_start(program[0], errno);
 }
 
+// What the user has written: wrong on every machine.
+Status check_words(const std::vector<std::string>& stray, const std::vector<std::string>& program) {
+  if (!stray.empty() && stray[0].starts_with("-"))
+    return Status::error("'" + stray[0] + "' is not an option of braid run",
+                         "Write the program and its options after --; see braid run --help");
+  if (!stray.empty() || program.empty() || program[0].empty())
+    return Status::error("no program was given after --",
+                         "Write it there: braid run -- python3 serve.py");
+  return {};
+}
+
+// What this machine has: GPUs, a driver, braid's own files.
+Status prepare_machine(const RunRequest& request, const Options& options) {
+  Status status = check_costs(options.costs);
+  if (status.ok()) status = lend_gpus(request);  // before what may name GPUs that are lent
+  if (status.ok())
+    status = request.server.empty() ? check_real_server(options)
+                                    : use_emulated_server(request.server, options);
+  if (status.ok() && !request.is_native) status = use_preload_library();
+  return status;
+}
+
+int fail_run(const Status& status) {
+  fail(status);
+  return kRunFailed;
+}
+
 // Returns only when the program could not be started.
 int run(const RunRequest& request, const std::vector<std::string>& stray,
         const std::vector<std::string>& program) {
-  if (!stray.empty() && stray[0].starts_with("-"))
-    return fail(Status::error("'" + stray[0] + "' is not an option of braid run",
-                              "Write the program and its options after --; see braid run --help"));
-  if (!stray.empty() || program.empty() || program[0].empty())
-    return fail(Status::error("no program was given after --",
-                              "Write it there: braid run -- python3 serve.py"));
+  Status status = check_words(stray, program);
+  if (!status.ok()) return fail_run(status);
   // Looked at first, since all else would be done for nothing.
   const ProgramFile file = find_program(program[0]);
   if (file.error != 0) return fail_to_start(program[0], file.error);
+  const auto options = check_options(request);
+  if (!options.ok()) return fail_run(options.status());
+  warn_of_unknown_variables();
+  status = prepare_machine(request, options.value());
+  if (!status.ok() && !request.is_best_effort) return fail_run(status);
+  if (!status.ok())
+    fmt::print(stderr, "braid: {}. The program runs without braid (--best-effort)\n",
+               status.message());
+  if (!status.ok() || request.is_native) return execute(program);
   if (is_static(file.path))
     fmt::print(stderr,
                "braid: '{}' is statically linked, so that nothing can be preloaded into it: its "
                "copies stay native\n",
                program[0]);
-  const auto options = check_options(request);
-  if (!options.ok()) return fail(options.status());
-  warn_of_unknown_variables();
-  Status status = check_costs(options.value().costs);
-  if (status.ok()) status = lend_gpus(request);  // before what may name GPUs that are lent
-  if (status.ok())
-    status = request.server.empty() ? check_real_server(options.value())
-                                    : use_emulated_server(request.server, options.value());
-  if (status.ok()) status = use_preload_library();
-  if (!status.ok()) return fail(status);
   for (const auto& [variable, text] : request.options) setenv(variable.c_str(), text.c_str(), 1);
   setenv(preload::kStartedVariable, std::to_string(getpid()).c_str(), 1);
   return execute(program);
@@ -224,6 +248,10 @@ void add_run_command(CLI::App& app, const std::vector<std::string>& program, int
                    "GPUs that may help although CUDA_VISIBLE_DEVICES hides them from the "
                    "program: all, or a list of numbers and UUIDs")
       ->type_name("all|LIST");
+  command->add_flag("--best-effort", request->is_best_effort,
+                    "start the program all the same where braid cannot help: no GPU, no driver");
+  command->add_flag("--native", request->is_native,
+                    "start the program without braid: what `braid compare` compares with");
   for (const OptionRow& row : option_table())
     command
         ->add_option_function<std::string>(

@@ -102,7 +102,12 @@ void write_relays(Relays relays, TextWriter& out) {
 
 void write_text(const ReportedProcess& process, const Statistics& statistics,
                 const PathCounts& counts, Relays relays, TextWriter& out) {
-  write_summary(process, statistics, out);
+  CopyTotals totals;
+  statistics.for_each(
+      [&](HookId, Verdict verdict, Mover, const Count& count) { totals.add(verdict, count); });
+  out << "braid: process " << process.pid << " (" << process.name << "): ";
+  write_summary(totals, out);
+  out << (statistics.empty() ? ". What its children copy, they report\n" : "\n");
   if (statistics.empty()) return;
   (out << "  entry point").tab(kSecond) << "outcome";
   out.tab(kThird) << "mover";

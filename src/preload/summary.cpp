@@ -1,11 +1,9 @@
 #include "preload/summary.h"
 
-#include <array>
-
 namespace braid::preload {
 namespace {
 
-using multipath::Mover;
+using multipath::CopyCount;
 using multipath::Verdict;
 
 struct Advice {
@@ -49,42 +47,34 @@ bool is_carried(Verdict verdict) {
   return verdict == Verdict::kAccelerated || verdict == Verdict::kStaged;
 }
 
-struct Totals {
-  Count all, carried;
-  std::array<Count, multipath::kVerdictCount> native{};  // by why they stayed so
-};
-
-void add(Count& to, const Count& more) {
-  to.calls += more.calls;
-  to.bytes += more.bytes;
+CopyCount sum_of(const CopyTotals& totals, bool only_carried) {
+  CopyCount sum;
+  for (size_t i = 0; i < totals.by_verdict.size(); ++i) {
+    if (only_carried && !is_carried(static_cast<Verdict>(i))) continue;
+    sum.calls += totals.by_verdict[i].calls;
+    sum.bytes += totals.by_verdict[i].bytes;
+  }
+  return sum;
 }
 
-Totals totals_of(const Statistics& statistics) {
-  Totals totals;
-  statistics.for_each([&](HookId, Verdict verdict, Mover, const Count& count) {
-    add(totals.all, count);
-    add(is_carried(verdict) ? totals.carried : totals.native[static_cast<size_t>(verdict)], count);
-  });
-  return totals;
-}
-
-bool is_more(const Count& one, const Count& other) {
+bool is_more(const CopyCount& one, const CopyCount& other) {
   return one.bytes > other.bytes || (one.bytes == other.bytes && one.calls > other.calls);
 }
 
-// The index of what most bytes stayed native for. What can be helped comes first, unless it has
-// less than a tenth of them.
-size_t main_reason(const Totals& totals) {
-  const uint64_t native_bytes = totals.all.bytes - totals.carried.bytes;
-  size_t most = 0, helped = 0;
-  for (size_t i = 0; i < totals.native.size(); ++i) {
-    const Count& count = totals.native[i];
-    if (is_more(count, totals.native[most])) most = i;
-    const bool can_be_helped = *advice_on(static_cast<Verdict>(i)).remedy != '\0';
-    if (can_be_helped && is_more(count, totals.native[helped])) helped = i;
+// What most bytes stayed native for. What can be helped comes first, unless it has less than a
+// tenth of them.
+Verdict main_reason(const CopyTotals& totals, uint64_t native_bytes) {
+  CopyCount most, helped;
+  Verdict for_most = Verdict::kAccelerated, for_helped = Verdict::kAccelerated;
+  for (size_t i = 0; i < totals.by_verdict.size(); ++i) {
+    const CopyCount& count = totals.by_verdict[i];
+    const auto verdict = static_cast<Verdict>(i);
+    if (is_carried(verdict)) continue;
+    if (is_more(count, most)) most = count, for_most = verdict;
+    const bool can_be_helped = *advice_on(verdict).remedy != '\0';
+    if (can_be_helped && is_more(count, helped)) helped = count, for_helped = verdict;
   }
-  const Count& help = totals.native[helped];
-  return help.calls != 0 && help.bytes >= native_bytes / 10 ? helped : most;
+  return helped.calls != 0 && helped.bytes >= native_bytes / 10 ? for_helped : for_most;
 }
 
 void write_size(uint64_t bytes, TextWriter& out) {
@@ -100,37 +90,40 @@ void write_size(uint64_t bytes, TextWriter& out) {
                         : " KB");
 }
 
-void write_copies(const Count& count, TextWriter& out) {
+void write_copies(const CopyCount& count, TextWriter& out) {
   out << count.calls << (count.calls == 1 ? " copy of " : " copies of ");
   write_size(count.bytes, out);
 }
 
 }  // namespace
 
-void write_summary(const ReportedProcess& process, const Statistics& statistics, TextWriter& out) {
-  out << "braid: process " << process.pid << " (" << process.name << "): ";
-  const Totals totals = totals_of(statistics);
-  if (totals.all.calls == 0) {
-    out << "no copies between host memory and a GPU. What its children copy, they report\n";
+void CopyTotals::add(Verdict verdict, const CopyCount& count) {
+  CopyCount& to = by_verdict[static_cast<size_t>(verdict)];
+  to.calls += count.calls;
+  to.bytes += count.bytes;
+}
+
+void write_summary(const CopyTotals& totals, TextWriter& out) {
+  const CopyCount all = sum_of(totals, false), carried = sum_of(totals, true);
+  if (all.calls == 0) {
+    out << "no copies between host memory and a GPU";
     return;
   }
-  out << totals.carried.calls << " of ";
-  write_copies(totals.all, out);
+  out << carried.calls << " of ";
+  write_copies(all, out);
   out << " were carried by braid";
-  if (totals.carried.calls != 0) {
+  if (carried.calls != 0) {
     out << " (";
-    write_size(totals.carried.bytes, out);
+    write_size(carried.bytes, out);
     out << ")";
   }
-  const size_t reason = main_reason(totals);
-  if (const Count& native = totals.native[reason]; native.calls != 0) {
-    const Advice advice = advice_on(static_cast<Verdict>(reason));
-    out << "; ";
-    write_copies(native, out);
-    out << " " << advice.reason;
-    if (*advice.remedy != '\0') out << ": " << advice.remedy;
-  }
-  out << "\n";
+  const Verdict reason = main_reason(totals, all.bytes - carried.bytes);
+  if (is_carried(reason)) return;
+  const Advice advice = advice_on(reason);
+  out << "; ";
+  write_copies(totals.by_verdict[static_cast<size_t>(reason)], out);
+  out << " " << advice.reason;
+  if (*advice.remedy != '\0') out << ": " << advice.remedy;
 }
 
 }  // namespace braid::preload

@@ -99,7 +99,7 @@ TEST(LendProcess, WhatCannotBeLentIsSaid) {
   const auto expect_refusal = [](const std::string& lend, const std::string& devices,
                                  const std::string& part) {
     const ChildResult child = with_braid({"true"}, {"--lend", lend}, visible(devices));
-    EXPECT_EQ(child.exit_code, 1) << lend;
+    EXPECT_EQ(child.exit_code, 125) << lend;
     EXPECT_TRUE(child.errors.starts_with("braid: ")) << child.errors;
     EXPECT_NE(child.errors.find(part), std::string::npos) << part << " in " << child.errors;
   };

@@ -16,6 +16,7 @@ namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
 
 const Words kEmulated = {"--server", "h20x8"};
+constexpr int kRunFailed = 125;
 
 ChildResult braid_run(const Words& options, const Words& program,
                       const Environment& environment = {}) {
@@ -71,45 +72,47 @@ TEST(Run, TheEnvironmentIsAddedToNotReplaced) {
 }
 
 TEST(Run, AnUnknownServerIsNamedWithThoseThereAre) {
-  expect_refusal(braid_run({"--server", "h20x9"}, {"true"}), 1,
+  expect_refusal(braid_run({"--server", "h20x9"}, {"true"}), kRunFailed,
                  {"no server profile 'h20x9'", "h200x4", "h20x8"});
 }
 
 TEST(Run, ABrokenServerFileIsNamed) {
   const fs::path file = fs::path(::testing::TempDir()) / "broken_server.json";
   std::ofstream(file) << "{\"name\": 3}";
-  expect_refusal(braid_run({"--server", file}, {"true"}), 1, {"broken_server.json"});
+  expect_refusal(braid_run({"--server", file}, {"true"}), kRunFailed, {"broken_server.json"});
 }
 
 TEST(Run, ARelayThatDoesNotExistIsNamedWithHowManyThereAre) {
-  expect_refusal(braid_run(emulated_with({"--relays", "1,8"}), {"true"}), 1,
+  expect_refusal(braid_run(emulated_with({"--relays", "1,8"}), {"true"}), kRunFailed,
                  {"GPU 8", "8 GPUs", "0 to 7"});
   EXPECT_EQ(braid_run(emulated_with({"--relays", "1,7"}), {"true"}).exit_code, 0);
-  expect_refusal(braid_run(kEmulated, {"true"}, {{"BRAID_RELAYS", "12"}}), 1, {"GPU 12"});
+  expect_refusal(braid_run(kEmulated, {"true"}, {{"BRAID_RELAYS", "12"}}), kRunFailed, {"GPU 12"});
 }
 
 TEST(Run, OptionsThatCannotBeReadAreNamed) {
-  expect_refusal(braid_run(emulated_with({"--relays", "1,x"}), {"true"}), 1, {"--relays: '1,x'"});
-  expect_refusal(braid_run(emulated_with({"--stats", "xml"}), {"true"}), 1,
+  expect_refusal(braid_run(emulated_with({"--relays", "1,x"}), {"true"}), kRunFailed,
+                 {"--relays: '1,x'"});
+  expect_refusal(braid_run(emulated_with({"--stats", "xml"}), {"true"}), kRunFailed,
                  {"--stats: 'xml'", "text, json or prometheus"});
-  expect_refusal(braid_run(emulated_with({"--stats-signal", "TERM"}), {"true"}), 1,
+  expect_refusal(braid_run(emulated_with({"--stats-signal", "TERM"}), {"true"}), kRunFailed,
                  {"--stats-signal: 'TERM'", "USR1 or USR2"});
-  expect_refusal(braid_run(emulated_with({"--threshold", "big"}), {"true"}), 1,
+  expect_refusal(braid_run(emulated_with({"--threshold", "big"}), {"true"}), kRunFailed,
                  {"--threshold: 'big'"});
-  expect_refusal(braid_run(kEmulated, {"true"}, {{"BRAID_SLICE", "x"}}), 1, {"BRAID_SLICE: 'x'"});
-  expect_refusal(braid_run(emulated_with({"--relais", "1"}), {"true"}), 1, {"'--relais'"});
+  expect_refusal(braid_run(kEmulated, {"true"}, {{"BRAID_SLICE", "x"}}), kRunFailed,
+                 {"BRAID_SLICE: 'x'"});
+  expect_refusal(braid_run(emulated_with({"--relais", "1"}), {"true"}), kRunFailed, {"'--relais'"});
 }
 
 TEST(Run, OptionsThatWouldDoNothingAreNamed) {
-  expect_refusal(braid_run(emulated_with({"--relay-order", "99"}), {"true"}), 1,
+  expect_refusal(braid_run(emulated_with({"--relay-order", "99"}), {"true"}), kRunFailed,
                  {"order of relays names GPU 99", "from 0 to 7"});
-  expect_refusal(braid_run(emulated_with({"--slice", "4G"}), {"true"}), 1,
+  expect_refusal(braid_run(emulated_with({"--slice", "4G"}), {"true"}), kRunFailed,
                  {"--slice: '4G' is too large", "up to 1G"});
-  expect_refusal(braid_run(emulated_with({"--device-memory", "1K"}), {"true"}), 1,
+  expect_refusal(braid_run(emulated_with({"--device-memory", "1K"}), {"true"}), kRunFailed,
                  {"--device-memory: '1K' is too small", "4M or more"});
-  expect_refusal(braid_run(emulated_with({"--costs", "/no/file"}), {"true"}), 1,
+  expect_refusal(braid_run(emulated_with({"--costs", "/no/file"}), {"true"}), kRunFailed,
                  {"'/no/file' cannot be read: No such file"});
-  expect_refusal(braid_run({"--server", "/dev/null"}, {"true"}), 1,
+  expect_refusal(braid_run({"--server", "/dev/null"}, {"true"}), kRunFailed,
                  {"'/dev/null' is no regular file"});
 }
 
@@ -126,13 +129,13 @@ TEST(Run, AMissingProgramIsSaid) {
   expect_refusal(braid_run(kEmulated, {"/no/such/program"}), 127, {"'/no/such/program'"});
   expect_refusal(braid_run(kEmulated, {"/etc/passwd"}), 126, {"'/etc/passwd'", "executable"});
   expect_refusal(braid_run(kEmulated, {"/tmp"}), 126, {"'/tmp'"});
-  expect_refusal(braid_run(kEmulated, {}), 1, {"no program was given", "braid run -- "});
-  expect_refusal(run_child({BRAID_COMMAND, "run", "true"}), 1, {"no program was given"});
+  expect_refusal(braid_run(kEmulated, {}), kRunFailed, {"no program was given", "braid run -- "});
+  expect_refusal(run_child({BRAID_COMMAND, "run", "true"}), kRunFailed, {"no program was given"});
 }
 
 TEST(Run, AMachineWithoutADriverIsSaid) {
   if (dlopen("libcuda.so.1", RTLD_LAZY) != nullptr) GTEST_SKIP() << "this machine has a driver";
-  expect_refusal(braid_run({}, {"true"}), 1,
+  expect_refusal(braid_run({}, {"true"}), kRunFailed,
                  {"no CUDA driver", "Install the NVIDIA driver", "--server h20x8"});
 }
 
@@ -158,11 +161,19 @@ class BrokenInstallation : public ::testing::Test {
 };
 
 TEST_F(BrokenInstallation, WithoutTheEmulatedDriverOrThePreloadLibraryNothingIsStarted) {
-  expect_refusal(braid({"run", "--server", "h20x8", "--", "true"}), 1,
+  expect_refusal(braid({"run", "--server", "h20x8", "--", "true"}), kRunFailed,
                  {"no emulated driver", "make build"});
   fs::create_directory_symlink(BRAID_EMULATOR_FOLDER, root_ / "lib" / "emulator");
-  expect_refusal(braid({"run", "--server", "h20x8", "--", "true"}), 1,
+  expect_refusal(braid({"run", "--server", "h20x8", "--", "true"}), kRunFailed,
                  {"no preload library", "make build"});
+}
+
+TEST_F(BrokenInstallation, WithBestEffortTheProgramRunsAllTheSame) {
+  const ChildResult child =
+      braid({"run", "--best-effort", "--server", "h20x8", "--", "sh", "-c", "exit 7"});
+  EXPECT_EQ(child.exit_code, 7);
+  EXPECT_NE(child.errors.find("no emulated driver"), std::string::npos) << child.errors;
+  EXPECT_NE(child.errors.find("runs without braid"), std::string::npos) << child.errors;
 }
 
 TEST_F(BrokenInstallation, TheDoctorFindsThePreloadLibraryMissing) {
@@ -173,11 +184,38 @@ TEST_F(BrokenInstallation, TheDoctorFindsThePreloadLibraryMissing) {
   EXPECT_NE(child.output.find("make build"), std::string::npos) << child.output;
 }
 
+TEST(Compare, ShowsBothSidesAndWhatBecameOfTheCopies) {
+  const ChildResult child =
+      run_child({BRAID_COMMAND, "compare", "--turns", "2", "--server", "h20x8", "--opening", "wait",
+                 "--", BRAID_TEST_CLIENTS "/client_scenarios", "copy_once"});
+  EXPECT_EQ(child.exit_code, 0) << child.errors;
+  for (const char* part : {"natively", "under braid", "exit code", "accelerated", "below_threshold",
+                           "In the last turn 1 of 14 copies"})
+    EXPECT_NE(child.output.find(part), std::string::npos) << part << " in " << child.output;
+}
+
+// One side fails, as a program that cannot live with braid would.
+TEST(Compare, SaysThatAProgramEndsDifferently) {
+  const ChildResult child = run_child({BRAID_COMMAND, "compare", "--turns", "1", "--server",
+                                       "h20x8", "--", "sh", "-c", "test -z \"$LD_PRELOAD\""});
+  EXPECT_EQ(child.exit_code, 1);
+  EXPECT_NE(child.errors.find("did not end under braid as it does natively"), std::string::npos)
+      << child.errors;
+}
+
+TEST(Compare, WhatBraidRunRefusesIsSaidOnce) {
+  const ChildResult child =
+      run_child({BRAID_COMMAND, "compare", "--server", "h20x8", "--relays", "x", "--", "true"});
+  EXPECT_EQ(child.exit_code, 1);
+  EXPECT_NE(child.errors.find("nothing was compared"), std::string::npos) << child.errors;
+  EXPECT_EQ(child.output, "");
+}
+
 TEST(Help, AnUnknownCommandIsNamedWithThoseThereAre) {
   const ChildResult child = run_child({BRAID_COMMAND, "frobnicate", "--server", "h20x8"});
   EXPECT_EQ(child.exit_code, 1);
   EXPECT_TRUE(child.errors.starts_with("braid: 'frobnicate' is not a command")) << child.errors;
-  for (const char* command : {"run", "bench", "topo", "doctor"})
+  for (const char* command : {"run", "compare", "bench", "topo", "doctor"})
     EXPECT_NE(child.errors.find(command), std::string::npos) << child.errors;
   EXPECT_EQ(child.errors.find("probe"), std::string::npos) << "hidden: " << child.errors;
 }

@@ -1,0 +1,207 @@
+// `braid compare`: a user's own command natively and under braid, in turns: times, copies, and why
+// some stayed native.
+#include <fmt/core.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "preload/summary.h"
+#include "tools/commands.h"
+
+namespace braid::tools {
+namespace {
+
+namespace fs = std::filesystem;
+using multipath::CopyCount;
+using multipath::Verdict;
+using Words = std::vector<std::string>;
+
+constexpr int kCannotStart = 127;
+
+struct CompareRequest {
+  int turns = 3;
+};
+
+/// What one side's runs were like.
+struct Side {
+  std::vector<double> times_s;
+  std::vector<int> exit_codes;
+
+  double median_s() const {
+    std::vector<double> sorted = times_s;
+    std::sort(sorted.begin(), sorted.end());
+    return (sorted[sorted.size() / 2] + sorted[(sorted.size() - 1) / 2]) / 2;
+  }
+  bool operator==(const Side& other) const { return exit_codes == other.exit_codes; }
+};
+
+// A folder for the reports of one run's processes, gone with the object.
+class ReportFolder {
+ public:
+  ReportFolder() {
+    std::string name = (fs::temp_directory_path() / "braid-compare-XXXXXX").string();
+    if (mkdtemp(name.data()) != nullptr) path_ = name;
+  }
+  ~ReportFolder() {
+    std::error_code ignored;
+    if (!path_.empty()) fs::remove_all(path_, ignored);
+  }
+  ReportFolder(const ReportFolder&) = delete;
+  ReportFolder& operator=(const ReportFolder&) = delete;
+
+  const fs::path& path() const { return path_; }  // empty: there is none
+
+ private:
+  fs::path path_;
+};
+
+// As a shell reports it.
+int exit_code_of(int status) {
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+Result<int> run_words(const Words& words) {
+  const pid_t child = fork();
+  if (child < 0) return Status::error(fmt::format("no process can be made: {}", strerror(errno)));
+  if (child == 0) {
+    std::vector<char*> raw;
+    for (const std::string& word : words) raw.push_back(const_cast<char*>(word.c_str()));
+    raw.push_back(nullptr);
+    execv("/proc/self/exe", raw.data());
+    _exit(kCannotStart);
+  }
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0)
+    if (errno != EINTR) return Status::error(fmt::format("waiting: {}", strerror(errno)));
+  return exit_code_of(status);
+}
+
+Status run_once(const Words& options, const Words& more, const Words& program, Side& side) {
+  Words words = {"braid", "run"};
+  words.insert(words.end(), options.begin(), options.end());
+  words.insert(words.end(), more.begin(), more.end());
+  words.emplace_back("--");
+  words.insert(words.end(), program.begin(), program.end());
+  const auto begin = std::chrono::steady_clock::now();
+  const auto ended = run_words(words);
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
+  if (!ended.ok()) return ended.status();
+  if (ended.value() == kRunFailed)  // it has said why
+    return Status::error("nothing was compared");
+  side.times_s.push_back(elapsed.count());
+  side.exit_codes.push_back(ended.value());
+  return {};
+}
+
+// A verdict that has this name; none of a braid of another version.
+std::optional<Verdict> verdict_of(const std::string& name) {
+  for (int i = 0; i < multipath::kVerdictCount; ++i)
+    if (name == verdict_name(static_cast<Verdict>(i))) return static_cast<Verdict>(i);
+  return std::nullopt;
+}
+
+// Each process has left a file with its statistics.
+preload::CopyTotals read_totals(const fs::path& folder) {
+  preload::CopyTotals totals;
+  for (const auto& file : fs::directory_iterator(folder)) {
+    std::ifstream in(file.path());
+    const auto report = nlohmann::json::parse(in, nullptr, false);
+    if (!report.is_object() || !report.contains("braid")) continue;
+    for (const auto& [entry, outcomes] : report["braid"]["entry_points"].items())
+      for (const auto& [name, count] : outcomes.items())
+        if (const auto verdict = verdict_of(name))
+          totals.add(*verdict, CopyCount{count.at("calls"), count.at("bytes")});
+  }
+  return totals;
+}
+
+std::string text_of(const Side& side) {
+  const auto [low, high] = std::minmax_element(side.times_s.begin(), side.times_s.end());
+  return fmt::format("{:.2f} ({:.2f}-{:.2f})", side.median_s(), *low, *high);
+}
+
+std::string codes_of(const Side& side) {
+  std::string text;
+  for (const int code : side.exit_codes)
+    text += fmt::format("{}{}", text.empty() ? "" : ", ", code);
+  return text;
+}
+
+void print_text(void* file, const char* text, size_t size_bytes) {
+  std::fwrite(text, 1, size_bytes, static_cast<std::FILE*>(file));
+}
+
+void show(const Side& native, const Side& braided, const preload::CopyTotals& totals) {
+  fmt::print("{:<14}{:>24}{:>24}{:>9}\n", "", "natively", "under braid", "ratio");
+  fmt::print("{:<14}{:>24}{:>24}{:>8.2f}x\n", "seconds", text_of(native), text_of(braided),
+             native.median_s() / braided.median_s());
+  fmt::print("{:<14}{:>24}{:>24}\n", "exit code", codes_of(native), codes_of(braided));
+  fmt::print("\n{:<18}{:>12}{:>20}\n", "outcome", "copies", "bytes");
+  for (size_t i = 0; i < totals.by_verdict.size(); ++i)
+    if (const CopyCount& count = totals.by_verdict[i]; count.calls != 0)
+      fmt::print("{:<18}{:>12}{:>20}\n", verdict_name(static_cast<Verdict>(i)), count.calls,
+                 count.bytes);
+  char buffer[256];
+  TextWriter out(buffer, print_text, stdout);
+  out << "In the last turn ";
+  write_summary(totals, out);
+  out << "\n";
+}
+
+// Neither side always goes first: what one leaves in caches, the other finds.
+Status measure(const CompareRequest& request, const Words& options, const Words& program,
+               Side& native, Side& braided, preload::CopyTotals& totals) {
+  Status status;
+  for (int turn = 0; turn < request.turns && status.ok(); ++turn) {
+    const ReportFolder reports;
+    if (reports.path().empty())
+      return Status::error("no folder can be made in " + fs::temp_directory_path().string(),
+                           "Set TMPDIR to one that can be written to");
+    const Words counted = {"--stats", "json", "--stats-file", reports.path() / "%p"};
+    for (int side = 0; side < 2 && status.ok(); ++side)
+      status = (side + turn) % 2 == 0 ? run_once(options, {"--native"}, program, native)
+                                      : run_once(options, counted, program, braided);
+    if (status.ok()) totals = read_totals(reports.path());
+  }
+  return status;
+}
+
+int compare(const CompareRequest& request, const Words& options, const Words& program) {
+  if (program.empty() || program[0].empty())
+    return fail(Status::error("no program was given after --",
+                              "Write it there: braid compare -- python3 load.py"));
+  if (request.turns < 1) return fail(Status::error("--turns must be 1 or more"));
+  Side native, braided;
+  preload::CopyTotals totals;
+  const Status status = measure(request, options, program, native, braided, totals);
+  if (!status.ok()) return fail(status);
+  std::fflush(stdout);
+  show(native, braided, totals);
+  if (native == braided) return 0;
+  return fail(Status::error("the program did not end under braid as it does natively"));
+}
+
+}  // namespace
+
+void add_compare_command(CLI::App& app, const std::vector<std::string>& program, int& exit_code) {
+  CLI::App* command = app.add_subcommand("compare",
+                                         "run a program natively and under braid, in turns: times, "
+                                         "copies, and why some stayed native");
+  auto request = std::make_shared<CompareRequest>();
+  command->add_option("--turns", request->turns, "runs of each side; default: 3")->type_name("N");
+  command->footer(
+      "braid compare [--turns N] [OPTIONS of braid run] -- PROGRAM [ARGUMENTS...]\n"
+      "On an emulated server (--server) the copies are what counts: time is virtual there.");
+  command->allow_extras();
+  command->callback(
+      [=, &program, &exit_code] { exit_code = compare(*request, command->remaining(), program); });
+}
+
+}  // namespace braid::tools
