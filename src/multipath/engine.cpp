@@ -109,6 +109,9 @@ Result<bool> Engine::open_next() {
 void Engine::begin() {
   if (impl_->relay_gpus != 0) impl_->roster.begin();
 }
+bool Engine::has_wishes() const noexcept {
+  return impl_->relay_gpus != 0 && impl_->roster.has_wishes();
+}
 bool Engine::is_open() const noexcept { return impl_->relay_gpus == 0 || impl_->roster.is_open(); }
 Status Engine::add_context(CUcontext context) {
   return impl_->relay_gpus != 0 ? impl_->roster.add(context) : Status();

@@ -53,7 +53,9 @@ class Engine {
   void want(GpuSet gpus) noexcept;
   Result<bool> open_next();
   void begin();
-  /// Copies of all GPUs that are wanted are let in, or there is no GPU that may relay.
+  /// There is something to do for `open_next` and `begin`.
+  bool has_wishes() const noexcept;
+  /// Copies of all GPUs that are wanted are let in, and one is; or there is no GPU that may relay.
   bool is_open() const noexcept;
 
   ~Engine();  ///< waits for transfers in flight, then gives everything back

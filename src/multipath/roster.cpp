@@ -128,17 +128,43 @@ bool Roster::tend() {
 }
 
 // A GPU that is wanted since `open_next` found nothing is not ready, unless its relays are open.
+// The lock is free while a target is opened: copies of other GPUs go on, and a context may go.
 void Roster::begin() {
   const cuda::RelaxedCapture relaxed(driver_);
-  const std::unique_lock lock(mutex_);
+  std::unique_lock lock(mutex_);
   const GpuSet wanted = wanted_.load(std::memory_order_acquire);
   GpuSet ready = 0;
   for (int gpu = 0; gpu < relays_.gpu_count(); ++gpu)
     if ((wanted & gpu_bit(gpu)) != 0 && (relays_.of(gpu) & ~tried_) == 0) ready |= gpu_bit(gpu);
-  for (const auto& known : known_)
-    if ((ready & gpu_bit(known->where.gpu)) != 0)
-      (void)make_target(*known);  // what fails is in problems_
+  while (Known* known = next_without_target(ready)) {
+    const ProgramContext where = known->where;
+    const uint64_t number = known->number;
+    const std::vector<Relay*> relays = relays_for(where);
+    lock.unlock();
+    auto target = Target::open(driver_, options_, planner_, link_use_, where, relays);
+    lock.lock();
+    known = find(where.context);
+    if (known != nullptr && known->number == number) (void)keep(*known, std::move(target));
+  }
   ready_.store(ready, std::memory_order_release);
+}
+
+Roster::Known* Roster::next_without_target(GpuSet gpus) const {
+  for (const auto& known : known_)
+    if ((gpus & gpu_bit(known->where.gpu)) != 0 && known->target == nullptr && !known->is_refused)
+      return known.get();
+  return nullptr;
+}
+
+// What fails is in problems_ too.
+Status Roster::keep(Known& known, Result<std::unique_ptr<Target>> opened) {
+  known.is_refused = !opened.ok();
+  if (opened.ok()) {
+    known.target = std::move(opened).value();
+    return {};
+  }
+  return note(Status::error(opened.status().message() + ". Copies of GPU " +
+                            std::to_string(known.where.gpu) + " stay native"));
 }
 
 // The open relays that reach the target, in order of preference: when few paths suffice, those of
@@ -153,17 +179,6 @@ std::vector<Relay*> Roster::relays_for(const ProgramContext& target) {
     return relays_.are_neighbours(relay->gpu(), target.gpu);
   });
   return reaching;
-}
-
-Status Roster::make_target(Known& known) {
-  if (known.target != nullptr) return {};
-  auto target =
-      Target::open(driver_, options_, planner_, link_use_, known.where, relays_for(known.where));
-  if (!target.ok())
-    return note(Status::error(target.status().message() + ". Copies of GPU " +
-                              std::to_string(known.where.gpu) + " stay native"));
-  known.target = std::move(target).value();
-  return {};
 }
 
 // ---- Contexts come ----
@@ -223,6 +238,7 @@ Status Roster::add_active_primaries() {
 // none.
 Status Roster::add_known(int gpu, CUcontext context, bool is_held) {
   auto known = std::make_unique<Known>();
+  known->number = ++known_count_;
   known->where = {context, relays_.device(gpu), gpu, relays_.neighbours_of(gpu), {}};
   known->is_held = is_held;
   {
@@ -234,7 +250,10 @@ Status Roster::add_known(int gpu, CUcontext context, bool is_held) {
       (void)note(Status::error(kernels.status().message() + ". Batches stay native there"));
   }
   known_.push_back(std::move(known));
-  return is_ready(gpu) ? make_target(*known_.back()) : Status();
+  if (!is_ready(gpu)) return {};
+  const ProgramContext& where = known_.back()->where;
+  return keep(*known_.back(),
+              Target::open(driver_, options_, planner_, link_use_, where, relays_for(where)));
 }
 
 // ---- Contexts go ----

@@ -1,7 +1,8 @@
 // The contexts that braid works with: relays (relay.h), in contexts of braid's own, and the
 // program's contexts, each of which becomes a target (target.h) once its GPU's relays are open. The
 // program's come and go; relays stay. A GPU that no copy of the program's has wanted gets no
-// relays: a worker that copies to one GPU has no context of braid's there.
+// relays: a worker that copies to one GPU has no context of braid's there (but for
+// BRAID_OPENING=wait).
 //
 // Threads: any. One lock, which copies only try (`use`): while another thread adds or forgets a
 // context, copies are native. It is free while the driver makes a relay's context.
@@ -41,11 +42,12 @@ class Roster {
   /// Makes targets of the contexts whose GPUs have all their relays; copies may use them from now
   /// on.
   void begin();
-  /// Copies of every GPU that is wanted may use its targets.
-  bool is_open() const {
-    const GpuSet wanted = wanted_.load(std::memory_order_acquire);
-    return wanted != 0 && (wanted & ~ready_.load(std::memory_order_acquire)) == 0;
+  /// Some GPU is wanted whose copies may not use targets yet.
+  bool has_wishes() const {
+    return (wanted_.load(std::memory_order_acquire) & ~ready_.load(std::memory_order_acquire)) != 0;
   }
+  /// Copies of every GPU that is wanted may use its targets, and one is.
+  bool is_open() const { return wanted_.load(std::memory_order_acquire) != 0 && !has_wishes(); }
 
   /// How a context ends.
   enum class End : uint8_t {
@@ -89,14 +91,17 @@ class Roster {
   // A context of the program's.
   struct Known {
     ProgramContext where;
-    bool is_held = false;  // braid has retained the primary context
+    uint64_t number = 0;      // handles are used again
+    bool is_held = false;     // braid has retained the primary context
+    bool is_refused = false;  // no target could be opened
     std::unique_ptr<Target> target;
   };
 
   bool has_news(CUcontext context);
   Status add_active_primaries();
   Status add_known(int gpu, CUcontext context, bool is_held);
-  Status make_target(Known& known);
+  Known* next_without_target(GpuSet gpus) const;
+  Status keep(Known& known, Result<std::unique_ptr<Target>> opened);
   void unload_kernels(Known& known);
   GpuSet to_open() const;  // relays
   bool is_ready(int gpu) const {
@@ -122,6 +127,7 @@ class Roster {
   std::shared_mutex mutex_;       // guards all below
   std::vector<std::unique_ptr<Relay>> open_relays_;
   std::vector<std::unique_ptr<Known>> known_;
+  uint64_t known_count_ = 0;
   std::vector<bool> seen_primaries_;  // by GPU: its active primary context has been dealt with
   std::vector<std::string> problems_;
   PathCounts forgotten_;  // counts of targets that are gone

@@ -51,8 +51,12 @@ Result<std::unique_ptr<Target>> Target::open(const cuda::Driver& driver, const O
   relays.resize(std::min<size_t>(relays.size(), cuda::kMaxPaths - 1));
   std::unique_ptr<Target> target(new Target(driver, options, planner, link_use, where, relays));
   if (relays.empty()) return target;
-  // All in a context of braid's own: in the program's, somebody may hold the lock.
-  const cuda::ScopedContext scope(driver, relays.front()->context());
+  // All in a context of braid's own: in the program's, somebody may hold the lock. In one with
+  // nothing under way, if there is one: a stream more might wait for a channel that is held.
+  const auto idle =
+      std::find_if(relays.begin(), relays.end(), [](Relay* one) { return one->is_idle(); });
+  const Relay* where_to_work = idle != relays.end() ? *idle : relays.front();
+  const cuda::ScopedContext scope(driver, where_to_work->context());
   Status status = driver.check(scope.status(), "entering a relay's context");
   if (!status.ok()) return status;
   std::vector<int> relay_gpus;

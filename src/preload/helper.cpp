@@ -37,9 +37,11 @@ constexpr std::chrono::seconds kLongestStep{10};
 // While relays lack memory that they have given back.
 constexpr std::chrono::seconds kTryAgain{10};
 
-void open_wanted() {
-  const Inside inside;
-  while (!helper().stops && open_next_relay()) std::this_thread::sleep_for(kTurnOfOthers);
+// True: there is another.
+bool open_step() {
+  const bool is_more = open_next_relay();
+  if (is_more) std::this_thread::sleep_for(kTurnOfOthers);
+  return is_more;
 }
 
 std::string answer_of(multipath::Engine& open) {
@@ -48,13 +50,17 @@ std::string answer_of(multipath::Engine& open) {
   return text + (waits.empty() ? "nothing here waits for braid\n" : waits);
 }
 
+// Answers come first: while relays open, and a step hangs, somebody may ask why.
 void serve(multipath::Engine& open) {
   multipath::ProcessRow& row = open.row();
-  row.answers = 1;
-  while (!helper().stops) {
+  while (!helper().stops && engine() != nullptr) {
     const uint32_t asked = row.asked;
-    if (!open.is_open()) open_wanted();
     if (asked != row.answered) answer(row, asked, answer_of(open));
+    if (open.has_wishes()) {
+      open_step();
+      continue;
+    }
+    if (open.is_open()) row.answers = 1;
     const bool is_whole = open.tend();
     if (helper().stops) break;
     wait_for_question(row, asked, is_whole ? std::chrono::milliseconds::zero() : kTryAgain);
@@ -84,8 +90,9 @@ void open_relays(Opening when) noexcept {
   std::atexit(
       [] { end_helper(); });  // after the driver's own handlers were, and so called before them
   if (multipath::Engine* open = engine(); open != nullptr && when == Opening::kNow) {
+    const Inside inside;
     open->want(multipath::kEveryGpu);
-    open_wanted();
+    while (!helper().stops && open_step()) continue;
   }
   helper().has_thread = helper().thread.start(help, nullptr);
   if (!helper().has_thread && when == Opening::kInBackground)

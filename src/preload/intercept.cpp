@@ -21,7 +21,7 @@ Priority priority_of(CUstream stream) {
 
 // A copy has come that relays would carry: they are opened beside the program.
 void open_wanted_relays(const multipath::Engine& open) noexcept {
-  if (!open.is_open()) open_relays(Opening::kInBackground);
+  if (open.has_wishes()) open_relays(Opening::kInBackground);
 }
 
 }  // namespace

@@ -76,8 +76,14 @@ int another_gpu(const char* path) {
   use_gpu(0);
   const Buffers first = make_buffers();
   copy_until_carried(first, path);
+  size_t before_bytes = 0, after_bytes = 0, total_bytes = 0;
+  call("cuMemGetInfo_v2", &before_bytes, &total_bytes);
   use_gpu(1);
   copy_until_carried(make_buffers(), path, 1);
+  use_gpu(0);
+  call("cuMemGetInfo_v2", &after_bytes, &total_bytes);
+  require(before_bytes - after_bytes > (size_t{100} << 20),
+          "GPU 0 relayed before somebody wanted it");
   use_gpu(0);
   copy_until_carried(first, path);
   return 0;
