@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 
+#include "cuda/relaxed_capture.h"
 #include "multipath/classify.h"
 #include "preload/observe.h"
 #include "preload/runtime.h"
@@ -78,10 +79,12 @@ CUresult intercept(HookId hook, Wait wait, uint64_t size_bytes, uint64_t least_b
     result = outcome.error;
   } else if (outcome.verdict != multipath::Verdict::kAccelerated) {
     result = native(arguments...);
-    if (result != CUDA_SUCCESS) outcome = multipath::Verdict::kFailed;
   } else if (wait == Wait::kYes) {
+    // The native copy hurts no graph that is being recorded; this call would.
+    const cuda::RelaxedCapture relaxed(*driver());
     result = driver()->cuStreamSynchronize(what.batch.stream);
   }
+  if (result != CUDA_SUCCESS) outcome.verdict = multipath::Verdict::kFailed;
   observation.end(hook, size_bytes, is_described ? &what.batch : nullptr, outcome);
   return result;
 }

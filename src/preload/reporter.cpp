@@ -31,16 +31,12 @@ struct Settings {
   std::string file;  // empty: stderr
 };
 
-// `braid run` becomes the program: this is its number, and not that of the program's children. Who
-// asked for a report of it gets one, also when there is nothing to tell.
-bool is_started_by_braid() noexcept {
-  const char* started = std::getenv(kStartedVariable);
-  return started != nullptr && std::strtoll(started, nullptr, 10) == getpid();
-}
-
 struct Reporter {
   std::atomic<const Settings*> settings{nullptr};  // owned by the process, until its end
   std::atomic<pid_t> pid{0};
+  // `braid run` became this process, and its user asked for text: there is a report of it, also
+  // when there is nothing to tell. Not of its children.
+  std::atomic<pid_t> expected{0};
   std::atomic<bool> has_ended{false};  // the report at exit has begun
   std::atomic<bool> is_busy{false};    // a thread is using what follows
   multipath::PathCounts paths;
@@ -85,7 +81,7 @@ bool take_buffers(int wait_ms) noexcept {
 bool has_report() noexcept {
   const Settings* settings = reporter.settings.load();
   if (settings == nullptr || reporter.pid.load() != getpid()) return false;
-  return !statistics().empty() || (settings->format == StatsFormat::kText && is_started_by_braid());
+  return !statistics().empty() || reporter.expected.load() == getpid();
 }
 
 void report(int wait_ms) noexcept {
@@ -130,6 +126,49 @@ void listen_for(int signal) {
     sigaction(signal, &action, nullptr);
 }
 
+// The signal has the effect that it would have had: it waits until this returns.
+void report_and_end(int signal) {
+  const int error = errno;
+  if (!reporter.has_ended.exchange(true)) report(0);
+  struct sigaction natural {};
+  natural.sa_handler = SIG_DFL;
+  sigaction(signal, &natural, nullptr);
+  raise(signal);
+  errno = error;
+}
+
+// Only where the signal would end the program: one that has a handler ends as it means to.
+void report_before(int signal) {
+  struct sigaction action {};
+  if (sigaction(signal, nullptr, &action) != 0 || (action.sa_flags & SA_SIGINFO) != 0 ||
+      action.sa_handler != SIG_DFL)
+    return;
+  action.sa_handler = report_and_end;
+  action.sa_flags = SA_ONSTACK;
+  sigfillset(&action.sa_mask);
+  sigaction(signal, &action, nullptr);
+}
+
+// A program that has not loaded the driver when it ends never began to report.
+void report_no_driver() noexcept {
+  Descriptor errors{STDERR_FILENO};
+  TextWriter out(reporter.text, write_to_descriptor, &errors);
+  out << "braid: process " << getpid() << " (" << program_invocation_short_name
+      << "): braid saw no CUDA driver in it. What its children copy, they report\n";
+}
+
+// Before the program's main: the environment is as `braid run` left it.
+__attribute__((constructor)) void expect_a_report() {
+  const char* started = std::getenv(kStartedVariable);
+  const char* format = std::getenv("BRAID_STATS");
+  if (started == nullptr || std::strtoll(started, nullptr, 10) != getpid() || format == nullptr ||
+      std::strcmp(format, "text") != 0)
+    return;
+  reporter.expected.store(getpid());
+  std::atexit(report_at_exit);
+  std::at_quick_exit(report_at_exit);
+}
+
 void check_file(const std::string& file) {
   const ProcessPath fresh(file, getpid(), ".new");
   const int descriptor = open(fresh.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
@@ -144,23 +183,6 @@ void check_file(const std::string& file) {
 
 }  // namespace
 
-// A program that has not loaded the driver when it ends never began to report.
-void report_no_driver() noexcept {
-  if (reporter.settings.load() != nullptr || !is_started_by_braid()) return;
-  Descriptor errors{STDERR_FILENO};
-  TextWriter out(reporter.text, write_to_descriptor, &errors);
-  out << "braid: process " << getpid() << " (" << program_invocation_short_name
-      << "): it loaded no CUDA driver. What its children copy, they report\n";
-}
-
-__attribute__((constructor)) void expect_a_report() {
-  const char* format = std::getenv("BRAID_STATS");
-  const char* file = std::getenv("BRAID_STATS_FILE");
-  if (format != nullptr && std::strcmp(format, "text") == 0 && file == nullptr &&
-      is_started_by_braid())
-    std::atexit(report_no_driver);
-}
-
 void start_reporting(const Options& options) {
   if (options.stats == StatsFormat::kNone) return;
   auto settings = std::make_unique<Settings>(Settings{options.stats, options.stats_file});
@@ -172,10 +194,14 @@ void start_reporting(const Options& options) {
   reporter.settings.store(settings.release());
   std::atexit(report_at_exit);
   std::at_quick_exit(report_at_exit);
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) report_before(signal);
   if (options.stats_signal != 0) listen_for(options.stats_signal);
 }
 
 void report_at_exit() noexcept {
+  if (reporter.settings.load() == nullptr && reporter.expected.load() == getpid() &&
+      !reporter.has_ended.exchange(true))
+    report_no_driver();
   if (!has_report() || reporter.has_ended.exchange(true)) return;
   report(kExitWaitMs);
 }

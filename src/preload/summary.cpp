@@ -20,8 +20,7 @@ Advice advice_on(Verdict verdict) {
       return {"would not have gained by braid's costs", "`braid tune` measures them here"};
     case Verdict::kCold: return {"came after a pause, and had no time to wake the relays", ""};
     case Verdict::kBlocked:
-      return {"found every multiprocessor taken by the program's kernels",
-              "`--mover copy-engine` needs none"};
+      return {"found every multiprocessor taken by the program's kernels", ""};
     case Verdict::kPageable:
       return {"were of pageable memory, and were not staged", "pin it, or see --pageable"};
     case Verdict::kNotLinear:

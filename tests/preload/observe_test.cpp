@@ -80,6 +80,20 @@ TEST_F(Observe, WithoutTheOptionTheSignalIsWhatItWas) {
   EXPECT_TRUE(child.statistics().empty()) << "a signal's end is not seen";
 }
 
+TEST_F(Observe, ASignalThatEndsTheProgramShowsStatisticsFirst) {
+  const ChildResult child = with_braid({kScenarios, "interrupted"});
+  EXPECT_EQ(child.signal, SIGINT) << "as natively";
+  const auto all = child.statistics();
+  ASSERT_EQ(all.size(), 1u) << child.errors;
+  EXPECT_EQ(accelerated(all[0]), 1u);
+}
+
+TEST_F(Observe, AProgramThatHandlesItsEndReportsOnce) {
+  const ChildResult child = with_braid({kScenarios, "terminated_with_handler"});
+  EXPECT_EQ(child.exit_code, 9);
+  EXPECT_EQ(child.statistics().size(), 1u) << child.errors;
+}
+
 TEST_F(Observe, AHandlerFromBeforeIsCalledAfterwards) {
   const ChildResult child =
       with_braid({kScenarios, "signalled_with_handler_before"}, {"--stats-signal", "USR2"});

@@ -216,19 +216,26 @@ TEST(Process, AReportThatIsAskedForIsNeverMissing) {
     EXPECT_EQ(child.exit_code, 0) << child.errors;
     return child.errors;
   };
-  EXPECT_NE(errors({"true"}).find("it loaded no CUDA driver"), std::string::npos);
+  EXPECT_NE(errors({"true"}).find("saw no CUDA driver"), std::string::npos);
+  EXPECT_NE(errors({"sh", "-c", "/bin/true; :"}).find("saw no CUDA driver"), std::string::npos)
+      << "it leaves by _exit";
   EXPECT_NE(errors({kScenarios, "no_copies"}).find("no copies between host memory"),
             std::string::npos);
-  EXPECT_EQ(errors({"sh", "-c", "true; true"}).find("(true)"), std::string::npos)
+  EXPECT_EQ(errors({"sh", "-c", "/bin/true; /bin/true; :"}).find("(true)"), std::string::npos)
       << "children that load no driver say nothing";
   const std::string once = errors({kScenarios, "copy_once"});
   EXPECT_EQ(once.find("braid: process "), 0u) << once;
-  EXPECT_EQ(once.find("no CUDA driver"), std::string::npos) << once;
+  EXPECT_EQ(once.find("saw no CUDA"), std::string::npos) << once;
 }
 
 TEST(Process, ACopyThatTheDriverRefusesIsCountedAsFailed) {
   const auto statistics = only_statistics(with_braid({kScenarios, "refused_copy"}));
   EXPECT_EQ(counted(statistics, "cuMemcpyHtoD_v2", "failed").calls, 1u) << statistics;
+}
+
+TEST(Process, ASynchronousCopyHurtsNoRecording) {
+  const auto statistics = only_statistics(with_braid({kScenarios, "copies_beside_a_recording"}));
+  EXPECT_EQ(counted(statistics, "cuMemcpyHtoD_v2", "accelerated").calls, 1u) << statistics;
 }
 
 TEST(Process, AStaticProgramIsNamed) {

@@ -426,6 +426,36 @@ int signalled_with_handler_after() {
   return signalled();
 }
 
+// Natively a synchronous copy is no unsafe call: the graph that is recorded meanwhile is whole.
+int copies_beside_a_recording() {
+  use_gpu(0);
+  uint8_t* host = pin(kSizeBytes);
+  const CUdeviceptr device = allocate(kSizeBytes);
+  CUstream recording = nullptr;
+  CUgraph graph = nullptr;
+  call("cuStreamCreate", &recording, static_cast<unsigned>(CU_STREAM_NON_BLOCKING));
+  call("cuStreamBeginCapture_v2", recording, CU_STREAM_CAPTURE_MODE_GLOBAL);
+  call("cuMemcpyHtoD_v2", device, static_cast<const void*>(host), kSizeBytes);
+  call("cuStreamEndCapture", recording, &graph);
+  return 0;
+}
+
+// Ended from outside, as by Ctrl-C or a batch system.
+int interrupted() {
+  use_gpu(0);
+  copy_and_look(17);
+  raise(SIGINT);
+  return 0;
+}
+
+int terminated_with_handler() {
+  use_gpu(0);
+  signal(SIGTERM, [](int) { std::exit(9); });
+  copy_and_look(18);
+  raise(SIGTERM);
+  return 0;
+}
+
 // Signals arrive while other threads copy, at whatever point they are.
 int signalled_while_copying() {
   std::atomic<bool> done{false};
@@ -502,6 +532,9 @@ int main(int argc, char** argv) {
       {"capital_exit", capital_exit},
       {"quick_exit", quick_exit},
       {"vfork_exit", vfork_exit},
+      {"copies_beside_a_recording", copies_beside_a_recording},
+      {"interrupted", interrupted},
+      {"terminated_with_handler", terminated_with_handler},
       {"signalled", signalled},
       {"signalled_with_handler_before", signalled},
       {"signalled_with_handler_after", signalled_with_handler_after},
