@@ -1,6 +1,7 @@
 // `braid compare`: a user's own command natively and under braid, in turns: times, copies, and why
 // some stayed native.
 #include <fmt/core.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,6 +15,7 @@
 
 #include "preload/summary.h"
 #include "tools/commands.h"
+#include "tools/program_file.h"
 
 namespace braid::tools {
 namespace {
@@ -23,7 +25,7 @@ using multipath::CopyCount;
 using multipath::Verdict;
 using Words = std::vector<std::string>;
 
-constexpr int kCannotStart = 127;
+constexpr int kInterrupted = 128 + SIGINT;
 
 struct CompareRequest {
   int turns = 3;
@@ -67,15 +69,38 @@ int exit_code_of(int status) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
+// Ctrl-C is for the program, as in system(3).
+class DeafToInterrupts {
+ public:
+  DeafToInterrupts() {
+    struct sigaction deaf {};
+    deaf.sa_handler = SIG_IGN;
+    sigaction(SIGINT, &deaf, &interrupt_);
+    sigaction(SIGQUIT, &deaf, &quit_);
+  }
+  ~DeafToInterrupts() { restore(); }
+  void restore() const {
+    sigaction(SIGINT, &interrupt_, nullptr);
+    sigaction(SIGQUIT, &quit_, nullptr);
+  }
+
+ private:
+  struct sigaction interrupt_ {};
+  struct sigaction quit_ {};
+};
+
 Result<int> run_words(const Words& words) {
+  const DeafToInterrupts deaf;
   const pid_t child = fork();
   if (child < 0) return Status::error(fmt::format("no process can be made: {}", strerror(errno)));
   if (child == 0) {
+    deaf.restore();
     std::vector<char*> raw;
     for (const std::string& word : words) raw.push_back(const_cast<char*>(word.c_str()));
     raw.push_back(nullptr);
     execv("/proc/self/exe", raw.data());
-    _exit(kCannotStart);
+    std::fprintf(stderr, "braid: the command cannot start itself: %s\n", strerror(errno));
+    _exit(kRunFailed);
   }
   int status = 0;
   while (waitpid(child, &status, 0) < 0)
@@ -93,8 +118,9 @@ Status run_once(const Words& options, const Words& more, const Words& program, S
   const auto ended = run_words(words);
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
   if (!ended.ok()) return ended.status();
-  if (ended.value() == kRunFailed)  // it has said why
-    return Status::error("nothing was compared");
+  if (ended.value() == kRunFailed)  // it has said why, unless that is the program's own code
+    return Status::error(fmt::format("nothing was compared: a run ended with {}", kRunFailed));
+  if (ended.value() == kInterrupted) return Status::error("nothing was compared: interrupted");
   side.times_s.push_back(elapsed.count());
   side.exit_codes.push_back(ended.value());
   return {};
@@ -110,14 +136,16 @@ std::optional<Verdict> verdict_of(const std::string& name) {
 // Each process has left a file with its statistics.
 preload::CopyTotals read_totals(const fs::path& folder) {
   preload::CopyTotals totals;
-  for (const auto& file : fs::directory_iterator(folder)) {
+  std::error_code gone;  // whatever the program has done to it
+  for (const auto& file : fs::directory_iterator(folder, gone)) {
     std::ifstream in(file.path());
     const auto report = nlohmann::json::parse(in, nullptr, false);
     if (!report.is_object() || !report.contains("braid")) continue;
     for (const auto& [entry, outcomes] : report["braid"]["entry_points"].items())
       for (const auto& [name, count] : outcomes.items())
         if (const auto verdict = verdict_of(name))
-          totals.add(*verdict, CopyCount{count.at("calls"), count.at("bytes")});
+          totals.add(*verdict, CopyCount{count.value("calls", uint64_t{0}),
+                                         count.value("bytes", uint64_t{0})});
   }
   return totals;
 }
@@ -177,12 +205,18 @@ int compare(const CompareRequest& request, const Words& options, const Words& pr
   if (program.empty() || program[0].empty())
     return fail(Status::error("no program was given after --",
                               "Write it there: braid compare -- python3 load.py"));
+  if (const int error = find_program(program[0]).error; error != 0)
+    return fail(Status::error(fmt::format("'{}' cannot be run: {}", program[0], strerror(error))));
+  for (const std::string& option : options)
+    for (const char* own : {"--stats", "--stats-file", "--native", "--best-effort"})
+      if (option == own || option.starts_with(std::string(own) + "="))
+        return fail(Status::error(std::string(own) + " is for compare itself to set",
+                                  "Leave it out; --log and --stats-signal show more"));
   if (request.turns < 1) return fail(Status::error("--turns must be 1 or more"));
   Side native, braided;
   preload::CopyTotals totals;
   const Status status = measure(request, options, program, native, braided, totals);
   if (!status.ok()) return fail(status);
-  std::fflush(stdout);
   show(native, braided, totals);
   if (native == braided) return 0;
   return fail(Status::error("the program did not end under braid as it does natively"));

@@ -69,7 +69,8 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 1;  // 0: --help, --version
+    if (app.exit(error) == 0) return 0;  // --help, --version
+    return app.got_subcommand("run") ? braid::tools::kRunFailed : 1;
   }
   return exit_code;
 }

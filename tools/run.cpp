@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <sstream>
 
 #include "base/options.h"
 #include "cuda/driver.h"
@@ -131,10 +132,6 @@ Status use_emulated_server(const std::string& name, const Options& options) {
   const int gpu_count = static_cast<int>(server.value().gpus.size());
   const Status status = check_gpus(options, gpu_count, "server " + server.value().name);
   if (!status.ok()) return status;
-  const fs::path library = emulator_folder() / "libcuda.so.1";
-  if (!fs::exists(library))
-    return Status::error("there is no emulated driver at " + library.string(),
-                         "Build or install braid completely: make build");
   prepend("LD_LIBRARY_PATH", emulator_folder());
   setenv("BRAID_SERVER", profile.value().c_str(), 1);
   return {};
@@ -147,11 +144,35 @@ Status lend_gpus(const RunRequest& request) {
   return gpus.status();
 }
 
+// What a machine without GPUs, or with half of braid, does not have.
+Status check_installation(const RunRequest& request) {
+  const auto missing = [](const char* what, const fs::path& file) {
+    return Status::error(fmt::format("there is no {} at {}", what, file.string()),
+                         "Build or install braid completely: make build");
+  };
+  const fs::path emulator = emulator_folder() / "libcuda.so.1";
+  if (!request.server.empty() && !fs::exists(emulator)) return missing("emulated driver", emulator);
+  if (!request.is_native && access(preload_library().c_str(), R_OK) != 0)
+    return missing("preload library", preload_library());
+  return request.server.empty() ? cuda::open_driver().status() : Status();
+}
+
+// An environment that has braid already, as inside `braid run -- bash`.
+void take_out_preload_library() {
+  const char* before = std::getenv("LD_PRELOAD");
+  if (before == nullptr) return;
+  std::string left;
+  std::string words = before;
+  std::replace(words.begin(), words.end(), ' ', ':');
+  std::istringstream files(words);
+  for (std::string file; std::getline(files, file, ':');)
+    if (!file.empty() && fs::path(file).filename() != preload_library().filename())
+      left += (left.empty() ? "" : ":") + file;
+  setenv("LD_PRELOAD", left.c_str(), 1);
+}
+
 Status use_preload_library() {
   const fs::path library = preload_library();
-  if (access(library.c_str(), R_OK) != 0)
-    return Status::error("there is no preload library at " + library.string(),
-                         "Build or install braid completely: make build");
   if (library.string().find_first_of(" :") != std::string::npos)
     return Status::error("the loader cannot preload '" + library.string() + "'",
                          "Move braid to a folder without spaces and colons in its path");
@@ -178,6 +199,11 @@ int execute(const std::vector<std::string>& program) {
   return fail_to_start(program[0], errno);
 }
 
+int execute_natively(const std::vector<std::string>& program) {
+  take_out_preload_library();
+  return execute(program);
+}
+
 // What the user has written: wrong on every machine.
 Status check_words(const std::vector<std::string>& stray, const std::vector<std::string>& program) {
   if (!stray.empty() && stray[0].starts_with("-"))
@@ -189,10 +215,11 @@ Status check_words(const std::vector<std::string>& stray, const std::vector<std:
   return {};
 }
 
-// What this machine has: GPUs, a driver, braid's own files.
-Status prepare_machine(const RunRequest& request, const Options& options) {
+// What the options say of the server, and the environment that goes with it.
+Status prepare_server(const RunRequest& request, const Options& options) {
   Status status = check_costs(options.costs);
-  if (status.ok()) status = lend_gpus(request);  // before what may name GPUs that are lent
+  // Before what may name GPUs that are lent.
+  if (status.ok() && !request.is_native) status = lend_gpus(request);
   if (status.ok())
     status = request.server.empty() ? check_real_server(options)
                                     : use_emulated_server(request.server, options);
@@ -216,12 +243,15 @@ int run(const RunRequest& request, const std::vector<std::string>& stray,
   const auto options = check_options(request);
   if (!options.ok()) return fail_run(options.status());
   warn_of_unknown_variables();
-  status = prepare_machine(request, options.value());
-  if (!status.ok() && !request.is_best_effort) return fail_run(status);
-  if (!status.ok())
+  status = check_installation(request);
+  if (!status.ok() && request.is_best_effort) {
     fmt::print(stderr, "braid: {}. The program runs without braid (--best-effort)\n",
                status.message());
-  if (!status.ok() || request.is_native) return execute(program);
+    return execute_natively(program);
+  }
+  if (status.ok()) status = prepare_server(request, options.value());
+  if (!status.ok()) return fail_run(status);
+  if (request.is_native) return execute_natively(program);
   if (is_static(file.path))
     fmt::print(stderr,
                "braid: '{}' is statically linked, so that nothing can be preloaded into it: its "

@@ -203,11 +203,35 @@ TEST(Compare, SaysThatAProgramEndsDifferently) {
       << child.errors;
 }
 
+TEST(Compare, NamesTheProgramThatIsNotThereAndOptionsOfItsOwn) {
+  expect_refusal(run_child({BRAID_COMMAND, "compare", "--", "no-such-program"}), 1,
+                 {"no-such-program"});
+  expect_refusal(run_child({BRAID_COMMAND, "compare", "--stats", "text", "--", "true"}), 1,
+                 {"--stats"});
+}
+
+TEST_F(BrokenInstallation, BestEffortForgivesNoMistakesOfTheUsers) {
+  fs::create_directory_symlink(BRAID_EMULATOR_FOLDER, root_ / "lib" / "emulator");
+  fs::create_symlink(BRAID_PRELOAD_LIBRARY, root_ / "lib" / "libbraid_preload.so");
+  expect_refusal(braid({"run", "--best-effort", "--server", "h20x9", "--", "true"}), kRunFailed,
+                 {"h20x9"});
+  expect_refusal(braid({"run", "--best-effort", "--threshold", "big", "--", "true"}), kRunFailed,
+                 {"big"});
+}
+
+TEST(Compare, TheNativeSideIsNativeInsideBraidRun) {
+  const ChildResult child =
+      braid_run(kEmulated, {BRAID_COMMAND, "run", "--native", "--server", "h20x8", "--", "sh", "-c",
+                            "echo \"<$LD_PRELOAD>\""});
+  EXPECT_EQ(child.output, "<>\n") << child.errors;
+}
+
 TEST(Compare, WhatBraidRunRefusesIsSaidOnce) {
   const ChildResult child =
       run_child({BRAID_COMMAND, "compare", "--server", "h20x8", "--relays", "x", "--", "true"});
   EXPECT_EQ(child.exit_code, 1);
   EXPECT_NE(child.errors.find("nothing was compared"), std::string::npos) << child.errors;
+  EXPECT_EQ(std::count(child.errors.begin(), child.errors.end(), '\n'), 2) << child.errors;
   EXPECT_EQ(child.output, "");
 }
 
