@@ -6,7 +6,8 @@
 // thread in thread-local mode, and by another thread in global mode, with the same answers. Not
 // unsafe there, though they wait or allocate: synchronous copies and memsets, loading a module,
 // making streams, events and mappings, and all about access to mappings. Not measured:
-// cuMemAllocManaged, cuMemAllocPitch, cuMemPoolSetAttribute.
+// cuMemAllocHost, cuMemAllocManaged, cuMemAllocPitch, cuMemAllocFromPoolAsync, all that frees, and
+// cuMemPoolSetAttribute.
 #pragma once
 
 #include <string_view>
