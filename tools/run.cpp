@@ -108,12 +108,12 @@ Result<int> count_real_gpus(const cuda::Driver& driver) {
 }
 
 Status check_real_server(const Options& options) {
-  const auto driver = cuda::open_driver();
-  if (!driver.ok()) return driver.status();
   // Starting the driver takes a while, so only a list of GPUs is worth it.
   const bool names_gpus =
       options.relays.kind == RelayChoice::Kind::kList || options.favoured_gpu >= 0;
   if (!names_gpus) return {};
+  const auto driver = cuda::open_driver();
+  if (!driver.ok()) return driver.status();
   const auto count = count_real_gpus(driver.value());
   return count.ok() ? check_gpus(options, count.value(), "this machine") : count.status();
 }

@@ -300,8 +300,9 @@ Roster::Known* Roster::find(CUcontext context) {
 // The stream says which context is meant; its GPU must be the memory's.
 Roster::Use Roster::use(const Classification& memory, CUstream stream) {
   Use use{.lock = std::shared_lock(mutex_, std::try_to_lock)};
-  if (!is_ready(memory.gpu)) want(gpu_bit(memory.gpu));
-  if (!use.lock || !is_ready(memory.gpu)) return use;
+  const bool is_target_ready = is_ready(memory.gpu);
+  if (!is_target_ready) want(gpu_bit(memory.gpu));
+  if (!use.lock || !is_target_ready) return use;
   use.verdict = Verdict::kForeignContext;
   CUcontext context = nullptr;
   if (driver_.cuStreamGetCtx(stream, &context) != CUDA_SUCCESS ||
