@@ -29,6 +29,7 @@ TEST_F(Batch, EveryByteArrivesBetweenMemoriesOfAllKinds) {
       auto expected = random_bytes(kRoom, random());
       ASSERT_EQ(any(from, number(sent.data()), kRoom), CUDA_SUCCESS);
       ASSERT_EQ(any(to, number(expected.data()), kRoom), CUDA_SUCCESS);
+      ASSERT_EQ(server.cu.cuStreamSynchronize(CU_STREAM_LEGACY), CUDA_SUCCESS);
       std::vector<size_t> slots(kRoom / kSlot);
       for (size_t i = 0; i < slots.size(); ++i) slots[i] = i;
       std::shuffle(slots.begin(), slots.end(), random);
@@ -36,7 +37,7 @@ TEST_F(Batch, EveryByteArrivesBetweenMemoriesOfAllKinds) {
       for (size_t i = 0; i < slots.size(); ++i) {
         const size_t at = i * kSlot + random() % 64;
         const size_t target = slots[i] * kSlot + random() % 64;
-        const size_t size = random() % (kSlot - 63);  // also none at all
+        const size_t size = 1 + random() % (kSlot - 64);
         with.add(to + target, from + at, size);
         std::memcpy(expected.data() + target, sent.data() + at, size);
       }
@@ -132,6 +133,14 @@ TEST_F(Batch, AttributesAreChecked) {
   EXPECT_EQ(first(nullptr, nullptr, nullptr, 0, nullptr, nullptr, 0, nullptr, stream),
             CUDA_ERROR_INVALID_VALUE);
   synchronize();
+}
+
+TEST_F(Batch, AnEntryOfNoBytesIsWrong) {
+  const CUdeviceptr device = server.device_memory(64);
+  uint8_t* host = server.pinned_memory(64);
+  Arguments with;
+  for (size_t i = 0; i < 3; ++i) with.add(device + 16 * i, number(host + 16 * i), i == 1 ? 0 : 16);
+  refused(with, 1, "no bytes");
 }
 
 TEST_F(Batch, OneWrongEntryAndNothingMoves) {

@@ -252,6 +252,37 @@ TEST_F(ContextLock, IsHeldByLoadingAModule) {
   expect_lock_held_by([&] { return own_kernel(server, "spin"), CUDA_SUCCESS; });
 }
 
+// Through the legacy stream, which waits for the blocking ones.
+struct BlockingContextLock : ContextLock {
+  BlockingContextLock() { held = server.stream(CU_STREAM_DEFAULT); }
+  std::vector<uint8_t> pageable = std::vector<uint8_t>(64);
+};
+
+TEST_F(BlockingContextLock, IsHeldByASynchronousCopyUp) {
+  expect_lock_held_by([&] { return server.cu.cuMemcpyHtoD(t.spare, t.spare_pinned, 64); });
+}
+
+TEST_F(BlockingContextLock, IsHeldByASynchronousCopyDown) {
+  expect_lock_held_by([&] { return server.cu.cuMemcpyDtoH(t.spare_pinned, t.spare, 64); });
+}
+
+TEST_F(BlockingContextLock, IsHeldByASynchronousCopyOfPageableMemory) {
+  expect_lock_held_by([&] { return server.cu.cuMemcpyHtoD(t.spare, pageable.data(), 64); });
+}
+
+TEST_F(BlockingContextLock, IsHeldByACopyToPageableMemory) {
+  expect_lock_held_by(
+      [&] { return server.cu.cuMemcpyDtoHAsync(pageable.data(), t.spare, 64, CU_STREAM_LEGACY); });
+}
+
+TEST_F(BlockingContextLock, IsNotHeldByACopyThatWaitsForItsOwnStream) {
+  expect_lock_free([&] { return server.cu.cuMemcpyDtoHAsync(pageable.data(), t.spare, 64, held); });
+}
+
+TEST_F(BlockingContextLock, IsNotHeldBySynchronizingTheLegacyStream) {
+  expect_lock_free([&] { return server.cu.cuStreamSynchronize(CU_STREAM_LEGACY); });
+}
+
 TEST_F(ContextLock, IsNotHeldBySynchronizing) {
   expect_lock_free([&] { return server.cu.cuCtxSynchronize(); });
 }

@@ -71,6 +71,24 @@ TEST(Copy, PinnedAsynchronous) {
       });
 }
 
+// CUDA driver API, "API synchronization behavior": the call returns when the bytes have left the
+// program's memory. A stream that does not wait for the legacy one may come before them.
+TEST(Copy, SynchronousFromPageableReturnsBeforeTheBytesAreThere) {
+  constexpr size_t kSize = 16 << 20;
+  Emulated server;
+  server.use(0);
+  const CUdeviceptr device = server.device_memory(kSize);
+  std::vector<uint8_t> sent(kSize, 7);
+  uint8_t* seen = server.pinned_memory(1);
+  *seen = 0;
+  ASSERT_EQ(server.cu.cuMemsetD8Async(device, 1, kSize, CU_STREAM_LEGACY), CUDA_SUCCESS);
+  ASSERT_EQ(server.cu.cuMemcpyHtoD(device, sent.data(), kSize), CUDA_SUCCESS);
+  std::fill(sent.begin(), sent.end(), 9);
+  EXPECT_EQ(server.cu.cuStreamQuery(CU_STREAM_LEGACY), CUDA_ERROR_NOT_READY);
+  ASSERT_EQ(server.cu.cuMemcpyDtoH(seen, device + kSize - 1, 1), CUDA_SUCCESS);
+  EXPECT_EQ(*seen, 7);
+}
+
 TEST(Copy, PageableStagesAtTheCall) {
   Emulated server;
   server.use(0);

@@ -188,6 +188,7 @@ TEST(Pool, OnlyItsOwnGpuUntilOthersAreGrantedAccess) {
   CUmemAccessDesc wanted = access_by(1);
   ASSERT_EQ(calls.set_access(pool, &wanted, 1), CUDA_SUCCESS);
   ASSERT_EQ(server.cu.cuMemcpyHtoD(memory, data.data(), kSize), CUDA_SUCCESS);
+  ASSERT_EQ(server.cu.cuCtxSynchronize(), CUDA_SUCCESS);
   ASSERT_EQ(calls.get_access(&flags, pool, &location), CUDA_SUCCESS);
   EXPECT_EQ(flags, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
   // The owner's access cannot be taken away.
@@ -195,7 +196,8 @@ TEST(Pool, OnlyItsOwnGpuUntilOthersAreGrantedAccess) {
   EXPECT_EQ(calls.set_access(pool, &wanted, 1), CUDA_ERROR_INVALID_VALUE);
   wanted = access_by(1, CU_MEM_ACCESS_FLAGS_PROT_NONE);
   ASSERT_EQ(calls.set_access(pool, &wanted, 1), CUDA_SUCCESS);
-  EXPECT_EQ(server.cu.cuMemcpyHtoD(memory, data.data(), 1), CUDA_ERROR_ILLEGAL_ADDRESS);
+  EXPECT_EQ(server.cu.cuMemcpyHtoD(memory, data.data(), 1), CUDA_SUCCESS);
+  EXPECT_EQ(server.cu.cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
   ASSERT_EQ(server.cu.cuCtxSetCurrent(zero), CUDA_SUCCESS);
   std::vector<uint8_t> back(kSize);
   ASSERT_EQ(server.cu.cuMemcpyDtoH(back.data(), memory, kSize), CUDA_SUCCESS);

@@ -112,7 +112,8 @@ TEST(VirtualMemory, ReadAccessReadsAndFaultsOnWrites) {
   ASSERT_EQ(server.cu.cuMemcpyDtoH(&byte, mapped.address + 5, 1), CUDA_SUCCESS);
   EXPECT_EQ(byte, 0x21);
   byte = 9;
-  EXPECT_EQ(server.cu.cuMemcpyHtoD(mapped.address, &byte, 1), CUDA_ERROR_ILLEGAL_ADDRESS);
+  EXPECT_EQ(server.cu.cuMemcpyHtoD(mapped.address, &byte, 1), CUDA_SUCCESS);
+  EXPECT_EQ(server.cu.cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
 // GPU 1 pulls into two mappings of GPU 0's memory, the first of which it may touch.

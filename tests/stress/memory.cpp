@@ -116,7 +116,9 @@ CUresult Memory::fill(uint64_t seed) {
   }
   std::vector<uint8_t> bytes(region_.size_bytes);
   fill_random(bytes.data(), bytes.size(), seed);
-  return calls_.up[false](address_, bytes.data(), bytes.size());
+  // From pageable memory: the call returns before the bytes have reached the GPU's.
+  const CUresult result = calls_.up[false](address_, bytes.data(), bytes.size());
+  return result == CUDA_SUCCESS ? calls_.sync_stream(CU_STREAM_LEGACY) : result;
 }
 
 CUresult Memory::hash(uint64_t& hash) const {

@@ -7,6 +7,9 @@
 // the calls, others tried beside it. What a call waits for while it needs a lock, it waits for
 // without a lock of its own. Calls that are not in the table need no lock.
 //
+// A copy that makes its caller wait for the legacy stream needs the lock, and holds it while it
+// waits (api/copy_issue.cpp): what its memory and its stream are decides, not its symbol.
+//
 // What was not measured and is taken to need the lock, since it allocates or enqueues: making
 // streams and events, host functions, graph launches, prefetching, allocation from pools.
 #pragma once
