@@ -50,7 +50,7 @@ struct Options {
   int pageable_threads = -1;  ///< 0: pageable copies stay native; -1: by CPUs (staging/crew.h)
   int favoured_gpu = -1;      ///< relays serve this GPU's transfers first; -1: the longest queue
   MoverChoice mover = MoverChoice::kAuto;
-  uint64_t device_memory_bytes = 0;  ///< of relay buffers on each GPU; 0: as many as are of use
+  uint64_t device_memory_bytes = 64 << 20;       ///< of relay buffers on each GPU
   int hardware_queues = kDefaultHardwareQueues;  ///< CUDA_DEVICE_MAX_CONNECTIONS, CUDA's own
 };
 

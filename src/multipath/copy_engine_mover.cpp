@@ -53,6 +53,9 @@ class Share {
 
   void begin(const Ticket& ticket) {
     for (Channel* channel : path_.taken()) note(wait_begun(driver_, ticket, *channel));
+    if (path_.is_timed && has_more())
+      is_timed_ = path_.relay->timer().begin(*path_.channels[0],
+                                             {job_.direction, path_.turn, job_.native_us});
   }
 
   void enqueue_chunk(cuda::ScopedContext& scope) {
@@ -73,6 +76,7 @@ class Share {
 
   // The ticket's last channels are those whose word will come; the others' events are waited for.
   void end(Ticket& ticket) {
+    if (is_timed_) path_.relay->timer().end(last_channel());
     for (Channel* channel : path_.taken()) {
       const CUresult said = say_landed(driver_, *channel);
       note(said);
@@ -93,6 +97,9 @@ class Share {
   CUresult refused() const { return refused_; }
 
  private:
+  const Channel& last_channel() const {
+    return *path_.channels[(chunks_ + path_.channel_count - 1) % path_.channel_count];
+  }
   void note(CUresult step) {
     if (refused_ == CUDA_SUCCESS) refused_ = step;
   }
@@ -103,6 +110,7 @@ class Share {
   Range left_;
   uint64_t begin_;
   size_t chunks_ = 0;
+  bool is_timed_ = false;
   CUresult refused_ = CUDA_SUCCESS;
   std::array<ChannelUse, kChannelsOfRelay> unsaid_{};
   size_t unsaid_count_ = 0;

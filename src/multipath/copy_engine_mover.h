@@ -25,6 +25,8 @@ struct RelayPath {
   Relay* relay = nullptr;
   std::array<Channel*, kChannelsOfRelay> channels{};
   size_t channel_count = 0;
+  uint64_t turn = 0;      ///< Taken::turn
+  bool is_timed = false;  ///< no other transfer is under way there
 
   std::span<Channel* const> taken() const { return std::span(channels).first(channel_count); }
 };
@@ -35,6 +37,7 @@ struct CopyJob {
   CUstream stream = nullptr;  ///< the program's
   bool is_staged = true;
   CopyPlan plan;
+  double native_us = 0;               ///< what the copy would take over the target's own link
   std::span<const RelayPath> relays;  ///< in the order of the plan's shares
 };
 

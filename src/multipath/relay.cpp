@@ -71,11 +71,11 @@ Status Relay::fill(const Options& options) {
   channel_count_ = static_cast<size_t>(std::clamp(options.hardware_queues, 1, kMostChannels));
   copy_channel_count_ = std::min<size_t>(channel_count_, kMostCopyChannels);
   const uint64_t most_bytes = options.device_memory_bytes / copy_channel_count_ / 4096 * 4096;
-  buffer_bytes_ = options.device_memory_bytes == 0 ? kChannelBufferBytes
-                                                   : std::min(kChannelBufferBytes, most_bytes);
+  buffer_bytes_ = std::min(kChannelBufferBytes, most_bytes);
   Status status = make_buffers();
   for (size_t i = 0; i < channel_count_ && status.ok(); ++i)
     status = make_channel(channels_[i], *this->words(), i);
+  if (status.ok()) status = timer_.open();
   if (status.ok()) status = launch_once(driver_, kernels_, channels_[0].stream);
   return status;
 }
@@ -127,6 +127,7 @@ Relay::~Relay() {
       if (channel.stream != nullptr) driver_.cuStreamDestroy(channel.stream);
       if (channel.end != nullptr) driver_.cuEventDestroy(channel.end);
     }
+    timer_.close();
     if (buffers_ != 0) driver_.cuMemFree(buffers_);
     if (kernels_.module != nullptr) driver_.cuModuleUnload(kernels_.module);
     words_.reset();
@@ -142,9 +143,10 @@ CUresult Relay::reach(CUcontext target) const {
   return enabled == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED ? CUDA_SUCCESS : enabled;
 }
 
-size_t Relay::take(const StreamKey& user, const ChannelWish& wish, std::span<Channel*> into) {
+Taken Relay::take(const StreamKey& user, const ChannelWish& wish, std::span<Channel*> into) {
   const std::lock_guard lock(mutex_);
-  if (wish.needs_buffers && !has_buffers()) return 0;
+  if (wish.needs_buffers && !has_buffers()) return {};
+  const bool is_alone = is_idle_locked();
   uint32_t pending = 0;
   for (size_t i = 0; i < channel_count_; ++i) {
     Channel& channel = channels_[i];
@@ -166,7 +168,7 @@ size_t Relay::take(const StreamKey& user, const ChannelWish& wish, std::span<Cha
       pending += wish.ops;
       into[taken++] = &channel;
     }
-  return taken;
+  return taken != 0 ? Taken{taken, ++turns_, is_alone} : Taken{};
 }
 
 void Relay::give_back(std::span<Channel* const> taken) {
@@ -181,6 +183,12 @@ bool Relay::is_shared(uint64_t now_ns) {
     health_.found_shared(now_ns);
   }
   return health_.is_shared(now_ns);
+}
+
+bool Relay::is_congested(Direction direction, uint64_t now_ns) {
+  if (const auto reading = timer_.read(turns_))
+    health_.found_congested(reading->direction, reading->is_late, now_ns);
+  return health_.is_congested(direction, now_ns);
 }
 
 // The memory is freed behind the lock: the driver may take its time.

@@ -21,6 +21,7 @@
 #include "multipath/link_state.h"
 #include "multipath/pull_kernels.h"
 #include "multipath/relay_health.h"
+#include "multipath/share_timer.h"
 #include "multipath/transfer.h"
 
 namespace braid::multipath {
@@ -33,12 +34,20 @@ namespace braid::multipath {
 inline constexpr int kMostChannels = 8;
 inline constexpr int kMostCopyChannels = 4;
 
-/// What a staged copy passes through at a time, at most.
-inline constexpr uint64_t kChannelBufferBytes = 16 << 20;
+/// What a staged copy passes through at a time, at most: with more memory than four such buffers
+/// take (BRAID_DEVICE_MEMORY) there is nothing to gain.
+inline constexpr uint64_t kChannelBufferBytes = 32 << 20;
 
 /// A context of the driver's takes about a thousand operations that have not begun; then enqueuing
 /// blocks.
 inline constexpr uint32_t kMostPendingOps = 400;
+
+/// What a transfer gets of a relay.
+struct Taken {
+  size_t channel_count = 0;
+  uint64_t turn = 0;      ///< of the transfer, among the relay's
+  bool is_alone = false;  ///< no other transfer is under way there
+};
 
 /// What a transfer wants of a relay.
 struct ChannelWish {
@@ -68,8 +77,8 @@ class Relay {
   CUresult reach(CUcontext target) const;
 
   /// Takes up to `into.size()` channels for a transfer of `user`'s: idle ones, or those that its
-  /// earlier transfers stand in, if as many more operations in each fit. How many.
-  size_t take(const StreamKey& user, const ChannelWish& wish, std::span<Channel*> into);
+  /// earlier transfers stand in, if as many more operations in each fit.
+  Taken take(const StreamKey& user, const ChannelWish& wish, std::span<Channel*> into);
   void give_back(std::span<Channel* const> taken);
 
   /// The address of a word that kernels set when they find that the GPU is shared by time slices.
@@ -77,6 +86,9 @@ class Relay {
   /// Kernels have found so in the last seconds.
   bool is_shared(uint64_t now_ns);
   RelayHealth& health() { return health_; }
+  ShareTimer& timer() { return timer_; }
+  /// Its link carries what is not braid's: copies through it have lately been later than native.
+  bool is_congested(Direction direction, uint64_t now_ns);
   RelayCount count(uint64_t now_ns) const { return health_.count(has_buffers(), now_ns); }
 
   /// Staged copies pass through the buffers; kernels and direct copies need none.
@@ -101,7 +113,7 @@ class Relay {
   };
 
   Relay(const cuda::Driver& driver, CUdevice device, int gpu, Say say)
-      : driver_(driver), device_(device), gpu_(gpu), health_(gpu, say) {}
+      : driver_(driver), device_(device), gpu_(gpu), timer_(driver), health_(gpu, say) {}
   Status make_context();
   Status check_room(uint64_t wanted_bytes);
   Status fill(const Options& options);
@@ -125,7 +137,9 @@ class Relay {
   std::mutex mutex_;
   std::array<Channel, kMostChannels> channels_{};
   size_t channel_count_ = 0;
-  size_t copy_channel_count_ = 0;  // the first ones
+  size_t copy_channel_count_ = 0;   // the first ones
+  std::atomic<uint64_t> turns_{0};  // transfers that have taken channels
+  ShareTimer timer_;
   RelayHealth health_;
 };
 

@@ -1,5 +1,7 @@
 #include "multipath/relay_health.h"
 
+#include <algorithm>
+
 namespace braid::multipath {
 
 const char* relay_state_name(RelayState state) {
@@ -33,11 +35,23 @@ void RelayHealth::found_shared(uint64_t now_ns) {
   shared_until_ns_ = now_ns + kRestNs;
 }
 
+// Two threads that find it at once do no harm.
+void RelayHealth::found_congested(Direction direction, bool is_late, uint64_t now_ns) {
+  Congestion& congestion = congested_[static_cast<size_t>(direction)];
+  if (!is_late) {
+    congestion.next_ns = kCongestedNs;
+    return;
+  }
+  ++times_congested_;
+  congestion.until_ns = now_ns + congestion.next_ns;
+  congestion.next_ns = std::min(2 * congestion.next_ns, kMostCongestedNs);
+}
+
 RelayCount RelayHealth::count(bool has_buffers, uint64_t now_ns) const {
   const RelayState state = is_resting(now_ns) ? RelayState::kResting
                            : has_buffers      ? RelayState::kOpen
                                               : RelayState::kWithoutBuffers;
-  return {gpu_, state, refusals_, times_shared_};
+  return {gpu_, state, refusals_, times_shared_, times_congested_};
 }
 
 }  // namespace braid::multipath

@@ -5,11 +5,13 @@
 // Threads: any; nothing locks.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <string>
 
 #include "cuda/driver.h"
+#include "multipath/transfer.h"
 
 namespace braid::multipath {
 
@@ -31,11 +33,16 @@ struct RelayCount {
   RelayState state = RelayState::kOpen;
   uint64_t refusals = 0;  ///< copies whose share, or part of it, the driver refused there
   uint64_t shared = 0;    ///< times that its kernels found another context's on the GPU
+  uint64_t congested =
+      0;  ///< copies whose share came later than the whole copy would have natively
 };
 
 class RelayHealth {
  public:
   static constexpr uint64_t kRestNs = 10'000'000'000;
+  /// After the first late share, and at most.
+  static constexpr uint64_t kCongestedNs = 1'000'000'000;
+  static constexpr uint64_t kMostCongestedNs = 32 * kCongestedNs;
 
   RelayHealth(int gpu, Say say) : gpu_(gpu), say_(say) {}
 
@@ -46,6 +53,13 @@ class RelayHealth {
   /// Its kernels share the GPU's time with another context's: they are left out for a while.
   void found_shared(uint64_t now_ns);
   bool is_shared(uint64_t now_ns) const { return now_ns < shared_until_ns_; }
+
+  /// A copy's share was late or in time. Late ones leave the relay's link alone in that direction,
+  /// twice as long each time in a row.
+  void found_congested(Direction direction, bool is_late, uint64_t now_ns);
+  bool is_congested(Direction direction, uint64_t now_ns) const {
+    return now_ns < congested_[static_cast<size_t>(direction)].until_ns;
+  }
 
   /// `has_buffers`: the relay's.
   RelayCount count(bool has_buffers, uint64_t now_ns) const;
@@ -62,6 +76,12 @@ class RelayHealth {
   std::atomic<uint64_t> rests_until_ns_{0};
   std::atomic<uint64_t> times_shared_{0};
   std::atomic<uint64_t> shared_until_ns_{0};
+  struct Congestion {
+    std::atomic<uint64_t> until_ns{0};
+    std::atomic<uint64_t> next_ns{kCongestedNs};  // how long it lasts if it is found once more
+  };
+  std::array<Congestion, 2> congested_;  // by direction
+  std::atomic<uint64_t> times_congested_{0};
 };
 
 }  // namespace braid::multipath

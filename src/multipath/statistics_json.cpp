@@ -104,7 +104,8 @@ void StatisticsJson::add(const PathCount& path) {
 void StatisticsJson::add(const RelayCount& relay) {
   enter(Section::kRelays);
   out_ << separator_ << "{\"gpu\":" << relay.gpu << ",\"state\":\"" << relay_state_name(relay.state)
-       << "\",\"refusals\":" << relay.refusals << ",\"shared\":" << relay.shared << "}";
+       << "\",\"refusals\":" << relay.refusals << ",\"shared\":" << relay.shared
+       << ",\"congested\":" << relay.congested << "}";
   separator_ = ",";
 }
 

@@ -118,10 +118,13 @@ Outcome Target::submit(const Batch& batch, uint64_t size_bytes, int path_limit,
 
 // Carried or not: what the direct path alone would take.
 void Target::note_use(const Attempt& attempt) {
-  const double rate = planner_.native_bytes_per_us(attempt.batch.direction);
-  const double took_us = static_cast<double>(attempt.size_bytes) / rate;
   link_use_.begin(where_.gpu, attempt.batch.direction, attempt.size_bytes, attempt.now_ns,
-                  attempt.now_ns + static_cast<uint64_t>(took_us * 1e3));
+                  attempt.now_ns + static_cast<uint64_t>(native_us(attempt) * 1e3));
+}
+
+double Target::native_us(const Attempt& attempt) const {
+  return static_cast<double>(attempt.size_bytes) /
+         planner_.native_bytes_per_us(attempt.batch.direction);
 }
 
 // Every relay whose link has no work of its own; kernels take no part where other contexts' kernels
@@ -135,7 +138,8 @@ size_t Target::list_relays(Attempt& attempt, int path_limit, bool for_kernels) {
       continue;
     if (relay->health().is_resting(attempt.now_ns)) continue;
     if (for_kernels ? relay->is_shared(attempt.now_ns)
-                    : attempt.memory.is_plain && !relay->has_buffers())
+                    : relay->is_congested(attempt.batch.direction, attempt.now_ns) ||
+                          (attempt.memory.is_plain && !relay->has_buffers()))
       continue;
     attempt.candidates[count++] = relay;
   }
@@ -213,8 +217,11 @@ bool Target::take(Attempt& attempt, const ChannelWish& wish, size_t channels_of_
   for (size_t i = 0; i < attempt.candidate_count; ++i) {
     RelayPath& path = attempt.paths[attempt.path_count];
     path.relay = attempt.candidates[i];
-    path.channel_count =
+    const Taken taken =
         path.relay->take(user, wish, std::span(path.channels).first(channels_of_relay));
+    path.channel_count = taken.channel_count;
+    path.turn = taken.turn;
+    path.is_timed = taken.is_alone;
     if (path.channel_count != 0) ++attempt.path_count;
   }
   return true;
@@ -259,6 +266,7 @@ Outcome Target::copy_by_engines(Attempt& attempt) {
                     .stream = attempt.batch.stream,
                     .is_staged = request.is_staged,
                     .plan = plan,
+                    .native_us = native_us(attempt),
                     .relays = attempt.relays()};
   const Moved moved = enqueue_copies(driver_, job, *attempt.ticket);
   Outcome outcome = moved.verdict;

@@ -81,6 +81,7 @@ class Target {
   void read_counts(Ticket& ticket);
   size_t list_relays(Attempt& attempt, int path_limit, bool for_kernels);
   void note_use(const Attempt& attempt);
+  double native_us(const Attempt& attempt) const;
   int far_among(std::span<Relay* const> relays) const;
   Plan plan_for(const Attempt& attempt, std::span<Relay* const> relays);
   Outcome copy_by_engines(Attempt& attempt);

@@ -92,11 +92,13 @@ void write_cost_table(const Statistics& statistics, TextWriter& out) {
 // Only those of which there is something to say.
 void write_relays(Relays relays, TextWriter& out) {
   for (const RelayCount& relay : relays) {
-    if (relay.state == multipath::RelayState::kOpen && relay.refusals == 0 && relay.shared == 0)
+    if (relay.state == multipath::RelayState::kOpen &&
+        relay.refusals + relay.shared + relay.congested == 0)
       continue;
     out << "  relay GPU " << relay.gpu << " is " << relay_state_name(relay.state) << ": "
         << relay.refusals << " times refused, " << relay.shared
-        << " times shared with another program's kernels\n";
+        << " times shared with another program's kernels, " << relay.congested
+        << " times late since its link was in use\n";
   }
 }
 
@@ -189,6 +191,10 @@ void write_relays_metrics(int64_t pid, Relays relays, TextWriter& out) {
       "braid_relay_shared_total", "counter",
       "Times that kernels left the relay to another program's.", pid, relays,
       [](const RelayCount& relay) { return relay.shared; }, out);
+  write_relay_family(
+      "braid_relay_congested_total", "counter",
+      "Copies that were late at the relay, whose link was in use.", pid, relays,
+      [](const RelayCount& relay) { return relay.congested; }, out);
 }
 
 void write_cost_summary(int64_t pid, const Statistics& statistics, TextWriter& out) {

@@ -45,7 +45,7 @@ class ChannelTest : public test::ServerTest {
     const StreamKey user{reinterpret_cast<CUstream>(static_cast<uintptr_t>(number) + 1), nullptr};
     const Mover mover = number < kMostCopyChannels ? Mover::kCopyEngine : Mover::kKernel;
     Channel* channel = nullptr;
-    if (relay_->take(user, {.mover = mover, .ops = 4}, {&channel, 1}) == 1)
+    if (relay_->take(user, {.mover = mover, .ops = 4}, {&channel, 1}).channel_count == 1)
       channels_.push_back(channel);
   }
 
@@ -145,7 +145,8 @@ TEST_F(LocalMemoryTest, AFirstLaunchWaitsForNoOtherChannel) {
 TEST_F(ChannelTest, CopiesTakeOnlyChannelsThatHaveABuffer) {
   relay_->give_back(channels_);
   channels_.assign(kMostChannels, nullptr);
-  channels_.resize(relay_->take({}, {.mover = Mover::kCopyEngine, .ops = 1}, channels_));
+  channels_.resize(
+      relay_->take({}, {.mover = Mover::kCopyEngine, .ops = 1}, channels_).channel_count);
   EXPECT_EQ(channels_.size(), static_cast<size_t>(kMostCopyChannels));
   for (const Channel* channel : channels_) EXPECT_NE(channel->buffer, 0u);
 }

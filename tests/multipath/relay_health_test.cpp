@@ -4,8 +4,8 @@
 
 #include <cstring>
 
-#include "base/clock.h"
 #include "support/gate.h"
+#include "support/leaping_clock.h"
 #include "support/server.h"
 
 namespace braid::multipath {
@@ -27,16 +27,6 @@ CUresult copy_or_refuse(CUdeviceptr to, CUdeviceptr from, size_t size_bytes, CUs
   return real_copy(to, from, size_bytes, stream);
 }
 
-class ClockWithLeaps final : public Clock {
- public:
-  explicit ClockWithLeaps(Clock& clock) : clock_(clock) {}
-  uint64_t now_ns() override { return clock_.now_ns() + leapt_ns; }
-  uint64_t leapt_ns = 0;
-
- private:
-  Clock& clock_;
-};
-
 std::vector<std::string> said;
 void say(const char* message) { said.emplace_back(message); }
 
@@ -49,7 +39,7 @@ class RelayHealthTest : public test::ServerTest {
     altered_ = driver();
     real_copy = altered_.cuMemcpyDtoDAsync;
     altered_.cuMemcpyDtoDAsync = copy_or_refuse;
-    clock_ = std::make_unique<ClockWithLeaps>(*driver().clock);
+    clock_ = std::make_unique<test::LeapingClock>(*driver().clock);
     altered_.clock = clock_.get();
     Options options = every_size();
     options.relays = {RelayChoice::Kind::kList, {1}};
@@ -97,7 +87,7 @@ class RelayHealthTest : public test::ServerTest {
   }
 
   cuda::Driver altered_;
-  std::unique_ptr<ClockWithLeaps> clock_;
+  std::unique_ptr<test::LeapingClock> clock_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<HostBuffer> host_;
   std::unique_ptr<DeviceBuffer> device_;

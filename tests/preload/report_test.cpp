@@ -135,17 +135,17 @@ TEST_F(Report, JsonIsWholeWhenNothingWasCounted) {
 }
 
 const std::vector<multipath::RelayCount> kRelays = {
-    {1, multipath::RelayState::kOpen, 0, 0},
-    {2, multipath::RelayState::kResting, 3, 0},
-    {5, multipath::RelayState::kWithoutBuffers, 0, 4}};
+    {1, multipath::RelayState::kOpen, 0, 0, 0},
+    {2, multipath::RelayState::kResting, 3, 0, 2},
+    {5, multipath::RelayState::kWithoutBuffers, 0, 4, 0}};
 
 TEST_F(Report, JsonHasEveryRelay) {
   const auto all =
       nlohmann::json::parse(report(StatsFormat::kJson, statistics_, paths_, "serve", kRelays));
   EXPECT_EQ(all.at("braid").at("relays"), nlohmann::json::parse(R"([
-      {"gpu": 1, "state": "open", "refusals": 0, "shared": 0},
-      {"gpu": 2, "state": "resting", "refusals": 3, "shared": 0},
-      {"gpu": 5, "state": "without_buffers", "refusals": 0, "shared": 4}])"));
+      {"gpu": 1, "state": "open", "refusals": 0, "shared": 0, "congested": 0},
+      {"gpu": 2, "state": "resting", "refusals": 3, "shared": 0, "congested": 2},
+      {"gpu": 5, "state": "without_buffers", "refusals": 0, "shared": 4, "congested": 0}])"));
 }
 
 TEST_F(Report, TextHasTheRelaysOfWhichThereIsSomethingToSay) {
