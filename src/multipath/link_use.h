@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "cuda/kernels/pull.h"
+#include "multipath/backoff.h"
 #include "multipath/presence.h"
 #include "multipath/transfer.h"
 
@@ -21,8 +22,6 @@ class LinkUse {
  public:
   explicit LinkUse(Presence& presence) : presence_(presence) {}
 
-  /// Programs that copy to all GPUs at once do so again: once a training step, or a model load.
-  static constexpr uint64_t kMetForNs = 2'000'000'000;
   /// A copy this many times smaller is no reason for a larger one to do without its link.
   static constexpr uint64_t kMuchSmaller = 4;
 
@@ -35,12 +34,12 @@ class LinkUse {
       const Own& its = own(other, direction);
       if (now_ns >= its.until_ns) continue;
       const uint64_t its_bytes = its.size_bytes;
-      if (its_bytes >= size_bytes / kMuchSmaller) met(gpu, other, direction) = now_ns + kMetForNs;
-      if (size_bytes >= its_bytes / kMuchSmaller) met(other, gpu, direction) = now_ns + kMetForNs;
+      if (its_bytes >= size_bytes / kMuchSmaller) met(gpu, other, direction).found(now_ns);
+      if (size_bytes >= its_bytes / kMuchSmaller) met(other, gpu, direction).found(now_ns);
     }
     presence_.for_each_busy(direction, now_ns, [&](int other, uint64_t its_bytes) {
       if (other != gpu && is_known(other) && its_bytes >= size_bytes / kMuchSmaller)
-        met(gpu, other, direction) = now_ns + kMetForNs;
+        met(gpu, other, direction).found(now_ns);
     });
     presence_.tell(gpu, direction, size_bytes, until_ns);
     own(gpu, direction).until_ns = until_ns;
@@ -49,7 +48,7 @@ class LinkUse {
 
   /// `relay` has copies of its own at the times when `gpu` has.
   bool have_met(int gpu, int relay, Direction direction, uint64_t now_ns) {
-    return is_known(gpu) && is_known(relay) && now_ns < met(gpu, relay, direction);
+    return is_known(gpu) && is_known(relay) && met(gpu, relay, direction).is_on(now_ns);
   }
 
  private:
@@ -63,13 +62,14 @@ class LinkUse {
   Own& own(int gpu, Direction direction) {
     return own_[static_cast<size_t>(gpu)][index(direction)];
   }
-  std::atomic<uint64_t>& met(int gpu, int other, Direction direction) {
-    return met_until_ns_[static_cast<size_t>(gpu)][static_cast<size_t>(other)][index(direction)];
+  // Programs that copy to all GPUs at once do so again: once a training step, or a model load.
+  Backoff& met(int gpu, int other, Direction direction) {
+    return met_[static_cast<size_t>(gpu)][static_cast<size_t>(other)][index(direction)];
   }
 
   Presence& presence_;
   std::array<std::array<Own, 2>, kGpus> own_;
-  std::array<std::array<std::array<std::atomic<uint64_t>, 2>, kGpus>, kGpus> met_until_ns_{};
+  std::array<std::array<std::array<Backoff, 2>, kGpus>, kGpus> met_;
 };
 
 }  // namespace braid::multipath

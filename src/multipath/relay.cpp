@@ -186,8 +186,8 @@ bool Relay::is_shared(uint64_t now_ns) {
 }
 
 bool Relay::is_congested(Direction direction, uint64_t now_ns) {
-  if (const auto reading = timer_.read(turns_))
-    health_.found_congested(reading->direction, reading->is_late, now_ns);
+  const auto reading = timer_.read(turns_);
+  if (reading && reading->is_late) health_.found_congested(reading->direction, now_ns);
   return health_.is_congested(direction, now_ns);
 }
 

@@ -1,7 +1,5 @@
 #include "multipath/relay_health.h"
 
-#include <algorithm>
-
 namespace braid::multipath {
 
 const char* relay_state_name(RelayState state) {
@@ -35,16 +33,9 @@ void RelayHealth::found_shared(uint64_t now_ns) {
   shared_until_ns_ = now_ns + kRestNs;
 }
 
-// Two threads that find it at once do no harm.
-void RelayHealth::found_congested(Direction direction, bool is_late, uint64_t now_ns) {
-  Congestion& congestion = congested_[static_cast<size_t>(direction)];
-  if (!is_late) {
-    congestion.next_ns = kCongestedNs;
-    return;
-  }
+void RelayHealth::found_congested(Direction direction, uint64_t now_ns) {
   ++times_congested_;
-  congestion.until_ns = now_ns + congestion.next_ns;
-  congestion.next_ns = std::min(2 * congestion.next_ns, kMostCongestedNs);
+  congested_[static_cast<size_t>(direction)].found(now_ns);
 }
 
 RelayCount RelayHealth::count(bool has_buffers, uint64_t now_ns) const {

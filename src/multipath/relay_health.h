@@ -11,6 +11,7 @@
 #include <string>
 
 #include "cuda/driver.h"
+#include "multipath/backoff.h"
 #include "multipath/transfer.h"
 
 namespace braid::multipath {
@@ -40,9 +41,6 @@ struct RelayCount {
 class RelayHealth {
  public:
   static constexpr uint64_t kRestNs = 10'000'000'000;
-  /// After the first late share, and at most.
-  static constexpr uint64_t kCongestedNs = 1'000'000'000;
-  static constexpr uint64_t kMostCongestedNs = 32 * kCongestedNs;
 
   RelayHealth(int gpu, Say say) : gpu_(gpu), say_(say) {}
 
@@ -54,11 +52,10 @@ class RelayHealth {
   void found_shared(uint64_t now_ns);
   bool is_shared(uint64_t now_ns) const { return now_ns < shared_until_ns_; }
 
-  /// A copy's share was late or in time. Late ones leave the relay's link alone in that direction,
-  /// twice as long each time in a row.
-  void found_congested(Direction direction, bool is_late, uint64_t now_ns);
+  /// A copy's share was late: the relay's link is left alone in that direction for a while.
+  void found_congested(Direction direction, uint64_t now_ns);
   bool is_congested(Direction direction, uint64_t now_ns) const {
-    return now_ns < congested_[static_cast<size_t>(direction)].until_ns;
+    return congested_[static_cast<size_t>(direction)].is_on(now_ns);
   }
 
   /// `has_buffers`: the relay's.
@@ -76,11 +73,7 @@ class RelayHealth {
   std::atomic<uint64_t> rests_until_ns_{0};
   std::atomic<uint64_t> times_shared_{0};
   std::atomic<uint64_t> shared_until_ns_{0};
-  struct Congestion {
-    std::atomic<uint64_t> until_ns{0};
-    std::atomic<uint64_t> next_ns{kCongestedNs};  // how long it lasts if it is found once more
-  };
-  std::array<Congestion, 2> congested_;  // by direction
+  std::array<Backoff, 2> congested_;  // by direction
   std::atomic<uint64_t> times_congested_{0};
 };
 

@@ -129,7 +129,7 @@ class Bench:
     def run_under_braid(self, row):
         """The same, and bytes that braid carried, by its own account."""
         with tempfile.TemporaryDirectory() as folder:
-            braid = [str(self.build / "bin/braid"), "run", "--opening", "wait", "--stats", "json",
+            braid = [str(self.build / "bin/braid"), "run", "--stats", "json",
                      "--stats-file", f"{folder}/%p", *self.options, "--"]
             result = self.run(row, braid)
             carried = sum(carried_by(path) for path in pathlib.Path(folder).iterdir())

@@ -1,7 +1,7 @@
 // A relay's link that other programs use: braid does not know of them until a copy is late there.
 #include <cstring>
 
-#include "multipath/relay_health.h"
+#include "multipath/backoff.h"
 #include "support/gate.h"
 #include "support/leaping_clock.h"
 #include "support/server.h"
@@ -111,11 +111,11 @@ TEST_P(LateShareTest, ALinkThatOthersUseIsLeftAloneAfterOneLateCopy) {
   for (int i = 0; i < 3; ++i) EXPECT_LE(copy(Link::kInUse).first, 1.01 * native_us);
 }
 
-TEST_P(LateShareTest, AQuietLinkIsUsedAgainAfterASecond) {
+TEST_P(LateShareTest, AQuietLinkIsUsedAgainAfterAWhile) {
   const double native_us = copy(Link::kQuiet, false).first;
   (void)copy(Link::kInUse);
   EXPECT_FALSE(copy(Link::kQuiet).second);
-  clock_->leapt_ns += RelayHealth::kCongestedNs;
+  clock_->leapt_ns += Backoff::kFirstNs;
   const auto [took_us, is_carried] = copy(Link::kQuiet);
   EXPECT_TRUE(is_carried);
   EXPECT_LT(took_us, 0.7 * native_us);
@@ -125,12 +125,12 @@ TEST_P(LateShareTest, AQuietLinkIsUsedAgainAfterASecond) {
 TEST_P(LateShareTest, ALinkThatStaysInUseIsTriedLessAndLess) {
   EXPECT_TRUE(copy(Link::kInUse).second);
   EXPECT_FALSE(copy(Link::kInUse).second);
-  clock_->leapt_ns += RelayHealth::kCongestedNs;
+  clock_->leapt_ns += Backoff::kFirstNs;
   EXPECT_TRUE(copy(Link::kInUse).second);
   EXPECT_FALSE(copy(Link::kInUse).second);
-  clock_->leapt_ns += RelayHealth::kCongestedNs;
+  clock_->leapt_ns += Backoff::kFirstNs;
   EXPECT_FALSE(copy(Link::kInUse).second);
-  clock_->leapt_ns += RelayHealth::kCongestedNs;
+  clock_->leapt_ns += Backoff::kFirstNs;
   EXPECT_TRUE(copy(Link::kInUse).second);
 }
 

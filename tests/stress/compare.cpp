@@ -106,14 +106,26 @@ struct Totals {
   uint64_t not_ready = 0;
   std::map<std::string, uint64_t> by_mover;
   uint64_t refused = 0;  // programs in which some call was answered with an error
+  uint64_t lost = 0;     // programs that do not end natively: nothing to compare with
 };
 
+// So many of a hundred programs may be lost to a real driver, which now and then hangs or faults:
+// in a child of a process with several threads, or when a context is reset beside other threads.
+constexpr uint64_t kMostLostPercent = 2;
+
 bool compare(uint64_t seed, uint64_t count, const Request& request, Totals& totals) {
+  if (count == 0) return true;
   const ChildResult native =
       braid::test::run_child(programs_of(seed, count, request, ""), natively(request));
+  if (!is_whole(native, "natively", seed, request)) {
+    if (request.server != "none") return false;
+    ++totals.lost;
+    const uint64_t whole = lines_of(native.output).size();
+    return compare(seed, whole, request, totals) &&
+           compare(seed + whole + 1, count - whole - 1, request, totals);
+  }
   const ChildResult braided = braid::test::run_child(
       programs_of(seed, count, request, BRAID_PRELOAD_LIBRARY), with_braid(request));
-  if (!is_whole(native, "natively", seed, request)) return false;
   if (!is_whole(braided, "under braid", seed, request)) return false;
   if (!braided.other_errors().empty())
     std::printf("braid said: %s", braided.other_errors().c_str());
@@ -187,12 +199,15 @@ int main(int count, char** words) {
   }
   std::printf(
       "%llu programs from seed %llu on, %.0f a second: the same natively and with the %s "
-      "mover; %llu copies accelerated, %llu before relays were open, errors in %llu programs\n",
+      "mover; %llu copies accelerated, %llu before relays were open, errors in %llu programs; %llu "
+      "did not end natively\n",
       static_cast<unsigned long long>(done), static_cast<unsigned long long>(request.seed),
       static_cast<double>(done) / elapsed_s(), request.mover.c_str(),
       static_cast<unsigned long long>(totals.accelerated),
       static_cast<unsigned long long>(totals.not_ready),
-      static_cast<unsigned long long>(totals.refused));
+      static_cast<unsigned long long>(totals.refused),
+      static_cast<unsigned long long>(totals.lost));
+  if (totals.lost > 1 + done * kMostLostPercent / 100) return 1;
   for (const auto& [mover, calls] : totals.by_mover)
     std::printf("%s: %llu\n", mover.c_str(), static_cast<unsigned long long>(calls));
   // A test in which braid does nothing would pass, or in which one mover has no part. Few batches
