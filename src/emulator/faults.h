@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "emulator/simulator/machine.h"
+#include "emulator/model/machine.h"
 #include "topology/server.h"
 
 namespace braid::emulator {

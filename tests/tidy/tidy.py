@@ -26,10 +26,11 @@ ROOMS = {
     "base": set(),
     "cuda": {"base"},
     "topology": {"base", "cuda"},
+    "simulation": set(),
     "multipath": {"base", "cuda", "topology"},
     "preload": {"base", "cuda", "topology", "multipath"},
     "library": {"base", "cuda", "topology", "multipath"},
-    "emulator": {"base", "topology"},
+    "emulator": {"base", "topology", "simulation"},
 }
 # The emulated driver runs twins of braid's kernels. It is below the driver table, never above it.
 EXTRA_INCLUDES = {"emulator": {"cuda/kernels/twin.h", "cuda/kernels/pull.h"}}

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "emulator/simulator/time.h"
+#include "emulator/model/time.h"
 
 namespace braid::emulator {
 

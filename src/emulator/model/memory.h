@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "emulator/model/arena.h"
+#include "emulator/model/machine.h"
 #include "emulator/model/pools.h"
 #include "emulator/model/virtual_memory.h"
-#include "emulator/simulator/machine.h"
 #include "topology/server.h"
 
 namespace braid::emulator {

@@ -15,7 +15,7 @@
 
 #include "cuda/kernels/twin.h"
 #include "emulator/model/completion.h"
-#include "emulator/simulator/time.h"
+#include "emulator/model/time.h"
 
 namespace braid::emulator {
 

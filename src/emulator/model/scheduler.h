@@ -7,9 +7,11 @@
 
 #include "emulator/model/objects.h"
 #include "emulator/model/virtual_clock.h"
-#include "emulator/simulator/simulation.h"
+#include "simulation/simulation.h"
 
 namespace braid::emulator {
+
+using simulation::Simulation;
 
 class Scheduler {
  public:

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "emulator/simulator/time.h"
+#include "emulator/model/time.h"
 
 namespace braid::emulator {
 

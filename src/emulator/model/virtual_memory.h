@@ -13,7 +13,7 @@
 #include <optional>
 
 #include "emulator/model/arena.h"
-#include "emulator/simulator/machine.h"
+#include "emulator/model/machine.h"
 
 namespace braid::emulator {
 

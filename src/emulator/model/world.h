@@ -14,6 +14,7 @@
 #include "base/status.h"
 #include "emulator/faults.h"
 #include "emulator/model/handles.h"
+#include "emulator/model/machine.h"
 #include "emulator/model/memory.h"
 #include "emulator/model/objects.h"
 #include "emulator/model/pools.h"
@@ -21,7 +22,6 @@
 #include "emulator/model/scheduler.h"
 #include "emulator/model/virtual_clock.h"
 #include "emulator/model/watches.h"
-#include "emulator/simulator/machine.h"
 #include "topology/server.h"
 
 namespace braid::emulator {

@@ -1,15 +1,15 @@
-// The discrete-event simulation: one clock, one queue of events, one set of flows. The world's lock
-// covers all of it.
+// The discrete-event simulation: one clock, one queue of events, one set of flows. Equal inputs
+// give equal times. Not safe for concurrent use: its owner locks.
 #pragma once
 
 #include <utility>
 #include <vector>
 
-#include "emulator/simulator/event_queue.h"
-#include "emulator/simulator/flows.h"
-#include "emulator/simulator/time.h"
+#include "simulation/event_queue.h"
+#include "simulation/flows.h"
+#include "simulation/time.h"
 
-namespace braid::emulator {
+namespace braid::simulation {
 
 class Simulation {
  public:
@@ -59,4 +59,4 @@ class Simulation {
   Flows flows_;
 };
 
-}  // namespace braid::emulator
+}  // namespace braid::simulation

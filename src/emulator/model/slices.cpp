@@ -1,4 +1,4 @@
-#include "emulator/simulator/slices.h"
+#include "emulator/model/slices.h"
 
 #include <algorithm>
 

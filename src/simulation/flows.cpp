@@ -1,9 +1,9 @@
-#include "emulator/simulator/flows.h"
+#include "simulation/flows.h"
 
 #include <algorithm>
 #include <utility>
 
-namespace braid::emulator {
+namespace braid::simulation {
 namespace {
 
 // A flow has arrived when less than this is missing: what rounding leaves over.
@@ -122,4 +122,4 @@ std::vector<Flows::Done> Flows::advance(Time now) {
   return done;
 }
 
-}  // namespace braid::emulator
+}  // namespace braid::simulation

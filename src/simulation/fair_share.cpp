@@ -1,10 +1,10 @@
-#include "emulator/simulator/fair_share.h"
+#include "simulation/fair_share.h"
 
 #include <algorithm>
 #include <cstddef>
 #include <limits>
 
-namespace braid::emulator {
+namespace braid::simulation {
 namespace {
 
 constexpr double kUnlimited = std::numeric_limits<double>::infinity();
@@ -76,4 +76,4 @@ void fair_share(std::span<const double> capacities, std::span<const ShareClass> 
   }
 }
 
-}  // namespace braid::emulator
+}  // namespace braid::simulation

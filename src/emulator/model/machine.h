@@ -13,11 +13,17 @@
 #include <tuple>
 #include <vector>
 
-#include "emulator/simulator/simulation.h"
-#include "emulator/simulator/slices.h"
+#include "emulator/model/slices.h"
+#include "emulator/model/time.h"
+#include "simulation/simulation.h"
+#include "simulation/slots.h"
 #include "topology/server.h"
 
 namespace braid::emulator {
+
+using simulation::Flows;
+using simulation::Simulation;
+using simulation::Slots;
 
 /// Where bytes lie: a GPU (its number) or a NUMA node's memory.
 class Place {
@@ -31,26 +37,6 @@ class Place {
  private:
   explicit Place(int code) : code_(code) {}
   int code_;
-};
-
-/// A limited number of equal things that work waits for. The lowest priority number is served
-/// first, and among equals who came first.
-class Slots {
- public:
-  explicit Slots(int free) : free_(free) {}
-  /// `granted` runs at once, or when enough has been given back.
-  void take(int count, std::function<void()> granted, int priority = 0);
-  void give_back(int count);
-
- private:
-  struct Waiter {
-    int count;
-    std::function<void()> granted;
-  };
-  void serve();
-
-  int free_;
-  std::multimap<int, Waiter> waiting_;  // by priority
 };
 
 class Machine {

@@ -1,5 +1,5 @@
 // What happens at which virtual time. Events of the same time run in the order they were added.
-// Not synchronised: the world's lock covers it.
+// Not safe for concurrent use: its owner locks.
 #pragma once
 
 #include <cstddef>
@@ -7,9 +7,9 @@
 #include <functional>
 #include <vector>
 
-#include "emulator/simulator/time.h"
+#include "simulation/time.h"
 
-namespace braid::emulator {
+namespace braid::simulation {
 
 class EventQueue {
  public:
@@ -36,4 +36,4 @@ class EventQueue {
   uint64_t added_ = 0;
 };
 
-}  // namespace braid::emulator
+}  // namespace braid::simulation

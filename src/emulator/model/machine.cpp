@@ -1,4 +1,4 @@
-#include "emulator/simulator/machine.h"
+#include "emulator/model/machine.h"
 
 #include <algorithm>
 #include <utility>
@@ -21,25 +21,6 @@ std::vector<double> capacities(const topology::Server& server) {
 }
 
 }  // namespace
-
-void Slots::take(int count, std::function<void()> granted, int priority) {
-  waiting_.emplace(priority, Waiter{count, std::move(granted)});  // after its equals
-  serve();
-}
-
-void Slots::give_back(int count) {
-  free_ += count;
-  serve();
-}
-
-// Whoever is first and does not fit holds up the others, or large requests would never be served.
-void Slots::serve() {
-  while (!waiting_.empty() && waiting_.begin()->second.count <= free_) {
-    const Waiter next = std::move(waiting_.extract(waiting_.begin()).mapped());
-    free_ -= next.count;
-    next.granted();
-  }
-}
 
 Machine::Machine(const topology::Server& server)
     : server_(server),

@@ -5,12 +5,12 @@
 #include <random>
 #include <string>
 
-#include "emulator/simulator/event_queue.h"
-#include "emulator/simulator/fair_share.h"
-#include "emulator/simulator/flows.h"
-#include "emulator/simulator/machine.h"
+#include "simulation/event_queue.h"
+#include "simulation/fair_share.h"
+#include "simulation/flows.h"
+#include "simulation/slots.h"
 
-namespace braid::emulator {
+namespace braid::simulation {
 namespace {
 
 std::vector<double> shares(const std::vector<double>& capacities,
@@ -193,4 +193,4 @@ TEST(EventQueue, EqualTimesRunInTheOrderAdded) {
 }
 
 }  // namespace
-}  // namespace braid::emulator
+}  // namespace braid::simulation

@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-namespace braid::emulator {
+namespace braid::simulation {
 
 /// Flows that cross the same resources with the same cap, and so get the same rate.
 struct ShareClass {
@@ -24,4 +24,4 @@ struct ShareClass {
 void fair_share(std::span<const double> capacities, std::span<const ShareClass> classes,
                 std::span<double> rates);
 
-}  // namespace braid::emulator
+}  // namespace braid::simulation

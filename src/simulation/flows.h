@@ -1,16 +1,16 @@
 // Bytes on their way: each flow belongs to a class (a route and a cap), and all flows share the
-// resources of the server max-min fairly. Rates change only when the set of flows or a capacity
-// changes. Time is given by the caller and never goes back. Not synchronised.
+// resources (links, buses, memories) max-min fairly. Rates change only when the set of flows or a
+// capacity changes. Time is given by the caller and never goes back. Not synchronised.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <vector>
 
-#include "emulator/simulator/fair_share.h"
-#include "emulator/simulator/time.h"
+#include "simulation/fair_share.h"
+#include "simulation/time.h"
 
-namespace braid::emulator {
+namespace braid::simulation {
 
 class Flows {
  public:
@@ -80,4 +80,4 @@ class Flows {
   uint64_t started_ = 0;
 };
 
-}  // namespace braid::emulator
+}  // namespace braid::simulation

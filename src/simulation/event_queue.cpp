@@ -1,9 +1,9 @@
-#include "emulator/simulator/event_queue.h"
+#include "simulation/event_queue.h"
 
 #include <algorithm>
 #include <utility>
 
-namespace braid::emulator {
+namespace braid::simulation {
 
 void EventQueue::add(Time when, Action action) {
   heap_.push_back({when, added_++, std::move(action)});
@@ -17,4 +17,4 @@ EventQueue::Action EventQueue::pop() {
   return action;
 }
 
-}  // namespace braid::emulator
+}  // namespace braid::simulation

@@ -1,11 +1,12 @@
-// Virtual time: whole picoseconds since cuInit, so that equal programs give bit-identical times.
+// Virtual time: whole picoseconds since the simulation began, so that equal programs give
+// bit-identical times.
 #pragma once
 
 #include <cmath>
 #include <cstdint>
 #include <limits>
 
-namespace braid::emulator {
+namespace braid::simulation {
 
 using Time = int64_t;  ///< picoseconds; 2^63 of them are 106 days
 
@@ -19,4 +20,4 @@ inline double to_us(Time time) { return static_cast<double>(time) * 1e-6; }
 /// 10^9 bytes a second are this many bytes a picosecond.
 inline constexpr double kBytesPerPicosecond = 1e-3;
 
-}  // namespace braid::emulator
+}  // namespace braid::simulation
