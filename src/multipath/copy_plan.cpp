@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "multipath/cost_model.h"
+#include "multipath/costs.h"
 
 namespace braid::multipath {
 namespace {

@@ -1,4 +1,4 @@
-// The pull kernel's contract, shared by the device code (pull.cu), its host twin (pull_twin.cpp)
+// The pull kernel's contract, shared by the device code (pull_kernels.cu), its host twin (pull_twin.cpp)
 // and the code that launches it (multipath/kernel_mover).
 //
 // One launch serves one path of one transfer: a few thread blocks on the path's GPU take slice

@@ -1,4 +1,4 @@
-// The host twin of pull.cu. Keep it in step with pull_protocol.cuh, function by function.
+// The host twin of pull_kernels.cu. Keep it in step with pull_protocol.cuh, function by function.
 #include <cstddef>
 
 #include "cuda/kernels/pull.h"

@@ -1,26 +1,17 @@
 // Devices: count, names, identifiers.
-#include <algorithm>
 #include <cstdio>
-#include <cstring>
 #include <string>
 
 #include "emulator/api/device.h"
 #include "emulator/api/entry.h"
 #include "emulator/constants.h"
+#include "emulator/model/gpu_uuid.h"
 
 namespace braid::emulator {
 
 CUresult check_device(const Call& call, CUdevice device) {
   return device >= 0 && device < call.world.device_count() ? CUDA_SUCCESS
                                                            : CUDA_ERROR_INVALID_DEVICE;
-}
-
-CUuuid gpu_uuid(const topology::Server& server, int gpu) {
-  CUuuid uuid{};
-  const std::string text = "braid" + server.name;
-  std::memcpy(uuid.bytes, text.data(), std::min<size_t>(text.size(), 15));
-  uuid.bytes[15] = static_cast<char>(gpu);
-  return uuid;
 }
 
 namespace {

@@ -12,10 +12,6 @@ namespace braid::emulator {
 
 CUresult check_device(const Call& call, CUdevice device);
 
-/// Of the server's GPU with this number: "braid", the server's name and the number, the same in
-/// every run.
-CUuuid gpu_uuid(const topology::Server& server, int gpu);
-
 struct PciAddress {
   unsigned domain = 0;
   unsigned bus = 0;

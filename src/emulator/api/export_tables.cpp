@@ -6,9 +6,9 @@
 #include <atomic>
 #include <cstring>
 
-#include "emulator/api/device.h"
 #include "emulator/api/entry.h"
 #include "emulator/errors.h"
+#include "emulator/model/gpu_uuid.h"
 
 namespace braid::emulator {
 namespace {

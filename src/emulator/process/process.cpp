@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "base/gpu_uuid.h"
-#include "emulator/api/device.h"
 #include "emulator/errors.h"
+#include "emulator/model/gpu_uuid.h"
 #include "topology/profile.h"
 
 namespace braid::emulator {
