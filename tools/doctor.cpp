@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "cuda/driver.h"
+#include "lending/cudart_hooks.h"
 #include "multipath/cost_file.h"
 #include "multipath/relays.h"
-#include "preload/cudart_hooks.h"
 #include "preload/hooks.h"
 #include "tools/commands.h"
 #include "tools/in_force.h"
@@ -99,18 +99,18 @@ Finding check_hooks(void* library) {
   int missing = 0;
   for (const preload::Hook& hook : preload::hooks())
     missing += dlsym(library, hook.symbol) == nullptr ? 1 : 0;
-  for (const char* const symbol : preload::cudart_hooks())
+  for (const char* const symbol : lending::cudart_hooks())
     missing += dlsym(library, symbol) == nullptr ? 1 : 0;
   if (missing != 0)
     return bad(fmt::format("{} entry points are missing from the library", missing),
                "The library and the command are of different builds: make build");
   return good(fmt::format("{} driver and {} runtime entry points, dlsym and _exit",
-                          preload::hooks().size(), preload::cudart_hooks().size()));
+                          preload::hooks().size(), lending::cudart_hooks().size()));
 }
 
 void list_hooks() {
   for (const preload::Hook& hook : preload::hooks()) fmt::print("       {}\n", hook.symbol);
-  for (const char* const symbol : preload::cudart_hooks()) fmt::print("       {}\n", symbol);
+  for (const char* const symbol : lending::cudart_hooks()) fmt::print("       {}\n", symbol);
 }
 
 struct ChildResult {

@@ -9,13 +9,13 @@
 
 #include "base/gpu_uuid.h"
 #include "cuda/driver.h"
-#include "preload/lend.h"
+#include "lending/visible_devices.h"
 #include "tools/open_server.h"
 
 namespace braid::tools {
 namespace {
 
-using preload::LendableGpu;
+using lending::LendableGpu;
 
 constexpr const char* kVisibleVariable = "CUDA_VISIBLE_DEVICES";
 
@@ -71,20 +71,20 @@ Result<LendableGpu> find_gpu(const std::vector<LendableGpu>& gpus, const std::st
 
 Result<std::string> lendable_gpus(const std::string& choice, const std::string& profile) {
   const char* const visible = std::getenv(kVisibleVariable);
-  const std::string mig(preload::find_mig(visible != nullptr ? visible : ""));
+  const std::string mig(lending::find_mig(visible != nullptr ? visible : ""));
   if (!mig.empty())
     return Status::error(fmt::format("{} names the MIG instance '{}'", kVisibleVariable, mig),
                          "MIG instances reach no other GPU: run without --lend");
   const auto gpus = list_gpus(profile);
   if (!gpus.ok()) return gpus.status();
-  if (choice == "all") return preload::format_lendable(gpus.value());
+  if (choice == "all") return lending::format_lendable(gpus.value());
   std::vector<LendableGpu> chosen;
-  for (const std::string_view entry : preload::split_list(choice)) {
+  for (const std::string_view entry : lending::split_list(choice)) {
     const auto gpu = find_gpu(gpus.value(), std::string(entry));
     if (!gpu.ok()) return gpu.status();
     chosen.push_back(gpu.value());
   }
-  return preload::format_lendable(chosen);
+  return lending::format_lendable(chosen);
 }
 
 }  // namespace braid::tools

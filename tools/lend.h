@@ -1,5 +1,5 @@
 // `braid run --lend`: which GPUs the program's own GPUs may be helped by, although
-// CUDA_VISIBLE_DEVICES does not show them to the program. See preload/lend.h.
+// CUDA_VISIBLE_DEVICES does not show them to the program. See lending/visible_devices.h.
 #pragma once
 
 #include <string>

@@ -13,7 +13,7 @@
 
 #include "base/options.h"
 #include "cuda/driver.h"
-#include "preload/lend.h"
+#include "lending/visible_devices.h"
 #include "preload/report.h"
 #include "tools/commands.h"
 #include "tools/lend.h"
@@ -140,7 +140,7 @@ Status use_emulated_server(const std::string& name, const Options& options) {
 Status lend_gpus(const RunRequest& request) {
   if (request.lend.empty()) return {};
   const auto gpus = lendable_gpus(request.lend, request.server);
-  if (gpus.ok()) setenv(preload::kLendVariable, gpus.value().c_str(), 1);
+  if (gpus.ok()) setenv(lending::kLendVariable, gpus.value().c_str(), 1);
   return gpus.status();
 }
 

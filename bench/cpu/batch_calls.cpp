@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "bench/cpu/metered_driver.h"
-#include "preload/runtime.h"
+#include "preload/binding.h"
 
 // The linker's --wrap: braid's own table is metered.
 #define BENCH_LOAD_DRIVER "_ZN5braid4cuda11load_driverERKSt8functionIFPvPKcEE"

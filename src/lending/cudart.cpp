@@ -1,4 +1,4 @@
-#include "preload/cudart.h"
+#include "lending/cudart.h"
 
 #include <dlfcn.h>
 
@@ -11,24 +11,27 @@
 #include <utility>
 #include <vector>
 
-#include "preload/dlsym.h"
-#include "preload/lending.h"
-#include "preload/module.h"
+#include "lending/lent_gpus.h"
+#include "loader/libc_dlsym.h"
+#include "loader/module.h"
 
 // Under the runtime's own names. Its header is not included: what is passed on needs no types.
 #pragma GCC visibility push(default)
 extern "C" {
 #define BRAID_CUDART_DECLARE(symbol, parameters, arguments) \
-  braid::preload::CudartError symbol parameters;
-namespace braid::preload {
+  braid::lending::CudartError symbol parameters;
+namespace braid::lending {
 BRAID_CUDART_HOOKS(BRAID_CUDART_DECLARE)
 }
 #undef BRAID_CUDART_DECLARE
 }
 #pragma GCC visibility pop
 
-namespace braid::preload {
+namespace braid::lending {
 namespace {
+
+using loader::find_in;
+using loader::module_of;
 
 constexpr CudartError kOutOfMemory = 2;             // cudaErrorMemoryAllocation
 constexpr CudartError kSymbolNotFound = 302;        // cudaErrorSharedObjectSymbolNotFound
@@ -102,7 +105,7 @@ void* find_other(const link_map& module, CudartHookId hook) {
 
 // Its functions are called as long as the process lives, so it must stay.
 std::unique_ptr<const Cudart> keep_cudart(const link_map& module) {
-  keep_loaded(module);
+  loader::keep_loaded(module);
   auto cudart = std::make_unique<Cudart>(Cudart{&module, {}});
   for (int hook = 0; hook < kCudartHookCount; ++hook)
     cudart->functions[static_cast<size_t>(hook)] =
@@ -153,7 +156,7 @@ void remember(const void* caller, size_t place) {
 // caller (a jump as its last act), finds none: then it is the one that is loaded.
 void* find_for_call(CudartHookId hook, const void* caller) {
   if (void* const found = cudart_behind(hook, caller)) return found;
-  const link_map* const loaded = module_named("libcudart");
+  const link_map* const loaded = loader::module_named("libcudart");
   return loaded != nullptr ? find_other(*loaded, hook) : nullptr;
 }
 
@@ -231,7 +234,7 @@ void* cudart_export(CudartHookId hook) {
 void* cudart_behind(CudartHookId hook, const void* caller) noexcept {
   const link_map* const module = module_of(caller);
   void* const own = module != nullptr ? find_other(*module, hook) : nullptr;
-  return own != nullptr ? own : libc_dlsym(RTLD_NEXT, name_of(hook));
+  return own != nullptr ? own : loader::libc_dlsym(RTLD_NEXT, name_of(hook));
 }
 
 void* cudart_hook_before(CudartHookId hook, void* found) noexcept try {
@@ -243,21 +246,16 @@ void* cudart_hook_before(CudartHookId hook, void* found) noexcept try {
   return found;
 }
 
-bool exports_cudart(const link_map& module) noexcept {
-  void* const found = find_other(module, k_cudaGetDeviceCount);
-  return found != nullptr && module_of(found) == &module;
-}
-
-}  // namespace braid::preload
+}  // namespace braid::lending
 
 #define BRAID_CUDART_EXPORT(symbol, parameters, arguments)                            \
   CudartError symbol parameters {                                                     \
     return call(cudart_for_call(k_##symbol, __builtin_return_address(0)), k_##symbol, \
                 BRAID_CUDART_UNPACK arguments);                                       \
   }
-namespace braid::preload {
+namespace braid::lending {
 extern "C" {
 BRAID_CUDART_HOOKS(BRAID_CUDART_EXPORT)
 }
-}  // namespace braid::preload
+}  // namespace braid::lending
 #undef BRAID_CUDART_EXPORT

@@ -3,11 +3,9 @@
 // from dlsym by the one that it was found in. Without lending every call is passed on as it is.
 #pragma once
 
-#include <link.h>
+#include "lending/cudart_hooks.h"
 
-#include "preload/cudart_hooks.h"
-
-namespace braid::preload {
+namespace braid::lending {
 
 /// braid's export, which the global scope finds before any runtime's.
 void* cudart_export(CudartHookId hook);
@@ -20,7 +18,4 @@ void* cudart_behind(CudartHookId hook, const void* caller) noexcept;
 /// or itself when nothing is ever lent in this process.
 void* cudart_hook_before(CudartHookId hook, void* found) noexcept;
 
-/// Whether a runtime in this module is found by name, so that hooks can stand before it.
-bool exports_cudart(const link_map& module) noexcept;
-
-}  // namespace braid::preload
+}  // namespace braid::lending

@@ -1,8 +1,8 @@
-#include "preload/cudart_hooks.h"
+#include "lending/cudart_hooks.h"
 
 #include <cstring>
 
-namespace braid::preload {
+namespace braid::lending {
 namespace {
 
 #define BRAID_CUDART_NAME(symbol, ...) #symbol,
@@ -23,4 +23,4 @@ std::optional<CudartHookId> find_cudart_symbol(const char* symbol) {
   return std::nullopt;
 }
 
-}  // namespace braid::preload
+}  // namespace braid::lending

@@ -1,7 +1,7 @@
 // The second table of hooks: the entry points of CUDA's runtime library (libcudart.so) that name a
 // GPU by its number. The runtime insists on hearing of every GPU that the driver has
-// (cudart_start.h), and answers from then on by itself; so what is lent (lend.h) is hidden at its
-// own face. Pure.
+// (cudart_start.h), and answers from then on by itself; so what is lent (lent_gpus.h) is hidden at
+// its own face. Pure.
 //
 // A process may hold several runtimes, of several versions, each with symbols of the same names. A
 // function of theirs has one ABI for ever: a new one gets a new name (cudaGetDeviceProperties_v2).
@@ -11,7 +11,7 @@
 #include <optional>
 #include <span>
 
-namespace braid::preload {
+namespace braid::lending {
 
 /// What the runtime's functions return: cudaError_t, whose header is not needed for this.
 using CudartError = int;
@@ -71,4 +71,4 @@ bool is_cudart_name(const char* name);
 
 std::optional<CudartHookId> find_cudart_symbol(const char* symbol);
 
-}  // namespace braid::preload
+}  // namespace braid::lending

@@ -1,19 +1,21 @@
-#include "preload/cudart_start.h"
+#include "lending/cudart_start.h"
 
 #include <cstring>
 
 #include "base/export_tables.h"
-#include "preload/cudart.h"
-#include "preload/entries.h"
-#include "preload/lending.h"
-#include "preload/module.h"
-#include "preload/runtime.h"
+#include "loader/module.h"
 
-namespace braid::preload {
+namespace braid::lending {
 namespace {
 
 bool is(const CUuuid& id, const TableId& known) {
   return std::memcmp(id.bytes, known.data(), known.size()) == 0;
+}
+
+// Its functions are found by name, so that hooks can stand before them (cudart.h).
+bool exports_cudart(const link_map& module) {
+  void* const found = loader::find_in(module, "cudaGetDeviceCount");
+  return found != nullptr && loader::module_of(found) == &module;
 }
 
 }  // namespace
@@ -26,19 +28,10 @@ void CudartStart::table_requested(const CUuuid& id) {
 }
 
 const link_map* static_cudart_at(const void* address) noexcept {
-  const link_map* const module = module_of(address);
+  const link_map* const module = loader::module_of(address);
   if (module == nullptr || exports_cudart(*module)) return nullptr;
   // Only the runtime asks for its interface, so only a module that holds it knows the table's name.
-  return has_constant(*module, kInterfaceTable) ? module : nullptr;
+  return loader::has_constant(*module, kInterfaceTable) ? module : nullptr;
 }
 
-}  // namespace braid::preload
-
-using namespace braid::preload;
-
-CUresult cuGetExportTable(const void** table, const CUuuid* id) {
-  auto* native = real<decltype(cuGetExportTable)>(k_cuGetExportTable);
-  if (native == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  if (id != nullptr && may_lend()) CudartStart::table_requested(*id);
-  return native(table, id);
-}
+}  // namespace braid::lending

@@ -11,7 +11,7 @@
 #include <cuda.h>
 #include <link.h>
 
-namespace braid::preload {
+namespace braid::lending {
 
 /// Whether a copy of the runtime is starting on this thread: what the thread asks of GPUs is then
 /// the runtime's question, not the program's.
@@ -24,7 +24,7 @@ class CudartStart {
   static void context_requested() { is_under_way_ = false; }
 
  private:
-  // Initial-exec, as of Inside (runtime.h).
+  // Initial-exec, as of Inside (preload/state.h).
   static thread_local bool is_under_way_ __attribute__((tls_model("initial-exec")));
 };
 
@@ -33,4 +33,4 @@ class CudartStart {
 /// otherwise.
 const link_map* static_cudart_at(const void* address) noexcept;
 
-}  // namespace braid::preload
+}  // namespace braid::lending

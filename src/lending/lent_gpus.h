@@ -1,10 +1,10 @@
-// Which GPUs of this process are lent (lend.h): decided when the driver starts, the same ever
-// after.
+// Which GPUs of this process are lent (visible_devices.h): decided when the driver starts, the same
+// ever after.
 #pragma once
 
 #include <cuda.h>
 
-namespace braid::preload {
+namespace braid::lending {
 
 /// Whether `braid run --lend` has started this process or one that it comes from.
 bool may_lend() noexcept;
@@ -21,7 +21,14 @@ bool is_lent(int gpu) noexcept;
 /// The same number, but for a lent GPU the first that no GPU has.
 int hide_lent(int gpu) noexcept;
 
-/// cuInit, called from `caller`: starts the driver, with more GPUs if they are to be lent.
-CUresult start_driver(CUresult (*native)(unsigned), unsigned flags, const void* caller) noexcept;
+/// The driver's own functions, and who tells the user why no GPU is lent.
+struct DriverStart {
+  CUresult (*init)(unsigned flags);
+  CUresult (*count_gpus)(int* count);
+  void (*say)(const char* message) noexcept;
+};
 
-}  // namespace braid::preload
+/// cuInit, called from `caller`: starts the driver, with more GPUs if they are to be lent.
+CUresult start_driver(const DriverStart& driver, unsigned flags, const void* caller) noexcept;
+
+}  // namespace braid::lending

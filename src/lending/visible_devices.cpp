@@ -1,11 +1,11 @@
-#include "preload/lend.h"
+#include "lending/visible_devices.h"
 
 #include <algorithm>
 #include <charconv>
 
 #include "base/gpu_uuid.h"
 
-namespace braid::preload {
+namespace braid::lending {
 namespace {
 
 std::optional<int> parse_ordinal(std::string_view text) {
@@ -85,4 +85,4 @@ std::optional<WidenedDevices> widen(std::string_view visible, std::span<const Le
   return is_wider ? std::optional(widened) : std::nullopt;
 }
 
-}  // namespace braid::preload
+}  // namespace braid::lending

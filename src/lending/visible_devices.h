@@ -2,7 +2,8 @@
 // has no relay. Lending shows the driver more GPUs than the program: the program's own first, so
 // that their numbers stay, then those that are lent, which the program does not get to see.
 //
-// This is the arithmetic of it; lending.cpp applies it when the program starts CUDA. Pure.
+// This is the arithmetic of CUDA_VISIBLE_DEVICES; lent_gpus.h applies it when the program starts
+// CUDA. Pure.
 #pragma once
 
 #include <optional>
@@ -13,7 +14,7 @@
 
 #include "base/status.h"
 
-namespace braid::preload {
+namespace braid::lending {
 
 /// The variable by which `braid run` tells the library what may be lent.
 inline constexpr const char* kLendVariable = "BRAID_LEND";
@@ -45,4 +46,4 @@ struct WidenedDevices {
 /// lending.
 std::optional<WidenedDevices> widen(std::string_view visible, std::span<const LendableGpu> gpus);
 
-}  // namespace braid::preload
+}  // namespace braid::lending

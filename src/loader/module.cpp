@@ -1,4 +1,4 @@
-#include "preload/module.h"
+#include "loader/module.h"
 
 #include <dlfcn.h>
 #include <unistd.h>
@@ -6,9 +6,9 @@
 #include <climits>
 #include <cstring>
 
-#include "preload/dlsym.h"
+#include "loader/libc_dlsym.h"
 
-namespace braid::preload {
+namespace braid::loader {
 namespace {
 
 // The program's own name is empty, here and for dlopen.
@@ -95,4 +95,4 @@ std::string path_of(const link_map& module) {
   return length > 0 ? std::string(path, static_cast<size_t>(length)) : "the program";
 }
 
-}  // namespace braid::preload
+}  // namespace braid::loader

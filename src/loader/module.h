@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-namespace braid::preload {
+namespace braid::loader {
 
 /// The program or library that holds this address; null when none does.
 const link_map* module_of(const void* address) noexcept;
@@ -27,4 +27,4 @@ bool has_constant(const link_map& module, std::span<const unsigned char> bytes) 
 /// The path of its file.
 std::string path_of(const link_map& module);
 
-}  // namespace braid::preload
+}  // namespace braid::loader

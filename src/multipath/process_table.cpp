@@ -147,7 +147,7 @@ void wake(ProcessRow& row) {
 void wait_for_question(ProcessRow& row, uint32_t seen, std::chrono::milliseconds limit) {
   const timespec time{static_cast<time_t>(limit.count() / 1000),
                       static_cast<long>(limit.count() % 1000) * 1'000'000};
-  futex(row.asked, FUTEX_WAIT, seen, limit.count() == 0 ? nullptr : &time);
+  futex(row.asked, FUTEX_WAIT, seen, limit == limit.max() ? nullptr : &time);
 }
 
 void answer(ProcessRow& row, uint32_t asked, std::string_view text) {

@@ -93,7 +93,7 @@ std::optional<std::string> ask(ProcessRow& row, std::chrono::milliseconds limit)
 
 // For the owner of a row:
 
-/// Waits until `asked` no longer reads `seen`, or for so long (zero: for ever).
+/// Waits until `asked` no longer reads `seen`, or for so long (milliseconds::max(): for ever).
 void wait_for_question(ProcessRow& row, uint32_t seen, std::chrono::milliseconds limit);
 /// Ends such a wait, and counts as a question.
 void wake(ProcessRow& row);

@@ -8,9 +8,10 @@
 #include <vector>
 
 #include "preload/access_ledger.h"
+#include "preload/binding.h"
 #include "preload/devices.h"
 #include "preload/entries.h"
-#include "preload/runtime.h"
+#include "preload/state.h"
 
 namespace braid::preload {
 namespace {
@@ -29,8 +30,6 @@ Ledger& ledger() {
   static Ledger& instance = *new Ledger;  // owner: the process, until its end
   return instance;
 }
-
-bool is_ours() { return Inside::now() || driver() == nullptr || state() == State::kForked; }
 
 // With the ledger locked: the range or pool is there, and the program may have set its access.
 void lend(Ledger& all, CUdeviceptr address, size_t size_bytes) {
@@ -157,7 +156,7 @@ CUresult cuMemSetAccess(CUdeviceptr address, size_t size_bytes, const CUmemAcces
                         size_t count) {
   auto* native = real<SetRange>(k_cuMemSetAccess);
   if (native == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  if (is_ours() || wishes == nullptr || count == 0)
+  if (is_for_driver() || wishes == nullptr || count == 0)
     return native(address, size_bytes, wishes, count);
   return set_range(native, address, size_bytes, {wishes, count});
 }
@@ -166,7 +165,7 @@ CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location
                         CUdeviceptr address) {
   auto* native = real<decltype(cuMemGetAccess)>(k_cuMemGetAccess);
   if (native == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  if (is_ours() || location == nullptr) return native(flags, location, address);
+  if (is_for_driver() || location == nullptr) return native(flags, location, address);
   const CUmemLocation seen = as_program_sees(*location);
   const CUresult result = native(flags, &seen, address);
   if (result != CUDA_SUCCESS) return result;
@@ -178,14 +177,14 @@ CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location
 CUresult cuMemUnmap(CUdeviceptr address, size_t size_bytes) {
   auto* native = real<decltype(cuMemUnmap)>(k_cuMemUnmap);
   if (native == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  if (!is_ours()) forget(address, size_bytes);
+  if (!is_for_driver()) forget(address, size_bytes);
   return native(address, size_bytes);
 }
 
 CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* properties) {
   auto* native = real<decltype(cuMemPoolCreate)>(k_cuMemPoolCreate);
   if (native == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  if (is_ours() || properties == nullptr) return native(pool, properties);
+  if (is_for_driver() || properties == nullptr) return native(pool, properties);
   CUmemPoolProps seen = *properties;
   seen.location = as_program_sees(seen.location);
   const CUresult result = native(pool, &seen);
@@ -196,21 +195,21 @@ CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* properties) {
 CUresult cuMemPoolDestroy(CUmemoryPool pool) {
   auto* native = real<decltype(cuMemPoolDestroy)>(k_cuMemPoolDestroy);
   if (native == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  if (!is_ours()) forget(pool);
+  if (!is_for_driver()) forget(pool);
   return native(pool);
 }
 
 CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc* wishes, size_t count) {
   auto* native = real<SetPool>(k_cuMemPoolSetAccess);
   if (native == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  if (is_ours() || wishes == nullptr || count == 0) return native(pool, wishes, count);
+  if (is_for_driver() || wishes == nullptr || count == 0) return native(pool, wishes, count);
   return set_pool(native, pool, {wishes, count});
 }
 
 CUresult cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool pool, CUmemLocation* location) {
   auto* native = real<decltype(cuMemPoolGetAccess)>(k_cuMemPoolGetAccess);
   if (native == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  if (is_ours() || location == nullptr) return native(flags, pool, location);
+  if (is_for_driver() || location == nullptr) return native(flags, pool, location);
   CUmemLocation seen = as_program_sees(*location);
   const CUresult result = native(flags, pool, &seen);
   if (result != CUDA_SUCCESS) return result;

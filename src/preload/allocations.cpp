@@ -1,8 +1,9 @@
 // The program allocates memory of a GPU. Where there is none left, a relay on that GPU may have
 // some that it does not use: it gives it back, and the program's call is made once more.
+#include "preload/binding.h"
 #include "preload/entries.h"
 #include "preload/helper.h"
-#include "preload/runtime.h"
+#include "preload/state.h"
 
 namespace braid::preload {
 namespace {
@@ -25,8 +26,7 @@ CUresult allocate(HookId hook, const GiveBack& give_back, Arguments... arguments
   auto* native = real<CUresult(Arguments...)>(hook);
   if (native == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   const CUresult result = native(arguments...);
-  const bool is_ours = Inside::now() || driver() == nullptr || state() == State::kForked;
-  if (result != CUDA_ERROR_OUT_OF_MEMORY || is_ours) return result;
+  if (result != CUDA_ERROR_OUT_OF_MEMORY || is_for_driver()) return result;
   const Inside inside;
   return give_back() ? native(arguments...) : result;
 }

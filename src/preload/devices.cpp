@@ -4,16 +4,18 @@
 
 #include <algorithm>
 
-#include "preload/cudart_start.h"
+#include "lending/cudart_start.h"
+#include "lending/lent_gpus.h"
+#include "preload/binding.h"
 #include "preload/entries.h"
-#include "preload/lending.h"
-#include "preload/runtime.h"
+#include "preload/messages.h"
+#include "preload/state.h"
 
 namespace braid::preload {
 namespace {
 
 // braid names every GPU, and so does a copy of CUDA's runtime library that is starting.
-bool asks_for_program() noexcept { return !Inside::now() && !CudartStart::now(); }
+bool asks_for_program() noexcept { return !Inside::now() && !lending::CudartStart::now(); }
 
 template <typename... Arguments>
 CUresult forward(HookId hook, Arguments... arguments) {
@@ -24,27 +26,34 @@ CUresult forward(HookId hook, Arguments... arguments) {
 }  // namespace
 
 CUdevice as_program_sees(CUdevice device) noexcept {
-  return asks_for_program() ? hide_lent(device) : device;
+  return asks_for_program() ? lending::hide_lent(device) : device;
 }
 
 CUdevice to_make_context_on(CUdevice device) noexcept {
-  CudartStart::context_requested();
+  lending::CudartStart::context_requested();
   return as_program_sees(device);
 }
 
 }  // namespace braid::preload
 
 using namespace braid::preload;
+namespace lending = braid::lending;
 
 CUresult cuInit(unsigned flags) {
   auto* native = real<decltype(cuInit)>(k_cuInit);
-  return native != nullptr ? start_driver(native, flags, __builtin_return_address(0))
-                           : CUDA_ERROR_NOT_INITIALIZED;
+  if (native == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  return lending::start_driver({native, real<CUresult(int*)>(k_cuDeviceGetCount), say_once}, flags,
+                               __builtin_return_address(0));
+}
+
+CUresult cuGetExportTable(const void** table, const CUuuid* id) {
+  if (id != nullptr && lending::may_lend()) lending::CudartStart::table_requested(*id);
+  return forward(k_cuGetExportTable, table, id);
 }
 
 CUresult cuDeviceGetCount(int* count) {
   const CUresult result = forward(k_cuDeviceGetCount, count);
-  if (result == CUDA_SUCCESS && asks_for_program()) *count = std::min(*count, own_gpus());
+  if (result == CUDA_SUCCESS && asks_for_program()) *count = std::min(*count, lending::own_gpus());
   return result;
 }
 

@@ -1,5 +1,5 @@
 // Which GPUs the program gets to see: all that the driver shows, but for those that are lent to
-// braid (lending.h).
+// braid (lending/lent_gpus.h).
 #pragma once
 
 #include <cuda.h>

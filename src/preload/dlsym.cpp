@@ -1,14 +1,17 @@
-#include "preload/dlsym.h"
-
+// braid's `dlsym`: everything a program looks up passes through to the real one, as if braid were
+// not there, except the tables' entry points when they are the CUDA driver's or runtime's.
 #include <dlfcn.h>
 
 #include <atomic>
 #include <optional>
 
-#include "preload/cudart.h"
+#include "lending/cudart.h"
+#include "loader/libc_dlsym.h"
+#include "preload/binding.h"
 #include "preload/entries.h"
 #include "preload/hooks.h"
-#include "preload/runtime.h"
+
+using braid::loader::libc_dlsym;
 
 // What braid's dlsym decides, in two registers: `is_answer` 0 lets the next dlsym answer.
 struct BraidChoice {
@@ -19,23 +22,6 @@ struct BraidChoice {
 namespace {
 
 using DlsymFunction = void* (*)(void* handle, const char* name);
-
-// dlsym may be called before any constructor has run, so both are found at first use; two threads
-// that race store the same value.
-constinit std::atomic<DlsymFunction> libc_function{nullptr};
-
-DlsymFunction libc_dlsym_function() noexcept {
-  DlsymFunction found = libc_function.load(std::memory_order_acquire);
-  if (found != nullptr) return found;
-  // glibc 2.34 moved dlsym into libc; the first version's name depends on the architecture.
-  for (const char* version : {"GLIBC_2.34", "GLIBC_2.2.5"}) {
-    found = reinterpret_cast<DlsymFunction>(dlvsym(RTLD_NEXT, "dlsym", version));
-    if (found == nullptr) continue;
-    libc_function.store(found, std::memory_order_release);
-    return found;
-  }
-  return nullptr;
-}
 
 }  // namespace
 
@@ -54,12 +40,9 @@ DlsymFunction next_dlsym() noexcept { return braid_next_dlsym.load(std::memory_o
 
 bool find_next_dlsym() noexcept {
   if (next_dlsym() != nullptr) return true;
-  const DlsymFunction real = libc_dlsym_function();
-  if (real == nullptr) return false;
-  void* next = real(RTLD_NEXT, "dlsym");
-  braid_next_dlsym.store(next != nullptr ? reinterpret_cast<DlsymFunction>(next) : real,
-                         std::memory_order_release);
-  return true;
+  void* next = libc_dlsym(RTLD_NEXT, "dlsym");
+  braid_next_dlsym.store(reinterpret_cast<DlsymFunction>(next), std::memory_order_release);
+  return next != nullptr;
 }
 
 }  // namespace
@@ -71,12 +54,12 @@ namespace {
 struct Hooked {
   void* exported;  // braid's own function, which the global scope finds
   void* behind;    // the one that it stands before for this caller; null: there is none
-  std::optional<CudartHookId> cudart;
+  std::optional<lending::CudartHookId> cudart;
 
   /// What the program gets when a library's own function of the name is found.
   void* instead_of(void* found) const {
     if (found == nullptr || found == exported) return found;
-    if (cudart) return cudart_hook_before(*cudart, found);
+    if (cudart) return lending::cudart_hook_before(*cudart, found);
     // Another library may define a function of the same name: that one is not the driver's.
     return found == behind ? exported : found;
   }
@@ -86,9 +69,9 @@ std::optional<Hooked> find_hooked(const char* name, const void* caller) noexcept
   if (is_driver_name(name)) {
     if (const auto hook = find_symbol(name))
       return Hooked{replacement(*hook), real_function(*hook), std::nullopt};
-  } else if (is_cudart_name(name)) {
-    if (const auto hook = find_cudart_symbol(name))
-      return Hooked{cudart_export(*hook), cudart_behind(*hook, caller), hook};
+  } else if (lending::is_cudart_name(name)) {
+    if (const auto hook = lending::find_cudart_symbol(name))
+      return Hooked{lending::cudart_export(*hook), lending::cudart_behind(*hook, caller), hook};
   }
   return std::nullopt;
 }
@@ -166,12 +149,3 @@ dlsym:
     .cfi_endproc
     .size dlsym, . - dlsym
 )");
-
-namespace braid::preload {
-
-void* libc_dlsym(void* handle, const char* name) noexcept {
-  const DlsymFunction real = libc_dlsym_function();
-  return real == nullptr ? nullptr : real(handle, name);
-}
-
-}  // namespace braid::preload

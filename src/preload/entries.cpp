@@ -1,7 +1,11 @@
 // The resolvers, and the addresses that they and dlsym hand out.
 #include "preload/entries.h"
 
-#include "preload/runtime.h"
+#include <array>
+#include <atomic>
+
+#include "preload/binding.h"
+#include "preload/state.h"
 
 namespace braid::preload {
 
@@ -16,6 +20,25 @@ void* replacement(HookId hook) {
   return kAddresses[hook];
 }
 
+namespace {
+
+// Replaces the driver's answer with braid's function when the table knows it.
+void substitute(const char* base_name, void** function, int version, uint64_t flags) noexcept {
+  if (base_name == nullptr || function == nullptr || *function == nullptr ||
+      !is_driver_name(base_name) || !bind())
+    return;
+  std::array<void*, kHookCount> addresses{};
+  for (int hook = 0; hook < kHookCount; ++hook)
+    addresses[static_cast<size_t>(hook)] =
+        driver_function(static_cast<HookId>(hook)).load(std::memory_order_acquire);
+  const auto hook = resolve(base_name, version, flags, *function, addresses, CUDA_VERSION);
+  if (!hook) return;
+  void* missing = nullptr;  // the driver hands it out but exports no symbol for it
+  driver_function(*hook).compare_exchange_strong(missing, *function);
+  *function = replacement(*hook);
+}
+
+}  // namespace
 }  // namespace braid::preload
 
 using namespace braid::preload;

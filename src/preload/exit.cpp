@@ -7,7 +7,7 @@
 
 #include <atomic>
 
-#include "preload/dlsym.h"
+#include "loader/libc_dlsym.h"
 #include "preload/reporter.h"
 
 namespace {
@@ -17,7 +17,7 @@ using ExitFunction = void (*)(int);
 constinit std::atomic<ExitFunction> next_exit{nullptr};  // another interposer's, or libc's
 
 __attribute__((constructor)) void find_next_exit() {
-  next_exit.store(reinterpret_cast<ExitFunction>(braid::preload::libc_dlsym(RTLD_NEXT, "_exit")));
+  next_exit.store(reinterpret_cast<ExitFunction>(braid::loader::libc_dlsym(RTLD_NEXT, "_exit")));
 }
 
 }  // namespace

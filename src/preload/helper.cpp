@@ -6,13 +6,16 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <mutex>
 #include <semaphore>
+#include <string>
 #include <thread>
 
 #include "multipath/process_table.h"
 #include "multipath/thread.h"
-#include "preload/lifecycle.h"
-#include "preload/runtime.h"
+#include "preload/access.h"
+#include "preload/messages.h"
+#include "preload/state.h"
 
 namespace braid::preload {
 namespace {
@@ -20,8 +23,9 @@ namespace {
 struct Helper {
   multipath::Thread thread;
   std::atomic<bool> has_thread{false};
-  std::atomic<bool> has_begun{false};
+  std::atomic<bool> opens{false};  // relays have been asked for
   std::atomic<bool> stops{false};
+  std::mutex opening;  // one thread at a time opens relays
   std::binary_semaphore ended{0};
   pid_t pid = 0;  // a child that was forked has no such thread
 };
@@ -35,13 +39,28 @@ Helper& helper() {
 constexpr std::chrono::milliseconds kTurnOfOthers{1};
 constexpr std::chrono::seconds kLongestStep{10};
 // While relays lack memory that they have given back.
-constexpr std::chrono::seconds kTryAgain{10};
+constexpr std::chrono::milliseconds kTryAgain{10'000};
 
-// True: there is another.
-bool open_step() {
-  const bool is_more = open_next_relay();
+// Opens the next relay, or after the last lends memory to the relays and lets copies in. True:
+// there is another. Holds none of the locks that the program's calls wait for: the driver may make
+// this thread wait for a lock that the program holds.
+bool open_next_relay(multipath::Engine& open) {
+  const auto is_more = open.open_next();
+  if (is_more.ok() && is_more.value()) return true;
+  if (!is_more.ok()) say_once((is_more.status().message() + ". Every copy stays native").c_str());
+  lend_memory_made_so_far(open);
+  open.begin();
+  for (const std::string& problem : open.problems()) say_once(problem.c_str());
+  return false;
+}
+
+bool open_step(multipath::Engine& open) try {
+  const bool is_more = open_next_relay(open);
   if (is_more) std::this_thread::sleep_for(kTurnOfOthers);
   return is_more;
+} catch (...) {
+  give_engine_up("out of memory while opening relays");
+  return false;
 }
 
 std::string answer_of(multipath::Engine& open) {
@@ -57,13 +76,14 @@ void serve(multipath::Engine& open) {
     const uint32_t asked = row.asked;
     if (asked != row.answered) answer(row, asked, answer_of(open));
     if (open.has_wishes()) {
-      open_step();
+      const std::lock_guard hold(helper().opening);
+      if (open.has_wishes() && !helper().stops) open_step(open);
       continue;
     }
     if (open.is_open()) row.answers = 1;
-    const bool is_whole = open.tend();
+    const auto next_try = open.tend() ? std::chrono::milliseconds::max() : kTryAgain;
     if (helper().stops) break;
-    wait_for_question(row, asked, is_whole ? std::chrono::milliseconds::zero() : kTryAgain);
+    wait_for_question(row, asked, next_try);
   }
   row.answers = 0;
 }
@@ -84,23 +104,31 @@ void end_helper() noexcept {
   if (helper().has_thread && helper().ended.try_acquire_for(kLongestStep)) helper().thread.join();
 }
 
+bool start_helper() noexcept {
+  static const bool has_thread = [] {
+    helper().pid = getpid();
+    std::atexit(end_helper);  // after the driver's own handlers were, and so called before them
+    return helper().has_thread = helper().thread.start(help, nullptr);
+  }();
+  return has_thread;
+}
+
 void open_relays(Opening when) noexcept {
-  if (helper().has_begun.exchange(true)) return wake_helper();
-  helper().pid = getpid();
-  std::atexit(
-      [] { end_helper(); });  // after the driver's own handlers were, and so called before them
+  if (helper().opens.exchange(true)) return wake_helper();
+  const bool has_thread = start_helper();
+  if (!has_thread && when == Opening::kInBackground)
+    return give_engine_up("the process may not have another thread to open relays with");
   if (multipath::Engine* open = engine(); open != nullptr && when == Opening::kNow) {
     const Inside inside;
+    const std::lock_guard hold(helper().opening);
     open->want(multipath::kEveryGpu);
-    while (!helper().stops && open_step()) continue;
+    while (!helper().stops && open_step(*open)) continue;
   }
-  helper().has_thread = helper().thread.start(help, nullptr);
-  if (!helper().has_thread && when == Opening::kInBackground)
-    give_engine_up("the process may not have another thread to open relays with");
+  wake_helper();
 }
 
 void wake_helper() noexcept {
-  if (multipath::Engine* open = engine(); open != nullptr && helper().has_begun) wake(open->row());
+  if (multipath::Engine* open = engine(); open != nullptr && helper().has_thread) wake(open->row());
 }
 
 }  // namespace braid::preload

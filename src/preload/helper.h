@@ -12,11 +12,15 @@ enum class Opening : bool {
   kInBackground,  ///< if the process may have another thread; else everything stays native
 };
 
-/// The first call, of whichever thread, opens them, and starts the thread, which every later call
-/// wakes; call it when the engine has been prepared, holding no lock. A process that exits waits
-/// for the step that is under way, since the driver's own handlers do not expect a context to be
-/// made beside them; but not for ever, since that step may wait for a thread of the program's.
+/// The first call, of whichever thread, opens them; every later one wakes the thread. Call it when
+/// the engine has been prepared, holding no lock.
 void open_relays(Opening when) noexcept;
+
+/// Starts the thread, if it is not there. False: the process may not have another. A process that
+/// exits waits for the step that is under way, since the driver's own handlers do not expect a
+/// context to be made beside them; but not for ever, since that step may wait for a thread of the
+/// program's.
+bool start_helper() noexcept;
 
 /// There is something to do for the thread, if there is one.
 void wake_helper() noexcept;

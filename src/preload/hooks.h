@@ -1,7 +1,7 @@
 // The table of hooks: every driver entry point that libbraid_preload.so stands in for, and by which
 // names, versions and flags a program asks for it. One table drives the library's exports, `dlsym`,
 // `cuGetProcAddress` and what `braid doctor` lists. Pure: no driver, no state, no allocation.
-// (cudart_hooks.h is the same for CUDA's runtime library.)
+// (lending/cudart_hooks.h is the same for CUDA's runtime library.)
 //
 // A program reaches an entry point in two ways. By symbol ("cuMemcpyHtoD_v2"), linked or through
 // dlsym: one symbol is one ABI. Or by base name ("cuMemcpyHtoD") with a version and flags through
@@ -29,7 +29,7 @@ enum class HookKind : uint8_t {
   kContext,   ///< makes or ends a context
   kAccess,    ///< who may touch mapped memory and pools, which braid's relays may besides
   kMemory,    ///< allocates memory of a GPU, where a relay may have some to give back
-  kDevice,    ///< which GPUs there are: the program does not see those that are lent (lend.h)
+  kDevice,    ///< which GPUs there are: the program does not see those that are lent (src/lending)
 };
 
 struct Hook {

@@ -11,8 +11,9 @@
 
 #include "cuda/relaxed_capture.h"
 #include "multipath/classify.h"
+#include "preload/binding.h"
 #include "preload/observe.h"
-#include "preload/runtime.h"
+#include "preload/state.h"
 
 namespace braid::preload {
 

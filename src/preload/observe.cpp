@@ -9,7 +9,8 @@
 #include <string>
 
 #include "preload/log.h"
-#include "preload/runtime.h"
+#include "preload/messages.h"
+#include "preload/state.h"
 
 namespace braid::preload {
 namespace {

@@ -16,9 +16,10 @@
 #include <string>
 
 #include "preload/descriptor.h"
+#include "preload/messages.h"
 #include "preload/process_path.h"
 #include "preload/report.h"
-#include "preload/runtime.h"
+#include "preload/state.h"
 
 namespace braid::preload {
 namespace {

@@ -1,13 +1,14 @@
 // The state of braid inside the program's process: the driver that the program loaded, the options,
-// the engine, the counters. Everything here is constant-initialised and does nothing until the
-// program reaches for CUDA. Every function may be called from any thread, and before any
-// constructor has run.
+// the engine, the counters. Everything here is constant-initialised, and never freed: threads of
+// the program may still be copying while it exits. Every function may be called from any thread,
+// and before any constructor has run. binding.h fills in the driver, contexts.h the engine.
 #pragma once
 
-#include <cuda.h>
-
+#include <atomic>
 #include <cstdint>
+#include <memory>
 
+#include "base/options.h"
 #include "cuda/driver.h"
 #include "multipath/engine.h"
 #include "preload/hooks.h"
@@ -23,28 +24,16 @@ enum class State : int {
   kForked,     ///< child of a process that used the engine: everything stays native
 };
 
-/// Finds the driver that the program has loaded; never loads one. The first success also reads the
-/// options. False when there is none (yet).
-bool bind() noexcept;
-
-/// The driver's own function for a hook; null when the driver has none or is not loaded.
-void* real_function(HookId hook) noexcept;
-
-template <typename Function>
-Function* real(HookId hook) noexcept {
-  return reinterpret_cast<Function*>(real_function(hook));
-}
-
-/// Replaces the resolver's answer with braid's function when the table knows it.
-void substitute(const char* base_name, void** function, int version, uint64_t flags) noexcept;
+State state() noexcept;
 
 /// Null before bind(), and when the driver lacks a function that braid needs.
 const cuda::Driver* driver() noexcept;
 
-State state() noexcept;
-
 /// Null unless State::kOpen. Ask once and use the answer: it may be null at the next call.
 multipath::Engine* engine() noexcept;
+
+/// Call after bind().
+const Options& options() noexcept;
 
 /// Copies smaller than this stay native without asking the engine.
 uint64_t threshold_bytes() noexcept;
@@ -55,21 +44,27 @@ uint64_t least_bytes() noexcept;
 /// Pageable copies smaller than this stay native; UINT64_MAX when all do.
 uint64_t staging_bytes() noexcept;
 
-/// Call after bind().
-const Options& options() noexcept;
-
 Statistics& statistics() noexcept;
 
-/// Prepares the engine if nobody has; true when this call, and no other, did. Allocates. Call it
-/// holding `hold_primaries` (primaries.h).
-bool prepare_engine_once() noexcept;
+/// The driver's own function for a hook; null: not known.
+std::atomic<void*>& driver_function(HookId hook) noexcept;
+
+// Of threads that race, the first one's are kept.
+void set_driver(cuda::Driver driver);
+void set_options(Options options);
+
+/// From State::kIdle; true for one thread alone.
+bool begin_preparing() noexcept;
+/// The engine is prepared.
+void set_engine(std::unique_ptr<multipath::Engine> engine) noexcept;
 
 /// The engine cannot be used: says why, and everything stays native. Who has the engine may go on
 /// asking it.
 void give_engine_up(const char* why) noexcept;
 
-/// One line on stderr, "braid: <message>", unless the same has been said before.
-void say_once(const char* message) noexcept;
+/// In a forked child. CUDA does not survive fork, and neither do the engine's streams; a child of a
+/// process that had not come that far may still start CUDA, and braid, for itself.
+void become_child() noexcept;
 
 /// True while this thread is inside braid: driver calls made there are braid's or the driver's own.
 class Inside {
@@ -85,5 +80,11 @@ class Inside {
   static thread_local bool inside_ __attribute__((tls_model("initial-exec")));
   bool was_inside_;
 };
+
+/// The call is the driver's own business: it comes from inside braid, or braid is no part of the
+/// process.
+inline bool is_for_driver() noexcept {
+  return Inside::now() || driver() == nullptr || state() == State::kForked;
+}
 
 }  // namespace braid::preload

@@ -23,7 +23,7 @@
 #include "faults/faulty_driver.h"
 #include "faults/tour.h"
 #include "preload/helper.h"
-#include "preload/runtime.h"
+#include "preload/state.h"
 #include "stress/calls.h"
 #include "stress/execution.h"
 

@@ -3,7 +3,7 @@
 // as the real one does; its answers without braid are what the program must hear with it.
 #include <regex>
 
-#include "tests/preload/lending.h"
+#include "tests/lending/lending.h"
 
 namespace braid::test {
 namespace {

@@ -1,5 +1,5 @@
 // `braid run --lend`: programs that are given some GPUs, and helped by the others.
-#include "tests/preload/lending.h"
+#include "tests/lending/lending.h"
 
 namespace braid::test {
 namespace {

@@ -1,9 +1,9 @@
 // Which devices the driver is shown when GPUs are lent.
-#include "preload/lend.h"
+#include "lending/visible_devices.h"
 
 #include <gtest/gtest.h>
 
-namespace braid::preload {
+namespace braid::lending {
 namespace {
 
 const std::vector<LendableGpu> kGpus{
@@ -55,4 +55,4 @@ TEST(Lend, MigInstancesAreFound) {
 }
 
 }  // namespace
-}  // namespace braid::preload
+}  // namespace braid::lending

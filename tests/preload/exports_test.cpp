@@ -5,7 +5,7 @@
 #include <set>
 #include <sstream>
 
-#include "preload/cudart_hooks.h"
+#include "lending/cudart_hooks.h"
 #include "preload/hooks.h"
 #include "tests/support/child.h"
 
@@ -17,7 +17,7 @@ using test::run_child;
 std::set<std::string> tables_and_libc() {
   std::set<std::string> names{"dlsym", "_exit", "_Exit"};
   for (const Hook& hook : hooks()) names.insert(hook.symbol);
-  names.insert(cudart_hooks().begin(), cudart_hooks().end());
+  names.insert(lending::cudart_hooks().begin(), lending::cudart_hooks().end());
   return names;
 }
 

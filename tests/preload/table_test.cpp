@@ -5,7 +5,6 @@
 #include <array>
 #include <string>
 
-#include "preload/cudart_hooks.h"
 #include "preload/hooks.h"
 
 namespace braid::preload {
@@ -110,18 +109,6 @@ TEST(Names, OnlyTheDriversAreLookedAt) {
     EXPECT_TRUE(is_driver_name(hook.symbol));
     EXPECT_TRUE(std::string(hook.symbol).starts_with(hook.base_name)) << hook.symbol;
   }
-}
-
-TEST(CudartNames, OnlyTheRuntimesAreLookedAt) {
-  for (const char* name : {"cuInit", "cudnnCreate", "cuda", "cudart", "", "malloc"})
-    EXPECT_FALSE(is_cudart_name(name)) << name;
-  for (int id = 0; id < kCudartHookCount; ++id) {
-    const char* const name = cudart_hooks()[static_cast<size_t>(id)];
-    EXPECT_TRUE(is_cudart_name(name));
-    EXPECT_FALSE(is_driver_name(name));
-    EXPECT_EQ(find_cudart_symbol(name), static_cast<CudartHookId>(id));
-  }
-  EXPECT_EQ(find_cudart_symbol("cudaGetDevice"), std::nullopt);
 }
 
 }  // namespace

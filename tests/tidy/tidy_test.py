@@ -73,6 +73,20 @@ class TidyTest(unittest.TestCase):
     def test_a_room_that_nobody_declared(self):
         self.assert_found("layers", "src/attic/box.cpp", 1, "\n")
 
+    def test_cycles(self):
+        """Modules that include each other through a .cpp, and through a third."""
+        header = "#pragma once\n"
+        planted = {"src/preload/a.h": header + '#include "preload/b.h"\n',
+                   "src/preload/b.h": header}
+        self.assertEqual(self.found("cycles", planted), [])
+        planted["src/preload/b.cpp"] = '#include "preload/b.h"\n#include "preload/a.h"\n'
+        self.assertEqual(self.found("cycles", planted), [("src/preload/a.h", 2)])
+        planted["src/preload/b.cpp"] = '\n#include "c.h"\n'
+        planted["src/preload/c.h"] = header
+        self.assertEqual(self.found("cycles", planted), [])
+        planted["src/preload/c.h"] = header + '#include "preload/a.h"\n'
+        self.assertEqual(self.found("cycles", planted), [("src/preload/a.h", 2)])
+
     def test_length(self):
         path = "src/base/long.cpp"
         self.assert_clean("length", path, "\n" * 400)

@@ -1,5 +1,5 @@
-// The pull kernel's contract, shared by the device code (pull_kernels.cu), its host twin (pull_twin.cpp)
-// and the code that launches it (multipath/kernel_mover).
+// The pull kernel's contract, shared by the device code (pull_kernels.cu), its host twin
+// (pull_twin.cpp) and the code that launches it (multipath/kernel_mover).
 //
 // One launch serves one path of one transfer: a few thread blocks on the path's GPU take slice
 // numbers from a counter that all paths of the transfer share, and copy each slice from its source

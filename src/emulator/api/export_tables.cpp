@@ -1,5 +1,5 @@
 // The driver tables by which CUDA's runtime library starts, as far as a double of it needs them
-// that starts as the real one does (tests/preload/clients/cudart_double.cpp). The real one needs
+// that starts as the real one does (tests/lending/clients/cudart_double.cpp). The real one needs
 // more tables, and more in the first; it is refused the next that it asks for.
 #include "base/export_tables.h"
 

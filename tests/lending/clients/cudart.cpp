@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
-#include "client.h"
 #include "cudart_report.h"
+#include "tests/preload/clients/client.h"
 
 namespace {
 

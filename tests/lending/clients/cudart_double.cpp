@@ -1,5 +1,5 @@
 // A double of CUDA's runtime library for the emulated driver, on which the real one does not run.
-// It starts as the real one does (src/preload/cudart_start.h): each copy of it asks the driver,
+// It starts as the real one does (src/lending/cudart_start.h): each copy of it asks the driver,
 // once, of every GPU, has the driver's self-check confirm that it was told of all, and answers from
 // its own list ever after. Built as libcudart.so.98 and .99, and linked statically into programs.
 #include <cuda.h>

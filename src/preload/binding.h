@@ -1,0 +1,21 @@
+// How the process is bound to the driver that the program has loaded.
+#pragma once
+
+#include "preload/hooks.h"
+
+namespace braid::preload {
+
+/// Finds the driver that the program has loaded; never loads one. The first success also reads the
+/// options. False when there is none (yet). May be called from any thread, and before any
+/// constructor has run.
+bool bind() noexcept;
+
+/// The driver's own function for a hook; null when the driver has none or is not loaded.
+void* real_function(HookId hook) noexcept;
+
+template <typename Function>
+Function* real(HookId hook) noexcept {
+  return reinterpret_cast<Function*>(real_function(hook));
+}
+
+}  // namespace braid::preload
