@@ -80,6 +80,10 @@ Status set_count(int& count, const std::string& text, int least, int most, const
   return {};
 }
 
+Status set_stats_interval(Options& options, const std::string& text) {
+  return set_count(options.stats_interval_s, text, 1, 24 * 3600, "seconds");
+}
+
 Status set_threshold(Options& options, const std::string& text) {
   if (text != "auto") return set_size<&Options::threshold_bytes>(options, text);
   options.threshold_bytes = 0;
@@ -167,6 +171,10 @@ const std::vector<Entry>& entries() {
       {{"BRAID_STATS_SIGNAL", "USR1|USR2", "", "none",
         "show the statistics on this signal too: USR1 or USR2", "signals are the program's"},
        set_stats_signal},
+      {{"BRAID_STATS_INTERVAL", "SECONDS", "s", "none",
+        "show the statistics so often too, while the program goes on",
+        "a thread of braid's wakes up for it: docs/statistics.md"},
+       set_stats_interval},
       {{"BRAID_LOG", "stderr|PATH", "path", "none",
         "a line for each copy over the threshold, on stderr or in a file: stderr or PATH, with %p",
         "on, each copy opens, writes and closes a file: docs/statistics.md"},
@@ -296,7 +304,8 @@ Result<Options> read_options(const std::function<const char*(const char*)>& get)
   options.cache_folder = cache_folder_of(get);
   if (options.stats == StatsFormat::kNone && !options.stats_file.empty())
     options.stats = StatsFormat::kPrometheus;
-  if (options.stats == StatsFormat::kNone && options.stats_signal != 0)
+  if (options.stats == StatsFormat::kNone &&
+      (options.stats_signal != 0 || options.stats_interval_s != 0))
     options.stats = StatsFormat::kText;
   // CUDA's own rule: 1 to 32, and 8 when it is not set; what it cannot read it ignores.
   if (const char* queues = get("CUDA_DEVICE_MAX_CONNECTIONS");

@@ -37,7 +37,8 @@ struct Options {
   RelayChoice relays;
   StatsFormat stats = StatsFormat::kNone;  ///< a file or a signal alone also choose one
   std::string stats_file;                  ///< empty: stderr; "%p" stands for the process's number
-  int stats_signal = 0;                    ///< 0: only at exit
+  int stats_signal = 0;                    ///< 0: none
+  int stats_interval_s = 0;                ///< 0: none
   std::string log;                         ///< empty: none; "stderr", or a file's path as above
   uint64_t threshold_bytes = 0;            ///< 0: by the cost model (multipath/cost_model.h)
   uint64_t slice_bytes = 0;                ///< 0: the default (multipath/slice_size.h)

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "preload/helper.h"
 #include "preload/messages.h"
 #include "preload/primaries.h"
 #include "preload/reporter.h"
@@ -44,6 +45,7 @@ void prepare_engine_once() noexcept try {
   set_engine(std::move(prepared).value());
   // Registered after the driver's own handlers, so it runs before them, while copies still move.
   std::atexit(report_at_exit);
+  if (options().stats_interval_s != 0) start_helper();
 } catch (...) {
   give_engine_up("out of memory while preparing the engine");
 }

@@ -3,6 +3,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
@@ -15,6 +16,7 @@
 #include "multipath/thread.h"
 #include "preload/access.h"
 #include "preload/messages.h"
+#include "preload/reporter.h"
 #include "preload/state.h"
 
 namespace braid::preload {
@@ -82,8 +84,9 @@ void serve(multipath::Engine& open) {
     }
     if (open.is_open()) row.answers = 1;
     const auto next_try = open.tend() ? std::chrono::milliseconds::max() : kTryAgain;
+    const auto next_report = report_when_due();
     if (helper().stops) break;
-    wait_for_question(row, asked, next_try);
+    wait_for_question(row, asked, std::min(next_try, next_report));
   }
   row.answers = 0;
 }

@@ -2,7 +2,8 @@
 // program goes on: a context takes the driver a tenth of a second, and more where several processes
 // start at once; copies are native until all are open. Then it sleeps. It wakes up when copies of
 // another GPU want relays, to answer who asks what the process waits for
-// (multipath/process_table.h), and to allocate again what relays gave back.
+// (multipath/process_table.h), to allocate again what relays gave back, and to show the statistics
+// at an interval (reporter.h).
 #pragma once
 
 namespace braid::preload {

@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "preload/descriptor.h"
 #include "preload/messages.h"
@@ -27,9 +28,13 @@ namespace {
 // In-flight transfers get this long to end before the statistics are shown at exit.
 constexpr int kExitWaitMs = 500;
 
+// The end of a process waits so long for a thread that is writing a report.
+constexpr int kEndWaitMs = 100;
+
 struct Settings {
   StatsFormat format;
-  std::string file;  // empty: stderr
+  std::string file;               // empty: stderr
+  std::chrono::seconds interval;  // zero: none
 };
 
 struct Reporter {
@@ -85,13 +90,14 @@ bool has_report() noexcept {
   return !statistics().empty() || reporter.expected.load() == getpid();
 }
 
-void report(int wait_ms) noexcept {
-  if (!has_report() || !take_buffers(wait_ms)) return;
+// `copies_ms` and `buffers_ms`: how long to wait for copies under way, and for another report.
+void report(int copies_ms, int buffers_ms) noexcept {
+  if (!has_report() || !take_buffers(buffers_ms)) return;
   const Settings& settings = *reporter.settings.load();
   reporter.paths.clear();
   reporter.relay_count = 0;
   if (multipath::Engine* open = engine()) {
-    open->collect(wait_ms, reporter.paths);
+    open->collect(copies_ms, reporter.paths);
     reporter.relay_count = open->count_relays(reporter.relays);
   }
   Descriptor errors{STDERR_FILENO};
@@ -112,25 +118,27 @@ void call_program_handler(int signal, siginfo_t* information, void* context) {
 
 void on_signal(int signal, siginfo_t* information, void* context) {
   const int error = errno;
-  report(0);
+  report(0, 0);
   errno = error;
   call_program_handler(signal, information, context);
 }
 
 // A program that sets a handler of its own afterwards replaces this one, as it means to.
 void listen_for(int signal) {
+  struct sigaction before {};
+  if (sigaction(signal, nullptr, &before) != 0 || before.sa_sigaction == on_signal) return;
+  reporter.program_action = before;
   struct sigaction action {};
   action.sa_sigaction = on_signal;
   action.sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK;
   sigfillset(&action.sa_mask);
-  if (sigaction(signal, nullptr, &reporter.program_action) == 0)
-    sigaction(signal, &action, nullptr);
+  sigaction(signal, &action, nullptr);
 }
 
 // The signal has the effect that it would have had: it waits until this returns.
 void report_and_end(int signal) {
   const int error = errno;
-  if (!reporter.has_ended.exchange(true)) report(0);
+  if (!reporter.has_ended.exchange(true)) report(0, kEndWaitMs);
   struct sigaction natural {};
   natural.sa_handler = SIG_DFL;
   sigaction(signal, &natural, nullptr);
@@ -156,6 +164,15 @@ void report_no_driver() noexcept {
   TextWriter out(reporter.text, write_to_descriptor, &errors);
   out << "braid: process " << getpid() << " (" << program_invocation_short_name
       << "): braid saw no CUDA driver in it. What its children copy, they report\n";
+}
+
+// Before the program's main, since the signal would end a program that has not loaded CUDA yet.
+__attribute__((constructor)) void listen_early() {
+  constexpr std::string_view kVariable = "BRAID_STATS_SIGNAL";
+  if (std::getenv(kVariable.data()) == nullptr) return;
+  const auto options = read_options(
+      [&](const char* name) { return name == kVariable ? std::getenv(name) : nullptr; });
+  if (options.ok() && options.value().stats_signal != 0) listen_for(options.value().stats_signal);
 }
 
 // Before the program's main: the environment is as `braid run` left it.
@@ -186,7 +203,8 @@ void check_file(const std::string& file) {
 
 void start_reporting(const Options& options) {
   if (options.stats == StatsFormat::kNone) return;
-  auto settings = std::make_unique<Settings>(Settings{options.stats, options.stats_file});
+  auto settings = std::make_unique<Settings>(
+      Settings{options.stats, options.stats_file, std::chrono::seconds(options.stats_interval_s)});
   if (!settings->file.empty()) {
     settings->file = std::filesystem::absolute(settings->file).string();
     check_file(settings->file);
@@ -204,7 +222,21 @@ void report_at_exit() noexcept {
       !reporter.has_ended.exchange(true))
     report_no_driver();
   if (!has_report() || reporter.has_ended.exchange(true)) return;
-  report(kExitWaitMs);
+  report(kExitWaitMs, kExitWaitMs);
+}
+
+std::chrono::milliseconds report_when_due() noexcept {
+  using std::chrono::milliseconds;
+  using std::chrono::steady_clock;
+  const Settings* settings = reporter.settings.load();
+  if (settings == nullptr || settings->interval.count() == 0) return milliseconds::max();
+  static auto due = steady_clock::now() + settings->interval;
+  const auto now = steady_clock::now();
+  if (now >= due) {
+    report(0, 0);
+    due = now + settings->interval;
+  }
+  return std::chrono::ceil<milliseconds>(due - now);
 }
 
 void forget_reports() noexcept {

@@ -29,6 +29,7 @@ TEST(Options, ReadsEveryRow) {
                                 {"BRAID_STATS", "json"},
                                 {"BRAID_STATS_FILE", "/tmp/%p.prom"},
                                 {"BRAID_STATS_SIGNAL", "USR2"},
+                                {"BRAID_STATS_INTERVAL", "15"},
                                 {"BRAID_LOG", "stderr"},
                                 {"BRAID_THRESHOLD", "2M"},
                                 {"BRAID_COSTS", "/tmp/costs.json"},
@@ -41,6 +42,7 @@ TEST(Options, ReadsEveryRow) {
   EXPECT_EQ(options.stats, StatsFormat::kJson);
   EXPECT_EQ(options.stats_file, "/tmp/%p.prom");
   EXPECT_EQ(options.stats_signal, SIGUSR2);
+  EXPECT_EQ(options.stats_interval_s, 15);
   EXPECT_EQ(options.log, "stderr");
   EXPECT_EQ(options.threshold_bytes, 2u << 20);
   EXPECT_EQ(options.costs, "/tmp/costs.json");
@@ -64,9 +66,10 @@ TEST(Options, TheCacheFolderIsTheUsers) {
   EXPECT_EQ(read({}).value().cache_folder, "");
 }
 
-TEST(Options, AFileOrASignalForStatisticsChoosesAFormatToo) {
+TEST(Options, AFileASignalOrAnIntervalForStatisticsChoosesAFormatToo) {
   EXPECT_EQ(read({{"BRAID_STATS_FILE", "x"}}).value().stats, StatsFormat::kPrometheus);
   EXPECT_EQ(read({{"BRAID_STATS_SIGNAL", "USR1"}}).value().stats, StatsFormat::kText);
+  EXPECT_EQ(read({{"BRAID_STATS_INTERVAL", "9"}}).value().stats, StatsFormat::kText);
   EXPECT_EQ(read({{"BRAID_STATS_FILE", "x"}, {"BRAID_STATS", "text"}}).value().stats,
             StatsFormat::kText);
   EXPECT_EQ(read({{"BRAID_LOG", "x"}}).value().stats, StatsFormat::kNone);
@@ -83,6 +86,7 @@ TEST(Options, AnErrorNamesTheVariableAndItsText) {
        std::map<std::string, std::string>{{"BRAID_RELAYS", "1,x"},
                                           {"BRAID_STATS", "xml"},
                                           {"BRAID_STATS_SIGNAL", "TERM"},
+                                          {"BRAID_STATS_INTERVAL", "0"},
                                           {"BRAID_THRESHOLD", "big"},
                                           {"BRAID_SLICE", "0"},
                                           {"BRAID_BLOCKS", "65"},

@@ -108,6 +108,34 @@ TEST_F(Observe, AHandlerFromAfterwardsReplacesBraids) {
   EXPECT_EQ(child.statistics().size(), 1u) << child.errors;
 }
 
+TEST_F(Observe, BeforeCudaIsLoadedTheSignalEndsNothing) {
+  const ChildResult child =
+      with_braid({"sh", "-c", "kill -USR2 $$; exec " + kScenarios + " signalled"},
+                 {"--stats-signal", "USR2"});
+  EXPECT_EQ(child.signal, 0);
+  EXPECT_EQ(child.exit_code, 0);
+  EXPECT_EQ(child.statistics().size(), 3u) << child.errors;
+}
+
+TEST_F(Observe, AFileIsRewrittenAtTheInterval) {
+  const ChildResult child =
+      run({"--stats-file", folder_ / "s.json", "--stats", "json", "--stats-interval", "1"},
+          {kScenarios, "killed_later"});
+  EXPECT_EQ(child.signal, SIGKILL) << child.errors;
+  const auto statistics = nlohmann::json::parse(text_of(folder_ / "s.json")).at("braid");
+  EXPECT_EQ(accelerated(statistics), 2u) << "one copy came after the first report";
+}
+
+TEST_F(Observe, AnIntervalDelaysNoEndAndNoFork) {
+  for (const char* scenario : {"copy_once", "fork_copying", "fork_first", "underscore_exit"}) {
+    const ChildResult child = with_braid({kScenarios, scenario}, {"--stats-interval", "3600"});
+    const ChildResult without = with_braid({kScenarios, scenario});
+    EXPECT_EQ(child.exit_code, without.exit_code) << scenario;
+    EXPECT_EQ(child.other_errors(), "") << scenario;
+    EXPECT_EQ(child.statistics().size(), without.statistics().size()) << child.errors;
+  }
+}
+
 TEST_F(Observe, SignalsInTheMiddleOfCopiesDoNoHarm) {
   const ChildResult child = with_braid({kScenarios, "signalled_while_copying"},
                                        {"--stats-signal", "USR2", "--threshold", "64K"});

@@ -456,6 +456,17 @@ int terminated_with_handler() {
   return 0;
 }
 
+// Ended without a chance to say anything.
+int killed_later() {
+  use_gpu(0);
+  copy_and_look(19);
+  sleep(2);
+  copy_and_look(20);
+  sleep(3);
+  raise(SIGKILL);
+  return 0;
+}
+
 // Signals arrive while other threads copy, at whatever point they are.
 int signalled_while_copying() {
   std::atomic<bool> done{false};
@@ -535,6 +546,7 @@ int main(int argc, char** argv) {
       {"copies_beside_a_recording", copies_beside_a_recording},
       {"interrupted", interrupted},
       {"terminated_with_handler", terminated_with_handler},
+      {"killed_later", killed_later},
       {"signalled", signalled},
       {"signalled_with_handler_before", signalled},
       {"signalled_with_handler_after", signalled_with_handler_after},
