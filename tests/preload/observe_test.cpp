@@ -109,9 +109,8 @@ TEST_F(Observe, AHandlerFromAfterwardsReplacesBraids) {
 }
 
 TEST_F(Observe, BeforeCudaIsLoadedTheSignalEndsNothing) {
-  const ChildResult child =
-      with_braid({"sh", "-c", "kill -USR2 $$; exec " + kScenarios + " signalled"},
-                 {"--stats-signal", "USR2"});
+  const ChildResult child = with_braid(
+      {"sh", "-c", "kill -USR2 $$; exec " + kScenarios + " signalled"}, {"--stats-signal", "USR2"});
   EXPECT_EQ(child.signal, 0);
   EXPECT_EQ(child.exit_code, 0);
   EXPECT_EQ(child.statistics().size(), 3u) << child.errors;
