@@ -18,14 +18,14 @@ void memory_pinned() noexcept {
   if (open != nullptr && !open->is_open()) open_relays(Opening::kNow);
 }
 
-CUresult end_context(HookId hook, CUcontext context, Holds which) {
+CUresult end_context(HookId hook, CUcontext context) {
   auto* native = real<CUresult(CUcontext)>(hook);
   if (native == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   if (is_for_driver() || context == nullptr) return native(context);
   const Inside inside;
-  const GivenUp given = give_up(context, which);
+  const bool is_made = forget_context(context, Ending::kDestroyed);
   const CUresult result = native(context);
-  if (result != CUDA_SUCCESS) take_back(context, given);
+  if (result != CUDA_SUCCESS) take_back(context, is_made);
   return result;
 }
 
@@ -84,17 +84,8 @@ CUresult cuCtxCreate_v4(CUcontext* context, CUctxCreateParams* parameters, unsig
       to_make_context_on(device));
 }
 
-CUresult cuCtxDestroy(CUcontext context) {
-  return end_context(k_cuCtxDestroy, context, Holds::kAll);
-}
+CUresult cuCtxDestroy(CUcontext context) { return end_context(k_cuCtxDestroy, context); }
 
-CUresult cuCtxDestroy_v2(CUcontext context) {
-  return end_context(k_cuCtxDestroy_v2, context, Holds::kAll);
-}
+CUresult cuCtxDestroy_v2(CUcontext context) { return end_context(k_cuCtxDestroy_v2, context); }
 
-CUresult cuCtxAttach(CUcontext* context, unsigned flags) {
-  return call_then(
-      k_cuCtxAttach, [&] { context_attached(*context); }, context, flags);
-}
-
-CUresult cuCtxDetach(CUcontext context) { return end_context(k_cuCtxDetach, context, Holds::kOne); }
+CUresult cuCtxDetach(CUcontext context) { return end_context(k_cuCtxDetach, context); }

@@ -1,8 +1,8 @@
 #include "preload/contexts.h"
 
 #include <cstdlib>
-#include <map>
 #include <mutex>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -18,7 +18,7 @@ namespace {
 // Never destroyed: threads of the program may still be here while the process exits.
 struct Contexts {
   std::mutex lock;
-  std::map<CUcontext, int> made;  // by the program, and not yet destroyed: how often it holds each
+  std::set<CUcontext> made;  // by the program, and not yet destroyed
 };
 
 Contexts& contexts() {
@@ -59,54 +59,32 @@ void context_made(CUcontext context) noexcept try {
   prepare_engine_once();
   Contexts& all = contexts();
   const std::lock_guard hold(all.lock);
-  all.made[context] = 1;
+  all.made.insert(context);
   make_known(context);
 } catch (...) {
 }
 
-void context_attached(CUcontext context) noexcept try {
-  if (is_for_driver()) return;
+bool forget_context(CUcontext context, Ending ending) noexcept try {
   Contexts& all = contexts();
   const std::lock_guard hold(all.lock);
-  if (const auto known = all.made.find(context); known != all.made.end()) ++known->second;
-} catch (...) {
-}
-
-GivenUp give_up(CUcontext context, Holds which) noexcept try {
-  Contexts& all = contexts();
-  const std::lock_guard hold(all.lock);
-  const auto known = all.made.find(context);
-  GivenUp given{0, which == Holds::kAll};
-  if (known != all.made.end()) {
-    given.holds = which == Holds::kAll ? known->second : 1;
-    known->second -= given.holds;
-    given.is_end = known->second == 0;
-    if (given.is_end) all.made.erase(known);
+  const bool is_made = all.made.erase(context) != 0;
+  if (multipath::Engine* open = engine(); open != nullptr) {
+    if (ending == Ending::kReleased)
+      open->release_context(context);
+    else
+      open->forget_context(context);
   }
-  if (multipath::Engine* open = engine(); open != nullptr && given.is_end)
-    open->forget_context(context);
-  return given;
+  return is_made;
 } catch (...) {
-  return {};
+  return false;
 }
 
-void take_back(CUcontext context, GivenUp given) noexcept try {
+void take_back(CUcontext context, bool is_made) noexcept try {
   const auto primaries = hold_primaries();
   Contexts& all = contexts();
   const std::lock_guard hold(all.lock);
-  if (given.holds > 0) all.made[context] += given.holds;
-  if (given.is_end) make_known(given.holds > 0 ? context : nullptr);
-} catch (...) {
-}
-
-void forget_primary_context(CUcontext context, Ending ending) noexcept try {
-  const std::lock_guard hold(contexts().lock);
-  multipath::Engine* open = engine();
-  if (open == nullptr) return;
-  if (ending == Ending::kReleased)
-    open->release_context(context);
-  else
-    open->forget_context(context);
+  if (is_made) all.made.insert(context);
+  make_known(is_made ? context : nullptr);
 } catch (...) {
 }
 

@@ -92,7 +92,6 @@ inline constexpr int kNoEnd = 1 << 30;
   X(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", 7000, kNoEnd, kAny, kContext)          \
   X(cuCtxDestroy, "cuCtxDestroy", 2000, 4000, kAny, kContext)                                    \
   X(cuCtxDestroy_v2, "cuCtxDestroy", 4000, kNoEnd, kAny, kContext)                               \
-  X(cuCtxAttach, "cuCtxAttach", 2000, kNoEnd, kAny, kContext)                                    \
   X(cuCtxDetach, "cuCtxDetach", 2000, kNoEnd, kAny, kContext)                                    \
   X(cuDevicePrimaryCtxReset, "cuDevicePrimaryCtxReset", 7000, 11000, kAny, kContext)             \
   X(cuDevicePrimaryCtxReset_v2, "cuDevicePrimaryCtxReset", 11000, kNoEnd, kAny, kContext)        \

@@ -13,7 +13,7 @@ namespace {
 
 void forget_primary(const Primaries& all, CUdevice device, Ending ending) {
   if (engine() == nullptr) return;
-  if (CUcontext context = primary_context(all, device)) forget_primary_context(context, ending);
+  if (CUcontext context = primary_context(all, device)) forget_context(context, ending);
 }
 
 using OnDevice = CUresult(CUdevice);

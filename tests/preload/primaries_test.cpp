@@ -34,7 +34,6 @@ TEST_P(Primaries, EndAsNatively) {
 INSTANTIATE_TEST_SUITE_P(Process, Primaries,
                          ::testing::Values("release_ends_the_context", "every_hold_counts",
                                            "reset_and_release", "release_after_pageable",
-                                           "detach_ends_the_context",
                                            "refused_detaching_counts_nothing",
                                            "release_beside_the_first_pinning"),
                          [](const auto& scenario) { return std::string(scenario.param); });
