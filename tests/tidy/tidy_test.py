@@ -55,6 +55,8 @@ class TidyTest(unittest.TestCase):
             ("src/emulator/copy.cpp", '"multipath/engine.h"'),
             ("src/preload/hooks.h", '"tools/locate.h"'),
             ("src/preload/hooks.h", '"emulator/device.h"'),
+            ("src/lending/lent_gpus.cpp", '"preload/hooks.h"'),
+            ("src/simulation/flows.cpp", '"base/status.h"'),
             ("src/base/clock.cpp", "<unistd.h>"),
             ("src/cuda/stream.cpp", "<cuda_runtime.h>"),
             ("src/multipath/mover.cpp", '"../preload/hooks.h"'),
