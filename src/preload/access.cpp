@@ -163,11 +163,10 @@ CUresult cuMemSetAccess(CUdeviceptr address, size_t size_bytes, const CUmemAcces
 
 CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location,
                         CUdeviceptr address) {
-  auto* native = real<decltype(cuMemGetAccess)>(k_cuMemGetAccess);
-  if (native == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  if (is_for_driver() || location == nullptr) return native(flags, location, address);
+  if (is_for_driver() || location == nullptr)
+    return forward(k_cuMemGetAccess, flags, location, address);
   const CUmemLocation seen = as_program_sees(*location);
-  const CUresult result = native(flags, &seen, address);
+  const CUresult result = forward(k_cuMemGetAccess, flags, &seen, address);
   if (result != CUDA_SUCCESS) return result;
   if (const auto set = answer(address, seen)) *flags = *set;
   return result;
@@ -175,28 +174,22 @@ CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location
 
 // Before the driver unmaps: another thread may be given the same addresses right after.
 CUresult cuMemUnmap(CUdeviceptr address, size_t size_bytes) {
-  auto* native = real<decltype(cuMemUnmap)>(k_cuMemUnmap);
-  if (native == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   if (!is_for_driver()) forget(address, size_bytes);
-  return native(address, size_bytes);
+  return forward(k_cuMemUnmap, address, size_bytes);
 }
 
 CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* properties) {
-  auto* native = real<decltype(cuMemPoolCreate)>(k_cuMemPoolCreate);
-  if (native == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  if (is_for_driver() || properties == nullptr) return native(pool, properties);
+  if (is_for_driver() || properties == nullptr) return forward(k_cuMemPoolCreate, pool, properties);
   CUmemPoolProps seen = *properties;
   seen.location = as_program_sees(seen.location);
-  const CUresult result = native(pool, &seen);
+  const CUresult result = forward(k_cuMemPoolCreate, pool, &seen);
   if (result == CUDA_SUCCESS) pool_made(*pool, seen);
   return result;
 }
 
 CUresult cuMemPoolDestroy(CUmemoryPool pool) {
-  auto* native = real<decltype(cuMemPoolDestroy)>(k_cuMemPoolDestroy);
-  if (native == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   if (!is_for_driver()) forget(pool);
-  return native(pool);
+  return forward(k_cuMemPoolDestroy, pool);
 }
 
 CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc* wishes, size_t count) {
@@ -207,11 +200,10 @@ CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc* wishes, si
 }
 
 CUresult cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool pool, CUmemLocation* location) {
-  auto* native = real<decltype(cuMemPoolGetAccess)>(k_cuMemPoolGetAccess);
-  if (native == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  if (is_for_driver() || location == nullptr) return native(flags, pool, location);
+  if (is_for_driver() || location == nullptr)
+    return forward(k_cuMemPoolGetAccess, flags, pool, location);
   CUmemLocation seen = as_program_sees(*location);
-  const CUresult result = native(flags, pool, &seen);
+  const CUresult result = forward(k_cuMemPoolGetAccess, flags, pool, &seen);
   if (result != CUDA_SUCCESS) return result;
   if (const auto set = answer(pool, seen)) *flags = *set;
   return result;

@@ -23,12 +23,10 @@ bool give_back_on_current() noexcept {
 // `give_back`: true if there is more memory now.
 template <typename GiveBack, typename... Arguments>
 CUresult allocate(HookId hook, const GiveBack& give_back, Arguments... arguments) {
-  auto* native = real<CUresult(Arguments...)>(hook);
-  if (native == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  const CUresult result = native(arguments...);
+  const CUresult result = forward(hook, arguments...);
   if (result != CUDA_ERROR_OUT_OF_MEMORY || is_for_driver()) return result;
   const Inside inside;
-  return give_back() ? native(arguments...) : result;
+  return give_back() ? forward(hook, arguments...) : result;
 }
 
 }  // namespace

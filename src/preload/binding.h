@@ -1,6 +1,8 @@
 // How the process is bound to the driver that the program has loaded.
 #pragma once
 
+#include <cuda.h>
+
 #include "preload/hooks.h"
 
 namespace braid::preload {
@@ -16,6 +18,13 @@ void* real_function(HookId hook) noexcept;
 template <typename Function>
 Function* real(HookId hook) noexcept {
   return reinterpret_cast<Function*>(real_function(hook));
+}
+
+/// The driver's own answer. The arguments have the types that the function has.
+template <typename... Arguments>
+CUresult forward(HookId hook, Arguments... arguments) {
+  auto* native = real<CUresult(Arguments...)>(hook);
+  return native != nullptr ? native(arguments...) : CUDA_ERROR_NOT_INITIALIZED;
 }
 
 }  // namespace braid::preload

@@ -19,12 +19,10 @@ void memory_pinned() noexcept {
 }
 
 CUresult end_context(HookId hook, CUcontext context) {
-  auto* native = real<CUresult(CUcontext)>(hook);
-  if (native == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  if (is_for_driver() || context == nullptr) return native(context);
+  if (is_for_driver() || context == nullptr) return forward(hook, context);
   const Inside inside;
   const bool is_made = forget_context(context, Ending::kDestroyed);
-  const CUresult result = native(context);
+  const CUresult result = forward(hook, context);
   if (result != CUDA_SUCCESS) take_back(context, is_made);
   return result;
 }
@@ -32,9 +30,7 @@ CUresult end_context(HookId hook, CUcontext context) {
 // Calls the driver's function, then `after` if it succeeded.
 template <typename After, typename... Arguments>
 CUresult call_then(HookId hook, After after, Arguments... arguments) {
-  auto* native = real<CUresult(Arguments...)>(hook);
-  if (native == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  const CUresult result = native(arguments...);
+  const CUresult result = forward(hook, arguments...);
   if (result == CUDA_SUCCESS) after();
   return result;
 }

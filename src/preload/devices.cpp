@@ -17,12 +17,6 @@ namespace {
 // braid names every GPU, and so does a copy of CUDA's runtime library that is starting.
 bool asks_for_program() noexcept { return !Inside::now() && !lending::CudartStart::now(); }
 
-template <typename... Arguments>
-CUresult forward(HookId hook, Arguments... arguments) {
-  auto* native = real<CUresult(Arguments...)>(hook);
-  return native != nullptr ? native(arguments...) : CUDA_ERROR_NOT_INITIALIZED;
-}
-
 }  // namespace
 
 CUdevice as_program_sees(CUdevice device) noexcept {

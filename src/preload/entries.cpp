@@ -45,18 +45,14 @@ using namespace braid::preload;
 
 // The driver resolves first, with the program's own arguments; only a success is looked at.
 CUresult cuGetProcAddress(const char* symbol, void** function, int version, cuuint64_t flags) {
-  auto* native = real<decltype(cuGetProcAddress)>(k_cuGetProcAddress);
-  if (native == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  const CUresult result = native(symbol, function, version, flags);
+  const CUresult result = forward(k_cuGetProcAddress, symbol, function, version, flags);
   if (result == CUDA_SUCCESS) substitute(symbol, function, version, flags);
   return result;
 }
 
 CUresult cuGetProcAddress_v2(const char* symbol, void** function, int version, cuuint64_t flags,
                              CUdriverProcAddressQueryResult* status) {
-  auto* native = real<decltype(cuGetProcAddress_v2)>(k_cuGetProcAddress_v2);
-  if (native == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  const CUresult result = native(symbol, function, version, flags, status);
+  const CUresult result = forward(k_cuGetProcAddress_v2, symbol, function, version, flags, status);
   if (result == CUDA_SUCCESS) substitute(symbol, function, version, flags);
   return result;
 }

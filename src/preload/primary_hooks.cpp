@@ -19,16 +19,14 @@ void forget_primary(const Primaries& all, CUdevice device, Ending ending) {
 using OnDevice = CUresult(CUdevice);
 
 CUresult retain(CUcontext* context, CUdevice device) try {
-  auto* native = real<CUresult(CUcontext*, CUdevice)>(k_cuDevicePrimaryCtxRetain);
-  if (native == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  if (is_for_driver()) return native(context, device);
+  if (is_for_driver()) return forward(k_cuDevicePrimaryCtxRetain, context, device);
   const Inside inside;
   Primaries& all = primaries();
   CUresult result = CUDA_SUCCESS;
   {
     const std::lock_guard hold(all.lock);
     Primaries::Held& held = all.held[device];  // first: afterwards nothing may fail
-    result = native(context, device);
+    result = forward(k_cuDevicePrimaryCtxRetain, context, device);
     if (result == CUDA_SUCCESS) held = {held.count + 1, *context};
     if (held.count == 0) all.held.erase(device);
   }
@@ -76,9 +74,7 @@ CUresult reset(HookId hook, CUdevice device) {
 }
 
 CUresult get_state(CUdevice device, unsigned* flags, int* active) {
-  auto* native = real<CUresult(CUdevice, unsigned*, int*)>(k_cuDevicePrimaryCtxGetState);
-  if (native == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  const CUresult result = native(device, flags, active);
+  const CUresult result = forward(k_cuDevicePrimaryCtxGetState, device, flags, active);
   if (result != CUDA_SUCCESS || is_for_driver()) return result;
   if (state() != State::kPreparing && state() != State::kOpen) return result;  // braid holds none
   Primaries& all = primaries();
