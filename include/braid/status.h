@@ -2,7 +2,7 @@
 // either a value or such a Status, so that no object exists half-built.
 //
 // Both own what they hold. Threads: like any value, one writer or many readers. Nothing here throws
-// beyond what copying a string or a value may.
+// beyond what copying a string or a value may. C++17.
 #pragma once
 
 #include <cassert>
@@ -17,9 +17,11 @@ class [[nodiscard]] Status {
   Status() = default;  // success
 
   /// `cause` names the input and what is wrong with it; `remedy`, if any, what to do.
-  static Status error(std::string cause, std::string remedy = {}) {
+  /// `cuda_result` is the driver's answer when it is the driver that refused.
+  static Status error(std::string cause, std::string remedy = {}, int cuda_result = 0) {
     Status status;
     status.failed_ = true;
+    status.cuda_result_ = cuda_result;
     status.message_ = std::move(cause);
     if (!remedy.empty()) status.message_ += ". " + remedy;
     return status;
@@ -27,9 +29,12 @@ class [[nodiscard]] Status {
 
   bool ok() const { return !failed_; }
   const std::string& message() const { return message_; }
+  /// The CUresult with which the driver refused; 0 when it was not the driver.
+  int cuda_result() const { return cuda_result_; }
 
  private:
   bool failed_ = false;
+  int cuda_result_ = 0;
   std::string message_;
 };
 

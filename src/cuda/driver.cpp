@@ -49,7 +49,8 @@ std::string Driver::describe(CUresult result) const {
 }
 
 Status Driver::check(CUresult result, const std::string& doing) const {
-  return result == CUDA_SUCCESS ? Status() : Status::error(doing + ": " + describe(result));
+  return result == CUDA_SUCCESS ? Status()
+                                : Status::error(doing + ": " + describe(result), {}, result);
 }
 
 Result<Driver> load_driver(const SymbolLookup& lookup) {

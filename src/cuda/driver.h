@@ -34,7 +34,7 @@ namespace braid::cuda {
   X(cuEventElapsedTime) X(cuMemAlloc) X(cuMemFree) X(cuMemGetInfo) X(cuMemHostAlloc) \
   X(cuMemFreeHost) X(cuMemHostRegister) X(cuMemHostUnregister) X(cuMemHostGetDevicePointer) \
   X(cuMemcpyAsync) X(cuMemcpyHtoD) X(cuMemcpyDtoH) X(cuMemcpyHtoDAsync) X(cuMemcpyDtoHAsync) \
-  X(cuMemcpyPeerAsync) X(cuMemcpyDtoDAsync) \
+  X(cuMemcpyPeerAsync) X(cuMemcpyDtoDAsync) X(cuMemcpy2DAsync) \
   X(cuMemCreate) X(cuMemRelease) X(cuMemAddressReserve) X(cuMemAddressFree) X(cuMemMap) \
   X(cuMemUnmap) X(cuMemGetAllocationGranularity) X(cuMemGetAccess) X(cuMemSetAccess) X(cuMemPoolGetAccess) X(cuMemPoolSetAccess) \
   X(cuDeviceGetDefaultMemPool) \

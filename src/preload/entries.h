@@ -5,6 +5,7 @@
 
 #include <cuda.h>
 
+#include "cuda/driver.h"  // before the names change: it means the newest versions
 #include "preload/hooks.h"
 
 #undef cuGetProcAddress

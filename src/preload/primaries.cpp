@@ -22,7 +22,7 @@ CUcontext primary_context(const Primaries& all, CUdevice device) {
   CUcontext context = nullptr;
   if (!is_active(device) || driver()->cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS)
     return nullptr;
-  driver()->cuDevicePrimaryCtxRelease(device);
+  driver()->cuDevicePrimaryCtxRelease_v2(device);
   return context;
 }
 
