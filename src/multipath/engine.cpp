@@ -32,7 +32,7 @@ struct Engine::Impl {
     stager.close();
   }
 
-  Outcome submit(const Batch& batch);
+  Outcome submit(const Batch& batch, Intent intent = Intent::kCopy);
   void forget_context(CUcontext context, Roster::End end) {
     const cuda::RelaxedCapture relaxed(driver);
     stager.forget_context(context);
@@ -75,7 +75,7 @@ Result<std::unique_ptr<Engine>> Engine::prepare(const cuda::Driver& driver, cons
   return std::unique_ptr<Engine>(new Engine(std::move(impl)));
 }
 
-Outcome Engine::Impl::submit(const Batch& batch) {
+Outcome Engine::Impl::submit(const Batch& batch, Intent intent) {
   const uint64_t size_bytes = size_of(batch);
   if (presence.is_off()) return Verdict::kSwitchedOff;
   if (!planner.may_gain(batch, size_bytes)) return Verdict::kBelowThreshold;
@@ -88,7 +88,8 @@ Outcome Engine::Impl::submit(const Batch& batch) {
   if (what.verdict != Verdict::kAccelerated) return what.verdict;
   const Roster::Use use = roster.use(what, batch.stream);
   if (use.target == nullptr) return use.verdict;
-  return use.target->submit(batch, size_bytes, path_limit.load(std::memory_order_relaxed), what);
+  return use.target->submit(batch, size_bytes, path_limit.load(std::memory_order_relaxed), what,
+                            intent);
 }
 
 std::vector<std::string> Engine::Impl::problems() {
@@ -144,6 +145,9 @@ size_t Engine::count_relays(std::span<RelayCount> into) noexcept {
   return impl_->roster.count_relays(into);
 }
 Outcome Engine::submit(const Batch& batch) noexcept { return impl_->submit(batch); }
+Outcome Engine::forecast(const Batch& batch) noexcept {
+  return impl_->submit(batch, Intent::kForecast);
+}
 Outcome Engine::submit(const Transfer& transfer) noexcept {
   const Segment whole{transfer.host, transfer.device, transfer.size_bytes};
   return impl_->submit({transfer.direction, {&whole, 1}, transfer.stream, transfer.priority});

@@ -97,6 +97,9 @@ class Engine {
 
   Outcome submit(const Batch& batch) noexcept;
   Outcome submit(const Transfer& transfer) noexcept;
+  /// What `submit` would say now, and nothing is enqueued. Tickets and channels are not asked for:
+  /// kSaturated is not foreseen.
+  Outcome forecast(const Batch& batch) noexcept;
 
   /// A copy that `submit` declined, of host memory that is not pinned: staged through pinned memory
   /// (staging/stager.h). May wait and, the first time, allocate, as a native pageable copy may. The

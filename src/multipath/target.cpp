@@ -23,6 +23,7 @@ struct Target::Attempt {
   const Batch& batch;
   uint64_t size_bytes;
   const Classification& memory;
+  Intent intent;
   uint64_t now_ns;
   Plan plan;
   Ticket* ticket = nullptr;
@@ -87,11 +88,12 @@ Result<std::unique_ptr<Target>> Target::open(const cuda::Driver& driver, const O
 }
 
 Outcome Target::submit(const Batch& batch, uint64_t size_bytes, int path_limit,
-                       const Classification& memory) {
+                       const Classification& memory, Intent intent) {
   if (relays_.empty()) return Verdict::kNoRelay;
   Attempt attempt{.batch = batch,
                   .size_bytes = size_bytes,
                   .memory = memory,
+                  .intent = intent,
                   .now_ns = driver_.clock->now_ns(),
                   .plan = {}};
   if (std::none_of(relays_.begin(), relays_.end(), [&](const Relay* relay) {
@@ -103,6 +105,12 @@ Outcome Target::submit(const Batch& batch, uint64_t size_bytes, int path_limit,
     count = list_relays(attempt, path_limit, for_kernels);
     attempt.plan = plan_for(attempt, std::span(attempt.candidates).first(count));
     if (attempt.plan.mover != Mover::kKernel) break;  // kernels: again, without busy GPUs
+  }
+  if (intent == Intent::kForecast) {
+    Outcome outcome = attempt.plan.verdict;
+    outcome.mover = attempt.plan.mover;
+    outcome.forecast = attempt.plan.forecast;
+    return outcome;
   }
   note_use(attempt);
   attempt.candidate_count =
@@ -160,7 +168,7 @@ Plan Target::plan_for(const Attempt& attempt, std::span<Relay* const> relays) {
                                      .kernels_blocked = are_kernels_blocked(attempt.now_ns),
                                      .has_kernels = where_.kernels.are_loaded(),
                                      .is_staged = attempt.memory.is_plain});
-  keep_warm(chosen, attempt.now_ns);
+  if (attempt.intent == Intent::kCopy) keep_warm(chosen, attempt.now_ns);
   return chosen;
 }
 

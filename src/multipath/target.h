@@ -38,6 +38,11 @@ struct ProgramContext {
   PullKernels kernels;  ///< none: batches are native there
 };
 
+enum class Intent : bool {
+  kCopy,
+  kForecast,  ///< to say what would become of the copy; nothing is enqueued or taken
+};
+
 class Target {
  public:
   /// Allocates counters on the GPU and host memory, with no call in the program's context.
@@ -55,7 +60,7 @@ class Target {
   /// `size_bytes` of all segments. `path_limit` 0: no limit. Only relays that may touch the memory
   /// take part; kNoRelay when there is none among them.
   Outcome submit(const Batch& batch, uint64_t size_bytes, int path_limit,
-                 const Classification& memory);
+                 const Classification& memory, Intent intent);
 
   /// Adds up the counts of transfers that have ended. False while one is in flight, or while
   /// another thread is inside: never waits, since a process may be exiting from within a copy.
