@@ -10,6 +10,7 @@
 #include "base/options.h"
 #include "cuda/driver.h"
 #include "loader/libc_dlsym.h"
+#include "preload/messages.h"
 #include "preload/observe.h"
 #include "preload/reporter.h"
 #include "preload/state.h"
@@ -57,10 +58,20 @@ void start_child() noexcept {
   forget_reports();
 }
 
+size_t collect(int wait_ms, multipath::PathCounts& paths,
+               std::span<multipath::RelayCount> relays) noexcept {
+  multipath::Engine* open = engine();
+  if (open == nullptr) return 0;
+  open->collect(wait_ms, paths);
+  return open->count_relays(relays);
+}
+
 void prepare_process() {
   if (is_prepared.exchange(true)) return;
   pthread_atfork(nullptr, nullptr, start_child);
-  start_reporting(options());
+  const Status reporting = start_reporting(
+      options(), {[]() noexcept -> const Statistics& { return statistics(); }, collect});
+  if (!reporting.ok()) say_once(reporting.message().c_str());
   start_observing(options());
 }
 

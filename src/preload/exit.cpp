@@ -16,7 +16,8 @@ using ExitFunction = void (*)(int);
 
 constinit std::atomic<ExitFunction> next_exit{nullptr};  // another interposer's, or libc's
 
-__attribute__((constructor)) void find_next_exit() {
+__attribute__((constructor)) void get_ready_to_end() {
+  braid::preload::expect_report();
   next_exit.store(reinterpret_cast<ExitFunction>(braid::loader::libc_dlsym(RTLD_NEXT, "_exit")));
 }
 

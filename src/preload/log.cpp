@@ -3,6 +3,10 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
 #include "multipath/statistics_json.h"
 #include "preload/descriptor.h"
 #include "preload/process_path.h"
@@ -53,8 +57,7 @@ void close_log(int descriptor) noexcept {
 }  // namespace
 
 void write_log_line(int64_t pid, const CopyRecord& record, TextWriter& out) {
-  out << "braid: copy pid=" << pid
-      << " entry_point=" << hooks()[static_cast<size_t>(record.hook)].symbol
+  out << "braid: copy pid=" << pid << " entry_point=" << entry_point_name(record.entry_point)
       << " bytes=" << record.size_bytes;
   if (record.batch != nullptr) {
     out << " direction=" << multipath::direction_name(record.batch->direction)
@@ -88,11 +91,13 @@ bool append_log_line(std::string_view where, int64_t pid, const CopyRecord& reco
   return true;
 }
 
-bool can_append_log(std::string_view where, int64_t pid) noexcept {
-  const int descriptor = open_log(where, pid);
-  if (descriptor < 0) return false;
+Result<std::string> find_log(const std::string& where, int64_t pid) {
+  std::string path = where == "stderr" ? where : std::filesystem::absolute(where).string();
+  const int descriptor = open_log(path, pid);
+  if (descriptor < 0)
+    return Status::error("BRAID_LOG: '" + path + "' cannot be written: " + std::strerror(errno));
   close_log(descriptor);
-  return true;
+  return path;
 }
 
 }  // namespace braid::preload

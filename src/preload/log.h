@@ -5,16 +5,18 @@
 #include <cuda.h>
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
+#include "base/status.h"
 #include "base/text_writer.h"
 #include "multipath/transfer.h"
-#include "preload/hooks.h"
+#include "preload/statistics.h"
 
 namespace braid::preload {
 
 struct CopyRecord {
-  HookId hook;
+  EntryPoint entry_point;
   uint64_t size_bytes;
   const multipath::Batch* batch;  ///< null: not between host memory and a GPU
   int gpu;                        ///< of the transfer; -1: unknown
@@ -30,7 +32,8 @@ void write_log_line(int64_t pid, const CopyRecord& record, TextWriter& out);
 /// False when it cannot be opened.
 bool append_log_line(std::string_view where, int64_t pid, const CopyRecord& record) noexcept;
 
-/// The same opening, writing nothing: creates the file.
-bool can_append_log(std::string_view where, int64_t pid) noexcept;
+/// What BRAID_LOG names as `append_log_line` takes it: absolute, since the program may change its
+/// folder. Creates the file; fails where it cannot be written.
+Result<std::string> find_log(const std::string& where, int64_t pid);
 
 }  // namespace braid::preload

@@ -2,9 +2,6 @@
 
 #include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
 #include <memory>
 #include <string>
 
@@ -25,13 +22,11 @@ int gpu_of(const multipath::Batch& batch) noexcept {
 }
 
 void start_log(const std::string& where) {
-  // Absolute, since the program may change its folder.
-  auto path = std::make_unique<std::string>(
-      where == "stderr" ? where : std::filesystem::absolute(where).string());
-  if (can_append_log(*path, getpid()))
-    log_path.store(path.release());
+  auto path = find_log(where, getpid());
+  if (path.ok())
+    log_path.store(std::make_unique<std::string>(std::move(path).value()).release());
   else
-    say_once(("BRAID_LOG: '" + *path + "' cannot be written: " + std::strerror(errno)).c_str());
+    say_once(path.status().message().c_str());
 }
 
 }  // namespace
@@ -44,13 +39,13 @@ void start_observing(const Options& options) {
                                    log_path.load() != nullptr);
 }
 
-void Observation::record(HookId hook, uint64_t size_bytes, const multipath::Batch* batch,
+void Observation::record(EntryPoint entry_point, uint64_t size_bytes, const multipath::Batch* batch,
                          const multipath::Outcome& outcome, uint64_t cost_ns) noexcept {
-  statistics().add(hook, outcome, size_bytes, cost_ns);
+  statistics().add(entry_point, outcome, size_bytes, cost_ns);
   const std::string* log = log_path.load(std::memory_order_acquire);
   if (log == nullptr || size_bytes < threshold_bytes()) return;
   const int gpu = batch != nullptr && driver() != nullptr ? gpu_of(*batch) : -1;
-  append_log_line(*log, getpid(), {hook, size_bytes, batch, gpu, outcome, cost_ns});
+  append_log_line(*log, getpid(), {entry_point, size_bytes, batch, gpu, outcome, cost_ns});
 }
 
 }  // namespace braid::preload

@@ -9,7 +9,7 @@
 
 #include "base/options.h"
 #include "multipath/transfer.h"
-#include "preload/hooks.h"
+#include "preload/statistics.h"
 
 namespace braid::preload {
 
@@ -35,6 +35,9 @@ class Observation {
       record(hook, size_bytes, batch, outcome, cost_ns_);
   }
 
+  static void record(EntryPoint entry_point, uint64_t size_bytes, const multipath::Batch* batch,
+                     const multipath::Outcome& outcome, uint64_t cost_ns) noexcept;
+
  private:
   friend void start_observing(const Options& options);
 
@@ -43,9 +46,6 @@ class Observation {
     clock_gettime(CLOCK_MONOTONIC, &now);
     return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
   }
-  static void record(HookId hook, uint64_t size_bytes, const multipath::Batch* batch,
-                     const multipath::Outcome& outcome, uint64_t cost_ns) noexcept;
-
   static std::atomic<bool> is_observing_;
 
   bool is_on_;

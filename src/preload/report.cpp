@@ -19,24 +19,25 @@ using multipath::Verdict;
 using multipath::verdict_name;
 
 using Relays = std::span<const RelayCount>;
+using Problems = std::span<const std::string>;
 
 constexpr CostClass kCostClasses[] = {CostClass::kAccelerated, CostClass::kPassedThrough};
-
-const char* symbol_of(HookId hook) { return hooks()[static_cast<size_t>(hook)].symbol; }
 
 // ---- JSON
 
 void write_json(const ReportedProcess& process, const Statistics& statistics,
-                const PathCounts& counts, Relays relays, TextWriter& out) {
+                const PathCounts& counts, Relays relays, Problems problems, TextWriter& out) {
   multipath::StatisticsJson json(process.pid, out);
-  statistics.for_each([&](HookId hook, Verdict verdict, Mover mover, const Count& count) {
-    json.add(symbol_of(hook), verdict, mover, count);
-  });
+  statistics.for_each(
+      [&](EntryPoint entry_point, Verdict verdict, Mover mover, const Count& count) {
+        json.add(entry_point_name(entry_point), verdict, mover, count);
+      });
   for (const CostClass cost_class : kCostClasses)
     if (const Histogram& cost_ns = statistics.cost_ns(cost_class); cost_ns.count() != 0)
       json.add_cost(cost_class_name(cost_class), cost_ns);
   for (const PathCount& path : counts.all()) json.add(path);
   for (const RelayCount& relay : relays) json.add(relay);
+  for (const std::string& problem : problems) json.add_problem(problem);
   json.end();
   out << "\n";
 }
@@ -106,7 +107,7 @@ void write_text(const ReportedProcess& process, const Statistics& statistics,
                 const PathCounts& counts, Relays relays, TextWriter& out) {
   CopyTotals totals;
   statistics.for_each(
-      [&](HookId, Verdict verdict, Mover, const Count& count) { totals.add(verdict, count); });
+      [&](EntryPoint, Verdict verdict, Mover, const Count& count) { totals.add(verdict, count); });
   out << "braid: process " << process.pid << " (" << process.name << "): ";
   write_summary(totals, out);
   out << (statistics.empty() ? ". What its children copy, they report\n" : "\n");
@@ -114,11 +115,12 @@ void write_text(const ReportedProcess& process, const Statistics& statistics,
   (out << "  entry point").tab(kSecond) << "outcome";
   out.tab(kThird) << "mover";
   out.tab(kFourth).right("calls", kNumber).right("bytes", kBytes + 1) << "\n";
-  statistics.for_each([&](HookId hook, Verdict verdict, Mover mover, const Count& count) {
-    (out << "  " << symbol_of(hook)).tab(kSecond) << verdict_name(verdict);
-    out.tab(kThird) << mover_name(mover);
-    out.tab(kFourth).right(count.calls, kNumber).right(count.bytes, kBytes + 1) << "\n";
-  });
+  statistics.for_each(
+      [&](EntryPoint entry_point, Verdict verdict, Mover mover, const Count& count) {
+        (out << "  " << entry_point_name(entry_point)).tab(kSecond) << verdict_name(verdict);
+        out.tab(kThird) << mover_name(mover);
+        out.tab(kFourth).right(count.calls, kNumber).right(count.bytes, kBytes + 1) << "\n";
+      });
   if (!counts.all().empty()) write_path_table(counts.all(), out);
   write_relays(relays, out);
   write_cost_table(statistics, out);
@@ -150,11 +152,12 @@ template <typename Value>
 void write_copy_family(std::string_view name, std::string_view help, int64_t pid,
                        const Statistics& statistics, Value value, TextWriter& out) {
   write_head(name, "counter", help, out);
-  statistics.for_each([&](HookId hook, Verdict verdict, Mover mover, const Count& count) {
-    out << name << "{pid=\"" << pid << "\",entry_point=\"" << symbol_of(hook) << "\",outcome=\""
-        << verdict_name(verdict) << "\",mover=\"" << mover_name(mover) << "\"} " << value(count)
-        << "\n";
-  });
+  statistics.for_each(
+      [&](EntryPoint entry_point, Verdict verdict, Mover mover, const Count& count) {
+        out << name << "{pid=\"" << pid << "\",entry_point=\"" << entry_point_name(entry_point)
+            << "\",outcome=\"" << verdict_name(verdict) << "\",mover=\"" << mover_name(mover)
+            << "\"} " << value(count) << "\n";
+      });
 }
 
 template <typename Value>
@@ -244,10 +247,10 @@ void write_prometheus(const ReportedProcess& process, const Statistics& statisti
 }  // namespace
 
 void write_report(StatsFormat format, const ReportedProcess& process, const Statistics& statistics,
-                  const PathCounts& counts, std::span<const RelayCount> relays, TextWriter& out) {
+                  const PathCounts& counts, Relays relays, TextWriter& out, Problems problems) {
   switch (format) {
     case StatsFormat::kText: return write_text(process, statistics, counts, relays, out);
-    case StatsFormat::kJson: return write_json(process, statistics, counts, relays, out);
+    case StatsFormat::kJson: return write_json(process, statistics, counts, relays, problems, out);
     case StatsFormat::kPrometheus:
       return write_prometheus(process, statistics, counts, relays, out);
     case StatsFormat::kNone: break;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "base/options.h"
@@ -22,9 +23,10 @@ struct ReportedProcess {
   std::string_view name;  ///< of the program, as `ps` shows it; any bytes
 };
 
-/// Nothing for StatsFormat::kNone; else whole lines.
+/// Nothing for StatsFormat::kNone; else whole lines. Only JSON has a place for `problems`.
 void write_report(StatsFormat format, const ReportedProcess& process, const Statistics& statistics,
                   const multipath::PathCounts& counts,
-                  std::span<const multipath::RelayCount> relays, TextWriter& out);
+                  std::span<const multipath::RelayCount> relays, TextWriter& out,
+                  std::span<const std::string> problems = {});
 
 }  // namespace braid::preload

@@ -17,10 +17,8 @@
 #include <string_view>
 
 #include "preload/descriptor.h"
-#include "preload/messages.h"
 #include "preload/process_path.h"
 #include "preload/report.h"
-#include "preload/state.h"
 
 namespace braid::preload {
 namespace {
@@ -35,6 +33,7 @@ struct Settings {
   StatsFormat format;
   std::string file;               // empty: stderr
   std::chrono::seconds interval;  // zero: none
+  Reported reported;
 };
 
 struct Reporter {
@@ -57,7 +56,7 @@ constinit Reporter reporter{};
 void write_to(Descriptor& to, const Settings& settings) noexcept {
   const ReportedProcess process{getpid(), program_invocation_short_name};
   TextWriter out(reporter.text, write_to_descriptor, &to);
-  write_report(settings.format, process, statistics(), reporter.paths,
+  write_report(settings.format, process, settings.reported.statistics(), reporter.paths,
                std::span(reporter.relays).first(reporter.relay_count), out);
 }
 
@@ -87,7 +86,7 @@ bool take_buffers(int wait_ms) noexcept {
 bool has_report() noexcept {
   const Settings* settings = reporter.settings.load();
   if (settings == nullptr || reporter.pid.load() != getpid()) return false;
-  return !statistics().empty() || reporter.expected.load() == getpid();
+  return !settings->reported.statistics().empty() || reporter.expected.load() == getpid();
 }
 
 // `copies_ms` and `buffers_ms`: how long to wait for copies under way, and for another report.
@@ -95,11 +94,7 @@ void report(int copies_ms, int buffers_ms) noexcept {
   if (!has_report() || !take_buffers(buffers_ms)) return;
   const Settings& settings = *reporter.settings.load();
   reporter.paths.clear();
-  reporter.relay_count = 0;
-  if (multipath::Engine* open = engine()) {
-    open->collect(copies_ms, reporter.paths);
-    reporter.relay_count = open->count_relays(reporter.relays);
-  }
+  reporter.relay_count = settings.reported.collect(copies_ms, reporter.paths, reporter.relays);
   Descriptor errors{STDERR_FILENO};
   if (settings.file.empty())
     write_to(errors, settings);
@@ -166,8 +161,7 @@ void report_no_driver() noexcept {
       << "): braid saw no CUDA driver in it. What its children copy, they report\n";
 }
 
-// Before the program's main, since the signal would end a program that has not loaded CUDA yet.
-__attribute__((constructor)) void listen_early() {
+void listen_early() {
   constexpr std::string_view kVariable = "BRAID_STATS_SIGNAL";
   if (std::getenv(kVariable.data()) == nullptr) return;
   const auto options = read_options(
@@ -175,8 +169,22 @@ __attribute__((constructor)) void listen_early() {
   if (options.ok() && options.value().stats_signal != 0) listen_for(options.value().stats_signal);
 }
 
-// Before the program's main: the environment is as `braid run` left it.
-__attribute__((constructor)) void expect_a_report() {
+Status check_file(const std::string& file) {
+  const ProcessPath fresh(file, getpid(), ".new");
+  const int descriptor = open(fresh.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+  if (descriptor < 0)
+    return Status::error("BRAID_STATS_FILE: '" + file +
+                         "' cannot be written: " + std::strerror(errno));
+  close(descriptor);
+  unlink(fresh.c_str());
+  return {};
+}
+
+}  // namespace
+
+// The environment is as `braid run` left it.
+void expect_report() noexcept {
+  listen_early();
   const char* started = std::getenv(kStartedVariable);
   const char* format = std::getenv("BRAID_STATS");
   if (started == nullptr || std::strtoll(started, nullptr, 10) != getpid() || format == nullptr ||
@@ -187,27 +195,15 @@ __attribute__((constructor)) void expect_a_report() {
   std::at_quick_exit(report_at_exit);
 }
 
-void check_file(const std::string& file) {
-  const ProcessPath fresh(file, getpid(), ".new");
-  const int descriptor = open(fresh.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
-  if (descriptor < 0) {
-    say_once(
-        ("BRAID_STATS_FILE: '" + file + "' cannot be written: " + std::strerror(errno)).c_str());
-    return;
-  }
-  close(descriptor);
-  unlink(fresh.c_str());
-}
-
-}  // namespace
-
-void start_reporting(const Options& options) {
-  if (options.stats == StatsFormat::kNone) return;
+Status start_reporting(const Options& options, const Reported& reported) {
+  Status status;
+  if (options.stats == StatsFormat::kNone) return status;
   auto settings = std::make_unique<Settings>(
-      Settings{options.stats, options.stats_file, std::chrono::seconds(options.stats_interval_s)});
+      Settings{options.stats, options.stats_file, std::chrono::seconds(options.stats_interval_s),
+               reported});
   if (!settings->file.empty()) {
     settings->file = std::filesystem::absolute(settings->file).string();
-    check_file(settings->file);
+    status = check_file(settings->file);
   }
   reporter.pid.store(getpid());
   reporter.settings.store(settings.release());
@@ -215,6 +211,7 @@ void start_reporting(const Options& options) {
   std::at_quick_exit(report_at_exit);
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) report_before(signal);
   if (options.stats_signal != 0) listen_for(options.stats_signal);
+  return status;
 }
 
 void report_at_exit() noexcept {

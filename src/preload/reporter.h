@@ -4,14 +4,33 @@
 #pragma once
 
 #include <chrono>
+#include <span>
 
 #include "base/options.h"
+#include "base/status.h"
+#include "multipath/access.h"
+#include "multipath/path_counts.h"
+#include "multipath/relay_health.h"
+#include "preload/statistics.h"
 
 namespace braid::preload {
 
+/// Whose statistics they are. Called in signal handlers too.
+struct Reported {
+  const Statistics& (*statistics)() noexcept;
+  /// What paths have carried, waiting so long for transfers in flight, and how relays are. How many
+  /// relays.
+  size_t (*collect)(int wait_ms, multipath::PathCounts& paths,
+                    std::span<multipath::RelayCount> relays) noexcept;
+};
+
 /// Registers what `options` ask for; nothing when they ask for no statistics. Once in a process.
-/// A file that cannot be written is said at once.
-void start_reporting(const Options& options);
+/// Fails, and registers it all the same, when the file cannot be written.
+Status start_reporting(const Options& options, const Reported& reported);
+
+/// Call before the program's main: a process that `braid run` became reports in any case, if its
+/// user asked for text, and a signal does not end one that has not loaded CUDA yet.
+void expect_report() noexcept;
 
 /// The process ends, in whatever way braid can see: shows the statistics, once, if there are any.
 void report_at_exit() noexcept;
