@@ -21,7 +21,8 @@
  * one to a context that braid has not seen: see braid_prepare. A batch is sorted out in memory that
  * its thread keeps, which grows to the largest batch.
  *
- * Errors: every function that can fail returns a braid_status, and braid_last_error has the words.
+ * Errors: every function that can fail returns a braid_status. braid_last_error has the words, and
+ * braid_last_cuda_error the CUresult.
  * A copy that fails with BRAID_ERROR_ARGUMENT has done nothing; with BRAID_ERROR_CUDA, some of a
  * batch may be in the stream already, as with cuMemcpyBatchAsync. Kernels that fault later are
  * CUDA's sticky errors, as ever.
@@ -31,6 +32,9 @@
  * Streams: a CUstream or cudaStream_t, which are one type. NULL and CU_STREAM_LEGACY are the legacy
  * default stream of the current context, CU_STREAM_PER_THREAD is this thread's. A stream that is
  * recording a graph gets the driver's copies.
+ *
+ * Under `braid run` a process has one engine, the interposer's: these functions are then that
+ * library's, copies are counted in its report, and the options are those of `braid run`.
  *
  * Fork: as CUDA itself, an engine is of no use in a child process; do not close it there.
  *
@@ -59,7 +63,7 @@ typedef enum braid_status {
   BRAID_ERROR_ARGUMENT = 1,    /* the call's own arguments; nothing was done */
   BRAID_ERROR_OPTION = 2,      /* an option, given or from the environment */
   BRAID_ERROR_UNAVAILABLE = 3, /* no CUDA driver, or GPUs that could not be prepared */
-  BRAID_ERROR_CUDA = 4,        /* the driver refused; the words name its error */
+  BRAID_ERROR_CUDA = 4,        /* the driver refused: braid_last_cuda_error */
   BRAID_ERROR_MEMORY = 5       /* no host memory for braid's own lists */
 } braid_status;
 
@@ -78,26 +82,32 @@ typedef struct braid_option {
 typedef struct braid_options {
   size_t struct_bytes;         /* sizeof(braid_options) */
   const braid_option* options; /* what is not listed comes from the environment, or its default */
-  size_t count;
+  size_t count;                /* under `braid run` the list is read, and has no effect but for
+                                  BRAID_OPENING */
 } braid_options;
 
 /* How a call's copies travel. A part of a batch is native when its memory or its stream is of a
  * kind that braid does not carry; all other parts are accelerated. */
 typedef struct braid_outcome {
   size_t struct_bytes;        /* sizeof(braid_outcome), set by the caller */
-  uint64_t accelerated_bytes; /* over several paths */
+  uint64_t accelerated_bytes; /* over several paths, or staged */
   uint64_t native_bytes;      /* by the driver */
   const char* reason;         /* "accelerated", or why the first native part is native:
-                                 "below_threshold", "pageable", ... the keys of the statistics.
-                                 Never freed. Zero bytes are "accelerated" */
+                                 "below_threshold", "not_linear", ... the keys of the statistics;
+                                 "staged" when nothing is native and pageable memory went through
+                                 pinned buffers. Never freed. Zero bytes are "accelerated" */
 } braid_outcome;
 
 /* Opens an engine: a context of its own on each GPU that may relay, with kernels, streams and
  * buffers (about 270 MiB of device memory for the context, and BRAID_DEVICE_MEMORY for buffers, 64
  * MiB if nothing else is said). Starts CUDA if the program has not. `options` may be NULL: all from
- * the environment, as for `braid run`. A server where there is nothing to gain (one GPU, no peers)
- * is no error: copies are then native. One engine serves a process; another, such as the preload
- * library's, may work beside it. On failure *engine is NULL. */
+ * the environment, as for `braid run`, with its statistics and its log. A server where there is
+ * nothing to gain (one GPU, no peers) is no error: copies are then native. One engine serves a
+ * process. On failure *engine is NULL.
+ *
+ * Returns when the relays are open, which takes tenths of a second, and seconds where many
+ * processes start at once. With {"BRAID_OPENING", "background"} it returns at once, and copies are
+ * native until then ("not_ready"). */
 BRAID_API braid_status braid_open(const braid_options* options, braid_engine** engine);
 
 /* Waits for the copies in flight and gives everything back. NULL is allowed. */
@@ -120,6 +130,14 @@ BRAID_API braid_status braid_copy(braid_engine* engine, void* destination, const
                                   size_t size_bytes, struct CUstream_st* stream, int priority,
                                   braid_outcome* outcome);
 
+/* Rows that lie apart, as cuMemcpy2DAsync copies them: from the start of one row to that of the
+ * next are `..._pitch_bytes`. Rows of less than 8 KB that do not touch are the driver's. */
+BRAID_API braid_status braid_copy_rows(braid_engine* engine, void* destination,
+                                       size_t destination_pitch_bytes, const void* source,
+                                       size_t source_pitch_bytes, size_t row_bytes,
+                                       size_t row_count, struct CUstream_st* stream, int priority,
+                                       braid_outcome* outcome);
+
 /* Copies of one batch have no order among each other, so no byte of a destination may be in two of
  * them: BRAID_ERROR_ARGUMENT. Directions and GPUs may be mixed. */
 BRAID_API braid_status braid_copy_batch(braid_engine* engine, void* const* destinations,
@@ -139,17 +157,28 @@ BRAID_API braid_status braid_scatter(braid_engine* engine, void* const* destinat
                                      struct CUstream_st* stream, int priority,
                                      braid_outcome* outcome);
 
-/* What the engine has done, as one line of JSON in the shape of BRAID_STATS=json, with the
- * functions of this file as entry points, and what could not be prepared, or has failed since, as
- * "problems". Waits up to 100 ms for copies in flight. *needed_bytes, which may be NULL, is the
- * text's size with its final NUL. A buffer that is too small is BRAID_ERROR_ARGUMENT, but NULL with
- * 0 bytes asks for the size only. */
+/* Would these copies be accelerated? Fills `outcome` as braid_copy_batch would now, and puts
+ * nothing into the stream. One copy is a batch of one. What depends on how much is under way
+ * ("saturated") is not foreseen. */
+BRAID_API braid_status braid_forecast(braid_engine* engine, void* const* destinations,
+                                      const void* const* sources, const size_t* sizes_bytes,
+                                      size_t count, struct CUstream_st* stream, int priority,
+                                      braid_outcome* outcome);
+
+/* What braid has done in this process, as one line of JSON in the shape of BRAID_STATS=json, with
+ * the functions of this file as entry points, and what this engine could not prepare, or has failed
+ * since, as "problems". Waits up to 100 ms for copies in flight. *needed_bytes, which may be NULL,
+ * is the text's size with its final NUL. A buffer that is too small is BRAID_ERROR_ARGUMENT, but
+ * NULL with 0 bytes asks for the size only. */
 BRAID_API braid_status braid_stats_json(braid_engine* engine, char* buffer, size_t buffer_bytes,
                                         size_t* needed_bytes);
 
 /* What the latest failed call of this thread failed of, and what can be done; "" when none has.
  * Good until this thread's next failure. */
 BRAID_API const char* braid_last_error(void);
+
+/* The CUresult of that failure, for cuGetErrorName; 0 when it was not the driver that refused. */
+BRAID_API int braid_last_cuda_error(void);
 
 /* "ok", "argument", ...; "unknown" for what is no status. Never freed. */
 BRAID_API const char* braid_status_name(int status);

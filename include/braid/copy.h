@@ -18,15 +18,17 @@
 //
 // Ownership: an Engine owns its braid_engine; closing waits for copies in flight.
 // Threads: every member may be called from any thread at once, but not beside moving or destroying.
-// Errors: Status and Result (status.h). Nothing throws but std::bad_alloc, and that not from the
-// library. Sizes are bytes.
+// Errors: Status and Result (status.h); Status::cuda_result is the driver's CUresult. Nothing
+// throws but std::bad_alloc, and that not from the library. Sizes are bytes. C++17 and newer.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <memory>
-#include <span>
 #include <string>
+#include <type_traits>
+#include <utility>
 
 #include "braid/braid.h"
 #include "braid/status.h"
@@ -46,10 +48,35 @@ struct Copied {
 /// A CUdeviceptr as the address that copies take.
 inline void* at(uint64_t device_address) { return reinterpret_cast<void*>(device_address); }
 
+/// A list that a call reads: an address and a length, an array, a std::vector, a std::span.
+template <typename T>
+class List {
+ public:
+  List() = default;
+  List(T* first, size_t count) : first_(first), count_(count) {}
+  template <typename Container, typename = std::enable_if_t<std::is_convertible_v<
+                                    decltype(std::data(std::declval<Container&>())), T*>>>
+  List(Container&& container) : first_(std::data(container)), count_(std::size(container)) {}
+
+  T* data() const { return first_; }
+  size_t size() const { return count_; }
+
+ private:
+  T* first_ = nullptr;
+  size_t count_ = 0;
+};
+
+/// One end of a copy of rows: the first row, and from the start of one row to that of the next.
+template <typename Address>
+struct Rows {
+  Address first;
+  size_t pitch_bytes;
+};
+
 class Engine {
  public:
   /// `options` are rows of docs/options.md; what is not listed comes from the environment.
-  static Result<Engine> open(std::span<const braid_option> options = {}) {
+  static Result<Engine> open(List<const braid_option> options = {}) {
     const braid_options all{sizeof(braid_options), options.data(), options.size()};
     braid_engine* engine = nullptr;
     if (braid_open(&all, &engine) != BRAID_OK) return failure();
@@ -71,10 +98,39 @@ class Engine {
     });
   }
 
+  /// `row_count` rows of `row_bytes` each; see braid_copy_rows.
+  Result<Copied> copy_rows(Rows<void*> destination, Rows<const void*> source, size_t row_bytes,
+                           size_t row_count, CUstream_st* stream,
+                           Urgency urgency = Urgency::kBulk) {
+    return ask([&](braid_outcome* outcome) {
+      return braid_copy_rows(get(), destination.first, destination.pitch_bytes, source.first,
+                             source.pitch_bytes, row_bytes, row_count, stream, priority(urgency),
+                             outcome);
+    });
+  }
+
+  /// What `copy` would make of this copy now; nothing is put into the stream.
+  Result<Copied> forecast(void* destination, const void* source, size_t size_bytes,
+                          CUstream_st* stream, Urgency urgency = Urgency::kBulk) {
+    return forecast_batch({&destination, 1}, {&source, 1}, {&size_bytes, 1}, stream, urgency);
+  }
+
+  /// The same of `copy_batch`.
+  Result<Copied> forecast_batch(List<void* const> destinations, List<const void* const> sources,
+                                List<const size_t> sizes, CUstream_st* stream,
+                                Urgency urgency = Urgency::kBulk) {
+    if (destinations.size() != sources.size() || sources.size() != sizes.size())
+      return unequal_lists();
+    return ask([&](braid_outcome* outcome) {
+      return braid_forecast(get(), destinations.data(), sources.data(), sizes.data(), sizes.size(),
+                            stream, priority(urgency), outcome);
+    });
+  }
+
   /// Copies without an order among each other. The three lists are of one length.
-  Result<Copied> copy_batch(std::span<void* const> destinations,
-                            std::span<const void* const> sources, std::span<const size_t> sizes,
-                            CUstream_st* stream, Urgency urgency = Urgency::kBulk) {
+  Result<Copied> copy_batch(List<void* const> destinations, List<const void* const> sources,
+                            List<const size_t> sizes, CUstream_st* stream,
+                            Urgency urgency = Urgency::kBulk) {
     if (destinations.size() != sources.size() || sources.size() != sizes.size())
       return unequal_lists();
     return ask([&](braid_outcome* outcome) {
@@ -84,8 +140,8 @@ class Engine {
   }
 
   /// Many pieces into one range, one behind the other.
-  Result<Copied> gather(void* destination, std::span<const void* const> sources,
-                        std::span<const size_t> sizes, CUstream_st* stream,
+  Result<Copied> gather(void* destination, List<const void* const> sources,
+                        List<const size_t> sizes, CUstream_st* stream,
                         Urgency urgency = Urgency::kBulk) {
     if (sources.size() != sizes.size()) return unequal_lists();
     return ask([&](braid_outcome* outcome) {
@@ -95,8 +151,8 @@ class Engine {
   }
 
   /// One range into many pieces.
-  Result<Copied> scatter(std::span<void* const> destinations, const void* source,
-                         std::span<const size_t> sizes, CUstream_st* stream,
+  Result<Copied> scatter(List<void* const> destinations, const void* source,
+                         List<const size_t> sizes, CUstream_st* stream,
                          Urgency urgency = Urgency::kBulk) {
     if (destinations.size() != sizes.size()) return unequal_lists();
     return ask([&](braid_outcome* outcome) {
@@ -129,7 +185,7 @@ class Engine {
 
   explicit Engine(braid_engine* engine) : engine_(engine) {}
 
-  static Status failure() { return Status::error(braid_last_error()); }
+  static Status failure() { return Status::error(braid_last_error(), {}, braid_last_cuda_error()); }
   static Status status_of(braid_status status) { return status == BRAID_OK ? Status() : failure(); }
   static Status unequal_lists() { return Status::error("the lists differ in length"); }
   static int priority(Urgency urgency) { return static_cast<int>(urgency); }

@@ -10,7 +10,16 @@
 #include "library/error.h"
 #include "library/settings.h"
 
+namespace {
+
+const char own_mark = 0;
+
+}  // namespace
+
 struct braid_engine {
+  // Of the library that opened it: a program may find one function in libbraid_preload.so, and a
+  // newer one in its own libbraid.so.
+  const char* mark = &own_mark;
   std::unique_ptr<braid::library::Copier> copier;
 };
 
@@ -24,13 +33,16 @@ template <typename Body>
 braid_status guarded(const Body& body) noexcept try {
   return report(body());
 } catch (const std::bad_alloc&) {
-  return report({BRAID_ERROR_MEMORY, "out of memory"});  // short enough to need none
+  return report({BRAID_ERROR_MEMORY, "out of memory", 0});  // short enough to need none
 } catch (const std::exception& unexpected) {
-  return report({BRAID_ERROR_UNAVAILABLE, unexpected.what()});
+  return report({BRAID_ERROR_UNAVAILABLE, unexpected.what(), 0});
 }
 
 Error check_engine(const braid_engine* engine) {
-  return engine != nullptr ? Error::none() : Error::argument("the engine is null");
+  if (engine == nullptr) return Error::argument("the engine is null");
+  if (engine->mark == &own_mark) return Error::none();
+  return Error::argument(
+      "the engine was opened by another version of braid, that of `braid run`. Use one version");
 }
 
 Error check_call(const braid_engine* engine, int priority, const braid_outcome* outcome) {
@@ -49,25 +61,41 @@ Scratch& thread_scratch() {
   return scratch;
 }
 
-// `list` fills the thread's list of copies from the call's own arguments.
-template <typename List>
-braid_status copy_list(braid_engine* engine, EntryPoint entry_point, CUstream stream, int priority,
-                       braid_outcome* outcome, const List& list) noexcept {
+struct Call {
+  braid_engine* engine;
+  preload::EntryPoint entry_point;
+  CUstream stream;
+  int priority;
+  braid_outcome* outcome;
+  bool is_question = false;
+};
+
+// `copy(order, scratch, tally)` does it.
+template <typename Copying>
+braid_status answer(const Call& call, const Copying& copy) noexcept {
   return guarded([&] {
-    Scratch& scratch = thread_scratch();
+    const auto& [engine, entry_point, stream, priority, outcome, is_question] = call;
     if (Error wrong = check_call(engine, priority, outcome); !wrong.ok()) return wrong;
-    if (Error wrong = list(scratch.copies); !wrong.ok()) return wrong;
-    if (Error wrong = check_overlap(scratch.copies, scratch.sorted); !wrong.ok()) return wrong;
     const Order order{entry_point, stream != nullptr ? stream : CU_STREAM_LEGACY,
-                      static_cast<multipath::Priority>(priority)};
+                      static_cast<multipath::Priority>(priority), is_question};
     Tally tally;
-    Error failed = engine->copier->copy(order, scratch, tally);
+    Error failed = copy(order, thread_scratch(), tally);
     if (failed.ok() && outcome != nullptr) {
       outcome->accelerated_bytes = tally.accelerated_bytes;
       outcome->native_bytes = tally.native_bytes;
       outcome->reason = multipath::verdict_name(tally.reason);
     }
     return failed;
+  });
+}
+
+// `list` fills the thread's list of copies from the call's own arguments.
+template <typename List>
+braid_status copy_list(const Call& call, const List& list) noexcept {
+  return answer(call, [&](const Order& order, Scratch& scratch, Tally& tally) {
+    if (Error wrong = list(scratch.copies); !wrong.ok()) return wrong;
+    if (Error wrong = check_overlap(scratch.copies, scratch.sorted); !wrong.ok()) return wrong;
+    return call.engine->copier->copy(order, scratch, tally);
   });
 }
 
@@ -86,6 +114,7 @@ Error hand_out(const std::string& text, char* buffer, size_t buffer_bytes, size_
 }  // namespace braid::library
 
 using namespace braid::library;
+namespace preload = braid::preload;
 
 braid_status braid_open(const braid_options* options, braid_engine** engine) {
   return guarded([&] {
@@ -121,7 +150,7 @@ braid_status braid_forget_context(braid_engine* engine, CUctx_st* context) {
 braid_status braid_copy(braid_engine* engine, void* destination, const void* source,
                         size_t size_bytes, CUstream_st* stream, int priority,
                         braid_outcome* outcome) {
-  return copy_list(engine, EntryPoint::kCopy, stream, priority, outcome,
+  return copy_list({engine, preload::k_braid_copy, stream, priority, outcome},
                    [&](std::vector<Copy>& copies) {
                      return list_batch(&destination, &source, &size_bytes, 1, copies);
                    });
@@ -130,7 +159,7 @@ braid_status braid_copy(braid_engine* engine, void* destination, const void* sou
 braid_status braid_copy_batch(braid_engine* engine, void* const* destinations,
                               const void* const* sources, const size_t* sizes_bytes, size_t count,
                               CUstream_st* stream, int priority, braid_outcome* outcome) {
-  return copy_list(engine, EntryPoint::kCopyBatch, stream, priority, outcome,
+  return copy_list({engine, preload::k_braid_copy_batch, stream, priority, outcome},
                    [&](std::vector<Copy>& copies) {
                      return list_batch(destinations, sources, sizes_bytes, count, copies);
                    });
@@ -139,7 +168,7 @@ braid_status braid_copy_batch(braid_engine* engine, void* const* destinations,
 braid_status braid_gather(braid_engine* engine, void* destination, const void* const* sources,
                           const size_t* sizes_bytes, size_t count, CUstream_st* stream,
                           int priority, braid_outcome* outcome) {
-  return copy_list(engine, EntryPoint::kGather, stream, priority, outcome,
+  return copy_list({engine, preload::k_braid_gather, stream, priority, outcome},
                    [&](std::vector<Copy>& copies) {
                      return list_gather(destination, sources, sizes_bytes, count, copies);
                    });
@@ -148,9 +177,36 @@ braid_status braid_gather(braid_engine* engine, void* destination, const void* c
 braid_status braid_scatter(braid_engine* engine, void* const* destinations, const void* source,
                            const size_t* sizes_bytes, size_t count, CUstream_st* stream,
                            int priority, braid_outcome* outcome) {
-  return copy_list(engine, EntryPoint::kScatter, stream, priority, outcome,
+  return copy_list({engine, preload::k_braid_scatter, stream, priority, outcome},
                    [&](std::vector<Copy>& copies) {
                      return list_scatter(destinations, source, sizes_bytes, count, copies);
+                   });
+}
+
+braid_status braid_copy_rows(braid_engine* engine, void* destination,
+                             size_t destination_pitch_bytes, const void* source,
+                             size_t source_pitch_bytes, size_t row_bytes, size_t row_count,
+                             CUstream_st* stream, int priority, braid_outcome* outcome) {
+  const Rows rows{reinterpret_cast<uint64_t>(destination),
+                  destination_pitch_bytes,
+                  reinterpret_cast<uint64_t>(source),
+                  source_pitch_bytes,
+                  row_bytes,
+                  row_count};
+  return answer({engine, preload::k_braid_copy_rows, stream, priority, outcome},
+                [&](const Order& order, Scratch& scratch, Tally& tally) {
+                  if (Error wrong = check_rows(rows); !wrong.ok()) return wrong;
+                  if (row_bytes == 0 || row_count == 0) return Error::none();
+                  return engine->copier->copy_rows(order, rows, scratch, tally);
+                });
+}
+
+braid_status braid_forecast(braid_engine* engine, void* const* destinations,
+                            const void* const* sources, const size_t* sizes_bytes, size_t count,
+                            CUstream_st* stream, int priority, braid_outcome* outcome) {
+  return copy_list({engine, preload::k_braid_copy_batch, stream, priority, outcome, true},
+                   [&](std::vector<Copy>& copies) {
+                     return list_batch(destinations, sources, sizes_bytes, count, copies);
                    });
 }
 
@@ -162,7 +218,9 @@ braid_status braid_stats_json(braid_engine* engine, char* buffer, size_t buffer_
   });
 }
 
-const char* braid_last_error() { return last_error(); }
+const char* braid_last_error() { return last_error().message.c_str(); }
+
+int braid_last_cuda_error() { return last_error().cuda_result; }
 
 const char* braid_status_name(int status) {
   switch (status) {

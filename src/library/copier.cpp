@@ -1,6 +1,11 @@
 #include "library/copier.h"
 
+#include <time.h>
+
 #include <algorithm>
+
+#include "multipath/staging/stager.h"
+#include "preload/shapes.h"
 
 namespace braid::library {
 
@@ -8,12 +13,48 @@ using multipath::Batch;
 using multipath::Direction;
 using multipath::Engine;
 using multipath::Outcome;
+using multipath::Segment;
+using multipath::Staged;
 using multipath::Verdict;
 
 namespace {
 
 // Statistics are asked for when copies have just ended, and their last blocks may still be leaving.
 constexpr int kStatisticsWaitMs = 100;
+
+uint64_t now_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+bool is_carried(const Outcome& outcome) {
+  return outcome == Verdict::kAccelerated || outcome == Verdict::kStaged;
+}
+
+void add(const Outcome& outcome, uint64_t size_bytes, Tally& tally) {
+  if (is_carried(outcome)) {
+    tally.accelerated_bytes += size_bytes;
+    if (tally.native_bytes == 0 && outcome == Verdict::kStaged) tally.reason = Verdict::kStaged;
+    return;
+  }
+  if (tally.native_bytes == 0) tally.reason = outcome;
+  tally.native_bytes += size_bytes;
+}
+
+// The driver finds out which side each address is on. It wants a pitch of one row, too.
+CUresult copy_rows_natively(const cuda::Driver& driver, const Rows& rows, CUstream stream) {
+  CUDA_MEMCPY2D copy{};
+  copy.srcMemoryType = CU_MEMORYTYPE_UNIFIED;
+  copy.srcDevice = rows.source;
+  copy.srcPitch = std::max(rows.source_pitch_bytes, rows.row_bytes);
+  copy.dstMemoryType = CU_MEMORYTYPE_UNIFIED;
+  copy.dstDevice = rows.destination;
+  copy.dstPitch = std::max(rows.destination_pitch_bytes, rows.row_bytes);
+  copy.WidthInBytes = rows.row_bytes;
+  copy.Height = rows.row_count;
+  return driver.cuMemcpy2DAsync(&copy, stream);
+}
 
 }  // namespace
 
@@ -24,19 +65,24 @@ struct Copier::Route {
   int gpu = -1;
   bool may_batch = false;  // by the driver: it knows both ends, and which side each is on
   bool operator==(const Route&) const = default;
+
+  Direction direction() const {
+    return kind == Kind::kToDevice ? Direction::kHostToDevice : Direction::kDeviceToHost;
+  }
 };
 
+Copier::Copier(std::unique_ptr<Backend> backend, const Options& options)
+    : backend_(std::move(backend)),
+      driver_(backend_->driver()),
+      staging_bytes_(multipath::staging::Stager::least_bytes(options)) {
+  if (const Engine* engine = backend_->engine())
+    least_bytes_ = std::min(engine->threshold_bytes(), staging_bytes_);
+}
+
 Error Copier::open(const Options& options, std::unique_ptr<Copier>& copier) {
-  auto driver = cuda::open_driver();
-  if (!driver.ok()) return Error::from(driver.status(), BRAID_ERROR_UNAVAILABLE);
-  std::unique_ptr<Copier> made(new Copier(std::move(driver).value(), options));
-  const Status started = made->driver_.check(made->driver_.cuInit(0), "starting CUDA");
-  if (!started.ok()) return Error::from(started, BRAID_ERROR_UNAVAILABLE);
-  auto engine = Engine::open(made->driver_, options);
-  if (!engine.ok()) return Error::from(engine.status(), BRAID_ERROR_UNAVAILABLE);
-  made->engine_ = std::move(engine).value();
-  made->engine_->grant_default_pools();
-  copier = std::move(made);
+  std::unique_ptr<Backend> backend;
+  if (Error failed = open_backend(options, backend); !failed.ok()) return failed;
+  copier.reset(new Copier(std::move(backend), options));  // owner: copier
   return Error::none();
 }
 
@@ -45,14 +91,18 @@ Error Copier::prepare() {
   const Status status =
       driver_.check(driver_.cuCtxGetCurrent(&context), "asking for the current context");
   if (!status.ok()) return Error::from(status, BRAID_ERROR_CUDA);
-  return Error::from(engine_->add_context(context), BRAID_ERROR_UNAVAILABLE);
+  return Error::from(backend_->add_context(context), BRAID_ERROR_UNAVAILABLE);
+}
+
+void Copier::forget_context(CUcontext context) {
+  if (Engine* engine = backend_->engine()) engine->forget_context(context);
 }
 
 Error Copier::copy(const Order& order, Scratch& scratch, Tally& tally) {
   std::span<Copy> rest = scratch.copies;
   // As quick as the driver's own: nothing is looked up for one small copy.
-  if (rest.size() == 1 && rest[0].size_bytes < threshold_bytes_)
-    return copy_native(rest, false, Verdict::kBelowThreshold, order, scratch, tally);
+  if (rest.size() == 1 && rest[0].size_bytes < least_bytes_)
+    return copy_group(rest, {}, order, scratch, tally);
   scratch.memory.clear();
   while (!rest.empty()) {
     const Route route = route_of(rest[0], scratch.memory);
@@ -67,6 +117,20 @@ Error Copier::copy(const Order& order, Scratch& scratch, Tally& tally) {
   return Error::none();
 }
 
+Error Copier::copy_rows(const Order& order, const Rows& rows, Scratch& scratch, Tally& tally) {
+  scratch.memory.clear();
+  scratch.segments.clear();
+  const Route route = route_of({rows.destination, rows.source, rows.row_bytes}, scratch.memory);
+  const preload::Box box{.to = {rows.destination, rows.destination_pitch_bytes},
+                         .from = {rows.source, rows.source_pitch_bytes},
+                         .width_bytes = rows.row_bytes,
+                         .height = rows.row_count};
+  if (!preload::append_rows(box, route.direction(), scratch.segments)) scratch.segments.clear();
+  return carry(
+      order, route, scratch.segments, box.size_bytes(),
+      [&](Verdict) { return copy_rows_natively(driver_, rows, order.stream); }, tally);
+}
+
 Copier::Route Copier::route_of(const Copy& copy, MemoryMap& memory) const {
   const Memory destination = memory.find(driver_, copy.destination);
   const Memory source = memory.find(driver_, copy.source);
@@ -79,45 +143,80 @@ Copier::Route Copier::route_of(const Copy& copy, MemoryMap& memory) const {
 
 Error Copier::copy_group(Copies group, const Route& route, const Order& order, Scratch& scratch,
                          Tally& tally) {
-  Outcome outcome = Verdict::kNotLinear;
-  if (route.kind != Route::Kind::kOther) outcome = submit(group, route, order, scratch);
-  // A context that is new since the engine opened: its first copy makes it known.
-  if (outcome == Verdict::kForeignContext && engine_->add_context(route.context).ok())
-    outcome = submit(group, route, order, scratch);
-  if (outcome == Verdict::kFailed)
-    return Error::from(driver_.check(outcome.error, "a copy that was under way"), BRAID_ERROR_CUDA);
-  if (outcome != Verdict::kAccelerated) {
-    const bool may_batch = route.may_batch && outcome != Verdict::kCapturing;
-    return copy_native(group, may_batch, outcome, order, scratch, tally);
-  }
-  const uint64_t size_bytes = total_bytes(group);
-  statistics_.add(order.entry_point, outcome, size_bytes);
-  tally.accelerated_bytes += size_bytes;
-  return Error::none();
-}
-
-Outcome Copier::submit(Copies group, const Route& route, const Order& order, Scratch& scratch) {
   const bool to_device = route.kind == Route::Kind::kToDevice;
   scratch.segments.clear();
   for (const Copy& copy : group)
     scratch.segments.push_back({reinterpret_cast<void*>(to_device ? copy.source : copy.destination),
                                 to_device ? copy.destination : copy.source, copy.size_bytes});
-  return engine_->submit(Batch{to_device ? Direction::kHostToDevice : Direction::kDeviceToHost,
-                               scratch.segments, order.stream, order.priority});
+  const auto native = [&](Verdict why) {
+    const bool may_batch = route.may_batch && why != Verdict::kCapturing;
+    return copy_natively(driver_, group, order.stream, may_batch, scratch.native);
+  };
+  return carry(order, route, scratch.segments, total_bytes(group), native, tally);
 }
 
-Error Copier::copy_native(Copies group, bool may_batch, Verdict why, const Order& order,
-                          Scratch& scratch, Tally& tally) {
-  const CUresult answer = copy_natively(driver_, group, order.stream, may_batch, scratch.native);
-  const Status status = driver_.check(answer, "the driver's copy");
-  if (!status.ok()) return Error::from(status, BRAID_ERROR_CUDA);
-  const uint64_t size_bytes = total_bytes(group);
-  statistics_.add(order.entry_point, why, size_bytes);
-  if (tally.native_bytes == 0) tally.reason = why;
-  tally.native_bytes += size_bytes;
+// `native(why)` makes the driver's copy. No segments: they are not for braid.
+template <typename Native>
+Error Copier::carry(const Order& order, const Route& route, std::span<const Segment> segments,
+                    uint64_t size_bytes, const Native& native, Tally& tally) {
+  const uint64_t begin_ns = now_ns();
+  const Batch batch{route.direction(), segments, order.stream, order.priority};
+  const bool is_linear = route.kind != Route::Kind::kOther && !segments.empty();
+  Engine* engine = backend_->engine();
+  Outcome outcome = is_linear ? Verdict::kNotReady : Verdict::kNotLinear;
+  if (size_bytes < least_bytes_) outcome = Verdict::kBelowThreshold;
+  std::optional<Staged> staged;
+  if (is_linear && engine != nullptr) {
+    outcome = offer(*engine, batch, order);
+    // A context that is new since the engine opened: its first copy makes it known.
+    if (outcome == Verdict::kForeignContext && backend_->add_context(route.context).ok())
+      outcome = offer(*engine, batch, order);
+    if (!is_carried(outcome)) staged = stage(*engine, batch, outcome, order);
+    if (staged) outcome = staged->outcome;
+    if (!order.is_question && engine->has_wishes()) backend_->open_relays();
+  }
+  const uint64_t cost_ns = now_ns() - begin_ns;
+  if (order.is_question) {
+    add(outcome, size_bytes, tally);
+    return Error::none();
+  }
+  CUresult result = outcome.error;
+  if (staged)
+    result = staged->result;
+  else if (!is_carried(outcome) && outcome != Verdict::kFailed)
+    result = native(outcome);
+  if (result != CUDA_SUCCESS) outcome.verdict = Verdict::kFailed;
+  backend_->count(
+      {order.entry_point, size_bytes, is_linear ? &batch : nullptr, route.gpu, outcome, cost_ns});
+  if (result != CUDA_SUCCESS) return Error::from(driver_.check(result, "a copy"), BRAID_ERROR_CUDA);
+  add(outcome, size_bytes, tally);
   return Error::none();
 }
 
-std::string Copier::statistics() { return statistics_.render(*engine_, kStatisticsWaitMs); }
+Outcome Copier::offer(Engine& engine, const Batch& batch, const Order& order) const {
+  return order.is_question ? engine.forecast(batch) : engine.submit(batch);
+}
+
+// As the interposer does (preload/intercept.cpp): other reasons rule out that the host memory is
+// pageable, or that braid may touch the stream.
+std::optional<Staged> Copier::stage(Engine& engine, const Batch& batch, Verdict declined,
+                                    const Order& order) const {
+  const bool may_be_pageable = declined == Verdict::kPageable ||
+                               declined == Verdict::kBelowThreshold ||
+                               declined == Verdict::kNoRelay || declined == Verdict::kNotLinear;
+  const Segment& all = batch.segments.front();
+  if (!may_be_pageable || batch.segments.size() != 1 || all.size_bytes < staging_bytes_)
+    return std::nullopt;
+  if (order.is_question)
+    return declined == Verdict::kPageable ? std::optional<Staged>(Staged{}) : std::nullopt;
+  return engine.stage(
+      {batch.direction, all.host, all.device, all.size_bytes, batch.stream, batch.priority}, false);
+}
+
+std::string Copier::statistics() {
+  std::string line = backend_->statistics(kStatisticsWaitMs);
+  if (!line.empty() && line.back() == '\n') line.pop_back();
+  return line;
+}
 
 }  // namespace braid::library

@@ -7,18 +7,20 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/options.h"
 #include "cuda/driver.h"
+#include "library/backend.h"
 #include "library/copy_list.h"
 #include "library/error.h"
 #include "library/memory_map.h"
 #include "library/native.h"
-#include "library/statistics.h"
 #include "multipath/engine.h"
+#include "preload/statistics.h"
 
 namespace braid::library {
 
@@ -34,16 +36,18 @@ struct Scratch {
 
 /// The call that copies belong to.
 struct Order {
-  EntryPoint entry_point;
+  preload::EntryPoint entry_point;
   CUstream stream;  ///< the handle itself: never null
   multipath::Priority priority;
+  bool is_question = false;  ///< what would become of the copies; nothing is put into the stream
 };
 
 /// What became of a call's copies so far.
 struct Tally {
-  uint64_t accelerated_bytes = 0;
+  uint64_t accelerated_bytes = 0;  ///< staged ones too
   uint64_t native_bytes = 0;
-  multipath::Verdict reason = multipath::Verdict::kAccelerated;  ///< of the first native part
+  multipath::Verdict reason = multipath::Verdict::kAccelerated;  ///< of the first native part; of
+                                                                 ///< none: kStaged if one is
 };
 
 class Copier {
@@ -52,10 +56,12 @@ class Copier {
 
   /// Makes the current context a target.
   Error prepare();
-  void forget_context(CUcontext context) { engine_->forget_context(context); }
+  void forget_context(CUcontext context);
 
   /// Puts the calling thread's `scratch.copies`, whose order it may change, into the stream.
   Error copy(const Order& order, Scratch& scratch, Tally& tally);
+  /// `rows` must not overlap, and lie in the address space.
+  Error copy_rows(const Order& order, const Rows& rows, Scratch& scratch, Tally& tally);
 
   std::string statistics();
 
@@ -63,19 +69,22 @@ class Copier {
   struct Route;
   using Copies = std::span<const Copy>;
 
-  Copier(cuda::Driver driver, const Options& options)
-      : driver_(std::move(driver)), threshold_bytes_(options.threshold_bytes) {}
+  Copier(std::unique_ptr<Backend> backend, const Options& options);
   Route route_of(const Copy& copy, MemoryMap& memory) const;
+  template <typename Native>
+  Error carry(const Order& order, const Route& route, std::span<const multipath::Segment> segments,
+              uint64_t size_bytes, const Native& native, Tally& tally);
   Error copy_group(Copies group, const Route& route, const Order& order, Scratch& scratch,
                    Tally& tally);
-  multipath::Outcome submit(Copies group, const Route& route, const Order& order, Scratch& scratch);
-  Error copy_native(Copies group, bool may_batch, multipath::Verdict why, const Order& order,
-                    Scratch& scratch, Tally& tally);
+  multipath::Outcome offer(multipath::Engine& engine, const multipath::Batch& batch,
+                           const Order& order) const;
+  std::optional<multipath::Staged> stage(multipath::Engine& engine, const multipath::Batch& batch,
+                                         multipath::Verdict declined, const Order& order) const;
 
-  const cuda::Driver driver_;
-  const uint64_t threshold_bytes_;
-  std::unique_ptr<multipath::Engine> engine_;  // uses driver_
-  Statistics statistics_;
+  const std::unique_ptr<Backend> backend_;
+  const cuda::Driver& driver_;
+  uint64_t staging_bytes_;    // pageable copies of fewer are native
+  uint64_t least_bytes_ = 0;  // and so are all copies of fewer
 };
 
 }  // namespace braid::library

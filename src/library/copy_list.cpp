@@ -102,6 +102,24 @@ Error check_overlap(std::span<const Copy> copies, std::vector<Copy>& sorted) {
              : Error::argument("a byte is in two destinations of the batch, which have no order");
 }
 
+Error check_rows(const Rows& rows) {
+  if (rows.row_bytes == 0 || rows.row_count == 0) return Error::none();
+  if (rows.destination == 0 || rows.source == 0) return Error::argument("an address is null");
+  const uint64_t pitch_bytes = std::max(rows.destination_pitch_bytes, rows.source_pitch_bytes);
+  if (rows.row_count > 1 &&
+      std::min(rows.destination_pitch_bytes, rows.source_pitch_bytes) < rows.row_bytes)
+    return Error::argument("a pitch is smaller than the row of " + std::to_string(rows.row_bytes) +
+                           " bytes");
+  uint64_t size_bytes = 0;
+  if (__builtin_mul_overflow(pitch_bytes, rows.row_count - 1, &size_bytes) ||
+      __builtin_add_overflow(size_bytes, rows.row_bytes, &size_bytes) ||
+      leaves_address_space(rows.destination, size_bytes) ||
+      leaves_address_space(rows.source, size_bytes))
+    return Error::argument(std::to_string(rows.row_count) +
+                           " rows are more than their addresses leave room for");
+  return Error::none();
+}
+
 uint64_t total_bytes(std::span<const Copy> copies) {
   uint64_t total = 0;
   for (const Copy& copy : copies) total += copy.size_bytes;

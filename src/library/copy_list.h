@@ -15,6 +15,19 @@ struct Copy {
   uint64_t size_bytes = 0;
 };
 
+/// One copy of rows that lie apart; of a pitch is used what lies between the starts of two rows.
+struct Rows {
+  uint64_t destination = 0;
+  uint64_t destination_pitch_bytes = 0;
+  uint64_t source = 0;
+  uint64_t source_pitch_bytes = 0;
+  uint64_t row_bytes = 0;
+  uint64_t row_count = 0;
+};
+
+/// Fails for null addresses, rows that overlap, and rows that leave the address space.
+Error check_rows(const Rows& rows);
+
 /// Fills `copies` with the pairs of a batch, less those of no bytes. Fails, naming the entry, for
 /// null addresses and ranges that leave the address space.
 Error list_batch(void* const* destinations, const void* const* sources, const size_t* sizes_bytes,

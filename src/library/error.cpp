@@ -3,15 +3,16 @@
 namespace braid::library {
 namespace {
 
-thread_local std::string last_words;
+thread_local Error last;
 
 }  // namespace
 
 braid_status report(Error error) {
-  if (!error.ok()) last_words = std::move(error.message);
-  return error.code;
+  const braid_status code = error.code;
+  if (!error.ok()) last = std::move(error);
+  return code;
 }
 
-const char* last_error() noexcept { return last_words.c_str(); }
+const Error& last_error() noexcept { return last; }
 
 }  // namespace braid::library

@@ -12,19 +12,22 @@ namespace braid::library {
 struct [[nodiscard]] Error {
   braid_status code = BRAID_OK;
   std::string message;
+  int cuda_result = 0;  ///< the CUresult, when the driver refused
 
   static Error none() { return {}; }
-  static Error argument(std::string message) { return {BRAID_ERROR_ARGUMENT, std::move(message)}; }
+  static Error argument(std::string message) {
+    return {BRAID_ERROR_ARGUMENT, std::move(message), 0};
+  }
   /// What a Status says, under `code`; none for a Status that is ok.
   static Error from(const Status& status, braid_status code) {
-    return status.ok() ? none() : Error{code, status.message()};
+    return status.ok() ? none() : Error{code, status.message(), status.cuda_result()};
   }
   bool ok() const { return code == BRAID_OK; }
 };
 
-/// Keeps the words of a failure for last_error, in this thread; returns the code.
+/// Keeps a failure for `last_error`, in this thread; returns the code.
 braid_status report(Error error);
 
-const char* last_error() noexcept;
+const Error& last_error() noexcept;
 
 }  // namespace braid::library

@@ -36,7 +36,7 @@ Error check_names(std::span<const braid_option> rows) {
     std::string known;
     for (const OptionRow& option : option_table()) known += std::string(" ") + option.name;
     return {BRAID_ERROR_OPTION,
-            std::string("there is no option '") + row.name + "'. There are:" + known};
+            std::string("there is no option '") + row.name + "'. There are:" + known, 0};
   }
   return Error::none();
 }
@@ -55,7 +55,9 @@ Error read_settings(const braid_options* given, Options& options) {
   auto read = read_options([&](const char* name) -> const char* {
     for (const braid_option& row : rows)
       if (std::string_view(row.name) == name) return row.value;
-    return std::getenv(name);
+    const char* text = std::getenv(name);
+    // Who calls braid_open expects an engine that is open when it returns.
+    return text == nullptr && std::string_view(name) == "BRAID_OPENING" ? "wait" : text;
   });
   if (!read.ok()) return Error::from(read.status(), BRAID_ERROR_OPTION);
   options = std::move(read).value();

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include <atomic>
+#include <cstring>
 #include <optional>
 
 #include "lending/cudart.h"
@@ -78,6 +79,12 @@ std::optional<Hooked> find_hooked(const char* name, const void* caller) noexcept
 
 constexpr BraidChoice kPassOn{nullptr, 0};
 
+// Of libbraid.so, which this library stands in for (library/backend.h): a function that it has,
+// too.
+void* find_library_function(const char* name) noexcept {
+  return std::strncmp(name, "braid_", 6) == 0 ? libc_dlsym(RTLD_DEFAULT, name) : nullptr;
+}
+
 // braid's export must not make a function appear that the program would not find, because its
 // library lacks it or is not loaded: without one it gets what follows braid. The last lookup is the
 // one whose error the program reads with dlerror; where it finds something there is none.
@@ -108,6 +115,7 @@ __attribute__((visibility("hidden"), used)) BraidChoice braid_choose_symbol(
     void* handle, const char* name, const void* caller) noexcept {
   using namespace braid::preload;
   if (!find_next_dlsym()) return {nullptr, 1};
+  if (void* own = name != nullptr ? find_library_function(name) : nullptr) return {own, 1};
   const auto hooked = name != nullptr ? find_hooked(name, caller) : std::nullopt;
   return hooked ? choose(*hooked, handle, name) : kPassOn;
 }

@@ -43,6 +43,21 @@ TEST_F(ErrorsTest, ASizeThatTheAddressHasNoRoomForIsAnArgument) {
   EXPECT_TRUE(says("entry 0")) << braid_last_error();
 }
 
+TEST_F(ErrorsTest, RowsThatOverlapOrLeaveTheAddressSpaceAreArguments) {
+  HostBuffer host(driver(), kSize);
+  DeviceBuffer device(driver(), kSize);
+  const auto copy = [&](size_t pitch_bytes, size_t row_bytes, size_t rows) {
+    return braid_copy_rows(engine_, at(device), pitch_bytes, host.data(), row_bytes, row_bytes,
+                           rows, stream_, 0, &outcome_);
+  };
+  EXPECT_EQ(copy(100, 200, 2), BRAID_ERROR_ARGUMENT);
+  EXPECT_TRUE(says("pitch") && says("200")) << braid_last_error();
+  EXPECT_EQ(copy(SIZE_MAX / 2, 200, 4), BRAID_ERROR_ARGUMENT);
+  EXPECT_EQ(copy(100, 200, 1), BRAID_OK) << "one row has no pitch: " << braid_last_error();
+  EXPECT_EQ(copy(100, 200, 0), BRAID_OK) << braid_last_error();
+  synchronize(stream_);
+}
+
 TEST_F(ErrorsTest, OverlappingDestinationsAreRefusedAndNothingIsCopied) {
   HostBuffer host(driver(), 2 * kSize);
   DeviceBuffer device(driver(), 2 * kSize);
@@ -68,6 +83,9 @@ TEST_F(ErrorsTest, WhatTheDriverRefusesHasItsWords) {
   EXPECT_EQ(braid_copy(engine_, at(device), host.data(), 64 * kSize, stream_, 0, nullptr),
             BRAID_ERROR_CUDA);
   EXPECT_TRUE(says("CUDA_ERROR_INVALID_VALUE")) << braid_last_error();
+  EXPECT_EQ(braid_last_cuda_error(), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(braid_prepare(nullptr), BRAID_ERROR_ARGUMENT);
+  EXPECT_EQ(braid_last_cuda_error(), CUDA_SUCCESS);
 }
 
 TEST_F(ErrorsTest, PrioritiesAndOutcomesOfUnknownShape) {

@@ -37,6 +37,8 @@ TEST_F(LayerTest, CopiesBothWaysAfterItWasMoved) {
   ASSERT_TRUE(up.ok()) << up.status().message();
   EXPECT_TRUE(up.value().is_accelerated());
   EXPECT_EQ(up.value().accelerated_bytes, kSize);
+  EXPECT_EQ(engine.forecast(received.data(), at(device.at()), kSize, stream).value().native_bytes,
+            0u);
   const std::array<void*, 2> to{received.data(), received.data() + 1000};
   const std::array<size_t, 2> sizes{1000, kSize - 1000};
   const auto down = engine.scatter(to, at(device.at()), sizes, stream);
@@ -50,8 +52,13 @@ TEST_F(LayerTest, CopiesBothWaysAfterItWasMoved) {
   EXPECT_EQ(statistics.value().back(), '}');
 }
 
-TEST_F(LayerTest, ErrorsCarryTheWords) {
+TEST_F(LayerTest, ErrorsCarryTheWordsAndTheDriversResult) {
   Engine engine = open();
+  HostBuffer host(driver(), 64);
+  DeviceBuffer device(driver(), 64);
+  const auto refused = engine.copy(at(device.at()), host.data(), kSize, new_stream());
+  EXPECT_EQ(refused.status().cuda_result(), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_NE(refused.status().message().find("CUDA_ERROR_INVALID_VALUE"), std::string::npos);
   const std::array<const void*, 1> one{nullptr};
   const std::array<size_t, 2> two{8, 8};
   EXPECT_EQ(engine.gather(nullptr, one, two, nullptr).status().message(),

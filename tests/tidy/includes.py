@@ -15,7 +15,7 @@ ROOMS = {
     "loader": set(),
     "lending": {"base", "loader"},
     "preload": {"base", "cuda", "topology", "multipath", "loader", "lending"},
-    "library": {"base", "cuda", "topology", "multipath"},
+    "library": {"base", "cuda", "topology", "multipath", "preload"},
     "emulator": {"base", "topology", "simulation"},
 }
 # The emulated driver runs twins of braid's kernels. It is below the driver table, never above it.
