@@ -16,6 +16,7 @@ using multipath::Outcome;
 using multipath::Segment;
 using multipath::Staged;
 using multipath::Verdict;
+using multipath::staging::Stager;
 
 namespace {
 
@@ -74,7 +75,7 @@ struct Copier::Route {
 Copier::Copier(std::unique_ptr<Backend> backend, const Options& options)
     : backend_(std::move(backend)),
       driver_(backend_->driver()),
-      staging_bytes_(multipath::staging::Stager::least_bytes(options)) {
+      staging_bytes_(Stager::least_bytes(options)) {
   if (const Engine* engine = backend_->engine())
     least_bytes_ = std::min(engine->threshold_bytes(), staging_bytes_);
 }
@@ -197,16 +198,10 @@ Outcome Copier::offer(Engine& engine, const Batch& batch, const Order& order) co
   return order.is_question ? engine.forecast(batch) : engine.submit(batch);
 }
 
-// As the interposer does (preload/intercept.cpp): other reasons rule out that the host memory is
-// pageable, or that braid may touch the stream.
 std::optional<Staged> Copier::stage(Engine& engine, const Batch& batch, Verdict declined,
                                     const Order& order) const {
-  const bool may_be_pageable = declined == Verdict::kPageable ||
-                               declined == Verdict::kBelowThreshold ||
-                               declined == Verdict::kNoRelay || declined == Verdict::kNotLinear;
   const Segment& all = batch.segments.front();
-  if (!may_be_pageable || batch.segments.size() != 1 || all.size_bytes < staging_bytes_)
-    return std::nullopt;
+  if (!Stager::may_take(batch, declined) || all.size_bytes < staging_bytes_) return std::nullopt;
   if (order.is_question)
     return declined == Verdict::kPageable ? std::optional<Staged>(Staged{}) : std::nullopt;
   return engine.stage(

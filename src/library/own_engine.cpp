@@ -2,8 +2,9 @@
 // the log are the process's.
 #include <unistd.h>
 
-#include <algorithm>
+#include <array>
 #include <atomic>
+#include <memory>
 #include <mutex>
 #include <vector>
 
@@ -31,11 +32,9 @@ Process& process() {
   return instance;
 }
 
-// The lock is only tried: a signal may have come while this thread has it.
+// Under the lock. How many relays.
 size_t collect(int wait_ms, multipath::PathCounts& paths,
                std::span<multipath::RelayCount> relays) noexcept {
-  const std::unique_lock lock(process().lock, std::try_to_lock);
-  if (!lock) return 0;
   for (const multipath::PathCount& path : process().closed.all()) paths.add(path);
   size_t count = 0;
   for (Engine* engine : process().engines) {
@@ -43,6 +42,13 @@ size_t collect(int wait_ms, multipath::PathCounts& paths,
     count += engine->count_relays(relays.subspan(count));
   }
   return count;
+}
+
+// A signal may have come while this thread has the lock.
+size_t try_to_collect(int wait_ms, multipath::PathCounts& paths,
+                      std::span<multipath::RelayCount> relays) noexcept {
+  const std::unique_lock lock(process().lock, std::try_to_lock);
+  return lock ? collect(wait_ms, paths, relays) : 0;
 }
 
 // What the first engine of the process asks for holds.
@@ -58,7 +64,8 @@ Error watch_copies(const Options& options) {
   const auto statistics = []() noexcept -> const preload::Statistics& {
     return process().statistics;
   };
-  return Error::from(preload::start_reporting(options, {statistics, collect}), BRAID_ERROR_OPTION);
+  return Error::from(preload::start_reporting(options, {statistics, try_to_collect}),
+                     BRAID_ERROR_OPTION);
 }
 
 class OwnEngine final : public Backend {
@@ -137,6 +144,7 @@ void OwnEngine::count(const preload::CopyRecord& record) noexcept {
 std::string OwnEngine::statistics(int wait_ms) {
   const auto paths = std::make_unique<multipath::PathCounts>();
   std::array<multipath::RelayCount, multipath::kMostGpus> relays;
+  const std::lock_guard lock(process().lock);
   const size_t count = collect(wait_ms, *paths, relays);
   return render_json(process().statistics, *paths, std::span(relays).first(count),
                      engine_->problems());

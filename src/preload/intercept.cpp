@@ -1,5 +1,6 @@
 #include "preload/intercept.h"
 
+#include "multipath/staging/stager.h"
 #include "preload/helper.h"
 
 namespace braid::preload {
@@ -50,11 +51,7 @@ Outcome offer(const Batch& batch) {
 
 std::optional<multipath::Staged> stage(const multipath::Batch& batch, Verdict declined,
                                        Wait wait) noexcept try {
-  // Other reasons rule out that the host memory is pageable, or that braid may touch the stream.
-  const bool may_be_pageable = declined == Verdict::kPageable ||
-                               declined == Verdict::kBelowThreshold ||
-                               declined == Verdict::kNoRelay || declined == Verdict::kNotLinear;
-  if (!may_be_pageable || batch.segments.size() != 1 || batch.spares_sms) return std::nullopt;
+  if (!multipath::staging::Stager::may_take(batch, declined)) return std::nullopt;
   const multipath::Segment& all = batch.segments.front();
   if (all.size_bytes < staging_bytes()) return std::nullopt;
   multipath::Engine* open = engine();

@@ -198,9 +198,8 @@ void expect_report() noexcept {
 Status start_reporting(const Options& options, const Reported& reported) {
   Status status;
   if (options.stats == StatsFormat::kNone) return status;
-  auto settings = std::make_unique<Settings>(
-      Settings{options.stats, options.stats_file, std::chrono::seconds(options.stats_interval_s),
-               reported});
+  auto settings = std::make_unique<Settings>(Settings{
+      options.stats, options.stats_file, std::chrono::seconds(options.stats_interval_s), reported});
   if (!settings->file.empty()) {
     settings->file = std::filesystem::absolute(settings->file).string();
     status = check_file(settings->file);

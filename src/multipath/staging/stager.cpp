@@ -86,6 +86,12 @@ Stager::Stager(const cuda::Driver& driver, const Options& options, Submit submit
       submit_(std::move(submit)),
       rings_(driver) {}
 
+bool Stager::may_take(const Batch& batch, Verdict declined) {
+  return batch.segments.size() == 1 && !batch.spares_sms &&
+         (declined == Verdict::kPageable || declined == Verdict::kBelowThreshold ||
+          declined == Verdict::kNoRelay || declined == Verdict::kNotLinear);
+}
+
 uint64_t Stager::least_bytes(const Options& options) {
   return threads_for(options) > 0 ? kThresholdBytes : UINT64_MAX;
 }

@@ -36,6 +36,10 @@ class Stager {
  public:
   using Submit = std::function<Outcome(const Transfer& chunk)>;
 
+  /// `batch`, which the engine has declined, may be pageable: other reasons rule that out, or that
+  /// braid may touch the stream.
+  static bool may_take(const Batch& batch, Verdict declined);
+
   /// Smaller pageable copies stay native; UINT64_MAX when all do.
   static uint64_t least_bytes(const Options& options);
 
