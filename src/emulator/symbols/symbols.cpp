@@ -3,9 +3,11 @@
 #include "emulator/symbols/symbols.h"
 
 #include <atomic>
+#include <iterator>
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace braid::emulator {
@@ -39,12 +41,21 @@ namespace {
 
 using Function = int (*)();
 
-const std::map<std::string, Function>& symbols() {
-  static const auto* table = new std::map<std::string, Function>{
+// Plain arrays: a map of so many elements, written out, takes a compiler half a minute.
+constexpr std::pair<const char*, Function> kSymbols[] = {
 #define BRAID_SYMBOL(name) {#name, &name},
 #include "cuda_symbols.inc"
 #undef BRAID_SYMBOL
-  };
+};
+constexpr std::pair<const char*, int> kVersions[] = {
+#define BRAID_VERSION(name, version) {#name, version},
+#include "cuda_versions.inc"
+#undef BRAID_VERSION
+};
+
+const std::map<std::string, Function>& symbols() {
+  using Symbols = std::map<std::string, Function>;
+  static const auto* table = new Symbols(std::begin(kSymbols), std::end(kSymbols));
   return *table;
 }
 
@@ -52,9 +63,7 @@ using Versions = std::map<std::string, std::vector<int>>;
 
 Versions make_versions() {
   Versions all;
-#define BRAID_VERSION(name, version) all[#name].push_back(version);
-#include "cuda_versions.inc"
-#undef BRAID_VERSION
+  for (const auto& [name, version] : kVersions) all[name].push_back(version);
   return all;
 }
 
