@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "cuda/driver.h"
+#include "cuda/kernels/image.h"
 #include "lending/cudart_hooks.h"
 #include "multipath/cost_file.h"
 #include "multipath/relays.h"
@@ -225,6 +226,9 @@ int doctor(const std::string& server, bool lists_hooks) {
   const auto driver = open_server(server);
   const bool has_driver = report("driver", driver.ok() ? check_driver(driver.value(), gpu_count)
                                                        : bad(driver.status().message(), ""));
+  if (has_driver && server.empty() && !cuda::pull_kernels_are_built())
+    report("kernels", bad("this build of braid has none for GPUs: nvcc was not there",
+                          "Build it where nvcc is: make build"));
   const bool has_peers = has_driver && report("peers", check_peers(driver.value(), gpu_count));
   const auto options = read_options([](const char* name) { return getenv(name); });
   if (!options.ok()) report("options", bad(options.status().message(), "docs/options.md"));

@@ -23,6 +23,9 @@ Result<PullKernels> load_pull_kernels(const cuda::Driver& driver, const Options&
   PullKernels kernels;
   Status status = driver.check(driver.cuModuleLoadData(&kernels.module, cuda::pull_kernel_image()),
                                "loading braid's kernels" + where);
+  if (!status.ok() && !cuda::pull_kernels_are_built())
+    return Status::error("this build of braid has no kernels for GPUs: nvcc was not there",
+                         "Build it where nvcc is: make build");
   if (!status.ok()) return status;
   kernels.vector = {nullptr, kVectorBlocks, kVectorBlocks, cuda::kVectorThreads, 0};
   status = driver.check(
