@@ -30,19 +30,26 @@ endif()
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
 set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/archive)
+set(BRAID_EMULATOR_FOLDER lib/braid/emulator)  # as tools/locate.cpp knows it
 
 find_program(BRAID_CCACHE ccache)
 if(BRAID_CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${BRAID_CCACHE})
 endif()
 
-# A library that is loaded into other people's processes: it carries its C++ runtime inside and
-# exports only what its version script names.
-function(braid_injected_library target version_script)
-  target_link_options(${target} PRIVATE
-    -Wl,--version-script=${version_script} -Wl,--exclude-libs,ALL -Wl,-z,defs -Wl,-z,nodelete)
+# What is installed runs where no C++ runtime is, or another one: it carries its own inside. Sections
+# that nothing uses go: among them is libstdc++'s call of arc4random, which glibc has since 2.36.
+function(braid_self_contained target)
+  target_link_options(${target} PRIVATE -Wl,--gc-sections)
   if(NOT BRAID_SANITIZE)
     target_link_options(${target} PRIVATE -static-libstdc++ -static-libgcc)
   endif()
+endfunction()
+
+# A library that is loaded into other people's processes: it exports only what its version script names.
+function(braid_injected_library target version_script)
+  braid_self_contained(${target})
+  target_link_options(${target} PRIVATE
+    -Wl,--version-script=${version_script} -Wl,--exclude-libs,ALL -Wl,-z,defs -Wl,-z,nodelete)
   set_target_properties(${target} PROPERTIES LINK_DEPENDS ${version_script})
 endfunction()

@@ -10,21 +10,31 @@ fs::path install_root() { return fs::read_symlink("/proc/self/exe").parent_path(
 
 fs::path preload_library() { return install_root() / "lib" / "libbraid_preload.so"; }
 
-fs::path emulator_folder() { return install_root() / "lib" / "emulator"; }
+fs::path emulator_folder() { return install_root() / "lib" / "braid" / "emulator"; }
+
+Result<fs::path> find_emulated_driver() {
+  const fs::path driver = emulator_folder() / "libcuda.so.1";
+  if (fs::exists(driver)) return driver;
+  return Status::error("there is no emulated driver at " + driver.string(),
+                       "Build or install braid completely: make build");
+}
 
 namespace {
 
 fs::path profile_folder() { return install_root() / "share" / "braid" / "profiles"; }
 
-std::string known_profiles() {
+std::string what_to_write() {
   std::vector<std::string> names;
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(profile_folder(), ignored))
     if (entry.path().extension() == ".json") names.push_back(entry.path().stem());
+  if (names.empty())
+    return "The profiles that belong to braid are missing from " + profile_folder().string() +
+           ": move or install bin, lib and share together, or write the path of a JSON profile";
   std::sort(names.begin(), names.end());
   std::string text;
   for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-  return text;
+  return "Write the path of a JSON profile, or one of: " + text;
 }
 
 }  // namespace
@@ -38,9 +48,8 @@ Result<fs::path> find_profile(const std::string& name_or_path) {
   if (fs::is_regular_file(path, ignored)) return fs::absolute(path);
   if (fs::exists(path, ignored))
     return Status::error("'" + path.string() + "' is no regular file, as a server profile is",
-                         "Write the path of a JSON profile, or one of: " + known_profiles());
-  return Status::error("there is no server profile '" + name_or_path + "'",
-                       "Write the path of a JSON profile, or one of: " + known_profiles());
+                         what_to_write());
+  return Status::error("there is no server profile '" + name_or_path + "'", what_to_write());
 }
 
 }  // namespace braid::tools

@@ -1,5 +1,6 @@
 // Where braid's own files are: beside the command, in the build tree as in an installation
-// (bin/braid, lib/libbraid_preload.so, lib/emulator/libcuda.so.1, share/braid/profiles/NAME.json).
+// (bin/braid, lib/libbraid_preload.so, lib/braid/emulator/libcuda.so.1,
+// share/braid/profiles/NAME.json).
 #pragma once
 
 #include <filesystem>
@@ -14,6 +15,9 @@ std::filesystem::path install_root();
 
 std::filesystem::path preload_library();
 std::filesystem::path emulator_folder();
+
+/// The emulated driver's library; an error where a half of braid is not there.
+Result<std::filesystem::path> find_emulated_driver();
 
 /// The absolute path of a profile, given its name ("h20x8") or a path to a JSON file. The error
 /// names what was asked for and lists the profiles there are.

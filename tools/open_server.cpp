@@ -15,7 +15,9 @@ Result<cuda::Driver> open_server(const std::string& profile) {
     const auto server = topology::load_profile(path.value());  // says what is wrong with it
     if (!server.ok()) return server.status();
     setenv("BRAID_SERVER", path.value().c_str(), 1);
-    library = (emulator_folder() / library).string();
+    const auto emulator = find_emulated_driver();
+    if (!emulator.ok()) return emulator.status();
+    library = emulator.value().string();
   }
   auto driver = cuda::open_driver(library);
   if (!driver.ok()) return driver;

@@ -146,14 +146,13 @@ Status lend_gpus(const RunRequest& request) {
 
 // What a machine without GPUs, or with half of braid, does not have.
 Status check_installation(const RunRequest& request) {
-  const auto missing = [](const char* what, const fs::path& file) {
-    return Status::error(fmt::format("there is no {} at {}", what, file.string()),
-                         "Build or install braid completely: make build");
-  };
-  const fs::path emulator = emulator_folder() / "libcuda.so.1";
-  if (!request.server.empty() && !fs::exists(emulator)) return missing("emulated driver", emulator);
+  if (!request.server.empty()) {
+    const auto emulator = find_emulated_driver();
+    if (!emulator.ok()) return emulator.status();
+  }
   if (!request.is_native && access(preload_library().c_str(), R_OK) != 0)
-    return missing("preload library", preload_library());
+    return Status::error("there is no preload library at " + preload_library().string(),
+                         "Build or install braid completely: make build");
   return request.server.empty() ? cuda::open_driver().status() : Status();
 }
 

@@ -41,7 +41,7 @@ def command_of(client, source, build):
     if not python.is_file():
         why = source / ".deps" / "clients-unavailable.txt"
         skip(why.read_text(encoding="utf-8").strip() if why.is_file()
-             else "no .venv here; run scripts/bootstrap --clients")
+             else "no .venv here; run scripts/bootstrap --tests")
     clients = source / "tests" / "clients"
     return {
         "cuda_bindings": ([str(python), str(clients / "cuda_bindings_client.py")], {}),
@@ -116,7 +116,7 @@ def main(client, source, build):
     clean = {name: value for name, value in os.environ.items() if not name.startswith("BRAID_")}
     environment = {**clean, **extra}
 
-    emulated = {**environment, "LD_LIBRARY_PATH": str(build / "lib" / "emulator"),
+    emulated = {**environment, "LD_LIBRARY_PATH": str(build / "lib/braid/emulator"),
                 "BRAID_SERVER": str(build / "share" / "braid" / "profiles" / f"{SERVER}.json")}
     native = report_of(run(command, emulated), "natively")
 

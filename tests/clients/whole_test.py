@@ -25,7 +25,7 @@ def run_client(sizes, braid, repeat=1):
         client = [str(BUILD / "bin" / "braid"), "run", "--server", SERVER, "--opening", "wait",
                   "--stats", "json", "--", *client]
     else:
-        environment["LD_LIBRARY_PATH"] = str(BUILD / "lib" / "emulator")
+        environment["LD_LIBRARY_PATH"] = str(BUILD / "lib/braid/emulator")
         environment["BRAID_SERVER"] = str(BUILD / "share/braid/profiles" / f"{SERVER}.json")
     done = subprocess.run(client, env=environment, capture_output=True, text=True, timeout=240,
                           check=False)

@@ -21,7 +21,7 @@ namespace braid::emulator_test {
 /// A GPU fault stays in its context, so that a test can look at what it left.
 inline const std::string kFaultsStay = R"({"contexts_fail_alone": true})";
 
-/// Opens lib/emulator/libcuda.so.1 with a profile; h200x4 unless told otherwise.
+/// Opens lib/braid/emulator/libcuda.so.1 with a profile; h200x4 unless told otherwise.
 class Emulated {
  public:
   explicit Emulated(const std::string& profile = "h200x4", const std::string& faults = "") {

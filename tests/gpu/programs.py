@@ -167,7 +167,7 @@ class Machine:
     def environment(self, case, native):
         more = {"CUDA_VISIBLE_DEVICES": case.visible} if case.visible else {}
         if native and self.server:
-            more["LD_LIBRARY_PATH"] = str(self.build / "lib" / "emulator")
+            more["LD_LIBRARY_PATH"] = str(self.build / "lib/braid/emulator")
             more["BRAID_SERVER"] = str(self.build / f"share/braid/profiles/{self.server}.json")
         return {**self.clean, **more}
 

@@ -145,7 +145,7 @@ class BrokenInstallation : public ::testing::Test {
   void SetUp() override {
     root_ = fs::path(::testing::TempDir()) / ("broken_install_" + std::to_string(getpid()));
     fs::create_directories(root_ / "bin");
-    fs::create_directories(root_ / "lib");
+    fs::create_directories(root_ / "lib" / "braid");
     fs::copy_file(BRAID_COMMAND, root_ / "bin" / "braid");
     fs::create_directories(root_ / "share" / "braid");
     fs::create_directory_symlink(BRAID_PROFILES, root_ / "share" / "braid" / "profiles");
@@ -163,9 +163,25 @@ class BrokenInstallation : public ::testing::Test {
 TEST_F(BrokenInstallation, WithoutTheEmulatedDriverOrThePreloadLibraryNothingIsStarted) {
   expect_refusal(braid({"run", "--server", "h20x8", "--", "true"}), kRunFailed,
                  {"no emulated driver", "make build"});
-  fs::create_directory_symlink(BRAID_EMULATOR_FOLDER, root_ / "lib" / "emulator");
+  fs::create_directory_symlink(BRAID_EMULATOR_FOLDER, root_ / "lib/braid/emulator");
   expect_refusal(braid({"run", "--server", "h20x8", "--", "true"}), kRunFailed,
                  {"no preload library", "make build"});
+}
+
+TEST_F(BrokenInstallation, WithoutItsProfilesItSaysThatTheyAreMissing) {
+  fs::create_directory_symlink(BRAID_EMULATOR_FOLDER, root_ / "lib/braid/emulator");
+  fs::create_symlink(BRAID_PRELOAD_LIBRARY, root_ / "lib" / "libbraid_preload.so");
+  fs::remove(root_ / "share" / "braid" / "profiles");
+  for (const Words& words :
+       {Words{"run", "--server", "h20x8", "--", "true"}, Words{"doctor", "--server", "h20x8"}}) {
+    const ChildResult child = braid(words);
+    EXPECT_NE(child.exit_code, 0);
+    EXPECT_NE(child.errors.find("h20x8"), std::string::npos) << child.errors;
+    EXPECT_NE(child.errors.find("missing from " + (root_ / "share/braid/profiles").string()),
+              std::string::npos)
+        << child.errors;
+    EXPECT_EQ(child.errors.find("one of:"), std::string::npos) << child.errors;
+  }
 }
 
 TEST_F(BrokenInstallation, WithBestEffortTheProgramRunsAllTheSame) {
@@ -177,7 +193,7 @@ TEST_F(BrokenInstallation, WithBestEffortTheProgramRunsAllTheSame) {
 }
 
 TEST_F(BrokenInstallation, TheDoctorFindsThePreloadLibraryMissing) {
-  fs::create_directory_symlink(BRAID_EMULATOR_FOLDER, root_ / "lib" / "emulator");
+  fs::create_directory_symlink(BRAID_EMULATOR_FOLDER, root_ / "lib/braid/emulator");
   const ChildResult child = braid({"doctor", "--server", "h20x8"});
   EXPECT_EQ(child.exit_code, 1);
   EXPECT_NE(child.output.find("FAIL library"), std::string::npos) << child.output;
@@ -211,7 +227,7 @@ TEST(Compare, NamesTheProgramThatIsNotThereAndOptionsOfItsOwn) {
 }
 
 TEST_F(BrokenInstallation, BestEffortForgivesNoMistakesOfTheUsers) {
-  fs::create_directory_symlink(BRAID_EMULATOR_FOLDER, root_ / "lib" / "emulator");
+  fs::create_directory_symlink(BRAID_EMULATOR_FOLDER, root_ / "lib/braid/emulator");
   fs::create_symlink(BRAID_PRELOAD_LIBRARY, root_ / "lib" / "libbraid_preload.so");
   expect_refusal(braid({"run", "--best-effort", "--server", "h20x9", "--", "true"}), kRunFailed,
                  {"h20x9"});
