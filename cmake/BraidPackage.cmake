@@ -1,0 +1,20 @@
+# What an installation holds beside the targets, and `make package`: a tarball and a .deb.
+set(documents share/doc/braid)
+install(FILES README.md LICENSE DESTINATION ${documents})
+install(DIRECTORY docs examples DESTINATION ${documents})
+
+# A build without nvcc is for one machine's emulated servers.
+if(NOT BRAID_NVCC OR BRAID_SANITIZE)
+  return()
+endif()
+set(CPACK_GENERATOR TGZ DEB)
+set(CPACK_PACKAGE_DIRECTORY ${CMAKE_BINARY_DIR}/packages)
+set(CPACK_PACKAGE_CONTACT "the authors of braid")
+set(CPACK_PACKAGE_VENDOR ${CPACK_PACKAGE_CONTACT})
+set(CPACK_PACKAGE_FILE_NAME braid-${PROJECT_VERSION}-linux-${CMAKE_SYSTEM_PROCESSOR})
+set(CPACK_RESOURCE_FILE_LICENSE ${CMAKE_SOURCE_DIR}/LICENSE)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_DEPENDS "libc6 (>= 2.35)")  # tests/package holds every file to it
+set(CPACK_DEBIAN_PACKAGE_SECTION libs)
+set(CMAKE_SKIP_PACKAGE_ALL_DEPENDENCY ON)  # the tests are no part of it
+include(CPack)
