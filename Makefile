@@ -2,13 +2,19 @@
 MAKEFLAGS += --no-print-directory
 PRESET ?= default
 BUILD = $(if $(filter default,$(PRESET)),build,build-$(PRESET))
+CONFIGURE = cmake --preset $(PRESET) --log-level=WARNING
+COMPILE = cmake --build --preset $(PRESET)
+# A build folder that has no tests does not get them here, and one that has them keeps them.
+WITHOUT_TESTS = $(if $(wildcard $(BUILD)/CMakeCache.txt),,-DBRAID_BUILD_TESTS=OFF)
 
-.PHONY: help build demo test bench gpu-test gpu-bench format clean bootstrap
+.PHONY: help build demo package tests test test-long bench gpu-test gpu-bench format clean bootstrap
 
 help:
-	@echo 'make build      build/bin/braid and its libraries'
 	@echo 'make demo       an unmodified program, native and under braid: table and plot'
-	@echo 'make test       every test that needs no GPU; PRESET=clang, asan or tsan for other builds'
+	@echo 'make build      build/bin/braid and its libraries'
+	@echo 'make package    a .deb and a tarball, in build/packages'
+	@echo 'make test       the tests of each change; PRESET=clang, asan or tsan for other builds'
+	@echo 'make test-long  the others that need no GPU'
 	@echo 'make bench      braid bench on the emulated 8-GPU server'
 	@echo 'make gpu-test   tests on real GPUs'
 	@echo 'make gpu-bench  measurements on real GPUs'
@@ -18,25 +24,37 @@ help:
 bootstrap:
 	@scripts/bootstrap
 
-build: bootstrap
-	@cmake --preset $(PRESET) --log-level=WARNING
-	@cmake --build --preset $(PRESET)
-
-demo: build
+demo:
+	@scripts/bootstrap --demo
+	@$(CONFIGURE) $(WITHOUT_TESTS)
+	@$(COMPILE) --target braid_demo
 	@demo/run --build $(BUILD)
 
-test:
-	@scripts/bootstrap --clients
-	@$(MAKE) build
+build: bootstrap
+	@$(CONFIGURE) $(WITHOUT_TESTS)
+	@$(COMPILE) --target braid_installed
+
+package: build
+	@$(COMPILE) --target package
+
+tests:
+	@scripts/bootstrap --tests
+	@$(CONFIGURE) -DBRAID_BUILD_TESTS=ON
+	@$(COMPILE)
+
+test: tests
 	@scripts/test $(BUILD)
+
+test-long: tests
+	@scripts/test $(BUILD) --long
 
 bench: build
 	@$(BUILD)/bin/braid bench --server h20x8
 
-gpu-test: build
+gpu-test: tests
 	@scripts/gpu-test
 
-gpu-bench: build
+gpu-bench: tests
 	@scripts/gpu-bench
 
 format:
