@@ -7,6 +7,14 @@ install(DIRECTORY docs examples DESTINATION ${documents})
 if(NOT BRAID_NVCC OR BRAID_SANITIZE)
   return()
 endif()
+# tests/package holds every file to it. A newer compiler's libraries may need all that its glibc has.
+set(oldest_glibc 2.35)
+execute_process(COMMAND getconf GNU_LIBC_VERSION OUTPUT_VARIABLE glibc)
+string(REGEX REPLACE "[^0-9.]" "" glibc "${glibc}")
+if(glibc VERSION_GREATER 2.36)
+  set(oldest_glibc ${glibc})
+endif()
+
 set(CPACK_GENERATOR TGZ DEB)
 set(CPACK_PACKAGE_DIRECTORY ${CMAKE_BINARY_DIR}/packages)
 set(CPACK_PACKAGE_CONTACT "the authors of braid")
@@ -14,7 +22,7 @@ set(CPACK_PACKAGE_VENDOR ${CPACK_PACKAGE_CONTACT})
 set(CPACK_PACKAGE_FILE_NAME braid-${PROJECT_VERSION}-linux-${CMAKE_SYSTEM_PROCESSOR})
 set(CPACK_RESOURCE_FILE_LICENSE ${CMAKE_SOURCE_DIR}/LICENSE)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
-set(CPACK_DEBIAN_PACKAGE_DEPENDS "libc6 (>= 2.35)")  # tests/package holds every file to it
+set(CPACK_DEBIAN_PACKAGE_DEPENDS "libc6 (>= ${oldest_glibc})")
 set(CPACK_DEBIAN_PACKAGE_SECTION libs)
 set(CMAKE_SKIP_PACKAGE_ALL_DEPENDENCY ON)  # the tests are no part of it
 include(CPack)

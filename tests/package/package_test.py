@@ -14,7 +14,9 @@ import sys
 import tarfile
 import tempfile
 
-OLDEST_GLIBC = (2, 35)  # Ubuntu 22.04's: docs/install.md
+BUILT_WITH = tuple(int(part) for part in platform.libc_ver()[1].split("."))
+# Ubuntu 22.04's, but for builds of newer systems: docs/install.md, cmake/BraidPackage.cmake.
+OLDEST_GLIBC = (2, 35) if BUILT_WITH <= (2, 36) else BUILT_WITH
 NEEDED = re.compile(r"lib(c|m|dl|pthread|rt)\.so\.\d+|ld-linux-x86-64\.so\.2")
 FILES = ("bin/braid", "lib/libbraid.so", "lib/libbraid_preload.so", "lib/braid/emulator/libcuda.so.1",
          "lib/cmake/braid/braid-config.cmake", "lib/pkgconfig/braid.pc", "include/braid/braid.h",
@@ -61,11 +63,9 @@ def faults_of(path, paths_of_the_build):
             yield "needs " + line.split()[-1]
         if "RPATH" in line or "RUNPATH" in line:
             yield "looks for libraries in " + line.split()[-1]
-    # A compiler's libraries ask for what the glibc that they were built with has.
-    built_with = tuple(int(part) for part in platform.libc_ver()[1].split("."))
     for line in lines("objdump", "-T", path):
         version = re.search(r"GLIBC_(\d+)\.(\d+)", line)
-        if version and OLDEST_GLIBC < tuple(map(int, version.groups())) and built_with <= (2, 36):
+        if version and OLDEST_GLIBC < tuple(map(int, version.groups())):
             yield f"needs {line.split()[-1]} of {version.group()}"
     if any(".debug_" in line or ".symtab" in line for line in lines("readelf", "-SW", path)):
         yield "is not stripped"
