@@ -10,13 +10,13 @@ SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "test"
 
 
 class SummaryTest(unittest.TestCase):
-    def run_tests(self, cmake_lines):
+    def run_tests(self, cmake_lines, *options):
         """(exit code, last line, everything printed) for a project with these tests."""
         with tempfile.TemporaryDirectory() as folder:
             tests = pathlib.Path(folder) / "CTestTestfile.cmake"
             tests.write_text("\n".join(cmake_lines) + "\n", encoding="utf-8")
-            done = subprocess.run([sys.executable, str(SCRIPT), folder], capture_output=True,
-                                  text=True, check=False)
+            done = subprocess.run([sys.executable, str(SCRIPT), folder, *options],
+                                  capture_output=True, text=True, check=False)
             kept = (pathlib.Path(folder) / "test-summary.txt").read_text(encoding="utf-8")
         self.assertEqual(kept.strip(), done.stdout.splitlines()[-1])
         return done.returncode, done.stdout.splitlines()[-1], done.stdout
@@ -24,6 +24,12 @@ class SummaryTest(unittest.TestCase):
     def test_all_pass(self):
         code, last, _ = self.run_tests(['add_test(a "true")', 'add_test(b "true")'])
         self.assertEqual((code, last), (0, "2 passed, 0 failed"))
+
+    def test_long_tests_run_apart(self):
+        tests = ['add_test(a "true")', 'add_test(b "true")', 'add_test(c "true")',
+                 'set_tests_properties(b PROPERTIES LABELS long)']
+        self.assertEqual(self.run_tests(tests)[:2], (0, "2 passed, 0 failed"))
+        self.assertEqual(self.run_tests(tests, "--long")[:2], (0, "1 passed, 0 failed"))
 
     def test_a_failure(self):
         code, last, output = self.run_tests(['add_test(a "true")', 'add_test(b "false")'])
