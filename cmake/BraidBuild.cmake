@@ -43,9 +43,8 @@ endif()
 # What is installed runs where no C++ runtime is, or another one: it carries its own inside. Sections
 # that nothing uses go: among them is libstdc++'s call of arc4random, which glibc has since 2.36.
 function(braid_self_contained target)
-  target_link_options(${target} PRIVATE -Wl,--gc-sections)
   if(NOT BRAID_SANITIZE)
-    target_link_options(${target} PRIVATE -static-libstdc++ -static-libgcc)
+    target_link_options(${target} PRIVATE -static-libstdc++ -static-libgcc -Wl,--gc-sections)
   endif()
 endfunction()
 
