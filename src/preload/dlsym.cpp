@@ -8,6 +8,7 @@
 
 #include "lending/cudart.h"
 #include "loader/libc_dlsym.h"
+#include "loader/module.h"
 #include "preload/binding.h"
 #include "preload/entries.h"
 #include "preload/hooks.h"
@@ -79,10 +80,20 @@ std::optional<Hooked> find_hooked(const char* name, const void* caller) noexcept
 
 constexpr BraidChoice kPassOn{nullptr, 0};
 
-// Of libbraid.so, which this library stands in for (library/backend.h): a function that it has,
-// too.
-void* find_library_function(const char* name) noexcept {
-  return std::strncmp(name, "braid_", 6) == 0 ? libc_dlsym(RTLD_DEFAULT, name) : nullptr;
+bool is_braids_library(const link_map& module) noexcept {
+  const char* slash = std::strrchr(module.l_name, '/');
+  const char* file = slash != nullptr ? slash + 1 : module.l_name;
+  return std::strncmp(file, "libbraid.so", 11) == 0;
+}
+
+// This library stands in for libbraid.so (library/backend.h). Functions of the same name in other
+// libraries are left alone.
+void* find_library_function(void* handle, const char* name) noexcept {
+  if (std::strncmp(name, "braid_", 6) != 0 || handle == RTLD_NEXT) return nullptr;
+  void* const found = next_dlsym()(handle, name);
+  const link_map* module = found != nullptr ? braid::loader::module_of(found) : nullptr;
+  if (module == nullptr || !is_braids_library(*module)) return nullptr;
+  return libc_dlsym(RTLD_DEFAULT, name);
 }
 
 // braid's export must not make a function appear that the program would not find, because its
@@ -115,7 +126,7 @@ __attribute__((visibility("hidden"), used)) BraidChoice braid_choose_symbol(
     void* handle, const char* name, const void* caller) noexcept {
   using namespace braid::preload;
   if (!find_next_dlsym()) return {nullptr, 1};
-  if (void* own = name != nullptr ? find_library_function(name) : nullptr) return {own, 1};
+  if (void* own = name != nullptr ? find_library_function(handle, name) : nullptr) return {own, 1};
   const auto hooked = name != nullptr ? find_hooked(name, caller) : std::nullopt;
   return hooked ? choose(*hooked, handle, name) : kPassOn;
 }

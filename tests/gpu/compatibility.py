@@ -184,11 +184,11 @@ def machine():
     words = [tool("nvidia-smi") or "true", "--query-gpu=name,driver_version", "--format=csv,noheader"]
     asked = subprocess.run(words, capture_output=True, text=True, check=False).stdout.splitlines()
     gpu, _, driver = (asked[0] if asked else "?").partition(", ")
-    return f"{len(asked)} x {gpu}, driver {driver}, {datetime.date.today().isoformat()}"
+    return f"{len(asked)} x {gpu}, driver {driver}"
 
 
 def table_row(row, native, result):
-    return f"{beginning_of(row)} {native} | {result or '-'} |"
+    return f"{beginning_of(row)} {native} | {result or '-'} | {datetime.date.today().isoformat()} |"
 
 
 def beginning_of(row):
@@ -196,7 +196,7 @@ def beginning_of(row):
 
 
 def table(lines):
-    return "\n".join(["| beside | program | natively | under `braid run` |", "|---|---|---|---|", *lines])
+    return "\n".join(["| beside | program | natively | under `braid run` | tried |", "|---|---|---|---|---|", *lines])
 
 
 def write_document(file, tried):
