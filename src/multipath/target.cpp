@@ -232,6 +232,10 @@ bool Target::take(Attempt& attempt, const ChannelWish& wish, size_t channels_of_
     path.is_timed = taken.is_alone;
     if (path.channel_count != 0) ++attempt.path_count;
   }
+  // One relay of each copy in turn: to time a share takes two calls of the driver.
+  const size_t timed = attempt.ticket->generation % std::max<size_t>(attempt.path_count, 1);
+  for (size_t i = 0; i < attempt.path_count; ++i)
+    attempt.paths[i].is_timed = attempt.paths[i].is_timed && i == timed;
   return true;
 }
 
@@ -437,12 +441,19 @@ void Target::close(bool context_lives) {
     if (scope.status() == CUDA_SUCCESS && where_.kernels.module != nullptr)
       driver_.cuModuleUnload(where_.kernels.module);
   }
-  if (tickets_ == nullptr) return;
+  free_memory();
+}
+
+// In a relay's context: in none the driver would refuse to unregister memory.
+void Target::free_memory() {
+  if (counters_ == nullptr) return;
   const cuda::ScopedContext scope(driver_, relays_.front()->context());
   lists_.reset();
   words_.reset();
   counters_.reset();
 }
+
+Target::~Target() { free_memory(); }
 
 void Target::abandon() {
   const std::lock_guard lock(mutex_);

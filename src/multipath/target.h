@@ -51,7 +51,7 @@ class Target {
                                               const Planner& planner, LinkUse& link_use,
                                               const ProgramContext& where,
                                               std::vector<Relay*> relays);
-  ~Target() = default;
+  ~Target();
 
   CUcontext context() const { return where_.context; }
   int gpu() const { return where_.gpu; }
@@ -76,6 +76,7 @@ class Target {
   void abandon();
 
  private:
+  void free_memory();
   struct Attempt;  // what a submit works with
 
   Target(const cuda::Driver& driver, const Options& options, const Planner& planner,
