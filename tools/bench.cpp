@@ -332,7 +332,7 @@ void add_bench_command(CLI::App& app, int& exit_code) {
   command->footer(
       "Each copy is timed alone, between two events on its stream.\n"
       "Options of braid itself are read from the environment (docs/options.md), e.g. "
-      "BRAID_SLICE=256K.");
+      "BRAID_MOVER=kernel.");
   command->callback([arguments, &exit_code] {
     const auto verified =
         arguments->scenario.empty() ? run_bench(*arguments) : run_scenarios(*arguments);

@@ -68,19 +68,14 @@ Result<Options> check_options(const RunRequest& request) {
   });
 }
 
-Status check_gpu(const char* where, int gpu, int gpu_count, const std::string& server) {
-  if (gpu < gpu_count) return {};
-  return Status::error(
-      fmt::format("{} names GPU {}, but {} has {} GPU{}", where, gpu, server, gpu_count,
-                  gpu_count == 1 ? "" : "s"),
-      gpu_count > 1 ? fmt::format("Write numbers from 0 to {}", gpu_count - 1) : "");
-}
-
 Status check_gpus(const Options& options, int gpu_count, const std::string& server) {
-  Status status = check_gpu("the order of relays", options.favoured_gpu, gpu_count, server);
   for (const int gpu : options.relays.gpus)
-    if (status.ok()) status = check_gpu("the list of relays", gpu, gpu_count, server);
-  return status;
+    if (gpu >= gpu_count)
+      return Status::error(
+          fmt::format("the list of relays names GPU {}, but {} has {} GPU{}", gpu, server,
+                      gpu_count, gpu_count == 1 ? "" : "s"),
+          gpu_count > 1 ? fmt::format("Write numbers from 0 to {}", gpu_count - 1) : "");
+  return {};
 }
 
 // Said here, before the program says other things.
@@ -109,9 +104,7 @@ Result<int> count_real_gpus(const cuda::Driver& driver) {
 
 Status check_real_server(const Options& options) {
   // Starting the driver takes a while, so only a list of GPUs is worth it.
-  const bool names_gpus =
-      options.relays.kind == RelayChoice::Kind::kList || options.favoured_gpu >= 0;
-  if (!names_gpus) return {};
+  if (options.relays.kind != RelayChoice::Kind::kList) return {};
   const auto driver = cuda::open_driver();
   if (!driver.ok()) return driver.status();
   const auto count = count_real_gpus(driver.value());

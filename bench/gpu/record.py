@@ -197,10 +197,10 @@ def defaults_section(measured):
 Threshold: every size through braid (`BRAID_THRESHOLD=1 braid bench`).
 
 {table(["", "size", "native", "braid", "ratio", "first: ratio"], threshold_rows(defaults["threshold"]))}
-Slices (`BRAID_SLICE`), GB/s through braid:
+Slices (`BRAID_EXPERIMENT=slice=...`), GB/s through braid:
 
 {sweep_table("slice", defaults["slice"])}
-Thread blocks a path (`BRAID_BLOCKS`), GB/s through braid:
+Thread blocks a path (`BRAID_EXPERIMENT=blocks=...`), GB/s through braid:
 
 {sweep_table("blocks", defaults["blocks"])}"""
 

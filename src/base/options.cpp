@@ -4,6 +4,7 @@
 #include <charconv>
 #include <csignal>
 #include <cstdlib>
+#include <sstream>
 
 #include "base/units.h"
 
@@ -11,6 +12,8 @@ extern char** environ;
 
 namespace braid {
 namespace {
+
+constexpr const char* kExperimentVariable = "BRAID_EXPERIMENT";
 
 using Setter = Status (*)(Options&, const std::string&);
 
@@ -106,15 +109,6 @@ Status set_pageable(Options& options, const std::string& text) {
   return set_count(options.pageable_threads, text, 0, 64, "threads");
 }
 
-Status set_relay_order(Options& options, const std::string& text) {
-  if (text == "longest") return {};
-  const char* end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, options.favoured_gpu);
-  if (error != std::errc() || rest != end || options.favoured_gpu < 0)
-    return Status::error("'" + text + "' is not an order of relays", "Write longest, or a GPU: 0");
-  return {};
-}
-
 Status set_mover(Options& options, const std::string& text) {
   if (text == "auto")
     options.mover = MoverChoice::kAuto;
@@ -124,13 +118,6 @@ Status set_mover(Options& options, const std::string& text) {
     options.mover = MoverChoice::kCopyEngine;
   else
     return Status::error("'" + text + "' is not a mover", "Write auto, kernel or copy-engine");
-  return {};
-}
-
-Status set_yields(Options& options, const std::string& text) {
-  if (text != "yield" && text != "compete")
-    return Status::error("'" + text + "' is not a policy", "Write yield or compete");
-  options.yields = text == "yield";
   return {};
 }
 
@@ -146,6 +133,21 @@ Status set_waits_for_relays(Options& options, const std::string& text) {
   if (text != "background" && text != "wait")
     return Status::error("'" + text + "' is not a way to open", "Write background or wait");
   options.waits_for_relays = text == "wait";
+  return {};
+}
+
+// "slice=8K,blocks=4": what measurements made constant, for sweeps and for tests of whole programs.
+Status set_experiment(Options& options, const std::string& text) {
+  std::istringstream items(text);
+  for (std::string item; std::getline(items, item, ',');) {
+    const std::string value = item.substr(item.find('=') + 1);
+    Status status = Status::error("'" + item + "' is no experiment", "HACKING.md names them");
+    if (item.starts_with("slice="))
+      status = set_size<&Options::slice_bytes, kLeastSliceBytes, kMostSliceBytes>(options, value);
+    else if (item.starts_with("blocks="))
+      status = set_blocks(options, value);
+    if (!status.ok()) return status;
+  }
   return {};
 }
 
@@ -188,20 +190,6 @@ const std::vector<Entry>& entries() {
         "user's cache",
         "defaults without a file: docs/tuning.md"},
        set_costs},
-      {{"BRAID_SLICE", "SIZE", "bytes", "64K",
-        "kernels: bytes of a slice, which a thread block takes at a time",
-        "slice sweep: docs/measurements; docs/tuning.md"},
-       set_size<&Options::slice_bytes, kLeastSliceBytes, kMostSliceBytes>},
-      {{"BRAID_BLOCKS", "N", "thread blocks", "by kernel",
-        "kernels: thread blocks that a path spends on its GPU, whatever it copies",
-        "2 of one warp, 4 for batches, 8 of 16 warps where the fast kernel does not run: "
-        "docs/measurements"},
-       set_blocks},
-      {{"BRAID_BACKGROUND", "yield|compete", "", "yield",
-        "kernels, contiguous copies: relays whose link is congested by what is not braid's yield "
-        "(wait a period) or compete",
-        "MMA section 3.4.2, contention with background traffic"},
-       set_yields},
       {{"BRAID_PROCESSES", "table|none", "", "table",
         "the processes of this user that use braid know of each other by a table in /dev/shm: "
         "whose "
@@ -213,10 +201,6 @@ const std::vector<Entry>& entries() {
         "quarter of those the process may use, from 1 to 16; 0 on one alone",
         "the other CPUs are the program's; 1 GiB is 5.8 and 3.7 times native: docs/measurements"},
        set_pageable},
-      {{"BRAID_RELAY_ORDER", "longest|GPU", "GPU ordinal", "longest",
-        "kernels: whom a relay serves first: longest (the most bytes left), or a GPU's transfers",
-        "MMA section 3.4.2, relay task scheduling"},
-       set_relay_order},
       {{"BRAID_MOVER", "auto|kernel|copy-engine", "", "auto",
         "what moves the bytes: kernel (some SM time), copy-engine (none; batches are native), or "
         "auto: copy engines, and kernels for batches",
@@ -282,10 +266,11 @@ std::vector<std::string> unknown_variables() {
   for (char** variable = environ; *variable != nullptr; ++variable) {
     const std::string text = *variable;
     const std::string name = text.substr(0, text.find('='));
-    // The last four are not for people to write: the emulated server's, that of lent GPUs, and the
-    // number of the process that `braid run` became.
+    // Users write none of these: two are the emulated server's, one names lent GPUs, and one the
+    // process that `braid run` became.
     bool is_known = !name.starts_with("BRAID_") || name == "BRAID_SERVER" ||
-                    name == "BRAID_FAULTS" || name == "BRAID_LEND" || name == "BRAID_STARTED";
+                    name == "BRAID_FAULTS" || name == "BRAID_LEND" || name == "BRAID_STARTED" ||
+                    name == kExperimentVariable;
     for (const Entry& entry : entries()) is_known = is_known || name == entry.row.name;
     if (!is_known) unknown.push_back(name);
   }
@@ -301,6 +286,9 @@ Result<Options> read_options(const std::function<const char*(const char*)>& get)
     const Status status = entry.set(options, text);
     if (!status.ok()) return Status::error(std::string(entry.row.name) + ": " + status.message());
   }
+  if (const char* text = get(kExperimentVariable); text != nullptr && *text != '\0')
+    if (const Status status = set_experiment(options, text); !status.ok())
+      return Status::error(std::string(kExperimentVariable) + ": " + status.message());
   options.cache_folder = cache_folder_of(get);
   if (options.stats == StatsFormat::kNone && !options.stats_file.empty())
     options.stats = StatsFormat::kPrometheus;

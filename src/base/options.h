@@ -41,18 +41,20 @@ struct Options {
   int stats_interval_s = 0;                ///< 0: none
   std::string log;                         ///< empty: none; "stderr", or a file's path as above
   uint64_t threshold_bytes = 0;            ///< 0: by the cost model (multipath/cost_model.h)
-  uint64_t slice_bytes = 0;                ///< 0: the default (multipath/slice_size.h)
-  uint32_t blocks_per_path = 0;            ///< 0: by kernel (multipath/pull_kernels.cpp)
   bool waits_for_relays = false;           ///< the program does, when it first pins memory
-  bool yields = true;                      ///< relays make way for traffic that is not braid's
   std::string costs;  ///< the cost file: a path, "none", or empty: the server's, in cache_folder
   std::string process_table;  ///< by which processes know each other; empty: they do not
   std::string cache_folder;   ///< $XDG_CACHE_HOME or $HOME/.cache; empty: there is none
   int pageable_threads = -1;  ///< 0: pageable copies stay native; -1: by CPUs (staging/crew.h)
-  int favoured_gpu = -1;      ///< relays serve this GPU's transfers first; -1: the longest queue
   MoverChoice mover = MoverChoice::kAuto;
   uint64_t device_memory_bytes = 64 << 20;       ///< of relay buffers on each GPU
   int hardware_queues = kDefaultHardwareQueues;  ///< CUDA_DEVICE_MAX_CONNECTIONS, CUDA's own
+
+  // No options: experiments alone set these (HACKING.md).
+  uint64_t slice_bytes = 0;      ///< 0: the default (multipath/slice_size.h)
+  uint32_t blocks_per_path = 0;  ///< 0: by kernel (multipath/pull_kernels.cpp)
+  bool yields = true;            ///< relays make way for traffic that is not braid's
+  int favoured_gpu = -1;         ///< relays serve this GPU's transfers first; -1: the longest queue
 };
 
 /// One row of the table: what `braid run --help` and docs/options.md show.

@@ -32,10 +32,7 @@ TEST(Options, ReadsEveryRow) {
                                 {"BRAID_STATS_INTERVAL", "15"},
                                 {"BRAID_LOG", "stderr"},
                                 {"BRAID_THRESHOLD", "2M"},
-                                {"BRAID_COSTS", "/tmp/costs.json"},
-                                {"BRAID_SLICE", "256K"},
-                                {"BRAID_BLOCKS", "8"},
-                                {"BRAID_BACKGROUND", "compete"}})
+                                {"BRAID_COSTS", "/tmp/costs.json"}})
                               .value();
   EXPECT_TRUE(options.relays.allows(3));
   EXPECT_FALSE(options.relays.allows(2));
@@ -46,9 +43,12 @@ TEST(Options, ReadsEveryRow) {
   EXPECT_EQ(options.log, "stderr");
   EXPECT_EQ(options.threshold_bytes, 2u << 20);
   EXPECT_EQ(options.costs, "/tmp/costs.json");
+}
+
+TEST(Options, AnExperimentSetsWhatIsNoOption) {
+  const Options options = read({{"BRAID_EXPERIMENT", "slice=256K,blocks=8"}}).value();
   EXPECT_EQ(options.slice_bytes, 256u << 10);
   EXPECT_EQ(options.blocks_per_path, 8u);
-  EXPECT_FALSE(options.yields);
 }
 
 TEST(Options, AutoIsTheDefaultByName) {
@@ -88,9 +88,8 @@ TEST(Options, AnErrorNamesTheVariableAndItsText) {
                                           {"BRAID_STATS_SIGNAL", "TERM"},
                                           {"BRAID_STATS_INTERVAL", "0"},
                                           {"BRAID_THRESHOLD", "big"},
-                                          {"BRAID_SLICE", "0"},
-                                          {"BRAID_BLOCKS", "65"},
-                                          {"BRAID_BACKGROUND", "rude"}}) {
+                                          {"BRAID_OPENING", "soon"},
+                                          {"BRAID_EXPERIMENT", "slices=1"}}) {
     const auto options = read({{name, text}});
     ASSERT_FALSE(options.ok()) << name;
     EXPECT_NE(options.status().message().find(name), std::string::npos);
@@ -99,7 +98,7 @@ TEST(Options, AnErrorNamesTheVariableAndItsText) {
 }
 
 TEST(Options, EveryRowIsDocumented) {
-  EXPECT_LT(option_table().size(), 20u);
+  EXPECT_LE(option_table().size(), 15u);
   for (const OptionRow& row : option_table()) {
     EXPECT_STRNE(row.meaning, "") << row.name;
     EXPECT_STRNE(row.justification, "") << row.name;

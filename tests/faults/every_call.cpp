@@ -66,7 +66,6 @@ void set_environment(const Request& request, bool with_braid) {
   setenv("BRAID_COSTS", "none", 1);
   setenv("BRAID_OPENING", "wait", 1);  // the same calls each time
   setenv("BRAID_THRESHOLD", "1", 1);
-  setenv("BRAID_SLICE", "64K", 1);
   setenv("BRAID_MOVER", request.mover.c_str(), 1);
   setenv("BRAID_PAGEABLE", with_braid ? "1" : "0", 1);
   setenv("BRAID_RELAYS", with_braid ? "all" : "none", 1);

@@ -64,8 +64,8 @@ TEST_F(LayerTest, ErrorsCarryTheWordsAndTheDriversResult) {
   EXPECT_EQ(engine.gather(nullptr, one, two, nullptr).status().message(),
             "the lists differ in length");
   EXPECT_FALSE(engine.copy(nullptr, nullptr, 8, nullptr).ok());
-  const std::array wrong{braid_option{"BRAID_BACKGROUND", "loud"}};
-  EXPECT_NE(Engine::open(wrong).status().message().find("BRAID_BACKGROUND"), std::string::npos);
+  const std::array wrong{braid_option{"BRAID_OPENING", "loud"}};
+  EXPECT_NE(Engine::open(wrong).status().message().find("BRAID_OPENING"), std::string::npos);
   Engine moved = std::move(engine);
   EXPECT_NE(engine.prepare().message().find("null"), std::string::npos);
 }

@@ -72,7 +72,7 @@ CUresult launch_ex_and_note(const CUlaunchConfig* config, CUfunction function, v
   return launch_ex_of_driver(config, function, parameters, extra);
 }
 
-// BRAID_BLOCKS, of linear copies and batches, by either kernel.
+// Options::blocks_per_path, of linear copies and batches, by either kernel.
 TEST_F(PathsTest, EveryPathSpendsTheThreadBlocksThatWereAsked) {
   cuda::Driver noting = driver();
   launch_of_driver = noting.cuLaunchKernel;

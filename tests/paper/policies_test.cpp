@@ -59,7 +59,7 @@ TEST_P(PaperPoliciesTest, AnUrgentCopyOvertakesABulkOneBetweenSlices) {
   EXPECT_LT(bulk_us[1], 1.3 * (bulk_alone_us + alone_us)) << "and the bulk copy loses no more";
 }
 
-// Section 3.4.2, relay task scheduling: BRAID_RELAY_ORDER.
+// Section 3.4.2, relay task scheduling: Options::favoured_gpu.
 TEST_P(PaperPoliciesTest, RelaysServeTheLongestQueueOrTheFavouredTarget) {
   constexpr uint64_t kLong = kGiB / 2, kShort = kGiB / 4;
   constexpr int kFavoured = 1;
@@ -117,7 +117,7 @@ TEST_P(PaperPoliciesTest, ALinksOwnCopyKeepsAboutHalfOfItBesideARelay) {
   GTEST_SKIP() << "direct path first is not met";
 }
 
-// Section 3.4.2, contention with background traffic: BRAID_BACKGROUND. The native copies are on a
+// Section 3.4.2, contention with background traffic: Options::yields. The native copies are on a
 // relay's link.
 TEST_P(PaperPoliciesTest, RelaysYieldToNativeCopiesOrCompeteWithThem) {
   constexpr uint64_t kSize = kGiB / 2;

@@ -58,7 +58,7 @@ Environment with_braid(const Request& request) {
   environment.insert({{"BRAID_MOVER", request.mover},
                       {"BRAID_OPENING", request.opening},
                       {"BRAID_THRESHOLD", "1"},
-                      {"BRAID_SLICE", "8K"},
+                      {"BRAID_EXPERIMENT", "slice=8K"},
                       {"BRAID_PAGEABLE", "2"},
                       {"BRAID_STATS", "json"}});
   if (request.opening == "background" && request.server != "none")

@@ -60,15 +60,15 @@ TEST(Run, TheExitCodeAndTheSignalAreThePrograms) {
 TEST(Run, TheEnvironmentIsAddedToNotReplaced) {
   const std::string other = BRAID_EMULATOR_FOLDER "/libcuda.so.1";  // any library that loads
   const ChildResult child =
-      braid_run(emulated_with({"--relays", "1,2", "--stats", "json", "--threshold", "8M",
-                               "--background", "compete"}),
+      braid_run(emulated_with({"--relays", "1,2", "--stats", "json", "--threshold", "8M", "--mover",
+                               "kernel"}),
                 {"sh", "-c",
                  "echo $LD_PRELOAD; echo $LD_LIBRARY_PATH; echo $BRAID_SERVER; echo "
-                 "$BRAID_RELAYS,$BRAID_STATS,$BRAID_THRESHOLD,$BRAID_BACKGROUND,$BRAID_SLICE"},
+                 "$BRAID_RELAYS,$BRAID_STATS,$BRAID_THRESHOLD,$BRAID_MOVER,$BRAID_LOG"},
                 {{"LD_PRELOAD", other}, {"LD_LIBRARY_PATH", "/some/where"}});
   EXPECT_EQ(child.output, std::string(BRAID_PRELOAD_LIBRARY) + ":" + other + "\n" +
                               BRAID_EMULATOR_FOLDER + ":/some/where\n" + BRAID_PROFILES +
-                              "/h20x8.json\n1,2,json,8M,compete,\n");
+                              "/h20x8.json\n1,2,json,8M,kernel,\n");
 }
 
 TEST(Run, AnUnknownServerIsNamedWithThoseThereAre) {
@@ -98,16 +98,12 @@ TEST(Run, OptionsThatCannotBeReadAreNamed) {
                  {"--stats-signal: 'TERM'", "USR1 or USR2"});
   expect_refusal(braid_run(emulated_with({"--threshold", "big"}), {"true"}), kRunFailed,
                  {"--threshold: 'big'"});
-  expect_refusal(braid_run(kEmulated, {"true"}, {{"BRAID_SLICE", "x"}}), kRunFailed,
-                 {"BRAID_SLICE: 'x'"});
+  expect_refusal(braid_run(kEmulated, {"true"}, {{"BRAID_PAGEABLE", "x"}}), kRunFailed,
+                 {"BRAID_PAGEABLE: 'x'"});
   expect_refusal(braid_run(emulated_with({"--relais", "1"}), {"true"}), kRunFailed, {"'--relais'"});
 }
 
 TEST(Run, OptionsThatWouldDoNothingAreNamed) {
-  expect_refusal(braid_run(emulated_with({"--relay-order", "99"}), {"true"}), kRunFailed,
-                 {"order of relays names GPU 99", "from 0 to 7"});
-  expect_refusal(braid_run(emulated_with({"--slice", "4G"}), {"true"}), kRunFailed,
-                 {"--slice: '4G' is too large", "up to 1G"});
   expect_refusal(braid_run(emulated_with({"--device-memory", "1K"}), {"true"}), kRunFailed,
                  {"--device-memory: '1K' is too small", "4M or more"});
   expect_refusal(braid_run(emulated_with({"--costs", "/no/file"}), {"true"}), kRunFailed,
@@ -117,8 +113,8 @@ TEST(Run, OptionsThatWouldDoNothingAreNamed) {
 }
 
 TEST(Run, AMisspeltVariableIsSaidAndTheProgramRuns) {
-  const ChildResult child =
-      braid_run(kEmulated, {"echo", "here"}, {{"BRAID_THREHSOLD", "4M"}, {"BRAID_SLICE", "64K"}});
+  const ChildResult child = braid_run(
+      kEmulated, {"echo", "here"}, {{"BRAID_THREHSOLD", "4M"}, {"BRAID_EXPERIMENT", "slice=64K"}});
   EXPECT_EQ(child.output, "here\n");
   EXPECT_EQ(child.errors, "braid: there is no option BRAID_THREHSOLD. See docs/options.md\n");
 }
@@ -265,9 +261,9 @@ TEST(Help, NamesEveryOption) {
   EXPECT_EQ(child.exit_code, 0);
   for (const char* option :
        {"--server", "--lend", "--relays", "--stats", "--stats-file", "--stats-signal", "--log",
-        "--threshold", "--costs", "--slice", "--blocks", "--background"})
+        "--threshold", "--costs", "--opening", "--mover", "--pageable"})
     EXPECT_NE(child.output.find(option), std::string::npos) << option;
-  for (const char* values : {"auto|kernel|copy-engine", "auto|SIZE", "longest|GPU"})
+  for (const char* values : {"auto|kernel|copy-engine", "auto|SIZE", "all|none|LIST"})
     EXPECT_NE(child.output.find(values), std::string::npos) << child.output;
   EXPECT_EQ(child.output.find("TEXT"), std::string::npos) << child.output;
 }
