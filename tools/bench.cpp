@@ -2,8 +2,6 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -142,9 +140,11 @@ Result<std::vector<Case>> list_cases(const Arguments& arguments, int gpus) {
   return cases;
 }
 
-Status cannot_write(const std::string& file) {
-  return Status::error(fmt::format("cannot write '{}': {}", file, std::strerror(errno)),
-                       "Name a file in a folder that is there, where you may write");
+Status write_records(const std::string& file, const nlohmann::json& records) {
+  if (file.empty()) return {};
+  std::ofstream stream(file);
+  stream << records.dump(2) << std::endl;
+  return stream ? Status() : Status::error("cannot write '" + file + "'");
 }
 
 Result<bool> run_bench(const Arguments& arguments) {
@@ -156,11 +156,6 @@ Result<bool> run_bench(const Arguments& arguments) {
   driver.value().cuDeviceGetCount(&gpus);
   const auto cases = list_cases(arguments, gpus);
   if (!cases.ok()) return cases.status();
-  std::ofstream json_file;  // opened first: a bad name must not cost a run
-  if (!arguments.json_file.empty()) {
-    json_file.open(arguments.json_file);
-    if (!json_file) return cannot_write(arguments.json_file);
-  }
   uint64_t max_bytes = 0;
   for (const Case& one : cases.value()) max_bytes = std::max(max_bytes, one.size_bytes);
   const auto bench =
@@ -180,12 +175,8 @@ Result<bool> run_bench(const Arguments& arguments) {
     all_verified = all_verified && record.value().verified;
   }
   show_progress(records.size(), cases.value().size());
-  if (!arguments.json_file.empty()) {
-    json_file << records.dump(2) << '\n';
-    json_file.close();
-    if (!json_file) return cannot_write(arguments.json_file);
-  }
-  return all_verified;
+  const Status written = write_records(arguments.json_file, records);
+  return written.ok() ? Result<bool>(all_verified) : written;
 }
 
 const char* direction_text(const ScenarioCase& one) {
@@ -285,12 +276,23 @@ Result<bool> run_scenarios(const Arguments& arguments) {
     records.push_back(to_json(arguments.scenario, one, record.value()));
     all_verified = all_verified && record.value().verified;
   }
-  if (!arguments.json_file.empty()) {
-    std::ofstream json_file(arguments.json_file);
-    json_file << records.dump(2) << '\n';
-    if (!json_file) return cannot_write(arguments.json_file);
-  }
-  return all_verified;
+  const Status written = write_records(arguments.json_file, records);
+  return written.ok() ? Result<bool>(all_verified) : written;
+}
+
+// What would be ignored, and a file that could not be written after the measurements.
+Status check_arguments(const CLI::App& command, const Arguments& arguments) {
+  const std::string& scenario = arguments.scenario;
+  if (!scenario.empty() && command.count("--paths") != 0)
+    return Status::error("--paths means nothing to --scenario", "Leave one of them out");
+  if (scenario != "batch" && command.count("--segment") != 0)
+    return Status::error("--segment is of batches", "Add --scenario batch");
+  if (scenario == "both" && command.count("--direction") != 0)
+    return Status::error("--direction means nothing to --scenario both", "Leave it out");
+  if (arguments.json_file == "-")
+    return Status::error("--json - is no file: the table goes to standard output",
+                         "Name a file");
+  return arguments.json_file.empty() ? Status() : check_writable(arguments.json_file);
 }
 
 }  // namespace
@@ -300,8 +302,7 @@ void add_bench_command(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand(
       "bench",
       "Native copies against braid's, in turns in one run: medians, spread, every byte verified");
-  command->add_option("--server", arguments->server,
-                      "an emulated server: a profile's name or file (default: the real GPUs)");
+  add_server_option(*command, arguments->server);
   command->add_option("--direction", arguments->direction, "h2d or d2h (default: both)");
   command->add_option("--sizes", arguments->sizes, "sizes to copy")->capture_default_str();
   command->add_option("--target", arguments->target, "GPU to copy to or from")
@@ -333,7 +334,11 @@ void add_bench_command(CLI::App& app, int& exit_code) {
       "Each copy is timed alone, between two events on its stream.\n"
       "Options of braid itself are read from the environment (docs/options.md), e.g. "
       "BRAID_MOVER=kernel.");
-  command->callback([arguments, &exit_code] {
+  command->callback([arguments, command, &exit_code] {
+    if (const Status status = check_arguments(*command, *arguments); !status.ok()) {
+      exit_code = fail(status);
+      return;
+    }
     const auto verified =
         arguments->scenario.empty() ? run_bench(*arguments) : run_scenarios(*arguments);
     if (!verified.ok())

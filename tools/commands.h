@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,19 @@ namespace braid::tools {
 
 /// Prints "braid: <message>" on stderr and returns the exit code of a usage error or failure.
 int fail(const Status& status);
+
+/// Whether a file can be written at `path`, which is asked before the work whose result goes there.
+Status check_writable(const std::string& path);
+
+/// --server of every command.
+void add_server_option(CLI::App& command, std::string& server);
+
+/// The options of `braid run` that the environment can set too. Those given go to `given`, by the
+/// names of their variables.
+void add_braid_options(CLI::App& command, std::map<std::string, std::string>& given);
+
+/// "Usage: braid run [OPTIONS] -- PROGRAM [ARGUMENTS...]"
+void show_program_in_usage(CLI::App& command);
 
 /// The exit code of `braid run` when it fails itself, as of env, timeout and docker: programs
 /// have others.
@@ -29,7 +43,8 @@ void add_doctor_command(CLI::App& app, int& exit_code);
 /// `ps`, `waits` and `switch`.
 void add_process_commands(CLI::App& app, int& exit_code);
 
-/// The hidden command that `braid doctor` starts under `braid run`. Returns its exit code.
-int probe();
+/// The hidden command that `braid doctor` starts under `braid run`: copies of so many bytes. Returns
+/// its exit code.
+int probe(size_t size_bytes);
 
 }  // namespace braid::tools

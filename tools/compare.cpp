@@ -230,8 +230,9 @@ void add_compare_command(CLI::App& app, const std::vector<std::string>& program,
                                          "copies, and why some stayed native");
   auto request = std::make_shared<CompareRequest>();
   command->add_option("--turns", request->turns, "runs of each side; default: 3")->type_name("N");
+  show_program_in_usage(*command);
   command->footer(
-      "braid compare [--turns N] [OPTIONS of braid run] -- PROGRAM [ARGUMENTS...]\n"
+      "The other options are those of braid run.\n"
       "On an emulated server (--server) the copies are what counts: time is virtual there.");
   command->allow_extras();
   command->callback(

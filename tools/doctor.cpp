@@ -9,6 +9,7 @@
 
 #include <bit>
 #include <ctime>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <vector>
@@ -28,6 +29,16 @@ namespace braid::tools {
 namespace {
 
 constexpr const char* kNextLine = "\n              ";  // under the text of a finding
+
+// The client's copies are large enough for any mover, and larger than a threshold of the user's.
+constexpr uint64_t kProbeBytes = 64 << 20;
+constexpr uint64_t kMostProbeBytes = 1 << 30;
+
+struct DoctorRequest {
+  std::string server;  // empty: this machine
+  bool lists_hooks = false;
+  std::map<std::string, std::string> options;  // environment variable -> text
+};
 
 struct Finding {
   std::string text;    // what was found
@@ -147,6 +158,7 @@ ChildResult run_self(const std::vector<std::string>& arguments) {
   const pid_t child = fork();
   if (child == 0) {
     dup2(ends[1], STDERR_FILENO);
+    for (const char* elsewhere : {"BRAID_STATS_FILE", "BRAID_LOG"}) unsetenv(elsewhere);
     close(ends[0]);
     close(ends[1]);
     execv(words[0], words.data());
@@ -177,7 +189,7 @@ nlohmann::json statistics_in(const std::string& error_output) {
   return nlohmann::json::parse(line, nullptr, false).value("braid", nlohmann::json());
 }
 
-Finding judge_copies(const nlohmann::json& statistics) {
+Finding judge_copies(const nlohmann::json& statistics, const char* when) {
   int accelerated = 0;
   std::string reasons;
   for (const auto& [entry_point, verdicts] : statistics.at("entry_points").items())
@@ -191,16 +203,19 @@ Finding judge_copies(const nlohmann::json& statistics) {
                "docs/statistics.md says what each reason means");
   std::set<int> links;
   for (const auto& path : statistics.at("paths")) links.insert(path.at("via").get<int>());
-  return good(fmt::format("{} copies verified byte by byte, each over the links of {} GPUs",
-                          accelerated, links.size()));
+  return good(fmt::format("{} copies verified byte by byte, each over the links of {} GPUs{}",
+                          accelerated, links.size(), when));
 }
 
-Finding check_copy(const std::string& server) {
-  std::vector<std::string> arguments{"run",      "--stats", "json",      "--threshold", "4M",
-                                     "--relays", "all",     "--opening", "wait"};
+// The client is started as the user's program would be; only that it waits for the relays.
+Finding check_copy(const std::string& server, const Options& options, uint64_t carried_bytes) {
+  const uint64_t size_bytes =
+      carried_bytes <= kMostProbeBytes / 2 ? std::max(kProbeBytes, 2 * carried_bytes) : kProbeBytes;
+  std::vector<std::string> arguments{"run", "--stats", "json", "--opening", "wait"};
   if (!server.empty()) arguments.insert(arguments.end(), {"--server", server});
   arguments.insert(arguments.end(),
-                   {"--", std::filesystem::read_symlink("/proc/self/exe"), "probe"});
+                   {"--", std::filesystem::read_symlink("/proc/self/exe"), "probe",
+                    std::to_string(size_bytes)});
   const ChildResult child = run_self(arguments);
   if (child.exit_code != 0)
     return bad(fmt::format("a copy failed (exit code {}): {}", child.exit_code,
@@ -210,12 +225,15 @@ Finding check_copy(const std::string& server) {
   if (!statistics.is_object())
     return bad("the copies are right but braid saw none of them",
                "Is something else interposing dlsym? Look at LD_PRELOAD");
-  return judge_copies(statistics);
+  return judge_copies(statistics, options.waits_for_relays ? "" : ", once relays are open");
 }
 
-int doctor(const std::string& server, bool lists_hooks) {
+int doctor(const DoctorRequest& request) {
+  const std::string& server = request.server;
   // A name that is no server's is the user's slip, not a finding.
   if (!server.empty() && !find_profile(server).ok()) return fail(find_profile(server).status());
+  // As `braid run` does for its program.
+  for (const auto& [variable, text] : request.options) setenv(variable.c_str(), text.c_str(), 1);
   bool all_ok = true;
   const auto report = [&](const char* what, const Finding& finding) {
     print(what, finding);
@@ -232,12 +250,14 @@ int doctor(const std::string& server, bool lists_hooks) {
   const bool has_peers = has_driver && report("peers", check_peers(driver.value(), gpu_count));
   const auto options = read_options([](const char* name) { return getenv(name); });
   if (!options.ok()) report("options", bad(options.status().message(), "docs/options.md"));
+  uint64_t carried_bytes = 0;
   if (has_peers && options.ok()) {
     const auto costs = multipath::load_costs(driver.value(), options.value());
     report("costs", check_costs(costs));
     const InForce in_force_here =
         in_force(options.value(), costs.costs, !costs.path.empty(),
                  1 + most_relays(driver.value(), options.value(), gpu_count));
+    carried_bytes = in_force_here.carried_bytes;
     report("mover", good(in_force_here.mover));
     report("sizes", good(in_force_here.sizes));
     report("pageable", good(in_force_here.pageable));
@@ -245,8 +265,9 @@ int doctor(const std::string& server, bool lists_hooks) {
   }
   void* library = nullptr;
   const bool has_library = report("library", check_library(library));
-  if (has_library && report("hooks", check_hooks(library)) && lists_hooks) list_hooks();
-  if (has_peers && has_library) report("copy", check_copy(server));
+  if (has_library && report("hooks", check_hooks(library)) && request.lists_hooks) list_hooks();
+  if (has_peers && has_library && options.ok())
+    report("copy", check_copy(server, options.value(), carried_bytes));
   return all_ok ? 0 : 1;
 }
 
@@ -255,16 +276,17 @@ int doctor(const std::string& server, bool lists_hooks) {
 void add_doctor_command(CLI::App& app, int& exit_code) {
   CLI::App* command =
       app.add_subcommand("doctor", "check that braid can help here; each failure says its remedy");
-  auto server = std::make_shared<std::string>();
-  auto lists_hooks = std::make_shared<bool>(false);
-  command->add_option("--server", *server,
-                      "check an emulated server: a profile's name (h20x8) or a JSON file");
-  command->add_flag("--verbose", *lists_hooks, "list the entry points that are hooked");
-  command->callback([=, &exit_code] { exit_code = doctor(*server, *lists_hooks); });
+  auto request = std::make_shared<DoctorRequest>();
+  add_server_option(*command, request->server);
+  command->add_flag("--verbose", request->lists_hooks, "list the entry points that are hooked");
+  add_braid_options(*command, request->options);
+  command->callback([=, &exit_code] { exit_code = doctor(*request); });
 
   CLI::App* client = app.add_subcommand("probe", "copy and verify, as doctor's client");
   client->group("");  // not in --help
-  client->callback([&exit_code] { exit_code = probe(); });
+  auto size_bytes = std::make_shared<size_t>(kProbeBytes);
+  client->add_option("size_bytes", *size_bytes);
+  client->callback([=, &exit_code] { exit_code = probe(*size_bytes); });
 }
 
 }  // namespace braid::tools

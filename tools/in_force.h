@@ -14,6 +14,7 @@ struct InForce {
   std::string sizes;     ///< from which on copies are carried, by direction
   std::string pageable;  ///< how memory that is not pinned is copied
   std::string options;   ///< that are set
+  uint64_t carried_bytes = 0;  ///< copies of more are carried in both directions; UINT64_MAX: none
 };
 
 /// `costs` is what the engine goes by. `is_measured`: they come from a file.

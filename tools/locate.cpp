@@ -1,6 +1,8 @@
 #include "tools/locate.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <sstream>
 #include <vector>
 
 namespace braid::tools {
@@ -17,6 +19,22 @@ Result<fs::path> find_emulated_driver() {
   if (fs::exists(driver)) return driver;
   return Status::error("there is no emulated driver at " + driver.string(),
                        "Build or install braid completely: make build");
+}
+
+bool take_out_preload_library() {
+  const char* before = std::getenv("LD_PRELOAD");
+  std::string left;
+  std::string words = before != nullptr ? before : "";
+  bool is_there = false;
+  std::replace(words.begin(), words.end(), ' ', ':');
+  std::istringstream files(words);
+  for (std::string file; std::getline(files, file, ':');)
+    if (fs::path(file).filename() == preload_library().filename())
+      is_there = true;
+    else if (!file.empty())
+      left += (left.empty() ? "" : ":") + file;
+  if (is_there) setenv("LD_PRELOAD", left.c_str(), 1);
+  return is_there;
 }
 
 namespace {

@@ -1,15 +1,52 @@
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
 #include <string_view>
+#include <system_error>
 
 #include "tools/commands.h"
+#include "tools/locate.h"
 
 namespace braid::tools {
 
 int fail(const Status& status) {
   fmt::print(stderr, "braid: {}\n", status.message());
   return 1;
+}
+
+Status check_writable(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  const fs::path folder = fs::absolute(path).parent_path();
+  // The "." says of a folder that is none what opening a file in it would say.
+  const bool can_write = fs::exists(path, ignored) ? access(path.c_str(), W_OK) == 0
+                                                   : access((folder / ".").c_str(), W_OK) == 0;
+  const bool is_folder = fs::is_directory(path, ignored);
+  if (can_write && !is_folder) return {};
+  return Status::error(
+      fmt::format("cannot write '{}': {}", path, std::strerror(is_folder ? EISDIR : errno)),
+      "Name a file in a folder that is there, where you may write");
+}
+
+void add_server_option(CLI::App& command, std::string& server) {
+  command
+      .add_option("--server", server,
+                  "an emulated server instead of this machine: a profile's name (h20x8) or a JSON "
+                  "file")
+      ->type_name("PROFILE")
+      ->check([](const std::string& text) {
+        return text.empty() ? "names no server: write h20x8, or leave it out" : "";
+      });
+}
+
+void show_program_in_usage(CLI::App& command) {
+  const auto usage = std::make_shared<CLI::Formatter>();
+  usage->label("OPTIONS", "OPTIONS] -- PROGRAM [ARGUMENTS...");  // it adds the outer brackets
+  command.formatter(usage);
 }
 
 namespace {
@@ -25,6 +62,19 @@ std::vector<std::string> take_program(int& argc, char** argv) {
   argc = static_cast<int>(separator - argv);
   return separator == end ? std::vector<std::string>()
                           : std::vector<std::string>(separator + 1, end);
+}
+
+// What this command copies natively is not native with the interposer in it. `braid doctor`'s client
+// alone must have it.
+void leave_interposer(char** argv) {
+  if (argv[1] == nullptr || std::string_view(argv[1]) == "probe") return;
+  if (take_out_preload_library()) execv("/proc/self/exe", argv);
+}
+
+// `exit_code`, unless what was printed did not get out.
+int check_output(int exit_code) {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return exit_code;
+  return fail(Status::error("standard output cannot be written"));
 }
 
 // CLI11 says of an unknown command only that one is required.
@@ -44,6 +94,7 @@ Status check_command(const CLI::App& app, int argc, char** argv) {
 }  // namespace braid::tools
 
 int main(int argc, char** argv) {
+  braid::tools::leave_interposer(argv);
   CLI::App app{
       "braid: one copy between host memory and a GPU, over every PCIe link of the server.\n"
       "`braid run -- python3 serve.py` speeds up an unchanged program; `braid doctor` says whether "
@@ -59,6 +110,8 @@ int main(int argc, char** argv) {
   braid::tools::add_topo_command(app, exit_code);
   braid::tools::add_doctor_command(app, exit_code);
   braid::tools::add_process_commands(app, exit_code);
+  if (argc < 2) fmt::print("{}", app.help());
+  if (argc < 2) return braid::tools::check_output(0);
   if (const braid::Status known = braid::tools::check_command(app, argc, argv); !known.ok())
     return braid::tools::fail(known);
   app.failure_message([](const CLI::App* failed, const CLI::Error& error) {
@@ -69,8 +122,10 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    if (app.exit(error) == 0) return 0;  // --help, --version
+    if (app.exit(error) == 0) return braid::tools::check_output(0);  // --help, --version
     return app.got_subcommand("run") ? braid::tools::kRunFailed : 1;
+  } catch (const std::system_error& error) {  // fmt's, of more text than a buffer holds
+    return braid::tools::fail(braid::Status::error(error.what()));
   }
-  return exit_code;
+  return braid::tools::check_output(exit_code);
 }

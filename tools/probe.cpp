@@ -14,13 +14,13 @@
 namespace braid::tools {
 namespace {
 
-constexpr size_t kSizeBytes = (size_t{16} << 20) + 12345;
 constexpr size_t kOffsetBytes = 7;
 
 using HtoDFunction = CUresult(CUdeviceptr, const void*, size_t);
 using DtoHFunction = CUresult(void*, CUdeviceptr, size_t);
 
 struct Buffers {
+  size_t size_bytes = 0;    // of a copy
   uint8_t* host = nullptr;  // pinned
   CUdeviceptr device = 0;
 };
@@ -33,7 +33,7 @@ Status round_trip(const cuda::Driver& driver, const Buffers& buffers,
   Status status = driver.check(to_device(), "copying to GPU 0");
   if (status.ok()) status = driver.check(driver.cuCtxSynchronize(), "waiting for the copy");
   if (!status.ok()) return status;
-  std::memset(buffers.host, 0, kSizeBytes + kOffsetBytes);
+  std::memset(buffers.host, 0, buffers.size_bytes + kOffsetBytes);
   status = driver.check(to_host(), "copying from GPU 0");
   if (status.ok()) status = driver.check(driver.cuCtxSynchronize(), "waiting for the copy");
   if (!status.ok()) return status;
@@ -42,9 +42,9 @@ Status round_trip(const cuda::Driver& driver, const Buffers& buffers,
   return {};
 }
 
-std::vector<uint8_t> random_bytes() {
+std::vector<uint8_t> random_bytes(size_t size_bytes) {
   std::mt19937 random(20261121);
-  std::vector<uint8_t> bytes(kSizeBytes);
+  std::vector<uint8_t> bytes(size_bytes);
   for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(random());
   return bytes;
 }
@@ -57,30 +57,30 @@ Status set_up(const cuda::Driver& driver, Buffers& buffers) {
     status = driver.check(driver.cuDevicePrimaryCtxRetain(&context, 0), "the context of GPU 0");
   if (status.ok()) status = driver.check(driver.cuCtxSetCurrent(context), "the context of GPU 0");
   if (status.ok())
-    status = driver.check(driver.cuMemHostAlloc(&host, kSizeBytes + kOffsetBytes, 0),
+    status = driver.check(driver.cuMemHostAlloc(&host, buffers.size_bytes + kOffsetBytes, 0),
                           "pinning host memory");
   if (status.ok())
-    status = driver.check(driver.cuMemAlloc(&buffers.device, kSizeBytes + kOffsetBytes),
+    status = driver.check(driver.cuMemAlloc(&buffers.device, buffers.size_bytes + kOffsetBytes),
                           "allocating on GPU 0");
   buffers.host = static_cast<uint8_t*>(host);
   return status;
 }
 
-Status copy_and_verify() {
+Status copy_and_verify(size_t size_bytes) {
   void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   const auto driver = cuda::open_driver();  // every function of it comes from dlsym
   if (!driver.ok()) return driver.status();
   const cuda::Driver& cuda = driver.value();
-  Buffers buffers;
+  Buffers buffers{size_bytes};
   Status status = set_up(cuda, buffers);
   if (!status.ok()) return status;
   uint8_t* const host = buffers.host + kOffsetBytes;
   const CUdeviceptr device = buffers.device + kOffsetBytes;
-  const std::vector<uint8_t> pattern = random_bytes();
+  const std::vector<uint8_t> pattern = random_bytes(size_bytes);
   status = round_trip(
       cuda, buffers, pattern,
-      [&] { return cuda.cuMemcpyHtoDAsync(device, host, kSizeBytes, nullptr); },
-      [&] { return cuda.cuMemcpyDtoHAsync(host, device, kSizeBytes, nullptr); });
+      [&] { return cuda.cuMemcpyHtoDAsync(device, host, size_bytes, nullptr); },
+      [&] { return cuda.cuMemcpyDtoHAsync(host, device, size_bytes, nullptr); });
   if (!status.ok()) return status;
 
   const auto resolver =
@@ -95,14 +95,14 @@ Status copy_and_verify() {
     return Status::error("cuGetProcAddress finds no cuMemcpyHtoD or cuMemcpyDtoH");
   return round_trip(
       cuda, buffers, pattern,
-      [&] { return reinterpret_cast<HtoDFunction*>(to_device)(device, host, kSizeBytes); },
-      [&] { return reinterpret_cast<DtoHFunction*>(to_host)(host, device, kSizeBytes); });
+      [&] { return reinterpret_cast<HtoDFunction*>(to_device)(device, host, size_bytes); },
+      [&] { return reinterpret_cast<DtoHFunction*>(to_host)(host, device, size_bytes); });
 }
 
 }  // namespace
 
-int probe() {
-  const Status status = copy_and_verify();
+int probe(size_t size_bytes) {
+  const Status status = copy_and_verify(size_bytes + kOffsetBytes);
   return status.ok() ? 0 : fail(status);
 }
 

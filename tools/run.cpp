@@ -9,11 +9,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
-#include <sstream>
 
 #include "base/options.h"
 #include "cuda/driver.h"
 #include "lending/visible_devices.h"
+#include "multipath/cost_file.h"
+#include "preload/process_path.h"
 #include "preload/report.h"
 #include "tools/commands.h"
 #include "tools/lend.h"
@@ -79,11 +80,14 @@ Status check_gpus(const Options& options, int gpu_count, const std::string& serv
 }
 
 // Said here, before the program says other things.
-Status check_costs(const std::string& costs) {
-  if (costs.empty() || costs == "none" || access(costs.c_str(), R_OK) == 0) return {};
-  return Status::error(
-      fmt::format("the cost file '{}' cannot be read: {}", costs, std::strerror(errno)),
-      "Write the path of one that braid tune has written, or none");
+Status check_files(const Options& options) {
+  Status status;
+  if (!options.costs.empty() && options.costs != "none")
+    status = multipath::read_cost_file(options.costs).status();
+  for (const std::string& file : {options.stats_file, options.log == "stderr" ? "" : options.log})
+    if (status.ok() && !file.empty())
+      status = check_writable(preload::ProcessPath(file, getpid()).c_str());
+  return status;
 }
 
 // The program may be another product's whose names begin alike.
@@ -149,20 +153,6 @@ Status check_installation(const RunRequest& request) {
   return request.server.empty() ? cuda::open_driver().status() : Status();
 }
 
-// An environment that has braid already, as inside `braid run -- bash`.
-void take_out_preload_library() {
-  const char* before = std::getenv("LD_PRELOAD");
-  if (before == nullptr) return;
-  std::string left;
-  std::string words = before;
-  std::replace(words.begin(), words.end(), ' ', ':');
-  std::istringstream files(words);
-  for (std::string file; std::getline(files, file, ':');)
-    if (!file.empty() && fs::path(file).filename() != preload_library().filename())
-      left += (left.empty() ? "" : ":") + file;
-  setenv("LD_PRELOAD", left.c_str(), 1);
-}
-
 Status use_preload_library() {
   const fs::path library = preload_library();
   if (library.string().find_first_of(" :") != std::string::npos)
@@ -209,7 +199,7 @@ Status check_words(const std::vector<std::string>& stray, const std::vector<std:
 
 // What the options say of the server, and the environment that goes with it.
 Status prepare_server(const RunRequest& request, const Options& options) {
-  Status status = check_costs(options.costs);
+  Status status = check_files(options);
   // Before what may name GPUs that are lent.
   if (status.ok() && !request.is_native) status = lend_gpus(request);
   if (status.ok())
@@ -256,15 +246,24 @@ int run(const RunRequest& request, const std::vector<std::string>& stray,
 
 }  // namespace
 
+void add_braid_options(CLI::App& command, std::map<std::string, std::string>& given) {
+  for (const OptionRow& row : option_table())
+    command
+        .add_option_function<std::string>(
+            flag_of(row.name),
+            [&given, variable = std::string(row.name)](const std::string& text) {
+              given[variable] = text;
+            },
+            help_of(row))
+        ->type_name(row.values);
+}
+
 void add_run_command(CLI::App& app, const std::vector<std::string>& program, int& exit_code) {
   CLI::App* command = app.add_subcommand(
       "run", "run a program with its copies over every PCIe link: braid run -- python3 serve.py");
   auto request = std::make_shared<RunRequest>();
-  command->footer("The program comes after --: braid run [OPTIONS] -- PROGRAM [ARGUMENTS...]");
-  command
-      ->add_option("--server", request->server,
-                   "run on an emulated server: a profile's name (h20x8) or a JSON file")
-      ->type_name("PROFILE");
+  show_program_in_usage(*command);
+  add_server_option(*command, request->server);
   command
       ->add_option("--lend", request->lend,
                    "GPUs that may help although CUDA_VISIBLE_DEVICES hides them from the "
@@ -274,15 +273,7 @@ void add_run_command(CLI::App& app, const std::vector<std::string>& program, int
                     "start the program all the same where braid cannot help: no GPU, no driver");
   command->add_flag("--native", request->is_native,
                     "start the program without braid: what `braid compare` compares with");
-  for (const OptionRow& row : option_table())
-    command
-        ->add_option_function<std::string>(
-            flag_of(row.name),
-            [request, variable = std::string(row.name)](const std::string& text) {
-              request->options[variable] = text;
-            },
-            help_of(row))
-        ->type_name(row.values);
+  add_braid_options(*command, request->options);
   command->allow_extras();
   command->callback(
       [=, &program, &exit_code] { exit_code = run(*request, command->remaining(), program); });

@@ -41,10 +41,7 @@ void add_topo_command(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<TopoOptions>();
   CLI::App* command = app.add_subcommand(
       "topo", "show the server, its links and the paths from host memory to each GPU");
-  command
-      ->add_option("--server", options->server,
-                   "a server profile, by name (h20x8) or path; otherwise this machine")
-      ->type_name("PROFILE");
+  add_server_option(*command, options->server);
   command->add_flag("--json", options->json,
                     "the same as JSON; its \"server\" is a profile (docs/profiles.md)");
   command->callback([options, &exit_code] { exit_code = topo(*options); });

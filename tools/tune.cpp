@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <map>
 #include <span>
 #include <tuple>
@@ -190,13 +191,22 @@ void print_plans(const CostModel& costs, int paths) {
     }
 }
 
+Status no_place() {
+  return Status::error("there is no place for the file: BRAID_COSTS is none, or there is no HOME",
+                       "Name one, --out FILE, or only look: --dry-run");
+}
+
+// The user's cache has a folder of braid's, if need be; others must be there.
 Result<std::string> place_for(const Arguments& arguments, const Options& options,
                               const std::string& server) {
   const std::string path =
       arguments.out.empty() ? multipath::cost_file_path(options, server) : arguments.out;
-  if (!path.empty() || arguments.dry_run) return path;
-  return Status::error("there is no place for the file: BRAID_COSTS is none, or there is no HOME",
-                       "Name one, --out FILE, or only look: --dry-run");
+  if (arguments.dry_run) return path;
+  std::error_code ignored;  // the check says it
+  if (arguments.out.empty() && !path.empty())
+    std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
+  const Status status = path.empty() ? no_place() : check_writable(path);
+  return status.ok() ? Result<std::string>(path) : status;
 }
 
 int64_t seconds_since_1970() {
@@ -235,8 +245,7 @@ void add_tune_command(CLI::App& app, int& exit_code) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* command = app.add_subcommand(
       "tune", "measure what copies cost on this server, so that only those that gain take relays");
-  command->add_option("--server", arguments->server,
-                      "an emulated server: a profile's name or file (default: the real GPUs)");
+  add_server_option(*command, arguments->server);
   command->add_option("--target", arguments->target, "GPU to copy to and from")
       ->capture_default_str();
   command->add_option("--out", arguments->out,

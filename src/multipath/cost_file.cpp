@@ -123,9 +123,6 @@ Status write_cost_file(const std::string& path, const CostFile& file) {
     for (const CostRow& row : cost_rows())
       document[kDirectionNames[static_cast<size_t>(direction)]][row.name] =
           file.costs.of(direction).*row.value;
-  std::error_code error;
-  const fs::path folder = fs::path(path).parent_path();
-  if (!folder.empty()) fs::create_directories(folder, error);
   const std::string draft = path + "." + std::to_string(getpid());
   errno = 0;
   std::ofstream stream(draft, std::ios::binary);
@@ -133,7 +130,8 @@ Status write_cost_file(const std::string& path, const CostFile& file) {
   stream.close();
   if (stream && std::rename(draft.c_str(), path.c_str()) == 0) return {};
   const std::string reason = std::strerror(errno);
-  fs::remove(draft, error);
+  std::error_code ignored;
+  fs::remove(draft, ignored);
   return Status::error("cannot write '" + path + "': " + reason,
                        "Name a file in a folder where you may write: --out FILE");
 }

@@ -32,7 +32,7 @@ struct CostFile {
 /// Fails when the file cannot be read, is malformed, or lacks a parameter.
 Result<CostFile> read_cost_file(const std::string& path);
 
-/// Makes the folder. Replaces the file as a whole: who reads meanwhile sees the old one or the new.
+/// Replaces the file as a whole: who reads meanwhile sees the old one or the new.
 Status write_cost_file(const std::string& path, const CostFile& file);
 
 /// Where the options say that the file is; empty: nowhere. It need not exist.

@@ -1,8 +1,8 @@
 #include "multipath/presence.h"
 
-#include <errno.h>
-
 #include <algorithm>
+
+#include "base/program_name.h"
 
 namespace braid::multipath {
 namespace {
@@ -26,7 +26,8 @@ Presence::Presence(const cuda::Driver& driver, const Options& options, const Rel
                                                                        : options.process_table);
     if (table.ok()) {
       table_ = std::move(table).value();
-      row_ = table_->claim(program_invocation_short_name);
+      char name[16];
+      row_ = table_->claim(program_name(name));
       if (row_ == nullptr)
         problem_ = "too many processes of this host use braid to know of each other";
     } else {

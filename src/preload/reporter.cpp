@@ -16,6 +16,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/program_name.h"
 #include "preload/descriptor.h"
 #include "preload/process_path.h"
 #include "preload/report.h"
@@ -54,7 +55,8 @@ struct Reporter {
 constinit Reporter reporter{};
 
 void write_to(Descriptor& to, const Settings& settings) noexcept {
-  const ReportedProcess process{getpid(), program_invocation_short_name};
+  char name[16];
+  const ReportedProcess process{getpid(), program_name(name)};
   TextWriter out(reporter.text, write_to_descriptor, &to);
   write_report(settings.format, process, settings.reported.statistics(), reporter.paths,
                std::span(reporter.relays).first(reporter.relay_count), out);
@@ -157,7 +159,8 @@ void report_before(int signal) {
 void report_no_driver() noexcept {
   Descriptor errors{STDERR_FILENO};
   TextWriter out(reporter.text, write_to_descriptor, &errors);
-  out << "braid: process " << getpid() << " (" << program_invocation_short_name
+  char name[16];
+  out << "braid: process " << getpid() << " (" << program_name(name)
       << "): braid saw no CUDA driver in it. What its children copy, they report\n";
 }
 

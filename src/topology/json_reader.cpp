@@ -57,10 +57,16 @@ size_t distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
-std::string nearest(const std::string& word, const std::vector<std::string>& known) {
-  return *std::min_element(known.begin(), known.end(), [&](const auto& a, const auto& b) {
-    return distance(word, a) < distance(word, b);
-  });
+// What was meant, if that can be guessed; else what there is.
+std::string remedy_for(const std::string& word, const std::vector<std::string>& known) {
+  const auto nearest = std::min_element(
+      known.begin(), known.end(),
+      [&](const auto& a, const auto& b) { return distance(word, a) < distance(word, b); });
+  const bool is_near = nearest->starts_with(word) || distance(word, *nearest) * 2 <= word.size();
+  if (is_near) return "The nearest known one is \"" + *nearest + "\"";
+  std::string all;
+  for (const std::string& key : known) all += (all.empty() ? "" : ", ") + key;
+  return "The known ones are " + all;
 }
 
 std::string excerpt(const Json& value) {
@@ -121,8 +127,7 @@ void JsonNode::expect_keys(const std::vector<const char*>& required,
   }
   for (const auto& [key, value] : value_->items()) {
     if (std::find(known.begin(), known.end(), key) != known.end()) continue;
-    return errors_->add(path_of(key), "unknown key",
-                        "The nearest known one is \"" + nearest(key, known) + "\"");
+    return errors_->add(path_of(key), "unknown key", remedy_for(key, known));
   }
   for (const char* key : required)
     if (!value_->contains(key)) return errors_->add(path_of(key), "missing");

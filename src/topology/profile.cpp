@@ -16,11 +16,14 @@ namespace {
 // Sanity bounds, so that a slip of the pen does not build a server of a million GPUs.
 constexpr int kMostVertices = 64;
 
+constexpr double kLargestFigure = 1e6;  // GB/s, GiB, us
+
 Figure read_figure(const JsonNode& node, bool zero_allowed = false) {
   node.expect_keys({"value", "source"});
   const JsonNode value = node["value"];
-  return {zero_allowed ? value.number_from_zero() : value.number_above_zero(),
-          node["source"].text()};
+  const double figure = zero_allowed ? value.number_from_zero() : value.number_above_zero();
+  if (figure > kLargestFigure) value.fail("at most 1000000");
+  return {figure, node["source"].text()};
 }
 
 int read_count(const JsonNode& node, int least, int most, std::string& source) {

@@ -149,6 +149,10 @@ Status check_links(const Server& server) {
 Status check_gpu(const Server& server, int gpu, int nodes) {
   const std::string who = "gpu" + std::to_string(gpu);
   const Gpu& at = server.gpus[static_cast<size_t>(gpu)];
+  for (int other = 0; other < gpu; ++other)
+    if (server.gpus[static_cast<size_t>(other)].pci_bus_id == at.pci_bus_id)
+      return Status::error(who + " has the pci_bus_id of gpu" + std::to_string(other) + ", " +
+                           at.pci_bus_id);
   if (find_vertex(server, VertexKind::kGpu, gpu) != at.vertex)
     return Status::error(who + " does not stand at its own vertex");
   if (at.numa_node < 0 || at.numa_node >= nodes)

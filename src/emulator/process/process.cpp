@@ -1,10 +1,12 @@
 #include "emulator/process/process.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <filesystem>
 #include <mutex>
 #include <numeric>
 #include <sstream>
@@ -60,14 +62,24 @@ std::vector<int> visible_gpus(const topology::Server& server) {
   return visible;
 }
 
+// "h20x8" is a profile that was installed with this library; all else is a path.
+std::string profile_path(const std::string& name) {
+  Dl_info here{};
+  if (name.find_first_of("/.") != std::string::npos ||
+      dladdr(reinterpret_cast<const void*>(&profile_path), &here) == 0)
+    return name;
+  const auto library = std::filesystem::absolute(here.dli_fname);  // lib/braid/emulator/libcuda.so.1
+  return library.parent_path() / "../../../share/braid/profiles" / (name + ".json");
+}
+
 CUresult make_world() {
   const char* path = std::getenv("BRAID_SERVER");
   if (path == nullptr || *path == '\0') {
     say("no server to emulate: BRAID_SERVER is not set. Use `braid run --server PROFILE -- CMD`, "
-        "or set BRAID_SERVER to the path of a profile");
+        "or set BRAID_SERVER to a profile's name or path");
     return CUDA_ERROR_NO_DEVICE;
   }
-  auto server = topology::load_profile(path);
+  auto server = topology::load_profile(profile_path(path));
   if (!server.ok()) {
     say(server.status().message());
     return CUDA_ERROR_NO_DEVICE;
