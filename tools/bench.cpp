@@ -290,8 +290,7 @@ Status check_arguments(const CLI::App& command, const Arguments& arguments) {
   if (scenario == "both" && command.count("--direction") != 0)
     return Status::error("--direction means nothing to --scenario both", "Leave it out");
   if (arguments.json_file == "-")
-    return Status::error("--json - is no file: the table goes to standard output",
-                         "Name a file");
+    return Status::error("--json - is no file: the table goes to standard output", "Name a file");
   return arguments.json_file.empty() ? Status() : check_writable(arguments.json_file);
 }
 

@@ -43,8 +43,8 @@ void add_doctor_command(CLI::App& app, int& exit_code);
 /// `ps`, `waits` and `switch`.
 void add_process_commands(CLI::App& app, int& exit_code);
 
-/// The hidden command that `braid doctor` starts under `braid run`: copies of so many bytes. Returns
-/// its exit code.
+/// The hidden command that `braid doctor` starts under `braid run`: copies of so many bytes.
+/// Returns its exit code.
 int probe(size_t size_bytes);
 
 }  // namespace braid::tools

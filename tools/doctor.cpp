@@ -213,9 +213,8 @@ Finding check_copy(const std::string& server, const Options& options, uint64_t c
       carried_bytes <= kMostProbeBytes / 2 ? std::max(kProbeBytes, 2 * carried_bytes) : kProbeBytes;
   std::vector<std::string> arguments{"run", "--stats", "json", "--opening", "wait"};
   if (!server.empty()) arguments.insert(arguments.end(), {"--server", server});
-  arguments.insert(arguments.end(),
-                   {"--", std::filesystem::read_symlink("/proc/self/exe"), "probe",
-                    std::to_string(size_bytes)});
+  arguments.insert(arguments.end(), {"--", std::filesystem::read_symlink("/proc/self/exe"), "probe",
+                                     std::to_string(size_bytes)});
   const ChildResult child = run_self(arguments);
   if (child.exit_code != 0)
     return bad(fmt::format("a copy failed (exit code {}): {}", child.exit_code,

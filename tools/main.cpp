@@ -64,8 +64,8 @@ std::vector<std::string> take_program(int& argc, char** argv) {
                           : std::vector<std::string>(separator + 1, end);
 }
 
-// What this command copies natively is not native with the interposer in it. `braid doctor`'s client
-// alone must have it.
+// What this command copies natively is not native with the interposer in it. `braid doctor`'s
+// client alone must have it.
 void leave_interposer(char** argv) {
   if (argv[1] == nullptr || std::string_view(argv[1]) == "probe") return;
   if (take_out_preload_library()) execv("/proc/self/exe", argv);

@@ -48,6 +48,9 @@ std::string as_file_name(const std::string& name) {
 }
 
 Result<std::string> read_text(const std::string& path) {
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored))
+    return Status::error("cannot read '" + path + "': it is a folder", kRemedy);
   std::ifstream stream(path, std::ios::binary);
   const std::string text{std::istreambuf_iterator<char>(stream), {}};
   if (stream.bad() || !stream.is_open())

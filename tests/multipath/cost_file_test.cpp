@@ -54,13 +54,19 @@ class CostFileTest : public test::ServerTest {
 
 TEST_F(CostFileTest, WhatIsWrittenComesBack) {
   const CostFile file = some_file("4x-a");
-  ASSERT_TRUE(write_cost_file(folder_ + "/deep/er/costs.json", file).ok()) << "makes the folder";
-  const auto read = read_cost_file(folder_ + "/deep/er/costs.json");
+  ASSERT_TRUE(write_cost_file(folder_ + "/costs.json", file).ok());
+  const auto read = read_cost_file(folder_ + "/costs.json");
   ASSERT_TRUE(read.ok()) << read.status().message();
   EXPECT_EQ(read.value().server, "4x-a");
   EXPECT_EQ(read.value().measured_at_s, 1234567890);
   EXPECT_EQ(read.value().costs, file.costs);
-  EXPECT_EQ(std::distance(fs::directory_iterator(folder_ + "/deep/er"), {}), 1) << "no draft left";
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 1) << "no draft left";
+}
+
+TEST_F(CostFileTest, AFolderIsNoFile) {
+  const auto read = read_cost_file("/tmp");
+  ASSERT_FALSE(read.ok());
+  EXPECT_NE(read.status().message().find("'/tmp': it is a folder"), std::string::npos);
 }
 
 TEST_F(CostFileTest, AFolderThatCannotBeWrittenIsNamed) {

@@ -31,12 +31,13 @@ TEST(Neighbours, ALibraryThatMapsAllMemoryAnewMayBePreloadedToo) {
   EXPECT_EQ(natively(program, {{"LD_PRELOAD", sleeper}}).output, "awake\n");
   for (const char* mover : {"kernel", "copy-engine"})
     for (const std::string& order : {sleeper + ":" + ours, ours + ":" + sleeper}) {
-      const ChildResult child = run_child(program, {{"LD_LIBRARY_PATH", BRAID_EMULATOR_FOLDER},
-                                                    {"BRAID_SERVER", BRAID_PROFILES "/h20x8.json"},
-                                                    {"BRAID_STATS", "json"},
-                                                    {"BRAID_MOVER", mover},
-                                                    {"CUDA_DEVICE_MAX_CONNECTIONS", "21"},
-                                                    {"LD_PRELOAD", order}});
+      const ChildResult child =
+          run_child(program, waiting({{"LD_LIBRARY_PATH", BRAID_EMULATOR_FOLDER},
+                                      {"BRAID_SERVER", BRAID_PROFILES "/h20x8.json"},
+                                      {"BRAID_STATS", "json"},
+                                      {"BRAID_MOVER", mover},
+                                      {"CUDA_DEVICE_MAX_CONNECTIONS", "21"},
+                                      {"LD_PRELOAD", order}}));
       EXPECT_EQ(child.output, "awake\n") << order << child.errors;
       const auto statistics = only_statistics(child);
       for (const char* symbol : {"cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2"})

@@ -28,7 +28,8 @@ class Observe : public ::testing::Test {
   }
   static ChildResult run(const Words& options, const Words& program) {
     return run_child(joined(joined({BRAID_COMMAND, "run", "--server", "h20x8"}, options),
-                            joined({"--"}, program)));
+                            joined({"--"}, program)),
+                     waiting());
   }
 
   const fs::path folder_;

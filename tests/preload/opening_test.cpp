@@ -24,10 +24,9 @@ class Opening : public ::testing::Test {
 
   ChildResult run(const std::string& scenario, Environment environment = {},
                   const std::string& relays = "1,2") const {
-    environment.insert({{"BRAID_OPENING", "background"},
-                        {"BRAID_FAULTS", R"({"contexts_take_ms": 500})"},
-                        {"BRAID_LOG", log_.string()}});
-    return with_braid({BRAID_TEST_CLIENTS "/client_opening", scenario, log_}, {"--relays", relays},
+    environment.insert(
+        {{"BRAID_FAULTS", R"({"contexts_take_ms": 500})"}, {"BRAID_LOG", log_.string()}});
+    return by_default({BRAID_TEST_CLIENTS "/client_opening", scenario, log_}, {"--relays", relays},
                       environment);
   }
 
@@ -92,9 +91,9 @@ TEST_F(Opening, WhatCannotBeOpenedIsSaidOnce) {
              (R"({"name": "cuCtxCreate_v2", "error": "CUDA_ERROR_OUT_OF_MEMORY", "nth": )" +
               std::to_string(nth) + "}");
   const std::string faults = R"({"contexts_take_ms": 20, "calls": [)" + calls + "]}";
-  const ChildResult child = with_braid({kScenarios, "pageable_idle"},
+  const ChildResult child = by_default({kScenarios, "pageable_idle"},
                                        {"--relays", "1,2", "--pageable", "2", "--threshold", "1"},
-                                       {{"BRAID_OPENING", "background"}, {"BRAID_FAULTS", faults}});
+                                       {{"BRAID_FAULTS", faults}});
   EXPECT_EQ(child.exit_code, 0) << child.errors;
   const std::string said = child.other_errors();
   EXPECT_NE(said.find("opening GPU 1 as a relay"), std::string::npos) << said;

@@ -47,6 +47,31 @@ INSTANTIATE_TEST_SUITE_P(Process, EveryLookup,
                                            "proc_nested", "linked"),
                          [](const auto& way) { return std::string(way.param); });
 
+// By default relays open beside the program, and the cost model decides: other copies are carried
+// in each run, and no program sees that.
+TEST(Process, EachKindOfProgramDoesByDefaultWhatItDoesNatively) {
+  std::vector<Words> programs = {{kCopies, "dlsym", "few", "30000001"},
+                                 {kCopiesLinked, "linked", "few", "30000001"}};
+  for (const char* scenario :
+       {"copy_once", "exit_with_7", "pageable", "pageable_fork", "pageable_threads", "registered",
+        "capturing", "device_to_device", "peers", "fork_copying", "fork_first", "exit_in_flight",
+        "threads", "own_context", "primary_reset", "copies_beside_a_recording"})
+    programs.push_back({kScenarios, scenario});
+  for (const Words& program : programs) {
+    const ChildResult native = natively(program);
+    const ChildResult child = by_default(program);
+    EXPECT_EQ(child.exit_code, native.exit_code) << program[1] << child.errors;
+    EXPECT_EQ(child.output, native.output) << program[1];
+    EXPECT_EQ(child.other_errors(), native.errors) << program[1];
+  }
+}
+
+// As programs are whose titles others set: Ray's workers.
+TEST(Process, AProgramThatHasClearedItsNameIsReportedByWhatPsShows) {
+  const ChildResult child = with_braid({kScenarios, "nameless"}, {"--stats", "text"});
+  EXPECT_NE(child.errors.find(" (a worker)"), std::string::npos) << child.errors;
+}
+
 TEST(Process, AGigabyteIsRightBothWays) {
   const auto statistics = only_statistics(
       with_braid({kCopies, "dlsym", "few", std::to_string((uint64_t{1} << 30) - 5)}));
@@ -200,7 +225,8 @@ TEST(Process, TheExitCodeIsThePrograms) {
 
 TEST(Process, TextStatisticsShowEachPathsShare) {
   const ChildResult child = run_child({BRAID_COMMAND, "run", "--server", "h20x8", "--stats", "text",
-                                       "--relays", "1", "--", kScenarios, "copy_once"});
+                                       "--relays", "1", "--", kScenarios, "copy_once"},
+                                      waiting());
   EXPECT_EQ(child.exit_code, 0);
   EXPECT_NE(child.errors.find("GPU 0 direct"), std::string::npos) << child.errors;
   EXPECT_NE(child.errors.find("GPU 0 through GPU 1"), std::string::npos) << child.errors;
@@ -254,10 +280,10 @@ TEST(Process, NoStatisticsUnlessAsked) {
 
 // braid preloaded by hand, without `braid run` to look at the options first.
 Environment preloaded_by_hand(const std::string& preload = BRAID_PRELOAD_LIBRARY) {
-  return {{"LD_LIBRARY_PATH", BRAID_EMULATOR_FOLDER},
-          {"BRAID_SERVER", BRAID_PROFILES "/h20x8.json"},
-          {"BRAID_STATS", "json"},
-          {"LD_PRELOAD", preload}};
+  return waiting({{"LD_LIBRARY_PATH", BRAID_EMULATOR_FOLDER},
+                  {"BRAID_SERVER", BRAID_PROFILES "/h20x8.json"},
+                  {"BRAID_STATS", "json"},
+                  {"LD_PRELOAD", preload}});
 }
 
 void expect_one_complaint(const ChildResult& child, const std::string& about) {

@@ -29,10 +29,17 @@ inline ChildResult natively(const Words& program, Environment environment = {}) 
   return run_child(program, environment);
 }
 
-inline ChildResult with_braid(const Words& program, const Words& options = {},
+/// As users run it, but for the statistics.
+inline ChildResult by_default(const Words& program, const Words& options = {},
                               const Environment& environment = {}) {
   const Words run{BRAID_COMMAND, "run", "--server", "h20x8", "--stats", "json"};
   return run_child(joined(joined(joined(run, options), {"--"}), program), environment);
+}
+
+/// As waiting() says, so that a test knows which copies are carried.
+inline ChildResult with_braid(const Words& program, const Words& options = {},
+                              const Environment& environment = {}) {
+  return by_default(program, options, waiting(environment));
 }
 
 // The one line of statistics of a program that ended well and said nothing else.

@@ -22,9 +22,14 @@ struct ChildResult {
 
 using Environment = std::map<std::string, std::string>;  // an empty value unsets
 
-/// `words[0]` is looked up in PATH. The environment is this process's, less every BRAID_ variable,
-/// with BRAID_COSTS=none, BRAID_THRESHOLD=4M, BRAID_OPENING=wait and then `changes` applied.
+/// `words[0]` is looked up in PATH. The environment is this process's, with `changes` applied, and
+/// without BRAID_ variables and the user's cache folder: braid runs by default.
 ChildResult run_child(const std::vector<std::string>& words, const Environment& changes = {});
+
+/// For tests that say which copies braid carries: `more`, and the program waits for relays
+/// (BRAID_OPENING=wait) and every copy of 4 MiB is carried (BRAID_THRESHOLD). By default that
+/// depends on how busy the machine is.
+Environment waiting(Environment more = {});
 
 /// Calls and bytes of one entry point and verdict in one line of statistics; 0 when not there.
 struct Counted {

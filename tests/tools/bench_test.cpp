@@ -24,6 +24,42 @@ TEST(Bench, AFileThatCannotBeWrittenIsSaidBeforeMeasuring) {
   EXPECT_TRUE(has(child.errors, "'/no/such/folder/x.json': No such file")) << child.errors;
 }
 
+TEST(Bench, OptionsThatWouldBeIgnoredAreSaid) {
+  for (const auto& [words, said] : std::vector<std::pair<std::vector<std::string>, std::string>>{
+           {{"--scenario", "batch", "--paths", "2"}, "--paths means nothing to --scenario"},
+           {{"--segment", "8K"}, "--segment is of batches"},
+           {{"--scenario", "both", "--direction", "h2d"}, "--direction means nothing"},
+           {{"--json", "-"}, "--json - is no file"},
+           {{"--server", ""}, "--server: names no server"}}) {
+    std::vector<std::string> all{BRAID_COMMAND, "bench"};
+    all.insert(all.end(), words.begin(), words.end());
+    const ChildResult child = run_child(all);
+    EXPECT_EQ(child.exit_code, 1);
+    EXPECT_TRUE(has(child.errors, said)) << child.errors;
+    EXPECT_EQ(child.output, "");
+  }
+}
+
+TEST(Bench, InsideBraidRunNativeCopiesAreNative) {
+  const ChildResult child =
+      run_child({BRAID_COMMAND, "run", "--opening", "wait", "--server", "h200x4", "--",
+                 BRAID_COMMAND, "bench", "--server", "h200x4", "--sizes", "64M", "--repeat", "1"});
+  EXPECT_EQ(child.exit_code, 0) << child.errors;
+  EXPECT_EQ(child.output, run_child({BRAID_COMMAND, "bench", "--server", "h200x4", "--sizes", "64M",
+                                     "--repeat", "1"})
+                              .output);
+}
+
+TEST(Output, WhatCannotBePrintedIsAnError) {
+  for (const char* words : {"bench --sizes 1M --repeat 1", "topo", "doctor"}) {
+    const std::string command =
+        std::string(BRAID_COMMAND) + " " + words + " --server h20x8 >/dev/full";
+    const ChildResult child = run_child({"sh", "-c", command});
+    EXPECT_EQ(child.exit_code, 1) << words << child.errors;
+    EXPECT_TRUE(child.errors.starts_with("braid: ")) << child.errors;
+  }
+}
+
 TEST(Bench, TheEmulatorsOwnCpuTimeIsNotReported) {
   const fs::path file = fs::path(::testing::TempDir()) / "bench_test.json";
   const ChildResult child = run_child({BRAID_COMMAND, "bench", "--server", "h20x8", "--sizes", "4M",

@@ -59,8 +59,7 @@ std::string line_of(const std::string& output, const std::string& check) {
 
 TEST(Doctor, SaysWhatIsInForce) {
   const Words doctor{BRAID_COMMAND, "doctor", "--server", "h200x4"};
-  const std::string usual =
-      run_child(doctor, {{"BRAID_THRESHOLD", ""}, {"BRAID_PAGEABLE", "3"}}).output;
+  const std::string usual = run_child(doctor, {{"BRAID_PAGEABLE", "3"}}).output;
   EXPECT_EQ(line_of(usual, "mover"),
             "auto: copy engines, and kernels for batches; by default costs");
   EXPECT_TRUE(line_of(usual, "sizes").starts_with("h2d from ")) << usual;
@@ -78,6 +77,31 @@ TEST(Doctor, SaysWhatIsInForce) {
   const std::string options = line_of(other, "options");
   EXPECT_NE(options.find("BRAID_MOVER=copy-engine"), std::string::npos) << options;
   EXPECT_TRUE(options.ends_with("; unknown: BRAID_THREHSOLD")) << options;
+}
+
+// Its verdict is that of the program that the user would start.
+TEST(Doctor, GoesByTheUsersOptionsAndEnvironment) {
+  const ChildResult none =
+      run_child({BRAID_COMMAND, "doctor", "--server", "h20x8"}, {{"BRAID_RELAYS", "none"}});
+  EXPECT_EQ(none.exit_code, 1);
+  EXPECT_NE(none.output.find("FAIL copy     the copies are right but stayed native"),
+            std::string::npos)
+      << none.output;
+  const ChildResult one = run_child(
+      {BRAID_COMMAND, "doctor", "--server", "h20x8", "--relays", "2", "--mover", "kernel"},
+      {{"BRAID_THRESHOLD", "100M"}, {"BRAID_STATS_FILE", "/tmp/no_statistics_of_the_probe"}});
+  EXPECT_EQ(one.exit_code, 0) << one.output;
+  EXPECT_TRUE(line_of(one.output, "copy")
+                  .starts_with("4 copies verified byte by byte, each over the links of 2 GPUs"))
+      << one.output;
+}
+
+TEST(Doctor, InsideBraidRunIsTheSame) {
+  const Words doctor{BRAID_COMMAND, "doctor", "--server", "h200x4"};
+  const ChildResult inside = run_child({BRAID_COMMAND, "run", "--server", "h200x4", "--",
+                                        BRAID_COMMAND, "doctor", "--server", "h200x4"});
+  EXPECT_EQ(inside.exit_code, 0) << inside.errors;
+  EXPECT_EQ(inside.output, run_child(doctor).output);
 }
 
 TEST(Doctor, AnOptionThatCannotBeReadIsAFinding) {

@@ -107,7 +107,13 @@ TEST(Run, OptionsThatWouldDoNothingAreNamed) {
   expect_refusal(braid_run(emulated_with({"--device-memory", "1K"}), {"true"}), kRunFailed,
                  {"--device-memory: '1K' is too small", "4M or more"});
   expect_refusal(braid_run(emulated_with({"--costs", "/no/file"}), {"true"}), kRunFailed,
-                 {"'/no/file' cannot be read: No such file"});
+                 {"cannot read '/no/file': No such file"});
+  expect_refusal(braid_run(emulated_with({"--costs", "/tmp"}), {"true"}), kRunFailed,
+                 {"'/tmp': it is a folder"});
+  for (const char* option : {"--stats-file", "--log"})
+    expect_refusal(braid_run(emulated_with({option, "/no/folder/%p"}), {"true"}), kRunFailed,
+                   {"cannot write '/no/folder/", "No such file"});
+  expect_refusal(braid_run({"--server", ""}, {"true"}), kRunFailed, {"--server: names no server"});
   expect_refusal(braid_run({"--server", "/dev/null"}, {"true"}), kRunFailed,
                  {"'/dev/null' is no regular file"});
 }
@@ -199,7 +205,7 @@ TEST_F(BrokenInstallation, TheDoctorFindsThePreloadLibraryMissing) {
 TEST(Compare, ShowsBothSidesAndWhatBecameOfTheCopies) {
   const ChildResult child =
       run_child({BRAID_COMMAND, "compare", "--turns", "2", "--server", "h20x8", "--opening", "wait",
-                 "--", BRAID_TEST_CLIENTS "/client_scenarios", "copy_once"});
+                 "--threshold", "4M", "--", BRAID_TEST_CLIENTS "/client_scenarios", "copy_once"});
   EXPECT_EQ(child.exit_code, 0) << child.errors;
   for (const char* part : {"natively", "under braid", "exit code", "accelerated", "below_threshold",
                            "In the last turn 1 of 14 copies"})
@@ -207,6 +213,13 @@ TEST(Compare, ShowsBothSidesAndWhatBecameOfTheCopies) {
 }
 
 // One side fails, as a program that cannot live with braid would.
+TEST(Compare, ByDefaultSaysWhyCopiesStayedNative) {
+  const ChildResult child = run_child({BRAID_COMMAND, "compare", "--server", "h20x8", "--",
+                                       BRAID_TEST_CLIENTS "/client_scenarios", "copy_once"});
+  EXPECT_EQ(child.exit_code, 0) << child.errors;
+  EXPECT_NE(child.output.find("below_threshold"), std::string::npos) << child.output;
+}
+
 TEST(Compare, SaysThatAProgramEndsDifferently) {
   const ChildResult child = run_child({BRAID_COMMAND, "compare", "--turns", "1", "--server",
                                        "h20x8", "--", "sh", "-c", "test -z \"$LD_PRELOAD\""});
@@ -256,9 +269,17 @@ TEST(Help, AnUnknownCommandIsNamedWithThoseThereAre) {
   EXPECT_EQ(child.errors.find("probe"), std::string::npos) << "hidden: " << child.errors;
 }
 
+TEST(Help, BraidAlonePrintsIt) {
+  const ChildResult child = run_child({BRAID_COMMAND});
+  EXPECT_EQ(child.exit_code, 0);
+  EXPECT_EQ(child.output, run_child({BRAID_COMMAND, "--help"}).output);
+}
+
 TEST(Help, NamesEveryOption) {
   const ChildResult child = run_child({BRAID_COMMAND, "run", "--help"});
   EXPECT_EQ(child.exit_code, 0);
+  EXPECT_NE(child.output.find("braid run [OPTIONS] -- PROGRAM [ARGUMENTS...]\n"), std::string::npos)
+      << child.output;
   for (const char* option :
        {"--server", "--lend", "--relays", "--stats", "--stats-file", "--stats-signal", "--log",
         "--threshold", "--costs", "--opening", "--mover", "--pageable"})

@@ -28,7 +28,7 @@ class Tune : public ::testing::Test {
   ChildResult braid(const Words& words) const {
     Words all{BRAID_COMMAND};
     all.insert(all.end(), words.begin(), words.end());
-    return run_child(all, {{"XDG_CACHE_HOME", cache_}, {"BRAID_COSTS", ""}});
+    return run_child(all, {{"XDG_CACHE_HOME", cache_}});
   }
 
   std::vector<fs::path> files() const {
@@ -58,6 +58,13 @@ TEST_F(Tune, WhatItMeasuresIsUsed) {
       << "another server";
 }
 
+TEST_F(Tune, AFolderThatIsNotThereIsSaidBeforeMeasuring) {
+  const ChildResult tuned = braid({"tune", "--server", "h20x8", "--out", cache_ / "a" / "b.json"});
+  EXPECT_EQ(tuned.exit_code, 1);
+  EXPECT_EQ(tuned.output, "");
+  EXPECT_TRUE(has(tuned.errors, "b.json': No such file")) << tuned.errors;
+}
+
 TEST_F(Tune, ADryRunWritesNothing) {
   const ChildResult tuned = braid({"tune", "--server", "h20x8", "--dry-run"});
   EXPECT_EQ(tuned.exit_code, 0) << tuned.errors;
@@ -67,8 +74,9 @@ TEST_F(Tune, ADryRunWritesNothing) {
 }
 
 TEST_F(Tune, WithoutAPlaceForTheFileNothingIsMeasured) {
-  const ChildResult tuned = run_child({BRAID_COMMAND, "tune", "--server", "h20x8"});
-  EXPECT_EQ(tuned.exit_code, 1) << "BRAID_COSTS is none in tests";
+  const ChildResult tuned =
+      run_child({BRAID_COMMAND, "tune", "--server", "h20x8"}, {{"BRAID_COSTS", "none"}});
+  EXPECT_EQ(tuned.exit_code, 1);
   EXPECT_TRUE(has(tuned.errors, "--out FILE")) << tuned.errors;
   EXPECT_EQ(tuned.output, "");
 }
@@ -80,9 +88,16 @@ TEST_F(Tune, ABrokenFileIsNamedWithItsRemedyAndNotUsed) {
   const ChildResult doctor = run_child({BRAID_COMMAND, "doctor", "--server", "h20x8"}, costs);
   EXPECT_EQ(doctor.exit_code, 1);
   EXPECT_TRUE(has(doctor.output, "FAIL costs    " + file.string())) << doctor.output;
-  const ChildResult program = run_child(
-      {BRAID_COMMAND, "run", "--server", "h20x8", "--stats", "json", "--", BRAID_COMMAND, "probe"},
-      costs);
+  const ChildResult refused =
+      run_child({BRAID_COMMAND, "run", "--server", "h20x8", "--", "true"}, costs);
+  EXPECT_EQ(refused.exit_code, 125) << "nothing starts";
+  EXPECT_TRUE(has(refused.errors, file.string())) << refused.errors;
+  const ChildResult program =
+      run_child({BRAID_COMMAND, "probe"}, waiting({{"BRAID_COSTS", file},
+                                                   {"BRAID_STATS", "json"},
+                                                   {"BRAID_SERVER", "h20x8"},
+                                                   {"LD_LIBRARY_PATH", BRAID_EMULATOR_FOLDER},
+                                                   {"LD_PRELOAD", BRAID_PRELOAD_LIBRARY}}));
   EXPECT_EQ(program.exit_code, 0) << program.errors;
   EXPECT_TRUE(has(program.other_errors(), file.string())) << program.errors;
   EXPECT_TRUE(has(program.other_errors(), "braid tune")) << program.errors;

@@ -68,7 +68,8 @@ std::string profile_path(const std::string& name) {
   if (name.find_first_of("/.") != std::string::npos ||
       dladdr(reinterpret_cast<const void*>(&profile_path), &here) == 0)
     return name;
-  const auto library = std::filesystem::absolute(here.dli_fname);  // lib/braid/emulator/libcuda.so.1
+  const auto library =
+      std::filesystem::absolute(here.dli_fname);  // lib/braid/emulator/libcuda.so.1
   return library.parent_path() / "../../../share/braid/profiles" / (name + ".json");
 }
 

@@ -15,7 +15,7 @@ namespace {
 
 using namespace client;
 
-constexpr size_t kSizeBytes = (size_t{6} << 20) + 77;
+constexpr size_t kSizeBytes = (size_t{7} << 20) + 77;
 constexpr int kMostCopies = 3000;
 constexpr useconds_t kBetweenCopies_us = 10'000;
 

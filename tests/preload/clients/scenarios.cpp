@@ -1,7 +1,9 @@
 // Programs with one peculiarity each: scenarios NAME. Answers that matter are printed.
 #include <dlfcn.h>
+#include <errno.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -45,6 +47,13 @@ int copy_once() {
   use_gpu(0);
   copy_and_look(1);
   return 0;
+}
+
+// What setproctitle leaves of the name that glibc knows.
+int nameless() {
+  *program_invocation_short_name = '\0';
+  prctl(PR_SET_NAME, "a worker");
+  return copy_once();
 }
 
 int no_copies() {
@@ -521,6 +530,7 @@ int main(int argc, char** argv) {
       {"pageable", pageable},
       {"pageable_fork", pageable_fork},
       {"no_copies", no_copies},
+      {"nameless", nameless},
       {"refused_copy", refused_copy},
       {"pageable_idle", pageable_idle},
       {"fault_beside_a_copy", fault_beside_a_copy},
