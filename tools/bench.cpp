@@ -2,6 +2,7 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -57,6 +58,12 @@ std::string limit_text(const Readings& limit, const Readings& braid) {
 }
 
 void print_header(const Arguments& arguments) {
+  if (!arguments.scenario.empty()) {
+    fmt::print("{:<10} {:<5} {:>6} {:>8}  {:>22}  {:>22}  {:>6}{}  {:<8}  {}\n", "scenario", "",
+               "size", "segment", "native GB/s (range)", "braid GB/s (range)", "ratio",
+               limit_header(arguments), "verified", "outcome");
+    return;
+  }
   fmt::print("{:<4} {:>6} {:>5}  {:>22}  {:>22}  {:>6}{}{}  {:<8}  {}\n", "", "size", "paths",
              "native GB/s (range)", "braid GB/s (range)", "ratio", limit_header(arguments),
              arguments.server.empty() ? "  submit us" : "", "verified", "share of each GPU's link");
@@ -104,39 +111,44 @@ void show_progress(size_t done, size_t all) {
   if (done == all) fmt::print(stderr, "\r\x1b[K");
 }
 
-Result<std::vector<Direction>> directions_of(const std::string& text) {
-  if (text.empty()) return std::vector{Direction::kHostToDevice, Direction::kDeviceToHost};
-  if (text == "h2d") return std::vector{Direction::kHostToDevice};
-  if (text == "d2h") return std::vector{Direction::kDeviceToHost};
+struct Asked {
+  std::vector<Direction> directions;
+  std::vector<uint64_t> sizes;
+};
+
+Result<Asked> read_lists(const Arguments& arguments) {
+  const std::string& text = arguments.direction;
+  const auto sizes = parse_size_list(arguments.sizes);
+  if (!sizes.ok()) return sizes.status();
+  if (std::find(sizes.value().begin(), sizes.value().end(), 0u) != sizes.value().end())
+    return Status::error("a size of 0 cannot be measured", "Write sizes above 0");
+  Asked asked{{}, sizes.value()};
+  if (text.empty() || text == "h2d") asked.directions.push_back(Direction::kHostToDevice);
+  if (text.empty() || text == "d2h") asked.directions.push_back(Direction::kDeviceToHost);
+  if (!asked.directions.empty()) return asked;
   return Status::error("'" + text + "' is not a direction", "Write h2d or d2h");
 }
 
 // Every combination that was asked for, in the order of the table.
 Result<std::vector<Case>> list_cases(const Arguments& arguments, int gpus) {
-  const auto directions = directions_of(arguments.direction);
-  if (!directions.ok()) return directions.status();
-  const auto sizes = parse_size_list(arguments.sizes);
-  if (!sizes.ok()) return sizes.status();
+  const auto asked = read_lists(arguments);
+  if (!asked.ok()) return asked.status();
   std::vector<int> paths = arguments.paths.empty() ? std::vector{gpus} : arguments.paths;
   for (const int count : paths)
     if (count < 1 || count > gpus)
       return Status::error(
           fmt::format("{} paths were asked for, and this server has {} GPUs", count, gpus),
           fmt::format("Write --paths from 1 to {}", gpus));
-  const bool is_real = arguments.server.empty();
   std::vector<Case> cases;
-  for (const Direction direction : directions.value())
+  for (const Direction direction : asked.value().directions)
     for (const int count : paths)
-      for (const uint64_t size : sizes.value()) {
-        if (size == 0)
-          return Status::error("a size of 0 cannot be measured", "Write sizes above 0");
+      for (const uint64_t size : asked.value().sizes)
         cases.push_back({.direction = direction,
                          .size_bytes = size,
                          .paths = count,
                          .repeat = arguments.repeat,
                          .with_limit = arguments.with_limit,
-                         .is_warm = is_real});
-      }
+                         .is_warm = arguments.server.empty()});
   return cases;
 }
 
@@ -147,36 +159,47 @@ Status write_records(const std::string& file, const nlohmann::json& records) {
   return stream ? Status() : Status::error("cannot write '" + file + "'");
 }
 
+// Every case on one `Bench` that `open` makes; `show` prints a row and returns the record.
+template <typename Cases, typename Open, typename Show>
+Result<bool> measure(const Arguments& arguments, const Cases& cases, Open open, Show show) {
+  const auto options = read_options([](const char* name) { return getenv(name); });
+  if (!options.ok()) return options.status();
+  uint64_t max_bytes = 0;
+  for (const auto& one : cases) max_bytes = std::max(max_bytes, one.size_bytes);
+  const auto bench = open(options.value(), max_bytes);
+  if (!bench.ok()) return bench.status();
+  bool all_verified = true;
+  nlohmann::json records = nlohmann::json::array();
+  print_header(arguments);
+  for (const auto& one : cases) {
+    show_progress(records.size(), cases.size());
+    const auto record = bench.value()->run(one);
+    if (!record.ok()) return record.status();
+    records.push_back(show(one, record.value()));
+    all_verified = all_verified && record.value().verified;
+  }
+  show_progress(records.size(), cases.size());
+  const Status written = write_records(arguments.json_file, records);
+  return written.ok() ? Result<bool>(all_verified) : written;
+}
+
 Result<bool> run_bench(const Arguments& arguments) {
   const auto driver = open_server(arguments.server);
   if (!driver.ok()) return driver.status();
-  const auto options = read_options([](const char* name) { return getenv(name); });
-  if (!options.ok()) return options.status();
   int gpus = 0;
   driver.value().cuDeviceGetCount(&gpus);
   const auto cases = list_cases(arguments, gpus);
   if (!cases.ok()) return cases.status();
-  uint64_t max_bytes = 0;
-  for (const Case& one : cases.value()) max_bytes = std::max(max_bytes, one.size_bytes);
-  const auto bench =
-      Bench::open(driver.value(), options.value(), arguments.target, max_bytes, arguments.seed);
-  if (!bench.ok()) return bench.status();
-
-  bool all_verified = true;
-  nlohmann::json records = nlohmann::json::array();
-  const bool emulated = !arguments.server.empty();  // its CPU time says nothing
-  print_header(arguments);
-  for (const Case& one : cases.value()) {
-    show_progress(records.size(), cases.value().size());
-    const auto record = bench.value()->run(one);
-    if (!record.ok()) return record.status();
-    print_row(record.value(), emulated);
-    records.push_back(to_json(record.value(), emulated));
-    all_verified = all_verified && record.value().verified;
-  }
-  show_progress(records.size(), cases.value().size());
-  const Status written = write_records(arguments.json_file, records);
-  return written.ok() ? Result<bool>(all_verified) : written;
+  return measure(
+      arguments, cases.value(),
+      [&](const Options& options, uint64_t max_bytes) {
+        return Bench::open(driver.value(), options, arguments.target, max_bytes, arguments.seed);
+      },
+      [&](const Case&, const Record& record) {
+        const bool emulated = !arguments.server.empty();  // its CPU time says nothing
+        print_row(record, emulated);
+        return to_json(record, emulated);
+      });
 }
 
 const char* direction_text(const ScenarioCase& one) {
@@ -205,12 +228,6 @@ nlohmann::json to_json(const std::string& name, const ScenarioCase& one,
   return json;
 }
 
-void print_header_of_scenarios(const Arguments& arguments) {
-  fmt::print("{:<10} {:<5} {:>6} {:>8}  {:>22}  {:>22}  {:>6}{}  {:<8}  {}\n", "scenario", "",
-             "size", "segment", "native GB/s (range)", "braid GB/s (range)", "ratio",
-             limit_header(arguments), "verified", "outcome");
-}
-
 void print_row(const std::string& name, const ScenarioCase& one, const ScenarioRecord& record) {
   fmt::print("{:<10} {:<5} {:>6} {:>8}  {:>22}  {:>22}  {:>5.2f}x{}  {:<8}  {}\n", name,
              direction_text(one), format_size(one.size_bytes),
@@ -225,16 +242,14 @@ void print_row(const std::string& name, const ScenarioCase& one, const ScenarioR
 Result<std::vector<ScenarioCase>> list_scenarios(const Arguments& arguments) {
   const auto scenario = parse_scenario(arguments.scenario);
   if (!scenario.ok()) return scenario.status();
-  const auto directions = directions_of(arguments.direction);
-  if (!directions.ok()) return directions.status();
-  const auto sizes = parse_size_list(arguments.sizes);
-  if (!sizes.ok()) return sizes.status();
+  const auto asked = read_lists(arguments);
+  if (!asked.ok()) return asked.status();
   const auto segment = parse_size(arguments.segment);
   if (!segment.ok()) return segment.status();
   const bool is_batch = scenario.value() == Scenario::kBatch;
   std::vector<ScenarioCase> cases;
-  for (const Direction direction : directions.value())
-    for (const uint64_t size : sizes.value()) {
+  for (const Direction direction : asked.value().directions)
+    for (const uint64_t size : asked.value().sizes) {
       if (is_batch && (segment.value() == 0 || segment.value() % 8 != 0))
         return Status::error("'" + arguments.segment + "' is not a segment's size",
                              "Write a multiple of 8 bytes");
@@ -249,7 +264,7 @@ Result<std::vector<ScenarioCase>> list_scenarios(const Arguments& arguments) {
                        .with_limit = arguments.with_limit,
                        .is_warm = arguments.server.empty()});
     }
-  if (scenario.value() == Scenario::kBoth) cases.resize(sizes.value().size());
+  if (scenario.value() == Scenario::kBoth) cases.resize(asked.value().sizes.size());
   return cases;
 }
 
@@ -258,26 +273,16 @@ Result<bool> run_scenarios(const Arguments& arguments) {
   if (!cases.ok()) return cases.status();
   const auto driver = open_server(arguments.server);
   if (!driver.ok()) return driver.status();
-  const auto options = read_options([](const char* name) { return getenv(name); });
-  if (!options.ok()) return options.status();
-  uint64_t max_bytes = 0;
-  for (const ScenarioCase& one : cases.value()) max_bytes = std::max(max_bytes, one.size_bytes);
-  const auto bench =
-      ScenarioBench::open(driver.value(), options.value(), cases.value().front().scenario,
-                          arguments.target, max_bytes, arguments.seed);
-  if (!bench.ok()) return bench.status();
-  print_header_of_scenarios(arguments);
-  bool all_verified = true;
-  nlohmann::json records = nlohmann::json::array();
-  for (const ScenarioCase& one : cases.value()) {
-    const auto record = bench.value()->run(one);
-    if (!record.ok()) return record.status();
-    print_row(arguments.scenario, one, record.value());
-    records.push_back(to_json(arguments.scenario, one, record.value()));
-    all_verified = all_verified && record.value().verified;
-  }
-  const Status written = write_records(arguments.json_file, records);
-  return written.ok() ? Result<bool>(all_verified) : written;
+  return measure(
+      arguments, cases.value(),
+      [&](const Options& options, uint64_t max_bytes) {
+        return ScenarioBench::open(driver.value(), options, cases.value().front().scenario,
+                                   arguments.target, max_bytes, arguments.seed);
+      },
+      [&](const ScenarioCase& one, const ScenarioRecord& record) {
+        print_row(arguments.scenario, one, record);
+        return to_json(arguments.scenario, one, record);
+      });
 }
 
 // What would be ignored, and a file that could not be written after the measurements.

@@ -5,9 +5,10 @@
 #include <dlfcn.h>
 #include <fmt/core.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
+#include <algorithm>
 #include <bit>
+#include <cstdio>
 #include <ctime>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -30,7 +31,7 @@ namespace {
 
 constexpr const char* kNextLine = "\n              ";  // under the text of a finding
 
-// The client's copies are large enough for any mover, and larger than a threshold of the user's.
+// The client's copies are such that braid should help, and reach a threshold of the user's.
 constexpr uint64_t kProbeBytes = 64 << 20;
 constexpr uint64_t kMostProbeBytes = 1 << 30;
 
@@ -145,33 +146,24 @@ Finding check_costs(const multipath::LoadedCosts& costs) {
       fmt::format("measured {}: {}", age_text(time(nullptr) - costs.measured_at_s), costs.path));
 }
 
-// Runs this command with `arguments` and collects its stderr.
+std::string quoted(std::string word) {
+  for (size_t at = 0; (at = word.find('\'', at)) != std::string::npos; at += 4)
+    word.replace(at, 1, R"('\'')");
+  return "'" + word + "' ";
+}
+
+// Runs this command with `arguments` and collects its stderr. What it reports comes there.
 ChildResult run_self(const std::vector<std::string>& arguments) {
-  const std::string self = std::filesystem::read_symlink("/proc/self/exe");
-  std::vector<char*> words{const_cast<char*>(self.c_str())};
-  for (const std::string& argument : arguments)
-    words.push_back(const_cast<char*>(argument.c_str()));
-  words.push_back(nullptr);
-  int ends[2];
+  std::string command =
+      "BRAID_STATS_FILE= BRAID_LOG= exec " + quoted(install_root() / "bin" / "braid");
+  for (const std::string& argument : arguments) command += quoted(argument);
   ChildResult result;
-  if (pipe(ends) != 0) return result;
-  const pid_t child = fork();
-  if (child == 0) {
-    dup2(ends[1], STDERR_FILENO);
-    for (const char* elsewhere : {"BRAID_STATS_FILE", "BRAID_LOG"}) unsetenv(elsewhere);
-    close(ends[0]);
-    close(ends[1]);
-    execv(words[0], words.data());
-    _exit(127);
-  }
-  close(ends[1]);
+  FILE* const errors = popen((command + "2>&1 >/dev/null").c_str(), "r");
+  if (errors == nullptr) return result;
   char buffer[4096];
-  for (ssize_t got; (got = read(ends[0], buffer, sizeof buffer)) > 0;)
-    result.error_output.append(buffer, static_cast<size_t>(got));
-  close(ends[0]);
-  int status = 0;
-  if (child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status))
-    result.exit_code = WEXITSTATUS(status);
+  for (size_t got; (got = fread(buffer, 1, sizeof buffer, errors)) > 0;)
+    result.error_output.append(buffer, got);
+  if (const int status = pclose(errors); WIFEXITED(status)) result.exit_code = WEXITSTATUS(status);
   return result;
 }
 
@@ -208,13 +200,12 @@ Finding judge_copies(const nlohmann::json& statistics, const char* when) {
 }
 
 // The client is started as the user's program would be; only that it waits for the relays.
-Finding check_copy(const std::string& server, const Options& options, uint64_t carried_bytes) {
-  const uint64_t size_bytes =
-      carried_bytes <= kMostProbeBytes / 2 ? std::max(kProbeBytes, 2 * carried_bytes) : kProbeBytes;
+Finding check_copy(const std::string& server, const Options& options) {
+  const uint64_t size_bytes = std::clamp(options.threshold_bytes, kProbeBytes, kMostProbeBytes);
   std::vector<std::string> arguments{"run", "--stats", "json", "--opening", "wait"};
   if (!server.empty()) arguments.insert(arguments.end(), {"--server", server});
-  arguments.insert(arguments.end(), {"--", std::filesystem::read_symlink("/proc/self/exe"), "probe",
-                                     std::to_string(size_bytes)});
+  arguments.insert(arguments.end(),
+                   {"--", install_root() / "bin" / "braid", "probe", std::to_string(size_bytes)});
   const ChildResult child = run_self(arguments);
   if (child.exit_code != 0)
     return bad(fmt::format("a copy failed (exit code {}): {}", child.exit_code,
@@ -249,14 +240,12 @@ int doctor(const DoctorRequest& request) {
   const bool has_peers = has_driver && report("peers", check_peers(driver.value(), gpu_count));
   const auto options = read_options([](const char* name) { return getenv(name); });
   if (!options.ok()) report("options", bad(options.status().message(), "docs/options.md"));
-  uint64_t carried_bytes = 0;
   if (has_peers && options.ok()) {
     const auto costs = multipath::load_costs(driver.value(), options.value());
     report("costs", check_costs(costs));
     const InForce in_force_here =
         in_force(options.value(), costs.costs, !costs.path.empty(),
                  1 + most_relays(driver.value(), options.value(), gpu_count));
-    carried_bytes = in_force_here.carried_bytes;
     report("mover", good(in_force_here.mover));
     report("sizes", good(in_force_here.sizes));
     report("pageable", good(in_force_here.pageable));
@@ -265,8 +254,7 @@ int doctor(const DoctorRequest& request) {
   void* library = nullptr;
   const bool has_library = report("library", check_library(library));
   if (has_library && report("hooks", check_hooks(library)) && request.lists_hooks) list_hooks();
-  if (has_peers && has_library && options.ok())
-    report("copy", check_copy(server, options.value(), carried_bytes));
+  if (has_peers && has_library && options.ok()) report("copy", check_copy(server, options.value()));
   return all_ok ? 0 : 1;
 }
 

@@ -2,7 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <cstdlib>
 
 #include "base/units.h"
@@ -33,16 +32,13 @@ std::string mover_text(const Options& options, bool is_measured) {
                      is_measured ? "measured" : "default");
 }
 
-std::string sizes_text(const Options& options, const multipath::CostModel& costs, int paths,
-                       uint64_t& carried_bytes) {
-  carried_bytes = options.threshold_bytes;
+std::string sizes_text(const Options& options, const multipath::CostModel& costs, int paths) {
   if (options.threshold_bytes != 0)
     return fmt::format("copies of {} and more are carried: BRAID_THRESHOLD",
                        format_size(options.threshold_bytes));
   std::string text;
   for (const Direction direction : {Direction::kHostToDevice, Direction::kDeviceToHost}) {
     const uint64_t size = threshold_bytes(costs, request_for(options, direction, paths));
-    carried_bytes = std::max(carried_bytes, size);
     text += fmt::format("{}{} {}", text.empty() ? "" : ", ",
                         direction == Direction::kHostToDevice ? "h2d" : "d2h",
                         size == UINT64_MAX ? "never" : "from " + format_size(size));
@@ -76,9 +72,8 @@ std::string options_text() {
 
 InForce in_force(const Options& options, const multipath::CostModel& costs, bool is_measured,
                  int paths) {
-  InForce all{mover_text(options, is_measured), "", pageable_text(options), options_text()};
-  all.sizes = sizes_text(options, costs, paths, all.carried_bytes);
-  return all;
+  return {mover_text(options, is_measured), sizes_text(options, costs, paths),
+          pageable_text(options), options_text()};
 }
 
 }  // namespace braid::tools

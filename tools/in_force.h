@@ -10,11 +10,10 @@
 namespace braid::tools {
 
 struct InForce {
-  std::string mover;           ///< which, and how it is chosen
-  std::string sizes;           ///< from which on copies are carried, by direction
-  std::string pageable;        ///< how memory that is not pinned is copied
-  std::string options;         ///< that are set
-  uint64_t carried_bytes = 0;  ///< copies of more are carried in both directions; UINT64_MAX: none
+  std::string mover;     ///< which, and how it is chosen
+  std::string sizes;     ///< from which on copies are carried, by direction
+  std::string pageable;  ///< how memory that is not pinned is copied
+  std::string options;   ///< that are set
 };
 
 /// `costs` is what the engine goes by. `is_measured`: they come from a file.

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <optional>
 #include <vector>
 
 #include "base/gpu_uuid.h"
@@ -19,27 +18,12 @@ using lending::LendableGpu;
 
 constexpr const char* kVisibleVariable = "CUDA_VISIBLE_DEVICES";
 
-// Takes a variable out of the environment and puts it back.
-class WithoutVariable {
- public:
-  explicit WithoutVariable(const char* name) : name_(name) {
-    if (const char* text = std::getenv(name)) text_ = text;
-    unsetenv(name);
-  }
-  ~WithoutVariable() {
-    if (text_) setenv(name_, text_->c_str(), 1);
-  }
-  WithoutVariable(const WithoutVariable&) = delete;
-  WithoutVariable& operator=(const WithoutVariable&) = delete;
-
- private:
-  const char* name_;
-  std::optional<std::string> text_;
-};
-
 Result<std::vector<LendableGpu>> list_gpus(const std::string& profile) {
-  const WithoutVariable every_gpu(kVisibleVariable);
+  const char* const visible = std::getenv(kVisibleVariable);
+  const std::string kept = visible != nullptr ? visible : "";
+  unsetenv(kVisibleVariable);  // CUDA reads it when it starts
   const auto opened = open_server(profile);
+  if (visible != nullptr) setenv(kVisibleVariable, kept.c_str(), 1);
   if (!opened.ok()) return opened.status();
   const cuda::Driver& driver = opened.value();
   int count = 0;

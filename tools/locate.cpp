@@ -25,16 +25,14 @@ bool take_out_preload_library() {
   const char* before = std::getenv("LD_PRELOAD");
   std::string left;
   std::string words = before != nullptr ? before : "";
-  bool is_there = false;
   std::replace(words.begin(), words.end(), ' ', ':');
   std::istringstream files(words);
   for (std::string file; std::getline(files, file, ':');)
-    if (fs::path(file).filename() == preload_library().filename())
-      is_there = true;
-    else if (!file.empty())
+    if (!file.empty() && fs::path(file).filename() != preload_library().filename())
       left += (left.empty() ? "" : ":") + file;
-  if (is_there) setenv("LD_PRELOAD", left.c_str(), 1);
-  return is_there;
+  if (left == words) return false;
+  setenv("LD_PRELOAD", left.c_str(), 1);
+  return true;
 }
 
 namespace {

@@ -16,8 +16,8 @@ std::filesystem::path install_root();
 std::filesystem::path preload_library();
 std::filesystem::path emulator_folder();
 
-/// Takes the preload library out of LD_PRELOAD, where it is inside `braid run -- bash`. False: it
-/// was not there.
+/// Takes the preload library out of LD_PRELOAD, where it is inside `braid run -- bash`. False:
+/// nothing changed.
 bool take_out_preload_library();
 
 /// The emulated driver's library; an error where a half of braid is not there.

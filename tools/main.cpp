@@ -23,13 +23,13 @@ Status check_writable(const std::string& path) {
   std::error_code ignored;
   const fs::path folder = fs::absolute(path).parent_path();
   // The "." says of a folder that is none what opening a file in it would say.
-  const bool can_write = fs::exists(path, ignored) ? access(path.c_str(), W_OK) == 0
-                                                   : access((folder / ".").c_str(), W_OK) == 0;
-  const bool is_folder = fs::is_directory(path, ignored);
-  if (can_write && !is_folder) return {};
-  return Status::error(
-      fmt::format("cannot write '{}': {}", path, std::strerror(is_folder ? EISDIR : errno)),
-      "Name a file in a folder that is there, where you may write");
+  const fs::path at = fs::exists(path, ignored) ? fs::path(path) : folder / ".";
+  if (fs::is_directory(path, ignored))
+    errno = EISDIR;
+  else if (access(at.c_str(), W_OK) == 0)
+    return {};
+  return Status::error(fmt::format("cannot write '{}': {}", path, std::strerror(errno)),
+                       "Name a file in a folder that is there, where you may write");
 }
 
 void add_server_option(CLI::App& command, std::string& server) {
@@ -110,8 +110,7 @@ int main(int argc, char** argv) {
   braid::tools::add_topo_command(app, exit_code);
   braid::tools::add_doctor_command(app, exit_code);
   braid::tools::add_process_commands(app, exit_code);
-  if (argc < 2) fmt::print("{}", app.help());
-  if (argc < 2) return braid::tools::check_output(0);
+  if (argc < 2) return fmt::print("{}", app.help()), braid::tools::check_output(0);
   if (const braid::Status known = braid::tools::check_command(app, argc, argv); !known.ok())
     return braid::tools::fail(known);
   app.failure_message([](const CLI::App* failed, const CLI::Error& error) {

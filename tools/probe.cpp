@@ -5,16 +5,16 @@
 
 #include <cstdint>
 #include <cstring>
-#include <random>
-#include <vector>
 
 #include "cuda/driver.h"
 #include "tools/commands.h"
+#include "tools/pattern.h"
 
 namespace braid::tools {
 namespace {
 
 constexpr size_t kOffsetBytes = 7;
+constexpr uint64_t kSeed = 20261121;
 
 using HtoDFunction = CUresult(CUdeviceptr, const void*, size_t);
 using DtoHFunction = CUresult(void*, CUdeviceptr, size_t);
@@ -25,11 +25,11 @@ struct Buffers {
   CUdeviceptr device = 0;
 };
 
-// Copies `pattern` to the GPU and back with the two functions given.
+// Copies a pattern to the GPU and back with the two functions given.
 template <typename ToDevice, typename ToHost>
-Status round_trip(const cuda::Driver& driver, const Buffers& buffers,
-                  const std::vector<uint8_t>& pattern, ToDevice to_device, ToHost to_host) {
-  std::memcpy(buffers.host + kOffsetBytes, pattern.data(), pattern.size());
+Status round_trip(const cuda::Driver& driver, const Buffers& buffers, ToDevice to_device,
+                  ToHost to_host) {
+  fill_pattern(buffers.host + kOffsetBytes, buffers.size_bytes, kSeed);
   Status status = driver.check(to_device(), "copying to GPU 0");
   if (status.ok()) status = driver.check(driver.cuCtxSynchronize(), "waiting for the copy");
   if (!status.ok()) return status;
@@ -37,16 +37,9 @@ Status round_trip(const cuda::Driver& driver, const Buffers& buffers,
   status = driver.check(to_host(), "copying from GPU 0");
   if (status.ok()) status = driver.check(driver.cuCtxSynchronize(), "waiting for the copy");
   if (!status.ok()) return status;
-  if (std::memcmp(buffers.host + kOffsetBytes, pattern.data(), pattern.size()) != 0)
+  if (!has_pattern(buffers.host + kOffsetBytes, buffers.size_bytes, kSeed))
     return Status::error("a copy to GPU 0 and back changed bytes");
   return {};
-}
-
-std::vector<uint8_t> random_bytes(size_t size_bytes) {
-  std::mt19937 random(20261121);
-  std::vector<uint8_t> bytes(size_bytes);
-  for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(random());
-  return bytes;
 }
 
 Status set_up(const cuda::Driver& driver, Buffers& buffers) {
@@ -76,10 +69,8 @@ Status copy_and_verify(size_t size_bytes) {
   if (!status.ok()) return status;
   uint8_t* const host = buffers.host + kOffsetBytes;
   const CUdeviceptr device = buffers.device + kOffsetBytes;
-  const std::vector<uint8_t> pattern = random_bytes(size_bytes);
   status = round_trip(
-      cuda, buffers, pattern,
-      [&] { return cuda.cuMemcpyHtoDAsync(device, host, size_bytes, nullptr); },
+      cuda, buffers, [&] { return cuda.cuMemcpyHtoDAsync(device, host, size_bytes, nullptr); },
       [&] { return cuda.cuMemcpyDtoHAsync(host, device, size_bytes, nullptr); });
   if (!status.ok()) return status;
 
@@ -94,7 +85,7 @@ Status copy_and_verify(size_t size_bytes) {
   if (to_device == nullptr || to_host == nullptr)
     return Status::error("cuGetProcAddress finds no cuMemcpyHtoD or cuMemcpyDtoH");
   return round_trip(
-      cuda, buffers, pattern,
+      cuda, buffers,
       [&] { return reinterpret_cast<HtoDFunction*>(to_device)(device, host, size_bytes); },
       [&] { return reinterpret_cast<DtoHFunction*>(to_host)(host, device, size_bytes); });
 }

@@ -48,10 +48,6 @@ std::string flag_of(const std::string& variable) {
   return flag;
 }
 
-std::string help_of(const OptionRow& row) {
-  return fmt::format("{}; default: {}", row.meaning, row.default_text);
-}
-
 // Options come from the command line, or else from the environment; both are checked here, where
 // the user can still see the error.
 Result<Options> check_options(const RunRequest& request) {
@@ -96,23 +92,14 @@ void warn_of_unknown_variables() {
     fmt::print(stderr, "braid: there is no option {}. See docs/options.md\n", name);
 }
 
-Result<int> count_real_gpus(const cuda::Driver& driver) {
-  int count = 0;
-  Status status = driver.check(driver.cuInit(0), "cuInit");
-  if (status.ok()) status = driver.check(driver.cuDeviceGetCount(&count), "cuDeviceGetCount");
-  if (!status.ok())
-    return Status::error("the CUDA driver does not start: " + status.message(),
-                         "Try nvidia-smi, or use an emulated server (--server h20x8)");
-  return count;
-}
-
 Status check_real_server(const Options& options) {
   // Starting the driver takes a while, so only a list of GPUs is worth it.
   if (options.relays.kind != RelayChoice::Kind::kList) return {};
-  const auto driver = cuda::open_driver();
+  const auto driver = open_server("");
   if (!driver.ok()) return driver.status();
-  const auto count = count_real_gpus(driver.value());
-  return count.ok() ? check_gpus(options, count.value(), "this machine") : count.status();
+  int count = 0;
+  driver.value().cuDeviceGetCount(&count);
+  return check_gpus(options, count, "this machine");
 }
 
 void prepend(const char* variable, const std::string& path) {
@@ -254,7 +241,7 @@ void add_braid_options(CLI::App& command, std::map<std::string, std::string>& gi
             [&given, variable = std::string(row.name)](const std::string& text) {
               given[variable] = text;
             },
-            help_of(row))
+            fmt::format("{}; default: {}", row.meaning, row.default_text))
         ->type_name(row.values);
 }
 

@@ -191,11 +191,6 @@ void print_plans(const CostModel& costs, int paths) {
     }
 }
 
-Status no_place() {
-  return Status::error("there is no place for the file: BRAID_COSTS is none, or there is no HOME",
-                       "Name one, --out FILE, or only look: --dry-run");
-}
-
 // The user's cache has a folder of braid's, if need be; others must be there.
 Result<std::string> place_for(const Arguments& arguments, const Options& options,
                               const std::string& server) {
@@ -205,7 +200,12 @@ Result<std::string> place_for(const Arguments& arguments, const Options& options
   std::error_code ignored;  // the check says it
   if (arguments.out.empty() && !path.empty())
     std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
-  const Status status = path.empty() ? no_place() : check_writable(path);
+  const Status status = path.empty()
+                            ? Status::error(
+                                  "there is no place for the file: BRAID_COSTS is none, or there "
+                                  "is no HOME",
+                                  "Name one, --out FILE, or only look: --dry-run")
+                            : check_writable(path);
   return status.ok() ? Result<std::string>(path) : status;
 }
 

@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* kExperimentVariable = "BRAID_EXPERIMENT";
 
-using Setter = Status (*)(Options&, const std::string&);
+using Setter = Status (*)(Options&, const std::string& text, const char* values);
 
 struct Entry {
   OptionRow row;
@@ -23,7 +23,7 @@ struct Entry {
 };
 
 template <auto Field, uint64_t Least = 1, uint64_t Most = UINT64_MAX>
-Status set_size(Options& options, const std::string& text) {
+Status set_size(Options& options, const std::string& text, const char*) {
   auto size = parse_size(text);
   if (!size.ok()) return size.status();
   if (size.value() == 0) return Status::error("'" + text + "' is not a size above zero");
@@ -35,105 +35,66 @@ Status set_size(Options& options, const std::string& text) {
   return {};
 }
 
-Status set_relays(Options& options, const std::string& text) {
+Status set_relays(Options& options, const std::string& text, const char*) {
   auto relays = parse_relays(text);
   if (!relays.ok()) return relays.status();
   options.relays = std::move(relays).value();
   return {};
 }
 
-Status set_stats(Options& options, const std::string& text) {
-  if (text == "text")
-    options.stats = StatsFormat::kText;
-  else if (text == "json")
-    options.stats = StatsFormat::kJson;
-  else if (text == "prometheus")
-    options.stats = StatsFormat::kPrometheus;
-  else
-    return Status::error("'" + text + "' is not a statistics format",
-                         "Write text, json or prometheus");
-  return {};
+// "text|json|prometheus" is shown as "text, json or prometheus".
+Status none_of(const std::string& text, std::string values) {
+  if (const size_t last = values.rfind('|'); last != std::string::npos)
+    values.replace(last, 1, " or ");
+  for (size_t at; (at = values.find('|')) != std::string::npos;) values.replace(at, 1, ", ");
+  return Status::error("'" + text + "' is not a value of this option", "Write " + values);
 }
 
-// Only those that have no meaning of their own: whoever sends one means the program's handler.
-Status set_stats_signal(Options& options, const std::string& text) {
-  if (text == "USR1")
-    options.stats_signal = SIGUSR1;
-  else if (text == "USR2")
-    options.stats_signal = SIGUSR2;
-  else
-    return Status::error("'" + text + "' is not a signal for statistics", "Write USR1 or USR2");
+// The words of `values` mean `Meanings`, in this order.
+template <auto Field, auto... Meanings>
+Status set_choice(Options& options, const std::string& text, const char* values) {
+  std::istringstream words(values);
+  std::string word;
+  for (const auto meaning : {Meanings...})
+    if (std::getline(words, word, '|') && word == text) {
+      options.*Field = meaning;
+      return {};
+    }
+  return none_of(text, values);
+}
+
+template <auto Field, int Least, int Most>
+Status set_number(Options& options, const std::string& text, const char*) {
+  int number = 0;
+  const char* end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc() || rest != end || number < Least || number > Most)
+    return Status::error("'" + text + "' is not a number of this option",
+                         "Write " + std::to_string(Least) + " to " + std::to_string(Most));
+  options.*Field = static_cast<std::remove_reference_t<decltype(options.*Field)>>(number);
   return {};
 }
 
 template <auto Field>
-Status set_text(Options& options, const std::string& text) {
+Status set_text(Options& options, const std::string& text, const char*) {
   options.*Field = text;
   return {};
 }
 
-Status set_count(int& count, const std::string& text, int least, int most, const char* what) {
-  int number = 0;
-  const char* end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, number);
-  if (error != std::errc() || rest != end || number < least || number > most)
-    return Status::error("'" + text + "' is not a number of " + what,
-                         "Write " + std::to_string(least) + " to " + std::to_string(most));
-  count = number;
-  return {};
-}
-
-Status set_stats_interval(Options& options, const std::string& text) {
-  return set_count(options.stats_interval_s, text, 1, 24 * 3600, "seconds");
-}
-
-Status set_threshold(Options& options, const std::string& text) {
-  if (text != "auto") return set_size<&Options::threshold_bytes>(options, text);
+Status set_threshold(Options& options, const std::string& text, const char* values) {
+  if (text != "auto") return set_size<&Options::threshold_bytes>(options, text, values);
   options.threshold_bytes = 0;
   return {};
 }
 
-Status set_costs(Options& options, const std::string& text) {
+Status set_costs(Options& options, const std::string& text, const char*) {
   options.costs = text == "auto" ? "" : text;
   return {};
 }
 
-Status set_blocks(Options& options, const std::string& text) {
-  int blocks = 0;
-  const Status status = set_count(blocks, text, 1, 64, "thread blocks");
-  if (status.ok()) options.blocks_per_path = static_cast<uint32_t>(blocks);
-  return status;
-}
-
-Status set_pageable(Options& options, const std::string& text) {
-  return set_count(options.pageable_threads, text, 0, 64, "threads");
-}
-
-Status set_mover(Options& options, const std::string& text) {
-  if (text == "auto")
-    options.mover = MoverChoice::kAuto;
-  else if (text == "kernel")
-    options.mover = MoverChoice::kKernel;
-  else if (text == "copy-engine")
-    options.mover = MoverChoice::kCopyEngine;
-  else
-    return Status::error("'" + text + "' is not a mover", "Write auto, kernel or copy-engine");
-  return {};
-}
-
-Status set_processes(Options& options, const std::string& text) {
-  if (text != "table" && text != "none")
-    return Status::error("'" + text + "' is not a way to know of other processes",
-                         "Write table or none");
+Status set_processes(Options& options, const std::string& text, const char* values) {
   if (text == "none") options.process_table.clear();
-  return {};
-}
-
-Status set_waits_for_relays(Options& options, const std::string& text) {
-  if (text != "background" && text != "wait")
-    return Status::error("'" + text + "' is not a way to open", "Write background or wait");
-  options.waits_for_relays = text == "wait";
-  return {};
+  return text == "none" || text == "table" ? Status() : none_of(text, values);
 }
 
 // "slice=8K,blocks=4": what measurements made constant, for sweeps and for tests of whole programs.
@@ -143,9 +104,10 @@ Status set_experiment(Options& options, const std::string& text) {
     const std::string value = item.substr(item.find('=') + 1);
     Status status = Status::error("'" + item + "' is no experiment", "HACKING.md names them");
     if (item.starts_with("slice="))
-      status = set_size<&Options::slice_bytes, kLeastSliceBytes, kMostSliceBytes>(options, value);
+      status =
+          set_size<&Options::slice_bytes, kLeastSliceBytes, kMostSliceBytes>(options, value, "");
     else if (item.starts_with("blocks="))
-      status = set_blocks(options, value);
+      status = set_number<&Options::blocks_per_path, 1, 64>(options, value, "");
     if (!status.ok()) return status;
   }
   return {};
@@ -162,21 +124,22 @@ const std::vector<Entry>& entries() {
         "native until then; or the program waits, when it first pins memory",
         "a context takes 0.11 to 0.17 s, and four for each of four processes at once 2.5 to 3: "
         "docs/measurements"},
-       set_waits_for_relays},
+       set_choice<&Options::waits_for_relays, false, true>},
       {{"BRAID_STATS", "text|json|prometheus", "", "none",
         "statistics at exit: text, json or prometheus", "off costs nothing: docs/statistics.md"},
-       set_stats},
+       set_choice<&Options::stats, StatsFormat::kText, StatsFormat::kJson,
+                  StatsFormat::kPrometheus>},
       {{"BRAID_STATS_FILE", "PATH", "path", "stderr",
         "where the statistics go, %p being the process; alone it means prometheus",
         "stderr needs no clean-up"},
        set_text<&Options::stats_file>},
       {{"BRAID_STATS_SIGNAL", "USR1|USR2", "", "none",
         "show the statistics on this signal too: USR1 or USR2", "signals are the program's"},
-       set_stats_signal},
+       set_choice<&Options::stats_signal, SIGUSR1, SIGUSR2>},
       {{"BRAID_STATS_INTERVAL", "SECONDS", "s", "none",
         "show the statistics so often too, while the program goes on",
         "a thread of braid's wakes up for it: docs/statistics.md"},
-       set_stats_interval},
+       set_number<&Options::stats_interval_s, 1, 24 * 3600>},
       {{"BRAID_LOG", "stderr|PATH", "path", "none",
         "a line for each copy over the threshold, on stderr or in a file: stderr or PATH, with %p",
         "on, each copy opens, writes and closes a file: docs/statistics.md"},
@@ -200,13 +163,14 @@ const std::vector<Entry>& entries() {
         "threads that stage copies of pageable memory; 0: such copies stay native. By CPUs: a "
         "quarter of those the process may use, from 1 to 16; 0 on one alone",
         "the other CPUs are the program's; 1 GiB is 5.8 and 3.7 times native: docs/measurements"},
-       set_pageable},
+       set_number<&Options::pageable_threads, 0, 64>},
       {{"BRAID_MOVER", "auto|kernel|copy-engine", "", "auto",
         "what moves the bytes: kernel (some SM time), copy-engine (none; batches are native), or "
         "auto: copy engines, and kernels for batches",
         "copy engines cost a busy neighbour 0 to 4 % of its steps, kernels 47 to 74: "
         "docs/measurements"},
-       set_mover},
+       set_choice<&Options::mover, MoverChoice::kAuto, MoverChoice::kKernel,
+                  MoverChoice::kCopyEngine>},
       {{"BRAID_DEVICE_MEMORY", "SIZE", "bytes", "64M",
         "copy engines: most memory of each GPU that relay buffers take",
         "four channels of 16 MiB: with 8 MiB 97 % of the limit, with 16 MiB 99: docs/measurements"},
@@ -283,7 +247,7 @@ Result<Options> read_options(const std::function<const char*(const char*)>& get)
   for (const Entry& entry : entries()) {
     const char* text = get(entry.row.name);
     if (text == nullptr || *text == '\0') continue;
-    const Status status = entry.set(options, text);
+    const Status status = entry.set(options, text, entry.row.values);
     if (!status.ok()) return Status::error(std::string(entry.row.name) + ": " + status.message());
   }
   if (const char* text = get(kExperimentVariable); text != nullptr && *text != '\0')

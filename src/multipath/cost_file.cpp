@@ -47,17 +47,6 @@ std::string as_file_name(const std::string& name) {
   return text;
 }
 
-Result<std::string> read_text(const std::string& path) {
-  std::error_code ignored;
-  if (fs::is_directory(path, ignored))
-    return Status::error("cannot read '" + path + "': it is a folder", kRemedy);
-  std::ifstream stream(path, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(stream), {}};
-  if (stream.bad() || !stream.is_open())
-    return Status::error("cannot read '" + path + "': " + std::strerror(errno), kRemedy);
-  return text;
-}
-
 double read_cost(const JsonNode& node, bool is_rate) {
   const double value = is_rate ? node.number_above_zero() : node.number_from_zero();
   if (value > kMostCost || (is_rate && value < kLeastRate)) node.refuse("is no server's cost");
@@ -101,8 +90,8 @@ Result<std::string> server_key(const cuda::Driver& driver) {
 }
 
 Result<CostFile> read_cost_file(const std::string& path) {
-  const auto text = read_text(path);
-  if (!text.ok()) return text.status();
+  const auto text = topology::read_text(path);
+  if (!text.ok()) return Status::error(text.status().message(), kRemedy);
   const auto document = topology::parse_json(text.value(), path);
   if (!document.ok()) return Status::error(document.status().message(), kRemedy);
   JsonErrors errors(path);

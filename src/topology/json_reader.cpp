@@ -1,9 +1,13 @@
 #include "topology/json_reader.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
-#include <numeric>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <set>
+#include <sstream>
 
 namespace braid::topology {
 namespace {
@@ -41,34 +45,6 @@ class RepeatedKeys {
   std::string first_;
 };
 
-// Edits that turn one word into the other.
-size_t distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 0; i < a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i + 1;
-    for (size_t j = 0; j < b.size(); ++j) {
-      const size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({replaced, row[j] + 1, row[j + 1] + 1});
-    }
-  }
-  return row.back();
-}
-
-// What was meant, if that can be guessed; else what there is.
-std::string remedy_for(const std::string& word, const std::vector<std::string>& known) {
-  const auto nearest = std::min_element(
-      known.begin(), known.end(),
-      [&](const auto& a, const auto& b) { return distance(word, a) < distance(word, b); });
-  const bool is_near = nearest->starts_with(word) || distance(word, *nearest) * 2 <= word.size();
-  if (is_near) return "The nearest known one is \"" + *nearest + "\"";
-  std::string all;
-  for (const std::string& key : known) all += (all.empty() ? "" : ", ") + key;
-  return "The known ones are " + all;
-}
-
 std::string excerpt(const Json& value) {
   std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
   constexpr size_t kMost = 60;
@@ -76,6 +52,17 @@ std::string excerpt(const Json& value) {
 }
 
 }  // namespace
+
+Result<std::string> read_text(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored))
+    return Status::error(path + ": is a folder", "Name a JSON file");
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  if (file) text << file.rdbuf();
+  if (!file) return Status::error(path + ": cannot be read: " + std::strerror(errno));
+  return text.str();
+}
 
 Result<Json> parse_json(std::string_view text, const std::string& file) {
   RepeatedKeys keys;
@@ -127,7 +114,9 @@ void JsonNode::expect_keys(const std::vector<const char*>& required,
   }
   for (const auto& [key, value] : value_->items()) {
     if (std::find(known.begin(), known.end(), key) != known.end()) continue;
-    return errors_->add(path_of(key), "unknown key", remedy_for(key, known));
+    std::string names;
+    for (const std::string& name : known) names += (names.empty() ? "" : ", ") + name;
+    return errors_->add(path_of(key), "unknown key", "The known ones are " + names);
   }
   for (const char* key : required)
     if (!value_->contains(key)) return errors_->add(path_of(key), "missing");

@@ -19,6 +19,9 @@ namespace braid::topology {
 
 using Json = nlohmann::ordered_json;
 
+/// A file's text. Errors begin with its path.
+Result<std::string> read_text(const std::string& path);
+
 /// JSON text to a document. Errors carry line and column; a key that an object repeats is one.
 Result<Json> parse_json(std::string_view text, const std::string& file);
 
@@ -42,7 +45,7 @@ class JsonNode {
       : value_(value), path_(std::move(path)), errors_(errors) {}
 
   /// Says that this is an object with these keys only; `optional` ones may be missing. An unknown
-  /// key is reported with the nearest known one.
+  /// key is reported with the known ones.
   void expect_keys(const std::vector<const char*>& required,
                    const std::vector<const char*>& optional = {}) const;
 

@@ -1,11 +1,6 @@
 #include "topology/profile.h"
 
-#include <cerrno>
 #include <cmath>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <utility>
 
 #include "topology/json_reader.h"
@@ -196,15 +191,8 @@ Result<Server> parse_profile(std::string_view json, const std::string& name) {
 }
 
 Result<Server> load_profile(const std::string& path) {
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored))
-    return Status::error(path + ": is a folder", "Name the profile's JSON file");
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return Status::error(path + ": cannot be opened: " + std::strerror(errno));
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (file.bad()) return Status::error(path + ": cannot be read: " + std::strerror(errno));
-  return parse_profile(text.str(), path);
+  const auto text = read_text(path);
+  return text.ok() ? parse_profile(text.value(), path) : text.status();
 }
 
 }  // namespace braid::topology

@@ -107,9 +107,9 @@ TEST(Run, OptionsThatWouldDoNothingAreNamed) {
   expect_refusal(braid_run(emulated_with({"--device-memory", "1K"}), {"true"}), kRunFailed,
                  {"--device-memory: '1K' is too small", "4M or more"});
   expect_refusal(braid_run(emulated_with({"--costs", "/no/file"}), {"true"}), kRunFailed,
-                 {"cannot read '/no/file': No such file"});
+                 {"/no/file: cannot be read: No such file"});
   expect_refusal(braid_run(emulated_with({"--costs", "/tmp"}), {"true"}), kRunFailed,
-                 {"'/tmp': it is a folder"});
+                 {"/tmp: is a folder"});
   for (const char* option : {"--stats-file", "--log"})
     expect_refusal(braid_run(emulated_with({option, "/no/folder/%p"}), {"true"}), kRunFailed,
                    {"cannot write '/no/folder/", "No such file"});

@@ -103,7 +103,8 @@ TEST(Topo, AMalformedProfileIsNamedWithTheKey) {
   const Outcome topo = braid("topo --server '" + path + "'");
   std::filesystem::remove(path);
   EXPECT_NE(topo.exit_code, 0);
-  EXPECT_EQ(topo.err, "braid: " + path + ": gpu: unknown key. The nearest known one is \"gpus\"\n");
+  const std::string said = "braid: " + path + ": gpu: unknown key. The known ones are name, ";
+  EXPECT_TRUE(topo.err.starts_with(said)) << topo.err;
 }
 
 // A library of that name that is no driver stands for a machine that has none, wherever this runs.

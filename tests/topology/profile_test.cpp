@@ -141,10 +141,10 @@ TEST(Profile, AFileThatIsNotThereOrNotAFileIsNamed) {
   const auto missing = load_profile("/no/such/server.json");
   ASSERT_FALSE(missing.ok());
   EXPECT_EQ(missing.status().message(),
-            "/no/such/server.json: cannot be opened: No such file or directory");
+            "/no/such/server.json: cannot be read: No such file or directory");
   const auto folder = load_profile("/tmp");
   ASSERT_FALSE(folder.ok());
-  EXPECT_EQ(folder.status().message(), "/tmp: is a folder. Name the profile's JSON file");
+  EXPECT_EQ(folder.status().message(), "/tmp: is a folder. Name a JSON file");
 }
 
 }  // namespace
