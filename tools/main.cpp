@@ -98,7 +98,8 @@ int main(int argc, char** argv) {
   CLI::App app{
       "braid: one copy between host memory and a GPU, over every PCIe link of the server.\n"
       "`braid run -- python3 serve.py` speeds up an unchanged program; `braid doctor` says whether "
-      "it can."};
+      "it can.",
+      "braid"};
   app.require_subcommand(1);
   app.set_version_flag("--version", "braid " BRAID_VERSION);
   int exit_code = 0;

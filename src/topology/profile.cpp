@@ -11,13 +11,13 @@ namespace {
 // Sanity bounds, so that a slip of the pen does not build a server of a million GPUs.
 constexpr int kMostVertices = 64;
 
-constexpr double kLargestFigure = 1e6;  // GB/s, GiB, us
+constexpr double kLargestFigure = 65536;  // GB/s, GiB, us
 
 Figure read_figure(const JsonNode& node, bool zero_allowed = false) {
   node.expect_keys({"value", "source"});
   const JsonNode value = node["value"];
   const double figure = zero_allowed ? value.number_from_zero() : value.number_above_zero();
-  if (figure > kLargestFigure) value.fail("at most 1000000");
+  if (figure > kLargestFigure) value.fail("at most 65536");
   return {figure, node["source"].text()};
 }
 
@@ -42,7 +42,6 @@ void read_compute_capability(const JsonNode& node, Gpu& gpu) {
 
 void read_memory(const JsonNode& node, Gpu& gpu) {
   const Figure gib = read_figure(node);
-  if (gib.value > 65536) return node["value"].fail("at most 65536 GiB");
   gpu.memory_bytes = static_cast<uint64_t>(std::llround(std::ldexp(gib.value, 30)));
   gpu.memory_source = gib.source;
 }
