@@ -339,12 +339,10 @@ void add_bench_command(CLI::App& app, int& exit_code) {
       "Options of braid itself are read from the environment (docs/options.md), e.g. "
       "BRAID_MOVER=kernel.");
   command->callback([arguments, command, &exit_code] {
-    if (const Status status = check_arguments(*command, *arguments); !status.ok()) {
-      exit_code = fail(status);
-      return;
-    }
-    const auto verified =
-        arguments->scenario.empty() ? run_bench(*arguments) : run_scenarios(*arguments);
+    const Status status = check_arguments(*command, *arguments);
+    const auto verified = !status.ok()                  ? Result<bool>(status)
+                          : arguments->scenario.empty() ? run_bench(*arguments)
+                                                        : run_scenarios(*arguments);
     if (!verified.ok())
       exit_code = fail(verified.status());
     else if (!verified.value())

@@ -64,13 +64,6 @@ std::vector<std::string> take_program(int& argc, char** argv) {
                           : std::vector<std::string>(separator + 1, end);
 }
 
-// What this command copies natively is not native with the interposer in it. `braid doctor`'s
-// client alone must have it.
-void leave_interposer(char** argv) {
-  if (argv[1] == nullptr || std::string_view(argv[1]) == "probe") return;
-  if (take_out_preload_library()) execv("/proc/self/exe", argv);
-}
-
 // `exit_code`, unless what was printed did not get out.
 int check_output(int exit_code) {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return exit_code;
@@ -94,7 +87,10 @@ Status check_command(const CLI::App& app, int argc, char** argv) {
 }  // namespace braid::tools
 
 int main(int argc, char** argv) {
-  braid::tools::leave_interposer(argv);
+  // What this command copies natively is not native with the interposer in it, as inside
+  // `braid run -- bash`. `braid doctor`'s client alone must have it.
+  if (argc > 1 && std::string_view(argv[1]) != "probe" && braid::tools::take_out_preload_library())
+    execv("/proc/self/exe", argv);
   CLI::App app{
       "braid: one copy between host memory and a GPU, over every PCIe link of the server.\n"
       "`braid run -- python3 serve.py` speeds up an unchanged program; `braid doctor` says whether "

@@ -196,8 +196,8 @@ TEST_F(Observe, AFileTakesTheFormatThatIsAskedFor) {
 }
 
 TEST_F(Observe, AFileThatCannotBeWrittenIsSaidOnce) {
-  const ChildResult child =
-      run({"--stats-file", folder_ / "none" / "s.prom"}, {kScenarios, "copy_once"});
+  const std::string file = "BRAID_STATS_FILE=" + (folder_ / "none" / "s.prom").string();
+  const ChildResult child = run({}, {"env", file, kScenarios, "copy_once"});
   EXPECT_EQ(child.exit_code, 0);
   EXPECT_TRUE(child.errors.starts_with("braid: BRAID_STATS_FILE: '")) << child.errors;
   EXPECT_NE(child.errors.find("No such file"), std::string::npos) << child.errors;
@@ -233,7 +233,8 @@ TEST_F(Observe, TheLogMayBeAFileAndNamesThePaths) {
 }
 
 TEST_F(Observe, ALogThatCannotBeWrittenIsSaidOnce) {
-  const ChildResult child = run({"--log", folder_ / "none" / "log"}, {kScenarios, "copy_once"});
+  const std::string log = "BRAID_LOG=" + (folder_ / "none" / "log").string();
+  const ChildResult child = run({}, {"env", log, kScenarios, "copy_once"});
   EXPECT_EQ(child.exit_code, 0);
   EXPECT_TRUE(child.errors.starts_with("braid: BRAID_LOG: '")) << child.errors;
 }

@@ -68,7 +68,8 @@ TEST(Process, EachKindOfProgramDoesByDefaultWhatItDoesNatively) {
 
 // As programs are whose titles others set: Ray's workers.
 TEST(Process, AProgramThatHasClearedItsNameIsReportedByWhatPsShows) {
-  const ChildResult child = with_braid({kScenarios, "nameless"}, {"--stats", "text"});
+  const ChildResult child = run_child(
+      {BRAID_COMMAND, "run", "--server", "h20x8", "--stats", "text", "--", kScenarios, "nameless"});
   EXPECT_NE(child.errors.find(" (a worker)"), std::string::npos) << child.errors;
 }
 
