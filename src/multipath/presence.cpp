@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "base/program_name.h"
-
 namespace braid::multipath {
 namespace {
 

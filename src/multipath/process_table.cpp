@@ -168,4 +168,12 @@ std::optional<std::string> ask(ProcessRow& row, std::chrono::milliseconds limit)
   return std::string(row.answer, strnlen(row.answer, sizeof row.answer));
 }
 
+std::string_view program_name(char (&buffer)[16]) noexcept {
+  if (*program_invocation_short_name != '\0') return program_invocation_short_name;
+  const int file = open("/proc/self/comm", O_RDONLY | O_CLOEXEC);
+  const ssize_t size = read(file, buffer, sizeof buffer);
+  close(file);
+  return {buffer, size > 0 ? static_cast<size_t>(size) - 1 : 0};  // without the end of the line
+}
+
 }  // namespace braid::multipath

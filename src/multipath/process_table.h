@@ -100,4 +100,8 @@ void wake(ProcessRow& row);
 /// The owner's answer to question number `asked`; too long a text is cut.
 void answer(ProcessRow& row, uint32_t asked, std::string_view text);
 
+/// What this process's program is called; what `ps` shows when the program has cleared its name, as
+/// setproctitle does, which is then in `buffer`. A signal handler may call this.
+std::string_view program_name(char (&buffer)[16]) noexcept;
+
 }  // namespace braid::multipath

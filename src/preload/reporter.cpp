@@ -16,7 +16,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/program_name.h"
+#include "multipath/process_table.h"
 #include "preload/descriptor.h"
 #include "preload/process_path.h"
 #include "preload/report.h"
@@ -56,7 +56,7 @@ constinit Reporter reporter{};
 
 void write_to(Descriptor& to, const Settings& settings) noexcept {
   char name[16];
-  const ReportedProcess process{getpid(), program_name(name)};
+  const ReportedProcess process{getpid(), multipath::program_name(name)};
   TextWriter out(reporter.text, write_to_descriptor, &to);
   write_report(settings.format, process, settings.reported.statistics(), reporter.paths,
                std::span(reporter.relays).first(reporter.relay_count), out);
@@ -160,7 +160,7 @@ void report_no_driver() noexcept {
   Descriptor errors{STDERR_FILENO};
   TextWriter out(reporter.text, write_to_descriptor, &errors);
   char name[16];
-  out << "braid: process " << getpid() << " (" << program_name(name)
+  out << "braid: process " << getpid() << " (" << multipath::program_name(name)
       << "): braid saw no CUDA driver in it. What its children copy, they report\n";
 }
 
