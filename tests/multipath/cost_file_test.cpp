@@ -21,6 +21,7 @@ class CostFileTest : public test::ServerTest {
   void SetUp() override {
     fs::remove_all(folder_);
     ServerTest::SetUp();
+    fs::create_directories(folder_);
   }
   ~CostFileTest() override { fs::remove_all(folder_); }
 
