@@ -109,6 +109,7 @@ TEST_F(CostFileTest, TheServersOwnFileIsFoundAndUsed) {
   EXPECT_EQ(load_costs(driver(), with_cache()).path, "") << "none is there";
   const std::string path = cost_file_path(with_cache(), server);
   EXPECT_EQ(path, folder_ + "/braid/" + server + ".json");
+  fs::create_directories(fs::path(path).parent_path());
   ASSERT_TRUE(write_cost_file(path, some_file(server)).ok());
   const LoadedCosts loaded = load_costs(driver(), with_cache());
   EXPECT_EQ(loaded.path, path);
