@@ -3,6 +3,14 @@
 #include "cuda/relaxed_capture.h"
 
 namespace braid::multipath {
+namespace {
+
+// A share that is a little late says nothing: starts, clocks that rise and host memory take their
+// time. One that stands behind other copies is late by whole copies.
+constexpr double kLateByUs = 300;
+constexpr double kLateBy = 1.25;
+
+}  // namespace
 
 Status ShareTimer::open() {
   Status status;
@@ -46,7 +54,8 @@ std::optional<ShareTimer::Reading> ShareTimer::read(uint64_t turn) {
     const cuda::RelaxedCapture relaxed(driver_);
     is_known = driver_.cuEventElapsedTime(&elapsed_ms, begin_, end_) == CUDA_SUCCESS;
   }
-  const Reading reading{share_.direction, elapsed_ms * 1e3 > share_.native_us};
+  const bool is_late = elapsed_ms * 1e3 > kLateBy * share_.native_us + kLateByUs;
+  const Reading reading{share_.direction, is_late};
   state_ = State::kFree;
   return is_known ? std::optional(reading) : std::nullopt;
 }

@@ -39,7 +39,7 @@ class ShareTimer {
 
   struct Reading {
     Direction direction;
-    bool is_late;  ///< the share alone took longer than the whole copy would have natively
+    bool is_late;  ///< the share alone took clearly longer than the whole copy would have natively
   };
   /// What was found, once. `turn`: of the relay's newest copy.
   std::optional<Reading> read(uint64_t turn);

@@ -3,12 +3,8 @@
 #include <sys/mman.h>
 
 #include <atomic>
-#include <cstdio>
 #include <cstring>
-#include <fstream>
-#include <optional>
 #include <random>
-#include <string>
 #include <thread>
 
 #include "multipath/staging/ring_pool.h"
@@ -323,42 +319,6 @@ TEST_F(StagingTest, MemoryThatIsPinnedFurtherOnIsRight) {
     for (const Pin& pin : pins) MUST(driver(), cuMemHostUnregister(bytes + pin.offset));
   }
   munmap(mapped, kSize);
-}
-
-// Whether the kernel may back the memory at `address` with huge pages, by /proc/self/smaps.
-std::optional<bool> may_have_huge_pages(const void* address) {
-  std::ifstream lines("/proc/self/smaps");
-  const auto at = reinterpret_cast<uintptr_t>(address);
-  bool is_inside = false;
-  for (std::string line; std::getline(lines, line);) {
-    uintptr_t begin = 0, end = 0;
-    if (std::sscanf(line.c_str(), "%lx-%lx ", &begin, &end) == 2)
-      is_inside = begin <= at && at < end;
-    else if (is_inside && line.starts_with("VmFlags:"))
-      return line.find(" hg") != std::string::npos;
-  }
-  return std::nullopt;
-}
-
-TEST_F(StagingTest, OnlyMemoryThatIsNewIsGivenHugePages) {
-  constexpr uint64_t kSize = 16 * kMiB;
-  auto engine = open_staging();
-  HostBuffer sent(driver(), kSize);
-  sent.fill_random(77);
-  DeviceBuffer device(driver(), kSize);
-  MUST(driver(), cuMemcpyHtoD(device.at(), sent.data(), kSize));
-  for (const bool is_new : {true, false}) {
-    void* mapped = mmap(nullptr, kSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    ASSERT_NE(mapped, MAP_FAILED);
-    auto* memory = static_cast<uint8_t*>(mapped);
-    if (!is_new) std::memset(memory, 1, kSize);
-    EXPECT_TRUE(is_staged(*engine, d2h(memory, device.at(), kSize, CU_STREAM_LEGACY), true));
-    EXPECT_EQ(std::memcmp(memory, sent.data(), kSize), 0);
-    const auto may = may_have_huge_pages(memory + kSize / 2);
-    munmap(mapped, kSize);
-    if (!may) GTEST_SKIP() << "this kernel does not tell";
-    EXPECT_EQ(*may, is_new);
-  }
 }
 
 TEST_F(StagingTest, WhatCannotBeStagedIsLeftToTheDriver) {

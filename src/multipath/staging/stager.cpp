@@ -77,20 +77,6 @@ bool is_mapped(const void* memory, uint64_t size_bytes) {
   return msync(reinterpret_cast<void*>(begin), end - begin, MS_ASYNC) == 0;
 }
 
-// Memory that the program has not touched yet costs a fault for each page that is written: most of
-// the time of a copy to it (docs/measurements, 2026-11-23-2xH200). Huge pages have 512 times fewer.
-// All of the range is about to be written, so they take no memory that small ones would not.
-void ask_for_huge_pages(uint8_t* memory, uint64_t size_bytes) {
-  constexpr uintptr_t kHugeBytes = uintptr_t{2} << 20;
-  const auto address = reinterpret_cast<uintptr_t>(memory);
-  const uintptr_t begin = (address + kHugeBytes - 1) / kHugeBytes * kHugeBytes;
-  const uintptr_t end = (address + size_bytes) / kHugeBytes * kHugeBytes;
-  if (begin >= end) return;
-  unsigned char is_touched = 1;
-  if (mincore(reinterpret_cast<void*>(begin), 1, &is_touched) == 0 && (is_touched & 1) == 0)
-    madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
-}
-
 }  // namespace
 
 Stager::Stager(const cuda::Driver& driver, const Options& options, Submit submit)
@@ -173,7 +159,6 @@ uint64_t Stager::send(Ring& ring, const Transfer& transfer, Carriers& carriers) 
 
 uint64_t Stager::fetch(Ring& ring, const Transfer& transfer, Carriers& carriers) {
   uint64_t landed_bytes = 0;
-  ask_for_huge_pages(host_at(transfer, 0), transfer.size_bytes);
   Window window;
   bool is_asking = ask_ahead(ring, transfer, window, carriers);
   while (window.first != window.next && ring.wait(window.first)) {
