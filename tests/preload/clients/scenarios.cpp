@@ -512,12 +512,12 @@ int bystander() {
   return 0;
 }
 
-// Another library has functions of the driver's names: they are its own.
+// Another library has functions of the driver's and of libbraid's names: they are its own.
 int namesake(const char* library) {
   void* handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
   require(handle != nullptr, "no namesake library");
-  auto* copy = reinterpret_cast<int (*)()>(dlsym(handle, "cuMemcpy"));
-  std::printf("%d\n", copy());
+  for (const char* name : {"cuMemcpy", "braid_open"})
+    std::printf("%d\n", reinterpret_cast<int (*)()>(dlsym(handle, name))());
   return 0;
 }
 
