@@ -36,6 +36,11 @@ int visit(dl_phdr_info* info, size_t, void* data) {
   return 0;
 }
 
+bool is_path_named(const char* path, const char* prefix) noexcept {
+  const char* const slash = std::strrchr(path, '/');
+  return std::strncmp(slash != nullptr ? slash + 1 : path, prefix, std::strlen(prefix)) == 0;
+}
+
 struct Named {
   const char* prefix;
   std::string path;
@@ -43,9 +48,7 @@ struct Named {
 
 int visit_named(dl_phdr_info* info, size_t, void* data) noexcept try {
   auto& named = *static_cast<Named*>(data);
-  const char* const slash = std::strrchr(info->dlpi_name, '/');
-  const char* const file = slash != nullptr ? slash + 1 : info->dlpi_name;
-  if (std::strncmp(file, named.prefix, std::strlen(named.prefix)) != 0) return 0;
+  if (!is_path_named(info->dlpi_name, named.prefix)) return 0;
   named.path = info->dlpi_name;
   return 1;
 } catch (...) {
@@ -59,6 +62,10 @@ const link_map* module_of(const void* address) noexcept {
   void* module = nullptr;
   if (dladdr1(address, &info, &module, RTLD_DL_LINKMAP) == 0) return nullptr;
   return static_cast<const link_map*>(module);
+}
+
+bool is_named(const link_map& module, const char* prefix) noexcept {
+  return is_path_named(module.l_name, prefix);
 }
 
 const link_map* module_named(const char* prefix) noexcept {

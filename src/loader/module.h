@@ -12,6 +12,9 @@ namespace braid::loader {
 /// The program or library that holds this address; null when none does.
 const link_map* module_of(const void* address) noexcept;
 
+/// Whether its file name, without the folders, begins so.
+bool is_named(const link_map& module, const char* prefix) noexcept;
+
 /// The first loaded library, in the order of loading, whose file name begins so; null: none.
 const link_map* module_named(const char* prefix) noexcept;
 

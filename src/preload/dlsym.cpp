@@ -80,19 +80,13 @@ std::optional<Hooked> find_hooked(const char* name, const void* caller) noexcept
 
 constexpr BraidChoice kPassOn{nullptr, 0};
 
-bool is_braids_library(const link_map& module) noexcept {
-  const char* slash = std::strrchr(module.l_name, '/');
-  const char* file = slash != nullptr ? slash + 1 : module.l_name;
-  return std::strncmp(file, "libbraid.so", 11) == 0;
-}
-
 // This library stands in for libbraid.so (library/backend.h). Functions of the same name in other
 // libraries are left alone.
 void* find_library_function(void* handle, const char* name) noexcept {
   if (std::strncmp(name, "braid_", 6) != 0 || handle == RTLD_NEXT) return nullptr;
   void* const found = next_dlsym()(handle, name);
   const link_map* module = found != nullptr ? braid::loader::module_of(found) : nullptr;
-  if (module == nullptr || !is_braids_library(*module)) return nullptr;
+  if (module == nullptr || !braid::loader::is_named(*module, "libbraid.so")) return nullptr;
   return libc_dlsym(RTLD_DEFAULT, name);
 }
 
