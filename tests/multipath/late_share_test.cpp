@@ -26,13 +26,9 @@ class LateShareTest : public test::ServerTest, public ::testing::WithParamInterf
     Options options;
     options.costs = "none";
     options.relays = {RelayChoice::Kind::kList, {1}};
-    auto prepared = Engine::prepare(altered_, options, nullptr);
-    ASSERT_TRUE(prepared.ok()) << prepared.status().message();
-    engine_ = std::move(prepared).value();
-    ASSERT_TRUE(engine_->add_context(context(0)).ok());
-    engine_->want(kEveryGpu);
-    while (engine_->open_next().value()) continue;
-    engine_->begin();
+    auto opened = Engine::open(altered_, options);
+    ASSERT_TRUE(opened.ok()) << opened.status().message();
+    engine_ = std::move(opened).value();
     use_gpu(1);
     others_host_ = std::make_unique<HostBuffer>(driver(), kSize);
     others_device_ = std::make_unique<DeviceBuffer>(driver(), kSize);
