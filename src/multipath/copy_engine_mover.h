@@ -26,7 +26,7 @@ struct RelayPath {
   std::array<Channel*, kChannelsOfRelay> channels{};
   size_t channel_count = 0;
   uint64_t turn = 0;      ///< Taken::turn
-  bool is_timed = false;  ///< no other transfer is under way there
+  bool is_timed = false;  ///< its share is (share_timer.h)
 
   std::span<Channel* const> taken() const { return std::span(channels).first(channel_count); }
 };

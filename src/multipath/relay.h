@@ -34,8 +34,8 @@ namespace braid::multipath {
 inline constexpr int kMostChannels = 8;
 inline constexpr int kMostCopyChannels = 4;
 
-/// What a staged copy passes through at a time, at most: with more memory than four such buffers
-/// take (BRAID_DEVICE_MEMORY) there is nothing to gain.
+/// What a staged copy passes through at a time, at most; BRAID_DEVICE_MEMORY asks for less. Larger
+/// ones were not measured.
 inline constexpr uint64_t kChannelBufferBytes = 32 << 20;
 
 /// A context of the driver's takes about a thousand operations that have not begun; then enqueuing
