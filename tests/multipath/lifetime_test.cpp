@@ -18,7 +18,7 @@ constexpr int kBusyGpu = 3;
 class LifetimeTest : public test::MemoryTest {
  protected:
   void SetUp() override {
-    setenv("BRAID_FAULTS", R"({"busy": [{"gpu": 3, "from_us": 200000, "to_us": 1000000}]})", 1);
+    setenv("BRAID_FAULTS", R"({"busy": [{"gpu": 3, "from_us": 20000, "to_us": 100000}]})", 1);
     ServerTest::SetUp();
     Options options = every_size();
     options.mover = MoverChoice::kKernel;
@@ -38,16 +38,16 @@ class LifetimeTest : public test::MemoryTest {
   void pass_time() {
     HostBuffer host(driver(), kSize);
     test::DeviceBuffer device(driver(), kSize);
-    for (int copy = 0; copy < 100; ++copy)
+    for (int copy = 0; copy < 10; ++copy)
       MUST(driver(), cuMemcpyHtoDAsync(device.at(), host.data(), kSize, stream_));
   }
   void enter_busy_spell() {
-    while (now_us() < 250000) pass_time();
+    while (now_us() < 25000) pass_time();
   }
   // The relay's kernel starts now, whatever is left of the memory; and the relay lives on.
   void let_the_late_kernel_run() {
-    ASSERT_LT(now_us(), 900000) << "the busy relay held the transfer up";
-    while (now_us() < 1100000) pass_time();  // until the busy spell is over
+    ASSERT_LT(now_us(), 90000) << "the busy relay held the transfer up";
+    while (now_us() < 110000) pass_time();  // until the busy spell is over
     HostBuffer host(driver(), kSize), landing(driver(), kSize);
     host.fill_random(52);
     test::DeviceBuffer device(driver(), kSize);
