@@ -19,7 +19,7 @@ constexpr int kMostThreads = 16;
 
 // Small enough that 16 threads end a chunk of 8 MB together, large enough that taking a block costs
 // nothing beside copying it (10 us).
-constexpr uint64_t kBlockBytes = 128 << 10;
+constexpr uint64_t kCopyBlockBytes = 128 << 10;
 
 // Between two chunks of one copy a thread stays awake: waking it costs as much again.
 constexpr std::chrono::microseconds kPatience{50};
@@ -51,6 +51,23 @@ bool comes_true_soon(Condition condition) {
     std::this_thread::yield();
   }
   return true;
+}
+
+void copy_block(uint8_t* to, const uint8_t* from, uint64_t size_bytes, Stores stores) {
+  if (stores == Stores::kPastCaches)
+    copy_past_caches(to, from, size_bytes);
+  else
+    std::memcpy(to, from, size_bytes);
+}
+
+// The huge page, or the place of one, in which the first page lies. Blocks are counted from here.
+uintptr_t first_huge_page(const PageRange& pages) {
+  return pages.begin / kHugePageBytes * kHugePageBytes;
+}
+
+void populate_block(const PageRange& pages, uint64_t at, uint64_t size_bytes) {
+  const uintptr_t begin = first_huge_page(pages) + at;
+  populate({std::max(begin, pages.begin), begin + size_bytes});
 }
 
 }  // namespace
@@ -96,7 +113,7 @@ void Crew::work() {
     }
     task->helpers_.fetch_add(1);
     lock.unlock();
-    while (task->copy_block()) {
+    while (task->do_block()) {
     }
     lock.lock();
     if (task->helpers_.fetch_sub(1) == 1) left_.notify_all();
@@ -123,11 +140,15 @@ void Crew::wait_for_task(std::unique_lock<std::mutex>& lock) {
 }
 
 Crew::Task::Task(Crew& crew, void* to, const void* from, uint64_t size_bytes, Stores stores)
-    : crew_(crew),
-      to_(static_cast<uint8_t*>(to)),
-      from_(static_cast<const uint8_t*>(from)),
-      size_bytes_(size_bytes),
-      stores_(stores) {
+    : Task(crew, Copy{static_cast<uint8_t*>(to), static_cast<const uint8_t*>(from), stores},
+           size_bytes, kCopyBlockBytes) {}
+
+Crew::Task::Task(Crew& crew, const PageRange& pages)
+    : Task(crew, pages, pages.is_empty() ? 0 : pages.end - first_huge_page(pages), kHugePageBytes) {
+}
+
+Crew::Task::Task(Crew& crew, const Work& work, uint64_t size_bytes, uint64_t block_bytes)
+    : crew_(crew), work_(work), size_bytes_(size_bytes), block_bytes_(block_bytes) {
   if (size_bytes_ == 0) return;
   std::unique_lock lock(crew_.mutex_);
   crew_.tasks_.push_back(this);
@@ -139,21 +160,21 @@ Crew::Task::Task(Crew& crew, void* to, const void* from, uint64_t size_bytes, St
 
 bool Crew::Task::has_blocks() const { return next_.load() < size_bytes_; }
 
-bool Crew::Task::copy_block() {
-  const uint64_t at = next_.fetch_add(kBlockBytes);
+bool Crew::Task::do_block() {
+  const uint64_t at = next_.fetch_add(block_bytes_);
   if (at >= size_bytes_) return false;
-  const uint64_t size_bytes = std::min(kBlockBytes, size_bytes_ - at);
-  if (stores_ == Stores::kPastCaches)
-    copy_past_caches(to_ + at, from_ + at, size_bytes);
+  const uint64_t size_bytes = std::min(block_bytes_, size_bytes_ - at);
+  if (const auto* copy = std::get_if<Copy>(&work_))
+    copy_block(copy->to + at, copy->from + at, size_bytes, copy->stores);
   else
-    std::memcpy(to_ + at, from_ + at, size_bytes);
+    populate_block(std::get<PageRange>(work_), at, size_bytes);
   return true;
 }
 
 void Crew::Task::finish() {
   if (finished_) return;
   finished_ = true;
-  while (copy_block()) {
+  while (do_block()) {
   }
   {
     const std::lock_guard lock(crew_.mutex_);

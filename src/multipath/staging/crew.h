@@ -1,5 +1,6 @@
-// The crew: threads that copy memory on the CPU together with the thread that asks. One core moves
-// about 11 GB/s here, and a server's links carry twenty times that.
+// The crew: threads that copy memory on the CPU together with the thread that asks, and make the
+// pages that it is copied to. One core moves about 11 GB/s here, and a server's links carry twenty
+// times that.
 //
 // The threads sleep when there is nothing to copy. They make no CUDA calls, take none of the
 // program's signals, and exist only in the process that made them: after fork, is_usable() says no.
@@ -15,7 +16,10 @@
 #include <cstdint>
 #include <mutex>
 #include <thread>
+#include <variant>
 #include <vector>
+
+#include "multipath/staging/fresh_pages.h"
 
 namespace braid::multipath::staging {
 
@@ -40,27 +44,36 @@ class Crew {
   /// False without a single thread, and in a child of the process that made the crew.
   bool is_usable() const;
 
-  /// One copy of memory, which begins at once. Lives on the stack of the thread that asks.
+  /// One copy of memory, or the making of pages; begins at once. Lives on the stack of the thread
+  /// that asks.
   class Task {
    public:
     Task(Crew& crew, void* to, const void* from, uint64_t size_bytes, Stores stores);
+    Task(Crew& crew, const PageRange& pages);
     ~Task() { finish(); }
     Task(const Task&) = delete;
     Task& operator=(const Task&) = delete;
 
-    /// Takes part until the copy is complete.
+    /// Takes part until all is done.
     void finish();
 
    private:
     friend class Crew;
-    bool copy_block();
+    struct Copy {
+      uint8_t* to;
+      const uint8_t* from;
+      Stores stores;
+    };
+    using Work = std::variant<Copy, PageRange>;
+
+    Task(Crew& crew, const Work& work, uint64_t size_bytes, uint64_t block_bytes);
+    bool do_block();
     bool has_blocks() const;
 
     Crew& crew_;
-    uint8_t* const to_;
-    const uint8_t* const from_;
+    const Work work_;
     const uint64_t size_bytes_;
-    const Stores stores_;
+    const uint64_t block_bytes_;
     std::atomic<uint64_t> next_{0};  // first byte that nobody has taken
     std::atomic<int> helpers_{0};    // changes under the crew's lock
     bool finished_ = false;

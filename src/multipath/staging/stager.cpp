@@ -19,13 +19,27 @@ struct Stager::Chunk {
   uint64_t end() const { return offset + size_bytes; }
 };
 
-// The chunks of a copy to the host that have been asked for and not been copied out.
+// The chunks of a copy to the host that have been asked for and not been copied out. Meanwhile the
+// crew makes the pages that they are copied to.
 struct Stager::Window {
+  explicit Window(const Transfer& transfer) : fresh(transfer.host, transfer.size_bytes) {}
+  FreshPages fresh;
   std::array<Chunk, kSlots> chunks;
+  std::array<std::optional<Crew::Task>, kSlots> populations;
   int first = 0;
   int next = 0;
   uint64_t end_bytes = 0;  // of all chunks asked for so far
   Chunk& chunk(int index) { return chunks[static_cast<size_t>(index % kSlots)]; }
+  void begin_population(Crew& crew, const Chunk& chunk) {
+    const PageRange pages = fresh.find(chunk.offset, chunk.size_bytes);
+    if (!pages.is_empty()) population(chunk.index).emplace(crew, pages);
+  }
+  void end_population(const Chunk& chunk) { population(chunk.index).reset(); }
+
+ private:
+  std::optional<Crew::Task>& population(int index) {
+    return populations[static_cast<size_t>(index % kSlots)];
+  }
 };
 
 // What has carried a copy's chunks.
@@ -159,10 +173,11 @@ uint64_t Stager::send(Ring& ring, const Transfer& transfer, Carriers& carriers) 
 
 uint64_t Stager::fetch(Ring& ring, const Transfer& transfer, Carriers& carriers) {
   uint64_t landed_bytes = 0;
-  Window window;
+  Window window(transfer);
   bool is_asking = ask_ahead(ring, transfer, window, carriers);
   while (window.first != window.next && ring.wait(window.first)) {
     const Chunk& chunk = window.chunk(window.first);
+    window.end_population(chunk);
     Crew::Task landing(*crew_, host_at(transfer, chunk.offset), ring.slot(chunk.index),
                        chunk.size_bytes, Stores::kPastCaches);
     is_asking = is_asking && ask_ahead(ring, transfer, window, carriers);
@@ -178,6 +193,7 @@ uint64_t Stager::fetch(Ring& ring, const Transfer& transfer, Carriers& carriers)
 bool Stager::ask_ahead(Ring& ring, const Transfer& transfer, Window& window, Carriers& carriers) {
   while (window.end_bytes < transfer.size_bytes && window.next - window.first < kSlots) {
     const Chunk chunk = next_chunk(transfer, window.end_bytes, window.next);
+    window.begin_population(*crew_, chunk);
     if (!ring.wait(chunk.index) || !enqueue(ring, transfer, chunk, carriers) ||
         !ring.fence(chunk.index, transfer.stream))
       return false;
