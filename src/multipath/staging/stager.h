@@ -4,7 +4,8 @@
 // A copy is cut into chunks (chunks.h). To the device: the crew copies a chunk into a slot of a
 // staging ring while the chunks before it travel; each is offered to the engine as a pinned
 // transfer of its own, and goes by the driver's copy when the engine declines. To the host: the
-// chunks are asked for ahead of time, and the crew copies each out of its slot when it has landed.
+// chunks are asked for ahead of time, and the crew copies each out of its slot when it has landed;
+// meanwhile it makes the pages for them that are missing (fresh_pages.h).
 //
 // When the call returns is as CUDA documents it ("API synchronization behavior"), or later: an
 // asynchronous copy to the device when the source has been read; any copy to the host when all
