@@ -1,5 +1,6 @@
 // Copies to host memory that the program has mapped and never touched, of every kind: every byte
 // arrives and none beside, and what the driver or the program answers for stays theirs.
+#include <atomic>
 #include <csignal>
 #include <cstring>
 #include <functional>
@@ -107,11 +108,11 @@ TEST_F(FreshMemoryTest, AHoleInTheMiddleIsTheDrivers) {
 // A program may let memory be written when it is: its handler then runs, as it does natively.
 uint8_t* guarded = nullptr;
 constexpr uint64_t kGuardedBytes = 4 * kMiB;
-volatile sig_atomic_t faults = 0;
+std::atomic<bool> has_faulted = false;  // several threads may
 void unguard(int, siginfo_t* fault, void*) {
   const auto* at = static_cast<uint8_t*>(fault->si_addr);
   if (at < guarded || at >= guarded + kGuardedBytes) _exit(1);
-  faults = 1;
+  has_faulted = true;
   mprotect(guarded, kGuardedBytes, PROT_READ | PROT_WRITE);
 }
 
@@ -126,7 +127,7 @@ TEST_F(FreshMemoryTest, MemoryThatTheProgramGuardsIsWrittenByItsLeave) {
   ASSERT_EQ(mprotect(guarded, kGuardedBytes, PROT_READ), 0);
   EXPECT_EQ(copy_to(memory.data(), memory.size()), CUDA_SUCCESS);
   sigaction(SIGSEGV, &before, nullptr);
-  EXPECT_EQ(faults, 1);
+  EXPECT_TRUE(has_faulted);
   expect_copied(memory, 0, memory.size());
 }
 
