@@ -134,27 +134,14 @@ CUresult exchange_mode(Call& call, CUstreamCaptureMode* mode) {
 }
 
 }  // namespace
+
+BRAID_ENTRY_STREAM(cuStreamBeginCapture, _ptsz, Cost::kNothing, 1, begin_global)
+BRAID_ENTRY_STREAM(cuStreamBeginCapture_v2, _ptsz, Cost::kNothing, 2, begin)
+BRAID_ENTRY_STREAM(cuStreamEndCapture, _ptsz, Cost::kNothing, 2, end)
+BRAID_ENTRY_STREAM(cuStreamIsCapturing, _ptsz, Cost::kNothing, 2, is_capturing)
+BRAID_ENTRY_STREAM(cuStreamGetCaptureInfo, _ptsz, Cost::kNothing, 3, get_info)
+BRAID_ENTRY_STREAM(cuStreamGetCaptureInfo_v2, _ptsz, Cost::kNothing, 6, get_info_v2)
+BRAID_ENTRY_STREAM(cuStreamGetCaptureInfo_v3, _ptsz, Cost::kNothing, 7, get_info_v3)
+BRAID_ENTRY(cuThreadExchangeStreamCaptureMode, 1, exchange_mode)
+
 }  // namespace braid::emulator
-
-using namespace braid::emulator;
-
-BRAID_ENTRY_STREAM(cuStreamBeginCapture, _ptsz, Cost::kNothing, begin_global, (CUstream stream),
-                   (stream))
-BRAID_ENTRY_STREAM(cuStreamBeginCapture_v2, _ptsz, Cost::kNothing, begin,
-                   (CUstream stream, CUstreamCaptureMode mode), (stream, mode))
-BRAID_ENTRY_STREAM(cuStreamEndCapture, _ptsz, Cost::kNothing, end,
-                   (CUstream stream, CUgraph* graph), (stream, graph))
-BRAID_ENTRY_STREAM(cuStreamIsCapturing, _ptsz, Cost::kNothing, is_capturing,
-                   (CUstream stream, CUstreamCaptureStatus* status), (stream, status))
-BRAID_ENTRY_STREAM(cuStreamGetCaptureInfo, _ptsz, Cost::kNothing, get_info,
-                   (CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* id),
-                   (stream, status, id))
-BRAID_ENTRY_STREAM(cuStreamGetCaptureInfo_v2, _ptsz, Cost::kNothing, get_info_v2,
-                   (CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph* graph,
-                    const CUgraphNode** dependencies, size_t* count),
-                   (stream, status, id, graph, dependencies, count))
-BRAID_ENTRY_STREAM(cuStreamGetCaptureInfo_v3, _ptsz, Cost::kNothing, get_info_v3,
-                   (CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph* graph,
-                    const CUgraphNode** dependencies, const CUgraphEdgeData** edges, size_t* count),
-                   (stream, status, id, graph, dependencies, edges, count))
-BRAID_ENTRY(cuThreadExchangeStreamCaptureMode, exchange_mode, (CUstreamCaptureMode * mode), (mode))

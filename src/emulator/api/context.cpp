@@ -348,39 +348,30 @@ CUresult set_cache_config(Call& call, CUfunc_cache) {
 }
 
 }  // namespace
+
+BRAID_ENTRY(cuCtxCreate_v2, 3, create)
+BRAID_ENTRY(cuCtxCreate_v3, 5, create_with_affinity)
+BRAID_ENTRY(cuCtxCreate_v4, 4, create_with_params)
+BRAID_ENTRY(cuCtxDestroy, 1, destroy_context)
+BRAID_ENTRY(cuCtxDestroy_v2, 1, destroy_context)
+BRAID_ENTRY(cuCtxAttach, 2, attach)
+BRAID_ENTRY(cuCtxDetach, 1, detach)
+BRAID_ENTRY(cuCtxPushCurrent, 1, push)
+BRAID_ENTRY(cuCtxPushCurrent_v2, 1, push)
+BRAID_ENTRY(cuCtxPopCurrent, 1, pop)
+BRAID_ENTRY(cuCtxPopCurrent_v2, 1, pop)
+BRAID_ENTRY(cuCtxSetCurrent, 1, set_current)
+BRAID_ENTRY(cuCtxGetCurrent, 1, get_current)
+BRAID_ENTRY(cuCtxGetDevice, 1, get_device)
+BRAID_QUERY(cuCtxSynchronize, 0, synchronize)
+BRAID_ENTRY(cuCtxGetApiVersion, 2, get_api_version)
+BRAID_ENTRY(cuCtxGetFlags, 1, get_flags)
+BRAID_ENTRY(cuCtxSetFlags, 1, set_flags)
+BRAID_ENTRY(cuCtxGetId, 2, get_id)
+BRAID_ENTRY(cuCtxGetLimit, 2, get_limit)
+BRAID_ENTRY(cuCtxSetLimit, 2, set_limit)
+BRAID_ENTRY(cuCtxGetStreamPriorityRange, 2, get_priority_range)
+BRAID_ENTRY(cuCtxGetCacheConfig, 1, get_cache_config)
+BRAID_ENTRY(cuCtxSetCacheConfig, 1, set_cache_config)
+
 }  // namespace braid::emulator
-
-using namespace braid::emulator;
-
-BRAID_ENTRY(cuCtxCreate_v2, create, (CUcontext * context, unsigned flags, CUdevice device),
-            (context, flags, device))
-BRAID_ENTRY(cuCtxCreate_v3, create_with_affinity,
-            (CUcontext * context, CUexecAffinityParam* params, int count, unsigned flags,
-             CUdevice device),
-            (context, params, count, flags, device))
-BRAID_ENTRY(cuCtxCreate_v4, create_with_params,
-            (CUcontext * context, CUctxCreateParams* params, unsigned flags, CUdevice device),
-            (context, params, flags, device))
-BRAID_ENTRY(cuCtxDestroy, destroy_context, (CUcontext context), (context))
-BRAID_ENTRY(cuCtxDestroy_v2, destroy_context, (CUcontext context), (context))
-BRAID_ENTRY(cuCtxAttach, attach, (CUcontext * context, unsigned flags), (context, flags))
-BRAID_ENTRY(cuCtxDetach, detach, (CUcontext context), (context))
-BRAID_ENTRY(cuCtxPushCurrent, push, (CUcontext context), (context))
-BRAID_ENTRY(cuCtxPushCurrent_v2, push, (CUcontext context), (context))
-BRAID_ENTRY(cuCtxPopCurrent, pop, (CUcontext * context), (context))
-BRAID_ENTRY(cuCtxPopCurrent_v2, pop, (CUcontext * context), (context))
-BRAID_ENTRY(cuCtxSetCurrent, set_current, (CUcontext context), (context))
-BRAID_ENTRY(cuCtxGetCurrent, get_current, (CUcontext * context), (context))
-BRAID_ENTRY(cuCtxGetDevice, get_device, (CUdevice * device), (device))
-BRAID_QUERY(cuCtxSynchronize, synchronize, (), ())
-BRAID_ENTRY(cuCtxGetApiVersion, get_api_version, (CUcontext context, unsigned* version),
-            (context, version))
-BRAID_ENTRY(cuCtxGetFlags, get_flags, (unsigned* flags), (flags))
-BRAID_ENTRY(cuCtxSetFlags, set_flags, (unsigned flags), (flags))
-BRAID_ENTRY(cuCtxGetId, get_id, (CUcontext context, unsigned long long* id), (context, id))
-BRAID_ENTRY(cuCtxGetLimit, get_limit, (size_t * value, CUlimit limit), (value, limit))
-BRAID_ENTRY(cuCtxSetLimit, set_limit, (CUlimit limit, size_t value), (limit, value))
-BRAID_ENTRY(cuCtxGetStreamPriorityRange, get_priority_range, (int* least, int* greatest),
-            (least, greatest))
-BRAID_ENTRY(cuCtxGetCacheConfig, get_cache_config, (CUfunc_cache * config), (config))
-BRAID_ENTRY(cuCtxSetCacheConfig, set_cache_config, (CUfunc_cache config), (config))

@@ -73,35 +73,16 @@ CUresult peer_async(Call& call, CUdeviceptr to, CUcontext to_context, CUdevicept
 }
 
 }  // namespace
+
+BRAID_ENTRY_STREAM(cuMemcpy, _ptds, Cost::kEnqueue, 3, any)
+BRAID_ENTRY_STREAM(cuMemcpyAsync, _ptsz, Cost::kEnqueue, 4, any_async)
+BRAID_ENTRY_STREAM(cuMemcpyHtoD_v2, _ptds, Cost::kEnqueue, 3, h2d)
+BRAID_ENTRY_STREAM(cuMemcpyHtoDAsync_v2, _ptsz, Cost::kEnqueue, 4, h2d_async)
+BRAID_ENTRY_STREAM(cuMemcpyDtoH_v2, _ptds, Cost::kEnqueue, 3, d2h)
+BRAID_ENTRY_STREAM(cuMemcpyDtoHAsync_v2, _ptsz, Cost::kEnqueue, 4, d2h_async)
+BRAID_ENTRY_STREAM(cuMemcpyDtoD_v2, _ptds, Cost::kEnqueue, 3, d2d)
+BRAID_ENTRY_STREAM(cuMemcpyDtoDAsync_v2, _ptsz, Cost::kEnqueue, 4, d2d_async)
+BRAID_ENTRY_STREAM(cuMemcpyPeer, _ptds, Cost::kEnqueue, 5, peer)
+BRAID_ENTRY_STREAM(cuMemcpyPeerAsync, _ptsz, Cost::kEnqueue, 6, peer_async)
+
 }  // namespace braid::emulator
-
-using namespace braid::emulator;
-
-BRAID_ENTRY_STREAM(cuMemcpy, _ptds, Cost::kEnqueue, any,
-                   (CUdeviceptr to, CUdeviceptr from, size_t size), (to, from, size))
-BRAID_ENTRY_STREAM(cuMemcpyAsync, _ptsz, Cost::kEnqueue, any_async,
-                   (CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream),
-                   (to, from, size, stream))
-BRAID_ENTRY_STREAM(cuMemcpyHtoD_v2, _ptds, Cost::kEnqueue, h2d,
-                   (CUdeviceptr to, const void* from, size_t size), (to, from, size))
-BRAID_ENTRY_STREAM(cuMemcpyHtoDAsync_v2, _ptsz, Cost::kEnqueue, h2d_async,
-                   (CUdeviceptr to, const void* from, size_t size, CUstream stream),
-                   (to, from, size, stream))
-BRAID_ENTRY_STREAM(cuMemcpyDtoH_v2, _ptds, Cost::kEnqueue, d2h,
-                   (void* to, CUdeviceptr from, size_t size), (to, from, size))
-BRAID_ENTRY_STREAM(cuMemcpyDtoHAsync_v2, _ptsz, Cost::kEnqueue, d2h_async,
-                   (void* to, CUdeviceptr from, size_t size, CUstream stream),
-                   (to, from, size, stream))
-BRAID_ENTRY_STREAM(cuMemcpyDtoD_v2, _ptds, Cost::kEnqueue, d2d,
-                   (CUdeviceptr to, CUdeviceptr from, size_t size), (to, from, size))
-BRAID_ENTRY_STREAM(cuMemcpyDtoDAsync_v2, _ptsz, Cost::kEnqueue, d2d_async,
-                   (CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream),
-                   (to, from, size, stream))
-BRAID_ENTRY_STREAM(cuMemcpyPeer, _ptds, Cost::kEnqueue, peer,
-                   (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,
-                    size_t size),
-                   (to, to_context, from, from_context, size))
-BRAID_ENTRY_STREAM(cuMemcpyPeerAsync, _ptsz, Cost::kEnqueue, peer_async,
-                   (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,
-                    size_t size, CUstream stream),
-                   (to, to_context, from, from_context, size, stream))

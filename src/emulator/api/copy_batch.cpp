@@ -130,28 +130,31 @@ CUresult run(Call& call, const Batch& batch, size_t* fail_index, CUstream handle
   return result;
 }
 
+CUresult linear(Call& call, CUdeviceptr* to, CUdeviceptr* from, size_t* sizes, size_t count,
+                CUmemcpyAttributes* attributes, size_t* first, size_t attribute_count,
+                size_t* fail_index, CUstream stream) {
+  return run(call, LinearBatch{to, from, sizes, count, attributes, first, attribute_count},
+             fail_index, stream);
+}
+CUresult linear_v2(Call& call, CUdeviceptr* to, CUdeviceptr* from, size_t* sizes, size_t count,
+                   CUmemcpyAttributes* attributes, size_t* first, size_t attribute_count,
+                   CUstream stream) {
+  return linear(call, to, from, sizes, count, attributes, first, attribute_count, nullptr, stream);
+}
+CUresult shaped(Call& call, size_t count, CUDA_MEMCPY3D_BATCH_OP* entries, size_t* fail_index,
+                unsigned long long flags, CUstream stream) {
+  return run(call, ShapedBatch{entries, count, flags}, fail_index, stream);
+}
+CUresult shaped_v2(Call& call, size_t count, CUDA_MEMCPY3D_BATCH_OP* entries,
+                   unsigned long long flags, CUstream stream) {
+  return shaped(call, count, entries, nullptr, flags, stream);
+}
+
 }  // namespace
+
+BRAID_ENTRY_STREAM(cuMemcpyBatchAsync, _ptsz, Cost::kEnqueue, 9, linear)
+BRAID_ENTRY_STREAM(cuMemcpyBatchAsync_v2, _ptsz, Cost::kEnqueue, 8, linear_v2)
+BRAID_ENTRY_STREAM(cuMemcpy3DBatchAsync, _ptsz, Cost::kEnqueue, 5, shaped)
+BRAID_ENTRY_STREAM(cuMemcpy3DBatchAsync_v2, _ptsz, Cost::kEnqueue, 4, shaped_v2)
+
 }  // namespace braid::emulator
-
-using namespace braid::emulator;
-
-BRAID_ENTRY_STREAM(cuMemcpyBatchAsync, _ptsz, Cost::kEnqueue, run,
-                   (CUdeviceptr * to, CUdeviceptr* from, size_t* sizes, size_t count,
-                    CUmemcpyAttributes* attributes, size_t* first, size_t attribute_count,
-                    size_t* fail_index, CUstream stream),
-                   (LinearBatch{to, from, sizes, count, attributes, first, attribute_count},
-                    fail_index, stream))
-BRAID_ENTRY_STREAM(cuMemcpyBatchAsync_v2, _ptsz, Cost::kEnqueue, run,
-                   (CUdeviceptr * to, CUdeviceptr* from, size_t* sizes, size_t count,
-                    CUmemcpyAttributes* attributes, size_t* first, size_t attribute_count,
-                    CUstream stream),
-                   (LinearBatch{to, from, sizes, count, attributes, first, attribute_count},
-                    nullptr, stream))
-BRAID_ENTRY_STREAM(cuMemcpy3DBatchAsync, _ptsz, Cost::kEnqueue, run,
-                   (size_t count, CUDA_MEMCPY3D_BATCH_OP* entries, size_t* fail_index,
-                    unsigned long long flags, CUstream stream),
-                   (ShapedBatch{entries, count, flags}, fail_index, stream))
-BRAID_ENTRY_STREAM(cuMemcpy3DBatchAsync_v2, _ptsz, Cost::kEnqueue, run,
-                   (size_t count, CUDA_MEMCPY3D_BATCH_OP* entries, unsigned long long flags,
-                    CUstream stream),
-                   (ShapedBatch{entries, count, flags}, nullptr, stream))

@@ -112,22 +112,14 @@ CUresult shape_async(Call& call, const Params* params, CUstream stream) {
 }
 
 }  // namespace
-}  // namespace braid::emulator
 
-using namespace braid::emulator;
-
-BRAID_ENTRY_STREAM(cuMemcpy2D_v2, _ptds, Cost::kEnqueue, shape, (const CUDA_MEMCPY2D* params),
-                   (params))
+BRAID_ENTRY_STREAM(cuMemcpy2D_v2, _ptds, Cost::kEnqueue, 1, shape<CUDA_MEMCPY2D>)
 // Asks less of pitches than cuMemcpy2D, which here takes all of them too.
-BRAID_ENTRY_STREAM(cuMemcpy2DUnaligned_v2, _ptds, Cost::kEnqueue, shape,
-                   (const CUDA_MEMCPY2D* params), (params))
-BRAID_ENTRY_STREAM(cuMemcpy2DAsync_v2, _ptsz, Cost::kEnqueue, shape_async,
-                   (const CUDA_MEMCPY2D* params, CUstream stream), (params, stream))
-BRAID_ENTRY_STREAM(cuMemcpy3D_v2, _ptds, Cost::kEnqueue, shape, (const CUDA_MEMCPY3D* params),
-                   (params))
-BRAID_ENTRY_STREAM(cuMemcpy3DAsync_v2, _ptsz, Cost::kEnqueue, shape_async,
-                   (const CUDA_MEMCPY3D* params, CUstream stream), (params, stream))
-BRAID_ENTRY_STREAM(cuMemcpy3DPeer, _ptds, Cost::kEnqueue, shape, (const CUDA_MEMCPY3D_PEER* params),
-                   (params))
-BRAID_ENTRY_STREAM(cuMemcpy3DPeerAsync, _ptsz, Cost::kEnqueue, shape_async,
-                   (const CUDA_MEMCPY3D_PEER* params, CUstream stream), (params, stream))
+BRAID_ENTRY_STREAM(cuMemcpy2DUnaligned_v2, _ptds, Cost::kEnqueue, 1, shape<CUDA_MEMCPY2D>)
+BRAID_ENTRY_STREAM(cuMemcpy2DAsync_v2, _ptsz, Cost::kEnqueue, 2, shape_async<CUDA_MEMCPY2D>)
+BRAID_ENTRY_STREAM(cuMemcpy3D_v2, _ptds, Cost::kEnqueue, 1, shape<CUDA_MEMCPY3D>)
+BRAID_ENTRY_STREAM(cuMemcpy3DAsync_v2, _ptsz, Cost::kEnqueue, 2, shape_async<CUDA_MEMCPY3D>)
+BRAID_ENTRY_STREAM(cuMemcpy3DPeer, _ptds, Cost::kEnqueue, 1, shape<CUDA_MEMCPY3D_PEER>)
+BRAID_ENTRY_STREAM(cuMemcpy3DPeerAsync, _ptsz, Cost::kEnqueue, 2, shape_async<CUDA_MEMCPY3D_PEER>)
+
+}  // namespace braid::emulator

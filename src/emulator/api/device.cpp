@@ -115,25 +115,17 @@ CUresult get_properties(Call& call, CUdevprop* properties, CUdevice device) {
 }
 
 }  // namespace
+
+BRAID_ENTRY(cuDeviceGet, 2, get)
+BRAID_ENTRY(cuDeviceGetCount, 1, get_count)
+BRAID_ENTRY(cuDeviceGetName, 3, get_name)
+BRAID_ENTRY(cuDeviceGetPCIBusId, 3, get_pci_bus_id)
+BRAID_ENTRY(cuDeviceGetByPCIBusId, 2, get_by_pci_bus_id)
+BRAID_ENTRY(cuDeviceGetUuid, 2, get_uuid)
+BRAID_ENTRY(cuDeviceGetUuid_v2, 2, get_uuid)
+BRAID_ENTRY(cuDeviceTotalMem_v2, 2, get_total_memory)
+BRAID_ENTRY(cuDeviceComputeCapability, 3, get_compute_capability)
+BRAID_ENTRY(cuDeviceGetAttribute, 3, get_attribute)
+BRAID_ENTRY(cuDeviceGetProperties, 2, get_properties)
+
 }  // namespace braid::emulator
-
-using namespace braid::emulator;
-
-BRAID_ENTRY(cuDeviceGet, get, (CUdevice * device, int ordinal), (device, ordinal))
-BRAID_ENTRY(cuDeviceGetCount, get_count, (int* count), (count))
-BRAID_ENTRY(cuDeviceGetName, get_name, (char* name, int size, CUdevice device),
-            (name, size, device))
-BRAID_ENTRY(cuDeviceGetPCIBusId, get_pci_bus_id, (char* id, int size, CUdevice device),
-            (id, size, device))
-BRAID_ENTRY(cuDeviceGetByPCIBusId, get_by_pci_bus_id, (CUdevice * device, const char* id),
-            (device, id))
-BRAID_ENTRY(cuDeviceGetUuid, get_uuid, (CUuuid * uuid, CUdevice device), (uuid, device))
-BRAID_ENTRY(cuDeviceGetUuid_v2, get_uuid, (CUuuid * uuid, CUdevice device), (uuid, device))
-BRAID_ENTRY(cuDeviceTotalMem_v2, get_total_memory, (size_t * bytes, CUdevice device),
-            (bytes, device))
-BRAID_ENTRY(cuDeviceComputeCapability, get_compute_capability,
-            (int* major, int* minor, CUdevice device), (major, minor, device))
-BRAID_ENTRY(cuDeviceGetAttribute, get_attribute,
-            (int* value, CUdevice_attribute attribute, CUdevice device), (value, attribute, device))
-BRAID_ENTRY(cuDeviceGetProperties, get_properties, (CUdevprop * properties, CUdevice device),
-            (properties, device))

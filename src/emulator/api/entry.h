@@ -1,9 +1,10 @@
 // How an entry point is written. The exported function is one line: BRAID_ENTRY names the symbol,
-// the function that does the work, and the parameters. `enter` does what all calls have in common:
+// how many parameters it has, and the function that does the work, whose parameters they are (where
+// cuda.h declares the symbol, the compiler compares). `enter` does what all calls have in common:
 // is the driver initialised, the lock, the cost in virtual time, injected faults.
 //
-//   CUresult get_thing(Call& call, int* out);                       // the work, under the lock
-//   BRAID_ENTRY(cuThingGet, get_thing, (int* out), (out))           // the symbol
+//   CUresult get_thing(Call& call, int* out);    // the work, under the lock
+//   BRAID_ENTRY(cuThingGet, 1, get_thing)        // the symbol
 //
 // A function whose default stream depends on the symbol (_ptsz, _ptds) uses BRAID_ENTRY_STREAM,
 // which defines both; `call.per_thread` tells them apart. See docs/emulator.md, "Adding an entry
@@ -14,6 +15,7 @@
 
 #include <exception>
 #include <new>
+#include <tuple>
 #include <utility>
 
 #include "emulator/model/capture_rules.h"
@@ -48,8 +50,9 @@ constexpr Rules rules_of(std::string_view symbol) {
 /// Before a call that is unsafe while a graph is recorded.
 CUresult refuse_during_capture(Call& call);
 
-template <typename Work>
-CUresult enter(const char* name, bool per_thread, Rules rules, Cost cost, Work&& work) noexcept {
+template <typename... Parameters>
+CUresult enter(const char* name, bool per_thread, Rules rules, Cost cost,
+               CUresult (&work)(Call&, Parameters...), Parameters... arguments) noexcept {
   World* world = world_of_process();
   if (world == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   ThreadState& thread = this_thread();
@@ -63,7 +66,7 @@ CUresult enter(const char* name, bool per_thread, Rules rules, Cost cost, Work&&
     if (rules.is_unsafe_while_recording)
       if (const CUresult refused = refuse_during_capture(call); refused != CUDA_SUCCESS)
         return refused;
-    return std::forward<Work>(work)(call);
+    return work(call, arguments...);
   } catch (const std::bad_alloc&) {
     return CUDA_ERROR_OUT_OF_MEMORY;
   } catch (const std::exception&) {
@@ -71,24 +74,57 @@ CUresult enter(const char* name, bool per_thread, Rules rules, Cost cost, Work&&
   }
 }
 
-// The two halves of an argument list: BRAID_ARGS(x, y) is ", x, y"; nothing stays nothing.
-#define BRAID_ARGS(...) __VA_OPT__(, ) __VA_ARGS__
+template <typename Work>
+struct Signature;
+template <typename... Parameters>
+struct Signature<CUresult(Call&, Parameters...)> {
+  using Tuple = std::tuple<Parameters...>;
+};
+/// The type of a parameter of such a function, not counting the call.
+template <typename Work, size_t index>
+using Parameter = std::tuple_element_t<index, typename Signature<Work>::Tuple>;
 
-#define BRAID_DEFINE_ENTRY(symbol, per_thread, cost, work, params, args)                          \
-  extern "C" CUresult CUDAAPI symbol params {                                                     \
-    constexpr auto rules_ = ::braid::emulator::rules_of(#symbol);                                 \
-    return ::braid::emulator::enter(                                                              \
-        #symbol, per_thread, rules_, cost,                                                        \
-        [&](::braid::emulator::Call& call_) -> CUresult { return work(call_ BRAID_ARGS args); }); \
+// So many parameters, of the types that `work` has; and what hands them on.
+#define BRAID_PARAMETER(index, work) Parameter<decltype(work), index> a##index
+#define BRAID_PARAMETERS_0(work)
+#define BRAID_PARAMETERS_1(work) BRAID_PARAMETER(0, work)
+#define BRAID_PARAMETERS_2(work) BRAID_PARAMETERS_1(work), BRAID_PARAMETER(1, work)
+#define BRAID_PARAMETERS_3(work) BRAID_PARAMETERS_2(work), BRAID_PARAMETER(2, work)
+#define BRAID_PARAMETERS_4(work) BRAID_PARAMETERS_3(work), BRAID_PARAMETER(3, work)
+#define BRAID_PARAMETERS_5(work) BRAID_PARAMETERS_4(work), BRAID_PARAMETER(4, work)
+#define BRAID_PARAMETERS_6(work) BRAID_PARAMETERS_5(work), BRAID_PARAMETER(5, work)
+#define BRAID_PARAMETERS_7(work) BRAID_PARAMETERS_6(work), BRAID_PARAMETER(6, work)
+#define BRAID_PARAMETERS_8(work) BRAID_PARAMETERS_7(work), BRAID_PARAMETER(7, work)
+#define BRAID_PARAMETERS_9(work) BRAID_PARAMETERS_8(work), BRAID_PARAMETER(8, work)
+#define BRAID_PARAMETERS_10(work) BRAID_PARAMETERS_9(work), BRAID_PARAMETER(9, work)
+#define BRAID_PARAMETERS_11(work) BRAID_PARAMETERS_10(work), BRAID_PARAMETER(10, work)
+#define BRAID_ARGUMENTS_0
+#define BRAID_ARGUMENTS_1 BRAID_ARGUMENTS_0, a0
+#define BRAID_ARGUMENTS_2 BRAID_ARGUMENTS_1, a1
+#define BRAID_ARGUMENTS_3 BRAID_ARGUMENTS_2, a2
+#define BRAID_ARGUMENTS_4 BRAID_ARGUMENTS_3, a3
+#define BRAID_ARGUMENTS_5 BRAID_ARGUMENTS_4, a4
+#define BRAID_ARGUMENTS_6 BRAID_ARGUMENTS_5, a5
+#define BRAID_ARGUMENTS_7 BRAID_ARGUMENTS_6, a6
+#define BRAID_ARGUMENTS_8 BRAID_ARGUMENTS_7, a7
+#define BRAID_ARGUMENTS_9 BRAID_ARGUMENTS_8, a8
+#define BRAID_ARGUMENTS_10 BRAID_ARGUMENTS_9, a9
+#define BRAID_ARGUMENTS_11 BRAID_ARGUMENTS_10, a10
+
+#define BRAID_DEFINE_ENTRY(symbol, per_thread, cost, count, work)                  \
+  extern "C" CUresult CUDAAPI symbol(BRAID_PARAMETERS_##count(work)) {             \
+    constexpr auto rules_ = rules_of(#symbol);                                     \
+    return enter(#symbol, per_thread, rules_, cost, work BRAID_ARGUMENTS_##count); \
   }
 
-#define BRAID_ENTRY(symbol, work, params, args) \
-  BRAID_DEFINE_ENTRY(symbol, false, ::braid::emulator::Cost::kNothing, work, params, args)
-#define BRAID_QUERY(symbol, work, params, args) \
-  BRAID_DEFINE_ENTRY(symbol, false, ::braid::emulator::Cost::kQuery, work, params, args)
-#define BRAID_ENTRY_STREAM(symbol, suffix, cost, work, params, args) \
-  BRAID_DEFINE_ENTRY(symbol, false, cost, work, params, args)        \
-  BRAID_DEFINE_ENTRY(symbol##suffix, true, cost, work, params, args)
+// Inside braid::emulator, outside of unnamed namespaces.
+#define BRAID_ENTRY(symbol, count, work) \
+  BRAID_DEFINE_ENTRY(symbol, false, Cost::kNothing, count, work)
+#define BRAID_QUERY(symbol, count, work) \
+  BRAID_DEFINE_ENTRY(symbol, false, Cost::kQuery, count, work)
+#define BRAID_ENTRY_STREAM(symbol, suffix, cost, count, work) \
+  BRAID_DEFINE_ENTRY(symbol, false, cost, count, work)        \
+  BRAID_DEFINE_ENTRY(symbol##suffix, true, cost, count, work)
 
 // Before enqueuing work: leaves when a capture forbids it. What is then enqueued in a stream that
 // is being captured is recorded, and has no end to wait for.

@@ -130,22 +130,16 @@ CUresult wait_event(Call& call, CUstream stream_handle, CUevent handle, unsigned
 }
 
 }  // namespace
+
+BRAID_ENTRY(cuEventCreate, 2, create)
+BRAID_ENTRY(cuEventDestroy, 1, destroy_event)
+BRAID_ENTRY(cuEventDestroy_v2, 1, destroy_event)
+BRAID_ENTRY_STREAM(cuEventRecord, _ptsz, Cost::kEvent, 2, record)
+BRAID_ENTRY_STREAM(cuEventRecordWithFlags, _ptsz, Cost::kEvent, 3, record_with_flags)
+BRAID_QUERY(cuEventQuery, 1, query)
+BRAID_QUERY(cuEventSynchronize, 1, synchronize)
+BRAID_QUERY(cuEventElapsedTime, 3, elapsed)
+BRAID_QUERY(cuEventElapsedTime_v2, 3, elapsed)
+BRAID_ENTRY_STREAM(cuStreamWaitEvent, _ptsz, Cost::kEvent, 3, wait_event)
+
 }  // namespace braid::emulator
-
-using namespace braid::emulator;
-
-BRAID_ENTRY(cuEventCreate, create, (CUevent * event, unsigned flags), (event, flags))
-BRAID_ENTRY(cuEventDestroy, destroy_event, (CUevent event), (event))
-BRAID_ENTRY(cuEventDestroy_v2, destroy_event, (CUevent event), (event))
-BRAID_ENTRY_STREAM(cuEventRecord, _ptsz, Cost::kEvent, record, (CUevent event, CUstream stream),
-                   (event, stream))
-BRAID_ENTRY_STREAM(cuEventRecordWithFlags, _ptsz, Cost::kEvent, record_with_flags,
-                   (CUevent event, CUstream stream, unsigned flags), (event, stream, flags))
-BRAID_QUERY(cuEventQuery, query, (CUevent event), (event))
-BRAID_QUERY(cuEventSynchronize, synchronize, (CUevent event), (event))
-BRAID_QUERY(cuEventElapsedTime, elapsed, (float* milliseconds, CUevent start, CUevent end),
-            (milliseconds, start, end))
-BRAID_QUERY(cuEventElapsedTime_v2, elapsed, (float* milliseconds, CUevent start, CUevent end),
-            (milliseconds, start, end))
-BRAID_ENTRY_STREAM(cuStreamWaitEvent, _ptsz, Cost::kEvent, wait_event,
-                   (CUstream stream, CUevent event, unsigned flags), (stream, event, flags))

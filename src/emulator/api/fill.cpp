@@ -59,25 +59,15 @@ CUresult rows_async(Call& call, CUdeviceptr address, size_t pitch, Element value
 }
 
 }  // namespace
-}  // namespace braid::emulator
 
-using namespace braid::emulator;
-
-#define BRAID_FILLS(bits, Element)                                                                \
-  BRAID_ENTRY_STREAM(cuMemsetD##bits##_v2, _ptds, Cost::kEnqueue, row,                            \
-                     (CUdeviceptr address, Element value, size_t count), (address, value, count)) \
-  BRAID_ENTRY_STREAM(cuMemsetD##bits##Async, _ptsz, Cost::kEnqueue, row_async,                    \
-                     (CUdeviceptr address, Element value, size_t count, CUstream stream),         \
-                     (address, value, count, stream))                                             \
-  BRAID_ENTRY_STREAM(                                                                             \
-      cuMemsetD2D##bits##_v2, _ptds, Cost::kEnqueue, rows,                                        \
-      (CUdeviceptr address, size_t pitch, Element value, size_t count, size_t height),            \
-      (address, pitch, value, count, height))                                                     \
-  BRAID_ENTRY_STREAM(cuMemsetD2D##bits##Async, _ptsz, Cost::kEnqueue, rows_async,                 \
-                     (CUdeviceptr address, size_t pitch, Element value, size_t count,             \
-                      size_t height, CUstream stream),                                            \
-                     (address, pitch, value, count, height, stream))
+#define BRAID_FILLS(bits, Element)                                                         \
+  BRAID_ENTRY_STREAM(cuMemsetD##bits##_v2, _ptds, Cost::kEnqueue, 3, row<Element>)         \
+  BRAID_ENTRY_STREAM(cuMemsetD##bits##Async, _ptsz, Cost::kEnqueue, 4, row_async<Element>) \
+  BRAID_ENTRY_STREAM(cuMemsetD2D##bits##_v2, _ptds, Cost::kEnqueue, 5, rows<Element>)      \
+  BRAID_ENTRY_STREAM(cuMemsetD2D##bits##Async, _ptsz, Cost::kEnqueue, 6, rows_async<Element>)
 
 BRAID_FILLS(8, unsigned char)
 BRAID_FILLS(16, unsigned short)
 BRAID_FILLS(32, unsigned)
+
+}  // namespace braid::emulator

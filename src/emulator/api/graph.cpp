@@ -104,29 +104,16 @@ CUresult destroy_exec(Call& call, CUgraphExec handle) {
 }
 
 }  // namespace
+
+BRAID_ENTRY(cuGraphInstantiate, 5, instantiate_with_log)
+BRAID_ENTRY(cuGraphInstantiate_v2, 5, instantiate_with_log)
+BRAID_ENTRY(cuGraphInstantiateWithFlags, 3, instantiate)
+BRAID_ENTRY_STREAM(cuGraphInstantiateWithParams, _ptsz, Cost::kNothing, 3, instantiate_with_params)
+BRAID_ENTRY(cuGraphExecGetFlags, 2, get_flags)
+BRAID_ENTRY_STREAM(cuGraphUpload, _ptsz, Cost::kNothing, 2, upload)
+BRAID_ENTRY_STREAM(cuGraphLaunch, _ptsz, Cost::kEnqueue, 2, launch)
+BRAID_ENTRY(cuGraphGetNodes, 3, get_nodes)
+BRAID_ENTRY(cuGraphExecDestroy, 1, destroy_exec)
+BRAID_ENTRY(cuGraphDestroy, 1, destroy_graph)
+
 }  // namespace braid::emulator
-
-using namespace braid::emulator;
-
-#define BRAID_INSTANTIATE_ENTRY(symbol)                                                           \
-  BRAID_ENTRY(                                                                                    \
-      symbol, instantiate_with_log,                                                               \
-      (CUgraphExec * exec, CUgraph graph, CUgraphNode * error_node, char* log, size_t log_bytes), \
-      (exec, graph, error_node, log, log_bytes))
-
-BRAID_INSTANTIATE_ENTRY(cuGraphInstantiate)
-BRAID_INSTANTIATE_ENTRY(cuGraphInstantiate_v2)
-BRAID_ENTRY(cuGraphInstantiateWithFlags, instantiate,
-            (CUgraphExec * exec, CUgraph graph, unsigned long long flags), (exec, graph, flags))
-BRAID_ENTRY_STREAM(cuGraphInstantiateWithParams, _ptsz, Cost::kNothing, instantiate_with_params,
-                   (CUgraphExec * exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS* params),
-                   (exec, graph, params))
-BRAID_ENTRY(cuGraphExecGetFlags, get_flags, (CUgraphExec exec, cuuint64_t* flags), (exec, flags))
-BRAID_ENTRY_STREAM(cuGraphUpload, _ptsz, Cost::kNothing, upload,
-                   (CUgraphExec exec, CUstream stream), (exec, stream))
-BRAID_ENTRY_STREAM(cuGraphLaunch, _ptsz, Cost::kEnqueue, launch,
-                   (CUgraphExec exec, CUstream stream), (exec, stream))
-BRAID_ENTRY(cuGraphGetNodes, get_nodes, (CUgraph graph, CUgraphNode* nodes, size_t* count),
-            (graph, nodes, count))
-BRAID_ENTRY(cuGraphExecDestroy, destroy_exec, (CUgraphExec exec), (exec))
-BRAID_ENTRY(cuGraphDestroy, destroy_graph, (CUgraph graph), (graph))

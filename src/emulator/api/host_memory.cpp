@@ -109,19 +109,14 @@ CUresult get_flags(Call& call, unsigned* flags, void* address) {
 }
 
 }  // namespace
+
+BRAID_ENTRY(cuMemHostAlloc, 3, allocate)
+BRAID_ENTRY(cuMemAllocHost_v2, 2, allocate_plain)
+BRAID_QUERY(cuMemFreeHost, 1, release)
+BRAID_ENTRY(cuMemHostRegister, 3, register_range)
+BRAID_ENTRY(cuMemHostRegister_v2, 3, register_range)
+BRAID_QUERY(cuMemHostUnregister, 1, unregister)
+BRAID_ENTRY(cuMemHostGetDevicePointer_v2, 3, get_device_pointer)
+BRAID_ENTRY(cuMemHostGetFlags, 2, get_flags)
+
 }  // namespace braid::emulator
-
-using namespace braid::emulator;
-
-BRAID_ENTRY(cuMemHostAlloc, allocate, (void** address, size_t size, unsigned flags),
-            (address, size, flags))
-BRAID_ENTRY(cuMemAllocHost_v2, allocate_plain, (void** address, size_t size), (address, size))
-BRAID_QUERY(cuMemFreeHost, release, (void* address), (address))
-BRAID_ENTRY(cuMemHostRegister, register_range, (void* address, size_t size, unsigned flags),
-            (address, size, flags))
-BRAID_ENTRY(cuMemHostRegister_v2, register_range, (void* address, size_t size, unsigned flags),
-            (address, size, flags))
-BRAID_QUERY(cuMemHostUnregister, unregister, (void* address), (address))
-BRAID_ENTRY(cuMemHostGetDevicePointer_v2, get_device_pointer,
-            (CUdeviceptr * device, void* address, unsigned flags), (device, address, flags))
-BRAID_ENTRY(cuMemHostGetFlags, get_flags, (unsigned* flags, void* address), (flags, address))

@@ -57,16 +57,10 @@ CUresult close_handle(Call& call, CUdeviceptr) {
 }
 
 }  // namespace
+
+BRAID_ENTRY(cuIpcGetMemHandle, 2, get_handle)
+BRAID_ENTRY(cuIpcOpenMemHandle, 3, open_handle)
+BRAID_ENTRY(cuIpcOpenMemHandle_v2, 3, open_handle)
+BRAID_ENTRY(cuIpcCloseMemHandle, 1, close_handle)
+
 }  // namespace braid::emulator
-
-using namespace braid::emulator;
-
-BRAID_ENTRY(cuIpcGetMemHandle, get_handle, (CUipcMemHandle * handle, CUdeviceptr address),
-            (handle, address))
-BRAID_ENTRY(cuIpcOpenMemHandle, open_handle,
-            (CUdeviceptr * address, CUipcMemHandle handle, unsigned flags),
-            (address, handle, flags))
-BRAID_ENTRY(cuIpcOpenMemHandle_v2, open_handle,
-            (CUdeviceptr * address, CUipcMemHandle handle, unsigned flags),
-            (address, handle, flags))
-BRAID_ENTRY(cuIpcCloseMemHandle, close_handle, (CUdeviceptr address), (address))

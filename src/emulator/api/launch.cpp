@@ -81,7 +81,7 @@ CUresult launch_shape(Call& call, CUfunction handle, const Shape& shape, CUstrea
 }
 
 CUresult launch(Call& call, CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
-                unsigned by, unsigned bz, CUstream stream, void** params, void** extra) {
+                unsigned by, unsigned bz, unsigned, CUstream stream, void** params, void** extra) {
   return launch_shape(call, function, {{gx, gy, gz}, {bx, by, bz}}, stream, params, extra);
 }
 
@@ -144,18 +144,9 @@ CUresult max_active_blocks(Call& call, int* blocks, CUfunction function, int blo
 }
 
 }  // namespace
+
+BRAID_ENTRY_STREAM(cuLaunchKernel, _ptsz, Cost::kEnqueue, 11, launch)
+BRAID_ENTRY_STREAM(cuLaunchKernelEx, _ptsz, Cost::kEnqueue, 4, launch_config)
+BRAID_ENTRY(cuOccupancyMaxActiveBlocksPerMultiprocessor, 4, max_active_blocks)
+
 }  // namespace braid::emulator
-
-using namespace braid::emulator;
-
-BRAID_ENTRY_STREAM(cuLaunchKernel, _ptsz, Cost::kEnqueue, launch,
-                   (CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
-                    unsigned by, unsigned bz, unsigned, CUstream stream, void** params,
-                    void** extra),
-                   (function, gx, gy, gz, bx, by, bz, stream, params, extra))
-BRAID_ENTRY_STREAM(cuLaunchKernelEx, _ptsz, Cost::kEnqueue, launch_config,
-                   (const CUlaunchConfig* config, CUfunction function, void** params, void** extra),
-                   (config, function, params, extra))
-BRAID_ENTRY(cuOccupancyMaxActiveBlocksPerMultiprocessor, max_active_blocks,
-            (int* blocks, CUfunction function, int block_size, size_t shared),
-            (blocks, function, block_size, shared))

@@ -79,22 +79,11 @@ CUresult advise(Call& call, CUdeviceptr address, size_t size_bytes, CUmem_advise
 }
 
 }  // namespace
+
+BRAID_ENTRY(cuMemAllocManaged, 3, allocate)
+BRAID_ENTRY_STREAM(cuMemPrefetchAsync, _ptsz, Cost::kEnqueue, 4, prefetch)
+BRAID_ENTRY_STREAM(cuMemPrefetchAsync_v2, _ptsz, Cost::kEnqueue, 5, prefetch_to)
+BRAID_ENTRY(cuMemAdvise, 4, advise)
+BRAID_ENTRY(cuMemAdvise_v2, 4, advise_of)
+
 }  // namespace braid::emulator
-
-using namespace braid::emulator;
-
-BRAID_ENTRY(cuMemAllocManaged, allocate, (CUdeviceptr * address, size_t size, unsigned flags),
-            (address, size, flags))
-BRAID_ENTRY_STREAM(cuMemPrefetchAsync, _ptsz, Cost::kEnqueue, prefetch,
-                   (CUdeviceptr address, size_t size, CUdevice device, CUstream stream),
-                   (address, size, device, stream))
-BRAID_ENTRY_STREAM(cuMemPrefetchAsync_v2, _ptsz, Cost::kEnqueue, prefetch_to,
-                   (CUdeviceptr address, size_t size, CUmemLocation location, unsigned flags,
-                    CUstream stream),
-                   (address, size, location, flags, stream))
-BRAID_ENTRY(cuMemAdvise, advise,
-            (CUdeviceptr address, size_t size, CUmem_advise advice, CUdevice device),
-            (address, size, advice, device))
-BRAID_ENTRY(cuMemAdvise_v2, advise_of,
-            (CUdeviceptr address, size_t size, CUmem_advise advice, CUmemLocation location),
-            (address, size, advice, location))

@@ -87,15 +87,11 @@ CUresult get_address_range(Call& call, CUdeviceptr* base, size_t* size_bytes, CU
 }
 
 }  // namespace
+
+BRAID_ENTRY(cuMemAlloc_v2, 2, allocate)
+BRAID_ENTRY(cuMemAllocPitch_v2, 5, allocate_pitched)
+BRAID_QUERY(cuMemFree_v2, 1, release)
+BRAID_ENTRY(cuMemGetInfo_v2, 2, get_info)
+BRAID_ENTRY(cuMemGetAddressRange_v2, 3, get_address_range)
+
 }  // namespace braid::emulator
-
-using namespace braid::emulator;
-
-BRAID_ENTRY(cuMemAlloc_v2, allocate, (CUdeviceptr * address, size_t size), (address, size))
-BRAID_ENTRY(cuMemAllocPitch_v2, allocate_pitched,
-            (CUdeviceptr * address, size_t* pitch, size_t width, size_t height, unsigned element),
-            (address, pitch, width, height, element))
-BRAID_QUERY(cuMemFree_v2, release, (CUdeviceptr address), (address))
-BRAID_ENTRY(cuMemGetInfo_v2, get_info, (size_t * free, size_t* total), (free, total))
-BRAID_ENTRY(cuMemGetAddressRange_v2, get_address_range,
-            (CUdeviceptr * base, size_t* size, CUdeviceptr address), (base, size, address))

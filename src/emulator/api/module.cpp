@@ -132,28 +132,16 @@ CUresult set_attribute(Call& call, CUfunction handle, CUfunction_attribute attri
 }
 
 }  // namespace
+
+BRAID_ENTRY(cuModuleLoadData, 2, load)
+BRAID_ENTRY(cuModuleLoadFatBinary, 2, load)
+BRAID_ENTRY(cuModuleLoadDataEx, 5, load_with_options)
+BRAID_ENTRY(cuModuleUnload, 1, unload)
+BRAID_ENTRY(cuModuleGetFunction, 3, get_function)
+BRAID_ENTRY(cuModuleGetGlobal_v2, 4, get_global)
+BRAID_ENTRY(cuFuncGetModule, 2, get_module)
+BRAID_ENTRY(cuFuncGetName, 2, get_name)
+BRAID_ENTRY(cuFuncGetAttribute, 3, get_attribute)
+BRAID_ENTRY(cuFuncSetAttribute, 3, set_attribute)
+
 }  // namespace braid::emulator
-
-using namespace braid::emulator;
-
-BRAID_ENTRY(cuModuleLoadData, load, (CUmodule * module, const void* image), (module, image))
-BRAID_ENTRY(cuModuleLoadFatBinary, load, (CUmodule * module, const void* image), (module, image))
-BRAID_ENTRY(cuModuleLoadDataEx, load_with_options,
-            (CUmodule * module, const void* image, unsigned count, CUjit_option* options,
-             void** values),
-            (module, image, count, options, values))
-BRAID_ENTRY(cuModuleUnload, unload, (CUmodule module), (module))
-BRAID_ENTRY(cuModuleGetFunction, get_function,
-            (CUfunction * function, CUmodule module, const char* name), (function, module, name))
-BRAID_ENTRY(cuModuleGetGlobal_v2, get_global,
-            (CUdeviceptr * address, size_t* size, CUmodule module, const char* name),
-            (address, size, module, name))
-BRAID_ENTRY(cuFuncGetModule, get_module, (CUmodule * module, CUfunction function),
-            (module, function))
-BRAID_ENTRY(cuFuncGetName, get_name, (const char** name, CUfunction function), (name, function))
-BRAID_ENTRY(cuFuncGetAttribute, get_attribute,
-            (int* value, CUfunction_attribute attribute, CUfunction function),
-            (value, attribute, function))
-BRAID_ENTRY(cuFuncSetAttribute, set_attribute,
-            (CUfunction function, CUfunction_attribute attribute, int value),
-            (function, attribute, value))

@@ -64,14 +64,10 @@ CUresult disable(Call& call, CUcontext handle) {
 }
 
 }  // namespace
+
+BRAID_ENTRY(cuDeviceCanAccessPeer, 3, can_access)
+BRAID_ENTRY(cuDeviceGetP2PAttribute, 4, get_p2p_attribute)
+BRAID_ENTRY(cuCtxEnablePeerAccess, 2, enable)
+BRAID_ENTRY(cuCtxDisablePeerAccess, 1, disable)
+
 }  // namespace braid::emulator
-
-using namespace braid::emulator;
-
-BRAID_ENTRY(cuDeviceCanAccessPeer, can_access, (int* possible, CUdevice device, CUdevice peer),
-            (possible, device, peer))
-BRAID_ENTRY(cuDeviceGetP2PAttribute, get_p2p_attribute,
-            (int* value, CUdevice_P2PAttribute attribute, CUdevice from, CUdevice to),
-            (value, attribute, from, to))
-BRAID_ENTRY(cuCtxEnablePeerAccess, enable, (CUcontext peer, unsigned flags), (peer, flags))
-BRAID_ENTRY(cuCtxDisablePeerAccess, disable, (CUcontext peer), (peer))

@@ -154,16 +154,9 @@ CUresult set_one(Call& call, const void* value, CUpointer_attribute attribute,
 }
 
 }  // namespace
+
+BRAID_ENTRY(cuPointerGetAttribute, 3, get_one)
+BRAID_ENTRY(cuPointerGetAttributes, 4, get_several)
+BRAID_ENTRY(cuPointerSetAttribute, 3, set_one)
+
 }  // namespace braid::emulator
-
-using namespace braid::emulator;
-
-BRAID_ENTRY(cuPointerGetAttribute, get_one,
-            (void* data, CUpointer_attribute attribute, CUdeviceptr address),
-            (data, attribute, address))
-BRAID_ENTRY(cuPointerGetAttributes, get_several,
-            (unsigned count, CUpointer_attribute* attributes, void** data, CUdeviceptr address),
-            (count, attributes, data, address))
-BRAID_ENTRY(cuPointerSetAttribute, set_one,
-            (const void* value, CUpointer_attribute attribute, CUdeviceptr address),
-            (value, attribute, address))

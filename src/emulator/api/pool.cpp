@@ -198,33 +198,19 @@ CUresult trim(Call& call, CUmemoryPool handle, size_t keep_bytes) {
 }
 
 }  // namespace
+
+BRAID_ENTRY_STREAM(cuMemAllocAsync, _ptsz, Cost::kEnqueue, 3, allocate_async)
+BRAID_ENTRY_STREAM(cuMemAllocFromPoolAsync, _ptsz, Cost::kEnqueue, 4, allocate_from)
+BRAID_ENTRY_STREAM(cuMemFreeAsync, _ptsz, Cost::kEnqueue, 2, free_async)
+BRAID_ENTRY(cuMemPoolCreate, 2, create)
+BRAID_ENTRY(cuMemPoolDestroy, 1, destroy)
+BRAID_ENTRY(cuDeviceGetDefaultMemPool, 2, get_default)
+BRAID_ENTRY(cuDeviceGetMemPool, 2, get_current)
+BRAID_ENTRY(cuDeviceSetMemPool, 2, set_current)
+BRAID_ENTRY(cuMemPoolSetAccess, 3, set_access)
+BRAID_ENTRY(cuMemPoolGetAccess, 3, get_access)
+BRAID_ENTRY(cuMemPoolSetAttribute, 3, set_attribute)
+BRAID_ENTRY(cuMemPoolGetAttribute, 3, get_attribute)
+BRAID_ENTRY(cuMemPoolTrimTo, 2, trim)
+
 }  // namespace braid::emulator
-
-using namespace braid::emulator;
-
-BRAID_ENTRY_STREAM(cuMemAllocAsync, _ptsz, Cost::kEnqueue, allocate_async,
-                   (CUdeviceptr * address, size_t size, CUstream stream), (address, size, stream))
-BRAID_ENTRY_STREAM(cuMemAllocFromPoolAsync, _ptsz, Cost::kEnqueue, allocate_from,
-                   (CUdeviceptr * address, size_t size, CUmemoryPool pool, CUstream stream),
-                   (address, size, pool, stream))
-BRAID_ENTRY_STREAM(cuMemFreeAsync, _ptsz, Cost::kEnqueue, free_async,
-                   (CUdeviceptr address, CUstream stream), (address, stream))
-BRAID_ENTRY(cuMemPoolCreate, create, (CUmemoryPool * pool, const CUmemPoolProps* properties),
-            (pool, properties))
-BRAID_ENTRY(cuMemPoolDestroy, destroy, (CUmemoryPool pool), (pool))
-BRAID_ENTRY(cuDeviceGetDefaultMemPool, get_default, (CUmemoryPool * pool, CUdevice device),
-            (pool, device))
-BRAID_ENTRY(cuDeviceGetMemPool, get_current, (CUmemoryPool * pool, CUdevice device), (pool, device))
-BRAID_ENTRY(cuDeviceSetMemPool, set_current, (CUdevice device, CUmemoryPool pool), (device, pool))
-BRAID_ENTRY(cuMemPoolSetAccess, set_access,
-            (CUmemoryPool pool, const CUmemAccessDesc* wanted, size_t count), (pool, wanted, count))
-BRAID_ENTRY(cuMemPoolGetAccess, get_access,
-            (CUmemAccess_flags * flags, CUmemoryPool pool, CUmemLocation* location),
-            (flags, pool, location))
-BRAID_ENTRY(cuMemPoolSetAttribute, set_attribute,
-            (CUmemoryPool pool, CUmemPool_attribute attribute, void* value),
-            (pool, attribute, value))
-BRAID_ENTRY(cuMemPoolGetAttribute, get_attribute,
-            (CUmemoryPool pool, CUmemPool_attribute attribute, void* value),
-            (pool, attribute, value))
-BRAID_ENTRY(cuMemPoolTrimTo, trim, (CUmemoryPool pool, size_t keep), (pool, keep))

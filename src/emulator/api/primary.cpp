@@ -61,19 +61,14 @@ CUresult set_flags(Call& call, CUdevice device, unsigned flags) {
 }
 
 }  // namespace
+
+BRAID_ENTRY(cuDevicePrimaryCtxRetain, 2, retain)
+BRAID_ENTRY(cuDevicePrimaryCtxRelease, 1, release)
+BRAID_ENTRY(cuDevicePrimaryCtxRelease_v2, 1, release)
+BRAID_ENTRY(cuDevicePrimaryCtxReset, 1, reset)
+BRAID_ENTRY(cuDevicePrimaryCtxReset_v2, 1, reset)
+BRAID_ENTRY(cuDevicePrimaryCtxGetState, 3, get_state)
+BRAID_ENTRY(cuDevicePrimaryCtxSetFlags, 2, set_flags)
+BRAID_ENTRY(cuDevicePrimaryCtxSetFlags_v2, 2, set_flags)
+
 }  // namespace braid::emulator
-
-using namespace braid::emulator;
-
-BRAID_ENTRY(cuDevicePrimaryCtxRetain, retain, (CUcontext * context, CUdevice device),
-            (context, device))
-BRAID_ENTRY(cuDevicePrimaryCtxRelease, release, (CUdevice device), (device))
-BRAID_ENTRY(cuDevicePrimaryCtxRelease_v2, release, (CUdevice device), (device))
-BRAID_ENTRY(cuDevicePrimaryCtxReset, reset, (CUdevice device), (device))
-BRAID_ENTRY(cuDevicePrimaryCtxReset_v2, reset, (CUdevice device), (device))
-BRAID_ENTRY(cuDevicePrimaryCtxGetState, get_state, (CUdevice device, unsigned* flags, int* active),
-            (device, flags, active))
-BRAID_ENTRY(cuDevicePrimaryCtxSetFlags, set_flags, (CUdevice device, unsigned flags),
-            (device, flags))
-BRAID_ENTRY(cuDevicePrimaryCtxSetFlags_v2, set_flags, (CUdevice device, unsigned flags),
-            (device, flags))

@@ -146,33 +146,20 @@ CUresult add_callback(Call& call, CUstream handle, CUstreamCallback callback, vo
 }
 
 }  // namespace
+
+BRAID_ENTRY(cuStreamCreate, 2, create)
+BRAID_ENTRY(cuStreamCreateWithPriority, 3, create_with_priority)
+BRAID_ENTRY(cuStreamDestroy, 1, destroy_stream)
+BRAID_ENTRY(cuStreamDestroy_v2, 1, destroy_stream)
+BRAID_ENTRY_STREAM(cuStreamQuery, _ptsz, Cost::kQuery, 1, query)
+BRAID_ENTRY_STREAM(cuStreamSynchronize, _ptsz, Cost::kQuery, 1, synchronize)
+BRAID_ENTRY_STREAM(cuStreamGetCtx, _ptsz, Cost::kNothing, 2, get_context)
+BRAID_ENTRY_STREAM(cuStreamGetCtx_v2, _ptsz, Cost::kNothing, 3, get_contexts)
+BRAID_ENTRY_STREAM(cuStreamGetFlags, _ptsz, Cost::kNothing, 2, get_flags)
+BRAID_ENTRY_STREAM(cuStreamGetPriority, _ptsz, Cost::kNothing, 2, get_priority)
+BRAID_ENTRY_STREAM(cuStreamGetId, _ptsz, Cost::kNothing, 2, get_id)
+BRAID_ENTRY_STREAM(cuStreamGetDevice, _ptsz, Cost::kNothing, 2, get_device)
+BRAID_ENTRY_STREAM(cuLaunchHostFunc, _ptsz, Cost::kEnqueue, 3, launch_host_function)
+BRAID_ENTRY_STREAM(cuStreamAddCallback, _ptsz, Cost::kEnqueue, 4, add_callback)
+
 }  // namespace braid::emulator
-
-using namespace braid::emulator;
-
-BRAID_ENTRY(cuStreamCreate, create, (CUstream * stream, unsigned flags), (stream, flags))
-BRAID_ENTRY(cuStreamCreateWithPriority, create_with_priority,
-            (CUstream * stream, unsigned flags, int priority), (stream, flags, priority))
-BRAID_ENTRY(cuStreamDestroy, destroy_stream, (CUstream stream), (stream))
-BRAID_ENTRY(cuStreamDestroy_v2, destroy_stream, (CUstream stream), (stream))
-BRAID_ENTRY_STREAM(cuStreamQuery, _ptsz, Cost::kQuery, query, (CUstream stream), (stream))
-BRAID_ENTRY_STREAM(cuStreamSynchronize, _ptsz, Cost::kQuery, synchronize, (CUstream stream),
-                   (stream))
-BRAID_ENTRY_STREAM(cuStreamGetCtx, _ptsz, Cost::kNothing, get_context,
-                   (CUstream stream, CUcontext* context), (stream, context))
-BRAID_ENTRY_STREAM(cuStreamGetCtx_v2, _ptsz, Cost::kNothing, get_contexts,
-                   (CUstream stream, CUcontext* context, CUgreenCtx* green),
-                   (stream, context, green))
-BRAID_ENTRY_STREAM(cuStreamGetFlags, _ptsz, Cost::kNothing, get_flags,
-                   (CUstream stream, unsigned* flags), (stream, flags))
-BRAID_ENTRY_STREAM(cuStreamGetPriority, _ptsz, Cost::kNothing, get_priority,
-                   (CUstream stream, int* priority), (stream, priority))
-BRAID_ENTRY_STREAM(cuStreamGetId, _ptsz, Cost::kNothing, get_id,
-                   (CUstream stream, unsigned long long* id), (stream, id))
-BRAID_ENTRY_STREAM(cuStreamGetDevice, _ptsz, Cost::kNothing, get_device,
-                   (CUstream stream, CUdevice* device), (stream, device))
-BRAID_ENTRY_STREAM(cuLaunchHostFunc, _ptsz, Cost::kEnqueue, launch_host_function,
-                   (CUstream stream, CUhostFn function, void* data), (stream, function, data))
-BRAID_ENTRY_STREAM(cuStreamAddCallback, _ptsz, Cost::kEnqueue, add_callback,
-                   (CUstream stream, CUstreamCallback callback, void* data, unsigned flags),
-                   (stream, callback, data, flags))

@@ -94,30 +94,17 @@ CUresult batch(Call& call, CUstream stream, unsigned count, CUstreamBatchMemOpPa
 }
 
 }  // namespace
-}  // namespace braid::emulator
-
-using namespace braid::emulator;
 
 // The first and second forms differ in what old devices had to be asked for; they do the same.
-#define BRAID_VALUE_ENTRY(symbol, work, type)                                            \
-  BRAID_ENTRY_STREAM(symbol, _ptsz, Cost::kEnqueue, work,                                \
-                     (CUstream stream, CUdeviceptr address, type value, unsigned flags), \
-                     (stream, address, value, flags))
+BRAID_ENTRY_STREAM(cuStreamWaitValue32, _ptsz, Cost::kEnqueue, 4, wait32)
+BRAID_ENTRY_STREAM(cuStreamWaitValue32_v2, _ptsz, Cost::kEnqueue, 4, wait32)
+BRAID_ENTRY_STREAM(cuStreamWaitValue64, _ptsz, Cost::kEnqueue, 4, wait64)
+BRAID_ENTRY_STREAM(cuStreamWaitValue64_v2, _ptsz, Cost::kEnqueue, 4, wait64)
+BRAID_ENTRY_STREAM(cuStreamWriteValue32, _ptsz, Cost::kEnqueue, 4, write32)
+BRAID_ENTRY_STREAM(cuStreamWriteValue32_v2, _ptsz, Cost::kEnqueue, 4, write32)
+BRAID_ENTRY_STREAM(cuStreamWriteValue64, _ptsz, Cost::kEnqueue, 4, write64)
+BRAID_ENTRY_STREAM(cuStreamWriteValue64_v2, _ptsz, Cost::kEnqueue, 4, write64)
+BRAID_ENTRY_STREAM(cuStreamBatchMemOp, _ptsz, Cost::kEnqueue, 4, batch)
+BRAID_ENTRY_STREAM(cuStreamBatchMemOp_v2, _ptsz, Cost::kEnqueue, 4, batch)
 
-BRAID_VALUE_ENTRY(cuStreamWaitValue32, wait32, cuuint32_t)
-BRAID_VALUE_ENTRY(cuStreamWaitValue32_v2, wait32, cuuint32_t)
-BRAID_VALUE_ENTRY(cuStreamWaitValue64, wait64, cuuint64_t)
-BRAID_VALUE_ENTRY(cuStreamWaitValue64_v2, wait64, cuuint64_t)
-BRAID_VALUE_ENTRY(cuStreamWriteValue32, write32, cuuint32_t)
-BRAID_VALUE_ENTRY(cuStreamWriteValue32_v2, write32, cuuint32_t)
-BRAID_VALUE_ENTRY(cuStreamWriteValue64, write64, cuuint64_t)
-BRAID_VALUE_ENTRY(cuStreamWriteValue64_v2, write64, cuuint64_t)
-
-#define BRAID_BATCH_ENTRY(symbol)                                                       \
-  BRAID_ENTRY_STREAM(                                                                   \
-      symbol, _ptsz, Cost::kEnqueue, batch,                                             \
-      (CUstream stream, unsigned count, CUstreamBatchMemOpParams* ops, unsigned flags), \
-      (stream, count, ops, flags))
-
-BRAID_BATCH_ENTRY(cuStreamBatchMemOp)
-BRAID_BATCH_ENTRY(cuStreamBatchMemOp_v2)
+}  // namespace braid::emulator

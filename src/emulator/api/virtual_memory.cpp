@@ -201,44 +201,19 @@ CUresult import_handle(Call& call, CUmemGenericAllocationHandle* out, void* hand
 }
 
 }  // namespace
+
+BRAID_ENTRY(cuMemAddressReserve, 5, reserve)
+BRAID_ENTRY(cuMemAddressFree, 2, free_range)
+BRAID_ENTRY(cuMemCreate, 4, create)
+BRAID_ENTRY(cuMemRelease, 1, release)
+BRAID_ENTRY(cuMemMap, 5, map)
+BRAID_QUERY(cuMemUnmap, 2, unmap)
+BRAID_ENTRY(cuMemSetAccess, 4, set_access)
+BRAID_ENTRY(cuMemGetAccess, 3, get_access)
+BRAID_ENTRY(cuMemGetAllocationGranularity, 3, get_granularity)
+BRAID_ENTRY(cuMemGetAllocationPropertiesFromHandle, 2, get_properties)
+BRAID_ENTRY(cuMemRetainAllocationHandle, 2, retain_handle)
+BRAID_ENTRY(cuMemExportToShareableHandle, 4, export_handle)
+BRAID_ENTRY(cuMemImportFromShareableHandle, 3, import_handle)
+
 }  // namespace braid::emulator
-
-using namespace braid::emulator;
-
-BRAID_ENTRY(cuMemAddressReserve, reserve,
-            (CUdeviceptr * address, size_t size, size_t alignment, CUdeviceptr hint,
-             unsigned long long flags),
-            (address, size, alignment, hint, flags))
-BRAID_ENTRY(cuMemAddressFree, free_range, (CUdeviceptr address, size_t size), (address, size))
-BRAID_ENTRY(cuMemCreate, create,
-            (CUmemGenericAllocationHandle * handle, size_t size,
-             const CUmemAllocationProp* properties, unsigned long long flags),
-            (handle, size, properties, flags))
-BRAID_ENTRY(cuMemRelease, release, (CUmemGenericAllocationHandle handle), (handle))
-BRAID_ENTRY(cuMemMap, map,
-            (CUdeviceptr address, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
-             unsigned long long flags),
-            (address, size, offset, handle, flags))
-BRAID_QUERY(cuMemUnmap, unmap, (CUdeviceptr address, size_t size), (address, size))
-BRAID_ENTRY(cuMemSetAccess, set_access,
-            (CUdeviceptr address, size_t size, const CUmemAccessDesc* wanted, size_t count),
-            (address, size, wanted, count))
-BRAID_ENTRY(cuMemGetAccess, get_access,
-            (unsigned long long* flags, const CUmemLocation* location, CUdeviceptr address),
-            (flags, location, address))
-BRAID_ENTRY(cuMemGetAllocationGranularity, get_granularity,
-            (size_t * granularity, const CUmemAllocationProp* properties,
-             CUmemAllocationGranularity_flags option),
-            (granularity, properties, option))
-BRAID_ENTRY(cuMemGetAllocationPropertiesFromHandle, get_properties,
-            (CUmemAllocationProp * properties, CUmemGenericAllocationHandle handle),
-            (properties, handle))
-BRAID_ENTRY(cuMemRetainAllocationHandle, retain_handle,
-            (CUmemGenericAllocationHandle * handle, void* address), (handle, address))
-BRAID_ENTRY(cuMemExportToShareableHandle, export_handle,
-            (void* out, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type,
-             unsigned long long flags),
-            (out, handle, type, flags))
-BRAID_ENTRY(cuMemImportFromShareableHandle, import_handle,
-            (CUmemGenericAllocationHandle * handle, void* shared, CUmemAllocationHandleType type),
-            (handle, shared, type))
