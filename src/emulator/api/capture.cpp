@@ -13,9 +13,8 @@ bool is_mode(CUstreamCaptureMode mode) {
 }
 
 CUresult begin(Call& call, CUstream handle, CUstreamCaptureMode mode) {
-  StreamPtr stream;
   if (!is_mode(mode)) return CUDA_ERROR_INVALID_VALUE;
-  BRAID_TRY(find_stream(call, handle, stream));
+  BRAID_LET(stream, find_stream(call, handle));
   if (stream->legacy) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   if (stream->capture != nullptr) return CUDA_ERROR_ILLEGAL_STATE;
   auto capture = std::make_shared<Capture>();
@@ -65,9 +64,8 @@ CUresult give_up(World& world, const Capture& capture, CUgraph* graph, CUresult 
 }
 
 CUresult end(Call& call, CUstream handle, CUgraph* graph) {
-  StreamPtr stream;
   if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  BRAID_TRY(find_stream(call, handle, stream));
+  BRAID_LET(stream, find_stream(call, handle));
   const CapturePtr capture = stream->capture;
   if (capture == nullptr) return CUDA_ERROR_ILLEGAL_STATE;
   if (capture->origin.lock() != stream) return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
@@ -85,34 +83,31 @@ CUresult end(Call& call, CUstream handle, CUgraph* graph) {
 }
 
 // The state of a stream. The legacy stream cannot be asked while a blocking stream is captured.
-CUresult find_state(Call& call, CUstream handle, StreamPtr& stream, CUstreamCaptureStatus* status) {
+Found<StreamPtr> find_state(Call& call, CUstream handle, CUstreamCaptureStatus* status) {
   if (status == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  BRAID_TRY(find_stream(call, handle, stream));
+  BRAID_LET(stream, find_stream(call, handle));
   if (stream->legacy)
     for (const StreamPtr& other : stream->context.lock()->streams)
       if (other->blocking() && other->capture != nullptr) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
   *status = stream->capture == nullptr ? CU_STREAM_CAPTURE_STATUS_NONE
             : stream->capture->valid   ? CU_STREAM_CAPTURE_STATUS_ACTIVE
                                        : CU_STREAM_CAPTURE_STATUS_INVALIDATED;
-  return CUDA_SUCCESS;
+  return stream;
 }
 
 CUresult is_capturing(Call& call, CUstream handle, CUstreamCaptureStatus* status) {
-  StreamPtr stream;
-  return find_state(call, handle, stream, status);
+  return find_state(call, handle, status).status();
 }
 
 CUresult get_info(Call& call, CUstream handle, CUstreamCaptureStatus* status, cuuint64_t* id) {
-  StreamPtr stream;
-  BRAID_TRY(find_state(call, handle, stream, status));
+  BRAID_LET(stream, find_state(call, handle, status));
   if (id != nullptr && stream->capture != nullptr) *id = stream->capture->id;
   return CUDA_SUCCESS;
 }
 
 CUresult get_info_v2(Call& call, CUstream handle, CUstreamCaptureStatus* status, cuuint64_t* id,
                      CUgraph* graph, const CUgraphNode** dependencies, size_t* count) {
-  StreamPtr stream;
-  BRAID_TRY(find_state(call, handle, stream, status));
+  BRAID_LET(stream, find_state(call, handle, status));
   BRAID_TRY(get_info(call, handle, status, id));
   if (graph != nullptr) *graph = stream->capture != nullptr ? stream->capture->handle : nullptr;
   if (dependencies != nullptr) *dependencies = nullptr;

@@ -55,10 +55,6 @@ bool is_idle(const Context& context) {
                      [](const StreamPtr& stream) { return stream->idle(); });
 }
 
-}  // namespace
-
-namespace {
-
 void wait_for_streams(Call& call, const Context& context) {
   std::vector<CompletionPtr> ends;
   for (const StreamPtr& stream : context.streams)
@@ -68,10 +64,6 @@ void wait_for_streams(Call& call, const Context& context) {
   });
   for (const CompletionPtr& end : ends) call.world.clock.wait_until(end->when());
 }
-
-}  // namespace
-
-namespace {
 
 void wait_with_lock(Call& call, const ContextPtr& context) {
   while (call.world.wait_for_lock(call.lock, *context)) {
@@ -165,9 +157,8 @@ CUresult create_with_params(Call& call, CUcontext* out, CUctxCreateParams* param
 
 // Waits for the streams of the other contexts too (seen on 2xH200).
 CUresult destroy_context(Call& call, CUcontext handle) {
-  ContextPtr context;
   if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  BRAID_TRY(find_context(call, handle, context));
+  BRAID_LET(context, find_context(call, handle));
   if (call.world.primaries[context->device] == context) return CUDA_ERROR_INVALID_CONTEXT;
   wait_for_everybody(call);
   destroy(call, context);
@@ -177,9 +168,8 @@ CUresult destroy_context(Call& call, CUcontext handle) {
 }
 
 CUresult attach(Call& call, CUcontext* out, unsigned flags) {
-  ContextPtr context;
   if (out == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  BRAID_TRY(current_context(call, context));
+  BRAID_LET(context, current_context(call));
   if (context->uses == 0) return CUDA_ERROR_INVALID_CONTEXT;  // a primary one: retained instead
   ++context->uses;
   *out = context->handle;
@@ -187,16 +177,14 @@ CUresult attach(Call& call, CUcontext* out, unsigned flags) {
 }
 
 CUresult detach(Call& call, CUcontext handle) {
-  ContextPtr context;
-  BRAID_TRY(current_context(call, context));
+  BRAID_LET(context, current_context(call));
   if (context->handle != handle || context->uses == 0) return CUDA_ERROR_INVALID_CONTEXT;
   return --context->uses == 0 ? destroy_context(call, handle) : CUDA_SUCCESS;
 }
 
 CUresult push(Call& call, CUcontext handle) {
-  ContextPtr context;
   if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  BRAID_TRY(find_context(call, handle, context));
+  BRAID_TRY(find_context(call, handle).status());
   call.thread.contexts.push_back(handle);
   return CUDA_SUCCESS;
 }
@@ -214,11 +202,10 @@ CUresult set_current(Call& call, CUcontext handle) {
     if (!stack.empty()) stack.pop_back();
     return CUDA_SUCCESS;
   }
-  ContextPtr context;
   // The handle of a primary context may become current before the context is retained.
-  const CUresult found = find_context(call, handle, context);
-  if (context == nullptr) return found;
-  if (found != CUDA_SUCCESS && call.world.primaries[context->device] != context) return found;
+  const ContextPtr context = call.world.contexts.find(handle);
+  if (context == nullptr || call.world.primaries[context->device] != context)
+    BRAID_TRY(find_context(call, handle).status());
   if (stack.empty())
     stack.push_back(handle);
   else
@@ -242,8 +229,7 @@ CUresult get_device(Call& call, CUdevice* device) {
 }
 
 CUresult synchronize(Call& call) {
-  ContextPtr context;
-  BRAID_TRY(current_context(call, context));
+  BRAID_LET(context, current_context(call));
   for (const StreamPtr& stream : context->streams)
     if (stream->capture != nullptr) {
       stream->capture->valid = false;
@@ -255,69 +241,65 @@ CUresult synchronize(Call& call) {
   return context->error;
 }
 
+// Null stands for the current one.
+Found<ContextPtr> find_or_current(Call& call, CUcontext handle) {
+  return handle == nullptr ? current_context(call) : find_context(call, handle);
+}
+
 CUresult get_api_version(Call& call, CUcontext handle, unsigned* version) {
-  ContextPtr context;
   if (version == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  BRAID_TRY(handle == nullptr ? current_context(call, context)
-                              : find_context(call, handle, context));
+  BRAID_TRY(find_or_current(call, handle).status());
   *version = 3020;
   return CUDA_SUCCESS;
 }
 
 CUresult get_flags(Call& call, unsigned* flags) {
-  ContextPtr context;
   if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  BRAID_TRY(current_context(call, context));
+  BRAID_LET(context, current_context(call));
   *flags = context->flags;
   return CUDA_SUCCESS;
 }
 
 CUresult set_flags(Call& call, unsigned flags) {
-  ContextPtr context;
   if (!known_context_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
-  BRAID_TRY(current_context(call, context));
+  BRAID_LET(context, current_context(call));
   context->flags = flags;
   return CUDA_SUCCESS;
 }
 
 CUresult get_id(Call& call, CUcontext handle, unsigned long long* id) {
-  ContextPtr context;
   if (id == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  BRAID_TRY(handle == nullptr ? current_context(call, context)
-                              : find_context(call, handle, context));
+  BRAID_LET(context, find_or_current(call, handle));
   *id = context->id;
   return CUDA_SUCCESS;
 }
 
 // CUDA's own defaults on a 64-bit server.
-CUresult default_limit(CUlimit limit, size_t& value) {
+Found<size_t> default_limit(CUlimit limit) {
   switch (static_cast<int>(limit)) {
-    case CU_LIMIT_STACK_SIZE: value = kStackBytes; return CUDA_SUCCESS;
-    case CU_LIMIT_PRINTF_FIFO_SIZE: value = 7340032; return CUDA_SUCCESS;
-    case CU_LIMIT_MALLOC_HEAP_SIZE: value = 8388608; return CUDA_SUCCESS;
-    case CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH: value = 2; return CUDA_SUCCESS;
-    case CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT: value = 2048; return CUDA_SUCCESS;
-    case CU_LIMIT_MAX_L2_FETCH_GRANULARITY: value = 64; return CUDA_SUCCESS;
-    case CU_LIMIT_PERSISTING_L2_CACHE_SIZE: value = 0; return CUDA_SUCCESS;
+    case CU_LIMIT_STACK_SIZE: return size_t{kStackBytes};
+    case CU_LIMIT_PRINTF_FIFO_SIZE: return size_t{7340032};
+    case CU_LIMIT_MALLOC_HEAP_SIZE: return size_t{8388608};
+    case CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH: return size_t{2};
+    case CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT: return size_t{2048};
+    case CU_LIMIT_MAX_L2_FETCH_GRANULARITY: return size_t{64};
+    case CU_LIMIT_PERSISTING_L2_CACHE_SIZE: return size_t{0};
     default: return CUDA_ERROR_UNSUPPORTED_LIMIT;
   }
 }
 
 CUresult get_limit(Call& call, size_t* value, CUlimit limit) {
-  ContextPtr context;
   if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  BRAID_TRY(current_context(call, context));
-  BRAID_TRY(default_limit(limit, *value));
-  if (const auto set = context->limits.find(limit); set != context->limits.end())
-    *value = set->second;
+  BRAID_LET(context, current_context(call));
+  BRAID_LET(usual, default_limit(limit));
+  const auto set = context->limits.find(limit);
+  *value = set != context->limits.end() ? set->second : usual;
   return CUDA_SUCCESS;
 }
 
 CUresult set_limit(Call& call, CUlimit limit, size_t value) {
-  ContextPtr context;
-  size_t unused = 0;
-  BRAID_TRY(current_context(call, context));
-  BRAID_TRY(default_limit(limit, unused));
+  BRAID_LET(context, current_context(call));
+  BRAID_TRY(default_limit(limit).status());
   if (limit == CU_LIMIT_STACK_SIZE) {
     if (value > kMostStackBytes) return CUDA_ERROR_INVALID_VALUE;
     BRAID_TRY(take_memory(call.world, *context, value));
@@ -327,25 +309,20 @@ CUresult set_limit(Call& call, CUlimit limit, size_t value) {
 }
 
 CUresult get_priority_range(Call& call, int* least, int* greatest) {
-  ContextPtr context;
-  BRAID_TRY(current_context(call, context));
+  BRAID_TRY(current_context(call).status());
   if (least != nullptr) *least = kLeastPriority;
   if (greatest != nullptr) *greatest = kGreatestPriority;
   return CUDA_SUCCESS;
 }
 
 CUresult get_cache_config(Call& call, CUfunc_cache* config) {
-  ContextPtr context;
   if (config == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  BRAID_TRY(current_context(call, context));
+  BRAID_TRY(current_context(call).status());
   *config = CU_FUNC_CACHE_PREFER_NONE;
   return CUDA_SUCCESS;
 }
 
-CUresult set_cache_config(Call& call, CUfunc_cache) {
-  ContextPtr context;
-  return current_context(call, context);
-}
+CUresult set_cache_config(Call& call, CUfunc_cache) { return current_context(call).status(); }
 
 }  // namespace
 

@@ -12,11 +12,12 @@ namespace {
 // Which entry an error belongs to.
 constexpr size_t kNoEntry = SIZE_MAX;
 
-CUresult find_batch_stream(Call& call, CUstream handle, StreamPtr& stream) {
-  BRAID_TRY(find_stream(call, handle, stream));
+Found<StreamPtr> find_batch_stream(Call& call, CUstream handle) {
+  BRAID_LET(stream, find_stream(call, handle));
   if (stream->legacy) return CUDA_ERROR_INVALID_VALUE;
   // CUDA has no graph node for a batch. The capture goes on as if the call had not been made.
-  return stream->capture != nullptr ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
+  if (stream->capture != nullptr) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  return stream;
 }
 
 CUresult read_attributes(CUmemcpySrcAccessOrder order, unsigned flags, SourceRead& read) {
@@ -119,13 +120,12 @@ CUresult gather(Call& call, const ShapedBatch& batch, std::vector<Copy>& copies,
 
 template <typename Batch>
 CUresult run(Call& call, const Batch& batch, size_t* fail_index, CUstream handle) {
-  StreamPtr stream;
   std::vector<Copy> copies;
   size_t entry = kNoEntry;
-  CUresult result = find_batch_stream(call, handle, stream);
-  if (result == CUDA_SUCCESS) result = gather(call, batch, copies, entry);
+  auto stream = find_batch_stream(call, handle);
+  const CUresult result = stream.ok() ? gather(call, batch, copies, entry) : stream.status();
   if (result == CUDA_SUCCESS)
-    return issue_copies(call, stream, std::move(copies), Waiting::kAsynchronous);
+    return issue_copies(call, stream.value(), std::move(copies), Waiting::kAsynchronous);
   if (fail_index != nullptr) *fail_index = entry;
   return result;
 }

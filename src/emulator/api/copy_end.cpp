@@ -97,8 +97,7 @@ CUresult find_rows(Call& call, uint64_t base, const Layout& layout, const Extent
 namespace {
 
 CUresult find_device(Call& call, CUcontext handle, int& device) {
-  ContextPtr context;
-  BRAID_TRY(find_context(call, handle, context));
+  BRAID_LET(context, find_context(call, handle));
   device = context->device;
   return context->error;
 }

@@ -85,9 +85,8 @@ CUresult check_members(Call& call, const Params& params, Copy& copy) {
 // As with linear copies, nothing is looked up for a copy of no bytes.
 template <typename Params>
 CUresult copy_shape(Call& call, const Params* params, CUstream handle, Waiting waiting) {
-  StreamPtr stream;
   if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  BRAID_TRY(find_stream(call, handle, stream));
+  BRAID_LET(stream, find_stream(call, handle));
   Copy copy;
   BRAID_TRY(check_members(call, *params, copy));
   const Side source = source_of(*params);

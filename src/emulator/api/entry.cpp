@@ -23,10 +23,11 @@ void begin_call(Call& call, Cost cost) {
   world.catch_up(call.lock);
 }
 
-CUresult find_context(Call& call, CUcontext handle, ContextPtr& context) {
-  context = call.world.contexts.find(handle);
+Found<ContextPtr> find_context(Call& call, CUcontext handle) {
+  const ContextPtr context = call.world.contexts.find(handle);
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  return context->alive ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  if (!context->alive) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  return context;
 }
 
 namespace {
@@ -36,12 +37,17 @@ bool wait_for_needed_lock(Call& call, const Context& context) {
   return call.lock_use == LockUse::kNeeds && call.world.wait_for_lock(call.lock, context);
 }
 
-CUresult look_up_current(Call& call, ContextPtr& context) {
+// Alive and without a sticky error.
+CUresult check_context(const ContextPtr& context) {
+  return context != nullptr && context->alive ? context->error : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+Found<ContextPtr> look_up_current(Call& call) {
   if (call.thread.contexts.empty() || call.thread.contexts.back() == nullptr)
     return CUDA_ERROR_INVALID_CONTEXT;
-  context = call.world.contexts.find(call.thread.contexts.back());
-  if (context == nullptr || !context->alive) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-  return context->error;
+  const ContextPtr context = call.world.contexts.find(call.thread.contexts.back());
+  BRAID_TRY(check_context(context));
+  return context;
 }
 
 StreamPtr per_thread_stream(Call& call, const ContextPtr& context) {
@@ -55,36 +61,32 @@ StreamPtr per_thread_stream(Call& call, const ContextPtr& context) {
   return stream;
 }
 
-CUresult look_up_stream(Call& call, CUstream handle, StreamPtr& stream, ContextPtr& context) {
+Found<StreamPtr> look_up_stream(Call& call, CUstream handle) {
   const bool null = handle == nullptr;
   if (null || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD) {
-    BRAID_TRY(look_up_current(call, context));
+    BRAID_LET(context, look_up_current(call));
     const bool per_thread = null ? call.per_thread : handle == CU_STREAM_PER_THREAD;
-    stream = per_thread ? per_thread_stream(call, context) : context->legacy;
-    return CUDA_SUCCESS;
+    return per_thread ? per_thread_stream(call, context) : context->legacy;
   }
-  stream = call.world.streams.find(handle);
-  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  context = stream->context.lock();
-  if (context == nullptr || !context->alive) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-  return context->error;
+  BRAID_LET(stream, find_object(call.world.streams, handle));
+  BRAID_TRY(check_context(stream->context.lock()));
+  return stream;
 }
 
 }  // namespace
 
-CUresult current_context(Call& call, ContextPtr& context) {
-  do {
-    BRAID_TRY(look_up_current(call, context));
-  } while (wait_for_needed_lock(call, *context));
-  return CUDA_SUCCESS;
+Found<ContextPtr> current_context(Call& call) {
+  while (true) {
+    BRAID_LET(context, look_up_current(call));
+    if (!wait_for_needed_lock(call, *context)) return context;
+  }
 }
 
-CUresult find_stream(Call& call, CUstream handle, StreamPtr& stream) {
-  ContextPtr context;
-  do {
-    BRAID_TRY(look_up_stream(call, handle, stream, context));
-  } while (wait_for_needed_lock(call, *context));
-  return CUDA_SUCCESS;
+Found<StreamPtr> find_stream(Call& call, CUstream handle) {
+  while (true) {
+    BRAID_LET(stream, look_up_stream(call, handle));
+    if (!wait_for_needed_lock(call, *stream->context.lock())) return stream;
+  }
 }
 
 ContextPtr owner_of(const Call& call, const Allocation& allocation) {
@@ -93,22 +95,16 @@ ContextPtr owner_of(const Call& call, const Allocation& allocation) {
   return nullptr;
 }
 
-CUresult default_stream(Call& call, StreamPtr& stream) {
-  return find_stream(call, nullptr, stream);
-}
-
 CUresult wait_for_end(Call& call, const StreamPtr& stream, const CompletionPtr& end) {
   call.world.wait_for(call.lock, end);
   const ContextPtr context = stream->context.lock();
   return context != nullptr ? context->error : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
-CUresult find_event(Call& call, CUevent handle, EventPtr& event) {
-  event = call.world.events.find(handle);
-  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const ContextPtr context = event->context.lock();
-  if (context == nullptr || !context->alive) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-  return context->error;
+Found<EventPtr> find_event(Call& call, CUevent handle) {
+  BRAID_LET(event, find_object(call.world.events, handle));
+  BRAID_TRY(check_context(event->context.lock()));
+  return event;
 }
 
 namespace {

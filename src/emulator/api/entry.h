@@ -15,9 +15,11 @@
 
 #include <exception>
 #include <new>
+#include <optional>
 #include <tuple>
 #include <utility>
 
+#include "base/try.h"
 #include "emulator/model/capture_rules.h"
 #include "emulator/model/context_lock.h"
 #include "emulator/model/world.h"
@@ -84,20 +86,20 @@ struct Signature<CUresult(Call&, Parameters...)> {
 template <typename Work, size_t index>
 using Parameter = std::tuple_element_t<index, typename Signature<Work>::Tuple>;
 
-// So many parameters, of the types that `work` has; and what hands them on.
-#define BRAID_PARAMETER(index, work) Parameter<decltype(work), index> a##index
-#define BRAID_PARAMETERS_0(work)
-#define BRAID_PARAMETERS_1(work) BRAID_PARAMETER(0, work)
-#define BRAID_PARAMETERS_2(work) BRAID_PARAMETERS_1(work), BRAID_PARAMETER(1, work)
-#define BRAID_PARAMETERS_3(work) BRAID_PARAMETERS_2(work), BRAID_PARAMETER(2, work)
-#define BRAID_PARAMETERS_4(work) BRAID_PARAMETERS_3(work), BRAID_PARAMETER(3, work)
-#define BRAID_PARAMETERS_5(work) BRAID_PARAMETERS_4(work), BRAID_PARAMETER(4, work)
-#define BRAID_PARAMETERS_6(work) BRAID_PARAMETERS_5(work), BRAID_PARAMETER(5, work)
-#define BRAID_PARAMETERS_7(work) BRAID_PARAMETERS_6(work), BRAID_PARAMETER(6, work)
-#define BRAID_PARAMETERS_8(work) BRAID_PARAMETERS_7(work), BRAID_PARAMETER(7, work)
-#define BRAID_PARAMETERS_9(work) BRAID_PARAMETERS_8(work), BRAID_PARAMETER(8, work)
-#define BRAID_PARAMETERS_10(work) BRAID_PARAMETERS_9(work), BRAID_PARAMETER(9, work)
-#define BRAID_PARAMETERS_11(work) BRAID_PARAMETERS_10(work), BRAID_PARAMETER(10, work)
+// So many parameters, of the types that the work has; and what hands them on.
+#define BRAID_PARAMETER(index, ...) Parameter<decltype(__VA_ARGS__), index> a##index
+#define BRAID_PARAMETERS_0(...)
+#define BRAID_PARAMETERS_1(...) BRAID_PARAMETER(0, __VA_ARGS__)
+#define BRAID_PARAMETERS_2(...) BRAID_PARAMETERS_1(__VA_ARGS__), BRAID_PARAMETER(1, __VA_ARGS__)
+#define BRAID_PARAMETERS_3(...) BRAID_PARAMETERS_2(__VA_ARGS__), BRAID_PARAMETER(2, __VA_ARGS__)
+#define BRAID_PARAMETERS_4(...) BRAID_PARAMETERS_3(__VA_ARGS__), BRAID_PARAMETER(3, __VA_ARGS__)
+#define BRAID_PARAMETERS_5(...) BRAID_PARAMETERS_4(__VA_ARGS__), BRAID_PARAMETER(4, __VA_ARGS__)
+#define BRAID_PARAMETERS_6(...) BRAID_PARAMETERS_5(__VA_ARGS__), BRAID_PARAMETER(5, __VA_ARGS__)
+#define BRAID_PARAMETERS_7(...) BRAID_PARAMETERS_6(__VA_ARGS__), BRAID_PARAMETER(6, __VA_ARGS__)
+#define BRAID_PARAMETERS_8(...) BRAID_PARAMETERS_7(__VA_ARGS__), BRAID_PARAMETER(7, __VA_ARGS__)
+#define BRAID_PARAMETERS_9(...) BRAID_PARAMETERS_8(__VA_ARGS__), BRAID_PARAMETER(8, __VA_ARGS__)
+#define BRAID_PARAMETERS_10(...) BRAID_PARAMETERS_9(__VA_ARGS__), BRAID_PARAMETER(9, __VA_ARGS__)
+#define BRAID_PARAMETERS_11(...) BRAID_PARAMETERS_10(__VA_ARGS__), BRAID_PARAMETER(10, __VA_ARGS__)
 #define BRAID_ARGUMENTS_0
 #define BRAID_ARGUMENTS_1 BRAID_ARGUMENTS_0, a0
 #define BRAID_ARGUMENTS_2 BRAID_ARGUMENTS_1, a1
@@ -111,50 +113,68 @@ using Parameter = std::tuple_element_t<index, typename Signature<Work>::Tuple>;
 #define BRAID_ARGUMENTS_10 BRAID_ARGUMENTS_9, a9
 #define BRAID_ARGUMENTS_11 BRAID_ARGUMENTS_10, a10
 
-#define BRAID_DEFINE_ENTRY(symbol, per_thread, cost, count, work)                  \
-  extern "C" CUresult CUDAAPI symbol(BRAID_PARAMETERS_##count(work)) {             \
-    constexpr auto rules_ = rules_of(#symbol);                                     \
-    return enter(#symbol, per_thread, rules_, cost, work BRAID_ARGUMENTS_##count); \
+#define BRAID_DEFINE_ENTRY(symbol, per_thread, cost, count, ...)                          \
+  extern "C" CUresult CUDAAPI symbol(BRAID_PARAMETERS_##count(__VA_ARGS__)) {             \
+    constexpr auto rules_ = rules_of(#symbol);                                            \
+    return enter(#symbol, per_thread, rules_, cost, __VA_ARGS__ BRAID_ARGUMENTS_##count); \
   }
 
-// Inside braid::emulator, outside of unnamed namespaces.
-#define BRAID_ENTRY(symbol, count, work) \
-  BRAID_DEFINE_ENTRY(symbol, false, Cost::kNothing, count, work)
-#define BRAID_QUERY(symbol, count, work) \
-  BRAID_DEFINE_ENTRY(symbol, false, Cost::kQuery, count, work)
-#define BRAID_ENTRY_STREAM(symbol, suffix, cost, count, work) \
-  BRAID_DEFINE_ENTRY(symbol, false, cost, count, work)        \
-  BRAID_DEFINE_ENTRY(symbol##suffix, true, cost, count, work)
+// Inside braid::emulator, outside of unnamed namespaces. The work comes last.
+#define BRAID_ENTRY(symbol, count, ...) \
+  BRAID_DEFINE_ENTRY(symbol, false, Cost::kNothing, count, __VA_ARGS__)
+#define BRAID_QUERY(symbol, count, ...) \
+  BRAID_DEFINE_ENTRY(symbol, false, Cost::kQuery, count, __VA_ARGS__)
+#define BRAID_ENTRY_STREAM(symbol, suffix, cost, count, ...)  \
+  BRAID_DEFINE_ENTRY(symbol, false, cost, count, __VA_ARGS__) \
+  BRAID_DEFINE_ENTRY(symbol##suffix, true, cost, count, __VA_ARGS__)
 
-// Before enqueuing work: leaves when a capture forbids it. What is then enqueued in a stream that
-// is being captured is recorded, and has no end to wait for.
-#define BRAID_CAPTURE(stream) BRAID_TRY(::braid::emulator::check_capture(stream))
+/// For BRAID_TRY and BRAID_LET (base/try.h).
+inline bool failed(CUresult result) { return result != CUDA_SUCCESS; }
 
-// Inside an entry point: leaves with the error of a step that failed.
-#define BRAID_TRY(step) \
-  if (const CUresult result_ = (step); result_ != CUDA_SUCCESS) return result_
+/// What a handle or a location stands for, or why it stands for nothing.
+template <typename T>
+class Found {
+ public:
+  Found(T value) : value_(std::move(value)) {}
+  Found(CUresult error) : status_(error) {}
+  bool ok() const { return status_ == CUDA_SUCCESS; }
+  CUresult status() const { return status_; }
+  T& value() { return *value_; }
+
+ private:
+  CUresult status_ = CUDA_SUCCESS;
+  std::optional<T> value_;
+};
+
+/// What a handle stands for, in one of the world's tables.
+template <typename Handle, typename Object, HandleKind kind>
+Found<std::shared_ptr<Object>> find_object(const HandleTable<Handle, Object, kind>& table,
+                                           Handle handle) {
+  auto object = table.find(handle);
+  if (object == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  return object;
+}
 
 /// A call that needs contexts' locks (model/context_lock.h) waits for them in the functions below
 /// which find contexts, streams and memory: what it looked up before may have gone meanwhile.
 
 /// The calling thread's current context, alive and without a sticky error.
-CUresult current_context(Call& call, ContextPtr& context);
+Found<ContextPtr> current_context(Call& call);
 /// A context by handle, alive; its sticky error is not looked at.
-CUresult find_context(Call& call, CUcontext handle, ContextPtr& context);
+Found<ContextPtr> find_context(Call& call, CUcontext handle);
 /// A stream by handle, or the default stream that null, CU_STREAM_LEGACY or CU_STREAM_PER_THREAD
 /// stands for. Its context is alive and has no sticky error.
-CUresult find_stream(Call& call, CUstream handle, StreamPtr& stream);
-CUresult find_event(Call& call, CUevent handle, EventPtr& event);
+Found<StreamPtr> find_stream(Call& call, CUstream handle);
+Found<EventPtr> find_event(Call& call, CUevent handle);
 /// Of an allocation; null where it is mapped or pooled.
 ContextPtr owner_of(const Call& call, const Allocation& allocation);
-/// The NULL stream of a call without a stream parameter.
-CUresult default_stream(Call& call, StreamPtr& stream);
 
 /// Waits for the end of work in the stream; the sticky error that its context may have got.
 CUresult wait_for_end(Call& call, const StreamPtr& stream, const CompletionPtr& end);
 
 /// Before work is enqueued: an error when the stream's capture is spoilt, or when the legacy stream
-/// would depend on one.
+/// would depend on one. What is then enqueued in a stream that is being captured is recorded, and
+/// has no end to wait for.
 CUresult check_capture(const StreamPtr& stream);
 /// The same for a synchronous call, which has nothing to wait for in a stream that is recorded.
 CUresult check_capture(const StreamPtr& stream, bool is_synchronous);

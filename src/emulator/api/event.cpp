@@ -12,11 +12,10 @@ constexpr unsigned kCreateFlags =
     CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
 
 CUresult create(Call& call, CUevent* out, unsigned flags) {
-  ContextPtr context;
   if (out == nullptr || (flags & ~kCreateFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
   if ((flags & CU_EVENT_INTERPROCESS) != 0 && (flags & CU_EVENT_DISABLE_TIMING) == 0)
     return CUDA_ERROR_INVALID_VALUE;
-  BRAID_TRY(current_context(call, context));
+  BRAID_LET(context, current_context(call));
   auto event = std::make_shared<Event>();
   event->context = context;
   event->device = context->device;
@@ -40,13 +39,11 @@ CUresult record_in_capture(const Stream& stream, Event& event, unsigned flags) {
 }
 
 CUresult record_with_flags(Call& call, CUevent handle, CUstream stream_handle, unsigned flags) {
-  EventPtr event;
-  StreamPtr stream;
   if ((flags & ~unsigned{CU_EVENT_RECORD_EXTERNAL}) != 0) return CUDA_ERROR_INVALID_VALUE;
-  BRAID_TRY(find_event(call, handle, event));
-  BRAID_TRY(find_stream(call, stream_handle, stream));
+  BRAID_LET(event, find_event(call, handle));
+  BRAID_LET(stream, find_stream(call, stream_handle));
   if (event->context.lock() != stream->context.lock()) return CUDA_ERROR_INVALID_HANDLE;
-  BRAID_CAPTURE(stream);
+  BRAID_TRY(check_capture(stream));
   if (stream->capture != nullptr) return record_in_capture(*stream, *event, flags);
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;  // external records are for captures only
   event->captured = nullptr;
@@ -59,8 +56,7 @@ CUresult record(Call& call, CUevent handle, CUstream stream) {
 }
 
 CUresult query(Call& call, CUevent handle) {
-  EventPtr event;
-  BRAID_TRY(find_event(call, handle, event));
+  BRAID_LET(event, find_event(call, handle));
   if (event->captured != nullptr) return CUDA_ERROR_CAPTURED_EVENT;
   if (event->record == nullptr) return CUDA_SUCCESS;
   if (!event->record->done()) return CUDA_ERROR_NOT_READY;
@@ -69,8 +65,7 @@ CUresult query(Call& call, CUevent handle) {
 }
 
 CUresult synchronize(Call& call, CUevent handle) {
-  EventPtr event;
-  BRAID_TRY(find_event(call, handle, event));
+  BRAID_LET(event, find_event(call, handle));
   if (event->captured != nullptr) return CUDA_ERROR_CAPTURED_EVENT;
   call.world.wait_for(call.lock, event->record);
   const ContextPtr context = event->context.lock();
@@ -78,11 +73,9 @@ CUresult synchronize(Call& call, CUevent handle) {
 }
 
 CUresult elapsed(Call& call, float* milliseconds, CUevent start_handle, CUevent end_handle) {
-  EventPtr start;
-  EventPtr end;
   if (milliseconds == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  BRAID_TRY(find_event(call, start_handle, start));
-  BRAID_TRY(find_event(call, end_handle, end));
+  BRAID_LET(start, find_event(call, start_handle));
+  BRAID_LET(end, find_event(call, end_handle));
   for (const EventPtr& event : {start, end}) {
     if ((event->flags & CU_EVENT_DISABLE_TIMING) != 0 || event->record == nullptr)
       return CUDA_ERROR_INVALID_HANDLE;
@@ -109,11 +102,9 @@ CUresult join(const StreamPtr& stream, const Event& event) {
 }
 
 CUresult wait_event(Call& call, CUstream stream_handle, CUevent handle, unsigned flags) {
-  EventPtr event;
-  StreamPtr stream;
   if ((flags & ~unsigned{CU_EVENT_WAIT_EXTERNAL}) != 0) return CUDA_ERROR_INVALID_VALUE;
-  BRAID_TRY(find_event(call, handle, event));
-  BRAID_TRY(find_stream(call, stream_handle, stream));
+  BRAID_LET(event, find_event(call, handle));
+  BRAID_LET(stream, find_stream(call, stream_handle));
   const ContextPtr other = event->context.lock();
   if (other != stream->context.lock() && call.world.wait_for_lock(call.lock, *other))
     return wait_event(call, stream_handle, handle, flags);
@@ -122,7 +113,7 @@ CUresult wait_event(Call& call, CUstream stream_handle, CUevent handle, unsigned
     stream->capture->valid = false;
     return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
   }
-  BRAID_CAPTURE(stream);
+  BRAID_TRY(check_capture(stream));
   if (stream->capture != nullptr) return CUDA_ERROR_NOT_SUPPORTED;  // an external wait
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (event->record != nullptr) enqueue_wait(call.world, stream, event->record, event->device);

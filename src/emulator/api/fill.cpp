@@ -19,9 +19,8 @@ template <typename Element>
 CUresult fill(Call& call, CUdeviceptr address, Element value, const Area& area, CUstream handle,
               bool synchronous) {
   constexpr unsigned kElementBytes = sizeof(Element);
-  StreamPtr stream;
   CopyEnd end;
-  BRAID_TRY(find_stream(call, handle, stream));
+  BRAID_LET(stream, find_stream(call, handle));
   if (area.count > std::numeric_limits<size_t>::max() / kElementBytes)
     return CUDA_ERROR_INVALID_VALUE;
   const Extent extent{area.count * kElementBytes, area.rows, 1};

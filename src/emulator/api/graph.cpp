@@ -51,11 +51,10 @@ CUresult get_flags(Call& call, CUgraphExec handle, cuuint64_t* flags) {
 }
 
 CUresult launch(Call& call, CUgraphExec handle, CUstream stream_handle) {
-  StreamPtr stream;
   const auto exec = call.world.graph_execs.find(handle);
   if (exec == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  BRAID_TRY(find_stream(call, stream_handle, stream));
-  BRAID_CAPTURE(stream);
+  BRAID_LET(stream, find_stream(call, stream_handle));
+  BRAID_TRY(check_capture(stream));
   if (stream->capture != nullptr) return CUDA_ERROR_NOT_SUPPORTED;  // a graph in a graph
   for (const GraphNodePtr& node : exec->graph->nodes) {
     const ContextPtr context = node->context.lock();
@@ -68,9 +67,8 @@ CUresult launch(Call& call, CUgraphExec handle, CUstream stream_handle) {
 
 // There is nothing to upload; the arguments are looked at.
 CUresult upload(Call& call, CUgraphExec handle, CUstream stream_handle) {
-  StreamPtr stream;
   if (call.world.graph_execs.find(handle) == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  BRAID_TRY(find_stream(call, stream_handle, stream));
+  BRAID_LET(stream, find_stream(call, stream_handle));
   return stream->capture != nullptr ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
 }
 

@@ -24,10 +24,9 @@ int nearest_node(const Call& call, const Context& context) {
 }
 
 CUresult allocate(Call& call, void** out, size_t size_bytes, unsigned flags) {
-  ContextPtr context;
   if (out == nullptr || size_bytes == 0 || (flags & ~kAllocFlags) != 0)
     return CUDA_ERROR_INVALID_VALUE;
-  BRAID_TRY(current_context(call, context));
+  BRAID_LET(context, current_context(call));
   const Allocation* allocation = call.world.memory.add_host(nearest_node(call, *context),
                                                             size_bytes, owned_by(*context, flags));
   if (allocation == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -41,9 +40,8 @@ CUresult allocate_plain(Call& call, void** out, size_t size_bytes) {
 
 // Work of the context that the memory was pinned in ends first (seen on 2xH200).
 CUresult remove(Call& call, void* address, Allocation::Kind kind, CUresult unknown) {
-  ContextPtr context;
   if (address == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  BRAID_TRY(current_context(call, context));
+  BRAID_TRY(current_context(call).status());
   const auto find = [&] {
     Allocation* found = call.world.memory.find(reinterpret_cast<uint64_t>(address));
     return found != nullptr && found->kind == kind && found->bytes == address ? found : nullptr;
@@ -62,11 +60,10 @@ CUresult release(Call& call, void* address) {
 }
 
 CUresult register_range(Call& call, void* address, size_t size_bytes, unsigned flags) {
-  ContextPtr context;
   if (address == nullptr || size_bytes == 0 || (flags & ~kRegisterFlags) != 0)
     return CUDA_ERROR_INVALID_VALUE;
   if ((flags & CU_MEMHOSTREGISTER_IOMEMORY) != 0) return CUDA_ERROR_NOT_PERMITTED;
-  BRAID_TRY(current_context(call, context));
+  BRAID_LET(context, current_context(call));
   const uint64_t start = reinterpret_cast<uint64_t>(address);
   if (call.world.memory.overlaps(start, size_bytes))
     return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
@@ -87,9 +84,8 @@ CUresult unregister(Call& call, void* address) {
 
 // Under UVA a pinned page has one address everywhere.
 CUresult get_device_pointer(Call& call, CUdeviceptr* out, void* address, unsigned flags) {
-  ContextPtr context;
   if (out == nullptr || address == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  BRAID_TRY(current_context(call, context));
+  BRAID_TRY(current_context(call).status());
   const Allocation* allocation = call.world.memory.find(reinterpret_cast<uint64_t>(address));
   if (allocation == nullptr || !allocation->is_pinned()) return CUDA_ERROR_INVALID_VALUE;
   *out = reinterpret_cast<CUdeviceptr>(address);
@@ -97,9 +93,8 @@ CUresult get_device_pointer(Call& call, CUdeviceptr* out, void* address, unsigne
 }
 
 CUresult get_flags(Call& call, unsigned* flags, void* address) {
-  ContextPtr context;
   if (flags == nullptr || address == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  BRAID_TRY(current_context(call, context));
+  BRAID_TRY(current_context(call).status());
   const Allocation* allocation = call.world.memory.find(reinterpret_cast<uint64_t>(address));
   if (allocation == nullptr || !allocation->is_pinned()) return CUDA_ERROR_INVALID_VALUE;
   // Registered memory has them too, in the same bits, and read-only is none of them (H200, 580).

@@ -21,9 +21,8 @@ static_assert(sizeof(MemoryHandle) <= sizeof(CUipcMemHandle));
 
 // Only cuMemAlloc's memory: not mappings, pools, managed or host memory.
 CUresult get_handle(Call& call, CUipcMemHandle* out, CUdeviceptr address) {
-  ContextPtr context;
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  BRAID_TRY(current_context(call, context));
+  BRAID_TRY(current_context(call).status());
   Allocation* allocation = call.world.memory.find(address);
   if (allocation == nullptr || allocation->kind != Allocation::Kind::kDevice)
     return CUDA_ERROR_INVALID_VALUE;
@@ -35,10 +34,9 @@ CUresult get_handle(Call& call, CUipcMemHandle* out, CUdeviceptr address) {
 }
 
 CUresult open_handle(Call& call, CUdeviceptr* out, CUipcMemHandle bytes, unsigned flags) {
-  ContextPtr context;
   if (out == nullptr || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
     return CUDA_ERROR_INVALID_VALUE;
-  BRAID_TRY(current_context(call, context));
+  BRAID_TRY(current_context(call).status());
   MemoryHandle handle{};
   std::memcpy(&handle, &bytes, sizeof(handle));
   if (handle.magic != kMagic) return CUDA_ERROR_INVALID_VALUE;
@@ -51,8 +49,7 @@ CUresult open_handle(Call& call, CUdeviceptr* out, CUipcMemHandle bytes, unsigne
 
 // Nothing can have been opened.
 CUresult close_handle(Call& call, CUdeviceptr) {
-  ContextPtr context;
-  BRAID_TRY(current_context(call, context));
+  BRAID_TRY(current_context(call).status());
   return CUDA_ERROR_INVALID_VALUE;
 }
 

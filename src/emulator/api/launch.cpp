@@ -57,11 +57,9 @@ CUresult copy_args(const cuda::Twin& twin, void** params, void** extra,
 
 CUresult launch_shape(Call& call, CUfunction handle, const Shape& shape, CUstream stream_handle,
                       void** params, void** extra, std::optional<int> priority = {}) {
-  StreamPtr stream;
-  const auto function = call.world.functions.find(handle);
-  if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  BRAID_LET(function, find_object(call.world.functions, handle));
   BRAID_TRY(check_shape(shape));
-  BRAID_TRY(find_stream(call, stream_handle, stream));
+  BRAID_LET(stream, find_stream(call, stream_handle));
   const ContextPtr context = stream->context.lock();
   if (function->context.lock() != context) return CUDA_ERROR_INVALID_HANDLE;
   BRAID_TRY(set_local_memory_aside(call, context, call.world.faults.kernels_take_local_bytes()));
@@ -75,7 +73,7 @@ CUresult launch_shape(Call& call, CUfunction handle, const Shape& shape, CUstrea
   if (blocks > kMostBlocks) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
   launch.blocks = static_cast<uint32_t>(blocks);
   launch.threads_per_block = static_cast<int>(shape.block[0] * shape.block[1] * shape.block[2]);
-  BRAID_CAPTURE(stream);
+  BRAID_TRY(check_capture(stream));
   enqueue_kernel(call.world, stream, std::move(launch));
   return CUDA_SUCCESS;
 }

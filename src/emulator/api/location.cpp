@@ -21,38 +21,35 @@ bool can_reach(const Call& call, int accessor, Place place) {
 
 }  // namespace
 
-CUresult find_place(const Call& call, const CUmemLocation& location, Place& place) {
+Found<Place> find_place(const Call& call, const CUmemLocation& location) {
   const int nodes = call.world.server.numa_node_count();
   switch (static_cast<int>(location.type)) {
     case CU_MEM_LOCATION_TYPE_DEVICE:
       BRAID_TRY(check_device(call, location.id));
-      place = Place::gpu(call.world.visible[location.id]);
-      return CUDA_SUCCESS;
-    case CU_MEM_LOCATION_TYPE_HOST: place = Place::host(0); return CUDA_SUCCESS;
+      return Place::gpu(call.world.visible[location.id]);
+    case CU_MEM_LOCATION_TYPE_HOST: return Place::host(0);
     case CU_MEM_LOCATION_TYPE_HOST_NUMA:
       if (location.id < 0 || location.id >= nodes) return CUDA_ERROR_INVALID_DEVICE;
-      place = Place::host(location.id);
-      return CUDA_SUCCESS;
+      return Place::host(location.id);
     default: return CUDA_ERROR_INVALID_VALUE;
   }
 }
 
-CUresult find_accessor(const Call& call, const CUmemLocation& location, int& accessor) {
+Found<int> find_accessor(const Call& call, const CUmemLocation& location) {
   const bool is_device = location.type == CU_MEM_LOCATION_TYPE_DEVICE;
   const bool is_host =
       location.type == CU_MEM_LOCATION_TYPE_HOST || location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA;
   if (!is_device && !is_host) return CUDA_ERROR_INVALID_VALUE;
-  accessor = is_device ? location.id : CU_DEVICE_CPU;
-  return is_device ? check_device(call, location.id) : CUDA_SUCCESS;
+  if (is_device) BRAID_TRY(check_device(call, location.id));
+  return is_device ? int{location.id} : CU_DEVICE_CPU;
 }
 
 CUresult grant(const Call& call, Place place, const CUmemAccessDesc* wanted, size_t count,
                Grants& grants) {
   Grants changed = grants;
   for (size_t i = 0; i < count; ++i) {
-    int accessor = 0;
     if (!is_access(wanted[i].flags)) return CUDA_ERROR_INVALID_VALUE;
-    BRAID_TRY(find_accessor(call, wanted[i].location, accessor));
+    BRAID_LET(accessor, find_accessor(call, wanted[i].location));
     if (!can_reach(call, accessor, place))
       return accessor == CU_DEVICE_CPU ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_DEVICE;
     changed[accessor] = wanted[i].flags;

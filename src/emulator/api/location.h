@@ -8,10 +8,10 @@
 namespace braid::emulator {
 
 /// The place of new memory. CUDA_ERROR_INVALID_DEVICE for a GPU or node that does not exist.
-CUresult find_place(const Call& call, const CUmemLocation& location, Place& place);
+Found<Place> find_place(const Call& call, const CUmemLocation& location);
 
 /// Who a location stands for in grants: a CUDA ordinal, or CU_DEVICE_CPU for any host location.
-CUresult find_accessor(const Call& call, const CUmemLocation& location, int& accessor);
+Found<int> find_accessor(const Call& call, const CUmemLocation& location);
 
 /// Checks the wanted grants and adds them, all or none. `place` is where the memory lies: its own
 /// GPU and those with a route to it may be granted access, the CPU only to what lies on the host.

@@ -8,10 +8,9 @@ namespace braid::emulator {
 namespace {
 
 CUresult allocate(Call& call, CUdeviceptr* out, size_t size_bytes, unsigned flags) {
-  ContextPtr context;
   if (out == nullptr || size_bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST) return CUDA_ERROR_INVALID_VALUE;
-  BRAID_TRY(current_context(call, context));
+  BRAID_LET(context, current_context(call));
   Allocation made;
   made.kind = Allocation::Kind::kManaged;
   made.device = context->device;
@@ -39,14 +38,12 @@ CUmemLocation location_of(CUdevice device) {
 
 CUresult prefetch_to(Call& call, CUdeviceptr address, size_t size_bytes, CUmemLocation location,
                      unsigned flags, CUstream handle) {
-  StreamPtr stream;
-  Place place = Place::host(0);
-  BRAID_TRY(find_stream(call, handle, stream));
+  BRAID_LET(stream, find_stream(call, handle));
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (location.type != CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT)
-    BRAID_TRY(find_place(call, location, place));
+    BRAID_TRY(find_place(call, location).status());
   BRAID_TRY(check_range(call, address, size_bytes));
-  BRAID_CAPTURE(stream);
+  BRAID_TRY(check_capture(stream));
   if (stream->capture != nullptr) return CUDA_ERROR_NOT_SUPPORTED;  // CUDA has no node for it
   enqueue_marker(call.world, stream);
   return CUDA_SUCCESS;
@@ -65,11 +62,10 @@ bool needs_location(CUmem_advise advice) {
 
 CUresult advise_of(Call& call, CUdeviceptr address, size_t size_bytes, CUmem_advise advice,
                    CUmemLocation location) {
-  Place place = Place::host(0);
   if (advice < CU_MEM_ADVISE_SET_READ_MOSTLY || advice > CU_MEM_ADVISE_UNSET_ACCESSED_BY)
     return CUDA_ERROR_INVALID_VALUE;
   if (needs_location(advice) && location.type != CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT)
-    BRAID_TRY(find_place(call, location, place));
+    BRAID_TRY(find_place(call, location).status());
   return check_range(call, address, size_bytes);
 }
 

@@ -8,9 +8,8 @@ namespace braid::emulator {
 namespace {
 
 CUresult allocate(Call& call, CUdeviceptr* out, size_t size_bytes) {
-  ContextPtr context;
   if (out == nullptr || size_bytes == 0) return CUDA_ERROR_INVALID_VALUE;
-  BRAID_TRY(current_context(call, context));
+  BRAID_LET(context, current_context(call));
   Allocation made;
   made.device = context->device;
   made.context = context->id;
@@ -50,8 +49,7 @@ bool can_be_freed(const Allocation& allocation, CUdeviceptr address) {
 // "Stream-ordered memory allocator"). Managed memory may be used by all; that it waits for all of
 // them is assumed.
 CUresult release(Call& call, CUdeviceptr address) {
-  ContextPtr current;
-  BRAID_TRY(current_context(call, current));
+  BRAID_LET(current, current_context(call));
   if (address == 0) return CUDA_SUCCESS;
   Memory& memory = call.world.memory;
   Allocation* allocation = memory.find(address);
@@ -67,9 +65,8 @@ CUresult release(Call& call, CUdeviceptr address) {
 }
 
 CUresult get_info(Call& call, size_t* free_bytes, size_t* total_bytes) {
-  ContextPtr context;
   if (free_bytes == nullptr && total_bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  BRAID_TRY(current_context(call, context));
+  BRAID_LET(context, current_context(call));
   const Arena& arena = call.world.memory.arena(context->gpu);
   if (free_bytes != nullptr) *free_bytes = arena.free_bytes();
   if (total_bytes != nullptr) *total_bytes = arena.capacity_bytes();
@@ -77,8 +74,7 @@ CUresult get_info(Call& call, size_t* free_bytes, size_t* total_bytes) {
 }
 
 CUresult get_address_range(Call& call, CUdeviceptr* base, size_t* size_bytes, CUdeviceptr address) {
-  ContextPtr context;
-  BRAID_TRY(current_context(call, context));
+  BRAID_TRY(current_context(call).status());
   const Allocation* allocation = call.world.memory.find(address);
   if (allocation == nullptr) return CUDA_ERROR_NOT_FOUND;
   if (base != nullptr) *base = allocation->address;

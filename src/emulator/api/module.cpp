@@ -28,11 +28,10 @@ std::span<const cuda::Twin> twins_of(const void* image) {
 }
 
 CUresult load(Call& call, CUmodule* out, const void* image) {
-  ContextPtr context;
   if (out == nullptr || image == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  BRAID_TRY(current_context(call, context));
-  wait_for_context(call, context);
-  BRAID_TRY(current_context(call, context));  // it may have been destroyed meanwhile
+  BRAID_LET(before, current_context(call));
+  wait_for_context(call, before);
+  BRAID_LET(context, current_context(call));  // it may have been destroyed meanwhile
   auto module = std::make_shared<Module>();
   module->context = context;
   module->twins = twins_of(image);
@@ -46,8 +45,7 @@ CUresult load_with_options(Call& call, CUmodule* out, const void* image, unsigne
 }
 
 CUresult unload(Call& call, CUmodule handle) {
-  const auto module = call.world.modules.find(handle);
-  if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  BRAID_LET(module, find_object(call.world.modules, handle));
   if (const ContextPtr context = module->context.lock()) wait_for_context(call, context);
   call.world.functions.remove_if(
       [&](const Function& function) { return function.module.lock() == module; });
@@ -57,8 +55,7 @@ CUresult unload(Call& call, CUmodule handle) {
 
 CUresult get_function(Call& call, CUfunction* out, CUmodule handle, const char* name) {
   if (out == nullptr || name == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const auto module = call.world.modules.find(handle);
-  if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  BRAID_LET(module, find_object(call.world.modules, handle));
   for (const auto& [known, function] : call.world.functions.all())
     if (function->module.lock() == module && std::strcmp(function->twin->name, name) == 0) {
       *out = reinterpret_cast<CUfunction>(known);
@@ -79,22 +76,20 @@ CUresult get_function(Call& call, CUfunction* out, CUmodule handle, const char* 
 
 CUresult get_global(Call& call, CUdeviceptr*, size_t*, CUmodule handle, const char* name) {
   if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (call.world.modules.find(handle) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  BRAID_TRY(find_object(call.world.modules, handle).status());
   return CUDA_ERROR_NOT_FOUND;
 }
 
 CUresult get_module(Call& call, CUmodule* out, CUfunction handle) {
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const auto function = call.world.functions.find(handle);
-  if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  BRAID_LET(function, find_object(call.world.functions, handle));
   *out = function->module_handle;
   return CUDA_SUCCESS;
 }
 
 CUresult get_name(Call& call, const char** out, CUfunction handle) {
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const auto function = call.world.functions.find(handle);
-  if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  BRAID_LET(function, find_object(call.world.functions, handle));
   *out = function->twin->name;
   return CUDA_SUCCESS;
 }
@@ -114,8 +109,7 @@ int default_attribute(CUfunction_attribute attribute) {
 CUresult get_attribute(Call& call, int* value, CUfunction_attribute attribute, CUfunction handle) {
   if (value == nullptr || attribute < 0 || attribute >= CU_FUNC_ATTRIBUTE_MAX)
     return CUDA_ERROR_INVALID_VALUE;
-  const auto function = call.world.functions.find(handle);
-  if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  BRAID_LET(function, find_object(call.world.functions, handle));
   const auto set = function->attributes.find(attribute);
   *value = set != function->attributes.end() ? set->second : default_attribute(attribute);
   return CUDA_SUCCESS;
@@ -125,8 +119,7 @@ CUresult set_attribute(Call& call, CUfunction handle, CUfunction_attribute attri
   if (attribute < CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES ||
       attribute >= CU_FUNC_ATTRIBUTE_MAX)
     return CUDA_ERROR_INVALID_VALUE;
-  const auto function = call.world.functions.find(handle);
-  if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  BRAID_LET(function, find_object(call.world.functions, handle));
   function->attributes[attribute] = value;
   return CUDA_SUCCESS;
 }

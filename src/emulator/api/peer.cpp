@@ -40,26 +40,25 @@ CUresult get_p2p_attribute(Call& call, int* value, CUdevice_P2PAttribute attribu
 }
 
 // The current context and the peer, which must be another context on another, reachable GPU.
-CUresult find_pair(Call& call, CUcontext handle, ContextPtr& context, ContextPtr& peer) {
-  BRAID_TRY(current_context(call, context));
-  BRAID_TRY(find_context(call, handle, peer));
-  return context == peer ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
+Found<std::pair<ContextPtr, ContextPtr>> find_pair(Call& call, CUcontext handle) {
+  BRAID_LET(context, current_context(call));
+  BRAID_LET(peer, find_context(call, handle));
+  if (context == peer) return CUDA_ERROR_INVALID_CONTEXT;
+  return std::pair{context, peer};
 }
 
 CUresult enable(Call& call, CUcontext handle, unsigned flags) {
-  ContextPtr context;
-  ContextPtr peer;
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  BRAID_TRY(find_pair(call, handle, context, peer));
+  BRAID_LET(pair, find_pair(call, handle));
+  const auto& [context, peer] = pair;
   if (!reachable(call, context->device, peer->device)) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
   return context->peers.insert(peer->id).second ? CUDA_SUCCESS
                                                 : CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
 }
 
 CUresult disable(Call& call, CUcontext handle) {
-  ContextPtr context;
-  ContextPtr peer;
-  BRAID_TRY(find_pair(call, handle, context, peer));
+  BRAID_LET(pair, find_pair(call, handle));
+  const auto& [context, peer] = pair;
   return context->peers.erase(peer->id) > 0 ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
 }
 

@@ -37,11 +37,11 @@ uint64_t handle_types_of(const Allocation& allocation) {
 
 // What the current context's GPU may do. Without a current context: what the memory's own may.
 CUmemAccess_flags access_of(Call& call, const Allocation& allocation) {
-  ContextPtr context;
-  if (current_context(call, context) != CUDA_SUCCESS) return CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-  if (kernel_may(*context, allocation, Access::kWrite)) return CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-  return kernel_may(*context, allocation, Access::kRead) ? CU_MEM_ACCESS_FLAGS_PROT_READ
-                                                         : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  auto context = current_context(call);
+  if (!context.ok() || kernel_may(*context.value(), allocation, Access::kWrite))
+    return CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  return kernel_may(*context.value(), allocation, Access::kRead) ? CU_MEM_ACCESS_FLAGS_PROT_READ
+                                                                 : CU_MEM_ACCESS_FLAGS_PROT_NONE;
 }
 
 CUresult read(Call& call, const Allocation& allocation, CUdeviceptr address,

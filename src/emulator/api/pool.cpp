@@ -24,7 +24,7 @@ Allocation* take_from(Call& call, const PoolPtr& pool, size_t size_bytes) {
 
 CUresult allocate(Call& call, CUdeviceptr* out, size_t size_bytes, const PoolPtr& pool,
                   const StreamPtr& stream) {
-  BRAID_CAPTURE(stream);
+  BRAID_TRY(check_capture(stream));
   if (stream->capture != nullptr) return CUDA_ERROR_NOT_SUPPORTED;  // graphs own no memory here
   BRAID_TRY(refuse_during_capture(call));
   Allocation* made = take_from(call, pool, size_bytes);
@@ -35,25 +35,22 @@ CUresult allocate(Call& call, CUdeviceptr* out, size_t size_bytes, const PoolPtr
 }
 
 CUresult allocate_async(Call& call, CUdeviceptr* out, size_t size_bytes, CUstream handle) {
-  StreamPtr stream;
   if (out == nullptr || size_bytes == 0) return CUDA_ERROR_INVALID_VALUE;
-  BRAID_TRY(find_stream(call, handle, stream));
+  BRAID_LET(stream, find_stream(call, handle));
   const int device = stream->context.lock()->device;
   return allocate(call, out, size_bytes, call.world.pools.current_of(device), stream);
 }
 
 CUresult allocate_from(Call& call, CUdeviceptr* out, size_t size_bytes, CUmemoryPool pool_handle,
                        CUstream handle) {
-  StreamPtr stream;
   const PoolPtr pool = call.world.pools.find(pool_handle);
   if (out == nullptr || size_bytes == 0 || pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  BRAID_TRY(find_stream(call, handle, stream));
+  BRAID_LET(stream, find_stream(call, handle));
   return allocate(call, out, size_bytes, pool, stream);
 }
 
 CUresult free_async(Call& call, CUdeviceptr address, CUstream handle) {
-  StreamPtr stream;
-  BRAID_TRY(find_stream(call, handle, stream));
+  BRAID_LET(stream, find_stream(call, handle));
   if (address == 0) return CUDA_SUCCESS;
   Allocation* allocation = call.world.memory.find(address);
   if (allocation == nullptr || allocation->address != address || allocation->freeing)
@@ -61,7 +58,7 @@ CUresult free_async(Call& call, CUdeviceptr address, CUstream handle) {
   if (allocation->kind != Allocation::Kind::kPooled &&
       allocation->kind != Allocation::Kind::kDevice)
     return CUDA_ERROR_INVALID_VALUE;
-  BRAID_CAPTURE(stream);
+  BRAID_TRY(check_capture(stream));
   if (stream->capture != nullptr) return CUDA_ERROR_INVALID_VALUE;  // not memory of a graph
   BRAID_TRY(refuse_during_capture(call));
   allocation->freeing = true;
@@ -73,8 +70,7 @@ CUresult create(Call& call, CUmemoryPool* out, const CUmemPoolProps* properties)
   if (out == nullptr || properties == nullptr || properties->win32SecurityAttributes != nullptr ||
       properties->allocType != CU_MEM_ALLOCATION_TYPE_PINNED)
     return CUDA_ERROR_INVALID_VALUE;
-  Place place = Place::host(0);
-  BRAID_TRY(find_place(call, properties->location, place));
+  BRAID_LET(place, find_place(call, properties->location));
   // CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES and .._HOST_MEMORY_POOLS_SUPPORTED are 0.
   if (!place.is_gpu() || properties->handleTypes != CU_MEM_HANDLE_TYPE_NONE)
     return CUDA_ERROR_NOT_SUPPORTED;
@@ -92,17 +88,11 @@ CUresult destroy(Call& call, CUmemoryPool handle) {
   return CUDA_SUCCESS;
 }
 
-CUresult get_default(Call& call, CUmemoryPool* out, CUdevice device) {
+template <PoolPtr (Pools::*pool_of)(int device) const>
+CUresult get(Call& call, CUmemoryPool* out, CUdevice device) {
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   BRAID_TRY(check_device(call, device));
-  *out = call.world.pools.default_of(device)->handle;
-  return CUDA_SUCCESS;
-}
-
-CUresult get_current(Call& call, CUmemoryPool* out, CUdevice device) {
-  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  BRAID_TRY(check_device(call, device));
-  *out = call.world.pools.current_of(device)->handle;
+  *out = (call.world.pools.*pool_of)(device)->handle;
   return CUDA_SUCCESS;
 }
 
@@ -128,10 +118,9 @@ CUresult set_access(Call& call, CUmemoryPool handle, const CUmemAccessDesc* want
 
 CUresult get_access(Call& call, CUmemAccess_flags* flags, CUmemoryPool handle,
                     CUmemLocation* location) {
-  int accessor = 0;
   const PoolPtr pool = call.world.pools.find(handle);
   if (pool == nullptr || flags == nullptr || location == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  BRAID_TRY(find_accessor(call, *location, accessor));
+  BRAID_LET(accessor, find_accessor(call, *location));
   *flags = granted_to(*pool->grants, accessor);
   return CUDA_SUCCESS;
 }
@@ -204,8 +193,8 @@ BRAID_ENTRY_STREAM(cuMemAllocFromPoolAsync, _ptsz, Cost::kEnqueue, 4, allocate_f
 BRAID_ENTRY_STREAM(cuMemFreeAsync, _ptsz, Cost::kEnqueue, 2, free_async)
 BRAID_ENTRY(cuMemPoolCreate, 2, create)
 BRAID_ENTRY(cuMemPoolDestroy, 1, destroy)
-BRAID_ENTRY(cuDeviceGetDefaultMemPool, 2, get_default)
-BRAID_ENTRY(cuDeviceGetMemPool, 2, get_current)
+BRAID_ENTRY(cuDeviceGetDefaultMemPool, 2, get<&Pools::default_of>)
+BRAID_ENTRY(cuDeviceGetMemPool, 2, get<&Pools::current_of>)
 BRAID_ENTRY(cuDeviceSetMemPool, 2, set_current)
 BRAID_ENTRY(cuMemPoolSetAccess, 3, set_access)
 BRAID_ENTRY(cuMemPoolGetAccess, 3, get_access)

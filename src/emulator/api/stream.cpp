@@ -1,5 +1,6 @@
 // Streams: creation, what they are, asking and waiting for them, host functions in them.
 #include <algorithm>
+#include <functional>
 
 #include "emulator/api/context.h"
 #include "emulator/constants.h"
@@ -9,10 +10,9 @@ namespace braid::emulator {
 namespace {
 
 CUresult create_with_priority(Call& call, CUstream* out, unsigned flags, int priority) {
-  ContextPtr context;
   if (out == nullptr || (flags & ~unsigned{CU_STREAM_NON_BLOCKING}) != 0)
     return CUDA_ERROR_INVALID_VALUE;
-  BRAID_TRY(current_context(call, context));
+  BRAID_LET(context, current_context(call));
   auto stream = std::make_shared<Stream>();
   stream->id = call.world.next_id++;
   stream->context = context;
@@ -31,8 +31,7 @@ CUresult create(Call& call, CUstream* out, unsigned flags) {
 
 // The handle goes at once; the work in the stream goes on.
 CUresult destroy_stream(Call& call, CUstream handle) {
-  const StreamPtr stream = call.world.streams.find(handle);
-  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  BRAID_LET(stream, find_object(call.world.streams, handle));
   stream->destroyed = true;
   if (stream->capture != nullptr) stream->capture->valid = false;
   call.world.streams.remove(handle);
@@ -59,8 +58,7 @@ std::vector<CompletionPtr> ends_before(const StreamPtr& stream) {
 }
 
 CUresult query(Call& call, CUstream handle) {
-  StreamPtr stream;
-  BRAID_TRY(find_stream(call, handle, stream));
+  BRAID_LET(stream, find_stream(call, handle));
   BRAID_TRY(refuse_captured(stream));
   const auto ends = ends_before(stream);
   for (const CompletionPtr& end : ends)
@@ -70,76 +68,44 @@ CUresult query(Call& call, CUstream handle) {
 }
 
 CUresult synchronize(Call& call, CUstream handle) {
-  StreamPtr stream;
-  BRAID_TRY(find_stream(call, handle, stream));
+  BRAID_LET(stream, find_stream(call, handle));
   BRAID_TRY(refuse_captured(stream));
   CUresult result = CUDA_SUCCESS;
   for (const CompletionPtr& end : ends_before(stream)) result = wait_for_end(call, stream, end);
   return result;
 }
 
-CUresult get_context(Call& call, CUstream handle, CUcontext* out) {
-  StreamPtr stream;
+CUcontext context_of(const Stream& stream) { return stream.context.lock()->handle; }
+int device_number_of(const Stream& stream) { return stream.context.lock()->device; }
+
+template <typename Value, auto fact>
+CUresult get(Call& call, CUstream handle, Value* out) {
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  BRAID_TRY(find_stream(call, handle, stream));
-  *out = stream->context.lock()->handle;
+  BRAID_LET(stream, find_stream(call, handle));
+  *out = std::invoke(fact, *stream);
   return CUDA_SUCCESS;
 }
 
 CUresult get_contexts(Call& call, CUstream handle, CUcontext* out, CUgreenCtx* green) {
-  BRAID_TRY(get_context(call, handle, out));
+  BRAID_TRY((get<CUcontext, context_of>(call, handle, out)));
   if (green != nullptr) *green = nullptr;
   return CUDA_SUCCESS;
 }
 
-CUresult get_flags(Call& call, CUstream handle, unsigned* flags) {
-  StreamPtr stream;
-  if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  BRAID_TRY(find_stream(call, handle, stream));
-  *flags = stream->flags;
-  return CUDA_SUCCESS;
-}
-
-CUresult get_priority(Call& call, CUstream handle, int* priority) {
-  StreamPtr stream;
-  if (priority == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  BRAID_TRY(find_stream(call, handle, stream));
-  *priority = stream->priority;
-  return CUDA_SUCCESS;
-}
-
-CUresult get_id(Call& call, CUstream handle, unsigned long long* id) {
-  StreamPtr stream;
-  if (id == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  BRAID_TRY(find_stream(call, handle, stream));
-  *id = stream->id;
-  return CUDA_SUCCESS;
-}
-
-CUresult get_device(Call& call, CUstream handle, CUdevice* device) {
-  StreamPtr stream;
-  if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  BRAID_TRY(find_stream(call, handle, stream));
-  *device = stream->context.lock()->device;
-  return CUDA_SUCCESS;
-}
-
 CUresult launch_host_function(Call& call, CUstream handle, CUhostFn function, void* data) {
-  StreamPtr stream;
   if (function == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  BRAID_TRY(find_stream(call, handle, stream));
-  BRAID_CAPTURE(stream);
+  BRAID_LET(stream, find_stream(call, handle));
+  BRAID_TRY(check_capture(stream));
   enqueue_host_call(call.world, stream, [function, data] { function(data); });
   return CUDA_SUCCESS;
 }
 
 CUresult add_callback(Call& call, CUstream handle, CUstreamCallback callback, void* data,
                       unsigned flags) {
-  StreamPtr stream;
   if (callback == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  BRAID_TRY(find_stream(call, handle, stream));
+  BRAID_LET(stream, find_stream(call, handle));
   if (stream->capture != nullptr) return refuse_captured(stream);
-  BRAID_CAPTURE(stream);
+  BRAID_TRY(check_capture(stream));
   enqueue_host_call(call.world, stream,
                     [callback, handle, data] { callback(handle, CUDA_SUCCESS, data); });
   return CUDA_SUCCESS;
@@ -153,12 +119,12 @@ BRAID_ENTRY(cuStreamDestroy, 1, destroy_stream)
 BRAID_ENTRY(cuStreamDestroy_v2, 1, destroy_stream)
 BRAID_ENTRY_STREAM(cuStreamQuery, _ptsz, Cost::kQuery, 1, query)
 BRAID_ENTRY_STREAM(cuStreamSynchronize, _ptsz, Cost::kQuery, 1, synchronize)
-BRAID_ENTRY_STREAM(cuStreamGetCtx, _ptsz, Cost::kNothing, 2, get_context)
+BRAID_ENTRY_STREAM(cuStreamGetCtx, _ptsz, Cost::kNothing, 2, get<CUcontext, context_of>)
 BRAID_ENTRY_STREAM(cuStreamGetCtx_v2, _ptsz, Cost::kNothing, 3, get_contexts)
-BRAID_ENTRY_STREAM(cuStreamGetFlags, _ptsz, Cost::kNothing, 2, get_flags)
-BRAID_ENTRY_STREAM(cuStreamGetPriority, _ptsz, Cost::kNothing, 2, get_priority)
-BRAID_ENTRY_STREAM(cuStreamGetId, _ptsz, Cost::kNothing, 2, get_id)
-BRAID_ENTRY_STREAM(cuStreamGetDevice, _ptsz, Cost::kNothing, 2, get_device)
+BRAID_ENTRY_STREAM(cuStreamGetFlags, _ptsz, Cost::kNothing, 2, get<unsigned, &Stream::flags>)
+BRAID_ENTRY_STREAM(cuStreamGetPriority, _ptsz, Cost::kNothing, 2, get<int, &Stream::priority>)
+BRAID_ENTRY_STREAM(cuStreamGetId, _ptsz, Cost::kNothing, 2, get<unsigned long long, &Stream::id>)
+BRAID_ENTRY_STREAM(cuStreamGetDevice, _ptsz, Cost::kNothing, 2, get<CUdevice, device_number_of>)
 BRAID_ENTRY_STREAM(cuLaunchHostFunc, _ptsz, Cost::kEnqueue, 3, launch_host_function)
 BRAID_ENTRY_STREAM(cuStreamAddCallback, _ptsz, Cost::kEnqueue, 4, add_callback)
 

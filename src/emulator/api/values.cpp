@@ -32,11 +32,10 @@ CUresult check_flags(const Request& request) {
 
 // All are checked before any is enqueued.
 CUresult issue(Call& call, CUstream handle, const std::vector<Request>& requests) {
-  StreamPtr stream;
   for (const Request& request : requests) BRAID_TRY(check_flags(request));
-  BRAID_TRY(find_stream(call, handle, stream));
+  BRAID_LET(stream, find_stream(call, handle));
   for (const Request& request : requests) BRAID_TRY(check_word(call, request.word));
-  BRAID_CAPTURE(stream);
+  BRAID_TRY(check_capture(stream));
   for (const Request& request : requests)
     if (request.waits)
       enqueue_wait_value(call.world, stream, request.word, request.value, request.flags);
@@ -45,21 +44,9 @@ CUresult issue(Call& call, CUstream handle, const std::vector<Request>& requests
   return CUDA_SUCCESS;
 }
 
-CUresult wait32(Call& call, CUstream stream, CUdeviceptr address, cuuint32_t value,
-                unsigned flags) {
-  return issue(call, stream, {{true, {address, 4}, value, flags}});
-}
-CUresult wait64(Call& call, CUstream stream, CUdeviceptr address, cuuint64_t value,
-                unsigned flags) {
-  return issue(call, stream, {{true, {address, 8}, value, flags}});
-}
-CUresult write32(Call& call, CUstream stream, CUdeviceptr address, cuuint32_t value,
-                 unsigned flags) {
-  return issue(call, stream, {{false, {address, 4}, value, flags}});
-}
-CUresult write64(Call& call, CUstream stream, CUdeviceptr address, cuuint64_t value,
-                 unsigned flags) {
-  return issue(call, stream, {{false, {address, 8}, value, flags}});
+template <bool waits, typename Value>
+CUresult issue_one(Call& call, CUstream stream, CUdeviceptr address, Value value, unsigned flags) {
+  return issue(call, stream, {{waits, {address, sizeof(Value)}, value, flags}});
 }
 
 CUresult add_request(const CUstreamBatchMemOpParams& op, std::vector<Request>& requests) {
@@ -96,14 +83,14 @@ CUresult batch(Call& call, CUstream stream, unsigned count, CUstreamBatchMemOpPa
 }  // namespace
 
 // The first and second forms differ in what old devices had to be asked for; they do the same.
-BRAID_ENTRY_STREAM(cuStreamWaitValue32, _ptsz, Cost::kEnqueue, 4, wait32)
-BRAID_ENTRY_STREAM(cuStreamWaitValue32_v2, _ptsz, Cost::kEnqueue, 4, wait32)
-BRAID_ENTRY_STREAM(cuStreamWaitValue64, _ptsz, Cost::kEnqueue, 4, wait64)
-BRAID_ENTRY_STREAM(cuStreamWaitValue64_v2, _ptsz, Cost::kEnqueue, 4, wait64)
-BRAID_ENTRY_STREAM(cuStreamWriteValue32, _ptsz, Cost::kEnqueue, 4, write32)
-BRAID_ENTRY_STREAM(cuStreamWriteValue32_v2, _ptsz, Cost::kEnqueue, 4, write32)
-BRAID_ENTRY_STREAM(cuStreamWriteValue64, _ptsz, Cost::kEnqueue, 4, write64)
-BRAID_ENTRY_STREAM(cuStreamWriteValue64_v2, _ptsz, Cost::kEnqueue, 4, write64)
+BRAID_ENTRY_STREAM(cuStreamWaitValue32, _ptsz, Cost::kEnqueue, 4, issue_one<true, cuuint32_t>)
+BRAID_ENTRY_STREAM(cuStreamWaitValue32_v2, _ptsz, Cost::kEnqueue, 4, issue_one<true, cuuint32_t>)
+BRAID_ENTRY_STREAM(cuStreamWaitValue64, _ptsz, Cost::kEnqueue, 4, issue_one<true, cuuint64_t>)
+BRAID_ENTRY_STREAM(cuStreamWaitValue64_v2, _ptsz, Cost::kEnqueue, 4, issue_one<true, cuuint64_t>)
+BRAID_ENTRY_STREAM(cuStreamWriteValue32, _ptsz, Cost::kEnqueue, 4, issue_one<false, cuuint32_t>)
+BRAID_ENTRY_STREAM(cuStreamWriteValue32_v2, _ptsz, Cost::kEnqueue, 4, issue_one<false, cuuint32_t>)
+BRAID_ENTRY_STREAM(cuStreamWriteValue64, _ptsz, Cost::kEnqueue, 4, issue_one<false, cuuint64_t>)
+BRAID_ENTRY_STREAM(cuStreamWriteValue64_v2, _ptsz, Cost::kEnqueue, 4, issue_one<false, cuuint64_t>)
 BRAID_ENTRY_STREAM(cuStreamBatchMemOp, _ptsz, Cost::kEnqueue, 4, batch)
 BRAID_ENTRY_STREAM(cuStreamBatchMemOp_v2, _ptsz, Cost::kEnqueue, 4, batch)
 

@@ -38,25 +38,25 @@ CUresult free_range(Call& call, CUdeviceptr address, size_t size_bytes) {
   return CUDA_SUCCESS;
 }
 
-CUresult check_properties(const Call& call, const CUmemAllocationProp* properties, Place& place) {
+Found<Place> find_place_for(const Call& call, const CUmemAllocationProp* properties) {
   if (properties == nullptr || properties->type != CU_MEM_ALLOCATION_TYPE_PINNED ||
       properties->win32HandleMetaData != nullptr)
     return CUDA_ERROR_INVALID_VALUE;
-  BRAID_TRY(find_place(call, properties->location, place));
+  BRAID_LET(place, find_place(call, properties->location));
   const int handles = properties->requestedHandleTypes;
   if (properties->location.type == CU_MEM_LOCATION_TYPE_HOST && handles != CU_MEM_HANDLE_TYPE_NONE)
     return CUDA_ERROR_INVALID_VALUE;
   if (handles != CU_MEM_HANDLE_TYPE_NONE && handles != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
     return CUDA_ERROR_NOT_SUPPORTED;
-  return properties->allocFlags.usage == 0 ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+  if (properties->allocFlags.usage != 0) return CUDA_ERROR_NOT_SUPPORTED;
+  return place;
 }
 
 CUresult create(Call& call, CUmemGenericAllocationHandle* out, size_t size_bytes,
                 const CUmemAllocationProp* wanted, unsigned long long flags) {
-  Place place = Place::host(0);
   if (out == nullptr || size_bytes == 0 || !is_granular(size_bytes) || flags != 0)
     return CUDA_ERROR_INVALID_VALUE;
-  BRAID_TRY(check_properties(call, wanted, place));
+  BRAID_LET(place, find_place_for(call, wanted));
   CUmemAllocationProp properties = *wanted;
   properties.allocFlags.compressionType = CU_MEM_ALLOCATION_COMP_NONE;  // a wish, not granted
   properties.allocFlags.gpuDirectRDMACapable = 0;
@@ -137,9 +137,8 @@ CUresult set_access(Call& call, CUdeviceptr address, size_t size_bytes,
 
 CUresult get_access(Call& call, unsigned long long* flags, const CUmemLocation* location,
                     CUdeviceptr address) {
-  int accessor = 0;
   if (flags == nullptr || location == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  BRAID_TRY(find_accessor(call, *location, accessor));
+  BRAID_LET(accessor, find_accessor(call, *location));
   const Allocation* mapping = call.world.memory.find(address);
   if (mapping == nullptr || mapping->kind != Allocation::Kind::kMapped)
     return CUDA_ERROR_INVALID_VALUE;
@@ -149,11 +148,10 @@ CUresult get_access(Call& call, unsigned long long* flags, const CUmemLocation* 
 
 CUresult get_granularity(Call& call, size_t* out, const CUmemAllocationProp* properties,
                          CUmemAllocationGranularity_flags option) {
-  Place place = Place::host(0);
   if (out == nullptr || (option != CU_MEM_ALLOC_GRANULARITY_MINIMUM &&
                          option != CU_MEM_ALLOC_GRANULARITY_RECOMMENDED))
     return CUDA_ERROR_INVALID_VALUE;
-  BRAID_TRY(check_properties(call, properties, place));
+  BRAID_TRY(find_place_for(call, properties).status());
   *out = kMappingGranularity;
   return CUDA_SUCCESS;
 }
