@@ -6,6 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "base/try.h"
 #include "base/units.h"
 #include "tools/commands.h"
 #include "tools/measure.h"
@@ -118,11 +119,10 @@ struct Asked {
 
 Result<Asked> read_lists(const Arguments& arguments) {
   const std::string& text = arguments.direction;
-  const auto sizes = parse_size_list(arguments.sizes);
-  if (!sizes.ok()) return sizes.status();
-  if (std::find(sizes.value().begin(), sizes.value().end(), 0u) != sizes.value().end())
+  BRAID_LET(sizes, parse_size_list(arguments.sizes));
+  if (std::find(sizes.begin(), sizes.end(), 0u) != sizes.end())
     return Status::error("a size of 0 cannot be measured", "Write sizes above 0");
-  Asked asked{{}, sizes.value()};
+  Asked asked{{}, sizes};
   if (text.empty() || text == "h2d") asked.directions.push_back(Direction::kHostToDevice);
   if (text.empty() || text == "d2h") asked.directions.push_back(Direction::kDeviceToHost);
   if (!asked.directions.empty()) return asked;
@@ -131,8 +131,7 @@ Result<Asked> read_lists(const Arguments& arguments) {
 
 // Every combination that was asked for, in the order of the table.
 Result<std::vector<Case>> list_cases(const Arguments& arguments, int gpus) {
-  const auto asked = read_lists(arguments);
-  if (!asked.ok()) return asked.status();
+  BRAID_LET(asked, read_lists(arguments));
   std::vector<int> paths = arguments.paths.empty() ? std::vector{gpus} : arguments.paths;
   for (const int count : paths)
     if (count < 1 || count > gpus)
@@ -140,9 +139,9 @@ Result<std::vector<Case>> list_cases(const Arguments& arguments, int gpus) {
           fmt::format("{} paths were asked for, and this server has {} GPUs", count, gpus),
           fmt::format("Write --paths from 1 to {}", gpus));
   std::vector<Case> cases;
-  for (const Direction direction : asked.value().directions)
+  for (const Direction direction : asked.directions)
     for (const int count : paths)
-      for (const uint64_t size : asked.value().sizes)
+      for (const uint64_t size : asked.sizes)
         cases.push_back({.direction = direction,
                          .size_bytes = size,
                          .paths = count,
@@ -162,21 +161,18 @@ Status write_records(const std::string& file, const nlohmann::json& records) {
 // Every case on one `Bench` that `open` makes; `show` prints a row and returns the record.
 template <typename Cases, typename Open, typename Show>
 Result<bool> measure(const Arguments& arguments, const Cases& cases, Open open, Show show) {
-  const auto options = read_options([](const char* name) { return getenv(name); });
-  if (!options.ok()) return options.status();
+  BRAID_LET(options, read_options());
   uint64_t max_bytes = 0;
   for (const auto& one : cases) max_bytes = std::max(max_bytes, one.size_bytes);
-  const auto bench = open(options.value(), max_bytes);
-  if (!bench.ok()) return bench.status();
+  BRAID_LET(bench, open(options, max_bytes));
   bool all_verified = true;
   nlohmann::json records = nlohmann::json::array();
   print_header(arguments);
   for (const auto& one : cases) {
     show_progress(records.size(), cases.size());
-    const auto record = bench.value()->run(one);
-    if (!record.ok()) return record.status();
-    records.push_back(show(one, record.value()));
-    all_verified = all_verified && record.value().verified;
+    BRAID_LET(record, bench->run(one));
+    records.push_back(show(one, record));
+    all_verified = all_verified && record.verified;
   }
   show_progress(records.size(), cases.size());
   const Status written = write_records(arguments.json_file, records);
@@ -184,16 +180,14 @@ Result<bool> measure(const Arguments& arguments, const Cases& cases, Open open, 
 }
 
 Result<bool> run_bench(const Arguments& arguments) {
-  const auto driver = open_server(arguments.server);
-  if (!driver.ok()) return driver.status();
+  BRAID_LET(driver, open_server(arguments.server));
   int gpus = 0;
-  driver.value().cuDeviceGetCount(&gpus);
-  const auto cases = list_cases(arguments, gpus);
-  if (!cases.ok()) return cases.status();
+  driver.cuDeviceGetCount(&gpus);
+  BRAID_LET(cases, list_cases(arguments, gpus));
   return measure(
-      arguments, cases.value(),
+      arguments, cases,
       [&](const Options& options, uint64_t max_bytes) {
-        return Bench::open(driver.value(), options, arguments.target, max_bytes, arguments.seed);
+        return Bench::open(driver, options, arguments.target, max_bytes, arguments.seed);
       },
       [&](const Case&, const Record& record) {
         const bool emulated = !arguments.server.empty();  // its CPU time says nothing
@@ -240,44 +234,39 @@ void print_row(const std::string& name, const ScenarioCase& one, const ScenarioR
 
 // One direction after the other, but for what goes both ways.
 Result<std::vector<ScenarioCase>> list_scenarios(const Arguments& arguments) {
-  const auto scenario = parse_scenario(arguments.scenario);
-  if (!scenario.ok()) return scenario.status();
-  const auto asked = read_lists(arguments);
-  if (!asked.ok()) return asked.status();
-  const auto segment = parse_size(arguments.segment);
-  if (!segment.ok()) return segment.status();
-  const bool is_batch = scenario.value() == Scenario::kBatch;
+  BRAID_LET(scenario, parse_scenario(arguments.scenario));
+  BRAID_LET(asked, read_lists(arguments));
+  BRAID_LET(segment, parse_size(arguments.segment));
+  const bool is_batch = scenario == Scenario::kBatch;
   std::vector<ScenarioCase> cases;
-  for (const Direction direction : asked.value().directions)
-    for (const uint64_t size : asked.value().sizes) {
-      if (is_batch && (segment.value() == 0 || segment.value() % 8 != 0))
+  for (const Direction direction : asked.directions)
+    for (const uint64_t size : asked.sizes) {
+      if (is_batch && (segment == 0 || segment % 8 != 0))
         return Status::error("'" + arguments.segment + "' is not a segment's size",
                              "Write a multiple of 8 bytes");
-      if (is_batch && size % segment.value() != 0)
+      if (is_batch && size % segment != 0)
         return Status::error("a batch of " + format_size(size) + " is not whole segments of " +
                              arguments.segment);
-      cases.push_back({.scenario = scenario.value(),
+      cases.push_back({.scenario = scenario,
                        .direction = direction,
                        .size_bytes = size,
-                       .segment_bytes = is_batch ? segment.value() : 0,
+                       .segment_bytes = is_batch ? segment : 0,
                        .repeat = arguments.repeat,
                        .with_limit = arguments.with_limit,
                        .is_warm = arguments.server.empty()});
     }
-  if (scenario.value() == Scenario::kBoth) cases.resize(asked.value().sizes.size());
+  if (scenario == Scenario::kBoth) cases.resize(asked.sizes.size());
   return cases;
 }
 
 Result<bool> run_scenarios(const Arguments& arguments) {
-  const auto cases = list_scenarios(arguments);
-  if (!cases.ok()) return cases.status();
-  const auto driver = open_server(arguments.server);
-  if (!driver.ok()) return driver.status();
+  BRAID_LET(cases, list_scenarios(arguments));
+  BRAID_LET(driver, open_server(arguments.server));
   return measure(
-      arguments, cases.value(),
+      arguments, cases,
       [&](const Options& options, uint64_t max_bytes) {
-        return ScenarioBench::open(driver.value(), options, cases.value().front().scenario,
-                                   arguments.target, max_bytes, arguments.seed);
+        return ScenarioBench::open(driver, options, cases.front().scenario, arguments.target,
+                                   max_bytes, arguments.seed);
       },
       [&](const ScenarioCase& one, const ScenarioRecord& record) {
         print_row(arguments.scenario, one, record);

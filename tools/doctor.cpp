@@ -238,7 +238,7 @@ int doctor(const DoctorRequest& request) {
     report("kernels", bad("this build of braid has none for GPUs: nvcc was not there",
                           "Build it where nvcc is: make build"));
   const bool has_peers = has_driver && report("peers", check_peers(driver.value(), gpu_count));
-  const auto options = read_options([](const char* name) { return getenv(name); });
+  const auto options = read_options();
   if (!options.ok()) report("options", bad(options.status().message(), "docs/options.md"));
   if (has_peers && options.ok()) {
     const auto costs = multipath::load_costs(driver.value(), options.value());

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/gpu_uuid.h"
+#include "base/try.h"
 #include "cuda/driver.h"
 #include "lending/visible_devices.h"
 #include "tools/open_server.h"
@@ -27,17 +28,16 @@ Result<std::vector<LendableGpu>> list_gpus(const std::string& profile) {
   if (!opened.ok()) return opened.status();
   const cuda::Driver& driver = opened.value();
   int count = 0;
-  Status status = driver.check(driver.cuDeviceGetCount(&count), "counting the GPUs");
+  BRAID_TRY(driver.check(driver.cuDeviceGetCount(&count), "counting the GPUs"));
   std::vector<LendableGpu> gpus;
-  for (int ordinal = 0; ordinal < count && status.ok(); ++ordinal) {
+  for (int ordinal = 0; ordinal < count; ++ordinal) {
     CUuuid uuid{};
     CUdevice device = 0;
     const std::string what = fmt::format("asking GPU {} for its UUID", ordinal);
-    status = driver.check(driver.cuDeviceGet(&device, ordinal), what);
-    if (status.ok()) status = driver.check(driver.cuDeviceGetUuid(&uuid, device), what);
+    BRAID_TRY(driver.check(driver.cuDeviceGet(&device, ordinal), what));
+    BRAID_TRY(driver.check(driver.cuDeviceGetUuid(&uuid, device), what));
     gpus.push_back({ordinal, format_gpu_uuid(uuid.bytes)});
   }
-  if (!status.ok()) return status;
   return gpus;
 }
 
@@ -59,14 +59,12 @@ Result<std::string> lendable_gpus(const std::string& choice, const std::string& 
   if (!mig.empty())
     return Status::error(fmt::format("{} names the MIG instance '{}'", kVisibleVariable, mig),
                          "MIG instances reach no other GPU: run without --lend");
-  const auto gpus = list_gpus(profile);
-  if (!gpus.ok()) return gpus.status();
-  if (choice == "all") return lending::format_lendable(gpus.value());
+  BRAID_LET(gpus, list_gpus(profile));
+  if (choice == "all") return lending::format_lendable(gpus);
   std::vector<LendableGpu> chosen;
   for (const std::string_view entry : lending::split_list(choice)) {
-    const auto gpu = find_gpu(gpus.value(), std::string(entry));
-    if (!gpu.ok()) return gpu.status();
-    chosen.push_back(gpu.value());
+    BRAID_LET(gpu, find_gpu(gpus, std::string(entry)));
+    chosen.push_back(gpu);
   }
   return lending::format_lendable(chosen);
 }

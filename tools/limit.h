@@ -9,6 +9,7 @@
 
 #include "base/status.h"
 #include "cuda/driver.h"
+#include "tools/workbench.h"
 
 namespace braid::tools {
 
@@ -22,7 +23,6 @@ class Limit {
   /// `contexts`: one of each GPU. They and `driver` must outlive it.
   static Result<std::unique_ptr<Limit>> open(const cuda::Driver& driver,
                                              std::vector<CUcontext> contexts);
-  ~Limit();
   Limit(const Limit&) = delete;
   Limit& operator=(const Limit&) = delete;
 
@@ -34,24 +34,19 @@ class Limit {
   /// One direction of one GPU.
   struct Lane {
     CUcontext context = nullptr;
-    bool goes_up = false;
-    CUdeviceptr device = 0;
-    void* host = nullptr;
-    CUstream stream = nullptr;
+    multipath::Transfer part;
     CUevent end = nullptr;
   };
 
   Limit(const cuda::Driver& driver, std::vector<CUcontext> contexts)
-      : driver_(driver), contexts_(std::move(contexts)) {}
-  Status prepare();
-  bool has_lanes(bool goes_up) const;
-  Status open_lanes(bool goes_up);
-  Status open_lane(CUcontext context, bool goes_up);
+      : driver_(driver), contexts_(std::move(contexts)), objects_(driver) {}
+  Status open_lanes(multipath::Direction direction);
   CUresult enqueue(const Lane& lane);
   Result<double> measure_once(Flow flow);
 
   const cuda::Driver& driver_;
   const std::vector<CUcontext> contexts_;
+  GpuObjects objects_;
   std::vector<Lane> lanes_;
   CUstream main_ = nullptr;  // on the first GPU: from begin to end
   CUevent begin_ = nullptr;

@@ -7,8 +7,10 @@
 #include <random>
 #include <thread>
 
-#include "cuda/scoped_context.h"
+#include "base/try.h"
+#include "tools/limit.h"
 #include "tools/pattern.h"
+#include "tools/warm_up.h"
 
 namespace braid::tools {
 namespace {
@@ -23,106 +25,30 @@ using multipath::Verdict;
 // first written again by its GPU.
 constexpr int kDataSets = 2;
 
-double gbps(uint64_t bytes, float elapsed_ms) {
-  return static_cast<double>(bytes) / (static_cast<double>(elapsed_ms) * 1e6);
+bool goes_up(Direction direction) { return direction == Direction::kHostToDevice; }
+
+Direction opposite(Direction direction) {
+  return goes_up(direction) ? Direction::kDeviceToHost : Direction::kHostToDevice;
 }
 
 }  // namespace
 
-double Readings::median() const {
-  if (values.empty()) return 0;
-  std::vector<double> sorted = values;
-  std::sort(sorted.begin(), sorted.end());
-  const size_t middle = sorted.size() / 2;
-  return sorted.size() % 2 != 0 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
-}
-
-double Readings::lowest() const {
-  return values.empty() ? 0 : *std::min_element(values.begin(), values.end());
-}
-
-double Readings::highest() const {
-  return values.empty() ? 0 : *std::max_element(values.begin(), values.end());
-}
-
 Result<std::unique_ptr<Bench>> Bench::open(const cuda::Driver& driver, const Options& options,
                                            int target, uint64_t max_bytes, uint64_t seed) {
   std::unique_ptr<Bench> bench(new Bench(driver, target, max_bytes, seed));
-  const Status status = bench->prepare(options);
-  if (!status.ok()) return status;
+  BRAID_TRY(bench->prepare(options));
   return bench;
 }
 
 Status Bench::prepare(const Options& options) {
-  Status status = open_gpus();
-  if (status.ok()) status = allocate();
-  if (!status.ok()) return status;
+  BRAID_TRY(open_gpus());
+  landing_ = objects_.pinned(max_bytes_);
+  for (int set = 0; set < kDataSets; ++set) data_.push_back(objects_.pinned(max_bytes_));
+  device_ = objects_.memory(max_bytes_);
+  stream_ = objects_.stream();
+  BRAID_TRY(objects_.status());
   for (int set = 0; set < kDataSets; ++set) fill_pattern(data_[set], max_bytes_, seed_of(set));
-  auto engine = multipath::Engine::open(driver_, options);
-  if (!engine.ok()) return engine.status();
-  engine_ = std::move(engine).value();
-  auto warm_up = WarmUp::open(driver_, *engine_);
-  if (!warm_up.ok()) return warm_up.status();
-  warm_up_ = std::move(warm_up).value();
-  return {};
-}
-
-Status Bench::open_gpus() {
-  int count = 0;
-  Status status = driver_.check(driver_.cuDeviceGetCount(&count), "counting the GPUs");
-  if (!status.ok()) return status;
-  if (target_ < 0 || target_ >= count)
-    return Status::error("there is no GPU " + std::to_string(target_),
-                         "Name a target from 0 to " + std::to_string(count - 1));
-  for (int gpu = 0; gpu < count; ++gpu) {
-    CUdevice device = 0;
-    CUcontext context = nullptr;
-    status = driver_.check(driver_.cuDeviceGet(&device, gpu), "opening a GPU");
-    if (status.ok())
-      status = driver_.check(driver_.cuDevicePrimaryCtxRetain(&context, device),
-                             "opening GPU " + std::to_string(gpu));
-    if (!status.ok()) return status;
-    contexts_.push_back(context);
-  }
-  return driver_.check(driver_.cuCtxSetCurrent(contexts_[target_]), "choosing the target GPU");
-}
-
-Status Bench::allocate() {
-  const auto pinned = [&](char*& buffer) {
-    void* memory = nullptr;
-    const Status status =
-        driver_.check(driver_.cuMemHostAlloc(&memory, max_bytes_, CU_MEMHOSTALLOC_PORTABLE),
-                      "pinning " + std::to_string(max_bytes_ >> 20) + " MB of host memory");
-    buffer = static_cast<char*>(memory);
-    return status;
-  };
-  data_.resize(kDataSets);
-  Status status = pinned(landing_);
-  for (char*& data : data_)
-    if (status.ok()) status = pinned(data);
-  if (status.ok())
-    status = driver_.check(driver_.cuMemAlloc(&device_, max_bytes_),
-                           "allocating " + std::to_string(max_bytes_ >> 20) + " MB on the GPU");
-  if (status.ok())
-    status = driver_.check(driver_.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "a stream");
-  if (status.ok()) status = driver_.check(driver_.cuEventCreate(&begin_, 0), "an event");
-  if (status.ok()) status = driver_.check(driver_.cuEventCreate(&end_, 0), "an event");
-  return status;
-}
-
-Bench::~Bench() {
-  limit_.reset();
-  warm_up_.reset();
-  engine_.reset();
-  cuda::ScopedContext scope(driver_);
-  if (target_ >= 0 && target_ < gpu_count()) scope.enter(contexts_[target_]);
-  if (begin_ != nullptr) driver_.cuEventDestroy(begin_);
-  if (end_ != nullptr) driver_.cuEventDestroy(end_);
-  if (stream_ != nullptr) driver_.cuStreamDestroy(stream_);
-  if (device_ != 0) driver_.cuMemFree(device_);
-  for (char* data : data_)
-    if (data != nullptr) driver_.cuMemFreeHost(data);
-  if (landing_ != nullptr) driver_.cuMemFreeHost(landing_);
+  return open_engine(options);
 }
 
 Result<Record> Bench::run(const Case& what) {
@@ -133,20 +59,18 @@ Result<Record> Bench::run(const Case& what) {
   record.paths = what.paths;
   record.verified = true;
   engine_->limit_paths(what.paths);
-  Status status = poison(what.span_bytes());
-  if (!status.ok()) return status;
+  BRAID_TRY(poison(what.span_bytes()));
   Readings warm_up;
-  status = measure_pair(what, false, record, warm_up, warm_up);
-  if (!status.ok()) return status;
+  BRAID_TRY(measure_pair(what, false, record, warm_up, warm_up));
   const std::map<int, uint64_t> before = bytes_by_gpu(what.direction);
   for (int round = 0; round < what.repeat; ++round) {
     std::this_thread::sleep_for(std::chrono::milliseconds(what.pause_ms));
     // The first pair finds GPUs and caches as a pause, or the limit's copies, left them.
-    status = measure_pair(what, false, record, record.native_first, record.braid_first);
-    for (int pair = 0; pair < what.steady_pairs && status.ok(); ++pair)
-      status = measure_pair(what, what.is_warm, record, record.native, record.braid);
-    if (status.ok() && what.with_limit) status = measure_limit(what, record);
-    if (!status.ok()) return status;
+    BRAID_TRY(measure_pair(what, false, record, record.native_first, record.braid_first));
+    for (int pair = 0; pair < what.steady_pairs; ++pair)
+      BRAID_TRY(measure_pair(what, what.is_warm, record, record.native, record.braid));
+    const Flow flow = goes_up(what.direction) ? Flow::kToDevices : Flow::kToHost;
+    if (what.with_limit) BRAID_TRY(measure_limit(flow, record.limit));
   }
   record.share = bytes_by_gpu(what.direction);
   for (const auto& [gpu, bytes] : before) record.share[gpu] -= bytes;
@@ -158,37 +82,28 @@ Result<Record> Bench::run(const Case& what) {
 Status Bench::measure_pair(const Case& what, bool is_warm, Record& record, Readings& native,
                            Readings& braid) {
   for (const bool through_braid : {false, true}) {
-    Status status = next_data(what);
-    if (status.ok() && is_warm) status = wake(what.direction);
-    if (!status.ok()) return status;
-    const auto reading = time_copy(what, through_braid, record.verdict);
-    if (!reading.ok()) return reading.status();
-    const auto right = verify(what);
-    if (!right.ok()) return right.status();
-    record.verified = record.verified && right.value();
-    (through_braid ? braid : native).values.push_back(reading.value());
+    BRAID_TRY(next_data(what));
+    // Over the paths that are measured, and against their direction, whose bytes are counted by
+    // path.
+    if (is_warm) BRAID_TRY(warm_up_->run(opposite(what.direction)));
+    BRAID_LET(reading, time_copy(what, through_braid, record.verdict));
+    BRAID_LET(right, verify(what));
+    record.verified = record.verified && right;
+    (through_braid ? braid : native).values.push_back(reading);
     if (through_braid) record.submit_us.values.push_back(submit_us_);
   }
   return {};
 }
 
-// Over the paths that are measured, and against their direction, whose bytes are counted by path.
-Status Bench::wake(Direction direction) {
-  return warm_up_->run(direction == Direction::kHostToDevice ? Direction::kDeviceToHost
-                                                             : Direction::kHostToDevice);
-}
-
 char* Bench::host_end(Direction direction) const {
-  return direction == Direction::kHostToDevice ? data_[set_] : landing_;
+  return goes_up(direction) ? data_[set_] : landing_;
 }
 
 Status Bench::native_copy(const Case& what) {
   if (what.segment_bytes != 0) return segments_.copy_natively(driver_, stream_);
-  char* host = host_end(what.direction);
-  const CUresult result = what.direction == Direction::kHostToDevice
-                              ? driver_.cuMemcpyHtoDAsync(device_, host, what.size_bytes, stream_)
-                              : driver_.cuMemcpyDtoHAsync(host, device_, what.size_bytes, stream_);
-  return driver_.check(result, "a native copy");
+  return driver_.check(copy_natively(driver_, {what.direction, host_end(what.direction), device_,
+                                               what.size_bytes, stream_}),
+                       "a native copy");
 }
 
 // Both ends of a segment lie equally far into their buffers, so that what lands can be verified in
@@ -209,8 +124,7 @@ void Bench::list_segments(const Case& what) {
 }
 
 Result<double> Bench::time_copy(const Case& what, bool through_braid, std::string& verdict) {
-  Status status = driver_.check(driver_.cuEventRecord(begin_, stream_), "an event");
-  if (!status.ok()) return status;
+  BRAID_TRY(driver_.check(driver_.cuEventRecord(begin_, stream_), "an event"));
   Verdict outcome = Verdict::kBelowThreshold;
   if (through_braid) {
     const auto before = std::chrono::steady_clock::now();
@@ -220,23 +134,19 @@ Result<double> Bench::time_copy(const Case& what, bool through_braid, std::strin
     submit_us_ = taken.count();
     verdict = multipath::verdict_name(outcome);
   }
-  if (outcome != Verdict::kAccelerated) status = native_copy(what);
-  if (status.ok()) status = driver_.check(driver_.cuEventRecord(end_, stream_), "an event");
-  if (status.ok()) status = driver_.check(driver_.cuStreamSynchronize(stream_), "the copy");
-  float elapsed_ms = 0;
-  if (status.ok())
-    status = driver_.check(driver_.cuEventElapsedTime(&elapsed_ms, begin_, end_), "timing");
-  if (!status.ok()) return status;
-  return gbps(what.size_bytes, elapsed_ms);
+  if (outcome != Verdict::kAccelerated) BRAID_TRY(native_copy(what));
+  BRAID_TRY(driver_.check(driver_.cuEventRecord(end_, stream_), "an event"));
+  BRAID_TRY(driver_.check(driver_.cuStreamSynchronize(stream_), "the copy"));
+  BRAID_LET(elapsed, elapsed_ms());
+  return static_cast<double>(what.size_bytes) / (elapsed * 1e6);
 }
 
 // Both destinations hold nothing of what will arrive.
 Status Bench::poison(uint64_t size_bytes) {
   std::memset(landing_, kPoison, size_bytes);
-  Status status =
-      driver_.check(driver_.cuMemsetD8(device_, kPoison, size_bytes), "clearing the GPU");
+  BRAID_TRY(driver_.check(driver_.cuMemsetD8(device_, kPoison, size_bytes), "clearing the GPU"));
   // A memset may return before it is done, and the measured stream does not wait for it.
-  return status.ok() ? driver_.check(driver_.cuCtxSynchronize(), "clearing the GPU") : status;
+  return driver_.check(driver_.cuCtxSynchronize(), "clearing the GPU");
 }
 
 // The other data set is copied next; for D2H the GPU is given it, after it has written what it
@@ -244,19 +154,17 @@ Status Bench::poison(uint64_t size_bytes) {
 Status Bench::next_data(const Case& what) {
   set_ = (set_ + 1) % kDataSets;
   list_segments(what);
-  if (what.direction == Direction::kHostToDevice) return {};
-  const Status status = driver_.check(driver_.cuMemcpyDtoH(landing_, device_, what.span_bytes()),
-                                      "clearing the landing buffer");
-  if (!status.ok()) return status;
+  if (goes_up(what.direction)) return {};
+  BRAID_TRY(driver_.check(driver_.cuMemcpyDtoH(landing_, device_, what.span_bytes()),
+                          "clearing the landing buffer"));
   return driver_.check(driver_.cuMemcpyHtoD(device_, data_[set_], what.span_bytes()),
                        "filling the GPU");
 }
 
 Result<bool> Bench::verify(const Case& what) {
-  if (what.direction == Direction::kHostToDevice) {
-    const Status status =
-        driver_.check(driver_.cuMemcpyDtoH(landing_, device_, what.span_bytes()), "reading back");
-    if (!status.ok()) return status;
+  if (goes_up(what.direction)) {
+    BRAID_TRY(
+        driver_.check(driver_.cuMemcpyDtoH(landing_, device_, what.span_bytes()), "reading back"));
   }
   return has_landed();
 }
@@ -267,19 +175,6 @@ bool Bench::has_landed() const {
     const uint64_t offset = segment.device - device_;
     return has_pattern(landing_ + offset, segment.size_bytes, seed_of(set_), offset);
   });
-}
-
-Status Bench::measure_limit(const Case& what, Record& record) {
-  if (limit_ == nullptr) {
-    auto limit = Limit::open(driver_, contexts_);
-    if (!limit.ok()) return limit.status();
-    limit_ = std::move(limit).value();
-  }
-  const auto reading = limit_->measure(what.direction == Direction::kHostToDevice ? Flow::kToDevices
-                                                                                  : Flow::kToHost);
-  if (!reading.ok()) return reading.status();
-  record.limit.values.push_back(reading.value());
-  return {};
 }
 
 std::map<int, uint64_t> Bench::bytes_by_gpu(Direction direction) {

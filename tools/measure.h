@@ -11,19 +11,10 @@
 #include "base/status.h"
 #include "cuda/driver.h"
 #include "multipath/engine.h"
-#include "tools/limit.h"
 #include "tools/segment_list.h"
-#include "tools/warm_up.h"
+#include "tools/workbench.h"
 
 namespace braid::tools {
-
-/// Several readings of one thing.
-struct Readings {
-  std::vector<double> values;
-  double median() const;
-  double lowest() const;
-  double highest() const;
-};
 
 /// One line of `braid bench`.
 struct Record {
@@ -58,13 +49,12 @@ struct Case {
 };
 
 /// Owns the buffers and the engine for measuring copies to and from one GPU.
-class Bench {
+class Bench : Workbench {
  public:
   /// `max_bytes` bounds the room that cases take. Allocates that much device memory, and three
   /// times as much pinned memory.
   static Result<std::unique_ptr<Bench>> open(const cuda::Driver& driver, const Options& options,
                                              int target, uint64_t max_bytes, uint64_t seed);
-  ~Bench();
   Bench(const Bench&) = delete;
   Bench& operator=(const Bench&) = delete;
 
@@ -75,16 +65,12 @@ class Bench {
 
  private:
   Bench(const cuda::Driver& driver, int target, uint64_t max_bytes, uint64_t seed)
-      : driver_(driver), target_(target), max_bytes_(max_bytes), seed_(seed) {}
+      : Workbench(driver, target), max_bytes_(max_bytes), seed_(seed) {}
   Status prepare(const Options& options);
-  Status open_gpus();
-  Status allocate();
   Status measure_pair(const Case& what, bool is_warm, Record& record, Readings& native,
                       Readings& braid);
   uint64_t seed_of(int set) const { return seed_ + static_cast<uint64_t>(set); }
-  Status wake(multipath::Direction direction);
   Result<double> time_copy(const Case& what, bool through_braid, std::string& verdict);
-  Status measure_limit(const Case& what, Record& record);
   Status poison(uint64_t size_bytes);
   void list_segments(const Case& what);
   Status next_data(const Case& what);
@@ -94,13 +80,8 @@ class Bench {
   Status native_copy(const Case& what);
   std::map<int, uint64_t> bytes_by_gpu(multipath::Direction direction);
 
-  const cuda::Driver& driver_;
-  int target_;
   uint64_t max_bytes_;
   uint64_t seed_;
-  std::vector<CUcontext> contexts_;
-  std::unique_ptr<multipath::Engine> engine_;
-  std::unique_ptr<WarmUp> warm_up_;
   std::vector<char*> data_;  // pinned: what is copied, or what D2H must arrive as
   int set_ = 0;              // the data set that the next copy takes
   char* landing_ = nullptr;  // pinned: where D2H lands, and where H2D is read back to
@@ -108,9 +89,6 @@ class Bench {
   SegmentList segments_{multipath::Direction::kHostToDevice};  // of the next batch
   CUstream stream_ = nullptr;
   double submit_us_ = 0;  // of the latest braid copy
-  CUevent begin_ = nullptr;
-  CUevent end_ = nullptr;
-  std::unique_ptr<Limit> limit_;  // opened when it is first asked for
 };
 
 }  // namespace braid::tools

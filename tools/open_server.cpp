@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 
+#include "base/try.h"
 #include "tools/locate.h"
 #include "topology/profile.h"
 
@@ -10,14 +11,11 @@ namespace braid::tools {
 Result<cuda::Driver> open_server(const std::string& profile) {
   std::string library = "libcuda.so.1";
   if (!profile.empty()) {
-    const auto path = find_profile(profile);
-    if (!path.ok()) return path.status();
-    const auto server = topology::load_profile(path.value());  // says what is wrong with it
-    if (!server.ok()) return server.status();
-    setenv("BRAID_SERVER", path.value().c_str(), 1);
-    const auto emulator = find_emulated_driver();
-    if (!emulator.ok()) return emulator.status();
-    library = emulator.value().string();
+    BRAID_LET(path, find_profile(profile));
+    BRAID_TRY(topology::load_profile(path).status());  // says what is wrong with it
+    setenv("BRAID_SERVER", path.c_str(), 1);
+    BRAID_LET(emulator, find_emulated_driver());
+    library = emulator.string();
   }
   auto driver = cuda::open_driver(library);
   if (!driver.ok()) return driver;

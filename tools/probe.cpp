@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/try.h"
 #include "cuda/driver.h"
 #include "tools/commands.h"
 #include "tools/pattern.h"
@@ -30,13 +31,11 @@ template <typename ToDevice, typename ToHost>
 Status round_trip(const cuda::Driver& driver, const Buffers& buffers, ToDevice to_device,
                   ToHost to_host) {
   fill_pattern(buffers.host + kOffsetBytes, buffers.size_bytes, kSeed);
-  Status status = driver.check(to_device(), "copying to GPU 0");
-  if (status.ok()) status = driver.check(driver.cuCtxSynchronize(), "waiting for the copy");
-  if (!status.ok()) return status;
+  BRAID_TRY(driver.check(to_device(), "copying to GPU 0"));
+  BRAID_TRY(driver.check(driver.cuCtxSynchronize(), "waiting for the copy"));
   std::memset(buffers.host, 0, buffers.size_bytes + kOffsetBytes);
-  status = driver.check(to_host(), "copying from GPU 0");
-  if (status.ok()) status = driver.check(driver.cuCtxSynchronize(), "waiting for the copy");
-  if (!status.ok()) return status;
+  BRAID_TRY(driver.check(to_host(), "copying from GPU 0"));
+  BRAID_TRY(driver.check(driver.cuCtxSynchronize(), "waiting for the copy"));
   if (!has_pattern(buffers.host + kOffsetBytes, buffers.size_bytes, kSeed))
     return Status::error("a copy to GPU 0 and back changed bytes");
   return {};
@@ -65,11 +64,10 @@ Status copy_and_verify(size_t size_bytes) {
   if (!driver.ok()) return driver.status();
   const cuda::Driver& cuda = driver.value();
   Buffers buffers{size_bytes};
-  Status status = set_up(cuda, buffers);
-  if (!status.ok()) return status;
+  BRAID_TRY(set_up(cuda, buffers));
   uint8_t* const host = buffers.host + kOffsetBytes;
   const CUdeviceptr device = buffers.device + kOffsetBytes;
-  status = round_trip(
+  Status status = round_trip(
       cuda, buffers, [&] { return cuda.cuMemcpyHtoDAsync(device, host, size_bytes, nullptr); },
       [&] { return cuda.cuMemcpyDtoHAsync(host, device, size_bytes, nullptr); });
   if (!status.ok()) return status;

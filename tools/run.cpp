@@ -11,6 +11,7 @@
 #include <map>
 
 #include "base/options.h"
+#include "base/try.h"
 #include "cuda/driver.h"
 #include "lending/visible_devices.h"
 #include "multipath/cost_file.h"
@@ -77,13 +78,11 @@ Status check_gpus(const Options& options, int gpu_count, const std::string& serv
 
 // Said here, before the program says other things.
 Status check_files(const Options& options) {
-  Status status;
   if (!options.costs.empty() && options.costs != "none")
-    status = multipath::read_cost_file(options.costs).status();
+    BRAID_TRY(multipath::read_cost_file(options.costs).status());
   for (const std::string& file : {options.stats_file, options.log == "stderr" ? "" : options.log})
-    if (status.ok() && !file.empty())
-      status = check_writable(preload::ProcessPath(file, getpid()).c_str());
-  return status;
+    if (!file.empty()) BRAID_TRY(check_writable(preload::ProcessPath(file, getpid()).c_str()));
+  return {};
 }
 
 // The program may be another product's whose names begin alike.
@@ -95,10 +94,9 @@ void warn_of_unknown_variables() {
 Status check_real_server(const Options& options) {
   // Starting the driver takes a while, so only a list of GPUs is worth it.
   if (options.relays.kind != RelayChoice::Kind::kList) return {};
-  const auto driver = open_server("");
-  if (!driver.ok()) return driver.status();
+  BRAID_LET(driver, open_server(""));
   int count = 0;
-  driver.value().cuDeviceGetCount(&count);
+  driver.cuDeviceGetCount(&count);
   return check_gpus(options, count, "this machine");
 }
 
@@ -109,31 +107,25 @@ void prepend(const char* variable, const std::string& path) {
 }
 
 Status use_emulated_server(const std::string& name, const Options& options) {
-  const auto profile = find_profile(name);
-  if (!profile.ok()) return profile.status();
-  const auto server = topology::load_profile(profile.value());
-  if (!server.ok()) return server.status();
-  const int gpu_count = static_cast<int>(server.value().gpus.size());
-  const Status status = check_gpus(options, gpu_count, "server " + server.value().name);
-  if (!status.ok()) return status;
+  BRAID_LET(profile, find_profile(name));
+  BRAID_LET(server, topology::load_profile(profile));
+  const int gpu_count = static_cast<int>(server.gpus.size());
+  BRAID_TRY(check_gpus(options, gpu_count, "server " + server.name));
   prepend("LD_LIBRARY_PATH", emulator_folder());
-  setenv("BRAID_SERVER", profile.value().c_str(), 1);
+  setenv("BRAID_SERVER", profile.c_str(), 1);
   return {};
 }
 
 Status lend_gpus(const RunRequest& request) {
   if (request.lend.empty()) return {};
-  const auto gpus = lendable_gpus(request.lend, request.server);
-  if (gpus.ok()) setenv(lending::kLendVariable, gpus.value().c_str(), 1);
-  return gpus.status();
+  BRAID_LET(gpus, lendable_gpus(request.lend, request.server));
+  setenv(lending::kLendVariable, gpus.c_str(), 1);
+  return {};
 }
 
 // What a machine without GPUs, or with half of braid, does not have.
 Status check_installation(const RunRequest& request) {
-  if (!request.server.empty()) {
-    const auto emulator = find_emulated_driver();
-    if (!emulator.ok()) return emulator.status();
-  }
+  if (!request.server.empty()) BRAID_TRY(find_emulated_driver().status());
   if (!request.is_native && access(preload_library().c_str(), R_OK) != 0)
     return Status::error("there is no preload library at " + preload_library().string(),
                          "Build or install braid completely: make build");
@@ -186,14 +178,12 @@ Status check_words(const std::vector<std::string>& stray, const std::vector<std:
 
 // What the options say of the server, and the environment that goes with it.
 Status prepare_server(const RunRequest& request, const Options& options) {
-  Status status = check_files(options);
+  BRAID_TRY(check_files(options));
   // Before what may name GPUs that are lent.
-  if (status.ok() && !request.is_native) status = lend_gpus(request);
-  if (status.ok())
-    status = request.server.empty() ? check_real_server(options)
-                                    : use_emulated_server(request.server, options);
-  if (status.ok() && !request.is_native) status = use_preload_library();
-  return status;
+  if (!request.is_native) BRAID_TRY(lend_gpus(request));
+  BRAID_TRY(request.server.empty() ? check_real_server(options)
+                                   : use_emulated_server(request.server, options));
+  return request.is_native ? Status() : use_preload_library();
 }
 
 int fail_run(const Status& status) {

@@ -10,10 +10,8 @@
 #include "base/status.h"
 #include "cuda/driver.h"
 #include "multipath/engine.h"
-#include "tools/limit.h"
-#include "tools/measure.h"
 #include "tools/segment_list.h"
-#include "tools/warm_up.h"
+#include "tools/workbench.h"
 
 namespace braid::tools {
 
@@ -47,57 +45,57 @@ struct ScenarioRecord {
 
 /// Owns an engine and, for each GPU that the scenario copies to or from, a buffer, two streams and
 /// two pinned buffers.
-class ScenarioBench {
+class ScenarioBench : Workbench {
  public:
   /// `max_bytes` bounds the cases' sizes.
   static Result<std::unique_ptr<ScenarioBench>> open(const cuda::Driver& driver,
                                                      const Options& options, Scenario scenario,
                                                      int target, uint64_t max_bytes, uint64_t seed);
-  ~ScenarioBench();
   ScenarioBench(const ScenarioBench&) = delete;
   ScenarioBench& operator=(const ScenarioBench&) = delete;
 
   Result<ScenarioRecord> run(const ScenarioCase& what);
 
  private:
-  struct Gpu;
+  // What goes up comes from `data` to the first half of `device`; what goes down comes from the
+  // second half to `landing`, so that both can be under way at once.
+  struct Gpu {
+    CUcontext context;
+    CUstream streams[2];  // by direction
+    CUevent ends[2];
+    CUdeviceptr device;
+    char* data;
+    char* landing;
+  };
   enum class Side { kNative, kBraid };
 
   ScenarioBench(const cuda::Driver& driver, Scenario scenario, int target, uint64_t max_bytes,
                 uint64_t seed);
   Status prepare(const Options& options);
-  Status open_contexts();
   Status open_gpu(CUcontext context);
   Status poison(const ScenarioCase& what);
   Result<double> time_once(const ScenarioCase& what, Side side, std::string& verdict);
   Status enqueue(const ScenarioCase& what, Side side, std::string& verdict);
-  Status copy(Gpu& gpu, multipath::Direction direction, uint64_t size_bytes, Side side,
+  static char* host_end(const Gpu& gpu, multipath::Direction direction);
+  CUdeviceptr device_end(const Gpu& gpu, multipath::Direction direction) const;
+  Status copy(const Gpu& gpu, multipath::Direction direction, uint64_t size_bytes, Side side,
               std::string& verdict);
   Status copy_batch(const ScenarioCase& what, Side side, std::string& verdict);
   Status copy_pageable(const ScenarioCase& what, Side side, std::string& verdict);
   Status start_all();
   Status join_all();
-  Status measure_limit(const ScenarioCase& what, Readings& limit);
   Result<bool> verify(const ScenarioCase& what);
   bool has_segments(const ScenarioCase& what, const std::vector<char>& seen) const;
   uint64_t seed_of(size_t gpu) const { return seed_ + gpu; }
   void scatter(const ScenarioCase& what);
   uint64_t bytes_of(const ScenarioCase& what) const;
 
-  const cuda::Driver& driver_;
   Scenario scenario_;
-  int target_;
   uint64_t max_bytes_;
   uint64_t seed_;
-  std::unique_ptr<multipath::Engine> engine_;
-  std::unique_ptr<WarmUp> warm_up_;
-  std::vector<CUcontext> contexts_;         // of every GPU
-  std::vector<std::unique_ptr<Gpu>> gpus_;  // that take part; but for kEveryGpu the target alone
-  std::unique_ptr<Limit> limit_;
+  std::vector<Gpu> gpus_;  // that take part; but for kEveryGpu the target alone
   std::vector<char> pageable_;
   SegmentList segments_{multipath::Direction::kHostToDevice};
-  CUevent begin_ = nullptr;
-  CUevent end_ = nullptr;
 };
 
 }  // namespace braid::tools

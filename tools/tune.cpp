@@ -8,6 +8,7 @@
 #include <span>
 #include <tuple>
 
+#include "base/try.h"
 #include "base/units.h"
 #include "multipath/cost_file.h"
 #include "tools/commands.h"
@@ -130,12 +131,10 @@ Result<CostModel> measure(const cuda::Driver& driver, Options options, int targe
     const auto other = std::find_if(
         left.begin(), left.end(), [&](const Fit& fit) { return choice_of(fit) != options.mover; });
     const auto group = left.first(static_cast<size_t>(other - left.begin()));
-    const auto bench = Bench::open(driver, options, target, kLargestSampleBytes, 1);
-    if (!bench.ok()) return bench.status();
-    if (bench.value()->gpu_count() < 2)
+    BRAID_LET(bench, Bench::open(driver, options, target, kLargestSampleBytes, 1));
+    if (bench->gpu_count() < 2)
       return Status::error("this server has one GPU, and no copy can take another way");
-    const Status status = run_fits(*bench.value(), group, has_batches, is_real, costs);
-    if (!status.ok()) return status;
+    BRAID_TRY(run_fits(*bench, group, has_batches, is_real, costs));
     left = left.subspan(group.size());
   }
   return costs;
@@ -216,26 +215,19 @@ int64_t seconds_since_1970() {
 }
 
 Status tune(const Arguments& arguments) {
-  const auto options = read_options([](const char* name) { return getenv(name); });
-  if (!options.ok()) return options.status();
-  const auto driver = open_server(arguments.server);
-  if (!driver.ok()) return driver.status();
-  const auto server = multipath::server_key(driver.value());
-  if (!server.ok()) return server.status();
-  const auto path = place_for(arguments, options.value(), server.value());
-  if (!path.ok()) return path.status();
-  const CostModel before = multipath::load_costs(driver.value(), options.value()).costs;
-  const auto after =
-      measure(driver.value(), options.value(), arguments.target, arguments.server.empty(), before);
-  if (!after.ok()) return after.status();
+  BRAID_LET(options, read_options());
+  BRAID_LET(driver, open_server(arguments.server));
+  BRAID_LET(server, multipath::server_key(driver));
+  BRAID_LET(path, place_for(arguments, options, server));
+  const CostModel before = multipath::load_costs(driver, options).costs;
+  BRAID_LET(after, measure(driver, options, arguments.target, arguments.server.empty(), before));
   int gpus = 0;
-  driver.value().cuDeviceGetCount(&gpus);
-  print_costs(before, after.value(), gpus);
-  print_plans(after.value(), gpus);
+  driver.cuDeviceGetCount(&gpus);
+  print_costs(before, after, gpus);
+  print_plans(after, gpus);
   if (arguments.dry_run) return {};
-  const Status written = multipath::write_cost_file(
-      path.value(), {server.value(), seconds_since_1970(), after.value()});
-  if (written.ok()) fmt::print("\nWritten to {}\n", path.value());
+  const Status written = multipath::write_cost_file(path, {server, seconds_since_1970(), after});
+  if (written.ok()) fmt::print("\nWritten to {}\n", path);
   return written;
 }
 

@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "cuda/driver.h"
 #include "multipath/engine.h"
+#include "tools/workbench.h"
 
 namespace braid::tools {
 
@@ -16,7 +17,6 @@ class WarmUp {
   /// For copies to and from the current context's GPU. Allocates. `driver` and `engine` outlive it.
   static Result<std::unique_ptr<WarmUp>> open(const cuda::Driver& driver,
                                               multipath::Engine& engine);
-  ~WarmUp();
   WarmUp(const WarmUp&) = delete;
   WarmUp& operator=(const WarmUp&) = delete;
 
@@ -25,16 +25,13 @@ class WarmUp {
 
  private:
   WarmUp(const cuda::Driver& driver, multipath::Engine& engine)
-      : driver_(driver), engine_(engine) {}
-  Status allocate();
-  Status copy(multipath::Direction direction);
+      : driver_(driver), engine_(engine), objects_(driver) {}
 
   const cuda::Driver& driver_;
   multipath::Engine& engine_;
   CUcontext context_ = nullptr;
-  CUstream stream_ = nullptr;
-  CUdeviceptr device_ = 0;
-  void* host_ = nullptr;
+  GpuObjects objects_;
+  multipath::Transfer copy_;
 };
 
 }  // namespace braid::tools

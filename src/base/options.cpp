@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <sstream>
 
+#include "base/try.h"
 #include "base/units.h"
 
 extern char** environ;
@@ -24,21 +25,19 @@ struct Entry {
 
 template <auto Field, uint64_t Least = 1, uint64_t Most = UINT64_MAX>
 Status set_size(Options& options, const std::string& text, const char*) {
-  auto size = parse_size(text);
-  if (!size.ok()) return size.status();
-  if (size.value() == 0) return Status::error("'" + text + "' is not a size above zero");
-  if (size.value() < Least || size.value() > Most)
-    return Status::error("'" + text + "' is too " + (size.value() < Least ? "small" : "large"),
+  BRAID_LET(size, parse_size(text));
+  if (size == 0) return Status::error("'" + text + "' is not a size above zero");
+  if (size < Least || size > Most)
+    return Status::error("'" + text + "' is too " + (size < Least ? "small" : "large"),
                          "Write " + format_size(Least) + " or more" +
                              (Most == UINT64_MAX ? "" : ", up to " + format_size(Most)));
-  options.*Field = static_cast<std::remove_reference_t<decltype(options.*Field)>>(size.value());
+  options.*Field = static_cast<std::remove_reference_t<decltype(options.*Field)>>(size);
   return {};
 }
 
 Status set_relays(Options& options, const std::string& text, const char*) {
-  auto relays = parse_relays(text);
-  if (!relays.ok()) return relays.status();
-  options.relays = std::move(relays).value();
+  BRAID_LET(relays, parse_relays(text));
+  options.relays = std::move(relays);
   return {};
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdlib>
 #include <functional>
 #include <string>
 #include <vector>
@@ -78,8 +79,8 @@ inline constexpr uint64_t kLeastDeviceMemoryBytes = 4 << 20;  ///< one relay buf
 /// another product's.
 std::vector<std::string> unknown_variables();
 
-/// Reads every option with `get` (getenv, or a test's map); a null or empty value is the default.
+/// Reads every option with `get`: getenv, or a test's map; a null or empty value is the default.
 /// The error names the variable, its text and what was expected.
-Result<Options> read_options(const std::function<const char*(const char* name)>& get);
+Result<Options> read_options(const std::function<const char*(const char* name)>& get = std::getenv);
 
 }  // namespace braid

@@ -2,6 +2,8 @@
 
 #include <charconv>
 
+#include "base/try.h"
+
 namespace braid {
 namespace {
 
@@ -41,9 +43,8 @@ Result<std::vector<uint64_t>> parse_size_list(std::string_view text) {
   std::vector<uint64_t> sizes;
   while (true) {
     const size_t comma = text.find(',');
-    auto size = parse_size(text.substr(0, comma));
-    if (!size.ok()) return size.status();
-    sizes.push_back(size.value());
+    BRAID_LET(size, parse_size(text.substr(0, comma)));
+    sizes.push_back(size);
     if (comma == std::string_view::npos) return sizes;
     text.remove_prefix(comma + 1);
   }

@@ -2,14 +2,15 @@
 
 #include <sys/mman.h>
 
+#include "base/try.h"
+
 namespace braid::cuda {
 
 Result<std::unique_ptr<RegisteredMemory>> RegisteredMemory::open(const Driver& driver,
                                                                  uint64_t size_bytes,
                                                                  const std::string& what) {
   std::unique_ptr<RegisteredMemory> memory(new RegisteredMemory(driver, size_bytes));
-  const Status status = memory->map(what);
-  if (!status.ok()) return status;
+  BRAID_TRY(memory->map(what));
   return memory;
 }
 
@@ -18,14 +19,14 @@ Status RegisteredMemory::map(const std::string& what) {
       mmap(nullptr, size_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (pages == MAP_FAILED) return Status::error("no memory for " + what);
   data_ = pages;
-  Status status = driver_.check(
+  BRAID_TRY(driver_.check(
       driver_.cuMemHostRegister(data_, size_bytes_,
                                 CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP),
-      "registering " + what);
-  if (!status.ok()) return status;
+      "registering " + what));
   registered_ = true;
   CUdeviceptr mapped = 0;
-  status = driver_.check(driver_.cuMemHostGetDevicePointer(&mapped, data_, 0), "mapping " + what);
+  Status status =
+      driver_.check(driver_.cuMemHostGetDevicePointer(&mapped, data_, 0), "mapping " + what);
   if (status.ok() && mapped != reinterpret_cast<CUdeviceptr>(data_))
     status = Status::error("this GPU cannot use host addresses of registered memory");
   return status;

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "base/try.h"
 #include "cuda/bounded_wait.h"
 
 namespace braid::cuda {
@@ -30,9 +31,7 @@ Result<std::unique_ptr<SharedMemory>> SharedMemory::open(const Driver& driver, i
     result = clear(driver, memory->address_, memory->size_bytes_);
     if (result != CUDA_SUCCESS) memory->abandon();  // it may yet be written
   }
-  const Status status =
-      driver.check(result, "allocating " + what + " on GPU " + std::to_string(gpu));
-  if (!status.ok()) return status;
+  BRAID_TRY(driver.check(result, "allocating " + what + " on GPU " + std::to_string(gpu)));
   return memory;
 }
 

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 
+#include "base/try.h"
 #include "topology/facts.h"
 
 namespace braid::topology {
@@ -145,9 +146,8 @@ Result<Server> discover(const cuda::Driver& driver) {
     CUdevice device = 0;
     status = driver.check(driver.cuDeviceGet(&device, ordinal), "GPU " + std::to_string(ordinal));
     if (!status.ok()) return status;
-    auto gpu = ask_driver(driver, device);
-    if (!gpu.ok()) return gpu.status();
-    facts.gpus.push_back(std::move(gpu).value());
+    BRAID_LET(gpu, ask_driver(driver, device));
+    facts.gpus.push_back(std::move(gpu));
     devices.push_back(device);
   }
   ask_machine(facts);

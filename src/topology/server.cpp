@@ -5,6 +5,8 @@
 #include <set>
 #include <utility>
 
+#include "base/try.h"
+
 namespace braid::topology {
 namespace {
 
@@ -141,7 +143,7 @@ Status check_links(const Server& server) {
       return Status::error(who + " joins vertices that a link of its kind cannot join");
     if (!joined.insert(std::minmax(link.from, link.to)).second)
       return Status::error(who + " is there twice");
-    if (Status status = check_capacities(who, link); !status.ok()) return status;
+    BRAID_TRY(check_capacities(who, link));
   }
   return {};
 }
@@ -248,8 +250,8 @@ Status validate(const Server& server) {
   if (server.gpus.empty()) return Status::error("the server has no GPU");
   const int nodes = server.numa_node_count();
   if (nodes == 0) return Status::error("the server has no NUMA node");
-  if (Status status = check_vertices(server); !status.ok()) return status;
-  if (Status status = check_links(server); !status.ok()) return status;
+  BRAID_TRY(check_vertices(server));
+  BRAID_TRY(check_links(server));
   if (find_vertex(server, VertexKind::kGpu, static_cast<int>(server.gpus.size())) >= 0)
     return Status::error("there are more GPU vertices than GPUs");
   for (int node = 0; node < nodes; ++node)
@@ -257,7 +259,7 @@ Status validate(const Server& server) {
         find_vertex(server, VertexKind::kNumaNode, node) < 0)
       return Status::error("NUMA nodes and memories are not numbered alike from 0");
   for (int gpu = 0; gpu < static_cast<int>(server.gpus.size()); ++gpu)
-    if (Status status = check_gpu(server, gpu, nodes); !status.ok()) return status;
+    BRAID_TRY(check_gpu(server, gpu, nodes));
   return {};
 }
 

@@ -1,0 +1,131 @@
+#include "tools/workbench.h"
+
+#include <algorithm>
+
+#include "base/try.h"
+#include "base/units.h"
+#include "cuda/scoped_context.h"
+#include "tools/limit.h"
+#include "tools/warm_up.h"
+
+namespace braid::tools {
+
+template <typename Object, typename Make, typename End>
+Object GpuObjects::make(const std::string& what, Make make, End end) {
+  Object object{};
+  Made made{};
+  if (status_.ok()) status_ = driver_.check(driver_.cuCtxGetCurrent(&made.context), what);
+  if (status_.ok()) status_ = driver_.check(make(&object), what);
+  if (!status_.ok()) return {};
+  made.end = [object, end] { end(object); };
+  made_.push_back(std::move(made));
+  return object;
+}
+
+CUstream GpuObjects::stream() {
+  return make<CUstream>(
+      "making a stream",
+      [this](CUstream* stream) { return driver_.cuStreamCreate(stream, CU_STREAM_NON_BLOCKING); },
+      driver_.cuStreamDestroy);
+}
+
+CUevent GpuObjects::event(unsigned flags) {
+  return make<CUevent>(
+      "making an event", [&](CUevent* event) { return driver_.cuEventCreate(event, flags); },
+      driver_.cuEventDestroy);
+}
+
+CUdeviceptr GpuObjects::memory(uint64_t size_bytes) {
+  return make<CUdeviceptr>(
+      "allocating " + format_size(size_bytes) + " on the GPU",
+      [&](CUdeviceptr* memory) { return driver_.cuMemAlloc(memory, size_bytes); },
+      driver_.cuMemFree);
+}
+
+char* GpuObjects::pinned(uint64_t size_bytes) {
+  return static_cast<char*>(make<void*>(
+      "pinning " + format_size(size_bytes) + " of host memory",
+      [&](void** memory) {
+        return driver_.cuMemHostAlloc(memory, size_bytes, CU_MEMHOSTALLOC_PORTABLE);
+      },
+      driver_.cuMemFreeHost));
+}
+
+GpuObjects::~GpuObjects() {
+  cuda::ScopedContext scope(driver_);
+  for (auto made = made_.rbegin(); made != made_.rend(); ++made) {
+    scope.enter(made->context);
+    made->end();
+  }
+}
+
+CUresult copy_natively(const cuda::Driver& driver, const multipath::Transfer& copy) {
+  return copy.direction == multipath::Direction::kHostToDevice
+             ? driver.cuMemcpyHtoDAsync(copy.device, copy.host, copy.size_bytes, copy.stream)
+             : driver.cuMemcpyDtoHAsync(copy.host, copy.device, copy.size_bytes, copy.stream);
+}
+
+double Readings::median() const {
+  if (values.empty()) return 0;
+  std::vector<double> sorted = values;
+  std::sort(sorted.begin(), sorted.end());
+  return (sorted[sorted.size() / 2] + sorted[(sorted.size() - 1) / 2]) / 2;
+}
+
+double Readings::lowest() const {
+  return values.empty() ? 0 : *std::min_element(values.begin(), values.end());
+}
+
+double Readings::highest() const {
+  return values.empty() ? 0 : *std::max_element(values.begin(), values.end());
+}
+
+Workbench::Workbench(const cuda::Driver& driver, int target)
+    : driver_(driver), target_(target), objects_(driver) {}
+
+Workbench::~Workbench() = default;
+
+Status Workbench::open_gpus() {
+  int count = 0;
+  BRAID_TRY(driver_.check(driver_.cuDeviceGetCount(&count), "counting the GPUs"));
+  if (target_ < 0 || target_ >= count)
+    return Status::error("there is no GPU " + std::to_string(target_),
+                         "Name a target from 0 to " + std::to_string(count - 1));
+  for (int gpu = 0; gpu < count; ++gpu) {
+    CUdevice device = 0;
+    const std::string what = "opening GPU " + std::to_string(gpu);
+    BRAID_TRY(driver_.check(driver_.cuDeviceGet(&device, gpu), what));
+    BRAID_TRY(driver_.check(
+        driver_.cuDevicePrimaryCtxRetain(&contexts_.emplace_back(nullptr), device), what));
+  }
+  return driver_.check(driver_.cuCtxSetCurrent(contexts_[target_]), "choosing the target GPU");
+}
+
+Status Workbench::open_engine(const Options& options) {
+  begin_ = objects_.event();
+  end_ = objects_.event();
+  BRAID_TRY(objects_.status());
+  BRAID_LET(engine, multipath::Engine::open(driver_, options));
+  engine_ = std::move(engine);
+  BRAID_LET(warm_up, WarmUp::open(driver_, *engine_));
+  warm_up_ = std::move(warm_up);
+  return {};
+}
+
+Status Workbench::measure_limit(Flow flow, Readings& limit) {
+  if (limit_ == nullptr) {
+    BRAID_LET(opened, Limit::open(driver_, contexts_));
+    limit_ = std::move(opened);
+  }
+  BRAID_LET(gbps, limit_->measure(flow));
+  limit.values.push_back(gbps);
+  return {};
+}
+
+Result<double> Workbench::elapsed_ms() const {
+  float elapsed_ms = 0;
+  BRAID_TRY(driver_.check(driver_.cuEventElapsedTime(&elapsed_ms, begin_, end_), "timing"));
+  return static_cast<double>(elapsed_ms);
+}
+
+}  // namespace braid::tools
