@@ -9,7 +9,7 @@
 
 #include "base/status.h"
 #include "cuda/driver.h"
-#include "tools/workbench.h"
+#include "tools/gpu_objects.h"
 
 namespace braid::tools {
 

@@ -8,9 +8,7 @@
 #include <thread>
 
 #include "base/try.h"
-#include "tools/limit.h"
 #include "tools/pattern.h"
-#include "tools/warm_up.h"
 
 namespace braid::tools {
 namespace {

@@ -8,9 +8,7 @@
 
 #include "base/try.h"
 #include "cuda/scoped_context.h"
-#include "tools/limit.h"
 #include "tools/pattern.h"
-#include "tools/warm_up.h"
 
 namespace braid::tools {
 namespace {

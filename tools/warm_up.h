@@ -8,7 +8,7 @@
 #include "base/status.h"
 #include "cuda/driver.h"
 #include "multipath/engine.h"
-#include "tools/workbench.h"
+#include "tools/gpu_objects.h"
 
 namespace braid::tools {
 

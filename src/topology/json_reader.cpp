@@ -6,8 +6,10 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <numeric>
 #include <set>
 #include <sstream>
+#include <utility>
 
 namespace braid::topology {
 namespace {
@@ -44,6 +46,20 @@ class RepeatedKeys {
   std::vector<std::set<std::string>> open_;
   std::string first_;
 };
+
+// Letters to put in, take out or replace, to make one text of the other (Wagner and Fischer).
+size_t edit_distance(std::string_view from, std::string_view to) {
+  std::vector<size_t> row(to.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 0; i < from.size(); ++i) {
+    size_t diagonal = std::exchange(row[0], i + 1);
+    for (size_t j = 0; j < to.size(); ++j) {
+      const size_t replaced = diagonal + (from[i] == to[j] ? 0 : 1);
+      diagonal = std::exchange(row[j + 1], std::min({replaced, row[j] + 1, row[j + 1] + 1}));
+    }
+  }
+  return row.back();
+}
 
 std::string excerpt(const Json& value) {
   std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -169,11 +185,32 @@ int JsonNode::whole_number(int least, int most) const {
   return least;
 }
 
+bool JsonNode::truth() const {
+  if (value_ != nullptr && value_->is_boolean()) return value_->get<bool>();
+  fail("true or false");
+  return false;
+}
+
 std::string JsonNode::text() const {
   if (value_ != nullptr && value_->is_string() && !value_->get_ref<const std::string&>().empty())
     return value_->get<std::string>();
   fail("text in quotes");
   return {};
+}
+
+std::string JsonNode::known_name(std::span<const char* const> names) const {
+  const std::string name = text();
+  size_t least = std::string::npos;
+  std::string nearest;
+  for (const char* const known : names) {
+    const size_t distance = edit_distance(name, known);
+    if (distance == 0) return name;
+    if (distance < least) nearest.clear();
+    if (distance <= least) nearest += (nearest.empty() ? "" : ", ") + std::string(known);
+    least = std::min(least, distance);
+  }
+  refuse("there is no \"" + name + "\"", "The nearest names are " + nearest);
+  return name;
 }
 
 }  // namespace braid::topology

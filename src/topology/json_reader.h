@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -56,7 +57,10 @@ class JsonNode {
   double number_above_zero() const;
   double number_from_zero() const;
   int whole_number(int least, int most) const;
+  bool truth() const;
   std::string text() const;  ///< a string that is not empty
+  /// A string that is one of these. Another is refused, with those that are nearest to it.
+  std::string known_name(std::span<const char* const> names) const;
 
   const Json* json() const { return value_; }  ///< null after an error
   void fail(const std::string& expected) const;

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <utility>
 
+#include "topology/faults.h"
 #include "topology/json_reader.h"
 
 namespace braid::topology {
@@ -155,11 +156,12 @@ void read_costs(const JsonNode& node, Costs& costs) {
     costs.*row.figure = read_figure(node[row.name], row.figure != &Costs::poll_us);
 }
 
-void read_faults(const JsonNode& root, Server& server) {
-  const auto faults = root.find("faults");
-  if (!faults) return;
-  if (!faults->json()->is_object()) return faults->fail("an object");
-  server.faults_json = faults->json()->dump();
+void check_faults(const JsonNode& root, Server& server) {
+  const auto node = root.find("faults");
+  if (!node) return;
+  Faults faults;
+  read_faults(*node, server, faults);
+  server.faults_json = node->json()->dump();
 }
 
 Server read_server(const JsonNode& root) {
@@ -172,7 +174,7 @@ Server read_server(const JsonNode& root) {
   read_vertices(root, model, server);
   for (const JsonNode& node : root["links"].items(1, "a list of links")) read_links(node, server);
   read_costs(root["costs"], server.costs);
-  read_faults(root, server);
+  check_faults(root, server);
   return server;
 }
 

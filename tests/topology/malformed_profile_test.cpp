@@ -88,6 +88,24 @@ constexpr Case kCases[] = {
      "bad.json: gpu_model.memory_gib: missing"},
     {R"([{"op":"replace","path":"/faults","value":[1]}])",
      "bad.json: faults: expected an object, found [1]"},
+    {R"([{"op":"add","path":"/faults/contexts_fail_alon","value":true}])",
+     "bad.json: faults.contexts_fail_alon: unknown key. The known ones are calls, links, busy, "},
+    {R"([{"op":"add","path":"/faults/calls","value":[
+         {"name":"cuMemAloc_v2","nth":1,"error":"CUDA_ERROR_OUT_OF_MEMORY"}]}])",
+     R"(bad.json: faults.calls[0].name: there is no "cuMemAloc_v2". The nearest names are )"
+     "cuMemAlloc_v2"},
+    {R"([{"op":"add","path":"/faults/calls","value":[
+         {"name":"cuMemAlloc_v2","nth":1,"error":"CUDA_ERROR_OUT_OF_MEMRY"}]}])",
+     R"(bad.json: faults.calls[0].error: there is no "CUDA_ERROR_OUT_OF_MEMRY". The nearest names)"
+     " are CUDA_ERROR_OUT_OF_MEMORY"},
+    {R"([{"op":"add","path":"/faults/calls","value":[
+         {"name":"cuMemAlloc_v2","nth":0,"error":"CUDA_ERROR_OUT_OF_MEMORY"}]}])",
+     "bad.json: faults.calls[0].nth: expected a whole number from 1 to 2147483647, found 0"},
+    {R"([{"op":"add","path":"/faults/links","value":[
+         {"ends":["numa0","gpu9"],"factor":0.5,"from_us":0}]}])",
+     "bad.json: faults.links[0].ends: is not a link of the server"},
+    {R"([{"op":"add","path":"/faults/busy","value":[{"gpu":8,"from_us":0,"to_us":1}]}])",
+     "bad.json: faults.busy[0].gpu: expected a whole number from 0 to 7, found 8"},
     {R"([{"op":"remove","path":"/links/1"}])", "bad.json: no links lead from memory1 to gpu0"},
     {R"([{"op":"add","path":"/links/3/ends/0","value":["switch0","gpu0"]}])",
      "bad.json: the link switch0 - gpu0 is there twice"},

@@ -119,9 +119,11 @@ TEST(Profile, OneGpuMayDifferFromTheModel) {
   EXPECT_EQ(Json::parse(write_profile(server.value())), json);
 }
 
-TEST(Profile, FaultsArePassedThroughAsText) {
+TEST(Profile, FaultsAreKept) {
   Json json = Json::parse(shipped_text("h200x4"));
-  json["faults"] = {{"seed", 7}, {"list", {1, 2}}};
+  json["faults"] = {{"calls", {{{"name", "cuInit"}, {"nth", 7}, {"error", "CUDA_ERROR_UNKNOWN"}}}},
+                    {"busy", {{{"gpu", 3}, {"from_us", 0}, {"to_us", 1e6}}}},
+                    {"contexts_fail_alone", true}};
   const auto server = parse_profile(json.dump(), "faults.json");
   ASSERT_TRUE(server.ok()) << server.status().message();
   EXPECT_EQ(Json::parse(server.value().faults_json), json["faults"]);

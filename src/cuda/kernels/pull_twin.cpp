@@ -2,7 +2,7 @@
 #include <cstddef>
 
 #include "cuda/kernels/pull.h"
-#include "cuda/kernels/twins.h"
+#include "cuda/kernels/twin.h"
 
 namespace braid::cuda {
 namespace {
@@ -215,10 +215,16 @@ class PullBlock final : public TwinBlock {
   uint32_t short_bytes_ = 0;
 };
 
-}  // namespace
-
 std::unique_ptr<TwinBlock> make_pull_block(const void* args, uint32_t /*block_index*/) {
   return std::make_unique<PullBlock>(*static_cast<const PullArgs*>(args));
 }
+
+// The two pull kernels differ in how a slice's bytes move, which is the caller's business here.
+constexpr Twin kTwins[] = {{kVectorKernelName, sizeof(PullArgs), make_pull_block},
+                           {kBulkKernelName, sizeof(PullArgs), make_pull_block}};
+
+}  // namespace
+
+std::span<const Twin> twins() { return kTwins; }
 
 }  // namespace braid::cuda

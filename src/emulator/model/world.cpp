@@ -3,6 +3,8 @@
 #include <chrono>
 #include <utility>
 
+#include "base/try.h"
+
 namespace braid::emulator {
 namespace {
 
@@ -19,14 +21,15 @@ constexpr int kEventsPerTurn = 4096;
 
 }  // namespace
 
-World::World(topology::Server all, std::vector<int> shown)
+World::World(topology::Server all, std::vector<int> shown, topology::Faults wanted)
     : server(std::move(all)),
       visible(std::move(shown)),
       machine(server),
       simulation(machine.simulation()),
       memory(server),
       pools(visible),
-      scheduler(simulation, clock) {
+      scheduler(simulation, clock),
+      faults(std::move(wanted), machine) {
   for (int device = 0; device < device_count(); ++device) {
     auto context = std::make_shared<Context>();
     context->device = device;
@@ -38,14 +41,11 @@ World::World(topology::Server all, std::vector<int> shown)
 
 Result<std::unique_ptr<World>> World::create(topology::Server server, std::vector<int> visible,
                                              const std::string& fault_json) {
-  std::unique_ptr<World> world(new World(std::move(server), std::move(visible)));
-  const auto add = [&](const std::string& json, const char* origin) {
-    return world->faults.add(json, origin, world->server, world->machine);
-  };
-  if (Status status = add(world->server.faults_json, "the profile's faults"); !status.ok())
-    return status;
-  if (Status status = add(fault_json, "BRAID_FAULTS"); !status.ok()) return status;
-  return world;
+  topology::Faults faults;
+  BRAID_TRY(topology::add_faults(server.faults_json, "the profile's faults", server, faults));
+  BRAID_TRY(topology::add_faults(fault_json, "BRAID_FAULTS", server, faults));
+  return std::unique_ptr<World>(  // owner: the pointer
+      new World(std::move(server), std::move(visible), std::move(faults)));
 }
 
 void World::catch_up(Lock& lock) {

@@ -109,7 +109,7 @@ class World {
   void wrote(uint64_t address, uint64_t size_bytes) { watches.changed(address, size_bytes); }
 
  private:
-  World(topology::Server all, std::vector<int> shown);
+  World(topology::Server all, std::vector<int> shown, topology::Faults wanted);
   void give_up(Context& context, CUresult why);
   /// False: nothing happens any more without the program.
   bool step_without_program(Lock& lock);
