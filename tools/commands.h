@@ -22,6 +22,9 @@ Status check_writable(const std::string& path);
 /// --server of every command.
 void add_server_option(CLI::App& command, std::string& server);
 
+/// --lend of `braid run`.
+void add_lend_option(CLI::App& command, std::string& lend);
+
 /// The options of `braid run` that the environment can set too. Those given go to `given`, by the
 /// names of their variables.
 void add_braid_options(CLI::App& command, std::map<std::string, std::string>& given);
@@ -43,8 +46,10 @@ void add_doctor_command(CLI::App& app, int& exit_code);
 /// `ps`, `waits` and `switch`.
 void add_process_commands(CLI::App& app, int& exit_code);
 
-/// The hidden command that `braid doctor` starts under `braid run`: copies of so many bytes.
+/// The hidden command that `braid doctor` starts under `braid run`: kProbeCopies copies of so many
+/// bytes for each GPU.
 /// Returns its exit code.
+inline constexpr int kProbeCopies = 4;
 int probe(size_t size_bytes);
 
 }  // namespace braid::tools

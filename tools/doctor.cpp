@@ -4,20 +4,24 @@
 // knows nothing of braid (the hidden command `probe`), and reads the statistics that come back.
 #include <dlfcn.h>
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 #include <sys/wait.h>
 
 #include <algorithm>
 #include <bit>
 #include <cstdio>
 #include <ctime>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <vector>
 
+#include "base/try.h"
 #include "cuda/driver.h"
 #include "cuda/kernels/image.h"
 #include "lending/cudart_hooks.h"
+#include "lending/visible_devices.h"
 #include "multipath/cost_file.h"
 #include "multipath/relays.h"
 #include "preload/hooks.h"
@@ -37,6 +41,7 @@ constexpr uint64_t kMostProbeBytes = 1 << 30;
 
 struct DoctorRequest {
   std::string server;  // empty: this machine
+  std::string lend;    // empty: no GPU is lent
   bool lists_hooks = false;
   std::map<std::string, std::string> options;  // environment variable -> text
 };
@@ -57,35 +62,44 @@ void print(const char* what, const Finding& finding) {
              finding.remedy.empty() ? "" : ". " + finding.remedy);
 }
 
-Finding check_driver(const cuda::Driver& driver, int& gpu_count) {
+// The GPUs as the driver has them under braid: the program's own, then those that are lent.
+struct Gpus {
+  int own = 0;
+  int all = 0;
+};
+
+Finding check_driver(const cuda::Driver& driver, Gpus& gpus) {
   int version = 0;
   char name[128] = "";
   Status status = driver.check(driver.cuDriverGetVersion(&version), "its version");
-  if (status.ok()) status = driver.check(driver.cuDeviceGetCount(&gpu_count), "its GPUs");
+  if (status.ok()) status = driver.check(driver.cuDeviceGetCount(&gpus.all), "its GPUs");
   if (status.ok())
     status = driver.check(driver.cuDeviceGetName(name, sizeof name, 0), "the name of GPU 0");
   if (!status.ok())
     return bad("the CUDA driver does not start: " + status.message(),
                "Try nvidia-smi; without GPUs, braid doctor --server h20x8");
-  return good(fmt::format("CUDA {}.{}, {} GPU{}: {}", version / 1000, version % 1000 / 10,
-                          gpu_count, gpu_count == 1 ? "" : "s", name));
+  gpus.own = std::min(gpus.own, gpus.all);
+  return good(fmt::format(
+      "CUDA {}.{}, {} GPU{}{}: {}", version / 1000, version % 1000 / 10, gpus.own,
+      gpus.own == 1 ? "" : "s",
+      gpus.all > gpus.own ? fmt::format(" and {} lent", gpus.all - gpus.own) : "", name));
 }
 
-Finding check_peers(const cuda::Driver& driver, int gpu_count) {
-  std::vector<CUdevice> devices(gpu_count);
-  for (int gpu = 0; gpu < gpu_count; ++gpu) driver.cuDeviceGet(&devices[gpu], gpu);
+Finding check_peers(const cuda::Driver& driver, Gpus gpus) {
+  std::vector<CUdevice> devices(gpus.all);
+  for (int gpu = 0; gpu < gpus.all; ++gpu) driver.cuDeviceGet(&devices[gpu], gpu);
   std::string text;
   int helped = 0;
-  for (int target = 0; target < gpu_count; ++target) {
+  for (int target = 0; target < gpus.own; ++target) {
     std::string relays;
-    for (int relay = 0; relay < gpu_count; ++relay)
+    for (int relay = 0; relay < gpus.all; ++relay)
       if (multipath::can_relay(driver, devices[relay], devices[target]))
         relays += fmt::format("{}{}", relays.empty() ? "" : ",", relay);
     helped += relays.empty() ? 0 : 1;
     text += fmt::format("{}GPU {}: {}", kNextLine, target,
                         relays.empty() ? "no relay" : "relays " + relays);
   }
-  const std::string summary = fmt::format("{} of {} GPUs have relays", helped, gpu_count);
+  const std::string summary = fmt::format("{} of {} GPUs have relays", helped, gpus.own);
   if (helped > 0) return good(summary + text);
   return bad(summary,
              "braid needs two GPUs that reach each other with native atomics (NVLink); without "
@@ -93,10 +107,10 @@ Finding check_peers(const cuda::Driver& driver, int gpu_count) {
 }
 
 // That help one GPU, of those that the options allow.
-int most_relays(const cuda::Driver& driver, const Options& options, int gpu_count) {
+int most_relays(const cuda::Driver& driver, const Options& options, Gpus gpus) {
   const auto relays = multipath::Relays::find(driver, options);
   int most = 0;
-  for (int target = 0; relays.ok() && target < gpu_count; ++target)
+  for (int target = 0; relays.ok() && target < gpus.own; ++target)
     most = std::max(most, std::popcount(relays.value().of(target)));
   return most;
 }
@@ -181,32 +195,54 @@ nlohmann::json statistics_in(const std::string& error_output) {
   return nlohmann::json::parse(line, nullptr, false).value("braid", nlohmann::json());
 }
 
-Finding judge_copies(const nlohmann::json& statistics, const char* when) {
+// Copies of every GPU of the program's.
+Finding judge_copies(const nlohmann::json& statistics, Gpus gpus, const char* when) {
   int accelerated = 0;
-  std::string reasons;
+  std::set<std::string> reasons;
   for (const auto& [entry_point, verdicts] : statistics.at("entry_points").items())
     for (const auto& [verdict, count] : verdicts.items())
       if (verdict == "accelerated")
         accelerated += count.at("calls").get<int>();
       else
-        reasons += fmt::format(" {} {}", entry_point, verdict);
-  if (!reasons.empty() || accelerated == 0)
-    return bad("the copies are right but stayed native:" + reasons,
+        reasons.insert(verdict);
+  const std::string why = fmt::format("{}", fmt::join(reasons, " "));
+  std::map<int, std::set<int>> links;  // by target
+  for (const auto& path : statistics.at("paths"))
+    links[path.at("target").get<int>()].insert(path.at("via").get<int>());
+  size_t most = 0;
+  std::vector<int> native;
+  for (int gpu = 0; gpu < gpus.own; ++gpu) {
+    most = std::max(most, links[gpu].size());
+    if (links[gpu].empty()) native.push_back(gpu);
+  }
+  if (accelerated == 0 || accelerated < kProbeCopies * (gpus.own - static_cast<int>(native.size())))
+    return bad("the copies are right but stayed native: " + why,
                "docs/statistics.md says what each reason means");
-  std::set<int> links;
-  for (const auto& path : statistics.at("paths")) links.insert(path.at("via").get<int>());
-  return good(fmt::format("{} copies verified byte by byte, each over the links of {} GPUs{}",
-                          accelerated, links.size(), when));
+  return good(fmt::format("{} copies verified byte by byte, each over the links of {} GPUs{}{}",
+                          accelerated, most, when,
+                          native.empty() ? ""
+                                         : fmt::format("; those of GPU {} stay native: {}",
+                                                       fmt::join(native, ","), why)));
+}
+
+// Runs `program` as the user's would be run.
+ChildResult run_program(const DoctorRequest& request, const std::vector<std::string>& options,
+                        const std::vector<std::string>& program) {
+  std::vector<std::string> words{"run"};
+  if (!request.server.empty()) words.insert(words.end(), {"--server", request.server});
+  if (!request.lend.empty()) words.insert(words.end(), {"--lend", request.lend});
+  words.insert(words.end(), options.begin(), options.end());
+  words.push_back("--");
+  words.insert(words.end(), program.begin(), program.end());
+  return run_self(words);
 }
 
 // The client is started as the user's program would be; only that it waits for the relays.
-Finding check_copy(const std::string& server, const Options& options) {
+Finding check_copy(const DoctorRequest& request, const Options& options, Gpus gpus) {
   const uint64_t size_bytes = std::clamp(options.threshold_bytes, kProbeBytes, kMostProbeBytes);
-  std::vector<std::string> arguments{"run", "--stats", "json", "--opening", "wait"};
-  if (!server.empty()) arguments.insert(arguments.end(), {"--server", server});
-  arguments.insert(arguments.end(),
-                   {"--", install_root() / "bin" / "braid", "probe", std::to_string(size_bytes)});
-  const ChildResult child = run_self(arguments);
+  const ChildResult child =
+      run_program(request, {"--stats", "json", "--opening", "wait"},
+                  {install_root() / "bin" / "braid", "probe", std::to_string(size_bytes)});
   if (child.exit_code != 0)
     return bad(fmt::format("a copy failed (exit code {}): {}", child.exit_code,
                            last_line(child.error_output)),
@@ -215,7 +251,28 @@ Finding check_copy(const std::string& server, const Options& options) {
   if (!statistics.is_object())
     return bad("the copies are right but braid saw none of them",
                "Is something else interposing dlsym? Look at LD_PRELOAD");
-  return judge_copies(statistics, options.waits_for_relays ? "" : ", once relays are open");
+  return judge_copies(statistics, gpus, options.waits_for_relays ? "" : ", once relays are open");
+}
+
+// The driver that a program finds under braid, and how many of its GPUs are the program's. What is
+// lent, the started program says: the driver would have to start here to be asked.
+Result<cuda::Driver> open_driver(const DoctorRequest& request, Gpus& gpus) {
+  constexpr const char* kVisibleVariable = "CUDA_VISIBLE_DEVICES";
+  gpus.own = std::numeric_limits<int>::max();
+  const char* const visible = getenv(kVisibleVariable);
+  if (request.lend.empty() || visible == nullptr) return open_server(request.server);
+  const std::string own = visible;
+  const ChildResult child =
+      run_program(request, {}, {"sh", "-c", fmt::format("echo ${} >&2", lending::kLendVariable)});
+  const std::string said = last_line(child.error_output);
+  if (child.exit_code != 0) return Status::error(said.substr(said.find(' ') + 1));
+  BRAID_LET(lendable, lending::parse_lendable(said));
+  const auto widened = lending::widen(own, lendable);
+  if (widened) setenv(kVisibleVariable, widened->visible.c_str(), 1);
+  auto driver = open_server(request.server);
+  setenv(kVisibleVariable, own.c_str(), 1);
+  if (widened) gpus.own = widened->own_count;
+  return driver;
 }
 
 int doctor(const DoctorRequest& request) {
@@ -230,22 +287,21 @@ int doctor(const DoctorRequest& request) {
     all_ok = all_ok && finding.ok;
     return finding.ok;
   };
-  int gpu_count = 0;
-  const auto driver = open_server(server);
-  const bool has_driver = report("driver", driver.ok() ? check_driver(driver.value(), gpu_count)
+  Gpus gpus;
+  const auto driver = open_driver(request, gpus);
+  const bool has_driver = report("driver", driver.ok() ? check_driver(driver.value(), gpus)
                                                        : bad(driver.status().message(), ""));
   if (has_driver && server.empty() && !cuda::pull_kernels_are_built())
     report("kernels", bad("this build of braid has none for GPUs: nvcc was not there",
                           "Build it where nvcc is: make build"));
-  const bool has_peers = has_driver && report("peers", check_peers(driver.value(), gpu_count));
+  const bool has_peers = has_driver && report("peers", check_peers(driver.value(), gpus));
   const auto options = read_options();
   if (!options.ok()) report("options", bad(options.status().message(), "docs/options.md"));
   if (has_peers && options.ok()) {
     const auto costs = multipath::load_costs(driver.value(), options.value());
     report("costs", check_costs(costs));
-    const InForce in_force_here =
-        in_force(options.value(), costs.costs, !costs.path.empty(),
-                 1 + most_relays(driver.value(), options.value(), gpu_count));
+    const InForce in_force_here = in_force(options.value(), costs.costs, !costs.path.empty(),
+                                           1 + most_relays(driver.value(), options.value(), gpus));
     report("mover", good(in_force_here.mover));
     report("sizes", good(in_force_here.sizes));
     report("pageable", good(in_force_here.pageable));
@@ -254,7 +310,8 @@ int doctor(const DoctorRequest& request) {
   void* library = nullptr;
   const bool has_library = report("library", check_library(library));
   if (has_library && report("hooks", check_hooks(library)) && request.lists_hooks) list_hooks();
-  if (has_peers && has_library && options.ok()) report("copy", check_copy(server, options.value()));
+  if (has_peers && has_library && options.ok())
+    report("copy", check_copy(request, options.value(), gpus));
   return all_ok ? 0 : 1;
 }
 
@@ -265,6 +322,7 @@ void add_doctor_command(CLI::App& app, int& exit_code) {
       app.add_subcommand("doctor", "check that braid can help here; each failure says its remedy");
   auto request = std::make_shared<DoctorRequest>();
   add_server_option(*command, request->server);
+  add_lend_option(*command, request->lend);
   command->add_flag("--verbose", request->lists_hooks, "list the entry points that are hooked");
   add_braid_options(*command, request->options);
   command->callback([=, &exit_code] { exit_code = doctor(*request); });

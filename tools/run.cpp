@@ -235,17 +235,21 @@ void add_braid_options(CLI::App& command, std::map<std::string, std::string>& gi
         ->type_name(row.values);
 }
 
+void add_lend_option(CLI::App& command, std::string& lend) {
+  command
+      .add_option("--lend", lend,
+                  "GPUs that may help although CUDA_VISIBLE_DEVICES hides them from the program: "
+                  "all, or a list of numbers and UUIDs")
+      ->type_name("all|LIST");
+}
+
 void add_run_command(CLI::App& app, const std::vector<std::string>& program, int& exit_code) {
   CLI::App* command = app.add_subcommand(
       "run", "run a program with its copies over every PCIe link: braid run -- python3 serve.py");
   auto request = std::make_shared<RunRequest>();
   show_program_in_usage(*command);
   add_server_option(*command, request->server);
-  command
-      ->add_option("--lend", request->lend,
-                   "GPUs that may help although CUDA_VISIBLE_DEVICES hides them from the "
-                   "program: all, or a list of numbers and UUIDs")
-      ->type_name("all|LIST");
+  add_lend_option(*command, request->lend);
   command->add_flag("--best-effort", request->is_best_effort,
                     "start the program all the same where braid cannot help: no GPU, no driver");
   command->add_flag("--native", request->is_native,

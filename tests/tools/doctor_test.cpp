@@ -48,7 +48,7 @@ TEST(Doctor, FindsAnEmulatedServerWell) {
   }
   EXPECT_NE(lines[0].find("8 GPUs"), std::string::npos) << lines[0];
   EXPECT_NE(lines[9].find("GPU 7: relays 0,1,2,3,4,5,6"), std::string::npos) << lines[9];
-  EXPECT_NE(lines.back().find("4 copies verified"), std::string::npos) << lines.back();
+  EXPECT_NE(lines.back().find("32 copies verified"), std::string::npos) << lines.back();
 }
 
 std::string line_of(const std::string& output, const std::string& check) {
@@ -92,8 +92,32 @@ TEST(Doctor, GoesByTheUsersOptionsAndEnvironment) {
       {{"BRAID_THRESHOLD", "100M"}, {"BRAID_STATS_FILE", "/tmp/no_statistics_of_the_probe"}});
   EXPECT_EQ(one.exit_code, 0) << one.output;
   EXPECT_TRUE(line_of(one.output, "copy")
-                  .starts_with("4 copies verified byte by byte, each over the links of 2 GPUs"))
+                  .starts_with("28 copies verified byte by byte, each over the links of 2 GPUs"))
       << one.output;
+  // Nobody is left to relay for the relay itself.
+  EXPECT_TRUE(one.output.find("; those of GPU 2 stay native: no_relay\n") != std::string::npos)
+      << one.output;
+}
+
+TEST(Doctor, JudgesLentGpusAsTheProgramGetsThem) {
+  const Words doctor{BRAID_COMMAND, "doctor", "--server", "h20x8"};
+  const Environment two{{"CUDA_VISIBLE_DEVICES", "3,5"}};
+  Words lend = doctor;
+  lend.insert(lend.end(), {"--lend", "all"});
+  const ChildResult lent = run_child(lend, two);
+  EXPECT_EQ(lent.exit_code, 0) << lent.output << lent.errors;
+  EXPECT_NE(line_of(lent.output, "driver").find("2 GPUs and 6 lent"), std::string::npos);
+  EXPECT_TRUE(line_of(lent.output, "peers").starts_with("2 of 2 GPUs have relays")) << lent.output;
+  EXPECT_TRUE(line_of(lent.output, "copy")
+                  .starts_with("8 copies verified byte by byte, each over the links of 8 GPUs"))
+      << lent.output;
+  const ChildResult alone = run_child(doctor, {{"CUDA_VISIBLE_DEVICES", "3"}});
+  EXPECT_EQ(alone.exit_code, 1) << alone.output;
+  lend.back() = "9";
+  const ChildResult wrong = run_child(lend, two);
+  EXPECT_EQ(wrong.exit_code, 1);
+  EXPECT_TRUE(wrong.output.starts_with("FAIL driver   --lend: '9' is none of the 8 GPUs"))
+      << wrong.output;
 }
 
 TEST(Doctor, InsideBraidRunIsTheSame) {
