@@ -56,10 +56,4 @@ GpuObjects::~GpuObjects() {
   }
 }
 
-CUresult copy_natively(const cuda::Driver& driver, const multipath::Transfer& copy) {
-  return copy.direction == multipath::Direction::kHostToDevice
-             ? driver.cuMemcpyHtoDAsync(copy.device, copy.host, copy.size_bytes, copy.stream)
-             : driver.cuMemcpyDtoHAsync(copy.host, copy.device, copy.size_bytes, copy.stream);
-}
-
 }  // namespace braid::tools

@@ -40,7 +40,4 @@ class GpuObjects {
   std::vector<Made> made_;
 };
 
-/// One copy, by the driver alone.
-CUresult copy_natively(const cuda::Driver& driver, const multipath::Transfer& copy);
-
 }  // namespace braid::tools

@@ -13,12 +13,12 @@ namespace braid::tools {
 namespace {
 
 using multipath::Direction;
+using multipath::Mover;
 
-multipath::Request request_for(const Options& options, Direction direction, int paths) {
+multipath::PlanRequest request_for(const Options& options, Direction direction, int paths) {
   return {.direction = direction,
           .paths = paths,
-          .movers = {.kernel = options.mover == MoverChoice::kKernel,
-                     .copy_engine = options.mover != MoverChoice::kKernel},
+          .mover = options.mover == MoverChoice::kKernel ? Mover::kKernel : Mover::kCopyEngine,
           .asked_threshold_bytes = options.threshold_bytes};
 }
 

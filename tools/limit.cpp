@@ -1,4 +1,5 @@
 #include "tools/limit.h"
+#include "multipath/native_copy.h"
 
 #include <algorithm>
 

@@ -34,7 +34,7 @@ class Limit {
   /// One direction of one GPU.
   struct Lane {
     CUcontext context = nullptr;
-    multipath::Transfer part;
+    multipath::Batch part;
     CUevent end = nullptr;
   };
 

@@ -1,4 +1,5 @@
 #include "tools/measure.h"
+#include "multipath/native_copy.h"
 
 #include <algorithm>
 #include <chrono>
@@ -99,8 +100,8 @@ char* Bench::host_end(Direction direction) const {
 
 Status Bench::native_copy(const Case& what) {
   if (what.segment_bytes != 0) return segments_.copy_natively(driver_, stream_);
-  return driver_.check(copy_natively(driver_, {what.direction, host_end(what.direction), device_,
-                                               what.size_bytes, stream_}),
+  return driver_.check(multipath::copy_natively(driver_, {what.direction, host_end(what.direction),
+                                                          device_, what.size_bytes, stream_}),
                        "a native copy");
 }
 

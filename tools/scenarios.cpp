@@ -1,4 +1,5 @@
 #include "tools/scenarios.h"
+#include "multipath/native_copy.h"
 
 #include <algorithm>
 #include <chrono>
@@ -192,8 +193,8 @@ Status ScenarioBench::enqueue(const ScenarioCase& what, Side side, std::string& 
 Status ScenarioBench::copy(const Gpu& gpu, Direction direction, uint64_t size_bytes, Side side,
                            std::string& verdict) {
   const cuda::ScopedContext scope(driver_, gpu.context);
-  const multipath::Transfer copy{direction, host_end(gpu, direction), device_end(gpu, direction),
-                                 size_bytes, gpu.streams[static_cast<size_t>(direction)]};
+  const multipath::Batch copy{direction, host_end(gpu, direction), device_end(gpu, direction),
+                              size_bytes, gpu.streams[static_cast<size_t>(direction)]};
   if (side == Side::kBraid) {
     const Verdict outcome = engine_->submit(copy);
     verdict = multipath::verdict_name(outcome);

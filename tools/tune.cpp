@@ -24,7 +24,6 @@ using multipath::CostModel;
 using multipath::Direction;
 using multipath::Mover;
 
-constexpr multipath::MoverSet kAny{.kernel = true, .copy_engine = true};
 constexpr Direction kDirections[] = {Direction::kHostToDevice, Direction::kDeviceToHost};
 
 // Readings of copies that follow one another: so many rounds of three, fewer of the largest, which
@@ -141,8 +140,8 @@ Result<CostModel> measure(const cuda::Driver& driver, Options options, int targe
 }
 
 std::string threshold_text(const CostModel& costs, Direction direction, int paths) {
-  const uint64_t threshold =
-      multipath::threshold_bytes(costs, {.direction = direction, .paths = paths, .movers = kAny});
+  const uint64_t threshold = multipath::threshold_bytes(
+      costs, {.direction = direction, .paths = paths, .mover = multipath::Mover::kCopyEngine});
   return threshold == UINT64_MAX ? "never" : format_size(threshold);
 }
 
@@ -169,10 +168,21 @@ void print_plans(const CostModel& costs, int paths) {
   for (const Direction direction : kDirections)
     for (const auto& [mib, segment_kib] :
          {std::pair{1, 0}, {2, 0}, {4, 0}, {8, 0}, {16, 0}, {64, 0}, {256, 0}, {16, 64}, {16, 8}}) {
-      multipath::Request request{
-          .direction = direction, .size_bytes = uint64_t{1} << 20, .paths = paths, .movers = kAny};
-      request.size_bytes *= static_cast<uint64_t>(mib);
-      if (segment_kib != 0) request.segments = static_cast<uint64_t>(mib * 1024 / segment_kib);
+      const bool is_batch = segment_kib != 0;
+      multipath::PlanRequest request{.direction = direction,
+                                     .size_bytes = static_cast<uint64_t>(mib) << 20,
+                                     .paths = paths,
+                                     .mover = is_batch ? Mover::kKernel : Mover::kCopyEngine};
+      if (is_batch) request.segments = static_cast<uint64_t>(mib * 1024 / segment_kib);
+      const auto expected_us = [&](Mover mover) {
+        int taken = 0;
+        return is_batch && mover == Mover::kCopyEngine
+                   ? std::string("-")
+                   : fmt::format("{:.1f}", multipath::expected_us(costs, mover, request, taken));
+      };
+      const std::string native_us = expected_us(Mover::kNative);
+      const std::string kernel_us = expected_us(Mover::kKernel);
+      const std::string engine_us = expected_us(Mover::kCopyEngine);
       const multipath::Plan warm = multipath::plan(costs, request);
       request.is_cold = true;
       const multipath::Plan cold = multipath::plan(costs, request);
@@ -181,12 +191,10 @@ void print_plans(const CostModel& costs, int paths) {
                    ? std::string("native")
                    : fmt::format("{} {}", mover_name(plan.mover), plan.paths);
       };
-      const auto& expected_us = warm.forecast.expected_us;
-      fmt::print("{:<4}{:>6}{:>9}{:>11.1f}{:>11.1f}{:>16.1f}   {:<18}{}\n",
+      fmt::print("{:<4}{:>6}{:>9}{:>11}{:>11}{:>16}   {:<18}{}\n",
                  direction == Direction::kHostToDevice ? "h2d" : "d2h",
-                 format_size(request.size_bytes),
-                 segment_kib != 0 ? fmt::format("{}K", segment_kib) : "", expected_us[0],
-                 expected_us[1], expected_us[2], text(warm), text(cold));
+                 format_size(request.size_bytes), is_batch ? fmt::format("{}K", segment_kib) : "",
+                 native_us, kernel_us, engine_us, text(warm), text(cold));
     }
 }
 

@@ -1,4 +1,5 @@
 #include "tools/warm_up.h"
+#include "multipath/native_copy.h"
 
 #include <chrono>
 

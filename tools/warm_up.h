@@ -31,7 +31,7 @@ class WarmUp {
   multipath::Engine& engine_;
   CUcontext context_ = nullptr;
   GpuObjects objects_;
-  multipath::Transfer copy_;
+  multipath::Batch copy_;
 };
 
 }  // namespace braid::tools

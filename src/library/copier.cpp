@@ -200,12 +200,11 @@ Outcome Copier::offer(Engine& engine, const Batch& batch, const Order& order) co
 
 std::optional<Staged> Copier::stage(Engine& engine, const Batch& batch, Verdict declined,
                                     const Order& order) const {
-  const Segment& all = batch.segments.front();
-  if (!Stager::may_take(batch, declined) || all.size_bytes < staging_bytes_) return std::nullopt;
+  if (!Stager::may_take(batch, declined) || batch.first().size_bytes < staging_bytes_)
+    return std::nullopt;
   if (order.is_question)
     return declined == Verdict::kPageable ? std::optional<Staged>(Staged{}) : std::nullopt;
-  return engine.stage(
-      {batch.direction, all.host, all.device, all.size_bytes, batch.stream, batch.priority}, false);
+  return engine.stage(batch, false);
 }
 
 std::string Copier::statistics() {

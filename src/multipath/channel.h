@@ -15,6 +15,9 @@
 
 namespace braid::multipath {
 
+/// A relay works for a transfer in at most so many channels.
+inline constexpr size_t kChannelsOfRelay = 2;
+
 struct Channel {
   int gpu = -1;  ///< the relay, a CUDA ordinal
   CUstream stream = nullptr;

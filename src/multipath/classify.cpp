@@ -118,20 +118,20 @@ std::optional<Ends> find_ends(const cuda::Driver& driver, CUdeviceptr to, CUdevi
 
 Classification classify(const cuda::Driver& driver, const Batch& batch, GpuSet relays) {
   Classifier classifier(driver, batch.direction, relays, batch.ends);
-  for (const Segment& segment : batch.segments)
+  for (const Segment& segment : batch.segments())
     if (const Verdict verdict = classifier.add(segment); verdict != Verdict::kAccelerated)
       return {verdict};
   return classifier.result();
 }
 
-bool is_pageable_copy(const cuda::Driver& driver, const Transfer& transfer) {
-  if (is_known(driver, reinterpret_cast<CUdeviceptr>(transfer.host))) return false;
-  const DeviceFacts first = pointer_facts(driver, transfer.device).device;
+bool is_pageable_copy(const cuda::Driver& driver, const Segment& segment) {
+  if (is_known(driver, reinterpret_cast<CUdeviceptr>(segment.host))) return false;
+  const DeviceFacts first = pointer_facts(driver, segment.device).device;
   if (!first.is_device) return false;
-  if (first.extent.holds(transfer.device, transfer.size_bytes)) return true;
+  if (first.extent.holds(segment.device, segment.size_bytes)) return true;
   // Mapped memory may be put together from several pieces; a plain allocation ends where it ends.
   return first.kind == DeviceFacts::Kind::kMapped &&
-         gpu_of_mappings(driver, transfer.device, transfer.size_bytes) >= 0;
+         gpu_of_mappings(driver, segment.device, segment.size_bytes) >= 0;
 }
 
 }  // namespace braid::multipath

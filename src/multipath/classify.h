@@ -43,6 +43,6 @@ Classification classify(const cuda::Driver& driver, const Batch& batch, GpuSet r
 
 /// Host memory that begins pageable at one end, and at the other device memory of any kind but
 /// managed: the driver, and not braid, decides who may reach it.
-bool is_pageable_copy(const cuda::Driver& driver, const Transfer& transfer);
+bool is_pageable_copy(const cuda::Driver& driver, const Segment& segment);
 
 }  // namespace braid::multipath

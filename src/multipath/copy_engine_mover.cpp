@@ -12,7 +12,7 @@ struct Range {
   uint64_t end = 0;
 };
 
-CUresult copy(const cuda::Driver& driver, const CopyJob& job, Range range, CUstream stream) {
+CUresult copy(const cuda::Driver& driver, const CopyEngineJob& job, Range range, CUstream stream) {
   if (range.begin == range.end) return CUDA_SUCCESS;
   char* host = static_cast<char*>(job.whole.host) + range.begin;
   const CUdeviceptr device = job.whole.device + range.begin;
@@ -28,7 +28,7 @@ CUresult copy(const cuda::Driver& driver, const CopyJob& job, Range range, CUstr
 }
 
 // Through the channel's buffer, which its earlier chunks have left by then.
-CUresult stage(const cuda::Driver& driver, const CopyJob& job, Range range,
+CUresult stage(const cuda::Driver& driver, const CopyEngineJob& job, Range range,
                const Channel& channel) {
   char* host = static_cast<char*>(job.whole.host) + range.begin;
   const CUdeviceptr device = job.whole.device + range.begin;
@@ -46,7 +46,7 @@ CUresult stage(const cuda::Driver& driver, const CopyJob& job, Range range,
 // half as long, so that one channel is on PCIe while the other is on NVLink.
 class Share {
  public:
-  Share(const cuda::Driver& driver, const CopyJob& job, const RelayPath& path, Range range)
+  Share(const cuda::Driver& driver, const CopyEngineJob& job, const RelayPath& path, Range range)
       : driver_(driver), job_(job), path_(path), left_(range), begin_(range.begin) {}
 
   bool has_more() const { return left_.begin < left_.end && refused_ == CUDA_SUCCESS; }
@@ -105,7 +105,7 @@ class Share {
   }
 
   const cuda::Driver& driver_;
-  const CopyJob& job_;
+  const CopyEngineJob& job_;
   const RelayPath& path_;
   Range left_;
   uint64_t begin_;
@@ -118,8 +118,9 @@ class Share {
 
 }  // namespace
 
-Moved enqueue_copies(const cuda::Driver& driver, const CopyJob& job, Ticket& ticket) {
-  Moved moved;
+CopyEngineResult enqueue_copies(const cuda::Driver& driver, const CopyEngineJob& job,
+                                Ticket& ticket) {
+  CopyEngineResult moved;
   if (job.relays.empty()) {  // the copy that was asked for
     if (copy(driver, job, {0, job.whole.size_bytes}, job.stream) == CUDA_SUCCESS)
       moved.verdict = Verdict::kAccelerated;

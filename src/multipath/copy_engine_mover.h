@@ -20,18 +20,7 @@
 
 namespace braid::multipath {
 
-/// A relay and the channels that have been taken there.
-struct RelayPath {
-  Relay* relay = nullptr;
-  std::array<Channel*, kChannelsOfRelay> channels{};
-  size_t channel_count = 0;
-  uint64_t turn = 0;      ///< Taken::turn
-  bool is_timed = false;  ///< its share is (share_timer.h)
-
-  std::span<Channel* const> taken() const { return std::span(channels).first(channel_count); }
-};
-
-struct CopyJob {
+struct CopyEngineJob {
   Direction direction = Direction::kHostToDevice;
   Segment whole;
   CUstream stream = nullptr;  ///< the program's
@@ -41,7 +30,7 @@ struct CopyJob {
   std::span<const RelayPath> relays;  ///< in the order of the plan's shares
 };
 
-struct Moved {
+struct CopyEngineResult {
   Verdict verdict = Verdict::kDriverError;
   CUresult error = CUDA_SUCCESS;                        ///< kFailed: what the driver said
   std::array<uint64_t, cuda::kMaxPaths> relay_bytes{};  ///< carried by each relay
@@ -50,6 +39,7 @@ struct Moved {
 
 /// Enqueues the whole copy: kAccelerated; kDriverError with nothing enqueued that moves bytes; or
 /// kFailed, when the driver refuses in the end what it must not refuse.
-Moved enqueue_copies(const cuda::Driver& driver, const CopyJob& job, Ticket& ticket);
+CopyEngineResult enqueue_copies(const cuda::Driver& driver, const CopyEngineJob& job,
+                                Ticket& ticket);
 
 }  // namespace braid::multipath

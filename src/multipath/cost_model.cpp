@@ -16,12 +16,12 @@ constexpr uint64_t kThresholdStep = 64 << 10;
 // A channel's buffer, where the plan is not asked about a certain relay (relay.h).
 constexpr uint64_t kUsualBufferBytes = 16 << 20;
 
-bool has_small_segments(const DirectionCosts& costs, const Request& request) {
+bool has_small_segments(const DirectionCosts& costs, const PlanRequest& request) {
   return static_cast<double>(request.size_bytes) <=
          static_cast<double>(request.segments) * costs.native_small_entry_bytes;
 }
 
-double native_us(const DirectionCosts& costs, const Request& request) {
+double native_us(const DirectionCosts& costs, const PlanRequest& request) {
   const auto bytes = static_cast<double>(request.size_bytes);
   const double time_us = costs.native_start_us + bytes / costs.native_bytes_per_us;
   if (request.segments <= 1) return time_us;
@@ -33,7 +33,7 @@ double native_us(const DirectionCosts& costs, const Request& request) {
 // Paths that begin one after the other and end together at t carry
 //   sum over k < n of (t - begin_k) = work.
 // One more takes part if it begins before the others would have ended.
-double kernel_us(const DirectionCosts& costs, const Request& request, int& paths) {
+double kernel_us(const DirectionCosts& costs, const PlanRequest& request, int& paths) {
   const auto bytes = static_cast<double>(request.size_bytes);
   double work_us = bytes / costs.kernel_bytes_per_us;
   if (request.segments > 1)
@@ -55,7 +55,7 @@ double kernel_us(const DirectionCosts& costs, const Request& request, int& paths
   return std::max(end_us, costs.kernel_start_us + late_us + bytes / ceiling);
 }
 
-double engine_us(const DirectionCosts& costs, const Request& request, int& paths) {
+double engine_us(const DirectionCosts& costs, const PlanRequest& request, int& paths) {
   const CopyPlan plan = plan_copy(costs, {.size_bytes = request.size_bytes,
                                           .paths = request.paths,
                                           .far_relays = request.far_relays,
@@ -71,32 +71,21 @@ double& time_of(Mover mover, Forecast& forecast) {
 }
 
 // What a mover may take at most, to be taken at all.
-double worthwhile_us(const Request& request, const Forecast& forecast) {
+double worthwhile_us(const PlanRequest& request, const Forecast& forecast) {
   if (request.asked_threshold_bytes != 0) return std::numeric_limits<double>::infinity();
   return kWorthwhile * forecast.expected_us[static_cast<size_t>(Mover::kNative)];
 }
 
-// Of the movers that may be used; the native copy when there is none.
-void choose_mover(const CostModel& costs, const Request& request, Plan& plan) {
-  if (request.movers.kernel && !request.kernels_blocked) {
-    plan.mover = Mover::kKernel;
-    time_of(plan.mover, plan.forecast) = expected_us(costs, plan.mover, request, plan.paths);
-  }
-  if (!request.movers.copy_engine) return;
-  int paths = 0;
-  const double engine_us = expected_us(costs, Mover::kCopyEngine, request, paths);
-  time_of(Mover::kCopyEngine, plan.forecast) = engine_us;
-  if (plan.mover != Mover::kNative && plan.expected_us() < engine_us) return;
-  plan.mover = Mover::kCopyEngine;
-  plan.paths = paths;
+bool is_blocked(const PlanRequest& request) {
+  return request.kernels_blocked && request.mover == Mover::kKernel;
 }
 
-Reason reason_for(const Request& request) {
+Reason reason_for(const PlanRequest& request) {
   return request.asked_threshold_bytes != 0 ? Reason::kAsked : Reason::kFaster;
 }
 
-Verdict verdict_against(const CostModel& costs, Request request) {
-  if (request.kernels_blocked && request.movers.kernel) return Verdict::kBlocked;
+Verdict verdict_against(const CostModel& costs, PlanRequest request) {
+  if (is_blocked(request)) return Verdict::kBlocked;
   if (!request.is_cold) return Verdict::kNoGain;
   request.is_cold = false;
   return plan(costs, request).mover == Mover::kNative ? Verdict::kNoGain : Verdict::kCold;
@@ -104,7 +93,7 @@ Verdict verdict_against(const CostModel& costs, Request request) {
 
 }  // namespace
 
-double expected_us(const CostModel& costs, Mover mover, const Request& request, int& paths) {
+double expected_us(const CostModel& costs, Mover mover, const PlanRequest& request, int& paths) {
   const DirectionCosts& direction = costs.of(request.direction);
   paths = 1;
   switch (mover) {
@@ -115,7 +104,7 @@ double expected_us(const CostModel& costs, Mover mover, const Request& request, 
   return native_us(direction, request);
 }
 
-Plan plan(const CostModel& costs, const Request& request) {
+Plan plan(const CostModel& costs, const PlanRequest& request) {
   Plan chosen;
   chosen.forecast.paths = request.paths;
   time_of(Mover::kNative, chosen.forecast) = native_us(costs.of(request.direction), request);
@@ -123,12 +112,15 @@ Plan plan(const CostModel& costs, const Request& request) {
     chosen.verdict = Verdict::kBelowThreshold;
     return chosen;
   }
-  choose_mover(costs, request, chosen);
-  if (chosen.mover != Mover::kNative &&
-      chosen.expected_us() <= worthwhile_us(request, chosen.forecast)) {
-    chosen.verdict = Verdict::kAccelerated;
-    chosen.forecast.reason = reason_for(request);
-    return chosen;
+  if (request.mover != Mover::kNative && !is_blocked(request)) {
+    chosen.mover = request.mover;
+    time_of(chosen.mover, chosen.forecast) =
+        expected_us(costs, chosen.mover, request, chosen.paths);
+    if (chosen.expected_us() <= worthwhile_us(request, chosen.forecast)) {
+      chosen.verdict = Verdict::kAccelerated;
+      chosen.forecast.reason = reason_for(request);
+      return chosen;
+    }
   }
   chosen.mover = Mover::kNative;
   chosen.paths = 1;
@@ -143,13 +135,13 @@ double kernel_late_us(const DirectionCosts& costs, double ceiling_bytes_per_us, 
   return costs.kernel_launch_us * (filling - 1) / 2 + cold_us * (filling - 1) / filling;
 }
 
-uint64_t threshold_bytes(const CostModel& costs, const Request& request) {
+uint64_t threshold_bytes(const CostModel& costs, const PlanRequest& request) {
   if (request.asked_threshold_bytes != 0) return request.asked_threshold_bytes;
-  Request probe{.direction = request.direction,
-                .paths = request.paths,
-                .far_relays = request.far_relays,
-                .is_staged = request.is_staged,
-                .movers = request.movers};
+  PlanRequest probe{.direction = request.direction,
+                    .paths = request.paths,
+                    .far_relays = request.far_relays,
+                    .is_staged = request.is_staged,
+                    .mover = request.mover};
   const auto pays = [&](uint64_t size_bytes) {
     probe.size_bytes = size_bytes;
     return plan(costs, probe).mover != Mover::kNative;

@@ -32,12 +32,7 @@ inline constexpr uint64_t kColdAfterNs = 10'000'000;
 /// copies of 4 MiB over 2 paths reached 0.78 of native (2xH200).
 inline constexpr double kWorthwhile = 0.75;
 
-struct MoverSet {
-  bool kernel = true;
-  bool copy_engine = false;
-};
-
-struct Request {
+struct PlanRequest {
   Direction direction = Direction::kHostToDevice;
   uint64_t size_bytes = 0;
   uint64_t segments = 1;  ///< 1: a linear copy
@@ -47,7 +42,7 @@ struct Request {
   bool kernels_blocked =
       false;  ///< a kernel whose turn has come does not begin: the program holds every SM
   bool is_staged = true;  ///< copy engines reach the memory through buffers only (copy_plan.h)
-  MoverSet movers{};
+  Mover mover = Mover::kKernel;        ///< that may carry it; kNative: none
   uint64_t asked_threshold_bytes = 0;  ///< the user's word, see plan(); 0: none
 };
 
@@ -60,14 +55,13 @@ struct Plan {
   double expected_us() const { return forecast.expected_us[static_cast<size_t>(mover)]; }
 };
 
-/// The faster mover, if it is worthwhile. With a threshold of the user's, smaller
-/// copies are native, and the others are not: the model then only chooses the mover and the number
-/// of paths.
-Plan plan(const CostModel& costs, const Request& request);
+/// The request's mover, if it is worthwhile. With a threshold of the user's, smaller copies are
+/// native, and the others are not: the model then only chooses the number of paths.
+Plan plan(const CostModel& costs, const PlanRequest& request);
 
 /// What `mover` is expected to take over at most `request.paths` paths; `paths` says how many take
 /// part: those that still find bytes by the time they have begun.
-double expected_us(const CostModel& costs, Mover mover, const Request& request, int& paths);
+double expected_us(const CostModel& costs, Mover mover, const PlanRequest& request, int& paths);
 
 /// How late bytes are that pass at the ceiling, since paths begin one after the other until enough
 /// of them fill it.
@@ -76,7 +70,7 @@ double kernel_late_us(const DirectionCosts& costs, double ceiling_bytes_per_us, 
 
 /// The size from which on plan() takes a linear copy off the native way when the relays are warm:
 /// a compare that spares smaller ones everything else. UINT64_MAX: never. Of `request` the
-/// direction, paths, movers, staging and the user's threshold are read.
-uint64_t threshold_bytes(const CostModel& costs, const Request& request);
+/// direction, paths, mover, staging and the user's threshold are read.
+uint64_t threshold_bytes(const CostModel& costs, const PlanRequest& request);
 
 }  // namespace braid::multipath

@@ -1,16 +1,13 @@
 #include "multipath/engine.h"
 
-#include <atomic>
-
 #include "cuda/relaxed_capture.h"
-#include "multipath/classify.h"
 #include "multipath/cost_file.h"
 #include "multipath/grants.h"
 #include "multipath/planner.h"
-#include "multipath/pointer_facts.h"
 #include "multipath/relays.h"
 #include "multipath/roster.h"
 #include "multipath/staging/stager.h"
+#include "multipath/submitter.h"
 
 namespace braid::multipath {
 
@@ -23,16 +20,13 @@ struct Engine::Impl {
         planner(costs, options),
         presence(driver, options, relays),
         roster(driver, options, relays, planner, presence, say),
-        stager(driver, options, [this](const Transfer& chunk) {
-          const Segment whole{chunk.host, chunk.device, chunk.size_bytes};
-          return submit({chunk.direction, {&whole, 1}, chunk.stream, chunk.priority});
-        }) {}
+        submitter(driver, relays, planner, presence, roster),
+        stager(driver, options, submitter) {}
   ~Impl() {
     const cuda::RelaxedCapture relaxed(driver);
     stager.close();
   }
 
-  Outcome submit(const Batch& batch, Intent intent = Intent::kCopy);
   void forget_context(CUcontext context, Roster::End end) {
     const cuda::RelaxedCapture relaxed(driver);
     stager.forget_context(context);
@@ -47,8 +41,8 @@ struct Engine::Impl {
   const Planner planner;
   Presence presence;
   Roster roster;
-  staging::Stager stager;  // its chunks are transfers like others
-  std::atomic<int> path_limit{0};
+  Submitter submitter;
+  staging::Stager stager;    // its chunks are submitted like other copies
   std::string cost_problem;  // constant once the engine is open
 };
 
@@ -73,23 +67,6 @@ Result<std::unique_ptr<Engine>> Engine::prepare(const cuda::Driver& driver, cons
   if (!loaded.problem.ok())
     impl->cost_problem = loaded.problem.message() + ". Until then braid goes by its defaults";
   return std::unique_ptr<Engine>(new Engine(std::move(impl)));
-}
-
-Outcome Engine::Impl::submit(const Batch& batch, Intent intent) {
-  const uint64_t size_bytes = size_of(batch);
-  if (presence.is_off()) return Verdict::kSwitchedOff;
-  if (!planner.may_gain(batch, size_bytes)) return Verdict::kBelowThreshold;
-  if (relay_gpus == 0) return Verdict::kNoRelay;
-  CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
-  if (driver.cuStreamIsCapturing(batch.stream, &capture) != CUDA_SUCCESS ||
-      capture != CU_STREAM_CAPTURE_STATUS_NONE)
-    return Verdict::kCapturing;
-  const Classification what = classify(driver, batch, relay_gpus);
-  if (what.verdict != Verdict::kAccelerated) return what.verdict;
-  const Roster::Use use = roster.use(what, batch.stream);
-  if (use.target == nullptr) return use.verdict;
-  return use.target->submit(batch, size_bytes, path_limit.load(std::memory_order_relaxed), what,
-                            intent);
 }
 
 std::vector<std::string> Engine::Impl::problems() {
@@ -144,20 +121,16 @@ std::string Engine::describe_waits() { return impl_->roster.describe_waits(); }
 size_t Engine::count_relays(std::span<RelayCount> into) noexcept {
   return impl_->roster.count_relays(into);
 }
-Outcome Engine::submit(const Batch& batch) noexcept { return impl_->submit(batch); }
+Outcome Engine::submit(const Batch& batch) noexcept { return impl_->submitter.submit(batch); }
 Outcome Engine::forecast(const Batch& batch) noexcept {
-  return impl_->submit(batch, Intent::kForecast);
+  return impl_->submitter.submit(batch, Intent::kForecast);
 }
-Outcome Engine::submit(const Transfer& transfer) noexcept {
-  const Segment whole{transfer.host, transfer.device, transfer.size_bytes};
-  return impl_->submit({transfer.direction, {&whole, 1}, transfer.stream, transfer.priority});
-}
-std::optional<Staged> Engine::stage(const Transfer& transfer, bool is_synchronous) {
+std::optional<Staged> Engine::stage(const Batch& copy, bool is_synchronous) {
   if (impl_->presence.is_off()) return std::nullopt;
-  return impl_->stager.copy(transfer, is_synchronous);
+  return impl_->stager.copy(copy, is_synchronous);
 }
 uint64_t Engine::threshold_bytes() const { return impl_->planner.threshold_bytes(); }
-void Engine::limit_paths(int paths) { impl_->path_limit.store(paths); }
+void Engine::limit_paths(int paths) { impl_->submitter.limit_paths(paths); }
 void Engine::collect(int wait_ms, PathCounts& counts) noexcept {
   impl_->roster.collect(std::chrono::milliseconds(wait_ms), counts);
 }

@@ -96,15 +96,14 @@ class Engine {
   std::string describe_waits();
 
   Outcome submit(const Batch& batch) noexcept;
-  Outcome submit(const Transfer& transfer) noexcept;
   /// What `submit` would say now, and nothing is enqueued. Tickets and channels are not asked for:
   /// kSaturated is not foreseen.
   Outcome forecast(const Batch& batch) noexcept;
 
-  /// A copy that `submit` declined, of host memory that is not pinned: staged through pinned memory
-  /// (staging/stager.h). May wait and, the first time, allocate, as a native pageable copy may. The
-  /// answer of the call that asked for the copy; nothing when the copy is native.
-  std::optional<Staged> stage(const Transfer& transfer, bool is_synchronous);
+  /// A linear copy that `submit` declined, of host memory that is not pinned: staged through pinned
+  /// memory (staging/stager.h). May wait and, the first time, allocate, as a native pageable copy
+  /// may. The answer of the call that asked for the copy; nothing when the copy is native.
+  std::optional<Staged> stage(const Batch& linear, bool is_synchronous);
 
   /// Smaller transfers stay native, whatever else: `submit` need not be asked about them.
   uint64_t threshold_bytes() const;

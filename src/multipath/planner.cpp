@@ -8,36 +8,32 @@ namespace braid::multipath {
 namespace {
 
 // As many paths as there can be, at the best of moments.
-constexpr Moment kBest{.paths = cuda::kMaxPaths, .is_staged = false};
+PlanRequest at_best(Mover mover) {
+  return {.paths = cuda::kMaxPaths, .is_staged = false, .mover = mover};
+}
 
 }  // namespace
 
 Planner::Planner(const CostModel& costs, const Options& options)
     : costs_(costs), mover_(options.mover), asked_threshold_bytes_(options.threshold_bytes) {
-  for (const Direction direction : {Direction::kHostToDevice, Direction::kDeviceToHost})
-    thresholds_[static_cast<size_t>(direction)] =
-        multipath::threshold_bytes(costs_, request(direction, 1, kBest, false));
+  PlanRequest linear =
+      at_best(mover_ == MoverChoice::kKernel ? Mover::kKernel : Mover::kCopyEngine);
+  linear.asked_threshold_bytes = asked_threshold_bytes_;
+  for (const Direction direction : {Direction::kHostToDevice, Direction::kDeviceToHost}) {
+    linear.direction = direction;
+    thresholds_[static_cast<size_t>(direction)] = multipath::threshold_bytes(costs_, linear);
+  }
 }
 
 // Copy engines carry contiguous copies, kernels batches: a contiguous copy then needs no SM that
 // the program may hold, and a batch pays nothing for each segment. The user may have kernels carry
 // everything, or nothing.
-Request Planner::request(Direction direction, uint64_t segments, const Moment& moment,
-                         bool spares_sms) const {
-  const bool is_batch = segments > 1;
-  const bool may_use_kernels = moment.has_kernels && !spares_sms;
-  const MoverSet movers{.kernel = may_use_kernels && (mover_ == MoverChoice::kKernel ||
-                                                      (mover_ == MoverChoice::kAuto && is_batch)),
-                        .copy_engine = !is_batch && mover_ != MoverChoice::kKernel};
-  return {.direction = direction,
-          .segments = segments,
-          .paths = moment.paths,
-          .far_relays = moment.far_relays,
-          .is_cold = moment.is_cold,
-          .kernels_blocked = moment.kernels_blocked,
-          .is_staged = moment.is_staged,
-          .movers = movers,
-          .asked_threshold_bytes = asked_threshold_bytes_};
+Mover Planner::mover_for(const Batch& batch, bool has_kernels) const {
+  const bool is_batch = batch.segments().size() > 1;
+  const bool by_kernels =
+      mover_ == MoverChoice::kKernel || (mover_ == MoverChoice::kAuto && is_batch);
+  if (by_kernels) return has_kernels && !batch.spares_sms ? Mover::kKernel : Mover::kNative;
+  return is_batch ? Mover::kNative : Mover::kCopyEngine;
 }
 
 uint64_t Planner::threshold_bytes() const {
@@ -47,14 +43,17 @@ uint64_t Planner::threshold_bytes() const {
 // Small segments are slow natively, so a batch may gain from fewer bytes. Asking the model is
 // cheaper than asking the driver about every segment.
 bool Planner::may_gain(const Batch& batch, uint64_t size_bytes) const {
-  return size_bytes >= threshold_bytes(batch.direction) ||
-         (batch.segments.size() > 1 && plan(batch, size_bytes, kBest).mover != Mover::kNative);
+  if (size_bytes >= threshold_bytes(batch.direction)) return true;
+  return batch.segments().size() > 1 &&
+         plan(batch, size_bytes, at_best(mover_for(batch, true))).mover != Mover::kNative;
 }
 
-Plan Planner::plan(const Batch& batch, uint64_t size_bytes, const Moment& moment) const {
-  Request asked = request(batch.direction, batch.segments.size(), moment, batch.spares_sms);
-  asked.size_bytes = size_bytes;
-  return multipath::plan(costs_, asked);
+Plan Planner::plan(const Batch& batch, uint64_t size_bytes, PlanRequest request) const {
+  request.direction = batch.direction;
+  request.size_bytes = size_bytes;
+  request.segments = batch.segments().size();
+  request.asked_threshold_bytes = asked_threshold_bytes_;
+  return multipath::plan(costs_, request);
 }
 
 }  // namespace braid::multipath

@@ -12,16 +12,6 @@
 
 namespace braid::multipath {
 
-/// What a target knows of the moment of a copy.
-struct Moment {
-  int paths = 1;       ///< available, the direct one included
-  int far_relays = 0;  ///< of these
-  bool is_cold = false;
-  bool kernels_blocked = false;
-  bool has_kernels = true;  ///< the pull kernels are loaded in the target's context
-  bool is_staged = true;    ///< copy engines reach the memory through buffers only (copy_plan.h)
-};
-
 class Planner {
  public:
   Planner(const CostModel& costs, const Options& options);
@@ -36,18 +26,20 @@ class Planner {
   /// Before anything is asked of the driver: no more than a compare for most small copies.
   bool may_gain(const Batch& batch, uint64_t size_bytes) const;
 
-  Plan plan(const Batch& batch, uint64_t size_bytes, const Moment& moment) const;
+  /// What may carry the batch; kNative: nothing. `has_kernels`: the pull kernels are loaded in the
+  /// target's context.
+  Mover mover_for(const Batch& batch, bool has_kernels) const;
+
+  /// Over the paths, and at the moment, that `request` names; the rest of it is filled in.
+  Plan plan(const Batch& batch, uint64_t size_bytes, PlanRequest request) const;
   double native_bytes_per_us(Direction direction) const {
     return costs_.of(direction).native_bytes_per_us;
   }
-  CopyPlan plan_copy(Direction direction, const CopyRequest& request) const {
+  CopyPlan plan_copy(Direction direction, const CopyPlanRequest& request) const {
     return multipath::plan_copy(costs_.of(direction), request);
   }
 
  private:
-  Request request(Direction direction, uint64_t segments, const Moment& moment,
-                  bool spares_sms) const;
-
   CostModel costs_;
   MoverChoice mover_;
   uint64_t asked_threshold_bytes_;

@@ -143,37 +143,39 @@ CUresult Relay::reach(CUcontext target) const {
   return enabled == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED ? CUDA_SUCCESS : enabled;
 }
 
-Taken Relay::take(const StreamKey& user, const ChannelWish& wish, std::span<Channel*> into) {
+RelayPath Relay::take(const StreamKey& user, const ChannelRequest& request) {
   const std::lock_guard lock(mutex_);
-  if (wish.needs_buffers && !has_buffers()) return {};
-  const bool is_alone = is_idle_locked();
+  RelayPath path{.relay = this, .is_timed = is_idle_locked()};
+  if (request.needs_buffers && !has_buffers()) return path;
   uint32_t pending = 0;
   for (size_t i = 0; i < channel_count_; ++i) {
     Channel& channel = channels_[i];
     if (!channel.is_taken && channel.is_idle()) channel.pending_ops = 0;
     pending += channel.pending_ops;
   }
-  size_t taken = 0;
-  const bool by_kernel = wish.mover == Mover::kKernel;
+  const bool by_kernel = request.mover == Mover::kKernel;
   const size_t eligible = by_kernel ? channel_count_ : copy_channel_count_;
+  const size_t most = std::min(request.channel_count, path.channels.size());
   // Those first that its earlier transfers stand in. Kernels leave those with buffers for last.
   for (const bool may_be_busy : {true, false})
-    for (size_t i = 0; i < eligible && taken < into.size(); ++i) {
+    for (size_t i = 0; i < eligible && path.channel_count < most; ++i) {
       Channel& channel = channels_[by_kernel ? eligible - 1 - i : i];
       if (channel.is_taken || channel.is_idle() == may_be_busy) continue;
-      if ((may_be_busy && channel.user != user) || pending + wish.ops > kMostPendingOps) continue;
+      if ((may_be_busy && channel.user != user) || pending + request.ops > kMostPendingOps)
+        continue;
       channel.is_taken = true;
       channel.user = user;
-      channel.pending_ops += wish.ops;
-      pending += wish.ops;
-      into[taken++] = &channel;
+      channel.pending_ops += request.ops;
+      pending += request.ops;
+      path.channels[path.channel_count++] = &channel;
     }
-  return taken != 0 ? Taken{taken, ++turns_, is_alone} : Taken{};
+  if (path.channel_count != 0) path.turn = ++turns_;
+  return path;
 }
 
-void Relay::give_back(std::span<Channel* const> taken) {
+void Relay::give_back(const RelayPath& path) {
   const std::lock_guard lock(mutex_);
-  for (Channel* channel : taken) channel->is_taken = false;
+  for (Channel* channel : path.taken()) channel->is_taken = false;
 }
 
 bool Relay::is_shared(uint64_t now_ns) {

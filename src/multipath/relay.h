@@ -42,16 +42,23 @@ inline constexpr uint64_t kChannelBufferBytes = 32 << 20;
 /// blocks.
 inline constexpr uint32_t kMostPendingOps = 400;
 
-/// What a transfer gets of a relay.
-struct Taken {
-  size_t channel_count = 0;
-  uint64_t turn = 0;      ///< of the transfer, among the relay's
-  bool is_alone = false;  ///< no other transfer is under way there
+class Relay;
+
+/// A path through a relay: the channels that a transfer has there.
+struct RelayPath {
+  Relay* relay = nullptr;
+  std::array<Channel*, kChannelsOfRelay> channels{};
+  size_t channel_count = 0;  ///< 0: the relay has none to spare
+  uint64_t turn = 0;         ///< of the transfer, among the relay's
+  bool is_timed = false;     ///< its share is (share_timer.h): no other transfer is under way there
+
+  std::span<Channel* const> taken() const { return std::span(channels).first(channel_count); }
 };
 
-/// What a transfer wants of a relay.
-struct ChannelWish {
+/// What a transfer needs of a relay.
+struct ChannelRequest {
   Mover mover = Mover::kKernel;
+  size_t channel_count = 1;    ///< at most
   bool needs_buffers = false;  ///< a staged copy does
   uint32_t ops = 0;            ///< that it will put into each channel
 };
@@ -76,10 +83,10 @@ class Relay {
   /// This relay's kernels and copies may touch the context's plain memory from now on.
   CUresult reach(CUcontext target) const;
 
-  /// Takes up to `into.size()` channels for a transfer of `user`'s: idle ones, or those that its
-  /// earlier transfers stand in, if as many more operations in each fit.
-  Taken take(const StreamKey& user, const ChannelWish& wish, std::span<Channel*> into);
-  void give_back(std::span<Channel* const> taken);
+  /// Channels for a transfer of `user`'s: idle ones, or those that its earlier transfers stand in,
+  /// if as many more operations in each fit.
+  RelayPath take(const StreamKey& user, const ChannelRequest& request);
+  void give_back(const RelayPath& path);
 
   /// The address of a word that kernels set when they find that the GPU is shared by time slices.
   CUdeviceptr shared_address() const { return reinterpret_cast<CUdeviceptr>(&words()->is_shared); }

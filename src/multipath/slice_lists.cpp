@@ -79,12 +79,13 @@ SliceLists fill_slice_lists(const Batch& batch, uint32_t slice_bytes,
                             std::span<cuda::SliceList> lists) {
   Filler filler(lists, slice_bytes);
   const bool to_device = batch.direction == Direction::kHostToDevice;
-  for (size_t i = 0; i < batch.segments.size();) {
-    const Segment& first = batch.segments[i];
+  const std::span<const Segment> segments = batch.segments();
+  for (size_t i = 0; i < segments.size();) {
+    const Segment& first = segments[i];
     const auto host = reinterpret_cast<uint64_t>(first.host);
     uint64_t size_bytes = first.size_bytes;
-    while (++i < batch.segments.size()) {
-      const Segment& next = batch.segments[i];
+    while (++i < segments.size()) {
+      const Segment& next = segments[i];
       if (reinterpret_cast<uint64_t>(next.host) != host + size_bytes ||
           next.device != first.device + size_bytes)
         break;

@@ -100,12 +100,9 @@ Outcome Target::submit(const Batch& batch, uint64_t size_bytes, int path_limit,
         return (memory.allowed & gpu_bit(relay->gpu())) != 0;
       }))
     return Verdict::kNoRelay;
-  size_t count = 0;
-  for (const bool for_kernels : {false, true}) {
-    count = list_relays(attempt, path_limit, for_kernels);
-    attempt.plan = plan_for(attempt, std::span(attempt.candidates).first(count));
-    if (attempt.plan.mover != Mover::kKernel) break;  // kernels: again, without busy GPUs
-  }
+  const Mover mover = planner_.mover_for(batch, where_.kernels.are_loaded());
+  const size_t count = list_relays(attempt, path_limit, mover);
+  attempt.plan = plan_for(attempt, std::span(attempt.candidates).first(count), mover);
   if (intent == Intent::kForecast) {
     Outcome outcome = attempt.plan.verdict;
     outcome.mover = attempt.plan.mover;
@@ -137,7 +134,7 @@ double Target::native_us(const Attempt& attempt) const {
 
 // Every relay whose link has no work of its own; kernels take no part where other contexts' kernels
 // are at work either.
-size_t Target::list_relays(Attempt& attempt, int path_limit, bool for_kernels) {
+size_t Target::list_relays(Attempt& attempt, int path_limit, Mover mover) {
   size_t count = 0;
   for (Relay* relay : relays_) {
     if (path_limit > 0 && count + 1 >= static_cast<size_t>(path_limit)) break;
@@ -145,9 +142,9 @@ size_t Target::list_relays(Attempt& attempt, int path_limit, bool for_kernels) {
     if (link_use_.have_met(where_.gpu, relay->gpu(), attempt.batch.direction, attempt.now_ns))
       continue;
     if (relay->health().is_resting(attempt.now_ns)) continue;
-    if (for_kernels ? relay->is_shared(attempt.now_ns)
-                    : relay->is_congested(attempt.batch.direction, attempt.now_ns) ||
-                          (attempt.memory.is_plain && !relay->has_buffers()))
+    if (mover == Mover::kKernel ? relay->is_shared(attempt.now_ns)
+                                : relay->is_congested(attempt.batch.direction, attempt.now_ns) ||
+                                      (attempt.memory.is_plain && !relay->has_buffers()))
       continue;
     attempt.candidates[count++] = relay;
   }
@@ -160,14 +157,14 @@ int Target::far_among(std::span<Relay* const> relays) const {
   }));
 }
 
-Plan Target::plan_for(const Attempt& attempt, std::span<Relay* const> relays) {
+Plan Target::plan_for(const Attempt& attempt, std::span<Relay* const> relays, Mover mover) {
   const Plan chosen = planner_.plan(attempt.batch, attempt.size_bytes,
                                     {.paths = static_cast<int>(relays.size()) + 1,
                                      .far_relays = far_among(relays),
                                      .is_cold = attempt.now_ns > warm_until_ns_.load(),
                                      .kernels_blocked = are_kernels_blocked(attempt.now_ns),
-                                     .has_kernels = where_.kernels.are_loaded(),
-                                     .is_staged = attempt.memory.is_plain});
+                                     .is_staged = attempt.memory.is_plain,
+                                     .mover = mover});
   if (attempt.intent == Intent::kCopy) keep_warm(chosen, attempt.now_ns);
   return chosen;
 }
@@ -210,7 +207,7 @@ Manners Target::manners_of(const Batch& batch) const {
 }
 
 // A ticket, and channels of every relay that has one to spare. False: no ticket.
-bool Target::take(Attempt& attempt, const ChannelWish& wish, size_t channels_of_relay) {
+bool Target::take(Attempt& attempt, const ChannelRequest& request) {
   const StreamKey user = stream_key(attempt.batch.stream);
   {
     const std::lock_guard lock(mutex_);
@@ -223,14 +220,8 @@ bool Target::take(Attempt& attempt, const ChannelWish& wish, size_t channels_of_
   }
   attempt.ticket->direction = attempt.batch.direction;
   for (size_t i = 0; i < attempt.candidate_count; ++i) {
-    RelayPath& path = attempt.paths[attempt.path_count];
-    path.relay = attempt.candidates[i];
-    const Taken taken =
-        path.relay->take(user, wish, std::span(path.channels).first(channels_of_relay));
-    path.channel_count = taken.channel_count;
-    path.turn = taken.turn;
-    path.is_timed = taken.is_alone;
-    if (path.channel_count != 0) ++attempt.path_count;
+    const RelayPath path = attempt.candidates[i]->take(user, request);
+    if (path.channel_count != 0) attempt.paths[attempt.path_count++] = path;
   }
   // One relay of each copy in turn: to time a share takes two calls of the driver.
   const size_t timed = attempt.ticket->generation % std::max<size_t>(attempt.path_count, 1);
@@ -240,25 +231,25 @@ bool Target::take(Attempt& attempt, const ChannelWish& wish, size_t channels_of_
 }
 
 void Target::give_back(Attempt& attempt) {
-  for (const RelayPath& path : attempt.relays()) path.relay->give_back(path.taken());
+  for (const RelayPath& path : attempt.relays()) path.relay->give_back(path);
   const std::lock_guard lock(mutex_);
   attempt.ticket->is_taken = false;
 }
 
 Outcome Target::copy_by_engines(Attempt& attempt) {
-  const Segment& whole = attempt.batch.segments.front();
   const auto candidates = std::span(attempt.candidates).first(attempt.candidate_count);
-  CopyRequest request{.size_bytes = attempt.size_bytes,
-                      .paths = static_cast<int>(candidates.size()) + 1,
-                      .far_relays = far_among(candidates),
-                      .is_staged = attempt.memory.is_plain,
-                      .buffer_bytes = relays_.front()->buffer_bytes()};
+  CopyPlanRequest request{.size_bytes = attempt.size_bytes,
+                          .paths = static_cast<int>(candidates.size()) + 1,
+                          .far_relays = far_among(candidates),
+                          .is_staged = attempt.memory.is_plain,
+                          .buffer_bytes = relays_.front()->buffer_bytes()};
   CopyPlan plan = planner_.plan_copy(attempt.batch.direction, request);
   const size_t channels = request.is_staged ? kChannelsOfRelay : 1;
-  const ChannelWish wish{.mover = Mover::kCopyEngine,
-                         .needs_buffers = request.is_staged,
-                         .ops = ops_of(plan.relay_bytes[0], plan.chunk_bytes, channels)};
-  if (!take(attempt, wish, channels)) return Verdict::kSaturated;
+  if (!take(attempt, {.mover = Mover::kCopyEngine,
+                      .channel_count = channels,
+                      .needs_buffers = request.is_staged,
+                      .ops = ops_of(plan.relay_bytes[0], plan.chunk_bytes, channels)}))
+    return Verdict::kSaturated;
   if (attempt.path_count == 0 && !candidates.empty()) {
     attempt.ticket->do_without_kernels();
     give_back(attempt);
@@ -273,14 +264,14 @@ Outcome Target::copy_by_engines(Attempt& attempt) {
   }
   attempt.ticket->mover = Mover::kCopyEngine;
   attempt.ticket->do_without_kernels();
-  const CopyJob job{.direction = attempt.batch.direction,
-                    .whole = whole,
-                    .stream = attempt.batch.stream,
-                    .is_staged = request.is_staged,
-                    .plan = plan,
-                    .native_us = native_us(attempt),
-                    .relays = attempt.relays()};
-  const Moved moved = enqueue_copies(driver_, job, *attempt.ticket);
+  const CopyEngineJob job{.direction = attempt.batch.direction,
+                          .whole = attempt.batch.first(),
+                          .stream = attempt.batch.stream,
+                          .is_staged = request.is_staged,
+                          .plan = plan,
+                          .native_us = native_us(attempt),
+                          .relays = attempt.relays()};
+  const CopyEngineResult moved = enqueue_copies(driver_, job, *attempt.ticket);
   Outcome outcome = moved.verdict;
   outcome.error = moved.error;
   outcome.mover = Mover::kCopyEngine;
@@ -309,7 +300,7 @@ Outcome Target::copy_by_engines(Attempt& attempt) {
 }
 
 Outcome Target::copy_by_kernels(Attempt& attempt) {
-  if (!take(attempt, {.mover = Mover::kKernel, .ops = 4}, 1)) return Verdict::kSaturated;
+  if (!take(attempt, {.mover = Mover::kKernel, .ops = 4})) return Verdict::kSaturated;
   Ticket& ticket = *attempt.ticket;
   ticket.mover = Mover::kKernel;
   ticket.bytes = {.size_bytes = attempt.size_bytes};
@@ -351,8 +342,8 @@ Outcome Target::copy_by_kernels(Attempt& attempt) {
 // left.
 bool Target::slice(const Batch& batch, Ticket& ticket) {
   SlicedBytes& bytes = ticket.bytes;
-  if (batch.segments.size() == 1) {
-    const Segment& whole = batch.segments[0];
+  if (batch.segments().size() == 1) {
+    const Segment& whole = batch.first();
     const auto host = reinterpret_cast<uint64_t>(whole.host);
     const bool to_device = batch.direction == Direction::kHostToDevice;
     bytes.slice_bytes = slice_bytes_for(bytes.size_bytes, options_.slice_bytes);
@@ -376,7 +367,7 @@ bool Target::slice(const Batch& batch, Ticket& ticket) {
 bool Target::reserve_lists(const Batch& batch, Ticket& ticket, std::span<cuda::SliceList>& room) {
   SlicedBytes& bytes = ticket.bytes;
   const auto bound = [&] {
-    return slice_list_bound(batch.segments.size(), bytes.size_bytes, bytes.slice_bytes);
+    return slice_list_bound(batch.segments().size(), bytes.size_bytes, bytes.slice_bytes);
   };
   while (bound() > ListRing::capacity() && bytes.slice_bytes < kLargestBatchSliceBytes)
     bytes.slice_bytes *= 2;

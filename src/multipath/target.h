@@ -85,14 +85,14 @@ class Target {
   bool are_kernels_blocked(uint64_t now_ns);
   Manners manners_of(const Batch& batch) const;
   void read_counts(Ticket& ticket);
-  size_t list_relays(Attempt& attempt, int path_limit, bool for_kernels);
+  size_t list_relays(Attempt& attempt, int path_limit, Mover mover);
   void note_use(const Attempt& attempt);
   double native_us(const Attempt& attempt) const;
   int far_among(std::span<Relay* const> relays) const;
-  Plan plan_for(const Attempt& attempt, std::span<Relay* const> relays);
+  Plan plan_for(const Attempt& attempt, std::span<Relay* const> relays, Mover mover);
   Outcome copy_by_engines(Attempt& attempt);
   Outcome copy_by_kernels(Attempt& attempt);
-  bool take(Attempt& attempt, const ChannelWish& wish, size_t channels_of_relay);
+  bool take(Attempt& attempt, const ChannelRequest& request);
   void give_back(Attempt& attempt);
   bool slice(const Batch& batch, Ticket& ticket);
   bool reserve_lists(const Batch& batch, Ticket& ticket, std::span<cuda::SliceList>& room);

@@ -29,8 +29,6 @@ inline constexpr size_t kTickets = 256;
 inline constexpr int kMostOfOneStream = 64;
 inline constexpr size_t kMostOfAll = 160;
 
-/// A relay works for a transfer in at most so many channels.
-inline constexpr size_t kChannelsOfRelay = 2;
 inline constexpr size_t kMostChannelUses = kChannelsOfRelay * cuda::kMaxPaths;
 
 /// A transfer as its kernels see it: one contiguous range, or lists of pieces (pull.h).

@@ -4,7 +4,7 @@ namespace braid::multipath {
 
 uint64_t size_of(const Batch& batch) {
   uint64_t size_bytes = 0;
-  for (const Segment& segment : batch.segments) size_bytes += segment.size_bytes;
+  for (const Segment& segment : batch.segments()) size_bytes += segment.size_bytes;
   return size_bytes;
 }
 

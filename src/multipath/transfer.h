@@ -34,27 +34,36 @@ struct Segment {
 /// each other they have no order, so no byte of a destination may be in two of them. The list is
 /// the caller's and is read during the call only. The memory is the caller's too, who keeps it
 /// alive and unchanged until the stream has passed the copy, as CUDA asks.
+/// A linear copy is a batch of one, and holds its segment itself.
 struct Batch {
+  Batch() = default;
+  Batch(Direction way, std::span<const Segment> list, CUstream in_stream,
+        Priority rank = Priority::kBulk)
+      : direction(way), stream(in_stream), priority(rank), segments_(list) {}
+  Batch(Direction way, void* host, CUdeviceptr device, uint64_t size_bytes, CUstream in_stream,
+        Priority rank = Priority::kBulk)
+      : Batch(way, Segment{host, device, size_bytes}, in_stream, rank) {}
+  Batch(Direction way, const Segment& only, CUstream in_stream, Priority rank = Priority::kBulk)
+      : direction(way), stream(in_stream), priority(rank), only_(only) {}
+
+  std::span<const Segment> segments() const {
+    return segments_.empty() ? std::span(&only_, 1) : segments_;
+  }
+  const Segment& first() const { return segments().front(); }
+
   Direction direction = Direction::kHostToDevice;
-  std::span<const Segment> segments;
   CUstream stream =
       nullptr;  ///< the handle itself: CU_STREAM_LEGACY, CU_STREAM_PER_THREAD, or a stream
   Priority priority = Priority::kBulk;
   const Ends* ends = nullptr;  ///< of the first segment, if the driver has been asked (classify.h)
   bool spares_sms = false;     ///< the program asks that SMs have no part in it
+
+ private:
+  std::span<const Segment> segments_;  // empty: `only_` alone
+  Segment only_;
 };
 
 uint64_t size_of(const Batch& batch);
-
-/// One contiguous copy: a batch of one segment.
-struct Transfer {
-  Direction direction = Direction::kHostToDevice;
-  void* host = nullptr;
-  CUdeviceptr device = 0;
-  uint64_t size_bytes = 0;
-  CUstream stream = nullptr;  ///< as in Batch
-  Priority priority = Priority::kBulk;
-};
 
 /// What moves the bytes of a copy.
 enum class Mover : uint8_t {

@@ -9,7 +9,7 @@
 namespace braid::preload {
 namespace {
 
-using multipath::Direction;
+using multipath::Batch;
 using multipath::Segment;
 
 // Small entries are slow natively, so batches gain from fewer bytes than one copy does; the engine
@@ -68,29 +68,30 @@ bool are_attributes_valid(const BatchArguments& batch) {
 }
 
 // The driver refuses a batch with an entry of no bytes (docs/measurements, 2026-11-23-2xH200).
-bool describe(const BatchArguments& batch, Described& what) {
+void offer(Interception& call, const BatchArguments& batch) noexcept try {
   if (!takes_batches(batch.stream) || batch.to == nullptr || batch.from == nullptr ||
       !are_attributes_valid(batch))
-    return false;
-  const auto direction = what.find_direction(batch.to[0], batch.from[0]);
-  if (!direction) return false;
+    return;
+  const auto direction = call.find_direction(batch.to[0], batch.from[0]);
+  if (!direction) return;
   std::vector<Segment>& segments = scratch_segments();
   segments.reserve(batch.count);
   for (size_t i = 0; i < batch.count; ++i) {
-    if (batch.sizes[i] == 0) return false;
+    if (batch.sizes[i] == 0) return;
     segments.push_back(segment_of(*direction, batch.to[i], batch.from[i], batch.sizes[i]));
   }
-  what.set(*direction, segments, batch.stream);
+  Batch offered(*direction, segments, batch.stream);
   for (size_t i = 0; i < batch.attribute_count; ++i)
-    what.batch.spares_sms = what.batch.spares_sms || spares_sms(batch.attributes[i].flags);
-  return true;
+    offered.spares_sms = offered.spares_sms || spares_sms(batch.attributes[i].flags);
+  call.offer(offered);
+} catch (...) {  // no memory for the segments: native
 }
 
 template <typename... Arguments>
 CUresult copy_batch(HookId hook, const BatchArguments& batch, Arguments... arguments) {
-  return intercept(
-      hook, Wait::kNo, total_bytes(batch.sizes, batch.count), kSmallestBatchBytes,
-      [&](Described& what) { return describe(batch, what); }, arguments...);
+  Interception call(hook, Wait::kNo, total_bytes(batch.sizes, batch.count));
+  if (call.may_gain(kSmallestBatchBytes)) offer(call, batch);
+  return call.finish(arguments...);
 }
 
 // Of an operand that is a pointer; lengths of 0 mean that rows and layers touch.
@@ -113,37 +114,37 @@ uint64_t total_bytes(const CUDA_MEMCPY3D_BATCH_OP* boxes, size_t count) {
   return total;
 }
 
-bool describe_boxes(const CUDA_MEMCPY3D_BATCH_OP* boxes, size_t count, unsigned long long flags,
-                    CUstream stream, Described& what) {
+void offer_boxes(Interception& call, const CUDA_MEMCPY3D_BATCH_OP* boxes, size_t count,
+                 unsigned long long flags, CUstream stream) noexcept try {
   if (!takes_batches(stream) || flags != 0 || !is_pointer(boxes[0].src) ||
       !is_pointer(boxes[0].dst))
-    return false;
-  const auto direction = what.find_direction(boxes[0].dst.op.ptr.ptr, boxes[0].src.op.ptr.ptr);
-  if (!direction) return false;
+    return;
+  const auto direction = call.find_direction(boxes[0].dst.op.ptr.ptr, boxes[0].src.op.ptr.ptr);
+  if (!direction) return;
   std::vector<Segment>& segments = scratch_segments();
   bool is_sparing = false;
   for (size_t i = 0; i < count; ++i) {
     const CUDA_MEMCPY3D_BATCH_OP& op = boxes[i];
     if (!is_pointer(op.src) || !is_pointer(op.dst) || !is_known_order(op.srcAccessOrder) ||
         !are_known_flags(op.flags))
-      return false;
+      return;
     const Box box{end_of(op.dst, op.extent), end_of(op.src, op.extent), op.extent.width,
                   op.extent.height, op.extent.depth};
-    if (!append_rows(box, *direction, segments)) return false;
+    if (!append_rows(box, *direction, segments)) return;
     is_sparing = is_sparing || spares_sms(op.flags);
   }
-  what.set(*direction, segments, stream);
-  what.batch.spares_sms = is_sparing;
-  return true;
+  Batch offered(*direction, segments, stream);
+  offered.spares_sms = is_sparing;
+  call.offer(offered);
+} catch (...) {  // no memory for the segments: native
 }
 
 template <typename... Arguments>
 CUresult copy_boxes(HookId hook, size_t count, const CUDA_MEMCPY3D_BATCH_OP* boxes,
                     unsigned long long flags, CUstream stream, Arguments... arguments) {
-  return intercept(
-      hook, Wait::kNo, total_bytes(boxes, count), kSmallestBatchBytes,
-      [&](Described& what) { return describe_boxes(boxes, count, flags, stream, what); },
-      arguments...);
+  Interception call(hook, Wait::kNo, total_bytes(boxes, count));
+  if (call.may_gain(kSmallestBatchBytes)) offer_boxes(call, boxes, count, flags, stream);
+  return call.finish(arguments...);
 }
 
 }  // namespace

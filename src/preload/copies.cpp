@@ -7,48 +7,37 @@ namespace {
 
 using multipath::Direction;
 
-bool describe_one(Described& what, Direction direction, CUdeviceptr to, CUdeviceptr from,
-                  size_t size_bytes, CUstream stream) {
-  what.only = segment_of(direction, to, from, size_bytes);
-  what.set(direction, {&what.only, 1}, stream);
-  return true;
-}
-
 CUdeviceptr address(const void* pointer) { return reinterpret_cast<CUdeviceptr>(pointer); }
 
 // `stream`: as the engine is told; the native call has its own among the arguments.
 template <typename... Arguments>
 CUresult copy_up(HookId hook, Wait wait, CUstream stream, CUdeviceptr to, const void* from,
                  size_t size_bytes, Arguments... rest) {
-  return intercept(
-      hook, wait, size_bytes, least_bytes(),
-      [&](Described& what) {
-        return describe_one(what, Direction::kHostToDevice, to, address(from), size_bytes, stream);
-      },
-      to, from, size_bytes, rest...);
+  constexpr Direction direction = Direction::kHostToDevice;
+  Interception call(hook, wait, size_bytes);
+  if (call.may_gain(least_bytes()))
+    call.offer({direction, segment_of(direction, to, address(from), size_bytes), stream});
+  return call.finish(to, from, size_bytes, rest...);
 }
 
 template <typename... Arguments>
 CUresult copy_down(HookId hook, Wait wait, CUstream stream, void* to, CUdeviceptr from,
                    size_t size_bytes, Arguments... rest) {
-  return intercept(
-      hook, wait, size_bytes, least_bytes(),
-      [&](Described& what) {
-        return describe_one(what, Direction::kDeviceToHost, address(to), from, size_bytes, stream);
-      },
-      to, from, size_bytes, rest...);
+  constexpr Direction direction = Direction::kDeviceToHost;
+  Interception call(hook, wait, size_bytes);
+  if (call.may_gain(least_bytes()))
+    call.offer({direction, segment_of(direction, address(to), from, size_bytes), stream});
+  return call.finish(to, from, size_bytes, rest...);
 }
 
 template <typename... Arguments>
 CUresult copy_any(HookId hook, Wait wait, CUstream stream, CUdeviceptr to, CUdeviceptr from,
                   size_t size_bytes, Arguments... rest) {
-  return intercept(
-      hook, wait, size_bytes, least_bytes(),
-      [&](Described& what) {
-        const auto direction = what.find_direction(to, from);
-        return direction && describe_one(what, *direction, to, from, size_bytes, stream);
-      },
-      to, from, size_bytes, rest...);
+  Interception call(hook, wait, size_bytes);
+  if (call.may_gain(least_bytes()))
+    if (const auto direction = call.find_direction(to, from))
+      call.offer({*direction, segment_of(*direction, to, from, size_bytes), stream});
+  return call.finish(to, from, size_bytes, rest...);
 }
 
 }  // namespace

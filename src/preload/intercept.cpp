@@ -1,5 +1,6 @@
 #include "preload/intercept.h"
 
+#include "cuda/relaxed_capture.h"
 #include "multipath/staging/stager.h"
 #include "preload/helper.h"
 
@@ -8,7 +9,6 @@ namespace {
 
 using multipath::Batch;
 using multipath::Direction;
-using multipath::Outcome;
 using multipath::Priority;
 using multipath::Segment;
 using multipath::Verdict;
@@ -21,50 +21,65 @@ Priority priority_of(CUstream stream) {
 }
 
 // A copy has come that relays would carry: they are opened beside the program.
-void open_wanted_relays(const multipath::Engine& open) noexcept {
-  if (open.has_wishes()) open_relays(Opening::kInBackground);
+void open_wanted_relays(const multipath::Engine& engine) noexcept {
+  if (engine.has_wishes()) open_relays(Opening::kInBackground);
 }
 
 }  // namespace
-
-void Described::set(Direction direction, std::span<const Segment> segments, CUstream stream) {
-  batch = {direction, segments, stream, priority_of(stream), ends ? &*ends : nullptr};
-}
-
-std::optional<Direction> Described::find_direction(CUdeviceptr to, CUdeviceptr from) {
-  ends = multipath::find_ends(*driver(), to, from);
-  return ends ? std::optional(ends->direction) : std::nullopt;
-}
 
 Segment segment_of(Direction direction, CUdeviceptr to, CUdeviceptr from, uint64_t size_bytes) {
   const bool to_device = direction == Direction::kHostToDevice;
   return {reinterpret_cast<void*>(to_device ? from : to), to_device ? to : from, size_bytes};
 }
 
-Outcome offer(const Batch& batch) {
-  multipath::Engine* open = engine();
-  if (open == nullptr) return Verdict::kNotReady;
-  const Outcome outcome = open->submit(batch);
-  if (outcome == Verdict::kNotReady) open_wanted_relays(*open);
-  return outcome;
+bool Interception::may_gain(uint64_t least_bytes) noexcept {
+  if (is_nested_ || size_bytes_ < least_bytes) return false;
+  outcome_ = Verdict::kNotLinear;  // until it is offered
+  return function_ != nullptr && driver() != nullptr;
 }
 
-std::optional<multipath::Staged> stage(const multipath::Batch& batch, Verdict declined,
-                                       Wait wait) noexcept try {
-  if (!multipath::staging::Stager::may_take(batch, declined)) return std::nullopt;
-  const multipath::Segment& all = batch.segments.front();
-  if (all.size_bytes < staging_bytes()) return std::nullopt;
+std::optional<Direction> Interception::find_direction(CUdeviceptr to, CUdeviceptr from) noexcept {
+  ends_ = multipath::find_ends(*driver(), to, from);
+  return ends_ ? std::optional(ends_->direction) : std::nullopt;
+}
+
+void Interception::offer(const Batch& batch) noexcept {
+  batch_ = batch;
+  batch_->priority = priority_of(batch.stream);
+  batch_->ends = ends_ ? &*ends_ : nullptr;
+  outcome_ = Verdict::kNotReady;
   multipath::Engine* open = engine();
-  if (open == nullptr) return std::nullopt;
-  // This copy may wait natively.
-  if (options().waits_for_relays && !open->is_open()) open_relays(Opening::kNow);
-  const auto staged = open->stage(
-      {batch.direction, all.host, all.device, all.size_bytes, batch.stream, batch.priority},
-      wait == Wait::kYes);
-  open_wanted_relays(*open);  // as its chunks have found
-  return staged;
+  if (open == nullptr) return;
+  outcome_ = open->submit(*batch_);
+  if (outcome_ == Verdict::kNotReady) open_wanted_relays(*open);
+  if (multipath::staging::Stager::may_take(*batch_, outcome_)) stage(*open);
+}
+
+// A copy of pageable memory that the engine has declined; it may wait natively.
+void Interception::stage(multipath::Engine& engine) noexcept try {
+  if (size_bytes_ < staging_bytes()) return;
+  if (options().waits_for_relays && !engine.is_open()) open_relays(Opening::kNow);
+  staged_ = engine.stage(*batch_, wait_ == Wait::kYes);
+  if (staged_) outcome_ = staged_->outcome;
+  open_wanted_relays(engine);  // as its chunks have found
 } catch (...) {
-  return std::nullopt;  // what has moved will be moved again
+  staged_.reset();  // what has moved will be moved again
+}
+
+// Of a copy that braid carries: the answer of the call.
+CUresult Interception::complete() noexcept {
+  if (staged_) return staged_->result;
+  if (outcome_.verdict == Verdict::kFailed) return outcome_.error;
+  if (wait_ == Wait::kNo) return CUDA_SUCCESS;
+  // The native copy hurts no graph that is being recorded; this call would.
+  const cuda::RelaxedCapture relaxed(*driver());
+  return driver()->cuStreamSynchronize(batch_->stream);
+}
+
+CUresult Interception::end(CUresult result) noexcept {
+  if (result != CUDA_SUCCESS) outcome_.verdict = Verdict::kFailed;
+  observation_.end(hook_, size_bytes_, batch_ ? &*batch_ : nullptr, outcome_);
+  return result;
 }
 
 }  // namespace braid::preload

@@ -7,9 +7,7 @@
 #pragma once
 
 #include <optional>
-#include <span>
 
-#include "cuda/relaxed_capture.h"
 #include "multipath/classify.h"
 #include "preload/binding.h"
 #include "preload/observe.h"
@@ -25,69 +23,58 @@ inline CUstream per_thread(CUstream stream) {
   return stream == nullptr ? CU_STREAM_PER_THREAD : stream;
 }
 
-/// A copy as the engine wants it. `batch.segments` may lie anywhere that outlives the call, or in
-/// `only`.
-struct Described {
-  multipath::Batch batch;
-  multipath::Segment only;
-  std::optional<multipath::Ends> ends;  ///< of a copy that does not say which way it goes
-
-  /// A program says that a copy is urgent by the priority of its stream.
-  void set(multipath::Direction direction, std::span<const multipath::Segment> segments,
-           CUstream stream);
-  /// Asks the driver which way; nothing when the copy is not between host memory and a GPU.
-  std::optional<multipath::Direction> find_direction(CUdeviceptr to, CUdeviceptr from);
-};
-
-/// The ends of a piece that goes this way.
+/// The piece of memory of a copy that goes this way.
 multipath::Segment segment_of(multipath::Direction direction, CUdeviceptr to, CUdeviceptr from,
                               uint64_t size_bytes);
 
-multipath::Outcome offer(const multipath::Batch& batch);
+/// One call of a copy. In this order: `may_gain`; if so, `offer`, unless the copy turns out to be
+/// nothing for braid; `finish` in any case.
+class Interception {
+ public:
+  Interception(HookId hook, Wait wait, uint64_t size_bytes) noexcept
+      : hook_(hook), wait_(wait), size_bytes_(size_bytes), function_(real_function(hook)) {}
 
-/// A copy of pageable memory that the engine declined; nothing when it is native.
-std::optional<multipath::Staged> stage(const multipath::Batch& batch, multipath::Verdict declined,
-                                       Wait wait) noexcept;
+  /// False: smaller than `least_bytes`, or the call comes from inside braid.
+  bool may_gain(uint64_t least_bytes) noexcept;
 
-/// `describe(what)` says false when the copy is nothing for braid; it is asked only when the copy
-/// has `least_bytes` or more, and may throw bad_alloc.
-template <typename Describe, typename... Arguments>
-CUresult intercept(HookId hook, Wait wait, uint64_t size_bytes, uint64_t least_bytes,
-                   Describe describe, Arguments... arguments) {
-  auto* native = real<CUresult(Arguments...)>(hook);
-  if (native == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  if (Inside::now()) return native(arguments...);
-  const Inside inside;
-  Observation observation;
-  Described what;
-  multipath::Outcome outcome = multipath::Verdict::kBelowThreshold;
-  bool is_described = false;
-  if (size_bytes >= least_bytes) try {
-      is_described = driver() != nullptr && describe(what);
-      outcome = multipath::Verdict::kNotLinear;
-      if (is_described) outcome = offer(what.batch);
-    } catch (...) {
-      outcome = multipath::Verdict::kNotReady;  // no memory to describe it with
-    }
-  std::optional<multipath::Staged> staged;
-  if (is_described) staged = stage(what.batch, outcome, wait);
-  if (staged) outcome = staged->outcome;
-  observation.stop();
-  CUresult result = CUDA_SUCCESS;
-  if (staged) {
-    result = staged->result;
-  } else if (outcome.verdict == multipath::Verdict::kFailed) {
-    result = outcome.error;
-  } else if (outcome.verdict != multipath::Verdict::kAccelerated) {
-    result = native(arguments...);
-  } else if (wait == Wait::kYes) {
-    // The native copy hurts no graph that is being recorded; this call would.
-    const cuda::RelaxedCapture relaxed(*driver());
-    result = driver()->cuStreamSynchronize(what.batch.stream);
+  /// Asks the driver which way the copy goes; nothing when it is not between host memory and a GPU.
+  std::optional<multipath::Direction> find_direction(CUdeviceptr to, CUdeviceptr from) noexcept;
+
+  /// The priority of a batch's stream becomes the batch's: so programs say that a copy is urgent.
+  /// Its segments outlive the call.
+  void offer(const multipath::Batch& batch) noexcept;
+
+  /// Makes the native copy, with these arguments, unless braid carries the copy. What the call
+  /// returns.
+  template <typename... Arguments>
+  CUresult finish(Arguments... arguments) noexcept {
+    if (function_ == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+    auto* native = reinterpret_cast<CUresult (*)(Arguments...)>(function_);
+    if (is_nested_) return native(arguments...);
+    observation_.stop();
+    return end(is_carried() ? complete() : native(arguments...));
   }
-  if (result != CUDA_SUCCESS) outcome.verdict = multipath::Verdict::kFailed;
-  observation.end(hook, size_bytes, is_described ? &what.batch : nullptr, outcome);
-  return result;
-}
+
+ private:
+  bool is_carried() const {
+    return staged_ || outcome_.verdict == multipath::Verdict::kAccelerated ||
+           outcome_.verdict == multipath::Verdict::kFailed;
+  }
+  void stage(multipath::Engine& engine) noexcept;
+  CUresult complete() noexcept;
+  CUresult end(CUresult result) noexcept;
+
+  const HookId hook_;
+  const Wait wait_;
+  const uint64_t size_bytes_;
+  void* const function_;  // the driver's
+  const bool is_nested_ = Inside::now();
+  const Inside inside_;
+  Observation observation_;
+  std::optional<multipath::Ends> ends_;    // if the driver has been asked
+  std::optional<multipath::Batch> batch_;  // that has been offered
+  multipath::Outcome outcome_ = multipath::Verdict::kBelowThreshold;
+  std::optional<multipath::Staged> staged_;
+};
 
 }  // namespace braid::preload

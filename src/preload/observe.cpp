@@ -16,8 +16,7 @@ constinit std::atomic<const std::string*> log_path{nullptr};  // null: no log
 
 int gpu_of(const multipath::Batch& batch) noexcept {
   int gpu = -1;
-  driver()->cuPointerGetAttribute(&gpu, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
-                                  batch.segments.front().device);
+  driver()->cuPointerGetAttribute(&gpu, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, batch.first().device);
   return gpu;
 }
 

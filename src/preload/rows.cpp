@@ -7,8 +7,6 @@
 namespace braid::preload {
 namespace {
 
-using multipath::Direction;
-
 // The address that a memory type selects; 0 for arrays.
 CUdeviceptr address_of(CUmemorytype type, const void* host, CUdeviceptr device) {
   if (type == CU_MEMORYTYPE_HOST) return reinterpret_cast<CUdeviceptr>(host);
@@ -55,22 +53,22 @@ uint64_t size_of_box(const CUDA_MEMCPY3D* copy) {
 }
 
 template <typename Shape>
-bool describe_rows(const Shape& copy, CUstream stream, Described& what) {
+void offer(Interception& call, const Shape& copy, CUstream stream) noexcept try {
   Box box;
-  if (!make_box(copy, box)) return false;
-  const auto direction = what.find_direction(box.to.first, box.from.first);
+  if (!make_box(copy, box)) return;
+  const auto direction = call.find_direction(box.to.first, box.from.first);
   std::vector<multipath::Segment>& segments = scratch_segments();
-  if (!direction || !append_rows(box, *direction, segments)) return false;
-  what.set(*direction, segments, stream);
-  return true;
+  if (!direction || !append_rows(box, *direction, segments)) return;
+  call.offer(multipath::Batch(*direction, segments, stream));
+} catch (...) {  // no memory for the segments: native
 }
 
 template <typename Shape, typename... Arguments>
 CUresult copy_rows(HookId hook, Wait wait, CUstream stream, const Shape* copy,
                    Arguments... arguments) {
-  return intercept(
-      hook, wait, size_of_box(copy), threshold_bytes(),
-      [&](Described& what) { return describe_rows(*copy, stream, what); }, copy, arguments...);
+  Interception call(hook, wait, size_of_box(copy));
+  if (call.may_gain(threshold_bytes())) offer(call, *copy, stream);
+  return call.finish(copy, arguments...);
 }
 
 }  // namespace

@@ -42,7 +42,7 @@ class BytesTest : public test::ServerTest {
     expect_background(to + shape.size_bytes, kGuard, "behind the D2H destination");
   }
 
-  void submit(Engine& engine, const Transfer& transfer) {
+  void submit(Engine& engine, const Batch& transfer) {
     ASSERT_STREQ(verdict_name(engine.submit(transfer)), "accelerated");
     synchronize(transfer.stream);
   }

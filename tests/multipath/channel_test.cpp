@@ -37,16 +37,27 @@ class ChannelTest : public test::ServerTest {
     for (const Channel* channel : channels_) EXPECT_TRUE(ends(channel->stream));
     const cuda::ScopedContext scope(driver(), relay_->context());
     MUST(driver(), cuMemFree(device_));
-    relay_->give_back(channels_);
+    give_back();
   }
 
   // As transfers of so many streams do: copies take those that have buffers.
   void take_one(int number) {
     const StreamKey user{reinterpret_cast<CUstream>(static_cast<uintptr_t>(number) + 1), nullptr};
     const Mover mover = number < kMostCopyChannels ? Mover::kCopyEngine : Mover::kKernel;
-    Channel* channel = nullptr;
-    if (relay_->take(user, {.mover = mover, .ops = 4}, {&channel, 1}).channel_count == 1)
-      channels_.push_back(channel);
+    take({.mover = mover, .ops = 4}, user);
+  }
+
+  bool take(const ChannelRequest& request, const StreamKey& user) {
+    const RelayPath path = relay_->take(user, request);
+    if (path.channel_count == 0) return false;
+    paths_.push_back(path);
+    channels_.insert(channels_.end(), path.taken().begin(), path.taken().end());
+    return true;
+  }
+  void give_back() {
+    for (const RelayPath& path : paths_) relay_->give_back(path);
+    paths_.clear();
+    channels_.clear();
   }
 
   uint32_t* gate(size_t i) { return reinterpret_cast<uint32_t*>(host_->data() + i * kBytes); }
@@ -102,7 +113,8 @@ class ChannelTest : public test::ServerTest {
   }
 
   std::unique_ptr<Relay> relay_;
-  std::vector<Channel*> channels_;
+  std::vector<RelayPath> paths_;
+  std::vector<Channel*> channels_;  // of those paths
 
  private:
   uint8_t* bytes(size_t i) { return host_->data() + (kMostChannels + i) * kBytes; }
@@ -143,10 +155,9 @@ TEST_F(LocalMemoryTest, AFirstLaunchWaitsForNoOtherChannel) {
 
 // A copy would have nowhere to go in the others, and share a queue with another.
 TEST_F(ChannelTest, CopiesTakeOnlyChannelsThatHaveABuffer) {
-  relay_->give_back(channels_);
-  channels_.assign(kMostChannels, nullptr);
-  channels_.resize(
-      relay_->take({}, {.mover = Mover::kCopyEngine, .ops = 1}, channels_).channel_count);
+  give_back();
+  while (take({.mover = Mover::kCopyEngine, .channel_count = kChannelsOfRelay, .ops = 1}, {})) {
+  }
   EXPECT_EQ(channels_.size(), static_cast<size_t>(kMostCopyChannels));
   for (const Channel* channel : channels_) EXPECT_NE(channel->buffer, 0u);
 }

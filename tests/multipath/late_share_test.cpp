@@ -74,7 +74,7 @@ class LateShareTest : public test::ServerTest, public ::testing::WithParamInterf
     gate.hold(stream_);
     MUST(driver(), cuEventRecord(begin, stream_));
     if (link == Link::kInUse) use_link_from(begin);
-    const Transfer all{GetParam(), host_->data(), device_->at(), kSize, stream_};
+    const Batch all{GetParam(), host_->data(), device_->at(), kSize, stream_};
     const bool is_carried = through_braid && engine_->submit(all) == Verdict::kAccelerated;
     if (!is_carried) test::must(driver(), native(device_->at(), host_->data(), stream_), "a copy");
     MUST(driver(), cuEventRecord(end, stream_));
@@ -136,7 +136,7 @@ TEST_P(LateShareTest, BraidsOwnCopiesAreNoReason) {
     std::vector<CUstream> streams(6);
     for (CUstream& stream : streams) {
       stream = new_stream();
-      const Transfer all{GetParam(), host_->data(), device_->at(), kSize, stream};
+      const Batch all{GetParam(), host_->data(), device_->at(), kSize, stream};
       if (engine_->submit(all) != Verdict::kAccelerated)
         test::must(driver(), native(device_->at(), host_->data(), stream), "a copy");
     }

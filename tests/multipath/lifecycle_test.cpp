@@ -168,8 +168,8 @@ TEST_F(LifecycleTest, AContextOfTheProgramsOwnBecomesATarget) {
     DeviceBuffer device(driver(), kSize);
     CUstream stream = nullptr;  // ends with its context
     MUST(driver(), cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    const Transfer there{Direction::kHostToDevice, host.data(), device.at(), kSize, stream};
-    const Transfer back{Direction::kDeviceToHost, landing.data(), device.at(), kSize, stream};
+    const Batch there{Direction::kHostToDevice, host.data(), device.at(), kSize, stream};
+    const Batch back{Direction::kDeviceToHost, landing.data(), device.at(), kSize, stream};
     EXPECT_EQ(engine->submit(there), Verdict::kForeignContext);
     ASSERT_TRUE(engine->add_context(own).ok());
     ASSERT_EQ(engine->submit(there), Verdict::kAccelerated);

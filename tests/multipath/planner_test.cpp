@@ -12,7 +12,8 @@ struct Asked {
   MoverChoice mover = MoverChoice::kAuto;
   bool is_batch = false;
   bool spares_sms = false;
-  Moment moment{.paths = 4};
+  bool has_kernels = true;
+  PlanRequest moment{.paths = 4};
 };
 
 Mover mover_for(const Asked& asked) {
@@ -22,7 +23,9 @@ Mover mover_for(const Asked& asked) {
   const std::vector<Segment> segments(asked.is_batch ? 1024 : 1, {nullptr, 0, 64 << 10});
   Batch batch{Direction::kHostToDevice, segments, nullptr};
   batch.spares_sms = asked.spares_sms;
-  return planner.plan(batch, 64 << 20, asked.moment).mover;
+  PlanRequest request = asked.moment;
+  request.mover = planner.mover_for(batch, asked.has_kernels);
+  return planner.plan(batch, 64 << 20, request).mover;
 }
 
 TEST(PlannerTest, ContiguousCopiesGoByCopyEnginesAndBatchesByKernels) {
@@ -43,9 +46,8 @@ TEST(PlannerTest, ABatchThatSparesTheSmsIsTheDrivers) {
 }
 
 TEST(PlannerTest, WithoutKernelsOrWhileTheProgramHoldsTheSmsBatchesAreTheDrivers) {
-  EXPECT_EQ(mover_for({.is_batch = true, .moment = {.paths = 4, .has_kernels = false}}),
-            Mover::kNative);
-  const Moment blocked{.paths = 4, .kernels_blocked = true};
+  EXPECT_EQ(mover_for({.is_batch = true, .has_kernels = false}), Mover::kNative);
+  const PlanRequest blocked{.paths = 4, .kernels_blocked = true};
   EXPECT_EQ(mover_for({.is_batch = true, .moment = blocked}), Mover::kNative);
   EXPECT_EQ(mover_for({.moment = blocked}), Mover::kCopyEngine) << "they need no SM";
 }

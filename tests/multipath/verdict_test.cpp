@@ -13,7 +13,7 @@ constexpr uint64_t kSize = 8 << 20;
 
 class VerdictTest : public test::ServerTest {
  protected:
-  static std::string submit(Engine& engine, const Transfer& transfer) {
+  static std::string submit(Engine& engine, const Batch& transfer) {
     return verdict_name(engine.submit(transfer));
   }
 };

@@ -252,7 +252,7 @@ std::string log_line(const CopyRecord& record) {
 }
 
 TEST(LogLine, SaysHowACarriedCopyTravelsAndWhy) {
-  const multipath::Batch batch{Direction::kHostToDevice, {}, CU_STREAM_LEGACY};
+  const multipath::Batch batch{Direction::kHostToDevice, multipath::Segment{}, CU_STREAM_LEGACY};
   Outcome outcome = carried();
   outcome.forecast = {{156.5, 88.2, 0}, 4, multipath::Reason::kFaster};
   EXPECT_EQ(
@@ -263,7 +263,7 @@ TEST(LogLine, SaysHowACarriedCopyTravelsAndWhy) {
 }
 
 TEST(LogLine, SaysWhatCarriedTheChunksOfAStagedCopy) {
-  const multipath::Batch batch{Direction::kHostToDevice, {}, CU_STREAM_LEGACY};
+  const multipath::Batch batch{Direction::kHostToDevice, multipath::Segment{}, CU_STREAM_LEGACY};
   Outcome staged = Verdict::kStaged;
   staged.mover = Mover::kCopyEngine;
   staged.via = 0b11;
@@ -274,7 +274,8 @@ TEST(LogLine, SaysWhatCarriedTheChunksOfAStagedCopy) {
 }
 
 TEST(LogLine, SaysWhyACopyStaysNative) {
-  const multipath::Batch batch{Direction::kDeviceToHost, {}, reinterpret_cast<CUstream>(0x1f0)};
+  const multipath::Batch batch{Direction::kDeviceToHost, multipath::Segment{},
+                               reinterpret_cast<CUstream>(0x1f0)};
   EXPECT_EQ(log_line({k_cuMemcpyAsync, 8 << 20, &batch, 0, Verdict::kSaturated, 9}),
             "braid: copy pid=42 entry_point=cuMemcpyAsync bytes=8388608 direction=d2h gpu=0 "
             "stream=0x1f0 priority=bulk outcome=saturated mover=native cost_ns=9\n");

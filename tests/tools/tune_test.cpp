@@ -136,7 +136,7 @@ class Predictions : public Tune {
   }
 
   void compare(multipath::Mover mover, const nlohmann::json& record, double gbps) const {
-    multipath::Request request;
+    multipath::PlanRequest request;
     request.direction = record.at("direction") == "h2d" ? multipath::Direction::kHostToDevice
                                                         : multipath::Direction::kDeviceToHost;
     request.size_bytes = record.at("size_bytes");

@@ -8,6 +8,7 @@
 
 #include "cuda/relaxed_capture.h"
 #include "multipath/classify.h"
+#include "multipath/native_copy.h"
 
 namespace braid::multipath::staging {
 
@@ -22,7 +23,7 @@ struct Stager::Chunk {
 // The chunks of a copy to the host that have been asked for and not been copied out. Meanwhile the
 // crew makes the pages that they are copied to.
 struct Stager::Window {
-  explicit Window(const Transfer& transfer) : fresh(transfer.host, transfer.size_bytes) {}
+  explicit Window(const Segment& whole) : fresh(whole.host, whole.size_bytes) {}
   FreshPages fresh;
   std::array<Chunk, kSlots> chunks;
   std::array<std::optional<Crew::Task>, kSlots> populations;
@@ -71,15 +72,18 @@ int threads_for(const Options& options) {
   return options.pageable_threads >= 0 ? options.pageable_threads : default_crew_threads();
 }
 
-uint8_t* host_at(const Transfer& transfer, uint64_t offset) {
-  return static_cast<uint8_t*>(transfer.host) + offset;
+uint8_t* host_at(const Batch& copy, uint64_t offset) {
+  return static_cast<uint8_t*>(copy.first().host) + offset;
 }
 
-Transfer rest_of(Transfer transfer, uint64_t offset) {
-  transfer.host = host_at(transfer, offset);
-  transfer.device += offset;
-  transfer.size_bytes -= offset;
-  return transfer;
+// From `host`, or to there, and the part of the copy at `offset` of the device memory.
+Batch part_of(const Batch& copy, void* host, uint64_t offset, uint64_t size_bytes) {
+  return {copy.direction, Segment{host, copy.first().device + offset, size_bytes}, copy.stream,
+          copy.priority};
+}
+
+Batch rest_of(const Batch& copy, uint64_t offset) {
+  return part_of(copy, host_at(copy, offset), offset, copy.first().size_bytes - offset);
 }
 
 // The driver answers for memory that is not there; copying it here would be a fault. Linux looks at
@@ -93,15 +97,15 @@ bool is_mapped(const void* memory, uint64_t size_bytes) {
 
 }  // namespace
 
-Stager::Stager(const cuda::Driver& driver, const Options& options, Submit submit)
+Stager::Stager(const cuda::Driver& driver, const Options& options, Submitter& submitter)
     : driver_(driver),
       threads_(threads_for(options)),
       least_bytes_(least_bytes(options)),
-      submit_(std::move(submit)),
+      submitter_(submitter),
       rings_(driver) {}
 
 bool Stager::may_take(const Batch& batch, Verdict declined) {
-  return batch.segments.size() == 1 && !batch.spares_sms &&
+  return batch.segments().size() == 1 && !batch.spares_sms &&
          (declined == Verdict::kPageable || declined == Verdict::kBelowThreshold ||
           declined == Verdict::kNoRelay || declined == Verdict::kNotLinear);
 }
@@ -110,13 +114,14 @@ uint64_t Stager::least_bytes(const Options& options) {
   return threads_for(options) > 0 ? kThresholdBytes : UINT64_MAX;
 }
 
-bool Stager::is_staged(const Transfer& transfer) const {
-  if (transfer.size_bytes < least_bytes_ || !is_pageable_copy(driver_, transfer)) return false;
+bool Stager::is_staged(const Batch& copy) const {
+  if (copy.first().size_bytes < least_bytes_ || !is_pageable_copy(driver_, copy.first()))
+    return false;
   CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
-  if (driver_.cuStreamIsCapturing(transfer.stream, &capture) != CUDA_SUCCESS ||
+  if (driver_.cuStreamIsCapturing(copy.stream, &capture) != CUDA_SUCCESS ||
       capture != CU_STREAM_CAPTURE_STATUS_NONE)
     return false;
-  return is_mapped(transfer.host, transfer.size_bytes);
+  return is_mapped(copy.first().host, copy.first().size_bytes);
 }
 
 Crew* Stager::crew() {
@@ -124,46 +129,45 @@ Crew* Stager::crew() {
   return crew_->is_usable() ? crew_.get() : nullptr;
 }
 
-std::optional<Staged> Stager::copy(const Transfer& transfer, bool is_synchronous) {
-  if (!is_staged(transfer) || crew() == nullptr) return std::nullopt;
+std::optional<Staged> Stager::copy(const Batch& copy, bool is_synchronous) {
+  if (!is_staged(copy) || crew() == nullptr) return std::nullopt;
   const cuda::RelaxedCapture relaxed(driver_);
-  const bool to_device = transfer.direction == Direction::kHostToDevice;
+  const bool to_device = copy.direction == Direction::kHostToDevice;
   CUcontext context = nullptr;
-  if (driver_.cuStreamGetCtx(transfer.stream, &context) != CUDA_SUCCESS) return std::nullopt;
-  const RingPool::Loan loan = rings_.borrow(context, stream_key(transfer.stream));
+  if (driver_.cuStreamGetCtx(copy.stream, &context) != CUDA_SUCCESS) return std::nullopt;
+  const RingPool::Loan loan = rings_.borrow(context, stream_key(copy.stream));
   if (!loan) return std::nullopt;
   Ring& ring = *loan;
   Carriers carriers;
-  const uint64_t moved_bytes =
-      to_device ? send(ring, transfer, carriers) : fetch(ring, transfer, carriers);
+  const uint64_t moved_bytes = to_device ? send(ring, copy, carriers) : fetch(ring, copy, carriers);
   Staged staged{.outcome = carriers.outcome()};
-  if (moved_bytes != transfer.size_bytes || ring.is_broken())
-    staged.result = finish_natively(ring, rest_of(transfer, moved_bytes));
+  if (moved_bytes != copy.first().size_bytes || ring.is_broken())
+    staged.result = finish_natively(ring, rest_of(copy, moved_bytes));
   else if (is_synchronous && to_device)
-    staged.result = driver_.cuStreamSynchronize(transfer.stream);
+    staged.result = driver_.cuStreamSynchronize(copy.stream);
   return staged;
 }
 
 // Empty when nothing is left.
-Stager::Chunk Stager::next_chunk(const Transfer& transfer, uint64_t offset, int index) {
-  const uint64_t left_bytes = transfer.size_bytes - offset;
-  return {offset, left_bytes > 0 ? chunk_bytes(transfer.direction, index, left_bytes) : 0, index};
+Stager::Chunk Stager::next_chunk(const Batch& copy, uint64_t offset, int index) {
+  const uint64_t left_bytes = copy.first().size_bytes - offset;
+  return {offset, left_bytes > 0 ? chunk_bytes(copy.direction, index, left_bytes) : 0, index};
 }
 
 // What is staged is one chunk ahead of what is sent, so that the crew works while this thread
 // enqueues.
-uint64_t Stager::send(Ring& ring, const Transfer& transfer, Carriers& carriers) {
+uint64_t Stager::send(Ring& ring, const Batch& copy, Carriers& carriers) {
   uint64_t sent_bytes = 0;
   Chunk ready;  // staged, and not sent yet
-  for (int index = 0; sent_bytes < transfer.size_bytes; ++index) {
-    const Chunk next = next_chunk(transfer, ready.end(), index);
+  for (int index = 0; sent_bytes < copy.first().size_bytes; ++index) {
+    const Chunk next = next_chunk(copy, ready.end(), index);
     if (!ring.wait(index)) break;
-    Crew::Task staging(*crew_, ring.slot(index), host_at(transfer, next.offset), next.size_bytes,
+    Crew::Task staging(*crew_, ring.slot(index), host_at(copy, next.offset), next.size_bytes,
                        Stores::kCached);
     if (ready.size_bytes > 0) {
-      if (!enqueue(ring, transfer, ready, carriers)) break;
+      if (!enqueue(ring, copy, ready, carriers)) break;
       sent_bytes = ready.end();
-      if (!ring.fence(ready.index, transfer.stream)) break;
+      if (!ring.fence(ready.index, copy.stream)) break;
     }
     staging.finish();
     ready = next;
@@ -171,31 +175,31 @@ uint64_t Stager::send(Ring& ring, const Transfer& transfer, Carriers& carriers) 
   return sent_bytes;
 }
 
-uint64_t Stager::fetch(Ring& ring, const Transfer& transfer, Carriers& carriers) {
+uint64_t Stager::fetch(Ring& ring, const Batch& copy, Carriers& carriers) {
   uint64_t landed_bytes = 0;
-  Window window(transfer);
-  bool is_asking = ask_ahead(ring, transfer, window, carriers);
+  Window window(copy.first());
+  bool is_asking = ask_ahead(ring, copy, window, carriers);
   while (window.first != window.next && ring.wait(window.first)) {
     const Chunk& chunk = window.chunk(window.first);
     window.end_population(chunk);
-    Crew::Task landing(*crew_, host_at(transfer, chunk.offset), ring.slot(chunk.index),
+    Crew::Task landing(*crew_, host_at(copy, chunk.offset), ring.slot(chunk.index),
                        chunk.size_bytes, Stores::kPastCaches);
-    is_asking = is_asking && ask_ahead(ring, transfer, window, carriers);
+    is_asking = is_asking && ask_ahead(ring, copy, window, carriers);
     landing.finish();
     landed_bytes = chunk.end();
     ++window.first;
-    is_asking = is_asking && ask_ahead(ring, transfer, window, carriers);
+    is_asking = is_asking && ask_ahead(ring, copy, window, carriers);
   }
   return landed_bytes;
 }
 
 // Fills the slots whose chunks have been copied out.
-bool Stager::ask_ahead(Ring& ring, const Transfer& transfer, Window& window, Carriers& carriers) {
-  while (window.end_bytes < transfer.size_bytes && window.next - window.first < kSlots) {
-    const Chunk chunk = next_chunk(transfer, window.end_bytes, window.next);
+bool Stager::ask_ahead(Ring& ring, const Batch& copy, Window& window, Carriers& carriers) {
+  while (window.end_bytes < copy.first().size_bytes && window.next - window.first < kSlots) {
+    const Chunk chunk = next_chunk(copy, window.end_bytes, window.next);
     window.begin_population(*crew_, chunk);
-    if (!ring.wait(chunk.index) || !enqueue(ring, transfer, chunk, carriers) ||
-        !ring.fence(chunk.index, transfer.stream))
+    if (!ring.wait(chunk.index) || !enqueue(ring, copy, chunk, carriers) ||
+        !ring.fence(chunk.index, copy.stream))
       return false;
     window.chunk(window.next++) = chunk;
     window.end_bytes = chunk.end();
@@ -204,29 +208,18 @@ bool Stager::ask_ahead(Ring& ring, const Transfer& transfer, Window& window, Car
 }
 
 // In the order of the stream, between the chunk's slot and its place on the device.
-bool Stager::enqueue(const Ring& ring, const Transfer& transfer, const Chunk& chunk,
+bool Stager::enqueue(const Ring& ring, const Batch& copy, const Chunk& chunk,
                      Carriers& carriers) const {
-  Transfer piece = transfer;
-  piece.host = ring.slot(chunk.index);
-  piece.device += chunk.offset;
-  piece.size_bytes = chunk.size_bytes;
-  const Outcome outcome = submit_(piece);
-  carriers.add(outcome, piece.size_bytes);
-  return outcome == Verdict::kAccelerated || copy_natively(piece) == CUDA_SUCCESS;
-}
-
-CUresult Stager::copy_natively(const Transfer& transfer) const {
-  return transfer.direction == Direction::kHostToDevice
-             ? driver_.cuMemcpyHtoDAsync(transfer.device, transfer.host, transfer.size_bytes,
-                                         transfer.stream)
-             : driver_.cuMemcpyDtoHAsync(transfer.host, transfer.device, transfer.size_bytes,
-                                         transfer.stream);
+  const Batch piece = part_of(copy, ring.slot(chunk.index), chunk.offset, chunk.size_bytes);
+  const Outcome outcome = submitter_.submit(piece);
+  carriers.add(outcome, chunk.size_bytes);
+  return outcome == Verdict::kAccelerated || copy_natively(driver_, piece) == CUDA_SUCCESS;
 }
 
 // Waits for the end: part of the host memory may be pinned, and the driver then returns before it
 // has touched all of it. And when the stream has passed, so has whatever used the ring.
-CUresult Stager::finish_natively(Ring& ring, const Transfer& rest) const {
-  CUresult result = rest.size_bytes > 0 ? copy_natively(rest) : CUDA_SUCCESS;
+CUresult Stager::finish_natively(Ring& ring, const Batch& rest) const {
+  CUresult result = rest.first().size_bytes > 0 ? copy_natively(driver_, rest) : CUDA_SUCCESS;
   if (result == CUDA_SUCCESS) result = driver_.cuStreamSynchronize(rest.stream);
   if (result == CUDA_SUCCESS) ring.mend();
   return result;

@@ -20,7 +20,6 @@
 // Threads: any. Source: none in the paper, which accelerates pinned memory only.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -29,14 +28,13 @@
 #include "cuda/driver.h"
 #include "multipath/staging/crew.h"
 #include "multipath/staging/ring_pool.h"
+#include "multipath/submitter.h"
 #include "multipath/transfer.h"
 
 namespace braid::multipath::staging {
 
 class Stager {
  public:
-  using Submit = std::function<Outcome(const Transfer& chunk)>;
-
   /// `batch`, which the engine has declined, may be pageable: other reasons rule that out, or that
   /// braid may touch the stream.
   static bool may_take(const Batch& batch, Verdict declined);
@@ -45,11 +43,12 @@ class Stager {
   static uint64_t least_bytes(const Options& options);
 
   /// Starts no thread and pins nothing before the first copy that is staged.
-  Stager(const cuda::Driver& driver, const Options& options, Submit submit);
+  /// `submitter` must outlive it.
+  Stager(const cuda::Driver& driver, const Options& options, Submitter& submitter);
 
   /// The answer of the call that asked for this copy; nothing when the copy is the driver's, and
   /// then no byte has moved. May wait, and the first time in a context allocate.
-  std::optional<Staged> copy(const Transfer& transfer, bool is_synchronous);
+  std::optional<Staged> copy(const Batch& copy, bool is_synchronous);
 
   /// Before the context ends: braid keeps nothing there.
   void forget_context(CUcontext context);
@@ -62,21 +61,19 @@ class Stager {
   struct Window;
   class Carriers;
 
-  bool is_staged(const Transfer& transfer) const;
+  bool is_staged(const Batch& copy) const;
   Crew* crew();
-  static Chunk next_chunk(const Transfer& transfer, uint64_t offset, int index);
-  uint64_t send(Ring& ring, const Transfer& transfer, Carriers& carriers);
-  uint64_t fetch(Ring& ring, const Transfer& transfer, Carriers& carriers);
-  bool ask_ahead(Ring& ring, const Transfer& transfer, Window& window, Carriers& carriers);
-  bool enqueue(const Ring& ring, const Transfer& transfer, const Chunk& chunk,
-               Carriers& carriers) const;
-  CUresult copy_natively(const Transfer& transfer) const;
-  CUresult finish_natively(Ring& ring, const Transfer& rest) const;
+  static Chunk next_chunk(const Batch& copy, uint64_t offset, int index);
+  uint64_t send(Ring& ring, const Batch& copy, Carriers& carriers);
+  uint64_t fetch(Ring& ring, const Batch& copy, Carriers& carriers);
+  bool ask_ahead(Ring& ring, const Batch& copy, Window& window, Carriers& carriers);
+  bool enqueue(const Ring& ring, const Batch& copy, const Chunk& chunk, Carriers& carriers) const;
+  CUresult finish_natively(Ring& ring, const Batch& rest) const;
 
   const cuda::Driver& driver_;
   const int threads_;
   const uint64_t least_bytes_;
-  const Submit submit_;
+  Submitter& submitter_;
   std::once_flag crew_made_;
   std::unique_ptr<Crew> crew_;
   RingPool rings_;

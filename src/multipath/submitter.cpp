@@ -1,0 +1,24 @@
+#include "multipath/submitter.h"
+
+#include "multipath/classify.h"
+
+namespace braid::multipath {
+
+Outcome Submitter::submit(const Batch& batch, Intent intent) {
+  const uint64_t size_bytes = size_of(batch);
+  if (presence_.is_off()) return Verdict::kSwitchedOff;
+  if (!planner_.may_gain(batch, size_bytes)) return Verdict::kBelowThreshold;
+  if (relays_ == 0) return Verdict::kNoRelay;
+  CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
+  if (driver_.cuStreamIsCapturing(batch.stream, &capture) != CUDA_SUCCESS ||
+      capture != CU_STREAM_CAPTURE_STATUS_NONE)
+    return Verdict::kCapturing;
+  const Classification memory = classify(driver_, batch, relays_);
+  if (memory.verdict != Verdict::kAccelerated) return memory.verdict;
+  const Roster::Use use = roster_.use(memory, batch.stream);
+  if (use.target == nullptr) return use.verdict;
+  return use.target->submit(batch, size_bytes, path_limit_.load(std::memory_order_relaxed), memory,
+                            intent);
+}
+
+}  // namespace braid::multipath

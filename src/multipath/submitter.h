@@ -1,0 +1,45 @@
+// A copy's way from the engine's face to its target: is it worth it (planner.h), what memory is it
+// (classify.h), whose context (roster.h). Each step may say why the copy stays native.
+//
+// Threads: any. Allocates nothing and waits for nothing.
+#pragma once
+
+#include <atomic>
+
+#include "base/options.h"
+#include "cuda/driver.h"
+#include "multipath/planner.h"
+#include "multipath/presence.h"
+#include "multipath/relays.h"
+#include "multipath/roster.h"
+#include "multipath/transfer.h"
+
+namespace braid::multipath {
+
+class Submitter {
+ public:
+  /// What is passed must outlive this.
+  Submitter(const cuda::Driver& driver, const Relays& relays, const Planner& planner,
+            const Presence& presence, Roster& roster)
+      : driver_(driver),
+        relays_(relays.all()),
+        planner_(planner),
+        presence_(presence),
+        roster_(roster) {}
+
+  /// Engine::submit, and Engine::forecast.
+  Outcome submit(const Batch& batch, Intent intent = Intent::kCopy);
+
+  /// Engine::limit_paths.
+  void limit_paths(int paths) { path_limit_.store(paths); }
+
+ private:
+  const cuda::Driver& driver_;
+  const GpuSet relays_;  // none: there is nothing to gain
+  const Planner& planner_;
+  const Presence& presence_;
+  Roster& roster_;
+  std::atomic<int> path_limit_{0};
+};
+
+}  // namespace braid::multipath
