@@ -23,7 +23,7 @@
 #include "lending/cudart_hooks.h"
 #include "lending/visible_devices.h"
 #include "multipath/cost_file.h"
-#include "multipath/relays.h"
+#include "multipath/relay_topology.h"
 #include "preload/hooks.h"
 #include "tools/commands.h"
 #include "tools/in_force.h"
@@ -108,7 +108,7 @@ Finding check_peers(const cuda::Driver& driver, Gpus gpus) {
 
 // That help one GPU, of those that the options allow.
 int most_relays(const cuda::Driver& driver, const Options& options, Gpus gpus) {
-  const auto relays = multipath::Relays::find(driver, options);
+  const auto relays = multipath::RelayTopology::find(driver, options);
   int most = 0;
   for (int target = 0; relays.ok() && target < gpus.own; ++target)
     most = std::max(most, std::popcount(relays.value().of(target)));

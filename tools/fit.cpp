@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "multipath/copy_plan.h"
+#include "multipath/copy_split.h"
 #include "multipath/cost_file.h"
 
 namespace braid::tools {
@@ -121,8 +121,8 @@ void fit_engine(const Sampler& time_us, int gpus, DirectionCosts& costs) {
   // For now there is none, so that a plan says when paths begin and nothing else.
   costs.engine_ceiling_bytes_per_us = gpus * costs.engine_bytes_per_us;
   const auto planned_us = [&](uint64_t size_bytes, int paths) {
-    return plan_copy(costs,
-                     {.size_bytes = size_bytes, .paths = paths, .buffer_bytes = kUsualBuffer})
+    return split_copy(costs,
+                      {.size_bytes = size_bytes, .paths = paths, .buffer_bytes = kUsualBuffer})
         .expected_us;
   };
   // Two paths come near no ceiling: what the copy takes beyond a plan whose relay begins at once,

@@ -67,17 +67,17 @@ struct Call {
   CUstream stream;
   int priority;
   braid_outcome* outcome;
-  bool is_question = false;
+  bool is_forecast = false;
 };
 
 // `copy(order, scratch, tally)` does it.
 template <typename Copying>
 braid_status answer(const Call& call, const Copying& copy) noexcept {
   return guarded([&] {
-    const auto& [engine, entry_point, stream, priority, outcome, is_question] = call;
+    const auto& [engine, entry_point, stream, priority, outcome, is_forecast] = call;
     if (Error wrong = check_call(engine, priority, outcome); !wrong.ok()) return wrong;
-    const Order order{entry_point, stream != nullptr ? stream : CU_STREAM_LEGACY,
-                      static_cast<multipath::Priority>(priority), is_question};
+    const CopyCall order{entry_point, stream != nullptr ? stream : CU_STREAM_LEGACY,
+                         static_cast<multipath::Priority>(priority), is_forecast};
     Tally tally;
     Error failed = copy(order, thread_scratch(), tally);
     if (failed.ok() && outcome != nullptr) {
@@ -92,7 +92,7 @@ braid_status answer(const Call& call, const Copying& copy) noexcept {
 // `list` fills the thread's list of copies from the call's own arguments.
 template <typename List>
 braid_status copy_list(const Call& call, const List& list) noexcept {
-  return answer(call, [&](const Order& order, Scratch& scratch, Tally& tally) {
+  return answer(call, [&](const CopyCall& order, Scratch& scratch, Tally& tally) {
     if (Error wrong = list(scratch.copies); !wrong.ok()) return wrong;
     if (Error wrong = check_overlap(scratch.copies, scratch.sorted); !wrong.ok()) return wrong;
     return call.engine->copier->copy(order, scratch, tally);
@@ -194,7 +194,7 @@ braid_status braid_copy_rows(braid_engine* engine, void* destination,
                   row_bytes,
                   row_count};
   return answer({engine, preload::k_braid_copy_rows, stream, priority, outcome},
-                [&](const Order& order, Scratch& scratch, Tally& tally) {
+                [&](const CopyCall& order, Scratch& scratch, Tally& tally) {
                   if (Error wrong = check_rows(rows); !wrong.ok()) return wrong;
                   if (row_bytes == 0 || row_count == 0) return Error::none();
                   return engine->copier->copy_rows(order, rows, scratch, tally);

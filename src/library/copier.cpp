@@ -99,7 +99,7 @@ void Copier::forget_context(CUcontext context) {
   if (Engine* engine = backend_->engine()) engine->forget_context(context);
 }
 
-Error Copier::copy(const Order& order, Scratch& scratch, Tally& tally) {
+Error Copier::copy(const CopyCall& order, Scratch& scratch, Tally& tally) {
   std::span<Copy> rest = scratch.copies;
   // As quick as the driver's own: nothing is looked up for one small copy.
   if (rest.size() == 1 && rest[0].size_bytes < least_bytes_)
@@ -118,7 +118,7 @@ Error Copier::copy(const Order& order, Scratch& scratch, Tally& tally) {
   return Error::none();
 }
 
-Error Copier::copy_rows(const Order& order, const Rows& rows, Scratch& scratch, Tally& tally) {
+Error Copier::copy_rows(const CopyCall& order, const Rows& rows, Scratch& scratch, Tally& tally) {
   scratch.memory.clear();
   scratch.segments.clear();
   const Route route = route_of({rows.destination, rows.source, rows.row_bytes}, scratch.memory);
@@ -142,7 +142,7 @@ Copier::Route Copier::route_of(const Copy& copy, MemoryMap& memory) const {
           device.gpu, host.is_known && !host.is_managed && !device.is_managed};
 }
 
-Error Copier::copy_group(Copies group, const Route& route, const Order& order, Scratch& scratch,
+Error Copier::copy_group(Copies group, const Route& route, const CopyCall& order, Scratch& scratch,
                          Tally& tally) {
   const bool to_device = route.kind == Route::Kind::kToDevice;
   scratch.segments.clear();
@@ -158,7 +158,7 @@ Error Copier::copy_group(Copies group, const Route& route, const Order& order, S
 
 // `native(why)` makes the driver's copy. No segments: they are not for braid.
 template <typename Native>
-Error Copier::carry(const Order& order, const Route& route, std::span<const Segment> segments,
+Error Copier::carry(const CopyCall& order, const Route& route, std::span<const Segment> segments,
                     uint64_t size_bytes, const Native& native, Tally& tally) {
   const uint64_t begin_ns = now_ns();
   const Batch batch{route.direction(), segments, order.stream, order.priority};
@@ -174,10 +174,10 @@ Error Copier::carry(const Order& order, const Route& route, std::span<const Segm
       outcome = offer(*engine, batch, order);
     if (!is_carried(outcome)) staged = stage(*engine, batch, outcome, order);
     if (staged) outcome = staged->outcome;
-    if (!order.is_question && engine->has_wishes()) backend_->open_relays();
+    if (!order.is_forecast && engine->has_relay_requests()) backend_->open_relays();
   }
   const uint64_t cost_ns = now_ns() - begin_ns;
-  if (order.is_question) {
+  if (order.is_forecast) {
     add(outcome, size_bytes, tally);
     return Error::none();
   }
@@ -194,15 +194,15 @@ Error Copier::carry(const Order& order, const Route& route, std::span<const Segm
   return Error::none();
 }
 
-Outcome Copier::offer(Engine& engine, const Batch& batch, const Order& order) const {
-  return order.is_question ? engine.forecast(batch) : engine.submit(batch);
+Outcome Copier::offer(Engine& engine, const Batch& batch, const CopyCall& order) const {
+  return order.is_forecast ? engine.forecast(batch) : engine.submit(batch);
 }
 
 std::optional<Staged> Copier::stage(Engine& engine, const Batch& batch, Verdict declined,
-                                    const Order& order) const {
+                                    const CopyCall& order) const {
   if (!Stager::may_take(batch, declined) || batch.first().size_bytes < staging_bytes_)
     return std::nullopt;
-  if (order.is_question)
+  if (order.is_forecast)
     return declined == Verdict::kPageable ? std::optional<Staged>(Staged{}) : std::nullopt;
   return engine.stage(batch, false);
 }

@@ -35,11 +35,11 @@ struct Scratch {
 };
 
 /// The call that copies belong to.
-struct Order {
+struct CopyCall {
   preload::EntryPoint entry_point;
   CUstream stream;  ///< the handle itself: never null
   multipath::Priority priority;
-  bool is_question = false;  ///< what would become of the copies; nothing is put into the stream
+  bool is_forecast = false;  ///< what would become of the copies; nothing is put into the stream
 };
 
 /// What became of a call's copies so far.
@@ -59,9 +59,9 @@ class Copier {
   void forget_context(CUcontext context);
 
   /// Puts the calling thread's `scratch.copies`, whose order it may change, into the stream.
-  Error copy(const Order& order, Scratch& scratch, Tally& tally);
+  Error copy(const CopyCall& order, Scratch& scratch, Tally& tally);
   /// `rows` must not overlap, and lie in the address space.
-  Error copy_rows(const Order& order, const Rows& rows, Scratch& scratch, Tally& tally);
+  Error copy_rows(const CopyCall& order, const Rows& rows, Scratch& scratch, Tally& tally);
 
   std::string statistics();
 
@@ -72,14 +72,15 @@ class Copier {
   Copier(std::unique_ptr<Backend> backend, const Options& options);
   Route route_of(const Copy& copy, MemoryMap& memory) const;
   template <typename Native>
-  Error carry(const Order& order, const Route& route, std::span<const multipath::Segment> segments,
-              uint64_t size_bytes, const Native& native, Tally& tally);
-  Error copy_group(Copies group, const Route& route, const Order& order, Scratch& scratch,
+  Error carry(const CopyCall& order, const Route& route,
+              std::span<const multipath::Segment> segments, uint64_t size_bytes,
+              const Native& native, Tally& tally);
+  Error copy_group(Copies group, const Route& route, const CopyCall& order, Scratch& scratch,
                    Tally& tally);
   multipath::Outcome offer(multipath::Engine& engine, const multipath::Batch& batch,
-                           const Order& order) const;
+                           const CopyCall& order) const;
   std::optional<multipath::Staged> stage(multipath::Engine& engine, const multipath::Batch& batch,
-                                         multipath::Verdict declined, const Order& order) const;
+                                         multipath::Verdict declined, const CopyCall& order) const;
 
   const std::unique_ptr<Backend> backend_;
   const cuda::Driver& driver_;

@@ -114,11 +114,11 @@ Error OwnEngine::open(const Options& options) {
 }
 
 Error OwnEngine::open_in_background(const Options& options) {
-  auto prepared = Engine::prepare(driver_, options);
+  auto prepared = Engine::create(driver_, options);
   if (!prepared.ok()) return Error::from(prepared.status(), BRAID_ERROR_UNAVAILABLE);
   engine_ = std::move(prepared).value();
   (void)engine_->add_context(nullptr);  // what fails is in problems()
-  engine_->want(multipath::kEveryGpu);
+  engine_->request_relays(multipath::kEveryGpu);
   if (!opener_.start([](void* self) { static_cast<OwnEngine*>(self)->open_all_relays(); }, this))
     return {BRAID_ERROR_UNAVAILABLE, "the process may not have another thread to open relays with"};
   return Error::none();
@@ -127,10 +127,10 @@ Error OwnEngine::open_in_background(const Options& options) {
 // What fails is in problems(); copies are native then.
 void OwnEngine::open_all_relays() try {
   Result<bool> is_more = true;
-  while (!stops_ && is_more.ok() && is_more.value()) is_more = engine_->open_next();
+  while (!stops_ && is_more.ok() && is_more.value()) is_more = engine_->open_next_relay();
   if (stops_) return;
   engine_->grant_default_pools();
-  engine_->begin();
+  engine_->open_targets();
 } catch (...) {  // no memory: copies stay native
 }
 

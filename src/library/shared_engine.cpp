@@ -16,7 +16,7 @@ namespace braid::library {
 namespace {
 
 using multipath::Engine;
-using preload::Inside;
+using preload::ReentryGuard;
 
 // Relays of one GPU take a tenth of a second, and of many processes that start at once seconds.
 constexpr std::chrono::seconds kLongestOpening{60};
@@ -27,13 +27,13 @@ class SharedEngine final : public Backend {
   const cuda::Driver& driver() const override { return *preload::driver(); }
   Engine* engine() override { return preload::engine(); }
   Status add_context(CUcontext context) override {
-    const Inside inside;
+    const ReentryGuard guard;
     const auto primaries = preload::hold_primaries();
     Engine* open = engine();
     return open != nullptr ? open->add_context(context) : Status();
   }
   void open_relays() noexcept override {
-    const Inside inside;
+    const ReentryGuard guard;
     preload::open_relays(preload::Opening::kInBackground);
   }
   void count(const preload::CopyRecord& record) noexcept override {
@@ -59,11 +59,11 @@ std::string SharedEngine::statistics(int wait_ms) {
 // Another thread may have begun, of the program's or of braid's.
 void wait_for_relays() {
   const auto deadline = std::chrono::steady_clock::now() + kLongestOpening;
-  if (Engine* open = preload::engine()) open->want(multipath::kEveryGpu);
+  if (Engine* open = preload::engine()) open->request_relays(multipath::kEveryGpu);
   preload::open_relays(preload::Opening::kNow);
   while (std::chrono::steady_clock::now() < deadline) {
     const Engine* open = preload::engine();
-    if (open == nullptr || open->is_open()) return;
+    if (open == nullptr || open->are_relays_open()) return;
     std::this_thread::sleep_for(kStep);
   }
 }
@@ -78,8 +78,8 @@ Error open_backend(const Options& options, std::unique_ptr<Backend>& backend) {
   if (!started.ok()) return Error::from(started, BRAID_ERROR_UNAVAILABLE);
   if (!preload::bind() || preload::driver() == nullptr)
     return {BRAID_ERROR_UNAVAILABLE, "braid run does not accelerate this process"};
-  const Inside inside;
-  preload::prepare_engine();
+  const ReentryGuard guard;
+  preload::create_engine();
   if (options.waits_for_relays) wait_for_relays();
   backend = std::make_unique<SharedEngine>();
   return Error::none();

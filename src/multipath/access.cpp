@@ -28,18 +28,18 @@ CUmemAccess_flags access_of(const cuda::Driver& driver, CUmemoryPool pool, CUdev
 }
 
 // One entry for each GPU, as the driver's two functions take them.
-class Wishes {
+class AccessDescs {
  public:
-  explicit Wishes(GpuSet gpus) {
+  explicit AccessDescs(GpuSet gpus) {
     for (int gpu = 0; gpu < kMostGpus; ++gpu)
       if ((gpus & gpu_bit(gpu)) != 0)
-        wishes_[count_++] = {location_of(gpu), CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+        descs_[count_++] = {location_of(gpu), CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
   }
-  const CUmemAccessDesc* data() const { return wishes_.data(); }
+  const CUmemAccessDesc* data() const { return descs_.data(); }
   size_t size() const { return count_; }
 
  private:
-  std::array<CUmemAccessDesc, kMostGpus> wishes_{};
+  std::array<CUmemAccessDesc, kMostGpus> descs_{};
   size_t count_ = 0;
 };
 
@@ -60,13 +60,13 @@ GpuSet gpus_with_access(const cuda::Driver& driver, CUmemoryPool pool, CUdevicep
 }
 
 bool grant_access(const cuda::Driver& driver, CUmemoryPool pool, GpuSet gpus) {
-  const Wishes wishes(gpus);
-  return driver.cuMemPoolSetAccess(pool, wishes.data(), wishes.size()) == CUDA_SUCCESS;
+  const AccessDescs descs(gpus);
+  return driver.cuMemPoolSetAccess(pool, descs.data(), descs.size()) == CUDA_SUCCESS;
 }
 
 bool grant_access(const cuda::Driver& driver, CUdeviceptr address, size_t size_bytes, GpuSet gpus) {
-  const Wishes wishes(gpus);
-  return driver.cuMemSetAccess(address, size_bytes, wishes.data(), wishes.size()) == CUDA_SUCCESS;
+  const AccessDescs descs(gpus);
+  return driver.cuMemSetAccess(address, size_bytes, descs.data(), descs.size()) == CUDA_SUCCESS;
 }
 
 int gpu_of_mappings(const cuda::Driver& driver, CUdeviceptr address, size_t size_bytes) {

@@ -17,8 +17,8 @@ class Backoff {
   /// Found after so many times the last length, it is new again.
   static constexpr uint64_t kSoon = 8;
 
-  bool is_on(uint64_t now_ns) const { return now_ns < until_ns_; }
-  void found(uint64_t now_ns) {
+  bool is_active(uint64_t now_ns) const { return now_ns < until_ns_; }
+  void start(uint64_t now_ns) {
     const uint64_t length_ns = next_length_ns(now_ns);
     length_ns_ = length_ns;
     until_ns_ = now_ns + length_ns;
@@ -26,7 +26,7 @@ class Backoff {
 
  private:
   uint64_t next_length_ns(uint64_t now_ns) const {
-    if (is_on(now_ns)) return length_ns_;
+    if (is_active(now_ns)) return length_ns_;
     const bool is_soon = length_ns_ != 0 && now_ns < until_ns_ + kSoon * length_ns_;
     return is_soon ? std::min(2 * length_ns_, kMostNs) : kFirstNs;
   }

@@ -27,7 +27,7 @@ struct Channel {
   uint32_t issued = 0;         ///< what it will read when all has landed
   uint32_t pending_ops = 0;    ///< at most so many operations stand in the stream
   StreamKey user;              ///< whose transfer it carried last
-  bool is_taken = false;       ///< a thread is putting work into it
+  bool is_acquired = false;    ///< a thread is putting work into it
 
   CUdeviceptr landed_address() const { return reinterpret_cast<CUdeviceptr>(landed); }
 

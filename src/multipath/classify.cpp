@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "multipath/known_extents.h"
+#include "multipath/extent_cache.h"
 #include "multipath/pointer_facts.h"
 
 namespace braid::multipath {
@@ -52,7 +52,7 @@ class Classifier {
   // was reserved. A copy that leaves an allocation, or a registration even for one that touches it,
   // is for the driver to refuse (CUDA_ERROR_INVALID_VALUE on H200, driver 580).
   template <typename Judge, typename MayLeave>
-  static Verdict walk(KnownExtents& known, CUdeviceptr address, uint64_t size_bytes,
+  static Verdict walk(ExtentCache& known, CUdeviceptr address, uint64_t size_bytes,
                       const Judge& judge, const MayLeave& may_leave) {
     const CUdeviceptr end = address + size_bytes;
     if (end < address) return Verdict::kNotLinear;
@@ -101,8 +101,8 @@ class Classifier {
   CUmemoryPool pool_ = nullptr;  // that was asked about last
   int gpu_ = -1;
   GpuSet allowed_ = kEveryGpu;
-  KnownExtents devices_;
-  KnownExtents hosts_;
+  ExtentCache devices_;
+  ExtentCache hosts_;
 };
 
 }  // namespace

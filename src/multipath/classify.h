@@ -1,6 +1,6 @@
 // What the addresses of a copy are, asked of the driver. A contiguous copy takes under a quarter of
 // a microsecond. Of a batch, each allocation costs a question, however many segments lie in it
-// (known_extents.h). Where access is granted GPU by GPU, each mapping and each pool costs a
+// (extent_cache.h). Where access is granted GPU by GPU, each mapping and each pool costs a
 // question more for every relay. Allocates nothing.
 #pragma once
 

@@ -51,8 +51,8 @@ class Share {
 
   bool has_more() const { return left_.begin < left_.end && refused_ == CUDA_SUCCESS; }
 
-  void begin(const Ticket& ticket) {
-    for (Channel* channel : path_.taken()) note(wait_begun(driver_, ticket, *channel));
+  void begin(const TransferState& state) {
+    for (Channel* channel : path_.taken()) note(wait_begun(driver_, state, *channel));
     if (path_.is_timed && has_more())
       is_timed_ = path_.relay->timer().begin(*path_.channels[0],
                                              {job_.direction, path_.turn, job_.native_us});
@@ -74,26 +74,26 @@ class Share {
     ++chunks_;
   }
 
-  // The ticket's last channels are those whose word will come; the others' events are waited for.
-  void end(Ticket& ticket) {
+  // The transfer's last channels are those whose word will come; the others' events are waited for.
+  void end(TransferState& state) {
     if (is_timed_) path_.relay->timer().end(last_channel());
     for (Channel* channel : path_.taken()) {
-      const CUresult said = say_landed(driver_, *channel);
+      const CUresult said = signal_landed(driver_, *channel);
       note(said);
       if (said == CUDA_SUCCESS)
-        ticket.add(*channel);
+        state.add(*channel);
       else
-        unsaid_[unsaid_count_++] = {channel, 0};
+        unsignaled_[unsignaled_count_++] = {channel, 0};
     }
   }
 
-  CUresult wait_for_unsaid(CUstream stream) const {
-    return wait_by_events(driver_, std::span(unsaid_).first(unsaid_count_), stream);
+  CUresult wait_for_unsignaled(CUstream stream) const {
+    return wait_by_events(driver_, std::span(unsignaled_).first(unsignaled_count_), stream);
   }
 
   Range left() const { return left_; }
   uint64_t carried_bytes() const { return left_.begin - begin_; }
-  bool has_unsaid() const { return unsaid_count_ != 0; }
+  bool has_unsignaled() const { return unsignaled_count_ != 0; }
   CUresult refused() const { return refused_; }
 
  private:
@@ -112,21 +112,21 @@ class Share {
   size_t chunks_ = 0;
   bool is_timed_ = false;
   CUresult refused_ = CUDA_SUCCESS;
-  std::array<ChannelUse, kChannelsOfRelay> unsaid_{};
-  size_t unsaid_count_ = 0;
+  std::array<ChannelUse, kChannelsOfRelay> unsignaled_{};
+  size_t unsignaled_count_ = 0;
 };
 
 }  // namespace
 
 CopyEngineResult enqueue_copies(const cuda::Driver& driver, const CopyEngineJob& job,
-                                Ticket& ticket) {
+                                TransferState& state) {
   CopyEngineResult moved;
   if (job.relays.empty()) {  // the copy that was asked for
     if (copy(driver, job, {0, job.whole.size_bytes}, job.stream) == CUDA_SUCCESS)
       moved.verdict = Verdict::kAccelerated;
     return moved;
   }
-  if (say_begun(driver, ticket, job.stream) != CUDA_SUCCESS) return moved;
+  if (signal_begun(driver, state, job.stream) != CUDA_SUCCESS) return moved;
   if (copy(driver, job, {0, job.plan.direct_bytes}, job.stream) != CUDA_SUCCESS) return moved;
 
   std::array<std::optional<Share>, cuda::kMaxPaths> shares;
@@ -138,7 +138,7 @@ CopyEngineResult enqueue_copies(const cuda::Driver& driver, const CopyEngineJob&
     at = end;
   }
   const auto shares_in_use = std::span(shares).first(job.relays.size());
-  for (auto& share : shares_in_use) share->begin(ticket);
+  for (auto& share : shares_in_use) share->begin(state);
   for (bool is_more = true; is_more;) {
     is_more = false;
     for (size_t i = 0; i < job.relays.size(); ++i) {
@@ -147,7 +147,7 @@ CopyEngineResult enqueue_copies(const cuda::Driver& driver, const CopyEngineJob&
       is_more = is_more || shares[i]->has_more();
     }
   }
-  for (auto& share : shares_in_use) share->end(ticket);
+  for (auto& share : shares_in_use) share->end(state);
   scope.leave();
 
   CUresult result = CUDA_SUCCESS;
@@ -157,11 +157,11 @@ CopyEngineResult enqueue_copies(const cuda::Driver& driver, const CopyEngineJob&
     moved.refused[i] = shares[i]->refused();
     must(copy(driver, job, shares[i]->left(), job.stream));
   }
-  must(wait_landed(driver, ticket, job.stream));
+  must(wait_landed(driver, state, job.stream));
   for (size_t i = 0; i < job.relays.size(); ++i) {
-    if (!shares[i]->has_unsaid()) continue;
-    ticket.retired = true;
-    must(shares[i]->wait_for_unsaid(job.stream));
+    if (!shares[i]->has_unsignaled()) continue;
+    state.retired = true;
+    must(shares[i]->wait_for_unsignaled(job.stream));
   }
   moved.verdict = result == CUDA_SUCCESS ? Verdict::kAccelerated : Verdict::kFailed;
   moved.error = result;

@@ -1,6 +1,6 @@
 // The copy-engine mover: a contiguous copy as a few copies of the driver's, on the target's link
-// and on relays' links at once, all enqueued before the call returns (copy_plan.h). It spends no SM
-// time anywhere, and what carries the target's own share is the copy that the program asked for.
+// and on relays' links at once, all enqueued before the call returns (copy_split.h). It spends no
+// SM time anywhere, and what carries the target's own share is the copy that the program asked for.
 //
 // The order of the calls is what makes a refusal harmless: the program's stream says first that it
 // has come so far; what a relay does not take goes over the direct path; and last the stream waits
@@ -12,11 +12,11 @@
 #include <span>
 
 #include "cuda/driver.h"
-#include "multipath/copy_plan.h"
+#include "multipath/copy_split.h"
 #include "multipath/gate.h"
 #include "multipath/relay.h"
-#include "multipath/ticket.h"
 #include "multipath/transfer.h"
+#include "multipath/transfer_state.h"
 
 namespace braid::multipath {
 
@@ -25,7 +25,7 @@ struct CopyEngineJob {
   Segment whole;
   CUstream stream = nullptr;  ///< the program's
   bool is_staged = true;
-  CopyPlan plan;
+  CopySplit plan;
   double native_us = 0;               ///< what the copy would take over the target's own link
   std::span<const RelayPath> relays;  ///< in the order of the plan's shares
 };
@@ -40,6 +40,6 @@ struct CopyEngineResult {
 /// Enqueues the whole copy: kAccelerated; kDriverError with nothing enqueued that moves bytes; or
 /// kFailed, when the driver refuses in the end what it must not refuse.
 CopyEngineResult enqueue_copies(const cuda::Driver& driver, const CopyEngineJob& job,
-                                Ticket& ticket);
+                                TransferState& transfer);
 
 }  // namespace braid::multipath

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "multipath/copy_plan.h"
+#include "multipath/copy_split.h"
 
 namespace braid::multipath {
 namespace {
@@ -56,11 +56,11 @@ double kernel_us(const DirectionCosts& costs, const PlanRequest& request, int& p
 }
 
 double engine_us(const DirectionCosts& costs, const PlanRequest& request, int& paths) {
-  const CopyPlan plan = plan_copy(costs, {.size_bytes = request.size_bytes,
-                                          .paths = request.paths,
-                                          .far_relays = request.far_relays,
-                                          .is_staged = request.is_staged,
-                                          .buffer_bytes = kUsualBufferBytes});
+  const CopySplit plan = split_copy(costs, {.size_bytes = request.size_bytes,
+                                            .paths = request.paths,
+                                            .far_relays = request.far_relays,
+                                            .is_staged = request.is_staged,
+                                            .buffer_bytes = kUsualBufferBytes});
   paths = 1 + static_cast<int>(std::count_if(plan.relay_bytes.begin(), plan.relay_bytes.end(),
                                              [](uint64_t bytes) { return bytes != 0; }));
   return plan.expected_us;

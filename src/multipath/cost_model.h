@@ -8,7 +8,7 @@
 //   native       start + bytes / rate + entries of a batch x entry
 //   kernel       work = bytes / rate + segments x segment, in microseconds of one path; path k
 //                begins at start + k x launch (later if the relays are cold); all end together
-//   copy engines (copy_plan.h) work = bytes / rate; the direct path begins as the native copy,
+//   copy engines (copy_split.h) work = bytes / rate; the direct path begins as the native copy,
 //                relay k at start + (k - 1) x issue, and if it stages, its last chunk's way over
 //                NVLink later; all end together
 //
@@ -23,8 +23,8 @@
 
 namespace braid::multipath {
 
-/// Relays that have carried nothing for this long are cold. The record saw it after pauses of
-/// 100 ms (docs/measurements); how early it begins is not known, so the limit is far below.
+/// RelayTopology that have carried nothing for this long are cold. The record saw it after pauses
+/// of 100 ms (docs/measurements); how early it begins is not known, so the limit is far below.
 inline constexpr uint64_t kColdAfterNs = 10'000'000;
 
 /// Part of the native copy's time that another way may take. A program whose caches are cold, since
@@ -41,7 +41,7 @@ struct PlanRequest {
   bool is_cold = false;   ///< nothing has been asked for kColdAfterNs
   bool kernels_blocked =
       false;  ///< a kernel whose turn has come does not begin: the program holds every SM
-  bool is_staged = true;  ///< copy engines reach the memory through buffers only (copy_plan.h)
+  bool is_staged = true;  ///< copy engines reach the memory through buffers only (copy_split.h)
   Mover mover = Mover::kKernel;        ///< that may carry it; kNative: none
   uint64_t asked_threshold_bytes = 0;  ///< the user's word, see plan(); 0: none
 };

@@ -1,10 +1,10 @@
 // The multipath engine: start reading here. See docs/life-of-a-copy.md. Then, in a copy's order:
-// planner.h (is it worth it), classify.h (what memory is it), roster.h (whose context, which
+// planner.h (is it worth it), classify.h (what memory is it), registry.h (whose context, which
 // relays), target.h (which paths), and a mover: copy_engine_mover.h or kernel_mover.h. Beside the
 // path lie grants.h (access for relays) and staging/stager.h (pageable memory).
 //
 // One Engine serves a process. `open` does everything that allocates or blocks: contexts on the
-// GPUs, peer access, kernels, streams, tickets. `submit` allocates nothing, and waits for nothing
+// GPUs, peer access, kernels, streams, transfers. `submit` allocates nothing, and waits for nothing
 // that the driver's own copy would not wait for (docs/architecture.md, "The law"). It enqueues the
 // whole transfer in the order of the caller's stream and says kAccelerated. Or it has enqueued
 // nothing that moves bytes and says why, and the caller makes the native copy. (kFailed is the
@@ -42,21 +42,21 @@ class Engine {
   /// with nothing to gain (one GPU, no peers) is not a failure: `submit` then says kNoRelay.
   static Result<std::unique_ptr<Engine>> open(const cuda::Driver& driver, const Options& options);
 
-  /// As `open`, but does nothing on a GPU, and lets `say` tell the user what goes wrong later.
-  /// `add_context` may be called from now on. Relays are for `open_next`, one a call, with the same
-  /// errors: those of the GPUs that are wanted, by `want` or by a copy that was kNotReady. False:
-  /// none of them is left. A step may take seconds. Then `begin` lets those GPUs' copies in. One
-  /// thread at a time for these two; everything else may be called beside them, and copies of
-  /// other GPUs may come later.
-  static Result<std::unique_ptr<Engine>> prepare(const cuda::Driver& driver, const Options& options,
-                                                 Say say = nullptr);
-  void want(GpuSet gpus) noexcept;
-  Result<bool> open_next();
-  void begin();
-  /// There is something to do for `open_next` and `begin`.
-  bool has_wishes() const noexcept;
+  /// As `open`, but does nothing on a GPU, and lets `notify` tell the user what goes wrong later.
+  /// `add_context` may be called from now on. RelayTopology are for `open_next_relay`, one a call,
+  /// with the same errors: those of the GPUs that are wanted, by `request_relays` or by a copy that
+  /// was kNotReady. False: none of them is left. A step may take seconds. Then `open_targets` lets
+  /// those GPUs' copies in. One thread at a time for these two; everything else may be called
+  /// beside them, and copies of other GPUs may come later.
+  static Result<std::unique_ptr<Engine>> create(const cuda::Driver& driver, const Options& options,
+                                                Notify notify = nullptr);
+  void request_relays(GpuSet gpus) noexcept;
+  Result<bool> open_next_relay();
+  void open_targets();
+  /// There is something to do for `open_next_relay` and `open_targets`.
+  bool has_relay_requests() const noexcept;
   /// Copies of all GPUs that are wanted are let in, and one is; or there is no GPU that may relay.
-  bool is_open() const noexcept;
+  bool are_relays_open() const noexcept;
 
   ~Engine();  ///< waits for transfers in flight, then gives everything back
 
@@ -85,10 +85,10 @@ class Engine {
 
   /// The program is short of memory on a GPU: the relay there gives its buffers back, if it has
   /// nothing to do. How many bytes. Waits for nobody.
-  uint64_t give_back_memory(CUdevice device) noexcept;
+  uint64_t release_buffers(CUdevice device) noexcept;
   /// Makes whole again what has been given back, where there is room. False: not all of it. May
   /// take its time; one thread at a time.
-  bool tend() noexcept;
+  bool restore_buffers() noexcept;
 
   /// This process's row among those of the host that use braid.
   ProcessRow& row() noexcept;
@@ -96,8 +96,8 @@ class Engine {
   std::string describe_waits();
 
   Outcome submit(const Batch& batch) noexcept;
-  /// What `submit` would say now, and nothing is enqueued. Tickets and channels are not asked for:
-  /// kSaturated is not foreseen.
+  /// What `submit` would notify now, and nothing is enqueued. Transfers and channels are not asked
+  /// for: kSaturated is not foreseen.
   Outcome forecast(const Batch& batch) noexcept;
 
   /// A linear copy that `submit` declined, of host memory that is not pinned: staged through pinned

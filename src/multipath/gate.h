@@ -7,21 +7,21 @@
 
 #include "cuda/driver.h"
 #include "multipath/relay.h"
-#include "multipath/ticket.h"
+#include "multipath/transfer_state.h"
 
 namespace braid::multipath {
 
-/// The program's stream says that it has come so far: the ticket's channels may begin.
-CUresult say_begun(const cuda::Driver& driver, Ticket& ticket, CUstream stream);
+/// The program's stream says that it has come so far: the transfer's channels may begin.
+CUresult signal_begun(const cuda::Driver& driver, TransferState& state, CUstream stream);
 
-/// The channel waits until the ticket's stream has come so far.
-CUresult wait_begun(const cuda::Driver& driver, const Ticket& ticket, const Channel& channel);
+/// The channel waits until the transfer's stream has come so far.
+CUresult wait_begun(const cuda::Driver& driver, const TransferState& state, const Channel& channel);
 
 /// The channel says that all enqueued in it so far has landed.
-CUresult say_landed(const cuda::Driver& driver, Channel& channel);
+CUresult signal_landed(const cuda::Driver& driver, Channel& channel);
 
-/// The program's stream waits until all the ticket's channels have landed.
-CUresult wait_landed(const cuda::Driver& driver, const Ticket& ticket, CUstream stream);
+/// The program's stream waits until all the transfer's channels have landed.
+CUresult wait_landed(const cuda::Driver& driver, const TransferState& state, CUstream stream);
 
 /// The same for channels whose word the driver has refused: by events of theirs. Needs the locks of
 /// the contexts involved.

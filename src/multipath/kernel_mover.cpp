@@ -12,24 +12,24 @@ uint32_t rank_of(Priority priority, bool is_relay) {
 }
 
 uint32_t blocks_of(const PullKernels& kernels, const SlicedBytes& bytes) {
-  const KernelChoice& kernel = kernels.choose(bytes.aligned_alike);
+  const KernelConfig& kernel = kernels.choose(bytes.aligned_alike);
   return bytes.lists != 0 ? kernel.batch_blocks : kernel.blocks;
 }
 
-cuda::PullArgs make_args(const KernelJob& job, const Ticket& ticket) {
+cuda::PullArgs make_args(const KernelJob& job, const TransferState& state) {
   cuda::PullArgs args{};
   args.source = job.bytes.source;
   args.destination = job.bytes.destination;
   args.size_bytes = job.bytes.size_bytes;
   args.lists = job.bytes.lists;
-  args.counters = ticket.counters;
-  args.report = reinterpret_cast<uint64_t>(ticket.report);
+  args.counters = state.counters;
+  args.report = reinterpret_cast<uint64_t>(state.report);
   args.slice_bytes = job.bytes.slice_bytes;
   args.slice_count = job.bytes.slice_count;
   args.path_count = static_cast<uint32_t>(job.relays.size()) + 1;
-  args.generation = ticket.generation;
+  args.generation = state.generation;
   args.direction = static_cast<uint32_t>(job.direction);
-  args.is_favoured = job.manners.is_favoured ? 1 : 0;
+  args.is_favoured = job.yield_policy.is_favoured ? 1 : 0;
   args.total_blocks = blocks_of(job.direct.kernels, job.bytes);
   for (const RelayPath& path : job.relays)
     args.total_blocks += blocks_of(path.relay->kernels(), job.bytes);
@@ -40,14 +40,14 @@ cuda::PullArgs make_args(const KernelJob& job, const Ticket& ticket) {
 void set_path(cuda::PullArgs& args, const KernelJob& job, uint32_t path, const LinkState& link,
               const Relay* relay) {
   args.path = path;
-  args.board = link.board(job.direction);
-  args.pace = job.manners.yields ? link.pace() : 0;
-  args.rank = rank_of(job.manners.priority, relay != nullptr);
-  args.relay_slot = relay != nullptr ? job.manners.relay_slot : cuda::kNoRelaySlot;
+  args.occupancy = link.occupancy(job.direction);
+  args.pace = job.yield_policy.yields ? link.pace() : 0;
+  args.rank = rank_of(job.yield_policy.priority, relay != nullptr);
+  args.relay_slot = relay != nullptr ? job.yield_policy.relay_slot : cuda::kNoRelaySlot;
   args.shared = relay != nullptr ? relay->shared_address() : 0;
 }
 
-CUresult launch(const cuda::Driver& driver, const KernelChoice& kernel, uint32_t blocks,
+CUresult launch(const cuda::Driver& driver, const KernelConfig& kernel, uint32_t blocks,
                 CUstream stream, cuda::PullArgs& args) {
   void* parameters[] = {&args};
   return driver.cuLaunchKernel(kernel.function, blocks, 1, 1, kernel.threads, 1, 1,
@@ -57,7 +57,7 @@ CUresult launch(const cuda::Driver& driver, const KernelChoice& kernel, uint32_t
 // In the program's stream, but ahead of kernels that fill the GPU: as a copy would be.
 CUresult launch_direct(const cuda::Driver& driver, const KernelJob& job, uint32_t blocks,
                        cuda::PullArgs& args) {
-  const KernelChoice& kernel = job.direct.kernels.choose(job.bytes.aligned_alike);
+  const KernelConfig& kernel = job.direct.kernels.choose(job.bytes.aligned_alike);
   CUlaunchAttribute priority{};
   priority.id = CU_LAUNCH_ATTRIBUTE_PRIORITY;
   priority.value.priority = job.direct.priority;
@@ -76,20 +76,20 @@ CUresult launch_direct(const cuda::Driver& driver, const KernelJob& job, uint32_
 
 // The relay's kernel, behind the point that the program's stream has said.
 CUresult launch_relay(const cuda::Driver& driver, const KernelJob& job, const RelayPath& path,
-                      const Ticket& ticket, cuda::PullArgs& args) {
+                      const TransferState& state, cuda::PullArgs& args) {
   const Channel& channel = *path.channels[0];
-  const CUresult waited = wait_begun(driver, ticket, channel);
+  const CUresult waited = wait_begun(driver, state, channel);
   if (waited != CUDA_SUCCESS) return waited;
   const PullKernels& kernels = path.relay->kernels();
   return launch(driver, kernels.choose(job.bytes.aligned_alike), blocks_of(kernels, job.bytes),
                 channel.stream, args);
 }
 
-// The ticket counts the blocks that leave. Those of a relay that cannot be launched are launched on
-// the target, behind its own: they find nothing left, and leave. Else the ticket is never free
+// The transfer counts the blocks that leave. Those of a relay that cannot be launched are launched
+// on the target, behind its own: they find nothing left, and leave. Else the transfer is never free
 // again, nor is anything that waits for it.
-CUresult make_up_for(const cuda::Driver& driver, const KernelJob& job, const RelayPath& refused,
-                     cuda::PullArgs args) {
+CUresult launch_substitute(const cuda::Driver& driver, const KernelJob& job,
+                           const RelayPath& refused, cuda::PullArgs args) {
   set_path(args, job, 0, job.direct.link, nullptr);
   cuda::ScopedContext scope(driver, job.context);
   if (scope.status() != CUDA_SUCCESS) return scope.status();
@@ -98,47 +98,48 @@ CUresult make_up_for(const cuda::Driver& driver, const KernelJob& job, const Rel
 
 // The gate: the program's stream goes on when the count of landed slices is complete, however late
 // a relay's kernel leaves. If the driver does not have it, the stream waits for the kernels.
-CUresult close_gate(const cuda::Driver& driver, const KernelJob& job, const Ticket& ticket,
+CUresult close_gate(const cuda::Driver& driver, const KernelJob& job, const TransferState& state,
                     std::span<const ChannelUse> relays) {
-  const CUdeviceptr done = ticket.counters + offsetof(cuda::TicketCounters, done);
+  const CUdeviceptr done = state.counters + offsetof(cuda::TransferCounters, done);
   const CUresult waits =
-      driver.cuStreamWaitValue32(job.stream, done, ticket.done, job.direct.wait_flags);
+      driver.cuStreamWaitValue32(job.stream, done, state.done, job.direct.wait_flags);
   return waits == CUDA_SUCCESS ? waits : wait_by_events(driver, relays, job.stream);
 }
 
 }  // namespace
 
-KernelResult enqueue_kernels(const cuda::Driver& driver, const KernelJob& job, Ticket& ticket) {
+KernelResult enqueue_kernels(const cuda::Driver& driver, const KernelJob& job,
+                             TransferState& state) {
   KernelResult result;
-  if (say_begun(driver, ticket, job.stream) != CUDA_SUCCESS) return result;
+  if (signal_begun(driver, state, job.stream) != CUDA_SUCCESS) return result;
   cuda::ScopedContext scope(driver, job.context);
-  cuda::PullArgs args = make_args(job, ticket);
+  cuda::PullArgs args = make_args(job, state);
   set_path(args, job, 0, job.direct.link, nullptr);
   if (scope.status() != CUDA_SUCCESS ||
       launch_direct(driver, job, blocks_of(job.direct.kernels, job.bytes), args) != CUDA_SUCCESS)
     return result;
-  ticket.done += args.slice_count;
+  state.done += args.slice_count;
   std::array<ChannelUse, cuda::kMaxPaths> launched{};
   size_t launched_count = 0;
   for (size_t i = 0; i < job.relays.size(); ++i) {
     const RelayPath& path = job.relays[i];
     set_path(args, job, static_cast<uint32_t>(i) + 1, path.relay->link(), path.relay);
     CUresult relayed = scope.enter(path.relay->context());
-    if (relayed == CUDA_SUCCESS) relayed = launch_relay(driver, job, path, ticket, args);
+    if (relayed == CUDA_SUCCESS) relayed = launch_relay(driver, job, path, state, args);
     if (relayed != CUDA_SUCCESS) {
       result.refused[i] = relayed;
-      if (make_up_for(driver, job, path, args) != CUDA_SUCCESS) ticket.retired = true;
+      if (launch_substitute(driver, job, path, args) != CUDA_SUCCESS) state.retired = true;
       continue;
     }
     launched[launched_count++] = {path.channels[0], 0};
-    result.refused[i] = say_landed(driver, *path.channels[0]);
+    result.refused[i] = signal_landed(driver, *path.channels[0]);
     if (result.refused[i] == CUDA_SUCCESS)
-      ticket.add(*path.channels[0]);
+      state.add(*path.channels[0]);
     else
-      ticket.retired = true;
+      state.retired = true;
   }
   scope.leave();
-  result.error = close_gate(driver, job, ticket, std::span(launched).first(launched_count));
+  result.error = close_gate(driver, job, state, std::span(launched).first(launched_count));
   result.verdict = result.error == CUDA_SUCCESS ? Verdict::kAccelerated : Verdict::kFailed;
   return result;
 }

@@ -13,13 +13,13 @@
 #include "multipath/copy_engine_mover.h"
 #include "multipath/gate.h"
 #include "multipath/relay.h"
-#include "multipath/ticket.h"
 #include "multipath/transfer.h"
+#include "multipath/transfer_state.h"
 
 namespace braid::multipath {
 
 /// Who makes room for whom on a link (pull.h, ranks and relay slots).
-struct Manners {
+struct YieldPolicy {
   Priority priority = Priority::kBulk;
   bool yields = true;  ///< relays rest while what is not braid's congests their link
   uint32_t relay_slot = cuda::kNoRelaySlot;
@@ -39,7 +39,7 @@ struct KernelJob {
   CUstream stream = nullptr;  ///< the program's, whose context is current or becomes so
   CUcontext context = nullptr;
   SlicedBytes bytes;
-  Manners manners;
+  YieldPolicy yield_policy;
   DirectPath direct;
   std::span<const RelayPath> relays;  ///< one channel each
 };
@@ -54,7 +54,8 @@ struct KernelResult {
 /// Enqueues the whole transfer: kAccelerated; kDriverError with nothing enqueued that moves bytes;
 /// or kFailed, when the driver refuses in the end what it must not refuse. A relay that cannot be
 /// launched is done without: its blocks are launched on the target, where they find nothing left,
-/// and if that fails as well, the ticket is retired. The caller's current context is kept.
-KernelResult enqueue_kernels(const cuda::Driver& driver, const KernelJob& job, Ticket& ticket);
+/// and if that fails as well, the transfer is retired. The caller's current context is kept.
+KernelResult enqueue_kernels(const cuda::Driver& driver, const KernelJob& job,
+                             TransferState& state);
 
 }  // namespace braid::multipath

@@ -1,4 +1,5 @@
-// What pull kernels keep about one GPU's link (pull.h: LinkBoard, LinkPace), in that GPU's memory.
+// What pull kernels keep about one GPU's link (pull.h: LinkOccupancy, LinkPace), in that GPU's
+// memory.
 #pragma once
 
 #include "cuda/kernels/pull.h"
@@ -11,16 +12,16 @@ class LinkState {
  public:
   explicit LinkState(CUdeviceptr memory = 0) : memory_(memory) {}
 
-  CUdeviceptr board(Direction direction) const {
-    return memory_ + static_cast<size_t>(direction) * kBoardStride;
+  CUdeviceptr occupancy(Direction direction) const {
+    return memory_ + static_cast<size_t>(direction) * kOccupancyStride;
   }
   CUdeviceptr pace() const { return memory_ + kPaceOffset; }
 
  private:
-  // The two directions' boards lie apart, so that they never share a memory transaction.
-  static constexpr size_t kBoardStride = 128;
-  static_assert(sizeof(cuda::LinkBoard) <= kBoardStride);
-  static constexpr size_t kPaceOffset = 2 * kBoardStride;
+  // The two directions' occupancies lie apart, so that they never share a memory transaction.
+  static constexpr size_t kOccupancyStride = 128;
+  static_assert(sizeof(cuda::LinkOccupancy) <= kOccupancyStride);
+  static constexpr size_t kPaceOffset = 2 * kOccupancyStride;
 
   CUdeviceptr memory_;
 

@@ -19,17 +19,17 @@ Result<std::unique_ptr<ListRing>> ListRing::open(const cuda::Driver& driver) {
 size_t ListRing::capacity() { return kLists; }
 
 void ListRing::reclaim() {
-  while (use_count_ != 0) {
-    const Use& oldest = uses_[first_use_];
+  while (reservation_count_ != 0) {
+    const Reservation& oldest = reservations_[first_reservation_];
     if (oldest.is_lost() && lost_count_ < lost_.size())
       lost_[lost_count_++] = oldest.lists;
     else if (!oldest.is_over())
       break;
     begin_ = oldest.lists.end;
-    first_use_ = (first_use_ + 1) % uses_.size();
-    --use_count_;
+    first_reservation_ = (first_reservation_ + 1) % reservations_.size();
+    --reservation_count_;
   }
-  if (use_count_ == 0) begin_ = end_ = 0;
+  if (reservation_count_ == 0) begin_ = end_ = 0;
 }
 
 // The first place in `room` that has nothing of what is lost in it.
@@ -44,8 +44,8 @@ std::optional<size_t> ListRing::fit(Range room, size_t count) const {
 
 std::span<cuda::SliceList> ListRing::reserve(size_t count) {
   reclaim();
-  if (use_count_ == uses_.size()) return {};
-  const bool wraps = use_count_ != 0 && end_ <= begin_;  // the free part lies in the middle
+  if (reservation_count_ == reservations_.size()) return {};
+  const bool wraps = reservation_count_ != 0 && end_ <= begin_;  // the free part lies in the middle
   auto at = fit({end_, wraps ? begin_ : kLists}, count);
   if (!at && !wraps) at = fit({0, begin_}, count);
   if (!at) return {};
@@ -53,11 +53,11 @@ std::span<cuda::SliceList> ListRing::reserve(size_t count) {
   return {lists() + reserved_at_, count};
 }
 
-void ListRing::commit(size_t count, const Ticket& ticket) {
+void ListRing::commit(size_t count, const TransferState& state) {
   end_ = reserved_at_ + count;
-  uses_[(first_use_ + use_count_) % uses_.size()] = {
-      {reserved_at_, end_}, &ticket, ticket.generation};
-  ++use_count_;
+  reservations_[(first_reservation_ + reservation_count_) % reservations_.size()] = {
+      {reserved_at_, end_}, &state, state.generation};
+  ++reservation_count_;
 }
 
 }  // namespace braid::multipath

@@ -1,7 +1,7 @@
 // Memory for slice lists: a ring of host memory that every GPU can read, given out in the order of
-// the transfers and taken back when their tickets are free. Made once; nothing allocates later.
+// the transfers and taken back when their transfers are free. Made once; nothing allocates later.
 //
-// What a retired ticket holds is never given out again, since a kernel may yet read it; the ring
+// What a retired transfer holds is never given out again, since a kernel may yet read it; the ring
 // goes on around it.
 //
 // Not thread-safe: the owning Target's lock guards it.
@@ -17,7 +17,7 @@
 #include "cuda/driver.h"
 #include "cuda/kernels/pull.h"
 #include "cuda/registered_memory.h"
-#include "multipath/ticket.h"
+#include "multipath/transfer_state.h"
 
 namespace braid::multipath {
 
@@ -33,8 +33,8 @@ class ListRing {
   /// too much.
   std::span<cuda::SliceList> reserve(size_t count);
 
-  /// The first `count` lists of the last reservation belong to `ticket`'s present use.
-  void commit(size_t count, const Ticket& ticket);
+  /// The first `count` lists of the last reservation belong to `transfer`'s present use.
+  void commit(size_t count, const TransferState& state);
 
   /// The context is gone: a kernel may still read, so the pages stay.
   void abandon() { memory_->abandon(); }
@@ -44,13 +44,13 @@ class ListRing {
     size_t begin = 0;
     size_t end = 0;  ///< one past its last list
   };
-  struct Use {
+  struct Reservation {
     Range lists;
-    const Ticket* ticket = nullptr;
+    const TransferState* state = nullptr;
     uint32_t generation = 0;
-    /// The ticket has gone on to another use, or its kernels have left, or never came.
-    bool is_over() const { return ticket->generation != generation || ticket->have_kernels_left(); }
-    bool is_lost() const { return !is_over() && !ticket->is_taken && ticket->retired; }
+    /// The transfer has gone on to another use, or its kernels have left, or never came.
+    bool is_over() const { return state->generation != generation || state->have_kernels_left(); }
+    bool is_lost() const { return !is_over() && !state->is_acquired && state->retired; }
   };
   static constexpr size_t kMostLost = 16;  // with more, batches are native
 
@@ -60,9 +60,10 @@ class ListRing {
   cuda::SliceList* lists() const { return static_cast<cuda::SliceList*>(memory_->data()); }
 
   std::unique_ptr<cuda::RegisteredMemory> memory_;
-  std::array<Use, kTickets> uses_;  // a ring as well; each ticket has one use at most
-  size_t first_use_ = 0;
-  size_t use_count_ = 0;
+  std::array<Reservation, kMostTransfers>
+      reservations_;  // a ring as well; each transfer has one use at most
+  size_t first_reservation_ = 0;
+  size_t reservation_count_ = 0;
   size_t begin_ = 0;  // of the oldest list in use; lists from begin_ to end_ (around) are taken
   size_t end_ = 0;
   size_t reserved_at_ = 0;

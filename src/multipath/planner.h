@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "base/options.h"
-#include "multipath/copy_plan.h"
+#include "multipath/copy_split.h"
 #include "multipath/cost_model.h"
 #include "multipath/transfer.h"
 
@@ -35,8 +35,8 @@ class Planner {
   double native_bytes_per_us(Direction direction) const {
     return costs_.of(direction).native_bytes_per_us;
   }
-  CopyPlan plan_copy(Direction direction, const CopyPlanRequest& request) const {
-    return multipath::plan_copy(costs_.of(direction), request);
+  CopySplit split_copy(Direction direction, const CopyPlanRequest& request) const {
+    return multipath::split_copy(costs_.of(direction), request);
   }
 
  private:

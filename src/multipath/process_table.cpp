@@ -15,8 +15,8 @@
 namespace braid::multipath {
 namespace {
 
-constexpr uint64_t kMagic = 0x3130646961726220;  // " braid01": of this layout
-constexpr off_t kTurn = ProcessTable::kRows;     // the lock behind those of the rows
+constexpr uint64_t kMagic = 0x3130646961726220;      // " braid01": of this layout
+constexpr off_t kOpeningLock = ProcessTable::kRows;  // the lock behind those of the rows
 constexpr std::chrono::milliseconds kStep{5};
 
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
@@ -126,16 +126,16 @@ bool ProcessTable::is_alive(size_t index) const {
   return pid(index) != 0 && fcntl(file_, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 }
 
-bool ProcessTable::take_turn(std::chrono::milliseconds limit) {
+bool ProcessTable::lock_opening(std::chrono::milliseconds limit) {
   const auto deadline = std::chrono::steady_clock::now() + limit;
-  while (!try_lock(file_, kTurn)) {
+  while (!try_lock(file_, kOpeningLock)) {
     if (std::chrono::steady_clock::now() >= deadline) return false;
     std::this_thread::sleep_for(kStep);
   }
   return true;
 }
 
-void ProcessTable::give_turn() { let_go(file_, kTurn); }
+void ProcessTable::unlock_opening() { let_go(file_, kOpeningLock); }
 
 // ---- Questions
 

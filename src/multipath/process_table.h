@@ -75,8 +75,8 @@ class ProcessTable {
   /// One process of the host at a time has the turn: relays are opened in turns, since the driver
   /// makes the contexts of one process after the other anyway, and all would wait for all. False:
   /// it was not to be had in time.
-  bool take_turn(std::chrono::milliseconds limit);
-  void give_turn();
+  bool lock_opening(std::chrono::milliseconds limit);
+  void unlock_opening();
 
  private:
   struct Layout;

@@ -45,15 +45,15 @@ Result<PullKernels> load_pull_kernels(const cuda::Driver& driver, const Options&
     kernels.bulk = {bulk, kBulkBlocks, kBulkBatchBlocks, cuda::kBulkThreads,
                     cuda::kBulkSharedBytes};
   if (options.blocks_per_path != 0)
-    for (KernelChoice* kernel : {&kernels.vector, &kernels.bulk})
+    for (KernelConfig* kernel : {&kernels.vector, &kernels.bulk})
       kernel->blocks = kernel->batch_blocks = options.blocks_per_path;
   return kernels;
 }
 
-Status launch_once(const cuda::Driver& driver, const PullKernels& kernels, CUstream stream) {
+Status warm_up(const cuda::Driver& driver, const PullKernels& kernels, CUstream stream) {
   cuda::PullArgs nothing{};
   void* parameters[] = {&nothing};
-  for (const KernelChoice& kernel : {kernels.vector, kernels.bulk}) {
+  for (const KernelConfig& kernel : {kernels.vector, kernels.bulk}) {
     if (kernel.function == nullptr) continue;
     Status status =
         driver.check(driver.cuLaunchKernel(kernel.function, 1, 1, 1, kernel.threads, 1, 1,

@@ -8,7 +8,7 @@
 namespace braid::multipath {
 
 /// How one of the two pull kernels is launched.
-struct KernelChoice {
+struct KernelConfig {
   CUfunction function = nullptr;
   uint32_t blocks = 0;        ///< a path spends these on a contiguous copy
   uint32_t batch_blocks = 0;  ///< and these on a batch
@@ -18,13 +18,13 @@ struct KernelChoice {
 
 struct PullKernels {
   CUmodule module = nullptr;
-  KernelChoice vector;
-  KernelChoice bulk;  ///< no function where the GPU has no bulk copies
+  KernelConfig vector;
+  KernelConfig bulk;  ///< no function where the GPU has no bulk copies
 
   bool are_loaded() const { return vector.function != nullptr; }
 
   /// The bulk kernel where the GPU has it and the ends are aligned alike, else the plain one.
-  const KernelChoice& choose(bool aligned_alike) const {
+  const KernelConfig& choose(bool aligned_alike) const {
     return aligned_alike && bulk.function != nullptr ? bulk : vector;
   }
 };
@@ -39,6 +39,6 @@ Result<PullKernels> load_pull_kernels(const cuda::Driver& driver, const Options&
 /// memory than its context has set aside waits for all streams of the context, while the driver
 /// sets more aside (docs/measurements, 2026-11-22-2xH200-probes): so do this while there is no
 /// work.
-Status launch_once(const cuda::Driver& driver, const PullKernels& kernels, CUstream stream);
+Status warm_up(const cuda::Driver& driver, const PullKernels& kernels, CUstream stream);
 
 }  // namespace braid::multipath

@@ -22,8 +22,8 @@ void cut_limits(const cuda::Driver& driver) {
 }  // namespace
 
 Result<std::unique_ptr<Relay>> Relay::open(const cuda::Driver& driver, const Options& options,
-                                           CUdevice device, int gpu, Say say) {
-  std::unique_ptr<Relay> relay(new Relay(driver, device, gpu, say));
+                                           CUdevice device, int gpu, Notify notify) {
+  std::unique_ptr<Relay> relay(new Relay(driver, device, gpu, notify));
   Status status = relay->make_context();
   if (!status.ok()) return status;
   const cuda::ScopedContext scope(driver, relay->context_);
@@ -76,7 +76,7 @@ Status Relay::fill(const Options& options) {
   for (size_t i = 0; i < channel_count_ && status.ok(); ++i)
     status = make_channel(channels_[i], *this->words(), i);
   if (status.ok()) status = timer_.open();
-  if (status.ok()) status = launch_once(driver_, kernels_, channels_[0].stream);
+  if (status.ok()) status = warm_up(driver_, kernels_, channels_[0].stream);
   return status;
 }
 
@@ -143,14 +143,14 @@ CUresult Relay::reach(CUcontext target) const {
   return enabled == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED ? CUDA_SUCCESS : enabled;
 }
 
-RelayPath Relay::take(const StreamKey& user, const ChannelRequest& request) {
+RelayPath Relay::acquire(const StreamKey& user, const ChannelRequest& request) {
   const std::lock_guard lock(mutex_);
   RelayPath path{.relay = this, .is_timed = is_idle_locked()};
   if (request.needs_buffers && !has_buffers()) return path;
   uint32_t pending = 0;
   for (size_t i = 0; i < channel_count_; ++i) {
     Channel& channel = channels_[i];
-    if (!channel.is_taken && channel.is_idle()) channel.pending_ops = 0;
+    if (!channel.is_acquired && channel.is_idle()) channel.pending_ops = 0;
     pending += channel.pending_ops;
   }
   const bool by_kernel = request.mover == Mover::kKernel;
@@ -160,10 +160,10 @@ RelayPath Relay::take(const StreamKey& user, const ChannelRequest& request) {
   for (const bool may_be_busy : {true, false})
     for (size_t i = 0; i < eligible && path.channel_count < most; ++i) {
       Channel& channel = channels_[by_kernel ? eligible - 1 - i : i];
-      if (channel.is_taken || channel.is_idle() == may_be_busy) continue;
+      if (channel.is_acquired || channel.is_idle() == may_be_busy) continue;
       if ((may_be_busy && channel.user != user) || pending + request.ops > kMostPendingOps)
         continue;
-      channel.is_taken = true;
+      channel.is_acquired = true;
       channel.user = user;
       channel.pending_ops += request.ops;
       pending += request.ops;
@@ -173,9 +173,9 @@ RelayPath Relay::take(const StreamKey& user, const ChannelRequest& request) {
   return path;
 }
 
-void Relay::give_back(const RelayPath& path) {
+void Relay::release(const RelayPath& path) {
   const std::lock_guard lock(mutex_);
-  for (Channel* channel : path.taken()) channel->is_taken = false;
+  for (Channel* channel : path.taken()) channel->is_acquired = false;
 }
 
 bool Relay::is_shared(uint64_t now_ns) {
@@ -194,7 +194,7 @@ bool Relay::is_congested(Direction direction, uint64_t now_ns) {
 }
 
 // The memory is freed behind the lock: the driver may take its time.
-uint64_t Relay::give_back_buffers() {
+uint64_t Relay::release_buffers() {
   CUdeviceptr buffers = 0;
   {
     const std::lock_guard lock(mutex_);
@@ -222,7 +222,7 @@ bool Relay::is_idle() {
 
 bool Relay::is_idle_locked() const {
   for (size_t i = 0; i < channel_count_; ++i)
-    if (channels_[i].is_taken || (channels_[i].landed != nullptr && !channels_[i].is_idle()))
+    if (channels_[i].is_acquired || (channels_[i].landed != nullptr && !channels_[i].is_idle()))
       return false;
   return true;
 }

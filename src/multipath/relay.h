@@ -68,7 +68,7 @@ class Relay {
   /// Makes the context and all that transfers need there. Fails when less than 1 GiB of the GPU's
   /// memory would stay free. Takes the driver a tenth of a second and more.
   static Result<std::unique_ptr<Relay>> open(const cuda::Driver& driver, const Options& options,
-                                             CUdevice device, int gpu, Say say);
+                                             CUdevice device, int gpu, Notify notify);
   /// Ends the context. The driver may wait for other contexts of the process meanwhile.
   ~Relay();
   Relay(const Relay&) = delete;
@@ -85,8 +85,8 @@ class Relay {
 
   /// Channels for a transfer of `user`'s: idle ones, or those that its earlier transfers stand in,
   /// if as many more operations in each fit.
-  RelayPath take(const StreamKey& user, const ChannelRequest& request);
-  void give_back(const RelayPath& path);
+  RelayPath acquire(const StreamKey& user, const ChannelRequest& request);
+  void release(const RelayPath& path);
 
   /// The address of a word that kernels set when they find that the GPU is shared by time slices.
   CUdeviceptr shared_address() const { return reinterpret_cast<CUdeviceptr>(&words()->is_shared); }
@@ -102,7 +102,7 @@ class Relay {
   bool has_buffers() const { return buffers_ != 0; }
   /// Frees the buffers, if no transfer is under way here: the bytes that the GPU has more. The
   /// context stays, since to end it would wait for streams of the program's.
-  uint64_t give_back_buffers();
+  uint64_t release_buffers();
   /// Allocates them again, if 1 GiB stays free beside them.
   Status restore_buffers();
 
@@ -119,8 +119,8 @@ class Relay {
     } channels[kMostChannels];
   };
 
-  Relay(const cuda::Driver& driver, CUdevice device, int gpu, Say say)
-      : driver_(driver), device_(device), gpu_(gpu), timer_(driver), health_(gpu, say) {}
+  Relay(const cuda::Driver& driver, CUdevice device, int gpu, Notify notify)
+      : driver_(driver), device_(device), gpu_(gpu), timer_(driver), health_(gpu, notify) {}
   Status make_context();
   Status check_room(uint64_t wanted_bytes);
   Status fill(const Options& options);

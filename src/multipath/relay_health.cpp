@@ -15,7 +15,7 @@ void RelayHealth::refused(const cuda::Driver& driver, CUresult error, uint64_t n
     try {
   last_error_ = error;
   rests_until_ns_ = now_ns + kRestNs;
-  if (refusals_.fetch_add(1) == 0 && say_ != nullptr) say_(describe(driver).c_str());
+  if (refusals_.fetch_add(1) == 0 && notify_ != nullptr) notify_(describe(driver).c_str());
 } catch (...) {  // no memory for the words
 }
 
@@ -35,7 +35,7 @@ void RelayHealth::found_shared(uint64_t now_ns) {
 
 void RelayHealth::found_congested(Direction direction, uint64_t now_ns) {
   ++times_congested_;
-  congested_[static_cast<size_t>(direction)].found(now_ns);
+  congested_[static_cast<size_t>(direction)].start(now_ns);
 }
 
 RelayCount RelayHealth::count(bool has_buffers, uint64_t now_ns) const {

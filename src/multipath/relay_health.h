@@ -17,7 +17,7 @@
 namespace braid::multipath {
 
 /// Tells the user something in one line; null: nobody is told. Any thread may call it.
-using Say = void (*)(const char* message);
+using Notify = void (*)(const char* message);
 
 enum class RelayState : uint8_t {
   kOpen,
@@ -42,7 +42,7 @@ class RelayHealth {
  public:
   static constexpr uint64_t kRestNs = 10'000'000'000;
 
-  RelayHealth(int gpu, Say say) : gpu_(gpu), say_(say) {}
+  RelayHealth(int gpu, Notify notify) : gpu_(gpu), notify_(notify) {}
 
   /// The driver has refused work of the relay's.
   void refused(const cuda::Driver& driver, CUresult error, uint64_t now_ns) noexcept;
@@ -55,7 +55,7 @@ class RelayHealth {
   /// A copy's share was late: the relay's link is left alone in that direction for a while.
   void found_congested(Direction direction, uint64_t now_ns);
   bool is_congested(Direction direction, uint64_t now_ns) const {
-    return congested_[static_cast<size_t>(direction)].is_on(now_ns);
+    return congested_[static_cast<size_t>(direction)].is_active(now_ns);
   }
 
   /// `has_buffers`: the relay's.
@@ -67,7 +67,7 @@ class RelayHealth {
   std::string describe(const cuda::Driver& driver) const;
 
   const int gpu_;
-  const Say say_;
+  const Notify notify_;
   std::atomic<uint64_t> refusals_{0};
   std::atomic<CUresult> last_error_{CUDA_SUCCESS};
   std::atomic<uint64_t> rests_until_ns_{0};

@@ -6,7 +6,7 @@ namespace braid::multipath {
 
 Outcome Submitter::submit(const Batch& batch, Intent intent) {
   const uint64_t size_bytes = size_of(batch);
-  if (presence_.is_off()) return Verdict::kSwitchedOff;
+  if (peers_.is_off()) return Verdict::kSwitchedOff;
   if (!planner_.may_gain(batch, size_bytes)) return Verdict::kBelowThreshold;
   if (relays_ == 0) return Verdict::kNoRelay;
   CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -15,10 +15,10 @@ Outcome Submitter::submit(const Batch& batch, Intent intent) {
     return Verdict::kCapturing;
   const Classification memory = classify(driver_, batch, relays_);
   if (memory.verdict != Verdict::kAccelerated) return memory.verdict;
-  const Roster::Use use = roster_.use(memory, batch.stream);
-  if (use.target == nullptr) return use.verdict;
-  return use.target->submit(batch, size_bytes, path_limit_.load(std::memory_order_relaxed), memory,
-                            intent);
+  const ContextRegistry::FoundTarget found = registry_.find_target(memory, batch.stream);
+  if (found.target == nullptr) return found.verdict;
+  return found.target->submit(batch, size_bytes, path_limit_.load(std::memory_order_relaxed),
+                              memory, intent);
 }
 
 }  // namespace braid::multipath

@@ -1,5 +1,5 @@
 // A copy's way from the engine's face to its target: is it worth it (planner.h), what memory is it
-// (classify.h), whose context (roster.h). Each step may say why the copy stays native.
+// (classify.h), whose context (registry.h). Each step may say why the copy stays native.
 //
 // Threads: any. Allocates nothing and waits for nothing.
 #pragma once
@@ -8,10 +8,10 @@
 
 #include "base/options.h"
 #include "cuda/driver.h"
+#include "multipath/context_registry.h"
+#include "multipath/peer_processes.h"
 #include "multipath/planner.h"
-#include "multipath/presence.h"
-#include "multipath/relays.h"
-#include "multipath/roster.h"
+#include "multipath/relay_topology.h"
 #include "multipath/transfer.h"
 
 namespace braid::multipath {
@@ -19,13 +19,13 @@ namespace braid::multipath {
 class Submitter {
  public:
   /// What is passed must outlive this.
-  Submitter(const cuda::Driver& driver, const Relays& relays, const Planner& planner,
-            const Presence& presence, Roster& roster)
+  Submitter(const cuda::Driver& driver, const RelayTopology& relays, const Planner& planner,
+            const PeerProcesses& peers, ContextRegistry& registry)
       : driver_(driver),
         relays_(relays.all()),
         planner_(planner),
-        presence_(presence),
-        roster_(roster) {}
+        peers_(peers),
+        registry_(registry) {}
 
   /// Engine::submit, and Engine::forecast.
   Outcome submit(const Batch& batch, Intent intent = Intent::kCopy);
@@ -37,8 +37,8 @@ class Submitter {
   const cuda::Driver& driver_;
   const GpuSet relays_;  // none: there is nothing to gain
   const Planner& planner_;
-  const Presence& presence_;
-  Roster& roster_;
+  const PeerProcesses& peers_;
+  ContextRegistry& registry_;
   std::atomic<int> path_limit_{0};
 };
 

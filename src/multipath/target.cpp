@@ -19,14 +19,14 @@ size_t index_of(Mover mover) { return mover == Mover::kKernel ? 0 : 1; }
 }  // namespace
 
 // A transfer on its way through `submit`.
-struct Target::Attempt {
+struct Target::Submission {
   const Batch& batch;
   uint64_t size_bytes;
   const Classification& memory;
   Intent intent;
   uint64_t now_ns;
   Plan plan;
-  Ticket* ticket = nullptr;
+  TransferState* state = nullptr;
   std::array<Relay*, cuda::kMaxPaths> candidates{};
   size_t candidate_count = 0;
   std::array<RelayPath, cuda::kMaxPaths> paths{};
@@ -36,21 +36,24 @@ struct Target::Attempt {
 };
 
 Target::Target(const cuda::Driver& driver, const Options& options, const Planner& planner,
-               LinkUse& link_use, const ProgramContext& where, std::vector<Relay*> relays)
+               LinkContention& link_contention, const ProgramContext& where,
+               std::vector<Relay*> relays)
     : driver_(driver),
       options_(options),
       planner_(planner),
-      link_use_(link_use),
+      link_contention_(link_contention),
       where_(where),
       relays_(std::move(relays)),
       slot_(static_cast<uint32_t>(where.gpu) % cuda::kMaxPaths) {}
 
 Result<std::unique_ptr<Target>> Target::open(const cuda::Driver& driver, const Options& options,
-                                             const Planner& planner, LinkUse& link_use,
+                                             const Planner& planner,
+                                             LinkContention& link_contention,
                                              const ProgramContext& where,
                                              std::vector<Relay*> relays) {
   relays.resize(std::min<size_t>(relays.size(), cuda::kMaxPaths - 1));
-  std::unique_ptr<Target> target(new Target(driver, options, planner, link_use, where, relays));
+  std::unique_ptr<Target> target(
+      new Target(driver, options, planner, link_contention, where, relays));
   if (relays.empty()) return target;
   // All in a context of braid's own: in the program's, somebody may hold the lock. In one with
   // nothing under way, if there is one: a stream more might wait for a channel that is held.
@@ -62,11 +65,12 @@ Result<std::unique_ptr<Target>> Target::open(const cuda::Driver& driver, const O
   if (!status.ok()) return status;
   std::vector<int> relay_gpus;
   for (const Relay* relay : relays) relay_gpus.push_back(relay->gpu());
-  auto counters = cuda::SharedMemory::open(driver, where.gpu, relay_gpus,
-                                           TicketPool::kBytes + LinkState::kSizeBytes, "tickets");
+  auto counters = cuda::SharedMemory::open(
+      driver, where.gpu, relay_gpus, TransferPool::kBytes + LinkState::kSizeBytes, "transfers");
   if (!counters.ok()) return counters.status();
   target->counters_ = std::move(counters).value();
-  auto words = cuda::RegisteredMemory::open(driver, 2 * TicketPool::kBytes, "the tickets' words");
+  auto words =
+      cuda::RegisteredMemory::open(driver, 2 * TransferPool::kBytes, "the transfers' words");
   if (!words.ok()) return words.status();
   target->words_ = std::move(words).value();
   auto lists = ListRing::open(driver);
@@ -74,8 +78,8 @@ Result<std::unique_ptr<Target>> Target::open(const cuda::Driver& driver, const O
   target->lists_ = std::move(lists).value();
 
   const CUdeviceptr counters_at = target->counters_->address();
-  target->tickets_ = std::make_unique<TicketPool>(counters_at, target->words_->data());
-  target->link_ = LinkState(counters_at + TicketPool::kBytes);
+  target->transfers_ = std::make_unique<TransferPool>(counters_at, target->words_->data());
+  target->link_ = LinkState(counters_at + TransferPool::kBytes);
   int lowest = 0;
   driver.cuCtxGetStreamPriorityRange(&lowest, &target->launch_priority_);
   // A count arrives behind the bytes it counts; where the GPU may reorder the two, it offers a
@@ -90,63 +94,66 @@ Result<std::unique_ptr<Target>> Target::open(const cuda::Driver& driver, const O
 Outcome Target::submit(const Batch& batch, uint64_t size_bytes, int path_limit,
                        const Classification& memory, Intent intent) {
   if (relays_.empty()) return Verdict::kNoRelay;
-  Attempt attempt{.batch = batch,
-                  .size_bytes = size_bytes,
-                  .memory = memory,
-                  .intent = intent,
-                  .now_ns = driver_.clock->now_ns(),
-                  .plan = {}};
+  Submission submission{.batch = batch,
+                        .size_bytes = size_bytes,
+                        .memory = memory,
+                        .intent = intent,
+                        .now_ns = driver_.clock->now_ns(),
+                        .plan = {}};
   if (std::none_of(relays_.begin(), relays_.end(), [&](const Relay* relay) {
         return (memory.allowed & gpu_bit(relay->gpu())) != 0;
       }))
     return Verdict::kNoRelay;
   const Mover mover = planner_.mover_for(batch, where_.kernels.are_loaded());
-  const size_t count = list_relays(attempt, path_limit, mover);
-  attempt.plan = plan_for(attempt, std::span(attempt.candidates).first(count), mover);
+  const size_t count = list_relays(submission, path_limit, mover);
+  submission.plan = plan_for(submission, std::span(submission.candidates).first(count), mover);
   if (intent == Intent::kForecast) {
-    Outcome outcome = attempt.plan.verdict;
-    outcome.mover = attempt.plan.mover;
-    outcome.forecast = attempt.plan.forecast;
+    Outcome outcome = submission.plan.verdict;
+    outcome.mover = submission.plan.mover;
+    outcome.forecast = submission.plan.forecast;
     return outcome;
   }
-  note_use(attempt);
-  attempt.candidate_count =
-      std::min(count, static_cast<size_t>(std::max(0, attempt.plan.paths - 1)));
-  Outcome outcome = attempt.plan.verdict;
-  if (attempt.plan.mover == Mover::kKernel)
-    outcome = copy_by_kernels(attempt);
-  else if (attempt.plan.mover == Mover::kCopyEngine)
-    outcome = copy_by_engines(attempt);
-  outcome.forecast = attempt.plan.forecast;
+  record_copy(submission);
+  submission.candidate_count =
+      std::min(count, static_cast<size_t>(std::max(0, submission.plan.paths - 1)));
+  Outcome outcome = submission.plan.verdict;
+  if (submission.plan.mover == Mover::kKernel)
+    outcome = copy_by_kernels(submission);
+  else if (submission.plan.mover == Mover::kCopyEngine)
+    outcome = copy_by_engines(submission);
+  outcome.forecast = submission.plan.forecast;
   return outcome;
 }
 
 // Carried or not: what the direct path alone would take.
-void Target::note_use(const Attempt& attempt) {
-  link_use_.begin(where_.gpu, attempt.batch.direction, attempt.size_bytes, attempt.now_ns,
-                  attempt.now_ns + static_cast<uint64_t>(native_us(attempt) * 1e3));
+void Target::record_copy(const Submission& submission) {
+  link_contention_.begin(where_.gpu, submission.batch.direction, submission.size_bytes,
+                         submission.now_ns,
+                         submission.now_ns + static_cast<uint64_t>(native_us(submission) * 1e3));
 }
 
-double Target::native_us(const Attempt& attempt) const {
-  return static_cast<double>(attempt.size_bytes) /
-         planner_.native_bytes_per_us(attempt.batch.direction);
+double Target::native_us(const Submission& submission) const {
+  return static_cast<double>(submission.size_bytes) /
+         planner_.native_bytes_per_us(submission.batch.direction);
 }
 
 // Every relay whose link has no work of its own; kernels take no part where other contexts' kernels
 // are at work either.
-size_t Target::list_relays(Attempt& attempt, int path_limit, Mover mover) {
+size_t Target::list_relays(Submission& submission, int path_limit, Mover mover) {
   size_t count = 0;
   for (Relay* relay : relays_) {
     if (path_limit > 0 && count + 1 >= static_cast<size_t>(path_limit)) break;
-    if ((attempt.memory.allowed & gpu_bit(relay->gpu())) == 0) continue;
-    if (link_use_.have_met(where_.gpu, relay->gpu(), attempt.batch.direction, attempt.now_ns))
+    if ((submission.memory.allowed & gpu_bit(relay->gpu())) == 0) continue;
+    if (link_contention_.contend(where_.gpu, relay->gpu(), submission.batch.direction,
+                                 submission.now_ns))
       continue;
-    if (relay->health().is_resting(attempt.now_ns)) continue;
-    if (mover == Mover::kKernel ? relay->is_shared(attempt.now_ns)
-                                : relay->is_congested(attempt.batch.direction, attempt.now_ns) ||
-                                      (attempt.memory.is_plain && !relay->has_buffers()))
+    if (relay->health().is_resting(submission.now_ns)) continue;
+    if (mover == Mover::kKernel
+            ? relay->is_shared(submission.now_ns)
+            : relay->is_congested(submission.batch.direction, submission.now_ns) ||
+                  (submission.memory.is_plain && !relay->has_buffers()))
       continue;
-    attempt.candidates[count++] = relay;
+    submission.candidates[count++] = relay;
   }
   return count;
 }
@@ -157,22 +164,22 @@ int Target::far_among(std::span<Relay* const> relays) const {
   }));
 }
 
-Plan Target::plan_for(const Attempt& attempt, std::span<Relay* const> relays, Mover mover) {
-  const Plan chosen = planner_.plan(attempt.batch, attempt.size_bytes,
+Plan Target::plan_for(const Submission& submission, std::span<Relay* const> relays, Mover mover) {
+  const Plan chosen = planner_.plan(submission.batch, submission.size_bytes,
                                     {.paths = static_cast<int>(relays.size()) + 1,
                                      .far_relays = far_among(relays),
-                                     .is_cold = attempt.now_ns > warm_until_ns_.load(),
-                                     .kernels_blocked = are_kernels_blocked(attempt.now_ns),
-                                     .is_staged = attempt.memory.is_plain,
+                                     .is_cold = submission.now_ns > warm_until_ns_.load(),
+                                     .kernels_blocked = are_kernels_blocked(submission.now_ns),
+                                     .is_staged = submission.memory.is_plain,
                                      .mover = mover});
-  if (attempt.intent == Intent::kCopy) keep_warm(chosen, attempt.now_ns);
+  if (submission.intent == Intent::kCopy) mark_warm(chosen, submission.now_ns);
   return chosen;
 }
 
 // Relays are warm while they work, and for a while after. The first copy after a pause may stay
 // native, since they have to wake up; its followers count as warm for having been preceded, or a
 // program of such copies would never have warm relays.
-void Target::keep_warm(const Plan& chosen, uint64_t now_ns) {
+void Target::mark_warm(const Plan& chosen, uint64_t now_ns) {
   const double busy_us = chosen.mover == Mover::kNative ? 0 : chosen.expected_us();
   const uint64_t until_ns = now_ns + static_cast<uint64_t>(busy_us * 1e3) + kColdAfterNs;
   uint64_t before_ns = warm_until_ns_.load();
@@ -185,163 +192,163 @@ void Target::keep_warm(const Plan& chosen, uint64_t now_ns) {
 bool Target::are_kernels_blocked(uint64_t now_ns) {
   const std::lock_guard lock(mutex_);
   bool is_any_blocked = false;
-  for (Ticket* ticket : tickets_->in_use()) {
-    if (ticket->is_taken || ticket->retired || ticket->mover != Mover::kKernel ||
-        ticket->have_kernels_left())
+  for (TransferState* state : transfers_->in_use()) {
+    if (state->is_acquired || state->retired || state->mover != Mover::kKernel ||
+        state->have_kernels_left())
       continue;
-    if (ticket->begun_ns == 0 && ticket->has_begun()) ticket->begun_ns = now_ns;
+    if (state->begun_ns == 0 && state->has_begun()) state->begun_ns = now_ns;
     is_any_blocked =
-        is_any_blocked || (ticket->begun_ns != 0 && now_ns > ticket->begun_ns + kOverdueNs);
+        is_any_blocked || (state->begun_ns != 0 && now_ns > state->begun_ns + kOverdueNs);
   }
   return is_any_blocked;
 }
 
-Manners Target::manners_of(const Batch& batch) const {
-  Manners manners;
-  manners.priority = batch.priority;
-  manners.yields = options_.yields;
+YieldPolicy Target::yield_policy_of(const Batch& batch) const {
+  YieldPolicy yield_policy;
+  yield_policy.priority = batch.priority;
+  yield_policy.yields = options_.yields;
   // Urgent transfers go first anyway.
-  if (batch.priority == Priority::kBulk) manners.relay_slot = slot_;
-  manners.is_favoured = options_.favoured_gpu == where_.gpu;
-  return manners;
+  if (batch.priority == Priority::kBulk) yield_policy.relay_slot = slot_;
+  yield_policy.is_favoured = options_.favoured_gpu == where_.gpu;
+  return yield_policy;
 }
 
-// A ticket, and channels of every relay that has one to spare. False: no ticket.
-bool Target::take(Attempt& attempt, const ChannelRequest& request) {
-  const StreamKey user = stream_key(attempt.batch.stream);
+// A transfer's state, and channels of every relay that has one to spare. False: there is none.
+bool Target::acquire(Submission& submission, const ChannelRequest& request) {
+  const StreamKey user = stream_key(submission.batch.stream);
   {
     const std::lock_guard lock(mutex_);
-    attempt.ticket = tickets_->take(user);
-    if (attempt.ticket == nullptr) return false;
-    read_counts(*attempt.ticket);
-    ++attempt.ticket->generation;
-    attempt.ticket->size_bytes = attempt.size_bytes;
-    attempt.ticket->taken_ns = attempt.now_ns;
+    submission.state = transfers_->acquire(user);
+    if (submission.state == nullptr) return false;
+    read_counts(*submission.state);
+    ++submission.state->generation;
+    submission.state->size_bytes = submission.size_bytes;
+    submission.state->taken_ns = submission.now_ns;
   }
-  attempt.ticket->direction = attempt.batch.direction;
-  for (size_t i = 0; i < attempt.candidate_count; ++i) {
-    const RelayPath path = attempt.candidates[i]->take(user, request);
-    if (path.channel_count != 0) attempt.paths[attempt.path_count++] = path;
+  submission.state->direction = submission.batch.direction;
+  for (size_t i = 0; i < submission.candidate_count; ++i) {
+    const RelayPath path = submission.candidates[i]->acquire(user, request);
+    if (path.channel_count != 0) submission.paths[submission.path_count++] = path;
   }
   // One relay of each copy in turn: to time a share takes two calls of the driver.
-  const size_t timed = attempt.ticket->generation % std::max<size_t>(attempt.path_count, 1);
-  for (size_t i = 0; i < attempt.path_count; ++i)
-    attempt.paths[i].is_timed = attempt.paths[i].is_timed && i == timed;
+  const size_t timed = submission.state->generation % std::max<size_t>(submission.path_count, 1);
+  for (size_t i = 0; i < submission.path_count; ++i)
+    submission.paths[i].is_timed = submission.paths[i].is_timed && i == timed;
   return true;
 }
 
-void Target::give_back(Attempt& attempt) {
-  for (const RelayPath& path : attempt.relays()) path.relay->give_back(path);
+void Target::release(Submission& submission) {
+  for (const RelayPath& path : submission.relays()) path.relay->release(path);
   const std::lock_guard lock(mutex_);
-  attempt.ticket->is_taken = false;
+  submission.state->is_acquired = false;
 }
 
-Outcome Target::copy_by_engines(Attempt& attempt) {
-  const auto candidates = std::span(attempt.candidates).first(attempt.candidate_count);
-  CopyPlanRequest request{.size_bytes = attempt.size_bytes,
+Outcome Target::copy_by_engines(Submission& submission) {
+  const auto candidates = std::span(submission.candidates).first(submission.candidate_count);
+  CopyPlanRequest request{.size_bytes = submission.size_bytes,
                           .paths = static_cast<int>(candidates.size()) + 1,
                           .far_relays = far_among(candidates),
-                          .is_staged = attempt.memory.is_plain,
+                          .is_staged = submission.memory.is_plain,
                           .buffer_bytes = relays_.front()->buffer_bytes()};
-  CopyPlan plan = planner_.plan_copy(attempt.batch.direction, request);
+  CopySplit plan = planner_.split_copy(submission.batch.direction, request);
   const size_t channels = request.is_staged ? kChannelsOfRelay : 1;
-  if (!take(attempt, {.mover = Mover::kCopyEngine,
-                      .channel_count = channels,
-                      .needs_buffers = request.is_staged,
-                      .ops = ops_of(plan.relay_bytes[0], plan.chunk_bytes, channels)}))
+  if (!acquire(submission, {.mover = Mover::kCopyEngine,
+                            .channel_count = channels,
+                            .needs_buffers = request.is_staged,
+                            .ops = ops_of(plan.relay_bytes[0], plan.chunk_bytes, channels)}))
     return Verdict::kSaturated;
-  if (attempt.path_count == 0 && !candidates.empty()) {
-    attempt.ticket->do_without_kernels();
-    give_back(attempt);
+  if (submission.path_count == 0 && !candidates.empty()) {
+    submission.state->mark_kernels_left();
+    release(submission);
     return Verdict::kSaturated;
   }
-  if (attempt.path_count != candidates.size()) {
+  if (submission.path_count != candidates.size()) {
     std::array<Relay*, cuda::kMaxPaths> left{};
-    for (size_t i = 0; i < attempt.path_count; ++i) left[i] = attempt.paths[i].relay;
-    request.paths = static_cast<int>(attempt.path_count) + 1;
-    request.far_relays = far_among(std::span(left).first(attempt.path_count));
-    plan = planner_.plan_copy(attempt.batch.direction, request);
+    for (size_t i = 0; i < submission.path_count; ++i) left[i] = submission.paths[i].relay;
+    request.paths = static_cast<int>(submission.path_count) + 1;
+    request.far_relays = far_among(std::span(left).first(submission.path_count));
+    plan = planner_.split_copy(submission.batch.direction, request);
   }
-  attempt.ticket->mover = Mover::kCopyEngine;
-  attempt.ticket->do_without_kernels();
-  const CopyEngineJob job{.direction = attempt.batch.direction,
-                          .whole = attempt.batch.first(),
-                          .stream = attempt.batch.stream,
+  submission.state->mover = Mover::kCopyEngine;
+  submission.state->mark_kernels_left();
+  const CopyEngineJob job{.direction = submission.batch.direction,
+                          .whole = submission.batch.first(),
+                          .stream = submission.batch.stream,
                           .is_staged = request.is_staged,
                           .plan = plan,
-                          .native_us = native_us(attempt),
-                          .relays = attempt.relays()};
-  const CopyEngineResult moved = enqueue_copies(driver_, job, *attempt.ticket);
+                          .native_us = native_us(submission),
+                          .relays = submission.relays()};
+  const CopyEngineResult moved = enqueue_copies(driver_, job, *submission.state);
   Outcome outcome = moved.verdict;
   outcome.error = moved.error;
   outcome.mover = Mover::kCopyEngine;
   outcome.slice_bytes = static_cast<uint32_t>(std::min<uint64_t>(plan.chunk_bytes, UINT32_MAX));
   outcome.via = gpu_bit(where_.gpu);
-  give_back(attempt);
+  release(submission);
   if (moved.verdict != Verdict::kAccelerated) return outcome;
   const std::lock_guard lock(mutex_);
-  uint64_t direct_bytes = attempt.size_bytes;
-  for (size_t i = 0; i < attempt.path_count; ++i) {
+  uint64_t direct_bytes = submission.size_bytes;
+  for (size_t i = 0; i < submission.path_count; ++i) {
     const uint64_t bytes = moved.relay_bytes[i];
     if (moved.refused[i] != CUDA_SUCCESS)
-      job.relays[i].relay->health().refused(driver_, moved.refused[i], attempt.now_ns);
+      job.relays[i].relay->health().refused(driver_, moved.refused[i], submission.now_ns);
     if (bytes == 0) continue;
     Count& count =
-        count_of(Mover::kCopyEngine, attempt.batch.direction, job.relays[i].relay->gpu());
+        count_of(Mover::kCopyEngine, submission.batch.direction, job.relays[i].relay->gpu());
     count.slices += (bytes + plan.chunk_bytes - 1) / plan.chunk_bytes;
     count.bytes += bytes;
     direct_bytes -= bytes;
     outcome.via |= gpu_bit(job.relays[i].relay->gpu());
   }
-  Count& direct = count_of(Mover::kCopyEngine, attempt.batch.direction, where_.gpu);
+  Count& direct = count_of(Mover::kCopyEngine, submission.batch.direction, where_.gpu);
   ++direct.slices;
   direct.bytes += direct_bytes;
   return outcome;
 }
 
-Outcome Target::copy_by_kernels(Attempt& attempt) {
-  if (!take(attempt, {.mover = Mover::kKernel, .ops = 4})) return Verdict::kSaturated;
-  Ticket& ticket = *attempt.ticket;
-  ticket.mover = Mover::kKernel;
-  ticket.bytes = {.size_bytes = attempt.size_bytes};
-  if (!slice(attempt.batch, ticket)) {
-    ticket.do_without_kernels();
-    give_back(attempt);
+Outcome Target::copy_by_kernels(Submission& submission) {
+  if (!acquire(submission, {.mover = Mover::kKernel, .ops = 4})) return Verdict::kSaturated;
+  TransferState& state = *submission.state;
+  state.mover = Mover::kKernel;
+  state.bytes = {.size_bytes = submission.size_bytes};
+  if (!slice(submission.batch, state)) {
+    state.mark_kernels_left();
+    release(submission);
     return Verdict::kSaturated;
   }
-  const KernelJob job{.direction = attempt.batch.direction,
-                      .stream = attempt.batch.stream,
+  const KernelJob job{.direction = submission.batch.direction,
+                      .stream = submission.batch.stream,
                       .context = where_.context,
-                      .bytes = ticket.bytes,
-                      .manners = manners_of(attempt.batch),
+                      .bytes = state.bytes,
+                      .yield_policy = yield_policy_of(submission.batch),
                       .direct = {where_.kernels, link_, launch_priority_, wait_flags_},
-                      .relays = attempt.relays()};
-  const KernelResult moved = enqueue_kernels(driver_, job, ticket);
+                      .relays = submission.relays()};
+  const KernelResult moved = enqueue_kernels(driver_, job, state);
   Outcome outcome = moved.verdict;
   outcome.error = moved.error;
   outcome.mover = Mover::kKernel;
-  outcome.slice_bytes = ticket.bytes.slice_bytes;
+  outcome.slice_bytes = state.bytes.slice_bytes;
   outcome.via = gpu_bit(where_.gpu);
-  ticket.unread = moved.verdict != Verdict::kDriverError;
-  if (!ticket.unread) ticket.do_without_kernels();
-  ticket.path_count = static_cast<int>(attempt.path_count) + 1;
-  ticket.via[0] = where_.gpu;
-  for (size_t i = 0; i < attempt.path_count; ++i) {
+  state.unread = moved.verdict != Verdict::kDriverError;
+  if (!state.unread) state.mark_kernels_left();
+  state.path_count = static_cast<int>(submission.path_count) + 1;
+  state.via[0] = where_.gpu;
+  for (size_t i = 0; i < submission.path_count; ++i) {
     Relay& relay = *job.relays[i].relay;
-    ticket.via[i + 1] = relay.gpu();
+    state.via[i + 1] = relay.gpu();
     if (moved.refused[i] == CUDA_SUCCESS)
       outcome.via |= gpu_bit(relay.gpu());
     else
-      relay.health().refused(driver_, moved.refused[i], attempt.now_ns);
+      relay.health().refused(driver_, moved.refused[i], submission.now_ns);
   }
-  give_back(attempt);
+  release(submission);
   return outcome;
 }
 
-// False when there is no room for the batch's lists. They are the ticket's until its kernels have
+// False when there is no room for the batch's lists. They are the transfer's until its kernels have
 // left.
-bool Target::slice(const Batch& batch, Ticket& ticket) {
-  SlicedBytes& bytes = ticket.bytes;
+bool Target::slice(const Batch& batch, TransferState& state) {
+  SlicedBytes& bytes = state.bytes;
   if (batch.segments().size() == 1) {
     const Segment& whole = batch.first();
     const auto host = reinterpret_cast<uint64_t>(whole.host);
@@ -356,7 +363,7 @@ bool Target::slice(const Batch& batch, Ticket& ticket) {
   }
   bytes.slice_bytes = batch_slice_bytes_for(bytes.size_bytes, options_.slice_bytes);
   std::span<cuda::SliceList> room;
-  if (!reserve_lists(batch, ticket, room)) return false;
+  if (!reserve_lists(batch, state, room)) return false;
   const SliceLists filled = fill_slice_lists(batch, bytes.slice_bytes, room);
   bytes.lists = reinterpret_cast<uint64_t>(room.data());
   bytes.slice_count = filled.count;
@@ -364,8 +371,9 @@ bool Target::slice(const Batch& batch, Ticket& ticket) {
   return true;
 }
 
-bool Target::reserve_lists(const Batch& batch, Ticket& ticket, std::span<cuda::SliceList>& room) {
-  SlicedBytes& bytes = ticket.bytes;
+bool Target::reserve_lists(const Batch& batch, TransferState& state,
+                           std::span<cuda::SliceList>& room) {
+  SlicedBytes& bytes = state.bytes;
   const auto bound = [&] {
     return slice_list_bound(batch.segments().size(), bytes.size_bytes, bytes.slice_bytes);
   };
@@ -374,7 +382,7 @@ bool Target::reserve_lists(const Batch& batch, Ticket& ticket, std::span<cuda::S
   const std::lock_guard lock(mutex_);
   room = lists_->reserve(bound());
   if (room.empty()) return false;
-  lists_->commit(room.size(), ticket);
+  lists_->commit(room.size(), state);
   return true;
 }
 
@@ -382,34 +390,34 @@ Target::Count& Target::count_of(Mover mover, Direction direction, int gpu) {
   return counts_[index_of(mover)][static_cast<size_t>(direction)][static_cast<size_t>(gpu)];
 }
 
-void Target::read_counts(Ticket& ticket) {
-  if (!ticket.unread || !ticket.have_kernels_left()) return;
-  ticket.unread = false;
-  for (int path = 0; path < ticket.path_count; ++path) {
-    Count& count = count_of(Mover::kKernel, ticket.direction, ticket.via[path]);
-    count.slices += ticket.report->slices[path];
-    count.bytes += uint64_t{ticket.report->slices[path]} * ticket.bytes.slice_bytes -
-                   ticket.report->short_bytes[path];
+void Target::read_counts(TransferState& state) {
+  if (!state.unread || !state.have_kernels_left()) return;
+  state.unread = false;
+  for (int path = 0; path < state.path_count; ++path) {
+    Count& count = count_of(Mover::kKernel, state.direction, state.via[path]);
+    count.slices += state.report->slices[path];
+    count.bytes += uint64_t{state.report->slices[path]} * state.bytes.slice_bytes -
+                   state.report->short_bytes[path];
   }
 }
 
-bool Target::harvest() {
+bool Target::collect_finished() {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock) return false;
-  if (tickets_ == nullptr) return true;
-  for (Ticket& ticket : tickets_->tickets())
-    if (!ticket.is_taken) read_counts(ticket);
-  return tickets_->all_free();
+  if (transfers_ == nullptr) return true;
+  for (TransferState& state : transfers_->transfers())
+    if (!state.is_acquired) read_counts(state);
+  return transfers_->all_free();
 }
 
 bool Target::describe_waits(std::string& lines) {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock) return false;
-  if (tickets_ == nullptr) return true;
+  if (transfers_ == nullptr) return true;
   const uint64_t now_ns = driver_.clock->now_ns();
-  for (const Ticket* ticket : tickets_->in_use())
-    if (!ticket->is_taken && ticket->is_in_use())
-      lines += describe_wait(*ticket, where_.gpu, now_ns) + "\n";
+  for (const TransferState* state : transfers_->in_use())
+    if (!state->is_acquired && state->is_in_use())
+      lines += describe_wait(*state, where_.gpu, now_ns) + "\n";
   return true;
 }
 
@@ -448,7 +456,7 @@ Target::~Target() { free_memory(); }
 
 void Target::abandon() {
   const std::lock_guard lock(mutex_);
-  if (tickets_ == nullptr) return;
+  if (transfers_ == nullptr) return;
   lists_->abandon();
   words_->abandon();
   counters_->abandon();

@@ -1,6 +1,6 @@
 // One context of the program's that transfers go to or come from, with its relays in order of
-// preference and its tickets. Chooses paths and hands the transfer to a mover. Owns nothing in the
-// context but the kernels' code: no stream, no event, no memory.
+// preference and its transfers. Chooses paths and hands the transfer to a mover. Owns nothing in
+// the context but the kernels' code: no stream, no event, no memory.
 //
 // Threads: submit and collect may be called at once. One short lock, under which nothing is asked
 // of the driver: what a copy waits for is what the driver's own copy would wait for.
@@ -20,12 +20,12 @@
 #include "multipath/access.h"
 #include "multipath/classify.h"
 #include "multipath/kernel_mover.h"
-#include "multipath/link_use.h"
+#include "multipath/link_contention.h"
 #include "multipath/list_ring.h"
 #include "multipath/path_counts.h"
 #include "multipath/planner.h"
 #include "multipath/relay.h"
-#include "multipath/ticket.h"
+#include "multipath/transfer_state.h"
 
 namespace braid::multipath {
 
@@ -46,9 +46,10 @@ enum class Intent : bool {
 class Target {
  public:
   /// Allocates counters on the GPU and host memory, with no call in the program's context.
-  /// `planner`, `link_use` and `relays` must outlive the target.
+  /// `planner`, `link_contention` and `relays` must outlive the target.
   static Result<std::unique_ptr<Target>> open(const cuda::Driver& driver, const Options& options,
-                                              const Planner& planner, LinkUse& link_use,
+                                              const Planner& planner,
+                                              LinkContention& link_contention,
                                               const ProgramContext& where,
                                               std::vector<Relay*> relays);
   ~Target();
@@ -64,7 +65,7 @@ class Target {
 
   /// Adds up the counts of transfers that have ended. False while one is in flight, or while
   /// another thread is inside: never waits, since a process may be exiting from within a copy.
-  bool harvest();
+  bool collect_finished();
   void add_counts(PathCounts& counts);
 
   /// A line for each transfer under way (waits.h). False: another thread is inside.
@@ -77,25 +78,25 @@ class Target {
 
  private:
   void free_memory();
-  struct Attempt;  // what a submit works with
+  struct Submission;  // what a submit works with
 
   Target(const cuda::Driver& driver, const Options& options, const Planner& planner,
-         LinkUse& link_use, const ProgramContext& where, std::vector<Relay*> relays);
-  void keep_warm(const Plan& chosen, uint64_t now_ns);
+         LinkContention& link_contention, const ProgramContext& where, std::vector<Relay*> relays);
+  void mark_warm(const Plan& chosen, uint64_t now_ns);
   bool are_kernels_blocked(uint64_t now_ns);
-  Manners manners_of(const Batch& batch) const;
-  void read_counts(Ticket& ticket);
-  size_t list_relays(Attempt& attempt, int path_limit, Mover mover);
-  void note_use(const Attempt& attempt);
-  double native_us(const Attempt& attempt) const;
+  YieldPolicy yield_policy_of(const Batch& batch) const;
+  void read_counts(TransferState& state);
+  size_t list_relays(Submission& submission, int path_limit, Mover mover);
+  void record_copy(const Submission& submission);
+  double native_us(const Submission& submission) const;
   int far_among(std::span<Relay* const> relays) const;
-  Plan plan_for(const Attempt& attempt, std::span<Relay* const> relays, Mover mover);
-  Outcome copy_by_engines(Attempt& attempt);
-  Outcome copy_by_kernels(Attempt& attempt);
-  bool take(Attempt& attempt, const ChannelRequest& request);
-  void give_back(Attempt& attempt);
-  bool slice(const Batch& batch, Ticket& ticket);
-  bool reserve_lists(const Batch& batch, Ticket& ticket, std::span<cuda::SliceList>& room);
+  Plan plan_for(const Submission& submission, std::span<Relay* const> relays, Mover mover);
+  Outcome copy_by_engines(Submission& submission);
+  Outcome copy_by_kernels(Submission& submission);
+  bool acquire(Submission& submission, const ChannelRequest& request);
+  void release(Submission& submission);
+  bool slice(const Batch& batch, TransferState& state);
+  bool reserve_lists(const Batch& batch, TransferState& state, std::span<cuda::SliceList>& room);
 
   struct Count {
     uint64_t slices = 0;
@@ -107,10 +108,10 @@ class Target {
   const cuda::Driver& driver_;
   const Options options_;
   const Planner& planner_;
-  LinkUse& link_use_;
+  LinkContention& link_contention_;
   const ProgramContext where_;
   std::vector<Relay*> relays_;
-  uint32_t slot_;  // of transfers of this GPU on its relays' boards
+  uint32_t slot_;  // of transfers of this GPU on its relays' occupancies
   int launch_priority_ = 0;
   unsigned wait_flags_ = CU_STREAM_WAIT_VALUE_GEQ;
   LinkState link_;
@@ -118,7 +119,7 @@ class Target {
   std::mutex mutex_;                        // guards what is below
   std::unique_ptr<cuda::SharedMemory> counters_;
   std::unique_ptr<cuda::RegisteredMemory> words_;
-  std::unique_ptr<TicketPool> tickets_;  // in those two
+  std::unique_ptr<TransferPool> transfers_;  // in those two
   std::unique_ptr<ListRing> lists_;
   std::array<std::array<Counts, 2>, 2> counts_{};  // by mover (kernels first), then direction
 };

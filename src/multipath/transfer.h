@@ -94,7 +94,7 @@ enum class Verdict : uint8_t {
   kNoRelay,         ///< no usable peer, or relays are turned off
   kSwitchedOff,     ///< somebody has switched braid off in this process (braid switch)
   kNotReady,        ///< braid has not been set up in this process, or is shut down
-  kSaturated,       ///< every ticket or channel is in use, or the stream has too many
+  kSaturated,       ///< every transfer or channel is in use, or the stream has too many
   kDriverError,     ///< the driver refused a step before any byte moved
   kFailed,          ///< the driver refused a step after that: the call returns its error
 };

@@ -17,10 +17,10 @@ std::string stream_name(CUstream stream) {
 }
 
 // Which parts have not said that they have landed.
-std::string missing(const Ticket& ticket) {
+std::string missing(const TransferState& state) {
   GpuSet relays = 0;
-  for (size_t i = 0; i < ticket.channel_count; ++i) {
-    const ChannelUse& use = ticket.channels[i];
+  for (size_t i = 0; i < state.channel_count; ++i) {
+    const ChannelUse& use = state.channels[i];
     if (!Channel::has_reached(use.channel->landed, use.landed)) relays |= gpu_bit(use.channel->gpu);
   }
   std::string names;
@@ -31,13 +31,13 @@ std::string missing(const Ticket& ticket) {
 
 }  // namespace
 
-std::string describe_wait(const Ticket& ticket, int target_gpu, uint64_t now_ns) {
-  const uint64_t age_ms = now_ns > ticket.taken_ns ? (now_ns - ticket.taken_ns) / 1'000'000 : 0;
-  return "GPU " + std::to_string(target_gpu) + " " + direction_name(ticket.direction) + " " +
-         std::to_string(ticket.size_bytes) + " bytes by " + mover_name(ticket.mover) + " in " +
-         stream_name(ticket.user.stream) + ", enqueued " + std::to_string(age_ms) + " ms ago: " +
-         (ticket.has_begun() ? missing(ticket)
-                             : "the stream has not come so far, so it waits for the program");
+std::string describe_wait(const TransferState& state, int target_gpu, uint64_t now_ns) {
+  const uint64_t age_ms = now_ns > state.taken_ns ? (now_ns - state.taken_ns) / 1'000'000 : 0;
+  return "GPU " + std::to_string(target_gpu) + " " + direction_name(state.direction) + " " +
+         std::to_string(state.size_bytes) + " bytes by " + mover_name(state.mover) + " in " +
+         stream_name(state.user.stream) + ", enqueued " + std::to_string(age_ms) + " ms ago: " +
+         (state.has_begun() ? missing(state)
+                            : "the stream has not come so far, so it waits for the program");
 }
 
 }  // namespace braid::multipath

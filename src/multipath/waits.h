@@ -4,11 +4,11 @@
 
 #include <string>
 
-#include "multipath/ticket.h"
+#include "multipath/transfer_state.h"
 
 namespace braid::multipath {
 
 /// One line: "GPU 0 h2d 1073741824 bytes by copy_engine in stream 0x55d0, enqueued 12 ms ago: ...".
-std::string describe_wait(const Ticket& ticket, int target_gpu, uint64_t now_ns);
+std::string describe_wait(const TransferState& state, int target_gpu, uint64_t now_ns);
 
 }  // namespace braid::multipath

@@ -17,13 +17,13 @@ namespace braid::preload {
 namespace {
 
 using multipath::gpu_bit;
-using Wishes = AccessLedger::Wishes;
+using AccessDescs = AccessLedger::AccessDescs;
 
 // Never destroyed: threads of the program may still be here while the process exits.
 struct Ledger {
   std::mutex lock;
   AccessLedger access;
-  bool is_lending = false;  // relays are open; what is made before is lent when they are
+  bool is_granting = false;  // relays are open; what is made before is lent when they are
 };
 
 Ledger& ledger() {
@@ -32,19 +32,19 @@ Ledger& ledger() {
 }
 
 // With the ledger locked: the range or pool is there, and the program may have set its access.
-void lend(Ledger& all, CUdeviceptr address, size_t size_bytes) {
+void grant(Ledger& all, CUdeviceptr address, size_t size_bytes) {
   multipath::Engine* open = engine();
-  if (open == nullptr || !all.is_lending) return;
-  const Inside inside;
+  if (open == nullptr || !all.is_granting) return;
+  const ReentryGuard guard;
   if (const GpuSet gpus = open->grant(address, size_bytes))
-    all.access.lend(address, size_bytes, gpus);
+    all.access.grant(address, size_bytes, gpus);
 }
 
-void lend(Ledger& all, CUmemoryPool pool, int gpu) {
+void grant(Ledger& all, CUmemoryPool pool, int gpu) {
   multipath::Engine* open = engine();
-  if (open == nullptr || !all.is_lending) return;
-  const Inside inside;
-  if (const GpuSet gpus = open->grant(pool, gpu)) all.access.lend(pool, gpus);
+  if (open == nullptr || !all.is_granting) return;
+  const ReentryGuard guard;
+  if (const GpuSet gpus = open->grant(pool, gpu)) all.access.grant(pool, gpus);
 }
 
 CUmemLocation as_program_sees(CUmemLocation location) {
@@ -53,58 +53,59 @@ CUmemLocation as_program_sees(CUmemLocation location) {
   return location;
 }
 
-std::vector<CUmemAccessDesc> as_program_sees(Wishes wishes) {
-  std::vector<CUmemAccessDesc> seen(wishes.begin(), wishes.end());
-  for (CUmemAccessDesc& wish : seen) wish.location = as_program_sees(wish.location);
+std::vector<CUmemAccessDesc> as_program_sees(AccessDescs descs) {
+  std::vector<CUmemAccessDesc> seen(descs.begin(), descs.end());
+  for (CUmemAccessDesc& desc : seen) desc.location = as_program_sees(desc.location);
   return seen;
 }
 
 // The wishes, but for GPUs that keep all access.
-std::vector<CUmemAccessDesc> keeping(GpuSet lent, std::vector<CUmemAccessDesc> wishes) {
-  for (CUmemAccessDesc& wish : wishes) {
-    const bool is_kept = wish.location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
-                         (lent & gpu_bit(wish.location.id)) != 0;
-    if (is_kept && (wish.flags == CU_MEM_ACCESS_FLAGS_PROT_NONE ||
-                    wish.flags == CU_MEM_ACCESS_FLAGS_PROT_READ))
-      wish.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+std::vector<CUmemAccessDesc> keeping(GpuSet granted, std::vector<CUmemAccessDesc> descs) {
+  for (CUmemAccessDesc& desc : descs) {
+    const bool is_kept = desc.location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
+                         (granted & gpu_bit(desc.location.id)) != 0;
+    if (is_kept && (desc.flags == CU_MEM_ACCESS_FLAGS_PROT_NONE ||
+                    desc.flags == CU_MEM_ACCESS_FLAGS_PROT_READ))
+      desc.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
   }
-  return wishes;
+  return descs;
 }
 
 // `native(wishes)` asks the driver.
 template <typename Native>
-CUresult set_keeping(GpuSet lent, Wishes wishes, const Native& native) {
-  const std::vector<CUmemAccessDesc> seen = as_program_sees(wishes);
-  if (lent == 0) return native(seen.data());
+CUresult set_keeping(GpuSet granted, AccessDescs descs, const Native& native) {
+  const std::vector<CUmemAccessDesc> seen = as_program_sees(descs);
+  if (granted == 0) return native(seen.data());
   // What the program hears of a refusal is the driver's answer to its own wishes.
-  const CUresult answer = native(keeping(lent, seen).data());
+  const CUresult answer = native(keeping(granted, seen).data());
   return answer == CUDA_SUCCESS ? answer : native(seen.data());
 }
 
 using SetRange = CUresult(CUdeviceptr, size_t, const CUmemAccessDesc*, size_t);
 using SetPool = CUresult(CUmemoryPool, const CUmemAccessDesc*, size_t);
 
-CUresult set_range(SetRange* native, CUdeviceptr address, size_t size_bytes, Wishes wishes) try {
+CUresult set_range(SetRange* native, CUdeviceptr address, size_t size_bytes,
+                   AccessDescs descs) try {
   AccessLedger& access = ledger().access;
   const std::lock_guard hold(ledger().lock);
   const CUresult answer = set_keeping(
-      access.lent(address, size_bytes), wishes,
-      [&](const CUmemAccessDesc* all) { return native(address, size_bytes, all, wishes.size()); });
+      access.granted(address, size_bytes), descs,
+      [&](const CUmemAccessDesc* all) { return native(address, size_bytes, all, descs.size()); });
   if (answer != CUDA_SUCCESS) return answer;
-  access.set(address, size_bytes, wishes);
-  lend(ledger(), address, size_bytes);
+  access.set(address, size_bytes, descs);
+  grant(ledger(), address, size_bytes);
   return answer;
 } catch (...) {
   return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult set_pool(SetPool* native, CUmemoryPool pool, Wishes wishes) try {
+CUresult set_pool(SetPool* native, CUmemoryPool pool, AccessDescs descs) try {
   AccessLedger& access = ledger().access;
   const std::lock_guard hold(ledger().lock);
-  const CUresult answer = set_keeping(access.lent(pool), wishes, [&](const CUmemAccessDesc* all) {
-    return native(pool, all, wishes.size());
+  const CUresult answer = set_keeping(access.granted(pool), descs, [&](const CUmemAccessDesc* all) {
+    return native(pool, all, descs.size());
   });
-  if (answer == CUDA_SUCCESS) access.set(pool, wishes);
+  if (answer == CUDA_SUCCESS) access.set(pool, descs);
   return answer;
 } catch (...) {
   return CUDA_ERROR_OUT_OF_MEMORY;
@@ -117,7 +118,7 @@ void pool_made(CUmemoryPool pool, const CUmemPoolProps& properties) noexcept try
     return;
   const std::lock_guard hold(ledger().lock);
   ledger().access.add(pool, properties.location.id);
-  lend(ledger(), pool, properties.location.id);
+  grant(ledger(), pool, properties.location.id);
 } catch (...) {
 }
 
@@ -139,26 +140,26 @@ void forget(Memory... memory) noexcept try {
 
 }  // namespace
 
-void lend_memory_made_so_far(multipath::Engine& open) {
+void grant_memory_made_so_far(multipath::Engine& open) {
   Ledger& all = ledger();
   const std::lock_guard hold(all.lock);
-  all.is_lending = true;
-  for (const auto& [address, size_bytes] : all.access.ranges()) lend(all, address, size_bytes);
-  for (const auto& [pool, gpu] : all.access.pools()) lend(all, pool, gpu);
-  for (const auto& [pool, gpus] : open.grant_default_pools()) all.access.lend(pool, gpus);
+  all.is_granting = true;
+  for (const auto& [address, size_bytes] : all.access.ranges()) grant(all, address, size_bytes);
+  for (const auto& [pool, gpu] : all.access.pools()) grant(all, pool, gpu);
+  for (const auto& [pool, gpus] : open.grant_default_pools()) all.access.grant(pool, gpus);
 }
 
 }  // namespace braid::preload
 
 using namespace braid::preload;
 
-CUresult cuMemSetAccess(CUdeviceptr address, size_t size_bytes, const CUmemAccessDesc* wishes,
+CUresult cuMemSetAccess(CUdeviceptr address, size_t size_bytes, const CUmemAccessDesc* descs,
                         size_t count) {
   auto* native = real<SetRange>(k_cuMemSetAccess);
   if (native == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  if (is_for_driver() || wishes == nullptr || count == 0)
-    return native(address, size_bytes, wishes, count);
-  return set_range(native, address, size_bytes, {wishes, count});
+  if (is_for_driver() || descs == nullptr || count == 0)
+    return native(address, size_bytes, descs, count);
+  return set_range(native, address, size_bytes, {descs, count});
 }
 
 CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location,
@@ -192,11 +193,11 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool) {
   return forward(k_cuMemPoolDestroy, pool);
 }
 
-CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc* wishes, size_t count) {
+CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc* descs, size_t count) {
   auto* native = real<SetPool>(k_cuMemPoolSetAccess);
   if (native == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  if (is_for_driver() || wishes == nullptr || count == 0) return native(pool, wishes, count);
-  return set_pool(native, pool, {wishes, count});
+  if (is_for_driver() || descs == nullptr || count == 0) return native(pool, descs, count);
+  return set_pool(native, pool, {descs, count});
 }
 
 CUresult cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool pool, CUmemLocation* location) {

@@ -6,7 +6,7 @@
 namespace braid::preload {
 
 /// The engine's relays are open: lends what the program has made so far. Later memory is lent as it
-/// comes. Call it inside braid (state.h, Inside).
-void lend_memory_made_so_far(multipath::Engine& open);
+/// comes. Call it inside braid (state.h, ReentryGuard).
+void grant_memory_made_so_far(multipath::Engine& open);
 
 }  // namespace braid::preload

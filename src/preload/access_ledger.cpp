@@ -7,20 +7,20 @@ namespace braid::preload {
 
 using multipath::gpu_bit;
 
-void AccessLedger::Access::set(Wishes wishes) {
-  for (const CUmemAccessDesc& wish : wishes) {
-    if (wish.location.type != CU_MEM_LOCATION_TYPE_DEVICE) continue;
-    const GpuSet gpu = gpu_bit(wish.location.id);
+void AccessLedger::Access::set(AccessDescs descs) {
+  for (const CUmemAccessDesc& desc : descs) {
+    if (desc.location.type != CU_MEM_LOCATION_TYPE_DEVICE) continue;
+    const GpuSet gpu = gpu_bit(desc.location.id);
     reads &= ~gpu;
     writes &= ~gpu;
-    if (wish.flags == CU_MEM_ACCESS_FLAGS_PROT_READ) reads |= gpu;
-    if (wish.flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE) writes |= gpu;
+    if (desc.flags == CU_MEM_ACCESS_FLAGS_PROT_READ) reads |= gpu;
+    if (desc.flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE) writes |= gpu;
   }
 }
 
 std::optional<CUmemAccess_flags> AccessLedger::Access::answer(int gpu) const {
   const GpuSet bit = gpu_bit(gpu);
-  if ((lent & bit) == 0) return std::nullopt;
+  if ((granted & bit) == 0) return std::nullopt;
   if ((writes & bit) != 0) return CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
   return (reads & bit) != 0 ? CU_MEM_ACCESS_FLAGS_PROT_READ : CU_MEM_ACCESS_FLAGS_PROT_NONE;
 }
@@ -52,17 +52,17 @@ void AccessLedger::change(CUdeviceptr address, size_t size_bytes, const Change& 
   }
 }
 
-void AccessLedger::set(CUdeviceptr address, size_t size_bytes, Wishes wishes) {
-  change(address, size_bytes, [&](Access& access) { access.set(wishes); });
+void AccessLedger::set(CUdeviceptr address, size_t size_bytes, AccessDescs descs) {
+  change(address, size_bytes, [&](Access& access) { access.set(descs); });
 }
 
-void AccessLedger::set(CUmemoryPool pool, Wishes wishes) { pools_[pool].access.set(wishes); }
+void AccessLedger::set(CUmemoryPool pool, AccessDescs descs) { pools_[pool].access.set(descs); }
 
-void AccessLedger::lend(CUdeviceptr address, size_t size_bytes, GpuSet gpus) {
-  change(address, size_bytes, [&](Access& access) { access.lent |= gpus; });
+void AccessLedger::grant(CUdeviceptr address, size_t size_bytes, GpuSet gpus) {
+  change(address, size_bytes, [&](Access& access) { access.granted |= gpus; });
 }
 
-void AccessLedger::lend(CUmemoryPool pool, GpuSet gpus) { pools_[pool].access.lent |= gpus; }
+void AccessLedger::grant(CUmemoryPool pool, GpuSet gpus) { pools_[pool].access.granted |= gpus; }
 
 void AccessLedger::add(CUmemoryPool pool, int gpu) { pools_[pool] = {gpu, {}}; }
 
@@ -85,18 +85,18 @@ std::optional<CUmemAccess_flags> AccessLedger::answer(CUmemoryPool pool, int gpu
   return known != pools_.end() ? known->second.access.answer(gpu) : std::nullopt;
 }
 
-GpuSet AccessLedger::lent(CUdeviceptr address, size_t size_bytes) const {
+GpuSet AccessLedger::granted(CUdeviceptr address, size_t size_bytes) const {
   GpuSet gpus = 0;
   auto range = ranges_.upper_bound(address);
   if (range != ranges_.begin()) --range;
   for (; range != ranges_.end() && range->first < address + size_bytes; ++range)
-    if (range->second.end > address) gpus |= range->second.access.lent;
+    if (range->second.end > address) gpus |= range->second.access.granted;
   return gpus;
 }
 
-GpuSet AccessLedger::lent(CUmemoryPool pool) const {
+GpuSet AccessLedger::granted(CUmemoryPool pool) const {
   const auto known = pools_.find(pool);
-  return known != pools_.end() ? known->second.access.lent : 0;
+  return known != pools_.end() ? known->second.access.granted : 0;
 }
 
 std::vector<std::pair<CUdeviceptr, size_t>> AccessLedger::ranges() const {

@@ -21,14 +21,14 @@ using multipath::GpuSet;
 /// Not safe for concurrent use: its owner locks.
 class AccessLedger {
  public:
-  using Wishes = std::span<const CUmemAccessDesc>;
+  using AccessDescs = std::span<const CUmemAccessDesc>;
 
   /// The driver has done what the program asked for.
-  void set(CUdeviceptr address, size_t size_bytes, Wishes wishes);
-  void set(CUmemoryPool pool, Wishes wishes);
+  void set(CUdeviceptr address, size_t size_bytes, AccessDescs descs);
+  void set(CUmemoryPool pool, AccessDescs descs);
   /// braid has given these GPUs all access.
-  void lend(CUdeviceptr address, size_t size_bytes, GpuSet gpus);
-  void lend(CUmemoryPool pool, GpuSet gpus);
+  void grant(CUdeviceptr address, size_t size_bytes, GpuSet gpus);
+  void grant(CUmemoryPool pool, GpuSet gpus);
   /// The program makes the pool: braid may lend it. Others (imported, shared) it may not.
   void add(CUmemoryPool pool, int gpu);
   /// The memory is about to go.
@@ -41,8 +41,8 @@ class AccessLedger {
 
   /// GPUs that keep all access to some of the memory, whatever the program sets: copies that braid
   /// has under way may be using it.
-  GpuSet lent(CUdeviceptr address, size_t size_bytes) const;
-  GpuSet lent(CUmemoryPool pool) const;
+  GpuSet granted(CUdeviceptr address, size_t size_bytes) const;
+  GpuSet granted(CUmemoryPool pool) const;
 
   /// Ranges for which access has been set, and pools that the program made, each with its GPU.
   std::vector<std::pair<CUdeviceptr, size_t>> ranges() const;
@@ -52,8 +52,8 @@ class AccessLedger {
   struct Access {
     GpuSet reads = 0;  ///< set by the program: reading and no more
     GpuSet writes = 0;
-    GpuSet lent = 0;  ///< given by braid
-    void set(Wishes wishes);
+    GpuSet granted = 0;  ///< given by braid
+    void set(AccessDescs descs);
     std::optional<CUmemAccess_flags> answer(int gpu) const;
   };
   struct Range {

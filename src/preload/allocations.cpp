@@ -10,7 +10,7 @@ namespace {
 
 bool give_back_on(CUdevice device) noexcept {
   multipath::Engine* open = engine();
-  if (open == nullptr || open->give_back_memory(device) == 0) return false;
+  if (open == nullptr || open->release_buffers(device) == 0) return false;
   wake_helper();  // which allocates it again, when there is room
   return true;
 }
@@ -25,7 +25,7 @@ template <typename GiveBack, typename... Arguments>
 CUresult allocate(HookId hook, const GiveBack& give_back, Arguments... arguments) {
   const CUresult result = forward(hook, arguments...);
   if (result != CUDA_ERROR_OUT_OF_MEMORY || is_for_driver()) return result;
-  const Inside inside;
+  const ReentryGuard guard;
   return give_back() ? forward(hook, arguments...) : result;
 }
 

@@ -12,15 +12,15 @@ namespace {
 
 void memory_pinned() noexcept {
   if (is_for_driver() || !options().waits_for_relays) return;
-  const Inside inside;
-  prepare_engine();
+  const ReentryGuard guard;
+  create_engine();
   const multipath::Engine* open = engine();
-  if (open != nullptr && !open->is_open()) open_relays(Opening::kNow);
+  if (open != nullptr && !open->are_relays_open()) open_relays(Opening::kNow);
 }
 
 CUresult end_context(HookId hook, CUcontext context) {
   if (is_for_driver() || context == nullptr) return forward(hook, context);
-  const Inside inside;
+  const ReentryGuard guard;
   const bool is_made = forget_context(context, Ending::kDestroyed);
   const CUresult result = forward(hook, context);
   if (result != CUDA_SUCCESS) take_back(context, is_made);

@@ -35,11 +35,11 @@ void make_known(CUcontext context) {
 }
 
 // With primary contexts held. Of threads that race, one prepares.
-void prepare_engine_once() noexcept try {
+void create_engine_once() noexcept try {
   if (driver() == nullptr || state() != State::kIdle) return;
   note_primaries();  // before braid holds any, or could seem to
-  if (!begin_preparing()) return;
-  auto prepared = multipath::Engine::prepare(*driver(), options(), say_once);
+  if (!begin_creating()) return;
+  auto prepared = multipath::Engine::create(*driver(), options(), say_once);
   if (!prepared.ok()) return give_engine_up(prepared.status().message().c_str());
   for (const std::string& problem : prepared.value()->problems()) say_once(problem.c_str());
   set_engine(std::move(prepared).value());
@@ -54,9 +54,9 @@ void prepare_engine_once() noexcept try {
 
 void context_made(CUcontext context) noexcept try {
   if (is_for_driver()) return;
-  const Inside inside;
+  const ReentryGuard guard;
   const auto primaries = hold_primaries();
-  prepare_engine_once();
+  create_engine_once();
   Contexts& all = contexts();
   const std::lock_guard hold(all.lock);
   all.made.insert(context);
@@ -88,11 +88,11 @@ void take_back(CUcontext context, bool is_made) noexcept try {
 } catch (...) {
 }
 
-void prepare_engine() noexcept try {
+void create_engine() noexcept try {
   if (state() != State::kIdle && state() != State::kOpen)
     return;  // another thread prepares, or none
   const auto primaries = hold_primaries();
-  prepare_engine_once();
+  create_engine_once();
   const std::lock_guard hold(contexts().lock);
   make_known(nullptr);
 } catch (...) {

@@ -7,8 +7,9 @@
 namespace braid::preload {
 
 /// Prepares the engine the first time, and makes the primary contexts known to it that have become
-/// active: call it, inside braid (state.h, Inside) and with a driver, when the program makes one.
-void prepare_engine() noexcept;
+/// active: call it, inside braid (state.h, ReentryGuard) and with a driver, when the program makes
+/// one.
+void create_engine() noexcept;
 
 /// The same with a context that the program has just made. Call it before the program can hold a
 /// stream there: to load code waits for the context's streams.

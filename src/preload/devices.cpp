@@ -15,7 +15,9 @@ namespace braid::preload {
 namespace {
 
 // braid names every GPU, and so does a copy of CUDA's runtime library that is starting.
-bool asks_for_program() noexcept { return !Inside::now() && !lending::CudartStart::now(); }
+bool asks_for_program() noexcept {
+  return !ReentryGuard::is_active() && !lending::CudartStart::now();
+}
 
 }  // namespace
 

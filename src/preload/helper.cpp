@@ -46,18 +46,18 @@ constexpr std::chrono::milliseconds kTryAgain{10'000};
 // Opens the next relay, or after the last lends memory to the relays and lets copies in. True:
 // there is another. Holds none of the locks that the program's calls wait for: the driver may make
 // this thread wait for a lock that the program holds.
-bool open_next_relay(multipath::Engine& open) {
-  const auto is_more = open.open_next();
+bool open_relay_step(multipath::Engine& open) {
+  const auto is_more = open.open_next_relay();
   if (is_more.ok() && is_more.value()) return true;
   if (!is_more.ok()) say_once((is_more.status().message() + ". Every copy stays native").c_str());
-  lend_memory_made_so_far(open);
-  open.begin();
+  grant_memory_made_so_far(open);
+  open.open_targets();
   for (const std::string& problem : open.problems()) say_once(problem.c_str());
   return false;
 }
 
 bool open_step(multipath::Engine& open) try {
-  const bool is_more = open_next_relay(open);
+  const bool is_more = open_relay_step(open);
   if (is_more) std::this_thread::sleep_for(kTurnOfOthers);
   return is_more;
 } catch (...) {
@@ -77,13 +77,13 @@ void serve(multipath::Engine& open) {
   while (!helper().stops && engine() != nullptr) {
     const uint32_t asked = row.asked;
     if (asked != row.answered) answer(row, asked, answer_of(open));
-    if (open.has_wishes()) {
+    if (open.has_relay_requests()) {
       const std::lock_guard hold(helper().opening);
-      if (open.has_wishes() && !helper().stops) open_step(open);
+      if (open.has_relay_requests() && !helper().stops) open_step(open);
       continue;
     }
-    if (open.is_open()) row.answers = 1;
-    const auto next_try = open.tend() ? std::chrono::milliseconds::max() : kTryAgain;
+    if (open.are_relays_open()) row.answers = 1;
+    const auto next_try = open.restore_buffers() ? std::chrono::milliseconds::max() : kTryAgain;
     const auto next_report = report_when_due();
     if (helper().stops) break;
     wait_for_question(row, asked, std::min(next_try, next_report));
@@ -92,7 +92,7 @@ void serve(multipath::Engine& open) {
 }
 
 void help(void*) try {
-  const Inside inside;
+  const ReentryGuard guard;
   if (multipath::Engine* open = engine(); open != nullptr) serve(*open);
   helper().ended.release();
 } catch (...) {  // no memory for an answer
@@ -122,9 +122,9 @@ void open_relays(Opening when) noexcept {
   if (!has_thread && when == Opening::kInBackground)
     return give_engine_up("the process may not have another thread to open relays with");
   if (multipath::Engine* open = engine(); open != nullptr && when == Opening::kNow) {
-    const Inside inside;
+    const ReentryGuard guard;
     const std::lock_guard hold(helper().opening);
-    open->want(multipath::kEveryGpu);
+    open->request_relays(multipath::kEveryGpu);
     while (!helper().stops && open_step(*open)) continue;
   }
   wake_helper();

@@ -22,7 +22,7 @@ Priority priority_of(CUstream stream) {
 
 // A copy has come that relays would carry: they are opened beside the program.
 void open_wanted_relays(const multipath::Engine& engine) noexcept {
-  if (engine.has_wishes()) open_relays(Opening::kInBackground);
+  if (engine.has_relay_requests()) open_relays(Opening::kInBackground);
 }
 
 }  // namespace
@@ -58,7 +58,7 @@ void Interception::offer(const Batch& batch) noexcept {
 // A copy of pageable memory that the engine has declined; it may wait natively.
 void Interception::stage(multipath::Engine& engine) noexcept try {
   if (size_bytes_ < staging_bytes()) return;
-  if (options().waits_for_relays && !engine.is_open()) open_relays(Opening::kNow);
+  if (options().waits_for_relays && !engine.are_relays_open()) open_relays(Opening::kNow);
   staged_ = engine.stage(*batch_, wait_ == Wait::kYes);
   if (staged_) outcome_ = staged_->outcome;
   open_wanted_relays(engine);  // as its chunks have found

@@ -20,7 +20,7 @@ using OnDevice = CUresult(CUdevice);
 
 CUresult retain(CUcontext* context, CUdevice device) try {
   if (is_for_driver()) return forward(k_cuDevicePrimaryCtxRetain, context, device);
-  const Inside inside;
+  const ReentryGuard guard;
   Primaries& all = primaries();
   CUresult result = CUDA_SUCCESS;
   {
@@ -30,7 +30,7 @@ CUresult retain(CUcontext* context, CUdevice device) try {
     if (result == CUDA_SUCCESS) held = {held.count + 1, *context};
     if (held.count == 0) all.held.erase(device);
   }
-  if (result == CUDA_SUCCESS) prepare_engine();
+  if (result == CUDA_SUCCESS) create_engine();
   return result;
 } catch (...) {
   return CUDA_ERROR_OUT_OF_MEMORY;
@@ -43,7 +43,7 @@ CUresult give_up_primary(HookId hook, CUdevice device, Work work) {
   auto* native = real<OnDevice>(hook);
   if (native == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   if (is_for_driver()) return native(device);
-  const Inside inside;
+  const ReentryGuard guard;
   Primaries& all = primaries();
   const std::lock_guard alone(all.endings);
   const std::lock_guard hold(all.lock);
@@ -76,7 +76,7 @@ CUresult reset(HookId hook, CUdevice device) {
 CUresult get_state(CUdevice device, unsigned* flags, int* active) {
   const CUresult result = forward(k_cuDevicePrimaryCtxGetState, device, flags, active);
   if (result != CUDA_SUCCESS || is_for_driver()) return result;
-  if (state() != State::kPreparing && state() != State::kOpen) return result;  // braid holds none
+  if (state() != State::kCreating && state() != State::kOpen) return result;  // braid holds none
   Primaries& all = primaries();
   const std::lock_guard hold(all.lock);
   if (all.is_unheld(device)) *active = 0;

@@ -34,7 +34,7 @@ struct Settings {
   StatsFormat format;
   std::string file;               // empty: stderr
   std::chrono::seconds interval;  // zero: none
-  Reported reported;
+  StatisticsSource reported;
 };
 
 struct Reporter {
@@ -198,7 +198,7 @@ void expect_report() noexcept {
   std::at_quick_exit(report_at_exit);
 }
 
-Status start_reporting(const Options& options, const Reported& reported) {
+Status start_reporting(const Options& options, const StatisticsSource& reported) {
   Status status;
   if (options.stats == StatsFormat::kNone) return status;
   auto settings = std::make_unique<Settings>(Settings{

@@ -16,7 +16,7 @@
 namespace braid::preload {
 
 /// Whose statistics they are. Called in signal handlers too.
-struct Reported {
+struct StatisticsSource {
   const Statistics& (*statistics)() noexcept;
   /// What paths have carried, waiting so long for transfers in flight, and how relays are. How many
   /// relays.
@@ -26,7 +26,7 @@ struct Reported {
 
 /// Registers what `options` ask for; nothing when they ask for no statistics. Once in a process.
 /// Fails, and registers it all the same, when the file cannot be written.
-Status start_reporting(const Options& options, const Reported& reported);
+Status start_reporting(const Options& options, const StatisticsSource& reported);
 
 /// Call before the program's main: a process that `braid run` became reports in any case, if its
 /// user asked for text, and a signal does not end one that has not loaded CUDA yet.

@@ -39,7 +39,7 @@ uint64_t threshold_before_opening(const Options& options) {
 
 }  // namespace
 
-thread_local bool Inside::inside_ = false;
+thread_local bool ReentryGuard::inside_ = false;
 
 State state() noexcept { return process.state.load(std::memory_order_acquire); }
 
@@ -73,9 +73,9 @@ void set_options(Options options) {
   publish(process.options, std::make_unique<const Options>(std::move(options)));
 }
 
-bool begin_preparing() noexcept {
+bool begin_creating() noexcept {
   State expected = State::kIdle;
-  return process.state.compare_exchange_strong(expected, State::kPreparing);
+  return process.state.compare_exchange_strong(expected, State::kCreating);
 }
 
 void set_engine(std::unique_ptr<multipath::Engine> engine) noexcept {

@@ -17,11 +17,11 @@
 namespace braid::preload {
 
 enum class State : int {
-  kIdle,       ///< the program has made no context: there is nothing to accelerate
-  kPreparing,  ///< a thread is preparing the engine
-  kOpen,       ///< there is an engine; its relays open when a copy wants them
-  kFailed,     ///< said once on stderr: everything stays native
-  kForked,     ///< child of a process that used the engine: everything stays native
+  kIdle,      ///< the program has made no context: there is nothing to accelerate
+  kCreating,  ///< a thread is preparing the engine
+  kOpen,      ///< there is an engine; its relays open when a copy wants them
+  kFailed,    ///< said once on stderr: everything stays native
+  kForked,    ///< child of a process that used the engine: everything stays native
 };
 
 State state() noexcept;
@@ -54,7 +54,7 @@ void set_driver(cuda::Driver driver);
 void set_options(Options options);
 
 /// From State::kIdle; true for one thread alone.
-bool begin_preparing() noexcept;
+bool begin_creating() noexcept;
 /// The engine is prepared.
 void set_engine(std::unique_ptr<multipath::Engine> engine) noexcept;
 
@@ -67,13 +67,13 @@ void give_engine_up(const char* why) noexcept;
 void become_child() noexcept;
 
 /// True while this thread is inside braid: driver calls made there are braid's or the driver's own.
-class Inside {
+class ReentryGuard {
  public:
-  Inside() : was_inside_(inside_) { inside_ = true; }
-  ~Inside() { inside_ = was_inside_; }
-  Inside(const Inside&) = delete;
-  Inside& operator=(const Inside&) = delete;
-  static bool now() { return inside_; }
+  ReentryGuard() : was_inside_(inside_) { inside_ = true; }
+  ~ReentryGuard() { inside_ = was_inside_; }
+  ReentryGuard(const ReentryGuard&) = delete;
+  ReentryGuard& operator=(const ReentryGuard&) = delete;
+  static bool is_active() { return inside_; }
 
  private:
   // Initial-exec: the storage is there when the thread starts, so reading it never allocates.
@@ -84,7 +84,7 @@ class Inside {
 /// The call is the driver's own business: it comes from inside braid, or braid is no part of the
 /// process.
 inline bool is_for_driver() noexcept {
-  return Inside::now() || driver() == nullptr || state() == State::kForked;
+  return ReentryGuard::is_active() || driver() == nullptr || state() == State::kForked;
 }
 
 }  // namespace braid::preload

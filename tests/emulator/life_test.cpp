@@ -160,16 +160,16 @@ std::string program() {
     EXPECT_EQ(server.cu.cuModuleLoadData(&module, cuda::pull_kernel_image()), CUDA_SUCCESS);
     EXPECT_EQ(server.cu.cuModuleGetFunction(&function, module, cuda::kVectorKernelName),
               CUDA_SUCCESS);
-    CUdeviceptr board = server.device_memory(sizeof(cuda::LinkBoard));
-    EXPECT_EQ(server.cu.cuMemsetD8(board, 0, sizeof(cuda::LinkBoard)), CUDA_SUCCESS);
+    CUdeviceptr occupancy = server.device_memory(sizeof(cuda::LinkOccupancy));
+    EXPECT_EQ(server.cu.cuMemsetD8(occupancy, 0, sizeof(cuda::LinkOccupancy)), CUDA_SUCCESS);
     CUdeviceptr own = server.device_memory(kSize);
     cuda::PullArgs args{};
     args.source = reinterpret_cast<uint64_t>(host);
     args.destination = device;
     args.size_bytes = kSize;
     args.counters = words;
-    args.report = reinterpret_cast<uint64_t>(server.pinned_memory(sizeof(cuda::TicketReport)));
-    args.board = board;
+    args.report = reinterpret_cast<uint64_t>(server.pinned_memory(sizeof(cuda::TransferReport)));
+    args.occupancy = occupancy;
     args.slice_bytes = 131072;
     args.slice_count = kSize / 131072;
     args.path = gpu;

@@ -1,4 +1,4 @@
-// Launching braid_pull by hand: one ticket on one GPU, and a stream and the kernel on every GPU.
+// Launching braid_pull by hand: one transfer on one GPU, and a stream and the kernel on every GPU.
 #pragma once
 
 #include "cuda/kernels/image.h"
@@ -8,12 +8,12 @@
 namespace braid::emulator_test {
 
 using cuda::PullArgs;
-using cuda::TicketCounters;
-using cuda::TicketReport;
+using cuda::TransferCounters;
+using cuda::TransferReport;
 
 inline constexpr unsigned kThreads = 512;
 
-// Streams, kernels and boards on every GPU, and one ticket on GPU `target`.
+// Streams, kernels and occupancies on every GPU, and one transfer on GPU `target`.
 class Rig {
  public:
   Rig(const std::string& profile, int gpus, int target_gpu, const std::string& faults = "")
@@ -27,13 +27,14 @@ class Rig {
       EXPECT_EQ(server.cu.cuModuleGetFunction(&function, module, cuda::kVectorKernelName),
                 CUDA_SUCCESS);
       functions.push_back(function);
-      boards.push_back(server.device_memory(sizeof(cuda::LinkBoard)));
-      EXPECT_EQ(server.cu.cuMemsetD8(boards.back(), 0, sizeof(cuda::LinkBoard)), CUDA_SUCCESS);
+      occupancies.push_back(server.device_memory(sizeof(cuda::LinkOccupancy)));
+      EXPECT_EQ(server.cu.cuMemsetD8(occupancies.back(), 0, sizeof(cuda::LinkOccupancy)),
+                CUDA_SUCCESS);
     }
     server.use(target);
-    counters = server.device_memory(sizeof(TicketCounters));
-    EXPECT_EQ(server.cu.cuMemsetD8(counters, 0, sizeof(TicketCounters)), CUDA_SUCCESS);
-    report = reinterpret_cast<TicketReport*>(server.pinned_memory(sizeof(TicketReport)));
+    counters = server.device_memory(sizeof(TransferCounters));
+    EXPECT_EQ(server.cu.cuMemsetD8(counters, 0, sizeof(TransferCounters)), CUDA_SUCCESS);
+    report = reinterpret_cast<TransferReport*>(server.pinned_memory(sizeof(TransferReport)));
     EXPECT_EQ(server.cu.cuCtxSynchronize(), CUDA_SUCCESS);
   }
 
@@ -65,7 +66,7 @@ class Rig {
 
   CUresult launch(PullArgs args, int gpu, uint32_t path, uint32_t blocks) {
     args.path = path;
-    args.board = boards[gpu];
+    args.occupancy = occupancies[gpu];
     args.rank = path == 0 ? cuda::kBulkDirectRank : cuda::kBulkRelayRank;
     void* params[] = {&args};
     return server.cu.cuLaunchKernel(functions[gpu], blocks, 1, 1, kThreads, 1, 1, 0, streams[gpu],
@@ -87,8 +88,8 @@ class Rig {
       EXPECT_EQ(server.cu.cuStreamSynchronize(streams[gpu]), CUDA_SUCCESS);
   }
 
-  TicketCounters read_counters() {
-    TicketCounters words{};
+  TransferCounters read_counters() {
+    TransferCounters words{};
     EXPECT_EQ(server.cu.cuMemcpyDtoH(&words, counters, sizeof(words)), CUDA_SUCCESS);
     return words;
   }
@@ -99,9 +100,9 @@ class Rig {
   std::vector<CUcontext> contexts;
   std::vector<CUstream> streams;
   std::vector<CUfunction> functions;
-  std::vector<CUdeviceptr> boards;
+  std::vector<CUdeviceptr> occupancies;
   CUdeviceptr counters = 0;
-  TicketReport* report = nullptr;
+  TransferReport* report = nullptr;
   mutable uint32_t generations = 0;
 };
 

@@ -1,5 +1,5 @@
-// Launches of braid_pull: every byte arrives once, whoever carries it; relays yield; the ticket is
-// left as the contract in cuda/kernels/pull.h says.
+// Launches of braid_pull: every byte arrives once, whoever carries it; relays yield; the transfer
+// is left as the contract in cuda/kernels/pull.h says.
 #include <chrono>
 #include <cstddef>
 #include <cstring>
@@ -33,7 +33,7 @@ TEST(Pull, EveryByteArrivesOnceOverAllGpus) {
     EXPECT_TRUE(std::memcmp(host, data.data(), kSize) == 0);
     // Counters are reset but for `done`; the report says who carried what.
     done += args.slice_count;
-    const TicketCounters words = rig.read_counters();
+    const TransferCounters words = rig.read_counters();
     EXPECT_EQ(words.next, 0u);
     EXPECT_EQ(words.left, 0u);
     EXPECT_EQ(words.done, done);
@@ -104,7 +104,7 @@ TEST(Pull, RelaysYieldToDirectWorkOfTheirOwnGpu) {
   // GPU 1 says that it has direct work, and goes on saying so.
   rig.server.use(1);
   uint32_t one = 1;
-  ASSERT_EQ(rig.server.cu.cuMemcpyHtoD(rig.boards[1] + 4 * cuda::kBulkDirectRank, &one, 4),
+  ASSERT_EQ(rig.server.cu.cuMemcpyHtoD(rig.occupancies[1] + 4 * cuda::kBulkDirectRank, &one, 4),
             CUDA_SUCCESS);
   const PullArgs args = rig.args(reinterpret_cast<uint64_t>(host), device, kSize, 65536, 4);
   rig.launch_everywhere(args, 4);
@@ -124,7 +124,7 @@ TEST(Pull, ABusyRelayDoesNotHoldTheTransferBack) {
   const PullArgs args = rig.args(reinterpret_cast<uint64_t>(host), device, kSize, 65536, 4);
   CUevent start = rig.server.recorded(user);
   rig.launch_everywhere(args, 4);
-  ASSERT_EQ(rig.server.cu.cuStreamWaitValue32(user, rig.counters + offsetof(TicketCounters, done),
+  ASSERT_EQ(rig.server.cu.cuStreamWaitValue32(user, rig.counters + offsetof(TransferCounters, done),
                                               args.slice_count, CU_STREAM_WAIT_VALUE_GEQ),
             CUDA_SUCCESS);
   CUevent end = rig.server.recorded(user);
@@ -177,11 +177,12 @@ TEST(Pull, BlocksOfAHigherPriorityStreamStartFirst) {
   CUstream urgent = nullptr;
   ASSERT_EQ(rig.server.cu.cuStreamCreateWithPriority(&urgent, CU_STREAM_NON_BLOCKING, -5),
             CUDA_SUCCESS);
-  // Each has a ticket of its own.
+  // Each has a transfer of its own.
   for (CUstream stream : {rig.streams[0], plain, urgent}) {
-    rig.counters = rig.server.device_memory(sizeof(TicketCounters));
-    ASSERT_EQ(rig.server.cu.cuMemsetD8(rig.counters, 0, sizeof(TicketCounters)), CUDA_SUCCESS);
-    rig.report = reinterpret_cast<TicketReport*>(rig.server.pinned_memory(sizeof(TicketReport)));
+    rig.counters = rig.server.device_memory(sizeof(TransferCounters));
+    ASSERT_EQ(rig.server.cu.cuMemsetD8(rig.counters, 0, sizeof(TransferCounters)), CUDA_SUCCESS);
+    rig.report =
+        reinterpret_cast<TransferReport*>(rig.server.pinned_memory(sizeof(TransferReport)));
     rig.streams[0] = stream;
     EXPECT_EQ(rig.launch(rig.args(host, device, kSize, 32u << 10, kFull), 0, 0, kFull),
               CUDA_SUCCESS);

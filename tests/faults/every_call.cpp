@@ -140,7 +140,7 @@ void run_child(const Request& request, bool with_braid, int output) {
     }
     for (const auto& [name, count] : calls_made()) said << "calls " << name << ' ' << count << '\n';
     if (with_braid && preload::engine() == nullptr) said << "closed\n";
-    const preload::Inside inside;
+    const preload::ReentryGuard inside;
     if (preload::engine() != nullptr)
       for (const std::string& problem : preload::engine()->problems())
         said << "problem " << problem << '\n';

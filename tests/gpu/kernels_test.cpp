@@ -107,7 +107,7 @@ TEST_P(KernelsTest, ABusyRelayHoldsNoTransferBack) {
   synchronize(busy);
   engine_->collect(5000);
   use_gpu(0);
-  ASSERT_EQ(h2d(stream), Verdict::kAccelerated) << "late kernels left, tickets came back";
+  ASSERT_EQ(h2d(stream), Verdict::kAccelerated) << "late kernels left, transfers came back";
   synchronize(stream);
 }
 

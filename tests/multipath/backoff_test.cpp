@@ -12,16 +12,16 @@ class BackoffTest : public ::testing::Test {
  protected:
   // How long it lasts when it is found now. Then that has passed.
   uint64_t found_ns() {
-    backoff_.found(now_ns_);
+    backoff_.start(now_ns_);
     const uint64_t before_ns = now_ns_;
-    while (backoff_.is_on(now_ns_)) now_ns_ += Backoff::kFirstNs / 2;
+    while (backoff_.is_active(now_ns_)) now_ns_ += Backoff::kFirstNs / 2;
     return now_ns_ - before_ns;
   }
   Backoff backoff_;
   uint64_t now_ns_ = kLong;
 };
 
-TEST_F(BackoffTest, IsOffAtFirst) { EXPECT_FALSE(backoff_.is_on(now_ns_)); }
+TEST_F(BackoffTest, IsOffAtFirst) { EXPECT_FALSE(backoff_.is_active(now_ns_)); }
 
 TEST_F(BackoffTest, LastsTwiceAsLongEachTimeUpToALimit) {
   for (uint64_t length_ns = Backoff::kFirstNs; length_ns < Backoff::kMostNs; length_ns *= 2)
@@ -38,13 +38,13 @@ TEST_F(BackoffTest, IsNewAfterALongTime) {
 }
 
 TEST_F(BackoffTest, GoesOnAsLongWhenFoundMeanwhile) {
-  backoff_.found(now_ns_);
+  backoff_.start(now_ns_);
   for (int i = 0; i < 10; ++i) {
     now_ns_ += Backoff::kFirstNs / 2;
-    backoff_.found(now_ns_);
+    backoff_.start(now_ns_);
   }
-  EXPECT_TRUE(backoff_.is_on(now_ns_ + Backoff::kFirstNs - 1));
-  EXPECT_FALSE(backoff_.is_on(now_ns_ + Backoff::kFirstNs));
+  EXPECT_TRUE(backoff_.is_active(now_ns_ + Backoff::kFirstNs - 1));
+  EXPECT_FALSE(backoff_.is_active(now_ns_ + Backoff::kFirstNs));
 }
 
 }  // namespace

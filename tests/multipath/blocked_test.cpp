@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "cuda/bounded_wait.h"
-#include "multipath/ticket.h"
+#include "multipath/transfer_state.h"
 #include "support/gate.h"
 #include "support/server.h"
 #include "support/test_kernels.h"
@@ -162,22 +162,22 @@ TEST_F(HeldTest, RelaysOpenMeanwhile) {
   options.mover = MoverChoice::kKernel;  // copy engines count nothing
   options.relays.kind = RelayChoice::Kind::kList;
   options.relays.gpus = {1};
-  auto prepared = Engine::prepare(driver(), options);
+  auto prepared = Engine::create(driver(), options);
   ASSERT_TRUE(prepared.ok()) << prepared.status().message();
   const auto engine = std::move(prepared).value();
   ASSERT_TRUE(engine->add_context(nullptr).ok());
   Gate gate(driver());
   gate.hold(CU_STREAM_LEGACY);
-  engine->want(kEveryGpu);
+  engine->request_relays(kEveryGpu);
   for (bool is_more = true; is_more;) {
-    const auto opened = engine->open_next();
+    const auto opened = engine->open_next_relay();
     ASSERT_TRUE(opened.ok()) << opened.status().message();
     is_more = opened.value();
   }
-  engine->begin();
-  // Each ticket is used before and after.
-  for (size_t round = 0; round < 2 * kTickets; ++round) {
-    if (round == kTickets) {
+  engine->open_targets();
+  // Each transfer is used before and after.
+  for (size_t round = 0; round < 2 * kMostTransfers; ++round) {
+    if (round == kMostTransfers) {
       gate.open();
       ASSERT_TRUE(ends(CU_STREAM_LEGACY));
     }

@@ -37,25 +37,25 @@ class ChannelTest : public test::ServerTest {
     for (const Channel* channel : channels_) EXPECT_TRUE(ends(channel->stream));
     const cuda::ScopedContext scope(driver(), relay_->context());
     MUST(driver(), cuMemFree(device_));
-    give_back();
+    release();
   }
 
-  // As transfers of so many streams do: copies take those that have buffers.
+  // As transfers of so many streams do: copies acquire those that have buffers.
   void take_one(int number) {
     const StreamKey user{reinterpret_cast<CUstream>(static_cast<uintptr_t>(number) + 1), nullptr};
     const Mover mover = number < kMostCopyChannels ? Mover::kCopyEngine : Mover::kKernel;
-    take({.mover = mover, .ops = 4}, user);
+    acquire({.mover = mover, .ops = 4}, user);
   }
 
-  bool take(const ChannelRequest& request, const StreamKey& user) {
-    const RelayPath path = relay_->take(user, request);
+  bool acquire(const ChannelRequest& request, const StreamKey& user) {
+    const RelayPath path = relay_->acquire(user, request);
     if (path.channel_count == 0) return false;
     paths_.push_back(path);
     channels_.insert(channels_.end(), path.taken().begin(), path.taken().end());
     return true;
   }
-  void give_back() {
-    for (const RelayPath& path : paths_) relay_->give_back(path);
+  void release() {
+    for (const RelayPath& path : paths_) relay_->release(path);
     paths_.clear();
     channels_.clear();
   }
@@ -89,7 +89,7 @@ class ChannelTest : public test::ServerTest {
     args.rank = cuda::kBulkDirectRank;
     args.relay_slot = cuda::kNoRelaySlot;
     void* parameters[] = {&args};
-    const KernelChoice& kernel = relay_->kernels().vector;
+    const KernelConfig& kernel = relay_->kernels().vector;
     MUST(driver(), cuLaunchKernel(kernel.function, 1, 1, 1, kernel.threads, 1, 1, 0,
                                   channels_[i]->stream, parameters, nullptr));
   }
@@ -155,8 +155,8 @@ TEST_F(LocalMemoryTest, AFirstLaunchWaitsForNoOtherChannel) {
 
 // A copy would have nowhere to go in the others, and share a queue with another.
 TEST_F(ChannelTest, CopiesTakeOnlyChannelsThatHaveABuffer) {
-  give_back();
-  while (take({.mover = Mover::kCopyEngine, .channel_count = kChannelsOfRelay, .ops = 1}, {})) {
+  release();
+  while (acquire({.mover = Mover::kCopyEngine, .channel_count = kChannelsOfRelay, .ops = 1}, {})) {
   }
   EXPECT_EQ(channels_.size(), static_cast<size_t>(kMostCopyChannels));
   for (const Channel* channel : channels_) EXPECT_NE(channel->buffer, 0u);

@@ -105,7 +105,7 @@ TEST_F(FaultsTest, RefusedLaunchesOfRelaysAreMadeUpFor) {
   }
   uint64_t bytes = 0;
   for (const PathCount& count : engine->collect(2000)) bytes += count.bytes;
-  EXPECT_EQ(bytes, 2 * kSize) << "a ticket that never comes back keeps its counts";
+  EXPECT_EQ(bytes, 2 * kSize) << "a transfer that never comes back keeps its counts";
 }
 
 TEST_F(FaultsTest, AWordThatIsRefusedStillOrdersTheCopy) {

@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "cuda/bounded_wait.h"
-#include "multipath/ticket.h"
+#include "multipath/transfer_state.h"
 #include "support/gate.h"
 #include "support/server.h"
 
@@ -180,7 +180,7 @@ TEST_F(LawTest, OpeningWaitsForNoStreamOfTheProgram) {
   Options options = every_size();
   options.relays.kind = RelayChoice::Kind::kList;
   options.relays.gpus = {1};
-  auto prepared = Engine::prepare(driver(), options);
+  auto prepared = Engine::create(driver(), options);
   ASSERT_TRUE(prepared.ok()) << prepared.status().message();
   Engine& engine = *prepared.value();
   ASSERT_TRUE(engine.add_context(nullptr).ok());
@@ -192,12 +192,12 @@ TEST_F(LawTest, OpeningWaitsForNoStreamOfTheProgram) {
   const Holder holder(driver(), context(0), memory);
   std::atomic<bool> is_open{false};
   std::thread opener([&] {
-    engine.want(kEveryGpu);
+    engine.request_relays(kEveryGpu);
     for (bool is_more = true; is_more;) {
-      const auto opened = engine.open_next();
+      const auto opened = engine.open_next_relay();
       is_more = opened.ok() && opened.value();
     }
-    engine.begin();
+    engine.open_targets();
     is_open = true;
   });
   for (int look = 0; look < 200 && !is_open; ++look)

@@ -57,18 +57,18 @@ TEST_F(LifecycleTest, OpensInSteps) {
   HostBuffer host(driver(), kSize);
   DeviceBuffer device(driver(), kSize);
   const CUstream stream = new_stream();
-  const auto prepared = Engine::prepare(driver(), every_size());
+  const auto prepared = Engine::create(driver(), every_size());
   ASSERT_TRUE(prepared.ok()) << prepared.status().message();
   Engine& engine = *prepared.value();
   const auto copy = [&]() -> Verdict {
     return engine.submit({Direction::kHostToDevice, host.data(), device.at(), kSize, stream})
         .verdict;
   };
-  engine.want(kEveryGpu);
+  engine.request_relays(kEveryGpu);
   int steps = 0;
   while (true) {
     EXPECT_EQ(copy(), Verdict::kNotReady);
-    const auto is_more = engine.open_next();
+    const auto is_more = engine.open_next_relay();
     ASSERT_TRUE(is_more.ok()) << is_more.status().message();
     if (!is_more.value()) break;
     ++steps;
@@ -79,10 +79,10 @@ TEST_F(LifecycleTest, OpensInSteps) {
     EXPECT_EQ(reset(1), CUDA_SUCCESS);
   }
   EXPECT_EQ(copy(), Verdict::kNotReady);
-  EXPECT_FALSE(engine.is_open());
+  EXPECT_FALSE(engine.are_relays_open());
   EXPECT_TRUE(engine.add_context(nullptr).ok());
-  engine.begin();
-  EXPECT_TRUE(engine.is_open());
+  engine.open_targets();
+  EXPECT_TRUE(engine.are_relays_open());
   EXPECT_EQ(copy(), Verdict::kAccelerated);
   synchronize(stream);
   EXPECT_EQ(engine.collect(1000).size(), static_cast<size_t>(gpus())) << "a path is missing";
@@ -92,15 +92,15 @@ TEST_F(LifecycleTest, OpensInSteps) {
 // A worker that copies to one GPU has no context of braid's there; that comes with the first copy
 // of a neighbour's.
 TEST_F(LifecycleTest, OnlyRelaysThatCopiesWantAreOpened) {
-  const auto prepared = Engine::prepare(driver(), every_size());
+  const auto prepared = Engine::create(driver(), every_size());
   ASSERT_TRUE(prepared.ok()) << prepared.status().message();
   Engine& engine = *prepared.value();
   ASSERT_TRUE(engine.add_context(nullptr).ok());
   const auto open_wanted = [&] {
     int steps = 0;
-    for (; engine.open_next().value(); ++steps) continue;
-    engine.begin();
-    EXPECT_TRUE(engine.is_open());
+    for (; engine.open_next_relay().value(); ++steps) continue;
+    engine.open_targets();
+    EXPECT_TRUE(engine.are_relays_open());
     return steps;
   };
   HostBuffer host(driver(), kSize);
@@ -113,14 +113,14 @@ TEST_F(LifecycleTest, OnlyRelaysThatCopiesWantAreOpened) {
     synchronize(stream);
     return outcome.verdict;
   };
-  EXPECT_FALSE(engine.open_next().value()) << "nothing is wanted";
+  EXPECT_FALSE(engine.open_next_relay().value()) << "nothing is wanted";
   EXPECT_EQ(copy(0), Verdict::kNotReady);
   const size_t before_bytes = free_bytes(0);
   EXPECT_EQ(open_wanted(), gpus() - 1);
-  EXPECT_LT(before_bytes - free_bytes(0), 32u << 20) << "tickets, but no context";
+  EXPECT_LT(before_bytes - free_bytes(0), 32u << 20) << "transfers, but no context";
   EXPECT_EQ(copy(0), Verdict::kAccelerated);
   EXPECT_EQ(copy(1), Verdict::kNotReady);
-  EXPECT_FALSE(engine.is_open());
+  EXPECT_FALSE(engine.are_relays_open());
   EXPECT_EQ(copy(0), Verdict::kAccelerated) << "while the relay for the others opens";
   EXPECT_EQ(open_wanted(), 1);
   EXPECT_EQ(copy(1), Verdict::kAccelerated);

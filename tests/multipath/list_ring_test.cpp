@@ -1,4 +1,4 @@
-// The memory of batches' lists, with tickets that are played here.
+// The memory of batches' lists, with transfers that are played here.
 #include "multipath/list_ring.h"
 
 #include "support/server.h"
@@ -9,13 +9,13 @@ namespace {
 class ListRingTest : public test::ServerTest {
  protected:
   struct Played {
-    cuda::TicketReport report{};
-    Ticket ticket;
+    cuda::TransferReport report{};
+    TransferState transfer;
     Played() {
-      ticket.report = &report;
-      ++ticket.generation;
+      transfer.report = &report;
+      ++transfer.generation;
     }
-    void leave() { report.generation = ticket.generation; }
+    void leave() { report.generation = transfer.generation; }
   };
 
   static bool overlap(std::span<cuda::SliceList> one, std::span<cuda::SliceList> other) {
@@ -27,7 +27,7 @@ TEST_F(ListRingTest, WhatIsInUseIsNotGivenOutAgain) {
   auto ring = std::move(ListRing::open(driver())).value();
   Played held;
   const auto kept = ring->reserve(ListRing::capacity() / 2);
-  ring->commit(kept.size(), held.ticket);
+  ring->commit(kept.size(), held.transfer);
   EXPECT_TRUE(ring->reserve(ListRing::capacity() / 2 + 1).empty());
   const auto rest = ring->reserve(ListRing::capacity() / 2);
   ASSERT_FALSE(rest.empty());
@@ -36,23 +36,23 @@ TEST_F(ListRingTest, WhatIsInUseIsNotGivenOutAgain) {
   EXPECT_EQ(ring->reserve(ListRing::capacity()).size(), ListRing::capacity());
 }
 
-// A ticket is retired when nobody can say any more when its kernels leave.
+// A transfer is retired when nobody can say any more when its kernels leave.
 TEST_F(ListRingTest, ARetiredTicketKeepsItsListsAndNothingElse) {
   auto ring = std::move(ListRing::open(driver())).value();
   const size_t some = ListRing::capacity() / 10;
   Played first, lost, later;
   const auto before = ring->reserve(some);
-  ring->commit(before.size(), first.ticket);
+  ring->commit(before.size(), first.transfer);
   const auto kept = ring->reserve(some);
-  ring->commit(kept.size(), lost.ticket);
-  lost.ticket.retired = true;
+  ring->commit(kept.size(), lost.transfer);
+  lost.transfer.retired = true;
   first.leave();
   for (int round = 0; round < 2000; ++round) {
     const auto given = ring->reserve(some);
     ASSERT_EQ(given.size(), some) << "round " << round;
     ASSERT_FALSE(overlap(given, kept)) << "round " << round;
-    ++later.ticket.generation;
-    ring->commit(given.size(), later.ticket);
+    ++later.transfer.generation;
+    ring->commit(given.size(), later.transfer);
     later.leave();
   }
 }

@@ -221,7 +221,7 @@ class NoSlowerEveryGpuTest : public NoSlowerTest {
   std::vector<Copy> copies_;
 };
 
-// From the second time on: the first of them cannot know of those that follow (link_use.h).
+// From the second time on: the first of them cannot know of those that follow (link_contention.h).
 TEST_P(NoSlowerEveryGpuTest, CopiesToEveryGpuAtOnceAreAsFastAsNative) {
   auto engine = open_engine(by_default());
   for (const Direction direction : kBothWays) {

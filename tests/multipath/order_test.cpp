@@ -3,7 +3,7 @@
 #include <cstring>
 #include <thread>
 
-#include "multipath/ticket.h"
+#include "multipath/transfer_state.h"
 #include "support/server.h"
 
 namespace braid::multipath {
@@ -189,7 +189,7 @@ TEST_F(OrderTest, ManyCopiesBehindAHeldStreamAllLand) {
   synchronize(stream);
   EXPECT_EQ(std::memcmp(landing_->data(), source_->data(), kCopies * kPart), 0);
   engine_->collect(5000);
-  EXPECT_EQ(h2d(stream), Verdict::kAccelerated) << "tickets come back";
+  EXPECT_EQ(h2d(stream), Verdict::kAccelerated) << "transfers come back";
   synchronize(stream);
 }
 

@@ -100,10 +100,10 @@ TEST_F(ProcessTableTest, WithEveryRowTakenThereIsNone) {
 
 TEST_F(ProcessTableTest, OneHasTheTurn) {
   const auto one = open(), other = open();
-  ASSERT_TRUE(one->take_turn(milliseconds(0)));
-  EXPECT_FALSE(other->take_turn(milliseconds(20)));
-  one->give_turn();
-  EXPECT_TRUE(other->take_turn(milliseconds(0)));
+  ASSERT_TRUE(one->lock_opening(milliseconds(0)));
+  EXPECT_FALSE(other->lock_opening(milliseconds(20)));
+  one->unlock_opening();
+  EXPECT_TRUE(other->lock_opening(milliseconds(0)));
 }
 
 TEST_F(ProcessTableTest, AFileThatOthersMayReadIsNotUsed) {

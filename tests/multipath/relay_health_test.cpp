@@ -43,13 +43,13 @@ class RelayHealthTest : public test::ServerTest {
     altered_.clock = clock_.get();
     Options options = every_size();
     options.relays = {RelayChoice::Kind::kList, {1}};
-    auto prepared = Engine::prepare(altered_, options, say);
+    auto prepared = Engine::create(altered_, options, say);
     ASSERT_TRUE(prepared.ok()) << prepared.status().message();
     engine_ = std::move(prepared).value();
     ASSERT_TRUE(engine_->add_context(context(0)).ok());
-    engine_->want(kEveryGpu);
-    while (engine_->open_next().value()) continue;
-    engine_->begin();
+    engine_->request_relays(kEveryGpu);
+    while (engine_->open_next_relay().value()) continue;
+    engine_->open_targets();
     host_ = std::make_unique<HostBuffer>(driver(), kSize);
     host_->fill_random(9);
     device_ = std::make_unique<DeviceBuffer>(driver(), kSize);
@@ -125,30 +125,30 @@ TEST_F(RelayHealthTest, TheFirstRefusalIsSaidAndAllAreCounted) {
 TEST_F(RelayHealthTest, BuffersAreGivenBackAndAllocatedAgain) {
   ASSERT_TRUE(is_relayed());
   const size_t before = free_on_relay();
-  const uint64_t given = engine_->give_back_memory(relay_device());
+  const uint64_t given = engine_->release_buffers(relay_device());
   EXPECT_GE(given, uint64_t{32} << 20);
   EXPECT_EQ(free_on_relay(), before + given);
-  EXPECT_EQ(engine_->give_back_memory(relay_device()), 0u) << "there is nothing left";
+  EXPECT_EQ(engine_->release_buffers(relay_device()), 0u) << "there is nothing left";
   EXPECT_EQ(count().state, RelayState::kWithoutBuffers);
   EXPECT_FALSE(is_relayed());
-  EXPECT_TRUE(engine_->tend());
+  EXPECT_TRUE(engine_->restore_buffers());
   EXPECT_EQ(free_on_relay(), before);
   EXPECT_TRUE(is_relayed());
 }
 
 TEST_F(RelayHealthTest, BuffersStayGivenBackWhileTheGpuIsShortOfMemory) {
-  ASSERT_NE(engine_->give_back_memory(relay_device()), 0u);
+  ASSERT_NE(engine_->release_buffers(relay_device()), 0u);
   const size_t most = free_on_relay() - (size_t{1} << 30);
   use_gpu(1);
   CUdeviceptr hog = 0;
   MUST(driver(), cuMemAlloc(&hog, most));
   use_gpu(0);
-  EXPECT_FALSE(engine_->tend());
+  EXPECT_FALSE(engine_->restore_buffers());
   EXPECT_EQ(count().state, RelayState::kWithoutBuffers);
   use_gpu(1);
   MUST(driver(), cuMemFree(hog));
   use_gpu(0);
-  EXPECT_TRUE(engine_->tend());
+  EXPECT_TRUE(engine_->restore_buffers());
 }
 
 // What passes through the buffers is under way for as long as the program's stream is held.
@@ -158,10 +158,10 @@ TEST_F(RelayHealthTest, BuffersInUseAreNotGivenBack) {
   ASSERT_EQ(
       engine_->submit({Direction::kHostToDevice, host_->data(), device_->at(), kSize, stream_}),
       Verdict::kAccelerated);
-  EXPECT_EQ(engine_->give_back_memory(relay_device()), 0u);
+  EXPECT_EQ(engine_->release_buffers(relay_device()), 0u);
   gate.open();
   synchronize(stream_);
-  EXPECT_NE(engine_->give_back_memory(relay_device()), 0u);
+  EXPECT_NE(engine_->release_buffers(relay_device()), 0u);
 }
 
 // To free memory would spoil what this thread, or another, records.
@@ -170,15 +170,15 @@ TEST_F(RelayHealthTest, AGraphThatIsBeingRecordedIsNotSpoiled) {
       symbol("cuStreamBeginCapture_v2"));
   const auto end = reinterpret_cast<CUresult (*)(CUstream, CUgraph*)>(symbol("cuStreamEndCapture"));
   ASSERT_EQ(begin(stream_, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
-  EXPECT_NE(engine_->give_back_memory(relay_device()), 0u);
-  EXPECT_TRUE(engine_->tend());
+  EXPECT_NE(engine_->release_buffers(relay_device()), 0u);
+  EXPECT_TRUE(engine_->restore_buffers());
   CUgraph graph = nullptr;
   EXPECT_EQ(end(stream_, &graph), CUDA_SUCCESS);
 }
 
 // Kernels need no buffers.
 TEST_F(RelayHealthTest, ARelayWithoutBuffersCarriesBatches) {
-  ASSERT_NE(engine_->give_back_memory(relay_device()), 0u);
+  ASSERT_NE(engine_->release_buffers(relay_device()), 0u);
   const Segment halves[] = {{host_->data() + kSize / 2, device_->at(kSize / 2), kSize / 2},
                             {host_->data(), device_->at(), kSize / 2}};
   const Outcome outcome = engine_->submit(Batch{Direction::kHostToDevice, halves, stream_});

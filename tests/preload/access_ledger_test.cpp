@@ -14,11 +14,11 @@ constexpr CUmemAccess_flags kWrite = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
 class Access : public ::testing::Test {
  protected:
   static std::vector<CUmemAccessDesc> by(int gpu, CUmemAccess_flags flags) {
-    CUmemAccessDesc wish{};
-    wish.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    wish.location.id = gpu;
-    wish.flags = flags;
-    return {wish};
+    CUmemAccessDesc desc{};
+    desc.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    desc.location.id = gpu;
+    desc.flags = flags;
+    return {desc};
   }
   static CUmemoryPool pool(intptr_t number) { return reinterpret_cast<CUmemoryPool>(number); }
   AccessLedger ledger_;
@@ -26,9 +26,9 @@ class Access : public ::testing::Test {
 
 TEST_F(Access, ALentGpuAnswersAsTheProgramSetIt) {
   ledger_.set(kAt, 100, by(0, kWrite));
-  EXPECT_EQ(ledger_.answer(kAt, 1), std::nullopt) << "nothing is lent: the driver knows";
-  ledger_.lend(kAt, 100, 0b0110);
-  EXPECT_EQ(ledger_.answer(kAt, 0), std::nullopt) << "its own GPU is not lent";
+  EXPECT_EQ(ledger_.answer(kAt, 1), std::nullopt) << "nothing is granted: the driver knows";
+  ledger_.grant(kAt, 100, 0b0110);
+  EXPECT_EQ(ledger_.answer(kAt, 0), std::nullopt) << "its own GPU is not granted";
   EXPECT_EQ(ledger_.answer(kAt, 1), kNone);
   EXPECT_EQ(ledger_.answer(kAt, 3), std::nullopt);
   ledger_.set(kAt, 100, by(1, kRead));
@@ -45,7 +45,7 @@ TEST_F(Access, ALentGpuAnswersAsTheProgramSetIt) {
 TEST_F(Access, WhatWasSetBeforeLendingStays) {
   ledger_.set(kAt, 100, by(1, kWrite));
   ledger_.set(kAt, 100, by(2, kRead));
-  ledger_.lend(kAt, 100, 0b1110);
+  ledger_.grant(kAt, 100, 0b1110);
   EXPECT_EQ(ledger_.answer(kAt, 1), kWrite);
   EXPECT_EQ(ledger_.answer(kAt, 2), kRead);
   EXPECT_EQ(ledger_.answer(kAt, 3), kNone);
@@ -53,22 +53,22 @@ TEST_F(Access, WhatWasSetBeforeLendingStays) {
 
 TEST_F(Access, RangesAreCutWhereTheyDiffer) {
   ledger_.set(kAt, 300, by(0, kWrite));
-  ledger_.lend(kAt, 300, 0b0010);
+  ledger_.grant(kAt, 300, 0b0010);
   ledger_.set(kAt + 100, 100, by(1, kRead));
   EXPECT_EQ(ledger_.answer(kAt + 99, 1), kNone);
   EXPECT_EQ(ledger_.answer(kAt + 100, 1), kRead);
   EXPECT_EQ(ledger_.answer(kAt + 200, 1), kNone);
-  ledger_.lend(kAt + 200, 200, 0b0100);  // beyond what was known
+  ledger_.grant(kAt + 200, 200, 0b0100);  // beyond what was known
   EXPECT_EQ(ledger_.answer(kAt + 350, 2), kNone);
   EXPECT_EQ(ledger_.answer(kAt + 350, 1), std::nullopt);
-  EXPECT_EQ(ledger_.lent(kAt, 200), 0b0010u);
-  EXPECT_EQ(ledger_.lent(kAt + 150, 100), 0b0110u);
-  EXPECT_EQ(ledger_.lent(kAt + 400, 100), 0u);
+  EXPECT_EQ(ledger_.granted(kAt, 200), 0b0010u);
+  EXPECT_EQ(ledger_.granted(kAt + 150, 100), 0b0110u);
+  EXPECT_EQ(ledger_.granted(kAt + 400, 100), 0u);
 }
 
 TEST_F(Access, UnmappedMemoryIsForgotten) {
   ledger_.set(kAt, 300, by(0, kWrite));
-  ledger_.lend(kAt, 300, 0b0010);
+  ledger_.grant(kAt, 300, 0b0010);
   ledger_.forget(kAt + 100, 100);
   EXPECT_EQ(ledger_.answer(kAt + 50, 1), kNone);
   EXPECT_EQ(ledger_.answer(kAt + 150, 1), std::nullopt);
@@ -76,18 +76,18 @@ TEST_F(Access, UnmappedMemoryIsForgotten) {
   const std::vector<std::pair<CUdeviceptr, size_t>> left = {{kAt, 100}, {kAt + 200, 100}};
   EXPECT_EQ(ledger_.ranges(), left);
   ledger_.set(kAt + 100, 100, by(0, kWrite));
-  EXPECT_EQ(ledger_.answer(kAt + 150, 1), std::nullopt) << "new memory is not lent yet";
+  EXPECT_EQ(ledger_.answer(kAt + 150, 1), std::nullopt) << "new memory is not granted yet";
 }
 
 TEST_F(Access, PoolsAreAnsweredLikewise) {
   ledger_.add(pool(1), 0);
   ledger_.set(pool(2), by(1, kRead));  // not one that the program made
-  ledger_.lend(pool(1), 0b0110);
-  ledger_.lend(pool(2), 0b0110);
+  ledger_.grant(pool(1), 0b0110);
+  ledger_.grant(pool(2), 0b0110);
   EXPECT_EQ(ledger_.answer(pool(1), 1), kNone);
   EXPECT_EQ(ledger_.answer(pool(2), 1), kRead);
   EXPECT_EQ(ledger_.answer(pool(3), 1), std::nullopt);
-  EXPECT_EQ(ledger_.lent(pool(1)), 0b0110u);
+  EXPECT_EQ(ledger_.granted(pool(1)), 0b0110u);
   const std::vector<std::pair<CUmemoryPool, int>> made = {{pool(1), 0}};
   EXPECT_EQ(ledger_.pools(), made);
   ledger_.forget(pool(1));

@@ -86,11 +86,11 @@ BRAID_HOST_DEVICE inline bool is_at_rest(uint64_t now_ns, uint64_t until_ns) {
 /// One relay block's eye on its link.
 class LinkWatch {
  public:
-  /// `board`: an address, which another engine of this process does not have; of two processes the
-  /// time alone may differ. Only its offset in a large page: the rest of it is another in every
+  /// `occupancy`: an address, which another engine of this process does not have; of two processes
+  /// the time alone may differ. Only its offset in a large page: the rest of it is another in every
   /// run.
-  BRAID_HOST_DEVICE explicit LinkWatch(uint64_t board)
-      : salt_(static_cast<uint32_t>(board & 0xfffff)) {}
+  BRAID_HOST_DEVICE explicit LinkWatch(uint64_t occupancy)
+      : salt_(static_cast<uint32_t>(occupancy & 0xfffff)) {}
 
   /// The block has paused: until pipelines are full again, paces say nothing.
   BRAID_HOST_DEVICE void restart() {

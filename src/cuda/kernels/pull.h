@@ -37,10 +37,10 @@ inline constexpr uint32_t kMaxPaths = 16;
 /// Shared by all kernels of one transfer; lies in the target GPU's memory, and every path's GPU
 /// reaches it with system-scope atomics. All zero before its first use. Reused by later transfers,
 /// but only after every kernel of the last one has left.
-struct TicketCounters {
+struct TransferCounters {
   uint32_t next;  ///< next slice number to take; reset by the last block to leave
   uint32_t left;  ///< blocks that have left; reset by the last block to leave
-  uint32_t done;  ///< slices landed, over all uses of this ticket: never reset, wraps
+  uint32_t done;  ///< slices landed, over all uses of this transfer: never reset, wraps
   uint32_t unused;
   uint32_t slices[kMaxPaths];       ///< slices landed by path; reset by the last block to leave
   uint32_t short_bytes[kMaxPaths];  ///< bytes that those fell short of slice_bytes each; likewise
@@ -48,16 +48,16 @@ struct TicketCounters {
 
 /// What the last block to leave tells the host. Lies in host memory that every path's GPU can
 /// write. `generation` is written last, system scope: once the host reads the generation that it
-/// launched, the ticket is free and the counts are final.
-struct TicketReport {
+/// launched, the transfer is free and the counts are final.
+struct TransferReport {
   uint32_t generation;
   uint32_t unused[3];
   uint32_t slices[kMaxPaths];
   uint32_t short_bytes[kMaxPaths];
 };
 
-/// Blocks at work on a link are ranked, and one rests while any of a lower number is on its board.
-/// Relays work in contexts of their own, with boards of their own. So among relays, and on the
+/// Blocks at work on a link are ranked, and one rests while any of a lower number is at work there.
+/// Relays work in contexts of their own, with occupancies of their own. So among relays, and on the
 /// direct path, urgent blocks go first; a relay and its own GPU's direct path do not meet.
 inline constexpr uint32_t kUrgentDirectRank = 0;
 inline constexpr uint32_t kUrgentRelayRank = 1;
@@ -68,7 +68,7 @@ inline constexpr uint32_t kRanks = 4;
 /// What one context's kernels carry over their GPU's PCIe link in one direction, so that transfers
 /// can make room for each other between two slices. Lies in that GPU's memory; only blocks of that
 /// context touch it.
-struct LinkBoard {
+struct LinkOccupancy {
   uint32_t blocks[kRanks];         ///< at work, by rank; blocks count themselves in and out
   uint32_t relayed_kb[kMaxPaths];  ///< by relay slot: what is left of a transfer that is relayed
                                    ///< here, as one of its blocks last saw it; 0 without one
@@ -106,9 +106,9 @@ struct PullArgs {
   uint64_t size_bytes;   ///< of the whole transfer
   uint64_t lists;        ///< of a batch: SliceList[slice_count], in host memory, and the three
                          ///< fields above mean nothing; of a contiguous copy: 0
-  uint64_t counters;     ///< TicketCounters*, in the target GPU's memory
-  uint64_t report;       ///< TicketReport*, in host memory
-  uint64_t board;        ///< LinkBoard* of this context and direction, in this GPU's memory
+  uint64_t counters;     ///< TransferCounters*, in the target GPU's memory
+  uint64_t report;       ///< TransferReport*, in host memory
+  uint64_t occupancy;    ///< LinkOccupancy* of this context and direction, in this GPU's memory
   uint64_t pace;         ///< LinkPace* of this GPU; 0: nobody rests for congestion
   uint64_t shared;       ///< uint32_t* in host memory: set when the GPU turns out to be shared by
                          ///< time slices (is_preempted); 0: the direct path, which does not ask
@@ -180,18 +180,18 @@ BRAID_HOST_DEVICE inline uint64_t usual_offset(const PullArgs& args, const LinkS
   return offsetof(LinkPace, usual) + index * sizeof(UsualPace);
 }
 
-/// Whether a block has to rest for braid's own work, given the board as it last read it and what is
-/// left of its own transfer.
-BRAID_HOST_DEVICE inline bool must_rest(const PullArgs& args, const LinkBoard& board,
+/// Whether a block has to rest for braid's own work, given the occupancy as it last read it and
+/// what is left of its own transfer.
+BRAID_HOST_DEVICE inline bool must_rest(const PullArgs& args, const LinkOccupancy& occupancy,
                                         uint32_t own_kb) {
-  BRAID_UNROLL  // the board stays in registers
+  BRAID_UNROLL  // the occupancy stays in registers
       for (uint32_t rank = 0; rank < kRanks;
-           ++rank) if (rank < args.rank && board.blocks[rank] != 0) return true;
+           ++rank) if (rank < args.rank && occupancy.blocks[rank] != 0) return true;
   if (args.relay_slot == kNoRelaySlot || args.is_favoured != 0) return false;
   BRAID_UNROLL
   for (uint32_t slot = 0; slot < kMaxPaths; ++slot)
-    if (slot != args.relay_slot && board.relayed_kb[slot] > own_kb &&
-        board.relayed_kb[slot] - own_kb > own_kb / 4 + kRelayMarginKb)
+    if (slot != args.relay_slot && occupancy.relayed_kb[slot] > own_kb &&
+        occupancy.relayed_kb[slot] - own_kb > own_kb / 4 + kRelayMarginKb)
       return true;
   return false;
 }

@@ -2,7 +2,7 @@
 // have landed, makes room for others and leaves. Called by one thread of the block.
 //
 // The memory round trips of a slice are off its critical path (measured on 4xH200, 64 KB slices:
-// 94 GB/s with them on it): the next slice is taken, and the board read, while the last one is
+// 94 GB/s with them on it): the next slice is taken, and the occupancy read, while the last one is
 // still moving; and slices are reported together, when the block stops, since only the full count
 // opens the gate.
 #pragma once
@@ -32,13 +32,13 @@ class PullProtocol {
  public:
   __device__ explicit PullProtocol(const PullArgs& args)
       : args_(args),
-        counters_(reinterpret_cast<TicketCounters*>(args.counters)),
-        board_(reinterpret_cast<LinkBoard*>(args.board)),
+        counters_(reinterpret_cast<TransferCounters*>(args.counters)),
+        occupancy_(reinterpret_cast<LinkOccupancy*>(args.occupancy)),
         own_kb_(kb_left(args, 0)),
-        watch_(args.board) {}
+        watch_(args.occupancy) {}
 
   __device__ void enter() {
-    atomicAdd(&board_->blocks[args_.rank], 1u);
+    atomicAdd(&occupancy_->blocks[args_.rank], 1u);
     look();
   }
 
@@ -92,10 +92,10 @@ class PullProtocol {
     unreported_ = 0;
   }
 
-  /// The last block of all paths resets the ticket and tells the host that it is free.
+  /// The last block of all paths resets the transfer and tells the host that it is free.
   __device__ void leave() {
     publish(args_.slice_count);
-    atomicSub(&board_->blocks[args_.rank], 1u);
+    atomicSub(&occupancy_->blocks[args_.rank], 1u);
     if (moved_ != 0) atomicAdd_system(&counters_->slices[args_.path], moved_);
     if (short_bytes_ != 0) atomicAdd_system(&counters_->short_bytes[args_.path], short_bytes_);
     __threadfence_system();
@@ -162,18 +162,18 @@ class PullProtocol {
     const uint64_t rest_ns = watch_.rest_ns(usual, sample);
     const UsualPace now_usual = learned(usual, sample);
     __stcg(at, make_uint2(__float_as_uint(now_usual.ns_per_kb), now_usual.samples));
-    if (rest_ns != 0) *static_cast<volatile uint64_t*>(&board_->rests_until_ns) = now + rest_ns;
+    if (rest_ns != 0) *static_cast<volatile uint64_t*>(&occupancy_->rests_until_ns) = now + rest_ns;
   }
 
   // The loads are under way when this returns; `take` looks at what they brought.
   __device__ void look() {
-    if (args_.rank != 0) set_words(seen_.blocks, load16(board_->blocks));
+    if (args_.rank != 0) set_words(seen_.blocks, load16(occupancy_->blocks));
     if (minds_congestion(args_))
-      seen_.rests_until_ns = *static_cast<volatile uint64_t*>(&board_->rests_until_ns);
+      seen_.rests_until_ns = *static_cast<volatile uint64_t*>(&occupancy_->rests_until_ns);
     if (args_.relay_slot == kNoRelaySlot) return;
 #pragma unroll
     for (uint32_t slot = 0; slot < kMaxPaths; slot += 4)
-      set_words(seen_.relayed_kb + slot, load16(board_->relayed_kb + slot));
+      set_words(seen_.relayed_kb + slot, load16(occupancy_->relayed_kb + slot));
   }
 
   __device__ static void set_words(uint32_t* seen, uint4 words) {
@@ -184,7 +184,7 @@ class PullProtocol {
   __device__ void publish(uint32_t next) {
     if (args_.relay_slot == kNoRelaySlot) return;
     own_kb_ = kb_left(args_, next);
-    *static_cast<volatile uint32_t*>(&board_->relayed_kb[args_.relay_slot]) =
+    *static_cast<volatile uint32_t*>(&occupancy_->relayed_kb[args_.relay_slot]) =
         next < args_.slice_count ? own_kb_ : 0;
   }
 
@@ -193,8 +193,8 @@ class PullProtocol {
 
   __device__ void close_ticket() {
     __threadfence_system();
-    auto* report = reinterpret_cast<volatile TicketReport*>(args_.report);
-    volatile TicketCounters* counters = counters_;
+    auto* report = reinterpret_cast<volatile TransferReport*>(args_.report);
+    volatile TransferCounters* counters = counters_;
     for (uint32_t path = 0; path < args_.path_count; ++path) {
       report->slices[path] = counters->slices[path];
       report->short_bytes[path] = counters->short_bytes[path];
@@ -208,10 +208,10 @@ class PullProtocol {
   }
 
   const PullArgs& args_;
-  TicketCounters* counters_;
-  LinkBoard* board_;
-  LinkBoard seen_{};  // the board, as last read
-  uint32_t own_kb_;   // what is left of this transfer
+  TransferCounters* counters_;
+  LinkOccupancy* occupancy_;
+  LinkOccupancy seen_{};  // the occupancy, as last read
+  uint32_t own_kb_;       // what is left of this transfer
   LinkWatch watch_;
   uint64_t ended_rest_ns_ = 0;
   uint64_t looked_ns_ = 0;   // when the last slice was asked for

@@ -10,7 +10,7 @@ namespace {
 class PullBlock final : public TwinBlock {
  public:
   explicit PullBlock(const PullArgs& args)
-      : args_(args), own_kb_(kb_left(args, 0)), watch_(args.board) {}
+      : args_(args), own_kb_(kb_left(args, 0)), watch_(args.occupancy) {}
 
   TwinStep step(TwinMemory& memory) override {
     if (args_.total_blocks == 0) return {.kind = TwinStep::Kind::kExit};
@@ -21,8 +21,8 @@ class PullBlock final : public TwinBlock {
     const bool held_before = held_count_ != 0;
     if (!held_before) {
       if (is_shared_) return leave(memory);
-      // Asked again, of the board as it is now: a block that sleeps is woken by a change of what it
-      // read last, and what it read before may have been out of date already.
+      // Asked again, of the occupancy as it is now: a block that sleeps is woken by a change of
+      // what it read last, and what it read before may have been out of date already.
       if (has_to_rest) has_to_rest = must_still_rest(memory);
       if (has_to_rest && memory.load(next()) < args_.slice_count)
         return {.kind = TwinStep::Kind::kPoll, .wake_ns = rest_ends_ns(memory)};
@@ -44,20 +44,20 @@ class PullBlock final : public TwinBlock {
   }
 
  private:
-  uint64_t next() const { return args_.counters + offsetof(TicketCounters, next); }
-  uint64_t done() const { return args_.counters + offsetof(TicketCounters, done); }
-  uint64_t left() const { return args_.counters + offsetof(TicketCounters, left); }
+  uint64_t next() const { return args_.counters + offsetof(TransferCounters, next); }
+  uint64_t done() const { return args_.counters + offsetof(TransferCounters, done); }
+  uint64_t left() const { return args_.counters + offsetof(TransferCounters, left); }
   uint64_t slices(uint32_t path) const {
-    return args_.counters + offsetof(TicketCounters, slices) + path * sizeof(uint32_t);
+    return args_.counters + offsetof(TransferCounters, slices) + path * sizeof(uint32_t);
   }
   uint64_t short_bytes(uint32_t path) const {
-    return args_.counters + offsetof(TicketCounters, short_bytes) + path * sizeof(uint32_t);
+    return args_.counters + offsetof(TransferCounters, short_bytes) + path * sizeof(uint32_t);
   }
   uint64_t ranked_blocks(uint32_t rank) const {
-    return args_.board + offsetof(LinkBoard, blocks) + rank * sizeof(uint32_t);
+    return args_.occupancy + offsetof(LinkOccupancy, blocks) + rank * sizeof(uint32_t);
   }
   uint64_t relayed_kb(uint32_t slot) const {
-    return args_.board + offsetof(LinkBoard, relayed_kb) + slot * sizeof(uint32_t);
+    return args_.occupancy + offsetof(LinkOccupancy, relayed_kb) + slot * sizeof(uint32_t);
   }
 
   void enter(TwinMemory& memory) {
@@ -82,14 +82,15 @@ class PullBlock final : public TwinBlock {
       second_ = taken;
   }
 
-  // The kernel's loads of the board are under way together.
+  // The kernel's loads of the occupancy are under way together.
   void look(TwinMemory& memory) {
     if (args_.relay_slot != kNoRelaySlot)
-      memory.read(args_.board, &seen_, sizeof(seen_));
+      memory.read(args_.occupancy, &seen_, sizeof(seen_));
     else if (args_.rank != 0)
-      memory.read(args_.board + offsetof(LinkBoard, blocks), seen_.blocks, sizeof(seen_.blocks));
+      memory.read(args_.occupancy + offsetof(LinkOccupancy, blocks), seen_.blocks,
+                  sizeof(seen_.blocks));
     if (args_.relay_slot == kNoRelaySlot && minds_congestion(args_))
-      memory.read(args_.board + offsetof(LinkBoard, rests_until_ns), &seen_.rests_until_ns,
+      memory.read(args_.occupancy + offsetof(LinkOccupancy, rests_until_ns), &seen_.rests_until_ns,
                   sizeof(seen_.rests_until_ns));
   }
 
@@ -142,7 +143,8 @@ class PullBlock final : public TwinBlock {
     const uint64_t rest_ns = watch_.rest_ns(usual, sample);
     memory.write(at, learned(usual, sample));
     if (rest_ns != 0)
-      memory.write(args_.board + offsetof(LinkBoard, rests_until_ns), memory.now_ns() + rest_ns);
+      memory.write(args_.occupancy + offsetof(LinkOccupancy, rests_until_ns),
+                   memory.now_ns() + rest_ns);
   }
 
   TwinStep move_piece(bool overlaps) {
@@ -185,22 +187,22 @@ class PullBlock final : public TwinBlock {
     memory.store(from, 0);
   }
 
-  // The last block to leave: nobody else reads or writes this ticket now.
+  // The last block to leave: nobody else reads or writes this transfer now.
   void close_ticket(TwinMemory& memory) const {
     for (uint32_t path = 0; path < args_.path_count; ++path) {
       const uint64_t word = path * sizeof(uint32_t);
-      move_word(memory, slices(path), args_.report + offsetof(TicketReport, slices) + word);
+      move_word(memory, slices(path), args_.report + offsetof(TransferReport, slices) + word);
       move_word(memory, short_bytes(path),
-                args_.report + offsetof(TicketReport, short_bytes) + word);
+                args_.report + offsetof(TransferReport, short_bytes) + word);
     }
     memory.store(next(), 0);
     memory.store(left(), 0);
-    memory.store(args_.report + offsetof(TicketReport, generation), args_.generation);
+    memory.store(args_.report + offsetof(TransferReport, generation), args_.generation);
   }
 
   PullArgs args_;
   bool entered_ = false;
-  LinkBoard seen_{};
+  LinkOccupancy seen_{};
   uint32_t own_kb_;
   LinkWatch watch_;
   uint64_t looked_ns_ = 0;

@@ -1,11 +1,11 @@
-// Tickets: what one transfer has for itself while it is under way, taken from a pool that is
+// Transfers: what one transfer has for itself while it is under way, taken from a pool that is
 // allocated once: a word that says that the program's stream has come so far (start), the counters
-// that its kernels share, their report, and the channels that it uses on relays. A ticket is free
-// again when all of these are, which the GPUs write into host memory: finding a free ticket costs
+// that its kernels share, their report, and the channels that it uses on relays. A transfer is free
+// again when all of these are, which the GPUs write into host memory: finding a free transfer costs
 // plain loads, no driver call.
 //
-// Threads: `take` and what reads all tickets want the owning Target's lock; a ticket that has been
-// taken is its taker's alone until `launched`.
+// Threads: `take` and what reads all transfers want the owning Target's lock; a transfer that has
+// been taken is its taker's alone until `launched`.
 #pragma once
 
 #include <array>
@@ -21,7 +21,7 @@ namespace braid::multipath {
 
 /// Programs enqueue copies far ahead of the GPU; 256 of them, each over the threshold, are beyond
 /// what a stream holds in practice. When all are in use the next copy is native.
-inline constexpr size_t kTickets = 256;
+inline constexpr size_t kMostTransfers = 256;
 
 /// Transfers of one of the program's streams, and of all, that may be under way: each puts up to
 /// four operations into the stream, and of about a thousand that have not begun the driver blocks
@@ -48,14 +48,14 @@ struct ChannelUse {
   uint32_t landed = 0;
 };
 
-struct Ticket {
-  CUdeviceptr counters = 0;              ///< TicketCounters, in the target's memory
-  cuda::TicketReport* report = nullptr;  ///< written by the last block to leave
-  uint32_t* start = nullptr;             ///< the program's stream writes `uses` here
+struct TransferState {
+  CUdeviceptr counters = 0;                ///< TransferCounters, in the target's memory
+  cuda::TransferReport* report = nullptr;  ///< written by the last block to leave
+  uint32_t* start = nullptr;               ///< the program's stream writes `uses` here
   uint32_t uses = 0;
   uint32_t generation = 0;  ///< of its last use; its kernels have left when the report says so
   uint32_t done = 0;        ///< what counters.done will read when those have landed
-  bool is_taken = false;
+  bool is_acquired = false;
   bool retired = false;  ///< a block of it never comes or leaves: never used again
 
   // Of its last use.
@@ -76,41 +76,41 @@ struct Ticket {
   bool has_begun() const { return Channel::has_reached(start, uses); }
   /// No kernel of it waits, moves or has yet to leave.
   bool have_kernels_left() const;
-  /// Its present use has no kernels. Of a ticket that has been taken.
-  void do_without_kernels();
+  /// Its present use has no kernels. Of a transfer that has been taken.
+  void mark_kernels_left();
   /// Its relays' channels have gone past it.
   bool have_channels_landed() const;
   bool is_free() const {
-    return !is_taken && !retired && has_begun() && have_kernels_left() && have_channels_landed();
+    return !is_acquired && !retired && has_begun() && have_kernels_left() && have_channels_landed();
   }
   /// It waits for its turn, or moves.
-  bool is_in_use() const { return is_taken || (!retired && !is_free()); }
+  bool is_in_use() const { return is_acquired || (!retired && !is_free()); }
 
   void add(Channel& channel) { channels[channel_count++] = {&channel, channel.issued}; }
 };
 
-class TicketPool {
+class TransferPool {
  public:
   /// `counters`: kBytes of the target's memory, and `words`: 2 * kBytes of host memory; all GPUs
   /// reach both, and both are zero. They must outlive the pool. Allocates.
   static constexpr size_t kStride = 256;  ///< apart, so that transfers share no cache line
-  static constexpr size_t kBytes = kTickets * kStride;
-  TicketPool(CUdeviceptr counters, void* words);
+  static constexpr size_t kBytes = kMostTransfers * kStride;
+  TransferPool(CUdeviceptr counters, void* words);
 
-  /// A free ticket, taken for a transfer of `user`'s; null when all are in use, or too many are the
-  /// user's. The counts of its last use by kernels may still be unread; then it gets a new
+  /// A free transfer, taken for a transfer of `user`'s; null when all are in use, or too many are
+  /// the user's. The counts of its last use by kernels may still be unread; then it gets a new
   /// generation.
-  Ticket* take(const StreamKey& user);
+  TransferState* acquire(const StreamKey& user);
 
-  std::vector<Ticket>& tickets() { return tickets_; }
+  std::vector<TransferState>& transfers() { return transfers_; }
   /// Those that are in use, or were when `take` last looked.
-  const std::vector<Ticket*>& in_use() const { return in_use_; }
+  const std::vector<TransferState*>& in_use() const { return in_use_; }
   bool all_free() const;
 
  private:
-  std::vector<Ticket> tickets_;
-  std::vector<Ticket*> free_;    // no vector grows after opening
-  std::vector<Ticket*> in_use_;  // or were, when last looked at
+  std::vector<TransferState> transfers_;
+  std::vector<TransferState*> free_;    // no vector grows after opening
+  std::vector<TransferState*> in_use_;  // or were, when last looked at
 };
 
 }  // namespace braid::multipath

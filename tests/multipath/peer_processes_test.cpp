@@ -1,5 +1,5 @@
 // Processes of a host that use braid know of each other: here, two engines with a table.
-#include "multipath/presence.h"
+#include "multipath/peer_processes.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -25,7 +25,7 @@ class CommonClock final : public Clock {
   uint64_t now = 1'000'000'000'000;
 };
 
-class PresenceTest : public test::ServerTest {
+class PeerProcessesTest : public test::ServerTest {
  protected:
   void SetUp() override {
     gpus_needed = 3;
@@ -40,7 +40,7 @@ class PresenceTest : public test::ServerTest {
     }
     use_gpu(0);
   }
-  ~PresenceTest() override { shm_unlink(table_.c_str()); }
+  ~PeerProcessesTest() override { shm_unlink(table_.c_str()); }
 
   std::unique_ptr<Engine> open(const std::string& table) {
     Options options = every_size();
@@ -70,7 +70,7 @@ class PresenceTest : public test::ServerTest {
   const std::string table_ = "/braid-test-" + std::to_string(getpid());
 };
 
-TEST_F(PresenceTest, LinksThatAnotherProcessUsesAreLeftToIt) {
+TEST_F(PeerProcessesTest, LinksThatAnotherProcessUsesAreLeftToIt) {
   const auto one = open(table_), other = open(table_);
   EXPECT_TRUE(relays_through_gpu_1(*one));
   end_copies();
@@ -87,14 +87,14 @@ TEST_F(PresenceTest, LinksThatAnotherProcessUsesAreLeftToIt) {
   end_copies();
 }
 
-TEST_F(PresenceTest, WithoutATableNobodyIsKnown) {
+TEST_F(PeerProcessesTest, WithoutATableNobodyIsKnown) {
   const auto one = open(""), other = open("");
   copy_to(*other, 1);
   for (int times = 0; times < 2; ++times) EXPECT_TRUE(relays_through_gpu_1(*one));
   end_copies();
 }
 
-TEST_F(PresenceTest, ATableThatCannotBeHadIsSaidAndDoneWithout) {
+TEST_F(PeerProcessesTest, ATableThatCannotBeHadIsSaidAndDoneWithout) {
   const auto engine = open("/no/such/table");
   ASSERT_EQ(engine->problems().size(), 1u);
   EXPECT_NE(engine->problems()[0].find("/no/such/table"), std::string::npos);
@@ -102,7 +102,7 @@ TEST_F(PresenceTest, ATableThatCannotBeHadIsSaidAndDoneWithout) {
   end_copies();
 }
 
-TEST_F(PresenceTest, SwitchedOffCopiesAreNative) {
+TEST_F(PeerProcessesTest, SwitchedOffCopiesAreNative) {
   const auto engine = open(table_);
   engine->row().is_off = 1;
   EXPECT_EQ(copy_to(*engine, 0), Verdict::kSwitchedOff);
@@ -111,7 +111,7 @@ TEST_F(PresenceTest, SwitchedOffCopiesAreNative) {
   end_copies();
 }
 
-TEST_F(PresenceTest, SaysWhatWaitsForBraid) {
+TEST_F(PeerProcessesTest, SaysWhatWaitsForBraid) {
   const auto engine = open(table_);
   EXPECT_EQ(engine->describe_waits(), "");
   Gate gate(driver());

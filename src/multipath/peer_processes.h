@@ -12,15 +12,15 @@
 #include "base/options.h"
 #include "cuda/driver.h"
 #include "multipath/process_table.h"
-#include "multipath/relays.h"
+#include "multipath/relay_topology.h"
 #include "multipath/transfer.h"
 
 namespace braid::multipath {
 
-class Presence {
+class PeerProcesses {
  public:
   /// Takes a row in the table that the options name; without one, nobody else sees this process.
-  Presence(const cuda::Driver& driver, const Options& options, const Relays& relays);
+  PeerProcesses(const cuda::Driver& driver, const Options& options, const RelayTopology& relays);
 
   ProcessRow& row() { return *row_; }
   /// Somebody has switched braid off in this process.
@@ -35,18 +35,18 @@ class Presence {
   void for_each_busy(Direction direction, uint64_t now_ns, const Visit& visit);
 
   /// While it lives, no other process that uses braid opens a relay.
-  class Turn {
+  class OpeningLock {
    public:
-    explicit Turn(ProcessTable* taken) : table_(taken) {}
-    ~Turn();
-    Turn(const Turn&) = delete;
-    Turn& operator=(const Turn&) = delete;
+    explicit OpeningLock(ProcessTable* taken) : table_(taken) {}
+    ~OpeningLock();
+    OpeningLock(const OpeningLock&) = delete;
+    OpeningLock& operator=(const OpeningLock&) = delete;
 
    private:
     ProcessTable* table_;  // null: there is no turn to give
   };
   /// Waits for those who have it, but not for ever. One thread at a time.
-  Turn take_turn();
+  OpeningLock lock_opening();
 
  private:
   int gpu_of(uint64_t key) const;
@@ -55,12 +55,12 @@ class Presence {
   std::unique_ptr<ProcessRow> private_row_;
   ProcessRow* row_ = nullptr;
   std::string problem_;
-  bool takes_turns_ = true;
+  bool locks_opening_ = true;
   std::array<uint64_t, ProcessRow::kGpus> keys_{};  // by ordinal
 };
 
 template <typename Visit>
-void Presence::for_each_busy(Direction direction, uint64_t now_ns, const Visit& visit) {
+void PeerProcesses::for_each_busy(Direction direction, uint64_t now_ns, const Visit& visit) {
   if (table_ == nullptr) return;
   for (size_t index = 0; index < ProcessTable::kRows; ++index) {
     if (table_->pid(index) == 0 || &table_->row(index) == row_) continue;

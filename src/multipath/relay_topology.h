@@ -1,5 +1,5 @@
 // The GPUs of this process, and which of them may relay for which: what the hardware and the user's
-// choice allow, whatever is open at the moment (roster.h). Found once, then constant.
+// choice allow, whatever is open at the moment (context_registry.h). Found once, then constant.
 #pragma once
 
 #include <vector>
@@ -15,10 +15,10 @@ namespace braid::multipath {
 /// from a counter there. NVLink has both; over PCIe peer access the atomics are missing.
 bool can_relay(const cuda::Driver& driver, CUdevice relay, CUdevice target);
 
-class Relays {
+class RelayTopology {
  public:
   /// Asks the driver. Fails when the user names GPUs that this process does not see.
-  static Result<Relays> find(const cuda::Driver& driver, const Options& options);
+  static Result<RelayTopology> find(const cuda::Driver& driver, const Options& options);
 
   int gpu_count() const { return static_cast<int>(devices_.size()); }
   CUdevice device(int gpu) const { return devices_[static_cast<size_t>(gpu)]; }

@@ -1,4 +1,4 @@
-#include "multipath/copy_plan.h"
+#include "multipath/copy_split.h"
 
 #include <algorithm>
 #include <cmath>
@@ -75,7 +75,7 @@ uint32_t ops_of(uint64_t relay_bytes, uint64_t chunk_bytes, size_t channels) {
 
 // Paths that begin one after the other and end together at t carry
 //   sum over k of (t - begin_k) x rate_k = size.
-CopyPlan plan_copy(const DirectionCosts& costs, const CopyPlanRequest& request) {
+CopySplit split_copy(const DirectionCosts& costs, const CopyPlanRequest& request) {
   const Begins begins = begins_of(costs, request);
   const Rates rates = rates_of(costs, request);
   double rate = rates.of(0);
@@ -87,7 +87,7 @@ CopyPlan plan_copy(const DirectionCosts& costs, const CopyPlanRequest& request) 
     carried_before += begins.of(paths) * rates.of(paths);
     end_us = (static_cast<double>(request.size_bytes) + carried_before) / rate;
   }
-  CopyPlan plan;
+  CopySplit plan;
   plan.expected_us = end_us;
   uint64_t left_bytes = request.size_bytes;
   const uint64_t most_bytes =

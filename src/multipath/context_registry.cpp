@@ -1,4 +1,4 @@
-#include "multipath/roster.h"
+#include "multipath/context_registry.h"
 
 #include <algorithm>
 #include <bit>
@@ -18,28 +18,29 @@ constexpr std::chrono::microseconds kDrainStep{200};
 
 }  // namespace
 
-Roster::Roster(const cuda::Driver& driver, const Options& options, const Relays& relays,
-               const Planner& planner, Presence& presence, Say say)
+ContextRegistry::ContextRegistry(const cuda::Driver& driver, const Options& options,
+                                 const RelayTopology& relays, const Planner& planner,
+                                 PeerProcesses& peers, Notify notify)
     : driver_(driver),
       options_(options),
       relays_(relays),
       planner_(planner),
-      presence_(presence),
-      say_(say),
+      peers_(peers),
+      notify_(notify),
       every_gpu_(relays.gpu_count() < kMostGpus ? gpu_bit(relays.gpu_count()) - 1 : kEveryGpu),
       seen_primaries_(static_cast<size_t>(relays.gpu_count()), false) {}
 
 template <typename Visit>
-void Roster::for_each_target(const Visit& visit) {
-  for (const auto& known : known_)
-    if (known->target != nullptr) visit(*known->target);
+void ContextRegistry::for_each_target(const Visit& visit) {
+  for (const auto& entry : entries_)
+    if (entry->target != nullptr) visit(*entry->target);
 }
 
 namespace {
 
 // True when the target has no transfer in flight. Reads host memory only.
 bool drain(Target& target, steady_clock::time_point deadline) {
-  while (!target.harvest()) {
+  while (!target.collect_finished()) {
     if (steady_clock::now() >= deadline) return false;
     std::this_thread::sleep_for(kDrainStep);
   }
@@ -48,7 +49,7 @@ bool drain(Target& target, steady_clock::time_point deadline) {
 
 }  // namespace
 
-Roster::~Roster() {
+ContextRegistry::~ContextRegistry() {
   const std::unique_lock lock(mutex_);
   const cuda::RelaxedCapture relaxed(driver_);
   const auto deadline = steady_clock::now() + kDrainLimit;
@@ -58,24 +59,24 @@ Roster::~Roster() {
     else
       target.abandon();
   });
-  for (const auto& known : known_) {
-    if (known->target == nullptr) unload_kernels(*known);
-    if (known->is_held) driver_.cuDevicePrimaryCtxRelease(known->where.device);
+  for (const auto& entry : entries_) {
+    if (entry->target == nullptr) unload_kernels(*entry);
+    if (entry->is_held) driver_.cuDevicePrimaryCtxRelease(entry->where.device);
   }
-  known_.clear();
+  entries_.clear();
   open_relays_.clear();
 }
 
 // Keeps an error for `problems`, and passes it on.
-Status Roster::note(Status status) {
+Status ContextRegistry::note(Status status) {
   if (!status.ok()) problems_.push_back(status.message());
   return status;
 }
 
 // ---- Relays ----
 
-GpuSet Roster::to_open() const {
-  const GpuSet wanted = wanted_.load(std::memory_order_acquire);
+GpuSet ContextRegistry::to_open() const {
+  const GpuSet wanted = requested_.load(std::memory_order_acquire);
   GpuSet relays = 0;
   for (int gpu = 0; gpu < relays_.gpu_count(); ++gpu)
     if ((wanted & gpu_bit(gpu)) != 0) relays |= relays_.of(gpu);
@@ -83,13 +84,13 @@ GpuSet Roster::to_open() const {
 }
 
 // A GPU that cannot be opened (its memory is full, another process has it alone) is done without.
-Result<bool> Roster::open_next() {
+Result<bool> ContextRegistry::open_next_relay() {
   if (const GpuSet waiting = to_open(); waiting != 0) {
     const cuda::RelaxedCapture relaxed(driver_);
     const int gpu = std::countr_zero(waiting);
     tried_ |= gpu_bit(gpu);
-    const Presence::Turn turn = presence_.take_turn();
-    auto relay = Relay::open(driver_, options_, relays_.device(gpu), gpu, say_);
+    const PeerProcesses::OpeningLock opening = peers_.lock_opening();
+    auto relay = Relay::open(driver_, options_, relays_.device(gpu), gpu, notify_);
     const std::unique_lock lock(mutex_);
     if (relay.ok()) {
       open_relays_.push_back(std::move(relay).value());
@@ -105,18 +106,18 @@ Result<bool> Roster::open_next() {
 }
 
 // The lock is tried only: whoever asks is about to tell the program that there is no memory.
-uint64_t Roster::give_back_memory(CUdevice device) {
+uint64_t ContextRegistry::release_buffers(CUdevice device) {
   const cuda::RelaxedCapture relaxed(driver_);
   const std::shared_lock lock(mutex_, std::try_to_lock);
   const int gpu = relays_.gpu_of(device);
   uint64_t given_bytes = 0;
   if (lock)
     for (const auto& relay : open_relays_)
-      if (relay->gpu() == gpu) given_bytes += relay->give_back_buffers();
+      if (relay->gpu() == gpu) given_bytes += relay->release_buffers();
   return given_bytes;
 }
 
-bool Roster::tend() {
+bool ContextRegistry::restore_buffers() {
   const std::shared_lock lock(mutex_);
   bool is_whole = true;
   for (const auto& relay : open_relays_) {
@@ -127,49 +128,50 @@ bool Roster::tend() {
   return is_whole;
 }
 
-// A GPU that is wanted since `open_next` found nothing is not ready, unless its relays are open.
-// The lock is free while a target is opened: copies of other GPUs go on, and a context may go.
-void Roster::begin() {
+// A GPU that is wanted since `open_next_relay` found nothing is not ready, unless its relays are
+// open. The lock is free while a target is opened: copies of other GPUs go on, and a context may
+// go.
+void ContextRegistry::open_targets() {
   const cuda::RelaxedCapture relaxed(driver_);
   std::unique_lock lock(mutex_);
-  const GpuSet wanted = wanted_.load(std::memory_order_acquire);
+  const GpuSet wanted = requested_.load(std::memory_order_acquire);
   GpuSet ready = 0;
   for (int gpu = 0; gpu < relays_.gpu_count(); ++gpu)
     if ((wanted & gpu_bit(gpu)) != 0 && (relays_.of(gpu) & ~tried_) == 0) ready |= gpu_bit(gpu);
-  while (Known* known = next_without_target(ready)) {
-    const ProgramContext where = known->where;
-    const uint64_t number = known->number;
+  while (Entry* entry = next_without_target(ready)) {
+    const ProgramContext where = entry->where;
+    const uint64_t number = entry->number;
     const std::vector<Relay*> relays = relays_for(where);
     lock.unlock();
-    auto target = Target::open(driver_, options_, planner_, link_use_, where, relays);
+    auto target = Target::open(driver_, options_, planner_, link_contention_, where, relays);
     lock.lock();
-    known = find(where.context);
-    if (known != nullptr && known->number == number) (void)keep(*known, std::move(target));
+    entry = find(where.context);
+    if (entry != nullptr && entry->number == number) (void)install(*entry, std::move(target));
   }
   ready_.store(ready, std::memory_order_release);
 }
 
-Roster::Known* Roster::next_without_target(GpuSet gpus) const {
-  for (const auto& known : known_)
-    if ((gpus & gpu_bit(known->where.gpu)) != 0 && known->target == nullptr && !known->is_refused)
-      return known.get();
+ContextRegistry::Entry* ContextRegistry::next_without_target(GpuSet gpus) const {
+  for (const auto& entry : entries_)
+    if ((gpus & gpu_bit(entry->where.gpu)) != 0 && entry->target == nullptr && !entry->is_refused)
+      return entry.get();
   return nullptr;
 }
 
 // What fails is in problems_ too.
-Status Roster::keep(Known& known, Result<std::unique_ptr<Target>> opened) {
-  known.is_refused = !opened.ok();
+Status ContextRegistry::install(Entry& entry, Result<std::unique_ptr<Target>> opened) {
+  entry.is_refused = !opened.ok();
   if (opened.ok()) {
-    known.target = std::move(opened).value();
+    entry.target = std::move(opened).value();
     return {};
   }
   return note(Status::error(opened.status().message() + ". Copies of GPU " +
-                            std::to_string(known.where.gpu) + " stay native"));
+                            std::to_string(entry.where.gpu) + " stay native"));
 }
 
 // The open relays that reach the target, in order of preference: when few paths suffice, those of
 // the target's own socket cross nothing shared.
-std::vector<Relay*> Roster::relays_for(const ProgramContext& target) {
+std::vector<Relay*> ContextRegistry::relays_for(const ProgramContext& target) {
   std::vector<Relay*> reaching;
   for (const auto& relay : open_relays_)
     if ((relays_.of(target.gpu) & gpu_bit(relay->gpu())) != 0 &&
@@ -184,7 +186,7 @@ std::vector<Relay*> Roster::relays_for(const ProgramContext& target) {
 // ---- Contexts come ----
 
 // Cheap, and beside copies of other threads: most calls bring nothing new.
-bool Roster::has_news(CUcontext context) {
+bool ContextRegistry::has_new_context(CUcontext context) {
   const std::shared_lock lock(mutex_);
   if (context != nullptr && find(context) == nullptr) return true;
   for (int gpu = 0; gpu < relays_.gpu_count(); ++gpu) {
@@ -197,8 +199,8 @@ bool Roster::has_news(CUcontext context) {
   return false;
 }
 
-Status Roster::add(CUcontext context) {
-  if (!has_news(context)) return {};
+Status ContextRegistry::add(CUcontext context) {
+  if (!has_new_context(context)) return {};
   const cuda::RelaxedCapture relaxed(driver_);
   cuda::ScopedContext scope(driver_);
   const std::unique_lock lock(mutex_);
@@ -210,10 +212,10 @@ Status Roster::add(CUcontext context) {
   status = driver_.check(asked, "asking a context for its GPU");
   if (!status.ok()) return status;
   const int gpu = relays_.gpu_of(device);
-  return gpu >= 0 ? add_known(gpu, context, false) : Status::error("a context is of no known GPU");
+  return gpu >= 0 ? add_entry(gpu, context, false) : Status::error("a context is of no known GPU");
 }
 
-Status Roster::add_active_primaries() {
+Status ContextRegistry::add_active_primaries() {
   Status first;
   for (int gpu = 0; gpu < relays_.gpu_count(); ++gpu) {
     if (seen_primaries_[static_cast<size_t>(gpu)]) continue;
@@ -228,7 +230,7 @@ Status Roster::add_active_primaries() {
       driver_.cuDevicePrimaryCtxRelease(device);
       continue;
     }
-    const Status status = add_known(gpu, context, true);
+    const Status status = add_entry(gpu, context, true);
     if (!status.ok() && first.ok()) first = status;
   }
   return first;
@@ -236,100 +238,101 @@ Status Roster::add_active_primaries() {
 
 // A context in which the kernels cannot be loaded is a target all the same: contiguous copies need
 // none.
-Status Roster::add_known(int gpu, CUcontext context, bool is_held) {
-  auto known = std::make_unique<Known>();
-  known->number = ++known_count_;
-  known->where = {context, relays_.device(gpu), gpu, relays_.neighbours_of(gpu), {}};
-  known->is_held = is_held;
+Status ContextRegistry::add_entry(int gpu, CUcontext context, bool is_held) {
+  auto entry = std::make_unique<Entry>();
+  entry->number = ++entry_count_;
+  entry->where = {context, relays_.device(gpu), gpu, relays_.neighbours_of(gpu), {}};
+  entry->is_held = is_held;
   {
     const cuda::ScopedContext scope(driver_, context);
-    auto kernels = load_pull_kernels(driver_, options_, known->where.device, gpu);
+    auto kernels = load_pull_kernels(driver_, options_, entry->where.device, gpu);
     if (kernels.ok())
-      known->where.kernels = kernels.value();
+      entry->where.kernels = kernels.value();
     else
       (void)note(Status::error(kernels.status().message() + ". Batches stay native there"));
   }
-  known_.push_back(std::move(known));
+  entries_.push_back(std::move(entry));
   if (!is_ready(gpu)) return {};
-  const ProgramContext& where = known_.back()->where;
-  return keep(*known_.back(),
-              Target::open(driver_, options_, planner_, link_use_, where, relays_for(where)));
+  const ProgramContext& where = entries_.back()->where;
+  return install(*entries_.back(), Target::open(driver_, options_, planner_, link_contention_,
+                                                where, relays_for(where)));
 }
 
 // ---- Contexts go ----
 
-void Roster::forget(CUcontext context, End end) {
+void ContextRegistry::forget(CUcontext context, End end) {
   const std::unique_lock lock(mutex_);
-  const auto at = std::find_if(known_.begin(), known_.end(), [context](const auto& known) {
-    return known->where.context == context;
+  const auto at = std::find_if(entries_.begin(), entries_.end(), [context](const auto& entry) {
+    return entry->where.context == context;
   });
-  if (at == known_.end()) return;
-  const std::unique_ptr<Known> known = std::move(*at);
-  known_.erase(at);
+  if (at == entries_.end()) return;
+  const std::unique_ptr<Entry> entry = std::move(*at);
+  entries_.erase(at);
   const cuda::RelaxedCapture relaxed(driver_);
-  if (known->target != nullptr) {
-    const bool is_drained = drain(*known->target, steady_clock::now() + kDrainLimit);
+  if (entry->target != nullptr) {
+    const bool is_drained = drain(*entry->target, steady_clock::now() + kDrainLimit);
     // What dies with its context is left to it: to give it back might wait for the program.
     if (is_drained)
-      known->target->close(end == End::kReleased);
+      entry->target->close(end == End::kReleased);
     else
-      known->target->abandon();
-    known->target->add_counts(forgotten_);
+      entry->target->abandon();
+    entry->target->add_counts(forgotten_);
   }
-  if (known->target == nullptr && end == End::kReleased) unload_kernels(*known);
-  if (!known->is_held) return;
-  seen_primaries_[static_cast<size_t>(known->where.gpu)] = false;
-  driver_.cuDevicePrimaryCtxRelease(known->where.device);
+  if (entry->target == nullptr && end == End::kReleased) unload_kernels(*entry);
+  if (!entry->is_held) return;
+  seen_primaries_[static_cast<size_t>(entry->where.gpu)] = false;
+  driver_.cuDevicePrimaryCtxRelease(entry->where.device);
 }
 
 // Of a context that has not become a target, which unloads its own.
-void Roster::unload_kernels(Known& known) {
-  const cuda::ScopedContext scope(driver_, known.where.context);
-  if (scope.status() == CUDA_SUCCESS && known.where.kernels.module != nullptr)
-    driver_.cuModuleUnload(known.where.kernels.module);
+void ContextRegistry::unload_kernels(Entry& entry) {
+  const cuda::ScopedContext scope(driver_, entry.where.context);
+  if (scope.status() == CUDA_SUCCESS && entry.where.kernels.module != nullptr)
+    driver_.cuModuleUnload(entry.where.kernels.module);
 }
 
 // ---- Who is there ----
 
-Roster::Known* Roster::find(CUcontext context) {
-  for (const auto& known : known_)
-    if (known->where.context == context) return known.get();
+ContextRegistry::Entry* ContextRegistry::find(CUcontext context) {
+  for (const auto& entry : entries_)
+    if (entry->where.context == context) return entry.get();
   return nullptr;
 }
 
 // The stream says which context is meant; its GPU must be the memory's.
-Roster::Use Roster::use(const Classification& memory, CUstream stream) {
-  Use use{.lock = std::shared_lock(mutex_, std::try_to_lock)};
+ContextRegistry::FoundTarget ContextRegistry::find_target(const Classification& memory,
+                                                          CUstream stream) {
+  FoundTarget found{.lock = std::shared_lock(mutex_, std::try_to_lock)};
   const bool is_target_ready = is_ready(memory.gpu);
-  if (!is_target_ready) want(gpu_bit(memory.gpu));
-  if (!use.lock || !is_target_ready) return use;
-  use.verdict = Verdict::kForeignContext;
+  if (!is_target_ready) request_relays(gpu_bit(memory.gpu));
+  if (!found.lock || !is_target_ready) return found;
+  found.verdict = Verdict::kForeignContext;
   CUcontext context = nullptr;
   if (driver_.cuStreamGetCtx(stream, &context) != CUDA_SUCCESS ||
       (memory.context != nullptr && memory.context != context))
-    return use;
-  Known* known = find(context);
-  if (known == nullptr || known->target == nullptr || known->where.gpu != memory.gpu) return use;
-  use.target = known->target.get();
-  use.verdict = Verdict::kAccelerated;
-  return use;
+    return found;
+  Entry* entry = find(context);
+  if (entry == nullptr || entry->target == nullptr || entry->where.gpu != memory.gpu) return found;
+  found.target = entry->target.get();
+  found.verdict = Verdict::kAccelerated;
+  return found;
 }
 
-GpuSet Roster::open_relays_of(int gpu) {
+GpuSet ContextRegistry::open_relays_of(int gpu) {
   const std::shared_lock lock(mutex_);
   GpuSet open = 0;
   for (const auto& relay : open_relays_) open |= gpu_bit(relay->gpu());
   return open & relays_.of(gpu);
 }
 
-bool Roster::has_target_with_relay() {
+bool ContextRegistry::has_target_with_relay() {
   const std::shared_lock lock(mutex_);
   bool has_any = false;
   for_each_target([&](const Target& target) { has_any = has_any || target.has_relay(); });
   return has_any;
 }
 
-std::vector<std::string> Roster::problems() {
+std::vector<std::string> ContextRegistry::problems() {
   const std::shared_lock lock(mutex_);
   std::vector<std::string> all = problems_;
   for (const auto& relay : open_relays_)
@@ -338,7 +341,7 @@ std::vector<std::string> Roster::problems() {
   return all;
 }
 
-std::string Roster::describe_waits() {
+std::string ContextRegistry::describe_waits() {
   const std::shared_lock lock(mutex_, std::try_to_lock);
   if (!lock) return "a thread adds or forgets a context\n";
   std::string lines;
@@ -348,7 +351,7 @@ std::string Roster::describe_waits() {
   return lines;
 }
 
-size_t Roster::count_relays(std::span<RelayCount> into) {
+size_t ContextRegistry::count_relays(std::span<RelayCount> into) {
   const std::shared_lock lock(mutex_, std::try_to_lock);
   size_t count = 0;
   if (!lock) return count;
@@ -358,7 +361,7 @@ size_t Roster::count_relays(std::span<RelayCount> into) {
   return count;
 }
 
-void Roster::collect(std::chrono::milliseconds wait, PathCounts& counts) {
+void ContextRegistry::collect(std::chrono::milliseconds wait, PathCounts& counts) {
   const auto deadline = steady_clock::now() + wait;
   std::shared_lock lock(mutex_, std::try_to_lock);
   while (!lock && steady_clock::now() < deadline) {

@@ -15,7 +15,7 @@
 
 namespace braid::multipath {
 
-class KnownExtents {
+class ExtentCache {
  public:
   /// A KV cache has up to two allocations for each of some hundred layers. Of more than this, those
   /// that came later cost a question for each run of segments.
@@ -49,7 +49,7 @@ class KnownExtents {
 
  private:
   // An Extent that is not cleared when it is made.
-  struct Known {
+  struct Entry {
     CUdeviceptr begin;
     size_t size_bytes;
     bool is_mapping;
@@ -65,7 +65,7 @@ class KnownExtents {
     return known_[found].holds(address) ? found : count_;
   }
 
-  std::array<Known, kMost> known_;          // in the order in which they came
+  std::array<Entry, kMost> known_;          // in the order in which they came
   std::array<uint16_t, kMost> by_address_;  // the same, sorted
   size_t count_ = 0;
   size_t at_ = 0;  // of the last one, unless there was no room for it

@@ -1,4 +1,4 @@
-#include "multipath/relays.h"
+#include "multipath/relay_topology.h"
 
 #include <algorithm>
 
@@ -14,8 +14,8 @@ bool can_relay(const cuda::Driver& driver, CUdevice relay, CUdevice target) {
   return access != 0 && atomics != 0;
 }
 
-Result<Relays> Relays::find(const cuda::Driver& driver, const Options& options) {
-  Relays found;
+Result<RelayTopology> RelayTopology::find(const cuda::Driver& driver, const Options& options) {
+  RelayTopology found;
   Status status = found.list_devices(driver);
   if (status.ok()) status = found.check(options.relays);
   if (!status.ok()) return status;
@@ -32,7 +32,7 @@ Result<Relays> Relays::find(const cuda::Driver& driver, const Options& options) 
   return found;
 }
 
-Status Relays::list_devices(const cuda::Driver& driver) {
+Status RelayTopology::list_devices(const cuda::Driver& driver) {
   int count = 0;
   const Status status = driver.check(driver.cuDeviceGetCount(&count), "counting the GPUs");
   if (!status.ok()) return status;
@@ -46,7 +46,7 @@ Status Relays::list_devices(const cuda::Driver& driver) {
   return {};
 }
 
-Status Relays::check(const RelayChoice& choice) const {
+Status RelayTopology::check(const RelayChoice& choice) const {
   for (const int gpu : choice.gpus)
     if (gpu >= gpu_count())
       return Status::error("BRAID_RELAYS names GPU " + std::to_string(gpu) +
@@ -55,12 +55,12 @@ Status Relays::check(const RelayChoice& choice) const {
   return {};
 }
 
-int Relays::gpu_of(CUdevice device) const {
+int RelayTopology::gpu_of(CUdevice device) const {
   const auto found = std::find(devices_.begin(), devices_.end(), device);
   return found != devices_.end() ? static_cast<int>(found - devices_.begin()) : -1;
 }
 
-GpuSet Relays::all() const {
+GpuSet RelayTopology::all() const {
   GpuSet all = 0;
   for (const GpuSet relays : of_target_) all |= relays;
   return all;

@@ -1,5 +1,5 @@
 // Which piece of memory an address lies in, as far as has been told.
-#include "multipath/known_extents.h"
+#include "multipath/extent_cache.h"
 
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@ constexpr size_t kSize = 4096;
 // Pieces with gaps between them.
 Extent piece(size_t number) { return {0x10000 + number * 2 * kSize, kSize, number % 2 != 0}; }
 
-void expect_known(KnownExtents& known, size_t number) {
+void expect_known(ExtentCache& known, size_t number) {
   const Extent wanted = piece(number);
   for (const CUdeviceptr address : {wanted.begin, wanted.end() - 1}) {
     const Extent* found = known.find(address);
@@ -25,17 +25,17 @@ void expect_known(KnownExtents& known, size_t number) {
   }
 }
 
-TEST(KnownExtents, NothingIsKnownAtFirst) {
-  KnownExtents known;
+TEST(ExtentCache, NothingIsKnownAtFirst) {
+  ExtentCache known;
   EXPECT_EQ(known.find(0), nullptr);
   EXPECT_EQ(known.find(piece(0).begin), nullptr);
 }
 
-TEST(KnownExtents, WhatWasToldIsKnownAndNothingBesideIt) {
+TEST(ExtentCache, WhatWasToldIsKnownAndNothingBesideIt) {
   const uint64_t seed = ::testing::UnitTest::GetInstance()->random_seed();
   std::mt19937_64 random(seed);
-  KnownExtents known;
-  std::vector<bool> told(2 * KnownExtents::kMost);
+  ExtentCache known;
+  std::vector<bool> told(2 * ExtentCache::kMost);
   size_t count = 0;
   for (int turn = 0; turn < 100'000; ++turn) {
     const size_t number = random() % told.size();
@@ -44,7 +44,7 @@ TEST(KnownExtents, WhatWasToldIsKnownAndNothingBesideIt) {
     } else {
       ASSERT_EQ(known.find(piece(number).begin), nullptr) << "seed " << seed;
       ASSERT_EQ(known.find(piece(number).end() - 1), nullptr) << "seed " << seed;
-      if (count == KnownExtents::kMost) continue;
+      if (count == ExtentCache::kMost) continue;
       known.add(piece(number));
       told[number] = true;
       ++count;
@@ -52,15 +52,15 @@ TEST(KnownExtents, WhatWasToldIsKnownAndNothingBesideIt) {
     ASSERT_EQ(known.find(piece(number).end()), nullptr) << "seed " << seed;
     ASSERT_EQ(known.find(piece(number).begin - 1), nullptr) << "seed " << seed;
   }
-  EXPECT_EQ(count, KnownExtents::kMost);
+  EXPECT_EQ(count, ExtentCache::kMost);
 }
 
 // With no room for another, a run of segments in it costs one question all the same.
-TEST(KnownExtents, TheLastOneIsKnownWhenThereIsNoRoomForIt) {
-  KnownExtents known;
-  for (size_t number = 0; number <= KnownExtents::kMost; ++number) known.add(piece(number));
-  expect_known(known, KnownExtents::kMost);
-  for (size_t number = 0; number < KnownExtents::kMost; ++number) expect_known(known, number);
+TEST(ExtentCache, TheLastOneIsKnownWhenThereIsNoRoomForIt) {
+  ExtentCache known;
+  for (size_t number = 0; number <= ExtentCache::kMost; ++number) known.add(piece(number));
+  expect_known(known, ExtentCache::kMost);
+  for (size_t number = 0; number < ExtentCache::kMost; ++number) expect_known(known, number);
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ struct CopyPlanRequest {
   uint64_t buffer_bytes = 0;  ///< of a channel
 };
 
-struct CopyPlan {
+struct CopySplit {
   uint64_t direct_bytes = 0;
   std::array<uint64_t, cuda::kMaxPaths> relay_bytes{};  ///< by relay, in the order of paths
   uint64_t chunk_bytes = 0;                             ///< of a relay's share; the first is half
@@ -35,7 +35,7 @@ struct CopyPlan {
 
 /// The shares with which all paths are expected to end together. A relay that would begin too late
 /// to carry anything has a share of 0.
-CopyPlan plan_copy(const DirectionCosts& costs, const CopyPlanRequest& request);
+CopySplit split_copy(const DirectionCosts& costs, const CopyPlanRequest& request);
 
 /// Operations that a share of so many bytes puts into each of `channels`, at most.
 uint32_t ops_of(uint64_t relay_bytes, uint64_t chunk_bytes, size_t channels);

@@ -22,32 +22,35 @@
 #include "multipath/path_counts.h"
 #include "multipath/planner.h"
 #include "multipath/relay.h"
-#include "multipath/relays.h"
+#include "multipath/relay_topology.h"
 #include "multipath/target.h"
 
 namespace braid::multipath {
 
-class Roster {
+class ContextRegistry {
  public:
-  /// What is passed by reference must outlive the roster.
-  Roster(const cuda::Driver& driver, const Options& options, const Relays& relays,
-         const Planner& planner, Presence& presence, Say say);
-  ~Roster();  ///< waits a limited time for transfers in flight, then gives everything back
+  /// What is passed by reference must outlive the registry.
+  ContextRegistry(const cuda::Driver& driver, const Options& options, const RelayTopology& relays,
+                  const Planner& planner, PeerProcesses& peers, Notify notify);
+  ~ContextRegistry();  ///< waits a limited time for transfers in flight, then gives everything back
 
   /// Copies of these GPUs are to have relays.
-  void want(GpuSet gpus) { wanted_.fetch_or(gpus & every_gpu_); }
+  void request_relays(GpuSet gpus) { requested_.fetch_or(gpus & every_gpu_); }
   /// Opens the next relay of a GPU that is wanted; false when none is left. Fails when no relay
   /// could be opened. One thread at a time.
-  Result<bool> open_next();
+  Result<bool> open_next_relay();
   /// Makes targets of the contexts whose GPUs have all their relays; copies may use them from now
   /// on.
-  void begin();
+  void open_targets();
   /// Some GPU is wanted whose copies may not use targets yet.
-  bool has_wishes() const {
-    return (wanted_.load(std::memory_order_acquire) & ~ready_.load(std::memory_order_acquire)) != 0;
+  bool has_relay_requests() const {
+    return (requested_.load(std::memory_order_acquire) & ~ready_.load(std::memory_order_acquire)) !=
+           0;
   }
   /// Copies of every GPU that is wanted may use its targets, and one is.
-  bool is_open() const { return wanted_.load(std::memory_order_acquire) != 0 && !has_wishes(); }
+  bool are_relays_open() const {
+    return requested_.load(std::memory_order_acquire) != 0 && !has_relay_requests();
+  }
 
   /// How a context ends.
   enum class End : uint8_t {
@@ -60,19 +63,19 @@ class Roster {
   void forget(CUcontext context, End end);
 
   /// A target that stays as long as this lives; else null and why.
-  struct Use {
+  struct FoundTarget {
     std::shared_lock<std::shared_mutex> lock;
     Target* target = nullptr;
     Verdict verdict = Verdict::kNotReady;
   };
   /// Of a copy in `stream` to or from `memory`. Waits for nothing.
-  Use use(const Classification& memory, CUstream stream);
+  FoundTarget find_target(const Classification& memory, CUstream stream);
 
-  /// Engine::give_back_memory and Engine::tend.
-  uint64_t give_back_memory(CUdevice device);
-  bool tend();
+  /// Engine::release_buffers and Engine::restore_buffers.
+  uint64_t release_buffers(CUdevice device);
+  bool restore_buffers();
 
-  const Relays& relays() const { return relays_; }
+  const RelayTopology& relays() const { return relays_; }
   /// Those of the GPU's relays that are open.
   GpuSet open_relays_of(int gpu);
   bool has_target_with_relay();
@@ -89,7 +92,7 @@ class Roster {
 
  private:
   // A context of the program's.
-  struct Known {
+  struct Entry {
     ProgramContext where;
     uint64_t number = 0;      // handles are used again
     bool is_held = false;     // braid has retained the primary context
@@ -97,41 +100,41 @@ class Roster {
     std::unique_ptr<Target> target;
   };
 
-  bool has_news(CUcontext context);
+  bool has_new_context(CUcontext context);
   Status add_active_primaries();
-  Status add_known(int gpu, CUcontext context, bool is_held);
-  Known* next_without_target(GpuSet gpus) const;
-  Status keep(Known& known, Result<std::unique_ptr<Target>> opened);
-  void unload_kernels(Known& known);
+  Status add_entry(int gpu, CUcontext context, bool is_held);
+  Entry* next_without_target(GpuSet gpus) const;
+  Status install(Entry& entry, Result<std::unique_ptr<Target>> opened);
+  void unload_kernels(Entry& entry);
   GpuSet to_open() const;  // relays
   bool is_ready(int gpu) const {
     return (ready_.load(std::memory_order_acquire) & gpu_bit(gpu)) != 0;
   }
   std::vector<Relay*> relays_for(const ProgramContext& target);
-  Known* find(CUcontext context);
+  Entry* find(CUcontext context);
   Status note(Status status);
   template <typename Visit>
   void for_each_target(const Visit& visit);
 
   const cuda::Driver& driver_;
   const Options& options_;
-  const Relays& relays_;
+  const RelayTopology& relays_;
   const Planner& planner_;
-  Presence& presence_;
-  const Say say_;
+  PeerProcesses& peers_;
+  const Notify notify_;
   const GpuSet every_gpu_;
-  std::atomic<GpuSet> wanted_{0};
+  std::atomic<GpuSet> requested_{0};
   std::atomic<GpuSet> ready_{0};  // whose relays have all been tried
   GpuSet tried_ = 0;              // relays, opened or refused; of the thread that opens
   Status first_refusal_;          // of a relay; likewise
   std::shared_mutex mutex_;       // guards all below
   std::vector<std::unique_ptr<Relay>> open_relays_;
-  std::vector<std::unique_ptr<Known>> known_;
-  uint64_t known_count_ = 0;
+  std::vector<std::unique_ptr<Entry>> entries_;
+  uint64_t entry_count_ = 0;
   std::vector<bool> seen_primaries_;  // by GPU: its active primary context has been dealt with
   std::vector<std::string> problems_;
   PathCounts forgotten_;  // counts of targets that are gone
-  LinkUse link_use_{presence_};
+  LinkContention link_contention_{peers_};
 };
 
 }  // namespace braid::multipath

@@ -1,4 +1,4 @@
-#include "multipath/presence.h"
+#include "multipath/peer_processes.h"
 
 #include <algorithm>
 
@@ -6,7 +6,7 @@ namespace braid::multipath {
 namespace {
 
 // A process that is stopped while it has the turn must not stop the others for ever.
-constexpr std::chrono::seconds kLongestTurn{10};
+constexpr std::chrono::seconds kLongestWait{10};
 
 // FNV-1a; never 0.
 uint64_t key_of(const CUuuid& uuid) {
@@ -17,7 +17,8 @@ uint64_t key_of(const CUuuid& uuid) {
 
 }  // namespace
 
-Presence::Presence(const cuda::Driver& driver, const Options& options, const Relays& relays) {
+PeerProcesses::PeerProcesses(const cuda::Driver& driver, const Options& options,
+                             const RelayTopology& relays) {
   if (!options.process_table.empty()) {
     auto table =
         ProcessTable::open(options.process_table == kUsualProcessTable ? ProcessTable::usual_name()
@@ -47,26 +48,26 @@ Presence::Presence(const cuda::Driver& driver, const Options& options, const Rel
   }
 }
 
-void Presence::tell(int gpu, Direction direction, uint64_t size_bytes, uint64_t until_ns) {
+void PeerProcesses::tell(int gpu, Direction direction, uint64_t size_bytes, uint64_t until_ns) {
   if (gpu < 0 || static_cast<size_t>(gpu) >= keys_.size()) return;
   LinkRow& link = row_->gpus[static_cast<size_t>(gpu)].links[static_cast<size_t>(direction)];
   link.size_bytes.store(size_bytes, std::memory_order_relaxed);
   link.until_ns.store(until_ns, std::memory_order_relaxed);
 }
 
-int Presence::gpu_of(uint64_t key) const {
+int PeerProcesses::gpu_of(uint64_t key) const {
   const auto found = std::find(keys_.begin(), keys_.end(), key);
   return found != keys_.end() ? static_cast<int>(found - keys_.begin()) : -1;
 }
 
 // Who has waited in vain once does not wait for each of its relays.
-Presence::Turn Presence::take_turn() {
-  takes_turns_ = takes_turns_ && table_ != nullptr && table_->take_turn(kLongestTurn);
-  return Turn(takes_turns_ ? table_.get() : nullptr);
+PeerProcesses::OpeningLock PeerProcesses::lock_opening() {
+  locks_opening_ = locks_opening_ && table_ != nullptr && table_->lock_opening(kLongestWait);
+  return OpeningLock(locks_opening_ ? table_.get() : nullptr);
 }
 
-Presence::Turn::~Turn() {
-  if (table_ != nullptr) table_->give_turn();
+PeerProcesses::OpeningLock::~OpeningLock() {
+  if (table_ != nullptr) table_->unlock_opening();
 }
 
 }  // namespace braid::multipath

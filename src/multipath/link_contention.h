@@ -2,7 +2,8 @@
 // there would only be in its way (MMA section 3.4.2: relays lend idle links). A plan is enqueued
 // whole and cannot make way later, so what has lately happened decides: of two GPUs whose copies
 // have met in one direction, neither relays for the other for a while. Copies that meet for the
-// first time share all links evenly. GPUs of other processes of the host count too (presence.h).
+// first time share all links evenly. GPUs of other processes of the host count too
+// (peer_processes.h).
 //
 // Threads: any; nothing locks. Times are the driver clock's; an update that is lost does no harm.
 #pragma once
@@ -13,14 +14,14 @@
 
 #include "cuda/kernels/pull.h"
 #include "multipath/backoff.h"
-#include "multipath/presence.h"
+#include "multipath/peer_processes.h"
 #include "multipath/transfer.h"
 
 namespace braid::multipath {
 
-class LinkUse {
+class LinkContention {
  public:
-  explicit LinkUse(Presence& presence) : presence_(presence) {}
+  explicit LinkContention(PeerProcesses& peers) : peers_(peers) {}
 
   /// A copy this many times smaller is no reason for a larger one to do without its link.
   static constexpr uint64_t kMuchSmaller = 4;
@@ -34,21 +35,21 @@ class LinkUse {
       const Own& its = own(other, direction);
       if (now_ns >= its.until_ns) continue;
       const uint64_t its_bytes = its.size_bytes;
-      if (its_bytes >= size_bytes / kMuchSmaller) met(gpu, other, direction).found(now_ns);
-      if (size_bytes >= its_bytes / kMuchSmaller) met(other, gpu, direction).found(now_ns);
+      if (its_bytes >= size_bytes / kMuchSmaller) conflict(gpu, other, direction).start(now_ns);
+      if (size_bytes >= its_bytes / kMuchSmaller) conflict(other, gpu, direction).start(now_ns);
     }
-    presence_.for_each_busy(direction, now_ns, [&](int other, uint64_t its_bytes) {
+    peers_.for_each_busy(direction, now_ns, [&](int other, uint64_t its_bytes) {
       if (other != gpu && is_known(other) && its_bytes >= size_bytes / kMuchSmaller)
-        met(gpu, other, direction).found(now_ns);
+        conflict(gpu, other, direction).start(now_ns);
     });
-    presence_.tell(gpu, direction, size_bytes, until_ns);
+    peers_.tell(gpu, direction, size_bytes, until_ns);
     own(gpu, direction).until_ns = until_ns;
     own(gpu, direction).size_bytes = size_bytes;
   }
 
   /// `relay` has copies of its own at the times when `gpu` has.
-  bool have_met(int gpu, int relay, Direction direction, uint64_t now_ns) {
-    return is_known(gpu) && is_known(relay) && met(gpu, relay, direction).is_on(now_ns);
+  bool contend(int gpu, int relay, Direction direction, uint64_t now_ns) {
+    return is_known(gpu) && is_known(relay) && conflict(gpu, relay, direction).is_active(now_ns);
   }
 
  private:
@@ -63,13 +64,13 @@ class LinkUse {
     return own_[static_cast<size_t>(gpu)][index(direction)];
   }
   // Programs that copy to all GPUs at once do so again: once a training step, or a model load.
-  Backoff& met(int gpu, int other, Direction direction) {
-    return met_[static_cast<size_t>(gpu)][static_cast<size_t>(other)][index(direction)];
+  Backoff& conflict(int gpu, int other, Direction direction) {
+    return conflicts_[static_cast<size_t>(gpu)][static_cast<size_t>(other)][index(direction)];
   }
 
-  Presence& presence_;
+  PeerProcesses& peers_;
   std::array<std::array<Own, 2>, kGpus> own_;
-  std::array<std::array<std::array<Backoff, 2>, kGpus>, kGpus> met_;
+  std::array<std::array<std::array<Backoff, 2>, kGpus>, kGpus> conflicts_;
 };
 
 }  // namespace braid::multipath
