@@ -20,6 +20,12 @@ void fill(Function& function, const Nvml::SymbolLookup& lookup, const char* name
   function = reinterpret_cast<Function>(lookup(name));
 }
 
+// False where this NVML has no such function.
+template <typename... Parameters, typename... Arguments>
+bool ask(int (*function)(Parameters...), Arguments... arguments) {
+  return function != nullptr && function(arguments...) == kSuccess;
+}
+
 }  // namespace
 
 std::optional<Nvml> Nvml::load(const SymbolLookup& lookup) {
@@ -36,7 +42,7 @@ std::optional<Nvml> Nvml::load(const SymbolLookup& lookup) {
   BRAID_FILL(nvmlDeviceGetP2PStatus);
 #undef BRAID_FILL
   // Never shut down again: the library stays for the life of the process, and init is counted.
-  if (nvml.call_.nvmlInit_v2 == nullptr || nvml.call_.nvmlInit_v2() != kSuccess) return {};
+  if (!ask(nvml.call_.nvmlInit_v2)) return {};
   return nvml;
 }
 
@@ -49,20 +55,16 @@ std::optional<Nvml> Nvml::open() {
 void* Nvml::find(const std::string& bus_id, const std::string& name) const {
   void* device = nullptr;
   char its_name[kNameBytes] = {};
-  if (call_.nvmlDeviceGetHandleByPciBusId_v2 == nullptr || call_.nvmlDeviceGetName == nullptr ||
-      call_.nvmlDeviceGetHandleByPciBusId_v2(bus_id.c_str(), &device) != kSuccess ||
-      call_.nvmlDeviceGetName(device, its_name, kNameBytes) != kSuccess || name != its_name)
-    return nullptr;
-  return device;
+  const bool is_there = ask(call_.nvmlDeviceGetHandleByPciBusId_v2, bus_id.c_str(), &device) &&
+                        ask(call_.nvmlDeviceGetName, device, its_name, kNameBytes);
+  return is_there && name == its_name ? device : nullptr;
 }
 
 PcieSpeed Nvml::pcie(void* device) const {
   unsigned generation = 0;
   unsigned lanes = 0;
-  if (call_.nvmlDeviceGetMaxPcieLinkGeneration == nullptr ||
-      call_.nvmlDeviceGetCurrPcieLinkWidth == nullptr ||
-      call_.nvmlDeviceGetMaxPcieLinkGeneration(device, &generation) != kSuccess ||
-      call_.nvmlDeviceGetCurrPcieLinkWidth(device, &lanes) != kSuccess)
+  if (!ask(call_.nvmlDeviceGetMaxPcieLinkGeneration, device, &generation) ||
+      !ask(call_.nvmlDeviceGetCurrPcieLinkWidth, device, &lanes))
     return {};
   return {static_cast<int>(generation), static_cast<int>(lanes)};
 }
@@ -75,19 +77,15 @@ int major_version(unsigned nvml_version) {
 
 NvlinkFacts Nvml::nvlink(void* device) const {
   NvlinkFacts facts;
-  if (call_.nvmlDeviceGetNvLinkState == nullptr) return facts;
   for (unsigned link = 0; link < kMostLinks; ++link) {
     int state = 0;
-    if (call_.nvmlDeviceGetNvLinkState(device, link, &state) != kSuccess || state != kLinkUp)
-      continue;
+    if (!ask(call_.nvmlDeviceGetNvLinkState, device, link, &state) || state != kLinkUp) continue;
     ++facts.links;
     unsigned version = 0;
-    if (call_.nvmlDeviceGetNvLinkVersion != nullptr &&
-        call_.nvmlDeviceGetNvLinkVersion(device, link, &version) == kSuccess)
+    if (ask(call_.nvmlDeviceGetNvLinkVersion, device, link, &version))
       facts.version = major_version(version);
     int remote = 0;
-    if (call_.nvmlDeviceGetNvLinkRemoteDeviceType != nullptr &&
-        call_.nvmlDeviceGetNvLinkRemoteDeviceType(device, link, &remote) == kSuccess)
+    if (ask(call_.nvmlDeviceGetNvLinkRemoteDeviceType, device, link, &remote))
       facts.to_switch = facts.to_switch || remote == kRemoteIsSwitch;
   }
   return facts;
@@ -95,9 +93,7 @@ NvlinkFacts Nvml::nvlink(void* device) const {
 
 std::optional<bool> Nvml::joined(void* device_a, void* device_b) const {
   int status = 0;
-  if (call_.nvmlDeviceGetP2PStatus == nullptr ||
-      call_.nvmlDeviceGetP2PStatus(device_a, device_b, kP2pOverNvlink, &status) != kSuccess)
-    return {};
+  if (!ask(call_.nvmlDeviceGetP2PStatus, device_a, device_b, kP2pOverNvlink, &status)) return {};
   return status == kP2pOk;
 }
 

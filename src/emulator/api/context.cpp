@@ -40,11 +40,8 @@ CUresult revive(Call& call, Context& context, unsigned flags) {
   context.flags = flags;
   context.alive = true;
   context.error = CUDA_SUCCESS;
-  context.legacy = std::make_shared<Stream>();
+  context.legacy = world.make_stream(world.contexts.find(context.handle));
   context.legacy->legacy = true;
-  context.legacy->id = world.next_id++;
-  context.legacy->context = world.contexts.find(context.handle);
-  context.streams.push_back(context.legacy);
   return CUDA_SUCCESS;
 }
 
@@ -329,14 +326,11 @@ CUresult set_cache_config(Call& call, CUfunc_cache) { return current_context(cal
 BRAID_ENTRY(cuCtxCreate_v2, 3, create)
 BRAID_ENTRY(cuCtxCreate_v3, 5, create_with_affinity)
 BRAID_ENTRY(cuCtxCreate_v4, 4, create_with_params)
-BRAID_ENTRY(cuCtxDestroy, 1, destroy_context)
-BRAID_ENTRY(cuCtxDestroy_v2, 1, destroy_context)
+BRAID_ENTRY_V2(cuCtxDestroy, 1, destroy_context)
 BRAID_ENTRY(cuCtxAttach, 2, attach)
 BRAID_ENTRY(cuCtxDetach, 1, detach)
-BRAID_ENTRY(cuCtxPushCurrent, 1, push)
-BRAID_ENTRY(cuCtxPushCurrent_v2, 1, push)
-BRAID_ENTRY(cuCtxPopCurrent, 1, pop)
-BRAID_ENTRY(cuCtxPopCurrent_v2, 1, pop)
+BRAID_ENTRY_V2(cuCtxPushCurrent, 1, push)
+BRAID_ENTRY_V2(cuCtxPopCurrent, 1, pop)
 BRAID_ENTRY(cuCtxSetCurrent, 1, set_current)
 BRAID_ENTRY(cuCtxGetCurrent, 1, get_current)
 BRAID_ENTRY(cuCtxGetDevice, 1, get_device)

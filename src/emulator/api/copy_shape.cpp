@@ -16,31 +16,25 @@ struct Side {
   Layout layout;
 };
 
+struct Sides {
+  Side source;
+  Side destination;
+};
+
 // The three parameter structs name their members alike; the 2D one lacks some.
 template <typename Params>
-Side source_of(const Params& params) {
-  Side side{params.srcMemoryType, params.srcHost, params.srcDevice, {}};
-  side.layout.row_bytes = params.srcPitch;
-  side.layout.x_bytes = params.srcXInBytes;
-  side.layout.y = params.srcY;
-  if constexpr (requires { params.srcZ; }) {
-    side.layout.layer_rows = params.srcHeight;
-    side.layout.z = params.srcZ;
+Sides sides_of(const Params& given) {
+  Sides sides{{given.srcMemoryType, given.srcHost, given.srcDevice, {}},
+              {given.dstMemoryType, given.dstHost, given.dstDevice, {}}};
+  sides.source.layout = {given.srcPitch, 0, given.srcXInBytes, given.srcY, 0};
+  sides.destination.layout = {given.dstPitch, 0, given.dstXInBytes, given.dstY, 0};
+  if constexpr (requires { given.srcZ; }) {
+    sides.source.layout.layer_rows = given.srcHeight;
+    sides.source.layout.z = given.srcZ;
+    sides.destination.layout.layer_rows = given.dstHeight;
+    sides.destination.layout.z = given.dstZ;
   }
-  return side;
-}
-
-template <typename Params>
-Side destination_of(const Params& params) {
-  Side side{params.dstMemoryType, params.dstHost, params.dstDevice, {}};
-  side.layout.row_bytes = params.dstPitch;
-  side.layout.x_bytes = params.dstXInBytes;
-  side.layout.y = params.dstY;
-  if constexpr (requires { params.dstZ; }) {
-    side.layout.layer_rows = params.dstHeight;
-    side.layout.z = params.dstZ;
-  }
-  return side;
+  return sides;
 }
 
 template <typename Params>
@@ -89,8 +83,7 @@ CUresult copy_shape(Call& call, const Params* params, CUstream handle, Waiting w
   BRAID_LET(stream, find_stream(call, handle));
   Copy copy;
   BRAID_TRY(check_members(call, *params, copy));
-  const Side source = source_of(*params);
-  const Side destination = destination_of(*params);
+  const auto [source, destination] = sides_of(*params);
   copy.extent = extent_of(*params);
   BRAID_TRY(check_side(source, copy.extent));
   BRAID_TRY(check_side(destination, copy.extent));

@@ -52,12 +52,7 @@ Found<ContextPtr> look_up_current(Call& call) {
 
 StreamPtr per_thread_stream(Call& call, const ContextPtr& context) {
   StreamPtr& stream = context->threads[call.thread.number];
-  if (stream == nullptr) {
-    stream = std::make_shared<Stream>();
-    stream->id = call.world.next_id++;
-    stream->context = context;
-    context->streams.push_back(stream);
-  }
+  if (stream == nullptr) stream = call.world.make_stream(context);
   return stream;
 }
 

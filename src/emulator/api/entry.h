@@ -127,6 +127,13 @@ using Parameter = std::tuple_element_t<index, typename Signature<Work>::Tuple>;
 #define BRAID_ENTRY_STREAM(symbol, suffix, cost, count, ...)  \
   BRAID_DEFINE_ENTRY(symbol, false, cost, count, __VA_ARGS__) \
   BRAID_DEFINE_ENTRY(symbol##suffix, true, cost, count, __VA_ARGS__)
+// The first and the second form, where they do the same.
+#define BRAID_ENTRY_V2(symbol, ...) \
+  BRAID_ENTRY(symbol, __VA_ARGS__)  \
+  BRAID_ENTRY(symbol##_v2, __VA_ARGS__)
+#define BRAID_ENTRY_STREAM_V2(symbol, ...) \
+  BRAID_ENTRY_STREAM(symbol, __VA_ARGS__)  \
+  BRAID_ENTRY_STREAM(symbol##_v2, __VA_ARGS__)
 
 /// For BRAID_TRY and BRAID_LET (base/try.h).
 inline bool failed(CUresult result) { return result != CUDA_SUCCESS; }

@@ -123,8 +123,7 @@ CUresult wait_event(Call& call, CUstream stream_handle, CUevent handle, unsigned
 }  // namespace
 
 BRAID_ENTRY(cuEventCreate, 2, create)
-BRAID_ENTRY(cuEventDestroy, 1, destroy_event)
-BRAID_ENTRY(cuEventDestroy_v2, 1, destroy_event)
+BRAID_ENTRY_V2(cuEventDestroy, 1, destroy_event)
 BRAID_ENTRY_STREAM(cuEventRecord, _ptsz, Cost::kEvent, 2, record)
 BRAID_ENTRY_STREAM(cuEventRecordWithFlags, _ptsz, Cost::kEvent, 3, record_with_flags)
 BRAID_QUERY(cuEventQuery, 1, query)

@@ -103,8 +103,7 @@ CUresult destroy_exec(Call& call, CUgraphExec handle) {
 
 }  // namespace
 
-BRAID_ENTRY(cuGraphInstantiate, 5, instantiate_with_log)
-BRAID_ENTRY(cuGraphInstantiate_v2, 5, instantiate_with_log)
+BRAID_ENTRY_V2(cuGraphInstantiate, 5, instantiate_with_log)
 BRAID_ENTRY(cuGraphInstantiateWithFlags, 3, instantiate)
 BRAID_ENTRY_STREAM(cuGraphInstantiateWithParams, _ptsz, Cost::kNothing, 3, instantiate_with_params)
 BRAID_ENTRY(cuGraphExecGetFlags, 2, get_flags)

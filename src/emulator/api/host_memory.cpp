@@ -11,14 +11,6 @@ constexpr unsigned kRegisterFlags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGI
                                     CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY;
 
 // Pinned pages lie on, or are taken to lie on, the node nearest to the current context's GPU.
-Allocation owned_by(const Context& context, unsigned flags) {
-  Allocation made;
-  made.device = context.device;
-  made.context = context.id;
-  made.flags = flags;
-  return made;
-}
-
 int nearest_node(const Call& call, const Context& context) {
   return call.world.server.gpus[context.gpu].numa_node;
 }
@@ -27,8 +19,8 @@ CUresult allocate(Call& call, void** out, size_t size_bytes, unsigned flags) {
   if (out == nullptr || size_bytes == 0 || (flags & ~kAllocFlags) != 0)
     return CUDA_ERROR_INVALID_VALUE;
   BRAID_LET(context, current_context(call));
-  const Allocation* allocation = call.world.memory.add_host(nearest_node(call, *context),
-                                                            size_bytes, owned_by(*context, flags));
+  const Allocation* allocation = call.world.memory.add_host(
+      nearest_node(call, *context), size_bytes, Allocation::made_in(*context, flags));
   if (allocation == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   *out = allocation->bytes;
   return CUDA_SUCCESS;
@@ -73,7 +65,7 @@ CUresult register_range(Call& call, void* address, size_t size_bytes, unsigned f
   if (!is_writable(address, size_bytes) && (!read_only || !is_readable(address, size_bytes)))
     return CUDA_ERROR_INVALID_VALUE;
   call.world.memory.add_registered(nearest_node(call, *context), address, size_bytes,
-                                   owned_by(*context, flags));
+                                   Allocation::made_in(*context, flags));
   return CUDA_SUCCESS;
 }
 
@@ -108,8 +100,7 @@ CUresult get_flags(Call& call, unsigned* flags, void* address) {
 BRAID_ENTRY(cuMemHostAlloc, 3, allocate)
 BRAID_ENTRY(cuMemAllocHost_v2, 2, allocate_plain)
 BRAID_QUERY(cuMemFreeHost, 1, release)
-BRAID_ENTRY(cuMemHostRegister, 3, register_range)
-BRAID_ENTRY(cuMemHostRegister_v2, 3, register_range)
+BRAID_ENTRY_V2(cuMemHostRegister, 3, register_range)
 BRAID_QUERY(cuMemHostUnregister, 1, unregister)
 BRAID_ENTRY(cuMemHostGetDevicePointer_v2, 3, get_device_pointer)
 BRAID_ENTRY(cuMemHostGetFlags, 2, get_flags)

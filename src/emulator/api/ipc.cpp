@@ -56,8 +56,7 @@ CUresult close_handle(Call& call, CUdeviceptr) {
 }  // namespace
 
 BRAID_ENTRY(cuIpcGetMemHandle, 2, get_handle)
-BRAID_ENTRY(cuIpcOpenMemHandle, 3, open_handle)
-BRAID_ENTRY(cuIpcOpenMemHandle_v2, 3, open_handle)
+BRAID_ENTRY_V2(cuIpcOpenMemHandle, 3, open_handle)
 BRAID_ENTRY(cuIpcCloseMemHandle, 1, close_handle)
 
 }  // namespace braid::emulator

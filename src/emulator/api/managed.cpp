@@ -11,10 +11,8 @@ CUresult allocate(Call& call, CUdeviceptr* out, size_t size_bytes, unsigned flag
   if (out == nullptr || size_bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST) return CUDA_ERROR_INVALID_VALUE;
   BRAID_LET(context, current_context(call));
-  Allocation made;
+  Allocation made = Allocation::made_in(*context);
   made.kind = Allocation::Kind::kManaged;
-  made.device = context->device;
-  made.context = context->id;
   const int node = call.world.server.gpus[context->gpu].numa_node;
   const Allocation* allocation = call.world.memory.add_host(node, size_bytes, made);
   if (allocation == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;

@@ -10,10 +10,8 @@ namespace {
 CUresult allocate(Call& call, CUdeviceptr* out, size_t size_bytes) {
   if (out == nullptr || size_bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   BRAID_LET(context, current_context(call));
-  Allocation made;
-  made.device = context->device;
-  made.context = context->id;
-  const Allocation* allocation = call.world.memory.add_device(context->gpu, size_bytes, made);
+  const Allocation* allocation =
+      call.world.memory.add_device(context->gpu, size_bytes, Allocation::made_in(*context));
   if (allocation == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   *out = allocation->address;
   return CUDA_SUCCESS;

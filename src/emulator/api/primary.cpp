@@ -63,12 +63,9 @@ CUresult set_flags(Call& call, CUdevice device, unsigned flags) {
 }  // namespace
 
 BRAID_ENTRY(cuDevicePrimaryCtxRetain, 2, retain)
-BRAID_ENTRY(cuDevicePrimaryCtxRelease, 1, release)
-BRAID_ENTRY(cuDevicePrimaryCtxRelease_v2, 1, release)
-BRAID_ENTRY(cuDevicePrimaryCtxReset, 1, reset)
-BRAID_ENTRY(cuDevicePrimaryCtxReset_v2, 1, reset)
+BRAID_ENTRY_V2(cuDevicePrimaryCtxRelease, 1, release)
+BRAID_ENTRY_V2(cuDevicePrimaryCtxReset, 1, reset)
 BRAID_ENTRY(cuDevicePrimaryCtxGetState, 3, get_state)
-BRAID_ENTRY(cuDevicePrimaryCtxSetFlags, 2, set_flags)
-BRAID_ENTRY(cuDevicePrimaryCtxSetFlags_v2, 2, set_flags)
+BRAID_ENTRY_V2(cuDevicePrimaryCtxSetFlags, 2, set_flags)
 
 }  // namespace braid::emulator

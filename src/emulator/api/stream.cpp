@@ -13,14 +13,10 @@ CUresult create_with_priority(Call& call, CUstream* out, unsigned flags, int pri
   if (out == nullptr || (flags & ~unsigned{CU_STREAM_NON_BLOCKING}) != 0)
     return CUDA_ERROR_INVALID_VALUE;
   BRAID_LET(context, current_context(call));
-  auto stream = std::make_shared<Stream>();
-  stream->id = call.world.next_id++;
-  stream->context = context;
-  stream->flags = flags;
-  stream->priority = std::clamp(priority, kGreatestPriority, kLeastPriority);
-  stream->handle = call.world.streams.add(stream);
   Scheduler::prune(*context);
-  context->streams.push_back(stream);
+  const StreamPtr stream = call.world.make_stream(
+      context, flags, std::clamp(priority, kGreatestPriority, kLeastPriority));
+  stream->handle = call.world.streams.add(stream);
   *out = stream->handle;
   return CUDA_SUCCESS;
 }
@@ -115,8 +111,7 @@ CUresult add_callback(Call& call, CUstream handle, CUstreamCallback callback, vo
 
 BRAID_ENTRY(cuStreamCreate, 2, create)
 BRAID_ENTRY(cuStreamCreateWithPriority, 3, create_with_priority)
-BRAID_ENTRY(cuStreamDestroy, 1, destroy_stream)
-BRAID_ENTRY(cuStreamDestroy_v2, 1, destroy_stream)
+BRAID_ENTRY_V2(cuStreamDestroy, 1, destroy_stream)
 BRAID_ENTRY_STREAM(cuStreamQuery, _ptsz, Cost::kQuery, 1, query)
 BRAID_ENTRY_STREAM(cuStreamSynchronize, _ptsz, Cost::kQuery, 1, synchronize)
 BRAID_ENTRY_STREAM(cuStreamGetCtx, _ptsz, Cost::kNothing, 2, get<CUcontext, context_of>)

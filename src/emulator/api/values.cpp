@@ -83,15 +83,10 @@ CUresult batch(Call& call, CUstream stream, unsigned count, CUstreamBatchMemOpPa
 }  // namespace
 
 // The first and second forms differ in what old devices had to be asked for; they do the same.
-BRAID_ENTRY_STREAM(cuStreamWaitValue32, _ptsz, Cost::kEnqueue, 4, issue_one<true, cuuint32_t>)
-BRAID_ENTRY_STREAM(cuStreamWaitValue32_v2, _ptsz, Cost::kEnqueue, 4, issue_one<true, cuuint32_t>)
-BRAID_ENTRY_STREAM(cuStreamWaitValue64, _ptsz, Cost::kEnqueue, 4, issue_one<true, cuuint64_t>)
-BRAID_ENTRY_STREAM(cuStreamWaitValue64_v2, _ptsz, Cost::kEnqueue, 4, issue_one<true, cuuint64_t>)
-BRAID_ENTRY_STREAM(cuStreamWriteValue32, _ptsz, Cost::kEnqueue, 4, issue_one<false, cuuint32_t>)
-BRAID_ENTRY_STREAM(cuStreamWriteValue32_v2, _ptsz, Cost::kEnqueue, 4, issue_one<false, cuuint32_t>)
-BRAID_ENTRY_STREAM(cuStreamWriteValue64, _ptsz, Cost::kEnqueue, 4, issue_one<false, cuuint64_t>)
-BRAID_ENTRY_STREAM(cuStreamWriteValue64_v2, _ptsz, Cost::kEnqueue, 4, issue_one<false, cuuint64_t>)
-BRAID_ENTRY_STREAM(cuStreamBatchMemOp, _ptsz, Cost::kEnqueue, 4, batch)
-BRAID_ENTRY_STREAM(cuStreamBatchMemOp_v2, _ptsz, Cost::kEnqueue, 4, batch)
+BRAID_ENTRY_STREAM_V2(cuStreamWaitValue32, _ptsz, Cost::kEnqueue, 4, issue_one<true, cuuint32_t>)
+BRAID_ENTRY_STREAM_V2(cuStreamWaitValue64, _ptsz, Cost::kEnqueue, 4, issue_one<true, cuuint64_t>)
+BRAID_ENTRY_STREAM_V2(cuStreamWriteValue32, _ptsz, Cost::kEnqueue, 4, issue_one<false, cuuint32_t>)
+BRAID_ENTRY_STREAM_V2(cuStreamWriteValue64, _ptsz, Cost::kEnqueue, 4, issue_one<false, cuuint64_t>)
+BRAID_ENTRY_STREAM_V2(cuStreamBatchMemOp, _ptsz, Cost::kEnqueue, 4, batch)
 
 }  // namespace braid::emulator

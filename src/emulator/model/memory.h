@@ -11,6 +11,7 @@
 
 #include "emulator/model/arena.h"
 #include "emulator/model/machine.h"
+#include "emulator/model/objects.h"
 #include "emulator/model/pools.h"
 #include "emulator/model/virtual_memory.h"
 #include "topology/server.h"
@@ -42,6 +43,14 @@ struct Allocation {
   bool live = true;            ///< false until the stream has reached cuMemAllocAsync
   bool freeing = false;        ///< cuMemFreeAsync has been called
   std::byte* bytes = nullptr;  ///< where the CPU finds them
+
+  static Allocation made_in(const Context& context, unsigned flags = 0) {
+    Allocation made;
+    made.device = context.device;
+    made.context = context.id;
+    made.flags = flags;
+    return made;
+  }
 
   /// Lies in host memory, where the CPU may write it at any time.
   bool is_host() const { return !place.is_gpu(); }

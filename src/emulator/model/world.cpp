@@ -48,6 +48,16 @@ Result<std::unique_ptr<World>> World::create(topology::Server server, std::vecto
       new World(std::move(server), std::move(visible), std::move(faults)));
 }
 
+StreamPtr World::make_stream(const ContextPtr& context, unsigned flags, int priority) {
+  auto stream = std::make_shared<Stream>();
+  stream->id = next_id++;
+  stream->context = context;
+  stream->flags = flags;
+  stream->priority = priority;
+  context->streams.push_back(stream);
+  return stream;
+}
+
 void World::catch_up(Lock& lock) {
   if (!stands_still()) host_call_is_slow = false;
   if (stands_still() && !host_call_is_slow)

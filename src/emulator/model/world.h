@@ -105,6 +105,10 @@ class World {
   /// (driver 580), with and without peer access; there it takes 0.2 to 0.6 s until all know.
   void poison(Context& context, CUresult why);
 
+  /// A new stream of the context, which has no handle yet.
+  StreamPtr make_stream(const ContextPtr& context, unsigned flags = CU_STREAM_DEFAULT,
+                        int priority = 0);
+
   /// Device work wrote these bytes.
   void wrote(uint64_t address, uint64_t size_bytes) { watches.changed(address, size_bytes); }
 

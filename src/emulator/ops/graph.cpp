@@ -8,14 +8,9 @@ namespace braid::emulator {
 namespace {
 
 StreamPtr stream_of_node(World& world, const GraphNode& node) {
-  auto stream = std::make_shared<Stream>();
-  const ContextPtr context = node.context.lock();
-  stream->id = world.next_id++;
-  stream->context = context;
-  stream->flags = CU_STREAM_NON_BLOCKING;  // only the launching stream waits for the legacy stream
-  stream->priority = node.priority;
+  // Non-blocking: only the launching stream waits for the legacy stream.
+  StreamPtr stream = world.make_stream(node.context.lock(), CU_STREAM_NON_BLOCKING, node.priority);
   stream->destroyed = true;  // the context forgets it when it is idle
-  context->streams.push_back(stream);
   return stream;
 }
 
