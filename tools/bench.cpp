@@ -42,41 +42,44 @@ std::string share_text(const Record& record) {
   return text.empty() ? record.verdict : text;
 }
 
-std::string range(const Readings& readings) {
-  return fmt::format("{:.1f} ({:.1f}-{:.1f})", readings.median(), readings.lowest(),
-                     readings.highest());
+double ratio(const Outcome& outcome) { return outcome.braid.median() / outcome.native.median(); }
+
+double of_limit(const Outcome& outcome) { return outcome.braid.median() / outcome.limit.median(); }
+
+// The columns of native copies and braid's, and of the limit, which may be left out.
+std::string figures_header(const Arguments& arguments) {
+  return fmt::format(
+      "{:>22}  {:>22}  {:>6}{}", "native GB/s (range)", "braid GB/s (range)", "ratio",
+      arguments.with_limit ? fmt::format("  {:>22}  {:>8}", "limit GB/s (range)", "of limit") : "");
 }
 
-// The columns of the limit, which may be left out.
-std::string limit_header(const Arguments& arguments) {
-  return arguments.with_limit ? fmt::format("  {:>22}  {:>8}", "limit GB/s (range)", "of limit")
-                              : "";
+std::string figures(const Outcome& outcome) {
+  const std::string limit =
+      outcome.limit.values.empty()
+          ? ""
+          : fmt::format("  {:>22}  {:>7.1f}%", outcome.limit.text(1), 100 * of_limit(outcome));
+  return fmt::format("{:>22}  {:>22}  {:>5.2f}x{}", outcome.native.text(1), outcome.braid.text(1),
+                     ratio(outcome), limit);
 }
 
-std::string limit_text(const Readings& limit, const Readings& braid) {
-  if (limit.values.empty()) return "";
-  return fmt::format("  {:>22}  {:>7.1f}%", range(limit), 100 * braid.median() / limit.median());
-}
+const char* verified_text(const Outcome& outcome) { return outcome.verified ? "yes" : "NO"; }
 
 void print_header(const Arguments& arguments) {
-  if (!arguments.scenario.empty()) {
-    fmt::print("{:<10} {:<5} {:>6} {:>8}  {:>22}  {:>22}  {:>6}{}  {:<8}  {}\n", "scenario", "",
-               "size", "segment", "native GB/s (range)", "braid GB/s (range)", "ratio",
-               limit_header(arguments), "verified", "outcome");
-    return;
-  }
-  fmt::print("{:<4} {:>6} {:>5}  {:>22}  {:>22}  {:>6}{}{}  {:<8}  {}\n", "", "size", "paths",
-             "native GB/s (range)", "braid GB/s (range)", "ratio", limit_header(arguments),
-             arguments.server.empty() ? "  submit us" : "", "verified", "share of each GPU's link");
+  const std::string figures = figures_header(arguments);
+  if (!arguments.scenario.empty())
+    fmt::print("{:<10} {:<5} {:>6} {:>8}  {}  {:<8}  {}\n", "scenario", "", "size", "segment",
+               figures, "verified", "outcome");
+  else
+    fmt::print("{:<4} {:>6} {:>5}  {}{}  {:<8}  {}\n", "", "size", "paths", figures,
+               arguments.server.empty() ? "  submit us" : "", "verified",
+               "share of each GPU's link");
 }
 
 void print_row(const Record& record, bool emulated) {
-  fmt::print("{:<4} {:>6} {:>5}  {:>22}  {:>22}  {:>5.2f}x{}{}  {:<8}  {}\n",
-             direction_name(record.direction), format_size(record.size_bytes), record.paths,
-             range(record.native), range(record.braid),
-             record.braid.median() / record.native.median(), limit_text(record.limit, record.braid),
+  fmt::print("{:<4} {:>6} {:>5}  {}{}  {:<8}  {}\n", direction_name(record.direction),
+             format_size(record.size_bytes), record.paths, figures(record),
              emulated ? "" : fmt::format("  {:>9.1f}", record.submit_us.median()),
-             record.verified ? "yes" : "NO", share_text(record));
+             verified_text(record), share_text(record));
   std::fflush(stdout);
 }
 
@@ -89,7 +92,7 @@ nlohmann::json to_json(const Record& record, bool emulated) {
                          {"native_gbps_range", {record.native.lowest(), record.native.highest()}},
                          {"braid_gbps", record.braid.median()},
                          {"braid_gbps_range", {record.braid.lowest(), record.braid.highest()}},
-                         {"ratio", record.braid.median() / record.native.median()},
+                         {"ratio", ratio(record)},
                          {"native_first_gbps", record.native_first.median()},
                          {"braid_first_gbps", record.braid_first.median()},
                          {"repeat", record.braid.values.size()},
@@ -101,7 +104,7 @@ nlohmann::json to_json(const Record& record, bool emulated) {
   if (!record.limit.values.empty()) {
     json["limit_gbps"] = record.limit.median();
     json["limit_gbps_range"] = {record.limit.lowest(), record.limit.highest()};
-    json["of_limit"] = record.braid.median() / record.limit.median();
+    json["of_limit"] = of_limit(record);
   }
   return json;
 }
@@ -200,8 +203,7 @@ const char* direction_text(const ScenarioCase& one) {
   return one.scenario == Scenario::kBoth ? "both" : direction_name(one.direction);
 }
 
-nlohmann::json to_json(const std::string& name, const ScenarioCase& one,
-                       const ScenarioRecord& record) {
+nlohmann::json to_json(const std::string& name, const ScenarioCase& one, const Outcome& record) {
   const auto readings = [](const Readings& all) {
     return nlohmann::json{{"median", all.median()}, {"range", {all.lowest(), all.highest()}}};
   };
@@ -211,24 +213,22 @@ nlohmann::json to_json(const std::string& name, const ScenarioCase& one,
                          {"segment_bytes", one.segment_bytes},
                          {"native_gbps", readings(record.native)},
                          {"braid_gbps", readings(record.braid)},
-                         {"ratio", record.braid.median() / record.native.median()},
+                         {"ratio", ratio(record)},
                          {"repeat", record.braid.values.size()},
                          {"verified", record.verified},
                          {"verdict", record.verdict}};
   if (!record.limit.values.empty()) {
     json["limit_gbps"] = readings(record.limit);
-    json["of_limit"] = record.braid.median() / record.limit.median();
+    json["of_limit"] = of_limit(record);
   }
   return json;
 }
 
-void print_row(const std::string& name, const ScenarioCase& one, const ScenarioRecord& record) {
-  fmt::print("{:<10} {:<5} {:>6} {:>8}  {:>22}  {:>22}  {:>5.2f}x{}  {:<8}  {}\n", name,
-             direction_text(one), format_size(one.size_bytes),
-             one.segment_bytes != 0 ? format_size(one.segment_bytes) : "", range(record.native),
-             range(record.braid), record.braid.median() / record.native.median(),
-             limit_text(record.limit, record.braid), record.verified ? "yes" : "NO",
-             record.verdict);
+void print_row(const std::string& name, const ScenarioCase& one, const Outcome& outcome) {
+  fmt::print("{:<10} {:<5} {:>6} {:>8}  {}  {:<8}  {}\n", name, direction_text(one),
+             format_size(one.size_bytes),
+             one.segment_bytes != 0 ? format_size(one.segment_bytes) : "", figures(outcome),
+             verified_text(outcome), outcome.verdict);
   std::fflush(stdout);
 }
 
@@ -268,7 +268,7 @@ Result<bool> run_scenarios(const Arguments& arguments) {
         return ScenarioBench::open(driver, options, cases.front().scenario, arguments.target,
                                    max_bytes, arguments.seed);
       },
-      [&](const ScenarioCase& one, const ScenarioRecord& record) {
+      [&](const ScenarioCase& one, const Outcome& record) {
         print_row(arguments.scenario, one, record);
         return to_json(arguments.scenario, one, record);
       });

@@ -1,6 +1,7 @@
 // `braid compare`: a user's own command natively and under braid, in turns: times, copies, and why
 // some stayed native.
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -13,9 +14,11 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "base/try.h"
 #include "preload/summary.h"
 #include "tools/commands.h"
 #include "tools/program_file.h"
+#include "tools/readings.h"
 
 namespace braid::tools {
 namespace {
@@ -33,14 +36,9 @@ struct CompareRequest {
 
 /// What one side's runs were like.
 struct Side {
-  std::vector<double> times_s;
+  Readings times_s;
   std::vector<int> exit_codes;
 
-  double median_s() const {
-    std::vector<double> sorted = times_s;
-    std::sort(sorted.begin(), sorted.end());
-    return (sorted[sorted.size() / 2] + sorted[(sorted.size() - 1) / 2]) / 2;
-  }
   bool operator==(const Side& other) const { return exit_codes == other.exit_codes; }
 };
 
@@ -121,7 +119,7 @@ Status run_once(const Words& options, const Words& more, const Words& program, S
   if (ended.value() == kRunFailed)  // it has said why, unless that is the program's own code
     return Status::error(fmt::format("nothing was compared: a run ended with {}", kRunFailed));
   if (ended.value() == kInterrupted) return Status::error("nothing was compared: interrupted");
-  side.times_s.push_back(elapsed.count());
+  side.times_s.values.push_back(elapsed.count());
   side.exit_codes.push_back(ended.value());
   return {};
 }
@@ -150,16 +148,8 @@ preload::CopyTotals read_totals(const fs::path& folder) {
   return totals;
 }
 
-std::string text_of(const Side& side) {
-  const auto [low, high] = std::minmax_element(side.times_s.begin(), side.times_s.end());
-  return fmt::format("{:.2f} ({:.2f}-{:.2f})", side.median_s(), *low, *high);
-}
-
 std::string codes_of(const Side& side) {
-  std::string text;
-  for (const int code : side.exit_codes)
-    text += fmt::format("{}{}", text.empty() ? "" : ", ", code);
-  return text;
+  return fmt::format("{}", fmt::join(side.exit_codes, ", "));
 }
 
 void print_text(void* file, const char* text, size_t size_bytes) {
@@ -168,8 +158,8 @@ void print_text(void* file, const char* text, size_t size_bytes) {
 
 void show(const Side& native, const Side& braided, const preload::CopyTotals& totals) {
   fmt::print("{:<14}{:>24}{:>24}{:>9}\n", "", "natively", "under braid", "ratio");
-  fmt::print("{:<14}{:>24}{:>24}{:>8.2f}x\n", "seconds", text_of(native), text_of(braided),
-             native.median_s() / braided.median_s());
+  fmt::print("{:<14}{:>24}{:>24}{:>8.2f}x\n", "seconds", native.times_s.text(2),
+             braided.times_s.text(2), native.times_s.median() / braided.times_s.median());
   fmt::print("{:<14}{:>24}{:>24}\n", "exit code", codes_of(native), codes_of(braided));
   fmt::print("\n{:<18}{:>12}{:>20}\n", "outcome", "copies", "bytes");
   for (size_t i = 0; i < totals.by_verdict.size(); ++i)
@@ -186,19 +176,18 @@ void show(const Side& native, const Side& braided, const preload::CopyTotals& to
 // Neither side always goes first: what one leaves in caches, the other finds.
 Status measure(const CompareRequest& request, const Words& options, const Words& program,
                Side& native, Side& braided, preload::CopyTotals& totals) {
-  Status status;
-  for (int turn = 0; turn < request.turns && status.ok(); ++turn) {
+  for (int turn = 0; turn < request.turns; ++turn) {
     const ReportFolder reports;
     if (reports.path().empty())
       return Status::error("no folder can be made in " + fs::temp_directory_path().string(),
                            "Set TMPDIR to one that can be written to");
     const Words counted = {"--stats", "json", "--stats-file", reports.path() / "%p"};
-    for (int side = 0; side < 2 && status.ok(); ++side)
-      status = (side + turn) % 2 == 0 ? run_once(options, {"--native"}, program, native)
-                                      : run_once(options, counted, program, braided);
-    if (status.ok()) totals = read_totals(reports.path());
+    for (int side = 0; side < 2; ++side)
+      BRAID_TRY((side + turn) % 2 == 0 ? run_once(options, {"--native"}, program, native)
+                                       : run_once(options, counted, program, braided));
+    totals = read_totals(reports.path());
   }
-  return status;
+  return {};
 }
 
 int compare(const CompareRequest& request, const Words& options, const Words& program) {

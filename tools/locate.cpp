@@ -1,5 +1,8 @@
 #include "tools/locate.h"
 
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <sstream>
@@ -48,9 +51,7 @@ std::string what_to_write() {
     return "The profiles that belong to braid are missing from " + profile_folder().string() +
            ": move or install bin, lib and share together, or write the path of a JSON profile";
   std::sort(names.begin(), names.end());
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-  return "Write the path of a JSON profile, or one of: " + text;
+  return fmt::format("Write the path of a JSON profile, or one of: {}", fmt::join(names, ", "));
 }
 
 }  // namespace

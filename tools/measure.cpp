@@ -56,7 +56,6 @@ Result<Record> Bench::run(const Case& what) {
   record.size_bytes = what.size_bytes;
   record.target = target_;
   record.paths = what.paths;
-  record.verified = true;
   engine_->limit_paths(what.paths);
   BRAID_TRY(poison(what.span_bytes()));
   Readings warm_up;

@@ -16,20 +16,24 @@
 
 namespace braid::tools {
 
-/// One line of `braid bench`.
-struct Record {
+/// What became of copies that were measured in turns. GB/s: 10^9 bytes a second.
+struct Outcome {
+  Readings native;       ///< GB/s
+  Readings braid;        ///< GB/s
+  Readings limit;        ///< GB/s; empty when it is left out
+  bool verified = true;  ///< every byte of every copy, native and braid
+  std::string verdict;   ///< what became of the braid copies: "accelerated", ...
+};
+
+/// One line of `braid bench`. Its readings are of copies that follow one another.
+struct Record : Outcome {
   multipath::Direction direction = multipath::Direction::kHostToDevice;
   uint64_t size_bytes = 0;
   int target = 0;
   int paths = 0;                  ///< at most this many, the direct one included
-  Readings native;                ///< GB/s, 10^9 bytes a second; copies that follow one another
   Readings native_first;          ///< GB/s; the first copy of each round, after a pause
   Readings braid_first;           ///< GB/s; likewise
-  Readings braid;                 ///< GB/s
-  Readings limit;                 ///< GB/s; empty when it is left out
   Readings submit_us;             ///< CPU time of handing one copy to braid
-  bool verified = false;          ///< every byte of every copy, native and braid
-  std::string verdict;            ///< what became of the braid copies: "accelerated", ...
   std::map<int, uint64_t> share;  ///< bytes by the GPU whose link carried them
 };
 

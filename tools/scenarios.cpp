@@ -88,8 +88,8 @@ Status ScenarioBench::open_gpu(CUcontext context) {
                        "filling the GPU");
 }
 
-Result<ScenarioRecord> ScenarioBench::run(const ScenarioCase& what) {
-  ScenarioRecord record;
+Result<Outcome> ScenarioBench::run(const ScenarioCase& what) {
+  Outcome record;
   const Flow flow = !goes_down(what) ? Flow::kToDevices
                     : !goes_up(what) ? Flow::kToHost
                                      : Flow::kBothWays;

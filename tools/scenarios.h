@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "cuda/driver.h"
 #include "multipath/engine.h"
+#include "tools/measure.h"
 #include "tools/segment_list.h"
 #include "tools/workbench.h"
 
@@ -35,14 +36,6 @@ struct ScenarioCase {
   bool is_warm = false;  ///< GPUs are awake when a copy starts (warm_up.h)
 };
 
-struct ScenarioRecord {
-  Readings native;  ///< GB/s in all
-  Readings braid;
-  Readings limit;  ///< empty when it is left out
-  bool verified = true;
-  std::string verdict;  ///< of braid's copies
-};
-
 /// Owns an engine and, for each GPU that the scenario copies to or from, a buffer, two streams and
 /// two pinned buffers.
 class ScenarioBench : Workbench {
@@ -54,7 +47,7 @@ class ScenarioBench : Workbench {
   ScenarioBench(const ScenarioBench&) = delete;
   ScenarioBench& operator=(const ScenarioBench&) = delete;
 
-  Result<ScenarioRecord> run(const ScenarioCase& what);
+  Result<Outcome> run(const ScenarioCase& what);
 
  private:
   // What goes up comes from `data` to the first half of `device`; what goes down comes from the

@@ -1,6 +1,7 @@
 #include "tools/topo_text.h"
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <iterator>
@@ -148,10 +149,9 @@ std::string path_table(const Server& server, int target) {
   const int node = server.gpus[static_cast<size_t>(target)].numa_node;
   Table table({"through", "GB/s", "sockets", "way"});
   for (const Path& path : topology::paths_to(server, target, node)) {
-    std::string way;
-    for (const std::string& id : visits(server, path.hops)) way += (way.empty() ? "" : " > ") + id;
     table.add({path.relay < 0 ? "direct" : fmt::format("gpu{}", path.relay),
-               fmt::format("{:.1f}", path.gbps), path.crosses_socket ? "crosses" : "", way});
+               fmt::format("{:.1f}", path.gbps), path.crosses_socket ? "crosses" : "",
+               fmt::format("{}", fmt::join(visits(server, path.hops), " > "))});
   }
   return fmt::format("\nPaths from memory{} to gpu{}; GB/s of the narrowest link\n", node, target) +
          table.print({1});

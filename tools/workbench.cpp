@@ -1,25 +1,8 @@
 #include "tools/workbench.h"
 
-#include <algorithm>
-
 #include "base/try.h"
 
 namespace braid::tools {
-
-double Readings::median() const {
-  if (values.empty()) return 0;
-  std::vector<double> sorted = values;
-  std::sort(sorted.begin(), sorted.end());
-  return (sorted[sorted.size() / 2] + sorted[(sorted.size() - 1) / 2]) / 2;
-}
-
-double Readings::lowest() const {
-  return values.empty() ? 0 : *std::min_element(values.begin(), values.end());
-}
-
-double Readings::highest() const {
-  return values.empty() ? 0 : *std::max_element(values.begin(), values.end());
-}
 
 Status Workbench::open_gpus() {
   int count = 0;

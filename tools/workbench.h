@@ -10,17 +10,10 @@
 #include "multipath/engine.h"
 #include "tools/gpu_objects.h"
 #include "tools/limit.h"
+#include "tools/readings.h"
 #include "tools/warm_up.h"
 
 namespace braid::tools {
-
-/// Several readings of one thing.
-struct Readings {
-  std::vector<double> values;
-  double median() const;
-  double lowest() const;
-  double highest() const;
-};
 
 /// The contexts of all GPUs, an engine, what keeps GPUs awake, and the server's limit.
 class Workbench {

@@ -154,8 +154,8 @@ class Found {
 };
 
 /// What a handle stands for, in one of the world's tables.
-template <typename Handle, typename Object, HandleKind kind>
-Found<std::shared_ptr<Object>> find_object(const HandleTable<Handle, Object, kind>& table,
+template <typename Handle, typename Object>
+Found<std::shared_ptr<Object>> find_object(const HandleTable<Handle, Object>& table,
                                            Handle handle) {
   auto object = table.find(handle);
   if (object == nullptr) return CUDA_ERROR_INVALID_HANDLE;

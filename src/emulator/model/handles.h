@@ -9,26 +9,16 @@
 
 namespace braid::emulator {
 
-enum class HandleKind : uintptr_t {
-  kContext = 1,
-  kStream,
-  kEvent,
-  kModule,
-  kFunction,
-  kGraph,
-  kGraphNode,
-  kGraphExec,
-  kPool
-};
+/// Of all kinds, in this process.
+inline uintptr_t handles_made = 0;
 
-template <typename Handle, typename Object, HandleKind kind>
+template <typename Handle, typename Object>
 class HandleTable {
  public:
   /// Files the object under a new handle.
   Handle add(std::shared_ptr<Object> object) {
     // Looks like a heap address to programs that print it, but is not mapped.
-    const uintptr_t value =
-        (uintptr_t{0x1b} << 40) | (static_cast<uintptr_t>(kind) << 36) | (++added_ << 4);
+    const uintptr_t value = (uintptr_t{0x1b} << 40) | (++handles_made << 4);
     objects_.emplace(value, std::move(object));
     return reinterpret_cast<Handle>(value);
   }
@@ -46,7 +36,6 @@ class HandleTable {
 
  private:
   std::map<uintptr_t, std::shared_ptr<Object>> objects_;  // by age, so walks are deterministic
-  uintptr_t added_ = 0;
 };
 
 }  // namespace braid::emulator

@@ -57,7 +57,7 @@ class Pools {
   void destroy(const PoolPtr& pool);
 
  private:
-  HandleTable<CUmemoryPool, Pool, HandleKind::kPool> table_;
+  HandleTable<CUmemoryPool, Pool> table_;
   std::vector<PoolPtr> defaults_;  // by CUDA ordinal
   std::vector<PoolPtr> current_;
 };

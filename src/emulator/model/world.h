@@ -56,14 +56,14 @@ class World {
   Faults faults;
   Presence presence;
 
-  HandleTable<CUcontext, Context, HandleKind::kContext> contexts;
-  HandleTable<CUstream, Stream, HandleKind::kStream> streams;
-  HandleTable<CUevent, Event, HandleKind::kEvent> events;
-  HandleTable<CUmodule, Module, HandleKind::kModule> modules;
-  HandleTable<CUfunction, Function, HandleKind::kFunction> functions;
-  HandleTable<CUgraph, Graph, HandleKind::kGraph> graphs;
-  HandleTable<CUgraphNode, GraphNode, HandleKind::kGraphNode> graph_nodes;
-  HandleTable<CUgraphExec, GraphExec, HandleKind::kGraphExec> graph_execs;
+  HandleTable<CUcontext, Context> contexts;
+  HandleTable<CUstream, Stream> streams;
+  HandleTable<CUevent, Event> events;
+  HandleTable<CUmodule, Module> modules;
+  HandleTable<CUfunction, Function> functions;
+  HandleTable<CUgraph, Graph> graphs;
+  HandleTable<CUgraphNode, GraphNode> graph_nodes;
+  HandleTable<CUgraphExec, GraphExec> graph_execs;
   std::vector<ContextPtr> primaries;  ///< by CUDA ordinal; alive when retained
   std::vector<CapturePtr> captures;   ///< those being recorded
 
