@@ -2,7 +2,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <chrono>
+#include <ctime>
 #include <filesystem>
 #include <map>
 #include <span>
@@ -207,19 +207,11 @@ Result<std::string> place_for(const Arguments& arguments, const Options& options
   std::error_code ignored;  // the check says it
   if (arguments.out.empty() && !path.empty())
     std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
-  const Status status = path.empty()
-                            ? Status::error(
-                                  "there is no place for the file: BRAID_COSTS is none, or there "
-                                  "is no HOME",
-                                  "Name one, --out FILE, or only look: --dry-run")
-                            : check_writable(path);
-  return status.ok() ? Result<std::string>(path) : status;
-}
-
-int64_t seconds_since_1970() {
-  return std::chrono::duration_cast<std::chrono::seconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
+  if (path.empty())
+    return Status::error("there is no place for the file: BRAID_COSTS is none, or there is no HOME",
+                         "Name one, --out FILE, or only look: --dry-run");
+  BRAID_TRY(check_writable(path));
+  return path;
 }
 
 Status tune(const Arguments& arguments) {
@@ -234,9 +226,9 @@ Status tune(const Arguments& arguments) {
   print_costs(before, after, gpus);
   print_plans(after, gpus);
   if (arguments.dry_run) return {};
-  const Status written = multipath::write_cost_file(path, {server, seconds_since_1970(), after});
-  if (written.ok()) fmt::print("\nWritten to {}\n", path);
-  return written;
+  BRAID_TRY(multipath::write_cost_file(path, {server, time(nullptr), after}));
+  fmt::print("\nWritten to {}\n", path);
+  return {};
 }
 
 }  // namespace

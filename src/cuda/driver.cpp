@@ -4,6 +4,8 @@
 
 #include <cstring>
 
+#include "base/try.h"
+
 namespace braid::cuda {
 namespace {
 
@@ -12,6 +14,14 @@ void* find(const SymbolLookup& lookup, const char* name) {
   // Drivers before CUDA 12.8 have only the first version, which takes the same arguments.
   if (std::strcmp(name, "cuEventElapsedTime_v2") == 0) return lookup("cuEventElapsedTime");
   return nullptr;
+}
+
+template <typename Function>
+Status load(Function& function, const SymbolLookup& lookup, const char* name) {
+  function = reinterpret_cast<Function>(find(lookup, name));
+  if (function != nullptr) return {};
+  return Status::error("the CUDA driver has no " + std::string(name),
+                       "Install a driver for CUDA 12 or newer (525 or newer)");
 }
 
 // A clock that the driver's library exports. NVIDIA's exports none.
@@ -57,19 +67,11 @@ Result<Driver> load_driver(const SymbolLookup& lookup) {
   Driver driver;
 // Two steps, so that the name is expanded to its versioned symbol before it becomes text.
 #define BRAID_TEXT(symbol) #symbol
-#define BRAID_LOAD(name)                                                                 \
-  driver.name = reinterpret_cast<decltype(driver.name)>(find(lookup, BRAID_TEXT(name))); \
-  if (driver.name == nullptr)                                                            \
-    return Status::error("the CUDA driver has no " BRAID_TEXT(name),                     \
-                         "Install a driver for CUDA 12 or newer (525 or newer)");
+#define BRAID_LOAD(name) BRAID_TRY(load(driver.name, lookup, BRAID_TEXT(name)));
   BRAID_DRIVER_FUNCTIONS(BRAID_LOAD)
 #undef BRAID_LOAD
 #undef BRAID_TEXT
-  driver.create_context =
-      reinterpret_cast<decltype(driver.create_context)>(lookup("cuCtxCreate_v2"));
-  if (driver.create_context == nullptr)
-    return Status::error("the CUDA driver has no cuCtxCreate_v2",
-                         "Install a driver for CUDA 12 or newer (525 or newer)");
+  BRAID_TRY(load(driver.create_context, lookup, "cuCtxCreate_v2"));
   driver.clock = find_clock(lookup);
   driver.copy_batch = reinterpret_cast<decltype(driver.copy_batch)>(lookup("cuMemcpyBatchAsync"));
   return driver;

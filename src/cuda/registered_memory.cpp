@@ -25,11 +25,10 @@ Status RegisteredMemory::map(const std::string& what) {
       "registering " + what));
   registered_ = true;
   CUdeviceptr mapped = 0;
-  Status status =
-      driver_.check(driver_.cuMemHostGetDevicePointer(&mapped, data_, 0), "mapping " + what);
-  if (status.ok() && mapped != reinterpret_cast<CUdeviceptr>(data_))
-    status = Status::error("this GPU cannot use host addresses of registered memory");
-  return status;
+  BRAID_TRY(driver_.check(driver_.cuMemHostGetDevicePointer(&mapped, data_, 0), "mapping " + what));
+  if (mapped != reinterpret_cast<CUdeviceptr>(data_))
+    return Status::error("this GPU cannot use host addresses of registered memory");
+  return {};
 }
 
 RegisteredMemory::~RegisteredMemory() {

@@ -48,9 +48,9 @@ void Flows::limit_both_ways(int one_way, int other_way, int both) {
 void Flows::start(Time now, int share_class, uint64_t size_bytes, Done done) {
   settle(now);
   Lane& lane = lanes_[share_class];
-  if (lane.heap.empty()) lane.served = 0;  // keeps the number small, and so exact
-  lane.heap.push_back({lane.served + static_cast<double>(size_bytes), started_++, std::move(done)});
-  std::push_heap(lane.heap.begin(), lane.heap.end(), later);
+  if (lane.flows.empty()) lane.served = 0;  // keeps the number small, and so exact
+  lane.flows.emplace(std::pair{lane.served + static_cast<double>(size_bytes), started_++},
+                     std::move(done));
   ++classes_[share_class].flows;
   stale_ = true;
 }
@@ -60,7 +60,7 @@ void Flows::settle(Time now) {
   if (stale_) refresh_rates();
   const double elapsed = static_cast<double>(now - settled_) * kBytesPerPicosecond;
   for (size_t c = 0; c < lanes_.size(); ++c)
-    if (!lanes_[c].heap.empty()) lanes_[c].served += rates_[c] * elapsed;
+    if (!lanes_[c].flows.empty()) lanes_[c].served += rates_[c] * elapsed;
   settled_ = now;
 }
 
@@ -89,8 +89,9 @@ void Flows::refresh_rates() {
   fair_share(in_force_, classes_, rates_);
   next_ = kForever;
   for (size_t c = 0; c < lanes_.size(); ++c) {
-    if (lanes_[c].heap.empty() || !(rates_[c] > 0)) continue;
-    const double missing = std::max(0.0, lanes_[c].heap.front().finish - lanes_[c].served);
+    if (lanes_[c].flows.empty() || !(rates_[c] > 0)) continue;
+    const double finish = lanes_[c].flows.begin()->first.first;
+    const double missing = std::max(0.0, finish - lanes_[c].served);
     const double wait = std::ceil(missing / (rates_[c] * kBytesPerPicosecond));
     next_ = std::min(next_, settled_ + static_cast<Time>(wait));
   }
@@ -103,22 +104,19 @@ Time Flows::next_completion() {
 
 std::vector<Flows::Done> Flows::advance(Time now) {
   settle(now);
-  std::vector<Flow> arrived;
+  std::map<uint64_t, Done> arrived;  // by the order of starting
   for (size_t c = 0; c < lanes_.size(); ++c) {
     Lane& lane = lanes_[c];
-    while (!lane.heap.empty() && lane.heap.front().finish <= lane.served + kArrivedBytes) {
-      std::pop_heap(lane.heap.begin(), lane.heap.end(), later);
-      arrived.push_back(std::move(lane.heap.back()));
-      lane.heap.pop_back();
+    while (!lane.flows.empty() && lane.flows.begin()->first.first <= lane.served + kArrivedBytes) {
+      auto flow = lane.flows.extract(lane.flows.begin());
+      arrived.emplace(flow.key().second, std::move(flow.mapped()));
       --classes_[c].flows;
     }
   }
   stale_ = true;
-  std::sort(arrived.begin(), arrived.end(),
-            [](const Flow& a, const Flow& b) { return a.order < b.order; });
   std::vector<Done> done;
   done.reserve(arrived.size());
-  for (Flow& flow : arrived) done.push_back(std::move(flow.done));
+  for (auto& [order, each] : arrived) done.push_back(std::move(each));
   return done;
 }
 

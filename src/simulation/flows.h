@@ -5,6 +5,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "simulation/fair_share.h"
@@ -42,23 +44,16 @@ class Flows {
   std::vector<Done> advance(Time now);
 
  private:
-  struct Flow {
-    double finish;   // the class's `served` at which the last byte has arrived
-    uint64_t order;  // of starting
-    Done done;
-  };
   struct Lane {  // of one class: every flow of it progresses equally
     double served = 0;
-    std::vector<Flow> heap;  // earliest finish first
+    // By the `served` at which the last byte has arrived, and by the order of starting.
+    std::map<std::pair<double, uint64_t>, Done> flows;
   };
   struct BothWays {
     int one_way;
     int other_way;
     int both;
   };
-  static bool later(const Flow& a, const Flow& b) {
-    return a.finish != b.finish ? a.finish > b.finish : a.order > b.order;
-  }
 
   void settle(Time now);  // brings `served` up to `now` at the current rates
   void refresh_rates();

@@ -2,10 +2,12 @@
 // give equal times. Not safe for concurrent use: its owner locks.
 #pragma once
 
+#include <algorithm>
+#include <functional>
+#include <map>
 #include <utility>
 #include <vector>
 
-#include "simulation/event_queue.h"
 #include "simulation/flows.h"
 #include "simulation/time.h"
 
@@ -13,25 +15,24 @@ namespace braid::simulation {
 
 class Simulation {
  public:
+  using Action = std::function<void()>;
+
   explicit Simulation(std::vector<double> capacities_gbps) : flows_(std::move(capacities_gbps)) {}
 
   Time now() const { return now_; }
   Flows& flows() { return flows_; }
 
-  /// Runs `action` at `when`, or now if that has passed.
-  void at(Time when, EventQueue::Action action) {
-    queue_.add(when > now_ ? when : now_, std::move(action));
+  /// Runs `action` at `when`, or now if that has passed. Of equal times, in the order of the calls.
+  void at(Time when, Action action) {
+    events_.emplace(when > now_ ? when : now_, std::move(action));
   }
-  void after_us(double us, EventQueue::Action action) { at(now_ + from_us(us), std::move(action)); }
+  void after_us(double us, Action action) { at(now_ + from_us(us), std::move(action)); }
   void flow(int share_class, uint64_t size_bytes, Flows::Done done) {
     flows_.start(now_, share_class, size_bytes, std::move(done));
   }
 
   /// When something happens next; kForever: never, unless somebody outside does something.
-  Time next_time() {
-    const Time flow = flows_.next_completion();
-    return flow < queue_.next_time() ? flow : queue_.next_time();
-  }
+  Time next_time() { return std::min(flows_.next_completion(), next_event()); }
 
   /// Moves the clock on when nothing is due before.
   void advance_clock(Time to) {
@@ -41,21 +42,23 @@ class Simulation {
   /// Runs the next event (or the flows that end together) if it is due by `limit`.
   bool step(Time limit) {
     const Time flow = flows_.next_completion();
-    const Time event = queue_.next_time();
-    const Time next = flow < event ? flow : event;
+    const Time event = next_event();
+    const Time next = std::min(flow, event);
     if (next > limit || next == kForever) return false;
     if (next > now_) now_ = next;
     if (flow <= event) {
       for (Flows::Done& done : flows_.advance(now_)) done();
     } else {
-      queue_.pop()();
+      events_.extract(events_.begin()).mapped()();
     }
     return true;
   }
 
  private:
+  Time next_event() const { return events_.empty() ? kForever : events_.begin()->first; }
+
   Time now_ = 0;
-  EventQueue queue_;
+  std::multimap<Time, Action> events_;  // equal times as they were added
   Flows flows_;
 };
 

@@ -29,12 +29,10 @@ Result<GpuFacts> ask_driver(const cuda::Driver& driver, CUdevice device) {
   char bus_id[64] = {};
   size_t memory_bytes = 0;
   const std::string who = " of GPU " + std::to_string(device);
-  for (const Status& status :
-       {driver.check(driver.cuDeviceGetName(name, sizeof(name), device), "the name" + who),
-        driver.check(driver.cuDeviceGetPCIBusId(bus_id, sizeof(bus_id), device),
-                     "the PCI address" + who),
-        driver.check(driver.cuDeviceTotalMem(&memory_bytes, device), "the memory size" + who)})
-    if (!status.ok()) return status;
+  BRAID_TRY(driver.check(driver.cuDeviceGetName(name, sizeof(name), device), "the name" + who));
+  BRAID_TRY(driver.check(driver.cuDeviceGetPCIBusId(bus_id, sizeof(bus_id), device),
+                         "the PCI address" + who));
+  BRAID_TRY(driver.check(driver.cuDeviceTotalMem(&memory_bytes, device), "the memory size" + who));
   gpu.name = name;
   gpu.pci_bus_id = lower(bus_id);
   gpu.memory_bytes = memory_bytes;
@@ -144,8 +142,7 @@ Result<Server> discover(const cuda::Driver& driver) {
   std::vector<CUdevice> devices;
   for (int ordinal = 0; ordinal < count; ++ordinal) {
     CUdevice device = 0;
-    status = driver.check(driver.cuDeviceGet(&device, ordinal), "GPU " + std::to_string(ordinal));
-    if (!status.ok()) return status;
+    BRAID_TRY(driver.check(driver.cuDeviceGet(&device, ordinal), "GPU " + std::to_string(ordinal)));
     BRAID_LET(gpu, ask_driver(driver, device));
     facts.gpus.push_back(std::move(gpu));
     devices.push_back(device);

@@ -5,9 +5,9 @@
 #include <random>
 #include <string>
 
-#include "simulation/event_queue.h"
 #include "simulation/fair_share.h"
 #include "simulation/flows.h"
+#include "simulation/simulation.h"
 #include "simulation/slots.h"
 
 namespace braid::simulation {
@@ -183,11 +183,13 @@ TEST(Flows, EqualFlowsEndTogetherInTheOrderTheyStarted) {
   EXPECT_EQ(order, (std::vector<int>{1, 0, 2}));
 }
 
-TEST(EventQueue, EqualTimesRunInTheOrderAdded) {
-  EventQueue queue;
+TEST(Events, EqualTimesRunInTheOrderAdded) {
+  Simulation simulation({});
   std::vector<int> order;
-  for (int i = 0; i < 100; ++i) queue.add(i % 3, [&order, i] { order.push_back(i % 3 * 100 + i); });
-  while (!queue.empty()) queue.pop()();
+  for (int i = 0; i < 100; ++i)
+    simulation.at(i % 3, [&order, i] { order.push_back(i % 3 * 100 + i); });
+  while (simulation.step(kForever)) {
+  }
   EXPECT_TRUE(std::is_sorted(order.begin(), order.end()));
   EXPECT_EQ(order.size(), 100u);
 }

@@ -2,6 +2,7 @@
 // pools shared between processes) reads 0, as on hardware without it.
 #include <cstdio>
 #include <map>
+#include <optional>
 
 #include "emulator/api/device.h"
 #include "emulator/constants.h"
@@ -41,7 +42,6 @@ const std::map<int, int>& common_values() {
       {CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, 6144},
       {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, 62914560},
       {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, kThreadsPerMultiprocessor},
-      {CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT, 3},
       {CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 1},
       {CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED, 1},
       {CU_DEVICE_ATTRIBUTE_GLOBAL_L1_CACHE_SUPPORTED, 1},
@@ -81,6 +81,23 @@ int pci_part(const topology::Gpu& gpu, unsigned PciAddress::*part) {
   return parse_pci(gpu.pci_bus_id, address) ? static_cast<int>(address.*part) : 0;
 }
 
+// What GPUs and servers differ in.
+std::optional<int> own_value(const topology::Gpu& gpu, const topology::Server& server,
+                             CUdevice_attribute attribute) {
+  switch (static_cast<int>(attribute)) {
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: return gpu.sm_count;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: return gpu.compute_major;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: return gpu.compute_minor;
+    case CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID: return pci_part(gpu, &PciAddress::domain);
+    case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID: return pci_part(gpu, &PciAddress::bus);
+    case CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID: return pci_part(gpu, &PciAddress::device);
+    case CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID: return gpu.numa_node;
+    case CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT:
+      return server.copy_engines_h2d + server.copy_engines_d2h + server.copy_engines_peer;
+    default: return std::nullopt;
+  }
+}
+
 }  // namespace
 
 bool parse_pci(const std::string& text, PciAddress& address) {
@@ -94,32 +111,10 @@ bool parse_pci(const std::string& text, PciAddress& address) {
 
 CUresult device_attribute(const topology::Gpu& gpu, const topology::Server& server,
                           CUdevice_attribute attribute, int& value) {
-  switch (static_cast<int>(attribute)) {
-    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: value = gpu.sm_count; return CUDA_SUCCESS;
-    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
-      value = gpu.compute_major;
-      return CUDA_SUCCESS;
-    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
-      value = gpu.compute_minor;
-      return CUDA_SUCCESS;
-    case CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID:
-      value = pci_part(gpu, &PciAddress::domain);
-      return CUDA_SUCCESS;
-    case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
-      value = pci_part(gpu, &PciAddress::bus);
-      return CUDA_SUCCESS;
-    case CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID:
-      value = pci_part(gpu, &PciAddress::device);
-      return CUDA_SUCCESS;
-    case CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID: value = gpu.numa_node; return CUDA_SUCCESS;
-    case CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT:
-      value = server.copy_engines_h2d + server.copy_engines_d2h + server.copy_engines_peer;
-      return CUDA_SUCCESS;
-    default: break;
-  }
   if (attribute < 1 || attribute > kLastAttribute) return CUDA_ERROR_INVALID_VALUE;
   const auto common = common_values().find(attribute);
-  value = common == common_values().end() ? 0 : common->second;
+  value = own_value(gpu, server, attribute)
+              .value_or(common == common_values().end() ? 0 : common->second);
   return CUDA_SUCCESS;
 }
 
