@@ -53,7 +53,7 @@ Result<std::unique_ptr<Target>> Target::open(const cuda::Driver& driver, const O
                                              std::vector<Relay*> relays) {
   relays.resize(std::min<size_t>(relays.size(), cuda::kMaxPaths - 1));
   std::unique_ptr<Target> target(
-      new Target(driver, options, planner, link_contention, where, relays));
+      new Target(driver, options, planner, link_contention, where, relays));  // owner: target
   if (relays.empty()) return target;
   // All in a context of braid's own: in the program's, somebody may hold the lock. In one with
   // nothing under way, if there is one: a stream more might wait for a channel that is held.
