@@ -10,9 +10,10 @@ namespace {
 
 class Classifier {
  public:
-  /// `ends`: what is known of the first addresses, or null.
-  Classifier(const cuda::Driver& driver, Direction direction, GpuSet relays, const Ends* ends)
-      : driver_(driver), direction_(direction), relays_(relays), ends_(ends) {}
+  /// `pointers`: what is known of the first addresses, or null.
+  Classifier(const cuda::Driver& driver, Direction direction, GpuSet relays,
+             const CopyPointers* pointers)
+      : driver_(driver), direction_(direction), relays_(relays), pointers_(pointers) {}
 
   Verdict add(const Segment& segment) {
     const Verdict device = add_device(segment.device, segment.size_bytes);
@@ -21,8 +22,8 @@ class Classifier {
 
   Verdict add_device(CUdeviceptr address, uint64_t size_bytes) {
     const auto judge = [this](CUdeviceptr at, Extent& extent) {
-      const bool is_known = ends_ != nullptr && ends_->device_address == at;
-      const DeviceFacts facts = is_known ? ends_->device : pointer_facts(driver_, at).device;
+      const bool is_known = pointers_ != nullptr && pointers_->device_address == at;
+      const DeviceFacts facts = is_known ? pointers_->device : pointer_facts(driver_, at).device;
       extent = facts.extent;
       return judge_device(facts, at);
     };
@@ -32,8 +33,8 @@ class Classifier {
 
   Verdict add_host(const void* memory, uint64_t size_bytes) {
     const auto judge = [this](CUdeviceptr at, Extent& extent) {
-      const bool is_known = ends_ != nullptr && ends_->host_address == at;
-      const HostFacts facts = is_known ? ends_->host : pointer_facts(driver_, at).host;
+      const bool is_known = pointers_ != nullptr && pointers_->host_address == at;
+      const HostFacts facts = is_known ? pointers_->host : pointer_facts(driver_, at).host;
       extent = facts.extent;
       if (!facts.is_known) return Verdict::kPageable;
       const bool may_write = direction_ == Direction::kHostToDevice || !is_read_only(driver_, at);
@@ -96,7 +97,7 @@ class Classifier {
   const cuda::Driver& driver_;
   const Direction direction_;
   const GpuSet relays_;
-  const Ends* const ends_;
+  const CopyPointers* const pointers_;
   CUcontext context_ = nullptr;
   CUmemoryPool pool_ = nullptr;  // that was asked about last
   int gpu_ = -1;
@@ -107,17 +108,19 @@ class Classifier {
 
 }  // namespace
 
-std::optional<Ends> find_ends(const cuda::Driver& driver, CUdeviceptr to, CUdeviceptr from) {
+std::optional<CopyPointers> query_pointers(const cuda::Driver& driver, CUdeviceptr to,
+                                           CUdeviceptr from) {
   const PointerFacts target = pointer_facts(driver, to);
   const PointerFacts source = pointer_facts(driver, from);
   const bool to_device = target.memory_type == CU_MEMORYTYPE_DEVICE;
   if (to_device == (source.memory_type == CU_MEMORYTYPE_DEVICE)) return std::nullopt;
-  if (to_device) return Ends{Direction::kHostToDevice, to, from, target.device, source.host};
-  return Ends{Direction::kDeviceToHost, from, to, source.device, target.host};
+  if (to_device)
+    return CopyPointers{Direction::kHostToDevice, to, from, target.device, source.host};
+  return CopyPointers{Direction::kDeviceToHost, from, to, source.device, target.host};
 }
 
 Classification classify(const cuda::Driver& driver, const Batch& batch, GpuSet relays) {
-  Classifier classifier(driver, batch.direction, relays, batch.ends);
+  Classifier classifier(driver, batch.direction, relays, batch.pointers);
   for (const Segment& segment : batch.segments())
     if (const Verdict verdict = classifier.add(segment); verdict != Verdict::kAccelerated)
       return {verdict};

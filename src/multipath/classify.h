@@ -22,7 +22,7 @@ struct Classification {
 };
 
 /// The two ends of a copy between unified addresses, and what the driver said of them.
-struct Ends {
+struct CopyPointers {
   Direction direction = Direction::kHostToDevice;
   CUdeviceptr device_address = 0;
   CUdeviceptr host_address = 0;
@@ -31,7 +31,8 @@ struct Ends {
 };
 
 /// Nothing when the copy is not between host memory and a GPU.
-std::optional<Ends> find_ends(const cuda::Driver& driver, CUdeviceptr to, CUdeviceptr from);
+std::optional<CopyPointers> query_pointers(const cuda::Driver& driver, CUdeviceptr to,
+                                           CUdeviceptr from);
 
 /// kPageable when a host end does not begin in pinned memory. kNotLinear when it leaves the pinned
 /// allocation or registration that it begins in; when a device end is neither wholly inside one

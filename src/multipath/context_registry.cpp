@@ -143,7 +143,7 @@ void ContextRegistry::open_targets() {
     const uint64_t number = entry->number;
     const std::vector<Relay*> relays = relays_for(where);
     lock.unlock();
-    auto target = Target::open(driver_, options_, planner_, link_contention_, where, relays);
+    auto target = Target::open(driver_, options_, planner_, contention_, where, relays);
     lock.lock();
     entry = find(where.context);
     if (entry != nullptr && entry->number == number) (void)install(*entry, std::move(target));
@@ -254,8 +254,8 @@ Status ContextRegistry::add_entry(int gpu, CUcontext context, bool is_held) {
   entries_.push_back(std::move(entry));
   if (!is_ready(gpu)) return {};
   const ProgramContext& where = entries_.back()->where;
-  return install(*entries_.back(), Target::open(driver_, options_, planner_, link_contention_,
-                                                where, relays_for(where)));
+  return install(*entries_.back(),
+                 Target::open(driver_, options_, planner_, contention_, where, relays_for(where)));
 }
 
 // ---- Contexts go ----

@@ -134,7 +134,7 @@ class ContextRegistry {
   std::vector<bool> seen_primaries_;  // by GPU: its active primary context has been dealt with
   std::vector<std::string> problems_;
   PathCounts forgotten_;  // counts of targets that are gone
-  LinkContention link_contention_{peers_};
+  LinkContention contention_{peers_};
 };
 
 }  // namespace braid::multipath

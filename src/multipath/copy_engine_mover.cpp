@@ -55,7 +55,7 @@ class Share {
     for (Channel* channel : path_.taken()) note(wait_begun(driver_, state, *channel));
     if (path_.is_timed && has_more())
       is_timed_ = path_.relay->timer().begin(*path_.channels[0],
-                                             {job_.direction, path_.turn, job_.native_us});
+                                             {job_.direction, path_.sequence, job_.native_us});
   }
 
   void enqueue_chunk(cuda::ScopedContext& scope) {

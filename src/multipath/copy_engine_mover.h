@@ -40,6 +40,6 @@ struct CopyEngineResult {
 /// Enqueues the whole copy: kAccelerated; kDriverError with nothing enqueued that moves bytes; or
 /// kFailed, when the driver refuses in the end what it must not refuse.
 CopyEngineResult enqueue_copies(const cuda::Driver& driver, const CopyEngineJob& job,
-                                TransferState& transfer);
+                                TransferState& state);
 
 }  // namespace braid::multipath

@@ -19,7 +19,7 @@ constexpr uint64_t kLeastChunkBytes = 1 << 20;
 // more goes over the direct path.
 constexpr uint64_t kMostChunksOfShare = 96;
 
-uint64_t chunk_for(uint64_t share_bytes, const CopyPlanRequest& request) {
+uint64_t chunk_for(uint64_t share_bytes, const CopySplitRequest& request) {
   if (!request.is_staged) return std::max<uint64_t>(share_bytes, 1);
   const uint64_t wanted = (share_bytes / kChunksOfShare + kGrainBytes - 1) / kGrainBytes;
   return std::clamp(wanted * kGrainBytes, std::min(kLeastChunkBytes, request.buffer_bytes),
@@ -37,7 +37,7 @@ struct Begins {
   }
 };
 
-Begins begins_of(const DirectionCosts& costs, const CopyPlanRequest& request) {
+Begins begins_of(const DirectionCosts& costs, const CopySplitRequest& request) {
   const uint64_t even_share = request.size_bytes / static_cast<uint64_t>(request.paths);
   const auto chunk = static_cast<double>(chunk_for(even_share, request));
   const double hop_us = request.is_staged ? chunk / costs.engine_hop_bytes_per_us : 0;
@@ -55,7 +55,7 @@ struct Rates {
   double of(int path) const { return path < first_far ? near_bytes_per_us : far_bytes_per_us; }
 };
 
-Rates rates_of(const DirectionCosts& costs, const CopyPlanRequest& request) {
+Rates rates_of(const DirectionCosts& costs, const CopySplitRequest& request) {
   const int near_paths = request.paths - request.far_relays;
   const double near = costs.engine_bytes_per_us;
   const double far =
@@ -75,7 +75,7 @@ uint32_t ops_of(uint64_t relay_bytes, uint64_t chunk_bytes, size_t channels) {
 
 // Paths that begin one after the other and end together at t carry
 //   sum over k of (t - begin_k) x rate_k = size.
-CopySplit split_copy(const DirectionCosts& costs, const CopyPlanRequest& request) {
+CopySplit split_copy(const DirectionCosts& costs, const CopySplitRequest& request) {
   const Begins begins = begins_of(costs, request);
   const Rates rates = rates_of(costs, request);
   double rate = rates.of(0);

@@ -18,7 +18,7 @@ namespace braid::multipath {
 
 struct DirectionCosts;
 
-struct CopyPlanRequest {
+struct CopySplitRequest {
   uint64_t size_bytes = 0;
   int paths = 1;              ///< to be taken, the direct one included
   int far_relays = 0;         ///< the last so many of them: of another socket than the target
@@ -35,7 +35,7 @@ struct CopySplit {
 
 /// The shares with which all paths are expected to end together. A relay that would begin too late
 /// to carry anything has a share of 0.
-CopySplit split_copy(const DirectionCosts& costs, const CopyPlanRequest& request);
+CopySplit split_copy(const DirectionCosts& costs, const CopySplitRequest& request);
 
 /// Operations that a share of so many bytes puts into each of `channels`, at most.
 uint32_t ops_of(uint64_t relay_bytes, uint64_t chunk_bytes, size_t channels);

@@ -23,8 +23,8 @@
 
 namespace braid::multipath {
 
-/// RelayTopology that have carried nothing for this long are cold. The record saw it after pauses
-/// of 100 ms (docs/measurements); how early it begins is not known, so the limit is far below.
+/// Relays that have carried nothing for this long are cold. The record saw it after pauses of
+/// 100 ms (docs/measurements); how early it begins is not known, so the limit is far below.
 inline constexpr uint64_t kColdAfterNs = 10'000'000;
 
 /// Part of the native copy's time that another way may take. A program whose caches are cold, since

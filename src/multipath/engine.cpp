@@ -1,6 +1,7 @@
 #include "multipath/engine.h"
 
 #include "cuda/relaxed_capture.h"
+#include "multipath/context_registry.h"
 #include "multipath/cost_file.h"
 #include "multipath/grants.h"
 #include "multipath/planner.h"

@@ -43,9 +43,9 @@ class Engine {
   static Result<std::unique_ptr<Engine>> open(const cuda::Driver& driver, const Options& options);
 
   /// As `open`, but does nothing on a GPU, and lets `notify` tell the user what goes wrong later.
-  /// `add_context` may be called from now on. RelayTopology are for `open_next_relay`, one a call,
-  /// with the same errors: those of the GPUs that are wanted, by `request_relays` or by a copy that
-  /// was kNotReady. False: none of them is left. A step may take seconds. Then `open_targets` lets
+  /// `add_context` may be called from now on. Relays are for `open_next_relay`, one a call, with
+  /// the same errors: those of the GPUs that are wanted, by `request_relays` or by a copy that was
+  /// kNotReady. False: none of them is left. A step may take seconds. Then `open_targets` lets
   /// those GPUs' copies in. One thread at a time for these two; everything else may be called
   /// beside them, and copies of other GPUs may come later.
   static Result<std::unique_ptr<Engine>> create(const cuda::Driver& driver, const Options& options,
@@ -96,7 +96,7 @@ class Engine {
   std::string describe_waits();
 
   Outcome submit(const Batch& batch) noexcept;
-  /// What `submit` would notify now, and nothing is enqueued. Transfers and channels are not asked
+  /// What `submit` would say now, and nothing is enqueued. Transfers and channels are not asked
   /// for: kSaturated is not foreseen.
   Outcome forecast(const Batch& batch) noexcept;
 

@@ -35,7 +35,7 @@ class Planner {
   double native_bytes_per_us(Direction direction) const {
     return costs_.of(direction).native_bytes_per_us;
   }
-  CopySplit split_copy(Direction direction, const CopyPlanRequest& request) const {
+  CopySplit split_copy(Direction direction, const CopySplitRequest& request) const {
     return multipath::split_copy(costs_.of(direction), request);
   }
 

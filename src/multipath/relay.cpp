@@ -169,7 +169,7 @@ RelayPath Relay::acquire(const StreamKey& user, const ChannelRequest& request) {
       pending += request.ops;
       path.channels[path.channel_count++] = &channel;
     }
-  if (path.channel_count != 0) path.turn = ++turns_;
+  if (path.channel_count != 0) path.sequence = ++sequence_;
   return path;
 }
 
@@ -188,7 +188,7 @@ bool Relay::is_shared(uint64_t now_ns) {
 }
 
 bool Relay::is_congested(Direction direction, uint64_t now_ns) {
-  const auto reading = timer_.read(turns_);
+  const auto reading = timer_.read(sequence_);
   if (reading && reading->is_late) health_.found_congested(reading->direction, now_ns);
   return health_.is_congested(direction, now_ns);
 }

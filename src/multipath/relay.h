@@ -49,7 +49,7 @@ struct RelayPath {
   Relay* relay = nullptr;
   std::array<Channel*, kChannelsOfRelay> channels{};
   size_t channel_count = 0;  ///< 0: the relay has none to spare
-  uint64_t turn = 0;         ///< of the transfer, among the relay's
+  uint64_t sequence = 0;     ///< of the transfer, among the relay's
   bool is_timed = false;     ///< its share is (share_timer.h): no other transfer is under way there
 
   std::span<Channel* const> taken() const { return std::span(channels).first(channel_count); }
@@ -144,8 +144,8 @@ class Relay {
   std::mutex mutex_;
   std::array<Channel, kMostChannels> channels_{};
   size_t channel_count_ = 0;
-  size_t copy_channel_count_ = 0;   // the first ones
-  std::atomic<uint64_t> turns_{0};  // transfers that have taken channels
+  size_t copy_channel_count_ = 0;      // the first ones
+  std::atomic<uint64_t> sequence_{0};  // transfers that have taken channels
   ShareTimer timer_;
   RelayHealth health_;
 };

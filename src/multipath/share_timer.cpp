@@ -41,7 +41,7 @@ void ShareTimer::end(const Channel& channel) {
   state_ = is_recorded ? State::kRuns : State::kFree;
 }
 
-std::optional<ShareTimer::Reading> ShareTimer::read(uint64_t turn) {
+std::optional<ShareTimer::Reading> ShareTimer::read(uint64_t sequence) {
   State expected = State::kRuns;
   if (!state_.compare_exchange_strong(expected, State::kInUse)) return std::nullopt;
   if (!Channel::has_reached(landed_, landed_at_)) {
@@ -49,7 +49,7 @@ std::optional<ShareTimer::Reading> ShareTimer::read(uint64_t turn) {
     return std::nullopt;
   }
   float elapsed_ms = 0;
-  bool is_known = share_.turn == turn;
+  bool is_known = share_.sequence == sequence;
   if (is_known) {
     const cuda::RelaxedCapture relaxed(driver_);
     is_known = driver_.cuEventElapsedTime(&elapsed_ms, begin_, end_) == CUDA_SUCCESS;

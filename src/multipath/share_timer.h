@@ -20,8 +20,8 @@ namespace braid::multipath {
 /// What is timed, and what it is held against.
 struct TimedShare {
   Direction direction = Direction::kHostToDevice;
-  uint64_t turn = 0;     ///< of the copy, among the relay's
-  double native_us = 0;  ///< the whole copy, over the target's own link
+  uint64_t sequence = 0;  ///< of the copy, among the relay's
+  double native_us = 0;   ///< the whole copy, over the target's own link
 };
 
 class ShareTimer {
@@ -42,7 +42,7 @@ class ShareTimer {
     bool is_late;  ///< the share alone took clearly longer than the whole copy would have natively
   };
   /// What was found, once. `turn`: of the relay's newest copy.
-  std::optional<Reading> read(uint64_t turn);
+  std::optional<Reading> read(uint64_t sequence);
 
  private:
   enum class State { kFree, kInUse, kRuns };

@@ -1,5 +1,5 @@
 // A copy's way from the engine's face to its target: is it worth it (planner.h), what memory is it
-// (classify.h), whose context (registry.h). Each step may say why the copy stays native.
+// (classify.h), whose context (context_registry.h). Each step may say why the copy stays native.
 //
 // Threads: any. Allocates nothing and waits for nothing.
 #pragma once

@@ -36,24 +36,21 @@ struct Target::Submission {
 };
 
 Target::Target(const cuda::Driver& driver, const Options& options, const Planner& planner,
-               LinkContention& link_contention, const ProgramContext& where,
-               std::vector<Relay*> relays)
+               LinkContention& contention, const ProgramContext& where, std::vector<Relay*> relays)
     : driver_(driver),
       options_(options),
       planner_(planner),
-      link_contention_(link_contention),
+      contention_(contention),
       where_(where),
       relays_(std::move(relays)),
       slot_(static_cast<uint32_t>(where.gpu) % cuda::kMaxPaths) {}
 
 Result<std::unique_ptr<Target>> Target::open(const cuda::Driver& driver, const Options& options,
-                                             const Planner& planner,
-                                             LinkContention& link_contention,
+                                             const Planner& planner, LinkContention& contention,
                                              const ProgramContext& where,
                                              std::vector<Relay*> relays) {
   relays.resize(std::min<size_t>(relays.size(), cuda::kMaxPaths - 1));
-  std::unique_ptr<Target> target(
-      new Target(driver, options, planner, link_contention, where, relays));  // owner: target
+  std::unique_ptr<Target> target(new Target(driver, options, planner, contention, where, relays));
   if (relays.empty()) return target;
   // All in a context of braid's own: in the program's, somebody may hold the lock. In one with
   // nothing under way, if there is one: a stream more might wait for a channel that is held.
@@ -127,9 +124,9 @@ Outcome Target::submit(const Batch& batch, uint64_t size_bytes, int path_limit,
 
 // Carried or not: what the direct path alone would take.
 void Target::record_copy(const Submission& submission) {
-  link_contention_.begin(where_.gpu, submission.batch.direction, submission.size_bytes,
-                         submission.now_ns,
-                         submission.now_ns + static_cast<uint64_t>(native_us(submission) * 1e3));
+  contention_.begin(where_.gpu, submission.batch.direction, submission.size_bytes,
+                    submission.now_ns,
+                    submission.now_ns + static_cast<uint64_t>(native_us(submission) * 1e3));
 }
 
 double Target::native_us(const Submission& submission) const {
@@ -144,8 +141,8 @@ size_t Target::list_relays(Submission& submission, int path_limit, Mover mover) 
   for (Relay* relay : relays_) {
     if (path_limit > 0 && count + 1 >= static_cast<size_t>(path_limit)) break;
     if ((submission.memory.allowed & gpu_bit(relay->gpu())) == 0) continue;
-    if (link_contention_.contend(where_.gpu, relay->gpu(), submission.batch.direction,
-                                 submission.now_ns))
+    if (contention_.contend(where_.gpu, relay->gpu(), submission.batch.direction,
+                            submission.now_ns))
       continue;
     if (relay->health().is_resting(submission.now_ns)) continue;
     if (mover == Mover::kKernel
@@ -213,7 +210,7 @@ YieldPolicy Target::yield_policy_of(const Batch& batch) const {
   return yield_policy;
 }
 
-// A transfer's state, and channels of every relay that has one to spare. False: there is none.
+// A transfer, and channels of every relay that has one to spare. False: no transfer.
 bool Target::acquire(Submission& submission, const ChannelRequest& request) {
   const StreamKey user = stream_key(submission.batch.stream);
   {
@@ -245,11 +242,11 @@ void Target::release(Submission& submission) {
 
 Outcome Target::copy_by_engines(Submission& submission) {
   const auto candidates = std::span(submission.candidates).first(submission.candidate_count);
-  CopyPlanRequest request{.size_bytes = submission.size_bytes,
-                          .paths = static_cast<int>(candidates.size()) + 1,
-                          .far_relays = far_among(candidates),
-                          .is_staged = submission.memory.is_plain,
-                          .buffer_bytes = relays_.front()->buffer_bytes()};
+  CopySplitRequest request{.size_bytes = submission.size_bytes,
+                           .paths = static_cast<int>(candidates.size()) + 1,
+                           .far_relays = far_among(candidates),
+                           .is_staged = submission.memory.is_plain,
+                           .buffer_bytes = relays_.front()->buffer_bytes()};
   CopySplit plan = planner_.split_copy(submission.batch.direction, request);
   const size_t channels = request.is_staged ? kChannelsOfRelay : 1;
   if (!acquire(submission, {.mover = Mover::kCopyEngine,

@@ -46,10 +46,9 @@ enum class Intent : bool {
 class Target {
  public:
   /// Allocates counters on the GPU and host memory, with no call in the program's context.
-  /// `planner`, `link_contention` and `relays` must outlive the target.
+  /// `planner`, `contention` and `relays` must outlive the target.
   static Result<std::unique_ptr<Target>> open(const cuda::Driver& driver, const Options& options,
-                                              const Planner& planner,
-                                              LinkContention& link_contention,
+                                              const Planner& planner, LinkContention& contention,
                                               const ProgramContext& where,
                                               std::vector<Relay*> relays);
   ~Target();
@@ -81,7 +80,7 @@ class Target {
   struct Submission;  // what a submit works with
 
   Target(const cuda::Driver& driver, const Options& options, const Planner& planner,
-         LinkContention& link_contention, const ProgramContext& where, std::vector<Relay*> relays);
+         LinkContention& contention, const ProgramContext& where, std::vector<Relay*> relays);
   void mark_warm(const Plan& chosen, uint64_t now_ns);
   bool are_kernels_blocked(uint64_t now_ns);
   YieldPolicy yield_policy_of(const Batch& batch) const;
@@ -108,7 +107,7 @@ class Target {
   const cuda::Driver& driver_;
   const Options options_;
   const Planner& planner_;
-  LinkContention& link_contention_;
+  LinkContention& contention_;
   const ProgramContext where_;
   std::vector<Relay*> relays_;
   uint32_t slot_;  // of transfers of this GPU on its relays' occupancies

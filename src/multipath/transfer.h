@@ -21,7 +21,7 @@ enum class Priority : uint8_t { kBulk, kUrgent };
 /// "bulk", "urgent".
 const char* priority_name(Priority priority);
 
-struct Ends;
+struct CopyPointers;
 
 /// One contiguous piece of memory at both ends of a transfer.
 struct Segment {
@@ -55,8 +55,9 @@ struct Batch {
   CUstream stream =
       nullptr;  ///< the handle itself: CU_STREAM_LEGACY, CU_STREAM_PER_THREAD, or a stream
   Priority priority = Priority::kBulk;
-  const Ends* ends = nullptr;  ///< of the first segment, if the driver has been asked (classify.h)
-  bool spares_sms = false;     ///< the program asks that SMs have no part in it
+  const CopyPointers* pointers =
+      nullptr;              ///< of the first segment, if the driver has been asked (classify.h)
+  bool spares_sms = false;  ///< the program asks that SMs have no part in it
 
  private:
   std::span<const Segment> segments_;  // empty: `only_` alone

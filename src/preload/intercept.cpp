@@ -39,14 +39,14 @@ bool Interception::may_gain(uint64_t least_bytes) noexcept {
 }
 
 std::optional<Direction> Interception::find_direction(CUdeviceptr to, CUdeviceptr from) noexcept {
-  ends_ = multipath::find_ends(*driver(), to, from);
-  return ends_ ? std::optional(ends_->direction) : std::nullopt;
+  pointers_ = multipath::query_pointers(*driver(), to, from);
+  return pointers_ ? std::optional(pointers_->direction) : std::nullopt;
 }
 
 void Interception::offer(const Batch& batch) noexcept {
   batch_ = batch;
   batch_->priority = priority_of(batch.stream);
-  batch_->ends = ends_ ? &*ends_ : nullptr;
+  batch_->pointers = pointers_ ? &*pointers_ : nullptr;
   outcome_ = Verdict::kNotReady;
   multipath::Engine* open = engine();
   if (open == nullptr) return;

@@ -34,7 +34,7 @@ class Interception {
   Interception(HookId hook, Wait wait, uint64_t size_bytes) noexcept
       : hook_(hook), wait_(wait), size_bytes_(size_bytes), function_(real_function(hook)) {}
 
-  /// False: smaller than `least_bytes`, or the call comes from guard braid.
+  /// False: smaller than `least_bytes`, or the call comes from inside braid.
   bool may_gain(uint64_t least_bytes) noexcept;
 
   /// Asks the driver which way the copy goes; nothing when it is not between host memory and a GPU.
@@ -69,10 +69,10 @@ class Interception {
   const uint64_t size_bytes_;
   void* const function_;  // the driver's
   const bool is_nested_ = ReentryGuard::is_active();
-  const ReentryGuard inside_;
+  const ReentryGuard guard_;
   Observation observation_;
-  std::optional<multipath::Ends> ends_;    // if the driver has been asked
-  std::optional<multipath::Batch> batch_;  // that has been offered
+  std::optional<multipath::CopyPointers> pointers_;  // if the driver has been asked
+  std::optional<multipath::Batch> batch_;            // that has been offered
   multipath::Outcome outcome_ = multipath::Verdict::kBelowThreshold;
   std::optional<multipath::Staged> staged_;
 };

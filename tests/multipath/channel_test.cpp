@@ -40,7 +40,7 @@ class ChannelTest : public test::ServerTest {
     release();
   }
 
-  // As transfers of so many streams do: copies acquire those that have buffers.
+  // As transfers of so many streams do: copies take those that have buffers.
   void take_one(int number) {
     const StreamKey user{reinterpret_cast<CUstream>(static_cast<uintptr_t>(number) + 1), nullptr};
     const Mover mover = number < kMostCopyChannels ? Mover::kCopyEngine : Mover::kKernel;
@@ -84,7 +84,7 @@ class ChannelTest : public test::ServerTest {
     args.size_bytes = args.slice_bytes = kBytes / 2;
     args.counters = device_ + i * kBytes + kBytes / 2;
     args.report = reinterpret_cast<uint64_t>(bytes(i) + kBytes / 2);
-    args.board = relay_->link().board(Direction::kHostToDevice);
+    args.occupancy = relay_->link().occupancy(Direction::kHostToDevice);
     args.slice_count = args.path_count = args.total_blocks = args.generation = 1;
     args.rank = cuda::kBulkDirectRank;
     args.relay_slot = cuda::kNoRelaySlot;
