@@ -4,12 +4,15 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
+#include <cstdlib>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "library/backend.h"
-#include "multipath/thread.h"
+#include "preload/engine_thread.h"
 #include "preload/reporter.h"
 
 namespace braid::library {
@@ -17,11 +20,17 @@ namespace {
 
 using multipath::Engine;
 
+// An engine that is open.
+struct Running {
+  Engine* engine;
+  preload::EngineThread* thread;
+};
+
 // Never destroyed: the report at exit comes late.
 struct Process {
   preload::Statistics statistics;
   std::mutex lock;
-  std::vector<Engine*> engines;  // that are open
+  std::vector<Running> engines;
   multipath::PathCounts closed;  // what those that are not have carried
   bool is_reporting = false;
   std::atomic<const std::string*> log{nullptr};  // null: none
@@ -37,7 +46,7 @@ size_t collect(int wait_ms, multipath::PathCounts& paths,
                std::span<multipath::RelayCount> relays) noexcept {
   for (const multipath::PathCount& path : process().closed.all()) paths.add(path);
   size_t count = 0;
-  for (Engine* engine : process().engines) {
+  for (const auto& [engine, thread] : process().engines) {
     engine->collect(wait_ms, paths);
     count += engine->count_relays(relays.subspan(count));
   }
@@ -49,6 +58,15 @@ size_t try_to_collect(int wait_ms, multipath::PathCounts& paths,
                       std::span<multipath::RelayCount> relays) noexcept {
   const std::unique_lock lock(process().lock, std::try_to_lock);
   return lock ? collect(wait_ms, paths, relays) : 0;
+}
+
+// A process that exits waits for relays that are being opened, but not for ever: the driver's own
+// handlers do not expect a context to be made beside them.
+void end_threads() noexcept {
+  constexpr std::chrono::seconds kLongestStep{10};
+  const std::unique_lock lock(process().lock, std::try_to_lock);
+  if (!lock) return;
+  for (const Running& running : process().engines) running.thread->end(kLongestStep);
 }
 
 // What the first engine of the process asks for holds.
@@ -82,30 +100,48 @@ class OwnEngine final : public Backend {
   std::string statistics(int wait_ms) override;
 
  private:
+  Error open_relays_and_wait(const Options& options);
   Error open_in_background(const Options& options);
-  void open_all_relays();
 
   const cuda::Driver driver_;
   std::unique_ptr<Engine> engine_;  // uses driver_
-  multipath::Thread opener_;
-  std::atomic<bool> stops_{false};
+  std::optional<preload::EngineThread> thread_;
 };
 
 OwnEngine::~OwnEngine() {
-  stops_ = true;
-  opener_.join();
   if (engine_ == nullptr) return;
   const std::lock_guard lock(process().lock);
+  thread_.reset();
   constexpr int kLastCopiesMs = 500;
   engine_->collect(kLastCopiesMs, process().closed);
-  std::erase(process().engines, engine_.get());
+  std::erase_if(process().engines,
+                [this](const Running& running) { return running.engine == engine_.get(); });
 }
 
 Error OwnEngine::open(const Options& options) {
   const Status started = driver_.check(driver_.cuInit(0), "starting CUDA");
   if (!started.ok()) return Error::from(started, BRAID_ERROR_UNAVAILABLE);
   if (Error failed = watch_copies(options); !failed.ok()) return failed;
-  if (!options.waits_for_relays) return open_in_background(options);
+  if (Error failed =
+          options.waits_for_relays ? open_relays_and_wait(options) : open_in_background(options);
+      !failed.ok())
+    return failed;
+  // What fails is in problems(); copies are native then.
+  thread_.emplace(
+      *engine_, preload::EngineThread::Events{[](Engine& engine) { engine.grant_default_pools(); },
+                                              [](const char*) noexcept {}, []() noexcept {}});
+  const bool has_thread =
+      thread_->start([](void* thread) { static_cast<preload::EngineThread*>(thread)->serve(); });
+  if (!has_thread && !options.waits_for_relays)
+    return {BRAID_ERROR_UNAVAILABLE, "the process may not have another thread to open relays with"};
+  static const int at_exit = std::atexit(end_threads);
+  (void)at_exit;
+  const std::lock_guard lock(process().lock);
+  process().engines.push_back({engine_.get(), &*thread_});
+  return Error::none();
+}
+
+Error OwnEngine::open_relays_and_wait(const Options& options) {
   auto opened = Engine::open(driver_, options);
   if (!opened.ok()) return Error::from(opened.status(), BRAID_ERROR_UNAVAILABLE);
   engine_ = std::move(opened).value();
@@ -114,24 +150,12 @@ Error OwnEngine::open(const Options& options) {
 }
 
 Error OwnEngine::open_in_background(const Options& options) {
-  auto prepared = Engine::create(driver_, options);
-  if (!prepared.ok()) return Error::from(prepared.status(), BRAID_ERROR_UNAVAILABLE);
-  engine_ = std::move(prepared).value();
+  auto created = Engine::create(driver_, options);
+  if (!created.ok()) return Error::from(created.status(), BRAID_ERROR_UNAVAILABLE);
+  engine_ = std::move(created).value();
   (void)engine_->add_context(nullptr);  // what fails is in problems()
   engine_->request_relays(multipath::kEveryGpu);
-  if (!opener_.start([](void* self) { static_cast<OwnEngine*>(self)->open_all_relays(); }, this))
-    return {BRAID_ERROR_UNAVAILABLE, "the process may not have another thread to open relays with"};
   return Error::none();
-}
-
-// What fails is in problems(); copies are native then.
-void OwnEngine::open_all_relays() try {
-  Result<bool> is_more = true;
-  while (!stops_ && is_more.ok() && is_more.value()) is_more = engine_->open_next_relay();
-  if (stops_) return;
-  engine_->grant_default_pools();
-  engine_->open_targets();
-} catch (...) {  // no memory: copies stay native
 }
 
 void OwnEngine::count(const preload::CopyRecord& record) noexcept {
@@ -157,10 +181,6 @@ Error open_backend(const Options& options, std::unique_ptr<Backend>& backend) {
   if (!driver.ok()) return Error::from(driver.status(), BRAID_ERROR_UNAVAILABLE);
   auto own = std::make_unique<OwnEngine>(std::move(driver).value());
   if (Error failed = own->open(options); !failed.ok()) return failed;
-  {
-    const std::lock_guard lock(process().lock);
-    process().engines.push_back(own->engine());
-  }
   backend = std::move(own);
   return Error::none();
 }

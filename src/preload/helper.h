@@ -1,9 +1,5 @@
-// The one thread of braid's that calls the driver. It opens the relays that copies want, while the
-// program goes on: a context takes the driver a tenth of a second, and more where several processes
-// start at once; copies are native until all are open. Then it sleeps. It wakes up when copies of
-// another GPU want relays, to answer who asks what the process waits for
-// (multipath/process_table.h), to allocate again what relays gave back, and to show the statistics
-// at an interval (reporter.h).
+// The thread that serves the interposer's engine (engine_thread.h). It does not run before a copy
+// has come that relays would carry, unless the statistics are shown at an interval.
 #pragma once
 
 namespace braid::preload {
@@ -14,7 +10,7 @@ enum class Opening : bool {
 };
 
 /// The first call, of whichever thread, opens them; every later one wakes the thread. Call it when
-/// the engine has been prepared, holding no lock.
+/// the engine has been created, holding no lock.
 void open_relays(Opening when) noexcept;
 
 /// Starts the thread, if it is not there. False: the process may not have another. A process that

@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdlib>
@@ -44,7 +45,9 @@ struct Reporter {
   // when there is nothing to tell. Not of its children.
   std::atomic<pid_t> expected{0};
   std::atomic<bool> has_ended{false};  // the report at exit has begun
-  std::atomic<bool> is_busy{false};    // a thread is using what follows
+  std::atomic<std::chrono::milliseconds>
+      due{};                         // the next report of an interval; 0: none was asked
+  std::atomic<bool> is_busy{false};  // a thread is using what follows
   multipath::PathCounts paths;
   std::array<multipath::RelayCount, multipath::kMostGpus> relays;
   size_t relay_count = 0;
@@ -226,16 +229,17 @@ void report_at_exit() noexcept {
 
 std::chrono::milliseconds report_when_due() noexcept {
   using std::chrono::milliseconds;
-  using std::chrono::steady_clock;
   const Settings* settings = reporter.settings.load();
   if (settings == nullptr || settings->interval.count() == 0) return milliseconds::max();
-  static auto due = steady_clock::now() + settings->interval;
-  const auto now = steady_clock::now();
-  if (now >= due) {
-    report(0, 0);
-    due = now + settings->interval;
+  const milliseconds interval = settings->interval;
+  const auto now =
+      std::chrono::ceil<milliseconds>(std::chrono::steady_clock::now().time_since_epoch());
+  milliseconds due = reporter.due.load();
+  if (now >= due && reporter.due.compare_exchange_strong(due, now + interval)) {
+    if (due != milliseconds::zero()) report(0, 0);
+    due = now + interval;
   }
-  return std::chrono::ceil<milliseconds>(due - now);
+  return std::max(due - now, milliseconds(1));
 }
 
 void forget_reports() noexcept {

@@ -36,7 +36,7 @@ void expect_report() noexcept;
 void report_at_exit() noexcept;
 
 /// Shows the statistics if it is time to (BRAID_STATS_INTERVAL), and says how long until the next
-/// time; milliseconds::max(): never. For the helper's thread alone.
+/// time; milliseconds::max(): never. For threads that serve engines.
 std::chrono::milliseconds report_when_due() noexcept;
 
 /// In a forked child, which has made no copies yet.

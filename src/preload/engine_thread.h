@@ -1,0 +1,73 @@
+// The one thread of braid's that calls the driver, for one engine. It opens the relays that copies
+// have asked for, while the program goes on: a context takes the driver a tenth of a second, and
+// more where several processes start at once; copies are native until all are open. Then it sleeps.
+// It wakes up when copies of another GPU ask for relays, to answer who asks what the process waits
+// for (multipath/process_table.h), to allocate again what relays gave back, and to show the
+// statistics at an interval (reporter.h).
+//
+// Threads: any, but for `start` and the destructor.
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <semaphore>
+
+#include "multipath/engine.h"
+#include "multipath/thread.h"
+
+namespace braid::preload {
+
+class EngineThread {
+ public:
+  /// Called by whoever opens relays, holding none of the locks that the program's calls wait for:
+  /// the driver may make that thread wait for a lock that the program holds.
+  struct Events {
+    /// All that were asked for are open, and copies do not use them yet.
+    void (*relays_opened)(multipath::Engine& engine);
+    /// Something could not be opened.
+    void (*problem)(const char* message) noexcept;
+    /// There is no memory to go on with: copies stay native.
+    void (*failed)() noexcept;
+  };
+
+  /// The engine must outlive this.
+  EngineThread(multipath::Engine& engine, const Events& events)
+      : engine_(engine), events_(events) {}
+  /// Waits for the step that is under way.
+  ~EngineThread() { end(); }
+  EngineThread(const EngineThread&) = delete;
+  EngineThread& operator=(const EngineThread&) = delete;
+
+  /// Runs `body(this)`, which calls `serve`, in a thread of its own. False when the process may not
+  /// have another. Once only.
+  bool start(void (*body)(void* self)) noexcept;
+  void serve() noexcept;
+
+  /// Opens the relays of all GPUs in the calling thread.
+  void open_relays() noexcept;
+
+  /// There is something to do for the thread, if there is one.
+  void wake() noexcept;
+
+  /// Ends the thread for good, if that takes no longer than this.
+  void end(std::chrono::seconds limit = std::chrono::hours(24)) noexcept;
+
+ private:
+  bool open_step() noexcept;
+  void serve_requests();
+  bool is_of_this_process() const noexcept;
+
+  multipath::Engine& engine_;
+  const Events events_;
+  multipath::Thread thread_;
+  std::atomic<pid_t> pid_{0};  // that has the thread: a child that was forked has none
+  std::atomic<bool> stops_{false};
+  std::atomic<bool> has_failed_{false};
+  std::mutex opening_;  // one thread at a time opens relays
+  std::binary_semaphore ended_{0};
+};
+
+}  // namespace braid::preload

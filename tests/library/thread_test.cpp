@@ -1,0 +1,77 @@
+// What an engine of the program's own does beside copies, as under `braid run`: it answers
+// `braid waits`, and shows the statistics at an interval.
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <thread>
+
+#include "fixture.h"
+#include "support/child.h"
+#include "support/gate.h"
+
+namespace braid::test {
+namespace {
+
+class ThreadTest : public LibraryTest {
+ protected:
+  static constexpr uint64_t kSize = 32 << 20;  // over several paths
+
+  static std::string waits() {
+    return run_child({BRAID_COMMAND, "waits", std::to_string(getpid())}).output;
+  }
+
+  void copy(HostBuffer& host, const DeviceBuffer& device) {
+    ASSERT_EQ(braid_copy(engine_, at(device), host.data(), kSize, stream_, 0, &outcome_), BRAID_OK)
+        << braid_last_error();
+    EXPECT_STREQ(outcome_.reason, "accelerated");
+  }
+};
+
+TEST_F(ThreadTest, AnswersWhatTheProcessWaitsFor) {
+  HostBuffer host(driver(), kSize);
+  DeviceBuffer device(driver(), kSize);
+  EXPECT_EQ(waits(), "nothing here waits for braid\n");
+  Gate gate(driver());
+  gate.hold(stream_);
+  copy(host, device);
+  const std::string held = waits();
+  EXPECT_NE(held.find("GPU 0 h2d " + std::to_string(kSize) + " bytes"), std::string::npos) << held;
+  gate.open();
+  synchronize(stream_);
+}
+
+class IntervalTest : public ThreadTest {
+ protected:
+  void SetUp() override {
+    setenv("BRAID_STATS", "json", 1);
+    setenv("BRAID_STATS_FILE", path_.c_str(), 1);
+    setenv("BRAID_STATS_INTERVAL", "1", 1);
+    ThreadTest::SetUp();
+  }
+
+  std::string text() const {
+    std::ifstream file(path_);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+
+  const std::string path_ = ::testing::TempDir() + "braid-interval-" + std::to_string(getpid());
+};
+
+TEST_F(IntervalTest, AFileIsRewrittenWhileTheProgramRuns) {
+  HostBuffer host(driver(), kSize);
+  DeviceBuffer device(driver(), kSize);
+  copy(host, device);
+  synchronize(stream_);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (text().find("\"accelerated\":{\"calls\":1") == std::string::npos &&
+         std::chrono::steady_clock::now() < deadline)
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_NE(text().find("\"accelerated\":{\"calls\":1"), std::string::npos) << text();
+  unlink(path_.c_str());
+}
+
+}  // namespace
+}  // namespace braid::test
