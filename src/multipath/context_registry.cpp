@@ -80,7 +80,7 @@ GpuSet ContextRegistry::to_open() const {
   GpuSet relays = 0;
   for (int gpu = 0; gpu < relays_.gpu_count(); ++gpu)
     if ((wanted & gpu_bit(gpu)) != 0) relays |= relays_.of(gpu);
-  return relays & ~tried_;
+  return relays & ~(open_relays() | refused_);
 }
 
 // A GPU that cannot be opened (its memory is full, another process has it alone) is done without.
@@ -88,13 +88,13 @@ Result<bool> ContextRegistry::open_next_relay() {
   if (const GpuSet waiting = to_open(); waiting != 0) {
     const cuda::RelaxedCapture relaxed(driver_);
     const int gpu = std::countr_zero(waiting);
-    tried_ |= gpu_bit(gpu);
     const PeerProcesses::OpeningLock opening = peers_.lock_opening();
     auto relay = Relay::open(driver_, options_, relays_.device(gpu), gpu, notify_);
     const std::unique_lock lock(mutex_);
     if (relay.ok()) {
       open_relays_.push_back(std::move(relay).value());
     } else {
+      refused_ |= gpu_bit(gpu);
       if (first_refusal_.ok()) first_refusal_ = relay.status();
       (void)note(Status::error(relay.status().message() + ". It does not relay"));
     }
@@ -135,9 +135,10 @@ void ContextRegistry::open_targets() {
   const cuda::RelaxedCapture relaxed(driver_);
   std::unique_lock lock(mutex_);
   const GpuSet wanted = requested_.load(std::memory_order_acquire);
+  const GpuSet tried = open_relays() | refused_;
   GpuSet ready = 0;
   for (int gpu = 0; gpu < relays_.gpu_count(); ++gpu)
-    if ((wanted & gpu_bit(gpu)) != 0 && (relays_.of(gpu) & ~tried_) == 0) ready |= gpu_bit(gpu);
+    if ((wanted & gpu_bit(gpu)) != 0 && (relays_.of(gpu) & ~tried) == 0) ready |= gpu_bit(gpu);
   while (Entry* entry = next_without_target(ready)) {
     const ProgramContext where = entry->where;
     const uint64_t number = entry->number;
@@ -318,11 +319,15 @@ ContextRegistry::FoundTarget ContextRegistry::find_target(const Classification& 
   return found;
 }
 
-GpuSet ContextRegistry::open_relays_of(int gpu) {
-  const std::shared_lock lock(mutex_);
+GpuSet ContextRegistry::open_relays() const {
   GpuSet open = 0;
   for (const auto& relay : open_relays_) open |= gpu_bit(relay->gpu());
-  return open & relays_.of(gpu);
+  return open;
+}
+
+GpuSet ContextRegistry::open_relays_of(int gpu) {
+  const std::shared_lock lock(mutex_);
+  return open_relays() & relays_.of(gpu);
 }
 
 bool ContextRegistry::has_target_with_relay() {

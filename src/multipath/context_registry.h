@@ -106,7 +106,8 @@ class ContextRegistry {
   Entry* next_without_target(GpuSet gpus) const;
   Status install(Entry& entry, Result<std::unique_ptr<Target>> opened);
   void unload_kernels(Entry& entry);
-  GpuSet to_open() const;  // relays
+  GpuSet to_open() const;      // relays
+  GpuSet open_relays() const;  // with the lock, or in the thread that opens
   bool is_ready(int gpu) const {
     return (ready_.load(std::memory_order_acquire) & gpu_bit(gpu)) != 0;
   }
@@ -125,7 +126,7 @@ class ContextRegistry {
   const GpuSet every_gpu_;
   std::atomic<GpuSet> requested_{0};
   std::atomic<GpuSet> ready_{0};  // whose relays have all been tried
-  GpuSet tried_ = 0;              // relays, opened or refused; of the thread that opens
+  GpuSet refused_ = 0;            // relays that could not be opened; of the thread that opens
   Status first_refusal_;          // of a relay; likewise
   std::shared_mutex mutex_;       // guards all below
   std::vector<std::unique_ptr<Relay>> open_relays_;
