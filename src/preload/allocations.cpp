@@ -55,22 +55,17 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size_bytes,
   return allocate(k_cuMemCreate, give_back, handle, size_bytes, properties, flags);
 }
 
-CUresult cuMemAllocAsync(CUdeviceptr* address, size_t size_bytes, CUstream stream) {
-  return allocate(k_cuMemAllocAsync, give_back_on_current, address, size_bytes, stream);
-}
+// In the legacy default stream's form, and in the per-thread one's.
+#define BRAID_ALLOCATE_ASYNC(symbol)                                                \
+  CUresult symbol(CUdeviceptr* address, size_t size_bytes, CUstream stream) {       \
+    return allocate(k_##symbol, give_back_on_current, address, size_bytes, stream); \
+  }
+#define BRAID_ALLOCATE_FROM_POOL(symbol)                                                         \
+  CUresult symbol(CUdeviceptr* address, size_t size_bytes, CUmemoryPool pool, CUstream stream) { \
+    return allocate(k_##symbol, give_back_on_current, address, size_bytes, pool, stream);        \
+  }
 
-CUresult cuMemAllocAsync_ptsz(CUdeviceptr* address, size_t size_bytes, CUstream stream) {
-  return allocate(k_cuMemAllocAsync_ptsz, give_back_on_current, address, size_bytes, stream);
-}
-
-CUresult cuMemAllocFromPoolAsync(CUdeviceptr* address, size_t size_bytes, CUmemoryPool pool,
-                                 CUstream stream) {
-  return allocate(k_cuMemAllocFromPoolAsync, give_back_on_current, address, size_bytes, pool,
-                  stream);
-}
-
-CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr* address, size_t size_bytes, CUmemoryPool pool,
-                                      CUstream stream) {
-  return allocate(k_cuMemAllocFromPoolAsync_ptsz, give_back_on_current, address, size_bytes, pool,
-                  stream);
-}
+BRAID_ALLOCATE_ASYNC(cuMemAllocAsync)
+BRAID_ALLOCATE_ASYNC(cuMemAllocAsync_ptsz)
+BRAID_ALLOCATE_FROM_POOL(cuMemAllocFromPoolAsync)
+BRAID_ALLOCATE_FROM_POOL(cuMemAllocFromPoolAsync_ptsz)

@@ -17,7 +17,7 @@ using multipath::Segment;
 constexpr uint64_t kSmallestBatchBytes = 128 << 10;
 
 // The driver refuses batches on the legacy stream.
-bool takes_batches(CUstream stream) { return stream != nullptr && stream != CU_STREAM_LEGACY; }
+bool takes_batches(CUstream stream) { return stream != CU_STREAM_LEGACY; }
 
 // Reading in the stream's order is right for ANY, too; during the call is what braid cannot do.
 bool is_known_order(CUmemcpySrcAccessOrder order) {
@@ -152,60 +152,43 @@ CUresult copy_boxes(HookId hook, size_t count, const CUDA_MEMCPY3D_BATCH_OP* box
 
 using namespace braid::preload;
 
-CUresult cuMemcpyBatchAsync(CUdeviceptr* to, CUdeviceptr* from, size_t* sizes, size_t count,
-                            CUmemcpyAttributes* attributes, size_t* starts, size_t attribute_count,
-                            size_t* fail_index, CUstream stream) {
-  return copy_batch(k_cuMemcpyBatchAsync,
-                    {to, from, sizes, count, attributes, starts, attribute_count, stream}, to, from,
-                    sizes, count, attributes, starts, attribute_count, fail_index, stream);
-}
+// Before CUDA 13 a batch says which entry was wrong. `stream_of`: the stream as the engine is told.
+#define BRAID_BATCH_12(symbol, stream_of)                                                 \
+  CUresult symbol(CUdeviceptr* to, CUdeviceptr* from, size_t* sizes, size_t count,        \
+                  CUmemcpyAttributes* attributes, size_t* starts, size_t attribute_count, \
+                  size_t* fail_index, CUstream stream) {                                  \
+    const BatchArguments batch{to,         from,   sizes,           count,                \
+                               attributes, starts, attribute_count, stream_of(stream)};   \
+    return copy_batch(k_##symbol, batch, to, from, sizes, count, attributes, starts,      \
+                      attribute_count, fail_index, stream);                               \
+  }
+#define BRAID_BATCH_13(symbol, stream_of)                                                 \
+  CUresult symbol(CUdeviceptr* to, CUdeviceptr* from, size_t* sizes, size_t count,        \
+                  CUmemcpyAttributes* attributes, size_t* starts, size_t attribute_count, \
+                  CUstream stream) {                                                      \
+    const BatchArguments batch{to,         from,   sizes,           count,                \
+                               attributes, starts, attribute_count, stream_of(stream)};   \
+    return copy_batch(k_##symbol, batch, to, from, sizes, count, attributes, starts,      \
+                      attribute_count, stream);                                           \
+  }
+#define BRAID_BOXES_12(symbol, stream_of)                                               \
+  CUresult symbol(size_t count, CUDA_MEMCPY3D_BATCH_OP* boxes, size_t* fail_index,      \
+                  unsigned long long flags, CUstream stream) {                          \
+    return copy_boxes(k_##symbol, count, boxes, flags, stream_of(stream), count, boxes, \
+                      fail_index, flags, stream);                                       \
+  }
+#define BRAID_BOXES_13(symbol, stream_of)                                                      \
+  CUresult symbol(size_t count, CUDA_MEMCPY3D_BATCH_OP* boxes, unsigned long long flags,       \
+                  CUstream stream) {                                                           \
+    return copy_boxes(k_##symbol, count, boxes, flags, stream_of(stream), count, boxes, flags, \
+                      stream);                                                                 \
+  }
 
-CUresult cuMemcpyBatchAsync_ptsz(CUdeviceptr* to, CUdeviceptr* from, size_t* sizes, size_t count,
-                                 CUmemcpyAttributes* attributes, size_t* starts,
-                                 size_t attribute_count, size_t* fail_index, CUstream stream) {
-  return copy_batch(
-      k_cuMemcpyBatchAsync_ptsz,
-      {to, from, sizes, count, attributes, starts, attribute_count, per_thread(stream)}, to, from,
-      sizes, count, attributes, starts, attribute_count, fail_index, stream);
-}
-
-CUresult cuMemcpyBatchAsync_v2(CUdeviceptr* to, CUdeviceptr* from, size_t* sizes, size_t count,
-                               CUmemcpyAttributes* attributes, size_t* starts,
-                               size_t attribute_count, CUstream stream) {
-  return copy_batch(k_cuMemcpyBatchAsync_v2,
-                    {to, from, sizes, count, attributes, starts, attribute_count, stream}, to, from,
-                    sizes, count, attributes, starts, attribute_count, stream);
-}
-
-CUresult cuMemcpyBatchAsync_v2_ptsz(CUdeviceptr* to, CUdeviceptr* from, size_t* sizes, size_t count,
-                                    CUmemcpyAttributes* attributes, size_t* starts,
-                                    size_t attribute_count, CUstream stream) {
-  return copy_batch(
-      k_cuMemcpyBatchAsync_v2_ptsz,
-      {to, from, sizes, count, attributes, starts, attribute_count, per_thread(stream)}, to, from,
-      sizes, count, attributes, starts, attribute_count, stream);
-}
-
-CUresult cuMemcpy3DBatchAsync(size_t count, CUDA_MEMCPY3D_BATCH_OP* boxes, size_t* fail_index,
-                              unsigned long long flags, CUstream stream) {
-  return copy_boxes(k_cuMemcpy3DBatchAsync, count, boxes, flags, stream, count, boxes, fail_index,
-                    flags, stream);
-}
-
-CUresult cuMemcpy3DBatchAsync_ptsz(size_t count, CUDA_MEMCPY3D_BATCH_OP* boxes, size_t* fail_index,
-                                   unsigned long long flags, CUstream stream) {
-  return copy_boxes(k_cuMemcpy3DBatchAsync_ptsz, count, boxes, flags, per_thread(stream), count,
-                    boxes, fail_index, flags, stream);
-}
-
-CUresult cuMemcpy3DBatchAsync_v2(size_t count, CUDA_MEMCPY3D_BATCH_OP* boxes,
-                                 unsigned long long flags, CUstream stream) {
-  return copy_boxes(k_cuMemcpy3DBatchAsync_v2, count, boxes, flags, stream, count, boxes, flags,
-                    stream);
-}
-
-CUresult cuMemcpy3DBatchAsync_v2_ptsz(size_t count, CUDA_MEMCPY3D_BATCH_OP* boxes,
-                                      unsigned long long flags, CUstream stream) {
-  return copy_boxes(k_cuMemcpy3DBatchAsync_v2_ptsz, count, boxes, flags, per_thread(stream), count,
-                    boxes, flags, stream);
-}
+BRAID_BATCH_12(cuMemcpyBatchAsync, legacy)
+BRAID_BATCH_12(cuMemcpyBatchAsync_ptsz, per_thread)
+BRAID_BATCH_13(cuMemcpyBatchAsync_v2, legacy)
+BRAID_BATCH_13(cuMemcpyBatchAsync_v2_ptsz, per_thread)
+BRAID_BOXES_12(cuMemcpy3DBatchAsync, legacy)
+BRAID_BOXES_12(cuMemcpy3DBatchAsync_ptsz, per_thread)
+BRAID_BOXES_13(cuMemcpy3DBatchAsync_v2, legacy)
+BRAID_BOXES_13(cuMemcpy3DBatchAsync_v2_ptsz, per_thread)

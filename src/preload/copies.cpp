@@ -8,35 +8,27 @@ namespace {
 using multipath::Direction;
 
 CUdeviceptr address(const void* pointer) { return reinterpret_cast<CUdeviceptr>(pointer); }
+CUdeviceptr address(CUdeviceptr pointer) { return pointer; }
+
+// Which way a copy goes: the types say it, or the driver is asked.
+std::optional<Direction> direction_of(Interception&, CUdeviceptr, const void*) {
+  return Direction::kHostToDevice;
+}
+std::optional<Direction> direction_of(Interception&, void*, CUdeviceptr) {
+  return Direction::kDeviceToHost;
+}
+std::optional<Direction> direction_of(Interception& call, CUdeviceptr to, CUdeviceptr from) {
+  return call.find_direction(to, from);
+}
 
 // `stream`: as the engine is told; the native call has its own among the arguments.
-template <typename... Arguments>
-CUresult copy_up(HookId hook, Wait wait, CUstream stream, CUdeviceptr to, const void* from,
-                 size_t size_bytes, Arguments... rest) {
-  constexpr Direction direction = Direction::kHostToDevice;
+template <typename To, typename From, typename... Arguments>
+CUresult copy(HookId hook, Wait wait, CUstream stream, To to, From from, size_t size_bytes,
+              Arguments... rest) {
   Interception call(hook, wait, size_bytes);
   if (call.may_gain(least_bytes()))
-    call.offer({direction, segment_of(direction, to, address(from), size_bytes), stream});
-  return call.finish(to, from, size_bytes, rest...);
-}
-
-template <typename... Arguments>
-CUresult copy_down(HookId hook, Wait wait, CUstream stream, void* to, CUdeviceptr from,
-                   size_t size_bytes, Arguments... rest) {
-  constexpr Direction direction = Direction::kDeviceToHost;
-  Interception call(hook, wait, size_bytes);
-  if (call.may_gain(least_bytes()))
-    call.offer({direction, segment_of(direction, address(to), from, size_bytes), stream});
-  return call.finish(to, from, size_bytes, rest...);
-}
-
-template <typename... Arguments>
-CUresult copy_any(HookId hook, Wait wait, CUstream stream, CUdeviceptr to, CUdeviceptr from,
-                  size_t size_bytes, Arguments... rest) {
-  Interception call(hook, wait, size_bytes);
-  if (call.may_gain(least_bytes()))
-    if (const auto direction = call.find_direction(to, from))
-      call.offer({*direction, segment_of(*direction, to, from, size_bytes), stream});
+    if (const auto way = direction_of(call, to, from))
+      call.offer({*way, segment_of(*way, address(to), address(from), size_bytes), stream});
   return call.finish(to, from, size_bytes, rest...);
 }
 
@@ -45,55 +37,25 @@ CUresult copy_any(HookId hook, Wait wait, CUstream stream, CUdeviceptr to, CUdev
 
 using namespace braid::preload;
 
-CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void* from, size_t size_bytes) {
-  return copy_up(k_cuMemcpyHtoD_v2, Wait::kYes, CU_STREAM_LEGACY, to, from, size_bytes);
-}
+// Each in the legacy default stream's form, and in the per-thread one's.
+#define BRAID_COPY(symbol, To, From)                                                        \
+  CUresult symbol(To to, From from, size_t size_bytes) {                                    \
+    return copy(k_##symbol, Wait::kYes, CU_STREAM_LEGACY, to, from, size_bytes);            \
+  }                                                                                         \
+  CUresult symbol##_ptds(To to, From from, size_t size_bytes) {                             \
+    return copy(k_##symbol##_ptds, Wait::kYes, CU_STREAM_PER_THREAD, to, from, size_bytes); \
+  }
+#define BRAID_COPY_ASYNC(symbol, To, From)                                                       \
+  CUresult symbol(To to, From from, size_t size_bytes, CUstream stream) {                        \
+    return copy(k_##symbol, Wait::kNo, legacy(stream), to, from, size_bytes, stream);            \
+  }                                                                                              \
+  CUresult symbol##_ptsz(To to, From from, size_t size_bytes, CUstream stream) {                 \
+    return copy(k_##symbol##_ptsz, Wait::kNo, per_thread(stream), to, from, size_bytes, stream); \
+  }
 
-CUresult cuMemcpyHtoD_v2_ptds(CUdeviceptr to, const void* from, size_t size_bytes) {
-  return copy_up(k_cuMemcpyHtoD_v2_ptds, Wait::kYes, CU_STREAM_PER_THREAD, to, from, size_bytes);
-}
-
-CUresult cuMemcpyDtoH_v2(void* to, CUdeviceptr from, size_t size_bytes) {
-  return copy_down(k_cuMemcpyDtoH_v2, Wait::kYes, CU_STREAM_LEGACY, to, from, size_bytes);
-}
-
-CUresult cuMemcpyDtoH_v2_ptds(void* to, CUdeviceptr from, size_t size_bytes) {
-  return copy_down(k_cuMemcpyDtoH_v2_ptds, Wait::kYes, CU_STREAM_PER_THREAD, to, from, size_bytes);
-}
-
-CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, size_t size_bytes,
-                              CUstream stream) {
-  return copy_up(k_cuMemcpyHtoDAsync_v2, Wait::kNo, legacy(stream), to, from, size_bytes, stream);
-}
-
-CUresult cuMemcpyHtoDAsync_v2_ptsz(CUdeviceptr to, const void* from, size_t size_bytes,
-                                   CUstream stream) {
-  return copy_up(k_cuMemcpyHtoDAsync_v2_ptsz, Wait::kNo, per_thread(stream), to, from, size_bytes,
-                 stream);
-}
-
-CUresult cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t size_bytes, CUstream stream) {
-  return copy_down(k_cuMemcpyDtoHAsync_v2, Wait::kNo, legacy(stream), to, from, size_bytes, stream);
-}
-
-CUresult cuMemcpyDtoHAsync_v2_ptsz(void* to, CUdeviceptr from, size_t size_bytes, CUstream stream) {
-  return copy_down(k_cuMemcpyDtoHAsync_v2_ptsz, Wait::kNo, per_thread(stream), to, from, size_bytes,
-                   stream);
-}
-
-CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t size_bytes) {
-  return copy_any(k_cuMemcpy, Wait::kYes, CU_STREAM_LEGACY, to, from, size_bytes);
-}
-
-CUresult cuMemcpy_ptds(CUdeviceptr to, CUdeviceptr from, size_t size_bytes) {
-  return copy_any(k_cuMemcpy_ptds, Wait::kYes, CU_STREAM_PER_THREAD, to, from, size_bytes);
-}
-
-CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t size_bytes, CUstream stream) {
-  return copy_any(k_cuMemcpyAsync, Wait::kNo, legacy(stream), to, from, size_bytes, stream);
-}
-
-CUresult cuMemcpyAsync_ptsz(CUdeviceptr to, CUdeviceptr from, size_t size_bytes, CUstream stream) {
-  return copy_any(k_cuMemcpyAsync_ptsz, Wait::kNo, per_thread(stream), to, from, size_bytes,
-                  stream);
-}
+BRAID_COPY(cuMemcpyHtoD_v2, CUdeviceptr, const void*)
+BRAID_COPY(cuMemcpyDtoH_v2, void*, CUdeviceptr)
+BRAID_COPY(cuMemcpy, CUdeviceptr, CUdeviceptr)
+BRAID_COPY_ASYNC(cuMemcpyHtoDAsync_v2, CUdeviceptr, const void*)
+BRAID_COPY_ASYNC(cuMemcpyDtoHAsync_v2, void*, CUdeviceptr)
+BRAID_COPY_ASYNC(cuMemcpyAsync, CUdeviceptr, CUdeviceptr)
