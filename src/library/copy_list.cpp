@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/try.h"
+
 namespace braid::library {
 namespace {
 
@@ -62,8 +64,7 @@ bool ascend(std::span<const Copy> copies) {
 
 Error list_batch(void* const* destinations, const void* const* sources, const size_t* sizes_bytes,
                  size_t count, std::vector<Copy>& copies) {
-  if (Error wrong = check_lists(destinations, sources, sizes_bytes, count); !wrong.ok())
-    return wrong;
+  BRAID_TRY(check_lists(destinations, sources, sizes_bytes, count));
   const auto ends = [&](size_t index) {
     return std::pair(number(destinations[index]), number(sources[index]));
   };
@@ -72,8 +73,7 @@ Error list_batch(void* const* destinations, const void* const* sources, const si
 
 Error list_gather(void* destination, const void* const* sources, const size_t* sizes_bytes,
                   size_t count, std::vector<Copy>& copies) {
-  if (Error wrong = check_lists(destination, sources, sizes_bytes, count); !wrong.ok())
-    return wrong;
+  BRAID_TRY(check_lists(destination, sources, sizes_bytes, count));
   Cursor cursor(destination);
   const auto ends = [&](size_t index) {
     return std::pair(cursor.pass(sizes_bytes[index]), number(sources[index]));
@@ -83,8 +83,7 @@ Error list_gather(void* destination, const void* const* sources, const size_t* s
 
 Error list_scatter(void* const* destinations, const void* source, const size_t* sizes_bytes,
                    size_t count, std::vector<Copy>& copies) {
-  if (Error wrong = check_lists(destinations, source, sizes_bytes, count); !wrong.ok())
-    return wrong;
+  BRAID_TRY(check_lists(destinations, source, sizes_bytes, count));
   Cursor cursor(source);
   const auto ends = [&](size_t index) {
     return std::pair(number(destinations[index]), cursor.pass(sizes_bytes[index]));

@@ -25,6 +25,9 @@ struct [[nodiscard]] Error {
   bool ok() const { return code == BRAID_OK; }
 };
 
+/// For BRAID_TRY (base/try.h).
+inline bool failed(const Error& error) { return !error.ok(); }
+
 /// Keeps a failure for `last_error`, in this thread; returns the code.
 braid_status report(Error error);
 

@@ -38,6 +38,12 @@ void ContextRegistry::for_each_target(const Visit& visit) {
 
 namespace {
 
+bool is_active(const cuda::Driver& driver, CUdevice device) {
+  unsigned flags = 0;
+  int active = 0;
+  return driver.cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS && active != 0;
+}
+
 // True when the target has no transfer in flight. Reads host memory only.
 bool drain(Target& target, steady_clock::time_point deadline) {
   while (!target.collect_finished()) {
@@ -47,18 +53,20 @@ bool drain(Target& target, steady_clock::time_point deadline) {
   return true;
 }
 
+void end(Target& target, steady_clock::time_point deadline, bool context_lives) {
+  if (drain(target, deadline))
+    target.close(context_lives);
+  else
+    target.abandon();
+}
+
 }  // namespace
 
 ContextRegistry::~ContextRegistry() {
   const std::unique_lock lock(mutex_);
   const cuda::RelaxedCapture relaxed(driver_);
   const auto deadline = steady_clock::now() + kDrainLimit;
-  for_each_target([&](Target& target) {
-    if (drain(target, deadline))
-      target.close(true);
-    else
-      target.abandon();
-  });
+  for_each_target([&](Target& target) { end(target, deadline, true); });
   for (const auto& entry : entries_) {
     if (entry->target == nullptr) unload_kernels(*entry);
     if (entry->is_held) driver_.cuDevicePrimaryCtxRelease(entry->where.device);
@@ -190,13 +198,9 @@ std::vector<Relay*> ContextRegistry::relays_for(const ProgramContext& target) {
 bool ContextRegistry::has_new_context(CUcontext context) {
   const std::shared_lock lock(mutex_);
   if (context != nullptr && find(context) == nullptr) return true;
-  for (int gpu = 0; gpu < relays_.gpu_count(); ++gpu) {
-    unsigned flags = 0;
-    int active = 0;
-    if (!seen_primaries_[static_cast<size_t>(gpu)])
-      driver_.cuDevicePrimaryCtxGetState(relays_.device(gpu), &flags, &active);
-    if (active != 0) return true;
-  }
+  for (int gpu = 0; gpu < relays_.gpu_count(); ++gpu)
+    if (!seen_primaries_[static_cast<size_t>(gpu)] && is_active(driver_, relays_.device(gpu)))
+      return true;
   return false;
 }
 
@@ -221,11 +225,10 @@ Status ContextRegistry::add_active_primaries() {
   for (int gpu = 0; gpu < relays_.gpu_count(); ++gpu) {
     if (seen_primaries_[static_cast<size_t>(gpu)]) continue;
     const CUdevice device = relays_.device(gpu);
-    unsigned flags = 0;
-    int active = 0;
-    driver_.cuDevicePrimaryCtxGetState(device, &flags, &active);
     CUcontext context = nullptr;
-    if (active == 0 || driver_.cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS) continue;
+    if (!is_active(driver_, device) ||
+        driver_.cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS)
+      continue;
     seen_primaries_[static_cast<size_t>(gpu)] = true;
     if (find(context) != nullptr) {
       driver_.cuDevicePrimaryCtxRelease(device);
@@ -261,7 +264,7 @@ Status ContextRegistry::add_entry(int gpu, CUcontext context, bool is_held) {
 
 // ---- Contexts go ----
 
-void ContextRegistry::forget(CUcontext context, End end) {
+void ContextRegistry::forget(CUcontext context, End how) {
   const std::unique_lock lock(mutex_);
   const auto at = std::find_if(entries_.begin(), entries_.end(), [context](const auto& entry) {
     return entry->where.context == context;
@@ -271,15 +274,11 @@ void ContextRegistry::forget(CUcontext context, End end) {
   entries_.erase(at);
   const cuda::RelaxedCapture relaxed(driver_);
   if (entry->target != nullptr) {
-    const bool is_drained = drain(*entry->target, steady_clock::now() + kDrainLimit);
     // What dies with its context is left to it: to give it back might wait for the program.
-    if (is_drained)
-      entry->target->close(end == End::kReleased);
-    else
-      entry->target->abandon();
+    end(*entry->target, steady_clock::now() + kDrainLimit, how == End::kReleased);
     entry->target->add_counts(forgotten_);
   }
-  if (entry->target == nullptr && end == End::kReleased) unload_kernels(*entry);
+  if (entry->target == nullptr && how == End::kReleased) unload_kernels(*entry);
   if (!entry->is_held) return;
   seen_primaries_[static_cast<size_t>(entry->where.gpu)] = false;
   driver_.cuDevicePrimaryCtxRelease(entry->where.device);
@@ -328,13 +327,6 @@ GpuSet ContextRegistry::open_relays() const {
 GpuSet ContextRegistry::open_relays_of(int gpu) {
   const std::shared_lock lock(mutex_);
   return open_relays() & relays_.of(gpu);
-}
-
-bool ContextRegistry::has_target_with_relay() {
-  const std::shared_lock lock(mutex_);
-  bool has_any = false;
-  for_each_target([&](const Target& target) { has_any = has_any || target.has_relay(); });
-  return has_any;
 }
 
 std::vector<std::string> ContextRegistry::problems() {

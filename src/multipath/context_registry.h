@@ -60,7 +60,7 @@ class ContextRegistry {
 
   /// Engine::add_context, and Engine::forget_context and release_context.
   Status add(CUcontext context);
-  void forget(CUcontext context, End end);
+  void forget(CUcontext context, End how);
 
   /// A target that stays as long as this lives; else null and why.
   struct FoundTarget {
@@ -78,7 +78,6 @@ class ContextRegistry {
   const RelayTopology& relays() const { return relays_; }
   /// Those of the GPU's relays that are open.
   GpuSet open_relays_of(int gpu);
-  bool has_target_with_relay();
 
   /// Engine::problems, as far as contexts are concerned.
   std::vector<std::string> problems();

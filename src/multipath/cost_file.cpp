@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/try.h"
 #include "topology/json_reader.h"
 
 namespace braid::multipath {
@@ -67,9 +68,8 @@ DirectionCosts read_direction(const JsonNode& node) {
 Result<std::string> server_key(const cuda::Driver& driver) {
   int version = 0;
   int count = 0;
-  Status status = driver.check(driver.cuDriverGetVersion(&version), "asking for its version");
-  if (status.ok()) status = driver.check(driver.cuDeviceGetCount(&count), "counting the GPUs");
-  if (!status.ok()) return status;
+  BRAID_TRY(driver.check(driver.cuDriverGetVersion(&version), "asking for its version"));
+  BRAID_TRY(driver.check(driver.cuDeviceGetCount(&count), "counting the GPUs"));
   std::string all = std::to_string(version);
   std::string first;
   for (int gpu = 0; gpu < count; ++gpu) {
@@ -81,8 +81,7 @@ Result<std::string> server_key(const cuda::Driver& driver) {
     if (result == CUDA_SUCCESS) result = driver.cuDeviceGetName(name, sizeof name, device);
     if (result == CUDA_SUCCESS) result = driver.cuDeviceGetPCIBusId(bus_id, sizeof bus_id, device);
     if (result == CUDA_SUCCESS) result = driver.cuDeviceTotalMem(&memory_bytes, device);
-    status = driver.check(result, "asking what GPU " + std::to_string(gpu) + " is");
-    if (!status.ok()) return status;
+    BRAID_TRY(driver.check(result, "asking what GPU " + std::to_string(gpu) + " is"));
     all += std::string("/") + name + "/" + bus_id + "/" + std::to_string(memory_bytes);
     if (gpu == 0) first = name;
   }

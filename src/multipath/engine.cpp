@@ -1,5 +1,6 @@
 #include "multipath/engine.h"
 
+#include "base/try.h"
 #include "cuda/relaxed_capture.h"
 #include "multipath/context_registry.h"
 #include "multipath/cost_file.h"
@@ -47,24 +48,21 @@ struct Engine::Impl {
 };
 
 Result<std::unique_ptr<Engine>> Engine::open(const cuda::Driver& driver, const Options& options) {
-  auto engine = create(driver, options);
-  if (!engine.ok()) return engine;
-  (void)engine.value()->add_context(nullptr);  // what fails is in problems()
-  engine.value()->request_relays(kEveryGpu);
+  BRAID_LET(engine, create(driver, options));
+  (void)engine->add_context(nullptr);  // what fails is in problems()
+  engine->request_relays(kEveryGpu);
   Result<bool> is_more = true;
-  while (is_more.ok() && is_more.value()) is_more = engine.value()->open_next_relay();
-  if (!is_more.ok()) return is_more.status();
-  engine.value()->open_targets();
-  return engine;
+  while (is_more.ok() && is_more.value()) is_more = engine->open_next_relay();
+  BRAID_TRY(is_more.status());
+  engine->open_targets();
+  return std::move(engine);
 }
 
 Result<std::unique_ptr<Engine>> Engine::create(const cuda::Driver& driver, const Options& options,
                                                Notify notify) {
-  auto relays = RelayTopology::find(driver, options);
-  if (!relays.ok()) return relays.status();
+  BRAID_LET(relays, RelayTopology::find(driver, options));
   const LoadedCosts loaded = load_costs(driver, options);
-  auto impl =
-      std::make_unique<Impl>(driver, options, std::move(relays).value(), loaded.costs, notify);
+  auto impl = std::make_unique<Impl>(driver, options, std::move(relays), loaded.costs, notify);
   if (!loaded.problem.ok())
     impl->cost_problem = loaded.problem.message() + ". Until then braid goes by its defaults";
   return std::unique_ptr<Engine>(new Engine(std::move(impl)));
@@ -144,7 +142,6 @@ std::vector<PathCount> Engine::collect(int wait_ms) {
   collect(wait_ms, *counts);
   return {counts->all().begin(), counts->all().end()};
 }
-bool Engine::can_accelerate() const { return impl_->registry.has_target_with_relay(); }
 std::vector<std::string> Engine::problems() const { return impl_->problems(); }
 
 }  // namespace braid::multipath

@@ -122,9 +122,6 @@ class Engine {
   /// The relays that are open, and how they are; how many. As safe as `collect` without waiting.
   size_t count_relays(std::span<RelayCount> into) noexcept;
 
-  /// True when some GPU has a relay that may help it.
-  bool can_accelerate() const;
-
   /// What could not be prepared or has failed since, in words a user can act on: GPUs that do not
   /// relay, contexts whose copies stay native, a cost file that is not used. The rest works.
   std::vector<std::string> problems() const;

@@ -1,5 +1,7 @@
 #include "multipath/list_ring.h"
 
+#include "base/try.h"
+
 namespace braid::multipath {
 namespace {
 
@@ -10,10 +12,9 @@ constexpr size_t kLists = (8 << 20) / sizeof(cuda::SliceList);
 }  // namespace
 
 Result<std::unique_ptr<ListRing>> ListRing::open(const cuda::Driver& driver) {
-  auto memory = cuda::RegisteredMemory::open(driver, kLists * sizeof(cuda::SliceList),
-                                             "the lists of batches");
-  if (!memory.ok()) return memory.status();
-  return std::unique_ptr<ListRing>(new ListRing(std::move(memory).value()));
+  BRAID_LET(memory, cuda::RegisteredMemory::open(driver, kLists * sizeof(cuda::SliceList),
+                                                 "the lists of batches"));
+  return std::unique_ptr<ListRing>(new ListRing(std::move(memory)));
 }
 
 size_t ListRing::capacity() { return kLists; }

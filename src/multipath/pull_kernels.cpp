@@ -1,5 +1,6 @@
 #include "multipath/pull_kernels.h"
 
+#include "base/try.h"
 #include "cuda/kernels/image.h"
 #include "cuda/kernels/pull.h"
 
@@ -55,11 +56,9 @@ Status warm_up(const cuda::Driver& driver, const PullKernels& kernels, CUstream 
   void* parameters[] = {&nothing};
   for (const KernelConfig& kernel : {kernels.vector, kernels.bulk}) {
     if (kernel.function == nullptr) continue;
-    Status status =
-        driver.check(driver.cuLaunchKernel(kernel.function, 1, 1, 1, kernel.threads, 1, 1,
-                                           kernel.shared_bytes, stream, parameters, nullptr),
-                     "launching braid's kernels for the first time");
-    if (!status.ok()) return status;
+    BRAID_TRY(driver.check(driver.cuLaunchKernel(kernel.function, 1, 1, 1, kernel.threads, 1, 1,
+                                                 kernel.shared_bytes, stream, parameters, nullptr),
+                           "launching braid's kernels for the first time"));
   }
   return {};
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/try.h"
 #include "cuda/scoped_context.h"
 
 namespace braid::multipath {
@@ -24,26 +25,23 @@ void cut_limits(const cuda::Driver& driver) {
 Result<std::unique_ptr<Relay>> Relay::open(const cuda::Driver& driver, const Options& options,
                                            CUdevice device, int gpu, Notify notify) {
   std::unique_ptr<Relay> relay(new Relay(driver, device, gpu, notify));
-  Status status = relay->make_context();
-  if (!status.ok()) return status;
+  BRAID_TRY(relay->make_context());
   const cuda::ScopedContext scope(driver, relay->context_);
-  status = driver.check(scope.status(), "entering a relay's context");
-  if (status.ok()) cut_limits(driver);
-  if (status.ok()) status = relay->check_room(0);
-  if (status.ok()) status = relay->fill(options);
-  if (!status.ok()) return status;
+  BRAID_TRY(driver.check(scope.status(), "entering a relay's context"));
+  cut_limits(driver);
+  BRAID_TRY(relay->check_room(0));
+  BRAID_TRY(relay->fill(options));
   return relay;
 }
 
 // Making a context enters it, behind the back of who has entered another.
 Status Relay::make_context() {
-  const Status status =
-      driver_.check(driver_.create_context(&context_, CU_CTX_SCHED_BLOCKING_SYNC, device_),
-                    "opening GPU " + std::to_string(gpu_) + " as a relay");
-  if (!status.ok()) context_ = nullptr;
-  CUcontext entered = nullptr;
-  if (status.ok()) driver_.cuCtxPopCurrent(&entered);
-  return status;
+  CUcontext made = nullptr;
+  BRAID_TRY(driver_.check(driver_.create_context(&made, CU_CTX_SCHED_BLOCKING_SYNC, device_),
+                          "opening GPU " + std::to_string(gpu_) + " as a relay"));
+  context_ = made;
+  driver_.cuCtxPopCurrent(&made);
+  return {};
 }
 
 Status Relay::check_room(uint64_t wanted_bytes) {
@@ -57,43 +55,36 @@ Status Relay::check_room(uint64_t wanted_bytes) {
 }
 
 Status Relay::fill(const Options& options) {
-  auto kernels = load_pull_kernels(driver_, options, device_, gpu_);
-  if (!kernels.ok()) return kernels.status();
-  kernels_ = kernels.value();
-  auto link = cuda::SharedMemory::open(driver_, gpu_, {}, LinkState::kSizeBytes, "a link's state");
-  if (!link.ok()) return link.status();
-  link_memory_ = std::move(link).value();
+  BRAID_LET(kernels, load_pull_kernels(driver_, options, device_, gpu_));
+  kernels_ = kernels;
+  BRAID_LET(link,
+            cuda::SharedMemory::open(driver_, gpu_, {}, LinkState::kSizeBytes, "a link's state"));
+  link_memory_ = std::move(link);
   link_ = LinkState(link_memory_->address());
-  auto words = cuda::RegisteredMemory::open(driver_, sizeof(Words), "a relay's words");
-  if (!words.ok()) return words.status();
-  words_ = std::move(words).value();
+  BRAID_LET(words, cuda::RegisteredMemory::open(driver_, sizeof(Words), "a relay's words"));
+  words_ = std::move(words);
 
   channel_count_ = static_cast<size_t>(std::clamp(options.hardware_queues, 1, kMostChannels));
   copy_channel_count_ = std::min<size_t>(channel_count_, kMostCopyChannels);
   const uint64_t most_bytes = options.device_memory_bytes / copy_channel_count_ / 4096 * 4096;
   buffer_bytes_ = std::min(kChannelBufferBytes, most_bytes);
-  Status status = make_buffers();
-  for (size_t i = 0; i < channel_count_ && status.ok(); ++i)
-    status = make_channel(channels_[i], *this->words(), i);
-  if (status.ok()) status = timer_.open();
-  if (status.ok()) status = warm_up(driver_, kernels_, channels_[0].stream);
-  return status;
-}
-
-Status Relay::make_buffers() {
-  CUdeviceptr buffers = 0;
-  const Status status = driver_.check(driver_.cuMemAlloc(&buffers, buffers_size_bytes()),
-                                      "allocating relay buffers on GPU " + std::to_string(gpu_));
-  if (status.ok()) set_buffers(buffers);
-  return status;
+  BRAID_TRY(make_buffers());
+  for (size_t i = 0; i < channel_count_; ++i)
+    BRAID_TRY(make_channel(channels_[i], *this->words(), i));
+  BRAID_TRY(timer_.open());
+  return warm_up(driver_, kernels_, channels_[0].stream);
 }
 
 // Of channels that nobody has taken.
-void Relay::set_buffers(CUdeviceptr buffers) {
+Status Relay::make_buffers() {
+  CUdeviceptr buffers = 0;
+  BRAID_TRY(driver_.check(driver_.cuMemAlloc(&buffers, buffers_size_bytes()),
+                          "allocating relay buffers on GPU " + std::to_string(gpu_)));
   const std::lock_guard lock(mutex_);
   for (size_t i = 0; i < copy_channel_count_; ++i)
     channels_[i].buffer = buffers + i * buffer_bytes_;
   buffers_ = buffers;
+  return {};
 }
 
 Status Relay::make_channel(Channel& channel, Words& words, size_t index) {
@@ -103,13 +94,11 @@ Status Relay::make_channel(Channel& channel, Words& words, size_t index) {
   driver_.cuCtxGetStreamPriorityRange(&lowest, &highest);
   channel.gpu = gpu_;
   channel.landed = &words.channels[index].landed;
-  Status status = driver_.check(
+  BRAID_TRY(driver_.check(
       driver_.cuStreamCreateWithPriority(&channel.stream, CU_STREAM_NON_BLOCKING, highest),
-      "creating a stream" + where);
-  if (status.ok())
-    status = driver_.check(driver_.cuEventCreate(&channel.end, CU_EVENT_DISABLE_TIMING),
-                           "creating an event" + where);
-  return status;
+      "creating a stream" + where));
+  return driver_.check(driver_.cuEventCreate(&channel.end, CU_EVENT_DISABLE_TIMING),
+                       "creating an event" + where);
 }
 
 // Whatever is under way is left alone, and the context with it: the driver would wait for it.
@@ -210,9 +199,9 @@ uint64_t Relay::release_buffers() {
 Status Relay::restore_buffers() {
   if (has_buffers()) return {};
   const cuda::ScopedContext scope(driver_, context_);
-  Status status = driver_.check(scope.status(), "entering a relay's context");
-  if (status.ok()) status = check_room(buffers_size_bytes());
-  return status.ok() ? make_buffers() : status;
+  BRAID_TRY(driver_.check(scope.status(), "entering a relay's context"));
+  BRAID_TRY(check_room(buffers_size_bytes()));
+  return make_buffers();
 }
 
 bool Relay::is_idle() {

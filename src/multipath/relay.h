@@ -125,7 +125,6 @@ class Relay {
   Status check_room(uint64_t wanted_bytes);
   Status fill(const Options& options);
   Status make_buffers();
-  void set_buffers(CUdeviceptr buffers);
   uint64_t buffers_size_bytes() const { return buffer_bytes_ * copy_channel_count_; }
   bool is_idle_locked() const;
   Status make_channel(Channel& channel, Words& words, size_t index);

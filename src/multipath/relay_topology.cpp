@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/try.h"
+
 namespace braid::multipath {
 
 bool can_relay(const cuda::Driver& driver, CUdevice relay, CUdevice target) {
@@ -16,9 +18,8 @@ bool can_relay(const cuda::Driver& driver, CUdevice relay, CUdevice target) {
 
 Result<RelayTopology> RelayTopology::find(const cuda::Driver& driver, const Options& options) {
   RelayTopology found;
-  Status status = found.list_devices(driver);
-  if (status.ok()) status = found.check(options.relays);
-  if (!status.ok()) return status;
+  BRAID_TRY(found.list_devices(driver));
+  BRAID_TRY(found.check(options.relays));
   for (const CUdevice target : found.devices_) {
     GpuSet relays = 0;
     for (int gpu = 0; gpu < found.gpu_count(); ++gpu)
@@ -34,13 +35,10 @@ Result<RelayTopology> RelayTopology::find(const cuda::Driver& driver, const Opti
 
 Status RelayTopology::list_devices(const cuda::Driver& driver) {
   int count = 0;
-  const Status status = driver.check(driver.cuDeviceGetCount(&count), "counting the GPUs");
-  if (!status.ok()) return status;
+  BRAID_TRY(driver.check(driver.cuDeviceGetCount(&count), "counting the GPUs"));
   for (int gpu = 0; gpu < count; ++gpu) {
     CUdevice device = 0;
-    const Status got =
-        driver.check(driver.cuDeviceGet(&device, gpu), "opening GPU " + std::to_string(gpu));
-    if (!got.ok()) return got;
+    BRAID_TRY(driver.check(driver.cuDeviceGet(&device, gpu), "opening GPU " + std::to_string(gpu)));
     devices_.push_back(device);
   }
   return {};

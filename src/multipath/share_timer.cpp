@@ -1,5 +1,6 @@
 #include "multipath/share_timer.h"
 
+#include "base/try.h"
 #include "cuda/relaxed_capture.h"
 
 namespace braid::multipath {
@@ -13,11 +14,9 @@ constexpr double kLateBy = 1.25;
 }  // namespace
 
 Status ShareTimer::open() {
-  Status status;
   for (CUevent* event : {&begin_, &end_})
-    if (status.ok())
-      status = driver_.check(driver_.cuEventCreate(event, CU_EVENT_DEFAULT), "creating an event");
-  return status;
+    BRAID_TRY(driver_.check(driver_.cuEventCreate(event, CU_EVENT_DEFAULT), "creating an event"));
+  return {};
 }
 
 void ShareTimer::close() {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/try.h"
 #include "cuda/scoped_context.h"
 #include "multipath/slice_lists.h"
 #include "multipath/slice_size.h"
@@ -58,21 +59,18 @@ Result<std::unique_ptr<Target>> Target::open(const cuda::Driver& driver, const O
       std::find_if(relays.begin(), relays.end(), [](Relay* one) { return one->is_idle(); });
   const Relay* where_to_work = idle != relays.end() ? *idle : relays.front();
   const cuda::ScopedContext scope(driver, where_to_work->context());
-  Status status = driver.check(scope.status(), "entering a relay's context");
-  if (!status.ok()) return status;
+  BRAID_TRY(driver.check(scope.status(), "entering a relay's context"));
   std::vector<int> relay_gpus;
   for (const Relay* relay : relays) relay_gpus.push_back(relay->gpu());
-  auto counters = cuda::SharedMemory::open(
-      driver, where.gpu, relay_gpus, TransferPool::kBytes + LinkState::kSizeBytes, "transfers");
-  if (!counters.ok()) return counters.status();
-  target->counters_ = std::move(counters).value();
-  auto words =
-      cuda::RegisteredMemory::open(driver, 2 * TransferPool::kBytes, "the transfers' words");
-  if (!words.ok()) return words.status();
-  target->words_ = std::move(words).value();
-  auto lists = ListRing::open(driver);
-  if (!lists.ok()) return lists.status();
-  target->lists_ = std::move(lists).value();
+  BRAID_LET(counters,
+            cuda::SharedMemory::open(driver, where.gpu, relay_gpus,
+                                     TransferPool::kBytes + LinkState::kSizeBytes, "transfers"));
+  target->counters_ = std::move(counters);
+  BRAID_LET(words,
+            cuda::RegisteredMemory::open(driver, 2 * TransferPool::kBytes, "the transfers' words"));
+  target->words_ = std::move(words);
+  BRAID_LET(lists, ListRing::open(driver));
+  target->lists_ = std::move(lists);
 
   const CUdeviceptr counters_at = target->counters_->address();
   target->transfers_ = std::make_unique<TransferPool>(counters_at, target->words_->data());
@@ -254,8 +252,8 @@ Outcome Target::copy_by_engines(Submission& submission) {
                             .needs_buffers = request.is_staged,
                             .ops = ops_of(plan.relay_bytes[0], plan.chunk_bytes, channels)}))
     return Verdict::kSaturated;
+  submission.state->mark_kernels_left();
   if (submission.path_count == 0 && !candidates.empty()) {
-    submission.state->mark_kernels_left();
     release(submission);
     return Verdict::kSaturated;
   }
@@ -267,7 +265,6 @@ Outcome Target::copy_by_engines(Submission& submission) {
     plan = planner_.split_copy(submission.batch.direction, request);
   }
   submission.state->mover = Mover::kCopyEngine;
-  submission.state->mark_kernels_left();
   const CopyEngineJob job{.direction = submission.batch.direction,
                           .whole = submission.batch.first(),
                           .stream = submission.batch.stream,

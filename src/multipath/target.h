@@ -53,10 +53,6 @@ class Target {
                                               std::vector<Relay*> relays);
   ~Target();
 
-  CUcontext context() const { return where_.context; }
-  int gpu() const { return where_.gpu; }
-  bool has_relay() const { return !relays_.empty(); }
-
   /// `size_bytes` of all segments. `path_limit` 0: no limit. Only relays that may touch the memory
   /// take part; kNoRelay when there is none among them.
   Outcome submit(const Batch& batch, uint64_t size_bytes, int path_limit,

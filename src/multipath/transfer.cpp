@@ -34,13 +34,7 @@ const char* verdict_name(Verdict verdict) {
   return "unknown";
 }
 
-const char* reason_name(Reason reason) {
-  switch (reason) {
-    case Reason::kFaster: return "faster";
-    case Reason::kAsked: return "asked";
-  }
-  return "unknown";
-}
+const char* reason_name(Reason reason) { return reason == Reason::kAsked ? "asked" : "faster"; }
 
 const char* priority_name(Priority priority) {
   return priority == Priority::kUrgent ? "urgent" : "bulk";

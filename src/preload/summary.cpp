@@ -48,11 +48,8 @@ bool is_carried(Verdict verdict) {
 
 CopyCount sum_of(const CopyTotals& totals, bool only_carried) {
   CopyCount sum;
-  for (size_t i = 0; i < totals.by_verdict.size(); ++i) {
-    if (only_carried && !is_carried(static_cast<Verdict>(i))) continue;
-    sum.calls += totals.by_verdict[i].calls;
-    sum.bytes += totals.by_verdict[i].bytes;
-  }
+  for (size_t i = 0; i < totals.by_verdict.size(); ++i)
+    if (!only_carried || is_carried(static_cast<Verdict>(i))) sum += totals.by_verdict[i];
   return sum;
 }
 
@@ -97,9 +94,7 @@ void write_copies(const CopyCount& count, TextWriter& out) {
 }  // namespace
 
 void CopyTotals::add(Verdict verdict, const CopyCount& count) {
-  CopyCount& to = by_verdict[static_cast<size_t>(verdict)];
-  to.calls += count.calls;
-  to.bytes += count.bytes;
+  by_verdict[static_cast<size_t>(verdict)] += count;
 }
 
 void write_summary(const CopyTotals& totals, TextWriter& out) {

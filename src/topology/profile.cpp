@@ -3,6 +3,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/try.h"
 #include "topology/faults.h"
 #include "topology/json_reader.h"
 
@@ -181,11 +182,10 @@ Server read_server(const JsonNode& root) {
 }  // namespace
 
 Result<Server> parse_profile(std::string_view json, const std::string& name) {
-  const Result<Json> document = parse_json(json, name);
-  if (!document.ok()) return document.status();
+  BRAID_LET(document, parse_json(json, name));
   JsonErrors errors(name);
-  Server server = read_server(JsonNode(&document.value(), "", &errors));
-  if (!errors.ok()) return errors.first();
+  Server server = read_server(JsonNode(&document, "", &errors));
+  BRAID_TRY(errors.first());
   if (const Status status = validate(server); !status.ok())
     return Status::error(name + ": " + status.message());
   return server;

@@ -130,7 +130,6 @@ TEST_F(VerdictTest, WithoutRelaysNothingIsTakenAndNoContextIsMade) {
   Options options = every_size();
   options.relays.kind = RelayChoice::Kind::kNone;
   auto engine = open_engine(options);
-  EXPECT_FALSE(engine->can_accelerate());
   HostBuffer host(driver(), kSize);
   DeviceBuffer device(driver(), kSize);
   EXPECT_EQ(
