@@ -99,6 +99,14 @@ braid_status copy_list(const Call& call, const List& list) noexcept {
   });
 }
 
+// The list of a batch, for copy_list.
+auto batch_of(void* const* destinations, const void* const* sources, const size_t* sizes_bytes,
+              size_t count) {
+  return [=](std::vector<Copy>& copies) {
+    return list_batch(destinations, sources, sizes_bytes, count, copies);
+  };
+}
+
 Error hand_out(const std::string& text, char* buffer, size_t buffer_bytes, size_t* needed_bytes) {
   const size_t needed = text.size() + 1;
   if (needed_bytes != nullptr) *needed_bytes = needed;
@@ -151,18 +159,14 @@ braid_status braid_copy(braid_engine* engine, void* destination, const void* sou
                         size_t size_bytes, CUstream_st* stream, int priority,
                         braid_outcome* outcome) {
   return copy_list({engine, preload::k_braid_copy, stream, priority, outcome},
-                   [&](std::vector<Copy>& copies) {
-                     return list_batch(&destination, &source, &size_bytes, 1, copies);
-                   });
+                   batch_of(&destination, &source, &size_bytes, 1));
 }
 
 braid_status braid_copy_batch(braid_engine* engine, void* const* destinations,
                               const void* const* sources, const size_t* sizes_bytes, size_t count,
                               CUstream_st* stream, int priority, braid_outcome* outcome) {
   return copy_list({engine, preload::k_braid_copy_batch, stream, priority, outcome},
-                   [&](std::vector<Copy>& copies) {
-                     return list_batch(destinations, sources, sizes_bytes, count, copies);
-                   });
+                   batch_of(destinations, sources, sizes_bytes, count));
 }
 
 braid_status braid_gather(braid_engine* engine, void* destination, const void* const* sources,
@@ -205,9 +209,7 @@ braid_status braid_forecast(braid_engine* engine, void* const* destinations,
                             const void* const* sources, const size_t* sizes_bytes, size_t count,
                             CUstream_st* stream, int priority, braid_outcome* outcome) {
   return copy_list({engine, preload::k_braid_copy_batch, stream, priority, outcome, true},
-                   [&](std::vector<Copy>& copies) {
-                     return list_batch(destinations, sources, sizes_bytes, count, copies);
-                   });
+                   batch_of(destinations, sources, sizes_bytes, count));
 }
 
 braid_status braid_stats_json(braid_engine* engine, char* buffer, size_t buffer_bytes,

@@ -8,9 +8,11 @@
 
 namespace braid::library {
 
-std::string render_json(const preload::Statistics& statistics, const multipath::PathCounts& paths,
-                        std::span<const multipath::RelayCount> relays,
+std::string render_json(const preload::StatisticsSource& counted, int wait_ms,
                         std::span<const std::string> problems) {
+  const auto paths = std::make_unique<multipath::PathCounts>();
+  std::array<multipath::RelayCount, multipath::kMostGpus> relays;
+  const size_t count = counted.collect(wait_ms, *paths, relays);
   std::string text;
   const auto append = [](void* all, const char* more, size_t size_bytes) {
     static_cast<std::string*>(all)->append(more, size_bytes);
@@ -18,8 +20,8 @@ std::string render_json(const preload::Statistics& statistics, const multipath::
   {
     std::array<char, 1024> buffer;
     TextWriter out(buffer, append, &text);
-    preload::write_report(StatsFormat::kJson, {getpid(), {}}, statistics, paths, relays, out,
-                          problems);
+    preload::write_report(StatsFormat::kJson, {getpid(), {}}, counted.statistics(), *paths,
+                          std::span(relays).first(count), out, problems);
   }
   return text;
 }

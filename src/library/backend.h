@@ -17,6 +17,7 @@
 #include "library/error.h"
 #include "multipath/engine.h"
 #include "preload/log.h"
+#include "preload/reporter.h"
 
 namespace braid::library {
 
@@ -41,9 +42,8 @@ class Backend {
 /// else they open beside the program. Each of the two libraries defines its own.
 Error open_backend(const Options& options, std::unique_ptr<Backend>& backend);
 
-/// `statistics` as braid_stats_json gives them.
-std::string render_json(const preload::Statistics& statistics, const multipath::PathCounts& paths,
-                        std::span<const multipath::RelayCount> relays,
+/// What was counted, as braid_stats_json gives it.
+std::string render_json(const preload::StatisticsSource& counted, int wait_ms,
                         std::span<const std::string> problems);
 
 }  // namespace braid::library

@@ -2,7 +2,6 @@
 // the log are the process's.
 #include <unistd.h>
 
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
@@ -13,7 +12,6 @@
 
 #include "library/backend.h"
 #include "preload/engine_thread.h"
-#include "preload/reporter.h"
 
 namespace braid::library {
 namespace {
@@ -23,7 +21,7 @@ using multipath::Engine;
 // An engine that is open.
 struct Running {
   Engine* engine;
-  preload::EngineThread* thread;
+  preload::EngineThread* thread;  // null: the engine is closing
 };
 
 // Never destroyed: the report at exit comes late.
@@ -40,6 +38,8 @@ Process& process() {
   static Process& instance = *new Process;  // owner: the process, until its end
   return instance;
 }
+
+const preload::Statistics& counted() noexcept { return process().statistics; }
 
 // Under the lock. How many relays.
 size_t collect(int wait_ms, multipath::PathCounts& paths,
@@ -66,7 +66,8 @@ void end_threads() noexcept {
   constexpr std::chrono::seconds kLongestStep{10};
   const std::unique_lock lock(process().lock, std::try_to_lock);
   if (!lock) return;
-  for (const Running& running : process().engines) running.thread->end(kLongestStep);
+  for (const Running& running : process().engines)
+    if (running.thread != nullptr) running.thread->end(kLongestStep);
 }
 
 // What the first engine of the process asks for holds.
@@ -79,10 +80,7 @@ Error watch_copies(const Options& options) {
   }
   if (process().is_reporting || options.stats == StatsFormat::kNone) return Error::none();
   process().is_reporting = true;
-  const auto statistics = []() noexcept -> const preload::Statistics& {
-    return process().statistics;
-  };
-  return Error::from(preload::start_reporting(options, {statistics, try_to_collect}),
+  return Error::from(preload::start_reporting(options, {counted, try_to_collect}),
                      BRAID_ERROR_OPTION);
 }
 
@@ -110,8 +108,13 @@ class OwnEngine final : public Backend {
 
 OwnEngine::~OwnEngine() {
   if (engine_ == nullptr) return;
+  {
+    const std::lock_guard lock(process().lock);
+    for (Running& running : process().engines)
+      if (running.engine == engine_.get()) running.thread = nullptr;
+  }
+  thread_.reset();  // waits for a relay that is being opened; others may have the lock meanwhile
   const std::lock_guard lock(process().lock);
-  thread_.reset();
   constexpr int kLastCopiesMs = 500;
   engine_->collect(kLastCopiesMs, process().closed);
   std::erase_if(process().engines,
@@ -166,12 +169,8 @@ void OwnEngine::count(const preload::CopyRecord& record) noexcept {
 }
 
 std::string OwnEngine::statistics(int wait_ms) {
-  const auto paths = std::make_unique<multipath::PathCounts>();
-  std::array<multipath::RelayCount, multipath::kMostGpus> relays;
   const std::lock_guard lock(process().lock);
-  const size_t count = collect(wait_ms, *paths, relays);
-  return render_json(process().statistics, *paths, std::span(relays).first(count),
-                     engine_->problems());
+  return render_json({counted, collect}, wait_ms, engine_->problems());
 }
 
 }  // namespace

@@ -1,5 +1,4 @@
 // libbraid_preload.so's backend: the interposer's engine, options, statistics and log.
-#include <array>
 #include <chrono>
 #include <thread>
 #include <vector>
@@ -40,21 +39,12 @@ class SharedEngine final : public Backend {
     preload::Observation::record(record.entry_point, record.size_bytes, record.batch,
                                  record.outcome, record.cost_ns);
   }
-  std::string statistics(int wait_ms) override;
-};
-
-std::string SharedEngine::statistics(int wait_ms) {
-  const auto paths = std::make_unique<multipath::PathCounts>();
-  std::array<multipath::RelayCount, multipath::kMostGpus> relays;
-  size_t count = 0;
-  std::vector<std::string> problems;
-  if (Engine* open = engine()) {
-    open->collect(wait_ms, *paths);
-    count = open->count_relays(relays);
-    problems = open->problems();
+  std::string statistics(int wait_ms) override {
+    const Engine* open = engine();
+    return render_json(preload::statistics_source(), wait_ms,
+                       open != nullptr ? open->problems() : std::vector<std::string>());
   }
-  return render_json(preload::statistics(), *paths, std::span(relays).first(count), problems);
-}
+};
 
 // Another thread may have begun, of the program's or of braid's.
 void wait_for_relays() {

@@ -12,7 +12,6 @@
 #include "loader/libc_dlsym.h"
 #include "preload/messages.h"
 #include "preload/observe.h"
-#include "preload/reporter.h"
 #include "preload/state.h"
 
 namespace braid::preload {
@@ -69,13 +68,16 @@ size_t collect(int wait_ms, multipath::PathCounts& paths,
 void prepare_process() {
   if (is_prepared.exchange(true)) return;
   pthread_atfork(nullptr, nullptr, start_child);
-  const Status reporting = start_reporting(
-      options(), {[]() noexcept -> const Statistics& { return statistics(); }, collect});
+  const Status reporting = start_reporting(options(), statistics_source());
   if (!reporting.ok()) say_once(reporting.message().c_str());
   start_observing(options());
 }
 
 }  // namespace
+
+StatisticsSource statistics_source() noexcept {
+  return {[]() noexcept -> const Statistics& { return statistics(); }, collect};
+}
 
 // Threads that race here do the same work twice and store the same values: a lock could deadlock
 // with the loader's, which a library's constructor holds while it calls CUDA.

@@ -4,6 +4,7 @@
 #include <cuda.h>
 
 #include "preload/hooks.h"
+#include "preload/reporter.h"
 
 namespace braid::preload {
 
@@ -11,6 +12,9 @@ namespace braid::preload {
 /// options. False when there is none (yet). May be called from any thread, and before any
 /// constructor has run.
 bool bind() noexcept;
+
+/// What is counted in this process.
+StatisticsSource statistics_source() noexcept;
 
 /// The driver's own function for a hook; null when the driver has none or is not loaded.
 void* real_function(HookId hook) noexcept;

@@ -1,5 +1,7 @@
 #include "preload/report.h"
 
+#include <functional>
+
 #include "multipath/statistics_json.h"
 #include "preload/summary.h"
 
@@ -148,27 +150,26 @@ void write_seconds(uint64_t ns, TextWriter& out) {
   out << "\n";
 }
 
-template <typename Value>
 void write_copy_family(std::string_view name, std::string_view help, int64_t pid,
-                       const Statistics& statistics, Value value, TextWriter& out) {
+                       const Statistics& statistics, uint64_t Count::*value, TextWriter& out) {
   write_head(name, "counter", help, out);
   statistics.for_each(
       [&](EntryPoint entry_point, Verdict verdict, Mover mover, const Count& count) {
         out << name << "{pid=\"" << pid << "\",entry_point=\"" << entry_point_name(entry_point)
             << "\",outcome=\"" << verdict_name(verdict) << "\",mover=\"" << mover_name(mover)
-            << "\"} " << value(count) << "\n";
+            << "\"} " << count.*value << "\n";
       });
 }
 
-template <typename Value>
 void write_path_family(std::string_view name, std::string_view help, int64_t pid,
-                       std::span<const PathCount> paths, Value value, TextWriter& out) {
+                       std::span<const PathCount> paths, uint64_t PathCount::*value,
+                       TextWriter& out) {
   if (paths.empty()) return;
   write_head(name, "counter", help, out);
   for (const PathCount& path : paths)
     out << name << "{pid=\"" << pid << "\",target=\"" << path.target << "\",via=\"" << path.via
         << "\",direction=\"" << direction_name(path.direction) << "\",mover=\""
-        << mover_name(path.mover) << "\"} " << value(path) << "\n";
+        << mover_name(path.mover) << "\"} " << path.*value << "\n";
 }
 
 template <typename Value>
@@ -177,7 +178,8 @@ void write_relay_family(std::string_view name, std::string_view type, std::strin
   if (relays.empty()) return;
   write_head(name, type, help, out);
   for (const RelayCount& relay : relays)
-    out << name << "{pid=\"" << pid << "\",gpu=\"" << relay.gpu << "\"} " << value(relay) << "\n";
+    out << name << "{pid=\"" << pid << "\",gpu=\"" << relay.gpu << "\"} "
+        << std::invoke(value, relay) << "\n";
 }
 
 void write_relays_metrics(int64_t pid, Relays relays, TextWriter& out) {
@@ -186,18 +188,15 @@ void write_relays_metrics(int64_t pid, Relays relays, TextWriter& out) {
       pid, relays,
       [](const RelayCount& relay) { return relay.state == multipath::RelayState::kOpen ? 1u : 0u; },
       out);
-  write_relay_family(
-      "braid_relay_refusals_total", "counter",
-      "Copies of which the driver refused the relay's part.", pid, relays,
-      [](const RelayCount& relay) { return relay.refusals; }, out);
-  write_relay_family(
-      "braid_relay_shared_total", "counter",
-      "Times that kernels left the relay to another program's.", pid, relays,
-      [](const RelayCount& relay) { return relay.shared; }, out);
-  write_relay_family(
-      "braid_relay_congested_total", "counter",
-      "Copies that were late at the relay, whose link was in use.", pid, relays,
-      [](const RelayCount& relay) { return relay.congested; }, out);
+  write_relay_family("braid_relay_refusals_total", "counter",
+                     "Copies of which the driver refused the relay's part.", pid, relays,
+                     &RelayCount::refusals, out);
+  write_relay_family("braid_relay_shared_total", "counter",
+                     "Times that kernels left the relay to another program's.", pid, relays,
+                     &RelayCount::shared, out);
+  write_relay_family("braid_relay_congested_total", "counter",
+                     "Copies that were late at the relay, whose link was in use.", pid, relays,
+                     &RelayCount::congested, out);
 }
 
 void write_cost_summary(int64_t pid, const Statistics& statistics, TextWriter& out) {
@@ -228,18 +227,14 @@ void write_prometheus(const ReportedProcess& process, const Statistics& statisti
   out << "braid_process_info{pid=\"" << process.pid << "\",program=\"";
   write_escaped(process.name, out);
   out << "\"} 1\n";
-  write_copy_family(
-      "braid_copies_total", "Copies, by what became of them.", process.pid, statistics,
-      [](const Count& count) { return count.calls; }, out);
-  write_copy_family(
-      "braid_copy_bytes_total", "Bytes of those copies.", process.pid, statistics,
-      [](const Count& count) { return count.bytes; }, out);
-  write_path_family(
-      "braid_path_slices_total", "Slices that each path has carried.", process.pid, counts.all(),
-      [](const PathCount& path) { return path.slices; }, out);
-  write_path_family(
-      "braid_path_bytes_total", "Bytes that each path has carried.", process.pid, counts.all(),
-      [](const PathCount& path) { return path.bytes; }, out);
+  write_copy_family("braid_copies_total", "Copies, by what became of them.", process.pid,
+                    statistics, &Count::calls, out);
+  write_copy_family("braid_copy_bytes_total", "Bytes of those copies.", process.pid, statistics,
+                    &Count::bytes, out);
+  write_path_family("braid_path_slices_total", "Slices that each path has carried.", process.pid,
+                    counts.all(), &PathCount::slices, out);
+  write_path_family("braid_path_bytes_total", "Bytes that each path has carried.", process.pid,
+                    counts.all(), &PathCount::bytes, out);
   write_relays_metrics(process.pid, relays, out);
   write_cost_summary(process.pid, statistics, out);
 }
