@@ -1,9 +1,8 @@
 #include "library/copier.h"
 
-#include <time.h>
-
 #include <algorithm>
 
+#include "base/clock.h"
 #include "multipath/staging/stager.h"
 #include "preload/shapes.h"
 
@@ -22,12 +21,6 @@ namespace {
 
 // Statistics are asked for when copies have just ended, and their last blocks may still be leaving.
 constexpr int kStatisticsWaitMs = 100;
-
-uint64_t now_ns() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
-}
 
 bool is_carried(const Outcome& outcome) {
   return outcome == Verdict::kAccelerated || outcome == Verdict::kStaged;
@@ -160,7 +153,7 @@ Error Copier::copy_group(Copies group, const Route& route, const CopyCall& order
 template <typename Native>
 Error Copier::carry(const CopyCall& order, const Route& route, std::span<const Segment> segments,
                     uint64_t size_bytes, const Native& native, Tally& tally) {
-  const uint64_t begin_ns = now_ns();
+  const uint64_t begin_ns = system_clock().now_ns();
   const Batch batch{route.direction(), segments, order.stream, order.priority};
   const bool is_linear = route.kind != Route::Kind::kOther && !segments.empty();
   Engine* engine = backend_->engine();
@@ -176,7 +169,7 @@ Error Copier::carry(const CopyCall& order, const Route& route, std::span<const S
     if (staged) outcome = staged->outcome;
     if (!order.is_forecast && engine->has_relay_requests()) backend_->open_relays();
   }
-  const uint64_t cost_ns = now_ns() - begin_ns;
+  const uint64_t cost_ns = system_clock().now_ns() - begin_ns;
   if (order.is_forecast) {
     add(outcome, size_bytes, tally);
     return Error::none();

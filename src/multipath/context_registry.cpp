@@ -4,6 +4,7 @@
 #include <bit>
 #include <thread>
 
+#include "base/try.h"
 #include "cuda/relaxed_capture.h"
 #include "cuda/scoped_context.h"
 
@@ -209,13 +210,12 @@ Status ContextRegistry::add(CUcontext context) {
   const cuda::RelaxedCapture relaxed(driver_);
   cuda::ScopedContext scope(driver_);
   const std::unique_lock lock(mutex_);
-  Status status = add_active_primaries();
+  const Status status = add_active_primaries();
   if (!status.ok() || context == nullptr || find(context) != nullptr) return status;
   CUdevice device = 0;
   CUresult asked = scope.enter(context);
   if (asked == CUDA_SUCCESS) asked = driver_.cuCtxGetDevice(&device);
-  status = driver_.check(asked, "asking a context for its GPU");
-  if (!status.ok()) return status;
+  BRAID_TRY(driver_.check(asked, "asking a context for its GPU"));
   const int gpu = relays_.gpu_of(device);
   return gpu >= 0 ? add_entry(gpu, context, false) : Status::error("a context is of no known GPU");
 }

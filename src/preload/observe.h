@@ -2,11 +2,10 @@
 // asked for, a copy pays one load and one branch that always goes the same way.
 #pragma once
 
-#include <time.h>
-
 #include <atomic>
 #include <cstdint>
 
+#include "base/clock.h"
 #include "base/options.h"
 #include "multipath/transfer.h"
 #include "preload/statistics.h"
@@ -21,11 +20,12 @@ void start_observing(const Options& options);
 class Observation {
  public:
   Observation() noexcept
-      : is_on_(is_observing_.load(std::memory_order_relaxed)), begin_ns_(is_on_ ? now_ns() : 0) {}
+      : is_on_(is_observing_.load(std::memory_order_relaxed)),
+        begin_ns_(is_on_ ? system_clock().now_ns() : 0) {}
 
   void stop() noexcept {
     if (is_on_) [[unlikely]]
-      cost_ns_ = now_ns() - begin_ns_;
+      cost_ns_ = system_clock().now_ns() - begin_ns_;
   }
 
   /// `batch`: null when the copy was not looked at, or is none between host memory and a GPU.
@@ -41,11 +41,6 @@ class Observation {
  private:
   friend void start_observing(const Options& options);
 
-  static uint64_t now_ns() noexcept {
-    timespec now{};
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
-  }
   static std::atomic<bool> is_observing_;
 
   bool is_on_;

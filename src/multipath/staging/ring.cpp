@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include "base/try.h"
 #include "cuda/scoped_context.h"
 
 namespace braid::multipath::staging {
@@ -25,17 +26,16 @@ Status Ring::open() {
 
 Status Ring::pin() {
   cuda::ScopedContext scope(driver_);
-  Status status = driver_.check(scope.enter(context_), "staging pageable copies");
-  if (status.ok())
-    status =
-        driver_.check(driver_.cuMemHostRegister(memory_, kRingBytes, CU_MEMHOSTREGISTER_PORTABLE),
-                      "pinning memory for staging pageable copies");
-  is_pinned_ = status.ok();
-  if (is_pinned_) hold_primary_context();
-  for (size_t slot = 0; slot < kSlots && status.ok(); ++slot)
-    status = driver_.check(driver_.cuEventCreate(&fences_[slot], CU_EVENT_DISABLE_TIMING),
-                           "creating a fence for staging pageable copies");
-  return status;
+  BRAID_TRY(driver_.check(scope.enter(context_), "staging pageable copies"));
+  BRAID_TRY(
+      driver_.check(driver_.cuMemHostRegister(memory_, kRingBytes, CU_MEMHOSTREGISTER_PORTABLE),
+                    "pinning memory for staging pageable copies"));
+  is_pinned_ = true;
+  hold_primary_context();
+  for (CUevent& fence : fences_)
+    BRAID_TRY(driver_.check(driver_.cuEventCreate(&fence, CU_EVENT_DISABLE_TIMING),
+                            "creating a fence for staging pageable copies"));
+  return {};
 }
 
 // The program may give back a primary context without braid seeing it; fences and registration
