@@ -84,7 +84,8 @@ void offer(Interception& call, const BatchArguments& batch) noexcept try {
   for (size_t i = 0; i < batch.attribute_count; ++i)
     offered.spares_sms = offered.spares_sms || spares_sms(batch.attributes[i].flags);
   call.offer(offered);
-} catch (...) {  // no memory for the segments: native
+} catch (...) {
+  call.give_up();
 }
 
 template <typename... Arguments>
@@ -136,7 +137,8 @@ void offer_boxes(Interception& call, const CUDA_MEMCPY3D_BATCH_OP* boxes, size_t
   Batch offered(*direction, segments, stream);
   offered.spares_sms = is_sparing;
   call.offer(offered);
-} catch (...) {  // no memory for the segments: native
+} catch (...) {
+  call.give_up();
 }
 
 template <typename... Arguments>

@@ -44,21 +44,22 @@ void end_helper() noexcept {
 bool start_helper() noexcept {
   static const bool has_thread = [] {
     EngineThread* thread = helper();
-    if (thread == nullptr || !thread->start(serve)) return false;
-    running = thread;
+    if (thread == nullptr) return false;
+    running = thread;         // a thread of the program's may open relays instead
     std::atexit(end_helper);  // after the driver's own handlers were, and so called before them
-    return true;
+    return thread->start(serve);
   }();
   return has_thread;
 }
 
 void open_relays(Opening when) noexcept {
+  if (engine() == nullptr) return;
   static constinit std::atomic<bool> has_begun{false};
   if (has_begun.exchange(true)) return wake_helper();
   const bool has_thread = start_helper();
   if (!has_thread && when == Opening::kInBackground)
     return give_engine_up("the process may not have another thread to open relays with");
-  if (when == Opening::kNow && engine() != nullptr && helper() != nullptr) {
+  if (when == Opening::kNow && helper() != nullptr) {
     const ReentryGuard guard;
     helper()->open_relays();
   }

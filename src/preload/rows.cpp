@@ -60,7 +60,8 @@ void offer(Interception& call, const Shape& copy, CUstream stream) noexcept try 
   std::vector<multipath::Segment>& segments = scratch_segments();
   if (!direction || !append_rows(box, *direction, segments)) return;
   call.offer(multipath::Batch(*direction, segments, stream));
-} catch (...) {  // no memory for the segments: native
+} catch (...) {
+  call.give_up();
 }
 
 template <typename Shape, typename... Arguments>
