@@ -1,4 +1,4 @@
-// Streams, events and memory for measurements, which end by themselves; and a native copy.
+// Streams, events and memory for measurements, which end by themselves.
 #pragma once
 
 #include <functional>

@@ -24,7 +24,7 @@ class CudartStart {
   static void context_requested() { is_under_way_ = false; }
 
  private:
-  // Initial-exec, as of Inside (preload/state.h).
+  // Initial-exec, as of ReentryGuard (preload/state.h).
   static thread_local bool is_under_way_ __attribute__((tls_model("initial-exec")));
 };
 

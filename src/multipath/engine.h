@@ -1,10 +1,10 @@
 // The multipath engine: start reading here. See docs/life-of-a-copy.md. Then, in a copy's order:
-// planner.h (is it worth it), classify.h (what memory is it), registry.h (whose context, which
-// relays), target.h (which paths), and a mover: copy_engine_mover.h or kernel_mover.h. Beside the
-// path lie grants.h (access for relays) and staging/stager.h (pageable memory).
+// submitter.h, planner.h (is it worth it), classify.h (what memory is it), context_registry.h
+// (whose context), target.h (which paths), and a mover: copy_engine_mover.h or kernel_mover.h.
+// Beside the path lie grants.h (access for relays) and staging/stager.h (pageable memory).
 //
 // One Engine serves a process. `open` does everything that allocates or blocks: contexts on the
-// GPUs, peer access, kernels, streams, transfers. `submit` allocates nothing, and waits for nothing
+// GPUs, peer access, kernels, streams, memory. `submit` allocates nothing, and waits for nothing
 // that the driver's own copy would not wait for (docs/architecture.md, "The law"). It enqueues the
 // whole transfer in the order of the caller's stream and says kAccelerated. Or it has enqueued
 // nothing that moves bytes and says why, and the caller makes the native copy. (kFailed is the
@@ -96,7 +96,7 @@ class Engine {
   std::string describe_waits();
 
   Outcome submit(const Batch& batch) noexcept;
-  /// What `submit` would say now, and nothing is enqueued. Transfers and channels are not asked
+  /// What `submit` would say now, and nothing is enqueued. States and channels are not asked
   /// for: kSaturated is not foreseen.
   Outcome forecast(const Batch& batch) noexcept;
 

@@ -85,8 +85,8 @@ CUresult launch_relay(const cuda::Driver& driver, const KernelJob& job, const Re
                 channel.stream, args);
 }
 
-// The transfer counts the blocks that leave. Those of a relay that cannot be launched are launched
-// on the target, behind its own: they find nothing left, and leave. Else the transfer is never free
+// The state counts the blocks that leave. Those of a relay that cannot be launched are launched
+// on the target, behind its own: they find nothing left, and leave. Else the state is never free
 // again, nor is anything that waits for it.
 CUresult launch_substitute(const cuda::Driver& driver, const KernelJob& job,
                            const RelayPath& refused, cuda::PullArgs args) {

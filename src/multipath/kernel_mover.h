@@ -54,7 +54,7 @@ struct KernelResult {
 /// Enqueues the whole transfer: kAccelerated; kDriverError with nothing enqueued that moves bytes;
 /// or kFailed, when the driver refuses in the end what it must not refuse. A relay that cannot be
 /// launched is done without: its blocks are launched on the target, where they find nothing left,
-/// and if that fails as well, the transfer is retired. The caller's current context is kept.
+/// and if that fails as well, the state is retired. The caller's current context is kept.
 KernelResult enqueue_kernels(const cuda::Driver& driver, const KernelJob& job,
                              TransferState& state);
 

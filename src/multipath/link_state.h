@@ -18,7 +18,7 @@ class LinkState {
   CUdeviceptr pace() const { return memory_ + kPaceOffset; }
 
  private:
-  // The two directions' occupancies lie apart, so that they never share a memory transaction.
+  // The two directions' records lie apart, so that they never share a memory transaction.
   static constexpr size_t kOccupancyStride = 128;
   static_assert(sizeof(cuda::LinkOccupancy) <= kOccupancyStride);
   static constexpr size_t kPaceOffset = 2 * kOccupancyStride;

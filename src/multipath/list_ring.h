@@ -1,7 +1,7 @@
 // Memory for slice lists: a ring of host memory that every GPU can read, given out in the order of
-// the transfers and taken back when their transfers are free. Made once; nothing allocates later.
+// the transfers and taken back when their states are free. Made once; nothing allocates later.
 //
-// What a retired transfer holds is never given out again, since a kernel may yet read it; the ring
+// What a retired state holds is never given out again, since a kernel may yet read it; the ring
 // goes on around it.
 //
 // Not thread-safe: the owning Target's lock guards it.
@@ -33,7 +33,7 @@ class ListRing {
   /// too much.
   std::span<cuda::SliceList> reserve(size_t count);
 
-  /// The first `count` lists of the last reservation belong to `transfer`'s present use.
+  /// The first `count` lists of the last reservation belong to `state`'s present use.
   void commit(size_t count, const TransferState& state);
 
   /// The context is gone: a kernel may still read, so the pages stay.

@@ -5,7 +5,7 @@
 namespace braid::multipath {
 namespace {
 
-// A process that is stopped while it has the turn must not stop the others for ever.
+// A process that is stopped while it has the lock must not stop the others for ever.
 constexpr std::chrono::seconds kLongestWait{10};
 
 // FNV-1a; never 0.

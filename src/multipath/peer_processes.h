@@ -43,7 +43,7 @@ class PeerProcesses {
     OpeningLock& operator=(const OpeningLock&) = delete;
 
    private:
-    ProcessTable* table_;  // null: there is no turn to give
+    ProcessTable* table_;  // null: it is not locked
   };
   /// Waits for those who have it, but not for ever. One thread at a time.
   OpeningLock lock_opening();

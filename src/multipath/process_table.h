@@ -72,7 +72,7 @@ class ProcessTable {
   /// The row's process lives.
   bool is_alive(size_t index) const;
 
-  /// One process of the host at a time has the turn: relays are opened in turns, since the driver
+  /// One process of the host at a time has the lock: relays are opened in turns, since the driver
   /// makes the contexts of one process after the other anyway, and all would wait for all. False:
   /// it was not to be had in time.
   bool lock_opening(std::chrono::milliseconds limit);

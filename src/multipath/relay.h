@@ -50,7 +50,7 @@ struct RelayPath {
   std::array<Channel*, kChannelsOfRelay> channels{};
   size_t channel_count = 0;  ///< 0: the relay has none to spare
   uint64_t sequence = 0;     ///< of the transfer, among the relay's
-  bool is_timed = false;     ///< its share is (share_timer.h): no other transfer is under way there
+  bool is_timed = false;     ///< its share may be, since it is alone there (share_timer.h)
 
   std::span<Channel* const> taken() const { return std::span(channels).first(channel_count); }
 };

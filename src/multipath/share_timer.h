@@ -41,7 +41,7 @@ class ShareTimer {
     Direction direction;
     bool is_late;  ///< the share alone took clearly longer than the whole copy would have natively
   };
-  /// What was found, once. `turn`: of the relay's newest copy.
+  /// What was found, once. `sequence`: of the relay's newest copy.
   std::optional<Reading> read(uint64_t sequence);
 
  private:

@@ -106,7 +106,7 @@ class Target {
   LinkContention& contention_;
   const ProgramContext where_;
   std::vector<Relay*> relays_;
-  uint32_t slot_;  // of transfers of this GPU on its relays' occupancies
+  uint32_t slot_;  // of transfers of this GPU in its relays' LinkOccupancy
   int launch_priority_ = 0;
   unsigned wait_flags_ = CU_STREAM_WAIT_VALUE_GEQ;
   LinkState link_;

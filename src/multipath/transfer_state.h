@@ -1,11 +1,11 @@
-// Transfers: what one transfer has for itself while it is under way, taken from a pool that is
-// allocated once: a word that says that the program's stream has come so far (start), the counters
-// that its kernels share, their report, and the channels that it uses on relays. A transfer is free
-// again when all of these are, which the GPUs write into host memory: finding a free transfer costs
-// plain loads, no driver call.
+// Transfer states: what one transfer has for itself while it is under way, taken from a pool that
+// is allocated once: a word that says that the program's stream has come so far (start), the
+// counters that its kernels share, their report, and the channels that it uses on relays. A
+// transfer is free again when all of these are, which the GPUs write into host memory: finding a
+// free transfer costs plain loads, no driver call.
 //
-// Threads: `take` and what reads all transfers want the owning Target's lock; a transfer that has
-// been taken is its taker's alone until `launched`.
+// Threads: `acquire` and what reads all states want the owning Target's lock; a state that has
+// been acquired is that thread's alone until it is released.
 #pragma once
 
 #include <array>
@@ -76,7 +76,7 @@ struct TransferState {
   bool has_begun() const { return Channel::has_reached(start, uses); }
   /// No kernel of it waits, moves or has yet to leave.
   bool have_kernels_left() const;
-  /// Its present use has no kernels. Of a transfer that has been taken.
+  /// Its present use has no kernels. Of a state that has been acquired.
   void mark_kernels_left();
   /// Its relays' channels have gone past it.
   bool have_channels_landed() const;
@@ -97,7 +97,7 @@ class TransferPool {
   static constexpr size_t kBytes = kMostTransfers * kStride;
   TransferPool(CUdeviceptr counters, void* words);
 
-  /// A free transfer, taken for a transfer of `user`'s; null when all are in use, or too many are
+  /// A free state, acquired for a transfer of `user`'s; null when all are in use, or too many are
   /// the user's. The counts of its last use by kernels may still be unread; then it gets a new
   /// generation.
   TransferState* acquire(const StreamKey& user);

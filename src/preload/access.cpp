@@ -23,7 +23,7 @@ using AccessDescs = AccessLedger::AccessDescs;
 struct Ledger {
   std::mutex lock;
   AccessLedger access;
-  bool is_granting = false;  // relays are open; what is made before is lent when they are
+  bool is_granting = false;  // relays are open; what is made before is granted when they are
 };
 
 Ledger& ledger() {
@@ -59,7 +59,7 @@ std::vector<CUmemAccessDesc> as_program_sees(AccessDescs descs) {
   return seen;
 }
 
-// The wishes, but for GPUs that keep all access.
+// The request, but for GPUs that keep all access.
 std::vector<CUmemAccessDesc> keeping(GpuSet granted, std::vector<CUmemAccessDesc> descs) {
   for (CUmemAccessDesc& desc : descs) {
     const bool is_kept = desc.location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
@@ -71,12 +71,12 @@ std::vector<CUmemAccessDesc> keeping(GpuSet granted, std::vector<CUmemAccessDesc
   return descs;
 }
 
-// `native(wishes)` asks the driver.
+// `native(descs)` asks the driver.
 template <typename Native>
 CUresult set_keeping(GpuSet granted, AccessDescs descs, const Native& native) {
   const std::vector<CUmemAccessDesc> seen = as_program_sees(descs);
   if (granted == 0) return native(seen.data());
-  // What the program hears of a refusal is the driver's answer to its own wishes.
+  // What the program hears of a refusal is the driver's answer to its own request.
   const CUresult answer = native(keeping(granted, seen).data());
   return answer == CUDA_SUCCESS ? answer : native(seen.data());
 }
@@ -111,7 +111,7 @@ CUresult set_pool(SetPool* native, CUmemoryPool pool, AccessDescs descs) try {
   return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-// Only memory of a GPU, and of this process alone, is lent.
+// Only memory of a GPU, and of this process alone, is granted.
 void pool_made(CUmemoryPool pool, const CUmemPoolProps& properties) noexcept try {
   if (properties.location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
       properties.handleTypes != CU_MEM_HANDLE_TYPE_NONE)

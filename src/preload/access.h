@@ -5,8 +5,8 @@
 
 namespace braid::preload {
 
-/// The engine's relays are open: lends what the program has made so far. Later memory is lent as it
-/// comes. Call it inside braid (state.h, ReentryGuard).
+/// The engine's relays are open: grants them what the program has made so far. Later memory is
+/// granted as it comes. Call it inside braid (state.h, ReentryGuard).
 void grant_memory_made_so_far(multipath::Engine& open);
 
 }  // namespace braid::preload

@@ -29,7 +29,7 @@ class AccessLedger {
   /// braid has given these GPUs all access.
   void grant(CUdeviceptr address, size_t size_bytes, GpuSet gpus);
   void grant(CUmemoryPool pool, GpuSet gpus);
-  /// The program makes the pool: braid may lend it. Others (imported, shared) it may not.
+  /// The program makes the pool: braid may grant it. Others (imported, shared) it may not.
   void add(CUmemoryPool pool, int gpu);
   /// The memory is about to go.
   void forget(CUdeviceptr address, size_t size_bytes);

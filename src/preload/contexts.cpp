@@ -34,20 +34,20 @@ void make_known(CUcontext context) {
   if (!status.ok()) say_once((status.message() + ". Copies there stay native").c_str());
 }
 
-// With primary contexts held. Of threads that race, one prepares.
+// With primary contexts held. Of threads that race, one creates.
 void create_engine_once() noexcept try {
   if (driver() == nullptr || state() != State::kIdle) return;
   note_primaries();  // before braid holds any, or could seem to
   if (!begin_creating()) return;
-  auto prepared = multipath::Engine::create(*driver(), options(), say_once);
-  if (!prepared.ok()) return give_engine_up(prepared.status().message().c_str());
-  for (const std::string& problem : prepared.value()->problems()) say_once(problem.c_str());
-  set_engine(std::move(prepared).value());
+  auto created = multipath::Engine::create(*driver(), options(), say_once);
+  if (!created.ok()) return give_engine_up(created.status().message().c_str());
+  for (const std::string& problem : created.value()->problems()) say_once(problem.c_str());
+  set_engine(std::move(created).value());
   // Registered after the driver's own handlers, so it runs before them, while copies still move.
   std::atexit(report_at_exit);
   if (options().stats_interval_s != 0) start_helper();
 } catch (...) {
-  give_engine_up("out of memory while preparing the engine");
+  give_engine_up("out of memory while creating the engine");
 }
 
 }  // namespace
@@ -90,7 +90,7 @@ void take_back(CUcontext context, bool is_made) noexcept try {
 
 void create_engine() noexcept try {
   if (state() != State::kIdle && state() != State::kOpen)
-    return;  // another thread prepares, or none
+    return;  // another thread creates it, or none
   const auto primaries = hold_primaries();
   create_engine_once();
   const std::lock_guard hold(contexts().lock);

@@ -1,4 +1,4 @@
-// What braid hears of the program's contexts, and when it prepares the engine. None of this is on a
+// What braid hears of the program's contexts, and when it creates the engine. None of this is on a
 // copy's path, so it may allocate and lock; it opens no relay.
 #pragma once
 

@@ -46,7 +46,7 @@ CUcontext primary_context(const Primaries& all, CUdevice device);
 /// whether the program was seen to retain them or not. Call it holding `hold_primaries`.
 void note_primaries() noexcept;
 
-/// While this is held no primary context ends: hold it to prepare the engine, and to adopt those
+/// While this is held no primary context ends: hold it to create the engine, and to adopt those
 /// that are active, or one might be adopted between braid's forgetting it and its end, or end while
 /// the engine that holds it cannot be told. Taken before any other lock.
 std::unique_lock<std::mutex> hold_primaries();

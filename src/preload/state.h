@@ -18,7 +18,7 @@ namespace braid::preload {
 
 enum class State : int {
   kIdle,      ///< the program has made no context: there is nothing to accelerate
-  kCreating,  ///< a thread is preparing the engine
+  kCreating,  ///< a thread is creating the engine
   kOpen,      ///< there is an engine; its relays open when a copy wants them
   kFailed,    ///< said once on stderr: everything stays native
   kForked,    ///< child of a process that used the engine: everything stays native
@@ -55,7 +55,7 @@ void set_options(Options options);
 
 /// From State::kIdle; true for one thread alone.
 bool begin_creating() noexcept;
-/// The engine is prepared.
+/// The engine is created.
 void set_engine(std::unique_ptr<multipath::Engine> engine) noexcept;
 
 /// The engine cannot be used: says why, and everything stays native. Who has the engine may go on

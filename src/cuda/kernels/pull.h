@@ -40,7 +40,7 @@ inline constexpr uint32_t kMaxPaths = 16;
 struct TransferCounters {
   uint32_t next;  ///< next slice number to take; reset by the last block to leave
   uint32_t left;  ///< blocks that have left; reset by the last block to leave
-  uint32_t done;  ///< slices landed, over all uses of this transfer: never reset, wraps
+  uint32_t done;  ///< slices landed, over all uses of this state: never reset, wraps
   uint32_t unused;
   uint32_t slices[kMaxPaths];       ///< slices landed by path; reset by the last block to leave
   uint32_t short_bytes[kMaxPaths];  ///< bytes that those fell short of slice_bytes each; likewise
@@ -48,7 +48,7 @@ struct TransferCounters {
 
 /// What the last block to leave tells the host. Lies in host memory that every path's GPU can
 /// write. `generation` is written last, system scope: once the host reads the generation that it
-/// launched, the transfer is free and the counts are final.
+/// launched, the state is free and the counts are final.
 struct TransferReport {
   uint32_t generation;
   uint32_t unused[3];
@@ -57,7 +57,7 @@ struct TransferReport {
 };
 
 /// Blocks at work on a link are ranked, and one rests while any of a lower number is at work there.
-/// Relays work in contexts of their own, with occupancies of their own. So among relays, and on the
+/// Relays work in contexts of their own, with records of their own. So among relays, and on the
 /// direct path, urgent blocks go first; a relay and its own GPU's direct path do not meet.
 inline constexpr uint32_t kUrgentDirectRank = 0;
 inline constexpr uint32_t kUrgentRelayRank = 1;

@@ -92,7 +92,7 @@ class PullProtocol {
     unreported_ = 0;
   }
 
-  /// The last block of all paths resets the transfer and tells the host that it is free.
+  /// The last block of all paths resets the state and tells the host that it is free.
   __device__ void leave() {
     publish(args_.slice_count);
     atomicSub(&occupancy_->blocks[args_.rank], 1u);

@@ -178,7 +178,7 @@ class PullBlock final : public TwinBlock {
     memory.fetch_add(ranked_blocks(args_.rank), ~uint32_t{0});
     if (moved_ != 0) memory.fetch_add(slices(args_.path), moved_);
     if (short_bytes_ != 0) memory.fetch_add(short_bytes(args_.path), short_bytes_);
-    if (memory.fetch_add(left(), 1) + 1 == args_.total_blocks) close_ticket(memory);
+    if (memory.fetch_add(left(), 1) + 1 == args_.total_blocks) close_state(memory);
     return {.kind = TwinStep::Kind::kExit};
   }
 
@@ -187,8 +187,8 @@ class PullBlock final : public TwinBlock {
     memory.store(from, 0);
   }
 
-  // The last block to leave: nobody else reads or writes this transfer now.
-  void close_ticket(TwinMemory& memory) const {
+  // The last block to leave: nobody else reads or writes this state now.
+  void close_state(TwinMemory& memory) const {
     for (uint32_t path = 0; path < args_.path_count; ++path) {
       const uint64_t word = path * sizeof(uint32_t);
       move_word(memory, slices(path), args_.report + offsetof(TransferReport, slices) + word);
