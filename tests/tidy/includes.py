@@ -11,6 +11,7 @@ ROOMS = {
     "cuda": {"base"},
     "topology": {"base", "cuda"},
     "simulation": set(),
+    "fabric": {"base", "simulation"},
     "multipath": {"base", "cuda", "topology"},
     "loader": set(),
     "lending": {"base", "loader"},

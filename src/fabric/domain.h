@@ -1,0 +1,102 @@
+// The wire: the third of braid's seams. A domain is one endpoint on one network interface, and
+// everything above it is the same code on libfabric and on the simulated network.
+//
+// The contract, which tests/fabric/contract_test.cpp holds every domain to:
+// - Nothing is ordered: not writes, nor messages, nor completions, nor immediates of two writes.
+// - A write's immediate arrives at the target after all its bytes, exactly once, and only if the
+//   write did not fail there.
+// - A write that has completed well is visible in the target's memory. A message that has completed
+//   well lies in the target's buffer.
+// - A posting that has completed, well or not, no longer reads its source. One that never completes
+//   may go on reading: only the deadlines of the caller end that wait.
+// - A posting that has failed may have landed in part or whole, and part of it may still land: see
+//   Traits::removal_fences.
+//
+// Threads: one at a time. No function calls back or blocks. Memory of the domain's own (queues) is
+// limited when it opens. Memory that callers name is theirs, and stays until the region is removed.
+// Source: RDMA Point-to-Point Communication for LLM Systems, 3.2 ("Domain") and 3.5.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "base/status.h"
+
+namespace braid::fabric {
+
+using Bytes = std::span<const std::byte>;
+using MutableBytes = std::span<std::byte>;
+
+/// Where peers may write, as this wire names it: the address of the first byte, and the key.
+struct RemoteRange {
+  uint64_t base = 0;
+  uint64_t key = 0;
+  bool operator==(const RemoteRange&) const = default;
+};
+
+/// Local regions are sources of writes and buffers of messages. Remote ones are targets of writes.
+enum class Access : uint8_t { kLocal, kRemoteWrite };
+
+struct Traits {
+  std::string provider;
+  /// After `remove_region` no byte of any write lands in the region, also none of a write that was
+  /// under way. Where this is false, writes that had begun may still land, and new ones do not.
+  bool removal_fences = false;
+};
+
+struct Write {
+  uint32_t peer = 0;
+  uint32_t region = 0;  ///< of the source
+  Bytes source;         ///< at least 1 byte, within the region
+  uint64_t target_address = 0;
+  uint64_t target_key = 0;
+  std::optional<uint32_t> immediate;
+  uint64_t context = 0;  ///< comes back with the completion
+};
+
+enum class Event : uint8_t {
+  kPosted,     ///< a write or a message of ours has ended
+  kReceived,   ///< a message has arrived in a buffer of ours
+  kImmediate,  ///< an immediate has arrived; it has no context
+};
+
+struct Completion {
+  Event event = Event::kPosted;
+  bool ok = true;  ///< false for kReceived: the buffer comes back unused
+  uint32_t immediate = 0;
+  uint64_t size_bytes = 0;  ///< of a message that has arrived
+  uint64_t context = 0;
+};
+
+class Domain {
+ public:
+  virtual ~Domain() = default;  // revokes all regions; nothing of it reads or writes memory then
+
+  virtual const Traits& traits() const = 0;
+  /// What a peer passes to `connect`. Opaque, at most kAddressBytesMax.
+  virtual Bytes address() const = 0;
+
+  virtual Result<uint32_t> add_region(MutableBytes memory, Access access) = 0;
+  /// Of a region with Access::kRemoteWrite.
+  virtual RemoteRange remote_range(uint32_t region) const = 0;
+  virtual void remove_region(uint32_t region) = 0;
+
+  /// Makes a peer known. It needs no answer: a peer that is not there fails what is posted to it.
+  virtual Result<uint32_t> connect(Bytes address) = 0;
+  virtual void disconnect(uint32_t peer) = 0;
+
+  /// False: the queue is full; poll, and try again. Whatever else is wrong comes as a completion.
+  virtual bool post_write(const Write& write) = 0;
+  virtual bool post_send(uint32_t peer, uint32_t region, Bytes message, uint64_t context) = 0;
+  virtual bool post_receive(uint32_t region, MutableBytes buffer, uint64_t context) = 0;
+
+  /// Makes progress, and fills the front of `completions`. Returns how many.
+  virtual size_t poll(std::span<Completion> completions) = 0;
+};
+
+inline constexpr size_t kAddressBytesMax = 128;
+
+}  // namespace braid::fabric

@@ -1,0 +1,66 @@
+#include "fabric/policy/plan.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+namespace braid::fabric {
+namespace {
+
+bool fits(uint64_t offset_bytes, uint64_t size_bytes, uint64_t region_bytes) {
+  return offset_bytes <= region_bytes && size_bytes <= region_bytes - offset_bytes;
+}
+
+/// False as well if the offset does not fit 64 bits.
+bool fits(const Pages& pages, uint32_t index, uint64_t page_bytes, uint64_t region_bytes) {
+  uint64_t offset_bytes = 0;
+  if (__builtin_mul_overflow(uint64_t{index}, pages.stride_bytes, &offset_bytes)) return false;
+  if (__builtin_add_overflow(offset_bytes, pages.offset_bytes, &offset_bytes)) return false;
+  return fits(offset_bytes, page_bytes, region_bytes);
+}
+
+Status check(const char* side, const Pages& pages, uint64_t page_bytes, uint64_t region_bytes) {
+  for (size_t i = 0; i < pages.indices.size(); ++i)
+    if (!fits(pages, pages.indices[i], page_bytes, region_bytes))
+      return Status::error("page " + std::to_string(i) + " of the " + side + ", index " +
+                           std::to_string(pages.indices[i]) + ", lies outside its " +
+                           std::to_string(region_bytes) + " bytes");
+  return {};
+}
+
+uint64_t page_offset(const Pages& pages, uint64_t page) {
+  return pages.offset_bytes + pages.indices[page] * pages.stride_bytes;
+}
+
+}  // namespace
+
+Result<Plan> Plan::single(const Slice& whole, uint64_t source_bytes, uint64_t target_bytes,
+                          const Slicing& slicing) {
+  return paged(whole.size_bytes, {{0}, 0, whole.source_offset_bytes},
+               {{0}, 0, whole.target_offset_bytes}, source_bytes, target_bytes, slicing);
+}
+
+Result<Plan> Plan::paged(uint64_t page_bytes, Pages source, Pages target, uint64_t source_bytes,
+                         uint64_t target_bytes, const Slicing& slicing) {
+  if (source.indices.size() != target.indices.size())
+    return Status::error("the lists of pages differ in length");
+  if (Status wrong = check("source", source, page_bytes, source_bytes); !wrong.ok()) return wrong;
+  if (Status wrong = check("target", target, page_bytes, target_bytes); !wrong.ok()) return wrong;
+  Plan plan;
+  plan.page_bytes_ = page_bytes;
+  plan.page_count_ = source.indices.size();
+  plan.slice_bytes_ = fabric::slice_bytes(page_bytes, slicing);
+  plan.slices_per_page_ = immediates_of_write(page_bytes, slicing);
+  plan.source_ = std::move(source);
+  plan.target_ = std::move(target);
+  return plan;
+}
+
+Slice Plan::slice(uint64_t index) const {
+  const uint64_t page = index / slices_per_page_;
+  const uint64_t first = index % slices_per_page_ * slice_bytes_;
+  return {page_offset(source_, page) + first, page_offset(target_, page) + first,
+          std::min(slice_bytes_, page_bytes_ - first)};
+}
+
+}  // namespace braid::fabric

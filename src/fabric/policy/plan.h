@@ -1,0 +1,52 @@
+// What one transfer has to post: a list of slices that is computed, not stored. Pure: it knows no
+// rail, since the rail that is free pulls the next slice.
+// Source: 3.3 of the paper, submit_single_write and submit_paged_writes.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/status.h"
+#include "fabric/policy/slicing.h"
+
+namespace braid::fabric {
+
+/// Page i begins at `offset_bytes + indices[i] * stride_bytes` of its region.
+struct Pages {
+  std::vector<uint32_t> indices;
+  uint64_t stride_bytes = 0;
+  uint64_t offset_bytes = 0;
+};
+
+struct Slice {
+  uint64_t source_offset_bytes = 0;
+  uint64_t target_offset_bytes = 0;
+  uint64_t size_bytes = 0;
+  bool operator==(const Slice&) const = default;
+};
+
+class Plan {
+ public:
+  Plan() = default;  // no slices
+
+  /// Each error says what lies outside. The sizes are those of the regions.
+  static Result<Plan> single(const Slice& whole, uint64_t source_bytes, uint64_t target_bytes,
+                             const Slicing& slicing);
+  /// Page i of the source goes to page i of the target.
+  static Result<Plan> paged(uint64_t page_bytes, Pages source, Pages target, uint64_t source_bytes,
+                            uint64_t target_bytes, const Slicing& slicing);
+
+  uint64_t slice_count() const { return slices_per_page_ * page_count_; }
+  /// `index` is below slice_count().
+  Slice slice(uint64_t index) const;
+
+ private:
+  uint64_t page_bytes_ = 0;
+  uint64_t page_count_ = 0;
+  uint64_t slice_bytes_ = 0;
+  uint64_t slices_per_page_ = 0;
+  Pages source_;
+  Pages target_;
+};
+
+}  // namespace braid::fabric

@@ -1,0 +1,264 @@
+#include "fabric/sim/network.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "fabric/sim/parts.h"
+
+namespace braid::fabric::sim {
+
+Network::Network(simulation::Simulation& simulation, uint64_t seed, NetworkOptions options)
+    : simulation_(simulation), random_(seed), options_(options) {}
+
+Network::~Network() = default;
+
+int Network::add_host(std::function<void()> wake) {
+  hosts_.push_back(std::make_unique<Host>());
+  hosts_.back()->wake = std::move(wake);
+  return static_cast<int>(hosts_.size()) - 1;
+}
+
+std::unique_ptr<Domain> Network::open_domain(int host) {
+  auto nic = std::make_unique<Nic>();
+  nic->id = nics_.size();
+  nic->host = host;
+  nic->out = simulation_.flows().add_resource(options_.link_gbps);
+  nic->in = simulation_.flows().add_resource(options_.link_gbps);
+  nic->traits = {"simulated", options_.removal_fences};
+  host_of_nic_.push_back(host);
+  nics_.push_back(std::move(nic));
+  return std::make_unique<SimulatedDomain>(*this, *nics_.back());
+}
+
+// ---- Faults ----
+
+void Network::pause(int host) { hosts_[host]->paused = true; }
+
+void Network::resume(int host) {
+  hosts_[host]->paused = false;
+  run_later(hosts_[host]->held);
+  hosts_[host]->wake();
+}
+
+void Network::crash(int host, Break others_see) {
+  hosts_[host]->end = others_see;
+  hosts_[host]->paused = false;
+  hosts_[host]->held.clear();
+}
+
+void Network::cut(const Domain& domain, Break how) {
+  find(static_cast<const SimulatedDomain&>(domain).id())->cut = how;
+}
+
+void Network::mend(const Domain& domain) {
+  Nic& nic = *find(static_cast<const SimulatedDomain&>(domain).id());
+  nic.cut.reset();
+  run_later(nic.held_until_mended);
+}
+
+// The domain is gone: nobody reads its sources, but what is in the network may still land.
+void Network::close(Nic& nic) {
+  for (const std::shared_ptr<Flight>& flight : nic.flights) {
+    leave_ghost(*flight);
+    flight->has_ended = true;
+  }
+  nics_[nic.id].reset();
+}
+
+void Network::run_later(std::vector<std::function<void()>>& held) {
+  for (std::function<void()>& go_on : std::exchange(held, {}))
+    simulation_.after_us(some_latency_us(), std::move(go_on));
+}
+
+/// True: nothing more is to be done now. Whatever stands in the way calls `go_on` later, or never.
+bool Network::is_held_up(const std::shared_ptr<Flight>& flight,
+                         const std::function<void()>& go_on) {
+  if (flight->has_ended) return true;
+  const auto unless_ended = [flight, go_on] {
+    if (!flight->has_ended) go_on();
+  };
+  Nic& from = *find(flight->from);
+  Host& sender = *hosts_[from.host];
+  if (is_cut(flight, from, unless_ended)) return true;
+  if (sender.paused && options_.stops_with_process) {
+    sender.held.push_back(unless_ended);
+    return true;
+  }
+  Nic* to = find(flight->to);
+  if (to == nullptr) {
+    const bool was_there = flight->to < nics_.size();
+    if (!was_there || hosts_[host_of_nic_[flight->to]]->end != Break::kSilent) finish(flight, false);
+    return true;
+  }
+  return is_cut(flight, *to, unless_ended);
+}
+
+bool Network::is_cut(const std::shared_ptr<Flight>& flight, Nic& nic,
+                     const std::function<void()>& go_on) {
+  if (!nic.cut) return false;
+  if (*nic.cut == Break::kStalls) nic.held_until_mended.push_back(go_on);
+  if (*nic.cut == Break::kFails) fail(flight);
+  return true;
+}
+
+// ---- The way of a posting ----
+
+double Network::some_latency_us() {
+  return options_.latency_us_min +
+         random_.unit() * (options_.latency_us_max - options_.latency_us_min);
+}
+
+int Network::class_between(const Nic& from, const Nic& to) {
+  const auto [place, is_new] = classes_.try_emplace({from.id, to.id}, 0);
+  if (is_new) place->second = simulation_.flows().add_class({from.out, to.in}, 0);
+  return place->second;
+}
+
+void Network::depart(const std::shared_ptr<Flight>& flight) {
+  Nic& from = *find(flight->from);
+  from.flights.push_back(flight);
+  const auto arrives = [this, flight] {
+    simulation_.after_us(some_latency_us(), [this, flight] { arrive(flight); });
+  };
+  if (const Nic* to = find(flight->to))
+    simulation_.flow(class_between(from, *to), flight->source.size(), arrives);
+  else
+    arrives();
+}
+
+void Network::arrive(const std::shared_ptr<Flight>& flight) {
+  if (is_held_up(flight, [this, flight] { arrive(flight); })) return;
+  flight->is_message ? land_message(flight) : begin_landing(flight);
+}
+
+void Network::begin_landing(const std::shared_ptr<Flight>& flight) {
+  uint64_t left = flight->missing;
+  while (left != 0) {
+    const uint64_t pieces = random_.chance(0.4) ? left : left & random_.next();
+    left &= ~pieces;
+    if (pieces != 0)
+      simulation_.after_us(random_.unit() * options_.landing_us_max,
+                           [this, flight, pieces] { land(flight, pieces); });
+  }
+}
+
+void Network::land(const std::shared_ptr<Flight>& flight, uint64_t pieces) {
+  if (flight->has_ended) {
+    if (flight->is_ghost && find_target(*flight)) copy(*flight, pieces);
+    return;
+  }
+  const auto again = [this, flight, pieces] { land(flight, pieces); };
+  if (is_held_up(flight, again)) return;
+  Nic& to = *find(flight->to);
+  if (options_.lands_when_polled && polled_ != &to) {
+    to.held_until_polled.push_back([flight, again] {
+      if (!flight->has_ended) again();
+    });
+    return wake(to);
+  }
+  if (!find_target(*flight)) return fail(flight);
+  copy(*flight, pieces);
+  flight->missing &= ~pieces;
+  if (flight->missing == 0) announce(flight);
+}
+
+/// False: the peer may not write there, or not any more.
+bool Network::find_target(Flight& flight) {
+  Nic* to = find(flight.to);
+  if (to == nullptr) return false;
+  if (flight.target != nullptr && !options_.removal_fences) return true;  // it had begun
+  for (const auto& [index, region] : to->regions) {
+    const uint64_t size_bytes = flight.is_ghost ? flight.snapshot.size() : flight.source.size();
+    const uint64_t offset = flight.target_address - region.range.base;
+    if (region.range.key != flight.target_key || region.access != Access::kRemoteWrite) continue;
+    if (offset > region.memory.size() || size_bytes > region.memory.size() - offset) return false;
+    flight.target = region.memory.data() + offset;
+    return true;
+  }
+  return false;
+}
+
+void Network::copy(const Flight& flight, uint64_t pieces) {
+  const Bytes source = flight.is_ghost ? Bytes(flight.snapshot) : flight.source;
+  for (uint64_t piece = 0; piece < 64; ++piece) {
+    if ((pieces >> piece & 1) == 0) continue;
+    const uint64_t first = piece * flight.piece_bytes;
+    const uint64_t size_bytes = std::min<uint64_t>(flight.piece_bytes, source.size() - first);
+    if (on_landing) on_landing({flight.target + first, size_bytes});
+    std::memcpy(flight.target + first, source.data() + first, size_bytes);
+  }
+}
+
+/// All bytes are there: now the immediate, and the completion, whichever comes first.
+void Network::announce(const std::shared_ptr<Flight>& flight) {
+  if (flight->immediate)
+    simulation_.after_us(some_latency_us(), [this, flight] {
+      Nic* to = find(flight->to);
+      const bool is_lost = flight->has_ended && flight->is_ghost && random_.chance(0.5);
+      if (to != nullptr && !is_lost)
+        deliver(*to, {Event::kImmediate, true, *flight->immediate, 0, 0});
+    });
+  finish(flight, true);
+}
+
+/// The completion comes back as the posting went: it may be held up, or lost.
+void Network::finish(const std::shared_ptr<Flight>& flight, bool ok) {
+  simulation_.after_us(some_latency_us(), [this, flight, ok] {
+    if (flight->has_ended) return;
+    Nic& from = *find(flight->from);
+    if (is_cut(flight, from, [this, flight, ok] { finish(flight, ok); })) return;
+    flight->has_ended = true;
+    std::erase(from.flights, flight);
+    deliver(from, {Event::kPosted, ok, 0, 0, flight->context});
+  });
+}
+
+void Network::fail(const std::shared_ptr<Flight>& flight) {
+  if (flight->has_ended) return;
+  leave_ghost(*flight);
+  flight->has_ended = true;
+  Nic& from = *find(flight->from);
+  std::erase(from.flights, flight);
+  deliver(from, {Event::kPosted, false, 0, 0, flight->context});
+}
+
+void Network::leave_ghost(Flight& flight) {
+  flight.is_ghost = random_.chance(0.7);
+  if (flight.is_ghost) flight.snapshot.assign(flight.source.begin(), flight.source.end());
+}
+
+void Network::land_message(const std::shared_ptr<Flight>& flight) {
+  Nic& to = *find(flight->to);
+  to.messages.push_back(flight);
+  match_messages(to);
+}
+
+void Network::match_messages(Nic& nic) {
+  std::erase_if(nic.messages, [](const auto& flight) { return flight->has_ended; });
+  while (!nic.messages.empty() && !nic.buffers.empty()) {
+    const std::shared_ptr<Flight> flight = nic.messages.front();
+    nic.messages.erase(nic.messages.begin());
+    if (flight->source.size() > nic.buffers.front().memory.size()) {
+      finish(flight, false);
+      continue;
+    }
+    const Nic::Buffer buffer = nic.buffers.front();
+    nic.buffers.pop_front();
+    std::memcpy(buffer.memory.data(), flight->source.data(), flight->source.size());
+    deliver(nic, {Event::kReceived, true, 0, flight->source.size(), buffer.context});
+    finish(flight, true);
+  }
+}
+
+void Network::deliver(Nic& nic, const Completion& completion) {
+  nic.completions.push_back(completion);
+  wake(nic);
+}
+
+void Network::wake(const Nic& nic) {
+  const Host& host = *hosts_[nic.host];
+  if (!host.paused) host.wake();
+}
+
+}  // namespace braid::fabric::sim

@@ -1,0 +1,106 @@
+// A simulated network in virtual time. It keeps the contract of domain.h and nothing more: writes
+// land in 64-byte pieces in any order, across and within rails; immediates and completions come
+// late; queues are full. Hosts pause, resume and crash, and rails break, all from one seed: equal
+// seeds and calls give equal runs. Bytes really move, so whatever lands where it should not is seen.
+//
+// One thread. The network outlives its domains, and memory that domains were given outlives the
+// network, as the machine outlives its processes.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "fabric/domain.h"
+#include "fabric/sim/random.h"
+#include "simulation/simulation.h"
+
+namespace braid::fabric::sim {
+
+struct NetworkOptions {
+  double link_gbps = 1;  ///< of one rail, each way
+  double latency_us_min = 1;
+  double latency_us_max = 10;
+  double landing_us_max = 10;  ///< from the first piece of a write to the last
+  int queue_depth = 16;        ///< postings of one domain that have not completed
+  double full_chance = 0;      ///< that a queue says it is full although it is not
+  /// As domains of providers differ:
+  bool removal_fences = true;
+  bool lands_when_polled = false;   ///< the target's process must poll for bytes to land
+  bool stops_with_process = false;  ///< a paused process's writes pause with it, and go on later
+};
+
+enum class Break {
+  kFails,   ///< what is under way fails; some of it lands nevertheless, up to landing_us_max later
+  kStalls,  ///< what is under way waits, and goes on once the rail is mended
+  kSilent,  ///< what is under way neither lands nor completes, ever
+};
+
+/// Some bytes of a write reach memory.
+struct Landing {
+  const std::byte* target;
+  size_t size_bytes;
+};
+
+class Network {
+ public:
+  /// `simulation` has no resources of anybody else's.
+  Network(simulation::Simulation& simulation, uint64_t seed, NetworkOptions options);
+  ~Network();
+
+  /// A process, which may poll when `wake` is called: something is there, or has room again.
+  int add_host(std::function<void()> wake);
+  std::unique_ptr<Domain> open_domain(int host);
+
+  void pause(int host);
+  void resume(int host);
+  /// The process is gone: nothing of it reads or writes memory but what is in the network already,
+  /// for up to landing_us_max. Destroy its domains afterwards.
+  void crash(int host, Break others_see);
+  /// Until `mend`: everything to and from this domain.
+  void cut(const Domain& domain, Break how);
+  void mend(const Domain& domain);
+
+  /// Called just before bytes land, with the run's clock at that time.
+  std::function<void(const Landing&)> on_landing;
+
+ private:
+  friend class SimulatedDomain;
+  struct Nic;
+  struct Host;
+  struct Flight;
+
+  void depart(const std::shared_ptr<Flight>& flight);
+  void arrive(const std::shared_ptr<Flight>& flight);
+  void begin_landing(const std::shared_ptr<Flight>& flight);
+  void land(const std::shared_ptr<Flight>& flight, uint64_t pieces);
+  bool find_target(Flight& flight);
+  void copy(const Flight& flight, uint64_t pieces);
+  void land_message(const std::shared_ptr<Flight>& flight);
+  void match_messages(Nic& nic);
+  void announce(const std::shared_ptr<Flight>& flight);
+  void finish(const std::shared_ptr<Flight>& flight, bool ok);
+  void fail(const std::shared_ptr<Flight>& flight);
+  void leave_ghost(Flight& flight);
+  bool is_held_up(const std::shared_ptr<Flight>& flight, const std::function<void()>& go_on);
+  bool is_cut(const std::shared_ptr<Flight>& flight, Nic& nic, const std::function<void()>& go_on);
+  void run_later(std::vector<std::function<void()>>& held);
+  void deliver(Nic& nic, const Completion& completion);
+  void wake(const Nic& nic);
+  void close(Nic& nic);
+  double some_latency_us();
+  int class_between(const Nic& from, const Nic& to);
+  Nic* find(uint64_t id) { return id < nics_.size() ? nics_[id].get() : nullptr; }
+
+  simulation::Simulation& simulation_;
+  Random random_;
+  NetworkOptions options_;
+  std::vector<std::unique_ptr<Host>> hosts_;
+  std::vector<std::unique_ptr<Nic>> nics_;  // by id; null once its domain is gone
+  std::vector<int> host_of_nic_;            // by id, also once it is gone
+  std::map<std::pair<uint64_t, uint64_t>, int> classes_;
+  const Nic* polled_ = nullptr;  // whose poll is running
+};
+
+}  // namespace braid::fabric::sim

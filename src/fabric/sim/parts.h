@@ -1,0 +1,100 @@
+// What the simulated network is made of: hosts, network interfaces, and postings on their way.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "fabric/sim/network.h"
+
+namespace braid::fabric::sim {
+
+struct Network::Host {
+  std::function<void()> wake;
+  bool paused = false;
+  Break end = Break::kFails;                ///< what others see of it once its domains are gone
+  std::vector<std::function<void()>> held;  ///< goes on when it resumes
+};
+
+struct Network::Nic {
+  struct Region {
+    MutableBytes memory;
+    Access access;
+    RemoteRange range;
+  };
+  struct Buffer {
+    MutableBytes memory;
+    uint64_t context;
+  };
+
+  uint64_t id = 0;
+  int host = 0;
+  int out = 0;  // the resources of simulation::Flows
+  int in = 0;
+  Traits traits;
+  std::map<uint32_t, Region> regions;
+  uint32_t next_region = 0;
+  std::vector<uint64_t> peers;  // ids, by index; disconnected ones stay, as kNobody
+  std::deque<Completion> completions;
+  std::deque<Buffer> buffers;
+  std::vector<std::shared_ptr<Flight>> flights;   // of its own postings that have not ended
+  std::vector<std::shared_ptr<Flight>> messages;  // that have come, and found no buffer
+  std::vector<std::function<void()>> held_until_polled;
+  std::vector<std::function<void()>> held_until_mended;
+  std::optional<Break> cut;
+};
+
+inline constexpr uint64_t kNobody = ~uint64_t{0};
+
+/// A posting on its way.
+struct Network::Flight {
+  uint64_t from = 0;
+  uint64_t to = kNobody;
+  bool is_message = false;
+  Bytes source;
+  std::vector<std::byte> snapshot;  // what the network still holds once nobody reads the source
+  uint64_t context = 0;
+  // Of writes:
+  uint64_t target_address = 0;
+  uint64_t target_key = 0;
+  std::optional<uint32_t> immediate;
+  std::byte* target = nullptr;  // found when the first piece lands
+  uint64_t piece_bytes = 64;
+  uint64_t missing = 0;   // a bit for each piece that has not landed
+  bool has_ended = false;  // completed, failed or silent: it reads no source any more
+  bool is_ghost = false;   // what has left the source lands nevertheless
+};
+
+class SimulatedDomain final : public Domain {
+ public:
+  SimulatedDomain(Network& network, Network::Nic& nic);
+  ~SimulatedDomain() override;
+
+  const Traits& traits() const override { return nic_.traits; }
+  Bytes address() const override { return address_; }
+  Result<uint32_t> add_region(MutableBytes memory, Access access) override;
+  RemoteRange remote_range(uint32_t region) const override;
+  void remove_region(uint32_t region) override;
+  Result<uint32_t> connect(Bytes address) override;
+  void disconnect(uint32_t peer) override;
+  bool post_write(const Write& write) override;
+  bool post_send(uint32_t peer, uint32_t region, Bytes message, uint64_t context) override;
+  bool post_receive(uint32_t region, MutableBytes buffer, uint64_t context) override;
+  size_t poll(std::span<Completion> completions) override;
+
+  uint64_t id() const { return nic_.id; }
+
+ private:
+  bool is_full();
+  void check_source(uint32_t region, Bytes source) const;
+  uint64_t id_of(uint32_t peer) const;
+
+  Network& network_;
+  Network::Nic& nic_;
+  std::vector<std::byte> address_;
+};
+
+}  // namespace braid::fabric::sim

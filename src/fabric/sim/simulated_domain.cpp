@@ -1,0 +1,124 @@
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+
+#include "fabric/sim/parts.h"
+
+namespace braid::fabric::sim {
+namespace {
+
+constexpr uint64_t kPiecesMax = 64;
+constexpr uint64_t kPieceBytes = 64;
+
+bool contains(MutableBytes outer, Bytes inner) {
+  return inner.data() >= outer.data() && inner.data() + inner.size() <= outer.data() + outer.size();
+}
+
+}  // namespace
+
+SimulatedDomain::SimulatedDomain(Network& network, Network::Nic& nic)
+    : network_(network), nic_(nic), address_(sizeof nic.id) {
+  std::memcpy(address_.data(), &nic.id, sizeof nic.id);
+}
+
+SimulatedDomain::~SimulatedDomain() { network_.close(nic_); }
+
+Result<uint32_t> SimulatedDomain::add_region(MutableBytes memory, Access access) {
+  // Some wires name memory by its address, others by the offset in the region.
+  const uint64_t base = network_.random_.chance(0.5) ? network_.random_.next() >> 16 : 0;
+  nic_.regions[nic_.next_region] = {memory, access, {base, network_.random_.next()}};
+  return nic_.next_region++;
+}
+
+RemoteRange SimulatedDomain::remote_range(uint32_t region) const {
+  return nic_.regions.at(region).range;
+}
+
+void SimulatedDomain::remove_region(uint32_t region) { nic_.regions.erase(region); }
+
+Result<uint32_t> SimulatedDomain::connect(Bytes address) {
+  uint64_t id = 0;
+  if (address.size() != sizeof id) return Status::error("not an address of a simulated network");
+  std::memcpy(&id, address.data(), sizeof id);
+  nic_.peers.push_back(id);
+  return static_cast<uint32_t>(nic_.peers.size() - 1);
+}
+
+void SimulatedDomain::disconnect(uint32_t peer) { nic_.peers.at(peer) = kNobody; }
+
+uint64_t SimulatedDomain::id_of(uint32_t peer) const { return nic_.peers.at(peer); }
+
+bool SimulatedDomain::is_full() {
+  if (nic_.flights.size() >= static_cast<size_t>(network_.options_.queue_depth)) return true;
+  if (network_.options_.full_chance <= 0) return false;
+  if (!network_.random_.chance(network_.options_.full_chance)) return false;
+  // No completion is to come, perhaps: the process has to be woken by itself.
+  network_.simulation_.after_us(network_.some_latency_us(), [network = &network_, id = nic_.id] {
+    if (const Network::Nic* nic = network->find(id)) network->wake(*nic);
+  });
+  return true;
+}
+
+// A caller that posts what it may not is broken: a real one would fault.
+void SimulatedDomain::check_source(uint32_t region, Bytes source) const {
+  const auto found = nic_.regions.find(region);
+  if (found == nic_.regions.end() || !contains(found->second.memory, source) || source.empty())
+    throw std::logic_error("posted memory that lies outside its region");
+}
+
+bool SimulatedDomain::post_write(const Write& write) {
+  if (is_full()) return false;
+  check_source(write.region, write.source);
+  auto flight = std::make_shared<Network::Flight>();
+  flight->from = nic_.id;
+  flight->to = id_of(write.peer);
+  flight->source = write.source;
+  flight->context = write.context;
+  flight->target_address = write.target_address;
+  flight->target_key = write.target_key;
+  flight->immediate = write.immediate;
+  const uint64_t pieces_bytes = (write.source.size() + kPiecesMax - 1) / kPiecesMax;
+  flight->piece_bytes = (pieces_bytes + kPieceBytes - 1) / kPieceBytes * kPieceBytes;
+  const uint64_t pieces = (write.source.size() + flight->piece_bytes - 1) / flight->piece_bytes;
+  flight->missing = pieces == kPiecesMax ? ~uint64_t{0} : (uint64_t{1} << pieces) - 1;
+  network_.depart(flight);
+  return true;
+}
+
+bool SimulatedDomain::post_send(uint32_t peer, uint32_t region, Bytes message, uint64_t context) {
+  if (is_full()) return false;
+  check_source(region, message);
+  auto flight = std::make_shared<Network::Flight>();
+  flight->from = nic_.id;
+  flight->to = id_of(peer);
+  flight->is_message = true;
+  flight->source = message;
+  flight->context = context;
+  network_.depart(flight);
+  return true;
+}
+
+bool SimulatedDomain::post_receive(uint32_t region, MutableBytes buffer, uint64_t context) {
+  check_source(region, buffer);
+  nic_.buffers.push_back({buffer, context});
+  network_.match_messages(nic_);
+  return true;
+}
+
+size_t SimulatedDomain::poll(std::span<Completion> completions) {
+  network_.polled_ = &nic_;
+  const auto held = std::exchange(nic_.held_until_polled, {});
+  for (const auto& go_on : held) go_on();
+  network_.polled_ = nullptr;
+  // Whatever is there comes in any order.
+  size_t count = 0;
+  while (count < completions.size() && !nic_.completions.empty()) {
+    const size_t which = network_.random_.below(nic_.completions.size());
+    completions[count++] = nic_.completions[which];
+    nic_.completions[which] = nic_.completions.back();
+    nic_.completions.pop_back();
+  }
+  return count;
+}
+
+}  // namespace braid::fabric::sim
