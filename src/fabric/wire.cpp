@@ -153,11 +153,11 @@ void body_fields(Archive& archive, Body& body) {
 
 Status check(const Reader& reader, const char* what) {
   const std::string subject = what;
-  if (!reader.ok()) return Status::error("these bytes are no " + subject + ", or a part of one");
   if (!reader.is_of_known_version())
     return Status::error("this " + subject + " is of version " + std::to_string(reader.version()) +
                              "; this is version " + std::to_string(kVersion),
                          "Use versions of braid that are next to each other");
+  if (!reader.ok()) return Status::error("these bytes are no " + subject + ", or a part of one");
   if (!reader.is_at_end()) return Status::error("something follows this " + subject);
   return {};
 }

@@ -1,0 +1,74 @@
+// How many immediates of each number have arrived. A count is the only thing that says that bytes
+// are there, since writes have no order. An immediate counts from its first arrival, also before
+// anybody waits for it.
+//
+// An immediate is a slot (20 bits) and an epoch (12 bits). Whoever releases an immediate ends its
+// epoch: what arrives late under it is a stray, and disturbs no later use of the slot. A slot whose
+// count was short rests until the strays have come, or are forgiven.
+//
+// Slots below kFirstAcquired are for numbers that both sides know beforehand (`claim`); the others
+// are handed out by `acquire`. Not safe for concurrent use.
+// Source: 3.3 of the paper, ImmCounter.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <unordered_map>
+
+#include "base/status.h"
+
+namespace braid::fabric {
+
+inline constexpr uint32_t kEpochBits = 12;
+inline constexpr uint32_t kSlots = 1u << (32 - kEpochBits);
+inline constexpr uint32_t kFirstAcquired = kSlots / 2;
+
+constexpr uint32_t slot_of(uint32_t immediate) { return immediate >> kEpochBits; }
+constexpr uint32_t epoch_of(uint32_t immediate) { return immediate & ((1u << kEpochBits) - 1); }
+constexpr uint32_t make_immediate(uint32_t slot, uint32_t epoch) {
+  return slot << kEpochBits | (epoch & ((1u << kEpochBits) - 1));
+}
+
+class ImmCounters {
+ public:
+  /// Peers can make us remember at most so many immediates that nobody has claimed.
+  explicit ImmCounters(size_t unclaimed_max = 1 << 16) : unclaimed_max_(unclaimed_max) {}
+
+  /// An immediate of nobody else's, in an epoch that is new for its slot.
+  Result<uint32_t> acquire();
+  /// The caller's own number. Two owners of one are an error, and so is an epoch that has ended.
+  Status claim(uint32_t immediate);
+  /// Ends its epoch. `missing` more may come as strays; its slot rests until then.
+  Status release(uint32_t immediate, uint64_t missing = 0);
+  /// What is missing under this released immediate will never come: its writer is fenced.
+  void forgive(uint32_t immediate);
+
+  void arrived(uint32_t immediate);
+  /// 0 for what is not claimed.
+  uint64_t count(uint32_t immediate) const;
+  bool is_claimed(uint32_t immediate) const;
+
+  uint64_t strays() const { return strays_; }
+  size_t resting() const { return resting_.size(); }
+
+ private:
+  struct Counter {
+    uint64_t count = 0;
+    bool is_claimed = false;
+  };
+
+  bool has_ended(uint32_t immediate) const;
+  void give_back(uint32_t slot);
+
+  std::unordered_map<uint32_t, Counter> counters_;     // by immediate
+  std::unordered_map<uint32_t, uint32_t> last_epoch_;  // by slot: the last that has ended
+  std::unordered_map<uint32_t, uint64_t> resting_;     // by immediate: how many are missing
+  std::deque<uint32_t> free_;                          // acquired once, free again; oldest first
+  uint32_t next_slot_ = kFirstAcquired;
+  size_t unclaimed_ = 0;
+  size_t unclaimed_max_;
+  uint64_t strays_ = 0;
+};
+
+}  // namespace braid::fabric

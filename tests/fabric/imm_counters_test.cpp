@@ -1,0 +1,86 @@
+#include "fabric/imm_counters.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+namespace braid::fabric {
+namespace {
+
+TEST(ImmCounters, WhatArrivesBeforeAnybodyAsksIsCounted) {
+  ImmCounters counters;
+  const uint32_t immediate = make_immediate(7, 1);
+  counters.arrived(immediate);
+  counters.arrived(immediate);
+  ASSERT_TRUE(counters.claim(immediate).ok());
+  counters.arrived(immediate);
+  EXPECT_EQ(counters.count(immediate), 3u);
+  EXPECT_EQ(counters.strays(), 0u);
+}
+
+TEST(ImmCounters, TwoOwnersAreAnError) {
+  ImmCounters counters;
+  ASSERT_TRUE(counters.claim(make_immediate(7, 1)).ok());
+  EXPECT_FALSE(counters.claim(make_immediate(7, 1)).ok());
+  ASSERT_TRUE(counters.release(make_immediate(7, 1)).ok());
+  EXPECT_FALSE(counters.release(make_immediate(7, 1)).ok());
+  EXPECT_FALSE(counters.claim(make_immediate(7, 1)).ok()) << "its epoch has ended";
+  EXPECT_TRUE(counters.claim(make_immediate(7, 2)).ok());
+}
+
+TEST(ImmCounters, LateArrivalsAreStraysAndDisturbNoLaterEpoch) {
+  ImmCounters counters;
+  const uint32_t first = counters.acquire().value();
+  counters.arrived(first);
+  ASSERT_TRUE(counters.release(first, 1).ok());
+  const uint32_t next = make_immediate(slot_of(first), epoch_of(first) + 1);
+  ASSERT_TRUE(counters.claim(next).ok());
+  counters.arrived(first);
+  EXPECT_EQ(counters.strays(), 1u);
+  EXPECT_EQ(counters.count(next), 0u);
+}
+
+TEST(ImmCounters, ASlotRestsUntilItsStraysHaveComeOrAreForgiven) {
+  ImmCounters counters;
+  const uint32_t short_one = counters.acquire().value();
+  const uint32_t forgiven = counters.acquire().value();
+  ASSERT_TRUE(counters.release(short_one, 2).ok());
+  ASSERT_TRUE(counters.release(forgiven, 1).ok());
+  std::set<uint32_t> slots;
+  for (int i = 0; i < 1000; ++i) {
+    const uint32_t immediate = counters.acquire().value();
+    slots.insert(slot_of(immediate));
+    ASSERT_TRUE(counters.release(immediate).ok());
+  }
+  EXPECT_EQ(slots.count(slot_of(short_one)) + slots.count(slot_of(forgiven)), 0u);
+  EXPECT_EQ(counters.resting(), 2u);
+  counters.arrived(short_one);
+  EXPECT_EQ(counters.resting(), 2u);
+  counters.arrived(short_one);
+  counters.forgive(forgiven);
+  EXPECT_EQ(counters.resting(), 0u);
+}
+
+TEST(ImmCounters, EpochsComeRound) {
+  ImmCounters counters;
+  for (uint32_t epoch = 1; epoch < 10000; ++epoch) {
+    const uint32_t immediate = make_immediate(3, epoch);
+    ASSERT_TRUE(counters.claim(immediate).ok()) << epoch;
+    counters.arrived(immediate);
+    ASSERT_EQ(counters.count(immediate), 1u) << epoch;
+    ASSERT_TRUE(counters.release(immediate).ok());
+    counters.arrived(immediate);
+  }
+  EXPECT_EQ(counters.strays(), 9999u);
+}
+
+TEST(ImmCounters, AFloodOfUnknownNumbersIsLimited) {
+  ImmCounters counters(10);
+  for (uint32_t slot = 0; slot < 1000; ++slot) counters.arrived(make_immediate(slot, 1));
+  EXPECT_EQ(counters.strays(), 990u);
+  EXPECT_TRUE(counters.claim(make_immediate(3, 1)).ok());
+  EXPECT_EQ(counters.count(make_immediate(3, 1)), 1u);
+}
+
+}  // namespace
+}  // namespace braid::fabric
