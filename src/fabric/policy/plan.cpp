@@ -29,15 +29,22 @@ Status check(const char* side, const Pages& pages, uint64_t page_bytes, uint64_t
 }
 
 uint64_t page_offset(const Pages& pages, uint64_t page) {
-  return pages.offset_bytes + pages.indices[page] * pages.stride_bytes;
+  return pages.offset_bytes +
+         (pages.indices.empty() ? 0 : pages.indices[page] * pages.stride_bytes);
 }
 
 }  // namespace
 
 Result<Plan> Plan::single(const Slice& whole, uint64_t source_bytes, uint64_t target_bytes,
                           const Slicing& slicing) {
-  return paged(whole.size_bytes, {{0}, 0, whole.source_offset_bytes},
-               {{0}, 0, whole.target_offset_bytes}, source_bytes, target_bytes, slicing);
+  if (!fits(whole.source_offset_bytes, whole.size_bytes, source_bytes))
+    return Status::error("the bytes to write lie outside their region of " +
+                         std::to_string(source_bytes) + " bytes");
+  if (!fits(whole.target_offset_bytes, whole.size_bytes, target_bytes))
+    return Status::error("the target lies outside the " + std::to_string(target_bytes) +
+                         " bytes that were granted");
+  return Plan(whole.size_bytes, 1, {{}, 0, whole.source_offset_bytes},
+              {{}, 0, whole.target_offset_bytes}, slicing);
 }
 
 Result<Plan> Plan::paged(uint64_t page_bytes, Pages source, Pages target, uint64_t source_bytes,
@@ -46,15 +53,18 @@ Result<Plan> Plan::paged(uint64_t page_bytes, Pages source, Pages target, uint64
     return Status::error("the lists of pages differ in length");
   if (Status wrong = check("source", source, page_bytes, source_bytes); !wrong.ok()) return wrong;
   if (Status wrong = check("target", target, page_bytes, target_bytes); !wrong.ok()) return wrong;
-  Plan plan;
-  plan.page_bytes_ = page_bytes;
-  plan.page_count_ = source.indices.size();
-  plan.slice_bytes_ = fabric::slice_bytes(page_bytes, slicing);
-  plan.slices_per_page_ = immediates_of_write(page_bytes, slicing);
-  plan.source_ = std::move(source);
-  plan.target_ = std::move(target);
-  return plan;
+  const uint64_t page_count = source.indices.size();
+  return Plan(page_bytes, page_count, std::move(source), std::move(target), slicing);
 }
+
+Plan::Plan(uint64_t page_bytes, uint64_t page_count, Pages source, Pages target,
+           const Slicing& slicing)
+    : page_bytes_(page_bytes),
+      page_count_(page_count),
+      slice_bytes_(fabric::slice_bytes(page_bytes, slicing)),
+      slices_per_page_(immediates_of_write(page_bytes, slicing)),
+      source_(std::move(source)),
+      target_(std::move(target)) {}
 
 Slice Plan::slice(uint64_t index) const {
   const uint64_t page = index / slices_per_page_;

@@ -41,11 +41,14 @@ class Plan {
   Slice slice(uint64_t index) const;
 
  private:
+  Plan(uint64_t page_bytes, uint64_t page_count, Pages source, Pages target,
+       const Slicing& slicing);
+
   uint64_t page_bytes_ = 0;
   uint64_t page_count_ = 0;
   uint64_t slice_bytes_ = 0;
   uint64_t slices_per_page_ = 0;
-  Pages source_;
+  Pages source_;  // of a single write: without indices, since an allocation is a large part of a small one
   Pages target_;
 };
 

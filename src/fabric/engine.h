@@ -1,0 +1,250 @@
+// Start here: an engine writes into the memory of other engines, over all its rails at once.
+//
+//   A: region = add_region(memory);  peer = the engine that B's Hello made known
+//      granted = grant(region, peer, 0, size);  immediate = counters().acquire()
+//      send(peer, encode(granted.descriptor) + immediate ...)
+//   B: target = open_target(descriptor);  ticket = write(region, target, slice, immediate)
+//   A: counters().count(immediate) == immediates_of_write(size): the bytes are there
+//   A: revoke(grant, deadline), until fence(grant) is kFenced: the memory is A's own again
+//
+// Nothing is ordered but by such counts. A ticket that is kDone says: visible at the target, and the
+// source is free. One that is kFailed: nothing reads the source any more. Memory that was granted
+// is its owner's again only when fence(grant) says kFenced.
+//
+// It owns no thread: `step` does all work, and every member is called from one thread at a time.
+// No member blocks. Times are nanoseconds of the caller's clock, which `step` brings. Numbers of
+// things (peers, regions, grants, targets, tickets) are never used twice; a number of something that
+// is gone is an error, not something else.
+// Source: sections 3.2 to 3.4 of the paper.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <unordered_map>
+#include <vector>
+
+#include "fabric/imm_counters.h"
+#include "fabric/mailbox.h"
+#include "fabric/slot_map.h"
+#include "fabric/wire.h"
+#include "fabric/worker.h"
+
+namespace braid::fabric {
+
+struct EngineOptions {
+  /// Who this engine is. No other engine has had this number: random, 64 bits.
+  uint64_t engine = 0;
+  Slicing slicing;
+  size_t receives = 64;   ///< buffers for messages
+  size_t sends = 16;
+  uint32_t credits = 16;  ///< messages that one peer may have on their way to this engine
+  size_t peers_max = 1024;
+  bool accepts_peers = true;  ///< lets engines connect that it has not connected to
+};
+
+enum class PeerState : uint8_t { kConnecting, kConnected, kFailed };
+
+/// What became of memory that was granted.
+enum class Fence : uint8_t {
+  kLive,         ///< the peer may write
+  kRevoking,     ///< the peer was asked to stop, and may still write
+  kFenced,       ///< no write of the peer can land any more
+  kQuarantined,  ///< the peer has not answered, and a write that had begun may land; kFenced later,
+                 ///< if it answers after all
+};
+
+struct Granted {
+  uint64_t grant = 0;
+  Descriptor descriptor;
+};
+
+struct Received {
+  uint64_t peer = 0;
+  std::vector<std::byte> payload;
+};
+
+/// What went wrong without anybody to tell.
+struct EngineStatistics {
+  uint64_t malformed = 0;     ///< messages that could not be read
+  uint64_t misdirected = 0;   ///< for another engine, or from nobody known
+  uint64_t refused = 0;       ///< peers beyond the limit, with other rails, or without being asked
+  uint64_t over_credit = 0;   ///< messages of peers that had no credit
+};
+
+class Engine final : private Worker::Listener {
+ public:
+  /// `rails` are in the same order in all engines that talk to each other.
+  static Result<std::unique_ptr<Engine>> open(std::vector<std::unique_ptr<Domain>> rails,
+                                              const EngineOptions& options);
+  /// Peers' writes and its own end here: memory is its owners' again.
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  const Address& address() const { return address_; }
+
+  // Memory of this process.
+
+  /// The memory is the caller's, who keeps it until the region is removed.
+  Result<uint64_t> add_region(MutableBytes memory);
+  /// An error while something of it is granted, or under way.
+  Status remove_region(uint64_t region);
+
+  // Peers.
+
+  /// Says hello. The peer is kConnected when it has answered, kFailed by the deadline.
+  Result<uint64_t> connect(const Address& address, uint64_t deadline_ns);
+  /// The peer with this number of an engine, whoever has connected; none: not known.
+  std::optional<uint64_t> find_peer(uint64_t engine) const;
+  Result<PeerState> peer_state(uint64_t peer) const;
+  /// Posts nothing more to the peer, and takes back at once what was granted to it: its fence is
+  /// then kFenced or kQuarantined for good.
+  Status disconnect(uint64_t peer);
+
+  // Memory that peers may write.
+
+  /// For this peer alone, with a key of its own.
+  Result<Granted> grant(uint64_t region, uint64_t peer, uint64_t offset_bytes, uint64_t size_bytes);
+  /// Asks the peer to stop; by the deadline the fence is kFenced or kQuarantined.
+  Status revoke(uint64_t grant, uint64_t deadline_ns);
+  Result<Fence> fence(uint64_t grant) const;
+  /// Of a fenced grant, which is then gone. A quarantined one stays.
+  Status forget_grant(uint64_t grant);
+
+  // Memory of peers.
+
+  /// Checks that a descriptor is whole, of a known peer, for this engine, and not revoked.
+  Result<uint64_t> open_target(const Descriptor& descriptor);
+  Result<uint64_t> write(uint64_t region, uint64_t target, const Slice& slice,
+                         std::optional<uint32_t> immediate, uint64_t deadline_ns);
+  Result<uint64_t> write_pages(uint64_t region, uint64_t target, uint64_t page_bytes, Pages source,
+                               Pages destination, std::optional<uint32_t> immediate,
+                               uint64_t deadline_ns);
+  /// One immediate and no bytes.
+  Result<uint64_t> notify(uint64_t peer, uint32_t immediate, uint64_t deadline_ns);
+
+  // Messages.
+
+  /// Copies the message, at most kPayloadBytesMax. An error, and nothing sent, if the peer has no
+  /// buffer for it now. Messages of one peer come in any order.
+  Status send(uint64_t peer, Bytes payload);
+  /// The next message that has come.
+  std::optional<Received> receive();
+
+  // Tickets of writes.
+
+  Result<TicketState> state(uint64_t ticket) const;
+  Failure failure(uint64_t ticket) const;
+  /// Once nobody asks for it any more. What is under way goes on.
+  void forget(uint64_t ticket) { worker_.forget(ticket); }
+
+  ImmCounters& counters() { return counters_; }
+  const EngineStatistics& statistics() const { return statistics_; }
+
+  /// True if anything happened: there may be more to do at once.
+  bool step(uint64_t now_ns);
+  /// When `step` has something to do although nothing arrives.
+  uint64_t next_deadline_ns() const;
+  /// Nothing is under way: all that can happen is that something arrives.
+  bool is_idle() const { return worker_.is_idle() && mailbox_->queued() == 0; }
+
+ private:
+  struct Peer {
+    uint64_t engine = 0;
+    PeerState state = PeerState::kConnecting;
+    bool has_credits = false;  // has said how many
+    bool is_leaving = false;   // disconnected; stays while something is under way
+    uint32_t credits = 0;      // messages that it has buffers for
+    uint32_t unread = 0;       // of its messages here
+    uint32_t owed = 0;         // credits to give back
+    std::vector<uint32_t> rails;
+    Target scratch;
+    std::map<uint64_t, uint64_t> targets;  // by its grants
+    std::set<uint64_t> revoked;            // of its grants, those from revoked_below on
+    uint64_t revoked_below = 0;
+  };
+  struct Region {
+    Source source;
+    uint64_t grants = 0;
+    uint64_t transfers = 0;
+  };
+  struct Grant {
+    uint64_t peer = 0;
+    uint64_t region = 0;
+    Fence fence = Fence::kLive;
+    std::vector<uint32_t> rails;  // the domains' regions; empty once removed
+  };
+  struct PeerTarget {
+    uint64_t peer = 0;
+    uint64_t grant = 0;  // the peer's number
+    bool is_revoked = false;
+    Target target;
+  };
+  enum class Due : uint8_t { kTransfer, kGrant, kPeer };
+  struct Deadline {
+    uint64_t at_ns;
+    Due what;
+    uint64_t id;
+    static bool is_later(const Deadline& a, const Deadline& b) { return a.at_ns > b.at_ns; }
+  };
+
+  Engine(std::vector<std::unique_ptr<Domain>> rails, const EngineOptions& options);
+  Status prepare();
+
+  void transfer_ended(uint64_t id, const Transfer& transfer) override;
+  void immediate_arrived(uint32_t immediate) override { counters_.arrived(immediate); }
+  void foreign_completed(size_t rail, const Completion& completion) override;
+
+  // peers.cpp
+  Result<uint64_t> add_peer(const Address& address);
+  void fail_peer(Peer& peer);
+  void remove_if_drained(uint64_t id);
+  void tell(uint64_t peer, decltype(Message::body) body);
+  void handle(Bytes bytes);
+  void handle_hello(uint64_t from, const Hello& hello);
+  void handle_from(uint64_t peer, const Welcome& welcome);
+  void handle_from(uint64_t peer, Data&& data);
+  void handle_from(uint64_t peer, const Credit& credit);
+  void handle_from(uint64_t peer, const Revoke& revoke);
+  void handle_from(uint64_t peer, const Revoked& revoked);
+  void handle_from(uint64_t, const Hello&) {}
+  void set_credits(Peer& peer, uint32_t credits);
+
+  // grants.cpp
+  uint64_t oldest_live_grant();
+  void close_grant(Grant& grant, bool is_clean);
+  void confirm_if_drained(uint64_t target);
+  Status check_target(const PeerTarget* target) const;
+
+  Result<uint64_t> start(uint64_t region, PeerTarget& target, uint64_t target_id, Result<Plan> plan,
+                         std::optional<uint32_t> immediate, uint64_t deadline_ns);
+  void add_deadline(uint64_t at_ns, Due what, uint64_t id);
+  void meet_deadlines(uint64_t now_ns);
+  void meet(const Deadline& due);
+  bool matters(const Deadline& due);
+
+  EngineOptions options_;
+  Address address_;
+  alignas(64) std::array<std::byte, 64> scratch_{};  // peers write byte 0; byte 32 is written from
+  Source scratch_source_;
+  std::unique_ptr<Mailbox> mailbox_;
+  Worker worker_;  // ends before all memory that its rails know
+  SlotMap<Peer> peers_;
+  std::unordered_map<uint64_t, uint64_t> peer_of_engine_;
+  SlotMap<Region> regions_;
+  std::map<uint64_t, Grant> grants_;  // by number: they rise
+  uint64_t next_grant_ = 1;
+  SlotMap<PeerTarget> targets_;
+  std::deque<Received> inbox_;
+  ImmCounters counters_;
+  EngineStatistics statistics_;
+  std::vector<Deadline> deadlines_;  // a heap, the earliest first; with some that do not matter any more
+  size_t deadlines_max_ = 1024;      // then those are taken out
+};
+
+}  // namespace braid::fabric

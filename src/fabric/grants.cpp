@@ -1,0 +1,154 @@
+// Engine: leave to write, and how it ends.
+#include <string>
+#include <utility>
+
+#include "fabric/engine.h"
+
+namespace braid::fabric {
+
+Result<Granted> Engine::grant(uint64_t region_id, uint64_t peer_id, uint64_t offset_bytes,
+                              uint64_t size_bytes) {
+  Region* region = regions_.find(region_id);
+  if (region == nullptr) return Status::error("there is no such region (any more)");
+  const Peer* peer = peers_.find(peer_id);
+  if (peer == nullptr || peer->state != PeerState::kConnected || peer->is_leaving)
+    return Status::error("the peer is not connected");
+  const MutableBytes all = region->source.memory;
+  if (size_bytes == 0 || offset_bytes > all.size() || size_bytes > all.size() - offset_bytes)
+    return Status::error("what is to be granted lies outside its region of " +
+                         std::to_string(all.size()) + " bytes, or is empty");
+  Grant grant;
+  grant.peer = peer_id;
+  grant.region = region_id;
+  Granted granted{next_grant_, {address_.engine, peer->engine, next_grant_, size_bytes, {}}};
+  for (size_t i = 0; i < worker_.rail_count(); ++i) {
+    const Result<uint32_t> added =
+        worker_.rail(i).add_region(all.subspan(offset_bytes, size_bytes), Access::kRemoteWrite);
+    if (!added.ok()) {
+      for (size_t j = 0; j < i; ++j) worker_.rail(j).remove_region(grant.rails[j]);
+      return added.status();
+    }
+    grant.rails.push_back(added.value());
+    granted.descriptor.rails.push_back(worker_.rail(i).remote_range(added.value()));
+  }
+  ++region->grants;
+  grants_[next_grant_++] = std::move(grant);
+  return granted;
+}
+
+Status Engine::revoke(uint64_t id, uint64_t deadline_ns) {
+  const auto found = grants_.find(id);
+  if (found == grants_.end()) return Status::error("there is no such grant (any more)");
+  Grant& grant = found->second;
+  if (grant.fence != Fence::kLive) return {};
+  grant.fence = Fence::kRevoking;
+  add_deadline(deadline_ns, Due::kGrant, id);
+  tell(grant.peer, Revoke{id, oldest_live_grant()});
+  return {};
+}
+
+Result<Fence> Engine::fence(uint64_t id) const {
+  const auto found = grants_.find(id);
+  if (found == grants_.end()) return Status::error("there is no such grant (any more)");
+  return found->second.fence;
+}
+
+Status Engine::forget_grant(uint64_t id) {
+  const auto found = grants_.find(id);
+  if (found == grants_.end()) return Status::error("there is no such grant (any more)");
+  if (found->second.fence != Fence::kFenced) return Status::error("the grant is not fenced");
+  grants_.erase(found);
+  return {};
+}
+
+uint64_t Engine::oldest_live_grant() {
+  for (const auto& [id, grant] : grants_)
+    if (grant.fence == Fence::kLive) return id;
+  return next_grant_;
+}
+
+/// `is_clean`: the peer has said that all its writes have ended well, so nothing is in the network.
+void Engine::close_grant(Grant& grant, bool is_clean) {
+  bool is_fenced = true;
+  for (size_t i = 0; i < grant.rails.size(); ++i) {
+    worker_.rail(i).remove_region(grant.rails[i]);
+    is_fenced = is_fenced && worker_.rail(i).traits().removal_fences;
+  }
+  if (grant.rails.empty()) is_fenced = false;  // removed before, and quarantined then
+  grant.rails.clear();
+  const bool was_held = grant.fence != Fence::kFenced;
+  grant.fence = is_clean || is_fenced ? Fence::kFenced : Fence::kQuarantined;
+  if (was_held && grant.fence == Fence::kFenced) --regions_.find(grant.region)->grants;
+}
+
+// ---- The other side ----
+
+Result<uint64_t> Engine::open_target(const Descriptor& descriptor) {
+  const std::optional<uint64_t> peer_id = find_peer(descriptor.owner);
+  if (!peer_id) return Status::error("the owner of this descriptor is no peer of this engine");
+  if (descriptor.writer != address_.engine)
+    return Status::error("this descriptor is for another engine, or for an earlier process");
+  if (descriptor.rails.size() != worker_.rail_count())
+    return Status::error("this descriptor is for " + std::to_string(descriptor.rails.size()) +
+                         " rails, and this engine has " + std::to_string(worker_.rail_count()));
+  Peer& peer = *peers_.find(*peer_id);
+  if (peer.state != PeerState::kConnected) return Status::error("the peer is not connected");
+  if (descriptor.grant < peer.revoked_below || peer.revoked.contains(descriptor.grant))
+    return Status::error("the owner has revoked this descriptor");
+  if (peer.targets.contains(descriptor.grant))
+    return Status::error("this descriptor is open already");
+  PeerTarget target;
+  target.peer = *peer_id;
+  target.grant = descriptor.grant;
+  target.target.peer = &peer.rails;
+  target.target.rails = descriptor.rails;
+  target.target.size_bytes = descriptor.size_bytes;
+  const uint64_t id = targets_.add(std::move(target));
+  peer.targets[descriptor.grant] = id;
+  return id;
+}
+
+Status Engine::check_target(const PeerTarget* target) const {
+  if (target == nullptr) return Status::error("there is no such target (any more)");
+  if (target->is_revoked) return Status::error("the owner has revoked this target");
+  return {};
+}
+
+/// A peer that has revoked hears that nothing is under way, as soon as that is so.
+void Engine::confirm_if_drained(uint64_t id) {
+  const PeerTarget* target = targets_.find(id);
+  if (target == nullptr || !target->is_revoked || target->target.under_way > 0) return;
+  const Revoked confirmed{target->grant, target->target.is_clean};
+  const uint64_t peer = target->peer;
+  peers_.find(peer)->targets.erase(target->grant);
+  targets_.erase(id);
+  tell(peer, confirmed);
+}
+
+void Engine::handle_from(uint64_t peer_id, const Revoke& revoke) {
+  constexpr size_t kRememberedMax = 1 << 16;
+  Peer& peer = *peers_.find(peer_id);
+  if (revoke.oldest_live > peer.revoked_below) {
+    peer.revoked_below = revoke.oldest_live;
+    peer.revoked.erase(peer.revoked.begin(), peer.revoked.lower_bound(peer.revoked_below));
+  }
+  // A revocation may overtake its descriptor, which must then not be opened any more.
+  if (revoke.grant >= peer.revoked_below) peer.revoked.insert(revoke.grant);
+  if (peer.revoked.size() > kRememberedMax) return fail_peer(peer);
+  const auto known = peer.targets.find(revoke.grant);
+  if (known == peer.targets.end()) return tell(peer_id, Revoked{revoke.grant, true});
+  const uint64_t id = known->second;
+  PeerTarget& target = *targets_.find(id);
+  target.is_revoked = true;
+  worker_.stop_all(target.target, Failure::kRevoked);
+  confirm_if_drained(id);
+}
+
+void Engine::handle_from(uint64_t peer, const Revoked& revoked) {
+  const auto grant = grants_.find(revoked.grant);
+  if (grant == grants_.end() || grant->second.peer != peer) return;
+  if (grant->second.fence == Fence::kRevoking || grant->second.fence == Fence::kQuarantined)
+    close_grant(grant->second, revoked.is_clean);
+}
+
+}  // namespace braid::fabric

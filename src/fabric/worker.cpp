@@ -1,0 +1,170 @@
+#include "fabric/worker.h"
+
+#include <array>
+#include <utility>
+
+namespace braid::fabric {
+namespace {
+
+// What a rail may have under way. Enough to keep it busy, and no more: a slow rail holds the end of
+// a write back by what it has taken.
+constexpr uint64_t kUnderWayMax = 128;
+constexpr uint64_t kUnderWayBytesMax = 4 << 20;
+constexpr size_t kCompletionsAtOnce = 64;
+
+}  // namespace
+
+Worker::Worker(std::vector<std::unique_ptr<Domain>> rails, Listener& listener)
+    : listener_(listener) {
+  for (std::unique_ptr<Domain>& domain : rails) rails_.push_back({std::move(domain), 0, 0});
+}
+
+bool Worker::Rail::has_room() const {
+  return under_way < kUnderWayMax && under_way_bytes < kUnderWayBytesMax;
+}
+
+uint64_t Worker::start(Transfer transfer) {
+  const uint64_t id = transfers_.add(std::move(transfer));
+  Transfer& started = *transfers_.find(id);
+  if (started.plan.slice_count() > 0)
+    active_.push_back(id);
+  else
+    end_if_drained(id, started);
+  return id;
+}
+
+void Worker::stop(uint64_t id, Failure why) {
+  Transfer* transfer = transfers_.find(id);
+  if (transfer == nullptr || transfer->has_ended) return;
+  if (transfer->failure == Failure::kNone) transfer->failure = why;
+  if (why == Failure::kDeadline) transfer->is_late = true;
+  end_if_drained(id, *transfer);
+}
+
+void Worker::stop_all(const Target& target, Failure why) {
+  transfers_.for_each([&](uint64_t id, const Transfer& transfer) {
+    if (transfer.target == &target) stop(id, why);
+  });
+}
+
+TicketState Worker::state(uint64_t id) const {
+  const Transfer& transfer = *transfers_.find(id);
+  if (transfer.has_ended)
+    return transfer.failure == Failure::kNone ? TicketState::kDone : TicketState::kFailed;
+  return transfer.is_late ? TicketState::kQuarantined : TicketState::kPending;
+}
+
+Failure Worker::failure(uint64_t id) const { return transfers_.find(id)->failure; }
+
+void Worker::forget(uint64_t id) {
+  Transfer* transfer = transfers_.find(id);
+  if (transfer == nullptr) return;
+  transfer->is_forgotten = true;
+  if (transfer->has_ended) transfers_.erase(id);
+}
+
+bool Worker::step() {
+  const bool posted = fill();
+  const bool completed = poll();
+  return (completed && fill()) || posted || completed;
+}
+
+bool Worker::fill() {
+  bool posted = false;
+  for (size_t i = 0; i < rails_.size() && !active_.empty(); ++i)
+    posted = fill((first_rail_ + i) % rails_.size()) || posted;
+  first_rail_ = (first_rail_ + 1) % rails_.size();
+  return posted;
+}
+
+/// The rail pulls slices of all transfers in turns.
+bool Worker::fill(size_t rail) {
+  bool posted = false;
+  while (!active_.empty() && rails_[rail].has_room()) {
+    const uint64_t id = active_.front();
+    Transfer* transfer = transfers_.find(id);
+    if (transfer == nullptr || transfer->failure != Failure::kNone) {
+      active_.pop_front();
+      continue;
+    }
+    if (!post_slice(rail, id, *transfer)) break;
+    posted = true;
+    active_.pop_front();
+    if (transfer->next_slice < transfer->plan.slice_count()) active_.push_back(id);
+  }
+  return posted;
+}
+
+bool Worker::post_slice(size_t rail, uint64_t id, Transfer& transfer) {
+  const Slice slice = transfer.plan.slice(transfer.next_slice);
+  Target& target = *transfer.target;
+  const uint64_t context =
+      postings_.add({id, static_cast<uint32_t>(rail), slice.size_bytes});
+  Write write;
+  write.peer = (*target.peer)[rail];
+  write.region = transfer.source->rails[rail];
+  write.source = transfer.source->memory.subspan(slice.source_offset_bytes, slice.size_bytes);
+  write.target_address = target.rails[rail].base + slice.target_offset_bytes;
+  write.target_key = target.rails[rail].key;
+  write.immediate = transfer.immediate;
+  write.context = context;
+  if (!rails_[rail].domain->post_write(write)) {
+    postings_.erase(context);
+    return false;
+  }
+  ++transfer.next_slice;
+  ++transfer.under_way;
+  ++target.under_way;
+  ++rails_[rail].under_way;
+  rails_[rail].under_way_bytes += slice.size_bytes;
+  return true;
+}
+
+bool Worker::poll() {
+  bool any = false;
+  std::array<Completion, kCompletionsAtOnce> completions;
+  for (size_t rail = 0; rail < rails_.size(); ++rail) {
+    const size_t count = rails_[rail].domain->poll(completions);
+    any = any || count > 0;
+    for (size_t i = 0; i < count; ++i) {
+      const Completion& completion = completions[i];
+      if (completion.event == Event::kImmediate)
+        listener_.immediate_arrived(completion.immediate);
+      else if ((completion.context & kForeign) != 0)
+        listener_.foreign_completed(rail, completion);
+      else
+        posting_ended(completion);
+    }
+  }
+  return any;
+}
+
+/// A transfer has failed only once all its postings have ended: until then others read the source.
+/// Nothing is posted again, since that could double an immediate.
+void Worker::posting_ended(const Completion& completion) {
+  const Posting* known = postings_.find(completion.context);
+  if (known == nullptr) return;
+  const Posting posting = *known;
+  postings_.erase(completion.context);
+  --rails_[posting.rail].under_way;
+  rails_[posting.rail].under_way_bytes -= posting.size_bytes;
+  Transfer& transfer = *transfers_.find(posting.transfer);
+  --transfer.under_way;
+  --transfer.target->under_way;
+  if (!completion.ok) {
+    transfer.target->is_clean = false;
+    if (transfer.failure == Failure::kNone) transfer.failure = Failure::kNetwork;
+  }
+  end_if_drained(posting.transfer, transfer);
+}
+
+void Worker::end_if_drained(uint64_t id, Transfer& transfer) {
+  if (transfer.under_way > 0 || transfer.has_ended) return;
+  if (transfer.failure == Failure::kNone && transfer.next_slice < transfer.plan.slice_count())
+    return;
+  transfer.has_ended = true;
+  listener_.transfer_ended(id, transfer);
+  if (transfer.is_forgotten) transfers_.erase(id);
+}
+
+}  // namespace braid::fabric

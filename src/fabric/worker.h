@@ -1,0 +1,128 @@
+// What moves bytes: rails pull slices of transfers, as many as each has room for, and completions
+// come together in tickets. It owns no thread: whoever calls `step` drives it, a thread or the
+// simulator. Not safe for concurrent use.
+// Source: 3.4 of the paper.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "fabric/domain.h"
+#include "fabric/policy/plan.h"
+#include "fabric/slot_map.h"
+
+namespace braid::fabric {
+
+enum class TicketState : uint8_t {
+  kPending,
+  kDone,         ///< visible at the target, and the source is free again
+  kFailed,       ///< nothing of it reads the source any more; some of it may have landed
+  kQuarantined,  ///< failed by its deadline, but the network still holds its source; later kFailed
+};
+
+enum class Failure : uint8_t { kNone, kDeadline, kNetwork, kRevoked, kDisconnected };
+
+/// A local region on every rail.
+struct Source {
+  MutableBytes memory;
+  std::vector<uint32_t> rails;
+};
+
+/// A peer's memory on every rail.
+struct Target {
+  const std::vector<uint32_t>* peer = nullptr;  ///< the peer's index, by rail
+  std::vector<RemoteRange> rails;
+  uint64_t size_bytes = 0;
+  uint64_t under_way = 0;  ///< postings that have not completed
+  bool is_clean = true;    ///< none has failed
+};
+
+struct Transfer {
+  /// What the caller keeps for it, as numbers of the caller's.
+  struct Holds {
+    uint64_t region = 0;
+    uint64_t target = 0;
+    uint64_t peer = 0;
+  };
+
+  Plan plan;
+  const Source* source = nullptr;
+  Target* target = nullptr;
+  std::optional<uint32_t> immediate;
+  Holds holds;
+
+  uint64_t next_slice = 0;
+  uint64_t under_way = 0;
+  Failure failure = Failure::kNone;
+  bool is_late = false;  ///< its deadline has passed
+  bool has_ended = false;
+  bool is_forgotten = false;  ///< nobody asks for it any more
+};
+
+class Worker {
+ public:
+  /// Learns what comes; called within `step` and `stop`.
+  class Listener {
+   public:
+    virtual void transfer_ended(uint64_t id, const Transfer& transfer) = 0;
+    virtual void immediate_arrived(uint32_t immediate) = 0;
+    /// A completion of a posting that was not the worker's: its context has kForeign.
+    virtual void foreign_completed(size_t rail, const Completion& completion) = 0;
+
+   protected:
+    ~Listener() = default;
+  };
+  static constexpr uint64_t kForeign = uint64_t{1} << 63;
+
+  Worker(std::vector<std::unique_ptr<Domain>> rails, Listener& listener);
+
+  size_t rail_count() const { return rails_.size(); }
+  Domain& rail(size_t index) { return *rails_[index].domain; }
+
+  /// `source` and `target` stay until the transfer has ended.
+  uint64_t start(Transfer transfer);
+  /// Posts no more of it. It ends once nothing of it is under way.
+  void stop(uint64_t id, Failure why);
+  void stop_all(const Target& target, Failure why);
+  TicketState state(uint64_t id) const;
+  Failure failure(uint64_t id) const;
+  bool is_known(uint64_t id) const { return transfers_.find(id) != nullptr; }
+  bool has_ended(uint64_t id) const { return !is_known(id) || transfers_.find(id)->has_ended; }
+  void forget(uint64_t id);
+
+  /// True if anything was posted or has completed.
+  bool step();
+  bool is_idle() const { return postings_.size() == 0 && active_.empty(); }
+
+ private:
+  struct Rail {
+    std::unique_ptr<Domain> domain;
+    uint64_t under_way = 0;
+    uint64_t under_way_bytes = 0;
+    bool has_room() const;
+  };
+  struct Posting {
+    uint64_t transfer;
+    uint32_t rail;
+    uint64_t size_bytes;
+  };
+
+  bool fill();
+  bool fill(size_t rail);
+  bool post_slice(size_t rail, uint64_t id, Transfer& transfer);
+  bool poll();
+  void posting_ended(const Completion& completion);
+  void end_if_drained(uint64_t id, Transfer& transfer);
+
+  std::vector<Rail> rails_;
+  Listener& listener_;
+  SlotMap<Transfer> transfers_;
+  SlotMap<Posting> postings_;
+  std::deque<uint64_t> active_;  // transfers with slices to post
+  size_t first_rail_ = 0;
+};
+
+}  // namespace braid::fabric

@@ -1,0 +1,250 @@
+// The contract of fabric/domain.h, on every kind of wire.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+#include <random>
+
+#include "fabric/wires.h"
+
+namespace braid::fabric {
+namespace {
+
+constexpr int kLooksMax = 2'000'000;
+
+std::vector<std::byte> some_bytes(size_t size_bytes, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::vector<std::byte> bytes(size_bytes);
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
+  return bytes;
+}
+
+/// One end, and all that has come to it.
+struct End {
+  std::unique_ptr<Domain> domain;
+  std::map<uint64_t, std::vector<bool>> ended;      // by context
+  std::map<uint64_t, uint64_t> received_bytes;      // by context
+  std::map<uint32_t, int> immediates;
+  int immediate_count = 0;
+
+  void poll() {
+    Completion completions[8];
+    const size_t count = domain->poll(completions);
+    for (size_t i = 0; i < count; ++i) {
+      const Completion& completion = completions[i];
+      if (completion.event == Event::kPosted) ended[completion.context].push_back(completion.ok);
+      if (completion.event == Event::kReceived && completion.ok)
+        received_bytes[completion.context] = completion.size_bytes;
+      if (completion.event == Event::kImmediate) {
+        ++immediates[completion.immediate];
+        ++immediate_count;
+      }
+    }
+  }
+};
+
+class ContractTest : public testing::TestWithParam<test::WireKind> {
+ protected:
+  void SetUp() override {
+    if (const std::string why = GetParam().missing(); !why.empty()) GTEST_SKIP() << why;
+    wire_ = GetParam().make();
+    for (int side = 0; side < 2; ++side) ends_[side].domain = wire_->open(side);
+    const Result<uint32_t> peer = writer().domain->connect(target().domain->address());
+    ASSERT_TRUE(peer.ok()) << peer.status().message();
+    peer_ = peer.value();
+  }
+
+  End& writer() { return ends_[0]; }
+  End& target() { return ends_[1]; }
+
+  bool wait(const std::function<bool()>& until, int looks_max = kLooksMax) {
+    for (int look = 0; look < looks_max; ++look) {
+      if (until()) return true;
+      for (End& end : ends_) end.poll();
+      wire_->pass_time();
+    }
+    return until();
+  }
+
+  Write to(RemoteRange range, uint64_t offset, uint32_t region, Bytes source, uint64_t context) {
+    Write write;
+    write.peer = peer_;
+    write.region = region;
+    write.source = source;
+    write.target_address = range.base + offset;
+    write.target_key = range.key;
+    write.context = context;
+    return write;
+  }
+  void post(const Write& write) {
+    ASSERT_TRUE(wait([&] { return writer().domain->post_write(write); }));
+  }
+  uint32_t add(End& end, MutableBytes memory, Access access) {
+    const Result<uint32_t> region = end.domain->add_region(memory, access);
+    EXPECT_TRUE(region.ok()) << region.status().message();
+    return region.ok() ? region.value() : 0;
+  }
+
+  std::unique_ptr<test::Wire> wire_;
+  End ends_[2];
+  uint32_t peer_ = 0;
+};
+
+TEST_P(ContractTest, AWriteIsThereOnceItHasCompletedAndOnceItsImmediateHasCome) {
+  for (const size_t size_bytes : {1, 8, 63, 64, 65, 4096, 70'001, 5'000'000}) {
+    auto source = some_bytes(size_bytes, 1);
+    std::vector<std::byte> memory(size_bytes + 2);
+    const uint32_t from = add(writer(), source, Access::kLocal);
+    const uint32_t into = add(target(), memory, Access::kRemoteWrite);
+    Write write = to(target().domain->remote_range(into), 1, from, source, size_bytes);
+    write.immediate = static_cast<uint32_t>(size_bytes);
+    const auto is_there = [&] {
+      return std::memcmp(memory.data() + 1, source.data(), size_bytes) == 0;
+    };
+    post(write);
+    ASSERT_TRUE(wait([&] { return target().immediates.count(*write.immediate) == 1; }));
+    EXPECT_TRUE(is_there()) << size_bytes;
+    ASSERT_TRUE(wait([&] { return writer().ended.count(size_bytes) == 1; }));
+    EXPECT_EQ(writer().ended[size_bytes], std::vector<bool>{true});
+    EXPECT_TRUE(is_there()) << size_bytes;
+    EXPECT_EQ(memory.front(), std::byte{0});
+    EXPECT_EQ(memory.back(), std::byte{0});
+    writer().domain->remove_region(from);
+    target().domain->remove_region(into);
+  }
+}
+
+TEST_P(ContractTest, ACompletedWriteIsThereWithoutAnImmediateToo) {
+  auto source = some_bytes(300'000, 2);
+  std::vector<std::byte> memory(source.size());
+  const uint32_t from = add(writer(), source, Access::kLocal);
+  const uint32_t into = add(target(), memory, Access::kRemoteWrite);
+  post(to(target().domain->remote_range(into), 0, from, source, 7));
+  ASSERT_TRUE(wait([&] { return writer().ended.count(7) == 1; }));
+  EXPECT_EQ(memory, source);
+  EXPECT_EQ(target().immediate_count, 0);
+}
+
+TEST_P(ContractTest, EveryBitOfAnImmediateArrives) {
+  auto source = some_bytes(1, 3);
+  std::vector<std::byte> memory(1);
+  const uint32_t from = add(writer(), source, Access::kLocal);
+  const uint32_t into = add(target(), memory, Access::kRemoteWrite);
+  const uint32_t values[] = {0, 1, 0x80000000, 0xffffffff, 0x12345678};
+  for (const uint32_t value : values) {
+    Write write = to(target().domain->remote_range(into), 0, from, source, value);
+    write.immediate = value;
+    post(write);
+  }
+  ASSERT_TRUE(wait([&] { return target().immediate_count == 5 && writer().ended.size() == 5; }));
+  for (const uint32_t value : values) EXPECT_EQ(target().immediates[value], 1) << value;
+}
+
+TEST_P(ContractTest, ManyWritesOfManySizesArriveOnceEach) {
+  constexpr size_t kWrites = 2000;
+  std::mt19937 random(4);
+  auto source = some_bytes(1 << 20, 4);
+  std::vector<std::byte> memory(source.size()), expected(source.size());
+  const uint32_t from = add(writer(), source, Access::kLocal);
+  const uint32_t into = add(target(), memory, Access::kRemoteWrite);
+  const size_t part_bytes = source.size() / kWrites;
+  for (size_t i = 0; i < kWrites; ++i) {
+    const size_t size_bytes = 1 + random() % part_bytes, first = i * part_bytes;
+    Write write = to(target().domain->remote_range(into), first, from,
+                     Bytes(source).subspan(first, size_bytes), i);
+    write.immediate = static_cast<uint32_t>(i % 10);
+    std::memcpy(expected.data() + first, source.data() + first, size_bytes);
+    post(write);
+  }
+  ASSERT_TRUE(wait([&] {
+    return writer().ended.size() == kWrites && target().immediate_count >= int{kWrites};
+  }));
+  wait([] { return false; }, 1000);  // would one come twice?
+  EXPECT_EQ(target().immediate_count, int{kWrites});
+  for (uint32_t i = 0; i < 10; ++i) EXPECT_EQ(target().immediates[i], int{kWrites} / 10);
+  for (const auto& [context, results] : writer().ended)
+    EXPECT_EQ(results, std::vector<bool>{true}) << context;
+  EXPECT_TRUE(memory == expected);
+}
+
+TEST_P(ContractTest, MessagesArriveWholeInBuffersOfBeforeAndAfter) {
+  constexpr size_t kMessages = 200, kSize = 4096;
+  auto sources = some_bytes(kMessages * kSize, 5);
+  std::vector<std::byte> buffers(kMessages * kSize);
+  const uint32_t from = add(writer(), sources, Access::kLocal);
+  const uint32_t into = add(target(), buffers, Access::kLocal);
+  size_t posted = 0;
+  const auto post_receives = [&](size_t count) {
+    for (; posted < count; ++posted)
+      ASSERT_TRUE(wait([&] {
+        return target().domain->post_receive(
+            into, MutableBytes(buffers).subspan(posted * kSize, kSize), posted);
+      }));
+  };
+  post_receives(20);
+  for (size_t i = 0; i < kMessages; ++i) {
+    const Bytes message = Bytes(sources).subspan(i * kSize, 1 + i * 20 % kSize);
+    ASSERT_TRUE(wait([&] {
+      if (i >= 10) post_receives(std::min(kMessages, i + 10));
+      return writer().domain->post_send(peer_, from, message, i);
+    }));
+  }
+  post_receives(kMessages);
+  ASSERT_TRUE(wait([&] {
+    return writer().ended.size() == kMessages && target().received_bytes.size() == kMessages;
+  }));
+  std::multimap<std::vector<std::byte>, size_t> expected;
+  for (size_t i = 0; i < kMessages; ++i) {
+    const auto first = sources.begin() + static_cast<ptrdiff_t>(i * kSize);
+    expected.emplace(std::vector<std::byte>(first, first + 1 + static_cast<ptrdiff_t>(i * 20 % kSize)), i);
+  }
+  for (const auto& [buffer, size_bytes] : target().received_bytes) {
+    const auto first = buffers.begin() + static_cast<ptrdiff_t>(buffer * kSize);
+    const auto found = expected.find({first, first + static_cast<ptrdiff_t>(size_bytes)});
+    ASSERT_NE(found, expected.end()) << "a message that nobody has sent";
+    expected.erase(found);
+  }
+}
+
+/// On some wires such a write never completes: what counts is that nothing lands.
+TEST_P(ContractTest, NothingLandsOutsideARegionOrWithAnotherKey) {
+  auto source = some_bytes(256, 6);
+  std::vector<std::byte> memory(4096);
+  const uint32_t from = add(writer(), source, Access::kLocal);
+  const uint32_t into = add(target(), MutableBytes(memory).subspan(1024, 1024), Access::kRemoteWrite);
+  const RemoteRange range = target().domain->remote_range(into);
+  Write wrong_key = to(range, 0, from, source, 1);
+  wrong_key.target_key ^= 0x10;
+  wrong_key.immediate = 99;
+  post(wrong_key);
+  post(to(range, 900, from, source, 2));
+  wait([&] { return writer().ended.size() == 2; }, 20'000);
+  for (const auto& [context, results] : writer().ended)
+    EXPECT_EQ(results, std::vector<bool>{false}) << context;
+  EXPECT_EQ(target().immediate_count, 0);
+  EXPECT_EQ(memory, std::vector<std::byte>(4096));
+}
+
+TEST_P(ContractTest, NothingLandsInARegionThatWasRemoved) {
+  auto source = some_bytes(1 << 20, 7);
+  std::vector<std::byte> memory(source.size());
+  const uint32_t from = add(writer(), source, Access::kLocal);
+  const uint32_t into = add(target(), memory, Access::kRemoteWrite);
+  const RemoteRange range = target().domain->remote_range(into);
+  post(to(range, 0, from, source, 1));
+  ASSERT_TRUE(wait([&] { return writer().ended.count(1) == 1; }));
+  target().domain->remove_region(into);
+  std::fill(memory.begin(), memory.end(), std::byte{0x5a});
+  Write late = to(range, 0, from, source, 2);
+  late.immediate = 5;
+  post(late);
+  wait([&] { return writer().ended.count(2) == 1; }, 20'000);
+  EXPECT_EQ(memory, std::vector<std::byte>(memory.size(), std::byte{0x5a}));
+  EXPECT_EQ(target().immediate_count, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Wires, ContractTest, testing::ValuesIn(test::wire_kinds()),
+                         [](const auto& kind) { return kind.param.name; });
+
+}  // namespace
+}  // namespace braid::fabric

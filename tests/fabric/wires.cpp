@@ -1,0 +1,46 @@
+#include "fabric/wires.h"
+
+#include "fabric/sim/network.h"
+#include "simulation/simulation.h"
+
+namespace braid::fabric::test {
+namespace {
+
+class SimulatedWire final : public Wire {
+ public:
+  explicit SimulatedWire(const sim::NetworkOptions& options) : network_(simulation_, 17, options) {
+    for (int side = 0; side < 2; ++side) network_.add_host([] {});
+  }
+  std::unique_ptr<Domain> open(int side) override { return network_.open_domain(side); }
+  void pass_time() override {
+    if (!simulation_.step(simulation::kForever - 1)) simulation_.advance_clock(simulation_.now() + simulation::from_us(1));
+  }
+  uint64_t now_ns() override { return simulation::to_ns(simulation_.now()); }
+
+ private:
+  simulation::Simulation simulation_{{}};
+  sim::Network network_;
+};
+
+WireKind simulated(const char* name, const sim::NetworkOptions& options) {
+  return {name, [] { return std::string(); },
+          [options] { return std::make_unique<SimulatedWire>(options); }};
+}
+
+sim::NetworkOptions software() {
+  sim::NetworkOptions options;
+  options.removal_fences = false;
+  options.lands_when_polled = true;
+  options.full_chance = 0.3;
+  return options;
+}
+
+}  // namespace
+
+const std::vector<WireKind>& wire_kinds() {
+  static const std::vector<WireKind> kinds = {simulated("simulated", {}),
+                                              simulated("simulated_software", software())};
+  return kinds;
+}
+
+}  // namespace braid::fabric::test

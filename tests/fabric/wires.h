@@ -1,0 +1,33 @@
+// Two ends of every kind of wire that this machine has, for the tests that hold all of them to the
+// same contract.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fabric/domain.h"
+
+namespace braid::fabric::test {
+
+class Wire {
+ public:
+  virtual ~Wire() = default;
+  /// A domain of one of two processes, or of one that stands for two.
+  virtual std::unique_ptr<Domain> open(int side) = 0;
+  /// Lets time pass, and others work, between two looks of the test.
+  virtual void pass_time() = 0;
+  virtual uint64_t now_ns() = 0;
+};
+
+struct WireKind {
+  std::string name;
+  /// Why it cannot be had here; empty: it can.
+  std::function<std::string()> missing;
+  std::function<std::unique_ptr<Wire>()> make;
+};
+
+const std::vector<WireKind>& wire_kinds();
+
+}  // namespace braid::fabric::test
