@@ -213,7 +213,8 @@ class Engine final : private Worker::Listener {
   void handle_from(uint64_t peer, const Revoke& revoke);
   void handle_from(uint64_t peer, const Revoked& revoked);
   void handle_from(uint64_t, const Hello&) {}
-  void set_credits(Peer& peer, uint32_t credits);
+  static void set_credits(Peer& peer, uint32_t credits);
+  static void add_credits(Peer& peer, uint32_t credits);
 
   // grants.cpp
   uint64_t oldest_live_grant();

@@ -153,6 +153,9 @@ void Engine::handle(Bytes bytes) {
     ++statistics_.misdirected;
     return;
   }
+  // Whatever it says, it has heard the Hello; its Welcome may come later.
+  Peer& from = *peers_.find(*peer);
+  if (from.state == PeerState::kConnecting) from.state = PeerState::kConnected;
   std::visit([&](auto& body) { handle_from(*peer, std::move(body)); }, message.body);
 }
 
@@ -181,12 +184,20 @@ void Engine::handle_from(uint64_t peer, const Welcome& welcome) {
 
 void Engine::set_credits(Peer& peer, uint32_t credits) {
   peer.has_credits = true;
-  peer.credits = credits;
+  add_credits(peer, credits);  // to those that have come back already
   if (peer.state == PeerState::kConnecting) peer.state = PeerState::kConnected;
+}
+
+void Engine::add_credits(Peer& peer, uint32_t credits) {
+  peer.credits += std::min(credits, ~peer.credits);
 }
 
 void Engine::handle_from(uint64_t peer, Data&& data) {
   Peer& from = *peers_.find(peer);
+  if (from.state == PeerState::kFailed) {
+    ++statistics_.misdirected;
+    return;
+  }
   if (from.unread + from.owed >= options_.credits) {
     ++statistics_.over_credit;
     return;
@@ -196,8 +207,7 @@ void Engine::handle_from(uint64_t peer, Data&& data) {
 }
 
 void Engine::handle_from(uint64_t peer, const Credit& credit) {
-  Peer& from = *peers_.find(peer);
-  from.credits += std::min(credit.credits, ~from.credits);
+  add_credits(*peers_.find(peer), credit.credits);
 }
 
 }  // namespace braid::fabric

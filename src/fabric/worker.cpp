@@ -36,8 +36,11 @@ uint64_t Worker::start(Transfer transfer) {
 void Worker::stop(uint64_t id, Failure why) {
   Transfer* transfer = transfers_.find(id);
   if (transfer == nullptr || transfer->has_ended) return;
+  transfer->is_late = transfer->is_late || why == Failure::kDeadline;
+  // What is all under way may still end well, by its deadline.
+  const bool is_all_posted = transfer->next_slice == transfer->plan.slice_count();
+  if (is_all_posted && why != Failure::kDeadline) return;
   if (transfer->failure == Failure::kNone) transfer->failure = why;
-  if (why == Failure::kDeadline) transfer->is_late = true;
   end_if_drained(id, *transfer);
 }
 

@@ -1,0 +1,217 @@
+#include "fabric/world.h"
+
+#include <cstdio>
+#include <utility>
+
+#include "fabric/world_parts.h"
+
+namespace braid::fabric::test {
+namespace {
+
+constexpr double kFaultsEndUs = 3000;
+constexpr double kBeginUntilUs = 8000;
+constexpr uint64_t kConnectNs = 2'000'000;
+
+}  // namespace
+
+World::World(uint64_t seed, bool is_traced) : seed_(seed), is_traced_(is_traced), random_(seed) {
+  network_options_.link_gbps = us(0.05, 2);
+  network_options_.latency_us_max = us(2, 30);
+  network_options_.landing_us_max = us(0, 40);
+  network_options_.queue_depth = static_cast<int>(random_.between(1, 16));
+  network_options_.full_chance = random_.chance(0.3) ? 0.2 : 0;
+  network_options_.removal_fences = random_.chance(0.5);
+  network_options_.lands_when_polled = random_.chance(0.5);
+  network_options_.stops_with_process = random_.chance(0.5);
+  engine_options_.slicing = {random_.between(32, 300), random_.between(1, 8)};
+  engine_options_.receives = random_.between(2, 12);
+  engine_options_.sends = random_.between(1, 4);
+  engine_options_.credits = static_cast<uint32_t>(random_.between(1, 4));
+  rails_ = random_.between(1, 3);
+  has_faults_ = random_.chance(0.75);
+  network_ = std::make_unique<sim::Network>(simulation_, random_.next(), network_options_);
+  network_->on_landing = [this](const sim::Landing& landing) {
+    for (const auto& process : processes_)
+      if (process->memory.contains(landing.target))
+        process->memory.check_landing(landing.target, landing.size_bytes);
+  };
+}
+
+World::~World() {
+  for (const auto& process : processes_) process->engine.reset();
+}
+
+void World::say(const std::string& what) {
+  if (is_traced_)
+    std::fprintf(stderr, "%10.3f us  %s\n", simulation::to_us(simulation_.now()), what.c_str());
+}
+
+WorldCounts World::run() {
+  hosts_.resize(random_.between(2, 3));
+  for (size_t host = 0; host < hosts_.size(); ++host) start_process(host);
+  for (size_t i = 0; i < hosts_.size(); ++i)
+    for (size_t j = i + 1; j < hosts_.size(); ++j) meet(*hosts_[i], *hosts_[j]);
+  if (has_faults_) plan_faults();
+  while (simulation_.step(simulation::kForever - 1)) {
+  }
+  check_end();
+  return counts_;
+}
+
+// ---- Processes ----
+
+void World::start_process(size_t host) {
+  processes_.push_back(std::make_unique<Process>());
+  Process& process = *processes_.back();
+  hosts_[host] = &process;
+  process.host = host;
+  process.network_host = network_->add_host([this, &process] { wake(process); });
+  std::vector<std::unique_ptr<Domain>> domains;
+  for (size_t i = 0; i < rails_; ++i) {
+    domains.push_back(network_->open_domain(process.network_host));
+    process.domains.push_back(domains.back().get());
+  }
+  EngineOptions options = engine_options_;
+  options.engine = random_.next();
+  process.engine = Engine::open(std::move(domains), options).value();
+  process.sources.resize(kSourceBytes);
+  process.memory_region = process.engine->add_region(process.memory.bytes()).value();
+  process.source_region = process.engine->add_region(process.sources).value();
+  process.jobs_to_begin = static_cast<int>(random_.between(1, 5));
+}
+
+/// One of them connects, or both at once.
+void World::meet(Process& from, Process& to) {
+  const auto connect = [this](Process& who, Process& whom) {
+    simulation_.after_us(us(0, 20), [this, &who, &whom] {
+      if (!who.is_alive || who.is_paused || !whom.is_alive) return;
+      const Address address = decode_address(encode(whom.engine->address())).value();
+      if (who.engine->find_peer(address.engine)) return;
+      if (!who.engine->connect(address, now_ns() + kConnectNs).ok()) throw Bug("cannot connect");
+      wake(who);
+    });
+  };
+  const uint64_t which = random_.below(3);
+  if (which != 0) connect(from, to);
+  if (which != 1) connect(to, from);
+}
+
+void World::wake(Process& process) {
+  if (process.will_step || !process.is_alive || process.is_paused) return;
+  process.will_step = true;
+  simulation_.after_us(us(0, 1.5), [this, &process] {
+    process.will_step = false;
+    if (process.is_alive && !process.is_paused) step(process);
+  });
+}
+
+void World::wake_at(Process& process, uint64_t at_ns) {
+  if (at_ns >= process.timer_ns) return;
+  process.timer_ns = at_ns;
+  simulation_.at(simulation::from_ns(at_ns), [this, &process, at_ns] {
+    if (process.timer_ns == at_ns) process.timer_ns = ~uint64_t{0};
+    wake(process);
+  });
+}
+
+void World::step(Process& process) {
+  while (process.engine->step(now_ns())) {
+  }
+  take_orders(process);
+  look_after_tickets(process);
+  if (process.jobs_to_begin > 0) {
+    if (random_.chance(0.5)) begin_job(process);
+    if (simulation_.now() < simulation::from_us(kBeginUntilUs)) wake_at(process, now_ns() + 20'000);
+  }
+  look_after_own(process);
+  if (process.engine->step(now_ns())) wake(process);
+  wake_at(process, process.engine->next_deadline_ns());
+}
+
+// ---- Faults ----
+
+void World::plan_faults() {
+  for (uint64_t i = random_.between(1, 4); i > 0; --i)
+    simulation_.after_us(us(0, kFaultsEndUs), [this] { break_something(); });
+}
+
+void World::break_something() {
+  const size_t host = random_.below(hosts_.size());
+  Process& process = *hosts_[host];
+  if (!process.is_alive) return;
+  const double lasts_us = random_.chance(0.5) ? us(1, 100) : us(100, kFaultsEndUs);
+  const uint64_t which = random_.below(10);
+  if (which == 0) return crash_and_restart(host);
+  if (which < 6) {
+    if (process.is_paused) return;
+    say("process " + std::to_string(process.host) + " pauses for " + std::to_string(lasts_us));
+    ++counts_.pauses;
+    process.is_paused = true;
+    network_->pause(process.network_host);
+    simulation_.after_us(lasts_us, [this, &process] {
+      if (!process.is_alive) return;
+      say("process " + std::to_string(process.host) + " resumes");
+      process.is_paused = false;
+      network_->resume(process.network_host);
+      wake(process);
+    });
+    return;
+  }
+  const auto how = static_cast<sim::Break>(random_.below(3));
+  loses_messages_ = loses_messages_ || how != sim::Break::kStalls;
+  const Domain* domain = process.domains[random_.below(rails_)];
+  say("a rail of process " + std::to_string(process.host) + " breaks, kind " +
+      std::to_string(static_cast<int>(how)) + ", for " + std::to_string(lasts_us));
+  ++counts_.cuts;
+  network_->cut(*domain, how);
+  simulation_.after_us(lasts_us, [this, &process, domain] {
+    if (process.is_alive) network_->mend(*domain);
+  });
+}
+
+/// The others learn of it some time later, and another process begins in its place.
+void World::crash_and_restart(size_t host) {
+  Process& process = *hosts_[host];
+  say("process " + std::to_string(host) + " crashes");
+  ++counts_.crashes;
+  loses_messages_ = true;
+  network_->crash(process.network_host,
+                  random_.chance(0.5) ? sim::Break::kFails : sim::Break::kSilent);
+  process.is_alive = false;
+  process.died_ns = now_ns();
+  const uint64_t engine = process.engine->address().engine;
+  process.engine.reset();
+  simulation_.after_us(us(10, 2000), [this, engine, host] {
+    for (Process* other : hosts_) {
+      if (!other->is_alive) continue;
+      if (const auto peer = other->engine->find_peer(engine)) (void)other->engine->disconnect(*peer);
+      wake(*other);
+    }
+    start_process(host);
+    for (Process* other : hosts_)
+      if (other != hosts_[host]) meet(*hosts_[host], *other);
+  });
+}
+
+// ---- The end ----
+
+void World::check_end() {
+  for (const auto& process : processes_) process->memory.check_free_pages();
+  for (const auto& job : jobs_) {
+    const std::string name = "write " + std::to_string(job->number);
+    if (job->owner->is_alive && !job->is_over && !job->was_quarantined)
+      throw Bug("a hang: the owner of " + name + " still waits");
+    if (job->writer->is_alive && job->writer_has_begun && !job->writer_is_over &&
+        job->writer->engine->state(*job->ticket).value() != TicketState::kQuarantined)
+      throw Bug("a hang: the ticket of " + name + " is pending for ever");
+    const bool should_succeed = !has_faults_ || (!loses_messages_ && job->is_done);
+    if (should_succeed && job->owner->is_alive && !job->has_arrived && !job->has_given_up)
+      throw Bug(name + " has not arrived");
+    if (!has_faults_ && (!job->has_arrived || (!job->is_done && job->expected > 0)))
+      throw Bug(name + " has not succeeded, although nothing went wrong");
+  }
+  for (const Process* process : hosts_)
+    if (!has_faults_ && process->jobs_to_begin > 0) throw Bug("a hang: a process never began");
+}
+
+}  // namespace braid::fabric::test

@@ -1,0 +1,96 @@
+// One random run of the simulated network: processes with engines write into each other's memory,
+// pause, crash and come back, while rails break and are mended. All from one seed.
+//
+// A write here has a number, a target (pages of the owner's memory), and a way to fail. The owner
+// grants the pages, says so in a message, and waits for the count of immediates; the writer writes,
+// and waits for its ticket. Each does with its memory what the engine allows, as soon as it does.
+// What must hold:
+//   - nothing lands in pages that are their owner's own again (oracle.h)
+//   - once the count is reached, every byte is there; it is never exceeded
+//   - once a ticket is done, every byte is there; its source is overwritten at once
+//   - every write comes to an end on both sides: by its count, by its fence, by its ticket
+//   - without faults, every write succeeds
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fabric/engine.h"
+#include "fabric/oracle.h"
+#include "fabric/sim/network.h"
+#include "fabric/sim/random.h"
+#include "simulation/simulation.h"
+
+namespace braid::fabric::test {
+
+struct WorldCounts {
+  uint64_t writes = 0;
+  uint64_t arrived = 0;
+  uint64_t fenced = 0;
+  uint64_t quarantined = 0;
+  uint64_t crashes = 0;
+  uint64_t pauses = 0;
+  uint64_t cuts = 0;
+};
+
+class World {
+ public:
+  explicit World(uint64_t seed, bool is_traced = false);
+  ~World();
+
+  /// Throws Bug.
+  WorldCounts run();
+
+ private:
+  struct Process;
+  struct Job;
+
+  void say(const std::string& what);
+  void plan_faults();
+  void break_something();
+  void crash_and_restart(size_t host);
+  void start_process(size_t host);
+  void meet(Process& from, Process& to);
+  void wake(Process& process);
+  void step(Process& process);
+  void wake_at(Process& process, uint64_t at_ns);
+
+  // owner.cpp: the side whose memory it is
+  void begin_job(Process& owner);
+  bool choose_pages(Job& job);
+  void offer(Job& job);
+  void look_after_own(Process& owner);
+  void count_reached(Job& job);
+  void give_up(Job& job);
+  void watch_fence(Job& job);
+  void check_whole(const Job& job, const char* who) const;
+  void check_no_other_bytes(const Job& job) const;
+
+  // writer.cpp: the side that writes
+  void take_orders(Process& writer);
+  void write(Process& writer, Job& job, const Descriptor& descriptor);
+  void look_after_tickets(Process& writer);
+
+  void check_end();
+  double us(double from, double to) { return from + random_.unit() * (to - from); }
+  uint64_t now_ns() const { return simulation::to_ns(simulation_.now()); }
+
+  uint64_t seed_;
+  bool is_traced_;
+  sim::Random random_;
+  simulation::Simulation simulation_{{}};
+  sim::NetworkOptions network_options_;
+  EngineOptions engine_options_;
+  std::unique_ptr<sim::Network> network_;
+  size_t rails_ = 1;
+  bool has_faults_ = false;
+  bool loses_messages_ = false;  // some fault was such that it cannot be made good
+  std::vector<std::unique_ptr<Process>> processes_;  // all that have ever been
+  std::vector<Process*> hosts_;                      // the one that lives on each
+  std::vector<std::unique_ptr<Job>> jobs_;           // the number of a write - 1
+  WorldCounts counts_;
+};
+
+}  // namespace braid::fabric::test
