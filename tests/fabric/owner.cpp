@@ -22,7 +22,7 @@ void World::begin_job(Process& owner) {
   job->number = static_cast<uint32_t>(jobs_.size() + 1);
   if (!choose_pages(*job)) return;
   const uint64_t peer = *owner.engine->find_peer(job->writer->engine->address().engine);
-  job->immediate = owner.engine->counters().acquire().value();
+  choose_immediate(*job);
   if (job->kind != Kind::kNotify) {
     owner.memory.give(job->first_page, job->page_count, job->number);
     Result<Granted> granted =
@@ -32,14 +32,27 @@ void World::begin_job(Process& owner) {
     job->grant = granted.value().grant;
     job->descriptor = granted.value().descriptor;
   }
-  const bool is_hasty = has_faults_ && random_.chance(0.4);
-  job->deadline_ns = now_ns() + static_cast<uint64_t>(1000 * (is_hasty ? us(5, 150) : 20'000));
+  job->is_hasty = has_faults_ && random_.chance(0.4);
+  job->deadline_ns = now_ns() + static_cast<uint64_t>(1000 * (job->is_hasty ? us(5, 150) : 20'000));
   say("write " + std::to_string(job->number) + ": process " + std::to_string(job->writer->host) +
       " to " + std::to_string(owner.host) + ", pages " + std::to_string(job->first_page) + " +" +
       std::to_string(job->page_count));
   --owner.jobs_to_begin;
   ++counts_.writes;
   jobs_.push_back(std::move(job));
+}
+
+/// Some are numbers that the owner claims late, when the first may have arrived.
+void World::choose_immediate(Job& job) {
+  constexpr uint32_t kChosenSlot = 5;
+  const bool is_in_use =
+      std::any_of(jobs_.begin(), jobs_.end(), [&](const std::unique_ptr<Job>& other) {
+        return other->owner == job.owner && slot_of(other->immediate) == kChosenSlot &&
+               !other->has_arrived && !other->has_given_up;
+      });
+  job.is_claimed = is_in_use || random_.chance(0.6);
+  job.immediate = job.is_claimed ? job.owner->engine->counters().acquire().value()
+                                 : make_immediate(kChosenSlot, job.owner->next_epoch++);
 }
 
 bool World::choose_pages(Job& job) {
@@ -88,6 +101,11 @@ void World::look_after_own(Process& owner) {
     Job& job = *each;
     if (job.owner != &owner || job.is_over) continue;
     if (!job.is_offered && !job.has_given_up) offer(job);
+    if (!job.is_claimed && random_.chance(0.3)) claim(job);
+    if (!job.is_claimed) {
+      wake_at(owner, now_ns() + 20'000);
+      continue;
+    }
     if (!job.has_arrived && !job.has_given_up) {
       const uint64_t count = owner.engine->counters().count(job.immediate);
       if (count > job.expected)
@@ -102,6 +120,12 @@ void World::look_after_own(Process& owner) {
     }
     if (job.has_given_up || job.has_arrived) watch_fence(job);
   }
+}
+
+void World::claim(Job& job) {
+  if (!job.owner->engine->counters().claim(job.immediate).ok())
+    throw Bug("cannot claim an immediate");
+  job.is_claimed = true;
 }
 
 void World::count_reached(Job& job) {

@@ -11,7 +11,7 @@ class SimulatedWire final : public Wire {
   explicit SimulatedWire(const sim::NetworkOptions& options) : network_(simulation_, 17, options) {
     for (int side = 0; side < 2; ++side) network_.add_host([] {});
   }
-  std::unique_ptr<Domain> open(int side) override { return network_.open_domain(side); }
+  std::unique_ptr<Domain> open(int side) override { return network_.open_domain(side, places_++); }
   void pass_time() override {
     if (!simulation_.step(simulation::kForever - 1)) simulation_.advance_clock(simulation_.now() + simulation::from_us(1));
   }
@@ -20,6 +20,7 @@ class SimulatedWire final : public Wire {
  private:
   simulation::Simulation simulation_{{}};
   sim::Network network_;
+  uint64_t places_ = 0;
 };
 
 WireKind simulated(const char* name, const sim::NetworkOptions& options) {

@@ -50,6 +50,7 @@ class World {
   void say(const std::string& what);
   void plan_faults();
   void break_something();
+  void break_rail(Process& process, sim::Break how, double lasts_us);
   void crash_and_restart(size_t host);
   void start_process(size_t host);
   void meet(Process& from, Process& to);
@@ -59,6 +60,8 @@ class World {
 
   // owner.cpp: the side whose memory it is
   void begin_job(Process& owner);
+  void choose_immediate(Job& job);
+  void claim(Job& job);
   bool choose_pages(Job& job);
   void offer(Job& job);
   void look_after_own(Process& owner);
@@ -86,6 +89,7 @@ class World {
   std::unique_ptr<sim::Network> network_;
   size_t rails_ = 1;
   bool has_faults_ = false;
+  bool is_flaky_ = false;        // rails break often, and shortly
   bool loses_messages_ = false;  // some fault was such that it cannot be made good
   std::vector<std::unique_ptr<Process>> processes_;  // all that have ever been
   std::vector<Process*> hosts_;                      // the one that lives on each

@@ -25,6 +25,7 @@ struct World::Process {
   std::vector<const Domain*> domains;
   std::unique_ptr<Engine> engine;
   int jobs_to_begin = 0;
+  uint32_t next_epoch = 1;  // of the slot that this process has chosen itself
 };
 
 enum class Kind : uint8_t { kSingle, kPaged, kNotify };
@@ -36,6 +37,7 @@ struct World::Job {
   Process* writer = nullptr;
   uint64_t deadline_ns = 0;
   uint64_t expected = 0;  // immediates
+  bool is_hasty = false;  // a deadline may pass although nothing is wrong
 
   // The owner's side.
   size_t first_page = 0;
@@ -45,6 +47,7 @@ struct World::Job {
   std::optional<uint64_t> grant;
   Descriptor descriptor;
   uint32_t immediate = 0;
+  bool is_claimed = false;
   bool is_offered = false;
   bool has_arrived = false;
   bool has_given_up = false;

@@ -22,8 +22,10 @@ void World::take_orders(Process& writer) {
 }
 
 void World::write(Process& writer, Job& job, const Descriptor& descriptor) {
+  const bool is_hasty = has_faults_ && random_.chance(0.3);
   const uint64_t deadline_ns =
-      now_ns() + static_cast<uint64_t>(1000 * (has_faults_ && random_.chance(0.3) ? us(1, 100) : 10'000));
+      now_ns() + static_cast<uint64_t>(1000 * (is_hasty ? us(1, 100) : 10'000));
+  job.is_hasty = job.is_hasty || is_hasty;
   Engine& engine = *writer.engine;
   Result<uint64_t> ticket = Status::error("");
   if (job.kind == Kind::kNotify) {

@@ -19,16 +19,27 @@ int Network::add_host(std::function<void()> wake) {
   return static_cast<int>(hosts_.size()) - 1;
 }
 
-std::unique_ptr<Domain> Network::open_domain(int host) {
+std::unique_ptr<Domain> Network::open_domain(int host, uint64_t place) {
   auto nic = std::make_unique<Nic>();
   nic->id = nics_.size();
   nic->host = host;
   nic->out = simulation_.flows().add_resource(options_.link_gbps);
   nic->in = simulation_.flows().add_resource(options_.link_gbps);
   nic->traits = {"simulated", options_.removal_fences};
-  host_of_nic_.push_back(host);
+  nic->place = place;
+  places_[place] = {nic->id, host};
   nics_.push_back(std::move(nic));
   return std::make_unique<SimulatedDomain>(*this, *nics_.back());
+}
+
+Network::Nic* Network::find_place(uint64_t place) {
+  const auto found = places_.find(place);
+  return found == places_.end() ? nullptr : find(found->second.first);
+}
+
+bool Network::has_ended_silently(uint64_t place) const {
+  const auto found = places_.find(place);
+  return found != places_.end() && hosts_[found->second.second]->end == Break::kSilent;
 }
 
 // ---- Faults ----
@@ -48,7 +59,14 @@ void Network::crash(int host, Break others_see) {
 }
 
 void Network::cut(const Domain& domain, Break how) {
-  find(static_cast<const SimulatedDomain&>(domain).id())->cut = how;
+  Nic& broken = *find(static_cast<const SimulatedDomain&>(domain).id());
+  broken.cut = how;
+  if (how != Break::kFails) return;
+  for (const auto& nic : nics_) {
+    if (nic == nullptr) continue;
+    for (const std::shared_ptr<Flight>& flight : std::vector(nic->flights))
+      if (nic.get() == &broken || flight->to == broken.place) fail(flight);
+  }
 }
 
 void Network::mend(const Domain& domain) {
@@ -85,10 +103,9 @@ bool Network::is_held_up(const std::shared_ptr<Flight>& flight,
     sender.held.push_back(unless_ended);
     return true;
   }
-  Nic* to = find(flight->to);
+  Nic* to = find_place(flight->to);
   if (to == nullptr) {
-    const bool was_there = flight->to < nics_.size();
-    if (!was_there || hosts_[host_of_nic_[flight->to]]->end != Break::kSilent) finish(flight, false);
+    if (!has_ended_silently(flight->to)) finish(flight, false);
     return true;
   }
   return is_cut(flight, *to, unless_ended);
@@ -121,7 +138,7 @@ void Network::depart(const std::shared_ptr<Flight>& flight) {
   const auto arrives = [this, flight] {
     simulation_.after_us(some_latency_us(), [this, flight] { arrive(flight); });
   };
-  if (const Nic* to = find(flight->to))
+  if (const Nic* to = find_place(flight->to))
     simulation_.flow(class_between(from, *to), flight->source.size(), arrives);
   else
     arrives();
@@ -150,7 +167,7 @@ void Network::land(const std::shared_ptr<Flight>& flight, uint64_t pieces) {
   }
   const auto again = [this, flight, pieces] { land(flight, pieces); };
   if (is_held_up(flight, again)) return;
-  Nic& to = *find(flight->to);
+  Nic& to = *find_place(flight->to);
   if (options_.lands_when_polled && polled_ != &to) {
     to.held_until_polled.push_back([flight, again] {
       if (!flight->has_ended) again();
@@ -165,7 +182,7 @@ void Network::land(const std::shared_ptr<Flight>& flight, uint64_t pieces) {
 
 /// False: the peer may not write there, or not any more.
 bool Network::find_target(Flight& flight) {
-  Nic* to = find(flight.to);
+  Nic* to = flight.target != nullptr ? find(flight.landed_at) : find_place(flight.to);
   if (to == nullptr) return false;
   if (flight.target != nullptr && !options_.removal_fences) return true;  // it had begun
   for (const auto& [index, region] : to->regions) {
@@ -174,6 +191,7 @@ bool Network::find_target(Flight& flight) {
     if (region.range.key != flight.target_key || region.access != Access::kRemoteWrite) continue;
     if (offset > region.memory.size() || size_bytes > region.memory.size() - offset) return false;
     flight.target = region.memory.data() + offset;
+    flight.landed_at = to->id;
     return true;
   }
   return false;
@@ -194,7 +212,7 @@ void Network::copy(const Flight& flight, uint64_t pieces) {
 void Network::announce(const std::shared_ptr<Flight>& flight) {
   if (flight->immediate)
     simulation_.after_us(some_latency_us(), [this, flight] {
-      Nic* to = find(flight->to);
+      Nic* to = find(flight->landed_at);  // not a later one at the same place: the bytes are here
       const bool is_lost = flight->has_ended && flight->is_ghost && random_.chance(0.5);
       if (to != nullptr && !is_lost)
         deliver(*to, {Event::kImmediate, true, *flight->immediate, 0, 0});
@@ -229,7 +247,7 @@ void Network::leave_ghost(Flight& flight) {
 }
 
 void Network::land_message(const std::shared_ptr<Flight>& flight) {
-  Nic& to = *find(flight->to);
+  Nic& to = *find_place(flight->to);
   to.messages.push_back(flight);
   match_messages(to);
 }

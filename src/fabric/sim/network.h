@@ -51,7 +51,8 @@ class Network {
 
   /// A process, which may poll when `wake` is called: something is there, or has room again.
   int add_host(std::function<void()> wake);
-  std::unique_ptr<Domain> open_domain(int host);
+  /// At the same `place` peers find a later process too, as with a port that is used again.
+  std::unique_ptr<Domain> open_domain(int host, uint64_t place);
 
   void pause(int host);
   void resume(int host);
@@ -91,14 +92,16 @@ class Network {
   void close(Nic& nic);
   double some_latency_us();
   int class_between(const Nic& from, const Nic& to);
-  Nic* find(uint64_t id) { return id < nics_.size() ? nics_[id].get() : nullptr; }
+  Nic* find(uint64_t id) { return nics_[id].get(); }
+  Nic* find_place(uint64_t place);
+  bool has_ended_silently(uint64_t place) const;
 
   simulation::Simulation& simulation_;
   Random random_;
   NetworkOptions options_;
   std::vector<std::unique_ptr<Host>> hosts_;
   std::vector<std::unique_ptr<Nic>> nics_;  // by id; null once its domain is gone
-  std::vector<int> host_of_nic_;            // by id, also once it is gone
+  std::map<uint64_t, std::pair<uint64_t, int>> places_;  // the latest domain there, and its host
   std::map<std::pair<uint64_t, uint64_t>, int> classes_;
   const Nic* polled_ = nullptr;  // whose poll is running
 };

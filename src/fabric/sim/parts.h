@@ -31,13 +31,14 @@ struct Network::Nic {
   };
 
   uint64_t id = 0;
+  uint64_t place = 0;
   int host = 0;
   int out = 0;  // the resources of simulation::Flows
   int in = 0;
   Traits traits;
   std::map<uint32_t, Region> regions;
   uint32_t next_region = 0;
-  std::vector<uint64_t> peers;  // ids, by index; disconnected ones stay, as kNobody
+  std::vector<uint64_t> peers;  // places, by index; disconnected ones stay, as kNobody
   std::deque<Completion> completions;
   std::deque<Buffer> buffers;
   std::vector<std::shared_ptr<Flight>> flights;   // of its own postings that have not ended
@@ -51,8 +52,8 @@ inline constexpr uint64_t kNobody = ~uint64_t{0};
 
 /// A posting on its way.
 struct Network::Flight {
-  uint64_t from = 0;
-  uint64_t to = kNobody;
+  uint64_t from = 0;      // the id of a domain
+  uint64_t to = kNobody;  // a place
   bool is_message = false;
   Bytes source;
   std::vector<std::byte> snapshot;  // what the network still holds once nobody reads the source
@@ -62,6 +63,7 @@ struct Network::Flight {
   uint64_t target_key = 0;
   std::optional<uint32_t> immediate;
   std::byte* target = nullptr;  // found when the first piece lands
+  uint64_t landed_at = 0;       // the domain where
   uint64_t piece_bytes = 64;
   uint64_t missing = 0;   // a bit for each piece that has not landed
   bool has_ended = false;  // completed, failed or silent: it reads no source any more
@@ -90,7 +92,6 @@ class SimulatedDomain final : public Domain {
  private:
   bool is_full();
   void check_source(uint32_t region, Bytes source) const;
-  uint64_t id_of(uint32_t peer) const;
 
   Network& network_;
   Network::Nic& nic_;

@@ -17,8 +17,8 @@ bool contains(MutableBytes outer, Bytes inner) {
 }  // namespace
 
 SimulatedDomain::SimulatedDomain(Network& network, Network::Nic& nic)
-    : network_(network), nic_(nic), address_(sizeof nic.id) {
-  std::memcpy(address_.data(), &nic.id, sizeof nic.id);
+    : network_(network), nic_(nic), address_(sizeof nic.place) {
+  std::memcpy(address_.data(), &nic.place, sizeof nic.place);
 }
 
 SimulatedDomain::~SimulatedDomain() { network_.close(nic_); }
@@ -37,16 +37,14 @@ RemoteRange SimulatedDomain::remote_range(uint32_t region) const {
 void SimulatedDomain::remove_region(uint32_t region) { nic_.regions.erase(region); }
 
 Result<uint32_t> SimulatedDomain::connect(Bytes address) {
-  uint64_t id = 0;
-  if (address.size() != sizeof id) return Status::error("not an address of a simulated network");
-  std::memcpy(&id, address.data(), sizeof id);
-  nic_.peers.push_back(id);
+  uint64_t place = 0;
+  if (address.size() != sizeof place) return Status::error("no address of a simulated network");
+  std::memcpy(&place, address.data(), sizeof place);
+  nic_.peers.push_back(place);
   return static_cast<uint32_t>(nic_.peers.size() - 1);
 }
 
 void SimulatedDomain::disconnect(uint32_t peer) { nic_.peers.at(peer) = kNobody; }
-
-uint64_t SimulatedDomain::id_of(uint32_t peer) const { return nic_.peers.at(peer); }
 
 bool SimulatedDomain::is_full() {
   if (nic_.flights.size() >= static_cast<size_t>(network_.options_.queue_depth)) return true;
@@ -71,7 +69,7 @@ bool SimulatedDomain::post_write(const Write& write) {
   check_source(write.region, write.source);
   auto flight = std::make_shared<Network::Flight>();
   flight->from = nic_.id;
-  flight->to = id_of(write.peer);
+  flight->to = nic_.peers.at(write.peer);
   flight->source = write.source;
   flight->context = write.context;
   flight->target_address = write.target_address;
@@ -90,7 +88,7 @@ bool SimulatedDomain::post_send(uint32_t peer, uint32_t region, Bytes message, u
   check_source(region, message);
   auto flight = std::make_shared<Network::Flight>();
   flight->from = nic_.id;
-  flight->to = id_of(peer);
+  flight->to = nic_.peers.at(peer);
   flight->is_message = true;
   flight->source = message;
   flight->context = context;

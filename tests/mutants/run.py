@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""Breaks the fabric, one patch of this folder at a time, and shows that fabric_sim notices.
+
+  run.py BUILD [--seeds N] [--only NAME ...]
+
+Each patch begins with a line that says what it breaks. The broken file alone is compiled, and
+linked in front of the libraries of the build folder. Exit code 1 and a list if fabric_sim found
+nothing wrong with one within N seeds (1,000 by default).
+"""
+import argparse
+import concurrent.futures
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+FOLDER = pathlib.Path(__file__).resolve().parent
+ROOT = FOLDER.parents[1]
+# In the order in which the linker needs them.
+LIBRARIES = ("world", "sim", "", "simulation", "base")
+
+
+def run(*words, **more):
+    return subprocess.run([str(word) for word in words], capture_output=True, text=True,
+                          check=False, **more)
+
+
+def archives(build):
+    names = {"world": "braid_fabric_world", "sim": "braid_fabric_sim", "": "braid_fabric",
+             "simulation": "braid_simulation", "base": "braid_base"}
+    return [build / "archive" / f"lib{names[library]}.a" for library in LIBRARIES]
+
+
+def break_and_look(patch, build, seeds):
+    """What fabric_sim said of this mutant, and whether it failed as it should."""
+    path = re.search(r"^\+\+\+ b/(\S+)", patch.read_text(), re.MULTILINE).group(1)
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        broken = folder / pathlib.Path(path).name
+        patched = run("patch", "--quiet", "-o", broken, ROOT / path, patch)
+        if patched.returncode:
+            return f"the patch does not fit {path}: {patched.stdout}{patched.stderr}", False
+        mutant = folder / "fabric_sim"
+        built = run(os.environ.get("CXX", "c++"), "-std=c++20", "-O1", "-I", ROOT / "src", "-I",
+                    ROOT / "include", "-I", ROOT / "tests", broken,
+                    ROOT / "tests/fabric/fabric_sim.cpp", *archives(build), "-lpthread", "-o",
+                    mutant)
+        if built.returncode:
+            return f"does not compile: {built.stderr}", False
+        try:
+            looked = run(mutant, "--seeds", seeds, timeout=120)
+        except subprocess.TimeoutExpired:
+            return "hangs the simulator itself", True
+        found = re.search(r"^failed: (.*)$", looked.stdout, re.MULTILINE)
+        if found:
+            return found.group(1), True
+        if looked.returncode < 0:
+            return f"ends on signal {-looked.returncode}", True
+        return f"nothing wrong in {seeds} seeds", False
+
+
+def main(arguments):
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("build", type=pathlib.Path)
+    parser.add_argument("--seeds", type=int, default=1000)
+    parser.add_argument("--only", nargs="*", dest="names", metavar="NAME")
+    options = parser.parse_args(arguments)
+    patches = [patch for patch in sorted(FOLDER.glob("*.patch"))
+               if not options.names or patch.stem in options.names]
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        outcomes = list(pool.map(
+            lambda patch: break_and_look(patch, options.build.resolve(), options.seeds), patches))
+    for patch, (said, is_caught) in zip(patches, outcomes):
+        print(f"{'caught' if is_caught else 'MISSED'}  {patch.stem}: {said}")
+    missed = sum(not is_caught for _, is_caught in outcomes)
+    print(f"{len(patches) - missed} of {len(patches)} caught")
+    return 1 if missed or not patches else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
