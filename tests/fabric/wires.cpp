@@ -1,5 +1,8 @@
 #include "fabric/wires.h"
 
+#include <chrono>
+
+#include "fabric/ofi/domain.h"
 #include "fabric/sim/network.h"
 #include "simulation/simulation.h"
 
@@ -28,6 +31,29 @@ WireKind simulated(const char* name, const sim::NetworkOptions& options) {
           [options] { return std::make_unique<SimulatedWire>(options); }};
 }
 
+class OfiWire final : public Wire {
+ public:
+  explicit OfiWire(const ofi::Quirks& quirks) : quirks_(quirks) {}
+  std::unique_ptr<Domain> open(int) override {
+    return ofi::open_domain(quirks_, "127.0.0.1").value();
+  }
+  void pass_time() override {}
+  uint64_t now_ns() override {
+    return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+  }
+
+ private:
+  const ofi::Quirks& quirks_;
+};
+
+WireKind libfabric(const char* name, const ofi::Quirks& quirks) {
+  const auto missing = [&quirks] {
+    const auto opened = ofi::open_domain(quirks, "127.0.0.1");
+    return opened.ok() ? std::string() : opened.status().message();
+  };
+  return {name, missing, [&quirks] { return std::make_unique<OfiWire>(quirks); }};
+}
+
 sim::NetworkOptions software() {
   sim::NetworkOptions options;
   options.removal_fences = false;
@@ -39,8 +65,13 @@ sim::NetworkOptions software() {
 }  // namespace
 
 const std::vector<WireKind>& wire_kinds() {
-  static const std::vector<WireKind> kinds = {simulated("simulated", {}),
-                                              simulated("simulated_software", software())};
+  static const std::vector<WireKind> kinds = {
+      simulated("simulated", {}),
+      simulated("simulated_software", software()),
+      libfabric("tcp", ofi::tcp_quirks()),
+      libfabric("net", ofi::net_quirks()),
+      libfabric("shm", ofi::shm_quirks()),
+  };
   return kinds;
 }
 

@@ -1,0 +1,322 @@
+#include "fabric/ofi/domain.h"
+
+#include <rdma/fi_cm.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_errno.h>
+#include <rdma/fi_rma.h>
+#include <sys/random.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <deque>
+#include <unordered_map>
+#include <vector>
+
+#include "fabric/ofi/library.h"
+
+namespace braid::fabric::ofi {
+namespace {
+
+constexpr uint32_t kInterface = FI_VERSION(1, 9);
+constexpr size_t kEventsAtOnce = 32;
+
+/// Closes what libfabric has opened.
+struct Close {
+  template <typename Object>
+  void operator()(Object* object) const {
+    fi_close(&object->fid);
+  }
+};
+template <typename Object>
+using Owned = std::unique_ptr<Object, Close>;
+
+struct FreeInfo {
+  void operator()(fi_info* info) const { library().value()->freeinfo(info); }
+};
+using Info = std::unique_ptr<fi_info, FreeInfo>;
+
+uint64_t random_key(size_t size_bytes) {
+  uint64_t key = 0;
+  while (getrandom(&key, std::min(size_bytes, sizeof key), 0) < 0) {
+  }
+  return key;
+}
+
+/// What we ask for, and what of the application's duties we take.
+Info hints_for(const Library& fabric_library, const Quirks& quirks) {
+  Info hints(fabric_library.dupinfo(nullptr));
+  hints->caps = FI_MSG | FI_RMA | FI_WRITE | FI_REMOTE_WRITE | FI_SEND | FI_RECV;
+  hints->mode = FI_CONTEXT | FI_CONTEXT2;
+  hints->ep_attr->type = FI_EP_RDM;
+  hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
+  hints->domain_attr->threading = FI_THREAD_DOMAIN;
+  hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
+  hints->domain_attr->av_type = FI_AV_TABLE;
+  hints->fabric_attr->prov_name = strdup(quirks.provider);  // owner: hints
+  return hints;
+}
+
+class OfiDomain final : public Domain {
+ public:
+  static Result<std::unique_ptr<Domain>> open(const Quirks& quirks,
+                                              const std::string& host_address) {
+    const Result<const Library*> loaded = library();
+    if (!loaded.ok()) return loaded.status();
+    std::unique_ptr<OfiDomain> domain(new OfiDomain(*loaded.value(), quirks));
+    if (Status failed = domain->prepare(quirks, host_address); !failed.ok()) return failed;
+    return std::unique_ptr<Domain>(std::move(domain));
+  }
+
+  const Traits& traits() const override { return traits_; }
+  Bytes address() const override { return address_; }
+  Result<uint32_t> add_region(MutableBytes memory, Access access) override;
+  RemoteRange remote_range(uint32_t region) const override { return regions_.at(region).range; }
+  void remove_region(uint32_t region) override { regions_.erase(region); }
+  Result<uint32_t> connect(Bytes address) override;
+  void disconnect(uint32_t peer) override;
+  bool post_write(const Write& write) override;
+  bool post_send(uint32_t peer, uint32_t region, Bytes message, uint64_t context) override;
+  bool post_receive(uint32_t region, MutableBytes buffer, uint64_t context) override;
+  size_t poll(std::span<Completion> completions) override;
+
+ private:
+  struct Region {
+    Owned<fid_mr> memory;
+    RemoteRange range;
+  };
+  /// What libfabric gives back with a completion. It has room of its own at the front.
+  struct Operation {
+    fi_context2 room;
+    Event event;
+    uint64_t context;
+  };
+
+  OfiDomain(const Library& fabric_library, const Quirks& quirks)
+      : library_(fabric_library), traits_{quirks.provider, quirks.removal_fences} {}
+
+  Status prepare(const Quirks& quirks, const std::string& host_address);
+  Status failure(const char* what, int64_t answer) const;
+  void* descriptor_of(uint32_t region) const;
+  Operation* begin(Event event, uint64_t context);
+  bool posted(Operation* operation, int64_t answer);
+  void end(const Operation* operation) { free_.push_back(const_cast<Operation*>(operation)); }
+  Completion completed(const fi_cq_data_entry& entry);
+  bool take_error(Completion& completion);
+
+  const Library& library_;
+  Traits traits_;
+  Info info_;
+  Owned<fid_fabric> fabric_;
+  Owned<fid_domain> domain_;
+  Owned<fid_av> peers_;
+  Owned<fid_cq> queue_;
+  std::unordered_map<uint32_t, Region> regions_;
+  std::deque<Operation> operations_;
+  Owned<fid_ep> endpoint_;  // closed first: nothing reads or writes memory then
+  std::vector<std::byte> address_;
+  uint32_t next_region_ = 0;
+  std::vector<Operation*> free_;
+  std::deque<Completion> failed_;  // postings that libfabric has refused
+};
+
+Status OfiDomain::failure(const char* what, int64_t answer) const {
+  return Status::error(traits_.provider + ": " + what + ": " + library_.describe(answer));
+}
+
+Status OfiDomain::prepare(const Quirks& quirks, const std::string& host_address) {
+  const Info hints = hints_for(library_, quirks);
+  fi_info* found = nullptr;
+  const char* node = quirks.listens_at_address ? host_address.c_str() : nullptr;
+  int answer = library_.getinfo(kInterface, node, nullptr, node != nullptr ? FI_SOURCE : 0,
+                                hints.get(), &found);
+  if (answer != 0) return failure("no such provider or address", answer);
+  info_.reset(found);
+
+  fid_fabric* fabric = nullptr;
+  answer = library_.fabric(info_->fabric_attr, &fabric, nullptr);
+  if (answer != 0) return failure("fi_fabric", answer);
+  fabric_.reset(fabric);
+  fid_domain* domain = nullptr;
+  answer = fi_domain(fabric, info_.get(), &domain, nullptr);
+  if (answer != 0) return failure("fi_domain", answer);
+  domain_.reset(domain);
+
+  fi_av_attr peers_attributes{};
+  peers_attributes.type = FI_AV_TABLE;
+  fid_av* peers = nullptr;
+  answer = fi_av_open(domain, &peers_attributes, &peers, nullptr);
+  if (answer != 0) return failure("fi_av_open", answer);
+  peers_.reset(peers);
+
+  fi_cq_attr queue_attributes{};
+  queue_attributes.format = FI_CQ_FORMAT_DATA;
+  queue_attributes.wait_obj = FI_WAIT_NONE;
+  queue_attributes.size = info_->tx_attr->size + info_->rx_attr->size;
+  fid_cq* queue = nullptr;
+  answer = fi_cq_open(domain, &queue_attributes, &queue, nullptr);
+  if (answer != 0) return failure("fi_cq_open", answer);
+  queue_.reset(queue);
+
+  fid_ep* endpoint = nullptr;
+  answer = fi_endpoint(domain, info_.get(), &endpoint, nullptr);
+  if (answer != 0) return failure("fi_endpoint", answer);
+  endpoint_.reset(endpoint);
+  answer = fi_ep_bind(endpoint, &peers->fid, 0);
+  if (answer == 0) answer = fi_ep_bind(endpoint, &queue->fid, FI_TRANSMIT | FI_RECV);
+  if (answer == 0) answer = fi_enable(endpoint);
+  if (answer != 0) return failure("fi_enable", answer);
+
+  size_t size_bytes = kAddressBytesMax;
+  address_.resize(size_bytes);
+  answer = fi_getname(&endpoint->fid, address_.data(), &size_bytes);
+  if (answer != 0) return failure("fi_getname", answer);
+  address_.resize(size_bytes);
+  return {};
+}
+
+// ---- Regions and peers ----
+
+Result<uint32_t> OfiDomain::add_region(MutableBytes memory, Access access) {
+  Region region;
+  const uint32_t mode = static_cast<uint32_t>(info_->domain_attr->mr_mode);
+  const bool needs_none = access == Access::kLocal && (mode & FI_MR_LOCAL) == 0;
+  const uint64_t rights =
+      access == Access::kLocal ? FI_SEND | FI_RECV | FI_WRITE : uint64_t{FI_REMOTE_WRITE};
+  for (int answer = -FI_ENOKEY; !needs_none && answer != 0;) {
+    const uint64_t wanted =
+        (mode & FI_MR_PROV_KEY) != 0 ? 0 : random_key(info_->domain_attr->mr_key_size);
+    fid_mr* registered = nullptr;
+    answer = fi_mr_reg(domain_.get(), memory.data(), memory.size(), rights, 0, wanted, 0,
+                       &registered, nullptr);
+    if (answer == -FI_ENOKEY && (mode & FI_MR_PROV_KEY) == 0) continue;  // taken: another number
+    if (answer != 0) return failure("memory cannot be registered", answer);
+    region.memory.reset(registered);
+    region.range.key = fi_mr_key(registered);
+    if ((mode & FI_MR_VIRT_ADDR) != 0) region.range.base = reinterpret_cast<uint64_t>(memory.data());
+  }
+  regions_[next_region_] = std::move(region);
+  return next_region_++;
+}
+
+void* OfiDomain::descriptor_of(uint32_t region) const {
+  const Region& found = regions_.at(region);
+  return found.memory ? fi_mr_desc(found.memory.get()) : nullptr;
+}
+
+Result<uint32_t> OfiDomain::connect(Bytes address) {
+  // The provider reads as many bytes as its own addresses have.
+  const bool is_text = info_->addr_format == FI_ADDR_STR;
+  if (is_text ? address.empty() || address.back() != std::byte{0}
+              : address.size() != address_.size())
+    return Status::error("this is no address of " + traits_.provider);
+  fi_addr_t peer = FI_ADDR_UNSPEC;
+  const int answer = fi_av_insert(peers_.get(), address.data(), 1, &peer, 0, nullptr);
+  if (answer != 1) return failure("the peer's address is refused", answer < 0 ? answer : -FI_EINVAL);
+  return static_cast<uint32_t>(peer);
+}
+
+void OfiDomain::disconnect(uint32_t peer) {
+  fi_addr_t address = peer;
+  fi_av_remove(peers_.get(), &address, 1, 0);
+}
+
+// ---- Postings ----
+
+OfiDomain::Operation* OfiDomain::begin(Event event, uint64_t context) {
+  if (free_.empty()) free_.push_back(&operations_.emplace_back());
+  Operation* operation = free_.back();
+  free_.pop_back();
+  operation->event = event;
+  operation->context = context;
+  return operation;
+}
+
+bool OfiDomain::posted(Operation* operation, int64_t answer) {
+  if (answer == 0) return true;
+  end(operation);
+  if (answer == -FI_EAGAIN) return false;
+  failed_.push_back({operation->event, false, 0, 0, operation->context});
+  return true;
+}
+
+bool OfiDomain::post_write(const Write& write) {
+  iovec source{const_cast<std::byte*>(write.source.data()), write.source.size()};
+  void* descriptor = descriptor_of(write.region);
+  fi_rma_iov target{write.target_address, write.source.size(), write.target_key};
+  Operation* operation = begin(Event::kPosted, write.context);
+  fi_msg_rma message{};
+  message.msg_iov = &source;
+  message.desc = &descriptor;
+  message.iov_count = 1;
+  message.addr = write.peer;
+  message.rma_iov = &target;
+  message.rma_iov_count = 1;
+  message.context = operation;
+  message.data = write.immediate.value_or(0);
+  const uint64_t flags = FI_COMPLETION | FI_DELIVERY_COMPLETE |
+                         (write.immediate ? uint64_t{FI_REMOTE_CQ_DATA} : 0);
+  return posted(operation, fi_writemsg(endpoint_.get(), &message, flags));
+}
+
+bool OfiDomain::post_send(uint32_t peer, uint32_t region, Bytes bytes, uint64_t context) {
+  iovec source{const_cast<std::byte*>(bytes.data()), bytes.size()};
+  void* descriptor = descriptor_of(region);
+  Operation* operation = begin(Event::kPosted, context);
+  fi_msg message{};
+  message.msg_iov = &source;
+  message.desc = &descriptor;
+  message.iov_count = 1;
+  message.addr = peer;
+  message.context = operation;
+  return posted(operation,
+                fi_sendmsg(endpoint_.get(), &message, FI_COMPLETION | FI_DELIVERY_COMPLETE));
+}
+
+bool OfiDomain::post_receive(uint32_t region, MutableBytes buffer, uint64_t context) {
+  Operation* operation = begin(Event::kReceived, context);
+  return posted(operation, fi_recv(endpoint_.get(), buffer.data(), buffer.size(),
+                                   descriptor_of(region), FI_ADDR_UNSPEC, operation));
+}
+
+// ---- Completions ----
+
+size_t OfiDomain::poll(std::span<Completion> completions) {
+  size_t count = 0;
+  for (; count < completions.size() && !failed_.empty(); failed_.pop_front())
+    completions[count++] = failed_.front();
+  std::array<fi_cq_data_entry, kEventsAtOnce> entries;
+  const size_t room = std::min(completions.size() - count, entries.size());
+  if (room == 0) return count;
+  const int64_t answer = fi_cq_read(queue_.get(), entries.data(), room);
+  if (answer == -FI_EAVAIL && take_error(completions[count])) return count + 1;
+  for (int64_t i = 0; i < answer; ++i) completions[count++] = completed(entries[i]);
+  return count;
+}
+
+Completion OfiDomain::completed(const fi_cq_data_entry& entry) {
+  if ((entry.flags & FI_REMOTE_CQ_DATA) != 0)
+    return {Event::kImmediate, true, static_cast<uint32_t>(entry.data), 0, 0};
+  const auto* operation = static_cast<const Operation*>(entry.op_context);
+  end(operation);
+  return {operation->event, true, 0, entry.len, operation->context};
+}
+
+/// False: an error of something that was not ours.
+bool OfiDomain::take_error(Completion& completion) {
+  fi_cq_err_entry error{};
+  if (fi_cq_readerr(queue_.get(), &error, 0) < 1 || error.op_context == nullptr) return false;
+  const auto* operation = static_cast<const Operation*>(error.op_context);
+  end(operation);
+  completion = {operation->event, false, 0, 0, operation->context};
+  return true;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Domain>> open_domain(const Quirks& quirks, const std::string& host_address) {
+  return OfiDomain::open(quirks, host_address);
+}
+
+}  // namespace braid::fabric::ofi

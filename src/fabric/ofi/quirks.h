@@ -1,0 +1,26 @@
+// How libfabric's providers differ where braid notices. One file for each.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace braid::fabric::ofi {
+
+struct Quirks {
+  const char* provider;  ///< as libfabric names it
+  /// Where it listens: an address of the host. Otherwise it names itself.
+  bool listens_at_address = false;
+  /// See Traits::removal_fences.
+  bool removal_fences = false;
+};
+
+const Quirks& tcp_quirks();
+const Quirks& net_quirks();
+const Quirks& shm_quirks();
+
+std::span<const Quirks* const> all_quirks();
+/// Null: braid does not know this provider.
+const Quirks* find_quirks(std::string_view provider);
+
+}  // namespace braid::fabric::ofi

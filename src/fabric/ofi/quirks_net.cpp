@@ -1,0 +1,12 @@
+// net: TCP sockets without rxm, the newer of the two. As for tcp;ofi_rxm, a write that has begun
+// does not end when its region is closed.
+#include "fabric/ofi/quirks.h"
+
+namespace braid::fabric::ofi {
+
+const Quirks& net_quirks() {
+  static constexpr Quirks quirks{"net", true, false};
+  return quirks;
+}
+
+}  // namespace braid::fabric::ofi

@@ -1,0 +1,14 @@
+// tcp;ofi_rxm: TCP sockets, with messages by the utility provider rxm. Any host, no special network.
+//
+// A write's target is looked up when its header comes; its bytes then go from the socket to memory
+// as they arrive. Closing the region in between does not stop them: hence no fence.
+#include "fabric/ofi/quirks.h"
+
+namespace braid::fabric::ofi {
+
+const Quirks& tcp_quirks() {
+  static constexpr Quirks quirks{"tcp;ofi_rxm", true, false};
+  return quirks;
+}
+
+}  // namespace braid::fabric::ofi
