@@ -42,6 +42,7 @@ Status Engine::prepare() {
     const Result<uint32_t> remote =
         domain.add_region(MutableBytes(scratch_).first(1), Access::kRemoteWrite);
     if (!remote.ok()) return remote.status();
+    removal_fences_ = removal_fences_ && domain.traits().removal_fences;
     const Bytes name = domain.address();
     address_.rails.push_back({domain.traits().provider,
                               {name.begin(), name.end()},
@@ -92,10 +93,10 @@ Result<uint64_t> Engine::write(uint64_t region, uint64_t target, const Slice& sl
   if (source == nullptr) return no_such("region", region);
   PeerTarget* to = targets_.find(target);
   if (Status wrong = check_target(to); !wrong.ok()) return wrong;
-  return start(region, *to, target,
-               Plan::single(slice, source->source.memory.size(), to->target.size_bytes,
-                            options_.slicing),
-               immediate, deadline_ns);
+  return start(
+      region, *to, target,
+      Plan::single(slice, source->source.memory.size(), to->target.size_bytes, options_.slicing),
+      immediate, deadline_ns);
 }
 
 Result<uint64_t> Engine::write_pages(uint64_t region, uint64_t target, uint64_t page_bytes,
@@ -202,7 +203,7 @@ bool Engine::matters(const Deadline& due) {
 
 void Engine::meet(const Deadline& due) {
   if (due.what == Due::kTransfer) worker_.stop(due.id, Failure::kDeadline);
-  if (due.what == Due::kGrant) close_grant(grants_.at(due.id), false);
+  if (due.what == Due::kGrant) give_up_waiting(grants_.at(due.id));
   if (due.what == Due::kPeer) fail_peer(*peers_.find(due.id));
 }
 
@@ -214,7 +215,7 @@ void Engine::foreign_completed(size_t, const Completion& completion) {
   }
   const Mailbox::Ended ended = mailbox_->sent(completion);
   Peer* peer = peers_.find(ended.tag);
-  if (!ended.ok && peer != nullptr && peer->state == PeerState::kConnecting) fail_peer(*peer);
+  if (!ended.ok && peer != nullptr) fail_peer(*peer);  // what it does not hear, it cannot obey
   remove_if_drained(ended.tag);
 }
 

@@ -7,15 +7,14 @@
 //   A: counters().count(immediate) == immediates_of_write(size): the bytes are there
 //   A: revoke(grant, deadline), until fence(grant) is kFenced: the memory is A's own again
 //
-// Nothing is ordered but by such counts. A ticket that is kDone says: visible at the target, and the
-// source is free. One that is kFailed: nothing reads the source any more. Memory that was granted
-// is its owner's again only when fence(grant) says kFenced.
+// Nothing is ordered but by such counts. A ticket that is kDone says: visible at the target, and
+// the source is free. One that is kFailed: nothing reads the source any more. Memory that was
+// granted is its owner's again only when fence(grant) says kFenced.
 //
 // It owns no thread: `step` does all work, and every member is called from one thread at a time.
 // No member blocks. Times are nanoseconds of the caller's clock, which `step` brings. Numbers of
-// things (peers, regions, grants, targets, tickets) are never used twice; a number of something that
-// is gone is an error, not something else.
-// Source: sections 3.2 to 3.4 of the paper.
+// things (peers, regions, grants, targets, tickets) are never used twice; a number of something
+// that is gone is an error, not something else. Source: sections 3.2 to 3.4 of the paper.
 #pragma once
 
 #include <array>
@@ -40,7 +39,7 @@ struct EngineOptions {
   /// Who this engine is. No other engine has had this number: random, 64 bits.
   uint64_t engine = 0;
   Slicing slicing;
-  size_t receives = 64;   ///< buffers for messages
+  size_t receives = 64;  ///< buffers for messages
   size_t sends = 16;
   uint32_t credits = 16;  ///< messages that one peer may have on their way to this engine
   size_t peers_max = 1024;
@@ -70,10 +69,10 @@ struct Received {
 
 /// What went wrong without anybody to tell.
 struct EngineStatistics {
-  uint64_t malformed = 0;     ///< messages that could not be read
-  uint64_t misdirected = 0;   ///< for another engine, or from nobody known
-  uint64_t refused = 0;       ///< peers beyond the limit, with other rails, or without being asked
-  uint64_t over_credit = 0;   ///< messages of peers that had no credit
+  uint64_t malformed = 0;    ///< messages that could not be read
+  uint64_t misdirected = 0;  ///< for another engine, or from nobody known
+  uint64_t refused = 0;      ///< peers beyond the limit, with other rails, or without being asked
+  uint64_t over_credit = 0;  ///< messages of peers that had no credit
 };
 
 class Engine final : private Worker::Listener {
@@ -218,6 +217,7 @@ class Engine final : private Worker::Listener {
 
   // grants.cpp
   uint64_t oldest_live_grant();
+  void give_up_waiting(Grant& grant);
   void close_grant(Grant& grant, bool is_clean);
   void confirm_if_drained(uint64_t target);
   Status check_target(const PeerTarget* target) const;
@@ -230,6 +230,7 @@ class Engine final : private Worker::Listener {
   bool matters(const Deadline& due);
 
   EngineOptions options_;
+  bool removal_fences_ = true;  // on every rail
   Address address_;
   alignas(64) std::array<std::byte, 64> scratch_{};  // peers write byte 0; byte 32 is written from
   Source scratch_source_;
@@ -244,8 +245,9 @@ class Engine final : private Worker::Listener {
   std::deque<Received> inbox_;
   ImmCounters counters_;
   EngineStatistics statistics_;
-  std::vector<Deadline> deadlines_;  // a heap, the earliest first; with some that do not matter any more
-  size_t deadlines_max_ = 1024;      // then those are taken out
+  std::vector<Deadline>
+      deadlines_;  // a heap, the earliest first; with some that do not matter any more
+  size_t deadlines_max_ = 1024;  // then those are taken out
 };
 
 }  // namespace braid::fabric

@@ -67,18 +67,22 @@ uint64_t Engine::oldest_live_grant() {
   return next_grant_;
 }
 
+/// The peer has not answered in time. Where removal does not fence, the region stays as it is: a
+/// late write may land there, which breaks nothing, while on some networks a write to a region that
+/// is gone breaks the connection, and the answer would never come.
+void Engine::give_up_waiting(Grant& grant) {
+  if (removal_fences_)
+    close_grant(grant, false);
+  else
+    grant.fence = Fence::kQuarantined;
+}
+
 /// `is_clean`: the peer has said that all its writes have ended well, so nothing is in the network.
 void Engine::close_grant(Grant& grant, bool is_clean) {
-  bool is_fenced = true;
-  for (size_t i = 0; i < grant.rails.size(); ++i) {
-    worker_.rail(i).remove_region(grant.rails[i]);
-    is_fenced = is_fenced && worker_.rail(i).traits().removal_fences;
-  }
-  if (grant.rails.empty()) is_fenced = false;  // removed before, and quarantined then
+  for (size_t i = 0; i < grant.rails.size(); ++i) worker_.rail(i).remove_region(grant.rails[i]);
   grant.rails.clear();
-  const bool was_held = grant.fence != Fence::kFenced;
-  grant.fence = is_clean || is_fenced ? Fence::kFenced : Fence::kQuarantined;
-  if (was_held && grant.fence == Fence::kFenced) --regions_.find(grant.region)->grants;
+  grant.fence = is_clean || removal_fences_ ? Fence::kFenced : Fence::kQuarantined;
+  if (grant.fence == Fence::kFenced) --regions_.find(grant.region)->grants;
 }
 
 // ---- The other side ----

@@ -48,26 +48,33 @@ bool Mailbox::is_sending_to(uint32_t peer) const {
 
 bool Mailbox::post() {
   bool posted = false;
-  while (!to_receive_.empty() &&
-         domain_.post_receive(region_, buffer(to_receive_.back()),
-                              Worker::kForeign | to_receive_.back())) {
+  while (!to_receive_.empty() && domain_.post_receive(region_, buffer(to_receive_.back()),
+                                                      Worker::kForeign | to_receive_.back())) {
     to_receive_.pop_back();
     posted = true;
   }
-  while (!queue_.empty() && !to_send_.empty()) {
-    const Queued& next = queue_.front();
-    const size_t index = to_send_.back();
-    const MutableBytes whole = buffer(index);
-    std::memcpy(whole.data(), next.bytes.data(), next.bytes.size());
-    if (!domain_.post_send(next.peer, region_, whole.first(next.bytes.size()),
-                           Worker::kForeign | index))
-      break;
-    sending_[index] = {next.peer, next.tag, true};
-    to_send_.pop_back();
+  // A peer that is gone may look like a full queue for ever: it must not hold up the others.
+  for (size_t left = queue_.size(); left > 0 && !to_send_.empty(); --left) {
+    if (post_front()) {
+      posted = true;
+    } else {
+      queue_.push_back(std::move(queue_.front()));
+    }
     queue_.pop_front();
-    posted = true;
   }
   return posted;
+}
+
+bool Mailbox::post_front() {
+  const Queued& next = queue_.front();
+  const size_t index = to_send_.back();
+  const MutableBytes whole = buffer(index);
+  std::memcpy(whole.data(), next.bytes.data(), next.bytes.size());
+  const MutableBytes bytes = whole.first(next.bytes.size());
+  if (!domain_.post_send(next.peer, region_, bytes, Worker::kForeign | index)) return false;
+  sending_[index] = {next.peer, next.tag, true};
+  to_send_.pop_back();
+  return true;
 }
 
 Bytes Mailbox::received(const Completion& completion) const {

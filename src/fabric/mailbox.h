@@ -51,6 +51,7 @@ class Mailbox {
 
   Mailbox(Domain& domain, size_t receives, size_t sends);
   MutableBytes buffer(size_t index) const;
+  bool post_front();
 
   Domain& domain_;
   std::unique_ptr<std::byte[]> memory_;

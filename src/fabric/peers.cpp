@@ -68,8 +68,7 @@ void Engine::fail_peer(Peer& peer) { peer.state = PeerState::kFailed; }
 
 Status Engine::disconnect(uint64_t id) {
   Peer* peer = peers_.find(id);
-  if (peer == nullptr || peer->is_leaving)
-    return Status::error("there is no such peer (any more)");
+  if (peer == nullptr || peer->is_leaving) return Status::error("there is no such peer (any more)");
   mailbox_->drop(peer->rails[0]);
   for (const auto& [grant, target] : peer->targets)
     worker_.stop_all(targets_.find(target)->target, Failure::kDisconnected);

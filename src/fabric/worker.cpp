@@ -11,6 +11,7 @@ namespace {
 constexpr uint64_t kUnderWayMax = 128;
 constexpr uint64_t kUnderWayBytesMax = 4 << 20;
 constexpr size_t kCompletionsAtOnce = 64;
+constexpr size_t kRefusalsMax = 4;  // at once; the next call begins with other transfers
 
 }  // namespace
 
@@ -80,18 +81,20 @@ bool Worker::fill() {
   return posted;
 }
 
-/// The rail pulls slices of all transfers in turns.
+/// The rail pulls slices of all transfers in turns. A peer that is gone may look like a full queue
+/// for ever: it must not hold up the others.
 bool Worker::fill(size_t rail) {
   bool posted = false;
-  while (!active_.empty() && rails_[rail].has_room()) {
+  for (size_t refused = 0; !active_.empty() && rails_[rail].has_room();) {
     const uint64_t id = active_.front();
     Transfer* transfer = transfers_.find(id);
     if (transfer == nullptr || transfer->failure != Failure::kNone) {
       active_.pop_front();
       continue;
     }
-    if (!post_slice(rail, id, *transfer)) break;
-    posted = true;
+    const bool is_posted = post_slice(rail, id, *transfer);
+    posted = posted || is_posted;
+    if (!is_posted && ++refused > kRefusalsMax) break;
     active_.pop_front();
     if (transfer->next_slice < transfer->plan.slice_count()) active_.push_back(id);
   }
@@ -101,8 +104,7 @@ bool Worker::fill(size_t rail) {
 bool Worker::post_slice(size_t rail, uint64_t id, Transfer& transfer) {
   const Slice slice = transfer.plan.slice(transfer.next_slice);
   Target& target = *transfer.target;
-  const uint64_t context =
-      postings_.add({id, static_cast<uint32_t>(rail), slice.size_bytes});
+  const uint64_t context = postings_.add({id, static_cast<uint32_t>(rail), slice.size_bytes});
   Write write;
   write.peer = (*target.peer)[rail];
   write.region = transfer.source->rails[rail];

@@ -70,7 +70,8 @@ class Memory {
   void check_free_pages() const {
     for (size_t i = 0; i < bytes_.size(); ++i)
       if (owners_[i / kPageBytes] == kNobodys && bytes_[i] != kFreeByte)
-        throw Bug("a foreign byte is in page " + std::to_string(i / kPageBytes) + ", which is free");
+        throw Bug("a foreign byte is in page " + std::to_string(i / kPageBytes) +
+                  ", which is free");
   }
 
  private:

@@ -25,9 +25,8 @@ void World::begin_job(Process& owner) {
   choose_immediate(*job);
   if (job->kind != Kind::kNotify) {
     owner.memory.give(job->first_page, job->page_count, job->number);
-    Result<Granted> granted =
-        owner.engine->grant(owner.memory_region, peer, job->first_page * kPageBytes,
-                            job->page_count * kPageBytes);
+    Result<Granted> granted = owner.engine->grant(
+        owner.memory_region, peer, job->first_page * kPageBytes, job->page_count * kPageBytes);
     if (!granted.ok()) throw Bug("cannot grant: " + granted.status().message());
     job->grant = granted.value().grant;
     job->descriptor = granted.value().descriptor;
@@ -87,9 +86,9 @@ void World::offer(Job& job) {
   for (size_t i = 0; i < sizeof job.number; ++i)
     order.push_back(static_cast<std::byte>(job.number >> 8 * i));
   if (job.kind == Kind::kNotify) {
-    const auto writer = job.writer->is_alive ? job.owner->engine->find_peer(
-                                                   job.writer->engine->address().engine)
-                                             : std::nullopt;
+    const auto writer = job.writer->is_alive
+                            ? job.owner->engine->find_peer(job.writer->engine->address().engine)
+                            : std::nullopt;
     job.is_offered = writer && job.owner->engine->send(*writer, order).ok();
   } else {
     job.is_offered = peer && job.owner->engine->send(*peer, order).ok();
@@ -148,7 +147,8 @@ void World::give_up(Job& job) {
   const uint64_t count = engine.counters().count(job.immediate);
   if (!engine.counters().release(job.immediate, job.expected - count).ok())
     throw Bug("cannot release an immediate");
-  if (job.grant) (void)engine.revoke(*job.grant, now_ns() + static_cast<uint64_t>(1000 * us(5, 500)));
+  if (job.grant)
+    (void)engine.revoke(*job.grant, now_ns() + static_cast<uint64_t>(1000 * us(5, 500)));
 }
 
 void World::watch_fence(Job& job) {
@@ -189,7 +189,8 @@ void World::check_no_other_bytes(const Job& job) const {
   const MutableBytes bytes = job.owner->memory.bytes();
   const size_t first = job.first_page * kPageBytes;
   for (size_t place = first; place < first + job.page_count * kPageBytes; ++place)
-    if (bytes[place] != byte_of(job.number, place) && bytes[place] != byte_before(job.number, place))
+    if (bytes[place] != byte_of(job.number, place) &&
+        bytes[place] != byte_before(job.number, place))
       throw Bug("a foreign byte is at " + std::to_string(place) + ", in the pages of write " +
                 std::to_string(job.number));
 }

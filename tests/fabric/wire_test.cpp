@@ -11,10 +11,12 @@ namespace braid::fabric {
 namespace {
 
 std::vector<std::byte> some_bytes(size_t count_max) {
-  const auto numbers = *rc::gen::resize(static_cast<int>(count_max),
-                                        rc::gen::container<std::vector<uint8_t>>(rc::gen::arbitrary<uint8_t>()));
+  const auto numbers =
+      *rc::gen::resize(static_cast<int>(count_max),
+                       rc::gen::container<std::vector<uint8_t>>(rc::gen::arbitrary<uint8_t>()));
   std::vector<std::byte> bytes;
-  for (size_t i = 0; i < numbers.size() && i < count_max; ++i) bytes.push_back(std::byte{numbers[i]});
+  for (size_t i = 0; i < numbers.size() && i < count_max; ++i)
+    bytes.push_back(std::byte{numbers[i]});
   return bytes;
 }
 
@@ -24,7 +26,8 @@ Address some_address() {
   Address address{some_number(), {some_number() | 1, some_number() | 1}, {}};
   const int rails = *rc::gen::inRange(1, static_cast<int>(kRailsMax) + 1);
   for (int i = 0; i < rails; ++i)
-    address.rails.push_back({"tcp;ofi_rxm", some_bytes(kAddressBytesMax), {some_number(), some_number()}});
+    address.rails.push_back(
+        {"tcp;ofi_rxm", some_bytes(kAddressBytesMax), {some_number(), some_number()}});
   return address;
 }
 
@@ -65,8 +68,9 @@ TEST(Wire, WhatIsWrittenIsRead) {
 
 TEST(Wire, EveryMessageFitsItsBuffer) {
   Address address{1, {}, {}};
-  address.rails.assign(kRailsMax, {std::string(kProviderBytesMax, 'x'),
-                                   std::vector<std::byte>(kAddressBytesMax), {}});
+  address.rails.assign(
+      kRailsMax,
+      {std::string(kProviderBytesMax, 'x'), std::vector<std::byte>(kAddressBytesMax), {}});
   EXPECT_LE(encode(Message{1, 2, Hello{address, 3}}).size(), kMessageBytesMax);
   EXPECT_LE(encode(Message{1, 2, Data{std::vector<std::byte>(kPayloadBytesMax)}}).size(),
             kMessageBytesMax);

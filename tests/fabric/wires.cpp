@@ -16,7 +16,8 @@ class SimulatedWire final : public Wire {
   }
   std::unique_ptr<Domain> open(int side) override { return network_.open_domain(side, places_++); }
   void pass_time() override {
-    if (!simulation_.step(simulation::kForever - 1)) simulation_.advance_clock(simulation_.now() + simulation::from_us(1));
+    if (!simulation_.step(simulation::kForever - 1))
+      simulation_.advance_clock(simulation_.now() + simulation::from_us(1));
   }
   uint64_t now_ns() override { return simulation::to_ns(simulation_.now()); }
 
@@ -66,10 +67,8 @@ sim::NetworkOptions software() {
 
 const std::vector<WireKind>& wire_kinds() {
   static const std::vector<WireKind> kinds = {
-      simulated("simulated", {}),
-      simulated("simulated_software", software()),
-      libfabric("tcp", ofi::tcp_quirks()),
-      libfabric("net", ofi::net_quirks()),
+      simulated("simulated", {}),          simulated("simulated_software", software()),
+      libfabric("tcp", ofi::tcp_quirks()), libfabric("net", ofi::net_quirks()),
       libfabric("shm", ofi::shm_quirks()),
   };
   return kinds;

@@ -2,8 +2,11 @@
 // same contract.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <functional>
 #include <memory>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -29,5 +32,10 @@ struct WireKind {
 };
 
 const std::vector<WireKind>& wire_kinds();
+
+inline std::string name_of_wire(const testing::TestParamInfo<WireKind>& kind) {
+  return kind.param.name;
+}
+inline void PrintTo(const WireKind& kind, std::ostream* out) { *out << kind.name; }
 
 }  // namespace braid::fabric::test

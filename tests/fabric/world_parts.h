@@ -42,8 +42,8 @@ struct World::Job {
   // The owner's side.
   size_t first_page = 0;
   size_t page_count = 0;
-  size_t size_bytes = 0;              // of a single write; of each page of a paged one
-  std::vector<uint32_t> pages;        // of a paged one: in units of kPageBytes, from first_page
+  size_t size_bytes = 0;        // of a single write; of each page of a paged one
+  std::vector<uint32_t> pages;  // of a paged one: in units of kPageBytes, from first_page
   std::optional<uint64_t> grant;
   Descriptor descriptor;
   uint32_t immediate = 0;
@@ -70,8 +70,7 @@ struct World::Job {
     if (kind == Kind::kPaged)
       for (size_t page = 0; page < pages.size(); ++page)
         for (size_t i = 0; i < size_bytes; ++i)
-          visit((first_page + pages[page]) * kPageBytes + i,
-                source_offset + page * kPageBytes + i);
+          visit((first_page + pages[page]) * kPageBytes + i, source_offset + page * kPageBytes + i);
   }
 };
 

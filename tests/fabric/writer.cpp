@@ -31,19 +31,18 @@ void World::write(Process& writer, Job& job, const Descriptor& descriptor) {
   if (job.kind == Kind::kNotify) {
     if (!job.owner->is_alive) return;
     const auto peer = engine.find_peer(job.owner->engine->address().engine);
-    if (!peer) return;
+    if (!peer || engine.peer_state(*peer).value() != PeerState::kConnected) return;
     ticket = engine.notify(*peer, job.immediate, deadline_ns);
   } else {
     const Result<uint64_t> target = engine.open_target(descriptor);
     if (!target.ok()) return;  // revoked in between
     job.target = target.value();
     job.source_offset = job.number * kPagesOfAWriteMax * kPageBytes % writer.sources.size();
-    job.for_each_byte([&](size_t place, size_t source) {
-      writer.sources[source] = byte_of(job.number, place);
-    });
+    job.for_each_byte(
+        [&](size_t place, size_t source) { writer.sources[source] = byte_of(job.number, place); });
     if (job.kind == Kind::kSingle) {
-      ticket = engine.write(writer.source_region, *job.target, {job.source_offset, 0, job.size_bytes},
-                            job.immediate, deadline_ns);
+      ticket = engine.write(writer.source_region, *job.target,
+                            {job.source_offset, 0, job.size_bytes}, job.immediate, deadline_ns);
     } else {
       Pages source{{}, kPageBytes, job.source_offset};
       for (uint32_t i = 0; i < job.pages.size(); ++i) source.indices.push_back(i);
@@ -63,8 +62,8 @@ void World::look_after_tickets(Process& writer) {
     if (job.writer != &writer || !job.writer_has_begun || job.writer_is_over) continue;
     const TicketState state = writer.engine->state(*job.ticket).value();
     if (state == TicketState::kPending || state == TicketState::kQuarantined) continue;
-    say("the ticket of write " + std::to_string(job.number) + " ends: " +
-        (state == TicketState::kDone ? "done" : "failed"));
+    say("the ticket of write " + std::to_string(job.number) +
+        " ends: " + (state == TicketState::kDone ? "done" : "failed"));
     job.writer_is_over = true;
     job.is_done = state == TicketState::kDone;
     const bool is_owners_again = job.has_arrived || job.is_over;

@@ -194,7 +194,8 @@ Result<uint32_t> OfiDomain::add_region(MutableBytes memory, Access access) {
     if (answer != 0) return failure("memory cannot be registered", answer);
     region.memory.reset(registered);
     region.range.key = fi_mr_key(registered);
-    if ((mode & FI_MR_VIRT_ADDR) != 0) region.range.base = reinterpret_cast<uint64_t>(memory.data());
+    if ((mode & FI_MR_VIRT_ADDR) != 0)
+      region.range.base = reinterpret_cast<uint64_t>(memory.data());
   }
   regions_[next_region_] = std::move(region);
   return next_region_++;
@@ -213,7 +214,8 @@ Result<uint32_t> OfiDomain::connect(Bytes address) {
     return Status::error("this is no address of " + traits_.provider);
   fi_addr_t peer = FI_ADDR_UNSPEC;
   const int answer = fi_av_insert(peers_.get(), address.data(), 1, &peer, 0, nullptr);
-  if (answer != 1) return failure("the peer's address is refused", answer < 0 ? answer : -FI_EINVAL);
+  if (answer != 1)
+    return failure("the peer's address is refused", answer < 0 ? answer : -FI_EINVAL);
   return static_cast<uint32_t>(peer);
 }
 
@@ -255,8 +257,8 @@ bool OfiDomain::post_write(const Write& write) {
   message.rma_iov_count = 1;
   message.context = operation;
   message.data = write.immediate.value_or(0);
-  const uint64_t flags = FI_COMPLETION | FI_DELIVERY_COMPLETE |
-                         (write.immediate ? uint64_t{FI_REMOTE_CQ_DATA} : 0);
+  const uint64_t flags =
+      FI_COMPLETION | FI_DELIVERY_COMPLETE | (write.immediate ? uint64_t{FI_REMOTE_CQ_DATA} : 0);
   return posted(operation, fi_writemsg(endpoint_.get(), &message, flags));
 }
 

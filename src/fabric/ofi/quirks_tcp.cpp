@@ -1,4 +1,5 @@
-// tcp;ofi_rxm: TCP sockets, with messages by the utility provider rxm. Any host, no special network.
+// tcp;ofi_rxm: TCP sockets, with messages by the utility provider rxm. Any host, no special
+// network.
 //
 // A write's target is looked up when its header comes; its bytes then go from the socket to memory
 // as they arrive. Closing the region in between does not stop them: hence no fence.

@@ -48,7 +48,8 @@ class Plan {
   uint64_t page_count_ = 0;
   uint64_t slice_bytes_ = 0;
   uint64_t slices_per_page_ = 0;
-  Pages source_;  // of a single write: without indices, since an allocation is a large part of a small one
+  Pages source_;  // of a single write: without indices, since an allocation is a large part of a
+                  // small one
   Pages target_;
 };
 

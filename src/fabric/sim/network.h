@@ -1,7 +1,8 @@
 // A simulated network in virtual time. It keeps the contract of domain.h and nothing more: writes
 // land in 64-byte pieces in any order, across and within rails; immediates and completions come
 // late; queues are full. Hosts pause, resume and crash, and rails break, all from one seed: equal
-// seeds and calls give equal runs. Bytes really move, so whatever lands where it should not is seen.
+// seeds and calls give equal runs. Bytes really move, so whatever lands where it should not is
+// seen.
 //
 // One thread. The network outlives its domains, and memory that domains were given outlives the
 // network, as the machine outlives its processes.
@@ -100,7 +101,7 @@ class Network {
   Random random_;
   NetworkOptions options_;
   std::vector<std::unique_ptr<Host>> hosts_;
-  std::vector<std::unique_ptr<Nic>> nics_;  // by id; null once its domain is gone
+  std::vector<std::unique_ptr<Nic>> nics_;               // by id; null once its domain is gone
   std::map<uint64_t, std::pair<uint64_t, int>> places_;  // the latest domain there, and its host
   std::map<std::pair<uint64_t, uint64_t>, int> classes_;
   const Nic* polled_ = nullptr;  // whose poll is running

@@ -65,7 +65,7 @@ struct Network::Flight {
   std::byte* target = nullptr;  // found when the first piece lands
   uint64_t landed_at = 0;       // the domain where
   uint64_t piece_bytes = 64;
-  uint64_t missing = 0;   // a bit for each piece that has not landed
+  uint64_t missing = 0;    // a bit for each piece that has not landed
   bool has_ended = false;  // completed, failed or silent: it reads no source any more
   bool is_ghost = false;   // what has left the source lands nevertheless
 };

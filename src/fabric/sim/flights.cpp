@@ -1,3 +1,4 @@
+// Network: the way of a posting, and what stops it.
 #include "fabric/sim/network.h"
 
 #include <algorithm>

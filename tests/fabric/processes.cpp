@@ -1,3 +1,4 @@
+// World: processes that run, pause, crash and come back.
 #include "fabric/world.h"
 
 #include <cstdio>
@@ -138,7 +139,8 @@ void World::step(Process& process) {
 
 void World::plan_faults() {
   for (uint64_t i = is_flaky_ ? 8 : random_.between(1, 4); i > 0; --i)
-    simulation_.after_us(is_flaky_ ? us(20, 300) : us(0, kFaultsEndUs), [this] { break_something(); });
+    simulation_.after_us(is_flaky_ ? us(20, 300) : us(0, kFaultsEndUs),
+                         [this] { break_something(); });
 }
 
 void World::break_something() {
@@ -195,7 +197,8 @@ void World::crash_and_restart(size_t host) {
   simulation_.after_us(us(10, 2000), [this, engine] {
     for (Process* other : hosts_) {
       if (!other->is_alive) continue;
-      if (const auto peer = other->engine->find_peer(engine)) (void)other->engine->disconnect(*peer);
+      if (const auto peer = other->engine->find_peer(engine))
+        (void)other->engine->disconnect(*peer);
       wake(*other);
     }
   });

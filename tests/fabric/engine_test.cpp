@@ -1,0 +1,273 @@
+// The engine on every kind of wire: what a user of it sees.
+#include "fabric/engine.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+
+#include "fabric/wires.h"
+
+namespace braid::fabric {
+namespace {
+
+constexpr uint64_t kSecondNs = 1'000'000'000;
+constexpr int kStepsMax = 5'000'000;
+
+std::vector<std::byte> some_bytes(size_t size_bytes, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::vector<std::byte> bytes(size_bytes);
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
+  return bytes;
+}
+
+class EngineTest : public testing::TestWithParam<test::WireKind> {
+ protected:
+  void SetUp() override {
+    if (const std::string why = GetParam().missing(); !why.empty()) GTEST_SKIP() << why;
+    wire_ = GetParam().make();
+    owner_ = open(0, 101, 2);
+    writer_ = open(1, 102, 2);
+    const Result<uint64_t> peer = owner_->connect(writer_->address(), deadline());
+    ASSERT_TRUE(peer.ok()) << peer.status().message();
+    writers_number_ = peer.value();
+    ASSERT_TRUE(wait([&] { return writer_->find_peer(101) && is_connected(); }));
+    owners_number_ = *writer_->find_peer(101);
+  }
+
+  std::unique_ptr<Engine> open(int side, uint64_t engine, size_t rails) {
+    EngineOptions options;
+    options.engine = engine;
+    options.credits = 4;
+    std::vector<std::unique_ptr<Domain>> domains;
+    for (size_t i = 0; i < rails; ++i) domains.push_back(wire_->open(side));
+    return Engine::open(std::move(domains), options).value();
+  }
+
+  uint64_t deadline(double seconds = 20) {
+    return wire_->now_ns() + static_cast<uint64_t>(seconds * kSecondNs);
+  }
+  bool is_connected() {
+    return owner_->peer_state(writers_number_).value() == PeerState::kConnected;
+  }
+
+  bool wait(const std::function<bool()>& until) {
+    for (int step = 0; step < kStepsMax; ++step) {
+      if (until()) return true;
+      owner_->step(wire_->now_ns());
+      writer_->step(wire_->now_ns());
+      wire_->pass_time();
+    }
+    return until();
+  }
+  TicketState end_of(uint64_t ticket) {
+    wait([&] { return writer_->state(ticket).value() != TicketState::kPending; });
+    return writer_->state(ticket).value();
+  }
+
+  /// The owner grants `memory`, and the writer opens it.
+  struct Opened {
+    uint64_t region;
+    uint64_t grant;
+    uint64_t target;
+    Descriptor descriptor;
+  };
+  Opened open_memory(MutableBytes memory) {
+    const uint64_t region = owner_->add_region(memory).value();
+    const Granted granted = owner_->grant(region, writers_number_, 0, memory.size()).value();
+    const Descriptor sent = decode_descriptor(encode(granted.descriptor)).value();
+    return {region, granted.grant, writer_->open_target(sent).value(), sent};
+  }
+
+  std::unique_ptr<test::Wire> wire_;
+  std::unique_ptr<Engine> owner_;
+  std::unique_ptr<Engine> writer_;
+  uint64_t writers_number_ = 0;  // to the owner
+  uint64_t owners_number_ = 0;   // to the writer
+};
+
+TEST_P(EngineTest, TheCountSaysThatEveryByteOfAWriteIsThere) {
+  for (const uint64_t size_bytes :
+       {uint64_t{0}, uint64_t{1}, uint64_t{4097}, uint64_t{9'000'001}}) {
+    auto source = some_bytes(size_bytes + 3, 1);
+    std::vector<std::byte> memory(size_bytes + 7);
+    const Opened opened = open_memory(memory);
+    const uint64_t from = writer_->add_region(source).value();
+    const uint32_t immediate = owner_->counters().acquire().value();
+    const uint64_t ticket =
+        writer_->write(from, opened.target, {3, 5, size_bytes}, immediate, deadline()).value();
+    const uint64_t expected = immediates_of_write(size_bytes);
+    ASSERT_TRUE(wait([&] { return owner_->counters().count(immediate) == expected; }));
+    EXPECT_EQ(std::memcmp(memory.data() + 5, source.data() + 3, size_bytes), 0) << size_bytes;
+    EXPECT_EQ(end_of(ticket), TicketState::kDone);
+    EXPECT_EQ(owner_->counters().count(immediate), expected);
+    EXPECT_EQ(memory[4], std::byte{0});
+    EXPECT_EQ(memory[size_bytes + 5], std::byte{0});
+    EXPECT_TRUE(writer_->remove_region(from).ok());
+  }
+}
+
+TEST_P(EngineTest, PagesGoWhereTheirIndicesSay) {
+  constexpr size_t kPage = 8192, kPages = 200;
+  auto source = some_bytes(kPage * kPages, 2);
+  std::vector<std::byte> memory(source.size());
+  const Opened opened = open_memory(memory);
+  const uint64_t from = writer_->add_region(source).value();
+  const uint32_t immediate = owner_->counters().acquire().value();
+  Pages source_pages{{}, kPage, 0}, target_pages{{}, kPage, 0};
+  for (uint32_t page = 0; page < kPages; ++page) {
+    source_pages.indices.push_back(page);
+    target_pages.indices.push_back((page * 7 + 3) % kPages);
+  }
+  const uint64_t ticket = writer_
+                              ->write_pages(from, opened.target, kPage, source_pages, target_pages,
+                                            immediate, deadline())
+                              .value();
+  const uint64_t expected = immediates_of_pages(kPage, kPages);
+  ASSERT_TRUE(wait([&] { return owner_->counters().count(immediate) == expected; }));
+  for (size_t page = 0; page < kPages; ++page)
+    ASSERT_EQ(std::memcmp(memory.data() + target_pages.indices[page] * kPage,
+                          source.data() + page * kPage, kPage),
+              0)
+        << page;
+  EXPECT_EQ(end_of(ticket), TicketState::kDone);
+}
+
+TEST_P(EngineTest, ANotificationIsOneImmediate) {
+  const uint32_t immediate = owner_->counters().acquire().value();
+  const uint64_t ticket = writer_->notify(owners_number_, immediate, deadline()).value();
+  ASSERT_TRUE(wait([&] { return owner_->counters().count(immediate) == 1; }));
+  EXPECT_EQ(end_of(ticket), TicketState::kDone);
+  EXPECT_EQ(owner_->counters().strays(), 0u);
+}
+
+TEST_P(EngineTest, AMessageArrivesOrTheSenderHearsThatThereIsNoBuffer) {
+  const auto message = some_bytes(kPayloadBytesMax, 3);
+  for (int i = 0; i < 4; ++i) ASSERT_TRUE(writer_->send(owners_number_, message).ok());
+  EXPECT_EQ(writer_->send(owners_number_, message).message(),
+            "the peer has no buffer for another message now. Try again later");
+  EXPECT_FALSE(writer_->send(owners_number_, some_bytes(kPayloadBytesMax + 1, 3)).ok());
+  int received = 0;
+  ASSERT_TRUE(wait([&] {
+    while (const auto got = owner_->receive()) {
+      EXPECT_EQ(got->peer, writers_number_);
+      EXPECT_EQ(got->payload, message);
+      ++received;
+    }
+    return received == 4;
+  }));
+  EXPECT_TRUE(wait([&] { return writer_->send(owners_number_, message).ok(); }))
+      << "credits come back";
+}
+
+TEST_P(EngineTest, RevokedMemoryIsFencedAndItsTargetIsGone) {
+  auto source = some_bytes(1000, 4);
+  std::vector<std::byte> memory(1000);
+  const Opened opened = open_memory(memory);
+  const uint64_t from = writer_->add_region(source).value();
+  EXPECT_FALSE(owner_->remove_region(opened.region).ok()) << "it is granted";
+  ASSERT_TRUE(owner_->revoke(opened.grant, deadline()).ok());
+  ASSERT_TRUE(wait([&] { return owner_->fence(opened.grant).value() == Fence::kFenced; }));
+  EXPECT_FALSE(writer_->write(from, opened.target, {0, 0, 10}, {}, deadline()).ok());
+  EXPECT_EQ(writer_->open_target(opened.descriptor).status().message(),
+            "the owner has revoked this descriptor");
+  EXPECT_TRUE(owner_->forget_grant(opened.grant).ok());
+  EXPECT_TRUE(owner_->remove_region(opened.region).ok());
+}
+
+TEST_P(EngineTest, AWriterThatDoesNotAnswerIsFencedOrItsMemoryQuarantined) {
+  std::vector<std::byte> memory(1000);
+  const Opened opened = open_memory(memory);
+  ASSERT_TRUE(owner_->revoke(opened.grant, deadline(0.01)).ok());
+  const auto fence = [&] { return owner_->fence(opened.grant).value(); };
+  for (int i = 0; i < kStepsMax && fence() == Fence::kRevoking; ++i) {
+    owner_->step(wire_->now_ns());  // the writer is silent
+    wire_->pass_time();
+  }
+  const bool is_simulated_hardware = GetParam().name == "simulated";
+  EXPECT_EQ(fence(), is_simulated_hardware ? Fence::kFenced : Fence::kQuarantined);
+  EXPECT_TRUE(wait([&] { return fence() == Fence::kFenced; })) << "it answers late";
+}
+
+TEST_P(EngineTest, ADescriptorThatIsWrongIsRefusedWithTheCause) {
+  std::vector<std::byte> memory(1000);
+  const uint64_t region = owner_->add_region(memory).value();
+  const Descriptor good = owner_->grant(region, writers_number_, 0, 1000).value().descriptor;
+  Descriptor of_nobody = good, for_another = good, short_of_rails = good;
+  of_nobody.owner = 77;
+  for_another.writer = 77;
+  short_of_rails.rails.pop_back();
+  EXPECT_EQ(writer_->open_target(of_nobody).status().message(),
+            "the owner of this descriptor is no peer of this engine");
+  EXPECT_EQ(writer_->open_target(for_another).status().message(),
+            "this descriptor is for another engine, or for an earlier process");
+  EXPECT_EQ(writer_->open_target(short_of_rails).status().message(),
+            "this descriptor is for 1 rails, and this engine has 2");
+  EXPECT_TRUE(writer_->open_target(good).ok());
+  EXPECT_FALSE(writer_->open_target(good).ok()) << "it is open";
+  EXPECT_FALSE(owner_->grant(region, writers_number_, 1, 1000).ok()) << "beyond the region";
+}
+
+TEST_P(EngineTest, WritesOutsideWhatWasGrantedAreArgumentErrors) {
+  std::vector<std::byte> source(1000), memory(1000);
+  const Opened opened = open_memory(memory);
+  const uint64_t from = writer_->add_region(source).value();
+  for (const Slice& slice : {Slice{0, 1, 1000}, Slice{1, 0, 1000}, Slice{~uint64_t{0}, 0, 2}})
+    EXPECT_FALSE(writer_->write(from, opened.target, slice, {}, deadline()).ok());
+  EXPECT_FALSE(writer_->write(from, opened.target + 1, {0, 0, 1}, {}, deadline()).ok());
+  EXPECT_FALSE(writer_->write(from + 1, opened.target, {0, 0, 1}, {}, deadline()).ok());
+}
+
+TEST_P(EngineTest, AnotherNumberOfRailsIsAnErrorAtConnect) {
+  const auto other = open(1, 103, 1);
+  EXPECT_EQ(owner_->connect(other->address(), deadline()).status().message(),
+            "the peer has 1 rails, and this engine has 2. Open both with as many");
+}
+
+TEST_P(EngineTest, AnAddressOfAProcessThatIsGoneConnectsToNobody) {
+  Address old = writer_->address();
+  old.engine = 99;  // another process was there before
+  const uint64_t peer = owner_->connect(old, deadline(0.05)).value();
+  ASSERT_TRUE(wait([&] { return owner_->peer_state(peer).value() != PeerState::kConnecting; }));
+  EXPECT_EQ(owner_->peer_state(peer).value(), PeerState::kFailed);
+  EXPECT_FALSE(writer_->find_peer(99));
+  EXPECT_EQ(writer_->statistics().misdirected, 1u);
+  EXPECT_TRUE(owner_->disconnect(peer).ok());
+}
+
+TEST_P(EngineTest, ManyWritesAtOnceAllArrive) {
+  constexpr size_t kWrites = 3000, kBytes = 64;
+  auto source = some_bytes(kWrites * kBytes, 5);
+  std::vector<std::byte> memory(source.size());
+  const Opened opened = open_memory(memory);
+  const uint64_t from = writer_->add_region(source).value();
+  const uint32_t immediate = owner_->counters().acquire().value();
+  std::vector<uint64_t> tickets;
+  for (size_t i = 0; i < kWrites; ++i)
+    tickets.push_back(
+        writer_->write(from, opened.target, {i * kBytes, i * kBytes, kBytes}, immediate, deadline())
+            .value());
+  ASSERT_TRUE(wait([&] { return owner_->counters().count(immediate) == kWrites; }));
+  EXPECT_TRUE(memory == source);
+  for (const uint64_t ticket : tickets) ASSERT_EQ(end_of(ticket), TicketState::kDone);
+}
+
+TEST_P(EngineTest, DisconnectingEndsWhatIsUnderWay) {
+  std::vector<std::byte> source(8 << 20), memory(8 << 20);
+  const Opened opened = open_memory(memory);
+  const uint64_t from = writer_->add_region(source).value();
+  const uint64_t ticket =
+      writer_->write(from, opened.target, {0, 0, source.size()}, {}, deadline()).value();
+  writer_->step(wire_->now_ns());
+  ASSERT_TRUE(writer_->disconnect(owners_number_).ok());
+  const TicketState state = end_of(ticket);
+  EXPECT_TRUE(state == TicketState::kFailed || state == TicketState::kDone);
+  EXPECT_FALSE(writer_->peer_state(owners_number_).ok());
+  EXPECT_TRUE(writer_->remove_region(from).ok()) << "nothing reads it any more";
+}
+
+INSTANTIATE_TEST_SUITE_P(Wires, EngineTest, testing::ValuesIn(test::wire_kinds()),
+                         test::name_of_wire);
+
+}  // namespace
+}  // namespace braid::fabric
