@@ -98,6 +98,8 @@ class Engine final : private Worker::Listener {
 
   /// Says hello. The peer is kConnected when it has answered, kFailed by the deadline.
   Result<uint64_t> connect(const Address& address, uint64_t deadline_ns);
+  /// The next engine that has connected to this one.
+  std::optional<uint64_t> accept();
   /// The peer with this number of an engine, whoever has connected; none: not known.
   std::optional<uint64_t> find_peer(uint64_t engine) const;
   Result<PeerState> peer_state(uint64_t peer) const;
@@ -242,6 +244,7 @@ class Engine final : private Worker::Listener {
   std::map<uint64_t, Grant> grants_;  // by number: they rise
   uint64_t next_grant_ = 1;
   SlotMap<PeerTarget> targets_;
+  std::deque<uint64_t> newcomers_;
   std::deque<Received> inbox_;
   ImmCounters counters_;
   EngineStatistics statistics_;

@@ -51,6 +51,15 @@ Result<uint64_t> Engine::add_peer(const Address& address) {
   return id;
 }
 
+std::optional<uint64_t> Engine::accept() {
+  while (!newcomers_.empty()) {
+    const uint64_t peer = newcomers_.front();
+    newcomers_.pop_front();
+    if (peer_state(peer).ok()) return peer;
+  }
+  return std::nullopt;
+}
+
 std::optional<uint64_t> Engine::find_peer(uint64_t engine) const {
   const auto found = peer_of_engine_.find(engine);
   if (found == peer_of_engine_.end()) return std::nullopt;
@@ -166,7 +175,10 @@ void Engine::handle_hello(uint64_t from, const Hello& hello) {
   std::optional<uint64_t> id = find_peer(from);
   if (!id && options_.accepts_peers) {
     const Result<uint64_t> added = add_peer(hello.address);
-    if (added.ok()) id = added.value();
+    if (added.ok()) {
+      id = added.value();
+      newcomers_.push_back(*id);
+    }
   }
   if (!id || peers_.find(*id)->has_credits || peers_.find(*id)->is_leaving) {
     ++statistics_.refused;

@@ -1,0 +1,67 @@
+// The other process of process_test.cpp: it connects, writes what it is told to, and goes on until
+// it is told to stop, or is killed.
+//
+//   fabric_peer PROVIDER ADDRESS       the address of the owner, as hexadecimal digits
+//
+// An order is a message: how often, how many bytes, the immediate, the descriptor. Every write goes
+// to the same bytes, whose values say which it was.
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <random>
+#include <string>
+
+#include "fabric/engine.h"
+#include "fabric/order.h"
+#include "fabric/ofi/domain.h"
+
+namespace {
+
+using namespace braid::fabric;
+
+uint64_t now_ns() {
+  return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+}
+
+constexpr uint64_t kSecondNs = 1'000'000'000;
+
+int serve(Engine& engine) {
+  for (;;) {
+    engine.step(now_ns());
+    const auto order = engine.receive();
+    if (!order) continue;
+    if (order->payload.size() < 16) return 0;  // to stop
+    test::Order told;
+    std::memcpy(&told, order->payload.data(), sizeof told);
+    const auto target =
+        engine.open_target(decode_descriptor(Bytes(order->payload).subspan(sizeof told)).value());
+    if (!target.ok()) return 3;
+    std::vector<std::byte> source(told.size_bytes);
+    const uint64_t region = engine.add_region(source).value();
+    for (uint32_t i = 0; i < told.writes; ++i) {
+      std::fill(source.begin(), source.end(), static_cast<std::byte>(i + 1));
+      const auto ticket = engine.write(region, target.value(), {0, 0, source.size()},
+                                       told.immediate, now_ns() + 20 * kSecondNs);
+      if (!ticket.ok()) break;  // revoked
+      while (engine.state(ticket.value()).value() == TicketState::kPending) engine.step(now_ns());
+      engine.forget(ticket.value());
+    }
+  }
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+  if (count != 3) return 2;
+  const auto* quirks = ofi::find_quirks(words[1]);
+  EngineOptions options;
+  options.engine = std::random_device()() | uint64_t{std::random_device()()} << 32;
+  std::vector<std::unique_ptr<Domain>> rails;
+  rails.push_back(ofi::open_domain(*quirks, "127.0.0.1").value());
+  auto engine = Engine::open(std::move(rails), options).value();
+  const Address owner = decode_address(test::from_hex(words[2])).value();
+  const uint64_t peer = engine->connect(owner, now_ns() + 20 * kSecondNs).value();
+  while (engine->peer_state(peer).value() == PeerState::kConnecting) engine->step(now_ns());
+  if (engine->peer_state(peer).value() != PeerState::kConnected) return 4;
+  return serve(*engine);
+}
