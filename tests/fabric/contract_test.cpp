@@ -242,6 +242,30 @@ TEST_P(ContractTest, NothingLandsOutsideARegion) {
 
 /// Libfabric's TCP providers let a write that has begun land after its region was closed: they do
 /// not say that they fence.
+/// As a process that is stopped.
+TEST_P(ContractTest, APeerThatIsSilentHoldsUpNobodyElse) {
+  auto source = some_bytes(4096, 9);
+  std::vector<std::byte> memory(source.size()), silent_memory(source.size());
+  const uint32_t from = add(writer(), source, Access::kLocal);
+  const uint32_t into = add(target(), memory, Access::kRemoteWrite);
+  End silent;
+  silent.domain = wire_->open(1);
+  const uint32_t silent_into = add(silent, silent_memory, Access::kRemoteWrite);
+  const uint32_t peer = peer_;
+  peer_ = writer().domain->connect(silent.domain->address()).value();
+  for (uint64_t i = 0; i < 3; ++i) {
+    const Write write = to(silent.domain->remote_range(silent_into), 0, from, source, 100 + i);
+    wait([&] { return writer().domain->post_write(write); }, 100);  // may be full, as it were
+  }
+  peer_ = peer;
+  for (uint64_t i = 0; i < 3; ++i)
+    post(to(target().domain->remote_range(into), 0, from, source, i));
+  EXPECT_TRUE(wait([&] {
+    return writer().ended.contains(0) && writer().ended.contains(1) && writer().ended.contains(2);
+  }));
+  EXPECT_EQ(memory, source);
+}
+
 class FenceTest : public ContractTest {};
 
 TEST_P(FenceTest, NothingLandsAfterRemovalInTheMiddleOfAWrite) {

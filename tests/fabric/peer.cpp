@@ -12,8 +12,8 @@
 #include <string>
 
 #include "fabric/engine.h"
-#include "fabric/order.h"
 #include "fabric/ofi/domain.h"
+#include "fabric/order.h"
 
 namespace {
 

@@ -35,8 +35,10 @@ WireKind simulated(const char* name, const sim::NetworkOptions& options) {
 class OfiWire final : public Wire {
  public:
   explicit OfiWire(const ofi::Quirks& quirks) : quirks_(quirks) {}
-  std::unique_ptr<Domain> open(int) override {
-    return ofi::open_domain(quirks_, "127.0.0.1").value();
+  /// Each of a process's domains at an address of its own.
+  std::unique_ptr<Domain> open(int side) override {
+    const int host = 1 + opened_[side]++ % 4;
+    return ofi::open_domain(quirks_, "127.0.0." + std::to_string(host)).value();
   }
   void pass_time() override {}
   uint64_t now_ns() override {
@@ -45,6 +47,7 @@ class OfiWire final : public Wire {
 
  private:
   const ofi::Quirks& quirks_;
+  int opened_[2] = {0, 0};
 };
 
 WireKind libfabric(const char* name, const ofi::Quirks& quirks) {

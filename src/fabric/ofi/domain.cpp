@@ -65,7 +65,7 @@ class OfiDomain final : public Domain {
     const Result<const Library*> loaded = library();
     if (!loaded.ok()) return loaded.status();
     std::unique_ptr<OfiDomain> domain(new OfiDomain(*loaded.value(), quirks));
-    if (Status failed = domain->prepare(quirks, host_address); !failed.ok()) return failed;
+    if (Status failed = domain->prepare(host_address); !failed.ok()) return failed;
     return std::unique_ptr<Domain>(std::move(domain));
   }
 
@@ -94,9 +94,18 @@ class OfiDomain final : public Domain {
   };
 
   OfiDomain(const Library& fabric_library, const Quirks& quirks)
-      : library_(fabric_library), traits_{quirks.provider, quirks.removal_fences} {}
+      : library_(fabric_library),
+        quirks_(quirks),
+        traits_{quirks.provider, quirks.removal_fences} {}
 
-  Status prepare(const Quirks& quirks, const std::string& host_address);
+  struct Peer {
+    fi_addr_t address = FI_ADDR_UNSPEC;
+    fid_ep* endpoint = nullptr;  // from which it is written to
+    Owned<fid_ep> own;           // the same, where each peer needs one
+  };
+
+  Status prepare(const std::string& host_address);
+  Result<Owned<fid_ep>> open_endpoint();
   Status failure(const char* what, int64_t answer) const;
   void* descriptor_of(uint32_t region) const;
   Operation* begin(Event event, uint64_t context);
@@ -106,15 +115,17 @@ class OfiDomain final : public Domain {
   bool take_error(Completion& completion);
 
   const Library& library_;
+  const Quirks& quirks_;
   Traits traits_;
   Info info_;
   Owned<fid_fabric> fabric_;
   Owned<fid_domain> domain_;
-  Owned<fid_av> peers_;
+  Owned<fid_av> addresses_;
   Owned<fid_cq> queue_;
   std::unordered_map<uint32_t, Region> regions_;
   std::deque<Operation> operations_;
-  Owned<fid_ep> endpoint_;  // closed first: nothing reads or writes memory then
+  Owned<fid_ep> endpoint_;   // endpoints are closed first: nothing reads or writes memory then
+  std::vector<Peer> peers_;  // by number
   std::vector<std::byte> address_;
   uint32_t next_region_ = 0;
   std::vector<Operation*> free_;
@@ -125,10 +136,10 @@ Status OfiDomain::failure(const char* what, int64_t answer) const {
   return Status::error(traits_.provider + ": " + what + ": " + library_.describe(answer));
 }
 
-Status OfiDomain::prepare(const Quirks& quirks, const std::string& host_address) {
-  const Info hints = hints_for(library_, quirks);
+Status OfiDomain::prepare(const std::string& host_address) {
+  const Info hints = hints_for(library_, quirks_);
   fi_info* found = nullptr;
-  const char* node = quirks.listens_at_address ? host_address.c_str() : nullptr;
+  const char* node = quirks_.listens_at_address ? host_address.c_str() : nullptr;
   int answer = library_.getinfo(kInterface, node, nullptr, node != nullptr ? FI_SOURCE : 0,
                                 hints.get(), &found);
   if (answer != 0) return failure("no such provider or address", answer);
@@ -143,12 +154,12 @@ Status OfiDomain::prepare(const Quirks& quirks, const std::string& host_address)
   if (answer != 0) return failure("fi_domain", answer);
   domain_.reset(domain);
 
-  fi_av_attr peers_attributes{};
-  peers_attributes.type = FI_AV_TABLE;
-  fid_av* peers = nullptr;
-  answer = fi_av_open(domain, &peers_attributes, &peers, nullptr);
+  fi_av_attr address_attributes{};
+  address_attributes.type = FI_AV_TABLE;
+  fid_av* addresses = nullptr;
+  answer = fi_av_open(domain, &address_attributes, &addresses, nullptr);
   if (answer != 0) return failure("fi_av_open", answer);
-  peers_.reset(peers);
+  addresses_.reset(addresses);
 
   fi_cq_attr queue_attributes{};
   queue_attributes.format = FI_CQ_FORMAT_DATA;
@@ -159,21 +170,28 @@ Status OfiDomain::prepare(const Quirks& quirks, const std::string& host_address)
   if (answer != 0) return failure("fi_cq_open", answer);
   queue_.reset(queue);
 
-  fid_ep* endpoint = nullptr;
-  answer = fi_endpoint(domain, info_.get(), &endpoint, nullptr);
-  if (answer != 0) return failure("fi_endpoint", answer);
-  endpoint_.reset(endpoint);
-  answer = fi_ep_bind(endpoint, &peers->fid, 0);
-  if (answer == 0) answer = fi_ep_bind(endpoint, &queue->fid, FI_TRANSMIT | FI_RECV);
-  if (answer == 0) answer = fi_enable(endpoint);
-  if (answer != 0) return failure("fi_enable", answer);
+  Result<Owned<fid_ep>> endpoint = open_endpoint();
+  if (!endpoint.ok()) return endpoint.status();
+  endpoint_ = std::move(endpoint).value();
 
   size_t size_bytes = kAddressBytesMax;
   address_.resize(size_bytes);
-  answer = fi_getname(&endpoint->fid, address_.data(), &size_bytes);
+  answer = fi_getname(&endpoint_->fid, address_.data(), &size_bytes);
   if (answer != 0) return failure("fi_getname", answer);
   address_.resize(size_bytes);
   return {};
+}
+
+Result<Owned<fid_ep>> OfiDomain::open_endpoint() {
+  fid_ep* opened = nullptr;
+  int answer = fi_endpoint(domain_.get(), info_.get(), &opened, nullptr);
+  if (answer != 0) return failure("fi_endpoint", answer);
+  Owned<fid_ep> endpoint(opened);
+  answer = fi_ep_bind(opened, &addresses_->fid, 0);
+  if (answer == 0) answer = fi_ep_bind(opened, &queue_->fid, FI_TRANSMIT | FI_RECV);
+  if (answer == 0) answer = fi_enable(opened);
+  if (answer != 0) return failure("fi_enable", answer);
+  return endpoint;
 }
 
 // ---- Regions and peers ----
@@ -212,16 +230,24 @@ Result<uint32_t> OfiDomain::connect(Bytes address) {
   if (is_text ? address.empty() || address.back() != std::byte{0}
               : address.size() != address_.size())
     return Status::error("this is no address of " + traits_.provider);
-  fi_addr_t peer = FI_ADDR_UNSPEC;
-  const int answer = fi_av_insert(peers_.get(), address.data(), 1, &peer, 0, nullptr);
-  if (answer != 1)
-    return failure("the peer's address is refused", answer < 0 ? answer : -FI_EINVAL);
-  return static_cast<uint32_t>(peer);
+  Peer peer;
+  if (quirks_.needs_endpoint_for_each_peer) {
+    Result<Owned<fid_ep>> own = open_endpoint();
+    if (!own.ok()) return own.status();
+    peer.own = std::move(own).value();
+  }
+  peer.endpoint = peer.own ? peer.own.get() : endpoint_.get();
+  const int count = fi_av_insert(addresses_.get(), address.data(), 1, &peer.address, 0, nullptr);
+  if (count != 1) return failure("the peer's address is refused", count < 0 ? count : -FI_EINVAL);
+  peers_.push_back(std::move(peer));
+  return static_cast<uint32_t>(peers_.size() - 1);
 }
 
 void OfiDomain::disconnect(uint32_t peer) {
-  fi_addr_t address = peer;
-  fi_av_remove(peers_.get(), &address, 1, 0);
+  Peer& leaving = peers_.at(peer);
+  leaving.own.reset();
+  leaving.endpoint = nullptr;
+  fi_av_remove(addresses_.get(), &leaving.address, 1, 0);
 }
 
 // ---- Postings ----
@@ -252,14 +278,14 @@ bool OfiDomain::post_write(const Write& write) {
   message.msg_iov = &source;
   message.desc = &descriptor;
   message.iov_count = 1;
-  message.addr = write.peer;
+  message.addr = peers_.at(write.peer).address;
   message.rma_iov = &target;
   message.rma_iov_count = 1;
   message.context = operation;
   message.data = write.immediate.value_or(0);
   const uint64_t flags =
       FI_COMPLETION | FI_DELIVERY_COMPLETE | (write.immediate ? uint64_t{FI_REMOTE_CQ_DATA} : 0);
-  return posted(operation, fi_writemsg(endpoint_.get(), &message, flags));
+  return posted(operation, fi_writemsg(peers_.at(write.peer).endpoint, &message, flags));
 }
 
 bool OfiDomain::post_send(uint32_t peer, uint32_t region, Bytes bytes, uint64_t context) {
@@ -270,10 +296,10 @@ bool OfiDomain::post_send(uint32_t peer, uint32_t region, Bytes bytes, uint64_t 
   message.msg_iov = &source;
   message.desc = &descriptor;
   message.iov_count = 1;
-  message.addr = peer;
+  message.addr = peers_.at(peer).address;
   message.context = operation;
-  return posted(operation,
-                fi_sendmsg(endpoint_.get(), &message, FI_COMPLETION | FI_DELIVERY_COMPLETE));
+  return posted(operation, fi_sendmsg(peers_.at(peer).endpoint, &message,
+                                      FI_COMPLETION | FI_DELIVERY_COMPLETE));
 }
 
 bool OfiDomain::post_receive(uint32_t region, MutableBytes buffer, uint64_t context) {

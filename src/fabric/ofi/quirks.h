@@ -13,6 +13,9 @@ struct Quirks {
   bool listens_at_address = false;
   /// See Traits::removal_fences.
   bool removal_fences = false;
+  /// Completions of one endpoint come in the order of posting, so a peer that is silent would hold
+  /// up those of all others: each peer is written to from an endpoint of its own.
+  bool needs_endpoint_for_each_peer = false;
 };
 
 const Quirks& tcp_quirks();

@@ -1,14 +1,18 @@
 // shm: processes of one host. The target copies, out of the writer's memory (CMA) or out of shared
 // memory, when it polls.
 //
-// A write to a peer that is gone, or to a region that was closed, never completes: only deadlines
-// end it. A write of no bytes is not safe, so an immediate alone is a write of one byte (Address).
+// The answers to an endpoint's postings stand in one queue, whose head waits for its peer: while
+// one peer is stopped or dead, nothing else of that endpoint completes. Hence an endpoint for each
+// peer. A write to a peer that is gone, or to a region that was closed, never completes: only
+// deadlines end it. A write of no bytes is not safe, so an immediate alone is a write of one byte
+// (Address).
 #include "fabric/ofi/quirks.h"
 
 namespace braid::fabric::ofi {
 
 const Quirks& shm_quirks() {
-  static constexpr Quirks quirks{"shm", false, false};
+  static constexpr Quirks quirks{
+      .provider = "shm", .listens_at_address = false, .needs_endpoint_for_each_peer = true};
   return quirks;
 }
 

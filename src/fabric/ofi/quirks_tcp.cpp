@@ -8,7 +8,8 @@
 namespace braid::fabric::ofi {
 
 const Quirks& tcp_quirks() {
-  static constexpr Quirks quirks{"tcp;ofi_rxm", true, false};
+  static constexpr Quirks quirks{
+      .provider = "tcp;ofi_rxm", .listens_at_address = true, .needs_endpoint_for_each_peer = false};
   return quirks;
 }
 
