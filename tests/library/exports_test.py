@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""libbraid.so exports what include/braid/braid.h declares and nothing else, needs only the C
-library, and the header alone is C.
+"""A library of braid's exports what its C header declares and nothing else, needs only the C library,
+and the header alone is C.
 
   exports_test.py LIBRARY HEADER C-COMPILER
 """
@@ -26,4 +26,4 @@ strangers = [name for name in needed if not re.match(r"lib(c|m|dl)\.so|ld-linux"
 assert not strangers, f"needs {strangers}"
 
 subprocess.run([compiler, "-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only",
-                "-x", "c", "-include", header, "/dev/null"], check=True)
+                "-I", str(pathlib.Path(header).parents[1]), "-x", "c", "-include", header, "/dev/null"], check=True)

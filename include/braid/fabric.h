@@ -1,0 +1,253 @@
+// Start here: one-sided transfers between processes and hosts, for C++ programs that link
+// libbraid_fabric.
+//
+//   auto opened = braid::Fabric::open({.provider = "tcp;ofi_rxm"});
+//   if (!opened.ok()) return complain(opened.status().message());
+//   braid::Fabric fabric = std::move(opened).value();
+//
+// A Fabric writes into memory that others have granted to it, over all its rails at once. Nothing
+// is ordered but by counts of immediates. fabric_abi.h says, once for both, how a write lives, what
+// its end means, who owns what, which threads may call, what blocks, and whom to trust.
+//
+// This is a header over that C interface, so that no C++ type crosses the library's border.
+// Numbers of things are types of their own, so that a region is not taken for a peer. Errors:
+// Status and Result. Sizes are bytes. C++17 and newer.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "braid/fabric_abi.h"
+#include "braid/status.h"
+
+namespace braid {
+
+/// How long to wait at most, or how long something may take.
+using Limit = std::chrono::microseconds;
+
+class Fabric {
+ public:
+  using ByteList = std::vector<std::byte>;
+
+  enum class Peer : uint64_t {};
+  enum class Region : uint64_t {};
+  enum class Grant : uint64_t {};
+  enum class Target : uint64_t {};
+  enum class Ticket : uint64_t {};
+  using Immediate = uint32_t;
+
+  enum class TicketState {
+    kPending = BRAID_FABRIC_PENDING,
+    kDone = BRAID_FABRIC_DONE,
+    kFailed = BRAID_FABRIC_FAILED,
+    kQuarantined = BRAID_FABRIC_QUARANTINED
+  };
+  enum class Fence {
+    kGranted = BRAID_FABRIC_GRANTED,
+    kRevoking = BRAID_FABRIC_REVOKING,
+    kFenced = BRAID_FABRIC_FENCED,
+    kQuarantined = BRAID_FABRIC_MEMORY_QUARANTINED
+  };
+
+  struct Options {
+    std::string provider;                ///< empty: the first that is here
+    std::vector<std::string> addresses;  ///< one for each rail; none: 127.0.0.1
+  };
+  struct Granted {
+    Grant grant;
+    ByteList descriptor;  ///< for the peer
+  };
+  struct Range {
+    uint64_t source_offset_bytes = 0;
+    uint64_t target_offset_bytes = 0;
+    uint64_t size_bytes = 0;
+  };
+  struct Pages {
+    std::vector<uint32_t> indices;
+    uint64_t stride_bytes = 0;
+    uint64_t offset_bytes = 0;
+  };
+  struct Message {
+    Peer from;
+    ByteList bytes;
+  };
+
+  static Result<Fabric> open(const Options& options) {
+    std::vector<const char*> addresses;
+    for (const std::string& address : options.addresses) addresses.push_back(address.c_str());
+    const braid_fabric_options all{sizeof(braid_fabric_options),
+                                   options.provider.empty() ? nullptr : options.provider.c_str(),
+                                   addresses.data(), addresses.size()};
+    braid_fabric* fabric = nullptr;
+    if (braid_fabric_open(&all, &fabric) != BRAID_OK) return failure();
+    return Fabric(fabric);
+  }
+
+  /// For others to connect to.
+  Result<ByteList> address() {
+    size_t needed_bytes = 0;
+    if (braid_fabric_address(get(), nullptr, 0, &needed_bytes) != BRAID_OK) return failure();
+    ByteList bytes(needed_bytes);
+    if (braid_fabric_address(get(), bytes.data(), bytes.size(), nullptr) != BRAID_OK)
+      return failure();
+    return bytes;
+  }
+  Result<Peer> connect(const ByteList& address, Limit limit) {
+    return numbered<Peer>([&](uint64_t* peer) {
+      return braid_fabric_connect(get(), address.data(), address.size(), us(limit), peer);
+    });
+  }
+  /// The next that has connected; none by the limit: nullopt.
+  Result<std::optional<Peer>> accept(Limit limit) {
+    uint64_t peer = 0;
+    if (braid_fabric_accept(get(), us(limit), &peer) != BRAID_OK) return failure();
+    return peer == 0 ? std::nullopt : std::optional<Peer>(Peer{peer});
+  }
+  Status disconnect(Peer peer) { return status_of(braid_fabric_disconnect(get(), number(peer))); }
+
+  Result<Region> add_region(void* memory, size_t size_bytes) {
+    return numbered<Region>([&](uint64_t* region) {
+      return braid_fabric_add_region(get(), memory, size_bytes, region);
+    });
+  }
+  Status remove_region(Region region) {
+    return status_of(braid_fabric_remove_region(get(), number(region)));
+  }
+  Result<Granted> grant(Region region, Peer peer, uint64_t offset_bytes, uint64_t size_bytes) {
+    uint64_t grant = 0;
+    ByteList descriptor(512);
+    size_t descriptor_bytes = 0;
+    if (braid_fabric_grant(get(), number(region), number(peer), offset_bytes, size_bytes, &grant,
+                           descriptor.data(), descriptor.size(), &descriptor_bytes) != BRAID_OK)
+      return failure();
+    descriptor.resize(descriptor_bytes);
+    return Granted{Grant{grant}, std::move(descriptor)};
+  }
+  /// Waits for the peer's answer.
+  Result<Fence> revoke(Grant grant, Limit limit) {
+    int fence = 0;
+    if (braid_fabric_revoke(get(), number(grant), us(limit), &fence) != BRAID_OK) return failure();
+    return static_cast<Fence>(fence);
+  }
+  Result<Fence> fence_of(Grant grant) {
+    int fence = 0;
+    if (braid_fabric_fence_of(get(), number(grant), &fence) != BRAID_OK) return failure();
+    return static_cast<Fence>(fence);
+  }
+  Status forget(Grant grant) { return status_of(braid_fabric_forget_grant(get(), number(grant))); }
+
+  Result<Target> open_target(const ByteList& descriptor) {
+    return numbered<Target>([&](uint64_t* target) {
+      return braid_fabric_open_target(get(), descriptor.data(), descriptor.size(), target);
+    });
+  }
+  Result<Ticket> write(Region region, Target target, const Range& range,
+                       std::optional<Immediate> immediate, Limit limit) {
+    return numbered<Ticket>([&](uint64_t* ticket) {
+      return braid_fabric_write(get(), number(region), range.source_offset_bytes, number(target),
+                                range.target_offset_bytes, range.size_bytes,
+                                immediate ? &*immediate : nullptr, us(limit), ticket);
+    });
+  }
+  Result<Ticket> write_pages(Region region, const Pages& source, Target target,
+                             const Pages& destination, uint64_t page_bytes,
+                             std::optional<Immediate> immediate, Limit limit) {
+    if (source.indices.size() != destination.indices.size())
+      return Status::error("the lists of pages differ in length");
+    const braid_fabric_pages from{source.indices.data(), source.stride_bytes, source.offset_bytes};
+    const braid_fabric_pages to{destination.indices.data(), destination.stride_bytes,
+                                destination.offset_bytes};
+    return numbered<Ticket>([&](uint64_t* ticket) {
+      return braid_fabric_write_pages(get(), number(region), &from, number(target), &to, page_bytes,
+                                      source.indices.size(), immediate ? &*immediate : nullptr,
+                                      us(limit), ticket);
+    });
+  }
+  /// One immediate, and no bytes.
+  Result<Ticket> notify(Peer peer, Immediate immediate, Limit limit) {
+    return numbered<Ticket>([&](uint64_t* ticket) {
+      return braid_fabric_notify(get(), number(peer), immediate, us(limit), ticket);
+    });
+  }
+  Result<TicketState> wait(Ticket ticket, Limit limit) {
+    int state = 0;
+    if (braid_fabric_wait_ticket(get(), number(ticket), us(limit), &state) != BRAID_OK)
+      return failure();
+    return static_cast<TicketState>(state);
+  }
+  void forget(Ticket ticket) { braid_fabric_forget_ticket(get(), number(ticket)); }
+
+  Result<Immediate> acquire_immediate() {
+    Immediate immediate = 0;
+    if (braid_fabric_acquire_immediate(get(), &immediate) != BRAID_OK) return failure();
+    return immediate;
+  }
+  /// How often it has arrived, once that is `count`, or at the limit.
+  Result<uint64_t> wait_count(Immediate immediate, uint64_t count, Limit limit) {
+    uint64_t arrived = 0;
+    if (braid_fabric_wait_count(get(), immediate, count, us(limit), &arrived) != BRAID_OK)
+      return failure();
+    return arrived;
+  }
+  Status release(Immediate immediate, uint64_t missing = 0) {
+    return status_of(braid_fabric_release_immediate(get(), immediate, missing));
+  }
+  static uint64_t immediates_of_write(uint64_t size_bytes) {
+    return braid_fabric_immediates_of_write(size_bytes);
+  }
+  static uint64_t immediates_of_pages(uint64_t page_bytes, uint64_t page_count) {
+    return braid_fabric_immediates_of_pages(page_bytes, page_count);
+  }
+
+  Status send(Peer peer, const ByteList& message) {
+    return status_of(braid_fabric_send(get(), number(peer), message.data(), message.size()));
+  }
+  Result<std::optional<Message>> receive(Limit limit) {
+    ByteList bytes(BRAID_FABRIC_MESSAGE_BYTES);
+    size_t size_bytes = 0;
+    uint64_t from = 0;
+    if (braid_fabric_receive(get(), us(limit), bytes.data(), &size_bytes, &from) != BRAID_OK)
+      return failure();
+    if (from == 0) return std::optional<Message>();
+    bytes.resize(size_bytes);
+    return std::optional<Message>(Message{Peer{from}, std::move(bytes)});
+  }
+
+  /// For calling the C interface with the same engine; null after it was moved from.
+  braid_fabric* get() const { return fabric_.get(); }
+
+ private:
+  struct Close {
+    void operator()(braid_fabric* fabric) const { braid_fabric_close(fabric); }
+  };
+
+  explicit Fabric(braid_fabric* fabric) : fabric_(fabric) {}
+
+  template <typename Number>
+  static uint64_t number(Number number) {
+    return static_cast<uint64_t>(number);
+  }
+  static uint64_t us(Limit limit) {
+    return limit.count() < 0 ? 0 : static_cast<uint64_t>(limit.count());
+  }
+  static Status failure() { return Status::error(braid_fabric_last_error()); }
+  static Status status_of(braid_status status) { return status == BRAID_OK ? Status() : failure(); }
+
+  template <typename Number, typename Call>
+  static Result<Number> numbered(const Call& call) {
+    uint64_t number = 0;
+    if (call(&number) != BRAID_OK) return failure();
+    return Number{number};
+  }
+
+  std::unique_ptr<braid_fabric, Close> fabric_;
+};
+
+}  // namespace braid

@@ -1,0 +1,132 @@
+// include/braid/fabric.h, as a program that links libbraid_fabric uses it.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <thread>
+
+#include "braid/fabric.h"
+
+namespace braid {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+class FabricTest : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    auto owner = Fabric::open({GetParam(), {"127.0.0.1", "127.0.0.1"}});
+    if (!owner.ok()) GTEST_SKIP() << owner.status().message();
+    owner_.emplace(std::move(owner).value());
+    writer_.emplace(Fabric::open({GetParam(), {"127.0.0.1", "127.0.0.1"}}).value());
+    const auto peer = writer_->connect(owner_->address().value(), seconds(20));
+    ASSERT_TRUE(peer.ok()) << peer.status().message();
+    owners_peer_ = peer.value();
+    writers_peer_ = owner_->accept(seconds(20)).value().value();
+  }
+
+  std::optional<Fabric> owner_, writer_;
+  Fabric::Peer owners_peer_{}, writers_peer_{};
+};
+
+TEST_P(FabricTest, AWholeWriteFromGrantToFence) {
+  std::vector<std::byte> source(2'000'003, std::byte{7}), memory(source.size());
+  const auto region = owner_->add_region(memory.data(), memory.size()).value();
+  const auto granted = owner_->grant(region, writers_peer_, 0, memory.size()).value();
+  const auto immediate = owner_->acquire_immediate().value();
+  Fabric::ByteList order(sizeof immediate + granted.descriptor.size());
+  std::memcpy(order.data(), &immediate, sizeof immediate);
+  std::memcpy(order.data() + sizeof immediate, granted.descriptor.data(),
+              granted.descriptor.size());
+  ASSERT_TRUE(owner_->send(writers_peer_, order).ok());
+
+  std::thread writer([&] {
+    const auto message = writer_->receive(seconds(20)).value().value();
+    EXPECT_EQ(message.from, owners_peer_);
+    uint32_t told = 0;
+    std::memcpy(&told, message.bytes.data(), sizeof told);
+    const auto target = writer_->open_target({message.bytes.begin() + 4, message.bytes.end()});
+    const auto from = writer_->add_region(source.data(), source.size()).value();
+    const auto ticket =
+        writer_->write(from, target.value(), {0, 0, source.size()}, told, seconds(20)).value();
+    EXPECT_EQ(writer_->wait(ticket, seconds(20)).value(), Fabric::TicketState::kDone);
+    writer_->forget(ticket);
+    EXPECT_FALSE(writer_->wait(ticket, seconds(0)).ok()) << "it was forgotten";
+    EXPECT_TRUE(writer_->remove_region(from).ok());
+  });
+  const uint64_t expected = Fabric::immediates_of_write(memory.size());
+  EXPECT_EQ(owner_->wait_count(immediate, expected, seconds(20)).value(), expected);
+  EXPECT_EQ(memory, source);
+  writer.join();
+  EXPECT_TRUE(owner_->release(immediate).ok());
+  EXPECT_FALSE(owner_->remove_region(region).ok());
+  EXPECT_EQ(owner_->revoke(granted.grant, seconds(20)).value(), Fabric::Fence::kFenced);
+  EXPECT_TRUE(owner_->forget(granted.grant).ok());
+  EXPECT_TRUE(owner_->remove_region(region).ok());
+}
+
+TEST_P(FabricTest, PagesLandWhileTheOwnerDoesNotCall) {
+  constexpr uint32_t kPages = 50;
+  constexpr size_t kPageBytes = 8192;
+  std::vector<std::byte> source(kPages * kPageBytes, std::byte{3}), memory(source.size());
+  const auto region = owner_->add_region(memory.data(), memory.size()).value();
+  const auto granted = owner_->grant(region, writers_peer_, 0, memory.size()).value();
+  const auto target = writer_->open_target(granted.descriptor).value();
+  const auto from = writer_->add_region(source.data(), source.size()).value();
+  Fabric::Pages pages{{}, kPageBytes, 0}, turned{{}, kPageBytes, 0};
+  for (uint32_t i = 0; i < kPages; ++i) {
+    pages.indices.push_back(i);
+    turned.indices.push_back(kPages - 1 - i);
+  }
+  const auto ticket =
+      writer_->write_pages(from, pages, target, turned, kPageBytes, {}, seconds(20));
+  EXPECT_EQ(writer_->wait(ticket.value(), seconds(20)).value(), Fabric::TicketState::kDone);
+  EXPECT_EQ(memory, source) << "the owner's own thread has looked";
+}
+
+TEST_P(FabricTest, WaitingEndsAtItsLimit) {
+  const auto immediate = owner_->acquire_immediate().value();
+  EXPECT_EQ(owner_->wait_count(immediate, 1, milliseconds(5)).value(), 0u);
+  EXPECT_FALSE(owner_->accept(milliseconds(5)).value().has_value());
+  EXPECT_FALSE(owner_->receive(milliseconds(5)).value().has_value());
+}
+
+TEST_P(FabricTest, WhatIsWrongIsAnErrorInWords) {
+  EXPECT_FALSE(writer_->connect({std::byte{1}}, seconds(1)).ok());
+  EXPECT_FALSE(writer_->open_target({std::byte{1}}).ok());
+  EXPECT_FALSE(owner_->wait_count(12345, 1, seconds(1)).ok());
+  EXPECT_EQ(braid_fabric_send(nullptr, 1, nullptr, 0), BRAID_ERROR_ARGUMENT);
+  EXPECT_STREQ(braid_fabric_last_error(), "a pointer that must be given is null");
+}
+
+TEST_P(FabricTest, AnEngineIsDeadInAChildAndSaysSo) {
+  const pid_t child = fork();
+  if (child == 0) {
+    const auto immediate = owner_->acquire_immediate();
+    const bool says_so =
+        !immediate.ok() && immediate.status().message().find("parent") != std::string::npos;
+    owner_.reset();
+    _exit(says_so ? 0 : 1);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  EXPECT_TRUE(owner_->acquire_immediate().ok());
+}
+
+TEST(FabricOpenTest, AnUnknownProviderIsAnError) {
+  const auto opened = Fabric::open({"pigeons", {}});
+  ASSERT_FALSE(opened.ok());
+  EXPECT_NE(opened.status().message().find("does not know the provider 'pigeons'"),
+            std::string::npos);
+}
+
+INSTANTIATE_TEST_SUITE_P(Providers, FabricTest, testing::Values("tcp;ofi_rxm", "shm", "net"),
+                         [](const auto& provider) {
+                           return std::string(provider.param).substr(0, 3);
+                         });
+
+}  // namespace
+}  // namespace braid
