@@ -43,6 +43,8 @@ void add_run_command(CLI::App& app, const std::vector<std::string>& program, int
 void add_compare_command(CLI::App& app, const std::vector<std::string>& program, int& exit_code);
 void add_tune_command(CLI::App& app, int& exit_code);
 void add_doctor_command(CLI::App& app, int& exit_code);
+/// `fabric doctor` and `fabric bench`.
+void add_fabric_command(CLI::App& app, int& exit_code);
 /// `ps`, `waits` and `switch`.
 void add_process_commands(CLI::App& app, int& exit_code);
 

@@ -1,0 +1,142 @@
+#include "bench/fabric/plain.h"
+
+#include <rdma/fi_cm.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_errno.h>
+#include <rdma/fi_rma.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "fabric/ofi/library.h"
+
+namespace braid::bench {
+namespace {
+
+void must(const char* what, int64_t answer) {
+  if (answer >= 0) return;
+  std::fprintf(stderr, "plain: %s: %lld\n", what, static_cast<long long>(answer));
+  std::exit(1);
+}
+
+}  // namespace
+
+struct Plain::State {
+  fi_info* info = nullptr;
+  fid_fabric* fabric = nullptr;
+  fid_domain* domain = nullptr;
+  fid_av* addresses = nullptr;
+  fid_cq* queue = nullptr;
+  fid_ep* endpoint = nullptr;
+  fid_mr* exposed = nullptr;
+  std::span<const std::byte> source;
+  fi_addr_t peer = FI_ADDR_UNSPEC;
+};
+
+Plain::Plain(const fabric::ofi::Quirks& quirks) : state_(std::make_unique<State>()) {
+  const fabric::ofi::Library& library = *fabric::ofi::library().value();
+  State& s = *state_;
+  fi_info* hints = library.dupinfo(nullptr);
+  hints->caps = FI_MSG | FI_RMA;
+  hints->mode = FI_CONTEXT;
+  hints->ep_attr->type = FI_EP_RDM;
+  hints->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED;
+  hints->domain_attr->threading = FI_THREAD_DOMAIN;
+  hints->fabric_attr->prov_name = strdup(quirks.provider);
+  must("fi_getinfo",
+       library.getinfo(FI_VERSION(1, 9), quirks.listens_at_address ? "127.0.0.1" : nullptr, nullptr,
+                       quirks.listens_at_address ? FI_SOURCE : 0, hints, &s.info));
+  library.freeinfo(hints);
+  must("fi_fabric", library.fabric(s.info->fabric_attr, &s.fabric, nullptr));
+  must("fi_domain", fi_domain(s.fabric, s.info, &s.domain, nullptr));
+  fi_av_attr addresses{};
+  addresses.type = FI_AV_TABLE;
+  must("fi_av_open", fi_av_open(s.domain, &addresses, &s.addresses, nullptr));
+  fi_cq_attr queue{};
+  queue.format = FI_CQ_FORMAT_DATA;
+  must("fi_cq_open", fi_cq_open(s.domain, &queue, &s.queue, nullptr));
+  must("fi_endpoint", fi_endpoint(s.domain, s.info, &s.endpoint, nullptr));
+  must("fi_ep_bind", fi_ep_bind(s.endpoint, &s.addresses->fid, 0));
+  must("fi_ep_bind", fi_ep_bind(s.endpoint, &s.queue->fid, FI_TRANSMIT | FI_RECV));
+  must("fi_enable", fi_enable(s.endpoint));
+}
+
+Plain::~Plain() {
+  State& s = *state_;
+  fi_close(&s.endpoint->fid);
+  if (s.exposed != nullptr) fi_close(&s.exposed->fid);
+  fi_close(&s.queue->fid);
+  fi_close(&s.addresses->fid);
+  fi_close(&s.domain->fid);
+  fi_close(&s.fabric->fid);
+  fabric::ofi::library().value()->freeinfo(s.info);
+}
+
+std::vector<std::byte> Plain::address() const {
+  std::vector<std::byte> bytes(128);
+  size_t size_bytes = bytes.size();
+  must("fi_getname", fi_getname(&state_->endpoint->fid, bytes.data(), &size_bytes));
+  bytes.resize(size_bytes);
+  return bytes;
+}
+
+Plain::Target Plain::expose(std::span<std::byte> memory) {
+  must("fi_mr_reg", fi_mr_reg(state_->domain, memory.data(), memory.size(), FI_REMOTE_WRITE, 0,
+                              4711, 0, &state_->exposed, nullptr));
+  const bool by_address = (state_->info->domain_attr->mr_mode & FI_MR_VIRT_ADDR) != 0;
+  return {by_address ? reinterpret_cast<uint64_t>(memory.data()) : 0, fi_mr_key(state_->exposed)};
+}
+
+void Plain::read_from(std::span<const std::byte> memory) { state_->source = memory; }
+
+void Plain::connect(const std::vector<std::byte>& address) {
+  must("fi_av_insert",
+       fi_av_insert(state_->addresses, address.data(), 1, &state_->peer, 0, nullptr) - 1);
+}
+
+void Plain::write(const Target& target, uint64_t size_bytes, uint64_t memory_bytes, uint64_t count,
+                  uint64_t depth) {
+  State& s = *state_;
+  std::vector<fi_context> contexts(depth);
+  std::vector<fi_context*> free;
+  for (fi_context& context : contexts) free.push_back(&context);
+  const uint64_t places = memory_bytes / size_bytes;
+  for (uint64_t posted = 0, completed = 0; completed < count;) {
+    while (posted < count && !free.empty()) {
+      const uint64_t offset = posted % places * size_bytes;
+      iovec from{const_cast<std::byte*>(s.source.data()) + offset, size_bytes};
+      fi_rma_iov to{target.base + offset, size_bytes, target.key};
+      fi_msg_rma message{};
+      message.msg_iov = &from;
+      message.iov_count = 1;
+      message.addr = s.peer;
+      message.rma_iov = &to;
+      message.rma_iov_count = 1;
+      message.context = free.back();
+      message.data = 1;
+      const int64_t answer = fi_writemsg(s.endpoint, &message,
+                                         FI_COMPLETION | FI_DELIVERY_COMPLETE | FI_REMOTE_CQ_DATA);
+      if (answer == -FI_EAGAIN) break;
+      must("fi_writemsg", answer);
+      free.pop_back();
+      ++posted;
+    }
+    fi_cq_data_entry entries[64];
+    const int64_t ended = fi_cq_read(s.queue, entries, 64);
+    if (ended != -FI_EAGAIN) must("fi_cq_read", ended);
+    for (int64_t i = 0; i < ended; ++i) {
+      free.push_back(static_cast<fi_context*>(entries[i].op_context));
+      ++completed;
+    }
+  }
+}
+
+uint64_t Plain::poll() {
+  fi_cq_data_entry entries[64];
+  const int64_t come = fi_cq_read(state_->queue, entries, 64);
+  return come > 0 ? static_cast<uint64_t>(come) : 0;
+}
+
+}  // namespace braid::bench

@@ -1,0 +1,43 @@
+// A raw libfabric loop: one endpoint, writes with an immediate and delivery-complete, as a program
+// would make them by hand. What braid's engine is held against.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "fabric/ofi/quirks.h"
+
+namespace braid::bench {
+
+class Plain {
+ public:
+  struct Target {
+    uint64_t base = 0;
+    uint64_t key = 0;
+  };
+
+  /// Ends the process with a message if libfabric refuses: it is a measurement.
+  explicit Plain(const fabric::ofi::Quirks& quirks);
+  ~Plain();
+
+  std::vector<std::byte> address() const;
+  Target expose(std::span<std::byte> memory);
+  void read_from(std::span<const std::byte> memory);
+  void connect(const std::vector<std::byte>& address);
+
+  /// Writes of `size_bytes` that follow each other in the memory, round and round: `count` of them,
+  /// at most `depth` at once, until all have completed.
+  void write(const Target& target, uint64_t size_bytes, uint64_t memory_bytes, uint64_t count,
+             uint64_t depth);
+  /// The target's side: lets writes land. Returns how many immediates have come.
+  uint64_t poll();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace braid::bench
