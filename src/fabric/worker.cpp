@@ -1,6 +1,5 @@
 #include "fabric/worker.h"
 
-#include <array>
 #include <utility>
 
 namespace braid::fabric {
@@ -16,7 +15,7 @@ constexpr size_t kRefusalsMax = 4;  // at once; the next call begins with other 
 }  // namespace
 
 Worker::Worker(std::vector<std::unique_ptr<Domain>> rails, Listener& listener)
-    : listener_(listener) {
+    : listener_(listener), completions_(kCompletionsAtOnce) {
   for (std::unique_ptr<Domain>& domain : rails) rails_.push_back({std::move(domain), 0, 0});
 }
 
@@ -127,12 +126,11 @@ bool Worker::post_slice(size_t rail, uint64_t id, Transfer& transfer) {
 
 bool Worker::poll() {
   bool any = false;
-  std::array<Completion, kCompletionsAtOnce> completions;
   for (size_t rail = 0; rail < rails_.size(); ++rail) {
-    const size_t count = rails_[rail].domain->poll(completions);
+    const size_t count = rails_[rail].domain->poll(completions_);
     any = any || count > 0;
     for (size_t i = 0; i < count; ++i) {
-      const Completion& completion = completions[i];
+      const Completion completion = completions_[i];
       if (completion.event == Event::kImmediate)
         listener_.immediate_arrived(completion.immediate);
       else if ((completion.context & kForeign) != 0)

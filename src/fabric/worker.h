@@ -123,6 +123,7 @@ class Worker {
   SlotMap<Posting> postings_;
   std::deque<uint64_t> active_;  // transfers with slices to post
   size_t first_rail_ = 0;
+  std::vector<Completion> completions_;  // of one look
 };
 
 }  // namespace braid::fabric
