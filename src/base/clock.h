@@ -1,5 +1,5 @@
-// The clock that braid looks at: the second of its two seams. On hardware it is CLOCK_MONOTONIC; on
-// the emulated server it is the server's virtual time. From any thread; it cannot fail.
+// The clock that braid looks at: the second of its three seams. On hardware it is CLOCK_MONOTONIC;
+// on the emulated server it is the server's virtual time. From any thread; it cannot fail.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The CUDA driver as one table of functions: the first of braid's two seams. The table is filled
+// The CUDA driver as one table of functions: the first of braid's three seams. The table is filled
 // from whatever library is opened as libcuda.so.1, NVIDIA's or the emulated server's, so everything
 // above this file is the same code on both. Nothing in braid links libcuda.
 //

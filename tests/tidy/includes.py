@@ -11,7 +11,7 @@ ROOMS = {
     "cuda": {"base"},
     "topology": {"base", "cuda"},
     "simulation": set(),
-    "fabric": {"base", "simulation"},
+    "fabric": {"base"},
     "multipath": {"base", "cuda", "topology"},
     "loader": set(),
     "lending": {"base", "loader"},
@@ -21,8 +21,10 @@ ROOMS = {
 }
 # The emulated driver runs twins of braid's kernels. It is below the driver table, never above it.
 EXTRA_INCLUDES = {"emulator": {"cuda/kernels/twin.h", "cuda/kernels/pull.h"}}
+# What a folder of a room may include beyond that: fabric is simulated in one place only.
+FOLDER_ROOMS = {"src/fabric/sim": {"simulation"}}
 # A test drives its room from outside: through the driver table, if the room is a driver.
-TEST_ROOMS = {"emulator": {"cuda"}}
+TEST_ROOMS = {"emulator": {"cuda"}, "fabric": {"simulation"}}
 
 
 def room_of(path):
@@ -34,7 +36,8 @@ def allowed_rooms(path):
     """The rooms that a file may include, or None for any (tools, tests of no room, benchmarks)."""
     parts = path.split("/")
     if parts[0] == "src":
-        return ROOMS[parts[1]] | {parts[1]}
+        return (ROOMS[parts[1]] | {parts[1]}).union(
+            *[rooms for folder, rooms in FOLDER_ROOMS.items() if under(path, folder)])
     if parts[0] == "tests" and parts[1] in ROOMS:
         return ROOMS[parts[1]] | {parts[1]} | TEST_ROOMS.get(parts[1], set())
     return None
