@@ -29,6 +29,7 @@ constexpr uint64_t kMemoryBytes = 64 << 20;
 constexpr uint64_t kDepth = 64;
 constexpr uint64_t kUnderWayBytes = 16 << 20;
 constexpr uint64_t kPagesAtOnce = 256;
+constexpr uint64_t kWarmUpMax = 16384;
 constexpr uint64_t kLimitNs = 60'000'000'000;
 
 uint64_t now_ns() {
@@ -170,6 +171,10 @@ double gbps_of(const std::function<void()>& moving, uint64_t size_bytes) {
 
 }  // namespace
 
+uint64_t largest_size_bytes(bool is_paged) {
+  return is_paged ? kMemoryBytes / kPagesAtOnce : kMemoryBytes;
+}
+
 std::vector<RaceResult> race(const RaceOptions& options) {
   auto* shared = new (map(sizeof(Shared), MAP_SHARED)) Shared();
   const std::span memory(static_cast<std::byte*>(map(kMemoryBytes, MAP_SHARED)), kMemoryBytes);
@@ -198,12 +203,13 @@ std::vector<RaceResult> race(const RaceOptions& options) {
           count * size_bytes);
     };
     RaceResult result{size_bytes};
-    uint64_t count = std::max<uint64_t>(kPagesAtOnce, kMemoryBytes / size_bytes / 8);
-    count = std::min<uint64_t>(count, 20'000) / kPagesAtOnce * kPagesAtOnce;
+    const uint64_t unit = options.is_paged ? kPagesAtOnce : 1;
+    const uint64_t places = kMemoryBytes / size_bytes;
+    uint64_t count = std::clamp<uint64_t>(places / 4, unit, kWarmUpMax) / unit * unit;
     const double first_gbps = by_plain(count);  // also opens connections, and touches memory
     by_braid(count);
     const double wanted = first_gbps * 1e9 * options.turn_seconds / static_cast<double>(size_bytes);
-    count = std::max<uint64_t>(static_cast<uint64_t>(wanted) / kPagesAtOnce, 1) * kPagesAtOnce;
+    count = std::max<uint64_t>(static_cast<uint64_t>(wanted) / unit, 1) * unit;
     std::vector<double> braids, plains, ratios;
     for (int turn = 0; turn < options.turns; ++turn) {
       braids.push_back(by_braid(count));
@@ -211,7 +217,7 @@ std::vector<RaceResult> race(const RaceOptions& options) {
       ratios.push_back(braids.back() / plains.back());
     }
     std::fill(memory.begin(), memory.end(), std::byte{0});
-    const uint64_t all = kMemoryBytes / size_bytes / kPagesAtOnce * kPagesAtOnce;
+    const uint64_t all = places / unit * unit;
     by_braid(all);
     result.is_verified = std::memcmp(memory.data(), source.data(), all * size_bytes) == 0;
     result.braid_gbps = median(braids);

@@ -26,6 +26,9 @@ struct RaceResult {
   bool is_verified = false;
 };
 
+/// Of a write, or of a page.
+uint64_t largest_size_bytes(bool is_paged);
+
 /// Forks: to be called before libfabric is loaded, by a process of one thread.
 std::vector<RaceResult> race(const RaceOptions& options);
 
