@@ -7,7 +7,7 @@ namespace {
 
 // What a rail may have under way. Enough to keep it busy, and no more: a slow rail holds the end of
 // a write back by what it has taken.
-constexpr uint64_t kUnderWayMax = 128;
+constexpr uint64_t kUnderWayMax = 256;
 constexpr uint64_t kUnderWayBytesMax = 4 << 20;
 constexpr size_t kCompletionsAtOnce = 64;
 constexpr size_t kRefusalsMax = 4;  // at once; the next call begins with other transfers
