@@ -25,7 +25,9 @@
  *
  * Threads: every function may be called from any thread at once, but nothing beside close. A thread
  * of the engine's makes progress while no caller waits. wait_..., accept, connect and revoke block
- * up to their limit; nothing else waits for the network.
+ * up to their limit; nothing else waits for the network. Two engines of one process are not to be
+ * connected over shm: libfabric lets them share mappings, and the process faults when one closes
+ * while the other works.
  *
  * Trust: peers are not authenticated and nothing is encrypted. Keys are random 64-bit numbers, and
  * an address or a descriptor is as good as a password. Rails listen at 127.0.0.1 unless another
