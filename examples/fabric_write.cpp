@@ -69,7 +69,10 @@ int own(Fabric& fabric) {
     if (memory[i] != byte_at(i)) return fail(braid::Status::error("wrong bytes"));
   std::printf("verified\n");
   const auto fence = fabric.revoke(granted.value().grant, seconds(5));
-  return fence.ok() && fence.value() == Fabric::Fence::kFenced ? 0 : 1;
+  if (!fence.ok() || fence.value() != Fabric::Fence::kFenced)
+    return fail(braid::Status::error("the writer does not confirm that it writes no more"));
+  const auto told = fabric.send(*peer.value(), Fabric::ByteList(1));
+  return told.ok() ? 0 : fail(told);
 }
 
 int write(Fabric& fabric, const std::string& address) {
@@ -96,8 +99,9 @@ int write(Fabric& fabric, const std::string& address) {
   if (!state.ok() || state.value() != Fabric::TicketState::kDone)
     return fail(braid::Status::error("the write has failed"));
   std::printf("%.2f GB/s\n", static_cast<double>(kBytes) / took.count() / 1e9);
-  (void)fabric.receive(seconds(1));  // until the owner has taken back its memory
-  return 0;
+  // It stays until the owner has taken its memory back, and says so.
+  const auto end = fabric.receive(seconds(60));
+  return end.ok() && end.value() ? 0 : fail(braid::Status::error("the owner has gone"));
 }
 
 }  // namespace
