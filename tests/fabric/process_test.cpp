@@ -49,8 +49,6 @@ class Peer {
 class ProcessTest : public testing::TestWithParam<const ofi::Quirks*> {
  protected:
   void SetUp() override {
-    if (std::string(GetParam()->provider) == "shm")
-      GTEST_SKIP() << "over shm the owner can wait for ever for a writer that is stopped or killed";
     auto domain = ofi::open_domain(*GetParam(), "127.0.0.1");
     if (!domain.ok()) GTEST_SKIP() << domain.status().message();
     std::vector<std::unique_ptr<Domain>> rails;
@@ -59,6 +57,10 @@ class ProcessTest : public testing::TestWithParam<const ofi::Quirks*> {
     options.engine = 4711 + static_cast<uint64_t>(getpid());
     engine_ = Engine::open(std::move(rails), options).value();
   }
+
+  // libfabric's shm has spin locks in memory that processes share. A process that is stopped or
+  // killed while it holds one makes everybody spin in libfabric for ever who takes it next.
+  bool may_hang() const { return std::string(GetParam()->provider) == "shm"; }
 
   uint64_t now_ns() const {
     timespec now{};
@@ -128,6 +130,7 @@ TEST_P(ProcessTest, BytesMoveFromOneProcessToAnother) {
 /// The writer is stopped in the middle of a write. Its memory is not free until it has answered;
 /// afterwards nothing of it lands.
 TEST_P(ProcessTest, AWriterThatStopsAndGoesOnWritesNothingIntoMemoryThatIsFree) {
+  if (may_hang()) GTEST_SKIP() << "a lock of the provider may stay held";
   if (std::string(GetParam()->provider) == "shm")
     GTEST_SKIP()
         << "over shm the owner can wait for ever for a writer that is stopped: an open defect";
@@ -157,6 +160,7 @@ TEST_P(ProcessTest, AWriterThatStopsAndGoesOnWritesNothingIntoMemoryThatIsFree) 
 /// The writer is killed in the middle of a write: the owner hears nothing, its deadline passes, and
 /// it goes on with others.
 TEST_P(ProcessTest, TheOwnerOutlivesAWriterThatIsKilled) {
+  if (may_hang()) GTEST_SKIP() << "a lock of the provider may stay held";
   for (int turn = 0; turn < 3; ++turn) {
     std::unique_ptr<Peer> process, next;
     const uint64_t peer = start(process);
