@@ -1,10 +1,10 @@
 #include "tools/limit.h"
-#include "multipath/native_copy.h"
 
 #include <algorithm>
 
 #include "base/try.h"
 #include "cuda/scoped_context.h"
+#include "multipath/native_copy.h"
 
 namespace braid::tools {
 namespace {

@@ -1,5 +1,4 @@
 #include "tools/measure.h"
-#include "multipath/native_copy.h"
 
 #include <algorithm>
 #include <chrono>
@@ -9,6 +8,7 @@
 #include <thread>
 
 #include "base/try.h"
+#include "multipath/native_copy.h"
 #include "tools/pattern.h"
 
 namespace braid::tools {

@@ -1,5 +1,4 @@
 #include "tools/scenarios.h"
-#include "multipath/native_copy.h"
 
 #include <algorithm>
 #include <chrono>
@@ -9,6 +8,7 @@
 
 #include "base/try.h"
 #include "cuda/scoped_context.h"
+#include "multipath/native_copy.h"
 #include "tools/pattern.h"
 
 namespace braid::tools {

@@ -34,7 +34,7 @@ struct Segment {
 /// each other they have no order, so no byte of a destination may be in two of them. The list is
 /// the caller's and is read during the call only. The memory is the caller's too, who keeps it
 /// alive and unchanged until the stream has passed the copy, as CUDA asks.
-/// A linear copy is a batch of one, and holds its segment itself.
+/// A linear copy is a batch of one, and holds its segment itself. A list has one segment or more.
 struct Batch {
   Batch() = default;
   Batch(Direction way, std::span<const Segment> list, CUstream in_stream,

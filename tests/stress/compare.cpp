@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -106,12 +107,22 @@ struct Totals {
   uint64_t not_ready = 0;
   std::map<std::string, uint64_t> by_mover;
   uint64_t refused = 0;  // programs in which some call was answered with an error
-  uint64_t lost = 0;     // programs that do not end natively: nothing to compare with
+  uint64_t lost = 0;     // programs that do not end natively, or not always alike
 };
 
 // So many of a hundred programs may be lost to a real driver, which now and then hangs or faults:
 // in a child of a process with several threads, or when a context is reset beside other threads.
 constexpr uint64_t kMostLostPercent = 2;
+
+// On a real driver a program that races with itself ends in several ways, natively too.
+bool ends_in_several_ways(uint64_t seed, const Request& request) {
+  constexpr int kRuns = 8;
+  std::set<std::string> ends;
+  for (int run = 0; run < kRuns; ++run)
+    ends.insert(
+        braid::test::run_child(programs_of(seed, 1, request, ""), natively(request)).output);
+  return ends.size() > 1;
+}
 
 bool compare(uint64_t seed, uint64_t count, const Request& request, Totals& totals) {
   if (count == 0) return true;
@@ -134,6 +145,10 @@ bool compare(uint64_t seed, uint64_t count, const Request& request, Totals& tota
     const bool in_order = found[i].ends_with("order=ok") && expected[i].ends_with("order=ok");
     if (found[i].find("errors=none") == std::string::npos) ++totals.refused;
     if (found[i] == expected[i] && in_order) continue;
+    if (in_order && request.server == "none" && ends_in_several_ways(seed + i, request)) {
+      ++totals.lost;
+      continue;
+    }
     std::printf("native: %s\nbraid:  %s\n", expected[i].c_str(), found[i].c_str());
     say_replay(seed + i, request);
     return false;
@@ -200,7 +215,7 @@ int main(int count, char** words) {
   std::printf(
       "%llu programs from seed %llu on, %.0f a second: the same natively and with the %s "
       "mover; %llu copies accelerated, %llu before relays were open, errors in %llu programs; %llu "
-      "did not end natively\n",
+      "did not end natively, or not always alike\n",
       static_cast<unsigned long long>(done), static_cast<unsigned long long>(request.seed),
       static_cast<double>(done) / elapsed_s(), request.mover.c_str(),
       static_cast<unsigned long long>(totals.accelerated),
