@@ -55,3 +55,16 @@ function(braid_injected_library target version_script)
     -Wl,--version-script=${version_script} -Wl,--exclude-libs,ALL -Wl,-z,defs -Wl,-z,nodelete)
   set_target_properties(${target} PROPERTIES LINK_DEPENDS ${version_script})
 endfunction()
+
+# A library that programs link: libNAME.so as braid::NAME, installed, with the headers of include/braid. It calls
+# its own functions, also beside another version in the same process.
+function(braid_linked_library target name exports)
+  set_target_properties(${target} PROPERTIES
+    OUTPUT_NAME ${name} VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
+  target_include_directories(${target} PUBLIC
+    $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>)
+  target_compile_features(${target} INTERFACE cxx_std_17)
+  braid_injected_library(${target} ${CMAKE_CURRENT_SOURCE_DIR}/${exports})
+  target_link_options(${target} PRIVATE -Wl,-Bsymbolic)
+  install(TARGETS ${target} EXPORT braid LIBRARY DESTINATION lib)
+endfunction()

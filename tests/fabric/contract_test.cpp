@@ -10,14 +10,9 @@
 namespace braid::fabric {
 namespace {
 
-constexpr int kLooksMax = 2'000'000;
+using test::some_bytes;
 
-std::vector<std::byte> some_bytes(size_t size_bytes, uint32_t seed) {
-  std::mt19937 random(seed);
-  std::vector<std::byte> bytes(size_bytes);
-  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
-  return bytes;
-}
+constexpr int kLooksMax = 2'000'000;
 
 /// One end, and all that has come to it.
 struct End {

@@ -4,22 +4,16 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <random>
 
 #include "fabric/wires.h"
 
 namespace braid::fabric {
 namespace {
 
+using test::some_bytes;
+
 constexpr uint64_t kSecondNs = 1'000'000'000;
 constexpr int kStepsMax = 5'000'000;
-
-std::vector<std::byte> some_bytes(size_t size_bytes, uint32_t seed) {
-  std::mt19937 random(seed);
-  std::vector<std::byte> bytes(size_bytes);
-  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
-  return bytes;
-}
 
 class EngineTest : public testing::TestWithParam<test::WireKind> {
  protected:

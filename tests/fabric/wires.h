@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <ostream>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -37,5 +38,12 @@ inline std::string name_of_wire(const testing::TestParamInfo<WireKind>& kind) {
   return kind.param.name;
 }
 inline void PrintTo(const WireKind& kind, std::ostream* out) { *out << kind.name; }
+
+inline std::vector<std::byte> some_bytes(size_t size_bytes, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::vector<std::byte> bytes(size_bytes);
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
+  return bytes;
+}
 
 }  // namespace braid::fabric::test
