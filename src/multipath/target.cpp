@@ -208,7 +208,7 @@ YieldPolicy Target::yield_policy_of(const Batch& batch) const {
   return yield_policy;
 }
 
-// A transfer, and channels of every relay that has one to spare. False: no transfer.
+// A transfer's state, and channels of every relay that has one to spare. False: no state is free.
 bool Target::acquire(Submission& submission, const ChannelRequest& request) {
   const StreamKey user = stream_key(submission.batch.stream);
   {
