@@ -79,7 +79,10 @@ typedef struct braid_fabric_pages {
 
 BRAID_API braid_status braid_fabric_open(const braid_fabric_options* options,
                                          braid_fabric** fabric);
-/* Writes of peers and of this engine end here; no memory is used any more. NULL is allowed. */
+/* Writes of peers and of this engine end here; no memory is used any more. NULL is allowed.
+ * Requests that have had no event get theirs, as cancelled, from callbacks that may not call the
+ * engine. Called within a callback, close leaves these for when that callback has returned;
+ * otherwise they have all returned when it does. */
 BRAID_API void braid_fabric_close(braid_fabric* fabric);
 
 /* How others reach this engine, as bytes to hand to them. *needed_bytes is the size; a buffer that
@@ -161,6 +164,65 @@ BRAID_API braid_status braid_fabric_send(braid_fabric* fabric, uint64_t peer, co
  * BRAID_FABRIC_MESSAGE_BYTES. */
 BRAID_API braid_status braid_fabric_receive(braid_fabric* fabric, uint64_t limit_us, void* buffer,
                                             size_t* message_bytes, uint64_t* peer);
+
+/* Being told, instead of waiting or asking. A request names what it is about, and gets exactly one
+ * event: it has happened, or it cannot happen any more (is_cancelled). Requests about peers and
+ * messages last until another takes their place, which is told to them as is_cancelled. What has
+ * happened already is told at once. Source: 3.3 of the paper, expect_imm_count and OnDone.
+ *
+ * With a callback: it runs on a thread of the engine's own, one after the other, in the order in
+ * which the engine saw things happen. A slow one holds up other callbacks and nothing else. It may
+ * call every function of this file, also those that wait, and may close the engine: see
+ * braid_fabric_close. `event` is the callback's until it returns. No exception may leave it.
+ * Without one (NULL): the event is queued for braid_fabric_take_events, and the descriptor becomes
+ * readable. Neither way loses events or has a limit; what is not taken stays. */
+typedef enum braid_fabric_event_kind {
+  BRAID_FABRIC_EVENT_TICKET = 1,  /* id: the ticket; value: its braid_fabric_ticket_state */
+  BRAID_FABRIC_EVENT_COUNT = 2,   /* id: the immediate; value: how often it has arrived */
+  BRAID_FABRIC_EVENT_PEER = 3,    /* id: the peer; value: a braid_fabric_peer_change */
+  BRAID_FABRIC_EVENT_MESSAGE = 4, /* receive until there is none: one event may stand for many */
+  BRAID_FABRIC_EVENT_WORD = 5     /* id: the watcher; old_value, value: of its word */
+} braid_fabric_event_kind;
+
+typedef enum braid_fabric_peer_change {
+  BRAID_FABRIC_PEER_CONNECTED = 1, /* whoever began; accept has it too */
+  BRAID_FABRIC_PEER_LOST = 2       /* it does not answer any more. Disconnect it */
+} braid_fabric_peer_change;
+
+typedef struct braid_fabric_event {
+  int kind;         /* a braid_fabric_event_kind */
+  int is_cancelled; /* not 0: what it was about is forgotten, released or replaced, or the engine is
+                       closed. The last event of its request */
+  uint64_t id;
+  uint64_t value;
+  uint64_t old_value;
+  void* user;
+} braid_fabric_event;
+
+typedef void (*braid_fabric_callback)(const braid_fabric_event* event);
+
+/* When it has ended. A ticket that misses its limit may end as quarantined; whoever asks then is
+ * told when it has failed, and its source is free. */
+BRAID_API braid_status braid_fabric_on_ticket(braid_fabric* fabric, uint64_t ticket,
+                                              braid_fabric_callback callback, void* user);
+/* When an immediate that this engine has acquired has arrived `count` times. */
+BRAID_API braid_status braid_fabric_on_count(braid_fabric* fabric, uint32_t immediate,
+                                             uint64_t count, braid_fabric_callback callback,
+                                             void* user);
+/* When peers connect, from now on, or are lost. */
+BRAID_API braid_status braid_fabric_on_peers(braid_fabric* fabric, braid_fabric_callback callback,
+                                             void* user);
+/* When messages come. */
+BRAID_API braid_status braid_fabric_on_messages(braid_fabric* fabric,
+                                                braid_fabric_callback callback, void* user);
+/* For poll, epoll and asyncio: readable while events are queued. Level-triggered, and read only by
+ * braid_fabric_take_events; whoever reads it himself takes all events afterwards. It belongs to the
+ * engine: do not close it. */
+BRAID_API braid_status braid_fabric_event_descriptor(braid_fabric* fabric, int* descriptor);
+/* Takes queued events, at most `capacity`, oldest first; *count may be 0. Afterwards the descriptor
+ * is readable exactly if more are queued. */
+BRAID_API braid_status braid_fabric_take_events(braid_fabric* fabric, braid_fabric_event* events,
+                                                size_t capacity, size_t* count);
 
 /* As braid_last_error, for the functions of this file. */
 BRAID_API const char* braid_fabric_last_error(void);

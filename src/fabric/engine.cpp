@@ -143,8 +143,9 @@ Result<uint64_t> Engine::notify(uint64_t peer, uint32_t immediate, uint64_t dead
   return ticket;
 }
 
-void Engine::transfer_ended(uint64_t, const Transfer& transfer) {
+void Engine::transfer_ended(uint64_t id, const Transfer& transfer) {
   const Transfer::Holds held = transfer.holds;
+  completions_.ticket_ended(id, static_cast<uint64_t>(worker_.state(id)));
   if (Region* region = regions_.find(held.region)) --region->transfers;
   confirm_if_drained(held.target);
   remove_if_drained(held.peer);
@@ -157,6 +158,47 @@ Result<TicketState> Engine::state(uint64_t ticket) const {
 
 Failure Engine::failure(uint64_t ticket) const {
   return worker_.is_known(ticket) ? worker_.failure(ticket) : Failure::kNone;
+}
+
+void Engine::forget(uint64_t ticket) {
+  completions_.ticket_is_gone(ticket);
+  worker_.forget(ticket);
+}
+
+// ---- Being told ----
+
+Status Engine::when_ended(uint64_t ticket, uint64_t request) {
+  const Result<TicketState> now = state(ticket);
+  if (!now.ok()) return now.status();
+  if (now.value() == TicketState::kDone || now.value() == TicketState::kFailed)
+    completions_.add({About::kTicket, request, ticket, static_cast<uint64_t>(now.value()), false});
+  else
+    completions_.when_ended(ticket, request);
+  return {};
+}
+
+Status Engine::when_counted(uint32_t immediate, uint64_t count, uint64_t request) {
+  if (!counters_.is_claimed(immediate))
+    return Status::error("immediate " + std::to_string(immediate) + " has no owner", "Acquire it");
+  completions_.when_counted(immediate, count, request);
+  completions_.counted(immediate, counters_.count(immediate));
+  return {};
+}
+
+Status Engine::release_immediate(uint32_t immediate, uint64_t missing) {
+  if (Status refused = counters_.release(immediate, missing); !refused.ok()) return refused;
+  completions_.immediate_is_gone(immediate);
+  return {};
+}
+
+void Engine::watch_messages(uint64_t request) {
+  completions_.watch_messages(request);
+  if (!inbox_.empty()) completions_.message_arrived();
+}
+
+void Engine::immediate_arrived(uint32_t immediate) {
+  counters_.arrived(immediate);
+  if (completions_.expects_counts()) completions_.counted(immediate, counters_.count(immediate));
 }
 
 // ---- Time ----
@@ -202,9 +244,15 @@ bool Engine::matters(const Deadline& due) {
 }
 
 void Engine::meet(const Deadline& due) {
-  if (due.what == Due::kTransfer) worker_.stop(due.id, Failure::kDeadline);
+  if (due.what == Due::kTransfer) stop_late(due.id);
   if (due.what == Due::kGrant) give_up_waiting(grants_.at(due.id));
   if (due.what == Due::kPeer) fail_peer(*peers_.find(due.id));
+}
+
+void Engine::stop_late(uint64_t ticket) {
+  worker_.stop(ticket, Failure::kDeadline);
+  if (!worker_.has_ended(ticket))
+    completions_.ticket_ended(ticket, static_cast<uint64_t>(TicketState::kQuarantined));
 }
 
 void Engine::foreign_completed(size_t, const Completion& completion) {

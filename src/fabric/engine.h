@@ -27,6 +27,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "fabric/completions.h"
 #include "fabric/imm_counters.h"
 #include "fabric/mailbox.h"
 #include "fabric/slot_map.h"
@@ -142,9 +143,23 @@ class Engine final : private Worker::Listener {
   Result<TicketState> state(uint64_t ticket) const;
   Failure failure(uint64_t ticket) const;
   /// Once nobody asks for it any more. What is under way goes on.
-  void forget(uint64_t ticket) { worker_.forget(ticket); }
+  void forget(uint64_t ticket);
 
   ImmCounters& counters() { return counters_; }
+
+  // Being told (completions.h). `request` is a number of the caller's, which comes with the event.
+
+  /// When the ticket is not pending any more; of a quarantined one, when it has failed.
+  Status when_ended(uint64_t ticket, uint64_t request);
+  /// When an immediate that is claimed has arrived so often.
+  Status when_counted(uint32_t immediate, uint64_t count, uint64_t request);
+  /// As ImmCounters::release; who waits for its count is told that it is gone.
+  Status release_immediate(uint32_t immediate, uint64_t missing);
+  /// When a message comes, or one is here already. Until another asks.
+  void watch_messages(uint64_t request);
+  /// Whoever drives the engine takes the events out.
+  Completions& completions() { return completions_; }
+
   const EngineStatistics& statistics() const { return statistics_; }
 
   /// True if anything happened: there may be more to do at once.
@@ -198,12 +213,13 @@ class Engine final : private Worker::Listener {
   Status prepare();
 
   void transfer_ended(uint64_t id, const Transfer& transfer) override;
-  void immediate_arrived(uint32_t immediate) override { counters_.arrived(immediate); }
+  void immediate_arrived(uint32_t immediate) override;
   void foreign_completed(size_t rail, const Completion& completion) override;
 
   // peers.cpp
   Result<uint64_t> add_peer(const Address& address);
   void fail_peer(Peer& peer);
+  void set_connected(Peer& peer);
   void remove_if_drained(uint64_t id);
   void tell(uint64_t peer, decltype(Message::body) body);
   void handle(Bytes bytes);
@@ -214,7 +230,7 @@ class Engine final : private Worker::Listener {
   void handle_from(uint64_t peer, const Revoke& revoke);
   void handle_from(uint64_t peer, const Revoked& revoked);
   void handle_from(uint64_t, const Hello&) {}
-  static void set_credits(Peer& peer, uint32_t credits);
+  void set_credits(Peer& peer, uint32_t credits);
   static void add_credits(Peer& peer, uint32_t credits);
 
   // grants.cpp
@@ -229,6 +245,7 @@ class Engine final : private Worker::Listener {
   void add_deadline(uint64_t at_ns, Due what, uint64_t id);
   void meet_deadlines(uint64_t now_ns);
   void meet(const Deadline& due);
+  void stop_late(uint64_t ticket);
   bool matters(const Deadline& due);
 
   EngineOptions options_;
@@ -247,6 +264,7 @@ class Engine final : private Worker::Listener {
   std::deque<uint64_t> newcomers_;
   std::deque<Received> inbox_;
   ImmCounters counters_;
+  Completions completions_;
   EngineStatistics statistics_;
   std::vector<Deadline>
       deadlines_;  // a heap, the earliest first; with some that do not matter any more
