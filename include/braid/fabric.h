@@ -14,6 +14,7 @@
 // Status and Result. Sizes are bytes. C++17 and newer.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -42,6 +43,7 @@ class Fabric {
   enum class Grant : uint64_t {};
   enum class Target : uint64_t {};
   enum class Ticket : uint64_t {};
+  enum class Group : uint64_t {};
   using Immediate = uint32_t;
 
   enum class TicketState {
@@ -74,6 +76,18 @@ class Fabric {
     std::vector<uint32_t> indices;
     uint64_t stride_bytes = 0;
     uint64_t offset_bytes = 0;
+  };
+  /// Of a group. Without a target it takes part in barriers alone, without immediates in none.
+  struct Member {
+    Peer peer;
+    Target target = Target{};
+    Immediate immediate_there = 0;  ///< acquired by the peer
+    Immediate immediate_here = 0;   ///< acquired by this engine
+  };
+  /// Of a scatter: what one member gets.
+  struct Part {
+    Range range;
+    std::optional<Immediate> immediate;
   };
   struct Message {
     Peer from;
@@ -181,6 +195,50 @@ class Fabric {
     return numbered<Ticket>([&](uint64_t* ticket) {
       return braid_fabric_notify(get(), number(peer), immediate, us(limit), ticket);
     });
+  }
+  /// For scatters and barriers, whose one ticket stands for all members.
+  Result<Group> add_group(const std::vector<Member>& members) {
+    std::vector<braid_fabric_member> all;
+    for (const Member& each : members)
+      all.push_back(
+          {number(each.peer), number(each.target), each.immediate_there, each.immediate_here});
+    return numbered<Group>([&](uint64_t* group) {
+      return braid_fabric_add_group(get(), all.data(), all.size(), group);
+    });
+  }
+  Status remove_group(Group group) {
+    return status_of(braid_fabric_remove_group(get(), number(group)));
+  }
+  /// Part i goes to the target of member i.
+  Result<Ticket> scatter(Region region, Group group, const std::vector<Part>& parts, Limit limit) {
+    std::vector<braid_fabric_part> all;
+    for (const Part& each : parts)
+      all.push_back({each.range.source_offset_bytes, each.range.target_offset_bytes,
+                     each.range.size_bytes, each.immediate ? &*each.immediate : nullptr});
+    return numbered<Ticket>([&](uint64_t* ticket) {
+      return braid_fabric_scatter(get(), number(region), number(group), all.data(), all.size(),
+                                  us(limit), ticket);
+    });
+  }
+  /// Done once all members are at theirs. It orders no writes: wait for their tickets first.
+  Result<Ticket> barrier(Group group, Limit limit) {
+    return numbered<Ticket>([&](uint64_t* ticket) {
+      return braid_fabric_barrier(get(), number(group), us(limit), ticket);
+    });
+  }
+  /// Of a ticket of a group: for whom it is not done; once it has ended: for whom it failed.
+  Result<std::vector<Peer>> missing(Ticket ticket) {
+    size_t count = 0;
+    if (braid_fabric_missing(get(), number(ticket), nullptr, 0, &count) != BRAID_OK)
+      return failure();
+    std::vector<uint64_t> numbers(count);
+    if (braid_fabric_missing(get(), number(ticket), numbers.data(), numbers.size(), &count) !=
+        BRAID_OK)
+      return failure();
+    numbers.resize(std::min(count, numbers.size()));
+    std::vector<Peer> peers;
+    for (const uint64_t each : numbers) peers.push_back(Peer{each});
+    return peers;
   }
   Result<TicketState> wait(Ticket ticket, Limit limit) {
     int state = 0;

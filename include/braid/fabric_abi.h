@@ -135,6 +135,50 @@ BRAID_API braid_status braid_fabric_write_pages(braid_fabric* fabric, uint64_t r
 /* One immediate, and no bytes. */
 BRAID_API braid_status braid_fabric_notify(braid_fabric* fabric, uint64_t peer, uint32_t immediate,
                                            uint64_t limit_us, uint64_t* ticket);
+/* Groups: writes and notifications to many peers at once, with one ticket for all. A group knows
+ * its members and their targets beforehand, so a scatter looks nothing up. Source: 3.3 of the
+ * paper, add_peer_group, submit_scatter, submit_barrier.
+ *
+ * For barriers, each pair of members has two immediates: each side acquires one, and tells it to
+ * the other (in a message, as descriptors travel). All members make a group of all others, and call
+ * braid_fabric_barrier equally often. Nobody stands for another that way, and each knows who is
+ * missing. */
+typedef struct braid_fabric_member {
+  uint64_t peer;
+  uint64_t target;          /* of this peer's memory; 0: none, for barriers alone */
+  uint32_t immediate_there; /* acquired by the peer; 0 and 0: no barriers */
+  uint32_t immediate_here;  /* acquired by this engine, which keeps it until the group is removed */
+} braid_fabric_member;
+
+/* What one member gets. A part of no bytes makes no immediate. */
+typedef struct braid_fabric_part {
+  uint64_t source_offset_bytes;
+  uint64_t target_offset_bytes;
+  uint64_t size_bytes;
+  const uint32_t* immediate; /* acquired by this member; NULL: none */
+} braid_fabric_part;
+
+BRAID_API braid_status braid_fabric_add_group(braid_fabric* fabric,
+                                              const braid_fabric_member* members, size_t count,
+                                              uint64_t* group);
+/* An error while a barrier of it is under way. Scatters go on. */
+BRAID_API braid_status braid_fabric_remove_group(braid_fabric* fabric, uint64_t group);
+/* Part i goes from the region to the target of member i; `count` is the number of members. If
+ * anything is wrong with one part, nothing is written. If a part fails later, the others go on, and
+ * the ticket fails when all have ended. */
+BRAID_API braid_status braid_fabric_scatter(braid_fabric* fabric, uint64_t region, uint64_t group,
+                                            const braid_fabric_part* parts, size_t count,
+                                            uint64_t limit_us, uint64_t* ticket);
+/* Done once every member has called it as often as this engine. It carries no bytes, and orders no
+ * writes: whoever waits for its own tickets first knows, once the barrier is done, that all writes
+ * of all members are there. One at a time; after one that has failed the group has no more. */
+BRAID_API braid_status braid_fabric_barrier(braid_fabric* fabric, uint64_t group, uint64_t limit_us,
+                                            uint64_t* ticket);
+/* The peers that a ticket of a group is not done for: not yet; once it has ended: for whom it
+ * failed, or who did not come. *count is how many; at most `capacity` are stored. */
+BRAID_API braid_status braid_fabric_missing(braid_fabric* fabric, uint64_t ticket, uint64_t* peers,
+                                            size_t capacity, size_t* count);
+
 /* Until the ticket has ended, or the limit: *state is then BRAID_FABRIC_PENDING. */
 BRAID_API braid_status braid_fabric_wait_ticket(braid_fabric* fabric, uint64_t ticket,
                                                 uint64_t limit_us, int* state);

@@ -132,37 +132,51 @@ Result<uint64_t> Engine::notify(uint64_t peer, uint32_t immediate, uint64_t dead
   Peer* to = peers_.find(peer);
   if (to == nullptr || to->is_leaving) return no_such("peer", peer);
   if (to->state != PeerState::kConnected) return Status::error("the peer is not connected");
-  Transfer transfer;
-  transfer.plan = Plan::single({32, 0, 1}, scratch_.size(), 1, options_.slicing).value();
-  transfer.source = &scratch_source_;
-  transfer.target = &to->scratch;
-  transfer.immediate = immediate;
-  transfer.holds.peer = peer;
-  const uint64_t ticket = worker_.start(std::move(transfer));
+  const uint64_t ticket = worker_.start(notification(peer, immediate));
   add_deadline(deadline_ns, Due::kTransfer, ticket);
   return ticket;
 }
 
+Transfer Engine::notification(uint64_t peer, uint32_t immediate) {
+  Transfer transfer;
+  transfer.plan = Plan::single({32, 0, 1}, scratch_.size(), 1, options_.slicing).value();
+  transfer.source = &scratch_source_;
+  transfer.target = &peers_.find(peer)->scratch;
+  transfer.immediate = immediate;
+  transfer.holds.peer = peer;
+  return transfer;
+}
+
 void Engine::transfer_ended(uint64_t id, const Transfer& transfer) {
   const Transfer::Holds held = transfer.holds;
-  completions_.ticket_ended(id, static_cast<uint64_t>(worker_.state(id)));
   if (Region* region = regions_.find(held.region)) --region->transfers;
   confirm_if_drained(held.target);
   remove_if_drained(held.peer);
+  if (held.ticket == 0)
+    completions_.ticket_ended(id, static_cast<uint64_t>(worker_.state(id)));
+  else if (group_tickets_.transfer_ended(held.ticket, held.part, transfer.failure))
+    group_ticket_ended(held.ticket);
 }
 
 Result<TicketState> Engine::state(uint64_t ticket) const {
-  if (!worker_.is_known(ticket)) return no_such("ticket", ticket);
+  const bool is_of_group = GroupTickets::is_one(ticket);
+  if (is_of_group && group_tickets_.find(ticket) != nullptr) return group_tickets_.state(ticket);
+  if (is_of_group || !worker_.is_known(ticket)) return no_such("ticket", ticket);
   return worker_.state(ticket);
 }
 
 Failure Engine::failure(uint64_t ticket) const {
+  if (GroupTickets::is_one(ticket))
+    return group_tickets_.find(ticket) != nullptr ? group_tickets_.failure(ticket) : Failure::kNone;
   return worker_.is_known(ticket) ? worker_.failure(ticket) : Failure::kNone;
 }
 
 void Engine::forget(uint64_t ticket) {
   completions_.ticket_is_gone(ticket);
-  worker_.forget(ticket);
+  if (GroupTickets::is_one(ticket))
+    group_tickets_.forget(ticket);
+  else
+    worker_.forget(ticket);
 }
 
 // ---- Being told ----
@@ -186,6 +200,9 @@ Status Engine::when_counted(uint32_t immediate, uint64_t count, uint64_t request
 }
 
 Status Engine::release_immediate(uint32_t immediate, uint64_t missing) {
+  if (hears_.contains(immediate))
+    return Status::error("a group listens to immediate " + std::to_string(immediate),
+                         "Remove the group first");
   if (Status refused = counters_.release(immediate, missing); !refused.ok()) return refused;
   completions_.immediate_is_gone(immediate);
   return {};
@@ -199,6 +216,7 @@ void Engine::watch_messages(uint64_t request) {
 void Engine::immediate_arrived(uint32_t immediate) {
   counters_.arrived(immediate);
   if (completions_.expects_counts()) completions_.counted(immediate, counters_.count(immediate));
+  if (!hears_.empty()) hear(immediate);
 }
 
 // ---- Time ----
@@ -234,6 +252,8 @@ void Engine::meet_deadlines(uint64_t now_ns) {
 }
 
 bool Engine::matters(const Deadline& due) {
+  if (due.what == Due::kTransfer && GroupTickets::is_one(due.id))
+    return !group_tickets_.has_ended(due.id);
   if (due.what == Due::kTransfer) return !worker_.has_ended(due.id);
   if (due.what == Due::kGrant) {
     const auto grant = grants_.find(due.id);
@@ -250,8 +270,12 @@ void Engine::meet(const Deadline& due) {
 }
 
 void Engine::stop_late(uint64_t ticket) {
-  worker_.stop(ticket, Failure::kDeadline);
-  if (!worker_.has_ended(ticket))
+  const bool is_of_group = GroupTickets::is_one(ticket);
+  if (is_of_group)
+    stop_group_ticket(ticket);
+  else
+    worker_.stop(ticket, Failure::kDeadline);
+  if (!(is_of_group ? group_tickets_.has_ended(ticket) : worker_.has_ended(ticket)))
     completions_.ticket_ended(ticket, static_cast<uint64_t>(TicketState::kQuarantined));
 }
 

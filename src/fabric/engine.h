@@ -28,8 +28,10 @@
 #include <vector>
 
 #include "fabric/completions.h"
+#include "fabric/group.h"
 #include "fabric/imm_counters.h"
 #include "fabric/mailbox.h"
+#include "fabric/policy/group_plan.h"
 #include "fabric/slot_map.h"
 #include "fabric/wire.h"
 #include "fabric/worker.h"
@@ -130,6 +132,24 @@ class Engine final : private Worker::Listener {
   /// One immediate and no bytes.
   Result<uint64_t> notify(uint64_t peer, uint32_t immediate, uint64_t deadline_ns);
 
+  // Groups of peers: one ticket for all.
+
+  /// Its members, their targets and their immediates are known from now on. Each member has a group
+  /// of its own, with the immediates the other way round, if there are to be barriers.
+  Result<uint64_t> add_group(std::vector<GroupMember> members);
+  Status remove_group(uint64_t group);
+  /// Part i goes from the region to the target of member i. A part of no bytes makes no immediate.
+  /// The other parts go on when one fails.
+  Result<uint64_t> scatter(uint64_t region, uint64_t group, std::span<const Part> parts,
+                           uint64_t deadline_ns);
+  /// Tells every member that this engine is here, and is done once all members have said so of
+  /// themselves. It carries no bytes and orders no writes: wait for tickets first. One at a time,
+  /// and none after one that has failed.
+  Result<uint64_t> barrier(uint64_t group, uint64_t deadline_ns);
+  /// Of a ticket of a group: the peers that it is not done for; once it has ended: for which it
+  /// failed.
+  Result<std::vector<uint64_t>> missing(uint64_t ticket) const;
+
   // Messages.
 
   /// Copies the message, at most kPayloadBytesMax. An error, and nothing sent, if the peer has no
@@ -201,6 +221,12 @@ class Engine final : private Worker::Listener {
     bool is_revoked = false;
     Target target;
   };
+  /// What an immediate of a group's is waited for.
+  struct Hearing {
+    uint64_t ticket = 0;  // none
+    size_t part = 0;
+    uint64_t round = 0;
+  };
   enum class Due : uint8_t { kTransfer, kGrant, kPeer };
   struct Deadline {
     uint64_t at_ns;
@@ -240,6 +266,14 @@ class Engine final : private Worker::Listener {
   void confirm_if_drained(uint64_t target);
   Status check_target(const PeerTarget* target) const;
 
+  // groups.cpp
+  void start_part(uint64_t ticket, size_t part, Transfer transfer);
+  void hear(uint32_t immediate);
+  void group_ticket_ended(uint64_t ticket);
+  void stop_group_ticket(uint64_t ticket);
+  void fail_barriers_of(uint64_t peer);
+
+  Transfer notification(uint64_t peer, uint32_t immediate);
   Result<uint64_t> start(uint64_t region, PeerTarget& target, uint64_t target_id, Result<Plan> plan,
                          std::optional<uint32_t> immediate, uint64_t deadline_ns);
   void add_deadline(uint64_t at_ns, Due what, uint64_t id);
@@ -265,6 +299,9 @@ class Engine final : private Worker::Listener {
   std::deque<Received> inbox_;
   ImmCounters counters_;
   Completions completions_;
+  SlotMap<Group> groups_;
+  GroupTickets group_tickets_;
+  std::unordered_map<uint32_t, Hearing> hears_;  // by the immediates of members of all groups
   EngineStatistics statistics_;
   std::vector<Deadline>
       deadlines_;  // a heap, the earliest first; with some that do not matter any more

@@ -76,8 +76,10 @@ Result<PeerState> Engine::peer_state(uint64_t id) const {
 void Engine::fail_peer(Peer& peer) {
   const bool is_lost = peer.state == PeerState::kConnected;
   peer.state = PeerState::kFailed;
-  if (is_lost)
-    completions_.peer_changed(peer_of_engine_[peer.engine], static_cast<uint64_t>(peer.state));
+  if (!is_lost) return;
+  const uint64_t id = peer_of_engine_[peer.engine];
+  completions_.peer_changed(id, static_cast<uint64_t>(peer.state));
+  fail_barriers_of(id);
 }
 
 void Engine::set_connected(Peer& peer) {
@@ -96,6 +98,7 @@ Status Engine::disconnect(uint64_t id) {
   for (auto& [number, grant] : grants_)
     if (grant.peer == id && (grant.fence == Fence::kLive || grant.fence == Fence::kRevoking))
       close_grant(grant, false);
+  fail_barriers_of(id);
   std::erase_if(inbox_, [&](const Received& received) { return received.peer == id; });
   peer->is_leaving = true;  // only now: what has just ended is not to remove it
   remove_if_drained(id);
