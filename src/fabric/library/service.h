@@ -12,14 +12,22 @@
 #include <vector>
 
 #include "fabric/engine.h"
+#include "topology/machine.h"
 
 namespace braid::fabric {
 
+struct ServiceOptions {
+  std::string provider = {};                ///< empty: the first that is here
+  std::vector<std::string> addresses = {};  ///< one for each rail; none: by `nics`
+  std::string nics = {};  ///< see rail_choice.h; empty: kNicsVariable, or else loopback
+  bool is_pinned = true;  ///< memory and thread on the rails' NUMA node, if there are several
+};
+
 class Service {
  public:
-  /// An empty provider: the first that is here.
-  static Result<std::unique_ptr<Service>> open(const std::string& provider,
-                                               const std::vector<std::string>& addresses);
+  static Result<std::unique_ptr<Service>> open(const ServiceOptions& options,
+                                               const topology::Machine& machine,
+                                               const std::vector<topology::Nic>& nics);
   ~Service();
 
   /// `call(engine)` alone.
