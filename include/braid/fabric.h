@@ -60,8 +60,10 @@ class Fabric {
   };
 
   struct Options {
-    std::string provider;                ///< empty: the first that is here
-    std::vector<std::string> addresses;  ///< one for each rail; none: 127.0.0.1
+    std::string provider = {};                ///< empty: the first that is here
+    std::vector<std::string> addresses = {};  ///< one for each rail; none: by `nics`
+    std::string nics = {};  ///< "eth0,eth1" or "^docker0": see braid_fabric_options
+    bool is_pinned = true;  ///< to the rails' NUMA node
   };
   struct Granted {
     Grant grant;
@@ -104,7 +106,10 @@ class Fabric {
     for (const std::string& address : options.addresses) addresses.push_back(address.c_str());
     const braid_fabric_options all{sizeof(braid_fabric_options),
                                    options.provider.empty() ? nullptr : options.provider.c_str(),
-                                   addresses.data(), addresses.size()};
+                                   addresses.data(),
+                                   addresses.size(),
+                                   options.nics.empty() ? nullptr : options.nics.c_str(),
+                                   options.is_pinned ? 0 : 1};
     braid_fabric* fabric = nullptr;
     if (braid_fabric_open(&all, &fabric) != BRAID_OK) return failure();
     return Fabric(fabric);

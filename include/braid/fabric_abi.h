@@ -53,7 +53,13 @@ typedef struct braid_fabric_options {
   const char* provider;         /* libfabric's name: "tcp;ofi_rxm", "shm", "net"; NULL: the first */
   const char* const* addresses; /* of network interfaces, one for each rail: "10.0.0.7". Engines
                                    that talk to each other have as many, in the same order */
-  size_t address_count;         /* 0: one rail, 127.0.0.1 */
+  size_t address_count;         /* 0: by nics */
+  const char* nics; /* which NICs are rails where no address is named, each at its first address:
+                       beginnings of names, "eth0,eth1"; all but some, "^docker0"; whole names,
+                       "=eth0" (as NCCL_SOCKET_IFNAME). NULL: what BRAID_FABRIC_NICS says, and
+                       without it one rail at 127.0.0.1 */
+  int is_unpinned;  /* 0: on a host with several NUMA nodes, the engine's thread and memory are on
+                       the node of most rails; 1: where the program is */
 } braid_fabric_options;
 
 typedef enum braid_fabric_ticket_state {
