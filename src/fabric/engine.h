@@ -67,6 +67,17 @@ struct Received {
   std::vector<std::byte> payload;
 };
 
+/// What went to one peer over one rail.
+struct RouteStatistics {
+  uint64_t peer = 0;
+  size_t rail = 0;
+  RailState state = RailState::kUp;
+  uint64_t writes = 0;    ///< slices that have completed well
+  uint64_t bytes = 0;     ///< theirs
+  uint64_t failures = 0;  ///< of slices and messages
+  uint64_t under_way_bytes = 0;
+};
+
 /// What went wrong without anybody to tell.
 struct EngineStatistics {
   uint64_t malformed = 0;    ///< messages that could not be read
@@ -141,6 +152,8 @@ class Engine final : private Worker::Listener {
 
   /// How the peer is reached over a rail now.
   Result<RailState> rail_state(uint64_t peer, size_t rail) const;
+  /// Of each peer over each rail.
+  std::vector<RouteStatistics> routes() const;
   /// Takes a rail out of use, as for a NIC that is to be serviced: no slice or message of this
   /// engine goes over it any more, unless a peer has no other. An error for the last.
   Status retire_rail(size_t rail);

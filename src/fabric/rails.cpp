@@ -28,6 +28,18 @@ Result<RailState> Engine::rail_state(uint64_t id, size_t rail) const {
   return peer->routes[rail].health.state();
 }
 
+std::vector<RouteStatistics> Engine::routes() const {
+  std::vector<RouteStatistics> all;
+  peers_.for_each([&](uint64_t id, const Peer& peer) {
+    for (size_t rail = 0; rail < peer.routes.size(); ++rail) {
+      const Route& route = peer.routes[rail];
+      all.push_back({id, rail, route.health.state(), route.writes, route.bytes, route.failures,
+                     route.under_way_bytes});
+    }
+  });
+  return all;
+}
+
 Status Engine::retire_rail(size_t rail) {
   if (rail >= retired_.size()) return no_such_rail(rail, retired_.size());
   const auto in_use = std::count(retired_.begin(), retired_.end(), false);
