@@ -27,8 +27,11 @@
 #include <unordered_map>
 #include <vector>
 
+#include "fabric/completions.h"
+#include "fabric/group.h"
 #include "fabric/imm_counters.h"
 #include "fabric/mailbox.h"
+#include "fabric/policy/group_plan.h"
 #include "fabric/slot_map.h"
 #include "fabric/wire.h"
 #include "fabric/worker.h"
@@ -140,6 +143,24 @@ class Engine final : private Worker::Listener {
   /// One immediate and no bytes.
   Result<uint64_t> notify(uint64_t peer, uint32_t immediate, uint64_t deadline_ns);
 
+  // Groups of peers: one ticket for all.
+
+  /// Its members, their targets and their immediates are known from now on. Each member has a group
+  /// of its own, with the immediates the other way round, if there are to be barriers.
+  Result<uint64_t> add_group(std::vector<GroupMember> members);
+  Status remove_group(uint64_t group);
+  /// Part i goes from the region to the target of member i. A part of no bytes makes no immediate.
+  /// The other parts go on when one fails.
+  Result<uint64_t> scatter(uint64_t region, uint64_t group, std::span<const Part> parts,
+                           uint64_t deadline_ns);
+  /// Tells every member that this engine is here, and is done once all members have said so of
+  /// themselves. It carries no bytes and orders no writes: wait for tickets first. One at a time,
+  /// and none after one that has failed.
+  Result<uint64_t> barrier(uint64_t group, uint64_t deadline_ns);
+  /// Of a ticket of a group: the peers that it is not done for; once it has ended: for which it
+  /// failed.
+  Result<std::vector<uint64_t>> missing(uint64_t ticket) const;
+
   // Messages.
 
   /// Copies the message, at most kPayloadBytesMax. An error, and nothing sent, if the peer has no
@@ -165,9 +186,23 @@ class Engine final : private Worker::Listener {
   Result<TicketState> state(uint64_t ticket) const;
   Failure failure(uint64_t ticket) const;
   /// Once nobody asks for it any more. What is under way goes on.
-  void forget(uint64_t ticket) { worker_.forget(ticket); }
+  void forget(uint64_t ticket);
 
   ImmCounters& counters() { return counters_; }
+
+  // Being told (completions.h). `request` is a number of the caller's, which comes with the event.
+
+  /// When the ticket is not pending any more; of a quarantined one, when it has failed.
+  Status when_ended(uint64_t ticket, uint64_t request);
+  /// When an immediate that is claimed has arrived so often.
+  Status when_counted(uint32_t immediate, uint64_t count, uint64_t request);
+  /// As ImmCounters::release; who waits for its count is told that it is gone.
+  Status release_immediate(uint32_t immediate, uint64_t missing);
+  /// When a message comes, or one is here already. Until another asks.
+  void watch_messages(uint64_t request);
+  /// Whoever drives the engine takes the events out.
+  Completions& completions() { return completions_; }
+
   const EngineStatistics& statistics() const { return statistics_; }
 
   /// True if anything happened: there may be more to do at once.
@@ -210,6 +245,12 @@ class Engine final : private Worker::Listener {
     bool is_revoked = false;
     Target target;
   };
+  /// What an immediate of a group's is waited for.
+  struct Hearing {
+    uint64_t ticket = 0;  // none
+    size_t part = 0;
+    uint64_t round = 0;
+  };
   enum class Due : uint8_t { kTransfer, kGrant, kPeer, kProbe };
   struct Deadline {
     uint64_t at_ns;
@@ -222,13 +263,14 @@ class Engine final : private Worker::Listener {
   Status prepare();
 
   void transfer_ended(uint64_t id, const Transfer& transfer) override;
-  void immediate_arrived(uint32_t immediate) override { counters_.arrived(immediate); }
+  void immediate_arrived(uint32_t immediate) override;
   void foreign_completed(size_t rail, const Completion& completion) override;
   void route_suspected(const Transfer& transfer) override { probe_routes(transfer.holds.peer); }
 
   // peers.cpp
   Result<uint64_t> add_peer(const Address& address);
   void fail_peer(Peer& peer);
+  void set_connected(Peer& peer);
   void remove_if_drained(uint64_t id);
   void tell(uint64_t peer, decltype(Message::body) body);
   void handle(Bytes bytes);
@@ -239,7 +281,7 @@ class Engine final : private Worker::Listener {
   void handle_from(uint64_t peer, const Revoke& revoke);
   void handle_from(uint64_t peer, const Revoked& revoked);
   void handle_from(uint64_t, const Hello&) {}
-  static void set_credits(Peer& peer, uint32_t credits);
+  void set_credits(Peer& peer, uint32_t credits);
   static void add_credits(Peer& peer, uint32_t credits);
 
   // rails.cpp
@@ -255,12 +297,21 @@ class Engine final : private Worker::Listener {
   void confirm_if_drained(uint64_t target);
   Status check_target(const PeerTarget* target) const;
 
+  // groups.cpp
+  void start_part(uint64_t ticket, size_t part, Transfer transfer);
+  void hear(uint32_t immediate);
+  void group_ticket_ended(uint64_t ticket);
+  void stop_group_ticket(uint64_t ticket);
+  void fail_barriers_of(uint64_t peer);
+
+  Transfer notification(uint64_t peer, uint32_t immediate);
   Result<uint64_t> start(uint64_t region, PeerTarget& target, uint64_t target_id, Result<Plan> plan,
                          std::optional<uint32_t> immediate, uint64_t deadline_ns);
   void add_deadline(uint64_t at_ns, Due what, uint64_t id);
   bool post_messages();
   void meet_deadlines(uint64_t now_ns);
   void meet(const Deadline& due);
+  void stop_late(uint64_t ticket);
   bool matters(const Deadline& due);
 
   EngineOptions options_;
@@ -281,6 +332,10 @@ class Engine final : private Worker::Listener {
   std::deque<uint64_t> newcomers_;
   std::deque<Received> inbox_;
   ImmCounters counters_;
+  Completions completions_;
+  SlotMap<Group> groups_;
+  GroupTickets group_tickets_;
+  std::unordered_map<uint32_t, Hearing> hears_;  // by the immediates of members of all groups
   EngineStatistics statistics_;
   std::vector<Deadline>
       deadlines_;  // a heap, the earliest first; with some that do not matter any more

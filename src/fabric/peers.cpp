@@ -75,7 +75,20 @@ Result<PeerState> Engine::peer_state(uint64_t id) const {
 }
 
 /// It stays known, so that what it says late is not taken for somebody new.
-void Engine::fail_peer(Peer& peer) { peer.state = PeerState::kFailed; }
+void Engine::fail_peer(Peer& peer) {
+  const bool is_lost = peer.state == PeerState::kConnected;
+  peer.state = PeerState::kFailed;
+  if (!is_lost) return;
+  const uint64_t id = peer_of_engine_[peer.engine];
+  completions_.peer_changed(id, static_cast<uint64_t>(peer.state));
+  fail_barriers_of(id);
+}
+
+void Engine::set_connected(Peer& peer) {
+  if (peer.state != PeerState::kConnecting) return;
+  peer.state = PeerState::kConnected;
+  completions_.peer_changed(peer_of_engine_[peer.engine], static_cast<uint64_t>(peer.state));
+}
 
 Status Engine::disconnect(uint64_t id) {
   Peer* peer = peers_.find(id);
@@ -87,6 +100,7 @@ Status Engine::disconnect(uint64_t id) {
   for (auto& [number, grant] : grants_)
     if (grant.peer == id && (grant.fence == Fence::kLive || grant.fence == Fence::kRevoking))
       close_grant(grant, false);
+  fail_barriers_of(id);
   std::erase_if(inbox_, [&](const Received& received) { return received.peer == id; });
   peer->is_leaving = true;  // only now: what has just ended is not to remove it
   remove_if_drained(id);
@@ -169,7 +183,7 @@ void Engine::handle(Bytes bytes) {
   }
   // Whatever it says, it has heard the Hello; its Welcome may come later.
   Peer& from = *peers_.find(*peer);
-  if (from.state == PeerState::kConnecting) from.state = PeerState::kConnected;
+  set_connected(from);
   std::visit([&](auto& body) { handle_from(*peer, std::move(body)); }, message.body);
 }
 
@@ -202,7 +216,7 @@ void Engine::handle_from(uint64_t peer, const Welcome& welcome) {
 void Engine::set_credits(Peer& peer, uint32_t credits) {
   peer.has_credits = true;
   add_credits(peer, credits);  // to those that have come back already
-  if (peer.state == PeerState::kConnecting) peer.state = PeerState::kConnected;
+  set_connected(peer);
 }
 
 void Engine::add_credits(Peer& peer, uint32_t credits) {
@@ -221,6 +235,7 @@ void Engine::handle_from(uint64_t peer, Data&& data) {
   }
   ++from.unread;
   inbox_.push_back({peer, std::move(data.payload)});
+  completions_.message_arrived();
 }
 
 void Engine::handle_from(uint64_t peer, const Credit& credit) {

@@ -101,7 +101,8 @@ void Engine::probe(uint64_t id, size_t rail) {
   transfer.target = &peer.scratch;
   transfer.probed_rail = rail;
   transfer.holds.peer = id;
-  worker_.forget(worker_.start(std::move(transfer)));
+  transfer.is_forgotten = true;  // nobody's ticket
+  worker_.start(std::move(transfer));
 }
 
 void Engine::probe_ended(const Transfer& transfer) {

@@ -58,6 +58,8 @@ struct Transfer {
     uint64_t region = 0;
     uint64_t target = 0;
     uint64_t peer = 0;
+    uint64_t ticket = 0;  // of a group, of which this is a part
+    size_t part = 0;
   };
 
   Plan plan;

@@ -62,6 +62,8 @@ braid_status guarded(braid_fabric* fabric, const Body& body, const Pointers*... 
   if (fabric->forks != forks_so_far())
     return report(BRAID_ERROR_UNAVAILABLE,
                   "this engine belongs to the parent process. Open one after the fork");
+  if (fabric->service->is_ending())
+    return report(BRAID_ERROR_UNAVAILABLE, "this engine is being closed");
   return body(*fabric->service);
 } catch (const std::bad_alloc&) {
   return report(BRAID_ERROR_MEMORY, "out of memory");

@@ -106,8 +106,8 @@ braid_status braid_fabric_wait_count(braid_fabric* fabric, uint32_t immediate, u
 braid_status braid_fabric_release_immediate(braid_fabric* fabric, uint32_t immediate,
                                             uint64_t missing) {
   return guarded(fabric, [&](Service& service) {
-    return report(service.with(
-        [&](Engine& engine) { return engine.counters().release(immediate, missing); }));
+    return report(
+        service.with([&](Engine& engine) { return engine.release_immediate(immediate, missing); }));
   });
 }
 
