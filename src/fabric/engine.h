@@ -33,6 +33,7 @@
 #include "fabric/mailbox.h"
 #include "fabric/policy/group_plan.h"
 #include "fabric/slot_map.h"
+#include "fabric/statistics.h"
 #include "fabric/wire.h"
 #include "fabric/worker.h"
 
@@ -162,6 +163,12 @@ class Engine final : private Worker::Listener {
 
   /// How the peer is reached over a rail now.
   Result<RailState> rail_state(uint64_t peer, size_t rail) const;
+  /// Of each peer over each rail; of each rail; of each peer.
+  std::vector<RouteStatistics> routes() const;
+  std::vector<RailStatistics> rails() const;
+  std::vector<PeerStatistics> peers() const;
+  /// Memory that is granted and quarantined, also by peers that are gone.
+  uint64_t quarantined_bytes() const;
   /// Takes a rail out of use, as for a NIC that is to be serviced: no slice or message of this
   /// engine goes over it any more, unless a peer has no other. An error for the last.
   Status retire_rail(size_t rail);
@@ -176,6 +183,7 @@ class Engine final : private Worker::Listener {
   void forget(uint64_t ticket);
 
   ImmCounters& counters() { return counters_; }
+  const ImmCounters& counters() const { return counters_; }
 
   // Being told (completions.h). `request` is a number of the caller's, which comes with the event.
 
@@ -223,6 +231,7 @@ class Engine final : private Worker::Listener {
   struct Grant {
     uint64_t peer = 0;
     uint64_t region = 0;
+    uint64_t size_bytes = 0;
     Fence fence = Fence::kLive;
     std::vector<uint32_t> rails;  // the domains' regions; empty once removed
   };

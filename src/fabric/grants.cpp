@@ -20,6 +20,7 @@ Result<Granted> Engine::grant(uint64_t region_id, uint64_t peer_id, uint64_t off
   Grant grant;
   grant.peer = peer_id;
   grant.region = region_id;
+  grant.size_bytes = size_bytes;
   Granted granted{next_grant_, {address_.engine, peer->engine, next_grant_, size_bytes, {}}};
   for (size_t i = 0; i < worker_.rail_count(); ++i) {
     const Result<uint32_t> added =

@@ -28,6 +28,44 @@ Result<RailState> Engine::rail_state(uint64_t id, size_t rail) const {
   return peer->routes[rail].health.state();
 }
 
+std::vector<RouteStatistics> Engine::routes() const {
+  std::vector<RouteStatistics> all;
+  peers_.for_each([&](uint64_t id, const Peer& peer) {
+    for (size_t rail = 0; rail < peer.routes.size(); ++rail) {
+      const Route& route = peer.routes[rail];
+      all.push_back({id, peer.engine, rail, route.health.state(), route.writes, route.bytes,
+                     route.failures, route.under_way_bytes, route.rate.bytes_per_s(now_ns_)});
+    }
+  });
+  return all;
+}
+
+std::vector<RailStatistics> Engine::rails() const {
+  std::vector<RailStatistics> all;
+  for (size_t rail = 0; rail < retired_.size(); ++rail)
+    all.push_back({address_.rails[rail].provider, retired_[rail], worker_.immediates(rail)});
+  return all;
+}
+
+uint64_t Engine::quarantined_bytes() const {
+  uint64_t bytes = 0;
+  for (const auto& [number, grant] : grants_)
+    if (grant.fence == Fence::kQuarantined) bytes += grant.size_bytes;
+  return bytes;
+}
+
+std::vector<PeerStatistics> Engine::peers() const {
+  std::vector<PeerStatistics> all;
+  peers_.for_each([&](uint64_t id, const Peer& peer) {
+    PeerStatistics row{id, peer.engine, 0};
+    for (const auto& [number, grant] : grants_)
+      if (grant.peer == id && grant.fence == Fence::kQuarantined)
+        row.quarantined_bytes += grant.size_bytes;
+    all.push_back(row);
+  });
+  return all;
+}
+
 Status Engine::retire_rail(size_t rail) {
   if (rail >= retired_.size()) return no_such_rail(rail, retired_.size());
   const auto in_use = std::count(retired_.begin(), retired_.end(), false);
@@ -89,7 +127,8 @@ void Engine::probe(uint64_t id, size_t rail) {
   transfer.target = &peer.scratch;
   transfer.probed_rail = rail;
   transfer.holds.peer = id;
-  worker_.forget(worker_.start(std::move(transfer)));
+  transfer.is_forgotten = true;  // nobody's ticket
+  worker_.start(std::move(transfer));
 }
 
 void Engine::probe_ended(const Transfer& transfer) {

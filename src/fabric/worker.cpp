@@ -26,7 +26,7 @@ bool takes(size_t rail, const Transfer& transfer) {
 
 Worker::Worker(std::vector<std::unique_ptr<Domain>> rails, Listener& listener)
     : listener_(listener), completions_(kCompletionsAtOnce) {
-  for (std::unique_ptr<Domain>& domain : rails) rails_.push_back({std::move(domain), 0, 0});
+  for (std::unique_ptr<Domain>& domain : rails) rails_.push_back({std::move(domain), 0, 0, 0});
 }
 
 bool Worker::Rail::has_room() const {
@@ -164,6 +164,7 @@ bool Worker::poll() {
     any = any || count > 0;
     for (size_t i = 0; i < count; ++i) {
       const Completion completion = completions_[i];
+      rails_[rail].immediates += completion.event == Event::kImmediate;
       if (completion.event == Event::kImmediate)
         listener_.immediate_arrived(completion.immediate);
       else if ((completion.context & kForeign) != 0)
@@ -193,6 +194,7 @@ void Worker::posting_ended(const Completion& completion) {
   if (completion.ok) {
     ++route.writes;
     route.bytes += posting.size_bytes;
+    route.rate.add(posting.size_bytes, now_ns_);
   } else {
     ++route.failures;
     transfer.target->is_clean = false;

@@ -13,6 +13,7 @@
 #include "fabric/domain.h"
 #include "fabric/policy/plan.h"
 #include "fabric/policy/rail_health.h"
+#include "fabric/policy/recent_rate.h"
 #include "fabric/slot_map.h"
 
 namespace braid::fabric {
@@ -41,6 +42,7 @@ struct Route {
   uint64_t failures = 0;  ///< slices and messages
   uint64_t under_way = 0;
   uint64_t under_way_bytes = 0;
+  RecentRate rate;
 };
 
 /// A peer's memory on every rail.
@@ -98,6 +100,8 @@ class Worker {
 
   size_t rail_count() const { return rails_.size(); }
   Domain& rail(size_t index) { return *rails_[index].domain; }
+  /// How many have arrived over this rail.
+  uint64_t immediates(size_t rail) const { return rails_[rail].immediates; }
 
   /// `source` and `target` stay until the transfer has ended.
   uint64_t start(Transfer transfer);
@@ -119,6 +123,7 @@ class Worker {
     std::unique_ptr<Domain> domain;
     uint64_t under_way = 0;
     uint64_t under_way_bytes = 0;
+    uint64_t immediates = 0;
     bool has_room() const;
   };
   struct Posting {

@@ -12,7 +12,7 @@ namespace {
 constexpr double kFaultsEndUs = 3000;
 constexpr double kBeginUntilUs = 8000;
 constexpr uint64_t kConnectNs = 20'000'000;
-constexpr double kEndUs = 300'000;  // a rail that is broken for good is probed for ever
+constexpr double kEndUs = 1'000'000;  // a rail that is broken for good is probed for ever
 
 }  // namespace
 
@@ -61,9 +61,7 @@ WorldCounts World::run() {
   for (size_t i = 0; i < hosts_.size(); ++i)
     for (size_t j = i + 1; j < hosts_.size(); ++j) meet(*hosts_[i], *hosts_[j]);
   if (has_faults_) plan_faults();
-  const simulation::Time end =
-      kills_a_rail_ ? simulation::from_us(kEndUs) : simulation::kForever - 1;
-  while (simulation_.step(end)) {
+  while (simulation_.step(simulation::from_us(kEndUs))) {
   }
   check_end();
   return counts_;
@@ -185,6 +183,9 @@ void World::kill_a_rail() {
   say("rail " + std::to_string(killed_rail_) + " of process " + std::to_string(killed_->host) +
       " breaks for good");
   ++counts_.kills;
+  for (const Process* process : hosts_)
+    for (const RouteStatistics& route : process->engine->routes())
+      failures_before_[{process->host, route.peer, route.rail}] = route.failures;
   network_->cut(*killed_->domains[killed_rail_], sim::Break::kFails);
 }
 
@@ -238,19 +239,25 @@ void World::crash_and_restart(size_t host) {
 
 // ---- The end ----
 
-/// Rails that were mended are in use again, and the one that is broken for good is not.
+/// Rails that were mended are in use again, and one that is broken for good is not.
 void World::check_rails() const {
   if (!comes_back_) return;
   for (const Process* process : hosts_)
     for (const Process* other : hosts_) {
       const auto peer = process->engine->find_peer(other->engine->address().engine);
-      if (!peer || !process->engine->rail_state(*peer, 0).ok()) continue;
-      for (size_t rail = 0; rail < rails_; ++rail) {
-        const bool is_killed =
-            killed_ != nullptr && rail == killed_rail_ && (process == killed_ || other == killed_);
-        const RailState state = process->engine->rail_state(*peer, rail).value();
-        if (!is_killed && state != RailState::kUp)
-          throw Bug("rail " + std::to_string(rail) + " is well, and not in use");
+      if (!peer) continue;
+      const bool has_killed = process == killed_ || other == killed_;
+      for (const RouteStatistics& route : process->engine->routes()) {
+        if (route.peer != *peer) continue;
+        const bool is_killed = has_killed && route.rail == killed_rail_;
+        const std::string name = "rail " + std::to_string(route.rail);
+        if (!is_killed && route.state != RailState::kUp)
+          throw Bug(name + " is well, and not in use");
+        const auto before = failures_before_.find({process->host, route.peer, route.rail});
+        const bool has_failed =
+            route.failures > (before == failures_before_.end() ? 0 : before->second);
+        if (is_killed && has_failed && route.state != RailState::kDown)
+          throw Bug(name + " has failed for good, and is not down");
       }
     }
 }

@@ -13,8 +13,10 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "fabric/engine.h"
@@ -99,6 +101,7 @@ class World {
   // must succeed over other rails.
   bool kills_a_rail_ = false;
   size_t killed_rail_ = 0;
+  std::map<std::tuple<size_t, uint64_t, size_t>, uint64_t> failures_before_;  // host, peer, rail
   Process* killed_ = nullptr;    // whose; null: not yet
   bool comes_back_ = true;       // whatever breaks is mended, and says when it fails
   bool loses_messages_ = false;  // some fault was such that it cannot be made good

@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "fabric/library/placement.h"
-#include "fabric/library/rail_choice.h"
 #include "fabric/ofi/domain.h"
 
 namespace braid::fabric {
@@ -85,13 +84,16 @@ Result<std::unique_ptr<Service>> Service::open(const ServiceOptions& wanted,
   if (!engine.ok()) return engine.status();
   Result<std::unique_ptr<Events>> events = Events::open();
   if (!events.ok()) return events.status();
-  std::unique_ptr<Service> service(
-      new Service(std::move(engine).value(), std::move(events).value()));  // owner: service
+  std::unique_ptr<Service> service(new Service(choice.value(), std::move(engine).value(),
+                                               std::move(events).value()));  // owner: service
   return service;
 }
 
-Service::Service(std::unique_ptr<Engine> engine, std::unique_ptr<Events> events)
-    : engine_(std::move(engine)), events_(std::move(events)), thread_([this] { work(); }) {}
+Service::Service(RailChoice rails, std::unique_ptr<Engine> engine, std::unique_ptr<Events> events)
+    : rails_(std::move(rails)),
+      engine_(std::move(engine)),
+      events_(std::move(events)),
+      thread_([this] { work(); }) {}
 
 Service::~Service() {
   {

@@ -15,6 +15,7 @@
 
 #include "fabric/engine.h"
 #include "fabric/library/events.h"
+#include "fabric/library/rail_choice.h"
 #include "topology/machine.h"
 
 namespace braid::fabric {
@@ -55,6 +56,7 @@ class Service {
   /// `ask(engine, request)` asks the engine to be told; what it is told goes to `sink`.
   Status ask(const Sink& sink, const std::function<Status(Engine&, uint64_t)>& ask);
   Events& events() { return *events_; }
+  const RailChoice& rails() const { return rails_; }
   /// Its end has begun: a callback that runs is to call nothing more.
   bool is_ending() const { return is_ending_; }
 
@@ -68,12 +70,13 @@ class Service {
     std::shared_ptr<Merged> messages;  // of a request about messages
   };
 
-  Service(std::unique_ptr<Engine> engine, std::unique_ptr<Events> events);
+  Service(RailChoice rails, std::unique_ptr<Engine> engine, std::unique_ptr<Events> events);
   void work();
   bool step();
   void deliver();
   void deliver(const Happening& happening);
 
+  const RailChoice rails_;
   std::mutex mutex_;
   std::unique_ptr<Engine> engine_;  // under the mutex
   SlotMap<Request> requests_;       // under the mutex
