@@ -61,6 +61,7 @@ enum class Event : uint8_t {
   kPosted,     ///< a write or a message of ours has ended
   kReceived,   ///< a message has arrived in a buffer of ours
   kImmediate,  ///< an immediate has arrived; it has no context
+  kLanded,     ///< a write without an immediate has landed, where the wire tells; it has no context
 };
 
 struct Completion {

@@ -11,7 +11,6 @@ namespace {
 constexpr uint64_t kUnderWayMax = 256;
 constexpr uint64_t kUnderWayBytesMax = 4 << 20;
 constexpr size_t kCompletionsAtOnce = 64;
-constexpr size_t kRefusalsMax = 4;  // at once; the next call begins with other transfers
 
 /// Whether slices of this transfer may go over this rail.
 bool takes(size_t rail, const Transfer& transfer) {
@@ -37,10 +36,16 @@ uint64_t Worker::start(Transfer transfer) {
   const uint64_t id = transfers_.add(std::move(transfer));
   Transfer& started = *transfers_.find(id);
   if (started.plan.slice_count() > 0)
-    active_.push_back(id);
+    enqueue(id, started);
   else
     end_if_drained(id, started);
   return id;
+}
+
+void Worker::enqueue(uint64_t id, const Transfer& transfer) {
+  const auto [queue, is_new] = queues_.try_emplace(transfer.target->routes);
+  queue->second.transfers.push_back(id);
+  if (is_new) turns_.push_back(queue->first);
 }
 
 void Worker::stop(uint64_t id, Failure why) {
@@ -95,39 +100,51 @@ bool Worker::step(uint64_t now_ns) {
 
 bool Worker::fill() {
   bool posted = false;
-  for (size_t i = 0; i < rails_.size() && !active_.empty(); ++i)
+  for (size_t i = 0; i < rails_.size() && !turns_.empty(); ++i)
     posted = fill((first_rail_ + i) % rails_.size()) || posted;
   first_rail_ = (first_rail_ + 1) % rails_.size();
   return posted;
 }
 
-/// The rail pulls slices of all transfers in turns. A peer that is gone may look like a full queue
+/// The rail pulls one slice for each peer in turns. A peer that is gone may look like a full queue
 /// for ever: it must not hold up the others.
 bool Worker::fill(size_t rail) {
   bool posted = false;
-  size_t refused = 0;
-  size_t passed = 0;  // transfers in a row that go over other rails
-  while (passed < active_.size() && rails_[rail].has_room()) {
-    const uint64_t id = active_.front();
-    Transfer* transfer = transfers_.find(id);
-    if (transfer == nullptr || transfer->failure != Failure::kNone) {
-      active_.pop_front();
-      continue;
-    }
-    if (!takes(rail, *transfer)) {
-      ++passed;
-      active_.pop_front();
-      active_.push_back(id);
-      continue;
-    }
-    passed = 0;
-    const bool is_posted = post_slice(rail, id, *transfer);
+  ++fills_;
+  for (size_t passed = 0; passed < turns_.size() && rails_[rail].has_room();) {
+    const std::vector<Route>* peer = turns_.front();
+    PeerQueue& queue = queues_.at(peer);
+    turns_.pop_front();
+    const bool is_posted = post_next(rail, queue);
     posted = posted || is_posted;
-    if (!is_posted && ++refused > kRefusalsMax) break;
-    active_.pop_front();
-    if (transfer->next_slice < transfer->plan.slice_count()) active_.push_back(id);
+    if (queue.transfers.empty()) {
+      queues_.erase(peer);
+      continue;
+    }
+    turns_.push_back(peer);
+    passed = is_posted ? 0 : passed + 1;
   }
   return posted;
+}
+
+/// A queue that is full is tried once in each look at it: on some wires a try takes a lock that the
+/// peer needs to empty the queue.
+bool Worker::post_next(size_t rail, PeerQueue& queue) {
+  if (queue.full_in_fill == fills_) return false;
+  for (size_t left = queue.transfers.size(); left > 0; --left) {
+    const uint64_t id = queue.transfers.front();
+    queue.transfers.pop_front();
+    Transfer* transfer = transfers_.find(id);
+    if (transfer == nullptr || transfer->failure != Failure::kNone) continue;
+    const bool is_taken = takes(rail, *transfer);
+    const bool is_posted = is_taken && post_slice(rail, id, *transfer);
+    if (transfer->next_slice < transfer->plan.slice_count()) queue.transfers.push_back(id);
+    if (is_posted) return true;
+    if (!is_taken) continue;  // it goes over other rails
+    queue.full_in_fill = fills_;
+    return false;
+  }
+  return false;
 }
 
 bool Worker::post_slice(size_t rail, uint64_t id, Transfer& transfer) {
@@ -169,7 +186,7 @@ bool Worker::poll() {
         listener_.immediate_arrived(completion.immediate);
       else if ((completion.context & kForeign) != 0)
         listener_.foreign_completed(rail, completion);
-      else
+      else if (completion.event == Event::kPosted)
         posting_ended(completion);
     }
   }

@@ -8,6 +8,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <unordered_map>
 #include <vector>
 
 #include "fabric/domain.h"
@@ -116,7 +117,7 @@ class Worker {
 
   /// True if anything was posted or has completed.
   bool step(uint64_t now_ns);
-  bool is_idle() const { return postings_.size() == 0 && active_.empty(); }
+  bool is_idle() const { return postings_.size() == 0 && turns_.empty(); }
 
  private:
   struct Rail {
@@ -132,8 +133,16 @@ class Worker {
     uint64_t size_bytes;
   };
 
+  /// Transfers to one peer with slices to post.
+  struct PeerQueue {
+    std::deque<uint64_t> transfers;
+    uint64_t full_in_fill = 0;  ///< the last look at it that found the wire's queue full
+  };
+
+  void enqueue(uint64_t id, const Transfer& transfer);
   bool fill();
   bool fill(size_t rail);
+  bool post_next(size_t rail, PeerQueue& queue);
   void suspect_late(uint64_t id, const Transfer& transfer);
   bool post_slice(size_t rail, uint64_t id, Transfer& transfer);
   bool poll();
@@ -144,7 +153,9 @@ class Worker {
   Listener& listener_;
   SlotMap<Transfer> transfers_;
   SlotMap<Posting> postings_;
-  std::deque<uint64_t> active_;  // transfers with slices to post
+  std::unordered_map<const std::vector<Route>*, PeerQueue> queues_;  // none is empty
+  std::deque<const std::vector<Route>*> turns_;                      // of the peers with queues
+  uint64_t fills_ = 0;
   size_t first_rail_ = 0;
   uint64_t now_ns_ = 0;
   std::vector<Completion> completions_;  // of one look

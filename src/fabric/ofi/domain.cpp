@@ -20,7 +20,8 @@ namespace braid::fabric::ofi {
 namespace {
 
 constexpr uint32_t kInterface = FI_VERSION(1, 9);
-constexpr size_t kEventsAtOnce = 32;
+constexpr size_t kEventsAtOnce = 64;
+constexpr uint64_t kNoImmediate = uint64_t{1} << 32;  // immediates have 32 bits
 
 /// Closes what libfabric has opened.
 struct Close {
@@ -118,6 +119,7 @@ class OfiDomain final : public Domain {
   const Quirks& quirks_;
   Traits traits_;
   Info info_;
+  bool tells_landings_ = false;  // writes without an immediate come with kNoImmediate
   Owned<fid_fabric> fabric_;
   Owned<fid_domain> domain_;
   Owned<fid_av> addresses_;
@@ -149,6 +151,10 @@ Status OfiDomain::prepare(const std::string& host_address) {
   answer = library_.fabric(info_->fabric_attr, &fabric, nullptr);
   if (answer != 0) return failure("fi_fabric", answer);
   fabric_.reset(fabric);
+  // Where the target's CPU makes the progress, it must know when to go on looking.
+  tells_landings_ = info_->domain_attr->data_progress == FI_PROGRESS_MANUAL &&
+                    info_->domain_attr->cq_data_size > sizeof(uint32_t);
+
   fid_domain* domain = nullptr;
   answer = fi_domain(fabric, info_.get(), &domain, nullptr);
   if (answer != 0) return failure("fi_domain", answer);
@@ -282,9 +288,9 @@ bool OfiDomain::post_write(const Write& write) {
   message.rma_iov = &target;
   message.rma_iov_count = 1;
   message.context = operation;
-  message.data = write.immediate.value_or(0);
-  const uint64_t flags =
-      FI_COMPLETION | FI_DELIVERY_COMPLETE | (write.immediate ? uint64_t{FI_REMOTE_CQ_DATA} : 0);
+  message.data = write.immediate ? *write.immediate : kNoImmediate;
+  const uint64_t flags = FI_COMPLETION | FI_DELIVERY_COMPLETE |
+                         (write.immediate || tells_landings_ ? uint64_t{FI_REMOTE_CQ_DATA} : 0);
   return posted(operation, fi_writemsg(peers_.at(write.peer).endpoint, &message, flags));
 }
 
@@ -324,6 +330,8 @@ size_t OfiDomain::poll(std::span<Completion> completions) {
 }
 
 Completion OfiDomain::completed(const fi_cq_data_entry& entry) {
+  if ((entry.flags & FI_REMOTE_CQ_DATA) != 0 && entry.data == kNoImmediate)
+    return {Event::kLanded, true, 0, 0, 0};
   if ((entry.flags & FI_REMOTE_CQ_DATA) != 0)
     return {Event::kImmediate, true, static_cast<uint32_t>(entry.data), 0, 0};
   const auto* operation = static_cast<const Operation*>(entry.op_context);
