@@ -8,12 +8,12 @@ Outcome Submitter::submit(const Batch& batch, Intent intent) {
   const uint64_t size_bytes = size_of(batch);
   if (peers_.is_off()) return Verdict::kSwitchedOff;
   if (!planner_.may_gain(batch, size_bytes)) return Verdict::kBelowThreshold;
-  if (relays_ == 0) return Verdict::kNoRelay;
+  if (relays_.all() == 0) return Verdict::kNoRelay;
   CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
   if (driver_.cuStreamIsCapturing(batch.stream, &capture) != CUDA_SUCCESS ||
       capture != CU_STREAM_CAPTURE_STATUS_NONE)
     return Verdict::kCapturing;
-  const Classification memory = classify(driver_, batch, relays_);
+  const Classification memory = classify(driver_, batch, relays_.all());
   if (memory.verdict != Verdict::kAccelerated) return memory.verdict;
   const ContextRegistry::FoundTarget found = registry_.find_target(memory, batch.stream);
   if (found.target == nullptr) return found.verdict;
