@@ -36,8 +36,8 @@ Result<std::unique_ptr<Engine>> Engine::open(const cuda::Driver& driver, const O
 Result<std::unique_ptr<Engine>> Engine::create(const cuda::Driver& driver, const Options& options,
                                                Notify notify) {
   BRAID_LET(relays, RelayTopology::find(driver, options));
-  return std::unique_ptr<Engine>(
-      new Engine(driver, options, std::move(relays), load_costs(driver, options), notify));
+  const LoadedCosts costs = load_costs(driver, options);
+  return std::unique_ptr<Engine>(new Engine(driver, options, std::move(relays), costs, notify));
 }
 
 void Engine::forget(CUcontext context, ContextRegistry::End how) {
