@@ -70,7 +70,7 @@ struct Call {
   bool is_forecast = false;
 };
 
-// `copy(order, scratch, tally)` does it.
+// `copy(order, scratch, call_outcome)` does it.
 template <typename Copying>
 braid_status answer(const Call& call, const Copying& copy) noexcept {
   return guarded([&] {
@@ -78,12 +78,12 @@ braid_status answer(const Call& call, const Copying& copy) noexcept {
     if (Error wrong = check_call(engine, priority, outcome); !wrong.ok()) return wrong;
     const CopyCall order{entry_point, stream != nullptr ? stream : CU_STREAM_LEGACY,
                          static_cast<multipath::Priority>(priority), is_forecast};
-    Tally tally;
-    Error failed = copy(order, thread_scratch(), tally);
+    CallOutcome call_outcome;
+    Error failed = copy(order, thread_scratch(), call_outcome);
     if (failed.ok() && outcome != nullptr) {
-      outcome->accelerated_bytes = tally.accelerated_bytes;
-      outcome->native_bytes = tally.native_bytes;
-      outcome->reason = multipath::verdict_name(tally.reason);
+      outcome->accelerated_bytes = call_outcome.accelerated_bytes;
+      outcome->native_bytes = call_outcome.native_bytes;
+      outcome->reason = multipath::verdict_name(call_outcome.reason);
     }
     return failed;
   });
@@ -92,10 +92,10 @@ braid_status answer(const Call& call, const Copying& copy) noexcept {
 // `list` fills the thread's list of copies from the call's own arguments.
 template <typename List>
 braid_status copy_list(const Call& call, const List& list) noexcept {
-  return answer(call, [&](const CopyCall& order, Scratch& scratch, Tally& tally) {
+  return answer(call, [&](const CopyCall& order, Scratch& scratch, CallOutcome& call_outcome) {
     if (Error wrong = list(scratch.copies); !wrong.ok()) return wrong;
     if (Error wrong = check_overlap(scratch.copies, scratch.sorted); !wrong.ok()) return wrong;
-    return call.engine->copier->copy(order, scratch, tally);
+    return call.engine->copier->copy(order, scratch, call_outcome);
   });
 }
 
@@ -198,10 +198,10 @@ braid_status braid_copy_rows(braid_engine* engine, void* destination,
                   row_bytes,
                   row_count};
   return answer({engine, preload::k_braid_copy_rows, stream, priority, outcome},
-                [&](const CopyCall& order, Scratch& scratch, Tally& tally) {
+                [&](const CopyCall& order, Scratch& scratch, CallOutcome& call_outcome) {
                   if (Error wrong = check_rows(rows); !wrong.ok()) return wrong;
                   if (row_bytes == 0 || row_count == 0) return Error::none();
-                  return engine->copier->copy_rows(order, rows, scratch, tally);
+                  return engine->copier->copy_rows(order, rows, scratch, call_outcome);
                 });
 }
 
