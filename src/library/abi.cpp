@@ -4,6 +4,7 @@
 #include <memory>
 #include <new>
 
+#include "base/try.h"
 #include "braid/braid.h"
 #include "library/copier.h"
 #include "library/copy_list.h"
@@ -89,22 +90,13 @@ braid_status answer(const Call& call, const Copying& copy) noexcept {
   });
 }
 
-// `list` fills the thread's list of copies from the call's own arguments.
-template <typename List>
-braid_status copy_list(const Call& call, const List& list) noexcept {
+braid_status copy_list(const Call& call, const Addresses& destinations, const Addresses& sources,
+                       const size_t* sizes_bytes, size_t count) noexcept {
   return answer(call, [&](const CopyCall& order, Scratch& scratch, CallOutcome& call_outcome) {
-    if (Error wrong = list(scratch.copies); !wrong.ok()) return wrong;
-    if (Error wrong = check_overlap(scratch.copies, scratch.sorted); !wrong.ok()) return wrong;
+    BRAID_TRY(list_copies(destinations, sources, sizes_bytes, count, scratch.copies));
+    BRAID_TRY(check_overlap(scratch.copies, scratch.sorted));
     return call.engine->copier->copy(order, scratch, call_outcome);
   });
-}
-
-// The list of a batch, for copy_list.
-auto batch_of(void* const* destinations, const void* const* sources, const size_t* sizes_bytes,
-              size_t count) {
-  return [=](std::vector<Copy>& copies) {
-    return list_batch(destinations, sources, sizes_bytes, count, copies);
-  };
 }
 
 Error hand_out(const std::string& text, char* buffer, size_t buffer_bytes, size_t* needed_bytes) {
@@ -159,32 +151,28 @@ braid_status braid_copy(braid_engine* engine, void* destination, const void* sou
                         size_t size_bytes, CUstream_st* stream, int priority,
                         braid_outcome* outcome) {
   return copy_list({engine, preload::k_braid_copy, stream, priority, outcome},
-                   batch_of(&destination, &source, &size_bytes, 1));
+                   {.each = &destination}, {.each = &source}, &size_bytes, 1);
 }
 
 braid_status braid_copy_batch(braid_engine* engine, void* const* destinations,
                               const void* const* sources, const size_t* sizes_bytes, size_t count,
                               CUstream_st* stream, int priority, braid_outcome* outcome) {
   return copy_list({engine, preload::k_braid_copy_batch, stream, priority, outcome},
-                   batch_of(destinations, sources, sizes_bytes, count));
+                   {.each = destinations}, {.each = sources}, sizes_bytes, count);
 }
 
 braid_status braid_gather(braid_engine* engine, void* destination, const void* const* sources,
                           const size_t* sizes_bytes, size_t count, CUstream_st* stream,
                           int priority, braid_outcome* outcome) {
   return copy_list({engine, preload::k_braid_gather, stream, priority, outcome},
-                   [&](std::vector<Copy>& copies) {
-                     return list_gather(destination, sources, sizes_bytes, count, copies);
-                   });
+                   {.first = destination}, {.each = sources}, sizes_bytes, count);
 }
 
 braid_status braid_scatter(braid_engine* engine, void* const* destinations, const void* source,
                            const size_t* sizes_bytes, size_t count, CUstream_st* stream,
                            int priority, braid_outcome* outcome) {
   return copy_list({engine, preload::k_braid_scatter, stream, priority, outcome},
-                   [&](std::vector<Copy>& copies) {
-                     return list_scatter(destinations, source, sizes_bytes, count, copies);
-                   });
+                   {.each = destinations}, {.first = source}, sizes_bytes, count);
 }
 
 braid_status braid_copy_rows(braid_engine* engine, void* destination,
@@ -209,7 +197,7 @@ braid_status braid_forecast(braid_engine* engine, void* const* destinations,
                             const void* const* sources, const size_t* sizes_bytes, size_t count,
                             CUstream_st* stream, int priority, braid_outcome* outcome) {
   return copy_list({engine, preload::k_braid_copy_batch, stream, priority, outcome, true},
-                   batch_of(destinations, sources, sizes_bytes, count));
+                   {.each = destinations}, {.each = sources}, sizes_bytes, count);
 }
 
 braid_status braid_stats_json(braid_engine* engine, char* buffer, size_t buffer_bytes,
