@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 
+#include "cuda/queries.h"
 #include "cuda/relaxed_capture.h"
 #include "multipath/classify.h"
 #include "multipath/native_copy.h"
@@ -115,13 +116,9 @@ uint64_t Stager::least_bytes(const Options& options) {
 }
 
 bool Stager::is_staged(const Batch& copy) const {
-  if (copy.first().size_bytes < least_bytes_ || !is_pageable_copy(driver_, copy.first()))
-    return false;
-  CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
-  if (driver_.cuStreamIsCapturing(copy.stream, &capture) != CUDA_SUCCESS ||
-      capture != CU_STREAM_CAPTURE_STATUS_NONE)
-    return false;
-  return is_mapped(copy.first().host, copy.first().size_bytes);
+  return copy.first().size_bytes >= least_bytes_ && is_pageable_copy(driver_, copy.first()) &&
+         !cuda::is_capturing(driver_, copy.stream) &&
+         is_mapped(copy.first().host, copy.first().size_bytes);
 }
 
 ThreadPool* Stager::pool() {
