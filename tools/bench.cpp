@@ -11,7 +11,6 @@
 #include "tools/commands.h"
 #include "tools/measure.h"
 #include "tools/open_server.h"
-#include "tools/scenarios.h"
 
 namespace braid::tools {
 namespace {
@@ -42,9 +41,9 @@ std::string share_text(const Record& record) {
   return text.empty() ? record.verdict : text;
 }
 
-double ratio(const Outcome& outcome) { return outcome.braid.median() / outcome.native.median(); }
+double ratio(const Record& record) { return record.braid.median() / record.native.median(); }
 
-double of_limit(const Outcome& outcome) { return outcome.braid.median() / outcome.limit.median(); }
+double of_limit(const Record& record) { return record.braid.median() / record.limit.median(); }
 
 // The columns of native copies and braid's, and of the limit, which may be left out.
 std::string figures_header(const Arguments& arguments) {
@@ -53,16 +52,17 @@ std::string figures_header(const Arguments& arguments) {
       arguments.with_limit ? fmt::format("  {:>22}  {:>8}", "limit GB/s (range)", "of limit") : "");
 }
 
-std::string figures(const Outcome& outcome) {
+std::string figures(const Record& record) {
   const std::string limit =
-      outcome.limit.values.empty()
+      record.limit.values.empty()
           ? ""
-          : fmt::format("  {:>22}  {:>7.1f}%", outcome.limit.text(1), 100 * of_limit(outcome));
-  return fmt::format("{:>22}  {:>22}  {:>5.2f}x{}", outcome.native.text(1), outcome.braid.text(1),
-                     ratio(outcome), limit);
+          : fmt::format("  {:>22}  {:>7.1f}%", record.limit.text(1), 100 * of_limit(record));
+  return fmt::format("{:>22}  {:>22}  {:>5.2f}x{}", record.native.text(1), record.braid.text(1),
+                     ratio(record), limit);
 }
 
-const char* verified_text(const Outcome& outcome) { return outcome.verified ? "yes" : "NO"; }
+// The emulator's CPU time says nothing.
+bool is_emulated(const Arguments& arguments) { return !arguments.server.empty(); }
 
 void print_header(const Arguments& arguments) {
   const std::string figures = figures_header(arguments);
@@ -71,41 +71,60 @@ void print_header(const Arguments& arguments) {
                figures, "verified", "outcome");
   else
     fmt::print("{:<4} {:>6} {:>5}  {}{}  {:<8}  {}\n", "", "size", "paths", figures,
-               arguments.server.empty() ? "  submit us" : "", "verified",
-               "share of each GPU's link");
+               is_emulated(arguments) ? "" : "  submit us", "verified", "share of each GPU's link");
 }
 
-void print_row(const Record& record, bool emulated) {
-  fmt::print("{:<4} {:>6} {:>5}  {}{}  {:<8}  {}\n", direction_name(record.direction),
-             format_size(record.size_bytes), record.paths, figures(record),
-             emulated ? "" : fmt::format("  {:>9.1f}", record.submit_us.median()),
-             verified_text(record), share_text(record));
+const char* direction_text(const Case& one) {
+  return one.scenario == Scenario::kBoth ? "both" : direction_name(one.direction);
+}
+
+void print_row(const Arguments& arguments, const Case& one, const Record& record) {
+  const std::string size = format_size(one.size_bytes);
+  const char* const verified = record.verified ? "yes" : "NO";
+  if (!arguments.scenario.empty())
+    fmt::print("{:<10} {:<5} {:>6} {:>8}  {}  {:<8}  {}\n", arguments.scenario, direction_text(one),
+               size, one.segment_bytes != 0 ? format_size(one.segment_bytes) : "", figures(record),
+               verified, record.verdict);
+  else
+    fmt::print("{:<4} {:>6} {:>5}  {}{}  {:<8}  {}\n", direction_text(one), size, one.paths,
+               figures(record),
+               is_emulated(arguments) ? "" : fmt::format("  {:>9.1f}", record.submit_us.median()),
+               verified, share_text(record));
   std::fflush(stdout);
 }
 
-nlohmann::json to_json(const Record& record, bool emulated) {
-  nlohmann::json json = {{"direction", direction_name(record.direction)},
-                         {"size_bytes", record.size_bytes},
-                         {"target", record.target},
-                         {"paths", record.paths},
-                         {"native_gbps", record.native.median()},
-                         {"native_gbps_range", {record.native.lowest(), record.native.highest()}},
-                         {"braid_gbps", record.braid.median()},
-                         {"braid_gbps_range", {record.braid.lowest(), record.braid.highest()}},
-                         {"ratio", ratio(record)},
-                         {"native_first_gbps", record.native_first.median()},
-                         {"braid_first_gbps", record.braid_first.median()},
-                         {"repeat", record.braid.values.size()},
-                         {"verified", record.verified},
-                         {"verdict", record.verdict},
-                         {"share", nlohmann::json::object()}};
-  for (const auto& [gpu, bytes] : record.share) json["share"][std::to_string(gpu)] = bytes;
-  if (!emulated) json["submit_us"] = record.submit_us.median();
+// Readings of linear copies are two fields, those of scenarios an object.
+void add_readings(nlohmann::json& json, const std::string& name, const Readings& all,
+                  bool is_linear) {
+  const nlohmann::json range = {all.lowest(), all.highest()};
+  json[name] = is_linear ? nlohmann::json(all.median())
+                         : nlohmann::json{{"median", all.median()}, {"range", range}};
+  if (is_linear) json[name + "_range"] = range;
+}
+
+nlohmann::json to_json(const Arguments& arguments, const Case& one, const Record& record) {
+  const bool is_linear = arguments.scenario.empty();
+  nlohmann::json json = {{"direction", direction_text(one)}, {"size_bytes", one.size_bytes},
+                         {"ratio", ratio(record)},           {"repeat", record.braid.values.size()},
+                         {"verified", record.verified},      {"verdict", record.verdict}};
+  add_readings(json, "native_gbps", record.native, is_linear);
+  add_readings(json, "braid_gbps", record.braid, is_linear);
   if (!record.limit.values.empty()) {
-    json["limit_gbps"] = record.limit.median();
-    json["limit_gbps_range"] = {record.limit.lowest(), record.limit.highest()};
+    add_readings(json, "limit_gbps", record.limit, is_linear);
     json["of_limit"] = of_limit(record);
   }
+  if (!is_linear) {
+    json["scenario"] = arguments.scenario;
+    json["segment_bytes"] = one.segment_bytes;
+    return json;
+  }
+  json["target"] = arguments.target;
+  json["paths"] = one.paths;
+  json["native_first_gbps"] = record.native_first.median();
+  json["braid_first_gbps"] = record.braid_first.median();
+  json["share"] = nlohmann::json::object();
+  for (const auto& [gpu, bytes] : record.share) json["share"][std::to_string(gpu)] = bytes;
+  if (!is_emulated(arguments)) json["submit_us"] = record.submit_us.median();
   return json;
 }
 
@@ -115,43 +134,76 @@ void show_progress(size_t done, size_t all) {
   if (done == all) fmt::print(stderr, "\r\x1b[K");
 }
 
-struct Asked {
-  std::vector<Direction> directions;
-  std::vector<uint64_t> sizes;
-};
-
-Result<Asked> read_lists(const Arguments& arguments) {
+Result<std::vector<Direction>> read_directions(const Arguments& arguments, Scenario scenario) {
   const std::string& text = arguments.direction;
-  BRAID_LET(sizes, parse_size_list(arguments.sizes));
-  if (std::find(sizes.begin(), sizes.end(), 0u) != sizes.end())
-    return Status::error("a size of 0 cannot be measured", "Write sizes above 0");
-  Asked asked{{}, sizes};
-  if (text.empty() || text == "h2d") asked.directions.push_back(Direction::kHostToDevice);
-  if (text.empty() || text == "d2h") asked.directions.push_back(Direction::kDeviceToHost);
-  if (!asked.directions.empty()) return asked;
+  std::vector<Direction> directions;
+  if (text.empty() || text == "h2d") directions.push_back(Direction::kHostToDevice);
+  if ((text.empty() && scenario != Scenario::kBoth) || text == "d2h")
+    directions.push_back(Direction::kDeviceToHost);
+  if (!directions.empty()) return directions;
   return Status::error("'" + text + "' is not a direction", "Write h2d or d2h");
 }
 
-// Every combination that was asked for, in the order of the table.
-Result<std::vector<Case>> list_cases(const Arguments& arguments, int gpus) {
-  BRAID_LET(asked, read_lists(arguments));
-  std::vector<int> paths = arguments.paths.empty() ? std::vector{gpus} : arguments.paths;
+Result<Scenario> read_scenario(const std::string& text) {
+  if (text.empty()) return Scenario::kLinear;
+  if (text == "batch") return Scenario::kBatch;
+  if (text == "both") return Scenario::kBoth;
+  if (text == "every-gpu") return Scenario::kEveryGpu;
+  if (text == "pageable") return Scenario::kPageable;
+  return Status::error("'" + text + "' is not a scenario",
+                       "Write batch, both, every-gpu or pageable");
+}
+
+Status check_sizes(const std::vector<uint64_t>& sizes) {
+  if (std::find(sizes.begin(), sizes.end(), 0u) == sizes.end()) return {};
+  return Status::error("a size of 0 cannot be measured", "Write sizes above 0");
+}
+
+Status check_segments(const std::vector<uint64_t>& sizes, const std::string& segment) {
+  BRAID_LET(segment_bytes, parse_size(segment));
+  if (segment_bytes == 0 || segment_bytes % 8 != 0)
+    return Status::error("'" + segment + "' is not a segment's size",
+                         "Write a multiple of 8 bytes");
+  for (const uint64_t size : sizes)
+    if (size % segment_bytes != 0)
+      return Status::error("a batch of " + format_size(size) + " is not whole segments of " +
+                           segment);
+  return {};
+}
+
+// Every combination that was asked for, in the order of the table; without --paths 0 of them.
+Result<std::vector<Case>> list_cases(const Arguments& arguments) {
+  BRAID_LET(scenario, read_scenario(arguments.scenario));
+  BRAID_LET(sizes, parse_size_list(arguments.sizes));
+  BRAID_TRY(check_sizes(sizes));
+  BRAID_LET(directions, read_directions(arguments, scenario));
+  const bool is_linear = scenario == Scenario::kLinear;
+  const bool is_batch = scenario == Scenario::kBatch;
+  if (is_batch) BRAID_TRY(check_segments(sizes, arguments.segment));
+  std::vector<Case> cases;
+  for (const Direction direction : directions)
+    for (const int count : arguments.paths.empty() ? std::vector{0} : arguments.paths)
+      for (const uint64_t size : sizes)
+        cases.push_back({.scenario = scenario,
+                         .direction = direction,
+                         .size_bytes = size,
+                         .segment_bytes = is_batch ? parse_size(arguments.segment).value() : 0,
+                         .paths = count,
+                         .repeat = arguments.repeat,
+                         .with_limit = arguments.with_limit,
+                         .times_first = is_linear,
+                         .steady_pairs = is_linear ? 3 : 1,
+                         .is_warm = !is_emulated(arguments)});
+  return cases;
+}
+
+Status check_paths(const std::vector<int>& paths, int gpus) {
   for (const int count : paths)
     if (count < 1 || count > gpus)
       return Status::error(
           fmt::format("{} paths were asked for, and this server has {} GPUs", count, gpus),
           fmt::format("Write --paths from 1 to {}", gpus));
-  std::vector<Case> cases;
-  for (const Direction direction : asked.directions)
-    for (const int count : paths)
-      for (const uint64_t size : asked.sizes)
-        cases.push_back({.direction = direction,
-                         .size_bytes = size,
-                         .paths = count,
-                         .repeat = arguments.repeat,
-                         .with_limit = arguments.with_limit,
-                         .is_warm = arguments.server.empty()});
-  return cases;
+  return {};
 }
 
 Status write_records(const std::string& file, const nlohmann::json& records) {
@@ -161,117 +213,34 @@ Status write_records(const std::string& file, const nlohmann::json& records) {
   return stream ? Status() : Status::error("cannot write '" + file + "'");
 }
 
-// Every case on one `Bench` that `open` makes; `show` prints a row and returns the record.
-template <typename Cases, typename Open, typename Show>
-Result<bool> measure(const Arguments& arguments, const Cases& cases, Open open, Show show) {
+// Whether every byte of every copy was right.
+Result<bool> run_bench(const Arguments& arguments) {
+  BRAID_LET(cases, list_cases(arguments));
+  BRAID_LET(driver, open_server(arguments.server));
+  int gpus = 0;
+  driver.cuDeviceGetCount(&gpus);
+  BRAID_TRY(check_paths(arguments.paths, gpus));
   BRAID_LET(options, read_options());
   uint64_t max_bytes = 0;
-  for (const auto& one : cases) max_bytes = std::max(max_bytes, one.size_bytes);
-  BRAID_LET(bench, open(options, max_bytes));
+  for (Case& one : cases) {
+    max_bytes = std::max(max_bytes, one.span_bytes());
+    if (arguments.paths.empty()) one.paths = gpus;
+  }
+  BRAID_LET(bench, Bench::open(driver, options, cases.front().scenario, arguments.target, max_bytes,
+                               arguments.seed));
   bool all_verified = true;
   nlohmann::json records = nlohmann::json::array();
   print_header(arguments);
-  for (const auto& one : cases) {
+  for (const Case& one : cases) {
     show_progress(records.size(), cases.size());
     BRAID_LET(record, bench->run(one));
-    records.push_back(show(one, record));
+    print_row(arguments, one, record);
+    records.push_back(to_json(arguments, one, record));
     all_verified = all_verified && record.verified;
   }
   show_progress(records.size(), cases.size());
   const Status written = write_records(arguments.json_file, records);
   return written.ok() ? Result<bool>(all_verified) : written;
-}
-
-Result<bool> run_bench(const Arguments& arguments) {
-  BRAID_LET(driver, open_server(arguments.server));
-  int gpus = 0;
-  driver.cuDeviceGetCount(&gpus);
-  BRAID_LET(cases, list_cases(arguments, gpus));
-  return measure(
-      arguments, cases,
-      [&](const Options& options, uint64_t max_bytes) {
-        return Bench::open(driver, options, arguments.target, max_bytes, arguments.seed);
-      },
-      [&](const Case&, const Record& record) {
-        const bool emulated = !arguments.server.empty();  // its CPU time says nothing
-        print_row(record, emulated);
-        return to_json(record, emulated);
-      });
-}
-
-const char* direction_text(const ScenarioCase& one) {
-  return one.scenario == Scenario::kBoth ? "both" : direction_name(one.direction);
-}
-
-nlohmann::json to_json(const std::string& name, const ScenarioCase& one, const Outcome& record) {
-  const auto readings = [](const Readings& all) {
-    return nlohmann::json{{"median", all.median()}, {"range", {all.lowest(), all.highest()}}};
-  };
-  nlohmann::json json = {{"scenario", name},
-                         {"direction", direction_text(one)},
-                         {"size_bytes", one.size_bytes},
-                         {"segment_bytes", one.segment_bytes},
-                         {"native_gbps", readings(record.native)},
-                         {"braid_gbps", readings(record.braid)},
-                         {"ratio", ratio(record)},
-                         {"repeat", record.braid.values.size()},
-                         {"verified", record.verified},
-                         {"verdict", record.verdict}};
-  if (!record.limit.values.empty()) {
-    json["limit_gbps"] = readings(record.limit);
-    json["of_limit"] = of_limit(record);
-  }
-  return json;
-}
-
-void print_row(const std::string& name, const ScenarioCase& one, const Outcome& outcome) {
-  fmt::print("{:<10} {:<5} {:>6} {:>8}  {}  {:<8}  {}\n", name, direction_text(one),
-             format_size(one.size_bytes),
-             one.segment_bytes != 0 ? format_size(one.segment_bytes) : "", figures(outcome),
-             verified_text(outcome), outcome.verdict);
-  std::fflush(stdout);
-}
-
-// One direction after the other, but for what goes both ways.
-Result<std::vector<ScenarioCase>> list_scenarios(const Arguments& arguments) {
-  BRAID_LET(scenario, parse_scenario(arguments.scenario));
-  BRAID_LET(asked, read_lists(arguments));
-  BRAID_LET(segment, parse_size(arguments.segment));
-  const bool is_batch = scenario == Scenario::kBatch;
-  std::vector<ScenarioCase> cases;
-  for (const Direction direction : asked.directions)
-    for (const uint64_t size : asked.sizes) {
-      if (is_batch && (segment == 0 || segment % 8 != 0))
-        return Status::error("'" + arguments.segment + "' is not a segment's size",
-                             "Write a multiple of 8 bytes");
-      if (is_batch && size % segment != 0)
-        return Status::error("a batch of " + format_size(size) + " is not whole segments of " +
-                             arguments.segment);
-      cases.push_back({.scenario = scenario,
-                       .direction = direction,
-                       .size_bytes = size,
-                       .segment_bytes = is_batch ? segment : 0,
-                       .repeat = arguments.repeat,
-                       .with_limit = arguments.with_limit,
-                       .is_warm = arguments.server.empty()});
-    }
-  if (scenario == Scenario::kBoth) cases.resize(asked.sizes.size());
-  return cases;
-}
-
-Result<bool> run_scenarios(const Arguments& arguments) {
-  BRAID_LET(cases, list_scenarios(arguments));
-  BRAID_LET(driver, open_server(arguments.server));
-  return measure(
-      arguments, cases,
-      [&](const Options& options, uint64_t max_bytes) {
-        return ScenarioBench::open(driver, options, cases.front().scenario, arguments.target,
-                                   max_bytes, arguments.seed);
-      },
-      [&](const ScenarioCase& one, const Outcome& record) {
-        print_row(arguments.scenario, one, record);
-        return to_json(arguments.scenario, one, record);
-      });
 }
 
 // What would be ignored, and a file that could not be written after the measurements.
@@ -329,9 +298,7 @@ void add_bench_command(CLI::App& app, int& exit_code) {
       "BRAID_MOVER=kernel.");
   command->callback([arguments, command, &exit_code] {
     const Status status = check_arguments(*command, *arguments);
-    const auto verified = !status.ok()                  ? Result<bool>(status)
-                          : arguments->scenario.empty() ? run_bench(*arguments)
-                                                        : run_scenarios(*arguments);
+    const auto verified = status.ok() ? run_bench(*arguments) : Result<bool>(status);
     if (!verified.ok())
       exit_code = fail(verified.status());
     else if (!verified.value())

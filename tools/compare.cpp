@@ -2,13 +2,13 @@
 // some stayed native.
 #include <fmt/core.h>
 #include <fmt/ranges.h>
-#include <signal.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -17,6 +17,7 @@
 #include "base/try.h"
 #include "preload/summary.h"
 #include "tools/commands.h"
+#include "tools/locate.h"
 #include "tools/program_file.h"
 #include "tools/readings.h"
 
@@ -67,47 +68,16 @@ int exit_code_of(int status) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-// Ctrl-C is for the program, as in system(3).
-class DeafToInterrupts {
- public:
-  DeafToInterrupts() {
-    struct sigaction deaf {};
-    deaf.sa_handler = SIG_IGN;
-    sigaction(SIGINT, &deaf, &interrupt_);
-    sigaction(SIGQUIT, &deaf, &quit_);
-  }
-  ~DeafToInterrupts() { restore(); }
-  void restore() const {
-    sigaction(SIGINT, &interrupt_, nullptr);
-    sigaction(SIGQUIT, &quit_, nullptr);
-  }
-
- private:
-  struct sigaction interrupt_ {};
-  struct sigaction quit_ {};
-};
-
+// Ctrl-C is for the program.
 Result<int> run_words(const Words& words) {
-  const DeafToInterrupts deaf;
-  const pid_t child = fork();
-  if (child < 0) return Status::error(fmt::format("no process can be made: {}", strerror(errno)));
-  if (child == 0) {
-    deaf.restore();
-    std::vector<char*> raw;
-    for (const std::string& word : words) raw.push_back(const_cast<char*>(word.c_str()));
-    raw.push_back(nullptr);
-    execv("/proc/self/exe", raw.data());
-    std::fprintf(stderr, "braid: the command cannot start itself: %s\n", strerror(errno));
-    _exit(kRunFailed);
-  }
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0)
-    if (errno != EINTR) return Status::error(fmt::format("waiting: {}", strerror(errno)));
+  const int status = std::system(shell_command(words).c_str());
+  if (status == -1)
+    return Status::error(fmt::format("no process can be made: {}", strerror(errno)));
   return exit_code_of(status);
 }
 
 Status run_once(const Words& options, const Words& more, const Words& program, Side& side) {
-  Words words = {"braid", "run"};
+  Words words = {"run"};
   words.insert(words.end(), options.begin(), options.end());
   words.insert(words.end(), more.begin(), more.end());
   words.emplace_back("--");

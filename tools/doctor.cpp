@@ -160,19 +160,12 @@ Finding check_costs(const multipath::LoadedCosts& costs) {
       fmt::format("measured {}: {}", age_text(time(nullptr) - costs.measured_at_s), costs.path));
 }
 
-std::string quoted(std::string word) {
-  for (size_t at = 0; (at = word.find('\'', at)) != std::string::npos; at += 4)
-    word.replace(at, 1, R"('\'')");
-  return "'" + word + "' ";
-}
-
 // Runs this command with `arguments` and collects its stderr. What it reports comes there.
 ChildResult run_self(const std::vector<std::string>& arguments) {
-  std::string command =
-      "BRAID_STATS_FILE= BRAID_LOG= exec " + quoted(install_root() / "bin" / "braid");
-  for (const std::string& argument : arguments) command += quoted(argument);
+  const std::string command =
+      "BRAID_STATS_FILE= BRAID_LOG= " + shell_command(arguments) + " 2>&1 >/dev/null";
   ChildResult result;
-  FILE* const errors = popen((command + "2>&1 >/dev/null").c_str(), "r");
+  FILE* const errors = popen(command.c_str(), "r");
   if (errors == nullptr) return result;
   char buffer[4096];
   for (size_t got; (got = fread(buffer, 1, sizeof buffer, errors)) > 0;)

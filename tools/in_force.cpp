@@ -6,7 +6,6 @@
 
 #include "base/units.h"
 #include "multipath/engine.h"
-#include "multipath/staging/crew.h"
 #include "multipath/staging/stager.h"
 
 namespace braid::tools {
@@ -14,6 +13,7 @@ namespace {
 
 using multipath::Direction;
 using multipath::Mover;
+using multipath::staging::Stager;
 
 multipath::PlanRequest request_for(const Options& options, Direction direction, int paths) {
   return {.direction = direction,
@@ -47,13 +47,12 @@ std::string sizes_text(const Options& options, const multipath::CostModel& costs
 }
 
 std::string pageable_text(const Options& options) {
-  const uint64_t least_bytes = multipath::staging::Stager::least_bytes(options);
+  const uint64_t least_bytes = Stager::least_bytes(options);
   if (least_bytes == UINT64_MAX)
     return options.pageable_threads == 0
                ? "memory that is not pinned is copied natively: BRAID_PAGEABLE=0"
                : "memory that is not pinned is copied natively: too few CPUs for a thread";
-  const int threads = options.pageable_threads >= 0 ? options.pageable_threads
-                                                    : multipath::staging::default_crew_threads();
+  const int threads = Stager::threads_for(options);
   return fmt::format("{} thread{} stage{} copies of {} and more", threads, threads == 1 ? "" : "s",
                      threads == 1 ? "s" : "", format_size(least_bytes));
 }

@@ -24,6 +24,17 @@ Result<fs::path> find_emulated_driver() {
                        "Build or install braid completely: make build");
 }
 
+std::string shell_command(const std::vector<std::string>& words) {
+  const auto quoted = [](std::string word) {
+    for (size_t at = 0; (at = word.find('\'', at)) != std::string::npos; at += 4)
+      word.replace(at, 1, R"('\'')");
+    return " '" + word + "'";
+  };
+  std::string command = "exec" + quoted(install_root() / "bin" / "braid");
+  for (const std::string& word : words) command += quoted(word);
+  return command;
+}
+
 bool take_out_preload_library() {
   const char* before = std::getenv("LD_PRELOAD");
   std::string left;

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 
@@ -19,6 +20,9 @@ std::filesystem::path emulator_folder();
 /// Takes the preload library out of LD_PRELOAD, where it is inside `braid run -- bash`. False:
 /// nothing changed.
 bool take_out_preload_library();
+
+/// A shell's command that becomes `braid` with these words.
+std::string shell_command(const std::vector<std::string>& words);
 
 /// The emulated driver's library; an error where a half of braid is not there.
 Result<std::filesystem::path> find_emulated_driver();

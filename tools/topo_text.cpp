@@ -66,11 +66,11 @@ std::string gpu_table(const Server& server, Notes& notes) {
     const topology::Gpu& gpu = server.gpus[i];
     table.add({fmt::format("gpu{}", i), gpu.name, gpu.pci_bus_id,
                fmt::format("numa{}", gpu.numa_node),
-               fmt::format("{:.1f} {:<4}", static_cast<double>(gpu.memory_bytes) / (1 << 30),
-                           notes.number(gpu.memory_source)),
-               fmt::format("{} {:<4}", gpu.sm_count, notes.number(gpu.sm_count_source)),
-               fmt::format("{}.{} {:<4}", gpu.compute_major, gpu.compute_minor,
-                           notes.number(gpu.compute_source))});
+               fmt::format("{:.1f} {:<4}", static_cast<double>(gpu.memory_bytes.value) / (1 << 30),
+                           notes.number(gpu.memory_bytes.source)),
+               fmt::format("{} {:<4}", gpu.sm_count.value, notes.number(gpu.sm_count.source)),
+               fmt::format("{}.{} {:<4}", gpu.compute.value.major, gpu.compute.value.minor,
+                           notes.number(gpu.compute.source))});
   }
   return table.print({4, 5});
 }
@@ -138,12 +138,12 @@ std::string speed_table(const Server& server, Notes& notes) {
   add("SMs read host memory", server.kernel.host_read_gbps, "GB/s");
   add("SMs write host memory", server.kernel.host_write_gbps, "GB/s");
   add("one thread block, at most", server.kernel.block_gbps, "GB/s");
-  const auto engines = [&](const char* what, int count, const std::string& source) {
-    table.add({what, fmt::format("{} {:<4}", count, notes.number(source)), "at once"});
+  const auto engines = [&](const char* what, const topology::Sourced<int>& count) {
+    table.add({what, fmt::format("{} {:<4}", count.value, notes.number(count.source)), "at once"});
   };
-  engines("copies host to device", server.copy_engines_h2d, server.copy_engines_h2d_source);
-  engines("copies device to host", server.copy_engines_d2h, server.copy_engines_d2h_source);
-  engines("copies between devices", server.copy_engines_peer, server.copy_engines_peer_source);
+  engines("copies host to device", server.copy_engines_h2d);
+  engines("copies device to host", server.copy_engines_d2h);
+  engines("copies between devices", server.copy_engines_peer);
   return table.print({1}, false);
 }
 

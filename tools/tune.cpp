@@ -72,6 +72,7 @@ class BenchSampler {
 
   Case case_of(const Sample& sample) const {
     Case what{.direction = direction_, .size_bytes = sample.size_bytes, .paths = sample.paths};
+    if (sample.segment_bytes != 0) what.scenario = Scenario::kBatch;
     what.segment_bytes = sample.segment_bytes;
     what.is_warm = is_real_;
     what.repeat = sample.size_bytes == kLargestSampleBytes ? kRoundsOfLargest : kRounds;
@@ -130,7 +131,8 @@ Result<CostModel> measure(const cuda::Driver& driver, Options options, int targe
     const auto other = std::find_if(
         left.begin(), left.end(), [&](const Fit& fit) { return choice_of(fit) != options.mover; });
     const auto group = left.first(static_cast<size_t>(other - left.begin()));
-    BRAID_LET(bench, Bench::open(driver, options, target, kLargestSampleBytes, 1));
+    BRAID_LET(bench,
+              Bench::open(driver, options, Scenario::kLinear, target, kLargestSampleBytes, 1));
     if (bench->gpu_count() < 2)
       return Status::error("this server has one GPU, and no copy can take another way");
     BRAID_TRY(run_fits(*bench, group, has_batches, is_real, costs));

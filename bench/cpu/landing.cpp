@@ -1,4 +1,4 @@
-// landing [MiB [THREADS...]]: how fast the crew's threads and the caller copy bytes out of a
+// landing [MiB [THREADS...]]: how fast the pool's threads and the caller copy bytes out of a
 // staging ring to memory of the program, in GB/s; the other half of a copy to the host takes no
 // time here. Needs no GPU. Medians. The columns:
 //   touched    memory that the program has written before
@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "multipath/staging/chunks.h"
-#include "multipath/staging/crew.h"
 #include "multipath/staging/fresh_pages.h"
+#include "multipath/staging/thread_pool.h"
 
 namespace braid::bench {
 namespace {
@@ -69,18 +69,18 @@ std::vector<Chunk> chunks_of(uint64_t size_bytes) {
 }
 
 // As Stager::fetch does, with chunks that are there when they are asked for.
-void land(Crew& crew, uint8_t* to, uint64_t size_bytes, const Ring& ring, bool prepares) {
+void land(ThreadPool& pool, uint8_t* to, uint64_t size_bytes, const Ring& ring, bool prepares) {
   FreshPages fresh(to, size_bytes);
-  std::optional<Crew::Task> populations[kSlots];
+  std::optional<ThreadPool::Task> populations[kSlots];
   const std::vector<Chunk> chunks = chunks_of(size_bytes);
   for (size_t landed = 0, asked = 0; landed < chunks.size(); ++landed) {
     for (; prepares && asked < std::min(chunks.size(), landed + kSlots); ++asked) {
       const PageRange pages = fresh.find(chunks[asked].offset, chunks[asked].size_bytes);
-      if (!pages.is_empty()) populations[asked % kSlots].emplace(crew, pages);
+      if (!pages.is_empty()) populations[asked % kSlots].emplace(pool, pages);
     }
     populations[landed % kSlots].reset();
-    Crew::Task(crew, to + chunks[landed].offset, slot(ring, static_cast<int>(landed)),
-               chunks[landed].size_bytes, Stores::kPastCaches)
+    ThreadPool::Task(pool, to + chunks[landed].offset, slot(ring, static_cast<int>(landed)),
+                     chunks[landed].size_bytes, Stores::kPastCaches)
         .finish();
   }
 }
@@ -118,9 +118,9 @@ double duration_ns(Action action) {
 }
 
 void measure(int threads, uint64_t size_bytes, const Ring& ring) {
-  Crew crew(threads);
+  ThreadPool pool(threads);
   const auto land_ns = [&](uint8_t* to, bool prepares) {
-    return duration_ns([&] { land(crew, to, size_bytes, ring, prepares); });
+    return duration_ns([&] { land(pool, to, size_bytes, ring, prepares); });
   };
   const double touched = median_gbps(size_bytes, [&](uint8_t* to) {
     std::memset(to, 1, size_bytes);
@@ -136,10 +136,10 @@ void measure(int threads, uint64_t size_bytes, const Ring& ring) {
   std::fflush(stdout);
 }
 
-void run(uint64_t size_bytes, const std::vector<int>& crews) {
+void run(uint64_t size_bytes, const std::vector<int>& thread_counts) {
   const Ring ring(kSlots * kSlotBytes, 1);
   std::printf("%7s %9s %9s %11s %9s\n", "threads", "touched", "fresh", "unprepared", "memcpy");
-  for (const int threads : crews) measure(threads, size_bytes, ring);
+  for (const int threads : thread_counts) measure(threads, size_bytes, ring);
 }
 
 }  // namespace
@@ -147,8 +147,8 @@ void run(uint64_t size_bytes, const std::vector<int>& crews) {
 
 int main(int argc, char** argv) {
   const uint64_t mib = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 2048;
-  std::vector<int> crews;
-  for (int i = 2; i < argc; ++i) crews.push_back(std::atoi(argv[i]));
-  if (crews.empty()) crews = {1, 2, 4, 8, 16};
-  braid::bench::run(mib << 20, crews);
+  std::vector<int> thread_counts;
+  for (int i = 2; i < argc; ++i) thread_counts.push_back(std::atoi(argv[i]));
+  if (thread_counts.empty()) thread_counts = {1, 2, 4, 8, 16};
+  braid::bench::run(mib << 20, thread_counts);
 }

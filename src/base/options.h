@@ -46,7 +46,8 @@ struct Options {
   std::string costs;  ///< the cost file: a path, "none", or empty: the server's, in cache_folder
   std::string process_table;  ///< by which processes know each other; empty: they do not
   std::string cache_folder;   ///< $XDG_CACHE_HOME or $HOME/.cache; empty: there is none
-  int pageable_threads = -1;  ///< 0: pageable copies stay native; -1: by CPUs (staging/crew.h)
+  int pageable_threads =
+      -1;  ///< 0: pageable copies stay native; -1: by CPUs (staging/thread_pool.h)
   MoverChoice mover = MoverChoice::kAuto;
   uint64_t device_memory_bytes = 64 << 20;       ///< of relay buffers on each GPU
   int hardware_queues = kDefaultHardwareQueues;  ///< CUDA_DEVICE_MAX_CONNECTIONS, CUDA's own

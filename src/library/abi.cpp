@@ -4,6 +4,7 @@
 #include <memory>
 #include <new>
 
+#include "base/try.h"
 #include "braid/braid.h"
 #include "library/copier.h"
 #include "library/copy_list.h"
@@ -70,7 +71,7 @@ struct Call {
   bool is_forecast = false;
 };
 
-// `copy(order, scratch, tally)` does it.
+// `copy(order, scratch, call_outcome)` does it.
 template <typename Copying>
 braid_status answer(const Call& call, const Copying& copy) noexcept {
   return guarded([&] {
@@ -78,33 +79,24 @@ braid_status answer(const Call& call, const Copying& copy) noexcept {
     if (Error wrong = check_call(engine, priority, outcome); !wrong.ok()) return wrong;
     const CopyCall order{entry_point, stream != nullptr ? stream : CU_STREAM_LEGACY,
                          static_cast<multipath::Priority>(priority), is_forecast};
-    Tally tally;
-    Error failed = copy(order, thread_scratch(), tally);
+    CallOutcome call_outcome;
+    Error failed = copy(order, thread_scratch(), call_outcome);
     if (failed.ok() && outcome != nullptr) {
-      outcome->accelerated_bytes = tally.accelerated_bytes;
-      outcome->native_bytes = tally.native_bytes;
-      outcome->reason = multipath::verdict_name(tally.reason);
+      outcome->accelerated_bytes = call_outcome.accelerated_bytes;
+      outcome->native_bytes = call_outcome.native_bytes;
+      outcome->reason = multipath::verdict_name(call_outcome.reason);
     }
     return failed;
   });
 }
 
-// `list` fills the thread's list of copies from the call's own arguments.
-template <typename List>
-braid_status copy_list(const Call& call, const List& list) noexcept {
-  return answer(call, [&](const CopyCall& order, Scratch& scratch, Tally& tally) {
-    if (Error wrong = list(scratch.copies); !wrong.ok()) return wrong;
-    if (Error wrong = check_overlap(scratch.copies, scratch.sorted); !wrong.ok()) return wrong;
-    return call.engine->copier->copy(order, scratch, tally);
+braid_status copy_list(const Call& call, const Addresses& destinations, const Addresses& sources,
+                       const size_t* sizes_bytes, size_t count) noexcept {
+  return answer(call, [&](const CopyCall& order, Scratch& scratch, CallOutcome& call_outcome) {
+    BRAID_TRY(list_copies(destinations, sources, sizes_bytes, count, scratch.copies));
+    BRAID_TRY(check_overlap(scratch.copies, scratch.sorted));
+    return call.engine->copier->copy(order, scratch, call_outcome);
   });
-}
-
-// The list of a batch, for copy_list.
-auto batch_of(void* const* destinations, const void* const* sources, const size_t* sizes_bytes,
-              size_t count) {
-  return [=](std::vector<Copy>& copies) {
-    return list_batch(destinations, sources, sizes_bytes, count, copies);
-  };
 }
 
 Error hand_out(const std::string& text, char* buffer, size_t buffer_bytes, size_t* needed_bytes) {
@@ -159,32 +151,28 @@ braid_status braid_copy(braid_engine* engine, void* destination, const void* sou
                         size_t size_bytes, CUstream_st* stream, int priority,
                         braid_outcome* outcome) {
   return copy_list({engine, preload::k_braid_copy, stream, priority, outcome},
-                   batch_of(&destination, &source, &size_bytes, 1));
+                   {.each = &destination}, {.each = &source}, &size_bytes, 1);
 }
 
 braid_status braid_copy_batch(braid_engine* engine, void* const* destinations,
                               const void* const* sources, const size_t* sizes_bytes, size_t count,
                               CUstream_st* stream, int priority, braid_outcome* outcome) {
   return copy_list({engine, preload::k_braid_copy_batch, stream, priority, outcome},
-                   batch_of(destinations, sources, sizes_bytes, count));
+                   {.each = destinations}, {.each = sources}, sizes_bytes, count);
 }
 
 braid_status braid_gather(braid_engine* engine, void* destination, const void* const* sources,
                           const size_t* sizes_bytes, size_t count, CUstream_st* stream,
                           int priority, braid_outcome* outcome) {
   return copy_list({engine, preload::k_braid_gather, stream, priority, outcome},
-                   [&](std::vector<Copy>& copies) {
-                     return list_gather(destination, sources, sizes_bytes, count, copies);
-                   });
+                   {.first = destination}, {.each = sources}, sizes_bytes, count);
 }
 
 braid_status braid_scatter(braid_engine* engine, void* const* destinations, const void* source,
                            const size_t* sizes_bytes, size_t count, CUstream_st* stream,
                            int priority, braid_outcome* outcome) {
   return copy_list({engine, preload::k_braid_scatter, stream, priority, outcome},
-                   [&](std::vector<Copy>& copies) {
-                     return list_scatter(destinations, source, sizes_bytes, count, copies);
-                   });
+                   {.each = destinations}, {.first = source}, sizes_bytes, count);
 }
 
 braid_status braid_copy_rows(braid_engine* engine, void* destination,
@@ -198,10 +186,10 @@ braid_status braid_copy_rows(braid_engine* engine, void* destination,
                   row_bytes,
                   row_count};
   return answer({engine, preload::k_braid_copy_rows, stream, priority, outcome},
-                [&](const CopyCall& order, Scratch& scratch, Tally& tally) {
+                [&](const CopyCall& order, Scratch& scratch, CallOutcome& call_outcome) {
                   if (Error wrong = check_rows(rows); !wrong.ok()) return wrong;
                   if (row_bytes == 0 || row_count == 0) return Error::none();
-                  return engine->copier->copy_rows(order, rows, scratch, tally);
+                  return engine->copier->copy_rows(order, rows, scratch, call_outcome);
                 });
 }
 
@@ -209,7 +197,7 @@ braid_status braid_forecast(braid_engine* engine, void* const* destinations,
                             const void* const* sources, const size_t* sizes_bytes, size_t count,
                             CUstream_st* stream, int priority, braid_outcome* outcome) {
   return copy_list({engine, preload::k_braid_copy_batch, stream, priority, outcome, true},
-                   batch_of(destinations, sources, sizes_bytes, count));
+                   {.each = destinations}, {.each = sources}, sizes_bytes, count);
 }
 
 braid_status braid_stats_json(braid_engine* engine, char* buffer, size_t buffer_bytes,

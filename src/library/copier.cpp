@@ -26,14 +26,15 @@ bool is_carried(const Outcome& outcome) {
   return outcome == Verdict::kAccelerated || outcome == Verdict::kStaged;
 }
 
-void add(const Outcome& outcome, uint64_t size_bytes, Tally& tally) {
+void add(const Outcome& outcome, uint64_t size_bytes, CallOutcome& call_outcome) {
   if (is_carried(outcome)) {
-    tally.accelerated_bytes += size_bytes;
-    if (tally.native_bytes == 0 && outcome == Verdict::kStaged) tally.reason = Verdict::kStaged;
+    call_outcome.accelerated_bytes += size_bytes;
+    if (call_outcome.native_bytes == 0 && outcome == Verdict::kStaged)
+      call_outcome.reason = Verdict::kStaged;
     return;
   }
-  if (tally.native_bytes == 0) tally.reason = outcome;
-  tally.native_bytes += size_bytes;
+  if (call_outcome.native_bytes == 0) call_outcome.reason = outcome;
+  call_outcome.native_bytes += size_bytes;
 }
 
 // The driver finds out which side each address is on. It wants a pitch of one row, too.
@@ -92,11 +93,11 @@ void Copier::forget_context(CUcontext context) {
   if (Engine* engine = backend_->engine()) engine->forget_context(context);
 }
 
-Error Copier::copy(const CopyCall& order, Scratch& scratch, Tally& tally) {
+Error Copier::copy(const CopyCall& order, Scratch& scratch, CallOutcome& call_outcome) {
   std::span<Copy> rest = scratch.copies;
   // As quick as the driver's own: nothing is looked up for one small copy.
   if (rest.size() == 1 && rest[0].size_bytes < least_bytes_)
-    return copy_group(rest, {}, order, scratch, tally);
+    return copy_group(rest, {}, order, scratch, call_outcome);
   scratch.memory.clear();
   while (!rest.empty()) {
     const Route route = route_of(rest[0], scratch.memory);
@@ -104,14 +105,16 @@ Error Copier::copy(const CopyCall& order, Scratch& scratch, Tally& tally) {
       return route_of(copy, scratch.memory) == route;
     });
     const auto count = static_cast<size_t>(others - rest.begin());
-    if (Error failed = copy_group(rest.first(count), route, order, scratch, tally); !failed.ok())
+    if (Error failed = copy_group(rest.first(count), route, order, scratch, call_outcome);
+        !failed.ok())
       return failed;
     rest = rest.subspan(count);
   }
   return Error::none();
 }
 
-Error Copier::copy_rows(const CopyCall& order, const Rows& rows, Scratch& scratch, Tally& tally) {
+Error Copier::copy_rows(const CopyCall& order, const Rows& rows, Scratch& scratch,
+                        CallOutcome& call_outcome) {
   scratch.memory.clear();
   scratch.segments.clear();
   const Route route = route_of({rows.destination, rows.source, rows.row_bytes}, scratch.memory);
@@ -122,7 +125,7 @@ Error Copier::copy_rows(const CopyCall& order, const Rows& rows, Scratch& scratc
   if (!preload::append_rows(box, route.direction(), scratch.segments)) scratch.segments.clear();
   return carry(
       order, route, scratch.segments, box.size_bytes(),
-      [&](Verdict) { return copy_rows_natively(driver_, rows, order.stream); }, tally);
+      [&](Verdict) { return copy_rows_natively(driver_, rows, order.stream); }, call_outcome);
 }
 
 Copier::Route Copier::route_of(const Copy& copy, MemoryMap& memory) const {
@@ -136,7 +139,7 @@ Copier::Route Copier::route_of(const Copy& copy, MemoryMap& memory) const {
 }
 
 Error Copier::copy_group(Copies group, const Route& route, const CopyCall& order, Scratch& scratch,
-                         Tally& tally) {
+                         CallOutcome& call_outcome) {
   const bool to_device = route.kind == Route::Kind::kToDevice;
   scratch.segments.clear();
   for (const Copy& copy : group)
@@ -146,13 +149,13 @@ Error Copier::copy_group(Copies group, const Route& route, const CopyCall& order
     const bool may_batch = route.may_batch && why != Verdict::kCapturing;
     return copy_natively(driver_, group, order.stream, may_batch, scratch.native);
   };
-  return carry(order, route, scratch.segments, total_bytes(group), native, tally);
+  return carry(order, route, scratch.segments, total_bytes(group), native, call_outcome);
 }
 
 // `native(why)` makes the driver's copy. No segments: they are not for braid.
 template <typename Native>
 Error Copier::carry(const CopyCall& order, const Route& route, std::span<const Segment> segments,
-                    uint64_t size_bytes, const Native& native, Tally& tally) {
+                    uint64_t size_bytes, const Native& native, CallOutcome& call_outcome) {
   const uint64_t begin_ns = system_clock().now_ns();
   const Batch batch{route.direction(), segments, order.stream, order.priority};
   const bool is_linear = route.kind != Route::Kind::kOther && !segments.empty();
@@ -171,7 +174,7 @@ Error Copier::carry(const CopyCall& order, const Route& route, std::span<const S
   }
   const uint64_t cost_ns = system_clock().now_ns() - begin_ns;
   if (order.is_forecast) {
-    add(outcome, size_bytes, tally);
+    add(outcome, size_bytes, call_outcome);
     return Error::none();
   }
   CUresult result = outcome.error;
@@ -183,7 +186,7 @@ Error Copier::carry(const CopyCall& order, const Route& route, std::span<const S
   backend_->count(
       {order.entry_point, size_bytes, is_linear ? &batch : nullptr, route.gpu, outcome, cost_ns});
   if (result != CUDA_SUCCESS) return Error::from(driver_.check(result, "a copy"), BRAID_ERROR_CUDA);
-  add(outcome, size_bytes, tally);
+  add(outcome, size_bytes, call_outcome);
   return Error::none();
 }
 

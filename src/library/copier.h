@@ -43,7 +43,7 @@ struct CopyCall {
 };
 
 /// What became of a call's copies so far.
-struct Tally {
+struct CallOutcome {
   uint64_t accelerated_bytes = 0;  ///< staged ones too
   uint64_t native_bytes = 0;
   multipath::Verdict reason = multipath::Verdict::kAccelerated;  ///< of the first native part; of
@@ -59,9 +59,10 @@ class Copier {
   void forget_context(CUcontext context);
 
   /// Puts the calling thread's `scratch.copies`, whose order it may change, into the stream.
-  Error copy(const CopyCall& order, Scratch& scratch, Tally& tally);
+  Error copy(const CopyCall& order, Scratch& scratch, CallOutcome& call_outcome);
   /// `rows` must not overlap, and lie in the address space.
-  Error copy_rows(const CopyCall& order, const Rows& rows, Scratch& scratch, Tally& tally);
+  Error copy_rows(const CopyCall& order, const Rows& rows, Scratch& scratch,
+                  CallOutcome& call_outcome);
 
   std::string statistics();
 
@@ -74,9 +75,9 @@ class Copier {
   template <typename Native>
   Error carry(const CopyCall& order, const Route& route,
               std::span<const multipath::Segment> segments, uint64_t size_bytes,
-              const Native& native, Tally& tally);
+              const Native& native, CallOutcome& call_outcome);
   Error copy_group(Copies group, const Route& route, const CopyCall& order, Scratch& scratch,
-                   Tally& tally);
+                   CallOutcome& call_outcome);
   multipath::Outcome offer(multipath::Engine& engine, const multipath::Batch& batch,
                            const CopyCall& order) const;
   std::optional<multipath::Staged> stage(multipath::Engine& engine, const multipath::Batch& batch,

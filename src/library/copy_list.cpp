@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "base/try.h"
-
 namespace braid::library {
 namespace {
 
@@ -15,44 +13,12 @@ bool leaves_address_space(uint64_t address, uint64_t size_bytes) {
   return size_bytes > UINT64_MAX - address;
 }
 
-// `ends(index)` gives an entry's two addresses.
-template <typename Ends>
-Error list(const size_t* sizes_bytes, size_t count, const Ends& ends, std::vector<Copy>& copies) {
-  copies.clear();
-  copies.reserve(count);
-  for (size_t index = 0; index < count; ++index) {
-    const uint64_t size_bytes = sizes_bytes[index];
-    if (size_bytes == 0) continue;
-    const auto [destination, source] = ends(index);
-    if (destination == 0 || source == 0)
-      return Error::argument(entry(index) + " has a null address");
-    if (leaves_address_space(destination, size_bytes) || leaves_address_space(source, size_bytes))
-      return Error::argument(entry(index) + " is of " + std::to_string(size_bytes) +
-                             " bytes, which its addresses leave no room for");
-    copies.push_back({destination, source, size_bytes});
-  }
-  return Error::none();
+// `offset_bytes`: what the entries before this one have.
+uint64_t address_of(const Addresses& end, size_t index, uint64_t offset_bytes) {
+  return end.each != nullptr ? number(end.each[index]) : number(end.first) + offset_bytes;
 }
 
-Error check_lists(const void* first, const void* second, const void* third, size_t count) {
-  if (count > 0 && (first == nullptr || second == nullptr || third == nullptr))
-    return Error::argument("a list is null, but the count is " + std::to_string(count));
-  return Error::none();
-}
-
-// Where the next piece begins in the contiguous range of a gather or scatter.
-class Cursor {
- public:
-  explicit Cursor(const void* start) : at_(number(start)) {}
-  uint64_t pass(uint64_t size_bytes) {
-    const uint64_t here = at_;
-    at_ += size_bytes;
-    return here;
-  }
-
- private:
-  uint64_t at_;
-};
+bool is_null(const Addresses& end) { return end.each == nullptr && end.first == nullptr; }
 
 bool ascend(std::span<const Copy> copies) {
   return std::adjacent_find(copies.begin(), copies.end(), [](const Copy& one, const Copy& next) {
@@ -62,33 +28,27 @@ bool ascend(std::span<const Copy> copies) {
 
 }  // namespace
 
-Error list_batch(void* const* destinations, const void* const* sources, const size_t* sizes_bytes,
-                 size_t count, std::vector<Copy>& copies) {
-  BRAID_TRY(check_lists(destinations, sources, sizes_bytes, count));
-  const auto ends = [&](size_t index) {
-    return std::pair(number(destinations[index]), number(sources[index]));
-  };
-  return list(sizes_bytes, count, ends, copies);
-}
-
-Error list_gather(void* destination, const void* const* sources, const size_t* sizes_bytes,
-                  size_t count, std::vector<Copy>& copies) {
-  BRAID_TRY(check_lists(destination, sources, sizes_bytes, count));
-  Cursor cursor(destination);
-  const auto ends = [&](size_t index) {
-    return std::pair(cursor.pass(sizes_bytes[index]), number(sources[index]));
-  };
-  return list(sizes_bytes, count, ends, copies);
-}
-
-Error list_scatter(void* const* destinations, const void* source, const size_t* sizes_bytes,
-                   size_t count, std::vector<Copy>& copies) {
-  BRAID_TRY(check_lists(destinations, source, sizes_bytes, count));
-  Cursor cursor(source);
-  const auto ends = [&](size_t index) {
-    return std::pair(number(destinations[index]), cursor.pass(sizes_bytes[index]));
-  };
-  return list(sizes_bytes, count, ends, copies);
+Error list_copies(const Addresses& destinations, const Addresses& sources,
+                  const size_t* sizes_bytes, size_t count, std::vector<Copy>& copies) {
+  if (count > 0 && (is_null(destinations) || is_null(sources) || sizes_bytes == nullptr))
+    return Error::argument("a list is null, but the count is " + std::to_string(count));
+  copies.clear();
+  copies.reserve(count);
+  uint64_t offset_bytes = 0;
+  for (size_t index = 0; index < count; ++index) {
+    const uint64_t size_bytes = sizes_bytes[index];
+    if (size_bytes == 0) continue;
+    const uint64_t destination = address_of(destinations, index, offset_bytes);
+    const uint64_t source = address_of(sources, index, offset_bytes);
+    offset_bytes += size_bytes;
+    if (destination == 0 || source == 0)
+      return Error::argument(entry(index) + " has a null address");
+    if (leaves_address_space(destination, size_bytes) || leaves_address_space(source, size_bytes))
+      return Error::argument(entry(index) + " is of " + std::to_string(size_bytes) +
+                             " bytes, which its addresses leave no room for");
+    copies.push_back({destination, source, size_bytes});
+  }
+  return Error::none();
 }
 
 Error check_overlap(std::span<const Copy> copies, std::vector<Copy>& sorted) {

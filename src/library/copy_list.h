@@ -28,16 +28,16 @@ struct Rows {
 /// Fails for null addresses, rows that overlap, and rows that leave the address space.
 Error check_rows(const Rows& rows);
 
-/// Fills `copies` with the pairs of a batch, less those of no bytes. Fails, naming the entry, for
-/// null addresses and ranges that leave the address space.
-Error list_batch(void* const* destinations, const void* const* sources, const size_t* sizes_bytes,
-                 size_t count, std::vector<Copy>& copies);
+/// Where the entries of a batch begin at one end.
+struct Addresses {
+  const void* const* each = nullptr;  ///< null: they lie one after another
+  const void* first = nullptr;        ///< then the first one begins here
+};
 
-/// The same for one contiguous destination, or one contiguous source.
-Error list_gather(void* destination, const void* const* sources, const size_t* sizes_bytes,
-                  size_t count, std::vector<Copy>& copies);
-Error list_scatter(void* const* destinations, const void* source, const size_t* sizes_bytes,
-                   size_t count, std::vector<Copy>& copies);
+/// Fills `copies` with the entries of a batch, less those of no bytes. Fails for null lists, and,
+/// naming the entry, for null addresses and ranges that leave the address space.
+Error list_copies(const Addresses& destinations, const Addresses& sources,
+                  const size_t* sizes_bytes, size_t count, std::vector<Copy>& copies);
 
 /// Fails when a byte lies in two destinations. Linear when they ascend, as they mostly do; else
 /// sorts a copy of the list, which it keeps in `sorted`.

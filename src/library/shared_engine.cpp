@@ -40,7 +40,7 @@ class SharedEngine final : public Backend {
                                  record.outcome, record.cost_ns);
   }
   std::string statistics(int wait_ms) override {
-    const Engine* open = engine();
+    Engine* open = engine();
     return render_json(preload::statistics_source(), wait_ms,
                        open != nullptr ? open->problems() : std::vector<std::string>());
   }

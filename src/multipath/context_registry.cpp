@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "base/try.h"
+#include "cuda/queries.h"
 #include "cuda/relaxed_capture.h"
 #include "cuda/scoped_context.h"
 
@@ -38,12 +39,6 @@ void ContextRegistry::for_each_target(const Visit& visit) {
 }
 
 namespace {
-
-bool is_active(const cuda::Driver& driver, CUdevice device) {
-  unsigned flags = 0;
-  int active = 0;
-  return driver.cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS && active != 0;
-}
 
 // True when the target has no transfer in flight. Reads host memory only.
 bool drain(Target& target, steady_clock::time_point deadline) {
@@ -200,7 +195,8 @@ bool ContextRegistry::has_new_context(CUcontext context) {
   const std::shared_lock lock(mutex_);
   if (context != nullptr && find(context) == nullptr) return true;
   for (int gpu = 0; gpu < relays_.gpu_count(); ++gpu)
-    if (!seen_primaries_[static_cast<size_t>(gpu)] && is_active(driver_, relays_.device(gpu)))
+    if (!seen_primaries_[static_cast<size_t>(gpu)] &&
+        cuda::has_primary_context(driver_, relays_.device(gpu)))
       return true;
   return false;
 }
@@ -226,7 +222,7 @@ Status ContextRegistry::add_active_primaries() {
     if (seen_primaries_[static_cast<size_t>(gpu)]) continue;
     const CUdevice device = relays_.device(gpu);
     CUcontext context = nullptr;
-    if (!is_active(driver_, device) ||
+    if (!cuda::has_primary_context(driver_, device) ||
         driver_.cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS)
       continue;
     seen_primaries_[static_cast<size_t>(gpu)] = true;

@@ -4,8 +4,8 @@
 // relays: a worker that copies to one GPU has no context of braid's there (but for
 // BRAID_OPENING=wait).
 //
-// Threads: any. One lock, which copies only try (`use`): while another thread adds or forgets a
-// context, copies are native. It is free while the driver makes a relay's context.
+// Threads: any. One lock, which copies only try (`find_target`): while another thread adds or
+// forgets a context, copies are native. It is free while the driver makes a relay's context.
 #pragma once
 
 #include <atomic>
@@ -75,7 +75,6 @@ class ContextRegistry {
   uint64_t release_buffers(CUdevice device);
   bool restore_buffers();
 
-  const RelayTopology& relays() const { return relays_; }
   /// Those of the GPU's relays that are open.
   GpuSet open_relays_of(int gpu);
 

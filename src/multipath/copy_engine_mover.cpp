@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cuda/scoped_context.h"
+#include "multipath/access.h"
 
 namespace braid::multipath {
 namespace {
@@ -53,7 +54,7 @@ class Share {
 
   void begin(const TransferState& state) {
     for (Channel* channel : path_.taken()) note(wait_begun(driver_, state, *channel));
-    if (path_.is_timed && has_more())
+    if (path_.may_time && has_more())
       is_timed_ = path_.relay->timer().begin(*path_.channels[0],
                                              {job_.direction, path_.sequence, job_.native_us});
   }
@@ -118,9 +119,9 @@ class Share {
 
 }  // namespace
 
-CopyEngineResult enqueue_copies(const cuda::Driver& driver, const CopyEngineJob& job,
-                                TransferState& state) {
-  CopyEngineResult moved;
+Enqueued enqueue_copies(const cuda::Driver& driver, const CopyEngineJob& job,
+                        TransferState& state) {
+  Enqueued moved;
   if (job.relays.empty()) {  // the copy that was asked for
     if (copy(driver, job, {0, job.whole.size_bytes}, job.stream) == CUDA_SUCCESS)
       moved.verdict = Verdict::kAccelerated;
@@ -154,6 +155,7 @@ CopyEngineResult enqueue_copies(const cuda::Driver& driver, const CopyEngineJob&
   const auto must = [&](CUresult step) { result = result == CUDA_SUCCESS ? step : result; };
   for (size_t i = 0; i < job.relays.size(); ++i) {
     moved.relay_bytes[i] = shares[i]->carried_bytes();
+    if (moved.relay_bytes[i] != 0) moved.via |= gpu_bit(job.relays[i].relay->gpu());
     moved.refused[i] = shares[i]->refused();
     must(copy(driver, job, shares[i]->left(), job.stream));
   }

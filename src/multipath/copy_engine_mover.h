@@ -7,7 +7,6 @@
 // for the relays.
 #pragma once
 
-#include <array>
 #include <optional>
 #include <span>
 
@@ -30,16 +29,8 @@ struct CopyEngineJob {
   std::span<const RelayPath> relays;  ///< in the order of the plan's shares
 };
 
-struct CopyEngineResult {
-  Verdict verdict = Verdict::kDriverError;
-  CUresult error = CUDA_SUCCESS;                        ///< kFailed: what the driver said
-  std::array<uint64_t, cuda::kMaxPaths> relay_bytes{};  ///< carried by each relay
-  std::array<CUresult, cuda::kMaxPaths> refused{};      ///< what stopped a relay, if anything did
-};
-
 /// Enqueues the whole copy: kAccelerated; kDriverError with nothing enqueued that moves bytes; or
 /// kFailed, when the driver refuses in the end what it must not refuse.
-CopyEngineResult enqueue_copies(const cuda::Driver& driver, const CopyEngineJob& job,
-                                TransferState& state);
+Enqueued enqueue_copies(const cuda::Driver& driver, const CopyEngineJob& job, TransferState& state);
 
 }  // namespace braid::multipath

@@ -1,6 +1,7 @@
 #include "multipath/kernel_mover.h"
 
 #include "cuda/scoped_context.h"
+#include "multipath/access.h"
 
 namespace braid::multipath {
 namespace {
@@ -108,9 +109,8 @@ CUresult close_gate(const cuda::Driver& driver, const KernelJob& job, const Tran
 
 }  // namespace
 
-KernelResult enqueue_kernels(const cuda::Driver& driver, const KernelJob& job,
-                             TransferState& state) {
-  KernelResult result;
+Enqueued enqueue_kernels(const cuda::Driver& driver, const KernelJob& job, TransferState& state) {
+  Enqueued result;
   if (signal_begun(driver, state, job.stream) != CUDA_SUCCESS) return result;
   cuda::ScopedContext scope(driver, job.context);
   cuda::PullArgs args = make_args(job, state);
@@ -133,10 +133,12 @@ KernelResult enqueue_kernels(const cuda::Driver& driver, const KernelJob& job,
     }
     launched[launched_count++] = {path.channels[0], 0};
     result.refused[i] = signal_landed(driver, *path.channels[0]);
-    if (result.refused[i] == CUDA_SUCCESS)
-      state.add(*path.channels[0]);
-    else
+    if (result.refused[i] != CUDA_SUCCESS) {
       state.retired = true;
+      continue;
+    }
+    state.add(*path.channels[0]);
+    result.via |= gpu_bit(path.relay->gpu());
   }
   scope.leave();
   result.error = close_gate(driver, job, state, std::span(launched).first(launched_count));

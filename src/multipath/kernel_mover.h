@@ -6,11 +6,9 @@
 // Everything is enqueued when the call returns, and nothing waits for the CPU or for a later call.
 #pragma once
 
-#include <array>
 #include <span>
 
 #include "cuda/driver.h"
-#include "multipath/copy_engine_mover.h"
 #include "multipath/gate.h"
 #include "multipath/relay.h"
 #include "multipath/transfer.h"
@@ -44,18 +42,10 @@ struct KernelJob {
   std::span<const RelayPath> relays;  ///< one channel each
 };
 
-struct KernelResult {
-  Verdict verdict = Verdict::kDriverError;
-  CUresult error = CUDA_SUCCESS;  ///< kFailed: what the driver said
-  /// Of the job's relays: why one was not launched, or did not say that it has landed.
-  std::array<CUresult, cuda::kMaxPaths> refused{};
-};
-
 /// Enqueues the whole transfer: kAccelerated; kDriverError with nothing enqueued that moves bytes;
 /// or kFailed, when the driver refuses in the end what it must not refuse. A relay that cannot be
 /// launched is done without: its blocks are launched on the target, where they find nothing left,
 /// and if that fails as well, the state is retired. The caller's current context is kept.
-KernelResult enqueue_kernels(const cuda::Driver& driver, const KernelJob& job,
-                             TransferState& state);
+Enqueued enqueue_kernels(const cuda::Driver& driver, const KernelJob& job, TransferState& state);
 
 }  // namespace braid::multipath

@@ -134,7 +134,7 @@ CUresult Relay::reach(CUcontext target) const {
 
 RelayPath Relay::acquire(const StreamKey& user, const ChannelRequest& request) {
   const std::lock_guard lock(mutex_);
-  RelayPath path{.relay = this, .is_timed = is_idle_locked()};
+  RelayPath path{.relay = this, .may_time = is_idle_locked()};
   if (request.needs_buffers && !has_buffers()) return path;
   uint32_t pending = 0;
   for (size_t i = 0; i < channel_count_; ++i) {

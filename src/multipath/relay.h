@@ -15,6 +15,7 @@
 #include "base/options.h"
 #include "base/status.h"
 #include "cuda/driver.h"
+#include "cuda/kernels/pull.h"
 #include "cuda/registered_memory.h"
 #include "cuda/shared_memory.h"
 #include "multipath/channel.h"
@@ -50,7 +51,7 @@ struct RelayPath {
   std::array<Channel*, kChannelsOfRelay> channels{};
   size_t channel_count = 0;  ///< 0: the relay has none to spare
   uint64_t sequence = 0;     ///< of the transfer, among the relay's
-  bool is_timed = false;     ///< its share may be, since it is alone there (share_timer.h)
+  bool may_time = false;     ///< the share, since it is alone there (share_timer.h)
 
   std::span<Channel* const> taken() const { return std::span(channels).first(channel_count); }
 };
@@ -61,6 +62,17 @@ struct ChannelRequest {
   size_t channel_count = 1;    ///< at most
   bool needs_buffers = false;  ///< a staged copy does
   uint32_t ops = 0;            ///< that it will put into each channel
+};
+
+/// What became of a transfer that a mover has enqueued.
+struct Enqueued {
+  Verdict verdict = Verdict::kDriverError;
+  CUresult error = CUDA_SUCCESS;  ///< kFailed: what the driver said
+  uint64_t via = 0;               ///< relays that carry some of it: bit by ordinal
+  /// Of each relay, in the order of the transfer's paths: what stopped it, if anything did, and
+  /// what copy engines carry there.
+  std::array<CUresult, cuda::kMaxPaths> refused{};
+  std::array<uint64_t, cuda::kMaxPaths> relay_bytes{};
 };
 
 class Relay {

@@ -26,6 +26,7 @@ Result<RelayTopology> RelayTopology::find(const cuda::Driver& driver, const Opti
       if (options.relays.allows(gpu) && can_relay(driver, found.device(gpu), target))
         relays |= gpu_bit(gpu);
     found.of_target_.push_back(relays);
+    found.all_ |= relays;
     int node = -1;
     driver.cuDeviceGetAttribute(&node, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, target);
     found.numa_nodes_.push_back(node);
@@ -56,12 +57,6 @@ Status RelayTopology::check(const RelayChoice& choice) const {
 int RelayTopology::gpu_of(CUdevice device) const {
   const auto found = std::find(devices_.begin(), devices_.end(), device);
   return found != devices_.end() ? static_cast<int>(found - devices_.begin()) : -1;
-}
-
-GpuSet RelayTopology::all() const {
-  GpuSet all = 0;
-  for (const GpuSet relays : of_target_) all |= relays;
-  return all;
 }
 
 }  // namespace braid::multipath

@@ -28,7 +28,7 @@ class RelayTopology {
   /// GPUs that may relay for the target.
   GpuSet of(int target) const { return of_target_[static_cast<size_t>(target)]; }
   /// GPUs that may relay for any target. None: there is nothing to gain here.
-  GpuSet all() const;
+  GpuSet all() const { return all_; }
 
   /// GPUs of the same socket.
   GpuSet neighbours_of(int gpu) const {
@@ -49,6 +49,7 @@ class RelayTopology {
   std::vector<CUdevice> devices_;  // by GPU, as the others
   std::vector<int> numa_nodes_;
   std::vector<GpuSet> of_target_;
+  GpuSet all_ = 0;
 };
 
 }  // namespace braid::multipath

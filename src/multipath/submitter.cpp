@@ -1,5 +1,6 @@
 #include "multipath/submitter.h"
 
+#include "cuda/queries.h"
 #include "multipath/classify.h"
 
 namespace braid::multipath {
@@ -8,12 +9,9 @@ Outcome Submitter::submit(const Batch& batch, Intent intent) {
   const uint64_t size_bytes = size_of(batch);
   if (peers_.is_off()) return Verdict::kSwitchedOff;
   if (!planner_.may_gain(batch, size_bytes)) return Verdict::kBelowThreshold;
-  if (relays_ == 0) return Verdict::kNoRelay;
-  CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
-  if (driver_.cuStreamIsCapturing(batch.stream, &capture) != CUDA_SUCCESS ||
-      capture != CU_STREAM_CAPTURE_STATUS_NONE)
-    return Verdict::kCapturing;
-  const Classification memory = classify(driver_, batch, relays_);
+  if (relays_.all() == 0) return Verdict::kNoRelay;
+  if (cuda::is_capturing(driver_, batch.stream)) return Verdict::kCapturing;
+  const Classification memory = classify(driver_, batch, relays_.all());
   if (memory.verdict != Verdict::kAccelerated) return memory.verdict;
   const ContextRegistry::FoundTarget found = registry_.find_target(memory, batch.stream);
   if (found.target == nullptr) return found.verdict;

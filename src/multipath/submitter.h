@@ -21,11 +21,7 @@ class Submitter {
   /// What is passed must outlive this.
   Submitter(const cuda::Driver& driver, const RelayTopology& relays, const Planner& planner,
             const PeerProcesses& peers, ContextRegistry& registry)
-      : driver_(driver),
-        relays_(relays.all()),
-        planner_(planner),
-        peers_(peers),
-        registry_(registry) {}
+      : driver_(driver), relays_(relays), planner_(planner), peers_(peers), registry_(registry) {}
 
   /// Engine::submit, and Engine::forecast.
   Outcome submit(const Batch& batch, Intent intent = Intent::kCopy);
@@ -35,7 +31,7 @@ class Submitter {
 
  private:
   const cuda::Driver& driver_;
-  const GpuSet relays_;  // none: there is nothing to gain
+  const RelayTopology& relays_;
   const Planner& planner_;
   const PeerProcesses& peers_;
   ContextRegistry& registry_;

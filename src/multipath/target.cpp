@@ -160,13 +160,14 @@ int Target::far_among(std::span<Relay* const> relays) const {
 }
 
 Plan Target::plan_for(const Submission& submission, std::span<Relay* const> relays, Mover mover) {
-  const Plan chosen = planner_.plan(submission.batch, submission.size_bytes,
-                                    {.paths = static_cast<int>(relays.size()) + 1,
-                                     .far_relays = far_among(relays),
-                                     .is_cold = submission.now_ns > warm_until_ns_.load(),
-                                     .kernels_blocked = are_kernels_blocked(submission.now_ns),
-                                     .is_staged = submission.memory.is_plain,
-                                     .mover = mover});
+  const Plan chosen = planner_.plan(
+      submission.batch, submission.size_bytes,
+      {.paths = static_cast<int>(relays.size()) + 1,
+       .far_relays = far_among(relays),
+       .is_cold = submission.now_ns > warm_until_ns_.load(),
+       .kernels_blocked = mover == Mover::kKernel && are_kernels_blocked(submission.now_ns),
+       .is_staged = submission.memory.is_plain,
+       .mover = mover});
   if (submission.intent == Intent::kCopy) mark_warm(chosen, submission.now_ns);
   return chosen;
 }
@@ -228,8 +229,22 @@ bool Target::acquire(Submission& submission, const ChannelRequest& request) {
   // One relay of each copy in turn: to time a share takes two calls of the driver.
   const size_t timed = submission.state->generation % std::max<size_t>(submission.path_count, 1);
   for (size_t i = 0; i < submission.path_count; ++i)
-    submission.paths[i].is_timed = submission.paths[i].is_timed && i == timed;
+    submission.paths[i].may_time = submission.paths[i].may_time && i == timed;
   return true;
+}
+
+// After the mover: what became of the copy, and of its relays.
+Outcome Target::conclude(Submission& submission, uint64_t slice_bytes, const Enqueued& moved) {
+  Outcome outcome = moved.verdict;
+  outcome.error = moved.error;
+  outcome.mover = submission.state->mover;
+  outcome.slice_bytes = static_cast<uint32_t>(std::min<uint64_t>(slice_bytes, UINT32_MAX));
+  outcome.via = gpu_bit(where_.gpu) | moved.via;
+  for (size_t i = 0; i < submission.path_count; ++i)
+    if (moved.refused[i] != CUDA_SUCCESS)
+      submission.paths[i].relay->health().refused(driver_, moved.refused[i], submission.now_ns);
+  release(submission);
+  return outcome;
 }
 
 void Target::release(Submission& submission) {
@@ -272,27 +287,19 @@ Outcome Target::copy_by_engines(Submission& submission) {
                           .plan = plan,
                           .native_us = native_us(submission),
                           .relays = submission.relays()};
-  const CopyEngineResult moved = enqueue_copies(driver_, job, *submission.state);
-  Outcome outcome = moved.verdict;
-  outcome.error = moved.error;
-  outcome.mover = Mover::kCopyEngine;
-  outcome.slice_bytes = static_cast<uint32_t>(std::min<uint64_t>(plan.chunk_bytes, UINT32_MAX));
-  outcome.via = gpu_bit(where_.gpu);
-  release(submission);
+  const Enqueued moved = enqueue_copies(driver_, job, *submission.state);
+  const Outcome outcome = conclude(submission, plan.chunk_bytes, moved);
   if (moved.verdict != Verdict::kAccelerated) return outcome;
   const std::lock_guard lock(mutex_);
   uint64_t direct_bytes = submission.size_bytes;
   for (size_t i = 0; i < submission.path_count; ++i) {
     const uint64_t bytes = moved.relay_bytes[i];
-    if (moved.refused[i] != CUDA_SUCCESS)
-      job.relays[i].relay->health().refused(driver_, moved.refused[i], submission.now_ns);
     if (bytes == 0) continue;
     Count& count =
         count_of(Mover::kCopyEngine, submission.batch.direction, job.relays[i].relay->gpu());
     count.slices += (bytes + plan.chunk_bytes - 1) / plan.chunk_bytes;
     count.bytes += bytes;
     direct_bytes -= bytes;
-    outcome.via |= gpu_bit(job.relays[i].relay->gpu());
   }
   Count& direct = count_of(Mover::kCopyEngine, submission.batch.direction, where_.gpu);
   ++direct.slices;
@@ -317,26 +324,13 @@ Outcome Target::copy_by_kernels(Submission& submission) {
                       .yield_policy = yield_policy_of(submission.batch),
                       .direct = {where_.kernels, link_, launch_priority_, wait_flags_},
                       .relays = submission.relays()};
-  const KernelResult moved = enqueue_kernels(driver_, job, state);
-  Outcome outcome = moved.verdict;
-  outcome.error = moved.error;
-  outcome.mover = Mover::kKernel;
-  outcome.slice_bytes = state.bytes.slice_bytes;
-  outcome.via = gpu_bit(where_.gpu);
+  const Enqueued moved = enqueue_kernels(driver_, job, state);
   state.unread = moved.verdict != Verdict::kDriverError;
   if (!state.unread) state.mark_kernels_left();
   state.path_count = static_cast<int>(submission.path_count) + 1;
   state.via[0] = where_.gpu;
-  for (size_t i = 0; i < submission.path_count; ++i) {
-    Relay& relay = *job.relays[i].relay;
-    state.via[i + 1] = relay.gpu();
-    if (moved.refused[i] == CUDA_SUCCESS)
-      outcome.via |= gpu_bit(relay.gpu());
-    else
-      relay.health().refused(driver_, moved.refused[i], submission.now_ns);
-  }
-  release(submission);
-  return outcome;
+  for (size_t i = 0; i < submission.path_count; ++i) state.via[i + 1] = job.relays[i].relay->gpu();
+  return conclude(submission, state.bytes.slice_bytes, moved);
 }
 
 // False when there is no room for the batch's lists. They are the transfer's until its kernels have

@@ -19,6 +19,7 @@
 #include "cuda/shared_memory.h"
 #include "multipath/access.h"
 #include "multipath/classify.h"
+#include "multipath/copy_engine_mover.h"
 #include "multipath/kernel_mover.h"
 #include "multipath/link_contention.h"
 #include "multipath/list_ring.h"
@@ -89,6 +90,7 @@ class Target {
   Outcome copy_by_engines(Submission& submission);
   Outcome copy_by_kernels(Submission& submission);
   bool acquire(Submission& submission, const ChannelRequest& request);
+  Outcome conclude(Submission& submission, uint64_t slice_bytes, const Enqueued& moved);
   void release(Submission& submission);
   bool slice(const Batch& batch, TransferState& state);
   bool reserve_lists(const Batch& batch, TransferState& state, std::span<cuda::SliceList>& room);

@@ -1,5 +1,6 @@
 #include "preload/primaries.h"
 
+#include "cuda/queries.h"
 #include "preload/state.h"
 
 namespace braid::preload {
@@ -9,18 +10,12 @@ Primaries& primaries() {
   return instance;
 }
 
-bool is_active(CUdevice device) {
-  unsigned flags = 0;
-  int active = 0;
-  return driver()->cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS &&
-         active != 0;
-}
-
 CUcontext primary_context(const Primaries& all, CUdevice device) {
   if (const auto found = all.held.find(device); found != all.held.end())
     return found->second.context;
   CUcontext context = nullptr;
-  if (!is_active(device) || driver()->cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS)
+  if (!cuda::has_primary_context(*driver(), device) ||
+      driver()->cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS)
     return nullptr;
   driver()->cuDevicePrimaryCtxRelease_v2(device);
   return context;
@@ -36,7 +31,7 @@ void note_primaries() noexcept try {
   for (int ordinal = 0; ordinal < count; ++ordinal) {
     CUdevice device = 0;
     if (driver()->cuDeviceGet(&device, ordinal) == CUDA_SUCCESS && all.holds_of(device) == 0 &&
-        is_active(device))
+        cuda::has_primary_context(*driver(), device))
       all.strangers.insert(device);
   }
 } catch (...) {

@@ -37,8 +37,6 @@ Primaries& primaries();
 
 // For the rest: inside braid, with a driver.
 
-bool is_active(CUdevice device);
-
 /// The primary context of a device; null while it has none, or when nobody says.
 CUcontext primary_context(const Primaries& all, CUdevice device);
 

@@ -1,6 +1,7 @@
 // The entry points of primary contexts.
 #include <mutex>
 
+#include "cuda/queries.h"
 #include "preload/binding.h"
 #include "preload/contexts.h"
 #include "preload/devices.h"
@@ -53,7 +54,8 @@ CUresult give_up_primary(HookId hook, CUdevice device, Work work) {
 CUresult release(HookId hook, CUdevice device) {
   return give_up_primary(hook, device, [device](Primaries& all, OnDevice* native) {
     // The hold is braid's, not the program's to release.
-    if (engine() != nullptr && all.is_unheld(device) && is_active(device))
+    if (engine() != nullptr && all.is_unheld(device) &&
+        cuda::has_primary_context(*driver(), device))
       return CUDA_ERROR_INVALID_CONTEXT;
     const auto held = all.held.find(device);
     if (held == all.held.end()) return native(device);

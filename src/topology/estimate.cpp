@@ -134,9 +134,13 @@ class Estimate {
                {rounded(2 * link.value * kBothWays),
                 "assumed: 0.916 of both ways together, as measured on 4xH200"});
       const std::string source = "CUDA driver";
-      server_.gpus.push_back({gpu.name, gpu.pci_bus_id, vertex, gpu.numa_node, gpu.memory_bytes,
-                              gpu.sm_count, gpu.compute_major, gpu.compute_minor, source, source,
-                              source});
+      server_.gpus.push_back({gpu.name,
+                              gpu.pci_bus_id,
+                              vertex,
+                              gpu.numa_node,
+                              {gpu.memory_bytes, source},
+                              {gpu.sm_count, source},
+                              {{gpu.compute_major, gpu.compute_minor}, source}});
     }
   }
 
@@ -213,9 +217,8 @@ class Estimate {
 
   void set_engines() {
     const std::string source = "assumed: as profile h200x4";
-    server_.copy_engines_h2d_source = server_.copy_engines_d2h_source = source;
-    server_.copy_engines_peer_source = source;
-    server_.copy_engines_peer = 2;
+    server_.copy_engines_h2d = server_.copy_engines_d2h = {1, source};
+    server_.copy_engines_peer = {2, source};
     const double link = pcie_figure(facts_.gpus.front().pcie, "").value;
     server_.kernel.host_read_gbps = {rounded(link * kKernelRead),
                                      "estimate: 0.924 of the PCIe link, as measured on 4xH200"};

@@ -15,46 +15,48 @@ constexpr int kMostVertices = 64;
 
 constexpr double kLargestFigure = 65536;  // GB/s, GiB, us
 
-Figure read_figure(const JsonNode& node, bool zero_allowed = false) {
+// {"value": ..., "source": ...}, of which `read` takes the value.
+template <typename Read>
+auto read_sourced(const JsonNode& node, Read read) -> Sourced<decltype(read(node))> {
   node.expect_keys({"value", "source"});
-  const JsonNode value = node["value"];
-  const double figure = zero_allowed ? value.number_from_zero() : value.number_above_zero();
-  if (figure > kLargestFigure) value.fail("at most 65536");
-  return {figure, node["source"].text()};
+  return {read(node["value"]), node["source"].text()};
 }
 
-int read_count(const JsonNode& node, int least, int most, std::string& source) {
-  node.expect_keys({"value", "source"});
-  source = node["source"].text();
-  return node["value"].whole_number(least, most);
+Figure read_figure(const JsonNode& node, bool zero_allowed = false) {
+  return read_sourced(node, [zero_allowed](const JsonNode& value) {
+    const double figure = zero_allowed ? value.number_from_zero() : value.number_above_zero();
+    if (figure > kLargestFigure) value.fail("at most 65536");
+    return figure;
+  });
+}
+
+Sourced<int> read_count(const JsonNode& node, int least, int most) {
+  return read_sourced(node, [=](const JsonNode& at) { return at.whole_number(least, most); });
 }
 
 // "9.0" to 9 and 0.
-void read_compute_capability(const JsonNode& node, Gpu& gpu) {
-  node.expect_keys({"value", "source"});
-  gpu.compute_source = node["source"].text();
-  const std::string text = node["value"].text();
+ComputeCapability parse_compute_capability(const JsonNode& node) {
+  const std::string text = node.text();
   const bool well_formed = text.size() >= 3 && text.size() <= 4 && text[text.size() - 2] == '.' &&
                            text.find_first_not_of("0123456789.") == std::string::npos &&
                            text.find('.') == text.size() - 2;
-  if (!well_formed) return node["value"].fail("a compute capability such as \"9.0\"");
-  gpu.compute_major = std::stoi(text.substr(0, text.size() - 2));
-  gpu.compute_minor = text.back() - '0';
+  if (well_formed) return {std::stoi(text.substr(0, text.size() - 2)), text.back() - '0'};
+  node.fail("a compute capability such as \"9.0\"");
+  return {};
 }
 
-void read_memory(const JsonNode& node, Gpu& gpu) {
+Sourced<uint64_t> read_memory(const JsonNode& node) {
   const Figure gib = read_figure(node);
-  gpu.memory_bytes = static_cast<uint64_t>(std::llround(std::ldexp(gib.value, 30)));
-  gpu.memory_source = gib.source;
+  return {static_cast<uint64_t>(std::llround(std::ldexp(gib.value, 30))), gib.source};
 }
 
 // What the model's GPUs are; the keys that a single GPU may override.
 void read_identity(const JsonNode& node, Gpu& gpu) {
   if (const auto name = node.find("name")) gpu.name = name->text();
-  if (const auto memory = node.find("memory_gib")) read_memory(*memory, gpu);
-  if (const auto count = node.find("sm_count"))
-    gpu.sm_count = read_count(*count, 1, 4096, gpu.sm_count_source);
-  if (const auto compute = node.find("compute_capability")) read_compute_capability(*compute, gpu);
+  if (const auto memory = node.find("memory_gib")) gpu.memory_bytes = read_memory(*memory);
+  if (const auto count = node.find("sm_count")) gpu.sm_count = read_count(*count, 1, 4096);
+  if (const auto compute = node.find("compute_capability"))
+    gpu.compute = read_sourced(*compute, parse_compute_capability);
 }
 
 Gpu read_gpu_model(const JsonNode& node, Server& server) {
@@ -63,12 +65,9 @@ Gpu read_gpu_model(const JsonNode& node, Server& server) {
                     "kernel_host_write_gbps", "kernel_block_gbps"});
   Gpu gpu;
   read_identity(node, gpu);
-  server.copy_engines_h2d =
-      read_count(node["copy_engines_h2d"], 1, 16, server.copy_engines_h2d_source);
-  server.copy_engines_d2h =
-      read_count(node["copy_engines_d2h"], 1, 16, server.copy_engines_d2h_source);
-  server.copy_engines_peer =
-      read_count(node["copy_engines_peer"], 1, 16, server.copy_engines_peer_source);
+  server.copy_engines_h2d = read_count(node["copy_engines_h2d"], 1, 16);
+  server.copy_engines_d2h = read_count(node["copy_engines_d2h"], 1, 16);
+  server.copy_engines_peer = read_count(node["copy_engines_peer"], 1, 16);
   server.kernel.host_read_gbps = read_figure(node["kernel_host_read_gbps"]);
   server.kernel.host_write_gbps = read_figure(node["kernel_host_write_gbps"]);
   server.kernel.block_gbps = read_figure(node["kernel_block_gbps"]);

@@ -13,19 +13,20 @@ Json number(double value) {
   return value;
 }
 
-Json figure(double value, const std::string& source) {
-  return {{"value", number(value)}, {"source", source}};
+template <typename Value>
+Json figure(const Sourced<Value>& at) {
+  return {{"value", number(at.value)}, {"source", at.source}};
 }
 
-Json figure(const Figure& at) { return figure(at.value, at.source); }
-
 Json memory(const Gpu& gpu) {
-  return figure(std::ldexp(static_cast<double>(gpu.memory_bytes), -30), gpu.memory_source);
+  const auto& [bytes, source] = gpu.memory_bytes;
+  return figure(Figure{std::ldexp(static_cast<double>(bytes), -30), source});
 }
 
 Json compute_capability(const Gpu& gpu) {
-  return {{"value", std::to_string(gpu.compute_major) + "." + std::to_string(gpu.compute_minor)},
-          {"source", gpu.compute_source}};
+  const auto& [capability, source] = gpu.compute;
+  return {{"value", std::to_string(capability.major) + "." + std::to_string(capability.minor)},
+          {"source", source}};
 }
 
 Json gpu_model(const Server& server) {
@@ -33,11 +34,11 @@ Json gpu_model(const Server& server) {
   Json json;
   json["name"] = gpu.name;
   json["memory_gib"] = memory(gpu);
-  json["sm_count"] = figure(gpu.sm_count, gpu.sm_count_source);
+  json["sm_count"] = figure(gpu.sm_count);
   json["compute_capability"] = compute_capability(gpu);
-  json["copy_engines_h2d"] = figure(server.copy_engines_h2d, server.copy_engines_h2d_source);
-  json["copy_engines_d2h"] = figure(server.copy_engines_d2h, server.copy_engines_d2h_source);
-  json["copy_engines_peer"] = figure(server.copy_engines_peer, server.copy_engines_peer_source);
+  json["copy_engines_h2d"] = figure(server.copy_engines_h2d);
+  json["copy_engines_d2h"] = figure(server.copy_engines_d2h);
+  json["copy_engines_peer"] = figure(server.copy_engines_peer);
   json["kernel_host_read_gbps"] = figure(server.kernel.host_read_gbps);
   json["kernel_host_write_gbps"] = figure(server.kernel.host_write_gbps);
   json["kernel_block_gbps"] = figure(server.kernel.block_gbps);
@@ -48,11 +49,9 @@ Json gpu_model(const Server& server) {
 Json gpu_entry(const Gpu& gpu, const Gpu& model) {
   Json json{{"pci_bus_id", gpu.pci_bus_id}, {"numa_node", gpu.numa_node}};
   if (gpu.name != model.name) json["name"] = gpu.name;
-  if (memory(gpu) != memory(model)) json["memory_gib"] = memory(gpu);
-  if (gpu.sm_count != model.sm_count || gpu.sm_count_source != model.sm_count_source)
-    json["sm_count"] = figure(gpu.sm_count, gpu.sm_count_source);
-  if (compute_capability(gpu) != compute_capability(model))
-    json["compute_capability"] = compute_capability(gpu);
+  if (gpu.memory_bytes != model.memory_bytes) json["memory_gib"] = memory(gpu);
+  if (gpu.sm_count != model.sm_count) json["sm_count"] = figure(gpu.sm_count);
+  if (gpu.compute != model.compute) json["compute_capability"] = compute_capability(gpu);
   return json;
 }
 

@@ -17,11 +17,14 @@
 
 namespace braid::topology {
 
-/// A number and its source: "measured 2026-11-21 ...", "MMA table 2", "datasheet", "assumed: ...".
-struct Figure {
-  double value = 0;
+/// A fact and its source: "measured 2026-11-21 ...", "MMA table 2", "datasheet", "assumed: ...".
+template <typename Value>
+struct Sourced {
+  Value value{};
   std::string source;
+  bool operator==(const Sourced&) const = default;
 };
+using Figure = Sourced<double>;
 
 enum class VertexKind { kMemory, kNumaNode, kPcieSwitch, kGpu, kNvSwitch };
 
@@ -43,18 +46,20 @@ struct Link {
                          ///< May be below one way alone: a memory bus loses time to turning round
 };
 
+struct ComputeCapability {
+  int major = 0;
+  int minor = 0;
+  bool operator==(const ComputeCapability&) const = default;
+};
+
 struct Gpu {
   std::string name;        ///< "NVIDIA H20"
   std::string pci_bus_id;  ///< "0000:18:00.0"
   int vertex = 0;
   int numa_node = 0;  ///< index of the nearest NUMA node
-  uint64_t memory_bytes = 0;
-  int sm_count = 0;
-  int compute_major = 0;
-  int compute_minor = 0;
-  std::string memory_source;  ///< where the figures come from
-  std::string sm_count_source;
-  std::string compute_source;
+  Sourced<uint64_t> memory_bytes;
+  Sourced<int> sm_count;
+  Sourced<ComputeCapability> compute;
 };
 
 enum class NicState { kUnknown, kUp, kDown };
@@ -121,12 +126,9 @@ struct Server {
   std::vector<Nic> nics;
   Costs costs;
   KernelSpeed kernel;
-  int copy_engines_h2d = 1;  ///< per GPU: copies in that direction that run at once
-  int copy_engines_d2h = 1;
-  int copy_engines_peer = 1;
-  std::string copy_engines_h2d_source;
-  std::string copy_engines_d2h_source;
-  std::string copy_engines_peer_source;
+  Sourced<int> copy_engines_h2d;  ///< per GPU: copies in that direction that run at once
+  Sourced<int> copy_engines_d2h;
+  Sourced<int> copy_engines_peer;
   std::string faults_json;  ///< the profile's "faults" object as JSON text, for the emulated server
                             ///< to read; empty when the profile has none
 

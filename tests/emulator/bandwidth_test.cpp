@@ -76,7 +76,7 @@ TEST(Bandwidth, SmallCopiesPayTheStart) {
 
 TEST(Bandwidth, CopiesInOneDirectionTakeTurnsOnTheEngine) {
   const auto model = profile("h200x4");
-  ASSERT_EQ(model.copy_engines_h2d, 1);
+  ASSERT_EQ(model.copy_engines_h2d.value, 1);
   Emulated server;
   TimedCopy first(server, 0, true);
   TimedCopy second(server, 0, true);

@@ -9,7 +9,7 @@
 
 #include "fresh_memory.h"
 #include "multipath/staging/chunks.h"
-#include "multipath/staging/crew.h"
+#include "multipath/staging/thread_pool.h"
 
 namespace braid::multipath::staging {
 namespace {
@@ -18,12 +18,12 @@ using test::FreshMemory;
 
 constexpr uint64_t kMiB = 1 << 20;
 
-void make(Crew& crew, const PageRange& pages) { Crew::Task(crew, pages).finish(); }
+void make(ThreadPool& pool, const PageRange& pages) { ThreadPool::Task(pool, pages).finish(); }
 
 // Every chunk finds its pages there, and nothing is made beside the copy. Where it ends is looked
 // at to the page, since a huge page never lies across advice.
 TEST(FreshPages, EveryPageOfTheDestinationIsMadeBeforeItsBytesAndNoOther) {
-  Crew crew(3);
+  ThreadPool pool(3);
   for (const uint64_t begin : {uint64_t{0}, uint64_t{1}, uint64_t{4096}, kMiB, 2 * kMiB - 1,
                                2 * kMiB, 2 * kMiB + 1, 3 * kMiB + 4095})
     for (const uint64_t size : {4 * kMiB, 4 * kMiB + 1, 6 * kMiB - 1, 19 * kMiB + 4097}) {
@@ -33,7 +33,7 @@ TEST(FreshPages, EveryPageOfTheDestinationIsMadeBeforeItsBytesAndNoOther) {
       uint64_t at = 0;
       for (int index = 0; at < size; ++index) {
         const uint64_t chunk = chunk_bytes(Direction::kDeviceToHost, index, size - at);
-        make(crew, fresh.find(at, chunk));
+        make(pool, fresh.find(at, chunk));
         at += chunk;
         EXPECT_TRUE(memory.is_there(begin, begin + at)) << "chunk " << index;
       }
@@ -56,8 +56,8 @@ TEST(FreshPages, ABufferThatGrowsHasOnlyItsEndMade) {
   std::memset(memory.data(), 1, 9 * kMiB);
   FreshPages fresh(memory.data(), memory.size());
   EXPECT_TRUE(fresh.find(0, 8 * kMiB).is_empty());
-  Crew crew(1);
-  make(crew, fresh.find(8 * kMiB, 8 * kMiB));
+  ThreadPool pool(1);
+  make(pool, fresh.find(8 * kMiB, 8 * kMiB));
   EXPECT_TRUE(memory.is_there(0, memory.size()));
   for (uint64_t i = 0; i < memory.size(); ++i)
     ASSERT_EQ(memory.data()[i], i < 9 * kMiB ? 1 : 0) << i;
@@ -71,13 +71,13 @@ TEST(FreshPages, WithoutAWholeHugePageThreadsMakeThemAsTheyCopy) {
 }
 
 TEST(FreshPages, MemoryThatMayNotBeWrittenIsLeftAsItIs) {
-  Crew crew(2);
+  ThreadPool pool(2);
   FreshMemory memory(16 * kMiB);
   ASSERT_EQ(mprotect(memory.data() + 4 * kMiB, 4 * kMiB, PROT_READ), 0);
   FreshPages fresh(memory.data(), memory.size());
   const PageRange pages = fresh.find(0, memory.size());
   munmap(memory.data() + 12 * kMiB, 2 * kMiB);
-  make(crew, pages);
+  make(pool, pages);
   EXPECT_TRUE(memory.is_there(0, 4 * kMiB));
   EXPECT_TRUE(memory.is_untouched(4 * kMiB, 8 * kMiB));
   EXPECT_TRUE(memory.is_there(8 * kMiB, 12 * kMiB));
@@ -105,8 +105,8 @@ TEST(FreshPages, PagesAreHugeWhereTheKernelHasThem) {
   std::memset(control.data(), 1, kSize);
   if (huge_page_kib(control.data()) != kSize >> 10)
     GTEST_SKIP() << "waived: this kernel gives no huge pages";
-  Crew crew(3);
-  make(crew, FreshPages(memory.data(), kSize).find(0, kSize));
+  ThreadPool pool(3);
+  make(pool, FreshPages(memory.data(), kSize).find(0, kSize));
   EXPECT_EQ(huge_page_kib(memory.data()), kSize >> 10);
 }
 

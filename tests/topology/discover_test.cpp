@@ -70,8 +70,8 @@ TEST(Discover, FallsBackToTheDriverAndToAssumptions) {
   ASSERT_EQ(server.gpus.size(), 2u);
   EXPECT_EQ(server.gpus[1].name, "NVIDIA Test");
   EXPECT_EQ(server.gpus[1].pci_bus_id, "ffff:e1:00.0");
-  EXPECT_EQ(server.gpus[1].sm_count, 78);
-  EXPECT_EQ(server.gpus[1].memory_bytes, uint64_t{96} << 30);
+  EXPECT_EQ(server.gpus[1].sm_count.value, 78);
+  EXPECT_EQ(server.gpus[1].memory_bytes.value, uint64_t{96} << 30);
   EXPECT_EQ(server.numa_node_count(), 2);  // the driver's nodes 0 and 3
   EXPECT_EQ(server.gpus[1].numa_node, 1);
   EXPECT_TRUE(server.has_nvlink(0, 1));

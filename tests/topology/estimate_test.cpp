@@ -61,7 +61,7 @@ TEST(Estimate, CapacitiesComeFromGenerationsAndSaySo) {
             "estimate: 18 NVLinks of version 4 by NVML: 450.0 GB/s nominal, 0.88 of it payload; "
             "peers by NVML");
   EXPECT_EQ(paths_to(server, 2, 0).size(), 4u);
-  EXPECT_EQ(server.gpus[3].memory_bytes, 150121545728u);
+  EXPECT_EQ(server.gpus[3].memory_bytes.value, 150121545728u);
 }
 
 TEST(Estimate, WhatNobodySaysIsAssumedAndSaysSo) {
@@ -119,7 +119,7 @@ TEST(Estimate, OnceItHasCostsItIsAProfile) {
   const auto again = parse_profile(write_profile(server), "again.json");
   ASSERT_TRUE(again.ok()) << again.status().message();
   EXPECT_EQ(write_profile(again.value()), write_profile(server));
-  EXPECT_EQ(again.value().gpus[0].memory_bytes, server.gpus[0].memory_bytes);
+  EXPECT_EQ(again.value().gpus[0].memory_bytes.value, server.gpus[0].memory_bytes.value);
 }
 
 }  // namespace

@@ -26,9 +26,9 @@ TEST(Profile, H200x4HoldsTheMeasurements) {
   EXPECT_EQ(server.numa_node_count(), 1);
   ASSERT_EQ(server.gpus.size(), 4u);
   EXPECT_EQ(server.gpus[3].name, "NVIDIA H200");
-  EXPECT_EQ(server.gpus[3].sm_count, 132);
-  EXPECT_EQ(server.gpus[3].compute_major, 9);
-  EXPECT_EQ(server.gpus[3].compute_minor, 0);
+  EXPECT_EQ(server.gpus[3].sm_count.value, 132);
+  EXPECT_EQ(server.gpus[3].compute.value.major, 9);
+  EXPECT_EQ(server.gpus[3].compute.value.minor, 0);
   const Link* memory = find_link(server, "memory0", "numa0");
   const Link* pcie = find_link(server, "numa0", "gpu2");
   const Link* nvlink = find_link(server, "gpu2", "nvswitch0");
@@ -50,8 +50,8 @@ TEST(Profile, H20x8IsTwoSocketsOfFour) {
   ASSERT_EQ(server.gpus.size(), 8u);
   EXPECT_EQ(server.numa_node_count(), 2);
   for (size_t i = 0; i < 8; ++i) EXPECT_EQ(server.gpus[i].numa_node, static_cast<int>(i / 4));
-  EXPECT_EQ(server.gpus[0].memory_bytes, uint64_t{96} << 30);
-  EXPECT_EQ(server.gpus[0].sm_count, 78);
+  EXPECT_EQ(server.gpus[0].memory_bytes.value, uint64_t{96} << 30);
+  EXPECT_EQ(server.gpus[0].sm_count.value, 78);
   const Link* socket = find_link(server, "numa0", "numa1");
   ASSERT_TRUE(socket);
   EXPECT_EQ(socket->forward_gbps.value, 80);
@@ -113,8 +113,8 @@ TEST(Profile, OneGpuMayDifferFromTheModel) {
   const auto server = parse_profile(json.dump(), "mixed.json");
   ASSERT_TRUE(server.ok()) << server.status().message();
   EXPECT_EQ(server.value().gpus[2].name, "NVIDIA H100");
-  EXPECT_EQ(server.value().gpus[2].memory_bytes, uint64_t{159} << 29);
-  EXPECT_EQ(server.value().gpus[2].sm_count, 132);
+  EXPECT_EQ(server.value().gpus[2].memory_bytes.value, uint64_t{159} << 29);
+  EXPECT_EQ(server.value().gpus[2].sm_count.value, 132);
   EXPECT_EQ(server.value().gpus[3].name, "NVIDIA H200");
   EXPECT_EQ(Json::parse(write_profile(server.value())), json);
 }

@@ -19,7 +19,7 @@ namespace {
 
 // Takes what the context needs with stacks of this size, or gives back what it no longer needs.
 CUresult take_memory(World& world, Context& context, uint64_t stack_bytes) {
-  const auto sms = static_cast<uint64_t>(world.server.gpus[context.gpu].sm_count);
+  const auto sms = static_cast<uint64_t>(world.server.gpus[context.gpu].sm_count.value);
   const uint64_t needed_bytes = kContextBytes + sms * kThreadsPerMultiprocessor * stack_bytes;
   Arena& arena = world.memory.arena(context.gpu);
   const uint64_t taken_bytes = context.taken_bytes;

@@ -69,15 +69,15 @@ CUresult get_uuid(Call& call, CUuuid* uuid, CUdevice device) {
 CUresult get_total_memory(Call& call, size_t* bytes, CUdevice device) {
   if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
   BRAID_TRY(check_device(call, device));
-  *bytes = call.world.gpu_of(device).memory_bytes;
+  *bytes = call.world.gpu_of(device).memory_bytes.value;
   return CUDA_SUCCESS;
 }
 
 CUresult get_compute_capability(Call& call, int* major, int* minor, CUdevice device) {
   if (major == nullptr || minor == nullptr) return CUDA_ERROR_INVALID_VALUE;
   BRAID_TRY(check_device(call, device));
-  *major = call.world.gpu_of(device).compute_major;
-  *minor = call.world.gpu_of(device).compute_minor;
+  *major = call.world.gpu_of(device).compute.value.major;
+  *minor = call.world.gpu_of(device).compute.value.minor;
   return CUDA_SUCCESS;
 }
 

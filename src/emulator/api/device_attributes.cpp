@@ -85,15 +85,16 @@ int pci_part(const topology::Gpu& gpu, unsigned PciAddress::*part) {
 std::optional<int> own_value(const topology::Gpu& gpu, const topology::Server& server,
                              CUdevice_attribute attribute) {
   switch (static_cast<int>(attribute)) {
-    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: return gpu.sm_count;
-    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: return gpu.compute_major;
-    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: return gpu.compute_minor;
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: return gpu.sm_count.value;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: return gpu.compute.value.major;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: return gpu.compute.value.minor;
     case CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID: return pci_part(gpu, &PciAddress::domain);
     case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID: return pci_part(gpu, &PciAddress::bus);
     case CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID: return pci_part(gpu, &PciAddress::device);
     case CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID: return gpu.numa_node;
     case CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT:
-      return server.copy_engines_h2d + server.copy_engines_d2h + server.copy_engines_peer;
+      return server.copy_engines_h2d.value + server.copy_engines_d2h.value +
+             server.copy_engines_peer.value;
     default: return std::nullopt;
   }
 }

@@ -31,16 +31,16 @@ Machine::Machine(const topology::Server& server)
       simulation_.flows().limit_both_ways(3 * link, 3 * link + 1, 3 * link + 2);
   gpus_.resize(server.gpus.size());
   for (size_t gpu = 0; gpu < gpus_.size(); ++gpu) {
-    engines_.emplace_back(server.copy_engines_h2d);
-    engines_.emplace_back(server.copy_engines_d2h);
-    engines_.emplace_back(server.copy_engines_peer);
+    engines_.emplace_back(server.copy_engines_h2d.value);
+    engines_.emplace_back(server.copy_engines_d2h.value);
+    engines_.emplace_back(server.copy_engines_peer.value);
     add_sms(static_cast<int>(gpu));
   }
 }
 
 void Machine::add_sms(int gpu) {
   Flows& flows = simulation_.flows();
-  gpus_[gpu].sms.push_back({Slots(server_.gpus[gpu].sm_count * kThreadsPerMultiprocessor),
+  gpus_[gpu].sms.push_back({Slots(server_.gpus[gpu].sm_count.value * kThreadsPerMultiprocessor),
                             flows.add_resource(server_.kernel.host_read_gbps.value),
                             flows.add_resource(server_.kernel.host_write_gbps.value),
                             {}});

@@ -14,7 +14,7 @@ constexpr uint64_t kHugePage = 2u << 20;
 }  // namespace
 
 Memory::Memory(const topology::Server& server) {
-  for (const topology::Gpu& gpu : server.gpus) arenas_.emplace_back(gpu.memory_bytes);
+  for (const topology::Gpu& gpu : server.gpus) arenas_.emplace_back(gpu.memory_bytes.value);
 }
 
 Allocation* Memory::find(uint64_t address) {

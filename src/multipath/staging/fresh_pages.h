@@ -1,7 +1,7 @@
 // Memory that a program has mapped and never touched has no pages. The first write to each makes
-// the kernel find one and clear it, which takes several times as long as the copy does. So the crew
-// makes the pages of a copy to the host while the links still carry its bytes, and makes them whole
-// huge pages where it can: they cost the kernel less for each byte.
+// the kernel find one and clear it, which takes several times as long as the copy does. So a thread
+// pool makes the pages of a copy to the host while the links still carry its bytes, and makes them
+// whole huge pages where it can: they cost the kernel less for each byte.
 //
 // One thread makes one huge page: of several that write to it first, each would clear all of it.
 #pragma once

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include "base/try.h"
+#include "cuda/queries.h"
 #include "cuda/scoped_context.h"
 
 namespace braid::multipath::staging {
@@ -42,12 +43,10 @@ Status Ring::pin() {
 // would end with it.
 void Ring::hold_primary_context() {
   CUdevice device = 0;
-  unsigned flags = 0;
-  int is_active = 0;
   CUcontext primary = nullptr;
   if (driver_.cuCtxGetDevice(&device) != CUDA_SUCCESS ||
-      driver_.cuDevicePrimaryCtxGetState(device, &flags, &is_active) != CUDA_SUCCESS ||
-      is_active == 0 || driver_.cuDevicePrimaryCtxRetain(&primary, device) != CUDA_SUCCESS)
+      !cuda::has_primary_context(driver_, device) ||
+      driver_.cuDevicePrimaryCtxRetain(&primary, device) != CUDA_SUCCESS)
     return;
   if (primary == context_)
     held_ = device;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 
+#include "cuda/queries.h"
 #include "cuda/relaxed_capture.h"
 #include "multipath/classify.h"
 #include "multipath/native_copy.h"
@@ -21,24 +22,24 @@ struct Stager::Chunk {
 };
 
 // The chunks of a copy to the host that have been asked for and not been copied out. Meanwhile the
-// crew makes the pages that they are copied to.
+// pool makes the pages that they are copied to.
 struct Stager::Window {
   explicit Window(const Segment& whole) : fresh(whole.host, whole.size_bytes) {}
   FreshPages fresh;
   std::array<Chunk, kSlots> chunks;
-  std::array<std::optional<Crew::Task>, kSlots> populations;
+  std::array<std::optional<ThreadPool::Task>, kSlots> populations;
   int first = 0;
   int next = 0;
   uint64_t end_bytes = 0;  // of all chunks asked for so far
   Chunk& chunk(int index) { return chunks[static_cast<size_t>(index % kSlots)]; }
-  void begin_population(Crew& crew, const Chunk& chunk) {
+  void begin_population(ThreadPool& pool, const Chunk& chunk) {
     const PageRange pages = fresh.find(chunk.offset, chunk.size_bytes);
-    if (!pages.is_empty()) population(chunk.index).emplace(crew, pages);
+    if (!pages.is_empty()) population(chunk.index).emplace(pool, pages);
   }
   void end_population(const Chunk& chunk) { population(chunk.index).reset(); }
 
  private:
-  std::optional<Crew::Task>& population(int index) {
+  std::optional<ThreadPool::Task>& population(int index) {
     return populations[static_cast<size_t>(index % kSlots)];
   }
 };
@@ -67,10 +68,6 @@ class Stager::Carriers {
 };
 
 namespace {
-
-int threads_for(const Options& options) {
-  return options.pageable_threads >= 0 ? options.pageable_threads : default_crew_threads();
-}
 
 uint8_t* host_at(const Batch& copy, uint64_t offset) {
   return static_cast<uint8_t*>(copy.first().host) + offset;
@@ -110,27 +107,27 @@ bool Stager::may_take(const Batch& batch, Verdict declined) {
           declined == Verdict::kNoRelay || declined == Verdict::kNotLinear);
 }
 
+int Stager::threads_for(const Options& options) {
+  return options.pageable_threads >= 0 ? options.pageable_threads : default_thread_count();
+}
+
 uint64_t Stager::least_bytes(const Options& options) {
   return threads_for(options) > 0 ? kThresholdBytes : UINT64_MAX;
 }
 
 bool Stager::is_staged(const Batch& copy) const {
-  if (copy.first().size_bytes < least_bytes_ || !is_pageable_copy(driver_, copy.first()))
-    return false;
-  CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
-  if (driver_.cuStreamIsCapturing(copy.stream, &capture) != CUDA_SUCCESS ||
-      capture != CU_STREAM_CAPTURE_STATUS_NONE)
-    return false;
-  return is_mapped(copy.first().host, copy.first().size_bytes);
+  return copy.first().size_bytes >= least_bytes_ && is_pageable_copy(driver_, copy.first()) &&
+         !cuda::is_capturing(driver_, copy.stream) &&
+         is_mapped(copy.first().host, copy.first().size_bytes);
 }
 
-Crew* Stager::crew() {
-  std::call_once(crew_made_, [this] { crew_ = std::make_unique<Crew>(threads_); });
-  return crew_->is_usable() ? crew_.get() : nullptr;
+ThreadPool* Stager::pool() {
+  std::call_once(pool_made_, [this] { pool_ = std::make_unique<ThreadPool>(threads_); });
+  return pool_->is_usable() ? pool_.get() : nullptr;
 }
 
 std::optional<Staged> Stager::copy(const Batch& copy, bool is_synchronous) {
-  if (!is_staged(copy) || crew() == nullptr) return std::nullopt;
+  if (!is_staged(copy) || pool() == nullptr) return std::nullopt;
   const cuda::RelaxedCapture relaxed(driver_);
   const bool to_device = copy.direction == Direction::kHostToDevice;
   CUcontext context = nullptr;
@@ -154,16 +151,16 @@ Stager::Chunk Stager::next_chunk(const Batch& copy, uint64_t offset, int index) 
   return {offset, left_bytes > 0 ? chunk_bytes(copy.direction, index, left_bytes) : 0, index};
 }
 
-// What is staged is one chunk ahead of what is sent, so that the crew works while this thread
-// enqueues.
+// What is staged is one chunk ahead of what is sent, so that the thread pool works while this
+// thread enqueues.
 uint64_t Stager::send(Ring& ring, const Batch& copy, Carriers& carriers) {
   uint64_t sent_bytes = 0;
   Chunk ready;  // staged, and not sent yet
   for (int index = 0; sent_bytes < copy.first().size_bytes; ++index) {
     const Chunk next = next_chunk(copy, ready.end(), index);
     if (!ring.wait(index)) break;
-    Crew::Task staging(*crew_, ring.slot(index), host_at(copy, next.offset), next.size_bytes,
-                       Stores::kCached);
+    ThreadPool::Task staging(*pool_, ring.slot(index), host_at(copy, next.offset), next.size_bytes,
+                             Stores::kCached);
     if (ready.size_bytes > 0) {
       if (!enqueue(ring, copy, ready, carriers)) break;
       sent_bytes = ready.end();
@@ -182,8 +179,8 @@ uint64_t Stager::fetch(Ring& ring, const Batch& copy, Carriers& carriers) {
   while (window.first != window.next && ring.wait(window.first)) {
     const Chunk& chunk = window.chunk(window.first);
     window.end_population(chunk);
-    Crew::Task landing(*crew_, host_at(copy, chunk.offset), ring.slot(chunk.index),
-                       chunk.size_bytes, Stores::kPastCaches);
+    ThreadPool::Task landing(*pool_, host_at(copy, chunk.offset), ring.slot(chunk.index),
+                             chunk.size_bytes, Stores::kPastCaches);
     is_asking = is_asking && ask_ahead(ring, copy, window, carriers);
     landing.finish();
     landed_bytes = chunk.end();
@@ -197,7 +194,7 @@ uint64_t Stager::fetch(Ring& ring, const Batch& copy, Carriers& carriers) {
 bool Stager::ask_ahead(Ring& ring, const Batch& copy, Window& window, Carriers& carriers) {
   while (window.end_bytes < copy.first().size_bytes && window.next - window.first < kSlots) {
     const Chunk chunk = next_chunk(copy, window.end_bytes, window.next);
-    window.begin_population(*crew_, chunk);
+    window.begin_population(*pool_, chunk);
     if (!ring.wait(chunk.index) || !enqueue(ring, copy, chunk, carriers) ||
         !ring.fence(chunk.index, copy.stream))
       return false;

@@ -1,11 +1,11 @@
 // Copies of pageable host memory: staged through pinned buffers by a few threads, and sent over
 // all paths. Start reading staging/ here.
 //
-// A copy is cut into chunks (chunks.h). To the device: the crew copies a chunk into a slot of a
-// staging ring while the chunks before it travel; each is offered to the engine as a pinned
+// A copy is cut into chunks (chunks.h). To the device: the thread pool copies a chunk into a slot
+// of a staging ring while the chunks before it travel; each is offered to the engine as a pinned
 // transfer of its own, and goes by the driver's copy when the engine declines. To the host: the
-// chunks are asked for ahead of time, and the crew copies each out of its slot when it has landed;
-// meanwhile it makes the pages for them that are missing (fresh_pages.h).
+// chunks are asked for ahead of time, and the thread pool copies each out of its slot when it has
+// landed; meanwhile it makes the pages for them that are missing (fresh_pages.h).
 //
 // When the call returns is as CUDA documents it ("API synchronization behavior"), or later: an
 // asynchronous copy to the device when the source has been read; any copy to the host when all
@@ -26,8 +26,8 @@
 
 #include "base/options.h"
 #include "cuda/driver.h"
-#include "multipath/staging/crew.h"
 #include "multipath/staging/ring_pool.h"
+#include "multipath/staging/thread_pool.h"
 #include "multipath/submitter.h"
 #include "multipath/transfer.h"
 
@@ -39,6 +39,8 @@ class Stager {
   /// braid may touch the stream.
   static bool may_take(const Batch& batch, Verdict declined);
 
+  /// That copy memory beside the thread that asks; 0: pageable copies stay native.
+  static int threads_for(const Options& options);
   /// Smaller pageable copies stay native; UINT64_MAX when all do.
   static uint64_t least_bytes(const Options& options);
 
@@ -62,7 +64,7 @@ class Stager {
   class Carriers;
 
   bool is_staged(const Batch& copy) const;
-  Crew* crew();
+  ThreadPool* pool();
   static Chunk next_chunk(const Batch& copy, uint64_t offset, int index);
   uint64_t send(Ring& ring, const Batch& copy, Carriers& carriers);
   uint64_t fetch(Ring& ring, const Batch& copy, Carriers& carriers);
@@ -74,8 +76,8 @@ class Stager {
   const int threads_;
   const uint64_t least_bytes_;
   Submitter& submitter_;
-  std::once_flag crew_made_;
-  std::unique_ptr<Crew> crew_;
+  std::once_flag pool_made_;
+  std::unique_ptr<ThreadPool> pool_;
   RingPool rings_;
 };
 

@@ -1,4 +1,4 @@
-#include "multipath/staging/crew.h"
+#include "multipath/staging/thread_pool.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -72,14 +72,14 @@ void populate_block(const PageRange& pages, uint64_t at, uint64_t size_bytes) {
 
 }  // namespace
 
-int default_crew_threads() {
+int default_thread_count() {
   cpu_set_t cpus;
   if (sched_getaffinity(0, sizeof cpus, &cpus) != 0) return 0;
   const int count = CPU_COUNT(&cpus);
   return count > 1 ? std::clamp(count / 4, 1, kMostThreads) : 0;
 }
 
-Crew::Crew(int threads) : process_(getpid()) {
+ThreadPool::ThreadPool(int threads) : process_(getpid()) {
   const BlockedSignals blocked;  // inherited by the threads
   threads_.reserve(static_cast<size_t>(threads));
   try {
@@ -92,7 +92,7 @@ Crew::Crew(int threads) : process_(getpid()) {
   }
 }
 
-Crew::~Crew() {
+ThreadPool::~ThreadPool() {
   {
     const std::lock_guard lock(mutex_);
     is_ending_ = true;
@@ -101,9 +101,9 @@ Crew::~Crew() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-bool Crew::is_usable() const { return !threads_.empty() && process_ == getpid(); }
+bool ThreadPool::is_usable() const { return !threads_.empty() && process_ == getpid(); }
 
-void Crew::work() {
+void ThreadPool::work() {
   std::unique_lock lock(mutex_);
   while (!is_ending_) {
     Task* task = choose_task();
@@ -120,7 +120,7 @@ void Crew::work() {
   }
 }
 
-Crew::Task* Crew::choose_task() {
+ThreadPool::Task* ThreadPool::choose_task() {
   Task* chosen = nullptr;
   for (Task* task : tasks_)
     if (task->has_blocks() && (chosen == nullptr || task->helpers_ < chosen->helpers_))
@@ -128,7 +128,7 @@ Crew::Task* Crew::choose_task() {
   return chosen;
 }
 
-void Crew::wait_for_task(std::unique_lock<std::mutex>& lock) {
+void ThreadPool::wait_for_task(std::unique_lock<std::mutex>& lock) {
   const uint64_t seen = posts_.load();
   lock.unlock();
   const bool is_posted = comes_true_soon([&] { return posts_.load() != seen; });
@@ -139,28 +139,30 @@ void Crew::wait_for_task(std::unique_lock<std::mutex>& lock) {
   --sleepers_;
 }
 
-Crew::Task::Task(Crew& crew, void* to, const void* from, uint64_t size_bytes, Stores stores)
-    : Task(crew, Copy{static_cast<uint8_t*>(to), static_cast<const uint8_t*>(from), stores},
+ThreadPool::Task::Task(ThreadPool& pool, void* to, const void* from, uint64_t size_bytes,
+                       Stores stores)
+    : Task(pool, Copy{static_cast<uint8_t*>(to), static_cast<const uint8_t*>(from), stores},
            size_bytes, kCopyBlockBytes) {}
 
-Crew::Task::Task(Crew& crew, const PageRange& pages)
-    : Task(crew, pages, pages.is_empty() ? 0 : pages.end - first_huge_page(pages), kHugePageBytes) {
+ThreadPool::Task::Task(ThreadPool& pool, const PageRange& pages)
+    : Task(pool, pages, pages.is_empty() ? 0 : pages.end - first_huge_page(pages), kHugePageBytes) {
 }
 
-Crew::Task::Task(Crew& crew, const Work& work, uint64_t size_bytes, uint64_t block_bytes)
-    : crew_(crew), work_(work), size_bytes_(size_bytes), block_bytes_(block_bytes) {
+ThreadPool::Task::Task(ThreadPool& pool, const Work& work, uint64_t size_bytes,
+                       uint64_t block_bytes)
+    : pool_(pool), work_(work), size_bytes_(size_bytes), block_bytes_(block_bytes) {
   if (size_bytes_ == 0) return;
-  std::unique_lock lock(crew_.mutex_);
-  crew_.tasks_.push_back(this);
-  crew_.posts_.fetch_add(1);
-  const bool is_anyone_asleep = crew_.sleepers_ > 0;
+  std::unique_lock lock(pool_.mutex_);
+  pool_.tasks_.push_back(this);
+  pool_.posts_.fetch_add(1);
+  const bool is_anyone_asleep = pool_.sleepers_ > 0;
   lock.unlock();
-  if (is_anyone_asleep) crew_.posted_.notify_all();
+  if (is_anyone_asleep) pool_.posted_.notify_all();
 }
 
-bool Crew::Task::has_blocks() const { return next_.load() < size_bytes_; }
+bool ThreadPool::Task::has_blocks() const { return next_.load() < size_bytes_; }
 
-bool Crew::Task::do_block() {
+bool ThreadPool::Task::do_block() {
   const uint64_t at = next_.fetch_add(block_bytes_);
   if (at >= size_bytes_) return false;
   const uint64_t size_bytes = std::min(block_bytes_, size_bytes_ - at);
@@ -171,19 +173,19 @@ bool Crew::Task::do_block() {
   return true;
 }
 
-void Crew::Task::finish() {
+void ThreadPool::Task::finish() {
   if (finished_) return;
   finished_ = true;
   while (do_block()) {
   }
   {
-    const std::lock_guard lock(crew_.mutex_);
-    std::erase(crew_.tasks_, this);  // nobody joins any more
+    const std::lock_guard lock(pool_.mutex_);
+    std::erase(pool_.tasks_, this);  // nobody joins any more
   }
   (void)comes_true_soon([&] { return helpers_.load() == 0; });
   // Under the lock: the last helper has let go of this task when it is no longer counted.
-  std::unique_lock lock(crew_.mutex_);
-  crew_.left_.wait(lock, [&] { return helpers_.load() == 0; });
+  std::unique_lock lock(pool_.mutex_);
+  pool_.left_.wait(lock, [&] { return helpers_.load() == 0; });
 }
 
 }  // namespace braid::multipath::staging

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "multipath/staging/chunks.h"
-#include "multipath/staging/crew.h"
+#include "multipath/staging/thread_pool.h"
 
 namespace braid::multipath::staging {
 namespace {
@@ -48,7 +48,7 @@ std::vector<uint8_t> random_bytes(size_t count, uint64_t seed) {
   return bytes;
 }
 
-TEST(CrewTest, HasAThreadWhereThereIsASecondCpu) {
+TEST(ThreadPoolTest, HasAThreadWhereThereIsASecondCpu) {
   cpu_set_t all, few;
   ASSERT_EQ(sched_getaffinity(0, sizeof all, &all), 0);
   CPU_ZERO(&few);
@@ -57,20 +57,20 @@ TEST(CrewTest, HasAThreadWhereThereIsASecondCpu) {
     if (!CPU_ISSET(cpu, &all)) continue;
     CPU_SET(cpu, &few);
     ASSERT_EQ(sched_setaffinity(0, sizeof few, &few), 0);
-    EXPECT_EQ(default_crew_threads(), ++count > 1 ? 1 : 0) << count << " CPUs";
+    EXPECT_EQ(default_thread_count(), ++count > 1 ? 1 : 0) << count << " CPUs";
   }
 }
 
-TEST(CrewTest, CopiesEveryByteAndNoMore) {
-  Crew crew(3);
-  ASSERT_TRUE(crew.is_usable());
+TEST(ThreadPoolTest, CopiesEveryByteAndNoMore) {
+  ThreadPool pool(3);
+  ASSERT_TRUE(pool.is_usable());
   for (const size_t size :
        {size_t{0}, size_t{1}, size_t{131071}, size_t{131073}, size_t{5000001}}) {
     const auto from = random_bytes(size + 1, size);
     for (const Stores stores : {Stores::kCached, Stores::kPastCaches})
       for (const size_t offset : {0, 1, 63}) {
         std::vector<uint8_t> to(offset + size + 1, 0x5A);
-        Crew::Task(crew, to.data() + offset, from.data(), size, stores).finish();
+        ThreadPool::Task(pool, to.data() + offset, from.data(), size, stores).finish();
         EXPECT_EQ(std::memcmp(to.data() + offset, from.data(), size), 0) << size;
         for (size_t i = 0; i < offset; ++i) ASSERT_EQ(to[i], 0x5A) << size;
         EXPECT_EQ(to[offset + size], 0x5A) << size;
@@ -78,15 +78,15 @@ TEST(CrewTest, CopiesEveryByteAndNoMore) {
   }
 }
 
-TEST(CrewTest, ServesSeveralThreadsAtOnce) {
-  Crew crew(3);
+TEST(ThreadPoolTest, ServesSeveralThreadsAtOnce) {
+  ThreadPool pool(3);
   std::vector<std::thread> threads;
   for (uint64_t seed = 0; seed < 4; ++seed)
-    threads.emplace_back([&crew, seed] {
+    threads.emplace_back([&pool, seed] {
       const auto from = random_bytes(3000001, seed);
       for (int round = 0; round < 50; ++round) {
         std::vector<uint8_t> to(from.size());
-        Crew::Task task(crew, to.data(), from.data(), to.size(), Stores::kCached);
+        ThreadPool::Task task(pool, to.data(), from.data(), to.size(), Stores::kCached);
         task.finish();
         ASSERT_EQ(to, from) << seed;
       }
@@ -100,11 +100,11 @@ double cpu_ms() {
   return static_cast<double>(now.tv_sec) * 1e3 + static_cast<double>(now.tv_nsec) * 1e-6;
 }
 
-TEST(CrewTest, SpendsNoTimeWhenIdle) {
-  Crew crew(8);
+TEST(ThreadPoolTest, SpendsNoTimeWhenIdle) {
+  ThreadPool pool(8);
   const auto from = random_bytes(4 << 20, 1);
   std::vector<uint8_t> to(from.size());
-  Crew::Task(crew, to.data(), from.data(), to.size(), Stores::kCached).finish();
+  ThreadPool::Task(pool, to.data(), from.data(), to.size(), Stores::kCached).finish();
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   const double before = cpu_ms();
   std::this_thread::sleep_for(std::chrono::milliseconds(500));
@@ -112,8 +112,8 @@ TEST(CrewTest, SpendsNoTimeWhenIdle) {
 }
 
 // A signal for the process goes to a thread of the program, which here has it blocked too.
-TEST(CrewTest, TakesNoSignalOfThePrograms) {
-  Crew crew(4);
+TEST(ThreadPoolTest, TakesNoSignalOfThePrograms) {
+  ThreadPool pool(4);
   sigset_t mask;
   sigemptyset(&mask);
   sigaddset(&mask, SIGUSR1);
@@ -125,15 +125,15 @@ TEST(CrewTest, TakesNoSignalOfThePrograms) {
   EXPECT_EQ(sigismember(&pending, SIGUSR1), 1);
 }
 
-TEST(CrewTest, IsOfNoUseToAForkedChild) {
-  const Crew crew(2);
+TEST(ThreadPoolTest, IsOfNoUseToAForkedChild) {
+  const ThreadPool pool(2);
   const pid_t child = fork();
-  if (child == 0) _exit(crew.is_usable() ? 1 : 0);
+  if (child == 0) _exit(pool.is_usable() ? 1 : 0);
   int status = 0;
   waitpid(child, &status, 0);
   EXPECT_TRUE(WIFEXITED(status));
   EXPECT_EQ(WEXITSTATUS(status), 0);
-  EXPECT_TRUE(crew.is_usable());
+  EXPECT_TRUE(pool.is_usable());
 }
 
 }  // namespace

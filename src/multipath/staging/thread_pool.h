@@ -1,4 +1,4 @@
-// The crew: threads that copy memory on the CPU together with the thread that asks, and make the
+// Threads that copy memory on the CPU together with the thread that asks, and make the
 // pages that it is copied to. One core moves about 11 GB/s here, and a server's links carry twenty
 // times that.
 //
@@ -26,30 +26,30 @@ namespace braid::multipath::staging {
 /// How many threads when the program does not say: a quarter of the CPUs that this process may run
 /// on, since the program has work of its own, and 16 at most, which move 70 GB/s; twice as many
 /// move 80. At least one, beside the thread that asks; none on a single CPU, which it would share.
-int default_crew_threads();
+int default_thread_count();
 
 /// Where the bytes are wanted next. A ring stays in the CPUs' caches, and the links read it there:
 /// 16 threads write it with 138 GB/s through the caches and 68 past them. The program's memory does
 /// not: 84 and 156 GB/s (both on the CPUs beside 4xH200).
 enum class Stores : uint8_t { kCached, kPastCaches };
 
-class Crew {
+class ThreadPool {
  public:
-  explicit Crew(int threads);
-  /// Ends the threads. No task may be under way, and the process is the one that made the crew.
-  ~Crew();
-  Crew(const Crew&) = delete;
-  Crew& operator=(const Crew&) = delete;
+  explicit ThreadPool(int threads);
+  /// Ends the threads. No task may be under way, and the process is the one that made the pool.
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
 
-  /// False without a single thread, and in a child of the process that made the crew.
+  /// False without a single thread, and in a child of the process that made the pool.
   bool is_usable() const;
 
   /// One copy of memory, or the making of pages; begins at once. Lives on the stack of the thread
   /// that asks.
   class Task {
    public:
-    Task(Crew& crew, void* to, const void* from, uint64_t size_bytes, Stores stores);
-    Task(Crew& crew, const PageRange& pages);
+    Task(ThreadPool& pool, void* to, const void* from, uint64_t size_bytes, Stores stores);
+    Task(ThreadPool& pool, const PageRange& pages);
     ~Task() { finish(); }
     Task(const Task&) = delete;
     Task& operator=(const Task&) = delete;
@@ -58,7 +58,7 @@ class Crew {
     void finish();
 
    private:
-    friend class Crew;
+    friend class ThreadPool;
     struct Copy {
       uint8_t* to;
       const uint8_t* from;
@@ -66,16 +66,16 @@ class Crew {
     };
     using Work = std::variant<Copy, PageRange>;
 
-    Task(Crew& crew, const Work& work, uint64_t size_bytes, uint64_t block_bytes);
+    Task(ThreadPool& pool, const Work& work, uint64_t size_bytes, uint64_t block_bytes);
     bool do_block();
     bool has_blocks() const;
 
-    Crew& crew_;
+    ThreadPool& pool_;
     const Work work_;
     const uint64_t size_bytes_;
     const uint64_t block_bytes_;
     std::atomic<uint64_t> next_{0};  // first byte that nobody has taken
-    std::atomic<int> helpers_{0};    // changes under the crew's lock
+    std::atomic<int> helpers_{0};    // changes under the pool's lock
     bool finished_ = false;
   };
 
