@@ -14,6 +14,7 @@
 #include "fabric/ofi/domain.h"
 #include "fabric/ofi/library.h"
 #include "tools/commands.h"
+#include "tools/fabric_demo.h"
 
 namespace braid::tools {
 namespace {
@@ -139,6 +140,15 @@ void add_fabric_command(CLI::App& app, int& exit_code) {
       command->add_subcommand("doctor", "which of libfabric's providers work here");
   doctor_command->add_option("--address", *address, "of the network interface to listen at");
   doctor_command->callback([address, &exit_code] { exit_code = doctor(*address); });
+
+  auto demo_options = std::make_shared<FabricDemoOptions>();
+  CLI::App* demo = command->add_subcommand(
+      "demo", "four rails on loopback: one is killed, a peer is stopped, every byte is verified");
+  demo->add_option("--seconds", demo_options->seconds, "how long it takes")
+      ->check(CLI::Range(2, 190));
+  demo->add_option("--svg", demo_options->svg_file, "where the plot goes")->type_name("FILE");
+  demo->add_flag("--corrupt", demo_options->corrupts)->group("");  // for its test
+  demo->callback([demo_options, &exit_code] { exit_code = fabric_demo(*demo_options); });
 
   auto options = std::make_shared<BenchOptions>();
   CLI::App* bench = command->add_subcommand(

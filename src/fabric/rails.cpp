@@ -1,6 +1,5 @@
 // Engine: which rails are used, and which are tried again.
 #include <algorithm>
-#include <limits>
 #include <string>
 #include <utility>
 
@@ -8,8 +7,6 @@
 
 namespace braid::fabric {
 namespace {
-
-constexpr uint64_t kNever = std::numeric_limits<uint64_t>::max();
 
 /// One byte of this engine's scratch, to that of the peer.
 constexpr Slice kProbe{32, 0, 1};
@@ -107,10 +104,12 @@ size_t Engine::message_rail(const Peer& peer) const {
 void Engine::probe_routes(uint64_t id) {
   Peer* peer = peers_.find(id);
   if (peer == nullptr || peer->is_leaving) return;
-  uint64_t next_ns = kNever;
+  uint64_t next_ns = RailHealth::kNever;
   for (size_t rail = 0; rail < peer->routes.size(); ++rail) {
-    if (peer->routes[rail].health.wants_probe(now_ns_)) probe(id, rail);
-    next_ns = std::min(next_ns, peer->routes[rail].health.next_probe_ns());
+    RailHealth& health = peer->routes[rail].health;
+    health.check(now_ns_);
+    if (health.wants_probe(now_ns_)) probe(id, rail);
+    next_ns = std::min(next_ns, health.next_ns());
   }
   if (next_ns >= peer->next_probe_ns) return;
   peer->next_probe_ns = next_ns;
@@ -120,7 +119,7 @@ void Engine::probe_routes(uint64_t id) {
 /// It has no deadline: a rail that swallows it stays suspect until it gives it back.
 void Engine::probe(uint64_t id, size_t rail) {
   Peer& peer = *peers_.find(id);
-  peer.routes[rail].health.probe_begun();
+  peer.routes[rail].health.probe_begun(now_ns_);
   Transfer transfer;
   transfer.plan = Plan::single(kProbe, scratch_.size(), 1, options_.slicing).value();
   transfer.source = &scratch_source_;
