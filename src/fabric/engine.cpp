@@ -43,6 +43,7 @@ Status Engine::prepare() {
         domain.add_region(MutableBytes(scratch_).first(1), Access::kRemoteWrite);
     if (!remote.ok()) return remote.status();
     removal_fences_ = removal_fences_ && domain.traits().removal_fences;
+    closing_fences_ = closing_fences_ && domain.traits().closing_fences;
     const Bytes name = domain.address();
     address_.rails.push_back({domain.traits().provider,
                               {name.begin(), name.end()},
@@ -162,14 +163,18 @@ Failure Engine::failure(uint64_t ticket) const {
 // ---- Time ----
 
 bool Engine::step(uint64_t now_ns) {
+  now_ns_ = now_ns;
   const bool posted = mailbox_->post();
   const bool moved = worker_.step();
+  look_after_peers(now_ns);
   meet_deadlines(now_ns);
   return mailbox_->post() || moved || posted;
 }
 
 uint64_t Engine::next_deadline_ns() const {
-  return deadlines_.empty() ? std::numeric_limits<uint64_t>::max() : deadlines_.front().at_ns;
+  const uint64_t peers_ns =
+      peers_.size() > 0 ? look_after_peers_ns_ : std::numeric_limits<uint64_t>::max();
+  return deadlines_.empty() ? peers_ns : std::min(peers_ns, deadlines_.front().at_ns);
 }
 
 void Engine::add_deadline(uint64_t at_ns, Due what, uint64_t id) {
@@ -198,13 +203,18 @@ bool Engine::matters(const Deadline& due) {
     return grant != grants_.end() && grant->second.fence == Fence::kRevoking;
   }
   const Peer* peer = peers_.find(due.id);
-  return peer != nullptr && peer->state == PeerState::kConnecting;
+  if (peer == nullptr) return false;
+  return due.what == Due::kPeer ? peer->state == PeerState::kConnecting : peer->is_leaving;
 }
 
 void Engine::meet(const Deadline& due) {
   if (due.what == Due::kTransfer) worker_.stop(due.id, Failure::kDeadline);
   if (due.what == Due::kGrant) give_up_waiting(grants_.at(due.id));
-  if (due.what == Due::kPeer) fail_peer(*peers_.find(due.id));
+  if (due.what == Due::kPeer) fail_peer(due.id, PeerFailure::kNoAnswer);
+  if (due.what == Due::kFarewell) {
+    mailbox_->drop(peers_.find(due.id)->messages);
+    remove_if_drained(due.id);
+  }
 }
 
 void Engine::foreign_completed(size_t, const Completion& completion) {
@@ -214,8 +224,7 @@ void Engine::foreign_completed(size_t, const Completion& completion) {
     return;
   }
   const Mailbox::Ended ended = mailbox_->sent(completion);
-  Peer* peer = peers_.find(ended.tag);
-  if (!ended.ok && peer != nullptr) fail_peer(*peer);  // what it does not hear, it cannot obey
+  if (!ended.ok) fail_peer(ended.tag, PeerFailure::kNetwork);  // unheard, it cannot obey
   remove_if_drained(ended.tag);
 }
 

@@ -11,6 +11,7 @@ namespace {
 
 constexpr double kFaultsEndUs = 3000;
 constexpr double kBeginUntilUs = 8000;
+constexpr double kBeatsEndUs = 60'000;  // when all deadlines have passed
 constexpr uint64_t kConnectNs = 20'000'000;
 
 }  // namespace
@@ -29,6 +30,13 @@ World::World(uint64_t seed, bool is_traced) : seed_(seed), is_traced_(is_traced)
   engine_options_.sends = random_.between(1, 4);
   engine_options_.credits = static_cast<uint32_t>(random_.between(1, 4));
   rails_ = random_.between(1, 3);
+  engine_options_.heartbeat.interval_ns = 0;
+  if (random_.chance(0.15)) {
+    const uint64_t interval_ns = random_.between(100'000, 800'000);
+    engine_options_.heartbeat = {interval_ns, interval_ns * random_.between(3, 6)};
+    engine_options_.handshake_ns = 2'000'000;
+  }
+  network_options_.closing_fences = random_.chance(0.7);
   has_faults_ = random_.chance(0.75);
   is_flaky_ = has_faults_ && random_.chance(0.2);
   if (is_flaky_) {
@@ -59,7 +67,9 @@ WorldCounts World::run() {
   for (size_t i = 0; i < hosts_.size(); ++i)
     for (size_t j = i + 1; j < hosts_.size(); ++j) meet(*hosts_[i], *hosts_[j]);
   if (has_faults_) plan_faults();
-  while (simulation_.step(simulation::kForever - 1)) {
+  // Beats never end.
+  const bool beats = engine_options_.heartbeat.interval_ns > 0;
+  while (simulation_.step(beats ? simulation::from_us(kBeatsEndUs) : simulation::kForever - 1)) {
   }
   check_end();
   return counts_;
@@ -80,6 +90,7 @@ void World::start_process(size_t host) {
   }
   EngineOptions options = engine_options_;
   options.engine = random_.next();
+  options.random = [this] { return random_.next(); };
   process.engine = Engine::open(std::move(domains), options).value();
   process.sources.resize(kSourceBytes);
   process.memory_region = process.engine->add_region(process.memory.bytes()).value();
@@ -213,6 +224,11 @@ void World::crash_and_restart(size_t host) {
 
 void World::check_end() {
   for (const auto& process : processes_) process->memory.check_free_pages();
+  for (const Process* process : hosts_) {
+    if (!process->is_alive || process->engine->statistics().peers_failed == 0) continue;
+    if (!has_faults_) throw Bug("a peer was given up, although nothing was wrong");
+    loses_messages_ = true;
+  }
   for (const auto& job : jobs_) {
     const std::string name = "write " + std::to_string(job->number);
     if (job->owner->is_alive && !job->is_over && !job->was_quarantined)

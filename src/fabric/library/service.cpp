@@ -1,7 +1,6 @@
 #include "fabric/library/service.h"
 
 #include <sched.h>
-#include <sys/random.h>
 #include <time.h>
 
 #include <chrono>
@@ -15,13 +14,6 @@ namespace {
 
 constexpr uint64_t kBusyNs = 100'000;  // after something has happened, it looks again at once
 constexpr auto kQuiet = std::chrono::microseconds(250);  // between looks when nothing happens
-
-uint64_t random_number() {
-  uint64_t number = 0;
-  while (getrandom(&number, sizeof number, 0) != sizeof number) {
-  }
-  return number;
-}
 
 Result<std::unique_ptr<Domain>> open_rail(const std::string& provider, const std::string& address) {
   if (!provider.empty()) {
