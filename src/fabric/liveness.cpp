@@ -25,8 +25,7 @@ void Engine::look_after_peers(uint64_t now_ns) {
     if (!beats || peer.state != PeerState::kConnected || peer.is_leaving) return;
     const HeartbeatDecision decision = decide(peer.pulse, options, awake_ns);
     if (decision.is_given_up) return fail_peer(id, PeerFailure::kSilent);
-    // A message that has not been delivered says as much as a beat would.
-    if (decision.is_to_tell && mailbox_->count_for(peer.messages) == 0) tell(id, Beat{});
+    if (decision.is_to_tell) beat(id);
     again_ns = std::min(again_ns, now_ns + (decision.again_ns - awake_ns));
   });
   look_after_peers_ns_ = again_ns;

@@ -15,16 +15,42 @@ constexpr size_t kQueuedMax = 1 << 14;
 }  // namespace
 
 void Engine::tell(uint64_t id, decltype(Message::body) body) {
-  Peer* peer = find_live(id);
-  if (peer == nullptr) return;
+  if (const Peer* peer = find_live(id)) tell(id, message_rail(*peer), std::move(body));
+}
+
+/// Over a rail that has delivered all before it: one that swallows messages would make this engine
+/// look silent. If there is none, then what is under way says as much as a beat would.
+void Engine::beat(uint64_t id) {
+  const Peer& peer = *peers_.find(id);
+  const auto is_free = [&](size_t rail) {
+    return mailboxes_[rail]->count_for(peer.messages[rail]) == 0;
+  };
+  size_t rail = message_rail(peer);
+  for (size_t i = 0; i < mailboxes_.size() && !is_free(rail); ++i) rail = i;
+  if (is_free(rail)) tell(id, rail, Beat{});
+}
+
+void Engine::tell(uint64_t id, size_t rail, decltype(Message::body) body) {
+  Peer& peer = *peers_.find(id);
   const bool is_hello = std::holds_alternative<Hello>(body);
-  Message message{address_.engine, peer->engine, std::move(body)};
-  message.version = peer->version;
-  message.session = {peer->session, peer->their_session, is_hello ? 0 : ++peer->sequence};
+  Message message{address_.engine, peer.engine, std::move(body)};
+  message.version = peer.version;
+  message.session = {peer.session, peer.their_session, is_hello ? 0 : ++peer.sequence};
   if (is_hello) message.session.to = 0;
-  peer->pulse.told_ns = awake_.now_ns();
-  mailbox_->queue(peer->messages, encode(message, options_.secret), id);
-  if (mailbox_->count_for(peer->messages) > kQueuedMax) fail_peer(id, PeerFailure::kTooMuch);
+  peer.pulse.told_ns = awake_.now_ns();
+  mailboxes_[rail]->queue(peer.messages[rail], encode(message, options_.secret), id);
+  if (messages_for(peer) > kQueuedMax) fail_peer(id, PeerFailure::kTooMuch);
+}
+
+/// That are queued, or have not been delivered.
+size_t Engine::messages_for(const Peer& peer) const {
+  size_t count = 0;
+  for (size_t i = 0; i < mailboxes_.size(); ++i) count += mailboxes_[i]->count_for(peer.messages[i]);
+  return count;
+}
+
+void Engine::drop_messages(const Peer& peer) {
+  for (size_t i = 0; i < mailboxes_.size(); ++i) mailboxes_[i]->drop(peer.messages[i]);
 }
 
 Status Engine::send(uint64_t id, Bytes payload) {
@@ -90,7 +116,7 @@ void Engine::handle(Bytes bytes) {
   std::visit([&](auto& body) { handle_from(*id, std::move(body)); }, message.body);
   // It has come back, and does not know yet that it was given up.
   Peer* now = find_live(*id);
-  const bool has_none = now != nullptr && mailbox_->count_for(now->messages) == 0;
+  const bool has_none = now != nullptr && messages_for(*now) == 0;
   if (was_failed && !is_goodbye && has_none && now->sequence == told)
     tell(*id, Goodbye{Goodbye::Why::kSilence});
 }
@@ -167,7 +193,7 @@ void Engine::arrived(uint64_t id, const Arrival& arrival) {
   peer.has_arrived = true;
   add_credits(peer, arrival.credits);  // to those that have come back already
   const bool is_whole = arrival.doors.empty() || arrival.doors.size() == peer.address.rails.size();
-  if (!is_whole || !connect_rails(peer, arrival.doors).ok())
+  if (!is_whole || !connect_doors(peer, arrival.doors).ok())
     return fail_peer(id, PeerFailure::kNetwork);
   if (options_.processes != nullptr) options_.processes->watch(id, arrival.origin);
 }
@@ -197,6 +223,7 @@ void Engine::handle_from(uint64_t peer, Data&& data) {
   }
   ++from.unread;
   inbox_.push_back({peer, std::move(data.payload)});
+  completions_.message_arrived();
 }
 
 void Engine::handle_from(uint64_t peer, const Credit& credit) {

@@ -79,17 +79,15 @@ Result<uint64_t> Engine::add_peer(const Address& address) {
   peer.scratch.size_bytes = 1;
   for (const RailAddress& rail : address.rails) peer.scratch.rails.push_back(rail.scratch);
   if (Status failed = open_doors(peer); !failed.ok()) return failed;
-  const Result<uint32_t> messages = worker_.rail(0).connect(address.rails[0].name);
-  if (!messages.ok()) {
+  if (Status failed = connect_messages(peer); !failed.ok()) {
     for (size_t i = 0; i < peer.doors.size(); ++i) worker_.rail(i).close_door(peer.doors[i]);
-    return messages.status();
+    return failed;
   }
-  peer.messages = messages.value();
   while (peer.session == 0 || peer_of_session_.contains(peer.session))
     peer.session = options_.random();
   const uint64_t session = peer.session;
   const uint64_t id = peers_.add(std::move(peer));
-  peers_.find(id)->scratch.peer = &peers_.find(id)->rails;
+  peers_.find(id)->scratch.routes = &peers_.find(id)->routes;
   peer_of_session_[session] = id;
   return id;
 }
@@ -107,20 +105,27 @@ Status Engine::open_doors(Peer& peer) {
   return {};
 }
 
-/// Once the peer has said where it is to be written to. Without doors: where messages go.
-Status Engine::connect_rails(Peer& peer, const Doors& doors) {
-  if (!peer.rails.empty()) return {};
+/// Until its doors are known, writes would go where messages go.
+Status Engine::connect_messages(Peer& peer) {
   for (size_t i = 0; i < worker_.rail_count(); ++i) {
-    const std::vector<std::byte>& name = doors.empty() ? peer.address.rails[i].name : doors[i];
-    const Result<uint32_t> connected =
-        doors.empty() && i == 0 ? Result<uint32_t>(peer.messages) : worker_.rail(i).connect(name);
+    const Result<uint32_t> connected = worker_.rail(i).connect(peer.address.rails[i].name);
     if (!connected.ok()) {
-      for (size_t j = 0; j < i; ++j)
-        if (j > 0 || peer.rails[j] != peer.messages) worker_.rail(j).disconnect(peer.rails[j]);
-      peer.rails.clear();
+      for (size_t j = 0; j < i; ++j) worker_.rail(j).disconnect(peer.messages[j]);
       return connected.status();
     }
-    peer.rails.push_back(connected.value());
+    peer.messages.push_back(connected.value());
+    Route& route = peer.routes.emplace_back();
+    route.peer = connected.value();
+    route.health.is_retired_here = retired_[i];
+  }
+  return {};
+}
+
+Status Engine::connect_doors(Peer& peer, const Doors& doors) {
+  for (size_t i = 0; i < doors.size(); ++i) {
+    const Result<uint32_t> connected = worker_.rail(i).connect(doors[i]);
+    if (!connected.ok()) return connected.status();
+    peer.routes[i].peer = connected.value();
   }
   return {};
 }
@@ -182,6 +187,7 @@ void Engine::connected(uint64_t id) {
   peer.state = PeerState::kConnected;
   peer.pulse = {awake_.now_ns(), awake_.now_ns()};
   look_after_peers_ns_ = now_ns_;
+  completions_.peer_changed(id, static_cast<uint64_t>(peer.state));
   if (peer.is_newcomer) {
     --handshakes_;
     newcomers_.push_back(id);
@@ -197,15 +203,22 @@ void Engine::connected(uint64_t id) {
 void Engine::fail_peer(uint64_t id, PeerFailure why) {
   Peer* peer = find_live(id);
   if (peer == nullptr || peer->state == PeerState::kFailed) return;
-  const bool is_announced = !peer->is_newcomer || peer->state == PeerState::kConnected;
+  const bool was_connected = peer->state == PeerState::kConnected;
+  const bool is_announced = !peer->is_newcomer || was_connected;
   if (!is_announced) --handshakes_;
   peer->state = PeerState::kFailed;
   peer->failure = why;
   stop_writes(*peer);
   if (closing_fences_) close_doors(id);
   if (!is_announced) return remove_peer(id);
+  const bool may_not_know = why == PeerFailure::kNetwork || why == PeerFailure::kTooMuch;
+  if (was_connected && peer->version >= 2 && may_not_know)
+    tell(id, Goodbye{Goodbye::Why::kSilence});
   ++statistics_.peers_failed;
   failed_.push_back(id);
+  if (!was_connected) return;
+  completions_.peer_changed(id, static_cast<uint64_t>(PeerState::kFailed));
+  fail_barriers_of(id);
 }
 
 void Engine::stop_writes(Peer& peer) {
@@ -233,7 +246,7 @@ Status Engine::disconnect(uint64_t id) {
 
 void Engine::remove_peer(uint64_t id) {
   Peer* peer = peers_.find(id);
-  mailbox_->drop(peer->messages);
+  drop_messages(*peer);
   if (peer->has_arrived && peer->version >= 2 && peer->failure != PeerFailure::kEnded) {
     tell(id, Goodbye{peer->failure == PeerFailure::kSilent ? Goodbye::Why::kSilence
                                                            : Goodbye::Why::kLeaves});
@@ -244,6 +257,7 @@ void Engine::remove_peer(uint64_t id) {
   for (auto& [number, grant] : grants_)
     if (grant.peer == id && (grant.fence == Fence::kLive || grant.fence == Fence::kRevoking))
       close_grant(grant, false);
+  fail_barriers_of(id);
   std::erase_if(inbox_, [&](const Received& received) { return received.peer == id; });
   if (peer->is_newcomer && peer->state == PeerState::kConnecting) --handshakes_;
   if (options_.processes != nullptr) options_.processes->forget(id);
@@ -254,16 +268,18 @@ void Engine::remove_peer(uint64_t id) {
 void Engine::remove_if_drained(uint64_t id) {
   Peer* peer = peers_.find(id);
   if (peer == nullptr || !peer->is_leaving || peer->scratch.under_way > 0) return;
-  if (mailbox_->count_for(peer->messages) > 0) return;
+  if (messages_for(*peer) > 0) return;
   const auto& targets = peer->targets;
   if (std::any_of(targets.begin(), targets.end(), [&](const auto& target) {
         return targets_.find(target.second)->target.under_way > 0;
       }))
     return;
   for (const auto& [grant, target] : targets) targets_.erase(target);
-  for (size_t i = 0; i < peer->rails.size(); ++i)
-    if (i > 0 || peer->rails[i] != peer->messages) worker_.rail(i).disconnect(peer->rails[i]);
-  worker_.rail(0).disconnect(peer->messages);
+  for (size_t i = 0; i < worker_.rail_count(); ++i) {
+    const uint32_t writes = peer->routes[i].peer;
+    if (writes != peer->messages[i]) worker_.rail(i).disconnect(writes);
+    worker_.rail(i).disconnect(peer->messages[i]);
+  }
   if (find_peer(peer->engine) == id) peer_of_engine_.erase(peer->engine);
   peer_of_session_.erase(peer->session);
   peers_.erase(id);

@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <thread>
 
@@ -84,6 +85,40 @@ TEST_P(FabricTest, PagesLandWhileTheOwnerDoesNotCall) {
       writer_->write_pages(from, pages, target, turned, kPageBytes, {}, seconds(20));
   EXPECT_EQ(writer_->wait(ticket.value(), seconds(20)).value(), Fabric::TicketState::kDone);
   EXPECT_EQ(memory, source) << "the owner's own thread has looked";
+}
+
+TEST_P(FabricTest, AScatterAndABarrierHaveOneTicketEach) {
+  std::vector<std::byte> source(1000, std::byte{4}), memory(1000), expected(1000);
+  const auto region = owner_->add_region(memory.data(), memory.size()).value();
+  const auto granted = owner_->grant(region, writers_peer_, 0, memory.size()).value();
+  const auto from = writer_->add_region(source.data(), source.size()).value();
+  const auto there = owner_->acquire_immediate().value();
+  const auto here = writer_->acquire_immediate().value();
+  const auto arrives = owner_->acquire_immediate().value();
+  const auto target = writer_->open_target(granted.descriptor).value();
+  const auto writers = writer_->add_group({{owners_peer_, target, there, here}}).value();
+  const auto owners = owner_->add_group({{writers_peer_, {}, here, there}}).value();
+
+  const auto scattered =
+      writer_->scatter(from, writers, {{{0, 10, 900}, arrives}}, seconds(20)).value();
+  EXPECT_EQ(writer_->wait(scattered, seconds(20)).value(), Fabric::TicketState::kDone);
+  EXPECT_EQ(owner_->wait_count(arrives, 1, seconds(20)).value(), 1u);
+  std::fill_n(expected.begin() + 10, 900, std::byte{4});
+  EXPECT_EQ(memory, expected);
+  EXPECT_FALSE(writer_->scatter(from, writers, {}, seconds(20)).ok());
+
+  const auto mine = writer_->barrier(writers, seconds(20)).value();
+  EXPECT_EQ(writer_->wait(mine, milliseconds(20)).value(), Fabric::TicketState::kPending);
+  const auto others = owner_->barrier(owners, seconds(20)).value();
+  EXPECT_EQ(writer_->wait(mine, seconds(20)).value(), Fabric::TicketState::kDone);
+  EXPECT_EQ(owner_->wait(others, seconds(20)).value(), Fabric::TicketState::kDone);
+
+  const auto alone = writer_->barrier(writers, milliseconds(20)).value();
+  while (writer_->wait(alone, seconds(20)).value() == Fabric::TicketState::kQuarantined)
+    std::this_thread::sleep_for(milliseconds(1));  // its rail connects only now
+  EXPECT_EQ(writer_->wait(alone, seconds(20)).value(), Fabric::TicketState::kFailed);
+  EXPECT_EQ(writer_->missing(alone).value(), std::vector<Fabric::Peer>{owners_peer_});
+  EXPECT_TRUE(writer_->remove_group(writers).ok());
 }
 
 TEST_P(FabricTest, WaitingEndsAtItsLimit) {

@@ -4,16 +4,30 @@
 #include <time.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <limits>
 #include <utility>
 
+#include "fabric/library/placement.h"
+#include "fabric/library/rail_choice.h"
 #include "fabric/ofi/domain.h"
 
 namespace braid::fabric {
 namespace {
 
+constexpr const char* kLoopback = "127.0.0.1";
 constexpr uint64_t kBusyNs = 100'000;  // after something has happened, it looks again at once
 constexpr auto kQuiet = std::chrono::microseconds(250);  // between looks when nothing happens
+
+int kind_of(About about) {
+  switch (about) {
+    case About::kTicket: return BRAID_FABRIC_EVENT_TICKET;
+    case About::kCount: return BRAID_FABRIC_EVENT_COUNT;
+    case About::kPeer: return BRAID_FABRIC_EVENT_PEER;
+    case About::kMessage: return BRAID_FABRIC_EVENT_MESSAGE;
+  }
+  return 0;
+}
 
 Result<std::unique_ptr<Domain>> open_rail(const std::string& provider, const std::string& address) {
   if (!provider.empty()) {
@@ -31,13 +45,29 @@ Result<std::unique_ptr<Domain>> open_rail(const std::string& provider, const std
   return opened;
 }
 
+Result<RailChoice> choose(const ServiceOptions& options, const std::vector<topology::Nic>& nics) {
+  if (!options.addresses.empty() && !options.nics.empty())
+    return Status::error("an engine takes addresses or NICs, not both");
+  if (!options.addresses.empty()) return rails_at(options.addresses, nics);
+  if (!options.nics.empty()) return choose_rails(options.nics, nics);
+  const char* allowed = std::getenv(kNicsVariable);
+  if (allowed == nullptr || *allowed == '\0') return rails_at({kLoopback}, nics);
+  Result<RailChoice> choice = choose_rails(allowed, nics);
+  if (choice.ok()) return choice;
+  return Status::error(std::string(kNicsVariable) + ": " + choice.status().message());
+}
+
 }  // namespace
 
-Result<std::unique_ptr<Service>> Service::open(const std::string& provider,
-                                               const std::vector<std::string>& addresses) {
+Result<std::unique_ptr<Service>> Service::open(const ServiceOptions& wanted,
+                                               const topology::Machine& machine,
+                                               const std::vector<topology::Nic>& nics) {
+  const Result<RailChoice> choice = choose(wanted, nics);
+  if (!choice.ok()) return choice.status();
+  const OnNode here(machine, wanted.is_pinned ? choice.value().numa_node : -1);
   std::vector<std::unique_ptr<Domain>> rails;
-  for (const std::string& address : addresses) {
-    Result<std::unique_ptr<Domain>> rail = open_rail(provider, address);
+  for (const std::string& address : choice.value().addresses) {
+    Result<std::unique_ptr<Domain>> rail = open_rail(wanted.provider, address);
     if (!rail.ok()) return rail.status();
     rails.push_back(std::move(rail).value());
   }
@@ -45,11 +75,15 @@ Result<std::unique_ptr<Service>> Service::open(const std::string& provider,
   options.engine = random_number();
   Result<std::unique_ptr<Engine>> engine = Engine::open(std::move(rails), options);
   if (!engine.ok()) return engine.status();
-  return std::unique_ptr<Service>(new Service(std::move(engine).value()));
+  Result<std::unique_ptr<Events>> events = Events::open();
+  if (!events.ok()) return events.status();
+  std::unique_ptr<Service> service(
+      new Service(std::move(engine).value(), std::move(events).value()));  // owner: service
+  return service;
 }
 
-Service::Service(std::unique_ptr<Engine> engine)
-    : engine_(std::move(engine)), thread_([this] { work(); }) {}
+Service::Service(std::unique_ptr<Engine> engine, std::unique_ptr<Events> events)
+    : engine_(std::move(engine)), events_(std::move(events)), thread_([this] { work(); }) {}
 
 Service::~Service() {
   {
@@ -58,6 +92,8 @@ Service::~Service() {
   }
   ended_.notify_one();
   thread_.join();
+  with([](Engine& engine) { engine.completions().cancel_all(); });
+  events_.reset();  // before the engine: a callback may still be in a call
 }
 
 uint64_t Service::now_ns() {
@@ -81,13 +117,23 @@ bool Service::wait(uint64_t limit_us, const std::function<bool(Engine&)>& is_so)
     {
       const std::lock_guard lock(mutex_);
       is_met = is_so(*engine_);
-      if (!is_met) is_busy = engine_->step(now_ns());
+      if (!is_met) is_busy = step();
     }
-    if (is_met || now_ns() >= end_ns) break;
+    if (is_met || is_ending_ || now_ns() >= end_ns) break;
     if (!is_busy) sched_yield();
   }
   --waiting_;
   return is_met;
+}
+
+Status Service::ask(const Sink& sink, const std::function<Status(Engine&, uint64_t)>& ask) {
+  events_->prepare(sink);
+  return with([&](Engine& engine) {
+    const uint64_t request = requests_.add({sink, std::make_shared<Merged>()});
+    const Status refused = ask(engine, request);
+    if (!refused.ok()) requests_.erase(request);
+    return refused;
+  });
 }
 
 void Service::work() {
@@ -95,7 +141,7 @@ void Service::work() {
   std::unique_lock lock(mutex_);
   while (!is_ending_) {
     const bool is_driven = waiting_ > 0;
-    if (!is_driven && engine_->step(now_ns())) happened_ns = now_ns();
+    if (!is_driven && step()) happened_ns = now_ns();
     if (is_driven || now_ns() - happened_ns > kBusyNs) {
       ended_.wait_for(lock, kQuiet);
     } else {
@@ -104,6 +150,35 @@ void Service::work() {
       lock.lock();
     }
   }
+}
+
+// ---- Under the mutex ----
+
+bool Service::step() {
+  const bool is_busy = engine_->step(now_ns());
+  deliver();
+  return is_busy;
+}
+
+void Service::deliver() {
+  while (const std::optional<Happening> happening = engine_->completions().next())
+    deliver(*happening);
+}
+
+void Service::deliver(const Happening& happening) {
+  const Request* request = requests_.find(happening.request);
+  const bool lasts = happening.about == About::kPeer || happening.about == About::kMessage;
+  const bool is_last = !lasts || happening.is_cancelled;
+  braid_fabric_event event{};
+  event.kind = kind_of(happening.about);
+  event.id = happening.id;
+  event.value = happening.value;
+  event.is_cancelled = happening.is_cancelled;
+  if (happening.about == About::kMessage && !is_last)
+    events_->merge(request->sink, event, request->messages, 0);
+  else
+    events_->add(request->sink, event, is_last);
+  if (is_last) requests_.erase(happening.request);
 }
 
 }  // namespace braid::fabric
