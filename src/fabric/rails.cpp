@@ -103,7 +103,7 @@ size_t Engine::message_rail(const Peer& peer) const {
 /// Begins those that are due, and comes back for the others.
 void Engine::probe_routes(uint64_t id) {
   Peer* peer = peers_.find(id);
-  if (peer == nullptr || peer->is_leaving) return;
+  if (peer == nullptr || peer->is_leaving || peer->state != PeerState::kConnected) return;
   uint64_t next_ns = RailHealth::kNever;
   for (size_t rail = 0; rail < peer->routes.size(); ++rail) {
     RailHealth& health = peer->routes[rail].health;
