@@ -318,15 +318,17 @@ void Engine::foreign_completed(size_t rail, const Completion& completion) {
     mailbox.done_with(completion);
     return;
   }
-  const Mailbox::Ended ended = mailbox.sent(completion);
-  Peer* peer = peers_.find(ended.tag);
+  Mailbox::Ended ended = mailbox.sent(completion);
+  const uint64_t id = ended.letter.tag;
+  Peer* peer = peers_.find(id);
   if (!ended.ok && peer != nullptr) {
     ++peer->routes[rail].failures;
     peer->routes[rail].health.suspect(now_ns_);
-    probe_routes(ended.tag);
-    fail_peer(ended.tag, PeerFailure::kNetwork);  // what it does not hear, it cannot obey
+    probe_routes(id);
+    // What it does not hear, it cannot obey.
+    if (!send_again(rail, std::move(ended.letter))) fail_peer(id, PeerFailure::kNetwork);
   }
-  remove_if_drained(ended.tag);
+  remove_if_drained(id);
 }
 
 }  // namespace braid::fabric

@@ -198,8 +198,6 @@ class Engine final : private Worker::Listener {
   std::vector<RouteStatistics> routes() const;
   std::vector<RailStatistics> rails() const;
   std::vector<PeerStatistics> peers() const;
-  /// Memory that is granted and quarantined, also by peers that are gone.
-  uint64_t quarantined_bytes() const;
   /// Takes a rail out of use, as for a NIC that is to be serviced: no slice or message of this
   /// engine goes over it any more, unless a peer has no other. An error for the last.
   Status retire_rail(size_t rail);
@@ -354,6 +352,8 @@ class Engine final : private Worker::Listener {
   void probe(uint64_t peer, size_t rail);
   void probe_ended(const Transfer& transfer);
   size_t message_rail(const Peer& peer) const;
+  bool send_again(size_t rail, Mailbox::Letter letter);
+  void move_messages(const Peer& peer, size_t rail);
 
   // grants.cpp
   uint64_t oldest_live_grant();

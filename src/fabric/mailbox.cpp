@@ -37,17 +37,24 @@ MutableBytes Mailbox::buffer(size_t index) const {
   return {block.memory.get() + index % block_buffers_ * kMessageBytesMax, kMessageBytesMax};
 }
 
-void Mailbox::queue(uint32_t peer, std::vector<std::byte> message, uint64_t tag) {
-  queue_.push_back({peer, std::move(message), tag});
-  ++loads_[peer].queued;
+void Mailbox::queue(Letter letter) {
+  ++loads_[letter.peer].queued;
+  queue_.push_back(std::move(letter));
 }
 
-void Mailbox::drop(uint32_t peer) {
-  std::erase_if(queue_, [&](const Queued& queued) { return queued.peer == peer; });
+void Mailbox::drop(uint32_t peer) { (void)take_queued(peer); }
+
+std::vector<Mailbox::Letter> Mailbox::take_queued(uint32_t peer) {
+  std::vector<Letter> taken;
   const auto load = loads_.find(peer);
-  if (load == loads_.end()) return;
+  if (load == loads_.end() || load->second.queued == 0) return taken;
+  std::erase_if(queue_, [&](Letter& letter) {
+    if (letter.peer == peer) taken.push_back(std::move(letter));
+    return letter.peer == peer;
+  });
   load->second.queued = 0;
   unload(peer);
+  return taken;
 }
 
 size_t Mailbox::count_for(uint32_t peer) const {
@@ -82,7 +89,7 @@ bool Mailbox::post() {
 }
 
 bool Mailbox::post_front() {
-  const Queued& next = queue_.front();
+  const Letter& next = queue_.front();
   Load& load = loads_.at(next.peer);
   if (load.sending >= sending_max_) return false;
   const size_t index = to_send_.back();
@@ -91,7 +98,7 @@ bool Mailbox::post_front() {
   const MutableBytes bytes = whole.first(next.bytes.size());
   if (!domain_.post_send(next.peer, region_of(index), bytes, Worker::kForeign | index))
     return false;
-  sending_[index] = {next.peer, next.tag};
+  sending_[index] = {next.peer, next.tag, next.tried_rails, next.bytes.size()};
   to_send_.pop_back();
   --load.queued;
   ++load.sending;
@@ -113,7 +120,10 @@ Mailbox::Ended Mailbox::sent(const Completion& completion) {
   to_send_.push_back(index);
   --loads_.at(sent.peer).sending;
   unload(sent.peer);
-  return {sent.tag, completion.ok};
+  Ended ended{completion.ok, {sent.peer, {}, sent.tag, sent.tried_rails}};
+  const Bytes bytes = buffer(index).first(sent.size_bytes);
+  if (!ended.ok) ended.letter.bytes.assign(bytes.begin(), bytes.end());
+  return ended;
 }
 
 }  // namespace braid::fabric

@@ -16,16 +16,25 @@ namespace braid::fabric {
 
 class Mailbox {
  public:
+  /// A message that has not been delivered.
+  struct Letter {
+    uint32_t peer = 0;
+    std::vector<std::byte> bytes;
+    uint64_t tag = 0;
+    uint32_t tried_rails = 0;  ///< a bit for each where it has failed
+  };
   struct Ended {
-    uint64_t tag;
     bool ok;
+    Letter letter;  ///< its bytes only if it has failed
   };
 
   /// Buffers of kMessageBytesMax each. The domain outlives the mailbox's last posting.
   static Result<std::unique_ptr<Mailbox>> open(Domain& domain, size_t receives, size_t sends);
 
-  /// `tag` comes back when it has ended.
-  void queue(uint32_t peer, std::vector<std::byte> message, uint64_t tag);
+  /// Its tag comes back when it has ended.
+  void queue(Letter letter);
+  /// What is queued for this peer, for another mailbox.
+  std::vector<Letter> take_queued(uint32_t peer);
   size_t queued() const { return queue_.size(); }
   /// What is still queued for this peer will not be sent.
   void drop(uint32_t peer);
@@ -40,15 +49,11 @@ class Mailbox {
   Ended sent(const Completion& completion);
 
  private:
-  struct Queued {
-    uint32_t peer;
-    std::vector<std::byte> bytes;
-    uint64_t tag;
-  };
-
   struct Sending {
     uint32_t peer = 0;
     uint64_t tag = 0;
+    uint32_t tried_rails = 0;
+    size_t size_bytes = 0;
   };
 
   /// What there is for a peer.
@@ -76,7 +81,7 @@ class Mailbox {
   std::vector<size_t> to_receive_;  // buffers to be posted
   std::vector<size_t> to_send_;     // free ones
   std::vector<Sending> sending_;    // by buffer
-  std::deque<Queued> queue_;
+  std::deque<Letter> queue_;
   std::unordered_map<uint32_t, Load> loads_;  // by peer; no empty ones
 };
 

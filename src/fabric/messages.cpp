@@ -38,8 +38,36 @@ void Engine::tell(uint64_t id, size_t rail, decltype(Message::body) body) {
   message.session = {peer.session, peer.their_session, is_hello ? 0 : ++peer.sequence};
   if (is_hello) message.session.to = 0;
   peer.pulse.told_ns = awake_.now_ns();
-  mailboxes_[rail]->queue(peer.messages[rail], encode(message, options_.secret), id);
+  mailboxes_[rail]->queue({peer.messages[rail], encode(message, options_.secret), id, 0});
   if (messages_for(peer) > kQueuedMax) fail_peer(id, PeerFailure::kTooMuch);
+}
+
+/// Over a rail where it has not failed. The peer may have had it nevertheless, and drops the second
+/// by its sequence. False: there is no such rail.
+bool Engine::send_again(size_t rail, Mailbox::Letter letter) {
+  const Peer* peer = find_live(letter.tag);
+  if (peer == nullptr || peer->version < 2) return false;
+  letter.tried_rails |= 1u << rail;
+  size_t best = mailboxes_.size();
+  for (size_t other = 0; other < mailboxes_.size(); ++other)
+    if ((letter.tried_rails >> other & 1) == 0 &&
+        (best == mailboxes_.size() ||
+         peer->routes[other].health.rank() < peer->routes[best].health.rank()))
+      best = other;
+  if (best == mailboxes_.size()) return false;
+  letter.peer = peer->messages[best];
+  mailboxes_[best]->queue(std::move(letter));
+  return true;
+}
+
+/// What waits for a rail that is down goes over another one.
+void Engine::move_messages(const Peer& peer, size_t rail) {
+  const size_t other = message_rail(peer);
+  if (other == rail) return;
+  for (Mailbox::Letter& letter : mailboxes_[rail]->take_queued(peer.messages[rail])) {
+    letter.peer = peer.messages[other];
+    mailboxes_[other]->queue(std::move(letter));
+  }
 }
 
 /// That are queued, or have not been delivered.

@@ -196,6 +196,7 @@ void Engine::connected(uint64_t id) {
   peer_of_engine_[peer.engine] = id;
   if (before && *before != id && find_live(*before) != nullptr)
     fail_peer(*before, PeerFailure::kReplaced);
+  probe_routes(id);  // a rail may have failed the greeting
 }
 
 /// It stays known, so that what it says late is not taken for somebody new. Its door is shut, so

@@ -44,13 +44,6 @@ std::vector<RailStatistics> Engine::rails() const {
   return all;
 }
 
-uint64_t Engine::quarantined_bytes() const {
-  uint64_t bytes = 0;
-  for (const auto& [number, grant] : grants_)
-    if (grant.fence == Fence::kQuarantined) bytes += grant.size_bytes;
-  return bytes;
-}
-
 std::vector<PeerStatistics> Engine::peers() const {
   std::vector<PeerStatistics> all;
   peers_.for_each([&](uint64_t id, const Peer& peer) {
@@ -108,6 +101,7 @@ void Engine::probe_routes(uint64_t id) {
   for (size_t rail = 0; rail < peer->routes.size(); ++rail) {
     RailHealth& health = peer->routes[rail].health;
     health.check(now_ns_);
+    if (health.state() == RailState::kDown) move_messages(*peer, rail);
     if (health.wants_probe(now_ns_)) probe(id, rail);
     next_ns = std::min(next_ns, health.next_ns());
   }

@@ -186,9 +186,8 @@ void World::break_something() {
   break_rail(process, static_cast<sim::Break>(random_.below(3)), lasts_us);
 }
 
-/// Rail 0 carries the messages, which nothing makes good.
 void World::kill_a_rail() {
-  killed_rail_ = random_.between(1, rails_ - 1);
+  killed_rail_ = random_.below(rails_);
   killed_ = hosts_[random_.below(hosts_.size())];
   say("rail " + std::to_string(killed_rail_) + " of process " + std::to_string(killed_->host) +
       " breaks for good");
