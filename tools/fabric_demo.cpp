@@ -162,10 +162,13 @@ class Demo {
       fmt::print("{:<6} {:12} {:10.2f} {:10.3f} {:10}  {}\n", rail, demo_address(rail), gigabytes,
                  gigabytes / std::max(end.seconds, 1e-3), end.failures[rail], states);
     }
-    fmt::print("{:6} {:>12} {:>10} {:>12}\n", "peer", "verified", "given up", "wrong bytes");
-    for (size_t i = 0; i < kDemoOwners; ++i)
-      fmt::print("{:<6} {:12} {:10} {:12}\n", i, shared_.owners[i].verified.load(),
-                 shared_.owners[i].given_up.load(), shared_.owners[i].wrong.load());
+    fmt::print("{:6} {:>12} {:>10} {:>16} {:>12}\n", "peer", "verified", "given up",
+               "quarantined, MiB", "wrong bytes");
+    for (size_t i = 0; i < kDemoOwners; ++i) {
+      const DemoShared::Owner& owner = shared_.owners[i];
+      fmt::print("{:<6} {:12} {:10} {:16} {:12}\n", i, owner.verified.load(), owner.given_up.load(),
+                 owner.quarantined.load() >> 20, owner.wrong.load());
+    }
   }
 
   int judge(bool has_ended) const {

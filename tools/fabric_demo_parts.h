@@ -33,9 +33,10 @@ struct DemoShared {
   struct Owner {
     std::atomic<size_t> address_bytes;  // 0: not yet
     std::byte address[1024];
-    std::atomic<uint64_t> verified;  // writes, whose every byte was right
-    std::atomic<uint64_t> given_up;  // writes that did not arrive
-    std::atomic<uint64_t> wrong;     // bytes
+    std::atomic<uint64_t> verified;     // writes, whose every byte was right
+    std::atomic<uint64_t> given_up;     // writes that did not arrive
+    std::atomic<uint64_t> quarantined;  // bytes
+    std::atomic<uint64_t> wrong;        // bytes
   };
   std::atomic<bool> kills_rail;
   std::atomic<bool> is_ending;     // for the writer

@@ -25,7 +25,8 @@ constexpr uint64_t kConnectNs = 20 * kSecondNs;
 constexpr uint64_t kWriteNs = 1 * kSecondNs;
 constexpr uint64_t kArrivalNs = 2 * kSecondNs;
 constexpr uint64_t kSampleNs = kSecondNs / 20;
-constexpr size_t kSlots = 2;  // orders of one owner at a time
+constexpr size_t kSlots = 2;    // orders of one owner at a time
+constexpr size_t kPieces = 16;  // of its memory: those that are quarantined are replaced
 constexpr auto kQuiet = std::chrono::microseconds(50);
 
 uint64_t now_ns() {
@@ -84,8 +85,10 @@ class Owner final : Process {
       : Process(shared, "an owner"),
         own_(shared.owners[index]),
         base_(base),
-        memory_(kSlots * kDemoWriteBytes),
-        next_number_(1 + index) {}
+        memory_(kPieces * kDemoWriteBytes),
+        next_number_(1 + index) {
+    for (Slot& slot : slots_) slot.piece = next_piece_++;
+  }
 
   int run() {
     if (!is_open()) return 1;
@@ -101,13 +104,14 @@ class Owner final : Process {
     for (size_t slot = 0; writer && !shared_.writer_ended; slot = (slot + 1) % kSlots) {
       step();
       while (const auto failed = engine_->receive()) hear_of_failure(*failed);
-      look_after(slots_[slot], slot, *writer);
+      look_after(slots_[slot], *writer);
     }
     return 0;
   }
 
  private:
   struct Slot {
+    size_t piece = 0;
     Order order;
     std::optional<uint64_t> grant;
     std::vector<std::byte> message;  // to be sent
@@ -117,18 +121,18 @@ class Owner final : Process {
     uint64_t before = 0;  // the number of the write that is in the memory; 0: zeros
   };
 
-  std::span<std::byte> memory(size_t slot) {
-    return std::span(memory_).subspan(slot * kDemoWriteBytes, kDemoWriteBytes);
+  std::span<std::byte> memory(const Slot& slot) {
+    return std::span(memory_).subspan(slot.piece * kDemoWriteBytes, kDemoWriteBytes);
   }
 
-  void look_after(Slot& slot, size_t index, uint64_t writer) {
-    if (!slot.grant) return begin(slot, index, writer);
+  void look_after(Slot& slot, uint64_t writer) {
+    if (!slot.grant) return begin(slot, writer);
     if (!slot.is_sent) slot.is_sent = engine_->send(writer, slot.message).ok();
-    if (slot.has_ended) return end(slot, index);
+    if (slot.has_ended) return end(slot);
     const uint64_t expected = fabric::immediates_of_write(kDemoWriteBytes);
     const uint64_t count = engine_->counters().count(slot.order.immediate);
     if (count == expected) {
-      verify(slot, index);
+      verify(slot);
       (void)engine_->counters().release(slot.order.immediate);
       revoke(slot);
     } else if (now_ns() > slot.deadline_ns) {
@@ -139,8 +143,10 @@ class Owner final : Process {
     }
   }
 
-  void begin(Slot& slot, size_t index, uint64_t writer) {
-    const auto granted = engine_->grant(region_, writer, index * kDemoWriteBytes, kDemoWriteBytes);
+  void begin(Slot& slot, uint64_t writer) {
+    if (slot.piece == kPieces) return;  // all memory is quarantined
+    const auto granted =
+        engine_->grant(region_, writer, slot.piece * kDemoWriteBytes, kDemoWriteBytes);
     if (!granted.ok()) return;  // the writer is gone
     slot.order = {next_number_, engine_->counters().acquire().value()};
     next_number_ += kDemoOwners;
@@ -153,12 +159,12 @@ class Owner final : Process {
     slot.deadline_ns = now_ns() + kArrivalNs;
   }
 
-  void verify(Slot& slot, size_t index) {
+  void verify(Slot& slot) {
     const auto expected = demo_bytes(base_, slot.order.number);
-    if (std::memcmp(memory(index).data(), expected.data(), expected.size()) == 0)
+    if (std::memcmp(memory(slot).data(), expected.data(), expected.size()) == 0)
       ++own_.verified;
     else
-      for (size_t i = 0; i < expected.size(); ++i) own_.wrong += memory(index)[i] != expected[i];
+      for (size_t i = 0; i < expected.size(); ++i) own_.wrong += memory(slot)[i] != expected[i];
     slot.before = slot.order.number;
   }
 
@@ -169,18 +175,28 @@ class Owner final : Process {
 
   /// The memory is ours again once it is fenced. A write that failed may have left some of its
   /// bytes, and no others.
-  void end(Slot& slot, size_t index) {
-    if (engine_->fence(*slot.grant).value() != Fence::kFenced) return;
+  void end(Slot& slot) {
+    const Fence fence = engine_->fence(*slot.grant).value();
+    if (fence == Fence::kQuarantined) return replace(slot);
+    if (fence != Fence::kFenced) return;
     (void)engine_->forget_grant(*slot.grant);
     slot.grant.reset();
     if (slot.before == slot.order.number) return;
     const auto written = demo_bytes(base_, slot.order.number);
-    const std::span<std::byte> now = memory(index);
+    const std::span<std::byte> now = memory(slot);
     for (size_t i = 0; i < now.size(); ++i) {
       const std::byte old = slot.before == 0 ? std::byte{0} : demo_bytes(base_, slot.before)[i];
       own_.wrong += now[i] != written[i] && now[i] != old;
     }
     std::fill(now.begin(), now.end(), std::byte{0});
+    slot.before = 0;
+  }
+
+  /// A late write may still land in the memory: it stays as it is.
+  void replace(Slot& slot) {
+    own_.quarantined += kDemoWriteBytes;
+    slot.grant.reset();
+    slot.piece = next_piece_ < kPieces ? next_piece_++ : kPieces;
     slot.before = 0;
   }
 
@@ -195,6 +211,7 @@ class Owner final : Process {
   std::span<const std::byte> base_;
   std::vector<std::byte> memory_;
   uint64_t region_ = 0;
+  size_t next_piece_ = 0;
   uint64_t next_number_;
   std::array<Slot, kSlots> slots_;
 };
