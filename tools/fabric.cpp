@@ -10,10 +10,12 @@
 #include <vector>
 
 #include "base/units.h"
+#include "bench/fabric/limited_rails.h"
 #include "bench/fabric/race.h"
 #include "fabric/ofi/domain.h"
 #include "fabric/ofi/library.h"
 #include "tools/commands.h"
+#include "tools/fabric_demo.h"
 
 namespace braid::tools {
 namespace {
@@ -25,6 +27,7 @@ struct BenchOptions {
   std::string pattern = "single";
   std::string sizes = "64,64K,1M";
   int turns = 7;
+  std::string rails = "one";
   std::string json_file;
 };
 
@@ -105,7 +108,32 @@ bool bench_apart(const BenchOptions& options, const ofi::Quirks& quirks,
   return true;
 }
 
+/// What cannot be measured here is waived, and no failure.
+int bench_limited_rails(const BenchOptions& options) {
+  bench::LimitedRailsOptions race;
+  race.turns = std::min(options.turns, 64);
+  const bench::LimitedRailsResult result = bench::race_limited_rails(race);
+  nlohmann::json record = {{"provider", "tcp;ofi_rxm"}, {"pattern", "single"},
+                           {"rails", race.rails},       {"megabit", race.megabit},
+                           {"against", "sum of rails"}, {"against_gbps", result.sum_gbps},
+                           {"waived", result.waived}};
+  if (result.waived.empty()) {
+    fmt::print("{} rails of {} Mbit/s: {:.4f} GB/s of {:.4f}, ratio {:.3f}{}\n", race.rails,
+               race.megabit, result.braid_gbps, result.sum_gbps, result.ratio,
+               result.is_verified ? "" : "  WRONG BYTES");
+    record.update({{"braid_gbps", result.braid_gbps},
+                   {"ratio", result.ratio},
+                   {"verified", result.is_verified}});
+  } else {
+    fmt::print("waived: {}\n", result.waived);
+  }
+  if (!options.json_file.empty())
+    std::ofstream(options.json_file) << nlohmann::json::array({record}).dump(2) << "\n";
+  return result.waived.empty() && !result.is_verified ? 1 : 0;
+}
+
 int bench_all(const BenchOptions& options) {
+  if (options.rails == "tbf") return bench_limited_rails(options);
   const auto sizes = parse_size_list(options.sizes);
   if (!sizes.ok()) return fail(sizes.status());
   const uint64_t largest = bench::largest_size_bytes(options.pattern == "paged");
@@ -140,6 +168,15 @@ void add_fabric_command(CLI::App& app, int& exit_code) {
   doctor_command->add_option("--address", *address, "of the network interface to listen at");
   doctor_command->callback([address, &exit_code] { exit_code = doctor(*address); });
 
+  auto demo_options = std::make_shared<FabricDemoOptions>();
+  CLI::App* demo = command->add_subcommand(
+      "demo", "four rails on loopback: one is killed, a peer is stopped, every byte is verified");
+  demo->add_option("--seconds", demo_options->seconds, "how long it takes")
+      ->check(CLI::Range(2, 190));
+  demo->add_option("--svg", demo_options->svg_file, "where the plot goes")->type_name("FILE");
+  demo->add_flag("--corrupt", demo_options->corrupts)->group("");  // for its test
+  demo->callback([demo_options, &exit_code] { exit_code = fabric_demo(*demo_options); });
+
   auto options = std::make_shared<BenchOptions>();
   CLI::App* bench = command->add_subcommand(
       "bench", "writes between two processes, against a raw libfabric loop in turns");
@@ -148,6 +185,11 @@ void add_fabric_command(CLI::App& app, int& exit_code) {
       ->check(CLI::IsMember({"single", "paged"}));
   bench->add_option("--sizes", options->sizes, "of writes, or of pages: 64,64K,1M")
       ->type_name("LIST");
+  bench
+      ->add_option("--rails", options->rails,
+                   "tbf: four of 400 Mbit/s each between network namespaces, against their sum; "
+                   "needs root")
+      ->check(CLI::IsMember({"one", "tbf"}));
   bench->add_option("--turns", options->turns, "medians of so many")->check(CLI::Range(1, 1000));
   bench->add_option("--json", options->json_file, "also write the records there")
       ->type_name("FILE");

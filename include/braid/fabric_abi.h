@@ -302,6 +302,9 @@ typedef struct braid_fabric_statistics {
   uint64_t misdirected;       /* messages for another engine, or from nobody known */
   uint64_t refused;           /* peers beyond the limit, with other rails, or without being asked */
   uint64_t over_credit;       /* messages of peers that had no credit */
+  uint64_t unauthenticated;   /* messages that were not sealed with the secret */
+  uint64_t replayed;          /* messages that had come before */
+  uint64_t peers_failed;      /* peers that were given up */
   uint64_t strays;            /* immediates that came after their release */
   uint64_t quarantined_bytes; /* memory that was granted to peers that do not answer */
 } braid_fabric_statistics;

@@ -45,6 +45,9 @@ struct Traits {
   /// After `remove_region` no byte of any write lands in the region, also none of a write that was
   /// under way. Where this is false, writes that had begun may still land, and new ones do not.
   bool removal_fences = false;
+  /// After `close_door` no byte lands of any write that was posted to the door, also none of a
+  /// write that was under way.
+  bool closing_fences = false;
 };
 
 struct Write {
@@ -88,6 +91,12 @@ class Domain {
   /// Makes a peer known. It needs no answer: a peer that is not there fails what is posted to it.
   virtual Result<uint32_t> connect(Bytes address) = 0;
   virtual void disconnect(uint32_t peer) = 0;
+
+  /// A way in for one peer, which passes `door_address` to `connect`. What it posts there ends when
+  /// the door is closed: see Traits::closing_fences. Doors carry writes, and no messages.
+  virtual Result<uint32_t> open_door() = 0;
+  virtual Bytes door_address(uint32_t door) const = 0;
+  virtual void close_door(uint32_t door) = 0;
 
   /// False: the queue is full; poll, and try again. Whatever else is wrong comes as a completion.
   virtual bool post_write(const Write& write) = 0;

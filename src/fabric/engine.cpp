@@ -46,6 +46,7 @@ Status Engine::prepare() {
         domain.add_region(MutableBytes(scratch_).first(1), Access::kRemoteWrite);
     if (!remote.ok()) return remote.status();
     removal_fences_ = removal_fences_ && domain.traits().removal_fences;
+    closing_fences_ = closing_fences_ && domain.traits().closing_fences;
     const Bytes name = domain.address();
     address_.rails.push_back({domain.traits().provider,
                               {name.begin(), name.end()},
@@ -231,6 +232,7 @@ bool Engine::step(uint64_t now_ns) {
   now_ns_ = now_ns;
   const bool posted = post_messages();
   const bool moved = worker_.step(now_ns);
+  look_after_peers(now_ns);
   meet_deadlines(now_ns);
   return post_messages() || moved || posted;
 }
@@ -248,7 +250,8 @@ bool Engine::is_idle() const {
 }
 
 uint64_t Engine::next_deadline_ns() const {
-  return deadlines_.empty() ? kNever : deadlines_.front().at_ns;
+  const uint64_t peers_ns = peers_.size() > 0 ? look_after_peers_ns_ : kNever;
+  return deadlines_.empty() ? peers_ns : std::min(peers_ns, deadlines_.front().at_ns);
 }
 
 void Engine::add_deadline(uint64_t at_ns, Due what, uint64_t id) {
@@ -279,8 +282,9 @@ bool Engine::matters(const Deadline& due) {
     return grant != grants_.end() && grant->second.fence == Fence::kRevoking;
   }
   const Peer* peer = peers_.find(due.id);
-  if (due.what == Due::kProbe) return peer != nullptr && peer->next_probe_ns == due.at_ns;
-  return peer != nullptr && peer->state == PeerState::kConnecting;
+  if (peer == nullptr) return false;
+  if (due.what == Due::kProbe) return peer->next_probe_ns == due.at_ns;
+  return due.what == Due::kPeer ? peer->state == PeerState::kConnecting : peer->is_leaving;
 }
 
 void Engine::meet(const Deadline& due) {
@@ -290,7 +294,11 @@ void Engine::meet(const Deadline& due) {
     peers_.find(due.id)->next_probe_ns = kNever;
     probe_routes(due.id);
   }
-  if (due.what == Due::kPeer) fail_peer(*peers_.find(due.id));
+  if (due.what == Due::kPeer) fail_peer(due.id, PeerFailure::kNoAnswer);
+  if (due.what == Due::kFarewell) {
+    drop_messages(*peers_.find(due.id));
+    remove_if_drained(due.id);
+  }
 }
 
 void Engine::stop_late(uint64_t ticket) {
@@ -310,15 +318,17 @@ void Engine::foreign_completed(size_t rail, const Completion& completion) {
     mailbox.done_with(completion);
     return;
   }
-  const Mailbox::Ended ended = mailbox.sent(completion);
-  Peer* peer = peers_.find(ended.tag);
+  Mailbox::Ended ended = mailbox.sent(completion);
+  const uint64_t id = ended.letter.tag;
+  Peer* peer = peers_.find(id);
   if (!ended.ok && peer != nullptr) {
     ++peer->routes[rail].failures;
     peer->routes[rail].health.suspect(now_ns_);
-    probe_routes(ended.tag);
-    fail_peer(*peer);  // what it does not hear, it cannot obey
+    probe_routes(id);
+    // What it does not hear, it cannot obey.
+    if (!send_again(rail, std::move(ended.letter))) fail_peer(id, PeerFailure::kNetwork);
   }
-  remove_if_drained(ended.tag);
+  remove_if_drained(id);
 }
 
 }  // namespace braid::fabric

@@ -20,6 +20,7 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -32,6 +33,9 @@
 #include "fabric/imm_counters.h"
 #include "fabric/mailbox.h"
 #include "fabric/policy/group_plan.h"
+#include "fabric/policy/heartbeat.h"
+#include "fabric/policy/replay_window.h"
+#include "fabric/processes.h"
 #include "fabric/slot_map.h"
 #include "fabric/statistics.h"
 #include "fabric/wire.h"
@@ -47,10 +51,28 @@ struct EngineOptions {
   size_t sends = 16;
   uint32_t credits = 16;  ///< messages that one peer may have on their way to this engine
   size_t peers_max = 1024;
-  bool accepts_peers = true;  ///< lets engines connect that it has not connected to
+  size_t newcomers_max = 64;              ///< that have said hello, and have not answered yet
+  uint64_t handshake_ns = 5'000'000'000;  ///< that they have for it
+  bool accepts_peers = true;              ///< lets engines connect that it has not connected to
+  HeartbeatOptions heartbeat;
+  Secret secret;  ///< all engines that talk to each other have the same, or none
+  std::shared_ptr<Processes> processes;  ///< null: nobody looks whether peers' processes end
+  std::function<uint64_t()> random = random_number;  ///< that nobody can guess
 };
 
 enum class PeerState : uint8_t { kConnecting, kConnected, kFailed };
+
+enum class PeerFailure : uint8_t {
+  kNone,
+  kNoAnswer,  ///< it has not answered by its deadline
+  kNetwork,   ///< what was sent to it has failed
+  kSilent,    ///< it has said nothing for HeartbeatOptions::limit_ns, and was given up
+  kEnded,     ///< its process, on this host, has ended
+  kLeft,      ///< it has disconnected
+  kGaveUs,    ///< it has given up this engine, which was silent
+  kReplaced,  ///< it has connected anew
+  kTooMuch,   ///< it made this engine remember more than the limit
+};
 
 /// What became of memory that was granted.
 enum class Fence : uint8_t {
@@ -73,10 +95,13 @@ struct Received {
 
 /// What went wrong without anybody to tell.
 struct EngineStatistics {
-  uint64_t malformed = 0;    ///< messages that could not be read
-  uint64_t misdirected = 0;  ///< for another engine, or from nobody known
+  uint64_t malformed = 0;        ///< messages that could not be read
+  uint64_t unauthenticated = 0;  ///< messages that were not sealed with the secret
+  uint64_t replayed = 0;         ///< messages that had come before
+  uint64_t misdirected = 0;      ///< for another engine or connection, or from nobody known
   uint64_t refused = 0;      ///< peers beyond the limit, with other rails, or without being asked
   uint64_t over_credit = 0;  ///< messages of peers that had no credit
+  uint64_t peers_failed = 0;
 };
 
 class Engine final : private Worker::Listener {
@@ -107,8 +132,14 @@ class Engine final : private Worker::Listener {
   /// The peer with this number of an engine, whoever has connected; none: not known.
   std::optional<uint64_t> find_peer(uint64_t engine) const;
   Result<PeerState> peer_state(uint64_t peer) const;
-  /// Posts nothing more to the peer, and takes back at once what was granted to it: its fence is
-  /// then kFenced or kQuarantined for good.
+  /// Why it is kFailed.
+  Result<PeerFailure> peer_failure(uint64_t peer) const;
+  /// The next peer that has failed, and was not told so before. What was granted to it is fenced,
+  /// or quarantined for good where the network cannot (Traits::closing_fences). It stays until
+  /// `disconnect`; to reach it again, connect anew.
+  std::optional<uint64_t> next_failed();
+  /// Posts nothing more to the peer, says goodbye, and takes back at once what was granted to it:
+  /// its fence is then kFenced or kQuarantined for good.
   Status disconnect(uint64_t peer);
 
   // Memory that peers may write.
@@ -167,8 +198,6 @@ class Engine final : private Worker::Listener {
   std::vector<RouteStatistics> routes() const;
   std::vector<RailStatistics> rails() const;
   std::vector<PeerStatistics> peers() const;
-  /// Memory that is granted and quarantined, also by peers that are gone.
-  uint64_t quarantined_bytes() const;
   /// Takes a rail out of use, as for a NIC that is to be serviced: no slice or message of this
   /// engine goes over it any more, unless a peer has no other. An error for the last.
   Status retire_rail(size_t rail);
@@ -199,6 +228,9 @@ class Engine final : private Worker::Listener {
   Completions& completions() { return completions_; }
 
   const EngineStatistics& statistics() const { return statistics_; }
+  /// Memory that is granted and quarantined now.
+  uint64_t quarantined_bytes() const;
+  const Secret& secret() const { return options_.secret; }
 
   /// True if anything happened: there may be more to do at once.
   bool step(uint64_t now_ns);
@@ -210,13 +242,24 @@ class Engine final : private Worker::Listener {
  private:
   struct Peer {
     uint64_t engine = 0;
+    uint16_t version = kVersion;  // that both speak
+    uint64_t session = 0;         // our number of this connection
+    uint64_t their_session = 0;   // 0: not known yet
+    uint64_t sequence = 0;        // of the last message to it
+    ReplayWindow heard;
+    Pulse pulse;
     PeerState state = PeerState::kConnecting;
-    bool has_credits = false;               // has said how many
-    bool is_leaving = false;                // disconnected; stays while something is under way
-    uint32_t credits = 0;                   // messages that it has buffers for
-    uint32_t unread = 0;                    // of its messages here
-    uint32_t owed = 0;                      // credits to give back
-    std::vector<Route> routes;              // by rail
+    PeerFailure failure = PeerFailure::kNone;
+    bool is_newcomer = false;  // it has said hello first, and nobody has accepted it
+    bool has_arrived = false;  // has said how many credits it gives, and where its doors are
+    bool is_leaving = false;   // disconnected; stays while something is under way
+    uint32_t credits = 0;      // messages that it has buffers for
+    uint32_t unread = 0;       // of its messages here
+    uint32_t owed = 0;         // credits to give back
+    Address address;
+    std::vector<uint32_t> messages;         // its indices where messages go, by rail
+    std::vector<Route> routes;              // where writes go, by rail
+    std::vector<uint32_t> doors;            // that it writes to, by rail; empty: none, or shut
     uint64_t next_probe_ns = ~uint64_t{0};  // its deadline for kProbe
     Target scratch;
     std::map<uint64_t, uint64_t> targets;  // by its grants
@@ -247,7 +290,7 @@ class Engine final : private Worker::Listener {
     size_t part = 0;
     uint64_t round = 0;
   };
-  enum class Due : uint8_t { kTransfer, kGrant, kPeer, kProbe };
+  enum class Due : uint8_t { kTransfer, kGrant, kPeer, kFarewell, kProbe };
   struct Deadline {
     uint64_t at_ns;
     Due what;
@@ -265,19 +308,43 @@ class Engine final : private Worker::Listener {
 
   // peers.cpp
   Result<uint64_t> add_peer(const Address& address);
-  void fail_peer(Peer& peer);
-  void set_connected(Peer& peer);
+  Status check_peer(const Address& address) const;
+  Status open_doors(Peer& peer);
+  Status connect_messages(Peer& peer);
+  Status connect_doors(Peer& peer, const Doors& doors);
+  void close_doors(uint64_t id);
+  void connected(uint64_t id);
+  void fail_peer(uint64_t id, PeerFailure why);
+  void stop_writes(Peer& peer);
   void remove_if_drained(uint64_t id);
+  void remove_peer(uint64_t id);
+  Peer* find_live(uint64_t id);
+  std::optional<uint64_t> find_newcomer(uint64_t engine);
+
+  // liveness.cpp
+  void look_after_peers(uint64_t now_ns);
+  void look_after_processes();
+
+  // messages.cpp
   void tell(uint64_t peer, decltype(Message::body) body);
+  void beat(uint64_t peer);
+  void tell(uint64_t peer, size_t rail, decltype(Message::body) body);
+  size_t messages_for(const Peer& peer) const;
+  void drop_messages(const Peer& peer);
   void handle(Bytes bytes);
-  void handle_hello(uint64_t from, const Hello& hello);
+  std::optional<uint64_t> sender_of(const Message& message);
+  void handle_hello(const Message& message, const Hello& hello);
+  std::optional<uint64_t> peer_of_hello(const Message& message, const Hello& hello);
+  template <typename Arrival>
+  void arrived(uint64_t peer, const Arrival& arrival);
   void handle_from(uint64_t peer, const Welcome& welcome);
   void handle_from(uint64_t peer, Data&& data);
   void handle_from(uint64_t peer, const Credit& credit);
   void handle_from(uint64_t peer, const Revoke& revoke);
   void handle_from(uint64_t peer, const Revoked& revoked);
   void handle_from(uint64_t, const Hello&) {}
-  void set_credits(Peer& peer, uint32_t credits);
+  void handle_from(uint64_t, const Beat&) {}
+  void handle_from(uint64_t peer, const Goodbye& goodbye);
   static void add_credits(Peer& peer, uint32_t credits);
 
   // rails.cpp
@@ -285,11 +352,13 @@ class Engine final : private Worker::Listener {
   void probe(uint64_t peer, size_t rail);
   void probe_ended(const Transfer& transfer);
   size_t message_rail(const Peer& peer) const;
+  bool send_again(size_t rail, Mailbox::Letter letter);
+  void move_messages(const Peer& peer, size_t rail);
 
   // grants.cpp
   uint64_t oldest_live_grant();
   void give_up_waiting(Grant& grant);
-  void close_grant(Grant& grant, bool is_clean);
+  void close_grant(Grant& grant, bool is_fenced);
   void confirm_if_drained(uint64_t target);
   Status check_target(const PeerTarget* target) const;
 
@@ -311,8 +380,12 @@ class Engine final : private Worker::Listener {
   bool matters(const Deadline& due);
 
   EngineOptions options_;
-  uint64_t now_ns_ = 0;
   bool removal_fences_ = true;  // on every rail
+  bool closing_fences_ = true;
+  uint64_t now_ns_ = 0;  // of the last step
+  AwakeClock awake_;
+  uint64_t look_after_peers_ns_ = 0;  // when
+  size_t handshakes_ = 0;             // newcomers that have not answered
   Address address_;
   alignas(64) std::array<std::byte, 64> scratch_{};  // peers write byte 0; byte 32 is written from
   Source scratch_source_;
@@ -320,12 +393,14 @@ class Engine final : private Worker::Listener {
   std::vector<bool> retired_;                        // by rail
   Worker worker_;                                    // ends before all memory that its rails know
   SlotMap<Peer> peers_;
-  std::unordered_map<uint64_t, uint64_t> peer_of_engine_;
+  std::unordered_map<uint64_t, uint64_t> peer_of_engine_;  // the connection that counts
+  std::unordered_map<uint64_t, uint64_t> peer_of_session_;
   SlotMap<Region> regions_;
   std::map<uint64_t, Grant> grants_;  // by number: they rise
   uint64_t next_grant_ = 1;
   SlotMap<PeerTarget> targets_;
   std::deque<uint64_t> newcomers_;
+  std::deque<uint64_t> failed_;
   std::deque<Received> inbox_;
   ImmCounters counters_;
   Completions completions_;

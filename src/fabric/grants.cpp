@@ -22,6 +22,8 @@ Result<Granted> Engine::grant(uint64_t region_id, uint64_t peer_id, uint64_t off
   grant.region = region_id;
   grant.size_bytes = size_bytes;
   Granted granted{next_grant_, {address_.engine, peer->engine, next_grant_, size_bytes, {}}};
+  granted.descriptor.version = peer->version;
+  if (peer->version >= 2) granted.descriptor.session = peer->session;
   for (size_t i = 0; i < worker_.rail_count(); ++i) {
     const Result<uint32_t> added =
         worker_.rail(i).add_region(all.subspan(offset_bytes, size_bytes), Access::kRemoteWrite);
@@ -78,12 +80,20 @@ void Engine::give_up_waiting(Grant& grant) {
     grant.fence = Fence::kQuarantined;
 }
 
-/// `is_clean`: the peer has said that all its writes have ended well, so nothing is in the network.
-void Engine::close_grant(Grant& grant, bool is_clean) {
+/// `is_fenced`: the peer has said that all its writes have ended well, so nothing is in the
+/// network; or its door is shut.
+void Engine::close_grant(Grant& grant, bool is_fenced) {
   for (size_t i = 0; i < grant.rails.size(); ++i) worker_.rail(i).remove_region(grant.rails[i]);
   grant.rails.clear();
-  grant.fence = is_clean || removal_fences_ ? Fence::kFenced : Fence::kQuarantined;
+  grant.fence = is_fenced || removal_fences_ ? Fence::kFenced : Fence::kQuarantined;
   if (grant.fence == Fence::kFenced) --regions_.find(grant.region)->grants;
+}
+
+uint64_t Engine::quarantined_bytes() const {
+  uint64_t sum_bytes = 0;
+  for (const auto& [id, grant] : grants_)
+    if (grant.fence == Fence::kQuarantined) sum_bytes += grant.size_bytes;
+  return sum_bytes;
 }
 
 // ---- The other side ----
@@ -98,6 +108,9 @@ Result<uint64_t> Engine::open_target(const Descriptor& descriptor) {
                          " rails, and this engine has " + std::to_string(worker_.rail_count()));
   Peer& peer = *peers_.find(*peer_id);
   if (peer.state != PeerState::kConnected) return Status::error("the peer is not connected");
+  if (descriptor.version != peer.version || descriptor.session != peer.their_session)
+    return Status::error("this descriptor is of an earlier connection to its owner",
+                         "Ask the owner for a new one");
   if (descriptor.grant < peer.revoked_below || peer.revoked.contains(descriptor.grant))
     return Status::error("the owner has revoked this descriptor");
   if (peer.targets.contains(descriptor.grant))
@@ -139,7 +152,7 @@ void Engine::handle_from(uint64_t peer_id, const Revoke& revoke) {
   }
   // A revocation may overtake its descriptor, which must then not be opened any more.
   if (revoke.grant >= peer.revoked_below) peer.revoked.insert(revoke.grant);
-  if (peer.revoked.size() > kRememberedMax) return fail_peer(peer);
+  if (peer.revoked.size() > kRememberedMax) return fail_peer(peer_id, PeerFailure::kTooMuch);
   const auto known = peer.targets.find(revoke.grant);
   if (known == peer.targets.end()) return tell(peer_id, Revoked{revoke.grant, true});
   const uint64_t id = known->second;

@@ -11,48 +11,71 @@ namespace braid::fabric {
 
 Result<std::unique_ptr<Mailbox>> Mailbox::open(Domain& domain, size_t receives, size_t sends) {
   std::unique_ptr<Mailbox> mailbox(new Mailbox(domain, receives, sends));
-  const Result<uint32_t> region =
-      domain.add_region({mailbox->memory_.get(), mailbox->size_bytes_}, Access::kLocal);
-  if (!region.ok()) return region.status();
-  mailbox->region_ = region.value();
+  if (Status failed = mailbox->add_block(receives); !failed.ok()) return failed;
   mailbox->post();
   return mailbox;
 }
 
-Mailbox::Mailbox(Domain& domain, size_t receives, size_t sends)
-    : domain_(domain),
-      size_bytes_((receives + sends) * kMessageBytesMax),
-      sending_(receives + sends) {
-  memory_ = std::make_unique_for_overwrite<std::byte[]>(size_bytes_);
-  for (size_t i = 0; i < receives; ++i) to_receive_.push_back(i);
-  for (size_t i = 0; i < sends; ++i) to_send_.push_back(receives + i);
+/// The first buffers of it receive, the others are sent from.
+Status Mailbox::add_block(size_t receives) {
+  const size_t size_bytes = block_buffers_ * kMessageBytesMax;
+  Block block{std::make_unique_for_overwrite<std::byte[]>(size_bytes), 0};
+  const Result<uint32_t> region =
+      domain_.add_region({block.memory.get(), size_bytes}, Access::kLocal);
+  if (!region.ok()) return region.status();
+  block.region = region.value();
+  const size_t first = blocks_.size() * block_buffers_;
+  blocks_.push_back(std::move(block));
+  sending_.resize(first + block_buffers_);
+  for (size_t i = 0; i < block_buffers_; ++i)
+    (i < receives ? to_receive_ : to_send_).push_back(first + i);
+  return {};
 }
 
 MutableBytes Mailbox::buffer(size_t index) const {
-  return {memory_.get() + index * kMessageBytesMax, kMessageBytesMax};
+  const Block& block = blocks_[index / block_buffers_];
+  return {block.memory.get() + index % block_buffers_ * kMessageBytesMax, kMessageBytesMax};
 }
 
-void Mailbox::queue(uint32_t peer, std::vector<std::byte> message, uint64_t tag) {
-  queue_.push_back({peer, std::move(message), tag});
+void Mailbox::queue(Letter letter) {
+  ++loads_[letter.peer].queued;
+  queue_.push_back(std::move(letter));
 }
 
-void Mailbox::drop(uint32_t peer) {
-  std::erase_if(queue_, [&](const Queued& queued) { return queued.peer == peer; });
-}
+void Mailbox::drop(uint32_t peer) { (void)take_queued(peer); }
 
-bool Mailbox::is_sending_to(uint32_t peer) const {
-  return std::any_of(sending_.begin(), sending_.end(), [&](const Sending& sending) {
-    return sending.is_under_way && sending.peer == peer;
+std::vector<Mailbox::Letter> Mailbox::take_queued(uint32_t peer) {
+  std::vector<Letter> taken;
+  const auto load = loads_.find(peer);
+  if (load == loads_.end() || load->second.queued == 0) return taken;
+  std::erase_if(queue_, [&](Letter& letter) {
+    if (letter.peer == peer) taken.push_back(std::move(letter));
+    return letter.peer == peer;
   });
+  load->second.queued = 0;
+  unload(peer);
+  return taken;
+}
+
+size_t Mailbox::count_for(uint32_t peer) const {
+  const auto load = loads_.find(peer);
+  return load == loads_.end() ? 0 : load->second.queued + load->second.sending;
+}
+
+void Mailbox::unload(uint32_t peer) {
+  if (count_for(peer) == 0) loads_.erase(peer);
 }
 
 bool Mailbox::post() {
+  constexpr size_t kBlocksMax = 256;
   bool posted = false;
-  while (!to_receive_.empty() && domain_.post_receive(region_, buffer(to_receive_.back()),
-                                                      Worker::kForeign | to_receive_.back())) {
+  while (!to_receive_.empty() &&
+         domain_.post_receive(region_of(to_receive_.back()), buffer(to_receive_.back()),
+                              Worker::kForeign | to_receive_.back())) {
     to_receive_.pop_back();
     posted = true;
   }
+  if (!queue_.empty() && to_send_.empty() && blocks_.size() < kBlocksMax) (void)add_block(0);
   // A peer that is gone may look like a full queue for ever: it must not hold up the others.
   for (size_t left = queue_.size(); left > 0 && !to_send_.empty(); --left) {
     if (post_front()) {
@@ -66,14 +89,19 @@ bool Mailbox::post() {
 }
 
 bool Mailbox::post_front() {
-  const Queued& next = queue_.front();
+  const Letter& next = queue_.front();
+  Load& load = loads_.at(next.peer);
+  if (load.sending >= sending_max_) return false;
   const size_t index = to_send_.back();
   const MutableBytes whole = buffer(index);
   std::memcpy(whole.data(), next.bytes.data(), next.bytes.size());
   const MutableBytes bytes = whole.first(next.bytes.size());
-  if (!domain_.post_send(next.peer, region_, bytes, Worker::kForeign | index)) return false;
-  sending_[index] = {next.peer, next.tag, true};
+  if (!domain_.post_send(next.peer, region_of(index), bytes, Worker::kForeign | index))
+    return false;
+  sending_[index] = {next.peer, next.tag, next.tried_rails, next.bytes.size()};
   to_send_.pop_back();
+  --load.queued;
+  ++load.sending;
   return true;
 }
 
@@ -88,9 +116,14 @@ void Mailbox::done_with(const Completion& completion) {
 
 Mailbox::Ended Mailbox::sent(const Completion& completion) {
   const size_t index = completion.context & ~Worker::kForeign;
+  const Sending sent = sending_[index];
   to_send_.push_back(index);
-  sending_[index].is_under_way = false;
-  return {sending_[index].tag, completion.ok};
+  --loads_.at(sent.peer).sending;
+  unload(sent.peer);
+  Ended ended{completion.ok, {sent.peer, {}, sent.tag, sent.tried_rails}};
+  const Bytes bytes = buffer(index).first(sent.size_bytes);
+  if (!ended.ok) ended.letter.bytes.assign(bytes.begin(), bytes.end());
+  return ended;
 }
 
 }  // namespace braid::fabric

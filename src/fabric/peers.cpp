@@ -1,4 +1,9 @@
-// Engine: who it talks to, and what they say.
+// Engine: who it talks to, from the first hello to the last farewell.
+//
+// A connection begins with three messages: Hello, Welcome, and any other. Each side numbers it at
+// random and says the other's number in all that follows, so a Hello that somebody has recorded
+// leads nowhere: the peer is connected only when it has said our number. The connecting side opens
+// a door for the peer on each rail, and so does the other; they write to each other's doors.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -6,18 +11,48 @@
 #include "fabric/engine.h"
 
 namespace braid::fabric {
+namespace {
+
+constexpr uint64_t kFarewellNs = 5'000'000'000;
+
+Status no_such_peer() { return Status::error("there is no such peer (any more)"); }
+
+}  // namespace
 
 Result<uint64_t> Engine::connect(const Address& address, uint64_t deadline_ns) {
   if (address.engine == address_.engine) return Status::error("this is the engine's own address");
-  if (find_peer(address.engine)) return Status::error("the peer is known already");
+  if (const auto known = find_peer(address.engine)) {
+    if (const Peer& peer = *peers_.find(*known); peer.state != PeerState::kFailed)
+      return Status::error(peer.is_leaving ? "what was under way to the peer has not ended yet"
+                                           : "the peer is known already");
+  }
+  if (address.version < 2 && options_.secret.is_set())
+    return Status::error("the peer speaks version 1, which knows no secret",
+                         "Use the same version of braid on both sides");
+  // It may have said hello just now: then its answer to our Welcome is all that is missing.
+  if (const auto newcomer = find_newcomer(address.engine)) {
+    peers_.find(*newcomer)->is_newcomer = false;
+    --handshakes_;
+    peer_of_engine_[address.engine] = *newcomer;
+    add_deadline(deadline_ns, Due::kPeer, *newcomer);
+    return *newcomer;
+  }
   const Result<uint64_t> added = add_peer(address);
   if (!added.ok()) return added;
+  peer_of_engine_[address.engine] = added.value();
   add_deadline(deadline_ns, Due::kPeer, added.value());
-  tell(added.value(), Hello{address_, options_.credits});
+  const Peer& peer = *peers_.find(added.value());
+  Hello hello{address_, options_.credits, {}, {}};
+  for (size_t i = 0; i < peer.doors.size(); ++i) {
+    const Bytes door = worker_.rail(i).door_address(peer.doors[i]);
+    hello.doors.emplace_back(door.begin(), door.end());
+  }
+  if (options_.processes != nullptr) hello.origin = options_.processes->self();
+  tell(added.value(), std::move(hello));
   return added;
 }
 
-Result<uint64_t> Engine::add_peer(const Address& address) {
+Status Engine::check_peer(const Address& address) const {
   if (peers_.size() >= options_.peers_max)
     return Status::error("there are " + std::to_string(options_.peers_max) + " peers, the limit");
   if (address.rails.size() != worker_.rail_count())
@@ -27,30 +62,72 @@ Result<uint64_t> Engine::add_peer(const Address& address) {
   if (address.slicing != options_.slicing)
     return Status::error("the peer cuts writes into slices of another size",
                          "Use the same version of braid on both sides");
+  for (size_t i = 0; i < address.rails.size(); ++i)
+    if (address.rails[i].provider != address_.rails[i].provider)
+      return Status::error("rail " + std::to_string(i) + " of the peer is " +
+                           address.rails[i].provider + ", here it is " +
+                           address_.rails[i].provider);
+  return {};
+}
+
+Result<uint64_t> Engine::add_peer(const Address& address) {
+  if (Status wrong = check_peer(address); !wrong.ok()) return wrong;
   Peer peer;
   peer.engine = address.engine;
+  peer.version = std::min(kVersion, address.version);
+  peer.address = address;
+  peer.scratch.size_bytes = 1;
+  for (const RailAddress& rail : address.rails) peer.scratch.rails.push_back(rail.scratch);
+  if (Status failed = open_doors(peer); !failed.ok()) return failed;
+  if (Status failed = connect_messages(peer); !failed.ok()) {
+    for (size_t i = 0; i < peer.doors.size(); ++i) worker_.rail(i).close_door(peer.doors[i]);
+    return failed;
+  }
+  while (peer.session == 0 || peer_of_session_.contains(peer.session))
+    peer.session = options_.random();
+  const uint64_t session = peer.session;
+  const uint64_t id = peers_.add(std::move(peer));
+  peers_.find(id)->scratch.routes = &peers_.find(id)->routes;
+  peer_of_session_[session] = id;
+  return id;
+}
+
+Status Engine::open_doors(Peer& peer) {
+  if (!closing_fences_ || peer.version < 2) return {};
   for (size_t i = 0; i < worker_.rail_count(); ++i) {
-    const RailAddress& rail = address.rails[i];
-    Domain& domain = worker_.rail(i);
-    const bool is_alike = rail.provider == domain.traits().provider;
-    const Result<uint32_t> connected =
-        is_alike ? domain.connect(rail.name)
-                 : Status::error("rail " + std::to_string(i) + " of the peer is " + rail.provider +
-                                 ", here it is " + domain.traits().provider);
+    const Result<uint32_t> door = worker_.rail(i).open_door();
+    if (!door.ok()) {
+      for (size_t j = 0; j < i; ++j) worker_.rail(j).close_door(peer.doors[j]);
+      return door.status();
+    }
+    peer.doors.push_back(door.value());
+  }
+  return {};
+}
+
+/// Until its doors are known, writes would go where messages go.
+Status Engine::connect_messages(Peer& peer) {
+  for (size_t i = 0; i < worker_.rail_count(); ++i) {
+    const Result<uint32_t> connected = worker_.rail(i).connect(peer.address.rails[i].name);
     if (!connected.ok()) {
-      for (size_t j = 0; j < i; ++j) worker_.rail(j).disconnect(peer.routes[j].peer);
+      for (size_t j = 0; j < i; ++j) worker_.rail(j).disconnect(peer.messages[j]);
       return connected.status();
     }
+    peer.messages.push_back(connected.value());
     Route& route = peer.routes.emplace_back();
     route.peer = connected.value();
     route.health.is_retired_here = retired_[i];
-    peer.scratch.rails.push_back(rail.scratch);
   }
-  peer.scratch.size_bytes = 1;
-  const uint64_t id = peers_.add(std::move(peer));
-  peers_.find(id)->scratch.routes = &peers_.find(id)->routes;
-  peer_of_engine_[address.engine] = id;
-  return id;
+  return {};
+}
+
+Status Engine::connect_doors(Peer& peer, const Doors& doors) {
+  for (size_t i = 0; i < doors.size(); ++i) {
+    const Result<uint32_t> connected = worker_.rail(i).connect(doors[i]);
+    if (!connected.ok()) return connected.status();
+    peer.routes[i].peer = connected.value();
+  }
+  return {};
 }
 
 std::optional<uint64_t> Engine::accept() {
@@ -68,178 +145,145 @@ std::optional<uint64_t> Engine::find_peer(uint64_t engine) const {
   return found->second;
 }
 
+/// Of this engine, which has said hello and has not answered yet.
+std::optional<uint64_t> Engine::find_newcomer(uint64_t engine) {
+  std::optional<uint64_t> found;
+  peers_.for_each([&](uint64_t id, const Peer& peer) {
+    const bool is_it = peer.is_newcomer && peer.state == PeerState::kConnecting;
+    if (is_it && peer.engine == engine && !peer.is_leaving) found = id;
+  });
+  return found;
+}
+
+Engine::Peer* Engine::find_live(uint64_t id) {
+  Peer* peer = peers_.find(id);
+  return peer == nullptr || peer->is_leaving ? nullptr : peer;
+}
+
 Result<PeerState> Engine::peer_state(uint64_t id) const {
   const Peer* peer = peers_.find(id);
-  if (peer == nullptr || peer->is_leaving) return Status::error("there is no such peer (any more)");
+  if (peer == nullptr || peer->is_leaving) return no_such_peer();
   return peer->state;
 }
 
-/// It stays known, so that what it says late is not taken for somebody new.
-void Engine::fail_peer(Peer& peer) {
-  const bool is_lost = peer.state == PeerState::kConnected;
-  peer.state = PeerState::kFailed;
-  if (!is_lost) return;
-  const uint64_t id = peer_of_engine_[peer.engine];
+Result<PeerFailure> Engine::peer_failure(uint64_t id) const {
+  const Peer* peer = peers_.find(id);
+  if (peer == nullptr || peer->is_leaving) return no_such_peer();
+  return peer->failure;
+}
+
+std::optional<uint64_t> Engine::next_failed() {
+  while (!failed_.empty()) {
+    const uint64_t peer = failed_.front();
+    failed_.pop_front();
+    if (peer_state(peer).ok()) return peer;
+  }
+  return std::nullopt;
+}
+
+/// The peer has said our number of the connection: it lives, and means this connection.
+void Engine::connected(uint64_t id) {
+  Peer& peer = *peers_.find(id);
+  peer.state = PeerState::kConnected;
+  peer.pulse = {awake_.now_ns(), awake_.now_ns()};
+  look_after_peers_ns_ = now_ns_;
   completions_.peer_changed(id, static_cast<uint64_t>(peer.state));
+  if (peer.is_newcomer) {
+    --handshakes_;
+    newcomers_.push_back(id);
+  }
+  const auto before = find_peer(peer.engine);
+  peer_of_engine_[peer.engine] = id;
+  if (before && *before != id && find_live(*before) != nullptr)
+    fail_peer(*before, PeerFailure::kReplaced);
+  probe_routes(id);  // a rail may have failed the greeting
+}
+
+/// It stays known, so that what it says late is not taken for somebody new. Its door is shut, so
+/// that nothing of it lands any more: it has to connect anew.
+void Engine::fail_peer(uint64_t id, PeerFailure why) {
+  Peer* peer = find_live(id);
+  if (peer == nullptr || peer->state == PeerState::kFailed) return;
+  const bool was_connected = peer->state == PeerState::kConnected;
+  const bool is_announced = !peer->is_newcomer || was_connected;
+  if (!is_announced) --handshakes_;
+  peer->state = PeerState::kFailed;
+  peer->failure = why;
+  stop_writes(*peer);
+  if (closing_fences_) close_doors(id);
+  if (!is_announced) return remove_peer(id);
+  const bool may_not_know = why == PeerFailure::kNetwork || why == PeerFailure::kTooMuch;
+  if (was_connected && peer->version >= 2 && may_not_know)
+    tell(id, Goodbye{Goodbye::Why::kSilence});
+  ++statistics_.peers_failed;
+  failed_.push_back(id);
+  if (!was_connected) return;
+  completions_.peer_changed(id, static_cast<uint64_t>(PeerState::kFailed));
   fail_barriers_of(id);
 }
 
-void Engine::set_connected(Peer& peer) {
-  if (peer.state != PeerState::kConnecting) return;
-  peer.state = PeerState::kConnected;
-  completions_.peer_changed(peer_of_engine_[peer.engine], static_cast<uint64_t>(peer.state));
+void Engine::stop_writes(Peer& peer) {
+  for (const auto& [grant, target] : peer.targets)
+    worker_.stop_all(targets_.find(target)->target, Failure::kDisconnected);
+  worker_.stop_all(peer.scratch, Failure::kDisconnected);
+}
+
+/// Nothing of the peer lands any more: what was granted to it is fenced.
+void Engine::close_doors(uint64_t id) {
+  Peer& peer = *peers_.find(id);
+  const bool had_doors = !peer.doors.empty();
+  for (size_t i = 0; i < peer.doors.size(); ++i) worker_.rail(i).close_door(peer.doors[i]);
+  peer.doors.clear();
+  for (auto& [number, grant] : grants_)
+    if (had_doors && grant.peer == id && grant.fence != Fence::kFenced) close_grant(grant, true);
 }
 
 Status Engine::disconnect(uint64_t id) {
+  Peer* peer = find_live(id);
+  if (peer == nullptr) return no_such_peer();
+  remove_peer(id);
+  return {};
+}
+
+void Engine::remove_peer(uint64_t id) {
   Peer* peer = peers_.find(id);
-  if (peer == nullptr || peer->is_leaving) return Status::error("there is no such peer (any more)");
-  for (size_t i = 0; i < mailboxes_.size(); ++i) mailboxes_[i]->drop(peer->routes[i].peer);
-  for (const auto& [grant, target] : peer->targets)
-    worker_.stop_all(targets_.find(target)->target, Failure::kDisconnected);
-  worker_.stop_all(peer->scratch, Failure::kDisconnected);
+  drop_messages(*peer);
+  if (peer->has_arrived && peer->version >= 2 && peer->failure != PeerFailure::kEnded) {
+    tell(id, Goodbye{peer->failure == PeerFailure::kSilent ? Goodbye::Why::kSilence
+                                                           : Goodbye::Why::kLeaves});
+    add_deadline(now_ns_ + kFarewellNs, Due::kFarewell, id);
+  }
+  stop_writes(*peer);
+  close_doors(id);
   for (auto& [number, grant] : grants_)
     if (grant.peer == id && (grant.fence == Fence::kLive || grant.fence == Fence::kRevoking))
       close_grant(grant, false);
   fail_barriers_of(id);
   std::erase_if(inbox_, [&](const Received& received) { return received.peer == id; });
+  if (peer->is_newcomer && peer->state == PeerState::kConnecting) --handshakes_;
+  if (options_.processes != nullptr) options_.processes->forget(id);
   peer->is_leaving = true;  // only now: what has just ended is not to remove it
   remove_if_drained(id);
-  return {};
 }
 
 void Engine::remove_if_drained(uint64_t id) {
   Peer* peer = peers_.find(id);
   if (peer == nullptr || !peer->is_leaving || peer->scratch.under_way > 0) return;
-  for (size_t i = 0; i < mailboxes_.size(); ++i)
-    if (mailboxes_[i]->is_sending_to(peer->routes[i].peer)) return;
+  if (messages_for(*peer) > 0) return;
   const auto& targets = peer->targets;
   if (std::any_of(targets.begin(), targets.end(), [&](const auto& target) {
         return targets_.find(target.second)->target.under_way > 0;
       }))
     return;
   for (const auto& [grant, target] : targets) targets_.erase(target);
-  for (size_t i = 0; i < worker_.rail_count(); ++i)
-    worker_.rail(i).disconnect(peer->routes[i].peer);
-  peer_of_engine_.erase(peer->engine);
+  for (size_t i = 0; i < worker_.rail_count(); ++i) {
+    const uint32_t writes = peer->routes[i].peer;
+    if (writes != peer->messages[i]) worker_.rail(i).disconnect(writes);
+    worker_.rail(i).disconnect(peer->messages[i]);
+  }
+  if (find_peer(peer->engine) == id) peer_of_engine_.erase(peer->engine);
+  peer_of_session_.erase(peer->session);
   peers_.erase(id);
-}
-
-// ---- Messages ----
-
-void Engine::tell(uint64_t id, decltype(Message::body) body) {
-  const Peer* peer = peers_.find(id);
-  if (peer == nullptr || peer->is_leaving) return;
-  const size_t rail = message_rail(*peer);
-  mailboxes_[rail]->queue(peer->routes[rail].peer,
-                          encode({address_.engine, peer->engine, std::move(body)}), id);
-}
-
-Status Engine::send(uint64_t id, Bytes payload) {
-  Peer* peer = peers_.find(id);
-  if (peer == nullptr || peer->is_leaving || peer->state != PeerState::kConnected)
-    return Status::error("the peer is not connected");
-  if (payload.size() > kPayloadBytesMax)
-    return Status::error("a message has at most " + std::to_string(kPayloadBytesMax) + " bytes",
-                         "Write larger things into memory that the peer has granted");
-  if (peer->credits == 0)
-    return Status::error("the peer has no buffer for another message now", "Try again later");
-  --peer->credits;
-  tell(id, Data{{payload.begin(), payload.end()}});
-  return {};
-}
-
-std::optional<Received> Engine::receive() {
-  if (inbox_.empty()) return std::nullopt;
-  Received received = std::move(inbox_.front());
-  inbox_.pop_front();
-  Peer& peer = *peers_.find(received.peer);
-  --peer.unread;
-  ++peer.owed;
-  if (peer.owed >= (options_.credits + 1) / 2) {
-    tell(received.peer, Credit{peer.owed});
-    peer.owed = 0;
-  }
-  return received;
-}
-
-void Engine::handle(Bytes bytes) {
-  Result<Message> read = decode_message(bytes);
-  if (!read.ok()) {
-    ++statistics_.malformed;
-    return;
-  }
-  Message& message = read.value();
-  // The same address may have been another process's before: the number says for whom this was.
-  if (message.to != address_.engine) {
-    ++statistics_.misdirected;
-    return;
-  }
-  if (const Hello* hello = std::get_if<Hello>(&message.body))
-    return handle_hello(message.from, *hello);
-  const std::optional<uint64_t> peer = find_peer(message.from);
-  if (!peer || peers_.find(*peer)->is_leaving) {
-    ++statistics_.misdirected;
-    return;
-  }
-  // Whatever it says, it has heard the Hello; its Welcome may come later.
-  Peer& from = *peers_.find(*peer);
-  set_connected(from);
-  std::visit([&](auto& body) { handle_from(*peer, std::move(body)); }, message.body);
-}
-
-void Engine::handle_hello(uint64_t from, const Hello& hello) {
-  if (hello.address.engine != from || from == address_.engine) {
-    ++statistics_.malformed;
-    return;
-  }
-  std::optional<uint64_t> id = find_peer(from);
-  if (!id && options_.accepts_peers) {
-    const Result<uint64_t> added = add_peer(hello.address);
-    if (added.ok()) {
-      id = added.value();
-      newcomers_.push_back(*id);
-    }
-  }
-  if (!id || peers_.find(*id)->has_credits || peers_.find(*id)->is_leaving) {
-    ++statistics_.refused;
-    return;
-  }
-  set_credits(*peers_.find(*id), hello.credits);
-  tell(*id, Welcome{options_.credits});
-}
-
-void Engine::handle_from(uint64_t peer, const Welcome& welcome) {
-  Peer& from = *peers_.find(peer);
-  if (!from.has_credits) set_credits(from, welcome.credits);
-}
-
-void Engine::set_credits(Peer& peer, uint32_t credits) {
-  peer.has_credits = true;
-  add_credits(peer, credits);  // to those that have come back already
-  set_connected(peer);
-}
-
-void Engine::add_credits(Peer& peer, uint32_t credits) {
-  peer.credits += std::min(credits, ~peer.credits);
-}
-
-void Engine::handle_from(uint64_t peer, Data&& data) {
-  Peer& from = *peers_.find(peer);
-  if (from.state == PeerState::kFailed) {
-    ++statistics_.misdirected;
-    return;
-  }
-  if (from.unread + from.owed >= options_.credits) {
-    ++statistics_.over_credit;
-    return;
-  }
-  ++from.unread;
-  inbox_.push_back({peer, std::move(data.payload)});
-  completions_.message_arrived();
-}
-
-void Engine::handle_from(uint64_t peer, const Credit& credit) {
-  add_credits(*peers_.find(peer), credit.credits);
 }
 
 }  // namespace braid::fabric

@@ -1,6 +1,5 @@
 // Engine: which rails are used, and which are tried again.
 #include <algorithm>
-#include <limits>
 #include <string>
 #include <utility>
 
@@ -8,8 +7,6 @@
 
 namespace braid::fabric {
 namespace {
-
-constexpr uint64_t kNever = std::numeric_limits<uint64_t>::max();
 
 /// One byte of this engine's scratch, to that of the peer.
 constexpr Slice kProbe{32, 0, 1};
@@ -45,13 +42,6 @@ std::vector<RailStatistics> Engine::rails() const {
   for (size_t rail = 0; rail < retired_.size(); ++rail)
     all.push_back({address_.rails[rail].provider, retired_[rail], worker_.immediates(rail)});
   return all;
-}
-
-uint64_t Engine::quarantined_bytes() const {
-  uint64_t bytes = 0;
-  for (const auto& [number, grant] : grants_)
-    if (grant.fence == Fence::kQuarantined) bytes += grant.size_bytes;
-  return bytes;
 }
 
 std::vector<PeerStatistics> Engine::peers() const {
@@ -106,11 +96,14 @@ size_t Engine::message_rail(const Peer& peer) const {
 /// Begins those that are due, and comes back for the others.
 void Engine::probe_routes(uint64_t id) {
   Peer* peer = peers_.find(id);
-  if (peer == nullptr || peer->is_leaving) return;
-  uint64_t next_ns = kNever;
+  if (peer == nullptr || peer->is_leaving || peer->state != PeerState::kConnected) return;
+  uint64_t next_ns = RailHealth::kNever;
   for (size_t rail = 0; rail < peer->routes.size(); ++rail) {
-    if (peer->routes[rail].health.wants_probe(now_ns_)) probe(id, rail);
-    next_ns = std::min(next_ns, peer->routes[rail].health.next_probe_ns());
+    RailHealth& health = peer->routes[rail].health;
+    health.check(now_ns_);
+    if (health.state() == RailState::kDown) move_messages(*peer, rail);
+    if (health.wants_probe(now_ns_)) probe(id, rail);
+    next_ns = std::min(next_ns, health.next_ns());
   }
   if (next_ns >= peer->next_probe_ns) return;
   peer->next_probe_ns = next_ns;
@@ -120,7 +113,7 @@ void Engine::probe_routes(uint64_t id) {
 /// It has no deadline: a rail that swallows it stays suspect until it gives it back.
 void Engine::probe(uint64_t id, size_t rail) {
   Peer& peer = *peers_.find(id);
-  peer.routes[rail].health.probe_begun();
+  peer.routes[rail].health.probe_begun(now_ns_);
   Transfer transfer;
   transfer.plan = Plan::single(kProbe, scratch_.size(), 1, options_.slicing).value();
   transfer.source = &scratch_source_;

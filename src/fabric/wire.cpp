@@ -9,6 +9,7 @@ namespace braid::fabric {
 namespace {
 
 constexpr char kMagic[4] = {'B', 'R', 'F', 'B'};
+constexpr uint16_t kFirstSealed = 2;
 
 enum class Kind : uint8_t { kAddress = 1, kDescriptor = 2, kMessage = 16 };  // + the body's index
 
@@ -20,11 +21,13 @@ Kind message_kind(size_t body) {
 
 class Writer {
  public:
-  explicit Writer(Kind kind) {
+  Writer(Kind kind, uint16_t version) : version_(version) {
     for (char letter : kMagic) bytes_.push_back(static_cast<std::byte>(letter));
-    number(kVersion);
+    number(version);
     number(static_cast<uint8_t>(kind));
   }
+
+  uint16_t version() const { return version_; }
 
   template <typename Number>
   void number(const Number& value) {
@@ -42,9 +45,14 @@ class Writer {
     for (const T& value : values) each(value);
   }
 
-  std::vector<std::byte> take() { return std::move(bytes_); }
+  std::vector<std::byte> take(const Secret& secret) {
+    if (version_ >= kFirstSealed)
+      for (const std::byte byte : secret.seal(bytes_)) bytes_.push_back(byte);
+    return std::move(bytes_);
+  }
 
  private:
+  uint16_t version_;
   std::vector<std::byte> bytes_;
 };
 
@@ -59,6 +67,9 @@ class Reader {
     }
     number(version_);
     number(kind_);
+    if (version_ < kFirstSealed) return;
+    if (rest_.size() < kSealBytes) ok_ = false;
+    rest_ = rest_.first(rest_.size() - std::min(rest_.size(), kSealBytes));
   }
 
   template <typename Number>
@@ -91,7 +102,7 @@ class Reader {
   size_t count(size_t count_max) {
     uint16_t count = 0;
     number(count);
-    if (count > count_max) ok_ = false;
+    if (count > count_max || count > rest_.size()) ok_ = false;
     return ok_ ? count : 0;
   }
   Bytes take(size_t size_bytes) {
@@ -128,6 +139,32 @@ void address_fields(Archive& archive, A& address) {
   });
 }
 
+template <typename Archive, typename O>
+void origin_fields(Archive& archive, O& origin) {
+  archive.number(origin.boot[0]);
+  archive.number(origin.boot[1]);
+  archive.number(origin.pid_namespace);
+  archive.number(origin.started);
+  archive.number(origin.process);
+}
+
+/// What Hello and Welcome have in common.
+template <typename Archive, typename Body>
+void arrival_fields(Archive& archive, Body& body) {
+  archive.number(body.credits);
+  if (archive.version() < 2) return;
+  archive.list(body.doors, kRailsMax, [&](auto& door) { archive.bytes(door, kAddressBytesMax); });
+  origin_fields(archive, body.origin);
+}
+
+template <typename Archive, typename S>
+void session_fields(Archive& archive, S& session) {
+  if (archive.version() < 2) return;
+  archive.number(session.from);
+  archive.number(session.to);
+  archive.number(session.sequence);
+}
+
 template <typename Archive, typename D>
 void descriptor_fields(Archive& archive, D& descriptor) {
   archive.number(descriptor.owner);
@@ -135,6 +172,7 @@ void descriptor_fields(Archive& archive, D& descriptor) {
   archive.number(descriptor.grant);
   archive.number(descriptor.size_bytes);
   archive.list(descriptor.rails, kRailsMax, [&](auto& range) { range_fields(archive, range); });
+  if (archive.version() >= 2) archive.number(descriptor.session);
 }
 
 template <typename Archive, typename Body>
@@ -142,24 +180,39 @@ void body_fields(Archive& archive, Body& body) {
   using Plain = std::remove_const_t<Body>;
   if constexpr (std::is_same_v<Plain, Hello>) address_fields(archive, body.address);
   if constexpr (std::is_same_v<Plain, Data>) archive.bytes(body.payload, kPayloadBytesMax);
-  if constexpr (std::is_same_v<Plain, Hello> || std::is_same_v<Plain, Welcome> ||
-                std::is_same_v<Plain, Credit>)
-    archive.number(body.credits);
+  if constexpr (std::is_same_v<Plain, Hello> || std::is_same_v<Plain, Welcome>)
+    arrival_fields(archive, body);
+  if constexpr (std::is_same_v<Plain, Credit>) archive.number(body.credits);
   if constexpr (std::is_same_v<Plain, Revoke> || std::is_same_v<Plain, Revoked>)
     archive.number(body.grant);
   if constexpr (std::is_same_v<Plain, Revoke>) archive.number(body.oldest_live);
   if constexpr (std::is_same_v<Plain, Revoked>) archive.number(body.is_clean);
+  if constexpr (std::is_same_v<Plain, Goodbye>) archive.number(body.why);
 }
 
-Status check(const Reader& reader, const char* what) {
+Status check(const Reader& reader, Bytes bytes, const Secret& secret, const char* what) {
   const std::string subject = what;
   if (!reader.is_of_known_version())
     return Status::error("this " + subject + " is of version " + std::to_string(reader.version()) +
                              "; this is version " + std::to_string(kVersion),
                          "Use versions of braid that are next to each other");
+  if (!is_sealed(bytes, secret))
+    return secret.is_set()
+               ? Status::error("this " + subject +
+                                   " was altered or cut, or its engine has another secret or none",
+                               "Give all engines the same secret")
+               : Status::error(
+                     "this " + subject + " was altered or cut, or its engine has a secret",
+                     "Give this engine the same secret");
   if (!reader.ok()) return Status::error("these bytes are no " + subject + ", or a part of one");
   if (!reader.is_at_end()) return Status::error("something follows this " + subject);
   return {};
+}
+
+/// Bodies that later versions have added.
+bool is_in_version(size_t body, uint16_t version) {
+  constexpr size_t kOfVersion1 = 6;
+  return version >= 2 || body < kOfVersion1;
 }
 
 /// Fills `body` with the alternative of this number, if there is one.
@@ -171,61 +224,86 @@ void read_body(Reader& reader, size_t wanted, decltype(Message::body)& body) {
   }
 }
 
+Status check_values(const Address& address) {
+  if (address.rails.empty()) return Status::error("this address has no network interface");
+  if (address.slicing.slice_bytes == 0 || address.slicing.slices_max == 0)
+    return Status::error("this address has slices of no size");
+  return {};
+}
+
 }  // namespace
 
-std::vector<std::byte> encode(const Address& address) {
-  Writer writer(Kind::kAddress);
+bool is_sealed(Bytes bytes, const Secret& secret) {
+  const Reader reader(bytes);
+  if (reader.version() < kFirstSealed) return !secret.is_set();
+  if (bytes.size() < kSealBytes) return false;
+  return secret.is_sealed(bytes.first(bytes.size() - kSealBytes), bytes.last(kSealBytes));
+}
+
+std::vector<std::byte> encode(const Address& address, const Secret& secret) {
+  Writer writer(Kind::kAddress, address.version);
   address_fields(writer, address);
-  return writer.take();
+  return writer.take(secret);
 }
 
-std::vector<std::byte> encode(const Descriptor& descriptor) {
-  Writer writer(Kind::kDescriptor);
+std::vector<std::byte> encode(const Descriptor& descriptor, const Secret& secret) {
+  Writer writer(Kind::kDescriptor, descriptor.version);
   descriptor_fields(writer, descriptor);
-  return writer.take();
+  return writer.take(secret);
 }
 
-std::vector<std::byte> encode(const Message& message) {
-  Writer writer(message_kind(message.body.index()));
+std::vector<std::byte> encode(const Message& message, const Secret& secret) {
+  Writer writer(message_kind(message.body.index()), message.version);
   writer.number(message.from);
   writer.number(message.to);
+  session_fields(writer, message.session);
   std::visit([&](const auto& body) { body_fields(writer, body); }, message.body);
-  return writer.take();
+  return writer.take(secret);
 }
 
-Result<Address> decode_address(Bytes bytes) {
+Result<Address> decode_address(Bytes bytes, const Secret& secret) {
   Reader reader(bytes);
   Address address;
   if (reader.kind() != static_cast<uint8_t>(Kind::kAddress))
     return Status::error("these bytes are no address of an engine");
   address_fields(reader, address);
-  if (Status wrong = check(reader, "address"); !wrong.ok()) return wrong;
-  if (address.rails.empty()) return Status::error("this address has no network interface");
-  if (address.slicing.slice_bytes == 0 || address.slicing.slices_max == 0)
-    return Status::error("this address has slices of no size");
+  address.version = reader.version();
+  if (Status wrong = check(reader, bytes, secret, "address"); !wrong.ok()) return wrong;
+  if (Status wrong = check_values(address); !wrong.ok()) return wrong;
   return address;
 }
 
-Result<Descriptor> decode_descriptor(Bytes bytes) {
+Result<Descriptor> decode_descriptor(Bytes bytes, const Secret& secret) {
   Reader reader(bytes);
   Descriptor descriptor;
   if (reader.kind() != static_cast<uint8_t>(Kind::kDescriptor))
     return Status::error("these bytes are no descriptor");
   descriptor_fields(reader, descriptor);
-  if (Status wrong = check(reader, "descriptor"); !wrong.ok()) return wrong;
+  descriptor.version = reader.version();
+  if (Status wrong = check(reader, bytes, secret, "descriptor"); !wrong.ok()) return wrong;
   return descriptor;
 }
 
-Result<Message> decode_message(Bytes bytes) {
+Result<Message> decode_message(Bytes bytes, const Secret& secret) {
   Reader reader(bytes);
   Message message;
   const size_t body = size_t{reader.kind()} - static_cast<size_t>(Kind::kMessage);
-  if (body >= std::variant_size_v<decltype(Message::body)>)
+  if (!is_in_version(body, reader.version()) ||
+      body >= std::variant_size_v<decltype(Message::body)>)
     return Status::error("these bytes are no message");
+  message.version = reader.version();
   reader.number(message.from);
   reader.number(message.to);
+  session_fields(reader, message.session);
   read_body(reader, body, message.body);
-  if (Status wrong = check(reader, "message"); !wrong.ok()) return wrong;
+  if (Status wrong = check(reader, bytes, secret, "message"); !wrong.ok()) return wrong;
+  if (Hello* hello = std::get_if<Hello>(&message.body)) {
+    hello->address.version = message.version;
+    if (Status wrong = check_values(hello->address); !wrong.ok()) return wrong;
+  }
+  if (const Goodbye* goodbye = std::get_if<Goodbye>(&message.body);
+      goodbye != nullptr && goodbye->why > Goodbye::Why::kSilence)
+    return Status::error("this goodbye has no known cause");
   return message;
 }
 

@@ -1,10 +1,15 @@
 // What engines tell each other, as bytes: addresses, descriptors, messages. Whatever comes from
-// outside is read with its bounds checked, and with limits before anything is allocated. A reader
-// takes every version from kVersionOldest to kVersion.
+// outside is read with its bounds checked, and with limits before anything is allocated.
 //
-// Layout: little endian; "BRFB", the version as 2 bytes, the kind as 1 byte; then the fields.
+// Layout: little endian; "BRFB", the version as 2 bytes, the kind as 1 byte; then the fields; then
+// the seal (seal.h) of all bytes before it.
+//
+// Versions: a reader takes every version from kVersionOldest to kVersion, and a writer writes the
+// version that its peer's first bytes had, if that is older. So the newer of two engines connects
+// to the older. Version 1 had no seals, sessions, doors, beats and goodbyes.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -14,17 +19,18 @@
 #include "base/status.h"
 #include "fabric/domain.h"
 #include "fabric/policy/slicing.h"
+#include "fabric/seal.h"
 
 namespace braid::fabric {
 
-inline constexpr uint16_t kVersion = 1;
+inline constexpr uint16_t kVersion = 2;
 inline constexpr uint16_t kVersionOldest = 1;
 inline constexpr size_t kRailsMax = 16;
 inline constexpr size_t kProviderBytesMax = 32;
-/// A message with its header, also the largest Hello.
-inline constexpr size_t kMessageBytesMax = 4096;
 /// What a Data message can carry.
-inline constexpr size_t kPayloadBytesMax = kMessageBytesMax - 64;
+inline constexpr size_t kPayloadBytesMax = 4032;
+/// A message with its header and seal. The largest Hello is a little larger than any other.
+inline constexpr size_t kMessageBytesMax = 5632;
 
 /// One network interface of an engine.
 struct RailAddress {
@@ -40,8 +46,22 @@ struct Address {
   uint64_t engine = 0;
   Slicing slicing;
   std::vector<RailAddress> rails;
+  uint16_t version = kVersion;  ///< that the engine speaks
   bool operator==(const Address&) const = default;
 };
+
+/// Where an engine's process lives, so that others of the same host can see that it has ended. All
+/// zero: it does not say.
+struct Origin {
+  std::array<uint64_t, 2> boot{};  ///< the kernel's boot id
+  uint64_t pid_namespace = 0;
+  uint64_t started = 0;  ///< in clock ticks after the boot: the same number is another process then
+  uint32_t process = 0;
+  bool operator==(const Origin&) const = default;
+};
+
+/// Where one peer writes to, by rail: Domain::door_address.
+using Doors = std::vector<std::vector<std::byte>>;
 
 /// Leave to write into some memory of `owner`, for `writer` alone.
 struct Descriptor {
@@ -50,6 +70,8 @@ struct Descriptor {
   uint64_t grant = 0;  ///< numbers of one owner rise
   uint64_t size_bytes = 0;
   std::vector<RemoteRange> rails;
+  uint64_t session = 0;  ///< the owner's number of the connection; 0 in version 1
+  uint16_t version = kVersion;
   bool operator==(const Descriptor&) const = default;
 };
 
@@ -57,10 +79,14 @@ struct Descriptor {
 struct Hello {
   Address address;
   uint32_t credits = 0;  ///< how many messages the peer may send
+  Doors doors{};
+  Origin origin{};
   bool operator==(const Hello&) const = default;
 };
 struct Welcome {
   uint32_t credits = 0;
+  Doors doors{};
+  Origin origin{};
   bool operator==(const Welcome&) const = default;
 };
 struct Data {
@@ -85,19 +111,45 @@ struct Revoked {
   bool operator==(const Revoked&) const = default;
 };
 
+/// The sender is there, and has heard the Welcome.
+struct Beat {
+  bool operator==(const Beat&) const = default;
+};
+/// The sender has ended this connection, and obeys nothing more of it but revocations.
+struct Goodbye {
+  enum class Why : uint8_t { kLeaves, kSilence };
+  Why why = Why::kLeaves;
+  bool operator==(const Goodbye&) const = default;
+};
+
+/// Which of two engines' connections a message belongs to, and which of its messages it is. Each
+/// side numbers a connection at random, so that nothing of an earlier one is taken for it.
+struct Session {
+  uint64_t from = 0;      ///< the sender's number
+  uint64_t to = 0;        ///< the receiver's; 0 in a Hello, which does not know it
+  uint64_t sequence = 0;  ///< counts from 1 in each direction; 0 in a Hello
+  bool operator==(const Session&) const = default;
+};
+
 struct Message {
   uint64_t from = 0;  ///< engines
   uint64_t to = 0;
-  std::variant<Hello, Welcome, Data, Credit, Revoke, Revoked> body;
+  std::variant<Hello, Welcome, Data, Credit, Revoke, Revoked, Beat, Goodbye> body;
+  Session session{};
+  uint16_t version = kVersion;
   bool operator==(const Message&) const = default;
 };
 
-std::vector<std::byte> encode(const Address& address);
-std::vector<std::byte> encode(const Descriptor& descriptor);
-std::vector<std::byte> encode(const Message& message);
+std::vector<std::byte> encode(const Address& address, const Secret& secret = {});
+std::vector<std::byte> encode(const Descriptor& descriptor, const Secret& secret = {});
+std::vector<std::byte> encode(const Message& message, const Secret& secret = {});
 
-Result<Address> decode_address(Bytes bytes);
-Result<Descriptor> decode_descriptor(Bytes bytes);
-Result<Message> decode_message(Bytes bytes);
+Result<Address> decode_address(Bytes bytes, const Secret& secret = {});
+Result<Descriptor> decode_descriptor(Bytes bytes, const Secret& secret = {});
+Result<Message> decode_message(Bytes bytes, const Secret& secret = {});
+
+/// Whether the bytes are as somebody made them who has the secret. Bytes of version 1 have no seal:
+/// they are accepted where there is no secret.
+bool is_sealed(Bytes bytes, const Secret& secret);
 
 }  // namespace braid::fabric

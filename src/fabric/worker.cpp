@@ -162,8 +162,10 @@ bool Worker::post_slice(size_t rail, uint64_t id, Transfer& transfer) {
   write.context = context;
   if (!rails_[rail].domain->post_write(write)) {
     postings_.erase(context);
+    if (route.under_way == 0 && route.health.refused(now_ns_)) listener_.route_suspected(transfer);
     return false;
   }
+  route.health.accepted();
   ++transfer.next_slice;
   ++transfer.under_way;
   ++target.under_way;

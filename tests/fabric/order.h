@@ -15,6 +15,12 @@ struct Order {
   uint64_t size_bytes = 0;
 };
 
+/// Recorded: engine 0x1122334455667788 at place 7 of a simulated network says hello to engine 42.
+inline const std::string kHelloOfVersion1 =
+    "4252464201001088776655443322112a00000000000000887766554433221100000800000000000010000000000000"
+    "0"
+    "100090073696d756c617465640800070000000000000000100000000000008967452301efcdab03000000";
+
 inline std::string to_hex(const std::vector<std::byte>& bytes) {
   static const char digits[] = "0123456789abcdef";
   std::string text;

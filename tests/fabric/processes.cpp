@@ -11,8 +11,9 @@ namespace {
 
 constexpr double kFaultsEndUs = 3000;
 constexpr double kBeginUntilUs = 8000;
+constexpr double kBeatsEndUs = 60'000;  // all deadlines have passed; beats and probes go on
 constexpr uint64_t kConnectNs = 20'000'000;
-constexpr double kEndUs = 1'000'000;  // a rail that is broken for good is probed for ever
+constexpr double kEndUs = 300'000;  // a rail that is broken for good is probed for ever
 
 }  // namespace
 
@@ -30,6 +31,13 @@ World::World(uint64_t seed, bool is_traced) : seed_(seed), is_traced_(is_traced)
   engine_options_.sends = random_.between(1, 4);
   engine_options_.credits = static_cast<uint32_t>(random_.between(1, 4));
   rails_ = random_.between(1, 3);
+  engine_options_.heartbeat.interval_ns = 0;
+  if (random_.chance(0.15)) {
+    const uint64_t interval_ns = random_.between(100'000, 800'000);
+    engine_options_.heartbeat = {interval_ns, interval_ns * random_.between(3, 6)};
+    engine_options_.handshake_ns = 2'000'000;
+  }
+  network_options_.closing_fences = random_.chance(0.7);
   has_faults_ = random_.chance(0.75);
   is_flaky_ = has_faults_ && random_.chance(0.2);
   kills_a_rail_ = has_faults_ && !is_flaky_ && rails_ > 1 && random_.chance(0.2);
@@ -61,7 +69,8 @@ WorldCounts World::run() {
   for (size_t i = 0; i < hosts_.size(); ++i)
     for (size_t j = i + 1; j < hosts_.size(); ++j) meet(*hosts_[i], *hosts_[j]);
   if (has_faults_) plan_faults();
-  while (simulation_.step(simulation::from_us(kEndUs))) {
+  const simulation::Time end = simulation::from_us(kills_a_rail_ ? kEndUs : kBeatsEndUs);
+  while (simulation_.step(end)) {
   }
   check_end();
   return counts_;
@@ -82,6 +91,7 @@ void World::start_process(size_t host) {
   }
   EngineOptions options = engine_options_;
   options.engine = random_.next();
+  options.random = [this] { return random_.next(); };
   process.engine = Engine::open(std::move(domains), options).value();
   process.sources.resize(kSourceBytes);
   process.memory_region = process.engine->add_region(process.memory.bytes()).value();
@@ -176,9 +186,8 @@ void World::break_something() {
   break_rail(process, static_cast<sim::Break>(random_.below(3)), lasts_us);
 }
 
-/// Rail 0 carries the messages, which nothing makes good.
 void World::kill_a_rail() {
-  killed_rail_ = random_.between(1, rails_ - 1);
+  killed_rail_ = random_.below(rails_);
   killed_ = hosts_[random_.below(hosts_.size())];
   say("rail " + std::to_string(killed_rail_) + " of process " + std::to_string(killed_->host) +
       " breaks for good");
@@ -239,13 +248,22 @@ void World::crash_and_restart(size_t host) {
 
 // ---- The end ----
 
+/// Whether it is connected to the other, as far as it knows.
+bool World::knows(const Process& process, const Process& other) {
+  if (!process.is_alive || !other.is_alive) return false;
+  const auto peer = process.engine->find_peer(other.engine->address().engine);
+  const Result<PeerState> state =
+      peer ? process.engine->peer_state(*peer) : Result<PeerState>(PeerState::kFailed);
+  return state.ok() && state.value() == PeerState::kConnected;
+}
+
 /// Rails that were mended are in use again, and one that is broken for good is not.
 void World::check_rails() const {
   if (!comes_back_) return;
   for (const Process* process : hosts_)
     for (const Process* other : hosts_) {
+      if (!knows(*process, *other) || !knows(*other, *process)) continue;
       const auto peer = process->engine->find_peer(other->engine->address().engine);
-      if (!peer) continue;
       const bool has_killed = process == killed_ || other == killed_;
       for (const RouteStatistics& route : process->engine->routes()) {
         if (route.peer != *peer) continue;
@@ -264,6 +282,11 @@ void World::check_rails() const {
 
 void World::check_end() {
   for (const auto& process : processes_) process->memory.check_free_pages();
+  for (const Process* process : hosts_) {
+    if (!process->is_alive || process->engine->statistics().peers_failed == 0) continue;
+    if (!has_faults_) throw Bug("a peer was given up, although nothing was wrong");
+    loses_messages_ = true;
+  }
   for (const auto& job : jobs_) {
     const std::string name = "write " + std::to_string(job->number);
     if (job->owner->is_alive && !job->is_over && !job->was_quarantined)

@@ -15,7 +15,7 @@ TEST(RailHealth, ASuspectRailIsProbedAtOnceAndIsBackWhenTheProbeIs) {
   health.suspect(5 * kMs);
   EXPECT_EQ(health.state(), RailState::kSuspect);
   EXPECT_TRUE(health.wants_probe(5 * kMs));
-  health.probe_begun();
+  health.probe_begun(5 * kMs);
   EXPECT_FALSE(health.wants_probe(6 * kMs)) << "one at a time";
   health.probe_ended(true, 7 * kMs);
   EXPECT_EQ(health.state(), RailState::kUp);
@@ -26,10 +26,10 @@ TEST(RailHealth, ARailThatIsDownIsTriedEverLessOften) {
   uint64_t now_ns = 0, pause_ns = RailHealth::kPauseMinNs;
   health.suspect(now_ns);
   for (int probe = 0; probe < 20; ++probe) {
-    health.probe_begun();
+    health.probe_begun(now_ns);
     health.probe_ended(false, now_ns);
     EXPECT_EQ(health.state(), RailState::kDown);
-    EXPECT_EQ(health.next_probe_ns(), now_ns + pause_ns);
+    EXPECT_EQ(health.next_ns(), now_ns + pause_ns);
     EXPECT_FALSE(health.wants_probe(now_ns + pause_ns - 1));
     now_ns += pause_ns;
     EXPECT_TRUE(health.wants_probe(now_ns));
@@ -43,9 +43,9 @@ TEST(RailHealth, ARailThatComesAndGoesWaitsLongerEachTime) {
   uint64_t now_ns = 0;
   for (uint64_t pause_ms = 0; pause_ms < 8; pause_ms = pause_ms == 0 ? 1 : 2 * pause_ms) {
     health.suspect(now_ns);
-    EXPECT_EQ(health.next_probe_ns(), now_ns + pause_ms * kMs);
+    EXPECT_EQ(health.next_ns(), now_ns + pause_ms * kMs);
     now_ns += pause_ms * kMs;
-    health.probe_begun();
+    health.probe_begun(now_ns);
     health.probe_ended(true, now_ns);
   }
   now_ns += RailHealth::kSteadyNs;
@@ -53,11 +53,35 @@ TEST(RailHealth, ARailThatComesAndGoesWaitsLongerEachTime) {
   EXPECT_TRUE(health.wants_probe(now_ns)) << "it was well for long enough";
 }
 
+TEST(RailHealth, ARailThatSwallowsItsProbeIsDownUntilItGivesItBack) {
+  RailHealth health;
+  health.suspect(kMs);
+  health.probe_begun(kMs);
+  health.check(health.next_ns() - 1);
+  EXPECT_EQ(health.state(), RailState::kSuspect);
+  const uint64_t late_ns = health.next_ns();
+  health.check(late_ns);
+  EXPECT_EQ(health.state(), RailState::kDown);
+  EXPECT_FALSE(health.wants_probe(2 * late_ns)) << "one at a time";
+  health.probe_ended(true, 2 * late_ns);
+  EXPECT_EQ(health.state(), RailState::kUp);
+}
+
+TEST(RailHealth, ARailThatHasNoRoomForLongIsSuspect) {
+  RailHealth health;
+  EXPECT_FALSE(health.refused(kMs));
+  EXPECT_FALSE(health.refused(RailHealth::kRefusedNs));
+  health.accepted();
+  EXPECT_FALSE(health.refused(2 * RailHealth::kRefusedNs));
+  EXPECT_TRUE(health.refused(3 * RailHealth::kRefusedNs));
+  EXPECT_EQ(health.state(), RailState::kSuspect);
+}
+
 TEST(RailHealth, ARetiredRailIsTheLastChoiceAndNotProbed) {
   RailHealth suspect, down, retired;
   suspect.suspect(0);
   down.suspect(0);
-  down.probe_begun();
+  down.probe_begun(0);
   down.probe_ended(false, 0);
   retired.is_retired_there = true;
   EXPECT_LT(RailHealth().rank(), suspect.rank());

@@ -72,6 +72,18 @@ class RailsTest : public testing::TestWithParam<test::WireKind> {
     return end;
   }
   RailState rail(size_t index) { return writer_->rail_state(owners_number_, index).value(); }
+  /// TCP connects when it is first written to, and other rails take the slices meanwhile.
+  void write_until_all_rails_carry() {
+    const auto is_idle = [&] { return bytes_over(0) == 0 || bytes_over(1) == 0; };
+    for (int i = 0; i < 100 && is_idle(); ++i) ASSERT_EQ(write_all(), TicketState::kDone);
+    ASSERT_FALSE(is_idle());
+  }
+  uint64_t failures_over(size_t index) {
+    uint64_t failures = 0;
+    for (const RouteStatistics& route : writer_->routes())
+      if (route.rail == index) failures += route.failures;
+    return failures;
+  }
   uint64_t bytes_over(size_t index) {
     uint64_t bytes = 0;
     for (const RouteStatistics& route : writer_->routes())
@@ -89,21 +101,22 @@ class RailsTest : public testing::TestWithParam<test::WireKind> {
 };
 
 TEST_P(RailsTest, ABrokenRailIsLeftAloneUntilItWorksAgain) {
-  ASSERT_EQ(write_all(), TicketState::kDone);
+  write_until_all_rails_carry();
   if (!wire_->break_rail(0, 1)) GTEST_SKIP() << "nothing breaks a rail of this wire";
   // What notices may fail, but only that.
-  for (int i = 0; i < 3 && rail(1) == RailState::kUp; ++i) write_all();
+  for (int i = 0; i < 100 && failures_over(1) == 0; ++i) write_all();
   for (int i = 0; i < 3; ++i) EXPECT_EQ(write_all(), TicketState::kDone) << "over the other rail";
   EXPECT_EQ(rail(0), RailState::kUp);
   wire_->mend_rail(0, 1);
   ASSERT_TRUE(wait([&] { return rail(1) == RailState::kUp; })) << "a probe finds it well";
   const uint64_t before = bytes_over(1);
-  EXPECT_EQ(write_all(), TicketState::kDone);
+  for (int i = 0; i < 100 && bytes_over(1) == before; ++i)
+    EXPECT_EQ(write_all(), TicketState::kDone);
   EXPECT_GT(bytes_over(1), before);
 }
 
 TEST_P(RailsTest, ARetiredRailCarriesNothingUntilItIsRestored) {
-  ASSERT_EQ(write_all(), TicketState::kDone);
+  write_until_all_rails_carry();
   ASSERT_TRUE(writer_->retire_rail(0).ok()) << "the one with the messages";
   EXPECT_EQ(rail(0), RailState::kRetired);
   const uint64_t before = bytes_over(0);
@@ -116,7 +129,8 @@ TEST_P(RailsTest, ARetiredRailCarriesNothingUntilItIsRestored) {
   EXPECT_TRUE(wait([&] { return owner_->receive().has_value(); })) << "messages go on";
   ASSERT_TRUE(writer_->restore_rail(0).ok());
   ASSERT_TRUE(wait([&] { return rail(0) == RailState::kUp; }));
-  EXPECT_EQ(write_all(), TicketState::kDone);
+  for (int i = 0; i < 100 && bytes_over(0) == before; ++i)
+    EXPECT_EQ(write_all(), TicketState::kDone);
   EXPECT_GT(bytes_over(0), before);
 }
 

@@ -1,14 +1,11 @@
 #include "fabric/wires.h"
 
-#include <arpa/inet.h>
-#include <sys/socket.h>
-
 #include <chrono>
-#include <filesystem>
 
 #include "fabric/ofi/domain.h"
 #include "fabric/sim/network.h"
 #include "simulation/simulation.h"
+#include "tools/rail_sockets.h"
 
 namespace braid::fabric::test {
 namespace {
@@ -48,25 +45,6 @@ WireKind simulated(const char* name, const sim::NetworkOptions& options) {
           [options] { return std::make_unique<SimulatedWire>(options); }};
 }
 
-/// Ends this process's TCP connections from or to this address of the host, but lets it listen on.
-/// Returns how many.
-int break_connections_at(const std::string& address) {
-  in_addr wanted{};
-  inet_pton(AF_INET, address.c_str(), &wanted);
-  int broken = 0;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-    const int fd = std::stoi(entry.path().filename().string());
-    sockaddr_in own{}, peer{};
-    socklen_t own_bytes = sizeof own, peer_bytes = sizeof peer;
-    if (getsockname(fd, reinterpret_cast<sockaddr*>(&own), &own_bytes) != 0) continue;
-    if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &peer_bytes) != 0) continue;
-    if (own.sin_family != AF_INET) continue;
-    if (own.sin_addr.s_addr != wanted.s_addr && peer.sin_addr.s_addr != wanted.s_addr) continue;
-    broken += shutdown(fd, SHUT_RDWR) == 0;
-  }
-  return broken;
-}
-
 class OfiWire final : public Wire {
  public:
   explicit OfiWire(const ofi::Quirks& quirks) : quirks_(quirks) {}
@@ -75,7 +53,7 @@ class OfiWire final : public Wire {
     return ofi::open_domain(quirks_, address(side, opened_[side]++)).value();
   }
   bool break_rail(int side, int index) override {
-    return quirks_.listens_at_address && break_connections_at(address(side, index)) > 0;
+    return quirks_.listens_at_address && tools::break_connections(address(side, index)) > 0;
   }
   void pass_time() override {}
   uint64_t now_ns() override {

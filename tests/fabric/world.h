@@ -83,6 +83,7 @@ class World {
   bool knows_of_killed_rail(const Process& writer, const Process& owner) const;
   void kill_a_rail();
   void check_rails() const;
+  static bool knows(const Process& process, const Process& other);
   void check_end();
   double us(double from, double to) { return from + random_.unit() * (to - from); }
   uint64_t now_ns() const { return simulation::to_ns(simulation_.now()); }

@@ -42,6 +42,9 @@ braid_status braid_fabric_get_statistics(braid_fabric* fabric,
     counted.misdirected = all.counts.misdirected;
     counted.refused = all.counts.refused;
     counted.over_credit = all.counts.over_credit;
+    counted.unauthenticated = all.counts.unauthenticated;
+    counted.replayed = all.counts.replayed;
+    counted.peers_failed = all.counts.peers_failed;
     counted.strays = all.strays;
     counted.quarantined_bytes = all.quarantined_bytes;
     std::memcpy(statistics, &counted, counted.struct_bytes);

@@ -1,7 +1,6 @@
 #include "fabric/library/service.h"
 
 #include <sched.h>
-#include <sys/random.h>
 #include <time.h>
 
 #include <chrono>
@@ -18,13 +17,6 @@ namespace {
 constexpr const char* kLoopback = "127.0.0.1";
 constexpr uint64_t kBusyNs = 100'000;  // after something has happened, it looks again at once
 constexpr auto kQuiet = std::chrono::microseconds(250);  // between looks when nothing happens
-
-uint64_t random_number() {
-  uint64_t number = 0;
-  while (getrandom(&number, sizeof number, 0) != sizeof number) {
-  }
-  return number;
-}
 
 int kind_of(About about) {
   switch (about) {

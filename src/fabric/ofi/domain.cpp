@@ -14,6 +14,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "fabric/ofi/incoming.h"
 #include "fabric/ofi/library.h"
 
 namespace braid::fabric::ofi {
@@ -70,6 +71,11 @@ class OfiDomain final : public Domain {
     return std::unique_ptr<Domain>(std::move(domain));
   }
 
+  ~OfiDomain() override {
+    for (const auto& [number, door] : doors_) drain(door.address);
+    drain(address_);
+  }
+
   const Traits& traits() const override { return traits_; }
   Bytes address() const override { return address_; }
   Result<uint32_t> add_region(MutableBytes memory, Access access) override;
@@ -77,6 +83,9 @@ class OfiDomain final : public Domain {
   void remove_region(uint32_t region) override { regions_.erase(region); }
   Result<uint32_t> connect(Bytes address) override;
   void disconnect(uint32_t peer) override;
+  Result<uint32_t> open_door() override;
+  Bytes door_address(uint32_t door) const override { return doors_.at(door).address; }
+  void close_door(uint32_t door) override;
   bool post_write(const Write& write) override;
   bool post_send(uint32_t peer, uint32_t region, Bytes message, uint64_t context) override;
   bool post_receive(uint32_t region, MutableBytes buffer, uint64_t context) override;
@@ -97,7 +106,7 @@ class OfiDomain final : public Domain {
   OfiDomain(const Library& fabric_library, const Quirks& quirks)
       : library_(fabric_library),
         quirks_(quirks),
-        traits_{quirks.provider, quirks.removal_fences} {}
+        traits_{quirks.provider, quirks.removal_fences, quirks.closing_fences} {}
 
   struct Peer {
     fi_addr_t address = FI_ADDR_UNSPEC;
@@ -105,15 +114,23 @@ class OfiDomain final : public Domain {
     Owned<fid_ep> own;           // the same, where each peer needs one
   };
 
+  struct Door {
+    Owned<fid_ep> endpoint;
+    std::vector<std::byte> address;
+  };
+
   Status prepare(const std::string& host_address);
   Result<Owned<fid_ep>> open_endpoint();
+  Result<std::vector<std::byte>> name_of(fid_ep& endpoint) const;
   Status failure(const char* what, int64_t answer) const;
   void* descriptor_of(uint32_t region) const;
   Operation* begin(Event event, uint64_t context);
   bool posted(Operation* operation, int64_t answer);
   void end(const Operation* operation) { free_.push_back(const_cast<Operation*>(operation)); }
+  size_t read_queue(std::span<Completion> completions);
   Completion completed(const fi_cq_data_entry& entry);
   bool take_error(Completion& completion);
+  void drain(Bytes name);
 
   const Library& library_;
   const Quirks& quirks_;
@@ -128,10 +145,12 @@ class OfiDomain final : public Domain {
   std::deque<Operation> operations_;
   Owned<fid_ep> endpoint_;   // endpoints are closed first: nothing reads or writes memory then
   std::vector<Peer> peers_;  // by number
+  std::unordered_map<uint32_t, Door> doors_;
+  uint32_t next_door_ = 0;
   std::vector<std::byte> address_;
   uint32_t next_region_ = 0;
   std::vector<Operation*> free_;
-  std::deque<Completion> failed_;  // postings that libfabric has refused
+  std::deque<Completion> waiting_;  // that no poll has handed out yet
 };
 
 Status OfiDomain::failure(const char* what, int64_t answer) const {
@@ -180,12 +199,19 @@ Status OfiDomain::prepare(const std::string& host_address) {
   if (!endpoint.ok()) return endpoint.status();
   endpoint_ = std::move(endpoint).value();
 
-  size_t size_bytes = kAddressBytesMax;
-  address_.resize(size_bytes);
-  answer = fi_getname(&endpoint_->fid, address_.data(), &size_bytes);
-  if (answer != 0) return failure("fi_getname", answer);
-  address_.resize(size_bytes);
+  Result<std::vector<std::byte>> name = name_of(*endpoint_);
+  if (!name.ok()) return name.status();
+  address_ = std::move(name).value();
   return {};
+}
+
+Result<std::vector<std::byte>> OfiDomain::name_of(fid_ep& endpoint) const {
+  size_t size_bytes = kAddressBytesMax;
+  std::vector<std::byte> name(size_bytes);
+  const int answer = fi_getname(&endpoint.fid, name.data(), &size_bytes);
+  if (answer != 0) return failure("fi_getname", answer);
+  name.resize(size_bytes);
+  return name;
 }
 
 Result<Owned<fid_ep>> OfiDomain::open_endpoint() {
@@ -256,6 +282,34 @@ void OfiDomain::disconnect(uint32_t peer) {
   fi_av_remove(addresses_.get(), &leaving.address, 1, 0);
 }
 
+Result<uint32_t> OfiDomain::open_door() {
+  Result<Owned<fid_ep>> endpoint = open_endpoint();
+  if (!endpoint.ok()) return endpoint.status();
+  Result<std::vector<std::byte>> name = name_of(*endpoint.value());
+  if (!name.ok()) return name.status();
+  doors_[next_door_] = {std::move(endpoint).value(), std::move(name).value()};
+  return next_door_++;
+}
+
+void OfiDomain::close_door(uint32_t door) {
+  drain(doors_.at(door).address);
+  doors_.erase(door);
+}
+
+/// Ends what comes in at an endpoint, so that it may be closed: see Quirks.
+void OfiDomain::drain(Bytes name) {
+  constexpr int kLooksMax = 100'000;
+  if (!quirks_.drains_before_close) return;
+  std::vector<Incoming> connections = incoming_at(name);
+  for (const Incoming& connection : connections) shut_down(connection);
+  for (int look = 0; look < kLooksMax && !connections.empty(); ++look) {
+    std::array<Completion, kEventsAtOnce> completions;
+    const size_t count = read_queue(completions);
+    waiting_.insert(waiting_.end(), completions.begin(), completions.begin() + count);
+    std::erase_if(connections, [](const Incoming& connection) { return !connection.is_open(); });
+  }
+}
+
 // ---- Postings ----
 
 OfiDomain::Operation* OfiDomain::begin(Event event, uint64_t context) {
@@ -271,7 +325,7 @@ bool OfiDomain::posted(Operation* operation, int64_t answer) {
   if (answer == 0) return true;
   end(operation);
   if (answer == -FI_EAGAIN) return false;
-  failed_.push_back({operation->event, false, 0, 0, operation->context});
+  waiting_.push_back({operation->event, false, 0, 0, operation->context});
   return true;
 }
 
@@ -318,15 +372,19 @@ bool OfiDomain::post_receive(uint32_t region, MutableBytes buffer, uint64_t cont
 
 size_t OfiDomain::poll(std::span<Completion> completions) {
   size_t count = 0;
-  for (; count < completions.size() && !failed_.empty(); failed_.pop_front())
-    completions[count++] = failed_.front();
+  for (; count < completions.size() && !waiting_.empty(); waiting_.pop_front())
+    completions[count++] = waiting_.front();
+  return count + read_queue(completions.subspan(count));
+}
+
+size_t OfiDomain::read_queue(std::span<Completion> completions) {
   std::array<fi_cq_data_entry, kEventsAtOnce> entries;
-  const size_t room = std::min(completions.size() - count, entries.size());
-  if (room == 0) return count;
+  const size_t room = std::min(completions.size(), entries.size());
+  if (room == 0) return 0;
   const int64_t answer = fi_cq_read(queue_.get(), entries.data(), room);
-  if (answer == -FI_EAVAIL && take_error(completions[count])) return count + 1;
-  for (int64_t i = 0; i < answer; ++i) completions[count++] = completed(entries[i]);
-  return count;
+  if (answer == -FI_EAVAIL) return take_error(completions[0]) ? 1 : 0;
+  for (int64_t i = 0; i < answer; ++i) completions[i] = completed(entries[i]);
+  return answer > 0 ? static_cast<size_t>(answer) : 0;
 }
 
 Completion OfiDomain::completed(const fi_cq_data_entry& entry) {

@@ -13,6 +13,12 @@ struct Quirks {
   bool listens_at_address = false;
   /// See Traits::removal_fences.
   bool removal_fences = false;
+  /// See Traits::closing_fences.
+  bool closing_fences = false;
+  /// An endpoint that is closed while a write comes in makes the process fault (rxm of
+  /// libfabric 1.17 reports the write's end without a context, and uses it). So its connections are
+  /// shut down first, and read to their ends.
+  bool drains_before_close = false;
   /// Completions of one endpoint come in the order of posting, so a peer that is silent would hold
   /// up those of all others: each peer is written to from an endpoint of its own.
   bool needs_endpoint_for_each_peer = false;

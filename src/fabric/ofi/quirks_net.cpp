@@ -5,8 +5,10 @@
 namespace braid::fabric::ofi {
 
 const Quirks& net_quirks() {
-  static constexpr Quirks quirks{
-      .provider = "net", .listens_at_address = true, .needs_endpoint_for_each_peer = false};
+  static constexpr Quirks quirks{.provider = "net",
+                                 .listens_at_address = true,
+                                 .closing_fences = true,
+                                 .needs_endpoint_for_each_peer = false};
   return quirks;
 }
 

@@ -11,8 +11,10 @@
 namespace braid::fabric::ofi {
 
 const Quirks& shm_quirks() {
-  static constexpr Quirks quirks{
-      .provider = "shm", .listens_at_address = false, .needs_endpoint_for_each_peer = true};
+  static constexpr Quirks quirks{.provider = "shm",
+                                 .listens_at_address = false,
+                                 .closing_fences = true,
+                                 .needs_endpoint_for_each_peer = true};
   return quirks;
 }
 

@@ -8,8 +8,11 @@
 namespace braid::fabric::ofi {
 
 const Quirks& tcp_quirks() {
-  static constexpr Quirks quirks{
-      .provider = "tcp;ofi_rxm", .listens_at_address = true, .needs_endpoint_for_each_peer = false};
+  static constexpr Quirks quirks{.provider = "tcp;ofi_rxm",
+                                 .listens_at_address = true,
+                                 .closing_fences = true,
+                                 .drains_before_close = true,
+                                 .needs_endpoint_for_each_peer = false};
   return quirks;
 }
 

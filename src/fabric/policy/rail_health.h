@@ -15,7 +15,7 @@ namespace braid::fabric {
 enum class RailState : uint8_t {
   kUp,
   kSuspect,  ///< something has failed or is late, and a probe is to tell
-  kDown,     ///< a probe has failed; others come, until one succeeds
+  kDown,     ///< a probe has failed, or is late; others come, until one succeeds
   kRetired   ///< taken out of use on purpose, here or at the peer
 };
 
@@ -25,6 +25,10 @@ class RailHealth {
   static constexpr uint64_t kPauseMaxNs = 1'000'000'000;
   /// A rail that fails again so soon after it came back is tried later than the time before.
   static constexpr uint64_t kSteadyNs = 1'000'000'000;
+
+  static constexpr uint64_t kRefusedNs = 100'000'000;
+  static constexpr uint64_t kProbeLateNs = 1'000'000'000;
+  static constexpr uint64_t kNever = std::numeric_limits<uint64_t>::max();
 
   RailState state() const {
     return is_retired_here || is_retired_there ? RailState::kRetired : state_;
@@ -38,21 +42,40 @@ class RailHealth {
     if (now_ns - up_since_ns_ >= kSteadyNs) pause_ns_ = 0;
     due_ns_ = now_ns + pause_ns_;
   }
-
-  bool wants_probe(uint64_t now_ns) const { return next_probe_ns() <= now_ns; }
-  /// The largest number: none, unless something happens.
-  uint64_t next_probe_ns() const {
-    const bool is_wanted =
-        (state() == RailState::kSuspect || state() == RailState::kDown) && !is_probing_;
-    return is_wanted ? due_ns_ : std::numeric_limits<uint64_t>::max();
+  /// The rail has no room although nothing is under way to the peer: it may never have. True: it
+  /// has become suspect.
+  bool refused(uint64_t now_ns) {
+    if (state_ != RailState::kUp) return false;
+    if (refused_since_ns_ == 0) refused_since_ns_ = now_ns;
+    if (now_ns - refused_since_ns_ < kRefusedNs) return false;
+    suspect(now_ns);
+    return true;
   }
-  void probe_begun() { is_probing_ = true; }
+  void accepted() { refused_since_ns_ = 0; }
+
+  bool wants_probe(uint64_t now_ns) const { return !is_probing_ && next_ns() <= now_ns; }
+  /// When there is something to do, a probe or `check`. The largest number: nothing.
+  uint64_t next_ns() const {
+    const bool is_wanted = state() == RailState::kSuspect || state() == RailState::kDown;
+    return is_wanted ? due_ns_ : kNever;
+  }
+  void probe_begun(uint64_t now_ns) {
+    is_probing_ = true;
+    due_ns_ = now_ns + kProbeLateNs;
+  }
   void probe_ended(bool ok, uint64_t now_ns) {
     is_probing_ = false;
     state_ = ok ? RailState::kUp : RailState::kDown;
     up_since_ns_ = now_ns;
+    refused_since_ns_ = 0;
     pause_ns_ = std::clamp(2 * pause_ns_, kPauseMinNs, kPauseMaxNs);
     due_ns_ = now_ns + pause_ns_;
+  }
+  /// A probe that is late has not failed, and may still end.
+  void check(uint64_t now_ns) {
+    if (!is_probing_ || now_ns < due_ns_) return;
+    state_ = RailState::kDown;
+    due_ns_ = kNever;
   }
 
   bool is_retired_here = false;
@@ -62,8 +85,9 @@ class RailHealth {
   RailState state_ = RailState::kUp;
   bool is_probing_ = false;
   uint64_t pause_ns_ = 0;  // before the next probe
-  uint64_t due_ns_ = 0;
+  uint64_t due_ns_ = 0;    // of a probe; while one is under way: when it is late
   uint64_t up_since_ns_ = 0;
+  uint64_t refused_since_ns_ = 0;  // 0: it has room
 };
 
 }  // namespace braid::fabric

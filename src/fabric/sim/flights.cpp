@@ -26,7 +26,7 @@ std::unique_ptr<Domain> Network::open_domain(int host, uint64_t place) {
   nic->host = host;
   nic->out = simulation_.flows().add_resource(options_.link_gbps);
   nic->in = simulation_.flows().add_resource(options_.link_gbps);
-  nic->traits = {"simulated", options_.removal_fences};
+  nic->traits = {"simulated", options_.removal_fences, options_.closing_fences};
   nic->place = place;
   places_[place] = {nic->id, host};
   nics_.push_back(std::move(nic));
@@ -185,7 +185,10 @@ void Network::land(const std::shared_ptr<Flight>& flight, uint64_t pieces) {
 bool Network::find_target(Flight& flight) {
   Nic* to = flight.target != nullptr ? find(flight.landed_at) : find_place(flight.to);
   if (to == nullptr) return false;
-  if (flight.target != nullptr && !options_.removal_fences) return true;  // it had begun
+  const bool has_begun = flight.target != nullptr;
+  const bool is_shut = flight.door != kNoDoor && !to->doors.contains(flight.door);
+  if (is_shut && (!has_begun || options_.closing_fences)) return false;
+  if (has_begun && !options_.removal_fences) return true;
   for (const auto& [index, region] : to->regions) {
     const uint64_t size_bytes = flight.is_ghost ? flight.snapshot.size() : flight.source.size();
     const uint64_t offset = flight.target_address - region.range.base;

@@ -28,6 +28,7 @@ struct NetworkOptions {
   double full_chance = 0;      ///< that a queue says it is full although it is not
   /// As domains of providers differ:
   bool removal_fences = true;
+  bool closing_fences = true;
   bool lands_when_polled = false;   ///< the target's process must poll for bytes to land
   bool stops_with_process = false;  ///< a paused process's writes pause with it, and go on later
 };
@@ -104,6 +105,7 @@ class Network {
   std::vector<std::unique_ptr<Nic>> nics_;               // by id; null once its domain is gone
   std::map<uint64_t, std::pair<uint64_t, int>> places_;  // the latest domain there, and its host
   std::map<std::pair<uint64_t, uint64_t>, int> classes_;
+  uint32_t next_door_ = 1;
   const Nic* polled_ = nullptr;  // whose poll is running
 };
 

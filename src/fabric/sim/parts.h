@@ -30,6 +30,12 @@ struct Network::Nic {
     uint64_t context;
   };
 
+  /// Who is at the other end: a place, and a door there, or kNoDoor.
+  struct Peer {
+    uint64_t place;
+    uint32_t door;
+  };
+
   uint64_t id = 0;
   uint64_t place = 0;
   int host = 0;
@@ -38,7 +44,8 @@ struct Network::Nic {
   Traits traits;
   std::map<uint32_t, Region> regions;
   uint32_t next_region = 0;
-  std::vector<uint64_t> peers;  // places, by index; disconnected ones stay, as kNobody
+  std::vector<Peer> peers;                           // by index; disconnected ones stay, as kNobody
+  std::map<uint32_t, std::vector<std::byte>> doors;  // their addresses
   std::deque<Completion> completions;
   std::deque<Buffer> buffers;
   std::vector<std::shared_ptr<Flight>> flights;   // of its own postings that have not ended
@@ -49,11 +56,13 @@ struct Network::Nic {
 };
 
 inline constexpr uint64_t kNobody = ~uint64_t{0};
+inline constexpr uint32_t kNoDoor = 0;
 
 /// A posting on its way.
 struct Network::Flight {
   uint64_t from = 0;      // the id of a domain
   uint64_t to = kNobody;  // a place
+  uint32_t door = kNoDoor;
   bool is_message = false;
   Bytes source;
   std::vector<std::byte> snapshot;  // what the network still holds once nobody reads the source
@@ -82,6 +91,9 @@ class SimulatedDomain final : public Domain {
   void remove_region(uint32_t region) override;
   Result<uint32_t> connect(Bytes address) override;
   void disconnect(uint32_t peer) override;
+  Result<uint32_t> open_door() override;
+  Bytes door_address(uint32_t door) const override { return nic_.doors.at(door); }
+  void close_door(uint32_t door) override { nic_.doors.erase(door); }
   bool post_write(const Write& write) override;
   bool post_send(uint32_t peer, uint32_t region, Bytes message, uint64_t context) override;
   bool post_receive(uint32_t region, MutableBytes buffer, uint64_t context) override;

@@ -36,15 +36,28 @@ RemoteRange SimulatedDomain::remote_range(uint32_t region) const {
 
 void SimulatedDomain::remove_region(uint32_t region) { nic_.regions.erase(region); }
 
+// The address of a place is followed by that of a door, if it is one's.
 Result<uint32_t> SimulatedDomain::connect(Bytes address) {
-  uint64_t place = 0;
-  if (address.size() != sizeof place) return Status::error("no address of a simulated network");
-  std::memcpy(&place, address.data(), sizeof place);
-  nic_.peers.push_back(place);
+  Network::Nic::Peer peer{kNobody, kNoDoor};
+  if (address.size() != sizeof peer.place && address.size() != sizeof peer.place + sizeof peer.door)
+    return Status::error("no address of a simulated network");
+  std::memcpy(&peer.place, address.data(), sizeof peer.place);
+  if (address.size() > sizeof peer.place)
+    std::memcpy(&peer.door, address.data() + sizeof peer.place, sizeof peer.door);
+  nic_.peers.push_back(peer);
   return static_cast<uint32_t>(nic_.peers.size() - 1);
 }
 
-void SimulatedDomain::disconnect(uint32_t peer) { nic_.peers.at(peer) = kNobody; }
+void SimulatedDomain::disconnect(uint32_t peer) { nic_.peers.at(peer) = {kNobody, kNoDoor}; }
+
+Result<uint32_t> SimulatedDomain::open_door() {
+  const uint32_t door = network_.next_door_++;
+  std::vector<std::byte> name = address_;
+  name.resize(address_.size() + sizeof door);
+  std::memcpy(name.data() + address_.size(), &door, sizeof door);
+  nic_.doors[door] = std::move(name);
+  return door;
+}
 
 bool SimulatedDomain::is_full() {
   if (nic_.flights.size() >= static_cast<size_t>(network_.options_.queue_depth)) return true;
@@ -69,7 +82,8 @@ bool SimulatedDomain::post_write(const Write& write) {
   check_source(write.region, write.source);
   auto flight = std::make_shared<Network::Flight>();
   flight->from = nic_.id;
-  flight->to = nic_.peers.at(write.peer);
+  flight->to = nic_.peers.at(write.peer).place;
+  flight->door = nic_.peers.at(write.peer).door;
   flight->source = write.source;
   flight->context = write.context;
   flight->target_address = write.target_address;
@@ -88,7 +102,7 @@ bool SimulatedDomain::post_send(uint32_t peer, uint32_t region, Bytes message, u
   check_source(region, message);
   auto flight = std::make_shared<Network::Flight>();
   flight->from = nic_.id;
-  flight->to = nic_.peers.at(peer);
+  flight->to = nic_.peers.at(peer).place;
   flight->is_message = true;
   flight->source = message;
   flight->context = context;

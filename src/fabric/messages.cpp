@@ -1,0 +1,267 @@
+// Engine: what peers tell each other.
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "fabric/engine.h"
+
+namespace braid::fabric {
+namespace {
+
+// Messages that wait for one peer: answers to it, and what its credits allow. A peer that asks, and
+// does not take the answers, is given up.
+constexpr size_t kQueuedMax = 1 << 14;
+
+}  // namespace
+
+void Engine::tell(uint64_t id, decltype(Message::body) body) {
+  if (const Peer* peer = find_live(id)) tell(id, message_rail(*peer), std::move(body));
+}
+
+/// Over a rail that has delivered all before it: one that swallows messages would make this engine
+/// look silent. If there is none, then what is under way says as much as a beat would.
+void Engine::beat(uint64_t id) {
+  const Peer& peer = *peers_.find(id);
+  const auto is_free = [&](size_t rail) {
+    return mailboxes_[rail]->count_for(peer.messages[rail]) == 0;
+  };
+  size_t rail = message_rail(peer);
+  for (size_t i = 0; i < mailboxes_.size() && !is_free(rail); ++i) rail = i;
+  if (is_free(rail)) tell(id, rail, Beat{});
+}
+
+void Engine::tell(uint64_t id, size_t rail, decltype(Message::body) body) {
+  Peer& peer = *peers_.find(id);
+  const bool is_hello = std::holds_alternative<Hello>(body);
+  Message message{address_.engine, peer.engine, std::move(body)};
+  message.version = peer.version;
+  message.session = {peer.session, peer.their_session, is_hello ? 0 : ++peer.sequence};
+  if (is_hello) message.session.to = 0;
+  peer.pulse.told_ns = awake_.now_ns();
+  mailboxes_[rail]->queue({peer.messages[rail], encode(message, options_.secret), id, 0});
+  if (messages_for(peer) > kQueuedMax) fail_peer(id, PeerFailure::kTooMuch);
+}
+
+/// Over a rail where it has not failed. The peer may have had it nevertheless, and drops the second
+/// by its sequence. False: there is no such rail.
+bool Engine::send_again(size_t rail, Mailbox::Letter letter) {
+  const Peer* peer = find_live(letter.tag);
+  if (peer == nullptr || peer->version < 2) return false;
+  letter.tried_rails |= 1u << rail;
+  size_t best = mailboxes_.size();
+  for (size_t other = 0; other < mailboxes_.size(); ++other)
+    if ((letter.tried_rails >> other & 1) == 0 &&
+        (best == mailboxes_.size() ||
+         peer->routes[other].health.rank() < peer->routes[best].health.rank()))
+      best = other;
+  if (best == mailboxes_.size()) return false;
+  letter.peer = peer->messages[best];
+  mailboxes_[best]->queue(std::move(letter));
+  return true;
+}
+
+/// What waits for a rail that is down goes over another one.
+void Engine::move_messages(const Peer& peer, size_t rail) {
+  const size_t other = message_rail(peer);
+  if (other == rail) return;
+  for (Mailbox::Letter& letter : mailboxes_[rail]->take_queued(peer.messages[rail])) {
+    letter.peer = peer.messages[other];
+    mailboxes_[other]->queue(std::move(letter));
+  }
+}
+
+/// That are queued, or have not been delivered.
+size_t Engine::messages_for(const Peer& peer) const {
+  size_t count = 0;
+  for (size_t i = 0; i < mailboxes_.size(); ++i)
+    count += mailboxes_[i]->count_for(peer.messages[i]);
+  return count;
+}
+
+void Engine::drop_messages(const Peer& peer) {
+  for (size_t i = 0; i < mailboxes_.size(); ++i) mailboxes_[i]->drop(peer.messages[i]);
+}
+
+Status Engine::send(uint64_t id, Bytes payload) {
+  Peer* peer = find_live(id);
+  if (peer == nullptr || peer->state != PeerState::kConnected)
+    return Status::error("the peer is not connected");
+  if (payload.size() > kPayloadBytesMax)
+    return Status::error("a message has at most " + std::to_string(kPayloadBytesMax) + " bytes",
+                         "Write larger things into memory that the peer has granted");
+  if (peer->credits == 0)
+    return Status::error("the peer has no buffer for another message now", "Try again later");
+  --peer->credits;
+  tell(id, Data{{payload.begin(), payload.end()}});
+  return {};
+}
+
+std::optional<Received> Engine::receive() {
+  if (inbox_.empty()) return std::nullopt;
+  Received received = std::move(inbox_.front());
+  inbox_.pop_front();
+  Peer& peer = *peers_.find(received.peer);
+  --peer.unread;
+  ++peer.owed;
+  if (peer.owed >= (options_.credits + 1) / 2) {
+    tell(received.peer, Credit{peer.owed});
+    peer.owed = 0;
+  }
+  return received;
+}
+
+void Engine::handle(Bytes bytes) {
+  Result<Message> read = decode_message(bytes, options_.secret);
+  if (!read.ok()) {
+    ++(options_.secret.is_set() && !is_sealed(bytes, options_.secret) ? statistics_.unauthenticated
+                                                                      : statistics_.malformed);
+    return;
+  }
+  Message& message = read.value();
+  // The same address may have been another process's before: the number says for whom this was.
+  if (message.to != address_.engine) {
+    ++statistics_.misdirected;
+    return;
+  }
+  if (const Hello* hello = std::get_if<Hello>(&message.body)) return handle_hello(message, *hello);
+  const std::optional<uint64_t> id = sender_of(message);
+  if (!id) {
+    ++statistics_.misdirected;
+    return;
+  }
+  Peer& peer = *peers_.find(*id);
+  if (message.version >= 2 && !peer.heard.accept(message.session.sequence)) {
+    ++statistics_.replayed;
+    return;
+  }
+  peer.their_session = message.session.from;
+  peer.pulse.heard_ns = awake_.now_ns();
+  // Whatever it says, it has heard the Hello or the Welcome.
+  if (peer.state == PeerState::kConnecting && (peer.has_arrived || peer.version < 2))
+    connected(*id);
+  const uint64_t told = peer.sequence;
+  const bool was_failed = peer.state == PeerState::kFailed;
+  const bool is_goodbye = std::holds_alternative<Goodbye>(message.body);
+  std::visit([&](auto& body) { handle_from(*id, std::move(body)); }, message.body);
+  // It has come back, and does not know yet that it was given up.
+  Peer* now = find_live(*id);
+  const bool has_none = now != nullptr && messages_for(*now) == 0;
+  if (was_failed && !is_goodbye && has_none && now->sequence == told)
+    tell(*id, Goodbye{Goodbye::Why::kSilence});
+}
+
+/// The peer whose connection the message names; none: nobody known, or an earlier connection.
+std::optional<uint64_t> Engine::sender_of(const Message& message) {
+  std::optional<uint64_t> id;
+  if (message.version < 2) {
+    id = find_peer(message.from);
+  } else if (const auto found = peer_of_session_.find(message.session.to);
+             found != peer_of_session_.end()) {
+    id = found->second;
+  }
+  const Peer* peer = id ? find_live(*id) : nullptr;
+  if (peer == nullptr || peer->engine != message.from || peer->version != message.version)
+    return std::nullopt;
+  const bool is_known = peer->their_session != 0 || peer->version < 2;
+  const bool is_welcome = std::holds_alternative<Welcome>(message.body);
+  if (is_known ? peer->their_session != message.session.from : !is_welcome) return std::nullopt;
+  return id;
+}
+
+void Engine::handle_hello(const Message& message, const Hello& hello) {
+  const bool is_whole = hello.doors.empty() || hello.doors.size() == hello.address.rails.size();
+  if (hello.address.engine != message.from || message.from == address_.engine || !is_whole ||
+      (message.version >= 2 && message.session.from == 0)) {
+    ++statistics_.malformed;
+    return;
+  }
+  const std::optional<uint64_t> id = peer_of_hello(message, hello);
+  if (!id) {
+    ++statistics_.refused;
+    return;
+  }
+  Peer& peer = *peers_.find(*id);
+  peer.their_session = message.session.from;
+  arrived(*id, hello);
+  if (peer.state == PeerState::kFailed) return;
+  Welcome welcome{options_.credits, {}, {}};
+  for (size_t i = 0; i < peer.doors.size(); ++i) {
+    const Bytes door = worker_.rail(i).door_address(peer.doors[i]);
+    welcome.doors.emplace_back(door.begin(), door.end());
+  }
+  if (options_.processes != nullptr) welcome.origin = options_.processes->self();
+  tell(*id, std::move(welcome));
+  if (peer.version < 2 && peer.state == PeerState::kConnecting) connected(*id);
+}
+
+/// Somebody that this engine connects to at the same time, or somebody new. The same engine may
+/// connect anew while its earlier connection still counts here.
+std::optional<uint64_t> Engine::peer_of_hello(const Message& message, const Hello& hello) {
+  const std::optional<uint64_t> known = find_peer(message.from);
+  if (known) {
+    const Peer& peer = *peers_.find(*known);
+    const bool is_awaited = peer.state == PeerState::kConnecting && !peer.has_arrived;
+    if (is_awaited && !peer.is_leaving && peer.version == message.version) return known;
+    if (peer.version < 2 || peer.their_session == message.session.from) return std::nullopt;
+  }
+  if (find_newcomer(message.from) || handshakes_ >= options_.newcomers_max) return std::nullopt;
+  if (!options_.accepts_peers) return std::nullopt;
+  const Result<uint64_t> added = add_peer(hello.address);
+  if (!added.ok()) return std::nullopt;
+  peers_.find(added.value())->is_newcomer = true;
+  ++handshakes_;
+  add_deadline(now_ns_ + options_.handshake_ns, Due::kPeer, added.value());
+  return added.value();
+}
+
+/// What Hello and Welcome say alike.
+template <typename Arrival>
+void Engine::arrived(uint64_t id, const Arrival& arrival) {
+  Peer& peer = *peers_.find(id);
+  if (peer.has_arrived) return;
+  peer.has_arrived = true;
+  add_credits(peer, arrival.credits);  // to those that have come back already
+  const bool is_whole = arrival.doors.empty() || arrival.doors.size() == peer.address.rails.size();
+  if (!is_whole || !connect_doors(peer, arrival.doors).ok())
+    return fail_peer(id, PeerFailure::kNetwork);
+  if (options_.processes != nullptr) options_.processes->watch(id, arrival.origin);
+}
+
+void Engine::handle_from(uint64_t id, const Welcome& welcome) {
+  arrived(id, welcome);
+  const Peer* peer = find_live(id);
+  if (peer == nullptr) return;
+  if (peer->state == PeerState::kConnecting) connected(id);
+  // So that the peer is connected too.
+  if (peer->version >= 2 && peer->state == PeerState::kConnected) tell(id, Beat{});
+}
+
+void Engine::add_credits(Peer& peer, uint32_t credits) {
+  peer.credits += std::min(credits, ~peer.credits);
+}
+
+void Engine::handle_from(uint64_t peer, Data&& data) {
+  Peer& from = *peers_.find(peer);
+  if (from.state == PeerState::kFailed) {
+    ++statistics_.misdirected;
+    return;
+  }
+  if (from.unread + from.owed >= options_.credits) {
+    ++statistics_.over_credit;
+    return;
+  }
+  ++from.unread;
+  inbox_.push_back({peer, std::move(data.payload)});
+  completions_.message_arrived();
+}
+
+void Engine::handle_from(uint64_t peer, const Credit& credit) {
+  add_credits(*peers_.find(peer), credit.credits);
+}
+
+void Engine::handle_from(uint64_t peer, const Goodbye& goodbye) {
+  fail_peer(peer,
+            goodbye.why == Goodbye::Why::kSilence ? PeerFailure::kGaveUs : PeerFailure::kLeft);
+}
+
+}  // namespace braid::fabric

@@ -1,0 +1,25 @@
+// Connections that have come in at a listening address of this process, as the kernel knows them:
+// libfabric has no name for them.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+namespace braid::fabric::ofi {
+
+/// One connection that others opened to us. Whoever owns the descriptor may close it at any time.
+struct Incoming {
+  int descriptor = -1;
+  unsigned long inode = 0;  // of the socket: the number of a closed descriptor is used again
+  bool is_open() const;
+};
+
+/// `name` is a socket address, as fi_getname gives it.
+std::vector<Incoming> incoming_at(std::span<const std::byte> name);
+
+/// The peer sees the connection end. Here the bytes that have come already are still read, and then
+/// its end, as if the peer had closed it.
+void shut_down(const Incoming& connection);
+
+}  // namespace braid::fabric::ofi

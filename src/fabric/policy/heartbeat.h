@@ -1,0 +1,43 @@
+// When to tell a peer that this engine is there, and when to give up one that is silent. Pure:
+// given what was heard and told, and a time, it decides.
+//
+// Time here is the engine's own: it passes only while the engine looks (AwakeClock). A process that
+// was stopped has missed nobody: what peers said meanwhile lies in its queues.
+#pragma once
+
+#include <cstdint>
+
+namespace braid::fabric {
+
+struct HeartbeatOptions {
+  uint64_t interval_ns = 1'000'000'000;  ///< between two beats; 0: none, and nobody is given up
+  uint64_t limit_ns = 5'000'000'000;     ///< of silence; at least 3 intervals
+};
+
+class AwakeClock {
+ public:
+  /// `now_ns` rises. A gap counts as `gap_max_ns` at most.
+  void look(uint64_t now_ns, uint64_t gap_max_ns);
+  uint64_t now_ns() const { return awake_ns_; }
+
+ private:
+  uint64_t looked_ns_ = 0;
+  uint64_t awake_ns_ = 0;
+  bool has_looked_ = false;
+};
+
+/// Of one peer, in awake time.
+struct Pulse {
+  uint64_t heard_ns = 0;
+  uint64_t told_ns = 0;
+};
+
+struct HeartbeatDecision {
+  bool is_to_tell = false;
+  bool is_given_up = false;
+  uint64_t again_ns = 0;  ///< when to ask next, in awake time
+};
+
+HeartbeatDecision decide(const Pulse& pulse, const HeartbeatOptions& options, uint64_t now_ns);
+
+}  // namespace braid::fabric

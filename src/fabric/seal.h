@@ -1,0 +1,47 @@
+// Seals: what engines tell each other is sealed with the secret that they share (HMAC-SHA256, RFC
+// 2104 and FIPS 180-4; the first 128 bits, as RFC 2104 section 5 allows). Without a secret the key
+// is empty: a seal then tells what was damaged on the way, and nothing about who sent it.
+//
+// libsodium computes it: small, well kept, and carried inside (its static library is PIC).
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+
+namespace braid::fabric {
+
+inline constexpr size_t kSealBytes = 16;
+using Seal = std::array<std::byte, kSealBytes>;
+
+/// That nobody can guess; never 0.
+uint64_t random_number();
+
+/// Cheap to copy; copies share one key, which is wiped with the last.
+class Secret {
+ public:
+  static constexpr size_t kBytesMin = 16;
+  static constexpr size_t kBytesMax = 4096;
+
+  Secret() = default;  // none
+  static Result<Secret> of(std::span<const std::byte> key);
+  /// The whole file, without white space at its end. Nobody but the owner of the file may be
+  /// allowed to read it.
+  static Result<Secret> of_file(const std::string& path);
+
+  bool is_set() const { return key_ != nullptr; }
+  Seal seal(std::span<const std::byte> bytes) const;
+  /// In a time that does not depend on the bytes.
+  bool is_sealed(std::span<const std::byte> bytes, std::span<const std::byte> seal) const;
+
+ private:
+  std::shared_ptr<const std::vector<std::byte>> key_;
+};
+
+}  // namespace braid::fabric

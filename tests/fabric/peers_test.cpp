@@ -1,0 +1,153 @@
+// Peers that are silent, end, come back, and connect anew: what the survivor sees.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "fabric/small_net.h"
+
+namespace braid::fabric {
+namespace {
+
+using test::SmallNet;
+
+class PeersTest : public testing::Test {
+ protected:
+  PeersTest() { net_.run(10); }
+
+  PeerFailure why(SmallNet::Node& node, uint64_t peer) {
+    return node.engine->peer_failure(peer).value();
+  }
+  Fence fence(uint64_t grant) { return owner_.engine->fence(grant).value(); }
+
+  SmallNet net_;
+  SmallNet::Node& owner_ = net_.add(1);
+  SmallNet::Node& writer_ = net_.add(2);
+  SmallNet::Node& third_ = net_.add(3);
+};
+
+TEST_F(PeersTest, WhoeverOnlyBeatsIsNotGivenUp) {
+  const uint64_t peer = net_.connect(owner_, writer_);
+  net_.run(100'000);
+  EXPECT_EQ(owner_.engine->peer_state(peer).value(), PeerState::kConnected);
+  EXPECT_FALSE(owner_.engine->next_failed());
+  EXPECT_FALSE(writer_.engine->next_failed());
+}
+
+TEST_F(PeersTest, ASilentPeerIsNamedAndTheOthersGoOn) {
+  const uint64_t silent = net_.connect(owner_, writer_);
+  const uint64_t other = net_.connect(owner_, third_);
+  std::vector<std::byte> memory(1000);
+  const uint64_t region = owner_.engine->add_region(memory).value();
+  const uint64_t grant = owner_.engine->grant(region, silent, 0, 1000).value().grant;
+  net_.pause(writer_);
+  EXPECT_FALSE(net_.run(3'500, [&] { return owner_.engine->next_failed().has_value(); }));
+  std::optional<uint64_t> failed;
+  ASSERT_TRUE(net_.run(3'000, [&] { return (failed = owner_.engine->next_failed()).has_value(); }));
+  EXPECT_EQ(failed, silent);
+  EXPECT_EQ(why(owner_, silent), PeerFailure::kSilent);
+  EXPECT_EQ(fence(grant), Fence::kFenced) << "its door is shut";
+  EXPECT_FALSE(owner_.engine->send(silent, {}).ok());
+  EXPECT_TRUE(owner_.engine->send(other, {}).ok());
+  EXPECT_TRUE(net_.run(1'000, [&] { return third_.engine->receive().has_value(); }));
+  EXPECT_EQ(owner_.engine->peer_state(other).value(), PeerState::kConnected);
+}
+
+TEST_F(PeersTest, APeerThatComesBackIsToldAndConnectsAnew) {
+  const uint64_t before = net_.connect(owner_, writer_);
+  const uint64_t owner_before = net_.number_of(owner_, writer_);
+  std::vector<std::byte> memory(1000);
+  const uint64_t region = owner_.engine->add_region(memory).value();
+  const Descriptor old = owner_.engine->grant(region, before, 0, 1000).value().descriptor;
+  net_.pause(writer_);
+  ASSERT_TRUE(net_.run(10'000, [&] { return owner_.engine->next_failed().has_value(); }));
+  net_.resume(writer_);
+  std::optional<uint64_t> failed;
+  ASSERT_TRUE(
+      net_.run(10'000, [&] { return (failed = writer_.engine->next_failed()).has_value(); }));
+  EXPECT_EQ(failed, owner_before);
+  EXPECT_EQ(why(writer_, owner_before), PeerFailure::kGaveUs);
+
+  const uint64_t again = net_.connect(writer_, owner_);
+  EXPECT_EQ(writer_.engine->peer_state(again).value(), PeerState::kConnected);
+  std::optional<uint64_t> accepted;
+  ASSERT_TRUE(net_.run(1'000, [&] { return (accepted = owner_.engine->accept()).has_value(); }));
+  EXPECT_EQ(why(owner_, before), PeerFailure::kSilent) << "the connection before stays what it was";
+  EXPECT_EQ(
+      writer_.engine->open_target(old).status().message(),
+      "this descriptor is of an earlier connection to its owner. Ask the owner for a new one");
+  const Granted granted = owner_.engine->grant(region, *accepted, 0, 1000).value();
+  std::vector<std::byte> source(1000, std::byte{9});
+  const uint64_t from = writer_.engine->add_region(source).value();
+  const uint64_t target = writer_.engine->open_target(granted.descriptor).value();
+  const uint32_t immediate = owner_.engine->counters().acquire().value();
+  ASSERT_TRUE(
+      writer_.engine->write(from, target, {0, 0, 1000}, immediate, net_.now_ns() + 10'000'000)
+          .ok());
+  ASSERT_TRUE(net_.run(5'000, [&] { return owner_.engine->counters().count(immediate) == 1; }));
+  EXPECT_EQ(memory, source);
+  EXPECT_TRUE(owner_.engine->disconnect(before).ok());
+  EXPECT_EQ(net_.number_of(writer_, owner_), *accepted);
+}
+
+TEST_F(PeersTest, AnEngineThatWasStoppedItselfGivesNobodyUp) {
+  net_.connect(owner_, writer_);
+  net_.connect(owner_, third_);
+  net_.pause(owner_);
+  net_.run(3'000);
+  net_.resume(owner_);
+  net_.run(20'000);
+  EXPECT_FALSE(owner_.engine->next_failed());
+  EXPECT_FALSE(writer_.engine->next_failed());
+}
+
+TEST_F(PeersTest, WhoLeavesSaysSo) {
+  const uint64_t peer = net_.connect(owner_, writer_);
+  ASSERT_TRUE(writer_.engine->disconnect(net_.number_of(owner_, writer_)).ok());
+  ASSERT_TRUE(net_.run(500, [&] { return owner_.engine->next_failed() == peer; }));
+  EXPECT_EQ(why(owner_, peer), PeerFailure::kLeft);
+}
+
+/// What a write had begun lies in the network or in queues still: the process's end alone is no
+/// fence, the shut door is.
+TEST_F(PeersTest, WhenItsProcessHasEndedQuarantinedMemoryIsFenced) {
+  for (const bool is_fencing : {true, false}) {
+    sim::NetworkOptions options = SmallNet::software();
+    options.closing_fences = is_fencing;
+    options.landing_us_max = 400;
+    SmallNet net(options);
+    net.options.heartbeat.interval_ns = 0;
+    SmallNet::Node &owner = net.add(1), &writer = net.add(2);
+    const uint64_t peer = net.connect(owner, writer);
+    std::vector<std::byte> memory(64 * 64), source(64 * 64, std::byte{1});
+    const uint64_t region = owner.engine->add_region(memory).value();
+    const Granted granted = owner.engine->grant(region, peer, 0, memory.size()).value();
+    const uint64_t target = writer.engine->open_target(granted.descriptor).value();
+    const uint64_t from = writer.engine->add_region(source).value();
+    ASSERT_TRUE(
+        writer.engine->write(from, target, {0, 0, source.size()}, {}, net.now_ns() + 100'000'000)
+            .ok());
+    ASSERT_TRUE(
+        net.run(2'000, [&] { return std::count(memory.begin(), memory.end(), std::byte{1}) > 0; }));
+    ASSERT_TRUE(owner.engine->revoke(granted.grant, net.now_ns() + 1).ok());
+    net.pause(writer);
+    net.run(20, [&] { return owner.engine->fence(granted.grant).value() != Fence::kRevoking; });
+    EXPECT_EQ(owner.engine->fence(granted.grant).value(), Fence::kQuarantined);
+    EXPECT_EQ(owner.engine->quarantined_bytes(), memory.size());
+    net.kill(writer, sim::Break::kSilent);
+    net.ended_processes.push_back(2);
+    net.run(100'000, [&] { return owner.engine->next_failed() == peer; });
+    EXPECT_EQ(owner.engine->peer_failure(peer).value(), PeerFailure::kEnded);
+    EXPECT_EQ(owner.engine->fence(granted.grant).value(),
+              is_fencing ? Fence::kFenced : Fence::kQuarantined);
+    EXPECT_EQ(owner.engine->quarantined_bytes(), is_fencing ? 0 : memory.size());
+    if (!is_fencing) continue;
+    std::fill(memory.begin(), memory.end(), std::byte{0});
+    net.run(10'000);
+    EXPECT_EQ(memory, std::vector<std::byte>(memory.size()));
+    EXPECT_TRUE(owner.engine->forget_grant(granted.grant).ok());
+    EXPECT_TRUE(owner.engine->remove_region(region).ok());
+  }
+}
+
+}  // namespace
+}  // namespace braid::fabric
