@@ -268,6 +268,28 @@ BRAID_API braid_status braid_fabric_event_descriptor(braid_fabric* fabric, int* 
 BRAID_API braid_status braid_fabric_take_events(braid_fabric* fabric, braid_fabric_event* events,
                                                 size_t capacity, size_t* count);
 
+/* A word of 8 bytes that a GPU or a thread writes, so that it can say from within a CUDA graph how
+ * far it is; the callback then writes what is ready. It is 0 at first. A change is told with the
+ * value before and the latest one: values in between may go unseen, so count up, and never expect
+ * an event for each. The engine looks every 250 us, and more often while things happen. What a
+ * thread wrote before it stored the word (release) is there for the callback; a kernel needs
+ * __threadfence_system() in between. Source: 3.3 of the paper, alloc_uvm_watcher. */
+typedef enum braid_fabric_word_memory {
+  BRAID_FABRIC_WORD_HOST = 0, /* for threads; needs no driver */
+  BRAID_FABRIC_WORD_GPU = 1   /* pinned, and mapped for all GPUs at the same address, in the CUDA
+                                 context that is current in this thread. None is made: without one,
+                                 or without a driver, BRAID_ERROR_UNAVAILABLE */
+} braid_fabric_word_memory;
+
+/* *word is the engine's, until the watcher is released; `callback` as for requests. */
+BRAID_API braid_status braid_fabric_add_watcher(braid_fabric* fabric, int memory,
+                                                braid_fabric_callback callback, void* user,
+                                                uint64_t** word, uint64_t* watcher);
+/* Once nothing writes the word any more. Waits until its callback has returned, unless it is called
+ * within it; there is none afterwards, nor an event in the queue. Words of GPUs are unregistered,
+ * which waits for the context's streams, as cuMemHostUnregister does. */
+BRAID_API braid_status braid_fabric_release_watcher(braid_fabric* fabric, uint64_t watcher);
+
 /* As braid_last_error, for the functions of this file. */
 BRAID_API const char* braid_fabric_last_error(void);
 

@@ -13,6 +13,7 @@ namespace braid {
 namespace {
 
 using std::chrono::milliseconds;
+using test::eventually;
 
 /// Open once; others wait for it.
 class Gate {
