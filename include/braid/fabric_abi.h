@@ -53,7 +53,13 @@ typedef struct braid_fabric_options {
   const char* provider;         /* libfabric's name: "tcp;ofi_rxm", "shm", "net"; NULL: the first */
   const char* const* addresses; /* of network interfaces, one for each rail: "10.0.0.7". Engines
                                    that talk to each other have as many, in the same order */
-  size_t address_count;         /* 0: one rail, 127.0.0.1 */
+  size_t address_count;         /* 0: by nics */
+  const char* nics; /* which NICs are rails where no address is named, each at its first address:
+                       beginnings of names, "eth0,eth1"; all but some, "^docker0"; whole names,
+                       "=eth0" (as NCCL_SOCKET_IFNAME). NULL: what BRAID_FABRIC_NICS says, and
+                       without it one rail at 127.0.0.1 */
+  int is_unpinned;  /* 0: on a host with several NUMA nodes, the engine's thread and memory are on
+                       the node of most rails; 1: where the program is */
 } braid_fabric_options;
 
 typedef enum braid_fabric_ticket_state {
@@ -259,6 +265,13 @@ BRAID_API braid_status braid_fabric_on_peers(braid_fabric* fabric, braid_fabric_
 /* When messages come. */
 BRAID_API braid_status braid_fabric_on_messages(braid_fabric* fabric,
                                                 braid_fabric_callback callback, void* user);
+/* Lets a CUDA stream wait until the immediate has arrived `count` times. By the law (see
+ * docs/architecture.md) a stream may wait only for what was enqueued before, or what a network
+ * interface does by itself. All wires of this version need a CPU that polls for immediates, so this
+ * is refused with that cause: BRAID_ERROR_UNAVAILABLE. Ask for a callback (braid_fabric_on_count),
+ * and enqueue the work there. */
+BRAID_API braid_status braid_fabric_stream_wait_count(braid_fabric* fabric, uint32_t immediate,
+                                                      uint64_t count, void* stream);
 /* For poll, epoll and asyncio: readable while events are queued. Level-triggered, and read only by
  * braid_fabric_take_events; whoever reads it himself takes all events afterwards. It belongs to the
  * engine: do not close it. */

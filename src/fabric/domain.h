@@ -45,6 +45,9 @@ struct Traits {
   /// After `remove_region` no byte of any write lands in the region, also none of a write that was
   /// under way. Where this is false, writes that had begun may still land, and new ones do not.
   bool removal_fences = false;
+  /// The network interface itself counts immediates, in memory that a GPU reads. Where this is
+  /// false a CPU polls for them, so no stream may wait for them (the law, docs/architecture.md).
+  bool counts_without_cpu = false;
 };
 
 struct Write {

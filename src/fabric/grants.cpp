@@ -105,7 +105,7 @@ Result<uint64_t> Engine::open_target(const Descriptor& descriptor) {
   PeerTarget target;
   target.peer = *peer_id;
   target.grant = descriptor.grant;
-  target.target.peer = &peer.rails;
+  target.target.routes = &peer.routes;
   target.target.rails = descriptor.rails;
   target.target.size_bytes = descriptor.size_bytes;
   const uint64_t id = targets_.add(std::move(target));

@@ -12,6 +12,7 @@
 
 #include "fabric/domain.h"
 #include "fabric/policy/plan.h"
+#include "fabric/policy/rail_health.h"
 #include "fabric/slot_map.h"
 
 namespace braid::fabric {
@@ -31,9 +32,20 @@ struct Source {
   std::vector<uint32_t> rails;
 };
 
+/// A peer over one rail.
+struct Route {
+  uint32_t peer = 0;  ///< its index in the rail's domain
+  RailHealth health;
+  uint64_t writes = 0;  ///< slices that have completed well, and their bytes
+  uint64_t bytes = 0;
+  uint64_t failures = 0;  ///< slices and messages
+  uint64_t under_way = 0;
+  uint64_t under_way_bytes = 0;
+};
+
 /// A peer's memory on every rail.
 struct Target {
-  const std::vector<uint32_t>* peer = nullptr;  ///< the peer's index, by rail
+  std::vector<Route>* routes = nullptr;  ///< the peer's, by rail
   std::vector<RemoteRange> rails;
   uint64_t size_bytes = 0;
   uint64_t under_way = 0;  ///< postings that have not completed
@@ -54,6 +66,7 @@ struct Transfer {
   const Source* source = nullptr;
   Target* target = nullptr;
   std::optional<uint32_t> immediate;
+  std::optional<size_t> probed_rail;  ///< it goes over this rail alone, to see whether it works
   Holds holds;
 
   uint64_t next_slice = 0;
@@ -71,6 +84,8 @@ class Worker {
    public:
     virtual void transfer_ended(uint64_t id, const Transfer& transfer) = 0;
     virtual void immediate_arrived(uint32_t immediate) = 0;
+    /// A rail to the transfer's peer wants a probe.
+    virtual void route_suspected(const Transfer& transfer) = 0;
     /// A completion of a posting that was not the worker's: its context has kForeign.
     virtual void foreign_completed(size_t rail, const Completion& completion) = 0;
 
@@ -96,7 +111,7 @@ class Worker {
   void forget(uint64_t id);
 
   /// True if anything was posted or has completed.
-  bool step();
+  bool step(uint64_t now_ns);
   bool is_idle() const { return postings_.size() == 0 && active_.empty(); }
 
  private:
@@ -114,6 +129,7 @@ class Worker {
 
   bool fill();
   bool fill(size_t rail);
+  void suspect_late(uint64_t id, const Transfer& transfer);
   bool post_slice(size_t rail, uint64_t id, Transfer& transfer);
   bool poll();
   void posting_ended(const Completion& completion);
@@ -125,6 +141,7 @@ class Worker {
   SlotMap<Posting> postings_;
   std::deque<uint64_t> active_;  // transfers with slices to post
   size_t first_rail_ = 0;
+  uint64_t now_ns_ = 0;
   std::vector<Completion> completions_;  // of one look
 };
 

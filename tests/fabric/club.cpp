@@ -86,6 +86,10 @@ void World::enter(Club& club, size_t index) {
     if (!loses_messages_) throw Bug("cannot enter a barrier: " + ticket.status().message());
     return;  // a peer is lost
   }
+  for (const Club::Member& other : club.members)
+    if (kills_a_rail_ && &other != &member &&
+        !knows_of_killed_rail(*member.process, *other.process))
+      club.may_fail = true;
   ++member.entered;
   ++counts_.barriers;
   member.ticket = ticket.value();
@@ -116,7 +120,8 @@ void World::barrier_ended(Club& club, size_t index) {
     if (is_named && !has_faults_ && i != club.truant)
       throw Bug("a barrier names a member that had come");
   }
-  const bool may_fail = loses_messages_ || club.is_hasty || club.truant < club.members.size();
+  const bool may_fail =
+      loses_messages_ || club.is_hasty || club.may_fail || club.truant < club.members.size();
   if (!is_done && !may_fail) throw Bug("a barrier has failed, although nothing was lost");
   engine.forget(member.ticket);
   member.ticket = 0;

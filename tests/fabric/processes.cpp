@@ -13,6 +13,7 @@ constexpr double kFaultsEndUs = 3000;
 constexpr double kBusyUntilUs = 400;  // when most is under way
 constexpr double kBeginUntilUs = 8000;
 constexpr uint64_t kConnectNs = 20'000'000;
+constexpr double kEndUs = 300'000;  // a rail that is broken for good is probed for ever
 
 }  // namespace
 
@@ -32,6 +33,7 @@ World::World(uint64_t seed, bool is_traced) : seed_(seed), is_traced_(is_traced)
   rails_ = random_.between(1, 3);
   has_faults_ = random_.chance(0.75);
   is_flaky_ = has_faults_ && random_.chance(0.2);
+  kills_a_rail_ = has_faults_ && !is_flaky_ && rails_ > 1 && random_.chance(0.2);
   if (is_flaky_) {
     network_options_.latency_us_max = 3;
     network_options_.landing_us_max = 400;
@@ -62,7 +64,9 @@ WorldCounts World::run() {
   if (has_faults_) plan_faults();
   for (uint64_t i = random_.below(3); i > 0; --i)
     simulation_.after_us(us(50, kBeginUntilUs / 2), [this] { found_club(); });
-  while (simulation_.step(simulation::kForever - 1)) {
+  const simulation::Time end =
+      kills_a_rail_ ? simulation::from_us(kEndUs) : simulation::kForever - 1;
+  while (simulation_.step(end)) {
   }
   check_end();
   return counts_;
@@ -88,7 +92,7 @@ void World::start_process(size_t host) {
   process.sources.resize(kSourceBytes);
   process.memory_region = process.engine->add_region(process.memory.bytes()).value();
   process.source_region = process.engine->add_region(process.sources).value();
-  process.jobs_to_begin = static_cast<int>(random_.between(1, 5));
+  process.jobs_to_begin = static_cast<int>(kills_a_rail_ ? 15 : random_.between(1, 5));
 }
 
 /// One of them connects, or both at once.
@@ -144,6 +148,10 @@ void World::step(Process& process) {
 // ---- Faults ----
 
 void World::plan_faults() {
+  if (kills_a_rail_) {
+    simulation_.after_us(us(0, kFaultsEndUs / 10), [this] { kill_a_rail(); });
+    return;
+  }
   for (uint64_t i = is_flaky_ ? 8 : random_.between(1, 4); i > 0; --i)
     simulation_.after_us(is_flaky_             ? us(20, 300)
                          : random_.chance(0.6) ? us(0, kBusyUntilUs)
@@ -178,7 +186,25 @@ void World::break_something() {
   break_rail(process, static_cast<sim::Break>(random_.below(3)), lasts_us);
 }
 
+/// Rail 0 carries the messages, which nothing makes good.
+void World::kill_a_rail() {
+  killed_rail_ = random_.between(1, rails_ - 1);
+  killed_ = hosts_[random_.below(hosts_.size())];
+  say("rail " + std::to_string(killed_rail_) + " of process " + std::to_string(killed_->host) +
+      " breaks for good");
+  ++counts_.kills;
+  network_->cut(*killed_->domains[killed_rail_], sim::Break::kFails);
+}
+
+/// Also true if the broken rail is none of theirs.
+bool World::knows_of_killed_rail(const Process& writer, const Process& owner) const {
+  if (killed_ == nullptr || (&writer != killed_ && &owner != killed_)) return killed_ != nullptr;
+  const auto peer = writer.engine->find_peer(owner.engine->address().engine);
+  return writer.engine->rail_state(*peer, killed_rail_).value() == RailState::kDown;
+}
+
 void World::break_rail(Process& process, sim::Break how, double lasts_us) {
+  comes_back_ = comes_back_ && how != sim::Break::kSilent;
   loses_messages_ = loses_messages_ || how != sim::Break::kStalls;
   const Domain* domain = process.domains[random_.below(rails_)];
   say("a rail of process " + std::to_string(process.host) + " breaks, kind " +
@@ -196,6 +222,7 @@ void World::crash_and_restart(size_t host) {
   say("process " + std::to_string(host) + " crashes");
   ++counts_.crashes;
   loses_messages_ = true;
+  comes_back_ = false;
   network_->crash(process.network_host,
                   random_.chance(0.5) ? sim::Break::kFails : sim::Break::kSilent);
   process.is_alive = false;
@@ -219,6 +246,23 @@ void World::crash_and_restart(size_t host) {
 
 // ---- The end ----
 
+/// Rails that were mended are in use again, and the one that is broken for good is not.
+void World::check_rails() const {
+  if (!comes_back_) return;
+  for (const Process* process : hosts_)
+    for (const Process* other : hosts_) {
+      const auto peer = process->engine->find_peer(other->engine->address().engine);
+      if (!peer || !process->engine->rail_state(*peer, 0).ok()) continue;
+      for (size_t rail = 0; rail < rails_; ++rail) {
+        const bool is_killed =
+            killed_ != nullptr && rail == killed_rail_ && (process == killed_ || other == killed_);
+        const RailState state = process->engine->rail_state(*peer, rail).value();
+        if (!is_killed && state != RailState::kUp)
+          throw Bug("rail " + std::to_string(rail) + " is well, and not in use");
+      }
+    }
+}
+
 void World::check_end() {
   for (const auto& process : processes_) process->memory.check_free_pages();
   for (const auto& process : processes_)
@@ -232,9 +276,11 @@ void World::check_end() {
         job->writer->engine->state(*job->ticket).value() != TicketState::kQuarantined)
       throw Bug("a hang: the ticket of " + name + " is pending for ever");
     const bool has_succeeded = job->has_arrived && (job->is_done || job->expected == 0);
-    if (!loses_messages_ && !job->is_hasty && !has_succeeded)
+    if (!loses_messages_ && !job->is_hasty && !job->may_meet_the_killed_rail && !has_succeeded)
       throw Bug(name + " has not succeeded, although nothing was lost");
+    counts_.detours += has_succeeded && job->makes_a_detour;
   }
+  check_rails();
   for (const auto& process : processes_) {
     if (!process->is_alive) continue;
     const EngineStatistics& statistics = process->engine->statistics();

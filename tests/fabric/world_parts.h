@@ -85,6 +85,8 @@ struct World::Job {
   bool writer_has_begun = false;
   bool writer_is_over = false;
   bool is_done = false;
+  bool may_meet_the_killed_rail = false;
+  bool makes_a_detour = false;
 
   /// Visits each byte that it writes: (place in the owner's memory, place in the source).
   template <typename Visit>
@@ -110,6 +112,7 @@ struct World::Club {
   std::vector<Member> members;
   uint64_t rounds = 0;
   bool is_hasty = false;
+  bool may_fail = false;  // a notification may meet the rail that is broken for good
   size_t truant = ~size_t{0};
   uint64_t truant_after = 0;
 };

@@ -79,6 +79,11 @@ void World::scatter(Process& writer) {
 }
 
 void World::begun(Process& writer, Job& job, uint64_t ticket) {
+  if (kills_a_rail_) {
+    job.may_meet_the_killed_rail = !knows_of_killed_rail(writer, *job.owner);
+    job.makes_a_detour =
+        !job.may_meet_the_killed_rail && (&writer == killed_ || job.owner == killed_);
+  }
   job.ticket = ticket;
   job.writer_has_begun = true;
   if (!random_.chance(0.5)) return;

@@ -5,14 +5,18 @@
 #include <time.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <limits>
 #include <utility>
 
+#include "fabric/library/placement.h"
+#include "fabric/library/rail_choice.h"
 #include "fabric/ofi/domain.h"
 
 namespace braid::fabric {
 namespace {
 
+constexpr const char* kLoopback = "127.0.0.1";
 constexpr uint64_t kBusyNs = 100'000;  // after something has happened, it looks again at once
 constexpr auto kQuiet = std::chrono::microseconds(250);  // between looks when nothing happens
 
@@ -49,13 +53,29 @@ Result<std::unique_ptr<Domain>> open_rail(const std::string& provider, const std
   return opened;
 }
 
+Result<RailChoice> choose(const ServiceOptions& options, const std::vector<topology::Nic>& nics) {
+  if (!options.addresses.empty() && !options.nics.empty())
+    return Status::error("an engine takes addresses or NICs, not both");
+  if (!options.addresses.empty()) return rails_at(options.addresses, nics);
+  if (!options.nics.empty()) return choose_rails(options.nics, nics);
+  const char* allowed = std::getenv(kNicsVariable);
+  if (allowed == nullptr || *allowed == '\0') return rails_at({kLoopback}, nics);
+  Result<RailChoice> choice = choose_rails(allowed, nics);
+  if (choice.ok()) return choice;
+  return Status::error(std::string(kNicsVariable) + ": " + choice.status().message());
+}
+
 }  // namespace
 
-Result<std::unique_ptr<Service>> Service::open(const std::string& provider,
-                                               const std::vector<std::string>& addresses) {
+Result<std::unique_ptr<Service>> Service::open(const ServiceOptions& wanted,
+                                               const topology::Machine& machine,
+                                               const std::vector<topology::Nic>& nics) {
+  const Result<RailChoice> choice = choose(wanted, nics);
+  if (!choice.ok()) return choice.status();
+  const OnNode here(machine, wanted.is_pinned ? choice.value().numa_node : -1);
   std::vector<std::unique_ptr<Domain>> rails;
-  for (const std::string& address : addresses) {
-    Result<std::unique_ptr<Domain>> rail = open_rail(provider, address);
+  for (const std::string& address : choice.value().addresses) {
+    Result<std::unique_ptr<Domain>> rail = open_rail(wanted.provider, address);
     if (!rail.ok()) return rail.status();
     rails.push_back(std::move(rail).value());
   }

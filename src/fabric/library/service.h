@@ -16,14 +16,22 @@
 #include "fabric/engine.h"
 #include "fabric/library/events.h"
 #include "fabric/library/watchers.h"
+#include "topology/machine.h"
 
 namespace braid::fabric {
 
+struct ServiceOptions {
+  std::string provider = {};                ///< empty: the first that is here
+  std::vector<std::string> addresses = {};  ///< one for each rail; none: by `nics`
+  std::string nics = {};  ///< see rail_choice.h; empty: kNicsVariable, or else loopback
+  bool is_pinned = true;  ///< memory and thread on the rails' NUMA node, if there are several
+};
+
 class Service {
  public:
-  /// An empty provider: the first that is here.
-  static Result<std::unique_ptr<Service>> open(const std::string& provider,
-                                               const std::vector<std::string>& addresses);
+  static Result<std::unique_ptr<Service>> open(const ServiceOptions& options,
+                                               const topology::Machine& machine,
+                                               const std::vector<topology::Nic>& nics);
   /// Requests that have had no event are cancelled. Within a callback, their callbacks come after
   /// it; otherwise they have returned.
   ~Service();
