@@ -294,43 +294,43 @@ class Fabric {
   // None may throw. Without a callback an Event is queued for take_events.
 
   /// When the ticket has ended; of a quarantined one, when it has failed.
-  Status on_end(Ticket ticket, std::function<void(TicketState)> callback) {
-    return ask(
-        [&](auto call, void* user) {
-          return braid_fabric_on_ticket(get(), number(ticket), call, user);
-        },
-        [callback = std::move(callback)](const Event& event) {
-          callback(static_cast<TicketState>(event.value));
-        });
-  }
-  Status on_end(Ticket ticket) {
-    return status_of(braid_fabric_on_ticket(get(), number(ticket), nullptr, nullptr));
+  Status on_end(Ticket ticket, std::function<void(TicketState)> callback = nullptr) {
+    const auto ask_it = [&](braid_fabric_callback call, void* user) {
+      return braid_fabric_on_ticket(get(), number(ticket), call, user);
+    };
+    return ask(ask_it, callback != nullptr,
+               [callback](const Event& event) { callback(static_cast<TicketState>(event.value)); });
   }
   /// When it has arrived `count` times; the callback gets how often it has.
-  Status on_count(Immediate immediate, uint64_t count, std::function<void(uint64_t)> callback) {
-    return ask(
-        [&](auto call, void* user) {
-          return braid_fabric_on_count(get(), immediate, count, call, user);
-        },
-        [callback = std::move(callback)](const Event& event) { callback(event.value); });
+  Status on_count(Immediate immediate, uint64_t count,
+                  std::function<void(uint64_t)> callback = nullptr) {
+    const auto ask_it = [&](braid_fabric_callback call, void* user) {
+      return braid_fabric_on_count(get(), immediate, count, call, user);
+    };
+    return ask(ask_it, callback != nullptr,
+               [callback](const Event& event) { callback(event.value); });
   }
-  Status on_count(Immediate immediate, uint64_t count) {
-    return status_of(braid_fabric_on_count(get(), immediate, count, nullptr, nullptr));
+  /// Lets a CUDA stream wait for a count. Refused where a CPU polls for immediates, which is on
+  /// every wire of this version: ask for a callback, and enqueue the work there.
+  Status stream_wait_count(Immediate immediate, uint64_t count, void* stream) {
+    return status_of(braid_fabric_stream_wait_count(get(), immediate, count, stream));
   }
   /// When peers connect or are lost, until this is called again.
-  Status on_peers(std::function<void(Peer, PeerChange)> callback) {
-    return ask([&](auto call, void* user) { return braid_fabric_on_peers(get(), call, user); },
-               [callback = std::move(callback)](const Event& event) {
-                 callback(Peer{event.id}, static_cast<PeerChange>(event.value));
-               });
+  Status on_peers(std::function<void(Peer, PeerChange)> callback = nullptr) {
+    const auto ask_it = [&](braid_fabric_callback call, void* user) {
+      return braid_fabric_on_peers(get(), call, user);
+    };
+    return ask(ask_it, callback != nullptr, [callback](const Event& event) {
+      callback(Peer{event.id}, static_cast<PeerChange>(event.value));
+    });
   }
-  Status on_peers() { return status_of(braid_fabric_on_peers(get(), nullptr, nullptr)); }
   /// When messages come, until this is called again. Receive until there is none.
-  Status on_messages(std::function<void()> callback) {
-    return ask([&](auto call, void* user) { return braid_fabric_on_messages(get(), call, user); },
-               [callback = std::move(callback)](const Event&) { callback(); });
+  Status on_messages(std::function<void()> callback = nullptr) {
+    const auto ask_it = [&](braid_fabric_callback call, void* user) {
+      return braid_fabric_on_messages(get(), call, user);
+    };
+    return ask(ask_it, callback != nullptr, [callback](const Event&) { callback(); });
   }
-  Status on_messages() { return status_of(braid_fabric_on_messages(get(), nullptr, nullptr)); }
   /// Readable while events are queued. The Fabric's own.
   Result<int> event_descriptor() {
     int descriptor = -1;
@@ -440,9 +440,10 @@ class Fabric {
 
   using Handler = std::function<void(const Event&)>;
 
-  /// The handler lives until the last event of its request.
+  /// The handler, if it is to be called, lives until the last event of its request.
   template <typename Ask>
-  static Status ask(const Ask& ask, Handler handler) {
+  static Status ask(const Ask& ask, bool is_called, Handler handler) {
+    if (!is_called) return status_of(ask(nullptr, nullptr));
     auto kept = std::make_unique<Handler>(std::move(handler));
     const Status asked = status_of(ask(&Fabric::run_handler, kept.get()));
     if (asked.ok()) (void)kept.release();  // owner: the request

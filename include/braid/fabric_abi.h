@@ -265,6 +265,13 @@ BRAID_API braid_status braid_fabric_on_peers(braid_fabric* fabric, braid_fabric_
 /* When messages come. */
 BRAID_API braid_status braid_fabric_on_messages(braid_fabric* fabric,
                                                 braid_fabric_callback callback, void* user);
+/* Lets a CUDA stream wait until the immediate has arrived `count` times. By the law (see
+ * docs/architecture.md) a stream may wait only for what was enqueued before, or what a network
+ * interface does by itself. All wires of this version need a CPU that polls for immediates, so this
+ * is refused with that cause: BRAID_ERROR_UNAVAILABLE. Ask for a callback (braid_fabric_on_count),
+ * and enqueue the work there. */
+BRAID_API braid_status braid_fabric_stream_wait_count(braid_fabric* fabric, uint32_t immediate,
+                                                      uint64_t count, void* stream);
 /* For poll, epoll and asyncio: readable while events are queued. Level-triggered, and read only by
  * braid_fabric_take_events; whoever reads it himself takes all events afterwards. It belongs to the
  * engine: do not close it. */
@@ -330,6 +337,28 @@ typedef enum braid_fabric_form {
 /* All of it as text with a 0 at its end, which comes as braid_fabric_address does. */
 BRAID_API braid_status braid_fabric_report(braid_fabric* fabric, int form, char* buffer,
                                            size_t buffer_bytes, size_t* needed_bytes);
+
+/* A word of 8 bytes that a GPU or a thread writes, so that it can say from within a CUDA graph how
+ * far it is; the callback then writes what is ready. It is 0 at first. A change is told with the
+ * value before and the latest one: values in between may go unseen, so count up, and never expect
+ * an event for each. The engine looks every 250 us, and more often while things happen. What a
+ * thread wrote before it stored the word (release) is there for the callback; a kernel needs
+ * __threadfence_system() in between. Source: 3.3 of the paper, alloc_uvm_watcher. */
+typedef enum braid_fabric_word_memory {
+  BRAID_FABRIC_WORD_HOST = 0, /* for threads; needs no driver */
+  BRAID_FABRIC_WORD_GPU = 1   /* pinned, and mapped for all GPUs at the same address, in the CUDA
+                                 context that is current in this thread. None is made: without one,
+                                 or without a driver, BRAID_ERROR_UNAVAILABLE */
+} braid_fabric_word_memory;
+
+/* *word is the engine's, until the watcher is released; `callback` as for requests. */
+BRAID_API braid_status braid_fabric_add_watcher(braid_fabric* fabric, int memory,
+                                                braid_fabric_callback callback, void* user,
+                                                uint64_t** word, uint64_t* watcher);
+/* Once nothing writes the word any more. Waits until its callback has returned, unless it is called
+ * within it; there is none afterwards, nor an event in the queue. Words of GPUs are unregistered,
+ * which waits for the context's streams, as cuMemHostUnregister does. */
+BRAID_API braid_status braid_fabric_release_watcher(braid_fabric* fabric, uint64_t watcher);
 
 /* As braid_last_error, for the functions of this file. */
 BRAID_API const char* braid_fabric_last_error(void);

@@ -48,6 +48,9 @@ struct Traits {
   /// After `close_door` no byte lands of any write that was posted to the door, also none of a
   /// write that was under way.
   bool closing_fences = false;
+  /// The network interface itself counts immediates, in memory that a GPU reads. Where this is
+  /// false a CPU polls for them, so no stream may wait for them (the law, docs/architecture.md).
+  bool counts_without_cpu = false;
 };
 
 struct Write {

@@ -220,6 +220,20 @@ void Engine::watch_messages(uint64_t request) {
   if (!inbox_.empty()) completions_.message_arrived();
 }
 
+Status Engine::check_stream_wait(uint32_t immediate) {
+  if (!counters_.is_claimed(immediate))
+    return Status::error("immediate " + std::to_string(immediate) + " has no owner", "Acquire it");
+  for (size_t i = 0; i < worker_.rail_count(); ++i) {
+    const Traits& traits = worker_.rail(i).traits();
+    if (!traits.counts_without_cpu)
+      return Status::error(
+          "over " + traits.provider +
+              " a CPU polls for immediates, and what a stream waits for must not need the CPU",
+          "Ask for a callback, and enqueue the work there");
+  }
+  return {};
+}
+
 void Engine::immediate_arrived(uint32_t immediate) {
   counters_.arrived(immediate);
   if (completions_.expects_counts()) completions_.counted(immediate, counters_.count(immediate));

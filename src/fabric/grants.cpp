@@ -107,7 +107,8 @@ Result<uint64_t> Engine::open_target(const Descriptor& descriptor) {
     return Status::error("this descriptor is for " + std::to_string(descriptor.rails.size()) +
                          " rails, and this engine has " + std::to_string(worker_.rail_count()));
   Peer& peer = *peers_.find(*peer_id);
-  if (peer.state != PeerState::kConnected) return Status::error("the peer is not connected");
+  if (peer.state != PeerState::kConnected || peer.is_leaving)
+    return Status::error("the peer is not connected");
   if (descriptor.version != peer.version || descriptor.session != peer.their_session)
     return Status::error("this descriptor is of an earlier connection to its owner",
                          "Ask the owner for a new one");
@@ -129,6 +130,8 @@ Result<uint64_t> Engine::open_target(const Descriptor& descriptor) {
 Status Engine::check_target(const PeerTarget* target) const {
   if (target == nullptr) return Status::error("there is no such target (any more)");
   if (target->is_revoked) return Status::error("the owner has revoked this target");
+  if (peers_.find(target->peer)->is_leaving)
+    return Status::error("the owner of this target was disconnected");
   return {};
 }
 

@@ -254,6 +254,7 @@ TEST_P(EngineTest, DisconnectingEndsWhatIsUnderWay) {
       writer_->write(from, opened.target, {0, 0, source.size()}, {}, deadline()).value();
   writer_->step(wire_->now_ns());
   ASSERT_TRUE(writer_->disconnect(owners_number_).ok());
+  EXPECT_FALSE(writer_->write(from, opened.target, {0, 0, 1}, {}, deadline()).ok());
   const TicketState state = end_of(ticket);
   EXPECT_TRUE(state == TicketState::kFailed || state == TicketState::kDone);
   EXPECT_FALSE(writer_->peer_state(owners_number_).ok());

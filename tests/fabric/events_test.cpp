@@ -13,6 +13,7 @@ namespace braid {
 namespace {
 
 using std::chrono::milliseconds;
+using test::eventually;
 
 /// Open once; others wait for it.
 class Gate {
@@ -264,6 +265,16 @@ TEST_F(CallbackTest, ACallbackDestroysItsEngine) {
   EXPECT_TRUE(eventually([&] { return told.cancelled == 1; }));
   EXPECT_EQ(memory, std::vector<std::byte>(memory.size(), std::byte{9}));
   EXPECT_TRUE(owner_->acquire_immediate().ok()) << "the other goes on";
+}
+
+/// The law: what a stream waits for needs no CPU.
+TEST_F(CallbackTest, AStreamMayNotWaitForACountThatACpuPollsFor) {
+  const auto immediate = owner_->acquire_immediate().value();
+  EXPECT_EQ(
+      owner_->stream_wait_count(immediate, 1, nullptr).message(),
+      "over tcp;ofi_rxm a CPU polls for immediates, and what a stream waits for must not need "
+      "the CPU. Ask for a callback, and enqueue the work there");
+  EXPECT_FALSE(owner_->stream_wait_count(immediate + 1, 1, nullptr).ok()) << "nobody's";
 }
 
 class DescriptorTest : public test::FabricPair {

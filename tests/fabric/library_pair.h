@@ -16,6 +16,15 @@
 
 namespace braid::test {
 
+inline bool eventually(const std::function<bool()>& is_so) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (!is_so()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+  return true;
+}
+
 class FabricPair : public testing::Test {
  protected:
   static constexpr std::chrono::seconds kLimit{20};
@@ -38,15 +47,6 @@ class FabricPair : public testing::Test {
     const auto region = owner_->add_region(memory.data(), memory.size()).value();
     const auto granted = owner_->grant(region, writers_peer_, 0, memory.size()).value();
     return writer_->open_target(granted.descriptor).value();
-  }
-
-  static bool eventually(const std::function<bool()>& is_so) {
-    const auto end = std::chrono::steady_clock::now() + kLimit;
-    while (!is_so()) {
-      if (std::chrono::steady_clock::now() > end) return false;
-      std::this_thread::sleep_for(std::chrono::microseconds(200));
-    }
-    return true;
   }
 
   std::optional<Fabric> owner_, writer_;

@@ -52,6 +52,7 @@ void World::choose_immediate(Job& job) {
   job.is_claimed = is_in_use || random_.chance(0.6);
   job.immediate = job.is_claimed ? job.owner->engine->counters().acquire().value()
                                  : make_immediate(kChosenSlot, job.owner->next_epoch++);
+  if (job.is_claimed) ask_counts(job);
 }
 
 bool World::choose_pages(Job& job) {
@@ -125,6 +126,7 @@ void World::claim(Job& job) {
   if (!job.owner->engine->counters().claim(job.immediate).ok())
     throw Bug("cannot claim an immediate");
   job.is_claimed = true;
+  ask_counts(job);
 }
 
 void World::count_reached(Job& job) {
@@ -133,7 +135,10 @@ void World::count_reached(Job& job) {
   check_whole(job, "the owner");
   job.has_arrived = true;
   Engine& engine = *job.owner->engine;
-  if (!engine.counters().release(job.immediate).ok()) throw Bug("cannot release an immediate");
+  take_events(*job.owner);
+  if (job.count_told < job.expected) throw Bug("a count that is reached was not told");
+  job.is_released = true;
+  if (!engine.release_immediate(job.immediate, 0).ok()) throw Bug("cannot release an immediate");
   if (!job.grant) return;
   // With its count, a write has ended: its memory is free at once. Only the leave goes on.
   job.owner->memory.take_back(job.first_page, job.page_count);
@@ -145,7 +150,8 @@ void World::give_up(Job& job) {
   job.has_given_up = true;
   Engine& engine = *job.owner->engine;
   const uint64_t count = engine.counters().count(job.immediate);
-  if (!engine.counters().release(job.immediate, job.expected - count).ok())
+  job.is_released = true;
+  if (!engine.release_immediate(job.immediate, job.expected - count).ok())
     throw Bug("cannot release an immediate");
   if (job.grant)
     (void)engine.revoke(*job.grant, now_ns() + static_cast<uint64_t>(1000 * us(5, 500)));

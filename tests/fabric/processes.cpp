@@ -10,6 +10,7 @@ namespace braid::fabric::test {
 namespace {
 
 constexpr double kFaultsEndUs = 3000;
+constexpr double kBusyUntilUs = 400;  // when most is under way
 constexpr double kBeginUntilUs = 8000;
 constexpr double kBeatsEndUs = 60'000;  // all deadlines have passed; beats and probes go on
 constexpr uint64_t kConnectNs = 20'000'000;
@@ -64,11 +65,13 @@ void World::say(const std::string& what) {
 }
 
 WorldCounts World::run() {
-  hosts_.resize(random_.between(2, 3));
+  hosts_.resize(random_.chance(0.2) ? 4 : random_.between(2, 3));
   for (size_t host = 0; host < hosts_.size(); ++host) start_process(host);
   for (size_t i = 0; i < hosts_.size(); ++i)
     for (size_t j = i + 1; j < hosts_.size(); ++j) meet(*hosts_[i], *hosts_[j]);
   if (has_faults_) plan_faults();
+  for (uint64_t i = random_.below(3); i > 0; --i)
+    simulation_.after_us(us(50, kBeginUntilUs / 2), [this] { found_club(); });
   const simulation::Time end = simulation::from_us(kills_a_rail_ ? kEndUs : kBeatsEndUs);
   while (simulation_.step(end)) {
   }
@@ -93,6 +96,7 @@ void World::start_process(size_t host) {
   options.engine = random_.next();
   options.random = [this] { return random_.next(); };
   process.engine = Engine::open(std::move(domains), options).value();
+  watch_all(process);
   process.sources.resize(kSourceBytes);
   process.memory_region = process.engine->add_region(process.memory.bytes()).value();
   process.source_region = process.engine->add_region(process.sources).value();
@@ -136,7 +140,9 @@ void World::wake_at(Process& process, uint64_t at_ns) {
 void World::step(Process& process) {
   while (process.engine->step(now_ns())) {
   }
+  take_events(process);
   take_orders(process);
+  scatter(process);
   look_after_tickets(process);
   if (process.jobs_to_begin > 0) {
     if (random_.chance(0.5)) begin_job(process);
@@ -155,7 +161,9 @@ void World::plan_faults() {
     return;
   }
   for (uint64_t i = is_flaky_ ? 8 : random_.between(1, 4); i > 0; --i)
-    simulation_.after_us(is_flaky_ ? us(20, 300) : us(0, kFaultsEndUs),
+    simulation_.after_us(is_flaky_             ? us(20, 300)
+                         : random_.chance(0.6) ? us(0, kBusyUntilUs)
+                                               : us(0, kFaultsEndUs),
                          [this] { break_something(); });
 }
 
@@ -167,7 +175,7 @@ void World::break_something() {
   const double lasts_us = us(0, lengths_us[random_.below(3)]);
   if (is_flaky_) return break_rail(process, sim::Break::kFails, us(0, 3));
   const uint64_t which = random_.below(10);
-  if (which == 0) return crash_and_restart(host);
+  if (which < 2) return crash_and_restart(host);
   if (which < 6) {
     if (process.is_paused) return;
     say("process " + std::to_string(process.host) + " pauses for " + std::to_string(lasts_us));
@@ -287,6 +295,9 @@ void World::check_end() {
     if (!has_faults_) throw Bug("a peer was given up, although nothing was wrong");
     loses_messages_ = true;
   }
+  for (const auto& process : processes_)
+    if (process->is_alive) check_told(*process);
+  check_clubs();
   for (const auto& job : jobs_) {
     const std::string name = "write " + std::to_string(job->number);
     if (job->owner->is_alive && !job->is_over && !job->was_quarantined)

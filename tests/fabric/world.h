@@ -10,6 +10,9 @@
 //   - once a ticket is done, every byte is there; its source is overwritten at once
 //   - every write comes to an end on both sides: by its count, by its fence, by its ticket
 //   - without faults, every write succeeds
+//   - a write may be a part of a scatter, with one ticket for all; if it fails, it says which parts
+//   - nobody comes out of a barrier before all members have come in, or its ticket names the others
+//   - what was asked for is told once, and not before it has happened
 #pragma once
 
 #include <functional>
@@ -35,6 +38,8 @@ struct WorldCounts {
   uint64_t crashes = 0;
   uint64_t pauses = 0;
   uint64_t cuts = 0;
+  uint64_t scatters = 0;
+  uint64_t barriers = 0;
   uint64_t kills = 0;
   uint64_t detours = 0;  // writes that succeeded although a rail of theirs was down
 };
@@ -50,6 +55,8 @@ class World {
  private:
   struct Process;
   struct Job;
+  struct Club;
+  struct Asked;
 
   void say(const std::string& what);
   void plan_faults();
@@ -78,7 +85,30 @@ class World {
   // writer.cpp: the side that writes
   void take_orders(Process& writer);
   void write(Process& writer, Job& job, const Descriptor& descriptor);
+  void prepare_source(Process& writer, Job& job);
+  void scatter(Process& writer);
+  void begun(Process& writer, Job& job, uint64_t ticket);
   void look_after_tickets(Process& writer);
+  bool is_part_done(const Process& writer, const Job& job, TicketState state) const;
+
+  // told.cpp
+  void watch_all(Process& process);
+  uint64_t ask(Process& process, const Asked& asked);
+  void ask_ticket(Process& process, uint64_t ticket, const Asked& asked);
+  void ask_counts(Job& job);
+  void take_events(Process& process);
+  void peer_told(Process& process, const Happening& event);
+  void ticket_told(Process& process, const Asked& asked, const Happening& event);
+  void count_told(Process& process, const Asked& asked, const Happening& event);
+  void check_told(Process& process);
+
+  // club.cpp: processes that meet at barriers
+  static bool know_each_other(const Process& a, const Process& b);
+  void found_club();
+  void enter_later(Club& club, size_t index, double within_us);
+  void enter(Club& club, size_t index);
+  void barrier_ended(Club& club, size_t index);
+  void check_clubs();
 
   bool knows_of_killed_rail(const Process& writer, const Process& owner) const;
   void kill_a_rail();
@@ -109,6 +139,7 @@ class World {
   std::vector<std::unique_ptr<Process>> processes_;  // all that have ever been
   std::vector<Process*> hosts_;                      // the one that lives on each
   std::vector<std::unique_ptr<Job>> jobs_;           // the number of a write - 1
+  std::vector<std::unique_ptr<Club>> clubs_;
   WorldCounts counts_;
 };
 

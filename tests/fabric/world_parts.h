@@ -1,7 +1,10 @@
 #pragma once
 
 #include <algorithm>
+#include <map>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "fabric/world.h"
 
@@ -9,6 +12,15 @@ namespace braid::fabric::test {
 
 inline constexpr size_t kPagesOfAWriteMax = 6;
 inline constexpr size_t kSourceBytes = 64 * kPagesOfAWriteMax * kPageBytes;  // of 64 writes
+
+/// What a process has asked to be told: of a ticket, or of the count of a write's immediates.
+struct World::Asked {
+  Job* job = nullptr;
+  Club* club = nullptr;  // whose barrier it is, of this member
+  size_t member = 0;
+  uint64_t ticket = 0;
+  uint64_t count = 0;
+};
 
 struct World::Process {
   size_t host = 0;
@@ -26,6 +38,11 @@ struct World::Process {
   std::unique_ptr<Engine> engine;
   int jobs_to_begin = 0;
   uint32_t next_epoch = 1;  // of the slot that this process has chosen itself
+  std::vector<std::pair<Job*, Descriptor>> to_scatter;
+  uint64_t requests = 0;
+  std::map<uint64_t, Asked> asked;  // by request
+  std::map<uint64_t, PeerState> peers_told;
+  bool has_messages = false;  // as it was told
 };
 
 enum class Kind : uint8_t { kSingle, kPaged, kNotify };
@@ -52,12 +69,19 @@ struct World::Job {
   bool has_arrived = false;
   bool has_given_up = false;
   bool was_quarantined = false;
-  bool is_over = false;  // for the owner: its pages are its own
+  bool is_over = false;      // for the owner: its pages are its own
+  bool is_released = false;  // its immediate
+  uint64_t count_told = 0;
 
   // The writer's side.
   std::optional<uint64_t> ticket;
   std::optional<uint64_t> target;
+  uint64_t part_peer = 0;  // of a part of a scatter: the writer's number of the owner
   size_t source_offset = 0;
+  bool was_ordered = false;
+  bool end_was_asked = false;
+  bool end_was_told = false;
+  bool quarantine_was_told = false;
   bool writer_has_begun = false;
   bool writer_is_over = false;
   bool is_done = false;
@@ -74,6 +98,23 @@ struct World::Job {
         for (size_t i = 0; i < size_bytes; ++i)
           visit((first_page + pages[page]) * kPageBytes + i, source_offset + page * kPageBytes + i);
   }
+};
+
+struct World::Club {
+  struct Member {
+    Process* process = nullptr;
+    uint64_t group = 0;
+    std::vector<uint32_t> heard;  // by member: the immediate that it sends to this one
+    std::vector<uint64_t> peers;  // by member
+    uint64_t entered = 0;         // barriers
+    uint64_t ticket = 0;          // of the barrier that it is in
+  };
+  std::vector<Member> members;
+  uint64_t rounds = 0;
+  bool is_hasty = false;
+  bool may_fail = false;  // a notification may meet the rail that is broken for good
+  size_t truant = ~size_t{0};
+  uint64_t truant_after = 0;
 };
 
 }  // namespace braid::fabric::test

@@ -1,4 +1,5 @@
 // World: the process that writes.
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -7,6 +8,8 @@
 namespace braid::fabric::test {
 
 void World::take_orders(Process& writer) {
+  if (!writer.has_messages) return;
+  writer.has_messages = false;
   while (std::optional<Received> order = writer.engine->receive()) {
     uint32_t number = 0;
     const size_t end = order->payload.size() - sizeof number;
@@ -15,10 +18,79 @@ void World::take_orders(Process& writer) {
     const Result<Descriptor> descriptor = decode_descriptor(Bytes(order->payload).first(end));
     if (number == 0 || number > jobs_.size() || !descriptor.ok()) throw Bug("a message is altered");
     Job& job = *jobs_[number - 1];
-    if (job.writer != &writer || job.writer_has_begun)
+    if (job.writer != &writer || job.was_ordered)
       throw Bug("an order came twice, or to another process");
-    write(writer, job, descriptor.value());
+    job.was_ordered = true;
+    if (job.kind == Kind::kSingle && random_.chance(0.4))
+      writer.to_scatter.emplace_back(&job, descriptor.value());
+    else
+      write(writer, job, descriptor.value());
   }
+}
+
+void World::prepare_source(Process& writer, Job& job) {
+  job.source_offset = job.number * kPagesOfAWriteMax * kPageBytes % writer.sources.size();
+  job.for_each_byte(
+      [&](size_t place, size_t source) { writer.sources[source] = byte_of(job.number, place); });
+}
+
+/// Orders of several owners, in one scatter.
+void World::scatter(Process& writer) {
+  if (writer.to_scatter.empty()) return;
+  wake_at(writer, now_ns() + 5'000);
+  if (random_.chance(0.7)) return;  // others may come
+  Engine& engine = *writer.engine;
+  std::vector<Job*> jobs;
+  std::vector<GroupMember> members;
+  std::vector<Part> parts;
+  for (const auto& [job, descriptor] : std::exchange(writer.to_scatter, {})) {
+    const auto peer = engine.find_peer(descriptor.owner);
+    const bool is_other = std::none_of(members.begin(), members.end(), [&](const auto& member) {
+      return peer && member.peer == *peer;
+    });
+    if (!is_other) {
+      writer.to_scatter.emplace_back(job, descriptor);
+      continue;
+    }
+    const Result<uint64_t> target = engine.open_target(descriptor);
+    if (!target.ok()) continue;  // revoked in between
+    prepare_source(writer, *job);
+    job->target = target.value();
+    job->part_peer = *peer;
+    jobs.push_back(job);
+    members.push_back({*peer, target.value(), 0, 0});
+    parts.push_back({{job->source_offset, 0, job->size_bytes}, job->immediate});
+  }
+  if (jobs.empty()) return;
+  const bool is_hasty = has_faults_ && random_.chance(0.3);
+  const uint64_t deadline_ns =
+      now_ns() + static_cast<uint64_t>(1000 * (is_hasty ? us(1, 100) : 10'000));
+  const Result<uint64_t> group = engine.add_group(members);
+  if (!group.ok()) throw Bug("cannot make a group: " + group.status().message());
+  const Result<uint64_t> ticket =
+      engine.scatter(writer.source_region, group.value(), parts, deadline_ns);
+  if (!ticket.ok()) throw Bug("cannot scatter: " + ticket.status().message());
+  if (!engine.remove_group(group.value()).ok()) throw Bug("cannot remove a group");
+  ++counts_.scatters;
+  for (Job* job : jobs) {
+    job->is_hasty = job->is_hasty || is_hasty;
+    begun(writer, *job, ticket.value());
+  }
+}
+
+void World::begun(Process& writer, Job& job, uint64_t ticket) {
+  if (kills_a_rail_) {
+    job.may_meet_the_killed_rail = !knows_of_killed_rail(writer, *job.owner);
+    job.makes_a_detour =
+        !job.may_meet_the_killed_rail && (&writer == killed_ || job.owner == killed_);
+  }
+  job.ticket = ticket;
+  job.writer_has_begun = true;
+  if (!random_.chance(0.5)) return;
+  Asked asked;
+  asked.job = &job;
+  job.end_was_asked = true;
+  ask_ticket(writer, ticket, asked);
 }
 
 void World::write(Process& writer, Job& job, const Descriptor& descriptor) {
@@ -37,9 +109,7 @@ void World::write(Process& writer, Job& job, const Descriptor& descriptor) {
     const Result<uint64_t> target = engine.open_target(descriptor);
     if (!target.ok()) return;  // revoked in between
     job.target = target.value();
-    job.source_offset = job.number * kPagesOfAWriteMax * kPageBytes % writer.sources.size();
-    job.for_each_byte(
-        [&](size_t place, size_t source) { writer.sources[source] = byte_of(job.number, place); });
+    prepare_source(writer, job);
     if (job.kind == Kind::kSingle) {
       ticket = engine.write(writer.source_region, *job.target,
                             {job.source_offset, 0, job.size_bytes}, job.immediate, deadline_ns);
@@ -50,14 +120,15 @@ void World::write(Process& writer, Job& job, const Descriptor& descriptor) {
                                   {job.pages, kPageBytes, 0}, job.immediate, deadline_ns);
     }
   }
-  if (kills_a_rail_) {
-    job.may_meet_the_killed_rail = !knows_of_killed_rail(writer, *job.owner);
-    job.makes_a_detour =
-        !job.may_meet_the_killed_rail && (&writer == killed_ || job.owner == killed_);
-  }
   if (!ticket.ok()) throw Bug("cannot write: " + ticket.status().message());
-  job.ticket = ticket.value();
-  job.writer_has_begun = true;
+  begun(writer, job, ticket.value());
+}
+
+/// Of a scatter that has failed, those parts are done that it does not name.
+bool World::is_part_done(const Process& writer, const Job& job, TicketState state) const {
+  if (state == TicketState::kDone || job.part_peer == 0) return state == TicketState::kDone;
+  const std::vector<uint64_t> missing = writer.engine->missing(*job.ticket).value();
+  return std::find(missing.begin(), missing.end(), job.part_peer) == missing.end();
 }
 
 /// As soon as a ticket says that the source is free, the source is overwritten.
@@ -66,15 +137,25 @@ void World::look_after_tickets(Process& writer) {
     Job& job = *each;
     if (job.writer != &writer || !job.writer_has_begun || job.writer_is_over) continue;
     const TicketState state = writer.engine->state(*job.ticket).value();
-    if (state == TicketState::kPending || state == TicketState::kQuarantined) continue;
+    if (state == TicketState::kPending) continue;
+    if (job.end_was_asked && !job.end_was_told) take_events(writer);
+    if (state == TicketState::kQuarantined) {
+      if (job.end_was_asked && !job.quarantine_was_told)
+        throw Bug("a ticket that is quarantined was not told");
+      continue;
+    }
     say("the ticket of write " + std::to_string(job.number) +
         " ends: " + (state == TicketState::kDone ? "done" : "failed"));
+    if (job.end_was_asked && !job.end_was_told) throw Bug("the end of a ticket was not told");
     job.writer_is_over = true;
-    job.is_done = state == TicketState::kDone;
+    job.is_done = is_part_done(writer, job, state);
     const bool is_owners_again = job.has_arrived || job.is_over;
     if (job.is_done && job.owner->is_alive && !is_owners_again) check_whole(job, "the writer");
     job.for_each_byte([&](size_t, size_t source) { writer.sources[source] = std::byte{0xdd}; });
-    writer.engine->forget(*job.ticket);
+    const bool is_last = std::none_of(jobs_.begin(), jobs_.end(), [&](const auto& other) {
+      return other->writer == &writer && other->ticket == job.ticket && !other->writer_is_over;
+    });
+    if (is_last) writer.engine->forget(*job.ticket);
   }
 }
 

@@ -138,6 +138,17 @@ Status Service::ask(const Sink& sink, const std::function<Status(Engine&, uint64
   });
 }
 
+Watchers::Added Service::watch(std::unique_ptr<Word> word, const Sink& sink) {
+  events_->prepare(sink);
+  return with([&](Engine&) { return watchers_.add(std::move(word), sink); });
+}
+
+Status Service::release(uint64_t watcher) {
+  Result<Watchers::Released> released = with([&](Engine&) { return watchers_.release(watcher); });
+  if (released.ok()) events_->release(released.value().merged);
+  return released.status();
+}
+
 void Service::work() {
   uint64_t happened_ns = 0;
   std::unique_lock lock(mutex_);
@@ -159,7 +170,7 @@ void Service::work() {
 bool Service::step() {
   const bool is_busy = engine_->step(now_ns());
   deliver();
-  return is_busy;
+  return watchers_.poll(*events_) || is_busy;
 }
 
 void Service::deliver() {

@@ -16,6 +16,7 @@
 #include "fabric/engine.h"
 #include "fabric/library/events.h"
 #include "fabric/library/rail_choice.h"
+#include "fabric/library/watchers.h"
 #include "topology/machine.h"
 
 namespace braid::fabric {
@@ -57,6 +58,11 @@ class Service {
   Status ask(const Sink& sink, const std::function<Status(Engine&, uint64_t)>& ask);
   Events& events() { return *events_; }
   const RailChoice& rails() const { return rails_; }
+
+  Watchers::Added watch(std::unique_ptr<Word> word, const Sink& sink);
+  /// Its callback has returned, unless this is called within it, and is called no more.
+  Status release(uint64_t watcher);
+
   /// Its end has begun: a callback that runs is to call nothing more.
   bool is_ending() const { return is_ending_; }
 
@@ -80,6 +86,7 @@ class Service {
   std::mutex mutex_;
   std::unique_ptr<Engine> engine_;  // under the mutex
   SlotMap<Request> requests_;       // under the mutex
+  Watchers watchers_;               // under the mutex
   std::unique_ptr<Events> events_;
   std::atomic<int> waiting_ = 0;  // callers that drive it
   std::condition_variable ended_;
