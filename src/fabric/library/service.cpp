@@ -8,8 +8,10 @@
 #include <limits>
 #include <utility>
 
+#include "fabric/host/processes.h"
 #include "fabric/library/placement.h"
 #include "fabric/library/rail_choice.h"
+#include "fabric/library/trust.h"
 #include "fabric/ofi/domain.h"
 
 namespace braid::fabric {
@@ -64,6 +66,8 @@ Result<std::unique_ptr<Service>> Service::open(const ServiceOptions& wanted,
                                                const std::vector<topology::Nic>& nics) {
   const Result<RailChoice> choice = choose(wanted, nics);
   if (!choice.ok()) return choice.status();
+  const Result<Secret> secret = secret_for(wanted, choice.value().addresses);
+  if (!secret.ok()) return secret.status();
   const OnNode here(machine, wanted.is_pinned ? choice.value().numa_node : -1);
   std::vector<std::unique_ptr<Domain>> rails;
   for (const std::string& address : choice.value().addresses) {
@@ -73,6 +77,8 @@ Result<std::unique_ptr<Service>> Service::open(const ServiceOptions& wanted,
   }
   EngineOptions options;
   options.engine = random_number();
+  options.secret = secret.value();
+  options.processes = host_processes();
   Result<std::unique_ptr<Engine>> engine = Engine::open(std::move(rails), options);
   if (!engine.ok()) return engine.status();
   Result<std::unique_ptr<Events>> events = Events::open();
