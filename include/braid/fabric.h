@@ -62,8 +62,10 @@ class Fabric {
   struct Options {
     std::string provider = {};                ///< empty: the first that is here
     std::vector<std::string> addresses = {};  ///< one for each rail; none: by `nics`
-    std::string nics = {};  ///< "eth0,eth1" or "^docker0": see braid_fabric_options
-    bool is_pinned = true;  ///< to the rails' NUMA node
+    std::string nics = {};               ///< "eth0,eth1" or "^docker0": see braid_fabric_options
+    bool is_pinned = true;               ///< to the rails' NUMA node
+    std::string secret_file = {};        ///< empty: what BRAID_FABRIC_SECRET_FILE names
+    bool allow_unauthenticated = false;  ///< lets rails without a secret reach other hosts
   };
   struct Granted {
     Grant grant;
@@ -104,12 +106,15 @@ class Fabric {
   static Result<Fabric> open(const Options& options) {
     std::vector<const char*> addresses;
     for (const std::string& address : options.addresses) addresses.push_back(address.c_str());
-    const braid_fabric_options all{sizeof(braid_fabric_options),
-                                   options.provider.empty() ? nullptr : options.provider.c_str(),
-                                   addresses.data(),
-                                   addresses.size(),
-                                   options.nics.empty() ? nullptr : options.nics.c_str(),
-                                   options.is_pinned ? 0 : 1};
+    const braid_fabric_options all{
+        sizeof(braid_fabric_options),
+        options.provider.empty() ? nullptr : options.provider.c_str(),
+        addresses.data(),
+        addresses.size(),
+        options.nics.empty() ? nullptr : options.nics.c_str(),
+        options.is_pinned ? 0 : 1,
+        options.secret_file.empty() ? nullptr : options.secret_file.c_str(),
+        options.allow_unauthenticated ? 1 : 0};
     braid_fabric* fabric = nullptr;
     if (braid_fabric_open(&all, &fabric) != BRAID_OK) return failure();
     return Fabric(fabric);
@@ -134,6 +139,18 @@ class Fabric {
     uint64_t peer = 0;
     if (braid_fabric_accept(get(), us(limit), &peer) != BRAID_OK) return failure();
     return peer == 0 ? std::nullopt : std::optional<Peer>(Peer{peer});
+  }
+  struct Lost {
+    Peer peer;
+    braid_fabric_loss why;
+  };
+  /// The next peer that was lost; none by the limit: nullopt. It is to be disconnected.
+  Result<std::optional<Lost>> wait_lost(Limit limit) {
+    uint64_t peer = 0;
+    int why = 0;
+    if (braid_fabric_wait_lost(get(), us(limit), &peer, &why) != BRAID_OK) return failure();
+    if (peer == 0) return std::optional<Lost>();
+    return std::optional<Lost>(Lost{Peer{peer}, static_cast<braid_fabric_loss>(why)});
   }
   Status disconnect(Peer peer) { return status_of(braid_fabric_disconnect(get(), number(peer))); }
 

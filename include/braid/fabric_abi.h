@@ -17,8 +17,8 @@
  *
  * Failure: everything ends by its time limit. A ticket that has failed reads its source no more,
  * unless it is quarantined: then the network still holds the source. Memory that was granted to a
- * peer that does not answer is quarantined likewise, unless the network fences: writes that had
- * begun may still land in it. Libfabric's TCP providers do not fence.
+ * peer that does not answer is quarantined likewise: writes that had begun may still land in it. It
+ * is fenced once the peer answers, is disconnected, or is lost (braid_fabric_wait_lost).
  *
  * Ownership: memory is the caller's, who keeps it until remove_region has succeeded. Numbers of
  * things (uint64_t) are never used twice; that of something gone is BRAID_ERROR_ARGUMENT.
@@ -29,9 +29,11 @@
  * connected over shm: libfabric lets them share mappings, and the process faults when one closes
  * while the other works.
  *
- * Trust: peers are not authenticated and nothing is encrypted. Keys are random 64-bit numbers, and
- * an address or a descriptor is as good as a password. Rails listen at 127.0.0.1 unless another
- * address is named. Processes of one host that use shm can reach each other's memory anyway.
+ * Trust: with a secret, every message between engines, every address and every descriptor is sealed
+ * with it (HMAC-SHA256); who lacks it can neither connect nor be obeyed. Without one, rails are at
+ * addresses of this host alone unless allow_unauthenticated is set. Nothing is encrypted. Keys are
+ * random 64-bit numbers. Processes of one host that use shm can reach each other's memory anyway.
+ * docs/fabric.md says what a peer that lies can do.
  *
  * Fork: an engine is of no use in a child process, and says so.
  *
@@ -60,6 +62,10 @@ typedef struct braid_fabric_options {
                        without it one rail at 127.0.0.1 */
   int is_unpinned;  /* 0: on a host with several NUMA nodes, the engine's thread and memory are on
                        the node of most rails; 1: where the program is */
+  const char* secret_file;   /* 16 to 4096 random bytes that all engines share which talk to each
+                                other; only its owner may read it. NULL: the file that
+                                BRAID_FABRIC_SECRET_FILE names, and without it no secret */
+  int allow_unauthenticated; /* 0: without a secret, rails are at addresses of this host alone */
 } braid_fabric_options;
 
 typedef enum braid_fabric_ticket_state {
@@ -102,6 +108,23 @@ BRAID_API braid_status braid_fabric_connect(braid_fabric* fabric, const void* ad
                                             uint64_t* peer);
 /* The next engine that has connected to this one; *peer is 0 if none has by the limit. */
 BRAID_API braid_status braid_fabric_accept(braid_fabric* fabric, uint64_t limit_us, uint64_t* peer);
+/* Why a peer was lost. */
+typedef enum braid_fabric_loss {
+  BRAID_FABRIC_NOT_LOST = 0,
+  BRAID_FABRIC_NO_ANSWER = 1,   /* it has not answered by connect's limit */
+  BRAID_FABRIC_UNREACHABLE = 2, /* what was sent to it has failed */
+  BRAID_FABRIC_SILENT = 3,      /* it has said nothing for 5 s, and was given up */
+  BRAID_FABRIC_ENDED = 4,       /* its process, on this host, has ended */
+  BRAID_FABRIC_LEFT = 5,        /* it has disconnected */
+  BRAID_FABRIC_GAVE_UP = 6,     /* it has given up this engine, which was silent or unreachable */
+  BRAID_FABRIC_REPLACED = 7,    /* it has connected anew, as another peer */
+  BRAID_FABRIC_TOO_MUCH = 8     /* it asked for more than an engine remembers for a peer */
+} braid_fabric_loss;
+/* The next peer that was lost; *peer is 0 if none was by the limit, and *why is a
+ * braid_fabric_loss. What was granted to it is fenced. It is to be disconnected; to reach it again,
+ * connect anew. */
+BRAID_API braid_status braid_fabric_wait_lost(braid_fabric* fabric, uint64_t limit_us,
+                                              uint64_t* peer, int* why);
 /* Takes back at once what was granted to the peer: see braid_fabric_fence_of. */
 BRAID_API braid_status braid_fabric_disconnect(braid_fabric* fabric, uint64_t peer);
 

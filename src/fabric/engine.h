@@ -51,7 +51,9 @@ struct EngineOptions {
   size_t sends = 16;
   uint32_t credits = 16;  ///< messages that one peer may have on their way to this engine
   size_t peers_max = 1024;
-  size_t newcomers_max = 64;              ///< that have said hello, and have not answered yet
+  size_t newcomers_max = 64;  ///< that have said hello, and have not answered yet
+  size_t queued_max =
+      1 << 14;  ///< messages that wait for one peer, which asks, and takes no answer
   uint64_t handshake_ns = 5'000'000'000;  ///< that they have for it
   bool accepts_peers = true;              ///< lets engines connect that it has not connected to
   HeartbeatOptions heartbeat;

@@ -6,14 +6,6 @@
 #include "fabric/engine.h"
 
 namespace braid::fabric {
-namespace {
-
-// Messages that wait for one peer: answers to it, and what its credits allow. A peer that asks, and
-// does not take the answers, is given up.
-constexpr size_t kQueuedMax = 1 << 14;
-
-}  // namespace
-
 void Engine::tell(uint64_t id, decltype(Message::body) body) {
   if (const Peer* peer = find_live(id)) tell(id, message_rail(*peer), std::move(body));
 }
@@ -39,7 +31,7 @@ void Engine::tell(uint64_t id, size_t rail, decltype(Message::body) body) {
   if (is_hello) message.session.to = 0;
   peer.pulse.told_ns = awake_.now_ns();
   mailboxes_[rail]->queue({peer.messages[rail], encode(message, options_.secret), id, 0});
-  if (messages_for(peer) > kQueuedMax) fail_peer(id, PeerFailure::kTooMuch);
+  if (messages_for(peer) > options_.queued_max) fail_peer(id, PeerFailure::kTooMuch);
 }
 
 /// Over a rail where it has not failed. The peer may have had it nevertheless, and drops the second

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "fabric/engine.h"
+#include "fabric/host/processes.h"
 #include "fabric/ofi/domain.h"
 #include "fabric/order.h"
 
@@ -56,6 +57,7 @@ int main(int count, char** words) {
   const auto* quirks = ofi::find_quirks(words[1]);
   EngineOptions options;
   options.engine = std::random_device()() | uint64_t{std::random_device()()} << 32;
+  options.processes = host_processes();
   std::vector<std::unique_ptr<Domain>> rails;
   rails.push_back(ofi::open_domain(*quirks, "127.0.0.1").value());
   auto engine = Engine::open(std::move(rails), options).value();

@@ -80,8 +80,8 @@ class SmallNet {
     return node;
   }
   /// A wire alone, for whoever makes up his own messages.
-  std::unique_ptr<Domain> add_wire() {
-    return network_.open_domain(network_.add_host([] {}), 1000 + wires_++);
+  std::unique_ptr<Domain> add_wire(uint64_t place) {
+    return network_.open_domain(network_.add_host([] {}), place);
   }
 
   void pause(Node& node) {
@@ -139,7 +139,6 @@ class SmallNet {
   simulation::Simulation simulation_{{}};
   sim::Network network_;
   std::vector<std::unique_ptr<Node>> nodes_;
-  uint64_t wires_ = 0;
 };
 
 }  // namespace braid::fabric::test

@@ -66,6 +66,8 @@ braid_status braid_fabric_open(const braid_fabric_options* options, braid_fabric
   if (given.provider != nullptr) wanted.provider = given.provider;
   if (given.nics != nullptr) wanted.nics = given.nics;
   wanted.addresses.assign(given.addresses, given.addresses + given.address_count);
+  if (given.secret_file != nullptr) wanted.secret_file = given.secret_file;
+  wanted.allows_unauthenticated = given.allow_unauthenticated != 0;
   wanted.is_pinned = given.is_unpinned == 0;
   Result<std::unique_ptr<Service>> service =
       Service::open(wanted, braid::topology::Machine(), braid::topology::host_nics());
@@ -87,7 +89,8 @@ void braid_fabric_close(braid_fabric* fabric) {
 braid_status braid_fabric_address(braid_fabric* fabric, void* buffer, size_t buffer_bytes,
                                   size_t* needed_bytes) {
   return guarded(fabric, [&](Service& service) {
-    const auto bytes = service.with([](Engine& engine) { return encode(engine.address()); });
+    const auto bytes =
+        service.with([](Engine& engine) { return encode(engine.address(), engine.secret()); });
     return hand_out(bytes, buffer, buffer_bytes, needed_bytes);
   });
 }

@@ -34,7 +34,9 @@ braid_status braid_fabric_grant(braid_fabric* fabric, uint64_t region, uint64_t 
         [&](Engine& engine) { return engine.grant(region, peer, offset_bytes, size_bytes); });
     if (!granted.ok()) return report(granted.status());
     *grant = granted.value().grant;
-    return hand_out(encode(granted.value().descriptor), descriptor, buffer_bytes, descriptor_bytes);
+    const auto bytes = service.with(
+        [&](Engine& engine) { return encode(granted.value().descriptor, engine.secret()); });
+    return hand_out(bytes, descriptor, buffer_bytes, descriptor_bytes);
   };
   return guarded(fabric, give, grant, descriptor, descriptor_bytes);
 }
@@ -75,7 +77,9 @@ braid_status braid_fabric_forget_grant(braid_fabric* fabric, uint64_t grant) {
 braid_status braid_fabric_open_target(braid_fabric* fabric, const void* descriptor,
                                       size_t descriptor_bytes, uint64_t* target) {
   const auto open = [&](Service& service) {
-    const Result<Descriptor> decoded = decode_descriptor(bytes_of(descriptor, descriptor_bytes));
+    const Secret secret = service.with([](Engine& engine) { return engine.secret(); });
+    const Result<Descriptor> decoded =
+        decode_descriptor(bytes_of(descriptor, descriptor_bytes), secret);
     if (!decoded.ok()) return report(decoded.status());
     return hand_out(
         service.with([&](Engine& engine) { return engine.open_target(decoded.value()); }), target);

@@ -6,10 +6,21 @@ using namespace braid::fabric::abi;
 using braid::Result;
 using braid::Status;
 
+static_assert(BRAID_FABRIC_NOT_LOST == static_cast<int>(PeerFailure::kNone));
+static_assert(BRAID_FABRIC_NO_ANSWER == static_cast<int>(PeerFailure::kNoAnswer));
+static_assert(BRAID_FABRIC_UNREACHABLE == static_cast<int>(PeerFailure::kNetwork));
+static_assert(BRAID_FABRIC_SILENT == static_cast<int>(PeerFailure::kSilent));
+static_assert(BRAID_FABRIC_ENDED == static_cast<int>(PeerFailure::kEnded));
+static_assert(BRAID_FABRIC_LEFT == static_cast<int>(PeerFailure::kLeft));
+static_assert(BRAID_FABRIC_GAVE_UP == static_cast<int>(PeerFailure::kGaveUs));
+static_assert(BRAID_FABRIC_REPLACED == static_cast<int>(PeerFailure::kReplaced));
+static_assert(BRAID_FABRIC_TOO_MUCH == static_cast<int>(PeerFailure::kTooMuch));
+
 braid_status braid_fabric_connect(braid_fabric* fabric, const void* address, size_t address_bytes,
                                   uint64_t limit_us, uint64_t* peer) {
   const auto connect = [&](Service& service) {
-    const Result<Address> decoded = decode_address(bytes_of(address, address_bytes));
+    const Secret secret = service.with([](Engine& engine) { return engine.secret(); });
+    const Result<Address> decoded = decode_address(bytes_of(address, address_bytes), secret);
     if (!decoded.ok()) return report(decoded.status());
     const uint64_t end_ns = Service::after_ns(limit_us);
     const Result<uint64_t> connecting =
@@ -22,8 +33,10 @@ braid_status braid_fabric_connect(braid_fabric* fabric, const void* address, siz
     });
     if (state == PeerState::kConnected) return hand_out(connecting, peer);
     (void)service.with([&](Engine& engine) { return engine.disconnect(connecting.value()); });
-    return report(BRAID_ERROR_UNAVAILABLE,
-                  "the peer has not answered: it is gone, is another process, or does not work");
+    return report(
+        BRAID_ERROR_UNAVAILABLE,
+        "the peer has not answered: it is gone, is another process, has another secret, or "
+        "does not work");
   };
   return guarded(fabric, connect, address, peer);
 }
@@ -45,6 +58,23 @@ braid_status braid_fabric_disconnect(braid_fabric* fabric, uint64_t peer) {
   return guarded(fabric, [&](Service& service) {
     return report(service.with([&](Engine& engine) { return engine.disconnect(peer); }));
   });
+}
+
+braid_status braid_fabric_wait_lost(braid_fabric* fabric, uint64_t limit_us, uint64_t* peer,
+                                    int* why) {
+  const auto wait = [&](Service& service) {
+    *peer = 0;
+    *why = BRAID_FABRIC_NOT_LOST;
+    service.wait(limit_us, [&](Engine& engine) {
+      const std::optional<uint64_t> lost = engine.next_failed();
+      if (!lost) return false;
+      *peer = *lost;
+      *why = static_cast<int>(engine.peer_failure(*lost).value());
+      return true;
+    });
+    return BRAID_OK;
+  };
+  return guarded(fabric, wait, peer, why);
 }
 
 // ---- Messages ----

@@ -8,7 +8,9 @@
 #include <limits>
 #include <utility>
 
+#include "fabric/host/processes.h"
 #include "fabric/library/placement.h"
+#include "fabric/library/trust.h"
 #include "fabric/ofi/domain.h"
 
 namespace braid::fabric {
@@ -63,6 +65,8 @@ Result<std::unique_ptr<Service>> Service::open(const ServiceOptions& wanted,
                                                const std::vector<topology::Nic>& nics) {
   const Result<RailChoice> choice = choose(wanted, nics);
   if (!choice.ok()) return choice.status();
+  const Result<Secret> secret = secret_for(wanted, choice.value().addresses);
+  if (!secret.ok()) return secret.status();
   const OnNode here(machine, wanted.is_pinned ? choice.value().numa_node : -1);
   std::vector<std::unique_ptr<Domain>> rails;
   for (const std::string& address : choice.value().addresses) {
@@ -72,6 +76,8 @@ Result<std::unique_ptr<Service>> Service::open(const ServiceOptions& wanted,
   }
   EngineOptions options;
   options.engine = random_number();
+  options.secret = secret.value();
+  options.processes = host_processes();
   Result<std::unique_ptr<Engine>> engine = Engine::open(std::move(rails), options);
   if (!engine.ok()) return engine.status();
   Result<std::unique_ptr<Events>> events = Events::open();

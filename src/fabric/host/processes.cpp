@@ -1,0 +1,113 @@
+#include "fabric/host/processes.h"
+
+#include <poll.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace braid::fabric {
+namespace {
+
+/// Of "c7ffe1a0-...": its 32 hexadecimal digits.
+std::array<uint64_t, 2> boot_id() {
+  std::array<uint64_t, 2> id{};
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  int digits = 0;
+  for (char letter = 0; file.get(letter) && digits < 32;) {
+    const bool is_number = letter >= '0' && letter <= '9';
+    if (!is_number && (letter < 'a' || letter > 'f')) continue;
+    const auto digit = static_cast<uint64_t>(is_number ? letter - '0' : letter - 'a' + 10);
+    uint64_t& half = id[static_cast<size_t>(digits++) / 16];
+    half = half << 4 | digit;
+  }
+  return id;
+}
+
+/// In clock ticks after the boot; 0: there is no such process. Source: proc(5), field 22 of stat.
+uint64_t started(uint32_t process) {
+  std::ifstream file("/proc/" + std::to_string(process) + "/stat");
+  std::string line;
+  std::getline(file, line);
+  const size_t after_name = line.rfind(')');
+  if (after_name == std::string::npos) return 0;
+  std::istringstream fields(line.substr(after_name + 1));
+  std::string field;
+  for (int number = 3; number <= 22; ++number) fields >> field;
+  return std::strtoull(field.c_str(), nullptr, 10);
+}
+
+class HostProcesses final : public Processes {
+ public:
+  HostProcesses() {
+    struct stat about {};
+    self_.boot = boot_id();
+    if (stat("/proc/self/ns/pid", &about) == 0) self_.pid_namespace = about.st_ino;
+    self_.process = static_cast<uint32_t>(getpid());
+    self_.started = started(self_.process);
+  }
+  ~HostProcesses() override {
+    for (const auto& [peer, file] : watched_) close(file);
+  }
+
+  Origin self() const override { return self_; }
+
+  void watch(uint64_t peer, const Origin& origin) override {
+    const bool is_here = origin.boot == self_.boot && origin.pid_namespace == self_.pid_namespace;
+    if (!is_here || origin.process == 0 || origin.pid_namespace == 0) return;
+    const int file = static_cast<int>(syscall(SYS_pidfd_open, origin.process, 0));
+    if (file < 0 && errno != ESRCH) return;  // not allowed, or an older kernel
+    // Only once it is held: another process may have the number by now.
+    const bool is_it = file >= 0 && started(origin.process) == origin.started;
+    if (is_it) {
+      watched_[peer] = file;
+      return;
+    }
+    if (file >= 0) close(file);
+    ended_.push_back(peer);
+  }
+
+  void forget(uint64_t peer) override {
+    std::erase(ended_, peer);
+    const auto watched = watched_.find(peer);
+    if (watched == watched_.end()) return;
+    close(watched->second);
+    watched_.erase(watched);
+  }
+
+  std::optional<uint64_t> next_ended() override {
+    if (ended_.empty()) look();
+    if (ended_.empty()) return std::nullopt;
+    const uint64_t peer = ended_.back();
+    forget(peer);
+    return peer;
+  }
+
+ private:
+  /// A pidfd can be read once the process has ended.
+  void look() {
+    std::vector<pollfd> files;
+    for (const auto& [peer, file] : watched_) files.push_back({file, POLLIN, 0});
+    if (files.empty() || poll(files.data(), files.size(), 0) <= 0) return;
+    size_t index = 0;
+    for (const auto& [peer, file] : watched_)
+      if (files[index++].revents != 0) ended_.push_back(peer);
+  }
+
+  Origin self_;
+  std::map<uint64_t, int> watched_;
+  std::vector<uint64_t> ended_;
+};
+
+}  // namespace
+
+std::shared_ptr<Processes> host_processes() { return std::make_shared<HostProcesses>(); }
+
+}  // namespace braid::fabric

@@ -1,0 +1,39 @@
+#include "fabric/library/trust.h"
+
+#include <arpa/inet.h>
+
+#include <cstdlib>
+
+#include "fabric/ofi/quirks.h"
+
+namespace braid::fabric {
+namespace {
+
+bool is_of_this_host(const std::string& address) {
+  in_addr four{};
+  if (inet_pton(AF_INET, address.c_str(), &four) == 1) return ntohl(four.s_addr) >> 24 == 127;
+  in6_addr six{};
+  if (inet_pton(AF_INET6, address.c_str(), &six) == 1) return IN6_IS_ADDR_LOOPBACK(&six);
+  return address == "localhost";
+}
+
+}  // namespace
+
+Result<Secret> secret_for(const ServiceOptions& wanted, const std::vector<std::string>& addresses) {
+  const char* variable = std::getenv(kSecretVariable);
+  const std::string path =
+      wanted.secret_file.empty() && variable != nullptr ? variable : wanted.secret_file;
+  if (!path.empty()) return Secret::of_file(path);
+  const ofi::Quirks* quirks = ofi::find_quirks(wanted.provider);
+  const bool listens = quirks == nullptr || quirks->listens_at_address;
+  for (const std::string& address : addresses)
+    if (listens && !wanted.allows_unauthenticated && !is_of_this_host(address))
+      return Status::error(
+          "other hosts can reach " + address + ", and there is no secret",
+          std::string("Let ") + kSecretVariable +
+              " name a file with the secret of all engines (openssl rand -hex 32), "
+              "or set allow_unauthenticated if every host there may be trusted");
+  return Secret();
+}
+
+}  // namespace braid::fabric

@@ -1,0 +1,134 @@
+// Peers that lie: another secret, messages that are repeated, made up or too many, an old version.
+#include <gtest/gtest.h>
+
+#include "fabric/liar.h"
+#include "fabric/order.h"
+
+namespace braid::fabric {
+namespace {
+
+using test::Liar;
+using test::SmallNet;
+
+Secret secret_of(int byte) {
+  return Secret::of(std::vector<std::byte>(32, static_cast<std::byte>(byte))).value();
+}
+
+TEST(Lies, AnotherSecretConnectsToNobodyAndIsCounted) {
+  SmallNet net;
+  net.options.secret = secret_of(1);
+  SmallNet::Node& owner = net.add(1);
+  SmallNet::Node& friendly = net.add(2);
+  net.options.secret = secret_of(2);
+  SmallNet::Node& other = net.add(3);
+  net.options.secret = {};
+  SmallNet::Node& without = net.add(4);
+  EXPECT_EQ(owner.engine->peer_state(net.connect(owner, friendly)).value(), PeerState::kConnected);
+  uint64_t counted = 0;
+  for (SmallNet::Node* stranger : {&other, &without}) {
+    const uint64_t peer =
+        stranger->engine->connect(owner.engine->address(), net.now_ns() + 3'000'000).value();
+    ASSERT_TRUE(net.run(10'000, [&] { return stranger->engine->next_failed() == peer; }));
+    EXPECT_EQ(stranger->engine->peer_failure(peer).value(), PeerFailure::kNoAnswer);
+    EXPECT_EQ(owner.engine->statistics().unauthenticated, ++counted);
+  }
+  EXPECT_FALSE(owner.engine->find_peer(3));
+  EXPECT_FALSE(owner.engine->find_peer(4));
+}
+
+TEST(Lies, ARepeatedMessageCountsOnce) {
+  SmallNet net;
+  net.options.secret = secret_of(1);
+  SmallNet::Node& owner = net.add(1);
+  Liar liar(net, 50, owner, secret_of(1));
+  ASSERT_TRUE(liar.shake_hands(net));
+  const Message message = liar.next(Data{{std::byte{5}}});
+  liar.send(message);
+  EXPECT_TRUE(net.run(1'000, [&] { return owner.engine->receive().has_value(); }));
+  liar.send(message);
+  EXPECT_TRUE(net.run(1'000, [&] { return owner.engine->statistics().replayed == 1; }));
+  EXPECT_FALSE(owner.engine->receive());
+}
+
+TEST(Lies, ARecordedHelloLeadsNowhereAndIsForgotten) {
+  SmallNet net;
+  net.options.newcomers_max = 8;
+  net.options.handshake_ns = 2'000'000;
+  SmallNet::Node& owner = net.add(1);
+  Liar liar(net, 50, owner);
+  for (uint64_t engine = 100; engine < 120; ++engine) {
+    liar.send(liar.hello(engine));
+    net.run(50);
+    liar.look();
+  }
+  net.run(200);
+  EXPECT_FALSE(owner.engine->accept());
+  EXPECT_FALSE(owner.engine->find_peer(100));
+  EXPECT_EQ(owner.engine->statistics().refused, 12u) << "beyond the limit";
+  net.run(5'000);
+  EXPECT_TRUE(liar.shake_hands(net)) << "there is room again";
+}
+
+TEST(Lies, MessagesWithoutCreditAreDropped) {
+  SmallNet net;
+  SmallNet::Node& owner = net.add(1);
+  Liar liar(net, 50, owner);
+  ASSERT_TRUE(liar.shake_hands(net));
+  for (int i = 0; i < 20; ++i) {
+    liar.send(liar.next(Data{{std::byte{5}}}));
+    net.run(50);
+  }
+  EXPECT_EQ(owner.engine->statistics().over_credit, 20u - net.options.credits);
+}
+
+TEST(Lies, WhoAsksWithoutEndAndTakesNoAnswerIsGivenUp) {
+  SmallNet net;
+  net.options.queued_max = 100;
+  SmallNet::Node& owner = net.add(1);
+  Liar liar(net, 50, owner);
+  ASSERT_TRUE(liar.shake_hands(net));
+  const uint64_t peer = *owner.engine->find_peer(Liar::kEngine);
+  for (uint64_t i = 0; i < 200 && owner.engine->peer_state(peer).ok(); ++i) {
+    liar.send(liar.next(Revoke{1 + 2 * i, 0}));
+    net.run(30);
+    if (owner.engine->peer_state(peer).value() == PeerState::kFailed) break;
+  }
+  EXPECT_EQ(owner.engine->peer_failure(peer).value(), PeerFailure::kTooMuch);
+}
+
+/// Somebody recorded this from version 1; it is answered in version 1.
+TEST(Lies, TheVersionBeforeIsSpokenToWhoeverSpeaksIt) {
+  SmallNet net;
+  SmallNet::Node& owner = net.add(42);
+  Liar old(net, 7, owner);
+  old.send_bytes(test::from_hex(test::kHelloOfVersion1));
+  std::vector<Message> come;
+  ASSERT_TRUE(net.run(5'000, [&] { return !(come = old.look()).empty(); }));
+  Message welcome{42, 0x1122334455667788, Welcome{owner.engine == nullptr ? 0 : 16u}};
+  welcome.version = 1;
+  EXPECT_EQ(come[0], welcome);
+  const auto peer = owner.engine->accept();
+  ASSERT_TRUE(peer);
+  Message data{0x1122334455667788, 42, Data{{std::byte{9}}}};
+  data.version = 1;
+  old.send(data);
+  std::optional<Received> received;
+  ASSERT_TRUE(net.run(5'000, [&] { return (received = owner.engine->receive()).has_value(); }));
+  EXPECT_EQ(received->peer, *peer);
+  std::vector<std::byte> memory(100);
+  const uint64_t region = owner.engine->add_region(memory).value();
+  EXPECT_EQ(owner.engine->grant(region, *peer, 0, 100).value().descriptor.version, 1);
+}
+
+TEST(Lies, WithASecretTheVersionBeforeIsRefused) {
+  SmallNet net;
+  net.options.secret = secret_of(1);
+  SmallNet::Node& owner = net.add(42);
+  Liar old(net, 7, owner);
+  old.send_bytes(test::from_hex(test::kHelloOfVersion1));
+  EXPECT_TRUE(net.run(5'000, [&] { return owner.engine->statistics().unauthenticated == 1; }));
+  EXPECT_FALSE(owner.engine->accept());
+}
+
+}  // namespace
+}  // namespace braid::fabric
