@@ -96,18 +96,16 @@ void Plain::connect(const std::vector<std::byte>& address) {
        fi_av_insert(state_->addresses, address.data(), 1, &state_->peer, 0, nullptr) - 1);
 }
 
-void Plain::write(const Target& target, uint64_t size_bytes, uint64_t memory_bytes, uint64_t count,
-                  uint64_t depth) {
+void Plain::write(const Target& target, const Load& load) {
   State& s = *state_;
-  std::vector<fi_context> contexts(depth);
+  std::vector<fi_context> contexts(load.depth);
   std::vector<fi_context*> free;
   for (fi_context& context : contexts) free.push_back(&context);
-  const uint64_t places = memory_bytes / size_bytes;
-  for (uint64_t posted = 0, completed = 0; completed < count;) {
-    while (posted < count && !free.empty()) {
-      const uint64_t offset = posted % places * size_bytes;
-      iovec from{const_cast<std::byte*>(s.source.data()) + offset, size_bytes};
-      fi_rma_iov to{target.base + offset, size_bytes, target.key};
+  for (uint64_t posted = 0, completed = 0; completed < load.count;) {
+    while (posted < load.count && !free.empty()) {
+      const uint64_t offset = load.place(posted) * load.size_bytes;
+      iovec from{const_cast<std::byte*>(s.source.data()) + offset, load.size_bytes};
+      fi_rma_iov to{target.base + offset, load.size_bytes, target.key};
       fi_msg_rma message{};
       message.msg_iov = &from;
       message.iov_count = 1;

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "bench/fabric/load.h"
 #include "fabric/ofi/quirks.h"
 
 namespace braid::bench {
@@ -28,10 +29,8 @@ class Plain {
   void read_from(std::span<const std::byte> memory);
   void connect(const std::vector<std::byte>& address);
 
-  /// Writes of `size_bytes` that follow each other in the memory, round and round: `count` of them,
-  /// at most `depth` at once, until all have completed.
-  void write(const Target& target, uint64_t size_bytes, uint64_t memory_bytes, uint64_t count,
-             uint64_t depth);
+  /// All writes of the load, each page one, until all have completed.
+  void write(const Target& target, const Load& load);
   /// The target's side: lets writes land. Returns how many immediates have come.
   uint64_t poll();
 
