@@ -38,6 +38,7 @@ struct BenchOptions {
   std::string json_file;
   int rails = 1;
   int turns = 7;
+  int turn_ms = 200;
   bool skips_missing = false;
   bool are_pages_huge = false;
 };
@@ -202,6 +203,7 @@ Result<bench::RaceOptions> race_of(const BenchOptions& options) {
   race.are_pages_huge = options.are_pages_huge;
   race.sizes_bytes = sizes.value();
   race.turns = options.turns;
+  race.turn_seconds = options.turn_ms / 1e3;
   race.rails.count = options.rails;
   race.is_against_plain = false;
   for (const std::string& name : options.against) {
@@ -287,6 +289,8 @@ void add_fabric_bench_command(CLI::App& fabric, int& exit_code) {
   bench->add_option("--rails", options->rails, "of braid's, at 127.0.0.1 and the next addresses")
       ->check(CLI::Range(1, kRailsMax));
   bench->add_option("--turns", options->turns, "medians of so many")->check(CLI::Range(1, 1000));
+  bench->add_option("--turn-ms", options->turn_ms, "about so long is a turn of braid's")
+      ->check(CLI::Range(1, 1000));
   bench->add_option("--python", options->python, "that has the wheels")->type_name("FILE");
   bench->add_flag("--skip-missing", options->skips_missing,
                   "it is no failure that one of --against is not installed");

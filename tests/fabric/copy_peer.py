@@ -1,8 +1,8 @@
 """A peer for `braid fabric bench --against`: it copies into the target's memory, and needs nothing.
 
 BRAID_COPY_PEER makes it misbehave: `corrupt`: a byte is wrong; `early`: it says that it is done
-before it is; `die`: the writer ends in the middle; `missing`; `not_applicable`; `noise`: it prints
-on standard output.
+before it is; `die`: the writer ends in the middle; `missing`; `not_over_shm`; `noise`: it prints on
+standard output.
 """
 
 import os
@@ -21,12 +21,10 @@ class Copy(Peer):
     def open_target(self, provider, pattern, memory):
         if FAULT == "missing":
             raise Missing("the copier is not installed", ["copier"])
-        if FAULT == "not_applicable":
+        if FAULT == "not_over_shm" and provider == "shm":
             raise NotApplicable(f"the copier has nothing like {provider}")
         self.memory = memory
-        files = [f"/proc/{os.getpid()}/fd/{name}" for name in os.listdir("/proc/self/fd")]
-        return [file for file in files if os.path.exists(file)
-                and "braid-bench-target" in os.readlink(file)][0]
+        return f"/proc/{os.getpid()}/fd/{memory.file}"
 
     def open_writer(self, provider, pattern, memory, target):
         self.memory = memory

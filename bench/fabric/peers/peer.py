@@ -49,6 +49,7 @@ class NotApplicable(Exception):
 class Memory:
     def __init__(self, file, size_bytes):
         self.map = mmap.mmap(file, size_bytes, mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0))
+        self.file = file
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.map))
         self.size_bytes = size_bytes
 
