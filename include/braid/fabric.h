@@ -60,8 +60,10 @@ class Fabric {
   };
 
   struct Options {
-    std::string provider;                ///< empty: the first that is here
-    std::vector<std::string> addresses;  ///< one for each rail; none: 127.0.0.1
+    std::string provider = {};                ///< empty: the first that is here
+    std::vector<std::string> addresses = {};  ///< one for each rail; none: by `nics`
+    std::string nics = {};  ///< "eth0,eth1" or "^docker0": see braid_fabric_options
+    bool is_pinned = true;  ///< to the rails' NUMA node
   };
   struct Granted {
     Grant grant;
@@ -104,7 +106,10 @@ class Fabric {
     for (const std::string& address : options.addresses) addresses.push_back(address.c_str());
     const braid_fabric_options all{sizeof(braid_fabric_options),
                                    options.provider.empty() ? nullptr : options.provider.c_str(),
-                                   addresses.data(), addresses.size()};
+                                   addresses.data(),
+                                   addresses.size(),
+                                   options.nics.empty() ? nullptr : options.nics.c_str(),
+                                   options.is_pinned ? 0 : 1};
     braid_fabric* fabric = nullptr;
     if (braid_fabric_open(&all, &fabric) != BRAID_OK) return failure();
     return Fabric(fabric);
@@ -340,6 +345,70 @@ class Fabric {
       return failure();
     events.resize(count);
     return events;
+  }
+
+  // Rails, and what was counted.
+
+  enum class RailState {
+    kUp = BRAID_FABRIC_RAIL_UP,
+    kSuspect = BRAID_FABRIC_RAIL_SUSPECT,
+    kDown = BRAID_FABRIC_RAIL_DOWN,
+    kRetired = BRAID_FABRIC_RAIL_RETIRED
+  };
+  struct Route {
+    Peer peer;
+    size_t rail;
+    RailState state;
+    uint64_t writes;
+    uint64_t bytes;
+    uint64_t failures;
+    uint64_t under_way_bytes;
+    uint64_t bytes_per_s;
+  };
+  enum class Form {
+    kText = BRAID_FABRIC_TEXT,
+    kJson = BRAID_FABRIC_JSON,
+    kPrometheus = BRAID_FABRIC_PROMETHEUS
+  };
+  using EngineStatistics = braid_fabric_statistics;
+
+  Status retire_rail(size_t rail) { return status_of(braid_fabric_retire_rail(get(), rail)); }
+  Status restore_rail(size_t rail) { return status_of(braid_fabric_restore_rail(get(), rail)); }
+  Result<EngineStatistics> statistics() {
+    EngineStatistics statistics{};
+    statistics.struct_bytes = sizeof statistics;
+    if (braid_fabric_get_statistics(get(), &statistics) != BRAID_OK) return failure();
+    return statistics;
+  }
+  /// A row for each peer and rail.
+  Result<std::vector<Route>> routes() {
+    std::vector<braid_fabric_route> rows;
+    size_t count = 0;
+    do {
+      rows.resize(count);
+      if (braid_fabric_get_routes(get(), rows.data(), rows.size(), &count) != BRAID_OK)
+        return failure();
+    } while (count > rows.size());
+    rows.resize(count);
+    std::vector<Route> routes;
+    for (const braid_fabric_route& row : rows)
+      routes.push_back({Peer{row.peer}, row.rail, static_cast<RailState>(row.state), row.writes,
+                        row.bytes, row.failures, row.under_way_bytes, row.bytes_per_s});
+    return routes;
+  }
+  Result<std::string> report(Form form) {
+    std::string text;
+    size_t needed_bytes = 0;
+    do {
+      text.resize(needed_bytes);
+      const bool is_asking = text.empty();
+      const braid_status status =
+          braid_fabric_report(get(), static_cast<int>(form), is_asking ? nullptr : text.data(),
+                              text.size(), &needed_bytes);
+      if (status != BRAID_OK && needed_bytes <= text.size()) return failure();
+    } while (needed_bytes > text.size());
+    text.resize(needed_bytes - 1);
+    return text;
   }
 
   /// For calling the C interface with the same engine; null after it was moved from.

@@ -53,7 +53,13 @@ typedef struct braid_fabric_options {
   const char* provider;         /* libfabric's name: "tcp;ofi_rxm", "shm", "net"; NULL: the first */
   const char* const* addresses; /* of network interfaces, one for each rail: "10.0.0.7". Engines
                                    that talk to each other have as many, in the same order */
-  size_t address_count;         /* 0: one rail, 127.0.0.1 */
+  size_t address_count;         /* 0: by nics */
+  const char* nics; /* which NICs are rails where no address is named, each at its first address:
+                       beginnings of names, "eth0,eth1"; all but some, "^docker0"; whole names,
+                       "=eth0" (as NCCL_SOCKET_IFNAME). NULL: what BRAID_FABRIC_NICS says, and
+                       without it one rail at 127.0.0.1 */
+  int is_unpinned;  /* 0: on a host with several NUMA nodes, the engine's thread and memory are on
+                       the node of most rails; 1: where the program is */
 } braid_fabric_options;
 
 typedef enum braid_fabric_ticket_state {
@@ -267,6 +273,60 @@ BRAID_API braid_status braid_fabric_event_descriptor(braid_fabric* fabric, int* 
  * is readable exactly if more are queued. */
 BRAID_API braid_status braid_fabric_take_events(braid_fabric* fabric, braid_fabric_event* events,
                                                 size_t capacity, size_t* count);
+
+/* ---- Rails, and what was counted ---- */
+
+typedef enum braid_fabric_rail_state {
+  BRAID_FABRIC_RAIL_UP = 0,
+  BRAID_FABRIC_RAIL_SUSPECT = 1, /* something failed or is late; a probe of one byte is to tell */
+  BRAID_FABRIC_RAIL_DOWN = 2,    /* it does not work now, and is tried again */
+  BRAID_FABRIC_RAIL_RETIRED = 3  /* taken out of use on purpose */
+} braid_fabric_rail_state;
+
+/* What went to one peer over one rail since it connected. Writes are slices: each carries one
+ * immediate, if any. */
+typedef struct braid_fabric_route {
+  uint64_t peer;
+  size_t rail;
+  int state; /* a braid_fabric_rail_state */
+  uint64_t writes;
+  uint64_t bytes;
+  uint64_t failures; /* of slices and messages */
+  uint64_t under_way_bytes;
+  uint64_t bytes_per_s; /* in the last half second */
+} braid_fabric_route;
+
+typedef struct braid_fabric_statistics {
+  size_t struct_bytes;        /* sizeof(braid_fabric_statistics), set by the caller */
+  uint64_t malformed;         /* messages that could not be read */
+  uint64_t misdirected;       /* messages for another engine, or from nobody known */
+  uint64_t refused;           /* peers beyond the limit, with other rails, or without being asked */
+  uint64_t over_credit;       /* messages of peers that had no credit */
+  uint64_t strays;            /* immediates that came after their release */
+  uint64_t quarantined_bytes; /* memory that was granted to peers that do not answer */
+} braid_fabric_statistics;
+
+/* Takes a rail out of use, as for a NIC that is to be serviced: this engine posts nothing more to
+ * it, unless a peer has no other. What is under way ends; braid_fabric_get_routes says when. Writes
+ * of peers may still come over it: retire it there too. BRAID_ERROR_ARGUMENT for the last rail. */
+BRAID_API braid_status braid_fabric_retire_rail(braid_fabric* fabric, size_t rail);
+/* Back into use, once a probe has succeeded. */
+BRAID_API braid_status braid_fabric_restore_rail(braid_fabric* fabric, size_t rail);
+
+BRAID_API braid_status braid_fabric_get_statistics(braid_fabric* fabric,
+                                                   braid_fabric_statistics* statistics);
+/* The front of the list, at most `capacity`; *count is how many there are, a row for each peer and
+ * rail. */
+BRAID_API braid_status braid_fabric_get_routes(braid_fabric* fabric, braid_fabric_route* routes,
+                                               size_t capacity, size_t* count);
+typedef enum braid_fabric_form {
+  BRAID_FABRIC_TEXT = 1,      /* tables for people */
+  BRAID_FABRIC_JSON = 2,      /* one line */
+  BRAID_FABRIC_PROMETHEUS = 3 /* its text exposition format */
+} braid_fabric_form;
+/* All of it as text with a 0 at its end, which comes as braid_fabric_address does. */
+BRAID_API braid_status braid_fabric_report(braid_fabric* fabric, int form, char* buffer,
+                                           size_t buffer_bytes, size_t* needed_bytes);
 
 /* As braid_last_error, for the functions of this file. */
 BRAID_API const char* braid_fabric_last_error(void);

@@ -8,6 +8,8 @@
 namespace braid::fabric {
 namespace {
 
+constexpr uint64_t kNever = std::numeric_limits<uint64_t>::max();
+
 Status no_such(const char* what, uint64_t id) {
   return Status::error("there is no " + std::string(what) + " " + std::to_string(id) +
                        " (any more)");
@@ -34,6 +36,7 @@ Status Engine::prepare() {
   address_.engine = options_.engine;
   address_.slicing = options_.slicing;
   scratch_source_.memory = scratch_;
+  retired_.resize(worker_.rail_count());
   for (size_t i = 0; i < worker_.rail_count(); ++i) {
     Domain& domain = worker_.rail(i);
     const Result<uint32_t> local = domain.add_region(scratch_, Access::kLocal);
@@ -48,10 +51,12 @@ Status Engine::prepare() {
                               {name.begin(), name.end()},
                               domain.remote_range(remote.value())});
   }
-  Result<std::unique_ptr<Mailbox>> mailbox =
-      Mailbox::open(worker_.rail(0), options_.receives, options_.sends);
-  if (!mailbox.ok()) return mailbox.status();
-  mailbox_ = std::move(mailbox).value();
+  for (size_t i = 0; i < worker_.rail_count(); ++i) {
+    Result<std::unique_ptr<Mailbox>> mailbox =
+        Mailbox::open(worker_.rail(i), options_.receives, options_.sends);
+    if (!mailbox.ok()) return mailbox.status();
+    mailboxes_.push_back(std::move(mailbox).value());
+  }
   return {};
 }
 
@@ -148,6 +153,7 @@ Transfer Engine::notification(uint64_t peer, uint32_t immediate) {
 }
 
 void Engine::transfer_ended(uint64_t id, const Transfer& transfer) {
+  if (transfer.probed_rail) probe_ended(transfer);
   const Transfer::Holds held = transfer.holds;
   if (Region* region = regions_.find(held.region)) --region->transfers;
   confirm_if_drained(held.target);
@@ -222,14 +228,27 @@ void Engine::immediate_arrived(uint32_t immediate) {
 // ---- Time ----
 
 bool Engine::step(uint64_t now_ns) {
-  const bool posted = mailbox_->post();
-  const bool moved = worker_.step();
+  now_ns_ = now_ns;
+  const bool posted = post_messages();
+  const bool moved = worker_.step(now_ns);
   meet_deadlines(now_ns);
-  return mailbox_->post() || moved || posted;
+  return post_messages() || moved || posted;
+}
+
+bool Engine::post_messages() {
+  bool posted = false;
+  for (const auto& mailbox : mailboxes_) posted = mailbox->post() || posted;
+  return posted;
+}
+
+bool Engine::is_idle() const {
+  return worker_.is_idle() &&
+         std::all_of(mailboxes_.begin(), mailboxes_.end(),
+                     [](const auto& mailbox) { return mailbox->queued() == 0; });
 }
 
 uint64_t Engine::next_deadline_ns() const {
-  return deadlines_.empty() ? std::numeric_limits<uint64_t>::max() : deadlines_.front().at_ns;
+  return deadlines_.empty() ? kNever : deadlines_.front().at_ns;
 }
 
 void Engine::add_deadline(uint64_t at_ns, Due what, uint64_t id) {
@@ -260,12 +279,17 @@ bool Engine::matters(const Deadline& due) {
     return grant != grants_.end() && grant->second.fence == Fence::kRevoking;
   }
   const Peer* peer = peers_.find(due.id);
+  if (due.what == Due::kProbe) return peer != nullptr && peer->next_probe_ns == due.at_ns;
   return peer != nullptr && peer->state == PeerState::kConnecting;
 }
 
 void Engine::meet(const Deadline& due) {
   if (due.what == Due::kTransfer) stop_late(due.id);
   if (due.what == Due::kGrant) give_up_waiting(grants_.at(due.id));
+  if (due.what == Due::kProbe) {
+    peers_.find(due.id)->next_probe_ns = kNever;
+    probe_routes(due.id);
+  }
   if (due.what == Due::kPeer) fail_peer(*peers_.find(due.id));
 }
 
@@ -279,15 +303,21 @@ void Engine::stop_late(uint64_t ticket) {
     completions_.ticket_ended(ticket, static_cast<uint64_t>(TicketState::kQuarantined));
 }
 
-void Engine::foreign_completed(size_t, const Completion& completion) {
+void Engine::foreign_completed(size_t rail, const Completion& completion) {
+  Mailbox& mailbox = *mailboxes_[rail];
   if (completion.event == Event::kReceived) {
-    if (completion.ok) handle(mailbox_->received(completion));
-    mailbox_->done_with(completion);
+    if (completion.ok) handle(mailbox.received(completion));
+    mailbox.done_with(completion);
     return;
   }
-  const Mailbox::Ended ended = mailbox_->sent(completion);
+  const Mailbox::Ended ended = mailbox.sent(completion);
   Peer* peer = peers_.find(ended.tag);
-  if (!ended.ok && peer != nullptr) fail_peer(*peer);  // what it does not hear, it cannot obey
+  if (!ended.ok && peer != nullptr) {
+    ++peer->routes[rail].failures;
+    peer->routes[rail].health.suspect(now_ns_);
+    probe_routes(ended.tag);
+    fail_peer(*peer);  // what it does not hear, it cannot obey
+  }
   remove_if_drained(ended.tag);
 }
 

@@ -33,6 +33,7 @@
 #include "fabric/mailbox.h"
 #include "fabric/policy/group_plan.h"
 #include "fabric/slot_map.h"
+#include "fabric/statistics.h"
 #include "fabric/wire.h"
 #include "fabric/worker.h"
 
@@ -158,6 +159,22 @@ class Engine final : private Worker::Listener {
   /// The next message that has come.
   std::optional<Received> receive();
 
+  // Rails.
+
+  /// How the peer is reached over a rail now.
+  Result<RailState> rail_state(uint64_t peer, size_t rail) const;
+  /// Of each peer over each rail; of each rail; of each peer.
+  std::vector<RouteStatistics> routes() const;
+  std::vector<RailStatistics> rails() const;
+  std::vector<PeerStatistics> peers() const;
+  /// Memory that is granted and quarantined, also by peers that are gone.
+  uint64_t quarantined_bytes() const;
+  /// Takes a rail out of use, as for a NIC that is to be serviced: no slice or message of this
+  /// engine goes over it any more, unless a peer has no other. An error for the last.
+  Status retire_rail(size_t rail);
+  /// Back into use; it is probed first.
+  Status restore_rail(size_t rail);
+
   // Tickets of writes.
 
   Result<TicketState> state(uint64_t ticket) const;
@@ -166,6 +183,7 @@ class Engine final : private Worker::Listener {
   void forget(uint64_t ticket);
 
   ImmCounters& counters() { return counters_; }
+  const ImmCounters& counters() const { return counters_; }
 
   // Being told (completions.h). `request` is a number of the caller's, which comes with the event.
 
@@ -187,18 +205,19 @@ class Engine final : private Worker::Listener {
   /// When `step` has something to do although nothing arrives.
   uint64_t next_deadline_ns() const;
   /// Nothing is under way: all that can happen is that something arrives.
-  bool is_idle() const { return worker_.is_idle() && mailbox_->queued() == 0; }
+  bool is_idle() const;
 
  private:
   struct Peer {
     uint64_t engine = 0;
     PeerState state = PeerState::kConnecting;
-    bool has_credits = false;  // has said how many
-    bool is_leaving = false;   // disconnected; stays while something is under way
-    uint32_t credits = 0;      // messages that it has buffers for
-    uint32_t unread = 0;       // of its messages here
-    uint32_t owed = 0;         // credits to give back
-    std::vector<uint32_t> rails;
+    bool has_credits = false;               // has said how many
+    bool is_leaving = false;                // disconnected; stays while something is under way
+    uint32_t credits = 0;                   // messages that it has buffers for
+    uint32_t unread = 0;                    // of its messages here
+    uint32_t owed = 0;                      // credits to give back
+    std::vector<Route> routes;              // by rail
+    uint64_t next_probe_ns = ~uint64_t{0};  // its deadline for kProbe
     Target scratch;
     std::map<uint64_t, uint64_t> targets;  // by its grants
     std::set<uint64_t> revoked;            // of its grants, those from revoked_below on
@@ -212,6 +231,7 @@ class Engine final : private Worker::Listener {
   struct Grant {
     uint64_t peer = 0;
     uint64_t region = 0;
+    uint64_t size_bytes = 0;
     Fence fence = Fence::kLive;
     std::vector<uint32_t> rails;  // the domains' regions; empty once removed
   };
@@ -227,7 +247,7 @@ class Engine final : private Worker::Listener {
     size_t part = 0;
     uint64_t round = 0;
   };
-  enum class Due : uint8_t { kTransfer, kGrant, kPeer };
+  enum class Due : uint8_t { kTransfer, kGrant, kPeer, kProbe };
   struct Deadline {
     uint64_t at_ns;
     Due what;
@@ -241,6 +261,7 @@ class Engine final : private Worker::Listener {
   void transfer_ended(uint64_t id, const Transfer& transfer) override;
   void immediate_arrived(uint32_t immediate) override;
   void foreign_completed(size_t rail, const Completion& completion) override;
+  void route_suspected(const Transfer& transfer) override { probe_routes(transfer.holds.peer); }
 
   // peers.cpp
   Result<uint64_t> add_peer(const Address& address);
@@ -258,6 +279,12 @@ class Engine final : private Worker::Listener {
   void handle_from(uint64_t, const Hello&) {}
   void set_credits(Peer& peer, uint32_t credits);
   static void add_credits(Peer& peer, uint32_t credits);
+
+  // rails.cpp
+  void probe_routes(uint64_t peer);
+  void probe(uint64_t peer, size_t rail);
+  void probe_ended(const Transfer& transfer);
+  size_t message_rail(const Peer& peer) const;
 
   // grants.cpp
   uint64_t oldest_live_grant();
@@ -277,18 +304,21 @@ class Engine final : private Worker::Listener {
   Result<uint64_t> start(uint64_t region, PeerTarget& target, uint64_t target_id, Result<Plan> plan,
                          std::optional<uint32_t> immediate, uint64_t deadline_ns);
   void add_deadline(uint64_t at_ns, Due what, uint64_t id);
+  bool post_messages();
   void meet_deadlines(uint64_t now_ns);
   void meet(const Deadline& due);
   void stop_late(uint64_t ticket);
   bool matters(const Deadline& due);
 
   EngineOptions options_;
+  uint64_t now_ns_ = 0;
   bool removal_fences_ = true;  // on every rail
   Address address_;
   alignas(64) std::array<std::byte, 64> scratch_{};  // peers write byte 0; byte 32 is written from
   Source scratch_source_;
-  std::unique_ptr<Mailbox> mailbox_;
-  Worker worker_;  // ends before all memory that its rails know
+  std::vector<std::unique_ptr<Mailbox>> mailboxes_;  // by rail
+  std::vector<bool> retired_;                        // by rail
+  Worker worker_;                                    // ends before all memory that its rails know
   SlotMap<Peer> peers_;
   std::unordered_map<uint64_t, uint64_t> peer_of_engine_;
   SlotMap<Region> regions_;

@@ -38,15 +38,17 @@ Result<uint64_t> Engine::add_peer(const Address& address) {
                  : Status::error("rail " + std::to_string(i) + " of the peer is " + rail.provider +
                                  ", here it is " + domain.traits().provider);
     if (!connected.ok()) {
-      for (size_t j = 0; j < i; ++j) worker_.rail(j).disconnect(peer.rails[j]);
+      for (size_t j = 0; j < i; ++j) worker_.rail(j).disconnect(peer.routes[j].peer);
       return connected.status();
     }
-    peer.rails.push_back(connected.value());
+    Route& route = peer.routes.emplace_back();
+    route.peer = connected.value();
+    route.health.is_retired_here = retired_[i];
     peer.scratch.rails.push_back(rail.scratch);
   }
   peer.scratch.size_bytes = 1;
   const uint64_t id = peers_.add(std::move(peer));
-  peers_.find(id)->scratch.peer = &peers_.find(id)->rails;
+  peers_.find(id)->scratch.routes = &peers_.find(id)->routes;
   peer_of_engine_[address.engine] = id;
   return id;
 }
@@ -91,7 +93,7 @@ void Engine::set_connected(Peer& peer) {
 Status Engine::disconnect(uint64_t id) {
   Peer* peer = peers_.find(id);
   if (peer == nullptr || peer->is_leaving) return Status::error("there is no such peer (any more)");
-  mailbox_->drop(peer->rails[0]);
+  for (size_t i = 0; i < mailboxes_.size(); ++i) mailboxes_[i]->drop(peer->routes[i].peer);
   for (const auto& [grant, target] : peer->targets)
     worker_.stop_all(targets_.find(target)->target, Failure::kDisconnected);
   worker_.stop_all(peer->scratch, Failure::kDisconnected);
@@ -108,14 +110,16 @@ Status Engine::disconnect(uint64_t id) {
 void Engine::remove_if_drained(uint64_t id) {
   Peer* peer = peers_.find(id);
   if (peer == nullptr || !peer->is_leaving || peer->scratch.under_way > 0) return;
-  if (mailbox_->is_sending_to(peer->rails[0])) return;
+  for (size_t i = 0; i < mailboxes_.size(); ++i)
+    if (mailboxes_[i]->is_sending_to(peer->routes[i].peer)) return;
   const auto& targets = peer->targets;
   if (std::any_of(targets.begin(), targets.end(), [&](const auto& target) {
         return targets_.find(target.second)->target.under_way > 0;
       }))
     return;
   for (const auto& [grant, target] : targets) targets_.erase(target);
-  for (size_t i = 0; i < worker_.rail_count(); ++i) worker_.rail(i).disconnect(peer->rails[i]);
+  for (size_t i = 0; i < worker_.rail_count(); ++i)
+    worker_.rail(i).disconnect(peer->routes[i].peer);
   peer_of_engine_.erase(peer->engine);
   peers_.erase(id);
 }
@@ -125,7 +129,9 @@ void Engine::remove_if_drained(uint64_t id) {
 void Engine::tell(uint64_t id, decltype(Message::body) body) {
   const Peer* peer = peers_.find(id);
   if (peer == nullptr || peer->is_leaving) return;
-  mailbox_->queue(peer->rails[0], encode({address_.engine, peer->engine, std::move(body)}), id);
+  const size_t rail = message_rail(*peer);
+  mailboxes_[rail]->queue(peer->routes[rail].peer,
+                          encode({address_.engine, peer->engine, std::move(body)}), id);
 }
 
 Status Engine::send(uint64_t id, Bytes payload) {

@@ -207,7 +207,9 @@ TEST_F(CallbackTest, ClosingWaitsForTheCallbackThatRuns) {
     std::atomic<bool> has_returned = false, was_refused = false;
     static braid_fabric* owner() {
       braid_fabric* opened = nullptr;
-      const braid_fabric_options options{sizeof options, "tcp;ofi_rxm", nullptr, 0};
+      braid_fabric_options options{};
+      options.struct_bytes = sizeof options;
+      options.provider = "tcp;ofi_rxm";
       return braid_fabric_open(&options, &opened) == BRAID_OK ? opened : nullptr;
     }
   } shared;

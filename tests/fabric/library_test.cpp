@@ -68,6 +68,46 @@ TEST_P(FabricTest, AWholeWriteFromGrantToFence) {
   EXPECT_TRUE(owner_->remove_region(region).ok());
 }
 
+TEST_P(FabricTest, RailsAreCountedAndRetired) {
+  std::vector<std::byte> source(3'000'000, std::byte{5}), memory(source.size());
+  const auto region = owner_->add_region(memory.data(), memory.size()).value();
+  const auto granted = owner_->grant(region, writers_peer_, 0, memory.size()).value();
+  const auto target = writer_->open_target(granted.descriptor).value();
+  const auto from = writer_->add_region(source.data(), source.size()).value();
+  const auto write = [&] {
+    const auto ticket = writer_->write(from, target, {0, 0, source.size()}, {}, seconds(20));
+    EXPECT_EQ(writer_->wait(ticket.value(), seconds(20)).value(), Fabric::TicketState::kDone);
+    std::vector<uint64_t> bytes;
+    const std::vector<Fabric::Route> routes = writer_->routes().value();
+    for (const Fabric::Route& route : routes) {
+      EXPECT_EQ(route.peer, owners_peer_);
+      EXPECT_EQ(route.failures, 0u);
+      bytes.push_back(route.bytes);
+    }
+    return bytes;
+  };
+  const auto first = write();
+  ASSERT_EQ(first.size(), 2u);
+  EXPECT_EQ(first[0] + first[1], source.size());
+  ASSERT_TRUE(writer_->retire_rail(1).ok());
+  const auto second = write();
+  EXPECT_EQ(second[0], first[0] + source.size());
+  EXPECT_EQ(second[1], first[1]);
+  EXPECT_EQ(writer_->routes().value()[1].state, Fabric::RailState::kRetired);
+  EXPECT_FALSE(writer_->retire_rail(0).ok()) << "the last";
+  EXPECT_TRUE(writer_->restore_rail(1).ok());
+  EXPECT_FALSE(writer_->restore_rail(2).ok());
+  EXPECT_EQ(owner_->statistics().value().strays, 0u);
+  const std::string json = writer_->report(Fabric::Form::kJson).value();
+  EXPECT_NE(json.find("\"bytes\":" + std::to_string(second[0])), std::string::npos) << json;
+  EXPECT_NE(json.find("\"address\":\"127.0.0.1\",\"nic\":\"lo\""), std::string::npos) << json;
+  const std::string text = writer_->report(Fabric::Form::kText).value();
+  EXPECT_NE(text.find("2 rails, 1 peers"), std::string::npos) << text;
+  EXPECT_NE(writer_->report(Fabric::Form::kPrometheus).value().find("braid_fabric_bytes_total{"),
+            std::string::npos);
+  EXPECT_EQ(braid_fabric_report(writer_->get(), 7, nullptr, 0, nullptr), BRAID_ERROR_ARGUMENT);
+}
+
 TEST_P(FabricTest, PagesLandWhileTheOwnerDoesNotCall) {
   constexpr uint32_t kPages = 50;
   constexpr size_t kPageBytes = 8192;

@@ -23,6 +23,11 @@ class Wire {
   /// Lets time pass, and others work, between two looks of the test.
   virtual void pass_time() = 0;
   virtual uint64_t now_ns() = 0;
+  /// Breaks the connections of a side's domain; `index` counts that side's domains. False: nothing
+  /// breaks one here.
+  virtual bool break_rail(int, int) { return false; }
+  /// Peers can connect again, where they could not.
+  virtual void mend_rail(int, int) {}
 };
 
 struct WireKind {

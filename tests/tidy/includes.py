@@ -21,10 +21,11 @@ ROOMS = {
 }
 # The emulated driver runs twins of braid's kernels. It is below the driver table, never above it.
 EXTRA_INCLUDES = {"emulator": {"cuda/kernels/twin.h", "cuda/kernels/pull.h"}}
-# What a folder of a room may include beyond that: fabric is simulated in one place only.
-FOLDER_ROOMS = {"src/fabric/sim": {"simulation"}}
+# What a folder of a room may include beyond that: fabric is simulated in one place, and knows the
+# host in another.
+FOLDER_ROOMS = {"src/fabric/sim": {"simulation"}, "src/fabric/library": {"topology"}}
 # A test drives its room from outside: through the driver table, if the room is a driver.
-TEST_ROOMS = {"emulator": {"cuda"}, "fabric": {"simulation"}}
+TEST_ROOMS = {"emulator": {"cuda"}, "fabric": {"simulation", "topology"}}
 
 
 def room_of(path):

@@ -3,7 +3,9 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <utility>
 
 using namespace braid::fabric;
@@ -52,17 +54,21 @@ braid_status hand_out(const std::vector<std::byte>& bytes, void* buffer, size_t 
 }  // namespace braid::fabric::abi
 
 braid_status braid_fabric_open(const braid_fabric_options* options, braid_fabric** fabric) try {
-  if (fabric == nullptr || (options != nullptr && options->struct_bytes < sizeof *options))
+  constexpr size_t kFirstBytes = offsetof(braid_fabric_options, nics);
+  if (fabric == nullptr || (options != nullptr && options->struct_bytes < kFirstBytes))
     return report(BRAID_ERROR_ARGUMENT,
                   "there is no place for the engine, or struct_bytes is not set");
   *fabric = nullptr;
-  const std::string provider =
-      options != nullptr && options->provider != nullptr ? options->provider : "";
-  std::vector<std::string> addresses;
+  braid_fabric_options given{};  // what an older program does not know of is zero
   if (options != nullptr)
-    addresses.assign(options->addresses, options->addresses + options->address_count);
-  if (addresses.empty()) addresses.push_back("127.0.0.1");
-  Result<std::unique_ptr<Service>> service = Service::open(provider, addresses);
+    std::memcpy(&given, options, std::min(options->struct_bytes, sizeof given));
+  ServiceOptions wanted;
+  if (given.provider != nullptr) wanted.provider = given.provider;
+  if (given.nics != nullptr) wanted.nics = given.nics;
+  wanted.addresses.assign(given.addresses, given.addresses + given.address_count);
+  wanted.is_pinned = given.is_unpinned == 0;
+  Result<std::unique_ptr<Service>> service =
+      Service::open(wanted, braid::topology::Machine(), braid::topology::host_nics());
   if (!service.ok()) return report(service.status(), BRAID_ERROR_UNAVAILABLE);
   auto opened = std::make_unique<braid_fabric>();
   opened->service = std::move(service).value();

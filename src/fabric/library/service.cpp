@@ -5,14 +5,17 @@
 #include <time.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <limits>
 #include <utility>
 
+#include "fabric/library/placement.h"
 #include "fabric/ofi/domain.h"
 
 namespace braid::fabric {
 namespace {
 
+constexpr const char* kLoopback = "127.0.0.1";
 constexpr uint64_t kBusyNs = 100'000;  // after something has happened, it looks again at once
 constexpr auto kQuiet = std::chrono::microseconds(250);  // between looks when nothing happens
 
@@ -49,13 +52,29 @@ Result<std::unique_ptr<Domain>> open_rail(const std::string& provider, const std
   return opened;
 }
 
+Result<RailChoice> choose(const ServiceOptions& options, const std::vector<topology::Nic>& nics) {
+  if (!options.addresses.empty() && !options.nics.empty())
+    return Status::error("an engine takes addresses or NICs, not both");
+  if (!options.addresses.empty()) return rails_at(options.addresses, nics);
+  if (!options.nics.empty()) return choose_rails(options.nics, nics);
+  const char* allowed = std::getenv(kNicsVariable);
+  if (allowed == nullptr || *allowed == '\0') return rails_at({kLoopback}, nics);
+  Result<RailChoice> choice = choose_rails(allowed, nics);
+  if (choice.ok()) return choice;
+  return Status::error(std::string(kNicsVariable) + ": " + choice.status().message());
+}
+
 }  // namespace
 
-Result<std::unique_ptr<Service>> Service::open(const std::string& provider,
-                                               const std::vector<std::string>& addresses) {
+Result<std::unique_ptr<Service>> Service::open(const ServiceOptions& wanted,
+                                               const topology::Machine& machine,
+                                               const std::vector<topology::Nic>& nics) {
+  const Result<RailChoice> choice = choose(wanted, nics);
+  if (!choice.ok()) return choice.status();
+  const OnNode here(machine, wanted.is_pinned ? choice.value().numa_node : -1);
   std::vector<std::unique_ptr<Domain>> rails;
-  for (const std::string& address : addresses) {
-    Result<std::unique_ptr<Domain>> rail = open_rail(provider, address);
+  for (const std::string& address : choice.value().addresses) {
+    Result<std::unique_ptr<Domain>> rail = open_rail(wanted.provider, address);
     if (!rail.ok()) return rail.status();
     rails.push_back(std::move(rail).value());
   }
@@ -65,13 +84,16 @@ Result<std::unique_ptr<Service>> Service::open(const std::string& provider,
   if (!engine.ok()) return engine.status();
   Result<std::unique_ptr<Events>> events = Events::open();
   if (!events.ok()) return events.status();
-  std::unique_ptr<Service> service(
-      new Service(std::move(engine).value(), std::move(events).value()));  // owner: service
+  std::unique_ptr<Service> service(new Service(choice.value(), std::move(engine).value(),
+                                               std::move(events).value()));  // owner: service
   return service;
 }
 
-Service::Service(std::unique_ptr<Engine> engine, std::unique_ptr<Events> events)
-    : engine_(std::move(engine)), events_(std::move(events)), thread_([this] { work(); }) {}
+Service::Service(RailChoice rails, std::unique_ptr<Engine> engine, std::unique_ptr<Events> events)
+    : rails_(std::move(rails)),
+      engine_(std::move(engine)),
+      events_(std::move(events)),
+      thread_([this] { work(); }) {}
 
 Service::~Service() {
   {

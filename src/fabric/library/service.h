@@ -15,14 +15,23 @@
 
 #include "fabric/engine.h"
 #include "fabric/library/events.h"
+#include "fabric/library/rail_choice.h"
+#include "topology/machine.h"
 
 namespace braid::fabric {
 
+struct ServiceOptions {
+  std::string provider = {};                ///< empty: the first that is here
+  std::vector<std::string> addresses = {};  ///< one for each rail; none: by `nics`
+  std::string nics = {};  ///< see rail_choice.h; empty: kNicsVariable, or else loopback
+  bool is_pinned = true;  ///< memory and thread on the rails' NUMA node, if there are several
+};
+
 class Service {
  public:
-  /// An empty provider: the first that is here.
-  static Result<std::unique_ptr<Service>> open(const std::string& provider,
-                                               const std::vector<std::string>& addresses);
+  static Result<std::unique_ptr<Service>> open(const ServiceOptions& options,
+                                               const topology::Machine& machine,
+                                               const std::vector<topology::Nic>& nics);
   /// Requests that have had no event are cancelled. Within a callback, their callbacks come after
   /// it; otherwise they have returned.
   ~Service();
@@ -47,6 +56,7 @@ class Service {
   /// `ask(engine, request)` asks the engine to be told; what it is told goes to `sink`.
   Status ask(const Sink& sink, const std::function<Status(Engine&, uint64_t)>& ask);
   Events& events() { return *events_; }
+  const RailChoice& rails() const { return rails_; }
   /// Its end has begun: a callback that runs is to call nothing more.
   bool is_ending() const { return is_ending_; }
 
@@ -60,12 +70,13 @@ class Service {
     std::shared_ptr<Merged> messages;  // of a request about messages
   };
 
-  Service(std::unique_ptr<Engine> engine, std::unique_ptr<Events> events);
+  Service(RailChoice rails, std::unique_ptr<Engine> engine, std::unique_ptr<Events> events);
   void work();
   bool step();
   void deliver();
   void deliver(const Happening& happening);
 
+  const RailChoice rails_;
   std::mutex mutex_;
   std::unique_ptr<Engine> engine_;  // under the mutex
   SlotMap<Request> requests_;       // under the mutex
