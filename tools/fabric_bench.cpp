@@ -73,14 +73,25 @@ Result<bench::PeerCommand> find_peer(const std::string& name, const std::string&
                            (peer_folder() / "peer.py").string() + " says how to write one)");
 }
 
+bench::Pattern pattern_of(const std::string& name) {
+  const auto* found =
+      std::find(std::begin(bench::kPatternNames), std::end(bench::kPatternNames), name);
+  return static_cast<bench::Pattern>(found - std::begin(bench::kPatternNames));
+}
+
+double gbps_of(double rate, uint64_t size_bytes) {
+  return rate * static_cast<double>(size_bytes) / 1e9;
+}
+
 class Bench {
  public:
   Bench(const BenchOptions& options, bench::RaceOptions race)
       : options_(options), race_(std::move(race)) {}
 
   static void print_header() {
-    fmt::print("{:12} {:8} {:>6} {:>11} {:>11}   {:14} {:>8} {:>6}  {}\n", "provider", "pattern",
-               "size", "braid GB/s", "braid op/s", "against", "GB/s", "ratio", "range");
+    fmt::print("{:12} {:8} {:>6} {:>11} {:>9}   {:12} {:>8} {:>9} {:>6}  {}\n", "provider",
+               "pattern", "size", "braid GB/s", "a second", "against", "GB/s", "a second", "ratio",
+               "range");
   }
 
   Findings run() {
@@ -107,7 +118,8 @@ class Bench {
             {"pattern", options_.pattern},
             {"size_bytes", result.size_bytes},
             {"rails", options_.rails},
-            {"braid_gbps", result.braid_gbps.median},
+            {"braid_gbps", gbps_of(result.braid_rate.median, result.size_bytes)},
+            {"braid_per_s", result.braid_rate.median},
             {"against", against},
             {"against_gbps", nullptr},
             {"ratio", nullptr},
@@ -124,11 +136,13 @@ class Bench {
     }
     for (const bench::Opponent& opponent : result.opponents) {
       print_row(result, opponent.name,
-                fmt::format("{:>8.3f} {:>6.3f}  {:.2f} to {:.2f}{}", opponent.gbps.median,
+                fmt::format("{:>8.3f} {:>9.0f} {:>6.3f}  {:.2f} to {:.2f}{}",
+                            gbps_of(opponent.rate.median, result.size_bytes), opponent.rate.median,
                             opponent.ratio.median, opponent.ratio.least, opponent.ratio.most,
                             opponent.is_verified ? "" : "  WRONG BYTES"));
       json all = record(result, opponent.name);
-      all["against_gbps"] = opponent.gbps.median;
+      all["against_gbps"] = gbps_of(opponent.rate.median, result.size_bytes);
+      all["against_per_s"] = opponent.rate.median;
       all["ratio"] = opponent.ratio.median;
       all["ratio_least"] = opponent.ratio.least;
       all["ratio_most"] = opponent.ratio.most;
@@ -140,11 +154,9 @@ class Bench {
 
   void print_row(const bench::RaceResult& result, const std::string& against,
                  const std::string& figures) const {
-    const double median = result.braid_gbps.median;
-    fmt::print("{:12} {:8} {:>6} {:>11.3f} {:>11.0f}{:3}{:14} {}\n", provider(), options_.pattern,
-               format_size(result.size_bytes), median,
-               median * 1e9 / static_cast<double>(result.size_bytes),
-               result.is_verified ? "" : " !", against,
+    const double rate = result.braid_rate.median;
+    fmt::print("{:12} {:8} {:>6} {:>11.3f} {:>9.0f}   {:12} {}\n", provider(), options_.pattern,
+               format_size(result.size_bytes), gbps_of(rate, result.size_bytes), rate, against,
                result.is_verified ? figures : figures + "  BRAID: WRONG BYTES");
   }
 
@@ -199,9 +211,10 @@ Result<bench::RaceOptions> race_of(const BenchOptions& options) {
   const auto sizes = parse_size_list(options.sizes);
   if (!sizes.ok()) return sizes.status();
   bench::RaceOptions race;
-  race.is_paged = options.pattern == "paged";
+  race.pattern = pattern_of(options.pattern);
   race.are_pages_huge = options.are_pages_huge;
-  race.sizes_bytes = sizes.value();
+  race.sizes_bytes =
+      race.pattern == bench::Pattern::kBarrier ? std::vector<uint64_t>{0} : sizes.value();
   race.turns = options.turns;
   race.turn_seconds = options.turn_ms / 1e3;
   race.rails.count = options.rails;
@@ -215,8 +228,8 @@ Result<bench::RaceOptions> race_of(const BenchOptions& options) {
     if (!peer.ok()) return peer.status();
     race.peers.push_back(peer.value());
   }
-  const uint64_t largest = bench::largest_size_bytes(race.is_paged);
-  for (const uint64_t size_bytes : race.sizes_bytes)
+  const uint64_t largest = bench::largest_size_bytes(race.pattern);
+  for (const uint64_t size_bytes : sizes.value())
     if (size_bytes == 0 || size_bytes > largest)
       return Status::error("sizes are from 1 to " + format_size(largest));
   return race;
@@ -274,30 +287,33 @@ int bench_all(const BenchOptions& options) {
 
 void add_fabric_bench_command(CLI::App& fabric, int& exit_code) {
   auto options = std::make_shared<BenchOptions>();
-  CLI::App* bench = fabric.add_subcommand(
+  CLI::App* command = fabric.add_subcommand(
       "bench", "writes between two processes, in turns with others' (docs/fabric.md)");
-  bench->add_option("--provider", options->providers, "tcp;ofi_rxm, shm, net")->delimiter(',');
-  bench
+  command->add_option("--provider", options->providers, "tcp;ofi_rxm, shm, net")->delimiter(',');
+  command
       ->add_option("--against", options->against,
                    "plain: a raw libfabric loop; nixl, mooncake: Python wheels, if installed; or "
                    "the path of a program")
       ->delimiter(',');
-  bench->add_option("--pattern", options->pattern, "single writes, or pages of one write")
-      ->check(CLI::IsMember({"single", "paged"}));
-  bench->add_option("--sizes", options->sizes, "of writes, or of pages: 64,64K,1M")
+  command
+      ->add_option("--pattern", options->pattern,
+                   "single writes; pages of one write; parts for a group of four; barriers of it")
+      ->check(CLI::IsMember(std::vector<std::string>(std::begin(bench::kPatternNames),
+                                                     std::end(bench::kPatternNames))));
+  command->add_option("--sizes", options->sizes, "of writes, pages or parts: 64,64K,1M")
       ->type_name("LIST");
-  bench->add_option("--rails", options->rails, "of braid's, at 127.0.0.1 and the next addresses")
+  command->add_option("--rails", options->rails, "of braid's, at 127.0.0.1 and the next addresses")
       ->check(CLI::Range(1, kRailsMax));
-  bench->add_option("--turns", options->turns, "medians of so many")->check(CLI::Range(1, 1000));
-  bench->add_option("--turn-ms", options->turn_ms, "about so long is a turn of braid's")
+  command->add_option("--turns", options->turns, "medians of so many")->check(CLI::Range(1, 1000));
+  command->add_option("--turn-ms", options->turn_ms, "about so long is a turn of braid's")
       ->check(CLI::Range(1, 1000));
-  bench->add_option("--python", options->python, "that has the wheels")->type_name("FILE");
-  bench->add_flag("--skip-missing", options->skips_missing,
-                  "it is no failure that one of --against is not installed");
-  bench->add_flag("--huge-pages", options->are_pages_huge, "for the memory of all");
-  bench->add_option("--json", options->json_file, "also write the records there")
+  command->add_option("--python", options->python, "that has the wheels")->type_name("FILE");
+  command->add_flag("--skip-missing", options->skips_missing,
+                    "it is no failure that one of --against is not installed");
+  command->add_flag("--huge-pages", options->are_pages_huge, "for the memory of all");
+  command->add_option("--json", options->json_file, "also write the records there")
       ->type_name("FILE");
-  bench->callback([options, &exit_code] { exit_code = bench_all(*options); });
+  command->callback([options, &exit_code] { exit_code = bench_all(*options); });
 }
 
 }  // namespace braid::tools

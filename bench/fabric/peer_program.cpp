@@ -110,14 +110,14 @@ Result<json> PeerProcess::ask(const json& question) {
 }
 
 PeerProgram::Opened PeerProgram::open(const PeerCommand& command, const std::string& provider,
-                                      bool is_paged, const Buffers& buffers) {
+                                      Pattern pattern, const Buffers& buffers) {
   Opened opened;
   opened.waiver.name = command.name;
   std::unique_ptr<PeerProgram> program(new PeerProgram);
   program->name_ = command.name;
   json question = {{"do", "open"},
                    {"provider", provider},
-                   {"pattern", is_paged ? "paged" : "single"},
+                   {"pattern", kPatternNames[static_cast<size_t>(pattern)]},
                    {"memory_bytes", buffers.source().size()}};
   const auto open_side = [&](const char* role, int file,
                              std::unique_ptr<PeerProcess>& side) -> std::optional<json> {
@@ -156,7 +156,7 @@ Status PeerProgram::prepare(const Load& load) {
                                    {"size_bytes", load.size_bytes},
                                    {"count", load.count},
                                    {"depth", load.depth},
-                                   {"pages_at_once", load.unit()}});
+                                   {"pages_at_once", load.parts_at_once}});
   return ready.ok() ? Status() : ready.status();
 }
 

@@ -62,7 +62,7 @@ class PeerProgram final : public Contender {
     Waiver waiver;
   };
   /// `provider` as libfabric names it: the program chooses what is like it.
-  static Opened open(const PeerCommand& command, const std::string& provider, bool is_paged,
+  static Opened open(const PeerCommand& command, const std::string& provider, Pattern pattern,
                      const Buffers& buffers);
 
   const std::string& name() const override { return name_; }

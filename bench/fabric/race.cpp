@@ -13,12 +13,28 @@ constexpr uint64_t kMemoryBytes = 128 << 20;
 constexpr uint64_t kUnderWayBytes = 16 << 20;
 constexpr uint64_t kDepthMax = 64;
 constexpr uint64_t kPagesUnderWayMax = 4 * kPagesAtOnce;
+constexpr uint64_t kBarriersWarmUp = 64;  // one after the other
+constexpr uint64_t kBarriersMax = 1 << 16;
 constexpr uint64_t kWarmUpMax = 16384;
 constexpr double kTurnSecondsMax = 1;
 constexpr uint64_t kArrivalLimitNs = 5'000'000'000;
 
+uint64_t parts_at_once(Pattern pattern) {
+  switch (pattern) {
+    case Pattern::kPaged: return kPagesAtOnce;
+    case Pattern::kScatter: return kMembers;
+    default: return 1;
+  }
+}
+
+uint64_t depth_of(const Load& load) {
+  if (load.pattern == Pattern::kBarrier) return 1;  // the next begins when this one has ended
+  const uint64_t most = load.pattern == Pattern::kPaged ? kPagesUnderWayMax : kDepthMax;
+  return std::clamp(kUnderWayBytes / load.size_bytes, load.parts_at_once, most);
+}
+
 struct Turn {
-  double gbps = 0;
+  double rate = 0;  // a second
   bool is_verified = false;
 };
 
@@ -33,7 +49,7 @@ Result<Turn> take_turn(Contender& contender, const Load& load, const Buffers& bu
   const auto arrived_ns = buffers.arrived_ns(load, said_ns + kArrivalLimitNs);
   contender.rest();
   const double took_ns = static_cast<double>(arrived_ns.value_or(said_ns) - begin_ns);
-  return Turn{static_cast<double>(load.total_bytes()) / took_ns, arrived_ns.has_value()};
+  return Turn{static_cast<double>(load.count) * 1e9 / took_ns, arrived_ns.has_value()};
 }
 
 Spread spread_of(std::vector<double> values) {
@@ -43,11 +59,11 @@ Spread spread_of(std::vector<double> values) {
 
 /// All turns of one contender at one size.
 struct Turns {
-  std::vector<double> gbps;
+  std::vector<double> rates;
   bool is_verified = true;
 
   void add(const Turn& turn) {
-    gbps.push_back(turn.gbps);
+    rates.push_back(turn.rate);
     is_verified = is_verified && turn.is_verified;
   }
 };
@@ -97,7 +113,7 @@ class Race {
         return taken.status();
       });
     }
-    RaceResult result{size_bytes, spread_of(braid.gbps), braid.is_verified, {}};
+    RaceResult result{size_bytes, spread_of(braid.rates), braid.is_verified, {}};
     for (const auto& opponent : opponents_)
       result.opponents.push_back(compare(*opponent, braid, others[opponent.get()]));
     return result;
@@ -105,29 +121,30 @@ class Race {
 
   static Opponent compare(const Contender& opponent, const Turns& braid, const Turns& turns) {
     std::vector<double> ratios;
-    for (size_t i = 0; i < turns.gbps.size(); ++i) ratios.push_back(braid.gbps[i] / turns.gbps[i]);
-    return {opponent.name(), spread_of(turns.gbps), spread_of(ratios), turns.is_verified};
+    for (size_t i = 0; i < turns.rates.size(); ++i)
+      ratios.push_back(braid.rates[i] / turns.rates[i]);
+    return {opponent.name(), spread_of(turns.rates), spread_of(ratios), turns.is_verified};
   }
 
   /// As many writes as braid makes in the time of a turn, and fewer where that would take an
   /// opponent too long. The turns that this takes also open connections and touch the memory.
   Result<Load> load_of(uint64_t size_bytes) {
-    Load load{options_.is_paged, size_bytes};
-    const uint64_t unit = load.unit();
-    const uint64_t places = kMemoryBytes / size_bytes / unit * unit;
-    load.depth = std::clamp<uint64_t>(kUnderWayBytes / size_bytes, unit,
-                                      load.is_paged ? kPagesUnderWayMax : kDepthMax);
-    load.count = std::clamp<uint64_t>(places / 4, unit, kWarmUpMax) / unit * unit;
+    Load load{options_.pattern, size_bytes, parts_at_once(options_.pattern)};
+    const uint64_t unit = load.parts_at_once;
+    const bool is_barrier = options_.pattern == Pattern::kBarrier;
+    const uint64_t places = is_barrier ? kBarriersMax : kMemoryBytes / size_bytes / unit * unit;
+    load.depth = depth_of(load);
+    load.count = std::clamp<uint64_t>(places / 4, unit, is_barrier ? kBarriersWarmUp : kWarmUpMax);
+    load.count -= load.count % unit;
     const auto own = take_turn(braid_, load, buffers_);
     if (!own.ok()) return own.status();
-    double bytes = own.value().gbps * options_.turn_seconds * 1e9;
+    double wanted = own.value().rate * options_.turn_seconds;
     for_opponents([&](Contender& opponent) {
       const auto turn = take_turn(opponent, load, buffers_);
-      if (turn.ok()) bytes = std::min(bytes, turn.value().gbps * kTurnSecondsMax * 1e9);
+      if (turn.ok()) wanted = std::min(wanted, turn.value().rate * kTurnSecondsMax);
       return turn.status();
     });
-    const auto wanted = static_cast<uint64_t>(bytes / static_cast<double>(size_bytes));
-    load.count = std::clamp(wanted / unit * unit, unit, places);
+    load.count = std::clamp(static_cast<uint64_t>(wanted) / unit * unit, unit, places);
     return load;
   }
 
@@ -150,18 +167,16 @@ class Race {
 
 }  // namespace
 
-uint64_t largest_size_bytes(bool is_paged) {
-  return is_paged ? kMemoryBytes / kPagesAtOnce : kMemoryBytes;
-}
+uint64_t largest_size_bytes(Pattern pattern) { return kMemoryBytes / parts_at_once(pattern); }
 
 Result<RaceReport> race(const RaceOptions& options, const Progress& progress) {
   const auto buffers = Buffers::map(kMemoryBytes, options.are_pages_huge);
   if (!buffers.ok()) return buffers.status();
   std::vector<PeerProgram::Opened> peers;
   for (const PeerCommand& command : options.peers)
-    peers.push_back(PeerProgram::open(command, options.rails.quirks->provider, options.is_paged,
+    peers.push_back(PeerProgram::open(command, options.rails.quirks->provider, options.pattern,
                                       buffers.value()));
-  TargetProcess target(options.rails, buffers.value().target());
+  TargetProcess target(options.rails, options.pattern, buffers.value().target());
   return Race(options, buffers.value(), std::move(peers), target).run(progress);
 }
 

@@ -15,11 +15,11 @@ namespace braid::bench {
 
 struct RaceOptions {
   Rails rails;
-  bool is_paged = false;
+  Pattern pattern = Pattern::kSingle;
   bool is_against_plain = true;
   bool are_pages_huge = false;
   std::vector<PeerCommand> peers;
-  std::vector<uint64_t> sizes_bytes;  ///< of writes, or of pages
+  std::vector<uint64_t> sizes_bytes;  ///< of writes, pages or parts; of barriers: 0
   int turns = 7;
   double turn_seconds = 0.2;  ///< of braid's, about
 };
@@ -31,14 +31,14 @@ struct Spread {
 
 struct Opponent {
   std::string name;
-  Spread gbps;   ///< 10^9 bytes a second
+  Spread rate;   ///< writes, pages, parts or barriers a second
   Spread ratio;  ///< of braid's to its own, turn by turn
   bool is_verified = true;
 };
 
 struct RaceResult {
   uint64_t size_bytes = 0;
-  Spread braid_gbps;
+  Spread braid_rate;
   bool is_verified = true;  ///< braid's bytes
   std::vector<Opponent> opponents;
 };
@@ -48,8 +48,8 @@ struct RaceReport {
   std::vector<Waiver> waivers;
 };
 
-/// Of a write, or of a page.
-uint64_t largest_size_bytes(bool is_paged);
+/// Of a write, a page or a part.
+uint64_t largest_size_bytes(Pattern pattern);
 
 /// Called before each turn.
 using Progress = std::function<void(uint64_t size_bytes, int turn)>;
