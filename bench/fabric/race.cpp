@@ -15,7 +15,7 @@ constexpr uint64_t kDepthMax = 64;
 constexpr uint64_t kPagesUnderWayMax = 4 * kPagesAtOnce;
 constexpr uint64_t kBarriersWarmUp = 64;  // one after the other
 constexpr uint64_t kBarriersMax = 1 << 16;
-constexpr uint64_t kWarmUpMax = 16384;
+constexpr uint64_t kWarmUpMax = 2048;
 constexpr double kTurnSecondsMax = 1;
 constexpr uint64_t kArrivalLimitNs = 5'000'000'000;
 
@@ -126,16 +126,26 @@ class Race {
     return {opponent.name(), spread_of(turns.rates), spread_of(ratios), turns.is_verified};
   }
 
-  /// As many writes as braid makes in the time of a turn, and fewer where that would take an
-  /// opponent too long. The turns that this takes also open connections and touch the memory.
   Result<Load> load_of(uint64_t size_bytes) {
     Load load{options_.pattern, size_bytes, parts_at_once(options_.pattern)};
     const uint64_t unit = load.parts_at_once;
     const bool is_barrier = options_.pattern == Pattern::kBarrier;
     const uint64_t places = is_barrier ? kBarriersMax : kMemoryBytes / size_bytes / unit * unit;
+    const uint64_t warm_up_max = is_barrier ? kBarriersWarmUp : kWarmUpMax;
     load.depth = depth_of(load);
-    load.count = std::clamp<uint64_t>(places / 4, unit, is_barrier ? kBarriersWarmUp : kWarmUpMax);
-    load.count -= load.count % unit;
+    load.count = unit;
+    const auto opened = affordable(load);  // opens connections
+    if (!opened.ok()) return opened.status();
+    load.count = std::clamp(places / 4, unit, warm_up_max) / unit * unit;
+    const auto wanted = affordable(load);
+    if (!wanted.ok()) return wanted.status();
+    load.count = std::clamp(wanted.value() / unit * unit, unit, places);
+    return load;
+  }
+
+  /// As many writes as braid makes in the time of a turn, and fewer where that would take an
+  /// opponent too long. Each takes a turn of this load for it.
+  Result<uint64_t> affordable(const Load& load) {
     const auto own = take_turn(braid_, load, buffers_);
     if (!own.ok()) return own.status();
     double wanted = own.value().rate * options_.turn_seconds;
@@ -144,8 +154,7 @@ class Race {
       if (turn.ok()) wanted = std::min(wanted, turn.value().rate * kTurnSecondsMax);
       return turn.status();
     });
-    load.count = std::clamp(static_cast<uint64_t>(wanted) / unit * unit, unit, places);
-    return load;
+    return static_cast<uint64_t>(wanted);
   }
 
   /// Who fails takes no further part.
