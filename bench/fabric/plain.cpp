@@ -9,6 +9,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
+#include <utility>
 
 #include "fabric/ofi/library.h"
 
@@ -24,6 +26,10 @@ void must(const char* what, int64_t answer) {
 }  // namespace
 
 struct Plain::State {
+  struct Peer {
+    fi_addr_t address = FI_ADDR_UNSPEC;
+    Target target;
+  };
   fi_info* info = nullptr;
   fid_fabric* fabric = nullptr;
   fid_domain* domain = nullptr;
@@ -32,7 +38,10 @@ struct Plain::State {
   fid_ep* endpoint = nullptr;
   fid_mr* exposed = nullptr;
   std::span<const std::byte> source;
-  fi_addr_t peer = FI_ADDR_UNSPEC;
+  std::vector<Peer> peers;
+  std::deque<fi_context> contexts;  // of writes, used again and again
+  std::vector<fi_context*> free;
+  uint64_t immediates = 0;  // that nobody has been told of
 };
 
 Plain::Plain(const fabric::ofi::Quirks& quirks) : state_(std::make_unique<State>()) {
@@ -63,7 +72,10 @@ Plain::Plain(const fabric::ofi::Quirks& quirks) : state_(std::make_unique<State>
   must("fi_enable", fi_enable(s.endpoint));
 }
 
+Plain::Plain(Plain&&) noexcept = default;
+
 Plain::~Plain() {
+  if (state_ == nullptr) return;
   State& s = *state_;
   fi_close(&s.endpoint->fid);
   if (s.exposed != nullptr) fi_close(&s.exposed->fid);
@@ -91,52 +103,68 @@ Plain::Target Plain::expose(std::span<std::byte> memory) {
 
 void Plain::read_from(std::span<const std::byte> memory) { state_->source = memory; }
 
-void Plain::connect(const std::vector<std::byte>& address) {
+void Plain::connect(const std::vector<std::byte>& address, const Target& target) {
+  State::Peer peer{FI_ADDR_UNSPEC, target};
   must("fi_av_insert",
-       fi_av_insert(state_->addresses, address.data(), 1, &state_->peer, 0, nullptr) - 1);
+       fi_av_insert(state_->addresses, address.data(), 1, &peer.address, 0, nullptr) - 1);
+  state_->peers.push_back(peer);
 }
 
-void Plain::write(const Target& target, uint64_t size_bytes, uint64_t memory_bytes, uint64_t count,
-                  uint64_t depth) {
+/// False: the queue is full.
+bool Plain::post(size_t peer, uint64_t offset_bytes, uint64_t size_bytes) {
   State& s = *state_;
-  std::vector<fi_context> contexts(depth);
-  std::vector<fi_context*> free;
-  for (fi_context& context : contexts) free.push_back(&context);
-  const uint64_t places = memory_bytes / size_bytes;
-  for (uint64_t posted = 0, completed = 0; completed < count;) {
-    while (posted < count && !free.empty()) {
-      const uint64_t offset = posted % places * size_bytes;
-      iovec from{const_cast<std::byte*>(s.source.data()) + offset, size_bytes};
-      fi_rma_iov to{target.base + offset, size_bytes, target.key};
-      fi_msg_rma message{};
-      message.msg_iov = &from;
-      message.iov_count = 1;
-      message.addr = s.peer;
-      message.rma_iov = &to;
-      message.rma_iov_count = 1;
-      message.context = free.back();
-      message.data = 1;
-      const int64_t answer = fi_writemsg(s.endpoint, &message,
-                                         FI_COMPLETION | FI_DELIVERY_COMPLETE | FI_REMOTE_CQ_DATA);
-      if (answer == -FI_EAGAIN) break;
-      must("fi_writemsg", answer);
-      free.pop_back();
-      ++posted;
-    }
-    fi_cq_data_entry entries[64];
-    const int64_t ended = fi_cq_read(s.queue, entries, 64);
-    if (ended != -FI_EAGAIN) must("fi_cq_read", ended);
-    for (int64_t i = 0; i < ended; ++i) {
-      free.push_back(static_cast<fi_context*>(entries[i].op_context));
-      ++completed;
-    }
+  if (s.free.empty()) s.free.push_back(&s.contexts.emplace_back());
+  const Target& target = s.peers[peer].target;
+  iovec from{const_cast<std::byte*>(s.source.data()) + offset_bytes, size_bytes};
+  fi_rma_iov to{target.base + offset_bytes, size_bytes, target.key};
+  fi_msg_rma message{};
+  message.msg_iov = &from;
+  message.iov_count = 1;
+  message.addr = s.peers[peer].address;
+  message.rma_iov = &to;
+  message.rma_iov_count = 1;
+  message.context = s.free.back();
+  message.data = 1;
+  const int64_t answer =
+      fi_writemsg(s.endpoint, &message, FI_COMPLETION | FI_DELIVERY_COMPLETE | FI_REMOTE_CQ_DATA);
+  if (answer == -FI_EAGAIN) return false;
+  must("fi_writemsg", answer);
+  s.free.pop_back();
+  return true;
+}
+
+void Plain::progress() {
+  fi_cq_data_entry entries[64];
+  const int64_t come = fi_cq_read(state_->queue, entries, 64);
+  if (come != -FI_EAGAIN) must("fi_cq_read", come);
+  for (int64_t i = 0; i < come; ++i) {
+    if ((entries[i].flags & FI_REMOTE_CQ_DATA) != 0)
+      ++state_->immediates;
+    else
+      state_->free.push_back(static_cast<fi_context*>(entries[i].op_context));
   }
 }
 
 uint64_t Plain::poll() {
-  fi_cq_data_entry entries[64];
-  const int64_t come = fi_cq_read(state_->queue, entries, 64);
-  return come > 0 ? static_cast<uint64_t>(come) : 0;
+  progress();
+  return std::exchange(state_->immediates, 0);
+}
+
+void Plain::write(const Load& load) {
+  const State& s = *state_;
+  const auto under_way = [&] { return s.contexts.size() - s.free.size(); };
+  const bool is_scatter = load.pattern == Pattern::kScatter;
+  for (uint64_t posted = 0; posted < load.count || under_way() > 0;) {
+    while (posted < load.count && under_way() < load.depth &&
+           post(is_scatter ? posted % s.peers.size() : 0, load.place(posted) * load.size_bytes,
+                load.size_bytes))
+      ++posted;
+    progress();
+  }
+}
+
+void Plain::signal(size_t peer) {
+  while (!post(peer, 0, 1)) progress();
 }
 
 }  // namespace braid::bench

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "bench/fabric/load.h"
 #include "fabric/ofi/quirks.h"
 
 namespace braid::bench {
@@ -22,21 +23,26 @@ class Plain {
   /// Ends the process with a message if libfabric refuses: it is a measurement.
   explicit Plain(const fabric::ofi::Quirks& quirks);
   ~Plain();
+  Plain(Plain&&) noexcept;
 
   std::vector<std::byte> address() const;
   Target expose(std::span<std::byte> memory);
   void read_from(std::span<const std::byte> memory);
-  void connect(const std::vector<std::byte>& address);
+  /// The next peer: they are numbered from 0.
+  void connect(const std::vector<std::byte>& address, const Target& target);
 
-  /// Writes of `size_bytes` that follow each other in the memory, round and round: `count` of them,
-  /// at most `depth` at once, until all have completed.
-  void write(const Target& target, uint64_t size_bytes, uint64_t memory_bytes, uint64_t count,
-             uint64_t depth);
-  /// The target's side: lets writes land. Returns how many immediates have come.
+  /// All writes of the load, until all have completed. Part i of a scatter goes to peer i.
+  void write(const Load& load);
+  /// Tells a peer by an immediate, with a byte of the source to the first of its target.
+  void signal(size_t peer);
+  /// Lets writes land. Returns how many immediates have come since the last call.
   uint64_t poll();
 
  private:
   struct State;
+  void progress();
+  bool post(size_t peer, uint64_t offset_bytes, uint64_t size_bytes);
+
   std::unique_ptr<State> state_;
 };
 

@@ -1,35 +1,61 @@
-// braid's engine and the raw libfabric loop, in turns, between the same two processes, with the
-// same memory.
+// braid's engine and others in turns: the same writes, between the same memory of two processes
+// each, all bytes verified in every turn. The clock of a turn stops when all bytes have been seen
+// at the target.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
-#include "fabric/ofi/quirks.h"
+#include "bench/fabric/peer_program.h"
+#include "bench/fabric/target_process.h"
 
 namespace braid::bench {
 
 struct RaceOptions {
-  const fabric::ofi::Quirks* quirks = nullptr;
-  bool is_paged = false;
-  std::vector<uint64_t> sizes_bytes;  ///< of writes, or of pages
+  Rails rails;
+  Pattern pattern = Pattern::kSingle;
+  bool is_against_plain = true;
+  bool are_pages_huge = false;
+  std::vector<PeerCommand> peers;
+  std::vector<uint64_t> sizes_bytes;  ///< of writes, pages or parts; of barriers: 0
   int turns = 7;
-  double turn_seconds = 0.2;
+  double turn_seconds = 0.2;  ///< of braid's, about
+};
+
+/// Medians, and the range of all turns.
+struct Spread {
+  double median = 0, least = 0, most = 0;
+};
+
+struct Opponent {
+  std::string name;
+  Spread rate;   ///< writes, pages, parts or barriers a second
+  Spread ratio;  ///< of braid's to its own, turn by turn
+  bool is_verified = true;
 };
 
 struct RaceResult {
   uint64_t size_bytes = 0;
-  double braid_gbps = 0;  ///< 10^9 bytes a second; medians
-  double plain_gbps = 0;
-  double ratio = 0;  ///< the median of the turns' own
-  bool is_verified = false;
+  Spread braid_rate;
+  bool is_verified = true;  ///< braid's bytes
+  std::vector<Opponent> opponents;
 };
 
-/// Of a write, or of a page.
-uint64_t largest_size_bytes(bool is_paged);
+struct RaceReport {
+  std::vector<RaceResult> results;  ///< for each size
+  std::vector<Waiver> waivers;
+};
 
-/// Forks: to be called before libfabric is loaded, by a process of one thread.
-std::vector<RaceResult> race(const RaceOptions& options);
+/// Of a write, a page or a part.
+uint64_t largest_size_bytes(Pattern pattern);
+
+/// Called before each turn.
+using Progress = std::function<void(uint64_t size_bytes, int turn)>;
+
+/// Forks: to be called before libfabric is loaded, by a process of one thread. An error if braid
+/// itself cannot take part. A peer that fails is named in the report, and the others go on.
+Result<RaceReport> race(const RaceOptions& options, const Progress& progress);
 
 }  // namespace braid::bench

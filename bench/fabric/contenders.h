@@ -1,0 +1,53 @@
+// braid's engine and the raw loop, as contenders that write from this process.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bench/fabric/contender.h"
+#include "bench/fabric/target_process.h"
+
+namespace braid::bench {
+
+class BraidContender final : public Contender {
+ public:
+  /// `source` and `target` outlive it.
+  BraidContender(const Rails& rails, TargetProcess& target, std::span<std::byte> source);
+
+  const std::string& name() const override { return name_; }
+  Status prepare(const Load& load) override;
+  Status write(const Load& load) override;
+  void rest() override { target_.serve(TargetProcess::Serves::kNobody); }
+
+ private:
+  void open_member(size_t index);
+  Result<uint64_t> post(const Load& load, uint64_t first);
+  Result<bool> has_ended(uint64_t ticket);
+
+  std::string name_ = "braid";
+  TargetProcess& target_;
+  std::unique_ptr<fabric::Engine> engine_;
+  uint64_t region_ = 0;
+  std::vector<fabric::GroupMember> members_;
+  uint64_t group_ = 0;
+};
+
+class PlainContender final : public Contender {
+ public:
+  PlainContender(const Rails& rails, TargetProcess& target, std::span<std::byte> source);
+
+  const std::string& name() const override { return name_; }
+  Status prepare(const Load& load) override;
+  Status write(const Load& load) override;
+  void rest() override { target_.serve(TargetProcess::Serves::kNobody); }
+
+ private:
+  Status write_barriers(uint64_t count);
+
+  std::string name_ = "plain";
+  TargetProcess& target_;
+  Plain plain_;
+};
+
+}  // namespace braid::bench

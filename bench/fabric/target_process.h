@@ -1,0 +1,72 @@
+// The process that braid and the raw loop write to, and what it shares with the one that writes.
+// It has an engine for each member of the group that takes part, one where there is no group.
+#pragma once
+
+#include <sys/types.h>
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "bench/fabric/load.h"
+#include "bench/fabric/plain.h"
+#include "fabric/engine.h"
+#include "fabric/ofi/quirks.h"
+
+namespace braid::bench {
+
+/// Rails of an engine: their number, and what they are made of.
+struct Rails {
+  const fabric::ofi::Quirks* quirks = nullptr;
+  int count = 1;
+};
+
+/// At 127.0.0.1, 127.0.0.2 and so on.
+std::unique_ptr<fabric::Engine> open_engine(const Rails& rails);
+
+/// By which the writing engine tells a member that it is at the barrier, and by which it is told.
+inline constexpr uint32_t kBarrierThere = fabric::make_immediate(2, 0);
+constexpr uint32_t barrier_here(size_t member) {
+  return fabric::make_immediate(3 + static_cast<uint32_t>(member), 0);
+}
+
+class TargetProcess {
+ public:
+  enum class Serves { kNobody, kBraid, kPlain, kEnd };
+
+  /// How a member is reached: by braid's engine, and by the raw loop.
+  struct Member {
+    fabric::Address engine;
+    std::vector<std::byte> plain_address;
+    Plain::Target plain_target;
+  };
+
+  /// Forks: before libfabric is loaded, by a process of one thread.
+  TargetProcess(const Rails& rails, Pattern pattern, std::span<std::byte> memory);
+  ~TargetProcess();
+  TargetProcess(const TargetProcess&) = delete;
+  TargetProcess& operator=(const TargetProcess&) = delete;
+
+  size_t member_count() const;
+  Member member(size_t index) const;
+  /// Of the memory, for the engine of this process; known once that has connected.
+  std::optional<fabric::Descriptor> descriptor(size_t member) const;
+  /// How the members' raw loops reach the one of this process.
+  void set_plain(const std::vector<std::byte>& address, const Plain::Target& target);
+
+  /// Returns once it does. Nobody: it leaves the processors to others. Each member takes part in
+  /// so many barriers more.
+  void serve(Serves whom, uint64_t barriers = 0);
+  /// Whether all members have been through all of them.
+  bool are_barriers_over() const;
+
+ private:
+  struct Shared;
+  class Server;
+
+  Shared* shared_;
+  pid_t process_;
+};
+
+}  // namespace braid::bench
