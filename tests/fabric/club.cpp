@@ -122,8 +122,12 @@ void World::barrier_ended(Club& club, size_t index) {
     if (is_named && !has_faults_ && i != club.truant)
       throw Bug("a barrier names a member that had come");
   }
-  const bool may_fail = loses_messages_ || engine.statistics().peers_failed > 0 || club.is_hasty ||
-                        club.may_fail || club.truant < club.members.size();
+  const bool has_lost_peer =
+      std::any_of(club.members.begin(), club.members.end(), [](const Club::Member& each) {
+        return each.process->is_alive && each.process->engine->statistics().peers_failed > 0;
+      });
+  const bool may_fail = loses_messages_ || has_lost_peer || club.is_hasty || club.may_fail ||
+                        club.truant < club.members.size();
   if (!is_done && !may_fail) throw Bug("a barrier has failed, although nothing was lost");
   engine.forget(member.ticket);
   member.ticket = 0;

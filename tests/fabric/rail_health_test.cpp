@@ -21,6 +21,19 @@ TEST(RailHealth, ASuspectRailIsProbedAtOnceAndIsBackWhenTheProbeIs) {
   EXPECT_EQ(health.state(), RailState::kUp);
 }
 
+TEST(RailHealth, AProbeThatBeganBeforeAFailureSaysNothingOfIt) {
+  RailHealth health;
+  health.suspect(5 * kMs);
+  health.probe_begun(5 * kMs);
+  health.suspect(6 * kMs);
+  health.probe_ended(true, 7 * kMs);
+  EXPECT_EQ(health.state(), RailState::kSuspect);
+  EXPECT_TRUE(health.wants_probe(7 * kMs));
+  health.probe_begun(7 * kMs);
+  health.probe_ended(false, 8 * kMs);
+  EXPECT_EQ(health.state(), RailState::kDown);
+}
+
 TEST(RailHealth, ARailThatIsDownIsTriedEverLessOften) {
   RailHealth health;
   uint64_t now_ns = 0, pause_ns = RailHealth::kPauseMinNs;

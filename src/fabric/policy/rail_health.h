@@ -37,6 +37,7 @@ class RailHealth {
   unsigned rank() const { return static_cast<unsigned>(state()); }
 
   void suspect(uint64_t now_ns) {
+    is_probe_stale_ = is_probing_;
     if (state_ != RailState::kUp) return;
     state_ = RailState::kSuspect;
     if (now_ns - up_since_ns_ >= kSteadyNs) pause_ns_ = 0;
@@ -63,8 +64,17 @@ class RailHealth {
     is_probing_ = true;
     due_ns_ = now_ns + kProbeLateNs;
   }
+  /// A probe that was under way when something else failed may have been there before the failure:
+  /// that it has ended well says nothing, and another one follows.
   void probe_ended(bool ok, uint64_t now_ns) {
     is_probing_ = false;
+    if (ok && is_probe_stale_) {
+      is_probe_stale_ = false;
+      state_ = RailState::kSuspect;
+      due_ns_ = now_ns;
+      return;
+    }
+    is_probe_stale_ = false;
     state_ = ok ? RailState::kUp : RailState::kDown;
     up_since_ns_ = now_ns;
     refused_since_ns_ = 0;
@@ -84,8 +94,9 @@ class RailHealth {
  private:
   RailState state_ = RailState::kUp;
   bool is_probing_ = false;
-  uint64_t pause_ns_ = 0;  // before the next probe
-  uint64_t due_ns_ = 0;    // of a probe; while one is under way: when it is late
+  bool is_probe_stale_ = false;  // something has failed since the probe began
+  uint64_t pause_ns_ = 0;        // before the next probe
+  uint64_t due_ns_ = 0;          // of a probe; while one is under way: when it is late
   uint64_t up_since_ns_ = 0;
   uint64_t refused_since_ns_ = 0;  // 0: it has room
 };
