@@ -54,8 +54,11 @@ struct Write {
   uint64_t target_address = 0;
   uint64_t target_key = 0;
   std::optional<uint32_t> immediate;
-  uint64_t context = 0;  ///< comes back with the completion
+  uint64_t context = 0;  ///< comes back with the completion; not one of kOwnContexts
 };
+
+/// Contexts that have both of these bits are those of domains that stand in front of others.
+inline constexpr uint64_t kOwnContexts = uint64_t{3} << 62;
 
 enum class Event : uint8_t {
   kPosted,     ///< a write or a message of ours has ended
@@ -83,6 +86,11 @@ class Domain {
   /// Of a region with Access::kRemoteWrite.
   virtual RemoteRange remote_range(uint32_t region) const = 0;
   virtual void remove_region(uint32_t region) = 0;
+  /// As the traits say, or more: of a region that was not removed yet.
+  virtual bool removal_fences(uint32_t) const { return traits().removal_fences; }
+  /// Of a region that was removed, if removal fences it: the domain's own copies into it have yet
+  /// to end. Nothing lands there once they have.
+  virtual bool is_draining(uint32_t) const { return false; }
 
   /// Makes a peer known. It needs no answer: a peer that is not there fails what is posted to it.
   virtual Result<uint32_t> connect(Bytes address) = 0;

@@ -42,7 +42,6 @@ Status Engine::prepare() {
     const Result<uint32_t> remote =
         domain.add_region(MutableBytes(scratch_).first(1), Access::kRemoteWrite);
     if (!remote.ok()) return remote.status();
-    removal_fences_ = removal_fences_ && domain.traits().removal_fences;
     const Bytes name = domain.address();
     address_.rails.push_back({domain.traits().provider,
                               {name.begin(), name.end()},
@@ -165,6 +164,7 @@ bool Engine::step(uint64_t now_ns) {
   const bool posted = mailbox_->post();
   const bool moved = worker_.step();
   meet_deadlines(now_ns);
+  fence_drained();
   return mailbox_->post() || moved || posted;
 }
 
@@ -195,7 +195,8 @@ bool Engine::matters(const Deadline& due) {
   if (due.what == Due::kTransfer) return !worker_.has_ended(due.id);
   if (due.what == Due::kGrant) {
     const auto grant = grants_.find(due.id);
-    return grant != grants_.end() && grant->second.fence == Fence::kRevoking;
+    return grant != grants_.end() && grant->second.fence == Fence::kRevoking &&
+           !grant->second.is_closed;
   }
   const Peer* peer = peers_.find(due.id);
   return peer != nullptr && peer->state == PeerState::kConnecting;
@@ -203,7 +204,7 @@ bool Engine::matters(const Deadline& due) {
 
 void Engine::meet(const Deadline& due) {
   if (due.what == Due::kTransfer) worker_.stop(due.id, Failure::kDeadline);
-  if (due.what == Due::kGrant) give_up_waiting(grants_.at(due.id));
+  if (due.what == Due::kGrant) give_up_waiting(due.id, grants_.at(due.id));
   if (due.what == Due::kPeer) fail_peer(*peers_.find(due.id));
 }
 

@@ -178,7 +178,9 @@ class Engine final : private Worker::Listener {
     uint64_t peer = 0;
     uint64_t region = 0;
     Fence fence = Fence::kLive;
-    std::vector<uint32_t> rails;  // the domains' regions; empty once removed
+    std::vector<uint32_t> rails;  // the domains' regions
+    bool removal_fences = true;   // on every rail
+    bool is_closed = false;       // the regions were removed
   };
   struct PeerTarget {
     uint64_t peer = 0;
@@ -219,8 +221,10 @@ class Engine final : private Worker::Listener {
 
   // grants.cpp
   uint64_t oldest_live_grant();
-  void give_up_waiting(Grant& grant);
-  void close_grant(Grant& grant, bool is_clean);
+  void give_up_waiting(uint64_t id, Grant& grant);
+  void close_grant(uint64_t id, Grant& grant, bool is_clean);
+  bool is_draining(const Grant& grant);
+  void fence_drained();
   void confirm_if_drained(uint64_t target);
   Status check_target(const PeerTarget* target) const;
 
@@ -232,7 +236,6 @@ class Engine final : private Worker::Listener {
   bool matters(const Deadline& due);
 
   EngineOptions options_;
-  bool removal_fences_ = true;  // on every rail
   Address address_;
   alignas(64) std::array<std::byte, 64> scratch_{};  // peers write byte 0; byte 32 is written from
   Source scratch_source_;
@@ -243,6 +246,7 @@ class Engine final : private Worker::Listener {
   SlotMap<Region> regions_;
   std::map<uint64_t, Grant> grants_;  // by number: they rise
   uint64_t next_grant_ = 1;
+  std::vector<uint64_t> draining_;  // grants that are closed, but that a rail still copies into
   SlotMap<PeerTarget> targets_;
   std::deque<uint64_t> newcomers_;
   std::deque<Received> inbox_;

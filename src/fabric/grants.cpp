@@ -29,6 +29,7 @@ Result<Granted> Engine::grant(uint64_t region_id, uint64_t peer_id, uint64_t off
       return added.status();
     }
     grant.rails.push_back(added.value());
+    grant.removal_fences = grant.removal_fences && worker_.rail(i).removal_fences(added.value());
     granted.descriptor.rails.push_back(worker_.rail(i).remote_range(added.value()));
   }
   ++region->grants;
@@ -70,19 +71,39 @@ uint64_t Engine::oldest_live_grant() {
 /// The peer has not answered in time. Where removal does not fence, the region stays as it is: a
 /// late write may land there, which breaks nothing, while on some networks a write to a region that
 /// is gone breaks the connection, and the answer would never come.
-void Engine::give_up_waiting(Grant& grant) {
-  if (removal_fences_)
-    close_grant(grant, false);
+void Engine::give_up_waiting(uint64_t id, Grant& grant) {
+  if (grant.removal_fences)
+    close_grant(id, grant, false);
   else
     grant.fence = Fence::kQuarantined;
 }
 
 /// `is_clean`: the peer has said that all its writes have ended well, so nothing is in the network.
-void Engine::close_grant(Grant& grant, bool is_clean) {
+void Engine::close_grant(uint64_t id, Grant& grant, bool is_clean) {
+  if (grant.is_closed) return;
   for (size_t i = 0; i < grant.rails.size(); ++i) worker_.rail(i).remove_region(grant.rails[i]);
-  grant.rails.clear();
-  grant.fence = is_clean || removal_fences_ ? Fence::kFenced : Fence::kQuarantined;
-  if (grant.fence == Fence::kFenced) --regions_.find(grant.region)->grants;
+  grant.is_closed = true;
+  const bool is_fenced = is_clean || grant.removal_fences;
+  grant.fence = is_fenced ? Fence::kRevoking : Fence::kQuarantined;
+  if (!is_fenced) return;
+  draining_.push_back(id);
+  fence_drained();
+}
+
+bool Engine::is_draining(const Grant& grant) {
+  for (size_t i = 0; i < grant.rails.size(); ++i)
+    if (worker_.rail(i).is_draining(grant.rails[i])) return true;
+  return false;
+}
+
+void Engine::fence_drained() {
+  std::erase_if(draining_, [&](uint64_t id) {
+    Grant& grant = grants_.at(id);
+    if (is_draining(grant)) return false;
+    grant.fence = Fence::kFenced;
+    --regions_.find(grant.region)->grants;
+    return true;
+  });
 }
 
 // ---- The other side ----
@@ -152,7 +173,7 @@ void Engine::handle_from(uint64_t peer, const Revoked& revoked) {
   const auto grant = grants_.find(revoked.grant);
   if (grant == grants_.end() || grant->second.peer != peer) return;
   if (grant->second.fence == Fence::kRevoking || grant->second.fence == Fence::kQuarantined)
-    close_grant(grant->second, revoked.is_clean);
+    close_grant(revoked.grant, grant->second, revoked.is_clean);
 }
 
 }  // namespace braid::fabric

@@ -84,7 +84,7 @@ Status Engine::disconnect(uint64_t id) {
   worker_.stop_all(peer->scratch, Failure::kDisconnected);
   for (auto& [number, grant] : grants_)
     if (grant.peer == id && (grant.fence == Fence::kLive || grant.fence == Fence::kRevoking))
-      close_grant(grant, false);
+      close_grant(number, grant, false);
   std::erase_if(inbox_, [&](const Received& received) { return received.peer == id; });
   peer->is_leaving = true;  // only now: what has just ended is not to remove it
   remove_if_drained(id);

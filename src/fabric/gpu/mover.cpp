@@ -1,0 +1,28 @@
+#include "fabric/gpu/mover.h"
+
+namespace braid::fabric::gpu {
+
+void Ended::add(std::span<const Copy> copies) {
+  const std::lock_guard lock(mutex_);
+  copies_.insert(copies_.end(), copies.begin(), copies.end());
+  has_some_.store(true, std::memory_order_release);
+}
+
+bool Ended::take(std::vector<Copy>& into) {
+  if (!has_some_.load(std::memory_order_acquire)) return false;
+  const std::lock_guard lock(mutex_);
+  into.insert(into.end(), copies_.begin(), copies_.end());
+  copies_.clear();
+  has_some_.store(false, std::memory_order_relaxed);
+  return true;
+}
+
+CUresult Mover::enqueue(Way, std::span<const Copy> copies, CUstream stream) {
+  for (const Copy& copy : copies) {
+    const CUresult result = driver_.cuMemcpyAsync(copy.to, copy.from, copy.size_bytes, stream);
+    if (result != CUDA_SUCCESS) return result;
+  }
+  return CUDA_SUCCESS;
+}
+
+}  // namespace braid::fabric::gpu

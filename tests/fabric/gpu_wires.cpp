@@ -1,0 +1,109 @@
+// The wires that tests of GPU memory run on: the others, with a staged domain in front, between
+// host memory and two GPUs of the emulated server in every way.
+#include <unistd.h>
+
+#include "fabric/staged/domain.h"
+#include "fabric/wires.h"
+#include "support/server.h"
+
+namespace braid::fabric::test {
+namespace {
+
+using braid::test::DeviceBuffer;
+
+/// The driver, and a context on a GPU for each side.
+class Server final : public braid::test::ServerTest {
+ public:
+  Server() { SetUp(); }
+  void TestBody() override {}
+  using ServerTest::driver;
+  using ServerTest::use_gpu;
+};
+
+class GpuBytes final : public Memory {
+ public:
+  GpuBytes(const Server& server, int gpu, size_t size_bytes)
+      : server_(server), gpu_(gpu), size_bytes_(size_bytes) {
+    server_.use_gpu(gpu_);
+    buffer_ = std::make_unique<DeviceBuffer>(server_.driver(), size_bytes);
+    MUST(server_.driver(), cuMemsetD8(buffer_->at(), 0, size_bytes));
+    MUST(server_.driver(), cuCtxSynchronize());
+  }
+  MutableBytes bytes() override {
+    return {reinterpret_cast<std::byte*>(buffer_->at()), size_bytes_};
+  }
+  std::vector<std::byte> get() const override {
+    server_.use_gpu(gpu_);
+    std::vector<std::byte> bytes(size_bytes_);
+    MUST(server_.driver(), cuMemcpyDtoH(bytes.data(), buffer_->at(), size_bytes_));
+    return bytes;
+  }
+  void put(const std::vector<std::byte>& bytes) override {
+    server_.use_gpu(gpu_);
+    MUST(server_.driver(), cuMemcpyHtoD(buffer_->at(), bytes.data(), bytes.size()));
+    MUST(server_.driver(), cuCtxSynchronize());
+  }
+
+ private:
+  const Server& server_;
+  int gpu_;
+  size_t size_bytes_;
+  std::unique_ptr<DeviceBuffer> buffer_;
+};
+
+class StagedWire final : public Wire {
+ public:
+  StagedWire(std::unique_ptr<Wire> wire, bool from_gpu, bool to_gpu)
+      : wire_(std::move(wire)), is_gpu_{from_gpu, to_gpu} {}
+  std::unique_ptr<Domain> open(int side) override {
+    return staged::stage(wire_->open(side)).value();
+  }
+  /// Copies take real time, in which nothing else need happen.
+  void pass_time() override {
+    wire_->pass_time();
+    if (++looks_ % 8 == 0) usleep(1);
+  }
+  uint64_t now_ns() override { return wire_->now_ns(); }
+  std::unique_ptr<Memory> memory(int side, size_t size_bytes) override {
+    if (!is_gpu_[side]) return wire_->memory(side, size_bytes);
+    return std::make_unique<GpuBytes>(server_, side, size_bytes);
+  }
+
+ private:
+  Server server_;
+  std::unique_ptr<Wire> wire_;
+  bool is_gpu_[2];
+  uint64_t looks_ = 0;
+};
+
+std::vector<WireKind> make_kinds(bool only_to_gpu) {
+  struct Memories {
+    const char* name;
+    bool from_gpu, to_gpu;
+  };
+  std::vector<WireKind> kinds;
+  for (const WireKind& kind : host_wire_kinds())
+    for (const auto& [name, from_gpu, to_gpu] :
+         {Memories{"_gpu_to_gpu", true, true}, Memories{"_host_to_gpu", false, true},
+          Memories{"_gpu_to_host", true, false}, Memories{"_host_to_host", false, false}}) {
+      if (only_to_gpu && !to_gpu) continue;
+      kinds.push_back({kind.name + name, kind.missing, [kind, from = from_gpu, to = to_gpu] {
+                         return std::make_unique<StagedWire>(kind.make(), from, to);
+                       }});
+    }
+  return kinds;
+}
+
+}  // namespace
+
+const std::vector<WireKind>& wire_kinds() {
+  static const std::vector<WireKind> kinds = make_kinds(false);
+  return kinds;
+}
+
+const std::vector<WireKind>& fencing_wire_kinds() {
+  static const std::vector<WireKind> kinds = make_kinds(true);
+  return kinds;
+}
+
+}  // namespace braid::fabric::test
