@@ -274,12 +274,12 @@ TEST_P(ContractTest, APeerThatIsSilentHoldsUpNobodyElse) {
 class FenceTest : public ContractTest {};
 
 TEST_P(FenceTest, NothingLandsAfterRemovalInTheMiddleOfAWrite) {
-  const auto source = source_of(some_bytes(64 << 20, 8)), memory = target_of(64 << 20);
+  const auto source = source_of(some_bytes(16 << 20, 8)), memory = target_of(16 << 20);
   const uint32_t from = add(writer(), source, Access::kLocal);
   const uint32_t into = add(target(), memory, Access::kRemoteWrite);
   ASSERT_TRUE(target().domain->removal_fences(into));
   post(to(target().domain->remote_range(into), 0, from, source->bytes(), 1));
-  const std::vector<std::byte> untouched(64 << 20);
+  const std::vector<std::byte> untouched(16 << 20);
   ASSERT_TRUE(wait([&] { return memory->get() != untouched; }));
   target().domain->remove_region(into);
   ASSERT_TRUE(wait([&] { return !target().domain->is_draining(into); }));

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "fabric/ofi/domain.h"
+#include "fabric/staged/domain.h"
 
 namespace braid::fabric {
 namespace {
@@ -47,7 +48,9 @@ Result<std::unique_ptr<Service>> Service::open(const std::string& provider,
   for (const std::string& address : addresses) {
     Result<std::unique_ptr<Domain>> rail = open_rail(provider, address);
     if (!rail.ok()) return rail.status();
-    rails.push_back(std::move(rail).value());
+    Result<std::unique_ptr<Domain>> staged = staged::stage(std::move(rail).value());
+    if (!staged.ok()) return staged.status();
+    rails.push_back(std::move(staged).value());
   }
   EngineOptions options;
   options.engine = random_number();
