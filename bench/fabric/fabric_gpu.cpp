@@ -1,16 +1,20 @@
 // fabric_gpu: writes from a GPU of one process to that of another, against what else the server can
 // do, in turns. Prints a line of JSON for each size; exit code 1 if a byte was wrong.
 //
-//   fabric_gpu [--over shm] [--sizes 1M,16M] [--pages 64K] [--memory 64M] [--turns 7] [--gpus 0,1]
+//   fabric_gpu [--over local] [--sizes 1M,16M] [--pages 64K] [--memory 64M] [--turns 7] [--gpus
+//   0,1]
 //
 // Over a provider of libfabric, GPU memory is staged: it stands against the slower of the same
-// writes between host memory and of multipath's copies from the GPU to pinned host memory.
+// writes between host memory and of multipath's copies from the GPU to pinned host memory. With
+// `local` it stands against cuMemcpyPeerAsync in one process, of as many bytes at once.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <limits>
+#include <memory>
 #include <optional>
 #include <sstream>
 
@@ -119,10 +123,47 @@ class CopiesToHost {
   std::unique_ptr<multipath::Engine> engine_;
 };
 
+/// Copies between the two GPUs in this process, as large as the writes are, in one stream.
+class PeerCopies {
+ public:
+  PeerCopies(const GpuPair& pair, int gpu) : pair_(pair), driver_(pair.driver()) {
+    size_bytes_ = pair.memories().of_gpu().size();
+    int count = 0, from = 0;
+    must(driver_, driver_.cuDeviceGetCount(&count), "cuDeviceGetCount");
+    must(driver_, driver_.cuDeviceGet(&from, gpu % count), "cuDeviceGet");
+    must(driver_, driver_.cuDevicePrimaryCtxRetain(&context_, from), "cuDevicePrimaryCtxRetain");
+    must(driver_, driver_.cuCtxSetCurrent(context_), "cuCtxSetCurrent");
+    must(driver_, driver_.cuMemAlloc(&target_, size_bytes_), "cuMemAlloc");
+    must(driver_, driver_.cuCtxSetCurrent(pair.memories().context), "cuCtxSetCurrent");
+    if (context_ != pair.memories().context) driver_.cuCtxEnablePeerAccess(context_, 0);
+    must(driver_, driver_.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+  }
+  void copy(uint64_t copy_bytes, uint64_t times) {
+    must(driver_, driver_.cuCtxSetCurrent(pair_.memories().context), "cuCtxSetCurrent");
+    const CUdeviceptr source = pair_.memories().address;
+    for (uint64_t i = 0; i < times; ++i)
+      for (uint64_t at = 0; at + copy_bytes <= size_bytes_; at += copy_bytes)
+        must(driver_,
+             driver_.cuMemcpyPeerAsync(target_ + at, context_, source + at,
+                                       pair_.memories().context, copy_bytes, stream_),
+             "cuMemcpyPeerAsync");
+    must(driver_, driver_.cuStreamSynchronize(stream_), "cuStreamSynchronize");
+  }
+
+ private:
+  const GpuPair& pair_;
+  const cuda::Driver& driver_;
+  uint64_t size_bytes_ = 0;
+  CUcontext context_ = nullptr;
+  CUdeviceptr target_ = 0;
+  CUstream stream_ = nullptr;
+};
+
 /// One of what is compared: a way to move all memory some times.
 struct Side {
   const char* name;
   std::function<void(uint64_t times)> move;
+  bool counts = true;  ///< for the ratio
   uint64_t times = 1;
   std::vector<double> gbps;
 };
@@ -134,15 +175,36 @@ void calibrate(Side& side) {
   side.times = std::max<uint64_t>(static_cast<uint64_t>(kTurnSeconds / seconds), 1);
 }
 
-bool compare(GpuPair& pair, const Command& command, const Job& job, CopiesToHost& copies) {
-  const auto writes_of = [&](GpuPair::Kind kind) {
-    return [&pair, &job, kind](uint64_t times) {
-      pair.write(kind, job.size_bytes, job.is_paged, times);
-    };
+/// What braid stands against: the slowest of those that count.
+std::vector<Side> others_of(GpuPair& pair, const Command& command, const Job& job) {
+  const auto side = [](const char* name, bool counts, auto move) {
+    Side made;
+    made.name = name;
+    made.counts = counts;
+    made.move = move;
+    return made;
   };
-  Side braid{"braid", writes_of(GpuPair::Kind::kGpu), 1, {}};
-  std::vector<Side> others = {{"host", writes_of(GpuPair::Kind::kHost), 1, {}},
-                              {"multipath", [&](uint64_t times) { copies.copy(times); }, 1, {}}};
+  if (command.pair.wire == "local") {
+    const auto peer = std::make_shared<PeerCopies>(pair, command.pair.gpus[1]);
+    const uint64_t all_bytes = command.pair.memory_bytes, size_bytes = job.size_bytes;
+    return {side("peer_copy", true, [=](uint64_t times) { peer->copy(all_bytes, times); }),
+            side("peer_copies", false, [=](uint64_t times) { peer->copy(size_bytes, times); })};
+  }
+  const auto copies = std::make_shared<CopiesToHost>(pair);
+  const auto from_host = [&pair, job](uint64_t times) {
+    pair.write(GpuPair::Kind::kHost, job.size_bytes, job.is_paged, times);
+  };
+  return {side("host", true, from_host),
+          side("multipath", true, [=](uint64_t times) { copies->copy(times); })};
+}
+
+bool compare(GpuPair& pair, const Command& command, const Job& job) {
+  Side braid;
+  braid.name = "braid";
+  braid.move = [&](uint64_t times) {
+    pair.write(GpuPair::Kind::kGpu, job.size_bytes, job.is_paged, times);
+  };
+  std::vector<Side> others = others_of(pair, command, job);
   const bool is_right = pair.verify(GpuPair::Kind::kGpu, job.size_bytes, job.is_paged);
   calibrate(braid);
   for (Side& other : others) calibrate(other);
@@ -155,9 +217,11 @@ bool compare(GpuPair& pair, const Command& command, const Job& job, CopiesToHost
   };
   for (int i = 0; i < command.turns; ++i) {
     const double reached = turn(braid);
-    double slowest = turn(others.front());
-    for (size_t other = 1; other < others.size(); ++other)
-      slowest = std::min(slowest, turn(others[other]));
+    double slowest = std::numeric_limits<double>::max();
+    for (Side& other : others) {
+      const double others_gbps = turn(other);
+      if (other.counts) slowest = std::min(slowest, others_gbps);
+    }
     ratios.push_back(reached / slowest);
   }
   std::printf(
@@ -181,8 +245,7 @@ int main(int count, char** words) {
   using namespace braid::bench;
   const Command command = parse(count, words);
   GpuPair pair(command.pair);
-  CopiesToHost copies(pair);
   bool are_right = true;
-  for (const Job& job : command.jobs) are_right = compare(pair, command, job, copies) && are_right;
+  for (const Job& job : command.jobs) are_right = compare(pair, command, job) && are_right;
   return are_right ? 0 : 1;
 }

@@ -16,6 +16,7 @@
 #include <deque>
 #include <numeric>
 
+#include "fabric/local/domain.h"
 #include "fabric/ofi/domain.h"
 #include "fabric/staged/domain.h"
 
@@ -120,15 +121,23 @@ GpuPair::~GpuPair() {
 void GpuPair::start_driver(int side) {
   driver_ = value_of(cuda::open_driver());
   MUST(driver_, cuInit(0));
-  memories_ = std::make_unique<Memories>(driver_, options_.gpus[side], options_.memory_bytes);
+  int count = 0;
+  MUST(driver_, cuDeviceGetCount(&count));
+  if (count == 0) end("no GPU");
+  memories_ =
+      std::make_unique<Memories>(driver_, options_.gpus[side] % count, options_.memory_bytes);
 }
 
 std::unique_ptr<Engine> GpuPair::open_engine() const {
-  const fabric::ofi::Quirks* quirks = fabric::ofi::find_quirks(options_.wire);
-  if (quirks == nullptr) end("braid does not know the provider " + options_.wire);
   std::vector<std::unique_ptr<fabric::Domain>> rails;
-  rails.push_back(
-      value_of(fabric::staged::stage(value_of(fabric::ofi::open_domain(*quirks, "127.0.0.1")))));
+  const fabric::ofi::Quirks* quirks = fabric::ofi::find_quirks(options_.wire);
+  if (options_.wire == "local")
+    rails.push_back(value_of(fabric::local::open_domain()));
+  else if (quirks == nullptr)
+    end("braid does not know the provider " + options_.wire);
+  else
+    rails.push_back(
+        value_of(fabric::staged::stage(value_of(fabric::ofi::open_domain(*quirks, "127.0.0.1")))));
   fabric::EngineOptions options;
   options.engine = static_cast<uint64_t>(getpid()) << 32 | (now_ns() & 0xffffffff);
   return value_of(Engine::open(std::move(rails), options));

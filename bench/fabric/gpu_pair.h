@@ -16,9 +16,9 @@
 namespace braid::bench {
 
 struct GpuPairOptions {
-  std::string wire = "shm";  ///< a provider of libfabric
+  std::string wire = "shm";  ///< a provider of libfabric, or "local"
   uint64_t memory_bytes = 64 << 20;
-  int gpus[2] = {0, 1};  ///< of the writer, and of the owner
+  int gpus[2] = {0, 1};  ///< of the writer, and of the owner; where there are fewer, the same
 };
 
 /// Ends the process with a message if the driver refuses: these are measurements.

@@ -40,11 +40,22 @@ struct RemoteRange {
 /// Local regions are sources of writes and buffers of messages. Remote ones are targets of writes.
 enum class Access : uint8_t { kLocal, kRemoteWrite };
 
+/// What may still happen in a region that was removed.
+enum class Drain : uint8_t {
+  kOver,
+  kEnding,      ///< the domain's own copies into it have yet to end
+  kHeldByPeer,  ///< a process has mapped it, and has neither let go nor ended
+};
+
 struct Traits {
   std::string provider;
   /// After `remove_region` no byte of any write lands in the region, also none of a write that was
   /// under way. Where this is false, writes that had begun may still land, and new ones do not.
   bool removal_fences = false;
+  /// What it may have under way: enough to keep it busy, and no more, since a slow rail holds the
+  /// end of a write back by what it has taken.
+  uint64_t postings_max = 256;
+  uint64_t posted_bytes_max = 4 << 20;
 };
 
 struct Write {
@@ -88,9 +99,8 @@ class Domain {
   virtual void remove_region(uint32_t region) = 0;
   /// As the traits say, or more: of a region that was not removed yet.
   virtual bool removal_fences(uint32_t) const { return traits().removal_fences; }
-  /// Of a region that was removed, if removal fences it: the domain's own copies into it have yet
-  /// to end. Nothing lands there once they have.
-  virtual bool is_draining(uint32_t) const { return false; }
+  /// Of a region that was removed, if removal fences it. Nothing lands there once it is kOver.
+  virtual Drain drain(uint32_t) const { return Drain::kOver; }
 
   /// Makes a peer known. It needs no answer: a peer that is not there fails what is posted to it.
   virtual Result<uint32_t> connect(Bytes address) = 0;

@@ -104,7 +104,7 @@ class Engine final : private Worker::Listener {
   std::optional<uint64_t> find_peer(uint64_t engine) const;
   Result<PeerState> peer_state(uint64_t peer) const;
   /// Posts nothing more to the peer, and takes back at once what was granted to it: its fence is
-  /// then kFenced or kQuarantined for good.
+  /// then kFenced or kQuarantined for good, unless it is memory of a GPU (docs/fabric.md).
   Status disconnect(uint64_t peer);
 
   // Memory that peers may write.
@@ -181,6 +181,7 @@ class Engine final : private Worker::Listener {
     std::vector<uint32_t> rails;  // the domains' regions
     bool removal_fences = true;   // on every rail
     bool is_closed = false;       // the regions were removed
+    bool is_clean = false;        // the peer has confirmed, and nothing has failed
   };
   struct PeerTarget {
     uint64_t peer = 0;
@@ -223,7 +224,7 @@ class Engine final : private Worker::Listener {
   uint64_t oldest_live_grant();
   void give_up_waiting(uint64_t id, Grant& grant);
   void close_grant(uint64_t id, Grant& grant, bool is_clean);
-  bool is_draining(const Grant& grant);
+  Drain drain(const Grant& grant);
   void fence_drained();
   void confirm_if_drained(uint64_t target);
   Status check_target(const PeerTarget* target) const;
@@ -246,7 +247,7 @@ class Engine final : private Worker::Listener {
   SlotMap<Region> regions_;
   std::map<uint64_t, Grant> grants_;  // by number: they rise
   uint64_t next_grant_ = 1;
-  std::vector<uint64_t> draining_;  // grants that are closed, but that a rail still copies into
+  std::set<uint64_t> draining_;  // grants that are closed, and may still be written
   SlotMap<PeerTarget> targets_;
   std::deque<uint64_t> newcomers_;
   std::deque<Received> inbox_;

@@ -1,4 +1,5 @@
 // Engine: leave to write, and how it ends.
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -80,27 +81,32 @@ void Engine::give_up_waiting(uint64_t id, Grant& grant) {
 
 /// `is_clean`: the peer has said that all its writes have ended well, so nothing is in the network.
 void Engine::close_grant(uint64_t id, Grant& grant, bool is_clean) {
-  if (grant.is_closed) return;
-  for (size_t i = 0; i < grant.rails.size(); ++i) worker_.rail(i).remove_region(grant.rails[i]);
+  if (!grant.is_closed)
+    for (size_t i = 0; i < grant.rails.size(); ++i) worker_.rail(i).remove_region(grant.rails[i]);
   grant.is_closed = true;
-  const bool is_fenced = is_clean || grant.removal_fences;
-  grant.fence = is_fenced ? Fence::kRevoking : Fence::kQuarantined;
-  if (!is_fenced) return;
-  draining_.push_back(id);
+  grant.is_clean = grant.is_clean || is_clean;
+  grant.fence = Fence::kQuarantined;
+  if (!grant.is_clean && !grant.removal_fences) return;
+  draining_.insert(id);
   fence_drained();
 }
 
-bool Engine::is_draining(const Grant& grant) {
-  for (size_t i = 0; i < grant.rails.size(); ++i)
-    if (worker_.rail(i).is_draining(grant.rails[i])) return true;
-  return false;
+Drain Engine::drain(const Grant& grant) {
+  Drain all = Drain::kOver;
+  for (size_t i = 0; i < grant.rails.size() && !grant.is_clean; ++i)
+    all = std::max(all, worker_.rail(i).drain(grant.rails[i]));
+  return all;
 }
 
+/// Closed grants change as their rails' own copies end, and processes that hold the memory.
 void Engine::fence_drained() {
   std::erase_if(draining_, [&](uint64_t id) {
     Grant& grant = grants_.at(id);
-    if (is_draining(grant)) return false;
-    grant.fence = Fence::kFenced;
+    const Drain now = drain(grant);
+    grant.fence = now == Drain::kOver     ? Fence::kFenced
+                  : now == Drain::kEnding ? Fence::kRevoking
+                                          : Fence::kQuarantined;
+    if (now != Drain::kOver) return false;
     --regions_.find(grant.region)->grants;
     return true;
   });

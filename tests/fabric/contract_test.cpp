@@ -282,7 +282,7 @@ TEST_P(FenceTest, NothingLandsAfterRemovalInTheMiddleOfAWrite) {
   const std::vector<std::byte> untouched(16 << 20);
   ASSERT_TRUE(wait([&] { return memory->get() != untouched; }));
   target().domain->remove_region(into);
-  ASSERT_TRUE(wait([&] { return !target().domain->is_draining(into); }));
+  ASSERT_TRUE(wait([&] { return target().domain->drain(into) == Drain::kOver; }));
   memory->put(untouched);
   wait([&] { return writer().ended.count(1) == 1; }, 20'000);
   EXPECT_TRUE(memory->get() == untouched);

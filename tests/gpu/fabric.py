@@ -3,8 +3,8 @@
 
   fabric.py [--build FOLDER]
 
-Staged over each provider of libfabric between GPU 0 and GPU 1 (or GPU 0 alone, twice). Ends with:
-N passed, N failed, N skipped.
+Between GPU 0 and GPU 1 (where there is one GPU, between two processes on it): by copies into shared
+memory, and staged over each provider of libfabric. Ends with: N passed, N failed, N skipped.
 """
 import argparse
 import os
@@ -16,7 +16,7 @@ from support.verdicts import Verdicts
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TIMEOUT_S = 60
-WIRES = ("shm", "tcp;ofi_rxm", "net")
+WIRES = ("local", "shm", "tcp;ofi_rxm", "net")
 SIZES = ("--memory", "64M", "--sizes", "100000,1M", "--pages", "8K", "--turns", "1")
 
 

@@ -5,6 +5,7 @@
 #include <signal.h>
 
 #include <chrono>
+#include <iterator>
 #include <utility>
 
 #include "cuda/relaxed_capture.h"
@@ -63,6 +64,27 @@ void Lane::copy(Way way, Copy copy) {
   wake_.notify_one();
 }
 
+void Lane::copy(Way way, std::vector<Copy>& copies) {
+  if (copies.empty()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    std::vector<Copy>& all = to_copy_[static_cast<size_t>(way)];
+    if (all.empty())
+      all.swap(copies);
+    else
+      all.insert(all.end(), std::make_move_iterator(copies.begin()),
+                 std::make_move_iterator(copies.end()));
+  }
+  copies.clear();
+  wake_.notify_one();
+}
+
+void Lane::run(std::function<void(CUresult)> call) {
+  const std::lock_guard lock(mutex_);
+  to_run_.push_back(std::move(call));
+  wake_.notify_one();
+}
+
 void Lane::pin(std::shared_ptr<HostMemory> memory) {
   const std::lock_guard lock(mutex_);
   to_pin_.push_back(std::move(memory));
@@ -84,7 +106,7 @@ void Lane::work() {
     if (serve() || look()) looks = 0;
     std::unique_lock lock(mutex_);
     const auto is_wanted = [&] {
-      bool has_work = is_ending_ || !to_pin_.empty() || !to_unpin_.empty();
+      bool has_work = is_ending_ || !to_pin_.empty() || !to_unpin_.empty() || !to_run_.empty();
       for (const std::vector<Copy>& copies : to_copy_) has_work = has_work || !copies.empty();
       return has_work;
     };
@@ -127,16 +149,19 @@ void Lane::enter_context() {
 /// Whatever was asked for. False: nothing was.
 bool Lane::serve() {
   std::deque<std::shared_ptr<HostMemory>> to_pin, to_unpin;
+  std::deque<std::function<void(CUresult)>> to_run;
   std::vector<Copy> to_copy[kWayCount];
   {
     const std::lock_guard lock(mutex_);
     if (is_ending_) return false;
     to_pin.swap(to_pin_);
     to_unpin.swap(to_unpin_);
+    to_run.swap(to_run_);
     for (size_t way = 0; way < kWayCount; ++way) to_copy[way].swap(to_copy_[way]);
   }
-  bool any = !to_pin.empty() || !to_unpin.empty();
+  bool any = !to_pin.empty() || !to_unpin.empty() || !to_run.empty();
   for (const auto& memory : to_pin) begin_pin(memory);
+  for (const auto& call : to_run) call(state_);
   for (size_t way = 0; way < kWayCount; ++way) {
     if (to_copy[way].empty()) continue;
     any = true;

@@ -7,6 +7,7 @@
 
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -35,7 +36,14 @@ class Lane {
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
 
+  int gpu() const { return gpu_; }  ///< the CUDA ordinal
+
   void copy(Way way, Copy copy);
+  /// The same of many. They are taken out of the list.
+  void copy(Way way, std::vector<Copy>& copies);
+  /// `call()` in the thread, with the context current, before copies that follow. Whether the
+  /// context can be used.
+  void run(std::function<void(CUresult)> call);
   /// Pinned, before the copies that follow; a driver that refuses copies more slowly.
   void pin(std::shared_ptr<HostMemory> memory);
   /// Once no copy uses it: gives it back to the driver, and lets it go.
@@ -78,6 +86,7 @@ class Lane {
   std::mutex mutex_;
   std::condition_variable wake_;
   std::deque<std::shared_ptr<HostMemory>> to_pin_, to_unpin_;  // under the mutex, below too
+  std::deque<std::function<void(CUresult)>> to_run_;
   std::vector<Copy> to_copy_[kWayCount];
   bool is_ending_ = false;
   std::thread thread_;

@@ -29,7 +29,9 @@ class StagedDomain final : public Domain {
   RemoteRange remote_range(uint32_t region) const override;
   void remove_region(uint32_t region) override;
   bool removal_fences(uint32_t region) const override;
-  bool is_draining(uint32_t region) const override { return draining_.contains(region); }
+  Drain drain(uint32_t region) const override {
+    return draining_.contains(region) ? Drain::kEnding : Drain::kOver;
+  }
   Result<uint32_t> connect(Bytes address) override;
   void disconnect(uint32_t peer) override;
   bool post_write(const Write& write) override;
