@@ -176,7 +176,24 @@ void calibrate(Side& side) {
 }
 
 /// What braid stands against: the slowest of those that count.
-std::vector<Side> others_of(GpuPair& pair, const Command& command, const Job& job) {
+class Others {
+ public:
+  Others(GpuPair& pair, const Command& command) : pair_(pair), command_(command) {
+    if (command.pair.wire == "local")
+      peer_copies_ = std::make_unique<PeerCopies>(pair, command.pair.gpus[1]);
+    else
+      copies_to_host_ = std::make_unique<CopiesToHost>(pair);
+  }
+  std::vector<Side> sides(const Job& job) const;
+
+ private:
+  GpuPair& pair_;
+  const Command& command_;
+  std::unique_ptr<PeerCopies> peer_copies_;
+  std::unique_ptr<CopiesToHost> copies_to_host_;
+};
+
+std::vector<Side> Others::sides(const Job& job) const {
   const auto side = [](const char* name, bool counts, auto move) {
     Side made;
     made.name = name;
@@ -184,27 +201,27 @@ std::vector<Side> others_of(GpuPair& pair, const Command& command, const Job& jo
     made.move = move;
     return made;
   };
-  if (command.pair.wire == "local") {
-    const auto peer = std::make_shared<PeerCopies>(pair, command.pair.gpus[1]);
-    const uint64_t all_bytes = command.pair.memory_bytes, size_bytes = job.size_bytes;
+  if (peer_copies_ != nullptr) {
+    PeerCopies* peer = peer_copies_.get();
+    const uint64_t all_bytes = command_.pair.memory_bytes, size_bytes = job.size_bytes;
     return {side("peer_copy", true, [=](uint64_t times) { peer->copy(all_bytes, times); }),
             side("peer_copies", false, [=](uint64_t times) { peer->copy(size_bytes, times); })};
   }
-  const auto copies = std::make_shared<CopiesToHost>(pair);
-  const auto from_host = [&pair, job](uint64_t times) {
-    pair.write(GpuPair::Kind::kHost, job.size_bytes, job.is_paged, times);
+  CopiesToHost* copies = copies_to_host_.get();
+  const auto from_host = [pair = &pair_, job](uint64_t times) {
+    pair->write(GpuPair::Kind::kHost, job.size_bytes, job.is_paged, times);
   };
   return {side("host", true, from_host),
           side("multipath", true, [=](uint64_t times) { copies->copy(times); })};
 }
 
-bool compare(GpuPair& pair, const Command& command, const Job& job) {
+bool compare(GpuPair& pair, const Command& command, const Job& job, const Others& against) {
   Side braid;
   braid.name = "braid";
   braid.move = [&](uint64_t times) {
     pair.write(GpuPair::Kind::kGpu, job.size_bytes, job.is_paged, times);
   };
-  std::vector<Side> others = others_of(pair, command, job);
+  std::vector<Side> others = against.sides(job);
   const bool is_right = pair.verify(GpuPair::Kind::kGpu, job.size_bytes, job.is_paged);
   calibrate(braid);
   for (Side& other : others) calibrate(other);
@@ -245,7 +262,8 @@ int main(int count, char** words) {
   using namespace braid::bench;
   const Command command = parse(count, words);
   GpuPair pair(command.pair);
+  const Others others(pair, command);
   bool are_right = true;
-  for (const Job& job : command.jobs) are_right = compare(pair, command, job) && are_right;
+  for (const Job& job : command.jobs) are_right = compare(pair, command, job, others) && are_right;
   return are_right ? 0 : 1;
 }
