@@ -85,6 +85,13 @@ void Lane::run(std::function<void(CUresult)> call) {
   wake_.notify_one();
 }
 
+void Lane::prepare_pages() {
+  run([this](CUresult context) {
+    if (context == CUDA_SUCCESS)
+      mover_.prepare_pages(streams_[static_cast<size_t>(Way::kBetweenGpus)].handle);
+  });
+}
+
 void Lane::pin(std::shared_ptr<HostMemory> memory) {
   const std::lock_guard lock(mutex_);
   to_pin_.push_back(std::move(memory));
@@ -107,7 +114,9 @@ void Lane::work() {
     std::unique_lock lock(mutex_);
     const auto is_wanted = [&] {
       bool has_work = is_ending_ || !to_pin_.empty() || !to_unpin_.empty() || !to_run_.empty();
-      for (const std::vector<Copy>& copies : to_copy_) has_work = has_work || !copies.empty();
+      for (size_t way = 0; way < kWayCount; ++way)
+        has_work = has_work ||
+                   (!to_copy_[way].empty() && streams_[way].under_way.size() < Mover::kListCount);
       return has_work;
     };
     if (is_ending_) break;
@@ -157,7 +166,8 @@ bool Lane::serve() {
     to_pin.swap(to_pin_);
     to_unpin.swap(to_unpin_);
     to_run.swap(to_run_);
-    for (size_t way = 0; way < kWayCount; ++way) to_copy[way].swap(to_copy_[way]);
+    for (size_t way = 0; way < kWayCount; ++way)
+      if (streams_[way].under_way.size() < Mover::kListCount) to_copy[way].swap(to_copy_[way]);
   }
   bool any = !to_pin.empty() || !to_unpin.empty() || !to_run.empty();
   for (const auto& memory : to_pin) begin_pin(memory);
@@ -248,6 +258,7 @@ void Lane::close() {
     look(stream);
     if (stream.handle != nullptr) driver_.cuStreamDestroy(stream.handle);
   }
+  mover_.close();
   for (const CUevent event : events_) driver_.cuEventDestroy(event);
   for (const auto& [address, memory] : pinned_) driver_.cuMemHostUnregister(memory->bytes().data());
   driver_.cuCtxSetCurrent(nullptr);

@@ -44,6 +44,8 @@ class Lane {
   /// `call()` in the thread, with the context current, before copies that follow. Whether the
   /// context can be used.
   void run(std::function<void(CUresult)> call);
+  /// Many small copies between GPUs that follow go together (Mover::prepare_pages).
+  void prepare_pages();
   /// Pinned, before the copies that follow; a driver that refuses copies more slowly.
   void pin(std::shared_ptr<HostMemory> memory);
   /// Once no copy uses it: gives it back to the driver, and lets it go.

@@ -1,6 +1,22 @@
 #include "fabric/gpu/mover.h"
 
+#include <algorithm>
+#include <utility>
+
+#include "cuda/kernels/image.h"
+#include "cuda/kernels/pages.h"
+
 namespace braid::fabric::gpu {
+namespace {
+
+// A launch costs what two copies do. Larger pieces are as fast by copy engines, which spare SMs.
+constexpr size_t kFewestPages = 4;
+constexpr size_t kMostPages = 2048;
+constexpr uint64_t kLargestPageBytes = 1 << 20;
+constexpr size_t kListBytes = kMostPages * sizeof(cuda::Page);
+constexpr uint32_t kBlocks = 64;  // half of the SMs of an H200
+
+}  // namespace
 
 void Ended::add(std::span<const Copy> copies) {
   const std::lock_guard lock(mutex_);
@@ -17,20 +33,70 @@ bool Ended::take(std::vector<Copy>& into) {
   return true;
 }
 
+void Mover::prepare_pages(CUstream stream) {
+  if (pages_ != nullptr || module_ != nullptr) return;
+  if (driver_.cuModuleLoadData(&module_, cuda::pages_kernel_image()) != CUDA_SUCCESS) return;
+  auto lists = cuda::RegisteredMemory::open(driver_, kListCount * kListBytes, "lists of pages");
+  if (!lists.ok()) return;
+  lists_ = std::move(lists).value();
+  CUfunction found = nullptr;
+  if (driver_.cuModuleGetFunction(&found, module_, cuda::kPagesKernelName) != CUDA_SUCCESS) return;
+  pages_ = found;
+  if (launch({}, stream) != CUDA_SUCCESS) pages_ = nullptr;  // the first launch may take its time
+}
+
+void Mover::close() {
+  if (module_ != nullptr) driver_.cuModuleUnload(module_);
+  lists_.reset();
+}
+
 /// Copies that go on where the one before has ended are one: a call costs as much as moving a
 /// megabyte between GPUs.
+std::span<const Copy> Mover::merge(std::span<const Copy> copies) {
+  merged_.clear();
+  for (const Copy& copy : copies) {
+    Copy* last = merged_.empty() ? nullptr : &merged_.back();
+    const bool goes_on = last != nullptr && copy.to == last->to + last->size_bytes &&
+                         copy.from == last->from + last->size_bytes &&
+                         copy.may_be_kernels == last->may_be_kernels;
+    if (goes_on)
+      last->size_bytes += copy.size_bytes;
+    else
+      merged_.push_back({copy.to, copy.from, copy.size_bytes, 0, nullptr, copy.may_be_kernels});
+  }
+  return merged_;
+}
+
 CUresult Mover::enqueue(Way, std::span<const Copy> copies, CUstream stream) {
-  for (size_t i = 0; i < copies.size();) {
-    const Copy& first = copies[i];
-    uint64_t size_bytes = first.size_bytes;
-    for (++i; i < copies.size() && copies[i].to == first.to + size_bytes &&
-              copies[i].from == first.from + size_bytes;
-         ++i)
-      size_bytes += copies[i].size_bytes;
-    const CUresult result = driver_.cuMemcpyAsync(first.to, first.from, size_bytes, stream);
+  const std::span<const Copy> merged = merge(copies);
+  uint64_t size_bytes = 0;
+  bool may_be_kernels = pages_ != nullptr;
+  for (const Copy& copy : merged) {
+    size_bytes += copy.size_bytes;
+    may_be_kernels = may_be_kernels && copy.may_be_kernels;
+  }
+  const bool are_pages = merged.size() >= kFewestPages && merged.size() <= kMostPages &&
+                         size_bytes / merged.size() <= kLargestPageBytes;
+  if (may_be_kernels && are_pages) return launch(merged, stream);
+  for (const Copy& copy : merged) {
+    const CUresult result = driver_.cuMemcpyAsync(copy.to, copy.from, copy.size_bytes, stream);
     if (result != CUDA_SUCCESS) return result;
   }
   return CUDA_SUCCESS;
+}
+
+CUresult Mover::launch(std::span<const Copy> copies, CUstream stream) {
+  auto* list = reinterpret_cast<cuda::Page*>(static_cast<std::byte*>(lists_->data()) +
+                                             next_list_ * kListBytes);
+  next_list_ = (next_list_ + 1) % kListCount;
+  for (size_t i = 0; i < copies.size(); ++i)
+    list[i] = {copies[i].from, copies[i].to, copies[i].size_bytes};
+  const auto count = static_cast<uint32_t>(copies.size());
+  cuda::PagesArgs args{reinterpret_cast<uint64_t>(list), count,
+                       std::clamp<uint32_t>(count, 1, kBlocks)};
+  void* parameters[] = {&args};
+  return driver_.cuLaunchKernel(pages_, args.block_count, 1, 1, cuda::kPagesThreads, 1, 1, 0,
+                                stream, parameters, nullptr);
 }
 
 }  // namespace braid::fabric::gpu

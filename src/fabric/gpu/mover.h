@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cuda/driver.h"
+#include "cuda/registered_memory.h"
 
 namespace braid::fabric::gpu {
 
@@ -35,6 +36,7 @@ struct Copy {
   uint64_t size_bytes = 0;
   uint64_t tag = 0;
   std::shared_ptr<Ended> ended;
+  bool may_be_kernels = false;  ///< both ends are mapped for the lane's GPU
 };
 
 /// Which copies have an order of their own: each way has a stream.
@@ -46,11 +48,30 @@ class Mover {
  public:
   explicit Mover(const cuda::Driver& driver) : driver_(driver) {}
 
+  /// Loads the kernel that copies pages, for which the driver waits for the context's streams, and
+  /// holds its lock meanwhile (docs/fabric.md, "GPUs of one server"). Without it pages are copied
+  /// one by one.
+  void prepare_pages(CUstream stream);
+
   /// Puts all into the stream. If one is refused, those before it are under way all the same.
+  /// A call uses one of kListCount lists, in turns: that many may be under way in a stream.
   CUresult enqueue(Way way, std::span<const Copy> copies, CUstream stream);
 
+  /// Before the context is left.
+  void close();
+
+  static constexpr size_t kListCount = 8;
+
  private:
+  std::span<const Copy> merge(std::span<const Copy> copies);
+  CUresult launch(std::span<const Copy> copies, CUstream stream);
+
   const cuda::Driver& driver_;
+  std::vector<Copy> merged_;
+  CUmodule module_ = nullptr;
+  CUfunction pages_ = nullptr;  // null: it is not loaded
+  std::unique_ptr<cuda::RegisteredMemory> lists_;
+  size_t next_list_ = 0;
 };
 
 }  // namespace braid::fabric::gpu

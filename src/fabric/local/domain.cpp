@@ -80,6 +80,7 @@ Result<uint32_t> LocalDomain::add_region(MutableBytes memory, Access access) {
   if (lane != nullptr) {
     region.lane = lane;
     lanes_.insert(lane);
+    if (access == Access::kLocal) lane->prepare_pages();
   }
   if (access == Access::kRemoteWrite) {
     if (lane != nullptr) {

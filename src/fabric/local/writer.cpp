@@ -105,9 +105,10 @@ void LocalDomain::start_copy(uint64_t id) {
   import.lane = lane;
   ++import.copies;
   const bool is_host = regions_.at(posting.write.region).lane == nullptr;
-  begin_copy(lane, is_host ? gpu::Way::kToGpu : gpu::Way::kBetweenGpus,
-             {import.mapping->address_for(*lane) + offset,
-              reinterpret_cast<CUdeviceptr>(bytes.data()), bytes.size(), id, nullptr});
+  begin_copy(
+      lane, is_host ? gpu::Way::kToGpu : gpu::Way::kBetweenGpus,
+      {import.mapping->address_for(*lane) + offset, reinterpret_cast<CUdeviceptr>(bytes.data()),
+       bytes.size(), id, nullptr, !is_host && import.offer.kind != Offer::kSameProcess});
 }
 
 void LocalDomain::copied(uint64_t tag, bool ok) {
