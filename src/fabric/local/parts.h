@@ -151,6 +151,20 @@ class LocalDomain final : public Domain {
     uint64_t next = 0;  // of a write into host memory
     Import* import = nullptr;
   };
+  /// Where writes from one region into one go: what is looked up once for many of them.
+  struct Route {
+    uint32_t peer = 0;
+    uint32_t region = 0;
+    uint64_t key = 0;
+    Import* import = nullptr;
+    const std::atomic<uint64_t>* slot = nullptr;
+    CUdeviceptr address = 0;  // of the target region
+    bool may_be_kernels = false;
+    std::vector<gpu::Copy>* batch = nullptr;
+    bool is_of(const Write& write) const {
+      return peer == write.peer && region == write.region && key == write.target_key;
+    }
+  };
   struct Visitor {
     std::optional<Socket> socket;
     std::optional<Segment> segment;
@@ -186,7 +200,9 @@ class LocalDomain final : public Domain {
 
   // writer.cpp
   void write_to_gpu(uint64_t posting);
+  Import& import_of(const Posting& posting);
   void start_copy(uint64_t posting);
+  Mapping::State find_route(const Posting& posting);
   std::shared_ptr<gpu::Lane> lane_for(const Posting& posting) const;
   void copied(uint64_t posting, bool ok);
   void write_to_host(Peer& peer);
@@ -196,7 +212,7 @@ class LocalDomain final : public Domain {
   void listen_to(Peer& peer);
   void handle(Peer& peer, const Consumer::Record& record);
   void offered(Peer& peer, Packet packet);
-  void stop_writing(Peer& peer, Import& import);
+  void stop_writing(Import& import);
   void lose(Peer& peer);
 
   // owner.cpp
@@ -224,6 +240,7 @@ class LocalDomain final : public Domain {
   std::unordered_map<uint64_t, uint32_t> region_of_key_;
   uint32_t next_region_ = 0;
   std::vector<std::unique_ptr<Peer>> peers_;
+  std::optional<Route> route_;  // the last
   SlotMap<Posting> postings_;
   SlotMap<Visitor> visitors_;
   std::vector<Socket> strangers_;  // that have not said hello

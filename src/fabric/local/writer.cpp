@@ -51,27 +51,34 @@ Result<uint32_t> LocalDomain::connect(Bytes address) {
 void LocalDomain::disconnect(uint32_t number) {
   Peer& peer = *peers_.at(number);
   peer.is_leaving = true;
-  for (auto& [key, import] : peer.imports) stop_writing(peer, import);
+  for (auto& [key, import] : peer.imports) stop_writing(import);
 }
 
 // ---- Into GPU memory ----
 
 void LocalDomain::write_to_gpu(uint64_t id) {
   Posting& posting = *postings_.find(id);
-  Peer& peer = *peers_[posting.peer];
+  Import& import = import_of(posting);
+  posting.import = &import;
+  if (import.is_removed)
+    end_posting(id, false);
+  else if (import.mapping == nullptr || !import.waiting.empty())
+    import.waiting.push_back(id);
+  else
+    start_copy(id);
+}
+
+/// Memory that is new is asked for.
+LocalDomain::Import& LocalDomain::import_of(const Posting& posting) {
+  if (route_ && route_->is_of(posting.write)) return *route_->import;
   const uint64_t key = posting.write.target_key;
+  Peer& peer = *peers_[posting.peer];
   const auto [found, is_new] = peer.imports.try_emplace(key);
-  posting.import = &found->second;
   if (is_new) {
     peer.sayings->say(kAsk, Numbered{key, 1});
     looks_eagerly_ = true;
   }
-  if (posting.import->is_removed)
-    end_posting(id, false);
-  else if (posting.import->mapping == nullptr || !posting.import->waiting.empty())
-    posting.import->waiting.push_back(id);
-  else
-    start_copy(id);
+  return found->second;
 }
 
 /// The source's; of host memory, that of a GPU where the process has a context, or of the target.
@@ -84,31 +91,50 @@ std::shared_ptr<gpu::Lane> LocalDomain::lane_for(const Posting& posting) const {
   return gpu::lane_of(driver, nullptr, active >= 0 ? active : posting.import->gpu);
 }
 
-/// Or waits, until the memory is mapped for that lane.
+/// Or waits, until the memory is mapped for the lane that is to copy.
 void LocalDomain::start_copy(uint64_t id) {
   const Posting& posting = *postings_.find(id);
+  const Write& write = posting.write;
   Import& import = *posting.import;
-  const uint64_t offset = posting.write.target_address - kGpuBase;
-  const Bytes bytes = posting.write.source;
-  Peer& peer = *peers_[posting.peer];
-  const bool is_inside =
-      offset <= import.offer.size_bytes && bytes.size() <= import.offer.size_bytes - offset;
-  const bool is_open =
-      peer.segment->shared().board[import.offer.slot % kSlots].load() == posting.write.target_key;
-  if (!is_inside || !is_open) return end_posting(id, false);
-  const std::shared_ptr<gpu::Lane> lane = lane_for(posting);
-  switch (import.mapping->prepare(lane)) {
-    case Mapping::State::kComing: return import.waiting.push_back(id);
-    case Mapping::State::kRefused: return end_posting(id, false);
-    case Mapping::State::kReady: break;
+  if (!route_ || !route_->is_of(write)) {
+    switch (find_route(posting)) {
+      case Mapping::State::kComing: return import.waiting.push_back(id);
+      case Mapping::State::kRefused: return end_posting(id, false);
+      case Mapping::State::kReady: break;
+    }
   }
-  import.lane = lane;
+  const uint64_t offset = write.target_address - kGpuBase, size_bytes = write.source.size();
+  const bool is_inside =
+      offset <= import.offer.size_bytes && size_bytes <= import.offer.size_bytes - offset;
+  if (!is_inside || route_->slot->load() != write.target_key) return end_posting(id, false);
   ++import.copies;
+  ++copies_;
+  route_->batch->push_back({route_->address + offset,
+                            reinterpret_cast<CUdeviceptr>(write.source.data()), size_bytes, id,
+                            ended_, route_->may_be_kernels});
+}
+
+/// Remembers it: the next posting is likely to go the same way.
+Mapping::State LocalDomain::find_route(const Posting& posting) {
+  Import& import = *posting.import;
+  const std::shared_ptr<gpu::Lane> lane = lane_for(posting);
+  const Mapping::State state = import.mapping->prepare(lane);
+  if (state != Mapping::State::kReady) return state;
+  import.lane = lane;
+  lanes_.insert(lane);
   const bool is_host = regions_.at(posting.write.region).lane == nullptr;
-  begin_copy(
-      lane, is_host ? gpu::Way::kToGpu : gpu::Way::kBetweenGpus,
-      {import.mapping->address_for(*lane) + offset, reinterpret_cast<CUdeviceptr>(bytes.data()),
-       bytes.size(), id, nullptr, !is_host && import.offer.kind != Offer::kSameProcess});
+  const gpu::Way way = is_host ? gpu::Way::kToGpu : gpu::Way::kBetweenGpus;
+  Route route;
+  route.peer = posting.peer;
+  route.region = posting.write.region;
+  route.key = posting.write.target_key;
+  route.import = &import;
+  route.slot = &peers_[posting.peer]->segment->shared().board[import.offer.slot % kSlots];
+  route.address = import.mapping->address_for(*lane);
+  route.may_be_kernels = !is_host && import.offer.kind != Offer::kSameProcess;
+  route.batch = &batches_[{lane.get(), way}];
+  route_ = route;
+  return state;
 }
 
 void LocalDomain::copied(uint64_t tag, bool ok) {
@@ -187,7 +213,7 @@ void LocalDomain::handle(Peer& peer, const Consumer::Record& record) {
   if (record.kind != kRemoved) return;
   const auto found = peer.imports.find(said->number);
   if (found != peer.imports.end())
-    stop_writing(peer, found->second);
+    stop_writing(found->second);
   else
     peer.sayings->say(kLetGo, *said);
 }
@@ -201,15 +227,16 @@ void LocalDomain::offered(Peer& peer, Packet packet) {
   const cuda::Driver* driver = gpu::process_driver();
   if (offer->kind == Offer::kRefused || driver == nullptr) {
     import.offer.kind = Offer::kRefused;
-    return stop_writing(peer, import);
+    return stop_writing(import);
   }
   import.offer = *offer;
   import.gpu = find_gpu(*driver, offer->gpu);
   import.mapping = std::make_shared<Mapping>(*driver, *offer, std::move(packet.file));
 }
 
-void LocalDomain::stop_writing(Peer&, Import& import) {
+void LocalDomain::stop_writing(Import& import) {
   import.is_removed = true;
+  route_.reset();
   for (const uint64_t posting : std::exchange(import.waiting, {})) end_posting(posting, false);
 }
 
@@ -231,7 +258,7 @@ void LocalDomain::advance(Peer& peer) {
 void LocalDomain::advance_imports(Peer& peer) {
   for (auto found = peer.imports.begin(); found != peer.imports.end();) {
     Import& import = found->second;
-    if (peer.is_leaving) stop_writing(peer, import);
+    if (peer.is_leaving) stop_writing(import);
     if (import.mapping != nullptr)
       for (const uint64_t posting : std::exchange(import.waiting, {})) start_copy(posting);
     const bool is_asked = import.mapping == nullptr && import.offer.kind != Offer::kRefused;
@@ -252,7 +279,7 @@ void LocalDomain::advance_imports(Peer& peer) {
 /// The process has ended, or said what none says.
 void LocalDomain::lose(Peer& peer) {
   peer.socket.reset();
-  for (auto& [key, import] : peer.imports) stop_writing(peer, import);
+  for (auto& [key, import] : peer.imports) stop_writing(import);
   for (const uint64_t posting : std::set<uint64_t>(peer.unanswered)) end_posting(posting, false);
   const bool is_filling = peer.state == Peer::Bounce::kFilling;  // its source is still read
   while (peer.host_writes.size() > (is_filling ? 1 : 0)) {
