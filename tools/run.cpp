@@ -18,6 +18,7 @@
 #include "preload/process_path.h"
 #include "preload/report.h"
 #include "tools/commands.h"
+#include "tools/in_child.h"
 #include "tools/lend.h"
 #include "tools/locate.h"
 #include "tools/open_server.h"
@@ -94,10 +95,13 @@ void warn_of_unknown_variables() {
 Status check_real_server(const Options& options) {
   // Starting the driver takes a while, so only a list of GPUs is worth it.
   if (options.relays.kind != RelayChoice::Kind::kList) return {};
-  BRAID_LET(driver, open_server(""));
-  int count = 0;
-  driver.cuDeviceGetCount(&count);
-  return check_gpus(options, count, "this machine");
+  BRAID_LET(count, ask_in_child([]() -> Result<std::string> {
+              BRAID_LET(driver, open_server(""));
+              int gpus = 0;
+              driver.cuDeviceGetCount(&gpus);
+              return std::to_string(gpus);
+            }));
+  return check_gpus(options, std::stoi(count), "this machine");
 }
 
 void prepend(const char* variable, const std::string& path) {
@@ -118,18 +122,24 @@ Status use_emulated_server(const std::string& name, const Options& options) {
 
 Status lend_gpus(const RunRequest& request) {
   if (request.lend.empty()) return {};
-  BRAID_LET(gpus, lendable_gpus(request.lend, request.server));
+  BRAID_LET(gpus, ask_in_child([&] { return lendable_gpus(request.lend, request.server); }));
   setenv(lending::kLendVariable, gpus.c_str(), 1);
   return {};
 }
 
-// What a machine without GPUs, or with half of braid, does not have.
+// What a machine without GPUs, or with half of braid, does not have. The driver is opened in a
+// child: cuda-gdb fails when a process that has loaded it becomes another program.
 Status check_installation(const RunRequest& request) {
   if (!request.server.empty()) BRAID_TRY(find_emulated_driver().status());
   if (!request.is_native && access(preload_library().c_str(), R_OK) != 0)
     return Status::error("there is no preload library at " + preload_library().string(),
                          "Build or install braid completely: make build");
-  return request.server.empty() ? cuda::open_driver().status() : Status();
+  if (!request.server.empty()) return {};
+  return ask_in_child([]() -> Result<std::string> {
+           BRAID_TRY(cuda::open_driver().status());
+           return std::string();
+         })
+      .status();
 }
 
 Status use_preload_library() {

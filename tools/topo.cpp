@@ -1,4 +1,4 @@
-// `braid topo`: the server, its links, and the paths to each GPU.
+// `braid topo`: the server, its links, its network interfaces, and the paths to each GPU.
 #include <fmt/core.h>
 
 #include <memory>
@@ -9,6 +9,7 @@
 #include "tools/locate.h"
 #include "tools/topo_text.h"
 #include "topology/discover.h"
+#include "topology/machine.h"
 #include "topology/profile.h"
 
 namespace braid::tools {
@@ -17,6 +18,7 @@ namespace {
 struct TopoOptions {
   std::string server;
   bool json = false;
+  bool nics = false;
 };
 
 Result<topology::Server> find_server(const std::string& profile) {
@@ -29,6 +31,11 @@ Result<topology::Server> find_server(const std::string& profile) {
 }
 
 int topo(const TopoOptions& options) {
+  if (options.nics) {
+    const auto nics = topology::host_nics();
+    fmt::print("{}", options.json ? nics_json(nics) : nics_text(nics));
+    return 0;
+  }
   const auto server = find_server(options.server);
   if (!server.ok()) return fail(server.status());
   fmt::print("{}", options.json ? topo_json(server.value()) : topo_text(server.value()));
@@ -44,6 +51,8 @@ void add_topo_command(CLI::App& app, int& exit_code) {
   add_server_option(*command, options->server);
   command->add_flag("--json", options->json,
                     "the same as JSON; its \"server\" is a profile (docs/profiles.md)");
+  command->add_flag("--nics", options->nics,
+                    "the network interfaces of this host alone, which needs no GPU");
   command->callback([options, &exit_code] { exit_code = topo(*options); });
 }
 

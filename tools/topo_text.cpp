@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "tools/table.h"
 #include "topology/profile.h"
 
 namespace braid::tools {
@@ -16,44 +17,9 @@ namespace {
 using topology::Figure;
 using topology::Hop;
 using topology::Link;
+using topology::Nearness;
 using topology::Path;
 using topology::Server;
-
-// Rows of cells, printed as columns. A column whose cells are all empty is left out.
-class Table {
- public:
-  explicit Table(std::vector<std::string> head) { rows_.push_back(std::move(head)); }
-
-  void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
-
-  // `right`: columns whose cells stand at the right.
-  // `head`: with the first row.
-  std::string print(const std::vector<size_t>& right, bool head = true) const {
-    std::vector<size_t> widths(rows_.front().size(), 0);
-    std::vector<bool> used(widths.size(), false);
-    for (size_t row = head ? 0 : 1; row < rows_.size(); ++row)
-      for (size_t column = 0; column < widths.size(); ++column) {
-        widths[column] = std::max(widths[column], rows_[row][column].size());
-        used[column] = used[column] || (row > 0 && !rows_[row][column].empty());
-      }
-    std::string text;
-    for (size_t index = head ? 0 : 1; index < rows_.size(); ++index) {
-      const auto& row = rows_[index];
-      std::string line;
-      for (size_t column = 0; column < row.size(); ++column) {
-        if (!used[column]) continue;
-        const bool at_right = std::find(right.begin(), right.end(), column) != right.end();
-        line += at_right ? fmt::format("  {:>{}}", row[column], widths[column])
-                         : fmt::format("  {:<{}}", row[column], widths[column]);
-      }
-      text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
-    }
-    return text;
-  }
-
- private:
-  std::vector<std::vector<std::string>> rows_;
-};
 
 // Sources, numbered in the order of their first mention.
 class Notes {
@@ -107,6 +73,51 @@ std::string gpu_table(const Server& server, Notes& notes) {
                            notes.number(gpu.compute_source))});
   }
   return table.print({4, 5});
+}
+
+// "gpu0 gpu1 by switch0, gpu2 by numa0"
+std::string near_gpus(const Server& server, int nic) {
+  const topology::Nic& at = server.nics[static_cast<size_t>(nic)];
+  std::vector<std::string> by_switch, by_node, all;
+  for (int gpu = 0; gpu < static_cast<int>(server.gpus.size()); ++gpu) {
+    const Nearness near = topology::nearness(server, gpu, nic);
+    if (near == Nearness::kSameSwitch) by_switch.push_back(fmt::format("gpu{}", gpu));
+    if (near == Nearness::kSameNode) by_node.push_back(fmt::format("gpu{}", gpu));
+  }
+  if (!by_switch.empty())
+    all.push_back(
+        fmt::format("{} by {}", fmt::join(by_switch, " "), vertex_id(server, at.pcie_switch)));
+  if (!by_node.empty())
+    all.push_back(fmt::format("{} by numa{}", fmt::join(by_node, " "), at.numa_node));
+  return fmt::format("{}", fmt::join(all, ", "));
+}
+
+const char* state_name(topology::NicState state) {
+  return state == topology::NicState::kUp ? "up" : state == topology::NicState::kDown ? "down" : "";
+}
+
+std::vector<std::string> nic_row(const topology::Nic& nic, std::string near) {
+  const bool has_speed = !nic.link_gbps.source.empty();
+  return {nic.name,
+          nic.rdma_device,
+          nic.pci_bus_id,
+          nic.numa_node < 0 ? "" : fmt::format("numa{}", nic.numa_node),
+          has_speed ? fmt::format("{:.3g}", nic.link_gbps.value) : "",
+          state_name(nic.state),
+          fmt::format("{}", fmt::join(nic.addresses, " ")),
+          std::move(near)};
+}
+
+Table nic_table(const char* last) {
+  return Table({"NIC", "RDMA", "PCI address", "near", "GB/s", "state", "addresses", last});
+}
+
+std::string nic_table(const Server& server) {
+  if (server.nics.empty()) return "";
+  Table table = nic_table("GPUs near");
+  for (size_t nic = 0; nic < server.nics.size(); ++nic)
+    table.add(nic_row(server.nics[nic], near_gpus(server, static_cast<int>(nic))));
+  return "\nNICs\n" + table.print({4});
 }
 
 std::string link_table(const Server& server, Notes& notes) {
@@ -170,12 +181,44 @@ Json path_json(const Server& server, const Path& path, int numa_node) {
   return json;
 }
 
+Json nic_json(const topology::Nic& nic) {
+  Json json{{"name", nic.name}};
+  const auto text_or_null = [](const std::string& text) {
+    return text.empty() ? Json(nullptr) : Json(text);
+  };
+  json["rdma_device"] = text_or_null(nic.rdma_device);
+  json["pci_bus_id"] = text_or_null(nic.pci_bus_id);
+  json["bridges"] = nic.bridges;
+  json["numa_node"] = nic.numa_node < 0 ? Json(nullptr) : Json(nic.numa_node);
+  json["link_gbps"] = nic.link_gbps.source.empty() ? Json(nullptr) : Json(nic.link_gbps.value);
+  json["state"] = text_or_null(state_name(nic.state));
+  json["addresses"] = nic.addresses;
+  return json;
+}
+
+Json near_json(const Server& server, int gpu) {
+  const auto names = [&](Nearness near) {
+    Json list = Json::array();
+    for (const int nic : topology::nics_near(server, gpu, near))
+      list.push_back(server.nics[static_cast<size_t>(nic)].name);
+    return list;
+  };
+  return {{"gpu", gpu},
+          {"same_switch", names(Nearness::kSameSwitch)},
+          {"same_numa_node", names(Nearness::kSameNode)}};
+}
+
+std::string dump(const Json& json) {
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
 }  // namespace
 
 std::string topo_text(const Server& server) {
   Notes notes;
   std::string text = fmt::format("{}: {}\n\nGPUs\n", server.name, server.description);
   text += gpu_table(server, notes);
+  text += nic_table(server);
   text += "\nLinks, GB/s (10^9 bytes a second)\n" + link_table(server, notes);
   text += "\nEach GPU\n" + speed_table(server, notes);
   text += cost_table(server, notes);
@@ -193,7 +236,25 @@ std::string topo_json(const Server& server) {
     for (const Path& path : topology::paths_to(server, static_cast<int>(gpu), node))
       json["paths"].push_back(path_json(server, path, node));
   }
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  json["nics"] = Json::array();
+  for (const topology::Nic& nic : server.nics) json["nics"].push_back(nic_json(nic));
+  json["near_nics"] = Json::array();
+  for (size_t gpu = 0; gpu < server.gpus.size(); ++gpu)
+    json["near_nics"].push_back(near_json(server, static_cast<int>(gpu)));
+  return dump(json);
+}
+
+std::string nics_text(const std::vector<topology::Nic>& nics) {
+  Table table = nic_table("below the bridges");
+  for (const topology::Nic& nic : nics)
+    table.add(nic_row(nic, fmt::format("{}", fmt::join(nic.bridges, " > "))));
+  return table.print({4});
+}
+
+std::string nics_json(const std::vector<topology::Nic>& nics) {
+  Json json{{"nics", Json::array()}};
+  for (const topology::Nic& nic : nics) json["nics"].push_back(nic_json(nic));
+  return dump(json);
 }
 
 }  // namespace braid::tools

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "topology/server.h"
 
@@ -10,7 +11,11 @@ namespace braid::tools {
 /// Aligned tables; every figure carries the number of a note that says where it comes from.
 std::string topo_text(const topology::Server& server);
 
-/// {"server": <a profile>, "paths": [...]}: the same facts.
+/// {"server": <a profile>, "paths": [...], "nics": [...], "near_nics": [...]}: the same facts.
 std::string topo_json(const topology::Server& server);
+
+/// NICs alone, of a host that may have no GPU: a table, and {"nics": [...]}.
+std::string nics_text(const std::vector<topology::Nic>& nics);
+std::string nics_json(const std::vector<topology::Nic>& nics);
 
 }  // namespace braid::tools

@@ -163,7 +163,8 @@ class PeerCopies {
 struct Side {
   const char* name;
   std::function<void(uint64_t times)> move;
-  bool counts = true;  ///< for the ratio
+  bool counts = true;        ///< for the ratio
+  uint64_t moved_bytes = 0;  ///< each time
   uint64_t times = 1;
   std::vector<double> gbps;
 };
@@ -194,8 +195,10 @@ class Others {
 };
 
 std::vector<Side> Others::sides(const Job& job) const {
-  const auto side = [](const char* name, bool counts, auto move) {
+  const uint64_t all_bytes = command_.pair.memory_bytes, size_bytes = job.size_bytes;
+  const auto side = [](const char* name, bool counts, uint64_t moved_bytes, auto move) {
     Side made;
+    made.moved_bytes = moved_bytes;
     made.name = name;
     made.counts = counts;
     made.move = move;
@@ -203,21 +206,23 @@ std::vector<Side> Others::sides(const Job& job) const {
   };
   if (peer_copies_ != nullptr) {
     PeerCopies* peer = peer_copies_.get();
-    const uint64_t all_bytes = command_.pair.memory_bytes, size_bytes = job.size_bytes;
-    return {side("peer_copy", true, [=](uint64_t times) { peer->copy(all_bytes, times); }),
-            side("peer_copies", false, [=](uint64_t times) { peer->copy(size_bytes, times); })};
+    return {
+        side("peer_copy", true, all_bytes, [=](uint64_t times) { peer->copy(all_bytes, times); }),
+        side("peer_copies", false, all_bytes / size_bytes * size_bytes,
+             [=](uint64_t times) { peer->copy(size_bytes, times); })};
   }
   CopiesToHost* copies = copies_to_host_.get();
   const auto from_host = [pair = &pair_, job](uint64_t times) {
     pair->write(GpuPair::Kind::kHost, job.size_bytes, job.is_paged, times);
   };
-  return {side("host", true, from_host),
-          side("multipath", true, [=](uint64_t times) { copies->copy(times); })};
+  return {side("host", true, pair_.written_bytes(size_bytes, job.is_paged), from_host),
+          side("multipath", true, all_bytes, [=](uint64_t times) { copies->copy(times); })};
 }
 
 bool compare(GpuPair& pair, const Command& command, const Job& job, const Others& against) {
   Side braid;
   braid.name = "braid";
+  braid.moved_bytes = pair.written_bytes(job.size_bytes, job.is_paged);
   braid.move = [&](uint64_t times) {
     pair.write(GpuPair::Kind::kGpu, job.size_bytes, job.is_paged, times);
   };
@@ -228,8 +233,7 @@ bool compare(GpuPair& pair, const Command& command, const Job& job, const Others
   std::vector<double> ratios;
   const auto turn = [&](Side& side) {
     const double seconds = seconds_of([&] { side.move(side.times); });
-    const auto moved_bytes = static_cast<double>(side.times * command.pair.memory_bytes);
-    side.gbps.push_back(moved_bytes / seconds / 1e9);
+    side.gbps.push_back(static_cast<double>(side.times * side.moved_bytes) / seconds / 1e9);
     return side.gbps.back();
   };
   for (int i = 0; i < command.turns; ++i) {

@@ -68,6 +68,7 @@ struct GpuPair::Shared {
   std::atomic<int> ready{0};  // steps of the owner
   std::atomic<int> phase{kServe};
   std::atomic<uint64_t> seed{0};
+  std::atomic<uint64_t> checked_bytes{0};  // from the front
   std::atomic<bool> is_right{false};
   Bytes address, descriptors[2];
 };
@@ -165,8 +166,8 @@ void GpuPair::serve() {
   for (int phase = 0; phase != Shared::kEnd; phase = shared_->phase) {
     step(*engine);
     if (phase != Shared::kCheckGpu && phase != Shared::kCheckHost) continue;
-    shared_->is_right =
-        is_right(phase == Shared::kCheckGpu ? Kind::kGpu : Kind::kHost, shared_->seed);
+    shared_->is_right = is_right(phase == Shared::kCheckGpu ? Kind::kGpu : Kind::kHost,
+                                 shared_->seed, shared_->checked_bytes);
     shared_->phase = Shared::kServe;
   }
   engine.reset();
@@ -175,9 +176,18 @@ void GpuPair::serve() {
 
 // ---- Writes ----
 
+uint64_t GpuPair::pages_at_once(uint64_t size_bytes, bool is_paged) const {
+  return is_paged ? std::min(kPagesAtOnce, options_.memory_bytes / size_bytes) : 1;
+}
+
+uint64_t GpuPair::written_bytes(uint64_t size_bytes, bool is_paged) const {
+  const uint64_t unit_bytes = pages_at_once(size_bytes, is_paged) * size_bytes;
+  return options_.memory_bytes / unit_bytes * unit_bytes;
+}
+
 void GpuPair::write(Kind kind, uint64_t size_bytes, bool is_paged, uint64_t times) {
   const uint64_t places = options_.memory_bytes / size_bytes;
-  const uint64_t at_once = is_paged ? std::min(kPagesAtOnce, places) : 1;
+  const uint64_t at_once = pages_at_once(size_bytes, is_paged);
   const uint64_t depth = std::max<uint64_t>(kUnderWayBytes / (size_bytes * at_once), 2);
   std::deque<uint64_t> tickets;
   for (uint64_t posted = 0, count = places / at_once * times; posted < count || !tickets.empty();) {
@@ -226,14 +236,17 @@ void GpuPair::fill(Kind kind, uint64_t seed) {
   MUST(driver_, cuCtxSynchronize());
 }
 
-bool GpuPair::is_right(Kind kind, uint64_t seed) const {
+bool GpuPair::is_right(Kind kind, uint64_t seed, uint64_t checked_bytes) const {
   std::vector<uint64_t> words(options_.memory_bytes / sizeof(uint64_t));
   if (kind == Kind::kHost)
     std::memcpy(words.data(), memories_->host->bytes().data(), options_.memory_bytes);
   else
     MUST(driver_, cuMemcpyDtoH(words.data(), memories_->address, options_.memory_bytes));
-  for (uint64_t i = 0; i < words.size(); ++i)
-    if (words[i] != word_at(i, seed)) return false;
+  for (uint64_t i = 0; i * sizeof(uint64_t) < checked_bytes; ++i) {
+    const uint64_t expected = word_at(i, seed);
+    const uint64_t part = std::min(sizeof(uint64_t), checked_bytes - i * sizeof(uint64_t));
+    if (std::memcmp(&words[i], &expected, part) != 0) return false;
+  }
   return true;
 }
 
@@ -241,6 +254,7 @@ bool GpuPair::verify(Kind kind, uint64_t size_bytes, bool is_paged) {
   fill(kind, ++seed_);
   write(kind, size_bytes, is_paged, 1);
   shared_->seed = seed_;
+  shared_->checked_bytes = written_bytes(size_bytes, is_paged);
   shared_->phase = kind == Kind::kGpu ? Shared::kCheckGpu : Shared::kCheckHost;
   while (shared_->phase != Shared::kServe) step(*engine_);
   return shared_->is_right;

@@ -48,9 +48,11 @@ class GpuPair {
   const cuda::Driver& driver() const { return driver_; }
   const Memories& memories() const { return *memories_; }
 
-  /// Writes all memory of that kind to the other process's, in writes of `size_bytes`, or in pages
-  /// of that size, `times` times; until all are done.
+  /// Writes memory of that kind to the other process's, in writes of `size_bytes`, or in pages of
+  /// that size, `times` times; until all are done.
   void write(Kind kind, uint64_t size_bytes, bool is_paged, uint64_t times);
+  /// What `write` writes in one time: the largest multiple of the size that the memory holds.
+  uint64_t written_bytes(uint64_t size_bytes, bool is_paged) const;
   /// Fills this memory, writes it, and asks the other process what it sees.
   bool verify(Kind kind, uint64_t size_bytes, bool is_paged);
 
@@ -60,7 +62,8 @@ class GpuPair {
   void start_driver(int side);
   std::unique_ptr<fabric::Engine> open_engine() const;
   void fill(Kind kind, uint64_t seed);
-  bool is_right(Kind kind, uint64_t seed) const;
+  bool is_right(Kind kind, uint64_t seed, uint64_t checked_bytes) const;
+  uint64_t pages_at_once(uint64_t size_bytes, bool is_paged) const;
   uint64_t post(Kind kind, uint64_t offset_bytes, uint64_t size_bytes);
   uint64_t post_pages(Kind kind, uint64_t first, uint64_t count, uint64_t page_bytes);
   bool has_ended(uint64_t ticket);

@@ -14,9 +14,11 @@
 // Status and Result. Sizes are bytes. C++17 and newer.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <optional>
@@ -41,6 +43,7 @@ class Fabric {
   enum class Grant : uint64_t {};
   enum class Target : uint64_t {};
   enum class Ticket : uint64_t {};
+  enum class Group : uint64_t {};
   using Immediate = uint32_t;
 
   enum class TicketState {
@@ -57,8 +60,10 @@ class Fabric {
   };
 
   struct Options {
-    std::string provider;                ///< empty: the first that is here
-    std::vector<std::string> addresses;  ///< one for each rail; none: 127.0.0.1
+    std::string provider = {};                ///< empty: the first that is here
+    std::vector<std::string> addresses = {};  ///< one for each rail; none: by `nics`
+    std::string nics = {};  ///< "eth0,eth1" or "^docker0": see braid_fabric_options
+    bool is_pinned = true;  ///< to the rails' NUMA node
   };
   struct Granted {
     Grant grant;
@@ -74,17 +79,37 @@ class Fabric {
     uint64_t stride_bytes = 0;
     uint64_t offset_bytes = 0;
   };
+  /// Of a group. Without a target it takes part in barriers alone, without immediates in none.
+  struct Member {
+    Peer peer;
+    Target target = Target{};
+    Immediate immediate_there = 0;  ///< acquired by the peer
+    Immediate immediate_here = 0;   ///< acquired by this engine
+  };
+  /// Of a scatter: what one member gets.
+  struct Part {
+    Range range;
+    std::optional<Immediate> immediate;
+  };
   struct Message {
     Peer from;
     ByteList bytes;
   };
+  enum class PeerChange {
+    kConnected = BRAID_FABRIC_PEER_CONNECTED,
+    kLost = BRAID_FABRIC_PEER_LOST
+  };
+  using Event = braid_fabric_event;
 
   static Result<Fabric> open(const Options& options) {
     std::vector<const char*> addresses;
     for (const std::string& address : options.addresses) addresses.push_back(address.c_str());
     const braid_fabric_options all{sizeof(braid_fabric_options),
                                    options.provider.empty() ? nullptr : options.provider.c_str(),
-                                   addresses.data(), addresses.size()};
+                                   addresses.data(),
+                                   addresses.size(),
+                                   options.nics.empty() ? nullptr : options.nics.c_str(),
+                                   options.is_pinned ? 0 : 1};
     braid_fabric* fabric = nullptr;
     if (braid_fabric_open(&all, &fabric) != BRAID_OK) return failure();
     return Fabric(fabric);
@@ -176,6 +201,50 @@ class Fabric {
       return braid_fabric_notify(get(), number(peer), immediate, us(limit), ticket);
     });
   }
+  /// For scatters and barriers, whose one ticket stands for all members.
+  Result<Group> add_group(const std::vector<Member>& members) {
+    std::vector<braid_fabric_member> all;
+    for (const Member& each : members)
+      all.push_back(
+          {number(each.peer), number(each.target), each.immediate_there, each.immediate_here});
+    return numbered<Group>([&](uint64_t* group) {
+      return braid_fabric_add_group(get(), all.data(), all.size(), group);
+    });
+  }
+  Status remove_group(Group group) {
+    return status_of(braid_fabric_remove_group(get(), number(group)));
+  }
+  /// Part i goes to the target of member i.
+  Result<Ticket> scatter(Region region, Group group, const std::vector<Part>& parts, Limit limit) {
+    std::vector<braid_fabric_part> all;
+    for (const Part& each : parts)
+      all.push_back({each.range.source_offset_bytes, each.range.target_offset_bytes,
+                     each.range.size_bytes, each.immediate ? &*each.immediate : nullptr});
+    return numbered<Ticket>([&](uint64_t* ticket) {
+      return braid_fabric_scatter(get(), number(region), number(group), all.data(), all.size(),
+                                  us(limit), ticket);
+    });
+  }
+  /// Done once all members are at theirs. It orders no writes: wait for their tickets first.
+  Result<Ticket> barrier(Group group, Limit limit) {
+    return numbered<Ticket>([&](uint64_t* ticket) {
+      return braid_fabric_barrier(get(), number(group), us(limit), ticket);
+    });
+  }
+  /// Of a ticket of a group: for whom it is not done; once it has ended: for whom it failed.
+  Result<std::vector<Peer>> missing(Ticket ticket) {
+    size_t count = 0;
+    if (braid_fabric_missing(get(), number(ticket), nullptr, 0, &count) != BRAID_OK)
+      return failure();
+    std::vector<uint64_t> numbers(count);
+    if (braid_fabric_missing(get(), number(ticket), numbers.data(), numbers.size(), &count) !=
+        BRAID_OK)
+      return failure();
+    numbers.resize(std::min(count, numbers.size()));
+    std::vector<Peer> peers;
+    for (const uint64_t each : numbers) peers.push_back(Peer{each});
+    return peers;
+  }
   Result<TicketState> wait(Ticket ticket, Limit limit) {
     int state = 0;
     if (braid_fabric_wait_ticket(get(), number(ticket), us(limit), &state) != BRAID_OK)
@@ -220,6 +289,128 @@ class Fabric {
     return std::optional<Message>(Message{Peer{from}, std::move(bytes)});
   }
 
+  // Being told. Callbacks run one after the other on a thread of the engine's, may call everything
+  // here, and may destroy the Fabric. One that cannot come any more is destroyed without a call.
+  // None may throw. Without a callback an Event is queued for take_events.
+
+  /// When the ticket has ended; of a quarantined one, when it has failed.
+  Status on_end(Ticket ticket, std::function<void(TicketState)> callback) {
+    return ask(
+        [&](auto call, void* user) {
+          return braid_fabric_on_ticket(get(), number(ticket), call, user);
+        },
+        [callback = std::move(callback)](const Event& event) {
+          callback(static_cast<TicketState>(event.value));
+        });
+  }
+  Status on_end(Ticket ticket) {
+    return status_of(braid_fabric_on_ticket(get(), number(ticket), nullptr, nullptr));
+  }
+  /// When it has arrived `count` times; the callback gets how often it has.
+  Status on_count(Immediate immediate, uint64_t count, std::function<void(uint64_t)> callback) {
+    return ask(
+        [&](auto call, void* user) {
+          return braid_fabric_on_count(get(), immediate, count, call, user);
+        },
+        [callback = std::move(callback)](const Event& event) { callback(event.value); });
+  }
+  Status on_count(Immediate immediate, uint64_t count) {
+    return status_of(braid_fabric_on_count(get(), immediate, count, nullptr, nullptr));
+  }
+  /// When peers connect or are lost, until this is called again.
+  Status on_peers(std::function<void(Peer, PeerChange)> callback) {
+    return ask([&](auto call, void* user) { return braid_fabric_on_peers(get(), call, user); },
+               [callback = std::move(callback)](const Event& event) {
+                 callback(Peer{event.id}, static_cast<PeerChange>(event.value));
+               });
+  }
+  Status on_peers() { return status_of(braid_fabric_on_peers(get(), nullptr, nullptr)); }
+  /// When messages come, until this is called again. Receive until there is none.
+  Status on_messages(std::function<void()> callback) {
+    return ask([&](auto call, void* user) { return braid_fabric_on_messages(get(), call, user); },
+               [callback = std::move(callback)](const Event&) { callback(); });
+  }
+  Status on_messages() { return status_of(braid_fabric_on_messages(get(), nullptr, nullptr)); }
+  /// Readable while events are queued. The Fabric's own.
+  Result<int> event_descriptor() {
+    int descriptor = -1;
+    if (braid_fabric_event_descriptor(get(), &descriptor) != BRAID_OK) return failure();
+    return descriptor;
+  }
+  /// At most `count_max`, oldest first.
+  Result<std::vector<Event>> take_events(size_t count_max = 64) {
+    std::vector<Event> events(count_max);
+    size_t count = 0;
+    if (braid_fabric_take_events(get(), events.data(), count_max, &count) != BRAID_OK)
+      return failure();
+    events.resize(count);
+    return events;
+  }
+
+  // Rails, and what was counted.
+
+  enum class RailState {
+    kUp = BRAID_FABRIC_RAIL_UP,
+    kSuspect = BRAID_FABRIC_RAIL_SUSPECT,
+    kDown = BRAID_FABRIC_RAIL_DOWN,
+    kRetired = BRAID_FABRIC_RAIL_RETIRED
+  };
+  struct Route {
+    Peer peer;
+    size_t rail;
+    RailState state;
+    uint64_t writes;
+    uint64_t bytes;
+    uint64_t failures;
+    uint64_t under_way_bytes;
+    uint64_t bytes_per_s;
+  };
+  enum class Form {
+    kText = BRAID_FABRIC_TEXT,
+    kJson = BRAID_FABRIC_JSON,
+    kPrometheus = BRAID_FABRIC_PROMETHEUS
+  };
+  using EngineStatistics = braid_fabric_statistics;
+
+  Status retire_rail(size_t rail) { return status_of(braid_fabric_retire_rail(get(), rail)); }
+  Status restore_rail(size_t rail) { return status_of(braid_fabric_restore_rail(get(), rail)); }
+  Result<EngineStatistics> statistics() {
+    EngineStatistics statistics{};
+    statistics.struct_bytes = sizeof statistics;
+    if (braid_fabric_get_statistics(get(), &statistics) != BRAID_OK) return failure();
+    return statistics;
+  }
+  /// A row for each peer and rail.
+  Result<std::vector<Route>> routes() {
+    std::vector<braid_fabric_route> rows;
+    size_t count = 0;
+    do {
+      rows.resize(count);
+      if (braid_fabric_get_routes(get(), rows.data(), rows.size(), &count) != BRAID_OK)
+        return failure();
+    } while (count > rows.size());
+    rows.resize(count);
+    std::vector<Route> routes;
+    for (const braid_fabric_route& row : rows)
+      routes.push_back({Peer{row.peer}, row.rail, static_cast<RailState>(row.state), row.writes,
+                        row.bytes, row.failures, row.under_way_bytes, row.bytes_per_s});
+    return routes;
+  }
+  Result<std::string> report(Form form) {
+    std::string text;
+    size_t needed_bytes = 0;
+    do {
+      text.resize(needed_bytes);
+      const bool is_asking = text.empty();
+      const braid_status status =
+          braid_fabric_report(get(), static_cast<int>(form), is_asking ? nullptr : text.data(),
+                              text.size(), &needed_bytes);
+      if (status != BRAID_OK && needed_bytes <= text.size()) return failure();
+    } while (needed_bytes > text.size());
+    text.resize(needed_bytes - 1);
+    return text;
+  }
+
   /// For calling the C interface with the same engine; null after it was moved from.
   braid_fabric* get() const { return fabric_.get(); }
 
@@ -245,6 +436,24 @@ class Fabric {
     uint64_t number = 0;
     if (call(&number) != BRAID_OK) return failure();
     return Number{number};
+  }
+
+  using Handler = std::function<void(const Event&)>;
+
+  /// The handler lives until the last event of its request.
+  template <typename Ask>
+  static Status ask(const Ask& ask, Handler handler) {
+    auto kept = std::make_unique<Handler>(std::move(handler));
+    const Status asked = status_of(ask(&Fabric::run_handler, kept.get()));
+    if (asked.ok()) (void)kept.release();  // owner: the request
+    return asked;
+  }
+  static void run_handler(const Event* event) noexcept {
+    auto* handler = static_cast<Handler*>(event->user);
+    const bool lasts =
+        event->kind == BRAID_FABRIC_EVENT_PEER || event->kind == BRAID_FABRIC_EVENT_MESSAGE;
+    const std::unique_ptr<Handler> last(!lasts || event->is_cancelled ? handler : nullptr);
+    if (!event->is_cancelled) (*handler)(*event);
   }
 
   std::unique_ptr<braid_fabric, Close> fabric_;

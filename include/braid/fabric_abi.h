@@ -53,7 +53,13 @@ typedef struct braid_fabric_options {
   const char* provider;         /* libfabric's name: "tcp;ofi_rxm", "shm", "net"; NULL: the first */
   const char* const* addresses; /* of network interfaces, one for each rail: "10.0.0.7". Engines
                                    that talk to each other have as many, in the same order */
-  size_t address_count;         /* 0: one rail, 127.0.0.1 */
+  size_t address_count;         /* 0: by nics */
+  const char* nics; /* which NICs are rails where no address is named, each at its first address:
+                       beginnings of names, "eth0,eth1"; all but some, "^docker0"; whole names,
+                       "=eth0" (as NCCL_SOCKET_IFNAME). NULL: what BRAID_FABRIC_NICS says, and
+                       without it one rail at 127.0.0.1 */
+  int is_unpinned;  /* 0: on a host with several NUMA nodes, the engine's thread and memory are on
+                       the node of most rails; 1: where the program is */
 } braid_fabric_options;
 
 typedef enum braid_fabric_ticket_state {
@@ -79,7 +85,10 @@ typedef struct braid_fabric_pages {
 
 BRAID_API braid_status braid_fabric_open(const braid_fabric_options* options,
                                          braid_fabric** fabric);
-/* Writes of peers and of this engine end here; no memory is used any more. NULL is allowed. */
+/* Writes of peers and of this engine end here; no memory is used any more. NULL is allowed.
+ * Requests that have had no event get theirs, as cancelled, from callbacks that may not call the
+ * engine. Called within a callback, close leaves these for when that callback has returned;
+ * otherwise they have all returned when it does. */
 BRAID_API void braid_fabric_close(braid_fabric* fabric);
 
 /* How others reach this engine, as bytes to hand to them. *needed_bytes is the size; a buffer that
@@ -132,6 +141,50 @@ BRAID_API braid_status braid_fabric_write_pages(braid_fabric* fabric, uint64_t r
 /* One immediate, and no bytes. */
 BRAID_API braid_status braid_fabric_notify(braid_fabric* fabric, uint64_t peer, uint32_t immediate,
                                            uint64_t limit_us, uint64_t* ticket);
+/* Groups: writes and notifications to many peers at once, with one ticket for all. A group knows
+ * its members and their targets beforehand, so a scatter looks nothing up. Source: 3.3 of the
+ * paper, add_peer_group, submit_scatter, submit_barrier.
+ *
+ * For barriers, each pair of members has two immediates: each side acquires one, and tells it to
+ * the other (in a message, as descriptors travel). All members make a group of all others, and call
+ * braid_fabric_barrier equally often. Nobody stands for another that way, and each knows who is
+ * missing. */
+typedef struct braid_fabric_member {
+  uint64_t peer;
+  uint64_t target;          /* of this peer's memory; 0: none, for barriers alone */
+  uint32_t immediate_there; /* acquired by the peer; 0 and 0: no barriers */
+  uint32_t immediate_here;  /* acquired by this engine, which keeps it until the group is removed */
+} braid_fabric_member;
+
+/* What one member gets. A part of no bytes makes no immediate. */
+typedef struct braid_fabric_part {
+  uint64_t source_offset_bytes;
+  uint64_t target_offset_bytes;
+  uint64_t size_bytes;
+  const uint32_t* immediate; /* acquired by this member; NULL: none */
+} braid_fabric_part;
+
+BRAID_API braid_status braid_fabric_add_group(braid_fabric* fabric,
+                                              const braid_fabric_member* members, size_t count,
+                                              uint64_t* group);
+/* An error while a barrier of it is under way. Scatters go on. */
+BRAID_API braid_status braid_fabric_remove_group(braid_fabric* fabric, uint64_t group);
+/* Part i goes from the region to the target of member i; `count` is the number of members. If
+ * anything is wrong with one part, nothing is written. If a part fails later, the others go on, and
+ * the ticket fails when all have ended. */
+BRAID_API braid_status braid_fabric_scatter(braid_fabric* fabric, uint64_t region, uint64_t group,
+                                            const braid_fabric_part* parts, size_t count,
+                                            uint64_t limit_us, uint64_t* ticket);
+/* Done once every member has called it as often as this engine. It carries no bytes, and orders no
+ * writes: whoever waits for its own tickets first knows, once the barrier is done, that all writes
+ * of all members are there. One at a time; after one that has failed the group has no more. */
+BRAID_API braid_status braid_fabric_barrier(braid_fabric* fabric, uint64_t group, uint64_t limit_us,
+                                            uint64_t* ticket);
+/* The peers that a ticket of a group is not done for: not yet; once it has ended: for whom it
+ * failed, or who did not come. *count is how many; at most `capacity` are stored. */
+BRAID_API braid_status braid_fabric_missing(braid_fabric* fabric, uint64_t ticket, uint64_t* peers,
+                                            size_t capacity, size_t* count);
+
 /* Until the ticket has ended, or the limit: *state is then BRAID_FABRIC_PENDING. */
 BRAID_API braid_status braid_fabric_wait_ticket(braid_fabric* fabric, uint64_t ticket,
                                                 uint64_t limit_us, int* state);
@@ -161,6 +214,119 @@ BRAID_API braid_status braid_fabric_send(braid_fabric* fabric, uint64_t peer, co
  * BRAID_FABRIC_MESSAGE_BYTES. */
 BRAID_API braid_status braid_fabric_receive(braid_fabric* fabric, uint64_t limit_us, void* buffer,
                                             size_t* message_bytes, uint64_t* peer);
+
+/* Being told, instead of waiting or asking. A request names what it is about, and gets exactly one
+ * event: it has happened, or it cannot happen any more (is_cancelled). Requests about peers and
+ * messages last until another takes their place, which is told to them as is_cancelled. What has
+ * happened already is told at once. Source: 3.3 of the paper, expect_imm_count and OnDone.
+ *
+ * With a callback: it runs on a thread of the engine's own, one after the other, in the order in
+ * which the engine saw things happen. A slow one holds up other callbacks and nothing else. It may
+ * call every function of this file, also those that wait, and may close the engine: see
+ * braid_fabric_close. `event` is the callback's until it returns. No exception may leave it.
+ * Without one (NULL): the event is queued for braid_fabric_take_events, and the descriptor becomes
+ * readable. Neither way loses events or has a limit; what is not taken stays. */
+typedef enum braid_fabric_event_kind {
+  BRAID_FABRIC_EVENT_TICKET = 1,  /* id: the ticket; value: its braid_fabric_ticket_state */
+  BRAID_FABRIC_EVENT_COUNT = 2,   /* id: the immediate; value: how often it has arrived */
+  BRAID_FABRIC_EVENT_PEER = 3,    /* id: the peer; value: a braid_fabric_peer_change */
+  BRAID_FABRIC_EVENT_MESSAGE = 4, /* receive until there is none: one event may stand for many */
+  BRAID_FABRIC_EVENT_WORD = 5     /* id: the watcher; old_value, value: of its word */
+} braid_fabric_event_kind;
+
+typedef enum braid_fabric_peer_change {
+  BRAID_FABRIC_PEER_CONNECTED = 1, /* whoever began; accept has it too */
+  BRAID_FABRIC_PEER_LOST = 2       /* it does not answer any more. Disconnect it */
+} braid_fabric_peer_change;
+
+typedef struct braid_fabric_event {
+  int kind;         /* a braid_fabric_event_kind */
+  int is_cancelled; /* not 0: what it was about is forgotten, released or replaced, or the engine is
+                       closed. The last event of its request */
+  uint64_t id;
+  uint64_t value;
+  uint64_t old_value;
+  void* user;
+} braid_fabric_event;
+
+typedef void (*braid_fabric_callback)(const braid_fabric_event* event);
+
+/* When it has ended. A ticket that misses its limit may end as quarantined; whoever asks then is
+ * told when it has failed, and its source is free. */
+BRAID_API braid_status braid_fabric_on_ticket(braid_fabric* fabric, uint64_t ticket,
+                                              braid_fabric_callback callback, void* user);
+/* When an immediate that this engine has acquired has arrived `count` times. */
+BRAID_API braid_status braid_fabric_on_count(braid_fabric* fabric, uint32_t immediate,
+                                             uint64_t count, braid_fabric_callback callback,
+                                             void* user);
+/* When peers connect, from now on, or are lost. */
+BRAID_API braid_status braid_fabric_on_peers(braid_fabric* fabric, braid_fabric_callback callback,
+                                             void* user);
+/* When messages come. */
+BRAID_API braid_status braid_fabric_on_messages(braid_fabric* fabric,
+                                                braid_fabric_callback callback, void* user);
+/* For poll, epoll and asyncio: readable while events are queued. Level-triggered, and read only by
+ * braid_fabric_take_events; whoever reads it himself takes all events afterwards. It belongs to the
+ * engine: do not close it. */
+BRAID_API braid_status braid_fabric_event_descriptor(braid_fabric* fabric, int* descriptor);
+/* Takes queued events, at most `capacity`, oldest first; *count may be 0. Afterwards the descriptor
+ * is readable exactly if more are queued. */
+BRAID_API braid_status braid_fabric_take_events(braid_fabric* fabric, braid_fabric_event* events,
+                                                size_t capacity, size_t* count);
+
+/* ---- Rails, and what was counted ---- */
+
+typedef enum braid_fabric_rail_state {
+  BRAID_FABRIC_RAIL_UP = 0,
+  BRAID_FABRIC_RAIL_SUSPECT = 1, /* something failed or is late; a probe of one byte is to tell */
+  BRAID_FABRIC_RAIL_DOWN = 2,    /* it does not work now, and is tried again */
+  BRAID_FABRIC_RAIL_RETIRED = 3  /* taken out of use on purpose */
+} braid_fabric_rail_state;
+
+/* What went to one peer over one rail since it connected. Writes are slices: each carries one
+ * immediate, if any. */
+typedef struct braid_fabric_route {
+  uint64_t peer;
+  size_t rail;
+  int state; /* a braid_fabric_rail_state */
+  uint64_t writes;
+  uint64_t bytes;
+  uint64_t failures; /* of slices and messages */
+  uint64_t under_way_bytes;
+  uint64_t bytes_per_s; /* in the last half second */
+} braid_fabric_route;
+
+typedef struct braid_fabric_statistics {
+  size_t struct_bytes;        /* sizeof(braid_fabric_statistics), set by the caller */
+  uint64_t malformed;         /* messages that could not be read */
+  uint64_t misdirected;       /* messages for another engine, or from nobody known */
+  uint64_t refused;           /* peers beyond the limit, with other rails, or without being asked */
+  uint64_t over_credit;       /* messages of peers that had no credit */
+  uint64_t strays;            /* immediates that came after their release */
+  uint64_t quarantined_bytes; /* memory that was granted to peers that do not answer */
+} braid_fabric_statistics;
+
+/* Takes a rail out of use, as for a NIC that is to be serviced: this engine posts nothing more to
+ * it, unless a peer has no other. What is under way ends; braid_fabric_get_routes says when. Writes
+ * of peers may still come over it: retire it there too. BRAID_ERROR_ARGUMENT for the last rail. */
+BRAID_API braid_status braid_fabric_retire_rail(braid_fabric* fabric, size_t rail);
+/* Back into use, once a probe has succeeded. */
+BRAID_API braid_status braid_fabric_restore_rail(braid_fabric* fabric, size_t rail);
+
+BRAID_API braid_status braid_fabric_get_statistics(braid_fabric* fabric,
+                                                   braid_fabric_statistics* statistics);
+/* The front of the list, at most `capacity`; *count is how many there are, a row for each peer and
+ * rail. */
+BRAID_API braid_status braid_fabric_get_routes(braid_fabric* fabric, braid_fabric_route* routes,
+                                               size_t capacity, size_t* count);
+typedef enum braid_fabric_form {
+  BRAID_FABRIC_TEXT = 1,      /* tables for people */
+  BRAID_FABRIC_JSON = 2,      /* one line */
+  BRAID_FABRIC_PROMETHEUS = 3 /* its text exposition format */
+} braid_fabric_form;
+/* All of it as text with a 0 at its end, which comes as braid_fabric_address does. */
+BRAID_API braid_status braid_fabric_report(braid_fabric* fabric, int form, char* buffer,
+                                           size_t buffer_bytes, size_t* needed_bytes);
 
 /* As braid_last_error, for the functions of this file. */
 BRAID_API const char* braid_fabric_last_error(void);

@@ -229,11 +229,11 @@ std::vector<std::string> unknown_variables() {
   for (char** variable = environ; *variable != nullptr; ++variable) {
     const std::string text = *variable;
     const std::string name = text.substr(0, text.find('='));
-    // Users write none of these: two are the emulated server's, one names lent GPUs, and one the
-    // process that `braid run` became.
+    // Not in the table: two are the emulated server's, one names lent GPUs, one the process that
+    // `braid run` became, and one is the fabric's.
     bool is_known = !name.starts_with("BRAID_") || name == "BRAID_SERVER" ||
                     name == "BRAID_FAULTS" || name == "BRAID_LEND" || name == "BRAID_STARTED" ||
-                    name == kExperimentVariable;
+                    name == "BRAID_FABRIC_NICS" || name == kExperimentVariable;
     for (const Entry& entry : entries()) is_known = is_known || name == entry.row.name;
     if (!is_known) unknown.push_back(name);
   }

@@ -8,6 +8,8 @@
 namespace braid::fabric {
 namespace {
 
+constexpr uint64_t kNever = std::numeric_limits<uint64_t>::max();
+
 Status no_such(const char* what, uint64_t id) {
   return Status::error("there is no " + std::string(what) + " " + std::to_string(id) +
                        " (any more)");
@@ -34,6 +36,7 @@ Status Engine::prepare() {
   address_.engine = options_.engine;
   address_.slicing = options_.slicing;
   scratch_source_.memory = scratch_;
+  retired_.resize(worker_.rail_count());
   for (size_t i = 0; i < worker_.rail_count(); ++i) {
     Domain& domain = worker_.rail(i);
     const Result<uint32_t> local = domain.add_region(scratch_, Access::kLocal);
@@ -47,10 +50,12 @@ Status Engine::prepare() {
                               {name.begin(), name.end()},
                               domain.remote_range(remote.value())});
   }
-  Result<std::unique_ptr<Mailbox>> mailbox =
-      Mailbox::open(worker_.rail(0), options_.receives, options_.sends);
-  if (!mailbox.ok()) return mailbox.status();
-  mailbox_ = std::move(mailbox).value();
+  for (size_t i = 0; i < worker_.rail_count(); ++i) {
+    Result<std::unique_ptr<Mailbox>> mailbox =
+        Mailbox::open(worker_.rail(i), options_.receives, options_.sends);
+    if (!mailbox.ok()) return mailbox.status();
+    mailboxes_.push_back(std::move(mailbox).value());
+  }
   return {};
 }
 
@@ -131,45 +136,119 @@ Result<uint64_t> Engine::notify(uint64_t peer, uint32_t immediate, uint64_t dead
   Peer* to = peers_.find(peer);
   if (to == nullptr || to->is_leaving) return no_such("peer", peer);
   if (to->state != PeerState::kConnected) return Status::error("the peer is not connected");
-  Transfer transfer;
-  transfer.plan = Plan::single({32, 0, 1}, scratch_.size(), 1, options_.slicing).value();
-  transfer.source = &scratch_source_;
-  transfer.target = &to->scratch;
-  transfer.immediate = immediate;
-  transfer.holds.peer = peer;
-  const uint64_t ticket = worker_.start(std::move(transfer));
+  const uint64_t ticket = worker_.start(notification(peer, immediate));
   add_deadline(deadline_ns, Due::kTransfer, ticket);
   return ticket;
 }
 
-void Engine::transfer_ended(uint64_t, const Transfer& transfer) {
+Transfer Engine::notification(uint64_t peer, uint32_t immediate) {
+  Transfer transfer;
+  transfer.plan = Plan::single({32, 0, 1}, scratch_.size(), 1, options_.slicing).value();
+  transfer.source = &scratch_source_;
+  transfer.target = &peers_.find(peer)->scratch;
+  transfer.immediate = immediate;
+  transfer.holds.peer = peer;
+  return transfer;
+}
+
+void Engine::transfer_ended(uint64_t id, const Transfer& transfer) {
+  if (transfer.probed_rail) probe_ended(transfer);
   const Transfer::Holds held = transfer.holds;
   if (Region* region = regions_.find(held.region)) --region->transfers;
   confirm_if_drained(held.target);
   remove_if_drained(held.peer);
+  if (held.ticket == 0)
+    completions_.ticket_ended(id, static_cast<uint64_t>(worker_.state(id)));
+  else if (group_tickets_.transfer_ended(held.ticket, held.part, transfer.failure))
+    group_ticket_ended(held.ticket);
 }
 
 Result<TicketState> Engine::state(uint64_t ticket) const {
-  if (!worker_.is_known(ticket)) return no_such("ticket", ticket);
+  const bool is_of_group = GroupTickets::is_one(ticket);
+  if (is_of_group && group_tickets_.find(ticket) != nullptr) return group_tickets_.state(ticket);
+  if (is_of_group || !worker_.is_known(ticket)) return no_such("ticket", ticket);
   return worker_.state(ticket);
 }
 
 Failure Engine::failure(uint64_t ticket) const {
+  if (GroupTickets::is_one(ticket))
+    return group_tickets_.find(ticket) != nullptr ? group_tickets_.failure(ticket) : Failure::kNone;
   return worker_.is_known(ticket) ? worker_.failure(ticket) : Failure::kNone;
+}
+
+void Engine::forget(uint64_t ticket) {
+  completions_.ticket_is_gone(ticket);
+  if (GroupTickets::is_one(ticket))
+    group_tickets_.forget(ticket);
+  else
+    worker_.forget(ticket);
+}
+
+// ---- Being told ----
+
+Status Engine::when_ended(uint64_t ticket, uint64_t request) {
+  const Result<TicketState> now = state(ticket);
+  if (!now.ok()) return now.status();
+  if (now.value() == TicketState::kDone || now.value() == TicketState::kFailed)
+    completions_.add({About::kTicket, request, ticket, static_cast<uint64_t>(now.value()), false});
+  else
+    completions_.when_ended(ticket, request);
+  return {};
+}
+
+Status Engine::when_counted(uint32_t immediate, uint64_t count, uint64_t request) {
+  if (!counters_.is_claimed(immediate))
+    return Status::error("immediate " + std::to_string(immediate) + " has no owner", "Acquire it");
+  completions_.when_counted(immediate, count, request);
+  completions_.counted(immediate, counters_.count(immediate));
+  return {};
+}
+
+Status Engine::release_immediate(uint32_t immediate, uint64_t missing) {
+  if (hears_.contains(immediate))
+    return Status::error("a group listens to immediate " + std::to_string(immediate),
+                         "Remove the group first");
+  if (Status refused = counters_.release(immediate, missing); !refused.ok()) return refused;
+  completions_.immediate_is_gone(immediate);
+  return {};
+}
+
+void Engine::watch_messages(uint64_t request) {
+  completions_.watch_messages(request);
+  if (!inbox_.empty()) completions_.message_arrived();
+}
+
+void Engine::immediate_arrived(uint32_t immediate) {
+  counters_.arrived(immediate);
+  if (completions_.expects_counts()) completions_.counted(immediate, counters_.count(immediate));
+  if (!hears_.empty()) hear(immediate);
 }
 
 // ---- Time ----
 
 bool Engine::step(uint64_t now_ns) {
-  const bool posted = mailbox_->post();
-  const bool moved = worker_.step();
+  now_ns_ = now_ns;
+  const bool posted = post_messages();
+  const bool moved = worker_.step(now_ns);
   meet_deadlines(now_ns);
   fence_drained();
-  return mailbox_->post() || moved || posted;
+  return post_messages() || moved || posted;
+}
+
+bool Engine::post_messages() {
+  bool posted = false;
+  for (const auto& mailbox : mailboxes_) posted = mailbox->post() || posted;
+  return posted;
+}
+
+bool Engine::is_idle() const {
+  return worker_.is_idle() &&
+         std::all_of(mailboxes_.begin(), mailboxes_.end(),
+                     [](const auto& mailbox) { return mailbox->queued() == 0; });
 }
 
 uint64_t Engine::next_deadline_ns() const {
-  return deadlines_.empty() ? std::numeric_limits<uint64_t>::max() : deadlines_.front().at_ns;
+  return deadlines_.empty() ? kNever : deadlines_.front().at_ns;
 }
 
 void Engine::add_deadline(uint64_t at_ns, Due what, uint64_t id) {
@@ -192,6 +271,8 @@ void Engine::meet_deadlines(uint64_t now_ns) {
 }
 
 bool Engine::matters(const Deadline& due) {
+  if (due.what == Due::kTransfer && GroupTickets::is_one(due.id))
+    return !group_tickets_.has_ended(due.id);
   if (due.what == Due::kTransfer) return !worker_.has_ended(due.id);
   if (due.what == Due::kGrant) {
     const auto grant = grants_.find(due.id);
@@ -199,24 +280,45 @@ bool Engine::matters(const Deadline& due) {
            !grant->second.is_closed;
   }
   const Peer* peer = peers_.find(due.id);
+  if (due.what == Due::kProbe) return peer != nullptr && peer->next_probe_ns == due.at_ns;
   return peer != nullptr && peer->state == PeerState::kConnecting;
 }
 
 void Engine::meet(const Deadline& due) {
-  if (due.what == Due::kTransfer) worker_.stop(due.id, Failure::kDeadline);
+  if (due.what == Due::kTransfer) stop_late(due.id);
   if (due.what == Due::kGrant) give_up_waiting(due.id, grants_.at(due.id));
+  if (due.what == Due::kProbe) {
+    peers_.find(due.id)->next_probe_ns = kNever;
+    probe_routes(due.id);
+  }
   if (due.what == Due::kPeer) fail_peer(*peers_.find(due.id));
 }
 
-void Engine::foreign_completed(size_t, const Completion& completion) {
+void Engine::stop_late(uint64_t ticket) {
+  const bool is_of_group = GroupTickets::is_one(ticket);
+  if (is_of_group)
+    stop_group_ticket(ticket);
+  else
+    worker_.stop(ticket, Failure::kDeadline);
+  if (!(is_of_group ? group_tickets_.has_ended(ticket) : worker_.has_ended(ticket)))
+    completions_.ticket_ended(ticket, static_cast<uint64_t>(TicketState::kQuarantined));
+}
+
+void Engine::foreign_completed(size_t rail, const Completion& completion) {
+  Mailbox& mailbox = *mailboxes_[rail];
   if (completion.event == Event::kReceived) {
-    if (completion.ok) handle(mailbox_->received(completion));
-    mailbox_->done_with(completion);
+    if (completion.ok) handle(mailbox.received(completion));
+    mailbox.done_with(completion);
     return;
   }
-  const Mailbox::Ended ended = mailbox_->sent(completion);
+  const Mailbox::Ended ended = mailbox.sent(completion);
   Peer* peer = peers_.find(ended.tag);
-  if (!ended.ok && peer != nullptr) fail_peer(*peer);  // what it does not hear, it cannot obey
+  if (!ended.ok && peer != nullptr) {
+    ++peer->routes[rail].failures;
+    peer->routes[rail].health.suspect(now_ns_);
+    probe_routes(ended.tag);
+    fail_peer(*peer);  // what it does not hear, it cannot obey
+  }
   remove_if_drained(ended.tag);
 }
 

@@ -27,9 +27,13 @@
 #include <unordered_map>
 #include <vector>
 
+#include "fabric/completions.h"
+#include "fabric/group.h"
 #include "fabric/imm_counters.h"
 #include "fabric/mailbox.h"
+#include "fabric/policy/group_plan.h"
 #include "fabric/slot_map.h"
+#include "fabric/statistics.h"
 #include "fabric/wire.h"
 #include "fabric/worker.h"
 
@@ -129,6 +133,24 @@ class Engine final : private Worker::Listener {
   /// One immediate and no bytes.
   Result<uint64_t> notify(uint64_t peer, uint32_t immediate, uint64_t deadline_ns);
 
+  // Groups of peers: one ticket for all.
+
+  /// Its members, their targets and their immediates are known from now on. Each member has a group
+  /// of its own, with the immediates the other way round, if there are to be barriers.
+  Result<uint64_t> add_group(std::vector<GroupMember> members);
+  Status remove_group(uint64_t group);
+  /// Part i goes from the region to the target of member i. A part of no bytes makes no immediate.
+  /// The other parts go on when one fails.
+  Result<uint64_t> scatter(uint64_t region, uint64_t group, std::span<const Part> parts,
+                           uint64_t deadline_ns);
+  /// Tells every member that this engine is here, and is done once all members have said so of
+  /// themselves. It carries no bytes and orders no writes: wait for tickets first. One at a time,
+  /// and none after one that has failed.
+  Result<uint64_t> barrier(uint64_t group, uint64_t deadline_ns);
+  /// Of a ticket of a group: the peers that it is not done for; once it has ended: for which it
+  /// failed.
+  Result<std::vector<uint64_t>> missing(uint64_t ticket) const;
+
   // Messages.
 
   /// Copies the message, at most kPayloadBytesMax. An error, and nothing sent, if the peer has no
@@ -137,14 +159,45 @@ class Engine final : private Worker::Listener {
   /// The next message that has come.
   std::optional<Received> receive();
 
+  // Rails.
+
+  /// How the peer is reached over a rail now.
+  Result<RailState> rail_state(uint64_t peer, size_t rail) const;
+  /// Of each peer over each rail; of each rail; of each peer.
+  std::vector<RouteStatistics> routes() const;
+  std::vector<RailStatistics> rails() const;
+  std::vector<PeerStatistics> peers() const;
+  /// Memory that is granted and quarantined, also by peers that are gone.
+  uint64_t quarantined_bytes() const;
+  /// Takes a rail out of use, as for a NIC that is to be serviced: no slice or message of this
+  /// engine goes over it any more, unless a peer has no other. An error for the last.
+  Status retire_rail(size_t rail);
+  /// Back into use; it is probed first.
+  Status restore_rail(size_t rail);
+
   // Tickets of writes.
 
   Result<TicketState> state(uint64_t ticket) const;
   Failure failure(uint64_t ticket) const;
   /// Once nobody asks for it any more. What is under way goes on.
-  void forget(uint64_t ticket) { worker_.forget(ticket); }
+  void forget(uint64_t ticket);
 
   ImmCounters& counters() { return counters_; }
+  const ImmCounters& counters() const { return counters_; }
+
+  // Being told (completions.h). `request` is a number of the caller's, which comes with the event.
+
+  /// When the ticket is not pending any more; of a quarantined one, when it has failed.
+  Status when_ended(uint64_t ticket, uint64_t request);
+  /// When an immediate that is claimed has arrived so often.
+  Status when_counted(uint32_t immediate, uint64_t count, uint64_t request);
+  /// As ImmCounters::release; who waits for its count is told that it is gone.
+  Status release_immediate(uint32_t immediate, uint64_t missing);
+  /// When a message comes, or one is here already. Until another asks.
+  void watch_messages(uint64_t request);
+  /// Whoever drives the engine takes the events out.
+  Completions& completions() { return completions_; }
+
   const EngineStatistics& statistics() const { return statistics_; }
 
   /// True if anything happened: there may be more to do at once.
@@ -152,18 +205,19 @@ class Engine final : private Worker::Listener {
   /// When `step` has something to do although nothing arrives.
   uint64_t next_deadline_ns() const;
   /// Nothing is under way: all that can happen is that something arrives.
-  bool is_idle() const { return worker_.is_idle() && mailbox_->queued() == 0; }
+  bool is_idle() const;
 
  private:
   struct Peer {
     uint64_t engine = 0;
     PeerState state = PeerState::kConnecting;
-    bool has_credits = false;  // has said how many
-    bool is_leaving = false;   // disconnected; stays while something is under way
-    uint32_t credits = 0;      // messages that it has buffers for
-    uint32_t unread = 0;       // of its messages here
-    uint32_t owed = 0;         // credits to give back
-    std::vector<uint32_t> rails;
+    bool has_credits = false;               // has said how many
+    bool is_leaving = false;                // disconnected; stays while something is under way
+    uint32_t credits = 0;                   // messages that it has buffers for
+    uint32_t unread = 0;                    // of its messages here
+    uint32_t owed = 0;                      // credits to give back
+    std::vector<Route> routes;              // by rail
+    uint64_t next_probe_ns = ~uint64_t{0};  // its deadline for kProbe
     Target scratch;
     std::map<uint64_t, uint64_t> targets;  // by its grants
     std::set<uint64_t> revoked;            // of its grants, those from revoked_below on
@@ -177,6 +231,7 @@ class Engine final : private Worker::Listener {
   struct Grant {
     uint64_t peer = 0;
     uint64_t region = 0;
+    uint64_t size_bytes = 0;
     Fence fence = Fence::kLive;
     std::vector<uint32_t> rails;  // the domains' regions
     bool removal_fences = true;   // on every rail
@@ -189,7 +244,13 @@ class Engine final : private Worker::Listener {
     bool is_revoked = false;
     Target target;
   };
-  enum class Due : uint8_t { kTransfer, kGrant, kPeer };
+  /// What an immediate of a group's is waited for.
+  struct Hearing {
+    uint64_t ticket = 0;  // none
+    size_t part = 0;
+    uint64_t round = 0;
+  };
+  enum class Due : uint8_t { kTransfer, kGrant, kPeer, kProbe };
   struct Deadline {
     uint64_t at_ns;
     Due what;
@@ -201,12 +262,14 @@ class Engine final : private Worker::Listener {
   Status prepare();
 
   void transfer_ended(uint64_t id, const Transfer& transfer) override;
-  void immediate_arrived(uint32_t immediate) override { counters_.arrived(immediate); }
+  void immediate_arrived(uint32_t immediate) override;
   void foreign_completed(size_t rail, const Completion& completion) override;
+  void route_suspected(const Transfer& transfer) override { probe_routes(transfer.holds.peer); }
 
   // peers.cpp
   Result<uint64_t> add_peer(const Address& address);
   void fail_peer(Peer& peer);
+  void set_connected(Peer& peer);
   void remove_if_drained(uint64_t id);
   void tell(uint64_t peer, decltype(Message::body) body);
   void handle(Bytes bytes);
@@ -217,8 +280,14 @@ class Engine final : private Worker::Listener {
   void handle_from(uint64_t peer, const Revoke& revoke);
   void handle_from(uint64_t peer, const Revoked& revoked);
   void handle_from(uint64_t, const Hello&) {}
-  static void set_credits(Peer& peer, uint32_t credits);
+  void set_credits(Peer& peer, uint32_t credits);
   static void add_credits(Peer& peer, uint32_t credits);
+
+  // rails.cpp
+  void probe_routes(uint64_t peer);
+  void probe(uint64_t peer, size_t rail);
+  void probe_ended(const Transfer& transfer);
+  size_t message_rail(const Peer& peer) const;
 
   // grants.cpp
   uint64_t oldest_live_grant();
@@ -229,19 +298,31 @@ class Engine final : private Worker::Listener {
   void confirm_if_drained(uint64_t target);
   Status check_target(const PeerTarget* target) const;
 
+  // groups.cpp
+  void start_part(uint64_t ticket, size_t part, Transfer transfer);
+  void hear(uint32_t immediate);
+  void group_ticket_ended(uint64_t ticket);
+  void stop_group_ticket(uint64_t ticket);
+  void fail_barriers_of(uint64_t peer);
+
+  Transfer notification(uint64_t peer, uint32_t immediate);
   Result<uint64_t> start(uint64_t region, PeerTarget& target, uint64_t target_id, Result<Plan> plan,
                          std::optional<uint32_t> immediate, uint64_t deadline_ns);
   void add_deadline(uint64_t at_ns, Due what, uint64_t id);
+  bool post_messages();
   void meet_deadlines(uint64_t now_ns);
   void meet(const Deadline& due);
+  void stop_late(uint64_t ticket);
   bool matters(const Deadline& due);
 
   EngineOptions options_;
+  uint64_t now_ns_ = 0;
   Address address_;
   alignas(64) std::array<std::byte, 64> scratch_{};  // peers write byte 0; byte 32 is written from
   Source scratch_source_;
-  std::unique_ptr<Mailbox> mailbox_;
-  Worker worker_;  // ends before all memory that its rails know
+  std::vector<std::unique_ptr<Mailbox>> mailboxes_;  // by rail
+  std::vector<bool> retired_;                        // by rail
+  Worker worker_;                                    // ends before all memory that its rails know
   SlotMap<Peer> peers_;
   std::unordered_map<uint64_t, uint64_t> peer_of_engine_;
   SlotMap<Region> regions_;
@@ -252,6 +333,10 @@ class Engine final : private Worker::Listener {
   std::deque<uint64_t> newcomers_;
   std::deque<Received> inbox_;
   ImmCounters counters_;
+  Completions completions_;
+  SlotMap<Group> groups_;
+  GroupTickets group_tickets_;
+  std::unordered_map<uint32_t, Hearing> hears_;  // by the immediates of members of all groups
   EngineStatistics statistics_;
   std::vector<Deadline>
       deadlines_;  // a heap, the earliest first; with some that do not matter any more

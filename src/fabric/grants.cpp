@@ -21,6 +21,7 @@ Result<Granted> Engine::grant(uint64_t region_id, uint64_t peer_id, uint64_t off
   Grant grant;
   grant.peer = peer_id;
   grant.region = region_id;
+  grant.size_bytes = size_bytes;
   Granted granted{next_grant_, {address_.engine, peer->engine, next_grant_, size_bytes, {}}};
   for (size_t i = 0; i < worker_.rail_count(); ++i) {
     const Result<uint32_t> added =
@@ -131,7 +132,7 @@ Result<uint64_t> Engine::open_target(const Descriptor& descriptor) {
   PeerTarget target;
   target.peer = *peer_id;
   target.grant = descriptor.grant;
-  target.target.peer = &peer.rails;
+  target.target.routes = &peer.routes;
   target.target.rails = descriptor.rails;
   target.target.size_bytes = descriptor.size_bytes;
   const uint64_t id = targets_.add(std::move(target));

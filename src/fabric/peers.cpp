@@ -38,15 +38,17 @@ Result<uint64_t> Engine::add_peer(const Address& address) {
                  : Status::error("rail " + std::to_string(i) + " of the peer is " + rail.provider +
                                  ", here it is " + domain.traits().provider);
     if (!connected.ok()) {
-      for (size_t j = 0; j < i; ++j) worker_.rail(j).disconnect(peer.rails[j]);
+      for (size_t j = 0; j < i; ++j) worker_.rail(j).disconnect(peer.routes[j].peer);
       return connected.status();
     }
-    peer.rails.push_back(connected.value());
+    Route& route = peer.routes.emplace_back();
+    route.peer = connected.value();
+    route.health.is_retired_here = retired_[i];
     peer.scratch.rails.push_back(rail.scratch);
   }
   peer.scratch.size_bytes = 1;
   const uint64_t id = peers_.add(std::move(peer));
-  peers_.find(id)->scratch.peer = &peers_.find(id)->rails;
+  peers_.find(id)->scratch.routes = &peers_.find(id)->routes;
   peer_of_engine_[address.engine] = id;
   return id;
 }
@@ -73,18 +75,32 @@ Result<PeerState> Engine::peer_state(uint64_t id) const {
 }
 
 /// It stays known, so that what it says late is not taken for somebody new.
-void Engine::fail_peer(Peer& peer) { peer.state = PeerState::kFailed; }
+void Engine::fail_peer(Peer& peer) {
+  const bool is_lost = peer.state == PeerState::kConnected;
+  peer.state = PeerState::kFailed;
+  if (!is_lost) return;
+  const uint64_t id = peer_of_engine_[peer.engine];
+  completions_.peer_changed(id, static_cast<uint64_t>(peer.state));
+  fail_barriers_of(id);
+}
+
+void Engine::set_connected(Peer& peer) {
+  if (peer.state != PeerState::kConnecting) return;
+  peer.state = PeerState::kConnected;
+  completions_.peer_changed(peer_of_engine_[peer.engine], static_cast<uint64_t>(peer.state));
+}
 
 Status Engine::disconnect(uint64_t id) {
   Peer* peer = peers_.find(id);
   if (peer == nullptr || peer->is_leaving) return Status::error("there is no such peer (any more)");
-  mailbox_->drop(peer->rails[0]);
+  for (size_t i = 0; i < mailboxes_.size(); ++i) mailboxes_[i]->drop(peer->routes[i].peer);
   for (const auto& [grant, target] : peer->targets)
     worker_.stop_all(targets_.find(target)->target, Failure::kDisconnected);
   worker_.stop_all(peer->scratch, Failure::kDisconnected);
   for (auto& [number, grant] : grants_)
     if (grant.peer == id && (grant.fence == Fence::kLive || grant.fence == Fence::kRevoking))
       close_grant(number, grant, false);
+  fail_barriers_of(id);
   std::erase_if(inbox_, [&](const Received& received) { return received.peer == id; });
   peer->is_leaving = true;  // only now: what has just ended is not to remove it
   remove_if_drained(id);
@@ -94,14 +110,16 @@ Status Engine::disconnect(uint64_t id) {
 void Engine::remove_if_drained(uint64_t id) {
   Peer* peer = peers_.find(id);
   if (peer == nullptr || !peer->is_leaving || peer->scratch.under_way > 0) return;
-  if (mailbox_->is_sending_to(peer->rails[0])) return;
+  for (size_t i = 0; i < mailboxes_.size(); ++i)
+    if (mailboxes_[i]->is_sending_to(peer->routes[i].peer)) return;
   const auto& targets = peer->targets;
   if (std::any_of(targets.begin(), targets.end(), [&](const auto& target) {
         return targets_.find(target.second)->target.under_way > 0;
       }))
     return;
   for (const auto& [grant, target] : targets) targets_.erase(target);
-  for (size_t i = 0; i < worker_.rail_count(); ++i) worker_.rail(i).disconnect(peer->rails[i]);
+  for (size_t i = 0; i < worker_.rail_count(); ++i)
+    worker_.rail(i).disconnect(peer->routes[i].peer);
   peer_of_engine_.erase(peer->engine);
   peers_.erase(id);
 }
@@ -111,7 +129,9 @@ void Engine::remove_if_drained(uint64_t id) {
 void Engine::tell(uint64_t id, decltype(Message::body) body) {
   const Peer* peer = peers_.find(id);
   if (peer == nullptr || peer->is_leaving) return;
-  mailbox_->queue(peer->rails[0], encode({address_.engine, peer->engine, std::move(body)}), id);
+  const size_t rail = message_rail(*peer);
+  mailboxes_[rail]->queue(peer->routes[rail].peer,
+                          encode({address_.engine, peer->engine, std::move(body)}), id);
 }
 
 Status Engine::send(uint64_t id, Bytes payload) {
@@ -163,7 +183,7 @@ void Engine::handle(Bytes bytes) {
   }
   // Whatever it says, it has heard the Hello; its Welcome may come later.
   Peer& from = *peers_.find(*peer);
-  if (from.state == PeerState::kConnecting) from.state = PeerState::kConnected;
+  set_connected(from);
   std::visit([&](auto& body) { handle_from(*peer, std::move(body)); }, message.body);
 }
 
@@ -196,7 +216,7 @@ void Engine::handle_from(uint64_t peer, const Welcome& welcome) {
 void Engine::set_credits(Peer& peer, uint32_t credits) {
   peer.has_credits = true;
   add_credits(peer, credits);  // to those that have come back already
-  if (peer.state == PeerState::kConnecting) peer.state = PeerState::kConnected;
+  set_connected(peer);
 }
 
 void Engine::add_credits(Peer& peer, uint32_t credits) {
@@ -215,6 +235,7 @@ void Engine::handle_from(uint64_t peer, Data&& data) {
   }
   ++from.unread;
   inbox_.push_back({peer, std::move(data.payload)});
+  completions_.message_arrived();
 }
 
 void Engine::handle_from(uint64_t peer, const Credit& credit) {

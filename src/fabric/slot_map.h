@@ -54,6 +54,11 @@ class SlotMap {
       if (Slot& slot = slots_[index]; slot.thing)
         visit(uint64_t{slot.generation} << 32 | index, *slot.thing);
   }
+  template <typename Visit>
+  void for_each(const Visit& visit) const {
+    const_cast<SlotMap*>(this)->for_each(
+        [&](uint64_t id, T& thing) { visit(id, std::as_const(thing)); });
+  }
 
  private:
   struct Slot {

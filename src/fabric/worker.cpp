@@ -1,5 +1,6 @@
 #include "fabric/worker.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace braid::fabric {
@@ -8,11 +9,20 @@ namespace {
 constexpr size_t kCompletionsAtOnce = 64;
 constexpr size_t kRefusalsMax = 4;  // at once; the next call begins with other transfers
 
+/// Whether slices of this transfer may go over this rail.
+bool takes(size_t rail, const Transfer& transfer) {
+  if (transfer.probed_rail) return *transfer.probed_rail == rail;
+  const std::vector<Route>& routes = *transfer.target->routes;
+  const unsigned rank = routes[rail].health.rank();
+  return rank == 0 || std::none_of(routes.begin(), routes.end(),
+                                   [&](const Route& other) { return other.health.rank() < rank; });
+}
+
 }  // namespace
 
 Worker::Worker(std::vector<std::unique_ptr<Domain>> rails, Listener& listener)
     : listener_(listener), completions_(kCompletionsAtOnce) {
-  for (std::unique_ptr<Domain>& domain : rails) rails_.push_back({std::move(domain), 0, 0});
+  for (std::unique_ptr<Domain>& domain : rails) rails_.push_back({std::move(domain), 0, 0, 0});
 }
 
 bool Worker::Rail::has_room() const {
@@ -34,11 +44,21 @@ void Worker::stop(uint64_t id, Failure why) {
   Transfer* transfer = transfers_.find(id);
   if (transfer == nullptr || transfer->has_ended) return;
   transfer->is_late = transfer->is_late || why == Failure::kDeadline;
+  if (why == Failure::kDeadline) suspect_late(id, *transfer);
   // What is all under way may still end well, by its deadline.
   const bool is_all_posted = transfer->next_slice == transfer->plan.slice_count();
   if (is_all_posted && why != Failure::kDeadline) return;
   if (transfer->failure == Failure::kNone) transfer->failure = why;
   end_if_drained(id, *transfer);
+}
+
+/// A rail that holds slices beyond their deadline may be broken and not say so.
+void Worker::suspect_late(uint64_t id, const Transfer& transfer) {
+  if (transfer.under_way == 0) return;
+  postings_.for_each([&](uint64_t, const Posting& posting) {
+    if (posting.transfer == id) (*transfer.target->routes)[posting.rail].health.suspect(now_ns_);
+  });
+  listener_.route_suspected(transfer);
 }
 
 void Worker::stop_all(const Target& target, Failure why) {
@@ -63,7 +83,8 @@ void Worker::forget(uint64_t id) {
   if (transfer->has_ended) transfers_.erase(id);
 }
 
-bool Worker::step() {
+bool Worker::step(uint64_t now_ns) {
+  now_ns_ = now_ns;
   const bool posted = fill();
   const bool completed = poll();
   return (completed && fill()) || posted || completed;
@@ -81,13 +102,22 @@ bool Worker::fill() {
 /// for ever: it must not hold up the others.
 bool Worker::fill(size_t rail) {
   bool posted = false;
-  for (size_t refused = 0; !active_.empty() && rails_[rail].has_room();) {
+  size_t refused = 0;
+  size_t passed = 0;  // transfers in a row that go over other rails
+  while (passed < active_.size() && rails_[rail].has_room()) {
     const uint64_t id = active_.front();
     Transfer* transfer = transfers_.find(id);
     if (transfer == nullptr || transfer->failure != Failure::kNone) {
       active_.pop_front();
       continue;
     }
+    if (!takes(rail, *transfer)) {
+      ++passed;
+      active_.pop_front();
+      active_.push_back(id);
+      continue;
+    }
+    passed = 0;
     const bool is_posted = post_slice(rail, id, *transfer);
     posted = posted || is_posted;
     if (!is_posted && ++refused > kRefusalsMax) break;
@@ -102,7 +132,8 @@ bool Worker::post_slice(size_t rail, uint64_t id, Transfer& transfer) {
   Target& target = *transfer.target;
   const uint64_t context = postings_.add({id, static_cast<uint32_t>(rail), slice.size_bytes});
   Write write;
-  write.peer = (*target.peer)[rail];
+  Route& route = (*target.routes)[rail];
+  write.peer = route.peer;
   write.region = transfer.source->rails[rail];
   write.source = transfer.source->memory.subspan(slice.source_offset_bytes, slice.size_bytes);
   write.target_address = target.rails[rail].base + slice.target_offset_bytes;
@@ -118,6 +149,8 @@ bool Worker::post_slice(size_t rail, uint64_t id, Transfer& transfer) {
   ++target.under_way;
   ++rails_[rail].under_way;
   rails_[rail].under_way_bytes += slice.size_bytes;
+  ++route.under_way;
+  route.under_way_bytes += slice.size_bytes;
   return true;
 }
 
@@ -128,6 +161,7 @@ bool Worker::poll() {
     any = any || count > 0;
     for (size_t i = 0; i < count; ++i) {
       const Completion completion = completions_[i];
+      rails_[rail].immediates += completion.event == Event::kImmediate;
       if (completion.event == Event::kImmediate)
         listener_.immediate_arrived(completion.immediate);
       else if ((completion.context & kForeign) != 0)
@@ -151,9 +185,19 @@ void Worker::posting_ended(const Completion& completion) {
   Transfer& transfer = *transfers_.find(posting.transfer);
   --transfer.under_way;
   --transfer.target->under_way;
-  if (!completion.ok) {
+  Route& route = (*transfer.target->routes)[posting.rail];
+  --route.under_way;
+  route.under_way_bytes -= posting.size_bytes;
+  if (completion.ok) {
+    ++route.writes;
+    route.bytes += posting.size_bytes;
+    route.rate.add(posting.size_bytes, now_ns_);
+  } else {
+    ++route.failures;
     transfer.target->is_clean = false;
     if (transfer.failure == Failure::kNone) transfer.failure = Failure::kNetwork;
+    if (!transfer.probed_rail) route.health.suspect(now_ns_);
+    listener_.route_suspected(transfer);
   }
   end_if_drained(posting.transfer, transfer);
 }

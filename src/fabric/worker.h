@@ -12,6 +12,8 @@
 
 #include "fabric/domain.h"
 #include "fabric/policy/plan.h"
+#include "fabric/policy/rail_health.h"
+#include "fabric/policy/recent_rate.h"
 #include "fabric/slot_map.h"
 
 namespace braid::fabric {
@@ -31,9 +33,21 @@ struct Source {
   std::vector<uint32_t> rails;
 };
 
+/// A peer over one rail.
+struct Route {
+  uint32_t peer = 0;  ///< its index in the rail's domain
+  RailHealth health;
+  uint64_t writes = 0;  ///< slices that have completed well, and their bytes
+  uint64_t bytes = 0;
+  uint64_t failures = 0;  ///< slices and messages
+  uint64_t under_way = 0;
+  uint64_t under_way_bytes = 0;
+  RecentRate rate;
+};
+
 /// A peer's memory on every rail.
 struct Target {
-  const std::vector<uint32_t>* peer = nullptr;  ///< the peer's index, by rail
+  std::vector<Route>* routes = nullptr;  ///< the peer's, by rail
   std::vector<RemoteRange> rails;
   uint64_t size_bytes = 0;
   uint64_t under_way = 0;  ///< postings that have not completed
@@ -46,12 +60,15 @@ struct Transfer {
     uint64_t region = 0;
     uint64_t target = 0;
     uint64_t peer = 0;
+    uint64_t ticket = 0;  // of a group, of which this is a part
+    size_t part = 0;
   };
 
   Plan plan;
   const Source* source = nullptr;
   Target* target = nullptr;
   std::optional<uint32_t> immediate;
+  std::optional<size_t> probed_rail;  ///< it goes over this rail alone, to see whether it works
   Holds holds;
 
   uint64_t next_slice = 0;
@@ -69,6 +86,8 @@ class Worker {
    public:
     virtual void transfer_ended(uint64_t id, const Transfer& transfer) = 0;
     virtual void immediate_arrived(uint32_t immediate) = 0;
+    /// A rail to the transfer's peer wants a probe.
+    virtual void route_suspected(const Transfer& transfer) = 0;
     /// A completion of a posting that was not the worker's: its context has kForeign.
     virtual void foreign_completed(size_t rail, const Completion& completion) = 0;
 
@@ -81,6 +100,8 @@ class Worker {
 
   size_t rail_count() const { return rails_.size(); }
   Domain& rail(size_t index) { return *rails_[index].domain; }
+  /// How many have arrived over this rail.
+  uint64_t immediates(size_t rail) const { return rails_[rail].immediates; }
 
   /// `source` and `target` stay until the transfer has ended.
   uint64_t start(Transfer transfer);
@@ -94,7 +115,7 @@ class Worker {
   void forget(uint64_t id);
 
   /// True if anything was posted or has completed.
-  bool step();
+  bool step(uint64_t now_ns);
   bool is_idle() const { return postings_.size() == 0 && active_.empty(); }
 
  private:
@@ -102,6 +123,7 @@ class Worker {
     std::unique_ptr<Domain> domain;
     uint64_t under_way = 0;
     uint64_t under_way_bytes = 0;
+    uint64_t immediates = 0;
     bool has_room() const;
   };
   struct Posting {
@@ -112,6 +134,7 @@ class Worker {
 
   bool fill();
   bool fill(size_t rail);
+  void suspect_late(uint64_t id, const Transfer& transfer);
   bool post_slice(size_t rail, uint64_t id, Transfer& transfer);
   bool poll();
   void posting_ended(const Completion& completion);
@@ -123,6 +146,7 @@ class Worker {
   SlotMap<Posting> postings_;
   std::deque<uint64_t> active_;  // transfers with slices to post
   size_t first_rail_ = 0;
+  uint64_t now_ns_ = 0;
   std::vector<Completion> completions_;  // of one look
 };
 

@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include <atomic>
+#include <cstdint>
 #include <cstdlib>
 #include <utility>
 
@@ -34,10 +35,23 @@ void* find_real(const Hook& hook, void* library) {
 // for speed.
 bool is_under_sanitizer() { return std::getenv("NV_SANITIZER_INJECTION_PORT_BASE") != nullptr; }
 
-void read_environment() {
+// cuda-gdb writes the number of its session into the driver when it sees the library being loaded.
+// A context that is made beside the program's waiting copies hung under it.
+bool is_under_debugger(void* library) {
+  const auto* session =
+      static_cast<const volatile uint32_t*>(libc_dlsym(library, "cudbgSessionId"));
+  return session != nullptr && *session != 0;
+}
+
+void stay_out_under_tools(void* library) {
   if (is_under_sanitizer())
     give_engine_up(
         "compute-sanitizer would report bytes that other GPUs have carried as uninitialized");
+  if (is_under_debugger(library))
+    give_engine_up("under cuda-gdb a program can hang while braid opens other GPUs");
+}
+
+void read_environment() {
   auto read = read_options([](const char* name) -> const char* { return std::getenv(name); });
   if (!read.ok()) give_engine_up(read.status().message().c_str());
   set_options(read.ok() ? std::move(read).value() : Options{});
@@ -88,6 +102,7 @@ bool bind() noexcept try {
   for (int hook = 0; hook < kHookCount; ++hook)
     if (void* symbol = find_real(hooks()[static_cast<size_t>(hook)], library))
       driver_function(static_cast<HookId>(hook)).store(symbol, std::memory_order_release);
+  stay_out_under_tools(library);
   read_environment();
   load_driver(library);
   prepare_process();

@@ -2,6 +2,7 @@
 
 #include <functional>
 
+#include "base/prometheus.h"
 #include "multipath/statistics_json.h"
 #include "preload/summary.h"
 
@@ -129,18 +130,6 @@ void write_text(const ReportedProcess& process, const Statistics& statistics,
 }
 
 // ---- Prometheus
-
-void write_escaped(std::string_view text, TextWriter& out) {
-  for (const char& letter : text) {
-    if (letter == '\\' || letter == '"') out << "\\";
-    out << (letter == '\n' ? std::string_view("\\n") : std::string_view(&letter, 1));
-  }
-}
-
-void write_head(std::string_view name, std::string_view type, std::string_view help,
-                TextWriter& out) {
-  out << "# HELP " << name << " " << help << "\n# TYPE " << name << " " << type << "\n";
-}
 
 // Prometheus counts in seconds.
 void write_seconds(uint64_t ns, TextWriter& out) {

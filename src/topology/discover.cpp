@@ -53,10 +53,14 @@ void number_nodes(MachineFacts& facts, std::vector<int> nodes, bool places_known
   std::sort(nodes.begin(), nodes.end());
   nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
   facts.numa_nodes = static_cast<int>(nodes.size());
-  for (GpuFacts& gpu : facts.gpus) {
-    const auto found = std::find(nodes.begin(), nodes.end(), gpu.numa_node);
-    gpu.numa_node = found == nodes.end() ? 0 : static_cast<int>(found - nodes.begin());
-  }
+  const auto index_of = [&](int node, int otherwise) {
+    const auto found = std::find(nodes.begin(), nodes.end(), node);
+    return found == nodes.end() ? otherwise : static_cast<int>(found - nodes.begin());
+  };
+  for (GpuFacts& gpu : facts.gpus) gpu.numa_node = index_of(gpu.numa_node, 0);
+  const int only = nodes.size() == 1 ? 0 : -1;
+  for (Nic& nic : facts.nics)
+    if (!nic.is_virtual()) nic.numa_node = index_of(nic.numa_node, only);
 }
 
 void ask_machine(MachineFacts& facts) {
@@ -73,7 +77,9 @@ void ask_machine(MachineFacts& facts) {
     }
     gpu.switch_id = place.switch_id;
     gpu.switch_pcie = place.switch_link;
+    gpu.bridges = place.bridges;
   }
+  facts.nics = host_nics();
   number_nodes(facts, machine.numa_nodes(), places_known);
 }
 

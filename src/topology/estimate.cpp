@@ -79,6 +79,7 @@ class Estimate {
     add_memory();
     add_gpus();
     add_nvlink();
+    add_nics();
     set_memory_capacity();
     set_engines();
     return std::move(server_);
@@ -137,6 +138,27 @@ class Estimate {
                               gpu.sm_count, gpu.compute_major, gpu.compute_minor, source, source,
                               source});
     }
+  }
+
+  void add_nics() {
+    server_.nics = facts_.nics;
+    for (Nic& nic : server_.nics) nic.pcie_switch = shared_switch(nic);
+  }
+
+  // Whoever has the same root port is behind the same switch, or behind switches below it: of
+  // those, the GPU's with which most bridges are shared.
+  int shared_switch(const Nic& nic) const {
+    int vertex = -1;
+    size_t most = 0;
+    for (const GpuFacts& gpu : facts_.gpus) {
+      const size_t count = std::min(gpu.bridges.size(), nic.bridges.size());
+      size_t shared = 0;
+      while (shared < count && gpu.bridges[shared] == nic.bridges[shared]) ++shared;
+      if (gpu.switch_id.empty() || shared <= most) continue;
+      most = shared;
+      vertex = switches_.at(gpu.switch_id);
+    }
+    return vertex;
   }
 
   int peers_of(size_t gpu) const {

@@ -24,11 +24,13 @@ struct GpuFacts {
   std::string pcie_from;  ///< who said so: "NVML", "sysfs"; empty: nobody
   std::string switch_id;  ///< the PCIe switch above; empty: none is known
   PcieSpeed switch_pcie;
-  NvlinkFacts nvlink;  ///< no links: NVML did not say
+  std::vector<std::string> bridges;  ///< above it, the root port first; empty: unknown
+  NvlinkFacts nvlink;                ///< no links: NVML did not say
 };
 
 struct MachineFacts {
   std::vector<GpuFacts> gpus;  ///< by CUDA ordinal
+  std::vector<Nic> nics;       ///< their NUMA nodes as indices, from 0
   int numa_nodes = 1;
   /// joined[a][b]: the two reach each other over NVLink, as `joined_from` says.
   std::vector<std::vector<bool>> joined;

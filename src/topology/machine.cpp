@@ -18,13 +18,12 @@ int to_int(const std::string& text, int otherwise) {
   return value;
 }
 
-// "0000:18:00.0"
+}  // namespace
+
 bool is_bus_id(const std::string& text) {
   return text.size() >= 12 && std::count(text.begin(), text.end(), ':') == 2 &&
          text[text.size() - 2] == '.';
 }
-
-}  // namespace
 
 std::vector<int> parse_list(const std::string& text) {
   std::vector<int> numbers;
@@ -63,6 +62,10 @@ std::vector<int> Machine::numa_nodes() const {
   return nodes;
 }
 
+std::vector<int> Machine::cpus_of_node(int node) const {
+  return parse_list(read("sys/devices/system/node/node" + std::to_string(node) + "/cpulist"));
+}
+
 PcieSpeed Machine::read_link(const std::string& device) const {
   // The speed that the link can have, for idle links slow down; the lanes that it has.
   const std::string folder = "sys/bus/pci/devices/" + device + "/";
@@ -79,11 +82,10 @@ PciPlace Machine::find(const std::string& bus_id) const {
   place.numa_node = to_int(read("sys/bus/pci/devices/" + bus_id + "/numa_node"), -1);
   place.link = read_link(bus_id);
   // The canonical path names what lies above: .../root port/upstream port/downstream port/device.
-  std::vector<std::string> above;
   for (const fs::path& part : device.parent_path())
-    if (is_bus_id(part.string())) above.push_back(part.string());
-  if (above.size() < 3) return place;
-  place.switch_id = above[above.size() - 2];
+    if (is_bus_id(part.string())) place.bridges.push_back(part.string());
+  if (place.bridges.size() < 3) return place;
+  place.switch_id = place.bridges[place.bridges.size() - 2];
   place.switch_link = read_link(place.switch_id);
   return place;
 }

@@ -1,10 +1,12 @@
-// What the operating system knows of the server: NUMA nodes and the PCI bridges above a device,
-// from sysfs. Absent or unreadable files are facts that are not known, never errors: in a container
-// or a virtual machine much of this is hidden.
+// What the operating system knows of the server: NUMA nodes, the PCI bridges above a device, and
+// network interfaces, from sysfs. Absent or unreadable files are facts that are not known, never
+// errors: in a container or a virtual machine much of this is hidden.
 #pragma once
 
 #include <string>
 #include <vector>
+
+#include "topology/server.h"
 
 namespace braid::topology {
 
@@ -22,6 +24,7 @@ struct PciPlace {
   PcieSpeed link;         ///< the most that the device's link does
   std::string switch_id;  ///< bus address of the nearest switch's upstream port; empty: none
   PcieSpeed switch_link;  ///< the link above that switch
+  std::vector<std::string> bridges;  ///< all above it, by bus address, the root port first
 };
 
 class Machine {
@@ -35,15 +38,30 @@ class Machine {
   /// `bus_id` as the driver gives it: "0000:18:00.0".
   PciPlace find(const std::string& bus_id) const;
 
+  /// Kernel numbers of a NUMA node's CPUs; empty when unknown.
+  std::vector<int> cpus_of_node(int node) const;
+
+  /// By name: the classes net and infiniband. Addresses are not in sysfs: see host_nics.
+  std::vector<Nic> nics() const;
+
  private:
   std::string read(const std::string& path) const;
   PcieSpeed read_link(const std::string& device) const;
+  Nic read_nic(const std::string& interface) const;
+  void add_rdma_device(const std::string& device, std::vector<Nic>& nics) const;
+  void set_place(const std::string& device_folder, Nic& nic) const;
 
   std::string root_;
 };
 
+/// The network interfaces of this host, with the addresses that they have now.
+std::vector<Nic> host_nics();
+
 /// "0-1,4" to 0, 1, 4: the kernel's lists. What cannot be read is left out.
 std::vector<int> parse_list(const std::string& text);
+
+/// "0000:18:00.0"
+bool is_bus_id(const std::string& text);
 
 /// "32.0 GT/s PCIe" to 5; 0 when unknown.
 int pcie_generation(const std::string& speed);

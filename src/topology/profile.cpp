@@ -130,6 +130,25 @@ int read_end(const JsonNode& node, const Server& server) {
   return vertex;
 }
 
+// After the vertices, of which a switch may be named.
+void read_nics(const JsonNode& root, Server& server) {
+  const auto list = root.find("nics");
+  if (!list) return;
+  for (const JsonNode& node : list->items(0, "a list of NICs")) {
+    node.expect_keys({"name"},
+                     {"rdma_device", "pci_bus_id", "numa_node", "pcie_switch", "link_gbps"});
+    Nic nic;
+    nic.name = node["name"].text();
+    if (const auto device = node.find("rdma_device")) nic.rdma_device = device->text();
+    if (const auto bus_id = node.find("pci_bus_id")) nic.pci_bus_id = bus_id->text();
+    if (const auto near = node.find("numa_node"))
+      nic.numa_node = near->whole_number(0, server.numa_node_count() - 1);
+    if (const auto above = node.find("pcie_switch")) nic.pcie_switch = read_end(*above, server);
+    if (const auto speed = node.find("link_gbps")) nic.link_gbps = read_figure(*speed);
+    server.nics.push_back(std::move(nic));
+  }
+}
+
 // One entry describes links that are alike: the capacities once, the two ends of each.
 void read_links(const JsonNode& node, Server& server) {
   node.expect_keys({"kind", "ends", "forward_gbps", "backward_gbps"}, {"both_gbps"});
@@ -168,11 +187,12 @@ void check_faults(const JsonNode& root, Server& server) {
 Server read_server(const JsonNode& root) {
   Server server;
   root.expect_keys({"name", "description", "gpu_model", "numa_nodes", "gpus", "links", "costs"},
-                   {"pcie_switches", "nvswitches", "faults"});
+                   {"pcie_switches", "nvswitches", "nics", "faults"});
   server.name = root["name"].text();
   server.description = root["description"].text();
   const Gpu model = read_gpu_model(root["gpu_model"], server);
   read_vertices(root, model, server);
+  read_nics(root, server);
   for (const JsonNode& node : root["links"].items(1, "a list of links")) read_links(node, server);
   read_costs(root["costs"], server.costs);
   check_faults(root, server);

@@ -78,6 +78,17 @@ Json link_entries(const Server& server) {
   return entries;
 }
 
+Json nic_entry(const Server& server, const Nic& nic) {
+  Json json{{"name", nic.name}};
+  if (!nic.rdma_device.empty()) json["rdma_device"] = nic.rdma_device;
+  if (!nic.pci_bus_id.empty()) json["pci_bus_id"] = nic.pci_bus_id;
+  if (nic.numa_node >= 0) json["numa_node"] = nic.numa_node;
+  if (nic.pcie_switch >= 0)
+    json["pcie_switch"] = server.vertices[static_cast<size_t>(nic.pcie_switch)].id;
+  if (!nic.link_gbps.source.empty()) json["link_gbps"] = figure(nic.link_gbps);
+  return json;
+}
+
 int count(const Server& server, VertexKind kind) {
   return static_cast<int>(std::count_if(server.vertices.begin(), server.vertices.end(),
                                         [kind](const Vertex& at) { return at.kind == kind; }));
@@ -93,6 +104,7 @@ Json profile(const Server& server) {
   if (const int switches = count(server, VertexKind::kNvSwitch)) json["nvswitches"] = switches;
   json["gpus"] = Json::array();
   for (const Gpu& gpu : server.gpus) json["gpus"].push_back(gpu_entry(gpu, server.gpus.front()));
+  for (const Nic& nic : server.nics) json["nics"].push_back(nic_entry(server, nic));
   json["links"] = link_entries(server);
   if (!server.costs.api_call_us.source.empty())
     for (const CostRow& row : cost_rows())

@@ -166,6 +166,23 @@ Status check_gpu(const Server& server, int gpu, int nodes) {
   return {};
 }
 
+Status check_nics(const Server& server, int nodes) {
+  std::set<std::string> names;
+  for (const Nic& nic : server.nics) {
+    const std::string who = "NIC '" + nic.name + "'";
+    if (!names.insert(nic.name).second) return Status::error("two NICs are called " + nic.name);
+    if (nic.numa_node < -1 || nic.numa_node >= nodes)
+      return Status::error(who + " is near NUMA node " + std::to_string(nic.numa_node) +
+                           ", and the server has " + std::to_string(nodes));
+    if (nic.pcie_switch >= 0 &&
+        server.vertices[static_cast<size_t>(nic.pcie_switch)].kind != VertexKind::kPcieSwitch)
+      return Status::error(who + " is behind " +
+                           server.vertices[static_cast<size_t>(nic.pcie_switch)].id +
+                           ", which is no PCIe switch");
+  }
+  return {};
+}
+
 }  // namespace
 
 std::span<const CostRow> cost_rows() {
@@ -246,6 +263,24 @@ std::vector<Path> paths_to(const Server& server, int target, int numa_node) {
   return paths;
 }
 
+Nearness nearness(const Server& server, int gpu, int nic) {
+  const Gpu& to = server.gpus[static_cast<size_t>(gpu)];
+  const Nic& from = server.nics[static_cast<size_t>(nic)];
+  if (from.is_virtual()) return Nearness::kFar;
+  for (const Link& link : server.links)
+    if (link.kind == LinkKind::kPcie && link.to == to.vertex && link.from == from.pcie_switch)
+      return Nearness::kSameSwitch;
+  return from.numa_node == to.numa_node ? Nearness::kSameNode : Nearness::kFar;
+}
+
+std::vector<int> nics_near(const Server& server, int gpu, Nearness wanted) {
+  std::vector<int> near;
+  for (int nic = 0; nic < static_cast<int>(server.nics.size()); ++nic)
+    if (!server.nics[static_cast<size_t>(nic)].is_virtual() && nearness(server, gpu, nic) == wanted)
+      near.push_back(nic);
+  return near;
+}
+
 Status validate(const Server& server) {
   if (server.gpus.empty()) return Status::error("the server has no GPU");
   const int nodes = server.numa_node_count();
@@ -260,7 +295,7 @@ Status validate(const Server& server) {
       return Status::error("NUMA nodes and memories are not numbered alike from 0");
   for (int gpu = 0; gpu < static_cast<int>(server.gpus.size()); ++gpu)
     BRAID_TRY(check_gpu(server, gpu, nodes));
-  return {};
+  return check_nics(server, nodes);
 }
 
 }  // namespace braid::topology

@@ -57,6 +57,25 @@ struct Gpu {
   std::string compute_source;
 };
 
+enum class NicState { kUnknown, kUp, kDown };
+
+/// A network interface, or an RDMA device that has none. As Machine::nics reads it and as a Server
+/// holds it; what only one of them knows is marked.
+struct Nic {
+  std::string name;                  ///< "eth0"; of an RDMA device without an interface: "mlx5_0"
+  std::string rdma_device;           ///< "mlx5_0"; empty: none
+  std::string pci_bus_id;            ///< empty: no PCI device, as loopback and bridges
+  std::vector<std::string> bridges;  ///< PCIe bridges above it by bus address, the root port first
+  int numa_node = -1;                ///< -1: unknown, or none. Machine: as the kernel numbers them
+  int pcie_switch = -1;              ///< Server: the vertex of the switch that it shares with GPUs;
+                                     ///< -1: none
+  Figure link_gbps;                  ///< each way; without a source: unknown
+  NicState state = NicState::kUnknown;  ///< of the moment, so not in a profile; nor are addresses
+  std::vector<std::string> addresses;   ///< IPv4 first, as text without the prefix length
+
+  bool is_virtual() const { return pci_bus_id.empty(); }
+};
+
 /// What operations cost beside their bytes. Used by the emulated server, shown by `braid topo`.
 /// A discovered server has none: values 0, sources empty.
 struct Costs {
@@ -99,6 +118,7 @@ struct Server {
   std::vector<Vertex> vertices;
   std::vector<Link> links;
   std::vector<Gpu> gpus;  ///< by CUDA ordinal
+  std::vector<Nic> nics;
   Costs costs;
   KernelSpeed kernel;
   int copy_engines_h2d = 1;  ///< per GPU: copies in that direction that run at once
@@ -141,6 +161,13 @@ struct Path {
 /// The direct path first, then relays whose way from `numa_node` crosses no socket, then the
 /// others; a relay is a GPU that has NVLink to the target.
 std::vector<Path> paths_to(const Server& server, int target, int numa_node);
+
+enum class Nearness { kSameSwitch, kSameNode, kFar };
+
+/// How near a NIC is to a GPU: bytes between the two cross one switch, or the NUMA node's root.
+Nearness nearness(const Server& server, int gpu, int nic);
+/// The NICs by number that are so near to a GPU. Virtual ones are near to none.
+std::vector<int> nics_near(const Server& server, int gpu, Nearness nearness);
 
 /// Ends exist, ids are unique, capacities are positive, every GPU reaches memory.
 Status validate(const Server& server);

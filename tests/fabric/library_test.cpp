@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <thread>
 
@@ -67,6 +68,46 @@ TEST_P(FabricTest, AWholeWriteFromGrantToFence) {
   EXPECT_TRUE(owner_->remove_region(region).ok());
 }
 
+TEST_P(FabricTest, RailsAreCountedAndRetired) {
+  std::vector<std::byte> source(3'000'000, std::byte{5}), memory(source.size());
+  const auto region = owner_->add_region(memory.data(), memory.size()).value();
+  const auto granted = owner_->grant(region, writers_peer_, 0, memory.size()).value();
+  const auto target = writer_->open_target(granted.descriptor).value();
+  const auto from = writer_->add_region(source.data(), source.size()).value();
+  const auto write = [&] {
+    const auto ticket = writer_->write(from, target, {0, 0, source.size()}, {}, seconds(20));
+    EXPECT_EQ(writer_->wait(ticket.value(), seconds(20)).value(), Fabric::TicketState::kDone);
+    std::vector<uint64_t> bytes;
+    const std::vector<Fabric::Route> routes = writer_->routes().value();
+    for (const Fabric::Route& route : routes) {
+      EXPECT_EQ(route.peer, owners_peer_);
+      EXPECT_EQ(route.failures, 0u);
+      bytes.push_back(route.bytes);
+    }
+    return bytes;
+  };
+  const auto first = write();
+  ASSERT_EQ(first.size(), 2u);
+  EXPECT_EQ(first[0] + first[1], source.size());
+  ASSERT_TRUE(writer_->retire_rail(1).ok());
+  const auto second = write();
+  EXPECT_EQ(second[0], first[0] + source.size());
+  EXPECT_EQ(second[1], first[1]);
+  EXPECT_EQ(writer_->routes().value()[1].state, Fabric::RailState::kRetired);
+  EXPECT_FALSE(writer_->retire_rail(0).ok()) << "the last";
+  EXPECT_TRUE(writer_->restore_rail(1).ok());
+  EXPECT_FALSE(writer_->restore_rail(2).ok());
+  EXPECT_EQ(owner_->statistics().value().strays, 0u);
+  const std::string json = writer_->report(Fabric::Form::kJson).value();
+  EXPECT_NE(json.find("\"bytes\":" + std::to_string(second[0])), std::string::npos) << json;
+  EXPECT_NE(json.find("\"address\":\"127.0.0.1\",\"nic\":\"lo\""), std::string::npos) << json;
+  const std::string text = writer_->report(Fabric::Form::kText).value();
+  EXPECT_NE(text.find("2 rails, 1 peers"), std::string::npos) << text;
+  EXPECT_NE(writer_->report(Fabric::Form::kPrometheus).value().find("braid_fabric_bytes_total{"),
+            std::string::npos);
+  EXPECT_EQ(braid_fabric_report(writer_->get(), 7, nullptr, 0, nullptr), BRAID_ERROR_ARGUMENT);
+}
+
 TEST_P(FabricTest, PagesLandWhileTheOwnerDoesNotCall) {
   constexpr uint32_t kPages = 50;
   constexpr size_t kPageBytes = 8192;
@@ -84,6 +125,40 @@ TEST_P(FabricTest, PagesLandWhileTheOwnerDoesNotCall) {
       writer_->write_pages(from, pages, target, turned, kPageBytes, {}, seconds(20));
   EXPECT_EQ(writer_->wait(ticket.value(), seconds(20)).value(), Fabric::TicketState::kDone);
   EXPECT_EQ(memory, source) << "the owner's own thread has looked";
+}
+
+TEST_P(FabricTest, AScatterAndABarrierHaveOneTicketEach) {
+  std::vector<std::byte> source(1000, std::byte{4}), memory(1000), expected(1000);
+  const auto region = owner_->add_region(memory.data(), memory.size()).value();
+  const auto granted = owner_->grant(region, writers_peer_, 0, memory.size()).value();
+  const auto from = writer_->add_region(source.data(), source.size()).value();
+  const auto there = owner_->acquire_immediate().value();
+  const auto here = writer_->acquire_immediate().value();
+  const auto arrives = owner_->acquire_immediate().value();
+  const auto target = writer_->open_target(granted.descriptor).value();
+  const auto writers = writer_->add_group({{owners_peer_, target, there, here}}).value();
+  const auto owners = owner_->add_group({{writers_peer_, {}, here, there}}).value();
+
+  const auto scattered =
+      writer_->scatter(from, writers, {{{0, 10, 900}, arrives}}, seconds(20)).value();
+  EXPECT_EQ(writer_->wait(scattered, seconds(20)).value(), Fabric::TicketState::kDone);
+  EXPECT_EQ(owner_->wait_count(arrives, 1, seconds(20)).value(), 1u);
+  std::fill_n(expected.begin() + 10, 900, std::byte{4});
+  EXPECT_EQ(memory, expected);
+  EXPECT_FALSE(writer_->scatter(from, writers, {}, seconds(20)).ok());
+
+  const auto mine = writer_->barrier(writers, seconds(20)).value();
+  EXPECT_EQ(writer_->wait(mine, milliseconds(20)).value(), Fabric::TicketState::kPending);
+  const auto others = owner_->barrier(owners, seconds(20)).value();
+  EXPECT_EQ(writer_->wait(mine, seconds(20)).value(), Fabric::TicketState::kDone);
+  EXPECT_EQ(owner_->wait(others, seconds(20)).value(), Fabric::TicketState::kDone);
+
+  const auto alone = writer_->barrier(writers, milliseconds(20)).value();
+  while (writer_->wait(alone, seconds(20)).value() == Fabric::TicketState::kQuarantined)
+    std::this_thread::sleep_for(milliseconds(1));  // its rail connects only now
+  EXPECT_EQ(writer_->wait(alone, seconds(20)).value(), Fabric::TicketState::kFailed);
+  EXPECT_EQ(writer_->missing(alone).value(), std::vector<Fabric::Peer>{owners_peer_});
+  EXPECT_TRUE(writer_->remove_group(writers).ok());
 }
 
 TEST_P(FabricTest, WaitingEndsAtItsLimit) {

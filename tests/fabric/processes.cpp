@@ -12,6 +12,7 @@ namespace {
 constexpr double kFaultsEndUs = 3000;
 constexpr double kBeginUntilUs = 8000;
 constexpr uint64_t kConnectNs = 20'000'000;
+constexpr double kEndUs = 1'000'000;  // a rail that is broken for good is probed for ever
 
 }  // namespace
 
@@ -31,6 +32,7 @@ World::World(uint64_t seed, bool is_traced) : seed_(seed), is_traced_(is_traced)
   rails_ = random_.between(1, 3);
   has_faults_ = random_.chance(0.75);
   is_flaky_ = has_faults_ && random_.chance(0.2);
+  kills_a_rail_ = has_faults_ && !is_flaky_ && rails_ > 1 && random_.chance(0.2);
   if (is_flaky_) {
     network_options_.latency_us_max = 3;
     network_options_.landing_us_max = 400;
@@ -59,7 +61,7 @@ WorldCounts World::run() {
   for (size_t i = 0; i < hosts_.size(); ++i)
     for (size_t j = i + 1; j < hosts_.size(); ++j) meet(*hosts_[i], *hosts_[j]);
   if (has_faults_) plan_faults();
-  while (simulation_.step(simulation::kForever - 1)) {
+  while (simulation_.step(simulation::from_us(kEndUs))) {
   }
   check_end();
   return counts_;
@@ -84,7 +86,7 @@ void World::start_process(size_t host) {
   process.sources.resize(kSourceBytes);
   process.memory_region = process.engine->add_region(process.memory.bytes()).value();
   process.source_region = process.engine->add_region(process.sources).value();
-  process.jobs_to_begin = static_cast<int>(random_.between(1, 5));
+  process.jobs_to_begin = static_cast<int>(kills_a_rail_ ? 15 : random_.between(1, 5));
 }
 
 /// One of them connects, or both at once.
@@ -138,6 +140,10 @@ void World::step(Process& process) {
 // ---- Faults ----
 
 void World::plan_faults() {
+  if (kills_a_rail_) {
+    simulation_.after_us(us(0, kFaultsEndUs / 10), [this] { kill_a_rail(); });
+    return;
+  }
   for (uint64_t i = is_flaky_ ? 8 : random_.between(1, 4); i > 0; --i)
     simulation_.after_us(is_flaky_ ? us(20, 300) : us(0, kFaultsEndUs),
                          [this] { break_something(); });
@@ -170,7 +176,28 @@ void World::break_something() {
   break_rail(process, static_cast<sim::Break>(random_.below(3)), lasts_us);
 }
 
+/// Rail 0 carries the messages, which nothing makes good.
+void World::kill_a_rail() {
+  killed_rail_ = random_.between(1, rails_ - 1);
+  killed_ = hosts_[random_.below(hosts_.size())];
+  say("rail " + std::to_string(killed_rail_) + " of process " + std::to_string(killed_->host) +
+      " breaks for good");
+  ++counts_.kills;
+  for (const Process* process : hosts_)
+    for (const RouteStatistics& route : process->engine->routes())
+      failures_before_[{process->host, route.peer, route.rail}] = route.failures;
+  network_->cut(*killed_->domains[killed_rail_], sim::Break::kFails);
+}
+
+/// Also true if the broken rail is none of theirs.
+bool World::knows_of_killed_rail(const Process& writer, const Process& owner) const {
+  if (killed_ == nullptr || (&writer != killed_ && &owner != killed_)) return killed_ != nullptr;
+  const auto peer = writer.engine->find_peer(owner.engine->address().engine);
+  return writer.engine->rail_state(*peer, killed_rail_).value() == RailState::kDown;
+}
+
 void World::break_rail(Process& process, sim::Break how, double lasts_us) {
+  comes_back_ = comes_back_ && how != sim::Break::kSilent;
   loses_messages_ = loses_messages_ || how != sim::Break::kStalls;
   const Domain* domain = process.domains[random_.below(rails_)];
   say("a rail of process " + std::to_string(process.host) + " breaks, kind " +
@@ -188,6 +215,7 @@ void World::crash_and_restart(size_t host) {
   say("process " + std::to_string(host) + " crashes");
   ++counts_.crashes;
   loses_messages_ = true;
+  comes_back_ = false;
   network_->crash(process.network_host,
                   random_.chance(0.5) ? sim::Break::kFails : sim::Break::kSilent);
   process.is_alive = false;
@@ -211,6 +239,29 @@ void World::crash_and_restart(size_t host) {
 
 // ---- The end ----
 
+/// Rails that were mended are in use again, and one that is broken for good is not.
+void World::check_rails() const {
+  if (!comes_back_) return;
+  for (const Process* process : hosts_)
+    for (const Process* other : hosts_) {
+      const auto peer = process->engine->find_peer(other->engine->address().engine);
+      if (!peer) continue;
+      const bool has_killed = process == killed_ || other == killed_;
+      for (const RouteStatistics& route : process->engine->routes()) {
+        if (route.peer != *peer) continue;
+        const bool is_killed = has_killed && route.rail == killed_rail_;
+        const std::string name = "rail " + std::to_string(route.rail);
+        if (!is_killed && route.state != RailState::kUp)
+          throw Bug(name + " is well, and not in use");
+        const auto before = failures_before_.find({process->host, route.peer, route.rail});
+        const bool has_failed =
+            route.failures > (before == failures_before_.end() ? 0 : before->second);
+        if (is_killed && has_failed && route.state != RailState::kDown)
+          throw Bug(name + " has failed for good, and is not down");
+      }
+    }
+}
+
 void World::check_end() {
   for (const auto& process : processes_) process->memory.check_free_pages();
   for (const auto& job : jobs_) {
@@ -221,9 +272,11 @@ void World::check_end() {
         job->writer->engine->state(*job->ticket).value() != TicketState::kQuarantined)
       throw Bug("a hang: the ticket of " + name + " is pending for ever");
     const bool has_succeeded = job->has_arrived && (job->is_done || job->expected == 0);
-    if (!loses_messages_ && !job->is_hasty && !has_succeeded)
+    if (!loses_messages_ && !job->is_hasty && !job->may_meet_the_killed_rail && !has_succeeded)
       throw Bug(name + " has not succeeded, although nothing was lost");
+    counts_.detours += has_succeeded && job->makes_a_detour;
   }
+  check_rails();
   for (const auto& process : processes_) {
     if (!process->is_alive) continue;
     const EngineStatistics& statistics = process->engine->statistics();

@@ -1,7 +1,11 @@
 #include "fabric/wires.h"
 
+#include <arpa/inet.h>
+#include <sys/socket.h>
+
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 
 #include "fabric/ofi/domain.h"
 #include "fabric/sim/network.h"
@@ -15,14 +19,26 @@ class SimulatedWire final : public Wire {
   explicit SimulatedWire(const sim::NetworkOptions& options) : network_(simulation_, 17, options) {
     for (int side = 0; side < 2; ++side) network_.add_host([] {});
   }
-  std::unique_ptr<Domain> open(int side) override { return network_.open_domain(side, places_++); }
+  std::unique_ptr<Domain> open(int side) override {
+    auto domain = network_.open_domain(side, places_++);
+    opened_[side].push_back(domain.get());
+    return domain;
+  }
   void pass_time() override {
     if (!simulation_.step(simulation::kForever - 1))
       simulation_.advance_clock(simulation_.now() + simulation::from_us(1));
   }
   uint64_t now_ns() override { return simulation::to_ns(simulation_.now()); }
+  bool break_rail(int side, int index) override {
+    network_.cut(*opened_[side].at(static_cast<size_t>(index)), sim::Break::kFails);
+    return true;
+  }
+  void mend_rail(int side, int index) override {
+    network_.mend(*opened_[side].at(static_cast<size_t>(index)));
+  }
 
  private:
+  std::vector<const Domain*> opened_[2];
   simulation::Simulation simulation_{{}};
   sim::Network network_;
   uint64_t places_ = 0;
@@ -33,13 +49,34 @@ WireKind simulated(const char* name, const sim::NetworkOptions& options) {
           [options] { return std::make_unique<SimulatedWire>(options); }};
 }
 
+/// Ends this process's TCP connections from or to this address of the host, but lets it listen on.
+/// Returns how many.
+int break_connections_at(const std::string& address) {
+  in_addr wanted{};
+  inet_pton(AF_INET, address.c_str(), &wanted);
+  int broken = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    const int fd = std::stoi(entry.path().filename().string());
+    sockaddr_in own{}, peer{};
+    socklen_t own_bytes = sizeof own, peer_bytes = sizeof peer;
+    if (getsockname(fd, reinterpret_cast<sockaddr*>(&own), &own_bytes) != 0) continue;
+    if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &peer_bytes) != 0) continue;
+    if (own.sin_family != AF_INET) continue;
+    if (own.sin_addr.s_addr != wanted.s_addr && peer.sin_addr.s_addr != wanted.s_addr) continue;
+    broken += shutdown(fd, SHUT_RDWR) == 0;
+  }
+  return broken;
+}
+
 class OfiWire final : public Wire {
  public:
   explicit OfiWire(const ofi::Quirks& quirks) : quirks_(quirks) {}
   /// Each of a process's domains at an address of its own.
   std::unique_ptr<Domain> open(int side) override {
-    const int host = 1 + opened_[side]++ % 4;
-    return ofi::open_domain(quirks_, "127.0.0." + std::to_string(host)).value();
+    return ofi::open_domain(quirks_, address(side, opened_[side]++)).value();
+  }
+  bool break_rail(int side, int index) override {
+    return quirks_.listens_at_address && break_connections_at(address(side, index)) > 0;
   }
   void pass_time() override {}
   uint64_t now_ns() override {
@@ -47,6 +84,10 @@ class OfiWire final : public Wire {
   }
 
  private:
+  static std::string address(int side, int index) {
+    return "127.0.0." + std::to_string(1 + 4 * side + index % 4);
+  }
+
   const ofi::Quirks& quirks_;
   int opened_[2] = {0, 0};
 };

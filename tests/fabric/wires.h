@@ -34,6 +34,11 @@ class Wire {
   virtual uint64_t now_ns() = 0;
   /// All zero. Of the process that writes, or of the one that is written to.
   virtual std::unique_ptr<Memory> memory(int side, size_t size_bytes);
+  /// Breaks the connections of a side's domain; `index` counts that side's domains. False: nothing
+  /// breaks one here.
+  virtual bool break_rail(int, int) { return false; }
+  /// Peers can connect again, where they could not.
+  virtual void mend_rail(int, int) {}
 };
 
 struct WireKind {

@@ -13,8 +13,10 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "fabric/engine.h"
@@ -33,6 +35,8 @@ struct WorldCounts {
   uint64_t crashes = 0;
   uint64_t pauses = 0;
   uint64_t cuts = 0;
+  uint64_t kills = 0;
+  uint64_t detours = 0;  // writes that succeeded although a rail of theirs was down
 };
 
 class World {
@@ -76,6 +80,9 @@ class World {
   void write(Process& writer, Job& job, const Descriptor& descriptor);
   void look_after_tickets(Process& writer);
 
+  bool knows_of_killed_rail(const Process& writer, const Process& owner) const;
+  void kill_a_rail();
+  void check_rails() const;
   void check_end();
   double us(double from, double to) { return from + random_.unit() * (to - from); }
   uint64_t now_ns() const { return simulation::to_ns(simulation_.now()); }
@@ -89,7 +96,14 @@ class World {
   std::unique_ptr<sim::Network> network_;
   size_t rails_ = 1;
   bool has_faults_ = false;
-  bool is_flaky_ = false;        // rails break often, and shortly
+  bool is_flaky_ = false;  // rails break often, and shortly
+  // One rail of one process breaks for good, and nothing else: what begins once the others know
+  // must succeed over other rails.
+  bool kills_a_rail_ = false;
+  size_t killed_rail_ = 0;
+  std::map<std::tuple<size_t, uint64_t, size_t>, uint64_t> failures_before_;  // host, peer, rail
+  Process* killed_ = nullptr;    // whose; null: not yet
+  bool comes_back_ = true;       // whatever breaks is mended, and says when it fails
   bool loses_messages_ = false;  // some fault was such that it cannot be made good
   std::vector<std::unique_ptr<Process>> processes_;  // all that have ever been
   std::vector<Process*> hosts_;                      // the one that lives on each

@@ -61,6 +61,8 @@ struct World::Job {
   bool writer_has_begun = false;
   bool writer_is_over = false;
   bool is_done = false;
+  bool may_meet_the_killed_rail = false;
+  bool makes_a_detour = false;
 
   /// Visits each byte that it writes: (place in the owner's memory, place in the source).
   template <typename Visit>

@@ -50,6 +50,11 @@ void World::write(Process& writer, Job& job, const Descriptor& descriptor) {
                                   {job.pages, kPageBytes, 0}, job.immediate, deadline_ns);
     }
   }
+  if (kills_a_rail_) {
+    job.may_meet_the_killed_rail = !knows_of_killed_rail(writer, *job.owner);
+    job.makes_a_detour =
+        !job.may_meet_the_killed_rail && (&writer == killed_ || job.owner == killed_);
+  }
   if (!ticket.ok()) throw Bug("cannot write: " + ticket.status().message());
   job.ticket = ticket.value();
   job.writer_has_begun = true;

@@ -309,6 +309,14 @@ TEST(Process, BraidStaysOutUnderASanitizerAndSaysSo) {
   expect_one_complaint(run_child({kScenarios, "copy_once"}, environment), "compute-sanitizer");
 }
 
+// cuda-gdb found by default settings on hardware: the program hung while relays opened.
+TEST(Process, BraidStaysOutUnderCudaGdbAndSaysSo) {
+  const ChildResult child = run_child({kScenarios, "copy_once_debugged"}, preloaded_by_hand());
+  expect_one_complaint(child, "cuda-gdb");
+  ASSERT_EQ(child.statistics().size(), 1u) << child.errors;
+  EXPECT_EQ(counted(child.statistics()[0], "cuMemcpyHtoDAsync_v2", "accelerated").calls, 0u);
+}
+
 TEST(Process, AnEngineThatDoesNotOpenIsSaidOnceAndEverythingStaysNative) {
   Environment environment = preloaded_by_hand();
   environment["BRAID_RELAYS"] = "1,99";

@@ -57,6 +57,30 @@ TEST(Run, TheExitCodeAndTheSignalAreThePrograms) {
   EXPECT_EQ(braid_run(kEmulated, {"sh", "-c", "kill -TERM $$"}).signal, SIGTERM);
 }
 
+// cuda-gdb takes symbols of the driver for the first image of a process, and breaks when another
+// image follows.
+TEST(Run, TheDriverIsNotLoadedInTheProcessThatBecomesTheProgram) {
+  const std::string trace = testing::TempDir() + "braid_run_loads";
+  const std::string emulator = BRAID_EMULATOR_FOLDER;
+  const Environment environment{{"LD_DEBUG", "files"},
+                                {"LD_DEBUG_OUTPUT", trace},
+                                {"LD_LIBRARY_PATH", emulator},
+                                {"BRAID_SERVER", "h20x8"}};
+  for (const Words& options : std::vector<Words>{{}, {"--relays", "1,2"}, {"--lend", "all"}}) {
+    const ChildResult child = braid_run(options, {"sh", "-c", "echo $$"}, environment);
+    ASSERT_EQ(child.exit_code, 0) << child.errors;
+    const std::string process = child.output.substr(0, child.output.find('\n'));
+    std::ifstream loads(trace + "." + process);  // children write their lines there too
+    bool is_seen = false;
+    for (std::string line; std::getline(loads, line);) {
+      if (line.find(process + ":") == std::string::npos) continue;
+      is_seen = is_seen || line.find("libc.so.6") != std::string::npos;
+      EXPECT_EQ(line.find("libcuda.so.1"), std::string::npos) << line;
+    }
+    EXPECT_TRUE(is_seen) << "the loader's own account is missing";
+  }
+}
+
 TEST(Run, TheEnvironmentIsAddedToNotReplaced) {
   const std::string other = BRAID_EMULATOR_FOLDER "/libcuda.so.1";  // any library that loads
   const ChildResult child =

@@ -120,6 +120,37 @@ TEST(Topo, AMachineWithoutADriverIsToldTheRemedy) {
   EXPECT_TRUE(has(topo.err, "--server h20x8")) << topo.err;
 }
 
+TEST(Topo, NicsAreShownWithoutAGpu) {
+  const Outcome text = braid("topo --nics");
+  EXPECT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_TRUE(has(text.out, "  lo ")) << text.out;
+  EXPECT_TRUE(has(text.out, "127.0.0.1")) << text.out;
+  const Json json = Json::parse(braid("topo --nics --json").out);
+  bool has_loopback = false;
+  for (const Json& nic : json["nics"])
+    if (nic["name"] == "lo")
+      has_loopback = nic["state"] == "up" && nic["addresses"][0] == "127.0.0.1";
+  EXPECT_TRUE(has_loopback) << json;
+}
+
+TEST(Topo, NicsOfAServerAreShownWithTheGpusThatTheyAreNear) {
+  Json profile = Json::parse(braid("topo --server h20x8 --json").out)["server"];
+  profile["nics"] = Json::array({{{"name", "mlx5_0"},
+                                  {"pci_bus_id", "0000:1a:00.0"},
+                                  {"numa_node", 0},
+                                  {"pcie_switch", "switch1"},
+                                  {"link_gbps", {{"value", 50}, {"source", "a test's"}}}}});
+  const std::string path = testing::TempDir() + "nics_" + std::to_string(getpid()) + ".json";
+  std::ofstream(path) << profile;
+  const Outcome text = braid("topo --server '" + path + "'");
+  const Json json = Json::parse(braid("topo --json --server '" + path + "'").out);
+  std::filesystem::remove(path);
+  EXPECT_TRUE(has(text.out, "gpu2 gpu3 by switch1, gpu0 gpu1 by numa0")) << text.out << text.err;
+  EXPECT_EQ(json["near_nics"][2]["same_switch"], Json{"mlx5_0"});
+  EXPECT_EQ(json["near_nics"][0]["same_numa_node"], Json{"mlx5_0"});
+  EXPECT_EQ(json["near_nics"][4]["same_numa_node"], Json::array());
+}
+
 TEST(Topo, HelpNamesTheOptions) {
   const Outcome topo = braid("topo --help");
   EXPECT_EQ(topo.exit_code, 0);

@@ -1,4 +1,5 @@
 // Initialisation, versions, errors, and finding entry points by name.
+#include <cstdint>
 #include <cstring>
 #include <string>
 
@@ -12,6 +13,11 @@ using namespace braid::emulator;
 extern "C" CUresult CUDAAPI cuInit(unsigned int flags) {
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   return init_process();
+}
+
+// cuda-gdb writes its session here when it sees the driver being loaded, before any call.
+extern "C" {
+uint32_t cudbgSessionId = 0;
 }
 
 extern "C" CUresult CUDAAPI cuDriverGetVersion(int* version) {

@@ -5,15 +5,19 @@
 #include <time.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <limits>
 #include <utility>
 
+#include "fabric/library/placement.h"
+#include "fabric/local/domain.h"
 #include "fabric/ofi/domain.h"
 #include "fabric/staged/domain.h"
 
 namespace braid::fabric {
 namespace {
 
+constexpr const char* kLoopback = "127.0.0.1";
 constexpr uint64_t kBusyNs = 100'000;  // after something has happened, it looks again at once
 constexpr auto kQuiet = std::chrono::microseconds(250);  // between looks when nothing happens
 
@@ -24,43 +28,81 @@ uint64_t random_number() {
   return number;
 }
 
+int kind_of(About about) {
+  switch (about) {
+    case About::kTicket: return BRAID_FABRIC_EVENT_TICKET;
+    case About::kCount: return BRAID_FABRIC_EVENT_COUNT;
+    case About::kPeer: return BRAID_FABRIC_EVENT_PEER;
+    case About::kMessage: return BRAID_FABRIC_EVENT_MESSAGE;
+  }
+  return 0;
+}
+
+/// None of these providers touches GPU memory.
+Result<std::unique_ptr<Domain>> open_staged(const ofi::Quirks& quirks, const std::string& address) {
+  Result<std::unique_ptr<Domain>> wire = ofi::open_domain(quirks, address);
+  return wire.ok() ? staged::stage(std::move(wire).value()) : wire;
+}
+
 Result<std::unique_ptr<Domain>> open_rail(const std::string& provider, const std::string& address) {
+  if (provider == "local") return local::open_domain();
   if (!provider.empty()) {
     const ofi::Quirks* quirks = ofi::find_quirks(provider);
     if (quirks == nullptr)
       return Status::error("braid does not know the provider '" + provider + "'",
                            "`braid fabric doctor` lists those that it knows");
-    return ofi::open_domain(*quirks, address);
+    return open_staged(*quirks, address);
   }
   Result<std::unique_ptr<Domain>> opened = Status::error("no provider of libfabric is here");
   for (const ofi::Quirks* quirks : ofi::all_quirks()) {
-    opened = ofi::open_domain(*quirks, address);
+    opened = open_staged(*quirks, address);
     if (opened.ok()) break;
   }
   return opened;
 }
 
+Result<RailChoice> choose(const ServiceOptions& options, const std::vector<topology::Nic>& nics) {
+  if (!options.addresses.empty() && !options.nics.empty())
+    return Status::error("an engine takes addresses or NICs, not both");
+  if (!options.addresses.empty()) return rails_at(options.addresses, nics);
+  if (!options.nics.empty()) return choose_rails(options.nics, nics);
+  const char* allowed = std::getenv(kNicsVariable);
+  if (allowed == nullptr || *allowed == '\0') return rails_at({kLoopback}, nics);
+  Result<RailChoice> choice = choose_rails(allowed, nics);
+  if (choice.ok()) return choice;
+  return Status::error(std::string(kNicsVariable) + ": " + choice.status().message());
+}
+
 }  // namespace
 
-Result<std::unique_ptr<Service>> Service::open(const std::string& provider,
-                                               const std::vector<std::string>& addresses) {
+Result<std::unique_ptr<Service>> Service::open(const ServiceOptions& wanted,
+                                               const topology::Machine& machine,
+                                               const std::vector<topology::Nic>& nics) {
+  const Result<RailChoice> choice = choose(wanted, nics);
+  if (!choice.ok()) return choice.status();
+  const OnNode here(machine, wanted.is_pinned ? choice.value().numa_node : -1);
   std::vector<std::unique_ptr<Domain>> rails;
-  for (const std::string& address : addresses) {
-    Result<std::unique_ptr<Domain>> rail = open_rail(provider, address);
+  for (const std::string& address : choice.value().addresses) {
+    Result<std::unique_ptr<Domain>> rail = open_rail(wanted.provider, address);
     if (!rail.ok()) return rail.status();
-    Result<std::unique_ptr<Domain>> staged = staged::stage(std::move(rail).value());
-    if (!staged.ok()) return staged.status();
-    rails.push_back(std::move(staged).value());
+    rails.push_back(std::move(rail).value());
   }
   EngineOptions options;
   options.engine = random_number();
   Result<std::unique_ptr<Engine>> engine = Engine::open(std::move(rails), options);
   if (!engine.ok()) return engine.status();
-  return std::unique_ptr<Service>(new Service(std::move(engine).value()));
+  Result<std::unique_ptr<Events>> events = Events::open();
+  if (!events.ok()) return events.status();
+  std::unique_ptr<Service> service(new Service(choice.value(), std::move(engine).value(),
+                                               std::move(events).value()));  // owner: service
+  return service;
 }
 
-Service::Service(std::unique_ptr<Engine> engine)
-    : engine_(std::move(engine)), thread_([this] { work(); }) {}
+Service::Service(RailChoice rails, std::unique_ptr<Engine> engine, std::unique_ptr<Events> events)
+    : rails_(std::move(rails)),
+      engine_(std::move(engine)),
+      events_(std::move(events)),
+      thread_([this] { work(); }) {}
 
 Service::~Service() {
   {
@@ -69,6 +111,8 @@ Service::~Service() {
   }
   ended_.notify_one();
   thread_.join();
+  with([](Engine& engine) { engine.completions().cancel_all(); });
+  events_.reset();  // before the engine: a callback may still be in a call
 }
 
 uint64_t Service::now_ns() {
@@ -92,13 +136,23 @@ bool Service::wait(uint64_t limit_us, const std::function<bool(Engine&)>& is_so)
     {
       const std::lock_guard lock(mutex_);
       is_met = is_so(*engine_);
-      if (!is_met) is_busy = engine_->step(now_ns());
+      if (!is_met) is_busy = step();
     }
-    if (is_met || now_ns() >= end_ns) break;
+    if (is_met || is_ending_ || now_ns() >= end_ns) break;
     if (!is_busy) sched_yield();
   }
   --waiting_;
   return is_met;
+}
+
+Status Service::ask(const Sink& sink, const std::function<Status(Engine&, uint64_t)>& ask) {
+  events_->prepare(sink);
+  return with([&](Engine& engine) {
+    const uint64_t request = requests_.add({sink, std::make_shared<Merged>()});
+    const Status refused = ask(engine, request);
+    if (!refused.ok()) requests_.erase(request);
+    return refused;
+  });
 }
 
 void Service::work() {
@@ -106,7 +160,7 @@ void Service::work() {
   std::unique_lock lock(mutex_);
   while (!is_ending_) {
     const bool is_driven = waiting_ > 0;
-    if (!is_driven && engine_->step(now_ns())) happened_ns = now_ns();
+    if (!is_driven && step()) happened_ns = now_ns();
     if (is_driven || now_ns() - happened_ns > kBusyNs) {
       ended_.wait_for(lock, kQuiet);
     } else {
@@ -115,6 +169,35 @@ void Service::work() {
       lock.lock();
     }
   }
+}
+
+// ---- Under the mutex ----
+
+bool Service::step() {
+  const bool is_busy = engine_->step(now_ns());
+  deliver();
+  return is_busy;
+}
+
+void Service::deliver() {
+  while (const std::optional<Happening> happening = engine_->completions().next())
+    deliver(*happening);
+}
+
+void Service::deliver(const Happening& happening) {
+  const Request* request = requests_.find(happening.request);
+  const bool lasts = happening.about == About::kPeer || happening.about == About::kMessage;
+  const bool is_last = !lasts || happening.is_cancelled;
+  braid_fabric_event event{};
+  event.kind = kind_of(happening.about);
+  event.id = happening.id;
+  event.value = happening.value;
+  event.is_cancelled = happening.is_cancelled;
+  if (happening.about == About::kMessage && !is_last)
+    events_->merge(request->sink, event, request->messages, 0);
+  else
+    events_->add(request->sink, event, is_last);
+  if (is_last) requests_.erase(happening.request);
 }
 
 }  // namespace braid::fabric

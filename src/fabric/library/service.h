@@ -1,5 +1,6 @@
 // An engine that several threads use. Whoever waits drives it; while nobody does, a thread of its
 // own looks for what peers have written, often when something happens, and seldom otherwise.
+// Callbacks run on another thread (events.h), which holds no lock meanwhile.
 #pragma once
 
 #include <atomic>
@@ -9,41 +10,80 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 #include "fabric/engine.h"
+#include "fabric/library/events.h"
+#include "fabric/library/rail_choice.h"
+#include "topology/machine.h"
 
 namespace braid::fabric {
 
+struct ServiceOptions {
+  std::string provider = {};                ///< empty: the first that is here
+  std::vector<std::string> addresses = {};  ///< one for each rail; none: by `nics`
+  std::string nics = {};  ///< see rail_choice.h; empty: kNicsVariable, or else loopback
+  bool is_pinned = true;  ///< memory and thread on the rails' NUMA node, if there are several
+};
+
 class Service {
  public:
-  /// An empty provider: the first that is here.
-  static Result<std::unique_ptr<Service>> open(const std::string& provider,
-                                               const std::vector<std::string>& addresses);
+  static Result<std::unique_ptr<Service>> open(const ServiceOptions& options,
+                                               const topology::Machine& machine,
+                                               const std::vector<topology::Nic>& nics);
+  /// Requests that have had no event are cancelled. Within a callback, their callbacks come after
+  /// it; otherwise they have returned.
   ~Service();
 
   /// `call(engine)` alone.
   template <typename Call>
   auto with(const Call& call) {
     const std::lock_guard lock(mutex_);
-    return call(*engine_);
+    if constexpr (std::is_void_v<decltype(call(*engine_))>) {
+      call(*engine_);
+      deliver();
+    } else {
+      auto answer = call(*engine_);
+      deliver();
+      return answer;
+    }
   }
 
-  /// Until `is_so(engine)`. False: the limit has passed.
+  /// Until `is_so(engine)`. False: the limit has passed, or the service ends.
   bool wait(uint64_t limit_us, const std::function<bool(Engine&)>& is_so);
+
+  /// `ask(engine, request)` asks the engine to be told; what it is told goes to `sink`.
+  Status ask(const Sink& sink, const std::function<Status(Engine&, uint64_t)>& ask);
+  Events& events() { return *events_; }
+  const RailChoice& rails() const { return rails_; }
+  /// Its end has begun: a callback that runs is to call nothing more.
+  bool is_ending() const { return is_ending_; }
 
   static uint64_t now_ns();
   static uint64_t after_ns(uint64_t limit_us);
 
  private:
-  explicit Service(std::unique_ptr<Engine> engine);
-  void work();
+  /// Whoever asked to be told.
+  struct Request {
+    Sink sink;
+    std::shared_ptr<Merged> messages;  // of a request about messages
+  };
 
+  Service(RailChoice rails, std::unique_ptr<Engine> engine, std::unique_ptr<Events> events);
+  void work();
+  bool step();
+  void deliver();
+  void deliver(const Happening& happening);
+
+  const RailChoice rails_;
   std::mutex mutex_;
   std::unique_ptr<Engine> engine_;  // under the mutex
-  std::atomic<int> waiting_ = 0;    // callers that drive it
+  SlotMap<Request> requests_;       // under the mutex
+  std::unique_ptr<Events> events_;
+  std::atomic<int> waiting_ = 0;  // callers that drive it
   std::condition_variable ended_;
-  bool is_ending_ = false;  // under the mutex
+  std::atomic<bool> is_ending_ = false;
   std::thread thread_;
 };
 

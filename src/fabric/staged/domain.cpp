@@ -139,15 +139,10 @@ Result<uint32_t> StagedDomain::connect(Bytes address) {
 
 void StagedDomain::disconnect(uint32_t number) {
   Peer& peer = peers_.at(number);
-  std::vector<uint64_t> visits;  // the user drops the peer: so what it has asked for here is over
-  for (const auto& [session, visitor] : visitors_)
-    if (visitor.line == peer.line) visits.push_back(session);
-  for (const uint64_t session : visits) end_visit(session, false);
+  end_visits_on(peer.line);  // the user drops the peer: so what it has asked for here is over
   if (peer.state == Peer::State::kOpen && peer.postings == 0)
     tell(peer.line, {.kind = Kind::kGoodbye, .session = peer.session});
-  else
-    break_session(number);
-  if (peer.state != Peer::State::kUnknown) peer_of_number_.erase(peer.number);
+  break_session(number);
   if (peer.ring)
     (peer.spans.is_empty() ? spare_local_.emplace_back() : retired_.emplace_back()) =
         std::move(*peer.ring);

@@ -9,10 +9,10 @@ namespace braid::fabric::staged {
 
 /// A stranger costs a ring, so only who could be let write gets one.
 void StagedDomain::handle_greeting(const Record& record, Bytes address) {
-  for (const auto& [session, visitor] : visitors_)
-    if (visitor.number == record.number) return;
   const Result<uint32_t> line = line_to(address);
   if (!line.ok()) return;
+  // Who asks again has given up what it was given before.
+  end_visits_on(line.value());
   Record answer{.kind = Kind::kRing, .ok = false, .session = record.number};
   std::optional<Ring> ring;
   if (!region_of_key_.empty()) ring = take_ring(Access::kRemoteWrite);
@@ -47,7 +47,7 @@ std::optional<uint32_t> StagedDomain::region_for(const Record& piece) const {
 
 void StagedDomain::handle_piece(const Record& piece) {
   const auto found = visitors_.find(piece.session);
-  if (found == visitors_.end()) return;
+  if (found == visitors_.end() || found->second.has_left) return;
   Visitor& visitor = found->second;
   const bool is_in_ring = piece.offset_bytes <= kRingBytes && piece.size_bytes > 0 &&
                           piece.size_bytes <= kRingBytes - piece.offset_bytes &&
@@ -106,6 +106,13 @@ void StagedDomain::handle_forget(const Record& record) {
 
 void StagedDomain::handle_goodbye(const Record& record) {
   if (visitors_.contains(record.session)) end_visit(record.session, true);
+}
+
+void StagedDomain::end_visits_on(uint32_t line) {
+  std::vector<uint64_t> visits;
+  for (const auto& [session, visitor] : visitors_)
+    if (visitor.line == line && !visitor.has_left) visits.push_back(session);
+  for (const uint64_t session : visits) end_visit(session, false);
 }
 
 /// `is_clean`: the writer has nothing under way, so its ring may be another's.

@@ -70,7 +70,7 @@ class StagedDomain final : public Domain {
     uint32_t part;
   };
   struct Peer {
-    enum class State : uint8_t { kUnknown, kAsked, kOpen, kBroken } state = State::kUnknown;
+    enum class State : uint8_t { kUnknown, kAsked, kOpen } state = State::kUnknown;
     uint32_t line = 0;
     bool is_gone = false;
     uint64_t number = 0;   // ours
@@ -99,6 +99,7 @@ class StagedDomain final : public Domain {
     uint64_t size_bytes = 0;
     SpanRing::Span span;         // of our ring
     SpanRing::Span remote_span;  // of the owner's
+    uint64_t session = 0;        // whose ring that is
     bool is_announced = false;
   };
   /// Somebody who writes to GPUs of ours.
@@ -170,6 +171,7 @@ class StagedDomain final : public Domain {
   void end_arrival(uint64_t session, const Record& piece, bool ok);
   void handle_forget(const Record& record);
   void handle_goodbye(const Record& record);
+  void end_visits_on(uint32_t line);
   void end_visit(uint64_t session, bool is_clean);
 
   std::unique_ptr<Domain> wire_;

@@ -17,7 +17,6 @@ bool StagedDomain::begin(const Write& write, bool to_gpu, const Region& source) 
   ++peer.postings;
   const uint32_t index = postings_.add(std::move(posting));
   peer.queue.push_back(index);
-  if (to_gpu && peer.state == Peer::State::kUnknown) greet(peer);
   if (postings_.at(index).from_gpu && !peer.ring) {
     peer.ring = take_ring(Access::kLocal);
     peer.spans = SpanRing(kRingBytes);
@@ -73,12 +72,11 @@ void StagedDomain::advance(uint32_t index) {
 bool StagedDomain::begin_piece(uint32_t index, uint32_t number) {
   Peer& peer = peers_[index];
   Posting& posting = postings_.at(number);
-  const bool is_refused =
-      (posting.to_gpu && peer.state == Peer::State::kBroken) || (posting.from_gpu && !peer.ring);
-  if (is_refused) {
+  if (posting.from_gpu && !peer.ring) {
     fail(number);
     return true;
   }
+  if (posting.to_gpu && peer.state == Peer::State::kUnknown) greet(peer);
   if (posting.to_gpu && peer.state != Peer::State::kOpen) return false;
   Piece piece;
   piece.posting = number;
@@ -111,16 +109,19 @@ bool StagedDomain::take_spans(Peer& peer, const Posting& posting, Piece& piece) 
   if (posting.to_gpu && !peer.remote_spans.has_room(piece.size_bytes)) return false;
   if (posting.from_gpu) piece.span = *peer.spans.take(piece.size_bytes);
   if (posting.to_gpu) piece.remote_span = *peer.remote_spans.take(piece.size_bytes);
+  piece.session = peer.session;
   return true;
 }
 
 void StagedDomain::copied_to_ring(uint32_t index, bool ok) {
   const Posting& posting = postings_.at(pieces_.at(index).posting);
-  if (ok && posting.ok) return to_post_.push_back(index);
-  // Nothing was written for it, so its spans are free again.
+  const Piece& piece = pieces_.at(index);
   Peer& peer = peers_[posting.write.peer];
-  if (peer.ring) peer.spans.give_back(pieces_.at(index).span.number);
-  if (posting.to_gpu) peer.remote_spans.give_back(pieces_.at(index).remote_span.number);
+  const bool is_of_now = !posting.to_gpu || piece.session == peer.session;
+  if (ok && posting.ok && is_of_now) return to_post_.push_back(index);
+  // Nothing was written for it, so its spans are free again.
+  if (peer.ring) peer.spans.give_back(piece.span.number);
+  if (posting.to_gpu && is_of_now) peer.remote_spans.give_back(piece.remote_span.number);
   end_piece(index, false);
 }
 
@@ -136,7 +137,12 @@ void StagedDomain::post_pieces() {
 bool StagedDomain::post_piece(uint32_t index) {
   const Piece& piece = pieces_.at(index);
   const Posting& posting = postings_.at(piece.posting);
-  const Peer& peer = peers_[posting.write.peer];
+  Peer& peer = peers_[posting.write.peer];
+  if (posting.to_gpu && piece.session != peer.session) {  // that ring is not to be written any more
+    if (posting.from_gpu && peer.ring) peer.spans.give_back(piece.span.number);
+    end_piece(index, false);
+    return true;
+  }
   Write write;
   write.peer = lines_.at(peer.line).wire;
   write.context = own(Own::kPiece, index);
@@ -164,11 +170,13 @@ void StagedDomain::posted(uint32_t index, bool ok) {
   const Posting& posting = postings_.at(piece.posting);
   const uint32_t number = posting.write.peer;
   Peer& peer = peers_[number];
-  if (posting.from_gpu) peer.spans.give_back(piece.span.number);
+  if (posting.from_gpu && peer.ring) peer.spans.give_back(piece.span.number);
   if (!posting.to_gpu) return end_piece(index, ok);
-  if (!ok || peer.state != Peer::State::kOpen) {
+  const bool is_of_now = piece.session == peer.session;
+  if (!ok || !is_of_now) {
     end_piece(index, false);
-    return break_session(number);  // it may land yet: the span cannot be used again
+    if (is_of_now) break_session(number);  // it may land yet: the span cannot be used again
+    return;
   }
   piece.is_announced = true;
   tell(peer.line, {.kind = Kind::kPiece,
@@ -223,12 +231,13 @@ void StagedDomain::end_if_over(uint32_t number) {
   postings_.erase(number);
 }
 
-/// Nothing more is written to its GPUs. What was announced reads our memory no more, but is never
-/// answered, perhaps.
+/// Nothing more is written into that ring of the owner's; the next write asks for another one. What
+/// was announced reads our memory no more, but is never answered, perhaps.
 void StagedDomain::break_session(uint32_t index) {
   Peer& peer = peers_[index];
-  if (peer.state == Peer::State::kUnknown && peer.queue.empty()) return;
-  peer.state = Peer::State::kBroken;
+  if (peer.state != Peer::State::kUnknown) peer_of_number_.erase(peer.number);
+  peer.state = Peer::State::kUnknown;
+  peer.session = 0;
   std::vector<uint32_t> announced;
   pieces_.for_each([&](uint32_t number, const Piece& piece) {
     if (piece.is_announced && postings_.at(piece.posting).write.peer == index)

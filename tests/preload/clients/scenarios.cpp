@@ -521,11 +521,19 @@ int namesake(const char* library) {
   return 0;
 }
 
+// cuda-gdb does this when it sees the driver being loaded.
+void start_debugger_session() {
+  auto* session = static_cast<uint32_t*>(dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cudbgSessionId"));
+  require(session != nullptr, "no cudbgSessionId");
+  *session = 1;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   const std::map<std::string, int (*)()> scenarios = {
       {"copy_once", copy_once},
+      {"copy_once_debugged", copy_once},
       {"exit_with_7", exit_with_7},
       {"pageable", pageable},
       {"pageable_fork", pageable_fork},
@@ -566,6 +574,7 @@ int main(int argc, char** argv) {
   if (name == "no_driver") return no_driver();
   if (name == "bystander") return bystander();
   if (name == "signalled_with_handler_before") signal(SIGUSR2, print_handled);
+  if (name == "copy_once_debugged") start_debugger_session();
   const bool has_driver = use_lookup("dlsym");
   if (name == "namesake") return namesake(argv[2]);
   require(has_driver, "no driver");

@@ -1,0 +1,74 @@
+// What the files of the C interface (abi_*.cpp) share: arguments in, status out, and no exception
+// leaves.
+#pragma once
+
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <new>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "braid/fabric_abi.h"
+#include "fabric/library/service.h"
+
+namespace braid::fabric::abi {
+
+/// How often this process's line has forked since the first engine was opened.
+int forks_so_far();
+
+}  // namespace braid::fabric::abi
+
+struct braid_fabric {
+  std::unique_ptr<braid::fabric::Service> service;
+  int forks = braid::fabric::abi::forks_so_far();
+};
+
+namespace braid::fabric::abi {
+
+/// What braid_fabric_last_error says in this thread.
+braid_status report(braid_status code, std::string message);
+
+inline braid_status report(const Status& status, braid_status code = BRAID_ERROR_ARGUMENT) {
+  return status.ok() ? BRAID_OK : report(code, status.message());
+}
+
+template <typename T>
+braid_status hand_out(const Result<T>& result, T* value) {
+  if (!result.ok()) return report(result.status());
+  *value = result.value();
+  return BRAID_OK;
+}
+
+/// As braid_fabric_address says.
+braid_status hand_out(const std::vector<std::byte>& bytes, void* buffer, size_t buffer_bytes,
+                      size_t* needed_bytes);
+
+inline Bytes bytes_of(const void* first, size_t size_bytes) {
+  return {static_cast<const std::byte*>(first), size_bytes};
+}
+
+inline std::optional<uint32_t> optional_of(const uint32_t* immediate) {
+  return immediate == nullptr ? std::nullopt : std::optional(*immediate);
+}
+
+/// `body(service)`, unless a pointer that the caller must give is null.
+template <typename Body, typename... Pointers>
+braid_status guarded(braid_fabric* fabric, const Body& body, const Pointers*... needed) noexcept
+    try {
+  if (fabric == nullptr || (... || (needed == nullptr)))
+    return report(BRAID_ERROR_ARGUMENT, "a pointer that must be given is null");
+  if (fabric->forks != forks_so_far())
+    return report(BRAID_ERROR_UNAVAILABLE,
+                  "this engine belongs to the parent process. Open one after the fork");
+  if (fabric->service->is_ending())
+    return report(BRAID_ERROR_UNAVAILABLE, "this engine is being closed");
+  return body(*fabric->service);
+} catch (const std::bad_alloc&) {
+  return report(BRAID_ERROR_MEMORY, "out of memory");
+} catch (const std::exception& unexpected) {
+  return report(BRAID_ERROR_UNAVAILABLE, unexpected.what());
+}
+
+}  // namespace braid::fabric::abi

@@ -1,0 +1,84 @@
+// The C interface: regions, grants, targets.
+#include "fabric/library/abi.h"
+
+using namespace braid::fabric;
+using namespace braid::fabric::abi;
+using braid::Result;
+using braid::Status;
+
+braid_status braid_fabric_add_region(braid_fabric* fabric, void* memory, size_t size_bytes,
+                                     uint64_t* region) {
+  const auto add = [&](Service& service) {
+    const MutableBytes bytes(static_cast<std::byte*>(memory), size_bytes);
+    return hand_out(service.with([&](Engine& engine) { return engine.add_region(bytes); }), region);
+  };
+  return guarded(fabric, add, memory, region);
+}
+
+braid_status braid_fabric_remove_region(braid_fabric* fabric, uint64_t region) {
+  return guarded(fabric, [&](Service& service) {
+    return report(service.with([&](Engine& engine) { return engine.remove_region(region); }));
+  });
+}
+
+braid_status braid_fabric_grant(braid_fabric* fabric, uint64_t region, uint64_t peer,
+                                uint64_t offset_bytes, uint64_t size_bytes, uint64_t* grant,
+                                void* descriptor, size_t buffer_bytes, size_t* descriptor_bytes) {
+  const auto give = [&](Service& service) {
+    Descriptor longest;
+    longest.rails.resize(
+        service.with([](Engine& engine) { return engine.address().rails.size(); }));
+    if (buffer_bytes < encode(longest).size())
+      return report(BRAID_ERROR_ARGUMENT, "the buffer has no room for a descriptor");
+    const Result<Granted> granted = service.with(
+        [&](Engine& engine) { return engine.grant(region, peer, offset_bytes, size_bytes); });
+    if (!granted.ok()) return report(granted.status());
+    *grant = granted.value().grant;
+    return hand_out(encode(granted.value().descriptor), descriptor, buffer_bytes, descriptor_bytes);
+  };
+  return guarded(fabric, give, grant, descriptor, descriptor_bytes);
+}
+
+braid_status braid_fabric_revoke(braid_fabric* fabric, uint64_t grant, uint64_t limit_us,
+                                 int* fence) {
+  const auto revoke = [&](Service& service) {
+    const uint64_t end_ns = Service::after_ns(limit_us);
+    const Status asked = service.with([&](Engine& engine) { return engine.revoke(grant, end_ns); });
+    if (!asked.ok()) return report(asked);
+    // The engine itself ends this at the limit.
+    service.wait(~uint64_t{0}, [&](Engine& engine) {
+      const Result<Fence> now = engine.fence(grant);
+      *fence = static_cast<int>(now.ok() ? now.value() : Fence::kFenced);
+      return *fence != BRAID_FABRIC_REVOKING;
+    });
+    return BRAID_OK;
+  };
+  return guarded(fabric, revoke, fence);
+}
+
+braid_status braid_fabric_fence_of(braid_fabric* fabric, uint64_t grant, int* fence) {
+  const auto ask = [&](Service& service) {
+    const Result<Fence> now = service.with([&](Engine& engine) { return engine.fence(grant); });
+    if (!now.ok()) return report(now.status());
+    *fence = static_cast<int>(now.value());
+    return BRAID_OK;
+  };
+  return guarded(fabric, ask, fence);
+}
+
+braid_status braid_fabric_forget_grant(braid_fabric* fabric, uint64_t grant) {
+  return guarded(fabric, [&](Service& service) {
+    return report(service.with([&](Engine& engine) { return engine.forget_grant(grant); }));
+  });
+}
+
+braid_status braid_fabric_open_target(braid_fabric* fabric, const void* descriptor,
+                                      size_t descriptor_bytes, uint64_t* target) {
+  const auto open = [&](Service& service) {
+    const Result<Descriptor> decoded = decode_descriptor(bytes_of(descriptor, descriptor_bytes));
+    if (!decoded.ok()) return report(decoded.status());
+    return hand_out(
+        service.with([&](Engine& engine) { return engine.open_target(decoded.value()); }), target);
+  };
+  return guarded(fabric, open, descriptor, target);
+}

@@ -1,0 +1,26 @@
+// What a scatter has to post: a plan for each member of a group. Pure.
+// Source: 3.3 of the paper, submit_scatter.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "fabric/policy/plan.h"
+
+namespace braid::fabric {
+
+/// What one member gets: bytes of the common source, at a place of its own target.
+struct Part {
+  Slice slice;
+  std::optional<uint32_t> immediate;
+};
+
+/// One plan for each part. `target_bytes[i]` is the size of the target of part i. All are checked
+/// before there is any plan; the error names the first part that is wrong.
+Result<std::vector<Plan>> plan_scatter(std::span<const Part> parts, uint64_t source_bytes,
+                                       std::span<const uint64_t> target_bytes,
+                                       const Slicing& slicing);
+
+}  // namespace braid::fabric

@@ -1,0 +1,143 @@
+// Engine: which rails are used, and which are tried again.
+#include <algorithm>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "fabric/engine.h"
+
+namespace braid::fabric {
+namespace {
+
+constexpr uint64_t kNever = std::numeric_limits<uint64_t>::max();
+
+/// One byte of this engine's scratch, to that of the peer.
+constexpr Slice kProbe{32, 0, 1};
+
+Status no_such_rail(size_t rail, size_t count) {
+  return Status::error("there is no rail " + std::to_string(rail) + ": this engine has " +
+                       std::to_string(count));
+}
+
+}  // namespace
+
+Result<RailState> Engine::rail_state(uint64_t id, size_t rail) const {
+  const Peer* peer = peers_.find(id);
+  if (peer == nullptr || peer->is_leaving) return Status::error("there is no such peer (any more)");
+  if (rail >= peer->routes.size()) return no_such_rail(rail, peer->routes.size());
+  return peer->routes[rail].health.state();
+}
+
+std::vector<RouteStatistics> Engine::routes() const {
+  std::vector<RouteStatistics> all;
+  peers_.for_each([&](uint64_t id, const Peer& peer) {
+    for (size_t rail = 0; rail < peer.routes.size(); ++rail) {
+      const Route& route = peer.routes[rail];
+      all.push_back({id, peer.engine, rail, route.health.state(), route.writes, route.bytes,
+                     route.failures, route.under_way_bytes, route.rate.bytes_per_s(now_ns_)});
+    }
+  });
+  return all;
+}
+
+std::vector<RailStatistics> Engine::rails() const {
+  std::vector<RailStatistics> all;
+  for (size_t rail = 0; rail < retired_.size(); ++rail)
+    all.push_back({address_.rails[rail].provider, retired_[rail], worker_.immediates(rail)});
+  return all;
+}
+
+uint64_t Engine::quarantined_bytes() const {
+  uint64_t bytes = 0;
+  for (const auto& [number, grant] : grants_)
+    if (grant.fence == Fence::kQuarantined) bytes += grant.size_bytes;
+  return bytes;
+}
+
+std::vector<PeerStatistics> Engine::peers() const {
+  std::vector<PeerStatistics> all;
+  peers_.for_each([&](uint64_t id, const Peer& peer) {
+    PeerStatistics row{id, peer.engine, 0};
+    for (const auto& [number, grant] : grants_)
+      if (grant.peer == id && grant.fence == Fence::kQuarantined)
+        row.quarantined_bytes += grant.size_bytes;
+    all.push_back(row);
+  });
+  return all;
+}
+
+Status Engine::retire_rail(size_t rail) {
+  if (rail >= retired_.size()) return no_such_rail(rail, retired_.size());
+  const auto in_use = std::count(retired_.begin(), retired_.end(), false);
+  if (!retired_[rail] && in_use == 1)
+    return Status::error("rail " + std::to_string(rail) + " is the last in use",
+                         "Restore another one first");
+  retired_[rail] = true;
+  peers_.for_each([&](uint64_t, Peer& peer) { peer.routes[rail].health.is_retired_here = true; });
+  return {};
+}
+
+Status Engine::restore_rail(size_t rail) {
+  if (rail >= retired_.size()) return no_such_rail(rail, retired_.size());
+  if (!retired_[rail]) return {};
+  retired_[rail] = false;
+  peers_.for_each([&](uint64_t id, Peer& peer) {
+    peer.routes[rail].health.is_retired_here = false;
+    peer.routes[rail].health.suspect(now_ns_);
+    probe_routes(id);
+  });
+  return {};
+}
+
+/// Messages stay on the first rail that is not known to be broken: all peers' messages then share
+/// few queues, and a write that is late moves none.
+size_t Engine::message_rail(const Peer& peer) const {
+  const auto rank = [](const Route& route) {
+    return std::max(route.health.rank(), static_cast<unsigned>(RailState::kSuspect));
+  };
+  const auto best =
+      std::min_element(peer.routes.begin(), peer.routes.end(),
+                       [&](const Route& a, const Route& b) { return rank(a) < rank(b); });
+  return static_cast<size_t>(best - peer.routes.begin());
+}
+
+// ---- Probes ----
+
+/// Begins those that are due, and comes back for the others.
+void Engine::probe_routes(uint64_t id) {
+  Peer* peer = peers_.find(id);
+  if (peer == nullptr || peer->is_leaving) return;
+  uint64_t next_ns = kNever;
+  for (size_t rail = 0; rail < peer->routes.size(); ++rail) {
+    if (peer->routes[rail].health.wants_probe(now_ns_)) probe(id, rail);
+    next_ns = std::min(next_ns, peer->routes[rail].health.next_probe_ns());
+  }
+  if (next_ns >= peer->next_probe_ns) return;
+  peer->next_probe_ns = next_ns;
+  add_deadline(next_ns, Due::kProbe, id);
+}
+
+/// It has no deadline: a rail that swallows it stays suspect until it gives it back.
+void Engine::probe(uint64_t id, size_t rail) {
+  Peer& peer = *peers_.find(id);
+  peer.routes[rail].health.probe_begun();
+  Transfer transfer;
+  transfer.plan = Plan::single(kProbe, scratch_.size(), 1, options_.slicing).value();
+  transfer.source = &scratch_source_;
+  transfer.target = &peer.scratch;
+  transfer.probed_rail = rail;
+  transfer.holds.peer = id;
+  transfer.is_forgotten = true;  // nobody's ticket
+  worker_.start(std::move(transfer));
+}
+
+void Engine::probe_ended(const Transfer& transfer) {
+  const uint64_t id = transfer.holds.peer;
+  Peer* peer = peers_.find(id);
+  if (peer == nullptr || transfer.failure == Failure::kDisconnected) return;
+  const bool ok = transfer.failure == Failure::kNone;
+  peer->routes[*transfer.probed_rail].health.probe_ended(ok, now_ns_);
+  probe_routes(id);
+}
+
+}  // namespace braid::fabric

@@ -1,0 +1,56 @@
+// Two engines of libbraid_fabric that are connected, for tests of include/braid/fabric.h.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "braid/fabric.h"
+
+namespace braid::test {
+
+class FabricPair : public testing::Test {
+ protected:
+  static constexpr std::chrono::seconds kLimit{20};
+
+  void SetUp() override { open("tcp;ofi_rxm"); }
+
+  void open(const char* provider) {
+    auto owner = Fabric::open({provider, {"127.0.0.1", "127.0.0.1"}});
+    if (!owner.ok()) GTEST_SKIP() << owner.status().message();
+    owner_.emplace(std::move(owner).value());
+    writer_.emplace(Fabric::open({provider, {"127.0.0.1", "127.0.0.1"}}).value());
+    const auto peer = writer_->connect(owner_->address().value(), kLimit);
+    ASSERT_TRUE(peer.ok()) << peer.status().message();
+    owners_peer_ = peer.value();
+    writers_peer_ = owner_->accept(kLimit).value().value();
+  }
+
+  /// All of `memory` is granted to the writer.
+  Fabric::Target open_memory(std::vector<std::byte>& memory) {
+    const auto region = owner_->add_region(memory.data(), memory.size()).value();
+    const auto granted = owner_->grant(region, writers_peer_, 0, memory.size()).value();
+    return writer_->open_target(granted.descriptor).value();
+  }
+
+  static bool eventually(const std::function<bool()>& is_so) {
+    const auto end = std::chrono::steady_clock::now() + kLimit;
+    while (!is_so()) {
+      if (std::chrono::steady_clock::now() > end) return false;
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
+    }
+    return true;
+  }
+
+  std::optional<Fabric> owner_, writer_;
+  Fabric::Peer owners_peer_{}, writers_peer_{};
+};
+
+}  // namespace braid::test

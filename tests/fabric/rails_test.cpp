@@ -1,0 +1,127 @@
+// Rails that break, come back, and are retired: on every kind of wire.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "fabric/engine.h"
+#include "fabric/wires.h"
+
+namespace braid::fabric {
+namespace {
+
+using test::some_bytes;
+
+constexpr uint64_t kSecondNs = 1'000'000'000;
+constexpr int kStepsMax = 5'000'000;
+constexpr size_t kRails = 2;
+
+/// One engine writes into the memory of another, over two rails.
+class RailsTest : public testing::TestWithParam<test::WireKind> {
+ protected:
+  void SetUp() override {
+    if (const std::string why = GetParam().missing(); !why.empty()) GTEST_SKIP() << why;
+    wire_ = GetParam().make();
+    owner_ = open(0, 101);
+    writer_ = open(1, 102);
+    const uint64_t peer = owner_->connect(writer_->address(), deadline()).value();
+    const auto is_connected = [&] {
+      return writer_->find_peer(101) && owner_->peer_state(peer).value() == PeerState::kConnected;
+    };
+    ASSERT_TRUE(wait(is_connected));
+    owners_number_ = *writer_->find_peer(101);
+    const uint64_t region = owner_->add_region(memory_).value();
+    const Granted granted = owner_->grant(region, peer, 0, memory_.size()).value();
+    target_ = writer_->open_target(granted.descriptor).value();
+    source_region_ = writer_->add_region(source_).value();
+  }
+
+  std::unique_ptr<Engine> open(int side, uint64_t engine) {
+    EngineOptions options;
+    options.engine = engine;
+    std::vector<std::unique_ptr<Domain>> domains;
+    for (size_t i = 0; i < kRails; ++i) domains.push_back(wire_->open(side));
+    return Engine::open(std::move(domains), options).value();
+  }
+  uint64_t deadline() { return wire_->now_ns() + 20 * kSecondNs; }
+  bool wait(const std::function<bool()>& until) {
+    for (int step = 0; step < kStepsMax; ++step) {
+      if (until()) return true;
+      owner_->step(wire_->now_ns());
+      writer_->step(wire_->now_ns());
+      wire_->pass_time();
+    }
+    return until();
+  }
+
+  /// Everything, with new bytes; kDone means that the memory has them.
+  TicketState write_all() {
+    const auto bytes = some_bytes(source_.size(), ++writes_);
+    std::copy(bytes.begin(), bytes.end(), source_.begin());
+    std::fill(memory_.begin(), memory_.end(), std::byte{0});
+    const uint32_t immediate = owner_->counters().acquire().value();
+    const uint64_t ticket =
+        writer_->write(source_region_, target_, {0, 0, source_.size()}, immediate, deadline())
+            .value();
+    EXPECT_TRUE(wait([&] { return writer_->state(ticket).value() != TicketState::kPending; }));
+    const TicketState end = writer_->state(ticket).value();
+    writer_->forget(ticket);
+    if (end != TicketState::kDone) return end;
+    const uint64_t expected = immediates_of_write(source_.size());
+    EXPECT_TRUE(wait([&] { return owner_->counters().count(immediate) == expected; }));
+    EXPECT_EQ(std::memcmp(memory_.data(), source_.data(), source_.size()), 0);
+    return end;
+  }
+  RailState rail(size_t index) { return writer_->rail_state(owners_number_, index).value(); }
+  uint64_t bytes_over(size_t index) {
+    uint64_t bytes = 0;
+    for (const RouteStatistics& route : writer_->routes())
+      if (route.rail == index) bytes += route.bytes;
+    return bytes;
+  }
+
+  std::vector<std::byte> memory_ = std::vector<std::byte>(6'000'000);
+  std::vector<std::byte> source_ = std::vector<std::byte>(6'000'000);
+  std::unique_ptr<test::Wire> wire_;
+  std::unique_ptr<Engine> owner_;
+  std::unique_ptr<Engine> writer_;
+  uint64_t owners_number_ = 0, target_ = 0, source_region_ = 0;
+  uint32_t writes_ = 0;
+};
+
+TEST_P(RailsTest, ABrokenRailIsLeftAloneUntilItWorksAgain) {
+  ASSERT_EQ(write_all(), TicketState::kDone);
+  if (!wire_->break_rail(0, 1)) GTEST_SKIP() << "nothing breaks a rail of this wire";
+  // What notices may fail, but only that.
+  for (int i = 0; i < 3 && rail(1) == RailState::kUp; ++i) write_all();
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(write_all(), TicketState::kDone) << "over the other rail";
+  EXPECT_EQ(rail(0), RailState::kUp);
+  wire_->mend_rail(0, 1);
+  ASSERT_TRUE(wait([&] { return rail(1) == RailState::kUp; })) << "a probe finds it well";
+  const uint64_t before = bytes_over(1);
+  EXPECT_EQ(write_all(), TicketState::kDone);
+  EXPECT_GT(bytes_over(1), before);
+}
+
+TEST_P(RailsTest, ARetiredRailCarriesNothingUntilItIsRestored) {
+  ASSERT_EQ(write_all(), TicketState::kDone);
+  ASSERT_TRUE(writer_->retire_rail(0).ok()) << "the one with the messages";
+  EXPECT_EQ(rail(0), RailState::kRetired);
+  const uint64_t before = bytes_over(0);
+  EXPECT_EQ(write_all(), TicketState::kDone);
+  EXPECT_EQ(bytes_over(0), before);
+  EXPECT_EQ(writer_->retire_rail(1).message(),
+            "rail 1 is the last in use. Restore another one first");
+  EXPECT_EQ(writer_->retire_rail(2).message(), "there is no rail 2: this engine has 2");
+  ASSERT_TRUE(writer_->send(owners_number_, some_bytes(10, 1)).ok());
+  EXPECT_TRUE(wait([&] { return owner_->receive().has_value(); })) << "messages go on";
+  ASSERT_TRUE(writer_->restore_rail(0).ok());
+  ASSERT_TRUE(wait([&] { return rail(0) == RailState::kUp; }));
+  EXPECT_EQ(write_all(), TicketState::kDone);
+  EXPECT_GT(bytes_over(0), before);
+}
+
+INSTANTIATE_TEST_SUITE_P(Wires, RailsTest, testing::ValuesIn(test::wire_kinds()),
+                         test::name_of_wire);
+
+}  // namespace
+}  // namespace braid::fabric
