@@ -13,6 +13,8 @@
 namespace braid::fabric::gpu {
 namespace {
 
+constexpr size_t kGroupsMax = 4;
+static_assert(2 * kGroupsMax <= Mover::kListCount);
 constexpr int kEagerLooks = 200;  // before it sleeps between looks
 constexpr auto kBetweenLooks = std::chrono::microseconds(20);
 
@@ -88,7 +90,7 @@ void Lane::run(std::function<void(CUresult)> call) {
 void Lane::prepare_pages() {
   run([this](CUresult context) {
     if (context == CUDA_SUCCESS)
-      mover_.prepare_pages(streams_[static_cast<size_t>(Way::kBetweenGpus)].handle);
+      mover_.prepare_pages(streams_[static_cast<size_t>(Way::kBetweenGpus)][0].handle);
   });
 }
 
@@ -115,8 +117,7 @@ void Lane::work() {
     const auto is_wanted = [&] {
       bool has_work = is_ending_ || !to_pin_.empty() || !to_unpin_.empty() || !to_run_.empty();
       for (size_t way = 0; way < kWayCount; ++way)
-        has_work = has_work ||
-                   (!to_copy_[way].empty() && streams_[way].under_way.size() < Mover::kListCount);
+        has_work = has_work || (!to_copy_[way].empty() && has_room(way));
       return has_work;
     };
     if (is_ending_) break;
@@ -150,9 +151,10 @@ void Lane::enter_context() {
     }
   }
   if (state_ == CUDA_SUCCESS) state_ = driver_.cuCtxSetCurrent(context_);
-  for (Stream& stream : streams_)
-    if (state_ == CUDA_SUCCESS)
-      state_ = driver_.cuStreamCreate(&stream.handle, CU_STREAM_NON_BLOCKING);
+  for (auto& streams : streams_)
+    for (Stream& stream : streams)
+      if (state_ == CUDA_SUCCESS)
+        state_ = driver_.cuStreamCreate(&stream.handle, CU_STREAM_NON_BLOCKING);
 }
 
 /// Whatever was asked for. False: nothing was.
@@ -167,7 +169,7 @@ bool Lane::serve() {
     to_unpin.swap(to_unpin_);
     to_run.swap(to_run_);
     for (size_t way = 0; way < kWayCount; ++way)
-      if (streams_[way].under_way.size() < Mover::kListCount) to_copy[way].swap(to_copy_[way]);
+      if (has_room(way)) to_copy[way].swap(to_copy_[way]);
   }
   bool any = !to_pin.empty() || !to_unpin.empty() || !to_run.empty();
   for (const auto& memory : to_pin) begin_pin(memory);
@@ -181,11 +183,22 @@ bool Lane::serve() {
   return any;
 }
 
+/// What comes while others are under way waits, and goes together: few large groups keep a GPU as
+/// busy as many small ones, at a smaller cost.
+bool Lane::has_room(size_t way) const {
+  size_t under_way = 0;
+  for (const Stream& stream : streams_[way]) under_way += stream.under_way.size();
+  return under_way < kGroupsMax;
+}
+
 void Lane::begin(Way way, std::vector<Copy> copies) {
-  Stream& stream = streams_[static_cast<size_t>(way)];
+  Stream* streams = streams_[static_cast<size_t>(way)];
+  Stream& stream = streams[streams[0].under_way.size() > streams[1].under_way.size() ? 1 : 0];
   Group group{nullptr, state_, std::move(copies)};
   if (state_ != CUDA_SUCCESS) return finish(group, state_);
-  group.result = mover_.enqueue(way, group.copies, stream.handle);
+  const size_t turn = stream.groups++ % kGroupsMax;  // at most so many are under way in it
+  const size_t list = (&stream == streams ? 0 : kGroupsMax) + turn;
+  group.result = mover_.enqueue(way, group.copies, stream.handle, list);
   // Some may be under way although another was refused: all end when the stream has passed them.
   CUresult recorded = CUDA_SUCCESS;
   if (events_.empty()) {
@@ -204,7 +217,8 @@ void Lane::begin(Way way, std::vector<Copy> copies) {
 
 bool Lane::look() {
   bool any = false;
-  for (Stream& stream : streams_) any = look(stream) || any;
+  for (auto& streams : streams_)
+    for (Stream& stream : streams) any = look(stream) || any;
   return any;
 }
 
@@ -247,17 +261,19 @@ void Lane::end_pin(const std::shared_ptr<HostMemory>& memory) {
 }
 
 bool Lane::has_something_under_way() const {
-  for (const Stream& stream : streams_)
-    if (!stream.under_way.empty()) return true;
+  for (const auto& streams : streams_)
+    for (const Stream& stream : streams)
+      if (!stream.under_way.empty()) return true;
   return false;
 }
 
 void Lane::close() {
-  for (Stream& stream : streams_) {
-    if (!stream.under_way.empty()) driver_.cuStreamSynchronize(stream.handle);
-    look(stream);
-    if (stream.handle != nullptr) driver_.cuStreamDestroy(stream.handle);
-  }
+  for (auto& streams : streams_)
+    for (Stream& stream : streams) {
+      if (!stream.under_way.empty()) driver_.cuStreamSynchronize(stream.handle);
+      look(stream);
+      if (stream.handle != nullptr) driver_.cuStreamDestroy(stream.handle);
+    }
   mover_.close();
   for (const CUevent event : events_) driver_.cuEventDestroy(event);
   for (const auto& [address, memory] : pinned_) driver_.cuMemHostUnregister(memory->bytes().data());

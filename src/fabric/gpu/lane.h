@@ -59,12 +59,14 @@ class Lane {
   };
   struct Stream {
     CUstream handle = nullptr;
+    uint64_t groups = 0;  // ever
     std::deque<Group> under_way;
   };
 
   void work();
   void enter_context();
   bool serve();
+  bool has_room(size_t way) const;
   void begin(Way way, std::vector<Copy> copies);
   bool look();
   bool look(Stream& stream);
@@ -81,7 +83,8 @@ class Lane {
   CUresult state_ = CUDA_SUCCESS;  // of the context
   CUdevice device_ = 0;
   bool holds_primary_ = false;
-  Stream streams_[kWayCount];
+  static constexpr size_t kStreamsOfWay = 2;
+  Stream streams_[kWayCount][kStreamsOfWay];
   std::vector<CUevent> events_;  // free ones
   std::map<const HostMemory*, std::shared_ptr<HostMemory>> pinned_;
 

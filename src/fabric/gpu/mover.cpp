@@ -11,10 +11,12 @@ namespace {
 
 // A launch costs what two copies do. Larger pieces are as fast by copy engines, which spare SMs.
 constexpr size_t kFewestPages = 4;
-constexpr size_t kMostPages = 2048;
 constexpr uint64_t kLargestPageBytes = 1 << 20;
-constexpr size_t kListBytes = kMostPages * sizeof(cuda::Page);
-constexpr uint32_t kBlocks = 64;  // half of the SMs of an H200
+// The blocks share parts out: small ones, so that all end together.
+constexpr uint64_t kPartBytes = 32 << 10;
+constexpr size_t kMostParts = 8192;
+constexpr size_t kListBytes = kMostParts * sizeof(cuda::Page);
+constexpr uint32_t kBlocks = 128;
 
 }  // namespace
 
@@ -42,7 +44,8 @@ void Mover::prepare_pages(CUstream stream) {
   CUfunction found = nullptr;
   if (driver_.cuModuleGetFunction(&found, module_, cuda::kPagesKernelName) != CUDA_SUCCESS) return;
   pages_ = found;
-  if (launch({}, stream) != CUDA_SUCCESS) pages_ = nullptr;  // the first launch may take its time
+  if (launch({}, stream, 0) != CUDA_SUCCESS)
+    pages_ = nullptr;  // the first launch may take its time
 }
 
 void Mover::close() {
@@ -67,17 +70,15 @@ std::span<const Copy> Mover::merge(std::span<const Copy> copies) {
   return merged_;
 }
 
-CUresult Mover::enqueue(Way, std::span<const Copy> copies, CUstream stream) {
+CUresult Mover::enqueue(Way, std::span<const Copy> copies, CUstream stream, size_t list) {
   const std::span<const Copy> merged = merge(copies);
-  uint64_t size_bytes = 0;
-  bool may_be_kernels = pages_ != nullptr;
+  uint64_t parts = 0;
+  bool are_pages = pages_ != nullptr && merged.size() >= kFewestPages;
   for (const Copy& copy : merged) {
-    size_bytes += copy.size_bytes;
-    may_be_kernels = may_be_kernels && copy.may_be_kernels;
+    parts += (copy.size_bytes + kPartBytes - 1) / kPartBytes;
+    are_pages = are_pages && copy.may_be_kernels && copy.size_bytes <= kLargestPageBytes;
   }
-  const bool are_pages = merged.size() >= kFewestPages && merged.size() <= kMostPages &&
-                         size_bytes / merged.size() <= kLargestPageBytes;
-  if (may_be_kernels && are_pages) return launch(merged, stream);
+  if (are_pages && parts <= kMostParts) return launch(merged, stream, list);
   for (const Copy& copy : merged) {
     const CUresult result = driver_.cuMemcpyAsync(copy.to, copy.from, copy.size_bytes, stream);
     if (result != CUDA_SUCCESS) return result;
@@ -85,13 +86,13 @@ CUresult Mover::enqueue(Way, std::span<const Copy> copies, CUstream stream) {
   return CUDA_SUCCESS;
 }
 
-CUresult Mover::launch(std::span<const Copy> copies, CUstream stream) {
-  auto* list = reinterpret_cast<cuda::Page*>(static_cast<std::byte*>(lists_->data()) +
-                                             next_list_ * kListBytes);
-  next_list_ = (next_list_ + 1) % kListCount;
-  for (size_t i = 0; i < copies.size(); ++i)
-    list[i] = {copies[i].from, copies[i].to, copies[i].size_bytes};
-  const auto count = static_cast<uint32_t>(copies.size());
+CUresult Mover::launch(std::span<const Copy> copies, CUstream stream, size_t number) {
+  auto* list =
+      reinterpret_cast<cuda::Page*>(static_cast<std::byte*>(lists_->data()) + number * kListBytes);
+  uint32_t count = 0;
+  for (const Copy& copy : copies)
+    for (uint64_t at = 0; at < copy.size_bytes; at += kPartBytes)
+      list[count++] = {copy.from + at, copy.to + at, std::min(kPartBytes, copy.size_bytes - at)};
   cuda::PagesArgs args{reinterpret_cast<uint64_t>(list), count,
                        std::clamp<uint32_t>(count, 1, kBlocks)};
   void* parameters[] = {&args};

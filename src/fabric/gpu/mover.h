@@ -54,8 +54,8 @@ class Mover {
   void prepare_pages(CUstream stream);
 
   /// Puts all into the stream. If one is refused, those before it are under way all the same.
-  /// A call uses one of kListCount lists, in turns: that many may be under way in a stream.
-  CUresult enqueue(Way way, std::span<const Copy> copies, CUstream stream);
+  /// `list`, below kListCount: nothing that was put with the same one is under way any more.
+  CUresult enqueue(Way way, std::span<const Copy> copies, CUstream stream, size_t list);
 
   /// Before the context is left.
   void close();
@@ -64,14 +64,13 @@ class Mover {
 
  private:
   std::span<const Copy> merge(std::span<const Copy> copies);
-  CUresult launch(std::span<const Copy> copies, CUstream stream);
+  CUresult launch(std::span<const Copy> copies, CUstream stream, size_t list);
 
   const cuda::Driver& driver_;
   std::vector<Copy> merged_;
   CUmodule module_ = nullptr;
   CUfunction pages_ = nullptr;  // null: it is not loaded
   std::unique_ptr<cuda::RegisteredMemory> lists_;
-  size_t next_list_ = 0;
 };
 
 }  // namespace braid::fabric::gpu

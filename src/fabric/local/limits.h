@@ -8,8 +8,8 @@ namespace braid::fabric::local {
 
 /// A copy between GPUs takes a microsecond for what takes a network a hundred, and as long to
 /// begin.
-inline constexpr uint64_t kPostingsMax = 2048;
-inline constexpr uint64_t kPostedBytesMax = 64 << 20;
+inline constexpr uint64_t kPostingsMax = 4096;
+inline constexpr uint64_t kPostedBytesMax = 128 << 20;
 inline constexpr size_t kHostPartBytes = 64 << 10;
 inline constexpr size_t kMessageBytesMax = 64 << 10;
 inline constexpr uint64_t kHeldMessagesMax = 64;  // of one visitor, that no buffer is there for
