@@ -50,7 +50,8 @@ typedef struct braid_fabric braid_fabric;
 
 typedef struct braid_fabric_options {
   size_t struct_bytes;          /* sizeof(braid_fabric_options) */
-  const char* provider;         /* libfabric's name: "tcp;ofi_rxm", "shm", "net"; NULL: the first */
+  const char* provider;         /* libfabric's name: "tcp;ofi_rxm", "shm", "net"; NULL: the first.
+                                   "local": GPUs of this server, without a network */
   const char* const* addresses; /* of network interfaces, one for each rail: "10.0.0.7". Engines
                                    that talk to each other have as many, in the same order */
   size_t address_count;         /* 0: by nics */
@@ -105,6 +106,8 @@ BRAID_API braid_status braid_fabric_accept(braid_fabric* fabric, uint64_t limit_
 /* Takes back at once what was granted to the peer: see braid_fabric_fence_of. */
 BRAID_API braid_status braid_fabric_disconnect(braid_fabric* fabric, uint64_t peer);
 
+/* Host memory, or memory of one GPU (as an address): docs/fabric.md, "GPU memory", says what waits
+ * for the driver, and what "local" can share. */
 BRAID_API braid_status braid_fabric_add_region(braid_fabric* fabric, void* memory,
                                                size_t size_bytes, uint64_t* region);
 /* An error while something of it is granted, or read by a write. */

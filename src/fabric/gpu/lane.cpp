@@ -14,6 +14,7 @@ namespace braid::fabric::gpu {
 namespace {
 
 constexpr size_t kGroupsMax = 4;
+constexpr uint64_t kGroupBytesMax = 16 << 20;
 static_assert(2 * kGroupsMax <= Mover::kListCount);
 constexpr int kEagerLooks = 200;  // before it sleeps between looks
 constexpr auto kBetweenLooks = std::chrono::microseconds(20);
@@ -70,12 +71,9 @@ void Lane::copy(Way way, std::vector<Copy>& copies) {
   if (copies.empty()) return;
   {
     const std::lock_guard lock(mutex_);
-    std::vector<Copy>& all = to_copy_[static_cast<size_t>(way)];
-    if (all.empty())
-      all.swap(copies);
-    else
-      all.insert(all.end(), std::make_move_iterator(copies.begin()),
-                 std::make_move_iterator(copies.end()));
+    std::deque<Copy>& all = to_copy_[static_cast<size_t>(way)];
+    all.insert(all.end(), std::make_move_iterator(copies.begin()),
+               std::make_move_iterator(copies.end()));
   }
   copies.clear();
   wake_.notify_one();
@@ -169,7 +167,7 @@ bool Lane::serve() {
     to_unpin.swap(to_unpin_);
     to_run.swap(to_run_);
     for (size_t way = 0; way < kWayCount; ++way)
-      if (has_room(way)) to_copy[way].swap(to_copy_[way]);
+      if (has_room(way)) to_copy[way] = take_group(to_copy_[way]);
   }
   bool any = !to_pin.empty() || !to_unpin.empty() || !to_run.empty();
   for (const auto& memory : to_pin) begin_pin(memory);
@@ -181,6 +179,17 @@ bool Lane::serve() {
   }
   for (const auto& memory : to_unpin) end_pin(memory);
   return any;
+}
+
+/// Several groups, so that the end of one is dealt with while others are copied.
+std::vector<Copy> Lane::take_group(std::deque<Copy>& waiting) {
+  std::vector<Copy> group;
+  for (uint64_t size_bytes = 0; !waiting.empty() && size_bytes < kGroupBytesMax;) {
+    size_bytes += waiting.front().size_bytes;
+    group.push_back(std::move(waiting.front()));
+    waiting.pop_front();
+  }
+  return group;
 }
 
 /// What comes while others are under way waits, and goes together: few large groups keep a GPU as

@@ -67,6 +67,7 @@ class Lane {
   void enter_context();
   bool serve();
   bool has_room(size_t way) const;
+  std::vector<Copy> take_group(std::deque<Copy>& waiting);
   void begin(Way way, std::vector<Copy> copies);
   bool look();
   bool look(Stream& stream);
@@ -92,7 +93,7 @@ class Lane {
   std::condition_variable wake_;
   std::deque<std::shared_ptr<HostMemory>> to_pin_, to_unpin_;  // under the mutex, below too
   std::deque<std::function<void(CUresult)>> to_run_;
-  std::vector<Copy> to_copy_[kWayCount];
+  std::deque<Copy> to_copy_[kWayCount];
   bool is_ending_ = false;
   std::thread thread_;
 };

@@ -87,16 +87,15 @@ int find_gpu(const cuda::Driver& driver, const CUuuid& gpu) {
 
 // ---- The writer's side ----
 
-Mapping::State Mapping::prepare(const std::shared_ptr<gpu::Lane>& lane) {
+Mapping::State Mapping::prepare(gpu::Lane& lane) {
   const std::lock_guard lock(mutex_);
-  const auto [view, is_new] = views_.try_emplace(lane.get());
+  const auto [view, is_new] = views_.try_emplace(&lane);
   if (is_new && offer_.kind == Offer::kSameProcess) {
     view->second = {State::kReady, offer_.address, 0};
   } else if (is_new) {
-    lane_ = lane;
-    lane->run([self = shared_from_this(), at = lane.get()](CUresult context) {
-      self->open(context, *at);
-    });
+    lane_ = &lane;
+    lane.run(
+        [self = shared_from_this(), at = &lane](CUresult context) { self->open(context, *at); });
   }
   return view->second.state;
 }

@@ -45,8 +45,8 @@ class Mapping : public std::enable_shared_from_this<Mapping> {
       : driver_(driver), offer_(offer), file_(std::move(file)) {}
 
   enum class State : uint8_t { kComing, kReady, kRefused };
-  /// Begins it, the first time.
-  State prepare(const std::shared_ptr<gpu::Lane>& lane);
+  /// Begins it, the first time. The caller keeps the lane until the mapping has been let go.
+  State prepare(gpu::Lane& lane);
   /// Of the region's first byte, for a lane that is ready.
   CUdeviceptr address_for(const gpu::Lane& lane) const;
   /// Nobody copies there any more. Begins it, the first time; true once it is mapped nowhere.
@@ -74,7 +74,7 @@ class Mapping : public std::enable_shared_from_this<Mapping> {
   bool is_closed_ = false;
   mutable std::mutex mutex_;                // of everybody
   std::map<const gpu::Lane*, View> views_;  // under it
-  std::shared_ptr<gpu::Lane> lane_;         // that lets go
+  gpu::Lane* lane_ = nullptr;               // that lets go
   bool is_letting_go_ = false;
   bool is_gone_ = false;
 };

@@ -118,10 +118,10 @@ void LocalDomain::start_copy(uint64_t id) {
 Mapping::State LocalDomain::find_route(const Posting& posting) {
   Import& import = *posting.import;
   const std::shared_ptr<gpu::Lane> lane = lane_for(posting);
-  const Mapping::State state = import.mapping->prepare(lane);
+  lanes_.insert(lane);
+  const Mapping::State state = import.mapping->prepare(*lane);
   if (state != Mapping::State::kReady) return state;
   import.lane = lane;
-  lanes_.insert(lane);
   const bool is_host = regions_.at(posting.write.region).lane == nullptr;
   const gpu::Way way = is_host ? gpu::Way::kToGpu : gpu::Way::kBetweenGpus;
   Route route;
