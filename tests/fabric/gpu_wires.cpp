@@ -57,14 +57,14 @@ class GpuBytes final : public Memory {
 /// Mapped, and made to be shared.
 class SharedBytes final : public Memory {
  public:
-  SharedBytes(const Server& server, int gpu, size_t size_bytes)
+  SharedBytes(const Server& server, int gpu, size_t size_bytes, bool is_shared = true)
       : server_(server), gpu_(gpu), size_bytes_(size_bytes) {
     constexpr size_t kGranuleBytes = 2 << 20;
     mapped_bytes_ = (size_bytes + kGranuleBytes - 1) / kGranuleBytes * kGranuleBytes;
     CUmemAllocationProp kind{};
     kind.type = CU_MEM_ALLOCATION_TYPE_PINNED;
     kind.location = {CU_MEM_LOCATION_TYPE_DEVICE, gpu};
-    kind.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    if (is_shared) kind.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
     const CUmemAccessDesc access{kind.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     CUmemGenericAllocationHandle handle = 0;
     MUST(server_.driver(), cuMemCreate(&handle, mapped_bytes_, &kind, 0));
@@ -191,6 +191,11 @@ std::vector<WireKind> make_kinds(bool only_to_gpu) {
 }
 
 }  // namespace
+
+std::unique_ptr<Memory> unshared_memory(size_t size_bytes) {
+  static const Server server;
+  return std::make_unique<SharedBytes>(server, 1, size_bytes, false);
+}
 
 const std::vector<WireKind>& wire_kinds() {
   static const std::vector<WireKind> kinds = make_kinds(false);

@@ -19,7 +19,6 @@ using braid::test::Gate;
 using braid::test::LockHolder;
 using test::some_bytes;
 
-constexpr int kOwnersGpu = 1;
 constexpr int kLooks = 3000;  // long enough for all that does not wait for the driver
 
 const test::WireKind& kind_named(const std::string& name) {
@@ -32,7 +31,7 @@ class StagedTest : public braid::test::ServerTest {
  protected:
   void SetUp() override {
     ServerTest::SetUp();
-    wire_ = kind_named("simulated_software_gpu_to_gpu").make();
+    wire_ = kind_named(wire_name_).make();
     writer_ = wire_->open(0);
     owner_ = wire_->open(1);
     peer_ = writer_->connect(owner_->address()).value();
@@ -71,20 +70,22 @@ class StagedTest : public braid::test::ServerTest {
     ASSERT_TRUE(wait([&] { return writer_->post_write(write); }));
   }
 
-  /// From now on no call gets the lock of the owner's context, until `release`.
+  /// From now on no call gets the lock of that context, until `release`.
   void hold() {
-    use_gpu(kOwnersGpu);
+    use_gpu(held_gpu_);
     CUdeviceptr memory = 0;
     MUST(driver(), cuMemAlloc(&memory, 4096));
     gate_.emplace(driver());
     gate_->hold(new_stream());
-    holder_.emplace(driver(), context(kOwnersGpu), memory);
+    holder_.emplace(driver(), context(held_gpu_), memory);
   }
   void release() {
     gate_->open();
     holder_.reset();
   }
 
+  std::string wire_name_ = "simulated_software_gpu_to_gpu";
+  int held_gpu_ = 1;  // whose context makes the last copy: the owner's
   std::unique_ptr<test::Wire> wire_;
   std::unique_ptr<Domain> writer_, owner_;
   uint32_t peer_ = 0;
@@ -116,7 +117,21 @@ class WarmTest : public StagedTest {
   RemoteRange range_;
 };
 
-TEST_F(WarmTest, ACopyThatHasNotEndedIsNoImmediateAndNoCompletion) {
+/// On both ways to a GPU.
+class HeldDriverTest : public WarmTest, public testing::WithParamInterface<const char*> {
+ protected:
+  void SetUp() override {
+    wire_name_ = GetParam();
+    if (wire_name_ == "local_gpu_to_shared") held_gpu_ = 0;  // the writer's
+    WarmTest::SetUp();
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Wires, HeldDriverTest,
+                         testing::Values("simulated_software_gpu_to_gpu", "local_gpu_to_shared"),
+                         [](const auto& wire) { return std::string(wire.param); });
+
+TEST_P(HeldDriverTest, ACopyThatHasNotEndedIsNoImmediateAndNoCompletion) {
   hold();
   post(from_, source_->bytes(), range_, 0, 2);
   wait([] { return false; }, kLooks);
@@ -130,7 +145,7 @@ TEST_F(WarmTest, ACopyThatHasNotEndedIsNoImmediateAndNoCompletion) {
   EXPECT_TRUE(ended_[2]);
 }
 
-TEST_F(WarmTest, ADriverThatMakesCopiesWaitStopsNothingElse) {
+TEST_P(HeldDriverTest, ADriverThatMakesCopiesWaitStopsNothingElse) {
   std::vector<std::byte> memory(100'000), source = some_bytes(memory.size(), 2);
   const uint32_t host_from = writer_->add_region(source, Access::kLocal).value();
   const uint32_t host_into = owner_->add_region(memory, Access::kRemoteWrite).value();
@@ -181,7 +196,7 @@ TEST_F(WarmTest, ARegionThatWasRemovedIsDrainedOnceItsCopiesHaveEnded) {
 }
 
 /// Half of the write lies outside: it fails once the other half has ended, and is no immediate.
-TEST_F(WarmTest, AWriteOfSeveralPiecesFailsAsOne) {
+TEST_P(HeldDriverTest, AWriteOfSeveralPiecesFailsAsOne) {
   post(from_, source_->bytes(), range_, kBytes / 2, 2);
   ASSERT_TRUE(wait([&] { return ended_.count(2) == 1; }));
   EXPECT_FALSE(ended_[2]);

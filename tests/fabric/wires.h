@@ -51,6 +51,8 @@ struct WireKind {
 const std::vector<WireKind>& wire_kinds();
 /// Those where removing a region fences it.
 const std::vector<WireKind>& fencing_wire_kinds();
+/// Memory of a GPU that is mapped, and was not made to be shared; where there are GPUs.
+std::unique_ptr<Memory> unshared_memory(size_t size_bytes);
 /// Where nobody has GPUs: those that wire_kinds() gives there.
 const std::vector<WireKind>& host_wire_kinds();
 

@@ -226,6 +226,7 @@ void LocalDomain::offered(Peer& peer, Packet packet) {
   Import& import = found->second;
   const cuda::Driver* driver = gpu::process_driver();
   if (offer->kind == Offer::kRefused || driver == nullptr) {
+    if (offer->kind != Offer::kRefused) peer.sayings->say(kLetGo, Numbered{offer->key, 1});
     import.offer.kind = Offer::kRefused;
     return stop_writing(import);
   }
