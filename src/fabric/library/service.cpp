@@ -41,7 +41,8 @@ int kind_of(About about) {
 /// None of these providers touches GPU memory.
 Result<std::unique_ptr<Domain>> open_staged(const ofi::Quirks& quirks, const std::string& address) {
   Result<std::unique_ptr<Domain>> wire = ofi::open_domain(quirks, address);
-  return wire.ok() ? staged::stage(std::move(wire).value()) : wire;
+  if (!wire.ok()) return wire;
+  return staged::stage(std::move(wire).value());
 }
 
 Result<std::unique_ptr<Domain>> open_rail(const std::string& provider, const std::string& address) {
