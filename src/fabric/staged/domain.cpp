@@ -74,6 +74,7 @@ Result<uint32_t> StagedDomain::add_gpu_region(MutableBytes memory, Access access
   region.memory = memory;
   region.lane = lane;
   lanes_.insert(std::move(lane));
+  traits_.posted_bytes_max = std::max(traits_.posted_bytes_max, kPostedBytesMax);
   if (access == Access::kRemoteWrite) {
     do {
       region.key = random_number();

@@ -10,10 +10,12 @@ namespace braid::fabric::staged {
 
 /// As long as the largest slice of a write that is not huge, so that most are one piece.
 inline constexpr uint64_t kPieceBytesMax = 512 << 10;
-/// Twice what the engine lets a rail have under way: pieces that wait to be answered and pieces
-/// that are copied fit beside those on the wire.
-inline constexpr uint64_t kRingBytes = 8 << 20;
-inline constexpr size_t kRingsMax = 128;  // 1 GiB pinned
+/// What a rail has under way once it has GPU memory: more than the wire needs, since pieces are
+/// also copied, announced and answered.
+inline constexpr uint64_t kPostedBytesMax = 8 << 20;
+/// Twice that: spans come back in the order of taking.
+inline constexpr uint64_t kRingBytes = 16 << 20;
+inline constexpr size_t kRingsMax = 64;  // 1 GiB pinned
 inline constexpr uint32_t kPostingsOfPeerMax = 256;
 inline constexpr uint64_t kArrivalsOfVisitorMax = 4096;
 inline constexpr size_t kPartialWritesMax = 1024;  // of one visitor

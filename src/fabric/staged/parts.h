@@ -23,7 +23,7 @@ class StagedDomain final : public Domain {
   static Result<std::unique_ptr<Domain>> open(std::unique_ptr<Domain> wire);
   ~StagedDomain() override;
 
-  const Traits& traits() const override { return wire_->traits(); }
+  const Traits& traits() const override { return traits_; }
   Bytes address() const override { return wire_->address(); }
   Result<uint32_t> add_region(MutableBytes memory, Access access) override;
   RemoteRange remote_range(uint32_t region) const override;
@@ -121,7 +121,8 @@ class StagedDomain final : public Domain {
     uint32_t region = 0;
   };
 
-  explicit StagedDomain(std::unique_ptr<Domain> wire) : wire_(std::move(wire)) {}
+  explicit StagedDomain(std::unique_ptr<Domain> wire)
+      : wire_(std::move(wire)), traits_(wire_->traits()) {}
   Status prepare();
 
   // domain.cpp
@@ -175,6 +176,7 @@ class StagedDomain final : public Domain {
   void end_visit(uint64_t session, bool is_clean);
 
   std::unique_ptr<Domain> wire_;
+  Traits traits_;
   std::shared_ptr<gpu::Ended> ended_ = std::make_shared<gpu::Ended>();
   uint64_t copies_ = 0;  // under way
   std::vector<gpu::Ended::Copy> ended_now_;
