@@ -210,10 +210,30 @@ def runtime_section(measured):
         ["", "size", "native", "braid", "ratio", "verified"], runtime_rows(measured["runtime"]))
 
 
+def fabric_rows(records):
+    for one in records:
+        against = ", ".join(f"{name[:-5]} {value:.1f}" for name, value in one.items()
+                            if name.endswith("_gbps") and name != "braid_gbps")
+        yield [one["provider"], one["pattern"], size_text(one["size_bytes"]),
+               f"{one['braid_gbps']:.1f}", against, f"{one['ratio']:.2f}",
+               "yes" if one["verified"] else "NO"]
+
+
+def fabric_section(measured):
+    return """## The fabric: writes from a GPU of one process to that of another (`fabric_gpu`)
+
+GB/s, medians. `local` stands against one cuMemcpyPeerAsync of all memory in one process (beside it, one of each size);
+staged memory against the slower of the same writes between host memory and multipath's copies to the host.
+
+""" + table(["over", "pattern", "size", "braid", "against", "ratio", "verified"],
+            fabric_rows(measured["fabric"]))
+
+
 SECTIONS = {"engine": engine_section, "scenarios": scenarios_section, "small": small_section,
             "starts": starts_section, "workers": workers_section, "checkpoints": checkpoints_section,
             "cpu": cpu_section, "torch": torch_section,
-            "defaults": defaults_section, "runtime": runtime_section}
+            "defaults": defaults_section, "runtime": runtime_section,
+            "fabric": fabric_section}
 
 
 def write_record(folder, machine, repeat, measured):

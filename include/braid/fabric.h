@@ -66,6 +66,7 @@ class Fabric {
     bool is_pinned = true;               ///< to the rails' NUMA node
     std::string secret_file = {};        ///< empty: what BRAID_FABRIC_SECRET_FILE names
     bool allow_unauthenticated = false;  ///< lets rails without a secret reach other hosts
+    bool gpu_memory = false;             ///< as braid_fabric_options says
   };
   struct Granted {
     Grant grant;
@@ -114,7 +115,8 @@ class Fabric {
         options.nics.empty() ? nullptr : options.nics.c_str(),
         options.is_pinned ? 0 : 1,
         options.secret_file.empty() ? nullptr : options.secret_file.c_str(),
-        options.allow_unauthenticated ? 1 : 0};
+        options.allow_unauthenticated ? 1 : 0,
+        options.gpu_memory ? 1 : 0};
     braid_fabric* fabric = nullptr;
     if (braid_fabric_open(&all, &fabric) != BRAID_OK) return failure();
     return Fabric(fabric);

@@ -52,7 +52,8 @@ typedef struct braid_fabric braid_fabric;
 
 typedef struct braid_fabric_options {
   size_t struct_bytes;          /* sizeof(braid_fabric_options) */
-  const char* provider;         /* libfabric's name: "tcp;ofi_rxm", "shm", "net"; NULL: the first */
+  const char* provider;         /* libfabric's name: "tcp;ofi_rxm", "shm", "net"; NULL: the first.
+                                   "local": GPUs of this server, without a network */
   const char* const* addresses; /* of network interfaces, one for each rail: "10.0.0.7". Engines
                                    that talk to each other have as many, in the same order */
   size_t address_count;         /* 0: by nics */
@@ -66,6 +67,9 @@ typedef struct braid_fabric_options {
                                 other; only its owner may read it. NULL: the file that
                                 BRAID_FABRIC_SECRET_FILE names, and without it no secret */
   int allow_unauthenticated; /* 0: without a secret, rails are at addresses of this host alone */
+  int gpu_memory; /* 1: regions may be memory of GPUs, which is staged through pinned host memory.
+                     Engines that talk to each other agree. Memory of a silent peer that is not a
+                     GPU's is then quarantined where the provider alone cannot fence it */
 } braid_fabric_options;
 
 typedef enum braid_fabric_ticket_state {
@@ -128,6 +132,8 @@ BRAID_API braid_status braid_fabric_wait_lost(braid_fabric* fabric, uint64_t lim
 /* Takes back at once what was granted to the peer: see braid_fabric_fence_of. */
 BRAID_API braid_status braid_fabric_disconnect(braid_fabric* fabric, uint64_t peer);
 
+/* Host memory, or memory of one GPU (as an address): docs/fabric.md, "GPU memory", says what waits
+ * for the driver, and what "local" can share. */
 BRAID_API braid_status braid_fabric_add_region(braid_fabric* fabric, void* memory,
                                                size_t size_bytes, uint64_t* region);
 /* An error while something of it is granted, or read by a write. */

@@ -38,6 +38,8 @@ namespace braid::cuda {
   X(cuMemCreate) X(cuMemRelease) X(cuMemAddressReserve) X(cuMemAddressFree) X(cuMemMap) \
   X(cuMemUnmap) X(cuMemGetAllocationGranularity) X(cuMemGetAccess) X(cuMemSetAccess) X(cuMemPoolGetAccess) X(cuMemPoolSetAccess) \
   X(cuDeviceGetDefaultMemPool) \
+  X(cuMemRetainAllocationHandle) X(cuMemExportToShareableHandle) X(cuMemImportFromShareableHandle) \
+  X(cuIpcGetMemHandle) X(cuIpcOpenMemHandle) X(cuIpcCloseMemHandle) \
   X(cuMemsetD8) X(cuMemsetD8Async) X(cuPointerGetAttribute) X(cuPointerGetAttributes) \
   X(cuModuleLoadData) X(cuModuleUnload) X(cuModuleGetFunction) X(cuFuncSetAttribute) \
   X(cuLaunchKernel) X(cuLaunchKernelEx)

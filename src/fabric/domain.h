@@ -40,6 +40,13 @@ struct RemoteRange {
 /// Local regions are sources of writes and buffers of messages. Remote ones are targets of writes.
 enum class Access : uint8_t { kLocal, kRemoteWrite };
 
+/// What may still happen in a region that was removed.
+enum class Drain : uint8_t {
+  kOver,
+  kEnding,      ///< the domain's own copies into it have yet to end
+  kHeldByPeer,  ///< a process has mapped it, and has neither let go nor ended
+};
+
 struct Traits {
   std::string provider;
   /// After `remove_region` no byte of any write lands in the region, also none of a write that was
@@ -51,6 +58,10 @@ struct Traits {
   /// The network interface itself counts immediates, in memory that a GPU reads. Where this is
   /// false a CPU polls for them, so no stream may wait for them (the law, docs/architecture.md).
   bool counts_without_cpu = false;
+  /// What it may have under way: enough to keep it busy, and no more, since a slow rail holds the
+  /// end of a write back by what it has taken.
+  uint64_t postings_max = 256;
+  uint64_t posted_bytes_max = 4 << 20;
 };
 
 struct Write {
@@ -60,8 +71,11 @@ struct Write {
   uint64_t target_address = 0;
   uint64_t target_key = 0;
   std::optional<uint32_t> immediate;
-  uint64_t context = 0;  ///< comes back with the completion
+  uint64_t context = 0;  ///< comes back with the completion; not one of kOwnContexts
 };
+
+/// Contexts that have both of these bits are those of domains that stand in front of others.
+inline constexpr uint64_t kOwnContexts = uint64_t{3} << 62;
 
 enum class Event : uint8_t {
   kPosted,     ///< a write or a message of ours has ended
@@ -90,6 +104,10 @@ class Domain {
   /// Of a region with Access::kRemoteWrite.
   virtual RemoteRange remote_range(uint32_t region) const = 0;
   virtual void remove_region(uint32_t region) = 0;
+  /// As the traits say, or more: of a region that was not removed yet.
+  virtual bool removal_fences(uint32_t) const { return traits().removal_fences; }
+  /// Of a region that was removed, if removal fences it. Nothing lands there once it is kOver.
+  virtual Drain drain(uint32_t) const { return Drain::kOver; }
 
   /// Makes a peer known. It needs no answer: a peer that is not there fails what is posted to it.
   virtual Result<uint32_t> connect(Bytes address) = 0;

@@ -45,7 +45,6 @@ Status Engine::prepare() {
     const Result<uint32_t> remote =
         domain.add_region(MutableBytes(scratch_).first(1), Access::kRemoteWrite);
     if (!remote.ok()) return remote.status();
-    removal_fences_ = removal_fences_ && domain.traits().removal_fences;
     closing_fences_ = closing_fences_ && domain.traits().closing_fences;
     const Bytes name = domain.address();
     address_.rails.push_back({domain.traits().provider,
@@ -248,6 +247,7 @@ bool Engine::step(uint64_t now_ns) {
   const bool moved = worker_.step(now_ns);
   look_after_peers(now_ns);
   meet_deadlines(now_ns);
+  fence_drained();
   return post_messages() || moved || posted;
 }
 
@@ -293,7 +293,8 @@ bool Engine::matters(const Deadline& due) {
   if (due.what == Due::kTransfer) return !worker_.has_ended(due.id);
   if (due.what == Due::kGrant) {
     const auto grant = grants_.find(due.id);
-    return grant != grants_.end() && grant->second.fence == Fence::kRevoking;
+    return grant != grants_.end() && grant->second.fence == Fence::kRevoking &&
+           !grant->second.is_closed;
   }
   const Peer* peer = peers_.find(due.id);
   if (peer == nullptr) return false;
@@ -303,7 +304,7 @@ bool Engine::matters(const Deadline& due) {
 
 void Engine::meet(const Deadline& due) {
   if (due.what == Due::kTransfer) stop_late(due.id);
-  if (due.what == Due::kGrant) give_up_waiting(grants_.at(due.id));
+  if (due.what == Due::kGrant) give_up_waiting(due.id, grants_.at(due.id));
   if (due.what == Due::kProbe) {
     peers_.find(due.id)->next_probe_ns = kNever;
     probe_routes(due.id);

@@ -141,7 +141,8 @@ class Engine final : private Worker::Listener {
   /// `disconnect`; to reach it again, connect anew.
   std::optional<uint64_t> next_failed();
   /// Posts nothing more to the peer, says goodbye, and takes back at once what was granted to it:
-  /// its fence is then kFenced or kQuarantined for good.
+  /// its fence is then kFenced or kQuarantined for good, unless it is memory of a GPU
+  /// (docs/fabric.md).
   Status disconnect(uint64_t peer);
 
   // Memory that peers may write.
@@ -280,7 +281,10 @@ class Engine final : private Worker::Listener {
     uint64_t region = 0;
     uint64_t size_bytes = 0;
     Fence fence = Fence::kLive;
-    std::vector<uint32_t> rails;  // the domains' regions; empty once removed
+    std::vector<uint32_t> rails;  // the domains' regions
+    bool removal_fences = true;   // on every rail
+    bool is_closed = false;       // the regions were removed
+    bool is_fenced = false;  // the peer has confirmed, and nothing has failed; or its door is shut
   };
   struct PeerTarget {
     uint64_t peer = 0;
@@ -361,8 +365,10 @@ class Engine final : private Worker::Listener {
 
   // grants.cpp
   uint64_t oldest_live_grant();
-  void give_up_waiting(Grant& grant);
-  void close_grant(Grant& grant, bool is_fenced);
+  void give_up_waiting(uint64_t id, Grant& grant);
+  void close_grant(uint64_t id, Grant& grant, bool is_fenced);
+  Drain drain(const Grant& grant);
+  void fence_drained();
   void confirm_if_drained(uint64_t target);
   Status check_target(const PeerTarget* target) const;
 
@@ -384,9 +390,8 @@ class Engine final : private Worker::Listener {
   bool matters(const Deadline& due);
 
   EngineOptions options_;
-  bool removal_fences_ = true;  // on every rail
-  bool closing_fences_ = true;
-  uint64_t now_ns_ = 0;  // of the last step
+  bool closing_fences_ = true;  // on every rail
+  uint64_t now_ns_ = 0;         // of the last step
   AwakeClock awake_;
   uint64_t look_after_peers_ns_ = 0;  // when
   size_t handshakes_ = 0;             // newcomers that have not answered
@@ -402,6 +407,7 @@ class Engine final : private Worker::Listener {
   SlotMap<Region> regions_;
   std::map<uint64_t, Grant> grants_;  // by number: they rise
   uint64_t next_grant_ = 1;
+  std::set<uint64_t> draining_;  // grants that are closed, and may still be written
   SlotMap<PeerTarget> targets_;
   std::deque<uint64_t> newcomers_;
   std::deque<uint64_t> failed_;

@@ -1,4 +1,5 @@
 // Engine: leave to write, and how it ends.
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -32,6 +33,7 @@ Result<Granted> Engine::grant(uint64_t region_id, uint64_t peer_id, uint64_t off
       return added.status();
     }
     grant.rails.push_back(added.value());
+    grant.removal_fences = grant.removal_fences && worker_.rail(i).removal_fences(added.value());
     granted.descriptor.rails.push_back(worker_.rail(i).remote_range(added.value()));
   }
   ++region->grants;
@@ -73,20 +75,45 @@ uint64_t Engine::oldest_live_grant() {
 /// The peer has not answered in time. Where removal does not fence, the region stays as it is: a
 /// late write may land there, which breaks nothing, while on some networks a write to a region that
 /// is gone breaks the connection, and the answer would never come.
-void Engine::give_up_waiting(Grant& grant) {
-  if (removal_fences_)
-    close_grant(grant, false);
+void Engine::give_up_waiting(uint64_t id, Grant& grant) {
+  if (grant.removal_fences)
+    close_grant(id, grant, false);
   else
     grant.fence = Fence::kQuarantined;
 }
 
 /// `is_fenced`: the peer has said that all its writes have ended well, so nothing is in the
 /// network; or its door is shut.
-void Engine::close_grant(Grant& grant, bool is_fenced) {
-  for (size_t i = 0; i < grant.rails.size(); ++i) worker_.rail(i).remove_region(grant.rails[i]);
-  grant.rails.clear();
-  grant.fence = is_fenced || removal_fences_ ? Fence::kFenced : Fence::kQuarantined;
-  if (grant.fence == Fence::kFenced) --regions_.find(grant.region)->grants;
+void Engine::close_grant(uint64_t id, Grant& grant, bool is_fenced) {
+  if (!grant.is_closed)
+    for (size_t i = 0; i < grant.rails.size(); ++i) worker_.rail(i).remove_region(grant.rails[i]);
+  grant.is_closed = true;
+  grant.is_fenced = grant.is_fenced || is_fenced;
+  grant.fence = Fence::kQuarantined;
+  if (!grant.is_fenced && !grant.removal_fences) return;
+  draining_.insert(id);
+  fence_drained();
+}
+
+Drain Engine::drain(const Grant& grant) {
+  Drain all = Drain::kOver;
+  for (size_t i = 0; i < grant.rails.size() && !grant.is_fenced; ++i)
+    all = std::max(all, worker_.rail(i).drain(grant.rails[i]));
+  return all;
+}
+
+/// Closed grants change as their rails' own copies end, and processes that hold the memory.
+void Engine::fence_drained() {
+  std::erase_if(draining_, [&](uint64_t id) {
+    Grant& grant = grants_.at(id);
+    const Drain now = drain(grant);
+    grant.fence = now == Drain::kOver     ? Fence::kFenced
+                  : now == Drain::kEnding ? Fence::kRevoking
+                                          : Fence::kQuarantined;
+    if (now != Drain::kOver) return false;
+    --regions_.find(grant.region)->grants;
+    return true;
+  });
 }
 
 uint64_t Engine::quarantined_bytes() const {
@@ -169,7 +196,7 @@ void Engine::handle_from(uint64_t peer, const Revoked& revoked) {
   const auto grant = grants_.find(revoked.grant);
   if (grant == grants_.end() || grant->second.peer != peer) return;
   if (grant->second.fence == Fence::kRevoking || grant->second.fence == Fence::kQuarantined)
-    close_grant(grant->second, revoked.is_clean);
+    close_grant(revoked.grant, grant->second, revoked.is_clean);
 }
 
 }  // namespace braid::fabric

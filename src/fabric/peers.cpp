@@ -235,7 +235,8 @@ void Engine::close_doors(uint64_t id) {
   for (size_t i = 0; i < peer.doors.size(); ++i) worker_.rail(i).close_door(peer.doors[i]);
   peer.doors.clear();
   for (auto& [number, grant] : grants_)
-    if (had_doors && grant.peer == id && grant.fence != Fence::kFenced) close_grant(grant, true);
+    if (had_doors && grant.peer == id && grant.fence != Fence::kFenced)
+      close_grant(number, grant, true);
 }
 
 Status Engine::disconnect(uint64_t id) {
@@ -257,7 +258,7 @@ void Engine::remove_peer(uint64_t id) {
   close_doors(id);
   for (auto& [number, grant] : grants_)
     if (grant.peer == id && (grant.fence == Fence::kLive || grant.fence == Fence::kRevoking))
-      close_grant(grant, false);
+      close_grant(number, grant, false);
   fail_barriers_of(id);
   std::erase_if(inbox_, [&](const Received& received) { return received.peer == id; });
   if (peer->is_newcomer && peer->state == PeerState::kConnecting) --handshakes_;

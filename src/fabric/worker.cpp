@@ -6,10 +6,6 @@
 namespace braid::fabric {
 namespace {
 
-// What a rail may have under way. Enough to keep it busy, and no more: a slow rail holds the end of
-// a write back by what it has taken.
-constexpr uint64_t kUnderWayMax = 256;
-constexpr uint64_t kUnderWayBytesMax = 4 << 20;
 constexpr size_t kCompletionsAtOnce = 64;
 
 /// Whether slices of this transfer may go over this rail.
@@ -29,7 +25,8 @@ Worker::Worker(std::vector<std::unique_ptr<Domain>> rails, Listener& listener)
 }
 
 bool Worker::Rail::has_room() const {
-  return under_way < kUnderWayMax && under_way_bytes < kUnderWayBytesMax;
+  const Traits& traits = domain->traits();
+  return under_way < traits.postings_max && under_way_bytes < traits.posted_bytes_max;
 }
 
 uint64_t Worker::start(Transfer transfer) {

@@ -74,18 +74,29 @@ class ContractTest : public testing::TestWithParam<test::WireKind> {
   void post(const Write& write) {
     ASSERT_TRUE(wait([&] { return writer().domain->post_write(write); }));
   }
+  std::unique_ptr<test::Memory> source_of(const std::vector<std::byte>& bytes) {
+    auto memory = wire_->memory(0, bytes.size());
+    memory->put(bytes);
+    return memory;
+  }
+  std::unique_ptr<test::Memory> target_of(size_t size_bytes) {
+    return wire_->memory(1, size_bytes);
+  }
+  uint32_t add(End& end, const std::unique_ptr<test::Memory>& memory, Access access) {
+    return add(end, memory->bytes(), access);
+  }
   uint32_t add(End& end, MutableBytes memory, Access access) {
     const Result<uint32_t> region = end.domain->add_region(memory, access);
     EXPECT_TRUE(region.ok()) << region.status().message();
     return region.ok() ? region.value() : 0;
   }
 
-  void expect_nothing_lands(const std::vector<std::byte>& memory) {
+  void expect_nothing_lands(const std::unique_ptr<test::Memory>& memory) {
     wait([&] { return writer().ended.size() == 1; }, 20'000);
     for (const auto& [context, results] : writer().ended)
       EXPECT_EQ(results, std::vector<bool>{false}) << context;
     EXPECT_EQ(target().immediate_count, 0);
-    EXPECT_EQ(memory, std::vector<std::byte>(memory.size()));
+    EXPECT_EQ(memory->get(), std::vector<std::byte>(memory->bytes().size()));
   }
 
   std::unique_ptr<test::Wire> wire_;
@@ -95,14 +106,14 @@ class ContractTest : public testing::TestWithParam<test::WireKind> {
 
 TEST_P(ContractTest, AWriteIsThereOnceItHasCompletedAndOnceItsImmediateHasCome) {
   for (const size_t size_bytes : {1, 8, 63, 64, 65, 4096, 70'001, 5'000'000}) {
-    auto source = some_bytes(size_bytes, 1);
-    std::vector<std::byte> memory(size_bytes + 2);
+    const auto bytes = some_bytes(size_bytes, 1);
+    const auto source = source_of(bytes), memory = target_of(size_bytes + 2);
     const uint32_t from = add(writer(), source, Access::kLocal);
     const uint32_t into = add(target(), memory, Access::kRemoteWrite);
-    Write write = to(target().domain->remote_range(into), 1, from, source, size_bytes);
+    Write write = to(target().domain->remote_range(into), 1, from, source->bytes(), size_bytes);
     write.immediate = static_cast<uint32_t>(size_bytes);
     const auto is_there = [&] {
-      return std::memcmp(memory.data() + 1, source.data(), size_bytes) == 0;
+      return std::memcmp(memory->get().data() + 1, bytes.data(), size_bytes) == 0;
     };
     post(write);
     ASSERT_TRUE(wait([&] { return target().immediates.count(*write.immediate) == 1; }));
@@ -110,32 +121,31 @@ TEST_P(ContractTest, AWriteIsThereOnceItHasCompletedAndOnceItsImmediateHasCome) 
     ASSERT_TRUE(wait([&] { return writer().ended.count(size_bytes) == 1; }));
     EXPECT_EQ(writer().ended[size_bytes], std::vector<bool>{true});
     EXPECT_TRUE(is_there()) << size_bytes;
-    EXPECT_EQ(memory.front(), std::byte{0});
-    EXPECT_EQ(memory.back(), std::byte{0});
+    EXPECT_EQ(memory->get().front(), std::byte{0});
+    EXPECT_EQ(memory->get().back(), std::byte{0});
     writer().domain->remove_region(from);
     target().domain->remove_region(into);
   }
 }
 
 TEST_P(ContractTest, ACompletedWriteIsThereWithoutAnImmediateToo) {
-  auto source = some_bytes(300'000, 2);
-  std::vector<std::byte> memory(source.size());
+  const auto bytes = some_bytes(300'000, 2);
+  const auto source = source_of(bytes), memory = target_of(bytes.size());
   const uint32_t from = add(writer(), source, Access::kLocal);
   const uint32_t into = add(target(), memory, Access::kRemoteWrite);
-  post(to(target().domain->remote_range(into), 0, from, source, 7));
+  post(to(target().domain->remote_range(into), 0, from, source->bytes(), 7));
   ASSERT_TRUE(wait([&] { return writer().ended.count(7) == 1; }));
-  EXPECT_EQ(memory, source);
+  EXPECT_EQ(memory->get(), bytes);
   EXPECT_EQ(target().immediate_count, 0);
 }
 
 TEST_P(ContractTest, EveryBitOfAnImmediateArrives) {
-  auto source = some_bytes(1, 3);
-  std::vector<std::byte> memory(1);
+  const auto source = source_of(some_bytes(1, 3)), memory = target_of(1);
   const uint32_t from = add(writer(), source, Access::kLocal);
   const uint32_t into = add(target(), memory, Access::kRemoteWrite);
   const uint32_t values[] = {0, 1, 0x80000000, 0xffffffff, 0x12345678};
   for (const uint32_t value : values) {
-    Write write = to(target().domain->remote_range(into), 0, from, source, value);
+    Write write = to(target().domain->remote_range(into), 0, from, source->bytes(), value);
     write.immediate = value;
     post(write);
   }
@@ -146,17 +156,18 @@ TEST_P(ContractTest, EveryBitOfAnImmediateArrives) {
 TEST_P(ContractTest, ManyWritesOfManySizesArriveOnceEach) {
   constexpr size_t kWrites = 2000;
   std::mt19937 random(4);
-  auto source = some_bytes(1 << 20, 4);
-  std::vector<std::byte> memory(source.size()), expected(source.size());
+  const auto bytes = some_bytes(1 << 20, 4);
+  std::vector<std::byte> expected(bytes.size());
+  const auto source = source_of(bytes), memory = target_of(bytes.size());
   const uint32_t from = add(writer(), source, Access::kLocal);
   const uint32_t into = add(target(), memory, Access::kRemoteWrite);
-  const size_t part_bytes = source.size() / kWrites;
+  const size_t part_bytes = bytes.size() / kWrites;
   for (size_t i = 0; i < kWrites; ++i) {
     const size_t size_bytes = 1 + random() % part_bytes, first = i * part_bytes;
     Write write = to(target().domain->remote_range(into), first, from,
-                     Bytes(source).subspan(first, size_bytes), i);
+                     source->bytes().subspan(first, size_bytes), i);
     write.immediate = static_cast<uint32_t>(i % 10);
-    std::memcpy(expected.data() + first, source.data() + first, size_bytes);
+    std::memcpy(expected.data() + first, bytes.data() + first, size_bytes);
     post(write);
   }
   ASSERT_TRUE(wait([&] {
@@ -167,7 +178,7 @@ TEST_P(ContractTest, ManyWritesOfManySizesArriveOnceEach) {
   for (uint32_t i = 0; i < 10; ++i) EXPECT_EQ(target().immediates[i], int{kWrites} / 10);
   for (const auto& [context, results] : writer().ended)
     EXPECT_EQ(results, std::vector<bool>{true}) << context;
-  EXPECT_TRUE(memory == expected);
+  EXPECT_TRUE(memory->get() == expected);
 }
 
 TEST_P(ContractTest, MessagesArriveWholeInBuffersOfBeforeAndAfter) {
@@ -212,11 +223,10 @@ TEST_P(ContractTest, MessagesArriveWholeInBuffersOfBeforeAndAfter) {
 
 /// On some wires such a write never completes: what counts is that nothing lands.
 TEST_P(ContractTest, NothingLandsWithAnotherKey) {
-  auto source = some_bytes(256, 6);
-  std::vector<std::byte> memory(4096);
+  const auto source = source_of(some_bytes(256, 6)), memory = target_of(4096);
   const uint32_t from = add(writer(), source, Access::kLocal);
   const uint32_t into = add(target(), memory, Access::kRemoteWrite);
-  Write wrong_key = to(target().domain->remote_range(into), 0, from, source, 1);
+  Write wrong_key = to(target().domain->remote_range(into), 0, from, source->bytes(), 1);
   wrong_key.target_key ^= 0x10;
   wrong_key.immediate = 99;
   post(wrong_key);
@@ -224,12 +234,10 @@ TEST_P(ContractTest, NothingLandsWithAnotherKey) {
 }
 
 TEST_P(ContractTest, NothingLandsOutsideARegion) {
-  auto source = some_bytes(256, 6);
-  std::vector<std::byte> memory(4096);
+  const auto source = source_of(some_bytes(256, 6)), memory = target_of(4096);
   const uint32_t from = add(writer(), source, Access::kLocal);
-  const uint32_t into =
-      add(target(), MutableBytes(memory).subspan(1024, 1024), Access::kRemoteWrite);
-  Write too_far = to(target().domain->remote_range(into), 900, from, source, 1);
+  const uint32_t into = add(target(), memory->bytes().subspan(1024, 1024), Access::kRemoteWrite);
+  Write too_far = to(target().domain->remote_range(into), 900, from, source->bytes(), 1);
   too_far.immediate = 99;
   post(too_far);
   expect_nothing_lands(memory);
@@ -239,8 +247,9 @@ TEST_P(ContractTest, NothingLandsOutsideARegion) {
 /// not say that they fence.
 /// As a process that is stopped.
 TEST_P(ContractTest, APeerThatIsSilentHoldsUpNobodyElse) {
-  auto source = some_bytes(4096, 9);
-  std::vector<std::byte> memory(source.size()), silent_memory(source.size());
+  const auto bytes = some_bytes(4096, 9);
+  const auto source = source_of(bytes), memory = target_of(bytes.size());
+  const auto silent_memory = target_of(bytes.size());
   const uint32_t from = add(writer(), source, Access::kLocal);
   const uint32_t into = add(target(), memory, Access::kRemoteWrite);
   End silent;
@@ -249,56 +258,57 @@ TEST_P(ContractTest, APeerThatIsSilentHoldsUpNobodyElse) {
   const uint32_t peer = peer_;
   peer_ = writer().domain->connect(silent.domain->address()).value();
   for (uint64_t i = 0; i < 3; ++i) {
-    const Write write = to(silent.domain->remote_range(silent_into), 0, from, source, 100 + i);
+    const Write write =
+        to(silent.domain->remote_range(silent_into), 0, from, source->bytes(), 100 + i);
     wait([&] { return writer().domain->post_write(write); }, 100);  // may be full, as it were
   }
   peer_ = peer;
   for (uint64_t i = 0; i < 3; ++i)
-    post(to(target().domain->remote_range(into), 0, from, source, i));
+    post(to(target().domain->remote_range(into), 0, from, source->bytes(), i));
   EXPECT_TRUE(wait([&] {
     return writer().ended.contains(0) && writer().ended.contains(1) && writer().ended.contains(2);
   }));
-  EXPECT_EQ(memory, source);
+  EXPECT_EQ(memory->get(), bytes);
 }
 
 class FenceTest : public ContractTest {};
 
 TEST_P(FenceTest, NothingLandsAfterRemovalInTheMiddleOfAWrite) {
-  ASSERT_TRUE(target().domain->traits().removal_fences);
-  auto source = some_bytes(64 << 20, 8);
-  std::vector<std::byte> memory(source.size());
+  const auto source = source_of(some_bytes(16 << 20, 8)), memory = target_of(16 << 20);
   const uint32_t from = add(writer(), source, Access::kLocal);
   const uint32_t into = add(target(), memory, Access::kRemoteWrite);
-  post(to(target().domain->remote_range(into), 0, from, source, 1));
-  const std::vector<std::byte> untouched(memory.size());
-  ASSERT_TRUE(wait([&] { return memory != untouched; }));
+  ASSERT_TRUE(target().domain->removal_fences(into));
+  post(to(target().domain->remote_range(into), 0, from, source->bytes(), 1));
+  const std::vector<std::byte> untouched(16 << 20);
+  ASSERT_TRUE(wait([&] { return memory->get() != untouched; }));
   target().domain->remove_region(into);
-  std::fill(memory.begin(), memory.end(), std::byte{0});
+  ASSERT_TRUE(wait([&] { return target().domain->drain(into) == Drain::kOver; }));
+  memory->put(untouched);
   wait([&] { return writer().ended.count(1) == 1; }, 20'000);
-  EXPECT_TRUE(memory == untouched);
+  EXPECT_TRUE(memory->get() == untouched);
 }
 
 TEST_P(ContractTest, NothingLandsInARegionThatWasRemoved) {
-  auto source = some_bytes(1 << 20, 7);
-  std::vector<std::byte> memory(source.size());
+  const auto source = source_of(some_bytes(1 << 20, 7)), memory = target_of(1 << 20);
+  const std::vector<std::byte> mark(1 << 20, std::byte{0x5a});
   const uint32_t from = add(writer(), source, Access::kLocal);
   const uint32_t into = add(target(), memory, Access::kRemoteWrite);
   const RemoteRange range = target().domain->remote_range(into);
-  post(to(range, 0, from, source, 1));
+  post(to(range, 0, from, source->bytes(), 1));
   ASSERT_TRUE(wait([&] { return writer().ended.count(1) == 1; }));
   target().domain->remove_region(into);
-  std::fill(memory.begin(), memory.end(), std::byte{0x5a});
-  Write late = to(range, 0, from, source, 2);
+  memory->put(mark);
+  Write late = to(range, 0, from, source->bytes(), 2);
   late.immediate = 5;
   post(late);
   wait([&] { return writer().ended.count(2) == 1; }, 20'000);
-  EXPECT_EQ(memory, std::vector<std::byte>(memory.size(), std::byte{0x5a}));
+  EXPECT_EQ(memory->get(), mark);
   EXPECT_EQ(target().immediate_count, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Wires, ContractTest, testing::ValuesIn(test::wire_kinds()),
                          test::name_of_wire);
-INSTANTIATE_TEST_SUITE_P(Wires, FenceTest, testing::Values(test::wire_kinds().front()),
+INSTANTIATE_TEST_SUITE_P(Wires, FenceTest, testing::ValuesIn(test::fencing_wire_kinds()),
                          test::name_of_wire);
 
 }  // namespace

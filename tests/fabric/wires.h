@@ -15,6 +15,15 @@
 
 namespace braid::fabric::test {
 
+/// Memory that a wire writes from or into, wherever it lies.
+class Memory {
+ public:
+  virtual ~Memory() = default;
+  virtual MutableBytes bytes() = 0;
+  virtual std::vector<std::byte> get() const = 0;
+  virtual void put(const std::vector<std::byte>& bytes) = 0;
+};
+
 class Wire {
  public:
   virtual ~Wire() = default;
@@ -23,6 +32,8 @@ class Wire {
   /// Lets time pass, and others work, between two looks of the test.
   virtual void pass_time() = 0;
   virtual uint64_t now_ns() = 0;
+  /// All zero. Of the process that writes, or of the one that is written to.
+  virtual std::unique_ptr<Memory> memory(int side, size_t size_bytes);
   /// Breaks the connections of a side's domain; `index` counts that side's domains. False: nothing
   /// breaks one here.
   virtual bool break_rail(int, int) { return false; }
@@ -38,6 +49,12 @@ struct WireKind {
 };
 
 const std::vector<WireKind>& wire_kinds();
+/// Those where removing a region fences it.
+const std::vector<WireKind>& fencing_wire_kinds();
+/// Memory of a GPU that is mapped, and was not made to be shared; where there are GPUs.
+std::unique_ptr<Memory> unshared_memory(size_t size_bytes);
+/// Where nobody has GPUs: those that wire_kinds() gives there.
+const std::vector<WireKind>& host_wire_kinds();
 
 inline std::string name_of_wire(const testing::TestParamInfo<WireKind>& kind) {
   return kind.param.name;

@@ -7,6 +7,7 @@
 #include "cuda/bounded_wait.h"
 #include "multipath/transfer_state.h"
 #include "support/gate.h"
+#include "support/lock_holder.h"
 #include "support/server.h"
 
 namespace braid::multipath {
@@ -15,6 +16,7 @@ namespace {
 using test::DeviceBuffer;
 using test::Gate;
 using test::HostBuffer;
+using test::LockHolder;
 
 constexpr uint64_t kSize = 32 << 20;
 
@@ -61,27 +63,6 @@ class LawTest : public test::ServerTest {
   std::unique_ptr<DeviceBuffer> device_;
 };
 
-// A thread of the program's that holds a context's lock, since it waits for a stream there.
-class Holder {
- public:
-  Holder(const cuda::Driver& driver, CUcontext context, CUdeviceptr memory)
-      : thread_([&driver, context, memory, this] {
-          driver.cuCtxSetCurrent(context);
-          has_begun_ = true;
-          driver.cuMemFree(memory);
-          has_ended_ = true;
-        }) {
-    while (!has_begun_) std::this_thread::yield();
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));  // until it is in the driver
-  }
-  ~Holder() { thread_.join(); }
-  bool has_ended() const { return has_ended_; }
-
- private:
-  std::atomic<bool> has_begun_{false}, has_ended_{false};
-  std::thread thread_;
-};
-
 // 1. A call waits for no lock of another GPU's context: here of one that relays.
 TEST_F(LawTest, ACallWaitsForNothingThatTheNativeCallWouldNotWaitFor) {
   for (const bool is_batch : {false, true}) {
@@ -92,7 +73,7 @@ TEST_F(LawTest, ACallWaitsForNothingThatTheNativeCallWouldNotWaitFor) {
     MUST(driver(), cuMemAlloc(&memory, 4096));
     Gate gate(driver());
     gate.hold(held);
-    const Holder holder(driver(), context(1), memory);
+    const LockHolder holder(driver(), context(1), memory);
     use_gpu(0);
     const CUstream stream = new_stream();
     expect_carried(stream, *device_, is_batch);
@@ -114,7 +95,7 @@ TEST_F(LawTest, WhatAStreamWaitsForNeedsNoLaterCall) {
     gate.hold(stream);
     expect_carried(stream, *device_, is_batch);
     other.hold(held);
-    const Holder holder(driver(), context(0), memory);
+    const LockHolder holder(driver(), context(0), memory);
     gate.open();
     EXPECT_TRUE(ends(stream)) << "it waited for a call that another thread holds up";
     EXPECT_FALSE(holder.has_ended()) << "nobody held the lock";
@@ -189,7 +170,7 @@ TEST_F(LawTest, OpeningWaitsForNoStreamOfTheProgram) {
   MUST(driver(), cuMemAlloc(&memory, 4096));
   Gate gate(driver());
   gate.hold(held);
-  const Holder holder(driver(), context(0), memory);
+  const LockHolder holder(driver(), context(0), memory);
   std::atomic<bool> is_open{false};
   std::thread opener([&] {
     engine.request_relays(kEveryGpu);
@@ -221,7 +202,7 @@ TEST_F(LawTest, GateThatBreaksTheLaw) {
   gate.hold(stream);
   std::atomic<bool> has_called{false};
   {
-    const Holder holder(driver(), context(0), memory);
+    const LockHolder holder(driver(), context(0), memory);
     std::thread later_caller([&] {
       driver().cuCtxSetCurrent(context(0));
       driver().cuMemcpyHtoDAsync(device_->at(), host_->data(), kSize, side);

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Breaks the fabric, one patch of this folder at a time, and shows that fabric_sim notices.
+"""Breaks the fabric, one patch of this folder at a time, and shows that fabric_sim notices, or where
+memory of GPUs is concerned the tests on the emulated server.
 
   run.py BUILD [--seeds N] [--only NAME ...]
 
 Each patch begins with a line that says what it breaks. The broken file alone is compiled, and
-linked in front of the libraries of the build folder. Exit code 1 and a list if fabric_sim found
-nothing wrong with one within N seeds (1,000 by default).
+linked in front of the libraries of the build folder. Exit code 1 and a list if nothing was found
+wrong with one (by fabric_sim: within N seeds, 1,000 by default).
 """
 import argparse
 import concurrent.futures
@@ -33,8 +34,47 @@ def archives(build):
     return [build / "archive" / f"lib{names[library]}.a" for library in LIBRARIES]
 
 
+# Folders of the fabric that call the driver, and the tests that are to notice.
+GPU_TESTS = {"staged": "WarmTest.*:StagedTest.*:*HeldDriverTest.*/simulated*:*/simulated_gpu_to_gpu",
+             "local": "*HeldDriverTest.*/local*:*ContractTest.*/local_*_to_shared"}
+GPU_LIBRARIES = ("fabric_gpu_wires", "fabric_every_wire", "fabric_staged", "fabric_local",
+                 "fabric_gpu", "fabric_ofi", "fabric_sim", "fabric", "test_server", "multipath",
+                 "cuda", "topology_model", "simulation", "base")
+
+
+def cached(build, name):
+    """What CMake has found under this name."""
+    text = (build / "CMakeCache.txt").read_text()
+    return re.search(rf"^{name}:\w+=(.*)$", text, re.MULTILINE).group(1)
+
+
+def break_gpu_memory(broken, folder, build, tests):
+    """As break_and_look, for a file that is already broken."""
+    objects = [build / f"tests/fabric/CMakeFiles/fabric_{test}.dir/{source}.cpp.o"
+               for test, source in (("staged_test", "staged_test"),
+                                    ("gpu_contract_test", "contract_test"))]
+    mutant = folder / "mutant"
+    built = run(os.environ.get("CXX", "c++"), "-std=c++20", "-O1", "-I", ROOT / "src", "-I",
+                ROOT / "include", "-isystem", cached(build, "BRAID_CUDA_INCLUDE"), broken, *objects,
+                "-Wl,--start-group", *[build / "archive" / f"libbraid_{name}.a"
+                                       for name in GPU_LIBRARIES], "-Wl,--end-group",
+                "-lgtest_main", "-lgtest", "-lpthread", "-ldl", "-o", mutant)
+    if built.returncode:
+        return f"does not compile: {built.stderr}", False
+    try:
+        looked = run(mutant, f"--gtest_filter={tests}", "--gtest_fail_fast", timeout=120)
+    except subprocess.TimeoutExpired:
+        return "hangs", True
+    found = re.search(r"^\[  FAILED  \] ([^\s,]+)", looked.stdout, re.MULTILINE)
+    if found:
+        return found.group(1), True
+    if looked.returncode < 0:
+        return f"ends on signal {-looked.returncode}", True
+    return f"nothing wrong in {tests}", False
+
+
 def break_and_look(patch, build, seeds):
-    """What fabric_sim said of this mutant, and whether it failed as it should."""
+    """What was said of this mutant, and whether it failed as it should."""
     path = re.search(r"^\+\+\+ b/(\S+)", patch.read_text(), re.MULTILINE).group(1)
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
@@ -42,6 +82,9 @@ def break_and_look(patch, build, seeds):
         patched = run("patch", "--quiet", "-o", broken, ROOT / path, patch)
         if patched.returncode:
             return f"the patch does not fit {path}: {patched.stdout}{patched.stderr}", False
+        room = pathlib.Path(path).parent.name
+        if room in GPU_TESTS:
+            return break_gpu_memory(broken, folder, build, GPU_TESTS[room])
         mutant = folder / "fabric_sim"
         built = run(os.environ.get("CXX", "c++"), "-std=c++20", "-O1", "-I", ROOT / "src", "-I",
                     ROOT / "include", "-I", ROOT / "tests", broken,

@@ -21,11 +21,13 @@ ROOMS = {
 }
 # The emulated driver runs twins of braid's kernels. It is below the driver table, never above it.
 EXTRA_INCLUDES = {"emulator": {"cuda/kernels/twin.h", "cuda/kernels/pull.h"}}
-# What a folder of a room may include beyond that: fabric is simulated in one place, and knows the
-# host and its GPUs in another.
-FOLDER_ROOMS = {"src/fabric/sim": {"simulation"}, "src/fabric/library": {"cuda", "topology"}}
+# What a folder of a room may include beyond that: fabric is simulated in one place, knows the host in
+# another, and calls the driver in few.
+FOLDER_ROOMS = {"src/fabric/sim": {"simulation"}, "src/fabric/library": {"cuda", "topology"},
+                "src/fabric/gpu": {"cuda", "multipath"}, "src/fabric/staged": {"cuda", "multipath"},
+                "src/fabric/local": {"cuda", "multipath"}}
 # A test drives its room from outside: through the driver table, if the room is a driver.
-TEST_ROOMS = {"emulator": {"cuda"}, "fabric": {"cuda", "simulation", "topology"}}
+TEST_ROOMS = {"emulator": {"cuda"}, "fabric": {"simulation", "topology", "cuda", "multipath"}}
 
 
 def room_of(path):

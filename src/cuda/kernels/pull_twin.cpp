@@ -1,6 +1,8 @@
 // The host twin of pull_kernels.cu. Keep it in step with pull_protocol.cuh, function by function.
 #include <cstddef>
 
+#include "cuda/kernels/pages.h"
+#include "cuda/kernels/pages_twin.h"
 #include "cuda/kernels/pull.h"
 #include "cuda/kernels/twin.h"
 
@@ -223,7 +225,8 @@ std::unique_ptr<TwinBlock> make_pull_block(const void* args, uint32_t /*block_in
 
 // The two pull kernels differ in how a slice's bytes move, which is the caller's business here.
 constexpr Twin kTwins[] = {{kVectorKernelName, sizeof(PullArgs), make_pull_block},
-                           {kBulkKernelName, sizeof(PullArgs), make_pull_block}};
+                           {kBulkKernelName, sizeof(PullArgs), make_pull_block},
+                           {kPagesKernelName, sizeof(PagesArgs), make_pages_block}};
 
 }  // namespace
 

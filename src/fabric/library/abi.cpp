@@ -69,6 +69,7 @@ braid_status braid_fabric_open(const braid_fabric_options* options, braid_fabric
   if (given.secret_file != nullptr) wanted.secret_file = given.secret_file;
   wanted.allows_unauthenticated = given.allow_unauthenticated != 0;
   wanted.is_pinned = given.is_unpinned == 0;
+  wanted.has_gpu_memory = given.gpu_memory != 0;
   Result<std::unique_ptr<Service>> service =
       Service::open(wanted, braid::topology::Machine(), braid::topology::host_nics());
   if (!service.ok()) return report(service.status(), BRAID_ERROR_UNAVAILABLE);

@@ -10,7 +10,7 @@ braid_status braid_fabric_add_region(braid_fabric* fabric, void* memory, size_t 
                                      uint64_t* region) {
   const auto add = [&](Service& service) {
     const MutableBytes bytes(static_cast<std::byte*>(memory), size_bytes);
-    return hand_out(service.with([&](Engine& engine) { return engine.add_region(bytes); }), region);
+    return hand_out(service.add_region(bytes), region);
   };
   return guarded(fabric, add, memory, region);
 }

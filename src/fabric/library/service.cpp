@@ -8,10 +8,13 @@
 #include <limits>
 #include <utility>
 
+#include "fabric/gpu/memory.h"
 #include "fabric/host/processes.h"
 #include "fabric/library/placement.h"
 #include "fabric/library/trust.h"
+#include "fabric/local/domain.h"
 #include "fabric/ofi/domain.h"
+#include "fabric/staged/domain.h"
 
 namespace braid::fabric {
 namespace {
@@ -30,17 +33,27 @@ int kind_of(About about) {
   return 0;
 }
 
-Result<std::unique_ptr<Domain>> open_rail(const std::string& provider, const std::string& address) {
-  if (!provider.empty()) {
-    const ofi::Quirks* quirks = ofi::find_quirks(provider);
+/// None of these providers touches GPU memory.
+Result<std::unique_ptr<Domain>> open_wire(const ofi::Quirks& quirks, const std::string& address,
+                                          bool has_gpu_memory) {
+  Result<std::unique_ptr<Domain>> wire = ofi::open_domain(quirks, address);
+  if (!wire.ok() || !has_gpu_memory) return wire;
+  return staged::stage(std::move(wire).value());
+}
+
+Result<std::unique_ptr<Domain>> open_rail(const ServiceOptions& options,
+                                          const std::string& address) {
+  if (options.provider == "local") return local::open_domain();
+  if (!options.provider.empty()) {
+    const ofi::Quirks* quirks = ofi::find_quirks(options.provider);
     if (quirks == nullptr)
-      return Status::error("braid does not know the provider '" + provider + "'",
+      return Status::error("braid does not know the provider '" + options.provider + "'",
                            "`braid fabric doctor` lists those that it knows");
-    return ofi::open_domain(*quirks, address);
+    return open_wire(*quirks, address, options.has_gpu_memory);
   }
   Result<std::unique_ptr<Domain>> opened = Status::error("no provider of libfabric is here");
   for (const ofi::Quirks* quirks : ofi::all_quirks()) {
-    opened = ofi::open_domain(*quirks, address);
+    opened = open_wire(*quirks, address, options.has_gpu_memory);
     if (opened.ok()) break;
   }
   return opened;
@@ -70,7 +83,7 @@ Result<std::unique_ptr<Service>> Service::open(const ServiceOptions& wanted,
   const OnNode here(machine, wanted.is_pinned ? choice.value().numa_node : -1);
   std::vector<std::unique_ptr<Domain>> rails;
   for (const std::string& address : choice.value().addresses) {
-    Result<std::unique_ptr<Domain>> rail = open_rail(wanted.provider, address);
+    Result<std::unique_ptr<Domain>> rail = open_rail(wanted, address);
     if (!rail.ok()) return rail.status();
     rails.push_back(std::move(rail).value());
   }
@@ -84,7 +97,19 @@ Result<std::unique_ptr<Service>> Service::open(const ServiceOptions& wanted,
   if (!events.ok()) return events.status();
   std::unique_ptr<Service> service(new Service(choice.value(), std::move(engine).value(),
                                                std::move(events).value()));  // owner: service
+  service->has_gpu_memory_ = wanted.has_gpu_memory || wanted.provider == "local";
   return service;
+}
+
+Result<uint64_t> Service::add_region(MutableBytes memory) {
+  if (!has_gpu_memory_) {
+    const Result<std::shared_ptr<gpu::Lane>> lane = gpu::lane_of_memory(memory);
+    if (!lane.ok()) return lane.status();
+    if (lane.value() != nullptr)
+      return Status::error("this is memory of a GPU, and the engine was opened without any",
+                           "Open it with gpu_memory, and its peers too");
+  }
+  return with([&](Engine& engine) { return engine.add_region(memory); });
 }
 
 Service::Service(RailChoice rails, std::unique_ptr<Engine> engine, std::unique_ptr<Events> events)

@@ -27,7 +27,8 @@ struct ServiceOptions {
   std::string nics = {};         ///< see rail_choice.h; empty: kNicsVariable, or else loopback
   std::string secret_file = {};  ///< see trust.h; empty: kSecretVariable, or else no secret
   bool allows_unauthenticated = false;
-  bool is_pinned = true;  ///< memory and thread on the rails' NUMA node, if there are several
+  bool has_gpu_memory = false;  ///< regions may be memory of GPUs: rails are staged
+  bool is_pinned = true;        ///< memory and thread on the rails' NUMA node, if there are several
 };
 
 class Service {
@@ -38,6 +39,9 @@ class Service {
   /// Requests that have had no event are cancelled. Within a callback, their callbacks come after
   /// it; otherwise they have returned.
   ~Service();
+
+  /// As Engine::add_region, if regions of this engine may be such memory.
+  Result<uint64_t> add_region(MutableBytes memory);
 
   /// `call(engine)` alone.
   template <typename Call>
@@ -85,6 +89,7 @@ class Service {
   void deliver(const Happening& happening);
 
   const RailChoice rails_;
+  bool has_gpu_memory_ = false;
   std::mutex mutex_;
   std::unique_ptr<Engine> engine_;  // under the mutex
   SlotMap<Request> requests_;       // under the mutex

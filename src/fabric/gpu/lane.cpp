@@ -1,0 +1,293 @@
+#include "fabric/gpu/lane.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+
+#include <chrono>
+#include <iterator>
+#include <utility>
+
+#include "cuda/relaxed_capture.h"
+
+namespace braid::fabric::gpu {
+namespace {
+
+constexpr size_t kGroupsMax = 4;
+constexpr uint64_t kGroupBytesMax = 16 << 20;
+static_assert(2 * kGroupsMax <= Mover::kListCount);
+constexpr int kEagerLooks = 200;  // before it sleeps between looks
+constexpr auto kBetweenLooks = std::chrono::microseconds(20);
+
+/// Signals are the program's: none is delivered to the thread.
+template <typename Body>
+std::thread start_thread(const Body& body) {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);  // inherited
+  std::thread thread(body);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  pthread_setname_np(thread.native_handle(), "braid");
+  return thread;
+}
+
+}  // namespace
+
+std::shared_ptr<Lane> lane_of(const cuda::Driver& driver, CUcontext context, int gpu) {
+  static std::mutex mutex;
+  static std::map<std::pair<CUcontext, int>, std::weak_ptr<Lane>> lanes;
+  const std::lock_guard lock(mutex);
+  std::weak_ptr<Lane>& known = lanes[{context, gpu}];
+  std::shared_ptr<Lane> lane = known.lock();
+  if (lane == nullptr) known = lane = std::make_shared<Lane>(driver, context, gpu);
+  return lane;
+}
+
+Lane::Lane(const cuda::Driver& driver, CUcontext context, int gpu)
+    : driver_(driver),
+      gpu_(gpu),
+      context_(context),
+      mover_(driver),
+      thread_(start_thread([this] { work(); })) {}
+
+Lane::~Lane() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_ending_ = true;
+  }
+  wake_.notify_one();
+  thread_.join();
+}
+
+void Lane::copy(Way way, Copy copy) {
+  {
+    const std::lock_guard lock(mutex_);
+    to_copy_[static_cast<size_t>(way)].push_back(std::move(copy));
+  }
+  wake_.notify_one();
+}
+
+void Lane::copy(Way way, std::vector<Copy>& copies) {
+  if (copies.empty()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    std::deque<Copy>& all = to_copy_[static_cast<size_t>(way)];
+    all.insert(all.end(), std::make_move_iterator(copies.begin()),
+               std::make_move_iterator(copies.end()));
+  }
+  copies.clear();
+  wake_.notify_one();
+}
+
+void Lane::run(std::function<void(CUresult)> call) {
+  const std::lock_guard lock(mutex_);
+  to_run_.push_back(std::move(call));
+  wake_.notify_one();
+}
+
+void Lane::prepare_pages() {
+  run([this](CUresult context) {
+    if (context == CUDA_SUCCESS)
+      mover_.prepare_pages(streams_[static_cast<size_t>(Way::kBetweenGpus)][0].handle);
+  });
+}
+
+void Lane::pin(std::shared_ptr<HostMemory> memory) {
+  const std::lock_guard lock(mutex_);
+  to_pin_.push_back(std::move(memory));
+  wake_.notify_one();
+}
+
+void Lane::unpin(const std::shared_ptr<HostMemory>& memory) {
+  const std::lock_guard lock(mutex_);
+  to_unpin_.push_back(memory);
+  wake_.notify_one();
+}
+
+// ---- The thread ----
+
+void Lane::work() {
+  const cuda::RelaxedCapture relaxed(driver_);
+  enter_context();
+  for (int looks = 0;;) {
+    if (serve() || look()) looks = 0;
+    std::unique_lock lock(mutex_);
+    const auto is_wanted = [&] {
+      bool has_work = is_ending_ || !to_pin_.empty() || !to_unpin_.empty() || !to_run_.empty();
+      for (size_t way = 0; way < kWayCount; ++way)
+        has_work = has_work || (!to_copy_[way].empty() && has_room(way));
+      return has_work;
+    };
+    if (is_ending_) break;
+    if (!has_something_under_way()) {
+      wake_.wait(lock, is_wanted);
+    } else if (++looks > kEagerLooks) {
+      wake_.wait_for(lock, kBetweenLooks, is_wanted);
+    } else {
+      lock.unlock();
+      sched_yield();
+    }
+  }
+  close();
+}
+
+/// The program may give a primary context back while memory of it is in use here: it is held.
+void Lane::enter_context() {
+  unsigned flags = 0;
+  int is_active = 0;
+  state_ = driver_.cuDeviceGet(&device_, gpu_);
+  if (state_ == CUDA_SUCCESS)
+    state_ = driver_.cuDevicePrimaryCtxGetState(device_, &flags, &is_active);
+  if (state_ == CUDA_SUCCESS && (context_ == nullptr || is_active != 0)) {
+    CUcontext primary = nullptr;
+    state_ = driver_.cuDevicePrimaryCtxRetain(&primary, device_);
+    holds_primary_ = state_ == CUDA_SUCCESS;
+    if (context_ == nullptr) context_ = primary;
+    if (holds_primary_ && primary != context_) {
+      driver_.cuDevicePrimaryCtxRelease(device_);
+      holds_primary_ = false;
+    }
+  }
+  if (state_ == CUDA_SUCCESS) state_ = driver_.cuCtxSetCurrent(context_);
+  for (auto& streams : streams_)
+    for (Stream& stream : streams)
+      if (state_ == CUDA_SUCCESS)
+        state_ = driver_.cuStreamCreate(&stream.handle, CU_STREAM_NON_BLOCKING);
+}
+
+/// Whatever was asked for. False: nothing was.
+bool Lane::serve() {
+  std::deque<std::shared_ptr<HostMemory>> to_pin, to_unpin;
+  std::deque<std::function<void(CUresult)>> to_run;
+  std::vector<Copy> to_copy[kWayCount];
+  {
+    const std::lock_guard lock(mutex_);
+    if (is_ending_) return false;
+    to_pin.swap(to_pin_);
+    to_unpin.swap(to_unpin_);
+    to_run.swap(to_run_);
+    for (size_t way = 0; way < kWayCount; ++way)
+      if (has_room(way)) to_copy[way] = take_group(to_copy_[way]);
+  }
+  bool any = !to_pin.empty() || !to_unpin.empty() || !to_run.empty();
+  for (const auto& memory : to_pin) begin_pin(memory);
+  for (const auto& call : to_run) call(state_);
+  for (size_t way = 0; way < kWayCount; ++way) {
+    if (to_copy[way].empty()) continue;
+    any = true;
+    begin(static_cast<Way>(way), std::move(to_copy[way]));
+  }
+  for (const auto& memory : to_unpin) end_pin(memory);
+  return any;
+}
+
+/// Several groups, so that the end of one is dealt with while others are copied.
+std::vector<Copy> Lane::take_group(std::deque<Copy>& waiting) {
+  std::vector<Copy> group;
+  for (uint64_t size_bytes = 0; !waiting.empty() && size_bytes < kGroupBytesMax;) {
+    size_bytes += waiting.front().size_bytes;
+    group.push_back(std::move(waiting.front()));
+    waiting.pop_front();
+  }
+  return group;
+}
+
+/// What comes while others are under way waits, and goes together: few large groups keep a GPU as
+/// busy as many small ones, at a smaller cost.
+bool Lane::has_room(size_t way) const {
+  size_t under_way = 0;
+  for (const Stream& stream : streams_[way]) under_way += stream.under_way.size();
+  return under_way < kGroupsMax;
+}
+
+void Lane::begin(Way way, std::vector<Copy> copies) {
+  Stream* streams = streams_[static_cast<size_t>(way)];
+  Stream& stream = streams[streams[0].under_way.size() > streams[1].under_way.size() ? 1 : 0];
+  Group group{nullptr, state_, std::move(copies)};
+  if (state_ != CUDA_SUCCESS) return finish(group, state_);
+  const size_t turn = stream.groups++ % kGroupsMax;  // at most so many are under way in it
+  const size_t list = (&stream == streams ? 0 : kGroupsMax) + turn;
+  group.result = mover_.enqueue(way, group.copies, stream.handle, list);
+  // Some may be under way although another was refused: all end when the stream has passed them.
+  CUresult recorded = CUDA_SUCCESS;
+  if (events_.empty()) {
+    recorded = driver_.cuEventCreate(&group.event, CU_EVENT_DISABLE_TIMING);
+  } else {
+    group.event = events_.back();
+    events_.pop_back();
+  }
+  if (recorded == CUDA_SUCCESS) recorded = driver_.cuEventRecord(group.event, stream.handle);
+  if (recorded != CUDA_SUCCESS) {
+    const CUresult passed = driver_.cuStreamSynchronize(stream.handle);
+    return finish(group, group.result == CUDA_SUCCESS ? passed : group.result);
+  }
+  stream.under_way.push_back(std::move(group));
+}
+
+bool Lane::look() {
+  bool any = false;
+  for (auto& streams : streams_)
+    for (Stream& stream : streams) any = look(stream) || any;
+  return any;
+}
+
+bool Lane::look(Stream& stream) {
+  bool any = false;
+  while (!stream.under_way.empty()) {
+    const Group& group = stream.under_way.front();
+    const CUresult result = driver_.cuEventQuery(group.event);
+    if (result == CUDA_ERROR_NOT_READY) break;
+    finish(group, group.result == CUDA_SUCCESS ? result : group.result);
+    events_.push_back(group.event);
+    stream.under_way.pop_front();
+    any = true;
+  }
+  return any;
+}
+
+void Lane::finish(const Group& group, CUresult result) {
+  std::vector<Ended::Copy> ended;
+  for (size_t i = 0; i < group.copies.size(); ++i) {
+    ended.push_back({group.copies[i].tag, result == CUDA_SUCCESS});
+    const bool is_last =
+        i + 1 == group.copies.size() || group.copies[i + 1].ended != group.copies[i].ended;
+    if (!is_last) continue;
+    group.copies[i].ended->add(ended);
+    ended.clear();
+  }
+}
+
+void Lane::begin_pin(const std::shared_ptr<HostMemory>& memory) {
+  if (state_ != CUDA_SUCCESS || pinned_.contains(memory.get())) return;
+  const MutableBytes bytes = memory->bytes();
+  if (driver_.cuMemHostRegister(bytes.data(), bytes.size(), CU_MEMHOSTREGISTER_PORTABLE) ==
+      CUDA_SUCCESS)
+    pinned_[memory.get()] = memory;
+}
+
+void Lane::end_pin(const std::shared_ptr<HostMemory>& memory) {
+  if (pinned_.erase(memory.get()) != 0) driver_.cuMemHostUnregister(memory->bytes().data());
+}
+
+bool Lane::has_something_under_way() const {
+  for (const auto& streams : streams_)
+    for (const Stream& stream : streams)
+      if (!stream.under_way.empty()) return true;
+  return false;
+}
+
+void Lane::close() {
+  for (auto& streams : streams_)
+    for (Stream& stream : streams) {
+      if (!stream.under_way.empty()) driver_.cuStreamSynchronize(stream.handle);
+      look(stream);
+      if (stream.handle != nullptr) driver_.cuStreamDestroy(stream.handle);
+    }
+  mover_.close();
+  for (const CUevent event : events_) driver_.cuEventDestroy(event);
+  for (const auto& [address, memory] : pinned_) driver_.cuMemHostUnregister(memory->bytes().data());
+  driver_.cuCtxSetCurrent(nullptr);
+  if (holds_primary_) driver_.cuDevicePrimaryCtxRelease(device_);
+}
+
+}  // namespace braid::fabric::gpu

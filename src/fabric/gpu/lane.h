@@ -1,0 +1,101 @@
+// The thread in which all driver calls for one context are made. A call may wait for the context's
+// lock, which a thread of the program's may hold for long (docs/architecture.md, "The law"): then
+// this thread waits, and no rail does.
+//
+// Copies are begun in the order in which they are asked for, and end in any. Threads: any.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "cuda/driver.h"
+#include "fabric/gpu/host_memory.h"
+#include "fabric/gpu/mover.h"
+
+namespace braid::fabric::gpu {
+
+/// That of a context of the program's, or of the primary context of `gpu` where it is null; whoever
+/// asks shares it.
+class Lane;
+std::shared_ptr<Lane> lane_of(const cuda::Driver& driver, CUcontext context, int gpu);
+
+class Lane {
+ public:
+  /// Of a context of the program's; null: the primary context of `gpu`, which is made if it is not
+  /// there. A context that cannot be used fails all copies.
+  Lane(const cuda::Driver& driver, CUcontext context, int gpu);
+  /// Waits for copies that have begun, and for the context's streams if memory is pinned; others
+  /// are dropped.
+  ~Lane();
+  Lane(const Lane&) = delete;
+  Lane& operator=(const Lane&) = delete;
+
+  int gpu() const { return gpu_; }  ///< the CUDA ordinal
+
+  void copy(Way way, Copy copy);
+  /// The same of many. They are taken out of the list.
+  void copy(Way way, std::vector<Copy>& copies);
+  /// `call()` in the thread, with the context current, before copies that follow. Whether the
+  /// context can be used.
+  void run(std::function<void(CUresult)> call);
+  /// Many small copies between GPUs that follow go together (Mover::prepare_pages).
+  void prepare_pages();
+  /// Pinned, before the copies that follow; a driver that refuses copies more slowly.
+  void pin(std::shared_ptr<HostMemory> memory);
+  /// Once no copy uses it: gives it back to the driver, and lets it go.
+  void unpin(const std::shared_ptr<HostMemory>& memory);
+
+ private:
+  struct Group {
+    CUevent event = nullptr;  // null: it has ended
+    CUresult result = CUDA_SUCCESS;
+    std::vector<Copy> copies;
+  };
+  struct Stream {
+    CUstream handle = nullptr;
+    uint64_t groups = 0;  // ever
+    std::deque<Group> under_way;
+  };
+
+  void work();
+  void enter_context();
+  bool serve();
+  bool has_room(size_t way) const;
+  std::vector<Copy> take_group(std::deque<Copy>& waiting);
+  void begin(Way way, std::vector<Copy> copies);
+  bool look();
+  bool look(Stream& stream);
+  void finish(const Group& group, CUresult result);
+  void begin_pin(const std::shared_ptr<HostMemory>& memory);
+  void end_pin(const std::shared_ptr<HostMemory>& memory);
+  void close();
+  bool has_something_under_way() const;
+
+  const cuda::Driver& driver_;
+  const int gpu_;
+  CUcontext context_;  // of the thread, below too
+  Mover mover_;
+  CUresult state_ = CUDA_SUCCESS;  // of the context
+  CUdevice device_ = 0;
+  bool holds_primary_ = false;
+  static constexpr size_t kStreamsOfWay = 2;
+  Stream streams_[kWayCount][kStreamsOfWay];
+  std::vector<CUevent> events_;  // free ones
+  std::map<const HostMemory*, std::shared_ptr<HostMemory>> pinned_;
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<std::shared_ptr<HostMemory>> to_pin_, to_unpin_;  // under the mutex, below too
+  std::deque<std::function<void(CUresult)>> to_run_;
+  std::deque<Copy> to_copy_[kWayCount];
+  bool is_ending_ = false;
+  std::thread thread_;
+};
+
+}  // namespace braid::fabric::gpu

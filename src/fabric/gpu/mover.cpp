@@ -1,0 +1,103 @@
+#include "fabric/gpu/mover.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "cuda/kernels/image.h"
+#include "cuda/kernels/pages.h"
+
+namespace braid::fabric::gpu {
+namespace {
+
+// A launch costs what two copies do. Larger pieces are as fast by copy engines, which spare SMs.
+constexpr size_t kFewestPages = 4;
+constexpr uint64_t kLargestPageBytes = 1 << 20;
+// The blocks share parts out: small ones, so that all end together.
+constexpr uint64_t kPartBytes = 32 << 10;
+constexpr size_t kMostParts = 8192;
+constexpr size_t kListBytes = kMostParts * sizeof(cuda::Page);
+constexpr uint32_t kBlocks = 128;
+
+}  // namespace
+
+void Ended::add(std::span<const Copy> copies) {
+  const std::lock_guard lock(mutex_);
+  copies_.insert(copies_.end(), copies.begin(), copies.end());
+  has_some_.store(true, std::memory_order_release);
+}
+
+bool Ended::take(std::vector<Copy>& into) {
+  if (!has_some_.load(std::memory_order_acquire)) return false;
+  const std::lock_guard lock(mutex_);
+  into.insert(into.end(), copies_.begin(), copies_.end());
+  copies_.clear();
+  has_some_.store(false, std::memory_order_relaxed);
+  return true;
+}
+
+void Mover::prepare_pages(CUstream stream) {
+  if (pages_ != nullptr || module_ != nullptr) return;
+  if (driver_.cuModuleLoadData(&module_, cuda::pages_kernel_image()) != CUDA_SUCCESS) return;
+  auto lists = cuda::RegisteredMemory::open(driver_, kListCount * kListBytes, "lists of pages");
+  if (!lists.ok()) return;
+  lists_ = std::move(lists).value();
+  CUfunction found = nullptr;
+  if (driver_.cuModuleGetFunction(&found, module_, cuda::kPagesKernelName) != CUDA_SUCCESS) return;
+  pages_ = found;
+  if (launch({}, stream, 0) != CUDA_SUCCESS)
+    pages_ = nullptr;  // the first launch may take its time
+}
+
+void Mover::close() {
+  if (module_ != nullptr) driver_.cuModuleUnload(module_);
+  lists_.reset();
+}
+
+/// Copies that go on where the one before has ended are one: a call costs as much as moving a
+/// megabyte between GPUs.
+std::span<const Copy> Mover::merge(std::span<const Copy> copies) {
+  merged_.clear();
+  for (const Copy& copy : copies) {
+    Copy* last = merged_.empty() ? nullptr : &merged_.back();
+    const bool goes_on = last != nullptr && copy.to == last->to + last->size_bytes &&
+                         copy.from == last->from + last->size_bytes &&
+                         copy.may_be_kernels == last->may_be_kernels;
+    if (goes_on)
+      last->size_bytes += copy.size_bytes;
+    else
+      merged_.push_back({copy.to, copy.from, copy.size_bytes, 0, nullptr, copy.may_be_kernels});
+  }
+  return merged_;
+}
+
+CUresult Mover::enqueue(Way, std::span<const Copy> copies, CUstream stream, size_t list) {
+  const std::span<const Copy> merged = merge(copies);
+  uint64_t parts = 0;
+  bool are_pages = pages_ != nullptr && merged.size() >= kFewestPages;
+  for (const Copy& copy : merged) {
+    parts += (copy.size_bytes + kPartBytes - 1) / kPartBytes;
+    are_pages = are_pages && copy.may_be_kernels && copy.size_bytes <= kLargestPageBytes;
+  }
+  if (are_pages && parts <= kMostParts) return launch(merged, stream, list);
+  for (const Copy& copy : merged) {
+    const CUresult result = driver_.cuMemcpyAsync(copy.to, copy.from, copy.size_bytes, stream);
+    if (result != CUDA_SUCCESS) return result;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult Mover::launch(std::span<const Copy> copies, CUstream stream, size_t number) {
+  auto* list =
+      reinterpret_cast<cuda::Page*>(static_cast<std::byte*>(lists_->data()) + number * kListBytes);
+  uint32_t count = 0;
+  for (const Copy& copy : copies)
+    for (uint64_t at = 0; at < copy.size_bytes; at += kPartBytes)
+      list[count++] = {copy.from + at, copy.to + at, std::min(kPartBytes, copy.size_bytes - at)};
+  cuda::PagesArgs args{reinterpret_cast<uint64_t>(list), count,
+                       std::clamp<uint32_t>(count, 1, kBlocks)};
+  void* parameters[] = {&args};
+  return driver_.cuLaunchKernel(pages_, args.block_count, 1, 1, cuda::kPagesThreads, 1, 1, 0,
+                                stream, parameters, nullptr);
+}
+
+}  // namespace braid::fabric::gpu

@@ -1,0 +1,76 @@
+// Copies of a lane's, and how they are put into a stream.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "cuda/driver.h"
+#include "cuda/registered_memory.h"
+
+namespace braid::fabric::gpu {
+
+/// Copies that have ended, until their owner looks.
+class Ended {
+ public:
+  struct Copy {
+    uint64_t tag;
+    bool ok;  ///< false: some of it may have been copied; nothing is under way
+  };
+  void add(std::span<const Copy> copies);
+  /// Appends them. False: there are none.
+  bool take(std::vector<Copy>& into);
+
+ private:
+  std::atomic<bool> has_some_{false};
+  std::mutex mutex_;
+  std::vector<Copy> copies_;
+};
+
+struct Copy {
+  CUdeviceptr to = 0;
+  CUdeviceptr from = 0;
+  uint64_t size_bytes = 0;
+  uint64_t tag = 0;
+  std::shared_ptr<Ended> ended;
+  bool may_be_kernels = false;  ///< both ends are mapped for the lane's GPU
+};
+
+/// Which copies have an order of their own: each way has a stream.
+enum class Way : uint8_t { kToGpu, kToHost, kBetweenGpus };
+inline constexpr size_t kWayCount = 3;
+
+/// Used in a lane's thread, with its context current.
+class Mover {
+ public:
+  explicit Mover(const cuda::Driver& driver) : driver_(driver) {}
+
+  /// Loads the kernel that copies pages, for which the driver waits for the context's streams, and
+  /// holds its lock meanwhile (docs/fabric.md, "GPUs of one server"). Without it pages are copied
+  /// one by one.
+  void prepare_pages(CUstream stream);
+
+  /// Puts all into the stream. If one is refused, those before it are under way all the same.
+  /// `list`, below kListCount: nothing that was put with the same one is under way any more.
+  CUresult enqueue(Way way, std::span<const Copy> copies, CUstream stream, size_t list);
+
+  /// Before the context is left.
+  void close();
+
+  static constexpr size_t kListCount = 8;
+
+ private:
+  std::span<const Copy> merge(std::span<const Copy> copies);
+  CUresult launch(std::span<const Copy> copies, CUstream stream, size_t list);
+
+  const cuda::Driver& driver_;
+  std::vector<Copy> merged_;
+  CUmodule module_ = nullptr;
+  CUfunction pages_ = nullptr;  // null: it is not loaded
+  std::unique_ptr<cuda::RegisteredMemory> lists_;
+};
+
+}  // namespace braid::fabric::gpu

@@ -1,0 +1,251 @@
+#include "fabric/local/domain.h"
+
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "base/try.h"
+#include "fabric/gpu/memory.h"
+#include "fabric/gpu/process_driver.h"
+#include "fabric/local/limits.h"
+#include "fabric/local/parts.h"
+
+namespace braid::fabric::local {
+namespace {
+
+uint64_t random_number() {
+  uint64_t number = 0;
+  while (getrandom(&number, sizeof number, 0) != sizeof number) {
+  }
+  return number;
+}
+
+uint64_t now_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Domain>> open_domain() { return LocalDomain::open(); }
+
+Result<std::unique_ptr<Domain>> LocalDomain::open() {
+  const std::string name =
+      "braid-" + std::to_string(getpid()) + "-" + std::to_string(random_number());
+  BRAID_LET(listener, Socket::listen(name));
+  return std::unique_ptr<Domain>(new LocalDomain(std::move(listener), name));
+}
+
+LocalDomain::LocalDomain(Socket listener, const std::string& name)
+    : traits_{.provider = "local",
+              .removal_fences = true,
+              .postings_max = kPostingsMax,
+              .posted_bytes_max = kPostedBytesMax},
+      listener_(std::move(listener)) {
+  const auto* bytes = reinterpret_cast<const std::byte*>(name.data());
+  address_.assign(bytes, bytes + name.size());
+}
+
+/// Others may be told to the end that nothing of theirs is mapped here any more.
+LocalDomain::~LocalDomain() {
+  for (auto& [where, copies] : batches_) where.first->copy(where.second, copies);
+  for (const auto& peer : peers_) peer->is_leaving = true;
+  for (bool is_over = false; !is_over;) {
+    take_copies();
+    is_over = copies_ == 0;
+    for (const auto& peer : peers_) {
+      advance_imports(*peer);
+      is_over = is_over && peer->imports.empty();
+    }
+    if (!is_over) std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+}
+
+// ---- Regions ----
+
+uint64_t LocalDomain::new_key() {
+  uint64_t key = 0;
+  do {
+    key = random_number();
+  } while (key == 0 || region_of_key_.contains(key));
+  return key;
+}
+
+Result<uint32_t> LocalDomain::add_region(MutableBytes memory, Access access) {
+  Region region;
+  region.memory = memory;
+  BRAID_LET(lane, gpu::lane_of_memory(memory));
+  if (lane != nullptr) {
+    region.lane = lane;
+    lanes_.insert(lane);
+    if (access == Access::kLocal) lane->prepare_pages();
+  }
+  if (access == Access::kRemoteWrite) {
+    if (lane != nullptr) {
+      BRAID_LET(exported, export_memory(*gpu::process_driver(), memory));
+      region.exported = std::move(exported);
+    }
+    region.key = new_key();
+    region_of_key_[region.key] = next_region_;
+  }
+  regions_[next_region_] = std::move(region);
+  return next_region_++;
+}
+
+RemoteRange LocalDomain::remote_range(uint32_t number) const {
+  const Region& region = regions_.at(number);
+  return {region.lane != nullptr ? kGpuBase : 0, region.key};
+}
+
+void LocalDomain::remove_region(uint32_t number) {
+  Region& region = regions_.at(number);
+  region_of_key_.erase(region.key);
+  region.is_removed = true;
+  for (const uint64_t holder : region.holders) {
+    Visitor* visitor = visitors_.find(holder);
+    if (visitor == nullptr) continue;
+    visitor->segment->shared().board[visitor->slots.at(region.key)] = 0;
+    visitor->sayings->say(kRemoved, Numbered{region.key, 1});
+  }
+  if (region.holders.empty()) regions_.erase(number);
+}
+
+Drain LocalDomain::drain(uint32_t number) const {
+  return regions_.contains(number) ? Drain::kHeldByPeer : Drain::kOver;
+}
+
+// ---- Postings ----
+
+bool LocalDomain::post_write(const Write& write) {
+  if (postings_.size() >= kPostingsMax) return false;
+  const uint64_t posting = postings_.add({write, write.peer, 0, nullptr});
+  Peer& peer = *peers_.at(write.peer);
+  if (!peer.is_reachable()) {
+    end_posting(posting, false);
+  } else if ((write.target_address & kGpuBase) != 0) {
+    write_to_gpu(posting);
+  } else {
+    peer.host_writes.push_back(posting);
+    write_to_host(peer);
+  }
+  return true;
+}
+
+bool LocalDomain::post_send(uint32_t number, uint32_t, Bytes message, uint64_t context) {
+  Peer& peer = *peers_.at(number);
+  Write write;
+  write.context = context;
+  const uint64_t posting = postings_.add({write, number, 0, nullptr});
+  if (!peer.is_reachable() || message.size() > kMessageBytesMax) {
+    end_posting(posting, false);
+    return true;
+  }
+  const bool is_said = peer.sayings->say_now(kMessage, Numbered{posting, 1}, message);
+  if (is_said)
+    peer.unanswered.insert(posting);
+  else
+    postings_.erase(posting);
+  return is_said;
+}
+
+bool LocalDomain::post_receive(uint32_t, MutableBytes buffer, uint64_t context) {
+  buffers_.push_back({buffer, context});
+  match_messages();
+  return true;
+}
+
+void LocalDomain::match_messages() {
+  while (!messages_.empty() && !buffers_.empty()) {
+    const Message message = std::move(messages_.front());
+    const Buffer buffer = buffers_.front();
+    messages_.pop_front();
+    buffers_.pop_front();
+    const bool fits = message.bytes.size() <= buffer.memory.size();
+    if (fits) std::copy(message.bytes.begin(), message.bytes.end(), buffer.memory.begin());
+    ready_.push_back({Event::kReceived, fits, 0, message.bytes.size(), buffer.context});
+    if (Visitor* visitor = visitors_.find(message.visitor)) {
+      --visitor->held;
+      visitor->sayings->say(kEnded, Numbered{message.number, fits});
+    }
+  }
+}
+
+void LocalDomain::end_posting(uint64_t id, bool ok) {
+  const Posting* posting = postings_.find(id);
+  if (posting == nullptr) return;
+  peers_[posting->peer]->unanswered.erase(id);
+  ready_.push_back({Event::kPosted, ok, 0, 0, posting->write.context});
+  postings_.erase(id);
+}
+
+// ---- Progress ----
+
+size_t LocalDomain::poll(std::span<Completion> completions) {
+  take_copies();
+  if (is_time_to_look()) look_at_sockets();
+  for (const auto& peer : peers_) {
+    if (peer->socket) listen_to(*peer);
+    peer->socket ? advance(*peer) : advance_imports(*peer);
+  }
+  visitors_.for_each([&](uint64_t id, Visitor& visitor) {
+    if (!serve(id, visitor)) leave(id);
+  });
+  for (auto& [where, copies] : batches_) where.first->copy(where.second, copies);
+  size_t count = 0;
+  for (; count < completions.size() && !ready_.empty(); ready_.pop_front())
+    completions[count++] = ready_.front();
+  return count;
+}
+
+void LocalDomain::begin_copy(const std::shared_ptr<gpu::Lane>& lane, gpu::Way way, gpu::Copy copy) {
+  ++copies_;
+  copy.ended = ended_;
+  lanes_.insert(lane);
+  batches_[{lane.get(), way}].push_back(std::move(copy));
+}
+
+void LocalDomain::take_copies() {
+  ended_now_.clear();
+  if (!ended_->take(ended_now_)) return;
+  copies_ -= ended_now_.size();
+  for (const gpu::Ended::Copy& copy : ended_now_) copied(copy.tag, copy.ok);
+}
+
+/// Each look is a call of the system for each process.
+bool LocalDomain::is_time_to_look() {
+  const uint64_t now = now_ns();
+  if (!looks_eagerly_ && now - looked_ns_ < kBetweenLooksNs) return false;
+  looked_ns_ = now;
+  return true;
+}
+
+void LocalDomain::look_at_sockets() {
+  looks_eagerly_ = false;
+  while (auto stranger = listener_.accept())
+    if (strangers_.size() < kStrangersMax) strangers_.push_back(std::move(*stranger));
+  std::vector<Socket> silent;
+  for (Socket& stranger : strangers_) {
+    if (std::optional<Packet> hello = stranger.receive())
+      welcome(std::move(*hello), std::move(stranger));
+    else if (!stranger.is_closed())
+      silent.push_back(std::move(stranger));
+  }
+  strangers_ = std::move(silent);
+  for (const auto& peer : peers_) {
+    if (!peer->socket) continue;
+    while (auto packet = peer->socket->receive()) offered(*peer, std::move(*packet));
+    if (peer->socket->is_closed()) lose(*peer);
+    for (const auto& [key, import] : peer->imports)
+      looks_eagerly_ = looks_eagerly_ || import.mapping == nullptr;
+  }
+  visitors_.for_each([&](uint64_t, Visitor& visitor) { (void)visitor.socket->receive(); });
+  forget_ended_processes();
+}
+
+}  // namespace braid::fabric::local

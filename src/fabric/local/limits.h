@@ -1,0 +1,26 @@
+// Limits of the local domain.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace braid::fabric::local {
+
+/// A copy between GPUs takes a microsecond for what takes a network a hundred, and as long to
+/// begin.
+inline constexpr uint64_t kPostingsMax = 4096;
+inline constexpr uint64_t kPostedBytesMax = 128 << 20;
+inline constexpr size_t kHostPartBytes = 64 << 10;
+inline constexpr size_t kMessageBytesMax = 64 << 10;
+inline constexpr uint64_t kHeldMessagesMax = 64;  // of one visitor, that no buffer is there for
+inline constexpr int kRecordsAtOnce = 256;
+inline constexpr size_t kStrangersMax = 64;
+inline constexpr uint64_t kLandedMax = 1 << 16;  // in one record
+inline constexpr uint64_t kBetweenLooksNs = 50'000;
+
+inline constexpr uint64_t kHello = 0x4c41434f4c444201;  ///< the first packet; the version is last
+
+/// GPU memory is named by addresses with this bit: offsets in the region.
+inline constexpr uint64_t kGpuBase = uint64_t{1} << 63;
+
+}  // namespace braid::fabric::local

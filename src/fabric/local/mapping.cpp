@@ -1,0 +1,179 @@
+#include "fabric/local/mapping.h"
+
+#include <cstring>
+#include <string>
+
+#include "base/try.h"
+#include "cuda/relaxed_capture.h"
+#include "cuda/scoped_context.h"
+#include "multipath/pointer_facts.h"
+
+namespace braid::fabric::local {
+namespace {
+
+using multipath::DeviceFacts;
+
+Status refusal(const std::string& why) {
+  return Status::error("this GPU memory cannot be shared with other processes: " + why,
+                       "Allocate it with cuMemAlloc (cudaMalloc), or with cuMemCreate and "
+                       "CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR");
+}
+
+Result<Exported> export_mapping(const cuda::Driver& driver, CUdeviceptr address,
+                                uint64_t size_bytes, const DeviceFacts& facts) {
+  if (!facts.extent.holds(address, size_bytes))
+    return refusal("it is more than one mapping; add a region for each");
+  Exported exported;
+  CUmemGenericAllocationHandle handle = 0;
+  BRAID_TRY(driver.check(
+      driver.cuMemRetainAllocationHandle(&handle, reinterpret_cast<void*>(facts.extent.begin)),
+      "sharing mapped GPU memory"));
+  int file = -1;
+  const CUresult result = driver.cuMemExportToShareableHandle(
+      &file, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+  driver.cuMemRelease(handle);
+  if (result != CUDA_SUCCESS) return refusal(driver.describe(result));
+  exported.file = File(file);
+  exported.offer.kind = Offer::kMapping;
+  exported.offer.offset_bytes = address - facts.extent.begin;
+  exported.offer.shared_bytes = facts.extent.size_bytes;
+  return exported;
+}
+
+Result<Exported> export_allocation(const cuda::Driver& driver, CUdeviceptr address,
+                                   const DeviceFacts& facts) {
+  Exported exported;
+  const cuda::ScopedContext scope(driver, facts.context);
+  const CUresult result = driver.cuIpcGetMemHandle(&exported.offer.handle, facts.extent.begin);
+  if (result != CUDA_SUCCESS) return refusal(driver.describe(result));
+  exported.offer.kind = Offer::kIpc;
+  exported.offer.offset_bytes = address - facts.extent.begin;
+  return exported;
+}
+
+}  // namespace
+
+Result<Exported> export_memory(const cuda::Driver& driver, MutableBytes memory) {
+  const cuda::RelaxedCapture relaxed(driver);
+  const auto address = reinterpret_cast<CUdeviceptr>(memory.data());
+  const DeviceFacts facts = multipath::pointer_facts(driver, address).device;
+  Result<Exported> exported = refusal("it is from a pool, or of another process");
+  if (facts.kind == DeviceFacts::Kind::kMapped)
+    exported = export_mapping(driver, address, memory.size(), facts);
+  if (facts.kind == DeviceFacts::Kind::kPlain) exported = export_allocation(driver, address, facts);
+  if (!exported.ok()) return exported;
+  exported.value().offer.size_bytes = memory.size();
+  exported.value().offer.address = address;
+  CUdevice device = 0;
+  BRAID_TRY(driver.check(driver.cuDeviceGet(&device, facts.gpu), "finding the GPU"));
+  BRAID_TRY(driver.check(driver.cuDeviceGetUuid(&exported.value().offer.gpu, device),
+                         "asking for the GPU's number"));
+  return exported;
+}
+
+int find_gpu(const cuda::Driver& driver, const CUuuid& gpu) {
+  int count = 0;
+  driver.cuDeviceGetCount(&count);
+  for (int ordinal = 0; ordinal < count; ++ordinal) {
+    CUdevice device = 0;
+    CUuuid uuid{};
+    if (driver.cuDeviceGet(&device, ordinal) == CUDA_SUCCESS &&
+        driver.cuDeviceGetUuid(&uuid, device) == CUDA_SUCCESS &&
+        std::memcmp(&uuid, &gpu, sizeof uuid) == 0)
+      return ordinal;
+  }
+  return -1;
+}
+
+// ---- The writer's side ----
+
+Mapping::State Mapping::prepare(gpu::Lane& lane) {
+  const std::lock_guard lock(mutex_);
+  const auto [view, is_new] = views_.try_emplace(&lane);
+  if (is_new && offer_.kind == Offer::kSameProcess) {
+    view->second = {State::kReady, offer_.address, 0};
+  } else if (is_new) {
+    lane_ = &lane;
+    lane.run(
+        [self = shared_from_this(), at = &lane](CUresult context) { self->open(context, *at); });
+  }
+  return view->second.state;
+}
+
+CUdeviceptr Mapping::address_for(const gpu::Lane& lane) const {
+  const std::lock_guard lock(mutex_);
+  return views_.at(&lane).address;
+}
+
+/// In the lane's thread.
+void Mapping::open(CUresult context, const gpu::Lane& lane) {
+  const std::lock_guard opening(opening_);
+  View view;
+  if (is_closed_) return;
+  const CUresult result = context == CUDA_SUCCESS ? open(view, lane.gpu()) : context;
+  view.state = result == CUDA_SUCCESS ? State::kReady : State::kRefused;
+  const std::lock_guard lock(mutex_);
+  views_[&lane] = view;
+}
+
+CUresult Mapping::open(View& view, int gpu) {
+  if (offer_.kind == Offer::kIpc) {
+    const CUresult result =
+        driver_.cuIpcOpenMemHandle(&view.opened, offer_.handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+    view.address = view.opened + offer_.offset_bytes;
+    return result;
+  }
+  CUresult result = is_mapped_ ? CUDA_SUCCESS : map();
+  if (result == CUDA_SUCCESS) result = allow(gpu);
+  view.address = reserved_ + offer_.offset_bytes;
+  return result;
+}
+
+CUresult Mapping::map() {
+  CUresult result = driver_.cuMemImportFromShareableHandle(
+      &handle_, reinterpret_cast<void*>(static_cast<intptr_t>(file_.get())),
+      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+  if (result == CUDA_SUCCESS)
+    result = driver_.cuMemAddressReserve(&reserved_, offer_.shared_bytes, 0, 0, 0);
+  if (result == CUDA_SUCCESS)
+    result = driver_.cuMemMap(reserved_, offer_.shared_bytes, 0, handle_, 0);
+  is_mapped_ = result == CUDA_SUCCESS;
+  return result;
+}
+
+CUresult Mapping::allow(int gpu) {
+  CUmemAccessDesc access{};
+  access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  access.location.id = gpu;
+  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  return driver_.cuMemSetAccess(reserved_, offer_.shared_bytes, &access, 1);
+}
+
+bool Mapping::let_go() {
+  const std::lock_guard lock(mutex_);
+  if (lane_ == nullptr) return true;
+  if (!std::exchange(is_letting_go_, true))
+    lane_->run([self = shared_from_this()](CUresult) { self->close(); });
+  return is_gone_;
+}
+
+void Mapping::close() {
+  const std::lock_guard opening(opening_);
+  is_closed_ = true;
+  std::map<const gpu::Lane*, View> views;
+  {
+    const std::lock_guard lock(mutex_);
+    views.swap(views_);
+  }
+  for (const auto& [lane, view] : views)
+    if (view.opened != 0) driver_.cuIpcCloseMemHandle(view.opened);
+  if (is_mapped_) driver_.cuMemUnmap(reserved_, offer_.shared_bytes);
+  if (reserved_ != 0) driver_.cuMemAddressFree(reserved_, offer_.shared_bytes);
+  if (handle_ != 0) driver_.cuMemRelease(handle_);
+  is_mapped_ = false;
+  reserved_ = handle_ = 0;
+  const std::lock_guard lock(mutex_);
+  is_gone_ = true;
+}
+
+}  // namespace braid::fabric::local

@@ -1,0 +1,85 @@
+// Memory of a GPU that processes of one server share: what its owner hands out, and what others
+// make of it. Only memory that was made to be shared is: mappings of which a file descriptor can be
+// had (cuMemCreate with CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR), and cuMemAlloc's, of which the
+// driver shares the whole allocation (legacy IPC).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "cuda/driver.h"
+#include "fabric/gpu/lane.h"
+#include "fabric/local/socket.h"
+
+namespace braid::fabric::local {
+
+/// As bytes between processes of one host and one version.
+struct Offer {
+  enum Kind : uint64_t { kRefused, kMapping, kIpc, kSameProcess };
+  uint64_t key = 0;
+  uint64_t kind = kRefused;
+  uint64_t slot = 0;          ///< of the board
+  uint64_t size_bytes = 0;    ///< of the region
+  uint64_t offset_bytes = 0;  ///< of the region in what is shared
+  uint64_t shared_bytes = 0;  ///< kMapping
+  uint64_t address = 0;       ///< kSameProcess
+  CUuuid gpu{};               ///< where it lies
+  CUipcMemHandle handle{};    ///< kIpc
+};
+static_assert(sizeof(Offer) <= Socket::kPacketBytesMax);
+
+struct Exported {
+  Offer offer;
+  File file;  ///< kMapping
+};
+
+/// The owner's side. Asks the driver for handles, which needs no context's lock.
+Result<Exported> export_memory(const cuda::Driver& driver, MutableBytes memory);
+
+/// The writer's side: maps what was offered for each lane that is to copy there. Lanes do the work.
+class Mapping : public std::enable_shared_from_this<Mapping> {
+ public:
+  Mapping(const cuda::Driver& driver, const Offer& offer, File file)
+      : driver_(driver), offer_(offer), file_(std::move(file)) {}
+
+  enum class State : uint8_t { kComing, kReady, kRefused };
+  /// Begins it, the first time. The caller keeps the lane until the mapping has been let go.
+  State prepare(gpu::Lane& lane);
+  /// Of the region's first byte, for a lane that is ready.
+  CUdeviceptr address_for(const gpu::Lane& lane) const;
+  /// Nobody copies there any more. Begins it, the first time; true once it is mapped nowhere.
+  bool let_go();
+
+ private:
+  struct View {
+    State state = State::kComing;
+    CUdeviceptr address = 0;  // of the region
+    CUdeviceptr opened = 0;   // kIpc
+  };
+  void open(CUresult context, const gpu::Lane& lane);
+  CUresult open(View& view, int gpu);
+  CUresult map();
+  CUresult allow(int gpu);
+  void close();
+
+  const cuda::Driver& driver_;
+  const Offer offer_;
+  const File file_;
+  std::mutex opening_;  // of the lanes' threads, which may wait in the driver
+  CUmemGenericAllocationHandle handle_ = 0;
+  CUdeviceptr reserved_ = 0;
+  bool is_mapped_ = false;
+  bool is_closed_ = false;
+  mutable std::mutex mutex_;                // of everybody
+  std::map<const gpu::Lane*, View> views_;  // under it
+  gpu::Lane* lane_ = nullptr;               // that lets go
+  bool is_letting_go_ = false;
+  bool is_gone_ = false;
+};
+
+/// The CUDA ordinal, in this process; -1: it is not visible here.
+int find_gpu(const cuda::Driver& driver, const CUuuid& gpu);
+
+}  // namespace braid::fabric::local

@@ -1,0 +1,155 @@
+// LocalDomain: what others write here.
+#include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "fabric/local/limits.h"
+#include "fabric/local/parts.h"
+
+namespace braid::fabric::local {
+
+void LocalDomain::welcome(Packet hello, Socket socket) {
+  if (front_of<uint64_t>(hello.bytes) != kHello) return;
+  Result<Segment> segment = Segment::open(std::move(hello.file));
+  if (!segment.ok()) return;
+  Visitor visitor;
+  visitor.process = File(static_cast<int>(syscall(SYS_pidfd_open, socket.process(), 0)));
+  visitor.sayings.emplace(&segment.value().shared().to_writer);
+  visitor.consumer.emplace(&segment.value().shared().to_owner);
+  visitor.segment.emplace(std::move(segment).value());
+  visitor.socket.emplace(std::move(socket));
+  visitors_.add(std::move(visitor));
+}
+
+/// False: it has left, and everything that it has said was heard.
+bool LocalDomain::serve(uint64_t id, Visitor& visitor) {
+  visitor.sayings->go_on();
+  while (!visitor.to_offer.empty() && offer(id, visitor, visitor.to_offer.front()))
+    visitor.to_offer.pop_front();
+  for (int count = 0; count < kRecordsAtOnce && visitor.held < kHeldMessagesMax; ++count) {
+    const std::optional<Consumer::Record> record = visitor.consumer->take();
+    if (!record) return !visitor.socket->is_closed() && !visitor.consumer->is_broken();
+    handle(id, visitor, *record);
+  }
+  return true;
+}
+
+void LocalDomain::handle(uint64_t id, Visitor& visitor, const Consumer::Record& record) {
+  const Bytes bytes = record.bytes;
+  if (record.kind == kLanded) {
+    const std::optional<Landed> landed = front_of<Landed>(bytes);
+    for (uint64_t i = 0; landed && i < std::min(landed->count, kLandedMax); ++i)
+      ready_.push_back({Event::kImmediate, true, static_cast<uint32_t>(landed->immediate), 0, 0});
+  }
+  if (record.kind == kBytes)
+    if (const auto write = front_of<HostWrite>(bytes))
+      land(visitor, *write, bytes.subspan(sizeof *write));
+  const std::optional<Numbered> numbered = front_of<Numbered>(bytes);
+  if (!numbered) return;
+  if (record.kind == kAsk) visitor.to_offer.push_back(numbered->number);
+  if (record.kind == kLetGo) let_go(id, numbered->number);
+  if (record.kind != kMessage) return;
+  const Bytes message = bytes.subspan(sizeof *numbered);
+  messages_.push_back({id, numbered->number, {message.begin(), message.end()}});
+  ++visitor.held;
+  match_messages();
+}
+
+/// Bytes for host memory, which are copied here and now.
+void LocalDomain::land(Visitor& visitor, const HostWrite& write, Bytes bytes) {
+  const auto found = region_of_key_.find(write.key);
+  Region* region = found == region_of_key_.end() ? nullptr : &regions_.at(found->second);
+  const bool is_inside = region != nullptr && region->lane == nullptr &&
+                         write.address <= region->memory.size() &&
+                         bytes.size() <= region->memory.size() - write.address;
+  if (is_inside && !visitor.broken.contains(write.number))
+    std::copy(bytes.begin(), bytes.end(), region->memory.data() + write.address);
+  else if (visitor.broken.size() < kPostingsMax)
+    visitor.broken.insert(write.number);
+  if (write.is_last == 0) return;
+  const bool ok = is_inside && visitor.broken.erase(write.number) == 0;
+  if (!ok) visitor.broken.erase(write.number);
+  if (ok && write.has_immediate != 0)
+    ready_.push_back({Event::kImmediate, true, static_cast<uint32_t>(write.immediate), 0, 0});
+  visitor.sayings->say(kEnded, Numbered{write.number, ok});
+}
+
+// ---- GPU memory ----
+
+/// False: the socket has no room now.
+bool LocalDomain::offer(uint64_t id, Visitor& visitor, uint64_t key) {
+  Offer offer;
+  offer.key = key;
+  const auto found = region_of_key_.find(key);
+  Region* region = found == region_of_key_.end() ? nullptr : &regions_.at(found->second);
+  const bool is_new = !visitor.slots.contains(key);
+  const bool is_known =
+      region != nullptr && region->lane != nullptr && is_new && visitor.slots.size() < kSlots;
+  if (!is_known) return visitor.socket->send(bytes_of(offer));
+  offer = region->exported.offer;
+  offer.key = key;
+  // The driver lets nobody open an allocation of its own again.
+  if (offer.kind == Offer::kIpc && visitor.socket->process() == getpid())
+    offer.kind = Offer::kSameProcess;
+  uint64_t slot = visitor.slots.size();
+  if (!visitor.free_slots.empty()) {
+    slot = visitor.free_slots.back();
+    visitor.free_slots.pop_back();
+  }
+  offer.slot = slot;
+  visitor.slots[key] = slot;
+  visitor.segment->shared().board[slot] = key;
+  region->holders.insert(id);
+  if (visitor.socket->send(bytes_of(offer), region->exported.file.get())) return true;
+  let_go(id, key);
+  return false;
+}
+
+void LocalDomain::let_go(uint64_t id, uint64_t key) {
+  Visitor& visitor = *visitors_.find(id);
+  if (const auto slot = visitor.slots.find(key); slot != visitor.slots.end()) {
+    visitor.segment->shared().board[slot->second] = 0;
+    visitor.free_slots.push_back(slot->second);
+    visitor.slots.erase(slot);
+  }
+  drop_holder(id, key);
+}
+
+/// Of the region with this key, or of every one.
+void LocalDomain::drop_holder(uint64_t visitor, std::optional<uint64_t> key) {
+  for (auto found = regions_.begin(); found != regions_.end();) {
+    Region& region = found->second;
+    if (!key || region.key == *key) region.holders.erase(visitor);
+    const bool is_over = region.is_removed && region.holders.empty();
+    found = is_over ? regions_.erase(found) : std::next(found);
+  }
+}
+
+/// What it has not let go stays mapped there until the process has ended, for all we know.
+void LocalDomain::leave(uint64_t id) {
+  Visitor& visitor = *visitors_.find(id);
+  const bool is_own = visitor.socket->process() == getpid();
+  std::vector<uint64_t> keys;
+  for (const auto& [key, slot] : visitor.slots) keys.push_back(key);
+  if (is_own)
+    for (const uint64_t key : keys) let_go(id, key);
+  else if (!keys.empty())
+    ghosts_.push_back({std::move(visitor.process), id});
+  std::erase_if(messages_, [&](const Message& message) { return message.visitor == id; });
+  visitors_.erase(id);
+}
+
+void LocalDomain::forget_ended_processes() {
+  std::erase_if(ghosts_, [&](const Ghost& ghost) {
+    pollfd look{ghost.process.get(), POLLIN, 0};
+    if (!ghost.process.is_open() || ::poll(&look, 1, 0) != 1) return false;
+    drop_holder(ghost.visitor, std::nullopt);
+    return true;
+  });
+}
+
+}  // namespace braid::fabric::local

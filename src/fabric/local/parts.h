@@ -1,0 +1,263 @@
+// What the local domain is made of. A *peer* is somebody whom this domain writes to; a *visitor*
+// somebody who writes here. Each such pair has a segment of shared memory, and a socket, over which
+// offers of GPU memory come.
+#pragma once
+
+#include <cstring>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <unordered_map>
+#include <vector>
+
+#include "fabric/domain.h"
+#include "fabric/gpu/lane.h"
+#include "fabric/local/mapping.h"
+#include "fabric/local/segment.h"
+#include "fabric/slot_map.h"
+
+namespace braid::fabric::local {
+
+/// Records in the queues; each begins with its struct.
+enum Kind : uint32_t {
+  // to the owner
+  kMessage = 1,  ///< Numbered, then the message
+  kBytes,        ///< HostWrite, then bytes
+  kLanded,       ///< Landed
+  kAsk,          ///< Numbered: the key of memory; the answer is an Offer by the socket
+  kLetGo,        ///< Numbered: the key of memory that is not mapped any more
+  // to the writer
+  kEnded,    ///< Numbered: of a message, or of a write into host memory
+  kRemoved,  ///< Numbered: the key of memory that must not be written any more
+};
+struct Numbered {
+  uint64_t number = 0;
+  uint64_t ok = 1;
+};
+struct Landed {
+  uint64_t immediate = 0;
+  uint64_t count = 0;
+};
+struct HostWrite {
+  uint64_t number = 0;
+  uint64_t address = 0;  ///< of these bytes
+  uint64_t key = 0;
+  uint64_t is_last = 0;
+  uint64_t has_immediate = 0;
+  uint64_t immediate = 0;
+};
+
+template <typename T>
+Bytes bytes_of(const T& thing) {
+  return {reinterpret_cast<const std::byte*>(&thing), sizeof thing};
+}
+
+/// The struct at the front; nothing if the bytes are too few.
+template <typename T>
+std::optional<T> front_of(Bytes bytes) {
+  T thing;
+  if (bytes.size() < sizeof thing) return std::nullopt;
+  std::memcpy(&thing, bytes.data(), sizeof thing);
+  return thing;
+}
+
+/// What is to be said to one process; some waits for room in the queue.
+class Sayings {
+ public:
+  explicit Sayings(Queue* queue) : producer_(queue) {}
+  template <typename T>
+  void say(Kind kind, const T& thing) {
+    const Bytes bytes = bytes_of(thing);
+    if (!waiting_.empty() || !producer_.put(kind, bytes))
+      waiting_.push_back({kind, {bytes.begin(), bytes.end()}});
+  }
+  /// False: there is no room now.
+  template <typename T>
+  bool say_now(Kind kind, const T& thing, Bytes more) {
+    return waiting_.empty() && producer_.put(kind, bytes_of(thing), more);
+  }
+  void go_on() {
+    while (!waiting_.empty() && producer_.put(waiting_.front().kind, waiting_.front().bytes))
+      waiting_.pop_front();
+  }
+  bool is_empty() const { return waiting_.empty(); }
+
+ private:
+  struct Saying {
+    uint32_t kind;
+    std::vector<std::byte> bytes;
+  };
+  Producer producer_;
+  std::deque<Saying> waiting_;
+};
+
+class LocalDomain final : public Domain {
+ public:
+  static Result<std::unique_ptr<Domain>> open();
+  ~LocalDomain() override;
+
+  const Traits& traits() const override { return traits_; }
+  Bytes address() const override { return address_; }
+  Result<uint32_t> add_region(MutableBytes memory, Access access) override;
+  RemoteRange remote_range(uint32_t region) const override;
+  void remove_region(uint32_t region) override;
+  Drain drain(uint32_t region) const override;
+  Result<uint32_t> connect(Bytes address) override;
+  void disconnect(uint32_t peer) override;
+  // It has none: Traits::closing_fences is false.
+  Result<uint32_t> open_door() override { return Status::error("this wire has no doors"); }
+  Bytes door_address(uint32_t) const override { return {}; }
+  void close_door(uint32_t) override {}
+  bool post_write(const Write& write) override;
+  bool post_send(uint32_t peer, uint32_t region, Bytes message, uint64_t context) override;
+  bool post_receive(uint32_t region, MutableBytes buffer, uint64_t context) override;
+  size_t poll(std::span<Completion> completions) override;
+
+ private:
+  struct Region {
+    MutableBytes memory;
+    std::shared_ptr<gpu::Lane> lane;  // null: host memory
+    int gpu = -1;
+    uint64_t key = 0;
+    Exported exported;
+    std::set<uint64_t> holders;  // visitors that have mapped it
+    bool is_removed = false;
+  };
+  /// Memory of a peer.
+  struct Import {
+    std::shared_ptr<Mapping> mapping;  // null: asked for
+    Offer offer;
+    int gpu = -1;
+    bool is_removed = false;          // nothing more is to be written
+    uint64_t copies = 0;              // under way
+    std::shared_ptr<gpu::Lane> lane;  // that let it go, and before, that used it last
+    std::vector<uint64_t> waiting;    // postings
+  };
+  struct Peer {
+    std::optional<Socket> socket;  // none: it cannot be reached, or not any more
+    std::optional<Segment> segment;
+    std::optional<Sayings> sayings;
+    std::optional<Consumer> consumer;
+    std::map<uint32_t, uint64_t> landed;  // immediates to be told, how often
+    std::map<uint64_t, Import> imports;   // by key
+    std::deque<uint64_t> host_writes;     // postings, one at a time
+    std::set<uint64_t> unanswered;        // postings
+    enum class Bounce : uint8_t { kFree, kFilling, kFull } state = Bounce::kFree;
+    std::vector<std::byte> bounce;  // a GPU's bytes on their way to host memory
+    bool is_leaving = false;
+    bool is_reachable() const { return socket && !is_leaving; }
+  };
+  struct Posting {
+    Write write;
+    uint32_t peer = 0;
+    uint64_t next = 0;  // of a write into host memory
+    Import* import = nullptr;
+  };
+  /// Where writes from one region into one go: what is looked up once for many of them.
+  struct Route {
+    uint32_t peer = 0;
+    uint32_t region = 0;
+    uint64_t key = 0;
+    Import* import = nullptr;
+    const std::atomic<uint64_t>* slot = nullptr;
+    CUdeviceptr address = 0;  // of the target region
+    bool may_be_kernels = false;
+    std::vector<gpu::Copy>* batch = nullptr;
+    bool is_of(const Write& write) const {
+      return peer == write.peer && region == write.region && key == write.target_key;
+    }
+  };
+  struct Visitor {
+    std::optional<Socket> socket;
+    std::optional<Segment> segment;
+    std::optional<Sayings> sayings;
+    std::optional<Consumer> consumer;
+    std::map<uint64_t, uint64_t> slots;  // by key, what it was offered
+    std::deque<uint64_t> to_offer;       // keys
+    std::vector<uint64_t> free_slots;
+    std::set<uint64_t> broken;  // host writes of which a part was refused
+    uint64_t held = 0;          // messages of its that wait for buffers
+    File process;               // tells when it ends
+  };
+  struct Message {
+    uint64_t visitor;
+    uint64_t number;
+    std::vector<std::byte> bytes;
+  };
+  struct Buffer {
+    MutableBytes memory;
+    uint64_t context;
+  };
+
+  LocalDomain(Socket listener, const std::string& name);
+  uint64_t new_key();
+
+  // domain.cpp
+  void end_posting(uint64_t posting, bool ok);
+  void take_copies();
+  void begin_copy(const std::shared_ptr<gpu::Lane>& lane, gpu::Way way, gpu::Copy copy);
+  void look_at_sockets();
+  bool is_time_to_look();
+  void match_messages();
+
+  // writer.cpp
+  void write_to_gpu(uint64_t posting);
+  Import& import_of(const Posting& posting);
+  void start_copy(uint64_t posting);
+  Mapping::State find_route(const Posting& posting);
+  std::shared_ptr<gpu::Lane> lane_for(const Posting& posting) const;
+  void copied(uint64_t posting, bool ok);
+  void write_to_host(Peer& peer);
+  bool put_host_part(Peer& peer, uint64_t posting);
+  void advance(Peer& peer);
+  void advance_imports(Peer& peer);
+  void listen_to(Peer& peer);
+  void handle(Peer& peer, const Consumer::Record& record);
+  void offered(Peer& peer, Packet packet);
+  void stop_writing(Import& import);
+  void lose(Peer& peer);
+
+  // owner.cpp
+  void welcome(Packet packet, Socket socket);
+  bool serve(uint64_t id, Visitor& visitor);
+  void handle(uint64_t id, Visitor& visitor, const Consumer::Record& record);
+  bool offer(uint64_t id, Visitor& visitor, uint64_t key);
+  void land(Visitor& visitor, const HostWrite& write, Bytes bytes);
+  void let_go(uint64_t visitor, uint64_t key);
+  void drop_holder(uint64_t visitor, std::optional<uint64_t> key);
+  void leave(uint64_t visitor);
+  void forget_ended_processes();
+
+  Traits traits_;
+  Socket listener_;
+  std::vector<std::byte> address_;
+  std::shared_ptr<gpu::Ended> ended_ = std::make_shared<gpu::Ended>();
+  std::vector<gpu::Ended::Copy> ended_now_;
+  uint64_t copies_ = 0;
+  std::set<std::shared_ptr<gpu::Lane>> lanes_;
+  /// To be handed over at the next look: one by one they cost more.
+  std::map<std::pair<gpu::Lane*, gpu::Way>, std::vector<gpu::Copy>> batches_;
+
+  std::unordered_map<uint32_t, Region> regions_;
+  std::unordered_map<uint64_t, uint32_t> region_of_key_;
+  uint32_t next_region_ = 0;
+  std::vector<std::unique_ptr<Peer>> peers_;
+  std::optional<Route> route_;  // the last
+  SlotMap<Posting> postings_;
+  SlotMap<Visitor> visitors_;
+  std::vector<Socket> strangers_;  // that have not said hello
+  struct Ghost {
+    File process;
+    uint64_t visitor;
+  };
+  std::vector<Ghost> ghosts_;  // left without letting go
+  std::deque<Message> messages_;
+  std::deque<Buffer> buffers_;
+  std::deque<Completion> ready_;
+  uint64_t looked_ns_ = 0;
+  bool looks_eagerly_ = false;  // an offer is awaited
+};
+
+}  // namespace braid::fabric::local

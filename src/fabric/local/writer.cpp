@@ -1,0 +1,293 @@
+// LocalDomain: what it writes into memory of others.
+#include <algorithm>
+#include <utility>
+
+#include "base/try.h"
+#include "fabric/gpu/process_driver.h"
+#include "fabric/local/limits.h"
+#include "fabric/local/parts.h"
+
+namespace braid::fabric::local {
+namespace {
+
+constexpr uint64_t kBouncing = uint64_t{1} << 63;  // in tags: into the bounce buffer
+
+/// A context that is there already, on any GPU; else none.
+int find_active_gpu(const cuda::Driver& driver) {
+  int count = 0;
+  driver.cuDeviceGetCount(&count);
+  for (int gpu = 0; gpu < count; ++gpu) {
+    CUdevice device = 0;
+    unsigned flags = 0;
+    int is_active = 0;
+    if (driver.cuDeviceGet(&device, gpu) == CUDA_SUCCESS &&
+        driver.cuDevicePrimaryCtxGetState(device, &flags, &is_active) == CUDA_SUCCESS &&
+        is_active != 0)
+      return gpu;
+  }
+  return -1;
+}
+
+}  // namespace
+
+Result<uint32_t> LocalDomain::connect(Bytes address) {
+  auto peer = std::make_unique<Peer>();
+  Result<Socket> socket =
+      Socket::connect(std::string(reinterpret_cast<const char*>(address.data()), address.size()));
+  if (socket.ok()) {  // else what is posted fails
+    BRAID_LET(segment, Segment::create());
+    if (socket.value().send(bytes_of(kHello), segment.file())) {
+      peer->sayings.emplace(&segment.shared().to_owner);
+      peer->consumer.emplace(&segment.shared().to_writer);
+      peer->segment.emplace(std::move(segment));
+      peer->socket.emplace(std::move(socket).value());
+    }
+  }
+  peers_.push_back(std::move(peer));
+  return static_cast<uint32_t>(peers_.size() - 1);
+}
+
+/// It lets go of what it has mapped, and says so, before the connection is closed.
+void LocalDomain::disconnect(uint32_t number) {
+  Peer& peer = *peers_.at(number);
+  peer.is_leaving = true;
+  for (auto& [key, import] : peer.imports) stop_writing(import);
+}
+
+// ---- Into GPU memory ----
+
+void LocalDomain::write_to_gpu(uint64_t id) {
+  Posting& posting = *postings_.find(id);
+  Import& import = import_of(posting);
+  posting.import = &import;
+  if (import.is_removed)
+    end_posting(id, false);
+  else if (import.mapping == nullptr || !import.waiting.empty())
+    import.waiting.push_back(id);
+  else
+    start_copy(id);
+}
+
+/// Memory that is new is asked for.
+LocalDomain::Import& LocalDomain::import_of(const Posting& posting) {
+  if (route_ && route_->is_of(posting.write)) return *route_->import;
+  const uint64_t key = posting.write.target_key;
+  Peer& peer = *peers_[posting.peer];
+  const auto [found, is_new] = peer.imports.try_emplace(key);
+  if (is_new) {
+    peer.sayings->say(kAsk, Numbered{key, 1});
+    looks_eagerly_ = true;
+  }
+  return found->second;
+}
+
+/// The source's; of host memory, that of a GPU where the process has a context, or of the target.
+std::shared_ptr<gpu::Lane> LocalDomain::lane_for(const Posting& posting) const {
+  const Region& source = regions_.at(posting.write.region);
+  if (source.lane != nullptr) return source.lane;
+  if (posting.import->lane != nullptr) return posting.import->lane;
+  const cuda::Driver& driver = *gpu::process_driver();
+  const int active = find_active_gpu(driver);
+  return gpu::lane_of(driver, nullptr, active >= 0 ? active : posting.import->gpu);
+}
+
+/// Or waits, until the memory is mapped for the lane that is to copy.
+void LocalDomain::start_copy(uint64_t id) {
+  const Posting& posting = *postings_.find(id);
+  const Write& write = posting.write;
+  Import& import = *posting.import;
+  if (!route_ || !route_->is_of(write)) {
+    switch (find_route(posting)) {
+      case Mapping::State::kComing: return import.waiting.push_back(id);
+      case Mapping::State::kRefused: return end_posting(id, false);
+      case Mapping::State::kReady: break;
+    }
+  }
+  const uint64_t offset = write.target_address - kGpuBase, size_bytes = write.source.size();
+  const bool is_inside =
+      offset <= import.offer.size_bytes && size_bytes <= import.offer.size_bytes - offset;
+  if (!is_inside || route_->slot->load() != write.target_key) return end_posting(id, false);
+  ++import.copies;
+  ++copies_;
+  route_->batch->push_back({route_->address + offset,
+                            reinterpret_cast<CUdeviceptr>(write.source.data()), size_bytes, id,
+                            ended_, route_->may_be_kernels});
+}
+
+/// Remembers it: the next posting is likely to go the same way.
+Mapping::State LocalDomain::find_route(const Posting& posting) {
+  Import& import = *posting.import;
+  const std::shared_ptr<gpu::Lane> lane = lane_for(posting);
+  lanes_.insert(lane);
+  const Mapping::State state = import.mapping->prepare(*lane);
+  if (state != Mapping::State::kReady) return state;
+  import.lane = lane;
+  const bool is_host = regions_.at(posting.write.region).lane == nullptr;
+  const gpu::Way way = is_host ? gpu::Way::kToGpu : gpu::Way::kBetweenGpus;
+  Route route;
+  route.peer = posting.peer;
+  route.region = posting.write.region;
+  route.key = posting.write.target_key;
+  route.import = &import;
+  route.slot = &peers_[posting.peer]->segment->shared().board[import.offer.slot % kSlots];
+  route.address = import.mapping->address_for(*lane);
+  route.may_be_kernels = !is_host && import.offer.kind != Offer::kSameProcess;
+  route.batch = &batches_[{lane.get(), way}];
+  route_ = route;
+  return state;
+}
+
+void LocalDomain::copied(uint64_t tag, bool ok) {
+  const uint64_t id = tag & ~kBouncing;
+  const Posting& posting = *postings_.find(id);
+  Peer& peer = *peers_[posting.peer];
+  if ((tag & kBouncing) != 0) {
+    peer.state = ok ? Peer::Bounce::kFull : Peer::Bounce::kFree;
+    if (ok && peer.is_reachable()) return write_to_host(peer);
+    std::erase(peer.host_writes, id);
+    peer.state = Peer::Bounce::kFree;
+    return end_posting(id, false);
+  }
+  --posting.import->copies;
+  const bool is_heard = ok && peer.socket;
+  if (is_heard && posting.write.immediate) ++peer.landed[*posting.write.immediate];
+  end_posting(id, is_heard);
+}
+
+// ---- Into host memory ----
+
+void LocalDomain::write_to_host(Peer& peer) {
+  while (!peer.host_writes.empty() && put_host_part(peer, peer.host_writes.front())) {
+    const uint64_t id = peer.host_writes.front();
+    if (postings_.find(id)->next < postings_.find(id)->write.source.size()) continue;
+    peer.host_writes.pop_front();
+    peer.unanswered.insert(id);
+  }
+}
+
+/// False: not now.
+bool LocalDomain::put_host_part(Peer& peer, uint64_t id) {
+  Posting& posting = *postings_.find(id);
+  const Write& write = posting.write;
+  const uint64_t size_bytes = std::min(write.source.size() - posting.next, kHostPartBytes);
+  Bytes part = write.source.subspan(posting.next, size_bytes);
+  if (const Region& source = regions_.at(write.region); source.lane != nullptr) {
+    if (peer.state == Peer::Bounce::kFree) {
+      peer.bounce.resize(kHostPartBytes);
+      peer.state = Peer::Bounce::kFilling;
+      begin_copy(source.lane, gpu::Way::kToHost,
+                 {reinterpret_cast<CUdeviceptr>(peer.bounce.data()),
+                  reinterpret_cast<CUdeviceptr>(part.data()), size_bytes, id | kBouncing, nullptr});
+    }
+    if (peer.state != Peer::Bounce::kFull) return false;
+    part = Bytes(peer.bounce).first(size_bytes);
+  }
+  const HostWrite header{id,
+                         write.target_address + posting.next,
+                         write.target_key,
+                         posting.next + size_bytes == write.source.size(),
+                         write.immediate.has_value(),
+                         write.immediate.value_or(0)};
+  if (!peer.sayings->say_now(kBytes, header, part)) return false;
+  peer.state = Peer::Bounce::kFree;
+  posting.next += size_bytes;
+  return true;
+}
+
+// ---- What peers say ----
+
+void LocalDomain::listen_to(Peer& peer) {
+  for (int count = 0; count < kRecordsAtOnce; ++count) {
+    const std::optional<Consumer::Record> record = peer.consumer->take();
+    if (!record) break;
+    handle(peer, *record);
+  }
+  if (peer.consumer->is_broken()) lose(peer);
+}
+
+void LocalDomain::handle(Peer& peer, const Consumer::Record& record) {
+  const std::optional<Numbered> said = front_of<Numbered>(record.bytes);
+  if (!said) return;
+  if (record.kind == kEnded && peer.unanswered.contains(said->number))
+    end_posting(said->number, said->ok != 0);
+  if (record.kind != kRemoved) return;
+  const auto found = peer.imports.find(said->number);
+  if (found != peer.imports.end())
+    stop_writing(found->second);
+  else
+    peer.sayings->say(kLetGo, *said);
+}
+
+void LocalDomain::offered(Peer& peer, Packet packet) {
+  const std::optional<Offer> offer = front_of<Offer>(packet.bytes);
+  if (!offer) return;
+  const auto found = peer.imports.find(offer->key);
+  if (found == peer.imports.end() || found->second.mapping != nullptr) return;
+  Import& import = found->second;
+  const cuda::Driver* driver = gpu::process_driver();
+  if (offer->kind == Offer::kRefused || driver == nullptr) {
+    if (offer->kind != Offer::kRefused) peer.sayings->say(kLetGo, Numbered{offer->key, 1});
+    import.offer.kind = Offer::kRefused;
+    return stop_writing(import);
+  }
+  import.offer = *offer;
+  import.gpu = find_gpu(*driver, offer->gpu);
+  import.mapping = std::make_shared<Mapping>(*driver, *offer, std::move(packet.file));
+}
+
+void LocalDomain::stop_writing(Import& import) {
+  import.is_removed = true;
+  route_.reset();
+  for (const uint64_t posting : std::exchange(import.waiting, {})) end_posting(posting, false);
+}
+
+void LocalDomain::advance(Peer& peer) {
+  peer.sayings->go_on();
+  while (!peer.landed.empty()) {
+    const auto [immediate, count] = *peer.landed.begin();
+    if (!peer.sayings->say_now(kLanded, Landed{immediate, std::min(count, kLandedMax)}, {})) break;
+    if (count > kLandedMax)
+      peer.landed.begin()->second -= kLandedMax;
+    else
+      peer.landed.erase(peer.landed.begin());
+  }
+  if (!peer.is_leaving) write_to_host(peer);
+  advance_imports(peer);
+  if (peer.is_leaving && peer.imports.empty() && peer.sayings->is_empty()) lose(peer);
+}
+
+void LocalDomain::advance_imports(Peer& peer) {
+  for (auto found = peer.imports.begin(); found != peer.imports.end();) {
+    Import& import = found->second;
+    if (peer.is_leaving) stop_writing(import);
+    if (import.mapping != nullptr)
+      for (const uint64_t posting : std::exchange(import.waiting, {})) start_copy(posting);
+    const bool is_asked = import.mapping == nullptr && import.offer.kind != Offer::kRefused;
+    if (!import.is_removed || import.copies > 0 || (is_asked && peer.is_reachable())) {
+      ++found;
+      continue;
+    }
+    if (import.mapping != nullptr && !import.mapping->let_go()) {
+      ++found;
+      continue;
+    }
+    if (import.mapping != nullptr && peer.socket)
+      peer.sayings->say(kLetGo, Numbered{found->first, 1});
+    found = peer.imports.erase(found);
+  }
+}
+
+/// The process has ended, or said what none says.
+void LocalDomain::lose(Peer& peer) {
+  peer.socket.reset();
+  for (auto& [key, import] : peer.imports) stop_writing(import);
+  for (const uint64_t posting : std::set<uint64_t>(peer.unanswered)) end_posting(posting, false);
+  const bool is_filling = peer.state == Peer::Bounce::kFilling;  // its source is still read
+  while (peer.host_writes.size() > (is_filling ? 1 : 0)) {
+    end_posting(peer.host_writes.back(), false);
+    peer.host_writes.pop_back();
+  }
+  advance_imports(peer);
+}
+
+}  // namespace braid::fabric::local

@@ -1,0 +1,273 @@
+#include "fabric/staged/domain.h"
+
+#include <sys/random.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "base/try.h"
+#include "fabric/gpu/memory.h"
+#include "fabric/staged/limits.h"
+#include "fabric/staged/parts.h"
+
+namespace braid::fabric::staged {
+
+Result<std::unique_ptr<Domain>> stage(std::unique_ptr<Domain> wire) {
+  return StagedDomain::open(std::move(wire));
+}
+
+Result<std::unique_ptr<Domain>> StagedDomain::open(std::unique_ptr<Domain> wire) {
+  std::unique_ptr<StagedDomain> domain(new StagedDomain(std::move(wire)));
+  BRAID_TRY(domain->prepare());
+  return std::unique_ptr<Domain>(std::move(domain));
+}
+
+Status StagedDomain::prepare() {
+  receive_memory_.resize(kReceives * kMessageBytes);
+  BRAID_LET(region, wire_->add_region(receive_memory_, Access::kLocal));
+  receive_region_ = region;
+  for (uint32_t part = 0; part < kReceives; ++part) to_receive_.push_back(part);
+  post_receives();
+  return {};
+}
+
+StagedDomain::~StagedDomain() {
+  wire_.reset();  // nothing reads or writes the rings now but copies
+  while (copies_ > 0) {
+    ended_now_.clear();
+    if (ended_->take(ended_now_))
+      copies_ -= ended_now_.size();
+    else
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+  const auto give_back = [](const Ring& ring) {
+    if (ring.pinned_by) ring.pinned_by->unpin(ring.memory);
+  };
+  for (const auto* rings : {&spare_local_, &spare_remote_})
+    std::for_each(rings->begin(), rings->end(), give_back);
+  std::for_each(retired_.begin(), retired_.end(), give_back);
+  for (const Peer& peer : peers_)
+    if (peer.ring) give_back(*peer.ring);
+  for (const auto& [session, visitor] : visitors_) give_back(visitor.ring);
+}
+
+// ---- Regions ----
+
+Result<uint32_t> StagedDomain::add_region(MutableBytes memory, Access access) {
+  BRAID_LET(lane, gpu::lane_of_memory(memory));
+  if (lane != nullptr) return add_gpu_region(memory, access, lane);
+  BRAID_LET(wire, wire_->add_region(memory, access));
+  Region region;
+  region.memory = memory;
+  region.wire = wire;
+  regions_[next_region_] = std::move(region);
+  return next_region_++;
+}
+
+Result<uint32_t> StagedDomain::add_gpu_region(MutableBytes memory, Access access,
+                                              std::shared_ptr<gpu::Lane> lane) {
+  Region region;
+  region.memory = memory;
+  region.lane = lane;
+  lanes_.insert(std::move(lane));
+  traits_.posted_bytes_max = std::max(traits_.posted_bytes_max, kPostedBytesMax);
+  if (access == Access::kRemoteWrite) {
+    do {
+      region.key = random_number();
+    } while (!region_of_key_.emplace(region.key, next_region_).second);
+  }
+  regions_[next_region_] = std::move(region);
+  return next_region_++;
+}
+
+RemoteRange StagedDomain::remote_range(uint32_t number) const {
+  const Region& region = regions_.at(number);
+  return region.is_gpu() ? RemoteRange{kGpuBase, region.key} : wire_->remote_range(region.wire);
+}
+
+void StagedDomain::remove_region(uint32_t number) {
+  const Region& region = regions_.at(number);
+  if (!region.is_gpu()) wire_->remove_region(region.wire);
+  region_of_key_.erase(region.key);
+  if (region.arrivals > 0)
+    draining_.insert(number);
+  else
+    regions_.erase(number);
+}
+
+bool StagedDomain::removal_fences(uint32_t number) const {
+  const Region& region = regions_.at(number);
+  return region.is_gpu() || wire_->removal_fences(region.wire);
+}
+
+std::optional<StagedDomain::Ring> StagedDomain::take_ring(Access access) {
+  std::deque<Ring>& spare = access == Access::kLocal ? spare_local_ : spare_remote_;
+  if (!spare.empty()) {
+    Ring ring = std::move(spare.front());
+    spare.pop_front();
+    return ring;
+  }
+  if (rings_ >= kRingsMax) return std::nullopt;
+  Ring ring;
+  ring.memory = gpu::HostMemory::open(kRingBytes);
+  if (ring.memory == nullptr) return std::nullopt;
+  const Result<uint32_t> region = wire_->add_region(ring.memory->bytes(), access);
+  if (!region.ok()) return std::nullopt;
+  ring.region = region.value();
+  ++rings_;
+  return ring;
+}
+
+void StagedDomain::pin(Ring& ring, const std::shared_ptr<gpu::Lane>& lane) {
+  if (ring.pinned_by) return;
+  ring.pinned_by = lane;
+  lane->pin(ring.memory);
+}
+
+// ---- Peers and messages ----
+
+Result<uint32_t> StagedDomain::connect(Bytes address) {
+  BRAID_LET(line, line_to(address));
+  Peer peer;
+  peer.line = line;
+  peers_.push_back(std::move(peer));
+  return static_cast<uint32_t>(peers_.size() - 1);
+}
+
+void StagedDomain::disconnect(uint32_t number) {
+  Peer& peer = peers_.at(number);
+  end_visits_on(peer.line);  // the user drops the peer: so what it has asked for here is over
+  if (peer.state == Peer::State::kOpen && peer.postings == 0)
+    tell(peer.line, {.kind = Kind::kGoodbye, .session = peer.session});
+  break_session(number);
+  if (peer.ring)
+    (peer.spans.is_empty() ? spare_local_.emplace_back() : retired_.emplace_back()) =
+        std::move(*peer.ring);
+  peer.ring.reset();
+  peer.is_gone = true;
+  leave_line(peer.line);
+}
+
+bool StagedDomain::post_write(const Write& write) {
+  const Region& source = regions_.at(write.region);
+  const bool to_gpu = (write.target_address & kGpuBase) != 0;
+  if (source.is_gpu() || to_gpu) return begin(write, to_gpu, source);
+  Write plain = write;
+  plain.region = source.wire;
+  plain.peer = lines_.at(peers_.at(write.peer).line).wire;
+  return wire_->post_write(plain);
+}
+
+bool StagedDomain::post_send(uint32_t peer, uint32_t region, Bytes message, uint64_t context) {
+  return wire_->post_send(lines_.at(peers_.at(peer).line).wire, regions_.at(region).wire, message,
+                          context);
+}
+
+bool StagedDomain::post_receive(uint32_t, MutableBytes buffer, uint64_t context) {
+  buffers_.push_back({buffer, context});
+  match_messages();
+  return true;
+}
+
+void StagedDomain::post_receives() {
+  while (!to_receive_.empty()) {
+    const uint32_t part = to_receive_.back();
+    const MutableBytes buffer =
+        MutableBytes(receive_memory_).subspan(part * kMessageBytes, kMessageBytes);
+    if (!wire_->post_receive(receive_region_, buffer, own(Own::kReceive, part))) return;
+    to_receive_.pop_back();
+  }
+}
+
+void StagedDomain::received(uint32_t part, uint64_t size_bytes) {
+  const Bytes bytes =
+      Bytes(receive_memory_)
+          .subspan(part * kMessageBytes, std::min<uint64_t>(size_bytes, kMessageBytes));
+  if (!is_marked(bytes)) {
+    messages_.push_back({part, bytes.size()});
+    return match_messages();
+  }
+  to_receive_.push_back(part);
+  if (const std::optional<Message> message = read_message(bytes)) handle(*message);
+}
+
+void StagedDomain::match_messages() {
+  while (!messages_.empty() && !buffers_.empty()) {
+    const auto [part, size_bytes] = messages_.front();
+    const Buffer buffer = buffers_.front();
+    messages_.pop_front();
+    buffers_.pop_front();
+    const bool fits = size_bytes <= buffer.memory.size();
+    if (fits)
+      std::memcpy(buffer.memory.data(), receive_memory_.data() + part * kMessageBytes, size_bytes);
+    ready_.push_back({Event::kReceived, fits, 0, size_bytes, buffer.context});
+    to_receive_.push_back(part);
+  }
+}
+
+// ---- Progress ----
+
+size_t StagedDomain::poll(std::span<Completion> completions) {
+  take_copies();
+  size_t count = 0;
+  const auto hand_out = [&] {
+    for (; count < completions.size() && !ready_.empty(); ready_.pop_front())
+      completions[count++] = ready_.front();
+  };
+  hand_out();
+  const size_t come = wire_->poll(completions.subspan(count));
+  for (size_t i = 0, first = count; i < come; ++i)
+    if (!handle_own(completions[first + i])) completions[count++] = completions[first + i];
+  post_receives();
+  post_pieces();
+  for (const uint32_t peer : std::vector<uint32_t>(waiting_.begin(), waiting_.end())) advance(peer);
+  talk();
+  hand_out();
+  return count;
+}
+
+/// False: it is the user's.
+bool StagedDomain::handle_own(const Completion& completion) {
+  if (completion.event == Event::kImmediate || completion.event == Event::kLanded ||
+      (completion.context & kOwnContexts) != kOwnContexts)
+    return false;
+  const uint32_t index = static_cast<uint32_t>(completion.context);
+  switch (static_cast<Own>(completion.context >> 32 & 0xff)) {
+    case Own::kReceive:
+      if (completion.ok)
+        received(index, completion.size_bytes);
+      else
+        to_receive_.push_back(index);
+      break;
+    case Own::kSend: said(index, completion.ok); break;
+    case Own::kPiece: posted(index, completion.ok); break;
+    case Own::kArrival: break;  // of copies alone
+  }
+  return true;
+}
+
+void StagedDomain::take_copies() {
+  ended_now_.clear();
+  if (!ended_->take(ended_now_)) return;
+  for (const gpu::Ended::Copy& copy : ended_now_) {
+    --copies_;
+    const uint32_t index = static_cast<uint32_t>(copy.tag);
+    if (static_cast<Own>(copy.tag >> 32 & 0xff) == Own::kArrival)
+      copied_to_gpu(index, copy.ok);
+    else
+      copied_to_ring(index, copy.ok);
+  }
+}
+
+uint64_t random_number() {
+  uint64_t number = 0;
+  while (getrandom(&number, sizeof number, 0) != sizeof number) {
+  }
+  return number;
+}
+
+}  // namespace braid::fabric::staged

@@ -1,0 +1,144 @@
+// StagedDomain: what peers write into GPUs of ours.
+#include <utility>
+#include <vector>
+
+#include "fabric/staged/limits.h"
+#include "fabric/staged/parts.h"
+
+namespace braid::fabric::staged {
+
+/// A stranger costs a ring, so only who could be let write gets one.
+void StagedDomain::handle_greeting(const Record& record, Bytes address) {
+  const Result<uint32_t> line = line_to(address);
+  if (!line.ok()) return;
+  // Who asks again has given up what it was given before.
+  end_visits_on(line.value());
+  Record answer{.kind = Kind::kRing, .ok = false, .session = record.number};
+  std::optional<Ring> ring;
+  if (!region_of_key_.empty()) ring = take_ring(Access::kRemoteWrite);
+  if (!ring) {
+    tell(line.value(), answer);
+    return leave_line(line.value());
+  }
+  const RemoteRange range = wire_->remote_range(ring->region);
+  answer.ok = true;
+  answer.number = random_number();
+  answer.offset_bytes = range.base;
+  answer.key = range.key;
+  answer.size_bytes = kRingBytes;
+  Visitor visitor;
+  visitor.line = line.value();
+  visitor.number = record.number;
+  visitor.ring = std::move(*ring);
+  visitors_.emplace(answer.number, std::move(visitor));
+  tell(line.value(), answer);
+}
+
+/// Where the piece may go.
+std::optional<uint32_t> StagedDomain::region_for(const Record& piece) const {
+  const auto found = region_of_key_.find(piece.key);
+  if (found == region_of_key_.end() || piece.address < kGpuBase) return std::nullopt;
+  const uint64_t size_bytes = regions_.at(found->second).memory.size();
+  const uint64_t offset_bytes = piece.address - kGpuBase;
+  if (offset_bytes > size_bytes || piece.size_bytes > size_bytes - offset_bytes)
+    return std::nullopt;
+  return found->second;
+}
+
+void StagedDomain::handle_piece(const Record& piece) {
+  const auto found = visitors_.find(piece.session);
+  if (found == visitors_.end() || found->second.has_left) return;
+  Visitor& visitor = found->second;
+  const bool is_in_ring = piece.offset_bytes <= kRingBytes && piece.size_bytes > 0 &&
+                          piece.size_bytes <= kRingBytes - piece.offset_bytes &&
+                          piece.size_bytes <= piece.total_bytes;
+  const std::optional<uint32_t> number = region_for(piece);
+  if (!is_in_ring || !number || visitor.arrivals >= kArrivalsOfVisitorMax ||
+      visitor.writes.size() >= kPartialWritesMax)
+    return end_arrival(piece.session, piece, false);
+  Region& region = regions_.at(*number);
+  pin(visitor.ring, region.lane);
+  ++region.arrivals;
+  ++visitor.arrivals;
+  ++copies_;
+  const uint32_t arrival = arrivals_.add({piece, piece.session, *number});
+  std::byte* to = region.memory.data() + (piece.address - kGpuBase);
+  const std::byte* from = visitor.ring.memory->bytes().data() + piece.offset_bytes;
+  region.lane->copy(gpu::Way::kToGpu,
+                    {reinterpret_cast<CUdeviceptr>(to), reinterpret_cast<CUdeviceptr>(from),
+                     piece.size_bytes, own(Own::kArrival, arrival), ended_});
+}
+
+void StagedDomain::copied_to_gpu(uint32_t index, bool ok) {
+  const Arrival arrival = arrivals_.at(index);
+  arrivals_.erase(index);
+  Region& region = regions_.at(arrival.region);
+  if (--region.arrivals == 0 && draining_.erase(arrival.region) != 0)
+    regions_.erase(arrival.region);
+  Visitor& visitor = visitors_.at(arrival.session);
+  --visitor.arrivals;
+  if (!visitor.has_left) return end_arrival(arrival.session, arrival.record, ok);
+  if (visitor.arrivals == 0) end_visit(arrival.session, false);
+}
+
+/// The immediate first: who hears of the end may count on it.
+void StagedDomain::end_arrival(uint64_t session, const Record& piece, bool ok) {
+  Visitor& visitor = visitors_.at(session);
+  bool is_whole = piece.size_bytes == piece.total_bytes, is_good = ok;
+  if (!is_whole) {
+    Visitor::Partial& partial = visitor.writes[piece.write];
+    partial.ok = partial.ok && ok;
+    partial.ended_bytes += piece.size_bytes;
+    is_whole = partial.ended_bytes >= piece.total_bytes;
+    is_good = partial.ok;
+    if (is_whole) visitor.writes.erase(piece.write);
+  }
+  if (is_whole && is_good && piece.has_immediate)
+    ready_.push_back({Event::kImmediate, true, piece.immediate, 0, 0});
+  tell(visitor.line,
+       {.kind = Kind::kDone, .ok = ok, .session = visitor.number, .number = piece.number});
+}
+
+void StagedDomain::handle_forget(const Record& record) {
+  if (const auto found = visitors_.find(record.session); found != visitors_.end())
+    found->second.writes.erase(record.write);
+}
+
+void StagedDomain::handle_goodbye(const Record& record) {
+  if (visitors_.contains(record.session)) end_visit(record.session, true);
+}
+
+void StagedDomain::end_visits_on(uint32_t line) {
+  std::vector<uint64_t> visits;
+  for (const auto& [session, visitor] : visitors_)
+    if (visitor.line == line && !visitor.has_left) visits.push_back(session);
+  for (const uint64_t session : visits) end_visit(session, false);
+}
+
+/// `is_clean`: the writer has nothing under way, so its ring may be another's.
+void StagedDomain::end_visit(uint64_t session, bool is_clean) {
+  Visitor& visitor = visitors_.at(session);
+  if (visitor.arrivals > 0) {
+    visitor.has_left = true;
+    return;
+  }
+  if (!is_clean) {
+    retired_.push_back(std::move(visitor.ring));
+  } else {
+    // Under a key that the writer does not know.
+    const MutableBytes memory = visitor.ring.memory->bytes();
+    wire_->remove_region(visitor.ring.region);
+    const Result<uint32_t> region = wire_->add_region(memory, Access::kRemoteWrite);
+    if (region.ok()) {
+      visitor.ring.region = region.value();
+      spare_remote_.push_back(std::move(visitor.ring));
+    } else {
+      retired_.push_back(std::move(visitor.ring));
+    }
+  }
+  const uint32_t line = visitor.line;
+  visitors_.erase(session);
+  leave_line(line);
+}
+
+}  // namespace braid::fabric::staged

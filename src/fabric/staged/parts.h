@@ -1,0 +1,230 @@
+// What the staged domain is made of: regions, lines to peers, what it writes, what others write
+// here. One side's names follow: a *posting* is a write of the user's; its *pieces* pass through
+// the rings; an *arrival* is a piece of somebody else's that is being copied to a GPU of ours.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <optional>
+#include <set>
+#include <unordered_map>
+#include <vector>
+
+#include "fabric/domain.h"
+#include "fabric/gpu/lane.h"
+#include "fabric/staged/records.h"
+#include "fabric/staged/span_ring.h"
+#include "fabric/staged/table.h"
+
+namespace braid::fabric::staged {
+
+class StagedDomain final : public Domain {
+ public:
+  static Result<std::unique_ptr<Domain>> open(std::unique_ptr<Domain> wire);
+  ~StagedDomain() override;
+
+  const Traits& traits() const override { return traits_; }
+  Bytes address() const override { return wire_->address(); }
+  Result<uint32_t> add_region(MutableBytes memory, Access access) override;
+  RemoteRange remote_range(uint32_t region) const override;
+  void remove_region(uint32_t region) override;
+  bool removal_fences(uint32_t region) const override;
+  Drain drain(uint32_t region) const override {
+    return draining_.contains(region) ? Drain::kEnding : Drain::kOver;
+  }
+  Result<uint32_t> connect(Bytes address) override;
+  void disconnect(uint32_t peer) override;
+  // It has none: Traits::closing_fences is false.
+  Result<uint32_t> open_door() override { return Status::error("this wire has no doors"); }
+  Bytes door_address(uint32_t) const override { return {}; }
+  void close_door(uint32_t) override {}
+  bool post_write(const Write& write) override;
+  bool post_send(uint32_t peer, uint32_t region, Bytes message, uint64_t context) override;
+  bool post_receive(uint32_t region, MutableBytes buffer, uint64_t context) override;
+  size_t poll(std::span<Completion> completions) override;
+
+ private:
+  struct Region {
+    MutableBytes memory;
+    uint32_t wire = 0;                // host memory
+    std::shared_ptr<gpu::Lane> lane;  // GPU memory
+    uint64_t key = 0;
+    uint64_t arrivals = 0;  // under way
+    bool is_gpu() const { return lane != nullptr; }
+  };
+  struct Ring {
+    std::shared_ptr<gpu::HostMemory> memory;
+    uint32_t region = 0;                   // of the wire
+    std::shared_ptr<gpu::Lane> pinned_by;  // null: not yet
+  };
+  /// What is said to one place, by whichever role.
+  struct Line {
+    std::vector<std::byte> address;
+    uint32_t wire = 0;  // the wire's number of the peer
+    uint32_t users = 0;
+    std::vector<std::byte> memory;  // of the messages under way
+    uint32_t region = 0;
+    std::vector<uint32_t> free;       // parts of it
+    std::vector<std::byte> greeting;  // to be sent first; empty: none
+    std::deque<Record> records;
+    bool is_talking = false;  // it is in talking_
+  };
+  struct Send {
+    uint32_t line;
+    uint32_t part;
+  };
+  struct Peer {
+    enum class State : uint8_t { kUnknown, kAsked, kOpen } state = State::kUnknown;
+    uint32_t line = 0;
+    bool is_gone = false;
+    uint64_t number = 0;   // ours
+    uint64_t session = 0;  // the owner's
+    RemoteRange remote;    // its ring
+    SpanRing remote_spans{0};
+    std::optional<Ring> ring;  // ours
+    SpanRing spans{0};
+    std::deque<uint32_t> queue;  // postings with pieces to begin
+    uint32_t postings = 0;
+  };
+  struct Posting {
+    Write write;
+    uint64_t number = 0;
+    bool to_gpu = false;
+    bool from_gpu = false;
+    bool ok = true;
+    uint64_t next = 0;  // of its bytes
+    uint32_t pieces = 0;
+    bool is_over() const { return pieces == 0 && (!ok || next == write.source.size()); }
+    bool is_in_queue() const { return next < write.source.size(); }
+  };
+  struct Piece {
+    uint32_t posting = 0;
+    uint64_t offset_bytes = 0;
+    uint64_t size_bytes = 0;
+    SpanRing::Span span;         // of our ring
+    SpanRing::Span remote_span;  // of the owner's
+    uint64_t session = 0;        // whose ring that is
+    bool is_announced = false;
+  };
+  /// Somebody who writes to GPUs of ours.
+  struct Visitor {
+    uint32_t line = 0;
+    uint64_t number = 0;  // the writer's
+    Ring ring;
+    uint64_t arrivals = 0;
+    bool has_left = false;
+    struct Partial {
+      uint64_t ended_bytes = 0;
+      bool ok = true;
+    };
+    std::unordered_map<uint64_t, Partial> writes;  // of several pieces
+  };
+  struct Arrival {
+    Record record;
+    uint64_t session = 0;
+    uint32_t region = 0;
+  };
+
+  explicit StagedDomain(std::unique_ptr<Domain> wire)
+      : wire_(std::move(wire)), traits_(wire_->traits()) {
+    traits_.provider += "+gpu";  // both ends have it, or neither
+    traits_.closing_fences = false;
+  }
+  Status prepare();
+
+  // domain.cpp
+  Result<uint32_t> add_gpu_region(MutableBytes memory, Access access,
+                                  std::shared_ptr<gpu::Lane> lane);
+  void take_copies();
+  bool handle_own(const Completion& completion);
+  void received(uint32_t buffer, uint64_t size_bytes);
+  void match_messages();
+  void post_receives();
+  std::optional<Ring> take_ring(Access access);
+  void pin(Ring& ring, const std::shared_ptr<gpu::Lane>& lane);
+
+  // lines.cpp
+  Result<uint32_t> line_to(Bytes address);
+  void leave_line(uint32_t line);
+  void close_if_unused(uint32_t line);
+  void tell(uint32_t line, const Record& record);
+  void talk();
+  bool talk(uint32_t line);
+  void said(uint32_t send, bool ok);
+  void handle(const Message& message);
+
+  // writer.cpp
+  bool begin(const Write& write, bool to_gpu, const Region& source);
+  void greet(Peer& peer);
+  void advance(uint32_t peer);
+  bool begin_piece(uint32_t peer, uint32_t posting);
+  bool take_spans(Peer& peer, const Posting& posting, Piece& piece);
+  void post_pieces();
+  bool post_piece(uint32_t piece);
+  void copied_to_ring(uint32_t piece, bool ok);
+  void posted(uint32_t piece, bool ok);
+  void end_piece(uint32_t piece, bool ok);
+  void fail(uint32_t posting);
+  void end_if_over(uint32_t posting);
+  void break_session(uint32_t peer);
+  void handle_ring(const Record& record);
+  void handle_done(const Record& record);
+  std::optional<uint32_t> peer_of(uint64_t number) const;
+
+  // owner.cpp
+  void handle_greeting(const Record& record, Bytes address);
+  void handle_piece(const Record& record);
+  std::optional<uint32_t> region_for(const Record& piece) const;
+  void copied_to_gpu(uint32_t arrival, bool ok);
+  void end_arrival(uint64_t session, const Record& piece, bool ok);
+  void handle_forget(const Record& record);
+  void handle_goodbye(const Record& record);
+  void end_visits_on(uint32_t line);
+  void end_visit(uint64_t session, bool is_clean);
+
+  std::unique_ptr<Domain> wire_;
+  Traits traits_;
+  std::shared_ptr<gpu::Ended> ended_ = std::make_shared<gpu::Ended>();
+  uint64_t copies_ = 0;  // under way
+  std::vector<gpu::Ended::Copy> ended_now_;
+  std::set<std::shared_ptr<gpu::Lane>> lanes_;  // until the end: theirs may wait
+
+  std::unordered_map<uint32_t, Region> regions_;
+  std::unordered_map<uint64_t, uint32_t> region_of_key_;  // GPU memory that peers may write
+  std::set<uint32_t> draining_;                           // removed, but being copied to
+  uint32_t next_region_ = 0;
+
+  std::vector<std::byte> receive_memory_;
+  uint32_t receive_region_ = 0;
+  std::vector<uint32_t> to_receive_;  // parts to be posted
+  struct Waiting {
+    uint32_t part;
+    uint64_t size_bytes;
+  };
+  std::deque<Waiting> messages_;  // of the user's, that no buffer was there for
+  struct Buffer {
+    MutableBytes memory;
+    uint64_t context;
+  };
+  std::deque<Buffer> buffers_;    // of the user's
+  std::deque<Completion> ready_;  // for the user
+
+  std::deque<Ring> spare_local_, spare_remote_;
+  std::vector<Ring> retired_;
+  size_t rings_ = 0;
+
+  Table<Line> lines_;
+  std::vector<uint32_t> talking_;
+  Table<Send> sends_;
+  std::vector<Peer> peers_;  // by number
+  std::unordered_map<uint64_t, uint32_t> peer_of_number_;
+  std::set<uint32_t> waiting_;  // peers with pieces to begin
+  Table<Posting> postings_;
+  Table<Piece> pieces_;
+  std::deque<uint32_t> to_post_;
+  uint64_t next_posting_ = 1;
+  std::unordered_map<uint64_t, Visitor> visitors_;  // by our number
+  Table<Arrival> arrivals_;
+};
+
+}  // namespace braid::fabric::staged

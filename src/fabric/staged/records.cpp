@@ -1,0 +1,82 @@
+#include "fabric/staged/records.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace braid::fabric::staged {
+namespace {
+
+constexpr char kMark[kMarkBytes + 1] = "BRFSTG\x01\x00";  // the last but one is the version
+
+/// One description of the layout serves writing and reading: `each(number)`, in order.
+template <typename R, typename Each>
+void numbers_of(R& record, const Each& each) {
+  each(record.session);
+  each(record.number);
+  each(record.write);
+  each(record.offset_bytes);
+  each(record.size_bytes);
+  each(record.total_bytes);
+  each(record.address);
+  each(record.key);
+}
+
+void append_number(std::vector<std::byte>& message, uint64_t number) {
+  for (size_t i = 0; i < sizeof number; ++i)
+    message.push_back(static_cast<std::byte>(number >> 8 * i));
+}
+
+uint64_t read_number(Bytes& rest) {
+  uint64_t number = 0;
+  for (size_t i = 0; i < sizeof number; ++i) number |= static_cast<uint64_t>(rest[i]) << 8 * i;
+  rest = rest.subspan(sizeof number);
+  return number;
+}
+
+Record read_record(Bytes bytes) {
+  Record record;
+  const uint64_t head = read_number(bytes);
+  record.kind = static_cast<Kind>(head & 0xff);
+  record.ok = (head >> 8 & 1) != 0;
+  record.has_immediate = (head >> 9 & 1) != 0;
+  record.immediate = static_cast<uint32_t>(head >> 32);
+  numbers_of(record, [&](uint64_t& number) { number = read_number(bytes); });
+  return record;
+}
+
+}  // namespace
+
+bool is_marked(Bytes message) {
+  return message.size() >= kMarkBytes && std::memcmp(message.data(), kMark, kMarkBytes) == 0;
+}
+
+void append_mark(std::vector<std::byte>& message) {
+  const auto* mark = reinterpret_cast<const std::byte*>(kMark);
+  message.insert(message.end(), mark, mark + kMarkBytes);
+}
+
+void append(std::vector<std::byte>& message, const Record& record) {
+  append_number(message, static_cast<uint64_t>(record.kind) | uint64_t{record.ok} << 8 |
+                             uint64_t{record.has_immediate} << 9 |
+                             uint64_t{record.immediate} << 32);
+  numbers_of(record, [&](uint64_t number) { append_number(message, number); });
+}
+
+std::optional<Message> read_message(Bytes bytes) {
+  Message message;
+  Bytes rest = bytes.subspan(kMarkBytes);
+  while (rest.size() >= kRecordBytes) {
+    const Record record = read_record(rest.first(kRecordBytes));
+    rest = rest.subspan(kRecordBytes);
+    if (record.kind < Kind::kGreeting || record.kind > Kind::kGoodbye) return std::nullopt;
+    message.records.push_back(record);
+    if (record.kind != Kind::kGreeting) continue;
+    if (message.records.size() != 1 || rest.empty() || rest.size() > kAddressBytesMax)
+      return std::nullopt;
+    message.address.assign(rest.begin(), rest.end());
+    return message;
+  }
+  return rest.empty() ? std::optional(message) : std::nullopt;
+}
+
+}  // namespace braid::fabric::staged

@@ -1,0 +1,58 @@
+// What two staged domains tell each other, as bytes: messages of records. Whatever comes from
+// outside is read with its bounds checked.
+//
+// Layout: the mark, so that messages of the domain's user are told apart; then records of
+// kRecordBytes each, little endian. A greeting is alone in its message, and the writer's address
+// follows it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "fabric/domain.h"
+
+namespace braid::fabric::staged {
+
+enum class Kind : uint8_t {
+  kGreeting = 1,  ///< writer: may I write to your GPUs? Numbers that follow are named below.
+  kRing,          ///< owner: here is your ring; or a refusal
+  kPiece,         ///< writer: a piece lies in the ring
+  kDone,          ///< owner: a piece was copied, or refused
+  kForget,        ///< writer: no more pieces of this write will come
+  kGoodbye,       ///< writer: nothing is under way, and nothing more will come
+};
+
+/// One for all kinds; each uses some of it.
+struct Record {
+  Kind kind = Kind::kGreeting;
+  bool ok = true;              ///< kRing, kDone
+  bool has_immediate = false;  ///< kPiece: to be delivered once the whole write was copied
+  uint32_t immediate = 0;
+  uint64_t session = 0;       ///< the receiver's number; 0 in a greeting
+  uint64_t number = 0;        ///< greeting, ring: the sender's number. piece, done: the writer's
+  uint64_t write = 0;         ///< piece, forget: the writer's number of the write
+  uint64_t offset_bytes = 0;  ///< piece: in the ring. ring: its base, as the wire names it
+  uint64_t size_bytes = 0;    ///< piece, ring
+  uint64_t total_bytes = 0;   ///< piece: of the write
+  uint64_t address = 0;       ///< piece: where it is to go
+  uint64_t key = 0;           ///< piece: of that memory. ring: of the ring
+  bool operator==(const Record&) const = default;
+};
+
+inline constexpr size_t kRecordBytes = 72;
+inline constexpr size_t kMarkBytes = 8;
+
+bool is_marked(Bytes message);
+void append_mark(std::vector<std::byte>& message);
+void append(std::vector<std::byte>& message, const Record& record);
+
+/// Of a marked message; nothing if it is malformed. A greeting comes with the address.
+struct Message {
+  std::vector<Record> records;
+  std::vector<std::byte> address;
+};
+std::optional<Message> read_message(Bytes message);
+
+}  // namespace braid::fabric::staged

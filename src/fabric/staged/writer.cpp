@@ -1,0 +1,251 @@
+// StagedDomain: writes from GPUs of ours, and into those of peers.
+#include <utility>
+
+#include "fabric/staged/limits.h"
+#include "fabric/staged/parts.h"
+
+namespace braid::fabric::staged {
+
+bool StagedDomain::begin(const Write& write, bool to_gpu, const Region& source) {
+  Peer& peer = peers_.at(write.peer);
+  if (peer.postings >= kPostingsOfPeerMax) return false;
+  Posting posting;
+  posting.write = write;
+  posting.number = next_posting_++;
+  posting.to_gpu = to_gpu;
+  posting.from_gpu = source.is_gpu();
+  ++peer.postings;
+  const uint32_t index = postings_.add(std::move(posting));
+  peer.queue.push_back(index);
+  if (postings_.at(index).from_gpu && !peer.ring) {
+    peer.ring = take_ring(Access::kLocal);
+    peer.spans = SpanRing(kRingBytes);
+  }
+  waiting_.insert(write.peer);
+  advance(write.peer);
+  return true;
+}
+
+void StagedDomain::greet(Peer& peer) {
+  peer.state = Peer::State::kAsked;
+  peer.number = random_number();
+  peer_of_number_[peer.number] = static_cast<uint32_t>(&peer - peers_.data());
+  Line& line = lines_.at(peer.line);
+  append_mark(line.greeting);
+  append(line.greeting, {.kind = Kind::kGreeting, .number = peer.number});
+  const Bytes address = wire_->address();
+  line.greeting.insert(line.greeting.end(), address.begin(), address.end());
+  if (!std::exchange(line.is_talking, true)) talking_.push_back(peer.line);
+}
+
+std::optional<uint32_t> StagedDomain::peer_of(uint64_t number) const {
+  const auto found = peer_of_number_.find(number);
+  return found == peer_of_number_.end() ? std::nullopt : std::optional(found->second);
+}
+
+void StagedDomain::handle_ring(const Record& record) {
+  const std::optional<uint32_t> index = peer_of(record.session);
+  if (!index || peers_[*index].state != Peer::State::kAsked) return;
+  if (!record.ok) return break_session(*index);
+  Peer& peer = peers_[*index];
+  peer.state = Peer::State::kOpen;
+  peer.session = record.number;
+  peer.remote = {record.offset_bytes, record.key};
+  peer.remote_spans = SpanRing(record.size_bytes);
+  advance(*index);
+}
+
+// ---- Pieces ----
+
+void StagedDomain::advance(uint32_t index) {
+  Peer& peer = peers_[index];
+  while (!peer.queue.empty()) {
+    const uint32_t posting = peer.queue.front();
+    if (!begin_piece(index, posting)) break;
+    if (Posting* begun = postings_.find(posting); begun != nullptr && !begun->is_in_queue())
+      peer.queue.pop_front();
+  }
+  if (peer.queue.empty()) waiting_.erase(index);
+}
+
+/// False: not now. A posting that cannot begin at all fails, and leaves the queue.
+bool StagedDomain::begin_piece(uint32_t index, uint32_t number) {
+  Peer& peer = peers_[index];
+  Posting& posting = postings_.at(number);
+  if (posting.from_gpu && !peer.ring) {
+    fail(number);
+    return true;
+  }
+  if (posting.to_gpu && peer.state == Peer::State::kUnknown) greet(peer);
+  if (posting.to_gpu && peer.state != Peer::State::kOpen) return false;
+  Piece piece;
+  piece.posting = number;
+  piece.offset_bytes = posting.next;
+  piece.size_bytes = std::min(posting.write.source.size() - posting.next, kPieceBytesMax);
+  // The immediate goes with the last piece where the wire delivers it: all others have landed then.
+  const bool is_last = posting.next + piece.size_bytes == posting.write.source.size();
+  if (!posting.to_gpu && posting.write.immediate && is_last && posting.pieces > 0) return false;
+  if (!take_spans(peer, posting, piece)) return false;
+  posting.next += piece.size_bytes;
+  ++posting.pieces;
+  const uint32_t added = pieces_.add(piece);
+  if (!posting.from_gpu) {
+    to_post_.push_back(added);
+    return true;
+  }
+  const Region& source = regions_.at(posting.write.region);
+  pin(*peer.ring, source.lane);
+  const std::byte* to = peer.ring->memory->bytes().data() + piece.span.offset_bytes;
+  const std::byte* from = posting.write.source.data() + piece.offset_bytes;
+  ++copies_;
+  source.lane->copy(gpu::Way::kToHost,
+                    {reinterpret_cast<CUdeviceptr>(to), reinterpret_cast<CUdeviceptr>(from),
+                     piece.size_bytes, own(Own::kPiece, added), ended_});
+  return true;
+}
+
+bool StagedDomain::take_spans(Peer& peer, const Posting& posting, Piece& piece) {
+  if (posting.from_gpu && !peer.spans.has_room(piece.size_bytes)) return false;
+  if (posting.to_gpu && !peer.remote_spans.has_room(piece.size_bytes)) return false;
+  if (posting.from_gpu) piece.span = *peer.spans.take(piece.size_bytes);
+  if (posting.to_gpu) piece.remote_span = *peer.remote_spans.take(piece.size_bytes);
+  piece.session = peer.session;
+  return true;
+}
+
+void StagedDomain::copied_to_ring(uint32_t index, bool ok) {
+  const Posting& posting = postings_.at(pieces_.at(index).posting);
+  const Piece& piece = pieces_.at(index);
+  Peer& peer = peers_[posting.write.peer];
+  const bool is_of_now = !posting.to_gpu || piece.session == peer.session;
+  if (ok && posting.ok && is_of_now) return to_post_.push_back(index);
+  // Nothing was written for it, so its spans are free again.
+  if (peer.ring) peer.spans.give_back(piece.span.number);
+  if (posting.to_gpu && is_of_now) peer.remote_spans.give_back(piece.remote_span.number);
+  end_piece(index, false);
+}
+
+/// A peer that is gone may look like a full queue for ever: it does not hold up the others.
+void StagedDomain::post_pieces() {
+  for (size_t left = to_post_.size(); left > 0; --left) {
+    const uint32_t piece = to_post_.front();
+    to_post_.pop_front();
+    if (!post_piece(piece)) to_post_.push_back(piece);
+  }
+}
+
+bool StagedDomain::post_piece(uint32_t index) {
+  const Piece& piece = pieces_.at(index);
+  const Posting& posting = postings_.at(piece.posting);
+  Peer& peer = peers_[posting.write.peer];
+  if (posting.to_gpu && piece.session != peer.session) {  // that ring is not to be written any more
+    if (posting.from_gpu && peer.ring) peer.spans.give_back(piece.span.number);
+    end_piece(index, false);
+    return true;
+  }
+  Write write;
+  write.peer = lines_.at(peer.line).wire;
+  write.context = own(Own::kPiece, index);
+  if (posting.from_gpu) {
+    write.region = peer.ring->region;
+    write.source = peer.ring->memory->bytes().subspan(piece.span.offset_bytes, piece.size_bytes);
+  } else {
+    write.region = regions_.at(posting.write.region).wire;
+    write.source = posting.write.source.subspan(piece.offset_bytes, piece.size_bytes);
+  }
+  if (posting.to_gpu) {
+    write.target_address = peer.remote.base + piece.remote_span.offset_bytes;
+    write.target_key = peer.remote.key;
+  } else {
+    write.target_address = posting.write.target_address + piece.offset_bytes;
+    write.target_key = posting.write.target_key;
+    if (piece.offset_bytes + piece.size_bytes == posting.write.source.size())
+      write.immediate = posting.write.immediate;
+  }
+  return wire_->post_write(write);
+}
+
+void StagedDomain::posted(uint32_t index, bool ok) {
+  Piece& piece = pieces_.at(index);
+  const Posting& posting = postings_.at(piece.posting);
+  const uint32_t number = posting.write.peer;
+  Peer& peer = peers_[number];
+  if (posting.from_gpu && peer.ring) peer.spans.give_back(piece.span.number);
+  if (!posting.to_gpu) return end_piece(index, ok);
+  const bool is_of_now = piece.session == peer.session;
+  if (!ok || !is_of_now) {
+    end_piece(index, false);
+    if (is_of_now) break_session(number);  // it may land yet: the span cannot be used again
+    return;
+  }
+  piece.is_announced = true;
+  tell(peer.line, {.kind = Kind::kPiece,
+                   .has_immediate = posting.write.immediate.has_value(),
+                   .immediate = posting.write.immediate.value_or(0),
+                   .session = peer.session,
+                   .number = index,
+                   .write = posting.number,
+                   .offset_bytes = piece.remote_span.offset_bytes,
+                   .size_bytes = piece.size_bytes,
+                   .total_bytes = posting.write.source.size(),
+                   .address = posting.write.target_address + piece.offset_bytes,
+                   .key = posting.write.target_key});
+}
+
+void StagedDomain::handle_done(const Record& record) {
+  const std::optional<uint32_t> peer = peer_of(record.session);
+  const Piece* piece = pieces_.find(record.number);
+  if (!peer || piece == nullptr || !piece->is_announced ||
+      postings_.at(piece->posting).write.peer != *peer)
+    return;
+  peers_[*peer].remote_spans.give_back(piece->remote_span.number);
+  end_piece(static_cast<uint32_t>(record.number), record.ok);
+}
+
+// ---- Ends ----
+
+void StagedDomain::end_piece(uint32_t index, bool ok) {
+  const uint32_t number = pieces_.at(index).posting;
+  pieces_.erase(index);
+  --postings_.at(number).pieces;
+  if (!ok) return fail(number);
+  end_if_over(number);
+}
+
+/// No more pieces of it begin. It ends when those under way have.
+void StagedDomain::fail(uint32_t number) {
+  Posting& posting = postings_.at(number);
+  posting.ok = false;
+  if (posting.is_in_queue()) std::erase(peers_[posting.write.peer].queue, number);
+  end_if_over(number);
+}
+
+void StagedDomain::end_if_over(uint32_t number) {
+  const Posting& posting = postings_.at(number);
+  if (!posting.is_over()) return;
+  Peer& peer = peers_[posting.write.peer];
+  if (!posting.ok && posting.to_gpu && peer.state == Peer::State::kOpen)
+    tell(peer.line, {.kind = Kind::kForget, .session = peer.session, .write = posting.number});
+  ready_.push_back({Event::kPosted, posting.ok, 0, 0, posting.write.context});
+  --peer.postings;
+  postings_.erase(number);
+}
+
+/// Nothing more is written into that ring of the owner's; the next write asks for another one. What
+/// was announced reads our memory no more, but is never answered, perhaps.
+void StagedDomain::break_session(uint32_t index) {
+  Peer& peer = peers_[index];
+  if (peer.state != Peer::State::kUnknown) peer_of_number_.erase(peer.number);
+  peer.state = Peer::State::kUnknown;
+  peer.session = 0;
+  std::vector<uint32_t> announced;
+  pieces_.for_each([&](uint32_t number, const Piece& piece) {
+    if (piece.is_announced && postings_.at(piece.posting).write.peer == index)
+      announced.push_back(number);
+  });
+  for (const uint32_t piece : announced) end_piece(piece, false);
+  for (const uint32_t posting : std::vector<uint32_t>(peer.queue.begin(), peer.queue.end()))
+    if (postings_.find(posting) != nullptr && postings_.at(posting).to_gpu) fail(posting);
+}
+
+}  // namespace braid::fabric::staged

@@ -1,0 +1,210 @@
+// The wires that tests of GPU memory run on: the others, with a staged domain in front, between
+// host memory and two GPUs of the emulated server in every way.
+#include <unistd.h>
+
+#include <chrono>
+
+#include "fabric/local/domain.h"
+#include "fabric/staged/domain.h"
+#include "fabric/wires.h"
+#include "support/server.h"
+
+namespace braid::fabric::test {
+namespace {
+
+using braid::test::DeviceBuffer;
+
+/// The driver, and a context on a GPU for each side.
+class Server final : public braid::test::ServerTest {
+ public:
+  Server() { SetUp(); }
+  void TestBody() override {}
+  using ServerTest::driver;
+  using ServerTest::use_gpu;
+};
+
+class GpuBytes final : public Memory {
+ public:
+  GpuBytes(const Server& server, int gpu, size_t size_bytes)
+      : server_(server), gpu_(gpu), size_bytes_(size_bytes) {
+    server_.use_gpu(gpu_);
+    buffer_ = std::make_unique<DeviceBuffer>(server_.driver(), size_bytes);
+    MUST(server_.driver(), cuMemsetD8(buffer_->at(), 0, size_bytes));
+    MUST(server_.driver(), cuCtxSynchronize());
+  }
+  MutableBytes bytes() override {
+    return {reinterpret_cast<std::byte*>(buffer_->at()), size_bytes_};
+  }
+  std::vector<std::byte> get() const override {
+    server_.use_gpu(gpu_);
+    std::vector<std::byte> bytes(size_bytes_);
+    MUST(server_.driver(), cuMemcpyDtoH(bytes.data(), buffer_->at(), size_bytes_));
+    return bytes;
+  }
+  void put(const std::vector<std::byte>& bytes) override {
+    server_.use_gpu(gpu_);
+    MUST(server_.driver(), cuMemcpyHtoD(buffer_->at(), bytes.data(), bytes.size()));
+    MUST(server_.driver(), cuCtxSynchronize());
+  }
+
+ private:
+  const Server& server_;
+  int gpu_;
+  size_t size_bytes_;
+  std::unique_ptr<DeviceBuffer> buffer_;
+};
+
+/// Mapped, and made to be shared.
+class SharedBytes final : public Memory {
+ public:
+  SharedBytes(const Server& server, int gpu, size_t size_bytes, bool is_shared = true)
+      : server_(server), gpu_(gpu), size_bytes_(size_bytes) {
+    constexpr size_t kGranuleBytes = 2 << 20;
+    mapped_bytes_ = (size_bytes + kGranuleBytes - 1) / kGranuleBytes * kGranuleBytes;
+    CUmemAllocationProp kind{};
+    kind.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    kind.location = {CU_MEM_LOCATION_TYPE_DEVICE, gpu};
+    if (is_shared) kind.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    const CUmemAccessDesc access{kind.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUmemGenericAllocationHandle handle = 0;
+    MUST(server_.driver(), cuMemCreate(&handle, mapped_bytes_, &kind, 0));
+    MUST(server_.driver(), cuMemAddressReserve(&address_, mapped_bytes_, 0, 0, 0));
+    MUST(server_.driver(), cuMemMap(address_, mapped_bytes_, 0, handle, 0));
+    MUST(server_.driver(), cuMemSetAccess(address_, mapped_bytes_, &access, 1));
+    MUST(server_.driver(), cuMemRelease(handle));
+    put(std::vector<std::byte>(size_bytes));
+  }
+  ~SharedBytes() override {
+    MUST(server_.driver(), cuMemUnmap(address_, mapped_bytes_));
+    MUST(server_.driver(), cuMemAddressFree(address_, mapped_bytes_));
+  }
+  MutableBytes bytes() override { return {reinterpret_cast<std::byte*>(address_), size_bytes_}; }
+  std::vector<std::byte> get() const override {
+    server_.use_gpu(gpu_);
+    std::vector<std::byte> bytes(size_bytes_);
+    MUST(server_.driver(), cuMemcpyDtoH(bytes.data(), address_, size_bytes_));
+    return bytes;
+  }
+  void put(const std::vector<std::byte>& bytes) override {
+    server_.use_gpu(gpu_);
+    MUST(server_.driver(), cuMemcpyHtoD(address_, bytes.data(), bytes.size()));
+    MUST(server_.driver(), cuCtxSynchronize());
+  }
+
+ private:
+  const Server& server_;
+  int gpu_;
+  size_t size_bytes_;
+  size_t mapped_bytes_ = 0;
+  CUdeviceptr address_ = 0;
+};
+
+/// Both sides are this process, as a process may not open its own allocations: plain memory is
+/// named by its address then, and mapped memory is mapped a second time.
+class LocalWire final : public Wire {
+ public:
+  enum class Target : uint8_t { kHost, kPlain, kShared };
+  LocalWire(bool from_gpu, Target target) : from_gpu_(from_gpu), target_(target) {}
+  std::unique_ptr<Domain> open(int) override { return local::open_domain().value(); }
+  void pass_time() override {
+    if (++looks_ % 8 == 0) usleep(1);
+  }
+  uint64_t now_ns() override {
+    return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+  }
+  std::unique_ptr<Memory> memory(int side, size_t size_bytes) override {
+    if (side == 0 ? !from_gpu_ : target_ == Target::kHost) return Wire::memory(side, size_bytes);
+    if (side == 1 && target_ == Target::kShared)
+      return std::make_unique<SharedBytes>(server_, side, size_bytes);
+    return std::make_unique<GpuBytes>(server_, side, size_bytes);
+  }
+
+ private:
+  Server server_;
+  bool from_gpu_;
+  Target target_;
+  uint64_t looks_ = 0;
+};
+
+void add_local_kinds(std::vector<WireKind>& kinds, bool only_to_gpu) {
+  using Target = LocalWire::Target;
+  struct Memories {
+    const char* name;
+    bool from_gpu;
+    Target target;
+  };
+  for (const auto& [name, from_gpu, target] :
+       {Memories{"local_gpu_to_plain", true, Target::kPlain},
+        Memories{"local_gpu_to_shared", true, Target::kShared},
+        Memories{"local_host_to_shared", false, Target::kShared},
+        Memories{"local_gpu_to_host", true, Target::kHost},
+        Memories{"local_host_to_host", false, Target::kHost}}) {
+    if (only_to_gpu && target == Target::kHost) continue;
+    kinds.push_back(
+        {name, [] { return std::string(); },
+         [from = from_gpu, to = target] { return std::make_unique<LocalWire>(from, to); }});
+  }
+}
+
+class StagedWire final : public Wire {
+ public:
+  StagedWire(std::unique_ptr<Wire> wire, bool from_gpu, bool to_gpu)
+      : wire_(std::move(wire)), is_gpu_{from_gpu, to_gpu} {}
+  std::unique_ptr<Domain> open(int side) override {
+    return staged::stage(wire_->open(side)).value();
+  }
+  /// Copies take real time, in which nothing else need happen.
+  void pass_time() override {
+    wire_->pass_time();
+    if (++looks_ % 8 == 0) usleep(1);
+  }
+  uint64_t now_ns() override { return wire_->now_ns(); }
+  std::unique_ptr<Memory> memory(int side, size_t size_bytes) override {
+    if (!is_gpu_[side]) return wire_->memory(side, size_bytes);
+    return std::make_unique<GpuBytes>(server_, side, size_bytes);
+  }
+
+ private:
+  Server server_;
+  std::unique_ptr<Wire> wire_;
+  bool is_gpu_[2];
+  uint64_t looks_ = 0;
+};
+
+std::vector<WireKind> make_kinds(bool only_to_gpu) {
+  struct Memories {
+    const char* name;
+    bool from_gpu, to_gpu;
+  };
+  std::vector<WireKind> kinds;
+  for (const WireKind& kind : host_wire_kinds())
+    for (const auto& [name, from_gpu, to_gpu] :
+         {Memories{"_gpu_to_gpu", true, true}, Memories{"_host_to_gpu", false, true},
+          Memories{"_gpu_to_host", true, false}, Memories{"_host_to_host", false, false}}) {
+      if (only_to_gpu && !to_gpu) continue;
+      kinds.push_back({kind.name + name, kind.missing, [kind, from = from_gpu, to = to_gpu] {
+                         return std::make_unique<StagedWire>(kind.make(), from, to);
+                       }});
+    }
+  add_local_kinds(kinds, only_to_gpu);
+  return kinds;
+}
+
+}  // namespace
+
+std::unique_ptr<Memory> unshared_memory(size_t size_bytes) {
+  static const Server server;
+  return std::make_unique<SharedBytes>(server, 1, size_bytes, false);
+}
+
+const std::vector<WireKind>& wire_kinds() {
+  static const std::vector<WireKind> kinds = make_kinds(false);
+  return kinds;
+}
+
+const std::vector<WireKind>& fencing_wire_kinds() {
+  static const std::vector<WireKind> kinds = make_kinds(true);
+  return kinds;
+}
+
+}  // namespace braid::fabric::test

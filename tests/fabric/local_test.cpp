@@ -1,0 +1,111 @@
+// Memory that other processes have mapped: whose it is, and until when.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstring>
+#include <functional>
+
+#include "fabric/local/domain.h"
+#include "fabric/wires.h"
+
+namespace braid::fabric {
+namespace {
+
+/// A process that asks for the memory behind a key, to map it, and then does nothing any more.
+class Mapper {
+ public:
+  Mapper() {
+    EXPECT_EQ(pipe(ends_), 0);
+    process_ = fork();
+    if (process_ == 0) ask();
+  }
+  ~Mapper() { end(); }
+  void start(Bytes address, uint64_t key) {
+    std::vector<std::byte> words(sizeof key);
+    std::memcpy(words.data(), &key, sizeof key);
+    words.insert(words.end(), address.begin(), address.end());
+    EXPECT_EQ(::write(ends_[1], words.data(), words.size()), static_cast<ssize_t>(words.size()));
+  }
+  void end() {
+    if (process_ <= 0) return;
+    kill(process_, SIGKILL);
+    waitpid(process_, nullptr, 0);
+    process_ = -1;
+  }
+
+ private:
+  [[noreturn]] void ask() {
+    std::byte words[256];
+    const ssize_t size_bytes = ::read(ends_[0], words, sizeof words);
+    uint64_t key = 0;
+    if (size_bytes <= static_cast<ssize_t>(sizeof key)) _exit(1);
+    std::memcpy(&key, words, sizeof key);
+    auto domain = local::open_domain().value();
+    std::vector<std::byte> source(64);
+    Write write;
+    write.peer =
+        domain->connect(Bytes(words, static_cast<size_t>(size_bytes)).subspan(sizeof key)).value();
+    write.region = domain->add_region(source, Access::kLocal).value();
+    write.source = source;
+    write.target_address = uint64_t{1} << 63;
+    write.target_key = key;
+    (void)domain->post_write(write);
+    for (;;) pause();
+  }
+
+  int ends_[2] = {-1, -1};
+  pid_t process_ = -1;
+};
+
+const test::WireKind& shared_kind() {
+  for (const test::WireKind& kind : test::wire_kinds())
+    if (kind.name == "local_gpu_to_shared") return kind;
+  throw std::runtime_error("no such wire");
+}
+
+bool wait(Domain& domain, const std::function<bool()>& until, std::chrono::milliseconds limit) {
+  const auto end = std::chrono::steady_clock::now() + limit;
+  while (!until() && std::chrono::steady_clock::now() < end) {
+    Completion completions[4];
+    domain.poll(completions);
+    usleep(200);
+  }
+  return until();
+}
+
+TEST(LocalTest, MemoryIsHeldUntilTheProcessThatMappedItHasEnded) {
+  using std::chrono::milliseconds;
+  Mapper mapper;  // before the driver starts: a child cannot use it
+  const auto wire = shared_kind().make();
+  const auto owner = wire->open(1);
+  const auto memory = wire->memory(1, 4096);
+  const uint32_t region = owner->add_region(memory->bytes(), Access::kRemoteWrite).value();
+  ASSERT_TRUE(owner->removal_fences(region));
+  mapper.start(owner->address(), owner->remote_range(region).key);
+  wait(
+      *owner, [] { return false; }, milliseconds(500));
+  owner->remove_region(region);
+  wait(
+      *owner, [] { return false; }, milliseconds(200));
+  EXPECT_EQ(owner->drain(region), Drain::kHeldByPeer) << "it may still write";
+  mapper.end();
+  EXPECT_TRUE(wait(
+      *owner, [&] { return owner->drain(region) == Drain::kOver; }, milliseconds(5000)));
+}
+
+TEST(LocalTest, MemoryThatWasNotMadeToBeSharedIsRefusedWithTheRemedy) {
+  const auto wire = shared_kind().make();
+  const auto owner = wire->open(1);
+  const auto memory = test::unshared_memory(4096);
+  const auto region = owner->add_region(memory->bytes(), Access::kRemoteWrite);
+  ASSERT_FALSE(region.ok());
+  EXPECT_NE(region.status().message().find("CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR"),
+            std::string::npos);
+  EXPECT_TRUE(owner->add_region(memory->bytes(), Access::kLocal).ok()) << "it may be a source";
+}
+
+}  // namespace
+}  // namespace braid::fabric
