@@ -29,6 +29,7 @@
 #include <vector>
 
 #include "fabric/completions.h"
+#include "fabric/engine_types.h"
 #include "fabric/group.h"
 #include "fabric/imm_counters.h"
 #include "fabric/mailbox.h"
@@ -42,69 +43,6 @@
 #include "fabric/worker.h"
 
 namespace braid::fabric {
-
-struct EngineOptions {
-  /// Who this engine is. No other engine has had this number: random, 64 bits.
-  uint64_t engine = 0;
-  Slicing slicing;
-  size_t receives = 64;  ///< buffers for messages
-  size_t sends = 16;
-  uint32_t credits = 16;  ///< messages that one peer may have on their way to this engine
-  size_t peers_max = 1024;
-  size_t newcomers_max = 64;  ///< that have said hello, and have not answered yet
-  size_t queued_max =
-      1 << 14;  ///< messages that wait for one peer, which asks, and takes no answer
-  uint64_t handshake_ns = 5'000'000'000;  ///< that they have for it
-  bool accepts_peers = true;              ///< lets engines connect that it has not connected to
-  HeartbeatOptions heartbeat;
-  Secret secret;  ///< all engines that talk to each other have the same, or none
-  std::shared_ptr<Processes> processes;  ///< null: nobody looks whether peers' processes end
-  std::function<uint64_t()> random = random_number;  ///< that nobody can guess
-};
-
-enum class PeerState : uint8_t { kConnecting, kConnected, kFailed };
-
-enum class PeerFailure : uint8_t {
-  kNone,
-  kNoAnswer,  ///< it has not answered by its deadline
-  kNetwork,   ///< what was sent to it has failed
-  kSilent,    ///< it has said nothing for HeartbeatOptions::limit_ns, and was given up
-  kEnded,     ///< its process, on this host, has ended
-  kLeft,      ///< it has disconnected
-  kGaveUs,    ///< it has given up this engine, which was silent
-  kReplaced,  ///< it has connected anew
-  kTooMuch,   ///< it made this engine remember more than the limit
-};
-
-/// What became of memory that was granted.
-enum class Fence : uint8_t {
-  kLive,         ///< the peer may write
-  kRevoking,     ///< the peer was asked to stop, and may still write
-  kFenced,       ///< no write of the peer can land any more
-  kQuarantined,  ///< the peer has not answered, and a write that had begun may land; kFenced later,
-                 ///< if it answers after all
-};
-
-struct Granted {
-  uint64_t grant = 0;
-  Descriptor descriptor;
-};
-
-struct Received {
-  uint64_t peer = 0;
-  std::vector<std::byte> payload;
-};
-
-/// What went wrong without anybody to tell.
-struct EngineStatistics {
-  uint64_t malformed = 0;        ///< messages that could not be read
-  uint64_t unauthenticated = 0;  ///< messages that were not sealed with the secret
-  uint64_t replayed = 0;         ///< messages that had come before
-  uint64_t misdirected = 0;      ///< for another engine or connection, or from nobody known
-  uint64_t refused = 0;      ///< peers beyond the limit, with other rails, or without being asked
-  uint64_t over_credit = 0;  ///< messages of peers that had no credit
-  uint64_t peers_failed = 0;
-};
 
 class Engine final : private Worker::Listener {
  public:

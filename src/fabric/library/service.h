@@ -15,21 +15,12 @@
 
 #include "fabric/engine.h"
 #include "fabric/library/events.h"
+#include "fabric/library/options.h"
 #include "fabric/library/rail_choice.h"
 #include "fabric/library/watchers.h"
 #include "topology/machine.h"
 
 namespace braid::fabric {
-
-struct ServiceOptions {
-  std::string provider = {};                ///< empty: the first that is here
-  std::vector<std::string> addresses = {};  ///< one for each rail; none: by `nics`
-  std::string nics = {};         ///< see rail_choice.h; empty: kNicsVariable, or else loopback
-  std::string secret_file = {};  ///< see trust.h; empty: kSecretVariable, or else no secret
-  bool allows_unauthenticated = false;
-  bool has_gpu_memory = false;  ///< regions may be memory of GPUs: rails are staged
-  bool is_pinned = true;        ///< memory and thread on the rails' NUMA node, if there are several
-};
 
 class Service {
  public:

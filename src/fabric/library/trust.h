@@ -4,7 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "fabric/library/service.h"
+#include "base/status.h"
+#include "fabric/library/options.h"
 #include "fabric/seal.h"
 
 namespace braid::fabric {
