@@ -5,7 +5,8 @@
 
 Each patch begins with a line that says what it breaks. The broken file alone is compiled, and
 linked in front of the libraries of the build folder. Exit code 1 and a list if fabric_sim found
-nothing wrong with one within N seeds (1,000 by default).
+nothing wrong with one within N seeds (1,000 by default). A patch whose first line ends with
+"[FILTER]" is for those tests of fabric_peers_test instead.
 """
 import argparse
 import concurrent.futures
@@ -42,23 +43,27 @@ def break_and_look(patch, build, seeds):
         patched = run("patch", "--quiet", "-o", broken, ROOT / path, patch)
         if patched.returncode:
             return f"the patch does not fit {path}: {patched.stdout}{patched.stderr}", False
-        mutant = folder / "fabric_sim"
+        mutant = folder / "mutant"
+        test = re.search(r"^[^\n]*\[(.*)\]\n", patch.read_text())
+        sources = [ROOT / "tests/fabric" / name for name in
+                   (("peers_test.cpp", "lies_test.cpp") if test else ("fabric_sim.cpp",))]
         built = run(os.environ.get("CXX", "c++"), "-std=c++20", "-O1", "-I", ROOT / "src", "-I",
-                    ROOT / "include", "-I", ROOT / "tests", broken,
-                    ROOT / "tests/fabric/fabric_sim.cpp", *archives(build), "-lpthread", "-o",
-                    mutant)
+                    ROOT / "include", "-I", ROOT / "tests", broken, *sources, *archives(build),
+                    "-l:libsodium.a", *(("-lgtest_main", "-lgtest") if test else ()), "-lpthread",
+                    "-o", mutant)
         if built.returncode:
             return f"does not compile: {built.stderr}", False
         try:
-            looked = run(mutant, "--seeds", seeds, timeout=120)
+            looked = run(mutant, *((f"--gtest_filter={test.group(1)}",) if test else
+                                   ("--seeds", seeds)), timeout=120)
         except subprocess.TimeoutExpired:
             return "hangs the simulator itself", True
-        found = re.search(r"^failed: (.*)$", looked.stdout, re.MULTILINE)
+        found = re.search(r"^(?:failed:|\[  FAILED  \]) (.*)$", looked.stdout, re.MULTILINE)
         if found:
             return found.group(1), True
         if looked.returncode < 0:
             return f"ends on signal {-looked.returncode}", True
-        return f"nothing wrong in {seeds} seeds", False
+        return f"nothing wrong in {test.group(1) if test else f'{seeds} seeds'}", False
 
 
 def main(arguments):
