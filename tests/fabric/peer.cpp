@@ -1,12 +1,18 @@
 // The other process of process_test.cpp: it connects, writes what it is told to, and goes on until
 // it is told to stop, or is killed.
 //
-//   fabric_peer PROVIDER ADDRESS       the address of the owner, as hexadecimal digits
+//   fabric_peer PROVIDER ADDRESS [POINT SIGNAL]     the owner's address as hexadecimal digits
+//
+// With a POINT it sends itself the signal (SIGKILL, SIGSTOP) when it has come so far: each step of
+// its engine in which something happened is a point, and so is each call of its own.
 //
 // An order is a message: how often, how many bytes, the immediate, the descriptor. Every write goes
 // to the same bytes, whose values say which it was.
+#include <signal.h>
+
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <random>
 #include <string>
@@ -26,9 +32,20 @@ uint64_t now_ns() {
 
 constexpr uint64_t kSecondNs = 1'000'000'000;
 
+long points_left = 0;  // 0: none is wanted
+int signal_there = 0;
+
+void point() {
+  if (points_left > 0 && --points_left == 0) raise(signal_there);
+}
+
+void step(Engine& engine) {
+  if (engine.step(now_ns())) point();
+}
+
 int serve(Engine& engine) {
   for (;;) {
-    engine.step(now_ns());
+    step(engine);
     const auto order = engine.receive();
     if (!order) continue;
     if (order->payload.size() < 16) return 0;  // to stop
@@ -36,6 +53,7 @@ int serve(Engine& engine) {
     std::memcpy(&told, order->payload.data(), sizeof told);
     const auto target =
         engine.open_target(decode_descriptor(Bytes(order->payload).subspan(sizeof told)).value());
+    point();
     if (!target.ok()) return 3;
     std::vector<std::byte> source(told.size_bytes);
     const uint64_t region = engine.add_region(source).value();
@@ -44,7 +62,8 @@ int serve(Engine& engine) {
       const auto ticket = engine.write(region, target.value(), {0, 0, source.size()},
                                        told.immediate, now_ns() + 20 * kSecondNs);
       if (!ticket.ok()) break;  // revoked
-      while (engine.state(ticket.value()).value() == TicketState::kPending) engine.step(now_ns());
+      point();
+      while (engine.state(ticket.value()).value() == TicketState::kPending) step(engine);
       engine.forget(ticket.value());
     }
   }
@@ -53,7 +72,8 @@ int serve(Engine& engine) {
 }  // namespace
 
 int main(int count, char** words) {
-  if (count != 3) return 2;
+  if (count != 3 && count != 5) return 2;
+  if (count == 5) points_left = std::atol(words[3]), signal_there = std::atoi(words[4]);
   const auto* quirks = ofi::find_quirks(words[1]);
   EngineOptions options;
   options.engine = std::random_device()() | uint64_t{std::random_device()()} << 32;
@@ -63,7 +83,8 @@ int main(int count, char** words) {
   auto engine = Engine::open(std::move(rails), options).value();
   const Address owner = decode_address(test::from_hex(words[2])).value();
   const uint64_t peer = engine->connect(owner, now_ns() + 20 * kSecondNs).value();
-  while (engine->peer_state(peer).value() == PeerState::kConnecting) engine->step(now_ns());
+  point();
+  while (engine->peer_state(peer).value() == PeerState::kConnecting) step(*engine);
   if (engine->peer_state(peer).value() != PeerState::kConnected) return 4;
   return serve(*engine);
 }

@@ -1,118 +1,15 @@
 // Two processes on each provider of libfabric that is here: one owns memory, the other writes, is
 // killed, or stopped and continued in the middle.
-#include <gtest/gtest.h>
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <cstring>
-
-#include "fabric/engine.h"
-#include "fabric/host/processes.h"
-#include "fabric/ofi/domain.h"
-#include "fabric/order.h"
-#include "fabric/wires.h"
+#include "fabric/two_processes.h"
 
 namespace braid::fabric {
 namespace {
 
-constexpr uint64_t kSecondNs = 1'000'000'000;
-constexpr uint32_t kForEver = 1u << 30;
+using test::kForEver;
+using test::kSecondNs;
+using test::Peer;
 
-/// The other process; killed at the end.
-class Peer {
- public:
-  Peer(const char* provider, const Address& owner) {
-    const std::string address = test::to_hex(encode(owner));
-    process_ = fork();
-    if (process_ == 0) {
-      execl(BRAID_FABRIC_PEER, BRAID_FABRIC_PEER, provider, address.c_str(), nullptr);
-      _exit(127);
-    }
-  }
-  ~Peer() {
-    if (process_ > 0) end(SIGKILL);
-  }
-  void signal(int number) const { kill(process_, number); }
-  int end(int number) {
-    if (number != 0) signal(number);
-    int status = 0;
-    waitpid(process_, &status, 0);
-    process_ = -1;
-    return status;
-  }
-
- private:
-  pid_t process_ = -1;
-};
-
-class ProcessTest : public testing::TestWithParam<const ofi::Quirks*> {
- protected:
-  void SetUp() override {
-    auto domain = ofi::open_domain(*GetParam(), "127.0.0.1");
-    if (!domain.ok()) GTEST_SKIP() << domain.status().message();
-    std::vector<std::unique_ptr<Domain>> rails;
-    rails.push_back(std::move(domain).value());
-    EngineOptions options;
-    options.engine = 4711 + static_cast<uint64_t>(getpid());
-    options.processes = host_processes();
-    engine_ = Engine::open(std::move(rails), options).value();
-  }
-
-  // libfabric's shm has spin locks in memory that processes share. A process that is stopped or
-  // killed while it holds one makes everybody spin in libfabric for ever who takes it next.
-  bool may_hang() const { return std::string(GetParam()->provider) == "shm"; }
-
-  uint64_t now_ns() const {
-    timespec now{};
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return static_cast<uint64_t>(now.tv_sec) * kSecondNs + static_cast<uint64_t>(now.tv_nsec);
-  }
-  bool wait(const std::function<bool()>& until, double seconds = 30) {
-    const uint64_t end_ns = now_ns() + static_cast<uint64_t>(seconds * kSecondNs);
-    while (!until()) {
-      if (now_ns() > end_ns) return false;
-      engine_->step(now_ns());
-    }
-    return true;
-  }
-
-  /// Starts another process, and says who it is.
-  uint64_t start(std::unique_ptr<Peer>& peer) {
-    peer = std::make_unique<Peer>(GetParam()->provider, engine_->address());
-    std::optional<uint64_t> newcomer;
-    EXPECT_TRUE(wait([&] {
-      newcomer = engine_->accept();
-      return newcomer.has_value();
-    }));
-    return newcomer.value_or(0);
-  }
-
-  struct Job {
-    uint64_t grant;
-    uint32_t immediate;
-    uint64_t region;
-  };
-  Job order(uint64_t peer, std::vector<std::byte>& memory, uint32_t writes) {
-    Job job;
-    job.region = engine_->add_region(memory).value();
-    const Granted granted = engine_->grant(job.region, peer, 0, memory.size()).value();
-    job.grant = granted.grant;
-    job.immediate = engine_->counters().acquire().value();
-    const test::Order told{writes, job.immediate, memory.size()};
-    std::vector<std::byte> message(sizeof told);
-    std::memcpy(message.data(), &told, sizeof told);
-    const std::vector<std::byte> descriptor = encode(granted.descriptor);
-    message.insert(message.end(), descriptor.begin(), descriptor.end());
-    EXPECT_TRUE(engine_->send(peer, message).ok());
-    return job;
-  }
-  uint64_t count(const Job& job) { return engine_->counters().count(job.immediate); }
-  Fence fence(const Job& job) { return engine_->fence(job.grant).value(); }
-
-  std::unique_ptr<Engine> engine_;
-};
+class ProcessTest : public test::ProcessTest {};
 
 TEST_P(ProcessTest, BytesMoveFromOneProcessToAnother) {
   std::unique_ptr<Peer> process;

@@ -6,7 +6,8 @@ memory of GPUs is concerned the tests on the emulated server.
 
 Each patch begins with a line that says what it breaks. The broken file alone is compiled, and
 linked in front of the libraries of the build folder. Exit code 1 and a list if nothing was found
-wrong with one (by fabric_sim: within N seeds, 1,000 by default).
+wrong with one (by fabric_sim: within N seeds, 1,000 by default). A
+patch whose first line ends with "[FILTER]" is for those tests of fabric_peers_test instead.
 """
 import argparse
 import concurrent.futures
@@ -58,7 +59,7 @@ def break_gpu_memory(broken, folder, build, tests):
                 ROOT / "include", "-isystem", cached(build, "BRAID_CUDA_INCLUDE"), broken, *objects,
                 "-Wl,--start-group", *[build / "archive" / f"libbraid_{name}.a"
                                        for name in GPU_LIBRARIES], "-Wl,--end-group",
-                "-lgtest_main", "-lgtest", "-lpthread", "-ldl", "-o", mutant)
+                "-l:libsodium.a", "-lgtest_main", "-lgtest", "-lpthread", "-ldl", "-o", mutant)
     if built.returncode:
         return f"does not compile: {built.stderr}", False
     try:
@@ -85,23 +86,27 @@ def break_and_look(patch, build, seeds):
         room = pathlib.Path(path).parent.name
         if room in GPU_TESTS:
             return break_gpu_memory(broken, folder, build, GPU_TESTS[room])
-        mutant = folder / "fabric_sim"
+        mutant = folder / "mutant"
+        test = re.search(r"^[^\n]*\[(.*)\]\n", patch.read_text())
+        sources = [ROOT / "tests/fabric" / name for name in
+                   (("peers_test.cpp", "lies_test.cpp") if test else ("fabric_sim.cpp",))]
         built = run(os.environ.get("CXX", "c++"), "-std=c++20", "-O1", "-I", ROOT / "src", "-I",
-                    ROOT / "include", "-I", ROOT / "tests", broken,
-                    ROOT / "tests/fabric/fabric_sim.cpp", *archives(build), "-lpthread", "-o",
-                    mutant)
+                    ROOT / "include", "-I", ROOT / "tests", broken, *sources, *archives(build),
+                    "-l:libsodium.a", *(("-lgtest_main", "-lgtest") if test else ()), "-lpthread",
+                    "-o", mutant)
         if built.returncode:
             return f"does not compile: {built.stderr}", False
         try:
-            looked = run(mutant, "--seeds", seeds, timeout=120)
+            looked = run(mutant, *((f"--gtest_filter={test.group(1)}",) if test else
+                                   ("--seeds", seeds)), timeout=120)
         except subprocess.TimeoutExpired:
             return "hangs the simulator itself", True
-        found = re.search(r"^failed: (.*)$", looked.stdout, re.MULTILINE)
+        found = re.search(r"^(?:failed:|\[  FAILED  \]) (.*)$", looked.stdout, re.MULTILINE)
         if found:
             return found.group(1), True
         if looked.returncode < 0:
             return f"ends on signal {-looked.returncode}", True
-        return f"nothing wrong in {seeds} seeds", False
+        return f"nothing wrong in {test.group(1) if test else f'{seeds} seeds'}", False
 
 
 def main(arguments):
