@@ -1,5 +1,5 @@
-// The writer is killed, or stopped and continued, at 40 points of the protocol: memory that was said
-// to be free stays unchanged, the owner names the peer, and goes on with another one.
+// The writer is killed, or stopped and continued, at 40 points of the protocol: memory that was
+// said to be free stays unchanged, the owner names the peer, and goes on with another one.
 //
 // BRAID_TEST_POINTS_EVERY=N: every N-th point only.
 #include <cstdlib>

@@ -1,5 +1,5 @@
-// An engine and another process (peer.cpp), which writes what it is told to: for tests that stop and
-// kill it.
+// An engine and another process (peer.cpp), which writes what it is told to: for tests that stop
+// and kill it.
 #pragma once
 
 #include <gtest/gtest.h>
