@@ -40,19 +40,31 @@ uint64_t random_number() {
   return number;
 }
 
+struct Secret::Keyed {
+  explicit Keyed(std::span<const std::byte> key) {
+    crypto_auth_hmacsha256_init(&state, letters(key), key.size());
+  }
+  ~Keyed() { sodium_memzero(&state, sizeof state); }
+  Keyed(const Keyed&) = delete;
+  Keyed& operator=(const Keyed&) = delete;
+
+  crypto_auth_hmacsha256_state state;
+};
+
+const Secret::Keyed& Secret::unkeyed() {
+  static constexpr std::byte kNothing{};  // libsodium wants an address
+  static const Keyed empty({&kNothing, 0});
+  return empty;
+}
+
 Result<Secret> Secret::of(std::span<const std::byte> key) {
   if (key.size() < kBytesMin || key.size() > kBytesMax)
     return Status::error("a secret of " + std::to_string(key.size()) + " bytes is too " +
                              (key.size() < kBytesMin ? "short" : "long"),
                          "Use " + std::to_string(kBytesMin) + " to " + std::to_string(kBytesMax) +
                              " random bytes: openssl rand -hex 32 > FILE");
-  const auto wipe = [](std::vector<std::byte>* bytes) {
-    sodium_memzero(bytes->data(), bytes->size());
-    delete bytes;  // owner: the last Secret
-  };
   Secret secret;
-  secret.key_ = std::shared_ptr<std::vector<std::byte>>(
-      new std::vector<std::byte>(key.begin(), key.end()), wipe);  // owner: key_
+  secret.keyed_ = std::make_shared<const Keyed>(key);
   return secret;
 }
 
@@ -78,11 +90,8 @@ Result<Secret> Secret::of_file(const std::string& path) {
 }
 
 Seal Secret::seal(std::span<const std::byte> bytes) const {
-  const std::span<const std::byte> key =
-      key_ == nullptr ? std::span<const std::byte>() : std::span<const std::byte>(*key_);
-  crypto_auth_hmacsha256_state state;
+  crypto_auth_hmacsha256_state state = (keyed_ == nullptr ? unkeyed() : *keyed_).state;
   std::array<unsigned char, crypto_auth_hmacsha256_BYTES> whole;
-  crypto_auth_hmacsha256_init(&state, letters(key), key.size());
   crypto_auth_hmacsha256_update(&state, letters(bytes), bytes.size());
   crypto_auth_hmacsha256_final(&state, whole.data());
   Seal seal;

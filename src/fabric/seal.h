@@ -11,7 +11,6 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "base/status.h"
 
@@ -35,13 +34,16 @@ class Secret {
   /// allowed to read it.
   static Result<Secret> of_file(const std::string& path);
 
-  bool is_set() const { return key_ != nullptr; }
+  bool is_set() const { return keyed_ != nullptr; }
   Seal seal(std::span<const std::byte> bytes) const;
   /// In a time that does not depend on the bytes.
   bool is_sealed(std::span<const std::byte> bytes, std::span<const std::byte> seal) const;
 
  private:
-  std::shared_ptr<const std::vector<std::byte>> key_;
+  struct Keyed;  // what HMAC makes of the key, once for all seals
+  static const Keyed& unkeyed();
+
+  std::shared_ptr<const Keyed> keyed_;
 };
 
 }  // namespace braid::fabric

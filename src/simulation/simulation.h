@@ -3,8 +3,8 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <functional>
-#include <map>
 #include <utility>
 #include <vector>
 
@@ -24,7 +24,8 @@ class Simulation {
 
   /// Runs `action` at `when`, or now if that has passed. Of equal times, in the order of the calls.
   void at(Time when, Action action) {
-    events_.emplace(when > now_ ? when : now_, std::move(action));
+    events_.push_back({std::max(when, now_), added_++, std::move(action)});
+    std::push_heap(events_.begin(), events_.end(), Event::is_later);
   }
   void after_us(double us, Action action) { at(now_ + from_us(us), std::move(action)); }
   void flow(int share_class, uint64_t size_bytes, Flows::Done done) {
@@ -49,16 +50,29 @@ class Simulation {
     if (flow <= event) {
       for (Flows::Done& done : flows_.advance(now_)) done();
     } else {
-      events_.extract(events_.begin()).mapped()();
+      std::pop_heap(events_.begin(), events_.end(), Event::is_later);
+      const Action action = std::move(events_.back().action);
+      events_.pop_back();
+      action();
     }
     return true;
   }
 
  private:
-  Time next_event() const { return events_.empty() ? kForever : events_.begin()->first; }
+  struct Event {
+    Time when;
+    uint64_t order;
+    Action action;
+    static bool is_later(const Event& a, const Event& b) {
+      return a.when != b.when ? a.when > b.when : a.order > b.order;
+    }
+  };
+
+  Time next_event() const { return events_.empty() ? kForever : events_.front().when; }
 
   Time now_ = 0;
-  std::multimap<Time, Action> events_;  // equal times as they were added
+  uint64_t added_ = 0;
+  std::vector<Event> events_;  // a heap, the earliest first
   Flows flows_;
 };
 

@@ -1,7 +1,8 @@
 // Random runs of the simulated network: engines that write, pause, crash and come back.
 //
-//   fabric_sim --seeds N [--first F]   runs N seeds on all CPUs; exit code 1 and the seed of a bug
-//   fabric_sim --seed S                runs one, and says what happens
+//   fabric_sim --seeds N [--first F] [--bugs B]   runs N seeds on all CPUs, until B of them have
+//                                                 shown a bug (5); exit code 1 and their seeds
+//   fabric_sim --seed S                           runs one, and says what happens
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -38,8 +39,7 @@ void add(WorldCounts& sum, const WorldCounts& counts) {
   sum.detours += counts.detours;
 }
 
-void run_seeds(std::atomic<uint64_t>& next, uint64_t end, Outcome& outcome) {
-  constexpr size_t kBugsMax = 5;
+void run_seeds(std::atomic<uint64_t>& next, uint64_t end, uint64_t bugs_max, Outcome& outcome) {
   WorldCounts counts;
   for (uint64_t seed = next++; seed < end; seed = next++) {
     try {
@@ -47,20 +47,20 @@ void run_seeds(std::atomic<uint64_t>& next, uint64_t end, Outcome& outcome) {
     } catch (const std::exception& bug) {
       const std::lock_guard lock(outcome.mutex);
       outcome.bugs.emplace_back(seed, bug.what());
-      if (outcome.bugs.size() >= kBugsMax) next = end;
+      if (outcome.bugs.size() >= bugs_max) next = end;
     }
   }
   const std::lock_guard lock(outcome.mutex);
   add(outcome.counts, counts);
 }
 
-int run_all(uint64_t first, uint64_t count) {
+int run_all(uint64_t first, uint64_t count, uint64_t bugs_max) {
   const auto begin = std::chrono::steady_clock::now();
   std::atomic<uint64_t> next = first;
   Outcome outcome;
   std::vector<std::thread> threads;
   for (unsigned i = 0; i < std::max(1u, std::thread::hardware_concurrency()); ++i)
-    threads.emplace_back([&] { run_seeds(next, first + count, outcome); });
+    threads.emplace_back([&] { run_seeds(next, first + count, bugs_max, outcome); });
   for (std::thread& thread : threads) thread.join();
   const WorldCounts& sum = outcome.counts;
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
@@ -90,16 +90,17 @@ int replay(uint64_t seed) {
 }  // namespace
 
 int main(int count, char** words) {
-  uint64_t first = 1, seeds = 0;
+  uint64_t first = 1, seeds = 0, bugs_max = 5;
   for (int i = 1; i + 1 < count; i += 2) {
     const uint64_t number = std::strtoull(words[i + 1], nullptr, 10);
     if (std::strcmp(words[i], "--seed") == 0) return replay(number);
     if (std::strcmp(words[i], "--seeds") == 0) seeds = number;
     if (std::strcmp(words[i], "--first") == 0) first = number;
+    if (std::strcmp(words[i], "--bugs") == 0) bugs_max = number;
   }
   if (seeds == 0) {
-    std::fprintf(stderr, "usage: fabric_sim --seeds N [--first F] | --seed S\n");
+    std::fprintf(stderr, "usage: fabric_sim --seeds N [--first F] [--bugs B] | --seed S\n");
     return 2;
   }
-  return run_all(first, seeds);
+  return run_all(first, seeds, bugs_max);
 }

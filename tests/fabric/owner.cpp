@@ -142,7 +142,7 @@ void World::count_reached(Job& job) {
   if (!job.grant) return;
   // With its count, a write has ended: its memory is free at once. Only the leave goes on.
   job.owner->memory.take_back(job.first_page, job.page_count);
-  (void)engine.revoke(*job.grant, now_ns() + 100'000);
+  if (!engine.revoke(*job.grant, now_ns() + 100'000).ok()) throw Bug("cannot revoke");
 }
 
 void World::give_up(Job& job) {
@@ -153,8 +153,9 @@ void World::give_up(Job& job) {
   job.is_released = true;
   if (!engine.release_immediate(job.immediate, job.expected - count).ok())
     throw Bug("cannot release an immediate");
-  if (job.grant)
-    (void)engine.revoke(*job.grant, now_ns() + static_cast<uint64_t>(1000 * us(5, 500)));
+  if (!job.grant) return;
+  job.fence_deadline_ns = now_ns() + static_cast<uint64_t>(1000 * us(5, 500));
+  if (!engine.revoke(*job.grant, job.fence_deadline_ns).ok()) throw Bug("cannot revoke");
 }
 
 void World::watch_fence(Job& job) {

@@ -44,6 +44,7 @@ void World::ask_counts(Job& job) {
 }
 
 void World::take_events(Process& process) {
+  note_losses(process);
   while (const std::optional<Happening> event = process.engine->completions().next()) {
     if (event->request == kPeers) {
       peer_told(process, *event);

@@ -9,7 +9,7 @@
 //   - once the count is reached, every byte is there; it is never exceeded
 //   - once a ticket is done, every byte is there; its source is overwritten at once
 //   - every write comes to an end on both sides: by its count, by its fence, by its ticket
-//   - without faults, every write succeeds
+//   - whatever fails had to (excuses.cpp): without faults, every write succeeds
 //   - a write may be a part of a scatter, with one ticket for all; if it fails, it says which parts
 //   - nobody comes out of a barrier before all members have come in, or its ticket names the others
 //   - what was asked for is told once, and not before it has happened
@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "fabric/engine.h"
+#include "fabric/faults.h"
 #include "fabric/oracle.h"
 #include "fabric/sim/network.h"
 #include "fabric/sim/random.h"
@@ -103,20 +104,43 @@ class World {
   void check_told(Process& process);
 
   // club.cpp: processes that meet at barriers
-  static bool know_each_other(const Process& a, const Process& b);
   void found_club();
   void enter_later(Club& club, size_t index, double within_us);
   void enter(Club& club, size_t index);
   void barrier_ended(Club& club, size_t index);
-  void check_clubs();
+  void check_clubs() const;
+
+  // excuses.cpp
+  Process& process_of(uint64_t engine) const;
+  bool are_parted(const Process& a, const Process& b) const;
+  bool may_be_swallowed(const Process& a, const Process& b) const;
+  bool may_have_missed_the_handshake(const Process& a, const Process& b) const;
+  void note_losses(Process& process);
+  bool may_lose(const Process& process, const Process& other, PeerFailure why) const;
+  bool may_fail(const Job& job, Failure why) const;
+  bool may_part_fail(const Job& job) const;
+  bool may_be_refused(const Job& job) const;
+  bool may_be_missed(const Job& job) const;
+  bool may_stay_quarantined(const Job& job) const;
+  bool may_be_missing(const Club& club, size_t index, size_t other) const;
 
   bool knows_of_killed_rail(const Process& writer, const Process& owner) const;
   void kill_a_rail();
-  void check_rails() const;
+
+  // end.cpp
   static bool knows(const Process& process, const Process& other);
-  void check_end();
+  static bool has_succeeded(const Job& job);
+  void check_end() const;
+  void check_over(const Job& job) const;
+  void check_connections() const;
+  void check_rails() const;
+  void check_route(const Process& process, const Process& other,
+                   const RouteStatistics& route) const;
+  void check_statistics(const EngineStatistics& statistics) const;
+
   double us(double from, double to) { return from + random_.unit() * (to - from); }
   uint64_t now_ns() const { return simulation::to_ns(simulation_.now()); }
+  uint64_t after_ns(double us) const { return now_ns() + static_cast<uint64_t>(1000 * us); }
 
   uint64_t seed_;
   bool is_traced_;
@@ -133,9 +157,8 @@ class World {
   bool kills_a_rail_ = false;
   size_t killed_rail_ = 0;
   std::map<std::tuple<size_t, uint64_t, size_t>, uint64_t> failures_before_;  // host, peer, rail
-  Process* killed_ = nullptr;    // whose; null: not yet
-  bool comes_back_ = true;       // whatever breaks is mended, and says when it fails
-  bool loses_messages_ = false;  // some fault was such that it cannot be made good
+  Process* killed_ = nullptr;  // whose; null: not yet
+  Faults faults_;
   std::vector<std::unique_ptr<Process>> processes_;  // all that have ever been
   std::vector<Process*> hosts_;                      // the one that lives on each
   std::vector<std::unique_ptr<Job>> jobs_;           // the number of a write - 1

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -29,7 +30,9 @@ struct World::Process {
   bool is_paused = false;
   bool will_step = false;
   uint64_t timer_ns = ~uint64_t{0};
-  uint64_t died_ns = 0;
+  uint64_t engine_number = 0;
+  std::set<const Process*> has_called;  // connected to
+  std::set<const Process*> has_lost;    // given up
   Memory memory;                   // peers write here
   std::vector<std::byte> sources;  // and from here it writes
   uint64_t memory_region = 0;
@@ -54,7 +57,7 @@ struct World::Job {
   Process* writer = nullptr;
   uint64_t deadline_ns = 0;
   uint64_t expected = 0;  // immediates
-  bool is_hasty = false;  // a deadline may pass although nothing is wrong
+  bool is_hasty = false;  // the owner's deadline may pass although nothing is wrong
 
   // The owner's side.
   size_t first_page = 0;
@@ -72,12 +75,16 @@ struct World::Job {
   bool is_over = false;      // for the owner: its pages are its own
   bool is_released = false;  // its immediate
   uint64_t count_told = 0;
+  uint64_t fence_deadline_ns = 0;  // of the revocation
 
   // The writer's side.
   std::optional<uint64_t> ticket;
   std::optional<uint64_t> target;
   uint64_t part_peer = 0;  // of a part of a scatter: the writer's number of the owner
   size_t source_offset = 0;
+  uint64_t begun_ns = 0;
+  uint64_t ticket_deadline_ns = 0;
+  bool is_ticket_hasty = false;
   bool was_ordered = false;
   bool end_was_asked = false;
   bool end_was_told = false;
@@ -85,6 +92,7 @@ struct World::Job {
   bool writer_has_begun = false;
   bool writer_is_over = false;
   bool is_done = false;
+  bool has_failed_in_network = false;
   bool may_meet_the_killed_rail = false;
   bool makes_a_detour = false;
 
@@ -108,6 +116,8 @@ struct World::Club {
     std::vector<uint64_t> peers;  // by member
     uint64_t entered = 0;         // barriers
     uint64_t ticket = 0;          // of the barrier that it is in
+    uint64_t entered_ns = 0;
+    uint64_t deadline_ns = 0;
   };
   std::vector<Member> members;
   uint64_t rounds = 0;

@@ -53,7 +53,8 @@ void World::scatter(Process& writer) {
       continue;
     }
     const Result<uint64_t> target = engine.open_target(descriptor);
-    if (!target.ok()) continue;  // revoked in between
+    if (!target.ok() && may_be_refused(*job)) continue;
+    if (!target.ok()) throw Bug("cannot open a descriptor: " + target.status().message());
     prepare_source(writer, *job);
     job->target = target.value();
     job->part_peer = *peer;
@@ -73,7 +74,8 @@ void World::scatter(Process& writer) {
   if (!engine.remove_group(group.value()).ok()) throw Bug("cannot remove a group");
   ++counts_.scatters;
   for (Job* job : jobs) {
-    job->is_hasty = job->is_hasty || is_hasty;
+    job->is_ticket_hasty = is_hasty;
+    job->ticket_deadline_ns = deadline_ns;
     begun(writer, *job, ticket.value());
   }
 }
@@ -85,6 +87,7 @@ void World::begun(Process& writer, Job& job, uint64_t ticket) {
         !job.may_meet_the_killed_rail && (&writer == killed_ || job.owner == killed_);
   }
   job.ticket = ticket;
+  job.begun_ns = now_ns();
   job.writer_has_begun = true;
   if (!random_.chance(0.5)) return;
   Asked asked;
@@ -97,17 +100,17 @@ void World::write(Process& writer, Job& job, const Descriptor& descriptor) {
   const bool is_hasty = has_faults_ && random_.chance(0.3);
   const uint64_t deadline_ns =
       now_ns() + static_cast<uint64_t>(1000 * (is_hasty ? us(1, 100) : 10'000));
-  job.is_hasty = job.is_hasty || is_hasty;
+  job.is_ticket_hasty = is_hasty;
+  job.ticket_deadline_ns = deadline_ns;
   Engine& engine = *writer.engine;
   Result<uint64_t> ticket = Status::error("");
   if (job.kind == Kind::kNotify) {
-    if (!job.owner->is_alive) return;
-    const auto peer = engine.find_peer(job.owner->engine->address().engine);
-    if (!peer || engine.peer_state(*peer).value() != PeerState::kConnected) return;
-    ticket = engine.notify(*peer, job.immediate, deadline_ns);
+    if (are_parted(writer, *job.owner)) return;
+    ticket = engine.notify(*engine.find_peer(job.owner->engine_number), job.immediate, deadline_ns);
   } else {
     const Result<uint64_t> target = engine.open_target(descriptor);
-    if (!target.ok()) return;  // revoked in between
+    if (!target.ok() && may_be_refused(job)) return;
+    if (!target.ok()) throw Bug("cannot open a descriptor: " + target.status().message());
     job.target = target.value();
     prepare_source(writer, job);
     if (job.kind == Kind::kSingle) {
@@ -137,6 +140,8 @@ void World::look_after_tickets(Process& writer) {
     Job& job = *each;
     if (job.writer != &writer || !job.writer_has_begun || job.writer_is_over) continue;
     const TicketState state = writer.engine->state(*job.ticket).value();
+    if (state == TicketState::kPending && now_ns() >= job.ticket_deadline_ns)
+      throw Bug("the deadline of write " + std::to_string(job.number) + " is not met");
     if (state == TicketState::kPending) continue;
     if (job.end_was_asked && !job.end_was_told) take_events(writer);
     if (state == TicketState::kQuarantined) {
@@ -149,6 +154,11 @@ void World::look_after_tickets(Process& writer) {
     if (job.end_was_asked && !job.end_was_told) throw Bug("the end of a ticket was not told");
     job.writer_is_over = true;
     job.is_done = is_part_done(writer, job, state);
+    const Failure why = writer.engine->failure(*job.ticket);
+    if (!job.is_done && !(job.part_peer == 0 ? may_fail(job, why) : may_part_fail(job)))
+      throw Bug("write " + std::to_string(job.number) + " has failed without need, failure " +
+                std::to_string(static_cast<int>(why)));
+    job.has_failed_in_network = !job.is_done && may_fail(job, Failure::kNetwork);
     const bool is_owners_again = job.has_arrived || job.is_over;
     if (job.is_done && job.owner->is_alive && !is_owners_again) check_whole(job, "the writer");
     job.for_each_byte([&](size_t, size_t source) { writer.sources[source] = std::byte{0xdd}; });

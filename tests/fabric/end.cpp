@@ -1,0 +1,94 @@
+// World: what must hold when all is over.
+#include <string>
+
+#include "fabric/world_parts.h"
+
+namespace braid::fabric::test {
+
+/// Whether it is connected to the other, as far as it knows.
+bool World::knows(const Process& process, const Process& other) {
+  if (!process.is_alive || !other.is_alive) return false;
+  const auto peer = process.engine->find_peer(other.engine_number);
+  const Result<PeerState> state =
+      peer ? process.engine->peer_state(*peer) : Result<PeerState>(PeerState::kFailed);
+  return state.ok() && state.value() == PeerState::kConnected;
+}
+
+void World::check_end() const {
+  for (const auto& process : processes_) process->memory.check_free_pages();
+  for (const Process* process : hosts_)
+    if (!has_faults_ && process->jobs_to_begin > 0) throw Bug("a hang: a process never began");
+  check_connections();
+  check_clubs();
+  for (const auto& job : jobs_) check_over(*job);
+  check_rails();
+  for (const auto& process : processes_)
+    if (process->is_alive) check_statistics(process->engine->statistics());
+}
+
+void World::check_over(const Job& job) const {
+  const std::string name = "write " + std::to_string(job.number);
+  if (!job.owner->is_alive || !job.writer->is_alive) return;
+  if (!job.is_over && !(job.was_quarantined && may_stay_quarantined(job)))
+    throw Bug("a hang: the owner of " + name + " still waits");
+  const bool is_open = job.writer_has_begun && !job.writer_is_over;
+  if (is_open && !may_be_swallowed(*job.owner, *job.writer))
+    throw Bug("a hang: the ticket of " + name + " is pending for ever");
+  if (is_open && job.writer->engine->state(*job.ticket).value() != TicketState::kQuarantined)
+    throw Bug("a hang: the ticket of " + name + " never met its deadline");
+  const bool has_failed = job.writer_is_over && !job.is_done;
+  if (!has_succeeded(job) && !has_failed && !may_be_missed(job))
+    throw Bug(name + " has not succeeded, although nothing was lost");
+}
+
+bool World::has_succeeded(const Job& job) {
+  return job.has_arrived && (job.is_done || job.expected == 0);
+}
+
+/// Of those that have tried, each pair is connected, on both sides.
+void World::check_connections() const {
+  for (const Process* process : hosts_)
+    for (const Process* other : hosts_) {
+      const bool has_tried =
+          process->has_called.contains(other) || other->has_called.contains(process);
+      if (process == other || !has_tried || knows(*process, *other)) continue;
+      if (!are_parted(*process, *other) && !may_be_swallowed(*process, *other) &&
+          !may_have_missed_the_handshake(*process, *other))
+        throw Bug("two processes are not connected, although nothing was lost");
+    }
+}
+
+/// Rails that were mended are in use again, and one that is broken for good is not.
+void World::check_rails() const {
+  for (const Process* process : hosts_)
+    for (const Process* other : hosts_) {
+      if (!knows(*process, *other) || !knows(*other, *process)) continue;
+      const auto peer = process->engine->find_peer(other->engine_number);
+      for (const RouteStatistics& route : process->engine->routes())
+        if (route.peer == *peer) check_route(*process, *other, route);
+    }
+}
+
+void World::check_route(const Process& process, const Process& other,
+                        const RouteStatistics& route) const {
+  const std::string name = "rail " + std::to_string(route.rail);
+  const bool has_killed = &process == killed_ || &other == killed_;
+  if (!has_killed || route.rail != killed_rail_) {
+    const bool may_wait = faults_.swallows(&process, &other, route.rail, now_ns());
+    if (!may_wait && route.state != RailState::kUp) throw Bug(name + " is well, and not in use");
+    return;
+  }
+  const auto before = failures_before_.find({process.host, route.peer, route.rail});
+  const bool has_failed = route.failures > (before == failures_before_.end() ? 0 : before->second);
+  if (has_failed && route.state != RailState::kDown)
+    throw Bug(name + " has failed for good, and is not down");
+}
+
+void World::check_statistics(const EngineStatistics& statistics) const {
+  if (statistics.malformed + statistics.over_credit + statistics.unauthenticated > 0)
+    throw Bug("a message was dropped");
+  if (!has_faults_ && statistics.misdirected + statistics.replayed > 0)
+    throw Bug("a message went astray, although nothing was wrong");
+}
+
+}  // namespace braid::fabric::test

@@ -1,0 +1,132 @@
+// World: whether what has failed had to. Each end that is not a success needs a cause that the run
+// has brought about: a fault that touches those two processes at that time (faults.h), a deadline
+// that has passed, or a revocation.
+#include <string>
+
+#include "fabric/world_parts.h"
+
+namespace braid::fabric::test {
+
+World::Process& World::process_of(uint64_t engine) const {
+  for (const auto& process : processes_)
+    if (process->engine_number == engine) return *process;
+  throw Bug("a peer is none of the processes");
+}
+
+/// Whether one of them is gone, or has given the other up.
+bool World::are_parted(const Process& a, const Process& b) const {
+  return !a.is_alive || !b.is_alive || a.has_lost.contains(&b) || b.has_lost.contains(&a);
+}
+
+bool World::may_be_swallowed(const Process& a, const Process& b) const {
+  return faults_.swallows(&a, &b, std::nullopt, now_ns());
+}
+
+/// A newcomer that answers so late is forgotten.
+bool World::may_have_missed_the_handshake(const Process& a, const Process& b) const {
+  constexpr uint64_t kTravelNs = 500'000;
+  return faults_.delay_ns(&a, &b, now_ns()) + kTravelNs >= engine_options_.handshake_ns;
+}
+
+void World::note_losses(Process& process) {
+  while (const std::optional<uint64_t> peer = process.engine->next_failed()) {
+    for (const PeerStatistics& row : process.engine->peers())
+      if (row.peer == *peer) {
+        Process& other = process_of(row.engine);
+        const PeerFailure why = process.engine->peer_failure(*peer).value();
+        say("process " + std::to_string(process.host) + " loses process " +
+            std::to_string(other.host) + ", failure " + std::to_string(static_cast<int>(why)));
+        if (!may_lose(process, other, why))
+          throw Bug("a peer was given up without need, failure " +
+                    std::to_string(static_cast<int>(why)));
+        process.has_lost.insert(&other);
+      }
+  }
+}
+
+bool World::may_lose(const Process& process, const Process& other, PeerFailure why) const {
+  const HeartbeatOptions& beats = engine_options_.heartbeat;
+  switch (why) {
+    case PeerFailure::kNoAnswer:
+      return are_parted(process, other) || may_be_swallowed(process, other) ||
+             may_have_missed_the_handshake(process, other);
+    case PeerFailure::kNetwork:
+      return faults_.fails_on_all(&process, &other, rails_, 0, now_ns());
+    case PeerFailure::kSilent:
+      return beats.interval_ns > 0 &&
+             faults_.silences(&other, &process, rails_, beats.limit_ns, now_ns());
+    case PeerFailure::kLeft:
+      return may_have_missed_the_handshake(process, other);
+    case PeerFailure::kGaveUs:
+      return other.has_lost.contains(&process);
+    default:
+      return false;
+  }
+}
+
+/// The ticket of a write has failed for this cause, or of a part of a scatter for some cause.
+bool World::may_fail(const Job& job, Failure why) const {
+  const Process& owner = *job.owner;
+  const Process& writer = *job.writer;
+  switch (why) {
+    case Failure::kDeadline:
+      return now_ns() >= job.ticket_deadline_ns &&
+             (job.is_ticket_hasty || may_be_swallowed(writer, owner));
+    case Failure::kRevoked:
+      return job.has_given_up;
+    case Failure::kDisconnected:
+      return are_parted(writer, owner);
+    case Failure::kNetwork: {
+      const bool is_closed = job.has_given_up && now_ns() >= job.fence_deadline_ns;
+      if (kills_a_rail_) return is_closed || job.may_meet_the_killed_rail;
+      return faults_.fails(&writer, &owner, job.begun_ns, now_ns()) || is_closed ||
+             are_parted(writer, owner);
+    }
+    default:
+      return false;
+  }
+}
+
+bool World::may_part_fail(const Job& job) const {
+  return may_fail(job, Failure::kDeadline) || may_fail(job, Failure::kRevoked) ||
+         may_fail(job, Failure::kDisconnected) || may_fail(job, Failure::kNetwork);
+}
+
+/// Its descriptor. The owner revokes one without bytes at once.
+bool World::may_be_refused(const Job& job) const {
+  return job.has_given_up || job.expected == 0 || are_parted(*job.writer, *job.owner);
+}
+
+/// The owner or the writer has not seen it succeed, and no ticket has said why.
+bool World::may_be_missed(const Job& job) const {
+  const bool has_passed = job.has_given_up && job.is_hasty;
+  return has_passed || are_parted(*job.owner, *job.writer) ||
+         may_be_swallowed(*job.owner, *job.writer);
+}
+
+/// The owner can never be sure that nothing lands there any more.
+bool World::may_stay_quarantined(const Job& job) const {
+  const Process& owner = *job.owner;
+  if (network_options_.removal_fences) return false;
+  const bool is_door_shut = network_options_.closing_fences && owner.has_lost.contains(job.writer);
+  if (is_door_shut) return false;
+  return job.has_failed_in_network || are_parted(owner, *job.writer) ||
+         may_be_swallowed(owner, *job.writer);
+}
+
+bool World::may_be_missing(const Club& club, size_t index, size_t other) const {
+  const Club::Member& member = club.members[index];
+  const Club::Member& named = club.members[other];
+  const Process& a = *member.process;
+  const Process& b = *named.process;
+  const bool has_come = named.entered >= member.entered;
+  const bool has_passed = now_ns() >= member.deadline_ns;
+  if (has_passed && (club.is_hasty || !has_come)) return true;
+  if (are_parted(a, b) || may_be_swallowed(a, b)) return true;
+  if (kills_a_rail_) return club.may_fail;
+  const uint64_t from_ns =
+      has_come ? std::min(member.entered_ns, named.entered_ns) : member.entered_ns;
+  return faults_.fails(&a, &b, from_ns, now_ns());
+}
+
+}  // namespace braid::fabric::test
