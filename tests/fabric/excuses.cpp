@@ -46,17 +46,19 @@ void World::note_losses(Process& process) {
 
 bool World::may_lose(const Process& process, const Process& other, PeerFailure why) const {
   const HeartbeatOptions& beats = engine_options_.heartbeat;
+  const bool has_failed = faults_.fails_on_all(&process, &other, rails_, 0, now_ns());
   switch (why) {
     case PeerFailure::kNoAnswer:
       return are_parted(process, other) || may_be_swallowed(process, other) ||
-             may_have_missed_the_handshake(process, other);
+             has_failed || may_have_missed_the_handshake(process, other);
     case PeerFailure::kNetwork:
-      return faults_.fails_on_all(&process, &other, rails_, 0, now_ns());
-    case PeerFailure::kSilent:
+      return has_failed;
+    case PeerFailure::kSilent:  // who has given us up does not beat
       return beats.interval_ns > 0 &&
-             faults_.silences(&other, &process, rails_, beats.limit_ns, now_ns());
-    case PeerFailure::kLeft:
-      return may_have_missed_the_handshake(process, other);
+             (other.has_lost.contains(&process) ||
+              faults_.silences(&other, &process, rails_, beats.limit_ns, now_ns()));
+    case PeerFailure::kLeft:  // a newcomer that was not announced yet
+      return has_failed || may_have_missed_the_handshake(process, other);
     case PeerFailure::kGaveUs:
       return other.has_lost.contains(&process);
     default:

@@ -115,6 +115,7 @@ void World::meet(Process& from, Process& to) {
       if (who.engine->find_peer(address.engine)) return;
       if (!who.engine->connect(address, now_ns() + kConnectNs).ok()) throw Bug("cannot connect");
       who.has_called.insert(&whom);
+      say("process " + std::to_string(who.host) + " connects to " + std::to_string(whom.host));
       wake(who);
     });
   };

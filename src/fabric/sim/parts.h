@@ -61,6 +61,7 @@ inline constexpr uint32_t kNoDoor = 0;
 /// A posting on its way.
 struct Network::Flight {
   uint64_t from = 0;      // the id of a domain
+  uint32_t peer = 0;      // its index there
   uint64_t to = kNobody;  // a place
   uint32_t door = kNoDoor;
   bool is_message = false;
@@ -102,7 +103,7 @@ class SimulatedDomain final : public Domain {
   uint64_t id() const { return nic_.id; }
 
  private:
-  bool is_full();
+  bool is_full(uint32_t peer);
   void check_source(uint32_t region, Bytes source) const;
 
   Network& network_;

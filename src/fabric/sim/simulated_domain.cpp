@@ -59,8 +59,11 @@ Result<uint32_t> SimulatedDomain::open_door() {
   return door;
 }
 
-bool SimulatedDomain::is_full() {
-  if (nic_.flights.size() >= static_cast<size_t>(network_.options_.queue_depth)) return true;
+/// Each peer has a queue of its own: one that is silent holds up nobody else.
+bool SimulatedDomain::is_full(uint32_t peer) {
+  const auto queued = std::count_if(nic_.flights.begin(), nic_.flights.end(),
+                                    [&](const auto& flight) { return flight->peer == peer; });
+  if (queued >= network_.options_.queue_depth) return true;
   if (network_.options_.full_chance <= 0) return false;
   if (!network_.random_.chance(network_.options_.full_chance)) return false;
   // No completion is to come, perhaps: the process has to be woken by itself.
@@ -78,10 +81,11 @@ void SimulatedDomain::check_source(uint32_t region, Bytes source) const {
 }
 
 bool SimulatedDomain::post_write(const Write& write) {
-  if (is_full()) return false;
+  if (is_full(write.peer)) return false;
   check_source(write.region, write.source);
   auto flight = std::make_shared<Network::Flight>();
   flight->from = nic_.id;
+  flight->peer = write.peer;
   flight->to = nic_.peers.at(write.peer).place;
   flight->door = nic_.peers.at(write.peer).door;
   flight->source = write.source;
@@ -98,10 +102,11 @@ bool SimulatedDomain::post_write(const Write& write) {
 }
 
 bool SimulatedDomain::post_send(uint32_t peer, uint32_t region, Bytes message, uint64_t context) {
-  if (is_full()) return false;
+  if (is_full(peer)) return false;
   check_source(region, message);
   auto flight = std::make_shared<Network::Flight>();
   flight->from = nic_.id;
+  flight->peer = peer;
   flight->to = nic_.peers.at(peer).place;
   flight->is_message = true;
   flight->source = message;
