@@ -16,9 +16,8 @@ void World::found_club() {
   auto club = std::make_unique<Club>();
   for (Process* process : hosts_) {
     if (!process->is_alive || process->is_paused) continue;
-    const bool knows_all = std::all_of(
-        club->members.begin(), club->members.end(),
-        [&](const Club::Member& member) {
+    const bool knows_all =
+        std::all_of(club->members.begin(), club->members.end(), [&](const Club::Member& member) {
           return knows(*process, *member.process) && knows(*member.process, *process);
         });
     if (!knows_all) continue;
@@ -60,6 +59,7 @@ void World::found_club() {
 }
 
 void World::enter_later(Club& club, size_t index, double within_us) {
+  club.members[index].is_to_enter = true;
   simulation_.after_us(us(0, within_us), [this, &club, index] {
     Process& process = *club.members[index].process;
     if (!process.is_alive) return;
@@ -70,6 +70,7 @@ void World::enter_later(Club& club, size_t index, double within_us) {
 
 void World::enter(Club& club, size_t index) {
   Club::Member& member = club.members[index];
+  member.is_to_enter = false;
   if (club.truant == index && member.entered == club.truant_after) return;
   const uint64_t deadline_ns =
       now_ns() + (club.is_hasty ? static_cast<uint64_t>(1000 * us(5, 300)) : kLongNs);

@@ -14,6 +14,61 @@ bool World::knows(const Process& process, const Process& other) {
   return state.ok() && state.value() == PeerState::kConnected;
 }
 
+namespace {
+
+constexpr double kLookEveryUs = 500;
+constexpr double kFaultsAreOverUs = 9000;  // and all have come back
+constexpr uint64_t kFullRunEvery = 8;
+
+}  // namespace
+
+/// Once nothing is under way, nothing comes but beats. A run ends when it has had time to notice
+/// who does not beat; some go on to the end nevertheless.
+void World::look_whether_over() {
+  if (seed_ % kFullRunEvery == 0) return;
+  simulation_.after_us(kLookEveryUs, [this] {
+    if (!is_settled())
+      settled_since_ns_ = now_ns();
+    else if (now_ns() > settled_since_ns_ + 2 * engine_options_.heartbeat.limit_ns + 1'000'000)
+      is_over_ = true;
+    look_whether_over();
+  });
+}
+
+bool World::is_settled() const {
+  if (simulation_.now() < simulation::from_us(kFaultsAreOverUs)) return false;
+  for (const auto& job : jobs_) {
+    if (job->owner->is_alive && !job->is_over) return false;
+    if (job->writer->is_alive && job->writer_has_begun && !job->writer_is_over) return false;
+  }
+  for (const auto& club : clubs_)
+    for (const Club::Member& member : club->members)
+      if (member.process->is_alive && (member.ticket != 0 || member.is_to_enter)) return false;
+  return std::all_of(hosts_.begin(), hosts_.end(), [this](const Process* process) {
+    return process->is_alive && is_settled(*process);
+  });
+}
+
+/// It has begun all that it wanted to, and its rails are what they will be.
+bool World::is_settled(const Process& process) const {
+  if (process.jobs_to_begin > 0 || !process.to_scatter.empty() || !process.engine->is_idle())
+    return false;
+  for (const PeerStatistics& peer : process.engine->peers()) {
+    const Result<PeerState> state = process.engine->peer_state(peer.peer);
+    if (state.ok() && state.value() == PeerState::kConnecting) return false;
+  }
+  for (const RouteStatistics& route : process.engine->routes())
+    if (route.state == RailState::kSuspect ||
+        (route.state == RailState::kDown &&
+         !is_killed(process, process_of(route.engine), route.rail)))
+      return false;
+  return true;
+}
+
+bool World::is_killed(const Process& process, const Process& other, size_t rail) const {
+  return (&process == killed_ || &other == killed_) && rail == killed_rail_;
+}
+
 void World::check_end() const {
   for (const auto& process : processes_) process->memory.check_free_pages();
   for (const Process* process : hosts_)
@@ -28,11 +83,10 @@ void World::check_end() const {
 
 void World::check_over(const Job& job) const {
   const std::string name = "write " + std::to_string(job.number);
-  if (!job.owner->is_alive || !job.writer->is_alive) return;
-  if (!job.is_over && !(job.was_quarantined && may_stay_quarantined(job)))
+  if (job.owner->is_alive && !job.is_over && !(job.was_quarantined && may_stay_quarantined(job)))
     throw Bug("a hang: the owner of " + name + " still waits");
-  const bool is_open = job.writer_has_begun && !job.writer_is_over;
-  if (is_open && !may_be_swallowed(*job.owner, *job.writer))
+  const bool is_open = job.writer->is_alive && job.writer_has_begun && !job.writer_is_over;
+  if (is_open && !may_stay_open(job))
     throw Bug("a hang: the ticket of " + name + " is pending for ever");
   if (is_open && job.writer->engine->state(*job.ticket).value() != TicketState::kQuarantined)
     throw Bug("a hang: the ticket of " + name + " never met its deadline");
@@ -72,8 +126,7 @@ void World::check_rails() const {
 void World::check_route(const Process& process, const Process& other,
                         const RouteStatistics& route) const {
   const std::string name = "rail " + std::to_string(route.rail);
-  const bool has_killed = &process == killed_ || &other == killed_;
-  if (!has_killed || route.rail != killed_rail_) {
+  if (!is_killed(process, other, route.rail)) {
     const bool may_wait = faults_.swallows(&process, &other, route.rail, now_ns());
     if (!may_wait && route.state != RailState::kUp) throw Bug(name + " is well, and not in use");
     return;

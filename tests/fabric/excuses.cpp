@@ -49,20 +49,17 @@ bool World::may_lose(const Process& process, const Process& other, PeerFailure w
   const bool has_failed = faults_.fails_on_all(&process, &other, rails_, 0, now_ns());
   switch (why) {
     case PeerFailure::kNoAnswer:
-      return are_parted(process, other) || may_be_swallowed(process, other) ||
-             has_failed || may_have_missed_the_handshake(process, other);
-    case PeerFailure::kNetwork:
-      return has_failed;
+      return are_parted(process, other) || may_be_swallowed(process, other) || has_failed ||
+             may_have_missed_the_handshake(process, other);
+    case PeerFailure::kNetwork: return has_failed;
     case PeerFailure::kSilent:  // who has given us up does not beat
       return beats.interval_ns > 0 &&
              (other.has_lost.contains(&process) ||
               faults_.silences(&other, &process, rails_, beats.limit_ns, now_ns()));
     case PeerFailure::kLeft:  // a newcomer that was not announced yet
       return has_failed || may_have_missed_the_handshake(process, other);
-    case PeerFailure::kGaveUs:
-      return other.has_lost.contains(&process);
-    default:
-      return false;
+    case PeerFailure::kGaveUs: return other.has_lost.contains(&process);
+    default: return false;
   }
 }
 
@@ -74,18 +71,15 @@ bool World::may_fail(const Job& job, Failure why) const {
     case Failure::kDeadline:
       return now_ns() >= job.ticket_deadline_ns &&
              (job.is_ticket_hasty || may_be_swallowed(writer, owner));
-    case Failure::kRevoked:
-      return job.has_given_up;
-    case Failure::kDisconnected:
-      return are_parted(writer, owner);
+    case Failure::kRevoked: return job.has_given_up;
+    case Failure::kDisconnected: return are_parted(writer, owner);
     case Failure::kNetwork: {
       const bool is_closed = job.has_given_up && now_ns() >= job.fence_deadline_ns;
       if (kills_a_rail_) return is_closed || job.may_meet_the_killed_rail;
       return faults_.fails(&writer, &owner, job.begun_ns, now_ns()) || is_closed ||
              are_parted(writer, owner);
     }
-    default:
-      return false;
+    default: return false;
   }
 }
 
@@ -114,6 +108,14 @@ bool World::may_stay_quarantined(const Job& job) const {
   if (is_door_shut) return false;
   return job.has_failed_in_network || are_parted(owner, *job.writer) ||
          may_be_swallowed(owner, *job.writer);
+}
+
+/// The network holds its source for ever, or that of another part of its scatter.
+bool World::may_stay_open(const Job& job) const {
+  return std::any_of(jobs_.begin(), jobs_.end(), [&](const auto& part) {
+    return part->writer == job.writer && part->ticket == job.ticket &&
+           may_be_swallowed(*part->owner, *part->writer);
+  });
 }
 
 bool World::may_be_missing(const Club& club, size_t index, size_t other) const {

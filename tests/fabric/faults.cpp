@@ -18,9 +18,8 @@ bool Faults::any(Process a, Process b, uint64_t from_ns, uint64_t to_ns, const I
 }
 
 bool Faults::fails(Process a, Process b, uint64_t from_ns, uint64_t to_ns) const {
-  return any(a, b, from_ns, to_ns, [](const One& one) {
-    return one.what == Fault::kFail || one.what == Fault::kCrash;
-  });
+  return any(a, b, from_ns, to_ns,
+             [](const One& one) { return one.what == Fault::kFail || one.what == Fault::kCrash; });
 }
 
 bool Faults::fails_on_all(Process a, Process b, size_t rails, uint64_t from_ns,
@@ -35,8 +34,7 @@ bool Faults::fails_on_all(Process a, Process b, size_t rails, uint64_t from_ns,
 
 bool Faults::swallows(Process a, Process b, std::optional<size_t> rail, uint64_t to_ns) const {
   return any(a, b, 0, to_ns, [&](const One& one) {
-    return one.what == Fault::kCrash ||
-           (one.what == Fault::kSilent && (!rail || one.rail == rail));
+    return one.what == Fault::kCrash || (one.what == Fault::kSilent && (!rail || one.rail == rail));
   });
 }
 
@@ -49,8 +47,8 @@ bool Faults::silences(Process speaker, Process listener, size_t rails, uint64_t 
   };
   if (any(speaker, speaker, from_ns, to_ns, is_pause)) return true;
   for (size_t rail = 0; rail < rails; ++rail) {
-    const bool is_held = any(speaker, listener, from_ns, to_ns,
-                             [&](const One& one) { return one.rail == rail; });
+    const bool is_held =
+        any(speaker, listener, from_ns, to_ns, [&](const One& one) { return one.rail == rail; });
     if (!is_held && !swallows(speaker, listener, rail, to_ns)) return false;
   }
   return true;

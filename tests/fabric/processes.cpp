@@ -1,6 +1,7 @@
 // World: processes that run, pause, crash and come back.
 #include "fabric/world.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <utility>
 
@@ -47,6 +48,11 @@ World::World(uint64_t seed, bool is_traced) : seed_(seed), is_traced_(is_traced)
     network_options_.landing_us_max = 400;
     network_options_.removal_fences = false;
   }
+  // A beat that waits behind a write is late, and not lost.
+  const uint64_t beat_ns = engine_options_.heartbeat.interval_ns;
+  if (beat_ns > 0)
+    network_options_.landing_us_max =
+        std::min(network_options_.landing_us_max, static_cast<double>(beat_ns) / 2000);
   network_ = std::make_unique<sim::Network>(simulation_, random_.next(), network_options_);
   network_->on_landing = [this](const sim::Landing& landing) {
     for (const auto& process : processes_)
@@ -72,8 +78,9 @@ WorldCounts World::run() {
   if (has_faults_) plan_faults();
   for (uint64_t i = random_.below(3); i > 0; --i)
     simulation_.after_us(us(50, kBeginUntilUs / 2), [this] { found_club(); });
+  look_whether_over();
   const simulation::Time end = simulation::from_us(kills_a_rail_ ? kEndUs : kBeatsEndUs);
-  while (simulation_.step(end)) {
+  while (!is_over_ && simulation_.step(end)) {
   }
   for (const auto& process : processes_)
     if (process->is_alive) check_told(*process);

@@ -122,12 +122,17 @@ class World {
   bool may_be_refused(const Job& job) const;
   bool may_be_missed(const Job& job) const;
   bool may_stay_quarantined(const Job& job) const;
+  bool may_stay_open(const Job& job) const;
   bool may_be_missing(const Club& club, size_t index, size_t other) const;
 
   bool knows_of_killed_rail(const Process& writer, const Process& owner) const;
   void kill_a_rail();
 
   // end.cpp
+  void look_whether_over();
+  bool is_settled() const;
+  bool is_settled(const Process& process) const;
+  bool is_killed(const Process& process, const Process& other, size_t rail) const;
   static bool knows(const Process& process, const Process& other);
   static bool has_succeeded(const Job& job);
   void check_end() const;
@@ -159,6 +164,8 @@ class World {
   std::map<std::tuple<size_t, uint64_t, size_t>, uint64_t> failures_before_;  // host, peer, rail
   Process* killed_ = nullptr;  // whose; null: not yet
   Faults faults_;
+  uint64_t settled_since_ns_ = 0;
+  bool is_over_ = false;
   std::vector<std::unique_ptr<Process>> processes_;  // all that have ever been
   std::vector<Process*> hosts_;                      // the one that lives on each
   std::vector<std::unique_ptr<Job>> jobs_;           // the number of a write - 1

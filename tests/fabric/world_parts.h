@@ -33,8 +33,8 @@ struct World::Process {
   uint64_t engine_number = 0;
   std::set<const Process*> has_called;  // connected to
   std::set<const Process*> has_lost;    // given up
-  Memory memory;                   // peers write here
-  std::vector<std::byte> sources;  // and from here it writes
+  Memory memory;                        // peers write here
+  std::vector<std::byte> sources;       // and from here it writes
   uint64_t memory_region = 0;
   uint64_t source_region = 0;
   std::vector<const Domain*> domains;
@@ -116,6 +116,7 @@ struct World::Club {
     std::vector<uint64_t> peers;  // by member
     uint64_t entered = 0;         // barriers
     uint64_t ticket = 0;          // of the barrier that it is in
+    bool is_to_enter = false;
     uint64_t entered_ns = 0;
     uint64_t deadline_ns = 0;
   };
