@@ -47,19 +47,25 @@ void World::note_losses(Process& process) {
 bool World::may_lose(const Process& process, const Process& other, PeerFailure why) const {
   const HeartbeatOptions& beats = engine_options_.heartbeat;
   const bool has_failed = faults_.fails_on_all(&process, &other, rails_, 0, now_ns());
+  // The greeting was lost, or late: one of them may believe that they are connected.
+  const bool is_half_met = has_failed || may_be_swallowed(process, other) ||
+                           may_have_missed_the_handshake(process, other);
   switch (why) {
     case PeerFailure::kNoAnswer:
-      return are_parted(process, other) || may_be_swallowed(process, other) || has_failed ||
-             may_have_missed_the_handshake(process, other);
-    case PeerFailure::kNetwork: return has_failed;
+      return is_half_met || are_parted(process, other);
+    case PeerFailure::kNetwork:
+      return has_failed;
     case PeerFailure::kSilent:  // who has given us up does not beat
       return beats.interval_ns > 0 &&
              (other.has_lost.contains(&process) ||
+              may_have_missed_the_handshake(process, other) ||
               faults_.silences(&other, &process, rails_, beats.limit_ns, now_ns()));
-    case PeerFailure::kLeft:  // a newcomer that was not announced yet
-      return has_failed || may_have_missed_the_handshake(process, other);
-    case PeerFailure::kGaveUs: return other.has_lost.contains(&process);
-    default: return false;
+    case PeerFailure::kLeft:
+      return is_half_met;
+    case PeerFailure::kGaveUs:
+      return other.has_lost.contains(&process);
+    default:
+      return false;
   }
 }
 

@@ -1,27 +1,36 @@
 #!/usr/bin/env python3
-"""Breaks the fabric, one patch of this folder at a time, and shows that fabric_sim notices, or where
-memory of GPUs is concerned the tests on the emulated server.
+"""Breaks the fabric, one patch of this folder at a time, and shows that its tests notice.
 
   run.py BUILD [--seeds N] [--only NAME ...]
 
-Each patch begins with a line that says what it breaks. The broken file alone is compiled, and
-linked in front of the libraries of the build folder. Exit code 1 and a list if nothing was found
-wrong with one (by fabric_sim: within N seeds, 1,000 by default). A
-patch whose first line ends with "[FILTER]" is for those tests of fabric_peers_test instead.
+The first line of a patch says what it breaks, and in brackets, where it is not fabric_sim that is to
+notice, which tests of fabric_peers_test. Where memory of GPUs is concerned it is the tests on the
+emulated server.
+
+BUILD/mutants holds a copy of the sources and a build of that copy, by the compiler and the launcher
+of BUILD. Each patch is applied there, what it touches is built anew, and it is taken back. First
+every command passes on the code as it is; then one that fails has met the mutant. Exit code 1
+and a list if a mutant was not noticed, or a command fails without any.
 """
 import argparse
-import concurrent.futures
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
-import tempfile
+import time
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 ROOT = FOLDER.parents[1]
-# In the order in which the linker needs them.
-LIBRARIES = ("world", "sim", "", "simulation", "base")
+
+# What is to notice a break in these folders of the fabric: (program, filter of its tests).
+GPU_TESTS = {
+    "staged": (("fabric_staged_test", "WarmTest.*:StagedTest.*:*HeldDriverTest.*/simulated*"),
+               ("fabric_gpu_contract_test", "*/simulated_gpu_to_gpu")),
+    "local": (("fabric_staged_test", "*HeldDriverTest.*/local*"),
+              ("fabric_gpu_contract_test", "*ContractTest.*/local_*_to_shared")),
+}
 
 
 def run(*words, **more):
@@ -29,84 +38,115 @@ def run(*words, **more):
                           check=False, **more)
 
 
-def archives(build):
-    names = {"world": "braid_fabric_world", "sim": "braid_fabric_sim", "": "braid_fabric",
-             "simulation": "braid_simulation", "base": "braid_base"}
-    return [build / "archive" / f"lib{names[library]}.a" for library in LIBRARIES]
+class Mutant:
+    def __init__(self, patch, seeds):
+        self.name = patch.stem
+        self.patch = patch
+        text = patch.read_text()
+        self.files = re.findall(r"^\+\+\+ b/(\S+)", text, re.MULTILINE)
+        tests = re.search(r"\A[^\n]*\[(.*)\]\n", text)
+        room = pathlib.Path(self.files[0]).parent.name
+        if tests:
+            self.commands = [("fabric_peers_test", f"--gtest_filter={tests.group(1)}",
+                              "--gtest_fail_fast")]
+        elif room in GPU_TESTS:
+            self.commands = [(program, f"--gtest_filter={wanted}", "--gtest_fail_fast")
+                             for program, wanted in GPU_TESTS[room]]
+        else:
+            self.commands = [("fabric_sim", "--seeds", str(seeds))]
 
 
-# Folders of the fabric that call the driver, and the tests that are to notice.
-GPU_TESTS = {"staged": "WarmTest.*:StagedTest.*:*HeldDriverTest.*/simulated*:*/simulated_gpu_to_gpu",
-             "local": "*HeldDriverTest.*/local*:*ContractTest.*/local_*_to_shared"}
-GPU_LIBRARIES = ("fabric_gpu_wires", "fabric_every_wire", "fabric_staged", "fabric_local",
-                 "fabric_gpu", "fabric_ofi", "fabric_sim", "fabric", "test_server", "multipath",
-                 "cuda", "topology_model", "simulation", "base")
+class Build:
+    """A copy of the sources, and what is built of it."""
 
+    def __init__(self, beside):
+        self.sources = beside / "mutants" / "sources"
+        self.folder = beside / "mutants" / "build"
+        self.cache = (beside / "CMakeCache.txt").read_text()
+        self.took_s = {}  # by command, without a mutant
+        self.copy_sources()
+        self.configure()
 
-def cached(build, name):
-    """What CMake has found under this name."""
-    text = (build / "CMakeCache.txt").read_text()
-    return re.search(rf"^{name}:\w+=(.*)$", text, re.MULTILINE).group(1)
+    def cached(self, name):
+        found = re.search(rf"^{name}:\w+=(.*)$", self.cache, re.MULTILINE)
+        return found.group(1) if found else ""
 
+    def copy_sources(self):
+        """Those that have changed, so that the others need not be built again."""
+        wanted = set()
+        for folder, folders, files in os.walk(ROOT):
+            folders[:] = [name for name in folders if not name.startswith(("build", "."))]
+            for name in files:
+                path = (pathlib.Path(folder) / name).relative_to(ROOT)
+                wanted.add(path)
+                copy = self.sources / path
+                if copy.exists() and copy.read_bytes() == (ROOT / path).read_bytes():
+                    continue
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(ROOT / path, copy)
+                shutil.copymode(ROOT / path, copy)
+        for copy in [path for path in self.sources.rglob("*") if path.is_file()]:
+            if copy.relative_to(self.sources) not in wanted:
+                copy.unlink()
 
-def break_gpu_memory(broken, folder, build, tests):
-    """As break_and_look, for a file that is already broken."""
-    objects = [build / f"tests/fabric/CMakeFiles/fabric_{test}.dir/{source}.cpp.o"
-               for test, source in (("staged_test", "staged_test"),
-                                    ("gpu_contract_test", "contract_test"))]
-    mutant = folder / "mutant"
-    built = run(os.environ.get("CXX", "c++"), "-std=c++20", "-O1", "-I", ROOT / "src", "-I",
-                ROOT / "include", "-isystem", cached(build, "BRAID_CUDA_INCLUDE"), broken, *objects,
-                "-Wl,--start-group", *[build / "archive" / f"libbraid_{name}.a"
-                                       for name in GPU_LIBRARIES], "-Wl,--end-group",
-                "-l:libsodium.a", "-lgtest_main", "-lgtest", "-lpthread", "-ldl", "-o", mutant)
-    if built.returncode:
-        return f"does not compile: {built.stderr}", False
-    try:
-        looked = run(mutant, f"--gtest_filter={tests}", "--gtest_fail_fast", timeout=120)
-    except subprocess.TimeoutExpired:
-        return "hangs", True
-    found = re.search(r"^\[  FAILED  \] ([^\s,]+)", looked.stdout, re.MULTILINE)
-    if found:
-        return found.group(1), True
-    if looked.returncode < 0:
-        return f"ends on signal {-looked.returncode}", True
-    return f"nothing wrong in {tests}", False
+    def configure(self):
+        carried = [f"-D{name}={self.cached(name)}"
+                   for name in ("CMAKE_CXX_COMPILER", "CMAKE_C_COMPILER",
+                                "CMAKE_CXX_COMPILER_LAUNCHER", "CMAKE_C_COMPILER_LAUNCHER")]
+        # A mutant may be code that a warning would name; tests are listed when they run.
+        done = run("cmake", "-S", self.sources, "-B", self.folder, "-G", "Ninja", *carried,
+                   "-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_CXX_FLAGS_RELEASE=-O1",
+                   "-DCMAKE_CXX_FLAGS=-w", "-DCMAKE_GTEST_DISCOVER_TESTS_DISCOVERY_MODE=PRE_TEST")
+        if done.returncode:
+            sys.exit(f"cannot configure {self.folder}: {done.stderr}")
 
+    def make(self, programs):
+        """What went wrong."""
+        built = run("cmake", "--build", self.folder, "--target", *sorted(set(programs)))
+        return built.stdout[-2000:] if built.returncode else ""
 
-def break_and_look(patch, build, seeds):
-    """What was said of this mutant, and whether it failed as it should."""
-    path = re.search(r"^\+\+\+ b/(\S+)", patch.read_text(), re.MULTILINE).group(1)
-    with tempfile.TemporaryDirectory() as folder:
-        folder = pathlib.Path(folder)
-        broken = folder / pathlib.Path(path).name
-        patched = run("patch", "--quiet", "-o", broken, ROOT / path, patch)
-        if patched.returncode:
-            return f"the patch does not fit {path}: {patched.stdout}{patched.stderr}", False
-        room = pathlib.Path(path).parent.name
-        if room in GPU_TESTS:
-            return break_gpu_memory(broken, folder, build, GPU_TESTS[room])
-        mutant = folder / "mutant"
-        test = re.search(r"^[^\n]*\[(.*)\]\n", patch.read_text())
-        sources = [ROOT / "tests/fabric" / name for name in
-                   (("peers_test.cpp", "lies_test.cpp") if test else ("fabric_sim.cpp",))]
-        built = run(os.environ.get("CXX", "c++"), "-std=c++20", "-O1", "-I", ROOT / "src", "-I",
-                    ROOT / "include", "-I", ROOT / "tests", broken, *sources, *archives(build),
-                    "-l:libsodium.a", *(("-lgtest_main", "-lgtest") if test else ()), "-lpthread",
-                    "-o", mutant)
-        if built.returncode:
-            return f"does not compile: {built.stderr}", False
+    def look(self, command):
+        """What was found wrong, or nothing."""
+        program, *words = command
+        limit_s = max(60, 20 * self.took_s.get(command, 15))
+        begin = time.monotonic()
         try:
-            looked = run(mutant, *((f"--gtest_filter={test.group(1)}",) if test else
-                                   ("--seeds", seeds)), timeout=120)
+            looked = run(self.folder / "tests" / program, *words, timeout=limit_s, cwd=self.folder)
         except subprocess.TimeoutExpired:
-            return "hangs the simulator itself", True
+            return f"{program} hangs"
+        self.took_s.setdefault(command, time.monotonic() - begin)
         found = re.search(r"^(?:failed:|\[  FAILED  \]) (.*)$", looked.stdout, re.MULTILINE)
         if found:
-            return found.group(1), True
-        if looked.returncode < 0:
-            return f"ends on signal {-looked.returncode}", True
-        return f"nothing wrong in {test.group(1) if test else f'{seeds} seeds'}", False
+            return found.group(1)
+        if looked.returncode:
+            return f"{program} ends on {looked.returncode}: {looked.stderr.strip()[-200:]}"
+        return ""
+
+    def change(self, mutant):
+        """What went wrong."""
+        patched = run("patch", "--quiet", "--no-backup-if-mismatch", "-p1", "-d", self.sources, "-i",
+                      mutant.patch)
+        return patched.stdout + patched.stderr if patched.returncode else ""
+
+    def change_back(self, mutant):
+        for file in mutant.files:
+            shutil.copyfile(ROOT / file, self.sources / file)
+            (self.sources / (file + ".rej")).unlink(missing_ok=True)
+
+
+def meet(build, mutant):
+    """What was said of this mutant, and whether it was caught."""
+    try:
+        if wrong := build.change(mutant):
+            return f"the patch does not fit: {wrong}", False
+        if wrong := build.make(program for program, *_ in mutant.commands):
+            return f"does not compile: {wrong}", False
+        for command in mutant.commands:
+            if found := build.look(command):
+                return found, True
+        return "nothing wrong in " + ", ".join(" ".join(words) for words in mutant.commands), False
+    finally:
+        build.change_back(mutant)
 
 
 def main(arguments):
@@ -115,16 +155,25 @@ def main(arguments):
     parser.add_argument("--seeds", type=int, default=1000)
     parser.add_argument("--only", nargs="*", dest="names", metavar="NAME")
     options = parser.parse_args(arguments)
-    patches = [patch for patch in sorted(FOLDER.glob("*.patch"))
+    mutants = [Mutant(patch, options.seeds) for patch in sorted(FOLDER.glob("*.patch"))
                if not options.names or patch.stem in options.names]
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        outcomes = list(pool.map(
-            lambda patch: break_and_look(patch, options.build.resolve(), options.seeds), patches))
-    for patch, (said, is_caught) in zip(patches, outcomes):
-        print(f"{'caught' if is_caught else 'MISSED'}  {patch.stem}: {said}")
-    missed = sum(not is_caught for _, is_caught in outcomes)
-    print(f"{len(patches) - missed} of {len(patches)} caught")
-    return 1 if missed or not patches else 0
+    build = Build(options.build.resolve())
+    commands = sorted({command for mutant in mutants for command in mutant.commands})
+    if wrong := build.make(program for program, *_ in commands):
+        sys.exit(f"does not compile without a mutant: {wrong}")
+    for command in commands:
+        if found := build.look(command):
+            sys.exit(f"fails without a mutant: {' '.join(command)}: {found}")
+    print(f"{len(commands)} commands pass without a mutant", flush=True)
+    caught = 0
+    for mutant in mutants:
+        begin = time.monotonic()
+        said, is_caught = meet(build, mutant)
+        caught += is_caught
+        print(f"{'caught' if is_caught else 'MISSED'}  {mutant.name}: {said} "
+              f"({time.monotonic() - begin:.0f} s)", flush=True)
+    print(f"{caught} of {len(mutants)} caught")
+    return 1 if caught < len(mutants) or not mutants else 0
 
 
 if __name__ == "__main__":
