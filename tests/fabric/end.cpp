@@ -106,8 +106,7 @@ void World::check_connections() const {
       const bool has_tried =
           process->has_called.contains(other) || other->has_called.contains(process);
       if (process == other || !has_tried || knows(*process, *other)) continue;
-      if (!are_parted(*process, *other) && !may_be_swallowed(*process, *other) &&
-          !may_have_missed_the_handshake(*process, *other))
+      if (!are_parted(*process, *other) && !may_be_half_met(*process, *other))
         throw Bug("two processes are not connected, although nothing was lost");
     }
 }

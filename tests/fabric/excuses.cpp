@@ -28,6 +28,12 @@ bool World::may_have_missed_the_handshake(const Process& a, const Process& b) co
   return faults_.delay_ns(&a, &b, now_ns()) + kTravelNs >= engine_options_.handshake_ns;
 }
 
+/// A greeting was lost, or late: one of them may believe that they are connected.
+bool World::may_be_half_met(const Process& a, const Process& b) const {
+  return may_be_swallowed(a, b) || may_have_missed_the_handshake(a, b) ||
+         faults_.fails_on_all(&a, &b, rails_, 0, now_ns());
+}
+
 void World::note_losses(Process& process) {
   while (const std::optional<uint64_t> peer = process.engine->next_failed()) {
     for (const PeerStatistics& row : process.engine->peers())
@@ -46,22 +52,18 @@ void World::note_losses(Process& process) {
 
 bool World::may_lose(const Process& process, const Process& other, PeerFailure why) const {
   const HeartbeatOptions& beats = engine_options_.heartbeat;
-  const bool has_failed = faults_.fails_on_all(&process, &other, rails_, 0, now_ns());
-  // The greeting was lost, or late: one of them may believe that they are connected.
-  const bool is_half_met = has_failed || may_be_swallowed(process, other) ||
-                           may_have_missed_the_handshake(process, other);
   switch (why) {
     case PeerFailure::kNoAnswer:
-      return is_half_met || are_parted(process, other);
+      return may_be_half_met(process, other) || are_parted(process, other);
     case PeerFailure::kNetwork:
-      return has_failed;
+      return faults_.fails_on_all(&process, &other, rails_, 0, now_ns());
     case PeerFailure::kSilent:  // who has given us up does not beat
       return beats.interval_ns > 0 &&
              (other.has_lost.contains(&process) ||
               may_have_missed_the_handshake(process, other) ||
               faults_.silences(&other, &process, rails_, beats.limit_ns, now_ns()));
     case PeerFailure::kLeft:
-      return is_half_met;
+      return may_be_half_met(process, other);
     case PeerFailure::kGaveUs:
       return other.has_lost.contains(&process);
     default:

@@ -90,14 +90,23 @@ TEST_F(PeersTest, APeerThatComesBackIsToldAndConnectsAnew) {
 }
 
 TEST_F(PeersTest, AnEngineThatWasStoppedItselfGivesNobodyUp) {
-  net_.connect(owner_, writer_);
-  net_.connect(owner_, third_);
+  net_.options.heartbeat.limit_ns = 100'000'000;
+  SmallNet::Node& patient = net_.add(4);
+  net_.connect(owner_, patient);
   net_.pause(owner_);
-  net_.run(3'000);
+  net_.run(20'000);  // five times its own limit
   net_.resume(owner_);
   net_.run(20'000);
   EXPECT_FALSE(owner_.engine->next_failed());
-  EXPECT_FALSE(writer_.engine->next_failed());
+  EXPECT_FALSE(patient.engine->next_failed());
+}
+
+TEST_F(PeersTest, WhoeverIsNotReachedOverAnyRailIsGivenUpAtOnce) {
+  const uint64_t gone = net_.connect(owner_, writer_);
+  net_.kill(writer_, sim::Break::kFails);
+  ASSERT_TRUE(owner_.engine->send(gone, {}).ok());
+  ASSERT_TRUE(net_.run(500, [&] { return owner_.engine->next_failed() == gone; }));
+  EXPECT_EQ(why(owner_, gone), PeerFailure::kNetwork);
 }
 
 TEST_F(PeersTest, WhoLeavesSaysSo) {
