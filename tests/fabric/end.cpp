@@ -17,8 +17,8 @@ bool World::knows(const Process& process, const Process& other) {
 namespace {
 
 constexpr double kLookEveryUs = 500;
-constexpr double kFaultsAreOverUs = 9000;  // and all have come back
-constexpr uint64_t kFullRunEvery = 8;
+constexpr double kAllHasBegunUs = 6100;  // the last fault is over, the last club is founded
+constexpr uint64_t kFullRunEvery = 32;
 
 }  // namespace
 
@@ -26,17 +26,17 @@ constexpr uint64_t kFullRunEvery = 8;
 /// who does not beat; some go on to the end nevertheless.
 void World::look_whether_over() {
   if (seed_ % kFullRunEvery == 0) return;
-  simulation_.after_us(kLookEveryUs, [this] {
-    if (!is_settled())
-      settled_since_ns_ = now_ns();
-    else if (now_ns() > settled_since_ns_ + 2 * engine_options_.heartbeat.limit_ns + 1'000'000)
-      is_over_ = true;
+  const HeartbeatOptions& beats = engine_options_.heartbeat;
+  const uint64_t to_notice_ns = 1'000'000 + (beats.interval_ns > 0 ? 2 * beats.limit_ns : 0);
+  simulation_.after_us(kLookEveryUs, [this, to_notice_ns] {
+    if (!is_settled()) settled_since_ns_ = now_ns();
+    is_over_ = now_ns() > settled_since_ns_ + to_notice_ns;
     look_whether_over();
   });
 }
 
 bool World::is_settled() const {
-  if (simulation_.now() < simulation::from_us(kFaultsAreOverUs)) return false;
+  if (simulation_.now() < simulation::from_us(kAllHasBegunUs)) return false;
   for (const auto& job : jobs_) {
     if (job->owner->is_alive && !job->is_over) return false;
     if (job->writer->is_alive && job->writer_has_begun && !job->writer_is_over) return false;

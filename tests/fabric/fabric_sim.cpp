@@ -3,6 +3,8 @@
 //   fabric_sim --seeds N [--first F] [--bugs B]   runs N seeds on all CPUs, until B of them have
 //                                                 shown a bug (5); exit code 1 and their seeds
 //   fabric_sim --seed S                           runs one, and says what happens
+#include <malloc.h>
+
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -90,6 +92,9 @@ int replay(uint64_t seed) {
 }  // namespace
 
 int main(int count, char** words) {
+  // Each run needs again what the one before it has freed.
+  mallopt(M_MMAP_THRESHOLD, 1 << 30);
+  mallopt(M_TRIM_THRESHOLD, 1 << 30);
   uint64_t first = 1, seeds = 0, bugs_max = 5;
   for (int i = 1; i + 1 < count; i += 2) {
     const uint64_t number = std::strtoull(words[i + 1], nullptr, 10);
