@@ -27,7 +27,7 @@ constexpr uint64_t kFullRunEvery = 32;
 void World::look_whether_over() {
   if (seed_ % kFullRunEvery == 0) return;
   const HeartbeatOptions& beats = engine_options_.heartbeat;
-  const uint64_t to_notice_ns = 1'000'000 + (beats.interval_ns > 0 ? 2 * beats.limit_ns : 0);
+  const uint64_t to_notice_ns = 1'000'000 + (beats.interval_ns > 0 ? beats.limit_ns : 0);
   simulation_.after_us(kLookEveryUs, [this, to_notice_ns] {
     if (!is_settled()) settled_since_ns_ = now_ns();
     is_over_ = now_ns() > settled_since_ns_ + to_notice_ns;

@@ -4,13 +4,18 @@
 //                                                 shown a bug (5); exit code 1 and their seeds
 //   fabric_sim --seed S                           runs one, and says what happens
 #include <malloc.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <mutex>
+#include <new>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -20,12 +25,6 @@ namespace {
 
 using braid::fabric::test::World;
 using braid::fabric::test::WorldCounts;
-
-struct Outcome {
-  std::mutex mutex;
-  WorldCounts counts;
-  std::vector<std::pair<uint64_t, std::string>> bugs;
-};
 
 void add(WorldCounts& sum, const WorldCounts& counts) {
   sum.writes += counts.writes;
@@ -41,30 +40,63 @@ void add(WorldCounts& sum, const WorldCounts& counts) {
   sum.detours += counts.detours;
 }
 
-void run_seeds(std::atomic<uint64_t>& next, uint64_t end, uint64_t bugs_max, Outcome& outcome) {
-  WorldCounts counts;
-  for (uint64_t seed = next++; seed < end; seed = next++) {
+/// What the processes of a run share. Processes and not threads: what one of them counts and
+/// allocates needs no atomic instruction, and a crash is a bug of a seed like any other.
+struct Run {
+  static constexpr size_t kWorkersMax = 256;
+  struct Worker {
+    uint64_t seed = 0;  // that it is at
+    WorldCounts counts;
+  };
+
+  std::atomic<uint64_t> next;
+  std::atomic<int64_t> bugs_left;
+  Worker workers[kWorkersMax];
+};
+
+void tell(uint64_t seed, const std::string& what) {
+  std::printf("failed: seed %zu: %s (replay: fabric_sim --seed %zu)\n", size_t{seed}, what.c_str(),
+              size_t{seed});
+  std::fflush(stdout);
+}
+
+void run_seeds(Run& run, uint64_t end, Run::Worker& worker) {
+  while (run.bugs_left > 0 && (worker.seed = run.next++) < end) {
     try {
-      add(counts, World(seed).run());
+      add(worker.counts, World(worker.seed).run());
     } catch (const std::exception& bug) {
-      const std::lock_guard lock(outcome.mutex);
-      outcome.bugs.emplace_back(seed, bug.what());
-      if (outcome.bugs.size() >= bugs_max) next = end;
+      tell(worker.seed, bug.what());
+      --run.bugs_left;
     }
   }
-  const std::lock_guard lock(outcome.mutex);
-  add(outcome.counts, counts);
 }
 
 int run_all(uint64_t first, uint64_t count, uint64_t bugs_max) {
   const auto begin = std::chrono::steady_clock::now();
-  std::atomic<uint64_t> next = first;
-  Outcome outcome;
-  std::vector<std::thread> threads;
-  for (unsigned i = 0; i < std::max(1u, std::thread::hardware_concurrency()); ++i)
-    threads.emplace_back([&] { run_seeds(next, first + count, bugs_max, outcome); });
-  for (std::thread& thread : threads) thread.join();
-  const WorldCounts& sum = outcome.counts;
+  void* shared =
+      mmap(nullptr, sizeof(Run), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (shared == MAP_FAILED) throw std::bad_alloc();
+  Run& run = *new (shared) Run{first, static_cast<int64_t>(bugs_max), {}};
+  const size_t workers =
+      std::clamp<size_t>(std::thread::hardware_concurrency(), 1, Run::kWorkersMax);
+  std::vector<pid_t> processes;
+  for (size_t i = 0; i < workers; ++i) {
+    const pid_t process = fork();
+    if (process == 0) {
+      run_seeds(run, first + count, run.workers[i]);
+      std::_Exit(0);
+    }
+    processes.push_back(process);
+  }
+  WorldCounts sum;
+  bool has_crashed = false;
+  for (size_t i = 0; i < workers; ++i) {
+    int end = 0;
+    waitpid(processes[i], &end, 0);
+    if (end != 0) tell(run.workers[i].seed, "ends on signal " + std::to_string(WTERMSIG(end)));
+    has_crashed = has_crashed || end != 0;
+    add(sum, run.workers[i].counts);
+  }
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
   std::printf(
       "%zu seeds in %.1f s: %zu writes, %zu arrived, %zu fenced, %zu quarantined, %zu crashes, %zu "
@@ -72,10 +104,7 @@ int run_all(uint64_t first, uint64_t count, uint64_t bugs_max) {
       size_t{count}, took.count(), size_t{sum.writes}, size_t{sum.arrived}, size_t{sum.fenced},
       size_t{sum.quarantined}, size_t{sum.crashes}, size_t{sum.pauses}, size_t{sum.cuts},
       size_t{sum.kills}, size_t{sum.detours}, size_t{sum.scatters}, size_t{sum.barriers});
-  for (const auto& [seed, what] : outcome.bugs)
-    std::printf("failed: seed %zu: %s (replay: fabric_sim --seed %zu)\n", size_t{seed},
-                what.c_str(), size_t{seed});
-  return outcome.bugs.empty() ? 0 : 1;
+  return has_crashed || run.bugs_left < static_cast<int64_t>(bugs_max) ? 1 : 0;
 }
 
 int replay(uint64_t seed) {

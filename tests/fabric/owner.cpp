@@ -82,18 +82,13 @@ bool World::choose_pages(Job& job) {
 
 /// The writer learns of it by a message, if it has a buffer for one.
 void World::offer(Job& job) {
-  const auto peer = job.owner->engine->find_peer(job.descriptor.writer);
-  std::vector<std::byte> order = encode(job.descriptor);
-  for (size_t i = 0; i < sizeof job.number; ++i)
-    order.push_back(static_cast<std::byte>(job.number >> 8 * i));
-  if (job.kind == Kind::kNotify) {
-    const auto writer = job.writer->is_alive
-                            ? job.owner->engine->find_peer(job.writer->engine->address().engine)
-                            : std::nullopt;
-    job.is_offered = writer && job.owner->engine->send(*writer, order).ok();
-  } else {
-    job.is_offered = peer && job.owner->engine->send(*peer, order).ok();
+  if (job.order.empty()) {
+    job.order = encode(job.descriptor);
+    for (size_t i = 0; i < sizeof job.number; ++i)
+      job.order.push_back(static_cast<std::byte>(job.number >> 8 * i));
   }
+  const auto writer = job.owner->engine->find_peer(job.writer->engine_number);
+  job.is_offered = writer && job.owner->engine->send(*writer, job.order).ok();
 }
 
 void World::look_after_own(Process& owner) {

@@ -66,6 +66,7 @@ struct World::Job {
   std::vector<uint32_t> pages;  // of a paged one: in units of kPageBytes, from first_page
   std::optional<uint64_t> grant;
   Descriptor descriptor;
+  std::vector<std::byte> order;  // what tells the writer
   uint32_t immediate = 0;
   bool is_claimed = false;
   bool is_offered = false;
