@@ -1,7 +1,9 @@
 // World: whether what has failed had to. Each end that is not a success needs a cause that the run
 // has brought about: a fault that touches those two processes at that time (faults.h), a deadline
 // that has passed, or a revocation.
+#include <algorithm>
 #include <string>
+#include <utility>
 
 #include "fabric/world_parts.h"
 
@@ -35,6 +37,8 @@ bool World::may_be_half_met(const Process& a, const Process& b) const {
 }
 
 void World::note_losses(Process& process) {
+  const uint64_t losses = process.engine->statistics().peers_failed;
+  if (std::exchange(process.losses, losses) == losses) return;
   while (const std::optional<uint64_t> peer = process.engine->next_failed()) {
     for (const PeerStatistics& row : process.engine->peers())
       if (row.peer == *peer) {

@@ -33,6 +33,7 @@ struct World::Process {
   uint64_t engine_number = 0;
   std::set<const Process*> has_called;  // connected to
   std::set<const Process*> has_lost;    // given up
+  uint64_t losses = 0;                  // so many
   Memory memory;                        // peers write here
   std::vector<std::byte> sources;       // and from here it writes
   uint64_t memory_region = 0;

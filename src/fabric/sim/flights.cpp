@@ -91,8 +91,8 @@ void Network::run_later(std::vector<std::function<void()>>& held) {
 }
 
 /// True: nothing more is to be done now. Whatever stands in the way calls `go_on` later, or never.
-bool Network::is_held_up(const std::shared_ptr<Flight>& flight,
-                         const std::function<void()>& go_on) {
+template <typename GoOn>
+bool Network::is_held_up(const std::shared_ptr<Flight>& flight, const GoOn& go_on) {
   if (flight->has_ended) return true;
   const auto unless_ended = [flight, go_on] {
     if (!flight->has_ended) go_on();
@@ -112,8 +112,8 @@ bool Network::is_held_up(const std::shared_ptr<Flight>& flight,
   return is_cut(flight, *to, unless_ended);
 }
 
-bool Network::is_cut(const std::shared_ptr<Flight>& flight, Nic& nic,
-                     const std::function<void()>& go_on) {
+template <typename GoOn>
+bool Network::is_cut(const std::shared_ptr<Flight>& flight, Nic& nic, const GoOn& go_on) {
   if (!nic.cut) return false;
   if (*nic.cut == Break::kStalls) nic.held_until_mended.push_back(go_on);
   if (*nic.cut == Break::kFails) fail(flight);

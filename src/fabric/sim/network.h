@@ -86,8 +86,10 @@ class Network {
   void finish(const std::shared_ptr<Flight>& flight, bool ok);
   void fail(const std::shared_ptr<Flight>& flight);
   void leave_ghost(Flight& flight);
-  bool is_held_up(const std::shared_ptr<Flight>& flight, const std::function<void()>& go_on);
-  bool is_cut(const std::shared_ptr<Flight>& flight, Nic& nic, const std::function<void()>& go_on);
+  template <typename GoOn>
+  bool is_held_up(const std::shared_ptr<Flight>& flight, const GoOn& go_on);
+  template <typename GoOn>
+  bool is_cut(const std::shared_ptr<Flight>& flight, Nic& nic, const GoOn& go_on);
   void run_later(std::vector<std::function<void()>>& held);
   void deliver(Nic& nic, const Completion& completion);
   void wake(const Nic& nic);
