@@ -100,6 +100,12 @@ bool World::may_be_refused(const Job& job) const {
   return job.has_given_up || job.expected == 0 || are_parted(*job.writer, *job.owner);
 }
 
+/// The writer has confirmed that it writes no more: the owner's fence came before its limit.
+bool World::was_confirmed(const Job& job) const {
+  return job.is_over && job.has_given_up && job.fenced_ns < job.fence_deadline_ns &&
+         !are_parted(*job.writer, *job.owner);
+}
+
 /// The owner or the writer has not seen it succeed, and no ticket has said why.
 bool World::may_be_missed(const Job& job) const {
   const bool has_passed = job.has_given_up && job.is_hasty;

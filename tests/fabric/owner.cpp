@@ -167,6 +167,7 @@ void World::watch_fence(Job& job) {
     job.was_quarantined = true;
   }
   if (fence.value() != Fence::kFenced) return;
+  job.fenced_ns = now_ns();
   say("write " + std::to_string(job.number) + " is fenced");
   ++counts_.fenced;
   if (!job.has_arrived) {

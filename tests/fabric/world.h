@@ -121,6 +121,7 @@ class World {
   bool may_fail(const Job& job, Failure why) const;
   bool may_part_fail(const Job& job) const;
   bool may_be_refused(const Job& job) const;
+  bool was_confirmed(const Job& job) const;
   bool may_be_missed(const Job& job) const;
   bool may_stay_quarantined(const Job& job) const;
   bool may_stay_open(const Job& job) const;

@@ -78,6 +78,7 @@ struct World::Job {
   bool is_released = false;  // its immediate
   uint64_t count_told = 0;
   uint64_t fence_deadline_ns = 0;  // of the revocation
+  uint64_t fenced_ns = 0;
 
   // The writer's side.
   std::optional<uint64_t> ticket;

@@ -55,6 +55,7 @@ void World::scatter(Process& writer) {
     const Result<uint64_t> target = engine.open_target(descriptor);
     if (!target.ok() && may_be_refused(*job)) continue;
     if (!target.ok()) throw Bug("cannot open a descriptor: " + target.status().message());
+    if (was_confirmed(*job)) throw Bug("a descriptor was opened whose revocation was confirmed");
     prepare_source(writer, *job);
     job->target = target.value();
     job->part_peer = *peer;
@@ -111,6 +112,7 @@ void World::write(Process& writer, Job& job, const Descriptor& descriptor) {
     const Result<uint64_t> target = engine.open_target(descriptor);
     if (!target.ok() && may_be_refused(job)) return;
     if (!target.ok()) throw Bug("cannot open a descriptor: " + target.status().message());
+    if (was_confirmed(job)) throw Bug("a descriptor was opened whose revocation was confirmed");
     job.target = target.value();
     prepare_source(writer, job);
     if (job.kind == Kind::kSingle) {

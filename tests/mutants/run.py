@@ -4,7 +4,7 @@
   run.py BUILD [--seeds N] [--only NAME ...]
 
 The first line of a patch says what it breaks, and in brackets, where it is not fabric_sim that is to
-notice, which tests of fabric_peers_test. Where memory of GPUs is concerned it is the tests on the
+notice, which tests of fabric_peers_test, or of another program: [PROGRAM TESTS]. Where memory of GPUs is concerned it is the tests on the
 emulated server.
 
 BUILD/mutants holds a copy of the sources and a build of that copy, by the compiler and the launcher
@@ -47,8 +47,8 @@ class Mutant:
         tests = re.search(r"\A[^\n]*\[(.*)\]\n", text)
         room = pathlib.Path(self.files[0]).parent.name
         if tests:
-            self.commands = [("fabric_peers_test", f"--gtest_filter={tests.group(1)}",
-                              "--gtest_fail_fast")]
+            program, wanted = ("fabric_peers_test " + tests.group(1)).split()[-2:]
+            self.commands = [(program, f"--gtest_filter={wanted}", "--gtest_fail_fast")]
         elif room in GPU_TESTS:
             self.commands = [(program, f"--gtest_filter={wanted}", "--gtest_fail_fast")
                              for program, wanted in GPU_TESTS[room]]
