@@ -27,6 +27,7 @@ std::unique_ptr<Domain> Network::open_domain(int host, uint64_t place) {
   nic->out = simulation_.flows().add_resource(options_.link_gbps);
   nic->in = simulation_.flows().add_resource(options_.link_gbps);
   nic->traits = {"simulated", options_.removal_fences, options_.closing_fences};
+  nic->traits.postings_max = options_.postings_max;
   nic->place = place;
   places_[place] = {nic->id, host};
   nics_.push_back(std::move(nic));

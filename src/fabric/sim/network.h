@@ -23,9 +23,10 @@ struct NetworkOptions {
   double link_gbps = 1;  ///< of one rail, each way
   double latency_us_min = 1;
   double latency_us_max = 10;
-  double landing_us_max = 10;  ///< from the first piece of a write to the last
-  int queue_depth = 16;        ///< postings to one peer of one domain that have not completed
-  double full_chance = 0;      ///< that a queue says it is full although it is not
+  double landing_us_max = 10;   ///< from the first piece of a write to the last
+  int queue_depth = 16;         ///< postings to one peer of one domain that have not completed
+  uint64_t postings_max = 256;  ///< Traits::postings_max
+  double full_chance = 0;       ///< that a queue says it is full although it is not
   /// As domains of providers differ:
   bool removal_fences = true;
   bool closing_fences = true;
