@@ -130,7 +130,7 @@ TEST_P(ContractTest, AWriteIsThereOnceItHasCompletedAndOnceItsImmediateHasCome) 
 
 TEST_P(ContractTest, SegmentsLandWhereTheyBelongAndAreCountedTogether) {
   const size_t count = writer().domain->traits().segments_max;
-  if (count == 1) GTEST_SKIP() << "a write has one segment here";
+  const uint32_t slices = count == 1 ? 1 : 1'000'000'007;
   for (const size_t size_bytes : {1, 100, 8192, 70'000}) {
     const auto bytes = some_bytes(count * size_bytes, 9);
     const auto source = source_of(bytes), memory = target_of(2 * count * size_bytes);
@@ -148,10 +148,10 @@ TEST_P(ContractTest, SegmentsLandWhereTheyBelongAndAreCountedTogether) {
     write.target_address = segments[0].target_address;
     write.further = std::span(segments).subspan(1);
     write.immediate = static_cast<uint32_t>(size_bytes);
-    write.slices = 1'000'000'007;
+    write.slices = slices;
     post(write);
     ASSERT_TRUE(wait([&] { return target().immediates.contains(*write.immediate); }));
-    EXPECT_EQ(target().immediates[*write.immediate], 1'000'000'007);
+    EXPECT_EQ(target().immediates[*write.immediate], static_cast<int>(slices));
     EXPECT_EQ(memory->get(), expected) << size_bytes;
     ASSERT_TRUE(wait([&] { return writer().ended.contains(size_bytes); }));
     EXPECT_EQ(writer().ended[size_bytes], std::vector<bool>{true});
