@@ -22,6 +22,8 @@ struct Quirks {
   /// Completions of one endpoint come in the order of posting, so a peer that is silent would hold
   /// up those of all others: each peer is written to from an endpoint of its own.
   bool needs_endpoint_for_each_peer = false;
+  /// Its queue has a descriptor to wait for (FI_WAIT_FD).
+  bool has_wait_descriptor = false;
 };
 
 const Quirks& tcp_quirks();
