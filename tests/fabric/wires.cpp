@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "fabric/fake_provider/use.h"
 #include "fabric/ofi/domain.h"
 #include "fabric/sim/network.h"
 #include "simulation/simulation.h"
@@ -75,6 +76,7 @@ class OfiWire final : public Wire {
 
 WireKind libfabric(const char* name, const ofi::Quirks& quirks) {
   const auto missing = [&quirks] {
+    use_fake_providers();
     const auto opened = ofi::open_domain(quirks, "127.0.0.1");
     return opened.ok() ? std::string() : opened.status().message();
   };
@@ -112,7 +114,8 @@ const std::vector<WireKind>& host_wire_kinds() {
   static const std::vector<WireKind> kinds = {
       simulated("simulated", {}),          simulated("simulated_software", software()),
       libfabric("tcp", ofi::tcp_quirks()), libfabric("net", ofi::net_quirks()),
-      libfabric("shm", ofi::shm_quirks()),
+      libfabric("shm", ofi::shm_quirks()), libfabric("verbs", ofi::verbs_quirks()),
+      libfabric("efa", ofi::efa_quirks()),
   };
   return kinds;
 }

@@ -16,11 +16,11 @@
 
 #include "fabric/ofi/incoming.h"
 #include "fabric/ofi/library.h"
+#include "fabric/ofi/offers.h"
 
 namespace braid::fabric::ofi {
 namespace {
 
-constexpr uint32_t kInterface = FI_VERSION(1, 9);
 constexpr size_t kEventsAtOnce = 64;
 // What comes with a write, where the provider has room for more than an immediate: the immediate in
 // the low 32 bits, or kNoImmediate; above that how many slices the write has beyond the first.
@@ -38,30 +38,11 @@ struct Close {
 template <typename Object>
 using Owned = std::unique_ptr<Object, Close>;
 
-struct FreeInfo {
-  void operator()(fi_info* info) const { library().value()->freeinfo(info); }
-};
-using Info = std::unique_ptr<fi_info, FreeInfo>;
-
 uint64_t random_key(size_t size_bytes) {
   uint64_t key = 0;
   while (getrandom(&key, std::min(size_bytes, sizeof key), 0) < 0) {
   }
   return key;
-}
-
-/// What we ask for, and what of the application's duties we take.
-Info hints_for(const Library& fabric_library, const Quirks& quirks) {
-  Info hints(fabric_library.dupinfo(nullptr));
-  hints->caps = FI_MSG | FI_RMA | FI_WRITE | FI_REMOTE_WRITE | FI_SEND | FI_RECV;
-  hints->mode = FI_CONTEXT | FI_CONTEXT2;
-  hints->ep_attr->type = FI_EP_RDM;
-  hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
-  hints->domain_attr->threading = FI_THREAD_DOMAIN;
-  hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
-  hints->domain_attr->av_type = FI_AV_TABLE;
-  hints->fabric_attr->prov_name = strdup(quirks.provider);  // owner: hints
-  return hints;
 }
 
 class OfiDomain final : public Domain {
@@ -124,6 +105,7 @@ class OfiDomain final : public Domain {
   };
 
   Status prepare(const std::string& host_address);
+  Status check_that_closing_ends_access();
   Result<Owned<fid_ep>> open_endpoint();
   Result<std::vector<std::byte>> name_of(fid_ep& endpoint) const;
   Status failure(const char* what, int64_t answer) const;
@@ -162,16 +144,12 @@ Status OfiDomain::failure(const char* what, int64_t answer) const {
 }
 
 Status OfiDomain::prepare(const std::string& host_address) {
-  const Info hints = hints_for(library_, quirks_);
-  fi_info* found = nullptr;
-  const char* node = quirks_.listens_at_address ? host_address.c_str() : nullptr;
-  int answer = library_.getinfo(kInterface, node, nullptr, node != nullptr ? FI_SOURCE : 0,
-                                hints.get(), &found);
-  if (answer != 0) return failure("no such provider or address", answer);
-  info_.reset(found);
+  Result<Info> offer = find_offer(quirks_, host_address);
+  if (!offer.ok()) return offer.status();
+  info_ = std::move(offer).value();
 
   fid_fabric* fabric = nullptr;
-  answer = library_.fabric(info_->fabric_attr, &fabric, nullptr);
+  int answer = library_.fabric(info_->fabric_attr, &fabric, nullptr);
   if (answer != 0) return failure("fi_fabric", answer);
   fabric_.reset(fabric);
   // Where the target's CPU makes the progress, it must know when to go on looking.
@@ -186,6 +164,7 @@ Status OfiDomain::prepare(const std::string& host_address) {
   answer = fi_domain(fabric, info_.get(), &domain, nullptr);
   if (answer != 0) return failure("fi_domain", answer);
   domain_.reset(domain);
+  if (Status cached = check_that_closing_ends_access(); !cached.ok()) return cached;
 
   fi_av_attr address_attributes{};
   address_attributes.type = FI_AV_TABLE;
@@ -211,6 +190,26 @@ Status OfiDomain::prepare(const std::string& host_address) {
   if (!name.ok()) return name.status();
   address_ = std::move(name).value();
   return {};
+}
+
+/// libfabric's registration cache keeps a region registered after it was closed. It is on if the
+/// same memory has the same key twice.
+Status OfiDomain::check_that_closing_ends_access() {
+  static std::array<std::byte, 4096> memory;
+  if ((info_->domain_attr->mr_mode & FI_MR_PROV_KEY) == 0) return {};
+  std::array<uint32_t, 2> regions;
+  for (uint32_t& region : regions) {
+    const Result<uint32_t> added = add_region(memory, Access::kRemoteWrite);
+    if (!added.ok()) return added.status();
+    region = added.value();
+  }
+  const bool is_cached = remote_range(regions[0]).key == remote_range(regions[1]).key;
+  for (const uint32_t region : regions) remove_region(region);
+  if (!is_cached) return {};
+  return Status::error(traits_.provider +
+                           ": libfabric's registration cache leaves memory open to peers after its "
+                           "region was closed",
+                       "Start the program with FI_MR_CACHE_MAX_COUNT=0");
 }
 
 Result<std::vector<std::byte>> OfiDomain::name_of(fid_ep& endpoint) const {
