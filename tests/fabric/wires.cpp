@@ -58,7 +58,9 @@ class OfiWire final : public Wire {
     return ofi::open_domain(quirks_, address(side, opened_[side]++)).value();
   }
   bool break_rail(int side, int index) override {
-    return quirks_.listens_at_address && tools::break_connections(address(side, index)) > 0;
+    const std::string at = address(side, index);
+    return quirks_.listens_at_address &&
+           tools::break_connections(at) + break_fake_connections(at) > 0;
   }
   void pass_time() override {}
   uint64_t now_ns() override {

@@ -86,6 +86,7 @@ class OfiDomain final : public Domain {
     fi_context2 room;
     Event event;
     uint64_t context;
+    uint32_t peer;  // of a write or a message
   };
 
   OfiDomain(const Library& fabric_library, const Quirks& quirks)
@@ -96,7 +97,9 @@ class OfiDomain final : public Domain {
   struct Peer {
     fi_addr_t address = FI_ADDR_UNSPEC;
     fid_ep* endpoint = nullptr;  // from which it is written to
-    Owned<fid_ep> own;           // the same, where each peer needs one
+    Owned<fid_ep> own;           // the same, where the peer needs one of its own
+    uint64_t under_way = 0;
+    bool is_broken = false;  // see Quirks::keeps_broken_connections
   };
 
   struct Door {
@@ -110,9 +113,10 @@ class OfiDomain final : public Domain {
   Result<std::vector<std::byte>> name_of(fid_ep& endpoint) const;
   Status failure(const char* what, int64_t answer) const;
   void* descriptor_of(uint32_t region) const;
-  Operation* begin(Event event, uint64_t context);
+  bool is_ready(Peer& peer);
+  Operation* begin(Event event, uint64_t context, uint32_t peer);
   bool posted(Operation* operation, int64_t answer);
-  void end(const Operation* operation) { free_.push_back(const_cast<Operation*>(operation)); }
+  void end(const Operation* operation, bool ok);
   size_t read_queue(std::span<Completion> completions);
   Completion completed(const fi_cq_data_entry& entry);
   bool take_error(Completion& completion);
@@ -319,24 +323,48 @@ void OfiDomain::drain(Bytes name) {
 
 // ---- Postings ----
 
-OfiDomain::Operation* OfiDomain::begin(Event event, uint64_t context) {
+/// False: what went over a connection that has broken has not all come back.
+bool OfiDomain::is_ready(Peer& peer) {
+  if (!peer.is_broken) return true;
+  if (peer.under_way > 0) return false;
+  Result<Owned<fid_ep>> own = open_endpoint();
+  if (!own.ok()) return false;
+  peer.own = std::move(own).value();
+  peer.endpoint = peer.own.get();
+  peer.is_broken = false;
+  return true;
+}
+
+OfiDomain::Operation* OfiDomain::begin(Event event, uint64_t context, uint32_t peer) {
   if (free_.empty()) free_.push_back(&operations_.emplace_back());
   Operation* operation = free_.back();
   free_.pop_back();
   operation->event = event;
   operation->context = context;
+  operation->peer = peer;
+  if (event == Event::kPosted) ++peers_[peer].under_way;
   return operation;
+}
+
+void OfiDomain::end(const Operation* operation, bool ok) {
+  if (operation->event == Event::kPosted) {
+    Peer& peer = peers_[operation->peer];
+    --peer.under_way;
+    peer.is_broken = peer.is_broken || (!ok && quirks_.keeps_broken_connections);
+  }
+  free_.push_back(const_cast<Operation*>(operation));
 }
 
 bool OfiDomain::posted(Operation* operation, int64_t answer) {
   if (answer == 0) return true;
-  end(operation);
+  end(operation, true);
   if (answer == -FI_EAGAIN) return false;
   waiting_.push_back({operation->event, false, 0, 0, operation->context});
   return true;
 }
 
 bool OfiDomain::post_write(const Write& write) {
+  if (!is_ready(peers_.at(write.peer))) return false;
   std::array<iovec, kSegmentsMax> sources;
   std::array<void*, kSegmentsMax> descriptors;
   std::array<fi_rma_iov, kSegmentsMax> targets;
@@ -349,7 +377,7 @@ bool OfiDomain::post_write(const Write& write) {
   };
   add(write.source, write.target_address);
   for (const Segment& segment : write.further) add(segment.source, segment.target_address);
-  Operation* operation = begin(Event::kPosted, write.context);
+  Operation* operation = begin(Event::kPosted, write.context, write.peer);
   fi_msg_rma message{};
   message.msg_iov = sources.data();
   message.desc = descriptors.data();
@@ -366,9 +394,10 @@ bool OfiDomain::post_write(const Write& write) {
 }
 
 bool OfiDomain::post_send(uint32_t peer, uint32_t region, Bytes bytes, uint64_t context) {
+  if (!is_ready(peers_.at(peer))) return false;
   iovec source{const_cast<std::byte*>(bytes.data()), bytes.size()};
   void* descriptor = descriptor_of(region);
-  Operation* operation = begin(Event::kPosted, context);
+  Operation* operation = begin(Event::kPosted, context, peer);
   fi_msg message{};
   message.msg_iov = &source;
   message.desc = &descriptor;
@@ -380,7 +409,7 @@ bool OfiDomain::post_send(uint32_t peer, uint32_t region, Bytes bytes, uint64_t 
 }
 
 bool OfiDomain::post_receive(uint32_t region, MutableBytes buffer, uint64_t context) {
-  Operation* operation = begin(Event::kReceived, context);
+  Operation* operation = begin(Event::kReceived, context, 0);
   return posted(operation, fi_recv(endpoint_.get(), buffer.data(), buffer.size(),
                                    descriptor_of(region), FI_ADDR_UNSPEC, operation));
 }
@@ -415,7 +444,7 @@ Completion OfiDomain::completed(const fi_cq_data_entry& entry) {
             0,
             static_cast<uint32_t>(entry.data >> kSlicesShift) + 1};
   const auto* operation = static_cast<const Operation*>(entry.op_context);
-  end(operation);
+  end(operation, true);
   return {operation->event, true, 0, entry.len, operation->context};
 }
 
@@ -424,7 +453,7 @@ bool OfiDomain::take_error(Completion& completion) {
   fi_cq_err_entry error{};
   if (fi_cq_readerr(queue_.get(), &error, 0) < 1 || error.op_context == nullptr) return false;
   const auto* operation = static_cast<const Operation*>(error.op_context);
-  end(operation);
+  end(operation, false);
   completion = {operation->event, false, 0, 0, operation->context};
   return true;
 }

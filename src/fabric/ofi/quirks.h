@@ -27,8 +27,8 @@ struct Quirks {
   /// Completions of one endpoint come in the order of posting, so a peer that is silent would hold
   /// up those of all others: each peer is written to from an endpoint of its own.
   bool needs_endpoint_for_each_peer = false;
-  /// A connection that has broken stays so, and whatever is posted to it fails. It is closed once
-  /// all that was under way has come back, and the next posting makes another.
+  /// A connection that has broken stays so, and whatever is posted to it fails. An endpoint has one
+  /// for each peer: once all that was under way has come back, the peer is written to from another.
   bool keeps_broken_connections = false;
 };
 

@@ -17,7 +17,8 @@
 // - closing_fences: closing an endpoint closes its connections, and ibv_destroy_qp ends what comes
 //   in (rxm_freeall_conns, vrb_ep_close).
 // - keeps_broken_connections: after an error completion a queue pair stays in its error state. rxm
-//   passes the error on, and uses the connection again (rxm_handle_comp_error, RXM_RMA).
+//   passes the error on, and uses the connection again (rxm_handle_comp_error, RXM_RMA). Removing
+//   the peer's address does not close it (rxm_domain.c, FI_AV_REMOVE_CLEANUP).
 #include "fabric/ofi/quirks.h"
 
 namespace braid::fabric::ofi {

@@ -183,6 +183,7 @@ void Endpoint::accept(std::span<const std::byte> data) {
   event.number = FI_CONNECTED;
   event.about = &fid;
   events->push(std::move(event));
+  nic.wake();
 }
 
 void Endpoint::disconnect() {
@@ -190,11 +191,14 @@ void Endpoint::disconnect() {
     Header header;
     header.kind = Kind::kDisconnect;
     port.queue(peer, header);
+    state = State::kBroken;
   }
   break_off(Outcome::kFlushed);
 }
 
 void Endpoint::handle_connection(const Packet& packet) {
+  if (packet.header.kind == Kind::kBreak && packet.from == peer)
+    return break_off(Outcome::kPeerGone);
   EventQueue::Event event;
   event.about = &fid;
   if (packet.header.kind == Kind::kAccept && state == State::kConnecting) {
@@ -206,6 +210,7 @@ void Endpoint::handle_connection(const Packet& packet) {
     event.error = FI_ECONNREFUSED;
   } else if (packet.header.kind == Kind::kDisconnect && packet.from == peer) {
     break_off(Outcome::kFlushed);
+    is_alone_ = true;
     event.number = FI_SHUTDOWN;
   } else {
     return;

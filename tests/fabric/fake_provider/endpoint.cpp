@@ -185,6 +185,11 @@ void Endpoint::complete(const Posting& posting, Outcome outcome) {
 
 /// As a queue pair in its error state: what is posted, and what will be, comes back.
 void Endpoint::break_off(Outcome outcome) {
+  if (state == State::kConnected) {
+    Header header;
+    header.kind = Kind::kBreak;
+    port.queue(peer, header);
+  }
   state = State::kBroken;
   incoming_.clear();
   early_.clear();
@@ -206,13 +211,14 @@ void Endpoint::break_off(Outcome outcome) {
 void Endpoint::peer_is_gone(const std::string& whom) {
   if (nic.manners.has_connections) {
     const bool was_connecting = state == State::kConnecting;
-    const bool was_connected = state == State::kConnected;
+    const bool is_news = !is_alone_;
     break_off(Outcome::kPeerGone);
+    is_alone_ = true;
     EventQueue::Event event;
     event.about = &fid;
     event.number = FI_SHUTDOWN;
     event.error = was_connecting ? FI_ECONNREFUSED : 0;
-    if (events != nullptr && (was_connecting || was_connected)) events->push(std::move(event));
+    if (events != nullptr && is_news) events->push(std::move(event));
     return;
   }
   std::vector<uint64_t> lost;
@@ -224,7 +230,7 @@ void Endpoint::peer_is_gone(const std::string& whom) {
 /// Whoever owes an answer may have ended since.
 void Endpoint::ping() {
   constexpr auto kPause = std::chrono::milliseconds(10);
-  const bool has_peer = state == State::kConnecting || state == State::kConnected;
+  const bool has_peer = state != State::kIdle && !is_alone_;
   if ((!has_peer && postings_.empty()) || Clock::now() - pinged_ < kPause) return;
   pinged_ = Clock::now();
   std::set<std::string> asked;

@@ -86,6 +86,8 @@ class Endpoint : public fid_ep {
   void accept(std::span<const std::byte> data);
   /// Everything ends, and the peer is told.
   void disconnect();
+  /// As a link that fails: both ends notice by what they have under way.
+  void break_connection() { break_off(Outcome::kPeerGone); }
   bool progress();
   bool is_waiting() const { return !postings_.empty() || state == State::kConnecting; }
   int descriptor() const { return port.descriptor(); }
@@ -133,6 +135,7 @@ class Endpoint : public fid_ep {
   bool deliver(Arrival& arrival);
   void acknowledge(const std::string& to, uint64_t posting, Outcome outcome);
 
+  bool is_alone_ = false;  // the peer is gone, and the program was told
   size_t postings_max_;
   size_t receives_max_;
   uint64_t next_posting_ = 1;

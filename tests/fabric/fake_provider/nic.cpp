@@ -24,17 +24,39 @@ bool may_cache() {
   return count == nullptr || std::string_view(count) != "0";
 }
 
+struct Known {
+  std::mutex mutex;
+  std::set<Nic*> nics;
+};
+Known& known() {
+  static Known all;
+  return all;
+}
+
 }  // namespace
+
+std::set<Nic*> Nic::all() {
+  const std::lock_guard lock(known().mutex);
+  return known().nics;
+}
 
 Nic::Nic(const Manners& wanted)
     : manners(wanted),
       random(seed() ^ (static_cast<uint64_t>(getpid()) << 32)),
       regions(wanted.caches_regions && may_cache()),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  {
+    const std::lock_guard lock(known().mutex);
+    known().nics.insert(this);
+  }
   if (manners.makes_progress_alone) thread_ = std::thread([this] { work(); });
 }
 
 Nic::~Nic() {
+  {
+    const std::lock_guard lock(known().mutex);
+    known().nics.erase(this);
+  }
   is_ending_ = true;
   wake();
   if (thread_.joinable()) thread_.join();

@@ -38,6 +38,9 @@ class Nic {
   bool needs_descriptors = true;  // FI_MR_LOCAL
   std::set<Endpoint*> endpoints;
 
+  /// Those of this process. They must not be closed meanwhile.
+  static std::set<Nic*> all();
+
   /// Something has been posted.
   void wake();
   /// What a look at a completion queue does. The mutex is held.

@@ -18,6 +18,7 @@ enum class Kind : uint8_t {
   kConnect,
   kAccept,
   kReject,
+  kBreak,  ///< the connection is broken: what the peer has under way never gets an answer
   kDisconnect,
 };
 

@@ -30,11 +30,14 @@ Region& Regions::add(std::byte* base, size_t size_bytes, uint64_t access, bool m
   region->is_cached = is_cached;
   region->key = key;
   region->mem_desc = region.get();
+  open_.insert(region.get());
   return *(by_key_[key] = std::move(region));
 }
 
 void Regions::close(Region& region) {
-  if (!region.is_cached) by_key_.erase(region.key);
+  if (region.is_cached) return;
+  open_.erase(&region);
+  by_key_.erase(region.key);
 }
 
 std::byte* Regions::find(uint64_t key, uint64_t address, size_t size_bytes, uint64_t access) const {
@@ -46,10 +49,8 @@ std::byte* Regions::find(uint64_t key, uint64_t address, size_t size_bytes, uint
 }
 
 bool Regions::covers(const void* descriptor, const void* memory, size_t size_bytes) const {
-  for (const auto& [key, region] : by_key_)
-    if (region.get() == descriptor)
-      return holds(*region, reinterpret_cast<uint64_t>(memory), size_bytes);
-  return false;
+  return open_.contains(descriptor) && holds(*static_cast<const Region*>(descriptor),
+                                             reinterpret_cast<uint64_t>(memory), size_bytes);
 }
 
 }  // namespace braid::fabric::fake

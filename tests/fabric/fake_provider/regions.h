@@ -38,6 +38,7 @@ class Regions {
  private:
   bool caches_;
   std::map<uint64_t, std::unique_ptr<Region>> by_key_;
+  std::set<const void*> open_;  // what by_key_ holds
 };
 
 }  // namespace braid::fabric::fake

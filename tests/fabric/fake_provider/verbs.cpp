@@ -125,6 +125,11 @@ const Special& special() {
 
 }  // namespace braid::fabric::fake
 
+/// For tests (use.h).
+extern "C" __attribute__((visibility("default"))) int braid_fake_break(const char* address) {
+  return braid::fabric::fake::break_connections_at(address);
+}
+
 extern "C" __attribute__((visibility("default"))) fi_provider* fi_prov_ini() {
   return &braid::fabric::fake::provider;
 }

@@ -191,6 +191,23 @@ int name_of_endpoint(fid* handle, void* address, size_t* size_bytes) {
 
 }  // namespace
 
+int break_connections_at(const char* address) {
+  in_addr wanted{};
+  if (inet_pton(AF_INET, address, &wanted) != 1) return 0;
+  int broken = 0;
+  for (Nic* nic : Nic::all()) {
+    const std::lock_guard lock(nic->mutex);
+    for (Endpoint* endpoint : nic->endpoints) {
+      const sockaddr_in here = address_in(endpoint->name.data(), endpoint->name.size());
+      if (here.sin_addr.s_addr != wanted.s_addr || endpoint->state != Endpoint::State::kConnected)
+        continue;
+      endpoint->break_connection();
+      ++broken;
+    }
+  }
+  return broken;
+}
+
 fi_ops_cm* connection_calls() {
   static fi_ops_cm calls = {sizeof(fi_ops_cm), unsupported, name_of_endpoint, unsupported,
                             connect_endpoint,  unsupported, accept_request,   unsupported,
