@@ -21,7 +21,8 @@ namespace {
 
 constexpr const char* kLoopback = "127.0.0.1";
 constexpr uint64_t kBusyNs = 100'000;  // after something has happened, it looks again at once
-constexpr auto kQuiet = std::chrono::microseconds(250);  // between looks when nothing happens
+// Between looks when nothing happens, where no descriptor tells.
+constexpr auto kQuiet = std::chrono::microseconds(250);
 
 int kind_of(About about) {
   switch (about) {
@@ -120,12 +121,14 @@ Service::Service(RailChoice rails, std::unique_ptr<Engine> engine, std::unique_p
     : rails_(std::move(rails)),
       engine_(std::move(engine)),
       events_(std::move(events)),
+      descriptors_(engine_->wait_descriptors()),
       thread_([this] { work(); }) {}
 
 Service::~Service() {
   {
     const std::lock_guard lock(mutex_);
     is_ending_ = true;
+    sleep_.wake();
   }
   ended_.notify_one();
   thread_.join();
@@ -160,6 +163,8 @@ bool Service::wait(uint64_t limit_us, const std::function<bool(Engine&)>& is_so)
     if (!is_busy) sched_yield();
   }
   --waiting_;
+  const std::lock_guard lock(mutex_);
+  follow_up();
   return is_met;
 }
 
@@ -190,8 +195,10 @@ void Service::work() {
   while (!is_ending_) {
     const bool is_driven = waiting_ > 0;
     if (!is_driven && step()) happened_ns = now_ns();
-    if (is_driven || now_ns() - happened_ns > kBusyNs) {
+    if (is_driven) {
       ended_.wait_for(lock, kQuiet);
+    } else if (now_ns() - happened_ns > kBusyNs) {
+      rest(lock);
     } else {
       lock.unlock();
       sched_yield();
@@ -200,7 +207,21 @@ void Service::work() {
   }
 }
 
+void Service::rest(std::unique_lock<std::mutex>& lock) {
+  if (!descriptors_.empty() && watchers_.is_empty() && engine_->arm())
+    sleep_.until(engine_->next_deadline_ns(), now_ns(), descriptors_, lock);
+  else
+    ended_.wait_for(lock, kQuiet);
+}
+
 // ---- Under the mutex ----
+
+/// Of a call, which may have left something to do.
+void Service::follow_up() {
+  deliver();
+  if (!engine_->is_idle() || !watchers_.is_empty()) sleep_.wake();
+  sleep_.wake_before(engine_->next_deadline_ns());
+}
 
 bool Service::step() {
   const bool is_busy = engine_->step(now_ns());

@@ -3,6 +3,7 @@
 #include <rdma/fi_cm.h>
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
+#include <rdma/fi_eq.h>
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
 #include <sys/random.h>
@@ -75,6 +76,8 @@ class OfiDomain final : public Domain {
   bool post_send(uint32_t peer, uint32_t region, Bytes message, uint64_t context) override;
   bool post_receive(uint32_t region, MutableBytes buffer, uint64_t context) override;
   size_t poll(std::span<Completion> completions) override;
+  int wait_descriptor() const override { return wait_descriptor_; }
+  bool arm() override;
 
  private:
   struct Region {
@@ -109,6 +112,7 @@ class OfiDomain final : public Domain {
 
   Status prepare(const std::string& host_address);
   Status check_that_closing_ends_access();
+  Status open_queue();
   Result<Owned<fid_ep>> open_endpoint();
   Result<std::vector<std::byte>> name_of(fid_ep& endpoint) const;
   Status failure(const char* what, int64_t answer) const;
@@ -131,6 +135,7 @@ class OfiDomain final : public Domain {
   Owned<fid_domain> domain_;
   Owned<fid_av> addresses_;
   Owned<fid_cq> queue_;
+  int wait_descriptor_ = -1;
   std::unordered_map<uint32_t, Region> regions_;
   std::deque<Operation> operations_;
   Owned<fid_ep> endpoint_;   // endpoints are closed first: nothing reads or writes memory then
@@ -177,15 +182,7 @@ Status OfiDomain::prepare(const std::string& host_address) {
   if (answer != 0) return failure("fi_av_open", answer);
   addresses_.reset(addresses);
 
-  fi_cq_attr queue_attributes{};
-  queue_attributes.format = FI_CQ_FORMAT_DATA;
-  queue_attributes.wait_obj = FI_WAIT_NONE;
-  queue_attributes.size = info_->tx_attr->size + info_->rx_attr->size;
-  fid_cq* queue = nullptr;
-  answer = fi_cq_open(domain, &queue_attributes, &queue, nullptr);
-  if (answer != 0) return failure("fi_cq_open", answer);
-  queue_.reset(queue);
-
+  if (Status failed = open_queue(); !failed.ok()) return failed;
   Result<Owned<fid_ep>> endpoint = open_endpoint();
   if (!endpoint.ok()) return endpoint.status();
   endpoint_ = std::move(endpoint).value();
@@ -214,6 +211,20 @@ Status OfiDomain::check_that_closing_ends_access() {
                            ": libfabric's registration cache leaves memory open to peers after its "
                            "region was closed",
                        "Start the program with FI_MR_CACHE_MAX_COUNT=0");
+}
+
+Status OfiDomain::open_queue() {
+  fi_cq_attr attributes{};
+  attributes.format = FI_CQ_FORMAT_DATA;
+  attributes.wait_obj = quirks_.has_wait_descriptor ? FI_WAIT_FD : FI_WAIT_NONE;
+  attributes.size = info_->tx_attr->size + info_->rx_attr->size;
+  fid_cq* queue = nullptr;
+  int answer = fi_cq_open(domain_.get(), &attributes, &queue, nullptr);
+  if (answer != 0) return failure("fi_cq_open", answer);
+  queue_.reset(queue);
+  if (attributes.wait_obj != FI_WAIT_FD) return {};
+  answer = fi_control(&queue->fid, FI_GETWAIT, &wait_descriptor_);
+  return answer == 0 ? Status() : failure("FI_GETWAIT", answer);
 }
 
 Result<std::vector<std::byte>> OfiDomain::name_of(fid_ep& endpoint) const {
@@ -421,6 +432,11 @@ size_t OfiDomain::poll(std::span<Completion> completions) {
   for (; count < completions.size() && !waiting_.empty(); waiting_.pop_front())
     completions[count++] = waiting_.front();
   return count + read_queue(completions.subspan(count));
+}
+
+bool OfiDomain::arm() {
+  fid* queue = &queue_->fid;
+  return wait_descriptor_ >= 0 && waiting_.empty() && fi_trywait(fabric_.get(), &queue, 1) == 0;
 }
 
 size_t OfiDomain::read_queue(std::span<Completion> completions) {

@@ -30,6 +30,8 @@ struct Quirks {
   /// A connection that has broken stays so, and whatever is posted to it fails. An endpoint has one
   /// for each peer: once all that was under way has come back, the peer is written to from another.
   bool keeps_broken_connections = false;
+  /// Its queue has a descriptor to wait for (FI_WAIT_FD).
+  bool has_wait_descriptor = false;
 };
 
 const Quirks& tcp_quirks();

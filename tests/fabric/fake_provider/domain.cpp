@@ -221,6 +221,10 @@ int close_domain(fid* handle) {
   return 0;
 }
 
+int open_queue(fid_domain* domain, fi_cq_attr* attributes, fid_cq** queue, void* context) {
+  return open_completion_queue(*static_cast<Domain*>(domain)->nic, attributes, queue, context);
+}
+
 int no_addresses(fid_domain*, fi_av_attr*, fid_av**, void*) { return -FI_ENOSYS; }
 
 fi_ops domain_fid = {sizeof(fi_ops), close_domain, unsupported, unsupported,
@@ -230,7 +234,7 @@ int open_domain(fid_fabric*, fi_info* info, fid_domain** opened, void* context) 
   static fi_ops_domain calls = {
       sizeof(fi_ops_domain),
       special().open_addresses != nullptr ? special().open_addresses : no_addresses,
-      open_completion_queue,
+      open_queue,
       special().open_endpoint,
       unsupported,
       unsupported,

@@ -51,10 +51,10 @@ void Gathered::copy_in(size_t offset_bytes, std::span<const std::byte> from) {
 
 Endpoint::Endpoint(Nic& its_nic, const fi_info& info)
     : fid_ep{}, nic(its_nic), postings_max_(info.tx_attr->size), receives_max_(info.rx_attr->size) {
-  nic.endpoints.insert(this);
+  nic.members.insert(this);
 }
 
-Endpoint::~Endpoint() { nic.endpoints.erase(this); }
+Endpoint::~Endpoint() { nic.members.erase(this); }
 
 // ---- Postings ----
 

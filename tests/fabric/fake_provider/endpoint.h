@@ -57,14 +57,14 @@ struct Posting {
   size_t landed_bytes = 0;  // of a kRead
 };
 
-class Endpoint : public fid_ep {
+class Endpoint : public fid_ep, public Nic::Member {
  public:
   enum class State : uint8_t { kIdle, kConnecting, kConnected, kBroken };
 
   Endpoint(Nic& nic, const fi_info& info);
   Endpoint(const Endpoint&) = delete;
   Endpoint& operator=(const Endpoint&) = delete;
-  ~Endpoint();
+  ~Endpoint() override;
 
   // Set by whoever binds it.
   CompletionQueue* sends_to = nullptr;
@@ -88,9 +88,9 @@ class Endpoint : public fid_ep {
   void disconnect();
   /// As a link that fails: both ends notice by what they have under way.
   void break_connection() { break_off(Outcome::kPeerGone); }
-  bool progress();
-  bool is_waiting() const { return !postings_.empty() || state == State::kConnecting; }
-  int descriptor() const { return port.descriptor(); }
+  bool progress() override;
+  bool is_waiting() const override { return !postings_.empty() || state == State::kConnecting; }
+  int descriptor() const override { return port.descriptor(); }
 
  private:
   using Clock = std::chrono::steady_clock;

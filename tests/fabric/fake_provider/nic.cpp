@@ -8,8 +8,6 @@
 #include <string_view>
 #include <vector>
 
-#include "fabric/fake_provider/endpoint.h"
-
 namespace braid::fabric::fake {
 namespace {
 
@@ -73,7 +71,7 @@ void Nic::look() {
 
 bool Nic::progress() {
   bool is_busy = false;
-  for (Endpoint* endpoint : endpoints) is_busy = endpoint->progress() || is_busy;
+  for (Member* member : members) is_busy = member->progress() || is_busy;
   return is_busy;
 }
 
@@ -98,9 +96,9 @@ void Nic::wait() {
   int limit_ms = kQuietMs;
   {
     const std::lock_guard lock(mutex);
-    for (const Endpoint* endpoint : endpoints) {
-      files.push_back({endpoint->descriptor(), POLLIN, 0});
-      if (endpoint->is_waiting()) limit_ms = kUnansweredMs;
+    for (const Member* member : members) {
+      files.push_back({member->descriptor(), POLLIN, 0});
+      if (member->is_waiting()) limit_ms = kUnansweredMs;
     }
   }
   poll(files.data(), files.size(), limit_ms);

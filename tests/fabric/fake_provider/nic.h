@@ -13,8 +13,6 @@
 
 namespace braid::fabric::fake {
 
-class Endpoint;
-
 /// How the two providers differ in what they move.
 struct Manners {
   bool has_connections = false;  ///< an endpoint has one peer, and an error breaks it
@@ -26,17 +24,28 @@ struct Manners {
 
 class Nic {
  public:
+  /// Endpoints. All with the mutex held.
+  class Member {
+   public:
+    virtual ~Member() = default;
+    /// Whether it has done something.
+    virtual bool progress() = 0;
+    /// For an answer.
+    virtual bool is_waiting() const = 0;
+    virtual int descriptor() const = 0;
+  };
+
   explicit Nic(const Manners& manners);
   Nic(const Nic&) = delete;
   Nic& operator=(const Nic&) = delete;
   ~Nic();
 
   const Manners manners;
-  std::mutex mutex;  // guards all below, the endpoints and the completion queues
+  std::mutex mutex;  // guards all below, the members and the completion queues
   std::mt19937_64 random;
   Regions regions;
   bool needs_descriptors = true;  // FI_MR_LOCAL
-  std::set<Endpoint*> endpoints;
+  std::set<Member*> members;
 
   /// Those of this process. They must not be closed meanwhile.
   static std::set<Nic*> all();

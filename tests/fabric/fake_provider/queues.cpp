@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "fabric/fake_provider/calls.h"
-#include "fabric/fake_provider/domain.h"
+#include "fabric/fake_provider/nic.h"
 
 namespace braid::fabric::fake {
 
@@ -83,14 +83,13 @@ size_t bytes_of(fi_cq_format format) {
 
 }  // namespace
 
-int open_completion_queue(fid_domain* domain, fi_cq_attr* attributes, fid_cq** opened,
-                          void* context) {
+int open_completion_queue(Nic& nic, fi_cq_attr* attributes, fid_cq** opened, void* context) {
   const bool has_tags = attributes->format == FI_CQ_FORMAT_TAGGED;
   if (has_tags || attributes->wait_obj != FI_WAIT_NONE) return -FI_ENOSYS;
   auto* queue = new CompletionQueue();  // owner: who closes it
   queue->fid = {FI_CLASS_CQ, context, &completion_queue_fid};
   queue->ops = &completion_queue_calls;
-  queue->nic = static_cast<Domain*>(domain)->nic.get();
+  queue->nic = &nic;
   queue->entry_bytes = bytes_of(attributes->format);
   *opened = queue;
   return 0;

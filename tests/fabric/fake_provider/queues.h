@@ -28,8 +28,7 @@ struct CompletionQueue : fid_cq {
   void push(const Entry& entry);
 };
 
-int open_completion_queue(fid_domain* domain, fi_cq_attr* attributes, fid_cq** queue,
-                          void* context);
+int open_completion_queue(Nic& nic, fi_cq_attr* attributes, fid_cq** queue, void* context);
 
 class Listener;
 

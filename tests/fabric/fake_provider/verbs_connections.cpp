@@ -197,7 +197,8 @@ int break_connections_at(const char* address) {
   int broken = 0;
   for (Nic* nic : Nic::all()) {
     const std::lock_guard lock(nic->mutex);
-    for (Endpoint* endpoint : nic->endpoints) {
+    for (Nic::Member* member : nic->members) {
+      auto* endpoint = static_cast<Endpoint*>(member);
       const sockaddr_in here = address_in(endpoint->name.data(), endpoint->name.size());
       if (here.sin_addr.s_addr != wanted.s_addr || endpoint->state != Endpoint::State::kConnected)
         continue;
