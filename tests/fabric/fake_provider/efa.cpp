@@ -18,6 +18,8 @@
 namespace braid::fabric::fake {
 namespace {
 
+// Of two providers with one name, libfabric takes the newer.
+constexpr uint32_t kVersion = FI_VERSION(9999, 0);
 constexpr uint64_t kCaps = FI_MSG | FI_RMA | FI_SEND | FI_RECV | FI_READ | FI_WRITE |
                            FI_REMOTE_READ | FI_REMOTE_WRITE | FI_LOCAL_COMM | FI_REMOTE_COMM |
                            FI_SOURCE | FI_MULTI_RECV | FI_DIRECTED_RECV;
@@ -54,7 +56,7 @@ Info offer(int device) {
   info->src_addr = copy_of(&address, sizeof address);
   info->src_addrlen = sizeof address;
   info->fabric_attr->name = strdup("EFA-fe80::1");
-  info->fabric_attr->prov_version = FI_VERSION(1, 0);
+  info->fabric_attr->prov_version = kVersion;
   fi_domain_attr& domain = *info->domain_attr;
   domain.name = strdup(("fake_rdmap" + std::to_string(device) + "-rdm").c_str());
   domain.caps = FI_LOCAL_COMM | FI_REMOTE_COMM;
@@ -199,13 +201,9 @@ int name_of_endpoint(fid* handle, void* address, size_t* size_bytes) {
 fi_ops_cm name_calls = {sizeof(fi_ops_cm), unsupported, name_of_endpoint, unsupported, unsupported,
                         unsupported,       unsupported, unsupported,      unsupported, unsupported};
 
-fi_provider provider = {FI_VERSION(1, 0),
-                        FI_VERSION(FI_MAJOR_VERSION, FI_MINOR_VERSION),
-                        {},
-                        "efa",
-                        get_info,
-                        open_fabric,
-                        nullptr};
+fi_provider provider = {
+    kVersion, FI_VERSION(FI_MAJOR_VERSION, FI_MINOR_VERSION), {}, "efa", get_info, open_fabric,
+    nullptr};
 
 }  // namespace
 

@@ -19,6 +19,8 @@
 namespace braid::fabric::fake {
 namespace {
 
+// Of two providers with one name, libfabric takes the newer.
+constexpr uint32_t kVersion = FI_VERSION(9999, 0);
 constexpr uint64_t kCaps = FI_MSG | FI_RMA | FI_SEND | FI_RECV | FI_READ | FI_WRITE |
                            FI_REMOTE_READ | FI_REMOTE_WRITE | FI_LOCAL_COMM | FI_REMOTE_COMM;
 constexpr uint64_t kOrder = FI_ORDER_RAR | FI_ORDER_RAW | FI_ORDER_RAS | FI_ORDER_WAW |
@@ -31,7 +33,7 @@ Info offer() {
   info->mode = FI_RX_CQ_DATA;
   info->addr_format = FI_SOCKADDR_IN;
   info->fabric_attr->name = strdup("IB-0xfe80000000000000");
-  info->fabric_attr->prov_version = FI_VERSION(1, 0);
+  info->fabric_attr->prov_version = kVersion;
   fi_domain_attr& domain = *info->domain_attr;
   domain.name = strdup("fake_mlx5_0");
   domain.caps = FI_LOCAL_COMM | FI_REMOTE_COMM;
@@ -97,13 +99,9 @@ int get_info(uint32_t, const char* node, const char*, uint64_t flags, const fi_i
   return 0;
 }
 
-fi_provider provider = {FI_VERSION(1, 0),
-                        FI_VERSION(FI_MAJOR_VERSION, FI_MINOR_VERSION),
-                        {},
-                        "verbs",
-                        get_info,
-                        open_fabric,
-                        nullptr};
+fi_provider provider = {
+    kVersion, FI_VERSION(FI_MAJOR_VERSION, FI_MINOR_VERSION), {}, "verbs", get_info, open_fabric,
+    nullptr};
 
 }  // namespace
 
