@@ -54,13 +54,17 @@ Result<std::unique_ptr<Domain>> open_rail(const ServiceOptions& options,
   }
   Result<std::unique_ptr<Domain>> opened = Status::error("no provider of libfabric is here");
   for (const ofi::Quirks* quirks : ofi::all_quirks()) {
+    if (quirks->takes_device) continue;  // by its name alone
     opened = open_wire(*quirks, address, options.has_gpu_memory);
     if (opened.ok()) break;
   }
   return opened;
 }
 
-Result<RailChoice> choose(const ServiceOptions& options, const std::vector<topology::Nic>& nics) {
+Result<RailChoice> choose(const ServiceOptions& options, const std::vector<topology::Nic>& here) {
+  const ofi::Quirks* quirks = ofi::find_quirks(options.provider);
+  const bool takes_device = quirks != nullptr && quirks->takes_device;
+  const std::vector<topology::Nic> nics = takes_device ? by_rdma_device(here) : here;
   if (!options.addresses.empty() && !options.nics.empty())
     return Status::error("an engine takes addresses or NICs, not both");
   if (!options.addresses.empty()) return rails_at(options.addresses, nics);
