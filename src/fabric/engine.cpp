@@ -233,8 +233,8 @@ Status Engine::check_stream_wait(uint32_t immediate) {
   return {};
 }
 
-void Engine::immediate_arrived(uint32_t immediate) {
-  counters_.arrived(immediate);
+void Engine::immediate_arrived(uint32_t immediate, uint32_t count) {
+  counters_.arrived(immediate, count);
   if (completions_.expects_counts()) completions_.counted(immediate, counters_.count(immediate));
   if (!hears_.empty()) hear(immediate);
 }
@@ -261,6 +261,23 @@ bool Engine::is_idle() const {
   return worker_.is_idle() &&
          std::all_of(mailboxes_.begin(), mailboxes_.end(),
                      [](const auto& mailbox) { return mailbox->queued() == 0; });
+}
+
+std::vector<int> Engine::wait_descriptors() {
+  std::vector<int> descriptors;
+  for (size_t i = 0; i < worker_.rail_count(); ++i) {
+    const int descriptor = worker_.rail(i).wait_descriptor();
+    if (descriptor < 0) return {};
+    descriptors.push_back(descriptor);
+  }
+  return descriptors;
+}
+
+bool Engine::arm() {
+  if (!is_idle()) return false;  // what is to be posted waits for room, of which nobody tells
+  for (size_t i = 0; i < worker_.rail_count(); ++i)
+    if (!worker_.rail(i).arm()) return false;
+  return true;
 }
 
 uint64_t Engine::next_deadline_ns() const {

@@ -181,6 +181,10 @@ class Engine final : private Worker::Listener {
   uint64_t next_deadline_ns() const;
   /// Nothing is under way: all that can happen is that something arrives.
   bool is_idle() const;
+  /// Of the rails (Domain::wait_descriptor). Empty: one has none, and all want to be looked at.
+  std::vector<int> wait_descriptors();
+  /// True: whatever arrives from now on makes one of them readable. False: step first.
+  bool arm();
 
  private:
   struct Peer {
@@ -248,7 +252,7 @@ class Engine final : private Worker::Listener {
   Status prepare();
 
   void transfer_ended(uint64_t id, const Transfer& transfer) override;
-  void immediate_arrived(uint32_t immediate) override;
+  void immediate_arrived(uint32_t immediate, uint32_t count) override;
   void foreign_completed(size_t rail, const Completion& completion) override;
   void route_suspected(const Transfer& transfer) override { probe_routes(transfer.holds.peer); }
 

@@ -1,5 +1,6 @@
 // The contract of fabric/domain.h, on every kind of wire.
 #include <gtest/gtest.h>
+#include <poll.h>
 
 #include <cstring>
 #include <map>
@@ -31,7 +32,7 @@ struct End {
       if (completion.event == Event::kReceived && completion.ok)
         received_bytes[completion.context] = completion.size_bytes;
       if (completion.event == Event::kImmediate) {
-        ++immediates[completion.immediate];
+        immediates[completion.immediate] += static_cast<int>(completion.slices);
         ++immediate_count;
       }
     }
@@ -128,6 +129,38 @@ TEST_P(ContractTest, AWriteIsThereOnceItHasCompletedAndOnceItsImmediateHasCome) 
   }
 }
 
+TEST_P(ContractTest, SegmentsLandWhereTheyBelongAndAreCountedTogether) {
+  const size_t count = writer().domain->traits().segments_max;
+  const uint32_t slices = count == 1 ? 1 : 1'000'000'007;
+  for (const size_t size_bytes : {1, 100, 8192, 70'000}) {
+    const auto bytes = some_bytes(count * size_bytes, 9);
+    const auto source = source_of(bytes), memory = target_of(2 * count * size_bytes);
+    const uint32_t from = add(writer(), source, Access::kLocal);
+    const uint32_t into = add(target(), memory, Access::kRemoteWrite);
+    std::vector<std::byte> expected(2 * count * size_bytes);
+    std::vector<Segment> segments;
+    for (size_t i = 0; i < count; ++i) {
+      const size_t place = (2 * (count - i) - 1) * size_bytes;  // backwards, with gaps
+      segments.push_back({source->bytes().subspan(i * size_bytes, size_bytes),
+                          target().domain->remote_range(into).base + place});
+      std::copy_n(bytes.begin() + i * size_bytes, size_bytes, expected.begin() + place);
+    }
+    Write write = to(target().domain->remote_range(into), 0, from, segments[0].source, size_bytes);
+    write.target_address = segments[0].target_address;
+    write.further = std::span(segments).subspan(1);
+    write.immediate = static_cast<uint32_t>(size_bytes);
+    write.slices = slices;
+    post(write);
+    ASSERT_TRUE(wait([&] { return target().immediates.contains(*write.immediate); }));
+    EXPECT_EQ(target().immediates[*write.immediate], static_cast<int>(slices));
+    EXPECT_EQ(memory->get(), expected) << size_bytes;
+    ASSERT_TRUE(wait([&] { return writer().ended.contains(size_bytes); }));
+    EXPECT_EQ(writer().ended[size_bytes], std::vector<bool>{true});
+    writer().domain->remove_region(from);
+    target().domain->remove_region(into);
+  }
+}
+
 TEST_P(ContractTest, ACompletedWriteIsThereWithoutAnImmediateToo) {
   const auto bytes = some_bytes(300'000, 2);
   const auto source = source_of(bytes), memory = target_of(bytes.size());
@@ -137,6 +170,38 @@ TEST_P(ContractTest, ACompletedWriteIsThereWithoutAnImmediateToo) {
   ASSERT_TRUE(wait([&] { return writer().ended.count(7) == 1; }));
   EXPECT_EQ(memory->get(), bytes);
   EXPECT_EQ(target().immediate_count, 0);
+}
+
+TEST_P(ContractTest, WhoWaitsForTheDescriptorMissesNothing) {
+  const int descriptor = target().domain->wait_descriptor();
+  if (descriptor < 0) {
+    EXPECT_FALSE(target().domain->arm());  // so it is looked at
+    return;
+  }
+  const auto bytes = some_bytes(100'000, 4);
+  const auto source = source_of(bytes), memory = target_of(bytes.size());
+  const uint32_t from = add(writer(), source, Access::kLocal);
+  const uint32_t into = add(target(), memory, Access::kRemoteWrite);
+  const auto is_readable = [&] {
+    pollfd awaited{descriptor, POLLIN, 0};
+    return ::poll(&awaited, 1, 1) == 1;
+  };
+  post(to(target().domain->remote_range(into), 0, from, source->bytes(), 0));  // both are connected
+  ASSERT_TRUE(wait([&] { return writer().ended.contains(0); }));
+  for (uint32_t turn = 1; turn <= 20; ++turn) {
+    for (int look = 0; look < 10'000 && !target().domain->arm(); ++look) target().poll();
+    EXPECT_FALSE(is_readable()) << turn;
+    Write write = to(target().domain->remote_range(into), 0, from, source->bytes(), turn);
+    write.immediate = turn;
+    ASSERT_TRUE(wait([&] { return writer().domain->post_write(write); }, 20'000));
+    for (int look = 0; look < 10'000 && !target().immediates.contains(turn); ++look) {
+      writer().poll();
+      if (!target().domain->arm() || is_readable()) target().poll();
+    }
+    ASSERT_EQ(target().immediates[turn], 1);
+    ASSERT_EQ(memory->get(), bytes);
+    ASSERT_TRUE(wait([&] { return writer().ended.contains(turn); }));
+  }
 }
 
 TEST_P(ContractTest, EveryBitOfAnImmediateArrives) {

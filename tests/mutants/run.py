@@ -64,6 +64,7 @@ class Build:
         self.folder = beside / "mutants" / "build"
         self.cache = (beside / "CMakeCache.txt").read_text()
         self.took_s = {}  # by command, without a mutant
+        self.before = {}  # files as they were, by name
         self.copy_sources()
         self.configure()
 
@@ -124,13 +125,14 @@ class Build:
 
     def change(self, mutant):
         """What went wrong."""
+        self.before = {file: (self.sources / file).read_bytes() for file in mutant.files}
         patched = run("patch", "--quiet", "--no-backup-if-mismatch", "-p1", "-d", self.sources, "-i",
                       mutant.patch)
         return patched.stdout + patched.stderr if patched.returncode else ""
 
-    def change_back(self, mutant):
-        for file in mutant.files:
-            shutil.copyfile(ROOT / file, self.sources / file)
+    def change_back(self):
+        for file, content in self.before.items():
+            (self.sources / file).write_bytes(content)
             (self.sources / (file + ".rej")).unlink(missing_ok=True)
 
 
@@ -146,7 +148,7 @@ def meet(build, mutant):
                 return found, True
         return "nothing wrong in " + ", ".join(" ".join(words) for words in mutant.commands), False
     finally:
-        build.change_back(mutant)
+        build.change_back()
 
 
 def main(arguments):
