@@ -31,8 +31,9 @@ Worker::Worker(std::vector<std::unique_ptr<Domain>> rails, Listener& listener)
   for (std::unique_ptr<Domain>& domain : rails) rails_.push_back({std::move(domain), 0, 0, 0});
 }
 
-bool Worker::Rail::has_room() const {
+bool Worker::Rail::has_room(const Route& route) const {
   const Traits& traits = domain->traits();
+  if (route.under_way == 0) return true;
   return under_way < traits.postings_max && under_way_bytes < traits.posted_bytes_max;
 }
 
@@ -115,11 +116,11 @@ bool Worker::fill() {
 bool Worker::fill(size_t rail) {
   bool posted = false;
   ++fills_;
-  for (size_t passed = 0; passed < turns_.size() && rails_[rail].has_room();) {
+  for (size_t passed = 0; passed < turns_.size();) {
     const std::vector<Route>* peer = turns_.front();
     PeerQueue& queue = queues_.at(peer);
     turns_.pop_front();
-    const bool is_posted = post_next(rail, queue);
+    const bool is_posted = rails_[rail].has_room((*peer)[rail]) && post_next(rail, queue);
     posted = posted || is_posted;
     if (queue.transfers.empty()) {
       queues_.erase(peer);

@@ -127,7 +127,9 @@ class Worker {
     uint64_t under_way = 0;
     uint64_t under_way_bytes = 0;
     uint64_t immediates = 0;
-    bool has_room() const;
+    /// A peer with nothing under way there has room always, for one posting: another one that is
+    /// silent may hold all that there is.
+    bool has_room(const Route& route) const;
   };
   struct Posting {
     uint64_t transfer;

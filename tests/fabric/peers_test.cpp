@@ -52,6 +52,34 @@ TEST_F(PeersTest, ASilentPeerIsNamedAndTheOthersGoOn) {
   EXPECT_EQ(owner_.engine->peer_state(other).value(), PeerState::kConnected);
 }
 
+TEST_F(PeersTest, ASilentPeerThatHoldsAllRoomHoldsUpNobodyElse) {
+  sim::NetworkOptions options = SmallNet::software();
+  options.postings_max = 2;
+  SmallNet net(options);
+  net.options.heartbeat.interval_ns = 0;
+  net.options.slicing = {64, 8};
+  SmallNet::Node &writer = net.add(1), &silent = net.add(2), &other = net.add(3);
+  std::vector<std::byte> source(512, std::byte{7}), lost(512), memory(512);
+  const uint64_t from = writer.engine->add_region(source).value();
+  const auto target_at = [&](SmallNet::Node& node, std::vector<std::byte>& bytes) {
+    const uint64_t peer = net.connect(node, writer);
+    const uint64_t region = node.engine->add_region(bytes).value();
+    const Granted granted = node.engine->grant(region, peer, 0, bytes.size()).value();
+    return writer.engine->open_target(granted.descriptor).value();
+  };
+  const uint64_t nowhere = target_at(silent, lost), there = target_at(other, memory);
+  const auto write = [&](uint64_t target) {
+    return writer.engine->write(from, target, {0, 0, 512}, {}, net.now_ns() + 5'000'000).value();
+  };
+  net.pause(silent);
+  write(nowhere);
+  net.run(100);
+  const uint64_t ticket = write(there);
+  net.run(4'000, [&] { return writer.engine->state(ticket).value() != TicketState::kPending; });
+  EXPECT_EQ(writer.engine->state(ticket).value(), TicketState::kDone);
+  EXPECT_EQ(memory, source);
+}
+
 TEST_F(PeersTest, APeerThatComesBackIsToldAndConnectsAnew) {
   const uint64_t before = net_.connect(owner_, writer_);
   const uint64_t owner_before = net_.number_of(owner_, writer_);

@@ -27,11 +27,8 @@ std::unique_ptr<Domain> Network::open_domain(int host, uint64_t place) {
   nic->out = simulation_.flows().add_resource(options_.link_gbps);
   nic->in = simulation_.flows().add_resource(options_.link_gbps);
   nic->traits = {"simulated", options_.removal_fences, options_.closing_fences};
-<<<<<<< HEAD
   nic->traits.postings_max = options_.postings_max;
-=======
   nic->traits.segments_max = options_.segments_max;
->>>>>>> main
   nic->place = place;
   places_[place] = {nic->id, host};
   nics_.push_back(std::move(nic));

@@ -23,17 +23,11 @@ struct NetworkOptions {
   double link_gbps = 1;  ///< of one rail, each way
   double latency_us_min = 1;
   double latency_us_max = 10;
-<<<<<<< HEAD
   double landing_us_max = 10;   ///< from the first piece of a write to the last
   int queue_depth = 16;         ///< postings to one peer of one domain that have not completed
   uint64_t postings_max = 256;  ///< Traits::postings_max
+  size_t segments_max = 4;      ///< of one write
   double full_chance = 0;       ///< that a queue says it is full although it is not
-=======
-  double landing_us_max = 10;  ///< from the first piece of a write to the last
-  int queue_depth = 16;        ///< postings of one domain that have not completed
-  size_t segments_max = 4;     ///< of one write
-  double full_chance = 0;      ///< that a queue says it is full although it is not
->>>>>>> main
   /// As domains of providers differ:
   bool removal_fences = true;
   bool closing_fences = true;

@@ -81,14 +81,9 @@ void SimulatedDomain::check_source(uint32_t region, Bytes source) const {
 }
 
 bool SimulatedDomain::post_write(const Write& write) {
-<<<<<<< HEAD
   if (is_full(write.peer)) return false;
-  check_source(write.region, write.source);
-=======
-  if (is_full()) return false;
   if (write.further.size() >= nic_.traits.segments_max)
     throw std::logic_error("posted more segments than the domain takes");
->>>>>>> main
   auto flight = std::make_shared<Network::Flight>();
   flight->from = nic_.id;
   flight->peer = write.peer;
