@@ -33,7 +33,7 @@ struct End {
         received_bytes[completion.context] = completion.size_bytes;
       if (completion.event == Event::kImmediate) {
         immediates[completion.immediate] += static_cast<int>(completion.slices);
-        ++immediate_count;
+        immediate_count += static_cast<int>(completion.slices);
       }
     }
   }

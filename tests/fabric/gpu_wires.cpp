@@ -159,6 +159,8 @@ class StagedWire final : public Wire {
     if (++looks_ % 8 == 0) usleep(1);
   }
   uint64_t now_ns() override { return wire_->now_ns(); }
+  bool break_rail(int side, int index) override { return wire_->break_rail(side, index); }
+  void mend_rail(int side, int index) override { wire_->mend_rail(side, index); }
   std::unique_ptr<Memory> memory(int side, size_t size_bytes) override {
     if (!is_gpu_[side]) return wire_->memory(side, size_bytes);
     return std::make_unique<GpuBytes>(server_, side, size_bytes);

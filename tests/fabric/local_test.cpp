@@ -14,10 +14,11 @@
 namespace braid::fabric {
 namespace {
 
-/// A process that asks for the memory behind a key, to map it, and then does nothing any more.
+/// A process that asks for the memory behind a key, to map it, and then does nothing any more, or
+/// closes before it has looked at the answer.
 class Mapper {
  public:
-  Mapper() {
+  explicit Mapper(bool closes = false) : closes_(closes) {
     EXPECT_EQ(pipe(ends_), 0);
     process_ = fork();
     if (process_ == 0) ask();
@@ -53,9 +54,14 @@ class Mapper {
     write.target_address = uint64_t{1} << 63;
     write.target_key = key;
     (void)domain->post_write(write);
+    if (!closes_)
+      for (;;) pause();
+    usleep(300'000);  // until it has been answered
+    domain.reset();
     for (;;) pause();
   }
 
+  bool closes_;
   int ends_[2] = {-1, -1};
   pid_t process_ = -1;
 };
@@ -94,6 +100,22 @@ TEST(LocalTest, MemoryIsHeldUntilTheProcessThatMappedItHasEnded) {
   mapper.end();
   EXPECT_TRUE(wait(
       *owner, [&] { return owner->drain(region) == Drain::kOver; }, milliseconds(5000)));
+}
+
+TEST(LocalTest, WhoClosesBeforeItHasLookedHoldsNothing) {
+  using std::chrono::milliseconds;
+  Mapper mapper(true);  // before the driver starts: a child cannot use it
+  const auto wire = shared_kind().make();
+  const auto owner = wire->open(1);
+  const auto memory = wire->memory(1, 4096);
+  const uint32_t region = owner->add_region(memory->bytes(), Access::kRemoteWrite).value();
+  mapper.start(owner->address(), owner->remote_range(region).key);
+  wait(
+      *owner, [] { return false; }, milliseconds(800));
+  owner->remove_region(region);
+  EXPECT_TRUE(wait(
+      *owner, [&] { return owner->drain(region) == Drain::kOver; }, milliseconds(1000)))
+      << "the process lives, and is believed to hold the memory";
 }
 
 TEST(LocalTest, MemoryThatWasNotMadeToBeSharedIsRefusedWithTheRemedy) {

@@ -110,7 +110,7 @@ void LocalDomain::remove_region(uint32_t number) {
   for (const uint64_t holder : region.holders) {
     Visitor* visitor = visitors_.find(holder);
     if (visitor == nullptr) continue;
-    visitor->segment->shared().board[visitor->slots.at(region.key)] = 0;
+    visitor->segment->shared().board[visitor->slots.at(region.key).place] = 0;
     visitor->sayings->say(kRemoved, Numbered{region.key, 1});
   }
   if (region.holders.empty()) regions_.erase(number);
@@ -227,8 +227,11 @@ bool LocalDomain::is_time_to_look() {
 
 void LocalDomain::look_at_sockets() {
   looks_eagerly_ = false;
-  while (auto stranger = listener_.accept())
-    if (strangers_.size() < kStrangersMax) strangers_.push_back(std::move(*stranger));
+  // Who means well has said hello already: the silent ones do not keep others out.
+  while (auto stranger = listener_.accept()) {
+    strangers_.push_back(std::move(*stranger));
+    if (strangers_.size() > kStrangersMax) strangers_.erase(strangers_.begin());
+  }
   std::vector<Socket> silent;
   for (Socket& stranger : strangers_) {
     if (std::optional<Packet> hello = stranger.receive())
@@ -242,7 +245,7 @@ void LocalDomain::look_at_sockets() {
     while (auto packet = peer->socket->receive()) offered(*peer, std::move(*packet));
     if (peer->socket->is_closed()) lose(*peer);
     for (const auto& [key, import] : peer->imports)
-      looks_eagerly_ = looks_eagerly_ || import.mapping == nullptr;
+      looks_eagerly_ = looks_eagerly_ || (import.mapping == nullptr && !import.is_refused);
   }
   visitors_.for_each([&](uint64_t, Visitor& visitor) { (void)visitor.socket->receive(); });
   forget_ended_processes();

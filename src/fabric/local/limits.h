@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "fabric/local/segment.h"
+
 namespace braid::fabric::local {
 
 /// A copy between GPUs takes a microsecond for what takes a network a hundred, and as long to
@@ -15,6 +17,12 @@ inline constexpr size_t kMessageBytesMax = 64 << 10;
 inline constexpr uint64_t kHeldMessagesMax = 64;  // of one visitor, that no buffer is there for
 inline constexpr int kRecordsAtOnce = 256;
 inline constexpr size_t kStrangersMax = 64;
+inline constexpr size_t kVisitorsMax = 1024;
+// Of one process that takes nothing of what it is told: more is due to none that works.
+inline constexpr size_t kSayingsMax = 4 * kPostingsMax;
+inline constexpr size_t kAsksMax = 2 * kSlots;
+/// Completions that nobody has taken: beyond that, visitors wait.
+inline constexpr size_t kReadyMax = 4096;
 inline constexpr uint64_t kLandedMax = 1 << 16;  // in one record
 inline constexpr uint64_t kBetweenLooksNs = 50'000;
 

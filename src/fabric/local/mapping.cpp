@@ -90,10 +90,12 @@ int find_gpu(const cuda::Driver& driver, const CUuuid& gpu) {
 Mapping::State Mapping::prepare(gpu::Lane& lane) {
   const std::lock_guard lock(mutex_);
   const auto [view, is_new] = views_.try_emplace(&lane);
-  if (is_new && offer_.kind == Offer::kSameProcess) {
-    view->second = {State::kReady, offer_.address, 0};
-  } else if (is_new) {
-    lane_ = &lane;
+  if (!is_new) return view->second.state;
+  view->second.lane = &lane;
+  if (offer_.kind == Offer::kSameProcess) {
+    view->second.state = State::kReady;
+    view->second.address = offer_.address;
+  } else {
     lane.run(
         [self = shared_from_this(), at = &lane](CUresult context) { self->open(context, *at); });
   }
@@ -106,10 +108,10 @@ CUdeviceptr Mapping::address_for(const gpu::Lane& lane) const {
 }
 
 /// In the lane's thread.
-void Mapping::open(CUresult context, const gpu::Lane& lane) {
+void Mapping::open(CUresult context, gpu::Lane& lane) {
   const std::lock_guard opening(opening_);
   View view;
-  if (is_closed_) return;
+  view.lane = &lane;
   const CUresult result = context == CUDA_SUCCESS ? open(view, lane.gpu()) : context;
   view.state = result == CUDA_SUCCESS ? State::kReady : State::kRefused;
   const std::lock_guard lock(mutex_);
@@ -138,6 +140,7 @@ CUresult Mapping::map() {
   if (result == CUDA_SUCCESS)
     result = driver_.cuMemMap(reserved_, offer_.shared_bytes, 0, handle_, 0);
   is_mapped_ = result == CUDA_SUCCESS;
+  if (!is_mapped_) unmap();
   return result;
 }
 
@@ -151,29 +154,38 @@ CUresult Mapping::allow(int gpu) {
 
 bool Mapping::let_go() {
   const std::lock_guard lock(mutex_);
-  if (lane_ == nullptr) return true;
-  if (!std::exchange(is_letting_go_, true))
-    lane_->run([self = shared_from_this()](CUresult) { self->close(); });
+  if (std::exchange(is_letting_go_, true)) return is_gone_;
+  is_gone_ = views_.empty() || offer_.kind == Offer::kSameProcess;
+  for (const auto& [key, view] : views_)
+    if (!is_gone_)
+      view.lane->run([self = shared_from_this(), at = key](CUresult) { self->close(*at); });
   return is_gone_;
 }
 
-void Mapping::close() {
+/// In the lane's thread. The last one unmaps what all had.
+void Mapping::close(const gpu::Lane& lane) {
   const std::lock_guard opening(opening_);
-  is_closed_ = true;
-  std::map<const gpu::Lane*, View> views;
+  CUdeviceptr opened = 0;
+  bool is_last = false;
   {
     const std::lock_guard lock(mutex_);
-    views.swap(views_);
+    opened = views_.at(&lane).opened;
+    views_.erase(&lane);
+    is_last = views_.empty();
   }
-  for (const auto& [lane, view] : views)
-    if (view.opened != 0) driver_.cuIpcCloseMemHandle(view.opened);
+  if (opened != 0) driver_.cuIpcCloseMemHandle(opened);
+  if (!is_last) return;
+  unmap();
+  const std::lock_guard lock(mutex_);
+  is_gone_ = true;
+}
+
+void Mapping::unmap() {
   if (is_mapped_) driver_.cuMemUnmap(reserved_, offer_.shared_bytes);
   if (reserved_ != 0) driver_.cuMemAddressFree(reserved_, offer_.shared_bytes);
   if (handle_ != 0) driver_.cuMemRelease(handle_);
   is_mapped_ = false;
   reserved_ = handle_ = 0;
-  const std::lock_guard lock(mutex_);
-  is_gone_ = true;
 }
 
 }  // namespace braid::fabric::local

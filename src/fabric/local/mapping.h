@@ -54,15 +54,17 @@ class Mapping : public std::enable_shared_from_this<Mapping> {
 
  private:
   struct View {
+    gpu::Lane* lane = nullptr;
     State state = State::kComing;
     CUdeviceptr address = 0;  // of the region
     CUdeviceptr opened = 0;   // kIpc
   };
-  void open(CUresult context, const gpu::Lane& lane);
+  void open(CUresult context, gpu::Lane& lane);
   CUresult open(View& view, int gpu);
   CUresult map();
   CUresult allow(int gpu);
-  void close();
+  void close(const gpu::Lane& lane);
+  void unmap();
 
   const cuda::Driver& driver_;
   const Offer offer_;
@@ -71,10 +73,8 @@ class Mapping : public std::enable_shared_from_this<Mapping> {
   CUmemGenericAllocationHandle handle_ = 0;
   CUdeviceptr reserved_ = 0;
   bool is_mapped_ = false;
-  bool is_closed_ = false;
   mutable std::mutex mutex_;                // of everybody
-  std::map<const gpu::Lane*, View> views_;  // under it
-  gpu::Lane* lane_ = nullptr;               // that lets go
+  std::map<const gpu::Lane*, View> views_;  // under it; a lane closes what it has opened
   bool is_letting_go_ = false;
   bool is_gone_ = false;
 };

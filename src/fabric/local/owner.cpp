@@ -13,7 +13,7 @@
 namespace braid::fabric::local {
 
 void LocalDomain::welcome(Packet hello, Socket socket) {
-  if (front_of<uint64_t>(hello.bytes) != kHello) return;
+  if (front_of<uint64_t>(hello.bytes) != kHello || visitors_.size() >= kVisitorsMax) return;
   Result<Segment> segment = Segment::open(std::move(hello.file));
   if (!segment.ok()) return;
   Visitor visitor;
@@ -25,12 +25,16 @@ void LocalDomain::welcome(Packet hello, Socket socket) {
   visitors_.add(std::move(visitor));
 }
 
-/// False: it has left, and everything that it has said was heard.
+/// False: it has left, and everything that it has said was heard; or it does not listen.
 bool LocalDomain::serve(uint64_t id, Visitor& visitor) {
   visitor.sayings->go_on();
   while (!visitor.to_offer.empty() && offer(id, visitor, visitor.to_offer.front()))
     visitor.to_offer.pop_front();
-  for (int count = 0; count < kRecordsAtOnce && visitor.held < kHeldMessagesMax; ++count) {
+  if (visitor.sayings->is_overfull() || visitor.to_offer.size() > kAsksMax) return false;
+  const auto may_say_more = [&] {
+    return visitor.held < kHeldMessagesMax && ready_.size() < kReadyMax;
+  };
+  for (int count = 0; count < kRecordsAtOnce && may_say_more(); ++count) {
     const std::optional<Consumer::Record> record = visitor.consumer->take();
     if (!record) return !visitor.socket->is_closed() && !visitor.consumer->is_broken();
     handle(id, visitor, *record);
@@ -42,8 +46,9 @@ void LocalDomain::handle(uint64_t id, Visitor& visitor, const Consumer::Record& 
   const Bytes bytes = record.bytes;
   if (record.kind == kLanded) {
     const std::optional<Landed> landed = front_of<Landed>(bytes);
-    for (uint64_t i = 0; landed && i < std::min(landed->count, kLandedMax); ++i)
-      ready_.push_back({Event::kImmediate, true, static_cast<uint32_t>(landed->immediate), 0, 0});
+    if (landed && landed->count > 0)
+      ready_.push_back({Event::kImmediate, true, static_cast<uint32_t>(landed->immediate), 0, 0,
+                        static_cast<uint32_t>(std::min(landed->count, kLandedMax))});
   }
   if (record.kind == kBytes)
     if (const auto write = front_of<HostWrite>(bytes))
@@ -51,7 +56,10 @@ void LocalDomain::handle(uint64_t id, Visitor& visitor, const Consumer::Record& 
   const std::optional<Numbered> numbered = front_of<Numbered>(bytes);
   if (!numbered) return;
   if (record.kind == kAsk) visitor.to_offer.push_back(numbered->number);
-  if (record.kind == kLetGo) let_go(id, numbered->number);
+  if (record.kind == kLetGo) {
+    std::erase(visitor.to_offer, numbered->number);
+    let_go(id, numbered->number);
+  }
   if (record.kind != kMessage) return;
   const Bytes message = bytes.subspan(sizeof *numbered);
   messages_.push_back({id, numbered->number, {message.begin(), message.end()}});
@@ -101,7 +109,7 @@ bool LocalDomain::offer(uint64_t id, Visitor& visitor, uint64_t key) {
     visitor.free_slots.pop_back();
   }
   offer.slot = slot;
-  visitor.slots[key] = slot;
+  visitor.slots[key] = {slot, found->second};
   visitor.segment->shared().board[slot] = key;
   region->holders.insert(id);
   if (visitor.socket->send(bytes_of(offer), region->exported.file.get())) return true;
@@ -111,22 +119,19 @@ bool LocalDomain::offer(uint64_t id, Visitor& visitor, uint64_t key) {
 
 void LocalDomain::let_go(uint64_t id, uint64_t key) {
   Visitor& visitor = *visitors_.find(id);
-  if (const auto slot = visitor.slots.find(key); slot != visitor.slots.end()) {
-    visitor.segment->shared().board[slot->second] = 0;
-    visitor.free_slots.push_back(slot->second);
-    visitor.slots.erase(slot);
-  }
-  drop_holder(id, key);
+  const auto slot = visitor.slots.find(key);
+  if (slot == visitor.slots.end()) return;
+  const auto [place, region] = slot->second;
+  visitor.segment->shared().board[place] = 0;
+  visitor.free_slots.push_back(place);
+  visitor.slots.erase(slot);
+  drop_holder(id, region);
 }
 
-/// Of the region with this key, or of every one.
-void LocalDomain::drop_holder(uint64_t visitor, std::optional<uint64_t> key) {
-  for (auto found = regions_.begin(); found != regions_.end();) {
-    Region& region = found->second;
-    if (!key || region.key == *key) region.holders.erase(visitor);
-    const bool is_over = region.is_removed && region.holders.empty();
-    found = is_over ? regions_.erase(found) : std::next(found);
-  }
+void LocalDomain::drop_holder(uint64_t visitor, uint32_t number) {
+  const auto found = regions_.find(number);
+  if (found == regions_.end() || found->second.holders.erase(visitor) == 0) return;
+  if (found->second.is_removed && found->second.holders.empty()) regions_.erase(found);
 }
 
 /// What it has not let go stays mapped there until the process has ended, for all we know.
@@ -134,11 +139,15 @@ void LocalDomain::leave(uint64_t id) {
   Visitor& visitor = *visitors_.find(id);
   const bool is_own = visitor.socket->process() == getpid();
   std::vector<uint64_t> keys;
-  for (const auto& [key, slot] : visitor.slots) keys.push_back(key);
+  std::vector<uint32_t> regions;
+  for (const auto& [key, slot] : visitor.slots) {
+    keys.push_back(key);
+    regions.push_back(slot.region);
+  }
   if (is_own)
     for (const uint64_t key : keys) let_go(id, key);
   else if (!keys.empty())
-    ghosts_.push_back({std::move(visitor.process), id});
+    ghosts_.push_back({std::move(visitor.process), id, std::move(regions)});
   std::erase_if(messages_, [&](const Message& message) { return message.visitor == id; });
   visitors_.erase(id);
 }
@@ -147,7 +156,7 @@ void LocalDomain::forget_ended_processes() {
   std::erase_if(ghosts_, [&](const Ghost& ghost) {
     pollfd look{ghost.process.get(), POLLIN, 0};
     if (!ghost.process.is_open() || ::poll(&look, 1, 0) != 1) return false;
-    drop_holder(ghost.visitor, std::nullopt);
+    for (const uint32_t region : ghost.regions) drop_holder(ghost.visitor, region);
     return true;
   });
 }

@@ -14,6 +14,7 @@
 
 #include "fabric/domain.h"
 #include "fabric/gpu/lane.h"
+#include "fabric/local/limits.h"
 #include "fabric/local/mapping.h"
 #include "fabric/local/segment.h"
 #include "fabric/slot_map.h"
@@ -83,6 +84,8 @@ class Sayings {
       waiting_.pop_front();
   }
   bool is_empty() const { return waiting_.empty(); }
+  /// Nobody takes it.
+  bool is_overfull() const { return waiting_.size() > kSayingsMax; }
 
  private:
   struct Saying {
@@ -127,7 +130,8 @@ class LocalDomain final : public Domain {
   };
   /// Memory of a peer.
   struct Import {
-    std::shared_ptr<Mapping> mapping;  // null: asked for
+    std::shared_ptr<Mapping> mapping;  // null: asked for, or refused
+    bool is_refused = false;
     Offer offer;
     int gpu = -1;
     bool is_removed = false;          // nothing more is to be written
@@ -163,6 +167,7 @@ class LocalDomain final : public Domain {
     Import* import = nullptr;
     const std::atomic<uint64_t>* slot = nullptr;
     CUdeviceptr address = 0;  // of the target region
+    uint64_t number = 0;
     bool may_be_kernels = false;
     std::vector<gpu::Copy>* batch = nullptr;
     bool is_of(const Write& write) const {
@@ -174,8 +179,12 @@ class LocalDomain final : public Domain {
     std::optional<Segment> segment;
     std::optional<Sayings> sayings;
     std::optional<Consumer> consumer;
-    std::map<uint64_t, uint64_t> slots;  // by key, what it was offered
-    std::deque<uint64_t> to_offer;       // keys
+    struct Slot {
+      uint64_t place;  // on the board
+      uint32_t region;
+    };
+    std::map<uint64_t, Slot> slots;  // by key, what it was offered
+    std::deque<uint64_t> to_offer;   // keys
     std::vector<uint64_t> free_slots;
     std::set<uint64_t> broken;  // host writes of which a part was refused
     uint64_t held = 0;          // messages of its that wait for buffers
@@ -216,6 +225,7 @@ class LocalDomain final : public Domain {
   void listen_to(Peer& peer);
   void handle(Peer& peer, const Consumer::Record& record);
   void offered(Peer& peer, Packet packet);
+  static bool is_sound(const Offer& offer, const Peer& peer);
   void stop_writing(Import& import);
   void lose(Peer& peer);
 
@@ -226,7 +236,7 @@ class LocalDomain final : public Domain {
   bool offer(uint64_t id, Visitor& visitor, uint64_t key);
   void land(Visitor& visitor, const HostWrite& write, Bytes bytes);
   void let_go(uint64_t visitor, uint64_t key);
-  void drop_holder(uint64_t visitor, std::optional<uint64_t> key);
+  void drop_holder(uint64_t visitor, uint32_t region);
   void leave(uint64_t visitor);
   void forget_ended_processes();
 
@@ -245,12 +255,14 @@ class LocalDomain final : public Domain {
   uint32_t next_region_ = 0;
   std::vector<std::unique_ptr<Peer>> peers_;
   std::optional<Route> route_;  // the last
+  uint64_t next_route_ = 1;
   SlotMap<Posting> postings_;
   SlotMap<Visitor> visitors_;
   std::vector<Socket> strangers_;  // that have not said hello
   struct Ghost {
     File process;
     uint64_t visitor;
+    std::vector<uint32_t> regions;  // that it holds
   };
   std::vector<Ghost> ghosts_;  // left without letting go
   std::deque<Message> messages_;

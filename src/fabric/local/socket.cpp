@@ -26,6 +26,23 @@ File new_socket() {
   return File(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
 }
 
+/// The first that has come. Padding leaves room for a second, and all are ours to close.
+File take_files(msghdr& message) {
+  File first;
+  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
+       header = CMSG_NXTHDR(&message, header)) {
+    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
+    const size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (size_t i = 0; i < count; ++i) {
+      int number = -1;
+      std::memcpy(&number, CMSG_DATA(header) + i * sizeof number, sizeof number);
+      File file(number);
+      if (!first.is_open()) first = std::move(file);
+    }
+  }
+  return first;
+}
+
 Status failure(const char* what) {
   return Status::error(std::string("local: ") + what + ": " + std::strerror(errno));
 }
@@ -101,18 +118,12 @@ std::optional<Packet> Socket::receive() {
   message.msg_control = control.data();
   message.msg_controllen = control.size();
   const ssize_t size_bytes = recvmsg(file_.get(), &message, MSG_CMSG_CLOEXEC);
+  if (size_bytes >= 0) packet.file = take_files(message);
   if (size_bytes <= 0) {
     is_closed_ = is_closed_ || size_bytes == 0 || (errno != EAGAIN && errno != EINTR);
     return std::nullopt;
   }
   packet.bytes.resize(static_cast<size_t>(size_bytes));
-  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
-       header = CMSG_NXTHDR(&message, header)) {
-    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
-    int file = -1;
-    std::memcpy(&file, CMSG_DATA(header), sizeof file);
-    packet.file = File(file);
-  }
   return packet;
 }
 

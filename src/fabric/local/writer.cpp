@@ -1,4 +1,6 @@
 // LocalDomain: what it writes into memory of others.
+#include <unistd.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -111,7 +113,7 @@ void LocalDomain::start_copy(uint64_t id) {
   ++copies_;
   route_->batch->push_back({route_->address + offset,
                             reinterpret_cast<CUdeviceptr>(write.source.data()), size_bytes, id,
-                            ended_, route_->may_be_kernels});
+                            ended_, route_->may_be_kernels, route_->number});
 }
 
 /// Remembers it: the next posting is likely to go the same way.
@@ -119,12 +121,13 @@ Mapping::State LocalDomain::find_route(const Posting& posting) {
   Import& import = *posting.import;
   const std::shared_ptr<gpu::Lane> lane = lane_for(posting);
   lanes_.insert(lane);
+  import.lane = lane;
   const Mapping::State state = import.mapping->prepare(*lane);
   if (state != Mapping::State::kReady) return state;
-  import.lane = lane;
   const bool is_host = regions_.at(posting.write.region).lane == nullptr;
   const gpu::Way way = is_host ? gpu::Way::kToGpu : gpu::Way::kBetweenGpus;
   Route route;
+  route.number = next_route_++;
   route.peer = posting.peer;
   route.region = posting.write.region;
   route.key = posting.write.target_key;
@@ -202,7 +205,7 @@ void LocalDomain::listen_to(Peer& peer) {
     if (!record) break;
     handle(peer, *record);
   }
-  if (peer.consumer->is_broken()) lose(peer);
+  if (peer.consumer->is_broken() || peer.sayings->is_overfull()) lose(peer);
 }
 
 void LocalDomain::handle(Peer& peer, const Consumer::Record& record) {
@@ -222,17 +225,30 @@ void LocalDomain::offered(Peer& peer, Packet packet) {
   const std::optional<Offer> offer = front_of<Offer>(packet.bytes);
   if (!offer) return;
   const auto found = peer.imports.find(offer->key);
-  if (found == peer.imports.end() || found->second.mapping != nullptr) return;
+  if (found == peer.imports.end()) return;
   Import& import = found->second;
+  if (import.mapping != nullptr || import.is_refused) return;
   const cuda::Driver* driver = gpu::process_driver();
-  if (offer->kind == Offer::kRefused || driver == nullptr) {
+  if (driver == nullptr || !is_sound(*offer, peer)) {
     if (offer->kind != Offer::kRefused) peer.sayings->say(kLetGo, Numbered{offer->key, 1});
-    import.offer.kind = Offer::kRefused;
+    import.is_refused = true;
     return stop_writing(import);
   }
   import.offer = *offer;
   import.gpu = find_gpu(*driver, offer->gpu);
   import.mapping = std::make_shared<Mapping>(*driver, *offer, std::move(packet.file));
+}
+
+/// The region lies in what is shared; and only this process names memory by its address.
+bool LocalDomain::is_sound(const Offer& offer, const Peer& peer) {
+  switch (offer.kind) {
+    case Offer::kMapping:
+      return offer.offset_bytes <= offer.shared_bytes &&
+             offer.size_bytes <= offer.shared_bytes - offer.offset_bytes;
+    case Offer::kIpc: return true;
+    case Offer::kSameProcess: return peer.socket->process() == getpid();
+    default: return false;
+  }
 }
 
 void LocalDomain::stop_writing(Import& import) {
@@ -253,16 +269,19 @@ void LocalDomain::advance(Peer& peer) {
   }
   if (!peer.is_leaving) write_to_host(peer);
   advance_imports(peer);
-  if (peer.is_leaving && peer.imports.empty() && peer.sayings->is_empty()) lose(peer);
+  const bool has_said_all = peer.landed.empty() && peer.sayings->is_empty();
+  if (peer.is_leaving && peer.imports.empty() && has_said_all) lose(peer);
 }
 
+/// Memory that is not to be written any more is let go. If it was asked for, an offer is on its
+/// way: whoever leaves does not wait for it, and the owner hears in order that it was let go.
 void LocalDomain::advance_imports(Peer& peer) {
   for (auto found = peer.imports.begin(); found != peer.imports.end();) {
     Import& import = found->second;
     if (peer.is_leaving) stop_writing(import);
     if (import.mapping != nullptr)
       for (const uint64_t posting : std::exchange(import.waiting, {})) start_copy(posting);
-    const bool is_asked = import.mapping == nullptr && import.offer.kind != Offer::kRefused;
+    const bool is_asked = import.mapping == nullptr && !import.is_refused;
     if (!import.is_removed || import.copies > 0 || (is_asked && peer.is_reachable())) {
       ++found;
       continue;
@@ -271,8 +290,7 @@ void LocalDomain::advance_imports(Peer& peer) {
       ++found;
       continue;
     }
-    if (import.mapping != nullptr && peer.socket)
-      peer.sayings->say(kLetGo, Numbered{found->first, 1});
+    if (!import.is_refused && peer.socket) peer.sayings->say(kLetGo, Numbered{found->first, 1});
     found = peer.imports.erase(found);
   }
 }

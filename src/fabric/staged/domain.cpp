@@ -132,15 +132,18 @@ void StagedDomain::pin(Ring& ring, const std::shared_ptr<gpu::Lane>& lane) {
 
 Result<uint32_t> StagedDomain::connect(Bytes address) {
   BRAID_LET(line, line_to(address));
+  ++lines_.at(line).connections;
   Peer peer;
   peer.line = line;
+  peer.lasting_number = random_number();
   peers_.push_back(std::move(peer));
   return static_cast<uint32_t>(peers_.size() - 1);
 }
 
 void StagedDomain::disconnect(uint32_t number) {
   Peer& peer = peers_.at(number);
-  end_visits_on(peer.line);  // the user drops the peer: so what it has asked for here is over
+  // The user drops the peer: so what it has asked for here is over.
+  if (--lines_.at(peer.line).connections == 0) end_visits_on(peer.line, std::nullopt);
   if (peer.state == Peer::State::kOpen && peer.postings == 0)
     tell(peer.line, {.kind = Kind::kGoodbye, .session = peer.session});
   break_session(number);
@@ -149,12 +152,18 @@ void StagedDomain::disconnect(uint32_t number) {
         std::move(*peer.ring);
   peer.ring.reset();
   peer.is_gone = true;
+  for (const uint32_t posting : std::vector<uint32_t>(peer.queue.begin(), peer.queue.end()))
+    fail(posting);
   leave_line(peer.line);
 }
 
 bool StagedDomain::post_write(const Write& write) {
   const Region& source = regions_.at(write.region);
   const bool to_gpu = (write.target_address & kGpuBase) != 0;
+  if (peers_.at(write.peer).is_gone) {
+    ready_.push_back({Event::kPosted, false, 0, 0, write.context});
+    return true;
+  }
   if (source.is_gpu() || to_gpu) return begin(write, to_gpu, source);
   Write plain = write;
   plain.region = source.wire;
@@ -212,6 +221,7 @@ void StagedDomain::match_messages() {
 // ---- Progress ----
 
 size_t StagedDomain::poll(std::span<Completion> completions) {
+  ++polls_;
   take_copies();
   size_t count = 0;
   const auto hand_out = [&] {

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "fabric/domain.h"
+#include "fabric/wire.h"
 
 namespace braid::fabric::staged {
 
@@ -19,9 +20,15 @@ inline constexpr size_t kRingsMax = 64;  // 1 GiB pinned
 inline constexpr uint32_t kPostingsOfPeerMax = 256;
 inline constexpr uint64_t kArrivalsOfVisitorMax = 4096;
 inline constexpr size_t kPartialWritesMax = 1024;  // of one visitor
-inline constexpr size_t kMessageBytes = 4096;
+// Who lies: each costs memory, and whoever is no peer of ours may ask for it.
+inline constexpr size_t kStrangersMax = 8;
+inline constexpr size_t kRingsOfStrangersMax = 8;
+inline constexpr size_t kRecordsOfLineMax = 8192;  // answers that nobody takes
+/// The user's messages, which pass through, are the longest.
+inline constexpr size_t kMessageBytes = kMessageBytesMax;
 inline constexpr uint32_t kReceives = 64;
 inline constexpr uint32_t kSendsOfLine = 2;
+inline constexpr uint64_t kSilencePollsMax = 4096;  // after a message that was given back
 
 /// GPU memory is named by addresses with this bit, which no wire's have: offsets in the region.
 inline constexpr uint64_t kGpuBase = uint64_t{1} << 63;

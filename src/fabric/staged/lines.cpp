@@ -9,13 +9,17 @@
 
 namespace braid::fabric::staged {
 
-Result<uint32_t> StagedDomain::line_to(Bytes address) {
+std::optional<uint32_t> StagedDomain::find_line(Bytes address) {
   std::optional<uint32_t> known;
   lines_.for_each([&](uint32_t index, const Line& line) {
     if (std::equal(line.address.begin(), line.address.end(), address.begin(), address.end()))
       known = index;
   });
-  if (known) {
+  return known;
+}
+
+Result<uint32_t> StagedDomain::line_to(Bytes address) {
+  if (const std::optional<uint32_t> known = find_line(address)) {
     ++lines_.at(*known).users;
     return *known;
   }
@@ -34,7 +38,7 @@ void StagedDomain::leave_line(uint32_t index) {
 
 void StagedDomain::close_if_unused(uint32_t index) {
   Line& line = lines_.at(index);
-  const bool is_silent = line.records.empty() && line.greeting.empty() && !line.is_talking &&
+  const bool is_silent = !line.has_words() && !line.is_talking &&
                          (line.memory.empty() || line.free.size() == kSendsOfLine);
   if (line.users > 0 || !is_silent) return;
   if (!line.memory.empty()) wire_->remove_region(line.region);
@@ -53,7 +57,7 @@ void StagedDomain::talk() {
     while (talk(index)) {
     }
     Line& line = lines_.at(index);
-    line.is_talking = !line.records.empty() || !line.greeting.empty();
+    line.is_talking = line.has_words();
     if (!line.is_talking) close_if_unused(index);
     return lines_.find(index) == nullptr || !line.is_talking;
   });
@@ -62,48 +66,89 @@ void StagedDomain::talk() {
 /// One message. False: there is nothing more to say, or no room to say it now.
 bool StagedDomain::talk(uint32_t index) {
   Line& line = lines_.at(index);
-  if (line.memory.empty()) {
-    line.memory.resize(kSendsOfLine * kMessageBytes);
-    const Result<uint32_t> region = wire_->add_region(line.memory, Access::kLocal);
-    if (!region.ok()) {
-      line.memory.clear();
-      return false;
-    }
-    line.region = region.value();
-    for (uint32_t part = 0; part < kSendsOfLine; ++part) line.free.push_back(part);
-  }
-  if (line.free.empty() || (line.records.empty() && line.greeting.empty())) return false;
-  std::vector<std::byte> message = line.greeting;
+  if (!line.has_words() || polls_ < line.silent_until || !has_memory(line) || line.free.empty())
+    return false;
+  Send send{index, line.free.back(), false, {}};
   size_t count = 0;
-  if (message.empty()) {
-    append_mark(message);
-    for (; count < line.records.size() && message.size() + kRecordBytes <= kMessageBytes; ++count)
-      append(message, line.records[count]);
-  }
-  const uint32_t part = line.free.back();
+  const std::vector<std::byte> message = next_message(line, send, count);
   const MutableBytes buffer =
-      MutableBytes(line.memory).subspan(part * kMessageBytes, message.size());
+      MutableBytes(line.memory).subspan(send.part * kMessageBytes, message.size());
   std::copy(message.begin(), message.end(), buffer.begin());
-  const uint32_t send = sends_.add({index, part});
-  if (!wire_->post_send(line.wire, line.region, buffer, own(Own::kSend, send))) {
-    sends_.erase(send);
+  const uint32_t number = sends_.add(std::move(send));
+  if (!wire_->post_send(line.wire, line.region, buffer, own(Own::kSend, number))) {
+    sends_.erase(number);
     return false;
   }
   line.free.pop_back();
-  if (count == 0) line.greeting.clear();
+  if (count == 0) line.greetings.pop_front();
   line.records.erase(line.records.begin(), line.records.begin() + static_cast<ptrdiff_t>(count));
   return true;
 }
 
-/// What a peer may not have heard, it will not answer: nothing more is written to its GPUs.
+bool StagedDomain::has_memory(Line& line) {
+  if (!line.memory.empty()) return true;
+  line.memory.resize(kSendsOfLine * kMessageBytes);
+  const Result<uint32_t> region = wire_->add_region(line.memory, Access::kLocal);
+  if (!region.ok()) {
+    line.memory.clear();
+    return false;
+  }
+  line.region = region.value();
+  for (uint32_t part = 0; part < kSendsOfLine; ++part) line.free.push_back(part);
+  return true;
+}
+
+/// A greeting, or `count` records.
+std::vector<std::byte> StagedDomain::next_message(const Line& line, Send& send,
+                                                  size_t& count) const {
+  send.is_asking = !line.greetings.empty();
+  if (send.is_asking) return greeting_of(peers_[line.greetings.front()]);
+  std::vector<std::byte> message;
+  append_mark(message);
+  for (; count < line.records.size() && message.size() + kRecordBytes <= kMessageBytes; ++count) {
+    const Record& record = line.records[count];
+    append(message, record);
+    if (record.kind == Kind::kRing || record.kind == Kind::kDone)
+      send.answers.push_back(record);
+    else
+      send.is_asking = true;
+  }
+  return message;
+}
+
+std::vector<std::byte> StagedDomain::greeting_of(const Peer& peer) const {
+  std::vector<std::byte> message;
+  append_mark(message);
+  append(message, {.kind = Kind::kGreeting, .number = peer.number, .write = peer.lasting_number});
+  const Bytes address = wire_->address();
+  message.insert(message.end(), address.begin(), address.end());
+  return message;
+}
+
 void StagedDomain::said(uint32_t index, bool ok) {
-  const Send send = sends_.at(index);
+  const Send send = std::move(sends_.at(index));
   sends_.erase(index);
-  lines_.at(send.line).free.push_back(send.part);
-  if (!ok)
-    for (uint32_t peer = 0; peer < peers_.size(); ++peer)
-      if (peers_[peer].line == send.line && !peers_[peer].is_gone) break_session(peer);
+  Line& line = lines_.at(send.line);
+  line.free.push_back(send.part);
+  if (ok)
+    line.silence_polls = 0;
+  else
+    given_back(send);
   close_if_unused(send.line);
+}
+
+/// What a peer may not have heard, it will not answer: nothing more is written to its GPUs. Answers
+/// are said again, after a while: without them a writer waits for ever. It knows those that it has
+/// heard.
+void StagedDomain::given_back(const Send& send) {
+  for (uint32_t peer = 0; send.is_asking && peer < peers_.size(); ++peer)
+    if (peers_[peer].line == send.line && !peers_[peer].is_gone) break_session(peer);
+  Line& line = lines_.at(send.line);
+  line.silence_polls = std::clamp<uint64_t>(2 * line.silence_polls, 1, kSilencePollsMax);
+  line.silent_until = polls_ + line.silence_polls;
+  if (line.users == 0) return line.records.clear();
+  line.records.insert(line.records.begin(), send.answers.begin(), send.answers.end());
+  if (line.has_words() && !std::exchange(line.is_talking, true)) talking_.push_back(send.line);
 }
 
 void StagedDomain::handle(const Message& message) {

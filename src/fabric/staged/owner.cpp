@@ -7,19 +7,36 @@
 
 namespace braid::fabric::staged {
 
-/// A stranger costs a ring, so only who could be let write gets one.
-void StagedDomain::handle_greeting(const Record& record, Bytes address) {
+/// To whom we have no connection is a stranger: few may ask at a time.
+std::optional<uint32_t> StagedDomain::line_for(Bytes address) {
+  size_t strangers = 0;
+  lines_.for_each([&](uint32_t, const Line& line) { strangers += line.connections == 0 ? 1 : 0; });
+  if (strangers >= kStrangersMax && !find_line(address)) return std::nullopt;
   const Result<uint32_t> line = line_to(address);
-  if (!line.ok()) return;
+  return line.ok() ? std::optional(line.value()) : std::nullopt;
+}
+
+/// Only who could be let write gets one, and strangers together get few.
+std::optional<StagedDomain::Ring> StagedDomain::ring_for(bool is_stranger) {
+  if (region_of_key_.empty()) return std::nullopt;
+  if (is_stranger && rings_of_strangers_ >= kRingsOfStrangersMax) return std::nullopt;
+  return take_ring(Access::kRemoteWrite);
+}
+
+void StagedDomain::handle_greeting(const Record& record, Bytes address) {
+  const std::optional<uint32_t> line = line_for(address);
+  if (!line) return;
+  if (lines_.at(*line).records.size() >= kRecordsOfLineMax) return leave_line(*line);
   // Who asks again has given up what it was given before.
-  end_visits_on(line.value());
+  end_visits_on(*line, record.write);
   Record answer{.kind = Kind::kRing, .ok = false, .session = record.number};
-  std::optional<Ring> ring;
-  if (!region_of_key_.empty()) ring = take_ring(Access::kRemoteWrite);
+  const bool is_stranger = lines_.at(*line).connections == 0;
+  std::optional<Ring> ring = ring_for(is_stranger);
   if (!ring) {
-    tell(line.value(), answer);
-    return leave_line(line.value());
+    tell(*line, answer);
+    return leave_line(*line);
   }
+  if (is_stranger) ++rings_of_strangers_;
   const RemoteRange range = wire_->remote_range(ring->region);
   answer.ok = true;
   answer.number = random_number();
@@ -27,11 +44,13 @@ void StagedDomain::handle_greeting(const Record& record, Bytes address) {
   answer.key = range.key;
   answer.size_bytes = kRingBytes;
   Visitor visitor;
-  visitor.line = line.value();
+  visitor.line = *line;
   visitor.number = record.number;
+  visitor.connection = record.write;
+  visitor.is_stranger = is_stranger;
   visitor.ring = std::move(*ring);
   visitors_.emplace(answer.number, std::move(visitor));
-  tell(line.value(), answer);
+  tell(*line, answer);
 }
 
 /// Where the piece may go.
@@ -49,12 +68,13 @@ void StagedDomain::handle_piece(const Record& piece) {
   const auto found = visitors_.find(piece.session);
   if (found == visitors_.end() || found->second.has_left) return;
   Visitor& visitor = found->second;
+  if (lines_.at(visitor.line).records.size() >= kRecordsOfLineMax)
+    return end_visit(piece.session, false);
   const bool is_in_ring = piece.offset_bytes <= kRingBytes && piece.size_bytes > 0 &&
                           piece.size_bytes <= kRingBytes - piece.offset_bytes &&
                           piece.size_bytes <= piece.total_bytes;
   const std::optional<uint32_t> number = region_for(piece);
-  if (!is_in_ring || !number || visitor.arrivals >= kArrivalsOfVisitorMax ||
-      visitor.writes.size() >= kPartialWritesMax)
+  if (!is_in_ring || !number || visitor.arrivals >= kArrivalsOfVisitorMax)
     return end_arrival(piece.session, piece, false);
   Region& region = regions_.at(*number);
   pin(visitor.ring, region.lane);
@@ -85,7 +105,10 @@ void StagedDomain::copied_to_gpu(uint32_t index, bool ok) {
 void StagedDomain::end_arrival(uint64_t session, const Record& piece, bool ok) {
   Visitor& visitor = visitors_.at(session);
   bool is_whole = piece.size_bytes == piece.total_bytes, is_good = ok;
-  if (!is_whole) {
+  const bool is_known = visitor.writes.contains(piece.write);
+  if (!is_whole && !is_known && visitor.writes.size() >= kPartialWritesMax) {
+    ok = false;  // the writer hears that it has failed; nothing else counts its pieces
+  } else if (!is_whole) {
     Visitor::Partial& partial = visitor.writes[piece.write];
     partial.ok = partial.ok && ok;
     partial.ended_bytes += piece.size_bytes;
@@ -108,16 +131,21 @@ void StagedDomain::handle_goodbye(const Record& record) {
   if (visitors_.contains(record.session)) end_visit(record.session, true);
 }
 
-void StagedDomain::end_visits_on(uint32_t line) {
+void StagedDomain::end_visits_on(uint32_t line, std::optional<uint64_t> connection) {
   std::vector<uint64_t> visits;
   for (const auto& [session, visitor] : visitors_)
-    if (visitor.line == line && !visitor.has_left) visits.push_back(session);
+    if (visitor.line == line && !visitor.has_left &&
+        (!connection || *connection == visitor.connection))
+      visits.push_back(session);
   for (const uint64_t session : visits) end_visit(session, false);
 }
 
-/// `is_clean`: the writer has nothing under way, so its ring may be another's.
+/// `is_clean`: the writer has nothing under way, so its ring may be another's. Otherwise it is
+/// told, since it waits for answers.
 void StagedDomain::end_visit(uint64_t session, bool is_clean) {
   Visitor& visitor = visitors_.at(session);
+  if (!is_clean && !visitor.has_left)
+    tell(visitor.line, {.kind = Kind::kRing, .ok = false, .session = visitor.number});
   if (visitor.arrivals > 0) {
     visitor.has_left = true;
     return;
@@ -132,6 +160,7 @@ void StagedDomain::end_visit(uint64_t session, bool is_clean) {
     if (region.ok()) {
       visitor.ring.region = region.value();
       spare_remote_.push_back(std::move(visitor.ring));
+      if (visitor.is_stranger) --rings_of_strangers_;
     } else {
       retired_.push_back(std::move(visitor.ring));
     }

@@ -60,26 +60,33 @@ class StagedDomain final : public Domain {
   /// What is said to one place, by whichever role.
   struct Line {
     std::vector<std::byte> address;
-    uint32_t wire = 0;  // the wire's number of the peer
-    uint32_t users = 0;
+    uint32_t wire = 0;   // the wire's number of the peer
+    uint32_t users = 0;  // connections and visitors
+    uint32_t connections = 0;
     std::vector<std::byte> memory;  // of the messages under way
     uint32_t region = 0;
-    std::vector<uint32_t> free;       // parts of it
-    std::vector<std::byte> greeting;  // to be sent first; empty: none
+    std::vector<uint32_t> free;      // parts of it
+    std::deque<uint32_t> greetings;  // peers whose greetings are to be sent first
     std::deque<Record> records;
-    bool is_talking = false;  // it is in talking_
+    bool is_talking = false;     // it is in talking_
+    uint64_t silent_until = 0;   // by polls_: it has just given a message back
+    uint64_t silence_polls = 0;  // the last
+    bool has_words() const { return !records.empty() || !greetings.empty(); }
   };
   struct Send {
     uint32_t line;
     uint32_t part;
+    bool is_asking = false;       // it says something of the writer's
+    std::vector<Record> answers;  // of the owner's, to be said again if it is given back
   };
   struct Peer {
     enum class State : uint8_t { kUnknown, kAsked, kOpen } state = State::kUnknown;
     uint32_t line = 0;
     bool is_gone = false;
-    uint64_t number = 0;   // ours
-    uint64_t session = 0;  // the owner's
-    RemoteRange remote;    // its ring
+    uint64_t lasting_number = 0;  // of the connection
+    uint64_t number = 0;          // of ours for the session; 0: there is none
+    uint64_t session = 0;         // the owner's, for the same
+    RemoteRange remote;           // its ring
     SpanRing remote_spans{0};
     std::optional<Ring> ring;  // ours
     SpanRing spans{0};
@@ -103,13 +110,15 @@ class StagedDomain final : public Domain {
     uint64_t size_bytes = 0;
     SpanRing::Span span;         // of our ring
     SpanRing::Span remote_span;  // of the owner's
-    uint64_t session = 0;        // whose ring that is
-    bool is_announced = false;
+    uint64_t visit = 0;          // Peer::number, when it was taken
+    uint64_t number = 0;         // as it was announced; 0: it was not
   };
   /// Somebody who writes to GPUs of ours.
   struct Visitor {
     uint32_t line = 0;
-    uint64_t number = 0;  // the writer's
+    uint64_t number = 0;      // the writer's
+    uint64_t connection = 0;  // the writer's, too
+    bool is_stranger = false;
     Ring ring;
     uint64_t arrivals = 0;
     bool has_left = false;
@@ -145,18 +154,23 @@ class StagedDomain final : public Domain {
   void pin(Ring& ring, const std::shared_ptr<gpu::Lane>& lane);
 
   // lines.cpp
+  std::optional<uint32_t> find_line(Bytes address);
   Result<uint32_t> line_to(Bytes address);
   void leave_line(uint32_t line);
   void close_if_unused(uint32_t line);
   void tell(uint32_t line, const Record& record);
   void talk();
   bool talk(uint32_t line);
+  bool has_memory(Line& line);
+  std::vector<std::byte> next_message(const Line& line, Send& send, size_t& count) const;
+  std::vector<std::byte> greeting_of(const Peer& peer) const;
   void said(uint32_t send, bool ok);
+  void given_back(const Send& send);
   void handle(const Message& message);
 
   // writer.cpp
   bool begin(const Write& write, bool to_gpu, const Region& source);
-  void greet(Peer& peer);
+  void greet(uint32_t peer);
   void advance(uint32_t peer);
   bool begin_piece(uint32_t peer, uint32_t posting);
   bool take_spans(Peer& peer, const Posting& posting, Piece& piece);
@@ -164,6 +178,7 @@ class StagedDomain final : public Domain {
   bool post_piece(uint32_t piece);
   void copied_to_ring(uint32_t piece, bool ok);
   void posted(uint32_t piece, bool ok);
+  static bool may_go_on(const Peer& peer, const Posting& posting, const Piece& piece);
   void end_piece(uint32_t piece, bool ok);
   void fail(uint32_t posting);
   void end_if_over(uint32_t posting);
@@ -174,13 +189,15 @@ class StagedDomain final : public Domain {
 
   // owner.cpp
   void handle_greeting(const Record& record, Bytes address);
+  std::optional<uint32_t> line_for(Bytes address);
+  std::optional<Ring> ring_for(bool is_stranger);
   void handle_piece(const Record& record);
   std::optional<uint32_t> region_for(const Record& piece) const;
   void copied_to_gpu(uint32_t arrival, bool ok);
   void end_arrival(uint64_t session, const Record& piece, bool ok);
   void handle_forget(const Record& record);
   void handle_goodbye(const Record& record);
-  void end_visits_on(uint32_t line);
+  void end_visits_on(uint32_t line, std::optional<uint64_t> connection);
   void end_visit(uint64_t session, bool is_clean);
 
   std::unique_ptr<Domain> wire_;
@@ -214,6 +231,9 @@ class StagedDomain final : public Domain {
   std::vector<Ring> retired_;
   size_t rings_ = 0;
 
+  size_t rings_of_strangers_ = 0;
+
+  uint64_t polls_ = 0;
   Table<Line> lines_;
   std::vector<uint32_t> talking_;
   Table<Send> sends_;
@@ -224,6 +244,7 @@ class StagedDomain final : public Domain {
   Table<Piece> pieces_;
   std::deque<uint32_t> to_post_;
   uint64_t next_posting_ = 1;
+  uint32_t next_piece_ = 1;
   std::unordered_map<uint64_t, Visitor> visitors_;  // by our number
   Table<Arrival> arrivals_;
 };

@@ -17,7 +17,7 @@ namespace braid::fabric::staged {
 
 enum class Kind : uint8_t {
   kGreeting = 1,  ///< writer: may I write to your GPUs? Numbers that follow are named below.
-  kRing,          ///< owner: here is your ring; or a refusal
+  kRing,          ///< owner: here is your ring; or a refusal, or it is yours no more
   kPiece,         ///< writer: a piece lies in the ring
   kDone,          ///< owner: a piece was copied, or refused
   kForget,        ///< writer: no more pieces of this write will come
@@ -30,9 +30,11 @@ struct Record {
   bool ok = true;              ///< kRing, kDone
   bool has_immediate = false;  ///< kPiece: to be delivered once the whole write was copied
   uint32_t immediate = 0;
-  uint64_t session = 0;       ///< the receiver's number; 0 in a greeting
-  uint64_t number = 0;        ///< greeting, ring: the sender's number. piece, done: the writer's
-  uint64_t write = 0;         ///< piece, forget: the writer's number of the write
+  uint64_t session = 0;  ///< the receiver's number; 0 in a greeting
+  uint64_t number = 0;   ///< greeting, ring: the sender's number. piece, done: the writer's
+  /// piece, forget: the writer's number of the write. greeting: of the connection, which has one
+  /// ring at a time
+  uint64_t write = 0;
   uint64_t offset_bytes = 0;  ///< piece: in the ring. ring: its base, as the wire names it
   uint64_t size_bytes = 0;    ///< piece, ring
   uint64_t total_bytes = 0;   ///< piece: of the write

@@ -26,15 +26,13 @@ bool StagedDomain::begin(const Write& write, bool to_gpu, const Region& source) 
   return true;
 }
 
-void StagedDomain::greet(Peer& peer) {
+void StagedDomain::greet(uint32_t index) {
+  Peer& peer = peers_[index];
   peer.state = Peer::State::kAsked;
   peer.number = random_number();
-  peer_of_number_[peer.number] = static_cast<uint32_t>(&peer - peers_.data());
+  peer_of_number_[peer.number] = index;
   Line& line = lines_.at(peer.line);
-  append_mark(line.greeting);
-  append(line.greeting, {.kind = Kind::kGreeting, .number = peer.number});
-  const Bytes address = wire_->address();
-  line.greeting.insert(line.greeting.end(), address.begin(), address.end());
+  line.greetings.push_back(index);
   if (!std::exchange(line.is_talking, true)) talking_.push_back(peer.line);
 }
 
@@ -45,8 +43,9 @@ std::optional<uint32_t> StagedDomain::peer_of(uint64_t number) const {
 
 void StagedDomain::handle_ring(const Record& record) {
   const std::optional<uint32_t> index = peer_of(record.session);
-  if (!index || peers_[*index].state != Peer::State::kAsked) return;
+  if (!index) return;
   if (!record.ok) return break_session(*index);
+  if (peers_[*index].state != Peer::State::kAsked) return;
   Peer& peer = peers_[*index];
   peer.state = Peer::State::kOpen;
   peer.session = record.number;
@@ -76,7 +75,7 @@ bool StagedDomain::begin_piece(uint32_t index, uint32_t number) {
     fail(number);
     return true;
   }
-  if (posting.to_gpu && peer.state == Peer::State::kUnknown) greet(peer);
+  if (posting.to_gpu && peer.state == Peer::State::kUnknown) greet(index);
   if (posting.to_gpu && peer.state != Peer::State::kOpen) return false;
   Piece piece;
   piece.posting = number;
@@ -109,19 +108,24 @@ bool StagedDomain::take_spans(Peer& peer, const Posting& posting, Piece& piece) 
   if (posting.to_gpu && !peer.remote_spans.has_room(piece.size_bytes)) return false;
   if (posting.from_gpu) piece.span = *peer.spans.take(piece.size_bytes);
   if (posting.to_gpu) piece.remote_span = *peer.remote_spans.take(piece.size_bytes);
-  piece.session = peer.session;
+  piece.visit = peer.number;
   return true;
+}
+
+/// The peer, and the ring of its that the piece is for, are still there.
+bool StagedDomain::may_go_on(const Peer& peer, const Posting& posting, const Piece& piece) {
+  return !peer.is_gone && (!posting.to_gpu || piece.visit == peer.number);
 }
 
 void StagedDomain::copied_to_ring(uint32_t index, bool ok) {
   const Posting& posting = postings_.at(pieces_.at(index).posting);
   const Piece& piece = pieces_.at(index);
   Peer& peer = peers_[posting.write.peer];
-  const bool is_of_now = !posting.to_gpu || piece.session == peer.session;
-  if (ok && posting.ok && is_of_now) return to_post_.push_back(index);
+  const bool may_go = may_go_on(peer, posting, piece);
+  if (ok && posting.ok && may_go) return to_post_.push_back(index);
   // Nothing was written for it, so its spans are free again.
   if (peer.ring) peer.spans.give_back(piece.span.number);
-  if (posting.to_gpu && is_of_now) peer.remote_spans.give_back(piece.remote_span.number);
+  if (posting.to_gpu && may_go) peer.remote_spans.give_back(piece.remote_span.number);
   end_piece(index, false);
 }
 
@@ -138,7 +142,7 @@ bool StagedDomain::post_piece(uint32_t index) {
   const Piece& piece = pieces_.at(index);
   const Posting& posting = postings_.at(piece.posting);
   Peer& peer = peers_[posting.write.peer];
-  if (posting.to_gpu && piece.session != peer.session) {  // that ring is not to be written any more
+  if (!may_go_on(peer, posting, piece)) {
     if (posting.from_gpu && peer.ring) peer.spans.give_back(piece.span.number);
     end_piece(index, false);
     return true;
@@ -172,18 +176,18 @@ void StagedDomain::posted(uint32_t index, bool ok) {
   Peer& peer = peers_[number];
   if (posting.from_gpu && peer.ring) peer.spans.give_back(piece.span.number);
   if (!posting.to_gpu) return end_piece(index, ok);
-  const bool is_of_now = piece.session == peer.session;
-  if (!ok || !is_of_now) {
+  const bool may_go = may_go_on(peer, posting, piece);
+  if (!ok || !may_go) {
     end_piece(index, false);
-    if (is_of_now) break_session(number);  // it may land yet: the span cannot be used again
+    if (may_go) break_session(number);  // it may land yet: the span cannot be used again
     return;
   }
-  piece.is_announced = true;
+  piece.number = uint64_t{next_piece_++} << 32 | index;
   tell(peer.line, {.kind = Kind::kPiece,
                    .has_immediate = posting.write.immediate.has_value(),
                    .immediate = posting.write.immediate.value_or(0),
                    .session = peer.session,
-                   .number = index,
+                   .number = piece.number,
                    .write = posting.number,
                    .offset_bytes = piece.remote_span.offset_bytes,
                    .size_bytes = piece.size_bytes,
@@ -194,12 +198,13 @@ void StagedDomain::posted(uint32_t index, bool ok) {
 
 void StagedDomain::handle_done(const Record& record) {
   const std::optional<uint32_t> peer = peer_of(record.session);
-  const Piece* piece = pieces_.find(record.number);
-  if (!peer || piece == nullptr || !piece->is_announced ||
+  const uint32_t index = static_cast<uint32_t>(record.number);
+  const Piece* piece = pieces_.find(index);
+  if (!peer || piece == nullptr || piece->number == 0 || piece->number != record.number ||
       postings_.at(piece->posting).write.peer != *peer)
     return;
   peers_[*peer].remote_spans.give_back(piece->remote_span.number);
-  end_piece(static_cast<uint32_t>(record.number), record.ok);
+  end_piece(index, record.ok);
 }
 
 // ---- Ends ----
@@ -235,12 +240,19 @@ void StagedDomain::end_if_over(uint32_t number) {
 /// was announced reads our memory no more, but is never answered, perhaps.
 void StagedDomain::break_session(uint32_t index) {
   Peer& peer = peers_[index];
-  if (peer.state != Peer::State::kUnknown) peer_of_number_.erase(peer.number);
+  if (peer.state == Peer::State::kUnknown) return;
+  peer_of_number_.erase(peer.number);
   peer.state = Peer::State::kUnknown;
-  peer.session = 0;
+  peer.number = 0;
+  Line& line = lines_.at(peer.line);
+  std::erase(line.greetings, index);
+  std::erase_if(line.records, [&](const Record& record) {
+    const bool is_ours = record.kind == Kind::kPiece || record.kind == Kind::kForget;
+    return is_ours && record.session == peer.session;
+  });
   std::vector<uint32_t> announced;
   pieces_.for_each([&](uint32_t number, const Piece& piece) {
-    if (piece.is_announced && postings_.at(piece.posting).write.peer == index)
+    if (piece.number != 0 && postings_.at(piece.posting).write.peer == index)
       announced.push_back(number);
   });
   for (const uint32_t piece : announced) end_piece(piece, false);

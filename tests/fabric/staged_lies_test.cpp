@@ -1,0 +1,182 @@
+// A staged domain, and somebody who makes up messages of its kind.
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include <cstring>
+#include <optional>
+
+#include "fabric/sim/network.h"
+#include "fabric/staged/domain.h"
+#include "fabric/staged/records.h"
+#include "fabric/wires.h"
+#include "simulation/simulation.h"
+#include "support/server.h"
+
+namespace braid::fabric {
+namespace {
+
+using staged::Kind;
+using staged::Record;
+
+/// A wire without a staged domain in front, which says what it is told to.
+class Liar {
+ public:
+  Liar(std::unique_ptr<Domain> wire, Bytes victim) : wire_(std::move(wire)) {
+    region_ = wire_->add_region(memory_, Access::kLocal).value();
+    peer_ = wire_->connect(victim).value();
+  }
+  Domain& wire() { return *wire_; }
+  /// False: there is no room now.
+  bool say(const std::vector<Record>& records, Bytes address = {}) {
+    std::vector<std::byte> message;
+    staged::append_mark(message);
+    for (const Record& record : records) staged::append(message, record);
+    message.insert(message.end(), address.begin(), address.end());
+    if (is_sending_) return false;
+    std::copy(message.begin(), message.end(), memory_.begin());
+    is_sending_ = wire_->post_send(peer_, region_, Bytes(memory_).first(message.size()), kSend);
+    return is_sending_;
+  }
+  /// Takes messages from now on.
+  void listen() {
+    for (size_t i = 0; i < kBuffers; ++i) (void)wire_->post_receive(region_, buffer(i), i);
+  }
+  void look() {
+    Completion completions[16];
+    for (size_t i = 0, count = wire_->poll(completions); i < count; ++i) {
+      const Completion& completion = completions[i];
+      if (completion.event == Event::kPosted) is_sending_ = false;
+      if (completion.event != Event::kReceived) continue;
+      const MutableBytes come = buffer(completion.context);
+      if (const auto message = staged::read_message(come.first(completion.size_bytes)))
+        heard.insert(heard.end(), message->records.begin(), message->records.end());
+      (void)wire_->post_receive(region_, come, completion.context);
+    }
+  }
+  std::optional<Record> heard_of(Kind kind) const {
+    for (const Record& record : heard)
+      if (record.kind == kind) return record;
+    return std::nullopt;
+  }
+
+  std::vector<Record> heard;
+
+ private:
+  static constexpr size_t kBuffers = 4, kBytes = 8192;
+  static constexpr uint64_t kSend = 1000;
+  MutableBytes buffer(size_t index) {
+    return MutableBytes(memory_).subspan((index + 1) * kBytes, kBytes);
+  }
+  std::unique_ptr<Domain> wire_;
+  std::vector<std::byte> memory_ = std::vector<std::byte>((kBuffers + 1) * kBytes);
+  uint32_t region_ = 0;
+  uint32_t peer_ = 0;
+  bool is_sending_ = false;
+};
+
+class StagedLiesTest : public braid::test::ServerTest {
+ protected:
+  void SetUp() override {
+    ServerTest::SetUp();
+    for (int host = 0; host < 2; ++host) network_.add_host([] {});
+    owner_ = open_staged(1);
+    use_gpu(1);
+    memory_ = std::make_unique<braid::test::DeviceBuffer>(driver(), kBytes);
+    const MutableBytes bytes{reinterpret_cast<std::byte*>(memory_->at()), kBytes};
+    into_ = owner_->remote_range(owner_->add_region(bytes, Access::kRemoteWrite).value());
+  }
+  std::unique_ptr<Domain> open_wire(int host) { return network_.open_domain(host, ++places_); }
+  std::unique_ptr<Domain> open_staged(int host) { return staged::stage(open_wire(host)).value(); }
+
+  bool wait(const std::function<bool()>& until, int looks_max = 100'000) {
+    for (int look = 0; look < looks_max; ++look) {
+      if (until()) return true;
+      Completion completions[16];
+      owner_->poll(completions);
+      if (look % 8 == 0) usleep(1);
+      if (!simulation_.step(simulation::kForever - 1))
+        simulation_.advance_clock(simulation_.now() + simulation::from_us(1));
+    }
+    return false;
+  }
+  void say(Liar& liar, const std::vector<Record>& records, Bytes address = {}) {
+    ASSERT_TRUE(wait([&] {
+      liar.look();
+      return liar.say(records, address);
+    }));
+  }
+
+  static constexpr uint64_t kBytes = 4096;
+  simulation::Simulation simulation_{{}};
+  sim::Network network_{simulation_, 17, {}};
+  uint64_t places_ = 0;
+  std::unique_ptr<Domain> owner_;
+  std::unique_ptr<braid::test::DeviceBuffer> memory_;
+  RemoteRange into_;
+};
+
+TEST_F(StagedLiesTest, StrangersTakeNoRingFromAPeer) {
+  Liar liar(open_wire(0), owner_->address());
+  std::vector<std::byte> address(sizeof(uint64_t));
+  for (uint64_t i = 0; i < 200; ++i) {
+    const uint64_t place = 1000 + i;
+    std::memcpy(address.data(), &place, sizeof place);
+    say(liar, {{.kind = Kind::kGreeting, .number = 1 + i}}, address);
+  }
+  const auto writer = open_staged(0);
+  (void)owner_->connect(writer->address()).value();
+  std::vector<std::byte> source(100, std::byte{5});
+  Write write;
+  write.peer = writer->connect(owner_->address()).value();
+  write.region = writer->add_region(source, Access::kLocal).value();
+  write.source = source;
+  write.target_address = into_.base;
+  write.target_key = into_.key;
+  ASSERT_TRUE(writer->post_write(write));
+  std::optional<bool> ended;
+  ASSERT_TRUE(wait([&] {
+    Completion completion;
+    if (writer->poll({&completion, 1}) > 0) ended = completion.ok;
+    return ended.has_value();
+  }));
+  EXPECT_TRUE(*ended);
+}
+
+/// Each piece is refused, and nobody takes the answers.
+TEST_F(StagedLiesTest, AnswersThatNobodyTakesAreLimited) {
+  constexpr uint64_t kMessages = 500, kPieces = 50;
+  Liar liar(open_wire(0), owner_->address());
+  liar.listen();
+  say(liar, {{.kind = Kind::kGreeting, .number = 7}}, liar.wire().address());
+  ASSERT_TRUE(wait([&] {
+    liar.look();
+    return liar.heard_of(Kind::kRing).has_value();
+  }));
+  const Record ring = *liar.heard_of(Kind::kRing);
+  ASSERT_TRUE(ring.ok);
+  // Another wire says the pieces: this one's buffers then hold few of the answers.
+  Liar other(open_wire(0), owner_->address());
+  for (uint64_t i = 0; i < kMessages; ++i) {
+    std::vector<Record> pieces;
+    for (uint64_t j = 0; j < kPieces; ++j)
+      pieces.push_back({.kind = Kind::kPiece,
+                        .session = ring.number,
+                        .number = i * kPieces + j,
+                        .write = i * kPieces + j,
+                        .size_bytes = 1,
+                        .total_bytes = 2,
+                        .key = ~into_.key});
+    say(other, pieces);
+  }
+  size_t heard = 0;
+  do {
+    heard = liar.heard.size();
+    wait([&] { return liar.look(), false; }, 2000);
+  } while (liar.heard.size() > heard);
+  EXPECT_GT(heard, 1000u);
+  EXPECT_LT(heard, 10'000u);
+}
+
+}  // namespace
+}  // namespace braid::fabric

@@ -1,0 +1,142 @@
+// GPU memory over wires that cannot touch it: peers that leave, come twice, or lose a connection.
+#include <gtest/gtest.h>
+
+#include "fabric/engine.h"
+#include "fabric/staged_fixture.h"
+
+namespace braid::fabric {
+namespace {
+
+using test::some_bytes;
+
+class StagedPeersTest : public WarmTest {
+ protected:
+  /// Whether a write of all bytes ends well, is counted once, and is there.
+  void expect_a_write_lands(uint64_t context) {
+    target_->put(std::vector<std::byte>(kBytes));
+    post(from_, source_->bytes(), range_, 0, context);
+    ASSERT_TRUE(wait([&] { return ended_.contains(context) && immediates_[context] > 0; }));
+    EXPECT_TRUE(ended_[context]);
+    EXPECT_EQ(immediates_[context], 1);
+    EXPECT_TRUE(target_->get() == bytes_);
+  }
+};
+
+class FromGpuToHostTest : public WarmTest {
+ protected:
+  void SetUp() override {
+    wire_name_ = "simulated_software_gpu_to_host";
+    held_gpu_ = 0;  // the writer's
+    WarmTest::SetUp();
+  }
+};
+
+TEST_F(FromGpuToHostTest, AWriteWhoseCopyIsUnderWayFailsWhenItsPeerIsDisconnected) {
+  hold();
+  post(from_, source_->bytes().first(1000), range_, 0, 4);
+  post(from_, source_->bytes(), range_, 0, 2);
+  std::vector<std::byte> host(10);
+  const uint32_t from_host = writer_->add_region(host, Access::kLocal).value();
+  post(from_host, host, {uint64_t{1} << 63, 1}, 0, 5);  // behind the others, into a GPU
+  wait([] { return false; }, 100);
+  writer_->disconnect(peer_);
+  wait([] { return false; }, 100);
+  EXPECT_FALSE(ended_.contains(2) || ended_.contains(4)) << "copies still read the sources";
+  release();
+  ASSERT_TRUE(wait([&] { return ended_.size() == 4; }));
+  EXPECT_TRUE(!ended_[2] && !ended_[4] && !ended_[5]);
+  wait([] { return false; }, kLooks);
+  EXPECT_EQ(immediates_[2] + immediates_[4], 0);
+  post(from_, source_->bytes(), range_, 0, 3);
+  ASSERT_TRUE(wait([&] { return ended_.contains(3); }));
+  EXPECT_FALSE(ended_[3]) << "the peer is gone";
+}
+
+/// As when a peer was given up, has come back, and its first connection is cleared away.
+TEST_F(StagedPeersTest, AnEarlierConnectionEndsNothingOfALaterOne) {
+  const uint32_t earlier = owner_->connect(writer_->address()).value();
+  (void)owner_->connect(writer_->address()).value();
+  expect_a_write_lands(2);
+  owner_->disconnect(earlier);
+  expect_a_write_lands(3);
+}
+
+TEST_F(StagedPeersTest, TwoConnectionsToOnePlaceDoNotDisturbEachOther) {
+  const uint32_t first = peer_;
+  const uint32_t second = writer_->connect(owner_->address()).value();
+  const uint32_t third = writer_->connect(owner_->address()).value();
+  uint64_t context = 10;
+  for (int turn = 0; turn < 3; ++turn)
+    for (const uint32_t peer : {second, third, first}) {
+      peer_ = peer;
+      post(from_, source_->bytes().first(100), range_, 0, context++);
+    }
+  ASSERT_TRUE(wait([&] { return ended_.size() == 10; }));
+  for (const auto& [write, ok] : ended_) EXPECT_TRUE(ok) << write;
+  writer_->disconnect(second);
+  peer_ = first;
+  expect_a_write_lands(30);
+}
+
+/// The owner has copied, and its connection breaks before it has said so.
+TEST_F(StagedPeersTest, AnAnswerThatABrokenRailGivesBackIsSaidAgain) {
+  (void)owner_->connect(writer_->address()).value();
+  hold();
+  post(from_, source_->bytes(), range_, 0, 2);
+  wait([] { return false; }, kLooks);
+  ASSERT_TRUE(wire_->break_rail(1, 0));
+  release();
+  wait([] { return false; }, kLooks);
+  EXPECT_FALSE(ended_.contains(2));
+  wire_->mend_rail(1, 0);
+  ASSERT_TRUE(wait([&] { return ended_.contains(2); }));
+  EXPECT_TRUE(ended_[2]);
+  EXPECT_EQ(immediates_[2], 1);
+  EXPECT_TRUE(target_->get() == bytes_);
+  for (uint64_t context = 3; context < 9; ++context)
+    expect_a_write_lands(context);  // more than a ring holds: no part of it is lost
+}
+
+TEST_F(StagedPeersTest, AWriterWhomTheOwnerDisconnectsIsToldSo) {
+  const uint32_t visitor = owner_->connect(writer_->address()).value();
+  hold();
+  post(from_, source_->bytes(), range_, 0, 2);
+  wait([] { return false; }, kLooks);
+  owner_->disconnect(visitor);
+  ASSERT_TRUE(wait([&] { return ended_.contains(2); })) << "it waits for ever";
+  EXPECT_FALSE(ended_[2]);
+  release();
+  expect_a_write_lands(3);
+}
+
+/// Theirs are longer than those of the rings.
+TEST_F(StagedTest, TheLargestMessageOfAnEngineArrives) {
+  const auto open = [&](int side, uint64_t number) {
+    EngineOptions options;
+    options.engine = number;
+    std::vector<std::unique_ptr<Domain>> rails;
+    rails.push_back(wire_->open(side));
+    return Engine::open(std::move(rails), options).value();
+  };
+  const auto owner = open(1, 101), writer = open(0, 102);
+  const auto step_until = [&](const std::function<bool()>& until) {
+    for (int i = 0; i < 200'000; ++i) {
+      if (until()) return true;
+      owner->step(wire_->now_ns());
+      writer->step(wire_->now_ns());
+      wire_->pass_time();
+    }
+    return false;
+  };
+  const uint64_t peer = writer->connect(owner->address(), wire_->now_ns() + 20'000'000'000).value();
+  ASSERT_TRUE(
+      step_until([&] { return writer->peer_state(peer).value() == PeerState::kConnected; }));
+  const auto payload = some_bytes(kPayloadBytesMax, 4);
+  ASSERT_TRUE(writer->send(peer, payload).ok());
+  std::optional<Received> received;
+  ASSERT_TRUE(step_until([&] { return (received = owner->receive()).has_value(); }));
+  EXPECT_EQ(received->payload, payload);
+}
+
+}  // namespace
+}  // namespace braid::fabric
