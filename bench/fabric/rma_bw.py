@@ -33,13 +33,12 @@ def plain_mb_per_s(program, provider, size):
 
 def rma_bw_mb_per_s(program, provider, size):
     """Of its last line, the column MB/sec."""
-    words = [program, "-p", provider, "-o", "writedata", "-U", "-S", str(size), "-W", str(WINDOW),
-             "-I", str(WINDOW * windows_of(size)), "-w", str(10 * WINDOW)]
-    ends = ["-s", "127.0.0.1"] if provider != "shm" else []
-    server = subprocess.Popen(words + ends, stdout=subprocess.DEVNULL)
+    words = [program, "-e", "rdm", "-p", provider, "-o", "writedata", "-U", "-S", str(size),
+             "-W", str(WINDOW), "-I", str(WINDOW * windows_of(size)), "-w", str(10 * WINDOW)]
+    server = subprocess.Popen(words + ["-s", "127.0.0.1"], stdout=subprocess.DEVNULL)
     try:
         time.sleep(0.5)  # it listens
-        done = subprocess.run(words + ["127.0.0.1"], capture_output=True, text=True,
+        done = subprocess.run(words + ["-s", "127.0.0.2", "127.0.0.1"], capture_output=True, text=True,
                               timeout=LIMIT_S, check=True)
         server.wait(LIMIT_S)
     finally:
