@@ -1,0 +1,79 @@
+// The raw loop (plain.h) alone, between two processes of this host, as fabtests' fi_rma_bw writes:
+// windows of writes with an immediate, each window to its end. rma_bw.py holds the two together.
+//
+//   plain_loop PROVIDER SIZE_BYTES WINDOW WINDOWS
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "bench/fabric/buffers.h"
+#include "bench/fabric/plain.h"
+
+namespace {
+
+using braid::bench::Plain;
+
+constexpr uint64_t kWarmUpWindows = 10;
+
+struct Target {
+  char address[128];
+  size_t address_bytes;
+  Plain::Target memory;
+};
+
+[[noreturn]] void be_written_to(int socket, const braid::fabric::ofi::Quirks& quirks,
+                                std::span<std::byte> memory) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  Plain plain(quirks);
+  Target target{};
+  target.memory = plain.expose(memory);
+  const std::vector<std::byte> address = plain.address();
+  target.address_bytes = address.size();
+  std::memcpy(target.address, address.data(), address.size());
+  if (send(socket, &target, sizeof target, 0) < 0) _exit(1);
+  for (;;) plain.poll();
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+  const braid::fabric::ofi::Quirks* quirks =
+      count == 5 ? braid::fabric::ofi::find_quirks(words[1]) : nullptr;
+  if (quirks == nullptr) {
+    std::fprintf(stderr, "plain_loop PROVIDER SIZE_BYTES WINDOW WINDOWS\n");
+    return 2;
+  }
+  const uint64_t size_bytes = std::strtoull(words[2], nullptr, 10);
+  const uint64_t window = std::strtoull(words[3], nullptr, 10);
+  const uint64_t windows = std::strtoull(words[4], nullptr, 10);
+  const auto buffers = braid::bench::Buffers::map(size_bytes * window, false);
+  int ends[2];
+  if (!buffers.ok() || socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends) != 0) return 1;
+  const pid_t process = fork();
+  if (process == 0) be_written_to(ends[1], *quirks, buffers.value().target());
+  Target target{};
+  if (recv(ends[0], &target, sizeof target, 0) != sizeof target) return 1;
+  Plain plain(*quirks);
+  plain.read_from(buffers.value().source());
+  const auto* first = reinterpret_cast<const std::byte*>(target.address);
+  plain.connect({first, first + target.address_bytes}, target.memory);
+  const braid::bench::Load load{.size_bytes = size_bytes, .count = window, .depth = window};
+  for (uint64_t i = 0; i < kWarmUpWindows; ++i) plain.write(load);
+  const uint64_t begin_ns = braid::bench::now_ns();
+  for (uint64_t i = 0; i < windows; ++i) plain.write(load);
+  const double took_ns = static_cast<double>(braid::bench::now_ns() - begin_ns);
+  std::printf("%.2f MB/s\n", static_cast<double>(windows * load.total_bytes()) * 1e3 / took_ns);
+  std::fflush(stdout);
+  kill(process, SIGKILL);
+  waitpid(process, nullptr, 0);
+  _exit(0);  // the target has not closed what libfabric shares with us
+}
