@@ -1,10 +1,12 @@
 // The other process of process_test.cpp: it connects, writes what it is told to, and goes on until
 // it is told to stop, or is killed.
 //
-//   fabric_peer PROVIDER ADDRESS [POINT SIGNAL]     the owner's address as hexadecimal digits
+//   fabric_peer PROVIDER ADDRESS [POINT SIGNAL steps|locks]   the owner's address as hexadecimal
+//                                                             digits
 //
-// With a POINT it sends itself the signal (SIGKILL, SIGSTOP) when it has come so far: each step of
-// its engine in which something happened is a point, and so is each call of its own.
+// With a POINT it sends itself the signal (SIGKILL, SIGSTOP) when it has come so far. With `steps`
+// each step of its engine in which something happened is a point, and so is each call of its own;
+// with `locks` each spin lock that libfabric takes, which it holds then.
 //
 // An order is a message: how often, how many bytes, the immediate, the descriptor. Every write goes
 // to the same bytes, whose values say which it was.
@@ -20,6 +22,8 @@
 #include "fabric/engine.h"
 #include "fabric/host/processes.h"
 #include "fabric/ofi/domain.h"
+#include "fabric/ofi/imports.h"
+#include "fabric/ofi/library.h"
 #include "fabric/order.h"
 
 namespace {
@@ -34,9 +38,29 @@ constexpr uint64_t kSecondNs = 1'000'000'000;
 
 long points_left = 0;  // 0: none is wanted
 int signal_there = 0;
+bool counts_locks = false;
+
+void reach_point() {
+  if (points_left > 0 && --points_left == 0) raise(signal_there);
+}
 
 void point() {
-  if (points_left > 0 && --points_left == 0) raise(signal_there);
+  if (!counts_locks) reach_point();
+}
+
+int (*spin_lock)(pthread_spinlock_t*) = nullptr;  // as libfabric would call it
+
+int spin_lock_at_point(pthread_spinlock_t* lock) {
+  const int answer = spin_lock(lock);
+  reach_point();
+  return answer;
+}
+
+void count_locks() {
+  counts_locks = true;
+  const auto before = ofi::replace_import(ofi::library().value()->handle, "pthread_spin_lock",
+                                          reinterpret_cast<void*>(spin_lock_at_point));
+  spin_lock = reinterpret_cast<int (*)(pthread_spinlock_t*)>(before.value());
 }
 
 void step(Engine& engine) {
@@ -72,8 +96,11 @@ int serve(Engine& engine) {
 }  // namespace
 
 int main(int count, char** words) {
-  if (count != 3 && count != 5) return 2;
-  if (count == 5) points_left = std::atol(words[3]), signal_there = std::atoi(words[4]);
+  if (count != 3 && count != 6) return 2;
+  if (count == 6) {
+    points_left = std::atol(words[3]), signal_there = std::atoi(words[4]);
+    if (std::strcmp(words[5], "locks") == 0) count_locks();
+  }
   const auto* quirks = ofi::find_quirks(words[1]);
   EngineOptions options;
   options.engine = std::random_device()() | uint64_t{std::random_device()()} << 32;

@@ -16,6 +16,7 @@
 
 #include "fabric/ofi/incoming.h"
 #include "fabric/ofi/library.h"
+#include "fabric/ofi/robust_locks.h"
 
 namespace braid::fabric::ofi {
 namespace {
@@ -106,7 +107,10 @@ class OfiDomain final : public Domain {
   OfiDomain(const Library& fabric_library, const Quirks& quirks)
       : library_(fabric_library),
         quirks_(quirks),
-        traits_{quirks.provider, quirks.removal_fences, quirks.closing_fences} {}
+        traits_{quirks.provider, quirks.removal_fences, quirks.closing_fences} {
+    if (quirks.shares_locks && fabric_library.has_robust_locks)
+      calls_ = std::make_unique<RobustCalls>();
+  }
 
   struct Peer {
     fi_addr_t address = FI_ADDR_UNSPEC;
@@ -128,6 +132,9 @@ class OfiDomain final : public Domain {
   bool posted(Operation* operation, int64_t answer);
   void end(const Operation* operation) { free_.push_back(const_cast<Operation*>(operation)); }
   size_t read_queue(std::span<Completion> completions);
+  template <typename Call>
+  int64_t call(RobustCalls::Purpose purpose, const Call& function);
+  void close(Owned<fid_ep>& endpoint);
   Completion completed(const fi_cq_data_entry& entry);
   bool take_error(Completion& completion);
   void drain(Bytes name);
@@ -135,6 +142,7 @@ class OfiDomain final : public Domain {
   const Library& library_;
   const Quirks& quirks_;
   Traits traits_;
+  std::unique_ptr<RobustCalls> calls_;  // null: none is needed
   Info info_;
   bool tells_landings_ = false;  // writes without an immediate come with kNoImmediate
   Owned<fid_fabric> fabric_;
@@ -202,6 +210,7 @@ Status OfiDomain::prepare(const std::string& host_address) {
   Result<std::vector<std::byte>> name = name_of(*endpoint_);
   if (!name.ok()) return name.status();
   address_ = std::move(name).value();
+  if (calls_) calls_->set_message_endpoint(address_);
   return {};
 }
 
@@ -224,6 +233,11 @@ Result<Owned<fid_ep>> OfiDomain::open_endpoint() {
   if (answer == 0) answer = fi_enable(opened);
   if (answer != 0) return failure("fi_enable", answer);
   return endpoint;
+}
+
+void OfiDomain::close(Owned<fid_ep>& endpoint) {
+  if (calls_) calls_->forget_endpoints();
+  endpoint.reset();
 }
 
 // ---- Regions and peers ----
@@ -277,7 +291,7 @@ Result<uint32_t> OfiDomain::connect(Bytes address) {
 
 void OfiDomain::disconnect(uint32_t peer) {
   Peer& leaving = peers_.at(peer);
-  leaving.own.reset();
+  close(leaving.own);
   leaving.endpoint = nullptr;
   fi_av_remove(addresses_.get(), &leaving.address, 1, 0);
 }
@@ -293,6 +307,7 @@ Result<uint32_t> OfiDomain::open_door() {
 
 void OfiDomain::close_door(uint32_t door) {
   drain(doors_.at(door).address);
+  close(doors_.at(door).endpoint);
   doors_.erase(door);
 }
 
@@ -329,6 +344,12 @@ bool OfiDomain::posted(Operation* operation, int64_t answer) {
   return true;
 }
 
+/// -FI_EAGAIN also of a call that was abandoned.
+template <typename Call>
+int64_t OfiDomain::call(RobustCalls::Purpose purpose, const Call& function) {
+  return calls_ ? calls_->run(purpose, function).value_or(-FI_EAGAIN) : function();
+}
+
 bool OfiDomain::post_write(const Write& write) {
   iovec source{const_cast<std::byte*>(write.source.data()), write.source.size()};
   void* descriptor = descriptor_of(write.region);
@@ -345,7 +366,9 @@ bool OfiDomain::post_write(const Write& write) {
   message.data = write.immediate ? *write.immediate : kNoImmediate;
   const uint64_t flags = FI_COMPLETION | FI_DELIVERY_COMPLETE |
                          (write.immediate || tells_landings_ ? uint64_t{FI_REMOTE_CQ_DATA} : 0);
-  return posted(operation, fi_writemsg(peers_.at(write.peer).endpoint, &message, flags));
+  fid_ep* const endpoint = peers_.at(write.peer).endpoint;
+  return posted(operation, call(RobustCalls::Purpose::kWrite,
+                                [&] { return fi_writemsg(endpoint, &message, flags); }));
 }
 
 bool OfiDomain::post_send(uint32_t peer, uint32_t region, Bytes bytes, uint64_t context) {
@@ -358,14 +381,18 @@ bool OfiDomain::post_send(uint32_t peer, uint32_t region, Bytes bytes, uint64_t 
   message.iov_count = 1;
   message.addr = peers_.at(peer).address;
   message.context = operation;
-  return posted(operation, fi_sendmsg(peers_.at(peer).endpoint, &message,
-                                      FI_COMPLETION | FI_DELIVERY_COMPLETE));
+  fid_ep* const endpoint = peers_.at(peer).endpoint;
+  return posted(operation, call(RobustCalls::Purpose::kMessage, [&] {
+                  return fi_sendmsg(endpoint, &message, FI_COMPLETION | FI_DELIVERY_COMPLETE);
+                }));
 }
 
 bool OfiDomain::post_receive(uint32_t region, MutableBytes buffer, uint64_t context) {
   Operation* operation = begin(Event::kReceived, context);
-  return posted(operation, fi_recv(endpoint_.get(), buffer.data(), buffer.size(),
-                                   descriptor_of(region), FI_ADDR_UNSPEC, operation));
+  return posted(operation, call(RobustCalls::Purpose::kProgress, [&] {
+                  return fi_recv(endpoint_.get(), buffer.data(), buffer.size(),
+                                 descriptor_of(region), FI_ADDR_UNSPEC, operation);
+                }));
 }
 
 // ---- Completions ----
@@ -381,7 +408,9 @@ size_t OfiDomain::read_queue(std::span<Completion> completions) {
   std::array<fi_cq_data_entry, kEventsAtOnce> entries;
   const size_t room = std::min(completions.size(), entries.size());
   if (room == 0) return 0;
-  const int64_t answer = fi_cq_read(queue_.get(), entries.data(), room);
+  if (calls_) calls_->resume();
+  const int64_t answer = call(RobustCalls::Purpose::kProgress,
+                              [&] { return fi_cq_read(queue_.get(), entries.data(), room); });
   if (answer == -FI_EAVAIL) return take_error(completions[0]) ? 1 : 0;
   for (int64_t i = 0; i < answer; ++i) completions[i] = completed(entries[i]);
   return answer > 0 ? static_cast<size_t>(answer) : 0;
