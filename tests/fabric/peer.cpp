@@ -1,12 +1,13 @@
 // The other process of process_test.cpp: it connects, writes what it is told to, and goes on until
 // it is told to stop, or is killed.
 //
-//   fabric_peer PROVIDER ADDRESS [POINT SIGNAL steps|locks]   the owner's address as hexadecimal
-//                                                             digits
+//   fabric_peer PROVIDER ADDRESS [POINT SIGNAL POINTS]     the owner's address as hexadecimal
+//   digits
 //
 // With a POINT it sends itself the signal (SIGKILL, SIGSTOP) when it has come so far. With `steps`
 // each step of its engine in which something happened is a point, and so is each call of its own;
-// with `locks` each spin lock that libfabric takes, which it holds then.
+// with `locks` each spin lock in shared memory that libfabric takes, which it holds then; with
+// `door_locks` all of these but that of the endpoint that the owner's messages come to.
 //
 // An order is a message: how often, how many bytes, the immediate, the descriptor. Every write goes
 // to the same bytes, whose values say which it was.
@@ -16,6 +17,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <random>
 #include <string>
 
@@ -50,9 +52,26 @@ void point() {
 
 int (*spin_lock)(pthread_spinlock_t*) = nullptr;  // as libfabric would call it
 
+/// Where the owner's messages come to; empty: its lock counts too.
+std::string file_left_out;
+
+/// Whether it is one of those that count.
+bool counts(const pthread_spinlock_t* lock) {
+  const auto place = reinterpret_cast<uintptr_t>(lock);
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    uintptr_t first = 0, end = 0;
+    if (std::sscanf(line.c_str(), "%lx-%lx", &first, &end) != 2) continue;
+    if (place < first || place >= end) continue;
+    const size_t file = line.find("/dev/shm/");
+    return file != std::string::npos && line.substr(file + 9) != file_left_out;
+  }
+  return false;
+}
+
 int spin_lock_at_point(pthread_spinlock_t* lock) {
   const int answer = spin_lock(lock);
-  reach_point();
+  if (points_left > 0 && counts(lock)) reach_point();
   return answer;
 }
 
@@ -99,7 +118,7 @@ int main(int count, char** words) {
   if (count != 3 && count != 6) return 2;
   if (count == 6) {
     points_left = std::atol(words[3]), signal_there = std::atoi(words[4]);
-    if (std::strcmp(words[5], "locks") == 0) count_locks();
+    if (std::strcmp(words[5], "steps") != 0) count_locks();
   }
   const auto* quirks = ofi::find_quirks(words[1]);
   EngineOptions options;
@@ -109,6 +128,12 @@ int main(int count, char** words) {
   rails.push_back(ofi::open_domain(*quirks, "127.0.0.1").value());
   auto engine = Engine::open(std::move(rails), options).value();
   const Address owner = decode_address(test::from_hex(words[2])).value();
+  if (count == 6 && std::strcmp(words[5], "door_locks") == 0) {
+    // "fi_shm://NAME" and a zero.
+    const std::vector<std::byte>& name = owner.rails[0].name;
+    file_left_out = std::string(reinterpret_cast<const char*>(name.data()), name.size() - 1);
+    file_left_out = file_left_out.substr(file_left_out.find("://") + 3);
+  }
   const uint64_t peer = engine->connect(owner, now_ns() + 20 * kSecondNs).value();
   point();
   while (engine->peer_state(peer).value() == PeerState::kConnecting) step(*engine);
