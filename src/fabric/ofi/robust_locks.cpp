@@ -9,10 +9,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdio>
-#include <fstream>
-#include <sstream>
-#include <string>
+#include <cerrno>
 
 #include "fabric/ofi/imports.h"
 
@@ -134,21 +131,6 @@ Status make_locks_robust(void* libfabric) {
 
 RobustCalls::RobustCalls() : word_(own_word()) {}
 
-/// "fi_shm://NAME" lies in the file /dev/shm/NAME, of which this process has one mapping.
-void RobustCalls::set_message_endpoint(Bytes name) {
-  std::string file(reinterpret_cast<const char*>(name.data()), name.size());
-  file = file.substr(0, file.find('\0'));
-  if (const size_t prefix = file.find("://"); prefix != std::string::npos)
-    file = file.substr(prefix + 3);
-  std::ifstream maps("/proc/self/maps");
-  for (std::string line; std::getline(maps, line);) {
-    if (!line.ends_with("/dev/shm/" + file)) continue;
-    uintptr_t first = 0, end = 0;
-    if (std::sscanf(line.c_str(), "%lx-%lx", &first, &end) == 2)
-      messages_ = {reinterpret_cast<const std::byte*>(first), end - first};
-  }
-}
-
 void RobustCalls::forget_endpoints() {
   for (pthread_spinlock_t* lock : own_held_) signal_endpoint(lock);
   own_held_.clear();
@@ -181,7 +163,7 @@ void RobustCalls::wait(pthread_spinlock_t* lock) {
     if (now_ns() >= end_ns) {
       int32_t holder = word_of(lock).load();
       if (holder != kFree) {
-        if (!may_take_over(lock, holder)) abandon(lock, holder);
+        if (!may_take_over(holder)) abandon(lock, holder);
         if (word_of(lock).compare_exchange_strong(holder, word_)) return taken(lock);
       }
     }
@@ -190,22 +172,18 @@ void RobustCalls::wait(pthread_spinlock_t* lock) {
 }
 
 /// Its holder has ended, and has left the queue in order.
-bool RobustCalls::may_take_over(const pthread_spinlock_t* lock, int32_t holder) const {
-  const auto* place = reinterpret_cast<const std::byte*>(const_cast<const int32_t*>(lock));
-  const bool is_for_messages =
-      purpose_ == Purpose::kMessage ||
-      (purpose_ == Purpose::kProgress && !messages_.empty() && place >= messages_.data() &&
-       place < messages_.data() + messages_.size());
+bool RobustCalls::may_take_over(int32_t holder) const {
+  const bool carries_messages = purpose_ == Purpose::kMessage || purpose_ == Purpose::kProgress;
   const int32_t name = held_word(holder);
   const bool is_named = name > 0 && (name & kNamed) != 0;
   const int32_t space = (name & ~kNamed) >> kProcessBits;
-  return is_for_messages && is_named && space != 0 && space == pid_namespace() &&
+  return takes_over_ && carries_messages && is_named && space != 0 && space == pid_namespace() &&
          has_ended(name & ((1 << kProcessBits) - 1));
 }
 
 void RobustCalls::abandon(pthread_spinlock_t* lock, int32_t holder) {
   held_[lock] = holder;
-  if (purpose_ == Purpose::kProgress) own_held_.insert(lock);
+  if (purpose_ == Purpose::kProgress || purpose_ == Purpose::kDoorProgress) own_held_.insert(lock);
   while (mutex_count_ > 0) pthread_mutex_unlock(mutexes_[--mutex_count_]);
   current = nullptr;
   ++abandoned_;

@@ -25,7 +25,6 @@
 #include <unordered_set>
 
 #include "base/status.h"
-#include "fabric/domain.h"
 
 namespace braid::fabric::ofi {
 
@@ -38,14 +37,15 @@ class RobustCalls {
   /// What a call may do with a lock whose holder has ended. Only messages leave the queue behind it
   /// in order, whenever their writer ends; a write may leave half of one.
   enum class Purpose : uint8_t {
-    kMessage,   ///< it is taken over
-    kWrite,     ///< the call is abandoned
-    kProgress,  ///< it is taken over if it lies in the memory for messages
+    kMessage,       ///< takes it over, if `carry_messages_only`; otherwise it is abandoned
+    kProgress,      ///< the same
+    kWrite,         ///< is abandoned
+    kDoorProgress,  ///< the same
   };
 
   RobustCalls();
-  /// The endpoint that messages come to: its address, as libfabric names it. Once.
-  void set_message_endpoint(Bytes name);
+  /// From now on peers write elsewhere than where messages come to.
+  void carry_messages_only() { takes_over_ = true; }
 
   /// Calls `call`, which calls libfabric. None: it was abandoned.
   template <typename Call>
@@ -80,13 +80,13 @@ class RobustCalls {
   void begin(Purpose purpose);
   static void end();
   void signal_free();
-  bool may_take_over(const pthread_spinlock_t* lock, int32_t holder) const;
+  bool may_take_over(int32_t holder) const;
   [[noreturn]] void abandon(pthread_spinlock_t* lock, int32_t holder);
 
   jmp_buf return_;
   Purpose purpose_ = Purpose::kMessage;
   const int32_t word_;
-  Bytes messages_;  // memory of the endpoint that messages come to
+  bool takes_over_ = false;
   std::array<pthread_mutex_t*, 8> mutexes_{};
   size_t mutex_count_ = 0;
   std::unordered_map<const pthread_spinlock_t*, int32_t> held_;  // too long, and by whom

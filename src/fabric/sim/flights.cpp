@@ -192,6 +192,7 @@ bool Network::find_target(Flight& flight) {
   if (has_begun && !options_.removal_fences) return true;
   for (const auto& [index, region] : to->regions) {
     if (region.range.key != flight.target_key || region.access != Access::kRemoteWrite) continue;
+    if (region.door != kNoDoor && region.door != flight.door) return false;
     std::vector<std::byte*> targets;
     for (const Segment& segment : flight.segments) {
       const uint64_t offset = segment.target_address - region.range.base;

@@ -12,6 +12,9 @@
 
 namespace braid::fabric::sim {
 
+inline constexpr uint64_t kNobody = ~uint64_t{0};
+inline constexpr uint32_t kNoDoor = 0;
+
 struct Network::Host {
   std::function<void()> wake;
   bool paused = false;
@@ -24,6 +27,7 @@ struct Network::Nic {
     MutableBytes memory;
     Access access;
     RemoteRange range;
+    uint32_t door = kNoDoor;  // through which alone it is reached
   };
   struct Buffer {
     MutableBytes memory;
@@ -54,9 +58,6 @@ struct Network::Nic {
   std::vector<std::function<void()>> held_until_mended;
   std::optional<Break> cut;
 };
-
-inline constexpr uint64_t kNobody = ~uint64_t{0};
-inline constexpr uint32_t kNoDoor = 0;
 
 /// A posting on its way.
 struct Network::Flight {
@@ -94,7 +95,9 @@ class SimulatedDomain final : public Domain {
   void disconnect(uint32_t peer) override;
   Result<uint32_t> open_door() override;
   Bytes door_address(uint32_t door) const override { return nic_.doors.at(door); }
+  Result<uint32_t> add_door_region(uint32_t door, MutableBytes memory) override;
   void close_door(uint32_t door) override { nic_.doors.erase(door); }
+  Drain drain_door(uint32_t) const override { return Drain::kOver; }
   bool post_write(const Write& write) override;
   bool post_send(uint32_t peer, uint32_t region, Bytes message, uint64_t context) override;
   bool post_receive(uint32_t region, MutableBytes buffer, uint64_t context) override;

@@ -26,8 +26,14 @@ SimulatedDomain::~SimulatedDomain() { network_.close(nic_); }
 Result<uint32_t> SimulatedDomain::add_region(MutableBytes memory, Access access) {
   // Some wires name memory by its address, others by the offset in the region.
   const uint64_t base = network_.random_.chance(0.5) ? network_.random_.next() >> 16 : 0;
-  nic_.regions[nic_.next_region] = {memory, access, {base, network_.random_.next()}};
+  nic_.regions[nic_.next_region] = {memory, access, {base, network_.random_.next()}, kNoDoor};
   return nic_.next_region++;
+}
+
+Result<uint32_t> SimulatedDomain::add_door_region(uint32_t door, MutableBytes memory) {
+  Result<uint32_t> added = add_region(memory, Access::kRemoteWrite);
+  nic_.regions.at(added.value()).door = door;
+  return added;
 }
 
 RemoteRange SimulatedDomain::remote_range(uint32_t region) const {

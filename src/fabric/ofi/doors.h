@@ -1,0 +1,71 @@
+// Doors of a domain on libfabric (Domain::open_door): a station for each peer, where nothing is
+// posted. Of memory that was granted through a door its station alone knows the key.
+#pragma once
+
+#include <list>
+#include <unordered_map>
+#include <vector>
+
+#include "fabric/ofi/incoming.h"
+#include "fabric/ofi/robust_locks.h"
+#include "fabric/ofi/station.h"
+
+namespace braid::fabric::ofi {
+
+class Doors {
+ public:
+  /// Both stay as long as this. `calls` may be null.
+  Doors(const Provider& provider, RobustCalls* calls) : provider_(provider), calls_(calls) {}
+  ~Doors();
+  Doors(const Doors&) = delete;
+  Doors& operator=(const Doors&) = delete;
+
+  Result<uint32_t> open();
+  Bytes address(uint32_t door) const { return doors_.at(door)->station.name; }
+  /// What comes in at it is shut off; `poll` reads what has come already, and closes it then.
+  void close(uint32_t door);
+  /// Of a door that was closed.
+  Drain drain(uint32_t door) const { return doors_.contains(door) ? Drain::kEnding : Drain::kOver; }
+
+  /// `region` is the caller's number for it.
+  Result<RemoteRange> add_region(uint32_t door, uint32_t region, MutableBytes memory);
+  /// Of a door that is being closed it goes with the door.
+  void remove_region(uint32_t door, uint32_t region);
+  /// Memory that is reached through every door, with one key.
+  Status share(uint32_t region, MutableBytes memory, uint64_t key);
+  void unshare(uint32_t region);
+
+  /// Makes progress, and fills the front of `completions`. `is_busy`: elsewhere something goes on,
+  /// so doors where nothing has come lately can wait.
+  size_t poll(std::span<Completion> completions, bool is_busy);
+
+ private:
+  struct Door {
+    uint32_t number;
+    Station station;  // closed after the memory
+    std::unordered_map<uint32_t, Owned<fid_mr>> regions;
+    uint32_t looks_in_vain = 0;
+    bool is_closing = false;
+    std::vector<Incoming> connections;  // that have to end first
+  };
+  struct Shared {
+    MutableBytes memory;
+    uint64_t key;
+  };
+
+  Status share_with(Door& door, uint32_t region, const Shared& shared);
+  size_t look(Door& door, std::span<Completion> completions);
+  size_t look_at_all(bool quiet_ones, std::span<Completion> completions);
+  void end_closed();
+
+  const Provider& provider_;
+  RobustCalls* calls_;
+  std::list<Door> order_;  // who is looked at first; it turns
+  std::unordered_map<uint32_t, std::list<Door>::iterator> doors_;
+  std::unordered_map<uint32_t, Shared> shared_;
+  size_t closing_ = 0;
+  uint32_t polls_ = 0;
+  uint32_t next_ = 0;
+};
+
+}  // namespace braid::fabric::ofi

@@ -1,0 +1,145 @@
+#include "fabric/ofi/station.h"
+
+#include <rdma/fi_cm.h>
+#include <rdma/fi_errno.h>
+#include <sys/random.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace braid::fabric::ofi {
+namespace {
+
+constexpr uint32_t kInterface = FI_VERSION(1, 9);
+
+uint64_t random_key(size_t size_bytes) {
+  uint64_t key = 0;
+  while (getrandom(&key, std::min(size_bytes, sizeof key), 0) < 0) {
+  }
+  return key;
+}
+
+/// What we ask for, and what of the application's duties we take.
+std::unique_ptr<fi_info, FreeInfo> hints_for(const Library& fabric_library, const Quirks& quirks) {
+  std::unique_ptr<fi_info, FreeInfo> hints(fabric_library.dupinfo(nullptr));
+  hints->caps = FI_MSG | FI_RMA | FI_WRITE | FI_REMOTE_WRITE | FI_SEND | FI_RECV;
+  hints->mode = FI_CONTEXT | FI_CONTEXT2;
+  hints->ep_attr->type = FI_EP_RDM;
+  hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
+  hints->domain_attr->threading = FI_THREAD_DOMAIN;
+  hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
+  hints->domain_attr->av_type = FI_AV_TABLE;
+  hints->fabric_attr->prov_name = strdup(quirks.provider);  // owner: hints
+  return hints;
+}
+
+Result<std::vector<std::byte>> name_of(const Provider& provider, fid_ep& endpoint) {
+  size_t size_bytes = kAddressBytesMax;
+  std::vector<std::byte> name(size_bytes);
+  const int answer = fi_getname(&endpoint.fid, name.data(), &size_bytes);
+  if (answer != 0) return provider.failure("fi_getname", answer);
+  name.resize(size_bytes);
+  return name;
+}
+
+}  // namespace
+
+Status Provider::failure(const char* what, int64_t answer) const {
+  return Status::error(std::string(quirks.provider) + ": " + what + ": " +
+                       library.describe(answer));
+}
+
+Result<Provider> Provider::open(const Quirks& quirks, const std::string& host_address) {
+  const Result<const Library*> loaded = ofi::library();
+  if (!loaded.ok()) return loaded.status();
+  Provider provider{*loaded.value(), quirks, nullptr, nullptr};
+  const auto hints = hints_for(provider.library, quirks);
+  fi_info* found = nullptr;
+  const char* node = quirks.listens_at_address ? host_address.c_str() : nullptr;
+  int answer = provider.library.getinfo(kInterface, node, nullptr, node != nullptr ? FI_SOURCE : 0,
+                                        hints.get(), &found);
+  if (answer != 0) return provider.failure("no such provider or address", answer);
+  provider.info.reset(found);
+  fid_fabric* fabric = nullptr;
+  answer = provider.library.fabric(found->fabric_attr, &fabric, nullptr);
+  if (answer != 0) return provider.failure("fi_fabric", answer);
+  provider.fabric.reset(fabric);
+  return provider;
+}
+
+Result<Station> Station::open(const Provider& provider) {
+  Station station;
+  fid_domain* domain = nullptr;
+  int answer = fi_domain(provider.fabric.get(), provider.info.get(), &domain, nullptr);
+  if (answer != 0) return provider.failure("fi_domain", answer);
+  station.domain.reset(domain);
+
+  fi_av_attr address_attributes{};
+  address_attributes.type = FI_AV_TABLE;
+  fid_av* addresses = nullptr;
+  answer = fi_av_open(domain, &address_attributes, &addresses, nullptr);
+  if (answer != 0) return provider.failure("fi_av_open", answer);
+  station.addresses.reset(addresses);
+
+  fi_cq_attr queue_attributes{};
+  queue_attributes.format = FI_CQ_FORMAT_DATA;
+  queue_attributes.wait_obj = FI_WAIT_NONE;
+  queue_attributes.size = provider.info->tx_attr->size + provider.info->rx_attr->size;
+  fid_cq* queue = nullptr;
+  answer = fi_cq_open(domain, &queue_attributes, &queue, nullptr);
+  if (answer != 0) return provider.failure("fi_cq_open", answer);
+  station.queue.reset(queue);
+
+  Result<Owned<fid_ep>> endpoint = station.open_endpoint(provider);
+  if (!endpoint.ok()) return endpoint.status();
+  station.endpoint = std::move(endpoint).value();
+  Result<std::vector<std::byte>> name = name_of(provider, *station.endpoint);
+  if (!name.ok()) return name.status();
+  station.name = std::move(name).value();
+  return station;
+}
+
+Result<Owned<fid_ep>> Station::open_endpoint(const Provider& provider) const {
+  fid_ep* opened = nullptr;
+  int answer = fi_endpoint(domain.get(), provider.info.get(), &opened, nullptr);
+  if (answer != 0) return provider.failure("fi_endpoint", answer);
+  Owned<fid_ep> another(opened);
+  answer = fi_ep_bind(opened, &addresses->fid, 0);
+  if (answer == 0) answer = fi_ep_bind(opened, &queue->fid, FI_TRANSMIT | FI_RECV);
+  if (answer == 0) answer = fi_enable(opened);
+  if (answer != 0) return provider.failure("fi_enable", answer);
+  return another;
+}
+
+Result<Registration> register_memory(const Provider& provider, fid_domain& domain,
+                                     MutableBytes memory, uint64_t rights,
+                                     std::optional<uint64_t> key) {
+  Registration made;
+  const bool chooses_key = (provider.memory_mode() & FI_MR_PROV_KEY) == 0;
+  for (int answer = -FI_ENOKEY; answer != 0;) {
+    const uint64_t wanted =
+        !chooses_key ? 0 : key.value_or(random_key(provider.info->domain_attr->mr_key_size));
+    fid_mr* registered = nullptr;
+    answer = fi_mr_reg(&domain, memory.data(), memory.size(), rights, 0, wanted, 0, &registered,
+                       nullptr);
+    if (answer == -FI_ENOKEY && chooses_key && !key) continue;  // taken: another number
+    if (answer != 0) return provider.failure("memory cannot be registered", answer);
+    made.memory.reset(registered);
+  }
+  made.range.key = fi_mr_key(made.memory.get());
+  if ((provider.memory_mode() & FI_MR_VIRT_ADDR) != 0)
+    made.range.base = reinterpret_cast<uint64_t>(memory.data());
+  return made;
+}
+
+std::optional<Completion> arrival_of(const fi_cq_data_entry& entry) {
+  if ((entry.flags & FI_REMOTE_CQ_DATA) == 0) return std::nullopt;
+  if ((entry.data & kNoImmediate) != 0) return Completion{Event::kLanded};
+  Completion arrival{Event::kImmediate};
+  arrival.immediate = static_cast<uint32_t>(entry.data);
+  arrival.slices = static_cast<uint32_t>(entry.data >> kSlicesShift) + 1;
+  return arrival;
+}
+
+}  // namespace braid::fabric::ofi
