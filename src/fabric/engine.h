@@ -82,6 +82,9 @@ class Engine final : private Worker::Listener {
   /// Posts nothing more to the peer, says goodbye, and takes back what was granted to it, as
   /// `next_failed` says. Memory of a GPU may take longer (docs/fabric.md).
   Status disconnect(uint64_t peer);
+  /// What has come of a peer that has failed, or was disconnected, is still read: soon what was
+  /// granted to it is fenced.
+  bool is_draining(uint64_t peer) const;
 
   // Memory that peers may write.
 

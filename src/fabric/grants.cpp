@@ -123,6 +123,13 @@ void Engine::fence_drained() {
   });
 }
 
+bool Engine::is_draining(uint64_t peer) const {
+  return std::any_of(draining_.begin(), draining_.end(), [&](uint64_t id) {
+    const Grant& grant = grants_.at(id);
+    return grant.peer == peer && !grant.doors.empty();
+  });
+}
+
 uint64_t Engine::quarantined_bytes() const {
   uint64_t sum_bytes = 0;
   for (const auto& [id, grant] : grants_)

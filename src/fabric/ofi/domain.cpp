@@ -104,6 +104,9 @@ class OfiDomain final : public Domain {
   std::vector<Peer> peers_;  // by number
   Doors doors_;
   bool doors_first_ = false;  // in turns
+  size_t from_doors_ = 0;     // came at the last look
+  size_t from_queue_ = 0;
+  Pace queue_pace_;
   uint32_t next_region_ = 0;
   std::vector<Operation*> free_;
   std::deque<Completion> waiting_;  // that no poll has handed out yet
@@ -300,15 +303,24 @@ bool OfiDomain::post_receive(uint32_t region, MutableBytes buffer, uint64_t cont
 
 // ---- Completions ----
 
+/// A look costs much on some providers. So what was quiet lately, the own queue or doors, waits
+/// while something comes from the other; when nothing comes all are looked at.
 size_t OfiDomain::poll(std::span<Completion> completions) {
   size_t count = 0;
   for (; count < completions.size() && !waiting_.empty(); waiting_.pop_front())
     completions[count++] = waiting_.front();
-  // Either may fill the room for ever.
-  doors_first_ = !doors_first_;
-  if (doors_first_) count += doors_.poll(completions.subspan(count), false);
-  count += read_queue(completions.subspan(count));
-  if (!doors_first_) count += doors_.poll(completions.subspan(count), count > 0);
+  const auto poll_doors = [&] {
+    from_doors_ = doors_.poll(completions.subspan(count), from_queue_ > 0);
+    count += from_doors_;
+  };
+  doors_first_ = !doors_first_;  // either may fill the room for ever
+  if (doors_first_) poll_doors();
+  if (!queue_pace_.waits(from_doors_ > 0)) {
+    from_queue_ = read_queue(completions.subspan(count));
+    queue_pace_.looked(from_queue_);
+    count += from_queue_;
+  }
+  if (!doors_first_) poll_doors();
   return count;
 }
 

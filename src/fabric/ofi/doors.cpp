@@ -27,7 +27,7 @@ Doors::~Doors() {
 Result<uint32_t> Doors::open() {
   Result<Station> station = Station::open(provider_);
   if (!station.ok()) return station.status();
-  Door door{next_, std::move(station).value(), {}, 0, false, {}};
+  Door door{next_, std::move(station).value(), {}, {}, 0, false, {}};
   for (const auto& [region, shared] : shared_)
     if (Status failed = share_with(door, region, shared); !failed.ok()) return failed;
   order_.push_back(std::move(door));
@@ -38,7 +38,6 @@ Result<uint32_t> Doors::open() {
 void Doors::close(uint32_t number) {
   Door& door = *doors_.at(number);
   door.is_closing = true;
-  door.looks_in_vain = 0;
   ++closing_;
   if (provider_.quirks.drains_before_close) door.connections = incoming_at(door.station.name);
   for (const Incoming& connection : door.connections) shut_down(connection);
@@ -82,20 +81,15 @@ void Doors::unshare(uint32_t region) {
 
 size_t Doors::poll(std::span<Completion> completions, bool is_busy) {
   if (order_.empty()) return 0;
-  size_t count = look_at_all(false, completions);
-  if ((count == 0 && !is_busy) || ++polls_ % kQuietEveryPolls == 0)
-    count += look_at_all(true, completions.subspan(count));
+  size_t count = 0;
+  for (const bool quiet_ones : {false, true})
+    for (Door& door : order_) {
+      const bool is_quiet = !door.is_closing && door.pace.is_quiet();
+      if (is_quiet != quiet_ones || (is_quiet && door.pace.waits(is_busy || count > 0))) continue;
+      count += look(door, completions.subspan(count));
+    }
   if (closing_ > 0) end_closed();
   if (!order_.empty()) order_.splice(order_.end(), order_, order_.begin());
-  return count;
-}
-
-size_t Doors::look_at_all(bool quiet_ones, std::span<Completion> completions) {
-  size_t count = 0;
-  for (Door& door : order_) {
-    const bool is_quiet = !door.is_closing && door.looks_in_vain >= kQuietAfterLooks;
-    if (is_quiet == quiet_ones) count += look(door, completions.subspan(count));
-  }
   return count;
 }
 
@@ -103,7 +97,6 @@ size_t Doors::look(Door& door, std::span<Completion> completions) {
   std::array<fi_cq_data_entry, kEventsAtOnce> entries;
   const size_t room = std::min(completions.size(), entries.size());
   if (room == 0) return 0;
-  ++door.looks_in_vain;
   const auto read = [&] { return fi_cq_read(door.station.queue.get(), entries.data(), room); };
   const int64_t answer =
       calls_ != nullptr
@@ -117,7 +110,8 @@ size_t Doors::look(Door& door, std::span<Completion> completions) {
   for (int64_t i = 0; i < answer; ++i)
     if (const auto arrival = arrival_of(entries[static_cast<size_t>(i)]))
       completions[count++] = *arrival;
-  if (count > 0 && !door.is_closing) door.looks_in_vain = 0;
+  door.pace.looked(count);
+  door.closing_looks += door.is_closing;
   return count;
 }
 
@@ -125,7 +119,7 @@ size_t Doors::look(Door& door, std::span<Completion> completions) {
 void Doors::end_closed() {
   for (auto door = order_.begin(); door != order_.end();) {
     std::erase_if(door->connections, [](const Incoming& each) { return !each.is_open(); });
-    const bool is_over = door->connections.empty() || door->looks_in_vain >= kClosingLooks;
+    const bool is_over = door->connections.empty() || door->closing_looks >= kClosingLooks;
     if (!door->is_closing || !is_over) {
       ++door;
       continue;

@@ -12,6 +12,21 @@
 
 namespace braid::fabric::ofi {
 
+/// How often a queue is looked at.
+class Pace {
+ public:
+  bool is_quiet() const { return looks_in_vain_ >= kQuietAfterLooks; }
+  /// It may wait for now. `is_busy`: something comes elsewhere.
+  bool waits(bool is_busy) { return is_busy && is_quiet() && ++turns_ % kQuietEveryTurns != 0; }
+  void looked(size_t come) { looks_in_vain_ = come > 0 ? 0 : looks_in_vain_ + 1; }
+
+ private:
+  static constexpr uint32_t kQuietAfterLooks = 256;
+  static constexpr uint32_t kQuietEveryTurns = 32;
+  uint32_t looks_in_vain_ = 0;
+  uint32_t turns_ = 0;
+};
+
 class Doors {
  public:
   /// Both stay as long as this. `calls` may be null.
@@ -44,7 +59,8 @@ class Doors {
     uint32_t number;
     Station station;  // closed after the memory
     std::unordered_map<uint32_t, Owned<fid_mr>> regions;
-    uint32_t looks_in_vain = 0;
+    Pace pace;
+    uint32_t closing_looks = 0;
     bool is_closing = false;
     std::vector<Incoming> connections;  // that have to end first
   };
@@ -55,7 +71,6 @@ class Doors {
 
   Status share_with(Door& door, uint32_t region, const Shared& shared);
   size_t look(Door& door, std::span<Completion> completions);
-  size_t look_at_all(bool quiet_ones, std::span<Completion> completions);
   void end_closed();
 
   const Provider& provider_;
@@ -64,7 +79,6 @@ class Doors {
   std::unordered_map<uint32_t, std::list<Door>::iterator> doors_;
   std::unordered_map<uint32_t, Shared> shared_;
   size_t closing_ = 0;
-  uint32_t polls_ = 0;
   uint32_t next_ = 0;
 };
 

@@ -186,8 +186,7 @@ void RobustCalls::abandon(pthread_spinlock_t* lock, int32_t holder) {
   if (purpose_ == Purpose::kProgress || purpose_ == Purpose::kDoorProgress) own_held_.insert(lock);
   while (mutex_count_ > 0) pthread_mutex_unlock(mutexes_[--mutex_count_]);
   current = nullptr;
-  ++abandoned_;
-  _longjmp(return_, 1);
+  __builtin_longjmp(return_, 1);
 }
 
 void RobustCalls::mutex_locked(pthread_mutex_t* mutex) {

@@ -17,7 +17,6 @@
 #include <pthread.h>
 
 #include <array>
-#include <csetjmp>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -50,7 +49,7 @@ class RobustCalls {
   /// Calls `call`, which calls libfabric. None: it was abandoned.
   template <typename Call>
   std::optional<int64_t> run(Purpose purpose, const Call& call) {
-    if (_setjmp(return_) != 0) return std::nullopt;
+    if (__builtin_setjmp(return_) != 0) return std::nullopt;
     begin(purpose);
     const int64_t answer = call();
     end();
@@ -63,7 +62,6 @@ class RobustCalls {
   }
   /// Before an endpoint is closed.
   void forget_endpoints();
-  uint64_t abandoned() const { return abandoned_; }
 
   // For the functions that libfabric calls.
 
@@ -83,7 +81,7 @@ class RobustCalls {
   bool may_take_over(int32_t holder) const;
   [[noreturn]] void abandon(pthread_spinlock_t* lock, int32_t holder);
 
-  jmp_buf return_;
+  void* return_[5] = {};  // of the compiler's setjmp, which saves less than libc's
   Purpose purpose_ = Purpose::kMessage;
   const int32_t word_;
   bool takes_over_ = false;
@@ -91,7 +89,6 @@ class RobustCalls {
   size_t mutex_count_ = 0;
   std::unordered_map<const pthread_spinlock_t*, int32_t> held_;  // too long, and by whom
   std::unordered_set<pthread_spinlock_t*> own_held_;             // those of endpoints of our own
-  uint64_t abandoned_ = 0;
 };
 
 }  // namespace braid::fabric::ofi

@@ -101,15 +101,21 @@ Result<Station> Station::open(const Provider& provider) {
 }
 
 Result<Owned<fid_ep>> Station::open_endpoint(const Provider& provider) const {
-  fid_ep* opened = nullptr;
-  int answer = fi_endpoint(domain.get(), provider.info.get(), &opened, nullptr);
-  if (answer != 0) return provider.failure("fi_endpoint", answer);
-  Owned<fid_ep> another(opened);
-  answer = fi_ep_bind(opened, &addresses->fid, 0);
-  if (answer == 0) answer = fi_ep_bind(opened, &queue->fid, FI_TRANSMIT | FI_RECV);
-  if (answer == 0) answer = fi_enable(opened);
-  if (answer != 0) return provider.failure("fi_enable", answer);
-  return another;
+  // A process that was killed has left files of shm behind. If this one has its number, libfabric
+  // takes one of them for in use, removes it, and gives the next a new name.
+  constexpr int kTriesMax = 64;
+  int answer = -FI_EBUSY;
+  for (int tries = 0; answer == -FI_EBUSY && tries < kTriesMax; ++tries) {
+    fid_ep* opened = nullptr;
+    answer = fi_endpoint(domain.get(), provider.info.get(), &opened, nullptr);
+    if (answer != 0) return provider.failure("fi_endpoint", answer);
+    Owned<fid_ep> another(opened);
+    answer = fi_ep_bind(opened, &addresses->fid, 0);
+    if (answer == 0) answer = fi_ep_bind(opened, &queue->fid, FI_TRANSMIT | FI_RECV);
+    if (answer == 0) answer = fi_enable(opened);
+    if (answer == 0) return another;
+  }
+  return provider.failure("fi_enable", answer);
 }
 
 Result<Registration> register_memory(const Provider& provider, fid_domain& domain,

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "fabric/sim/network.h"
@@ -50,6 +51,7 @@ struct Network::Nic {
   uint32_t next_region = 0;
   std::vector<Peer> peers;                           // by index; disconnected ones stay, as kNobody
   std::map<uint32_t, std::vector<std::byte>> doors;  // their addresses
+  std::set<uint32_t> closing_doors;                  // where what has begun goes on landing
   std::deque<Completion> completions;
   std::deque<Buffer> buffers;
   std::vector<std::shared_ptr<Flight>> flights;   // of its own postings that have not ended
@@ -96,8 +98,10 @@ class SimulatedDomain final : public Domain {
   Result<uint32_t> open_door() override;
   Bytes door_address(uint32_t door) const override { return nic_.doors.at(door); }
   Result<uint32_t> add_door_region(uint32_t door, MutableBytes memory) override;
-  void close_door(uint32_t door) override { nic_.doors.erase(door); }
-  Drain drain_door(uint32_t) const override { return Drain::kOver; }
+  void close_door(uint32_t door) override;
+  Drain drain_door(uint32_t door) const override {
+    return nic_.closing_doors.contains(door) ? Drain::kEnding : Drain::kOver;
+  }
   bool post_write(const Write& write) override;
   bool post_send(uint32_t peer, uint32_t region, Bytes message, uint64_t context) override;
   bool post_receive(uint32_t region, MutableBytes buffer, uint64_t context) override;

@@ -65,6 +65,19 @@ Result<uint32_t> SimulatedDomain::open_door() {
   return door;
 }
 
+void SimulatedDomain::close_door(uint32_t door) {
+  nic_.doors.erase(door);
+  if (!network_.random_.chance(0.5)) return;
+  nic_.closing_doors.insert(door);
+  const auto over = [network = &network_, id = nic_.id, door] {
+    Network::Nic* nic = network->find(id);
+    if (nic == nullptr) return;
+    nic->closing_doors.erase(door);
+    network->wake(*nic);
+  };
+  network_.simulation_.after_us(network_.some_latency_us(), over);
+}
+
 bool SimulatedDomain::is_full() {
   if (nic_.flights.size() >= static_cast<size_t>(network_.options_.queue_depth)) return true;
   if (network_.options_.full_chance <= 0) return false;
