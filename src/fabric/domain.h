@@ -55,6 +55,9 @@ struct Traits {
   /// Once a closed door is drained no byte lands of any write that was posted to it, also none of a
   /// write that was under way.
   bool closing_fences = false;
+  /// A key of `add_door_region` is refused at all other ways in. Where this is false a peer that
+  /// lies may write beside its door until the region is removed, as its provider enforces that.
+  bool door_keys = true;
   /// The network interface itself counts immediates, in memory that a GPU reads. Where this is
   /// false a CPU polls for them, so no stream may wait for them (the law, docs/architecture.md).
   bool counts_without_cpu = false;
@@ -145,6 +148,12 @@ class Domain {
 
   /// Makes progress, and fills the front of `completions`. Returns how many.
   virtual size_t poll(std::span<Completion> completions) = 0;
+
+  /// Readable once `poll` may have something to do; -1: nobody tells, look now and then. It is the
+  /// domain's.
+  virtual int wait_descriptor() const { return -1; }
+  /// True: whatever comes from now on makes the descriptor readable. False: poll first.
+  virtual bool arm() { return false; }
 };
 
 inline constexpr size_t kAddressBytesMax = 128;

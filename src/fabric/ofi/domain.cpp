@@ -15,6 +15,7 @@
 #include "fabric/ofi/doors.h"
 #include "fabric/ofi/incoming.h"
 #include "fabric/ofi/robust_locks.h"
+#include "fabric/ofi/sleepers.h"
 #include "fabric/ofi/station.h"
 
 namespace braid::fabric::ofi {
@@ -29,10 +30,12 @@ class OfiDomain final : public Domain {
                                               const std::string& host_address) {
     Result<Provider> provider = Provider::open(quirks, host_address);
     if (!provider.ok()) return provider.status();
-    Result<Station> station = Station::open(provider.value());
+    Result<Station> station = Station::open(provider.value(), nullptr);
     if (!station.ok()) return station.status();
-    return std::unique_ptr<Domain>(
-        new OfiDomain(std::move(provider).value(), std::move(station).value()));  // owner: returned
+    std::unique_ptr<OfiDomain> domain(
+        new OfiDomain(std::move(provider).value(), std::move(station).value()));
+    if (Status cached = domain->check_that_closing_ends_access(); !cached.ok()) return cached;
+    return std::unique_ptr<Domain>(std::move(domain));
   }
 
   ~OfiDomain() override {
@@ -60,6 +63,8 @@ class OfiDomain final : public Domain {
   bool post_send(uint32_t peer, uint32_t region, Bytes message, uint64_t context) override;
   bool post_receive(uint32_t region, MutableBytes buffer, uint64_t context) override;
   size_t poll(std::span<Completion> completions) override;
+  int wait_descriptor() const override { return sleepers_.descriptor(); }
+  bool arm() override { return waiting_.empty() && sleepers_.arm(provider_); }
 
  private:
   struct Region {
@@ -71,6 +76,7 @@ class OfiDomain final : public Domain {
     fi_context2 room;
     Event event;
     uint64_t context;
+    uint32_t peer;  // of a write or a message
   };
 
   OfiDomain(Provider provider, Station station);
@@ -78,13 +84,17 @@ class OfiDomain final : public Domain {
   struct Peer {
     fi_addr_t address = FI_ADDR_UNSPEC;
     fid_ep* endpoint = nullptr;  // from which it is written to
-    Owned<fid_ep> own;           // the same, where each peer needs one
+    Owned<fid_ep> own;           // the same, where the peer needs one of its own
+    uint64_t under_way = 0;
+    bool is_broken = false;  // see Quirks::keeps_broken_connections
   };
 
+  Status check_that_closing_ends_access();
   void* descriptor_of(uint32_t region) const;
-  Operation* begin(Event event, uint64_t context);
+  bool is_ready(Peer& peer);
+  Operation* begin(Event event, uint64_t context, uint32_t peer);
   bool posted(Operation* operation, int64_t answer);
-  void end(const Operation* operation) { free_.push_back(const_cast<Operation*>(operation)); }
+  void end(const Operation* operation, bool ok);
   size_t read_queue(std::span<Completion> completions);
   template <typename Call>
   int64_t call(RobustCalls::Purpose purpose, const Call& function);
@@ -102,6 +112,7 @@ class OfiDomain final : public Domain {
   std::unordered_map<uint32_t, Region> regions_;
   std::deque<Operation> operations_;
   std::vector<Peer> peers_;  // by number
+  Sleepers sleepers_;
   Doors doors_;
   bool doors_first_ = false;  // in turns
   size_t from_doors_ = 0;     // came at the last look
@@ -120,7 +131,9 @@ OfiDomain::OfiDomain(Provider provider, Station station)
                  ? std::make_unique<RobustCalls>()
                  : nullptr),
       station_(std::move(station)),
-      doors_(provider_, calls_.get()) {
+      doors_(provider_, *station_.domain, calls_.get(), sleepers_) {
+  sleepers_.add(station_);
+  traits_.door_keys = provider_.chooses_keys();
   const fi_info& info = *provider_.info;
   const bool has_room = info.domain_attr->cq_data_size > sizeof(uint32_t);
   // Where the target's CPU makes the progress, it must know when to go on looking.
@@ -221,20 +234,63 @@ void OfiDomain::drain() {
   }
 }
 
+/// libfabric's registration cache keeps a region registered after it was closed. It is on if the
+/// same memory has the same key twice.
+Status OfiDomain::check_that_closing_ends_access() {
+  static std::array<std::byte, 4096> memory;
+  if (provider_.chooses_keys()) return {};
+  std::array<uint32_t, 2> regions;
+  for (uint32_t& region : regions) {
+    const Result<uint32_t> added = add_region(memory, Access::kRemoteWrite);
+    if (!added.ok()) return added.status();
+    region = added.value();
+  }
+  const bool is_cached = remote_range(regions[0]).key == remote_range(regions[1]).key;
+  for (const uint32_t region : regions) remove_region(region);
+  if (!is_cached) return {};
+  return Status::error(traits_.provider +
+                           ": libfabric's registration cache leaves memory open to peers after its "
+                           "region was closed",
+                       "Start the program with FI_MR_CACHE_MAX_COUNT=0");
+}
+
 // ---- Postings ----
 
-OfiDomain::Operation* OfiDomain::begin(Event event, uint64_t context) {
+/// False: what went over a connection that has broken has not all come back.
+bool OfiDomain::is_ready(Peer& peer) {
+  if (!peer.is_broken) return true;
+  if (peer.under_way > 0) return false;
+  Result<Owned<fid_ep>> own = station_.open_endpoint(provider_);
+  if (!own.ok()) return false;
+  peer.own = std::move(own).value();
+  peer.endpoint = peer.own.get();
+  peer.is_broken = false;
+  return true;
+}
+
+OfiDomain::Operation* OfiDomain::begin(Event event, uint64_t context, uint32_t peer) {
   if (free_.empty()) free_.push_back(&operations_.emplace_back());
   Operation* operation = free_.back();
   free_.pop_back();
   operation->event = event;
   operation->context = context;
+  operation->peer = peer;
+  if (event == Event::kPosted) ++peers_[peer].under_way;
   return operation;
+}
+
+void OfiDomain::end(const Operation* operation, bool ok) {
+  if (operation->event == Event::kPosted) {
+    Peer& peer = peers_[operation->peer];
+    --peer.under_way;
+    peer.is_broken = peer.is_broken || (!ok && quirks_.keeps_broken_connections);
+  }
+  free_.push_back(const_cast<Operation*>(operation));
 }
 
 bool OfiDomain::posted(Operation* operation, int64_t answer) {
   if (answer == 0) return true;
-  end(operation);
+  end(operation, true);
   if (answer == -FI_EAGAIN) return false;
   waiting_.push_back({operation->event, false, 0, 0, operation->context});
   return true;
@@ -247,6 +303,7 @@ int64_t OfiDomain::call(RobustCalls::Purpose purpose, const Call& function) {
 }
 
 bool OfiDomain::post_write(const Write& write) {
+  if (!is_ready(peers_.at(write.peer))) return false;
   std::array<iovec, kSegmentsMax> sources;
   std::array<void*, kSegmentsMax> descriptors;
   std::array<fi_rma_iov, kSegmentsMax> targets;
@@ -259,7 +316,7 @@ bool OfiDomain::post_write(const Write& write) {
   };
   add(write.source, write.target_address);
   for (const Segment& segment : write.further) add(segment.source, segment.target_address);
-  Operation* operation = begin(Event::kPosted, write.context);
+  Operation* operation = begin(Event::kPosted, write.context, write.peer);
   fi_msg_rma message{};
   message.msg_iov = sources.data();
   message.desc = descriptors.data();
@@ -278,9 +335,10 @@ bool OfiDomain::post_write(const Write& write) {
 }
 
 bool OfiDomain::post_send(uint32_t peer, uint32_t region, Bytes bytes, uint64_t context) {
+  if (!is_ready(peers_.at(peer))) return false;
   iovec source{const_cast<std::byte*>(bytes.data()), bytes.size()};
   void* descriptor = descriptor_of(region);
-  Operation* operation = begin(Event::kPosted, context);
+  Operation* operation = begin(Event::kPosted, context, peer);
   fi_msg message{};
   message.msg_iov = &source;
   message.desc = &descriptor;
@@ -294,7 +352,7 @@ bool OfiDomain::post_send(uint32_t peer, uint32_t region, Bytes bytes, uint64_t 
 }
 
 bool OfiDomain::post_receive(uint32_t region, MutableBytes buffer, uint64_t context) {
-  Operation* operation = begin(Event::kReceived, context);
+  Operation* operation = begin(Event::kReceived, context, 0);
   return posted(operation, call(RobustCalls::Purpose::kProgress, [&] {
                   return fi_recv(station_.endpoint.get(), buffer.data(), buffer.size(),
                                  descriptor_of(region), FI_ADDR_UNSPEC, operation);
@@ -340,7 +398,7 @@ size_t OfiDomain::read_queue(std::span<Completion> completions) {
 Completion OfiDomain::completed(const fi_cq_data_entry& entry) {
   if (const auto arrival = arrival_of(entry)) return *arrival;
   const auto* operation = static_cast<const Operation*>(entry.op_context);
-  end(operation);
+  end(operation, true);
   return {operation->event, true, 0, entry.len, operation->context};
 }
 
@@ -350,7 +408,7 @@ bool OfiDomain::take_error(Completion& completion) {
   if (fi_cq_readerr(station_.queue.get(), &error, 0) < 1 || error.op_context == nullptr)
     return false;
   const auto* operation = static_cast<const Operation*>(error.op_context);
-  end(operation);
+  end(operation, false);
   completion = {operation->event, false, 0, 0, operation->context};
   return true;
 }

@@ -25,12 +25,13 @@ Doors::~Doors() {
 }
 
 Result<uint32_t> Doors::open() {
-  Result<Station> station = Station::open(provider_);
+  Result<Station> station = Station::open(provider_, provider_.chooses_keys() ? nullptr : &common_);
   if (!station.ok()) return station.status();
   Door door{next_, std::move(station).value(), {}, {}, 0, false, {}};
   for (const auto& [region, shared] : shared_)
     if (Status failed = share_with(door, region, shared); !failed.ok()) return failed;
   order_.push_back(std::move(door));
+  sleepers_.add(order_.back().station);
   doors_[next_] = std::prev(order_.end());
   return next_++;
 }
@@ -59,6 +60,7 @@ void Doors::remove_region(uint32_t number, uint32_t region) {
 }
 
 Status Doors::share(uint32_t region, MutableBytes memory, uint64_t key) {
+  if (!provider_.chooses_keys()) return {};  // it is registered in the common domain
   const Shared shared{memory, key};
   for (Door& door : order_)
     if (Status failed = share_with(door, region, shared); !failed.ok()) return failed;
@@ -125,6 +127,7 @@ void Doors::end_closed() {
       continue;
     }
     if (calls_ != nullptr) calls_->forget_endpoints();
+    sleepers_.remove(door->station);
     door->station.endpoint.reset();  // before the memory: nothing is written there then
     doors_.erase(door->number);
     door = order_.erase(door);

@@ -1,5 +1,7 @@
 // Doors of a domain on libfabric (Domain::open_door): a station for each peer, where nothing is
-// posted. Of memory that was granted through a door its station alone knows the key.
+// posted. Of memory that was granted through a door its station alone knows the key. Where the
+// provider chooses the keys, what all doors share could not have one key: the doors are then in the
+// domain's own station's domain, and keys hold at all of them.
 #pragma once
 
 #include <list>
@@ -8,6 +10,7 @@
 
 #include "fabric/ofi/incoming.h"
 #include "fabric/ofi/robust_locks.h"
+#include "fabric/ofi/sleepers.h"
 #include "fabric/ofi/station.h"
 
 namespace braid::fabric::ofi {
@@ -29,8 +32,9 @@ class Pace {
 
 class Doors {
  public:
-  /// Both stay as long as this. `calls` may be null.
-  Doors(const Provider& provider, RobustCalls* calls) : provider_(provider), calls_(calls) {}
+  /// All stay as long as this. `calls` may be null.
+  Doors(const Provider& provider, fid_domain& common, RobustCalls* calls, Sleepers& sleepers)
+      : provider_(provider), common_(common), calls_(calls), sleepers_(sleepers) {}
   ~Doors();
   Doors(const Doors&) = delete;
   Doors& operator=(const Doors&) = delete;
@@ -74,7 +78,9 @@ class Doors {
   void end_closed();
 
   const Provider& provider_;
+  fid_domain& common_;
   RobustCalls* calls_;
+  Sleepers& sleepers_;
   std::list<Door> order_;  // who is looked at first; it turns
   std::unordered_map<uint32_t, std::list<Door>::iterator> doors_;
   std::unordered_map<uint32_t, Shared> shared_;

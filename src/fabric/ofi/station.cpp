@@ -11,27 +11,11 @@
 namespace braid::fabric::ofi {
 namespace {
 
-constexpr uint32_t kInterface = FI_VERSION(1, 9);
-
 uint64_t random_key(size_t size_bytes) {
   uint64_t key = 0;
   while (getrandom(&key, std::min(size_bytes, sizeof key), 0) < 0) {
   }
   return key;
-}
-
-/// What we ask for, and what of the application's duties we take.
-std::unique_ptr<fi_info, FreeInfo> hints_for(const Library& fabric_library, const Quirks& quirks) {
-  std::unique_ptr<fi_info, FreeInfo> hints(fabric_library.dupinfo(nullptr));
-  hints->caps = FI_MSG | FI_RMA | FI_WRITE | FI_REMOTE_WRITE | FI_SEND | FI_RECV;
-  hints->mode = FI_CONTEXT | FI_CONTEXT2;
-  hints->ep_attr->type = FI_EP_RDM;
-  hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
-  hints->domain_attr->threading = FI_THREAD_DOMAIN;
-  hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
-  hints->domain_attr->av_type = FI_AV_TABLE;
-  hints->fabric_attr->prov_name = strdup(quirks.provider);  // owner: hints
-  return hints;
 }
 
 Result<std::vector<std::byte>> name_of(const Provider& provider, fid_ep& endpoint) {
@@ -54,26 +38,25 @@ Result<Provider> Provider::open(const Quirks& quirks, const std::string& host_ad
   const Result<const Library*> loaded = ofi::library();
   if (!loaded.ok()) return loaded.status();
   Provider provider{*loaded.value(), quirks, nullptr, nullptr};
-  const auto hints = hints_for(provider.library, quirks);
-  fi_info* found = nullptr;
-  const char* node = quirks.listens_at_address ? host_address.c_str() : nullptr;
-  int answer = provider.library.getinfo(kInterface, node, nullptr, node != nullptr ? FI_SOURCE : 0,
-                                        hints.get(), &found);
-  if (answer != 0) return provider.failure("no such provider or address", answer);
-  provider.info.reset(found);
+  Result<Info> offer = find_offer(quirks, host_address);
+  if (!offer.ok()) return offer.status();
+  provider.info = std::move(offer).value();
   fid_fabric* fabric = nullptr;
-  answer = provider.library.fabric(found->fabric_attr, &fabric, nullptr);
+  const int answer = provider.library.fabric(provider.info->fabric_attr, &fabric, nullptr);
   if (answer != 0) return provider.failure("fi_fabric", answer);
   provider.fabric.reset(fabric);
   return provider;
 }
 
-Result<Station> Station::open(const Provider& provider) {
+Result<Station> Station::open(const Provider& provider, fid_domain* domain) {
   Station station;
-  fid_domain* domain = nullptr;
-  int answer = fi_domain(provider.fabric.get(), provider.info.get(), &domain, nullptr);
-  if (answer != 0) return provider.failure("fi_domain", answer);
-  station.domain.reset(domain);
+  int answer = 0;
+  if (domain == nullptr) {
+    answer = fi_domain(provider.fabric.get(), provider.info.get(), &domain, nullptr);
+    if (answer != 0) return provider.failure("fi_domain", answer);
+    station.own_domain.reset(domain);
+  }
+  station.domain = domain;
 
   fi_av_attr address_attributes{};
   address_attributes.type = FI_AV_TABLE;
@@ -82,15 +65,7 @@ Result<Station> Station::open(const Provider& provider) {
   if (answer != 0) return provider.failure("fi_av_open", answer);
   station.addresses.reset(addresses);
 
-  fi_cq_attr queue_attributes{};
-  queue_attributes.format = FI_CQ_FORMAT_DATA;
-  queue_attributes.wait_obj = FI_WAIT_NONE;
-  queue_attributes.size = provider.info->tx_attr->size + provider.info->rx_attr->size;
-  fid_cq* queue = nullptr;
-  answer = fi_cq_open(domain, &queue_attributes, &queue, nullptr);
-  if (answer != 0) return provider.failure("fi_cq_open", answer);
-  station.queue.reset(queue);
-
+  if (Status failed = station.open_queue(provider); !failed.ok()) return failed;
   Result<Owned<fid_ep>> endpoint = station.open_endpoint(provider);
   if (!endpoint.ok()) return endpoint.status();
   station.endpoint = std::move(endpoint).value();
@@ -100,6 +75,20 @@ Result<Station> Station::open(const Provider& provider) {
   return station;
 }
 
+Status Station::open_queue(const Provider& provider) {
+  fi_cq_attr attributes{};
+  attributes.format = FI_CQ_FORMAT_DATA;
+  attributes.wait_obj = provider.quirks.has_wait_descriptor ? FI_WAIT_FD : FI_WAIT_NONE;
+  attributes.size = provider.info->tx_attr->size + provider.info->rx_attr->size;
+  fid_cq* opened = nullptr;
+  int answer = fi_cq_open(domain, &attributes, &opened, nullptr);
+  if (answer != 0) return provider.failure("fi_cq_open", answer);
+  queue.reset(opened);
+  if (attributes.wait_obj != FI_WAIT_FD) return {};
+  answer = fi_control(&opened->fid, FI_GETWAIT, &wait_descriptor);
+  return answer == 0 ? Status() : provider.failure("FI_GETWAIT", answer);
+}
+
 Result<Owned<fid_ep>> Station::open_endpoint(const Provider& provider) const {
   // A process that was killed has left files of shm behind. If this one has its number, libfabric
   // takes one of them for in use, removes it, and gives the next a new name.
@@ -107,7 +96,7 @@ Result<Owned<fid_ep>> Station::open_endpoint(const Provider& provider) const {
   int answer = -FI_EBUSY;
   for (int tries = 0; answer == -FI_EBUSY && tries < kTriesMax; ++tries) {
     fid_ep* opened = nullptr;
-    answer = fi_endpoint(domain.get(), provider.info.get(), &opened, nullptr);
+    answer = fi_endpoint(domain, provider.info.get(), &opened, nullptr);
     if (answer != 0) return provider.failure("fi_endpoint", answer);
     Owned<fid_ep> another(opened);
     answer = fi_ep_bind(opened, &addresses->fid, 0);
@@ -122,7 +111,7 @@ Result<Registration> register_memory(const Provider& provider, fid_domain& domai
                                      MutableBytes memory, uint64_t rights,
                                      std::optional<uint64_t> key) {
   Registration made;
-  const bool chooses_key = (provider.memory_mode() & FI_MR_PROV_KEY) == 0;
+  const bool chooses_key = provider.chooses_keys();
   for (int answer = -FI_ENOKEY; answer != 0;) {
     const uint64_t wanted =
         !chooses_key ? 0 : key.value_or(random_key(provider.info->domain_attr->mr_key_size));

@@ -12,6 +12,7 @@
 
 #include "fabric/domain.h"
 #include "fabric/ofi/library.h"
+#include "fabric/ofi/offers.h"
 #include "fabric/ofi/quirks.h"
 
 namespace braid::fabric::ofi {
@@ -26,32 +27,36 @@ struct Close {
 template <typename Object>
 using Owned = std::unique_ptr<Object, Close>;
 
-struct FreeInfo {
-  void operator()(fi_info* info) const { library().value()->freeinfo(info); }
-};
-
 /// A provider at an address of the host: what all stations of a domain are opened from.
 struct Provider {
   const Library& library;
   const Quirks& quirks;
-  std::unique_ptr<fi_info, FreeInfo> info;
+  Info info;
   Owned<fid_fabric> fabric;
 
   static Result<Provider> open(const Quirks& quirks, const std::string& host_address);
   Status failure(const char* what, int64_t answer) const;
+  /// We choose the keys of memory. Otherwise the provider does.
+  bool chooses_keys() const { return (memory_mode() & FI_MR_PROV_KEY) == 0; }
   uint32_t memory_mode() const { return static_cast<uint32_t>(info->domain_attr->mr_mode); }
 };
 
 struct Station {
-  Owned<fid_domain> domain;
+  Owned<fid_domain> own_domain;
+  fid_domain* domain = nullptr;  ///< its own, or another station's
   Owned<fid_av> addresses;
   Owned<fid_cq> queue;
   Owned<fid_ep> endpoint;
   std::vector<std::byte> name;  ///< of the endpoint, as fi_getname gives it
+  int wait_descriptor = -1;     ///< of the queue, where the provider has one
 
-  static Result<Station> open(const Provider& provider);
+  /// In this domain, which stays as long; null: in one of its own.
+  static Result<Station> open(const Provider& provider, fid_domain* domain);
   /// Another one, with the same queue.
   Result<Owned<fid_ep>> open_endpoint(const Provider& provider) const;
+
+ private:
+  Status open_queue(const Provider& provider);
 };
 
 struct Registration {
