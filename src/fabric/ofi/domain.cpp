@@ -32,8 +32,8 @@ class OfiDomain final : public Domain {
     if (!provider.ok()) return provider.status();
     Result<Station> station = Station::open(provider.value(), nullptr);
     if (!station.ok()) return station.status();
-    std::unique_ptr<OfiDomain> domain(
-        new OfiDomain(std::move(provider).value(), std::move(station).value()));
+    std::unique_ptr<OfiDomain> domain(new OfiDomain(  // owner: domain
+        std::move(provider).value(), std::move(station).value()));
     if (Status cached = domain->check_that_closing_ends_access(); !cached.ok()) return cached;
     return std::unique_ptr<Domain>(std::move(domain));
   }
