@@ -43,7 +43,7 @@ enum class Access : uint8_t { kLocal, kRemoteWrite };
 /// What may still happen in a region that was removed.
 enum class Drain : uint8_t {
   kOver,
-  kEnding,      ///< the domain's own copies into it have yet to end
+  kEnding,      ///< the domain's own copies into it, or what has come already, have yet to end
   kHeldByPeer,  ///< a process has mapped it, and has neither let go nor ended
 };
 
@@ -52,9 +52,12 @@ struct Traits {
   /// After `remove_region` no byte of any write lands in the region, also none of a write that was
   /// under way. Where this is false, writes that had begun may still land, and new ones do not.
   bool removal_fences = false;
-  /// After `close_door` no byte lands of any write that was posted to the door, also none of a
+  /// Once a closed door is drained no byte lands of any write that was posted to it, also none of a
   /// write that was under way.
   bool closing_fences = false;
+  /// A key of `add_door_region` is refused at all other ways in. Where this is false a peer that
+  /// lies may write beside its door until the region is removed, as its provider enforces that.
+  bool door_keys = true;
   /// The network interface itself counts immediates, in memory that a GPU reads. Where this is
   /// false a CPU polls for them, so no stream may wait for them (the law, docs/architecture.md).
   bool counts_without_cpu = false;
@@ -129,7 +132,14 @@ class Domain {
   /// the door is closed: see Traits::closing_fences. Doors carry writes, and no messages.
   virtual Result<uint32_t> open_door() = 0;
   virtual Bytes door_address(uint32_t door) const = 0;
+  /// Memory that peers write through this door alone: a write with its key that comes another way
+  /// is refused. Other regions are reached through every door.
+  virtual Result<uint32_t> add_door_region(uint32_t door, MutableBytes memory) = 0;
+  /// Begins to close it. `poll` goes on, until `drain_door` is kOver: nothing lands then that was
+  /// posted to it. The memory of its regions stays until then.
   virtual void close_door(uint32_t door) = 0;
+  /// Of a door that was closed.
+  virtual Drain drain_door(uint32_t door) const = 0;
 
   /// False: the queue is full; poll, and try again. Whatever else is wrong comes as a completion.
   virtual bool post_write(const Write& write) = 0;

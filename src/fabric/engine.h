@@ -75,13 +75,16 @@ class Engine final : private Worker::Listener {
   /// Why it is kFailed.
   Result<PeerFailure> peer_failure(uint64_t peer) const;
   /// The next peer that has failed, and was not told so before. What was granted to it is fenced,
-  /// or quarantined for good where the network cannot (Traits::closing_fences). It stays until
-  /// `disconnect`; to reach it again, connect anew.
+  /// or kRevoking until what has come of it already is read, or quarantined for good where the
+  /// network cannot fence (Traits::closing_fences). It stays until `disconnect`; to reach it again,
+  /// connect anew.
   std::optional<uint64_t> next_failed();
-  /// Posts nothing more to the peer, says goodbye, and takes back at once what was granted to it:
-  /// its fence is then kFenced or kQuarantined for good, unless it is memory of a GPU
-  /// (docs/fabric.md).
+  /// Posts nothing more to the peer, says goodbye, and takes back what was granted to it, as
+  /// `next_failed` says. Memory of a GPU may take longer (docs/fabric.md).
   Status disconnect(uint64_t peer);
+  /// What has come of a peer that has failed, or was disconnected, is still read: soon what was
+  /// granted to it is fenced.
+  bool is_draining(uint64_t peer) const;
 
   // Memory that peers may write.
 
@@ -224,9 +227,10 @@ class Engine final : private Worker::Listener {
     uint64_t size_bytes = 0;
     Fence fence = Fence::kLive;
     std::vector<uint32_t> rails;  // the domains' regions
+    std::vector<uint32_t> doors;  // by rail, once they are being closed: they fence it when drained
     bool removal_fences = true;   // on every rail
     bool is_closed = false;       // the regions were removed
-    bool is_fenced = false;  // the peer has confirmed, and nothing has failed; or its door is shut
+    bool is_fenced = false;       // the peer has confirmed, and nothing has failed
   };
   struct PeerTarget {
     uint64_t peer = 0;
@@ -308,6 +312,7 @@ class Engine final : private Worker::Listener {
   // grants.cpp
   uint64_t oldest_live_grant();
   void give_up_waiting(uint64_t id, Grant& grant);
+  Result<uint32_t> add_granted(size_t rail, const Peer& peer, MutableBytes memory);
   void close_grant(uint64_t id, Grant& grant, bool is_fenced);
   Drain drain(const Grant& grant);
   void fence_drained();

@@ -26,8 +26,7 @@ Result<Granted> Engine::grant(uint64_t region_id, uint64_t peer_id, uint64_t off
   granted.descriptor.version = peer->version;
   if (peer->version >= 2) granted.descriptor.session = peer->session;
   for (size_t i = 0; i < worker_.rail_count(); ++i) {
-    const Result<uint32_t> added =
-        worker_.rail(i).add_region(all.subspan(offset_bytes, size_bytes), Access::kRemoteWrite);
+    const Result<uint32_t> added = add_granted(i, *peer, all.subspan(offset_bytes, size_bytes));
     if (!added.ok()) {
       for (size_t j = 0; j < i; ++j) worker_.rail(j).remove_region(grant.rails[j]);
       return added.status();
@@ -39,6 +38,13 @@ Result<Granted> Engine::grant(uint64_t region_id, uint64_t peer_id, uint64_t off
   ++region->grants;
   grants_[next_grant_++] = std::move(grant);
   return granted;
+}
+
+/// Through its door alone, where it has one.
+Result<uint32_t> Engine::add_granted(size_t rail, const Peer& peer, MutableBytes memory) {
+  Domain& domain = worker_.rail(rail);
+  return peer.doors.empty() ? domain.add_region(memory, Access::kRemoteWrite)
+                            : domain.add_door_region(peer.doors[rail], memory);
 }
 
 Status Engine::revoke(uint64_t id, uint64_t deadline_ns) {
@@ -83,14 +89,14 @@ void Engine::give_up_waiting(uint64_t id, Grant& grant) {
 }
 
 /// `is_fenced`: the peer has said that all its writes have ended well, so nothing is in the
-/// network; or its door is shut.
+/// network. It is believed: whoever does not trust it disconnects it.
 void Engine::close_grant(uint64_t id, Grant& grant, bool is_fenced) {
   if (!grant.is_closed)
     for (size_t i = 0; i < grant.rails.size(); ++i) worker_.rail(i).remove_region(grant.rails[i]);
   grant.is_closed = true;
   grant.is_fenced = grant.is_fenced || is_fenced;
   grant.fence = Fence::kQuarantined;
-  if (!grant.is_fenced && !grant.removal_fences) return;
+  if (!grant.is_fenced && !grant.removal_fences && grant.doors.empty()) return;
   draining_.insert(id);
   fence_drained();
 }
@@ -98,7 +104,8 @@ void Engine::close_grant(uint64_t id, Grant& grant, bool is_fenced) {
 Drain Engine::drain(const Grant& grant) {
   Drain all = Drain::kOver;
   for (size_t i = 0; i < grant.rails.size() && !grant.is_fenced; ++i)
-    all = std::max(all, worker_.rail(i).drain(grant.rails[i]));
+    all = std::max(all, grant.doors.empty() ? worker_.rail(i).drain(grant.rails[i])
+                                            : worker_.rail(i).drain_door(grant.doors[i]));
   return all;
 }
 
@@ -113,6 +120,13 @@ void Engine::fence_drained() {
     if (now != Drain::kOver) return false;
     --regions_.find(grant.region)->grants;
     return true;
+  });
+}
+
+bool Engine::is_draining(uint64_t peer) const {
+  return std::any_of(draining_.begin(), draining_.end(), [&](uint64_t id) {
+    const Grant& grant = grants_.at(id);
+    return grant.peer == peer && !grant.doors.empty();
   });
 }
 

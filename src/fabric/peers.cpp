@@ -228,15 +228,16 @@ void Engine::stop_writes(Peer& peer) {
   worker_.stop_all(peer.scratch, Failure::kDisconnected);
 }
 
-/// Nothing of the peer lands any more: what was granted to it is fenced.
+/// What was granted to the peer is fenced once all that has come already is read.
 void Engine::close_doors(uint64_t id) {
   Peer& peer = *peers_.find(id);
-  const bool had_doors = !peer.doors.empty();
-  for (size_t i = 0; i < peer.doors.size(); ++i) worker_.rail(i).close_door(peer.doors[i]);
-  peer.doors.clear();
-  for (auto& [number, grant] : grants_)
-    if (had_doors && grant.peer == id && grant.fence != Fence::kFenced)
-      close_grant(number, grant, true);
+  const std::vector<uint32_t> doors = std::exchange(peer.doors, {});
+  for (size_t i = 0; i < doors.size(); ++i) worker_.rail(i).close_door(doors[i]);
+  for (auto& [number, grant] : grants_) {
+    if (doors.empty() || grant.peer != id || grant.fence == Fence::kFenced) continue;
+    grant.doors = doors;
+    close_grant(number, grant, false);
+  }
 }
 
 Status Engine::disconnect(uint64_t id) {

@@ -47,12 +47,27 @@ class Liar {
     std::copy(bytes.begin(), bytes.end(), memory_.begin());
     return wire_->post_send(peer_, region_, Bytes(memory_).first(bytes.size()), kBuffers);
   }
+  /// To where messages go, not through the door that it was given. The memory has room for a
+  /// message.
+  bool write_beside_the_door(RemoteRange target) {
+    Write write;
+    write.peer = peer_;
+    write.region = region_;
+    write.source = Bytes(memory_).first(kMessageBytesMax);
+    write.target_address = target.base;
+    write.target_key = target.key;
+    write.context = kWrite;
+    return wire_->post_write(write);
+  }
   /// What has come since the last look.
   std::vector<Message> look() {
     std::vector<Message> come;
     Completion completions[16];
     for (size_t i = 0, count = wire_->poll(completions); i < count; ++i) {
-      if (completions[i].event == Event::kPosted) ++sent;
+      if (completions[i].event == Event::kPosted && completions[i].context == kWrite)
+        ++(completions[i].ok ? landed : refused);
+      else if (completions[i].event == Event::kPosted)
+        ++sent;
       if (completions[i].event != Event::kReceived) continue;
       const size_t index = completions[i].context;
       auto message = decode_message(buffer(index).first(completions[i].size_bytes), secret_);
@@ -79,9 +94,12 @@ class Liar {
 
   uint64_t victims_session = 0;
   uint64_t sent = 0;
+  uint64_t landed = 0;  // of its writes
+  uint64_t refused = 0;
 
  private:
   static constexpr size_t kBuffers = 16;
+  static constexpr uint64_t kWrite = kBuffers + 1;
   MutableBytes buffer(size_t index) {
     return MutableBytes(memory_).subspan((index + 1) * kMessageBytesMax, kMessageBytesMax);
   }

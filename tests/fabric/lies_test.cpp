@@ -81,6 +81,24 @@ TEST(Lies, MessagesWithoutCreditAreDropped) {
   EXPECT_EQ(owner.engine->statistics().over_credit, 20u - net.options.credits);
 }
 
+/// doors_test.cpp has the same on libfabric.
+TEST(Lies, AKeyOpensNothingBesideTheDoorThatItWasGrantedFor) {
+  SmallNet net;
+  SmallNet::Node& owner = net.add(1);
+  Liar liar(net, 50, owner);
+  ASSERT_TRUE(liar.shake_hands(net));
+  std::vector<std::byte> memory(kMessageBytesMax, std::byte{9});
+  const uint64_t peer = *owner.engine->find_peer(Liar::kEngine);
+  const uint64_t region = owner.engine->add_region(memory).value();
+  const Granted granted = owner.engine->grant(region, peer, 0, memory.size()).value();
+  ASSERT_TRUE(liar.write_beside_the_door(granted.descriptor.rails[0]));
+  EXPECT_TRUE(net.run(1'000, [&] {
+    liar.look();
+    return liar.refused == 1;
+  }));
+  EXPECT_EQ(memory, std::vector<std::byte>(memory.size(), std::byte{9}));
+}
+
 TEST(Lies, WhoAsksWithoutEndAndTakesNoAnswerIsGivenUp) {
   SmallNet net;
   net.options.queued_max = 100;

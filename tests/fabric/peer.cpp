@@ -1,10 +1,13 @@
 // The other process of process_test.cpp: it connects, writes what it is told to, and goes on until
 // it is told to stop, or is killed.
 //
-//   fabric_peer PROVIDER ADDRESS [POINT SIGNAL]     the owner's address as hexadecimal digits
+//   fabric_peer PROVIDER ADDRESS [POINT SIGNAL POINTS]     the owner's address as hexadecimal
+//   digits
 //
-// With a POINT it sends itself the signal (SIGKILL, SIGSTOP) when it has come so far: each step of
-// its engine in which something happened is a point, and so is each call of its own.
+// With a POINT it sends itself the signal (SIGKILL, SIGSTOP) when it has come so far. With `steps`
+// each step of its engine in which something happened is a point, and so is each call of its own;
+// with `locks` each spin lock in shared memory that libfabric takes, which it holds then; with
+// `door_locks` all of these but that of the endpoint that the owner's messages come to.
 //
 // An order is a message: how often, how many bytes, the immediate, the descriptor. Every write goes
 // to the same bytes, whose values say which it was.
@@ -14,12 +17,15 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <random>
 #include <string>
 
 #include "fabric/engine.h"
 #include "fabric/host/processes.h"
 #include "fabric/ofi/domain.h"
+#include "fabric/ofi/imports.h"
+#include "fabric/ofi/library.h"
 #include "fabric/order.h"
 
 namespace {
@@ -34,9 +40,46 @@ constexpr uint64_t kSecondNs = 1'000'000'000;
 
 long points_left = 0;  // 0: none is wanted
 int signal_there = 0;
+bool counts_locks = false;
+
+void reach_point() {
+  if (points_left > 0 && --points_left == 0) raise(signal_there);
+}
 
 void point() {
-  if (points_left > 0 && --points_left == 0) raise(signal_there);
+  if (!counts_locks) reach_point();
+}
+
+int (*spin_lock)(pthread_spinlock_t*) = nullptr;  // as libfabric would call it
+
+/// Where the owner's messages come to; empty: its lock counts too.
+std::string file_left_out;
+
+/// Whether it is one of those that count.
+bool counts(const pthread_spinlock_t* lock) {
+  const auto place = reinterpret_cast<uintptr_t>(lock);
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    uintptr_t first = 0, end = 0;
+    if (std::sscanf(line.c_str(), "%lx-%lx", &first, &end) != 2) continue;
+    if (place < first || place >= end) continue;
+    const size_t file = line.find("/dev/shm/");
+    return file != std::string::npos && line.substr(file + 9) != file_left_out;
+  }
+  return false;
+}
+
+int spin_lock_at_point(pthread_spinlock_t* lock) {
+  const int answer = spin_lock(lock);
+  if (points_left > 0 && counts(lock)) reach_point();
+  return answer;
+}
+
+void count_locks() {
+  counts_locks = true;
+  const auto before = ofi::replace_import(ofi::library().value()->handle, "pthread_spin_lock",
+                                          reinterpret_cast<void*>(spin_lock_at_point));
+  spin_lock = reinterpret_cast<int (*)(pthread_spinlock_t*)>(before.value());
 }
 
 void step(Engine& engine) {
@@ -72,8 +115,11 @@ int serve(Engine& engine) {
 }  // namespace
 
 int main(int count, char** words) {
-  if (count != 3 && count != 5) return 2;
-  if (count == 5) points_left = std::atol(words[3]), signal_there = std::atoi(words[4]);
+  if (count != 3 && count != 6) return 2;
+  if (count == 6) {
+    points_left = std::atol(words[3]), signal_there = std::atoi(words[4]);
+    if (std::strcmp(words[5], "steps") != 0) count_locks();
+  }
   const auto* quirks = ofi::find_quirks(words[1]);
   EngineOptions options;
   options.engine = std::random_device()() | uint64_t{std::random_device()()} << 32;
@@ -82,6 +128,12 @@ int main(int count, char** words) {
   rails.push_back(ofi::open_domain(*quirks, "127.0.0.1").value());
   auto engine = Engine::open(std::move(rails), options).value();
   const Address owner = decode_address(test::from_hex(words[2])).value();
+  if (count == 6 && std::strcmp(words[5], "door_locks") == 0) {
+    // "fi_shm://NAME" and a zero.
+    const std::vector<std::byte>& name = owner.rails[0].name;
+    file_left_out = std::string(reinterpret_cast<const char*>(name.data()), name.size() - 1);
+    file_left_out = file_left_out.substr(file_left_out.find("://") + 3);
+  }
   const uint64_t peer = engine->connect(owner, now_ns() + 20 * kSecondNs).value();
   point();
   while (engine->peer_state(peer).value() == PeerState::kConnecting) step(*engine);

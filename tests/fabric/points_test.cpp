@@ -1,5 +1,6 @@
 // The writer is killed, or stopped and continued, at 40 points of the protocol: memory that was
-// said to be free stays unchanged, the owner names the peer, and goes on with another one.
+// said to be free stays unchanged, the owner names the peer, and goes on with another one. Where
+// processes share locks, also while it holds one.
 //
 // BRAID_TEST_POINTS_EVERY=N: every N-th point only.
 #include <cstdlib>
@@ -17,30 +18,27 @@ constexpr int kPoints = 40;
 
 class PointsTest : public test::ProcessTest {
  protected:
-  void SetUp() override {
-    test::ProcessTest::SetUp();
-    if (!IsSkipped() && may_hang()) GTEST_SKIP() << "a lock of the provider may stay held";
-  }
-
-  void at_each_point(int signal_there) {
+  void at_each_point(int signal_there, const char* points) {
     const char* every = std::getenv("BRAID_TEST_POINTS_EVERY");
     const int stride = every != nullptr ? std::atoi(every) : 1;
     std::unique_ptr<Peer> other;
     other_ = start(other);
     for (int point = 1; point <= kPoints && !HasFatalFailure(); point += stride)
-      at_point(point, signal_there);
+      at_point(point, signal_there, points);
   }
 
   /// The owner is told nothing: it sees what the other process does.
-  void at_point(int point, int signal_there) {
-    SCOPED_TRACE("point " + std::to_string(point) + ", signal " + std::to_string(signal_there));
-    Peer process(GetParam()->provider, engine_->address(), point, signal_there);
+  void at_point(int point, int signal_there, const char* points) {
+    SCOPED_TRACE("point " + std::to_string(point) + " of " + points + ", signal " +
+                 std::to_string(signal_there));
+    Peer process(GetParam()->provider, engine_->address(), point, signal_there, points);
     std::vector<std::byte> memory(300'000);
     std::optional<uint64_t> peer;
     std::optional<Job> job;
     ASSERT_TRUE(wait([&] {
       if (!peer) peer = engine_->accept();
-      if (peer && !job) job = order(*peer, memory, kForEver);
+      const bool is_here = peer && engine_->peer_state(*peer).value() == PeerState::kConnected;
+      if (is_here && !job) job = order(*peer, memory, kForEver);
       return process.has_halted();
     })) << "it never comes to this point";
     go_on_with_the_other();
@@ -84,14 +82,31 @@ class PointsTest : public test::ProcessTest {
   uint64_t other_ = 0;
 };
 
-TEST_P(PointsTest, Killed) { at_each_point(SIGKILL); }
-TEST_P(PointsTest, StoppedAndContinued) { at_each_point(SIGSTOP); }
+TEST_P(PointsTest, Killed) { at_each_point(SIGKILL, "steps"); }
+TEST_P(PointsTest, StoppedAndContinued) { at_each_point(SIGSTOP, "steps"); }
+
+class SharedLocksTest : public PointsTest {};
+
+TEST_P(SharedLocksTest, KilledWhileItHoldsOne) { at_each_point(SIGKILL, "locks"); }
+/// Not that of the endpoint for messages: these wait until it goes on (docs/fabric.md).
+TEST_P(SharedLocksTest, StoppedAndContinuedWhileItHoldsOne) {
+  at_each_point(SIGSTOP, "door_locks");
+}
+
+std::vector<const ofi::Quirks*> providers_that_share_locks() {
+  std::vector<const ofi::Quirks*> found(ofi::all_quirks().begin(), ofi::all_quirks().end());
+  std::erase_if(found, [](const ofi::Quirks* quirks) { return !quirks->shares_locks; });
+  return found;
+}
+std::string name_of(const testing::TestParamInfo<const ofi::Quirks*>& quirks) {
+  return std::string(quirks.param->provider).substr(0, 3);
+}
 
 INSTANTIATE_TEST_SUITE_P(Providers, PointsTest,
                          testing::ValuesIn(ofi::all_quirks().begin(), ofi::all_quirks().end()),
-                         [](const auto& quirks) {
-                           return std::string(quirks.param->provider).substr(0, 3);
-                         });
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(Providers, SharedLocksTest,
+                         testing::ValuesIn(providers_that_share_locks()), name_of);
 
 }  // namespace
 }  // namespace braid::fabric

@@ -27,13 +27,14 @@ inline constexpr uint32_t kForEver = 1u << 30;
 class Peer {
  public:
   /// It sends itself the signal at the point (peer.cpp); 0: it does not.
-  Peer(const char* provider, const Address& owner, int point = 0, int signal_there = 0) {
+  Peer(const char* provider, const Address& owner, int point = 0, int signal_there = 0,
+       const char* points = "steps") {
     const std::string address = to_hex(encode(owner)), at = std::to_string(point),
                       number = std::to_string(signal_there);
     process_ = fork();
     if (process_ == 0) {
       execl(BRAID_FABRIC_PEER, BRAID_FABRIC_PEER, provider, address.c_str(), at.c_str(),
-            number.c_str(), nullptr);
+            number.c_str(), points, nullptr);
       _exit(127);
     }
   }
@@ -74,10 +75,6 @@ class ProcessTest : public testing::TestWithParam<const ofi::Quirks*> {
     options.processes = host_processes();
     engine_ = Engine::open(std::move(rails), options).value();
   }
-
-  // libfabric's shm has spin locks in memory that processes share. A process that is stopped or
-  // killed while it holds one makes everybody spin in libfabric for ever who takes it next.
-  bool may_hang() const { return std::string(GetParam()->provider) == "shm"; }
 
   uint64_t now_ns() const {
     timespec now{};

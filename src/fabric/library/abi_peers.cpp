@@ -16,6 +16,17 @@ static_assert(BRAID_FABRIC_GAVE_UP == static_cast<int>(PeerFailure::kGaveUs));
 static_assert(BRAID_FABRIC_REPLACED == static_cast<int>(PeerFailure::kReplaced));
 static_assert(BRAID_FABRIC_TOO_MUCH == static_cast<int>(PeerFailure::kTooMuch));
 
+namespace {
+
+/// What has come of the peer already is read in milliseconds.
+constexpr uint64_t kDrainUs = 1'000'000;
+
+void wait_drained(Service& service, uint64_t peer) {
+  service.wait(kDrainUs, [&](Engine& engine) { return !engine.is_draining(peer); });
+}
+
+}  // namespace
+
 braid_status braid_fabric_connect(braid_fabric* fabric, const void* address, size_t address_bytes,
                                   uint64_t limit_us, uint64_t* peer) {
   const auto connect = [&](Service& service) {
@@ -56,7 +67,10 @@ braid_status braid_fabric_accept(braid_fabric* fabric, uint64_t limit_us, uint64
 
 braid_status braid_fabric_disconnect(braid_fabric* fabric, uint64_t peer) {
   return guarded(fabric, [&](Service& service) {
-    return report(service.with([&](Engine& engine) { return engine.disconnect(peer); }));
+    const Status disconnected =
+        service.with([&](Engine& engine) { return engine.disconnect(peer); });
+    wait_drained(service, peer);
+    return report(disconnected);
   });
 }
 
@@ -72,6 +86,7 @@ braid_status braid_fabric_wait_lost(braid_fabric* fabric, uint64_t limit_us, uin
       *why = static_cast<int>(engine.peer_failure(*lost).value());
       return true;
     });
+    if (*peer != 0) wait_drained(service, *peer);
     return BRAID_OK;
   };
   return guarded(fabric, wait, peer, why);

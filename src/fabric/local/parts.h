@@ -112,7 +112,11 @@ class LocalDomain final : public Domain {
   // It has none: Traits::closing_fences is false.
   Result<uint32_t> open_door() override { return Status::error("this wire has no doors"); }
   Bytes door_address(uint32_t) const override { return {}; }
+  Result<uint32_t> add_door_region(uint32_t, MutableBytes) override {
+    return Status::error("this wire has no doors");
+  }
   void close_door(uint32_t) override {}
+  Drain drain_door(uint32_t) const override { return Drain::kOver; }
   bool post_write(const Write& write) override;
   bool post_send(uint32_t peer, uint32_t region, Bytes message, uint64_t context) override;
   bool post_receive(uint32_t region, MutableBytes buffer, uint64_t context) override;

@@ -1,88 +1,75 @@
 #include "fabric/ofi/domain.h"
 
-#include <rdma/fi_cm.h>
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
-#include <rdma/fi_eq.h>
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
-#include <sys/random.h>
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <deque>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
+#include "fabric/ofi/doors.h"
 #include "fabric/ofi/incoming.h"
-#include "fabric/ofi/library.h"
-#include "fabric/ofi/offers.h"
+#include "fabric/ofi/robust_locks.h"
+#include "fabric/ofi/sleepers.h"
+#include "fabric/ofi/station.h"
 
 namespace braid::fabric::ofi {
 namespace {
 
 constexpr size_t kEventsAtOnce = 64;
-// What comes with a write, where the provider has room for more than an immediate: the immediate in
-// the low 32 bits, or kNoImmediate; above that how many slices the write has beyond the first.
-constexpr uint64_t kNoImmediate = uint64_t{1} << 32;
-constexpr int kSlicesShift = 33;
 constexpr size_t kSegmentsMax = 8;
-
-/// Closes what libfabric has opened.
-struct Close {
-  template <typename Object>
-  void operator()(Object* object) const {
-    fi_close(&object->fid);
-  }
-};
-template <typename Object>
-using Owned = std::unique_ptr<Object, Close>;
-
-uint64_t random_key(size_t size_bytes) {
-  uint64_t key = 0;
-  while (getrandom(&key, std::min(size_bytes, sizeof key), 0) < 0) {
-  }
-  return key;
-}
 
 class OfiDomain final : public Domain {
  public:
   static Result<std::unique_ptr<Domain>> open(const Quirks& quirks,
                                               const std::string& host_address) {
-    const Result<const Library*> loaded = library();
-    if (!loaded.ok()) return loaded.status();
-    std::unique_ptr<OfiDomain> domain(new OfiDomain(*loaded.value(), quirks));
-    if (Status failed = domain->prepare(host_address); !failed.ok()) return failed;
+    Result<Provider> provider = Provider::open(quirks, host_address);
+    if (!provider.ok()) return provider.status();
+    Result<Station> station = Station::open(provider.value(), nullptr);
+    if (!station.ok()) return station.status();
+    std::unique_ptr<OfiDomain> domain(new OfiDomain(  // owner: domain
+        std::move(provider).value(), std::move(station).value()));
+    if (Status cached = domain->check_that_closing_ends_access(); !cached.ok()) return cached;
     return std::unique_ptr<Domain>(std::move(domain));
   }
 
   ~OfiDomain() override {
-    for (const auto& [number, door] : doors_) drain(door.address);
-    drain(address_);
+    drain();
+    // Endpoints are closed first: nothing reads or writes memory then.
+    peers_.clear();
+    station_.endpoint.reset();
   }
 
   const Traits& traits() const override { return traits_; }
-  Bytes address() const override { return address_; }
+  Bytes address() const override { return station_.name; }
   Result<uint32_t> add_region(MutableBytes memory, Access access) override;
-  RemoteRange remote_range(uint32_t region) const override { return regions_.at(region).range; }
-  void remove_region(uint32_t region) override { regions_.erase(region); }
+  RemoteRange remote_range(uint32_t region) const override {
+    return regions_.at(region).here.range;
+  }
+  Result<uint32_t> add_door_region(uint32_t door, MutableBytes memory) override;
+  void remove_region(uint32_t region) override;
   Result<uint32_t> connect(Bytes address) override;
   void disconnect(uint32_t peer) override;
   Result<uint32_t> open_door() override;
-  Bytes door_address(uint32_t door) const override { return doors_.at(door).address; }
-  void close_door(uint32_t door) override;
+  Bytes door_address(uint32_t door) const override { return doors_.address(door); }
+  void close_door(uint32_t door) override { doors_.close(door); }
+  Drain drain_door(uint32_t door) const override { return doors_.drain(door); }
   bool post_write(const Write& write) override;
   bool post_send(uint32_t peer, uint32_t region, Bytes message, uint64_t context) override;
   bool post_receive(uint32_t region, MutableBytes buffer, uint64_t context) override;
   size_t poll(std::span<Completion> completions) override;
-  int wait_descriptor() const override { return wait_descriptor_; }
-  bool arm() override;
+  int wait_descriptor() const override { return sleepers_.descriptor(); }
+  bool arm() override { return waiting_.empty() && sleepers_.arm(provider_); }
 
  private:
   struct Region {
-    Owned<fid_mr> memory;
-    RemoteRange range;
+    Registration here;
+    std::optional<uint32_t> door;  // through which alone it is reached
   };
   /// What libfabric gives back with a completion. It has room of its own at the front.
   struct Operation {
@@ -92,10 +79,7 @@ class OfiDomain final : public Domain {
     uint32_t peer;  // of a write or a message
   };
 
-  OfiDomain(const Library& fabric_library, const Quirks& quirks)
-      : library_(fabric_library),
-        quirks_(quirks),
-        traits_{quirks.provider, quirks.removal_fences, quirks.closing_fences} {}
+  OfiDomain(Provider provider, Station station);
 
   struct Peer {
     fi_addr_t address = FI_ADDR_UNSPEC;
@@ -105,99 +89,156 @@ class OfiDomain final : public Domain {
     bool is_broken = false;  // see Quirks::keeps_broken_connections
   };
 
-  struct Door {
-    Owned<fid_ep> endpoint;
-    std::vector<std::byte> address;
-  };
-
-  Status prepare(const std::string& host_address);
   Status check_that_closing_ends_access();
-  Status open_queue();
-  Result<Owned<fid_ep>> open_endpoint();
-  Result<std::vector<std::byte>> name_of(fid_ep& endpoint) const;
-  Status failure(const char* what, int64_t answer) const;
   void* descriptor_of(uint32_t region) const;
   bool is_ready(Peer& peer);
   Operation* begin(Event event, uint64_t context, uint32_t peer);
   bool posted(Operation* operation, int64_t answer);
   void end(const Operation* operation, bool ok);
   size_t read_queue(std::span<Completion> completions);
+  template <typename Call>
+  int64_t call(RobustCalls::Purpose purpose, const Call& function);
+  void close(Owned<fid_ep>& endpoint);
   Completion completed(const fi_cq_data_entry& entry);
   bool take_error(Completion& completion);
-  void drain(Bytes name);
+  void drain();
 
-  const Library& library_;
+  const Provider provider_;
   const Quirks& quirks_;
   Traits traits_;
-  Info info_;
-  bool tells_landings_ = false;  // writes without an immediate come with kNoImmediate
-  Owned<fid_fabric> fabric_;
-  Owned<fid_domain> domain_;
-  Owned<fid_av> addresses_;
-  Owned<fid_cq> queue_;
-  int wait_descriptor_ = -1;
+  std::unique_ptr<RobustCalls> calls_;  // null: none is needed
+  bool tells_landings_ = false;         // writes without an immediate come with kNoImmediate
+  Station station_;
   std::unordered_map<uint32_t, Region> regions_;
   std::deque<Operation> operations_;
-  Owned<fid_ep> endpoint_;   // endpoints are closed first: nothing reads or writes memory then
   std::vector<Peer> peers_;  // by number
-  std::unordered_map<uint32_t, Door> doors_;
-  uint32_t next_door_ = 0;
-  std::vector<std::byte> address_;
+  Sleepers sleepers_;
+  Doors doors_;
+  bool doors_first_ = false;  // in turns
+  size_t from_doors_ = 0;     // came at the last look
+  size_t from_queue_ = 0;
+  Pace queue_pace_;
   uint32_t next_region_ = 0;
   std::vector<Operation*> free_;
   std::deque<Completion> waiting_;  // that no poll has handed out yet
 };
 
-Status OfiDomain::failure(const char* what, int64_t answer) const {
-  return Status::error(traits_.provider + ": " + what + ": " + library_.describe(answer));
+OfiDomain::OfiDomain(Provider provider, Station station)
+    : provider_(std::move(provider)),
+      quirks_(provider_.quirks),
+      traits_{quirks_.provider, quirks_.removal_fences, quirks_.closing_fences},
+      calls_(quirks_.shares_locks && provider_.library.has_robust_locks
+                 ? std::make_unique<RobustCalls>()
+                 : nullptr),
+      station_(std::move(station)),
+      doors_(provider_, *station_.domain, calls_.get(), sleepers_) {
+  sleepers_.add(station_);
+  traits_.door_keys = provider_.chooses_keys();
+  const fi_info& info = *provider_.info;
+  const bool has_room = info.domain_attr->cq_data_size > sizeof(uint32_t);
+  // Where the target's CPU makes the progress, it must know when to go on looking.
+  tells_landings_ = has_room && info.domain_attr->data_progress == FI_PROGRESS_MANUAL;
+  if (has_room)
+    traits_.segments_max =
+        std::min({kSegmentsMax, info.tx_attr->iov_limit, info.tx_attr->rma_iov_limit});
 }
 
-Status OfiDomain::prepare(const std::string& host_address) {
-  Result<Info> offer = find_offer(quirks_, host_address);
-  if (!offer.ok()) return offer.status();
-  info_ = std::move(offer).value();
+void OfiDomain::close(Owned<fid_ep>& endpoint) {
+  if (calls_) calls_->forget_endpoints();
+  endpoint.reset();
+}
 
-  fid_fabric* fabric = nullptr;
-  int answer = library_.fabric(info_->fabric_attr, &fabric, nullptr);
-  if (answer != 0) return failure("fi_fabric", answer);
-  fabric_.reset(fabric);
-  // Where the target's CPU makes the progress, it must know when to go on looking.
-  tells_landings_ = info_->domain_attr->data_progress == FI_PROGRESS_MANUAL &&
-                    info_->domain_attr->cq_data_size > sizeof(uint32_t);
+// ---- Regions and peers ----
 
-  if (info_->domain_attr->cq_data_size > sizeof(uint32_t))
-    traits_.segments_max =
-        std::min({kSegmentsMax, info_->tx_attr->iov_limit, info_->tx_attr->rma_iov_limit});
+Result<uint32_t> OfiDomain::add_region(MutableBytes memory, Access access) {
+  const bool is_local = access == Access::kLocal;
+  Region region;
+  if (!is_local || (provider_.memory_mode() & FI_MR_LOCAL) != 0) {
+    Result<Registration> made =
+        register_memory(provider_, *station_.domain, memory,
+                        is_local ? FI_SEND | FI_RECV | FI_WRITE : uint64_t{FI_REMOTE_WRITE});
+    if (!made.ok()) return made.status();
+    region.here = std::move(made).value();
+  }
+  if (!is_local)
+    if (Status failed = doors_.share(next_region_, memory, region.here.range.key); !failed.ok())
+      return failed;
+  regions_[next_region_] = std::move(region);
+  return next_region_++;
+}
 
-  fid_domain* domain = nullptr;
-  answer = fi_domain(fabric, info_.get(), &domain, nullptr);
-  if (answer != 0) return failure("fi_domain", answer);
-  domain_.reset(domain);
-  if (Status cached = check_that_closing_ends_access(); !cached.ok()) return cached;
+Result<uint32_t> OfiDomain::add_door_region(uint32_t door, MutableBytes memory) {
+  const Result<RemoteRange> range = doors_.add_region(door, next_region_, memory);
+  if (!range.ok()) return range.status();
+  regions_[next_region_] = {{nullptr, range.value()}, door};
+  return next_region_++;
+}
 
-  fi_av_attr address_attributes{};
-  address_attributes.type = FI_AV_TABLE;
-  fid_av* addresses = nullptr;
-  answer = fi_av_open(domain, &address_attributes, &addresses, nullptr);
-  if (answer != 0) return failure("fi_av_open", answer);
-  addresses_.reset(addresses);
+void OfiDomain::remove_region(uint32_t number) {
+  const Region& region = regions_.at(number);
+  if (region.door)
+    doors_.remove_region(*region.door, number);
+  else
+    doors_.unshare(number);
+  regions_.erase(number);
+}
 
-  if (Status failed = open_queue(); !failed.ok()) return failed;
-  Result<Owned<fid_ep>> endpoint = open_endpoint();
-  if (!endpoint.ok()) return endpoint.status();
-  endpoint_ = std::move(endpoint).value();
+void* OfiDomain::descriptor_of(uint32_t region) const {
+  const Region& found = regions_.at(region);
+  return found.here.memory ? fi_mr_desc(found.here.memory.get()) : nullptr;
+}
 
-  Result<std::vector<std::byte>> name = name_of(*endpoint_);
-  if (!name.ok()) return name.status();
-  address_ = std::move(name).value();
-  return {};
+Result<uint32_t> OfiDomain::connect(Bytes address) {
+  // The provider reads as many bytes as its own addresses have.
+  const bool is_text = provider_.info->addr_format == FI_ADDR_STR;
+  if (is_text ? address.empty() || address.back() != std::byte{0}
+              : address.size() != station_.name.size())
+    return Status::error("this is no address of " + traits_.provider);
+  Peer peer;
+  if (quirks_.needs_endpoint_for_each_peer) {
+    Result<Owned<fid_ep>> own = station_.open_endpoint(provider_);
+    if (!own.ok()) return own.status();
+    peer.own = std::move(own).value();
+  }
+  peer.endpoint = peer.own ? peer.own.get() : station_.endpoint.get();
+  const int count =
+      fi_av_insert(station_.addresses.get(), address.data(), 1, &peer.address, 0, nullptr);
+  if (count != 1)
+    return provider_.failure("the peer's address is refused", count < 0 ? count : -FI_EINVAL);
+  peers_.push_back(std::move(peer));
+  return static_cast<uint32_t>(peers_.size() - 1);
+}
+
+void OfiDomain::disconnect(uint32_t peer) {
+  Peer& leaving = peers_.at(peer);
+  close(leaving.own);
+  leaving.endpoint = nullptr;
+  fi_av_remove(station_.addresses.get(), &leaving.address, 1, 0);
+}
+
+Result<uint32_t> OfiDomain::open_door() {
+  if (calls_) calls_->carry_messages_only();
+  return doors_.open();
+}
+
+/// Ends what comes in where messages come to, so that it may be closed: see Quirks.
+void OfiDomain::drain() {
+  constexpr int kLooksMax = 100'000;
+  if (!quirks_.drains_before_close) return;
+  std::vector<Incoming> connections = incoming_at(station_.name);
+  for (const Incoming& connection : connections) shut_down(connection);
+  for (int look = 0; look < kLooksMax && !connections.empty(); ++look) {
+    std::array<Completion, kEventsAtOnce> dropped;
+    read_queue(dropped);
+    std::erase_if(connections, [](const Incoming& connection) { return !connection.is_open(); });
+  }
 }
 
 /// libfabric's registration cache keeps a region registered after it was closed. It is on if the
 /// same memory has the same key twice.
 Status OfiDomain::check_that_closing_ends_access() {
   static std::array<std::byte, 4096> memory;
-  if ((info_->domain_attr->mr_mode & FI_MR_PROV_KEY) == 0) return {};
+  if (provider_.chooses_keys()) return {};
   std::array<uint32_t, 2> regions;
   for (uint32_t& region : regions) {
     const Result<uint32_t> added = add_region(memory, Access::kRemoteWrite);
@@ -213,132 +254,13 @@ Status OfiDomain::check_that_closing_ends_access() {
                        "Start the program with FI_MR_CACHE_MAX_COUNT=0");
 }
 
-Status OfiDomain::open_queue() {
-  fi_cq_attr attributes{};
-  attributes.format = FI_CQ_FORMAT_DATA;
-  attributes.wait_obj = quirks_.has_wait_descriptor ? FI_WAIT_FD : FI_WAIT_NONE;
-  attributes.size = info_->tx_attr->size + info_->rx_attr->size;
-  fid_cq* queue = nullptr;
-  int answer = fi_cq_open(domain_.get(), &attributes, &queue, nullptr);
-  if (answer != 0) return failure("fi_cq_open", answer);
-  queue_.reset(queue);
-  if (attributes.wait_obj != FI_WAIT_FD) return {};
-  answer = fi_control(&queue->fid, FI_GETWAIT, &wait_descriptor_);
-  return answer == 0 ? Status() : failure("FI_GETWAIT", answer);
-}
-
-Result<std::vector<std::byte>> OfiDomain::name_of(fid_ep& endpoint) const {
-  size_t size_bytes = kAddressBytesMax;
-  std::vector<std::byte> name(size_bytes);
-  const int answer = fi_getname(&endpoint.fid, name.data(), &size_bytes);
-  if (answer != 0) return failure("fi_getname", answer);
-  name.resize(size_bytes);
-  return name;
-}
-
-Result<Owned<fid_ep>> OfiDomain::open_endpoint() {
-  fid_ep* opened = nullptr;
-  int answer = fi_endpoint(domain_.get(), info_.get(), &opened, nullptr);
-  if (answer != 0) return failure("fi_endpoint", answer);
-  Owned<fid_ep> endpoint(opened);
-  answer = fi_ep_bind(opened, &addresses_->fid, 0);
-  if (answer == 0) answer = fi_ep_bind(opened, &queue_->fid, FI_TRANSMIT | FI_RECV);
-  if (answer == 0) answer = fi_enable(opened);
-  if (answer != 0) return failure("fi_enable", answer);
-  return endpoint;
-}
-
-// ---- Regions and peers ----
-
-Result<uint32_t> OfiDomain::add_region(MutableBytes memory, Access access) {
-  Region region;
-  const uint32_t mode = static_cast<uint32_t>(info_->domain_attr->mr_mode);
-  const bool needs_none = access == Access::kLocal && (mode & FI_MR_LOCAL) == 0;
-  const uint64_t rights =
-      access == Access::kLocal ? FI_SEND | FI_RECV | FI_WRITE : uint64_t{FI_REMOTE_WRITE};
-  for (int answer = -FI_ENOKEY; !needs_none && answer != 0;) {
-    const uint64_t wanted =
-        (mode & FI_MR_PROV_KEY) != 0 ? 0 : random_key(info_->domain_attr->mr_key_size);
-    fid_mr* registered = nullptr;
-    answer = fi_mr_reg(domain_.get(), memory.data(), memory.size(), rights, 0, wanted, 0,
-                       &registered, nullptr);
-    if (answer == -FI_ENOKEY && (mode & FI_MR_PROV_KEY) == 0) continue;  // taken: another number
-    if (answer != 0) return failure("memory cannot be registered", answer);
-    region.memory.reset(registered);
-    region.range.key = fi_mr_key(registered);
-    if ((mode & FI_MR_VIRT_ADDR) != 0)
-      region.range.base = reinterpret_cast<uint64_t>(memory.data());
-  }
-  regions_[next_region_] = std::move(region);
-  return next_region_++;
-}
-
-void* OfiDomain::descriptor_of(uint32_t region) const {
-  const Region& found = regions_.at(region);
-  return found.memory ? fi_mr_desc(found.memory.get()) : nullptr;
-}
-
-Result<uint32_t> OfiDomain::connect(Bytes address) {
-  // The provider reads as many bytes as its own addresses have.
-  const bool is_text = info_->addr_format == FI_ADDR_STR;
-  if (is_text ? address.empty() || address.back() != std::byte{0}
-              : address.size() != address_.size())
-    return Status::error("this is no address of " + traits_.provider);
-  Peer peer;
-  if (quirks_.needs_endpoint_for_each_peer) {
-    Result<Owned<fid_ep>> own = open_endpoint();
-    if (!own.ok()) return own.status();
-    peer.own = std::move(own).value();
-  }
-  peer.endpoint = peer.own ? peer.own.get() : endpoint_.get();
-  const int count = fi_av_insert(addresses_.get(), address.data(), 1, &peer.address, 0, nullptr);
-  if (count != 1) return failure("the peer's address is refused", count < 0 ? count : -FI_EINVAL);
-  peers_.push_back(std::move(peer));
-  return static_cast<uint32_t>(peers_.size() - 1);
-}
-
-void OfiDomain::disconnect(uint32_t peer) {
-  Peer& leaving = peers_.at(peer);
-  leaving.own.reset();
-  leaving.endpoint = nullptr;
-  fi_av_remove(addresses_.get(), &leaving.address, 1, 0);
-}
-
-Result<uint32_t> OfiDomain::open_door() {
-  Result<Owned<fid_ep>> endpoint = open_endpoint();
-  if (!endpoint.ok()) return endpoint.status();
-  Result<std::vector<std::byte>> name = name_of(*endpoint.value());
-  if (!name.ok()) return name.status();
-  doors_[next_door_] = {std::move(endpoint).value(), std::move(name).value()};
-  return next_door_++;
-}
-
-void OfiDomain::close_door(uint32_t door) {
-  drain(doors_.at(door).address);
-  doors_.erase(door);
-}
-
-/// Ends what comes in at an endpoint, so that it may be closed: see Quirks.
-void OfiDomain::drain(Bytes name) {
-  constexpr int kLooksMax = 100'000;
-  if (!quirks_.drains_before_close) return;
-  std::vector<Incoming> connections = incoming_at(name);
-  for (const Incoming& connection : connections) shut_down(connection);
-  for (int look = 0; look < kLooksMax && !connections.empty(); ++look) {
-    std::array<Completion, kEventsAtOnce> completions;
-    const size_t count = read_queue(completions);
-    waiting_.insert(waiting_.end(), completions.begin(), completions.begin() + count);
-    std::erase_if(connections, [](const Incoming& connection) { return !connection.is_open(); });
-  }
-}
-
 // ---- Postings ----
 
 /// False: what went over a connection that has broken has not all come back.
 bool OfiDomain::is_ready(Peer& peer) {
   if (!peer.is_broken) return true;
   if (peer.under_way > 0) return false;
-  Result<Owned<fid_ep>> own = open_endpoint();
+  Result<Owned<fid_ep>> own = station_.open_endpoint(provider_);
   if (!own.ok()) return false;
   peer.own = std::move(own).value();
   peer.endpoint = peer.own.get();
@@ -374,6 +296,12 @@ bool OfiDomain::posted(Operation* operation, int64_t answer) {
   return true;
 }
 
+/// -FI_EAGAIN also of a call that was abandoned.
+template <typename Call>
+int64_t OfiDomain::call(RobustCalls::Purpose purpose, const Call& function) {
+  return calls_ ? calls_->run(purpose, function).value_or(-FI_EAGAIN) : function();
+}
+
 bool OfiDomain::post_write(const Write& write) {
   if (!is_ready(peers_.at(write.peer))) return false;
   std::array<iovec, kSegmentsMax> sources;
@@ -401,7 +329,9 @@ bool OfiDomain::post_write(const Write& write) {
                                                                            << kSlicesShift;
   const uint64_t flags = FI_COMPLETION | FI_DELIVERY_COMPLETE |
                          (write.immediate || tells_landings_ ? uint64_t{FI_REMOTE_CQ_DATA} : 0);
-  return posted(operation, fi_writemsg(peers_.at(write.peer).endpoint, &message, flags));
+  fid_ep* const endpoint = peers_.at(write.peer).endpoint;
+  return posted(operation, call(RobustCalls::Purpose::kWrite,
+                                [&] { return fi_writemsg(endpoint, &message, flags); }));
 }
 
 bool OfiDomain::post_send(uint32_t peer, uint32_t region, Bytes bytes, uint64_t context) {
@@ -415,50 +345,58 @@ bool OfiDomain::post_send(uint32_t peer, uint32_t region, Bytes bytes, uint64_t 
   message.iov_count = 1;
   message.addr = peers_.at(peer).address;
   message.context = operation;
-  return posted(operation, fi_sendmsg(peers_.at(peer).endpoint, &message,
-                                      FI_COMPLETION | FI_DELIVERY_COMPLETE));
+  fid_ep* const endpoint = peers_.at(peer).endpoint;
+  return posted(operation, call(RobustCalls::Purpose::kMessage, [&] {
+                  return fi_sendmsg(endpoint, &message, FI_COMPLETION | FI_DELIVERY_COMPLETE);
+                }));
 }
 
 bool OfiDomain::post_receive(uint32_t region, MutableBytes buffer, uint64_t context) {
   Operation* operation = begin(Event::kReceived, context, 0);
-  return posted(operation, fi_recv(endpoint_.get(), buffer.data(), buffer.size(),
-                                   descriptor_of(region), FI_ADDR_UNSPEC, operation));
+  return posted(operation, call(RobustCalls::Purpose::kProgress, [&] {
+                  return fi_recv(station_.endpoint.get(), buffer.data(), buffer.size(),
+                                 descriptor_of(region), FI_ADDR_UNSPEC, operation);
+                }));
 }
 
 // ---- Completions ----
 
+/// A look costs much on some providers. So what was quiet lately, the own queue or doors, waits
+/// while something comes from the other; when nothing comes all are looked at.
 size_t OfiDomain::poll(std::span<Completion> completions) {
   size_t count = 0;
   for (; count < completions.size() && !waiting_.empty(); waiting_.pop_front())
     completions[count++] = waiting_.front();
-  return count + read_queue(completions.subspan(count));
-}
-
-bool OfiDomain::arm() {
-  fid* queue = &queue_->fid;
-  return wait_descriptor_ >= 0 && waiting_.empty() && fi_trywait(fabric_.get(), &queue, 1) == 0;
+  const auto poll_doors = [&] {
+    from_doors_ = doors_.poll(completions.subspan(count), from_queue_ > 0);
+    count += from_doors_;
+  };
+  doors_first_ = !doors_first_;  // either may fill the room for ever
+  if (doors_first_) poll_doors();
+  if (!queue_pace_.waits(from_doors_ > 0)) {
+    from_queue_ = read_queue(completions.subspan(count));
+    queue_pace_.looked(from_queue_);
+    count += from_queue_;
+  }
+  if (!doors_first_) poll_doors();
+  return count;
 }
 
 size_t OfiDomain::read_queue(std::span<Completion> completions) {
   std::array<fi_cq_data_entry, kEventsAtOnce> entries;
   const size_t room = std::min(completions.size(), entries.size());
   if (room == 0) return 0;
-  const int64_t answer = fi_cq_read(queue_.get(), entries.data(), room);
+  if (calls_) calls_->resume();
+  const int64_t answer = call(RobustCalls::Purpose::kProgress, [&] {
+    return fi_cq_read(station_.queue.get(), entries.data(), room);
+  });
   if (answer == -FI_EAVAIL) return take_error(completions[0]) ? 1 : 0;
   for (int64_t i = 0; i < answer; ++i) completions[i] = completed(entries[i]);
   return answer > 0 ? static_cast<size_t>(answer) : 0;
 }
 
 Completion OfiDomain::completed(const fi_cq_data_entry& entry) {
-  if ((entry.flags & FI_REMOTE_CQ_DATA) != 0 && (entry.data & kNoImmediate) != 0)
-    return {Event::kLanded};
-  if ((entry.flags & FI_REMOTE_CQ_DATA) != 0)
-    return {Event::kImmediate,
-            true,
-            static_cast<uint32_t>(entry.data),
-            0,
-            0,
-            static_cast<uint32_t>(entry.data >> kSlicesShift) + 1};
+  if (const auto arrival = arrival_of(entry)) return *arrival;
   const auto* operation = static_cast<const Operation*>(entry.op_context);
   end(operation, true);
   return {operation->event, true, 0, entry.len, operation->context};
@@ -467,7 +405,8 @@ Completion OfiDomain::completed(const fi_cq_data_entry& entry) {
 /// False: an error of something that was not ours.
 bool OfiDomain::take_error(Completion& completion) {
   fi_cq_err_entry error{};
-  if (fi_cq_readerr(queue_.get(), &error, 0) < 1 || error.op_context == nullptr) return false;
+  if (fi_cq_readerr(station_.queue.get(), &error, 0) < 1 || error.op_context == nullptr)
+    return false;
   const auto* operation = static_cast<const Operation*>(error.op_context);
   end(operation, false);
   completion = {operation->event, false, 0, 0, operation->context};

@@ -2,6 +2,8 @@
 
 #include <dlfcn.h>
 
+#include "fabric/ofi/robust_locks.h"
+
 namespace braid::fabric::ofi {
 namespace {
 
@@ -29,6 +31,10 @@ Result<const Library*> open() {
   find(library, "fi_version", "FABRIC_1.0", opened.version, found);
   if (!found)
     return Status::error("this libfabric.so.1 lacks a function", "Install version 1.9 or newer");
+  opened.handle = library;
+  // What they know of its shm is that of this version.
+  if (opened.version() == FI_VERSION(1, 17))
+    opened.has_robust_locks = make_locks_robust(library).ok();
   return &opened;
 }
 

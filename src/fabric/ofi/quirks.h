@@ -27,6 +27,8 @@ struct Quirks {
   /// Completions of one endpoint come in the order of posting, so a peer that is silent would hold
   /// up those of all others: each peer is written to from an endpoint of its own.
   bool needs_endpoint_for_each_peer = false;
+  /// Its endpoints have locks in memory that processes share (robust_locks.h).
+  bool shares_locks = false;
   /// A connection that has broken stays so, and whatever is posted to it fails. An endpoint has one
   /// for each peer: once all that was under way has come back, the peer is written to from another.
   bool keeps_broken_connections = false;

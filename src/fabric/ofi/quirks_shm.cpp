@@ -15,7 +15,8 @@ const Quirks& shm_quirks() {
                                  .listens_at_address = false,
                                  .reaches_hosts = false,
                                  .closing_fences = true,
-                                 .needs_endpoint_for_each_peer = true};
+                                 .needs_endpoint_for_each_peer = true,
+                                 .shares_locks = true};
   return quirks;
 }
 

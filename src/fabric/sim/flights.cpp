@@ -189,10 +189,12 @@ bool Network::find_target(Flight& flight) {
   Nic* to = has_begun ? find(flight.landed_at) : find_place(flight.to);
   if (to == nullptr) return false;
   const bool is_shut = flight.door != kNoDoor && !to->doors.contains(flight.door);
-  if (is_shut && (!has_begun || options_.closing_fences)) return false;
+  const bool is_drained = options_.closing_fences && !to->closing_doors.contains(flight.door);
+  if (is_shut && (!has_begun || is_drained)) return false;
   if (has_begun && !options_.removal_fences) return true;
   for (const auto& [index, region] : to->regions) {
     if (region.range.key != flight.target_key || region.access != Access::kRemoteWrite) continue;
+    if (region.door != kNoDoor && region.door != flight.door) return false;
     std::vector<std::byte*> targets;
     for (const Segment& segment : flight.segments) {
       const uint64_t offset = segment.target_address - region.range.base;

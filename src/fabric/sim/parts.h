@@ -6,11 +6,15 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "fabric/sim/network.h"
 
 namespace braid::fabric::sim {
+
+inline constexpr uint64_t kNobody = ~uint64_t{0};
+inline constexpr uint32_t kNoDoor = 0;
 
 struct Network::Host {
   std::function<void()> wake;
@@ -24,6 +28,7 @@ struct Network::Nic {
     MutableBytes memory;
     Access access;
     RemoteRange range;
+    uint32_t door = kNoDoor;  // through which alone it is reached
   };
   struct Buffer {
     MutableBytes memory;
@@ -46,6 +51,7 @@ struct Network::Nic {
   uint32_t next_region = 0;
   std::vector<Peer> peers;                           // by index; disconnected ones stay, as kNobody
   std::map<uint32_t, std::vector<std::byte>> doors;  // their addresses
+  std::set<uint32_t> closing_doors;                  // where what has begun goes on landing
   std::deque<Completion> completions;
   std::deque<Buffer> buffers;
   std::vector<std::shared_ptr<Flight>> flights;   // of its own postings that have not ended
@@ -54,9 +60,6 @@ struct Network::Nic {
   std::vector<std::function<void()>> held_until_mended;
   std::optional<Break> cut;
 };
-
-inline constexpr uint64_t kNobody = ~uint64_t{0};
-inline constexpr uint32_t kNoDoor = 0;
 
 /// A posting on its way.
 struct Network::Flight {
@@ -95,7 +98,11 @@ class SimulatedDomain final : public Domain {
   void disconnect(uint32_t peer) override;
   Result<uint32_t> open_door() override;
   Bytes door_address(uint32_t door) const override { return nic_.doors.at(door); }
-  void close_door(uint32_t door) override { nic_.doors.erase(door); }
+  Result<uint32_t> add_door_region(uint32_t door, MutableBytes memory) override;
+  void close_door(uint32_t door) override;
+  Drain drain_door(uint32_t door) const override {
+    return nic_.closing_doors.contains(door) ? Drain::kEnding : Drain::kOver;
+  }
   bool post_write(const Write& write) override;
   bool post_send(uint32_t peer, uint32_t region, Bytes message, uint64_t context) override;
   bool post_receive(uint32_t region, MutableBytes buffer, uint64_t context) override;

@@ -26,8 +26,14 @@ SimulatedDomain::~SimulatedDomain() { network_.close(nic_); }
 Result<uint32_t> SimulatedDomain::add_region(MutableBytes memory, Access access) {
   // Some wires name memory by its address, others by the offset in the region.
   const uint64_t base = network_.random_.chance(0.5) ? network_.random_.next() >> 16 : 0;
-  nic_.regions[nic_.next_region] = {memory, access, {base, network_.random_.next()}};
+  nic_.regions[nic_.next_region] = {memory, access, {base, network_.random_.next()}, kNoDoor};
   return nic_.next_region++;
+}
+
+Result<uint32_t> SimulatedDomain::add_door_region(uint32_t door, MutableBytes memory) {
+  Result<uint32_t> added = add_region(memory, Access::kRemoteWrite);
+  nic_.regions.at(added.value()).door = door;
+  return added;
 }
 
 RemoteRange SimulatedDomain::remote_range(uint32_t region) const {
@@ -57,6 +63,19 @@ Result<uint32_t> SimulatedDomain::open_door() {
   std::memcpy(name.data() + address_.size(), &door, sizeof door);
   nic_.doors[door] = std::move(name);
   return door;
+}
+
+void SimulatedDomain::close_door(uint32_t door) {
+  nic_.doors.erase(door);
+  if (!network_.random_.chance(0.5)) return;
+  nic_.closing_doors.insert(door);
+  const auto over = [network = &network_, id = nic_.id, door] {
+    Network::Nic* nic = network->find(id);
+    if (nic == nullptr) return;
+    nic->closing_doors.erase(door);
+    network->wake(*nic);
+  };
+  network_.simulation_.after_us(network_.some_latency_us(), over);
 }
 
 /// Each peer has a queue of its own: one that is silent holds up nobody else.

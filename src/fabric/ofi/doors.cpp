@@ -1,0 +1,138 @@
+#include "fabric/ofi/doors.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace braid::fabric::ofi {
+namespace {
+
+constexpr size_t kEventsAtOnce = 64;
+constexpr uint32_t kQuietAfterLooks = 256;
+constexpr uint32_t kQuietEveryPolls = 16;  // while others are busy
+constexpr uint32_t kClosingLooks =
+    100'000;  // then a connection that does not end is closed as it is
+
+}  // namespace
+
+Doors::~Doors() {
+  std::vector<uint32_t> open;
+  for (const Door& door : order_)
+    if (!door.is_closing) open.push_back(door.number);
+  for (const uint32_t door : open) close(door);
+  std::array<Completion, kEventsAtOnce> dropped;
+  while (closing_ > 0) poll(dropped, false);
+}
+
+Result<uint32_t> Doors::open() {
+  Result<Station> station = Station::open(provider_, provider_.chooses_keys() ? nullptr : &common_);
+  if (!station.ok()) return station.status();
+  Door door{next_, std::move(station).value(), {}, {}, 0, false, {}};
+  for (const auto& [region, shared] : shared_)
+    if (Status failed = share_with(door, region, shared); !failed.ok()) return failed;
+  order_.push_back(std::move(door));
+  sleepers_.add(order_.back().station);
+  doors_[next_] = std::prev(order_.end());
+  return next_++;
+}
+
+void Doors::close(uint32_t number) {
+  Door& door = *doors_.at(number);
+  door.is_closing = true;
+  ++closing_;
+  if (provider_.quirks.drains_before_close) door.connections = incoming_at(door.station.name);
+  for (const Incoming& connection : door.connections) shut_down(connection);
+  end_closed();
+}
+
+Result<RemoteRange> Doors::add_region(uint32_t number, uint32_t region, MutableBytes memory) {
+  Door& door = *doors_.at(number);
+  Result<Registration> made =
+      register_memory(provider_, *door.station.domain, memory, FI_REMOTE_WRITE);
+  if (!made.ok()) return made.status();
+  door.regions[region] = std::move(made.value().memory);
+  return made.value().range;
+}
+
+void Doors::remove_region(uint32_t number, uint32_t region) {
+  const auto found = doors_.find(number);
+  if (found != doors_.end() && !found->second->is_closing) found->second->regions.erase(region);
+}
+
+Status Doors::share(uint32_t region, MutableBytes memory, uint64_t key) {
+  if (!provider_.chooses_keys()) return {};  // it is registered in the common domain
+  const Shared shared{memory, key};
+  for (Door& door : order_)
+    if (Status failed = share_with(door, region, shared); !failed.ok()) return failed;
+  shared_[region] = shared;
+  return {};
+}
+
+Status Doors::share_with(Door& door, uint32_t region, const Shared& shared) {
+  Result<Registration> made =
+      register_memory(provider_, *door.station.domain, shared.memory, FI_REMOTE_WRITE, shared.key);
+  if (!made.ok()) return made.status();
+  door.regions[region] = std::move(made.value().memory);
+  return {};
+}
+
+void Doors::unshare(uint32_t region) {
+  if (shared_.erase(region) == 0) return;
+  for (Door& door : order_) door.regions.erase(region);
+}
+
+size_t Doors::poll(std::span<Completion> completions, bool is_busy) {
+  if (order_.empty()) return 0;
+  size_t count = 0;
+  for (const bool quiet_ones : {false, true})
+    for (Door& door : order_) {
+      const bool is_quiet = !door.is_closing && door.pace.is_quiet();
+      if (is_quiet != quiet_ones || (is_quiet && door.pace.waits(is_busy || count > 0))) continue;
+      count += look(door, completions.subspan(count));
+    }
+  if (closing_ > 0) end_closed();
+  if (!order_.empty()) order_.splice(order_.end(), order_, order_.begin());
+  return count;
+}
+
+size_t Doors::look(Door& door, std::span<Completion> completions) {
+  std::array<fi_cq_data_entry, kEventsAtOnce> entries;
+  const size_t room = std::min(completions.size(), entries.size());
+  if (room == 0) return 0;
+  const auto read = [&] { return fi_cq_read(door.station.queue.get(), entries.data(), room); };
+  const int64_t answer =
+      calls_ != nullptr
+          ? calls_->run(RobustCalls::Purpose::kDoorProgress, read).value_or(-FI_EAGAIN)
+          : read();
+  if (answer == -FI_EAVAIL) {  // a write that was refused
+    fi_cq_err_entry error{};
+    fi_cq_readerr(door.station.queue.get(), &error, 0);
+  }
+  size_t count = 0;
+  for (int64_t i = 0; i < answer; ++i)
+    if (const auto arrival = arrival_of(entries[static_cast<size_t>(i)]))
+      completions[count++] = *arrival;
+  door.pace.looked(count);
+  door.closing_looks += door.is_closing;
+  return count;
+}
+
+/// Of what comes in at a door that is being closed, all has been read once its connections ended.
+void Doors::end_closed() {
+  for (auto door = order_.begin(); door != order_.end();) {
+    std::erase_if(door->connections, [](const Incoming& each) { return !each.is_open(); });
+    const bool is_over = door->connections.empty() || door->closing_looks >= kClosingLooks;
+    if (!door->is_closing || !is_over) {
+      ++door;
+      continue;
+    }
+    if (calls_ != nullptr) calls_->forget_endpoints();
+    sleepers_.remove(door->station);
+    door->station.endpoint.reset();  // before the memory: nothing is written there then
+    doors_.erase(door->number);
+    door = order_.erase(door);
+    --closing_;
+  }
+}
+
+}  // namespace braid::fabric::ofi

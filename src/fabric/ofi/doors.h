@@ -1,0 +1,91 @@
+// Doors of a domain on libfabric (Domain::open_door): a station for each peer, where nothing is
+// posted. Of memory that was granted through a door its station alone knows the key. Where the
+// provider chooses the keys, what all doors share could not have one key: the doors are then in the
+// domain's own station's domain, and keys hold at all of them.
+#pragma once
+
+#include <list>
+#include <unordered_map>
+#include <vector>
+
+#include "fabric/ofi/incoming.h"
+#include "fabric/ofi/robust_locks.h"
+#include "fabric/ofi/sleepers.h"
+#include "fabric/ofi/station.h"
+
+namespace braid::fabric::ofi {
+
+/// How often a queue is looked at.
+class Pace {
+ public:
+  bool is_quiet() const { return looks_in_vain_ >= kQuietAfterLooks; }
+  /// It may wait for now. `is_busy`: something comes elsewhere.
+  bool waits(bool is_busy) { return is_busy && is_quiet() && ++turns_ % kQuietEveryTurns != 0; }
+  void looked(size_t come) { looks_in_vain_ = come > 0 ? 0 : looks_in_vain_ + 1; }
+
+ private:
+  static constexpr uint32_t kQuietAfterLooks = 256;
+  static constexpr uint32_t kQuietEveryTurns = 32;
+  uint32_t looks_in_vain_ = 0;
+  uint32_t turns_ = 0;
+};
+
+class Doors {
+ public:
+  /// All stay as long as this. `calls` may be null.
+  Doors(const Provider& provider, fid_domain& common, RobustCalls* calls, Sleepers& sleepers)
+      : provider_(provider), common_(common), calls_(calls), sleepers_(sleepers) {}
+  ~Doors();
+  Doors(const Doors&) = delete;
+  Doors& operator=(const Doors&) = delete;
+
+  Result<uint32_t> open();
+  Bytes address(uint32_t door) const { return doors_.at(door)->station.name; }
+  /// What comes in at it is shut off; `poll` reads what has come already, and closes it then.
+  void close(uint32_t door);
+  /// Of a door that was closed.
+  Drain drain(uint32_t door) const { return doors_.contains(door) ? Drain::kEnding : Drain::kOver; }
+
+  /// `region` is the caller's number for it.
+  Result<RemoteRange> add_region(uint32_t door, uint32_t region, MutableBytes memory);
+  /// Of a door that is being closed it goes with the door.
+  void remove_region(uint32_t door, uint32_t region);
+  /// Memory that is reached through every door, with one key.
+  Status share(uint32_t region, MutableBytes memory, uint64_t key);
+  void unshare(uint32_t region);
+
+  /// Makes progress, and fills the front of `completions`. `is_busy`: elsewhere something goes on,
+  /// so doors where nothing has come lately can wait.
+  size_t poll(std::span<Completion> completions, bool is_busy);
+
+ private:
+  struct Door {
+    uint32_t number;
+    Station station;  // closed after the memory
+    std::unordered_map<uint32_t, Owned<fid_mr>> regions;
+    Pace pace;
+    uint32_t closing_looks = 0;
+    bool is_closing = false;
+    std::vector<Incoming> connections;  // that have to end first
+  };
+  struct Shared {
+    MutableBytes memory;
+    uint64_t key;
+  };
+
+  Status share_with(Door& door, uint32_t region, const Shared& shared);
+  size_t look(Door& door, std::span<Completion> completions);
+  void end_closed();
+
+  const Provider& provider_;
+  fid_domain& common_;
+  RobustCalls* calls_;
+  Sleepers& sleepers_;
+  std::list<Door> order_;  // who is looked at first; it turns
+  std::unordered_map<uint32_t, std::list<Door>::iterator> doors_;
+  std::unordered_map<uint32_t, Shared> shared_;
+  size_t closing_ = 0;
+  uint32_t next_ = 0;
+};
+
+}  // namespace braid::fabric::ofi

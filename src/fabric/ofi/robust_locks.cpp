@@ -1,0 +1,202 @@
+#include "fabric/ofi/robust_locks.h"
+
+#include <poll.h>
+#include <sched.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+
+#include "fabric/ofi/imports.h"
+
+namespace braid::fabric::ofi {
+namespace {
+
+/// Most holders are done sooner. Somebody who copies, or is not scheduled, may take longer: then
+/// the call is only made again.
+constexpr uint64_t kLimitNs = 1'000'000;
+constexpr int kTriesBeforeYield = 128;
+
+thread_local RobustCalls* current = nullptr;
+
+std::atomic_ref<int32_t> word_of(pthread_spinlock_t* lock) {
+  static_assert(sizeof *lock == sizeof(int32_t));
+  return std::atomic_ref<int32_t>(const_cast<int32_t&>(*lock));
+}
+
+/// libfabric's mark that an endpoint has something to do; it follows the lock.
+void signal_endpoint(pthread_spinlock_t* lock) {
+  std::atomic_ref<int32_t>(const_cast<int32_t*>(lock)[1]).store(1);
+}
+
+/// What libc writes into a lock that is free: 1 on x86, 0 elsewhere.
+int32_t free_word() {
+  pthread_spinlock_t lock;
+  pthread_spin_init(&lock, PTHREAD_PROCESS_SHARED);
+  return word_of(&lock).load();
+}
+const int32_t kFree = free_word();
+
+/// What libc takes for held: on x86 all that is not positive, elsewhere all but 0. A bit tells it
+/// from the counts that libc's functions keep there. The process has 22 bits (PID_MAX_LIMIT).
+constexpr int32_t kNamed = 1 << 30;
+constexpr int kProcessBits = 22;
+int32_t held_word(int32_t name) { return kFree == 1 ? -name : name; }
+
+/// Processes of other namespaces have other numbers. 0: not known.
+int32_t pid_namespace() {
+  struct stat about {};
+  if (stat("/proc/self/ns/pid", &about) != 0) return 0;
+  return static_cast<int32_t>(about.st_ino % 255) + 1;
+}
+
+int32_t own_word() {
+  return held_word(kNamed | pid_namespace() << kProcessBits | static_cast<int32_t>(getpid()));
+}
+
+/// A pidfd can be read once the process has ended, also while its parent has not waited for it.
+bool has_ended(pid_t process) {
+  const int file = static_cast<int>(syscall(SYS_pidfd_open, process, 0));
+  if (file < 0) return errno == ESRCH;
+  pollfd look{file, POLLIN, 0};
+  const bool is_over = poll(&look, 1, 0) > 0;
+  close(file);
+  return is_over;
+}
+
+bool try_lock(pthread_spinlock_t* lock, int32_t word) {
+  int32_t seen = kFree;
+  return word_of(lock).compare_exchange_strong(seen, word, std::memory_order_acquire,
+                                               std::memory_order_relaxed);
+}
+
+uint64_t now_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+// ---- What libfabric calls ----
+
+int spin_lock(pthread_spinlock_t* lock) {
+  RobustCalls* const calls = current;
+  const int32_t word = calls != nullptr ? calls->word() : held_word(0);
+  if (try_lock(lock, word)) {
+    if (calls != nullptr) calls->taken(lock);
+  } else if (calls != nullptr) {
+    calls->wait(lock);
+  } else {
+    for (int tries = 1; !try_lock(lock, word); ++tries)
+      if (tries % kTriesBeforeYield == 0) sched_yield();
+  }
+  return 0;
+}
+
+int spin_trylock(pthread_spinlock_t* lock) {
+  const int32_t word = current != nullptr ? current->word() : held_word(0);
+  return try_lock(lock, word) ? 0 : EBUSY;
+}
+
+int mutex_lock(pthread_mutex_t* mutex) {
+  const int answer = pthread_mutex_lock(mutex);
+  if (answer == 0 && current != nullptr) current->mutex_locked(mutex);
+  return answer;
+}
+
+int mutex_unlock(pthread_mutex_t* mutex) {
+  if (current != nullptr) current->mutex_unlocked(mutex);
+  return pthread_mutex_unlock(mutex);
+}
+
+}  // namespace
+
+Status make_locks_robust(void* libfabric) {
+  const struct {
+    const char* name;
+    void* replacement;
+  } imports[] = {{"pthread_spin_trylock", reinterpret_cast<void*>(spin_trylock)},
+                 {"pthread_mutex_lock", reinterpret_cast<void*>(mutex_lock)},
+                 {"pthread_mutex_unlock", reinterpret_cast<void*>(mutex_unlock)},
+                 {"pthread_spin_lock", reinterpret_cast<void*>(spin_lock)}};
+  for (const auto& import : imports)
+    if (const auto before = replace_import(libfabric, import.name, import.replacement);
+        !before.ok())
+      return before.status();
+  return {};
+}
+
+RobustCalls::RobustCalls() : word_(own_word()) {}
+
+void RobustCalls::forget_endpoints() {
+  for (pthread_spinlock_t* lock : own_held_) signal_endpoint(lock);
+  own_held_.clear();
+  held_.clear();
+}
+
+void RobustCalls::signal_free() {
+  std::erase_if(own_held_, [](pthread_spinlock_t* lock) {
+    if (word_of(lock).load() != kFree) return false;
+    signal_endpoint(lock);
+    return true;
+  });
+}
+
+void RobustCalls::begin(Purpose purpose) {
+  purpose_ = purpose;
+  mutex_count_ = 0;
+  current = this;
+}
+
+void RobustCalls::end() { current = nullptr; }
+
+void RobustCalls::wait(pthread_spinlock_t* lock) {
+  const auto known = held_.find(lock);
+  const bool is_known = known != held_.end() && known->second == word_of(lock).load();
+  const uint64_t end_ns = is_known ? 0 : now_ns() + kLimitNs;
+  for (;;) {
+    for (int tries = 0; tries < kTriesBeforeYield; ++tries)
+      if (try_lock(lock, word_)) return taken(lock);
+    if (now_ns() >= end_ns) {
+      int32_t holder = word_of(lock).load();
+      if (holder != kFree) {
+        if (!may_take_over(holder)) abandon(lock, holder);
+        if (word_of(lock).compare_exchange_strong(holder, word_)) return taken(lock);
+      }
+    }
+    if (!is_known) sched_yield();
+  }
+}
+
+/// Its holder has ended, and has left the queue in order.
+bool RobustCalls::may_take_over(int32_t holder) const {
+  const bool carries_messages = purpose_ == Purpose::kMessage || purpose_ == Purpose::kProgress;
+  const int32_t name = held_word(holder);
+  const bool is_named = name > 0 && (name & kNamed) != 0;
+  const int32_t space = (name & ~kNamed) >> kProcessBits;
+  return takes_over_ && carries_messages && is_named && space != 0 && space == pid_namespace() &&
+         has_ended(name & ((1 << kProcessBits) - 1));
+}
+
+void RobustCalls::abandon(pthread_spinlock_t* lock, int32_t holder) {
+  held_[lock] = holder;
+  if (purpose_ == Purpose::kProgress || purpose_ == Purpose::kDoorProgress) own_held_.insert(lock);
+  while (mutex_count_ > 0) pthread_mutex_unlock(mutexes_[--mutex_count_]);
+  current = nullptr;
+  __builtin_longjmp(return_, 1);
+}
+
+void RobustCalls::mutex_locked(pthread_mutex_t* mutex) {
+  if (mutex_count_ < mutexes_.size()) mutexes_[mutex_count_++] = mutex;
+}
+
+void RobustCalls::mutex_unlocked(pthread_mutex_t* mutex) {
+  const auto end = mutexes_.begin() + static_cast<ptrdiff_t>(mutex_count_);
+  const auto gone = std::remove(mutexes_.begin(), end, mutex);
+  mutex_count_ = static_cast<size_t>(gone - mutexes_.begin());
+}
+
+}  // namespace braid::fabric::ofi
