@@ -86,7 +86,7 @@ void StagedDomain::handle_piece(const Record& piece) {
   const std::byte* from = visitor.ring.memory->bytes().data() + piece.offset_bytes;
   region.lane->copy(gpu::Way::kToGpu,
                     {reinterpret_cast<CUdeviceptr>(to), reinterpret_cast<CUdeviceptr>(from),
-                     piece.size_bytes, own(Own::kArrival, arrival), ended_});
+                     piece.size_bytes, own(Own::kArrival, arrival), ended_, false, *number});
 }
 
 void StagedDomain::copied_to_gpu(uint32_t index, bool ok) {

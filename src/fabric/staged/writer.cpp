@@ -97,9 +97,10 @@ bool StagedDomain::begin_piece(uint32_t index, uint32_t number) {
   const std::byte* to = peer.ring->memory->bytes().data() + piece.span.offset_bytes;
   const std::byte* from = posting.write.source.data() + piece.offset_bytes;
   ++copies_;
-  source.lane->copy(gpu::Way::kToHost,
-                    {reinterpret_cast<CUdeviceptr>(to), reinterpret_cast<CUdeviceptr>(from),
-                     piece.size_bytes, own(Own::kPiece, added), ended_});
+  source.lane->copy(
+      gpu::Way::kToHost,
+      {reinterpret_cast<CUdeviceptr>(to), reinterpret_cast<CUdeviceptr>(from), piece.size_bytes,
+       own(Own::kPiece, added), ended_, false, posting.write.region});
   return true;
 }
 
