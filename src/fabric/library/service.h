@@ -92,8 +92,8 @@ class Service {
   std::unique_ptr<Events> events_;
   std::vector<int> descriptors_;  // that wake the thread; empty: a rail has none
   Sleep sleep_;
-  std::atomic<int> waiting_ = 0;  // callers that drive it
-  std::condition_variable ended_;
+  std::atomic<int> waiting_ = 0;     // callers that drive it
+  std::condition_variable changed_;  // nobody waits any more, or the end has begun
   std::atomic<bool> is_ending_ = false;
   std::thread thread_;
 };

@@ -11,6 +11,11 @@ struct Quirks {
   const char* provider;  ///< as libfabric names it
   /// Where it listens: an address of the host. Otherwise it names itself.
   bool listens_at_address = false;
+  /// A rail is an RDMA device by its name, not an address of the host. An address there takes the
+  /// first device.
+  bool takes_device = false;
+  /// Other hosts can reach it, unless it listens at a loopback address.
+  bool reaches_hosts = true;
   /// See Traits::removal_fences.
   bool removal_fences = false;
   /// See Traits::closing_fences.
@@ -22,6 +27,9 @@ struct Quirks {
   /// Completions of one endpoint come in the order of posting, so a peer that is silent would hold
   /// up those of all others: each peer is written to from an endpoint of its own.
   bool needs_endpoint_for_each_peer = false;
+  /// A connection that has broken stays so, and whatever is posted to it fails. An endpoint has one
+  /// for each peer: once all that was under way has come back, the peer is written to from another.
+  bool keeps_broken_connections = false;
   /// Its queue has a descriptor to wait for (FI_WAIT_FD).
   bool has_wait_descriptor = false;
 };
@@ -29,6 +37,8 @@ struct Quirks {
 const Quirks& tcp_quirks();
 const Quirks& net_quirks();
 const Quirks& shm_quirks();
+const Quirks& verbs_quirks();
+const Quirks& efa_quirks();
 
 std::span<const Quirks* const> all_quirks();
 /// Null: braid does not know this provider.
