@@ -117,7 +117,8 @@ void StagedDomain::end_arrival(uint64_t session, const Record& piece, bool ok) {
     if (is_whole) visitor.writes.erase(piece.write);
   }
   if (is_whole && is_good && piece.has_immediate)
-    ready_.push_back({Event::kImmediate, true, piece.immediate, 0, 0});
+    ready_.push_back(
+        {Event::kImmediate, true, piece.immediate, 0, 0, static_cast<uint32_t>(piece.slices)});
   tell(visitor.line,
        {.kind = Kind::kDone, .ok = ok, .session = visitor.number, .number = piece.number});
 }
