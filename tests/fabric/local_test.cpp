@@ -9,6 +9,7 @@
 #include <functional>
 
 #include "fabric/local/domain.h"
+#include "fabric/staged_fixture.h"
 #include "fabric/wires.h"
 
 namespace braid::fabric {
@@ -116,6 +117,43 @@ TEST(LocalTest, WhoClosesBeforeItHasLookedHoldsNothing) {
   EXPECT_TRUE(wait(
       *owner, [&] { return owner->drain(region) == Drain::kOver; }, milliseconds(1000)))
       << "the process lives, and is believed to hold the memory";
+}
+
+class NeighboursTest : public StagedTest {
+ protected:
+  using Memories = std::vector<std::unique_ptr<test::Memory>>;
+  static constexpr size_t kBytes = 2 << 20;
+  NeighboursTest() { wire_name_ = "local_gpu_to_plain"; }
+
+  /// The numbers of two allocations of which one begins where the other ends.
+  static std::pair<size_t, size_t> neighbours(const Memories& memories) {
+    for (size_t i = 0; i < memories.size(); ++i)
+      for (size_t j = 0; j < memories.size(); ++j)
+        if (memories[i]->bytes().data() + kBytes == memories[j]->bytes().data()) return {i, j};
+    throw std::runtime_error("no two allocations lie side by side");
+  }
+};
+
+/// The driver refuses one copy of two allocations.
+TEST_F(NeighboursTest, WritesOfTwoAllocationsSideBySideAreTwoCopies) {
+  Memories memories[2];
+  for (int side = 0; side < 2; ++side)
+    for (int i = 0; i < 16; ++i) memories[side].push_back(wire_->memory(side, kBytes));
+  const auto from = neighbours(memories[0]), into = neighbours(memories[1]);
+  const auto write = [&](size_t source, size_t target, uint64_t context) {
+    const auto& source_memory = memories[0][source];
+    source_memory->put(test::some_bytes(kBytes, static_cast<uint32_t>(context)));
+    const uint32_t region = writer_->add_region(source_memory->bytes(), Access::kLocal).value();
+    const uint32_t granted =
+        owner_->add_region(memories[1][target]->bytes(), Access::kRemoteWrite).value();
+    post(region, source_memory->bytes(), owner_->remote_range(granted), 0, context);
+  };
+  write(from.first, into.first, 1);
+  write(from.second, into.second, 2);
+  ASSERT_TRUE(wait([&] { return ended_.size() == 2; }));
+  EXPECT_TRUE(ended_[1] && ended_[2]);
+  EXPECT_TRUE(memories[1][into.first]->get() == memories[0][from.first]->get());
+  EXPECT_TRUE(memories[1][into.second]->get() == memories[0][from.second]->get());
 }
 
 TEST(LocalTest, MemoryThatWasNotMadeToBeSharedIsRefusedWithTheRemedy) {

@@ -219,6 +219,7 @@ void Lane::begin(Way way, std::vector<Copy> copies) {
   if (recorded == CUDA_SUCCESS) recorded = driver_.cuEventRecord(group.event, stream.handle);
   if (recorded != CUDA_SUCCESS) {
     const CUresult passed = driver_.cuStreamSynchronize(stream.handle);
+    if (group.event != nullptr) events_.push_back(group.event);
     return finish(group, group.result == CUDA_SUCCESS ? passed : group.result);
   }
   stream.under_way.push_back(std::move(group));

@@ -53,15 +53,19 @@ void Mover::close() {
   lists_.reset();
 }
 
-/// Copies that go on where the one before has ended are one: a call costs as much as moving a
-/// megabyte between GPUs.
+/// Copies that go on where the one before has ended, in the same regions, are one: a call costs as
+/// much as moving a megabyte between GPUs.
 std::span<const Copy> Mover::merge(std::span<const Copy> copies) {
   merged_.clear();
+  const Copy* before = nullptr;
   for (const Copy& copy : copies) {
+    const bool has_same_regions = before != nullptr && copy.regions == before->regions &&
+                                  copy.ended == before->ended &&
+                                  copy.may_be_kernels == before->may_be_kernels;
+    before = &copy;
     Copy* last = merged_.empty() ? nullptr : &merged_.back();
-    const bool goes_on = last != nullptr && copy.to == last->to + last->size_bytes &&
-                         copy.from == last->from + last->size_bytes &&
-                         copy.may_be_kernels == last->may_be_kernels;
+    const bool goes_on = has_same_regions && copy.to == last->to + last->size_bytes &&
+                         copy.from == last->from + last->size_bytes;
     if (goes_on)
       last->size_bytes += copy.size_bytes;
     else

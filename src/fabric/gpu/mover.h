@@ -37,7 +37,8 @@ struct Copy {
   uint64_t tag = 0;
   std::shared_ptr<Ended> ended;
   bool may_be_kernels = false;  ///< both ends are mapped for the lane's GPU
-  /// Of the pair of regions that it goes between: the driver refuses one copy of several regions.
+  /// A number, among those of one owner, of the pair of regions that it goes between: the driver
+  /// refuses a copy that goes on into another allocation.
   uint64_t regions = 0;
 };
 

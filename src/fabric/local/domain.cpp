@@ -46,7 +46,8 @@ LocalDomain::LocalDomain(Socket listener, const std::string& name)
     : traits_{.provider = "local",
               .removal_fences = true,
               .postings_max = kPostingsMax,
-              .posted_bytes_max = kPostedBytesMax},
+              .posted_bytes_max = kPostedBytesMax,
+              .segments_max = kSegmentsMax},
       listener_(std::move(listener)) {
   const auto* bytes = reinterpret_cast<const std::byte*>(name.data());
   address_.assign(bytes, bytes + name.size());
@@ -124,7 +125,10 @@ Drain LocalDomain::drain(uint32_t number) const {
 
 bool LocalDomain::post_write(const Write& write) {
   if (postings_.size() >= kPostingsMax) return false;
-  const uint64_t posting = postings_.add({write, write.peer, 0, nullptr});
+  Posting added{write, write.peer, {{write.source, write.target_address}}};
+  added.segments.insert(added.segments.end(), write.further.begin(), write.further.end());
+  added.write.further = {};
+  const uint64_t posting = postings_.add(std::move(added));
   Peer& peer = *peers_.at(write.peer);
   if (!peer.is_reachable()) {
     end_posting(posting, false);
@@ -141,7 +145,7 @@ bool LocalDomain::post_send(uint32_t number, uint32_t, Bytes message, uint64_t c
   Peer& peer = *peers_.at(number);
   Write write;
   write.context = context;
-  const uint64_t posting = postings_.add({write, number, 0, nullptr});
+  const uint64_t posting = postings_.add({write, number, {}});
   if (!peer.is_reachable() || message.size() > kMessageBytesMax) {
     end_posting(posting, false);
     return true;

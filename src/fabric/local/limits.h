@@ -23,7 +23,9 @@ inline constexpr size_t kSayingsMax = 4 * kPostingsMax;
 inline constexpr size_t kAsksMax = 2 * kSlots;
 /// Completions that nobody has taken: beyond that, visitors wait.
 inline constexpr size_t kReadyMax = 4096;
-inline constexpr uint64_t kLandedMax = 1 << 16;  // in one record
+inline constexpr uint64_t kLandedMax = 0xffffffff;  // in one record
+/// Small pages of 256 KiB, as an engine gathers them.
+inline constexpr size_t kSegmentsMax = 64;
 inline constexpr uint64_t kBetweenLooksNs = 50'000;
 
 inline constexpr uint64_t kHello = 0x4c41434f4c444201;  ///< the first packet; the version is last

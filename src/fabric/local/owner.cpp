@@ -82,7 +82,8 @@ void LocalDomain::land(Visitor& visitor, const HostWrite& write, Bytes bytes) {
   const bool ok = is_inside && visitor.broken.erase(write.number) == 0;
   if (!ok) visitor.broken.erase(write.number);
   if (ok && write.has_immediate != 0)
-    ready_.push_back({Event::kImmediate, true, static_cast<uint32_t>(write.immediate), 0, 0});
+    ready_.push_back({Event::kImmediate, true, static_cast<uint32_t>(write.immediate), 0, 0,
+                      static_cast<uint32_t>(write.slices)});
   visitor.sayings->say(kEnded, Numbered{write.number, ok});
 }
 

@@ -48,6 +48,7 @@ struct HostWrite {
   uint64_t is_last = 0;
   uint64_t has_immediate = 0;
   uint64_t immediate = 0;
+  uint64_t slices = 1;
 };
 
 template <typename T>
@@ -158,10 +159,16 @@ class LocalDomain final : public Domain {
     bool is_reachable() const { return socket && !is_leaving; }
   };
   struct Posting {
-    Write write;
+    Write write;  // without `further`
     uint32_t peer = 0;
-    uint64_t next = 0;  // of a write into host memory
+    std::vector<fabric::Segment> segments;  // all of the write
     Import* import = nullptr;
+    size_t copies = 0;  // under way
+    bool ok = true;
+    // Of a write into host memory: what is to be put into the queue next.
+    size_t segment = 0;
+    uint64_t next = 0;  // of its bytes
+    bool is_put() const { return segment == segments.size(); }
   };
   /// Where writes from one region into one go: what is looked up once for many of them.
   struct Route {

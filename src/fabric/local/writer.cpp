@@ -95,7 +95,7 @@ std::shared_ptr<gpu::Lane> LocalDomain::lane_for(const Posting& posting) const {
 
 /// Or waits, until the memory is mapped for the lane that is to copy.
 void LocalDomain::start_copy(uint64_t id) {
-  const Posting& posting = *postings_.find(id);
+  Posting& posting = *postings_.find(id);
   const Write& write = posting.write;
   Import& import = *posting.import;
   if (!route_ || !route_->is_of(write)) {
@@ -105,15 +105,20 @@ void LocalDomain::start_copy(uint64_t id) {
       case Mapping::State::kReady: break;
     }
   }
-  const uint64_t offset = write.target_address - kGpuBase, size_bytes = write.source.size();
-  const bool is_inside =
-      offset <= import.offer.size_bytes && size_bytes <= import.offer.size_bytes - offset;
+  const bool is_inside = std::all_of(
+      posting.segments.begin(), posting.segments.end(), [&](const fabric::Segment& segment) {
+        const uint64_t offset = segment.target_address - kGpuBase, all = import.offer.size_bytes;
+        return offset <= all && segment.source.size() <= all - offset;
+      });
   if (!is_inside || route_->slot->load() != write.target_key) return end_posting(id, false);
-  ++import.copies;
-  ++copies_;
-  route_->batch->push_back({route_->address + offset,
-                            reinterpret_cast<CUdeviceptr>(write.source.data()), size_bytes, id,
-                            ended_, route_->may_be_kernels, route_->number});
+  posting.copies = posting.segments.size();
+  import.copies += posting.copies;
+  copies_ += posting.copies;
+  for (const fabric::Segment& segment : posting.segments)
+    route_->batch->push_back({route_->address + (segment.target_address - kGpuBase),
+                              reinterpret_cast<CUdeviceptr>(segment.source.data()),
+                              segment.source.size(), id, ended_, route_->may_be_kernels,
+                              route_->number});
 }
 
 /// Remembers it: the next posting is likely to go the same way.
@@ -142,7 +147,7 @@ Mapping::State LocalDomain::find_route(const Posting& posting) {
 
 void LocalDomain::copied(uint64_t tag, bool ok) {
   const uint64_t id = tag & ~kBouncing;
-  const Posting& posting = *postings_.find(id);
+  Posting& posting = *postings_.find(id);
   Peer& peer = *peers_[posting.peer];
   if ((tag & kBouncing) != 0) {
     peer.state = ok ? Peer::Bounce::kFull : Peer::Bounce::kFree;
@@ -152,8 +157,11 @@ void LocalDomain::copied(uint64_t tag, bool ok) {
     return end_posting(id, false);
   }
   --posting.import->copies;
-  const bool is_heard = ok && peer.socket;
-  if (is_heard && posting.write.immediate) ++peer.landed[*posting.write.immediate];
+  posting.ok = posting.ok && ok;
+  if (--posting.copies > 0) return;
+  const bool is_heard = posting.ok && peer.socket;
+  if (is_heard && posting.write.immediate)
+    peer.landed[*posting.write.immediate] += posting.write.slices;
   end_posting(id, is_heard);
 }
 
@@ -162,7 +170,7 @@ void LocalDomain::copied(uint64_t tag, bool ok) {
 void LocalDomain::write_to_host(Peer& peer) {
   while (!peer.host_writes.empty() && put_host_part(peer, peer.host_writes.front())) {
     const uint64_t id = peer.host_writes.front();
-    if (postings_.find(id)->next < postings_.find(id)->write.source.size()) continue;
+    if (!postings_.find(id)->is_put()) continue;
     peer.host_writes.pop_front();
     peer.unanswered.insert(id);
   }
@@ -172,8 +180,10 @@ void LocalDomain::write_to_host(Peer& peer) {
 bool LocalDomain::put_host_part(Peer& peer, uint64_t id) {
   Posting& posting = *postings_.find(id);
   const Write& write = posting.write;
-  const uint64_t size_bytes = std::min(write.source.size() - posting.next, kHostPartBytes);
-  Bytes part = write.source.subspan(posting.next, size_bytes);
+  const fabric::Segment& segment = posting.segments[posting.segment];
+  const uint64_t size_bytes = std::min(segment.source.size() - posting.next, kHostPartBytes);
+  const bool ends_segment = posting.next + size_bytes == segment.source.size();
+  Bytes part = segment.source.subspan(posting.next, size_bytes);
   if (const Region& source = regions_.at(write.region); source.lane != nullptr) {
     if (peer.state == Peer::Bounce::kFree) {
       peer.bounce.resize(kHostPartBytes);
@@ -186,14 +196,16 @@ bool LocalDomain::put_host_part(Peer& peer, uint64_t id) {
     part = Bytes(peer.bounce).first(size_bytes);
   }
   const HostWrite header{id,
-                         write.target_address + posting.next,
+                         segment.target_address + posting.next,
                          write.target_key,
-                         posting.next + size_bytes == write.source.size(),
+                         ends_segment && posting.segment + 1 == posting.segments.size(),
                          write.immediate.has_value(),
-                         write.immediate.value_or(0)};
+                         write.immediate.value_or(0),
+                         write.slices};
   if (!peer.sayings->say_now(kBytes, header, part)) return false;
   peer.state = Peer::Bounce::kFree;
-  posting.next += size_bytes;
+  posting.next = ends_segment ? 0 : posting.next + size_bytes;
+  posting.segment += ends_segment ? 1 : 0;
   return true;
 }
 

@@ -86,7 +86,7 @@ void StagedDomain::handle_piece(const Record& piece) {
   const std::byte* from = visitor.ring.memory->bytes().data() + piece.offset_bytes;
   region.lane->copy(gpu::Way::kToGpu,
                     {reinterpret_cast<CUdeviceptr>(to), reinterpret_cast<CUdeviceptr>(from),
-                     piece.size_bytes, own(Own::kArrival, arrival), ended_});
+                     piece.size_bytes, own(Own::kArrival, arrival), ended_, false, *number});
 }
 
 void StagedDomain::copied_to_gpu(uint32_t index, bool ok) {
@@ -117,7 +117,8 @@ void StagedDomain::end_arrival(uint64_t session, const Record& piece, bool ok) {
     if (is_whole) visitor.writes.erase(piece.write);
   }
   if (is_whole && is_good && piece.has_immediate)
-    ready_.push_back({Event::kImmediate, true, piece.immediate, 0, 0});
+    ready_.push_back(
+        {Event::kImmediate, true, piece.immediate, 0, 0, static_cast<uint32_t>(piece.slices)});
   tell(visitor.line,
        {.kind = Kind::kDone, .ok = ok, .session = visitor.number, .number = piece.number});
 }

@@ -98,21 +98,26 @@ class StagedDomain final : public Domain {
     uint32_t postings = 0;
   };
   struct Posting {
-    Write write;
+    Write write;                    // without `further`
+    std::vector<Segment> segments;  // all of the write
+    uint64_t size_bytes = 0;        // of all of them
     uint64_t number = 0;
     bool to_gpu = false;
     bool from_gpu = false;
     bool ok = true;
     uint64_t next = 0;  // of its bytes
     uint32_t pieces = 0;
-    bool is_over() const { return pieces == 0 && (!ok || next == write.source.size()); }
-    bool is_in_queue() const { return next < write.source.size(); }
+    bool is_over() const { return pieces == 0 && (!ok || next == size_bytes); }
+    bool is_in_queue() const { return next < size_bytes; }
   };
+  /// A part of the segments' bytes side by side. They lie so in the rings.
   struct Piece {
     uint32_t posting = 0;
     uint64_t offset_bytes = 0;
     uint64_t size_bytes = 0;
-    SpanRing::Span span;         // of our ring
+    bool ok = true;
+    size_t awaited = 0;   // runs of its that are being copied, then those that are not answered
+    SpanRing::Span span;  // of our ring
     SpanRing::Span remote_span;  // of the owner's
     uint64_t visit = 0;          // Peer::number, when it was taken
     uint64_t number = 0;         // as it was announced; 0: it was not
@@ -142,7 +147,6 @@ class StagedDomain final : public Domain {
       : wire_(std::move(wire)), traits_(wire_->traits()) {
     traits_.provider += "+gpu";  // both ends have it, or neither
     traits_.closing_fences = false;
-    traits_.segments_max = 1;  // pieces are cut from one run of bytes
   }
   Status prepare();
 
@@ -177,9 +181,13 @@ class StagedDomain final : public Domain {
   void greet(uint32_t peer);
   void advance(uint32_t peer);
   bool begin_piece(uint32_t peer, uint32_t posting);
+  void copy_to_ring(uint32_t piece);
+  static std::vector<Segment> runs_of(const Posting& posting, const Piece& piece);
   bool take_spans(Peer& peer, const Posting& posting, Piece& piece);
   void post_pieces();
   bool post_piece(uint32_t piece);
+  std::vector<Segment> wire_segments_of(const Peer& peer, const Posting& posting,
+                                        const Piece& piece) const;
   void copied_to_ring(uint32_t piece, bool ok);
   void posted(uint32_t piece, bool ok);
   static bool may_go_on(const Peer& peer, const Posting& posting, const Piece& piece);

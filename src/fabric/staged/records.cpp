@@ -6,7 +6,7 @@
 namespace braid::fabric::staged {
 namespace {
 
-constexpr char kMark[kMarkBytes + 1] = "BRFSTG\x01\x00";  // the last but one is the version
+constexpr char kMark[kMarkBytes + 1] = "BRFSTG\x02\x00";  // the last but one is the version
 
 /// One description of the layout serves writing and reading: `each(number)`, in order.
 template <typename R, typename Each>
@@ -19,6 +19,7 @@ void numbers_of(R& record, const Each& each) {
   each(record.total_bytes);
   each(record.address);
   each(record.key);
+  each(record.slices);
 }
 
 void append_number(std::vector<std::byte>& message, uint64_t number) {

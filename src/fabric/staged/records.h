@@ -18,8 +18,8 @@ namespace braid::fabric::staged {
 enum class Kind : uint8_t {
   kGreeting = 1,  ///< writer: may I write to your GPUs? Numbers that follow are named below.
   kRing,          ///< owner: here is your ring; or a refusal, or it is yours no more
-  kPiece,         ///< writer: a piece lies in the ring
-  kDone,          ///< owner: a piece was copied, or refused
+  kPiece,         ///< writer: a run of bytes of a piece lies in the ring
+  kDone,          ///< owner: such a run was copied, or refused
   kForget,        ///< writer: no more pieces of this write will come
   kGoodbye,       ///< writer: nothing is under way, and nothing more will come
 };
@@ -40,10 +40,11 @@ struct Record {
   uint64_t total_bytes = 0;   ///< piece: of the write
   uint64_t address = 0;       ///< piece: where it is to go
   uint64_t key = 0;           ///< piece: of that memory. ring: of the ring
+  uint64_t slices = 1;        ///< piece: how often the immediate counts
   bool operator==(const Record&) const = default;
 };
 
-inline constexpr size_t kRecordBytes = 72;
+inline constexpr size_t kRecordBytes = 80;
 inline constexpr size_t kMarkBytes = 8;
 
 bool is_marked(Bytes message);

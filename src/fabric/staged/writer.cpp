@@ -1,4 +1,5 @@
 // StagedDomain: writes from GPUs of ours, and into those of peers.
+#include <algorithm>
 #include <utility>
 
 #include "fabric/staged/limits.h"
@@ -11,6 +12,10 @@ bool StagedDomain::begin(const Write& write, bool to_gpu, const Region& source) 
   if (peer.postings >= kPostingsOfPeerMax) return false;
   Posting posting;
   posting.write = write;
+  posting.write.further = {};
+  posting.segments.push_back({write.source, write.target_address});
+  posting.segments.insert(posting.segments.end(), write.further.begin(), write.further.end());
+  for (const Segment& segment : posting.segments) posting.size_bytes += segment.source.size();
   posting.number = next_posting_++;
   posting.to_gpu = to_gpu;
   posting.from_gpu = source.is_gpu();
@@ -80,27 +85,53 @@ bool StagedDomain::begin_piece(uint32_t index, uint32_t number) {
   Piece piece;
   piece.posting = number;
   piece.offset_bytes = posting.next;
-  piece.size_bytes = std::min(posting.write.source.size() - posting.next, kPieceBytesMax);
+  piece.size_bytes = std::min(posting.size_bytes - posting.next, kPieceBytesMax);
   // The immediate goes with the last piece where the wire delivers it: all others have landed then.
-  const bool is_last = posting.next + piece.size_bytes == posting.write.source.size();
+  const bool is_last = posting.next + piece.size_bytes == posting.size_bytes;
   if (!posting.to_gpu && posting.write.immediate && is_last && posting.pieces > 0) return false;
   if (!take_spans(peer, posting, piece)) return false;
   posting.next += piece.size_bytes;
   ++posting.pieces;
   const uint32_t added = pieces_.add(piece);
-  if (!posting.from_gpu) {
+  if (posting.from_gpu)
+    copy_to_ring(added);
+  else
     to_post_.push_back(added);
-    return true;
+  return true;
+}
+
+/// What it consists of, in the order in which the rings have it: within segments.
+std::vector<Segment> StagedDomain::runs_of(const Posting& posting, const Piece& piece) {
+  std::vector<Segment> runs;
+  const uint64_t end = piece.offset_bytes + piece.size_bytes;
+  uint64_t begin = 0;  // of the segment
+  for (const auto& [source, target_address] : posting.segments) {
+    const uint64_t from = std::max(piece.offset_bytes, begin);
+    const uint64_t to = std::min(end, begin + source.size());
+    if (from < to)
+      runs.push_back({source.subspan(from - begin, to - from), target_address + (from - begin)});
+    begin += source.size();
   }
+  return runs;
+}
+
+void StagedDomain::copy_to_ring(uint32_t index) {
+  Piece& piece = pieces_.at(index);
+  const Posting& posting = postings_.at(piece.posting);
+  Peer& peer = peers_[posting.write.peer];
   const Region& source = regions_.at(posting.write.region);
   pin(*peer.ring, source.lane);
-  const std::byte* to = peer.ring->memory->bytes().data() + piece.span.offset_bytes;
-  const std::byte* from = posting.write.source.data() + piece.offset_bytes;
-  ++copies_;
-  source.lane->copy(gpu::Way::kToHost,
-                    {reinterpret_cast<CUdeviceptr>(to), reinterpret_cast<CUdeviceptr>(from),
-                     piece.size_bytes, own(Own::kPiece, added), ended_});
-  return true;
+  auto to =
+      reinterpret_cast<CUdeviceptr>(peer.ring->memory->bytes().data()) + piece.span.offset_bytes;
+  std::vector<gpu::Copy> copies;
+  for (const Segment& run : runs_of(posting, piece)) {
+    copies.push_back({to, reinterpret_cast<CUdeviceptr>(run.source.data()), run.source.size(),
+                      own(Own::kPiece, index), ended_, false, posting.write.region});
+    to += run.source.size();
+  }
+  piece.awaited = copies.size();
+  copies_ += copies.size();
+  source.lane->copy(gpu::Way::kToHost, copies);
 }
 
 bool StagedDomain::take_spans(Peer& peer, const Posting& posting, Piece& piece) {
@@ -118,11 +149,13 @@ bool StagedDomain::may_go_on(const Peer& peer, const Posting& posting, const Pie
 }
 
 void StagedDomain::copied_to_ring(uint32_t index, bool ok) {
-  const Posting& posting = postings_.at(pieces_.at(index).posting);
-  const Piece& piece = pieces_.at(index);
+  Piece& piece = pieces_.at(index);
+  piece.ok = piece.ok && ok;
+  if (--piece.awaited > 0) return;
+  const Posting& posting = postings_.at(piece.posting);
   Peer& peer = peers_[posting.write.peer];
   const bool may_go = may_go_on(peer, posting, piece);
-  if (ok && posting.ok && may_go) return to_post_.push_back(index);
+  if (piece.ok && posting.ok && may_go) return to_post_.push_back(index);
   // Nothing was written for it, so its spans are free again.
   if (peer.ring) peer.spans.give_back(piece.span.number);
   if (posting.to_gpu && may_go) peer.remote_spans.give_back(piece.remote_span.number);
@@ -147,26 +180,41 @@ bool StagedDomain::post_piece(uint32_t index) {
     end_piece(index, false);
     return true;
   }
+  const std::vector<Segment> segments = wire_segments_of(peer, posting, piece);
   Write write;
   write.peer = lines_.at(peer.line).wire;
   write.context = own(Own::kPiece, index);
-  if (posting.from_gpu) {
-    write.region = peer.ring->region;
-    write.source = peer.ring->memory->bytes().subspan(piece.span.offset_bytes, piece.size_bytes);
-  } else {
-    write.region = regions_.at(posting.write.region).wire;
-    write.source = posting.write.source.subspan(piece.offset_bytes, piece.size_bytes);
-  }
-  if (posting.to_gpu) {
-    write.target_address = peer.remote.base + piece.remote_span.offset_bytes;
-    write.target_key = peer.remote.key;
-  } else {
-    write.target_address = posting.write.target_address + piece.offset_bytes;
-    write.target_key = posting.write.target_key;
-    if (piece.offset_bytes + piece.size_bytes == posting.write.source.size())
-      write.immediate = posting.write.immediate;
+  write.region = posting.from_gpu ? peer.ring->region : regions_.at(posting.write.region).wire;
+  write.source = segments.front().source;
+  write.target_address = segments.front().target_address;
+  write.further = std::span(segments).subspan(1);
+  write.target_key = posting.to_gpu ? peer.remote.key : posting.write.target_key;
+  const bool is_last = piece.offset_bytes + piece.size_bytes == posting.size_bytes;
+  if (!posting.to_gpu && is_last) {
+    write.immediate = posting.write.immediate;
+    write.slices = posting.write.slices;
   }
   return wire_->post_write(write);
+}
+
+/// Side by side at the end that is a ring; one, if both are.
+std::vector<Segment> StagedDomain::wire_segments_of(const Peer& peer, const Posting& posting,
+                                                    const Piece& piece) const {
+  const uint64_t ring_address = peer.remote.base + piece.remote_span.offset_bytes;
+  const Bytes in_ring =
+      posting.from_gpu
+          ? Bytes(peer.ring->memory->bytes()).subspan(piece.span.offset_bytes, piece.size_bytes)
+          : Bytes();
+  if (posting.from_gpu && posting.to_gpu) return {{in_ring, ring_address}};
+  std::vector<Segment> segments = runs_of(posting, piece);
+  uint64_t at = 0;  // in the ring
+  for (Segment& segment : segments) {
+    const uint64_t size_bytes = segment.source.size();
+    if (posting.from_gpu) segment.source = in_ring.subspan(at, size_bytes);
+    if (posting.to_gpu) segment.target_address = ring_address + at;
+    at += size_bytes;
+  }
+  return segments;
 }
 
 void StagedDomain::posted(uint32_t index, bool ok) {
@@ -183,28 +231,36 @@ void StagedDomain::posted(uint32_t index, bool ok) {
     return;
   }
   piece.number = uint64_t{next_piece_++} << 32 | index;
-  tell(peer.line, {.kind = Kind::kPiece,
-                   .has_immediate = posting.write.immediate.has_value(),
-                   .immediate = posting.write.immediate.value_or(0),
-                   .session = peer.session,
-                   .number = piece.number,
-                   .write = posting.number,
-                   .offset_bytes = piece.remote_span.offset_bytes,
-                   .size_bytes = piece.size_bytes,
-                   .total_bytes = posting.write.source.size(),
-                   .address = posting.write.target_address + piece.offset_bytes,
-                   .key = posting.write.target_key});
+  uint64_t at = piece.remote_span.offset_bytes;
+  for (const Segment& run : runs_of(posting, piece)) {
+    ++piece.awaited;
+    tell(peer.line, {.kind = Kind::kPiece,
+                     .has_immediate = posting.write.immediate.has_value(),
+                     .immediate = posting.write.immediate.value_or(0),
+                     .session = peer.session,
+                     .number = piece.number,
+                     .write = posting.number,
+                     .offset_bytes = at,
+                     .size_bytes = run.source.size(),
+                     .total_bytes = posting.size_bytes,
+                     .address = run.target_address,
+                     .key = posting.write.target_key,
+                     .slices = posting.write.slices});
+    at += run.source.size();
+  }
 }
 
 void StagedDomain::handle_done(const Record& record) {
   const std::optional<uint32_t> peer = peer_of(record.session);
   const uint32_t index = static_cast<uint32_t>(record.number);
-  const Piece* piece = pieces_.find(index);
+  Piece* piece = pieces_.find(index);
   if (!peer || piece == nullptr || piece->number == 0 || piece->number != record.number ||
       postings_.at(piece->posting).write.peer != *peer)
     return;
+  piece->ok = piece->ok && record.ok;
+  if (--piece->awaited > 0) return;
   peers_[*peer].remote_spans.give_back(piece->remote_span.number);
-  end_piece(index, record.ok);
+  end_piece(index, piece->ok);
 }
 
 // ---- Ends ----
