@@ -117,8 +117,9 @@ bool World::may_be_missed(const Job& job) const {
 bool World::may_stay_quarantined(const Job& job) const {
   const Process& owner = *job.owner;
   if (network_options_.removal_fences) return false;
-  const bool is_door_shut = network_options_.closing_fences && owner.has_lost.contains(job.writer);
-  if (is_door_shut) return false;
+  // One that has crashed was disconnected.
+  const bool is_gone = !job.writer->is_alive || owner.has_lost.contains(job.writer);
+  if (is_gone && network_options_.closing_fences) return false;
   return job.has_failed_in_network || are_parted(owner, *job.writer) ||
          may_be_swallowed(owner, *job.writer);
 }
