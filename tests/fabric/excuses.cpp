@@ -63,7 +63,8 @@ bool World::may_lose(const Process& process, const Process& other, PeerFailure w
     case PeerFailure::kSilent:  // who has given us up does not beat
       return beats.interval_ns > 0 &&
              (other.has_lost.contains(&process) || may_have_missed_the_handshake(process, other) ||
-              faults_.silences(&other, &process, rails_, beats.limit_ns, now_ns()));
+              faults_.silences(&other, &process, rails_, beats.limit_ns / beats.interval_ns - 1,
+                               beats.limit_ns, now_ns()));
     case PeerFailure::kLeft: return may_be_half_met(process, other);
     case PeerFailure::kGaveUs: return other.has_lost.contains(&process);
     default: return false;
