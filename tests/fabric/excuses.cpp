@@ -36,6 +36,10 @@ bool World::may_be_half_met(const Process& a, const Process& b) const {
          faults_.fails_on_all(&a, &b, rails_, 0, now_ns());
 }
 
+bool World::are_half_met(const Process& a, const Process& b) const {
+  return !(knows(a, b) && knows(b, a)) && may_be_half_met(a, b);
+}
+
 void World::note_losses(Process& process) {
   const uint64_t losses = process.engine->statistics().peers_failed;
   if (std::exchange(process.losses, losses) == losses) return;
@@ -63,7 +67,8 @@ bool World::may_lose(const Process& process, const Process& other, PeerFailure w
     case PeerFailure::kSilent:  // who has given us up does not beat
       return beats.interval_ns > 0 &&
              (other.has_lost.contains(&process) || may_have_missed_the_handshake(process, other) ||
-              faults_.silences(&other, &process, rails_, beats.limit_ns, now_ns()));
+              faults_.silences(&other, &process, rails_, beats.limit_ns / beats.interval_ns - 1,
+                               beats.limit_ns, now_ns()));
     case PeerFailure::kLeft: return may_be_half_met(process, other);
     case PeerFailure::kGaveUs: return other.has_lost.contains(&process);
     default: return false;
@@ -110,17 +115,18 @@ bool World::was_confirmed(const Job& job) const {
 bool World::may_be_missed(const Job& job) const {
   const bool has_passed = job.has_given_up && job.is_hasty;
   return has_passed || are_parted(*job.owner, *job.writer) ||
-         may_be_swallowed(*job.owner, *job.writer);
+         are_half_met(*job.owner, *job.writer) || may_be_swallowed(*job.owner, *job.writer);
 }
 
 /// The owner can never be sure that nothing lands there any more.
 bool World::may_stay_quarantined(const Job& job) const {
   const Process& owner = *job.owner;
   if (network_options_.removal_fences) return false;
-  const bool is_door_shut = network_options_.closing_fences && owner.has_lost.contains(job.writer);
-  if (is_door_shut) return false;
+  // One that has crashed was disconnected.
+  const bool is_gone = !job.writer->is_alive || owner.has_lost.contains(job.writer);
+  if (is_gone && network_options_.closing_fences) return false;
   return job.has_failed_in_network || are_parted(owner, *job.writer) ||
-         may_be_swallowed(owner, *job.writer);
+         are_half_met(owner, *job.writer) || may_be_swallowed(owner, *job.writer);
 }
 
 /// The network holds its source for ever, or that of another part of its scatter.

@@ -116,6 +116,7 @@ class World {
   bool may_be_swallowed(const Process& a, const Process& b) const;
   bool may_have_missed_the_handshake(const Process& a, const Process& b) const;
   bool may_be_half_met(const Process& a, const Process& b) const;
+  bool are_half_met(const Process& a, const Process& b) const;
   void note_losses(Process& process);
   bool may_lose(const Process& process, const Process& other, PeerFailure why) const;
   bool may_fail(const Job& job, Failure why) const;
