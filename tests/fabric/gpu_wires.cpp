@@ -183,7 +183,7 @@ std::vector<WireKind> make_kinds(bool only_to_gpu) {
     for (const auto& [name, from_gpu, to_gpu] :
          {Memories{"_gpu_to_gpu", true, true}, Memories{"_host_to_gpu", false, true},
           Memories{"_gpu_to_host", true, false}, Memories{"_host_to_host", false, false}}) {
-      if (only_to_gpu && !to_gpu) continue;
+      if ((only_to_gpu && !to_gpu) || (kind.is_fake && !(from_gpu && to_gpu))) continue;
       kinds.push_back({kind.name + name, kind.missing, [kind, from = from_gpu, to = to_gpu] {
                          return std::make_unique<StagedWire>(kind.make(), from, to);
                        }});

@@ -76,13 +76,13 @@ class OfiWire final : public Wire {
   int opened_[2] = {0, 0};
 };
 
-WireKind libfabric(const char* name, const ofi::Quirks& quirks) {
+WireKind libfabric(const char* name, const ofi::Quirks& quirks, bool is_fake = false) {
   const auto missing = [&quirks] {
     use_fake_providers();
     const auto opened = ofi::open_domain(quirks, "127.0.0.1");
     return opened.ok() ? std::string() : opened.status().message();
   };
-  return {name, missing, [&quirks] { return std::make_unique<OfiWire>(quirks); }};
+  return {name, missing, [&quirks] { return std::make_unique<OfiWire>(quirks); }, is_fake};
 }
 
 sim::NetworkOptions software() {
@@ -114,10 +114,13 @@ std::unique_ptr<Memory> Wire::memory(int, size_t size_bytes) {
 
 const std::vector<WireKind>& host_wire_kinds() {
   static const std::vector<WireKind> kinds = {
-      simulated("simulated", {}),          simulated("simulated_software", software()),
-      libfabric("tcp", ofi::tcp_quirks()), libfabric("net", ofi::net_quirks()),
-      libfabric("shm", ofi::shm_quirks()), libfabric("verbs", ofi::verbs_quirks()),
-      libfabric("efa", ofi::efa_quirks()),
+      simulated("simulated", {}),
+      simulated("simulated_software", software()),
+      libfabric("tcp", ofi::tcp_quirks()),
+      libfabric("net", ofi::net_quirks()),
+      libfabric("shm", ofi::shm_quirks()),
+      libfabric("verbs", ofi::verbs_quirks(), true),
+      libfabric("efa", ofi::efa_quirks(), true),
   };
   return kinds;
 }

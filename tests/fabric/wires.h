@@ -46,6 +46,7 @@ struct WireKind {
   /// Why it cannot be had here; empty: it can.
   std::function<std::string()> missing;
   std::function<std::unique_ptr<Wire>()> make;
+  bool is_fake = false;  ///< a provider of libfabric that no machine here has
 };
 
 const std::vector<WireKind>& wire_kinds();

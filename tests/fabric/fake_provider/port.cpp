@@ -54,7 +54,7 @@ Sent Port::send(const std::string& to, const Header& header, std::span<const std
   message.msg_iov = parts;
   message.msg_iovlen = 2;
   if (sendmsg(socket_, &message, MSG_NOSIGNAL) >= 0) return Sent::kYes;
-  return errno == EAGAIN || errno == ENOBUFS || errno == EINTR ? Sent::kFull : Sent::kGone;
+  return errno == ECONNREFUSED ? Sent::kGone : Sent::kFull;
 }
 
 void Port::queue(const std::string& to, const Header& header, std::span<const std::byte> bytes) {
