@@ -3,8 +3,8 @@
 //
 // The contract, which tests/fabric/contract_test.cpp holds every domain to:
 // - Nothing is ordered: not writes, nor messages, nor completions, nor immediates of two writes.
-// - A write's immediate arrives at the target after all its bytes, exactly once, and only if the
-//   write did not fail there.
+// - A write's immediate arrives at the target after all its bytes, of all segments, exactly once,
+//   and only if the write did not fail there.
 // - A write that has completed well is visible in the target's memory. A message that has completed
 //   well lies in the target's buffer.
 // - A posting that has completed, well or not, no longer reads its source. One that never completes
@@ -62,6 +62,15 @@ struct Traits {
   /// end of a write back by what it has taken.
   uint64_t postings_max = 256;
   uint64_t posted_bytes_max = 4 << 20;
+  /// Of one write. Where it is 1, a write is one slice. Where it is more, the wire also carries how
+  /// many slices a write is made of.
+  size_t segments_max = 1;
+};
+
+/// Bytes side by side at both ends.
+struct Segment {
+  Bytes source;  ///< at least 1 byte, within the region of the write
+  uint64_t target_address = 0;
 };
 
 struct Write {
@@ -70,7 +79,9 @@ struct Write {
   Bytes source;         ///< at least 1 byte, within the region
   uint64_t target_address = 0;
   uint64_t target_key = 0;
+  std::span<const Segment> further;  ///< Traits::segments_max - 1 or fewer; read during the call
   std::optional<uint32_t> immediate;
+  uint32_t slices = 1;   ///< how often the immediate counts when it arrives
   uint64_t context = 0;  ///< comes back with the completion; not one of kOwnContexts
 };
 
@@ -90,6 +101,7 @@ struct Completion {
   uint32_t immediate = 0;
   uint64_t size_bytes = 0;  ///< of a message that has arrived
   uint64_t context = 0;
+  uint32_t slices = 1;  ///< of the write whose immediate has arrived
 };
 
 class Domain {

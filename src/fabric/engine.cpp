@@ -233,8 +233,8 @@ Status Engine::check_stream_wait(uint32_t immediate) {
   return {};
 }
 
-void Engine::immediate_arrived(uint32_t immediate) {
-  counters_.arrived(immediate);
+void Engine::immediate_arrived(uint32_t immediate, uint32_t count) {
+  counters_.arrived(immediate, count);
   if (completions_.expects_counts()) completions_.counted(immediate, counters_.count(immediate));
   if (!hears_.empty()) hear(immediate);
 }

@@ -248,7 +248,7 @@ class Engine final : private Worker::Listener {
   Status prepare();
 
   void transfer_ended(uint64_t id, const Transfer& transfer) override;
-  void immediate_arrived(uint32_t immediate) override;
+  void immediate_arrived(uint32_t immediate, uint32_t count) override;
   void foreign_completed(size_t rail, const Completion& completion) override;
   void route_suspected(const Transfer& transfer) override { probe_routes(transfer.holds.peer); }
 

@@ -149,6 +149,7 @@ Result<uint64_t> Engine::open_target(const Descriptor& descriptor) {
   target.target.routes = &peer.routes;
   target.target.rails = descriptor.rails;
   target.target.size_bytes = descriptor.size_bytes;
+  target.target.gathers = peer.version >= 2;
   const uint64_t id = targets_.add(std::move(target));
   peer.targets[descriptor.grant] = id;
   return id;

@@ -1,5 +1,6 @@
 #include "fabric/imm_counters.h"
 
+#include <algorithm>
 #include <string>
 
 namespace braid::fabric {
@@ -54,17 +55,19 @@ void ImmCounters::give_back(uint32_t slot) {
   if (slot >= kFirstAcquired) free_.push_back(slot);
 }
 
-void ImmCounters::arrived(uint32_t immediate) {
+void ImmCounters::arrived(uint32_t immediate, uint32_t count) {
   const auto known = counters_.find(immediate);
   if (known != counters_.end()) {
-    ++known->second.count;
+    known->second.count += count;
   } else if (!has_ended(immediate) && unclaimed_ < unclaimed_max_) {
     ++unclaimed_;
-    counters_[immediate].count = 1;
+    counters_[immediate].count = count;
   } else {
-    ++strays_;
+    strays_ += count;
     const auto resting = resting_.find(immediate);
-    if (resting != resting_.end() && --resting->second == 0) forgive(immediate);
+    if (resting == resting_.end()) return;
+    resting->second -= std::min<uint64_t>(resting->second, count);
+    if (resting->second == 0) forgive(immediate);
   }
 }
 

@@ -44,7 +44,7 @@ class ImmCounters {
   /// What is missing under this released immediate will never come: its writer is fenced.
   void forgive(uint32_t immediate);
 
-  void arrived(uint32_t immediate);
+  void arrived(uint32_t immediate, uint32_t count = 1);
   /// 0 for what is not claimed.
   uint64_t count(uint32_t immediate) const;
   bool is_claimed(uint32_t immediate) const;

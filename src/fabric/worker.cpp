@@ -7,6 +7,13 @@ namespace braid::fabric {
 namespace {
 
 constexpr size_t kCompletionsAtOnce = 64;
+/// Of several slices: a rail that is slow holds the end back by no more than a large slice would.
+constexpr uint64_t kGatheredMax = 256 << 10;
+
+bool follows(const Segment& last, const Segment& next) {
+  return last.source.data() + last.source.size() == next.source.data() &&
+         last.target_address + last.source.size() == next.target_address;
+}
 
 /// Whether slices of this transfer may go over this rail.
 bool takes(size_t rail, const Transfer& transfer) {
@@ -134,7 +141,7 @@ bool Worker::post_next(size_t rail, PeerQueue& queue) {
     Transfer* transfer = transfers_.find(id);
     if (transfer == nullptr || transfer->failure != Failure::kNone) continue;
     const bool is_taken = takes(rail, *transfer);
-    const bool is_posted = is_taken && post_slice(rail, id, *transfer);
+    const bool is_posted = is_taken && post_slices(rail, id, *transfer);
     if (transfer->next_slice < transfer->plan.slice_count()) queue.transfers.push_back(id);
     if (is_posted) return true;
     if (!is_taken) continue;  // it goes over other rails
@@ -144,32 +151,59 @@ bool Worker::post_next(size_t rail, PeerQueue& queue) {
   return false;
 }
 
-bool Worker::post_slice(size_t rail, uint64_t id, Transfer& transfer) {
-  const Slice slice = transfer.plan.slice(transfer.next_slice);
+/// The next slice, with those after it that the wire takes along: small pages then cost one posting
+/// together. Neighbours on both sides become one segment.
+Worker::Gathered Worker::gather(size_t rail, const Transfer& transfer) {
+  const Target& target = *transfer.target;
+  const size_t segments_max = target.gathers ? rails_[rail].domain->traits().segments_max : 1;
+  segments_.clear();
+  Gathered gathered;
+  gathered.write.slices = 0;
+  for (uint64_t index = transfer.next_slice; index < transfer.plan.slice_count(); ++index) {
+    const Slice slice = transfer.plan.slice(index);
+    const Segment next{transfer.source->memory.subspan(slice.source_offset_bytes, slice.size_bytes),
+                       target.rails[rail].base + slice.target_offset_bytes};
+    if (segments_.empty())
+      segments_.push_back(next);
+    else if (segments_max == 1 || gathered.size_bytes + slice.size_bytes > kGatheredMax)
+      break;
+    else if (Segment& last = segments_.back(); follows(last, next))
+      last.source = {last.source.data(), last.source.size() + slice.size_bytes};
+    else if (segments_.size() < segments_max)
+      segments_.push_back(next);
+    else
+      break;
+    gathered.size_bytes += slice.size_bytes;
+    ++gathered.write.slices;
+  }
+  gathered.write.source = segments_.front().source;
+  gathered.write.target_address = segments_.front().target_address;
+  gathered.write.further = std::span(segments_).subspan(1);
+  return gathered;
+}
+
+bool Worker::post_slices(size_t rail, uint64_t id, Transfer& transfer) {
   Target& target = *transfer.target;
-  const uint64_t context = postings_.add({id, static_cast<uint32_t>(rail), slice.size_bytes});
-  Write write;
   Route& route = (*target.routes)[rail];
+  auto [write, size_bytes] = gather(rail, transfer);
   write.peer = route.peer;
   write.region = transfer.source->rails[rail];
-  write.source = transfer.source->memory.subspan(slice.source_offset_bytes, slice.size_bytes);
-  write.target_address = target.rails[rail].base + slice.target_offset_bytes;
   write.target_key = target.rails[rail].key;
   write.immediate = transfer.immediate;
-  write.context = context;
+  write.context = postings_.add({id, static_cast<uint32_t>(rail), write.slices, size_bytes});
   if (!rails_[rail].domain->post_write(write)) {
-    postings_.erase(context);
+    postings_.erase(write.context);
     if (route.under_way == 0 && route.health.refused(now_ns_)) listener_.route_suspected(transfer);
     return false;
   }
   route.health.accepted();
-  ++transfer.next_slice;
+  transfer.next_slice += write.slices;
   ++transfer.under_way;
   ++target.under_way;
   ++rails_[rail].under_way;
-  rails_[rail].under_way_bytes += slice.size_bytes;
+  rails_[rail].under_way_bytes += size_bytes;
   ++route.under_way;
-  route.under_way_bytes += slice.size_bytes;
+  route.under_way_bytes += size_bytes;
   return true;
 }
 
@@ -180,10 +214,10 @@ bool Worker::poll() {
     any = any || count > 0;
     for (size_t i = 0; i < count; ++i) {
       const Completion completion = completions_[i];
-      rails_[rail].immediates += completion.event == Event::kImmediate;
-      if (completion.event == Event::kImmediate)
-        listener_.immediate_arrived(completion.immediate);
-      else if ((completion.context & kForeign) != 0)
+      if (completion.event == Event::kImmediate) {
+        rails_[rail].immediates += completion.slices;
+        listener_.immediate_arrived(completion.immediate, completion.slices);
+      } else if ((completion.context & kForeign) != 0)
         listener_.foreign_completed(rail, completion);
       else if (completion.event == Event::kPosted)
         posting_ended(completion);
@@ -208,7 +242,7 @@ void Worker::posting_ended(const Completion& completion) {
   --route.under_way;
   route.under_way_bytes -= posting.size_bytes;
   if (completion.ok) {
-    ++route.writes;
+    route.writes += posting.slices;
     route.bytes += posting.size_bytes;
     route.rate.add(posting.size_bytes, now_ns_);
   } else {

@@ -51,6 +51,7 @@ struct Target {
   std::vector<Route>* routes = nullptr;  ///< the peer's, by rail
   std::vector<RemoteRange> rails;
   uint64_t size_bytes = 0;
+  bool gathers = true;     ///< the peer counts all slices of a write of several
   uint64_t under_way = 0;  ///< postings that have not completed
   bool is_clean = true;    ///< none has failed
 };
@@ -86,7 +87,8 @@ class Worker {
   class Listener {
    public:
     virtual void transfer_ended(uint64_t id, const Transfer& transfer) = 0;
-    virtual void immediate_arrived(uint32_t immediate) = 0;
+    /// `count` of them at once.
+    virtual void immediate_arrived(uint32_t immediate, uint32_t count) = 0;
     /// A rail to the transfer's peer wants a probe.
     virtual void route_suspected(const Transfer& transfer) = 0;
     /// A completion of a posting that was not the worker's: its context has kForeign.
@@ -130,7 +132,13 @@ class Worker {
   struct Posting {
     uint64_t transfer;
     uint32_t rail;
+    uint32_t slices;
     uint64_t size_bytes;
+  };
+  /// Slices that go as one write.
+  struct Gathered {
+    Write write;
+    uint64_t size_bytes = 0;
   };
 
   /// Transfers to one peer with slices to post.
@@ -144,7 +152,8 @@ class Worker {
   bool fill(size_t rail);
   bool post_next(size_t rail, PeerQueue& queue);
   void suspect_late(uint64_t id, const Transfer& transfer);
-  bool post_slice(size_t rail, uint64_t id, Transfer& transfer);
+  bool post_slices(size_t rail, uint64_t id, Transfer& transfer);
+  Gathered gather(size_t rail, const Transfer& transfer);
   bool poll();
   void posting_ended(const Completion& completion);
   void end_if_drained(uint64_t id, Transfer& transfer);
@@ -159,6 +168,7 @@ class Worker {
   size_t first_rail_ = 0;
   uint64_t now_ns_ = 0;
   std::vector<Completion> completions_;  // of one look
+  std::vector<Segment> segments_;        // of one write, after the first
 };
 
 }  // namespace braid::fabric

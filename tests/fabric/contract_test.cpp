@@ -31,7 +31,7 @@ struct End {
       if (completion.event == Event::kReceived && completion.ok)
         received_bytes[completion.context] = completion.size_bytes;
       if (completion.event == Event::kImmediate) {
-        ++immediates[completion.immediate];
+        immediates[completion.immediate] += static_cast<int>(completion.slices);
         ++immediate_count;
       }
     }
@@ -123,6 +123,38 @@ TEST_P(ContractTest, AWriteIsThereOnceItHasCompletedAndOnceItsImmediateHasCome) 
     EXPECT_TRUE(is_there()) << size_bytes;
     EXPECT_EQ(memory->get().front(), std::byte{0});
     EXPECT_EQ(memory->get().back(), std::byte{0});
+    writer().domain->remove_region(from);
+    target().domain->remove_region(into);
+  }
+}
+
+TEST_P(ContractTest, SegmentsLandWhereTheyBelongAndAreCountedTogether) {
+  const size_t count = writer().domain->traits().segments_max;
+  const uint32_t slices = count == 1 ? 1 : 1'000'000'007;
+  for (const size_t size_bytes : {1, 100, 8192, 70'000}) {
+    const auto bytes = some_bytes(count * size_bytes, 9);
+    const auto source = source_of(bytes), memory = target_of(2 * count * size_bytes);
+    const uint32_t from = add(writer(), source, Access::kLocal);
+    const uint32_t into = add(target(), memory, Access::kRemoteWrite);
+    std::vector<std::byte> expected(2 * count * size_bytes);
+    std::vector<Segment> segments;
+    for (size_t i = 0; i < count; ++i) {
+      const size_t place = (2 * (count - i) - 1) * size_bytes;  // backwards, with gaps
+      segments.push_back({source->bytes().subspan(i * size_bytes, size_bytes),
+                          target().domain->remote_range(into).base + place});
+      std::copy_n(bytes.begin() + i * size_bytes, size_bytes, expected.begin() + place);
+    }
+    Write write = to(target().domain->remote_range(into), 0, from, segments[0].source, size_bytes);
+    write.target_address = segments[0].target_address;
+    write.further = std::span(segments).subspan(1);
+    write.immediate = static_cast<uint32_t>(size_bytes);
+    write.slices = slices;
+    post(write);
+    ASSERT_TRUE(wait([&] { return target().immediates.contains(*write.immediate); }));
+    EXPECT_EQ(target().immediates[*write.immediate], static_cast<int>(slices));
+    EXPECT_EQ(memory->get(), expected) << size_bytes;
+    ASSERT_TRUE(wait([&] { return writer().ended.contains(size_bytes); }));
+    EXPECT_EQ(writer().ended[size_bytes], std::vector<bool>{true});
     writer().domain->remove_region(from);
     target().domain->remove_region(into);
   }

@@ -75,6 +75,8 @@ class Liar {
     return net.run(10'000, [&] { return victim_->engine->find_peer(kEngine).has_value(); });
   }
 
+  Domain& wire() { return *wire_; }
+
   uint64_t victims_session = 0;
   uint64_t sent = 0;
 

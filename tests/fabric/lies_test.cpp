@@ -120,6 +120,42 @@ TEST(Lies, TheVersionBeforeIsSpokenToWhoeverSpeaksIt) {
   EXPECT_EQ(owner.engine->grant(region, *peer, 0, 100).value().descriptor.version, 1);
 }
 
+/// It knows of writes with one slice only.
+TEST(Lies, TheVersionBeforeGetsEachPageAlone) {
+  constexpr uint64_t kOld = 0x1122334455667788, kPage = 64;
+  SmallNet net;
+  SmallNet::Node& node = net.add(42);
+  Liar old(net, 7, node);
+  old.send_bytes(test::from_hex(test::kHelloOfVersion1));
+  ASSERT_TRUE(net.run(5'000, [&] { return node.engine->accept().has_value(); }));
+  std::vector<std::byte> source(3 * kPage, std::byte{5}), target(3 * kPage);
+  const uint32_t into = old.wire().add_region(target, Access::kRemoteWrite).value();
+  Descriptor descriptor;
+  descriptor.owner = kOld;
+  descriptor.writer = 42;
+  descriptor.grant = 1;
+  descriptor.size_bytes = target.size();
+  descriptor.rails = {old.wire().remote_range(into)};
+  descriptor.version = 1;
+  const Pages pages{{0, 1, 2}, kPage, 0};
+  const auto opened = node.engine->open_target(descriptor);
+  ASSERT_TRUE(opened.ok()) << opened.status().message();
+  const auto region = node.engine->add_region(source).value();
+  ASSERT_TRUE(node.engine
+                  ->write_pages(region, opened.value(), kPage, pages, pages, 12,
+                                net.now_ns() + 1'000'000'000)
+                  .ok());
+  std::vector<uint32_t> slices;
+  net.run(5'000, [&] {
+    Completion completions[16];
+    for (size_t i = 0, count = old.wire().poll(completions); i < count; ++i)
+      if (completions[i].event == Event::kImmediate) slices.push_back(completions[i].slices);
+    return slices.size() == 3;
+  });
+  EXPECT_EQ(slices, (std::vector<uint32_t>{1, 1, 1}));
+  EXPECT_EQ(target, source);
+}
+
 TEST(Lies, WithASecretTheVersionBeforeIsRefused) {
   SmallNet net;
   net.options.secret = secret_of(1);

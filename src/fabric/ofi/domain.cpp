@@ -22,7 +22,11 @@ namespace {
 
 constexpr uint32_t kInterface = FI_VERSION(1, 9);
 constexpr size_t kEventsAtOnce = 64;
-constexpr uint64_t kNoImmediate = uint64_t{1} << 32;  // immediates have 32 bits
+// What comes with a write, where the provider has room for more than an immediate: the immediate in
+// the low 32 bits, or kNoImmediate; above that how many slices the write has beyond the first.
+constexpr uint64_t kNoImmediate = uint64_t{1} << 32;
+constexpr int kSlicesShift = 33;
+constexpr size_t kSegmentsMax = 8;
 
 /// Closes what libfabric has opened.
 struct Close {
@@ -173,6 +177,10 @@ Status OfiDomain::prepare(const std::string& host_address) {
   // Where the target's CPU makes the progress, it must know when to go on looking.
   tells_landings_ = info_->domain_attr->data_progress == FI_PROGRESS_MANUAL &&
                     info_->domain_attr->cq_data_size > sizeof(uint32_t);
+
+  if (info_->domain_attr->cq_data_size > sizeof(uint32_t))
+    traits_.segments_max =
+        std::min({kSegmentsMax, info_->tx_attr->iov_limit, info_->tx_attr->rma_iov_limit});
 
   fid_domain* domain = nullptr;
   answer = fi_domain(fabric, info_.get(), &domain, nullptr);
@@ -330,19 +338,29 @@ bool OfiDomain::posted(Operation* operation, int64_t answer) {
 }
 
 bool OfiDomain::post_write(const Write& write) {
-  iovec source{const_cast<std::byte*>(write.source.data()), write.source.size()};
+  std::array<iovec, kSegmentsMax> sources;
+  std::array<void*, kSegmentsMax> descriptors;
+  std::array<fi_rma_iov, kSegmentsMax> targets;
+  size_t count = 0;
   void* descriptor = descriptor_of(write.region);
-  fi_rma_iov target{write.target_address, write.source.size(), write.target_key};
+  const auto add = [&](Bytes source, uint64_t target_address) {
+    sources[count] = {const_cast<std::byte*>(source.data()), source.size()};
+    descriptors[count] = descriptor;
+    targets[count++] = {target_address, source.size(), write.target_key};
+  };
+  add(write.source, write.target_address);
+  for (const Segment& segment : write.further) add(segment.source, segment.target_address);
   Operation* operation = begin(Event::kPosted, write.context);
   fi_msg_rma message{};
-  message.msg_iov = &source;
-  message.desc = &descriptor;
-  message.iov_count = 1;
+  message.msg_iov = sources.data();
+  message.desc = descriptors.data();
+  message.iov_count = count;
   message.addr = peers_.at(write.peer).address;
-  message.rma_iov = &target;
-  message.rma_iov_count = 1;
+  message.rma_iov = targets.data();
+  message.rma_iov_count = count;
   message.context = operation;
-  message.data = write.immediate ? *write.immediate : kNoImmediate;
+  message.data = (write.immediate ? *write.immediate : kNoImmediate) | uint64_t{write.slices - 1}
+                                                                           << kSlicesShift;
   const uint64_t flags = FI_COMPLETION | FI_DELIVERY_COMPLETE |
                          (write.immediate || tells_landings_ ? uint64_t{FI_REMOTE_CQ_DATA} : 0);
   return posted(operation, fi_writemsg(peers_.at(write.peer).endpoint, &message, flags));
@@ -388,10 +406,15 @@ size_t OfiDomain::read_queue(std::span<Completion> completions) {
 }
 
 Completion OfiDomain::completed(const fi_cq_data_entry& entry) {
-  if ((entry.flags & FI_REMOTE_CQ_DATA) != 0 && entry.data == kNoImmediate)
-    return {Event::kLanded, true, 0, 0, 0};
+  if ((entry.flags & FI_REMOTE_CQ_DATA) != 0 && (entry.data & kNoImmediate) != 0)
+    return {Event::kLanded};
   if ((entry.flags & FI_REMOTE_CQ_DATA) != 0)
-    return {Event::kImmediate, true, static_cast<uint32_t>(entry.data), 0, 0};
+    return {Event::kImmediate,
+            true,
+            static_cast<uint32_t>(entry.data),
+            0,
+            0,
+            static_cast<uint32_t>(entry.data >> kSlicesShift) + 1};
   const auto* operation = static_cast<const Operation*>(entry.op_context);
   end(operation);
   return {operation->event, true, 0, entry.len, operation->context};

@@ -27,6 +27,7 @@ std::unique_ptr<Domain> Network::open_domain(int host, uint64_t place) {
   nic->out = simulation_.flows().add_resource(options_.link_gbps);
   nic->in = simulation_.flows().add_resource(options_.link_gbps);
   nic->traits = {"simulated", options_.removal_fences, options_.closing_fences};
+  nic->traits.segments_max = options_.segments_max;
   nic->place = place;
   places_[place] = {nic->id, host};
   nics_.push_back(std::move(nic));
@@ -140,7 +141,7 @@ void Network::depart(const std::shared_ptr<Flight>& flight) {
     simulation_.after_us(some_latency_us(), [this, flight] { arrive(flight); });
   };
   if (const Nic* to = find_place(flight->to))
-    simulation_.flow(class_between(from, *to), flight->source.size(), arrives);
+    simulation_.flow(class_between(from, *to), flight->size_bytes, arrives);
   else
     arrives();
 }
@@ -183,18 +184,22 @@ void Network::land(const std::shared_ptr<Flight>& flight, uint64_t pieces) {
 
 /// False: the peer may not write there, or not any more.
 bool Network::find_target(Flight& flight) {
-  Nic* to = flight.target != nullptr ? find(flight.landed_at) : find_place(flight.to);
+  const bool has_begun = !flight.targets.empty();
+  Nic* to = has_begun ? find(flight.landed_at) : find_place(flight.to);
   if (to == nullptr) return false;
-  const bool has_begun = flight.target != nullptr;
   const bool is_shut = flight.door != kNoDoor && !to->doors.contains(flight.door);
   if (is_shut && (!has_begun || options_.closing_fences)) return false;
   if (has_begun && !options_.removal_fences) return true;
   for (const auto& [index, region] : to->regions) {
-    const uint64_t size_bytes = flight.is_ghost ? flight.snapshot.size() : flight.source.size();
-    const uint64_t offset = flight.target_address - region.range.base;
     if (region.range.key != flight.target_key || region.access != Access::kRemoteWrite) continue;
-    if (offset > region.memory.size() || size_bytes > region.memory.size() - offset) return false;
-    flight.target = region.memory.data() + offset;
+    std::vector<std::byte*> targets;
+    for (const Segment& segment : flight.segments) {
+      const uint64_t offset = segment.target_address - region.range.base;
+      if (offset > region.memory.size() || segment.source.size() > region.memory.size() - offset)
+        return false;
+      targets.push_back(region.memory.data() + offset);
+    }
+    flight.targets = std::move(targets);
     flight.landed_at = to->id;
     return true;
   }
@@ -202,13 +207,27 @@ bool Network::find_target(Flight& flight) {
 }
 
 void Network::copy(const Flight& flight, uint64_t pieces) {
-  const Bytes source = flight.is_ghost ? Bytes(flight.snapshot) : flight.source;
   for (uint64_t piece = 0; piece < 64; ++piece) {
     if ((pieces >> piece & 1) == 0) continue;
     const uint64_t first = piece * flight.piece_bytes;
-    const uint64_t size_bytes = std::min<uint64_t>(flight.piece_bytes, source.size() - first);
-    if (on_landing) on_landing({flight.target + first, size_bytes});
-    std::memcpy(flight.target + first, source.data() + first, size_bytes);
+    copy(flight, first, std::min(first + flight.piece_bytes, flight.size_bytes));
+  }
+}
+
+/// Bytes `first` to `last` of all segments side by side.
+void Network::copy(const Flight& flight, uint64_t first, uint64_t last) {
+  uint64_t begin = 0;  // of the segment
+  for (size_t i = 0; i < flight.segments.size(); ++i) {
+    const Bytes whole = flight.segments[i].source;
+    const uint64_t from = std::max(first, begin), to = std::min(last, begin + whole.size());
+    if (from < to) {
+      std::byte* target = flight.targets[i] + (from - begin);
+      const std::byte* source =
+          flight.is_ghost ? flight.snapshot.data() + from : whole.data() + (from - begin);
+      if (on_landing) on_landing({target, to - from});
+      std::memcpy(target, source, to - from);
+    }
+    begin += whole.size();
   }
 }
 
@@ -219,7 +238,7 @@ void Network::announce(const std::shared_ptr<Flight>& flight) {
       Nic* to = find(flight->landed_at);  // not a later one at the same place: the bytes are here
       const bool is_lost = flight->has_ended && flight->is_ghost && random_.chance(0.5);
       if (to != nullptr && !is_lost)
-        deliver(*to, {Event::kImmediate, true, *flight->immediate, 0, 0});
+        deliver(*to, {Event::kImmediate, true, *flight->immediate, 0, 0, flight->slices});
     });
   finish(flight, true);
 }
@@ -247,7 +266,9 @@ void Network::fail(const std::shared_ptr<Flight>& flight) {
 
 void Network::leave_ghost(Flight& flight) {
   flight.is_ghost = random_.chance(0.7);
-  if (flight.is_ghost) flight.snapshot.assign(flight.source.begin(), flight.source.end());
+  if (!flight.is_ghost) return;
+  for (const Segment& segment : flight.segments)
+    flight.snapshot.insert(flight.snapshot.end(), segment.source.begin(), segment.source.end());
 }
 
 void Network::land_message(const std::shared_ptr<Flight>& flight) {
@@ -261,14 +282,15 @@ void Network::match_messages(Nic& nic) {
   while (!nic.messages.empty() && !nic.buffers.empty()) {
     const std::shared_ptr<Flight> flight = nic.messages.front();
     nic.messages.erase(nic.messages.begin());
-    if (flight->source.size() > nic.buffers.front().memory.size()) {
+    const Bytes message = flight->segments.front().source;
+    if (message.size() > nic.buffers.front().memory.size()) {
       finish(flight, false);
       continue;
     }
     const Nic::Buffer buffer = nic.buffers.front();
     nic.buffers.pop_front();
-    std::memcpy(buffer.memory.data(), flight->source.data(), flight->source.size());
-    deliver(nic, {Event::kReceived, true, 0, flight->source.size(), buffer.context});
+    std::memcpy(buffer.memory.data(), message.data(), message.size());
+    deliver(nic, {Event::kReceived, true, 0, message.size(), buffer.context});
     finish(flight, true);
   }
 }

@@ -25,6 +25,7 @@ struct NetworkOptions {
   double latency_us_max = 10;
   double landing_us_max = 10;  ///< from the first piece of a write to the last
   int queue_depth = 16;        ///< postings of one domain that have not completed
+  size_t segments_max = 4;     ///< of one write
   double full_chance = 0;      ///< that a queue says it is full although it is not
   /// As domains of providers differ:
   bool removal_fences = true;
@@ -80,6 +81,7 @@ class Network {
   void land(const std::shared_ptr<Flight>& flight, uint64_t pieces);
   bool find_target(Flight& flight);
   void copy(const Flight& flight, uint64_t pieces);
+  void copy(const Flight& flight, uint64_t first, uint64_t last);
   void land_message(const std::shared_ptr<Flight>& flight);
   void match_messages(Nic& nic);
   void announce(const std::shared_ptr<Flight>& flight);

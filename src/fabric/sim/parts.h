@@ -64,15 +64,16 @@ struct Network::Flight {
   uint64_t to = kNobody;  // a place
   uint32_t door = kNoDoor;
   bool is_message = false;
-  Bytes source;
+  std::vector<Segment> segments;    // of a message: one, without a target
+  uint64_t size_bytes = 0;          // of all of them
   std::vector<std::byte> snapshot;  // what the network still holds once nobody reads the source
   uint64_t context = 0;
   // Of writes:
-  uint64_t target_address = 0;
   uint64_t target_key = 0;
   std::optional<uint32_t> immediate;
-  std::byte* target = nullptr;  // found when the first piece lands
-  uint64_t landed_at = 0;       // the domain where
+  uint32_t slices = 1;
+  std::vector<std::byte*> targets;  // of the segments, found when the first piece lands
+  uint64_t landed_at = 0;           // the domain where
   uint64_t piece_bytes = 64;
   uint64_t missing = 0;    // a bit for each piece that has not landed
   bool has_ended = false;  // completed, failed or silent: it reads no source any more

@@ -79,19 +79,25 @@ void SimulatedDomain::check_source(uint32_t region, Bytes source) const {
 
 bool SimulatedDomain::post_write(const Write& write) {
   if (is_full()) return false;
-  check_source(write.region, write.source);
+  if (write.further.size() >= nic_.traits.segments_max)
+    throw std::logic_error("posted more segments than the domain takes");
   auto flight = std::make_shared<Network::Flight>();
   flight->from = nic_.id;
   flight->to = nic_.peers.at(write.peer).place;
   flight->door = nic_.peers.at(write.peer).door;
-  flight->source = write.source;
+  flight->segments.push_back({write.source, write.target_address});
+  flight->segments.insert(flight->segments.end(), write.further.begin(), write.further.end());
+  for (const Segment& segment : flight->segments) {
+    check_source(write.region, segment.source);
+    flight->size_bytes += segment.source.size();
+  }
   flight->context = write.context;
-  flight->target_address = write.target_address;
   flight->target_key = write.target_key;
   flight->immediate = write.immediate;
-  const uint64_t pieces_bytes = (write.source.size() + kPiecesMax - 1) / kPiecesMax;
+  flight->slices = write.slices;
+  const uint64_t pieces_bytes = (flight->size_bytes + kPiecesMax - 1) / kPiecesMax;
   flight->piece_bytes = (pieces_bytes + kPieceBytes - 1) / kPieceBytes * kPieceBytes;
-  const uint64_t pieces = (write.source.size() + flight->piece_bytes - 1) / flight->piece_bytes;
+  const uint64_t pieces = (flight->size_bytes + flight->piece_bytes - 1) / flight->piece_bytes;
   flight->missing = pieces == kPiecesMax ? ~uint64_t{0} : (uint64_t{1} << pieces) - 1;
   network_.depart(flight);
   return true;
@@ -104,7 +110,8 @@ bool SimulatedDomain::post_send(uint32_t peer, uint32_t region, Bytes message, u
   flight->from = nic_.id;
   flight->to = nic_.peers.at(peer).place;
   flight->is_message = true;
-  flight->source = message;
+  flight->segments.push_back({message});
+  flight->size_bytes = message.size();
   flight->context = context;
   network_.depart(flight);
   return true;

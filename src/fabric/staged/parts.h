@@ -129,6 +129,7 @@ class StagedDomain final : public Domain {
       : wire_(std::move(wire)), traits_(wire_->traits()) {
     traits_.provider += "+gpu";  // both ends have it, or neither
     traits_.closing_fences = false;
+    traits_.segments_max = 1;  // pieces are cut from one run of bytes
   }
   Status prepare();
 
