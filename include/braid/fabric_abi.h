@@ -95,7 +95,8 @@ typedef struct braid_fabric_pages {
 
 BRAID_API braid_status braid_fabric_open(const braid_fabric_options* options,
                                          braid_fabric** fabric);
-/* Writes of peers and of this engine end here; no memory is used any more. NULL is allowed.
+/* Writes of peers and of this engine end here; no memory is used any more. NULL is allowed. Peers
+ * are told, which waits up to 100 ms for those that do not listen.
  * Requests that have had no event get theirs, as cancelled, from callbacks that may not call the
  * engine. Called within a callback, close leaves these for when that callback has returned;
  * otherwise they have all returned when it does. */

@@ -249,7 +249,8 @@ Status Engine::disconnect(uint64_t id) {
 void Engine::remove_peer(uint64_t id) {
   Peer* peer = peers_.find(id);
   drop_messages(*peer);
-  if (peer->has_arrived && peer->version >= 2 && peer->failure != PeerFailure::kEnded) {
+  const bool has_gone = peer->failure == PeerFailure::kEnded || peer->failure == PeerFailure::kLeft;
+  if (peer->has_arrived && peer->version >= 2 && !has_gone) {
     tell(id, Goodbye{peer->failure == PeerFailure::kSilent ? Goodbye::Why::kSilence
                                                            : Goodbye::Why::kLeaves});
     add_deadline(now_ns_ + kFarewellNs, Due::kFarewell, id);

@@ -78,8 +78,9 @@ Result<Secret> Secret::of_file(const std::string& path) {
 }
 
 Seal Secret::seal(std::span<const std::byte> bytes) const {
+  static constexpr std::byte kNone{};  // a null pointer is no key, not even an empty one
   const std::span<const std::byte> key =
-      key_ == nullptr ? std::span<const std::byte>() : std::span<const std::byte>(*key_);
+      key_ == nullptr ? std::span<const std::byte>(&kNone, 0) : std::span<const std::byte>(*key_);
   crypto_auth_hmacsha256_state state;
   std::array<unsigned char, crypto_auth_hmacsha256_BYTES> whole;
   crypto_auth_hmacsha256_init(&state, letters(key), key.size());

@@ -74,6 +74,7 @@ class Service {
   };
 
   Service(RailChoice rails, std::unique_ptr<Engine> engine, std::unique_ptr<Events> events);
+  void take_leave();
   void work();
   bool step();
   void deliver();

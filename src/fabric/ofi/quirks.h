@@ -22,6 +22,10 @@ struct Quirks {
   /// Completions of one endpoint come in the order of posting, so a peer that is silent would hold
   /// up those of all others: each peer is written to from an endpoint of its own.
   bool needs_endpoint_for_each_peer = false;
+  /// Places in its table of peers; 0: as many as there are. Each connection takes two, one for each
+  /// way. The one of the way in is not given back, and a full table makes the process hang or
+  /// fault.
+  size_t peers_max = 0;
 };
 
 const Quirks& tcp_quirks();

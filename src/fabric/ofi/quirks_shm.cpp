@@ -14,7 +14,8 @@ const Quirks& shm_quirks() {
   static constexpr Quirks quirks{.provider = "shm",
                                  .listens_at_address = false,
                                  .closing_fences = true,
-                                 .needs_endpoint_for_each_peer = true};
+                                 .needs_endpoint_for_each_peer = true,
+                                 .peers_max = 252};  // SMR_MAX_PEERS is 256
   return quirks;
 }
 
