@@ -197,6 +197,7 @@ void Engine::connected(uint64_t id) {
   if (before && *before != id && find_live(*before) != nullptr)
     fail_peer(*before, PeerFailure::kReplaced);
   probe_routes(id);  // a rail may have failed the greeting
+  if (retired_change_ > 0) tell_retired(id);
 }
 
 /// It stays known, so that what it says late is not taken for somebody new. Its door is shut, so

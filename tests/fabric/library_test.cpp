@@ -96,6 +96,12 @@ TEST_P(FabricTest, RailsAreCountedAndRetired) {
   EXPECT_EQ(writer_->routes().value()[1].state, Fabric::RailState::kRetired);
   EXPECT_FALSE(writer_->retire_rail(0).ok()) << "the last";
   EXPECT_TRUE(writer_->restore_rail(1).ok());
+  ASSERT_TRUE(owner_->retire_rail(1).ok());
+  EXPECT_TRUE(test::eventually([&] {
+    return writer_->routes().value()[1].state == Fabric::RailState::kRetired;
+  })) << "a peer is told";
+  EXPECT_EQ(write()[1], first[1]);
+  EXPECT_TRUE(owner_->restore_rail(1).ok());
   EXPECT_FALSE(writer_->restore_rail(2).ok());
   EXPECT_EQ(owner_->statistics().value().strays, 0u);
   const std::string json = writer_->report(Fabric::Form::kJson).value();
