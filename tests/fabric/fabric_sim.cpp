@@ -36,6 +36,7 @@ void add(WorldCounts& sum, const WorldCounts& counts) {
   sum.barriers += counts.barriers;
   sum.kills += counts.kills;
   sum.detours += counts.detours;
+  sum.retirements += counts.retirements;
 }
 
 void run_seeds(std::atomic<uint64_t>& next, uint64_t end, Outcome& outcome) {
@@ -66,10 +67,12 @@ int run_all(uint64_t first, uint64_t count) {
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
   std::printf(
       "%zu seeds in %.1f s: %zu writes, %zu arrived, %zu fenced, %zu quarantined, %zu crashes, %zu "
-      "pauses, %zu broken rails, %zu for good, %zu detours, %zu scatters, %zu barriers\n",
+      "pauses, %zu broken rails, %zu for good, %zu retired, %zu detours, %zu scatters, %zu "
+      "barriers\n",
       size_t{count}, took.count(), size_t{sum.writes}, size_t{sum.arrived}, size_t{sum.fenced},
       size_t{sum.quarantined}, size_t{sum.crashes}, size_t{sum.pauses}, size_t{sum.cuts},
-      size_t{sum.kills}, size_t{sum.detours}, size_t{sum.scatters}, size_t{sum.barriers});
+      size_t{sum.kills}, size_t{sum.retirements}, size_t{sum.detours}, size_t{sum.scatters},
+      size_t{sum.barriers});
   for (const auto& [seed, what] : outcome.bugs)
     std::printf("failed: seed %zu: %s (replay: fabric_sim --seed %zu)\n", size_t{seed},
                 what.c_str(), size_t{seed});

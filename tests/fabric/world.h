@@ -41,6 +41,7 @@ struct WorldCounts {
   uint64_t scatters = 0;
   uint64_t barriers = 0;
   uint64_t kills = 0;
+  uint64_t retirements = 0;
   uint64_t detours = 0;  // writes that succeeded although a rail of theirs was down
 };
 
@@ -112,6 +113,7 @@ class World {
 
   bool knows_of_killed_rail(const Process& writer, const Process& owner) const;
   void kill_a_rail();
+  void retire_a_rail();
   void check_rails() const;
   static bool knows(const Process& process, const Process& other);
   void check_end();
