@@ -82,6 +82,10 @@ class Engine final : private Worker::Listener {
   /// its fence is then kFenced or kQuarantined for good, unless it is memory of a GPU
   /// (docs/fabric.md).
   Status disconnect(uint64_t peer);
+  /// To all peers, before the engine ends. They fence what was theirs; nothing is closed here,
+  /// since providers fault when they go on after that.
+  void say_goodbye();
+  bool has_messages_under_way() const;
 
   // Memory that peers may write.
 
@@ -277,6 +281,7 @@ class Engine final : private Worker::Listener {
   void tell(uint64_t peer, decltype(Message::body) body);
   void beat(uint64_t peer);
   void tell(uint64_t peer, size_t rail, decltype(Message::body) body);
+  static bool may_hear(const Peer& peer);
   size_t messages_for(const Peer& peer) const;
   void drop_messages(const Peer& peer);
   void handle(Bytes bytes);

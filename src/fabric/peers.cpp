@@ -247,11 +247,29 @@ Status Engine::disconnect(uint64_t id) {
   return {};
 }
 
+/// Whether a goodbye is of use.
+bool Engine::may_hear(const Peer& peer) {
+  const bool has_gone = peer.failure == PeerFailure::kEnded || peer.failure == PeerFailure::kLeft;
+  return peer.has_arrived && peer.version >= 2 && !has_gone && !peer.is_leaving;
+}
+
+void Engine::say_goodbye() {
+  peers_.for_each([&](uint64_t id, const Peer& peer) {
+    if (may_hear(peer)) tell(id, Goodbye{Goodbye::Why::kLeaves});
+  });
+}
+
+bool Engine::has_messages_under_way() const {
+  bool has_some = false;
+  peers_.for_each(
+      [&](uint64_t, const Peer& peer) { has_some = has_some || messages_for(peer) > 0; });
+  return has_some;
+}
+
 void Engine::remove_peer(uint64_t id) {
   Peer* peer = peers_.find(id);
   drop_messages(*peer);
-  const bool has_gone = peer->failure == PeerFailure::kEnded || peer->failure == PeerFailure::kLeft;
-  if (peer->has_arrived && peer->version >= 2 && !has_gone) {
+  if (may_hear(*peer)) {
     tell(id, Goodbye{peer->failure == PeerFailure::kSilent ? Goodbye::Why::kSilence
                                                            : Goodbye::Why::kLeaves});
     add_deadline(now_ns_ + kFarewellNs, Due::kFarewell, id);

@@ -135,8 +135,8 @@ Service::~Service() {
 void Service::take_leave() {
   constexpr uint64_t kLimitUs = 100'000;
   const uint64_t end_ns = after_ns(kLimitUs);
-  for (const PeerStatistics& peer : engine_->peers()) (void)engine_->disconnect(peer.peer);
-  while (!engine_->peers().empty() && now_ns() < end_ns) (void)engine_->step(now_ns());
+  engine_->say_goodbye();
+  while (engine_->has_messages_under_way() && now_ns() < end_ns) (void)engine_->step(now_ns());
 }
 
 uint64_t Service::now_ns() {
