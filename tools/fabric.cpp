@@ -15,21 +15,24 @@ namespace {
 
 namespace ofi = fabric::ofi;
 
+std::string works(const ofi::Quirks& quirks, const std::string& address) {
+  if (!quirks.reaches_hosts) return "works, within this host";
+  return quirks.takes_device ? "works" : "works at " + address;
+}
+
 int doctor(const std::string& address) {
   const auto library = ofi::library();
   if (!library.ok()) return fail(library.status());
   const uint32_t version = library.value()->version();
-  fmt::print("libfabric    {}.{}\n", FI_MAJOR(version), FI_MINOR(version));
+  fmt::print("libfabric     {}.{}\n", FI_MAJOR(version), FI_MINOR(version));
   int working = 0;
   for (const ofi::Quirks* quirks : ofi::all_quirks()) {
     const auto domain = ofi::open_domain(*quirks, address);
     working += domain.ok();
-    fmt::print("{:12} {}\n", quirks->provider,
-               !domain.ok()                 ? domain.status().message()
-               : quirks->listens_at_address ? fmt::format("works at {}", address)
-                                            : "works, within this host");
+    fmt::print("{:13} {}\n", quirks->provider,
+               domain.ok() ? works(*quirks, address) : domain.status().message());
   }
-  fmt::print("GPU memory   no provider here is asked for it\n");
+  fmt::print("GPU memory    no provider here is asked for it\n");
   return working > 0 ? 0 : 1;
 }
 
@@ -43,7 +46,8 @@ void add_fabric_command(CLI::App& app, int& exit_code) {
   auto address = std::make_shared<std::string>("127.0.0.1");
   CLI::App* doctor_command =
       command->add_subcommand("doctor", "which of libfabric's providers work here");
-  doctor_command->add_option("--address", *address, "of the network interface to listen at");
+  doctor_command->add_option("--address", *address,
+                             "of the network interface to listen at; for efa the name of a device");
   doctor_command->callback([address, &exit_code] { exit_code = doctor(*address); });
 
   auto demo_options = std::make_shared<FabricDemoOptions>();

@@ -90,7 +90,7 @@ class Bench {
       : options_(options), race_(std::move(race)) {}
 
   static void print_header() {
-    fmt::print("{:12} {:8} {:>6} {:>11} {:>9}   {:12} {:>8} {:>9} {:>6}  {}\n", "provider",
+    fmt::print("{:13} {:8} {:>6} {:>11} {:>9}   {:12} {:>8} {:>9} {:>6}  {}\n", "provider",
                "pattern", "size", "braid GB/s", "a second", "against", "GB/s", "a second", "ratio",
                "range");
   }
@@ -156,13 +156,13 @@ class Bench {
   void print_row(const bench::RaceResult& result, const std::string& against,
                  const std::string& figures) const {
     const double rate = result.braid_rate.median;
-    fmt::print("{:12} {:8} {:>6} {:>11.3f} {:>9.0f}   {:12} {}\n", provider(), options_.pattern,
+    fmt::print("{:13} {:8} {:>6} {:>11.3f} {:>9.0f}   {:12} {}\n", provider(), options_.pattern,
                format_size(result.size_bytes), gbps_of(rate, result.size_bytes), rate, against,
                result.is_verified ? figures : figures + "  BRAID: WRONG BYTES");
   }
 
   void add(const Waiver& waiver, const std::vector<bench::RaceResult>& results) {
-    fmt::print("{:12} not against {}: {}\n", provider(), waiver.name, waiver.cause);
+    fmt::print("{:13} not against {}: {}\n", provider(), waiver.name, waiver.cause);
     switch (waiver.kind) {
       case Waiver::Kind::kFailed: findings_.failed.insert(waiver.name); break;
       case Waiver::Kind::kMissing: findings_.missing.insert(waiver.name); break;

@@ -37,6 +37,7 @@ struct Plain::State {
   fid_cq* queue = nullptr;
   fid_ep* endpoint = nullptr;
   fid_mr* exposed = nullptr;
+  fid_mr* read = nullptr;  // where sources are registered too
   std::span<const std::byte> source;
   std::vector<Peer> peers;
   std::deque<fi_context> contexts;  // of writes, used again and again
@@ -51,7 +52,7 @@ Plain::Plain(const fabric::ofi::Quirks& quirks) : state_(std::make_unique<State>
   hints->caps = FI_MSG | FI_RMA;
   hints->mode = FI_CONTEXT;
   hints->ep_attr->type = FI_EP_RDM;
-  hints->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED;
+  hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
   hints->domain_attr->threading = FI_THREAD_DOMAIN;
   hints->fabric_attr->prov_name = strdup(quirks.provider);
   must("fi_getinfo",
@@ -79,6 +80,7 @@ Plain::~Plain() {
   State& s = *state_;
   fi_close(&s.endpoint->fid);
   if (s.exposed != nullptr) fi_close(&s.exposed->fid);
+  if (s.read != nullptr) fi_close(&s.read->fid);
   fi_close(&s.queue->fid);
   fi_close(&s.addresses->fid);
   fi_close(&s.domain->fid);
@@ -101,7 +103,14 @@ Plain::Target Plain::expose(std::span<std::byte> memory) {
   return {by_address ? reinterpret_cast<uint64_t>(memory.data()) : 0, fi_mr_key(state_->exposed)};
 }
 
-void Plain::read_from(std::span<const std::byte> memory) { state_->source = memory; }
+void Plain::read_from(std::span<const std::byte> memory) {
+  State& s = *state_;
+  s.source = memory;
+  if ((s.info->domain_attr->mr_mode & FI_MR_LOCAL) == 0) return;
+  if (s.read != nullptr) fi_close(&s.read->fid);
+  must("fi_mr_reg",
+       fi_mr_reg(s.domain, memory.data(), memory.size(), FI_WRITE, 0, 0, 0, &s.read, nullptr));
+}
 
 void Plain::connect(const std::vector<std::byte>& address, const Target& target) {
   State::Peer peer{FI_ADDR_UNSPEC, target};
@@ -117,8 +126,10 @@ bool Plain::post(size_t peer, uint64_t offset_bytes, uint64_t size_bytes) {
   const Target& target = s.peers[peer].target;
   iovec from{const_cast<std::byte*>(s.source.data()) + offset_bytes, size_bytes};
   fi_rma_iov to{target.base + offset_bytes, size_bytes, target.key};
+  void* descriptor = s.read != nullptr ? fi_mr_desc(s.read) : nullptr;
   fi_msg_rma message{};
   message.msg_iov = &from;
+  message.desc = &descriptor;
   message.iov_count = 1;
   message.addr = s.peers[peer].address;
   message.rma_iov = &to;

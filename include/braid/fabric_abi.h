@@ -52,10 +52,12 @@ typedef struct braid_fabric braid_fabric;
 
 typedef struct braid_fabric_options {
   size_t struct_bytes;          /* sizeof(braid_fabric_options) */
-  const char* provider;         /* libfabric's name: "tcp;ofi_rxm", "shm", "net"; NULL: the first.
-                                   "local": GPUs of this server, without a network */
-  const char* const* addresses; /* of network interfaces, one for each rail: "10.0.0.7". Engines
-                                   that talk to each other have as many, in the same order */
+  const char* provider;         /* libfabric's name: "tcp;ofi_rxm", "shm", "net", "verbs;ofi_rxm",
+                                   "efa"; NULL: the first, but never efa. "local": GPUs of this
+                                   server, without a network */
+  const char* const* addresses; /* of network interfaces, one for each rail: "10.0.0.7". Of efa
+                                   RDMA devices: "rdmap0s6". Engines that talk to each other have
+                                   as many, in the same order */
   size_t address_count;         /* 0: by nics */
   const char* nics; /* which NICs are rails where no address is named, each at its first address:
                        beginnings of names, "eth0,eth1"; all but some, "^docker0"; whole names,
@@ -66,7 +68,8 @@ typedef struct braid_fabric_options {
   const char* secret_file;   /* 16 to 4096 random bytes that all engines share which talk to each
                                 other; only its owner may read it. NULL: the file that
                                 BRAID_FABRIC_SECRET_FILE names, and without it no secret */
-  int allow_unauthenticated; /* 0: without a secret, rails are at addresses of this host alone */
+  int allow_unauthenticated; /* 0: without a secret, rails are at addresses of this host alone, and
+                                efa has none */
   int gpu_memory; /* 1: regions may be memory of GPUs, which is staged through pinned host memory.
                      Engines that talk to each other agree. Memory of a silent peer that is not a
                      GPU's is then quarantined where the provider alone cannot fence it */

@@ -138,6 +138,12 @@ class Domain {
 
   /// Makes progress, and fills the front of `completions`. Returns how many.
   virtual size_t poll(std::span<Completion> completions) = 0;
+
+  /// Readable once `poll` may have something to do; -1: nobody tells, look now and then. It is the
+  /// domain's.
+  virtual int wait_descriptor() const { return -1; }
+  /// True: whatever comes from now on makes the descriptor readable. False: poll first.
+  virtual bool arm() { return false; }
 };
 
 inline constexpr size_t kAddressBytesMax = 128;

@@ -263,6 +263,23 @@ bool Engine::is_idle() const {
                      [](const auto& mailbox) { return mailbox->queued() == 0; });
 }
 
+std::vector<int> Engine::wait_descriptors() {
+  std::vector<int> descriptors;
+  for (size_t i = 0; i < worker_.rail_count(); ++i) {
+    const int descriptor = worker_.rail(i).wait_descriptor();
+    if (descriptor < 0) return {};
+    descriptors.push_back(descriptor);
+  }
+  return descriptors;
+}
+
+bool Engine::arm() {
+  if (!is_idle()) return false;  // what is to be posted waits for room, of which nobody tells
+  for (size_t i = 0; i < worker_.rail_count(); ++i)
+    if (!worker_.rail(i).arm()) return false;
+  return true;
+}
+
 uint64_t Engine::next_deadline_ns() const {
   const uint64_t peers_ns = peers_.size() > 0 ? look_after_peers_ns_ : kNever;
   return deadlines_.empty() ? peers_ns : std::min(peers_ns, deadlines_.front().at_ns);

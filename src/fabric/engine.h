@@ -186,6 +186,10 @@ class Engine final : private Worker::Listener {
   uint64_t next_deadline_ns() const;
   /// Nothing is under way: all that can happen is that something arrives.
   bool is_idle() const;
+  /// Of the rails (Domain::wait_descriptor). Empty: one has none, and all want to be looked at.
+  std::vector<int> wait_descriptors();
+  /// True: whatever arrives from now on makes one of them readable. False: step first.
+  bool arm();
 
  private:
   struct Peer {

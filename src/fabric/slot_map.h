@@ -2,8 +2,9 @@
 // gone finds nothing. Addresses of things stay the same while they live. Not synchronised.
 #pragma once
 
+#include <array>
 #include <cstdint>
-#include <deque>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -14,15 +15,11 @@ template <typename T>
 class SlotMap {
  public:
   /// Numbers are never 0, and their highest bit is 0.
-  uint64_t add(T thing) {
-    uint32_t index = static_cast<uint32_t>(slots_.size());
-    if (free_.empty()) {
-      slots_.emplace_back();
-    } else {
-      index = free_.back();
-      free_.pop_back();
-    }
-    Slot& slot = slots_[index];
+  uint64_t add(T&& thing) {
+    if (free_.empty()) grow();
+    const uint32_t index = free_.back();
+    free_.pop_back();
+    Slot& slot = at(index);
     slot.generation = (slot.generation + 1) & 0x7fffffff;
     if (slot.generation == 0) slot.generation = 1;
     slot.thing.emplace(std::move(thing));
@@ -32,15 +29,15 @@ class SlotMap {
 
   T* find(uint64_t id) {
     const uint64_t index = id & 0xffffffff;
-    if (index >= slots_.size()) return nullptr;
-    Slot& slot = slots_[index];
+    if (index / kInChunk >= chunks_.size()) return nullptr;
+    Slot& slot = at(index);
     return slot.thing && slot.generation == id >> 32 ? &*slot.thing : nullptr;
   }
   const T* find(uint64_t id) const { return const_cast<SlotMap*>(this)->find(id); }
 
   void erase(uint64_t id) {
     if (find(id) == nullptr) return;
-    slots_[id & 0xffffffff].thing.reset();
+    at(id & 0xffffffff).thing.reset();
     free_.push_back(static_cast<uint32_t>(id));
     --size_;
   }
@@ -50,8 +47,8 @@ class SlotMap {
   /// `visit(id, thing)`; it may erase.
   template <typename Visit>
   void for_each(const Visit& visit) {
-    for (size_t index = 0; index < slots_.size(); ++index)
-      if (Slot& slot = slots_[index]; slot.thing)
+    for (size_t index = 0; index < chunks_.size() * kInChunk; ++index)
+      if (Slot& slot = at(index); slot.thing)
         visit(uint64_t{slot.generation} << 32 | index, *slot.thing);
   }
   template <typename Visit>
@@ -66,8 +63,17 @@ class SlotMap {
     std::optional<T> thing;
   };
 
-  std::deque<Slot> slots_;
-  std::vector<uint32_t> free_;
+  static constexpr size_t kInChunk = 32;
+
+  Slot& at(size_t index) { return (*chunks_[index / kInChunk])[index % kInChunk]; }
+  void grow() {
+    const size_t first = chunks_.size() * kInChunk;
+    chunks_.push_back(std::make_unique<std::array<Slot, kInChunk>>());
+    for (size_t i = kInChunk; i-- > 0;) free_.push_back(static_cast<uint32_t>(first + i));
+  }
+
+  std::vector<std::unique_ptr<std::array<Slot, kInChunk>>> chunks_;
+  std::vector<uint32_t> free_;  // the latest that became free is the next to be used
   size_t size_ = 0;
 };
 

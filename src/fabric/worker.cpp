@@ -36,7 +36,7 @@ bool Worker::Rail::has_room() const {
   return under_way < traits.postings_max && under_way_bytes < traits.posted_bytes_max;
 }
 
-uint64_t Worker::start(Transfer transfer) {
+uint64_t Worker::start(Transfer&& transfer) {
   const uint64_t id = transfers_.add(std::move(transfer));
   Transfer& started = *transfers_.find(id);
   if (started.plan.slice_count() > 0)

@@ -107,7 +107,7 @@ class Worker {
   uint64_t immediates(size_t rail) const { return rails_[rail].immediates; }
 
   /// `source` and `target` stay until the transfer has ended.
-  uint64_t start(Transfer transfer);
+  uint64_t start(Transfer&& transfer);
   /// Posts no more of it. It ends once nothing of it is under way.
   void stop(uint64_t id, Failure why);
   void stop_all(const Target& target, Failure why);

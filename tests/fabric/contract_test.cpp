@@ -1,5 +1,6 @@
 // The contract of fabric/domain.h, on every kind of wire.
 #include <gtest/gtest.h>
+#include <poll.h>
 
 #include <cstring>
 #include <map>
@@ -169,6 +170,38 @@ TEST_P(ContractTest, ACompletedWriteIsThereWithoutAnImmediateToo) {
   ASSERT_TRUE(wait([&] { return writer().ended.count(7) == 1; }));
   EXPECT_EQ(memory->get(), bytes);
   EXPECT_EQ(target().immediate_count, 0);
+}
+
+TEST_P(ContractTest, WhoWaitsForTheDescriptorMissesNothing) {
+  const int descriptor = target().domain->wait_descriptor();
+  if (descriptor < 0) {
+    EXPECT_FALSE(target().domain->arm());  // so it is looked at
+    return;
+  }
+  const auto bytes = some_bytes(100'000, 4);
+  const auto source = source_of(bytes), memory = target_of(bytes.size());
+  const uint32_t from = add(writer(), source, Access::kLocal);
+  const uint32_t into = add(target(), memory, Access::kRemoteWrite);
+  const auto is_readable = [&] {
+    pollfd awaited{descriptor, POLLIN, 0};
+    return ::poll(&awaited, 1, 1) == 1;
+  };
+  post(to(target().domain->remote_range(into), 0, from, source->bytes(), 0));  // both are connected
+  ASSERT_TRUE(wait([&] { return writer().ended.contains(0); }));
+  for (uint32_t turn = 1; turn <= 20; ++turn) {
+    for (int look = 0; look < 10'000 && !target().domain->arm(); ++look) target().poll();
+    EXPECT_FALSE(is_readable()) << turn;
+    Write write = to(target().domain->remote_range(into), 0, from, source->bytes(), turn);
+    write.immediate = turn;
+    ASSERT_TRUE(wait([&] { return writer().domain->post_write(write); }, 20'000));
+    for (int look = 0; look < 10'000 && !target().immediates.contains(turn); ++look) {
+      writer().poll();
+      if (!target().domain->arm() || is_readable()) target().poll();
+    }
+    ASSERT_EQ(target().immediates[turn], 1);
+    ASSERT_EQ(memory->get(), bytes);
+    ASSERT_TRUE(wait([&] { return writer().ended.contains(turn); }));
+  }
 }
 
 TEST_P(ContractTest, EveryBitOfAnImmediateArrives) {

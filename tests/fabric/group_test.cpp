@@ -199,7 +199,7 @@ TEST_P(GroupTest, ABarrierIsDoneWhenTheLastMemberHasCome) {
 TEST_P(GroupTest, ABarrierNamesWhoIsMissingAtItsDeadline) {
   std::vector<uint64_t> groups;
   for (size_t i = 0; i <= kMembers; ++i) groups.push_back(barrier_group(i));
-  const uint64_t ticket = engines_[0]->barrier(groups[0], deadline(0.5)).value();
+  const uint64_t ticket = engines_[0]->barrier(groups[0], deadline(2)).value();
   for (size_t i = 1; i < kMembers; ++i)
     ASSERT_TRUE(engines_[i]->barrier(groups[i], deadline()).ok());  // all but the last
   EXPECT_EQ(end_of(0, ticket), TicketState::kFailed);

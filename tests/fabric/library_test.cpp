@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "braid/fabric.h"
+#include "fabric/fake_provider/use.h"
 #include "fabric/library_pair.h"
 
 namespace braid {
@@ -19,14 +20,24 @@ using std::chrono::seconds;
 class FabricTest : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
-    auto owner = Fabric::open({GetParam(), {"127.0.0.1", "127.0.0.1"}});
+    fabric::test::use_fake_providers();
+    auto owner = Fabric::open(options());
     if (!owner.ok()) GTEST_SKIP() << owner.status().message();
     owner_.emplace(std::move(owner).value());
-    writer_.emplace(Fabric::open({GetParam(), {"127.0.0.1", "127.0.0.1"}}).value());
+    writer_.emplace(Fabric::open(options()).value());
     const auto peer = writer_->connect(owner_->address().value(), seconds(20));
     ASSERT_TRUE(peer.ok()) << peer.status().message();
     owners_peer_ = peer.value();
     writers_peer_ = owner_->accept(seconds(20)).value().value();
+  }
+
+  Fabric::Options options() const {
+    Fabric::Options options{GetParam(), {"127.0.0.1", "127.0.0.1"}};
+    if (options.provider == "efa") {
+      options.addresses = {"fake_rdmap0", "fake_rdmap1"};
+      options.allow_unauthenticated = true;
+    }
+    return options;
   }
 
   std::optional<Fabric> owner_, writer_;
@@ -101,7 +112,10 @@ TEST_P(FabricTest, RailsAreCountedAndRetired) {
   EXPECT_EQ(owner_->statistics().value().strays, 0u);
   const std::string json = writer_->report(Fabric::Form::kJson).value();
   EXPECT_NE(json.find("\"bytes\":" + std::to_string(second[0])), std::string::npos) << json;
-  EXPECT_NE(json.find("\"address\":\"127.0.0.1\",\"nic\":\"lo\""), std::string::npos) << json;
+  const std::string place = options().provider == "efa"
+                                ? "\"address\":\"fake_rdmap0\",\"nic\":null"
+                                : "\"address\":\"127.0.0.1\",\"nic\":\"lo\"";
+  EXPECT_NE(json.find(place), std::string::npos) << json;
   const std::string text = writer_->report(Fabric::Form::kText).value();
   EXPECT_NE(text.find("2 rails, 1 peers"), std::string::npos) << text;
   EXPECT_NE(writer_->report(Fabric::Form::kPrometheus).value().find("braid_fabric_bytes_total{"),
@@ -209,7 +223,28 @@ TEST(FabricOpenTest, AnUnknownProviderIsAnError) {
 
 // Not shm: two engines of one process share their mappings there (fabric_abi.h). Engines of two
 // processes are in process_test.cpp.
-INSTANTIATE_TEST_SUITE_P(Providers, FabricTest, testing::Values("tcp;ofi_rxm", "net"),
+TEST(FabricProviders, EfaReachesOtherHostsAndItsRailsAreDevices) {
+  fabric::test::use_fake_providers();
+  Fabric::Options options{"efa", {"127.0.0.1"}};
+  EXPECT_NE(Fabric::open(options).status().message().find("there is no secret"), std::string::npos);
+  options.allow_unauthenticated = true;
+  EXPECT_TRUE(Fabric::open(options).ok()) << "the first device";
+  options.addresses = {"rdmap9"};
+  EXPECT_EQ(Fabric::open(options).status().message(),
+            "efa: there is no device 'rdmap9'. Here are fake_rdmap0-rdm, fake_rdmap1-rdm");
+}
+
+TEST(FabricProviders, ARegistrationCacheThatKeepsMemoryOpenIsRefused) {
+  fabric::test::use_fake_providers();
+  unsetenv("FI_MR_CACHE_MAX_COUNT");
+  const auto opened = Fabric::open({"verbs;ofi_rxm", {"127.0.0.1"}});
+  EXPECT_EQ(opened.status().message(),
+            "verbs;ofi_rxm: libfabric's registration cache leaves memory open to peers after its "
+            "region was closed. Start the program with FI_MR_CACHE_MAX_COUNT=0");
+}
+
+INSTANTIATE_TEST_SUITE_P(Providers, FabricTest,
+                         testing::Values("tcp;ofi_rxm", "net", "verbs;ofi_rxm", "efa"),
                          [](const auto& provider) {
                            return std::string(provider.param).substr(0, 3);
                          });

@@ -53,6 +53,17 @@ TEST(RailChoice, WordsAreBeginningsOfNames) {
   EXPECT_EQ(taken("lo"), (Names{"lo"})) << "whoever names loopback gets it";
 }
 
+TEST(RailChoice, RailsMayBeRdmaDevices) {
+  std::vector<Nic> nics = host();
+  nics[1].rdma_device = "rdmap0s6";
+  nics.push_back(nic("rdmap1s6", {}, 1));
+  nics.back().rdma_device = "rdmap1s6";
+  nics.back().state = NicState::kUnknown;
+  const auto choice = choose_rails("^docker0", by_rdma_device(nics)).value();
+  EXPECT_EQ(choice.addresses, (Names{"rdmap0s6", "rdmap1s6"}));
+  EXPECT_EQ(choice.nics, (Names{"eth0", "rdmap1s6"}));
+}
+
 TEST(RailChoice, AnEqualsSignMeansWholeNames) { EXPECT_EQ(taken("=eth1"), (Names{"eth1"})); }
 
 TEST(RailChoice, ACaretTakesAllOthersButLoopback) {

@@ -12,6 +12,7 @@
 #include <functional>
 
 #include "fabric/engine.h"
+#include "fabric/fake_provider/use.h"
 #include "fabric/host/processes.h"
 #include "fabric/ofi/domain.h"
 #include "fabric/order.h"
@@ -63,6 +64,7 @@ class Peer {
 class ProcessTest : public testing::TestWithParam<const ofi::Quirks*> {
  protected:
   void SetUp() override {
+    use_fake_providers();
     auto domain = ofi::open_domain(*GetParam(), "127.0.0.1");
     if (!domain.ok()) GTEST_SKIP() << domain.status().message();
     std::vector<std::unique_ptr<Domain>> rails;

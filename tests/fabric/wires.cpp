@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "fabric/fake_provider/use.h"
 #include "fabric/ofi/domain.h"
 #include "fabric/sim/network.h"
 #include "simulation/simulation.h"
@@ -57,7 +58,9 @@ class OfiWire final : public Wire {
     return ofi::open_domain(quirks_, address(side, opened_[side]++)).value();
   }
   bool break_rail(int side, int index) override {
-    return quirks_.listens_at_address && tools::break_connections(address(side, index)) > 0;
+    const std::string at = address(side, index);
+    return quirks_.listens_at_address &&
+           tools::break_connections(at) + break_fake_connections(at) > 0;
   }
   void pass_time() override {}
   uint64_t now_ns() override {
@@ -75,6 +78,7 @@ class OfiWire final : public Wire {
 
 WireKind libfabric(const char* name, const ofi::Quirks& quirks) {
   const auto missing = [&quirks] {
+    use_fake_providers();
     const auto opened = ofi::open_domain(quirks, "127.0.0.1");
     return opened.ok() ? std::string() : opened.status().message();
   };
@@ -112,7 +116,8 @@ const std::vector<WireKind>& host_wire_kinds() {
   static const std::vector<WireKind> kinds = {
       simulated("simulated", {}),          simulated("simulated_software", software()),
       libfabric("tcp", ofi::tcp_quirks()), libfabric("net", ofi::net_quirks()),
-      libfabric("shm", ofi::shm_quirks()),
+      libfabric("shm", ofi::shm_quirks()), libfabric("verbs", ofi::verbs_quirks()),
+      libfabric("efa", ofi::efa_quirks()),
   };
   return kinds;
 }

@@ -38,7 +38,7 @@ def archives(build):
 # Folders of the fabric that call the driver, and the tests that are to notice.
 GPU_TESTS = {"staged": "WarmTest.*:StagedTest.*:*HeldDriverTest.*/simulated*:*/simulated_gpu_to_gpu",
              "local": "*HeldDriverTest.*/local*:*ContractTest.*/local_*_to_shared"}
-GPU_LIBRARIES = ("fabric_gpu_wires", "fabric_every_wire", "fabric_staged", "fabric_local",
+GPU_LIBRARIES = ("fabric_gpu_wires", "fabric_every_wire", "fake_providers", "fabric_staged", "fabric_local",
                  "fabric_gpu", "fabric_ofi", "fabric_sim", "fabric", "test_server", "multipath",
                  "cuda", "topology_model", "simulation", "base")
 

@@ -99,6 +99,18 @@ int common_node(const std::vector<const Nic*>& nics) {
 
 }  // namespace
 
+std::vector<Nic> by_rdma_device(const std::vector<Nic>& nics) {
+  std::vector<Nic> with_device;
+  for (Nic nic : nics) {
+    if (nic.rdma_device.empty()) continue;
+    nic.addresses = {nic.rdma_device};
+    // One without an interface of the kernel's has no state there.
+    if (nic.state == NicState::kUnknown) nic.state = NicState::kUp;
+    with_device.push_back(std::move(nic));
+  }
+  return with_device;
+}
+
 RailChoice rails_at(const std::vector<std::string>& addresses, const std::vector<Nic>& nics) {
   RailChoice choice;
   choice.addresses = addresses;

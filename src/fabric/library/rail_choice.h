@@ -23,6 +23,9 @@ struct RailChoice {
   int numa_node = -1;                  ///< of most of them, as the kernel numbers it; -1: unknown
 };
 
+/// For providers whose rails are RDMA devices (ofi/quirks.h): those that have one, at its name.
+std::vector<topology::Nic> by_rdma_device(const std::vector<topology::Nic>& nics);
+
 /// Rails at these addresses, as they are.
 RailChoice rails_at(const std::vector<std::string>& addresses,
                     const std::vector<topology::Nic>& nics);

@@ -21,7 +21,8 @@ namespace {
 
 constexpr const char* kLoopback = "127.0.0.1";
 constexpr uint64_t kBusyNs = 100'000;  // after something has happened, it looks again at once
-constexpr auto kQuiet = std::chrono::microseconds(250);  // between looks when nothing happens
+// Between looks when nothing happens, where no descriptor tells.
+constexpr auto kQuiet = std::chrono::microseconds(250);
 
 int kind_of(About about) {
   switch (about) {
@@ -53,13 +54,17 @@ Result<std::unique_ptr<Domain>> open_rail(const ServiceOptions& options,
   }
   Result<std::unique_ptr<Domain>> opened = Status::error("no provider of libfabric is here");
   for (const ofi::Quirks* quirks : ofi::all_quirks()) {
+    if (quirks->takes_device) continue;  // by its name alone
     opened = open_wire(*quirks, address, options.has_gpu_memory);
     if (opened.ok()) break;
   }
   return opened;
 }
 
-Result<RailChoice> choose(const ServiceOptions& options, const std::vector<topology::Nic>& nics) {
+Result<RailChoice> choose(const ServiceOptions& options, const std::vector<topology::Nic>& here) {
+  const ofi::Quirks* quirks = ofi::find_quirks(options.provider);
+  const bool takes_device = quirks != nullptr && quirks->takes_device;
+  const std::vector<topology::Nic> nics = takes_device ? by_rdma_device(here) : here;
   if (!options.addresses.empty() && !options.nics.empty())
     return Status::error("an engine takes addresses or NICs, not both");
   if (!options.addresses.empty()) return rails_at(options.addresses, nics);
@@ -116,14 +121,16 @@ Service::Service(RailChoice rails, std::unique_ptr<Engine> engine, std::unique_p
     : rails_(std::move(rails)),
       engine_(std::move(engine)),
       events_(std::move(events)),
+      descriptors_(engine_->wait_descriptors()),
       thread_([this] { work(); }) {}
 
 Service::~Service() {
   {
     const std::lock_guard lock(mutex_);
     is_ending_ = true;
+    sleep_.wake();
   }
-  ended_.notify_one();
+  changed_.notify_one();
   thread_.join();
   with([](Engine& engine) { engine.completions().cancel_all(); });
   events_.reset();  // before the engine: a callback may still be in a call
@@ -165,7 +172,9 @@ bool Service::wait(uint64_t limit_us, const std::function<bool(Engine&)>& is_so)
     if (is_met || is_ending_ || now_ns() >= end_ns) break;
     if (!is_busy) sched_yield();
   }
-  --waiting_;
+  const std::lock_guard lock(mutex_);
+  if (--waiting_ == 0) changed_.notify_one();
+  follow_up();
   return is_met;
 }
 
@@ -196,8 +205,10 @@ void Service::work() {
   while (!is_ending_) {
     const bool is_driven = waiting_ > 0;
     if (!is_driven && step()) happened_ns = now_ns();
-    if (is_driven || now_ns() - happened_ns > kBusyNs) {
-      ended_.wait_for(lock, kQuiet);
+    if (is_driven) {
+      changed_.wait(lock, [this] { return waiting_ == 0 || is_ending_; });
+    } else if (now_ns() - happened_ns > kBusyNs) {
+      rest(lock);
     } else {
       lock.unlock();
       sched_yield();
@@ -206,7 +217,21 @@ void Service::work() {
   }
 }
 
+void Service::rest(std::unique_lock<std::mutex>& lock) {
+  if (!descriptors_.empty() && watchers_.is_empty() && engine_->arm())
+    sleep_.until(engine_->next_deadline_ns(), now_ns(), descriptors_, lock);
+  else
+    changed_.wait_for(lock, kQuiet);
+}
+
 // ---- Under the mutex ----
+
+/// Of a call, which may have left something to do.
+void Service::follow_up() {
+  deliver();
+  if (!engine_->is_idle() || !watchers_.is_empty()) sleep_.wake();
+  sleep_.wake_before(engine_->next_deadline_ns());
+}
 
 bool Service::step() {
   const bool is_busy = engine_->step(now_ns());

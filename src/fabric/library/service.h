@@ -1,6 +1,7 @@
 // An engine that several threads use. Whoever waits drives it; while nobody does, a thread of its
-// own looks for what peers have written, often when something happens, and seldom otherwise.
-// Callbacks run on another thread (events.h), which holds no lock meanwhile.
+// own looks for what peers have written. When nothing happens it sleeps until the rails'
+// descriptors or a deadline wake it; where a rail has no descriptor, or a word is watched, it looks
+// now and then. Callbacks run on another thread (events.h), which holds no lock meanwhile.
 #pragma once
 
 #include <atomic>
@@ -17,6 +18,7 @@
 #include "fabric/library/events.h"
 #include "fabric/library/options.h"
 #include "fabric/library/rail_choice.h"
+#include "fabric/library/sleep.h"
 #include "fabric/library/watchers.h"
 #include "topology/machine.h"
 
@@ -40,10 +42,10 @@ class Service {
     const std::lock_guard lock(mutex_);
     if constexpr (std::is_void_v<decltype(call(*engine_))>) {
       call(*engine_);
-      deliver();
+      follow_up();
     } else {
       auto answer = call(*engine_);
-      deliver();
+      follow_up();
       return answer;
     }
   }
@@ -76,7 +78,9 @@ class Service {
   Service(RailChoice rails, std::unique_ptr<Engine> engine, std::unique_ptr<Events> events);
   void take_leave();
   void work();
+  void rest(std::unique_lock<std::mutex>& lock);
   bool step();
+  void follow_up();
   void deliver();
   void deliver(const Happening& happening);
 
@@ -87,8 +91,10 @@ class Service {
   SlotMap<Request> requests_;       // under the mutex
   Watchers watchers_;               // under the mutex
   std::unique_ptr<Events> events_;
-  std::atomic<int> waiting_ = 0;  // callers that drive it
-  std::condition_variable ended_;
+  std::vector<int> descriptors_;  // that wake the thread; empty: a rail has none
+  Sleep sleep_;
+  std::atomic<int> waiting_ = 0;     // callers that drive it
+  std::condition_variable changed_;  // nobody waits any more, or the end has begun
   std::atomic<bool> is_ending_ = false;
   std::thread thread_;
 };

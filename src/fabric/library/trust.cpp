@@ -25,9 +25,11 @@ Result<Secret> secret_for(const ServiceOptions& wanted, const std::vector<std::s
       wanted.secret_file.empty() && variable != nullptr ? variable : wanted.secret_file;
   if (!path.empty()) return Secret::of_file(path);
   const ofi::Quirks* quirks = ofi::find_quirks(wanted.provider);
-  const bool listens = quirks == nullptr || quirks->listens_at_address;
+  const bool is_reachable = quirks == nullptr || quirks->reaches_hosts;
+  const bool takes_device = quirks != nullptr && quirks->takes_device;
   for (const std::string& address : addresses)
-    if (listens && !wanted.allows_unauthenticated && !is_of_this_host(address))
+    if (is_reachable && !wanted.allows_unauthenticated &&
+        (takes_device || !is_of_this_host(address)))
       return Status::error(
           "other hosts can reach " + address + ", and there is no secret",
           std::string("Let ") + kSecretVariable +

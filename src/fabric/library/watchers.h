@@ -39,6 +39,7 @@ class Watchers {
 
   Added add(std::unique_ptr<Word> word, const Sink& sink);
   Result<Released> release(uint64_t watcher);
+  bool is_empty() const { return watchers_.size() == 0; }
   /// True if any word has changed.
   bool poll(Events& events);
 

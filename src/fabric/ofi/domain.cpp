@@ -3,6 +3,7 @@
 #include <rdma/fi_cm.h>
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
+#include <rdma/fi_eq.h>
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
 #include <sys/random.h>
@@ -16,11 +17,11 @@
 
 #include "fabric/ofi/incoming.h"
 #include "fabric/ofi/library.h"
+#include "fabric/ofi/offers.h"
 
 namespace braid::fabric::ofi {
 namespace {
 
-constexpr uint32_t kInterface = FI_VERSION(1, 9);
 constexpr size_t kEventsAtOnce = 64;
 // What comes with a write, where the provider has room for more than an immediate: the immediate in
 // the low 32 bits, or kNoImmediate; above that how many slices the write has beyond the first.
@@ -38,30 +39,11 @@ struct Close {
 template <typename Object>
 using Owned = std::unique_ptr<Object, Close>;
 
-struct FreeInfo {
-  void operator()(fi_info* info) const { library().value()->freeinfo(info); }
-};
-using Info = std::unique_ptr<fi_info, FreeInfo>;
-
 uint64_t random_key(size_t size_bytes) {
   uint64_t key = 0;
   while (getrandom(&key, std::min(size_bytes, sizeof key), 0) < 0) {
   }
   return key;
-}
-
-/// What we ask for, and what of the application's duties we take.
-Info hints_for(const Library& fabric_library, const Quirks& quirks) {
-  Info hints(fabric_library.dupinfo(nullptr));
-  hints->caps = FI_MSG | FI_RMA | FI_WRITE | FI_REMOTE_WRITE | FI_SEND | FI_RECV;
-  hints->mode = FI_CONTEXT | FI_CONTEXT2;
-  hints->ep_attr->type = FI_EP_RDM;
-  hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
-  hints->domain_attr->threading = FI_THREAD_DOMAIN;
-  hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
-  hints->domain_attr->av_type = FI_AV_TABLE;
-  hints->fabric_attr->prov_name = strdup(quirks.provider);  // owner: hints
-  return hints;
 }
 
 class OfiDomain final : public Domain {
@@ -94,6 +76,8 @@ class OfiDomain final : public Domain {
   bool post_send(uint32_t peer, uint32_t region, Bytes message, uint64_t context) override;
   bool post_receive(uint32_t region, MutableBytes buffer, uint64_t context) override;
   size_t poll(std::span<Completion> completions) override;
+  int wait_descriptor() const override { return wait_descriptor_; }
+  bool arm() override;
 
  private:
   struct Region {
@@ -105,6 +89,7 @@ class OfiDomain final : public Domain {
     fi_context2 room;
     Event event;
     uint64_t context;
+    uint32_t peer;  // of a write or a message
   };
 
   OfiDomain(const Library& fabric_library, const Quirks& quirks)
@@ -115,7 +100,9 @@ class OfiDomain final : public Domain {
   struct Peer {
     fi_addr_t address = FI_ADDR_UNSPEC;
     fid_ep* endpoint = nullptr;  // from which it is written to
-    Owned<fid_ep> own;           // the same, where each peer needs one
+    Owned<fid_ep> own;           // the same, where the peer needs one of its own
+    uint64_t under_way = 0;
+    bool is_broken = false;  // see Quirks::keeps_broken_connections
   };
 
   struct Door {
@@ -124,13 +111,16 @@ class OfiDomain final : public Domain {
   };
 
   Status prepare(const std::string& host_address);
+  Status check_that_closing_ends_access();
+  Status open_queue();
   Result<Owned<fid_ep>> open_endpoint();
   Result<std::vector<std::byte>> name_of(fid_ep& endpoint) const;
   Status failure(const char* what, int64_t answer) const;
   void* descriptor_of(uint32_t region) const;
-  Operation* begin(Event event, uint64_t context);
+  bool is_ready(Peer& peer);
+  Operation* begin(Event event, uint64_t context, uint32_t peer);
   bool posted(Operation* operation, int64_t answer);
-  void end(const Operation* operation) { free_.push_back(const_cast<Operation*>(operation)); }
+  void end(const Operation* operation, bool ok);
   size_t read_queue(std::span<Completion> completions);
   Completion completed(const fi_cq_data_entry& entry);
   bool take_error(Completion& completion);
@@ -145,6 +135,7 @@ class OfiDomain final : public Domain {
   Owned<fid_domain> domain_;
   Owned<fid_av> addresses_;
   Owned<fid_cq> queue_;
+  int wait_descriptor_ = -1;
   std::unordered_map<uint32_t, Region> regions_;
   std::deque<Operation> operations_;
   Owned<fid_ep> endpoint_;   // endpoints are closed first: nothing reads or writes memory then
@@ -164,16 +155,12 @@ Status OfiDomain::failure(const char* what, int64_t answer) const {
 }
 
 Status OfiDomain::prepare(const std::string& host_address) {
-  const Info hints = hints_for(library_, quirks_);
-  fi_info* found = nullptr;
-  const char* node = quirks_.listens_at_address ? host_address.c_str() : nullptr;
-  int answer = library_.getinfo(kInterface, node, nullptr, node != nullptr ? FI_SOURCE : 0,
-                                hints.get(), &found);
-  if (answer != 0) return failure("no such provider or address", answer);
-  info_.reset(found);
+  Result<Info> offer = find_offer(quirks_, host_address);
+  if (!offer.ok()) return offer.status();
+  info_ = std::move(offer).value();
 
   fid_fabric* fabric = nullptr;
-  answer = library_.fabric(info_->fabric_attr, &fabric, nullptr);
+  int answer = library_.fabric(info_->fabric_attr, &fabric, nullptr);
   if (answer != 0) return failure("fi_fabric", answer);
   fabric_.reset(fabric);
   // Where the target's CPU makes the progress, it must know when to go on looking.
@@ -188,6 +175,7 @@ Status OfiDomain::prepare(const std::string& host_address) {
   answer = fi_domain(fabric, info_.get(), &domain, nullptr);
   if (answer != 0) return failure("fi_domain", answer);
   domain_.reset(domain);
+  if (Status cached = check_that_closing_ends_access(); !cached.ok()) return cached;
 
   fi_av_attr address_attributes{};
   address_attributes.type = FI_AV_TABLE;
@@ -196,15 +184,7 @@ Status OfiDomain::prepare(const std::string& host_address) {
   if (answer != 0) return failure("fi_av_open", answer);
   addresses_.reset(addresses);
 
-  fi_cq_attr queue_attributes{};
-  queue_attributes.format = FI_CQ_FORMAT_DATA;
-  queue_attributes.wait_obj = FI_WAIT_NONE;
-  queue_attributes.size = info_->tx_attr->size + info_->rx_attr->size;
-  fid_cq* queue = nullptr;
-  answer = fi_cq_open(domain, &queue_attributes, &queue, nullptr);
-  if (answer != 0) return failure("fi_cq_open", answer);
-  queue_.reset(queue);
-
+  if (Status failed = open_queue(); !failed.ok()) return failed;
   Result<Owned<fid_ep>> endpoint = open_endpoint();
   if (!endpoint.ok()) return endpoint.status();
   endpoint_ = std::move(endpoint).value();
@@ -213,6 +193,40 @@ Status OfiDomain::prepare(const std::string& host_address) {
   if (!name.ok()) return name.status();
   address_ = std::move(name).value();
   return {};
+}
+
+/// libfabric's registration cache keeps a region registered after it was closed. It is on if the
+/// same memory has the same key twice.
+Status OfiDomain::check_that_closing_ends_access() {
+  static std::array<std::byte, 4096> memory;
+  if ((info_->domain_attr->mr_mode & FI_MR_PROV_KEY) == 0) return {};
+  std::array<uint32_t, 2> regions;
+  for (uint32_t& region : regions) {
+    const Result<uint32_t> added = add_region(memory, Access::kRemoteWrite);
+    if (!added.ok()) return added.status();
+    region = added.value();
+  }
+  const bool is_cached = remote_range(regions[0]).key == remote_range(regions[1]).key;
+  for (const uint32_t region : regions) remove_region(region);
+  if (!is_cached) return {};
+  return Status::error(traits_.provider +
+                           ": libfabric's registration cache leaves memory open to peers after its "
+                           "region was closed",
+                       "Start the program with FI_MR_CACHE_MAX_COUNT=0");
+}
+
+Status OfiDomain::open_queue() {
+  fi_cq_attr attributes{};
+  attributes.format = FI_CQ_FORMAT_DATA;
+  attributes.wait_obj = quirks_.has_wait_descriptor ? FI_WAIT_FD : FI_WAIT_NONE;
+  attributes.size = info_->tx_attr->size + info_->rx_attr->size;
+  fid_cq* queue = nullptr;
+  int answer = fi_cq_open(domain_.get(), &attributes, &queue, nullptr);
+  if (answer != 0) return failure("fi_cq_open", answer);
+  queue_.reset(queue);
+  if (attributes.wait_obj != FI_WAIT_FD) return {};
+  answer = fi_control(&queue->fid, FI_GETWAIT, &wait_descriptor_);
+  return answer == 0 ? Status() : failure("FI_GETWAIT", answer);
 }
 
 Result<std::vector<std::byte>> OfiDomain::name_of(fid_ep& endpoint) const {
@@ -335,24 +349,48 @@ void OfiDomain::drain(Bytes name) {
 
 // ---- Postings ----
 
-OfiDomain::Operation* OfiDomain::begin(Event event, uint64_t context) {
+/// False: what went over a connection that has broken has not all come back.
+bool OfiDomain::is_ready(Peer& peer) {
+  if (!peer.is_broken) return true;
+  if (peer.under_way > 0) return false;
+  Result<Owned<fid_ep>> own = open_endpoint();
+  if (!own.ok()) return false;
+  peer.own = std::move(own).value();
+  peer.endpoint = peer.own.get();
+  peer.is_broken = false;
+  return true;
+}
+
+OfiDomain::Operation* OfiDomain::begin(Event event, uint64_t context, uint32_t peer) {
   if (free_.empty()) free_.push_back(&operations_.emplace_back());
   Operation* operation = free_.back();
   free_.pop_back();
   operation->event = event;
   operation->context = context;
+  operation->peer = peer;
+  if (event == Event::kPosted) ++peers_[peer].under_way;
   return operation;
+}
+
+void OfiDomain::end(const Operation* operation, bool ok) {
+  if (operation->event == Event::kPosted) {
+    Peer& peer = peers_[operation->peer];
+    --peer.under_way;
+    peer.is_broken = peer.is_broken || (!ok && quirks_.keeps_broken_connections);
+  }
+  free_.push_back(const_cast<Operation*>(operation));
 }
 
 bool OfiDomain::posted(Operation* operation, int64_t answer) {
   if (answer == 0) return true;
-  end(operation);
+  end(operation, true);
   if (answer == -FI_EAGAIN) return false;
   waiting_.push_back({operation->event, false, 0, 0, operation->context});
   return true;
 }
 
 bool OfiDomain::post_write(const Write& write) {
+  if (!is_ready(peers_.at(write.peer))) return false;
   std::array<iovec, kSegmentsMax> sources;
   std::array<void*, kSegmentsMax> descriptors;
   std::array<fi_rma_iov, kSegmentsMax> targets;
@@ -365,7 +403,7 @@ bool OfiDomain::post_write(const Write& write) {
   };
   add(write.source, write.target_address);
   for (const Segment& segment : write.further) add(segment.source, segment.target_address);
-  Operation* operation = begin(Event::kPosted, write.context);
+  Operation* operation = begin(Event::kPosted, write.context, write.peer);
   fi_msg_rma message{};
   message.msg_iov = sources.data();
   message.desc = descriptors.data();
@@ -382,9 +420,10 @@ bool OfiDomain::post_write(const Write& write) {
 }
 
 bool OfiDomain::post_send(uint32_t peer, uint32_t region, Bytes bytes, uint64_t context) {
+  if (!is_ready(peers_.at(peer))) return false;
   iovec source{const_cast<std::byte*>(bytes.data()), bytes.size()};
   void* descriptor = descriptor_of(region);
-  Operation* operation = begin(Event::kPosted, context);
+  Operation* operation = begin(Event::kPosted, context, peer);
   fi_msg message{};
   message.msg_iov = &source;
   message.desc = &descriptor;
@@ -396,7 +435,7 @@ bool OfiDomain::post_send(uint32_t peer, uint32_t region, Bytes bytes, uint64_t 
 }
 
 bool OfiDomain::post_receive(uint32_t region, MutableBytes buffer, uint64_t context) {
-  Operation* operation = begin(Event::kReceived, context);
+  Operation* operation = begin(Event::kReceived, context, 0);
   return posted(operation, fi_recv(endpoint_.get(), buffer.data(), buffer.size(),
                                    descriptor_of(region), FI_ADDR_UNSPEC, operation));
 }
@@ -408,6 +447,11 @@ size_t OfiDomain::poll(std::span<Completion> completions) {
   for (; count < completions.size() && !waiting_.empty(); waiting_.pop_front())
     completions[count++] = waiting_.front();
   return count + read_queue(completions.subspan(count));
+}
+
+bool OfiDomain::arm() {
+  fid* queue = &queue_->fid;
+  return wait_descriptor_ >= 0 && waiting_.empty() && fi_trywait(fabric_.get(), &queue, 1) == 0;
 }
 
 size_t OfiDomain::read_queue(std::span<Completion> completions) {
@@ -431,7 +475,7 @@ Completion OfiDomain::completed(const fi_cq_data_entry& entry) {
             0,
             static_cast<uint32_t>(entry.data >> kSlicesShift) + 1};
   const auto* operation = static_cast<const Operation*>(entry.op_context);
-  end(operation);
+  end(operation, true);
   return {operation->event, true, 0, entry.len, operation->context};
 }
 
@@ -440,7 +484,7 @@ bool OfiDomain::take_error(Completion& completion) {
   fi_cq_err_entry error{};
   if (fi_cq_readerr(queue_.get(), &error, 0) < 1 || error.op_context == nullptr) return false;
   const auto* operation = static_cast<const Operation*>(error.op_context);
-  end(operation);
+  end(operation, false);
   completion = {operation->event, false, 0, 0, operation->context};
   return true;
 }

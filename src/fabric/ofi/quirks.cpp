@@ -3,7 +3,8 @@
 namespace braid::fabric::ofi {
 
 std::span<const Quirks* const> all_quirks() {
-  static const Quirks* const all[] = {&tcp_quirks(), &shm_quirks(), &net_quirks()};
+  static const Quirks* const all[] = {&tcp_quirks(), &shm_quirks(), &net_quirks(), &verbs_quirks(),
+                                      &efa_quirks()};
   return all;
 }
 

@@ -11,6 +11,11 @@ struct Quirks {
   const char* provider;  ///< as libfabric names it
   /// Where it listens: an address of the host. Otherwise it names itself.
   bool listens_at_address = false;
+  /// A rail is an RDMA device by its name, not an address of the host. An address there takes the
+  /// first device.
+  bool takes_device = false;
+  /// Other hosts can reach it, unless it listens at a loopback address.
+  bool reaches_hosts = true;
   /// See Traits::removal_fences.
   bool removal_fences = false;
   /// See Traits::closing_fences.
@@ -26,11 +31,18 @@ struct Quirks {
   /// way. The one of the way in is not given back, and a full table makes the process hang or
   /// fault.
   size_t peers_max = 0;
+  /// A connection that has broken stays so, and whatever is posted to it fails. An endpoint has one
+  /// for each peer: once all that was under way has come back, the peer is written to from another.
+  bool keeps_broken_connections = false;
+  /// Its queue has a descriptor to wait for (FI_WAIT_FD).
+  bool has_wait_descriptor = false;
 };
 
 const Quirks& tcp_quirks();
 const Quirks& net_quirks();
 const Quirks& shm_quirks();
+const Quirks& verbs_quirks();
+const Quirks& efa_quirks();
 
 std::span<const Quirks* const> all_quirks();
 /// Null: braid does not know this provider.

@@ -13,6 +13,7 @@ namespace braid::fabric::ofi {
 const Quirks& shm_quirks() {
   static constexpr Quirks quirks{.provider = "shm",
                                  .listens_at_address = false,
+                                 .reaches_hosts = false,
                                  .closing_fences = true,
                                  .needs_endpoint_for_each_peer = true,
                                  .peers_max = 252};  // SMR_MAX_PEERS is 256

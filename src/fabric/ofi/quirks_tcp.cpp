@@ -12,7 +12,7 @@ const Quirks& tcp_quirks() {
                                  .listens_at_address = true,
                                  .closing_fences = true,
                                  .drains_before_close = true,
-                                 .needs_endpoint_for_each_peer = false};
+                                 .has_wait_descriptor = true};
   return quirks;
 }
 

@@ -67,6 +67,8 @@ Plan::Plan(uint64_t page_bytes, uint64_t page_count, Pages source, Pages target,
       target_(std::move(target)) {}
 
 Slice Plan::slice(uint64_t index) const {
+  if (slices_per_page_ == 1)
+    return {page_offset(source_, index), page_offset(target_, index), page_bytes_};
   const uint64_t page = index / slices_per_page_;
   const uint64_t first = index % slices_per_page_ * slice_bytes_;
   return {page_offset(source_, page) + first, page_offset(target_, page) + first,

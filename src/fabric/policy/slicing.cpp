@@ -1,7 +1,5 @@
 #include "fabric/policy/slicing.h"
 
-#include <algorithm>
-
 namespace braid::fabric {
 namespace {
 
@@ -12,8 +10,8 @@ uint64_t divide_up(uint64_t total, uint64_t part) { return total / part + (total
 }  // namespace
 
 uint64_t slice_bytes(uint64_t size_bytes, const Slicing& slicing) {
-  if (divide_up(size_bytes, slicing.slice_bytes) <= slicing.slices_max)
-    return std::min(size_bytes, slicing.slice_bytes);
+  if (size_bytes <= slicing.slice_bytes) return size_bytes;
+  if (divide_up(size_bytes, slicing.slice_bytes) <= slicing.slices_max) return slicing.slice_bytes;
   const uint64_t even = divide_up(size_bytes, slicing.slices_max);
   if (even > size_bytes - kAlignmentBytes) return even;  // rounding up might not fit 64 bits
   return divide_up(even, kAlignmentBytes) * kAlignmentBytes;

@@ -1,0 +1,51 @@
+#include "fabric/library/sleep.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+namespace braid::fabric {
+namespace {
+
+/// However late the next deadline: a wake-up that a provider has missed costs no more.
+constexpr uint64_t kLongestNs = 20'000'000;
+
+}  // namespace
+
+Sleep::Sleep() : waker_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+
+Sleep::~Sleep() {
+  if (waker_ >= 0) close(waker_);
+}
+
+void Sleep::until(uint64_t at_ns, uint64_t now_ns, const std::vector<int>& descriptors,
+                  std::unique_lock<std::mutex>& lock) {
+  if (waker_ < 0 || at_ns <= now_ns) return;
+  const uint64_t limit_ns = std::min(at_ns - now_ns, kLongestNs);
+  std::vector<pollfd> awaited{{waker_, POLLIN, 0}};
+  for (const int descriptor : descriptors) awaited.push_back({descriptor, POLLIN, 0});
+  is_asleep_ = true;
+  at_ns_ = at_ns;
+  lock.unlock();
+  const timespec limit{0, static_cast<long>(limit_ns)};
+  ppoll(awaited.data(), awaited.size(), &limit, nullptr);
+  uint64_t count = 0;
+  (void)!read(waker_, &count, sizeof count);
+  lock.lock();
+  is_asleep_ = false;
+}
+
+void Sleep::wake_before(uint64_t at_ns) {
+  if (at_ns < at_ns_) wake();
+}
+
+void Sleep::wake() {
+  if (!is_asleep_) return;
+  is_asleep_ = false;  // once is enough
+  const uint64_t one = 1;
+  (void)!write(waker_, &one, sizeof one);
+}
+
+}  // namespace braid::fabric
