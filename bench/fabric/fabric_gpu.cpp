@@ -1,8 +1,11 @@
 // fabric_gpu: writes from a GPU of one process to that of another, against what else the server can
 // do, in turns. Prints a line of JSON for each size; exit code 1 if a byte was wrong.
 //
-//   fabric_gpu [--over local] [--sizes 1M,16M] [--pages 64K] [--memory 64M] [--turns 7] [--gpus
-//   0,1]
+//   fabric_gpu [--over local] [--sizes 1M,16M] [--pages 64K] [--memory 64M] [--turns 7]
+//              [--gpus 0,1] [--kind plain|mapped]
+//
+// Memory of GPUs is of cuMemAlloc, which `local` shares by handles of the driver's, or mapped
+// memory of cuMemCreate, which it shares by file descriptors.
 //
 // Over a provider of libfabric, GPU memory is staged: it stands against the slower of the same
 // writes between host memory and of multipath's copies from the GPU to pinned host memory. With
@@ -41,7 +44,7 @@ struct Command {
 [[noreturn]] void usage() {
   std::fprintf(stderr,
                "fabric_gpu [--over PROVIDER] [--sizes LIST] [--pages LIST] [--memory SIZE] "
-               "[--turns N] [--gpus WRITER,OWNER]\n");
+               "[--turns N] [--gpus WRITER,OWNER] [--kind plain|mapped]\n");
   std::exit(2);
 }
 
@@ -66,6 +69,7 @@ Command parse(int count, char** words) {
     if (name == "--over") command.pair.wire = value;
     if (name == "--memory") command.pair.memory_bytes = size_of(value);
     if (name == "--turns") command.turns = std::max(std::atoi(value.c_str()), 1);
+    if (name == "--kind") command.pair.is_mapped = value == "mapped";
     if (name == "--gpus")
       std::sscanf(value.c_str(), "%d,%d", &command.pair.gpus[0], &command.pair.gpus[1]);
     if (name != "--sizes" && name != "--pages") continue;

@@ -78,13 +78,41 @@ void must(const cuda::Driver& driver, CUresult result, const char* call) {
 }
 #define MUST(driver, call) ::braid::bench::must(driver, (driver).call, #call)
 
-Memories::Memories(const cuda::Driver& driver, int gpu, uint64_t size_bytes)
+namespace {
+
+/// Mapped for its own GPU alone, as vLLM's sleep mode and PyTorch's expandable segments do. Until
+/// the process ends.
+CUdeviceptr map_memory(const cuda::Driver& driver, CUdevice gpu, uint64_t size_bytes) {
+  CUmemAllocationProp kind{};
+  kind.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  kind.location = {CU_MEM_LOCATION_TYPE_DEVICE, gpu};
+  kind.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  size_t granule_bytes = 0;
+  MUST(driver,
+       cuMemGetAllocationGranularity(&granule_bytes, &kind, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED));
+  const size_t mapped_bytes = (size_bytes + granule_bytes - 1) / granule_bytes * granule_bytes;
+  const CUmemAccessDesc access{kind.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  CUmemGenericAllocationHandle handle = 0;
+  CUdeviceptr address = 0;
+  MUST(driver, cuMemCreate(&handle, mapped_bytes, &kind, 0));
+  MUST(driver, cuMemAddressReserve(&address, mapped_bytes, 0, 0, 0));
+  MUST(driver, cuMemMap(address, mapped_bytes, 0, handle, 0));
+  MUST(driver, cuMemSetAccess(address, mapped_bytes, &access, 1));
+  return address;
+}
+
+}  // namespace
+
+Memories::Memories(const cuda::Driver& driver, int gpu, uint64_t size_bytes, bool is_mapped)
     : host(fabric::gpu::HostMemory::open(size_bytes)) {
   CUdevice device = 0;
   MUST(driver, cuDeviceGet(&device, gpu));
   MUST(driver, cuDevicePrimaryCtxRetain(&context, device));
   MUST(driver, cuCtxSetCurrent(context));
-  MUST(driver, cuMemAlloc(&address, size_bytes));
+  if (is_mapped)
+    address = map_memory(driver, device, size_bytes);
+  else
+    MUST(driver, cuMemAlloc(&address, size_bytes));
 }
 
 GpuPair::GpuPair(const GpuPairOptions& options) : options_(options) {
@@ -125,8 +153,8 @@ void GpuPair::start_driver(int side) {
   int count = 0;
   MUST(driver_, cuDeviceGetCount(&count));
   if (count == 0) end("no GPU");
-  memories_ =
-      std::make_unique<Memories>(driver_, options_.gpus[side] % count, options_.memory_bytes);
+  memories_ = std::make_unique<Memories>(driver_, options_.gpus[side] % count,
+                                         options_.memory_bytes, options_.is_mapped);
 }
 
 std::unique_ptr<Engine> GpuPair::open_engine() const {

@@ -18,7 +18,8 @@ namespace braid::bench {
 struct GpuPairOptions {
   std::string wire = "shm";  ///< a provider of libfabric, or "local"
   uint64_t memory_bytes = 64 << 20;
-  int gpus[2] = {0, 1};  ///< of the writer, and of the owner; where there are fewer, the same
+  bool is_mapped = false;  ///< of cuMemCreate, shared by file descriptors; else of cuMemAlloc
+  int gpus[2] = {0, 1};    ///< of the writer, and of the owner; where there are fewer, the same
 };
 
 /// Ends the process with a message if the driver refuses: these are measurements.
@@ -26,7 +27,7 @@ void must(const cuda::Driver& driver, CUresult result, const char* call);
 
 /// Memory of one process.
 struct Memories {
-  Memories(const cuda::Driver& driver, int gpu, uint64_t size_bytes);
+  Memories(const cuda::Driver& driver, int gpu, uint64_t size_bytes, bool is_mapped);
   std::span<std::byte> of_gpu() const {
     return {reinterpret_cast<std::byte*>(address), host->bytes().size()};
   }

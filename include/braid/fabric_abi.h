@@ -98,7 +98,8 @@ typedef struct braid_fabric_pages {
 
 BRAID_API braid_status braid_fabric_open(const braid_fabric_options* options,
                                          braid_fabric** fabric);
-/* Writes of peers and of this engine end here; no memory is used any more. NULL is allowed.
+/* Writes of peers and of this engine end here; no memory is used any more. NULL is allowed. Peers
+ * are told, which waits up to 100 ms for those that do not listen.
  * Requests that have had no event get theirs, as cancelled, from callbacks that may not call the
  * engine. Called within a callback, close leaves these for when that callback has returned;
  * otherwise they have all returned when it does. */
@@ -349,10 +350,11 @@ typedef struct braid_fabric_statistics {
 } braid_fabric_statistics;
 
 /* Takes a rail out of use, as for a NIC that is to be serviced: this engine posts nothing more to
- * it, unless a peer has no other. What is under way ends; braid_fabric_get_routes says when. Writes
- * of peers may still come over it: retire it there too. BRAID_ERROR_ARGUMENT for the last rail. */
+ * it, and its peers are told to post nothing to it either, unless the two have no other. What is
+ * under way ends: braid_fabric_get_routes says when, here and at each peer. BRAID_ERROR_ARGUMENT
+ * for the last rail. */
 BRAID_API braid_status braid_fabric_retire_rail(braid_fabric* fabric, size_t rail);
-/* Back into use, once a probe has succeeded. */
+/* Back into use, at the peers too, once probes have succeeded. */
 BRAID_API braid_status braid_fabric_restore_rail(braid_fabric* fabric, size_t rail);
 
 BRAID_API braid_status braid_fabric_get_statistics(braid_fabric* fabric,

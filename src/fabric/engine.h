@@ -85,6 +85,10 @@ class Engine final : private Worker::Listener {
   /// What has come of a peer that has failed, or was disconnected, is still read: soon what was
   /// granted to it is fenced.
   bool is_draining(uint64_t peer) const;
+  /// To all peers, before the engine ends. They fence what was theirs; nothing is closed here,
+  /// since providers fault when they go on after that.
+  void say_goodbye();
+  bool has_messages_under_way() const;
 
   // Memory that peers may write.
 
@@ -143,9 +147,10 @@ class Engine final : private Worker::Listener {
   std::vector<RailStatistics> rails() const;
   std::vector<PeerStatistics> peers() const;
   /// Takes a rail out of use, as for a NIC that is to be serviced: no slice or message of this
-  /// engine goes over it any more, unless a peer has no other. An error for the last.
+  /// engine goes over it any more, and peers of version 2 hear that they are to use it no more
+  /// towards this one, unless there is no other. An error for the last.
   Status retire_rail(size_t rail);
-  /// Back into use; it is probed first.
+  /// Back into use; both sides probe it first.
   Status restore_rail(size_t rail);
 
   // Tickets of writes.
@@ -200,12 +205,13 @@ class Engine final : private Worker::Listener {
     Pulse pulse;
     PeerState state = PeerState::kConnecting;
     PeerFailure failure = PeerFailure::kNone;
-    bool is_newcomer = false;  // it has said hello first, and nobody has accepted it
-    bool has_arrived = false;  // has said how many credits it gives, and where its doors are
-    bool is_leaving = false;   // disconnected; stays while something is under way
-    uint32_t credits = 0;      // messages that it has buffers for
-    uint32_t unread = 0;       // of its messages here
-    uint32_t owed = 0;         // credits to give back
+    bool is_newcomer = false;     // it has said hello first, and nobody has accepted it
+    bool has_arrived = false;     // has said how many credits it gives, and where its doors are
+    uint64_t retired_change = 0;  // of its rails, the latest that it has told
+    bool is_leaving = false;      // disconnected; stays while something is under way
+    uint32_t credits = 0;         // messages that it has buffers for
+    uint32_t unread = 0;          // of its messages here
+    uint32_t owed = 0;            // credits to give back
     Address address;
     std::vector<uint32_t> messages;         // its indices where messages go, by rail
     std::vector<Route> routes;              // where writes go, by rail
@@ -283,6 +289,7 @@ class Engine final : private Worker::Listener {
   void tell(uint64_t peer, decltype(Message::body) body);
   void beat(uint64_t peer);
   void tell(uint64_t peer, size_t rail, decltype(Message::body) body);
+  static bool may_hear(const Peer& peer);
   size_t messages_for(const Peer& peer) const;
   void drop_messages(const Peer& peer);
   void handle(Bytes bytes);
@@ -299,9 +306,11 @@ class Engine final : private Worker::Listener {
   void handle_from(uint64_t, const Hello&) {}
   void handle_from(uint64_t, const Beat&) {}
   void handle_from(uint64_t peer, const Goodbye& goodbye);
+  void handle_from(uint64_t peer, const RailsRetired& told);
   static void add_credits(Peer& peer, uint32_t credits);
 
   // rails.cpp
+  void tell_retired(uint64_t peer);
   void probe_routes(uint64_t peer);
   void probe(uint64_t peer, size_t rail);
   void probe_ended(const Transfer& transfer);
@@ -347,6 +356,7 @@ class Engine final : private Worker::Listener {
   Source scratch_source_;
   std::vector<std::unique_ptr<Mailbox>> mailboxes_;  // by rail
   std::vector<bool> retired_;                        // by rail
+  uint64_t retired_change_ = 0;                      // counts what peers were told of it
   Worker worker_;                                    // ends before all memory that its rails know
   SlotMap<Peer> peers_;
   std::unordered_map<uint64_t, uint64_t> peer_of_engine_;  // the connection that counts

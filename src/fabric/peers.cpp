@@ -197,6 +197,7 @@ void Engine::connected(uint64_t id) {
   if (before && *before != id && find_live(*before) != nullptr)
     fail_peer(*before, PeerFailure::kReplaced);
   probe_routes(id);  // a rail may have failed the greeting
+  if (retired_change_ > 0) tell_retired(id);
 }
 
 /// It stays known, so that what it says late is not taken for somebody new. Its door is shut, so
@@ -247,10 +248,29 @@ Status Engine::disconnect(uint64_t id) {
   return {};
 }
 
+/// Whether a goodbye is of use.
+bool Engine::may_hear(const Peer& peer) {
+  const bool has_gone = peer.failure == PeerFailure::kEnded || peer.failure == PeerFailure::kLeft;
+  return peer.has_arrived && peer.version >= 2 && !has_gone && !peer.is_leaving;
+}
+
+void Engine::say_goodbye() {
+  peers_.for_each([&](uint64_t id, const Peer& peer) {
+    if (may_hear(peer)) tell(id, Goodbye{Goodbye::Why::kLeaves});
+  });
+}
+
+bool Engine::has_messages_under_way() const {
+  bool has_some = false;
+  peers_.for_each(
+      [&](uint64_t, const Peer& peer) { has_some = has_some || messages_for(peer) > 0; });
+  return has_some;
+}
+
 void Engine::remove_peer(uint64_t id) {
   Peer* peer = peers_.find(id);
   drop_messages(*peer);
-  if (peer->has_arrived && peer->version >= 2 && peer->failure != PeerFailure::kEnded) {
+  if (may_hear(*peer)) {
     tell(id, Goodbye{peer->failure == PeerFailure::kSilent ? Goodbye::Why::kSilence
                                                            : Goodbye::Why::kLeaves});
     add_deadline(now_ns_ + kFarewellNs, Due::kFarewell, id);

@@ -63,7 +63,11 @@ Status Engine::retire_rail(size_t rail) {
     return Status::error("rail " + std::to_string(rail) + " is the last in use",
                          "Restore another one first");
   retired_[rail] = true;
-  peers_.for_each([&](uint64_t, Peer& peer) { peer.routes[rail].health.is_retired_here = true; });
+  ++retired_change_;
+  peers_.for_each([&](uint64_t id, Peer& peer) {
+    peer.routes[rail].health.is_retired_here = true;
+    tell_retired(id);
+  });
   return {};
 }
 
@@ -71,12 +75,36 @@ Status Engine::restore_rail(size_t rail) {
   if (rail >= retired_.size()) return no_such_rail(rail, retired_.size());
   if (!retired_[rail]) return {};
   retired_[rail] = false;
+  ++retired_change_;
   peers_.for_each([&](uint64_t id, Peer& peer) {
     peer.routes[rail].health.is_retired_here = false;
     peer.routes[rail].health.suspect(now_ns_);
     probe_routes(id);
+    tell_retired(id);
   });
   return {};
+}
+
+void Engine::tell_retired(uint64_t id) {
+  const Peer* peer = find_live(id);
+  if (peer == nullptr || peer->state != PeerState::kConnected || peer->version < 2) return;
+  RailsRetired told{0, retired_change_};
+  for (size_t rail = 0; rail < retired_.size(); ++rail)
+    told.rails |= uint32_t{retired_[rail]} << rail;
+  tell(id, told);
+}
+
+void Engine::handle_from(uint64_t id, const RailsRetired& told) {
+  Peer& peer = *peers_.find(id);
+  if (told.change <= peer.retired_change) return;
+  peer.retired_change = told.change;
+  for (size_t rail = 0; rail < peer.routes.size(); ++rail) {
+    RailHealth& health = peer.routes[rail].health;
+    const bool is_retired = (told.rails >> rail & 1) != 0;
+    if (health.is_retired_there && !is_retired) health.suspect(now_ns_);
+    health.is_retired_there = is_retired;
+  }
+  probe_routes(id);
 }
 
 /// Messages stay on the first rail that is not known to be broken: all peers' messages then share

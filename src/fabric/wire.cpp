@@ -188,6 +188,10 @@ void body_fields(Archive& archive, Body& body) {
   if constexpr (std::is_same_v<Plain, Revoke>) archive.number(body.oldest_live);
   if constexpr (std::is_same_v<Plain, Revoked>) archive.number(body.is_clean);
   if constexpr (std::is_same_v<Plain, Goodbye>) archive.number(body.why);
+  if constexpr (std::is_same_v<Plain, RailsRetired>) {
+    archive.number(body.rails);
+    archive.number(body.change);
+  }
 }
 
 Status check(const Reader& reader, Bytes bytes, const Secret& secret, const char* what) {

@@ -6,7 +6,8 @@
 //
 // Versions: a reader takes every version from kVersionOldest to kVersion, and a writer writes the
 // version that its peer's first bytes had, if that is older. So the newer of two engines connects
-// to the older. Version 1 had no seals, sessions, doors, beats and goodbyes.
+// to the older. Version 1 had no seals, sessions, doors, beats, goodbyes and
+// retired rails.
 #pragma once
 
 #include <array>
@@ -122,6 +123,14 @@ struct Goodbye {
   bool operator==(const Goodbye&) const = default;
 };
 
+/// Rails that the sender has taken out of use: bit i is rail i. Messages have no order, so of two
+/// the one with the larger change counts.
+struct RailsRetired {
+  uint32_t rails = 0;
+  uint64_t change = 0;
+  bool operator==(const RailsRetired&) const = default;
+};
+
 /// Which of two engines' connections a message belongs to, and which of its messages it is. Each
 /// side numbers a connection at random, so that nothing of an earlier one is taken for it.
 struct Session {
@@ -134,7 +143,7 @@ struct Session {
 struct Message {
   uint64_t from = 0;  ///< engines
   uint64_t to = 0;
-  std::variant<Hello, Welcome, Data, Credit, Revoke, Revoked, Beat, Goodbye> body;
+  std::variant<Hello, Welcome, Data, Credit, Revoke, Revoked, Beat, Goodbye, RailsRetired> body;
   Session session{};
   uint16_t version = kVersion;
   bool operator==(const Message&) const = default;

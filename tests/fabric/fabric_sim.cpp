@@ -38,6 +38,7 @@ void add(WorldCounts& sum, const WorldCounts& counts) {
   sum.barriers += counts.barriers;
   sum.kills += counts.kills;
   sum.detours += counts.detours;
+  sum.retirements += counts.retirements;
 }
 
 /// What the processes of a run share. Processes and not threads: what one of them counts and
@@ -100,10 +101,12 @@ int run_all(uint64_t first, uint64_t count, uint64_t bugs_max) {
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
   std::printf(
       "%zu seeds in %.1f s: %zu writes, %zu arrived, %zu fenced, %zu quarantined, %zu crashes, %zu "
-      "pauses, %zu broken rails, %zu for good, %zu detours, %zu scatters, %zu barriers\n",
+      "pauses, %zu broken rails, %zu for good, %zu retired, %zu detours, %zu scatters, %zu "
+      "barriers\n",
       size_t{count}, took.count(), size_t{sum.writes}, size_t{sum.arrived}, size_t{sum.fenced},
       size_t{sum.quarantined}, size_t{sum.crashes}, size_t{sum.pauses}, size_t{sum.cuts},
-      size_t{sum.kills}, size_t{sum.detours}, size_t{sum.scatters}, size_t{sum.barriers});
+      size_t{sum.kills}, size_t{sum.retirements}, size_t{sum.detours}, size_t{sum.scatters},
+      size_t{sum.barriers});
   return has_crashed || run.bugs_left < static_cast<int64_t>(bugs_max) ? 1 : 0;
 }
 

@@ -45,7 +45,8 @@ std::vector<Input> corpus() {
                                               Revoke{5, 2},
                                               Revoked{5, true},
                                               Beat{},
-                                              Goodbye{}};
+                                              Goodbye{},
+                                              RailsRetired{2, 1}};
     for (size_t i = 0; i < std::size(bodies); ++i) {
       if (version == 1 && i > 5) continue;
       Message message{test::Liar::kEngine, 1, bodies[i], {test::Liar::kSession, 1, 2}, version};

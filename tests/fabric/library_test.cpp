@@ -9,6 +9,7 @@
 
 #include "braid/fabric.h"
 #include "fabric/fake_provider/use.h"
+#include "fabric/library_pair.h"
 
 namespace braid {
 namespace {
@@ -120,6 +121,14 @@ TEST_P(FabricTest, RailsAreCountedAndRetired) {
   EXPECT_NE(writer_->report(Fabric::Form::kPrometheus).value().find("braid_fabric_bytes_total{"),
             std::string::npos);
   EXPECT_EQ(braid_fabric_report(writer_->get(), 7, nullptr, 0, nullptr), BRAID_ERROR_ARGUMENT);
+}
+
+TEST_P(FabricTest, APeerIsToldThatARailIsRetiredAndRestored) {
+  const auto state = [&] { return writer_->routes().value()[1].state; };
+  ASSERT_TRUE(owner_->retire_rail(1).ok());
+  EXPECT_TRUE(test::eventually([&] { return state() == Fabric::RailState::kRetired; }));
+  ASSERT_TRUE(owner_->restore_rail(1).ok());
+  EXPECT_TRUE(test::eventually([&] { return state() == Fabric::RailState::kUp; }));
 }
 
 TEST_P(FabricTest, PagesLandWhileTheOwnerDoesNotCall) {

@@ -179,6 +179,24 @@ void World::plan_faults() {
                          : random_.chance(0.6) ? us(0, kBusyUntilUs)
                                                : us(0, kFaultsEndUs),
                          [this] { break_something(); });
+  if (rails_ > 1 && random_.chance(0.3))
+    simulation_.after_us(us(0, kBusyUntilUs), [this] { retire_a_rail(); });
+}
+
+/// Nothing is lost by it, and once it is restored everybody uses it again.
+void World::retire_a_rail() {
+  Process& process = *hosts_[random_.below(hosts_.size())];
+  const size_t rail = random_.below(rails_);
+  if (!process.is_alive || process.is_paused || !process.engine->retire_rail(rail).ok()) return;
+  say("process " + std::to_string(process.host) + " retires rail " + std::to_string(rail));
+  ++counts_.retirements;
+  wake(process);
+  simulation_.after_us(us(0, kBusyUntilUs), [this, &process, rail] {
+    if (!process.is_alive) return;
+    say("process " + std::to_string(process.host) + " restores rail " + std::to_string(rail));
+    if (!process.engine->restore_rail(rail).ok()) throw Bug("a rail cannot be restored");
+    wake(process);
+  });
 }
 
 void World::break_something() {

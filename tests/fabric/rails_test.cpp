@@ -134,6 +134,31 @@ TEST_P(RailsTest, ARetiredRailCarriesNothingUntilItIsRestored) {
   EXPECT_GT(bytes_over(0), before);
 }
 
+TEST_P(RailsTest, APeerLeavesARetiredRailAloneToo) {
+  write_until_all_rails_carry();
+  ASSERT_TRUE(owner_->retire_rail(0).ok()) << "the one with the messages";
+  ASSERT_TRUE(wait([&] { return rail(0) == RailState::kRetired; })) << "the writer has heard it";
+  const uint64_t before = bytes_over(0);
+  EXPECT_EQ(write_all(), TicketState::kDone);
+  EXPECT_EQ(bytes_over(0), before);
+  // The last word counts, whichever comes first.
+  ASSERT_TRUE(owner_->restore_rail(0).ok());
+  ASSERT_TRUE(owner_->retire_rail(0).ok());
+  ASSERT_TRUE(owner_->restore_rail(0).ok());
+  ASSERT_TRUE(wait([&] { return rail(0) == RailState::kUp; }));
+  for (int i = 0; i < 100 && bytes_over(0) == before; ++i)
+    EXPECT_EQ(write_all(), TicketState::kDone);
+  EXPECT_GT(bytes_over(0), before);
+}
+
+TEST_P(RailsTest, WhoeverConnectsLaterHearsOfIt) {
+  ASSERT_TRUE(owner_->retire_rail(1).ok());
+  ASSERT_TRUE(writer_->disconnect(owners_number_).ok());
+  ASSERT_TRUE(wait([&] { return !writer_->find_peer(101); }));
+  owners_number_ = writer_->connect(owner_->address(), deadline()).value();
+  EXPECT_TRUE(wait([&] { return rail(1) == RailState::kRetired; }));
+}
+
 INSTANTIATE_TEST_SUITE_P(Wires, RailsTest, testing::ValuesIn(test::wire_kinds()),
                          test::name_of_wire);
 

@@ -38,7 +38,7 @@ Message some_message() {
   message.session = {some_number(), some_number(), some_number()};
   const Doors doors = {some_bytes(kAddressBytesMax), some_bytes(kAddressBytesMax)};
   const Origin origin{{some_number(), some_number()}, some_number(), some_number(), 4711};
-  switch (*rc::gen::inRange(0, 8)) {
+  switch (*rc::gen::inRange(0, 9)) {
     case 0:
       message.body = Hello{some_address(), *rc::gen::arbitrary<uint32_t>(), doors, origin};
       break;
@@ -48,6 +48,7 @@ Message some_message() {
     case 4: message.body = Revoke{some_number(), some_number()}; break;
     case 5: message.body = Beat{}; break;
     case 6: message.body = Goodbye{Goodbye::Why::kSilence}; break;
+    case 7: message.body = RailsRetired{*rc::gen::arbitrary<uint32_t>(), some_number()}; break;
     default: message.body = Revoked{some_number(), *rc::gen::arbitrary<bool>()};
   }
   return message;

@@ -42,6 +42,7 @@ struct WorldCounts {
   uint64_t scatters = 0;
   uint64_t barriers = 0;
   uint64_t kills = 0;
+  uint64_t retirements = 0;
   uint64_t detours = 0;  // writes that succeeded although a rail of theirs was down
 };
 
@@ -130,6 +131,7 @@ class World {
 
   bool knows_of_killed_rail(const Process& writer, const Process& owner) const;
   void kill_a_rail();
+  void retire_a_rail();
 
   // end.cpp
   void look_whether_over();

@@ -4,7 +4,8 @@
   fabric.py [--build FOLDER]
 
 Between GPU 0 and GPU 1 (where there is one GPU, between two processes on it): by copies into shared
-memory, and staged over each provider of libfabric. Ends with: N passed, N failed, N skipped.
+memory (of cuMemAlloc, shared by the driver's handles, and mapped memory, shared by file
+descriptors), and staged over each provider of libfabric. Ends with: N passed, N failed, N skipped.
 """
 import argparse
 import os
@@ -26,14 +27,14 @@ def main(arguments):
     options = parser.parse_args(arguments)
     program = options.build / "bin" / "fabric_gpu"
     verdicts = Verdicts()
-    for wire in WIRES:
-        words = [str(program), "--over", wire, *SIZES]
+    for wire, kind in [("local", "mapped"), *((wire, "plain") for wire in WIRES)]:
+        words = [str(program), "--over", wire, "--kind", kind, *SIZES]
         try:
             code, output, errors = run_group(words, os.environ, TIMEOUT_S)
         except DidNotEnd as hung:
-            verdicts.add("failed", wire, str(hung))
+            verdicts.add("failed", f"{wire}, {kind}", str(hung))
             continue
-        verdicts.add("failed" if code else "passed", f"GPU to GPU over {wire}",
+        verdicts.add("failed" if code else "passed", f"GPU to GPU over {wire}, {kind} memory",
                      (output + errors).strip())
     return verdicts.end()
 

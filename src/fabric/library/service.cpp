@@ -134,6 +134,16 @@ Service::~Service() {
   thread_.join();
   with([](Engine& engine) { engine.completions().cancel_all(); });
   events_.reset();  // before the engine: a callback may still be in a call
+  take_leave();
+}
+
+/// Peers that are not told would find out by silence. One that does not listen is not waited for
+/// longer than this.
+void Service::take_leave() {
+  constexpr uint64_t kLimitUs = 100'000;
+  const uint64_t end_ns = after_ns(kLimitUs);
+  engine_->say_goodbye();
+  while (engine_->has_messages_under_way() && now_ns() < end_ns) (void)engine_->step(now_ns());
 }
 
 uint64_t Service::now_ns() {

@@ -76,6 +76,7 @@ class Service {
   };
 
   Service(RailChoice rails, std::unique_ptr<Engine> engine, std::unique_ptr<Events> events);
+  void take_leave();
   void work();
   void rest(std::unique_lock<std::mutex>& lock);
   bool step();

@@ -112,6 +112,8 @@ class OfiDomain final : public Domain {
   std::unordered_map<uint32_t, Region> regions_;
   std::deque<Operation> operations_;
   std::vector<Peer> peers_;  // by number
+  std::vector<uint32_t> free_peers_;
+  size_t connects_ = 0;  // ever
   Sleepers sleepers_;
   Doors doors_;
   bool doors_first_ = false;  // in turns
@@ -194,6 +196,12 @@ Result<uint32_t> OfiDomain::connect(Bytes address) {
   if (is_text ? address.empty() || address.back() != std::byte{0}
               : address.size() != station_.name.size())
     return Status::error("this is no address of " + traits_.provider);
+  const size_t live = peers_.size() - free_peers_.size();
+  if (quirks_.peers_max > 0 && live + connects_ >= quirks_.peers_max)
+    return Status::error(traits_.provider + " has no room for further peers: " +
+                             std::to_string(connects_) + " connections have been made",
+                         "Open another engine, or use tcp;ofi_rxm");
+  ++connects_;
   Peer peer;
   if (quirks_.needs_endpoint_for_each_peer) {
     Result<Owned<fid_ep>> own = station_.open_endpoint(provider_);
@@ -205,8 +213,14 @@ Result<uint32_t> OfiDomain::connect(Bytes address) {
       fi_av_insert(station_.addresses.get(), address.data(), 1, &peer.address, 0, nullptr);
   if (count != 1)
     return provider_.failure("the peer's address is refused", count < 0 ? count : -FI_EINVAL);
-  peers_.push_back(std::move(peer));
-  return static_cast<uint32_t>(peers_.size() - 1);
+  if (free_peers_.empty()) {
+    peers_.push_back(std::move(peer));
+    return static_cast<uint32_t>(peers_.size() - 1);
+  }
+  const uint32_t number = free_peers_.back();
+  free_peers_.pop_back();
+  peers_[number] = std::move(peer);
+  return number;
 }
 
 void OfiDomain::disconnect(uint32_t peer) {
@@ -214,6 +228,7 @@ void OfiDomain::disconnect(uint32_t peer) {
   close(leaving.own);
   leaving.endpoint = nullptr;
   fi_av_remove(station_.addresses.get(), &leaving.address, 1, 0);
+  free_peers_.push_back(peer);
 }
 
 Result<uint32_t> OfiDomain::open_door() {

@@ -29,6 +29,10 @@ struct Quirks {
   bool needs_endpoint_for_each_peer = false;
   /// Its endpoints have locks in memory that processes share (robust_locks.h).
   bool shares_locks = false;
+  /// Places in its table of peers; 0: as many as there are. Each connection takes two, one for each
+  /// way. The one of the way in is not given back, and a full table makes the process hang or
+  /// fault.
+  size_t peers_max = 0;
   /// A connection that has broken stays so, and whatever is posted to it fails. An endpoint has one
   /// for each peer: once all that was under way has come back, the peer is written to from another.
   bool keeps_broken_connections = false;

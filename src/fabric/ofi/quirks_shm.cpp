@@ -16,7 +16,8 @@ const Quirks& shm_quirks() {
                                  .reaches_hosts = false,
                                  .closing_fences = true,
                                  .needs_endpoint_for_each_peer = true,
-                                 .shares_locks = true};
+                                 .shares_locks = true,
+                                 .peers_max = 252};  // SMR_MAX_PEERS is 256
   return quirks;
 }
 

@@ -1,0 +1,208 @@
+// Sessions of the staged domain that break in the middle: what it says to its peer is lost, or the
+// peer ends, between a write into the ring, its announcement, and the answer.
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "fabric/staged/domain.h"
+#include "fabric/wires.h"
+#include "support/server.h"
+
+namespace braid::fabric {
+namespace {
+
+using test::some_bytes;
+
+constexpr int kLooks = 3000;  // long enough for all that can still happen
+
+/// In front of a wire: messages pass, vanish, or fail. Writes always pass.
+class Censor final : public Domain {
+ public:
+  enum class Messages : uint8_t { kPass, kVanish, kFail };
+  struct Orders {
+    Messages messages = Messages::kPass;
+    int written = 0;   ///< writes that have ended
+    int censored = 0;  ///< messages that have not passed
+  };
+
+  Censor(std::unique_ptr<Domain> wire, Orders& orders) : wire_(std::move(wire)), orders_(orders) {}
+  const Traits& traits() const override { return wire_->traits(); }
+  Bytes address() const override { return wire_->address(); }
+  Result<uint32_t> add_region(MutableBytes memory, Access access) override {
+    return wire_->add_region(memory, access);
+  }
+  RemoteRange remote_range(uint32_t region) const override { return wire_->remote_range(region); }
+  void remove_region(uint32_t region) override { wire_->remove_region(region); }
+  Result<uint32_t> connect(Bytes address) override { return wire_->connect(address); }
+  void disconnect(uint32_t peer) override { wire_->disconnect(peer); }
+  Result<uint32_t> open_door() override { return wire_->open_door(); }
+  Bytes door_address(uint32_t door) const override { return wire_->door_address(door); }
+  void close_door(uint32_t door) override { wire_->close_door(door); }
+  bool post_write(const Write& write) override {
+    if (!wire_->post_write(write)) return false;
+    writes_.insert(write.context);
+    return true;
+  }
+  bool post_send(uint32_t peer, uint32_t region, Bytes message, uint64_t context) override {
+    if (orders_.messages == Messages::kPass)
+      return wire_->post_send(peer, region, message, context);
+    ++orders_.censored;
+    const bool ok = orders_.messages == Messages::kVanish;
+    censored_.push_back({Event::kPosted, ok, 0, 0, context});
+    return true;
+  }
+  bool post_receive(uint32_t region, MutableBytes buffer, uint64_t context) override {
+    return wire_->post_receive(region, buffer, context);
+  }
+  size_t poll(std::span<Completion> completions) override {
+    size_t count = 0;
+    for (; count < completions.size() && !censored_.empty(); censored_.pop_front())
+      completions[count++] = censored_.front();
+    const size_t more = wire_->poll(completions.subspan(count));
+    for (size_t i = count; i < count + more; ++i)
+      if (completions[i].event == Event::kPosted && writes_.erase(completions[i].context) > 0)
+        ++orders_.written;
+    return count + more;
+  }
+
+ private:
+  std::unique_ptr<Domain> wire_;
+  Orders& orders_;
+  std::set<uint64_t> writes_;
+  std::deque<Completion> censored_;
+};
+
+using Messages = Censor::Messages;
+
+const test::WireKind& kind_named(const std::vector<test::WireKind>& kinds, const char* name) {
+  for (const test::WireKind& kind : kinds)
+    if (kind.name == name) return kind;
+  throw std::runtime_error("no such wire");
+}
+
+/// From host memory into a GPU of the emulated server, over the simulated network.
+class StagedBreakTest : public braid::test::ServerTest {
+ protected:
+  static constexpr size_t kBytes = 200'000;
+
+  void SetUp() override {
+    ServerTest::SetUp();
+    memories_ = kind_named(test::wire_kinds(), "simulated_software_host_to_gpu").make();
+    wire_ = kind_named(test::host_wire_kinds(), "simulated_software").make();
+    owner_ = open(1, of_owner_);
+    target_ = memories_->memory(1, kBytes);
+    into_ = owner_->add_region(target_->bytes(), Access::kRemoteWrite).value();
+    range_ = owner_->remote_range(into_);
+    start_writer();
+    ASSERT_NO_FATAL_FAILURE(write(1, 1));  // sets everything up
+    ASSERT_TRUE(wait([&] { return ended_.count(1) == 1 && immediates_[1] == 1; }));
+  }
+
+  std::unique_ptr<Domain> open(int side, Censor::Orders& orders) {
+    return staged::stage(std::make_unique<Censor>(wire_->open(side), orders)).value();
+  }
+  void start_writer() {
+    of_writer_ = {};
+    writer_ = open(0, of_writer_);
+    peer_ = writer_->connect(owner_->address()).value();
+    from_ = writer_->add_region(source_, Access::kLocal).value();
+  }
+
+  bool wait(const std::function<bool()>& until, int looks_max = 200'000) {
+    for (int look = 0; look < looks_max; ++look) {
+      if (until()) return true;
+      if (writer_ != nullptr) poll(*writer_);
+      poll(*owner_);
+      wire_->pass_time();
+      memories_->pass_time();
+    }
+    return false;
+  }
+  void poll(Domain& domain) {
+    Completion completions[16];
+    const size_t count = domain.poll(completions);
+    for (size_t i = 0; i < count; ++i) {
+      if (completions[i].event == Event::kPosted)
+        ended_[completions[i].context] = completions[i].ok;
+      if (completions[i].event == Event::kImmediate) ++immediates_[completions[i].immediate];
+    }
+  }
+
+  /// All of the source, with new bytes; its number is its context and its immediate.
+  void write(uint32_t number, uint32_t seed) {
+    const auto bytes = some_bytes(kBytes, seed);
+    std::copy(bytes.begin(), bytes.end(), source_.begin());
+    Write write;
+    write.peer = peer_;
+    write.region = from_;
+    write.source = source_;
+    write.target_address = range_.base;
+    write.target_key = range_.key;
+    write.immediate = number;
+    write.context = number;
+    ASSERT_TRUE(wait([&] { return writer_->post_write(write); }));
+  }
+
+  std::unique_ptr<test::Wire> memories_, wire_;
+  Censor::Orders of_owner_, of_writer_;
+  std::unique_ptr<Domain> owner_, writer_;
+  std::unique_ptr<test::Memory> target_;
+  std::vector<std::byte> source_ = std::vector<std::byte>(kBytes);
+  uint32_t into_ = 0, from_ = 0, peer_ = 0;
+  RemoteRange range_;
+  std::map<uint64_t, bool> ended_;
+  std::map<uint32_t, int> immediates_;
+};
+
+TEST_F(StagedBreakTest, AWriterThatEndsBeforeItsAnnouncementHasWrittenNothing) {
+  const int before = of_writer_.written;
+  of_writer_.messages = Messages::kVanish;
+  write(2, 2);
+  ASSERT_TRUE(wait([&] { return of_writer_.written > before && of_writer_.censored > 0; }))
+      << "it lies in the ring, and is not announced";
+  writer_.reset();
+  wait([] { return false; }, kLooks);
+  EXPECT_EQ(immediates_[2], 0);
+  EXPECT_EQ(target_->get(), some_bytes(kBytes, 1)) << "what was there before";
+
+  start_writer();
+  write(3, 3);
+  ASSERT_TRUE(wait([&] { return ended_.count(3) == 1 && immediates_[3] == 1; }));
+  EXPECT_TRUE(ended_[3]) << "another writer is served";
+  EXPECT_EQ(target_->get(), some_bytes(kBytes, 3));
+  EXPECT_EQ(immediates_[2], 0);
+  owner_->remove_region(into_);
+  EXPECT_TRUE(wait([&] { return owner_->drain(into_) == Drain::kOver; }));
+}
+
+TEST_F(StagedBreakTest, AnAnnouncementWithoutAnAnswerFailsWhenItsConnectionDoes) {
+  of_owner_.messages = Messages::kVanish;
+  write(2, 2);
+  ASSERT_TRUE(wait([&] { return immediates_[2] == 1 && of_owner_.censored > 0; }));
+  EXPECT_EQ(target_->get(), some_bytes(kBytes, 2)) << "it has arrived";
+  wait([] { return false; }, kLooks);
+  EXPECT_EQ(ended_.count(2), 0u) << "nobody has said so";
+
+  of_writer_.messages = Messages::kFail;
+  write(3, 3);
+  ASSERT_TRUE(wait([&] { return ended_.count(2) == 1 && ended_.count(3) == 1; }));
+  EXPECT_FALSE(ended_[2]);
+  EXPECT_FALSE(ended_[3]);
+
+  of_owner_.messages = of_writer_.messages = Messages::kPass;
+  write(4, 4);
+  ASSERT_TRUE(wait([&] { return ended_.count(4) == 1; })) << "with another ring";
+  EXPECT_TRUE(ended_[4]);
+  EXPECT_EQ(target_->get(), some_bytes(kBytes, 4));
+  wait([] { return false; }, kLooks);
+  EXPECT_EQ(immediates_[2], 1);
+  EXPECT_EQ(immediates_[3], 0);
+  EXPECT_EQ(immediates_[4], 1);
+}
+
+}  // namespace
+}  // namespace braid::fabric
