@@ -104,7 +104,7 @@ struct Completion {
   uint32_t immediate = 0;
   uint64_t size_bytes = 0;  ///< of a message that has arrived
   uint64_t context = 0;
-  uint32_t slices = 1;  ///< of the write whose immediate has arrived
+  uint32_t slices = 1;  ///< of the write, or writes together, whose immediate has arrived
 };
 
 class Domain {
