@@ -311,6 +311,7 @@ class Engine final : private Worker::Listener {
 
   // rails.cpp
   void tell_retired(uint64_t peer);
+  RailsRetired retired_rails() const;
   void probe_routes(uint64_t peer);
   void probe(uint64_t peer, size_t rail);
   void probe_ended(const Transfer& transfer);

@@ -19,7 +19,10 @@ void Engine::beat(uint64_t id) {
   };
   size_t rail = message_rail(peer);
   for (size_t i = 0; i < mailboxes_.size() && !is_free(rail); ++i) rail = i;
-  if (is_free(rail)) tell(id, rail, Beat{});
+  if (!is_free(rail)) return;
+  tell(id, rail, Beat{});
+  // It may have been lost with a rail that breaks and does not say so.
+  if (retired_change_ > 0 && peer.version >= 2) tell(id, rail, retired_rails());
 }
 
 void Engine::tell(uint64_t id, size_t rail, decltype(Message::body) body) {

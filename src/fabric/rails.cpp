@@ -88,10 +88,14 @@ Status Engine::restore_rail(size_t rail) {
 void Engine::tell_retired(uint64_t id) {
   const Peer* peer = find_live(id);
   if (peer == nullptr || peer->state != PeerState::kConnected || peer->version < 2) return;
-  RailsRetired told{0, retired_change_};
+  tell(id, retired_rails());
+}
+
+RailsRetired Engine::retired_rails() const {
+  RailsRetired now{0, retired_change_};
   for (size_t rail = 0; rail < retired_.size(); ++rail)
-    told.rails |= uint32_t{retired_[rail]} << rail;
-  tell(id, told);
+    now.rails |= uint32_t{retired_[rail]} << rail;
+  return now;
 }
 
 void Engine::handle_from(uint64_t id, const RailsRetired& told) {

@@ -126,7 +126,12 @@ void World::check_route(const Process& process, const Process& other,
                         const RouteStatistics& route) const {
   const std::string name = "rail " + std::to_string(route.rail);
   if (!is_killed(process, other, route.rail)) {
-    const bool may_wait = faults_.swallows(&process, &other, route.rail, now_ns());
+    // Without beats nobody says again that a rail is restored.
+    const bool has_beats = engine_options_.heartbeat.interval_ns > 0;
+    const bool may_be_retired = route.state == RailState::kRetired && !has_beats;
+    const std::optional<size_t> swallowed_by =
+        may_be_retired ? std::nullopt : std::optional(route.rail);
+    const bool may_wait = faults_.swallows(&process, &other, swallowed_by, now_ns());
     if (!may_wait && route.state != RailState::kUp) throw Bug(name + " is well, and not in use");
     return;
   }

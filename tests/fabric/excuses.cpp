@@ -30,6 +30,13 @@ bool World::may_have_missed_the_handshake(const Process& a, const Process& b) co
   return faults_.delay_ns(&a, &b, now_ns()) + kTravelNs >= engine_options_.handshake_ns;
 }
 
+/// Who was greeted beats once the greeting was answered. A rail that has held up the answer takes
+/// the first beat too.
+bool World::may_have_begun_to_beat_late(const Process& a, const Process& b) const {
+  const HeartbeatOptions& beats = engine_options_.heartbeat;
+  return faults_.delay_ns(&a, &b, now_ns()) + 2 * beats.interval_ns >= beats.limit_ns;
+}
+
 /// A greeting was lost, or late: one of them may believe that they are connected.
 bool World::may_be_half_met(const Process& a, const Process& b) const {
   return may_be_swallowed(a, b) || may_have_missed_the_handshake(a, b) ||
@@ -67,6 +74,7 @@ bool World::may_lose(const Process& process, const Process& other, PeerFailure w
     case PeerFailure::kSilent:  // who has given us up does not beat
       return beats.interval_ns > 0 &&
              (other.has_lost.contains(&process) || may_have_missed_the_handshake(process, other) ||
+              may_have_begun_to_beat_late(process, other) ||
               faults_.silences(&other, &process, rails_, beats.limit_ns / beats.interval_ns - 1,
                                beats.limit_ns, now_ns()));
     case PeerFailure::kLeft: return may_be_half_met(process, other);
@@ -125,7 +133,10 @@ bool World::may_stay_quarantined(const Job& job) const {
   // One that has crashed was disconnected.
   const bool is_gone = !job.writer->is_alive || owner.has_lost.contains(job.writer);
   if (is_gone && network_options_.closing_fences) return false;
-  return job.has_failed_in_network || are_parted(owner, *job.writer) ||
+  // It failed, and its ticket is another part's to end.
+  const bool may_have_failed = job.writer->is_alive && !job.writer_is_over && may_stay_open(job) &&
+                               faults_.fails(&owner, job.writer, 0, now_ns());
+  return job.has_failed_in_network || may_have_failed || are_parted(owner, *job.writer) ||
          are_half_met(owner, *job.writer) || may_be_swallowed(owner, *job.writer);
 }
 

@@ -131,6 +131,7 @@ class World {
 
   bool knows_of_killed_rail(const Process& writer, const Process& owner) const;
   void kill_a_rail();
+  bool may_have_begun_to_beat_late(const Process& a, const Process& b) const;
   void retire_a_rail();
 
   // end.cpp
