@@ -99,10 +99,9 @@ typedef struct braid_fabric_pages {
 BRAID_API braid_status braid_fabric_open(const braid_fabric_options* options,
                                          braid_fabric** fabric);
 /* Writes of peers and of this engine end here; no memory is used any more. NULL is allowed. Peers
- * are told, which waits up to 100 ms for those that do not listen.
- * Requests that have had no event get theirs, as cancelled, from callbacks that may not call the
- * engine. Called within a callback, close leaves these for when that callback has returned;
- * otherwise they have all returned when it does. */
+ * are told, which takes up to 100 ms. Requests that have had no event get theirs, as cancelled,
+ * from callbacks that may not call the engine. Called within a callback, close leaves these for
+ * when it has returned; otherwise they have all returned when close does. */
 BRAID_API void braid_fabric_close(braid_fabric* fabric);
 
 /* How others reach this engine, as bytes to hand to them. *needed_bytes is the size; a buffer that
@@ -350,9 +349,8 @@ typedef struct braid_fabric_statistics {
 } braid_fabric_statistics;
 
 /* Takes a rail out of use, as for a NIC that is to be serviced: this engine posts nothing more to
- * it, and its peers are told to post nothing to it either, unless the two have no other. What is
- * under way ends: braid_fabric_get_routes says when, here and at each peer. BRAID_ERROR_ARGUMENT
- * for the last rail. */
+ * it, nor do its peers, unless two have no other. What is under way ends: braid_fabric_get_routes
+ * says when, here and at each peer. BRAID_ERROR_ARGUMENT for the last rail. */
 BRAID_API braid_status braid_fabric_retire_rail(braid_fabric* fabric, size_t rail);
 /* Back into use, at the peers too, once probes have succeeded. */
 BRAID_API braid_status braid_fabric_restore_rail(braid_fabric* fabric, size_t rail);

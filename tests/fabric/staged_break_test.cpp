@@ -41,7 +41,11 @@ class Censor final : public Domain {
   void disconnect(uint32_t peer) override { wire_->disconnect(peer); }
   Result<uint32_t> open_door() override { return wire_->open_door(); }
   Bytes door_address(uint32_t door) const override { return wire_->door_address(door); }
+  Result<uint32_t> add_door_region(uint32_t door, MutableBytes memory) override {
+    return wire_->add_door_region(door, memory);
+  }
   void close_door(uint32_t door) override { wire_->close_door(door); }
+  Drain drain_door(uint32_t door) const override { return wire_->drain_door(door); }
   bool post_write(const Write& write) override {
     if (!wire_->post_write(write)) return false;
     writes_.insert(write.context);
