@@ -157,6 +157,7 @@ ssize_t receive_parts(fid_ep* handle, const iovec* parts, void** descriptors, si
                       fi_addr_t, void* context) {
   auto& endpoint = *static_cast<Endpoint*>(handle);
   const std::lock_guard lock(endpoint.nic.mutex);
+  if (endpoint.is_closed()) return -FI_EOPBADSTATE;
   return endpoint.post_receive(gather(parts, descriptors, count), context);
 }
 
@@ -184,7 +185,7 @@ int close_endpoint(fid* handle) {
     const std::lock_guard lock(nic.mutex);
     if (nic.manners.has_connections) endpoint->disconnect();
     if (endpoint->events != nullptr) endpoint->events->forget(handle);
-    delete endpoint;  // owner: this endpoint
+    endpoint->close();
   }
   return 0;
 }

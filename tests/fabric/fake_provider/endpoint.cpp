@@ -56,6 +56,13 @@ Endpoint::Endpoint(Nic& its_nic, const fi_info& info)
 
 Endpoint::~Endpoint() { nic.members.erase(this); }
 
+void Endpoint::close() {
+  is_closed_ = true;
+  nic.members.erase(this);
+  port.close();
+  nic.closed.emplace_back(this);
+}
+
 // ---- Postings ----
 
 int Endpoint::post(Posting posting) {

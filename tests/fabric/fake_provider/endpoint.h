@@ -86,6 +86,10 @@ class Endpoint : public fid_ep, public Nic::Member {
   void accept(std::span<const std::byte> data);
   /// Everything ends, and the peer is told.
   void disconnect();
+  /// Its memory stays until the NIC ends: rxm of libfabric 1.17 posts receives to connections that
+  /// it has closed, when it is closed itself with messages that nobody has received.
+  void close();
+  bool is_closed() const { return is_closed_; }
   /// As a link that fails: both ends notice by what they have under way.
   void break_connection() { break_off(Outcome::kPeerGone); }
   bool progress() override;
@@ -135,6 +139,7 @@ class Endpoint : public fid_ep, public Nic::Member {
   bool deliver(Arrival& arrival);
   void acknowledge(const std::string& to, uint64_t posting, Outcome outcome);
 
+  bool is_closed_ = false;
   bool is_alone_ = false;  // the peer is gone, and the program was told
   size_t postings_max_;
   size_t receives_max_;

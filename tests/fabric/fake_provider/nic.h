@@ -4,10 +4,12 @@
 #include <rdma/fabric.h>
 
 #include <atomic>
+#include <memory>
 #include <mutex>
 #include <random>
 #include <set>
 #include <thread>
+#include <vector>
 
 #include "fabric/fake_provider/regions.h"
 
@@ -46,6 +48,7 @@ class Nic {
   Regions regions;
   bool needs_descriptors = true;  // FI_MR_LOCAL
   std::set<Member*> members;
+  std::vector<std::unique_ptr<Member>> closed;
 
   /// Those of this process. They must not be closed meanwhile.
   static std::set<Nic*> all();

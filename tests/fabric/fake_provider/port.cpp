@@ -31,8 +31,11 @@ Place place_of(const std::string& name) {
 
 }  // namespace
 
-Port::~Port() {
-  if (socket_ >= 0) close(socket_);
+Port::~Port() { close(); }
+
+void Port::close() {
+  if (socket_ >= 0) ::close(socket_);
+  socket_ = -1;
 }
 
 bool Port::open(const std::string& name) {

@@ -20,6 +20,7 @@ class Port {
 
   /// False: somebody has this name.
   bool open(const std::string& name);
+  void close();
   const std::string& name() const { return name_; }
   int descriptor() const { return socket_; }
 
