@@ -68,10 +68,19 @@ bool has_ended(pid_t process) {
   return is_over;
 }
 
+void pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+/// Looks first: to write would take the cache line from whoever holds it.
 bool try_lock(pthread_spinlock_t* lock, int32_t word) {
-  int32_t seen = kFree;
-  return word_of(lock).compare_exchange_strong(seen, word, std::memory_order_acquire,
-                                               std::memory_order_relaxed);
+  int32_t seen = word_of(lock).load(std::memory_order_relaxed);
+  return seen == kFree && word_of(lock).compare_exchange_strong(
+                              seen, word, std::memory_order_acquire, std::memory_order_relaxed);
 }
 
 uint64_t now_ns() {
@@ -90,8 +99,7 @@ int spin_lock(pthread_spinlock_t* lock) {
   } else if (calls != nullptr) {
     calls->wait(lock);
   } else {
-    for (int tries = 1; !try_lock(lock, word); ++tries)
-      if (tries % kTriesBeforeYield == 0) sched_yield();
+    while (!try_lock(lock, word)) pause();
   }
   return 0;
 }
@@ -156,11 +164,15 @@ void RobustCalls::end() { current = nullptr; }
 void RobustCalls::wait(pthread_spinlock_t* lock) {
   const auto known = held_.find(lock);
   const bool is_known = known != held_.end() && known->second == word_of(lock).load();
-  const uint64_t end_ns = is_known ? 0 : now_ns() + kLimitNs;
+  uint64_t end_ns = 0;  // not known yet: most waits are over before a clock could be read
   for (;;) {
-    for (int tries = 0; tries < kTriesBeforeYield; ++tries)
+    for (int tries = 0; tries < kTriesBeforeYield; ++tries) {
       if (try_lock(lock, word_)) return taken(lock);
-    if (now_ns() >= end_ns) {
+      pause();
+    }
+    const uint64_t now = now_ns();
+    if (end_ns == 0) end_ns = is_known ? now : now + kLimitNs;
+    if (now >= end_ns) {
       int32_t holder = word_of(lock).load();
       if (holder != kFree) {
         if (!may_take_over(holder)) abandon(lock, holder);
