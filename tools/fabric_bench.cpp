@@ -16,7 +16,9 @@
 
 #include "base/units.h"
 #include "bench/fabric/race.h"
+#include "fabric/ofi/domain.h"
 #include "tools/commands.h"
+#include "tools/in_child.h"
 #include "tools/locate.h"
 
 namespace braid::tools {
@@ -255,6 +257,16 @@ Status shortcomings(const BenchOptions& options, const Findings& all) {
   return {};
 }
 
+/// In a child: whoever has loaded libfabric must not fork.
+Status check_works(const ofi::Quirks& provider) {
+  const auto opened = ask_in_child([&]() -> Result<std::string> {
+    const auto domain = ofi::open_domain(provider, "127.0.0.1");
+    return domain.ok() ? Result<std::string>(std::string()) : domain.status();
+  });
+  if (opened.ok()) return {};
+  return Status::error(opened.status().message(), "`braid fabric doctor` says what works");
+}
+
 int bench_all(const BenchOptions& options) {
   if (options.are_rails_limited) return bench_limited_rails(options.turns, options.json_file);
   auto race = race_of(options);
@@ -264,6 +276,7 @@ int bench_all(const BenchOptions& options) {
     providers.push_back(ofi::find_quirks(provider));
     if (providers.back() == nullptr)
       return fail(Status::error("braid does not know the provider '" + provider + "'"));
+    if (const Status status = check_works(*providers.back()); !status.ok()) return fail(status);
   }
   if (!options.json_file.empty())
     if (const Status status = check_writable(options.json_file); !status.ok()) return fail(status);

@@ -46,6 +46,15 @@ def race(*words, against=f"plain,{COPY_PEER}", provider="net", size="16K", **opt
     return Run("--provider", provider, "--against", against, "--sizes", size, *words, **options)
 
 
+class Providers(unittest.TestCase):
+    def test_one_that_does_not_work_here_is_an_error_that_says_why(self):
+        run = Run("--provider", "verbs;ofi_rxm", "--sizes", "64")
+        self.assertEqual(run.exit_code, 1)
+        self.assertIn("verbs;ofi_rxm", run.errors)
+        self.assertIn("braid fabric doctor", run.errors)
+        self.assertNotIn("Backtrace", run.errors + run.output)
+
+
 class Against(unittest.TestCase):
     def test_all_take_turns_and_all_bytes_are_verified(self):
         run = race(size="16K,1M")
