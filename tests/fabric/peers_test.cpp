@@ -146,6 +146,32 @@ TEST_F(PeersTest, WhoLeavesSaysSo) {
 
 /// What a write had begun lies in the network or in queues still: the process's end alone is no
 /// fence, the shut door is.
+TEST_F(PeersTest, WhoWasGivenUpAndGoesOnWritesNothingIntoMemoryThatIsFenced) {
+  sim::NetworkOptions options = SmallNet::software();
+  options.landing_us_max = 400;
+  SmallNet net(options);
+  SmallNet::Node &owner = net.add(1), &writer = net.add(2);
+  const uint64_t peer = net.connect(owner, writer);
+  std::vector<std::byte> memory(64 * 64), source(64 * 64, std::byte{1});
+  const uint64_t region = owner.engine->add_region(memory).value();
+  const Granted granted = owner.engine->grant(region, peer, 0, memory.size()).value();
+  const uint64_t target = writer.engine->open_target(granted.descriptor).value();
+  const uint64_t from = writer.engine->add_region(source).value();
+  for (uint64_t at = 0; at < source.size(); at += 256)  // each lands at a time of its own
+    ASSERT_TRUE(
+        writer.engine->write(from, target, {at, at, 256}, {}, net.now_ns() + 100'000'000).ok());
+  const auto landed = [&] { return std::count(memory.begin(), memory.end(), std::byte{1}); };
+  ASSERT_TRUE(net.run(2'000, [&] { return landed() > 0; }));
+  net.pause(writer);
+  ASSERT_LT(landed(), 64 * 64) << "nothing is left to land";
+  ASSERT_TRUE(net.run(
+      20'000, [&] { return owner.engine->fence(granted.grant).value() == Fence::kFenced; }));
+  std::fill(memory.begin(), memory.end(), std::byte{0});
+  net.resume(writer);
+  net.run(10'000);
+  EXPECT_EQ(memory, std::vector<std::byte>(memory.size()));
+}
+
 TEST_F(PeersTest, WhenItsProcessHasEndedQuarantinedMemoryIsFenced) {
   for (const bool is_fencing : {true, false}) {
     sim::NetworkOptions options = SmallNet::software();
