@@ -55,6 +55,7 @@ TEST_F(PeersTest, ASilentPeerIsNamedAndTheOthersGoOn) {
 TEST_F(PeersTest, ASilentPeerThatHoldsAllRoomHoldsUpNobodyElse) {
   sim::NetworkOptions options = SmallNet::software();
   options.postings_max = 2;
+  options.segments_max = 1;  // so that a write is several postings
   SmallNet net(options);
   net.options.heartbeat.interval_ns = 0;
   net.options.slicing = {64, 8};
