@@ -30,6 +30,7 @@ struct Case {
   int64_t bytes_of_visit;  // that may stay; those of libfabric 1.17 are named below
   const char* last;        // how the last engine of a process goes
 };
+void PrintTo(const Case& each, std::ostream* out) { *out << each.provider; }
 
 // `net` loses an fi_info for each endpoint and each connection: 600 bytes each, in parts. `shm`
 // loses the name of each endpoint, 280 bytes, and keeps a mapping and a place in its table for each
