@@ -147,6 +147,26 @@ TEST_F(PeersTest, WhoLeavesSaysSo) {
 
 /// What a write had begun lies in the network or in queues still: the process's end alone is no
 /// fence, the shut door is.
+TEST_F(PeersTest, WritesToAPeerThatWasGivenUpAreStoppedLongBeforeTheirDeadlines) {
+  sim::NetworkOptions options = SmallNet::software();
+  options.postings_max = 2;
+  options.segments_max = 1;
+  SmallNet net(options);
+  net.options.slicing = {64, 8};
+  SmallNet::Node &owner = net.add(1), &writer = net.add(2);
+  const uint64_t peer = net.connect(owner, writer);
+  std::vector<std::byte> memory(512), source(512, std::byte{1});
+  const uint64_t region = owner.engine->add_region(memory).value();
+  const Granted granted = owner.engine->grant(region, peer, 0, 512).value();
+  const uint64_t target = writer.engine->open_target(granted.descriptor).value();
+  const uint64_t from = writer.engine->add_region(source).value();
+  net.pause(owner);
+  const uint64_t ticket =
+      writer.engine->write(from, target, {0, 0, 512}, {}, net.now_ns() + 60'000'000'000).value();
+  ASSERT_TRUE(net.run(20'000, [&] { return writer.engine->next_failed().has_value(); }));
+  EXPECT_EQ(writer.engine->failure(ticket), Failure::kDisconnected);
+}
+
 TEST_F(PeersTest, WhoWasGivenUpAndGoesOnWritesNothingIntoMemoryThatIsFenced) {
   sim::NetworkOptions options = SmallNet::software();
   options.landing_us_max = 400;
