@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <fstream>
 #include <random>
@@ -20,6 +21,7 @@ namespace braid::tools {
 namespace {
 
 constexpr size_t kStoppedOwner = 1;
+constexpr double kStopSeconds = 3;  // after 5 it would be given up, and have to connect anew
 constexpr int kStartSeconds = 20;
 constexpr int kEndSeconds = 10;
 
@@ -107,7 +109,7 @@ class Demo {
     kill(owners_[kStoppedOwner], SIGSTOP);
     mark(fmt::format("peer {} stopped", kStoppedOwner));
     const uint64_t others = shared_.owners[0].verified;
-    pass(0.15);
+    pass(std::min(0.15, kStopSeconds / options_.seconds));
     other_went_on_ = shared_.owners[0].verified > others;
     kill(owners_[kStoppedOwner], SIGCONT);
     mark(fmt::format("peer {} continued", kStoppedOwner));
