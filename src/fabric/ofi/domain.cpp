@@ -129,7 +129,7 @@ OfiDomain::OfiDomain(Provider provider, Station station)
     : provider_(std::move(provider)),
       quirks_(provider_.quirks),
       traits_{quirks_.provider, quirks_.removal_fences, quirks_.closing_fences},
-      calls_(quirks_.shares_locks && provider_.library.has_robust_locks
+      calls_(quirks_.shares_locks && provider_.libfabric.has_robust_locks
                  ? std::make_unique<RobustCalls>()
                  : nullptr),
       station_(std::move(station)),
@@ -228,7 +228,8 @@ void OfiDomain::disconnect(uint32_t peer) {
   close(leaving.own);
   leaving.endpoint = nullptr;
   fi_av_remove(station_.addresses.get(), &leaving.address, 1, 0);
-  free_peers_.push_back(peer);
+  // What has not come back yet counts for its number still.
+  if (leaving.under_way == 0) free_peers_.push_back(peer);
 }
 
 Result<uint32_t> OfiDomain::open_door() {
@@ -340,8 +341,8 @@ bool OfiDomain::post_write(const Write& write) {
   message.rma_iov = targets.data();
   message.rma_iov_count = count;
   message.context = operation;
-  message.data = (write.immediate ? *write.immediate : kNoImmediate) | uint64_t{write.slices - 1}
-                                                                           << kSlicesShift;
+  message.data = write.immediate ? *write.immediate : kNoImmediate;
+  message.data |= uint64_t{write.slices - 1} << kSlicesShift;
   const uint64_t flags = FI_COMPLETION | FI_DELIVERY_COMPLETE |
                          (write.immediate || tells_landings_ ? uint64_t{FI_REMOTE_CQ_DATA} : 0);
   fid_ep* const endpoint = peers_.at(write.peer).endpoint;

@@ -8,10 +8,7 @@ namespace braid::fabric::ofi {
 namespace {
 
 constexpr size_t kEventsAtOnce = 64;
-constexpr uint32_t kQuietAfterLooks = 256;
-constexpr uint32_t kQuietEveryPolls = 16;  // while others are busy
-constexpr uint32_t kClosingLooks =
-    100'000;  // then a connection that does not end is closed as it is
+constexpr uint32_t kClosingLooks = 100'000;  // then a connection that does not end is closed as is
 
 }  // namespace
 
@@ -61,10 +58,12 @@ void Doors::remove_region(uint32_t number, uint32_t region) {
 
 Status Doors::share(uint32_t region, MutableBytes memory, uint64_t key) {
   if (!provider_.chooses_keys()) return {};  // it is registered in the common domain
-  const Shared shared{memory, key};
+  const Shared& shared = shared_[region] = {memory, key};
   for (Door& door : order_)
-    if (Status failed = share_with(door, region, shared); !failed.ok()) return failed;
-  shared_[region] = shared;
+    if (Status failed = share_with(door, region, shared); !failed.ok()) {
+      unshare(region);
+      return failed;
+    }
   return {};
 }
 

@@ -19,7 +19,7 @@ namespace braid::fabric::ofi {
 class Pace {
  public:
   bool is_quiet() const { return looks_in_vain_ >= kQuietAfterLooks; }
-  /// It may wait for now. `is_busy`: something comes elsewhere.
+  /// Whether this look may be left out. `is_busy`: something comes elsewhere.
   bool waits(bool is_busy) { return is_busy && is_quiet() && ++turns_ % kQuietEveryTurns != 0; }
   void looked(size_t come) { looks_in_vain_ = come > 0 ? 0 : looks_in_vain_ + 1; }
 

@@ -19,8 +19,8 @@ struct Library {
   decltype(&::fi_version) version = nullptr;
 
   void* handle = nullptr;  ///< of dlopen
-  bool has_robust_locks =
-      false;  ///< robust_locks.h; otherwise processes that are stopped may hold us up
+  /// See robust_locks.h; otherwise processes that are stopped may hold us up.
+  bool has_robust_locks = false;
 
   /// "Connection refused (111)" of a negative answer.
   std::string describe(int64_t answer) const;

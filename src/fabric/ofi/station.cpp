@@ -31,7 +31,7 @@ Result<std::vector<std::byte>> name_of(const Provider& provider, fid_ep& endpoin
 
 Status Provider::failure(const char* what, int64_t answer) const {
   return Status::error(std::string(quirks.provider) + ": " + what + ": " +
-                       library.describe(answer));
+                       libfabric.describe(answer));
 }
 
 Result<Provider> Provider::open(const Quirks& quirks, const std::string& host_address) {
@@ -42,7 +42,7 @@ Result<Provider> Provider::open(const Quirks& quirks, const std::string& host_ad
   if (!offer.ok()) return offer.status();
   provider.info = std::move(offer).value();
   fid_fabric* fabric = nullptr;
-  const int answer = provider.library.fabric(provider.info->fabric_attr, &fabric, nullptr);
+  const int answer = provider.libfabric.fabric(provider.info->fabric_attr, &fabric, nullptr);
   if (answer != 0) return provider.failure("fi_fabric", answer);
   provider.fabric.reset(fabric);
   return provider;

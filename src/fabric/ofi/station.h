@@ -29,7 +29,7 @@ using Owned = std::unique_ptr<Object, Close>;
 
 /// A provider at an address of the host: what all stations of a domain are opened from.
 struct Provider {
-  const Library& library;
+  const Library& libfabric;
   const Quirks& quirks;
   Info info;
   Owned<fid_fabric> fabric;
