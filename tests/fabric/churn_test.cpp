@@ -110,7 +110,7 @@ class Host {
 class ChurnTest : public testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
-    // An endpoint of rxm has 83 MB otherwise, and clearing its pages takes most of the time.
+    // Otherwise clearing the buffers of rxm's endpoints takes most of the time.
     setenv("FI_OFI_RXM_BUFFER_SIZE", "1024", 0);
     if (auto opened = Fabric::open({GetParam().provider, {"127.0.0.1"}}); !opened.ok())
       GTEST_SKIP() << opened.status().message();

@@ -10,6 +10,38 @@ namespace {
 
 using test::SmallNet;
 
+/// Memory of the owner's that the writer may write, and as many ones to write.
+struct Granting {
+  Granting(SmallNet& its_net, SmallNet::Node& its_owner, SmallNet::Node& its_writer,
+           size_t size_bytes)
+      : net(its_net),
+        owner(its_owner),
+        writer(its_writer),
+        peer(net.connect(owner, writer)),
+        memory(size_bytes),
+        source(size_bytes, std::byte{1}),
+        region(owner.engine->add_region(memory).value()),
+        granted(owner.engine->grant(region, peer, 0, size_bytes).value()),
+        target(writer.engine->open_target(granted.descriptor).value()),
+        from(writer.engine->add_region(source).value()) {}
+
+  uint64_t write(uint64_t offset, uint64_t size_bytes) {
+    return writer.engine
+        ->write(from, target, {offset, offset, size_bytes}, {}, net.now_ns() + 60'000'000'000)
+        .value();
+  }
+  int64_t landed() const { return std::count(memory.begin(), memory.end(), std::byte{1}); }
+  Fence fence() const { return owner.engine->fence(granted.grant).value(); }
+
+  SmallNet& net;
+  SmallNet::Node &owner, &writer;
+  uint64_t peer;
+  std::vector<std::byte> memory, source;
+  uint64_t region;
+  Granted granted;
+  uint64_t target, from;
+};
+
 class PeersTest : public testing::Test {
  protected:
   PeersTest() { net_.run(10); }
@@ -145,8 +177,6 @@ TEST_F(PeersTest, WhoLeavesSaysSo) {
   EXPECT_EQ(why(owner_, peer), PeerFailure::kLeft);
 }
 
-/// What a write had begun lies in the network or in queues still: the process's end alone is no
-/// fence, the shut door is.
 TEST_F(PeersTest, WritesToAPeerThatWasGivenUpAreStoppedLongBeforeTheirDeadlines) {
   sim::NetworkOptions options = SmallNet::software();
   options.postings_max = 2;
@@ -154,15 +184,9 @@ TEST_F(PeersTest, WritesToAPeerThatWasGivenUpAreStoppedLongBeforeTheirDeadlines)
   SmallNet net(options);
   net.options.slicing = {64, 8};
   SmallNet::Node &owner = net.add(1), &writer = net.add(2);
-  const uint64_t peer = net.connect(owner, writer);
-  std::vector<std::byte> memory(512), source(512, std::byte{1});
-  const uint64_t region = owner.engine->add_region(memory).value();
-  const Granted granted = owner.engine->grant(region, peer, 0, 512).value();
-  const uint64_t target = writer.engine->open_target(granted.descriptor).value();
-  const uint64_t from = writer.engine->add_region(source).value();
+  Granting given(net, owner, writer, 512);
   net.pause(owner);
-  const uint64_t ticket =
-      writer.engine->write(from, target, {0, 0, 512}, {}, net.now_ns() + 60'000'000'000).value();
+  const uint64_t ticket = given.write(0, 512);
   ASSERT_TRUE(net.run(20'000, [&] { return writer.engine->next_failed().has_value(); }));
   EXPECT_EQ(writer.engine->failure(ticket), Failure::kDisconnected);
 }
@@ -172,27 +196,21 @@ TEST_F(PeersTest, WhoWasGivenUpAndGoesOnWritesNothingIntoMemoryThatIsFenced) {
   options.landing_us_max = 400;
   SmallNet net(options);
   SmallNet::Node &owner = net.add(1), &writer = net.add(2);
-  const uint64_t peer = net.connect(owner, writer);
-  std::vector<std::byte> memory(64 * 64), source(64 * 64, std::byte{1});
-  const uint64_t region = owner.engine->add_region(memory).value();
-  const Granted granted = owner.engine->grant(region, peer, 0, memory.size()).value();
-  const uint64_t target = writer.engine->open_target(granted.descriptor).value();
-  const uint64_t from = writer.engine->add_region(source).value();
-  for (uint64_t at = 0; at < source.size(); at += 256)  // each lands at a time of its own
-    ASSERT_TRUE(
-        writer.engine->write(from, target, {at, at, 256}, {}, net.now_ns() + 100'000'000).ok());
-  const auto landed = [&] { return std::count(memory.begin(), memory.end(), std::byte{1}); };
-  ASSERT_TRUE(net.run(2'000, [&] { return landed() > 0; }));
+  Granting given(net, owner, writer, 64 * 64);
+  for (uint64_t at = 0; at < given.source.size(); at += 256)
+    given.write(at, 256);  // each lands at a time of its own
+  ASSERT_TRUE(net.run(2'000, [&] { return given.landed() > 0; }));
   net.pause(writer);
-  ASSERT_LT(landed(), 64 * 64) << "nothing is left to land";
-  ASSERT_TRUE(net.run(
-      20'000, [&] { return owner.engine->fence(granted.grant).value() == Fence::kFenced; }));
-  std::fill(memory.begin(), memory.end(), std::byte{0});
+  ASSERT_LT(given.landed(), 64 * 64) << "nothing is left to land";
+  ASSERT_TRUE(net.run(20'000, [&] { return given.fence() == Fence::kFenced; }));
+  std::fill(given.memory.begin(), given.memory.end(), std::byte{0});
   net.resume(writer);
   net.run(10'000);
-  EXPECT_EQ(memory, std::vector<std::byte>(memory.size()));
+  EXPECT_EQ(given.memory, std::vector<std::byte>(given.memory.size()));
 }
 
+/// What a write had begun lies in the network or in queues still: the process's end alone is no
+/// fence, the shut door is.
 TEST_F(PeersTest, WhenItsProcessHasEndedQuarantinedMemoryIsFenced) {
   for (const bool is_fencing : {true, false}) {
     sim::NetworkOptions options = SmallNet::software();
@@ -201,35 +219,27 @@ TEST_F(PeersTest, WhenItsProcessHasEndedQuarantinedMemoryIsFenced) {
     SmallNet net(options);
     net.options.heartbeat.interval_ns = 0;
     SmallNet::Node &owner = net.add(1), &writer = net.add(2);
-    const uint64_t peer = net.connect(owner, writer);
-    std::vector<std::byte> memory(64 * 64), source(64 * 64, std::byte{1});
-    const uint64_t region = owner.engine->add_region(memory).value();
-    const Granted granted = owner.engine->grant(region, peer, 0, memory.size()).value();
-    const uint64_t target = writer.engine->open_target(granted.descriptor).value();
-    const uint64_t from = writer.engine->add_region(source).value();
-    ASSERT_TRUE(
-        writer.engine->write(from, target, {0, 0, source.size()}, {}, net.now_ns() + 100'000'000)
-            .ok());
-    ASSERT_TRUE(
-        net.run(2'000, [&] { return std::count(memory.begin(), memory.end(), std::byte{1}) > 0; }));
-    ASSERT_TRUE(owner.engine->revoke(granted.grant, net.now_ns() + 1).ok());
+    Granting given(net, owner, writer, 64 * 64);
+    const size_t size_bytes = given.memory.size();
+    given.write(0, size_bytes);
+    ASSERT_TRUE(net.run(2'000, [&] { return given.landed() > 0; }));
+    ASSERT_TRUE(owner.engine->revoke(given.granted.grant, net.now_ns() + 1).ok());
     net.pause(writer);
-    net.run(20, [&] { return owner.engine->fence(granted.grant).value() != Fence::kRevoking; });
-    EXPECT_EQ(owner.engine->fence(granted.grant).value(), Fence::kQuarantined);
-    EXPECT_EQ(owner.engine->quarantined_bytes(), memory.size());
+    net.run(20, [&] { return given.fence() != Fence::kRevoking; });
+    EXPECT_EQ(given.fence(), Fence::kQuarantined);
+    EXPECT_EQ(owner.engine->quarantined_bytes(), size_bytes);
     net.kill(writer, sim::Break::kSilent);
     net.ended_processes.push_back(2);
-    net.run(100'000, [&] { return owner.engine->next_failed() == peer; });
-    EXPECT_EQ(owner.engine->peer_failure(peer).value(), PeerFailure::kEnded);
-    EXPECT_EQ(owner.engine->fence(granted.grant).value(),
-              is_fencing ? Fence::kFenced : Fence::kQuarantined);
-    EXPECT_EQ(owner.engine->quarantined_bytes(), is_fencing ? 0 : memory.size());
+    net.run(100'000, [&] { return owner.engine->next_failed() == given.peer; });
+    EXPECT_EQ(owner.engine->peer_failure(given.peer).value(), PeerFailure::kEnded);
+    EXPECT_EQ(given.fence(), is_fencing ? Fence::kFenced : Fence::kQuarantined);
+    EXPECT_EQ(owner.engine->quarantined_bytes(), is_fencing ? 0 : size_bytes);
     if (!is_fencing) continue;
-    std::fill(memory.begin(), memory.end(), std::byte{0});
+    std::fill(given.memory.begin(), given.memory.end(), std::byte{0});
     net.run(10'000);
-    EXPECT_EQ(memory, std::vector<std::byte>(memory.size()));
-    EXPECT_TRUE(owner.engine->forget_grant(granted.grant).ok());
-    EXPECT_TRUE(owner.engine->remove_region(region).ok());
+    EXPECT_EQ(given.memory, std::vector<std::byte>(size_bytes));
+    EXPECT_TRUE(owner.engine->forget_grant(given.granted.grant).ok());
+    EXPECT_TRUE(owner.engine->remove_region(given.region).ok());
   }
 }
 

@@ -3,21 +3,16 @@
 #include <gtest/gtest.h>
 
 #include <deque>
-#include <functional>
-#include <map>
 #include <set>
 #include <utility>
 
 #include "fabric/staged/domain.h"
-#include "fabric/wires.h"
-#include "support/server.h"
+#include "fabric/staged_fixture.h"
 
 namespace braid::fabric {
 namespace {
 
 using test::some_bytes;
-
-constexpr int kLooks = 3000;  // long enough for all that can still happen
 
 /// In front of a wire: messages pass, vanish, or fail. Writes always pass.
 class Censor final : public Domain {
@@ -82,21 +77,15 @@ class Censor final : public Domain {
 
 using Messages = Censor::Messages;
 
-const test::WireKind& kind_named(const std::vector<test::WireKind>& kinds, const char* name) {
-  for (const test::WireKind& kind : kinds)
-    if (kind.name == name) return kind;
-  throw std::runtime_error("no such wire");
-}
-
 /// From host memory into a GPU of the emulated server, over the simulated network.
-class StagedBreakTest : public braid::test::ServerTest {
+class StagedBreakTest : public StagedTest {
  protected:
   static constexpr size_t kBytes = 200'000;
 
   void SetUp() override {
     ServerTest::SetUp();
-    memories_ = kind_named(test::wire_kinds(), "simulated_software_host_to_gpu").make();
-    wire_ = kind_named(test::host_wire_kinds(), "simulated_software").make();
+    memories_ = kind_named("simulated_software_host_to_gpu").make();
+    wire_ = kind_named("simulated_software", test::host_wire_kinds()).make();
     owner_ = open(1, of_owner_);
     target_ = memories_->memory(1, kBytes);
     into_ = owner_->add_region(target_->bytes(), Access::kRemoteWrite).value();
@@ -104,6 +93,12 @@ class StagedBreakTest : public braid::test::ServerTest {
     start_writer();
     ASSERT_NO_FATAL_FAILURE(write(1, 1));  // sets everything up
     ASSERT_TRUE(wait([&] { return ended_.count(1) == 1 && immediates_[1] == 1; }));
+  }
+
+  void TearDown() override {
+    writer_.reset();  // they use what is of this class
+    owner_.reset();
+    StagedTest::TearDown();
   }
 
   std::unique_ptr<Domain> open(int side, Censor::Orders& orders) {
@@ -116,24 +111,9 @@ class StagedBreakTest : public braid::test::ServerTest {
     from_ = writer_->add_region(source_, Access::kLocal).value();
   }
 
-  bool wait(const std::function<bool()>& until, int looks_max = 200'000) {
-    for (int look = 0; look < looks_max; ++look) {
-      if (until()) return true;
-      if (writer_ != nullptr) poll(*writer_);
-      poll(*owner_);
-      wire_->pass_time();
-      memories_->pass_time();
-    }
-    return false;
-  }
-  void poll(Domain& domain) {
-    Completion completions[16];
-    const size_t count = domain.poll(completions);
-    for (size_t i = 0; i < count; ++i) {
-      if (completions[i].event == Event::kPosted)
-        ended_[completions[i].context] = completions[i].ok;
-      if (completions[i].event == Event::kImmediate) ++immediates_[completions[i].immediate];
-    }
+  void pass_time() override {
+    StagedTest::pass_time();
+    memories_->pass_time();
   }
 
   /// All of the source, with new bytes; its number is its context and its immediate.
@@ -151,15 +131,12 @@ class StagedBreakTest : public braid::test::ServerTest {
     ASSERT_TRUE(wait([&] { return writer_->post_write(write); }));
   }
 
-  std::unique_ptr<test::Wire> memories_, wire_;
+  std::unique_ptr<test::Wire> memories_;
   Censor::Orders of_owner_, of_writer_;
-  std::unique_ptr<Domain> owner_, writer_;
   std::unique_ptr<test::Memory> target_;
   std::vector<std::byte> source_ = std::vector<std::byte>(kBytes);
-  uint32_t into_ = 0, from_ = 0, peer_ = 0;
+  uint32_t into_ = 0, from_ = 0;
   RemoteRange range_;
-  std::map<uint64_t, bool> ended_;
-  std::map<uint32_t, int> immediates_;
 };
 
 TEST_F(StagedBreakTest, AWriterThatEndsBeforeItsAnnouncementHasWrittenNothing) {

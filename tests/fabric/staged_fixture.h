@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "fabric/engine.h"
 #include "fabric/wires.h"
 #include "support/gate.h"
 #include "support/lock_holder.h"
@@ -19,8 +20,9 @@ namespace braid::fabric {
 
 inline constexpr int kLooks = 3000;  // long enough for all that does not wait for the driver
 
-inline const test::WireKind& kind_named(const std::string& name) {
-  for (const test::WireKind& kind : test::wire_kinds())
+inline const test::WireKind& kind_named(
+    const std::string& name, const std::vector<test::WireKind>& kinds = test::wire_kinds()) {
+  for (const test::WireKind& kind : kinds)
     if (kind.name == name) return kind;
   throw std::runtime_error("no wire " + name);
 }
@@ -38,12 +40,13 @@ class StagedTest : public braid::test::ServerTest {
   bool wait(const std::function<bool()>& until, int looks_max = 200'000) {
     for (int look = 0; look < looks_max; ++look) {
       if (until()) return true;
-      poll(*writer_);
+      if (writer_ != nullptr) poll(*writer_);
       poll(*owner_);
-      wire_->pass_time();
+      pass_time();
     }
     return false;
   }
+  virtual void pass_time() { wire_->pass_time(); }
   void poll(Domain& domain) {
     Completion completions[16];
     const size_t count = domain.poll(completions);
@@ -66,6 +69,15 @@ class StagedTest : public braid::test::ServerTest {
     write.immediate = static_cast<uint32_t>(context);
     write.context = context;
     ASSERT_TRUE(wait([&] { return writer_->post_write(write); }));
+  }
+
+  /// With a domain of its own on that side of the wire.
+  std::unique_ptr<Engine> open_engine(int side, uint64_t number) {
+    EngineOptions options;
+    options.engine = number;
+    std::vector<std::unique_ptr<Domain>> rails;
+    rails.push_back(wire_->open(side));
+    return Engine::open(std::move(rails), options).value();
   }
 
   /// From now on no call gets the lock of that context, until `release`.

@@ -111,14 +111,7 @@ TEST_F(StagedPeersTest, AWriterWhomTheOwnerDisconnectsIsToldSo) {
 
 /// Theirs are longer than those of the rings.
 TEST_F(StagedTest, TheLargestMessageOfAnEngineArrives) {
-  const auto open = [&](int side, uint64_t number) {
-    EngineOptions options;
-    options.engine = number;
-    std::vector<std::unique_ptr<Domain>> rails;
-    rails.push_back(wire_->open(side));
-    return Engine::open(std::move(rails), options).value();
-  };
-  const auto owner = open(1, 101), writer = open(0, 102);
+  const auto owner = open_engine(1, 101), writer = open_engine(0, 102);
   const auto step_until = [&](const std::function<bool()>& until) {
     for (int i = 0; i < 200'000; ++i) {
       if (until()) return true;

@@ -104,14 +104,7 @@ TEST_P(HeldDriverTest, AWriteOfSeveralPiecesFailsAsOne) {
 
 /// Without the peer's answer, on a wire that does not fence.
 TEST_F(StagedTest, AGrantOfGpuMemoryIsFencedAlthoughItsWriterIsSilent) {
-  const auto open = [&](int side, uint64_t number) {
-    EngineOptions options;
-    options.engine = number;
-    std::vector<std::unique_ptr<Domain>> rails;
-    rails.push_back(wire_->open(side));
-    return Engine::open(std::move(rails), options).value();
-  };
-  const auto owner = open(1, 101), writer = open(0, 102);
+  const auto owner = open_engine(1, 101), writer = open_engine(0, 102);
   const auto in = [&](double seconds) {
     return wire_->now_ns() + static_cast<uint64_t>(seconds * 1e9);
   };
