@@ -1,6 +1,13 @@
 #include "kv/block_table.h"
 
 namespace braid::kv {
+namespace {
+
+bool is_landing_unseen(const Block& block) {
+  return block.state == BlockState::kLoading && block.landing == Landing::kPolled;
+}
+
+}  // namespace
 
 const char* state_name(BlockState state) {
   switch (state) {
@@ -111,6 +118,7 @@ Refusal BlockTable::begin_use(BlockId id) {
   Block* block = find_mutable(id);
   if (block == nullptr) return Refusal::kUnknownBlock;
   if (block->gpu_slot == Block::kNoSlot) return Refusal::kWrongState;
+  if (is_landing_unseen(*block)) return Refusal::kCopying;
   if (block->users == block->references) return Refusal::kInUse;
   ++block->users;
   block->is_leaving = false;
@@ -152,6 +160,7 @@ Refusal BlockTable::reopen(BlockId id) {
   Block* block = find_mutable(id);
   if (block == nullptr) return Refusal::kUnknownBlock;
   if (block->references > 1) return Refusal::kShared;
+  if (is_landing_unseen(*block)) return Refusal::kCopying;
   switch (block->state) {
     case BlockState::kSealed: break;
     case BlockState::kSynced: free_host_slot(*block); break;
@@ -199,7 +208,7 @@ Refusal BlockTable::end_sync(BlockId id, bool ok) {
   return Refusal::kNone;
 }
 
-BlockTable::Copy BlockTable::begin_load(BlockId id, Mark mark, Reuse reuse) {
+BlockTable::Copy BlockTable::begin_load(BlockId id, Mark mark, Landing landing, Reuse reuse) {
   Block* block = find_mutable(id);
   if (block == nullptr) return {.refusal = Refusal::kUnknownBlock};
   if (block->state == BlockState::kLoading) return {.refusal = Refusal::kCopying};
@@ -209,6 +218,7 @@ BlockTable::Copy BlockTable::begin_load(BlockId id, Mark mark, Reuse reuse) {
   block->gpu_slot = taken->slot;
   block->last.join(taken->after);
   block->last.up = mark;
+  block->landing = landing;
   set_state(*block, BlockState::kLoading);
   return {Refusal::kNone, block->gpu_slot, block->host_slot, taken->after};
 }

@@ -35,6 +35,12 @@
 
 namespace braid::kv {
 
+/// Who sees that a block has landed on the GPU.
+enum class Landing : uint8_t {
+  kOrdered,  ///< the steps that begin from now on: their stream waits for the copy
+  kPolled    ///< nobody, before `end_load` is said
+};
+
 enum class BlockState : uint8_t {
   kDirty,
   kSealed,
@@ -68,8 +74,9 @@ struct Block {
   static constexpr Slot kNoSlot = ~Slot{0};
 
   BlockState state = BlockState::kDirty;
-  bool is_leaving = false;   ///< syncing: it leaves the GPU when the copy has landed
-  bool reopens = false;      ///< loading: it is dirty once it has landed
+  bool is_leaving = false;             ///< syncing: it leaves the GPU when the copy has landed
+  Landing landing = Landing::kPolled;  ///< loading
+  bool reopens = false;                ///< loading: it is dirty once it has landed
   bool is_enqueued = false;  ///< the table's own: it stands in the queue of `next_to_sync`
   Slot gpu_slot = kNoSlot;
   Slot host_slot = kNoSlot;
@@ -116,7 +123,8 @@ class BlockTable {
   /// One request needs it no more; the last reference ends the block, in whatever state. A copy
   /// that is under way goes on, and holds its slots until its mark has passed.
   Refusal release(BlockId id);
-  /// One of its requests runs: the block must be on the GPU, or loading. It no longer leaves.
+  /// One of its requests runs: the block must be on the GPU, or loading and `kOrdered`. It no
+  /// longer leaves.
   Refusal begin_use(BlockId id);
   /// That request has had its last step: the current one (`step`) may still use the block. So say
   /// it before `begin_step`.
@@ -127,8 +135,8 @@ class BlockTable {
   /// The current step is the last that writes it.
   Refusal seal(BlockId id);
   /// It will be written again (the last, partial block of a request that goes on). What the host
-  /// has of it is given up. A block that is loading becomes dirty when it has landed; if the step
-  /// is ordered behind the load, it may write before `end_load` is said.
+  /// has of it is given up. A block that is loading and `kOrdered` may be written by the next step,
+  /// and becomes dirty when it has landed.
   Refusal reopen(BlockId id);
 
   // Copies. `mark` is the number of the batch that the copy belongs to.
@@ -138,7 +146,7 @@ class BlockTable {
   /// Syncing becomes synced, or host only if it is leaving. Not `ok`: sealed, and not leaving.
   Refusal end_sync(BlockId id, bool ok);
   /// Host to GPU: host only becomes loading.
-  Copy begin_load(BlockId id, Mark mark, Reuse reuse = Reuse::kPassed);
+  Copy begin_load(BlockId id, Mark mark, Landing landing, Reuse reuse = Reuse::kPassed);
   /// Loading becomes synced, or dirty. Not `ok`: host only; who uses it has to load it again.
   Refusal end_load(BlockId id, bool ok);
   /// The block that was sealed first, of those no later than in step `sealed_by`, if no copy of it

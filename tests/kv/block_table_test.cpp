@@ -35,7 +35,7 @@ TEST_F(BlockTableTest, ABlockGoesRound) {
   const BlockId id = host_only();
   EXPECT_EQ(state(id), BlockState::kHostOnly);
   EXPECT_EQ(table_.gpu().fenced_count(), 1u) << "the step and the copy may still read the slot";
-  const auto load = table_.begin_load(id, 1);
+  const auto load = table_.begin_load(id, 1, Landing::kOrdered);
   EXPECT_EQ(load.refusal, Refusal::kNone);
   EXPECT_EQ(state(id), BlockState::kLoading);
   EXPECT_EQ(table_.end_load(id, true), Refusal::kNone);
@@ -81,10 +81,10 @@ TEST_F(BlockTableTest, ABlockWhoseCopyFailedStaysWhereItsBytesAre) {
   EXPECT_EQ(table_.next_to_sync(table_.step()), id) << "it is copied again";
 
   const BlockId other = host_only();
-  (void)table_.begin_load(other, 1);
+  (void)table_.begin_load(other, 1, Landing::kPolled);
   EXPECT_EQ(table_.end_load(other, false), Refusal::kNone);
   EXPECT_EQ(state(other), BlockState::kHostOnly);
-  EXPECT_EQ(table_.begin_load(other, 2).refusal, Refusal::kNone);
+  EXPECT_EQ(table_.begin_load(other, 2, Landing::kPolled).refusal, Refusal::kNone);
 }
 
 TEST_F(BlockTableTest, ASharedPrefixLeavesWithItsLastUser) {
@@ -129,13 +129,22 @@ TEST_F(BlockTableTest, AbortingDuringACopyFencesBothSlots) {
 
 TEST_F(BlockTableTest, ALastBlockIsWrittenAgainAfterItsRequestResumes) {
   const BlockId id = host_only();
-  (void)table_.begin_load(id, 1);
+  (void)table_.begin_load(id, 1, Landing::kOrdered);
   (void)table_.begin_use(id);
   EXPECT_EQ(table_.reopen(id), Refusal::kNone);
   EXPECT_EQ(table_.seal(id), Refusal::kCopying);
   EXPECT_EQ(table_.end_load(id, true), Refusal::kNone);
   EXPECT_EQ(state(id), BlockState::kDirty);
   EXPECT_EQ(table_.host().owned_count(), 0u) << "the host's copy is of the past";
+}
+
+TEST_F(BlockTableTest, ABlockThatIsPolledForIsUsedOnceItHasLanded) {
+  const BlockId id = host_only();
+  (void)table_.begin_load(id, 1, Landing::kPolled);
+  EXPECT_EQ(table_.begin_use(id), Refusal::kCopying);
+  EXPECT_EQ(table_.reopen(id), Refusal::kCopying);
+  (void)table_.end_load(id, true);
+  EXPECT_EQ(table_.begin_use(id), Refusal::kNone);
 }
 
 TEST_F(BlockTableTest, RoomOnTheHostIsMadeBySyncedBlocks) {
