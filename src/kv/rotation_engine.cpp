@@ -245,9 +245,8 @@ void RotationEngine::fail(const Status& status) {
   table_.lose_gpu();
 }
 
-const Report& RotationEngine::drain() {
+void RotationEngine::wait() {
   for (const auto& rank : ranks_) rank->synchronize();
-  return poll();
 }
 
 const std::byte* RotationEngine::host_block(size_t rank, BlockId id) const {

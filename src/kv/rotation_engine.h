@@ -126,8 +126,12 @@ class RotationEngine {
   /// Until the next poll. Never blocks.
   const Report& poll();
 
-  /// Waits until every copy that is under way has ended, then polls. For shutting down and tests.
-  const Report& drain();
+  /// Until every copy that is under way has ended: for shutting down, and for measuring.
+  void wait();
+  const Report& drain() {
+    wait();
+    return poll();
+  }
 
   /// The host's copy of a block, `layout().block_bytes()` long; null if there is none.
   const std::byte* host_block(size_t rank, BlockId id) const;
