@@ -183,7 +183,7 @@ class BlockTable {
   }
 
  private:
-  struct Entry {
+  struct alignas(64) Entry {
     Block block;
     uint32_t generation = 0;
     bool is_alive = false;
