@@ -31,6 +31,7 @@ RotationEngine::RotationEngine(RotationOptions options, std::unique_ptr<Copier> 
       table_(options.slots) {}
 
 Result<BlockId> RotationEngine::create() {
+  if (!failure_.ok()) return failure_;
   const BlockTable::Created created = table_.create(enqueued());
   if (created.refusal != Refusal::kNone) return Status::error(refusal_words(created.refusal));
   for (const auto& rank : ranks_) {

@@ -169,6 +169,26 @@ TEST_F(RotationTest, WhatARefusedCopyWouldHaveMovedStaysWhereItIs) {
   }
 }
 
+TEST_F(RotationTest, WhatTheHostHasOutlivesTheGpu) {
+  open({});
+  const BlockId cold = host_only_block(1);
+  const BlockId both = synced_block(2);
+  const BlockId hot = sealed_block(3);
+  checker_.fail_gpu();
+  EXPECT_NE(rotation().poll().failure.message().find("a GPU of the group has failed"),
+            std::string::npos);
+  EXPECT_EQ(state(cold), BlockState::kHostOnly);
+  EXPECT_EQ(state(both), BlockState::kHostOnly);
+  EXPECT_EQ(state(hot), BlockState::kLost);
+  expect_on_host(cold, 1);
+  expect_on_host(both, 2);
+  EXPECT_FALSE(rotation().submit({.load = {&cold, 1}}).failure.ok());
+  EXPECT_FALSE(rotation().end_step().ok());
+  EXPECT_FALSE(rotation().create().ok());
+  EXPECT_EQ(rotation().end_use(hot), Refusal::kNone);
+  EXPECT_EQ(rotation().release(hot), Refusal::kNone);
+}
+
 TEST_F(RotationTest, AFullHostPoolKeepsBlocksOnTheGpu) {
   open({.slots = {8, 2}});
   std::array<BlockId, 3> blocks;
