@@ -44,6 +44,13 @@ Result<BlockId> RotationEngine::create() {
   return created.id;
 }
 
+Refusal RotationEngine::reopen(BlockId id) {
+  if (const Block* block = table_.find(id); block != nullptr)
+    for (const auto& rank : ranks_)
+      if (!rank->order_compute({.down = block->last.down}).ok()) return Refusal::kCopying;
+  return table_.reopen(id);
+}
+
 Status RotationEngine::end_step() {
   BRAID_TRY(failure_);
   for (const auto& rank : ranks_) BRAID_TRY(rank->record_step(table_.step()));

@@ -112,7 +112,8 @@ class RotationEngine {
   Refusal begin_use(BlockId id) { return table_.begin_use(id); }
   Refusal end_use(BlockId id) { return table_.end_use(id); }
   Refusal seal(BlockId id) { return table_.seal(id); }
-  Refusal reopen(BlockId id) { return table_.reopen(id); }
+  /// Also orders the compute stream behind a copy of it that has failed, and may still read it.
+  Refusal reopen(BlockId id);
   Refusal drop_host(BlockId id) { return table_.drop_host(id); }
   Refusal lose(BlockId id) { return table_.lose(id); }
 

@@ -52,6 +52,7 @@ class RequestsTest : public KvTest {
     run([](int step) { return step < kStepsWithFaults; });
   }
   void finish_without_faults() {
+    is_endless_ = false;
     faults_ = {};
     checker_.refuse_every(0);
     run([&](int step) { return step < kStepsMost && !all_done(); });
@@ -74,6 +75,7 @@ class RequestsTest : public KvTest {
 
   std::vector<Request> requests_;
   std::set<BlockState> aborted_;  // in which states blocks were
+  bool is_endless_ = true;        // who has finished begins again
   uint64_t seed_ = 0;
   std::mt19937_64 random_;
 
@@ -104,7 +106,7 @@ class RequestsTest : public KvTest {
       const bool is_full = request.blocks.size() == kBlocksOfRequest && request.last_version == 2;
       if (request.is_done || !is_full) continue;
       start_again(request);
-      request.is_done = true;
+      request.is_done = !is_endless_;
     }
   }
 
