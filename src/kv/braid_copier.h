@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "braid/braid.h"
@@ -15,8 +16,14 @@ class BraidCopier final : public Copier {
   explicit BraidCopier(braid_engine* engine) : engine_(engine) {}
   Status copy(std::span<const library::Copy> copies, CUstream stream, Urgency urgency) override;
 
+  /// How the copies so far have travelled: over every link, or by the driver.
+  uint64_t accelerated_bytes() const { return accelerated_bytes_; }
+  uint64_t native_bytes() const { return native_bytes_; }
+
  private:
   braid_engine* engine_;
+  uint64_t accelerated_bytes_ = 0;
+  uint64_t native_bytes_ = 0;
   std::vector<void*> destinations_;
   std::vector<const void*> sources_;
   std::vector<size_t> sizes_bytes_;
