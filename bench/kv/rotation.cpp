@@ -149,7 +149,9 @@ class Race {
   std::unique_ptr<kv::Copier> native() const {
     return std::make_unique<kv::NativeCopier>(gpu_.driver);
   }
-  std::unique_ptr<kv::Copier> braid() const { return std::make_unique<kv::BraidCopier>(engine_); }
+  std::unique_ptr<kv::Copier> braid() const {
+    return std::make_unique<kv::BraidCopier>(kv::calls_of(engine_));
+  }
 
   bool measure_bandwidth(uint64_t block_bytes) const {
     const auto blocks =

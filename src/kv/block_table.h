@@ -158,7 +158,8 @@ class BlockTable {
 
   // Leaving.
 
-  /// Leaves the GPU. Synced: at once. Syncing: when the copy has landed. Without users only.
+  /// Leaves the GPU. Synced: at once. Syncing: when the copy has landed. Without users only, and
+  /// not before `end_load`.
   Refusal evict(BlockId id);
   /// Gives up the host's copy of a synced block, which is sealed again, to make room there. Eager
   /// write-through copies it again in its turn.

@@ -30,18 +30,18 @@ RotationEngine::RotationEngine(RotationOptions options, std::unique_ptr<Copier> 
       copier_(std::move(copier)),
       table_(options.slots) {}
 
-Result<BlockId> RotationEngine::create() {
-  if (!failure_.ok()) return failure_;
+RotationEngine::Created RotationEngine::create() {
+  if (!failure_.ok()) return {.failure = failure_};
   const BlockTable::Created created = table_.create(enqueued());
-  if (created.refusal != Refusal::kNone) return Status::error(refusal_words(created.refusal));
+  if (created.refusal != Refusal::kNone) return {.refusal = created.refusal};
   for (const auto& rank : ranks_) {
     const Status ordered = rank->order_compute(created.after);
     if (ordered.ok()) continue;
     (void)table_.end_use(created.id);
     (void)table_.release(created.id);
-    return ordered;
+    return {.failure = ordered};
   }
-  return created.id;
+  return {.id = created.id};
 }
 
 Refusal RotationEngine::reopen(BlockId id) {

@@ -23,7 +23,7 @@ class BraidTest : public RequestsTest {
     const braid_options options{sizeof options, &every_size, 1};
     ASSERT_EQ(braid_open(&options, &engine_), BRAID_OK) << braid_last_error();
     begin(1, {.slots = {9, 12}, .layers = 16, .copier = [this] {
-                auto copier = std::make_unique<BraidCopier>(engine_);
+                auto copier = std::make_unique<BraidCopier>(calls_of(engine_));
                 copier_ = copier.get();
                 return copier;
               }});

@@ -160,7 +160,7 @@ class RequestsTest : public KvTest {
           if (request.blocks.empty()) request.runs = false;
           continue;
         }
-        request.blocks.push_back(created.value());
+        request.blocks.push_back(created.id);
         request.last_version = 0;
       }
       write(request.blocks.back(), name(request, request.blocks.size() - 1),

@@ -207,7 +207,7 @@ TEST_F(RotationTest, AFullHostPoolKeepsBlocksOnTheGpu) {
 TEST_F(RotationTest, WhatAStepWritesIsNotCopiedBeforeTheStepIsEnqueued) {
   open({});
   rotation().begin_step();
-  const BlockId id = rotation().create().value();
+  const BlockId id = rotation().create().id;
   write(id, 1);
   (void)rotation().seal(id);
   (void)rotation().end_use(id);
