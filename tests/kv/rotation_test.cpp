@@ -169,6 +169,20 @@ TEST_F(RotationTest, WhatARefusedCopyWouldHaveMovedStaysWhereItIs) {
   }
 }
 
+// The driver records no event behind a batch that it has refused: `poll` makes up for it.
+TEST_F(RotationTest, SlotsOfABatchWithoutAnEventComeBack) {
+  open({});
+  const BlockId id = sealed_block(1);
+  (void)rotation().end_use(id);
+  checker_.refuse_every(1);
+  EXPECT_FALSE(rotation().submit({.evict = {&id, 1}}).failure.ok());
+  EXPECT_EQ(rotation().table().host().fenced_count(), 1u);
+  checker_.refuse_every(0);
+  settle();
+  settle();
+  EXPECT_EQ(rotation().table().host().fenced_count(), 0u);
+}
+
 TEST_F(RotationTest, WhatTheHostHasOutlivesTheGpu) {
   open({});
   const BlockId cold = host_only_block(1);
