@@ -89,17 +89,17 @@ RotationEngine::Batch RotationEngine::new_batch(Direction direction) {
 
 void RotationEngine::evict(const Plan& plan, const Budget& budget, Submitted& submitted) {
   Batch batch = new_batch(Direction::kDown);
-  for (size_t i = 0; i < plan.evict.size(); ++i) {
-    const Block* block = table_.find(plan.evict[i]);
+  for (const BlockId id : plan.evict) {
+    const Block* block = table_.find(id);
     const bool is_copied =
         block != nullptr && block->state == BlockState::kSealed && block->users == 0;
     if (is_copied && submitted.down_bytes + block_bytes() > budget.down_bytes) {
-      submitted.evictions_left = plan.evict.size() - i;
-      break;
+      ++submitted.evictions_left;
+      continue;
     }
-    const Refusal refusal = begin_eviction(plan.evict[i], batch);
+    const Refusal refusal = begin_eviction(id, batch);
     if (refusal != Refusal::kNone)
-      submitted.refused.emplace_back(plan.evict[i], refusal);
+      submitted.refused.emplace_back(id, refusal);
     else if (is_copied)
       submitted.down_bytes += block_bytes();
   }
@@ -143,6 +143,8 @@ void RotationEngine::write_through(const Budget& budget, Submitted& submitted) {
 
 // ---- Up ----
 
+// Free slots first, in a batch that waits for nothing. Then those that are fenced, behind what may
+// still touch them.
 void RotationEngine::load(const Plan& plan, const Budget& budget, Submitted& submitted) {
   Batch batch = new_batch(Direction::kUp);
   for (size_t i = 0; i < plan.load.size(); ++i) {
@@ -152,6 +154,10 @@ void RotationEngine::load(const Plan& plan, const Budget& budget, Submitted& sub
     if (submitted.up_bytes + block_bytes() > budget.up_bytes) {
       submitted.loads_left = plan.load.size() - i;
       break;
+    }
+    if (table_.gpu().free_count() == 0 && !batch.blocks.empty() && batch.after == Marks{}) {
+      enqueue(std::move(batch), Urgency::kUrgent, plan.landing, submitted);
+      batch = new_batch(Direction::kUp);
     }
     const BlockTable::Copy copy = table_.begin_load(id, batch.mark, plan.landing, enqueued());
     if (copy.refusal == Refusal::kNoGpuSlot) {
