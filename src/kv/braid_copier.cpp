@@ -1,0 +1,24 @@
+#include "kv/braid_copier.h"
+
+namespace braid::kv {
+
+Status BraidCopier::copy(std::span<const library::Copy> copies, CUstream stream, Urgency urgency) {
+  destinations_.clear();
+  sources_.clear();
+  sizes_bytes_.clear();
+  for (const library::Copy& copy : copies) {
+    destinations_.push_back(reinterpret_cast<void*>(copy.destination));
+    sources_.push_back(reinterpret_cast<const void*>(copy.source));
+    sizes_bytes_.push_back(copy.size_bytes);
+  }
+  const int priority = urgency == Urgency::kUrgent ? BRAID_PRIORITY_URGENT : BRAID_PRIORITY_BULK;
+  braid_outcome outcome{sizeof(braid_outcome), 0, 0, ""};
+  if (braid_.copy_batch(braid_.engine, destinations_.data(), sources_.data(), sizes_bytes_.data(),
+                        copies.size(), stream, priority, &outcome) != BRAID_OK)
+    return Status::error(braid_.last_error(), {}, braid_.last_cuda_error());
+  accelerated_bytes_ += outcome.accelerated_bytes;
+  native_bytes_ += outcome.native_bytes;
+  return {};
+}
+
+}  // namespace braid::kv
