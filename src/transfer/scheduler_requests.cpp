@@ -6,6 +6,7 @@
 namespace braid::transfer {
 
 void Scheduler::add(RequestSpec spec, uint64_t now_ns) {
+  if (!options_.yields_to_urgent) spec.urgency = Urgency::kBulk;
   if (spec.size_bytes == 0) {
     events_.push_back(RequestEnded{spec.id, Outcome::kDone, 0, 0});
     return;
