@@ -114,6 +114,7 @@ struct Scheduler::Flow {
   size_t requests = 0;               // all that have not ended
   uint64_t unreachable_ns = kNever;  // since when no way is usable
   Urgency urgency() const { return std::get<Urgency>(key); }
+  uint64_t peer() const { return std::get<0>(key); }
 };
 
 struct Scheduler::Timer {

@@ -1,71 +1,18 @@
-#include "transfer/world.h"
-
+// Requests, what drives the scheduler, and what must be true of them.
 #include <algorithm>
 #include <cstdio>
-#include <limits>
 #include <stdexcept>
+
+#include "transfer/world_parts.h"
 
 namespace braid::transfer::test {
 namespace {
-
-constexpr uint64_t kUs = 1'000, kMs = 1'000'000;
-constexpr uint64_t kRegionBytes = 32 << 10;
-
-enum Fault : int {
-  kFreezes,  // what is under way lands once it is mended
-  kLoses,    // what is under way is gone, and nobody says so
-  kFails,    // what is posted or under way fails; some of it may still land
-  kFull,     // what is posted is refused
-  kSlow,
-  kFaults
-};
 
 uint8_t pattern(uint64_t request, uint64_t offset) {
   return static_cast<uint8_t>((request * 0x9e3779b97f4a7c15 + offset * 0xff51afd7ed558ccd) >> 53);
 }
 
 }  // namespace
-
-struct World::Path {
-  uint64_t peer = 0;
-  size_t local = 0, remote = 0;
-  double gbps = 1;
-  uint64_t latency_ns = 0;
-  uint64_t busy_until_ns = 0;
-  int fault = kFaults;  // none
-  uint64_t epoch = 0;   // counts fences: older flights do not land
-  uint64_t faulty_ns = 0;
-  bool was_ever_faulty = false;
-  std::vector<FlightPointer> held;
-};
-
-struct World::Region {
-  std::vector<uint8_t> source, target;
-  uint64_t request = 0;  // 0: it is free
-  uint64_t size_bytes = 0;
-  uint64_t deadline_ns = kNever;
-  size_t way = 0;
-  bool is_cancelled = false;
-};
-
-struct World::Flight {
-  uint64_t posting = 0;
-  uint64_t request = 0;  // 0: a probe
-  size_t region = 0;
-  uint64_t offset = 0;
-  uint64_t size_bytes = 0;
-  uint32_t path = 0;
-  uint64_t epoch = 0;
-};
-
-struct World::Event {
-  uint64_t when_ns;
-  uint64_t order;
-  std::function<void()> action;
-  bool operator>(const Event& other) const {
-    return when_ns != other.when_ns ? when_ns > other.when_ns : order > other.order;
-  }
-};
 
 World::World(uint64_t seed, bool is_traced) : random_(seed), is_traced_(is_traced) { build(); }
 World::~World() = default;
@@ -221,7 +168,7 @@ bool World::is_excused(const Region& region, const RequestEnded& ended) const {
   }
 }
 
-// ---- The wire ----
+// ---- The run ----
 
 void World::drive() {
   while (const auto posting = scheduler_->next(now_ns_)) {
@@ -235,6 +182,7 @@ void World::drive() {
     const std::vector<uint32_t>& allowed = paths_of_way_[regions_[at->second].way];
     if (std::find(allowed.begin(), allowed.end(), posting->path) == allowed.end())
       bug("a posting on a path that is none of its ways");
+    if (paths_[posting->path].is_fencing) bug("a posting on a path that waits for its fence");
     depart(flight);
   }
   while (const auto probe = scheduler_->next_probe(now_ns_)) {
@@ -248,6 +196,7 @@ void World::drive() {
     if (const auto* wanted = std::get_if<FenceWanted>(&*event)) {
       const uint32_t path = wanted->path;
       trace("path " + std::to_string(path) + " wants a fence");
+      paths_[path].is_fencing = true;
       at(now_ns_ + random_.below(2 * kMs), [this, path] { fence(path); });
     }
     if (const auto* changed = std::get_if<PathChanged>(&*event))
@@ -258,111 +207,6 @@ void World::drive() {
   look_ns_ = look_ns;
   at(look_ns, [] {});
 }
-
-void World::depart(const FlightPointer& flight) {
-  Path& path = paths_[flight->path];
-  if (path.fault == kFull) {
-    at(now_ns_, [this, flight] { end(flight, Ending::kRefused); });
-    return;
-  }
-  if (path.fault == kFails) return fail(flight);
-  const double gbps = path.fault == kSlow ? path.gbps / 50 : path.gbps;
-  const uint64_t begun_ns = std::max(now_ns_, path.busy_until_ns);
-  path.busy_until_ns =
-      begun_ns + static_cast<uint64_t>(static_cast<double>(flight->size_bytes) / gbps);
-  at(path.busy_until_ns + path.latency_ns + random_.below(2 * kUs),
-     [this, flight] { arrive(flight); });
-}
-
-void World::arrive(const FlightPointer& flight) {
-  Path& path = paths_[flight->path];
-  if (flight->epoch != path.epoch) return;
-  switch (path.fault) {
-    case kFreezes: path.held.push_back(flight); return;
-    case kLoses: return;
-    case kFails: return fail(flight);
-    default: break;
-  }
-  land(*flight, flight->size_bytes);
-  at(now_ns_ + random_.below(10 * kUs), [this, flight] { end(flight, Ending::kDone); });
-}
-
-void World::land(const Flight& flight, uint64_t bytes) {
-  if (flight.request == 0) return;
-  Region& region = regions_[flight.region];
-  if (region.request != flight.request)
-    bug("bytes of request " + std::to_string(flight.request) + " landed by path " +
-        std::to_string(flight.path) + " after it had ended");
-  std::copy_n(region.source.begin() + static_cast<std::ptrdiff_t>(flight.offset), bytes,
-              region.target.begin() + static_cast<std::ptrdiff_t>(flight.offset));
-}
-
-// Some of it lands before the failure is told; or later, if it is said to be lost.
-void World::fail(const FlightPointer& flight) {
-  const uint64_t told_ns = now_ns_ + random_.below(50 * kUs);
-  const bool is_lost = random_.chance(0.5);
-  if (is_lost) {
-    at(told_ns + random_.below(3 * kMs), [this, flight] {
-      if (flight->epoch == paths_[flight->path].epoch)
-        land(*flight, random_.between(0, flight->size_bytes));
-    });
-  }
-  at(told_ns, [this, flight, is_lost] { end(flight, is_lost ? Ending::kLost : Ending::kFailed); });
-}
-
-void World::end(const FlightPointer& flight, Ending how) {
-  if (flight->epoch == paths_[flight->path].epoch) scheduler_->ended(flight->posting, how, now_ns_);
-}
-
-void World::fence(uint32_t path) {
-  ++counts_.fences;
-  trace("path " + std::to_string(path) + " is fenced");
-  ++paths_[path].epoch;
-  paths_[path].held.clear();
-  scheduler_->fenced(path, now_ns_);
-}
-
-// ---- Faults ----
-
-void World::break_something() {
-  ++counts_.faults;
-  const int how = static_cast<int>(random_.below(kFaults));
-  const uint64_t until_ns = now_ns_ + random_.between(100 * kUs, 40 * kMs);
-  if (random_.chance(0.3)) {  // a NIC, with all its pairs
-    const size_t rail = random_.below(rails_);
-    for (uint32_t i = 0; i < paths_.size(); ++i)
-      if (paths_[i].local == rail || paths_[i].remote == rail) break_path(i, how, until_ns);
-    return;
-  }
-  const uint32_t path = static_cast<uint32_t>(random_.below(paths_.size()));
-  break_path(path, how, until_ns);
-  if (how != kFails || !random_.chance(0.3)) return;
-  trace("path " + std::to_string(path) + " is known to have failed");
-  scheduler_->path_failed(path, now_ns_);
-}
-
-void World::break_path(uint32_t index, int how, uint64_t until_ns) {
-  Path& path = paths_[index];
-  if (path.fault != kFaults) return;
-  path.fault = how;
-  path.was_ever_faulty = true;
-  path.faulty_ns = until_ns;
-  trace("path " + std::to_string(index) + " breaks: " + std::to_string(how));
-  at(until_ns, [this, index] { mend(index); });
-}
-
-void World::mend(uint32_t index) {
-  Path& path = paths_[index];
-  trace("path " + std::to_string(index) + " is mended");
-  path.fault = kFaults;
-  path.busy_until_ns = std::min(path.busy_until_ns, now_ns_ + kMs);
-  std::vector<FlightPointer> held;
-  held.swap(path.held);
-  for (const FlightPointer& flight : held)
-    at(now_ns_ + random_.below(3 * kMs), [this, flight] { arrive(flight); });
-}
-
-// ---- The run ----
 
 WorldCounts World::run() {
   for (uint64_t i = to_submit_; i > 0; --i) at(random_.below(faults_end_ns_), [this] { submit(); });
