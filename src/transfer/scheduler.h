@@ -58,6 +58,7 @@ struct SchedulerOptions {
   uint32_t window_slices_min = 2;
   bool is_window_limited = true;  ///< false: all is posted at once, as engines do that bind early
   bool heals = true;              ///< false: what is overdue stays where it is
+  bool yields_to_urgent = true;   ///< false: urgent requests are like any other
   uint64_t probe_bytes = 4096;
   uint64_t seed = 1;  ///< of the jitter
 };
@@ -197,6 +198,8 @@ class Scheduler {
 
   size_t request_count() const { return requests_.size(); }
   size_t open_postings() const { return postings_.size(); }
+  /// Something waits to be posted.
+  bool has_backlog() const { return backlog_bytes_[0] + backlog_bytes_[1] > 0; }
   PathView view(uint32_t path, uint64_t now_ns) const;
   std::vector<WayExplained> explain(uint32_t ways, uint64_t size_bytes, Urgency urgency,
                                     uint64_t now_ns) const;

@@ -55,9 +55,9 @@ std::optional<Posting> Scheduler::next(uint64_t now_ns) {
   for (const Urgency urgency : {first, second}) {
     std::optional<Posting> posting;
     uint32_t from = 0;
-    turns(urgency).take([&](uint32_t flow) {
-      from = flow;
-      return post_from(flow, now_ns, posting);
+    turns(urgency).take([&](uint64_t flow) {
+      from = static_cast<uint32_t>(flow);
+      return post_from(from, now_ns, posting);
     });
     if (!posting) continue;
     urgency_.posted(urgency, posting->size_bytes, urgency == Urgency::kUrgent && has_bulk);
@@ -76,7 +76,10 @@ std::pair<uint64_t, Span> Scheduler::next_slice(Request& request, uint64_t now_n
   }
   const bool is_in_the_way =
       request.spec.urgency == Urgency::kBulk && urgency_.is_urgent_about(now_ns);
-  return {0, request.slicer.peek(is_in_the_way ? options_.slices.slice_bytes_min : kNever)};
+  // The last slices are small, so that all rails end together.
+  const uint64_t even = request.slicer.left_bytes() / ways_[request.spec.ways].size();
+  return {0, request.slicer.peek(is_in_the_way ? options_.slices.slice_bytes_min
+                                               : std::max(options_.slices.slice_bytes_min, even))};
 }
 
 uint64_t Scheduler::post_from(uint32_t index, uint64_t now_ns, std::optional<Posting>& posting) {

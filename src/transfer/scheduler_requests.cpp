@@ -6,6 +6,7 @@
 namespace braid::transfer {
 
 void Scheduler::add(RequestSpec spec, uint64_t now_ns) {
+  if (!options_.yields_to_urgent) spec.urgency = Urgency::kBulk;
   if (spec.size_bytes == 0) {
     events_.push_back(RequestEnded{spec.id, Outcome::kDone, 0, 0});
     return;
@@ -54,7 +55,8 @@ void Scheduler::enqueue(uint64_t slot, Request& request, bool at_front) {
 
 void Scheduler::add_backlog(Request& request, uint64_t bytes) {
   Flow& flow = flows_[request.flow];
-  if (flow.backlog_bytes == 0) turns_[static_cast<int>(flow.urgency())].add(request.flow);
+  if (flow.backlog_bytes == 0)
+    turns_[static_cast<int>(flow.urgency())].add(flow.peer(), request.flow);
   flow.backlog_bytes += bytes;
   backlog_bytes_[static_cast<int>(flow.urgency())] += bytes;
 }
@@ -68,7 +70,7 @@ void Scheduler::take_backlog(Request& request, uint64_t bytes) {
 
 void Scheduler::leave_turns_if_empty(uint32_t index) {
   Flow& flow = flows_[index];
-  if (flow.backlog_bytes == 0) turns_[static_cast<int>(flow.urgency())].remove(index);
+  if (flow.backlog_bytes == 0) turns_[static_cast<int>(flow.urgency())].remove(flow.peer(), index);
 }
 
 // Of a flow with a backlog.

@@ -1,19 +1,26 @@
 // What a scheduler keeps: for its own files alone.
 #pragma once
 
+#include <algorithm>
+
 #include "transfer/scheduler.h"
 
 namespace braid::transfer {
 
 /// What has a rate: a rail or a path.
 struct Scheduler::Lane {
-  explicit Lane(double nominal_gbps) : rate(nominal_gbps) {}
+  explicit Lane(double gbps) : rate(gbps), nominal_gbps(gbps) {}
 
   RailRate rate;
+  double nominal_gbps;
   double share = 1;
   uint64_t bytes = 0;         // in flight
   uint64_t urgent_bytes = 0;  // of those
-  double gbps(uint64_t now_ns) const { return rate.at(now_ns, bytes == 0) * share; }
+  /// What is measured is what others leave, and no more of it is ours than our share.
+  double gbps(uint64_t now_ns) const {
+    const double measured = rate.at(now_ns, bytes == 0);
+    return share < 1 ? std::min(measured, nominal_gbps * share) : measured;
+  }
 };
 
 struct Scheduler::Rail {
@@ -107,6 +114,7 @@ struct Scheduler::Flow {
   size_t requests = 0;               // all that have not ended
   uint64_t unreachable_ns = kNever;  // since when no way is usable
   Urgency urgency() const { return std::get<Urgency>(key); }
+  uint64_t peer() const { return std::get<0>(key); }
 };
 
 struct Scheduler::Timer {

@@ -36,6 +36,9 @@ Result<std::unique_ptr<Service>> Service::open(const OpenOptions& options,
   const std::shared_ptr<fabric::Processes> processes = fabric::host_processes();
   wanted.origin = processes->self();
   wanted.processes = processes;
+  if (getenv("W_US")) wanted.scheduler.window_us = atof(getenv("W_US"));
+  if (getenv("W_S")) wanted.scheduler.window_slices_min = (uint32_t)atoi(getenv("W_S"));
+  if (getenv("S_MIN")) wanted.scheduler.slices.slice_bytes_min = (uint64_t)atoi(getenv("S_MIN"));
   auto buffers = std::make_unique<Buffers>();
   std::vector<std::unique_ptr<Rail>> rails;
   for (size_t i = 0; i < opened.domains.size(); ++i) {

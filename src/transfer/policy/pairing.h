@@ -9,7 +9,6 @@
 #include <span>
 #include <vector>
 
-#include "transfer/policy/spray.h"
 #include "transfer/policy/tiers.h"
 
 namespace braid::transfer {

@@ -34,7 +34,8 @@ std::optional<size_t> spray(const SliceView& slice, std::span<const WayView> way
     best = i;
   }
   if (!best || best_ns <= soonest_ns) return best;
-  return best_ns <= horizon_ns(slice, ways) ? best : std::nullopt;
+  const bool may_be_later = ways[*best].tier == nearest && best_ns <= horizon_ns(slice, ways);
+  return may_be_later ? best : std::nullopt;
 }
 
 }  // namespace braid::transfer

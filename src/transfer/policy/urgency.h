@@ -1,67 +1,95 @@
 // Whose slice is next: urgent ones before bulk, which keeps at least a twentieth; within a kind,
-// flows take turns by bytes. Small state machines; whoever has slices drives them.
-// Source: deficit round robin is Shreedhar and Varghese, SIGCOMM 1995; here a turn may overdraw,
-// and is paid for in later rounds, so that slices of any size pass.
+// peers take turns, and within a peer its flows. Small state machines; whoever has slices drives
+// them.
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
-#include <vector>
+#include <set>
+#include <unordered_map>
+#include <utility>
 
 #include "transfer/policy/spray.h"
 
 namespace braid::transfer {
 
-/// Turns of flows that have slices to post. Flows are numbers of the caller's.
-class Turns {
+/// Whose turn it is, by bytes: of those that can post, the one that has posted least. Who could not
+/// post for lack of room keeps its claim, as it would lose it in a ring; claims are limited, so
+/// that nobody who waited long keeps all others off afterwards. Source: start-time fair queueing,
+/// Goyal, Vin and Cheng, SIGCOMM 1996.
+class FairOrder {
  public:
-  static constexpr int64_t kQuantumBytes = 256 << 10;
+  static constexpr uint64_t kClaimBytesMax = 4 << 20;
 
-  bool is_empty() const { return ring_.empty(); }
-  size_t size() const { return ring_.size(); }
-  void add(uint32_t flow) { ring_.push_back({flow, kQuantumBytes}); }
-  void remove(uint32_t flow) {
-    const auto at = std::find_if(ring_.begin(), ring_.end(),
-                                 [&](const Turn& turn) { return turn.flow == flow; });
-    if (at == ring_.end()) return;
-    const size_t index = static_cast<size_t>(at - ring_.begin());
-    ring_.erase(at);
-    if (index < at_) --at_;
-    if (at_ >= ring_.size()) at_ = 0;
+  bool is_empty() const { return order_.empty(); }
+  size_t size() const { return order_.size(); }
+  void add(uint64_t id) {
+    const uint64_t bytes = now_;
+    order_.insert({bytes, id});
+    bytes_[id] = bytes;
   }
-
-  /// Asks flows in turn until one of them posts: `post(flow)` returns how many bytes it has posted,
-  /// 0 if it cannot now. False: none can. `post` adds and removes no flows.
+  void remove(uint64_t id) {
+    const auto at = bytes_.find(id);
+    if (at == bytes_.end()) return;
+    order_.erase({at->second, id});
+    bytes_.erase(at);
+  }
+  /// Asks in turn until one posts: `post(id)` returns how many bytes it has posted, 0 if it cannot
+  /// now. Nobody is added or removed meanwhile. Returns the bytes.
   template <typename Post>
-  bool take(const Post& post) {
-    size_t blocked = 0;
-    while (blocked < ring_.size()) {
-      Turn& turn = ring_[at_];
-      if (turn.deficit <= 0) {  // it has overdrawn
-        turn.deficit += kQuantumBytes;
-        advance();
-        continue;
-      }
-      const uint64_t bytes = post(turn.flow);
-      if (bytes > 0) {
-        turn.deficit -= static_cast<int64_t>(bytes);
-        return true;
-      }
-      ++blocked;
-      advance();
+  uint64_t take(const Post& post) {
+    for (const auto& [before, id] : order_) {
+      const uint64_t bytes = post(id);
+      if (bytes == 0) continue;
+      now_ = std::max(now_, before);
+      const uint64_t least = now_ - std::min(now_, kClaimBytesMax);
+      const uint64_t after = std::max(before, least) + bytes;
+      const uint64_t who = id;
+      order_.erase({before, who});
+      order_.insert({after, who});
+      bytes_[who] = after;
+      return bytes;
     }
-    return false;
+    return 0;
   }
 
  private:
-  struct Turn {
-    uint32_t flow;
-    int64_t deficit;
-  };
-  void advance() { at_ = at_ + 1 < ring_.size() ? at_ + 1 : 0; }
+  std::set<std::pair<uint64_t, uint64_t>> order_;  // by bytes
+  std::unordered_map<uint64_t, uint64_t> bytes_;
+  uint64_t now_ = 0;  // what the latest to post had posted before
+};
 
-  std::vector<Turn> ring_;
-  size_t at_ = 0;
+/// Turns of flows that have slices to post: of peers, and of the flows of each.
+class Turns {
+ public:
+  bool is_empty() const { return peers_.is_empty(); }
+  size_t size() const { return flows_count_; }
+  void add(uint64_t peer, uint64_t flow) {
+    FairOrder& flows = flows_[peer];
+    if (flows.is_empty()) peers_.add(peer);
+    flows.add(flow);
+    ++flows_count_;
+  }
+  void remove(uint64_t peer, uint64_t flow) {
+    FairOrder& flows = flows_[peer];
+    const size_t before = flows.size();
+    flows.remove(flow);
+    flows_count_ -= before - flows.size();
+    if (!flows.is_empty()) return;
+    peers_.remove(peer);
+    flows_.erase(peer);
+  }
+  /// As FairOrder::take, of flows.
+  template <typename Post>
+  uint64_t take(const Post& post) {
+    return peers_.take([&](uint64_t peer) { return flows_[peer].take(post); });
+  }
+
+ private:
+  FairOrder peers_;
+  std::unordered_map<uint64_t, FairOrder> flows_;  // by peer; none is empty
+  size_t flows_count_ = 0;
 };
 
 class UrgencyShare {
