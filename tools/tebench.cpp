@@ -147,7 +147,6 @@ Status run_initiator(const Transfer::Options& options, Bench& bench,
   BRAID_LET(memory, engine.allocate_memory(bench.size_bytes, {}));
   bench.local = static_cast<std::byte*>(memory.memory);
   print_head();
-  if (getenv("REP")) { Status st = run_sweep(bench, rows); fmt::print("{}", engine.report(Transfer::Form::kText).value()); return st; }
   if (bench.options.pattern == "sweep") return run_sweep(bench, rows);
   return run_pattern(bench, options, rows);
 }

@@ -19,6 +19,13 @@ Cause cause_of(Outcome outcome) {
   return Cause::kPathFailed;
 }
 
+/// Of an event that is not a piece's end.
+uint32_t way_of(const BackendEvent& event) {
+  if (const auto* failed = std::get_if<WayFailed>(&event)) return failed->way;
+  if (const auto* fenced = std::get_if<WayFenced>(&event)) return fenced->way;
+  return std::get<OwnerLost>(event).way;
+}
+
 }  // namespace
 
 // ---- Submitting ----
@@ -55,6 +62,7 @@ void Engine::start(uint64_t batch, size_t index, const Request& request) {
   const Cause wrong = check_request(request, segment, buffer);
   if (wrong != Cause::kNone || request.size_bytes == 0) return end(batch, index, wrong, 0);
   Running running;
+  running.peer = segment->peer;
   running.batch = batch;
   running.index = index;
   running.operation = request.operation;
@@ -64,6 +72,7 @@ void Engine::start(uint64_t batch, size_t index, const Request& request) {
   const uint64_t number = running_.add(std::move(running));
   batches_.find(batch)->running[index] = number;
   ++uses_[buffer->id];
+  ++peers_.find(segment->peer)->requests;
   RequestSpec spec;
   spec.id = number;
   spec.peer = segment->peer;
@@ -136,12 +145,14 @@ void Engine::request_ended(const RequestEnded& ended) {
   const Running running = *found;
   running_.erase(ended.request);
   if (--uses_[running.buffer] == 0) uses_.erase(running.buffer);
+  --peers_.find(running.peer)->requests;
   Cause cause = cause_of(ended.outcome);
   if (cause != Cause::kNone && running.cause != Cause::kNone) cause = running.cause;
   const bool is_write = running.operation == Operation::kWrite;
   (is_write ? statistics_.bytes_written : statistics_.bytes_read) += ended.delivered_bytes;
   statistics_.reissued_slices += ended.reissued;
   end(running.batch, running.index, cause, ended.delivered_bytes);
+  drop_peer_if_unused(running.peer);
 }
 
 // ---- Steps ----
@@ -174,7 +185,8 @@ void Engine::post_all() {
     path.backend->post(posting->path, piece);
   }
   while (const std::optional<Probe> probe = scheduler_.next_probe(now_ns_))
-    paths_.at(probe->path).backend->probe(probe->path, probe->id);
+    if (const auto path = paths_.find(probe->path); path != paths_.end())
+      path->second.backend->probe(probe->path, probe->id);
   take_scheduler_events();
 }
 
@@ -182,6 +194,8 @@ void Engine::take(Backend& backend) {
   for (const BackendEvent& event : backend.take_events()) {
     if (const auto* end = std::get_if<PieceEnd>(&event)) {
       take(*end);
+    } else if (!paths_.contains(way_of(event))) {
+      continue;  // of a peer that was dropped
     } else if (const auto* failed = std::get_if<WayFailed>(&event)) {
       scheduler_.path_failed(failed->way, now_ns_);
     } else if (const auto* fenced = std::get_if<WayFenced>(&event)) {
@@ -203,7 +217,8 @@ void Engine::take(const PieceEnd& end) {
       running->cause = end.cause;
       scheduler_.cancel(posted->second.request, now_ns_);
     }
-    --paths_.at(posted->second.path).open;
+    const auto path = paths_.find(posted->second.path);
+    if (path != paths_.end()) --path->second.open;
     posted_.erase(posted);
   }
   const Ending how = end.cause == Cause::kNone ? Ending::kDone
@@ -214,11 +229,10 @@ void Engine::take(const PieceEnd& end) {
 
 void Engine::take_scheduler_events() {
   while (const std::optional<SchedulerEvent> event = scheduler_.next_event()) {
-    if (const auto* ended = std::get_if<RequestEnded>(&*event)) {
+    if (const auto* ended = std::get_if<RequestEnded>(&*event))
       request_ended(*ended);
-    } else if (const auto* wanted = std::get_if<FenceWanted>(&*event)) {
-      want_fence(wanted->path);
-    }
+    else if (const auto* wanted = std::get_if<FenceWanted>(&*event); wanted != nullptr)
+      if (paths_.contains(wanted->path)) want_fence(wanted->path);
   }
 }
 

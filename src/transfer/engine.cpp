@@ -177,10 +177,28 @@ void Engine::add_paths(uint64_t number, Peer& peer, const Description& owner) {
 Status Engine::close_segment(uint64_t segment) {
   const Segment* found = segments_.find(segment);
   if (found == nullptr) return Status::error("there is no such segment (any more)");
-  Peer* peer = peers_.find(found->peer);
+  const uint64_t peer = found->peer;
   segments_.erase(segment);
-  --peer->segments;
+  --peers_.find(peer)->segments;
+  drop_peer_if_unused(peer);
   return {};
+}
+
+/// Nothing of it is kept once no segment and no request is left; fences end first.
+void Engine::drop_peer_if_unused(uint64_t number) {
+  Peer* peer = peers_.find(number);
+  if (peer == nullptr || peer->is_self || peer->segments > 0 || peer->requests > 0) return;
+  for (const uint32_t path : peer->paths)
+    if (paths_.at(path).open > 0 || paths_.at(path).is_fencing) return;
+  for (const uint32_t path : peer->paths) {
+    scheduler_.retire_path(path);
+    std::erase(fences_wanted_, path);
+    paths_.erase(path);
+  }
+  fabric_.remove_peer(peer->who);
+  if (options_.processes != nullptr) options_.processes->forget(number);
+  peer_of_.erase(peer->who);
+  peers_.erase(number);
 }
 
 std::pair<size_t, size_t> Engine::ways_up(uint64_t segment) const {

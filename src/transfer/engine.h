@@ -183,6 +183,7 @@ class Engine {
     uint32_t ways = 0;
     std::vector<uint32_t> paths;
     size_t segments = 0;
+    size_t requests = 0;  // that have not ended
     bool is_lost = false;
     bool is_self = false;
   };
@@ -197,6 +198,7 @@ class Engine {
     std::vector<uint64_t> running;  // their numbers, by request; 0: not any more
   };
   struct Running {
+    uint64_t peer = 0;
     uint64_t batch = 0;
     size_t index = 0;
     Operation operation = Operation::kRead;
@@ -221,6 +223,7 @@ class Engine {
   void look_after_fences();
   void look_after_processes();
   void lose_peer(uint64_t peer);
+  void drop_peer_if_unused(uint64_t peer);
   void request_ended(const RequestEnded& ended);
 
   EngineOptions options_;

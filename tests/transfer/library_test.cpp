@@ -1,6 +1,7 @@
 // Two processes with default settings: every byte moves as it was asked, every bad input has a
 // cause of its own, and a peer that ends fails its requests and nothing else.
 #include <poll.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cstring>
@@ -172,6 +173,47 @@ TEST(TransferNames, ABareNameIsFoundOnThisHostAndAnOldIncarnationIsNot) {
   EXPECT_FALSE(transfer.open_segment(name, 2s).ok());
   EXPECT_FALSE(transfer.open_segment("no such name", 2s).ok());
   EXPECT_FALSE(transfer.open_segment("braid://127.0.0.1:x", 2s).ok());
+}
+
+TEST(TransferNames, NobodyWithoutTheSecretIsAnswered) {
+  const std::string folder = testing::TempDir(), number = std::to_string(getpid());
+  const auto secret = [&](const std::string& name, char letter) {
+    const std::string path = folder + "/" + name + number;
+    FILE* file = fopen(path.c_str(), "w");
+    fputs(std::string(32, letter).c_str(), file);
+    fclose(file);
+    chmod(path.c_str(), 0600);
+    return path;
+  };
+  const std::string right = secret("right", 'a'), wrong = secret("wrong", 'b');
+  Owner owner({"secret=" + right});
+  for (const std::string& path : {std::string(), wrong}) {
+    Transfer::Options options;
+    options.secret_file = path;
+    auto stranger = Transfer::open(options).value();
+    EXPECT_FALSE(stranger.open_segment(owner.name, 2s).ok());
+  }
+  Transfer::Options options;
+  options.secret_file = right;
+  Initiator me(owner, options);
+  owner.fill(Owner::kRead, 20);
+  EXPECT_EQ(me.run({me.read(owner.addresses[Owner::kRead], kBytes)}), std::vector{Cause::kDone});
+  EXPECT_EQ(wrong_at(me.memory, 20), std::nullopt);
+  remove(right.c_str());
+  remove(wrong.c_str());
+}
+
+TEST(TransferNames, SegmentsAreOpenedAndClosedAgainAndAgain) {
+  Owner owner;
+  Initiator me(owner);
+  owner.fill(Owner::kRead, 21);
+  for (int turn = 0; turn < 5; ++turn) {
+    EXPECT_TRUE(me.transfer.close_segment(me.segment).ok());
+    EXPECT_EQ(me.run({me.read(owner.addresses[Owner::kRead], 64)}), std::vector{Cause::kNoSegment});
+    me.segment = me.transfer.open_segment(owner.name, Initiator::kLimit).value();
+    EXPECT_EQ(me.run({me.read(owner.addresses[Owner::kRead], kBytes)}), std::vector{Cause::kDone});
+    EXPECT_EQ(wrong_at(me.memory, 21), std::nullopt);
+  }
 }
 
 TEST(TransferBatches, EndsAreToldThroughTheDescriptorAndNotificationsComeBehindTheData) {

@@ -1,7 +1,8 @@
 // A process that owns memory, for tests that read, write, stop and kill it. It opens an engine as a
 // user does, says where everything is, and then does what it is told, a line at a time.
 //
-//   transfer_owner [name=N] [listen=H:P] [provider=P]... [address=A]... [bytes=B]
+//   transfer_owner [name=N] [listen=H:P] [provider=P]... [address=A]... [bytes=B] [secret=FILE]
+//                  [insecure=1] [netns=N]
 // says: NAME READ WRITE BOTH NONE   (the addresses of four buffers of B bytes, by their rights)
 //   check BUFFER SEED OFFSET SIZE  -> right, or wrong AT
 //   fill BUFFER SEED               -> filled
@@ -11,6 +12,10 @@
 //   kill ADDRESS                   -> killed           (nobody can connect there any more)
 //   report                         -> one line of JSON
 //   leave                          -> it closes its engine and ends
+#include <fcntl.h>
+#include <sched.h>
+#include <unistd.h>
+
 #include <iostream>
 #include <sstream>
 #include <string>
@@ -66,6 +71,14 @@ std::string answer(Transfer& transfer, std::vector<Memory>& memory, std::istring
   return "filled";
 }
 
+/// A network namespace that `ip netns add` has made.
+bool enter(const std::string& name) {
+  const int file = open(("/run/netns/" + name).c_str(), O_RDONLY | O_CLOEXEC);
+  const bool is_there = file >= 0 && setns(file, CLONE_NEWNET) == 0;
+  if (file >= 0) close(file);
+  return is_there;
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
@@ -79,8 +92,10 @@ int main(int count, char** arguments) {
     if (key == "listen") options.listen = value;
     if (key == "provider") options.providers.push_back(value);
     if (key == "address") options.addresses.push_back(value);
+    if (key == "insecure") options.allow_unauthenticated = true;
     if (key == "secret") options.secret_file = value;
     if (key == "bytes") size_bytes = std::stoull(value);
+    if (key == "netns" && !enter(value)) return 1;
   }
   auto opened = Transfer::open(options);
   if (!opened.ok()) {

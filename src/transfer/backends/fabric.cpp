@@ -93,6 +93,7 @@ void FabricBackend::remove_peer(const Incarnation& who) {
   if (found == peers_.end()) return;
   for (const uint32_t id : found->second.ways) {
     Way& way = ways_.at(id);
+    fencing_ -= way.fence != FenceState::kNone;
     if (way.link == 0) continue;
     const LinkOfRail link{way.rail, way.link};
     rails_[way.rail]->close(way.link);
@@ -243,8 +244,10 @@ void FabricBackend::look_after_peers() {
     if (!peer.ways.empty() && peer.up.empty() && !peer.is_lost &&
         now_ns_ > peer.heard_ns + kUnreachableNs)
       lose_peer(who);
-  std::erase_if(peers_, [](const auto& each) {
-    return each.second.ways.empty() && each.second.up.empty() && each.second.is_lost;
+  std::erase_if(peers_, [&](const auto& each) {
+    const Peer& peer = each.second;
+    const bool is_over = peer.is_lost || now_ns_ > peer.heard_ns + kUnreachableNs;
+    return peer.ways.empty() && peer.up.empty() && is_over;
   });
 }
 

@@ -21,6 +21,8 @@ constexpr uint64_t kDriveNs = 200'000;  // a caller that waits steps aside when 
 constexpr uint64_t kLongestSleepNs = 1'000'000'000;
 constexpr auto kQuiet = std::chrono::microseconds(250);
 constexpr uint64_t kSettleUs = 50'000;  // that the other ways have once the first one works
+/// A process of a busy host may not run for so long: what it has not done yet is not late.
+constexpr uint64_t kOverdueNs = 15'000'000;
 constexpr size_t kNotificationsMax = 4096;
 
 }  // namespace
@@ -36,9 +38,7 @@ Result<std::unique_ptr<Service>> Service::open(const OpenOptions& options,
   const std::shared_ptr<fabric::Processes> processes = fabric::host_processes();
   wanted.origin = processes->self();
   wanted.processes = processes;
-  if (getenv("W_US")) wanted.scheduler.window_us = atof(getenv("W_US"));
-  if (getenv("W_S")) wanted.scheduler.window_slices_min = (uint32_t)atoi(getenv("W_S"));
-  if (getenv("S_MIN")) wanted.scheduler.slices.slice_bytes_min = (uint64_t)atoi(getenv("S_MIN"));
+  wanted.scheduler.retry.overdue_ns_min = kOverdueNs;
   auto buffers = std::make_unique<Buffers>();
   std::vector<std::unique_ptr<Rail>> rails;
   for (size_t i = 0; i < opened.domains.size(); ++i) {
