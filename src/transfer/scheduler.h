@@ -240,6 +240,7 @@ class Scheduler {
   void find_ways(uint32_t ways, uint64_t size_bytes, Urgency urgency, uint64_t now_ns,
                  std::optional<uint32_t> avoided, std::vector<WayView>& views) const;
   WayView view_of(const Way& way, uint64_t size_bytes, Urgency urgency, uint64_t now_ns) const;
+  void limit_guests(std::vector<WayView>& views) const;
   bool has_room(const Lane& lane, uint64_t size_bytes, double latency_ns, Urgency urgency,
                 uint64_t now_ns) const;
   Posting open(uint64_t slice, const WayView& way, uint64_t now_ns);

@@ -1,6 +1,7 @@
 // Which slice goes where, and what becomes of it.
 
 #include <algorithm>
+#include <limits>
 
 #include "transfer/scheduler_state.h"
 
@@ -11,6 +12,11 @@ namespace {
 constexpr uint64_t kRefusedPauseNs = 20'000;
 // A path that has nothing in flight and no room for so long may never have any.
 constexpr uint64_t kRefusedMaxNs = 100'000'000;
+
+// What a rail of a farther tier has in flight at most when it takes a slice, and how long it is busy
+// with one.
+constexpr double kGuestWindowNs = 20'000;
+constexpr double kGuestSliceNs = 5'000;
 
 }  // namespace
 
@@ -108,6 +114,9 @@ uint64_t Scheduler::post_from(uint32_t index, uint64_t now_ns, std::optional<Pos
                        flow.urgency(), backlog},
                       views_);
   if (!way) return 0;
+  if (id == 0 && views_[*way].is_guest && options_.is_window_limited)
+    span = request.slicer.peek(std::max(options_.slices.slice_bytes_min,
+                                        static_cast<uint64_t>(kGuestSliceNs * views_[*way].rate)));
   take_backlog(request, span.size_bytes);
   if (id == 0) {
     request.slicer.take(span);
@@ -129,9 +138,24 @@ void Scheduler::find_ways(uint32_t ways, uint64_t size_bytes, Urgency urgency, u
     views.push_back(view_of(way, size_bytes, urgency, now_ns));
     has_other = has_other || (views.back().is_usable && way.path != avoided);
   }
+  limit_guests(views);
   if (!avoided || !has_other) return;
   for (WayView& view : views)
     if (view.path == *avoided) view.is_usable = false;
+}
+
+// Whose rail it is may come back at any time, and is not to find a long queue of others.
+void Scheduler::limit_guests(std::vector<WayView>& views) const {
+  uint8_t nearest = std::numeric_limits<uint8_t>::max();
+  for (const WayView& view : views)
+    if (view.is_usable) nearest = std::min(nearest, view.tier);
+  for (WayView& view : views) {
+    view.is_guest = view.tier > nearest;
+    if (!view.is_guest || !options_.is_window_limited) continue;
+    const double window = std::max(kGuestWindowNs * view.rate,
+                                   2 * static_cast<double>(options_.slices.slice_bytes_min));
+    view.has_room = view.has_room && static_cast<double>(view.in_flight_bytes) < window;
+  }
 }
 
 WayView Scheduler::view_of(const Way& way, uint64_t size_bytes, Urgency urgency,

@@ -24,6 +24,7 @@ struct WayView {
   uint8_t tier = 0;   ///< 0: the nearest
   bool is_usable = true;
   bool has_room = true;
+  bool is_guest = false;  ///< a nearer tier is usable
   double eta_ns = 0;
   double rate = 0;  ///< GB/s
   double base_latency_ns = 0;

@@ -31,10 +31,11 @@ void find_oracle(Case& found, const Cluster& cluster, const std::vector<Demand>&
   Network network(cluster, 1);
   double together = 0, alone = 0;
   for (const double gbps : optimum_gbps(network, demands)) together += gbps;
-  const double submit_us = static_cast<double>(requests - 1) * cluster.submit_us.value;
+  // Requests are submitted while those before them are under way.
+  const double submit_us = static_cast<double>(requests) * cluster.submit_us.value;
   for (const Demand& demand : demands) {
-    const double us =
-        submit_us + optimum_us(cluster, batch_bytes, optimum_gbps(network, {demand}).front());
+    const double us = std::max(
+        submit_us, optimum_us(cluster, batch_bytes, optimum_gbps(network, {demand}).front()));
     alone += batch_bytes / us / 1e3;
   }
   found.oracle_gbps = std::min(together, alone);
