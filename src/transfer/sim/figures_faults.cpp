@@ -23,14 +23,13 @@ Loop busy_loop(uint64_t end_ns) {
   return loop;
 }
 
-// The first time from `begin_ns` on at which the next `window_ns` carry at least so much, since
-// then.
+// After how long every window until `end_ns` carries at least so much.
 double ms_until(const Timeline& timeline, uint64_t begin_ns, uint64_t end_ns, uint64_t window_ns,
                 double gbps) {
+  uint64_t from_ns = begin_ns;
   for (uint64_t at_ns = begin_ns; at_ns + window_ns <= end_ns; at_ns += timeline.bin_ns())
-    if (timeline.gbps(at_ns, at_ns + window_ns) >= gbps)
-      return static_cast<double>(at_ns - begin_ns) / kMs;
-  return static_cast<double>(end_ns - begin_ns) / kMs;
+    if (timeline.gbps(at_ns, at_ns + window_ns) < gbps) from_ns = at_ns + timeline.bin_ns();
+  return static_cast<double>(from_ns - begin_ns) / kMs;
 }
 
 Series bins(const char* name, const Timeline& timeline, uint64_t bin_ns, uint64_t end_ns) {
