@@ -215,7 +215,7 @@ class Scheduler {
   struct Request;
   struct Flow;
   struct Timer;
-  enum class TimerOf : uint8_t { kPath, kRequest, kFlow };
+  enum class TimerOf : uint8_t { kPath, kRequest, kFlow, kRoom };
   using FlowKey = std::tuple<uint64_t, uint32_t, uint32_t, Urgency>;  // peer, ways, source, urgency
 
   // Flows and requests: scheduler_requests.cpp.
@@ -240,8 +240,10 @@ class Scheduler {
   void find_ways(uint32_t ways, uint64_t size_bytes, Urgency urgency, uint64_t now_ns,
                  std::optional<uint32_t> avoided, std::vector<WayView>& views) const;
   WayView view_of(const Way& way, uint64_t size_bytes, Urgency urgency, uint64_t now_ns) const;
-  bool has_room(const Lane& lane, uint64_t size_bytes, double latency_ns, Urgency urgency,
-                uint64_t now_ns) const;
+  void limit_guests(std::vector<WayView>& views) const;
+  bool has_room(const Lane& lane, uint64_t size_bytes, Urgency urgency, uint64_t now_ns) const;
+  void keep_clear(WayView& view, uint64_t now_ns) const;
+  void look_when_there_is_room(uint64_t now_ns);
   Posting open(uint64_t slice, const WayView& way, uint64_t now_ns);
   void close(uint64_t posting);
   void leave_front(Path& path);
@@ -289,6 +291,7 @@ class Scheduler {
   std::deque<uint32_t> probes_due_;  // paths
   std::vector<Timer> timers_;        // a heap, the earliest first
   std::vector<WayView> views_;       // of one slice, kept between calls
+  uint64_t room_timer_ns_ = 0;       // the latest that was set
   uint64_t random_;
 };
 

@@ -192,6 +192,7 @@ void Scheduler::look(uint64_t now_ns) {
         if (paths_[timer.id].timer_ns == timer.when_ns)
           path_is_due(static_cast<uint32_t>(timer.id), now_ns);
         break;
+      case TimerOf::kRoom: break;  // `next` is called then, and looks
       case TimerOf::kRequest: request_is_due(timer.id, now_ns); break;
       case TimerOf::kFlow: flow_is_due(static_cast<uint32_t>(timer.id), now_ns); break;
     }

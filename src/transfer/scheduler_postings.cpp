@@ -1,6 +1,7 @@
 // Which slice goes where, and what becomes of it.
 
 #include <algorithm>
+#include <limits>
 
 #include "transfer/scheduler_state.h"
 
@@ -11,6 +12,14 @@ namespace {
 constexpr uint64_t kRefusedPauseNs = 20'000;
 // A path that has nothing in flight and no room for so long may never have any.
 constexpr uint64_t kRefusedMaxNs = 100'000'000;
+
+// What a rail of a farther tier has in flight at most when it takes a slice, and how long it is
+// busy with one.
+constexpr double kGuestWindowNs = 20'000;
+constexpr double kGuestSliceNs = 5'000;
+// How early bulk posts its next slice beside urgent ones, in base latencies: it must be there when
+// the one before has been sent, and when that was is known from its completion alone.
+constexpr double kLeadLatencies = 0.5;
 
 }  // namespace
 
@@ -107,7 +116,13 @@ uint64_t Scheduler::post_from(uint32_t index, uint64_t now_ns, std::optional<Pos
       policy_->choose({request.spec.address + span.offset, span.size_bytes, request.spec.source,
                        flow.urgency(), backlog},
                       views_);
-  if (!way) return 0;
+  if (!way) {
+    look_when_there_is_room(now_ns);
+    return 0;
+  }
+  if (id == 0 && views_[*way].is_guest && options_.is_window_limited)
+    span = request.slicer.peek(std::max(options_.slices.slice_bytes_min,
+                                        static_cast<uint64_t>(kGuestSliceNs * views_[*way].rate)));
   take_backlog(request, span.size_bytes);
   if (id == 0) {
     request.slicer.take(span);
@@ -121,6 +136,15 @@ uint64_t Scheduler::post_from(uint32_t index, uint64_t now_ns, std::optional<Pos
   return span.size_bytes;
 }
 
+void Scheduler::look_when_there_is_room(uint64_t now_ns) {
+  uint64_t when_ns = kNever;
+  for (const WayView& view : views_) when_ns = std::min(when_ns, view.room_ns);
+  if (when_ns == kNever || (room_timer_ns_ > now_ns && room_timer_ns_ <= when_ns)) return;
+  room_timer_ns_ = when_ns;
+  timers_.push_back({when_ns, TimerOf::kRoom, 0});
+  std::push_heap(timers_.begin(), timers_.end(), Timer::is_later);
+}
+
 void Scheduler::find_ways(uint32_t ways, uint64_t size_bytes, Urgency urgency, uint64_t now_ns,
                           std::optional<uint32_t> avoided, std::vector<WayView>& views) const {
   views.clear();
@@ -129,9 +153,24 @@ void Scheduler::find_ways(uint32_t ways, uint64_t size_bytes, Urgency urgency, u
     views.push_back(view_of(way, size_bytes, urgency, now_ns));
     has_other = has_other || (views.back().is_usable && way.path != avoided);
   }
+  limit_guests(views);
   if (!avoided || !has_other) return;
   for (WayView& view : views)
     if (view.path == *avoided) view.is_usable = false;
+}
+
+// Whose rail it is may come back at any time, and is not to find a long queue of others.
+void Scheduler::limit_guests(std::vector<WayView>& views) const {
+  uint8_t nearest = std::numeric_limits<uint8_t>::max();
+  for (const WayView& view : views)
+    if (view.is_usable) nearest = std::min(nearest, view.tier);
+  for (WayView& view : views) {
+    view.is_guest = view.tier > nearest;
+    if (!view.is_guest || !options_.is_window_limited) continue;
+    const double window = std::max(kGuestWindowNs * view.rate,
+                                   2 * static_cast<double>(options_.slices.slice_bytes_min));
+    view.has_room = view.has_room && static_cast<double>(view.in_flight_bytes) < window;
+  }
 }
 
 WayView Scheduler::view_of(const Way& way, uint64_t size_bytes, Urgency urgency,
@@ -152,9 +191,9 @@ WayView Scheduler::view_of(const Way& way, uint64_t size_bytes, Urgency urgency,
     const double rate = lane.gbps(now_ns);
     queue_ns = std::max(queue_ns, static_cast<double>(lane.bytes + size_bytes) / rate);
     view.rate = std::min(view.rate, rate);
-    view.has_room =
-        view.has_room && has_room(lane, size_bytes, view.base_latency_ns, urgency, now_ns);
+    view.has_room = view.has_room && has_room(lane, size_bytes, urgency, now_ns);
   });
+  if (urgency == Urgency::kBulk && urgency_.is_urgent_about(now_ns)) keep_clear(view, now_ns);
   view.eta_ns = view.base_latency_ns + queue_ns;
   // What is in flight is late already: it may be later still.
   if (path.open_count > 0) {
@@ -166,19 +205,26 @@ WayView Scheduler::view_of(const Way& way, uint64_t size_bytes, Urgency urgency,
   return view;
 }
 
-// While urgent slices come, bulk keeps no more in flight than the wire itself holds, and one slice:
-// what waits at the NIC is what an urgent slice waits for.
-bool Scheduler::has_room(const Lane& lane, uint64_t size_bytes, double latency_ns, Urgency urgency,
+bool Scheduler::has_room(const Lane& lane, uint64_t size_bytes, Urgency urgency,
                          uint64_t now_ns) const {
   if (!options_.is_window_limited) return true;
-  const double rate = lane.gbps(now_ns);
-  if (urgency == Urgency::kBulk && urgency_.is_urgent_about(now_ns))
-    return static_cast<double>(lane.bytes) <= rate * latency_ns;
   const double window =
       std::max(static_cast<double>(options_.window_slices_min * size_bytes) * lane.share,
-               rate * options_.window_us * 1000);
+               lane.gbps(now_ns) * options_.window_us * 1000);
   const uint64_t ahead = urgency == Urgency::kUrgent ? lane.urgent_bytes : lane.bytes;
   return static_cast<double>(ahead) < window;
+}
+
+// While urgent slices come, bulk posts its next slice just before the rail has sent the one before:
+// what waits at the NIC is what an urgent slice waits for.
+void Scheduler::keep_clear(WayView& view, uint64_t now_ns) const {
+  if (!options_.is_window_limited || !view.is_usable) return;
+  const Lane& lane = rails_[view.rail].lane;
+  if (lane.bytes == 0) return;
+  const double due_ns = lane.sent_ns(now_ns) - kLeadLatencies * view.base_latency_ns;
+  if (due_ns <= static_cast<double>(now_ns)) return;
+  view.has_room = false;
+  view.room_ns = static_cast<uint64_t>(due_ns) + 1;
 }
 
 // ---- Postings ----
@@ -202,6 +248,7 @@ void Scheduler::occupy(const Open& open) {
   Path& path = paths_[open.path];
   ++path.open_count;
   for_each_lane(*this, path, [&](Lane& lane) {
+    if (lane.bytes == 0) lane.begun_ns = open.posted_ns;
     lane.bytes += open.size_bytes;
     if (open.urgency == Urgency::kUrgent) lane.urgent_bytes += open.size_bytes;
   });
@@ -255,6 +302,8 @@ void Scheduler::measure(const Open& open, uint64_t now_ns) {
                   now_ns);
   for_each_lane(*this, path, [&](Lane& lane) {
     lane.rate.delivered(open.size_bytes, open.posted_ns, path.base.ns(), now_ns);
+    // Its last byte left a latency ago, and the next one followed it.
+    lane.begun_ns = std::max(lane.begun_ns, now_ns - static_cast<uint64_t>(path.base.ns()));
   });
   policy_->delivered(open.path, open.size_bytes, took_ns);
 }

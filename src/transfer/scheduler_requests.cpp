@@ -56,7 +56,7 @@ void Scheduler::enqueue(uint64_t slot, Request& request, bool at_front) {
 void Scheduler::add_backlog(Request& request, uint64_t bytes) {
   Flow& flow = flows_[request.flow];
   if (flow.backlog_bytes == 0)
-    turns_[static_cast<int>(flow.urgency())].add(flow.peer(), request.flow);
+    turns_[static_cast<int>(flow.urgency())].add(flow.turn(request.flow));
   flow.backlog_bytes += bytes;
   backlog_bytes_[static_cast<int>(flow.urgency())] += bytes;
 }
@@ -70,7 +70,7 @@ void Scheduler::take_backlog(Request& request, uint64_t bytes) {
 
 void Scheduler::leave_turns_if_empty(uint32_t index) {
   Flow& flow = flows_[index];
-  if (flow.backlog_bytes == 0) turns_[static_cast<int>(flow.urgency())].remove(flow.peer(), index);
+  if (flow.backlog_bytes == 0) turns_[static_cast<int>(flow.urgency())].remove(flow.turn(index));
 }
 
 // Of a flow with a backlog.

@@ -16,10 +16,15 @@ struct Scheduler::Lane {
   double share = 1;
   uint64_t bytes = 0;         // in flight
   uint64_t urgent_bytes = 0;  // of those
+  uint64_t begun_ns = 0;      // since when what is in flight is being sent, about
   /// What is measured is what others leave, and no more of it is ours than our share.
   double gbps(uint64_t now_ns) const {
     const double measured = rate.at(now_ns, bytes == 0);
     return share < 1 ? std::min(measured, nominal_gbps * share) : measured;
+  }
+  /// When all that is in flight will have left, about.
+  double sent_ns(uint64_t now_ns) const {
+    return static_cast<double>(begun_ns) + static_cast<double>(bytes) / gbps(now_ns);
   }
 };
 
@@ -114,7 +119,7 @@ struct Scheduler::Flow {
   size_t requests = 0;               // all that have not ended
   uint64_t unreachable_ns = kNever;  // since when no way is usable
   Urgency urgency() const { return std::get<Urgency>(key); }
-  uint64_t peer() const { return std::get<0>(key); }
+  Turns::Flow turn(uint32_t index) const { return {std::get<0>(key), std::get<1>(key), index}; }
 };
 
 struct Scheduler::Timer {

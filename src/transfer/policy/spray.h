@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -24,6 +25,8 @@ struct WayView {
   uint8_t tier = 0;   ///< 0: the nearest
   bool is_usable = true;
   bool has_room = true;
+  uint64_t room_ns = std::numeric_limits<uint64_t>::max();  ///< when it has, if that is known
+  bool is_guest = false;                                    ///< a nearer tier is usable
   double eta_ns = 0;
   double rate = 0;  ///< GB/s
   double base_latency_ns = 0;

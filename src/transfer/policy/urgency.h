@@ -29,11 +29,13 @@ class FairOrder {
     order_.insert({bytes, id});
     bytes_[id] = bytes;
   }
-  void remove(uint64_t id) {
+  /// False: it was not there.
+  bool remove(uint64_t id) {
     const auto at = bytes_.find(id);
-    if (at == bytes_.end()) return;
+    if (at == bytes_.end()) return false;
     order_.erase({at->second, id});
     bytes_.erase(at);
+    return true;
   }
   /// Asks in turn until one posts: `post(id)` returns how many bytes it has posted, 0 if it cannot
   /// now. Nobody is added or removed meanwhile. Returns the bytes.
@@ -60,36 +62,55 @@ class FairOrder {
   uint64_t now_ = 0;  // what the latest to post had posted before
 };
 
-/// Turns of flows that have slices to post: of peers, and of the flows of each.
+/// Turns of flows that have slices to post: of peers, of the way sets to each, and of the flows of
+/// each of these. Flows of different ways do not wait for the same rails, so their bytes say
+/// nothing of each other's turn.
 class Turns {
  public:
-  bool is_empty() const { return peers_.is_empty(); }
-  size_t size() const { return flows_count_; }
-  void add(uint64_t peer, uint64_t flow) {
-    FairOrder& flows = flows_[peer];
-    if (flows.is_empty()) peers_.add(peer);
-    flows.add(flow);
-    ++flows_count_;
+  struct Flow {
+    uint64_t peer = 0;
+    uint64_t ways = 0;
+    uint64_t number = 0;
+  };
+
+  bool is_empty() const { return count_ == 0; }
+  size_t size() const { return count_; }
+  void add(const Flow& flow) {
+    Peer& peer = of_peer_[flow.peer];
+    FairOrder& flows = peer.of_ways[flow.ways];
+    if (peer.ways.is_empty()) peers_.add(flow.peer);
+    if (flows.is_empty()) peer.ways.add(flow.ways);
+    flows.add(flow.number);
+    ++count_;
   }
-  void remove(uint64_t peer, uint64_t flow) {
-    FairOrder& flows = flows_[peer];
-    const size_t before = flows.size();
-    flows.remove(flow);
-    flows_count_ -= before - flows.size();
+  void remove(const Flow& flow) {
+    Peer& peer = of_peer_[flow.peer];
+    FairOrder& flows = peer.of_ways[flow.ways];
+    count_ -= flows.remove(flow.number) ? 1 : 0;
     if (!flows.is_empty()) return;
-    peers_.remove(peer);
-    flows_.erase(peer);
+    peer.ways.remove(flow.ways);
+    peer.of_ways.erase(flow.ways);
+    if (!peer.ways.is_empty()) return;
+    peers_.remove(flow.peer);
+    of_peer_.erase(flow.peer);
   }
   /// As FairOrder::take, of flows.
   template <typename Post>
   uint64_t take(const Post& post) {
-    return peers_.take([&](uint64_t peer) { return flows_[peer].take(post); });
+    return peers_.take([&](uint64_t id) {
+      Peer& peer = of_peer_[id];
+      return peer.ways.take([&](uint64_t ways) { return peer.of_ways[ways].take(post); });
+    });
   }
 
  private:
+  struct Peer {
+    FairOrder ways;
+    std::unordered_map<uint64_t, FairOrder> of_ways;  // none is empty
+  };
   FairOrder peers_;
-  std::unordered_map<uint64_t, FairOrder> flows_;  // by peer; none is empty
-  size_t flows_count_ = 0;
+  std::unordered_map<uint64_t, Peer> of_peer_;  // none is empty
+  size_t count_ = 0;
 };
 
 class UrgencyShare {
