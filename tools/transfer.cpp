@@ -38,7 +38,22 @@ struct ServeOptions {
   uint64_t memory_bytes = 1 << 30;
   bool is_read_only = false;
   int seconds = 0;
+  std::vector<std::string> readable;  ///< NAME=FOLDER
+  std::vector<std::string> writable;
 };
+
+Status export_folders(Transfer& engine, const std::vector<std::string>& all,
+                      Transfer::Rights rights) {
+  for (const std::string& each : all) {
+    const size_t equals = each.find('=');
+    if (equals == std::string::npos)
+      return Status::error("'" + each + "' names no folder", "Write NAME=FOLDER");
+    const Status done =
+        engine.export_folder(each.substr(0, equals), each.substr(equals + 1), rights);
+    if (!done.ok()) return done;
+  }
+  return {};
+}
 
 /// SIGINT and SIGTERM as a descriptor's readiness, or the time.
 void wait_for_the_end(int limit_s) {
@@ -64,6 +79,9 @@ int serve(const Transfer::Options& options, const ServeOptions& what) {
   Transfer& engine = opened.value();
   const auto memory = engine.allocate_memory(what.memory_bytes, {true, !what.is_read_only});
   if (!memory.ok()) return fail(memory.status());
+  for (const Status& done : {export_folders(engine, what.readable, {true, false}),
+                             export_folders(engine, what.writable, {true, true})})
+    if (!done.ok()) return fail(done);
   const auto name = engine.name();
   if (!name.ok()) return fail(name.status());
   fmt::print("{}\n", name.value());
@@ -126,6 +144,9 @@ int segments(const Transfer::Options& options, const std::string& text) {
   fmt::print("{}", ranges.print({1}));
   if (owner.range_count > owner.ranges.size())
     fmt::print("  and {} more\n", owner.range_count - owner.ranges.size());
+  Table exports({"EXPORTED", "PEERS MAY"});
+  for (const auto& each : owner.exports) exports.add({each.name, rights_name(each.rights)});
+  if (!owner.exports.empty()) fmt::print("{}", exports.print({}));
   return 0;
 }
 
@@ -188,6 +209,12 @@ void add_transfer_commands(CLI::App& app, int& exit_code) {
   serve_command->add_option("--memory", what->memory_bytes, "how much")
       ->transform(CLI::AsSizeValue(false));
   serve_command->add_flag("--read-only", what->is_read_only, "peers may read, and not write");
+  serve_command->add_option("--export", what->readable, "a folder whose files peers may read")
+      ->type_name("NAME=FOLDER");
+  serve_command
+      ->add_option("--export-writable", what->writable,
+                   "one whose files they may write and make too")
+      ->type_name("NAME=FOLDER");
   serve_command->add_option("--seconds", what->seconds, "how long; 0: until it is interrupted");
   serve_command->callback([=, &exit_code] { exit_code = serve(*options, *what); });
 

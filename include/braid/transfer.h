@@ -159,6 +159,24 @@ class Transfer {
   Status close_segment(Segment segment) {
     return status_of(braid_transfer_close_segment(get(), number(segment)));
   }
+  /// Its regular files are "name/path" for peers.
+  Status export_folder(const std::string& name, const std::string& folder, Rights rights) {
+    return status_of(
+        braid_transfer_export_folder(get(), name.c_str(), folder.c_str(), bits(rights)));
+  }
+  /// A file that the segment's owner has exported: a segment whose addresses are positions.
+  Result<Segment> open_file(Segment segment, const std::string& path, Rights wanted, Limit limit) {
+    return numbered<Segment>([&](uint64_t* file) {
+      return braid_transfer_open_file(get(), number(segment), path.c_str(), bits(wanted), us(limit),
+                                      file);
+    });
+  }
+  /// When it was opened.
+  Result<uint64_t> file_bytes(Segment file) {
+    uint64_t size_bytes = 0;
+    if (braid_transfer_file_bytes(get(), number(file), &size_bytes) != BRAID_OK) return failure();
+    return size_bytes;
+  }
   /// As of when the segment was opened.
   Result<std::vector<Range>> ranges(Segment segment) {
     std::vector<braid_transfer_range> rows;

@@ -3,10 +3,11 @@
  * an engine is opened.
  *
  * An engine has a segment: the memory of its process that it has registered, at the addresses where
- * it lies, with what peers may do there. Another engine opens the segment by its name, and submits
- * batches of requests: reads from it and writes to it. A request is cut into slices, which go over
- * all rails (providers of libfabric, network interfaces) by what each does now. No way is named. A
- * rail that fails or stalls costs time and no request: its slices go another way.
+ * it lies, with what peers may do there. Files of folders that it exports are segments too. Another
+ * engine opens the segment by its name, and submits batches of requests: reads from it and writes
+ * to it. A request is cut into slices, which go over all rails (providers of libfabric, network
+ * interfaces) by what each does now. No way is named. A rail that fails or stalls costs time and no
+ * request: its slices go another way.
  *
  * The life of a batch, between O (the owner) and I:
  *   O  open; register_memory(memory, BRAID_TRANSFER_MAY_READ); name -> "braid://10.0.0.7:4750/5f3c"
@@ -116,6 +117,23 @@ BRAID_API braid_status braid_transfer_ranges(braid_transfer* transfer, uint64_t 
                                              braid_transfer_range* ranges, size_t capacity,
                                              size_t* count);
 
+/* ---- Files ---- */
+
+/* Lets peers, and this process, read or write the regular files of a folder, as "name/path".
+ * Nothing outside of it is reached, by whatever path or link. The folder is open from now on. */
+BRAID_API braid_status braid_transfer_export_folder(braid_transfer* transfer, const char* name,
+                                                    const char* folder, int rights);
+/* A file that the owner of `segment` has exported, as a segment of its own: requests name positions
+ * in it. `rights` is what this engine wants to do. One to be written is made if it is not there. It
+ * may be the engine's own segment. */
+BRAID_API braid_status braid_transfer_open_file(braid_transfer* transfer, uint64_t segment,
+                                                const char* path, int rights, uint64_t limit_us,
+                                                uint64_t* file);
+/* That it had when it was opened. A request that reads beyond the end is BRAID_TRANSFER_OUTSIDE,
+ * and a write there makes the file larger. */
+BRAID_API braid_status braid_transfer_file_bytes(braid_transfer* transfer, uint64_t file,
+                                                 uint64_t* size_bytes);
+
 /* ---- Batches ---- */
 
 typedef enum braid_transfer_operation {
@@ -131,7 +149,7 @@ typedef enum braid_transfer_urgency {
 typedef struct braid_transfer_request {
   uint64_t segment;
   void* local;      /* within one buffer that is registered here */
-  uint64_t address; /* within one range of the segment */
+  uint64_t address; /* within one range of the segment; of a file: the position */
   uint64_t size_bytes;
   int operation;
   int urgency;
@@ -164,8 +182,8 @@ typedef enum braid_transfer_cause {
   BRAID_TRANSFER_LOCAL_MEMORY = 2, /* the caller's side lies not within one registered buffer */
   BRAID_TRANSFER_OUTSIDE = 3,      /* the far side lies not within one range */
   BRAID_TRANSFER_NOT_ALLOWED = 4,  /* the owner has not given this right there */
-  BRAID_TRANSFER_NO_FILE = 5,
-  BRAID_TRANSFER_FILE_ERROR = 6,
+  BRAID_TRANSFER_NO_FILE = 5,      /* the owner knows no such file */
+  BRAID_TRANSFER_FILE_ERROR = 6,   /* the owner's file system refused */
   BRAID_TRANSFER_DEADLINE = 7,
   BRAID_TRANSFER_CANCELLED = 8,
   BRAID_TRANSFER_PEER_LOST = 9, /* its process has ended, or no way to it has worked for 5 s */

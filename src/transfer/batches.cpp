@@ -7,6 +7,8 @@
 namespace braid::transfer {
 namespace {
 
+constexpr uint64_t kFileAlignment = 4096;  // of O_DIRECT
+
 Cause cause_of(Outcome outcome) {
   switch (outcome) {
     case Outcome::kDone: return Cause::kNone;
@@ -49,7 +51,8 @@ Cause Engine::check_request(const Request& request, const Segment*& segment,
   segment = segments_.find(request.segment);
   if (segment == nullptr) return Cause::kNoSegment;
   if (peers_.find(segment->peer)->is_lost) return Cause::kPeerLost;
-  buffer = buffers_->containing(reinterpret_cast<uint64_t>(request.local), request.size_bytes);
+  buffer =
+      owned_->buffers.containing(reinterpret_cast<uint64_t>(request.local), request.size_bytes);
   if (buffer == nullptr) return Cause::kLocalMemory;
   if (request.address > kNever - request.size_bytes) return Cause::kOutside;
   if (request.deadline_ns <= now_ns_) return Cause::kDeadline;
@@ -69,6 +72,7 @@ void Engine::start(uint64_t batch, size_t index, const Request& request) {
   running.buffer = buffer->id;
   running.local = {static_cast<std::byte*>(request.local), request.size_bytes};
   running.address = request.address;
+  running.file = segment->file;
   const uint64_t number = running_.add(std::move(running));
   batches_.find(batch)->running[index] = number;
   ++uses_[buffer->id];
@@ -78,7 +82,9 @@ void Engine::start(uint64_t batch, size_t index, const Request& request) {
   spec.peer = segment->peer;
   spec.size_bytes = request.size_bytes;
   spec.urgency = request.urgency;
-  spec.ways = peers_.find(segment->peer)->ways;
+  const Peer& peer = *peers_.find(segment->peer);
+  spec.ways = segment->file == 0 ? peer.ways : peer.file_ways;
+  if (segment->file != 0) spec.borders.alignment_bytes = kFileAlignment;
   spec.source = static_cast<uint32_t>(batch);  // batches take turns
   spec.address = request.address;
   spec.deadline_ns = request.deadline_ns;
@@ -161,8 +167,11 @@ bool Engine::step(uint64_t now_ns) {
   now_ns_ = now_ns;
   bool is_busy = fabric_.step(now_ns);
   is_busy = memory_.step(now_ns) || is_busy;
+  is_busy = owned_->jobs->step() || is_busy;
+  is_busy = file_.step(now_ns) || is_busy;
   take(fabric_);
   take(memory_);
+  take(file_);
   look_after_processes();
   look_after_fences();
   post_all();
@@ -182,6 +191,7 @@ void Engine::post_all() {
     piece.buffer = running.buffer;
     piece.local = running.local.subspan(posting->offset, posting->size_bytes);
     piece.address = running.address + posting->offset;
+    piece.file = running.file;
     path.backend->post(posting->path, piece);
   }
   while (const std::optional<Probe> probe = scheduler_.next_probe(now_ns_))

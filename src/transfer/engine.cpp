@@ -11,6 +11,8 @@ namespace {
 
 constexpr double kMemoryGbps = 10;  // until measured
 constexpr double kMemoryLatencyUs = 1;
+constexpr double kStorageGbps = 2;
+constexpr double kStorageLatencyUs = 100;
 constexpr double kRailGbpsMax = 1000;  // what a peer claims is believed no further
 constexpr size_t kPeersMax = 4096;
 
@@ -35,13 +37,14 @@ bool is_loopback(const std::string& address) {
 
 }  // namespace
 
-Engine::Engine(std::unique_ptr<Buffers> buffers, std::vector<std::unique_ptr<Rail>> rails,
+Engine::Engine(std::unique_ptr<Owned> owned, std::vector<std::unique_ptr<Rail>> rails,
                std::vector<RailDescription> descriptions, const EngineOptions& options)
     : options_(options),
-      buffers_(std::move(buffers)),
+      owned_(std::move(owned)),
       rails_(std::move(descriptions)),
       fabric_(std::move(rails), options.incarnation),
-      memory_(*buffers_),
+      memory_(owned_->buffers),
+      file_(owned_->exports, *owned_->jobs),
       scheduler_(options.scheduler) {
   for (const RailDescription& rail : rails_)
     rail_numbers_.push_back(scheduler_.add_rail({std::min(rail.gbps, kRailGbpsMax)}));
@@ -55,29 +58,31 @@ Description Engine::describe() const {
   description.name = options_.name;
   description.origin = options_.origin;
   description.rails = rails_;
-  for (const Buffer& buffer : buffers_->all()) {
+  for (const Buffer& buffer : owned_->buffers.all()) {
     if (description.ranges.size() < kRangesInDescriptionMax)
       description.ranges.push_back({buffer.address(), buffer.memory.size(), buffer.rights});
     ++description.range_count;
   }
+  description.exports = owned_->exports.describe();
   return description;
 }
 
 // ---- Memory ----
 
 Result<uint64_t> Engine::add_buffer(MutableBytes memory, Rights rights) {
-  BRAID_LET(id, buffers_->add(memory, rights));
-  const Status added = fabric_.add_buffer(*buffers_->find(id));
+  BRAID_LET(id, owned_->buffers.add(memory, rights));
+  const Status added = fabric_.add_buffer(*owned_->buffers.find(id));
   if (added.ok()) return id;
-  buffers_->remove(id);
+  owned_->buffers.remove(id);
   return added;
 }
 
 Status Engine::remove_buffer(uint64_t buffer) {
-  if (buffers_->find(buffer) == nullptr) return Status::error("there is no such buffer (any more)");
+  if (owned_->buffers.find(buffer) == nullptr)
+    return Status::error("there is no such buffer (any more)");
   if (uses_.contains(buffer))
     return Status::error("a request that has not ended uses the buffer", "Wait, or cancel it");
-  buffers_->remove(buffer);
+  owned_->buffers.remove(buffer);
   fabric_.retire_buffer(buffer);
   return {};
 }
@@ -97,7 +102,7 @@ Result<uint64_t> Engine::open_segment(const Description& owner) {
                              " was given up: it ended, or could not be reached for long",
                          "Once it runs again it has another incarnation");
   ++peers_.find(peer)->segments;
-  return segments_.add({peer, owner.ranges});
+  return segments_.add({peer, owner.ranges, 0, 0});
 }
 
 uint64_t Engine::add_self() {
@@ -112,6 +117,12 @@ uint64_t Engine::add_self() {
   paths_[path] = {&memory_, number, "memory of this process", 0, 0, false};
   peer.paths.push_back(path);
   peer.ways = scheduler_.add_ways({{path, 0}});
+  const uint32_t storage = scheduler_.add_rail({kStorageGbps});
+  const uint32_t to_files =
+      scheduler_.add_path({number, storage, kNoRail, kStorageGbps, kStorageLatencyUs});
+  paths_[to_files] = {&file_, number, "files of this host", 0, 0, false};
+  peer.paths.push_back(to_files);
+  peer.file_ways = scheduler_.add_ways({{to_files, 0}});
   return number;
 }
 
@@ -171,7 +182,7 @@ void Engine::add_paths(uint64_t number, Peer& peer, const Description& owner) {
     const bool is_near = !is_here || rails_[i].provider == "shm";
     ways.push_back({path, static_cast<uint8_t>(is_near ? 0 : 1)});
   }
-  if (!ways.empty()) peer.ways = scheduler_.add_ways(std::move(ways));
+  if (!ways.empty()) peer.ways = peer.file_ways = scheduler_.add_ways(std::move(ways));
 }
 
 Status Engine::close_segment(uint64_t segment) {
@@ -199,6 +210,54 @@ void Engine::drop_peer_if_unused(uint64_t number) {
   if (options_.processes != nullptr) options_.processes->forget(number);
   peer_of_.erase(peer->who);
   peers_.erase(number);
+}
+
+// ---- Files ----
+
+Result<uint64_t> Engine::ask_for_file(uint64_t segment, const std::string& path, Rights wanted) {
+  const Segment* found = segments_.find(segment);
+  if (found == nullptr) return Status::error("there is no such segment (any more)");
+  if (path.size() > kPathBytesMax)
+    return Status::error("the path is longer than " + std::to_string(kPathBytesMax) + " bytes");
+  const Peer& peer = *peers_.find(found->peer);
+  FileOpened own;
+  own.token = ++tokens_;
+  if (peer.is_self) {
+    own.cause = owned_->exports.open(path, wanted, own.file, own.size_bytes);
+    files_[own.token] = own;
+  } else if (!fabric_.ask_for_file(peer.who, {own.token, wanted, path})) {
+    return Status::error("no way to the segment's owner works now");
+  }
+  return own.token;
+}
+
+std::optional<FileOpened> Engine::take_file(uint64_t token) {
+  for (const FileOpened& each : fabric_.take_files()) files_[each.token] = each;
+  const auto found = files_.find(token);
+  if (found == files_.end()) return std::nullopt;
+  const FileOpened opened = found->second;
+  files_.erase(found);
+  return opened;
+}
+
+Result<uint64_t> Engine::add_file(uint64_t segment, const FileOpened& opened) {
+  const Segment* found = segments_.find(segment);
+  if (found == nullptr) return Status::error("there is no such segment (any more)");
+  if (opened.cause != Cause::kNone) return Status::error(cause_name(opened.cause));
+  ++peers_.find(found->peer)->segments;
+  return segments_.add({found->peer, {}, opened.file, opened.size_bytes});
+}
+
+Result<uint64_t> Engine::file_bytes(uint64_t segment) const {
+  const Segment* found = segments_.find(segment);
+  if (found == nullptr || found->file == 0) return Status::error("this segment is no file");
+  return found->file_bytes;
+}
+
+std::vector<int> Engine::wait_descriptors() {
+  std::vector<int> all = fabric_.wait_descriptors();
+  all.push_back(owned_->jobs->descriptor());
+  return all;
 }
 
 std::pair<size_t, size_t> Engine::ways_up(uint64_t segment) const {

@@ -26,6 +26,7 @@
 
 #include "fabric/slot_map.h"
 #include "transfer/backends/fabric.h"
+#include "transfer/backends/file.h"
 #include "transfer/backends/memory.h"
 #include "transfer/buffers.h"
 #include "transfer/description.h"
@@ -38,7 +39,7 @@ struct Request {
   uint64_t segment = 0;
   Operation operation = Operation::kRead;
   void* local = nullptr;
-  uint64_t address = 0;  ///< in the segment: of the owner's memory
+  uint64_t address = 0;  ///< in the segment: of the owner's memory, or the position in the file
   uint64_t size_bytes = 0;
   Urgency urgency = Urgency::kBulk;
   uint64_t deadline_ns = kNever;
@@ -100,8 +101,8 @@ struct EngineOptions {
 
 class Engine {
  public:
-  /// `rails` and their descriptions, in one order. They look their rights up in `buffers`.
-  Engine(std::unique_ptr<Buffers> buffers, std::vector<std::unique_ptr<Rail>> rails,
+  /// `rails` and their descriptions, in one order. What they let peers do is `owned`.
+  Engine(std::unique_ptr<Owned> owned, std::vector<std::unique_ptr<Rail>> rails,
          std::vector<RailDescription> descriptions, const EngineOptions& options);
   ~Engine();
 
@@ -115,7 +116,11 @@ class Engine {
   /// An error while a request uses it. Peers can write there until `is_in_use` is false.
   Status remove_buffer(uint64_t buffer);
   bool is_in_use(uint64_t buffer) const { return fabric_.holds_buffer(buffer); }
-  const Buffers& buffers() const { return *buffers_; }
+  const Buffers& buffers() const { return owned_->buffers; }
+  /// Peers, and this process, name its files "name/path".
+  Status export_folder(const std::string& name, const std::string& folder, Rights rights) {
+    return owned_->exports.add(name, folder, rights);
+  }
 
   // Segments.
 
@@ -131,6 +136,15 @@ class Engine {
   /// What its owner had registered when it was opened; of the own segment: now.
   Result<std::vector<RangeDescription>> ranges(uint64_t segment) const;
   std::vector<WayExplanation> explain(uint64_t segment, uint64_t size_bytes, Urgency urgency) const;
+
+  /// A file that the segment's owner has exported. `take_file` has the answer to the number; an
+  /// error: nobody can be asked now.
+  Result<uint64_t> ask_for_file(uint64_t segment, const std::string& path, Rights wanted);
+  std::optional<FileOpened> take_file(uint64_t token);
+  /// A segment of its own: the file, by positions.
+  Result<uint64_t> add_file(uint64_t segment, const FileOpened& opened);
+  /// That a file had when it was opened.
+  Result<uint64_t> file_bytes(uint64_t segment) const;
 
   // Batches.
 
@@ -158,9 +172,9 @@ class Engine {
   /// True: there may be more to do at once.
   bool step(uint64_t now_ns);
   uint64_t next_deadline_ns() const;
-  std::vector<int> wait_descriptors() { return fabric_.wait_descriptors(); }
+  std::vector<int> wait_descriptors();
   bool has_to_be_asked() const { return fabric_.has_to_be_asked(); }
-  bool arm() { return fabric_.arm() && memory_.arm(); }
+  bool arm() { return fabric_.arm() && memory_.arm() && file_.arm(); }
   /// Nothing of this side's is under way.
   bool is_idle() const { return running_.size() == 0; }
 
@@ -181,6 +195,7 @@ class Engine {
   struct Peer {
     Incarnation who{};
     uint32_t ways = 0;
+    uint32_t file_ways = 0;
     std::vector<uint32_t> paths;
     size_t segments = 0;
     size_t requests = 0;  // that have not ended
@@ -190,6 +205,8 @@ class Engine {
   struct Segment {
     uint64_t peer = 0;
     std::vector<RangeDescription> ranges;
+    uint64_t file = 0;  // 0: memory
+    uint64_t file_bytes = 0;
   };
   struct Batch {
     std::vector<RequestStatus> requests;
@@ -205,6 +222,7 @@ class Engine {
     uint64_t buffer = 0;
     MutableBytes local;
     uint64_t address = 0;
+    uint64_t file = 0;
     Cause cause = Cause::kNone;  // that its owner has given
   };
 
@@ -227,11 +245,12 @@ class Engine {
   void request_ended(const RequestEnded& ended);
 
   EngineOptions options_;
-  std::unique_ptr<Buffers> buffers_;
+  std::unique_ptr<Owned> owned_;
   std::vector<RailDescription> rails_;
   std::vector<uint32_t> rail_numbers_;  // of the scheduler, by rail
   FabricBackend fabric_;
   MemoryBackend memory_;
+  FileBackend file_;
   Scheduler scheduler_;
   uint64_t now_ns_ = 0;
   uint64_t look_at_processes_ns_ = 0;
@@ -245,6 +264,8 @@ class Engine {
   std::vector<uint32_t> fences_wanted_;          // paths
   std::unordered_map<uint64_t, size_t> uses_;    // requests, by buffer
   std::vector<uint64_t> ended_;
+  uint64_t tokens_ = 0;
+  std::map<uint64_t, FileOpened> files_;  // answers, by token
   TransferStatistics statistics_;
 };
 

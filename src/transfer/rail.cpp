@@ -18,7 +18,7 @@ constexpr size_t kOutboxMax = 1 << 14;
 Result<std::unique_ptr<Rail>> Rail::open(std::unique_ptr<fabric::Domain> domain,
                                          const Incarnation& self, const fabric::Secret& secret,
                                          std::shared_ptr<fabric::Processes> processes,
-                                         const Buffers& buffers) {
+                                         Owned& owned) {
   fabric::EngineOptions options;
   options.engine = fabric::random_number();
   options.secret = secret;
@@ -27,15 +27,16 @@ Result<std::unique_ptr<Rail>> Rail::open(std::unique_ptr<fabric::Domain> domain,
   domains.push_back(std::move(domain));
   BRAID_LET(engine, fabric::Engine::open(std::move(domains), options));
   return std::unique_ptr<Rail>(
-      new Rail(std::move(engine), self, secret, buffers));  // owner: the caller
+      new Rail(std::move(engine), self, secret, owned));  // owner: the caller
 }
 
 Rail::Rail(std::unique_ptr<fabric::Engine> engine, const Incarnation& self,
-           const fabric::Secret& secret, const Buffers& buffers)
+           const fabric::Secret& secret, Owned& owned)
     : engine_(std::move(engine)),
       self_(self),
       secret_(secret),
-      buffers_(buffers),
+      owned_(owned),
+      buffers_(owned.buffers),
       provider_(engine_->address().rails.front().provider) {}
 
 std::vector<std::byte> Rail::address() const { return fabric::encode(engine_->address(), secret_); }
@@ -167,6 +168,7 @@ void Rail::end_link(uint64_t id) {
   if (std::find(unsettled_.begin(), unsettled_.end(), id) == unsettled_.end())
     unsettled_.push_back(id);
   for (const Piece& piece : std::exchange(link.waiting, {})) ended(piece.id, Cause::kPathFailed);
+  end_file_pieces(id);
   for (const auto& [buffer, grant] : link.grants) link.closed_grants.push_back(grant.grant);
   for (const auto& [buffer, loan] : link.loans) link.closed_grants.push_back(loan.grant);
   link.outbox.clear();
@@ -183,7 +185,10 @@ bool Rail::is_fenced(Link& link) {
     (void)engine_->forget_grant(grant);
     return true;
   });
-  return link.closed_grants.empty();
+  if (!link.closed_grants.empty() || link.file_writes > 0) return false;
+  if (link.stage_region != 0 && !engine_->remove_region(link.stage_region).ok()) return false;
+  link.stage_region = 0;
+  return true;
 }
 
 void Rail::accept_links() {
@@ -305,6 +310,12 @@ void Rail::handle(uint64_t id, const RailMessage& message) {
     return take_answer(id, link, *answer);
   if (const auto* lent = std::get_if<Lent>(&message)) return take_answer(id, link, *lent);
   if (const auto* refused = std::get_if<Refused>(&message)) return take_refusals(link, *refused);
+  if (const auto* open = std::get_if<FileOpen>(&message)) return open_file(id, *open);
+  if (std::get_if<StageRequest>(&message) != nullptr) return make_stage(id, link);
+  if (const auto* stage = std::get_if<StageAnswer>(&message)) return take_answer(id, link, *stage);
+  if (const auto* write = std::get_if<FileWrite>(&message)) return write_file(id, link, *write);
+  if (const auto* written = std::get_if<FileWritten>(&message))
+    return take_answer(id, link, *written);
   if (const auto* ping = std::get_if<Ping>(&message)) return send(id, Pong{ping->token});
   if (const auto* pong = std::get_if<Pong>(&message))
     return events_.push_back(LinkAnswers{id, pong->token});
@@ -352,10 +363,13 @@ void Rail::take_completions() {
     }
     const bool is_done = !happening->is_cancelled &&
                          happening->value == static_cast<uint64_t>(fabric::TicketState::kDone);
-    if (each.doing == Doing::kWriting)
-      write_ended(happening->request, each, is_done);
-    else
-      served(each, is_done);
+    switch (each.doing) {
+      case Doing::kWriting: write_ended(happening->request, each, is_done); break;
+      case Doing::kServing: served(each, is_done); break;
+      case Doing::kServingFile: part_served(each, is_done); break;
+      case Doing::kStaging: part_staged(each, is_done); break;
+      case Doing::kReading: break;
+    }
     engine_->forget(each.ticket);
     under_way_.erase(happening->request);
   }

@@ -5,6 +5,9 @@
 // the reader lends its own buffer once; the owner checks the right of each read and writes the
 // bytes there, with an immediate of the reader's. So both use this rail, and the owner decides.
 //
+// Files: the owner reads into memory of its own, its stage, and writes from there into what was
+// lent; what is written to a file goes into a stage that belongs to this link first.
+//
 // A link that was closed is fenced here once none of its peer's writes can land in what was granted
 // or lent to it. What this side had under way may land at the owner until that one has closed the
 // link too. Threads: one at a time; nothing blocks; `step` does all work.
@@ -25,7 +28,10 @@
 #include "fabric/slot_map.h"
 #include "transfer/backend.h"
 #include "transfer/buffers.h"
+#include "transfer/exports.h"
+#include "transfer/file_jobs.h"
 #include "transfer/rail_messages.h"
+#include "transfer/stage.h"
 
 namespace braid::transfer {
 
@@ -65,13 +71,20 @@ struct LinkStatistics {
   uint64_t failures = 0;
 };
 
+/// What this process lets peers do; it outlives the rails.
+struct Owned {
+  Buffers buffers;
+  Exports exports;
+  std::unique_ptr<FileJobs> jobs;
+};
+
 class Rail {
  public:
-  /// `buffers` stays, and says what peers may do.
+  /// `owned` stays, and says what peers may do.
   static Result<std::unique_ptr<Rail>> open(std::unique_ptr<fabric::Domain> domain,
                                             const Incarnation& self, const fabric::Secret& secret,
                                             std::shared_ptr<fabric::Processes> processes,
-                                            const Buffers& buffers);
+                                            Owned& owned);
 
   const std::string& provider() const { return provider_; }
   /// For Rail::dial of others.
@@ -151,10 +164,48 @@ class Rail {
     std::vector<Refusal> refusals;                         // to be sent
     size_t serving = 0;                                    // reads of the peer under way
     std::vector<uint64_t> closed_grants;                   // not fenced yet
-    bool is_marked = false;                                // something is to be sent
+    // Files that this side writes.
+    bool has_asked_for_stage = false;
+    uint64_t stage_target = 0;
+    std::vector<uint64_t> stage_free;  // offsets
+    std::deque<uint64_t> file_pieces;  // with parts that are not written yet
+    // Files that the peer writes.
+    std::shared_ptr<Stage> stage;
+    uint64_t stage_region = 0;
+    size_t file_writes = 0;  // jobs under way
+    bool is_marked = false;  // something is to be sent
     LinkStatistics counts;
   };
-  enum class Doing : uint8_t { kWriting, kReading, kServing };
+  /// Of a file, to be written by this side.
+  struct FilePiece {
+    Piece piece;
+    uint64_t link = 0;
+    uint64_t cut_bytes = 0;  // that parts have been made of
+    size_t writing = 0;      // parts on their way into the stage
+    size_t told = 0;         // parts that the owner is writing
+    Cause cause = Cause::kNone;
+  };
+  struct FilePart {
+    uint64_t piece = 0;
+    uint64_t offset_bytes = 0;  // in the piece
+    uint64_t size_bytes = 0;
+    uint64_t slot = 0;  // offset in the stage
+  };
+  /// A read of a file by the peer.
+  struct FileRead {
+    uint64_t link = 0;
+    ReadRequest request;
+    uint64_t target = 0;
+    size_t parts = 0;  // that have not ended
+    Cause cause = Cause::kNone;
+  };
+  struct ReadPart {
+    uint64_t read = 0;
+    uint64_t offset_bytes = 0;
+    uint64_t size_bytes = 0;
+    uint64_t slot = 0;
+  };
+  enum class Doing : uint8_t { kWriting, kReading, kServing, kServingFile, kStaging };
   /// What a completion of the engine's is about.
   struct UnderWay {
     Doing doing = Doing::kWriting;
@@ -163,10 +214,11 @@ class Rail {
     uint64_t size_bytes = 0;
     uint32_t immediate = 0;
     uint64_t ticket = 0;
+    uint64_t part = 0;  // of a file: FilePart or ReadPart
   };
 
   Rail(std::unique_ptr<fabric::Engine> engine, const Incarnation& self,
-       const fabric::Secret& secret, const Buffers& buffers);
+       const fabric::Secret& secret, Owned& owned);
 
   // rail.cpp: links
   uint64_t add_link(uint64_t peer, uint64_t engine, bool is_dialled);
@@ -205,9 +257,27 @@ class Rail {
   Cause serve(uint64_t id, Link& link, const ReadRequest& read);
   void served(const UnderWay& read, bool is_done);
 
+  // rail_files.cpp: files, this side's and the peer's
+  void start_file_write(uint64_t id, Link& link, const Piece& piece);
+  void write_parts(uint64_t id, Link& link);
+  void part_staged(const UnderWay& part, bool is_done);
+  void take_answer(uint64_t id, Link& link, const StageAnswer& answer);
+  void take_answer(uint64_t id, Link& link, const FileWritten& answer);
+  void end_file_piece_if_over(uint64_t piece);
+  void end_file_pieces(uint64_t id);
+  void open_file(uint64_t id, const FileOpen& request);
+  void make_stage(uint64_t id, Link& link);
+  void write_file(uint64_t id, Link& link, const FileWrite& write);
+  Cause serve_file(uint64_t id, Link& link, const ReadRequest& read);
+  void read_parts();
+  void part_read(uint64_t part, Cause cause);
+  void part_served(const UnderWay& part, bool is_done);
+  void end_read_part(uint64_t part, Cause cause);
+
   std::unique_ptr<fabric::Engine> engine_;
   Incarnation self_;
   fabric::Secret secret_;
+  Owned& owned_;
   const Buffers& buffers_;
   std::string provider_;
   uint64_t now_ns_ = 0;
@@ -222,6 +292,14 @@ class Rail {
   fabric::SlotMap<UnderWay> under_way_;             // by request
   std::unordered_map<uint64_t, uint64_t> reading_;  // requests, by piece
   std::vector<RailEvent> events_;
+  fabric::SlotMap<FilePiece> file_pieces_;
+  fabric::SlotMap<FilePart> file_parts_;
+  fabric::SlotMap<FileRead> file_reads_;
+  fabric::SlotMap<ReadPart> read_parts_;
+  std::deque<uint64_t> parts_to_read_;
+  std::shared_ptr<Stage> read_stage_;  // made with the first read of a file by a peer
+  uint64_t read_stage_region_ = 0;
+  std::vector<uint64_t> read_stage_free_;
 };
 
 }  // namespace braid::transfer

@@ -20,7 +20,9 @@ void Rail::post(uint64_t id, const Piece& piece) {
 
 void Rail::start(uint64_t id, Link& link, const Piece& piece) {
   if (!regions_.contains(piece.buffer)) return ended(piece.id, Cause::kLocalMemory);
-  if (piece.operation == Operation::kWrite)
+  if (piece.operation == Operation::kWrite && piece.file != 0)
+    start_file_write(id, link, piece);
+  else if (piece.operation == Operation::kWrite)
     start_write(id, link, piece);
   else
     start_read(id, link, piece);
@@ -64,7 +66,7 @@ void Rail::write_granted(uint64_t id, Link& link, const Piece& piece, uint64_t b
     return start_write(id, link, piece);
   }
   const uint64_t request =
-      under_way_.add({Doing::kWriting, id, piece.id, piece.local.size(), 0, ticket.value()});
+      under_way_.add({Doing::kWriting, id, piece.id, piece.local.size(), 0, ticket.value(), 0});
   (void)engine_->when_ended(ticket.value(), request);
 }
 
@@ -85,7 +87,7 @@ void Rail::take_answer(uint64_t id, Link& link, const GrantAnswer& answer) {
   if (refused != Cause::kNone) {
     std::vector<Piece> others;
     for (const Piece& piece : std::exchange(link.waiting, {}))
-      if (piece.operation == Operation::kWrite && piece.address == address)
+      if (piece.operation == Operation::kWrite && piece.file == 0 && piece.address == address)
         ended(piece.id, refused);
       else
         others.push_back(piece);
@@ -125,12 +127,12 @@ void Rail::start_read(uint64_t id, Link& link, const Piece& piece) {
   const Result<uint32_t> immediate = engine_->counters().acquire();
   if (!immediate.ok()) return ended(piece.id, Cause::kTooMuch);
   const Buffer& target = *buffers_.find(piece.buffer);
-  link.reads.push_back({piece.id, piece.address, piece.local.size(), piece.buffer,
+  link.reads.push_back({piece.id, piece.file, piece.address, piece.local.size(), piece.buffer,
                         static_cast<uint64_t>(piece.local.data() - target.memory.data()),
                         immediate.value()});
   mark(id, link);
   const uint64_t request =
-      under_way_.add({Doing::kReading, id, piece.id, piece.local.size(), immediate.value(), 0});
+      under_way_.add({Doing::kReading, id, piece.id, piece.local.size(), immediate.value(), 0, 0});
   reading_[piece.id] = request;
   (void)engine_->when_counted(immediate.value(), fabric::immediates_of_write(piece.local.size()),
                               request);

@@ -35,6 +35,7 @@ void fields(Archive& archive, M& m) {
     archive.number(m.cause);
   } else if constexpr (kIs<M, ReadRequest>) {
     archive.number(m.id);
+    archive.number(m.file);
     archive.number(m.address);
     archive.number(m.size_bytes);
     archive.number(m.lent);
@@ -60,8 +61,30 @@ void fields(Archive& archive, M& m) {
   } else if constexpr (kIs<M, NotificationAnswer>) {
     archive.number(m.sequence);
     archive.number(m.cause);
+  } else if constexpr (kIs<M, FileOpen>) {
+    archive.number(m.token);
+    archive.number(m.wanted);
+    archive.bytes(m.path, kPathBytesMax);
+  } else if constexpr (kIs<M, FileOpened>) {
+    archive.number(m.token);
+    archive.number(m.cause);
+    archive.number(m.file);
+    archive.number(m.size_bytes);
+  } else if constexpr (kIs<M, StageAnswer>) {
+    archive.number(m.cause);
+    archive.number(m.size_bytes);
+    archive.bytes(m.descriptor, kDescriptorBytesMax);
+  } else if constexpr (kIs<M, FileWrite>) {
+    archive.number(m.id);
+    archive.number(m.file);
+    archive.number(m.position);
+    archive.number(m.size_bytes);
+    archive.number(m.offset_bytes);
+  } else if constexpr (kIs<M, FileWritten>) {
+    archive.number(m.id);
+    archive.number(m.cause);
   } else {
-    static_assert(kIs<M, Leaving>);
+    static_assert(kIs<M, Leaving> || kIs<M, StageRequest>);
   }
 }
 

@@ -21,6 +21,9 @@ inline constexpr uint16_t kVersionOldest = 1;
 inline constexpr size_t kDescriptorBytesMax = 512;
 inline constexpr size_t kReadsInMessage = 64;
 inline constexpr size_t kNotificationBytesMax = 3072;
+inline constexpr size_t kPathBytesMax = 1024;
+/// Bytes on their way to a file, or from one, go through memory of the owner's in such parts.
+inline constexpr uint64_t kStagedBytes = 512 << 10;
 
 /// The first message of each side. Fabric's connection says which rail it is; `engine` says which
 /// process, and `generation` which of its connections over this rail, counted by the sender.
@@ -59,7 +62,8 @@ struct Lent {
 /// Write what lies at `address` into the lent buffer, with the immediate.
 struct ReadRequest {
   uint64_t id = 0;
-  uint64_t address = 0;
+  uint64_t file = 0;     ///< 0: memory. Otherwise of FileOpened
+  uint64_t address = 0;  ///< of memory, or the position in the file
   uint64_t size_bytes = 0;
   uint64_t lent = 0;
   uint64_t offset_bytes = 0;  ///< in the lent buffer
@@ -99,6 +103,39 @@ struct Pong {
 /// The sender's engine ends, and will not come back.
 struct Leaving {};
 
+/// A file of an exported folder. The number holds over all links to that owner.
+struct FileOpen {
+  uint64_t token = 0;
+  Rights wanted = kNoRights;
+  std::string path;
+};
+struct FileOpened {
+  uint64_t token = 0;
+  Cause cause = Cause::kNone;
+  uint64_t file = 0;
+  uint64_t size_bytes = 0;  ///< that it has now
+};
+/// Room at the owner for what this link writes to files: one for each link, cut into parts.
+struct StageRequest {};
+struct StageAnswer {
+  Cause cause = Cause::kNone;
+  uint64_t size_bytes = 0;
+  std::vector<std::byte> descriptor;
+};
+/// What lies in the stage belongs there in the file.
+struct FileWrite {
+  uint64_t id = 0;
+  uint64_t file = 0;
+  uint64_t position = 0;
+  uint64_t size_bytes = 0;
+  uint64_t offset_bytes = 0;  ///< in the stage
+};
+/// It is there, or why not; the part of the stage is the writer's again.
+struct FileWritten {
+  uint64_t id = 0;
+  Cause cause = Cause::kNone;
+};
+
 /// At least once on the wire, once for the receiver: numbers of one sender rise from 1.
 struct Notification {
   uint64_t sequence = 0;
@@ -112,7 +149,8 @@ struct NotificationAnswer {
 
 using RailMessage =
     std::variant<Hello, GrantRequest, GrantAnswer, Lend, Lent, Reads, Refused, FenceRequest,
-                 FenceAnswer, Ping, Pong, Leaving, Notification, NotificationAnswer>;
+                 FenceAnswer, Ping, Pong, Leaving, FileOpen, FileOpened, StageRequest, StageAnswer,
+                 FileWrite, FileWritten, Notification, NotificationAnswer>;
 
 std::vector<std::byte> encode(const RailMessage& message);
 Result<RailMessage> decode_rail_message(Bytes bytes);

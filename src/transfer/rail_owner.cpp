@@ -58,6 +58,7 @@ void Rail::serve(uint64_t id, Link& link, const Reads& reads) {
 }
 
 Cause Rail::serve(uint64_t id, Link& link, const ReadRequest& read) {
+  if (read.file != 0) return serve_file(id, link, read);
   const Buffer* buffer = nullptr;
   const Cause cause = check(buffers_, read.address, read.size_bytes, kMayRead, buffer);
   if (cause != Cause::kNone) return cause;
@@ -71,7 +72,7 @@ Cause Rail::serve(uint64_t id, Link& link, const ReadRequest& read) {
   if (!ticket.ok()) return Cause::kLocalMemory;
   ++link.serving;
   const uint64_t request =
-      under_way_.add({Doing::kServing, id, read.id, read.size_bytes, 0, ticket.value()});
+      under_way_.add({Doing::kServing, id, read.id, read.size_bytes, 0, ticket.value(), 0});
   (void)engine_->when_ended(ticket.value(), request);
   return Cause::kNone;
 }

@@ -2,7 +2,7 @@
 // user does, says where everything is, and then does what it is told, a line at a time.
 //
 //   transfer_owner [name=N] [listen=H:P] [provider=P]... [address=A]... [bytes=B] [secret=FILE]
-//                  [insecure=1] [netns=N]
+//                  [insecure=1] [netns=N] [readable=FOLDER] [writable=FOLDER]
 // says: NAME READ WRITE BOTH NONE   (the addresses of four buffers of B bytes, by their rights)
 //   check BUFFER SEED OFFSET SIZE  -> right, or wrong AT
 //   fill BUFFER SEED               -> filled
@@ -84,6 +84,7 @@ bool enter(const std::string& name) {
 int main(int count, char** arguments) {
   Transfer::Options options;
   uint64_t size_bytes = 4 << 20;
+  std::string readable, writable;
   for (int i = 1; i < count; ++i) {
     const std::string argument = arguments[i];
     const size_t equals = argument.find('=');
@@ -95,6 +96,8 @@ int main(int count, char** arguments) {
     if (key == "insecure") options.allow_unauthenticated = true;
     if (key == "secret") options.secret_file = value;
     if (key == "bytes") size_bytes = std::stoull(value);
+    if (key == "readable") readable = value;
+    if (key == "writable") writable = value;
     if (key == "netns" && !enter(value)) return 1;
   }
   auto opened = Transfer::open(options);
@@ -104,6 +107,8 @@ int main(int count, char** arguments) {
   }
   Transfer& transfer = opened.value();
   std::vector<Memory> memory;
+  if (!readable.empty()) (void)transfer.export_folder("readable", readable, {true, false});
+  if (!writable.empty()) (void)transfer.export_folder("writable", writable, {true, true});
   std::cout << transfer.name().value();
   for (const Transfer::Rights rights :
        {Transfer::Rights{true, false}, Transfer::Rights{false, true}, Transfer::Rights{true, true},

@@ -264,8 +264,18 @@ void FabricBackend::handle_message(LinkOfRail link, const RailMessage& message) 
     handle_notification(link, *notification);
   else if (const auto* answer = std::get_if<NotificationAnswer>(&message))
     peers_[who->second].sender.answered(*answer);
+  else if (const auto* file = std::get_if<FileOpened>(&message))
+    files_.push_back(*file);
   else if (std::get_if<Leaving>(&message) != nullptr)
     lose_peer(Incarnation(who->second));
+}
+
+bool FabricBackend::ask_for_file(const Incarnation& who, const FileOpen& request) {
+  const auto peer = peers_.find(who);
+  if (peer == peers_.end() || peer->second.up.empty()) return false;
+  const LinkOfRail over = peer->second.up.front();
+  rails_[over.rail]->send(over.link, request);
+  return true;
 }
 
 bool FabricBackend::notify(const Incarnation& peer, std::string name,

@@ -50,6 +50,10 @@ class FabricBackend final : public Backend {
   /// Somebody knows that its process has ended.
   void owner_ended(const Incarnation& peer) { lose_peer(peer); }
 
+  /// Asks for a file of the peer's, by `token`. False: no way to it works now.
+  bool ask_for_file(const Incarnation& peer, const FileOpen& request);
+  std::vector<FileOpened> take_files() { return std::exchange(files_, {}); }
+
   /// False: too many have had no answer.
   bool notify(const Incarnation& peer, std::string name, std::vector<std::byte> payload);
   std::vector<Notified> take_notifications() { return std::exchange(notified_, {}); }
@@ -140,6 +144,7 @@ class FabricBackend final : public Backend {
   std::vector<FenceAsked> fences_asked_;
   std::vector<BackendEvent> events_;
   std::vector<Notified> notified_;
+  std::vector<FileOpened> files_;  // answers
   size_t notification_room_ = 4096;
   uint64_t tokens_ = 0;
   size_t fencing_ = 0;  // ways

@@ -108,8 +108,7 @@ braid_status braid_transfer_register_memory(braid_transfer* transfer, void* memo
   return guarded(
       transfer,
       [&](Service& service) {
-        if ((rights & ~(kMayRead | kMayWrite)) != 0)
-          return report(BRAID_ERROR_ARGUMENT, "rights are bits: may read, may write");
+        if (!are_rights(rights)) return report(BRAID_ERROR_ARGUMENT, kWrongRights);
         const MutableBytes bytes(static_cast<std::byte*>(memory), size_bytes);
         return hand_out(service.with([&](Engine& engine) {
           return engine.add_buffer(bytes, static_cast<Rights>(rights));

@@ -44,6 +44,9 @@ braid_status hand_out(const Result<T>& result, T* value, braid_status code = BRA
   return BRAID_OK;
 }
 
+inline constexpr const char* kWrongRights = "rights are bits: may read, may write";
+inline bool are_rights(int rights) { return (rights & ~(kMayRead | kMayWrite)) == 0; }
+
 /// As braid_transfer_name says.
 braid_status hand_out(const std::string& text, char* buffer, size_t buffer_bytes,
                       size_t* needed_bytes);

@@ -75,6 +75,42 @@ braid_status braid_transfer_ranges(braid_transfer* transfer, uint64_t segment,
       count);
 }
 
+braid_status braid_transfer_export_folder(braid_transfer* transfer, const char* name,
+                                          const char* folder, int rights) {
+  return guarded(
+      transfer,
+      [&](Service& service) {
+        if (!are_rights(rights)) return report(BRAID_ERROR_ARGUMENT, kWrongRights);
+        return report(service.with([&](Engine& engine) {
+          return engine.export_folder(name, folder, static_cast<Rights>(rights));
+        }));
+      },
+      name, folder);
+}
+
+braid_status braid_transfer_open_file(braid_transfer* transfer, uint64_t segment, const char* path,
+                                      int rights, uint64_t limit_us, uint64_t* file) {
+  return guarded(
+      transfer,
+      [&](Service& service) {
+        if (!are_rights(rights)) return report(BRAID_ERROR_ARGUMENT, kWrongRights);
+        return hand_out(service.open_file(segment, path, static_cast<Rights>(rights), limit_us),
+                        file, BRAID_ERROR_UNAVAILABLE);
+      },
+      path, file);
+}
+
+braid_status braid_transfer_file_bytes(braid_transfer* transfer, uint64_t file,
+                                       uint64_t* size_bytes) {
+  return guarded(
+      transfer,
+      [&](Service& service) {
+        return hand_out(service.with([&](Engine& engine) { return engine.file_bytes(file); }),
+                        size_bytes);
+      },
+      size_bytes);
+}
+
 braid_status braid_transfer_submit(braid_transfer* transfer, const braid_transfer_request* requests,
                                    size_t count, const braid_transfer_notification* notification,
                                    uint64_t* batch) {

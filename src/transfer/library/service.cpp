@@ -39,16 +39,17 @@ Result<std::unique_ptr<Service>> Service::open(const OpenOptions& options,
   wanted.origin = processes->self();
   wanted.processes = processes;
   wanted.scheduler.retry.overdue_ns_min = kOverdueNs;
-  auto buffers = std::make_unique<Buffers>();
+  auto owned = std::make_unique<Owned>();
+  owned->jobs = open_file_jobs();
   std::vector<std::unique_ptr<Rail>> rails;
   for (size_t i = 0; i < opened.domains.size(); ++i) {
     BRAID_LET(rail, Rail::open(std::move(opened.domains[i]), wanted.incarnation, opened.secret,
-                               fabric::host_processes(), *buffers));
+                               fabric::host_processes(), *owned));
     opened.descriptions[i].address = rail->address();
     rails.push_back(std::move(rail));
   }
   auto engine =
-      std::make_unique<Engine>(std::move(buffers), std::move(rails), opened.descriptions, wanted);
+      std::make_unique<Engine>(std::move(owned), std::move(rails), opened.descriptions, wanted);
   HostAndPort at{opened.choice.addresses.front(), 0};
   if (!options.listen.empty()) {
     BRAID_LET(listen, parse_host_and_port(options.listen));
@@ -114,6 +115,22 @@ Result<uint64_t> Service::open_segment(const std::string& text, uint64_t limit_u
   with([&](Engine& engine) { (void)engine.close_segment(segment); });
   return Status::error("segment '" + text + "': no rail of it has answered within the time limit",
                        "`braid segments " + text + "` shows its rails");
+}
+
+Result<uint64_t> Service::open_file(uint64_t segment, const std::string& path, Rights wanted,
+                                    uint64_t limit_us) {
+  BRAID_LET(token,
+            with([&](Engine& engine) { return engine.ask_for_file(segment, path, wanted); }));
+  std::optional<FileOpened> opened;
+  (void)wait(limit_us, [&](Engine& engine) {
+    if (!opened) opened = engine.take_file(token);
+    return opened.has_value();
+  });
+  if (!opened)
+    return Status::error("file '" + path + "': the owner has not answered within the time limit");
+  if (opened->cause != Cause::kNone)
+    return Status::error("file '" + path + "': " + cause_name(opened->cause));
+  return with([&](Engine& engine) { return engine.add_file(segment, *opened); });
 }
 
 Status Service::wait_until_free(uint64_t buffer, uint64_t limit_us) {

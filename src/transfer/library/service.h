@@ -40,6 +40,9 @@ class Service {
 
   /// Blocks until a way to the peer works, or the limit.
   Result<uint64_t> open_segment(const std::string& name, uint64_t limit_us);
+  /// Blocks until the segment's owner has opened the file, or the limit.
+  Result<uint64_t> open_file(uint64_t segment, const std::string& path, Rights wanted,
+                             uint64_t limit_us);
   /// Blocks until no peer can write in a buffer that was removed, or the limit.
   Status wait_until_free(uint64_t buffer, uint64_t limit_us);
 
