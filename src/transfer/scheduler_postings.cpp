@@ -20,6 +20,8 @@ constexpr double kGuestSliceNs = 5'000;
 // How early bulk posts its next slice beside urgent ones, in base latencies: it must be there when
 // the one before has been sent, and when that was is known from its completion alone.
 constexpr double kLeadLatencies = 0.5;
+// How long a flow's turn is.
+constexpr double kTurnOfWindow = 0.25;
 
 }  // namespace
 
@@ -64,7 +66,7 @@ std::optional<Posting> Scheduler::next(uint64_t now_ns) {
   for (const Urgency urgency : {first, second}) {
     std::optional<Posting> posting;
     uint32_t from = 0;
-    turns(urgency).take([&](uint64_t flow) {
+    turns(urgency).take(turn_bytes_, [&](uint64_t flow) {
       from = static_cast<uint32_t>(flow);
       return post_from(from, now_ns, posting);
     });
@@ -123,6 +125,7 @@ uint64_t Scheduler::post_from(uint32_t index, uint64_t now_ns, std::optional<Pos
   if (id == 0 && views_[*way].is_guest && options_.is_window_limited)
     span = request.slicer.peek(std::max(options_.slices.slice_bytes_min,
                                         static_cast<uint64_t>(kGuestSliceNs * views_[*way].rate)));
+  turn_bytes_ = turn_bytes();
   take_backlog(request, span.size_bytes);
   if (id == 0) {
     request.slicer.take(span);
@@ -134,6 +137,14 @@ uint64_t Scheduler::post_from(uint32_t index, uint64_t now_ns, std::optional<Pos
   }
   posting = open(id, views_[*way], now_ns);
   return span.size_bytes;
+}
+
+// What the nearest rails carry in a part of their window.
+uint64_t Scheduler::turn_bytes() const {
+  double rate = 0;
+  for (const WayView& view : views_)
+    if (view.is_usable && !view.is_guest) rate += view.rate;
+  return static_cast<uint64_t>(rate * options_.window_us * 1000 * kTurnOfWindow);
 }
 
 void Scheduler::look_when_there_is_room(uint64_t now_ns) {
