@@ -244,6 +244,7 @@ class Scheduler {
   bool has_room(const Lane& lane, uint64_t size_bytes, Urgency urgency, uint64_t now_ns) const;
   void keep_clear(WayView& view, uint64_t now_ns) const;
   void look_when_there_is_room(uint64_t now_ns);
+  uint64_t turn_bytes() const;
   Posting open(uint64_t slice, const WayView& way, uint64_t now_ns);
   void close(uint64_t posting);
   void leave_front(Path& path);
@@ -291,7 +292,8 @@ class Scheduler {
   std::deque<uint32_t> probes_due_;  // paths
   std::vector<Timer> timers_;        // a heap, the earliest first
   std::vector<WayView> views_;       // of one slice, kept between calls
-  uint64_t room_timer_ns_ = 0;       // the latest that was set
+  uint64_t turn_bytes_ = 0;
+  uint64_t room_timer_ns_ = 0;  // the latest that was set
   uint64_t random_;
 };
 

@@ -171,6 +171,10 @@ void Scheduler::path_is_due(uint32_t index, uint64_t now_ns) {
     path.probe = 0;
   });
   if (overdue_at(path) <= now_ns) {
+    // A rail that is only slow is to be known for that, and not found overdue again and again.
+    const Open& first = *postings_.find(path.open.front());
+    path.lane.rate.overdue(first.size_bytes,
+                           now_ns - std::max(first.posted_ns, path.lane.rate.ended_ns()));
     change(index, now_ns, [&](Health& health) { health.overdue(now_ns, jitter()); });
     reissue_all(index);
   }

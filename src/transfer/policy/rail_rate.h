@@ -75,6 +75,15 @@ class RailRate {
     ended_ns_ = now_ns;
   }
 
+  /// A slice has been overdue for so long: the rate is no more than that, if anything passes at
+  /// all.
+  void overdue(uint64_t size_bytes, uint64_t waited_ns) {
+    const double bytes = static_cast<double>(size_bytes), ns = static_cast<double>(waited_ns);
+    if (bytes / ns >= measured()) return;
+    bytes_ = bytes;
+    busy_ns_ = ns;
+  }
+
   double at(uint64_t now_ns, bool is_idle) const {
     const double rate = measured();
     if (!is_idle || !has_ended_ || rate >= nominal_) return rate;

@@ -33,7 +33,7 @@ std::optional<size_t> spray(const SliceView& slice, std::span<const WayView> way
     best_ns = ns;
     best = i;
   }
-  if (!best || best_ns <= soonest_ns) return best;
+  if (!best || best_ns <= soonest_ns * kNoise) return best;
   const bool may_be_later = ways[*best].tier == nearest && best_ns <= horizon_ns(slice, ways);
   return may_be_later ? best : std::nullopt;
 }

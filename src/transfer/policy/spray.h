@@ -43,6 +43,8 @@ struct SliceView {
 };
 
 inline constexpr double kFartherTier = 1.25;
+/// Etas that differ less are taken for equal: rates are measured.
+inline constexpr double kNoise = 1.1;
 
 /// When a slice would be there if it goes a way in the queue of its kind, over all usable ways.
 double horizon_ns(const SliceView& slice, std::span<const WayView> ways);

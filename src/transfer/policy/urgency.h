@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <set>
 #include <unordered_map>
 #include <utility>
@@ -24,42 +25,63 @@ class FairOrder {
 
   bool is_empty() const { return order_.empty(); }
   size_t size() const { return order_.size(); }
-  void add(uint64_t id) {
-    const uint64_t bytes = now_;
-    order_.insert({bytes, id});
-    bytes_[id] = bytes;
-  }
+  void add(uint64_t id) { insert(id, now_); }
   /// False: it was not there.
   bool remove(uint64_t id) {
-    const auto at = bytes_.find(id);
-    if (at == bytes_.end()) return false;
-    order_.erase({at->second, id});
-    bytes_.erase(at);
+    const auto at = places_.find(id);
+    if (at == places_.end()) return false;
+    order_.erase(at->second);
+    places_.erase(at);
     return true;
   }
   /// Asks in turn until one posts: `post(id)` returns how many bytes it has posted, 0 if it cannot
-  /// now. Nobody is added or removed meanwhile. Returns the bytes.
+  /// now. Nobody is added or removed meanwhile. Returns the bytes. Who has a turn keeps it for
+  /// `turn_bytes`: equal batches that went side by side slice by slice would all end late.
   template <typename Post>
-  uint64_t take(const Post& post) {
-    for (const auto& [before, id] : order_) {
-      const uint64_t bytes = post(id);
+  uint64_t take(uint64_t turn_bytes, const Post& post) {
+    if (held_bytes_ < turn_bytes && places_.count(holder_) > 0)
+      if (const uint64_t bytes = post(holder_); bytes > 0) return pay(holder_, bytes);
+    for (const Place& place : order_) {
+      const uint64_t bytes = post(place.id);
       if (bytes == 0) continue;
-      now_ = std::max(now_, before);
-      const uint64_t least = now_ - std::min(now_, kClaimBytesMax);
-      const uint64_t after = std::max(before, least) + bytes;
-      const uint64_t who = id;
-      order_.erase({before, who});
-      order_.insert({after, who});
-      bytes_[who] = after;
-      return bytes;
+      holder_ = place.id;
+      held_bytes_ = 0;
+      return pay(holder_, bytes);
     }
     return 0;
   }
 
  private:
-  std::set<std::pair<uint64_t, uint64_t>> order_;  // by bytes
-  std::unordered_map<uint64_t, uint64_t> bytes_;
+  struct Place {
+    uint64_t bytes;
+    uint64_t since;  // of equals, who has waited longer
+    uint64_t id;
+    bool operator<(const Place& other) const {
+      return bytes != other.bytes ? bytes < other.bytes : since < other.since;
+    }
+  };
+
+  void insert(uint64_t id, uint64_t bytes) {
+    const Place place{bytes, places_count_++, id};
+    order_.insert(place);
+    places_.insert_or_assign(id, place);
+  }
+  uint64_t pay(uint64_t id, uint64_t bytes) {
+    const Place before = places_.at(id);
+    held_bytes_ += bytes;
+    now_ = std::max(now_, before.bytes);
+    const uint64_t least = now_ - std::min(now_, kClaimBytesMax);
+    order_.erase(before);
+    insert(id, std::max(before.bytes, least) + bytes);
+    return bytes;
+  }
+
+  std::set<Place> order_;
+  std::unordered_map<uint64_t, Place> places_;
+  uint64_t places_count_ = 0;
   uint64_t now_ = 0;  // what the latest to post had posted before
+  uint64_t holder_ = std::numeric_limits<uint64_t>::max();  // of the turn
+  uint64_t held_bytes_ = 0;                                 // posted in it
 };
 
 /// Turns of flows that have slices to post: of peers, of the way sets to each, and of the flows of
@@ -96,10 +118,11 @@ class Turns {
   }
   /// As FairOrder::take, of flows.
   template <typename Post>
-  uint64_t take(const Post& post) {
-    return peers_.take([&](uint64_t id) {
+  uint64_t take(uint64_t turn_bytes, const Post& post) {
+    return peers_.take(0, [&](uint64_t id) {
       Peer& peer = of_peer_[id];
-      return peer.ways.take([&](uint64_t ways) { return peer.of_ways[ways].take(post); });
+      return peer.ways.take(
+          0, [&](uint64_t ways) { return peer.of_ways[ways].take(turn_bytes, post); });
     });
   }
 

@@ -93,6 +93,14 @@ Figure slow_rail(const Clusters& clusters, int seeds) {
   std::vector<std::vector<Slow>> limited, testbed;
   slow_table(figure, clusters.limited, 10'000 * kMs, seeds, limited);
   slow_table(figure, clusters.testbed, 20 * kMs, seeds, testbed);
+  double least = 1e9;
+  for (const auto* cases : {&limited, &testbed}) {
+    for (const std::vector<Slow>& found : *cases) {
+      double best = 0;
+      for (size_t i = 1; i < found.size(); ++i) best = std::max(best, found[i].gbps);
+      least = std::min(least, found[0].gbps / best);
+    }
+  }
   const double left = capacity_gbps(clusters.limited) - 0.9 * clusters.limited.nic_gbps.value;
   const std::vector<Slow>& tenth = limited[2];
   figure.verdicts = {
@@ -100,12 +108,17 @@ Figure slow_rail(const Clusters& clusters, int seeds) {
       {"A4", "a rail at 10 %: times round robin", tenth[0].gbps / tenth[2].gbps, 5, true, ""},
       {"A4", "a rail at 10 %: P99 of 1 MB, of round robin's", tenth[0].p99_us / tenth[2].p99_us,
        0.3, false, ""},
+      {"A10", "a slow rail: of the best other method, in the worst case", least, 0.98, true, ""},
       {"A10", "a rail at half: times round robin, limited rails",
        limited[1][0].gbps / limited[1][2].gbps, 1.5, true, ""}};
   figure.notes.push_back(
       "On the testbed round robin and the other methods keep to four NICs of the thread's NUMA "
       "node, of which half the threads have no slow one: the gain there is smaller than with four "
       "rails.");
+  figure.notes.push_back(
+      "A thread that is bound to the slow rail keeps it busy, and waits: the sum of such methods "
+      "is "
+      "high, and their P99 is that of the slow rail.");
   return figure;
 }
 
@@ -124,14 +137,16 @@ Figure heal(const Clusters& clusters, int seeds) {
             false,
             {},
             {{1000, "gone"}, {1700, "back"}}};
-  Table table{"Of 20 times, limited rails, 16 threads of 1 MB",
-              {"method", "90 % of what is left within 50 ms", "slowest, ms",
-               "90 % of all within 500 ms of the return", "slowest, ms", "failed"},
-              {}};
+  Table table{
+      "Of 20 times, limited rails, 16 threads of 1 MB",
+      {"method", "90 % of what is left within 50 ms", "slowest, ms",
+       "90 % of all within 500 ms of the return", "slowest, ms", "failed", "longest request, ms"},
+      {}};
   for (const Method method : all_methods()) {
     int healed = 0, back = 0;
     double slowest_ms = 0, slowest_back_ms = 0;
     uint64_t failed = 0;
+    double longest_ms = 0;
     for (int seed = 1; seed <= seeds; ++seed) {
       Trial trial(cluster, method, static_cast<uint64_t>(seed));
       fabric::sim::Random random(static_cast<uint64_t>(seed));
@@ -155,14 +170,17 @@ Figure heal(const Clusters& clusters, int seeds) {
         slowest_ms = std::max(slowest_ms, heal_ms);
         slowest_back_ms = std::max(slowest_back_ms, back_ms);
       }
-      failed += trial.threads().between(0, end_ns).failed;
+      const Measured measured = trial.threads().between(0, end_ns);
+      failed += measured.failed;
+      longest_ms = std::max(longest_ms, measured.percentile_us(1) / 1000);
       if (seed == 1)
         plot.series.push_back(bins(method_name(method), trial.timeline(), 10 * kMs, 2500 * kMs));
     }
     table.rows.push_back({method_name(method), fmt::format("{} of {}", healed, kTimes * seeds),
                           fmt::format("{:.0f}", slowest_ms),
                           fmt::format("{} of {}", back, kTimes * seeds),
-                          fmt::format("{:.0f}", slowest_back_ms), fmt::format("{}", failed)});
+                          fmt::format("{:.0f}", slowest_back_ms), fmt::format("{}", failed),
+                          fmt::format("{:.0f}", longest_ms)});
     if (method != Method::kBraid) continue;
     const double times = static_cast<double>(kTimes) * seeds;
     figure.verdicts = {
@@ -174,8 +192,11 @@ Figure heal(const Clusters& clusters, int seeds) {
   figure.tables = {table};
   figure.plots = {plot};
   figure.notes.push_back(
-      "A time is the first at which the next 20 ms (50 ms after the return) "
-      "carry 90 %. 0.95 is 19 of 20.");
+      "A time is the one from which on every 20 ms until the return (50 ms after it) carry 90 %. "
+      "0.95 is 19 of 20.");
+  figure.notes.push_back(
+      "With a fixed rail the other threads go on, and those of the rail that is gone stand still: "
+      "see the longest request.");
 
   Trial trial(clusters.testbed, Method::kBraid, 1);
   trial.at_ns(20 * kMs, [&trial] { trial.set_speed(0, 0); });
