@@ -265,6 +265,8 @@ class Scheduler {
   bool is_wanted(const Path& path) const;
   uint64_t overdue_at(const Path& path) const;
   void path_is_due(uint32_t path, uint64_t now_ns);
+  bool has_other_way(const Open& open) const;
+  void first_is_overdue(uint32_t path, uint64_t now_ns);
   void reissue_all(uint32_t path);
   void reissue(uint64_t posting);
   void probe_ended(uint64_t posting, const Open& open, bool ok, uint64_t now_ns);

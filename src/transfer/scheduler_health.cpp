@@ -64,8 +64,38 @@ uint64_t Scheduler::overdue_at(const Path& path) const {
   if (!options_.heals) return kNever;
   if (path.open.empty()) return kNever;
   const Open& first = *postings_.find(path.open.front());
-  const uint64_t since_ns = std::max(first.posted_ns, path.lane.rate.ended_ns());
+  const uint64_t since_ns = std::max({first.posted_ns, path.lane.rate.ended_ns(), path.spared_ns});
   return since_ns + overdue_ns(first.eta_ns, options_.retry);
+}
+
+// Whether its slice could go another way now.
+bool Scheduler::has_other_way(const Open& open) const {
+  const Request& request = *requests_.find(slices_.find(open.slice)->request);
+  const std::vector<Way>& ways = ways_[request.spec.ways];
+  return std::any_of(ways.begin(), ways.end(), [&](const Way& way) {
+    return way.path != open.path && paths_[way.path].is_usable();
+  });
+}
+
+// A path that is the last of all its postings is waited for much longer: to leave it would only
+// cost time.
+void Scheduler::first_is_overdue(uint32_t index, uint64_t now_ns) {
+  Path& path = paths_[index];
+  const Open& first = *postings_.find(path.open.front());
+  const uint64_t since_ns = std::max(first.posted_ns, path.lane.rate.ended_ns());
+  const bool is_last = now_ns - since_ns < options_.retry.last_overdue_ns &&
+                       std::none_of(path.open.begin(), path.open.end(), [&](uint64_t id) {
+                         const Open* open = postings_.find(id);
+                         return open != nullptr && !open->is_late && has_other_way(*open);
+                       });
+  if (is_last) {
+    path.spared_ns = now_ns;
+    return;
+  }
+  // A rail that is only slow is to be known for that, and not found overdue again and again.
+  path.lane.rate.overdue(first.size_bytes, now_ns - since_ns);
+  change(index, now_ns, [&](Health& health) { health.overdue(now_ns, jitter()); });
+  reissue_all(index);
 }
 
 void Scheduler::reissue_all(uint32_t index) {
@@ -170,14 +200,7 @@ void Scheduler::path_is_due(uint32_t index, uint64_t now_ns) {
     postings_.erase(probe);
     path.probe = 0;
   });
-  if (overdue_at(path) <= now_ns) {
-    // A rail that is only slow is to be known for that, and not found overdue again and again.
-    const Open& first = *postings_.find(path.open.front());
-    path.lane.rate.overdue(first.size_bytes,
-                           now_ns - std::max(first.posted_ns, path.lane.rate.ended_ns()));
-    change(index, now_ns, [&](Health& health) { health.overdue(now_ns, jitter()); });
-    reissue_all(index);
-  }
+  if (overdue_at(path) <= now_ns) first_is_overdue(index, now_ns);
   if (!path.is_retired && !path.is_probe_due && path.health.wants_probe(now_ns, is_wanted(path))) {
     path.is_probe_due = true;
     probes_due_.push_back(index);

@@ -14,7 +14,10 @@ void Scheduler::add(RequestSpec spec, uint64_t now_ns) {
   const uint64_t deadline_ns = spec.deadline_ns, id = spec.id, peer = spec.peer;
   const uint32_t flow = flow_of(spec);
   if (spec.urgency == Urgency::kUrgent) urgency_.urgent_added(now_ns);
-  const uint64_t slot = requests_.add(Request(std::move(spec), options_.slices));
+  SliceRules rules = options_.slices;
+  if (ways_[spec.ways].size() == 1)
+    rules.slice_bytes_min = std::max(rules.slice_bytes_min, rules.lone_slice_bytes);
+  const uint64_t slot = requests_.add(Request(std::move(spec), rules));
   Request& request = *requests_.find(slot);
   request.flow = flow;
   slot_of_[id] = slot;

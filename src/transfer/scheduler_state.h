@@ -53,6 +53,7 @@ struct Scheduler::Path {
   bool is_probe_due = false;
   uint64_t no_room_until_ns = 0;
   uint64_t refused_since_ns = kNever;
+  uint64_t spared_ns = 0;  // when postings were overdue, and had no other way
   uint64_t timer_ns = kNever;
   uint64_t delivered_bytes = 0;
   uint64_t delivered_slices = 0;

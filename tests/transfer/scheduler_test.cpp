@@ -108,5 +108,22 @@ TEST(Scheduler, AStalledSliceIsReissuedAndItsRequestIsFinalOnlyAfterTheFence) {
   EXPECT_EQ(rails.scheduler.open_postings(), 0u);
 }
 
+TEST(Scheduler, ThePathThatIsTheLastIsWaitedFor) {
+  Rails rails(2);
+  rails.scheduler.path_failed(1, 0);
+  rails.add(1, 64 << 10);
+  const std::vector<Posting> first = rails.post(0);
+  ASSERT_EQ(first.size(), 1u);
+  for (uint64_t now_ns = kMs; now_ns < 100 * kMs; now_ns += kMs)
+    EXPECT_TRUE(rails.post(now_ns).empty());
+  EXPECT_EQ(rails.scheduler.view(0, 100 * kMs).state, PathState::kUp);
+  rails.add(2, 64 << 10, 100 * kMs);
+  EXPECT_EQ(rails.post(100 * kMs).size(), 1u) << "and is used on";
+  rails.scheduler.ended(first[0].id, Ending::kDone, 101 * kMs);
+  const auto ended = rails.events<RequestEnded>();
+  ASSERT_EQ(ended.size(), 1u);
+  EXPECT_EQ(ended[0].reissued, 0u);
+}
+
 }  // namespace
 }  // namespace braid::transfer

@@ -13,6 +13,8 @@ struct RetryRules {
   uint64_t unreachable_ns = 5'000'000'000;
   uint64_t overdue_ns_min = 5'000'000;
   double overdue_etas = 4;
+  /// Without any progress, of a path that is the last.
+  uint64_t last_overdue_ns = 1'000'000'000;
 };
 
 /// After how much time without any progress of its path a posting is overdue.

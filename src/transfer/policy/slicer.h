@@ -12,6 +12,8 @@ namespace braid::transfer {
 struct SliceRules {
   uint64_t slice_bytes_min = 64 << 10;  ///< at least 1
   uint64_t slices_max = 64;             ///< of a request without borders; at least 1
+  /// Of a request that has one way: there is nothing to spread, and each slice costs.
+  uint64_t lone_slice_bytes = 1 << 20;
 };
 
 /// Where a request may and must be cut.
