@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Breaks the fabric, one patch of this folder at a time, and shows that its tests notice.
+"""Breaks the fabric or the scheduler of transfers, one patch of this folder at a time, and shows that its tests notice.
 
   run.py BUILD [--seeds N] [--only NAME ...]
 
 The first line of a patch says what it breaks, and in brackets, where it is not fabric_sim that is to
-notice, which tests of fabric_peers_test, or of another program: [PROGRAM TESTS]. Where memory of GPUs is concerned it is the tests on the
+notice (of src/transfer: transfer_sim), which tests of fabric_peers_test, or of another program: [PROGRAM TESTS]. Where memory of GPUs is concerned it is the tests on the
 emulated server.
 
 BUILD/mutants holds a copy of the sources and a build of that copy, by the compiler and the launcher
@@ -52,6 +52,8 @@ class Mutant:
         elif room in GPU_TESTS:
             self.commands = [(program, f"--gtest_filter={wanted}", "--gtest_fail_fast")
                              for program, wanted in GPU_TESTS[room]]
+        elif self.files[0].startswith("src/transfer/"):
+            self.commands = [("transfer_sim", "--seeds", str(5 * seeds))]  # each is short
         else:
             self.commands = [("fabric_sim", "--seeds", str(seeds))]
 

@@ -44,6 +44,7 @@ class TransferStore : public testing::Test {
   void start_server() {
     server_ = fork();
     if (server_ == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
       execlp("redis-server", "redis-server", "--port", port_.c_str(), "--save", "", "--loglevel",
              "warning", nullptr);
       _exit(127);

@@ -20,7 +20,9 @@ namespace {
 constexpr uint64_t kBusyNs = 100'000;   // after something has happened, it looks again at once
 constexpr uint64_t kDriveNs = 200'000;  // a caller that waits steps aside when nothing happens
 constexpr uint64_t kLongestSleepNs = 1'000'000'000;
-constexpr auto kQuiet = std::chrono::microseconds(250);
+// Between looks when nothing happens, where no descriptor tells. As fabric's
+// (fabric/library/service).
+constexpr auto kQuiet = std::chrono::microseconds(400);
 constexpr uint64_t kSettleUs = 50'000;  // that the other ways have once the first one works
 /// A process of a busy host may not run for so long: what it has not done yet is not late.
 constexpr uint64_t kOverdueNs = 15'000'000;
