@@ -54,6 +54,7 @@ void Scheduler::path_failed(uint32_t path, uint64_t now_ns) {
 
 void Scheduler::retire_path(uint32_t path) {
   paths_[path].is_retired = true;
+  postings_.erase(paths_[path].probe);  // nobody waits for it any more
   reissue_all(path);
 }
 

@@ -1,7 +1,5 @@
 // Which slice goes where, and what becomes of it.
-
 #include <algorithm>
-#include <limits>
 
 #include "transfer/scheduler_state.h"
 
@@ -81,7 +79,8 @@ std::pair<uint64_t, Span> Scheduler::next_slice(Request& request, uint64_t now_n
   const bool is_in_the_way =
       request.spec.urgency == Urgency::kBulk && urgency_.is_urgent_about(now_ns);
   // The last slices are small, so that all rails end together.
-  const uint64_t even = request.slicer.left_bytes() / ways_[request.spec.ways].size();
+  const uint64_t even =
+      request.slicer.left_bytes() / std::max<size_t>(1, ways_[request.spec.ways].size());
   return {0, request.slicer.peek(is_in_the_way ? options_.slices.slice_bytes_min
                                                : std::max(options_.slices.slice_bytes_min, even))};
 }
@@ -208,7 +207,8 @@ void Scheduler::measure(const Open& open, uint64_t now_ns) {
   for_each_lane(*this, path, [&](Lane& lane) {
     lane.rate.delivered(open.size_bytes, open.posted_ns, path.base.ns(), now_ns);
     // Its last byte left a latency ago, and the next one followed it.
-    lane.begun_ns = std::max(lane.begun_ns, now_ns - static_cast<uint64_t>(path.base.ns()));
+    lane.begun_ns =
+        std::max(lane.begun_ns, now_ns - std::min(now_ns, static_cast<uint64_t>(path.base.ns())));
   });
   policy_->delivered(open.path, open.size_bytes, took_ns);
 }

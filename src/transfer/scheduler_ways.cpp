@@ -7,8 +7,7 @@
 namespace braid::transfer {
 namespace {
 
-// What a rail of a farther tier has in flight at most when it takes a slice, and how long it is
-// busy with one.
+// What a rail of a farther tier has in flight at most when it takes a slice.
 constexpr double kGuestWindowNs = 20'000;
 // How early bulk posts its next slice beside urgent ones, in base latencies: it must be there when
 // the one before has been sent, and when that was is known from its completion alone.

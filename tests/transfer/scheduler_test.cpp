@@ -108,5 +108,80 @@ TEST(Scheduler, AStalledSliceIsReissuedAndItsRequestIsFinalOnlyAfterTheFence) {
   EXPECT_EQ(rails.scheduler.open_postings(), 0u);
 }
 
+TEST(Scheduler, ARequestWithoutAnyWayFailsAfterItsLimit) {
+  SchedulerOptions options;
+  options.retry.unreachable_ns = 10 * kMs;
+  Rails rails(0, options);
+  rails.add(1, 4096);
+  EXPECT_TRUE(rails.post(0).empty());
+  EXPECT_TRUE(rails.events<RequestEnded>().empty());
+  ASSERT_EQ(rails.scheduler.next_deadline_ns(), 10 * kMs);
+  rails.post(10 * kMs);
+  const auto ended = rails.events<RequestEnded>();
+  ASSERT_EQ(ended.size(), 1u);
+  EXPECT_EQ(ended[0].outcome, Outcome::kUnreachable);
+}
+
+TEST(Scheduler, HugeRequestsAreCutAsTheyArePosted) {
+  Rails rails(4);
+  for (uint64_t id = 1; id <= 10'000; ++id) rails.add(id, uint64_t{1} << 30);
+  const size_t posted = rails.post(0).size();
+  EXPECT_GE(posted, 4u);
+  EXPECT_LE(posted, 16u) << "of 640,000 slices";
+  EXPECT_EQ(rails.scheduler.open_postings(), posted);
+}
+
+TEST(Scheduler, UrgentGoesBeforeBulkThatWaits) {
+  Rails rails(1);
+  rails.add(1, 256 << 20);
+  std::vector<Posting> bulk = rails.post(0);
+  RequestSpec urgent;
+  urgent.id = 2;
+  urgent.peer = kPeer;
+  urgent.size_bytes = 4096;
+  urgent.urgency = Urgency::kUrgent;
+  rails.scheduler.add(std::move(urgent), 1000);
+  const std::vector<Posting> next = rails.post(1000);
+  ASSERT_EQ(next.size(), 1u) << "bulk has filled the rail, and an urgent slice goes all the same";
+  EXPECT_EQ(next[0].request, 2u);
+  rails.scheduler.ended(bulk[0].id, Ending::kDone, 2000);
+  for (const Posting& later : rails.post(2000)) EXPECT_LE(later.size_bytes, 64u << 10);
+}
+
+TEST(Scheduler, APathOfAFartherTierTakesOverWhenTheNearOneIsKnownToHaveFailed) {
+  Scheduler scheduler;
+  const uint32_t near_rail = scheduler.add_rail({10}), far_rail = scheduler.add_rail({1});
+  const uint32_t near = scheduler.add_path({kPeer, near_rail, kNoRail, 10, 5});
+  const uint32_t far = scheduler.add_path({kPeer, far_rail, kNoRail, 1, 50});
+  RequestSpec request;
+  request.id = 1;
+  request.peer = kPeer;
+  request.size_bytes = 64 << 10;
+  request.ways = scheduler.add_ways({{near, 0}, {far, 3}});
+  scheduler.add(std::move(request), 0);
+  const auto first = scheduler.next(0);
+  ASSERT_TRUE(first);
+  EXPECT_EQ(first->path, near);
+  scheduler.ended(first->id, Ending::kFailed, 1000);
+  scheduler.path_failed(near, 1000);
+  const auto second = scheduler.next(1000);
+  ASSERT_TRUE(second) << "transport layer: another backend, transparently";
+  EXPECT_EQ(second->path, far);
+  scheduler.ended(second->id, Ending::kDone, 200'000);
+  bool is_done = false;
+  while (const auto event = scheduler.next_event())
+    if (const auto* ended = std::get_if<RequestEnded>(&*event))
+      is_done = ended->outcome == Outcome::kDone;
+  EXPECT_TRUE(is_done);
+}
+
+TEST(Scheduler, ExplainNamesEachWayAndTheOneThatIsTaken) {
+  Rails rails(2);
+  const auto ways = rails.scheduler.explain(0, 1 << 20, Urgency::kBulk, 0);
+  ASSERT_EQ(ways.size(), 2u);
+  EXPECT_TRUE(ways[0].is_chosen != ways[1].is_chosen);
+  EXPECT_NEAR(ways[0].eta_us, 5 + 65536 / 10e3, 0.1);
+}
+
 }  // namespace
 }  // namespace braid::transfer

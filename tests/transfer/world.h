@@ -59,6 +59,8 @@ class World {
   void break_path(uint32_t path, int how, uint64_t until_ns);
   void mend(uint32_t path);
   void fence(uint32_t path);
+  void lose_peer();
+  void retire_some_path();
   void request_ended(const RequestEnded& ended);
   bool is_excused(const Region& region, const RequestEnded& ended) const;
   void check_rest();
@@ -82,7 +84,9 @@ class World {
   std::vector<Region> regions_;
   std::map<uint64_t, size_t> region_of_;  // by request, until it ends
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
-  uint64_t look_ns_ = 0;  // the earliest look at the scheduler that is planned
+  std::vector<uint64_t> lost_peers_;  // at some time
+  double failing_chance_ = 0;         // of each posting, alone
+  uint64_t look_ns_ = 0;              // the earliest look at the scheduler that is planned
   WorldCounts counts_;
 };
 

@@ -28,6 +28,7 @@ struct World::Path {
   uint64_t faulty_ns = 0;
   bool was_ever_faulty = false;
   bool is_fencing = false;
+  bool is_retired = false;
   std::vector<FlightPointer> held;
 };
 

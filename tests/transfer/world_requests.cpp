@@ -78,6 +78,9 @@ void World::build() {
   }
   to_submit_ = random_.between(1, 24);
   faults_end_ns_ = random_.between(1, 60) * kMs;
+  if (random_.chance(0.2)) failing_chance_ = 0.01 * random_.unit();
+  if (random_.chance(0.1)) at(random_.below(faults_end_ns_), [this] { lose_peer(); });
+  if (random_.chance(0.1)) at(random_.below(faults_end_ns_), [this] { retire_some_path(); });
   if (random_.chance(0.9))
     for (uint64_t i = random_.below(6); i > 0; --i)
       at(random_.below(faults_end_ns_), [this] { break_something(); });
@@ -153,12 +156,16 @@ void World::request_ended(const RequestEnded& ended) {
 
 bool World::is_excused(const Region& region, const RequestEnded& ended) const {
   const auto was_faulty = [&](uint32_t path) {
-    return paths_[path].was_ever_faulty &&
-           paths_[path].faulty_ns + options_.retry.unreachable_ns + 400 * kMs >= now_ns_;
+    return failing_chance_ > 0 || paths_[path].is_retired ||
+           (paths_[path].was_ever_faulty &&
+            paths_[path].faulty_ns + options_.retry.unreachable_ns + 400 * kMs >= now_ns_);
   };
   const std::vector<uint32_t>& paths = paths_of_way_[region.way];
   switch (ended.outcome) {
     case Outcome::kCancelled: return region.is_cancelled;
+    case Outcome::kPeerLost:
+      return std::find(lost_peers_.begin(), lost_peers_.end(), peer_of_way_[region.way]) !=
+             lost_peers_.end();
     case Outcome::kDeadline: return region.deadline_ns <= now_ns_;
     case Outcome::kUnreachable: return std::all_of(paths.begin(), paths.end(), was_faulty);
     case Outcome::kFailed:
@@ -182,6 +189,7 @@ void World::drive() {
     const std::vector<uint32_t>& allowed = paths_of_way_[regions_[at->second].way];
     if (std::find(allowed.begin(), allowed.end(), posting->path) == allowed.end())
       bug("a posting on a path that is none of its ways");
+    if (paths_[posting->path].is_retired) bug("a posting on a path that was retired");
     if (paths_[posting->path].is_fencing) bug("a posting on a path that waits for its fence");
     depart(flight);
   }
@@ -235,6 +243,7 @@ void World::check_rest() {
     bug(std::to_string(scheduler_->open_postings()) + " postings are left open");
   for (uint32_t i = 0; i < paths_.size(); ++i) {
     const PathView view = scheduler_->view(i, now_ns_);
+    if (paths_[i].is_retired) continue;
     if (view.in_flight_bytes > 0) bug("bytes in flight are left on path " + std::to_string(i));
     if (view.state != PathState::kUp && view.state != PathState::kRejoining)
       bug("path " + std::to_string(i) + " was mended, and is " + state_name(view.state));

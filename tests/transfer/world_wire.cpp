@@ -12,6 +12,7 @@ void World::depart(const FlightPointer& flight) {
     return;
   }
   if (path.fault == kFails) return fail(flight);
+  if (flight->request != 0 && random_.chance(failing_chance_)) return fail(flight);
   const double gbps = path.fault == kSlow ? path.gbps / 50 : path.gbps;
   const uint64_t begun_ns = std::max(now_ns_, path.busy_until_ns);
   path.busy_until_ns =
@@ -86,6 +87,20 @@ void World::break_something() {
   if (how != kFails || !random_.chance(0.3)) return;
   trace("path " + std::to_string(path) + " is known to have failed");
   scheduler_->path_failed(path, now_ns_);
+}
+
+// Somebody knows that it has ended; another process may be there at once.
+void World::lose_peer() {
+  lost_peers_.push_back(paths_[random_.below(paths_.size())].peer);
+  trace("peer " + std::to_string(lost_peers_.back()) + " is lost");
+  scheduler_->peer_lost(lost_peers_.back(), now_ns_);
+}
+
+void World::retire_some_path() {
+  const uint32_t path = static_cast<uint32_t>(random_.below(paths_.size()));
+  paths_[path].is_retired = true;
+  trace("path " + std::to_string(path) + " is retired");
+  scheduler_->retire_path(path);
 }
 
 void World::break_path(uint32_t index, int how, uint64_t until_ns) {

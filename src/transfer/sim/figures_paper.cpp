@@ -288,9 +288,8 @@ Figure weights(const Clusters& clusters, int seeds) {
     for (const Method method : all_methods()) {
       const Measured measured = over_seeds(seeds, [&](uint64_t seed) {
         Trial trial(clusters.testbed, method, seed);
-        loop.end_ns = 1;  // one batch each
+        loop.end_ns = 10'000;  // one batch each, of much longer
         demands = trial.add(loop);
-        loop.begin_ns = 0;
         while (!trial.threads().are_all_done())
           trial.network().run_until_ns(trial.network().now_ns() + 100 * kMs);
         return trial.threads().between(0, trial.network().now_ns());
