@@ -5,6 +5,7 @@
 #include <sys/signalfd.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -17,6 +18,7 @@
 #include "topology/machine.h"
 #include "transfer/directory/resolve.h"
 #include "transfer/directory/socket.h"
+#include "transfer/directory/store.h"
 #include "transfer/library/open_rails.h"
 
 namespace braid::tools {
@@ -103,6 +105,11 @@ Result<fabric::Secret> secret_of(const Transfer::Options& options) {
   return fabric::secret_for(wanted, {});
 }
 
+std::string store_of(const Transfer::Options& options) {
+  const char* variable = std::getenv(transfer::kStoreVariable);
+  return options.store.empty() && variable != nullptr ? variable : options.store;
+}
+
 int list_names() {
   const auto folder = transfer::socket_folder();
   if (!folder.ok()) return fail(folder.status());
@@ -128,7 +135,8 @@ int segments(const Transfer::Options& options, const std::string& text) {
   const auto secret = secret_of(options);
   if (!secret.ok()) return fail(secret.status());
   const uint64_t end_ns = transfer::monotonic_ns() + 10'000'000'000;
-  const auto description = transfer::resolve(name.value(), secret.value(), end_ns);
+  const auto description =
+      transfer::resolve(name.value(), store_of(options), secret.value(), end_ns);
   if (!description.ok()) return fail(description.status());
   const transfer::Description& owner = description.value();
   fmt::print("incarnation {}, process {}, protocol {}\n", transfer::to_hex(owner.incarnation),
@@ -194,6 +202,8 @@ std::shared_ptr<Transfer::Options> add_transfer_options(CLI::App& command) {
   command.add_option("--nics", options->nics, "eth0,eth1 or ^docker0: a rail at each");
   command.add_option("--provider", options->providers, "of libfabric: shm, tcp;ofi_rxm, ...")
       ->delimiter(',');
+  command.add_option("--store", options->store, "where the names of a cluster are kept")
+      ->type_name("redis://HOST:PORT");
   command.add_option("--secret-file", options->secret_file, "that all engines share")
       ->type_name("FILE");
   command.add_flag("--allow-unauthenticated", options->allow_unauthenticated,

@@ -68,6 +68,7 @@ class Transfer {
     std::string secret_file = {};             ///< empty: what BRAID_FABRIC_SECRET_FILE names
     bool allow_unauthenticated = false;
     bool is_pinned = true;
+    std::string store = {};  ///< "redis://10.0.0.1:6379"; empty: what BRAID_TRANSFER_STORE says
   };
   /// What peers may do.
   struct Rights {
@@ -121,7 +122,8 @@ class Transfer {
                                      providers.size(),
                                      pointer(options.secret_file),
                                      options.allow_unauthenticated ? 1 : 0,
-                                     options.is_pinned ? 0 : 1};
+                                     options.is_pinned ? 0 : 1,
+                                     pointer(options.store)};
     braid_transfer* transfer = nullptr;
     if (braid_transfer_open(&all, &transfer) != BRAID_OK) return failure();
     return Transfer(transfer);

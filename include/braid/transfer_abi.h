@@ -54,8 +54,8 @@ typedef struct braid_transfer braid_transfer;
 
 typedef struct braid_transfer_options {
   size_t struct_bytes;          /* sizeof(braid_transfer_options) */
-  const char* name;             /* for others of this host and user: letters, digits, ".", "_", "-".
-                                   NULL: none */
+  const char* name;             /* for others of this host and user, and of the store: letters,
+                                   digits, ".", "_", "-". NULL: none */
   const char* listen;           /* host:port, where others ask by name. NULL: the address of the
                                    first rail, and any port */
   const char* const* addresses; /* of network interfaces, one for each network rail: "10.0.0.7" */
@@ -66,6 +66,8 @@ typedef struct braid_transfer_options {
   const char* secret_file;      /* as of braid_fabric_options */
   int allow_unauthenticated;    /* as of braid_fabric_options */
   int is_unpinned;              /* as of braid_fabric_options */
+  const char* store; /* where the names of a cluster are kept: "redis://10.0.0.1:6379". NULL:
+                        what BRAID_TRANSFER_STORE says, and without it none */
 } braid_transfer_options;
 
 BRAID_API braid_status braid_transfer_open(const braid_transfer_options* options,
@@ -99,8 +101,8 @@ BRAID_API braid_status braid_transfer_unregister_memory(braid_transfer* transfer
 /* ---- Segments ---- */
 
 /* Until a way to it works. `name` is what braid_transfer_name gives, without or with the
- * incarnation, or the bare name of an engine of this host. The engine's own segment may be opened
- * too. */
+ * incarnation, or the bare name of an engine of this host or of the store. The engine's own segment
+ * may be opened too. */
 BRAID_API braid_status braid_transfer_open_segment(braid_transfer* transfer, const char* name,
                                                    uint64_t limit_us, uint64_t* segment);
 /* Requests that are under way go on. */

@@ -2,7 +2,7 @@
 // user does, says where everything is, and then does what it is told, a line at a time.
 //
 //   transfer_owner [name=N] [listen=H:P] [provider=P]... [address=A]... [bytes=B] [secret=FILE]
-//                  [insecure=1] [netns=N] [readable=FOLDER] [writable=FOLDER]
+//                  [insecure=1] [netns=N] [readable=FOLDER] [writable=FOLDER] [store=URL]
 // says: NAME READ WRITE BOTH NONE   (the addresses of four buffers of B bytes, by their rights)
 //   check BUFFER SEED OFFSET SIZE  -> right, or wrong AT
 //   fill BUFFER SEED               -> filled
@@ -96,6 +96,7 @@ int main(int count, char** arguments) {
     if (key == "insecure") options.allow_unauthenticated = true;
     if (key == "secret") options.secret_file = value;
     if (key == "bytes") size_bytes = std::stoull(value);
+    if (key == "store") options.store = value;
     if (key == "readable") readable = value;
     if (key == "writable") writable = value;
     if (key == "netns" && !enter(value)) return 1;

@@ -35,7 +35,6 @@ struct TwoRails {
     ASSERT_EQ(me.run({me.read(there, kBytes)}), std::vector{Cause::kDone});
     ASSERT_EQ(wrong_at(me.memory, seed), std::nullopt);
   }
-  std::string report() { return me.transfer.report(Transfer::Form::kJson).value(); }
 
   Owner owner;
   Initiator me;
@@ -63,7 +62,7 @@ TEST(TransferRails, ConnectionsThatBreakUnderLoadFailNothing) {
   }
 }
 
-TEST(TransferRails, ARailThatIsKilledForGoodIsDoneWithout) {
+TEST(TransferRails, ARailWhoseListenerDiesFailsNothing) {
   TwoRails rails;
   rails.move(1);
   const Transfer::Batch batch =
@@ -71,7 +70,6 @@ TEST(TransferRails, ARailThatIsKilledForGoodIsDoneWithout) {
   EXPECT_NE(rails.owner.ask("kill 127.0.0.2"), "");
   for (const auto& outcome : rails.me.end(batch)) EXPECT_EQ(outcome.cause, Cause::kDone);
   for (uint64_t turn = 0; turn < 3; ++turn) rails.move(2 + turn);
-  EXPECT_NE(rails.report().find("\"state\":\"up\""), std::string::npos) << rails.report();
 }
 
 /// The owner stands still for longer than a slice may take: the writer sends its slices again,

@@ -2,6 +2,7 @@
 
 #include "base/try.h"
 #include "transfer/directory/socket.h"
+#include "transfer/directory/store.h"
 
 namespace braid::transfer {
 namespace {
@@ -12,13 +13,28 @@ Result<Descriptor> connect_by(const Name& name, uint64_t end_ns) {
   return connect_to_path(folder + "/" + name.text);
 }
 
+Result<Name> look_up(const std::string& name, const std::string& url) {
+  BRAID_LET(store, open_store(url));
+  BRAID_LET(value, store->get(name));
+  if (value.empty()) return Status::error("no engine of this host or of the cluster has this name");
+  BRAID_LET(kept, parse_name(value));
+  if (kept.is_bare() || kept.incarnation == Incarnation{})
+    return Status::error("the store's record of it is no address of an engine");
+  return kept;
+}
+
 }  // namespace
 
-Result<Description> resolve(const Name& name, const fabric::Secret& secret, uint64_t end_ns) {
+Result<Description> resolve(const Name& name, const std::string& store,
+                            const fabric::Secret& secret, uint64_t end_ns) {
   const auto because = [&](const Status& status) {
     return Status::error("segment '" + name.text + "': " + status.message());
   };
   const Result<Descriptor> socket = connect_by(name, end_ns);
+  if (!socket.ok() && name.is_bare() && !store.empty()) {
+    const Result<Name> kept = look_up(name.text, store);
+    return kept.ok() ? resolve(kept.value(), {}, secret, end_ns) : because(kept.status());
+  }
   if (!socket.ok()) return because(socket.status());
   Question question;
   question.nonce = fabric::random_number();

@@ -11,7 +11,9 @@
 
 namespace braid::transfer {
 
-/// `end_ns` of CLOCK_MONOTONIC.
-Result<Description> resolve(const Name& name, const fabric::Secret& secret, uint64_t end_ns);
+/// `end_ns` of CLOCK_MONOTONIC. `store`: the URL of one, for bare names that nobody has on this
+/// host; empty: none.
+Result<Description> resolve(const Name& name, const std::string& store,
+                            const fabric::Secret& secret, uint64_t end_ns);
 
 }  // namespace braid::transfer

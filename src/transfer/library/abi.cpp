@@ -80,6 +80,7 @@ braid_status braid_transfer_open(const braid_transfer_options* options,
   wanted.secret_file = text_of(given.secret_file);
   wanted.allows_unauthenticated = given.allow_unauthenticated != 0;
   wanted.is_pinned = given.is_unpinned == 0;
+  wanted.store = text_of(given.store);
   auto service = Service::open(wanted, braid::topology::Machine(), braid::topology::host_nics());
   if (!service.ok()) return report(service.status(), BRAID_ERROR_UNAVAILABLE);
   auto opened = std::make_unique<braid_transfer>();

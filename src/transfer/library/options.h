@@ -15,7 +15,8 @@ struct OpenOptions {
   std::vector<std::string> providers = {};  ///< libfabric's names; none: shm if it is here, and tcp
   std::string secret_file = {};             ///< fabric/library/trust.h
   bool allows_unauthenticated = false;
-  bool is_pinned = true;  ///< memory and thread on the rails' NUMA node, if there are several
+  std::string store = {};  ///< directory/store.h; empty: kStoreVariable, or else none
+  bool is_pinned = true;   ///< memory and thread on the rails' NUMA node, if there are several
 };
 
 }  // namespace braid::transfer

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <limits>
 #include <utility>
 
@@ -19,7 +20,9 @@ namespace {
 constexpr uint64_t kBusyNs = 100'000;   // after something has happened, it looks again at once
 constexpr uint64_t kDriveNs = 200'000;  // a caller that waits steps aside when nothing happens
 constexpr uint64_t kLongestSleepNs = 1'000'000'000;
-constexpr auto kQuiet = std::chrono::microseconds(250);
+// Between looks when nothing happens, where no descriptor tells. As fabric's
+// (fabric/library/service).
+constexpr auto kQuiet = std::chrono::microseconds(400);
 constexpr uint64_t kSettleUs = 50'000;  // that the other ways have once the first one works
 /// A process of a busy host may not run for so long: what it has not done yet is not late.
 constexpr uint64_t kOverdueNs = 15'000'000;
@@ -58,9 +61,13 @@ Result<std::unique_ptr<Service>> Service::open(const OpenOptions& options,
   Engine& described = *engine;
   BRAID_LET(directory, DirectoryServer::open(at, options.name, opened.secret,
                                              [&described] { return described.describe(); }));
-  return std::unique_ptr<Service>(new Service(opened.secret,
-                                              std::move(engine),  // owner: the caller
-                                              std::move(directory)));
+  std::unique_ptr<Service> service(
+      new Service(opened.secret, std::move(engine), std::move(directory)));  // owner: service
+  const char* variable = std::getenv(kStoreVariable);
+  service->store_ = options.store.empty() && variable != nullptr ? variable : options.store;
+  if (!options.name.empty() && !service->store_.empty())
+    BRAID_TRY(service->take_name(options.name));
+  return service;
 }
 
 Service::Service(fabric::Secret secret, std::unique_ptr<Engine> engine,
@@ -75,6 +82,7 @@ Service::Service(fabric::Secret secret, std::unique_ptr<Engine> engine,
 }
 
 Service::~Service() {
+  lease_.reset();
   {
     const std::lock_guard lock(mutex_);
     is_ending_ = true;
@@ -83,6 +91,18 @@ Service::~Service() {
   changed_.notify_all();
   happened_.notify_all();
   thread_.join();
+}
+
+/// From an engine that does not answer any more, if one has it.
+Status Service::take_name(const std::string& name) {
+  BRAID_LET(store, open_store(store_));
+  const auto is_alive = [this](const std::string& value) {
+    const Result<Name> other = parse_name(value);
+    return other.ok() && resolve(other.value(), {}, secret_, after_ns(1'000'000)).ok();
+  };
+  BRAID_LET(lease, Lease::take(std::move(store), name, this->name(), is_alive));
+  lease_ = std::move(lease);
+  return {};
 }
 
 std::string Service::name() const { return write_name(directory_->at(), engine_->incarnation()); }
@@ -100,7 +120,7 @@ Result<uint64_t> Service::open_segment(const std::string& text, uint64_t limit_u
     return now < end_ns ? (end_ns - now) / 1000 : 0;
   };
   BRAID_LET(name, parse_name(text));
-  BRAID_LET(owner, resolve(name, secret_, end_ns));
+  BRAID_LET(owner, resolve(name, store_, secret_, end_ns));
   BRAID_LET(segment, with([&](Engine& engine) { return engine.open_segment(owner); }));
   (void)wait(left_us(), [&](Engine& engine) { return engine.ways_up(segment).first > 0; });
   (void)wait(std::min(kSettleUs, left_us()), [&](Engine& engine) {

@@ -18,6 +18,7 @@
 
 #include "fabric/library/sleep.h"
 #include "topology/machine.h"
+#include "transfer/directory/lease.h"
 #include "transfer/directory/server.h"
 #include "transfer/engine.h"
 #include "transfer/library/open_rails.h"
@@ -83,8 +84,11 @@ class Service {
   void follow_up();
   void deliver();
   void signal();
+  Status take_name(const std::string& name);
 
   fabric::Secret secret_;
+  std::string store_;             // URL; empty: none
+  std::unique_ptr<Lease> lease_;  // of the name in the store
   std::mutex mutex_;
   std::unique_ptr<Engine> engine_;              // under the mutex
   std::unique_ptr<DirectoryServer> directory_;  // under the mutex
