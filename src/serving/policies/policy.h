@@ -1,0 +1,49 @@
+// A scheduling policy: a pure function of what it sees. No clock, no thread, no driver, no memory
+// of earlier decisions: the same view, its requests in any order, gives the same decision.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "serving/request_state.h"
+#include "serving/virtual_lag.h"
+
+namespace braid::serving {
+
+/// What becomes of the KV cache of a request that is preempted.
+enum class Eviction {
+  kRotate,    ///< kept on the host
+  kRecompute  ///< given up: prompt and generated tokens are computed again
+};
+
+class Policy {
+ public:
+  virtual ~Policy() = default;
+  virtual std::string_view name() const = 0;
+  virtual Eviction eviction() const = 0;
+  virtual Decision decide(const View& view) const = 0;
+};
+
+/// What policies that have parameters are made with.
+struct PolicyParameters {
+  LagParameters lag;
+  /// `paper`: B_xfer, section 5.2.
+  uint32_t transfer_blocks = 2400;
+  /// `braid`: only requests that are late, or will be by the end of the next step, preempt others.
+  bool late_only = true;
+};
+
+/// By name; an error lists the names, or names the parameter that is wrong.
+Result<std::unique_ptr<Policy>> make_policy(std::string_view name,
+                                            const PolicyParameters& parameters = {});
+
+struct PolicyName {
+  const char* name;
+  const char* what;  ///< one line, for people
+};
+const std::vector<PolicyName>& policy_names();
+
+}  // namespace braid::serving
