@@ -17,6 +17,7 @@ ROOMS = {
     "lending": {"base", "loader"},
     "preload": {"base", "cuda", "topology", "multipath", "loader", "lending"},
     "library": {"base", "cuda", "topology", "multipath", "preload"},
+    "kv": {"base", "cuda", "library"},
     "emulator": {"base", "topology", "simulation"},
 }
 # The emulated driver runs twins of braid's kernels. It is below the driver table, never above it.
