@@ -71,9 +71,9 @@ struct View {
   std::span<const RequestView> requests;  ///< in any order
 };
 
-/// No request is in both lists. Whoever carries it out takes `preempt` first, then gives the running
-/// what they grow by, then takes `admit` in its order and stops at what finds no free blocks: that
-/// request stays what it was.
+/// No request is in both lists. Whoever carries it out takes `preempt` first, then gives the
+/// running what they grow by, then takes `admit` in its order and stops at what finds no free
+/// blocks: that request stays what it was.
 struct Decision {
   std::vector<RequestId> preempt;  ///< running ones
   std::vector<RequestId> admit;    ///< waiting and rotary ones

@@ -27,8 +27,7 @@ Status check(const LagParameters& parameters) {
 
 double virtual_lag_us(const RequestView& request, int64_t now_us, const LagParameters& parameters) {
   switch (request.state) {
-    case RequestState::kRunning:
-      return -static_cast<double>(now_us - request.running_since_us);
+    case RequestState::kRunning: return -static_cast<double>(now_us - request.running_since_us);
     case RequestState::kLoading: return 0;
     case RequestState::kWaiting:
     case RequestState::kRotary: break;

@@ -12,8 +12,8 @@ namespace braid::serving {
 
 /// Defaults: section 5.2.
 struct LagParameters {
-  double alpha = 3;      ///< weight of the gap between tokens against the wait for the first; >= 0
-  double beta_tbt = 0;   ///< beta_B: share of the TBT objective that is tolerated
+  double alpha = 3;     ///< weight of the gap between tokens against the wait for the first; >= 0
+  double beta_tbt = 0;  ///< beta_B: share of the TBT objective that is tolerated
   double beta_ttft = 0.5;  ///< beta_F: share of the TTFT objective that is tolerated
 };
 

@@ -29,7 +29,7 @@ class Policy {
 
 /// What policies that have parameters are made with.
 struct PolicyParameters {
-  LagParameters lag;
+  LagParameters lag{};
   /// `paper`: B_xfer, section 5.2.
   uint32_t transfer_blocks = 2400;
   /// `braid`: only requests that are late, or will be by the end of the next step, preempt others.

@@ -72,6 +72,7 @@ class Braid final : public Policy {
         candidates.push_back(entry);
     std::reverse(victims.begin(), victims.end());
     cover_growth(room, victims);
+    if (admit_all(view, room)) return room.take();
     Books books{view, !loading, room.preempted()};
     for (const Ranked& candidate : candidates) {
       const RequestView& request = *candidate.request;
@@ -101,6 +102,23 @@ class Braid final : public Policy {
       return freed <= view.budget.load_bytes && saved <= view.budget.save_bytes;
     }
   };
+
+  // Step 1 of Algorithm 1, within the budget.
+  static bool admit_all(const View& view, Room& room) {
+    Queue paused;
+    int64_t wanted_blocks = 0;
+    uint64_t load_bytes = 0;
+    for (const RequestView& request : view.requests)
+      if (request.state == RequestState::kWaiting || request.state == RequestState::kRotary) {
+        paused.push_back(&request);
+        wanted_blocks += request.blocks;
+        load_bytes += request.load_blocks * view.block_bytes;
+      }
+    if (wanted_blocks > room.left_blocks() || load_bytes > view.budget.load_bytes) return false;
+    std::sort(paused.begin(), paused.end(), came_first);
+    admit_in_order(room, paused);
+    return true;
+  }
 
   bool is_late(const View& view, const Ranked& candidate) const {
     if (!parameters_.late_only || candidate.lag_us > 0) return true;
