@@ -6,7 +6,7 @@
 #include <set>
 #include <vector>
 
-#include "serving/policies/policy.h"
+#include "serving/policies/make_policy.h"
 
 namespace braid::serving {
 

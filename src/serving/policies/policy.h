@@ -2,12 +2,9 @@
 // of earlier decisions: the same view, its requests in any order, gives the same decision.
 #pragma once
 
-#include <memory>
-#include <string>
+#include <cstdint>
 #include <string_view>
-#include <vector>
 
-#include "base/status.h"
 #include "serving/request_state.h"
 #include "serving/virtual_lag.h"
 
@@ -35,15 +32,5 @@ struct PolicyParameters {
   /// `braid`: only requests that are late, or will be by the end of the next step, preempt others.
   bool late_only = true;
 };
-
-/// By name; an error lists the names, or names the parameter that is wrong.
-Result<std::unique_ptr<Policy>> make_policy(std::string_view name,
-                                            const PolicyParameters& parameters = {});
-
-struct PolicyName {
-  const char* name;
-  const char* what;  ///< one line, for people
-};
-const std::vector<PolicyName>& policy_names();
 
 }  // namespace braid::serving

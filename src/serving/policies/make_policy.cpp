@@ -1,4 +1,4 @@
-#include "serving/policies/policy.h"
+#include "serving/policies/make_policy.h"
 
 #include <string>
 
