@@ -65,6 +65,8 @@ struct View {
   int64_t step_us = 0;  ///< how long the next step is expected to take
   uint32_t total_blocks = 0;
   uint32_t free_blocks = 0;
+  /// On the host. A request with more to save than that loses its KV cache when it is preempted.
+  uint32_t host_free_blocks = std::numeric_limits<uint32_t>::max();
   uint64_t block_bytes = 1;
   uint32_t max_running = std::numeric_limits<uint32_t>::max();  ///< running and loading
   TransferBudget budget;

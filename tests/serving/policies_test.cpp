@@ -109,6 +109,16 @@ TEST(Braid, NobodyIsPreemptedForWhoIsNotAdmitted) {
   EXPECT_EQ(decide("paper", requests, 0).preempt, (Ids{1, 2}));
 }
 
+TEST(Braid, NobodyIsPreemptedWhomTheHostHasNoRoomFor) {
+  std::vector<RequestView> requests = {running(1, 8, 90'000), waiting(2, 8, kLateUs)};
+  requests[0].save_blocks = 5;
+  View view = view_of(requests, 0);
+  view.host_free_blocks = 4;
+  EXPECT_EQ(policy("braid")->decide(view), Decision{});
+  view.host_free_blocks = 5;
+  EXPECT_EQ(policy("braid")->decide(view).preempt, (Ids{1}));
+}
+
 TEST(Braid, RunningRequestsGrowBeforeOthersAreAdmitted) {
   std::vector<RequestView> requests = {running(1, 8, 90'000), waiting(2, 8, kEarlyUs)};
   requests[0].growth_blocks = 1;

@@ -49,6 +49,7 @@ class Paper final : public Policy {
 /// - nobody is preempted for a request that is not admitted in the end, and what is preempted for
 ///   one exceeds what it needs by less than the last victim;
 /// - nobody overtakes a request that finds no room, so that large ones do not starve;
+/// - nobody is preempted whose KV cache the host has no room for;
 /// - budgets are bytes by direction; what exceeds a whole budget may still go when no other request
 ///   is on its way, or it would never go;
 /// - `late_only`: requests that are in time take only blocks that are free.
@@ -96,10 +97,10 @@ class Braid final : public Policy {
     }
     // What leaves comes back some day: freeing counts against loading too.
     bool can_preempt(const Room& room, const RequestView& victim) const {
-      if (exempt) return true;
       const uint64_t freed = (room.freed_blocks() + victim.freed_blocks) * view.block_bytes;
       const uint64_t saved = room.save_bytes() + victim.save_blocks * view.block_bytes;
-      return freed <= view.budget.load_bytes && saved <= view.budget.save_bytes;
+      if (saved > view.host_free_blocks * view.block_bytes) return false;
+      return exempt || (freed <= view.budget.load_bytes && saved <= view.budget.save_bytes);
     }
   };
 

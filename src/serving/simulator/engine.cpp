@@ -88,6 +88,7 @@ Decision Engine::decide() {
   view.step_us = step_us_;
   view.total_blocks = gpu_blocks_;
   view.free_blocks = memory_.available_blocks();
+  view.host_free_blocks = memory_.table().host().free_count();
   view.block_bytes = block_bytes_;
   view.max_running = std::min(config_.max_running, config_.token_budget);
   const auto left = [&](double gbps, Direction direction) {

@@ -6,10 +6,12 @@
 
 #include "base/histogram.h"
 #include "base/status.h"
+#include "serving/policies/policy.h"
+#include "serving/simulator/config.h"
 #include "serving/simulator/length_history.h"
 #include "serving/simulator/memory.h"
-#include "serving/simulator/simulate.h"
 #include "serving/simulator/transfers.h"
+#include "serving/workload.h"
 
 namespace braid::serving {
 
