@@ -229,11 +229,47 @@ staged memory against the slower of the same writes between host memory and mult
             fabric_rows(measured["fabric"]))
 
 
+def rotation_rows(records):
+    for one in records:
+        if one["what"] != "bandwidth":
+            continue
+        rates = {side: one.get(f"{side}_gbps") for side in ("native", "braid", "native_batch", "braid_batch")}
+        middle = {side: statistics.median(values) for side, values in rates.items() if values}
+        best = "braid" if "braid" in middle else "native"
+        yield [size_text(one["block_bytes"]), one["moves"], spread(rates["native"]),
+               spread(rates["braid"]) if rates["braid"] else "", f"{middle[best] / middle['native']:.2f}",
+               spread(rates[f"{best}_batch"]), f"{middle[best] / middle[f'{best}_batch']:.2f}",
+               "yes" if one["verified"] else "NO"]
+
+
+def rotation_call_rows(records):
+    for one in records:
+        if one["what"] == "call":
+            yield [str(one["blocks"]), one["moves"],
+                   *(spread(one[key]) if (key := f"{side}_submit_us") in one else ""
+                     for side in ("bookkeeping", "native", "braid")), "yes" if one["verified"] else "NO"]
+
+
+def rotation_section(measured):
+    records = measured["rotation"]
+    server = next(one for one in records if one["what"] == "server")
+    return f"""## KV caches that rotate (`rotation`): {server["gpus"]} GPUs; braid's batches: {server["braid"]}
+
+GB/s of both directions together, from the call until the last byte, by plans of one block size; "batches" are bare
+batches of the same blocks by the same copier. {server.get("note", "")}
+
+""" + table(["block", "", "native", "braid", "ratio", "batches", "of batches", "verified"],
+            rotation_rows(records)) + """
+What a plan's call costs its caller, us; "bookkeeping" is rotation's own part, with no copies.
+
+""" + table(["blocks", "", "bookkeeping", "native", "braid", "verified"], rotation_call_rows(records))
+
+
 SECTIONS = {"engine": engine_section, "scenarios": scenarios_section, "small": small_section,
             "starts": starts_section, "workers": workers_section, "checkpoints": checkpoints_section,
             "cpu": cpu_section, "torch": torch_section,
             "defaults": defaults_section, "runtime": runtime_section,
-            "fabric": fabric_section}
+            "fabric": fabric_section, "rotation": rotation_section}
 
 
 def write_record(folder, machine, repeat, measured):

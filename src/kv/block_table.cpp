@@ -32,6 +32,7 @@ const char* refusal_words(Refusal refusal) {
     case Refusal::kCopying: return "a copy to or from the block is under way";
     case Refusal::kNoGpuSlot: return "no slot of the GPU is free";
     case Refusal::kNoHostSlot: return "no slot of the host is free";
+    case Refusal::kStepNotEnded: return "the step that writes the block is not enqueued yet";
   }
   return "unknown";
 }
@@ -71,8 +72,8 @@ void BlockTable::free_host_slot(Block& block) {
 
 // ---- A block's life ----
 
-BlockTable::Created BlockTable::create(Reuse reuse) {
-  const auto taken = gpu_.take(reuse);
+BlockTable::Created BlockTable::create(const Marks& behind) {
+  const auto taken = gpu_.take(behind);
   if (!taken) return {.refusal = Refusal::kNoGpuSlot};
   if (unused_.empty()) {
     unused_.push_back(static_cast<uint32_t>(entries_.size()));
@@ -174,12 +175,12 @@ Refusal BlockTable::reopen(BlockId id) {
 
 // ---- Copies ----
 
-BlockTable::Copy BlockTable::begin_sync(BlockId id, Mark mark, Reuse reuse) {
+BlockTable::Copy BlockTable::begin_sync(BlockId id, Mark mark, const Marks& behind) {
   Block* block = find_mutable(id);
   if (block == nullptr) return {.refusal = Refusal::kUnknownBlock};
   if (block->state == BlockState::kSyncing) return {.refusal = Refusal::kCopying};
   if (block->state != BlockState::kSealed) return {.refusal = Refusal::kWrongState};
-  const auto taken = host_.take(reuse);
+  const auto taken = host_.take(behind);
   if (!taken) return {.refusal = Refusal::kNoHostSlot};
   block->host_slot = taken->slot;
   block->last.join(taken->after);
@@ -208,12 +209,13 @@ Refusal BlockTable::end_sync(BlockId id, bool ok) {
   return Refusal::kNone;
 }
 
-BlockTable::Copy BlockTable::begin_load(BlockId id, Mark mark, Landing landing, Reuse reuse) {
+BlockTable::Copy BlockTable::begin_load(BlockId id, Mark mark, Landing landing,
+                                        const Marks& behind) {
   Block* block = find_mutable(id);
   if (block == nullptr) return {.refusal = Refusal::kUnknownBlock};
   if (block->state == BlockState::kLoading) return {.refusal = Refusal::kCopying};
   if (block->state != BlockState::kHostOnly) return {.refusal = Refusal::kWrongState};
-  const auto taken = gpu_.take(reuse);
+  const auto taken = gpu_.take(behind);
   if (!taken) return {.refusal = Refusal::kNoGpuSlot};
   block->gpu_slot = taken->slot;
   block->last.join(taken->after);

@@ -66,6 +66,7 @@ enum class Refusal : uint8_t {
   kCopying,       ///< a copy to or from it is under way
   kNoGpuSlot,
   kNoHostSlot,
+  kStepNotEnded,  ///< the step that writes it is not enqueued yet
 };
 /// "a copy to or from the block is under way".
 const char* refusal_words(Refusal refusal);
@@ -115,9 +116,10 @@ class BlockTable {
   /// What has happened: fenced slots whose marks have passed are free.
   void pass(const Marks& passed);
 
-  // A block's life. It is born with one reference and one user.
+  // A block's life. It is born with one reference and one user. Where a slot is taken, it is a free
+  // one, or a fenced one whose marks `behind` covers: what the caller can order its stream behind.
 
-  Created create(Reuse reuse = Reuse::kPassed);
+  Created create(const Marks& behind = {});
   /// Another request needs it. Dirty blocks are not shared.
   Refusal add_reference(BlockId id);
   /// One request needs it no more; the last reference ends the block, in whatever state. A copy
@@ -142,11 +144,11 @@ class BlockTable {
   // Copies. `mark` is the number of the batch that the copy belongs to.
 
   /// GPU to host: sealed becomes syncing.
-  Copy begin_sync(BlockId id, Mark mark, Reuse reuse = Reuse::kPassed);
+  Copy begin_sync(BlockId id, Mark mark, const Marks& behind = {});
   /// Syncing becomes synced, or host only if it is leaving. Not `ok`: sealed, and not leaving.
   Refusal end_sync(BlockId id, bool ok);
   /// Host to GPU: host only becomes loading.
-  Copy begin_load(BlockId id, Mark mark, Landing landing, Reuse reuse = Reuse::kPassed);
+  Copy begin_load(BlockId id, Mark mark, Landing landing, const Marks& behind = {});
   /// Loading becomes synced, or dirty. Not `ok`: host only; who uses it has to load it again.
   Refusal end_load(BlockId id, bool ok);
   /// The block that was sealed first, of those no later than in step `sealed_by`, if no copy of it
@@ -181,7 +183,7 @@ class BlockTable {
   }
 
  private:
-  struct Entry {
+  struct alignas(64) Entry {
     Block block;
     uint32_t generation = 0;
     bool is_alive = false;

@@ -5,8 +5,9 @@
 
 namespace braid::kv {
 
-SlotPool::SlotPool(uint32_t count) : size_(count), free_((count + 63) / 64) {
-  for (Slot slot = 0; slot < count; ++slot) set_free(slot);
+SlotPool::SlotPool(uint32_t count)
+    : size_(count), free_count_(count), free_((size_t{count} + 63) / 64, ~uint64_t{0}) {
+  if (count % 64 != 0) free_.back() = (uint64_t{1} << count % 64) - 1;
 }
 
 void SlotPool::set_free(Slot slot) {
@@ -15,7 +16,7 @@ void SlotPool::set_free(Slot slot) {
   ++free_count_;
 }
 
-std::optional<SlotPool::Taken> SlotPool::take(Reuse reuse) {
+std::optional<SlotPool::Taken> SlotPool::take(const Marks& behind) {
   if (free_count_ > 0) {
     while (free_[first_word_] == 0) ++first_word_;
     uint64_t& word = free_[first_word_];
@@ -24,9 +25,11 @@ std::optional<SlotPool::Taken> SlotPool::take(Reuse reuse) {
     --free_count_;
     return Taken{slot, {}};
   }
-  if (reuse == Reuse::kPassed || fenced_.empty()) return std::nullopt;
-  const Taken taken = fenced_.front();
-  fenced_.pop_front();
+  const auto found = std::find_if(fenced_.begin(), fenced_.end(),
+                                  [&](const Taken& fenced) { return behind.covers(fenced.after); });
+  if (found == fenced_.end()) return std::nullopt;
+  const Taken taken = *found;
+  fenced_.erase(found);
   return taken;
 }
 

@@ -16,21 +16,18 @@ namespace braid::kv {
 
 using Slot = uint32_t;
 
-/// Whether a slot may be taken whose marks have not passed. Whoever takes such a slot puts what it
-/// does there behind the marks, by waits of its stream.
-enum class Reuse { kPassed, kBehindMarks };
-
 class SlotPool {
  public:
   struct Taken {
     Slot slot;
-    Marks after;  ///< none but with kBehindMarks
+    Marks after;  ///< of a fenced slot: what is done there must come after these
   };
 
   explicit SlotPool(uint32_t count);
 
-  /// None: there is no such slot. Free ones go first, then those that were fenced earliest.
-  std::optional<Taken> take(Reuse reuse = Reuse::kPassed);
+  /// A free slot; if there is none, the one that was fenced first of those whose marks `behind`
+  /// covers. Whoever takes such a slot orders its stream behind them.
+  std::optional<Taken> take(const Marks& behind = {});
   /// Nobody's from now on, and free once `after` has passed.
   void give_back(Slot slot, const Marks& after);
   /// `passed` has happened.
@@ -48,7 +45,7 @@ class SlotPool {
   void set_free(Slot slot);
 
   uint32_t size_;
-  uint32_t free_count_ = 0;
+  uint32_t free_count_;
   std::vector<uint64_t> free_;  // a bit for each slot
   size_t first_word_ = 0;       // words before it have no bit
   std::deque<Taken> fenced_;

@@ -34,7 +34,8 @@ TEST(SlotPool, WhoeverOrdersItselfMayHaveAFencedSlot) {
   (void)pool.take();
   pool.give_back(1, {.step = 5});
   pool.give_back(0, {.step = 6});
-  const auto taken = pool.take(Reuse::kBehindMarks);
+  EXPECT_FALSE(pool.take({.step = 4}));
+  const auto taken = pool.take({.step = 6});
   ASSERT_TRUE(taken);
   EXPECT_EQ(taken->slot, 1u) << "what was fenced first is waited for shortest";
   EXPECT_EQ(taken->after, Marks{.step = 5});

@@ -1,0 +1,41 @@
+// The seam between rotation and what moves its bytes: the driver's own batches, over the GPU's own
+// link (NativeCopier), or braid's, over every link (braid_copier.h). Rotation is the same code over
+// either.
+#pragma once
+
+#include <span>
+
+#include "base/status.h"
+#include "cuda/driver.h"
+#include "library/copy_list.h"
+#include "library/native.h"
+
+namespace braid::kv {
+
+enum class Urgency {
+  kBulk,   ///< nobody waits: eager write-through
+  kUrgent  ///< a request waits for the blocks, or for their slots
+};
+
+class Copier {
+ public:
+  virtual ~Copier() = default;
+
+  /// Puts all copies into `stream`, whole: afterwards nothing is left to do for the CPU. They have
+  /// no order among each other, and one end of each is pinned host memory. The stream's context is
+  /// current. Waits for nothing that cuMemcpyBatchAsync would not wait for. A failure may leave
+  /// some of them in the stream.
+  virtual Status copy(std::span<const library::Copy> copies, CUstream stream, Urgency urgency) = 0;
+};
+
+class NativeCopier final : public Copier {
+ public:
+  explicit NativeCopier(const cuda::Driver& driver) : driver_(driver) {}
+  Status copy(std::span<const library::Copy> copies, CUstream stream, Urgency urgency) override;
+
+ private:
+  const cuda::Driver& driver_;
+  library::NativeArrays arrays_;
+};
+
+}  // namespace braid::kv

@@ -1,0 +1,145 @@
+#include "kv/rank.h"
+
+#include "base/try.h"
+#include "cuda/scoped_context.h"
+
+namespace braid::kv {
+namespace {
+
+constexpr size_t kEventsAtFirst = 32;
+
+}  // namespace
+
+Result<std::unique_ptr<Rank>> Rank::open(const cuda::Driver& driver, const RankOptions& options,
+                                         const Layout& layout, uint32_t host_slots) {
+  std::unique_ptr<Rank> rank(new Rank(driver, options, layout));
+  BRAID_TRY(rank->prepare(host_slots));
+  return rank;
+}
+
+Status Rank::prepare(uint32_t host_slots) {
+  const cuda::ScopedContext scope(driver_, options_.context);
+  BRAID_TRY(driver_.check(scope.status(), "entering the rank's context"));
+  BRAID_LET(host, HostPool::open(driver_, layout_.host_bytes(host_slots)));
+  host_ = std::move(host);
+  for (CUstream* stream : {&down_, &up_})
+    BRAID_TRY(driver_.check(driver_.cuStreamCreate(stream, CU_STREAM_NON_BLOCKING),
+                            "making a stream for copies"));
+  while (events_.size() < kEventsAtFirst) {
+    CUevent event = nullptr;
+    BRAID_TRY(
+        driver_.check(driver_.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), "making an event"));
+    events_.push_back(event);
+  }
+  return {};
+}
+
+Rank::~Rank() {
+  const cuda::ScopedContext scope(driver_, options_.context);
+  if (scope.status() != CUDA_SUCCESS) return;  // the context is gone, and all in it
+  synchronize();
+  for (const CUstream stream : {down_, up_})
+    if (stream != nullptr) driver_.cuStreamDestroy(stream);
+  const auto retire = [this](CUevent event) { events_.push_back(event); };
+  for (Fences<CUevent>* fences : {&steps_, &downs_, &ups_}) fences->clear(retire);
+  for (const CUevent event : events_) driver_.cuEventDestroy(event);
+  host_.reset();
+}
+
+void Rank::synchronize() {
+  for (const CUstream stream : {down_, up_})
+    if (stream != nullptr) driver_.cuStreamSynchronize(stream);
+}
+
+Result<CUevent> Rank::take_event() {
+  CUevent event = nullptr;
+  if (events_.empty()) {
+    BRAID_TRY(
+        driver_.check(driver_.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), "making an event"));
+    return event;
+  }
+  event = events_.back();
+  events_.pop_back();
+  return event;
+}
+
+Status Rank::record(Fences<CUevent>& fences, CUstream stream, Mark mark) {
+  const cuda::ScopedContext scope(driver_, options_.context);
+  BRAID_TRY(driver_.check(scope.status(), "entering the rank's context"));
+  BRAID_LET(event, take_event());
+  const CUresult result = driver_.cuEventRecord(event, stream);
+  if (result == CUDA_SUCCESS)
+    fences.record(mark, event);
+  else
+    events_.push_back(event);
+  return driver_.check(result, "recording how far a stream has come");
+}
+
+Status Rank::order(CUstream stream, const Marks& after) {
+  const cuda::ScopedContext scope(driver_, options_.context);
+  BRAID_TRY(driver_.check(scope.status(), "entering the rank's context"));
+  BRAID_TRY(order(stream, steps_, after.step));
+  BRAID_TRY(order(stream, downs_, after.down));
+  return order(stream, ups_, after.up);
+}
+
+Status Rank::order(CUstream stream, const Fences<CUevent>& fences, Mark mark) {
+  if (mark <= fences.passed()) return {};
+  const auto event = fences.find(mark);
+  if (!event)
+    return Status::error("no event stands behind what a copy must wait for",
+                         "Call end_step when the step is enqueued, or try again after poll");
+  return driver_.check(driver_.cuStreamWaitEvent(stream, *event, 0), "ordering a stream");
+}
+
+void Rank::list_copies(Direction direction, std::span<const SlotPair> blocks) {
+  copies_.clear();
+  const auto host = reinterpret_cast<uint64_t>(host_->data());
+  for (const Segment& segment : layout_.segments()) {
+    for (const SlotPair& block : blocks) {
+      const uint64_t on_gpu =
+          options_.cache + segment.gpu_base_bytes + segment.gpu_stride_bytes * block.gpu;
+      const uint64_t on_host =
+          host + layout_.host_stride_bytes() * block.host + segment.host_offset_bytes;
+      if (direction == Direction::kDown)
+        copies_.push_back({on_host, on_gpu, segment.size_bytes});
+      else
+        copies_.push_back({on_gpu, on_host, segment.size_bytes});
+    }
+  }
+}
+
+Status Rank::copy(Direction direction, Mark mark, const Marks& after,
+                  std::span<const SlotPair> blocks, Copier& copier, Urgency urgency) {
+  const cuda::ScopedContext scope(driver_, options_.context);
+  BRAID_TRY(driver_.check(scope.status(), "entering the rank's context"));
+  const CUstream stream = stream_of(direction);
+  (direction == Direction::kDown ? down_mark_ : up_mark_) = mark;
+  list_copies(direction, blocks);
+  Status copied = order(stream, after);
+  if (copied.ok()) copied = copier.copy(copies_, stream, urgency);
+  // Whatever has failed, the mark stands behind what is in the stream.
+  const Status recorded = record(direction == Direction::kDown ? downs_ : ups_, stream, mark);
+  return copied.ok() ? recorded : copied;
+}
+
+Status Rank::poll(Marks& passed) {
+  Status failure;
+  const auto state_of = [&](CUevent event) {
+    const CUresult result = driver_.cuEventQuery(event);
+    if (result == CUDA_SUCCESS) return EventState::kPassed;
+    if (result == CUDA_ERROR_NOT_READY) return EventState::kPending;
+    failure = driver_.check(result, "asking how far the GPU has come");
+    return EventState::kFailed;
+  };
+  const auto retire = [this](CUevent event) { events_.push_back(event); };
+  // What could not be recorded is recorded now: its mark must pass.
+  if (downs_.recorded() < down_mark_) (void)record(downs_, down_, down_mark_);
+  if (ups_.recorded() < up_mark_) (void)record(ups_, up_, up_mark_);
+  for (Fences<CUevent>* fences : {&steps_, &downs_, &ups_})
+    if (!fences->poll(state_of, retire)) return failure;
+  passed = {steps_.passed(), downs_.passed(), ups_.passed()};
+  return {};
+}
+
+}  // namespace braid::kv

@@ -1,0 +1,115 @@
+// What the tests of rotation share: a server whose GPUs have small caches, steps that write words
+// into blocks and read them again, and copies that can be watched and made to fail.
+//
+// A step writes (block, version, offset) words into every segment of a block, and reads blocks into
+// memory that is verified whole once the step has ended. Both are copies in the compute stream:
+// ordered there as kernels would be.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kv/order_checker.h"
+#include "kv/rotation_engine.h"
+#include "support/server.h"
+
+namespace braid::kv::test {
+
+/// Which copies fail, and how.
+struct CopyFaults {
+  enum class Kind {
+    kRefused,   ///< nothing is in the stream
+    kHalf,      ///< half of the batch is
+    kEnqueued,  ///< all of it is, and the driver says no all the same
+  };
+  Kind kind = Kind::kRefused;
+  uint64_t every = 0;  ///< every n-th batch of these directions; 0: none
+  bool down = true;
+  bool up = true;
+  uint64_t failed = 0;  ///< so many have
+};
+
+class FaultyCopier final : public Copier {
+ public:
+  /// `is_on_gpu` tells an address of a cache.
+  FaultyCopier(std::unique_ptr<Copier> inner, CopyFaults& faults,
+               std::function<bool(uint64_t)> is_on_gpu)
+      : inner_(std::move(inner)), faults_(faults), is_on_gpu_(std::move(is_on_gpu)) {}
+  Status copy(std::span<const library::Copy> copies, CUstream stream, Urgency urgency) override;
+
+ private:
+  std::unique_ptr<Copier> inner_;
+  CopyFaults& faults_;  // the test's, which changes them
+  std::function<bool(uint64_t)> is_on_gpu_;
+  uint64_t batches_ = 0;
+};
+
+class KvTest : public braid::test::ServerTest {
+ protected:
+  static constexpr uint64_t kSegmentBytes = 1024;
+
+  struct Cache {
+    std::unique_ptr<braid::test::DeviceBuffer> memory;
+    CUstream compute = nullptr;
+    CUcontext context = nullptr;
+  };
+  struct Opening {
+    BlockTable::Slots slots{8, 8};
+    uint32_t layers = 4;
+    GpuOrder order = GpuOrder::kLayerFirst;
+    int ranks = 1;
+    PlantedRaces races = {};
+    bool verifies = true;  ///< bytes and orders; a test that plants a race does not
+    /// The copier of the test's choice; else the driver's own batches.
+    std::function<std::unique_ptr<Copier>()> copier = {};
+  };
+
+  void TearDown() override;
+
+  void open(const Opening& opening);
+  RotationEngine& rotation() { return *rotation_; }
+  BlockState state(BlockId id) const { return rotation_->table().find(id)->state; }
+
+  /// A step that writes `version` into the blocks, or reads them and expects it. Between begin_step
+  /// and end_step.
+  void write(BlockId id, uint64_t version);
+  void read(BlockId id, uint64_t version) { read(id, id, version); }
+  /// Written under another block's name: a block that is computed again.
+  void write(BlockId id, BlockId name, uint64_t version);
+  void read(BlockId id, BlockId name, uint64_t version);
+  /// What a block holds on the host is `version`, on each rank.
+  void expect_on_host(BlockId id, uint64_t version);
+
+  /// One step that writes the block, which is sealed then.
+  BlockId sealed_block(uint64_t version);
+  /// Until all is quiet; what was read is verified.
+  const Report& settle();
+
+  OrderChecker checker_;
+  CopyFaults faults_;
+
+ private:
+  struct Reading {
+    std::unique_ptr<braid::test::HostBuffer> bytes;
+    size_t rank;
+    BlockId name;
+    uint64_t version;
+  };
+
+  bool is_on_gpu(uint64_t address) const;
+  template <typename Visit>
+  void for_each_segment(size_t rank, BlockId id, const Visit& visit);
+  static std::vector<uint64_t> words(size_t rank, BlockId name, uint64_t version, size_t segment);
+
+  bool verifies_ = true;
+  cuda::Driver watched_;
+  std::vector<Cache> caches_;
+  std::unique_ptr<RotationEngine> rotation_;
+  std::vector<std::unique_ptr<braid::test::HostBuffer>> written_;
+  std::deque<Reading> readings_;
+};
+
+}  // namespace braid::kv::test

@@ -1,0 +1,218 @@
+// What a caller of the rotation engine relies on: bytes that come back, orders without waits,
+// budgets, groups, and failures that leave each block where its good bytes are.
+#include "kv/rotation_engine.h"
+
+#include <array>
+
+#include "kv/rig.h"
+
+namespace braid::kv::test {
+namespace {
+
+class RotationTest : public KvTest {
+ protected:
+  // Written, sealed, and on both sides.
+  BlockId synced_block(uint64_t version) {
+    const BlockId id = sealed_block(version);
+    EXPECT_TRUE(rotation().submit({}).failure.ok());
+    settle();
+    EXPECT_EQ(state(id), BlockState::kSynced);
+    return id;
+  }
+  BlockId host_only_block(uint64_t version) {
+    const BlockId id = synced_block(version);
+    EXPECT_EQ(rotation().end_use(id), Refusal::kNone);
+    EXPECT_TRUE(rotation().submit({.evict = {&id, 1}}).refused.empty());
+    EXPECT_EQ(state(id), BlockState::kHostOnly);
+    return id;
+  }
+  // One step that reads the blocks.
+  void read_in_a_step(std::span<const BlockId> ids, uint64_t version) {
+    rotation().begin_step();
+    for (const BlockId id : ids) read(id, version);
+    EXPECT_TRUE(rotation().end_step().ok());
+  }
+};
+
+TEST_F(RotationTest, ABlockComesBackAsItWas) {
+  open({});
+  const BlockId id = host_only_block(3);
+  expect_on_host(id, 3);
+  std::array<BlockId, 7> others;  // something else is written where the block was
+  for (BlockId& other : others) other = sealed_block(9);
+  EXPECT_EQ(rotation().submit({.load = {&id, 1}}).loads_left, 0u);
+  EXPECT_EQ(rotation().begin_use(id), Refusal::kNone) << "the compute stream waits for the load";
+  read_in_a_step({&id, 1}, 3);
+  read_in_a_step(others, 9);
+  settle();
+  EXPECT_EQ(state(id), BlockState::kSynced);
+}
+
+TEST_F(RotationTest, BlockFirstCachesToo) {
+  open({.order = GpuOrder::kBlockFirst});
+  const BlockId id = host_only_block(4);
+  expect_on_host(id, 4);
+  rotation().submit({.load = {&id, 1}});
+  EXPECT_EQ(rotation().begin_use(id), Refusal::kNone);
+  read_in_a_step({&id, 1}, 4);
+  settle();
+}
+
+TEST_F(RotationTest, ALoadThatIsPolledForIsUsedOnceItIsReported) {
+  open({});
+  const BlockId id = host_only_block(5);
+  rotation().submit({.load = {&id, 1}, .landing = Landing::kPolled});
+  EXPECT_EQ(rotation().begin_use(id), Refusal::kCopying);
+  EXPECT_EQ(rotation().drain().loaded, std::vector{id});
+  EXPECT_EQ(rotation().begin_use(id), Refusal::kNone);
+  read_in_a_step({&id, 1}, 5);
+}
+
+// Section 4.3.2: full blocks are written through while their request runs, so that a preemption
+// copies the last one alone.
+TEST_F(RotationTest, APreemptionCopiesTheLastBlockAlone) {
+  open({});
+  std::array<BlockId, 4> blocks;
+  for (BlockId& id : blocks) {
+    id = sealed_block(1);
+    if (id != blocks.back()) rotation().submit({});
+  }
+  settle();
+  for (const BlockId id : blocks) (void)rotation().end_use(id);
+  const Submitted submitted = rotation().submit({.evict = blocks});
+  EXPECT_EQ(submitted.down_bytes, rotation().block_bytes());
+  EXPECT_EQ(rotation().table().gpu().owned_count(), 1u) << "its slot is kept until it has landed";
+  settle();
+  for (const BlockId id : blocks) expect_on_host(id, 1);
+  EXPECT_EQ(rotation().table().gpu().free_count(), 8u);
+}
+
+TEST_F(RotationTest, BudgetsAreKeptByDirection) {
+  open({});
+  std::array<BlockId, 3> down, up;
+  for (BlockId& id : up) id = host_only_block(1);
+  for (BlockId& id : down) {
+    id = sealed_block(1);
+    (void)rotation().end_use(id);
+  }
+  const uint64_t block_bytes = rotation().block_bytes();
+  const Submitted submitted = rotation().submit(
+      {.evict = down, .load = up}, {.down_bytes = 2 * block_bytes, .up_bytes = block_bytes + 1});
+  EXPECT_EQ(submitted.down_bytes, 2 * block_bytes);
+  EXPECT_EQ(submitted.up_bytes, block_bytes);
+  EXPECT_EQ(submitted.evictions_left, 1u);
+  EXPECT_EQ(submitted.loads_left, 2u);
+  settle();
+  EXPECT_EQ(state(down[2]), BlockState::kSealed);
+  EXPECT_EQ(state(up[1]), BlockState::kHostOnly);
+}
+
+// A slot that the step before still reads is loaded into all the same: behind that step.
+TEST_F(RotationTest, ASlotIsUsedAgainBehindTheStepThatReadsIt) {
+  open({.slots = {2, 8}});
+  const BlockId first = host_only_block(1);
+  const BlockId second = synced_block(2);
+  (void)synced_block(3);
+  read_in_a_step({&second, 1}, 2);
+  (void)rotation().end_use(second);
+  const Submitted submitted = rotation().submit({.evict = {&second, 1}, .load = {&first, 1}});
+  EXPECT_EQ(submitted.loads_left, 0u);
+  EXPECT_EQ(rotation().begin_use(first), Refusal::kNone);
+  read_in_a_step({&first, 1}, 1);
+}
+
+TEST_F(RotationTest, ARankThatFailsFailsItsGroup) {
+  open({.ranks = 2});
+  const BlockId id = sealed_block(1);
+  (void)rotation().end_use(id);
+  faults_ = {.every = 2};  // the second rank's
+  const Submitted submitted = rotation().submit({.evict = {&id, 1}});
+  EXPECT_FALSE(submitted.failure.ok());
+  EXPECT_EQ(submitted.down_bytes, 0u);
+  EXPECT_EQ(state(id), BlockState::kSealed);
+  faults_ = {};
+  EXPECT_TRUE(rotation().submit({.evict = {&id, 1}}).failure.ok());
+  settle();
+  EXPECT_EQ(state(id), BlockState::kHostOnly);
+  expect_on_host(id, 1);
+  faults_ = {.every = 2};
+  EXPECT_FALSE(rotation().submit({.load = {&id, 1}}).failure.ok());
+  EXPECT_EQ(state(id), BlockState::kHostOnly);
+  EXPECT_EQ(rotation().begin_use(id), Refusal::kWrongState);
+}
+
+TEST_F(RotationTest, WhatARefusedCopyWouldHaveMovedStaysWhereItIs) {
+  using Kind = CopyFaults::Kind;
+  open({.slots = {8, 4}});
+  for (const Kind kind : {Kind::kRefused, Kind::kHalf, Kind::kEnqueued}) {
+    const BlockId id = sealed_block(7);
+    (void)rotation().end_use(id);
+    faults_ = {.kind = kind, .every = 1};
+    EXPECT_FALSE(rotation().submit({.evict = {&id, 1}}).failure.ok());
+    EXPECT_EQ(state(id), BlockState::kSealed);
+    settle();
+    EXPECT_EQ(rotation().table().host().owned_count(), 0u);
+    EXPECT_EQ(rotation().table().host().fenced_count(), 0u) << "its mark has passed all the same";
+    faults_ = {};
+    EXPECT_TRUE(rotation().submit({.evict = {&id, 1}}).failure.ok());
+    settle();
+    faults_ = {.kind = kind, .every = 1};
+    EXPECT_FALSE(rotation().submit({.load = {&id, 1}}).failure.ok());
+    EXPECT_EQ(state(id), BlockState::kHostOnly);
+    faults_ = {};
+    EXPECT_TRUE(rotation().submit({.load = {&id, 1}}).failure.ok());
+    EXPECT_EQ(rotation().begin_use(id), Refusal::kNone);
+    read_in_a_step({&id, 1}, 7);
+    (void)rotation().end_use(id);
+    (void)rotation().release(id);
+    settle();
+  }
+}
+
+TEST_F(RotationTest, AFullHostPoolKeepsBlocksOnTheGpu) {
+  open({.slots = {8, 2}});
+  std::array<BlockId, 3> blocks;
+  for (BlockId& id : blocks) {
+    id = sealed_block(1);
+    (void)rotation().end_use(id);
+  }
+  const Submitted submitted = rotation().submit({.evict = blocks});
+  ASSERT_EQ(submitted.refused.size(), 1u);
+  EXPECT_EQ(submitted.refused[0].second, Refusal::kNoHostSlot);
+  settle();
+  EXPECT_EQ(state(blocks[2]), BlockState::kSealed);
+  read_in_a_step({&blocks[2], 1}, 1);
+}
+
+TEST_F(RotationTest, WhatAStepWritesIsNotCopiedBeforeTheStepIsEnqueued) {
+  open({});
+  rotation().begin_step();
+  const BlockId id = rotation().create().value();
+  write(id, 1);
+  (void)rotation().seal(id);
+  (void)rotation().end_use(id);
+  const Submitted submitted = rotation().submit({.evict = {&id, 1}});
+  ASSERT_EQ(submitted.refused.size(), 1u);
+  EXPECT_EQ(submitted.refused[0].second, Refusal::kStepNotEnded);
+  EXPECT_TRUE(rotation().end_step().ok());
+  EXPECT_TRUE(rotation().submit({.evict = {&id, 1}}).refused.empty());
+}
+
+TEST_F(RotationTest, BadOptionsAreNamed) {
+  open({});
+  const CUstream stream = new_stream();
+  const auto refusal = [&](BlockTable::Slots slots, std::vector<RankOptions> ranks) {
+    auto opened = RotationEngine::open(driver(), {rotation().layout(), slots, std::move(ranks)},
+                                       std::make_unique<NativeCopier>(driver()));
+    return opened.status().message();
+  };
+  EXPECT_NE(refusal({8, 8}, {}).find("without a rank"), std::string::npos);
+  EXPECT_NE(refusal({8, 0}, {{context(0), 1, stream}}).find("host_slots"), std::string::npos);
+  EXPECT_NE(refusal({8, 8}, {{context(0), 1, nullptr}}).find("legacy"), std::string::npos);
+  EXPECT_NE(refusal({8, 1u << 28}, {{context(0), 1, stream}}).find("the host has"),
+            std::string::npos)
+      << "1 TB";
+}
+
+}  // namespace
+}  // namespace braid::kv::test
