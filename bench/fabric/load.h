@@ -23,11 +23,14 @@ struct Load {
   uint64_t parts_at_once = 1;  ///< pages of a write, or parts of a scatter
   uint64_t count = 0;          ///< of all writes, pages, parts or barriers; of whole writes
   uint64_t depth = 0;          ///< of them under way at once
+  bool is_one_place = false;   ///< all of them go from and to the first place
 
   uint64_t total_bytes() const { return size_bytes * count; }
   /// Where the i-th lies, in the source as in the target, counted in sizes. Each place is written
-  /// once. The parts of one write lie apart, so that nobody can take neighbours as one.
+  /// once, but where all go to the first. The parts of one write lie apart, so that nobody can take
+  /// neighbours as one.
   uint64_t place(uint64_t i) const {
+    if (is_one_place) return 0;
     return i % parts_at_once * (count / parts_at_once) + i / parts_at_once;
   }
 };

@@ -1,5 +1,6 @@
 // The raw loop (plain.h) alone, between two processes of this host, as fabtests' fi_rma_bw writes:
-// windows of writes with an immediate, each window to its end. rma_bw.py holds the two together.
+// windows of writes with an immediate, each window to its end, all of them from one buffer into
+// another, of ordinary memory. rma_bw.py holds the two together.
 //
 //   plain_loop PROVIDER SIZE_BYTES WINDOW WINDOWS
 #include <signal.h>
@@ -12,7 +13,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "bench/fabric/buffers.h"
@@ -31,8 +31,9 @@ struct Target {
 };
 
 [[noreturn]] void be_written_to(int socket, const braid::fabric::ofi::Quirks& quirks,
-                                std::span<std::byte> memory) {
+                                size_t size_bytes) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
+  std::vector<std::byte> memory(size_bytes);
   Plain plain(quirks);
   Target target{};
   target.memory = plain.expose(memory);
@@ -55,18 +56,19 @@ int main(int count, char** words) {
   const uint64_t size_bytes = std::strtoull(words[2], nullptr, 10);
   const uint64_t window = std::strtoull(words[3], nullptr, 10);
   const uint64_t windows = std::strtoull(words[4], nullptr, 10);
-  const auto buffers = braid::bench::Buffers::map(size_bytes * window, false);
   int ends[2];
-  if (!buffers.ok() || socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends) != 0) return 1;
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends) != 0) return 1;
   const pid_t process = fork();
-  if (process == 0) be_written_to(ends[1], *quirks, buffers.value().target());
+  if (process == 0) be_written_to(ends[1], *quirks, size_bytes);
   Target target{};
   if (recv(ends[0], &target, sizeof target, 0) != sizeof target) return 1;
   Plain plain(*quirks);
-  plain.read_from(buffers.value().source());
+  const std::vector<std::byte> memory(size_bytes, std::byte{1});
+  plain.read_from(memory);
   const auto* first = reinterpret_cast<const std::byte*>(target.address);
   plain.connect({first, first + target.address_bytes}, target.memory);
-  const braid::bench::Load load{.size_bytes = size_bytes, .count = window, .depth = window};
+  const braid::bench::Load load{
+      .size_bytes = size_bytes, .count = window, .depth = window, .is_one_place = true};
   for (uint64_t i = 0; i < kWarmUpWindows; ++i) plain.write(load);
   const uint64_t begin_ns = braid::bench::now_ns();
   for (uint64_t i = 0; i < windows; ++i) plain.write(load);

@@ -14,6 +14,7 @@ TRANSPORTS = {
     "net": {"UCX_TLS": "tcp", "UCX_NET_DEVICES": "lo"},
     "shm": {"UCX_TLS": "sm,tcp", "UCX_NET_DEVICES": "lo,memory"},
 }
+NVIDIA_DRIVER = "/dev/nvidiactl"  # where it is, NIXL refuses a UCX without a transport for GPUs
 PATTERNS = ("single", "paged")
 
 
@@ -24,6 +25,8 @@ class Nixl(Peer):
         if pattern not in PATTERNS:
             raise NotApplicable(f"NIXL has nothing like the pattern {pattern}")
         for variable, value in TRANSPORTS[provider].items():
+            if variable == "UCX_TLS" and os.path.exists(NVIDIA_DRIVER):
+                value += ",cuda_copy"
             os.environ.setdefault(variable, value)
         os.environ.setdefault("NIXL_LOG_LEVEL", "WARN")
         try:
