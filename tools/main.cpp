@@ -107,6 +107,7 @@ int main(int argc, char** argv) {
   braid::tools::add_topo_command(app, exit_code);
   braid::tools::add_doctor_command(app, exit_code);
   braid::tools::add_fabric_command(app, exit_code);
+  braid::tools::add_simulate_command(app, exit_code);
   braid::tools::add_process_commands(app, exit_code);
   if (argc < 2) return fmt::print("{}", app.help()), braid::tools::check_output(0);
   if (const braid::Status known = braid::tools::check_command(app, argc, argv); !known.ok())

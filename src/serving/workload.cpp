@@ -84,16 +84,45 @@ Workload poisson_workload(const Lengths& lengths, const Arrivals& arrivals, uint
   return workload;
 }
 
-Workload stretched_workload(const Trace& trace, double rate_rps) {
-  const int64_t span_us = std::max<int64_t>(trace.entries.back().arrival_us, 1);
+namespace {
+
+int64_t span_us(const Trace& trace) {
+  return std::max<int64_t>(trace.entries.back().arrival_us, 1);
+}
+
+double stretch_factor(const Trace& trace, double rate_rps) {
   const double recorded_rps =
-      static_cast<double>(trace.entries.size()) / (static_cast<double>(span_us) * 1e-6);
-  const double factor = rate_rps > 0 ? recorded_rps / rate_rps : 1;
+      static_cast<double>(trace.entries.size()) / (static_cast<double>(span_us(trace)) * 1e-6);
+  return rate_rps > 0 ? recorded_rps / rate_rps : 1;
+}
+
+}  // namespace
+
+Workload stretched_workload(const Trace& trace, double rate_rps) {
+  const double factor = stretch_factor(trace, rate_rps);
   Workload workload;
   workload.chunk_tokens = trace.chunk_tokens;
   Random random(1);
   for (const TraceEntry& entry : trace.entries) {
     const double at_us = static_cast<double>(entry.arrival_us) * factor;
+    workload.requests.push_back(request_of(entry, std::llround(at_us), random));
+  }
+  return workload;
+}
+
+Workload stretch_of_trace(const Trace& trace, const Arrivals& arrivals, uint64_t seed) {
+  const double factor = stretch_factor(trace, arrivals.rate_rps);
+  const size_t count = trace.entries.size();
+  Workload workload;
+  workload.chunk_tokens = trace.chunk_tokens;
+  Random random(seed);
+  const size_t first = random.below(count);
+  for (size_t index = first; index < first + count; ++index) {
+    const TraceEntry& entry = trace.entries[index % count];
+    const int64_t recorded_us = entry.arrival_us - trace.entries[first].arrival_us +
+                                (index < count ? 0 : span_us(trace) + 1);
+    const double at_us = static_cast<double>(recorded_us) * factor;
+    if (at_us > arrivals.seconds * 1e6) break;
     workload.requests.push_back(request_of(entry, std::llround(at_us), random));
   }
   return workload;
