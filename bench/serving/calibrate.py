@@ -195,8 +195,13 @@ class Bench:
                 norm(hidden.add(residual), (model.hidden,), weight)
             cache.copy_(qkv.mul(angles)[:, -cache.shape[1]:])
             functional.silu(gate).mul(up)
-        elements = 2 * 5 * model.hidden + 3 * model.qkv + 2 * cache.shape[1] + 5 * width
-        return body, 1, {"bytes": tokens * elements * BYTES}
+        return body, 1, {"bytes": self.glue_bytes(model, tokens)}
+
+    @staticmethod
+    def glue_bytes(model, tokens):
+        width = model.intermediate * model.experts_per_token
+        cache = 2 * model.kv_heads * model.head_dim
+        return tokens * BYTES * (2 * 5 * model.hidden + 3 * model.qkv + 2 * cache + 5 * width)
 
     def attend(self, query, key, value, is_causal=False):
         return self.torch.nn.functional.scaled_dot_product_attention(query, key, value,

@@ -11,6 +11,7 @@ namespace {
 
 constexpr double kCellWidth = 380, kCellHeight = 280;
 constexpr double kLeft = 62, kRight = 14, kTop = 34, kBottom = 48;
+constexpr size_t kMostColumns = 4;
 constexpr double kTitleHeight = 40, kLegendLine = 18, kLegendColumn = 290;
 constexpr std::array<const char*, 10> kColors = {"#2a6fbb", "#c0392b", "#2e8b57", "#8e5bb5",
                                                  "#e08a1e", "#16a2a2", "#7f5539", "#d6499a",
@@ -61,7 +62,8 @@ struct Cell {
     return x0 + kLeft + across.share(x) * (kCellWidth - kLeft - kRight);
   }
   double at_y(double y) const {
-    return y0 + kCellHeight - kBottom - up.share(y) * (kCellHeight - kTop - kBottom);
+    const double share = std::clamp(up.share(y), 0.0, 1.0);  // bars may be longer than the plot
+    return y0 + kCellHeight - kBottom - share * (kCellHeight - kTop - kBottom);
   }
 };
 
@@ -70,12 +72,11 @@ Cell cell_of(const Plot& plot, double x0, double y0) {
   for (const PlotSeries& series : plot.series)
     for (const PlotPoint& point : series.points) {
       across = {std::min(across.low, point.x), std::max(across.high, point.x)};
-      const double bar = std::isfinite(point.half_width) ? point.half_width : 0;
-      up = {std::min(up.low, point.y), std::max(up.high, point.y + bar)};
+      up = {std::min(up.low, point.y), std::max(up.high, point.y)};
     }
   if (across.low > across.high) across = {0, 1};
   if (up.high <= up.low) up.high = up.low + 1;
-  if (plot.is_scatter) across.low = std::min(across.low, 0.0);
+  if (plot.is_scatter) across = {std::min(across.low, 0.0), across.high * 1.05};
   up.high *= 1.05;
   return {plot, x0, y0, across, up};
 }
@@ -156,7 +157,7 @@ std::string draw_legend(const std::vector<Plot>& row, double y, double width) {
 
 std::string draw(const std::string& title, const std::vector<std::vector<Plot>>& rows) {
   size_t columns = 1;
-  for (const auto& row : rows) columns = std::max(columns, row.size());
+  for (const auto& row : rows) columns = std::max(columns, std::min(row.size(), kMostColumns));
   const double width = kCellWidth * static_cast<double>(columns) + 20;
   double y = kTitleHeight;
   std::string body;
@@ -164,8 +165,10 @@ std::string draw(const std::string& title, const std::vector<std::vector<Plot>>&
     if (row.empty()) continue;
     body += draw_legend(row, y, width);
     y += legend_height(row, width);
-    for (size_t column = 0; column < row.size(); ++column) {
-      const Cell cell = cell_of(row[column], kCellWidth * static_cast<double>(column), y);
+    for (size_t index = 0; index < row.size(); ++index) {
+      if (index > 0 && index % kMostColumns == 0) y += kCellHeight;
+      const Cell cell =
+          cell_of(row[index], kCellWidth * static_cast<double>(index % kMostColumns), y);
       body += draw_axes(cell) + draw_series(cell);
     }
     y += kCellHeight + 10;
