@@ -1,6 +1,5 @@
 #include "serving/virtual_lag.h"
 
-#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -40,14 +39,14 @@ double virtual_lag_us(const RequestView& request, int64_t now_us, const LagParam
                        parameters.beta_tbt * static_cast<double>(request.slo.tbt_us));
 }
 
-std::vector<Ranked> rank_by_lag(const View& view, const LagParameters& parameters) {
-  std::vector<Ranked> ranked;
-  ranked.reserve(view.requests.size());
+std::vector<Ranked> lags(const View& view, const LagParameters& parameters) {
+  std::vector<Ranked> all;
+  all.reserve(view.requests.size());
   for (const RequestView& request : view.requests)
     if (request.state != RequestState::kLoading)
-      ranked.push_back({virtual_lag_us(request, view.now_us, parameters), &request});
-  std::sort(ranked.begin(), ranked.end());
-  return ranked;
+      all.push_back({virtual_lag_us(request, view.now_us, parameters), request.arrival_us,
+                     request.id, &request});
+  return all;
 }
 
 }  // namespace braid::serving

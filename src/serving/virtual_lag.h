@@ -33,17 +33,17 @@ double virtual_lag_us(const RequestView& request, int64_t now_us, const LagParam
 /// in which a view lists its requests changes nothing.
 struct Ranked {
   double lag_us;
+  int64_t arrival_us;
+  RequestId id;
   const RequestView* request;
 
   friend bool operator<(const Ranked& a, const Ranked& b) {
     if (a.lag_us != b.lag_us) return a.lag_us > b.lag_us;
-    if (a.request->arrival_us != b.request->arrival_us)
-      return a.request->arrival_us < b.request->arrival_us;
-    return a.request->id < b.request->id;
+    return a.arrival_us != b.arrival_us ? a.arrival_us < b.arrival_us : a.id < b.id;
   }
 };
 
-/// All requests of the view but loading ones, sorted.
-std::vector<Ranked> rank_by_lag(const View& view, const LagParameters& parameters);
+/// All requests of the view but loading ones, in no order.
+std::vector<Ranked> lags(const View& view, const LagParameters& parameters);
 
 }  // namespace braid::serving

@@ -22,8 +22,9 @@ LargestLagFirst largest_lag_first(const View& view, int64_t free_blocks, int64_t
     return result;
   }
   result.prioritized.clear();
-  const std::vector<Ranked> ranked = rank_by_lag(view, parameters);  // line 6
-  for (const Ranked& entry : ranked) {                               // lines 7 to 11
+  std::vector<Ranked> ranked = lags(view, parameters);
+  std::sort(ranked.begin(), ranked.end());  // line 6
+  for (const Ranked& entry : ranked) {      // lines 7 to 11
     if (entry.lag_us >= 0 && entry.request->blocks <= left) {
       result.prioritized.push_back(entry.request);
       left -= entry.request->blocks;

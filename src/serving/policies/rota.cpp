@@ -61,21 +61,22 @@ class Braid final : public Policy {
 
   Decision decide(const View& view) const override {
     Room room(view);
-    std::vector<Ranked> candidates;
+    std::vector<Ranked> candidates, running;
+    for (const Ranked& entry : lags(view, parameters_.lag))
+      (entry.request->state == RequestState::kRunning ? running : candidates).push_back(entry);
+    std::sort(running.rbegin(), running.rend());  // who is furthest ahead goes first
     Queue victims;
-    bool loading = false;
-    for (const RequestView& request : view.requests)
-      loading = loading || request.state == RequestState::kLoading;
-    for (const Ranked& entry : rank_by_lag(view, parameters_.lag))
-      if (entry.request->state == RequestState::kRunning)
-        victims.push_back(entry.request);
-      else
-        candidates.push_back(entry);
-    std::reverse(victims.begin(), victims.end());
+    for (const Ranked& entry : running) victims.push_back(entry.request);
     cover_growth(room, victims);
-    if (admit_all(view, room)) return room.take();
+    if (admit_all(view, candidates, room)) return room.take();
+    const bool loading = candidates.size() + running.size() < view.requests.size();
     Books books{view, !loading, room.preempted()};
-    for (const Ranked& candidate : candidates) {
+    // A heap: few of those that wait are looked at.
+    const auto comes_later = [](const Ranked& a, const Ranked& b) { return b < a; };
+    std::make_heap(candidates.begin(), candidates.end(), comes_later);
+    for (auto end = candidates.end(); end != candidates.begin(); --end) {
+      std::pop_heap(candidates.begin(), end, comes_later);
+      const Ranked& candidate = end[-1];
       const RequestView& request = *candidate.request;
       if (!books.can_load(room, request)) continue;
       if (!make_room(view, room, books, victims, candidate)) break;
@@ -105,16 +106,15 @@ class Braid final : public Policy {
   };
 
   // Step 1 of Algorithm 1, within the budget.
-  static bool admit_all(const View& view, Room& room) {
+  static bool admit_all(const View& view, const std::vector<Ranked>& candidates, Room& room) {
     Queue paused;
     int64_t wanted_blocks = 0;
     uint64_t load_bytes = 0;
-    for (const RequestView& request : view.requests)
-      if (request.state == RequestState::kWaiting || request.state == RequestState::kRotary) {
-        paused.push_back(&request);
-        wanted_blocks += request.blocks;
-        load_bytes += request.load_blocks * view.block_bytes;
-      }
+    for (const Ranked& entry : candidates) {
+      paused.push_back(entry.request);
+      wanted_blocks += entry.request->blocks;
+      load_bytes += entry.request->load_blocks * view.block_bytes;
+    }
     if (wanted_blocks > room.left_blocks() || load_bytes > view.budget.load_bytes) return false;
     std::sort(paused.begin(), paused.end(), came_first);
     admit_in_order(room, paused);

@@ -12,6 +12,7 @@ constexpr int64_t kSampleUs = 1'000'000;
 // An engine with requests but nothing to compute or copy asks again after this time.
 constexpr int64_t kRetryUs = 10'000;
 constexpr uint32_t kMostRetries = 10'000;
+constexpr size_t kTurns = 64;  // steps in which all requests that wait are looked at
 
 simulation::Time picoseconds(int64_t us) { return us * 1'000'000; }
 
@@ -54,6 +55,7 @@ void Engine::schedule_arrival() {
   if (arrived_ == runs_.size()) return;
   simulation_.at(picoseconds(runs_[arrived_].request->arrival_us), [this] {
     active_.push_back(arrived_++);
+    views_.push_back(view_of(active_.back()));
     schedule_arrival();
     wake();
   });
@@ -101,9 +103,29 @@ Decision Engine::decide() {
   return policy_.decide(view);
 }
 
+// A request that waits looks as before, and so does one whose blocks are all on the host; but where
+// prefixes are shared, blocks come and go. There those requests that came first are looked at in
+// each step, the others in turns.
 void Engine::look() {
-  views_.clear();
-  for (const RequestId id : active_) views_.push_back(view_of(id));
+  const bool shares = workload_.chunk_tokens > 0;
+  for (size_t index = 0; index < active_.size(); ++index) {
+    RequestView& view = views_[index];
+    const Run& run = runs_[active_[index]];
+    const bool waits = run.state == RequestState::kWaiting;
+    const bool is_away =
+        run.state == RequestState::kRotary && view.load_blocks == run.sequence.blocks.size();
+    const bool is_due =
+        shares && (is_away || index < kTurns || index % kTurns == record_.steps % kTurns);
+    if (view.state != run.state || !(waits || is_away) || is_due) view = view_of(active_[index]);
+  }
+}
+
+void Engine::set_state(RequestId id, RequestState state) {
+  const auto at = std::lower_bound(running_.begin(), running_.end(), id);
+  const bool ran = at != running_.end() && *at == id;
+  if (ran && state != RequestState::kRunning) running_.erase(at);
+  if (!ran && state == RequestState::kRunning) running_.insert(at, id);
+  runs_[id].state = state;
 }
 
 RequestView Engine::view_of(RequestId id) const {
@@ -153,10 +175,7 @@ void Engine::carry_out(const Decision& decision) {
   Memory::Blocks saves;
   for (const RequestId id : decision.preempt) preempt(id, saves);
   submit_saves(std::move(saves), true);
-  for (const RequestId id : active_) {
-    Run& run = runs_[id];
-    if (run.state == RequestState::kRunning) memory_.grow(run.sequence, run.target());
-  }
+  for (const RequestId id : running_) memory_.grow(runs_[id].sequence, runs_[id].target());
   for (const RequestId id : decision.admit)
     if (!admit(id)) break;
   if (config_.link.eager && policy_.eviction() == Eviction::kRotate) save_eagerly();
@@ -166,16 +185,17 @@ void Engine::preempt(RequestId id, Memory::Blocks& saves) {
   Run& run = runs_[id];
   if (policy_.eviction() == Eviction::kRecompute ||
       !memory_.pause(run.sequence, run.computed, run.request->chunks, saves))
-    return recompute(run);
-  run.state = RequestState::kRotary;
+    return recompute(id);
+  set_state(id, RequestState::kRotary);
   run.paused_since_us = now_us();
   ++run.record.rotations;
 }
 
-void Engine::recompute(Run& run) {
+void Engine::recompute(RequestId id) {
+  Run& run = runs_[id];
   memory_.drop(run.sequence, run.request->chunks);
   run.computed = 0;
-  run.state = RequestState::kWaiting;
+  set_state(id, RequestState::kWaiting);
   ++run.record.recomputes;
 }
 
@@ -189,17 +209,17 @@ bool Engine::admit(RequestId id) {
           : memory_.start(run.sequence, run.target(), chunks, run.computed, loads);
   if (!is_taken) return false;
   if (loads.empty()) {
-    begin_running(run);
+    begin_running(id);
     return true;
   }
   if (run.state == RequestState::kWaiting) run.paused_since_us = now_us();
-  run.state = RequestState::kLoading;
+  set_state(id, RequestState::kLoading);
   const uint64_t size_bytes = loads.size() * block_bytes_;
   record_.loaded_bytes += size_bytes;
   ++waited_for_;
   transfers_.submit(gpu_, Direction::kLoad, size_bytes, [this, id, loads = std::move(loads)] {
     memory_.landed(runs_[id].sequence, loads);
-    begin_running(runs_[id]);
+    begin_running(id);
     --waited_for_;
     if (in_step_)
       end_step();
@@ -209,9 +229,10 @@ bool Engine::admit(RequestId id) {
   return true;
 }
 
-void Engine::begin_running(Run& run) {
+void Engine::begin_running(RequestId id) {
+  Run& run = runs_[id];
   if (run.state != RequestState::kWaiting) run.record.paused_us += now_us() - run.paused_since_us;
-  run.state = RequestState::kRunning;
+  set_state(id, RequestState::kRunning);
   run.running_since_us = now_us();
 }
 
@@ -250,20 +271,20 @@ Batch Engine::make_batch() {
   const auto has_room = [&](const Run& run) {
     return run.sequence.blocks.size() * config_.model.kv.block_tokens >= run.target();
   };
-  for (const RequestId id : active_) {
+  for (const RequestId id : running_) {
     const Run& run = runs_[id];
-    if (run.state != RequestState::kRunning || run.target() - run.computed != 1 ||
-        batch.tokens() >= config_.token_budget || !has_room(run))
+    if (run.target() - run.computed != 1 || batch.tokens() >= config_.token_budget ||
+        !has_room(run))
       continue;
     ++batch.decodes;
     batch.decode_context += run.target();
     ++batch.sampled;
     shares_.push_back({id, 1});
   }
-  for (const RequestId id : active_) {
+  for (const RequestId id : running_) {
     const Run& run = runs_[id];
     const uint32_t left = run.target() - run.computed;
-    if (run.state != RequestState::kRunning || left <= 1) continue;
+    if (left <= 1) continue;
     const uint32_t room = config_.token_budget - std::min(config_.token_budget, batch.tokens());
     if (room == 0) break;
     const uint64_t chunk = std::min(left, room);
@@ -305,9 +326,15 @@ void Engine::end_step() {
     if (run.computed == run.target()) emit_token(run);
     any_ended = any_ended || run.record.end_us != kNever;
   }
-  if (any_ended)
-    std::erase_if(active_, [this](RequestId id) { return runs_[id].record.end_us != kNever; });
+  if (any_ended) forget_finished();
   wake();
+}
+
+void Engine::forget_finished() {
+  const auto is_finished = [this](RequestId id) { return runs_[id].record.end_us != kNever; };
+  std::erase_if(running_, is_finished);
+  std::erase_if(active_, is_finished);
+  std::erase_if(views_, [&](const RequestView& view) { return is_finished(view.id); });
 }
 
 void Engine::emit_token(Run& run) {

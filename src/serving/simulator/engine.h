@@ -55,11 +55,12 @@ class Engine {
   Decision decide();
   void look();
   RequestView view_of(RequestId id) const;
+  void set_state(RequestId id, RequestState state);
   void carry_out(const Decision& decision);
   void preempt(RequestId id, Memory::Blocks& saves);
-  void recompute(Run& run);
+  void recompute(RequestId id);
   bool admit(RequestId id);
-  void begin_running(Run& run);
+  void begin_running(RequestId id);
   void submit_saves(Memory::Blocks saves, bool is_waited_for);
   void save_eagerly();
   Batch make_batch();
@@ -67,6 +68,7 @@ class Engine {
   void end_compute();
   void end_step();
   void emit_token(Run& run);
+  void forget_finished();
   void retry_or_give_up();
   void take_sample();
 
@@ -80,10 +82,11 @@ class Engine {
   const uint32_t gpu_blocks_;
   uint64_t block_bytes_;
 
-  std::vector<Run> runs_;          // by id
-  std::vector<RequestId> active_;  // arrived and not finished, by arrival
-  std::vector<RequestView> views_;
-  std::vector<Share> shares_;  // of the step that runs
+  std::vector<Run> runs_;           // by id
+  std::vector<RequestId> active_;   // arrived and not finished, by arrival
+  std::vector<RequestId> running_;  // of them, those in this state
+  std::vector<RequestView> views_;  // of active_; those of waiting requests are kept
+  std::vector<Share> shares_;       // of the step that runs
   LengthHistory lengths_;
   size_t arrived_ = 0;
   bool in_step_ = false;

@@ -66,11 +66,14 @@ bool PrefixCache::leave(const Chunk& chunk) {
 }
 
 bool PrefixCache::forget_one() {
-  if (on_host_.empty()) return false;
-  const auto [last_use, number] = *on_host_.begin();
-  on_host_.erase(last_use);
-  release(number);
-  return true;
+  for (auto at = on_host_.begin(); at != on_host_.end(); ++at) {
+    const uint32_t number = at->second;
+    if (table_.find(chunks_.at(number).blocks.front())->references > 1) continue;  // it is needed
+    on_host_.erase(at);
+    release(number);
+    return true;
+  }
+  return false;
 }
 
 void PrefixCache::release(uint32_t chunk) {
