@@ -49,6 +49,10 @@ class Engine {
   };
 
   int64_t now_us() const { return simulation_.now() / 1'000'000; }
+  /// As long as the last one.
+  uint64_t bytes_in_step(double gbps) const {
+    return static_cast<uint64_t>(gbps * 1e3 * static_cast<double>(step_us_));
+  }
   void schedule_arrival();
   void wake();
   void begin_step();
