@@ -136,6 +136,19 @@ TEST(Braid, LoadsStayWithinTheBudget) {
   EXPECT_EQ(decision.load_bytes, 16 * view.block_bytes);
 }
 
+// While others load, a large request has to wait for its turn; small ones do not take its room.
+TEST(Braid, NobodyOvertakesALateRequestThatFindsNoRoom) {
+  std::vector<RequestView> requests = {running(1, 24, 900'000), waiting(2, 32, kLateUs),
+                                       waiting(3, 8, kLateUs - 1), rotary(4, 8, 10'000)};
+  requests[3].state = RequestState::kLoading;
+  View view = view_of(requests, 8);
+  view.budget = {4 * view.block_bytes, 4 * view.block_bytes};
+  EXPECT_EQ(policy("braid")->decide(view), Decision{});
+  requests[3].state = RequestState::kRunning;
+  requests[3].running_since_us = kNow;
+  EXPECT_EQ(policy("braid")->decide(view).admit, (Ids{2}));
+}
+
 TEST(Braid, OneRequestLargerThanABudgetGoesAlone) {
   std::vector<RequestView> requests = {rotary(1, 8, 900'000), rotary(2, 8, 800'000)};
   View view = view_of(requests, 24);
