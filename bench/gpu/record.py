@@ -250,6 +250,17 @@ def rotation_call_rows(records):
                      for side in ("bookkeeping", "native", "braid")), "yes" if one["verified"] else "NO"]
 
 
+def rotation_beside_rows(records):
+    for one in records:
+        if one["what"] != "beside":
+            continue
+        for side in ("native", "braid"):
+            if f"{side}_gbps" in one:
+                yield [side, spread(one["kernel_us"]), spread(one[f"{side}_gbps"]),
+                       *(f"{statistics.median(one[f'{side}_{key}']):.{digits}f}"
+                         for key, digits in (("slow_down", 3), ("us_by_gb", 0)))]
+
+
 def rotation_section(measured):
     records = measured["rotation"]
     server = next(one for one in records if one["what"] == "server")
@@ -262,7 +273,11 @@ batches of the same blocks by the same copier. {server.get("note", "")}
             rotation_rows(records)) + """
 What a plan's call costs its caller, us; "bookkeeping" is rotation's own part, with no copies.
 
-""" + table(["blocks", "", "bookkeeping", "native", "braid", "verified"], rotation_call_rows(records))
+""" + table(["blocks", "", "bookkeeping", "native", "braid", "verified"], rotation_call_rows(records)) + """
+Kernels that read 256 MiB each while blocks of 64 KiB rotate both ways: us of one alone; GB/s that moved meanwhile; how
+much longer the kernels took, and the us that they lost for each GB moved.
+
+""" + table(["", "alone", "moved", "times", "us by GB"], rotation_beside_rows(records))
 
 
 SECTIONS = {"engine": engine_section, "scenarios": scenarios_section, "small": small_section,

@@ -83,7 +83,7 @@ RotatingCache::RotatingCache(const Gpu& gpu, uint64_t block_bytes, uint32_t bloc
   if (!opened.ok()) fail(opened.status().message());
   rotation_ = std::move(opened).value();
   rotation_->begin_step();
-  while (every_.size() < 2 * blocks) every_.push_back(rotation_->create().value());
+  while (every_.size() < 2 * blocks) every_.push_back(rotation_->create().id);
   write_blocks(gpu, memory_.at(), block_bytes, 2 * blocks, 0);
   for (const kv::BlockId id : every_) {
     (void)rotation_->seal(id);

@@ -21,6 +21,7 @@
 
 #include "base/units.h"
 #include "bench/kv/contenders.h"
+#include "bench/kv/decoding.h"
 #include "kv/braid_copier.h"
 
 namespace braid::bench {
@@ -29,18 +30,22 @@ namespace {
 using nlohmann::json;
 
 constexpr uint64_t kPlanBlockBytes = 64 << 10;
+constexpr uint64_t kDecodeBytes = 256 << 20;
+constexpr uint64_t kBesideBlocks = 2048;
 
 struct Command {
   std::vector<uint64_t> block_bytes = {32 << 10, 64 << 10, 2 << 20, 4 << 20};
   uint64_t turn_bytes = 512 << 20;
   int turns = 7;
   uint32_t plan_blocks = 2400;
+  int kernels = 1000;
   int gpu = 0;
 };
 
 [[noreturn]] void usage() {
   std::fprintf(stderr,
-               "rotation [--blocks LIST] [--bytes SIZE] [--turns N] [--plan BLOCKS] [--gpu N]\n");
+               "rotation [--blocks LIST] [--bytes SIZE] [--turns N] [--plan BLOCKS] [--kernels N] "
+               "[--gpu N]\n");
   std::exit(2);
 }
 
@@ -64,6 +69,8 @@ Command parse(int count, char** words) {
       command.turns = std::max(std::atoi(text.c_str()), 1);
     else if (name == "--plan")
       command.plan_blocks = static_cast<uint32_t>(std::max(std::atoi(text.c_str()), 2));
+    else if (name == "--kernels")
+      command.kernels = std::max(std::atoi(text.c_str()), 1);
     else if (name == "--gpu")
       command.gpu = std::atoi(text.c_str());
     else
@@ -142,14 +149,18 @@ class Race {
     bool is_right = true;
     for (const uint64_t block_bytes : command_.block_bytes)
       is_right = measure_bandwidth(block_bytes) && is_right;
-    return measure_calls() && is_right;
+    is_right = measure_calls() && is_right;
+    measure_kernels();
+    return is_right;
   }
 
  private:
   std::unique_ptr<kv::Copier> native() const {
     return std::make_unique<kv::NativeCopier>(gpu_.driver);
   }
-  std::unique_ptr<kv::Copier> braid() const { return std::make_unique<kv::BraidCopier>(engine_); }
+  std::unique_ptr<kv::Copier> braid() const {
+    return std::make_unique<kv::BraidCopier>(kv::calls_of(engine_));
+  }
 
   bool measure_bandwidth(uint64_t block_bytes) const {
     const auto blocks =
@@ -213,6 +224,35 @@ class Race {
       is_right = is_right && is_verified;
     }
     return is_right;
+  }
+
+  // Alone before each turn: what a GPU does at full power changes with its heat.
+  void measure_kernels() const {
+    const auto blocks = static_cast<uint32_t>(
+        std::clamp<uint64_t>(command_.turn_bytes / kPlanBlockBytes, 1, kBesideBlocks));
+    Decoding decoding(gpu_, kDecodeBytes);
+    std::vector<Side> sides;
+    sides.push_back(
+        {"native", std::make_unique<RotatingCache>(gpu_, kPlanBlockBytes, blocks, native())});
+    if (engine_ != nullptr)
+      sides.push_back(
+          {"braid", std::make_unique<RotatingCache>(gpu_, kPlanBlockBytes, blocks, braid())});
+    json line{{"what", "beside"},
+              {"block_bytes", kPlanBlockBytes},
+              {"blocks", blocks},
+              {"kernels", command_.kernels}};
+    decoding.alone_s(command_.kernels);
+    for (int turn = 0; turn < command_.turns; ++turn)
+      for (Side& side : sides) {
+        const double alone_s = decoding.alone_s(command_.kernels);
+        const auto [seconds, moved_bytes] = decoding.beside(command_.kernels, *side.contender);
+        const double moved_gb = static_cast<double>(moved_bytes) / 1e9;
+        line["kernel_us"].push_back(alone_s * 1e6 / command_.kernels);
+        line[side.name + "_slow_down"].push_back(seconds / alone_s);
+        line[side.name + "_gbps"].push_back(moved_gb / seconds);
+        line[side.name + "_us_by_gb"].push_back((seconds - alone_s) * 1e6 / moved_gb);
+      }
+    print(line);
   }
 
   static void print(const json& line) {

@@ -32,7 +32,8 @@ void Engine::tell(uint64_t id, size_t rail, decltype(Message::body) body) {
   message.version = peer.version;
   message.session = {peer.session, peer.their_session, is_hello ? 0 : ++peer.sequence};
   if (is_hello) message.session.to = 0;
-  peer.pulse.told_ns = awake_.now_ns();
+  // Behind messages that have not been delivered it may never arrive, and says nothing.
+  if (mailboxes_[rail]->count_for(peer.messages[rail]) == 0) peer.pulse.told_ns = awake_.now_ns();
   mailboxes_[rail]->queue({peer.messages[rail], encode(message, options_.secret), id, 0});
   if (messages_for(peer) > options_.queued_max) fail_peer(id, PeerFailure::kTooMuch);
 }
@@ -134,15 +135,11 @@ void Engine::handle(Bytes bytes) {
   // Whatever it says, it has heard the Hello or the Welcome.
   if (peer.state == PeerState::kConnecting && (peer.has_arrived || peer.version < 2))
     connected(*id);
-  const uint64_t told = peer.sequence;
-  const bool was_failed = peer.state == PeerState::kFailed;
+  // It has come back, and does not know yet that it was given up.
+  const bool is_to_know = peer.state == PeerState::kFailed && messages_for(peer) == 0;
   const bool is_goodbye = std::holds_alternative<Goodbye>(message.body);
   std::visit([&](auto& body) { handle_from(*id, std::move(body)); }, message.body);
-  // It has come back, and does not know yet that it was given up.
-  Peer* now = find_live(*id);
-  const bool has_none = now != nullptr && messages_for(*now) == 0;
-  if (was_failed && !is_goodbye && has_none && now->sequence == told)
-    tell(*id, Goodbye{Goodbye::Why::kSilence});
+  if (is_to_know && !is_goodbye) tell(*id, Goodbye{Goodbye::Why::kSilence});
 }
 
 /// The peer whose connection the message names; none: nobody known, or an earlier connection.

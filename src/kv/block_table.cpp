@@ -7,6 +7,12 @@ bool is_landing_unseen(const Block& block) {
   return block.state == BlockState::kLoading && block.landing == Landing::kPolled;
 }
 
+// Steps may write it, now or once it has landed.
+bool is_dirty(const Block& block) {
+  return block.state == BlockState::kDirty ||
+         (block.state == BlockState::kLoading && block.lands_as == BlockState::kDirty);
+}
+
 }  // namespace
 
 const char* state_name(BlockState state) {
@@ -94,8 +100,7 @@ BlockTable::Created BlockTable::create(const Marks& behind) {
 Refusal BlockTable::add_reference(BlockId id) {
   Block* block = find_mutable(id);
   if (block == nullptr) return Refusal::kUnknownBlock;
-  if (block->state == BlockState::kDirty || block->state == BlockState::kLost || block->reopens)
-    return Refusal::kWrongState;
+  if (is_dirty(*block) || block->state == BlockState::kLost) return Refusal::kWrongState;
   ++block->references;
   return Refusal::kNone;
 }
@@ -140,10 +145,12 @@ Refusal BlockTable::end_use(BlockId id) {
 Refusal BlockTable::seal(BlockId id) {
   Block* block = find_mutable(id);
   if (block == nullptr) return Refusal::kUnknownBlock;
-  if (block->state == BlockState::kLoading && block->reopens) return Refusal::kCopying;
-  if (block->state != BlockState::kDirty) return Refusal::kWrongState;
+  if (!is_dirty(*block)) return Refusal::kWrongState;
   block->sealed_in = step_;
-  enqueue_unsynced(id, *block);
+  if (block->state == BlockState::kLoading)
+    block->lands_as = BlockState::kSealed;
+  else
+    enqueue_unsynced(id, *block);
   return Refusal::kNone;
 }
 
@@ -165,7 +172,7 @@ Refusal BlockTable::reopen(BlockId id) {
   switch (block->state) {
     case BlockState::kSealed: break;
     case BlockState::kSynced: free_host_slot(*block); break;
-    case BlockState::kLoading: block->reopens = true; return Refusal::kNone;
+    case BlockState::kLoading: block->lands_as = BlockState::kDirty; return Refusal::kNone;
     case BlockState::kSyncing: return Refusal::kCopying;
     default: return Refusal::kWrongState;
   }
@@ -229,16 +236,19 @@ Refusal BlockTable::end_load(BlockId id, bool ok) {
   Block* block = find_mutable(id);
   if (block == nullptr) return Refusal::kUnknownBlock;
   if (block->state != BlockState::kLoading) return Refusal::kWrongState;
-  const bool reopens = block->reopens;
-  block->reopens = false;
+  const BlockState lands_as = block->lands_as;
+  block->lands_as = BlockState::kSynced;
   if (!ok) {
     block->last.step = step_;  // a step that was ordered behind the load may be reading the slot
     free_gpu_slot(*block);
     set_state(*block, BlockState::kHostOnly);
     return Refusal::kNone;
   }
-  if (reopens) free_host_slot(*block);
-  set_state(*block, reopens ? BlockState::kDirty : BlockState::kSynced);
+  if (lands_as != BlockState::kSynced) free_host_slot(*block);
+  if (lands_as == BlockState::kSealed)
+    enqueue_unsynced(id, *block);
+  else
+    set_state(*block, lands_as);
   return Refusal::kNone;
 }
 
@@ -299,7 +309,8 @@ void BlockTable::lose_gpu() {
   for (Entry& entry : entries_) {
     Block& block = entry.block;
     if (!entry.is_alive) continue;
-    block.reopens = block.is_leaving = false;
+    block.is_leaving = false;
+    block.lands_as = BlockState::kSynced;
     block.last = {};
     free_gpu_slot(block);
     if (block.is_on_host()) {

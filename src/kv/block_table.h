@@ -77,7 +77,7 @@ struct Block {
   BlockState state = BlockState::kDirty;
   bool is_leaving = false;             ///< syncing: it leaves the GPU when the copy has landed
   Landing landing = Landing::kPolled;  ///< loading
-  bool reopens = false;                ///< loading: it is dirty once it has landed
+  BlockState lands_as = BlockState::kSynced;  ///< loading: or dirty, or sealed by then
   bool is_enqueued = false;  ///< the table's own: it stands in the queue of `next_to_sync`
   Slot gpu_slot = kNoSlot;
   Slot host_slot = kNoSlot;
@@ -134,7 +134,8 @@ class BlockTable {
 
   // Writing. The writer is the only request that has a reference.
 
-  /// The current step is the last that writes it.
+  /// The current step is the last that writes it. One that is loading and was reopened is sealed
+  /// when it has landed.
   Refusal seal(BlockId id);
   /// It will be written again (the last, partial block of a request that goes on). What the host
   /// has of it is given up. A block that is loading and `kOrdered` may be written by the next step,
@@ -157,7 +158,8 @@ class BlockTable {
 
   // Leaving.
 
-  /// Leaves the GPU. Synced: at once. Syncing: when the copy has landed. Without users only.
+  /// Leaves the GPU. Synced: at once. Syncing: when the copy has landed. Without users only, and
+  /// not before `end_load`.
   Refusal evict(BlockId id);
   /// Gives up the host's copy of a synced block, which is sealed again, to make room there. Eager
   /// write-through copies it again in its turn.

@@ -12,10 +12,13 @@ Status BraidCopier::copy(std::span<const library::Copy> copies, CUstream stream,
     sizes_bytes_.push_back(copy.size_bytes);
   }
   const int priority = urgency == Urgency::kUrgent ? BRAID_PRIORITY_URGENT : BRAID_PRIORITY_BULK;
-  if (braid_copy_batch(engine_, destinations_.data(), sources_.data(), sizes_bytes_.data(),
-                       copies.size(), stream, priority, nullptr) == BRAID_OK)
-    return {};
-  return Status::error(braid_last_error(), {}, braid_last_cuda_error());
+  braid_outcome outcome{sizeof(braid_outcome), 0, 0, ""};
+  if (braid_.copy_batch(braid_.engine, destinations_.data(), sources_.data(), sizes_bytes_.data(),
+                        copies.size(), stream, priority, &outcome) != BRAID_OK)
+    return Status::error(braid_.last_error(), {}, braid_.last_cuda_error());
+  accelerated_bytes_ += outcome.accelerated_bytes;
+  native_bytes_ += outcome.native_bytes;
+  return {};
 }
 
 }  // namespace braid::kv

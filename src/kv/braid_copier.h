@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "braid/braid.h"
@@ -9,14 +10,33 @@
 
 namespace braid::kv {
 
+/// An engine, and the functions of braid.h that belong to it: those of the library that opened it.
+struct BraidCalls {
+  braid_engine* engine = nullptr;
+  decltype(&braid_copy_batch) copy_batch = nullptr;
+  decltype(&braid_last_error) last_error = nullptr;
+  decltype(&braid_last_cuda_error) last_cuda_error = nullptr;
+};
+
+/// By the functions that the program itself is linked with.
+inline BraidCalls calls_of(braid_engine* engine) {
+  return {engine, braid_copy_batch, braid_last_error, braid_last_cuda_error};
+}
+
 class BraidCopier final : public Copier {
  public:
-  /// `engine` is the caller's, and outlives this.
-  explicit BraidCopier(braid_engine* engine) : engine_(engine) {}
+  /// The engine is the caller's, and outlives this.
+  explicit BraidCopier(const BraidCalls& braid) : braid_(braid) {}
   Status copy(std::span<const library::Copy> copies, CUstream stream, Urgency urgency) override;
 
+  /// How the copies so far have travelled: over every link, or by the driver.
+  uint64_t accelerated_bytes() const { return accelerated_bytes_; }
+  uint64_t native_bytes() const { return native_bytes_; }
+
  private:
-  braid_engine* engine_;
+  const BraidCalls braid_;
+  uint64_t accelerated_bytes_ = 0;
+  uint64_t native_bytes_ = 0;
   std::vector<void*> destinations_;
   std::vector<const void*> sources_;
   std::vector<size_t> sizes_bytes_;

@@ -30,17 +30,25 @@ RotationEngine::RotationEngine(RotationOptions options, std::unique_ptr<Copier> 
       copier_(std::move(copier)),
       table_(options.slots) {}
 
-Result<BlockId> RotationEngine::create() {
+RotationEngine::Created RotationEngine::create() {
+  if (!failure_.ok()) return {.failure = failure_};
   const BlockTable::Created created = table_.create(enqueued());
-  if (created.refusal != Refusal::kNone) return Status::error(refusal_words(created.refusal));
+  if (created.refusal != Refusal::kNone) return {.refusal = created.refusal};
   for (const auto& rank : ranks_) {
     const Status ordered = rank->order_compute(created.after);
     if (ordered.ok()) continue;
     (void)table_.end_use(created.id);
     (void)table_.release(created.id);
-    return ordered;
+    return {.failure = ordered};
   }
-  return created.id;
+  return {.id = created.id};
+}
+
+Refusal RotationEngine::reopen(BlockId id) {
+  if (const Block* block = table_.find(id); block != nullptr)
+    for (const auto& rank : ranks_)
+      if (!rank->order_compute({.down = block->last.down}).ok()) return Refusal::kCopying;
+  return table_.reopen(id);
 }
 
 Status RotationEngine::end_step() {
@@ -58,7 +66,8 @@ Submitted RotationEngine::submit(const Plan& plan, const Budget& budget) {
   }
   evict(plan, budget, submitted);
   load(plan, budget, submitted);
-  if (plan.writes_through) write_through(budget, submitted);
+  // Nobody waits for it: after a failure it may come next time.
+  if (plan.writes_through && submitted.failure.ok()) write_through(budget, submitted);
   return submitted;
 }
 

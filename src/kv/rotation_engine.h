@@ -96,6 +96,14 @@ struct Report {
 
 class RotationEngine {
  public:
+  struct Created {
+    BlockId id{};
+    Refusal refusal = Refusal::kNone;
+    Status
+        failure{};  ///< of the driver's, which did not order the compute stream; or the group's end
+    bool ok() const { return refusal == Refusal::kNone && failure.ok(); }
+  };
+
   /// Pins the host's pools, of `slots.host` blocks a rank: tens of milliseconds a gigabyte.
   static Result<std::unique_ptr<RotationEngine>> open(const cuda::Driver& driver,
                                                       RotationOptions options,
@@ -106,13 +114,14 @@ class RotationEngine {
 
   /// The table's own; see block_table.h. `create` may take a slot that steps and copies which are
   /// enqueued still use: the compute stream is then ordered behind them.
-  Result<BlockId> create();
+  Created create();
   Refusal add_reference(BlockId id) { return table_.add_reference(id); }
   Refusal release(BlockId id) { return table_.release(id); }
   Refusal begin_use(BlockId id) { return table_.begin_use(id); }
   Refusal end_use(BlockId id) { return table_.end_use(id); }
   Refusal seal(BlockId id) { return table_.seal(id); }
-  Refusal reopen(BlockId id) { return table_.reopen(id); }
+  /// Also orders the compute stream behind a copy of it that has failed, and may still read it.
+  Refusal reopen(BlockId id);
   Refusal drop_host(BlockId id) { return table_.drop_host(id); }
   Refusal lose(BlockId id) { return table_.lose(id); }
 

@@ -1,6 +1,7 @@
 // Peers that come, write a little, and go: what a process holds stays the same. A few hundred in
 // each run; BRAID_TEST_CHURN_VISITS says how many otherwise (10,000 in `make test-long`).
 #include <gtest/gtest.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -121,6 +122,7 @@ class ChurnTest : public testing::TestWithParam<Case> {
                       bytes = std::to_string(GetParam().bytes_of_visit);
     const pid_t process = fork();
     if (process != 0) return process;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
     execl(BRAID_FABRIC_VISITOR, BRAID_FABRIC_VISITOR, GetParam().provider, address.c_str(),
           visits.c_str(), bytes.c_str(), GetParam().last, nullptr);
     _exit(127);

@@ -79,6 +79,8 @@ bool World::may_lose(const Process& process, const Process& other, PeerFailure w
                                beats.limit_ns, now_ns()));
     case PeerFailure::kLeft: return may_be_half_met(process, other);
     case PeerFailure::kGaveUs: return other.has_lost.contains(&process);
+    // It had to forget this one, which had said hello, and has connected anew.
+    case PeerFailure::kReplaced: return may_be_half_met(process, other);
     default: return false;
   }
 }
@@ -130,8 +132,9 @@ bool World::may_be_missed(const Job& job) const {
 bool World::may_stay_quarantined(const Job& job) const {
   const Process& owner = *job.owner;
   if (network_options_.removal_fences) return false;
-  // One that has crashed was disconnected.
-  const bool is_gone = !job.writer->is_alive || owner.has_lost.contains(job.writer);
+  // The connection is over. A writer that has crashed was disconnected.
+  const Result<PeerState> state = owner.engine->peer_state(job.granted_to);
+  const bool is_gone = !job.writer->is_alive || !state.ok() || state.value() == PeerState::kFailed;
   if (is_gone && network_options_.closing_fences) return false;
   // It failed, and its ticket is another part's to end.
   const bool may_have_failed = job.writer->is_alive && !job.writer_is_over && may_stay_open(job) &&

@@ -5,6 +5,7 @@
 //   fabric_sim --seed S                           runs one, and says what happens
 #include <malloc.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -84,6 +85,7 @@ int run_all(uint64_t first, uint64_t count, uint64_t bugs_max) {
   for (size_t i = 0; i < workers; ++i) {
     const pid_t process = fork();
     if (process == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
       run_seeds(run, first + count, run.workers[i]);
       std::_Exit(0);
     }

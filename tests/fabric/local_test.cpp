@@ -1,6 +1,7 @@
 // Memory that other processes have mapped: whose it is, and until when.
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -22,7 +23,10 @@ class Mapper {
   explicit Mapper(bool closes = false) : closes_(closes) {
     EXPECT_EQ(pipe(ends_), 0);
     process_ = fork();
-    if (process_ == 0) ask();
+    if (process_ == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      ask();
+    }
   }
   ~Mapper() { end(); }
   void start(Bytes address, uint64_t key) {

@@ -29,6 +29,7 @@ void World::begin_job(Process& owner) {
         owner.memory_region, peer, job->first_page * kPageBytes, job->page_count * kPageBytes);
     if (!granted.ok()) throw Bug("cannot grant: " + granted.status().message());
     job->grant = granted.value().grant;
+    job->granted_to = peer;
     job->descriptor = granted.value().descriptor;
   }
   job->is_hasty = has_faults_ && random_.chance(0.4);

@@ -170,6 +170,36 @@ TEST_F(PeersTest, WhoeverIsNotReachedOverAnyRailIsGivenUpAtOnce) {
   EXPECT_EQ(why(owner_, gone), PeerFailure::kNetwork);
 }
 
+TEST_F(PeersTest, MessagesThatARailSwallowsAreNoBeats) {
+  SmallNet net;
+  net.rail_count = 2;
+  net.options.credits = 64;
+  SmallNet::Node &speaker = net.add(1), &listener = net.add(2);
+  const uint64_t peer = net.connect(speaker, listener);
+  net.cut(speaker, 0, sim::Break::kSilent);
+  for (int i = 0; i < 30; ++i) {  // more often than it would beat, for twice the limit of silence
+    ASSERT_TRUE(speaker.engine->send(peer, {}).ok());
+    net.run(300);
+  }
+  EXPECT_FALSE(listener.engine->next_failed());
+}
+
+TEST_F(PeersTest, WhoWasGivenUpLearnsItAlthoughItsQuestionsAreAnswered) {
+  SmallNet net;
+  net.options.heartbeat.interval_ns = 0;
+  SmallNet::Node &owner = net.add(1), &writer = net.add(2);
+  Granting given(net, owner, writer, 512);
+  const uint64_t of_owner = net.number_of(owner, writer);
+  net.cut(owner, 0, sim::Break::kFails);
+  ASSERT_TRUE(writer.engine->send(of_owner, {}).ok());
+  ASSERT_TRUE(net.run(500, [&] { return writer.engine->next_failed() == of_owner; }));
+  net.run(500);  // its farewell is lost too
+  net.mend(owner, 0);
+  ASSERT_TRUE(owner.engine->revoke(given.granted.grant, net.now_ns() + 1'000'000).ok());
+  ASSERT_TRUE(net.run(500, [&] { return owner.engine->next_failed() == given.peer; }));
+  EXPECT_EQ(why(owner, given.peer), PeerFailure::kGaveUs);
+}
+
 TEST_F(PeersTest, WhoLeavesSaysSo) {
   const uint64_t peer = net_.connect(owner_, writer_);
   ASSERT_TRUE(writer_.engine->disconnect(net_.number_of(owner_, writer_)).ok());

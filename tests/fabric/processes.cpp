@@ -13,6 +13,7 @@ namespace {
 constexpr double kFaultsEndUs = 3000;
 constexpr double kBusyUntilUs = 400;  // when most is under way
 constexpr double kBeginUntilUs = 8000;
+constexpr double kBeginAtLatestUs = 35'000;
 constexpr double kBeatsEndUs = 60'000;  // all deadlines have passed; beats and probes go on
 constexpr uint64_t kConnectNs = 20'000'000;
 constexpr double kEndUs = 300'000;  // a rail that is broken for good is probed for ever
@@ -157,6 +158,7 @@ void World::step(Process& process) {
   take_orders(process);
   scatter(process);
   look_after_tickets(process);
+  if (simulation_.now() >= simulation::from_us(kBeginAtLatestUs)) process.jobs_to_begin = 0;
   if (process.jobs_to_begin > 0) {
     if (random_.chance(0.5)) begin_job(process);
     if (simulation_.now() < simulation::from_us(kBeginUntilUs)) wake_at(process, now_ns() + 20'000);

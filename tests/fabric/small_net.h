@@ -45,6 +45,7 @@ class SmallNet {
     uint64_t place = 0;
     bool is_paused = false;
     std::unique_ptr<Engine> engine;
+    std::vector<Domain*> rails;  // the engine's
   };
 
   explicit SmallNet(sim::NetworkOptions network_options = software())
@@ -71,7 +72,10 @@ class SmallNet {
     node.host = network_.add_host([] {});
     node.place = nodes_.size();
     std::vector<std::unique_ptr<Domain>> rails;
-    rails.push_back(network_.open_domain(node.host, node.place));
+    for (size_t rail = 0; rail < rail_count; ++rail) {
+      rails.push_back(network_.open_domain(node.host, node.place + rail * kPlacesOfARail));
+      node.rails.push_back(rails.back().get());
+    }
     EngineOptions its = options;
     its.engine = engine;
     its.processes =
@@ -92,6 +96,8 @@ class SmallNet {
     node.is_paused = false;
     network_.resume(node.host);
   }
+  void cut(Node& node, size_t rail, sim::Break how) { network_.cut(*node.rails[rail], how); }
+  void mend(Node& node, size_t rail) { network_.mend(*node.rails[rail]); }
   void kill(Node& node, sim::Break others_see) {
     network_.crash(node.host, others_see);
     node.engine.reset();
@@ -132,9 +138,12 @@ class SmallNet {
   }
 
   EngineOptions options;
+  size_t rail_count = 1;
   std::vector<uint32_t> ended_processes;  // numbers of nodes, from 1
 
  private:
+  static constexpr uint64_t kPlacesOfARail = 1000;
+
   sim::Random random_{11};
   simulation::Simulation simulation_{{}};
   sim::Network network_;

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,7 +24,7 @@ namespace braid::fabric::test {
 inline constexpr uint64_t kSecondNs = 1'000'000'000;
 inline constexpr uint32_t kForEver = 1u << 30;
 
-/// The other process; killed at the end.
+/// The other process; killed at the end, and with the test.
 class Peer {
  public:
   /// It sends itself the signal at the point (peer.cpp); 0: it does not.
@@ -33,6 +34,7 @@ class Peer {
                       number = std::to_string(signal_there);
     process_ = fork();
     if (process_ == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
       execl(BRAID_FABRIC_PEER, BRAID_FABRIC_PEER, provider, address.c_str(), at.c_str(),
             number.c_str(), points, nullptr);
       _exit(127);

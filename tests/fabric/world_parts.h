@@ -66,6 +66,7 @@ struct World::Job {
   size_t size_bytes = 0;        // of a single write; of each page of a paged one
   std::vector<uint32_t> pages;  // of a paged one: in units of kPageBytes, from first_page
   std::optional<uint64_t> grant;
+  uint64_t granted_to = 0;  // the owner's number of the writer
   Descriptor descriptor;
   std::vector<std::byte> order;  // what tells the writer
   uint32_t immediate = 0;

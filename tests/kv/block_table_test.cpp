@@ -132,10 +132,20 @@ TEST_F(BlockTableTest, ALastBlockIsWrittenAgainAfterItsRequestResumes) {
   (void)table_.begin_load(id, 1, Landing::kOrdered);
   (void)table_.begin_use(id);
   EXPECT_EQ(table_.reopen(id), Refusal::kNone);
-  EXPECT_EQ(table_.seal(id), Refusal::kCopying);
   EXPECT_EQ(table_.end_load(id, true), Refusal::kNone);
   EXPECT_EQ(state(id), BlockState::kDirty);
   EXPECT_EQ(table_.host().owned_count(), 0u) << "the host's copy is of the past";
+
+  // Full already, by the step that is ordered behind the load.
+  const BlockId full = host_only();
+  (void)table_.begin_load(full, 2, Landing::kOrdered);
+  (void)table_.begin_use(full);
+  (void)table_.reopen(full);
+  EXPECT_EQ(table_.seal(full), Refusal::kNone);
+  EXPECT_EQ(table_.next_to_sync(table_.step()), std::nullopt) << "it has not landed";
+  EXPECT_EQ(table_.end_load(full, true), Refusal::kNone);
+  EXPECT_EQ(state(full), BlockState::kSealed);
+  EXPECT_EQ(table_.next_to_sync(table_.step()), full);
 }
 
 TEST_F(BlockTableTest, ABlockThatIsPolledForIsUsedOnceItHasLanded) {

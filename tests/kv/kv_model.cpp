@@ -70,7 +70,7 @@ int run(uint64_t operations, uint64_t first_seed) {
     const Episode all = episode(seed);
     if (what_is_wrong(all).empty()) continue;
     const Episode fewest = shrink(all);
-    std::printf("seed %llu, %u slots on the GPU, %u on the host: %s\n",
+    std::printf("failed: seed %llu, %u slots on the GPU, %u on the host: %s\n",
                 static_cast<unsigned long long>(seed), fewest.slots.gpu, fewest.slots.host,
                 what_is_wrong(fewest).c_str());
     for (const Operation& operation : fewest.operations)

@@ -29,7 +29,7 @@ struct ModelBlock {
   Value value;
   BlockState state = BlockState::kDirty;
   bool is_leaving = false;
-  bool reopens = false;
+  BlockState lands_as = BlockState::kSynced;
   Landing landing = Landing::kPolled;
   uint32_t references = 1;
   uint32_t users = 1;
@@ -77,6 +77,13 @@ class World {
     if (allowed == (refusal == Refusal::kNone)) return;
     fail(allowed ? std::string("refused: ") + refusal_words(refusal) : "was to be refused");
   }
+  static BlockState& becoming(ModelBlock& block) {
+    return block.state == BlockState::kLoading ? block.lands_as : block.state;
+  }
+  static bool is_dirty(const ModelBlock& block) {
+    return block.state == BlockState::kDirty ||
+           (block.state == BlockState::kLoading && block.lands_as == BlockState::kDirty);
+  }
   static bool is_usable(const ModelBlock& block) {
     return block.state == BlockState::kDirty || block.state == BlockState::kSealed ||
            block.state == BlockState::kSyncing || block.state == BlockState::kSynced ||
@@ -100,7 +107,7 @@ class World {
     bool allowed = false;
     switch (operation.kind) {
       case Kind::kShare:
-        allowed = state != BlockState::kDirty && state != BlockState::kLost && !block.reopens;
+        allowed = !is_dirty(block) && state != BlockState::kLost;
         expect(allowed, table_.add_reference(id));
         if (allowed) ++block.references;
         break;
@@ -121,17 +128,15 @@ class World {
         if (allowed) --block.users;
         break;
       case Kind::kSeal:
-        allowed = state == BlockState::kDirty;
+        allowed = is_dirty(block);
         expect(allowed, table_.seal(id));
-        if (allowed) block.state = BlockState::kSealed;
+        if (allowed) becoming(block) = BlockState::kSealed;
         break;
       case Kind::kReopen:
         allowed = block.references == 1 && is_usable(block) && state != BlockState::kDirty &&
                   state != BlockState::kSyncing;
         expect(allowed, table_.reopen(id));
-        if (!allowed) break;
-        block.reopens = state == BlockState::kLoading;
-        if (!block.reopens) block.state = BlockState::kDirty;
+        if (allowed) becoming(block) = BlockState::kDirty;
         break;
       case Kind::kEvict:
         allowed =
@@ -244,7 +249,7 @@ class World {
       const Slot slot = table_.find(block.id)->gpu_slot;
       const bool is_new = block.value.version == 0;
       if (!is_new) pending.touches.push_back({true, slot, block.value, {}, {}});
-      const bool may_write = block.state == BlockState::kDirty || block.reopens;
+      const bool may_write = is_dirty(block);
       if (!may_write || (!is_new && (choice >> i % 32 & 1) == 0)) continue;
       ++block.value.version;
       pending.touches.push_back({true, slot, {}, block.value, {}});
@@ -285,8 +290,8 @@ class World {
         block.is_leaving = false;
       } else if (block.state == BlockState::kLoading && block.batch <= done_.up) {
         expect(true, table_.end_load(block.id, true));
-        block.state = block.reopens ? BlockState::kDirty : BlockState::kSynced;
-        block.reopens = false;
+        block.state = block.lands_as;
+        block.lands_as = BlockState::kSynced;
       }
     }
     table_.pass(done_);
@@ -304,7 +309,8 @@ class World {
     } else {
       return false;
     }
-    block.is_leaving = block.reopens = false;
+    block.is_leaving = false;
+    block.lands_as = BlockState::kSynced;
     return true;
   }
 
@@ -323,7 +329,8 @@ class World {
       // What an ordered step has written since is gone with the GPU.
       if (is_on_host) block.value = on_host_[table_.find(block.id)->host_slot];
       block.state = is_on_host ? BlockState::kHostOnly : BlockState::kLost;
-      block.is_leaving = block.reopens = false;
+      block.is_leaving = false;
+      block.lands_as = BlockState::kSynced;
     }
   }
 
@@ -338,7 +345,7 @@ class World {
       const Block* block = table_.find(model.id);
       if (block == nullptr) return fail("a block that is needed has ended");
       if (block->state != model.state || block->is_leaving != model.is_leaving ||
-          block->reopens != model.reopens)
+          block->lands_as != model.lands_as)
         fail(std::string("is ") + state_name(block->state) + ", and was to be " +
              state_name(model.state));
       if (block->references != model.references || block->users != model.users)

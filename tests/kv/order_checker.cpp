@@ -55,18 +55,21 @@ void OrderChecker::compare(const Access& now, const std::vector<Access>& before,
 }
 
 CUresult OrderChecker::stream_wait_event(CUstream stream, CUevent event, unsigned flags) {
+  if (checker->is_refused()) return CUDA_ERROR_UNKNOWN;
   const CUresult result = checker->real_.cuStreamWaitEvent(stream, event, flags);
   if (result == CUDA_SUCCESS) join(checker->streams_[stream], checker->events_[event]);
   return result;
 }
 
 CUresult OrderChecker::event_record(CUevent event, CUstream stream) {
+  if (checker->is_refused()) return CUDA_ERROR_UNKNOWN;
   const CUresult result = checker->real_.cuEventRecord(event, stream);
   if (result == CUDA_SUCCESS) checker->events_[event] = checker->streams_[stream];
   return result;
 }
 
 CUresult OrderChecker::event_query(CUevent event) {
+  if (checker->has_gpu_failed_) return CUDA_ERROR_ILLEGAL_ADDRESS;
   const CUresult result = checker->real_.cuEventQuery(event);
   if (result == CUDA_SUCCESS) join(checker->host_, checker->events_[event]);
   return result;

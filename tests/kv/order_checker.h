@@ -23,6 +23,11 @@ class OrderChecker {
   /// process, since the functions have no state of their own.
   cuda::Driver watch(const cuda::Driver& real);
 
+  /// From now on every n-th wait and every n-th record is refused; 0: none.
+  void refuse_every(uint64_t n) { refuse_every_ = n; }
+  /// From now on the GPU has failed: queries of events say so.
+  void fail_gpu() { has_gpu_failed_ = true; }
+
   /// What the next operation of the stream does; `who` names it in conflicts.
   void begin_operation(CUstream stream, std::string who);
   void reads(CUstream stream, uint64_t address);
@@ -47,6 +52,8 @@ class OrderChecker {
   void access(CUstream stream, uint64_t address, bool is_write);
   void compare(const Access& now, const std::vector<Access>& before, const char* what);
 
+  bool is_refused() { return refuse_every_ != 0 && ++calls_ % refuse_every_ == 0; }
+
   static CUresult stream_wait_event(CUstream stream, CUevent event, unsigned flags);
   static CUresult event_record(CUevent event, CUstream stream);
   static CUresult event_query(CUevent event);
@@ -59,6 +66,9 @@ class OrderChecker {
   Clock host_;
   std::map<uint64_t, Range> ranges_;
   std::vector<std::string> conflicts_;
+  uint64_t refuse_every_ = 0;
+  uint64_t calls_ = 0;
+  bool has_gpu_failed_ = false;
 };
 
 /// Tells the checker what each batch reads and writes.

@@ -143,12 +143,12 @@ void KvTest::expect_on_host(BlockId id, uint64_t version) {
 
 BlockId KvTest::sealed_block(uint64_t version) {
   rotation_->begin_step();
-  const auto id = rotation_->create();
-  EXPECT_TRUE(id.ok()) << id.status().message();
-  write(id.value(), version);
-  EXPECT_EQ(rotation_->seal(id.value()), Refusal::kNone);
+  const auto created = rotation_->create();
+  EXPECT_TRUE(created.ok()) << refusal_words(created.refusal) << created.failure.message();
+  write(created.id, version);
+  EXPECT_EQ(rotation_->seal(created.id), Refusal::kNone);
   EXPECT_TRUE(rotation_->end_step().ok());
-  return id.value();
+  return created.id;
 }
 
 const Report& KvTest::settle() {

@@ -71,6 +71,7 @@ class KvTest : public braid::test::ServerTest {
 
   void open(const Opening& opening);
   RotationEngine& rotation() { return *rotation_; }
+  CUstream compute(size_t rank) const { return caches_[rank].compute; }
   BlockState state(BlockId id) const { return rotation_->table().find(id)->state; }
 
   /// A step that writes `version` into the blocks, or reads them and expects it. Between begin_step

@@ -169,6 +169,40 @@ TEST_F(RotationTest, WhatARefusedCopyWouldHaveMovedStaysWhereItIs) {
   }
 }
 
+// The driver records no event behind a batch that it has refused: `poll` makes up for it.
+TEST_F(RotationTest, SlotsOfABatchWithoutAnEventComeBack) {
+  open({});
+  const BlockId id = sealed_block(1);
+  (void)rotation().end_use(id);
+  checker_.refuse_every(1);
+  EXPECT_FALSE(rotation().submit({.evict = {&id, 1}}).failure.ok());
+  EXPECT_EQ(rotation().table().host().fenced_count(), 1u);
+  checker_.refuse_every(0);
+  settle();
+  settle();
+  EXPECT_EQ(rotation().table().host().fenced_count(), 0u);
+}
+
+TEST_F(RotationTest, WhatTheHostHasOutlivesTheGpu) {
+  open({});
+  const BlockId cold = host_only_block(1);
+  const BlockId both = synced_block(2);
+  const BlockId hot = sealed_block(3);
+  checker_.fail_gpu();
+  EXPECT_NE(rotation().poll().failure.message().find("a GPU of the group has failed"),
+            std::string::npos);
+  EXPECT_EQ(state(cold), BlockState::kHostOnly);
+  EXPECT_EQ(state(both), BlockState::kHostOnly);
+  EXPECT_EQ(state(hot), BlockState::kLost);
+  expect_on_host(cold, 1);
+  expect_on_host(both, 2);
+  EXPECT_FALSE(rotation().submit({.load = {&cold, 1}}).failure.ok());
+  EXPECT_FALSE(rotation().end_step().ok());
+  EXPECT_FALSE(rotation().create().ok());
+  EXPECT_EQ(rotation().end_use(hot), Refusal::kNone);
+  EXPECT_EQ(rotation().release(hot), Refusal::kNone);
+}
+
 TEST_F(RotationTest, AFullHostPoolKeepsBlocksOnTheGpu) {
   open({.slots = {8, 2}});
   std::array<BlockId, 3> blocks;
@@ -187,7 +221,7 @@ TEST_F(RotationTest, AFullHostPoolKeepsBlocksOnTheGpu) {
 TEST_F(RotationTest, WhatAStepWritesIsNotCopiedBeforeTheStepIsEnqueued) {
   open({});
   rotation().begin_step();
-  const BlockId id = rotation().create().value();
+  const BlockId id = rotation().create().id;
   write(id, 1);
   (void)rotation().seal(id);
   (void)rotation().end_use(id);

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Breaks the fabric, one patch of this folder at a time, and shows that its tests notice.
+"""Breaks the fabric and the KV caches, one patch of this folder at a time, and shows that its tests notice.
 
   run.py BUILD [--seeds N] [--only NAME ...]
 
 The first line of a patch says what it breaks, and in brackets, where it is not fabric_sim that is to
 notice, which tests of fabric_peers_test, or of another program: [PROGRAM TESTS]. Where memory of GPUs is concerned it is the tests on the
-emulated server.
+emulated server. Breaks of src/kv are for kv_model and kv_rotation_test.
 
 BUILD/mutants holds a copy of the sources and a build of that copy, by the compiler and the launcher
 of BUILD. Each patch is applied there, what it touches is built anew, and it is taken back. First
@@ -31,6 +31,8 @@ GPU_TESTS = {
     "local": (("fabric_staged_test", "*HeldDriverTest.*/local*"),
               ("fabric_gpu_contract_test", "*ContractTest.*/local_*_to_shared")),
 }
+# And a break in src/kv: the model, then requests on the emulated server.
+KV_COMMANDS = (("kv_model", "--operations", "20000000"), ("kv_rotation_test", "--gtest_fail_fast"))
 
 
 def run(*words, **more):
@@ -49,6 +51,8 @@ class Mutant:
         if tests:
             program, wanted = ("fabric_peers_test " + tests.group(1)).split()[-2:]
             self.commands = [(program, f"--gtest_filter={wanted}", "--gtest_fail_fast")]
+        elif room == "kv":
+            self.commands = list(KV_COMMANDS)
         elif room in GPU_TESTS:
             self.commands = [(program, f"--gtest_filter={wanted}", "--gtest_fail_fast")
                              for program, wanted in GPU_TESTS[room]]

@@ -33,7 +33,8 @@ struct Panel {
   std::vector<Shown> metrics;
 };
 
-/// "`better` has more of `metric` than `worse`", looked at in one panel where x is at least `from`.
+/// "`better` has more of `metric` than `worse`", looked at in one panel, at x between `from` and
+/// `until`.
 struct Claim {
   std::string words;  ///< the paper's
   size_t panel;
@@ -42,6 +43,7 @@ struct Claim {
   bool more = true;  ///< false: less
   double from = 0;
   double margin = 0;  ///< within this it is no worse: for "comparable"
+  double until = 1e9;
 };
 
 /// Curves that are drawn of single runs: over time, or distributions.

@@ -42,7 +42,7 @@ std::vector<double> differences(const Panel& panel, const Claim& claim,
   std::vector<double> sums(static_cast<size_t>(laboratory.seeds()));
   double count = 0;
   for (size_t at = 0; at < panel.x.size(); ++at) {
-    if (panel.x[at] < claim.from) continue;
+    if (panel.x[at] < claim.from || panel.x[at] > claim.until) continue;
     ++count;
     const auto more = by_seed(laboratory.results(better->cases[at]), claim.metric.of);
     const auto less = by_seed(laboratory.results(worse->cases[at]), claim.metric.of);

@@ -2,7 +2,11 @@
 
 #include <dlfcn.h>
 
+#include <cstdlib>
+#include <utility>
+
 #include "fabric/ofi/robust_locks.h"
+#include "fabric/wire.h"
 
 namespace braid::fabric::ofi {
 namespace {
@@ -14,6 +18,42 @@ template <typename Function>
 void find(void* library, const char* name, const char* version, Function& function, bool& found) {
   function = reinterpret_cast<Function>(dlvsym(library, name, version));
   found = found && function != nullptr;
+}
+
+/// Receive buffers of rxm: 64 MB for each endpoint, and each peer has one. braid's messages are few
+/// and small, so it asks for less, by the variables that libfabric reads once, when it starts. What
+/// the user has set stays, and children of the program see none of it.
+class SmallBuffers {
+ public:
+  SmallBuffers() {
+    static_assert(kBufferBytes >= kMessageBytesMax, "a message is to fit into one");
+    for (size_t i = 0; i < std::size(kVariables); ++i)
+      is_set_[i] = std::getenv(kVariables[i].first) == nullptr &&
+                   setenv(kVariables[i].first, kVariables[i].second, 0) == 0;
+  }
+  ~SmallBuffers() {
+    for (size_t i = 0; i < std::size(kVariables); ++i)
+      if (is_set_[i]) unsetenv(kVariables[i].first);
+  }
+
+ private:
+  static constexpr size_t kBufferBytes = 6144;
+  static constexpr std::pair<const char*, const char*> kVariables[] = {
+      {"FI_OFI_RXM_BUFFER_SIZE", "6144"}, {"FI_OFI_RXM_MSG_RX_SIZE", "64"}};
+  bool is_set_[std::size(kVariables)] = {};
+};
+
+/// Providers read their settings in the first call of some functions. This one does little else.
+void start(void* library) {
+  decltype(&::fi_getparams) getparams = nullptr;
+  decltype(&::fi_freeparams) freeparams = nullptr;
+  bool found = true;
+  find(library, "fi_getparams", "FABRIC_1.0", getparams, found);
+  find(library, "fi_freeparams", "FABRIC_1.0", freeparams, found);
+  fi_param* parameters = nullptr;
+  int count = 0;
+  const SmallBuffers buffers;
+  if (found && getparams(&parameters, &count) == 0 && parameters != nullptr) freeparams(parameters);
 }
 
 Result<const Library*> open() {
@@ -32,6 +72,7 @@ Result<const Library*> open() {
   if (!found)
     return Status::error("this libfabric.so.1 lacks a function", "Install version 1.9 or newer");
   opened.handle = library;
+  start(library);
   // What they know of its shm is that of this version.
   if (opened.version() == FI_VERSION(1, 17))
     opened.has_robust_locks = make_locks_robust(library).ok();

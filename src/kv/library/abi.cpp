@@ -1,0 +1,131 @@
+// The C interface of include/braid/kv_abi.h: an engine itself, and what it says of itself.
+#include "kv/library/abi.h"
+
+#include <algorithm>
+
+#include "base/try.h"
+#include "kv/layout.h"
+
+using namespace braid::kv;
+using namespace braid::kv::abi;
+using braid::Result;
+using braid::Status;
+
+namespace {
+
+thread_local std::string last_error;
+thread_local int last_cuda_error = 0;
+
+Result<Layout> layout_of(const braid_kv_options& options) {
+  if (options.segments == nullptr) return Status::error("braid_kv_options: segments is null");
+  std::vector<Segment> segments;
+  for (const braid_kv_segment& segment : std::span(options.segments, options.segment_count))
+    segments.push_back({.gpu_base_bytes = segment.gpu_base_bytes,
+                        .gpu_stride_bytes = segment.gpu_stride_bytes,
+                        .size_bytes = segment.size_bytes});
+  return Layout::of(std::move(segments));
+}
+
+Result<std::unique_ptr<Copier>> copier_of(const braid_kv_options& options, braid_kv& kv) {
+  if (options.engine == nullptr)
+    return std::unique_ptr<Copier>(std::make_unique<NativeCopier>(kv.driver));
+  if (options.copy_batch == nullptr || options.last_error == nullptr ||
+      options.last_cuda_error == nullptr)
+    return Status::error(
+        "braid_kv_options: an engine without its functions",
+        "Set copy_batch to braid_copy_batch, last_error and last_cuda_error likewise");
+  auto braid = std::make_unique<BraidCopier>(
+      BraidCalls{options.engine, options.copy_batch, options.last_error, options.last_cuda_error});
+  kv.braid = braid.get();
+  return std::unique_ptr<Copier>(std::move(braid));
+}
+
+Status open(const braid_kv_options& options, braid_kv& kv) {
+  BRAID_LET(driver, braid::cuda::open_driver());
+  kv.driver = driver;
+  BRAID_TRY(kv.driver.check(kv.driver.cuInit(0), "starting CUDA"));
+  BRAID_LET(layout, layout_of(options));
+  BRAID_LET(copier, copier_of(options, kv));
+  RotationOptions wanted{layout, {options.gpu_slots, options.host_slots}, {}};
+  if (options.ranks != nullptr)
+    for (const braid_kv_rank& rank : std::span(options.ranks, options.rank_count))
+      wanted.ranks.push_back({rank.context, rank.cache, rank.compute});
+  BRAID_LET(opened, RotationEngine::open(kv.driver, std::move(wanted), std::move(copier)));
+  kv.rotation = std::move(opened);
+  return {};
+}
+
+}  // namespace
+
+braid_status braid::kv::abi::report(braid_status code, std::string message, int cuda_result) {
+  last_error = std::move(message);
+  last_cuda_error = cuda_result;
+  return code;
+}
+
+const char* braid_kv_last_error() { return last_error.c_str(); }
+int braid_kv_last_cuda_error() { return last_cuda_error; }
+
+braid_status braid_kv_segments(const braid_kv_model* model, int order, uint32_t gpu_slots,
+                               braid_kv_segment* segments, size_t capacity, size_t* count) {
+  return guarded([&] {
+    if (model == nullptr || count == nullptr)
+      return report(BRAID_ERROR_ARGUMENT, "a pointer that must be given is null");
+    if (order != BRAID_KV_BLOCK_FIRST && order != BRAID_KV_LAYER_FIRST)
+      return report(BRAID_ERROR_ARGUMENT, std::to_string(order) + " is not a braid_kv_order");
+    const auto layout = Layout::of(
+        {model->layers, model->kv_heads, model->head_size, model->element_bytes,
+         model->block_tokens},
+        order == BRAID_KV_BLOCK_FIRST ? GpuOrder::kBlockFirst : GpuOrder::kLayerFirst, gpu_slots);
+    if (!layout.ok()) return report(layout.status());
+    const std::vector<Segment>& all = layout.value().segments();
+    *count = all.size();
+    if (segments == nullptr && capacity == 0) return BRAID_OK;
+    if (segments == nullptr || capacity < all.size())
+      return report(BRAID_ERROR_ARGUMENT, "the list is null, or shorter than " +
+                                              std::to_string(all.size()) + " segments");
+    std::transform(all.begin(), all.end(), segments, [](const Segment& segment) {
+      return braid_kv_segment{segment.gpu_base_bytes, segment.gpu_stride_bytes, segment.size_bytes};
+    });
+    return BRAID_OK;
+  });
+}
+
+braid_status braid_kv_open(const braid_kv_options* options, braid_kv** kv) {
+  return guarded([&] {
+    if (kv == nullptr) return report(BRAID_ERROR_ARGUMENT, "there is no place for the engine");
+    *kv = nullptr;
+    if (const braid_status wrong = check_struct(options, "braid_kv_options"); wrong != BRAID_OK)
+      return wrong;
+    auto opened = std::make_unique<braid_kv>();
+    if (const Status failed = open(*options, *opened); !failed.ok()) return report(failed);
+    *kv = opened.release();  // owner: the caller, until braid_kv_close
+    return BRAID_OK;
+  });
+}
+
+void braid_kv_close(braid_kv* kv) { const std::unique_ptr<braid_kv> closed(kv); }
+
+void braid_kv_wait(braid_kv* kv) {
+  if (kv != nullptr) kv->rotation->wait();
+}
+
+braid_status braid_kv_get_statistics(braid_kv* kv, braid_kv_statistics* statistics) {
+  return guarded(kv, [&](const braid_kv& engine) {
+    if (const braid_status wrong = check_struct(statistics, "braid_kv_statistics");
+        wrong != BRAID_OK)
+      return wrong;
+    const BlockTable& table = engine.rotation->table();
+    statistics->block_bytes = engine.rotation->block_bytes();
+    static_assert(sizeof(braid_kv_statistics::blocks) == kBlockStates * sizeof(size_t));
+    for (size_t state = 0; state < kBlockStates; ++state)
+      statistics->blocks[state] = table.count(static_cast<BlockState>(state));
+    statistics->gpu_slots_free = table.gpu().free_count();
+    statistics->gpu_slots_fenced = table.gpu().fenced_count();
+    statistics->host_slots_free = table.host().free_count();
+    statistics->host_slots_fenced = table.host().fenced_count();
+    statistics->accelerated_bytes = engine.braid != nullptr ? engine.braid->accelerated_bytes() : 0;
+    statistics->native_bytes = engine.braid != nullptr ? engine.braid->native_bytes() : 0;
+    return BRAID_OK;
+  });
+}

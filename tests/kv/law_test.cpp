@@ -1,0 +1,95 @@
+// The law of docs/architecture.md, for rotation: a call waits for nothing, and what it has put into
+// the program's streams needs no further call. The emulated driver has the lock of a context as
+// measured, so code that breaks the law hangs here.
+#include <array>
+
+#include "kv/braid_copier.h"
+#include "kv/rig.h"
+#include "support/gate.h"
+
+namespace braid::kv::test {
+namespace {
+
+using braid::test::DeviceBuffer;
+using braid::test::Gate;
+
+class LawTest : public KvTest, public ::testing::WithParamInterface<bool> {
+ protected:
+  void TearDown() override {
+    KvTest::TearDown();
+    braid_close(engine_);
+  }
+  void open_over_either() {
+    Opening opening{.slots = {2, 8}, .layers = 16};
+    if (GetParam()) {
+      const braid_option every_size{"BRAID_THRESHOLD", "1"};
+      const braid_options options{sizeof options, &every_size, 1};
+      ASSERT_EQ(braid_open(&options, &engine_), BRAID_OK) << braid_last_error();
+      opening.copier = [this] { return std::make_unique<BraidCopier>(calls_of(engine_)); };
+    }
+    open(opening);
+  }
+  BlockId host_only_block(uint64_t version) {
+    const BlockId id = sealed_block(version);
+    (void)rotation().end_use(id);
+    rotation().submit({.evict = {&id, 1}});
+    settle();
+    return id;
+  }
+  void read_in_a_step(BlockId id, uint64_t version) {
+    rotation().begin_step();
+    read(id, version);
+    EXPECT_TRUE(rotation().end_step().ok());
+  }
+  // A step that the CPU holds, then one whose block comes into the first one's slot.
+  void exchange_behind(Gate& gate) {
+    const BlockId cold = host_only_block(1);
+    const std::array<BlockId, 2> hot{sealed_block(2), sealed_block(3)};
+    rotation().submit({});
+    settle();
+    gate.hold(compute(0));
+    for (const BlockId id : hot) read_in_a_step(id, 2 + (id == hot[1] ? 1 : 0));
+    for (const BlockId id : hot) (void)rotation().end_use(id);
+    const Submitted submitted = rotation().submit({.evict = hot, .load = {&cold, 1}});
+    EXPECT_EQ(submitted.loads_left, 0u);
+    EXPECT_EQ(rotation().begin_use(cold), Refusal::kNone);
+    read_in_a_step(cold, 1);
+    const BlockId fresh = rotation().create().id;
+    rotation().begin_step();
+    write(fresh, 4);
+    EXPECT_EQ(rotation().seal(fresh), Refusal::kNone);
+    EXPECT_TRUE(rotation().end_step().ok());
+    EXPECT_TRUE(rotation().submit({}).failure.ok());
+    EXPECT_TRUE(rotation().poll().loaded.empty());
+  }
+
+  braid_engine* engine_ = nullptr;
+};
+
+// The program's stream is held meanwhile: a call that waited for it would not return.
+TEST_P(LawTest, NoCallWaits) {
+  open_over_either();
+  Gate gate(driver());
+  exchange_behind(gate);
+  gate.open();
+  settle();
+}
+
+// cuMemFree waits for the context's streams, and holds its lock: whatever needed another call of
+// the driver, or of ours, would never end.
+TEST_P(LawTest, WhatIsEnqueuedEndsByItself) {
+  open_over_either();
+  auto memory = std::make_unique<DeviceBuffer>(driver(), 1 << 20);
+  Gate gate(driver());
+  exchange_behind(gate);
+  gate.open();
+  memory.reset();
+  EXPECT_EQ(driver().cuStreamQuery(compute(0)), CUDA_SUCCESS);
+  settle();
+}
+
+INSTANTIATE_TEST_SUITE_P(Over, LawTest, ::testing::Bool(),
+                         [](const auto& tested) { return tested.param ? "EveryLink" : "OneLink"; });
+
+}  // namespace
+}  // namespace braid::kv::test

@@ -1,0 +1,181 @@
+// libbraid_kv.so as programs use it: kv.h over kv_abi.h, with the driver's batches and with
+// braid's.
+#include <braid/kv.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "support/server.h"
+
+namespace braid::test {
+namespace {
+
+constexpr uint32_t kGpuSlots = 6;
+constexpr uint32_t kHostSlots = 12;
+constexpr Rotation::Model kModel{4, 2, 64, 2, 16};
+
+class KvLibraryTest : public ServerTest {
+ protected:
+  void SetUp() override {
+    ServerTest::SetUp();
+    if (IsSkipped()) return;
+    auto segments = Rotation::segments(kModel, Rotation::GpuOrder::kBlockFirst, kGpuSlots);
+    ASSERT_TRUE(segments.ok()) << segments.status().message();
+    ASSERT_EQ(segments.value().size(), 1u);
+    block_bytes_ = segments.value()[0].size_bytes;
+    ASSERT_EQ(block_bytes_, 4u * 2 * 2 * 64 * 2 * 16);
+    cache_ = std::make_unique<DeviceBuffer>(driver(), kGpuSlots * block_bytes_);
+    compute_ = new_stream();
+    options_ = {segments.value(), kGpuSlots, kHostSlots, {{context(0), cache_->at(), compute_}}};
+  }
+
+  // A step that fills the block; the sources live as long as the test.
+  void write(Rotation& rotation, BlockNumber block, uint8_t value) {
+    written_.push_back(std::make_unique<HostBuffer>(driver(), block_bytes_));
+    std::memset(written_.back()->data(), value, block_bytes_);
+    MUST(driver(), cuMemcpyHtoDAsync(address(rotation, block), written_.back()->data(),
+                                     block_bytes_, compute_));
+  }
+  bool holds(Rotation& rotation, BlockNumber block, uint8_t value) {
+    HostBuffer read(driver(), block_bytes_);
+    MUST(driver(),
+         cuMemcpyDtoHAsync(read.data(), address(rotation, block), block_bytes_, compute_));
+    synchronize(compute_);
+    return std::vector(read.data(), read.data() + block_bytes_) ==
+           std::vector<uint8_t>(block_bytes_, value);
+  }
+  CUdeviceptr address(Rotation& rotation, BlockNumber block) {
+    return cache_->at(rotation.find(block).value().gpu_slot * block_bytes_);
+  }
+
+  // Two requests that do not fit together take turns.
+  void rotate(Rotation& rotation) {
+    std::vector<BlockNumber> requests[2];
+    for (uint8_t round = 0; round < 2; ++round) {
+      rotation.begin_step();
+      for (uint8_t i = 0; i < 4; ++i) {
+        auto block = rotation.create();
+        ASSERT_TRUE(block.ok()) << block.status().message();
+        requests[round].push_back(block.value());
+        write(rotation, block.value(), static_cast<uint8_t>(10 * round + i + 1));
+      }
+      ASSERT_TRUE(rotation.seal(requests[round]).ok());
+      ASSERT_TRUE(rotation.end_step().ok());
+      preempt(rotation, requests[round]);
+    }
+    for (uint8_t round = 0; round < 2; ++round) {
+      const std::vector<BlockNumber>& request = requests[round];
+      ASSERT_TRUE(rotation.submit({.load = request}).failure.ok());
+      const Rotation::Applied used = rotation.begin_use(request);
+      ASSERT_TRUE(used.ok()) << used.words();
+      rotation.begin_step();
+      for (uint8_t i = 0; i < 4; ++i)
+        EXPECT_TRUE(holds(rotation, request[i], static_cast<uint8_t>(10 * round + i + 1)));
+      ASSERT_TRUE(rotation.end_step().ok());
+      preempt(rotation, request);
+      EXPECT_TRUE(rotation.release(request).ok());
+    }
+  }
+  void preempt(Rotation& rotation, const std::vector<BlockNumber>& request) {
+    ASSERT_TRUE(rotation.poll().ok());
+    ASSERT_TRUE(rotation.end_use(request).ok());
+    const auto submitted = rotation.submit({.evict = request});
+    ASSERT_TRUE(submitted.failure.ok()) << submitted.failure.message();
+    ASSERT_TRUE(submitted.refused.empty());
+    rotation.wait();
+    ASSERT_TRUE(rotation.poll().ok());
+    for (const BlockNumber block : request)
+      ASSERT_EQ(rotation.find(block).value().state, Rotation::BlockState::kHostOnly);
+  }
+
+  uint64_t block_bytes_ = 0;
+  std::unique_ptr<DeviceBuffer> cache_;
+  CUstream compute_ = nullptr;
+  Rotation::Options options_;
+  std::vector<std::unique_ptr<HostBuffer>> written_;
+};
+
+TEST_F(KvLibraryTest, RotatesOverOneLink) {
+  auto opened = Rotation::open(options_);
+  ASSERT_TRUE(opened.ok()) << opened.status().message();
+  rotate(opened.value());
+  const auto statistics = opened.value().statistics();
+  EXPECT_EQ(statistics.value().gpu_slots_free, kGpuSlots);
+  EXPECT_EQ(statistics.value().host_slots_free, kHostSlots);
+  EXPECT_EQ(statistics.value().accelerated_bytes, 0u);
+}
+
+TEST_F(KvLibraryTest, RotatesOverEveryLink) {
+  const braid_option every_size[] = {{"BRAID_THRESHOLD", "1"}};
+  auto engine = Engine::open(every_size);
+  ASSERT_TRUE(engine.ok()) << engine.status().message();
+  auto opened = Rotation::open(options_, engine.value());
+  ASSERT_TRUE(opened.ok()) << opened.status().message();
+  rotate(opened.value());
+  EXPECT_GT(opened.value().statistics().value().accelerated_bytes, 0u);
+}
+
+TEST_F(KvLibraryTest, ReportsAndRefusals) {
+  auto opened = Rotation::open(options_);
+  Rotation& rotation = opened.value();
+  rotation.begin_step();
+  std::vector<BlockNumber> blocks;
+  for (uint32_t i = 0; i < kGpuSlots; ++i) blocks.push_back(rotation.create().value());
+  EXPECT_EQ(rotation.create().status().message(), "no slot of the GPU is free");
+  uint64_t none = 0;
+  int refusal = 0;
+  EXPECT_EQ(braid_kv_create(rotation.get(), &none, &refusal), BRAID_ERROR_ARGUMENT);
+  EXPECT_EQ(refusal, BRAID_KV_NO_GPU_SLOT);
+  for (const BlockNumber block : blocks) write(rotation, block, 1);
+  EXPECT_TRUE(rotation.seal({blocks.data(), 2}).ok());
+  ASSERT_TRUE(rotation.end_step().ok());
+  const Rotation::Applied sealed = rotation.seal({blocks.data() + 1, 2});
+  EXPECT_EQ(sealed.done, 0u);
+  EXPECT_EQ(sealed.refusal, BRAID_KV_WRONG_STATE);
+  EXPECT_EQ(rotation.submit({}).down_bytes, 2 * block_bytes_);
+  rotation.wait();
+  EXPECT_EQ(rotation.poll().value().synced, std::vector(blocks.begin(), blocks.begin() + 2));
+  EXPECT_NE(rotation.host_block(0, blocks[0]), nullptr);
+  EXPECT_EQ(rotation.host_block(0, blocks[2]), nullptr);
+  EXPECT_EQ(rotation.host_block(1, blocks[0]), nullptr);
+
+  ASSERT_TRUE(rotation.end_use({blocks.data() + 2, 1}).ok());
+  const Rotation::Submitted dirty = rotation.submit({.evict = {blocks.data() + 2, 1}});
+  ASSERT_EQ(dirty.refused.size(), 1u);
+  EXPECT_EQ(dirty.refused[0].block, blocks[2]);
+  EXPECT_EQ(dirty.refused[0].refusal, BRAID_KV_WRONG_STATE);
+}
+
+TEST_F(KvLibraryTest, MistakesAreNamed) {
+  EXPECT_EQ(Rotation::segments({}, Rotation::GpuOrder::kBlockFirst, 8).status().message(),
+            "layers is 0. Give the model's own number");
+  options_.gpu_slots = 0;
+  EXPECT_NE(Rotation::open(options_).status().message().find("gpu_slots"), std::string::npos);
+  braid_kv* kv = nullptr;
+  braid_kv_options options{};
+  EXPECT_EQ(braid_kv_open(&options, &kv), BRAID_ERROR_ARGUMENT);
+  EXPECT_STREQ(braid_kv_last_error(),
+               "braid_kv_options: struct_bytes is 0. Set it to sizeof(braid_kv_options)");
+  EXPECT_EQ(braid_kv_poll(nullptr, nullptr), BRAID_ERROR_ARGUMENT);
+  EXPECT_EQ(braid_kv_apply(nullptr, BRAID_KV_SEAL, nullptr, 0, nullptr), BRAID_KV_WRONG_STATE);
+  EXPECT_STREQ(braid_kv_refusal_words(BRAID_KV_SHARED), "other requests need what the block holds");
+  EXPECT_STREQ(braid_kv_refusal_words(77), "unknown");
+  braid_kv_close(nullptr);
+}
+
+// As engines keep a cache: a segment for each layer.
+TEST_F(KvLibraryTest, LayerFirstSegments) {
+  const auto segments =
+      Rotation::segments(kModel, Rotation::GpuOrder::kLayerFirst, kGpuSlots).value();
+  ASSERT_EQ(segments.size(), kModel.layers);
+  EXPECT_EQ(segments[1].gpu_base_bytes, kGpuSlots * segments[0].size_bytes);
+  size_t count = 0;
+  braid_kv_segment one{};
+  EXPECT_EQ(braid_kv_segments(&kModel, BRAID_KV_LAYER_FIRST, kGpuSlots, &one, 1, &count),
+            BRAID_ERROR_ARGUMENT);
+  EXPECT_EQ(count, kModel.layers);
+}
+
+}  // namespace
+}  // namespace braid::test
