@@ -193,7 +193,8 @@ void add_run_options(CLI::App& command, Options& options) {
       ->check(CLI::Range(1.0, 1e6));
   command.add_option("--host-gb", options.host_gb, "host memory for KV caches, by GPU")
       ->check(CLI::Range(0.0, 1e6));
-  command.add_option("--gpus", options.gpus, "on one host")->check(CLI::Range(1, 16));
+  command.add_option("--gpus", options.gpus, "on one host; what is printed is of the first")
+      ->check(CLI::Range(1, 16));
   command.add_option("--alpha", options.parameters.lag.alpha, "of the lag of rotary requests");
   command.add_option("--beta-tbt", options.parameters.lag.beta_tbt, "beta_B");
   command.add_option("--beta-ttft", options.parameters.lag.beta_ttft, "beta_F");

@@ -64,11 +64,7 @@ Estimate estimate(const std::vector<double>& values) {
 
 std::vector<double> by_seed(const Results& results, const Metric& metric) {
   std::vector<double> values;
-  for (const std::vector<RunResult>& gpus : results) {
-    double sum = 0;
-    for (const RunResult& gpu : gpus) sum += metric(gpu.metrics);
-    values.push_back(sum / static_cast<double>(gpus.size()));
-  }
+  for (const std::vector<RunResult>& gpus : results) values.push_back(metric(gpus.front().metrics));
   return values;
 }
 

@@ -50,7 +50,7 @@ Estimate estimate(const std::vector<double>& values);
 
 using Metric = std::function<double(const Metrics&)>;
 
-/// By seed, the mean over the GPUs.
+/// By seed, of the first GPU: however many there are, it serves the same requests.
 std::vector<double> by_seed(const Results& results, const Metric& metric);
 
 class Laboratory {

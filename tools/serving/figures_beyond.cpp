@@ -89,8 +89,10 @@ Result<Figure> bandwidth(Designer& designer) {
 
 Result<Figure> gpus(Designer& designer) {
   BRAID_LET(base, designer.base(kQwen, "H200", designer.chats()));
-  Figure figure{.title = "One to four GPUs that rotate on one host",
-                .setting = words_of(base) + "; means over the GPUs"};
+  Figure figure{
+      .title = "One to four GPUs that rotate on one host",
+      .setting = words_of(base) +
+                 "; of the first GPU, whose requests are the same beside any number of others"};
   for (const Arm& arm : {braid_on("pcie5"), braid_on("braid4"), paper_on("braid4")}) {
     BRAID_LET(panel, designer.by_parameter(arm.name, base, arm, {1.05, 1.3}, "GPUs", {1, 2, 3, 4},
                                            [](Case& one, double count) {
