@@ -373,7 +373,7 @@ BRAID_API braid_status braid_fabric_report(braid_fabric* fabric, int form, char*
 /* A word of 8 bytes that a GPU or a thread writes, so that it can say from within a CUDA graph how
  * far it is; the callback then writes what is ready. It is 0 at first. A change is told with the
  * value before and the latest one: values in between may go unseen, so count up, and never expect
- * an event for each. The engine looks every 500 us, and more often while things happen. What a
+ * an event for each. The engine looks every 400 us, and more often while things happen. What a
  * thread wrote before it stored the word (release) is there for the callback; a kernel needs
  * __threadfence_system() in between. Source: 3.3 of the paper, alloc_uvm_watcher. */
 typedef enum braid_fabric_word_memory {

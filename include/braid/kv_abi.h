@@ -180,7 +180,7 @@ typedef struct braid_kv_submitted {
   size_t struct_bytes; /* sizeof(braid_kv_submitted) */
   uint64_t down_bytes; /* under way since this call */
   uint64_t up_bytes;
-  size_t evictions_left;   /* the last ones of the plan: no budget */
+  size_t evictions_left;   /* sealed ones: no budget */
   size_t loads_left;       /* the last ones of the plan: no budget, or no slot of the GPU */
   const uint64_t* refused; /* blocks of the plan; until the next call of submit */
   const int* refusals;     /* and why */

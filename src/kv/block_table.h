@@ -173,6 +173,11 @@ class BlockTable {
 
   /// Null: there is no such block. Until the next operation.
   const Block* find(BlockId id) const;
+  /// It is asked for soon: a plan's blocks lie anywhere, and mostly in no cache of the CPU.
+  void prefetch(BlockId id) const {
+    const auto index = static_cast<uint32_t>(id);
+    if (index < entries_.size()) __builtin_prefetch(&entries_[index]);
+  }
   const SlotPool& gpu() const { return gpu_; }
   const SlotPool& host() const { return host_; }
   size_t count(BlockState state) const { return counts_[static_cast<size_t>(state)]; }

@@ -5,6 +5,16 @@
 #include "base/try.h"
 
 namespace braid::kv {
+namespace {
+
+// So many blocks ahead, what the table has of one is on its way from memory in time.
+constexpr size_t kPrefetchDistance = 12;
+
+void prefetch_ahead(const BlockTable& table, std::span<const BlockId> ids, size_t at) {
+  if (at + kPrefetchDistance < ids.size()) table.prefetch(ids[at + kPrefetchDistance]);
+}
+
+}  // namespace
 
 Result<std::unique_ptr<RotationEngine>> RotationEngine::open(const cuda::Driver& driver,
                                                              RotationOptions options,
@@ -90,16 +100,18 @@ RotationEngine::Batch RotationEngine::new_batch(Direction direction) {
 void RotationEngine::evict(const Plan& plan, const Budget& budget, Submitted& submitted) {
   Batch batch = new_batch(Direction::kDown);
   for (size_t i = 0; i < plan.evict.size(); ++i) {
-    const Block* block = table_.find(plan.evict[i]);
+    const BlockId id = plan.evict[i];
+    prefetch_ahead(table_, plan.evict, i);
+    const Block* block = table_.find(id);
     const bool is_copied =
         block != nullptr && block->state == BlockState::kSealed && block->users == 0;
     if (is_copied && submitted.down_bytes + block_bytes() > budget.down_bytes) {
-      submitted.evictions_left = plan.evict.size() - i;
-      break;
+      ++submitted.evictions_left;
+      continue;
     }
-    const Refusal refusal = begin_eviction(plan.evict[i], batch);
+    const Refusal refusal = begin_eviction(id, batch);
     if (refusal != Refusal::kNone)
-      submitted.refused.emplace_back(plan.evict[i], refusal);
+      submitted.refused.emplace_back(id, refusal);
     else if (is_copied)
       submitted.down_bytes += block_bytes();
   }
@@ -143,15 +155,22 @@ void RotationEngine::write_through(const Budget& budget, Submitted& submitted) {
 
 // ---- Up ----
 
+// Free slots first, in a batch that waits for nothing. Then those that are fenced, behind what may
+// still touch them.
 void RotationEngine::load(const Plan& plan, const Budget& budget, Submitted& submitted) {
   Batch batch = new_batch(Direction::kUp);
   for (size_t i = 0; i < plan.load.size(); ++i) {
     const BlockId id = plan.load[i];
+    prefetch_ahead(table_, plan.load, i);
     const Block* block = table_.find(id);
     if (block != nullptr && block->is_on_gpu()) continue;
     if (submitted.up_bytes + block_bytes() > budget.up_bytes) {
       submitted.loads_left = plan.load.size() - i;
       break;
+    }
+    if (table_.gpu().free_count() == 0 && !batch.blocks.empty() && batch.after == Marks{}) {
+      enqueue(std::move(batch), Urgency::kUrgent, plan.landing, submitted);
+      batch = new_batch(Direction::kUp);
     }
     const BlockTable::Copy copy = table_.begin_load(id, batch.mark, plan.landing, enqueued());
     if (copy.refusal == Refusal::kNoGpuSlot) {
@@ -207,7 +226,9 @@ void RotationEngine::enqueue(Batch batch, Urgency urgency, Landing landing, Subm
 
 void RotationEngine::end(const Batch& batch, bool ok) {
   const bool is_down = batch.direction == Direction::kDown;
-  for (const BlockId id : batch.blocks) {
+  for (size_t i = 0; i < batch.blocks.size(); ++i) {
+    const BlockId id = batch.blocks[i];
+    prefetch_ahead(table_, batch.blocks, i);
     const Refusal refusal = is_down ? table_.end_sync(id, ok) : table_.end_load(id, ok);
     // A block that was released meanwhile is nobody's concern.
     if (refusal == Refusal::kNone && ok) (is_down ? report_.synced : report_.loaded).push_back(id);

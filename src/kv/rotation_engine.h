@@ -80,8 +80,8 @@ struct Budget {
 struct Submitted {
   uint64_t down_bytes = 0;
   uint64_t up_bytes = 0;
-  size_t evictions_left = 0;  ///< the last ones of the plan: no budget
-  size_t loads_left = 0;      ///< no budget, or no slot of the GPU
+  size_t evictions_left = 0;  ///< sealed ones: no budget
+  size_t loads_left = 0;      ///< the last ones of the plan: no budget, or no slot of the GPU
   /// Blocks of the plan whose state did not allow it, or for which there was no slot of the host.
   std::vector<std::pair<BlockId, Refusal>> refused;
   Status failure;  ///< of a copy: its blocks are where they were

@@ -5,9 +5,12 @@
 #include <array>
 
 #include "kv/rig.h"
+#include "support/gate.h"
 
 namespace braid::kv::test {
 namespace {
+
+using braid::test::Gate;
 
 class RotationTest : public KvTest {
  protected:
@@ -89,6 +92,7 @@ TEST_F(RotationTest, APreemptionCopiesTheLastBlockAlone) {
 
 TEST_F(RotationTest, BudgetsAreKeptByDirection) {
   open({});
+  const BlockId equal = synced_block(1);
   std::array<BlockId, 3> down, up;
   for (BlockId& id : up) id = host_only_block(1);
   for (BlockId& id : down) {
@@ -104,6 +108,10 @@ TEST_F(RotationTest, BudgetsAreKeptByDirection) {
   EXPECT_EQ(submitted.loads_left, 2u);
   settle();
   EXPECT_EQ(state(down[2]), BlockState::kSealed);
+  (void)rotation().end_use(equal);
+  const std::array<BlockId, 2> both{down[2], equal};
+  EXPECT_EQ(rotation().submit({.evict = both}, {.down_bytes = 0}).evictions_left, 1u);
+  EXPECT_EQ(state(equal), BlockState::kHostOnly) << "it leaves without a copy";
   EXPECT_EQ(state(up[1]), BlockState::kHostOnly);
 }
 
@@ -119,6 +127,26 @@ TEST_F(RotationTest, ASlotIsUsedAgainBehindTheStepThatReadsIt) {
   EXPECT_EQ(submitted.loads_left, 0u);
   EXPECT_EQ(rotation().begin_use(first), Refusal::kNone);
   read_in_a_step({&first, 1}, 1);
+}
+
+// A running step holds back only what comes into its blocks' slots.
+TEST_F(RotationTest, ALoadIntoAFreeSlotWaitsForNoStep) {
+  open({.slots = {2, 8}});
+  const std::array<BlockId, 2> cold{host_only_block(1), host_only_block(2)};
+  const BlockId hot = synced_block(3);
+  Gate gate(driver());
+  gate.hold(compute(0));
+  read_in_a_step({&hot, 1}, 3);
+  (void)rotation().end_use(hot);
+  const Submitted submitted =
+      rotation().submit({.evict = {&hot, 1}, .load = cold, .landing = Landing::kPolled});
+  EXPECT_EQ(submitted.loads_left, 0u);
+  std::vector<BlockId> loaded;
+  while (loaded.empty()) loaded = rotation().poll().loaded;
+  EXPECT_EQ(loaded, std::vector{cold[0]});
+  gate.open();
+  settle();
+  EXPECT_EQ(state(cold[1]), BlockState::kSynced);
 }
 
 TEST_F(RotationTest, ARankThatFailsFailsItsGroup) {

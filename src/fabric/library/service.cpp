@@ -22,7 +22,7 @@ namespace {
 constexpr const char* kLoopback = "127.0.0.1";
 constexpr uint64_t kBusyNs = 100'000;  // after something has happened, it looks again at once
 // Between looks when nothing happens, where no descriptor tells.
-constexpr auto kQuiet = std::chrono::microseconds(500);
+constexpr auto kQuiet = std::chrono::microseconds(400);
 
 int kind_of(About about) {
   switch (about) {
