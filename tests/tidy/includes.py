@@ -19,6 +19,7 @@ ROOMS = {
     "preload": {"base", "cuda", "topology", "multipath", "loader", "lending"},
     "library": {"base", "cuda", "topology", "multipath", "preload"},
     "kv": {"base", "cuda", "library"},
+    "serving": {"base", "topology", "simulation", "kv"},
     "emulator": {"base", "topology", "simulation"},
 }
 # The emulated driver runs twins of braid's kernels. It is below the driver table, never above it.

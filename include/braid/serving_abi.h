@@ -1,0 +1,125 @@
+/* Which requests of an LLM server run: SuperInfer's RotaSched and other scheduling policies, as a C
+ * interface. Library: libbraid_serving.so, which needs no GPU and no driver.
+ *
+ * Between two steps of the model an engine describes its requests, and a policy answers whom to
+ * preempt and whom to admit. A policy is a pure function: no clock, no thread, no memory of earlier
+ * calls; the order in which the requests are listed changes nothing. docs/serving.md says what each
+ * policy does and what a simulation makes of it; the lag of a request is section 4.2.2 of
+ * SuperInfer, and its Algorithm 1 section 4.2.3.
+ *
+ *   braid_serving_parameters parameters;
+ *   braid_serving_default_parameters(&parameters);
+ *   braid_serving_policy* policy;
+ *   if (braid_serving_open("braid", &parameters, &policy) != BRAID_OK)
+ *     puts(braid_serving_last_error());
+ *   each step: braid_serving_decide(policy, &view, preempt, admit, &decision);
+ *   braid_serving_close(policy);
+ *
+ * What to do with an answer: preempt those named, then give the running what they grow by, then
+ * admit those named in their order, and stop at the first that finds no free blocks: it stays what
+ * it was. No request is in both lists.
+ *
+ * Units: times are microseconds since any one moment, sizes are bytes, a block is the unit of KV
+ * cache. Threads: a policy may be used by any number of threads at once. Ownership: braid_serving_
+ * close frees what braid_serving_open gave; all else is the caller's. Errors: every function that
+ * can fail returns a braid_status (braid.h), and braid_serving_last_error has the words of the last
+ * one of this thread. A call that fails has done nothing. C11 and C++. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "braid/braid.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct braid_serving_policy braid_serving_policy;
+
+typedef struct braid_serving_parameters {
+  size_t struct_bytes;      /* sizeof(braid_serving_parameters) */
+  double alpha;             /* weight of lag between tokens against lag before the first; >= 0 */
+  double beta_tbt;          /* beta_B: share of the TBT objective that is tolerated */
+  double beta_ttft;         /* beta_F: share of the TTFT objective that is tolerated */
+  uint32_t transfer_blocks; /* `paper`: B_xfer */
+  int late_only;            /* `braid`: only late requests preempt others */
+} braid_serving_parameters;
+
+/* Those of SuperInfer, section 5.2. */
+BRAID_API void braid_serving_default_parameters(braid_serving_parameters* parameters);
+
+/* The name of a policy: "paper", "braid", ... NULL behind the last. */
+BRAID_API const char* braid_serving_policy_name(size_t index);
+
+/* Parameters may be NULL: the defaults. */
+BRAID_API braid_status braid_serving_open(const char* name,
+                                          const braid_serving_parameters* parameters,
+                                          braid_serving_policy** policy);
+BRAID_API void braid_serving_close(braid_serving_policy* policy);
+/* Whether what it preempts keeps its KV cache on the host (1), or is computed again (0). */
+BRAID_API int braid_serving_keeps(const braid_serving_policy* policy);
+
+typedef enum braid_serving_state {
+  BRAID_SERVING_WAITING = 0, /* nothing on the GPU: new, or to be computed again */
+  BRAID_SERVING_RUNNING = 1,
+  BRAID_SERVING_ROTARY = 2, /* paused, its KV cache on the host */
+  BRAID_SERVING_LOADING = 3 /* on its way back; its blocks are taken */
+} braid_serving_state;
+
+#define BRAID_SERVING_NO_TOKEN INT64_MIN
+
+typedef struct braid_serving_request {
+  uint64_t id;               /* its own in this view */
+  int state;                 /* a braid_serving_state */
+  uint32_t priority;         /* of its class, 0 to 255; the lowest is served first */
+  int64_t ttft_objective_us; /* from arrival to the first token */
+  int64_t tbt_objective_us;  /* from one token to the next */
+  int64_t arrival_us;
+  int64_t last_token_us;     /* BRAID_SERVING_NO_TOKEN before the first */
+  int64_t running_since_us;  /* running */
+  uint32_t blocks;           /* waiting, rotary: what admitting takes; running: what it has */
+  uint32_t growth_blocks;    /* running: what it takes beyond them in the next step */
+  uint32_t load_blocks;      /* what has to come from the host before it runs */
+  uint32_t freed_blocks;     /* running: what preempting gives back; shared blocks stay */
+  uint32_t save_blocks;      /* running: what the host has no copy of */
+  uint32_t context_tokens;   /* prompt and generated */
+  uint32_t generated_tokens; /* of them */
+  uint32_t output_tokens;    /* what it will have generated in the end, for sjf_oracle; or 0 */
+  uint32_t expected_tokens;  /* the same as a guess, for lightllm-like; or 0 */
+  double length_rank;        /* the same as an order, for ltr-like; or 0 */
+} braid_serving_request;
+
+typedef struct braid_serving_view {
+  size_t struct_bytes; /* sizeof(braid_serving_view) */
+  int64_t now_us;
+  int64_t step_us;       /* how long the next step is expected to take */
+  uint32_t total_blocks; /* on the GPU */
+  uint32_t free_blocks;
+  uint32_t host_free_blocks;
+  uint32_t max_running; /* running and loading */
+  uint64_t block_bytes; /* at least 1 */
+  uint64_t load_bytes;  /* what can come from the host by the end of the next step */
+  uint64_t save_bytes;  /* what can go there */
+  const braid_serving_request* requests;
+  size_t request_count;
+} braid_serving_view;
+
+typedef struct braid_serving_decision {
+  size_t preempt_count;
+  size_t admit_count;
+  uint64_t load_bytes; /* what admitting costs */
+  uint64_t save_bytes; /* what preempting costs */
+} braid_serving_decision;
+
+/* `preempt` and `admit` have room for request_count ids each. */
+BRAID_API braid_status braid_serving_decide(const braid_serving_policy* policy,
+                                            const braid_serving_view* view, uint64_t* preempt,
+                                            uint64_t* admit, braid_serving_decision* decision);
+
+/* Of this thread's last call that failed; until the next one. */
+BRAID_API const char* braid_serving_last_error(void);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,83 @@
+#include "serving/hardware.h"
+
+#include <array>
+#include <charconv>
+
+namespace braid::serving {
+namespace {
+
+const std::vector<Gpu>& gpus() {
+  static const std::vector<Gpu> all = {
+      {"H200", 141e9, "NVIDIA's datasheet: 141 GB of HBM3e"},
+      {"GH200", 144e9, "SuperInfer section 5.1: 144 GB of HBM; time as on an H200"},
+  };
+  return all;
+}
+
+const std::vector<Link>& links() {
+  static const std::vector<Link> all = {
+      {"pcie4", 25, 26, 45, false, true, 20,
+       "assumed: half of what one PCIe 5.0 link was measured to carry, less 10 %"},
+      {"pcie5", 55.5, 55.4, 101.6, false, true, 20,
+       "native copies, docs/measurements/2026-11-23-2xH200.md"},
+      {"braid2", 108.7, 109.3, 154.4, false, true, 30,
+       "braid over 2 links, docs/measurements/2026-11-23-2xH200.md"},
+      {"braid4", 158.7, 130.3, 157.1, false, true, 30,
+       "braid over 4 links, docs/measurements/2026-11-22-4xH200.md (both ways: "
+       "2026-11-21-4xH200-awake.md)"},
+      {"c2c", 269.7, 239.0, 360.4, false, true, 20, "SuperInfer table 1: MS+MK, DuplexKV"},
+      {"c2c-serial", 269.7, 239.0, 269.7, true, true, 20, "SuperInfer table 1: MS+MK"},
+      {"c2c-naive", 9.86, 10.75, 10.75, true, false, 20, "SuperInfer table 1: naive"},
+  };
+  return all;
+}
+
+template <typename Named>
+std::string names_of(const std::vector<Named>& all) {
+  std::string names;
+  for (const Named& one : all) names += (names.empty() ? "" : ", ") + one.name;
+  return names;
+}
+
+// "LOAD,SAVE,BOTH"
+bool parse_rates(std::string_view text, std::array<double, 3>& rates) {
+  for (double& rate : rates) {
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), rate);
+    if (error != std::errc() || !(rate > 0) || rate > 1e6) return false;
+    text.remove_prefix(static_cast<size_t>(end - text.data()));
+    const bool is_last = &rate == &rates.back();
+    if (is_last ? !text.empty() : !text.starts_with(',')) return false;
+    if (!is_last) text.remove_prefix(1);
+  }
+  return true;
+}
+
+}  // namespace
+
+std::string gpu_names() { return names_of(gpus()); }
+std::string link_names() { return names_of(links()); }
+
+Result<Gpu> find_gpu(std::string_view name) {
+  for (const Gpu& gpu : gpus())
+    if (gpu.name == name) return gpu;
+  return Status::error("there is no GPU '" + std::string(name) + "'",
+                       "Choose one of " + gpu_names());
+}
+
+Result<Link> find_link(std::string_view text) {
+  for (const Link& link : links())
+    if (link.name == text) return link;
+  std::array<double, 3> rates{};
+  if (parse_rates(text, rates))
+    return Link{std::string(text), rates[0], rates[1], rates[2], false, true, 20, "given"};
+  return Status::error(
+      "there is no link '" + std::string(text) + "'",
+      "Choose one of " + link_names() + ", or give LOAD,SAVE,BOTH in GB/s, as 55,55,100");
+}
+
+HostMemory pcie_host() {
+  return {219.4, 162.8, 207.6,
+          "4 GPUs of one H200 server at once, native copies, each on its own link"};
+}
+
+}  // namespace braid::serving

@@ -1,0 +1,166 @@
+// The C interface of include/braid/serving_abi.h.
+#include "braid/serving_abi.h"
+
+#include <algorithm>
+#include <exception>
+#include <memory>
+#include <new>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "serving/policies/make_policy.h"
+
+struct braid_serving_policy {
+  std::unique_ptr<braid::serving::Policy> policy;
+};
+
+namespace {
+
+using namespace braid::serving;
+using braid::Status;
+
+static_assert(BRAID_SERVING_NO_TOKEN == kNoToken);
+
+thread_local std::string last_error;
+
+braid_status refuse(std::string message) {
+  last_error = std::move(message);
+  return BRAID_ERROR_ARGUMENT;
+}
+
+// No exception leaves.
+template <typename Body>
+braid_status guarded(const Body& body) noexcept try {
+  return body();
+} catch (const std::bad_alloc&) {
+  last_error = "out of memory";
+  return BRAID_ERROR_MEMORY;
+} catch (const std::exception& unexpected) {
+  last_error = unexpected.what();
+  return BRAID_ERROR_UNAVAILABLE;
+}
+
+std::string of_request(const braid_serving_request& request, const std::string& what) {
+  return "braid_serving_request " + std::to_string(request.id) + ": " + what;
+}
+
+// Empty: nothing.
+std::string what_is_wrong(const braid_serving_request& request) {
+  if (request.state < BRAID_SERVING_WAITING || request.state > BRAID_SERVING_LOADING)
+    return of_request(request, std::to_string(request.state) + " is not a braid_serving_state");
+  if (request.priority > UINT8_MAX)
+    return of_request(request,
+                      "its priority is " + std::to_string(request.priority) + ". Give 0 to 255");
+  return {};
+}
+
+RequestView view_of(const braid_serving_request& request) {
+  RequestView view;
+  view.id = request.id;
+  view.state = static_cast<RequestState>(request.state);
+  view.priority = static_cast<uint8_t>(request.priority);
+  view.slo = {request.ttft_objective_us, request.tbt_objective_us};
+  view.arrival_us = request.arrival_us;
+  view.last_token_us = request.last_token_us;
+  view.running_since_us = request.running_since_us;
+  view.blocks = request.blocks;
+  view.growth_blocks = request.growth_blocks;
+  view.load_blocks = request.load_blocks;
+  view.freed_blocks = request.freed_blocks;
+  view.save_blocks = request.save_blocks;
+  view.context_tokens = request.context_tokens;
+  view.generated_tokens = request.generated_tokens;
+  view.output_tokens = request.output_tokens;
+  view.expected_tokens = request.expected_tokens;
+  view.length_rank = request.length_rank;
+  return view;
+}
+
+View view_of(const braid_serving_view& given, std::span<const RequestView> requests) {
+  View view;
+  view.now_us = given.now_us;
+  view.step_us = given.step_us;
+  view.total_blocks = given.total_blocks;
+  view.free_blocks = given.free_blocks;
+  view.host_free_blocks = given.host_free_blocks;
+  view.max_running = given.max_running;
+  view.block_bytes = given.block_bytes;
+  view.budget = {given.load_bytes, given.save_bytes};
+  view.requests = requests;
+  return view;
+}
+
+template <typename Struct>
+bool is_short(const Struct& given) {
+  return given.struct_bytes < sizeof(Struct);
+}
+
+}  // namespace
+
+void braid_serving_default_parameters(braid_serving_parameters* parameters) {
+  const PolicyParameters defaults;
+  *parameters = {sizeof(braid_serving_parameters), defaults.lag.alpha,       defaults.lag.beta_tbt,
+                 defaults.lag.beta_ttft,           defaults.transfer_blocks, defaults.late_only};
+}
+
+const char* braid_serving_policy_name(size_t index) {
+  return index < policy_names().size() ? policy_names()[index].name : nullptr;
+}
+
+braid_status braid_serving_open(const char* name, const braid_serving_parameters* parameters,
+                                braid_serving_policy** policy) {
+  return guarded([&] {
+    if (name == nullptr || policy == nullptr) return refuse("a pointer that must be given is null");
+    PolicyParameters wanted;
+    if (parameters != nullptr) {
+      if (is_short(*parameters))
+        return refuse("braid_serving_parameters: set struct_bytes to its size");
+      wanted.lag = {parameters->alpha, parameters->beta_tbt, parameters->beta_ttft};
+      wanted.transfer_blocks = parameters->transfer_blocks;
+      wanted.late_only = parameters->late_only != 0;
+    }
+    auto made = make_policy(name, wanted);
+    if (!made.ok()) return refuse(made.status().message());
+    auto opened = std::make_unique<braid_serving_policy>();
+    opened->policy = std::move(made).value();
+    *policy = opened.release();
+    return BRAID_OK;
+  });
+}
+
+void braid_serving_close(braid_serving_policy* policy) {
+  const std::unique_ptr<braid_serving_policy> owned(policy);
+}
+
+int braid_serving_keeps(const braid_serving_policy* policy) {
+  return policy != nullptr && policy->policy->eviction() == Eviction::kRotate;
+}
+
+braid_status braid_serving_decide(const braid_serving_policy* policy,
+                                  const braid_serving_view* view, uint64_t* preempt,
+                                  uint64_t* admit, braid_serving_decision* decision) {
+  return guarded([&] {
+    if (policy == nullptr || view == nullptr || decision == nullptr)
+      return refuse("a pointer that must be given is null");
+    if (is_short(*view)) return refuse("braid_serving_view: set struct_bytes to its size");
+    const bool has_lists = view->requests != nullptr && preempt != nullptr && admit != nullptr;
+    if (view->request_count > 0 && !has_lists) return refuse("a list that must be given is null");
+    if (view->block_bytes == 0) return refuse("braid_serving_view: block_bytes is 0");
+    std::vector<RequestView> requests;
+    requests.reserve(view->request_count);
+    for (const braid_serving_request& request : std::span(view->requests, view->request_count)) {
+      if (std::string wrong = what_is_wrong(request); !wrong.empty())
+        return refuse(std::move(wrong));
+      requests.push_back(view_of(request));
+    }
+    const Decision decided = policy->policy->decide(view_of(*view, requests));
+    std::copy(decided.preempt.begin(), decided.preempt.end(), preempt);
+    std::copy(decided.admit.begin(), decided.admit.end(), admit);
+    *decision = {decided.preempt.size(), decided.admit.size(), decided.load_bytes,
+                 decided.save_bytes};
+    return BRAID_OK;
+  });
+}
+
+const char* braid_serving_last_error(void) { return last_error.c_str(); }

@@ -1,0 +1,78 @@
+// What a run was like for those who sent the requests.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/histogram.h"
+#include "serving/request_state.h"
+
+namespace braid::serving {
+
+inline constexpr int64_t kNever = -1;
+
+/// One request's history. Times are microseconds.
+struct RequestRecord {
+  int64_t arrival_us = 0;
+  Slo slo;
+  int64_t first_token_us = kNever;
+  int64_t last_token_us = kNever;
+  int64_t end_us = kNever;
+  uint32_t tokens = 0;
+  uint32_t late_gaps = 0;  ///< longer than the objective
+  int64_t longest_gap_us = 0;
+  uint32_t rotations = 0;   ///< times that it left for the host
+  uint32_t recomputes = 0;  ///< times that its KV cache was given up
+  int64_t paused_us = 0;    ///< on the host, or on its way back
+
+  int64_t gaps() const { return tokens > 0 ? int64_t{tokens} - 1 : 0; }
+};
+
+/// What happened on the GPU, by the second.
+struct Sample {
+  int64_t at_us;
+  double kv_share;  ///< of the KV cache in use
+  uint32_t waiting, running, paused;
+};
+
+struct RunRecord {
+  std::vector<RequestRecord> requests;
+  std::vector<Sample> timeline;
+  int64_t from_us = 0;   ///< requests that came before are not counted: the run warms up
+  int64_t until_us = 0;  ///< the last arrival
+  int64_t end_us = 0;    ///< what is not finished then has missed its objectives
+  uint64_t tokens = 0;   ///< between from_us and until_us
+  int64_t busy_us = 0;
+  int64_t stalled_us = 0;  ///< steps had ended but for the copies that they waited for
+  uint64_t steps = 0;
+  uint64_t loaded_bytes = 0;
+  uint64_t saved_bytes = 0;
+};
+
+/// Of the requests that count. Shares are of 1; unfinished requests have missed.
+struct Metrics {
+  uint64_t requests = 0;
+  double finished = 0;
+  double ttft_attainment = 0;
+  double tbt_tokens = 0;   ///< share of gaps between tokens within the objective
+  double tbt_means = 0;    ///< share of requests whose mean gap is
+  double tbt_longest = 0;  ///< share of requests whose longest gap is
+  double ttft_p50_s = 0, ttft_p99_s = 0;
+  double tbt_p50_ms = 0, tbt_p99_ms = 0;
+  double longest_gap_p99_ms = 0;
+  double goodput_rps = 0;         ///< requests with TTFT and mean gap within their objectives
+  double strict_goodput_rps = 0;  ///< with TTFT and every gap
+  double throughput_tps = 0;      ///< tokens generated
+  double rotations = 0;           ///< a request
+  double recomputes = 0;          ///< a request
+  double paused_share = 0;        ///< of the time that requests spent here
+  double stall_share = 0;         ///< of the time that the GPU had work
+  double load_gbps = 0, save_gbps = 0;
+  double step_ms = 0;  ///< mean
+};
+
+/// `gaps_us`: all gaps of the requests that count.
+Metrics summarize(const RunRecord& run, const Histogram& gaps_us);
+
+}  // namespace braid::serving

@@ -1,0 +1,81 @@
+// Policies that know the objectives of each request, but no lag.
+#include <algorithm>
+
+#include "serving/policies/kinds.h"
+#include "serving/policies/room.h"
+
+namespace braid::serving {
+namespace {
+
+int64_t deadline_us(const RequestView& request) {
+  return request.last_token_us == kNoToken ? request.arrival_us + request.slo.ttft_us
+                                           : request.last_token_us + request.slo.tbt_us;
+}
+
+bool is_due_first(const RequestView* a, const RequestView* b) {
+  const int64_t due_a = deadline_us(*a), due_b = deadline_us(*b);
+  return due_a != due_b ? due_a < due_b : came_first(a, b);
+}
+
+Queue paused(const View& view) {
+  Queue queue = in_state(view, RequestState::kWaiting);
+  const Queue rotary = in_state(view, RequestState::kRotary);
+  queue.insert(queue.end(), rotary.begin(), rotary.end());
+  return queue;
+}
+
+/// Earliest deadline first, of the next token: preempts whoever is due later.
+class Edf final : public Policy {
+ public:
+  std::string_view name() const override { return "edf"; }
+  Eviction eviction() const override { return Eviction::kRotate; }
+  Decision decide(const View& view) const override {
+    Room room(view);
+    Queue victims = in_state(view, RequestState::kRunning);
+    std::sort(victims.begin(), victims.end(),
+              [](const RequestView* a, const RequestView* b) { return is_due_first(b, a); });
+    cover_growth(room, victims);
+    Queue queue = paused(view);
+    std::sort(queue.begin(), queue.end(), is_due_first);
+    admit_by_preempting(room, queue, victims,
+                        [&](const RequestView& candidate, const RequestView& victim) {
+                          return victim.running_since_us < view.now_us &&
+                                 deadline_us(candidate) < deadline_us(victim);
+                        });
+    return room.take();
+  }
+};
+
+/// Classes in the order of their priority, first come first served inside each; a class preempts
+/// those below it.
+class SloClasses final : public Policy {
+ public:
+  std::string_view name() const override { return "slo_classes"; }
+  Eviction eviction() const override { return Eviction::kRotate; }
+  Decision decide(const View& view) const override {
+    Room room(view);
+    Queue victims = in_state(view, RequestState::kRunning);
+    std::sort(victims.begin(), victims.end(),
+              [](const RequestView* a, const RequestView* b) { return is_above(b, a); });
+    cover_growth(room, victims);
+    Queue queue = paused(view);
+    std::sort(queue.begin(), queue.end(), is_above);
+    admit_by_preempting(room, queue, victims,
+                        [](const RequestView& candidate, const RequestView& victim) {
+                          return candidate.priority < victim.priority;
+                        });
+    return room.take();
+  }
+
+ private:
+  static bool is_above(const RequestView* a, const RequestView* b) {
+    return a->priority != b->priority ? a->priority < b->priority : came_first(a, b);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Policy> make_edf() { return std::make_unique<Edf>(); }
+std::unique_ptr<Policy> make_slo_classes() { return std::make_unique<SloClasses>(); }
+
+}  // namespace braid::serving

@@ -1,0 +1,110 @@
+// Static orders of the queue: what serving engines do, and what SuperInfer's motivation compares
+// (section 3.1, appendix A).
+#include <algorithm>
+
+#include "serving/policies/kinds.h"
+#include "serving/policies/room.h"
+
+namespace braid::serving {
+namespace {
+
+bool came_last(const RequestView* a, const RequestView* b) { return came_first(b, a); }
+
+Queue by_arrival(const View& view, RequestState state) {
+  Queue queue = in_state(view, state);
+  std::sort(queue.begin(), queue.end(), came_first);
+  return queue;
+}
+
+Queue latest_running(const View& view) {
+  Queue queue = in_state(view, RequestState::kRunning);
+  std::sort(queue.begin(), queue.end(), came_last);
+  return queue;
+}
+
+/// vLLM's: in the order of arrival; if the running cannot grow, who came last is computed again.
+class FcfsRecompute final : public Policy {
+ public:
+  std::string_view name() const override { return "fcfs_recompute"; }
+  Eviction eviction() const override { return Eviction::kRecompute; }
+  Decision decide(const View& view) const override {
+    Room room(view);
+    if (room.is_short()) cover_growth(room, latest_running(view));
+    admit_in_order(room, by_arrival(view, RequestState::kWaiting));
+    return room.take();
+  }
+};
+
+/// Swapped requests come back before anybody else is admitted. Preempts only for growth.
+class SwappedFirst final : public Policy {
+ public:
+  std::string_view name() const override { return "swapped_first"; }
+  Eviction eviction() const override { return Eviction::kRotate; }
+  Decision decide(const View& view) const override {
+    Room room(view);
+    if (room.is_short()) cover_growth(room, latest_running(view));
+    if (admit_in_order(room, by_arrival(view, RequestState::kRotary)))
+      admit_in_order(room, by_arrival(view, RequestState::kWaiting));
+    return room.take();
+  }
+};
+
+/// New requests first: those that have run longest are preempted for them, without a budget.
+class WaitingFirst final : public Policy {
+ public:
+  std::string_view name() const override { return "waiting_first"; }
+  Eviction eviction() const override { return Eviction::kRotate; }
+  Decision decide(const View& view) const override {
+    Room room(view);
+    Queue victims = in_state(view, RequestState::kRunning);
+    std::sort(victims.begin(), victims.end(), [](const RequestView* a, const RequestView* b) {
+      return a->running_since_us != b->running_since_us ? a->running_since_us < b->running_since_us
+                                                        : came_first(a, b);
+    });
+    cover_growth(room, victims);
+    const Queue waiting = by_arrival(view, RequestState::kWaiting);
+    admit_by_preempting(room, waiting, victims, [&](const RequestView&, const RequestView& victim) {
+      return victim.running_since_us < view.now_us;
+    });
+    if (room.admitted() == waiting.size())
+      admit_in_order(room, by_arrival(view, RequestState::kRotary));
+    return room.take();
+  }
+};
+
+/// Shortest job first by the true number of tokens still to come; never preempts but for growth.
+class SjfOracle final : public Policy {
+ public:
+  std::string_view name() const override { return "sjf_oracle"; }
+  Eviction eviction() const override { return Eviction::kRecompute; }
+  Decision decide(const View& view) const override {
+    Room room(view);
+    if (room.is_short()) {
+      Queue victims = in_state(view, RequestState::kRunning);
+      std::sort(victims.begin(), victims.end(),
+                [](const RequestView* a, const RequestView* b) { return is_shorter(b, a); });
+      cover_growth(room, victims);
+    }
+    Queue waiting = in_state(view, RequestState::kWaiting);
+    std::sort(waiting.begin(), waiting.end(), is_shorter);
+    admit_in_order(room, waiting);
+    return room.take();
+  }
+
+ private:
+  static uint32_t remaining(const RequestView& request) {
+    return request.output_tokens - std::min(request.output_tokens, request.generated_tokens);
+  }
+  static bool is_shorter(const RequestView* a, const RequestView* b) {
+    return remaining(*a) != remaining(*b) ? remaining(*a) < remaining(*b) : came_first(a, b);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Policy> make_fcfs_recompute() { return std::make_unique<FcfsRecompute>(); }
+std::unique_ptr<Policy> make_swapped_first() { return std::make_unique<SwappedFirst>(); }
+std::unique_ptr<Policy> make_waiting_first() { return std::make_unique<WaitingFirst>(); }
+std::unique_ptr<Policy> make_sjf_oracle() { return std::make_unique<SjfOracle>(); }
+
+}  // namespace braid::serving

@@ -1,0 +1,79 @@
+// The blocks that are left while a decision is made: a decision under construction, with its books.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "serving/request_state.h"
+
+namespace braid::serving {
+
+using Queue = std::vector<const RequestView*>;
+
+class Room {
+ public:
+  /// The growth of all running requests is set aside: `left_blocks` may be negative.
+  explicit Room(const View& view);
+
+  int64_t left_blocks() const { return left_blocks_; }
+  bool is_short() const { return left_blocks_ < 0; }
+  bool fits(const RequestView& request) const {
+    return slots_ > 0 && static_cast<int64_t>(request.blocks) <= left_blocks_;
+  }
+  void admit(const RequestView& request);
+  void preempt(const RequestView& victim);
+  /// Takes the victims back that were preempted last, down to `count` of them.
+  void spare(size_t count);
+
+  size_t preempted() const { return victims_.size(); }
+  size_t admitted() const { return decision_.admit.size(); }
+  uint64_t load_bytes() const { return decision_.load_bytes; }
+  uint64_t save_bytes() const { return decision_.save_bytes; }
+  uint64_t freed_blocks() const { return freed_blocks_; }
+  Decision take();
+
+ private:
+  uint64_t block_bytes_;
+  int64_t left_blocks_;
+  int64_t slots_;
+  uint64_t freed_blocks_ = 0;
+  Queue victims_;
+  Decision decision_;
+};
+
+/// The requests of a view that are in this state, in no order.
+Queue in_state(const View& view, RequestState state);
+
+/// Who came first; ids decide among equals.
+bool came_first(const RequestView* a, const RequestView* b);
+
+/// Preempts from the front of `victims` until what the running grow by fits.
+void cover_growth(Room& room, const Queue& victims);
+
+/// Admits from the front, and stops at the first that does not fit.
+/// Returns whether all were admitted.
+bool admit_in_order(Room& room, const Queue& queue);
+
+/// Admits from the front of `queue`; where one does not fit, preempts from the front of `victims`
+/// those that `may_preempt(candidate, victim)` allows, and no more than it needs. Stops at the
+/// first candidate for which that is not enough; none is preempted for it.
+template <typename MayPreempt>
+void admit_by_preempting(Room& room, const Queue& queue, const Queue& victims,
+                         const MayPreempt& may_preempt) {
+  size_t next = room.preempted();
+  for (const RequestView* candidate : queue) {
+    const size_t before = room.preempted();
+    const size_t first = next;
+    while (!room.fits(*candidate) && next < victims.size() &&
+           may_preempt(*candidate, *victims[next]))
+      room.preempt(*victims[next++]);
+    if (!room.fits(*candidate)) {
+      room.spare(before);
+      next = first;
+      return;
+    }
+    room.admit(*candidate);
+  }
+}
+
+}  // namespace braid::serving

@@ -1,0 +1,35 @@
+// Requests that were recorded: when they came, how long they were, which blocks of prompt they
+// share. A file with a broken line is refused, with its number and the field.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+
+namespace braid::serving {
+
+struct TraceEntry {
+  int64_t arrival_us = 0;  ///< since the first
+  uint32_t prompt_tokens = 0;
+  uint32_t output_tokens = 0;
+  /// Equal numbers at the same place, behind equal ones, are equal chunks of a prompt.
+  std::vector<uint32_t> chunks{};
+};
+
+struct Trace {
+  std::vector<TraceEntry> entries;  ///< by arrival
+  uint32_t chunk_tokens = 0;        ///< 0: nothing is known of prefixes
+  bool has_arrivals = true;
+};
+
+/// By the first line:
+/// - "TIMESTAMP,ContextTokens,GeneratedTokens": AzurePublicDataset's LLM inference traces;
+/// - "{...": Mooncake's (timestamp in ms, input_length, output_length, hash_ids of 512 tokens);
+/// - "prompt_tokens,output_tokens": lengths alone.
+Result<Trace> read_trace(const std::string& path);
+/// The same of a text; errors begin with `name`.
+Result<Trace> parse_trace(const std::string& text, const std::string& name);
+
+}  // namespace braid::serving

@@ -1,0 +1,83 @@
+// The requests of one run: lengths and arrivals, from a trace or drawn from a seed. Equal seeds
+// give equal requests, whatever serves them (common random numbers).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "serving/request_state.h"
+#include "serving/trace.h"
+
+namespace braid::serving {
+
+struct Request {
+  int64_t arrival_us = 0;
+  uint32_t prompt_tokens = 0;
+  uint32_t output_tokens = 0;
+  uint8_t priority = 0;
+  Slo slo{};
+  double length_rank = 0;          ///< output_tokens as a ranking model sees them
+  std::vector<uint32_t> chunks{};  ///< of the prompt, for prefix sharing
+};
+
+struct Workload {
+  std::vector<Request> requests;  ///< by arrival; a request's id is its place here
+  uint32_t chunk_tokens = 0;      ///< 0: no prefixes are shared
+};
+
+/// Where lengths come from: log-normal distributions, or the pairs of a trace.
+class Lengths {
+ public:
+  struct LogNormal {
+    double mean;
+    double sigma;  ///< of the logarithm
+    uint32_t most;
+  };
+  Lengths(std::string name, std::string source, LogNormal prompt, LogNormal output)
+      : name_(std::move(name)), source_(std::move(source)), prompt_(prompt), output_(output) {}
+  Lengths(std::string name, std::string source, std::shared_ptr<const Trace> trace)
+      : name_(std::move(name)), source_(std::move(source)), trace_(std::move(trace)) {}
+
+  const std::string& name() const { return name_; }
+  const std::string& source() const { return source_; }
+  /// Prompt and output; of a trace also the chunks, one entry drawn at random.
+  TraceEntry draw(class Random& random) const;
+  uint32_t chunk_tokens() const { return trace_ ? trace_->chunk_tokens : 0; }
+
+ private:
+  std::string name_, source_;
+  LogNormal prompt_{}, output_{};
+  std::shared_ptr<const Trace> trace_;
+};
+
+/// Short questions and long answers, of the moments published for ShareGPT by PagedAttention (SOSP
+/// 2023, figure 11). They are not ShareGPT.
+Lengths chat_like();
+/// Conversations whose history is part of the prompt, of the moments published by Sarathi-Serve
+/// (OSDI 2024, table 2).
+Lengths long_chat_like();
+
+struct Arrivals {
+  double rate_rps = 1;
+  double seconds = 300;
+  double batch_share =
+      0;  ///< of requests in a second class, whose objectives are ten times as long
+};
+
+/// Arrivals of a Poisson process.
+Workload poisson_workload(const Lengths& lengths, const Arrivals& arrivals, uint64_t seed);
+
+/// The trace itself, its time stretched so that `rate_rps` come on average. 0: as it was recorded.
+Workload stretched_workload(const Trace& trace, double rate_rps);
+/// So many seconds of the stretched trace, from a random request on; behind the last comes the
+/// first.
+Workload stretch_of_trace(const Trace& trace, const Arrivals& arrivals, uint64_t seed);
+
+/// `copies` of the trace above each other, each shifted by a random time (it wraps around) and with
+/// prefixes of its own.
+Workload superposed_workload(const Trace& trace, uint32_t copies, uint64_t seed);
+
+}  // namespace braid::serving

@@ -1,0 +1,110 @@
+// libbraid_serving.so as programs use it.
+#include "braid/serving_abi.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace {
+
+braid_serving_request request(uint64_t id, int state, uint32_t blocks) {
+  braid_serving_request all{};
+  all.id = id;
+  all.state = state;
+  all.blocks = blocks;
+  all.ttft_objective_us = 5'000'000;
+  all.tbt_objective_us = 100'000;
+  all.last_token_us = BRAID_SERVING_NO_TOKEN;
+  return all;
+}
+
+class ServingAbi : public ::testing::Test {
+ protected:
+  void TearDown() override { braid_serving_close(policy_); }
+  void open(const char* name) {
+    ASSERT_EQ(braid_serving_open(name, nullptr, &policy_), BRAID_OK) << braid_serving_last_error();
+  }
+  braid_status decide(uint32_t free_blocks) {
+    braid_serving_view view{};
+    view.struct_bytes = sizeof(view);
+    view.now_us = 10'000'000;
+    view.step_us = 30'000;
+    view.total_blocks = 100;
+    view.free_blocks = free_blocks;
+    view.host_free_blocks = view.max_running = 1000;
+    view.block_bytes = 4 << 20;
+    view.load_bytes = view.save_bytes = 1 << 30;
+    view.requests = requests_.data();
+    view.request_count = requests_.size();
+    preempt_.assign(requests_.size(), 0);
+    admit_.assign(requests_.size(), 0);
+    return braid_serving_decide(policy_, &view, preempt_.data(), admit_.data(), &decision_);
+  }
+
+  braid_serving_policy* policy_ = nullptr;
+  std::vector<braid_serving_request> requests_;
+  std::vector<uint64_t> preempt_, admit_;
+  braid_serving_decision decision_{};
+};
+
+TEST_F(ServingAbi, ALateRequestReplacesOneThatRuns) {
+  open("braid");
+  EXPECT_EQ(braid_serving_keeps(policy_), 1);
+  requests_ = {request(7, BRAID_SERVING_RUNNING, 8), request(9, BRAID_SERVING_WAITING, 8)};
+  requests_[0].freed_blocks = 8;
+  requests_[0].save_blocks = 1;
+  requests_[0].last_token_us = 9'990'000;
+  ASSERT_EQ(decide(0), BRAID_OK) << braid_serving_last_error();
+  ASSERT_EQ(decision_.preempt_count, 1u);
+  EXPECT_EQ(preempt_[0], 7u);
+  ASSERT_EQ(decision_.admit_count, 1u);
+  EXPECT_EQ(admit_[0], 9u);
+  EXPECT_EQ(decision_.save_bytes, 4u << 20);
+  EXPECT_EQ(decision_.load_bytes, 0u);
+}
+
+TEST_F(ServingAbi, AnEmptyViewHasAnEmptyAnswer) {
+  open("fcfs_recompute");
+  EXPECT_EQ(braid_serving_keeps(policy_), 0);
+  ASSERT_EQ(decide(10), BRAID_OK) << braid_serving_last_error();
+  EXPECT_EQ(decision_.preempt_count + decision_.admit_count, 0u);
+}
+
+TEST_F(ServingAbi, EveryNameOpens) {
+  size_t count = 0;
+  for (; braid_serving_policy_name(count) != nullptr; ++count) {
+    braid_serving_policy* one = nullptr;
+    EXPECT_EQ(braid_serving_open(braid_serving_policy_name(count), nullptr, &one), BRAID_OK);
+    braid_serving_close(one);
+  }
+  EXPECT_EQ(count, 10u);
+}
+
+TEST_F(ServingAbi, WrongArgumentsAreNamed) {
+  const auto says = [](const char* words) {
+    return std::string(braid_serving_last_error()).find(words) != std::string::npos;
+  };
+  braid_serving_policy* none = nullptr;
+  EXPECT_EQ(braid_serving_open("fifo", nullptr, &none), BRAID_ERROR_ARGUMENT);
+  EXPECT_TRUE(says("fifo") && says("waiting_first")) << braid_serving_last_error();
+  braid_serving_parameters parameters;
+  braid_serving_default_parameters(&parameters);
+  EXPECT_EQ(parameters.transfer_blocks, 2400u);
+  parameters.alpha = -1;
+  EXPECT_EQ(braid_serving_open("paper", &parameters, &none), BRAID_ERROR_ARGUMENT);
+  EXPECT_TRUE(says("alpha")) << braid_serving_last_error();
+  parameters.struct_bytes = 8;
+  EXPECT_EQ(braid_serving_open("paper", &parameters, &none), BRAID_ERROR_ARGUMENT);
+  EXPECT_TRUE(says("struct_bytes")) << braid_serving_last_error();
+  EXPECT_EQ(none, nullptr);
+
+  open("paper");
+  requests_ = {request(7, 12, 8)};
+  EXPECT_EQ(decide(10), BRAID_ERROR_ARGUMENT);
+  EXPECT_TRUE(says("request 7") && says("12")) << braid_serving_last_error();
+  EXPECT_EQ(braid_serving_decide(nullptr, nullptr, nullptr, nullptr, nullptr),
+            BRAID_ERROR_ARGUMENT);
+}
+
+}  // namespace

@@ -1,0 +1,184 @@
+#include "serving/simulator/simulate.h"
+
+#include <gtest/gtest.h>
+
+#include "serving/cost/calibration.h"
+#include "serving/policies/make_policy.h"
+
+namespace braid::serving {
+namespace {
+
+// A tenth of the memory of these GPUs, as B_xfer is in the paper.
+const PolicyParameters kSmall{.transfer_blocks = 100};
+
+EngineConfig config_of(double kv_gigabytes, std::string_view link = "braid4") {
+  EngineConfig config;
+  config.model = find_model("Llama-3-8B").value();
+  config.constants = assumed_calibration().constants;
+  config.gpu = find_gpu("H200").value();
+  config.link = find_link(link).value();
+  config.host = pcie_host();
+  config.hbm_share = 1;
+  config.activation_bytes = 0;
+  config.gpu.hbm_bytes = static_cast<double>(config.model.weight_bytes()) + kv_gigabytes * 1e9;
+  return config;
+}
+
+Workload load(double rate_rps, double seconds, uint64_t seed = 1) {
+  return poisson_workload(chat_like(), {.rate_rps = rate_rps, .seconds = seconds}, seed);
+}
+
+RunResult run(const EngineConfig& config, std::string_view name, const Workload& workload) {
+  const auto policy = std::move(make_policy(name, kSmall).value());
+  auto results = simulate(config, *policy, {&workload});
+  EXPECT_TRUE(results.ok()) << results.status().message();
+  return results.value()[0];
+}
+
+class EveryPolicy : public ::testing::TestWithParam<std::string> {};
+
+// 2 GB are 15,000 tokens: some 30 of these requests, when more than 100 are there.
+TEST_P(EveryPolicy, ServesAllRequestsWithLittleMemory) {
+  const Workload workload = load(12, 60);
+  const RunResult result = run(config_of(2), GetParam(), workload);
+  uint64_t tokens = 0, expected = 0;
+  for (size_t id = 0; id < workload.requests.size(); ++id) {
+    const RequestRecord& record = result.record.requests[id];
+    tokens += record.tokens;
+    expected += workload.requests[id].output_tokens;
+    EXPECT_NE(record.end_us, kNever) << id;
+    EXPECT_GE(record.first_token_us, record.arrival_us);
+  }
+  EXPECT_EQ(tokens, expected);
+}
+
+TEST_P(EveryPolicy, WithEnoughMemoryIsFcfs) {
+  const Workload workload = load(5, 60);
+  const RunResult result = run(config_of(40), GetParam(), workload);
+  const RunResult fcfs = run(config_of(40), "fcfs_recompute", workload);
+  EXPECT_EQ(result.metrics.rotations, 0);
+  EXPECT_EQ(result.metrics.ttft_p99_s, fcfs.metrics.ttft_p99_s);
+  EXPECT_EQ(result.metrics.tbt_p99_ms, fcfs.metrics.tbt_p99_ms);
+  EXPECT_EQ(result.record.end_us, fcfs.record.end_us);
+}
+
+TEST_P(EveryPolicy, TwoRunsAreEqualBitForBit) {
+  const RunResult first = run(config_of(2), GetParam(), load(12, 30));
+  const RunResult second = run(config_of(2), GetParam(), load(12, 30));
+  ASSERT_EQ(first.record.requests.size(), second.record.requests.size());
+  for (size_t id = 0; id < first.record.requests.size(); ++id) {
+    const RequestRecord &a = first.record.requests[id], &b = second.record.requests[id];
+    ASSERT_EQ(a.end_us, b.end_us) << id;
+    ASSERT_EQ(a.first_token_us, b.first_token_us) << id;
+    ASSERT_EQ(a.longest_gap_us, b.longest_gap_us) << id;
+  }
+  EXPECT_EQ(first.record.loaded_bytes, second.record.loaded_bytes);
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, EveryPolicy, ::testing::ValuesIn([] {
+                           std::vector<std::string> names;
+                           for (const PolicyName& name : policy_names())
+                             names.emplace_back(name.name);
+                           return names;
+                         }()),
+                         [](const auto& one) {
+                           std::string name = one.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+TEST(Simulator, ARequestLargerThanTheGpuIsRefused) {
+  Workload workload = load(5, 10);
+  workload.requests[3].prompt_tokens = 100'000;
+  const auto policy = std::move(make_policy("braid").value());
+  const auto result = simulate(config_of(2), *policy, {&workload});
+  ASSERT_FALSE(result.ok());
+  EXPECT_NE(result.status().message().find("request 3 of 100000"), std::string::npos)
+      << result.status().message();
+}
+
+TEST(Simulator, AModelLargerThanTheGpuIsRefused) {
+  EngineConfig config = config_of(2);
+  config.gpu.hbm_bytes = 10e9;
+  const auto policy = std::move(make_policy("braid").value());
+  const Workload workload = load(5, 10);
+  const auto result = simulate(config, *policy, {&workload});
+  ASSERT_FALSE(result.ok());
+  EXPECT_NE(result.status().message().find("Llama-3-8B does not fit"), std::string::npos);
+}
+
+TEST(Simulator, RotationKeepsWhatRecomputationLoses) {
+  const Workload workload = load(12, 60);
+  const RunResult rotated = run(config_of(2), "paper", workload);
+  EXPECT_GT(rotated.metrics.rotations, 0.5);
+  EXPECT_EQ(rotated.metrics.recomputes, 0);
+  EXPECT_GT(rotated.record.loaded_bytes, 0u);
+}
+
+TEST(Simulator, AFullHostFallsBackToRecomputation) {
+  EngineConfig config = config_of(2);
+  config.host_bytes = 0.2e9;
+  const RunResult result = run(config, "braid", load(12, 30));
+  EXPECT_GT(result.metrics.recomputes, 0);
+  for (const RequestRecord& record : result.record.requests) EXPECT_NE(record.end_us, kNever);
+}
+
+TEST(Simulator, SlowLinksStallStepsThatWait) {
+  const Workload workload = load(12, 60);
+  EngineConfig config = config_of(2, "c2c-naive");
+  config.steps_wait_for_copies = true;
+  EXPECT_GT(run(config, "paper", workload).metrics.stall_share, 0.1);
+  config.link = find_link("c2c").value();
+  EXPECT_LT(run(config, "paper", workload).metrics.stall_share, 0.1);
+}
+
+TEST(Simulator, SharedPrefixesAreComputedOnce) {
+  Workload workload;
+  workload.chunk_tokens = 512;
+  for (int index = 0; index < 20; ++index) {
+    Request request;
+    request.arrival_us = index * 1'000'000;
+    request.prompt_tokens = 4096 + 100;
+    request.output_tokens = 20;
+    request.chunks = {0, 1, 2, 3, 4, 5, 6, 7, static_cast<uint32_t>(100 + index)};
+    workload.requests.push_back(request);
+  }
+  const RunResult shared = run(config_of(4), "braid", workload);
+  for (Request& request : workload.requests) request.chunks.clear();
+  const RunResult apart = run(config_of(4), "braid", workload);
+  EXPECT_LT(shared.metrics.ttft_p50_s, apart.metrics.ttft_p50_s / 3);
+}
+
+// Four prompts of 4096 tokens in turn, and room for two of them: each comes back from the host.
+TEST(Simulator, PrefixesComeBackFromTheHost) {
+  Workload workload;
+  workload.chunk_tokens = 512;
+  for (uint32_t index = 0; index < 40; ++index) {
+    Request request;
+    request.arrival_us = index * 2'000'000;
+    request.prompt_tokens = 4096 + 100;
+    request.output_tokens = 20;
+    for (uint32_t chunk = 0; chunk < 8; ++chunk) request.chunks.push_back(10 * (index % 4) + chunk);
+    workload.requests.push_back(request);
+  }
+  const RunResult result = run(config_of(1.3), "braid", workload);
+  EXPECT_GT(result.record.loaded_bytes, 0u);
+  const double alone_us = static_cast<double>(result.record.requests[0].first_token_us);
+  EXPECT_LT(result.metrics.ttft_p50_s * 1e6, alone_us / 3);
+}
+
+TEST(Simulator, GpusOfOneHostShareItsMemory) {
+  const Workload first = load(14, 40, 1), second = load(14, 40, 2), third = load(14, 40, 3),
+                 fourth = load(14, 40, 4);
+  EngineConfig config = config_of(2);
+  config.steps_wait_for_copies = true;
+  const auto policy = std::move(make_policy("paper", {.transfer_blocks = 300}).value());
+  const auto alone = simulate(config, *policy, {&first});
+  const auto together = simulate(config, *policy, {&first, &second, &third, &fourth});
+  ASSERT_TRUE(alone.ok() && together.ok());
+  ASSERT_EQ(together.value().size(), 4u);
+  EXPECT_GT(together.value()[0].metrics.stall_share, 1.5 * alone.value()[0].metrics.stall_share);
+}
+
+}  // namespace
+}  // namespace braid::serving

@@ -1,0 +1,163 @@
+// `braid simulate serving`, as a person runs it: small runs, what they write, and what is refused.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace {
+
+using Json = nlohmann::json;
+namespace fs = std::filesystem;
+
+std::string read_all(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+class Simulate : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::path(testing::TempDir()) / ("braid_simulate_" + std::to_string(getpid()));
+    fs::create_directories(folder_);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  int run(const std::string& arguments) {
+    const std::string command = "'" BRAID_COMMAND "' simulate serving " + arguments + " >'" +
+                                path("out") + "' 2>'" + path("err") + "' </dev/null";
+    const int status = std::system(command.c_str());
+    out_ = read_all(path("out"));
+    err_ = read_all(path("err"));
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+  void expect_refused(const std::string& arguments, const std::string& cause,
+                      const std::string& remedy) {
+    EXPECT_NE(run(arguments), 0) << arguments;
+    EXPECT_NE(err_.find(cause), std::string::npos) << arguments << ": " << err_;
+    EXPECT_NE(err_.find(remedy), std::string::npos) << arguments << ": " << err_;
+  }
+  std::string write(const std::string& name, const std::string& text) {
+    std::ofstream(path(name), std::ios::binary) << text;
+    return path(name);
+  }
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+
+  fs::path folder_;
+  std::string out_, err_;
+};
+
+constexpr const char* kSmall = " --seeds 2 --seconds 30 --token-budget 512 ";
+
+TEST_F(Simulate, PrintsOneLineForEachPolicy) {
+  ASSERT_EQ(run("--rate 3 --policy fcfs_recompute,edf --model Llama-3-8B" + std::string(kSmall)), 0)
+      << err_;
+  EXPECT_NE(out_.find("simulated: Llama-3-8B"), std::string::npos) << out_;
+  EXPECT_NE(out_.find("step times: not measured"), std::string::npos) << out_;
+  EXPECT_NE(out_.find("\nfcfs_recompute    100.0"), std::string::npos) << out_;
+  EXPECT_NE(out_.find("\nedf               100.0"), std::string::npos) << out_;
+}
+
+TEST_F(Simulate, AFigureIsJsonAndSvgAndAReport) {
+  ASSERT_EQ(run("--figure 21 --out '" + path("figures") + "'" + kSmall), 0) << err_;
+  const Json document = Json::parse(read_all(folder_ / "figures" / "figure-21.json"));
+  EXPECT_EQ(document["kind"], "simulated");
+  EXPECT_EQ(document["seeds"], 2);
+  const Json& series = document["panels"][0]["series"];
+  ASSERT_EQ(series.size(), 2u);
+  for (const Json& one : series) {
+    ASSERT_EQ(one["points"].size(), 6u);
+    for (const Json& point : one["points"]) {
+      ASSERT_EQ(point["TTFT attainment"].size(), 2u);
+      for (const double share : point["TTFT attainment"]) {
+        EXPECT_GE(share, 0);
+        EXPECT_LE(share, 1);
+      }
+      EXPECT_GT(point["P99 TTFT"][0], 0);
+    }
+  }
+  EXPECT_EQ(read_all(folder_ / "figures" / "figure-21.svg").rfind("<svg ", 0), 0u);
+  const std::string report = read_all(folder_ / "figures" / "report.md");
+  EXPECT_NE(report.find("## 21: B_xfer"), std::string::npos);
+  EXPECT_NE(report.find("(figure-21.svg)"), std::string::npos);
+}
+
+TEST_F(Simulate, TwoRunsAreEqualBitForBit) {
+  for (const char* name : {"one", "two"})
+    ASSERT_EQ(run("--figure 17 --jobs " + std::string(*name == 'o' ? "1" : "2") + " --out '" +
+                  path(name) + "'" + kSmall),
+              0)
+        << err_;
+  for (const char* file : {"figure-17.json", "figure-17.svg", "report.md"}) {
+    EXPECT_FALSE(read_all(folder_ / "one" / file).empty());
+    EXPECT_EQ(read_all(folder_ / "one" / file), read_all(folder_ / "two" / file)) << file;
+  }
+  // Of each claim it says whether the simulation shows it.
+  const Json document = Json::parse(read_all(folder_ / "one" / "figure-17.json"));
+  ASSERT_EQ(document["claims"].size(), 4u);
+  for (const Json& claim : document["claims"]) {
+    const std::string verdict = claim["verdict"];
+    EXPECT_TRUE(verdict == "appears" || verdict == "**does not appear**" ||
+                verdict == "cannot be told")
+        << verdict;
+    EXPECT_NE(claim["figures"].get<std::string>().find("±"), std::string::npos) << claim;
+  }
+}
+
+TEST_F(Simulate, TakesATrace) {
+  std::string text = "TIMESTAMP,ContextTokens,GeneratedTokens\n";
+  for (int second = 10; second < 60; ++second)
+    text += "2024-01-01 00:00:" + std::to_string(second) + ".5,900,200\n";
+  const std::string trace = write("trace.csv", text);
+  ASSERT_EQ(run("--trace '" + trace + "' --load 1.1 --policy braid" + kSmall), 0) << err_;
+  EXPECT_NE(out_.find("the given trace, stretched"), std::string::npos) << out_;
+  const std::string broken = write("broken.csv", text + "2024-01-01 00:01:00.5,900,\n");
+  expect_refused("--trace '" + broken + "'", "broken.csv:52: GeneratedTokens", "Mend the line");
+}
+
+TEST_F(Simulate, LengthsReplaceTheSyntheticOnes) {
+  const std::string lengths = write("mine.csv", "prompt_tokens,output_tokens\n500,60\n700,90\n");
+  ASSERT_EQ(run("--lengths '" + lengths + "' --rate 2 --policy braid" + kSmall), 0) << err_;
+  EXPECT_NE(out_.find("mine.csv lengths"), std::string::npos) << out_;
+  expect_refused("--trace '" + lengths + "'", "has lengths but no times", "--lengths");
+}
+
+std::string calibration(double error, const std::string& more = "") {
+  return R"({"format": "braid-step-time-1", "gpu": "Test GPU", "date": "2026-01-02", "constants": {
+  "matmul_tflops": 600, "weight_gbps": 4000, "matmul_us": 3, "attention_gbps": 3500,
+  "attention_us": 5, "prefill_tflops": 400, "prefill_us": 10, "glue_gbps": 2500, "glue_us": 15,
+  "sequence_us": 1, "step_us": 50)" +
+         more + R"(}, "held_out_median_relative_error": {"gemm": 0.02, "all": )" +
+         std::to_string(error) + "}}";
+}
+
+TEST_F(Simulate, StepTimesComeFromACalibration) {
+  const std::string good = write("good.json", calibration(0.04));
+  ASSERT_EQ(run("--calibration '" + good + "' --rate 2 --policy braid" + kSmall), 0) << err_;
+  EXPECT_NE(out_.find("measured on Test GPU, 2026-01-02"), std::string::npos) << out_;
+}
+
+TEST_F(Simulate, ACalibrationThatMeansLittleIsRefused) {
+  const std::string poor = write("poor.json", calibration(0.2));
+  expect_refused("--calibration '" + poor + "'", "held_out_median_relative_error.all",
+                 "Measure again");
+  const std::string unknown = write("unknown.json", calibration(0.01, ", \"speed\": 1"));
+  expect_refused("--calibration '" + unknown + "'", "speed", "matmul_tflops");
+}
+
+TEST_F(Simulate, BadInputIsRefusedWithARemedy) {
+  expect_refused("--figure 99", "no figure '99'", "frontier");
+  expect_refused("--policy fifo --rate 1", "no policy 'fifo'", "fcfs_recompute");
+  expect_refused("--link usb --rate 1", "no link 'usb'", "LOAD,SAVE,BOTH");
+  expect_refused("--model GPT --rate 1", "no model 'GPT'", "Qwen2.5-32B");
+  expect_refused("--alpha -1 --policy paper --rate 1", "alpha", "0 or more");
+  expect_refused("--hbm-gb 60 --rate 1", "does not fit on H200", "smaller model");
+  const std::string long_one = write("long.csv", "prompt_tokens,output_tokens\n900000,5\n");
+  expect_refused("--lengths '" + long_one + "' --rate 1", "needs 56251 blocks", "more memory");
+}
+
+}  // namespace

@@ -1,0 +1,95 @@
+// The figures of SuperInfer's evaluation and motivation as experiments, and others that it does not
+// have. A figure is panels; a panel is series of cases over one variable, of which metrics are
+// drawn.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "serving/cost/calibration.h"
+#include "tools/serving/experiment.h"
+
+namespace braid::tools::serving_figures {
+
+struct Shown {
+  const char* name;
+  const char* unit;  ///< "%" metrics are shares, shown times 100
+  double (*of)(const Metrics&);
+};
+
+struct Series {
+  std::string name;
+  std::vector<Case> cases;  ///< one for each x
+};
+
+struct Panel {
+  std::string title;
+  std::string x_name;
+  std::vector<double> x;
+  std::vector<std::string> x_labels{};  ///< what stands there instead of the number
+  std::vector<Series> series;
+  std::vector<Shown> metrics;
+};
+
+/// "`better` has more of `metric` than `worse`", looked at in one panel, at x between `from` and
+/// `until`.
+struct Claim {
+  std::string words;  ///< the paper's
+  size_t panel;
+  std::string better, worse;
+  Shown metric;
+  bool more = true;  ///< false: less
+  double from = 0;
+  double margin = 0;  ///< within this it is no worse: for "comparable"
+  double until = 1e9;
+};
+
+/// Curves that are drawn of single runs: over time, or distributions.
+struct Curve {
+  std::string name;
+  std::vector<std::pair<double, double>> points;
+};
+struct CurvePanel {
+  std::string title, x_name, y_name;
+  std::vector<Curve> curves;
+};
+
+/// Each series of a panel as one point, at one x.
+struct Scatter {
+  size_t panel;
+  double x;
+  Shown across, up;
+};
+
+struct Figure {
+  std::string name{};
+  std::string title{};
+  std::string setting{};  ///< model, lengths, hardware, in words
+  std::vector<Panel> panels{};
+  std::vector<CurvePanel> curves{};
+  std::vector<Scatter> scatters{};
+  std::vector<Claim> claims{};
+};
+
+/// What the user chose.
+struct Setting {
+  serving::Calibration calibration;
+  double seconds = 300;
+  uint32_t token_budget = 1024;
+  std::shared_ptr<const Trace> trace;      ///< null: none was given
+  std::shared_ptr<const Lengths> lengths;  ///< replace the synthetic ones
+};
+
+struct FigureName {
+  const char* name;
+  const char* what;
+};
+/// In the order in which `all` makes them.
+const std::vector<FigureName>& figure_names();
+
+/// Designs the figure, for which it finds knees, and runs it.
+Result<Figure> make_figure(const std::string& name, const Setting& setting, Laboratory& laboratory);
+
+}  // namespace braid::tools::serving_figures

@@ -1,0 +1,224 @@
+#include "tools/serving/report.h"
+
+#include <fmt/core.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "serving/hardware.h"
+#include "tools/serving/plot.h"
+
+namespace braid::tools::serving_figures {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+double scale_of(const Shown& shown) { return std::string(shown.unit) == "%" ? 100 : 1; }
+
+std::string axis_of(const Shown& shown) {
+  return *shown.unit == '\0' ? shown.name : fmt::format("{}, {}", shown.name, shown.unit);
+}
+
+// Four significant digits at most.
+std::string number(double value) { return fmt::format("{:.4g}", value); }
+
+std::string with_interval(const Estimate& estimate, double scale) {
+  if (!std::isfinite(estimate.half_width)) return number(estimate.mean * scale);
+  return fmt::format("{} ±{:.2g}", number(estimate.mean * scale), estimate.half_width * scale);
+}
+
+const Series* find_series(const Panel& panel, const std::string& name) {
+  for (const Series& series : panel.series)
+    if (series.name == name) return &series;
+  return nullptr;
+}
+
+// By seed: the mean difference over all x of the claim, relative unless the metric is a share.
+std::vector<double> differences(const Panel& panel, const Claim& claim,
+                                const Laboratory& laboratory) {
+  const Series* better = find_series(panel, claim.better);
+  const Series* worse = find_series(panel, claim.worse);
+  const bool is_share = scale_of(claim.metric) > 1;
+  std::vector<double> sums(static_cast<size_t>(laboratory.seeds()));
+  double count = 0;
+  for (size_t at = 0; at < panel.x.size(); ++at) {
+    if (panel.x[at] < claim.from || panel.x[at] > claim.until) continue;
+    ++count;
+    const auto more = by_seed(laboratory.results(better->cases[at]), claim.metric.of);
+    const auto less = by_seed(laboratory.results(worse->cases[at]), claim.metric.of);
+    for (size_t seed = 0; seed < sums.size(); ++seed) {
+      const double difference = (more[seed] - less[seed]) * (claim.more ? 1 : -1);
+      sums[seed] += is_share ? difference : difference / std::max(std::abs(less[seed]), 1e-12);
+    }
+  }
+  for (double& sum : sums) sum /= count;
+  return sums;
+}
+
+}  // namespace
+
+Judged judge(const Figure& figure, const Claim& claim, const Laboratory& laboratory) {
+  const Panel& panel = figure.panels[claim.panel];
+  const Estimate difference = estimate(differences(panel, claim, laboratory));
+  const double half = std::isfinite(difference.half_width) ? difference.half_width : 0;
+  Judged judged{claim.words, "cannot be told", ""};
+  if (difference.mean - half + claim.margin > 0) judged.verdict = "appears";
+  if (difference.mean + half + claim.margin <= 0) judged.verdict = "**does not appear**";
+  const bool is_share = scale_of(claim.metric) > 1;
+  judged.figures = fmt::format("{}: {} {} {}, {} {}", claim.metric.name, claim.better,
+                               claim.more ? "-" : "under", claim.worse,
+                               with_interval(difference, 100), is_share ? "points" : "%");
+  return judged;
+}
+
+std::string json_of(const Figure& figure, const Setting& setting, const Laboratory& laboratory) {
+  Json document;
+  document["figure"] = figure.name;
+  document["title"] = figure.title;
+  document["setting"] = figure.setting;
+  document["kind"] = "simulated";
+  document["step_times"] = setting.calibration.source;
+  document["seeds"] = laboratory.seeds();
+  document["seconds"] = setting.seconds;
+  for (const Panel& panel : figure.panels) {
+    Json drawn{{"title", panel.title}, {"x_name", panel.x_name}, {"series", Json::array()}};
+    for (const Series& series : panel.series) {
+      Json points = Json::array();
+      for (size_t at = 0; at < panel.x.size(); ++at) {
+        Json point{{"x", panel.x[at]}, {"requests_per_s", series.cases[at].arrivals.rate_rps}};
+        if (!panel.x_labels.empty()) point["label"] = panel.x_labels[at];
+        for (const Shown& shown : panel.metrics)
+          point[shown.name] = by_seed(laboratory.results(series.cases[at]), shown.of);
+        points.push_back(point);
+      }
+      drawn["series"].push_back({{"name", series.name}, {"points", points}});
+    }
+    document["panels"].push_back(drawn);
+  }
+  for (const CurvePanel& panel : figure.curves) {
+    Json drawn{{"title", panel.title}, {"x", panel.x_name}, {"y", panel.y_name}};
+    for (const Curve& curve : panel.curves)
+      drawn["curves"].push_back({{"name", curve.name}, {"points", curve.points}});
+    document["curves"].push_back(drawn);
+  }
+  for (const Claim& claim : figure.claims) {
+    const Judged judged = judge(figure, claim, laboratory);
+    document["claims"].push_back(
+        {{"words", judged.words}, {"verdict", judged.verdict}, {"figures", judged.figures}});
+  }
+  return document.dump(1) + "\n";
+}
+
+std::string svg_of(const Figure& figure, const Laboratory& laboratory) {
+  std::vector<std::vector<Plot>> rows;
+  for (const Panel& panel : figure.panels) {
+    std::vector<Plot> row;
+    for (const Shown& shown : panel.metrics) {
+      Plot plot{panel.title, panel.x_name, axis_of(shown), {}};
+      const bool has_names = panel.x_name == "link";
+      for (size_t at = 0; has_names && at < panel.x.size(); ++at)
+        plot.x_ticks.emplace_back(panel.x[at], panel.x_labels[at]);
+      for (const Series& series : panel.series) {
+        PlotSeries drawn{series.name, {}};
+        for (size_t at = 0; at < panel.x.size(); ++at) {
+          const Estimate value = estimate(by_seed(laboratory.results(series.cases[at]), shown.of));
+          const double scale = scale_of(shown);
+          drawn.points.push_back({panel.x[at], value.mean * scale, value.half_width * scale});
+        }
+        plot.series.push_back(drawn);
+      }
+      row.push_back(plot);
+    }
+    rows.push_back(row);
+  }
+  std::vector<Plot> scatters;
+  for (const Scatter& scatter : figure.scatters) {
+    const Panel& panel = figure.panels[scatter.panel];
+    Plot plot{fmt::format("at {} = {:g}", panel.x_name, scatter.x),
+              axis_of(scatter.across),
+              axis_of(scatter.up),
+              {},
+              {},
+              true};
+    for (size_t at = 0; at < panel.x.size(); ++at)
+      for (const Series& series : panel.series)
+        if (panel.x[at] == scatter.x) {
+          const Results& results = laboratory.results(series.cases[at]);
+          plot.series.push_back({series.name,
+                                 {{estimate(by_seed(results, scatter.across.of)).mean * 100,
+                                   estimate(by_seed(results, scatter.up.of)).mean * 100}}});
+        }
+    scatters.push_back(plot);
+  }
+  rows.push_back(scatters);
+  for (const CurvePanel& panel : figure.curves) {
+    Plot plot{panel.title, panel.x_name, panel.y_name, {}};
+    for (const Curve& curve : panel.curves) {
+      PlotSeries drawn{curve.name, {}};
+      for (const auto& [x, y] : curve.points) drawn.points.push_back({x, y});
+      plot.series.push_back(drawn);
+    }
+    rows.push_back({plot});
+  }
+  return draw(fmt::format("{} (simulated): {}", figure.name, figure.title), rows);
+}
+
+std::string report_head(const Setting& setting, int seeds) {
+  std::string text = fmt::format(
+      "# Serving, simulated\n\n"
+      "Every number on this page comes from a simulation, not from a server. `braid simulate "
+      "serving` made it;\ndocs/serving.md says what is simulated and what is an input.\n\n"
+      "- step times: {}\n",
+      setting.calibration.source);
+  if (setting.calibration.is_measured)
+    text += fmt::format(
+        "- median relative error of step times over the half of the grid held out: "
+        "{:.1f} %\n",
+        100 * setting.calibration.held_out_error);
+  text += fmt::format(
+      "- {} seeds, paired: every policy serves the same requests; ± is a 95 % interval by "
+      "Student's t over seeds\n"
+      "- {:g} s of arrivals, the first tenth of which is not counted; 60 s later the run ends, and "
+      "what is not finished has missed\n"
+      "- {} tokens a step for every policy; TTFT within 5 s, TBT within 100 ms\n",
+      seeds, setting.seconds, setting.token_budget);
+  for (const char* name : {"pcie4", "pcie5", "braid2", "braid4", "c2c", "c2c-naive"}) {
+    const serving::Link link = serving::find_link(name).value();
+    text += fmt::format("- link {}: {:g} GB/s to the GPU, {:g} from it, {:g} both ways; {}\n", name,
+                        link.load_gbps, link.save_gbps, link.both_gbps, link.source);
+  }
+  return text;
+}
+
+std::string report_of(const Figure& figure, const Laboratory& laboratory) {
+  std::string text = fmt::format("\n## {}: {}\n\n{}\n\n![{}](figure-{}.svg)\n", figure.name,
+                                 figure.title, figure.setting, figure.title, figure.name);
+  if (!figure.claims.empty()) {
+    text += "\n| said | here | by |\n|---|---|---|\n";
+    for (const Claim& claim : figure.claims) {
+      const Judged judged = judge(figure, claim, laboratory);
+      text += fmt::format("| {} | {} | {} |\n", judged.words, judged.verdict, judged.figures);
+    }
+  }
+  for (const Panel& panel : figure.panels)
+    for (const Shown& shown : panel.metrics) {
+      text += fmt::format("\n{}: {}\n\n| {} |", panel.title, axis_of(shown), panel.x_name);
+      for (const Series& series : panel.series) text += fmt::format(" {} |", series.name);
+      text += "\n|---|";
+      for (size_t index = 0; index < panel.series.size(); ++index) text += "---|";
+      text += "\n";
+      for (size_t at = 0; at < panel.x.size(); ++at) {
+        text += fmt::format("| {} |",
+                            panel.x_labels.empty() ? number(panel.x[at]) : panel.x_labels[at]);
+        for (const Series& series : panel.series)
+          text += fmt::format(
+              " {} |",
+              with_interval(estimate(by_seed(laboratory.results(series.cases[at]), shown.of)),
+                            scale_of(shown)));
+        text += "\n";
+      }
+    }
+  return text;
+}
+
+}  // namespace braid::tools::serving_figures

@@ -1,0 +1,236 @@
+// `braid simulate serving`: policies on a simulated GPU, one run or the figures of a paper.
+#include <fmt/core.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/try.h"
+#include "kv/layout.h"
+#include "serving/policies/make_policy.h"
+#include "tools/commands.h"
+#include "tools/serving/designer.h"
+#include "tools/serving/report.h"
+
+namespace braid::tools {
+namespace {
+
+namespace figures = serving_figures;
+namespace fs = std::filesystem;
+
+struct Options {
+  std::string figure, out = "serving-figures";
+  std::string trace, lengths, calibration;
+  std::string model = "Qwen2.5-32B", gpu = "H200", link = "braid4";
+  std::vector<std::string> policies;
+  serving::PolicyParameters parameters;
+  double rate_rps = 0, load = 1, seconds = 300;
+  double hbm_gb = 0, host_gb = 400;
+  uint32_t token_budget = 1024;
+  int seeds = 10, jobs = 0, gpus = 1;
+};
+
+Status write(const fs::path& path, const std::string& text) {
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  file.close();
+  if (file) return {};
+  return Status::error(fmt::format("cannot write '{}'", path.string()),
+                       "Name a folder where you may write: --out DIR");
+}
+
+Result<figures::Setting> setting_of(const Options& options) {
+  figures::Setting setting;
+  setting.calibration = serving::assumed_calibration();
+  if (!options.calibration.empty()) {
+    BRAID_LET(calibration, serving::read_calibration(options.calibration));
+    setting.calibration = calibration;
+  }
+  setting.seconds = options.seconds;
+  setting.token_budget = options.token_budget;
+  if (!options.trace.empty()) {
+    BRAID_LET(trace, serving::read_trace(options.trace));
+    if (!trace.has_arrivals)
+      return Status::error(options.trace + " has lengths but no times",
+                           "Give it as --lengths: arrivals are Poisson's then");
+    setting.trace = std::make_shared<serving::Trace>(std::move(trace));
+  }
+  if (!options.lengths.empty()) {
+    BRAID_LET(lengths, serving::read_trace(options.lengths));
+    setting.lengths =
+        std::make_shared<serving::Lengths>(fs::path(options.lengths).filename().string(), "given",
+                                           std::make_shared<serving::Trace>(std::move(lengths)));
+  }
+  return setting;
+}
+
+Status make_figures(const Options& options, const figures::Setting& setting,
+                    figures::Laboratory& laboratory) {
+  std::vector<std::string> names = {options.figure};
+  if (options.figure == "all") {
+    names.clear();
+    for (const figures::FigureName& known : figures::figure_names()) names.emplace_back(known.name);
+  }
+  const fs::path folder = options.out;
+  std::error_code error;
+  fs::create_directories(folder, error);
+  std::string report = figures::report_head(setting, options.seeds);
+  for (const std::string& name : names) {
+    BRAID_LET(figure, figures::make_figure(name, setting, laboratory));
+    BRAID_TRY(write(folder / fmt::format("figure-{}.json", name),
+                    figures::json_of(figure, setting, laboratory)));
+    BRAID_TRY(
+        write(folder / fmt::format("figure-{}.svg", name), figures::svg_of(figure, laboratory)));
+    report += figures::report_of(figure, laboratory);
+    // What is there stays, whatever comes next.
+    BRAID_TRY(write(folder / "report.md", report));
+    fmt::print("figure {}: {}\n", name, figure.title);
+    std::fflush(stdout);
+  }
+  fmt::print("{}\n", (folder / "report.md").string());
+  return {};
+}
+
+Result<figures::Case> case_of(const Options& options, const figures::Setting& setting,
+                              figures::Designer& designer) {
+  BRAID_LET(one, designer.base(options.model, options.gpu, designer.chats()));
+  if (options.hbm_gb > 0) one.engine.gpu.hbm_bytes = options.hbm_gb * 1e9;
+  one.engine.host_bytes = options.host_gb * 1e9;
+  one.gpus = options.gpus;
+  if (setting.trace) {
+    one.trace = setting.trace;
+    one.lengths = nullptr;
+  }
+  one.arrivals.rate_rps = options.rate_rps;
+  if (options.rate_rps <= 0) {
+    BRAID_LET(knee, designer.knee_rps(one));
+    one.arrivals.rate_rps = options.load * knee;
+  }
+  return one;
+}
+
+Status print_runs(const Options& options, const figures::Setting& setting,
+                  figures::Laboratory& laboratory) {
+  figures::Designer designer(setting, laboratory);
+  BRAID_LET(base, case_of(options, setting, designer));
+  BRAID_LET(blocks, base.engine.gpu_blocks());
+  std::vector<figures::Case> cases;
+  for (const std::string& policy : options.policies) {
+    figures::Arm arm = figures::plain(policy, options.link);
+    arm.steps_wait_for_copies = policy == "paper";
+    arm.parameters = options.parameters;
+    BRAID_LET(one, designer.with(base, arm));
+    cases.push_back(one);
+  }
+  BRAID_TRY(laboratory.run(cases));
+  fmt::print(
+      "simulated: {}; {:.2f} requests/s; {} blocks of KV cache; {} seeds\nstep times: {}\n\n",
+      figures::words_of(base), base.arrivals.rate_rps, blocks, laboratory.seeds(),
+      setting.calibration.source);
+  using namespace figures::shown;
+  const std::vector<figures::Shown> columns = {kTtft,    kTbtTokens, kTbtMeans,   kTbtLongest,
+                                               kTtftP99, kTbtP99,    kLongestP99, kThroughput,
+                                               kGoodput, kRotations, kStalls};
+  fmt::print("{:15}{:>8}{:>8}{:>8}{:>8}{:>9}{:>9}{:>10}{:>10}{:>9}{:>8}{:>8}\n", "policy", "TTFT %",
+             "token %", "mean %", "long %", "TTFT99 s", "TBT99 ms", "gap99 ms", "tokens/s",
+             "good/s", "rotat.", "stall %");
+  for (size_t index = 0; index < cases.size(); ++index) {
+    std::vector<double> values;
+    for (const figures::Shown& column : columns)
+      values.push_back(
+          figures::estimate(figures::by_seed(laboratory.results(cases[index]), column.of)).mean *
+          (std::string(column.unit) == "%" ? 100 : 1));
+    fmt::print(
+        "{:15}{:8.1f}{:8.1f}{:8.1f}{:8.1f}{:9.2f}{:9.1f}{:10.0f}{:10.0f}{:9.2f}{:8.2f}{:8.1f}\n",
+        options.policies[index], values[0], values[1], values[2], values[3], values[4], values[5],
+        values[6], values[7], values[8], values[9], values[10]);
+  }
+  return {};
+}
+
+int simulate(Options options) {
+  if (options.policies.empty()) options.policies = {"fcfs_recompute", "paper", "braid"};
+  const auto setting = setting_of(options);
+  if (!setting.ok()) return fail(setting.status());
+  const int threads = options.jobs > 0
+                          ? options.jobs
+                          : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  figures::Laboratory laboratory(options.seeds, threads);
+  const Status done = options.figure.empty() ? print_runs(options, setting.value(), laboratory)
+                                             : make_figures(options, setting.value(), laboratory);
+  return done.ok() ? 0 : fail(done);
+}
+
+std::string listed_policies() {
+  std::string names;
+  for (const serving::PolicyName& known : serving::policy_names())
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", known.name);
+  return names;
+}
+
+std::string listed_figures() {
+  std::string names = "all";
+  for (const figures::FigureName& known : figures::figure_names())
+    names += fmt::format(", {} ({})", known.name, known.what);
+  return names;
+}
+
+void add_run_options(CLI::App& command, Options& options) {
+  command.add_option("--policy", options.policies, "one or more of " + listed_policies())
+      ->delimiter(',')
+      ->type_name("NAMES");
+  command.add_option("--model", options.model, kv::model_names());
+  command.add_option("--gpu", options.gpu, serving::gpu_names());
+  command.add_option("--link", options.link, serving::link_names() + ", or LOAD,SAVE,BOTH in GB/s");
+  command.add_option("--rate", options.rate_rps, "requests a second; instead of --load")
+      ->check(CLI::Range(0.0, 1e6));
+  command.add_option("--load", options.load, "in units of the knee of FCFS")
+      ->check(CLI::Range(0.01, 100.0));
+  command.add_option("--hbm-gb", options.hbm_gb, "another size of the GPU's memory")
+      ->check(CLI::Range(1.0, 1e6));
+  command.add_option("--host-gb", options.host_gb, "host memory for KV caches, by GPU")
+      ->check(CLI::Range(0.0, 1e6));
+  command.add_option("--gpus", options.gpus, "on one host; what is printed is of the first")
+      ->check(CLI::Range(1, 16));
+  command.add_option("--alpha", options.parameters.lag.alpha, "of the lag of rotary requests");
+  command.add_option("--beta-tbt", options.parameters.lag.beta_tbt, "beta_B");
+  command.add_option("--beta-ttft", options.parameters.lag.beta_ttft, "beta_F");
+  command.add_option("--transfer-blocks", options.parameters.transfer_blocks, "B_xfer of paper");
+}
+
+}  // namespace
+
+void add_simulate_command(CLI::App& app, int& exit_code) {
+  CLI::App* command = app.add_subcommand("simulate", "what a server would do (docs/serving.md)");
+  command->require_subcommand(1);
+  auto options = std::make_shared<Options>();
+  CLI::App* serving_command = command->add_subcommand(
+      "serving", "requests, a GPU, its links and a policy, in virtual time");
+  serving_command->add_option("--figure", options->figure, listed_figures())->type_name("NAME");
+  serving_command->add_option("--out", options->out, "where figures and their report go")
+      ->type_name("DIR");
+  serving_command->add_option("--seeds", options->seeds, "runs of each case")
+      ->check(CLI::Range(1, 1000));
+  serving_command->add_option("--seconds", options->seconds, "of arrivals in each run")
+      ->check(CLI::Range(1.0, 1e6));
+  serving_command->add_option("--jobs", options->jobs, "threads; 0: one for each CPU")
+      ->check(CLI::Range(0, 1024));
+  serving_command
+      ->add_option("--token-budget", options->token_budget, "tokens a step, for every policy")
+      ->check(CLI::Range(16, 1 << 20));
+  serving_command->add_option("--trace", options->trace, "requests that were recorded, stretched")
+      ->type_name("FILE");
+  serving_command->add_option("--lengths", options->lengths, "lengths that were recorded")
+      ->type_name("FILE");
+  serving_command
+      ->add_option("--calibration", options->calibration,
+                   "step times measured by bench/serving/calibrate.py")
+      ->type_name("FILE");
+  add_run_options(*serving_command, *options);
+  serving_command->callback([options, &exit_code] { exit_code = simulate(*options); });
+}
+
+}  // namespace braid::tools
