@@ -189,6 +189,8 @@ void World::drive() {
     const std::vector<uint32_t>& allowed = paths_of_way_[regions_[at->second].way];
     if (std::find(allowed.begin(), allowed.end(), posting->path) == allowed.end())
       bug("a posting on a path that is none of its ways");
+    if (regions_[at->second].is_cancelled) bug("a posting of a request that was cancelled");
+    if (regions_[at->second].deadline_ns <= now_ns_) bug("a posting after the deadline");
     if (paths_[posting->path].is_retired) bug("a posting on a path that was retired");
     if (paths_[posting->path].is_fencing) bug("a posting on a path that waits for its fence");
     depart(flight);
