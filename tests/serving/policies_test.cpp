@@ -109,6 +109,15 @@ TEST(Braid, NobodyIsPreemptedForWhoIsNotAdmitted) {
   EXPECT_EQ(decide("paper", requests, 0).preempt, (Ids{1, 2}));
 }
 
+TEST(Braid, NobodyIsPreemptedWhoWouldThenLagMore) {
+  std::vector<RequestView> requests = {running(1, 8, 90'000), running(2, 8, 50'000),
+                                       waiting(3, 8, kLateUs)};
+  requests[0].last_token_us = kNoToken;  // it came before 3, and its prompt is being computed
+  requests[0].arrival_us = kNow - kLateUs - 1'000'000;
+  EXPECT_EQ(decide("braid", requests, 0).preempt, (Ids{2}));
+  EXPECT_EQ(decide("paper", requests, 0).preempt, (Ids{1}));
+}
+
 TEST(Braid, NobodyIsPreemptedWhomTheHostHasNoRoomFor) {
   std::vector<RequestView> requests = {running(1, 8, 90'000), waiting(2, 8, kLateUs)};
   requests[0].save_blocks = 5;

@@ -49,6 +49,8 @@ class Paper final : public Policy {
 /// - nobody is preempted for a request that is not admitted in the end, and what is preempted for
 ///   one exceeds what it needs by less than the last victim;
 /// - nobody overtakes a request that finds no room, so that large ones do not starve;
+/// - nobody is preempted who would then lag more than the one that it makes room for, as those do
+///   whose prompt is not computed yet: they would come back in the next step;
 /// - nobody is preempted whose KV cache the host has no room for;
 /// - budgets are bytes by direction; what exceeds a whole budget may still go when no other request
 ///   is on its way, or it would never go;
@@ -130,15 +132,22 @@ class Braid final : public Policy {
     return view.now_us + view.step_us > due_us;
   }
 
+  double lag_if_paused_us(RequestView victim, int64_t now_us) const {
+    victim.state = RequestState::kRotary;
+    return virtual_lag_us(victim, now_us, parameters_.lag);
+  }
+
   bool make_room(const View& view, Room& room, Books& books, const Queue& victims,
                  const Ranked& candidate) const {
     if (room.fits(*candidate.request)) return true;
     if (!is_late(view, candidate)) return false;
     const size_t before = room.preempted();
     size_t next = books.next_victim;
-    while (!room.fits(*candidate.request) && next < victims.size() &&
-           victims[next]->running_since_us < view.now_us && books.can_preempt(room, *victims[next]))
-      room.preempt(*victims[next++]);
+    for (; !room.fits(*candidate.request) && next < victims.size(); ++next) {
+      const RequestView& victim = *victims[next];
+      if (victim.running_since_us == view.now_us || !books.can_preempt(room, victim)) break;
+      if (lag_if_paused_us(victim, view.now_us) <= candidate.lag_us) room.preempt(victim);
+    }
     if (!room.fits(*candidate.request)) {
       room.spare(before);
       return false;
