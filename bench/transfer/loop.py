@@ -19,7 +19,7 @@ import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-MEMORY_BYTES = 256 << 20
+MEMORY_BYTES = 128 << 20
 HOST = "127.0.0.1"
 
 
