@@ -2,6 +2,7 @@
 set(documents share/doc/braid)
 install(FILES README.md LICENSE DESTINATION ${documents})
 install(DIRECTORY docs examples DESTINATION ${documents})
+install(DIRECTORY python DESTINATION share/braid PATTERN __pycache__ EXCLUDE)
 
 # A build without nvcc is for one machine's emulated servers.
 if(NOT BRAID_NVCC OR BRAID_SANITIZE)

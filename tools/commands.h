@@ -45,8 +45,12 @@ void add_tune_command(CLI::App& app, int& exit_code);
 void add_doctor_command(CLI::App& app, int& exit_code);
 /// `fabric doctor` and `fabric bench`.
 void add_fabric_command(CLI::App& app, int& exit_code);
+/// `serve`, `segments`, `rails` and `tebench`.
+void add_transfer_commands(CLI::App& app, int& exit_code);
 /// `simulate serving`.
 void add_simulate_command(CLI::App& app, int& exit_code);
+/// `simulate transfer`; after whatever else adds `simulate`.
+void add_simulate_transfer_command(CLI::App& app, int& exit_code);
 /// `ps`, `waits` and `switch`.
 void add_process_commands(CLI::App& app, int& exit_code);
 

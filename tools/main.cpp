@@ -107,7 +107,9 @@ int main(int argc, char** argv) {
   braid::tools::add_topo_command(app, exit_code);
   braid::tools::add_doctor_command(app, exit_code);
   braid::tools::add_fabric_command(app, exit_code);
+  braid::tools::add_transfer_commands(app, exit_code);
   braid::tools::add_simulate_command(app, exit_code);
+  braid::tools::add_simulate_transfer_command(app, exit_code);
   braid::tools::add_process_commands(app, exit_code);
   if (argc < 2) return fmt::print("{}", app.help()), braid::tools::check_output(0);
   if (const braid::Status known = braid::tools::check_command(app, argc, argv); !known.ok())

@@ -21,6 +21,7 @@ class Simulation {
 
   Time now() const { return now_; }
   Flows& flows() { return flows_; }
+  const Flows& flows() const { return flows_; }
 
   /// Runs `action` at `when`, or now if that has passed. Of equal times, in the order of the calls.
   void at(Time when, Action action) {

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Breaks the fabric and the KV caches, one patch of this folder at a time, and shows that its tests notice.
+"""Breaks the fabric, the scheduler of transfers or the KV caches, one patch of this folder at a time, and shows
+that its tests notice.
 
   run.py BUILD [--seeds N] [--only NAME ...]
 
 The first line of a patch says what it breaks, and in brackets, where it is not fabric_sim that is to
-notice, which tests of fabric_peers_test, or of another program: [PROGRAM TESTS]. Where memory of GPUs is concerned it is the tests on the
-emulated server. Breaks of src/kv are for kv_model and kv_rotation_test.
+notice (of src/transfer: transfer_sim; of src/kv: kv_model and kv_rotation_test), which tests of fabric_peers_test, or of
+another program: [PROGRAM TESTS]. Where memory of GPUs is concerned it is the tests on the emulated server.
 
 BUILD/mutants holds a copy of the sources and a build of that copy, by the compiler and the launcher
 of BUILD. Each patch is applied there, what it touches is built anew, and it is taken back. First
@@ -56,6 +57,8 @@ class Mutant:
         elif room in GPU_TESTS:
             self.commands = [(program, f"--gtest_filter={wanted}", "--gtest_fail_fast")
                              for program, wanted in GPU_TESTS[room]]
+        elif self.files[0].startswith("src/transfer/"):
+            self.commands = [("transfer_sim", "--seeds", str(5 * seeds))]  # each is short
         else:
             self.commands = [("fabric_sim", "--seeds", str(seeds))]
 

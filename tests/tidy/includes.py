@@ -13,6 +13,7 @@ ROOMS = {
     "simulation": set(),
     "fabric": {"base"},
     "multipath": {"base", "cuda", "topology"},
+    "transfer": {"base", "topology", "fabric"},
     "loader": set(),
     "lending": {"base", "loader"},
     "preload": {"base", "cuda", "topology", "multipath", "loader", "lending"},
@@ -27,9 +28,11 @@ EXTRA_INCLUDES = {"emulator": {"cuda/kernels/twin.h", "cuda/kernels/pull.h"}}
 # another, and calls the driver in few.
 FOLDER_ROOMS = {"src/fabric/sim": {"simulation"}, "src/fabric/library": {"cuda", "topology"},
                 "src/fabric/gpu": {"cuda", "multipath"}, "src/fabric/staged": {"cuda", "multipath"},
-                "src/fabric/local": {"cuda", "multipath"}}
+                "src/fabric/local": {"cuda", "multipath"},
+                "src/transfer/sim": {"simulation"}}
 # A test drives its room from outside: through the driver table, if the room is a driver.
-TEST_ROOMS = {"emulator": {"cuda"}, "fabric": {"simulation", "topology", "cuda", "multipath"}}
+TEST_ROOMS = {"emulator": {"cuda"}, "fabric": {"simulation", "topology", "cuda", "multipath"},
+              "transfer": {"simulation"}}
 
 
 def room_of(path):

@@ -1,8 +1,10 @@
 #include "fabric/library/rail_choice.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 
+#include "fabric/ofi/quirks.h"
 #include "fabric/wire.h"
 
 namespace braid::fabric {
@@ -10,6 +12,8 @@ namespace {
 
 using topology::Nic;
 using topology::NicState;
+
+constexpr const char* kLoopback = "127.0.0.1";
 
 struct Pattern {
   bool excludes = false;
@@ -148,6 +152,21 @@ Result<RailChoice> choose_rails(std::string_view text, const std::vector<Nic>& n
   }
   choice.numa_node = common_node(taken);
   return choice;
+}
+
+Result<RailChoice> rails_for(const ServiceOptions& options, const std::vector<Nic>& here) {
+  const ofi::Quirks* quirks = ofi::find_quirks(options.provider);
+  const bool takes_device = quirks != nullptr && quirks->takes_device;
+  const std::vector<Nic> nics = takes_device ? by_rdma_device(here) : here;
+  if (!options.addresses.empty() && !options.nics.empty())
+    return Status::error("an engine takes addresses or NICs, not both");
+  if (!options.addresses.empty()) return rails_at(options.addresses, nics);
+  if (!options.nics.empty()) return choose_rails(options.nics, nics);
+  const char* allowed = std::getenv(kNicsVariable);
+  if (allowed == nullptr || *allowed == '\0') return rails_at({kLoopback}, nics);
+  Result<RailChoice> choice = choose_rails(allowed, nics);
+  if (choice.ok()) return choice;
+  return Status::error(std::string(kNicsVariable) + ": " + choice.status().message());
 }
 
 }  // namespace braid::fabric

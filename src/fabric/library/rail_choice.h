@@ -1,4 +1,4 @@
-// Which network interfaces are an engine's rails. Pure: what the host has comes as arguments.
+// Which network interfaces are an engine's rails. What the host has comes as arguments.
 //
 // The pattern is as NCCL_SOCKET_IFNAME takes it: names or beginnings of names with commas between,
 // each of which must be there. `^` before all takes every other NIC that is up and has an address,
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "fabric/library/options.h"
 #include "topology/server.h"
 
 namespace braid::fabric {
@@ -33,5 +34,8 @@ RailChoice rails_at(const std::vector<std::string>& addresses,
 /// The NICs that the pattern takes, in its order; those of one word, or of `^`, by name. Each
 /// listens at its first address. An error names the word, and the NICs that are there.
 Result<RailChoice> choose_rails(std::string_view pattern, const std::vector<topology::Nic>& nics);
+
+/// As the options say, or else kNicsVariable, or else loopback alone.
+Result<RailChoice> rails_for(const ServiceOptions& options, const std::vector<topology::Nic>& nics);
 
 }  // namespace braid::fabric

@@ -4,7 +4,6 @@
 #include <time.h>
 
 #include <chrono>
-#include <cstdlib>
 #include <limits>
 #include <utility>
 
@@ -19,7 +18,6 @@
 namespace braid::fabric {
 namespace {
 
-constexpr const char* kLoopback = "127.0.0.1";
 constexpr uint64_t kBusyNs = 100'000;  // after something has happened, it looks again at once
 // Between looks when nothing happens, where no descriptor tells.
 constexpr auto kQuiet = std::chrono::microseconds(400);
@@ -61,27 +59,12 @@ Result<std::unique_ptr<Domain>> open_rail(const ServiceOptions& options,
   return opened;
 }
 
-Result<RailChoice> choose(const ServiceOptions& options, const std::vector<topology::Nic>& here) {
-  const ofi::Quirks* quirks = ofi::find_quirks(options.provider);
-  const bool takes_device = quirks != nullptr && quirks->takes_device;
-  const std::vector<topology::Nic> nics = takes_device ? by_rdma_device(here) : here;
-  if (!options.addresses.empty() && !options.nics.empty())
-    return Status::error("an engine takes addresses or NICs, not both");
-  if (!options.addresses.empty()) return rails_at(options.addresses, nics);
-  if (!options.nics.empty()) return choose_rails(options.nics, nics);
-  const char* allowed = std::getenv(kNicsVariable);
-  if (allowed == nullptr || *allowed == '\0') return rails_at({kLoopback}, nics);
-  Result<RailChoice> choice = choose_rails(allowed, nics);
-  if (choice.ok()) return choice;
-  return Status::error(std::string(kNicsVariable) + ": " + choice.status().message());
-}
-
 }  // namespace
 
 Result<std::unique_ptr<Service>> Service::open(const ServiceOptions& wanted,
                                                const topology::Machine& machine,
                                                const std::vector<topology::Nic>& nics) {
-  const Result<RailChoice> choice = choose(wanted, nics);
+  const Result<RailChoice> choice = rails_for(wanted, nics);
   if (!choice.ok()) return choice.status();
   const Result<Secret> secret = secret_for(wanted, choice.value().addresses);
   if (!secret.ok()) return secret.status();

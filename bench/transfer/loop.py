@@ -1,0 +1,190 @@
+#!/usr/bin/env python3
+"""Batches between two processes of this host, by braid or by Mooncake's wheel: one turn of `run`.
+
+  loop.py braid|mooncake [--provider NAME] [--op read|write] [--size BYTES] [--batch N] [--seconds S]
+
+Both are driven from Python in the same way: a batch is submitted and waited for. Writes are read back
+and compared in the end, reads compared at once. Prints one object of JSON: GB/s, the median and the
+99th percentile of a batch, and CPU seconds a GB of both processes.
+"""
+import argparse
+import ctypes
+import json
+import mmap
+import os
+import pathlib
+import resource
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+MEMORY_BYTES = 256 << 20
+HOST = "127.0.0.1"
+
+
+class Memory:
+    """Of which every 8 bytes are unlike the others, or 0."""
+
+    def __init__(self, is_filled):
+        self.map = mmap.mmap(-1, MEMORY_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE)
+        self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.map))
+        if is_filled:
+            words = (ctypes.c_uint64 * (MEMORY_BYTES // 8)).from_buffer(self.map)
+            step = 1 << 16
+            for first in range(0, len(words), step):
+                words[first:first + step] = range(first + 1, first + step + 1)
+
+
+class Braid:
+    def __init__(self, memory, provider):
+        sys.path.insert(0, str(ROOT / "python"))
+        from braid import transfer
+        self.module = transfer
+        self.engine = transfer.Transfer(listen=f"{HOST}:0", addresses=(HOST,), providers=(provider,))
+        self.engine.register_memory(memory.address, MEMORY_BYTES, transfer.MAY_READ | transfer.MAY_WRITE)
+
+    def name(self):
+        return self.engine.name()
+
+    def open(self, name):
+        self.segment = self.engine.open_segment(name)
+
+    def move(self, is_read, here, there, sizes):
+        operation = self.module.READ if is_read else self.module.WRITE
+        batch = self.engine.submit(self.segment, operation, here, there, sizes)
+        if not self.engine.wait(batch, 60) or any(self.engine.outcomes(batch)):
+            raise RuntimeError("a batch has failed")
+        self.engine.forget(batch)
+
+
+class Mooncake:
+    def __init__(self, memory, provider):
+        from mooncake.engine import TransferEngine
+        if provider != "tcp;ofi_rxm":
+            raise RuntimeError("Mooncake's wheel moves by tcp alone")
+        self.engine = TransferEngine()
+        if self.engine.initialize(HOST, "P2PHANDSHAKE", "tcp", "") != 0:
+            raise RuntimeError("its engine does not start")
+        if self.engine.register_memory(memory.address, MEMORY_BYTES) != 0:
+            raise RuntimeError("it does not register the memory")
+
+    def name(self):
+        return f"{HOST}:{self.engine.get_rpc_port()}"
+
+    def open(self, name):
+        self.target = name
+
+    def move(self, is_read, here, there, sizes):
+        move = self.engine.batch_transfer_sync_read if is_read else self.engine.batch_transfer_sync_write
+        if move(self.target, here, there, sizes) != 0:
+            raise RuntimeError("a batch has failed")
+
+
+ENGINES = {"braid": Braid, "mooncake": Mooncake}
+
+
+def cpu_seconds():
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def be_target(options):
+    memory = Memory(options.op == "read")
+    engine = ENGINES[options.engine](memory, options.provider)
+    print(json.dumps({"name": engine.name(), "address": memory.address}), flush=True)
+    for _ in sys.stdin:
+        print(json.dumps(cpu_seconds()), flush=True)
+    os._exit(0)  # threads of the engine's are not waited for
+
+
+def ask_cpu(target):
+    target.stdin.write("cpu\n")
+    target.stdin.flush()
+    return json.loads(target.stdout.readline())
+
+
+def percentile(ordered, share):
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+class Turn:
+    def __init__(self, options, target):
+        is_read = options.op == "read"
+        self.size, self.batch, self.is_read = options.size, options.batch, is_read
+        self.places = max(1, MEMORY_BYTES // (self.size * self.batch))
+        said = json.loads(target.stdout.readline())
+        self.there = said["address"]
+        self.memory = Memory(not is_read)
+        self.engine = ENGINES[options.engine](self.memory, options.provider)
+        self.engine.open(said["name"])
+        self.count = 0
+
+    def lists(self, place):
+        offsets = [(place * self.batch + i) * self.size for i in range(self.batch)]
+        return ([self.memory.address + offset for offset in offsets],
+                [self.there + offset for offset in offsets], [self.size] * self.batch)
+
+    def run(self, seconds):
+        """The time of each batch, in seconds."""
+        lists = [self.lists(place) for place in range(min(self.places, 64))]
+        took = []
+        end = time.perf_counter() + seconds
+        while not took or time.perf_counter() < end:
+            begun = time.perf_counter()
+            self.engine.move(self.is_read, *lists[self.count % len(lists)])
+            took.append(time.perf_counter() - begun)
+            self.count += 1
+        return took
+
+    def verify(self):
+        """The last batch: what was written is read back."""
+        here, there, sizes = self.lists((self.count - 1) % min(self.places, 64))
+        first = here[0] - self.memory.address
+        whole = self.size * self.batch
+        expected = b"".join((first // 8 + i + 1).to_bytes(8, "little") for i in range(min(whole, 1 << 20) // 8))
+        if not self.is_read:
+            self.memory.map[first:first + whole] = bytes(whole)
+            self.engine.move(True, here, there, sizes)
+        if self.memory.map[first:first + len(expected)] != expected:
+            raise RuntimeError("bytes are wrong")
+
+
+def measure(options):
+    words = [sys.executable, __file__, *sys.argv[1:], "--role", "target"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as target:
+        try:
+            turn = Turn(options, target)
+            turn.run(options.seconds / 4)
+            cpu_before = cpu_seconds() + ask_cpu(target)
+            took = turn.run(options.seconds)
+            cpu = cpu_seconds() + ask_cpu(target) - cpu_before
+            turn.verify()
+        finally:
+            target.kill()
+    moved_gb = len(took) * options.size * options.batch / 1e9
+    ordered = sorted(took)
+    print(json.dumps({"engine": options.engine, "gbps": moved_gb / sum(took), "batches": len(took),
+                      "p50_us": percentile(ordered, 0.5) * 1e6, "p99_us": percentile(ordered, 0.99) * 1e6,
+                      "cpu_s_per_gb": cpu / moved_gb}), flush=True)
+    os._exit(0)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("engine", choices=ENGINES)
+    parser.add_argument("--provider", default="tcp;ofi_rxm")
+    parser.add_argument("--op", choices=("read", "write"), default="write")
+    parser.add_argument("--size", type=int, default=1 << 20)
+    parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--seconds", type=float, default=1)
+    parser.add_argument("--role", choices=("initiator", "target"), default="initiator")
+    options = parser.parse_args()
+    if options.role == "target":
+        be_target(options)
+    else:
+        measure(options)
+
+
+if __name__ == "__main__":
+    main()

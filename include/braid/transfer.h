@@ -1,0 +1,347 @@
+// Start here to link braid's transfer engine from C++17: say what is to move, and braid finds the
+// way, sprays it over every rail and heals. A thin layer over transfer_abi.h, which says what each
+// call means: who owns what, what blocks, what an end means.
+//
+//   auto transfer = braid::Transfer::open({});
+//   auto buffer = transfer.value().register_memory(data, size, {});
+//   auto segment = transfer.value().open_segment("braid://10.0.0.7:4750", limit);
+//   auto batch = transfer.value().submit({{segment.value(), Operation::kRead, data, there, size}});
+//   transfer.value().wait(batch.value(), limit);
+//   for (const auto& outcome : transfer.value().outcomes(batch.value()).value()) ...
+//
+// A Transfer owns its engine; threads as transfer_abi.h says. Nothing here throws beyond what
+// containers may.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "braid/status.h"
+#include "braid/transfer_abi.h"
+
+namespace braid {
+
+class Transfer {
+ public:
+  enum class Buffer : uint64_t {};
+  enum class Segment : uint64_t {};
+  enum class Batch : uint64_t {};
+  using Limit = std::chrono::microseconds;
+
+  enum class Operation { kRead = BRAID_TRANSFER_READ, kWrite = BRAID_TRANSFER_WRITE };
+  enum class Urgency { kBulk = BRAID_TRANSFER_BULK, kUrgent = BRAID_TRANSFER_URGENT };
+  enum class Form {
+    kText = BRAID_TRANSFER_TEXT,
+    kJson = BRAID_TRANSFER_JSON,
+    kPrometheus = BRAID_TRANSFER_PROMETHEUS
+  };
+  enum class Cause {
+    kDone = BRAID_TRANSFER_DONE,
+    kNoSegment = BRAID_TRANSFER_NO_SEGMENT,
+    kLocalMemory = BRAID_TRANSFER_LOCAL_MEMORY,
+    kOutside = BRAID_TRANSFER_OUTSIDE,
+    kNotAllowed = BRAID_TRANSFER_NOT_ALLOWED,
+    kNoFile = BRAID_TRANSFER_NO_FILE,
+    kFileError = BRAID_TRANSFER_FILE_ERROR,
+    kDeadline = BRAID_TRANSFER_DEADLINE,
+    kCancelled = BRAID_TRANSFER_CANCELLED,
+    kPeerLost = BRAID_TRANSFER_PEER_LOST,
+    kTooMuch = BRAID_TRANSFER_TOO_MUCH,
+    kOtherVersion = BRAID_TRANSFER_OTHER_VERSION,
+    kWaysFailed = BRAID_TRANSFER_WAYS_FAILED,
+    kPending = BRAID_TRANSFER_PENDING
+  };
+
+  struct Options {
+    std::string name = {};                    ///< for others of this host; empty: none
+    std::string listen = {};                  ///< host:port; empty: the first rail's, any port
+    std::vector<std::string> addresses = {};  ///< one for each network rail; none: by `nics`
+    std::string nics = {};                    ///< "eth0,eth1" or "^docker0"
+    std::vector<std::string> providers = {};  ///< none: shm if it is here, and tcp
+    std::string secret_file = {};             ///< empty: what BRAID_FABRIC_SECRET_FILE names
+    bool allow_unauthenticated = false;
+    bool is_pinned = true;
+    std::string store = {};  ///< "redis://10.0.0.1:6379"; empty: what BRAID_TRANSFER_STORE says
+  };
+  /// What peers may do.
+  struct Rights {
+    bool may_read = false;
+    bool may_write = false;
+  };
+  struct Allocated {
+    void* memory = nullptr;
+    Buffer buffer{};
+  };
+  struct Range {
+    uint64_t address = 0;
+    uint64_t size_bytes = 0;
+    Rights rights;
+  };
+  struct Request {
+    Segment segment{};
+    Operation operation = Operation::kRead;
+    void* local = nullptr;
+    uint64_t address = 0;
+    uint64_t size_bytes = 0;
+    Urgency urgency = Urgency::kBulk;
+    Limit limit{0};  ///< 0: none
+  };
+  struct Notification {
+    Segment segment{};
+    std::string name;
+    std::vector<std::byte> payload = {};
+  };
+  struct Notified {
+    std::string from;  ///< the sender's incarnation
+    std::string name;
+    std::vector<std::byte> payload;
+  };
+  struct Outcome {
+    Cause cause = Cause::kPending;
+    uint64_t delivered_bytes = 0;
+    bool is_done() const { return cause == Cause::kDone; }
+  };
+
+  static Result<Transfer> open(const Options& options) {
+    const std::vector<const char*> addresses = pointers(options.addresses);
+    const std::vector<const char*> providers = pointers(options.providers);
+    const braid_transfer_options all{sizeof(braid_transfer_options),
+                                     pointer(options.name),
+                                     pointer(options.listen),
+                                     addresses.data(),
+                                     addresses.size(),
+                                     pointer(options.nics),
+                                     providers.data(),
+                                     providers.size(),
+                                     pointer(options.secret_file),
+                                     options.allow_unauthenticated ? 1 : 0,
+                                     options.is_pinned ? 0 : 1,
+                                     pointer(options.store)};
+    braid_transfer* transfer = nullptr;
+    if (braid_transfer_open(&all, &transfer) != BRAID_OK) return failure();
+    return Transfer(transfer);
+  }
+
+  /// For others to open.
+  Result<std::string> name() {
+    return text([&](char* buffer, size_t size_bytes, size_t* needed_bytes) {
+      return braid_transfer_name(get(), buffer, size_bytes, needed_bytes);
+    });
+  }
+
+  Result<Buffer> register_memory(void* memory, size_t size_bytes, Rights rights) {
+    return numbered<Buffer>([&](uint64_t* buffer) {
+      return braid_transfer_register_memory(get(), memory, size_bytes, bits(rights), buffer);
+    });
+  }
+  Result<Allocated> allocate_memory(size_t size_bytes, Rights rights) {
+    void* memory = nullptr;
+    uint64_t buffer = 0;
+    if (braid_transfer_allocate_memory(get(), size_bytes, bits(rights), &memory, &buffer) !=
+        BRAID_OK)
+      return failure();
+    return Allocated{memory, Buffer{buffer}};
+  }
+  Status unregister_memory(Buffer buffer, Limit limit) {
+    return status_of(braid_transfer_unregister_memory(get(), number(buffer), us(limit)));
+  }
+
+  Result<Segment> open_segment(const std::string& name, Limit limit) {
+    return numbered<Segment>([&](uint64_t* segment) {
+      return braid_transfer_open_segment(get(), name.c_str(), us(limit), segment);
+    });
+  }
+  Status close_segment(Segment segment) {
+    return status_of(braid_transfer_close_segment(get(), number(segment)));
+  }
+  /// Its regular files are "name/path" for peers.
+  Status export_folder(const std::string& name, const std::string& folder, Rights rights) {
+    return status_of(
+        braid_transfer_export_folder(get(), name.c_str(), folder.c_str(), bits(rights)));
+  }
+  /// A file that the segment's owner has exported: a segment whose addresses are positions.
+  Result<Segment> open_file(Segment segment, const std::string& path, Rights wanted, Limit limit) {
+    return numbered<Segment>([&](uint64_t* file) {
+      return braid_transfer_open_file(get(), number(segment), path.c_str(), bits(wanted), us(limit),
+                                      file);
+    });
+  }
+  /// When it was opened.
+  Result<uint64_t> file_bytes(Segment file) {
+    uint64_t size_bytes = 0;
+    if (braid_transfer_file_bytes(get(), number(file), &size_bytes) != BRAID_OK) return failure();
+    return size_bytes;
+  }
+  /// As of when the segment was opened.
+  Result<std::vector<Range>> ranges(Segment segment) {
+    std::vector<braid_transfer_range> rows;
+    size_t count = 0;
+    do {
+      rows.resize(count);
+      if (braid_transfer_ranges(get(), number(segment), rows.data(), rows.size(), &count) !=
+          BRAID_OK)
+        return failure();
+    } while (count > rows.size());
+    rows.resize(count);
+    std::vector<Range> all;
+    for (const braid_transfer_range& row : rows)
+      all.push_back({row.address,
+                     row.size_bytes,
+                     {(row.rights & BRAID_TRANSFER_MAY_READ) != 0,
+                      (row.rights & BRAID_TRANSFER_MAY_WRITE) != 0}});
+    return all;
+  }
+
+  /// What is wrong with one request is that request's outcome alone.
+  Result<Batch> submit(const std::vector<Request>& requests,
+                       const std::optional<Notification>& notification = std::nullopt) {
+    std::vector<braid_transfer_request> all;
+    all.reserve(requests.size());
+    for (const Request& each : requests)
+      all.push_back({number(each.segment), each.local, each.address, each.size_bytes,
+                     static_cast<int>(each.operation), static_cast<int>(each.urgency),
+                     us(each.limit)});
+    braid_transfer_notification told{};
+    if (notification)
+      told = {number(notification->segment), notification->name.c_str(),
+              notification->payload.data(), notification->payload.size()};
+    return numbered<Batch>([&](uint64_t* batch) {
+      return braid_transfer_submit(get(), all.data(), all.size(), notification ? &told : nullptr,
+                                   batch);
+    });
+  }
+  /// Whether all its requests have ended, by the limit.
+  Result<bool> wait(Batch batch, Limit limit) {
+    int has_ended = 0;
+    if (braid_transfer_wait(get(), number(batch), us(limit), &has_ended) != BRAID_OK)
+      return failure();
+    return has_ended != 0;
+  }
+  /// One for each request.
+  Result<std::vector<Outcome>> outcomes(Batch batch) {
+    size_t count = 0;
+    if (braid_transfer_outcomes(get(), number(batch), 0, nullptr, 0, &count) != BRAID_OK)
+      return failure();
+    std::vector<braid_transfer_outcome> rows(count);
+    if (braid_transfer_outcomes(get(), number(batch), 0, rows.data(), rows.size(), nullptr) !=
+        BRAID_OK)
+      return failure();
+    std::vector<Outcome> all;
+    for (const braid_transfer_outcome& row : rows)
+      all.push_back({static_cast<Cause>(row.cause), row.delivered_bytes});
+    return all;
+  }
+  Status cancel(Batch batch) { return status_of(braid_transfer_cancel(get(), number(batch))); }
+  /// Of a batch that has ended.
+  Status forget(Batch batch) { return status_of(braid_transfer_forget(get(), number(batch))); }
+
+  /// Readable while batches that have ended, or notifications, have not been taken. The Transfer's.
+  Result<int> event_descriptor() {
+    int descriptor = -1;
+    if (braid_transfer_event_descriptor(get(), &descriptor) != BRAID_OK) return failure();
+    return descriptor;
+  }
+  Result<std::vector<Batch>> take_ended(size_t count_max = 64) {
+    std::vector<uint64_t> numbers(count_max);
+    size_t count = 0;
+    if (braid_transfer_take_ended(get(), numbers.data(), count_max, &count) != BRAID_OK)
+      return failure();
+    std::vector<Batch> batches;
+    for (size_t i = 0; i < count; ++i) batches.push_back(Batch{numbers[i]});
+    return batches;
+  }
+  /// The next that has come by the limit.
+  Result<std::optional<Notified>> next_notification(Limit limit) {
+    constexpr size_t kBytes = BRAID_TRANSFER_NOTIFICATION_BYTES;
+    std::vector<char> name(kBytes + 1), from(33);
+    std::vector<std::byte> payload(kBytes);
+    size_t size_bytes = 0;
+    int has_come = 0;
+    if (braid_transfer_next_notification(get(), us(limit), &has_come, name.data(), payload.data(),
+                                         &size_bytes, from.data()) != BRAID_OK)
+      return failure();
+    if (has_come == 0) return std::optional<Notified>();
+    payload.resize(size_bytes);
+    return std::optional<Notified>(Notified{from.data(), name.data(), std::move(payload)});
+  }
+
+  /// Which ways such a request would have now, and why it takes the one that it takes.
+  Result<std::string> explain(Segment segment, uint64_t size_bytes, Urgency urgency, Form form) {
+    return text([&](char* buffer, size_t buffer_bytes, size_t* needed_bytes) {
+      return braid_transfer_explain(get(), number(segment), size_bytes, static_cast<int>(urgency),
+                                    static_cast<int>(form), buffer, buffer_bytes, needed_bytes);
+    });
+  }
+  Result<std::string> report(Form form) {
+    return text([&](char* buffer, size_t buffer_bytes, size_t* needed_bytes) {
+      return braid_transfer_report(get(), static_cast<int>(form), buffer, buffer_bytes,
+                                   needed_bytes);
+    });
+  }
+  static const char* cause_name(Cause cause) {
+    return braid_transfer_cause_name(static_cast<int>(cause));
+  }
+
+  /// For calling the C interface with the same engine; null after it was moved from.
+  braid_transfer* get() const { return transfer_.get(); }
+
+ private:
+  struct Close {
+    void operator()(braid_transfer* transfer) const { braid_transfer_close(transfer); }
+  };
+
+  explicit Transfer(braid_transfer* transfer) : transfer_(transfer) {}
+
+  template <typename Number>
+  static uint64_t number(Number number) {
+    return static_cast<uint64_t>(number);
+  }
+  static uint64_t us(Limit limit) {
+    return limit.count() < 0 ? 0 : static_cast<uint64_t>(limit.count());
+  }
+  static int bits(Rights rights) {
+    return (rights.may_read ? BRAID_TRANSFER_MAY_READ : 0) |
+           (rights.may_write ? BRAID_TRANSFER_MAY_WRITE : 0);
+  }
+  static const char* pointer(const std::string& text) {
+    return text.empty() ? nullptr : text.c_str();
+  }
+  static std::vector<const char*> pointers(const std::vector<std::string>& texts) {
+    std::vector<const char*> all;
+    for (const std::string& each : texts) all.push_back(each.c_str());
+    return all;
+  }
+  static Status failure() { return Status::error(braid_transfer_last_error()); }
+  static Status status_of(braid_status status) { return status == BRAID_OK ? Status() : failure(); }
+
+  template <typename Number, typename Call>
+  static Result<Number> numbered(const Call& call) {
+    uint64_t number = 0;
+    if (call(&number) != BRAID_OK) return failure();
+    return Number{number};
+  }
+  template <typename Call>
+  static Result<std::string> text(const Call& call) {
+    std::string text;
+    size_t needed_bytes = 0;
+    do {
+      text.resize(needed_bytes);
+      const braid_status status =
+          call(text.empty() ? nullptr : text.data(), text.size(), &needed_bytes);
+      if (status != BRAID_OK && needed_bytes <= text.size()) return failure();
+    } while (needed_bytes > text.size());
+    text.resize(needed_bytes - 1);
+    return text;
+  }
+
+  std::unique_ptr<braid_transfer, Close> transfer_;
+};
+
+}  // namespace braid

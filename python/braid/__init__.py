@@ -1,0 +1,1 @@
+"""braid from Python, by its C interfaces."""

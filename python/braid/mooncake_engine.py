@@ -1,0 +1,294 @@
+"""The interface of `mooncake.engine.TransferEngine` (the wheel mooncake-transfer-engine) on braid, for
+programs that use it unchanged: python/door on PYTHONPATH makes `from mooncake.engine import ...` this
+module. Both ends are braid's. docs/transfer.md says what differs.
+
+Protocols, device names and metadata servers are accepted, logged, and not obeyed: braid finds the ways
+by itself, and peers are asked at the host and port of their names. Source of the interface:
+kvcache-ai/Mooncake, mooncake-integration/transfer_engine/transfer_engine_py.cpp.
+"""
+import ctypes
+import enum
+import json
+import logging
+import mmap
+import os
+import socket
+import threading
+
+from braid import transfer
+
+log = logging.getLogger("braid.mooncake")
+
+# As large as the wheel's own first buffer; pages that nobody touches cost nothing.
+MANAGED_BYTES = 256 << 20
+OPEN_LIMIT_S = 10
+EVERYTHING = transfer.MAY_READ | transfer.MAY_WRITE
+SUPPORT_EFA = SUPPORT_HIP = SUPPORT_MNNVL = SUPPORT_INTRA_NVLINK = SUPPORT_CUDA = False
+
+
+class TransferOpcode(enum.IntEnum):
+    Read = transfer.READ
+    Write = transfer.WRITE
+
+
+Read, Write = TransferOpcode.Read, TransferOpcode.Write
+
+
+class TransferNotify:
+    def __init__(self, name="", msg=""):
+        self.name = name
+        self.msg = msg
+
+
+def _limit_s():
+    return max(5, int(os.environ.get("MC_TRANSFER_TIMEOUT", "30")))
+
+
+class _Managed:
+    """Memory for allocate_managed_buffer, first fit."""
+
+    def __init__(self, size_bytes):
+        self.memory = mmap.mmap(-1, size_bytes)
+        self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
+        self.free = [(0, size_bytes)]
+        self.lock = threading.Lock()
+
+    def allocate(self, size_bytes):
+        size_bytes = max(4096, (size_bytes + 4095) // 4096 * 4096)
+        with self.lock:
+            for i, (offset, room) in enumerate(self.free):
+                if room >= size_bytes:
+                    self.free[i] = (offset + size_bytes, room - size_bytes)
+                    return self.address + offset
+        return 0
+
+    def give_back(self, address, size_bytes):
+        size_bytes = max(4096, (size_bytes + 4095) // 4096 * 4096)
+        with self.lock:
+            self.free.append((address - self.address, size_bytes))
+            self.free.sort()
+            merged = []
+            for offset, room in self.free:
+                if merged and sum(merged[-1]) == offset:
+                    merged[-1] = (merged[-1][0], merged[-1][1] + room)
+                elif room:
+                    merged.append((offset, room))
+            self.free = merged
+
+
+class TransferEngine:
+    """Answers are the wheel's: 0 or a number above is success, -1 is not, and the log says why."""
+
+    def __init__(self):
+        self._engine = None
+        self._lock = threading.Lock()
+        self._segments = {}
+        self._buffers = {}  # by address
+        self._managed = None
+
+    # ---- Opening
+
+    def initialize(self, local_hostname, metadata_server, protocol, device_name):
+        return self.initialize_ext(local_hostname, metadata_server, protocol, device_name, "")
+
+    def initialize_ext(self, local_hostname, metadata_server, protocol, device_name, metadata_type):
+        log.info("protocol %r, devices %r and metadata server %r are not obeyed: braid finds the ways",
+                 protocol, device_name, metadata_server)
+        host, separator, port = local_hostname.rpartition(":")
+        if not separator:
+            host, port = local_hostname, "0"
+        if metadata_server == "P2PHANDSHAKE":
+            port = "0"
+        try:
+            address = socket.gethostbyname(host)
+            has_rails = bool(os.environ.get("BRAID_FABRIC_NICS"))
+            self._engine = transfer.Transfer(listen=f"{address}:{port}",
+                                             addresses=() if has_rails else (address,))
+            self._managed = _Managed(MANAGED_BYTES)
+            return self.register_memory(self._managed.address, MANAGED_BYTES)
+        except (transfer.Error, OSError) as error:
+            log.error("initialize: %s", error)
+            return -1
+
+    def get_rpc_port(self):
+        """Others reach this engine at its host and this port."""
+        return int(self._engine.name().split("/")[2].rpartition(":")[2])
+
+    # ---- Memory
+
+    def register_memory(self, buffer_addr, capacity, location="*"):
+        try:
+            self._buffers[buffer_addr] = self._engine.register_memory(buffer_addr, capacity, EVERYTHING)
+            return 0
+        except transfer.Error as error:
+            log.error("register_memory: %s", error)
+            return -1
+
+    def unregister_memory(self, buffer_addr):
+        try:
+            self._engine.unregister_memory(self._buffers.pop(buffer_addr))
+            return 0
+        except (KeyError, transfer.Error) as error:
+            log.error("unregister_memory: %s", error)
+            return -1
+
+    def batch_register_memory(self, buffer_addresses, capacities, location="*"):
+        return min([self.register_memory(*each) for each in zip(buffer_addresses, capacities)] or [0])
+
+    def batch_unregister_memory(self, buffer_addresses):
+        return min([self.unregister_memory(each) for each in buffer_addresses] or [0])
+
+    def allocate_managed_buffer(self, length):
+        return self._managed.allocate(length)
+
+    def free_managed_buffer(self, buffer, length):
+        self._managed.give_back(buffer, length)
+        return 0
+
+    def get_first_buffer_address(self, segment_name):
+        try:
+            ranges = self._engine.ranges(self._segment(segment_name))
+        except transfer.Error as error:
+            log.error("get_first_buffer_address: %s", error)
+            return 0
+        managed = [address for address, size, _ in ranges if size == MANAGED_BYTES]
+        return (managed or [address for address, _, _ in ranges] or [0])[0]
+
+    def write_bytes_to_buffer(self, dest_address, src_ptr, length):
+        ctypes.memmove(dest_address, src_ptr, length)
+        return 0
+
+    def read_bytes_from_buffer(self, source_address, length):
+        return ctypes.string_at(source_address, length)
+
+    # ---- Moving
+
+    def _segment(self, name):
+        with self._lock:
+            segment = self._segments.get(name)
+        if segment is None:
+            full = name if "://" in name or ":" not in name else "braid://" + name
+            segment = self._engine.open_segment(full, OPEN_LIMIT_S)
+            with self._lock:
+                segment = self._segments.setdefault(name, segment)
+        return segment
+
+    def _submit(self, target, buffers, peers, lengths, opcode, notify=None):
+        if not len(buffers) == len(peers) == len(lengths):
+            raise transfer.Error("the lists of buffers, peers' addresses and lengths differ in length")
+        told = None if notify is None else (notify.name, str(notify.msg).encode())
+        return self._engine.submit(self._segment(target), int(opcode), buffers, peers, lengths, told)
+
+    def _end(self, batch):
+        """The causes of its failures; None: it has not ended in time."""
+        if not self._engine.wait(batch, _limit_s()):
+            self._engine.cancel(batch)
+            return None
+        failed = {cause for cause in self._engine.outcomes(batch) if cause != transfer.DONE}
+        self._engine.forget(batch)
+        return failed
+
+    def batch_transfer_sync(self, target_hostname, buffers, peer_buffer_addresses, lengths, opcode,
+                            notify=None, transport_hint=""):
+        try:
+            for is_again in (False, True):
+                batch = self._submit(target_hostname, buffers, peer_buffer_addresses, lengths, opcode,
+                                     notify)
+                failed = self._end(batch)
+                if failed == set():
+                    return 0
+                # A peer that was restarted under its old name is found there.
+                if is_again or failed is None or transfer.PEER_LOST not in failed:
+                    break
+                with self._lock:
+                    self._segments.pop(target_hostname, None)
+            causes = ["not within the time limit"] if failed is None else map(transfer.cause_name, failed)
+            log.error("transfer with %s: %s", target_hostname, ", ".join(causes))
+        except transfer.Error as error:
+            log.error("transfer with %s: %s", target_hostname, error)
+        return -1
+
+    def transfer_sync(self, target_hostname, buffer, peer_buffer_address, length, opcode, notify=None,
+                      transport_hint=""):
+        return self.batch_transfer_sync(target_hostname, [buffer], [peer_buffer_address], [length],
+                                        opcode, notify)
+
+    def transfer_sync_write(self, target_hostname, buffer, peer_buffer_address, length,
+                            transport_hint=""):
+        return self.transfer_sync(target_hostname, buffer, peer_buffer_address, length, Write)
+
+    def transfer_sync_read(self, target_hostname, buffer, peer_buffer_address, length,
+                           transport_hint=""):
+        return self.transfer_sync(target_hostname, buffer, peer_buffer_address, length, Read)
+
+    def batch_transfer_sync_write(self, target_hostname, buffers, peer_buffer_addresses, lengths,
+                                  transport_hint=""):
+        return self.batch_transfer_sync(target_hostname, buffers, peer_buffer_addresses, lengths, Write)
+
+    def batch_transfer_sync_read(self, target_hostname, buffers, peer_buffer_addresses, lengths,
+                                 transport_hint=""):
+        return self.batch_transfer_sync(target_hostname, buffers, peer_buffer_addresses, lengths, Read)
+
+    def batch_transfer_async(self, target_hostname, buffers, peer_buffer_addresses, lengths, opcode,
+                             transport_hint=""):
+        """A number for get_batch_transfer_status; 0: it was not submitted."""
+        try:
+            return self._submit(target_hostname, buffers, peer_buffer_addresses, lengths, opcode)
+        except transfer.Error as error:
+            log.error("transfer with %s: %s", target_hostname, error)
+            return 0
+
+    def batch_transfer_async_write(self, target_hostname, buffers, peer_buffer_addresses, lengths,
+                                   transport_hint=""):
+        return self.batch_transfer_async(target_hostname, buffers, peer_buffer_addresses, lengths, Write)
+
+    def batch_transfer_async_read(self, target_hostname, buffers, peer_buffer_addresses, lengths,
+                                  transport_hint=""):
+        return self.batch_transfer_async(target_hostname, buffers, peer_buffer_addresses, lengths, Read)
+
+    def get_batch_transfer_status(self, batch_ids):
+        """Waits until all have ended: 0 if all are done."""
+        try:
+            return 0 if all([self._end(batch) == set() for batch in batch_ids]) else -1
+        except transfer.Error as error:
+            log.error("get_batch_transfer_status: %s", error)
+            return -1
+
+    def transfer_submit_write(self, target_hostname, buffer, peer_buffer_address, length,
+                              transport_hint=""):
+        return self.batch_transfer_async_write(target_hostname, [buffer], [peer_buffer_address],
+                                               [length])
+
+    def transfer_check_status(self, batch_id):
+        """1: done; 0: under way; -1: failed. It is told once that it has ended."""
+        try:
+            if not self._engine.wait(batch_id, 0):
+                return 0
+            return 1 if self._end(batch_id) == set() else -1
+        except transfer.Error as error:
+            log.error("transfer_check_status: %s", error)
+            return -1
+
+    # ---- The rest
+
+    def get_notifies(self):
+        taken = []
+        while (next_one := self._engine.next_notification()) is not None:
+            taken.append(TransferNotify(next_one[0], next_one[1].decode(errors="replace")))
+        return taken
+
+    def send_probe(self, peer_server_name):
+        try:
+            self._segment(peer_server_name)
+            return 0
+        except transfer.Error:
+            return -1
+
+    def warmup_efa_segment(self, segment_name):
+        return self.send_probe(segment_name)
+
+    def get_local_topology(self, device_name=""):
+        return json.dumps({"cpu:0": [[], []]})
+
+    def get_engine_ptr(self):
+        return self._engine._engine.value or 0

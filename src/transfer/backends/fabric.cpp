@@ -1,0 +1,359 @@
+#include "transfer/backends/fabric.h"
+
+#include <time.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+namespace braid::transfer {
+namespace {
+
+constexpr uint64_t kDialNs = 2'000'000'000;
+constexpr uint64_t kDialPauseNs = 10'000'000;
+/// The side with the higher incarnation leaves the other one so much time to dial first.
+constexpr uint64_t kYieldNs = 30'000'000;
+/// Longer than an owner waits for a silent peer before it shuts the doors (fabric's heartbeat).
+constexpr uint64_t kUnreachableNs = 10'000'000'000;
+constexpr uint64_t kFarewellNs = 100'000'000;
+
+uint64_t clock_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+}  // namespace
+
+FabricBackend::FabricBackend(std::vector<std::unique_ptr<Rail>> rails, const Incarnation& self)
+    : rails_(std::move(rails)), self_(self) {}
+
+FabricBackend::~FabricBackend() { take_leave(); }
+
+/// One that does not listen is not waited for longer than this.
+void FabricBackend::take_leave() {
+  for (const auto& [link, who] : who_) rails_[link.rail]->send(link.link, Leaving{});
+  const uint64_t end_ns = clock_ns() + kFarewellNs;
+  const auto say = [&] {
+    bool is_under_way = true;
+    while (is_under_way && clock_ns() < end_ns) {
+      is_under_way = false;
+      for (const auto& rail : rails_) {
+        (void)rail->step(clock_ns());
+        is_under_way = is_under_way || rail->has_messages_under_way();
+      }
+    }
+  };
+  say();
+  for (const auto& rail : rails_) rail->say_goodbye();
+  say();
+}
+
+// ---- Buffers ----
+
+Status FabricBackend::add_buffer(const Buffer& buffer) {
+  for (size_t i = 0; i < rails_.size(); ++i) {
+    const Status added = rails_[i]->add_buffer(buffer);
+    if (added.ok()) continue;
+    for (size_t j = 0; j < i; ++j) rails_[j]->retire_buffer(buffer.id);
+    return added;
+  }
+  return {};
+}
+
+void FabricBackend::retire_buffer(uint64_t buffer) {
+  for (const auto& rail : rails_) rail->retire_buffer(buffer);
+}
+
+bool FabricBackend::holds_buffer(uint64_t buffer) const {
+  return std::any_of(rails_.begin(), rails_.end(),
+                     [&](const auto& rail) { return rail->holds_buffer(buffer); });
+}
+
+// ---- Ways ----
+
+Status FabricBackend::add_way(uint32_t id, const Incarnation& who, size_t rail,
+                              std::vector<std::byte> address) {
+  const Result<uint64_t> engine = rails_[rail]->number_of(address);
+  if (!engine.ok()) return engine.status();
+  Way way;
+  way.peer = who;
+  way.rail = rail;
+  way.address = std::move(address);
+  way.engine = engine.value();
+  Peer& peer = peers_[who];
+  peer.ways.push_back(id);
+  peer.heard_ns = now_ns_ = clock_ns();
+  dial(ways_[id] = std::move(way));
+  return {};
+}
+
+void FabricBackend::remove_peer(const Incarnation& who) {
+  const auto found = peers_.find(who);
+  if (found == peers_.end()) return;
+  for (const uint32_t id : found->second.ways) {
+    Way& way = ways_.at(id);
+    fencing_ -= way.fence != FenceState::kNone;
+    if (way.link == 0) continue;
+    const LinkOfRail link{way.rail, way.link};
+    rails_[way.rail]->close(way.link);
+    forget_link(link);
+    way_of_link_.erase(link);
+  }
+  for (const uint32_t id : found->second.ways) ways_.erase(id);
+  found->second.ways.clear();
+}
+
+bool FabricBackend::is_up(uint32_t way) const {
+  const auto found = ways_.find(way);
+  return found != ways_.end() && found->second.is_up;
+}
+
+void FabricBackend::dial(Way& way) {
+  if (way.link != 0 || now_ns_ < way.dial_ns || peers_[way.peer].is_lost) return;
+  way.dial_ns = now_ns_ + kDialPauseNs;
+  const Result<uint64_t> link = rails_[way.rail]->dial(way.peer, way.address, now_ns_ + kDialNs);
+  if (!link.ok()) return end_probes(way);
+  ++statistics_.dials;
+  way.link = link.value();
+  uint32_t id = 0;
+  for (const uint32_t each : peers_[way.peer].ways)
+    if (&ways_[each] == &way) id = each;
+  way_of_link_[{way.rail, way.link}] = id;
+  if (rails_[way.rail]->is_up(way.link)) link_up(way.rail, {way.link, way.peer, way.engine, false});
+}
+
+void FabricBackend::post(uint32_t id, const Piece& piece) {
+  Way& way = ways_.at(id);
+  if (!way.is_up || way.fence != FenceState::kNone)
+    return events_.push_back(PieceEnd{piece.id, Cause::kPathFailed, false});
+  rails_[way.rail]->post(way.link, piece);
+}
+
+void FabricBackend::probe(uint32_t id, uint64_t probe) {
+  const auto found = ways_.find(id);
+  if (found == ways_.end()) return events_.push_back(PieceEnd{probe, Cause::kPathFailed, false});
+  Way& way = found->second;
+  way.probes.push_back(probe);
+  if (way.is_up)
+    rails_[way.rail]->ping(way.link, probe);
+  else
+    dial(way);
+}
+
+void FabricBackend::end_probes(Way& way) {
+  for (const uint64_t probe : std::exchange(way.probes, {}))
+    events_.push_back(PieceEnd{probe, Cause::kPathFailed, false});
+}
+
+void FabricBackend::probe_answered(LinkOfRail link, uint64_t id) {
+  const auto way = way_of_link_.find(link);
+  if (way == way_of_link_.end()) return;
+  if (std::erase(ways_.at(way->second).probes, id) > 0)
+    events_.push_back(PieceEnd{id, Cause::kNone, false});
+}
+
+// ---- Links ----
+
+void FabricBackend::handle(size_t rail, const RailEvent& event) {
+  if (const auto* end = std::get_if<PieceEnd>(&event)) return events_.push_back(*end);
+  if (const auto* up = std::get_if<LinkUp>(&event)) return link_up(rail, *up);
+  if (const auto* lost = std::get_if<LinkLost>(&event))
+    return link_lost({rail, lost->link}, lost->why);
+  if (const auto* fenced = std::get_if<LinkFenced>(&event))
+    return link_fenced({rail, fenced->link});
+  if (const auto* answer = std::get_if<LinkAnswers>(&event))
+    return probe_answered({rail, answer->link}, answer->token);
+  const auto& message = std::get<LinkMessage>(event);
+  handle_message({rail, message.link}, message.message);
+}
+
+void FabricBackend::link_up(size_t rail, const LinkUp& up) {
+  const LinkOfRail link{rail, up.link};
+  Peer& peer = peers_[up.who];
+  if (!who_.contains(link)) peer.up.push_back(link);
+  who_[link] = up.who;
+  peer.heard_ns = now_ns_;
+  peer.sender.say_all_again();
+  for (const uint32_t id : peer.ways) {
+    Way& way = ways_.at(id);
+    if (way.rail != rail || way.engine != up.engine) continue;
+    if (way.link != 0 && way.link != up.link) continue;
+    way.link = up.link;
+    way.is_up = true;
+    way.generation = rails_[rail]->generation(up.link);
+    way_of_link_[link] = id;
+    for (const uint64_t probe : way.probes) rails_[rail]->ping(way.link, probe);
+  }
+}
+
+/// It carries nothing any more, for this side.
+void FabricBackend::forget_link(LinkOfRail link) {
+  const auto known = who_.find(link);
+  if (known != who_.end()) {
+    Peer& peer = peers_[known->second];
+    std::erase(peer.up, link);
+    peer.heard_ns = now_ns_;
+    who_.erase(known);
+  }
+  std::erase_if(fences_asked_, [&](const FenceAsked& asked) { return asked.over == link; });
+  for (auto& [id, way] : ways_)
+    if (way.fence == FenceState::kAsked && way.asked_over == link) way.fence = FenceState::kWanted;
+  const auto id = way_of_link_.find(link);
+  if (id == way_of_link_.end()) return;
+  Way& way = ways_.at(id->second);
+  way.is_up = false;
+  const bool is_other_first = self_ > way.peer;
+  way.dial_ns = std::max(way.dial_ns, now_ns_ + (is_other_first ? kYieldNs : 0));
+  end_probes(way);
+}
+
+void FabricBackend::link_lost(LinkOfRail link, fabric::PeerFailure why) {
+  ++statistics_.links_lost;
+  const auto known = who_.find(link);
+  const std::optional<Incarnation> who =
+      known == who_.end() ? std::nullopt : std::optional(known->second);
+  const auto way = way_of_link_.find(link);
+  if (way != way_of_link_.end() && ways_.at(way->second).is_up)
+    events_.push_back(WayFailed{way->second});
+  forget_link(link);
+  if (who && why == fabric::PeerFailure::kEnded) lose_peer(*who);
+}
+
+void FabricBackend::link_fenced(LinkOfRail link) {
+  const auto id = way_of_link_.find(link);
+  if (id == way_of_link_.end()) return;
+  ways_.at(id->second).link = 0;
+  way_of_link_.erase(id);
+}
+
+void FabricBackend::lose_peer(const Incarnation& who) {
+  Peer& peer = peers_[who];
+  if (peer.is_lost) return;
+  peer.is_lost = true;
+  if (!peer.ways.empty()) events_.push_back(OwnerLost{peer.ways.front()});
+  const std::vector<LinkOfRail> up = peer.up;
+  for (const LinkOfRail& link : up) {
+    rails_[link.rail]->close(link.link);
+    forget_link(link);
+  }
+}
+
+void FabricBackend::look_after_peers() {
+  for (auto& [who, peer] : peers_)
+    if (!peer.ways.empty() && peer.up.empty() && !peer.is_lost &&
+        now_ns_ > peer.heard_ns + kUnreachableNs)
+      lose_peer(who);
+  std::erase_if(peers_, [&](const auto& each) {
+    const Peer& peer = each.second;
+    const bool is_over = peer.is_lost || now_ns_ > peer.heard_ns + kUnreachableNs;
+    return peer.ways.empty() && peer.up.empty() && is_over;
+  });
+}
+
+// ---- Messages ----
+
+void FabricBackend::handle_message(LinkOfRail link, const RailMessage& message) {
+  const auto who = who_.find(link);
+  if (who == who_.end()) return;
+  if (const auto* request = std::get_if<FenceRequest>(&message))
+    fences_asked_.push_back({link, who->second, *request});
+  else if (const auto* fenced = std::get_if<FenceAnswer>(&message))
+    fence_answered(fenced->token);
+  else if (const auto* notification = std::get_if<Notification>(&message))
+    handle_notification(link, *notification);
+  else if (const auto* answer = std::get_if<NotificationAnswer>(&message))
+    peers_[who->second].sender.answered(*answer);
+  else if (const auto* file = std::get_if<FileOpened>(&message))
+    files_.push_back(*file);
+  else if (std::get_if<Leaving>(&message) != nullptr)
+    lose_peer(Incarnation(who->second));
+}
+
+bool FabricBackend::ask_for_file(const Incarnation& who, const FileOpen& request) {
+  const auto peer = peers_.find(who);
+  if (peer == peers_.end() || peer->second.up.empty()) return false;
+  const LinkOfRail over = peer->second.up.front();
+  rails_[over.rail]->send(over.link, request);
+  return true;
+}
+
+bool FabricBackend::notify(const Incarnation& peer, std::string name,
+                           std::vector<std::byte> payload) {
+  if (!peers_[peer].sender.add(std::move(name), std::move(payload))) return false;
+  ++statistics_.notifications_sent;
+  return true;
+}
+
+void FabricBackend::handle_notification(LinkOfRail link, const Notification& notification) {
+  const Incarnation who = who_.at(link);
+  NotificationAnswer answer;
+  const bool has_room = notified_.size() < notification_room_;
+  for (Notification& each : peers_[who].receiver.take(notification, has_room, answer)) {
+    notified_.push_back({who, std::move(each.name), std::move(each.payload)});
+    ++statistics_.notifications_received;
+  }
+  rails_[link.rail]->send(link.link, answer);
+}
+
+void FabricBackend::send_notifications() {
+  for (auto& [who, peer] : peers_) {
+    if (peer.up.empty() || peer.sender.is_empty()) continue;
+    const LinkOfRail over = peer.up.front();
+    for (const Notification& notification : peer.sender.due(now_ns_))
+      rails_[over.rail]->send(over.link, notification);
+  }
+}
+
+// ---- Steps ----
+
+bool FabricBackend::step(uint64_t now_ns) {
+  now_ns_ = now_ns;
+  bool is_busy = false;
+  for (size_t rail = 0; rail < rails_.size(); ++rail) {
+    is_busy = rails_[rail]->step(now_ns) || is_busy;
+    for (const RailEvent& event : rails_[rail]->take_events()) handle(rail, event);
+  }
+  if (fencing_ > 0) look_after_fences();
+  if (!fences_asked_.empty()) answer_fences();
+  look_after_peers();
+  send_notifications();
+  return is_busy || !events_.empty();
+}
+
+uint64_t FabricBackend::next_deadline_ns() const {
+  uint64_t next_ns = std::numeric_limits<uint64_t>::max();
+  for (const auto& rail : rails_) next_ns = std::min(next_ns, rail->next_deadline_ns());
+  for (const auto& [who, peer] : peers_) {
+    if (!peer.up.empty() && !peer.sender.is_empty())
+      next_ns = std::min(next_ns, peer.sender.next_ns());
+    if (!peer.ways.empty() && peer.up.empty() && !peer.is_lost)
+      next_ns = std::min(next_ns, peer.heard_ns + kUnreachableNs);
+  }
+  if (fencing_ > 0 || !fences_asked_.empty()) next_ns = std::min(next_ns, now_ns_ + 1'000'000);
+  return next_ns;
+}
+
+std::vector<int> FabricBackend::wait_descriptors() {
+  std::vector<int> all;
+  for (const auto& rail : rails_)
+    for (const int descriptor : rail->wait_descriptors()) all.push_back(descriptor);
+  return all;
+}
+
+bool FabricBackend::has_to_be_asked() const {
+  return std::any_of(rails_.begin(), rails_.end(), [](const auto& rail) {
+    return rail->wait_descriptors().empty() && rail->has_links();
+  });
+}
+
+bool FabricBackend::arm() {
+  bool is_armed = true;
+  for (const auto& rail : rails_) {
+    if (rail->wait_descriptors().empty()) continue;
+    is_armed = rail->arm() && is_armed;
+  }
+  return is_armed;
+}
+
+}  // namespace braid::transfer

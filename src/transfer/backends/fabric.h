@@ -1,0 +1,154 @@
+// Slices over rails: every provider that src/fabric opens, several at once. A way is one rail of
+// this process to one rail of a peer; it has a link while it works.
+//
+// Fencing a way: this side closes its link, which fences reads; the owner is asked over any other
+// link to close its end, and says when nothing of the writes can land any more. An owner that
+// cannot be reached by any way has heard nothing for longer than fabric's heartbeat allows, and has
+// shut its doors by itself.
+//
+// Of two sides that both want a link the lower incarnation dials first. Threads: one at a time.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "transfer/backend.h"
+#include "transfer/notifications.h"
+#include "transfer/rail.h"
+
+namespace braid::transfer {
+
+struct FabricStatistics {
+  uint64_t dials = 0;
+  uint64_t links_lost = 0;
+  uint64_t fences = 0;
+  uint64_t notifications_sent = 0;
+  uint64_t notifications_received = 0;
+};
+
+class FabricBackend final : public Backend {
+ public:
+  FabricBackend(std::vector<std::unique_ptr<Rail>> rails, const Incarnation& self);
+  /// Peers are told.
+  ~FabricBackend() override;
+
+  size_t rail_count() const { return rails_.size(); }
+  const Rail& rail(size_t index) const { return *rails_[index]; }
+
+  Status add_buffer(const Buffer& buffer);
+  void retire_buffer(uint64_t buffer);
+  bool holds_buffer(uint64_t buffer) const;
+
+  /// `address`: of the peer's rail. It dials.
+  Status add_way(uint32_t way, const Incarnation& peer, size_t rail,
+                 std::vector<std::byte> address);
+  void remove_peer(const Incarnation& peer);
+  /// Somebody knows that its process has ended.
+  void owner_ended(const Incarnation& peer) { lose_peer(peer); }
+
+  /// Asks for a file of the peer's, by `token`. False: no way to it works now.
+  bool ask_for_file(const Incarnation& peer, const FileOpen& request);
+  std::vector<FileOpened> take_files() { return std::exchange(files_, {}); }
+
+  /// False: too many have had no answer.
+  bool notify(const Incarnation& peer, std::string name, std::vector<std::byte> payload);
+  std::vector<Notified> take_notifications() { return std::exchange(notified_, {}); }
+  /// So many more may wait for the caller.
+  void set_notification_room(size_t count) { notification_room_ = count; }
+
+  void post(uint32_t way, const Piece& piece) override;
+  void probe(uint32_t way, uint64_t id) override;
+  void fence(uint32_t way) override;
+  bool step(uint64_t now_ns) override;
+  std::vector<BackendEvent> take_events() override { return std::exchange(events_, {}); }
+  uint64_t next_deadline_ns() const override;
+  std::vector<int> wait_descriptors() override;
+  bool has_to_be_asked() const override;
+  bool arm() override;
+
+  bool is_up(uint32_t way) const;
+  const FabricStatistics& statistics() const { return statistics_; }
+
+ private:
+  struct LinkOfRail {
+    size_t rail = 0;
+    uint64_t link = 0;
+    bool operator==(const LinkOfRail&) const = default;
+    auto operator<=>(const LinkOfRail&) const = default;
+  };
+  enum class FenceState : uint8_t { kNone, kWanted, kAsked, kAnswered };
+  struct Way {
+    Incarnation peer{};
+    size_t rail = 0;
+    std::vector<std::byte> address;
+    uint64_t engine = 0;  // fabric's number of the peer's rail
+    uint64_t link = 0;    // 0: none; otherwise it is dialled, up, or closed and not fenced yet
+    bool is_up = false;
+    uint64_t generation = 0;  // of the latest link that was up
+    uint64_t dial_ns = 0;     // not before
+    std::vector<uint64_t> probes;
+    FenceState fence = FenceState::kNone;
+    LinkOfRail asked_over;
+    uint64_t token = 0;
+    uint64_t fenced_generation = 0;
+  };
+  struct Peer {
+    std::vector<uint32_t> ways;
+    std::vector<LinkOfRail> up;
+    bool is_lost = false;
+    uint64_t heard_ns = 0;  // when it had a link last, or was added
+    NotificationSender sender;
+    NotificationReceiver receiver;
+  };
+  /// A peer waits to hear that its rail is fenced.
+  struct FenceAsked {
+    LinkOfRail over;
+    Incarnation who{};
+    FenceRequest request;
+  };
+
+  void dial(Way& way);
+  void handle(size_t rail, const RailEvent& event);
+  void link_up(size_t rail, const LinkUp& up);
+  void link_lost(LinkOfRail link, fabric::PeerFailure why);
+  void link_fenced(LinkOfRail link);
+  void forget_link(LinkOfRail link);
+  void handle_message(LinkOfRail link, const RailMessage& message);
+  void probe_answered(LinkOfRail link, uint64_t id);
+  void end_probes(Way& way);
+  void lose_peer(const Incarnation& who);
+  void take_leave();
+
+  // fabric_fences.cpp
+  void look_after_fences();
+  void ask_for_fence(Way& way);
+  bool is_fenced_there(const Way& way) const;
+  void answer_fences();
+  void fence_answered(uint64_t token);
+
+  void look_after_peers();
+  void send_notifications();
+  void handle_notification(LinkOfRail link, const Notification& notification);
+
+  std::vector<std::unique_ptr<Rail>> rails_;
+  Incarnation self_;
+  uint64_t now_ns_ = 0;
+  std::map<uint32_t, Way> ways_;
+  std::map<Incarnation, Peer> peers_;
+  std::map<LinkOfRail, Incarnation> who_;       // of links that are up
+  std::map<LinkOfRail, uint32_t> way_of_link_;  // also of links that are closed, until fenced
+  std::vector<FenceAsked> fences_asked_;
+  std::vector<BackendEvent> events_;
+  std::vector<Notified> notified_;
+  std::vector<FileOpened> files_;  // answers
+  size_t notification_room_ = 4096;
+  uint64_t tokens_ = 0;
+  size_t fencing_ = 0;  // ways
+  FabricStatistics statistics_;
+};
+
+}  // namespace braid::transfer

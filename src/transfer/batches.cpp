@@ -1,0 +1,311 @@
+// Engine: requests, from the submit to their outcome.
+#include <algorithm>
+#include <utility>
+
+#include "transfer/engine.h"
+
+namespace braid::transfer {
+namespace {
+
+constexpr uint64_t kFileAlignment = 4096;  // of O_DIRECT
+
+Cause cause_of(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::kDone: return Cause::kNone;
+    case Outcome::kCancelled: return Cause::kCancelled;
+    case Outcome::kDeadline: return Cause::kDeadline;
+    case Outcome::kPeerLost:
+    case Outcome::kUnreachable: return Cause::kPeerLost;
+    case Outcome::kFailed: return Cause::kPathFailed;
+  }
+  return Cause::kPathFailed;
+}
+
+/// Of an event that is not a piece's end.
+uint32_t way_of(const BackendEvent& event) {
+  if (const auto* failed = std::get_if<WayFailed>(&event)) return failed->way;
+  if (const auto* fenced = std::get_if<WayFenced>(&event)) return fenced->way;
+  return std::get<OwnerLost>(event).way;
+}
+
+}  // namespace
+
+// ---- Submitting ----
+
+uint64_t Engine::submit(const std::vector<Request>& requests,
+                        std::optional<NotificationRequest> notification) {
+  const uint64_t id = batches_.add({});
+  Batch& batch = *batches_.find(id);
+  batch.requests.resize(requests.size());
+  batch.running.resize(requests.size());
+  batch.status.request_count = requests.size();
+  batch.notification = std::move(notification);
+  for (size_t i = 0; i < requests.size(); ++i) start(id, i, requests[i]);
+  if (requests.empty()) batch_ended(id, batch);
+  post_all();
+  return id;
+}
+
+Cause Engine::check_request(const Request& request, const Segment*& segment,
+                            const Buffer*& buffer) const {
+  segment = segments_.find(request.segment);
+  if (segment == nullptr) return Cause::kNoSegment;
+  if (peers_.find(segment->peer)->is_lost) return Cause::kPeerLost;
+  buffer =
+      owned_->buffers.containing(reinterpret_cast<uint64_t>(request.local), request.size_bytes);
+  if (buffer == nullptr) return Cause::kLocalMemory;
+  if (request.address > kNever - request.size_bytes) return Cause::kOutside;
+  if (request.deadline_ns <= now_ns_) return Cause::kDeadline;
+  return running_.size() < options_.requests_max ? Cause::kNone : Cause::kTooMuch;
+}
+
+void Engine::start(uint64_t batch, size_t index, const Request& request) {
+  const Segment* segment = nullptr;
+  const Buffer* buffer = nullptr;
+  const Cause wrong = check_request(request, segment, buffer);
+  if (wrong != Cause::kNone || request.size_bytes == 0) return end(batch, index, wrong, 0);
+  Running running;
+  running.peer = segment->peer;
+  running.batch = batch;
+  running.index = index;
+  running.operation = request.operation;
+  running.buffer = buffer->id;
+  running.local = {static_cast<std::byte*>(request.local), request.size_bytes};
+  running.address = request.address;
+  running.file = segment->file;
+  const uint64_t number = running_.add(std::move(running));
+  batches_.find(batch)->running[index] = number;
+  ++uses_[buffer->id];
+  ++peers_.find(segment->peer)->requests;
+  RequestSpec spec;
+  spec.id = number;
+  spec.peer = segment->peer;
+  spec.size_bytes = request.size_bytes;
+  spec.urgency = request.urgency;
+  const Peer& peer = *peers_.find(segment->peer);
+  spec.ways = segment->file == 0 ? peer.ways : peer.file_ways;
+  if (segment->file != 0) spec.borders.alignment_bytes = kFileAlignment;
+  spec.source = static_cast<uint32_t>(batch);  // batches take turns
+  spec.address = request.address;
+  spec.deadline_ns = request.deadline_ns;
+  scheduler_.add(std::move(spec), now_ns_);
+}
+
+Result<BatchStatus> Engine::status(uint64_t id) const {
+  const Batch* batch = batches_.find(id);
+  if (batch == nullptr) return Status::error("there is no such batch (any more)");
+  return batch->status;
+}
+
+Result<RequestStatus> Engine::status(uint64_t id, size_t request) const {
+  const Batch* batch = batches_.find(id);
+  if (batch == nullptr) return Status::error("there is no such batch (any more)");
+  if (request >= batch->requests.size())
+    return Status::error("the batch has " + std::to_string(batch->requests.size()) + " requests");
+  return batch->requests[request];
+}
+
+Status Engine::cancel(uint64_t id) {
+  const Batch* batch = batches_.find(id);
+  if (batch == nullptr) return Status::error("there is no such batch (any more)");
+  const std::vector<uint64_t> running = batch->running;
+  for (const uint64_t request : running)
+    if (request != 0) scheduler_.cancel(request, now_ns_);
+  take_scheduler_events();
+  return {};
+}
+
+Status Engine::forget(uint64_t id) {
+  const Batch* batch = batches_.find(id);
+  if (batch == nullptr) return Status::error("there is no such batch (any more)");
+  if (!batch->status.has_ended())
+    return Status::error("the batch has not ended", "Wait for it, or cancel it and wait");
+  batches_.erase(id);
+  return {};
+}
+
+// ---- Ending ----
+
+void Engine::end(uint64_t id, size_t index, Cause cause, uint64_t delivered_bytes) {
+  Batch& batch = *batches_.find(id);
+  batch.running[index] = 0;
+  batch.requests[index] = {true, cause, delivered_bytes};
+  ++batch.status.ended_count;
+  batch.status.failed_count += cause != Cause::kNone;
+  ++(cause == Cause::kNone ? statistics_.requests_done : statistics_.requests_failed);
+  if (batch.status.has_ended()) batch_ended(id, batch);
+}
+
+void Engine::batch_ended(uint64_t id, Batch& batch) {
+  ended_.push_back(id);
+  if (!batch.notification || batch.status.failed_count > 0) return;
+  const NotificationRequest notification = *std::exchange(batch.notification, std::nullopt);
+  const Segment* segment = segments_.find(notification.segment);
+  if (segment == nullptr) return;
+  (void)fabric_.notify(peers_.find(segment->peer)->who, notification.name, notification.payload);
+}
+
+void Engine::request_ended(const RequestEnded& ended) {
+  const Running* found = running_.find(ended.request);
+  if (found == nullptr) return;
+  const Running running = *found;
+  running_.erase(ended.request);
+  if (--uses_[running.buffer] == 0) uses_.erase(running.buffer);
+  --peers_.find(running.peer)->requests;
+  Cause cause = cause_of(ended.outcome);
+  if (cause != Cause::kNone && running.cause != Cause::kNone) cause = running.cause;
+  const bool is_write = running.operation == Operation::kWrite;
+  (is_write ? statistics_.bytes_written : statistics_.bytes_read) += ended.delivered_bytes;
+  statistics_.reissued_slices += ended.reissued;
+  end(running.batch, running.index, cause, ended.delivered_bytes);
+  drop_peer_if_unused(running.peer);
+}
+
+// ---- Steps ----
+
+bool Engine::step(uint64_t now_ns) {
+  now_ns_ = now_ns;
+  bool is_busy = fabric_.step(now_ns);
+  is_busy = memory_.step(now_ns) || is_busy;
+  is_busy = owned_->jobs->step() || is_busy;
+  is_busy = file_.step(now_ns) || is_busy;
+  take(fabric_);
+  take(memory_);
+  take(file_);
+  look_after_processes();
+  look_after_fences();
+  post_all();
+  return is_busy;
+}
+
+void Engine::post_all() {
+  while (const std::optional<transfer::Posting> posting = scheduler_.next(now_ns_)) {
+    const Running& running = *running_.find(posting->request);
+    Path& path = paths_.at(posting->path);
+    posted_[posting->id] = {posting->request, posting->path};
+    ++path.open;
+    ++statistics_.slices;
+    Piece piece;
+    piece.id = posting->id;
+    piece.operation = running.operation;
+    piece.buffer = running.buffer;
+    piece.local = running.local.subspan(posting->offset, posting->size_bytes);
+    piece.address = running.address + posting->offset;
+    piece.file = running.file;
+    path.backend->post(posting->path, piece);
+  }
+  while (const std::optional<Probe> probe = scheduler_.next_probe(now_ns_))
+    if (const auto path = paths_.find(probe->path); path != paths_.end())
+      path->second.backend->probe(probe->path, probe->id);
+  take_scheduler_events();
+}
+
+void Engine::take(Backend& backend) {
+  for (const BackendEvent& event : backend.take_events()) {
+    if (const auto* end = std::get_if<PieceEnd>(&event)) {
+      take(*end);
+    } else if (!paths_.contains(way_of(event))) {
+      continue;  // of a peer that was dropped
+    } else if (const auto* failed = std::get_if<WayFailed>(&event)) {
+      scheduler_.path_failed(failed->way, now_ns_);
+    } else if (const auto* fenced = std::get_if<WayFenced>(&event)) {
+      paths_.at(fenced->way).is_fencing = false;
+      scheduler_.fenced(fenced->way, now_ns_);
+    } else {
+      lose_peer(paths_.at(std::get<OwnerLost>(event).way).peer);
+    }
+  }
+}
+
+void Engine::take(const PieceEnd& end) {
+  const auto posted = posted_.find(end.id);
+  if (posted != posted_.end()) {
+    Running* running = running_.find(posted->second.request);
+    const bool is_the_owners =
+        end.cause != Cause::kNone && end.cause != Cause::kPathFailed && running != nullptr;
+    if (is_the_owners && running->cause == Cause::kNone) {
+      running->cause = end.cause;
+      scheduler_.cancel(posted->second.request, now_ns_);
+    }
+    const auto path = paths_.find(posted->second.path);
+    if (path != paths_.end()) --path->second.open;
+    posted_.erase(posted);
+  }
+  const Ending how = end.cause == Cause::kNone ? Ending::kDone
+                     : end.may_land            ? Ending::kLost
+                                               : Ending::kFailed;
+  scheduler_.ended(end.id, how, now_ns_);
+}
+
+void Engine::take_scheduler_events() {
+  while (const std::optional<SchedulerEvent> event = scheduler_.next_event()) {
+    if (const auto* ended = std::get_if<RequestEnded>(&*event))
+      request_ended(*ended);
+    else if (const auto* wanted = std::get_if<FenceWanted>(&*event); wanted != nullptr)
+      if (paths_.contains(wanted->path)) want_fence(wanted->path);
+  }
+}
+
+uint64_t Engine::next_deadline_ns() const {
+  uint64_t next_ns = std::min(
+      {fabric_.next_deadline_ns(), memory_.next_deadline_ns(), scheduler_.next_deadline_ns()});
+  for (const uint32_t path : fences_wanted_) next_ns = std::min(next_ns, paths_.at(path).fence_ns);
+  if (running_.size() > 0) next_ns = std::min(next_ns, look_at_processes_ns_);
+  return next_ns;
+}
+
+// ---- Fences ----
+
+/// Late is not lost: what ends by itself soon needs no link to be closed. A peer's only link that
+/// works is given longer, since nothing moves until it is up again.
+void Engine::want_fence(uint32_t id) {
+  constexpr uint64_t kPatienceNs = 10'000'000;
+  constexpr uint64_t kPatienceOfLastNs = 1'000'000'000;
+  Path& path = paths_.at(id);
+  const std::vector<uint32_t>& all = peers_.find(path.peer)->paths;
+  const bool has_others = std::any_of(all.begin(), all.end(), [&](uint32_t other) {
+    return other != id && fabric_.is_up(other) &&
+           scheduler_.view(other, now_ns_).state == PathState::kUp;
+  });
+  const bool is_up = path.backend != &fabric_ || fabric_.is_up(id);
+  path.fence_ns = now_ns_ + (!is_up ? 0 : has_others ? kPatienceNs : kPatienceOfLastNs);
+  fences_wanted_.push_back(id);
+  look_after_fences();
+}
+
+void Engine::look_after_fences() {
+  std::erase_if(fences_wanted_, [&](uint32_t id) {
+    Path& path = paths_.at(id);
+    if (path.is_fencing) return true;
+    const bool is_up = path.backend != &fabric_ || fabric_.is_up(id);
+    if (path.open == 0 && is_up) {
+      scheduler_.fenced(id, now_ns_);
+      return true;
+    }
+    if (is_up && now_ns_ < path.fence_ns) return false;
+    ++statistics_.fences;
+    path.is_fencing = true;
+    path.backend->fence(id);
+    return true;
+  });
+}
+
+// ---- Peers that end ----
+
+void Engine::lose_peer(uint64_t number) {
+  Peer& peer = *peers_.find(number);
+  if (std::exchange(peer.is_lost, true)) return;
+  ++statistics_.peers_lost;
+  fabric_.owner_ended(peer.who);
+  scheduler_.peer_lost(number, now_ns_);
+}
+
+void Engine::look_after_processes() {
+  constexpr uint64_t kLookNs = 20'000'000;
+  if (options_.processes == nullptr || now_ns_ < look_at_processes_ns_) return;
+  look_at_processes_ns_ = now_ns_ + kLookNs;
+  while (const std::optional<uint64_t> ended = options_.processes->next_ended())
+    if (peers_.find(*ended) != nullptr) lose_peer(*ended);
+}
+
+}  // namespace braid::transfer

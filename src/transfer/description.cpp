@@ -1,0 +1,142 @@
+#include "transfer/description.h"
+
+#include <charconv>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+#include "base/try.h"
+
+namespace braid::transfer {
+namespace {
+
+constexpr char kMagic[4] = {'B', 'R', 'T', 'F'};
+constexpr size_t kHeadBytes = 7;
+
+enum class Kind : uint8_t { kQuestion = 1, kAnswer = 2 };
+
+template <typename Archive, typename I>
+void incarnation_field(Archive& archive, I& incarnation) {
+  for (auto& half : incarnation) archive.number(half);
+}
+
+template <typename Archive, typename D>
+void description_fields(Archive& archive, D& description) {
+  incarnation_field(archive, description.incarnation);
+  archive.bytes(description.name, kNameBytesMax);
+  archive.number(description.version_oldest);
+  archive.number(description.version);
+  for (auto& half : description.origin.boot) archive.number(half);
+  archive.number(description.origin.pid_namespace);
+  archive.number(description.origin.started);
+  archive.number(description.origin.process);
+  archive.list(description.rails, kRailsInDescriptionMax, [&](auto& rail) {
+    archive.bytes(rail.provider, fabric::kProviderBytesMax);
+    archive.bytes(rail.host_address, kNameBytesMax);
+    auto mbps = static_cast<uint64_t>(rail.gbps * 1000);  // whole numbers alone travel
+    archive.number(mbps);
+    if constexpr (!std::is_const_v<std::remove_reference_t<decltype(rail)>>)
+      rail.gbps = static_cast<double>(mbps) / 1000;
+    archive.number(rail.numa_node);
+    archive.bytes(rail.address, 4096);
+  });
+  archive.list(description.ranges, kRangesInDescriptionMax, [&](auto& range) {
+    archive.number(range.address);
+    archive.number(range.size_bytes);
+    archive.number(range.rights);
+  });
+  archive.number(description.range_count);
+  archive.list(description.exports, kExportsMax, [&](auto& each) {
+    archive.bytes(each.name, kNameBytesMax);
+    archive.number(each.rights);
+  });
+}
+
+template <typename Archive, typename Q>
+void fields_of(Archive& archive, Q& question) {
+  archive.number(question.nonce);
+  if constexpr (std::is_same_v<std::remove_const_t<Q>, Question>) {
+    incarnation_field(archive, question.incarnation);
+  } else {
+    archive.number(question.cause);
+    description_fields(archive, question.description);
+  }
+}
+
+template <typename T>
+std::vector<std::byte> seal(Kind kind, const T& body, const fabric::Secret& secret) {
+  Writer writer;
+  for (const char letter : kMagic) writer.number(static_cast<uint8_t>(letter));
+  writer.number(kVersion);
+  writer.number(static_cast<uint8_t>(kind));
+  fields_of(writer, body);
+  std::vector<std::byte> bytes = writer.take();
+  const fabric::Seal sealed = secret.seal(bytes);
+  bytes.insert(bytes.end(), sealed.begin(), sealed.end());
+  return bytes;
+}
+
+template <typename T>
+Result<T> open(Kind kind, Bytes bytes, const fabric::Secret& secret) {
+  if (bytes.size() < kHeadBytes + fabric::kSealBytes)
+    return Status::error("what came is too short");
+  if (std::memcmp(bytes.data(), kMagic, sizeof kMagic) != 0)
+    return Status::error("whoever listens there does not speak braid's protocol");
+  const Bytes body = bytes.first(bytes.size() - fabric::kSealBytes);
+  if (!secret.is_sealed(body, bytes.last(fabric::kSealBytes)))
+    return Status::error("the other side has another secret, or what came was damaged",
+                         "Let BRAID_FABRIC_SECRET_FILE name the same secret on both sides");
+  Reader reader(body.subspan(sizeof kMagic));
+  uint16_t version = 0;
+  uint8_t said = 0;
+  reader.number(version);
+  reader.number(said);
+  if (version < kVersionOldest || version > kVersion)
+    return Status::error("the other side speaks version " + std::to_string(version) +
+                         " of the protocol, and this one " + std::to_string(kVersionOldest) +
+                         " to " + std::to_string(kVersion));
+  T value;
+  fields_of(reader, value);
+  if (said != static_cast<uint8_t>(kind) || !reader.ok() || !reader.is_at_end())
+    return Status::error("what came is cut off, or too long");
+  return value;
+}
+
+}  // namespace
+
+std::vector<std::byte> encode(const Question& question, const fabric::Secret& secret) {
+  return seal(Kind::kQuestion, question, secret);
+}
+std::vector<std::byte> encode(const Answer& answer, const fabric::Secret& secret) {
+  return seal(Kind::kAnswer, answer, secret);
+}
+Result<Question> decode_question(Bytes bytes, const fabric::Secret& secret) {
+  return open<Question>(Kind::kQuestion, bytes, secret);
+}
+Result<Answer> decode_answer(Bytes bytes, const fabric::Secret& secret) {
+  return open<Answer>(Kind::kAnswer, bytes, secret);
+}
+
+std::string to_hex(const Incarnation& incarnation) {
+  char text[33];
+  std::snprintf(text, sizeof text, "%016llx%016llx",
+                static_cast<unsigned long long>(incarnation[0]),
+                static_cast<unsigned long long>(incarnation[1]));
+  return text;
+}
+
+Result<Incarnation> incarnation_of_hex(std::string_view hex) {
+  Incarnation incarnation{};
+  bool is_whole = hex.size() == 32;
+  for (size_t half = 0; is_whole && half < 2; ++half) {
+    const char* first = hex.data() + 16 * half;
+    const auto read = std::from_chars(first, first + 16, incarnation[half], 16);
+    is_whole = read.ec == std::errc() && read.ptr == first + 16;
+  }
+  if (!is_whole)
+    return Status::error("'" + std::string(hex) + "' is no incarnation",
+                         "It is 32 hexadecimal digits");
+  return incarnation;
+}
+
+}  // namespace braid::transfer

@@ -1,0 +1,52 @@
+#include "transfer/directory/lease.h"
+
+#include <chrono>
+#include <utility>
+
+#include "base/try.h"
+
+namespace braid::transfer {
+
+Result<std::unique_ptr<Lease>> Lease::take(
+    std::unique_ptr<Store> store, const std::string& name, const std::string& value,
+    const std::function<bool(const std::string&)>& is_alive) {
+  constexpr int kAttempts = 3;  // somebody else may take it in between
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    BRAID_LET(before, store->get(name));
+    if (!before.empty() && before != value && is_alive(before)) break;
+    BRAID_LET(is_ours, store->put(name, before, value));
+    if (is_ours)
+      return std::unique_ptr<Lease>(new Lease(std::move(store), name, value));  // owner: the caller
+  }
+  return Status::error("another engine of the cluster has the name '" + name + "'",
+                       "Choose another name");
+}
+
+Lease::Lease(std::unique_ptr<Store> store, std::string name, std::string value)
+    : store_(std::move(store)), name_(std::move(name)), value_(std::move(value)) {
+  thread_ = std::thread([this] { work(); });
+}
+
+Lease::~Lease() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_ending_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+  (void)store_->remove(name_, value_);
+}
+
+void Lease::work() {
+  std::unique_lock lock(mutex_);
+  while (!is_ending_) {
+    changed_.wait_for(lock, std::chrono::milliseconds(kLeaseMs / 3), [this] { return is_ending_; });
+    if (is_ending_) return;
+    lock.unlock();
+    const Result<bool> renewed = store_->put(name_, value_, value_);
+    if (renewed.ok() && !renewed.value()) (void)store_->put(name_, "", value_);  // it had run out
+    lock.lock();
+  }
+}
+
+}  // namespace braid::transfer

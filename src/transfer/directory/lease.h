@@ -1,0 +1,40 @@
+// A name of this engine's in a store, kept as long as this object lives: a thread of its own renews
+// it. While the store does not answer the engine works on, and the name is put there again once it
+// does.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "transfer/directory/store.h"
+
+namespace braid::transfer {
+
+class Lease {
+ public:
+  /// `is_alive(value)`: whether the engine that holds the name still answers there; if not, the
+  /// name is taken from it. An error: another engine has it, or the store does not answer.
+  static Result<std::unique_ptr<Lease>> take(
+      std::unique_ptr<Store> store, const std::string& name, const std::string& value,
+      const std::function<bool(const std::string&)>& is_alive);
+  /// The name is given back.
+  ~Lease();
+
+ private:
+  Lease(std::unique_ptr<Store> store, std::string name, std::string value);
+  void work();
+
+  std::unique_ptr<Store> store_;  // the thread's, once it runs
+  const std::string name_;
+  const std::string value_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool is_ending_ = false;
+  std::thread thread_;
+};
+
+}  // namespace braid::transfer

@@ -1,0 +1,143 @@
+#include "transfer/directory/server.h"
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <limits>
+#include <utility>
+
+#include "base/try.h"
+
+namespace braid::transfer {
+
+Result<std::unique_ptr<DirectoryServer>> DirectoryServer::open(const HostAndPort& at,
+                                                               const std::string& name,
+                                                               const fabric::Secret& secret,
+                                                               Describe describe) {
+  std::unique_ptr<DirectoryServer> server(
+      new DirectoryServer(secret, std::move(describe)));  // owner: server
+  server->at_ = at;
+  BRAID_LET(tcp, listen_at(at, server->at_.port));
+  server->tcp_ = std::move(tcp);
+  server->events_ = Descriptor(epoll_create1(EPOLL_CLOEXEC));
+  server->watch(server->tcp_.get(), EPOLLIN, true);
+  if (name.empty()) return server;
+  BRAID_TRY(check_bare_name(name));
+  BRAID_LET(folder, socket_folder());
+  BRAID_LET(unix_socket, listen_at_path(folder + "/" + name));
+  server->path_ = folder + "/" + name;
+  server->unix_ = std::move(unix_socket);
+  server->watch(server->unix_.get(), EPOLLIN, true);
+  return server;
+}
+
+DirectoryServer::~DirectoryServer() {
+  if (!path_.empty()) unlink(path_.c_str());
+}
+
+void DirectoryServer::watch(int descriptor, uint32_t events, bool is_new) const {
+  epoll_event event{};
+  event.events = events;
+  event.data.fd = descriptor;
+  epoll_ctl(events_.get(), is_new ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, descriptor, &event);
+}
+
+bool DirectoryServer::step(uint64_t now_ns) {
+  std::array<epoll_event, 32> ready{};
+  const int count = epoll_wait(events_.get(), ready.data(), static_cast<int>(ready.size()), 0);
+  for (int i = 0; i < count; ++i) {
+    const int descriptor = ready[static_cast<size_t>(i)].data.fd;
+    if (descriptor == tcp_.get()) accept_from(tcp_, now_ns);
+    if (descriptor == unix_.get()) accept_from(unix_, now_ns);
+    const auto connection = connections_.find(descriptor);
+    if (connection != connections_.end() && !advance(connection->second))
+      connections_.erase(connection);
+  }
+  std::erase_if(connections_, [&](const auto& each) {
+    const bool is_late = now_ns >= each.second.end_ns;
+    statistics_.refused += is_late;
+    return is_late;
+  });
+  return count > 0;
+}
+
+uint64_t DirectoryServer::next_deadline_ns() const {
+  uint64_t next_ns = std::numeric_limits<uint64_t>::max();
+  for (const auto& [descriptor, connection] : connections_)
+    next_ns = std::min(next_ns, connection.end_ns);
+  return next_ns;
+}
+
+void DirectoryServer::accept_from(const Descriptor& listener, uint64_t now_ns) {
+  for (;;) {
+    const int accepted = accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (accepted < 0) return;
+    Connection connection;
+    connection.socket = Descriptor(accepted);
+    connection.end_ns = now_ns + kHalfOpenNs;
+    if (connections_.size() >= kConnectionsMax) {
+      ++statistics_.refused;
+      continue;
+    }
+    watch(accepted, EPOLLIN, true);
+    connections_[accepted] = std::move(connection);
+  }
+}
+
+/// False: it is over.
+bool DirectoryServer::advance(Connection& connection) {
+  return connection.answer.empty() ? read_question(connection) : write_answer(connection);
+}
+
+bool DirectoryServer::read_question(Connection& connection) {
+  std::array<std::byte, kQuestionBytesMax + kLengthBytes> buffer;
+  std::vector<std::byte>& received = connection.received;
+  const size_t room = buffer.size() - received.size();
+  const ssize_t got = recv(connection.socket.get(), buffer.data(), room, 0);
+  if (got <= 0) return got < 0 && (errno == EAGAIN || errno == EINTR);
+  received.insert(received.end(), buffer.begin(), buffer.begin() + got);
+  if (received.size() < kLengthBytes) return true;
+  const size_t size_bytes = read_length(Bytes(received).first(kLengthBytes));
+  if (size_bytes > kQuestionBytesMax || received.size() > size_bytes + kLengthBytes) {
+    ++statistics_.refused;
+    return false;
+  }
+  if (received.size() < size_bytes + kLengthBytes) return true;
+  const Result<Question> question = decode_question(Bytes(received).subspan(kLengthBytes), secret_);
+  if (!question.ok()) {
+    ++statistics_.refused;
+    return false;
+  }
+  Answer answer;
+  answer.nonce = question.value().nonce;
+  answer.description = describe_();
+  const Incarnation& wanted = question.value().incarnation;
+  if (wanted != Incarnation{} && wanted != answer.description.incarnation) {
+    answer.cause = Cause::kNoSegment;
+    answer.description = {};
+  }
+  connection.answer = frame(encode(answer, secret_));
+  ++statistics_.answered;
+  return write_answer(connection);
+}
+
+bool DirectoryServer::write_answer(Connection& connection) {
+  while (connection.sent_bytes < connection.answer.size()) {
+    const ssize_t sent =
+        send(connection.socket.get(), connection.answer.data() + connection.sent_bytes,
+             connection.answer.size() - connection.sent_bytes, MSG_NOSIGNAL);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0 && errno == EAGAIN) {
+      watch(connection.socket.get(), EPOLLOUT, false);
+      return true;
+    }
+    if (sent <= 0) return false;
+    connection.sent_bytes += static_cast<size_t>(sent);
+  }
+  return false;
+}
+
+}  // namespace braid::transfer

@@ -1,0 +1,73 @@
+// Who asks for this engine by name is answered here: over TCP, and over a Unix socket for a bare
+// name. It never blocks and owns no thread; whoever drives it waits for its one descriptor. A
+// connection has one question and kHalfOpenNs for it.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fabric/seal.h"
+#include "transfer/description.h"
+#include "transfer/directory/socket.h"
+
+namespace braid::transfer {
+
+struct DirectoryStatistics {
+  uint64_t answered = 0;
+  uint64_t refused = 0;  ///< malformed, without the secret, too late, or beyond the limit
+};
+
+class DirectoryServer {
+ public:
+  static constexpr uint64_t kHalfOpenNs = 5'000'000'000;
+  static constexpr size_t kConnectionsMax = 256;
+  static constexpr size_t kQuestionBytesMax = 256;
+
+  using Describe = std::function<Description()>;
+
+  /// An empty `name`: no Unix socket.
+  static Result<std::unique_ptr<DirectoryServer>> open(const HostAndPort& at,
+                                                       const std::string& name,
+                                                       const fabric::Secret& secret,
+                                                       Describe describe);
+  ~DirectoryServer();
+
+  /// Where it listens; the port is the one that was taken.
+  const HostAndPort& at() const { return at_; }
+  int descriptor() const { return events_.get(); }
+  bool step(uint64_t now_ns);
+  uint64_t next_deadline_ns() const;
+  const DirectoryStatistics& statistics() const { return statistics_; }
+
+ private:
+  struct Connection {
+    Descriptor socket;
+    uint64_t end_ns = 0;
+    std::vector<std::byte> received;
+    std::vector<std::byte> answer;
+    size_t sent_bytes = 0;
+  };
+
+  DirectoryServer(const fabric::Secret& secret, Describe describe)
+      : secret_(secret), describe_(std::move(describe)) {}
+  void watch(int descriptor, uint32_t events, bool is_new) const;
+  void accept_from(const Descriptor& listener, uint64_t now_ns);
+  bool advance(Connection& connection);
+  bool read_question(Connection& connection);
+  bool write_answer(Connection& connection);
+
+  fabric::Secret secret_;
+  Describe describe_;
+  HostAndPort at_;
+  std::string path_;
+  Descriptor events_;  // an epoll
+  Descriptor tcp_;
+  Descriptor unix_;
+  std::map<int, Connection> connections_;
+  DirectoryStatistics statistics_;
+};
+
+}  // namespace braid::transfer

@@ -1,0 +1,189 @@
+#include "transfer/directory/socket.h"
+
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <memory>
+
+#include "base/try.h"
+
+namespace braid::transfer {
+namespace {
+
+constexpr int kBacklog = 128;
+
+Status system_error(const std::string& what) {
+  return Status::error(what + ": " + std::strerror(errno));
+}
+
+struct FreeAddresses {
+  void operator()(addrinfo* list) const { freeaddrinfo(list); }
+};
+using Addresses = std::unique_ptr<addrinfo, FreeAddresses>;
+
+Result<Addresses> look_up(const HostAndPort& at, bool is_passive) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICSERV | (is_passive ? AI_PASSIVE : 0);
+  addrinfo* list = nullptr;
+  const int wrong = getaddrinfo(at.host.c_str(), std::to_string(at.port).c_str(), &hints, &list);
+  if (wrong != 0)
+    return Status::error("the host '" + at.host + "' is not known: " + gai_strerror(wrong));
+  return Addresses(list);
+}
+
+/// False: the time is over.
+bool wait_for(int socket, short what, uint64_t end_ns) {
+  for (;;) {
+    const uint64_t now = monotonic_ns();
+    if (now >= end_ns) return false;
+    pollfd awaited{socket, what, 0};
+    const uint64_t left_ms = (end_ns - now) / 1'000'000 + 1;
+    const int ready = poll(&awaited, 1, static_cast<int>(std::min<uint64_t>(left_ms, 60'000)));
+    if (ready > 0) return true;
+    if (ready < 0 && errno != EINTR) return false;
+  }
+}
+
+Status late(const std::string& what) { return Status::error(what + " within the time limit"); }
+
+Result<sockaddr_un> unix_address(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof address.sun_path)
+    return Status::error("the path " + path + " is too long for a socket");
+  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+  return address;
+}
+
+Status send_all(int socket, Bytes bytes, uint64_t end_ns) {
+  while (!bytes.empty()) {
+    const ssize_t sent = send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent > 0) bytes = bytes.subspan(static_cast<size_t>(sent));
+    if (sent > 0 || errno == EINTR) continue;
+    if (errno != EAGAIN) return system_error("the peer has closed the connection");
+    if (!wait_for(socket, POLLOUT, end_ns)) return late("the peer took no question");
+  }
+  return {};
+}
+
+Status receive_all(int socket, MutableBytes bytes, uint64_t end_ns) {
+  while (!bytes.empty()) {
+    const ssize_t got = recv(socket, bytes.data(), bytes.size(), MSG_DONTWAIT);
+    if (got == 0)
+      return Status::error("the peer has closed the connection without an answer",
+                           "Its secret may be another one, or it speaks another protocol");
+    if (got > 0) bytes = bytes.subspan(static_cast<size_t>(got));
+    if (got > 0 || errno == EINTR) continue;
+    if (errno != EAGAIN) return system_error("the connection has broken");
+    if (!wait_for(socket, POLLIN, end_ns)) return late("the peer has not answered");
+  }
+  return {};
+}
+
+}  // namespace
+
+Descriptor::~Descriptor() {
+  if (number_ >= 0) close(number_);
+}
+
+uint64_t monotonic_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+Result<Descriptor> listen_at(const HostAndPort& at, uint16_t& port) {
+  BRAID_LET(addresses, look_up(at, true));
+  const std::string where = at.host + ":" + std::to_string(at.port);
+  Descriptor socket(::socket(addresses->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const int yes = 1;
+  setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  if (bind(socket.get(), addresses->ai_addr, addresses->ai_addrlen) != 0 ||
+      listen(socket.get(), kBacklog) != 0)
+    return system_error("cannot listen at " + where);
+  sockaddr_storage taken{};
+  socklen_t size_bytes = sizeof taken;
+  getsockname(socket.get(), reinterpret_cast<sockaddr*>(&taken), &size_bytes);
+  port = ntohs(taken.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6&>(taken).sin6_port
+                                           : reinterpret_cast<const sockaddr_in&>(taken).sin_port);
+  return socket;
+}
+
+Result<Descriptor> listen_at_path(const std::string& path) {
+  BRAID_LET(address, unix_address(path));
+  if (connect_to_path(path).ok())
+    return Status::error("another process has the name of " + path, "Choose another name");
+  unlink(path.c_str());
+  Descriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
+      listen(socket.get(), kBacklog) != 0)
+    return system_error("cannot listen at " + path);
+  return socket;
+}
+
+Result<Descriptor> connect_to(const HostAndPort& at, uint64_t end_ns) {
+  BRAID_LET(addresses, look_up(at, false));
+  Status last = Status::error("no address");
+  for (const addrinfo* each = addresses.get(); each != nullptr; each = each->ai_next) {
+    Descriptor socket(::socket(each->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    const std::string what = "cannot connect to " + at.host + ":" + std::to_string(at.port);
+    if (connect(socket.get(), each->ai_addr, each->ai_addrlen) != 0 && errno != EINPROGRESS) {
+      last = system_error(what);
+      continue;
+    }
+    if (!wait_for(socket.get(), POLLOUT, end_ns)) return late(what);
+    socklen_t size_bytes = sizeof errno;
+    getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &errno, &size_bytes);
+    if (errno == 0) return socket;
+    last = system_error(what);
+  }
+  return last;
+}
+
+Result<Descriptor> connect_to_path(const std::string& path) {
+  BRAID_LET(address, unix_address(path));
+  Descriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
+    return system_error("nobody listens at " + path);
+  return socket;
+}
+
+Result<std::vector<std::byte>> ask(const Descriptor& socket, Bytes question, size_t bytes_max,
+                                   uint64_t end_ns) {
+  BRAID_TRY(send_all(socket.get(), frame(question), end_ns));
+  std::byte length[kLengthBytes];
+  BRAID_TRY(receive_all(socket.get(), length, end_ns));
+  const size_t size_bytes = read_length(length);
+  if (size_bytes > bytes_max)
+    return Status::error("the peer announces an answer of " + std::to_string(size_bytes) +
+                         " bytes, and the limit is " + std::to_string(bytes_max));
+  std::vector<std::byte> answer(size_bytes);
+  BRAID_TRY(receive_all(socket.get(), answer, end_ns));
+  return answer;
+}
+
+uint32_t read_length(Bytes four) {
+  uint32_t length = 0;
+  Reader(four).number(length);
+  return length;
+}
+
+std::vector<std::byte> frame(Bytes body) {
+  Writer writer;
+  writer.number(static_cast<uint32_t>(body.size()));
+  std::vector<std::byte> bytes = writer.take();
+  bytes.insert(bytes.end(), body.begin(), body.end());
+  return bytes;
+}
+
+}  // namespace braid::transfer

@@ -1,0 +1,52 @@
+// Sockets of the directory: stream sockets with frames of a length that is checked before anything
+// is allocated. Owned descriptors, closed with their objects.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "transfer/codec.h"
+#include "transfer/directory/names.h"
+
+namespace braid::transfer {
+
+class Descriptor {
+ public:
+  Descriptor() = default;
+  explicit Descriptor(int number) : number_(number) {}
+  ~Descriptor();
+  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(number_, other.number_);
+    return *this;
+  }
+  int get() const { return number_; }
+  bool is_open() const { return number_ >= 0; }
+
+ private:
+  int number_ = -1;
+};
+
+/// Does not block. `port` 0: any; the one taken is told.
+Result<Descriptor> listen_at(const HostAndPort& at, uint16_t& port);
+/// A socket that nobody listens at any more is replaced; a live one is an error.
+Result<Descriptor> listen_at_path(const std::string& path);
+
+/// Blocks until `end_ns` of CLOCK_MONOTONIC at most.
+Result<Descriptor> connect_to(const HostAndPort& at, uint64_t end_ns);
+Result<Descriptor> connect_to_path(const std::string& path);
+/// Sends a frame, and waits for one of at most `bytes_max`.
+Result<std::vector<std::byte>> ask(const Descriptor& socket, Bytes question, size_t bytes_max,
+                                   uint64_t end_ns);
+
+uint64_t monotonic_ns();
+
+/// A frame's length, in front of it: 4 bytes, little endian.
+inline constexpr size_t kLengthBytes = 4;
+uint32_t read_length(Bytes four);
+std::vector<std::byte> frame(Bytes body);
+
+}  // namespace braid::transfer

@@ -1,0 +1,272 @@
+// Start here: callers say what is to move, and the engine finds the ways.
+//
+//   segment = open_segment(description of a peer)
+//   batch = submit(requests): each reads from or writes to a segment, from or to memory of this
+//           process that is registered
+//   step(now) until status(batch) says that it has ended; each request has an outcome of its own
+//
+// A request is cut into slices, and the scheduler (scheduler.h) gives each slice to a way when that
+// has room: rails to the peer's rails (backends/fabric.h), this process (backends/memory.h). A
+// slice that is overdue is sent again another way; its request is final only once the first way is
+// fenced.
+//
+// It owns no thread: `step` does all work, every member is called from one thread at a time, none
+// blocks. Times are nanoseconds of CLOCK_MONOTONIC. Numbers of things are never used twice.
+// Source: TENT, 3.1 to 3.4.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "fabric/slot_map.h"
+#include "transfer/backends/fabric.h"
+#include "transfer/backends/file.h"
+#include "transfer/backends/memory.h"
+#include "transfer/buffers.h"
+#include "transfer/description.h"
+#include "transfer/scheduler.h"
+#include "transfer/types.h"
+
+namespace braid::transfer {
+
+struct Request {
+  uint64_t segment = 0;
+  Operation operation = Operation::kRead;
+  void* local = nullptr;
+  uint64_t address = 0;  ///< in the segment: of the owner's memory, or the position in the file
+  uint64_t size_bytes = 0;
+  Urgency urgency = Urgency::kBulk;
+  uint64_t deadline_ns = kNever;
+};
+
+/// Behind a batch: told to the owner of `segment` once all bytes of all requests are there, and
+/// not at all if one has failed.
+struct NotificationRequest {
+  uint64_t segment = 0;
+  std::string name;
+  std::vector<std::byte> payload;
+};
+
+struct RequestStatus {
+  bool has_ended = false;
+  Cause cause = Cause::kNone;    ///< kNone: done, once it has ended
+  uint64_t delivered_bytes = 0;  ///< once it has ended; not a prefix
+};
+
+struct BatchStatus {
+  size_t request_count = 0;
+  size_t ended_count = 0;
+  size_t failed_count = 0;
+  bool has_ended() const { return ended_count == request_count; }
+};
+
+/// One way to a segment, as the engine sees it now.
+struct WayExplanation {
+  std::string text;  ///< "tcp;ofi_rxm 10.0.0.8 to 10.0.0.7"
+  WayExplained way;
+};
+
+struct PathStatistics {
+  Incarnation peer{};
+  std::string text;
+  PathView view;
+};
+
+struct TransferStatistics {
+  uint64_t requests_done = 0;
+  uint64_t requests_failed = 0;
+  uint64_t bytes_read = 0;
+  uint64_t bytes_written = 0;
+  uint64_t slices = 0;
+  uint64_t reissued_slices = 0;
+  uint64_t fences = 0;
+  uint64_t peers_lost = 0;
+};
+
+struct EngineOptions {
+  Incarnation incarnation{};
+  std::string name;
+  fabric::Origin origin{};
+  SchedulerOptions scheduler;
+  size_t requests_max = 1 << 20;  ///< under way at once
+  /// Says when processes of this host have ended; null: nobody does.
+  std::shared_ptr<fabric::Processes> processes;
+};
+
+class Engine {
+ public:
+  /// `rails` and their descriptions, in one order. What they let peers do is `owned`.
+  Engine(std::unique_ptr<Owned> owned, std::vector<std::unique_ptr<Rail>> rails,
+         std::vector<RailDescription> descriptions, const EngineOptions& options);
+  ~Engine();
+
+  const Incarnation& incarnation() const { return options_.incarnation; }
+  Description describe() const;
+
+  // Memory of this process.
+
+  /// What peers may do there is in `rights`; what this process does with it needs none.
+  Result<uint64_t> add_buffer(MutableBytes memory, Rights rights);
+  /// An error while a request uses it. Peers can write there until `is_in_use` is false.
+  Status remove_buffer(uint64_t buffer);
+  bool is_in_use(uint64_t buffer) const { return fabric_.holds_buffer(buffer); }
+  const Buffers& buffers() const { return owned_->buffers; }
+  /// Peers, and this process, name its files "name/path".
+  Status export_folder(const std::string& name, const std::string& folder, Rights rights) {
+    return owned_->exports.add(name, folder, rights);
+  }
+
+  // Segments.
+
+  /// The memory of a peer, or of this process itself. It dials; see `ways_up`.
+  Result<uint64_t> open_segment(const Description& owner);
+  /// What is under way goes on.
+  Status close_segment(uint64_t segment);
+  /// How many of its ways work now, and how many there are.
+  std::pair<size_t, size_t> ways_up(uint64_t segment) const;
+  /// Ways that do not work yet are probed until they do.
+  void settle(uint64_t segment);
+  bool is_lost(uint64_t segment) const;
+  /// What its owner had registered when it was opened; of the own segment: now.
+  Result<std::vector<RangeDescription>> ranges(uint64_t segment) const;
+  std::vector<WayExplanation> explain(uint64_t segment, uint64_t size_bytes, Urgency urgency) const;
+
+  /// A file that the segment's owner has exported. `take_file` has the answer to the number; an
+  /// error: nobody can be asked now.
+  Result<uint64_t> ask_for_file(uint64_t segment, const std::string& path, Rights wanted);
+  std::optional<FileOpened> take_file(uint64_t token);
+  /// A segment of its own: the file, by positions.
+  Result<uint64_t> add_file(uint64_t segment, const FileOpened& opened);
+  /// That a file had when it was opened.
+  Result<uint64_t> file_bytes(uint64_t segment) const;
+
+  // Batches.
+
+  /// What is wrong with one request is that request's outcome alone.
+  uint64_t submit(const std::vector<Request>& requests,
+                  std::optional<NotificationRequest> notification);
+  Result<BatchStatus> status(uint64_t batch) const;
+  Result<RequestStatus> status(uint64_t batch, size_t request) const;
+  /// What cannot be stopped any more ends as it does.
+  Status cancel(uint64_t batch);
+  /// An error before it has ended.
+  Status forget(uint64_t batch);
+  /// Batches that have ended since the last call.
+  std::vector<uint64_t> take_ended() { return std::exchange(ended_, {}); }
+
+  std::vector<Notified> take_notifications() { return fabric_.take_notifications(); }
+  void set_notification_room(size_t count) { fabric_.set_notification_room(count); }
+
+  const TransferStatistics& statistics() const { return statistics_; }
+  const FabricStatistics& fabric_statistics() const { return fabric_.statistics(); }
+  std::vector<PathStatistics> paths() const;
+
+  /// What time it is, for members that follow. `step` says it too.
+  void set_now(uint64_t now_ns) { now_ns_ = now_ns; }
+  /// True: there may be more to do at once.
+  bool step(uint64_t now_ns);
+  uint64_t next_deadline_ns() const;
+  std::vector<int> wait_descriptors();
+  bool has_to_be_asked() const { return fabric_.has_to_be_asked(); }
+  bool arm() { return fabric_.arm() && memory_.arm() && file_.arm(); }
+  /// Nothing of this side's is under way.
+  bool is_idle() const { return running_.size() == 0; }
+
+ private:
+  struct Path {
+    Backend* backend = nullptr;
+    uint64_t peer = 0;
+    std::string text;
+    size_t open = 0;        // postings that have not ended
+    uint64_t fence_ns = 0;  // when it is fenced by force, if they do not end before; 0: not wanted
+    bool is_fencing = false;
+  };
+  struct Posted {
+    uint64_t request = 0;
+    uint32_t path = 0;
+  };
+  /// A process that has segments, by the scheduler's number.
+  struct Peer {
+    Incarnation who{};
+    uint32_t ways = 0;
+    uint32_t file_ways = 0;
+    std::vector<uint32_t> paths;
+    size_t segments = 0;
+    size_t requests = 0;  // that have not ended
+    bool is_lost = false;
+    bool is_self = false;
+  };
+  struct Segment {
+    uint64_t peer = 0;
+    std::vector<RangeDescription> ranges;
+    uint64_t file = 0;  // 0: memory
+    uint64_t file_bytes = 0;
+  };
+  struct Batch {
+    std::vector<RequestStatus> requests;
+    BatchStatus status;
+    std::optional<NotificationRequest> notification;
+    std::vector<uint64_t> running;  // their numbers, by request; 0: not any more
+  };
+  struct Running {
+    uint64_t peer = 0;
+    uint64_t batch = 0;
+    size_t index = 0;
+    Operation operation = Operation::kRead;
+    uint64_t buffer = 0;
+    MutableBytes local;
+    uint64_t address = 0;
+    uint64_t file = 0;
+    Cause cause = Cause::kNone;  // that its owner has given
+  };
+
+  uint64_t add_self();
+  Result<uint64_t> add_peer(const Description& owner);
+  void add_paths(uint64_t number, Peer& peer, const Description& owner);
+  Cause check_request(const Request& request, const Segment*& segment, const Buffer*& buffer) const;
+  void start(uint64_t batch, size_t index, const Request& request);
+  void end(uint64_t batch, size_t index, Cause cause, uint64_t delivered_bytes);
+  void batch_ended(uint64_t id, Batch& batch);
+  void post_all();
+  void take(Backend& backend);
+  void take(const PieceEnd& end);
+  void take_scheduler_events();
+  void want_fence(uint32_t path);
+  void look_after_fences();
+  void look_after_processes();
+  void lose_peer(uint64_t peer);
+  void drop_peer_if_unused(uint64_t peer);
+  void request_ended(const RequestEnded& ended);
+
+  EngineOptions options_;
+  std::unique_ptr<Owned> owned_;
+  std::vector<RailDescription> rails_;
+  std::vector<uint32_t> rail_numbers_;  // of the scheduler, by rail
+  FabricBackend fabric_;
+  MemoryBackend memory_;
+  FileBackend file_;
+  Scheduler scheduler_;
+  uint64_t now_ns_ = 0;
+  uint64_t look_at_processes_ns_ = 0;
+  std::map<uint32_t, Path> paths_;
+  fabric::SlotMap<Peer> peers_;
+  std::map<Incarnation, uint64_t> peer_of_;
+  fabric::SlotMap<Segment> segments_;
+  fabric::SlotMap<Batch> batches_;
+  fabric::SlotMap<Running> running_;
+  std::unordered_map<uint64_t, Posted> posted_;  // by posting
+  std::vector<uint32_t> fences_wanted_;          // paths
+  std::unordered_map<uint64_t, size_t> uses_;    // requests, by buffer
+  std::vector<uint64_t> ended_;
+  uint64_t tokens_ = 0;
+  std::map<uint64_t, FileOpened> files_;  // answers, by token
+  TransferStatistics statistics_;
+};
+
+}  // namespace braid::transfer

@@ -1,0 +1,129 @@
+// FileJobs by io_uring.
+#include <liburing.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <deque>
+#include <utility>
+
+#include "fabric/slot_map.h"
+#include "transfer/file_jobs.h"
+
+namespace braid::transfer {
+namespace {
+
+constexpr unsigned kEntries = 256;
+constexpr size_t kBytesAtOnce = 1 << 30;
+
+class Ring final : public FileJobs {
+ public:
+  static std::unique_ptr<FileJobs> open() {
+    std::unique_ptr<Ring> ring(new Ring());  // owner: ring
+    if (io_uring_queue_init(kEntries, &ring->ring_, 0) != 0) return nullptr;
+    ring->is_open_ = true;
+    ring->told_ = Descriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (io_uring_register_eventfd(&ring->ring_, ring->told_.get()) != 0) return nullptr;
+    return ring;
+  }
+  /// The kernel lets go of the memory of jobs: they end first.
+  ~Ring() override {
+    while (is_open_ && under_way_ > 0) {
+      io_uring_cqe* entry = nullptr;
+      if (io_uring_wait_cqe(&ring_, &entry) != 0) continue;
+      io_uring_cqe_seen(&ring_, entry);
+      --under_way_;
+    }
+    if (is_open_) io_uring_queue_exit(&ring_);
+  }
+
+  void start(FileJob job) override {
+    waiting_.push_back(jobs_.add({std::move(job), 0, false}));
+    post();
+  }
+
+  bool step() override {
+    uint64_t count = 0;
+    (void)!read(told_.get(), &count, sizeof count);
+    bool has_some = false;
+    io_uring_cqe* entry = nullptr;
+    while (io_uring_peek_cqe(&ring_, &entry) == 0) {
+      const uint64_t id = io_uring_cqe_get_data64(entry);
+      const int result = entry->res;
+      io_uring_cqe_seen(&ring_, entry);
+      --under_way_;
+      has_some = true;
+      moved(id, result);
+    }
+    post();
+    return has_some;
+  }
+
+  int descriptor() const override { return told_.get(); }
+  size_t under_way() const override { return jobs_.size(); }
+
+ private:
+  struct Job {
+    FileJob what;
+    uint64_t moved_bytes = 0;
+    bool is_cached_only = false;  // the file system has refused to go past its cache
+  };
+
+  Ring() = default;
+
+  void post() {
+    while (!waiting_.empty() && under_way_ < kEntries) {
+      Job& job = *jobs_.find(waiting_.front());
+      io_uring_sqe* entry = io_uring_get_sqe(&ring_);
+      if (entry == nullptr) break;
+      const bool past_cache = !job.is_cached_only && is_direct(job.what, job.moved_bytes);
+      const int file = past_cache ? job.what.file->direct.get() : job.what.file->cached.get();
+      std::byte* memory = job.what.memory.data() + job.moved_bytes;
+      const auto size =
+          static_cast<unsigned>(std::min(job.what.memory.size() - job.moved_bytes, kBytesAtOnce));
+      const uint64_t position = job.what.position + job.moved_bytes;
+      if (job.what.is_write)
+        io_uring_prep_write(entry, file, memory, size, position);
+      else
+        io_uring_prep_read(entry, file, memory, size, position);
+      io_uring_sqe_set_data64(entry, waiting_.front());
+      waiting_.pop_front();
+      ++under_way_;
+    }
+    io_uring_submit(&ring_);
+  }
+
+  void moved(uint64_t id, int result) {
+    Job& job = *jobs_.find(id);
+    const bool is_refused = result == -EINVAL && !job.is_cached_only;
+    if (is_refused || result == -EAGAIN || result == -EINTR) {
+      job.is_cached_only = job.is_cached_only || is_refused;
+      return waiting_.push_front(id);
+    }
+    if (result > 0) job.moved_bytes += static_cast<uint64_t>(result);
+    const bool is_whole = job.moved_bytes == job.what.memory.size();
+    if (result > 0 && !is_whole) return waiting_.push_front(id);
+    const std::function<void(Cause)> ended = std::move(job.what.ended);
+    jobs_.erase(id);
+    ended(result < 0 ? Cause::kFileError : is_whole ? Cause::kNone : Cause::kOutside);
+  }
+
+  io_uring ring_{};
+  bool is_open_ = false;
+  Descriptor told_;
+  fabric::SlotMap<Job> jobs_;
+  std::deque<uint64_t> waiting_;
+  unsigned under_way_ = 0;  // in the kernel
+};
+
+}  // namespace
+
+std::unique_ptr<FileJobs> open_ring() { return Ring::open(); }
+
+std::unique_ptr<FileJobs> open_file_jobs() {
+  std::unique_ptr<FileJobs> ring = open_ring();
+  return ring != nullptr ? std::move(ring) : open_threads();
+}
+
+}  // namespace braid::transfer

@@ -1,0 +1,110 @@
+// FileJobs by pread and pwrite in threads, which are made with the first job.
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "transfer/file_jobs.h"
+
+namespace braid::transfer {
+namespace {
+
+constexpr size_t kThreads = 4;
+
+Cause run(const FileJob& job) {
+  bool is_cached_only = false;
+  for (uint64_t moved = 0; moved < job.memory.size();) {
+    const bool past_cache = !is_cached_only && is_direct(job, moved);
+    const int file = past_cache ? job.file->direct.get() : job.file->cached.get();
+    std::byte* memory = job.memory.data() + moved;
+    const size_t rest = job.memory.size() - moved;
+    const auto position = static_cast<off_t>(job.position + moved);
+    const ssize_t result =
+        job.is_write ? pwrite(file, memory, rest, position) : pread(file, memory, rest, position);
+    if (result == 0) return Cause::kOutside;
+    if (result > 0)
+      moved += static_cast<uint64_t>(result);
+    else if (errno == EINVAL && past_cache)
+      is_cached_only = true;
+    else if (errno != EINTR)
+      return Cause::kFileError;
+  }
+  return Cause::kNone;
+}
+
+class Threads final : public FileJobs {
+ public:
+  Threads() : told_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+  ~Threads() override {
+    {
+      const std::lock_guard lock(mutex_);
+      is_ending_ = true;
+    }
+    changed_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+  void start(FileJob job) override {
+    ++under_way_;
+    {
+      const std::lock_guard lock(mutex_);
+      waiting_.push_back(std::move(job));
+    }
+    if (threads_.size() < kThreads) threads_.emplace_back([this] { work(); });
+    changed_.notify_one();
+  }
+
+  bool step() override {
+    uint64_t count = 0;
+    (void)!read(told_.get(), &count, sizeof count);
+    std::deque<std::pair<FileJob, Cause>> ended;
+    {
+      const std::lock_guard lock(mutex_);
+      ended.swap(ended_);
+    }
+    under_way_ -= ended.size();
+    for (const auto& [job, cause] : ended) job.ended(cause);
+    return !ended.empty();
+  }
+
+  int descriptor() const override { return told_.get(); }
+  size_t under_way() const override { return under_way_; }
+
+ private:
+  void work() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      changed_.wait(lock, [this] { return is_ending_ || !waiting_.empty(); });
+      if (is_ending_) return;
+      FileJob job = std::move(waiting_.front());
+      waiting_.pop_front();
+      lock.unlock();
+      const Cause cause = run(job);
+      lock.lock();
+      ended_.emplace_back(std::move(job), cause);
+      const uint64_t one = 1;
+      (void)!write(told_.get(), &one, sizeof one);
+    }
+  }
+
+  Descriptor told_;
+  size_t under_way_ = 0;
+  std::mutex mutex_;  // of what follows
+  std::condition_variable changed_;
+  std::deque<FileJob> waiting_;
+  std::deque<std::pair<FileJob, Cause>> ended_;
+  bool is_ending_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace
+
+std::unique_ptr<FileJobs> open_threads() { return std::make_unique<Threads>(); }
+
+}  // namespace braid::transfer

@@ -1,0 +1,153 @@
+// The C interface of include/braid/transfer_abi.h: an engine itself, and its memory.
+#include "transfer/library/abi.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstring>
+#include <utility>
+
+using namespace braid::transfer;
+using namespace braid::transfer::abi;
+using braid::Result;
+using braid::Status;
+
+static_assert(BRAID_TRANSFER_MAY_READ == kMayRead && BRAID_TRANSFER_MAY_WRITE == kMayWrite);
+static_assert(BRAID_TRANSFER_WRITE == static_cast<int>(Operation::kWrite));
+static_assert(BRAID_TRANSFER_URGENT == static_cast<int>(Urgency::kUrgent));
+static_assert(BRAID_TRANSFER_WAYS_FAILED == static_cast<int>(Cause::kPathFailed));
+static_assert(BRAID_TRANSFER_NOTIFICATION_BYTES == kNotificationBytesMax);
+
+namespace {
+
+thread_local std::string last_error;
+std::atomic<int> forks = 0;
+
+std::vector<std::string> list_of(const char* const* texts, size_t count) {
+  return {texts, texts + count};
+}
+
+std::string text_of(const char* text) { return text == nullptr ? "" : text; }
+
+/// Peers may write what was not unmapped: the engine ends first.
+void close_now(std::unique_ptr<braid_transfer> transfer) { transfer->service.reset(); }
+
+}  // namespace
+
+namespace braid::transfer::abi {
+
+int forks_so_far() {
+  static const bool is_watched =
+      pthread_atfork(nullptr, nullptr, [] { ++forks; }) == 0;  // in the child
+  return is_watched ? forks.load() : 0;
+}
+
+braid_status report(braid_status code, std::string message) {
+  last_error = std::move(message);
+  return code;
+}
+
+braid_status hand_out(const std::string& text, char* buffer, size_t buffer_bytes,
+                      size_t* needed_bytes) {
+  if (needed_bytes != nullptr) *needed_bytes = text.size() + 1;
+  if (buffer == nullptr && buffer_bytes == 0) return BRAID_OK;
+  if (buffer == nullptr || buffer_bytes < text.size() + 1)
+    return report(BRAID_ERROR_ARGUMENT, "the buffer is null, or smaller than " +
+                                            std::to_string(text.size() + 1) + " bytes");
+  std::memcpy(buffer, text.c_str(), text.size() + 1);
+  return BRAID_OK;
+}
+
+}  // namespace braid::transfer::abi
+
+braid_status braid_transfer_open(const braid_transfer_options* options,
+                                 braid_transfer** transfer) try {
+  if (transfer == nullptr || (options != nullptr && options->struct_bytes < sizeof(size_t)))
+    return report(BRAID_ERROR_ARGUMENT,
+                  "there is no place for the engine, or struct_bytes is not set");
+  *transfer = nullptr;
+  braid_transfer_options given{};  // what an older program does not know of is zero
+  if (options != nullptr)
+    std::memcpy(&given, options, std::min(options->struct_bytes, sizeof given));
+  OpenOptions wanted;
+  wanted.name = text_of(given.name);
+  wanted.listen = text_of(given.listen);
+  wanted.addresses = list_of(given.addresses, given.address_count);
+  wanted.nics = text_of(given.nics);
+  wanted.providers = list_of(given.providers, given.provider_count);
+  wanted.secret_file = text_of(given.secret_file);
+  wanted.allows_unauthenticated = given.allow_unauthenticated != 0;
+  wanted.is_pinned = given.is_unpinned == 0;
+  wanted.store = text_of(given.store);
+  auto service = Service::open(wanted, braid::topology::Machine(), braid::topology::host_nics());
+  if (!service.ok()) return report(service.status(), BRAID_ERROR_UNAVAILABLE);
+  auto opened = std::make_unique<braid_transfer>();
+  opened->service = std::move(service).value();
+  *transfer = opened.release();  // owner: the caller, until braid_transfer_close
+  return BRAID_OK;
+} catch (const std::exception& unexpected) {
+  return report(BRAID_ERROR_MEMORY, unexpected.what());
+}
+
+void braid_transfer_close(braid_transfer* transfer) {
+  // In a child process the engine's thread does not exist, and its memory is the parent's.
+  if (transfer == nullptr || transfer->forks != forks_so_far()) return;
+  close_now(std::unique_ptr<braid_transfer>(transfer));
+}
+
+braid_status braid_transfer_name(braid_transfer* transfer, char* buffer, size_t buffer_bytes,
+                                 size_t* needed_bytes) {
+  return guarded(transfer, [&](Service& service) {
+    return hand_out(service.name(), buffer, buffer_bytes, needed_bytes);
+  });
+}
+
+braid_status braid_transfer_register_memory(braid_transfer* transfer, void* memory,
+                                            size_t size_bytes, int rights, uint64_t* buffer) {
+  return guarded(
+      transfer,
+      [&](Service& service) {
+        if (!are_rights(rights)) return report(BRAID_ERROR_ARGUMENT, kWrongRights);
+        const MutableBytes bytes(static_cast<std::byte*>(memory), size_bytes);
+        return hand_out(service.with([&](Engine& engine) {
+          return engine.add_buffer(bytes, static_cast<Rights>(rights));
+        }),
+                        buffer);
+      },
+      buffer);
+}
+
+braid_status braid_transfer_allocate_memory(braid_transfer* transfer, size_t size_bytes, int rights,
+                                            void** memory, uint64_t* buffer) {
+  return guarded(
+      transfer,
+      [&](Service&) {
+        Result<Allocation> made = Allocation::make(size_bytes);
+        if (!made.ok()) return report(made.status(), BRAID_ERROR_MEMORY);
+        *memory = made.value().memory();
+        const braid_status added =
+            braid_transfer_register_memory(transfer, *memory, size_bytes, rights, buffer);
+        if (added != BRAID_OK) return added;
+        const std::lock_guard lock(transfer->mutex);
+        transfer->allocations.emplace(*buffer, std::move(made).value());
+        return BRAID_OK;
+      },
+      memory, buffer);
+}
+
+braid_status braid_transfer_unregister_memory(braid_transfer* transfer, uint64_t buffer,
+                                              uint64_t limit_us) {
+  return guarded(transfer, [&](Service& service) {
+    const Status wrong = service.with([&](Engine& engine) { return engine.remove_buffer(buffer); });
+    if (!wrong.ok()) return report(wrong);
+    const Status held = service.wait_until_free(buffer, limit_us);
+    if (!held.ok()) return report(held, BRAID_ERROR_UNAVAILABLE);
+    const std::lock_guard lock(transfer->mutex);
+    transfer->allocations.erase(buffer);
+    return BRAID_OK;
+  });
+}
+
+const char* braid_transfer_last_error() { return last_error.c_str(); }

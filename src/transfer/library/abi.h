@@ -1,0 +1,72 @@
+// What the files of the C interface (abi_*.cpp) share: arguments in, status out, and no exception
+// leaves.
+#pragma once
+
+#include <exception>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "braid/transfer_abi.h"
+#include "transfer/library/allocation.h"
+#include "transfer/library/service.h"
+
+namespace braid::transfer::abi {
+
+/// How often this process's line has forked since the first engine was opened.
+int forks_so_far();
+
+}  // namespace braid::transfer::abi
+
+struct braid_transfer {
+  std::map<uint64_t, braid::transfer::Allocation> allocations;  // by buffer; after the service
+  std::mutex mutex;                                             // of the allocations
+  std::unique_ptr<braid::transfer::Service> service;
+  int forks = braid::transfer::abi::forks_so_far();
+};
+
+namespace braid::transfer::abi {
+
+/// What braid_transfer_last_error says in this thread.
+braid_status report(braid_status code, std::string message);
+
+inline braid_status report(const Status& status, braid_status code = BRAID_ERROR_ARGUMENT) {
+  return status.ok() ? BRAID_OK : report(code, status.message());
+}
+
+template <typename T>
+braid_status hand_out(const Result<T>& result, T* value, braid_status code = BRAID_ERROR_ARGUMENT) {
+  if (!result.ok()) return report(result.status(), code);
+  *value = result.value();
+  return BRAID_OK;
+}
+
+inline constexpr const char* kWrongRights = "rights are bits: may read, may write";
+inline bool are_rights(int rights) { return (rights & ~(kMayRead | kMayWrite)) == 0; }
+
+/// As braid_transfer_name says.
+braid_status hand_out(const std::string& text, char* buffer, size_t buffer_bytes,
+                      size_t* needed_bytes);
+
+/// `body(service)`, unless a pointer that the caller must give is null.
+template <typename Body, typename... Pointers>
+braid_status guarded(braid_transfer* transfer, const Body& body, const Pointers*... needed) noexcept
+    try {
+  if (transfer == nullptr || (... || (needed == nullptr)))
+    return report(BRAID_ERROR_ARGUMENT, "a pointer that must be given is null");
+  if (transfer->forks != forks_so_far())
+    return report(BRAID_ERROR_UNAVAILABLE,
+                  "this engine belongs to the parent process. Open one after the fork");
+  if (transfer->service->is_ending())
+    return report(BRAID_ERROR_UNAVAILABLE, "this engine is being closed");
+  return body(*transfer->service);
+} catch (const std::bad_alloc&) {
+  return report(BRAID_ERROR_MEMORY, "out of memory");
+} catch (const std::exception& unexpected) {
+  return report(BRAID_ERROR_UNAVAILABLE, unexpected.what());
+}
+
+}  // namespace braid::transfer::abi

@@ -1,0 +1,225 @@
+// The C interface: segments, batches and notifications.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "transfer/library/abi.h"
+
+using namespace braid::transfer;
+using namespace braid::transfer::abi;
+using braid::Result;
+using braid::Status;
+
+namespace {
+
+Request request_of(const braid_transfer_request& given) {
+  Request request;
+  request.segment = given.segment;
+  request.operation =
+      given.operation == BRAID_TRANSFER_WRITE ? Operation::kWrite : Operation::kRead;
+  request.local = given.local;
+  request.address = given.address;
+  request.size_bytes = given.size_bytes;
+  request.urgency = given.urgency == BRAID_TRANSFER_URGENT ? Urgency::kUrgent : Urgency::kBulk;
+  if (given.limit_us != 0) request.deadline_ns = Service::after_ns(given.limit_us);
+  return request;
+}
+
+/// `wrong`: what is wrong with it, if anything.
+std::optional<NotificationRequest> notification_of(const braid_transfer_notification* given,
+                                                   Status& wrong) {
+  if (given == nullptr) return std::nullopt;
+  NotificationRequest notification;
+  notification.segment = given->segment;
+  if (given->name != nullptr) notification.name = given->name;
+  const auto* first = static_cast<const std::byte*>(given->payload);
+  if (first != nullptr) notification.payload.assign(first, first + given->payload_bytes);
+  if (notification.name.size() + notification.payload.size() > kNotificationBytesMax)
+    wrong = Status::error("a notification has at most " + std::to_string(kNotificationBytesMax) +
+                          " bytes with its name");
+  return notification;
+}
+
+}  // namespace
+
+braid_status braid_transfer_open_segment(braid_transfer* transfer, const char* name,
+                                         uint64_t limit_us, uint64_t* segment) {
+  return guarded(
+      transfer,
+      [&](Service& service) {
+        return hand_out(service.open_segment(name, limit_us), segment, BRAID_ERROR_UNAVAILABLE);
+      },
+      name, segment);
+}
+
+braid_status braid_transfer_close_segment(braid_transfer* transfer, uint64_t segment) {
+  return guarded(transfer, [&](Service& service) {
+    return report(service.with([&](Engine& engine) { return engine.close_segment(segment); }));
+  });
+}
+
+braid_status braid_transfer_ranges(braid_transfer* transfer, uint64_t segment,
+                                   braid_transfer_range* ranges, size_t capacity, size_t* count) {
+  return guarded(
+      transfer,
+      [&](Service& service) {
+        const auto all = service.with([&](Engine& engine) { return engine.ranges(segment); });
+        if (!all.ok()) return report(all.status());
+        *count = all.value().size();
+        for (size_t i = 0; i < std::min(*count, capacity); ++i) {
+          const RangeDescription& range = all.value()[i];
+          ranges[i] = {range.address, range.size_bytes, range.rights};
+        }
+        return BRAID_OK;
+      },
+      count);
+}
+
+braid_status braid_transfer_export_folder(braid_transfer* transfer, const char* name,
+                                          const char* folder, int rights) {
+  return guarded(
+      transfer,
+      [&](Service& service) {
+        if (!are_rights(rights)) return report(BRAID_ERROR_ARGUMENT, kWrongRights);
+        return report(service.with([&](Engine& engine) {
+          return engine.export_folder(name, folder, static_cast<Rights>(rights));
+        }));
+      },
+      name, folder);
+}
+
+braid_status braid_transfer_open_file(braid_transfer* transfer, uint64_t segment, const char* path,
+                                      int rights, uint64_t limit_us, uint64_t* file) {
+  return guarded(
+      transfer,
+      [&](Service& service) {
+        if (!are_rights(rights)) return report(BRAID_ERROR_ARGUMENT, kWrongRights);
+        return hand_out(service.open_file(segment, path, static_cast<Rights>(rights), limit_us),
+                        file, BRAID_ERROR_UNAVAILABLE);
+      },
+      path, file);
+}
+
+braid_status braid_transfer_file_bytes(braid_transfer* transfer, uint64_t file,
+                                       uint64_t* size_bytes) {
+  return guarded(
+      transfer,
+      [&](Service& service) {
+        return hand_out(service.with([&](Engine& engine) { return engine.file_bytes(file); }),
+                        size_bytes);
+      },
+      size_bytes);
+}
+
+braid_status braid_transfer_submit(braid_transfer* transfer, const braid_transfer_request* requests,
+                                   size_t count, const braid_transfer_notification* notification,
+                                   uint64_t* batch) {
+  return guarded(
+      transfer,
+      [&](Service& service) {
+        if (requests == nullptr && count > 0)
+          return report(BRAID_ERROR_ARGUMENT, "a pointer that must be given is null");
+        Status wrong;
+        auto told = notification_of(notification, wrong);
+        if (!wrong.ok()) return report(wrong);
+        std::vector<Request> all;
+        all.reserve(count);
+        for (size_t i = 0; i < count; ++i) all.push_back(request_of(requests[i]));
+        *batch = service.with([&](Engine& engine) { return engine.submit(all, std::move(told)); });
+        return BRAID_OK;
+      },
+      batch);
+}
+
+braid_status braid_transfer_wait(braid_transfer* transfer, uint64_t batch, uint64_t limit_us,
+                                 int* has_ended) {
+  return guarded(
+      transfer,
+      [&](Service& service) {
+        const auto ended = [&](Engine& engine) {
+          const Result<BatchStatus> status = engine.status(batch);
+          return !status.ok() || status.value().has_ended();
+        };
+        *has_ended = service.wait(limit_us, ended);
+        return report(service.with([&](Engine& engine) { return engine.status(batch).status(); }));
+      },
+      has_ended);
+}
+
+braid_status braid_transfer_outcomes(braid_transfer* transfer, uint64_t batch, size_t first,
+                                     braid_transfer_outcome* outcomes, size_t capacity,
+                                     size_t* count) {
+  return guarded(transfer, [&](Service& service) {
+    return report(service.with([&](Engine& engine) -> Status {
+      const Result<BatchStatus> all = engine.status(batch);
+      if (!all.ok()) return all.status();
+      const size_t requests = all.value().request_count;
+      if (count != nullptr) *count = requests;
+      for (size_t i = first; i < requests && i - first < capacity; ++i) {
+        const RequestStatus one = engine.status(batch, i).value();
+        outcomes[i - first] = {one.has_ended ? static_cast<int>(one.cause) : BRAID_TRANSFER_PENDING,
+                               one.delivered_bytes};
+      }
+      return {};
+    }));
+  });
+}
+
+braid_status braid_transfer_cancel(braid_transfer* transfer, uint64_t batch) {
+  return guarded(transfer, [&](Service& service) {
+    return report(service.with([&](Engine& engine) { return engine.cancel(batch); }));
+  });
+}
+
+braid_status braid_transfer_forget(braid_transfer* transfer, uint64_t batch) {
+  return guarded(transfer, [&](Service& service) {
+    return report(service.with([&](Engine& engine) { return engine.forget(batch); }));
+  });
+}
+
+braid_status braid_transfer_event_descriptor(braid_transfer* transfer, int* descriptor) {
+  return guarded(
+      transfer,
+      [&](Service& service) {
+        *descriptor = service.event_descriptor();
+        return BRAID_OK;
+      },
+      descriptor);
+}
+
+braid_status braid_transfer_take_ended(braid_transfer* transfer, uint64_t* batches, size_t capacity,
+                                       size_t* count) {
+  return guarded(
+      transfer,
+      [&](Service& service) {
+        const std::vector<uint64_t> taken = service.take_ended(capacity);
+        std::copy(taken.begin(), taken.end(), batches);
+        *count = taken.size();
+        return BRAID_OK;
+      },
+      batches, count);
+}
+
+braid_status braid_transfer_next_notification(braid_transfer* transfer, uint64_t limit_us,
+                                              int* has_come, char* name, void* payload,
+                                              size_t* payload_bytes, char* from) {
+  return guarded(
+      transfer,
+      [&](Service& service) {
+        const std::optional<Notified> next = service.next_notification(limit_us);
+        *has_come = next.has_value();
+        if (!next) return BRAID_OK;
+        std::memcpy(name, next->name.c_str(), next->name.size() + 1);
+        if (!next->payload.empty())
+          std::memcpy(payload, next->payload.data(), next->payload.size());
+        *payload_bytes = next->payload.size();
+        const std::string sender = to_hex(next->from);
+        if (from != nullptr) std::memcpy(from, sender.c_str(), sender.size() + 1);
+        return BRAID_OK;
+      },
+      has_come, name, payload, payload_bytes);
+}
+
+const char* braid_transfer_cause_name(int cause) {
+  return cause == BRAID_TRANSFER_PENDING ? "pending" : cause_name(static_cast<Cause>(cause));
+}

@@ -1,0 +1,49 @@
+// The C interface: what an engine does, and why.
+#include "transfer/library/abi.h"
+#include "transfer/library/report.h"
+
+using namespace braid::transfer;
+using namespace braid::transfer::abi;
+using braid::StatsFormat;
+
+namespace {
+
+StatsFormat format_of(int form) {
+  switch (form) {
+    case BRAID_TRANSFER_TEXT: return StatsFormat::kText;
+    case BRAID_TRANSFER_JSON: return StatsFormat::kJson;
+    case BRAID_TRANSFER_PROMETHEUS: return StatsFormat::kPrometheus;
+    default: return StatsFormat::kNone;
+  }
+}
+
+}  // namespace
+
+braid_status braid_transfer_explain(braid_transfer* transfer, uint64_t segment, uint64_t size_bytes,
+                                    int urgency, int form, char* buffer, size_t buffer_bytes,
+                                    size_t* needed_bytes) {
+  return guarded(transfer, [&](Service& service) {
+    const StatsFormat format = format_of(form);
+    if (format != StatsFormat::kText && format != StatsFormat::kJson)
+      return report(BRAID_ERROR_ARGUMENT, "an explanation is text or JSON");
+    const Urgency how = urgency == BRAID_TRANSFER_URGENT ? Urgency::kUrgent : Urgency::kBulk;
+    const auto ways =
+        service.with([&](Engine& engine) { return engine.explain(segment, size_bytes, how); });
+    if (ways.empty()) return report(BRAID_ERROR_ARGUMENT, "there is no such segment (any more)");
+    return hand_out(write_explanation(format, ways, size_bytes), buffer, buffer_bytes,
+                    needed_bytes);
+  });
+}
+
+braid_status braid_transfer_report(braid_transfer* transfer, int form, char* buffer,
+                                   size_t buffer_bytes, size_t* needed_bytes) {
+  return guarded(transfer, [&](Service& service) {
+    const StatsFormat format = format_of(form);
+    if (format == StatsFormat::kNone)
+      return report(BRAID_ERROR_ARGUMENT, "there is no such form of a report");
+    const std::string name = service.name();
+    const TransferReport all =
+        service.with([&](Engine& engine) { return report_of(engine, name); });
+    return hand_out(write_report(format, all), buffer, buffer_bytes, needed_bytes);
+  });
+}

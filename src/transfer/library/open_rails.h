@@ -1,0 +1,27 @@
+// The rails of an engine of the library: one for each provider and address.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "fabric/domain.h"
+#include "fabric/library/rail_choice.h"
+#include "fabric/seal.h"
+#include "topology/server.h"
+#include "transfer/description.h"
+#include "transfer/library/options.h"
+
+namespace braid::transfer {
+
+struct OpenedRails {
+  fabric::RailChoice choice;
+  fabric::Secret secret;
+  std::vector<std::unique_ptr<fabric::Domain>> domains;
+  std::vector<RailDescription> descriptions;  ///< by domain, without their addresses of fabric's
+};
+
+Result<OpenedRails> open_rails(const OpenOptions& options, const std::vector<topology::Nic>& nics);
+
+}  // namespace braid::transfer

@@ -1,0 +1,22 @@
+// What an engine of the library is opened with: braid_transfer_options, in C++.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace braid::transfer {
+
+struct OpenOptions {
+  std::string name = {};    ///< for others of this host; empty: none
+  std::string listen = {};  ///< host:port for others that ask by name; empty: the first address,
+                            ///< and any port
+  std::vector<std::string> addresses = {};  ///< one for each network rail; none: by `nics`
+  std::string nics = {};                    ///< fabric/library/rail_choice.h
+  std::vector<std::string> providers = {};  ///< libfabric's names; none: shm if it is here, and tcp
+  std::string secret_file = {};             ///< fabric/library/trust.h
+  bool allows_unauthenticated = false;
+  std::string store = {};  ///< directory/store.h; empty: kStoreVariable, or else none
+  bool is_pinned = true;   ///< memory and thread on the rails' NUMA node, if there are several
+};
+
+}  // namespace braid::transfer

@@ -1,0 +1,30 @@
+// What an engine has counted, and its ways, as text: for people, as one line of JSON, or in
+// Prometheus's exposition format. docs/transfer.md explains the fields. Pure.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/options.h"
+#include "transfer/engine.h"
+
+namespace braid::transfer {
+
+struct TransferReport {
+  std::string name;  ///< of the engine
+  TransferStatistics counts;
+  FabricStatistics links;
+  uint64_t buffers = 0;
+  std::vector<PathStatistics> paths;
+};
+
+TransferReport report_of(const Engine& engine, const std::string& name);
+
+/// Whole lines. kNone: nothing.
+std::string write_report(StatsFormat format, const TransferReport& report);
+
+/// Text or JSON.
+std::string write_explanation(StatsFormat format, const std::vector<WayExplanation>& ways,
+                              uint64_t size_bytes);
+
+}  // namespace braid::transfer

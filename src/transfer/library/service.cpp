@@ -1,0 +1,301 @@
+#include "transfer/library/service.h"
+
+#include <sched.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <limits>
+#include <utility>
+
+#include "base/try.h"
+#include "fabric/host/processes.h"
+#include "fabric/library/placement.h"
+#include "transfer/directory/resolve.h"
+
+namespace braid::transfer {
+namespace {
+
+constexpr uint64_t kBusyNs = 100'000;   // after something has happened, it looks again at once
+constexpr uint64_t kDriveNs = 200'000;  // a caller that waits steps aside when nothing happens
+constexpr uint64_t kLongestSleepNs = 1'000'000'000;
+// Between looks when nothing happens, where no descriptor tells. As fabric's
+// (fabric/library/service).
+constexpr auto kQuiet = std::chrono::microseconds(400);
+constexpr uint64_t kSettleUs = 50'000;  // that the other ways have once the first one works
+/// A process of a busy host may not run for so long: what it has not done yet is not late.
+constexpr uint64_t kOverdueNs = 15'000'000;
+constexpr size_t kNotificationsMax = 4096;
+
+}  // namespace
+
+Result<std::unique_ptr<Service>> Service::open(const OpenOptions& options,
+                                               const topology::Machine& machine,
+                                               const std::vector<topology::Nic>& nics) {
+  BRAID_LET(opened, open_rails(options, nics));
+  const fabric::OnNode here(machine, options.is_pinned ? opened.choice.numa_node : -1);
+  EngineOptions wanted;
+  wanted.incarnation = {fabric::random_number(), fabric::random_number()};
+  wanted.name = options.name;
+  const std::shared_ptr<fabric::Processes> processes = fabric::host_processes();
+  wanted.origin = processes->self();
+  wanted.processes = processes;
+  wanted.scheduler.retry.overdue_ns_min = kOverdueNs;
+  auto owned = std::make_unique<Owned>();
+  owned->jobs = open_file_jobs();
+  std::vector<std::unique_ptr<Rail>> rails;
+  for (size_t i = 0; i < opened.domains.size(); ++i) {
+    BRAID_LET(rail, Rail::open(std::move(opened.domains[i]), wanted.incarnation, opened.secret,
+                               fabric::host_processes(), *owned));
+    opened.descriptions[i].address = rail->address();
+    rails.push_back(std::move(rail));
+  }
+  auto engine =
+      std::make_unique<Engine>(std::move(owned), std::move(rails), opened.descriptions, wanted);
+  HostAndPort at{opened.choice.addresses.front(), 0};
+  if (!options.listen.empty()) {
+    BRAID_LET(listen, parse_host_and_port(options.listen));
+    at = listen;
+  }
+  Engine& described = *engine;
+  BRAID_LET(directory, DirectoryServer::open(at, options.name, opened.secret,
+                                             [&described] { return described.describe(); }));
+  std::unique_ptr<Service> service(
+      new Service(opened.secret, std::move(engine), std::move(directory)));  // owner: service
+  const char* variable = std::getenv(kStoreVariable);
+  service->store_ = options.store.empty() && variable != nullptr ? variable : options.store;
+  if (!options.name.empty() && !service->store_.empty())
+    BRAID_TRY(service->take_name(options.name));
+  return service;
+}
+
+Service::Service(fabric::Secret secret, std::unique_ptr<Engine> engine,
+                 std::unique_ptr<DirectoryServer> directory)
+    : secret_(std::move(secret)),
+      engine_(std::move(engine)),
+      directory_(std::move(directory)),
+      descriptors_(engine_->wait_descriptors()),
+      events_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  descriptors_.push_back(directory_->descriptor());
+  thread_ = std::thread([this] { work(); });
+}
+
+Service::~Service() {
+  lease_.reset();
+  {
+    const std::lock_guard lock(mutex_);
+    is_ending_ = true;
+    sleep_.wake();
+  }
+  changed_.notify_all();
+  happened_.notify_all();
+  thread_.join();
+}
+
+/// From an engine that does not answer any more, if one has it.
+Status Service::take_name(const std::string& name) {
+  BRAID_LET(store, open_store(store_));
+  const auto is_alive = [this](const std::string& value) {
+    const Result<Name> other = parse_name(value);
+    return other.ok() && resolve(other.value(), {}, secret_, after_ns(1'000'000)).ok();
+  };
+  BRAID_LET(lease, Lease::take(std::move(store), name, this->name(), is_alive));
+  lease_ = std::move(lease);
+  return {};
+}
+
+std::string Service::name() const { return write_name(directory_->at(), engine_->incarnation()); }
+
+uint64_t Service::after_ns(uint64_t limit_us) {
+  constexpr uint64_t kMax = std::numeric_limits<uint64_t>::max();
+  const uint64_t now = monotonic_ns();
+  return limit_us > (kMax - now) / 1000 ? kMax : now + limit_us * 1000;
+}
+
+Result<uint64_t> Service::open_segment(const std::string& text, uint64_t limit_us) {
+  const uint64_t end_ns = after_ns(limit_us);
+  const auto left_us = [&] {
+    const uint64_t now = monotonic_ns();
+    return now < end_ns ? (end_ns - now) / 1000 : 0;
+  };
+  BRAID_LET(name, parse_name(text));
+  BRAID_LET(owner, resolve(name, store_, secret_, end_ns));
+  BRAID_LET(segment, with([&](Engine& engine) { return engine.open_segment(owner); }));
+  (void)wait(left_us(), [&](Engine& engine) { return engine.ways_up(segment).first > 0; });
+  (void)wait(std::min(kSettleUs, left_us()), [&](Engine& engine) {
+    const auto [up, all] = engine.ways_up(segment);
+    return up == all || up == 0;
+  });
+  const size_t up = with([&](Engine& engine) {
+    engine.settle(segment);
+    return engine.ways_up(segment).first;
+  });
+  if (up > 0) return segment;
+  with([&](Engine& engine) { (void)engine.close_segment(segment); });
+  return Status::error("segment '" + text + "': no rail of it has answered within the time limit",
+                       "`braid segments " + text + "` shows its rails");
+}
+
+Result<uint64_t> Service::open_file(uint64_t segment, const std::string& path, Rights wanted,
+                                    uint64_t limit_us) {
+  BRAID_LET(token,
+            with([&](Engine& engine) { return engine.ask_for_file(segment, path, wanted); }));
+  std::optional<FileOpened> opened;
+  (void)wait(limit_us, [&](Engine& engine) {
+    if (!opened) opened = engine.take_file(token);
+    return opened.has_value();
+  });
+  if (!opened)
+    return Status::error("file '" + path + "': the owner has not answered within the time limit");
+  if (opened->cause != Cause::kNone)
+    return Status::error("file '" + path + "': " + cause_name(opened->cause));
+  return with([&](Engine& engine) { return engine.add_file(segment, *opened); });
+}
+
+Status Service::wait_until_free(uint64_t buffer, uint64_t limit_us) {
+  if (wait(limit_us, [&](Engine& engine) { return !engine.is_in_use(buffer); })) return {};
+  return Status::error("a peer that does not answer may still write into the memory",
+                       "Keep it until the peer is given up");
+}
+
+bool Service::wait(uint64_t limit_us, const std::function<bool(Engine&)>& is_so) {
+  const uint64_t end_ns = after_ns(limit_us);
+  if (const std::optional<bool> met = drive(end_ns, is_so)) return *met;
+  std::unique_lock lock(mutex_);
+  ++sleeping_;
+  bool is_met = is_so(*engine_);
+  while (!is_met && !is_ending_ && monotonic_ns() < end_ns) {
+    const uint64_t left_ns = std::min<uint64_t>(end_ns - monotonic_ns(), kLongestSleepNs);
+    happened_.wait_for(lock, std::chrono::nanoseconds(left_ns));
+    is_met = is_so(*engine_);
+  }
+  --sleeping_;
+  return is_met;
+}
+
+/// Nothing: it has been quiet for a while, and the thread takes over.
+std::optional<bool> Service::drive(uint64_t end_ns, const std::function<bool(Engine&)>& is_so) {
+  uint64_t happened_ns = monotonic_ns();
+  ++waiting_;
+  bool is_met = false, is_quiet = false;
+  for (;;) {
+    bool is_busy = false;
+    {
+      const std::lock_guard lock(mutex_);
+      is_met = is_so(*engine_);
+      if (!is_met) is_busy = step();
+    }
+    const uint64_t now_ns = monotonic_ns();
+    if (is_busy) happened_ns = now_ns;
+    is_quiet = now_ns - happened_ns > kDriveNs;
+    if (is_met || is_quiet || is_ending_ || now_ns >= end_ns) break;
+    if (!is_busy) sched_yield();
+  }
+  const std::lock_guard lock(mutex_);
+  if (--waiting_ == 0) changed_.notify_all();
+  follow_up();
+  return is_met || !is_quiet ? std::optional(is_met) : std::nullopt;
+}
+
+// ---- Events ----
+
+int Service::event_descriptor() {
+  const std::lock_guard lock(mutex_);
+  is_told_ = true;
+  return events_.get();
+}
+
+std::vector<uint64_t> Service::take_ended(size_t count_max) {
+  const std::lock_guard lock(mutex_);
+  std::vector<uint64_t> taken;
+  while (!ended_.empty() && taken.size() < count_max) {
+    taken.push_back(ended_.front());
+    ended_.pop_front();
+  }
+  signal();
+  return taken;
+}
+
+std::optional<Notified> Service::next_notification(uint64_t limit_us) {
+  (void)wait(limit_us, [&](Engine&) { return !notifications_.empty(); });
+  const std::lock_guard lock(mutex_);
+  if (notifications_.empty()) return std::nullopt;
+  Notified first = std::move(notifications_.front());
+  notifications_.pop_front();
+  engine_->set_notification_room(kNotificationsMax - notifications_.size());
+  signal();
+  return first;
+}
+
+// ---- The thread ----
+
+void Service::work() {
+  uint64_t happened_ns = 0;
+  std::unique_lock lock(mutex_);
+  while (!is_ending_) {
+    const bool is_driven = waiting_ > 0;
+    if (!is_driven && step()) happened_ns = monotonic_ns();
+    if (is_driven) {
+      changed_.wait(lock, [this] { return waiting_ == 0 || is_ending_; });
+    } else if (monotonic_ns() - happened_ns > kBusyNs) {
+      rest(lock);
+    } else {
+      lock.unlock();
+      sched_yield();
+      lock.lock();
+    }
+  }
+}
+
+void Service::rest(std::unique_lock<std::mutex>& lock) {
+  if (engine_->has_to_be_asked())
+    changed_.wait_for(lock, kQuiet);
+  else if (engine_->arm())
+    sleep_.until(std::min(engine_->next_deadline_ns(), directory_->next_deadline_ns()),
+                 monotonic_ns(), descriptors_, lock);
+}
+
+// ---- Under the mutex ----
+
+/// Of a call, which may have left something to do.
+void Service::follow_up() {
+  deliver();
+  if (!engine_->is_idle()) sleep_.wake();
+  sleep_.wake_before(engine_->next_deadline_ns());
+}
+
+bool Service::step() {
+  const uint64_t now_ns = monotonic_ns();
+  const bool is_asked = directory_->step(now_ns);
+  const bool is_busy = engine_->step(now_ns);
+  deliver();
+  return is_busy || is_asked;
+}
+
+void Service::deliver() {
+  for (const uint64_t batch : engine_->take_ended())
+    if (is_told_) ended_.push_back(batch);
+  std::vector<Notified> notified = engine_->take_notifications();
+  if (!notified.empty()) {
+    for (Notified& each : notified) notifications_.push_back(std::move(each));
+    const size_t held = std::min(notifications_.size(), kNotificationsMax);
+    engine_->set_notification_room(kNotificationsMax - held);
+  }
+  if (is_told_) signal();
+  if (sleeping_ > 0) happened_.notify_all();
+}
+
+/// Readable exactly if there is something to take.
+void Service::signal() {
+  uint64_t count = 0;
+  const bool has_some = !ended_.empty() || !notifications_.empty();
+  if (has_some) {
+    count = 1;
+    (void)!write(events_.get(), &count, sizeof count);
+  } else {
+    (void)!read(events_.get(), &count, sizeof count);
+  }
+}
+
+}  // namespace braid::transfer

@@ -1,0 +1,109 @@
+// An engine that several threads use. Whoever waits drives it while things happen; otherwise a
+// thread of its own heals, serves peers and posts what has room. When nothing happens it sleeps
+// until the rails' or the directory's descriptors or a deadline wake it; with links over shared
+// memory, which has no descriptor, it looks now and then.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+#include "fabric/library/sleep.h"
+#include "topology/machine.h"
+#include "transfer/directory/lease.h"
+#include "transfer/directory/server.h"
+#include "transfer/engine.h"
+#include "transfer/library/open_rails.h"
+#include "transfer/library/options.h"
+
+namespace braid::transfer {
+
+class Service {
+ public:
+  static Result<std::unique_ptr<Service>> open(const OpenOptions& options,
+                                               const topology::Machine& machine,
+                                               const std::vector<topology::Nic>& nics);
+  /// What is under way ends here. Peers are told.
+  ~Service();
+
+  /// "braid://host:port/incarnation"
+  std::string name() const;
+  const HostAndPort& listens_at() const { return directory_->at(); }
+  const fabric::Secret& secret() const { return secret_; }
+
+  /// Blocks until a way to the peer works, or the limit.
+  Result<uint64_t> open_segment(const std::string& name, uint64_t limit_us);
+  /// Blocks until the segment's owner has opened the file, or the limit.
+  Result<uint64_t> open_file(uint64_t segment, const std::string& path, Rights wanted,
+                             uint64_t limit_us);
+  /// Blocks until no peer can write in a buffer that was removed, or the limit.
+  Status wait_until_free(uint64_t buffer, uint64_t limit_us);
+
+  /// `call(engine)` alone.
+  template <typename Call>
+  auto with(const Call& call) {
+    const std::lock_guard lock(mutex_);
+    engine_->set_now(monotonic_ns());
+    if constexpr (std::is_void_v<decltype(call(*engine_))>) {
+      call(*engine_);
+      follow_up();
+    } else {
+      auto answer = call(*engine_);
+      follow_up();
+      return answer;
+    }
+  }
+  /// Until `is_so(engine)`. False: the limit has passed, or the service ends.
+  bool wait(uint64_t limit_us, const std::function<bool(Engine&)>& is_so);
+
+  /// Readable while batches that have ended, or notifications, have not been taken.
+  int event_descriptor();
+  /// Numbers of batches that have ended since the descriptor was asked for first.
+  std::vector<uint64_t> take_ended(size_t count_max);
+  /// Blocks until one has come, or the limit.
+  std::optional<Notified> next_notification(uint64_t limit_us);
+
+  bool is_ending() const { return is_ending_; }
+  static uint64_t after_ns(uint64_t limit_us);
+
+ private:
+  Service(fabric::Secret secret, std::unique_ptr<Engine> engine,
+          std::unique_ptr<DirectoryServer> directory);
+  std::optional<bool> drive(uint64_t end_ns, const std::function<bool(Engine&)>& is_so);
+  void work();
+  void rest(std::unique_lock<std::mutex>& lock);
+  bool step();
+  void follow_up();
+  void deliver();
+  void signal();
+  Status take_name(const std::string& name);
+
+  fabric::Secret secret_;
+  std::string store_;             // URL; empty: none
+  std::unique_ptr<Lease> lease_;  // of the name in the store
+  std::mutex mutex_;
+  std::unique_ptr<Engine> engine_;              // under the mutex
+  std::unique_ptr<DirectoryServer> directory_;  // under the mutex
+  std::vector<int> descriptors_;
+  fabric::Sleep sleep_;
+  Descriptor events_;     // an eventfd
+  bool is_told_ = false;  // somebody has asked for it
+  std::deque<uint64_t> ended_;
+  std::deque<Notified> notifications_;
+  std::atomic<int> waiting_ = 0;      // callers that drive it
+  std::condition_variable changed_;   // nobody waits any more, or the end has begun
+  int sleeping_ = 0;                  // callers that the thread works for; under the mutex
+  std::condition_variable happened_;  // something, perhaps what they wait for
+  std::atomic<bool> is_ending_ = false;
+  std::thread thread_;
+};
+
+}  // namespace braid::transfer

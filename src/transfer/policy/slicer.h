@@ -1,0 +1,57 @@
+// How a request is cut into slices: lazily, since a batch may have hundreds of thousands of them.
+// Pure.
+// Source: TENT, 3.3.1: at least 64 KB, a limit to their number, larger requests have larger slices.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace braid::transfer {
+
+struct SliceRules {
+  uint64_t slice_bytes_min = 64 << 10;  ///< at least 1
+  uint64_t slices_max = 64;             ///< of a request without borders; at least 1
+  /// Of a request that has one way: there is nothing to spread, and each slice costs.
+  uint64_t lone_slice_bytes = 1 << 20;
+};
+
+/// Where a request may and must be cut.
+struct Borders {
+  /// Offsets within the request that no slice crosses, rising: where a page or an allocation ends.
+  std::vector<uint64_t> at;
+  /// Slices begin at its multiples, but for those that begin at a border: 4,096 for O_DIRECT.
+  uint64_t alignment_bytes = 1;
+};
+
+struct Span {
+  uint64_t offset = 0;
+  uint64_t size_bytes = 0;
+  bool operator==(const Span&) const = default;
+};
+
+/// The size of every slice that no border and no end makes shorter.
+uint64_t slice_bytes(uint64_t size_bytes, uint64_t alignment_bytes, const SliceRules& rules);
+
+class Slicer {
+ public:
+  Slicer(uint64_t size_bytes, Borders borders, const SliceRules& rules);
+
+  uint64_t left_bytes() const { return size_bytes_ - offset_; }
+  bool is_at_end() const { return offset_ == size_bytes_; }
+  /// The next slice, of at most about `bytes_max`. Not at the end.
+  Span peek(uint64_t bytes_max) const;
+  /// Goes behind what `peek` has said.
+  void take(const Span& slice);
+  /// Nothing more of it is wanted.
+  void stop() { offset_ = size_bytes_; }
+
+ private:
+  Borders borders_;
+  size_t next_border_ = 0;
+  uint64_t size_bytes_;
+  uint64_t slice_bytes_;
+  uint64_t offset_ = 0;
+};
+
+}  // namespace braid::transfer

@@ -1,0 +1,25 @@
+// How near NICs are to memory, at either end: a pure function of the server and the location.
+// Source: TENT, 3.2.1. Tier 0 here is its tier 1.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace braid::transfer {
+
+/// Where memory lies, or a NIC sits. Numbers are the server's own; -1: unknown, or none.
+struct Place {
+  bool is_gpu = false;  ///< memory of a GPU; of a NIC: false
+  int numa_node = -1;
+  int pcie_switch = -1;
+};
+
+inline constexpr uint8_t kNearest = 0;    ///< GPU: its PCIe switch, or the nearest; host: its node
+inline constexpr uint8_t kSameNode = 1;   ///< the GPU's NUMA node, another switch
+inline constexpr uint8_t kOtherNode = 2;  ///< across sockets
+
+/// The tier of each NIC for this memory. What is unknown counts as the same node.
+std::vector<uint8_t> tiers(const Place& memory, std::span<const Place> nics);
+
+}  // namespace braid::transfer

@@ -1,0 +1,171 @@
+// Whose slice is next: urgent ones before bulk, which keeps at least a twentieth; within a kind,
+// peers take turns, and within a peer its flows. Small state machines; whoever has slices drives
+// them.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <set>
+#include <unordered_map>
+#include <utility>
+
+#include "transfer/policy/spray.h"
+
+namespace braid::transfer {
+
+/// Whose turn it is, by bytes: of those that can post, the one that has posted least. Who could not
+/// post for lack of room keeps its claim, as it would lose it in a ring; claims are limited, so
+/// that nobody who waited long keeps all others off afterwards. Source: start-time fair queueing,
+/// Goyal, Vin and Cheng, SIGCOMM 1996.
+class FairOrder {
+ public:
+  static constexpr uint64_t kClaimBytesMax = 4 << 20;
+
+  bool is_empty() const { return order_.empty(); }
+  size_t size() const { return order_.size(); }
+  void add(uint64_t id) { insert(id, now_); }
+  /// False: it was not there.
+  bool remove(uint64_t id) {
+    const auto at = places_.find(id);
+    if (at == places_.end()) return false;
+    order_.erase(at->second);
+    places_.erase(at);
+    return true;
+  }
+  /// Asks in turn until one posts: `post(id)` returns how many bytes it has posted, 0 if it cannot
+  /// now. Nobody is added or removed meanwhile. Returns the bytes. Who has a turn keeps it for
+  /// `turn_bytes`: equal batches that went side by side slice by slice would all end late.
+  template <typename Post>
+  uint64_t take(uint64_t turn_bytes, const Post& post) {
+    if (held_bytes_ < turn_bytes && places_.count(holder_) > 0)
+      if (const uint64_t bytes = post(holder_); bytes > 0) return pay(holder_, bytes);
+    for (const Place& place : order_) {
+      const uint64_t bytes = post(place.id);
+      if (bytes == 0) continue;
+      holder_ = place.id;
+      held_bytes_ = 0;
+      return pay(holder_, bytes);
+    }
+    return 0;
+  }
+
+ private:
+  struct Place {
+    uint64_t bytes;
+    uint64_t since;  // of equals, who has waited longer
+    uint64_t id;
+    bool operator<(const Place& other) const {
+      return bytes != other.bytes ? bytes < other.bytes : since < other.since;
+    }
+  };
+
+  void insert(uint64_t id, uint64_t bytes) {
+    const Place place{bytes, places_count_++, id};
+    order_.insert(place);
+    places_.insert_or_assign(id, place);
+  }
+  uint64_t pay(uint64_t id, uint64_t bytes) {
+    const Place before = places_.at(id);
+    held_bytes_ += bytes;
+    now_ = std::max(now_, before.bytes);
+    const uint64_t least = now_ - std::min(now_, kClaimBytesMax);
+    order_.erase(before);
+    insert(id, std::max(before.bytes, least) + bytes);
+    return bytes;
+  }
+
+  std::set<Place> order_;
+  std::unordered_map<uint64_t, Place> places_;
+  uint64_t places_count_ = 0;
+  uint64_t now_ = 0;  // what the latest to post had posted before
+  uint64_t holder_ = std::numeric_limits<uint64_t>::max();  // of the turn
+  uint64_t held_bytes_ = 0;                                 // posted in it
+};
+
+/// Turns of flows that have slices to post: of peers, of the way sets to each, and of the flows of
+/// each of these. Flows of different ways do not wait for the same rails, so their bytes say
+/// nothing of each other's turn.
+class Turns {
+ public:
+  struct Flow {
+    uint64_t peer = 0;
+    uint64_t ways = 0;
+    uint64_t number = 0;
+  };
+
+  bool is_empty() const { return count_ == 0; }
+  size_t size() const { return count_; }
+  void add(const Flow& flow) {
+    Peer& peer = of_peer_[flow.peer];
+    FairOrder& flows = peer.of_ways[flow.ways];
+    if (peer.ways.is_empty()) peers_.add(flow.peer);
+    if (flows.is_empty()) peer.ways.add(flow.ways);
+    flows.add(flow.number);
+    ++count_;
+  }
+  void remove(const Flow& flow) {
+    Peer& peer = of_peer_[flow.peer];
+    FairOrder& flows = peer.of_ways[flow.ways];
+    count_ -= flows.remove(flow.number) ? 1 : 0;
+    if (!flows.is_empty()) return;
+    peer.ways.remove(flow.ways);
+    peer.of_ways.erase(flow.ways);
+    if (!peer.ways.is_empty()) return;
+    peers_.remove(flow.peer);
+    of_peer_.erase(flow.peer);
+  }
+  /// As FairOrder::take, of flows.
+  template <typename Post>
+  uint64_t take(uint64_t turn_bytes, const Post& post) {
+    return peers_.take(0, [&](uint64_t id) {
+      Peer& peer = of_peer_[id];
+      return peer.ways.take(
+          0, [&](uint64_t ways) { return peer.of_ways[ways].take(turn_bytes, post); });
+    });
+  }
+
+ private:
+  struct Peer {
+    FairOrder ways;
+    std::unordered_map<uint64_t, FairOrder> of_ways;  // none is empty
+  };
+  FairOrder peers_;
+  std::unordered_map<uint64_t, Peer> of_peer_;  // none is empty
+  size_t count_ = 0;
+};
+
+class UrgencyShare {
+ public:
+  static constexpr uint64_t kUrgentForBulk = 19;  ///< bytes: bulk keeps 1 of 20
+  /// So long after an urgent slice, bulk keeps out of the way of the next.
+  static constexpr uint64_t kMemoryNs = 100'000'000;
+
+  Urgency first(bool has_urgent, bool has_bulk) const {
+    if (!has_urgent) return Urgency::kBulk;
+    return has_bulk && urgent_bytes_ >= kUrgentForBulk * kOwedBytes ? Urgency::kBulk
+                                                                    : Urgency::kUrgent;
+  }
+  void posted(Urgency urgency, uint64_t size_bytes, bool is_other_waiting) {
+    if (urgency == Urgency::kUrgent)
+      urgent_bytes_ = is_other_waiting ? urgent_bytes_ + size_bytes : 0;
+    else
+      urgent_bytes_ -= std::min(urgent_bytes_, kUrgentForBulk * size_bytes);
+  }
+  void urgent_added(uint64_t now_ns) {
+    has_been_urgent_ = true;
+    urgent_ns_ = now_ns;
+  }
+  bool is_urgent_about(uint64_t now_ns) const {
+    return has_been_urgent_ && now_ns - urgent_ns_ < kMemoryNs;
+  }
+
+ private:
+  static constexpr uint64_t kOwedBytes = 64 << 10;
+  uint64_t urgent_bytes_ = 0;  // that bulk has let pass and has not been paid for
+  uint64_t urgent_ns_ = 0;
+  bool has_been_urgent_ = false;
+};
+
+}  // namespace braid::transfer

@@ -1,0 +1,305 @@
+// One rail: a fabric engine with exactly one domain, and its links to rails of other processes.
+//
+// A link carries writes by the owner's grants and reads by loans. Write: the owner is asked for a
+// grant of the buffer around the target once, checks the right, and is written one-sidedly. Read:
+// the reader lends its own buffer once; the owner checks the right of each read and writes the
+// bytes there, with an immediate of the reader's. So both use this rail, and the owner decides.
+//
+// Files: the owner reads into memory of its own, its stage, and writes from there into what was
+// lent; what is written to a file goes into a stage that belongs to this link first.
+//
+// A link that was closed is fenced here once none of its peer's writes can land in what was granted
+// or lent to it. What this side had under way may land at the owner until that one has closed the
+// link too. Threads: one at a time; nothing blocks; `step` does all work.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "fabric/engine.h"
+#include "fabric/slot_map.h"
+#include "transfer/backend.h"
+#include "transfer/buffers.h"
+#include "transfer/exports.h"
+#include "transfer/file_jobs.h"
+#include "transfer/rail_messages.h"
+#include "transfer/stage.h"
+
+namespace braid::transfer {
+
+/// What has happened, for whoever drives the rail. Links that this side has closed are told fenced,
+/// and nothing else any more.
+struct LinkUp {
+  uint64_t link = 0;
+  Incarnation who{};
+  uint64_t engine = 0;      ///< fabric's number of the other rail
+  bool is_dialled = false;  ///< by this side
+};
+struct LinkLost {
+  uint64_t link = 0;
+  fabric::PeerFailure why = fabric::PeerFailure::kNone;
+};
+struct LinkFenced {
+  uint64_t link = 0;
+};
+/// One that is not about slices.
+struct LinkMessage {
+  uint64_t link = 0;
+  RailMessage message;
+};
+/// An answer to `ping`.
+struct LinkAnswers {
+  uint64_t link = 0;
+  uint64_t token = 0;
+};
+using RailEvent = std::variant<LinkUp, LinkLost, LinkFenced, LinkAnswers, LinkMessage, PieceEnd>;
+
+struct LinkStatistics {
+  Incarnation who{};
+  bool is_up = false;
+  uint64_t read_bytes = 0;     ///< by this side, from the peer
+  uint64_t written_bytes = 0;  ///< by this side, to the peer
+  uint64_t served_bytes = 0;   ///< written by this side for reads of the peer
+  uint64_t failures = 0;
+};
+
+/// What this process lets peers do; it outlives the rails.
+struct Owned {
+  Buffers buffers;
+  Exports exports;
+  std::unique_ptr<FileJobs> jobs;
+};
+
+class Rail {
+ public:
+  /// `owned` stays, and says what peers may do.
+  static Result<std::unique_ptr<Rail>> open(std::unique_ptr<fabric::Domain> domain,
+                                            const Incarnation& self, const fabric::Secret& secret,
+                                            std::shared_ptr<fabric::Processes> processes,
+                                            Owned& owned);
+
+  const std::string& provider() const { return provider_; }
+  /// For Rail::dial of others.
+  std::vector<std::byte> address() const;
+  uint64_t number() const { return engine_->address().engine; }
+  /// The number of the rail with that address.
+  Result<uint64_t> number_of(Bytes address) const;
+
+  Status add_buffer(const Buffer& buffer);
+  /// Takes back what was granted and lent of it. It is in use until `holds_buffer` is false.
+  void retire_buffer(uint64_t buffer);
+  bool holds_buffer(uint64_t buffer) const { return regions_.contains(buffer); }
+
+  /// LinkUp or LinkLost will follow. An error now: try again later.
+  Result<uint64_t> dial(const Incarnation& who, Bytes address, uint64_t deadline_ns);
+  /// The peer hears it, if it can. LinkFenced will follow.
+  void close(uint64_t link);
+  bool is_up(uint64_t link) const;
+  /// Not closed, by whoever.
+  bool is_open(uint64_t link) const;
+  bool has_links() const { return links_.size() > 0; }
+  /// Closes links from that rail of another process, up to that generation; true: nothing of them
+  /// can land any more. False: ask again.
+  bool fence_from(uint64_t engine, uint64_t generation, const Incarnation& who);
+  uint64_t generation(uint64_t link) const;
+
+  void post(uint64_t link, const Piece& piece);
+  void send(uint64_t link, const RailMessage& message);
+  /// LinkAnswers will follow, if the link works.
+  void ping(uint64_t link, uint64_t token) { send(link, Ping{token}); }
+
+  bool step(uint64_t now_ns);
+  std::vector<RailEvent> take_events() { return std::exchange(events_, {}); }
+  uint64_t next_deadline_ns() const { return engine_->next_deadline_ns(); }
+  std::vector<int> wait_descriptors() { return engine_->wait_descriptors(); }
+  bool arm() { return engine_->arm(); }
+  /// Before the process ends.
+  void say_goodbye() { engine_->say_goodbye(); }
+  bool has_messages_under_way() const {
+    return !marked_.empty() || engine_->has_messages_under_way();
+  }
+
+  std::vector<LinkStatistics> statistics() const;
+
+ private:
+  /// Leave to write into a buffer of the owner's.
+  struct Granted {
+    uint64_t size_bytes = 0;
+    uint64_t target = 0;
+  };
+  /// A buffer of this side's, which the owner may write.
+  struct Loan {
+    uint64_t grant = 0;
+    bool is_confirmed = false;
+  };
+  struct Link {
+    uint64_t peer = 0;    // fabric's
+    uint64_t engine = 0;  // fabric's number of the other rail
+    Incarnation who{};
+    bool is_dialled = false;
+    bool has_said_hello = false;
+    bool has_heard_hello = false;
+    bool is_closed = false;
+    uint64_t opened_ns = 0;
+    uint64_t generation = 0;
+    uint64_t their_generation = 0;
+    std::deque<std::vector<std::byte>> outbox;  // what had no credit
+    // This side reads and writes.
+    std::map<uint64_t, Granted> granted;           // by address
+    std::unordered_map<uint64_t, uint64_t> asked;  // addresses, by token
+    std::unordered_map<uint64_t, Loan> loans;      // by buffer
+    std::vector<Piece> waiting;                    // for a grant or a loan
+    std::vector<ReadRequest> reads;                // to be sent at the end of the step
+    // The peer does.
+    std::unordered_map<uint64_t, fabric::Granted> grants;  // by buffer
+    std::unordered_map<uint64_t, uint64_t> lent;           // targets, by number
+    std::vector<Refusal> refusals;                         // to be sent
+    size_t serving = 0;                                    // reads of the peer under way
+    std::vector<uint64_t> closed_grants;                   // not fenced yet
+    // Files that this side writes.
+    bool has_asked_for_stage = false;
+    uint64_t stage_target = 0;
+    std::vector<uint64_t> stage_free;  // offsets
+    std::deque<uint64_t> file_pieces;  // with parts that are not written yet
+    // Files that the peer writes.
+    std::shared_ptr<Stage> stage;
+    uint64_t stage_region = 0;
+    size_t file_writes = 0;  // jobs under way
+    bool is_marked = false;  // something is to be sent
+    LinkStatistics counts;
+  };
+  /// Of a file, to be written by this side.
+  struct FilePiece {
+    Piece piece;
+    uint64_t link = 0;
+    uint64_t cut_bytes = 0;  // that parts have been made of
+    size_t writing = 0;      // parts on their way into the stage
+    size_t told = 0;         // parts that the owner is writing
+    Cause cause = Cause::kNone;
+  };
+  struct FilePart {
+    uint64_t piece = 0;
+    uint64_t offset_bytes = 0;  // in the piece
+    uint64_t size_bytes = 0;
+    uint64_t slot = 0;  // offset in the stage
+  };
+  /// A read of a file by the peer.
+  struct FileRead {
+    uint64_t link = 0;
+    ReadRequest request;
+    uint64_t target = 0;
+    size_t parts = 0;  // that have not ended
+    Cause cause = Cause::kNone;
+  };
+  struct ReadPart {
+    uint64_t read = 0;
+    uint64_t offset_bytes = 0;
+    uint64_t size_bytes = 0;
+    uint64_t slot = 0;
+  };
+  enum class Doing : uint8_t { kWriting, kReading, kServing, kServingFile, kStaging };
+  /// What a completion of the engine's is about.
+  struct UnderWay {
+    Doing doing = Doing::kWriting;
+    uint64_t link = 0;
+    uint64_t piece = 0;  // serving: the reader's number
+    uint64_t size_bytes = 0;
+    uint32_t immediate = 0;
+    uint64_t ticket = 0;
+    uint64_t part = 0;  // of a file: FilePart or ReadPart
+  };
+
+  Rail(std::unique_ptr<fabric::Engine> engine, const Incarnation& self,
+       const fabric::Secret& secret, Owned& owned);
+
+  // rail.cpp: links
+  uint64_t add_link(uint64_t peer, uint64_t engine, bool is_dialled);
+  void accept_links();
+  void look_after_links();
+  void say_hello(uint64_t id, Link& link);
+  void lose(uint64_t id, fabric::PeerFailure why);
+  void end_link(uint64_t id);
+  bool is_fenced(Link& link);
+  void mark(uint64_t id, Link& link);
+  void flush(uint64_t id);
+  void receive_messages();
+  void handle(uint64_t id, const RailMessage& message);
+  void handle_hello(uint64_t id, const Hello& hello);
+  void take_completions();
+  void ended(uint64_t piece, Cause cause, bool may_land = false);
+  void look_after_buffers();
+
+  // rail_initiator.cpp: this side reads and writes
+  void start(uint64_t id, Link& link, const Piece& piece);
+  void start_write(uint64_t id, Link& link, const Piece& piece);
+  void start_read(uint64_t id, Link& link, const Piece& piece);
+  void write_granted(uint64_t id, Link& link, const Piece& piece, uint64_t base,
+                     const Granted& granted);
+  void start_waiting(uint64_t id, Link& link);
+  void take_answer(uint64_t id, Link& link, const GrantAnswer& answer);
+  void take_answer(uint64_t id, Link& link, const Lent& answer);
+  void take_refusals(Link& link, const Refused& refused);
+  void write_ended(uint64_t request, const UnderWay& write, bool is_done);
+  void read_ended(uint64_t request, Cause cause);
+
+  // rail_owner.cpp: the peer does
+  void grant(Link& link, const GrantRequest& request);
+  void borrow(Link& link, const Lend& lend);
+  void serve(uint64_t id, Link& link, const Reads& reads);
+  Cause serve(uint64_t id, Link& link, const ReadRequest& read);
+  void served(const UnderWay& read, bool is_done);
+
+  // rail_files.cpp: files, this side's and the peer's
+  void start_file_write(uint64_t id, Link& link, const Piece& piece);
+  void write_parts(uint64_t id, Link& link);
+  void part_staged(const UnderWay& part, bool is_done);
+  void take_answer(uint64_t id, Link& link, const StageAnswer& answer);
+  void take_answer(uint64_t id, Link& link, const FileWritten& answer);
+  void end_file_piece_if_over(uint64_t piece);
+  void end_file_pieces(uint64_t id);
+  void open_file(uint64_t id, const FileOpen& request);
+  void make_stage(uint64_t id, Link& link);
+  void write_file(uint64_t id, Link& link, const FileWrite& write);
+  Cause serve_file(uint64_t id, Link& link, const ReadRequest& read);
+  void read_parts();
+  void part_read(uint64_t part, Cause cause);
+  void part_served(const UnderWay& part, bool is_done);
+  void end_read_part(uint64_t part, Cause cause);
+
+  std::unique_ptr<fabric::Engine> engine_;
+  Incarnation self_;
+  fabric::Secret secret_;
+  Owned& owned_;
+  const Buffers& buffers_;
+  std::string provider_;
+  uint64_t now_ns_ = 0;
+  uint64_t generations_ = 0;
+  uint64_t tokens_ = 0;
+  fabric::SlotMap<Link> links_;
+  std::unordered_map<uint64_t, uint64_t> link_of_peer_;
+  std::vector<uint64_t> unsettled_;  // links that are not up yet, or closed and not fenced
+  std::vector<uint64_t> marked_;     // links with something to send
+  std::unordered_map<uint64_t, uint64_t> regions_;  // by buffer
+  std::vector<uint64_t> retired_;                   // buffers
+  fabric::SlotMap<UnderWay> under_way_;             // by request
+  std::unordered_map<uint64_t, uint64_t> reading_;  // requests, by piece
+  std::vector<RailEvent> events_;
+  fabric::SlotMap<FilePiece> file_pieces_;
+  fabric::SlotMap<FilePart> file_parts_;
+  fabric::SlotMap<FileRead> file_reads_;
+  fabric::SlotMap<ReadPart> read_parts_;
+  std::deque<uint64_t> parts_to_read_;
+  std::shared_ptr<Stage> read_stage_;  // made with the first read of a file by a peer
+  uint64_t read_stage_region_ = 0;
+  std::vector<uint64_t> read_stage_free_;
+};
+
+}  // namespace braid::transfer

@@ -1,0 +1,275 @@
+// Rail: files of the owner. Bytes pass through a stage in parts; a part goes on while others wait.
+#include <algorithm>
+#include <utility>
+
+#include "transfer/rail.h"
+
+namespace braid::transfer {
+namespace {
+
+constexpr uint64_t kLongestNs = 30'000'000'000;
+constexpr size_t kReadParts = 16;  // of a rail, for all its peers
+constexpr size_t kWriteParts = 8;  // of a link
+constexpr size_t kServingMax = 1 << 14;
+constexpr size_t kPartsMax = 4096;  // of a read: as many slices as fabric cuts a write into
+
+}  // namespace
+
+// ---- This side writes ----
+
+void Rail::start_file_write(uint64_t id, Link& link, const Piece& piece) {
+  if (link.stage_target == 0) {
+    link.waiting.push_back(piece);
+    if (!std::exchange(link.has_asked_for_stage, true)) send(id, StageRequest{});
+    return;
+  }
+  link.file_pieces.push_back(file_pieces_.add({piece, id, 0, 0, 0, Cause::kNone}));
+  write_parts(id, link);
+}
+
+void Rail::take_answer(uint64_t id, Link& link, const StageAnswer& answer) {
+  if (!link.has_asked_for_stage || link.stage_target != 0) return;
+  const auto descriptor = fabric::decode_descriptor(answer.descriptor, secret_);
+  const Result<uint64_t> target = descriptor.ok() ? engine_->open_target(descriptor.value())
+                                                  : Result<uint64_t>(descriptor.status());
+  const bool is_whole = target.ok() && descriptor.value().size_bytes == answer.size_bytes;
+  if (!is_whole || answer.size_bytes > kWriteParts * kStagedBytes)
+    return lose(id, fabric::PeerFailure::kTooMuch);
+  link.stage_target = target.value();
+  link.stage_free = Stage::offsets(answer.size_bytes);
+  start_waiting(id, link);
+}
+
+void Rail::write_parts(uint64_t id, Link& link) {
+  while (!link.stage_free.empty() && !link.file_pieces.empty()) {
+    const uint64_t number = link.file_pieces.front();
+    FilePiece& piece = *file_pieces_.find(number);
+    const uint64_t rest = piece.piece.local.size() - piece.cut_bytes;
+    if (rest == 0 || piece.cause != Cause::kNone) {
+      link.file_pieces.pop_front();
+      continue;
+    }
+    const FilePart part{number, piece.cut_bytes, std::min(rest, kStagedBytes),
+                        link.stage_free.back()};
+    const Buffer& source = *buffers_.find(piece.piece.buffer);
+    const auto base = static_cast<uint64_t>(piece.piece.local.data() - source.memory.data());
+    const Result<uint64_t> ticket = engine_->write(
+        regions_.at(piece.piece.buffer), link.stage_target,
+        {base + part.offset_bytes, part.slot, part.size_bytes}, std::nullopt, now_ns_ + kLongestNs);
+    if (!ticket.ok()) return lose(id, fabric::PeerFailure::kNetwork);
+    link.stage_free.pop_back();
+    piece.cut_bytes += part.size_bytes;
+    ++piece.writing;
+    const uint64_t number_of_part = file_parts_.add(FilePart(part));
+    (void)engine_->when_ended(
+        ticket.value(), under_way_.add({Doing::kStaging, id, piece.piece.id, part.size_bytes, 0,
+                                        ticket.value(), number_of_part}));
+  }
+}
+
+/// In the owner's stage, or not.
+void Rail::part_staged(const UnderWay& staged, bool is_done) {
+  const FilePart part = *file_parts_.find(staged.part);
+  FilePiece& piece = *file_pieces_.find(part.piece);
+  --piece.writing;
+  Link* link = links_.find(staged.link);
+  if (is_done && link != nullptr && !link->is_closed) {
+    ++piece.told;
+    return send(staged.link,
+                FileWrite{staged.part, piece.piece.file, piece.piece.address + part.offset_bytes,
+                          part.size_bytes, part.slot});
+  }
+  file_parts_.erase(staged.part);
+  piece.cause = Cause::kPathFailed;
+  end_file_piece_if_over(part.piece);
+  lose(staged.link, fabric::PeerFailure::kNetwork);
+}
+
+void Rail::take_answer(uint64_t id, Link& link, const FileWritten& answer) {
+  const FilePart* found = file_parts_.find(answer.id);
+  if (found == nullptr || file_pieces_.find(found->piece)->link != id) return;
+  const FilePart part = *found;
+  file_parts_.erase(answer.id);
+  FilePiece& piece = *file_pieces_.find(part.piece);
+  --piece.told;
+  if (piece.cause == Cause::kNone) piece.cause = answer.cause;
+  if (answer.cause == Cause::kNone) link.counts.written_bytes += part.size_bytes;
+  link.stage_free.push_back(part.slot);
+  end_file_piece_if_over(part.piece);
+  write_parts(id, link);
+}
+
+void Rail::end_file_piece_if_over(uint64_t number) {
+  const FilePiece& piece = *file_pieces_.find(number);
+  const bool is_cut = piece.cut_bytes == piece.piece.local.size() || piece.cause != Cause::kNone;
+  if (!is_cut || piece.writing > 0 || piece.told > 0) return;
+  const Link* link = links_.find(piece.link);
+  ended(piece.piece.id, piece.cause, piece.cause == Cause::kPathFailed);
+  if (link != nullptr) std::erase(links_.find(piece.link)->file_pieces, number);
+  file_pieces_.erase(number);
+}
+
+/// Of a link that ends. What is on its way into the stage still reads its source.
+void Rail::end_file_pieces(uint64_t id) {
+  std::vector<uint64_t> told, pieces;
+  file_parts_.for_each([&](uint64_t number, const FilePart& part) {
+    if (file_pieces_.find(part.piece)->link == id) told.push_back(number);
+  });
+  under_way_.for_each([&](uint64_t, const UnderWay& each) {
+    if (each.doing == Doing::kStaging) std::erase(told, each.part);
+  });
+  for (const uint64_t number : told) {
+    --file_pieces_.find(file_parts_.find(number)->piece)->told;
+    file_parts_.erase(number);
+  }
+  file_pieces_.for_each([&](uint64_t number, FilePiece& piece) {
+    if (piece.link != id) return;
+    piece.cause = Cause::kPathFailed;
+    pieces.push_back(number);
+  });
+  for (const uint64_t number : pieces) end_file_piece_if_over(number);
+}
+
+// ---- The peer opens and writes ----
+
+void Rail::open_file(uint64_t id, const FileOpen& request) {
+  FileOpened answer;
+  answer.token = request.token;
+  answer.cause = owned_.exports.open(request.path, request.wanted, answer.file, answer.size_bytes);
+  send(id, answer);
+}
+
+void Rail::make_stage(uint64_t id, Link& link) {
+  if (link.stage != nullptr) return;
+  StageAnswer answer;
+  answer.cause = Cause::kTooMuch;
+  link.stage = Stage::make(kWriteParts);
+  const auto region = link.stage == nullptr ? Result<uint64_t>(Status::error("no memory"))
+                                            : engine_->add_region(link.stage->bytes());
+  if (region.ok()) {
+    link.stage_region = region.value();
+    const auto granted = engine_->grant(region.value(), link.peer, 0, link.stage->bytes().size());
+    if (granted.ok()) {
+      link.closed_grants.push_back(granted.value().grant);  // looked at once the link is closed
+      answer = {Cause::kNone, link.stage->bytes().size(),
+                fabric::encode(granted.value().descriptor, secret_)};
+    }
+  }
+  send(id, answer);
+}
+
+void Rail::write_file(uint64_t id, Link& link, const FileWrite& write) {
+  const OpenFile* file = owned_.exports.find(write.file);
+  Cause wrong = Cause::kNone;
+  if (file == nullptr) wrong = Cause::kNoFile;
+  if (file != nullptr && (file->rights & kMayWrite) == 0) wrong = Cause::kNotAllowed;
+  const bool is_within = link.stage != nullptr &&
+                         write.offset_bytes <= link.stage->bytes().size() &&
+                         write.size_bytes <= link.stage->bytes().size() - write.offset_bytes &&
+                         write.size_bytes > 0 && write.position < uint64_t{1} << 62;
+  if (!is_within) wrong = Cause::kOutside;
+  if (wrong != Cause::kNone) return send(id, FileWritten{write.id, wrong});
+  ++link.file_writes;
+  const auto done = [this, id, stage = link.stage, answer = write.id](Cause cause) {
+    Link* then = links_.find(id);
+    if (then == nullptr) return;
+    --then->file_writes;
+    send(id, FileWritten{answer, cause});
+  };
+  owned_.jobs->start({true, file, link.stage->bytes().subspan(write.offset_bytes, write.size_bytes),
+                      write.position, done});
+}
+
+// ---- The peer reads ----
+
+Cause Rail::serve_file(uint64_t id, Link& link, const ReadRequest& read) {
+  const OpenFile* file = owned_.exports.find(read.file);
+  if (file == nullptr) return Cause::kNoFile;
+  if ((file->rights & kMayRead) == 0) return Cause::kNotAllowed;
+  const auto lent = link.lent.find(read.lent);
+  if (lent == link.lent.end() || read.size_bytes == 0) return Cause::kLocalMemory;
+  if (read.address >= uint64_t{1} << 62) return Cause::kOutside;
+  if (link.serving >= kServingMax || read.size_bytes > kPartsMax * kStagedBytes)
+    return Cause::kTooMuch;
+  if (read_stage_ == nullptr) {
+    read_stage_ = Stage::make(kReadParts);
+    const auto region = read_stage_ == nullptr ? Result<uint64_t>(Status::error("no memory"))
+                                               : engine_->add_region(read_stage_->bytes());
+    if (!region.ok()) {
+      read_stage_ = nullptr;
+      return Cause::kTooMuch;
+    }
+    read_stage_region_ = region.value();
+    read_stage_free_ = Stage::offsets(read_stage_->bytes().size());
+  }
+  ++link.serving;
+  const uint64_t number = file_reads_.add({id, read, lent->second, 0, Cause::kNone});
+  // As fabric cuts a write of the whole, so that its immediates are as many.
+  const uint64_t step = std::min(fabric::slice_bytes(read.size_bytes), kStagedBytes);
+  for (uint64_t at = 0; at < read.size_bytes; at += step) {
+    const uint64_t part_bytes = std::min(step, read.size_bytes - at);
+    parts_to_read_.push_back(read_parts_.add({number, at, part_bytes, 0}));
+    ++file_reads_.find(number)->parts;
+  }
+  read_parts();
+  return Cause::kNone;
+}
+
+void Rail::read_parts() {
+  while (!read_stage_free_.empty() && !parts_to_read_.empty()) {
+    const uint64_t number = parts_to_read_.front();
+    parts_to_read_.pop_front();
+    ReadPart& part = *read_parts_.find(number);
+    part.slot = read_stage_free_.back();
+    read_stage_free_.pop_back();
+    const FileRead& read = *file_reads_.find(part.read);
+    const MutableBytes memory = read_stage_->bytes().subspan(part.slot, part.size_bytes);
+    owned_.jobs->start(
+        {false, owned_.exports.find(read.request.file), memory,
+         read.request.address + part.offset_bytes,
+         [this, number, stage = read_stage_](Cause cause) { part_read(number, cause); }});
+  }
+}
+
+void Rail::part_read(uint64_t number, Cause cause) {
+  const ReadPart& part = *read_parts_.find(number);
+  const FileRead& read = *file_reads_.find(part.read);
+  const Link* link = links_.find(read.link);
+  if (link == nullptr || link->is_closed) cause = Cause::kPathFailed;
+  if (cause != Cause::kNone || read.cause != Cause::kNone) return end_read_part(number, cause);
+  const fabric::Slice slice{part.slot, read.request.offset_bytes + part.offset_bytes,
+                            part.size_bytes};
+  const Result<uint64_t> ticket = engine_->write(read_stage_region_, read.target, slice,
+                                                 read.request.immediate, now_ns_ + kLongestNs);
+  if (!ticket.ok()) return end_read_part(number, Cause::kLocalMemory);
+  (void)engine_->when_ended(ticket.value(),
+                            under_way_.add({Doing::kServingFile, read.link, read.request.id,
+                                            part.size_bytes, 0, ticket.value(), number}));
+}
+
+void Rail::part_served(const UnderWay& served, bool is_done) {
+  if (Link* link = links_.find(served.link); link != nullptr && is_done)
+    link->counts.served_bytes += served.size_bytes;
+  end_read_part(served.part, is_done ? Cause::kNone : Cause::kPathFailed);
+}
+
+/// A refusal is said once nothing of the read is under way.
+void Rail::end_read_part(uint64_t number, Cause cause) {
+  const ReadPart part = *read_parts_.find(number);
+  read_parts_.erase(number);
+  read_stage_free_.push_back(part.slot);
+  FileRead& read = *file_reads_.find(part.read);
+  if (read.cause == Cause::kNone) read.cause = cause;
+  if (--read.parts == 0) {
+    Link* link = links_.find(read.link);
+    if (link != nullptr) --link->serving;
+    if (link != nullptr && !link->is_closed && read.cause != Cause::kNone) {
+      link->refusals.push_back({read.request.id, read.cause});
+      mark(read.link, *link);
+    }
+    file_reads_.erase(part.read);
+  }
+  read_parts();
+}
+
+}  // namespace braid::transfer

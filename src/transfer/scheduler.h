@@ -1,0 +1,302 @@
+// Who carries which bytes when: one state machine that the engine drives with real transports, and
+// the simulator with simulated ones. It owns no thread, no clock and no bytes.
+//
+// Requests are cut into slices, slices are posted on paths. A path is a pair of rails (NICs) to one
+// peer, or one lane of another transport. Whoever drives it:
+//
+//   add(request); while (posting = next(now)) post it; ended(posting, how, now); ...
+//   while (probe = next_probe(now)) write some bytes that matter to nobody; ended(probe, how, now);
+//   while (event = next_event()) tell, fence, show;
+//   and looks again at next_deadline_ns() at the latest.
+//
+// What it promises:
+// - Each byte of a request that is done was delivered by a posting that ended well. Bytes that were
+//   delivered twice count once.
+// - A request ends once, and is final then: all its postings have ended, or their path was fenced
+//   after them. A posting that is overdue is reissued elsewhere and stays open meanwhile. If only
+//   such postings are left of a request, its path wants a fence (FenceWanted): the driver sees to
+//   it that nothing that was posted there can land any more, and says `fenced`.
+// - Memory is bounded by the requests and by what is in flight: slices are cut when they are
+// posted.
+//
+// Numbers of rails, paths and way sets are given in rising order and never reused. Not
+// synchronised. The cost of a slice grows with its ways and, while all rails are full, with the
+// flows that wait. Source: TENT, 3.3 and 3.4; the rule is in policy/spray.h, the health states in
+// policy/health.h.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "fabric/slot_map.h"
+#include "transfer/policy/health.h"
+#include "transfer/policy/rail_rate.h"
+#include "transfer/policy/retry.h"
+#include "transfer/policy/slicer.h"
+#include "transfer/policy/spray.h"
+#include "transfer/policy/urgency.h"
+
+namespace braid::transfer {
+
+inline constexpr uint64_t kNever = std::numeric_limits<uint64_t>::max();
+inline constexpr uint32_t kNoRail = std::numeric_limits<uint32_t>::max();
+
+struct SchedulerOptions {
+  SliceRules slices;
+  RetryRules retry;
+  /// A rail has room while less is in flight than it carries in this time, or than so many slices.
+  double window_us = 200;
+  uint32_t window_slices_min = 2;
+  bool is_window_limited = true;  ///< false: all is posted at once, as engines do that bind early
+  bool heals = true;              ///< false: what is overdue stays where it is
+  bool yields_to_urgent = true;   ///< false: urgent requests are like any other
+  uint64_t probe_bytes = 4096;
+  uint64_t seed = 1;  ///< of the jitter
+};
+
+/// A NIC of this host, or of a peer.
+struct RailSpec {
+  double nominal_gbps = 1;  ///< 10^9 bytes a second
+};
+
+struct PathSpec {
+  uint64_t peer = 0;
+  uint32_t local_rail = 0;
+  uint32_t remote_rail = kNoRail;  ///< kNoRail: a lane that has no NIC at the far side
+  double nominal_gbps = 1;
+  double latency_us = 5;  ///< until one is measured
+};
+
+struct Way {
+  uint32_t path = 0;
+  uint8_t tier = 0;
+};
+
+struct RequestSpec {
+  uint64_t id = 0;  ///< the caller's; none that is under way has it
+  uint64_t peer = 0;
+  uint64_t size_bytes = 0;
+  Urgency urgency = Urgency::kBulk;
+  uint32_t ways = 0;    ///< of `add_ways`
+  uint32_t source = 0;  ///< who submits it, as a batch or a thread: sources of a peer take turns
+  uint64_t address = 0;
+  Borders borders;
+  uint64_t deadline_ns = kNever;
+};
+
+struct Posting {
+  uint64_t id = 0;
+  uint64_t request = 0;
+  uint64_t offset = 0;  ///< within the request
+  uint64_t size_bytes = 0;
+  uint32_t path = 0;
+};
+
+/// To write `size_bytes` that matter to nobody.
+struct Probe {
+  uint64_t id = 0;
+  uint32_t path = 0;
+  uint64_t size_bytes = 0;
+};
+
+enum class Ending : uint8_t {
+  kDone,
+  kFailed,   ///< nothing more of it will land
+  kLost,     ///< failed, and some of it may still land: open until its path is fenced
+  kRefused,  ///< was not posted: no room now
+};
+
+enum class Outcome : uint8_t {
+  kDone,
+  kCancelled,
+  kDeadline,
+  kPeerLost,
+  kUnreachable,  ///< no way was usable for RetryRules::unreachable_ns
+  kFailed,       ///< a slice has failed RetryRules::failures_max times
+};
+
+struct RequestEnded {
+  uint64_t request = 0;
+  Outcome outcome = Outcome::kDone;
+  uint64_t delivered_bytes = 0;  ///< not a prefix
+  uint32_t reissued = 0;         ///< postings beyond the first of their slice
+};
+/// Nothing is posted there until `fenced`.
+struct FenceWanted {
+  uint32_t path = 0;
+};
+struct PathChanged {
+  uint32_t path = 0;
+  PathState from = PathState::kUp;
+  PathState to = PathState::kUp;
+};
+using SchedulerEvent = std::variant<RequestEnded, FenceWanted, PathChanged>;
+
+/// A path as it is now, to be shown.
+struct PathView {
+  PathState state = PathState::kUp;
+  bool is_fencing = false;
+  double rate_gbps = 0;
+  double base_latency_us = 0;
+  uint64_t in_flight_bytes = 0;
+  uint64_t delivered_bytes = 0;
+  uint64_t delivered_slices = 0;
+  uint64_t reissued_slices = 0;  ///< that were overdue or failed here
+};
+
+/// What `explain` says of one way.
+struct WayExplained {
+  Way way;
+  PathState state = PathState::kUp;
+  bool has_room = false;
+  double eta_us = 0;
+  double rate_gbps = 0;
+  bool is_chosen = false;
+};
+
+class Scheduler {
+ public:
+  explicit Scheduler(SchedulerOptions options = {}, std::unique_ptr<SprayPolicy> policy = nullptr);
+  ~Scheduler();
+  Scheduler(Scheduler&&) noexcept;
+  Scheduler& operator=(Scheduler&&) noexcept;
+
+  uint32_t add_rail(const RailSpec& spec);
+  uint32_t add_path(const PathSpec& spec);
+  /// Requests between the same places have the same ways, which are kept once. All lead to one
+  /// peer.
+  uint32_t add_ways(std::vector<Way> ways);
+  /// As much of the rail as other processes of the host leave: in (0, 1].
+  void set_share(uint32_t rail, double share);
+  /// Somebody knows that the path is broken. It is probed until it works.
+  void path_failed(uint32_t path, uint64_t now_ns);
+  /// Not used any more, nor probed. What is in flight there ends or is fenced.
+  void retire_path(uint32_t path);
+
+  void add(RequestSpec request, uint64_t now_ns);
+  /// Posts no more of it. It ends once nothing of it can land.
+  void cancel(uint64_t request, uint64_t now_ns, Outcome why = Outcome::kCancelled);
+  void peer_lost(uint64_t peer, uint64_t now_ns);
+
+  std::optional<Posting> next(uint64_t now_ns);
+  std::optional<Probe> next_probe(uint64_t now_ns);
+  void ended(uint64_t posting, Ending how, uint64_t now_ns);
+  /// Nothing that was posted there before can land any more.
+  void fenced(uint32_t path, uint64_t now_ns);
+  std::optional<SchedulerEvent> next_event();
+  /// When to look again if nothing ends before.
+  uint64_t next_deadline_ns() const;
+
+  size_t request_count() const { return requests_.size(); }
+  size_t open_postings() const { return postings_.size(); }
+  /// Something waits to be posted.
+  bool has_backlog() const { return backlog_bytes_[0] + backlog_bytes_[1] > 0; }
+  PathView view(uint32_t path, uint64_t now_ns) const;
+  std::vector<WayExplained> explain(uint32_t ways, uint64_t size_bytes, Urgency urgency,
+                                    uint64_t now_ns) const;
+
+ private:
+  // Defined in scheduler_state.h.
+  struct Lane;
+  struct Rail;
+  struct Path;
+  struct Peer;
+  struct Slice;
+  struct Open;
+  struct Request;
+  struct Flow;
+  struct Timer;
+  enum class TimerOf : uint8_t { kPath, kRequest, kFlow, kRoom };
+  using FlowKey = std::tuple<uint64_t, uint32_t, uint32_t, Urgency>;  // peer, ways, source, urgency
+
+  // Flows and requests: scheduler_requests.cpp.
+  uint32_t flow_of(const RequestSpec& spec);
+  void enqueue(uint64_t slot, Request& request, bool at_front);
+  void add_backlog(Request& request, uint64_t bytes);
+  void take_backlog(Request& request, uint64_t bytes);
+  void leave_turns_if_empty(uint32_t flow);
+  uint64_t head_of(Flow& flow);
+  void stop(uint64_t slot, Outcome why);
+  void end_if_final(uint64_t slot);
+  void fence_what_is_late(const Request& request);
+  void deliver(uint64_t slice);
+  void requeue(uint64_t slice);
+  void slice_failed(uint64_t slice);
+  void request_is_due(uint64_t slot, uint64_t now_ns);
+  void flow_is_due(uint32_t flow, uint64_t now_ns);
+
+  // Postings: scheduler_postings.cpp.
+  uint64_t post_from(uint32_t flow, uint64_t now_ns, std::optional<Posting>& posting);
+  std::pair<uint64_t, Span> next_slice(Request& request, uint64_t now_ns);
+  void find_ways(uint32_t ways, uint64_t size_bytes, Urgency urgency, uint64_t now_ns,
+                 std::optional<uint32_t> avoided, std::vector<WayView>& views) const;
+  WayView view_of(const Way& way, uint64_t size_bytes, Urgency urgency, uint64_t now_ns) const;
+  void limit_guests(std::vector<WayView>& views) const;
+  bool has_room(const Lane& lane, uint64_t size_bytes, Urgency urgency, uint64_t now_ns) const;
+  void keep_clear(WayView& view, uint64_t now_ns) const;
+  void look_when_there_is_room(uint64_t now_ns);
+  uint64_t turn_bytes() const;
+  Posting open(uint64_t slice, const WayView& way, uint64_t now_ns);
+  void close(uint64_t posting);
+  void leave_front(Path& path);
+  void measure(const Open& open, uint64_t now_ns);
+  void posting_ended(uint64_t posting, Open& open, Ending how, uint64_t now_ns);
+  void refused(uint32_t path, uint64_t now_ns);
+  template <typename Self, typename AnyPath, typename Visit>
+  static void for_each_lane(Self& self, AnyPath& path, const Visit& visit);
+  void occupy(const Open& open);
+  void vacate(const Open& open);
+
+  // Health: scheduler_health.cpp.
+  template <typename Change>
+  void change(uint32_t path, uint64_t now_ns, const Change& make);
+  void state_changed(uint32_t path, PathState from, uint64_t now_ns);
+  void judge_nic(uint32_t rail, uint64_t now_ns);
+  void want_fence(uint32_t path);
+  bool is_wanted(const Path& path) const;
+  uint64_t overdue_at(const Path& path) const;
+  void path_is_due(uint32_t path, uint64_t now_ns);
+  bool has_other_way(const Open& open) const;
+  void first_is_overdue(uint32_t path, uint64_t now_ns);
+  void reissue_all(uint32_t path);
+  void reissue(uint64_t posting);
+  void probe_ended(uint64_t posting, const Open& open, bool ok, uint64_t now_ns);
+  void set_path_timer(uint32_t path);
+  void look(uint64_t now_ns);
+  double jitter();
+
+  SchedulerOptions options_;
+  std::unique_ptr<SprayPolicy> policy_;
+  std::vector<Rail> rails_;
+  std::vector<Path> paths_;
+  std::vector<std::vector<Way>> ways_;
+  std::map<uint64_t, Peer> peers_;
+  fabric::SlotMap<Request> requests_;
+  fabric::SlotMap<Slice> slices_;
+  fabric::SlotMap<Open> postings_;
+  std::unordered_map<uint64_t, uint64_t> slot_of_;  // by the caller's number
+  std::vector<Flow> flows_;
+  std::map<FlowKey, uint32_t> flow_by_key_;
+  std::vector<uint32_t> free_flows_;
+  Turns turns_[2];                      // by urgency: flows with a backlog
+  uint64_t backlog_bytes_[2] = {0, 0};  // by urgency
+  UrgencyShare urgency_;
+  std::deque<SchedulerEvent> events_;
+  std::deque<uint32_t> probes_due_;  // paths
+  std::vector<Timer> timers_;        // a heap, the earliest first
+  std::vector<WayView> views_;       // of one slice, kept between calls
+  uint64_t turn_bytes_ = 0;
+  uint64_t room_timer_ns_ = 0;  // the latest that was set
+  uint64_t random_;
+};
+
+}  // namespace braid::transfer

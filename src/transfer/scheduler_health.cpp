@@ -1,0 +1,234 @@
+// What is overdue, which paths are in trouble, probes and fences.
+#include <algorithm>
+
+#include "transfer/scheduler_state.h"
+
+namespace braid::transfer {
+
+// SplitMix64, in [0, 1): equal seeds give equal runs.
+double Scheduler::jitter() {
+  uint64_t mixed = random_ += 0x9e3779b97f4a7c15;
+  mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9;
+  mixed = (mixed ^ (mixed >> 27)) * 0x94d049bb133111eb;
+  return static_cast<double>((mixed ^ (mixed >> 31)) >> 11) * 0x1p-53;
+}
+
+bool Scheduler::is_wanted(const Path& path) const {
+  const auto peer = peers_.find(path.spec.peer);
+  return peer != peers_.end() && peer->second.requests > 0;
+}
+
+void Scheduler::state_changed(uint32_t index, PathState from, uint64_t now_ns) {
+  const Path& path = paths_[index];
+  const PathState to = path.health.state();
+  events_.push_back(PathChanged{index, from, to});
+  const auto works = [](PathState state) {
+    return state == PathState::kUp || state == PathState::kRejoining;
+  };
+  set_path_timer(index);
+  if (works(from) == works(to)) return;
+  for (const uint32_t rail : {path.spec.local_rail, path.spec.remote_rail}) {
+    if (rail == kNoRail) continue;
+    NicRecord& record = rails_[rail].record;
+    if (works(to)) {
+      --record.pairs_in_trouble;
+      continue;
+    }
+    if (record.pairs_in_trouble++ == 0) record.trouble_since_ns = now_ns;
+    judge_nic(rail, now_ns);
+  }
+}
+
+// Pairs of a NIC that is at fault are all suspect: each is probed before it is used again.
+void Scheduler::judge_nic(uint32_t rail, uint64_t now_ns) {
+  if (!is_nic_at_fault(rails_[rail].record)) return;
+  for (const uint32_t path : rails_[rail].paths)
+    if (paths_[path].health.is_usable())
+      change(path, now_ns, [&](Health& health) { health.overdue(now_ns, jitter()); });
+}
+
+void Scheduler::path_failed(uint32_t path, uint64_t now_ns) {
+  change(path, now_ns, [&](Health& health) { health.go_down(now_ns, jitter()); });
+  reissue_all(path);
+}
+
+void Scheduler::retire_path(uint32_t path) {
+  paths_[path].is_retired = true;
+  postings_.erase(paths_[path].probe);  // nobody waits for it any more
+  reissue_all(path);
+}
+
+// ---- Overdue postings ----
+
+// Of the first posting that its path owes: since it was posted, or since another one ended there.
+uint64_t Scheduler::overdue_at(const Path& path) const {
+  if (!options_.heals) return kNever;
+  if (path.open.empty()) return kNever;
+  const Open& first = *postings_.find(path.open.front());
+  const uint64_t since_ns = std::max({first.posted_ns, path.lane.rate.ended_ns(), path.spared_ns});
+  return since_ns + overdue_ns(first.eta_ns, options_.retry);
+}
+
+// Whether its slice could go another way now.
+bool Scheduler::has_other_way(const Open& open) const {
+  const Request& request = *requests_.find(slices_.find(open.slice)->request);
+  const std::vector<Way>& ways = ways_[request.spec.ways];
+  return std::any_of(ways.begin(), ways.end(), [&](const Way& way) {
+    return way.path != open.path && paths_[way.path].is_usable();
+  });
+}
+
+// A path that is the last of all its postings is waited for much longer: to leave it would only
+// cost time.
+void Scheduler::first_is_overdue(uint32_t index, uint64_t now_ns) {
+  Path& path = paths_[index];
+  const Open& first = *postings_.find(path.open.front());
+  const uint64_t since_ns = std::max(first.posted_ns, path.lane.rate.ended_ns());
+  const bool is_last = now_ns - since_ns < options_.retry.last_overdue_ns &&
+                       std::none_of(path.open.begin(), path.open.end(), [&](uint64_t id) {
+                         const Open* open = postings_.find(id);
+                         return open != nullptr && !open->is_late && has_other_way(*open);
+                       });
+  if (is_last) {
+    path.spared_ns = now_ns;
+    return;
+  }
+  // A rail that is only slow is to be known for that, and not found overdue again and again.
+  path.lane.rate.overdue(first.size_bytes, now_ns - since_ns);
+  change(index, now_ns, [&](Health& health) { health.overdue(now_ns, jitter()); });
+  reissue_all(index);
+}
+
+void Scheduler::reissue_all(uint32_t index) {
+  const std::deque<uint64_t> open = paths_[index].open;
+  std::vector<uint64_t> slots;
+  for (const uint64_t id : open) {
+    const Open* posting = postings_.find(id);
+    if (posting == nullptr || posting->is_late) continue;
+    slots.push_back(slices_.find(posting->slice)->request);
+    ++paths_[index].reissued_slices;
+    reissue(id);
+  }
+  for (const uint64_t slot : slots) end_if_final(slot);
+}
+
+// Others are to deliver its slice; it stays open itself.
+void Scheduler::reissue(uint64_t id) {
+  Open& open = *postings_.find(id);
+  vacate(open);
+  open.is_late = true;
+  Path& path = paths_[open.path];
+  path.late.push_back(id);
+  leave_front(path);
+  slices_.find(open.slice)->failed_path = open.path;
+  slice_failed(open.slice);
+}
+
+// ---- Fences ----
+
+void Scheduler::want_fence(uint32_t path) {
+  if (paths_[path].is_fencing) return;
+  paths_[path].is_fencing = true;
+  events_.push_back(FenceWanted{path});
+}
+
+void Scheduler::fenced(uint32_t index, uint64_t now_ns) {
+  std::vector<uint64_t> open = paths_[index].late;
+  open.insert(open.end(), paths_[index].open.begin(), paths_[index].open.end());
+  std::vector<uint64_t> slots;
+  for (const uint64_t id : open) {
+    const Open* posting = postings_.find(id);
+    if (posting == nullptr) continue;
+    slots.push_back(slices_.find(posting->slice)->request);
+    if (!posting->is_late) requeue(posting->slice);
+    close(id);
+  }
+  paths_[index].is_fencing = false;
+  change(index, now_ns, [&](Health& health) { health.go_down(now_ns, jitter()); });
+  set_path_timer(index);
+  for (const uint64_t slot : slots) end_if_final(slot);
+}
+
+// ---- Probes ----
+
+std::optional<Probe> Scheduler::next_probe(uint64_t now_ns) {
+  look(now_ns);
+  while (!probes_due_.empty()) {
+    const uint32_t index = probes_due_.front();
+    probes_due_.pop_front();
+    Path& path = paths_[index];
+    path.is_probe_due = false;
+    if (path.is_retired || !path.health.wants_probe(now_ns, is_wanted(path))) continue;
+    path.probe = postings_.add({0, index, options_.probe_bytes, now_ns, 0, 0, {}, false});
+    change(index, now_ns, [&](Health& health) {
+      health.probe_begun(now_ns, static_cast<uint64_t>(4 * path.base.ns()));
+    });
+    set_path_timer(index);
+    return Probe{path.probe, index, options_.probe_bytes};
+  }
+  return std::nullopt;
+}
+
+void Scheduler::probe_ended(uint64_t posting, const Open& open, bool ok, uint64_t now_ns) {
+  const uint32_t index = open.path;
+  postings_.erase(posting);
+  paths_[index].probe = 0;
+  change(index, now_ns, [&](Health& health) { health.probe_ended(ok, now_ns, jitter()); });
+  set_path_timer(index);
+}
+
+// ---- Time ----
+
+void Scheduler::set_path_timer(uint32_t index) {
+  Path& path = paths_[index];
+  uint64_t when_ns = std::min(overdue_at(path), path.health.next_ns(is_wanted(path)));
+  if (path.is_retired) when_ns = overdue_at(path);
+  if (path.is_probe_due && !path.health.is_probe_out()) when_ns = overdue_at(path);
+  if (path.no_room_until_ns > 0) when_ns = std::min(when_ns, path.no_room_until_ns);
+  if (when_ns >= path.timer_ns) return;
+  path.timer_ns = when_ns;
+  timers_.push_back({when_ns, TimerOf::kPath, index});
+  std::push_heap(timers_.begin(), timers_.end(), Timer::is_later);
+}
+
+void Scheduler::path_is_due(uint32_t index, uint64_t now_ns) {
+  Path& path = paths_[index];
+  path.timer_ns = kNever;
+  if (path.no_room_until_ns <= now_ns) path.no_room_until_ns = 0;
+  const uint64_t probe = path.probe;
+  change(index, now_ns, [&](Health& health) {
+    if (!health.check(now_ns, jitter())) return;
+    postings_.erase(probe);
+    path.probe = 0;
+  });
+  if (overdue_at(path) <= now_ns) first_is_overdue(index, now_ns);
+  if (!path.is_retired && !path.is_probe_due && path.health.wants_probe(now_ns, is_wanted(path))) {
+    path.is_probe_due = true;
+    probes_due_.push_back(index);
+  }
+  set_path_timer(index);
+}
+
+void Scheduler::look(uint64_t now_ns) {
+  while (!timers_.empty() && timers_.front().when_ns <= now_ns) {
+    const Timer timer = timers_.front();
+    std::pop_heap(timers_.begin(), timers_.end(), Timer::is_later);
+    timers_.pop_back();
+    switch (timer.of) {
+      case TimerOf::kPath:
+        // Others of the same path may still lie there, of times that it has left behind.
+        if (paths_[timer.id].timer_ns == timer.when_ns)
+          path_is_due(static_cast<uint32_t>(timer.id), now_ns);
+        break;
+      case TimerOf::kRoom: break;  // `next` is called then, and looks
+      case TimerOf::kRequest: request_is_due(timer.id, now_ns); break;
+      case TimerOf::kFlow: flow_is_due(static_cast<uint32_t>(timer.id), now_ns); break;
+    }
+  }
+}
+
+uint64_t Scheduler::next_deadline_ns() const {
+  return !probes_due_.empty() ? 0 : timers_.empty() ? kNever : timers_.front().when_ns;
+}
+
+}  // namespace braid::transfer

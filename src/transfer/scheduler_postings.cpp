@@ -1,0 +1,285 @@
+// Which slice goes where, and what becomes of it.
+#include <algorithm>
+
+#include "transfer/scheduler_state.h"
+
+namespace braid::transfer {
+namespace {
+
+// Of a path that had no room: when it is asked again if nothing ends there before.
+constexpr uint64_t kRefusedPauseNs = 20'000;
+// A path that has nothing in flight and no room for so long may never have any.
+constexpr uint64_t kRefusedMaxNs = 100'000'000;
+
+// How long the slice of a guest keeps a rail busy.
+constexpr double kGuestSliceNs = 5'000;
+
+}  // namespace
+
+Scheduler::Scheduler(SchedulerOptions options, std::unique_ptr<SprayPolicy> policy)
+    : options_(options),
+      policy_(policy ? std::move(policy) : std::make_unique<LateBinding>()),
+      random_(options.seed) {}
+Scheduler::~Scheduler() = default;
+Scheduler::Scheduler(Scheduler&&) noexcept = default;
+Scheduler& Scheduler::operator=(Scheduler&&) noexcept = default;
+
+uint32_t Scheduler::add_rail(const RailSpec& spec) {
+  rails_.emplace_back(spec);
+  return static_cast<uint32_t>(rails_.size() - 1);
+}
+
+uint32_t Scheduler::add_path(const PathSpec& spec) {
+  const uint32_t path = static_cast<uint32_t>(paths_.size());
+  paths_.emplace_back(spec);
+  rails_[spec.local_rail].paths.push_back(path);
+  if (spec.remote_rail != kNoRail) rails_[spec.remote_rail].paths.push_back(path);
+  peers_[spec.peer].paths.push_back(path);
+  return path;
+}
+
+uint32_t Scheduler::add_ways(std::vector<Way> ways) {
+  ways_.push_back(std::move(ways));
+  return static_cast<uint32_t>(ways_.size() - 1);
+}
+
+void Scheduler::set_share(uint32_t rail, double share) { rails_[rail].lane.share = share; }
+
+// ---- Which slice goes where ----
+
+std::optional<Posting> Scheduler::next(uint64_t now_ns) {
+  look(now_ns);
+  const auto turns = [&](Urgency urgency) -> Turns& { return turns_[static_cast<int>(urgency)]; };
+  const bool has_urgent = !turns(Urgency::kUrgent).is_empty();
+  const bool has_bulk = !turns(Urgency::kBulk).is_empty();
+  const Urgency first = urgency_.first(has_urgent, has_bulk);
+  const Urgency second = first == Urgency::kBulk ? Urgency::kUrgent : Urgency::kBulk;
+  for (const Urgency urgency : {first, second}) {
+    std::optional<Posting> posting;
+    uint32_t from = 0;
+    turns(urgency).take(turn_bytes_, [&](uint64_t flow) {
+      from = static_cast<uint32_t>(flow);
+      return post_from(from, now_ns, posting);
+    });
+    if (!posting) continue;
+    urgency_.posted(urgency, posting->size_bytes, urgency == Urgency::kUrgent && has_bulk);
+    leave_turns_if_empty(from);
+    return posting;
+  }
+  return std::nullopt;
+}
+
+// What a request posts next: a slice that goes again, by its number, or a new one.
+std::pair<uint64_t, Span> Scheduler::next_slice(Request& request, uint64_t now_ns) {
+  while (!request.again.empty()) {
+    const Slice* slice = slices_.find(request.again.front());
+    if (slice != nullptr && slice->is_queued) return {request.again.front(), slice->span};
+    request.again.pop_front();
+  }
+  const bool is_in_the_way =
+      request.spec.urgency == Urgency::kBulk && urgency_.is_urgent_about(now_ns);
+  // The last slices are small, so that all rails end together.
+  const uint64_t even =
+      request.slicer.left_bytes() / std::max<size_t>(1, ways_[request.spec.ways].size());
+  return {0, request.slicer.peek(is_in_the_way ? options_.slices.slice_bytes_min
+                                               : std::max(options_.slices.slice_bytes_min, even))};
+}
+
+uint64_t Scheduler::post_from(uint32_t index, uint64_t now_ns, std::optional<Posting>& posting) {
+  Flow& flow = flows_[index];
+  const uint64_t slot = head_of(flow);
+  Request& request = *requests_.find(slot);
+  auto [id, span] = next_slice(request, now_ns);
+  const std::optional<uint32_t> avoided = id == 0 ? std::nullopt : slices_.find(id)->failed_path;
+  find_ways(request.spec.ways, span.size_bytes, flow.urgency(), now_ns, avoided, views_);
+  const bool is_reachable =
+      std::any_of(views_.begin(), views_.end(), [](const WayView& way) { return way.is_usable; });
+  if (!is_reachable) {
+    if (flow.unreachable_ns == kNever) {
+      flow.unreachable_ns = now_ns;
+      timers_.push_back({now_ns + options_.retry.unreachable_ns, TimerOf::kFlow, index});
+      std::push_heap(timers_.begin(), timers_.end(), Timer::is_later);
+    }
+    return 0;
+  }
+  flow.unreachable_ns = kNever;
+  const size_t active = turns_[static_cast<int>(flow.urgency())].size();
+  const uint64_t backlog =
+      std::min(backlog_bytes_[static_cast<int>(flow.urgency())], flow.backlog_bytes * active);
+  const std::optional<size_t> way =
+      policy_->choose({request.spec.address + span.offset, span.size_bytes, request.spec.source,
+                       flow.urgency(), backlog},
+                      views_);
+  if (!way) {
+    look_when_there_is_room(now_ns);
+    return 0;
+  }
+  if (id == 0 && views_[*way].is_guest && options_.is_window_limited)
+    span = request.slicer.peek(std::max(options_.slices.slice_bytes_min,
+                                        static_cast<uint64_t>(kGuestSliceNs * views_[*way].rate)));
+  turn_bytes_ = turn_bytes();
+  take_backlog(request, span.size_bytes);
+  if (id == 0) {
+    request.slicer.take(span);
+    id = slices_.add(Slice(slot, span));
+  } else {
+    request.again.pop_front();
+    request.again_bytes -= span.size_bytes;
+    slices_.find(id)->is_queued = false;
+  }
+  posting = open(id, views_[*way], now_ns);
+  return span.size_bytes;
+}
+
+// ---- Postings ----
+
+Posting Scheduler::open(uint64_t id, const WayView& way, uint64_t now_ns) {
+  Slice& slice = *slices_.find(id);
+  Request& request = *requests_.find(slice.request);
+  Path& path = paths_[way.path];
+  const uint64_t posting = postings_.add({id, way.path, slice.span.size_bytes, now_ns, way.eta_ns,
+                                          request.open.size(), request.spec.urgency, false});
+  request.open.push_back(posting);
+  ++slice.open_count;
+  if (slice.failures > 0) ++request.reissued;
+  path.open.push_back(posting);
+  occupy(*postings_.find(posting));
+  set_path_timer(way.path);
+  return {posting, request.spec.id, slice.span.offset, slice.span.size_bytes, way.path};
+}
+
+void Scheduler::occupy(const Open& open) {
+  Path& path = paths_[open.path];
+  ++path.open_count;
+  for_each_lane(*this, path, [&](Lane& lane) {
+    if (lane.bytes == 0) lane.begun_ns = open.posted_ns;
+    lane.bytes += open.size_bytes;
+    if (open.urgency == Urgency::kUrgent) lane.urgent_bytes += open.size_bytes;
+  });
+}
+
+// What is late no longer counts as in flight: it would keep others off its rails.
+void Scheduler::vacate(const Open& open) {
+  Path& path = paths_[open.path];
+  --path.open_count;
+  for_each_lane(*this, path, [&](Lane& lane) {
+    lane.bytes -= open.size_bytes;
+    if (open.urgency == Urgency::kUrgent) lane.urgent_bytes -= open.size_bytes;
+  });
+}
+
+// It is over, and nothing of it will land any more.
+void Scheduler::close(uint64_t posting) {
+  const Open open = *postings_.find(posting);
+  Path& path = paths_[open.path];
+  Slice& slice = *slices_.find(open.slice);
+  Request& request = *requests_.find(slice.request);
+  postings_.find(request.open.back())->index = open.index;
+  request.open[open.index] = request.open.back();
+  request.open.pop_back();
+  postings_.erase(posting);
+  if (open.is_late)
+    path.late.erase(std::find(path.late.begin(), path.late.end(), posting));
+  else
+    vacate(open);
+  leave_front(path);
+  --slice.open_count;
+  if (slice.open_count == 0 && (slice.is_delivered || request.is_stopped))
+    slices_.erase(open.slice);
+}
+
+void Scheduler::leave_front(Path& path) {
+  while (!path.open.empty()) {
+    const Open* first = postings_.find(path.open.front());
+    if (first != nullptr && !first->is_late) return;
+    path.open.pop_front();
+  }
+}
+
+void Scheduler::measure(const Open& open, uint64_t now_ns) {
+  Path& path = paths_[open.path];
+  const uint64_t took_ns = now_ns - open.posted_ns;
+  const bool was_alone = path.lane.rate.ended_ns() <= open.posted_ns;
+  if (was_alone)
+    path.base.add(static_cast<double>(took_ns) -
+                      static_cast<double>(open.size_bytes) / path.lane.gbps(now_ns),
+                  now_ns);
+  for_each_lane(*this, path, [&](Lane& lane) {
+    lane.rate.delivered(open.size_bytes, open.posted_ns, path.base.ns(), now_ns);
+    // Its last byte left a latency ago, and the next one followed it.
+    lane.begun_ns =
+        std::max(lane.begun_ns, now_ns - std::min(now_ns, static_cast<uint64_t>(path.base.ns())));
+  });
+  policy_->delivered(open.path, open.size_bytes, took_ns);
+}
+
+void Scheduler::ended(uint64_t posting, Ending how, uint64_t now_ns) {
+  Open* open = postings_.find(posting);
+  if (open == nullptr) return;  // its path was fenced
+  if (open->slice == 0) return probe_ended(posting, *open, how == Ending::kDone, now_ns);
+  posting_ended(posting, *open, how, now_ns);
+}
+
+void Scheduler::posting_ended(uint64_t posting, Open& open, Ending how, uint64_t now_ns) {
+  const uint32_t index = open.path;
+  const uint64_t slice = open.slice;
+  const uint64_t slot = slices_.find(slice)->request;
+  Path& path = paths_[index];
+  switch (how) {
+    case Ending::kDone:
+      // What was late says how long the path stood still, not how fast it is.
+      if (!open.is_late) measure(open, now_ns);
+      path.delivered_bytes += open.size_bytes;
+      ++path.delivered_slices;
+      path.refused_since_ns = kNever;
+      path.no_room_until_ns = 0;
+      for (const uint32_t rail : {path.spec.local_rail, path.spec.remote_rail})
+        if (rail != kNoRail) rails_[rail].record.delivered_ns = now_ns;
+      deliver(slice);
+      change(index, now_ns, [&](Health& health) { health.delivered(now_ns); });
+      close(posting);
+      break;
+    case Ending::kFailed:
+    case Ending::kLost:
+      ++path.reissued_slices;
+      if (!open.is_late) reissue(posting);
+      if (how == Ending::kFailed) close(posting);
+      if (options_.heals)
+        change(index, now_ns, [&](Health& health) { health.failed(now_ns, jitter()); });
+      break;
+    case Ending::kRefused:
+      if (!open.is_late) requeue(slice);
+      close(posting);
+      refused(index, now_ns);
+      break;
+  }
+  set_path_timer(index);
+  end_if_final(slot);
+}
+
+void Scheduler::refused(uint32_t index, uint64_t now_ns) {
+  Path& path = paths_[index];
+  path.no_room_until_ns = now_ns + kRefusedPauseNs;
+  if (path.open_count > 0) return;
+  if (path.refused_since_ns == kNever) path.refused_since_ns = now_ns;
+  if (now_ns - path.refused_since_ns < kRefusedMaxNs || !options_.heals) return;
+  path.refused_since_ns = kNever;
+  change(index, now_ns, [&](Health& health) { health.failed(now_ns, jitter()); });
+}
+
+// ---- What is seen ----
+
+std::optional<SchedulerEvent> Scheduler::next_event() {
+  if (events_.empty()) return std::nullopt;
+  SchedulerEvent event = events_.front();
+  events_.pop_front();
+  return event;
+}
+
+PathView Scheduler::view(uint32_t index, uint64_t now_ns) const {
+  const Path& path = paths_[index];
+  return {path.health.state(), path.is_fencing,      path.lane.gbps(now_ns), path.base.ns() / 1000,
+          path.lane.bytes,     path.delivered_bytes, path.delivered_slices,  path.reissued_slices};
+}
+
+}  // namespace braid::transfer

@@ -1,0 +1,206 @@
+// Requests, the flows that they wait in, and when they are final.
+#include <algorithm>
+
+#include "transfer/scheduler_state.h"
+
+namespace braid::transfer {
+
+void Scheduler::add(RequestSpec spec, uint64_t now_ns) {
+  if (!options_.yields_to_urgent) spec.urgency = Urgency::kBulk;
+  if (spec.size_bytes == 0) {
+    events_.push_back(RequestEnded{spec.id, Outcome::kDone, 0, 0});
+    return;
+  }
+  const uint64_t deadline_ns = spec.deadline_ns, id = spec.id, peer = spec.peer;
+  const uint32_t flow = flow_of(spec);
+  if (spec.urgency == Urgency::kUrgent) urgency_.urgent_added(now_ns);
+  SliceRules rules = options_.slices;
+  if (ways_[spec.ways].size() == 1)
+    rules.slice_bytes_min = std::max(rules.slice_bytes_min, rules.lone_slice_bytes);
+  const uint64_t slot = requests_.add(Request(std::move(spec), rules));
+  Request& request = *requests_.find(slot);
+  request.flow = flow;
+  slot_of_[id] = slot;
+  ++flows_[flow].requests;
+  enqueue(slot, request, false);
+  add_backlog(request, request.spec.size_bytes);
+  if (++peers_[peer].requests == 1)  // its broken paths are wanted now
+    for (const uint32_t path : peers_[peer].paths) set_path_timer(path);
+  if (deadline_ns == kNever) return;
+  timers_.push_back({deadline_ns, TimerOf::kRequest, slot});
+  std::push_heap(timers_.begin(), timers_.end(), Timer::is_later);
+}
+
+uint32_t Scheduler::flow_of(const RequestSpec& spec) {
+  const FlowKey key{spec.peer, spec.ways, spec.source, spec.urgency};
+  const auto known = flow_by_key_.find(key);
+  if (known != flow_by_key_.end()) return known->second;
+  uint32_t index = static_cast<uint32_t>(flows_.size());
+  if (free_flows_.empty()) {
+    flows_.emplace_back();
+  } else {
+    index = free_flows_.back();
+    free_flows_.pop_back();
+    flows_[index] = {};
+  }
+  flows_[index].key = key;
+  return flow_by_key_[key] = index;
+}
+
+// ---- What waits ----
+
+void Scheduler::enqueue(uint64_t slot, Request& request, bool at_front) {
+  if (request.is_queued) return;
+  request.is_queued = true;
+  std::deque<uint64_t>& queue = flows_[request.flow].queue;
+  at_front ? queue.push_front(slot) : queue.push_back(slot);
+}
+
+void Scheduler::add_backlog(Request& request, uint64_t bytes) {
+  Flow& flow = flows_[request.flow];
+  if (flow.backlog_bytes == 0)
+    turns_[static_cast<int>(flow.urgency())].add(flow.turn(request.flow));
+  flow.backlog_bytes += bytes;
+  backlog_bytes_[static_cast<int>(flow.urgency())] += bytes;
+}
+
+// Its flow keeps its turn until `leave_turns_if_empty`.
+void Scheduler::take_backlog(Request& request, uint64_t bytes) {
+  Flow& flow = flows_[request.flow];
+  flow.backlog_bytes -= bytes;
+  backlog_bytes_[static_cast<int>(flow.urgency())] -= bytes;
+}
+
+void Scheduler::leave_turns_if_empty(uint32_t index) {
+  Flow& flow = flows_[index];
+  if (flow.backlog_bytes == 0) turns_[static_cast<int>(flow.urgency())].remove(flow.turn(index));
+}
+
+// Of a flow with a backlog.
+uint64_t Scheduler::head_of(Flow& flow) {
+  while (true) {
+    Request* request = requests_.find(flow.queue.front());
+    if (request != nullptr && request->pending_bytes() > 0) return flow.queue.front();
+    if (request != nullptr) request->is_queued = false;
+    flow.queue.pop_front();
+  }
+}
+
+// ---- Slices ----
+
+void Scheduler::deliver(uint64_t id) {
+  Slice& slice = *slices_.find(id);
+  if (slice.is_delivered) return;
+  slice.is_delivered = true;
+  Request& request = *requests_.find(slice.request);
+  request.delivered_bytes += slice.span.size_bytes;
+  if (!slice.is_queued) return;
+  slice.is_queued = false;
+  request.again_bytes -= slice.span.size_bytes;
+  take_backlog(request, slice.span.size_bytes);
+  leave_turns_if_empty(request.flow);
+}
+
+// It is posted again, before what its request has not posted yet.
+void Scheduler::requeue(uint64_t id) {
+  Slice& slice = *slices_.find(id);
+  Request& request = *requests_.find(slice.request);
+  if (slice.is_delivered || slice.is_queued || request.is_stopped) return;
+  slice.is_queued = true;
+  request.again.push_back(id);
+  request.again_bytes += slice.span.size_bytes;
+  enqueue(slice.request, request, true);
+  add_backlog(request, slice.span.size_bytes);
+}
+
+void Scheduler::slice_failed(uint64_t id) {
+  Slice& slice = *slices_.find(id);
+  if (slice.is_delivered) return;
+  if (++slice.failures < options_.retry.failures_max) return requeue(id);
+  stop(slice.request, Outcome::kFailed);
+}
+
+// ---- The end of a request ----
+
+void Scheduler::cancel(uint64_t id, uint64_t, Outcome why) {
+  const auto at = slot_of_.find(id);
+  if (at == slot_of_.end()) return;
+  const uint64_t slot = at->second;
+  stop(slot, why);
+  end_if_final(slot);
+}
+
+void Scheduler::peer_lost(uint64_t peer, uint64_t) {
+  std::vector<uint64_t> slots;
+  requests_.for_each([&](uint64_t slot, const Request& request) {
+    if (request.spec.peer == peer) slots.push_back(slot);
+  });
+  for (const uint64_t slot : slots) {
+    stop(slot, Outcome::kPeerLost);
+    end_if_final(slot);
+  }
+}
+
+void Scheduler::stop(uint64_t slot, Outcome why) {
+  Request& request = *requests_.find(slot);
+  if (request.is_draining()) return;
+  request.is_stopped = true;
+  request.outcome = why;
+  take_backlog(request, request.pending_bytes());
+  leave_turns_if_empty(request.flow);
+  request.slicer.stop();
+  request.again_bytes = 0;
+  for (const uint64_t id : request.again) {
+    Slice* slice = slices_.find(id);
+    if (slice == nullptr) continue;
+    slice->is_queued = false;
+    if (slice->open_count == 0) slices_.erase(id);
+  }
+  request.again.clear();
+  fence_what_is_late(request);
+}
+
+void Scheduler::fence_what_is_late(const Request& request) {
+  if (!request.is_draining()) return;
+  for (const uint64_t posting : request.open)
+    if (const Open& open = *postings_.find(posting); open.is_late) want_fence(open.path);
+}
+
+void Scheduler::end_if_final(uint64_t slot) {
+  Request* request = requests_.find(slot);
+  if (request == nullptr || !request->is_draining()) return;
+  if (!request->open.empty()) return fence_what_is_late(*request);
+  events_.push_back(RequestEnded{request->spec.id, request->outcome, request->delivered_bytes,
+                                 request->reissued});
+  slot_of_.erase(request->spec.id);
+  --peers_[request->spec.peer].requests;
+  const uint32_t index = request->flow;
+  requests_.erase(slot);
+  Flow& flow = flows_[index];
+  if (--flow.requests > 0) return;
+  flow.queue.clear();
+  flow_by_key_.erase(flow.key);
+  free_flows_.push_back(index);
+}
+
+void Scheduler::request_is_due(uint64_t slot, uint64_t) {
+  if (requests_.find(slot) == nullptr) return;
+  stop(slot, Outcome::kDeadline);
+  end_if_final(slot);
+}
+
+void Scheduler::flow_is_due(uint32_t index, uint64_t now_ns) {
+  Flow& flow = flows_[index];
+  if (flow.unreachable_ns == kNever || now_ns - flow.unreachable_ns < options_.retry.unreachable_ns)
+    return;
+  flow.unreachable_ns = kNever;
+  const std::deque<uint64_t> queue = flow.queue;
+  for (const uint64_t slot : queue) {
+    Request* request = requests_.find(slot);
+    if (request == nullptr || request->pending_bytes() == 0) continue;
+    stop(slot, Outcome::kUnreachable);
+    end_if_final(slot);
+  }
+}
+
+}  // namespace braid::transfer

@@ -1,0 +1,150 @@
+// What a scheduler keeps: for its own files alone.
+#pragma once
+
+#include <algorithm>
+
+#include "transfer/scheduler.h"
+
+namespace braid::transfer {
+
+/// What has a rate: a rail or a path.
+struct Scheduler::Lane {
+  explicit Lane(double gbps) : rate(gbps), nominal_gbps(gbps) {}
+
+  RailRate rate;
+  double nominal_gbps;
+  double share = 1;
+  uint64_t bytes = 0;         // in flight
+  uint64_t urgent_bytes = 0;  // of those
+  uint64_t begun_ns = 0;      // since when what is in flight is being sent, about
+  /// What is measured is what others leave, and no more of it is ours than our share.
+  double gbps(uint64_t now_ns) const {
+    const double measured = rate.at(now_ns, bytes == 0);
+    return share < 1 ? std::min(measured, nominal_gbps * share) : measured;
+  }
+  /// When all that is in flight will have left, about.
+  double sent_ns(uint64_t now_ns) const {
+    return static_cast<double>(begun_ns) + static_cast<double>(bytes) / gbps(now_ns);
+  }
+};
+
+struct Scheduler::Rail {
+  explicit Rail(const RailSpec& spec) : lane(spec.nominal_gbps) {}
+
+  Lane lane;
+  NicRecord record;
+  std::vector<uint32_t> paths;
+};
+
+struct Scheduler::Path {
+  explicit Path(const PathSpec& given)
+      : spec(given), lane(given.nominal_gbps), base(given.latency_us * 1000) {}
+
+  PathSpec spec;
+  Lane lane;
+  BaseLatency base;
+  Health health;
+  bool is_fencing = false;
+  bool is_retired = false;
+  std::deque<uint64_t> open;   // postings in their order; what has ended or is late leaves in front
+  uint32_t open_count = 0;     // that are not late
+  std::vector<uint64_t> late;  // postings that are late
+  uint64_t probe = 0;          // the posting of the probe that is out
+  bool is_probe_due = false;
+  uint64_t no_room_until_ns = 0;
+  uint64_t refused_since_ns = kNever;
+  uint64_t spared_ns = 0;  // when postings were overdue, and had no other way
+  uint64_t timer_ns = kNever;
+  uint64_t delivered_bytes = 0;
+  uint64_t delivered_slices = 0;
+  uint64_t reissued_slices = 0;
+
+  bool is_usable() const { return health.is_usable() && !is_fencing && !is_retired; }
+};
+
+struct Scheduler::Peer {
+  std::vector<uint32_t> paths;
+  size_t requests = 0;
+};
+
+/// A slice exists from its first posting until it is delivered and none of its postings is open.
+struct Scheduler::Slice {
+  Slice(uint64_t slot, const Span& bytes) : request(slot), span(bytes) {}
+
+  uint64_t request;  // its slot
+  Span span;
+  uint32_t open_count = 0;  // postings
+  uint32_t failures = 0;
+  std::optional<uint32_t> failed_path;  // the latest
+  bool is_delivered = false;
+  bool is_queued = false;  // to be posted again
+};
+
+struct Scheduler::Open {
+  uint64_t slice = 0;  // 0: a probe
+  uint32_t path = 0;
+  uint64_t size_bytes = 0;
+  uint64_t posted_ns = 0;
+  double eta_ns = 0;
+  size_t index = 0;  // in Request::open
+  Urgency urgency = Urgency::kBulk;
+  bool is_late = false;  // its slice was given to others
+};
+
+struct Scheduler::Request {
+  Request(RequestSpec&& given, const SliceRules& rules)
+      : slicer(given.size_bytes, std::move(given.borders), rules), spec(std::move(given)) {}
+
+  Slicer slicer;
+  RequestSpec spec;
+  uint32_t flow = 0;
+  std::deque<uint64_t> again;  // slices to be posted again; some may have been delivered since
+  uint64_t again_bytes = 0;
+  std::vector<uint64_t> open;  // postings
+  uint64_t delivered_bytes = 0;
+  uint32_t reissued = 0;
+  bool is_queued = false;  // in its flow
+  bool is_stopped = false;
+  Outcome outcome = Outcome::kDone;
+
+  uint64_t pending_bytes() const { return slicer.left_bytes() + again_bytes; }
+  /// Nothing more is to be delivered; what is open may still land.
+  bool is_draining() const { return is_stopped || delivered_bytes == spec.size_bytes; }
+};
+
+/// Requests between the same places from the same source, in their order.
+struct Scheduler::Flow {
+  FlowKey key;
+  std::deque<uint64_t> queue;  // slots; some may have nothing to post any more
+  uint64_t backlog_bytes = 0;
+  size_t requests = 0;               // all that have not ended
+  uint64_t unreachable_ns = kNever;  // since when no way is usable
+  Urgency urgency() const { return std::get<Urgency>(key); }
+  Turns::Flow turn(uint32_t index) const { return {std::get<0>(key), std::get<1>(key), index}; }
+};
+
+struct Scheduler::Timer {
+  uint64_t when_ns;
+  TimerOf of;
+  uint64_t id;
+  static bool is_later(const Timer& a, const Timer& b) {
+    return std::tie(a.when_ns, a.of, a.id) > std::tie(b.when_ns, b.of, b.id);
+  }
+};
+
+template <typename Change>
+void Scheduler::change(uint32_t path, uint64_t now_ns, const Change& make) {
+  Health& health = paths_[path].health;
+  const PathState before = health.state();
+  make(health);
+  if (health.state() != before) state_changed(path, before, now_ns);
+}
+
+template <typename Self, typename AnyPath, typename Visit>
+void Scheduler::for_each_lane(Self& self, AnyPath& path, const Visit& visit) {
+  visit(path.lane);
+  visit(self.rails_[path.spec.local_rail].lane);
+  if (path.spec.remote_rail != kNoRail) visit(self.rails_[path.spec.remote_rail].lane);
+}
+
+}  // namespace braid::transfer

@@ -1,0 +1,136 @@
+// The ways of a slice as they are now: what the policy sees.
+#include <algorithm>
+#include <limits>
+
+#include "transfer/scheduler_state.h"
+
+namespace braid::transfer {
+namespace {
+
+// What a rail of a farther tier has in flight at most when it takes a slice.
+constexpr double kGuestWindowNs = 20'000;
+// How early bulk posts its next slice beside urgent ones, in base latencies: it must be there when
+// the one before has been sent, and when that was is known from its completion alone.
+constexpr double kLeadLatencies = 0.5;
+// How long a flow's turn is.
+constexpr double kTurnOfWindow = 0.25;
+
+}  // namespace
+
+// What the nearest rails carry in a part of their window.
+uint64_t Scheduler::turn_bytes() const {
+  double rate = 0;
+  for (const WayView& view : views_)
+    if (view.is_usable && !view.is_guest) rate += view.rate;
+  return static_cast<uint64_t>(rate * options_.window_us * 1000 * kTurnOfWindow);
+}
+
+void Scheduler::look_when_there_is_room(uint64_t now_ns) {
+  uint64_t when_ns = kNever;
+  for (const WayView& view : views_) when_ns = std::min(when_ns, view.room_ns);
+  if (when_ns == kNever || (room_timer_ns_ > now_ns && room_timer_ns_ <= when_ns)) return;
+  room_timer_ns_ = when_ns;
+  timers_.push_back({when_ns, TimerOf::kRoom, 0});
+  std::push_heap(timers_.begin(), timers_.end(), Timer::is_later);
+}
+
+void Scheduler::find_ways(uint32_t ways, uint64_t size_bytes, Urgency urgency, uint64_t now_ns,
+                          std::optional<uint32_t> avoided, std::vector<WayView>& views) const {
+  views.clear();
+  bool has_other = false;
+  for (const Way& way : ways_[ways]) {
+    views.push_back(view_of(way, size_bytes, urgency, now_ns));
+    has_other = has_other || (views.back().is_usable && way.path != avoided);
+  }
+  limit_guests(views);
+  if (!avoided || !has_other) return;
+  for (WayView& view : views)
+    if (view.path == *avoided) view.is_usable = false;
+}
+
+// Whose rail it is may come back at any time, and is not to find a long queue of others.
+void Scheduler::limit_guests(std::vector<WayView>& views) const {
+  uint8_t nearest = std::numeric_limits<uint8_t>::max();
+  for (const WayView& view : views)
+    if (view.is_usable) nearest = std::min(nearest, view.tier);
+  for (WayView& view : views) {
+    view.is_guest = view.tier > nearest;
+    if (!view.is_guest || !options_.is_window_limited) continue;
+    const double window = std::max(kGuestWindowNs * view.rate,
+                                   2 * static_cast<double>(options_.slices.slice_bytes_min));
+    view.has_room = view.has_room && static_cast<double>(view.in_flight_bytes) < window;
+  }
+}
+
+WayView Scheduler::view_of(const Way& way, uint64_t size_bytes, Urgency urgency,
+                           uint64_t now_ns) const {
+  const Path& path = paths_[way.path];
+  WayView view;
+  view.path = way.path;
+  view.rail = path.spec.local_rail;
+  view.tier = way.tier;
+  view.is_usable = path.is_usable();
+  if (!view.is_usable) return view;
+  view.base_latency_ns = path.base.ns();
+  view.in_flight_bytes = rails_[path.spec.local_rail].lane.bytes;
+  view.rate = path.lane.gbps(now_ns);
+  view.has_room = path.open_count < path.health.window_slices() && path.no_room_until_ns <= now_ns;
+  double queue_ns = 0;
+  for_each_lane(*this, path, [&](const Lane& lane) {
+    const double rate = lane.gbps(now_ns);
+    queue_ns = std::max(queue_ns, static_cast<double>(lane.bytes + size_bytes) / rate);
+    view.rate = std::min(view.rate, rate);
+    view.has_room = view.has_room && has_room(lane, size_bytes, urgency, now_ns);
+  });
+  if (urgency == Urgency::kBulk && urgency_.is_urgent_about(now_ns)) keep_clear(view, now_ns);
+  view.eta_ns = view.base_latency_ns + queue_ns;
+  // What is in flight is late already: it may be later still.
+  if (path.open_count > 0) {
+    const Open& first = *postings_.find(path.open.front());
+    const uint64_t begun_ns = std::max(first.posted_ns, path.lane.rate.ended_ns());
+    view.eta_ns += std::max(0.0, static_cast<double>(now_ns - begun_ns) - view.base_latency_ns -
+                                     static_cast<double>(first.size_bytes) / view.rate);
+  }
+  return view;
+}
+
+bool Scheduler::has_room(const Lane& lane, uint64_t size_bytes, Urgency urgency,
+                         uint64_t now_ns) const {
+  if (!options_.is_window_limited) return true;
+  const double window =
+      std::max(static_cast<double>(options_.window_slices_min * size_bytes) * lane.share,
+               lane.gbps(now_ns) * options_.window_us * 1000);
+  const uint64_t ahead = urgency == Urgency::kUrgent ? lane.urgent_bytes : lane.bytes;
+  return static_cast<double>(ahead) < window;
+}
+
+// While urgent slices come, bulk posts its next slice just before the rail has sent the one before:
+// what waits at the NIC is what an urgent slice waits for.
+void Scheduler::keep_clear(WayView& view, uint64_t now_ns) const {
+  if (!options_.is_window_limited || !view.is_usable) return;
+  const Lane& lane = rails_[view.rail].lane;
+  if (lane.bytes == 0) return;
+  const double due_ns = lane.sent_ns(now_ns) - kLeadLatencies * view.base_latency_ns;
+  if (due_ns <= static_cast<double>(now_ns)) return;
+  view.has_room = false;
+  view.room_ns = static_cast<uint64_t>(due_ns) + 1;
+}
+
+std::vector<WayExplained> Scheduler::explain(uint32_t ways, uint64_t size_bytes, Urgency urgency,
+                                             uint64_t now_ns) const {
+  std::vector<WayView> views;
+  const uint64_t slice = std::min(size_bytes, slice_bytes(size_bytes, 1, options_.slices));
+  find_ways(ways, slice, urgency, now_ns, std::nullopt, views);
+  const std::optional<size_t> chosen = spray({0, slice, 0, urgency, size_bytes}, views);
+  std::vector<WayExplained> explained;
+  for (size_t i = 0; i < views.size(); ++i)
+    explained.push_back({{views[i].path, views[i].tier},
+                         paths_[views[i].path].health.state(),
+                         views[i].is_usable && views[i].has_room,
+                         views[i].eta_ns / 1000,
+                         views[i].rate,
+                         chosen == i});
+  return explained;
+}
+
+}  // namespace braid::transfer

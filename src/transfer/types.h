@@ -1,0 +1,60 @@
+// What callers ask of an engine, and what becomes of it: plain data. Sizes are bytes, times
+// nanoseconds of the caller's clock.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "transfer/codec.h"
+
+namespace braid::transfer {
+
+/// Who a process's engine is. No other engine has or has had this number: 128 random bits.
+using Incarnation = std::array<uint64_t, 2>;
+
+enum class Operation : uint8_t { kRead, kWrite };  ///< from, or to, the segment
+
+/// What peers may do with memory or files: bits.
+using Rights = uint8_t;
+inline constexpr Rights kNoRights = 0;
+inline constexpr Rights kMayRead = 1;
+inline constexpr Rights kMayWrite = 2;
+
+/// Why a request has not been done. Each bad input has one of its own, at that request alone.
+enum class Cause : uint8_t {
+  kNone,
+  kNoSegment,     ///< there is no such segment (any more)
+  kLocalMemory,   ///< the caller's side is not within one buffer that is registered
+  kOutside,       ///< the far side is not within one buffer, or one file
+  kNotAllowed,    ///< the owner has not given this right there
+  kNoFile,        ///< no such file within the exported folder
+  kFileError,     ///< the owner's storage refused
+  kDeadline,      ///< its deadline has passed
+  kCancelled,     ///< the caller has cancelled it
+  kPeerLost,      ///< the owner has ended, or cannot be reached by any way
+  kTooMuch,       ///< beyond a limit of this engine or the owner's
+  kOtherVersion,  ///< the owner does not speak this version's protocol
+  kPathFailed,    ///< of a slice alone: the way broke, another may do
+};
+
+constexpr const char* cause_name(Cause cause) {
+  switch (cause) {
+    case Cause::kNone: return "done";
+    case Cause::kNoSegment: return "no such segment";
+    case Cause::kLocalMemory: return "local memory is not registered";
+    case Cause::kOutside: return "outside what the owner has registered";
+    case Cause::kNotAllowed: return "the owner has not given this right";
+    case Cause::kNoFile: return "no such file in the exported folder";
+    case Cause::kFileError: return "the owner's storage refused";
+    case Cause::kDeadline: return "the deadline has passed";
+    case Cause::kCancelled: return "cancelled";
+    case Cause::kPeerLost: return "the owner is lost";
+    case Cause::kTooMuch: return "beyond a limit";
+    case Cause::kOtherVersion: return "the owner speaks another version";
+    case Cause::kPathFailed: return "the way has failed";
+  }
+  return "unknown";
+}
+
+}  // namespace braid::transfer

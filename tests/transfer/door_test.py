@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""Two processes that know Mooncake's interface alone, on braid: what the wheel's own tests of initiator
+and target do, with every byte compared.
+
+  door_test.py DOOR-FOLDER LIBRARY
+"""
+import os
+import random
+import subprocess
+import sys
+
+door, library = sys.argv[1:3]
+if "TARGET" not in os.environ:
+    environment = dict(os.environ, PYTHONPATH=door, BRAID_TRANSFER_LIBRARY=library, TARGET="1")
+    target = subprocess.Popen([sys.executable, *sys.argv], env=environment, stdin=subprocess.PIPE,
+                              stdout=subprocess.PIPE, text=True)
+    port = target.stdout.readline().strip()
+    environment["TARGET"] = "127.0.0.1:" + port
+    done = subprocess.run([sys.executable, *sys.argv], env=environment, check=False, timeout=200)
+    target.stdin.close()
+    sys.exit(done.returncode or target.wait(20))
+
+from mooncake.engine import TransferEngine, TransferNotify, TransferOpcode  # noqa: E402
+
+engine = TransferEngine()
+assert engine.initialize("127.0.0.1", "P2PHANDSHAKE", "rdma", "mlx5_0") == 0
+if os.environ["TARGET"] == "1":
+    print(engine.get_rpc_port(), flush=True)
+    sys.stdin.read()
+    names = [each.name for each in engine.get_notifies()]
+    assert names == ["layers"], names
+    sys.exit(0)
+
+there = os.environ["TARGET"]
+seed = random.randrange(1 << 30)
+print("seed", seed)
+randomness = random.Random(seed)
+here = f"127.0.0.1:{engine.get_rpc_port()}"
+source = engine.get_first_buffer_address(here)
+target = engine.get_first_buffer_address(there)
+assert source != 0 and target != 0
+
+for _ in range(100):
+    data = randomness.randbytes(randomness.randrange(16, 256))
+    assert engine.write_bytes_to_buffer(source, data, len(data)) == 0
+    assert engine.transfer_sync_write(there, source, target, len(data)) == 0
+    engine.write_bytes_to_buffer(source, bytes(len(data)), len(data))
+    assert engine.transfer_sync_read(there, source, target, len(data)) == 0
+    assert engine.read_bytes_from_buffer(source, len(data)) == data
+
+for is_async in (False, True):
+    for _ in range(5):
+        rows = [randomness.randbytes(randomness.randrange(32, 70_000)) for _ in range(100)]
+        sources = [source + i * 70_000 for i in range(100)]
+        targets = [target + i * 70_000 for i in range(100)]
+        sizes = [len(row) for row in rows]
+        for at, row in zip(sources, rows):
+            engine.write_bytes_to_buffer(at, row, len(row))
+        if is_async:
+            batch = engine.batch_transfer_async_write(there, sources, targets, sizes)
+            assert batch > 0 and engine.get_batch_transfer_status([batch]) == 0
+        else:
+            assert engine.batch_transfer_sync_write(there, sources, targets, sizes) == 0
+        for at, row in zip(sources, rows):
+            engine.write_bytes_to_buffer(at, bytes(len(row)), len(row))
+        if is_async:
+            batch = engine.batch_transfer_async_read(there, sources, targets, sizes)
+            assert batch > 0 and engine.get_batch_transfer_status([batch]) == 0
+        else:
+            assert engine.batch_transfer_sync_read(there, sources, targets, sizes) == 0
+        for at, row in zip(sources, rows):
+            assert engine.read_bytes_from_buffer(at, len(row)) == row
+
+assert engine.transfer_sync(there, source, target, 64, TransferOpcode.Write,
+                            TransferNotify("layers", "all")) == 0
+batch = engine.transfer_submit_write(there, source, target, 4096)
+while (status := engine.transfer_check_status(batch)) == 0:
+    pass
+assert status == 1
+assert engine.transfer_sync_read(there, source, 4096, 64) == -1, "outside of its memory"
+assert engine.transfer_sync_read("127.0.0.1:1", source, target, 64) == -1, "nobody listens there"
+managed = engine.allocate_managed_buffer(100_000)
+assert managed != 0 and engine.free_managed_buffer(managed, 100_000) == 0
+print("every byte is right")

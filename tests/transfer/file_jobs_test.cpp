@@ -1,0 +1,101 @@
+// Jobs on files by io_uring and by threads: the same bytes, the same causes.
+#include "transfer/file_jobs.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "transfer/pattern.h"
+
+namespace braid::transfer {
+namespace {
+
+class FileJobsTest : public testing::TestWithParam<bool> {
+ protected:
+  void SetUp() override {
+    jobs_ = GetParam() ? open_ring() : open_threads();
+    if (jobs_ == nullptr) GTEST_SKIP() << "the kernel refuses io_uring here";
+    path_ = testing::TempDir() + "/braid-jobs-" + std::to_string(getpid());
+    file_.cached = Descriptor(open(path_.c_str(), O_RDWR | O_CREAT | O_TRUNC, 0600));
+    file_.direct = Descriptor(open(path_.c_str(), O_RDWR | O_DIRECT));
+    file_.rights = kMayRead | kMayWrite;
+  }
+  void TearDown() override { unlink(path_.c_str()); }
+
+  void start(bool is_write, MutableBytes memory, uint64_t position, Cause& cause) {
+    ++started_;
+    jobs_->start({is_write, &file_, memory, position, [this, &cause](Cause ended) {
+                    cause = ended;
+                    ++ended_;
+                  }});
+  }
+  void wait() {
+    while (ended_ < started_) {
+      pollfd awaited{jobs_->descriptor(), POLLIN, 0};
+      ASSERT_EQ(poll(&awaited, 1, 10'000), 1);
+      jobs_->step();
+    }
+    EXPECT_EQ(jobs_->under_way(), 0u);
+  }
+
+  std::unique_ptr<FileJobs> jobs_;
+  OpenFile file_;
+  std::string path_;
+  size_t started_ = 0, ended_ = 0;
+};
+
+TEST_P(FileJobsTest, MoveEveryByteWhateverTheAlignment) {
+  constexpr size_t kBytes = 1 << 20;
+  auto* memory = static_cast<std::byte*>(std::aligned_alloc(4096, 2 * kBytes));
+  test::fill({memory, kBytes}, 5);
+  // Side by side at once; jobs that overlap have no order.
+  for (const size_t size : {4096, 65536, 5000, 8192}) {
+    std::vector<Cause> causes(70'000 / size, Cause::kPathFailed);
+    for (size_t i = 0; i < causes.size(); ++i)
+      start(true, {memory + i * size, size}, i * size, causes[i]);
+    wait();
+    EXPECT_EQ(causes, std::vector(causes.size(), Cause::kNone)) << size;
+  }
+  Cause read = Cause::kPathFailed;
+  start(false, {memory + kBytes, 65'536}, 0, read);
+  wait();
+  EXPECT_EQ(read, Cause::kNone);
+  EXPECT_EQ(test::wrong_at({memory + kBytes, 65'536}, 5), std::nullopt);
+  std::free(memory);
+}
+
+TEST_P(FileJobsTest, AFileThatEndsBeforeIsNotTakenForWhole) {
+  std::vector<std::byte> bytes(10'000);
+  test::fill(bytes, 6);
+  Cause written = Cause::kPathFailed, beyond = Cause::kNone, far = Cause::kNone;
+  start(true, bytes, 0, written);
+  wait();
+  start(false, bytes, 1, beyond);
+  start(false, bytes, 1 << 20, far);
+  wait();
+  EXPECT_EQ(written, Cause::kNone);
+  EXPECT_EQ(beyond, Cause::kOutside);
+  EXPECT_EQ(far, Cause::kOutside);
+}
+
+TEST_P(FileJobsTest, AFileThatMayNotBeWrittenIsAnError) {
+  file_.cached = Descriptor(open(path_.c_str(), O_RDONLY));
+  file_.direct = Descriptor();
+  std::vector<std::byte> bytes(100);
+  Cause cause = Cause::kNone;
+  start(true, bytes, 0, cause);
+  wait();
+  EXPECT_EQ(cause, Cause::kFileError);
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, FileJobsTest, testing::Bool(), [](const auto& is_ring) {
+  return std::string(is_ring.param ? "Ring" : "Threads");
+});
+
+}  // namespace
+}  // namespace braid::transfer

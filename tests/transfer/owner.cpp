@@ -1,0 +1,128 @@
+// A process that owns memory, for tests that read, write, stop and kill it. It opens an engine as a
+// user does, says where everything is, and then does what it is told, a line at a time.
+//
+//   transfer_owner [name=N] [listen=H:P] [provider=P]... [address=A]... [bytes=B] [secret=FILE]
+//                  [insecure=1] [netns=N] [readable=FOLDER] [writable=FOLDER] [store=URL]
+// says: NAME READ WRITE BOTH NONE   (the addresses of four buffers of B bytes, by their rights)
+//   check BUFFER SEED OFFSET SIZE  -> right, or wrong AT
+//   fill BUFFER SEED               -> filled
+//   notified                       -> NAME SIZE, or nothing
+//   unregister BUFFER              -> gone, or why not
+//   break ADDRESS                  -> broken COUNT     (all TCP connections there)
+//   kill ADDRESS                   -> killed           (nobody can connect there any more)
+//   report                         -> one line of JSON
+//   leave                          -> it closes its engine and ends
+#include <fcntl.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <iostream>
+#include <sstream>
+#include <string>
+
+#include "braid/transfer.h"
+#include "tools/rail_sockets.h"
+#include "transfer/pattern.h"
+
+namespace {
+
+using braid::Transfer;
+using namespace braid::transfer::test;
+using std::chrono::seconds;
+
+struct Memory {
+  Transfer::Buffer buffer{};
+  std::span<std::byte> bytes;
+};
+
+std::string check(const Memory& memory, std::istringstream& line) {
+  uint64_t seed = 0, offset = 0, size_bytes = 0;
+  line >> seed >> offset >> size_bytes;
+  const auto wrong = wrong_at(memory.bytes.subspan(offset, size_bytes), seed);
+  return wrong ? "wrong " + std::to_string(*wrong) : "right";
+}
+
+std::string notified(Transfer& transfer) {
+  const auto next = transfer.next_notification(seconds(0)).value();
+  if (!next) return "nothing";
+  return next->name + " " + std::to_string(next->payload.size());
+}
+
+std::string answer(Transfer& transfer, std::vector<Memory>& memory, std::istringstream& line) {
+  std::string what, address;
+  size_t which = 0;
+  uint64_t seed = 0;
+  line >> what;
+  if (what == "notified") return notified(transfer);
+  if (what == "report") return transfer.report(Transfer::Form::kJson).value();
+  if (what == "break" || what == "kill") {
+    line >> address;
+    if (what == "kill") return "killed " + std::to_string(braid::tools::kill_rail(address));
+    return "broken " + std::to_string(braid::tools::break_connections(address));
+  }
+  line >> which;
+  if (what == "check") return check(memory.at(which), line);
+  if (what == "unregister") {
+    const braid::Status gone = transfer.unregister_memory(memory.at(which).buffer, seconds(10));
+    return gone.ok() ? "gone" : gone.message();
+  }
+  line >> seed;
+  fill(memory.at(which).bytes, seed);
+  return "filled";
+}
+
+/// A network namespace that `ip netns add` has made.
+bool enter(const std::string& name) {
+  const int file = open(("/run/netns/" + name).c_str(), O_RDONLY | O_CLOEXEC);
+  const bool is_there = file >= 0 && setns(file, CLONE_NEWNET) == 0;
+  if (file >= 0) close(file);
+  return is_there;
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  Transfer::Options options;
+  uint64_t size_bytes = 4 << 20;
+  std::string readable, writable;
+  for (int i = 1; i < count; ++i) {
+    const std::string argument = arguments[i];
+    const size_t equals = argument.find('=');
+    const std::string key = argument.substr(0, equals), value = argument.substr(equals + 1);
+    if (key == "name") options.name = value;
+    if (key == "listen") options.listen = value;
+    if (key == "provider") options.providers.push_back(value);
+    if (key == "address") options.addresses.push_back(value);
+    if (key == "insecure") options.allow_unauthenticated = true;
+    if (key == "secret") options.secret_file = value;
+    if (key == "bytes") size_bytes = std::stoull(value);
+    if (key == "store") options.store = value;
+    if (key == "readable") readable = value;
+    if (key == "writable") writable = value;
+    if (key == "netns" && !enter(value)) return 1;
+  }
+  auto opened = Transfer::open(options);
+  if (!opened.ok()) {
+    std::cout << "error " << opened.status().message() << std::endl;
+    return 1;
+  }
+  Transfer& transfer = opened.value();
+  std::vector<Memory> memory;
+  if (!readable.empty()) (void)transfer.export_folder("readable", readable, {true, false});
+  if (!writable.empty()) (void)transfer.export_folder("writable", writable, {true, true});
+  std::cout << transfer.name().value();
+  for (const Transfer::Rights rights :
+       {Transfer::Rights{true, false}, Transfer::Rights{false, true}, Transfer::Rights{true, true},
+        Transfer::Rights{}}) {
+    const auto made = transfer.allocate_memory(size_bytes, rights).value();
+    memory.push_back({made.buffer, {static_cast<std::byte*>(made.memory), size_bytes}});
+    std::cout << " " << reinterpret_cast<uint64_t>(made.memory);
+  }
+  std::cout << std::endl;
+  for (std::string line; std::getline(std::cin, line) && line != "leave";) {
+    std::istringstream words(line);
+    std::string said = answer(transfer, memory, words);
+    if (!said.empty() && said.back() == '\n') said.pop_back();
+    std::cout << said << std::endl;
+  }
+}

@@ -1,0 +1,115 @@
+// Rails that break, stall and vanish under load: nothing fails, every byte is right, and nothing
+// lands late.
+#include <algorithm>
+#include <cstring>
+#include <thread>
+
+#include "tools/rail_sockets.h"
+#include "transfer/owner.h"
+
+namespace braid::transfer::test {
+namespace {
+
+using Cause = Transfer::Cause;
+constexpr size_t kBytes = 32 << 20;
+
+/// Two rails of TCP on loopback.
+struct TwoRails {
+  TwoRails()
+      : owner({"provider=tcp;ofi_rxm", "address=127.0.0.1", "address=127.0.0.2",
+               "bytes=" + std::to_string(kBytes)}),
+        me(owner, options(), kBytes) {}
+  static Transfer::Options options() {
+    Transfer::Options options;
+    options.providers = {"tcp;ofi_rxm"};
+    options.addresses = {"127.0.0.1", "127.0.0.2"};
+    return options;
+  }
+  /// Writes a pattern of its own, reads it back, and compares at both ends.
+  void move(uint64_t seed) {
+    const uint64_t there = owner.addresses[Owner::kBoth];
+    fill(me.memory, seed);
+    ASSERT_EQ(me.run({me.write(there, kBytes)}), std::vector{Cause::kDone});
+    ASSERT_EQ(owner.check(Owner::kBoth, seed, 0, kBytes), "right");
+    std::fill(me.memory.begin(), me.memory.end(), std::byte{0});
+    ASSERT_EQ(me.run({me.read(there, kBytes)}), std::vector{Cause::kDone});
+    ASSERT_EQ(wrong_at(me.memory, seed), std::nullopt);
+  }
+
+  Owner owner;
+  Initiator me;
+};
+
+TEST(TransferRails, ConnectionsThatBreakUnderLoadFailNothing) {
+  TwoRails rails;
+  rails.move(1);
+  for (uint64_t turn = 0; turn < 6; ++turn) {
+    const std::string address = turn % 2 == 0 ? "127.0.0.1" : "127.0.0.2";
+    const uint64_t there = rails.owner.addresses[Owner::kBoth];
+    fill(rails.me.memory, turn + 2);
+    std::vector<Transfer::Request> requests;
+    for (size_t at = 0; at < kBytes; at += 1 << 20)
+      requests.push_back(rails.me.write(there + at, 1 << 20, at));
+    const Transfer::Batch batch = rails.me.submit(requests);
+    std::this_thread::sleep_for(std::chrono::milliseconds(turn));
+    if (turn < 4)
+      tools::break_connections(address);
+    else
+      rails.owner.ask("break " + address);
+    for (const auto& outcome : rails.me.end(batch)) EXPECT_EQ(outcome.cause, Cause::kDone) << turn;
+    EXPECT_EQ(rails.owner.check(Owner::kBoth, turn + 2, 0, kBytes), "right") << turn;
+    rails.move(100 + turn);
+  }
+}
+
+TEST(TransferRails, ARailWhoseListenerDiesFailsNothing) {
+  TwoRails rails;
+  rails.move(1);
+  const Transfer::Batch batch =
+      rails.me.submit({rails.me.write(rails.owner.addresses[Owner::kBoth], kBytes)});
+  EXPECT_NE(rails.owner.ask("kill 127.0.0.2"), "");
+  for (const auto& outcome : rails.me.end(batch)) EXPECT_EQ(outcome.cause, Cause::kDone);
+  for (uint64_t turn = 0; turn < 3; ++turn) rails.move(2 + turn);
+}
+
+/// The owner stands still for longer than a slice may take: the writer sends its slices again,
+/// another way or the same. Once the requests are done, what was late may not land any more.
+TEST(TransferRails, NothingThatWasLateLandsInMemoryThatIsUsedAgain) {
+  for (const bool has_shared_memory : {false, true}) {
+    std::vector<std::string> arguments{"bytes=" + std::to_string(kBytes)};
+    Transfer::Options options;
+    if (!has_shared_memory) {
+      arguments.insert(arguments.end(),
+                       {"provider=tcp;ofi_rxm", "address=127.0.0.1", "address=127.0.0.2"});
+      options = TwoRails::options();
+    }
+    Owner owner(arguments);
+    Initiator me(owner, options, kBytes);
+    const uint64_t there = owner.addresses[Owner::kBoth];
+    for (uint64_t turn = 0; turn < 5; ++turn) {
+      fill(me.memory, 10 + turn);
+      const Transfer::Batch batch = me.submit({me.write(there, kBytes)});
+      owner.signal(SIGSTOP);
+      std::this_thread::sleep_for(std::chrono::milliseconds(30 + 20 * turn));
+      owner.signal(SIGCONT);
+      for (const auto& outcome : me.end(batch)) ASSERT_EQ(outcome.cause, Cause::kDone) << turn;
+      ASSERT_EQ(owner.check(Owner::kBoth, 10 + turn, 0, kBytes), "right") << turn;
+      owner.fill(Owner::kBoth, 50 + turn);  // the memory is its owner's again
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      ASSERT_EQ(owner.check(Owner::kBoth, 50 + turn, 0, kBytes), "right") << turn;
+      std::fill(me.memory.begin(), me.memory.end(), std::byte{0});
+      const Transfer::Batch read = me.submit({me.read(there, kBytes)});
+      owner.signal(SIGSTOP);
+      std::this_thread::sleep_for(std::chrono::milliseconds(30));
+      owner.signal(SIGCONT);
+      for (const auto& outcome : me.end(read)) ASSERT_EQ(outcome.cause, Cause::kDone) << turn;
+      ASSERT_EQ(wrong_at(me.memory, 50 + turn), std::nullopt) << turn;
+      fill(me.memory, 90);
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      ASSERT_EQ(wrong_at(me.memory, 90), std::nullopt) << turn;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace braid::transfer::test

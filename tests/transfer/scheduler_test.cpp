@@ -1,0 +1,204 @@
+// The scheduler alone: what it posts where, and when a request is final.
+#include "transfer/scheduler.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+namespace braid::transfer {
+namespace {
+
+constexpr uint64_t kMs = 1'000'000;
+constexpr uint64_t kPeer = 7;
+
+/// Rails of 10 GB/s, each with one path to one peer.
+struct Rails {
+  explicit Rails(size_t count, SchedulerOptions options = {}) : scheduler(options) {
+    std::vector<Way> ways;
+    for (size_t i = 0; i < count; ++i) {
+      const uint32_t local = scheduler.add_rail({10}), remote = scheduler.add_rail({10});
+      ways.push_back({scheduler.add_path({kPeer, local, remote, 10, 5}), 0});
+    }
+    scheduler.add_ways(ways);
+  }
+  void add(uint64_t id, uint64_t size_bytes, uint64_t now_ns = 0) {
+    RequestSpec request;
+    request.id = id;
+    request.peer = kPeer;
+    request.size_bytes = size_bytes;
+    scheduler.add(std::move(request), now_ns);
+  }
+  std::vector<Posting> post(uint64_t now_ns) {
+    std::vector<Posting> postings;
+    while (const auto posting = scheduler.next(now_ns)) postings.push_back(*posting);
+    return postings;
+  }
+  template <typename Event>
+  std::vector<Event> events() {
+    std::vector<Event> wanted;
+    while (const auto event = scheduler.next_event())
+      if (const Event* one = std::get_if<Event>(&*event)) wanted.push_back(*one);
+    return wanted;
+  }
+
+  Scheduler scheduler;
+};
+
+TEST(Scheduler, ARequestIsSpreadOverIdleRailsAndEndsWithItsLastSlice) {
+  Rails rails(4);
+  rails.add(1, 8 * 64 << 10);
+  const std::vector<Posting> postings = rails.post(0);
+  ASSERT_EQ(postings.size(), 8u);
+  std::map<uint32_t, int> by_path;
+  std::set<uint64_t> offsets;
+  for (const Posting& posting : postings) {
+    ++by_path[posting.path];
+    offsets.insert(posting.offset);
+    EXPECT_EQ(posting.size_bytes, 64u << 10);
+  }
+  EXPECT_EQ(by_path, (std::map<uint32_t, int>{{0, 2}, {1, 2}, {2, 2}, {3, 2}}));
+  EXPECT_EQ(offsets.size(), 8u);
+  for (size_t i = 0; i < 7; ++i)
+    rails.scheduler.ended(postings[i].id, Ending::kDone, 20'000 + 1000 * i);
+  EXPECT_TRUE(rails.events<RequestEnded>().empty());
+  rails.scheduler.ended(postings[7].id, Ending::kDone, 30'000);
+  const auto ended = rails.events<RequestEnded>();
+  ASSERT_EQ(ended.size(), 1u);
+  EXPECT_EQ(ended[0].outcome, Outcome::kDone);
+  EXPECT_EQ(ended[0].delivered_bytes, 8u * 64 << 10);
+  EXPECT_EQ(rails.scheduler.request_count(), 0u);
+  EXPECT_EQ(rails.scheduler.open_postings(), 0u);
+}
+
+TEST(Scheduler, ARequestOfNoBytesIsDoneAtOnce) {
+  Rails rails(1);
+  rails.add(1, 0);
+  EXPECT_EQ(rails.events<RequestEnded>().size(), 1u);
+  EXPECT_TRUE(rails.post(0).empty());
+}
+
+TEST(Scheduler, AStalledSliceIsReissuedAndItsRequestIsFinalOnlyAfterTheFence) {
+  Rails rails(2);
+  rails.add(1, 128 << 10);
+  const std::vector<Posting> first = rails.post(0);
+  ASSERT_EQ(first.size(), 2u);
+  rails.scheduler.ended(first[0].id, Ending::kDone, 20'000);
+  const uint64_t due_ns = rails.scheduler.next_deadline_ns();
+  EXPECT_LE(due_ns, 6 * kMs);
+  const std::vector<Posting> again = rails.post(due_ns);
+  ASSERT_EQ(again.size(), 1u);
+  EXPECT_EQ(again[0].offset, first[1].offset);
+  EXPECT_NE(again[0].path, first[1].path);
+  rails.scheduler.ended(again[0].id, Ending::kDone, due_ns + 20'000);
+  bool wants_fence = false;
+  while (const auto event = rails.scheduler.next_event()) {
+    EXPECT_FALSE(std::holds_alternative<RequestEnded>(*event)) << "the first may still land";
+    if (const auto* fence = std::get_if<FenceWanted>(&*event))
+      wants_fence = fence->path == first[1].path;
+  }
+  ASSERT_TRUE(wants_fence);
+  rails.scheduler.fenced(first[1].path, due_ns + kMs);
+  const auto ended = rails.events<RequestEnded>();
+  ASSERT_EQ(ended.size(), 1u);
+  EXPECT_EQ(ended[0].outcome, Outcome::kDone);
+  EXPECT_EQ(ended[0].reissued, 1u);
+  rails.scheduler.ended(first[1].id, Ending::kDone, due_ns + 2 * kMs);  // nobody minds
+  EXPECT_EQ(rails.scheduler.open_postings(), 0u);
+}
+
+TEST(Scheduler, ThePathThatIsTheLastIsWaitedFor) {
+  Rails rails(2);
+  rails.scheduler.path_failed(1, 0);
+  rails.add(1, 64 << 10);
+  const std::vector<Posting> first = rails.post(0);
+  ASSERT_EQ(first.size(), 1u);
+  for (uint64_t now_ns = kMs; now_ns < 100 * kMs; now_ns += kMs)
+    EXPECT_TRUE(rails.post(now_ns).empty());
+  EXPECT_EQ(rails.scheduler.view(0, 100 * kMs).state, PathState::kUp);
+  rails.add(2, 64 << 10, 100 * kMs);
+  EXPECT_EQ(rails.post(100 * kMs).size(), 1u) << "and is used on";
+  rails.scheduler.ended(first[0].id, Ending::kDone, 101 * kMs);
+  const auto ended = rails.events<RequestEnded>();
+  ASSERT_EQ(ended.size(), 1u);
+  EXPECT_EQ(ended[0].reissued, 0u);
+}
+
+TEST(Scheduler, ARequestWithoutAnyWayFailsAfterItsLimit) {
+  SchedulerOptions options;
+  options.retry.unreachable_ns = 10 * kMs;
+  Rails rails(0, options);
+  rails.add(1, 4096);
+  EXPECT_TRUE(rails.post(0).empty());
+  EXPECT_TRUE(rails.events<RequestEnded>().empty());
+  ASSERT_EQ(rails.scheduler.next_deadline_ns(), 10 * kMs);
+  rails.post(10 * kMs);
+  const auto ended = rails.events<RequestEnded>();
+  ASSERT_EQ(ended.size(), 1u);
+  EXPECT_EQ(ended[0].outcome, Outcome::kUnreachable);
+}
+
+TEST(Scheduler, HugeRequestsAreCutAsTheyArePosted) {
+  Rails rails(4);
+  for (uint64_t id = 1; id <= 10'000; ++id) rails.add(id, uint64_t{1} << 30);
+  const size_t posted = rails.post(0).size();
+  EXPECT_GE(posted, 4u);
+  EXPECT_LE(posted, 16u) << "of 640,000 slices";
+  EXPECT_EQ(rails.scheduler.open_postings(), posted);
+}
+
+TEST(Scheduler, UrgentGoesBeforeBulkThatWaits) {
+  Rails rails(1);
+  rails.add(1, 256 << 20);
+  std::vector<Posting> bulk = rails.post(0);
+  RequestSpec urgent;
+  urgent.id = 2;
+  urgent.peer = kPeer;
+  urgent.size_bytes = 4096;
+  urgent.urgency = Urgency::kUrgent;
+  rails.scheduler.add(std::move(urgent), 1000);
+  const std::vector<Posting> next = rails.post(1000);
+  ASSERT_EQ(next.size(), 1u) << "bulk has filled the rail, and an urgent slice goes all the same";
+  EXPECT_EQ(next[0].request, 2u);
+  rails.scheduler.ended(bulk[0].id, Ending::kDone, 2000);
+  for (const Posting& later : rails.post(2000)) EXPECT_LE(later.size_bytes, 64u << 10);
+}
+
+TEST(Scheduler, APathOfAFartherTierTakesOverWhenTheNearOneIsKnownToHaveFailed) {
+  Scheduler scheduler;
+  const uint32_t near_rail = scheduler.add_rail({10}), far_rail = scheduler.add_rail({1});
+  const uint32_t near = scheduler.add_path({kPeer, near_rail, kNoRail, 10, 5});
+  const uint32_t far = scheduler.add_path({kPeer, far_rail, kNoRail, 1, 50});
+  RequestSpec request;
+  request.id = 1;
+  request.peer = kPeer;
+  request.size_bytes = 64 << 10;
+  request.ways = scheduler.add_ways({{near, 0}, {far, 3}});
+  scheduler.add(std::move(request), 0);
+  const auto first = scheduler.next(0);
+  ASSERT_TRUE(first);
+  EXPECT_EQ(first->path, near);
+  scheduler.ended(first->id, Ending::kFailed, 1000);
+  scheduler.path_failed(near, 1000);
+  const auto second = scheduler.next(1000);
+  ASSERT_TRUE(second) << "transport layer: another backend, transparently";
+  EXPECT_EQ(second->path, far);
+  scheduler.ended(second->id, Ending::kDone, 200'000);
+  bool is_done = false;
+  while (const auto event = scheduler.next_event())
+    if (const auto* ended = std::get_if<RequestEnded>(&*event))
+      is_done = ended->outcome == Outcome::kDone;
+  EXPECT_TRUE(is_done);
+}
+
+TEST(Scheduler, ExplainNamesEachWayAndTheOneThatIsTaken) {
+  Rails rails(2);
+  const auto ways = rails.scheduler.explain(0, 1 << 20, Urgency::kBulk, 0);
+  ASSERT_EQ(ways.size(), 2u);
+  EXPECT_TRUE(ways[0].is_chosen != ways[1].is_chosen);
+  EXPECT_NEAR(ways[0].eta_us, 5 + 65536 / 10e3, 0.1);
+}
+
+}  // namespace
+}  // namespace braid::transfer

@@ -1,0 +1,225 @@
+// What comes from outside, and what is looked up in this process: ranges, names, messages,
+// descriptions, notifications.
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <atomic>
+#include <random>
+#include <thread>
+
+#include "transfer/buffers.h"
+#include "transfer/description.h"
+#include "transfer/directory/resolve.h"
+#include "transfer/directory/server.h"
+#include "transfer/notifications.h"
+#include "transfer/rail_messages.h"
+
+namespace braid::transfer {
+namespace {
+
+TEST(TransferBuffers, NeverMergeAndNeverOverflow) {
+  std::vector<std::byte> memory(300);
+  Buffers buffers;
+  const auto at = [&](size_t offset, size_t size) {
+    return MutableBytes(memory.data() + offset, size);
+  };
+  const uint64_t first = buffers.add(at(0, 100), kMayRead).value();
+  const uint64_t second = buffers.add(at(100, 100), kMayWrite).value();
+  EXPECT_FALSE(buffers.add(at(50, 10), kMayRead).ok());
+  EXPECT_FALSE(buffers.add(at(99, 2), kMayRead).ok());
+  EXPECT_FALSE(buffers.add(at(150, 100), kMayRead).ok());
+  EXPECT_FALSE(buffers.add({}, kMayRead).ok());
+  const auto base = reinterpret_cast<uint64_t>(memory.data());
+  const Buffer* found = nullptr;
+  EXPECT_EQ(check(buffers, base, 100, kMayRead, found), Cause::kNone);
+  EXPECT_EQ(found->id, first);
+  EXPECT_EQ(check(buffers, base + 100, 100, kMayWrite, found), Cause::kNone);
+  EXPECT_EQ(found->id, second);
+  EXPECT_EQ(check(buffers, base + 50, 51, kMayRead, found), Cause::kOutside);
+  EXPECT_EQ(check(buffers, base, 100, kMayWrite, found), Cause::kNotAllowed);
+  EXPECT_EQ(check(buffers, base + 200, 1, kMayRead, found), Cause::kOutside);
+  EXPECT_EQ(check(buffers, base - 1, 2, kMayRead, found), Cause::kOutside);
+  EXPECT_EQ(check(buffers, base + 10, ~uint64_t{0}, kMayRead, found), Cause::kOutside);
+  EXPECT_EQ(check(buffers, ~uint64_t{0}, 2, kMayRead, found), Cause::kOutside);
+  buffers.remove(first);
+  EXPECT_EQ(check(buffers, base, 1, kMayRead, found), Cause::kOutside);
+}
+
+TEST(TransferNamesParsed, OnlyWhatIsWhole) {
+  EXPECT_TRUE(parse_name("braid://10.0.0.7:4750").ok());
+  EXPECT_EQ(parse_name("braid://[::1]:4750").value().at.host, "::1");
+  const Incarnation who{0x0123456789abcdef, 7};
+  const Name name = parse_name(write_name({"10.0.0.7", 1}, who)).value();
+  EXPECT_EQ(name.incarnation, who);
+  for (const char* text : {"", "a b", ".x", "braid://", "braid://x", "braid://:1", "braid://x:",
+                           "braid://x:0", "braid://x:70000", "braid://x:1/12", "braid://x:1x"})
+    EXPECT_FALSE(parse_name(text).ok()) << text;
+}
+
+std::vector<RailMessage> all_messages() {
+  return {Hello{{1, 2}, 3, 4},
+          GrantRequest{1, 2, 3},
+          GrantAnswer{1, Cause::kOutside, 3, 4, std::vector<std::byte>(100)},
+          Lend{1, std::vector<std::byte>(3)},
+          Lent{1, Cause::kTooMuch},
+          Reads{std::vector<ReadRequest>(kReadsInMessage)},
+          Refused{{{1, Cause::kNotAllowed}}},
+          FenceRequest{1, 2, 3},
+          FenceAnswer{1},
+          Ping{1},
+          Pong{1},
+          Leaving{},
+          FileOpen{1, kMayRead, "a/b"},
+          FileOpened{1, Cause::kNone, 2, 3},
+          StageRequest{},
+          StageAnswer{Cause::kNone, 5, std::vector<std::byte>(7)},
+          FileWrite{1, 2, 3, 4, 5},
+          FileWritten{1, Cause::kFileError},
+          Notification{1, "name", std::vector<std::byte>(9)},
+          NotificationAnswer{1, Cause::kNone}};
+}
+
+TEST(TransferMessages, AreReadAsTheyWereWrittenAndFitIntoFabrics) {
+  const auto all = all_messages();
+  ASSERT_EQ(all.size(), std::variant_size_v<RailMessage>);
+  for (const RailMessage& message : all) {
+    const auto bytes = encode(message);
+    EXPECT_LE(bytes.size(), fabric::kPayloadBytesMax);
+    const auto read = decode_rail_message(bytes);
+    ASSERT_TRUE(read.ok()) << message.index();
+    EXPECT_EQ(encode(read.value()), bytes);
+  }
+}
+
+TEST(TransferMessages, CutOffLongerAndAlteredOnesAreErrorsOrOtherMessages) {
+  std::mt19937_64 random(testing::UnitTest::GetInstance()->random_seed());
+  for (const RailMessage& message : all_messages()) {
+    const auto bytes = encode(message);
+    for (size_t size = 0; size < bytes.size(); ++size)
+      EXPECT_FALSE(decode_rail_message(Bytes(bytes).first(size)).ok()) << message.index();
+    auto longer = bytes;
+    longer.push_back({});
+    EXPECT_FALSE(decode_rail_message(longer).ok()) << message.index();
+    for (int turn = 0; turn < 300; ++turn) {
+      auto altered = bytes;
+      for (uint64_t i = 0; i <= random() % 4; ++i)
+        altered[random() % altered.size()] = static_cast<std::byte>(random());
+      const auto read = decode_rail_message(altered);
+      EXPECT_TRUE(!read.ok() || encode(read.value()).size() == altered.size());
+    }
+  }
+}
+
+Answer some_answer() {
+  Answer answer;
+  answer.nonce = 77;
+  answer.description.incarnation = {1, 2};
+  answer.description.name = "prefill-0";
+  answer.description.rails = {{"tcp;ofi_rxm", "10.0.0.7", 12.5, 1, std::vector<std::byte>(60)}};
+  answer.description.ranges = {{4096, 100, kMayRead}, {8192, 5, kMayWrite}};
+  answer.description.exports = {{"kv", kMayRead}};
+  return answer;
+}
+
+TEST(TransferDescription, IsReadAsItWasWrittenAndNotWhenAByteIsAltered) {
+  const fabric::Secret none;
+  const auto bytes = encode(some_answer(), none);
+  const auto read = decode_answer(bytes, none).value();
+  EXPECT_EQ(encode(read, none), bytes);
+  EXPECT_EQ(read.description.rails.front().gbps, 12.5);
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    auto altered = bytes;
+    altered[i] ^= std::byte{1};
+    EXPECT_FALSE(decode_answer(altered, none).ok()) << i;
+    EXPECT_FALSE(decode_answer(Bytes(bytes).first(i), none).ok()) << i;
+  }
+  const std::vector<std::byte> key(32, std::byte{5});
+  const fabric::Secret secret = fabric::Secret::of(key).value();
+  EXPECT_FALSE(decode_answer(bytes, secret).ok());
+  EXPECT_FALSE(decode_answer(encode(some_answer(), secret), none).ok());
+  EXPECT_TRUE(decode_answer(encode(some_answer(), secret), secret).ok());
+  EXPECT_FALSE(decode_question(bytes, none).ok());
+}
+
+TEST(TransferDirectory, StrangersHoldNobodyUp) {
+  const fabric::Secret none;
+  auto server = DirectoryServer::open({"127.0.0.1", 0}, "", none, [] {
+                  return some_answer().description;
+                }).value();
+  const HostAndPort at = server->at();
+  std::atomic<bool> is_over = false;
+  std::atomic<uint64_t> skip_ns = 0;
+  std::thread thread([&] {
+    while (!is_over) server->step(monotonic_ns() + skip_ns);
+  });
+  const uint64_t end_ns = monotonic_ns() + 20'000'000'000;
+  const auto say = [&](const std::vector<std::byte>& bytes) {
+    Descriptor socket = connect_to(at, end_ns).value();
+    (void)send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    return socket;
+  };
+  std::vector<Descriptor> strangers;
+  strangers.push_back(say({}));                                          // says nothing
+  strangers.push_back(say({std::byte{10}}));                             // half a length
+  strangers.push_back(say(std::vector<std::byte>(4, std::byte{0xff})));  // 4 GiB
+  strangers.push_back(say(frame(std::vector<std::byte>(100))));          // no question
+  strangers.push_back(say(frame(std::vector<std::byte>(1000))));         // too long
+  Name name = parse_name(write_name(at, {})).value();
+  name.incarnation = {};
+  const auto answer = resolve(name, "", none, end_ns);
+  EXPECT_TRUE(answer.ok()) << answer.status().message();
+  name.incarnation = {9, 9};
+  EXPECT_FALSE(resolve(name, "", none, end_ns).ok());
+  skip_ns = DirectoryServer::kHalfOpenNs;  // those who say nothing are shown out
+  for (const Descriptor& stranger : strangers) {
+    pollfd awaited{stranger.get(), POLLIN, 0};
+    EXPECT_EQ(poll(&awaited, 1, 10'000), 1);
+    std::byte byte;
+    EXPECT_LE(recv(stranger.get(), &byte, 1, 0), 0);
+  }
+  is_over = true;
+  thread.join();
+  EXPECT_EQ(server->statistics().answered, 2u);
+  EXPECT_EQ(server->statistics().refused, 5u);
+}
+
+/// Over links that lose, repeat and reorder, each comes once and in order.
+TEST(TransferNotifications, ComeOnceAndInOrder) {
+  const auto seed = static_cast<uint64_t>(testing::UnitTest::GetInstance()->random_seed());
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937_64 random(seed);
+  NotificationSender sender;
+  NotificationReceiver receiver;
+  std::vector<Notification> wire;
+  std::vector<NotificationAnswer> answers;
+  std::vector<std::string> got;
+  uint64_t now_ns = 1;
+  int said = 0;
+  while (got.size() < 100) {
+    if (said < 100 && random() % 2 == 0) {
+      EXPECT_TRUE(sender.add(std::to_string(said++), {}));
+    }
+    if (random() % 10 == 0) sender.say_all_again();
+    for (const Notification& each : sender.due(now_ns)) wire.push_back(each);
+    std::shuffle(wire.begin(), wire.end(), random);
+    if (!wire.empty() && random() % 3 != 0) {
+      NotificationAnswer answer;
+      for (const Notification& each : receiver.take(wire.back(), random() % 5 != 0, answer))
+        got.push_back(each.name);
+      if (random() % 2 == 0) answers.push_back(answer);
+    }
+    if (!wire.empty() && random() % 3 == 0) wire.pop_back();
+    while (!answers.empty()) {
+      sender.answered(answers.back());
+      answers.pop_back();
+    }
+    now_ns += 50'000'000;
+    ASSERT_LT(now_ns, 50'000'000ull * 1'000'000) << "they do not come";
+  }
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(got[static_cast<size_t>(i)], std::to_string(i));
+}
+
+}  // namespace
+}  // namespace braid::transfer

@@ -1,0 +1,111 @@
+// `braid simulate transfer`: the scheduler of src/transfer on a simulated network.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tools/commands.h"
+#include "tools/locate.h"
+#include "transfer/sim/figures.h"
+
+namespace braid::tools {
+namespace {
+
+namespace sim = transfer::sim;
+
+struct SimulateOptions {
+  std::string figure = "all";
+  int seeds = 3;
+  std::string out;
+  std::string testbed = "h800x8-2node";
+  std::string limited = "limited-rails";
+};
+
+std::string figure_names() {
+  std::string names;
+  for (const sim::FigureRow& row : sim::figure_rows())
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", row.name);
+  return names;
+}
+
+Result<sim::Cluster> find_cluster(const std::string& name_or_path) {
+  const bool is_path =
+      name_or_path.find('/') != std::string::npos || name_or_path.ends_with(".json");
+  const std::string path =
+      is_path
+          ? name_or_path
+          : (install_root() / "share/braid/profiles/clusters" / (name_or_path + ".json")).string();
+  return sim::load_cluster(path);
+}
+
+int simulate(const SimulateOptions& options) {
+  const auto testbed = find_cluster(options.testbed), limited = find_cluster(options.limited);
+  for (const auto* cluster : {&testbed, &limited})
+    if (!cluster->ok()) return fail(cluster->status());
+  const sim::Clusters clusters{testbed.value(), limited.value()};
+  std::vector<sim::Figure> figures;
+  for (const sim::FigureRow& row : sim::figure_rows()) {
+    if (options.figure != "all" && options.figure != row.name) continue;
+    figures.push_back(row.run(clusters, options.seeds));
+    for (const sim::Verdict& verdict : figures.back().verdicts)
+      fmt::print("{}\n", sim::to_text(verdict));
+    std::fflush(stdout);
+  }
+  const std::vector<sim::Cluster> inputs = {clusters.testbed, clusters.limited};
+  if (options.out.empty()) {
+    fmt::print("\n{}", sim::to_markdown(figures, inputs, options.seeds));
+  } else {
+    const Status written = sim::write_report(options.out, figures, inputs, options.seeds);
+    if (!written.ok()) return fail(written);
+    fmt::print("\n{}/report.md, report.json and a plot for each figure\n", options.out);
+  }
+  const bool all_met = std::all_of(figures.begin(), figures.end(), [](const sim::Figure& figure) {
+    return std::all_of(figure.verdicts.begin(), figure.verdicts.end(),
+                       [](const sim::Verdict& verdict) { return verdict.is_met(); });
+  });
+  return all_met ? 0 : 1;
+}
+
+// Other simulations may have made it.
+CLI::App* simulate_command(CLI::App& app) {
+  for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    if (command->get_name() == "simulate") return command;
+  CLI::App* command = app.add_subcommand("simulate", "what would happen, in virtual time");
+  command->require_subcommand(1);
+  return command;
+}
+
+}  // namespace
+
+void add_simulate_transfer_command(CLI::App& app, int& exit_code) {
+  auto options = std::make_shared<SimulateOptions>();
+  CLI::App* command = simulate_command(app)->add_subcommand(
+      "transfer",
+      "transfers over many rails (docs/transfer.md), beside other methods and an oracle; the exit "
+      "code is 1 where a bar is not met");
+  command->add_option("--figure", options->figure, "all, or one of: " + figure_names())
+      ->type_name("NAME")
+      ->check([](const std::string& name) {
+        const auto& rows = sim::figure_rows();
+        const bool is_known =
+            name == "all" || std::any_of(rows.begin(), rows.end(),
+                                         [&](const auto& row) { return name == row.name; });
+        return is_known ? "" : "is no figure: write all, or one of " + figure_names();
+      });
+  command->add_option("--seeds", options->seeds, "runs of each case, with seeds 1 to N")
+      ->check(CLI::Range(1, 1000));
+  command
+      ->add_option("--out", options->out, "where the report and its plots go; else it is printed")
+      ->type_name("DIR");
+  command
+      ->add_option("--testbed", options->testbed,
+                   "the cluster that stands for the paper's: a name or a JSON file")
+      ->type_name("CLUSTER");
+  command->add_option("--limited", options->limited, "the cluster of slow rails, likewise")
+      ->type_name("CLUSTER");
+  command->callback([options, &exit_code] { exit_code = simulate(*options); });
+}
+
+}  // namespace braid::tools
