@@ -44,7 +44,7 @@ Status write(const fs::path& path, const std::string& text) {
 
 Result<figures::Setting> setting_of(const Options& options) {
   figures::Setting setting;
-  setting.calibration = serving::assumed_calibration();
+  setting.calibration = serving::h200_calibration();
   if (!options.calibration.empty()) {
     BRAID_LET(calibration, serving::read_calibration(options.calibration));
     setting.calibration = calibration;

@@ -14,7 +14,7 @@ const PolicyParameters kSmall{.transfer_blocks = 100};
 EngineConfig config_of(double kv_gigabytes, std::string_view link = "braid4") {
   EngineConfig config;
   config.model = find_model("Llama-3-8B").value();
-  config.constants = assumed_calibration().constants;
+  config.constants = h200_calibration().constants;
   config.gpu = find_gpu("H200").value();
   config.link = find_link(link).value();
   config.host = pcie_host();

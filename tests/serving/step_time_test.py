@@ -11,20 +11,20 @@ import subprocess
 import sys
 
 sys.dont_write_bytecode = True
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench" / "serving"))
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "bench" / "serving"))
 from calibrate import Bench  # noqa: E402
 from fit import SECTIONS, fit, hold_out, predict  # noqa: E402
 from shapes import BYTES, MODELS  # noqa: E402
 
-# As in src/serving/cost/calibration.cpp.
-ASSUMED = {"matmul_tflops": 643, "weight_gbps": 4080, "matmul_us": 4, "attention_gbps": 3360,
-           "attention_us": 6, "prefill_tflops": 445, "prefill_us": 8, "glue_gbps": 2400,
-           "glue_us": 15, "sequence_us": 1, "step_us": 500}
+# What the simulator has built in.
+RECORD = ROOT / "docs" / "measurements" / "2026-11-23-H200-step-time.json"
+MEASURED = json.loads(RECORD.read_text("utf-8"))["constants"]
 
 
 def products(parameters, tokens, touched=1, chosen=1):
     return predict({"section": "gemm", "flops": 2 * parameters * tokens * chosen,
-                    "bytes": parameters * touched * BYTES}, ASSUMED)
+                    "bytes": parameters * touched * BYTES}, MEASURED)
 
 
 def step_us(model, batch):
@@ -34,15 +34,15 @@ def step_us(model, batch):
     touched = model.experts_touched(tokens) if model.experts > 1 else 1
     us = products(attention, tokens) + products(expert, tokens, touched, model.experts_per_token)
     if batch["decodes"]:
-        us += predict({"section": "attention", "bytes": batch["context"] * model.kv_bytes}, ASSUMED)
+        us += predict({"section": "attention", "bytes": batch["context"] * model.kv_bytes}, MEASURED)
     if batch["prefill"]:
         flops = 4 * batch["pairs"] * model.heads * model.head_dim
-        us += predict({"section": "prefill", "flops": flops}, ASSUMED)
-    us += predict({"section": "glue", "bytes": Bench.glue_bytes(model, tokens)}, ASSUMED)
+        us += predict({"section": "prefill", "flops": flops}, MEASURED)
+    us += predict({"section": "glue", "bytes": Bench.glue_bytes(model, tokens)}, MEASURED)
     us *= model.layers
     if batch["sampled"]:
         us += products(model.vocabulary * model.hidden, batch["sampled"])
-    return us + predict({"section": "sampling", "sequences": batch["sampled"]}, ASSUMED)
+    return us + predict({"section": "sampling", "sequences": batch["sampled"]}, MEASURED)
 
 
 def check_equal(program):
@@ -52,7 +52,7 @@ def check_equal(program):
     assert len(batches) == 12, batches
     for batch in batches:
         expected = step_us(models[batch["model"].lower()], batch)
-        assert abs(batch["us"] / expected - 1) < 1e-6, (batch, expected)
+        assert abs(batch["us"] / expected - 1) < 1e-5, (batch, expected)
     print(f"{len(batches)} batches have equal times")
 
 
@@ -67,12 +67,12 @@ def check_fit():
     grid += [{"section": "glue", "bytes": 1e5 * 10 ** (power / 2)} for power in range(8)]
     grid += [{"section": "sampling", "sequences": count} for count in (1, 16, 64, 128, 256, 512)]
     for point in grid:
-        point["us"] = predict(point, ASSUMED) * noise.uniform(0.98, 1.02)
+        point["us"] = predict(point, MEASURED) * noise.uniform(0.98, 1.02)
     found = fit(grid)
     rates = [name for constants in SECTIONS.values() for name in constants
              if not name.endswith("_us")]
     for name in rates:
-        assert abs(found[name] / ASSUMED[name] - 1) < 0.05, (name, found[name])
+        assert abs(found[name] / MEASURED[name] - 1) < 0.05, (name, found[name])
     errors = hold_out(grid, seed=1)
     assert errors["all"] < 0.03, errors
     print(f"a fit finds the {len(rates)} rates of a grid, within 5 %")

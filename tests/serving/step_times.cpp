@@ -6,7 +6,7 @@
 
 int main() {
   using namespace braid::serving;
-  const StepConstants constants = assumed_calibration().constants;
+  const StepConstants constants = h200_calibration().constants;
   const Batch batches[] = {{1, 4096, 0, 0, 1},
                            {64, 64 * 900, 0, 0, 64},
                            {300, 300 * 500, 700, 700 * 701 / 2, 301},

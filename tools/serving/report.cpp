@@ -170,11 +170,10 @@ std::string report_head(const Setting& setting, int seeds) {
       "serving` made it;\ndocs/serving.md says what is simulated and what is an input.\n\n"
       "- step times: {}\n",
       setting.calibration.source);
-  if (setting.calibration.is_measured)
-    text += fmt::format(
-        "- median relative error of step times over the half of the grid held out: "
-        "{:.1f} %\n",
-        100 * setting.calibration.held_out_error);
+  text += fmt::format(
+      "- median relative error of step times over the half of the grid held out: "
+      "{:.1f} %\n",
+      100 * setting.calibration.held_out_error);
   text += fmt::format(
       "- {} seeds, paired: every policy serves the same requests; ± is a 95 % interval by "
       "Student's t over seeds\n"

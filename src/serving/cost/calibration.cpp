@@ -15,34 +15,33 @@ constexpr double kMostError = 0.10;
 struct Row {
   const char* name;
   double StepConstants::*value;
-  double assumed;
+  double measured;
 };
 
-// H200 SXM: 989 TFLOP/s dense bf16 and 4.8 TB/s. Assumed of them: large products 65 %, weights
-// 85 %, KV caches 70 %, attention of chunks 45 %, activations 50 %; the fixed times are guesses of
-// the order of kernels that are launched in graphs.
+// docs/measurements/2026-11-23-H200-step-time.json; a test compares them.
 constexpr Row kRows[] = {
-    {"matmul_tflops", &StepConstants::matmul_tflops, 643},
-    {"weight_gbps", &StepConstants::weight_gbps, 4080},
-    {"matmul_us", &StepConstants::matmul_us, 4},
-    {"attention_gbps", &StepConstants::attention_gbps, 3360},
-    {"attention_us", &StepConstants::attention_us, 6},
-    {"prefill_tflops", &StepConstants::prefill_tflops, 445},
-    {"prefill_us", &StepConstants::prefill_us, 8},
-    {"glue_gbps", &StepConstants::glue_gbps, 2400},
-    {"glue_us", &StepConstants::glue_us, 15},
-    {"sequence_us", &StepConstants::sequence_us, 1},
-    {"step_us", &StepConstants::step_us, 500},
+    {"matmul_tflops", &StepConstants::matmul_tflops, 699.931},
+    {"weight_gbps", &StepConstants::weight_gbps, 4206.83},
+    {"matmul_us", &StepConstants::matmul_us, 9.51886},
+    {"attention_gbps", &StepConstants::attention_gbps, 4380.88},
+    {"attention_us", &StepConstants::attention_us, 10.2543},
+    {"prefill_tflops", &StepConstants::prefill_tflops, 612.838},
+    {"prefill_us", &StepConstants::prefill_us, 10.4863},
+    {"glue_gbps", &StepConstants::glue_gbps, 4195.92},
+    {"glue_us", &StepConstants::glue_us, 16.9765},
+    {"sequence_us", &StepConstants::sequence_us, 0.787789},
+    {"step_us", &StepConstants::step_us, 39.6064},
 };
+constexpr double kMeasuredError = 0.05048;
 
 }  // namespace
 
-Calibration assumed_calibration() {
+Calibration h200_calibration() {
   Calibration calibration;
-  for (const Row& row : kRows) calibration.constants.*row.value = row.assumed;
+  for (const Row& row : kRows) calibration.constants.*row.value = row.measured;
   calibration.source =
-      "not measured: datasheet of the H200 SXM (989 TFLOP/s bf16, 4.8 TB/s) times assumed "
-      "efficiencies";
+      "measured on NVIDIA H200, 2026-11-23 (docs/measurements/2026-11-23-H200-step-time.md)";
+  calibration.held_out_error = kMeasuredError;
   return calibration;
 }
 
@@ -60,7 +59,6 @@ Result<Calibration> read_calibration(const std::string& path) {
   const topology::JsonNode constants = root["constants"];
   constants.expect_keys(names);
   Calibration calibration;
-  calibration.is_measured = true;
   for (const Row& row : kRows) {
     const std::string name = row.name;
     const bool is_rate = !name.ends_with("_us");

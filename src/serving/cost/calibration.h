@@ -1,5 +1,5 @@
-// Where the constants of the step-time model come from: a file that bench/serving/calibrate.py has
-// written, or datasheets and assumptions.
+// Where the constants of the step-time model come from: files that bench/serving/calibrate.py has
+// written on a GPU.
 #pragma once
 
 #include <string>
@@ -11,13 +11,12 @@ namespace braid::serving {
 
 struct Calibration {
   StepConstants constants;
-  bool is_measured = false;
   std::string source;         ///< for people: what was measured, where and when
   double held_out_error = 0;  ///< median relative error over the half of the grid held out
 };
 
-/// Datasheet rates of an H200 (SXM) times assumed efficiencies.
-Calibration assumed_calibration();
+/// Of an H200, as recorded in docs/measurements.
+Calibration h200_calibration();
 
 /// Errors name the file and the key. A file whose held-out error exceeds 10 % is refused.
 Result<Calibration> read_calibration(const std::string& path);
