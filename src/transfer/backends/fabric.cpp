@@ -85,7 +85,18 @@ Status FabricBackend::add_way(uint32_t id, const Incarnation& who, size_t rail,
   peer.ways.push_back(id);
   peer.heard_ns = now_ns_ = clock_ns();
   dial(ways_[id] = std::move(way));
+  opening_.push_back(id);
   return {};
+}
+
+/// The connection before, to the same peer, may still be ending.
+void FabricBackend::dial_again() {
+  std::erase_if(opening_, [&](uint32_t id) {
+    const auto way = ways_.find(id);
+    if (way == ways_.end() || way->second.is_up || peers_.at(way->second.peer).is_lost) return true;
+    dial(way->second);
+    return false;
+  });
 }
 
 void FabricBackend::remove_peer(const Incarnation& who) {
@@ -317,6 +328,7 @@ bool FabricBackend::step(uint64_t now_ns) {
   if (fencing_ > 0) look_after_fences();
   if (!fences_asked_.empty()) answer_fences();
   look_after_peers();
+  if (!opening_.empty()) dial_again();
   send_notifications();
   return is_busy || !events_.empty();
 }
@@ -330,6 +342,9 @@ uint64_t FabricBackend::next_deadline_ns() const {
     if (!peer.ways.empty() && peer.up.empty() && !peer.is_lost)
       next_ns = std::min(next_ns, peer.heard_ns + kUnreachableNs);
   }
+  for (const uint32_t id : opening_)
+    if (const auto way = ways_.find(id); way != ways_.end() && way->second.link == 0)
+      next_ns = std::min(next_ns, way->second.dial_ns);
   if (fencing_ > 0 || !fences_asked_.empty()) next_ns = std::min(next_ns, now_ns_ + 1'000'000);
   return next_ns;
 }

@@ -131,6 +131,7 @@ class FabricBackend final : public Backend {
   void fence_answered(uint64_t token);
 
   void look_after_peers();
+  void dial_again();
   void send_notifications();
   void handle_notification(LinkOfRail link, const Notification& notification);
 
@@ -147,7 +148,8 @@ class FabricBackend final : public Backend {
   std::vector<FileOpened> files_;  // answers
   size_t notification_room_ = 4096;
   uint64_t tokens_ = 0;
-  size_t fencing_ = 0;  // ways
+  size_t fencing_ = 0;             // ways
+  std::vector<uint32_t> opening_;  // ways that have never been up: nobody probes them yet
   FabricStatistics statistics_;
 };
 
