@@ -32,9 +32,9 @@ struct Plot {
   std::vector<std::pair<double, std::string>> marks;  ///< at x: what happened there
 };
 
-/// One row of the table, or a part of one.
+/// One requirement, or a part of one.
 struct Verdict {
-  std::string row;  ///< "A10"
+  std::string row;  ///< "A10" (docs/transfer.md)
   std::string what;
   double figure = 0;
   double bar = 0;

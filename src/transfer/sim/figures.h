@@ -1,4 +1,4 @@
-// Every figure of `braid simulate transfer`: what it runs, and which rows of the issue it answers.
+// Every figure of `braid simulate transfer`: what it runs, and which requirements it answers.
 #pragma once
 
 #include <vector>

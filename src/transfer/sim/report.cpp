@@ -30,7 +30,7 @@ std::string bar_text(const Verdict& verdict) {
 }
 
 std::string verdicts_text(const std::vector<Verdict>& verdicts) {
-  Table table{"Rows of the issue", {"row", "what", "figure", "bar", "verdict"}, {}};
+  Table table{"Requirements", {"row", "what", "figure", "bar", "verdict"}, {}};
   for (const Verdict& verdict : verdicts)
     table.rows.push_back({verdict.row, verdict.what,
                           fmt::format("{:.4g} {}", verdict.figure, verdict.unit), bar_text(verdict),
