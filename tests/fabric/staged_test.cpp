@@ -89,16 +89,20 @@ TEST_F(WarmTest, ARegionThatWasRemovedIsDrainedOnceItsCopiesHaveEnded) {
   EXPECT_EQ(target_->get(), std::vector<std::byte>(kBytes));
 }
 
-/// Half of the write lies outside: it fails once the other half has ended, and is no immediate.
+/// Half of the write lies outside, the last half or the first: it fails once the other half has
+/// ended, and is no immediate.
 TEST_P(HeldDriverTest, AWriteOfSeveralPiecesFailsAsOne) {
-  post(from_, source_->bytes(), range_, kBytes / 2, 2);
-  ASSERT_TRUE(wait([&] { return ended_.count(2) == 1; }));
-  EXPECT_FALSE(ended_[2]);
-  wait([] { return false; }, kLooks);
-  EXPECT_EQ(immediates_[2], 0);
-  post(from_, source_->bytes(), range_, 0, 3);
-  ASSERT_TRUE(wait([&] { return ended_.count(3) == 1; }));
-  EXPECT_TRUE(ended_[3]) << "the connection goes on";
+  uint64_t context = 2;
+  for (const uint64_t offset : {kBytes / 2, uint64_t{0} - kBytes / 2}) {
+    post(from_, source_->bytes(), range_, offset, context);
+    ASSERT_TRUE(wait([&] { return ended_.count(context) == 1; }));
+    EXPECT_FALSE(ended_[context]);
+    wait([] { return false; }, kLooks);
+    EXPECT_EQ(immediates_[static_cast<uint32_t>(context++)], 0);
+  }
+  post(from_, source_->bytes(), range_, 0, context);
+  ASSERT_TRUE(wait([&] { return ended_.count(context) == 1; }));
+  EXPECT_TRUE(ended_[context]) << "the connection goes on";
   EXPECT_EQ(target_->get(), bytes_);
 }
 
