@@ -20,17 +20,9 @@ class LightllmLike final : public Policy {
   Eviction eviction() const override { return Eviction::kRecompute; }
   Decision decide(const View& view) const override {
     Room room(view);
-    if (room.is_short()) {
-      Queue victims = in_state(view, RequestState::kRunning);
-      std::sort(victims.begin(), victims.end(),
-                [](const RequestView* a, const RequestView* b) { return came_first(b, a); });
-      cover_growth(room, victims);
-    }
-    Queue batch = in_state(view, RequestState::kRunning);
-    std::sort(batch.begin(), batch.end(), ends_later);
-    Queue waiting = in_state(view, RequestState::kWaiting);
-    std::sort(waiting.begin(), waiting.end(), came_first);
-    for (const RequestView* request : waiting) {
+    if (room.is_short()) cover_growth(room, in_reverse(view, RequestState::kRunning, came_first));
+    Queue batch = in_order(view, RequestState::kRunning, ends_later);
+    for (const RequestView* request : in_order(view, RequestState::kWaiting, came_first)) {
       if (!room.fits(*request)) break;
       batch.insert(std::upper_bound(batch.begin(), batch.end(), request, ends_later), request);
       if (peak_tokens(batch) > uint64_t{view.total_blocks} * kBlockTokens) break;
@@ -65,12 +57,9 @@ class LtrLike final : public Policy {
   Eviction eviction() const override { return Eviction::kRecompute; }
   Decision decide(const View& view) const override {
     Room room(view);
-    Queue victims = in_state(view, RequestState::kRunning);
-    std::sort(victims.begin(), victims.end(),
-              [](const RequestView* a, const RequestView* b) { return is_shorter(b, a); });
+    const Queue victims = in_reverse(view, RequestState::kRunning, is_shorter);
     cover_growth(room, victims);
-    Queue waiting = in_state(view, RequestState::kWaiting);
-    std::sort(waiting.begin(), waiting.end(), is_shorter);
+    const Queue waiting = in_order(view, RequestState::kWaiting, is_shorter);
     admit_by_preempting(room, waiting, victims,
                         [&](const RequestView& candidate, const RequestView& victim) {
                           return victim.running_since_us < view.now_us &&

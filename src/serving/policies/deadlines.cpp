@@ -31,9 +31,7 @@ class Edf final : public Policy {
   Eviction eviction() const override { return Eviction::kRotate; }
   Decision decide(const View& view) const override {
     Room room(view);
-    Queue victims = in_state(view, RequestState::kRunning);
-    std::sort(victims.begin(), victims.end(),
-              [](const RequestView* a, const RequestView* b) { return is_due_first(b, a); });
+    const Queue victims = in_reverse(view, RequestState::kRunning, is_due_first);
     cover_growth(room, victims);
     Queue queue = paused(view);
     std::sort(queue.begin(), queue.end(), is_due_first);
@@ -54,9 +52,7 @@ class SloClasses final : public Policy {
   Eviction eviction() const override { return Eviction::kRotate; }
   Decision decide(const View& view) const override {
     Room room(view);
-    Queue victims = in_state(view, RequestState::kRunning);
-    std::sort(victims.begin(), victims.end(),
-              [](const RequestView* a, const RequestView* b) { return is_above(b, a); });
+    const Queue victims = in_reverse(view, RequestState::kRunning, is_above);
     cover_growth(room, victims);
     Queue queue = paused(view);
     std::sort(queue.begin(), queue.end(), is_above);

@@ -8,18 +8,10 @@
 namespace braid::serving {
 namespace {
 
-bool came_last(const RequestView* a, const RequestView* b) { return came_first(b, a); }
-
-Queue by_arrival(const View& view, RequestState state) {
-  Queue queue = in_state(view, state);
-  std::sort(queue.begin(), queue.end(), came_first);
-  return queue;
-}
+Queue by_arrival(const View& view, RequestState state) { return in_order(view, state, came_first); }
 
 Queue latest_running(const View& view) {
-  Queue queue = in_state(view, RequestState::kRunning);
-  std::sort(queue.begin(), queue.end(), came_last);
-  return queue;
+  return in_reverse(view, RequestState::kRunning, came_first);
 }
 
 /// vLLM's: in the order of arrival; if the running cannot grow, who came last is computed again.
@@ -56,11 +48,7 @@ class WaitingFirst final : public Policy {
   Eviction eviction() const override { return Eviction::kRotate; }
   Decision decide(const View& view) const override {
     Room room(view);
-    Queue victims = in_state(view, RequestState::kRunning);
-    std::sort(victims.begin(), victims.end(), [](const RequestView* a, const RequestView* b) {
-      return a->running_since_us != b->running_since_us ? a->running_since_us < b->running_since_us
-                                                        : came_first(a, b);
-    });
+    const Queue victims = in_order(view, RequestState::kRunning, has_run_longer);
     cover_growth(room, victims);
     const Queue waiting = by_arrival(view, RequestState::kWaiting);
     admit_by_preempting(room, waiting, victims, [&](const RequestView&, const RequestView& victim) {
@@ -69,6 +57,12 @@ class WaitingFirst final : public Policy {
     if (room.admitted() == waiting.size())
       admit_in_order(room, by_arrival(view, RequestState::kRotary));
     return room.take();
+  }
+
+ private:
+  static bool has_run_longer(const RequestView* a, const RequestView* b) {
+    return a->running_since_us != b->running_since_us ? a->running_since_us < b->running_since_us
+                                                      : came_first(a, b);
   }
 };
 
@@ -79,15 +73,8 @@ class SjfOracle final : public Policy {
   Eviction eviction() const override { return Eviction::kRecompute; }
   Decision decide(const View& view) const override {
     Room room(view);
-    if (room.is_short()) {
-      Queue victims = in_state(view, RequestState::kRunning);
-      std::sort(victims.begin(), victims.end(),
-                [](const RequestView* a, const RequestView* b) { return is_shorter(b, a); });
-      cover_growth(room, victims);
-    }
-    Queue waiting = in_state(view, RequestState::kWaiting);
-    std::sort(waiting.begin(), waiting.end(), is_shorter);
-    admit_in_order(room, waiting);
+    if (room.is_short()) cover_growth(room, in_reverse(view, RequestState::kRunning, is_shorter));
+    admit_in_order(room, in_order(view, RequestState::kWaiting, is_shorter));
     return room.take();
   }
 

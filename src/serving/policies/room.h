@@ -1,6 +1,7 @@
 // The blocks that are left while a decision is made: a decision under construction, with its books.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -43,6 +44,19 @@ class Room {
 
 /// The requests of a view that are in this state, in no order.
 Queue in_state(const View& view, RequestState state);
+
+/// The same, in this order.
+template <typename Before>
+Queue in_order(const View& view, RequestState state, const Before& before) {
+  Queue queue = in_state(view, state);
+  std::sort(queue.begin(), queue.end(), before);
+  return queue;
+}
+
+template <typename Before>
+Queue in_reverse(const View& view, RequestState state, const Before& before) {
+  return in_order(view, state, [&](const auto* a, const auto* b) { return before(b, a); });
+}
 
 /// Who came first; ids decide among equals.
 bool came_first(const RequestView* a, const RequestView* b);
