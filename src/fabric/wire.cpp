@@ -5,6 +5,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/byte_codec.h"
+
 namespace braid::fabric {
 namespace {
 
@@ -17,106 +19,43 @@ Kind message_kind(size_t body) {
   return static_cast<Kind>(static_cast<size_t>(Kind::kMessage) + body);
 }
 
-// One description of each structure serves writing and reading: fields(archive, structure).
-
-class Writer {
+class Writer : public ByteWriter<uint16_t> {
  public:
   Writer(Kind kind, uint16_t version) : version_(version) {
-    for (char letter : kMagic) bytes_.push_back(static_cast<std::byte>(letter));
+    for (char letter : kMagic) number(static_cast<uint8_t>(letter));
     number(version);
     number(static_cast<uint8_t>(kind));
   }
 
   uint16_t version() const { return version_; }
-
-  template <typename Number>
-  void number(const Number& value) {
-    for (size_t i = 0; i < sizeof value; ++i)
-      bytes_.push_back(static_cast<std::byte>(static_cast<uint64_t>(value) >> 8 * i));
-  }
-  template <typename Container>
-  void bytes(const Container& values, size_t) {
-    number(static_cast<uint16_t>(values.size()));
-    for (const auto value : values) bytes_.push_back(static_cast<std::byte>(value));
-  }
-  template <typename T, typename Each>
-  void list(const std::vector<T>& values, size_t, const Each& each) {
-    number(static_cast<uint16_t>(values.size()));
-    for (const T& value : values) each(value);
-  }
-
   std::vector<std::byte> take(const Secret& secret) {
     if (version_ >= kFirstSealed)
-      for (const std::byte byte : secret.seal(bytes_)) bytes_.push_back(byte);
-    return std::move(bytes_);
+      for (const std::byte byte : secret.seal(written())) number(static_cast<uint8_t>(byte));
+    return ByteWriter::take();
   }
 
  private:
   uint16_t version_;
-  std::vector<std::byte> bytes_;
 };
 
-/// After the first thing that does not fit, all that is read is zero, and `ok` is false.
-class Reader {
+class Reader : public ByteReader<uint16_t> {
  public:
-  explicit Reader(Bytes bytes) : rest_(bytes) {
+  explicit Reader(Bytes bytes) : ByteReader(bytes) {
     for (char letter : kMagic) {
       uint8_t read = 0;
       number(read);
-      ok_ = ok_ && read == static_cast<uint8_t>(letter);
+      if (read != static_cast<uint8_t>(letter)) fail();
     }
     number(version_);
     number(kind_);
-    if (version_ < kFirstSealed) return;
-    if (rest_.size() < kSealBytes) ok_ = false;
-    rest_ = rest_.first(rest_.size() - std::min(rest_.size(), kSealBytes));
-  }
-
-  template <typename Number>
-  void number(Number& value) {
-    uint64_t read = 0;
-    const Bytes from = take(sizeof value);
-    for (size_t i = 0; i < from.size(); ++i) read |= static_cast<uint64_t>(from[i]) << 8 * i;
-    if (std::is_same_v<Number, bool> && read > 1) ok_ = false;
-    value = static_cast<Number>(read);
-  }
-  template <typename Container>
-  void bytes(Container& values, size_t count_max) {
-    const Bytes from = take(count(count_max));
-    values.resize(from.size());
-    if (!from.empty()) std::memcpy(values.data(), from.data(), from.size());
-  }
-  template <typename T, typename Each>
-  void list(std::vector<T>& values, size_t count_max, const Each& each) {
-    values.resize(count(count_max));
-    for (T& value : values) each(value);
+    if (version_ >= kFirstSealed) leave_out(kSealBytes);
   }
 
   uint8_t kind() const { return kind_; }
   bool is_of_known_version() const { return version_ >= kVersionOldest && version_ <= kVersion; }
   uint16_t version() const { return version_; }
-  bool ok() const { return ok_; }
-  bool is_at_end() const { return rest_.empty(); }
 
  private:
-  size_t count(size_t count_max) {
-    uint16_t count = 0;
-    number(count);
-    if (count > count_max || count > rest_.size()) ok_ = false;
-    return ok_ ? count : 0;
-  }
-  Bytes take(size_t size_bytes) {
-    if (!ok_ || size_bytes > rest_.size()) {
-      ok_ = false;
-      return {};
-    }
-    const Bytes taken = rest_.first(size_bytes);
-    rest_ = rest_.subspan(size_bytes);
-    return taken;
-  }
-
-  Bytes rest_;
-  bool ok_ = true;
   uint16_t version_ = 0;
   uint8_t kind_ = 0;
 };
