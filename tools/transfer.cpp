@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 
+#include "base/clock.h"
 #include "fabric/library/trust.h"
 #include "tools/commands.h"
 #include "tools/table.h"
@@ -134,7 +135,7 @@ int segments(const Transfer::Options& options, const std::string& text) {
   if (!name.ok()) return fail(name.status());
   const auto secret = secret_of(options);
   if (!secret.ok()) return fail(secret.status());
-  const uint64_t end_ns = transfer::monotonic_ns() + 10'000'000'000;
+  const uint64_t end_ns = monotonic_ns() + 10'000'000'000;
   const auto description =
       transfer::resolve(name.value(), store_of(options), secret.value(), end_ns);
   if (!description.ok()) return fail(description.status());

@@ -1,6 +1,7 @@
 #include "base/clock.h"
 
 #include <ctime>
+#include <limits>
 
 namespace braid {
 namespace {
@@ -22,6 +23,12 @@ class SystemClock final : public Clock {
 Clock& system_clock() {
   static SystemClock clock;
   return clock;
+}
+
+uint64_t monotonic_after_ns(uint64_t limit_us) {
+  constexpr uint64_t kMax = std::numeric_limits<uint64_t>::max();
+  const uint64_t now_ns = monotonic_ns();
+  return limit_us > (kMax - now_ns) / 1000 ? kMax : now_ns + limit_us * 1000;
 }
 
 }  // namespace braid

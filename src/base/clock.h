@@ -19,5 +19,8 @@ class Clock {
 
 /// CLOCK_MONOTONIC.
 Clock& system_clock();
+inline uint64_t monotonic_ns() { return system_clock().now_ns(); }
+/// So many microseconds from now; where that is beyond all times, the last one.
+uint64_t monotonic_after_ns(uint64_t limit_us);
 
 }  // namespace braid

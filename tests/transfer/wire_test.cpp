@@ -9,6 +9,7 @@
 #include <random>
 #include <thread>
 
+#include "base/clock.h"
 #include "transfer/buffers.h"
 #include "transfer/description.h"
 #include "transfer/directory/resolve.h"

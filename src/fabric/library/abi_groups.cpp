@@ -37,7 +37,7 @@ braid_status braid_fabric_scatter(braid_fabric* fabric, uint64_t region, uint64_
           {{parts[i].source_offset_bytes, parts[i].target_offset_bytes, parts[i].size_bytes},
            optional_of(parts[i].immediate)});
     return hand_out(service.with([&](Engine& engine) {
-      return engine.scatter(region, group, all, Service::after_ns(limit_us));
+      return engine.scatter(region, group, all, braid::monotonic_after_ns(limit_us));
     }),
                     ticket);
   };
@@ -48,7 +48,7 @@ braid_status braid_fabric_barrier(braid_fabric* fabric, uint64_t group, uint64_t
                                   uint64_t* ticket) {
   const auto barrier = [&](Service& service) {
     return hand_out(service.with([&](Engine& engine) {
-      return engine.barrier(group, Service::after_ns(limit_us));
+      return engine.barrier(group, braid::monotonic_after_ns(limit_us));
     }),
                     ticket);
   };

@@ -44,7 +44,7 @@ braid_status braid_fabric_grant(braid_fabric* fabric, uint64_t region, uint64_t 
 braid_status braid_fabric_revoke(braid_fabric* fabric, uint64_t grant, uint64_t limit_us,
                                  int* fence) {
   const auto revoke = [&](Service& service) {
-    const uint64_t end_ns = Service::after_ns(limit_us);
+    const uint64_t end_ns = braid::monotonic_after_ns(limit_us);
     const Status asked = service.with([&](Engine& engine) { return engine.revoke(grant, end_ns); });
     if (!asked.ok()) return report(asked);
     // The engine itself ends this at the limit.

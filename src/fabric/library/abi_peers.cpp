@@ -33,7 +33,7 @@ braid_status braid_fabric_connect(braid_fabric* fabric, const void* address, siz
     const Secret secret = service.with([](Engine& engine) { return engine.secret(); });
     const Result<Address> decoded = decode_address(bytes_of(address, address_bytes), secret);
     if (!decoded.ok()) return report(decoded.status());
-    const uint64_t end_ns = Service::after_ns(limit_us);
+    const uint64_t end_ns = braid::monotonic_after_ns(limit_us);
     const Result<uint64_t> connecting =
         service.with([&](Engine& engine) { return engine.connect(decoded.value(), end_ns); });
     if (!connecting.ok()) return report(connecting.status());

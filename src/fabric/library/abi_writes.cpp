@@ -21,7 +21,7 @@ braid_status braid_fabric_write(braid_fabric* fabric, uint64_t region, uint64_t 
     const Slice slice{source_offset_bytes, target_offset_bytes, size_bytes};
     return hand_out(service.with([&](Engine& engine) {
       return engine.write(region, target, slice, optional_of(immediate),
-                          Service::after_ns(limit_us));
+                          braid::monotonic_after_ns(limit_us));
     }),
                     ticket);
   };
@@ -37,7 +37,7 @@ braid_status braid_fabric_write_pages(braid_fabric* fabric, uint64_t region,
     return hand_out(service.with([&](Engine& engine) {
       return engine.write_pages(region, target, page_bytes, pages_of(*source, page_count),
                                 pages_of(*destination, page_count), optional_of(immediate),
-                                Service::after_ns(limit_us));
+                                braid::monotonic_after_ns(limit_us));
     }),
                     ticket);
   };
@@ -48,7 +48,7 @@ braid_status braid_fabric_notify(braid_fabric* fabric, uint64_t peer, uint32_t i
                                  uint64_t limit_us, uint64_t* ticket) {
   const auto notify = [&](Service& service) {
     return hand_out(service.with([&](Engine& engine) {
-      return engine.notify(peer, immediate, Service::after_ns(limit_us));
+      return engine.notify(peer, immediate, braid::monotonic_after_ns(limit_us));
     }),
                     ticket);
   };

@@ -1,10 +1,8 @@
 #include "fabric/library/service.h"
 
 #include <sched.h>
-#include <time.h>
 
 #include <chrono>
-#include <limits>
 #include <utility>
 
 #include "fabric/gpu/memory.h"
@@ -17,10 +15,6 @@
 
 namespace braid::fabric {
 namespace {
-
-constexpr uint64_t kBusyNs = 100'000;  // after something has happened, it looks again at once
-// Between looks when nothing happens, where no descriptor tells.
-constexpr auto kQuiet = std::chrono::microseconds(400);
 
 int kind_of(About about) {
   switch (about) {
@@ -110,10 +104,10 @@ Service::Service(RailChoice rails, std::unique_ptr<Engine> engine, std::unique_p
 Service::~Service() {
   {
     const std::lock_guard lock(mutex_);
-    is_ending_ = true;
+    drivers_.is_ending = true;
     sleep_.wake();
   }
-  changed_.notify_one();
+  drivers_.changed.notify_one();
   thread_.join();
   with([](Engine& engine) { engine.completions().cancel_all(); });
   events_.reset();  // before the engine: a callback may still be in a call
@@ -124,26 +118,15 @@ Service::~Service() {
 /// longer than this.
 void Service::take_leave() {
   constexpr uint64_t kLimitUs = 100'000;
-  const uint64_t end_ns = after_ns(kLimitUs);
+  const uint64_t end_ns = monotonic_after_ns(kLimitUs);
   engine_->say_goodbye();
-  while (engine_->has_messages_under_way() && now_ns() < end_ns) (void)engine_->step(now_ns());
-}
-
-uint64_t Service::now_ns() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
-}
-
-uint64_t Service::after_ns(uint64_t limit_us) {
-  constexpr uint64_t kMax = std::numeric_limits<uint64_t>::max();
-  const uint64_t now = now_ns();
-  return limit_us > (kMax - now) / 1000 ? kMax : now + limit_us * 1000;
+  while (engine_->has_messages_under_way() && monotonic_ns() < end_ns)
+    (void)engine_->step(monotonic_ns());
 }
 
 bool Service::wait(uint64_t limit_us, const std::function<bool(Engine&)>& is_so) {
-  const uint64_t end_ns = after_ns(limit_us);
-  ++waiting_;
+  const uint64_t end_ns = monotonic_after_ns(limit_us);
+  ++drivers_.waiting;
   bool is_met = false;
   for (;;) {
     bool is_busy = false;
@@ -152,11 +135,11 @@ bool Service::wait(uint64_t limit_us, const std::function<bool(Engine&)>& is_so)
       is_met = is_so(*engine_);
       if (!is_met) is_busy = step();
     }
-    if (is_met || is_ending_ || now_ns() >= end_ns) break;
+    if (is_met || drivers_.is_ending || monotonic_ns() >= end_ns) break;
     if (!is_busy) sched_yield();
   }
   const std::lock_guard lock(mutex_);
-  if (--waiting_ == 0) changed_.notify_one();
+  if (--drivers_.waiting == 0) drivers_.changed.notify_one();
   follow_up();
   return is_met;
 }
@@ -183,28 +166,16 @@ Status Service::release(uint64_t watcher) {
 }
 
 void Service::work() {
-  uint64_t happened_ns = 0;
-  std::unique_lock lock(mutex_);
-  while (!is_ending_) {
-    const bool is_driven = waiting_ > 0;
-    if (!is_driven && step()) happened_ns = now_ns();
-    if (is_driven) {
-      changed_.wait(lock, [this] { return waiting_ == 0 || is_ending_; });
-    } else if (now_ns() - happened_ns > kBusyNs) {
-      rest(lock);
-    } else {
-      lock.unlock();
-      sched_yield();
-      lock.lock();
-    }
-  }
+  look_until_end(
+      mutex_, drivers_, [this] { return step(); },
+      [this](std::unique_lock<std::mutex>& lock) { rest(lock); });
 }
 
 void Service::rest(std::unique_lock<std::mutex>& lock) {
   if (!descriptors_.empty() && watchers_.is_empty() && engine_->arm())
-    sleep_.until(engine_->next_deadline_ns(), now_ns(), descriptors_, lock);
+    sleep_.until(engine_->next_deadline_ns(), monotonic_ns(), descriptors_, lock);
   else
-    changed_.wait_for(lock, kQuiet);
+    drivers_.changed.wait_for(lock, kQuiet);
 }
 
 // ---- Under the mutex ----
@@ -217,7 +188,7 @@ void Service::follow_up() {
 }
 
 bool Service::step() {
-  const bool is_busy = engine_->step(now_ns());
+  const bool is_busy = engine_->step(monotonic_ns());
   deliver();
   return watchers_.poll(*events_) || is_busy;
 }

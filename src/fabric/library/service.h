@@ -14,8 +14,10 @@
 #include <type_traits>
 #include <vector>
 
+#include "base/clock.h"
 #include "fabric/engine.h"
 #include "fabric/library/events.h"
+#include "fabric/library/looks.h"
 #include "fabric/library/options.h"
 #include "fabric/library/rail_choice.h"
 #include "fabric/library/sleep.h"
@@ -63,10 +65,7 @@ class Service {
   Status release(uint64_t watcher);
 
   /// Its end has begun: a callback that runs is to call nothing more.
-  bool is_ending() const { return is_ending_; }
-
-  static uint64_t now_ns();
-  static uint64_t after_ns(uint64_t limit_us);
+  bool is_ending() const { return drivers_.is_ending; }
 
  private:
   /// Whoever asked to be told.
@@ -93,9 +92,7 @@ class Service {
   std::unique_ptr<Events> events_;
   std::vector<int> descriptors_;  // that wake the thread; empty: a rail has none
   Sleep sleep_;
-  std::atomic<int> waiting_ = 0;     // callers that drive it
-  std::condition_variable changed_;  // nobody waits any more, or the end has begun
-  std::atomic<bool> is_ending_ = false;
+  Drivers drivers_;
   std::thread thread_;
 };
 

@@ -1,10 +1,10 @@
 #include "transfer/backends/fabric.h"
 
-#include <time.h>
-
 #include <algorithm>
 #include <limits>
 #include <utility>
+
+#include "base/clock.h"
 
 namespace braid::transfer {
 namespace {
@@ -17,12 +17,6 @@ constexpr uint64_t kYieldNs = 30'000'000;
 constexpr uint64_t kUnreachableNs = 10'000'000'000;
 constexpr uint64_t kFarewellNs = 100'000'000;
 
-uint64_t clock_ns() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
-}
-
 }  // namespace
 
 FabricBackend::FabricBackend(std::vector<std::unique_ptr<Rail>> rails, const Incarnation& self)
@@ -33,13 +27,13 @@ FabricBackend::~FabricBackend() { take_leave(); }
 /// One that does not listen is not waited for longer than this.
 void FabricBackend::take_leave() {
   for (const auto& [link, who] : who_) rails_[link.rail]->send(link.link, Leaving{});
-  const uint64_t end_ns = clock_ns() + kFarewellNs;
+  const uint64_t end_ns = monotonic_ns() + kFarewellNs;
   const auto say = [&] {
     bool is_under_way = true;
-    while (is_under_way && clock_ns() < end_ns) {
+    while (is_under_way && monotonic_ns() < end_ns) {
       is_under_way = false;
       for (const auto& rail : rails_) {
-        (void)rail->step(clock_ns());
+        (void)rail->step(monotonic_ns());
         is_under_way = is_under_way || rail->has_messages_under_way();
       }
     }
@@ -83,7 +77,7 @@ Status FabricBackend::add_way(uint32_t id, const Incarnation& who, size_t rail,
   way.engine = engine.value();
   Peer& peer = peers_[who];
   peer.ways.push_back(id);
-  peer.heard_ns = now_ns_ = clock_ns();
+  peer.heard_ns = now_ns_ = monotonic_ns();
   dial(ways_[id] = std::move(way));
   opening_.push_back(id);
   return {};

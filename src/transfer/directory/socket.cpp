@@ -7,13 +7,13 @@
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 #include <memory>
 
+#include "base/clock.h"
 #include "base/try.h"
 
 namespace braid::transfer {
@@ -94,12 +94,6 @@ Status receive_all(int socket, MutableBytes bytes, uint64_t end_ns) {
 
 Descriptor::~Descriptor() {
   if (number_ >= 0) close(number_);
-}
-
-uint64_t monotonic_ns() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
 }
 
 Result<Descriptor> listen_at(const HostAndPort& at, uint16_t& port) {

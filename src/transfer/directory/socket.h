@@ -42,8 +42,6 @@ Result<Descriptor> connect_to_path(const std::string& path);
 Result<std::vector<std::byte>> ask(const Descriptor& socket, Bytes question, size_t bytes_max,
                                    uint64_t end_ns);
 
-uint64_t monotonic_ns();
-
 /// A frame's length, in front of it: 4 bytes, little endian.
 inline constexpr size_t kLengthBytes = 4;
 uint32_t read_length(Bytes four);

@@ -21,7 +21,7 @@ Request request_of(const braid_transfer_request& given) {
   request.address = given.address;
   request.size_bytes = given.size_bytes;
   request.urgency = given.urgency == BRAID_TRANSFER_URGENT ? Urgency::kUrgent : Urgency::kBulk;
-  if (given.limit_us != 0) request.deadline_ns = Service::after_ns(given.limit_us);
+  if (given.limit_us != 0) request.deadline_ns = braid::monotonic_after_ns(given.limit_us);
   return request;
 }
 

@@ -17,12 +17,10 @@
 namespace braid::transfer {
 namespace {
 
-constexpr uint64_t kBusyNs = 100'000;   // after something has happened, it looks again at once
 constexpr uint64_t kDriveNs = 200'000;  // a caller that waits steps aside when nothing happens
 constexpr uint64_t kLongestSleepNs = 1'000'000'000;
 // Between looks when nothing happens, where no descriptor tells. As fabric's
 // (fabric/library/service).
-constexpr auto kQuiet = std::chrono::microseconds(400);
 constexpr uint64_t kSettleUs = 50'000;  // that the other ways have once the first one works
 /// A process of a busy host may not run for so long: what it has not done yet is not late.
 constexpr uint64_t kOverdueNs = 15'000'000;
@@ -85,10 +83,10 @@ Service::~Service() {
   lease_.reset();
   {
     const std::lock_guard lock(mutex_);
-    is_ending_ = true;
+    drivers_.is_ending = true;
     sleep_.wake();
   }
-  changed_.notify_all();
+  drivers_.changed.notify_all();
   happened_.notify_all();
   thread_.join();
 }
@@ -98,7 +96,7 @@ Status Service::take_name(const std::string& name) {
   BRAID_LET(store, open_store(store_));
   const auto is_alive = [this](const std::string& value) {
     const Result<Name> other = parse_name(value);
-    return other.ok() && resolve(other.value(), {}, secret_, after_ns(1'000'000)).ok();
+    return other.ok() && resolve(other.value(), {}, secret_, monotonic_after_ns(1'000'000)).ok();
   };
   BRAID_LET(lease, Lease::take(std::move(store), name, this->name(), is_alive));
   lease_ = std::move(lease);
@@ -107,14 +105,8 @@ Status Service::take_name(const std::string& name) {
 
 std::string Service::name() const { return write_name(directory_->at(), engine_->incarnation()); }
 
-uint64_t Service::after_ns(uint64_t limit_us) {
-  constexpr uint64_t kMax = std::numeric_limits<uint64_t>::max();
-  const uint64_t now = monotonic_ns();
-  return limit_us > (kMax - now) / 1000 ? kMax : now + limit_us * 1000;
-}
-
 Result<uint64_t> Service::open_segment(const std::string& text, uint64_t limit_us) {
-  const uint64_t end_ns = after_ns(limit_us);
+  const uint64_t end_ns = monotonic_after_ns(limit_us);
   const auto left_us = [&] {
     const uint64_t now = monotonic_ns();
     return now < end_ns ? (end_ns - now) / 1000 : 0;
@@ -160,12 +152,12 @@ Status Service::wait_until_free(uint64_t buffer, uint64_t limit_us) {
 }
 
 bool Service::wait(uint64_t limit_us, const std::function<bool(Engine&)>& is_so) {
-  const uint64_t end_ns = after_ns(limit_us);
+  const uint64_t end_ns = monotonic_after_ns(limit_us);
   if (const std::optional<bool> met = drive(end_ns, is_so)) return *met;
   std::unique_lock lock(mutex_);
   ++sleeping_;
   bool is_met = is_so(*engine_);
-  while (!is_met && !is_ending_ && monotonic_ns() < end_ns) {
+  while (!is_met && !drivers_.is_ending && monotonic_ns() < end_ns) {
     const uint64_t left_ns = std::min<uint64_t>(end_ns - monotonic_ns(), kLongestSleepNs);
     happened_.wait_for(lock, std::chrono::nanoseconds(left_ns));
     is_met = is_so(*engine_);
@@ -177,7 +169,7 @@ bool Service::wait(uint64_t limit_us, const std::function<bool(Engine&)>& is_so)
 /// Nothing: it has been quiet for a while, and the thread takes over.
 std::optional<bool> Service::drive(uint64_t end_ns, const std::function<bool(Engine&)>& is_so) {
   uint64_t happened_ns = monotonic_ns();
-  ++waiting_;
+  ++drivers_.waiting;
   bool is_met = false, is_quiet = false;
   for (;;) {
     bool is_busy = false;
@@ -189,11 +181,11 @@ std::optional<bool> Service::drive(uint64_t end_ns, const std::function<bool(Eng
     const uint64_t now_ns = monotonic_ns();
     if (is_busy) happened_ns = now_ns;
     is_quiet = now_ns - happened_ns > kDriveNs;
-    if (is_met || is_quiet || is_ending_ || now_ns >= end_ns) break;
+    if (is_met || is_quiet || drivers_.is_ending || now_ns >= end_ns) break;
     if (!is_busy) sched_yield();
   }
   const std::lock_guard lock(mutex_);
-  if (--waiting_ == 0) changed_.notify_all();
+  if (--drivers_.waiting == 0) drivers_.changed.notify_all();
   follow_up();
   return is_met || !is_quiet ? std::optional(is_met) : std::nullopt;
 }
@@ -231,26 +223,14 @@ std::optional<Notified> Service::next_notification(uint64_t limit_us) {
 // ---- The thread ----
 
 void Service::work() {
-  uint64_t happened_ns = 0;
-  std::unique_lock lock(mutex_);
-  while (!is_ending_) {
-    const bool is_driven = waiting_ > 0;
-    if (!is_driven && step()) happened_ns = monotonic_ns();
-    if (is_driven) {
-      changed_.wait(lock, [this] { return waiting_ == 0 || is_ending_; });
-    } else if (monotonic_ns() - happened_ns > kBusyNs) {
-      rest(lock);
-    } else {
-      lock.unlock();
-      sched_yield();
-      lock.lock();
-    }
-  }
+  fabric::look_until_end(
+      mutex_, drivers_, [this] { return step(); },
+      [this](std::unique_lock<std::mutex>& lock) { rest(lock); });
 }
 
 void Service::rest(std::unique_lock<std::mutex>& lock) {
   if (engine_->has_to_be_asked())
-    changed_.wait_for(lock, kQuiet);
+    drivers_.changed.wait_for(lock, fabric::kQuiet);
   else if (engine_->arm())
     sleep_.until(std::min(engine_->next_deadline_ns(), directory_->next_deadline_ns()),
                  monotonic_ns(), descriptors_, lock);

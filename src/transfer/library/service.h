@@ -16,6 +16,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "base/clock.h"
+#include "fabric/library/looks.h"
 #include "fabric/library/sleep.h"
 #include "topology/machine.h"
 #include "transfer/directory/lease.h"
@@ -71,8 +73,7 @@ class Service {
   /// Blocks until one has come, or the limit.
   std::optional<Notified> next_notification(uint64_t limit_us);
 
-  bool is_ending() const { return is_ending_; }
-  static uint64_t after_ns(uint64_t limit_us);
+  bool is_ending() const { return drivers_.is_ending; }
 
  private:
   Service(fabric::Secret secret, std::unique_ptr<Engine> engine,
@@ -98,11 +99,9 @@ class Service {
   bool is_told_ = false;  // somebody has asked for it
   std::deque<uint64_t> ended_;
   std::deque<Notified> notifications_;
-  std::atomic<int> waiting_ = 0;      // callers that drive it
-  std::condition_variable changed_;   // nobody waits any more, or the end has begun
+  fabric::Drivers drivers_;
   int sleeping_ = 0;                  // callers that the thread works for; under the mutex
   std::condition_variable happened_;  // something, perhaps what they wait for
-  std::atomic<bool> is_ending_ = false;
   std::thread thread_;
 };
 
