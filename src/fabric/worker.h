@@ -119,6 +119,8 @@ class Worker {
 
   /// True if anything was posted or has completed.
   bool step(uint64_t now_ns);
+  /// What rails have room for.
+  bool post() { return fill(); }
   bool is_idle() const { return postings_.size() == 0 && turns_.empty(); }
 
  private:

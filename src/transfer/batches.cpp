@@ -197,6 +197,7 @@ void Engine::post_all() {
   while (const std::optional<Probe> probe = scheduler_.next_probe(now_ns_))
     if (const auto path = paths_.find(probe->path); path != paths_.end())
       path->second.backend->probe(probe->path, probe->id);
+  fabric_.push();
   take_scheduler_events();
 }
 

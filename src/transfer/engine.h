@@ -174,7 +174,7 @@ class Engine {
   uint64_t next_deadline_ns() const;
   std::vector<int> wait_descriptors();
   bool has_to_be_asked() const { return fabric_.has_to_be_asked(); }
-  bool arm() { return fabric_.arm() && memory_.arm() && file_.arm(); }
+  bool arm() { return fabric_.arm() && memory_.arm() && file_.arm() && owned_->jobs->arm(); }
   /// Nothing of this side's is under way.
   bool is_idle() const { return running_.size() == 0; }
 

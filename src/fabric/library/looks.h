@@ -18,9 +18,14 @@ inline constexpr uint64_t kBusyNs = 100'000;  ///< after something has happened,
 /// Between looks when nothing happens, where no descriptor tells.
 inline constexpr auto kQuiet = std::chrono::microseconds(400);
 
+/// So soon a caller that drove the engine, and has not said that the thread is to go on, comes
+/// back.
+inline constexpr uint64_t kComesBackNs = 100'000;
+
 /// What callers that wait for something, and so drive the engine, tell the thread.
 struct Drivers {
   std::atomic<int> waiting = 0;
+  uint64_t left_ns = 0;             ///< when the last one left that may come back; under the mutex
   std::condition_variable changed;  ///< nobody waits any more, or the end has begun
   std::atomic<bool> is_ending = false;
 };
@@ -32,10 +37,10 @@ void look_until_end(std::mutex& mutex, Drivers& drivers, const Step& step, const
   uint64_t happened_ns = 0;
   std::unique_lock lock(mutex);
   while (!drivers.is_ending) {
-    const bool is_driven = drivers.waiting > 0;
+    const bool is_driven = drivers.waiting > 0 || monotonic_ns() < drivers.left_ns + kComesBackNs;
     if (!is_driven && step()) happened_ns = monotonic_ns();
     if (is_driven) {
-      drivers.changed.wait(lock, [&] { return drivers.waiting == 0 || drivers.is_ending; });
+      drivers.changed.wait_for(lock, kQuiet);
     } else if (monotonic_ns() - happened_ns > kBusyNs) {
       rest(lock);
     } else {

@@ -327,6 +327,10 @@ bool FabricBackend::step(uint64_t now_ns) {
   return is_busy || !events_.empty();
 }
 
+void FabricBackend::push() {
+  for (const auto& rail : rails_) (void)rail->push();
+}
+
 uint64_t FabricBackend::next_deadline_ns() const {
   uint64_t next_ns = std::numeric_limits<uint64_t>::max();
   for (const auto& rail : rails_) next_ns = std::min(next_ns, rail->next_deadline_ns());

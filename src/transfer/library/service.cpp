@@ -18,12 +18,13 @@ namespace braid::transfer {
 namespace {
 
 constexpr uint64_t kDriveNs = 200'000;  // a caller that waits steps aside when nothing happens
+constexpr auto kNoRoom = std::chrono::microseconds(20);  // what is to be posted waits so long
 constexpr uint64_t kLongestSleepNs = 1'000'000'000;
-// Between looks when nothing happens, where no descriptor tells. As fabric's
-// (fabric/library/service).
 constexpr uint64_t kSettleUs = 50'000;  // that the other ways have once the first one works
 /// A process of a busy host may not run for so long: what it has not done yet is not late.
 constexpr uint64_t kOverdueNs = 15'000'000;
+/// Between looks for questions, which each cost a system call.
+constexpr uint64_t kDirectoryNs = 200'000;
 constexpr size_t kNotificationsMax = 4096;
 
 }  // namespace
@@ -185,9 +186,16 @@ std::optional<bool> Service::drive(uint64_t end_ns, const std::function<bool(Eng
     if (!is_busy) sched_yield();
   }
   const std::lock_guard lock(mutex_);
-  if (--drivers_.waiting == 0) drivers_.changed.notify_all();
+  if (--drivers_.waiting == 0) hand_over(is_quiet);
   follow_up();
   return is_met || !is_quiet ? std::optional(is_met) : std::nullopt;
+}
+
+/// To the thread. A caller whose batch has ended submits the next one soon, as a rule: to wake the
+/// thread for the time between costs both more than the thread's own look does, which comes then.
+void Service::hand_over(bool is_for_long) {
+  drivers_.left_ns = is_for_long ? 0 : monotonic_ns();
+  if (is_for_long) drivers_.changed.notify_all();
 }
 
 // ---- Events ----
@@ -234,6 +242,8 @@ void Service::rest(std::unique_lock<std::mutex>& lock) {
   else if (engine_->arm())
     sleep_.until(std::min(engine_->next_deadline_ns(), directory_->next_deadline_ns()),
                  monotonic_ns(), descriptors_, lock);
+  else
+    drivers_.changed.wait_for(lock, kNoRoom);
 }
 
 // ---- Under the mutex ----
@@ -247,7 +257,8 @@ void Service::follow_up() {
 
 bool Service::step() {
   const uint64_t now_ns = monotonic_ns();
-  const bool is_asked = directory_->step(now_ns);
+  const bool is_asked = now_ns >= look_at_directory_ns_ && directory_->step(now_ns);
+  if (now_ns >= look_at_directory_ns_) look_at_directory_ns_ = now_ns + kDirectoryNs;
   const bool is_busy = engine_->step(now_ns);
   deliver();
   return is_busy || is_asked;

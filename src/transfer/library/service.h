@@ -78,6 +78,7 @@ class Service {
  private:
   Service(fabric::Secret secret, std::unique_ptr<Engine> engine,
           std::unique_ptr<DirectoryServer> directory);
+  void hand_over(bool is_for_long);
   std::optional<bool> drive(uint64_t end_ns, const std::function<bool(Engine&)>& is_so);
   void work();
   void rest(std::unique_lock<std::mutex>& lock);
@@ -93,6 +94,7 @@ class Service {
   std::mutex mutex_;
   std::unique_ptr<Engine> engine_;              // under the mutex
   std::unique_ptr<DirectoryServer> directory_;  // under the mutex
+  uint64_t look_at_directory_ns_ = 0;
   std::vector<int> descriptors_;
   fabric::Sleep sleep_;
   Descriptor events_;     // an eventfd
