@@ -88,7 +88,19 @@ void Engine::start(uint64_t batch, size_t index, const Request& request) {
   spec.source = static_cast<uint32_t>(batch);  // batches take turns
   spec.address = request.address;
   spec.deadline_ns = request.deadline_ns;
+  spec.is_whole = is_doubtful(*segment, request);
   scheduler_.add(std::move(spec), now_ns_);
+}
+
+/// It leaves a range of the owner's, as far as is known here. The owner is asked for all of it at
+/// once: slices of the inner part would be delivered before the outer part is refused.
+bool Engine::is_doubtful(const Segment& segment, const Request& request) {
+  const auto next = segment.ends.upper_bound(request.address);
+  const bool reaches_next =
+      next != segment.ends.end() && next->first - request.address < request.size_bytes;
+  if (reaches_next || next == segment.ends.begin()) return reaches_next;
+  const uint64_t end = std::prev(next)->second;
+  return request.address < end && request.size_bytes > end - request.address;
 }
 
 Result<BatchStatus> Engine::status(uint64_t id) const {

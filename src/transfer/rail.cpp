@@ -133,6 +133,12 @@ bool Rail::is_open(uint64_t id) const {
   return link != nullptr && !link->is_closed;
 }
 
+bool Rail::serves(uint64_t id) const {
+  const Link* link = links_.find(id);
+  return link != nullptr && !link->is_closed &&
+         (!link->grants.empty() || !link->lent.empty() || link->stage != nullptr);
+}
+
 uint64_t Rail::generation(uint64_t id) const {
   const Link* link = links_.find(id);
   return link == nullptr ? 0 : link->generation;

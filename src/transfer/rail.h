@@ -108,6 +108,8 @@ class Rail {
   bool is_up(uint64_t link) const;
   /// Not closed, by whoever.
   bool is_open(uint64_t link) const;
+  /// The peer has asked for what this side owns: it may be using the link.
+  bool serves(uint64_t link) const;
   bool has_links() const { return links_.size() > 0; }
   /// Closes links from that rail of another process, up to that generation; true: nothing of them
   /// can land any more. False: ask again.
