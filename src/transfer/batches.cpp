@@ -232,11 +232,10 @@ void Engine::take(Backend& backend) {
 
 void Engine::take(const PieceEnd& end) {
   const auto posted = posted_.find(end.id);
+  const bool is_the_owners = end.cause != Cause::kNone && end.cause != Cause::kPathFailed;
   if (posted != posted_.end()) {
     Running* running = running_.find(posted->second.request);
-    const bool is_the_owners =
-        end.cause != Cause::kNone && end.cause != Cause::kPathFailed && running != nullptr;
-    if (is_the_owners && running->cause == Cause::kNone) {
+    if (is_the_owners && running != nullptr && running->cause == Cause::kNone) {
       running->cause = end.cause;
       scheduler_.cancel(posted->second.request, now_ns_);
     }
@@ -245,6 +244,7 @@ void Engine::take(const PieceEnd& end) {
     posted_.erase(posted);
   }
   const Ending how = end.cause == Cause::kNone ? Ending::kDone
+                     : is_the_owners           ? Ending::kRejected
                      : end.may_land            ? Ending::kLost
                                                : Ending::kFailed;
   scheduler_.ended(end.id, how, now_ns_);

@@ -11,10 +11,12 @@ constexpr uint64_t kRefusedPauseNs = 20'000;
 // A path that has nothing in flight and no room for so long may never have any.
 constexpr uint64_t kRefusedMaxNs = 100'000'000;
 
-// What nothing has changed for is asked again after so long, since slices in flight may be late now.
+// What nothing has changed for is asked again after so long, since slices in flight may be late
+// now.
 constexpr uint64_t kNothingNs = 20'000;
 
-// Flows of the same ways wait for room together, as a rule: if so many do, the others are not asked.
+// Flows of the same ways wait for room together, as a rule: if so many do, the others are not
+// asked.
 constexpr size_t kFlowsAsked = 8;
 
 // How long the slice of a guest keeps a rail busy.
@@ -269,6 +271,10 @@ void Scheduler::posting_ended(uint64_t posting, Open& open, Ending how, uint64_t
       if (!open.is_late) requeue(slice);
       close(posting);
       refused(index, now_ns);
+      break;
+    case Ending::kRejected:
+      if (!open.is_late) requeue(slice);
+      close(posting);
       break;
   }
   set_path_timer(index);

@@ -37,8 +37,8 @@ class FairOrder {
   }
   /// Asks in turn until one posts: `post(id)` returns how many bytes it has posted, 0 if it cannot
   /// now, kNorOthers if nobody behind it can either. Nobody is added or removed meanwhile. Returns
-  /// the bytes. Who has a turn keeps it for `turn_bytes`: equal batches that went side by side slice
-  /// by slice would all end late.
+  /// the bytes. Who has a turn keeps it for `turn_bytes`: equal batches that went side by side
+  /// slice by slice would all end late.
   template <typename Post>
   uint64_t take(uint64_t turn_bytes, const Post& post) {
     if (held_bytes_ < turn_bytes && places_.count(holder_) > 0) {
