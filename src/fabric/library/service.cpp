@@ -172,10 +172,12 @@ void Service::work() {
 }
 
 void Service::rest(std::unique_lock<std::mutex>& lock) {
-  if (!descriptors_.empty() && watchers_.is_empty() && engine_->arm())
-    sleep_.until(engine_->next_deadline_ns(), monotonic_ns(), descriptors_, lock);
-  else
+  const bool nobody_tells =
+      descriptors_.empty() || !watchers_.is_empty() || engine_->waits_for_room();
+  if (nobody_tells)
     drivers_.changed.wait_for(lock, kQuiet);
+  else if (engine_->arm())
+    sleep_.until(engine_->next_deadline_ns(), monotonic_ns(), descriptors_, lock);
 }
 
 // ---- Under the mutex ----
