@@ -122,6 +122,8 @@ class Worker {
   /// What rails have room for.
   bool post() { return fill(); }
   bool is_idle() const { return postings_.size() == 0 && turns_.empty(); }
+  /// Something is to be posted yet.
+  bool waits_for_room() const { return !turns_.empty(); }
 
  private:
   struct Rail {

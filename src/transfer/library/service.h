@@ -78,8 +78,6 @@ class Service {
  private:
   Service(fabric::Secret secret, std::unique_ptr<Engine> engine,
           std::unique_ptr<DirectoryServer> directory);
-  void hand_over(bool is_for_long);
-  std::optional<bool> drive(uint64_t end_ns, const std::function<bool(Engine&)>& is_so);
   void work();
   void rest(std::unique_lock<std::mutex>& lock);
   bool step();
@@ -102,8 +100,6 @@ class Service {
   std::deque<uint64_t> ended_;
   std::deque<Notified> notifications_;
   fabric::Drivers drivers_;
-  int sleeping_ = 0;                  // callers that the thread works for; under the mutex
-  std::condition_variable happened_;  // something, perhaps what they wait for
   std::thread thread_;
 };
 
