@@ -18,7 +18,7 @@ import timeline
 
 HERE = pathlib.Path(__file__).resolve().parent
 STREAM = str(HERE / "stream.py")
-RAILS, MEGABIT = 4, 400
+RAILS = 4
 FLOOR_SIZE, FLOOR_BATCH = 1 << 20, 16
 
 
@@ -84,7 +84,7 @@ def well(said):
 def run_a3(row, options):
     need_links()
     rows = []
-    with links.Links(RAILS, MEGABIT) as all_:
+    with links.Links(RAILS, options.megabit) as all_:
         for threads in (1, 16):
             with over(all_, "--threads", threads, "--seconds", options.real_seconds, "--sample-ms", 50) as (me, _):
                 said = me.hear()
@@ -96,14 +96,14 @@ def run_a3(row, options):
 def run_a4(row, options):
     need_links()
     rows = []
-    slow = MEGABIT // 10
-    with links.Links(RAILS, MEGABIT) as all_:
+    slow = options.megabit // 10
+    with links.Links(RAILS, options.megabit) as all_:
         all_.limit(RAILS - 1, slow)
         for threads in (1, 16):
             with over(all_, "--threads", threads, "--seconds", options.real_seconds, "--sample-ms", 50) as (me, _):
                 said = me.hear()
             rows.append(row("A4", f"one at 10 %, {threads} threads, of the sum",
-                            said["gbps"] / all_.gbps(*[MEGABIT] * (RAILS - 1), slow), 0.90, True,
+                            said["gbps"] / all_.gbps(*[options.megabit] * (RAILS - 1), slow), 0.90, True,
                             f"{said['gbps']:.4f} GB/s; beside round robin in virtual time"))
     return rows
 
@@ -119,7 +119,7 @@ def drawn(options, name, title, line, ways, faults):
 def run_a5(row, options):
     need_links()
     faults, times = [], options.vanishings
-    with links.Links(RAILS, MEGABIT) as all_:
+    with links.Links(RAILS, options.megabit) as all_:
         with over(all_, "--threads", 16, "--size", 256 << 10, "--batch", 4, "--sample-ms", 4, "--seconds",
                   2 + 2 * times) as (me, _):
             time.sleep(1.5)
@@ -156,7 +156,7 @@ def run_a5(row, options):
 def run_a6(row, options):
     need_links()
     faults, half_s = [], 0.3
-    with links.Links(RAILS, MEGABIT) as all_:
+    with links.Links(RAILS, options.megabit) as all_:
         with over(all_, "--threads", 16, "--size", 256 << 10, "--batch", 4, "--sample-ms", 4, "--seconds",
                   3 + options.flap_seconds) as (me, _):
             time.sleep(1.5)
@@ -208,8 +208,8 @@ def run_a8(row, options):
     need_links()
     bulk = ["--size", 64 << 20, "--batch", 1, "--threads", 2]
     urgent = ["--urgent-every-ms", 5, "--sample-ms", 50, "--seconds", options.real_seconds]
-    slice_us = (64 << 10) * 8 / MEGABIT
-    with links.Links(RAILS, MEGABIT) as all_:
+    slice_us = (64 << 10) * 8 / options.megabit
+    with links.Links(RAILS, options.megabit) as all_:
         said = {}
         for name, words in (("alone", ["--threads", 0, *urgent]), ("bulk", [*bulk, *urgent[2:]]),
                             ("both", [*bulk, *urgent])):
