@@ -216,7 +216,9 @@ def run_a8(row, options):
             with over(all_, *words) as (me, _):
                 said[name] = me.hear()
     alone, beside = said["alone"]["urgent_p99_us"], said["both"]["urgent_p99_us"]
-    detail = f"p99 {beside:.0f} us, unloaded {alone:.0f}, a slice takes {slice_us:.0f}"
+    medians = [said[name]["urgent_p50_us"] for name in ("both", "alone")]
+    detail = (f"p99 {beside:.0f} us, unloaded {alone:.0f}; p50 {medians[0]:.0f}, unloaded {medians[1]:.0f}; "
+              f"a slice takes {slice_us:.0f}")
     return [row("A8", "urgent p99 above unloaded, slices", (beside - alone) / slice_us, 1.2, False, detail),
             row("A8", "urgent p99, times unloaded", beside / alone, 3.0, False, detail),
             row("A8", "bulk beside urgent, of bulk alone", said["both"]["gbps"] / said["bulk"]["gbps"], 0.95, True,
@@ -348,7 +350,7 @@ def idle_share(process, seconds):
 
 def run_a14(row, options):
     """An engine with a peer, of which nothing is asked, and the same of the fabric alone."""
-    silence = options.build / "bench" / "fabric" / "fabric_silence"
+    silence = options.build / "bin" / "fabric_silence"
     if not silence.exists():
         raise LeftOut(f"there is no {silence}: build fabric_silence")
     seconds = 10

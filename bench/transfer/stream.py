@@ -22,6 +22,7 @@ import loop
 
 transfer = loop.braid_module()
 URGENT_BYTES = 4096
+WARM_UP = 0.2  # the first part of the time, which does not count
 BPF_LOAD_W, BPF_JUMP_EQUAL, BPF_RETURN = 0x20, 0x15, 0x06
 PROCESS_VM_READV, PROCESS_VM_WRITEV = 310, 311  # x86-64
 
@@ -161,18 +162,18 @@ def be_initiator(options):
             "ways": [way["way"] for way in
                      json.loads(stream.engine.report(transfer.JSON))["braid_transfer"]["ways"]]}
     for name, times in (("batch", stream.took_us), ("urgent", stream.urgent_us)):
-        ordered = sorted(times) or [0]
+        ordered = sorted(times[int(len(times) * WARM_UP):]) or [0]
         said[name + "_p50_us"] = loop.percentile(ordered, 0.5)
         said[name + "_p99_us"] = loop.percentile(ordered, 0.99)
     print(json.dumps(said), flush=True)
     os._exit(0)
 
 
-def gbps(samples, share=0.2):
-    """Of all ways, without the first part of the time."""
+def gbps(samples):
+    """Of all ways."""
     if len(samples) < 3:
         return 0
-    first = samples[int(len(samples) * share)]
+    first = samples[int(len(samples) * WARM_UP)]
     return (sum(samples[-1][1]) - sum(first[1])) / (samples[-1][0] - first[0]) / 1e9
 
 
