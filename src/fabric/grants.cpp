@@ -172,8 +172,10 @@ Result<uint64_t> Engine::open_target(const Descriptor& descriptor) {
 Status Engine::check_target(const PeerTarget* target) const {
   if (target == nullptr) return Status::error("there is no such target (any more)");
   if (target->is_revoked) return Status::error("the owner has revoked this target");
-  if (peers_.find(target->peer)->is_leaving)
-    return Status::error("the owner of this target was disconnected");
+  const Peer& owner = *peers_.find(target->peer);
+  if (owner.is_leaving) return Status::error("the owner of this target was disconnected");
+  if (owner.state != PeerState::kConnected)
+    return Status::error("the owner of this target is not connected any more");
   return {};
 }
 

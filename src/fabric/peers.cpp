@@ -305,6 +305,7 @@ void Engine::remove_if_drained(uint64_t id) {
   }
   if (find_peer(peer->engine) == id) peer_of_engine_.erase(peer->engine);
   peer_of_session_.erase(peer->session);
+  worker_.forget_routes(peer->routes);
   peers_.erase(id);
 }
 

@@ -207,6 +207,41 @@ TEST_F(PeersTest, WhoLeavesSaysSo) {
   EXPECT_EQ(why(owner_, peer), PeerFailure::kLeft);
 }
 
+TEST_F(PeersTest, AWriteToAPeerThatHasLeftIsRefused) {
+  Granting given(net_, owner_, writer_, 512);
+  const uint64_t of_owner = net_.number_of(owner_, writer_);
+  ASSERT_TRUE(owner_.engine->disconnect(given.peer).ok());
+  ASSERT_TRUE(net_.run(500, [&] { return writer_.engine->next_failed() == of_owner; }));
+  const auto late = writer_.engine->write(given.from, given.target, {0, 0, 512}, {},
+                                          net_.now_ns() + 1'000'000'000);
+  EXPECT_EQ(late.status().message(), "the owner of this target is not connected any more");
+  EXPECT_TRUE(writer_.engine->disconnect(of_owner).ok());
+  net_.run(100);
+  EXPECT_TRUE(writer_.engine->routes().empty());
+}
+
+/// All that was under way ends at one look, while slices of the same write wait for room.
+TEST_F(PeersTest, APeerThatIsDisconnectedInTheMiddleOfAWriteIsForgottenWithItsQueue) {
+  sim::NetworkOptions options;
+  options.postings_max = 2;
+  options.segments_max = 1;
+  SmallNet net(options);
+  net.options.slicing = {64, 8};
+  SmallNet::Node &owner = net.add(1), &writer = net.add(2);
+  Granting given(net, owner, writer, 512);
+  const uint64_t ticket = given.write(0, 512);
+  writer.engine->step(net.now_ns());
+  ASSERT_TRUE(writer.engine->disconnect(net.number_of(owner, writer)).ok());
+  writer.engine->step(net.now_ns());  // posts the farewell
+  writer.is_paused = true;            // it does not look meanwhile
+  net.run(1'000);
+  writer.is_paused = false;
+  net.run(100);
+  EXPECT_EQ(writer.engine->failure(ticket), Failure::kDisconnected);
+  EXPECT_TRUE(writer.engine->routes().empty());
+  EXPECT_TRUE(writer.engine->remove_region(given.from).ok());
+}
+
 TEST_F(PeersTest, WritesToAPeerThatWasGivenUpAreStoppedLongBeforeTheirDeadlines) {
   sim::NetworkOptions options = SmallNet::software();
   options.postings_max = 2;
