@@ -328,10 +328,7 @@ void Engine::meet(const Deadline& due) {
     probe_routes(due.id);
   }
   if (due.what == Due::kPeer) fail_peer(due.id, PeerFailure::kNoAnswer);
-  if (due.what == Due::kFarewell) {
-    drop_messages(*peers_.find(due.id));
-    remove_if_drained(due.id);
-  }
+  if (due.what == Due::kFarewell) abandon(due.id, false);
 }
 
 void Engine::stop_late(uint64_t ticket) {

@@ -80,7 +80,8 @@ class Engine final : private Worker::Listener {
   /// connect anew.
   std::optional<uint64_t> next_failed();
   /// Posts nothing more to the peer, says goodbye, and takes back what was granted to it, as
-  /// `next_failed` says. Memory of a GPU may take longer (docs/fabric.md).
+  /// `next_failed` says. Memory of a GPU may take longer (docs/fabric.md). What is still under way
+  /// to it after EngineOptions::farewell_ns fails (Domain::abandon).
   Status disconnect(uint64_t peer);
   /// What has come of a peer that has failed, or was disconnected, is still read: soon what was
   /// granted to it is fenced.
@@ -278,8 +279,9 @@ class Engine final : private Worker::Listener {
   void connected(uint64_t id);
   void fail_peer(uint64_t id, PeerFailure why);
   void stop_writes(Peer& peer);
-  void remove_if_drained(uint64_t id);
+  bool remove_if_drained(uint64_t id);
   void remove_peer(uint64_t id);
+  void abandon(uint64_t id, bool has_ended);
   Peer* find_live(uint64_t id);
   std::optional<uint64_t> find_newcomer(uint64_t engine);
 

@@ -28,6 +28,7 @@ struct EngineOptions {
   size_t queued_max =
       1 << 14;  ///< messages that wait for one peer, which asks, and takes no answer
   uint64_t handshake_ns = 5'000'000'000;  ///< that they have for it
+  uint64_t farewell_ns = 5'000'000'000;   ///< for what is under way to a peer that is disconnected
   bool accepts_peers = true;              ///< lets engines connect that it has not connected to
   HeartbeatOptions heartbeat;
   Secret secret;  ///< all engines that talk to each other have the same, or none

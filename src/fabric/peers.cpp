@@ -13,8 +13,6 @@
 namespace braid::fabric {
 namespace {
 
-constexpr uint64_t kFarewellNs = 5'000'000'000;
-
 Status no_such_peer() { return Status::error("there is no such peer (any more)"); }
 
 }  // namespace
@@ -270,11 +268,9 @@ bool Engine::has_messages_under_way() const {
 void Engine::remove_peer(uint64_t id) {
   Peer* peer = peers_.find(id);
   drop_messages(*peer);
-  if (may_hear(*peer)) {
+  if (may_hear(*peer))
     tell(id, Goodbye{peer->failure == PeerFailure::kSilent ? Goodbye::Why::kSilence
                                                            : Goodbye::Why::kLeaves});
-    add_deadline(now_ns_ + kFarewellNs, Due::kFarewell, id);
-  }
   stop_writes(*peer);
   close_doors(id);
   for (auto& [number, grant] : grants_)
@@ -283,20 +279,34 @@ void Engine::remove_peer(uint64_t id) {
   fail_barriers_of(id);
   std::erase_if(inbox_, [&](const Received& received) { return received.peer == id; });
   if (peer->is_newcomer && peer->state == PeerState::kConnecting) --handshakes_;
-  if (options_.processes != nullptr) options_.processes->forget(id);
   peer->is_leaving = true;  // only now: what has just ended is not to remove it
+  if (!remove_if_drained(id))
+    add_deadline(now_ns_ + options_.farewell_ns, Due::kFarewell, id);
+}
+
+/// It will take nothing more: what is under way to it is to end.
+void Engine::abandon(uint64_t id, bool has_ended) {
+  const Peer* peer = peers_.find(id);
+  if (peer == nullptr) return;
+  drop_messages(*peer);
+  for (size_t i = 0; i < worker_.rail_count(); ++i) {
+    const uint32_t writes = peer->routes[i].peer;
+    if (writes != peer->messages[i]) worker_.rail(i).abandon(writes, has_ended);
+    worker_.rail(i).abandon(peer->messages[i], has_ended);
+  }
   remove_if_drained(id);
 }
 
-void Engine::remove_if_drained(uint64_t id) {
+/// Whether it is gone now.
+bool Engine::remove_if_drained(uint64_t id) {
   Peer* peer = peers_.find(id);
-  if (peer == nullptr || !peer->is_leaving || peer->scratch.under_way > 0) return;
-  if (messages_for(*peer) > 0) return;
+  if (peer == nullptr || !peer->is_leaving || peer->scratch.under_way > 0) return false;
+  if (messages_for(*peer) > 0) return false;
   const auto& targets = peer->targets;
   if (std::any_of(targets.begin(), targets.end(), [&](const auto& target) {
         return targets_.find(target.second)->target.under_way > 0;
       }))
-    return;
+    return false;
   for (const auto& [grant, target] : targets) targets_.erase(target);
   for (size_t i = 0; i < worker_.rail_count(); ++i) {
     const uint32_t writes = peer->routes[i].peer;
@@ -305,8 +315,10 @@ void Engine::remove_if_drained(uint64_t id) {
   }
   if (find_peer(peer->engine) == id) peer_of_engine_.erase(peer->engine);
   peer_of_session_.erase(peer->session);
+  if (options_.processes != nullptr) options_.processes->forget(id);
   worker_.forget_routes(peer->routes);
   peers_.erase(id);
+  return true;
 }
 
 }  // namespace braid::fabric

@@ -143,10 +143,12 @@ bool World::may_stay_quarantined(const Job& job) const {
          are_half_met(owner, *job.writer) || may_be_swallowed(owner, *job.writer);
 }
 
-/// The network holds its source for ever, or that of another part of its scatter.
+/// The network holds its source for ever, or that of another part of its scatter. What was under
+/// way to a process that has crashed, and so was disconnected, is abandoned.
 bool World::may_stay_open(const Job& job) const {
   return std::any_of(jobs_.begin(), jobs_.end(), [&](const auto& part) {
-    return part->writer == job.writer && part->ticket == job.ticket &&
+    const bool is_abandoned = network_options_.breaks_connections && !part->owner->is_alive;
+    return part->writer == job.writer && part->ticket == job.ticket && !is_abandoned &&
            may_be_swallowed(*part->owner, *part->writer);
   });
 }

@@ -274,6 +274,59 @@ TEST_F(PeersTest, WhoWasGivenUpAndGoesOnWritesNothingIntoMemoryThatIsFenced) {
   EXPECT_EQ(given.memory, std::vector<std::byte>(given.memory.size()));
 }
 
+/// As over shm: what was posted to a process that is gone never completes.
+TEST_F(PeersTest, WhatIsUnderWayToAProcessThatHasEndedFails) {
+  sim::NetworkOptions options = SmallNet::software();
+  options.breaks_connections = false;
+  SmallNet net(options);
+  net.options.heartbeat.interval_ns = 0;
+  SmallNet::Node &owner = net.add(1), &writer = net.add(2);
+  Granting given(net, owner, writer, 512);
+  const uint64_t of_owner = net.number_of(owner, writer);
+  net.pause(owner);
+  const uint64_t ticket = given.write(0, 512);
+  ASSERT_TRUE(writer.engine->send(of_owner, {}).ok());
+  net.run(1'000);
+  net.kill(owner, sim::Break::kSilent);
+  net.run(1'000);
+  EXPECT_EQ(writer.engine->state(ticket).value(), TicketState::kPending);
+  net.ended_processes.push_back(1);
+  ASSERT_TRUE(net.run(100'000, [&] { return writer.engine->next_failed() == of_owner; }));
+  net.run(100);
+  EXPECT_EQ(writer.engine->state(ticket).value(), TicketState::kFailed);
+  EXPECT_TRUE(writer.engine->remove_region(given.from).ok());
+  EXPECT_TRUE(writer.engine->disconnect(of_owner).ok());
+  EXPECT_TRUE(writer.engine->routes().empty());
+}
+
+TEST_F(PeersTest, WhatIsUnderWayToAPeerThatWasDisconnectedFailsAfterAWhile) {
+  for (const bool is_by_connection : {true, false}) {
+    sim::NetworkOptions options = SmallNet::software();
+    options.breaks_connections = is_by_connection;
+    SmallNet net(options);
+    net.options.heartbeat.interval_ns = 0;
+    net.options.farewell_ns = 3'000'000;
+    SmallNet::Node &owner = net.add(1), &writer = net.add(2);
+    Granting given(net, owner, writer, 512);
+    net.pause(owner);
+    const uint64_t ticket = given.write(0, 512);
+    net.run(100);
+    ASSERT_TRUE(writer.engine->disconnect(net.number_of(owner, writer)).ok());
+    net.run(2'000);
+    EXPECT_EQ(writer.engine->state(ticket).value(), TicketState::kPending) << "it may come back";
+    net.run(2'000);
+    if (!is_by_connection) {  // the process may read the source yet, when it goes on
+      EXPECT_EQ(writer.engine->state(ticket).value(), TicketState::kPending);
+      net.kill(owner, sim::Break::kSilent);
+      net.ended_processes.push_back(1);
+      net.run(100'000);
+    }
+    EXPECT_EQ(writer.engine->state(ticket).value(), TicketState::kFailed);
+    EXPECT_TRUE(writer.engine->routes().empty());
+    EXPECT_TRUE(writer.engine->remove_region(given.from).ok());
+  }
+}
+
 /// What a write had begun lies in the network or in queues still: the process's end alone is no
 /// fence, the shut door is.
 TEST_F(PeersTest, WhenItsProcessHasEndedQuarantinedMemoryIsFenced) {

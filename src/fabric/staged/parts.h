@@ -34,6 +34,9 @@ class StagedDomain final : public Domain {
   }
   Result<uint32_t> connect(Bytes address) override;
   void disconnect(uint32_t peer) override;
+  void abandon(uint32_t peer, bool has_ended) override {
+    wire_->abandon(lines_.at(peers_.at(peer).line).wire, has_ended);
+  }
   // It has none: Traits::closing_fences is false.
   Result<uint32_t> open_door() override { return Status::error("this wire has no doors"); }
   Bytes door_address(uint32_t) const override { return {}; }
