@@ -311,8 +311,7 @@ bool Engine::matters(const Deadline& due) {
   if (due.what == Due::kTransfer) return !worker_.has_ended(due.id);
   if (due.what == Due::kGrant) {
     const auto grant = grants_.find(due.id);
-    return grant != grants_.end() && grant->second.fence == Fence::kRevoking &&
-           !grant->second.is_closed;
+    return grant != grants_.end() && grant->second.fence == Fence::kRevoking;
   }
   const Peer* peer = peers_.find(due.id);
   if (peer == nullptr) return false;

@@ -235,6 +235,7 @@ class Engine final : private Worker::Listener {
     uint64_t region = 0;
     uint64_t size_bytes = 0;
     Fence fence = Fence::kLive;
+    uint64_t deadline_ns = ~uint64_t{0};  // of its revocation, the earliest
     std::vector<uint32_t> rails;  // the domains' regions
     std::vector<uint32_t> doors;  // by rail, once they are being closed: they fence it when drained
     bool removal_fences = true;   // on every rail

@@ -51,9 +51,13 @@ Status Engine::revoke(uint64_t id, uint64_t deadline_ns) {
   const auto found = grants_.find(id);
   if (found == grants_.end()) return Status::error("there is no such grant (any more)");
   Grant& grant = found->second;
+  if (grant.fence == Fence::kFenced) return {};
+  if (deadline_ns < grant.deadline_ns) {  // of several callers the first to be answered
+    grant.deadline_ns = deadline_ns;
+    add_deadline(deadline_ns, Due::kGrant, id);
+  }
   if (grant.fence != Fence::kLive) return {};
   grant.fence = Fence::kRevoking;
-  add_deadline(deadline_ns, Due::kGrant, id);
   tell(grant.peer, Revoke{id, oldest_live_grant()});
   return {};
 }
@@ -82,6 +86,7 @@ uint64_t Engine::oldest_live_grant() {
 /// late write may land there, which breaks nothing, while on some networks a write to a region that
 /// is gone breaks the connection, and the answer would never come.
 void Engine::give_up_waiting(uint64_t id, Grant& grant) {
+  if (grant.is_closed) return;  // what drains is looked at anyway
   if (grant.removal_fences)
     close_grant(id, grant, false);
   else
@@ -114,9 +119,10 @@ void Engine::fence_drained() {
   std::erase_if(draining_, [&](uint64_t id) {
     Grant& grant = grants_.at(id);
     const Drain now = drain(grant);
-    grant.fence = now == Drain::kOver     ? Fence::kFenced
-                  : now == Drain::kEnding ? Fence::kRevoking
-                                          : Fence::kQuarantined;
+    const bool ends_in_time = now == Drain::kEnding && now_ns_ < grant.deadline_ns;
+    grant.fence = now == Drain::kOver ? Fence::kFenced
+                  : ends_in_time      ? Fence::kRevoking
+                                      : Fence::kQuarantined;
     if (now != Drain::kOver) return false;
     --regions_.find(grant.region)->grants;
     return true;

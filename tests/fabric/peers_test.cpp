@@ -274,6 +274,46 @@ TEST_F(PeersTest, WhoWasGivenUpAndGoesOnWritesNothingIntoMemoryThatIsFenced) {
   EXPECT_EQ(given.memory, std::vector<std::byte>(given.memory.size()));
 }
 
+TEST_F(PeersTest, OfTwoWhoRevokeTheEarlierLimitCounts) {
+  Granting given(net_, owner_, writer_, 512);
+  net_.pause(writer_);
+  const uint64_t grant = given.granted.grant;
+  ASSERT_TRUE(owner_.engine->revoke(grant, net_.now_ns() + 3'600'000'000'000).ok());
+  net_.run(100);
+  ASSERT_TRUE(owner_.engine->revoke(grant, net_.now_ns() + 1'000'000).ok());
+  net_.run(900);
+  EXPECT_EQ(given.fence(), Fence::kRevoking);
+  net_.run(200);
+  EXPECT_EQ(given.fence(), Fence::kQuarantined);
+}
+
+/// What has come of the writer takes longer to be read than the limit allows.
+TEST_F(PeersTest, MemoryThatIsNotFencedByItsLimitIsQuarantined) {
+  sim::NetworkOptions options = SmallNet::software();
+  options.latency_us_min = options.latency_us_max = 10'000;
+  SmallNet net(options);
+  net.options.heartbeat.interval_ns = 0;
+  int drained_late = 0;
+  for (uint64_t engine = 1; engine < 40 && drained_late < 3; engine += 2) {
+    SmallNet::Node &owner = net.add(engine), &writer = net.add(engine + 1);
+    const uint64_t peer = owner.engine->connect(writer.engine->address(), ~uint64_t{0}).value();
+    ASSERT_TRUE(net.run(1e6, [&] {
+      return owner.engine->peer_state(peer).value() == PeerState::kConnected;
+    }));
+    std::vector<std::byte> memory(512);
+    const uint64_t region = owner.engine->add_region(memory).value();
+    const uint64_t grant = owner.engine->grant(region, peer, 0, 512).value().grant;
+    ASSERT_TRUE(owner.engine->revoke(grant, net.now_ns() + 1'000'000).ok());
+    ASSERT_TRUE(owner.engine->disconnect(peer).ok());
+    const auto fence = [&] { return owner.engine->fence(grant).value(); };
+    drained_late += fence() == Fence::kRevoking;
+    net.run(1'010);
+    EXPECT_NE(fence(), Fence::kRevoking);
+    EXPECT_TRUE(net.run(20'000, [&] { return fence() == Fence::kFenced; })) << "it drains";
+  }
+  EXPECT_EQ(drained_late, 3);
+}
+
 /// As over shm: what was posted to a process that is gone never completes.
 TEST_F(PeersTest, WhatIsUnderWayToAProcessThatHasEndedFails) {
   sim::NetworkOptions options = SmallNet::software();

@@ -47,12 +47,13 @@ braid_status braid_fabric_revoke(braid_fabric* fabric, uint64_t grant, uint64_t 
     const uint64_t end_ns = braid::monotonic_after_ns(limit_us);
     const Status asked = service.with([&](Engine& engine) { return engine.revoke(grant, end_ns); });
     if (!asked.ok()) return report(asked);
-    // The engine itself ends this at the limit.
-    service.wait(~uint64_t{0}, [&](Engine& engine) {
+    const bool is_answered = service.wait(limit_us, [&](Engine& engine) {
       const Result<Fence> now = engine.fence(grant);
       *fence = static_cast<int>(now.ok() ? now.value() : Fence::kFenced);
       return *fence != BRAID_FABRIC_REVOKING;
     });
+    // The engine says so too, with its next step.
+    if (!is_answered) *fence = BRAID_FABRIC_MEMORY_QUARANTINED;
     return BRAID_OK;
   };
   return guarded(fabric, revoke, fence);
