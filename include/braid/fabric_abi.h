@@ -118,7 +118,7 @@ BRAID_API braid_status braid_fabric_accept(braid_fabric* fabric, uint64_t limit_
 /* Why a peer was lost. */
 typedef enum braid_fabric_loss {
   BRAID_FABRIC_NOT_LOST = 0,
-  BRAID_FABRIC_NO_ANSWER = 1,   /* it has not answered by connect's limit */
+  BRAID_FABRIC_NO_ANSWER = 1,   /* it has not answered by connect's limit: connect alone says so */
   BRAID_FABRIC_UNREACHABLE = 2, /* what was sent to it has failed */
   BRAID_FABRIC_SILENT = 3,      /* it has said nothing for 5 s, and was given up */
   BRAID_FABRIC_ENDED = 4,       /* its process, on this host, has ended */

@@ -72,6 +72,8 @@ class Engine final : private Worker::Listener {
   /// The peer with this number of an engine, whoever has connected; none: not known.
   std::optional<uint64_t> find_peer(uint64_t engine) const;
   Result<PeerState> peer_state(uint64_t peer) const;
+  /// Whether it has ever been kConnected.
+  bool was_connected(uint64_t peer) const;
   /// Why it is kFailed.
   Result<PeerFailure> peer_failure(uint64_t peer) const;
   /// The next peer that has failed, and was not told so before. What was granted to it is fenced,
@@ -208,6 +210,7 @@ class Engine final : private Worker::Listener {
     Pulse pulse;
     PeerState state = PeerState::kConnecting;
     PeerFailure failure = PeerFailure::kNone;
+    bool was_connected = false;
     bool is_newcomer = false;     // it has said hello first, and nobody has accepted it
     bool has_arrived = false;     // has said how many credits it gives, and where its doors are
     uint64_t retired_change = 0;  // of its rails, the latest that it has told

@@ -13,6 +13,13 @@
 namespace braid::fabric {
 namespace {
 
+std::optional<uint64_t> take_front(std::deque<uint64_t>& peers) {
+  if (peers.empty()) return std::nullopt;
+  const uint64_t front = peers.front();
+  peers.pop_front();
+  return front;
+}
+
 Status no_such_peer() { return Status::error("there is no such peer (any more)"); }
 
 }  // namespace
@@ -129,12 +136,7 @@ Status Engine::connect_doors(Peer& peer, const Doors& doors) {
 }
 
 std::optional<uint64_t> Engine::accept() {
-  while (!newcomers_.empty()) {
-    const uint64_t peer = newcomers_.front();
-    newcomers_.pop_front();
-    if (peer_state(peer).ok()) return peer;
-  }
-  return std::nullopt;
+  return take_front(newcomers_);
 }
 
 std::optional<uint64_t> Engine::find_peer(uint64_t engine) const {
@@ -164,6 +166,11 @@ Result<PeerState> Engine::peer_state(uint64_t id) const {
   return peer->state;
 }
 
+bool Engine::was_connected(uint64_t id) const {
+  const Peer* peer = peers_.find(id);
+  return peer != nullptr && peer->was_connected;
+}
+
 Result<PeerFailure> Engine::peer_failure(uint64_t id) const {
   const Peer* peer = peers_.find(id);
   if (peer == nullptr || peer->is_leaving) return no_such_peer();
@@ -171,18 +178,14 @@ Result<PeerFailure> Engine::peer_failure(uint64_t id) const {
 }
 
 std::optional<uint64_t> Engine::next_failed() {
-  while (!failed_.empty()) {
-    const uint64_t peer = failed_.front();
-    failed_.pop_front();
-    if (peer_state(peer).ok()) return peer;
-  }
-  return std::nullopt;
+  return take_front(failed_);
 }
 
 /// The peer has said our number of the connection: it lives, and means this connection.
 void Engine::connected(uint64_t id) {
   Peer& peer = *peers_.find(id);
   peer.state = PeerState::kConnected;
+  peer.was_connected = true;
   peer.pulse = {awake_.now_ns(), awake_.now_ns()};
   look_after_peers_ns_ = now_ns_;
   completions_.peer_changed(id, static_cast<uint64_t>(peer.state));
@@ -203,7 +206,7 @@ void Engine::connected(uint64_t id) {
 void Engine::fail_peer(uint64_t id, PeerFailure why) {
   Peer* peer = find_live(id);
   if (peer == nullptr || peer->state == PeerState::kFailed) return;
-  const bool was_connected = peer->state == PeerState::kConnected;
+  const bool was_connected = peer->was_connected;
   const bool is_announced = !peer->is_newcomer || was_connected;
   if (!is_announced) --handshakes_;
   peer->state = PeerState::kFailed;
@@ -278,6 +281,8 @@ void Engine::remove_peer(uint64_t id) {
       close_grant(number, grant, false);
   fail_barriers_of(id);
   std::erase_if(inbox_, [&](const Received& received) { return received.peer == id; });
+  std::erase(newcomers_, id);
+  std::erase(failed_, id);
   if (peer->is_newcomer && peer->state == PeerState::kConnecting) --handshakes_;
   peer->is_leaving = true;  // only now: what has just ended is not to remove it
   if (!remove_if_drained(id))
