@@ -35,6 +35,7 @@
 #include "fabric/mailbox.h"
 #include "fabric/policy/group_plan.h"
 #include "fabric/policy/heartbeat.h"
+#include "fabric/policy/number_ranges.h"
 #include "fabric/policy/replay_window.h"
 #include "fabric/processes.h"
 #include "fabric/slot_map.h"
@@ -225,8 +226,10 @@ class Engine final : private Worker::Listener {
     uint64_t next_probe_ns = ~uint64_t{0};  // its deadline for kProbe
     Target scratch;
     std::map<uint64_t, uint64_t> targets;  // by its grants
-    std::set<uint64_t> revoked;            // of its grants, those from revoked_below on
+    NumberRanges revoked;                  // of its grants, those from revoked_below on
     uint64_t revoked_below = 0;
+    uint64_t next_grant = 0;              // its number of what it is granted next
+    std::map<uint64_t, uint64_t> granted;  // by its numbers, until it has confirmed the revocation
   };
   struct Region {
     Source source;
@@ -237,6 +240,7 @@ class Engine final : private Worker::Listener {
     uint64_t peer = 0;
     uint64_t region = 0;
     uint64_t size_bytes = 0;
+    uint64_t number = 0;  // as the peer knows it
     Fence fence = Fence::kLive;
     uint64_t deadline_ns = ~uint64_t{0};  // of its revocation, the earliest
     std::vector<uint32_t> rails;  // the domains' regions
@@ -328,7 +332,7 @@ class Engine final : private Worker::Listener {
   void move_messages(const Peer& peer, size_t rail);
 
   // grants.cpp
-  uint64_t oldest_live_grant();
+  uint64_t oldest_live_grant(const Peer& peer) const;
   void give_up_waiting(uint64_t id, Grant& grant);
   Result<uint32_t> add_granted(size_t rail, const Peer& peer, MutableBytes memory);
   void close_grant(uint64_t id, Grant& grant, bool is_fenced);

@@ -82,6 +82,7 @@ Result<uint64_t> Engine::add_peer(const Address& address) {
   peer.version = std::min(kVersion, address.version);
   peer.address = address;
   peer.scratch.size_bytes = 1;
+  peer.next_grant = next_grant_;  // an earlier connection of its has had lower ones
   for (const RailAddress& rail : address.rails) peer.scratch.rails.push_back(rail.scratch);
   if (Status failed = open_doors(peer); !failed.ok()) return failed;
   if (Status failed = connect_messages(peer); !failed.ok()) {

@@ -274,6 +274,32 @@ TEST_F(PeersTest, WhoWasGivenUpAndGoesOnWritesNothingIntoMemoryThatIsFenced) {
   EXPECT_EQ(given.memory, std::vector<std::byte>(given.memory.size()));
 }
 
+/// However many are revoked beside one that lives, of the same peer or another.
+TEST_F(PeersTest, ManyRevocationsBesideALongLivedGrantAreRemembered) {
+  SmallNet net;
+  net.options.remembered_max = 10;
+  SmallNet::Node &owner = net.add(1), &writer = net.add(2), &third = net.add(3);
+  Granting lasting(net, owner, writer, 512), elsewhere(net, owner, third, 512);
+  Descriptor revoked;
+  for (int i = 0; i < 50; ++i) {
+    if (i % 5 == 0)  // numbers of the other peer's lie between
+      ASSERT_TRUE(owner.engine->grant(elsewhere.region, elsewhere.peer, 0, 512).ok());
+    const Granted granted = owner.engine->grant(lasting.region, lasting.peer, 0, 512).value();
+    revoked = granted.descriptor;
+    ASSERT_TRUE(owner.engine->revoke(granted.grant, net.now_ns() + 1'000'000'000).ok());
+    ASSERT_TRUE(net.run(1'000, [&] {
+      return owner.engine->fence(granted.grant).value() == Fence::kFenced;
+    }));
+    ASSERT_TRUE(owner.engine->forget_grant(granted.grant).ok());
+  }
+  EXPECT_FALSE(writer.engine->next_failed());
+  EXPECT_EQ(writer.engine->open_target(revoked).status().message(),
+            "the owner has revoked this descriptor");
+  const uint64_t ticket = lasting.write(0, 512);
+  EXPECT_TRUE(net.run(
+      1'000, [&] { return writer.engine->state(ticket).value() == TicketState::kDone; }));
+}
+
 TEST_F(PeersTest, OfTwoWhoRevokeTheEarlierLimitCounts) {
   Granting given(net_, owner_, writer_, 512);
   net_.pause(writer_);
