@@ -34,6 +34,8 @@ braid_status braid_fabric_write_pages(braid_fabric* fabric, uint64_t region,
                                       size_t page_count, const uint32_t* immediate,
                                       uint64_t limit_us, uint64_t* ticket) {
   const auto write = [&](Service& service) {
+    if (page_count > 0 && (source->indices == nullptr || destination->indices == nullptr))
+      return report(BRAID_ERROR_ARGUMENT, "a list of pages is null, and page_count counts them");
     return hand_out(service.with([&](Engine& engine) {
       return engine.write_pages(region, target, page_bytes, pages_of(*source, page_count),
                                 pages_of(*destination, page_count), optional_of(immediate),
