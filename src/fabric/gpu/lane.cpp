@@ -1,14 +1,13 @@
 #include "fabric/gpu/lane.h"
 
-#include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 
 #include <chrono>
 #include <iterator>
 #include <utility>
 
 #include "cuda/relaxed_capture.h"
+#include "fabric/thread.h"
 
 namespace braid::fabric::gpu {
 namespace {
@@ -18,18 +17,6 @@ constexpr uint64_t kGroupBytesMax = 16 << 20;
 static_assert(2 * kGroupsMax <= Mover::kListCount);
 constexpr int kEagerLooks = 200;  // before it sleeps between looks
 constexpr auto kBetweenLooks = std::chrono::microseconds(20);
-
-/// Signals are the program's: none is delivered to the thread.
-template <typename Body>
-std::thread start_thread(const Body& body) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);  // inherited
-  std::thread thread(body);
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  pthread_setname_np(thread.native_handle(), "braid");
-  return thread;
-}
 
 }  // namespace
 

@@ -12,6 +12,7 @@
 #include "fabric/local/domain.h"
 #include "fabric/ofi/domain.h"
 #include "fabric/staged/domain.h"
+#include "fabric/thread.h"
 
 namespace braid::fabric {
 namespace {
@@ -99,7 +100,7 @@ Service::Service(RailChoice rails, std::unique_ptr<Engine> engine, std::unique_p
       engine_(std::move(engine)),
       events_(std::move(events)),
       descriptors_(engine_->wait_descriptors()),
-      thread_([this] { work(); }) {}
+      thread_(start_thread([this] { work(); })) {}
 
 Service::~Service() {
   {

@@ -12,6 +12,7 @@
 #include "base/try.h"
 #include "fabric/host/processes.h"
 #include "fabric/library/placement.h"
+#include "fabric/thread.h"
 #include "transfer/directory/resolve.h"
 
 namespace braid::transfer {
@@ -76,7 +77,7 @@ Service::Service(fabric::Secret secret, std::unique_ptr<Engine> engine,
       descriptors_(engine_->wait_descriptors()),
       events_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   descriptors_.push_back(directory_->descriptor());
-  thread_ = std::thread([this] { work(); });
+  thread_ = fabric::start_thread([this] { work(); });
 }
 
 Service::~Service() {
