@@ -177,6 +177,16 @@ Failure Engine::failure(uint64_t ticket) const {
   return worker_.is_known(ticket) ? worker_.failure(ticket) : Failure::kNone;
 }
 
+Status Engine::cancel(uint64_t ticket) {
+  const Result<TicketState> now = state(ticket);
+  if (!now.ok()) return now.status();
+  if (GroupTickets::is_one(ticket))
+    stop_group_ticket(ticket, Failure::kCancelled);
+  else
+    worker_.stop(ticket, Failure::kCancelled);
+  return {};
+}
+
 void Engine::forget(uint64_t ticket) {
   completions_.ticket_is_gone(ticket);
   if (GroupTickets::is_one(ticket))
@@ -333,7 +343,7 @@ void Engine::meet(const Deadline& due) {
 void Engine::stop_late(uint64_t ticket) {
   const bool is_of_group = GroupTickets::is_one(ticket);
   if (is_of_group)
-    stop_group_ticket(ticket);
+    stop_group_ticket(ticket, Failure::kDeadline);
   else
     worker_.stop(ticket, Failure::kDeadline);
   if (!(is_of_group ? group_tickets_.has_ended(ticket) : worker_.has_ended(ticket)))

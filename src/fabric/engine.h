@@ -161,6 +161,10 @@ class Engine final : private Worker::Listener {
 
   Result<TicketState> state(uint64_t ticket) const;
   Failure failure(uint64_t ticket) const;
+  /// Posts no more of it. It ends once nothing of it is under way, as kFailed, and the source is
+  /// free then; if all of it is under way already, it ends as it would have. What has landed stays,
+  /// and counts. Of a scatter this holds for each part. A barrier fails.
+  Status cancel(uint64_t ticket);
   /// Once nobody asks for it any more. What is under way goes on.
   void forget(uint64_t ticket);
 
@@ -345,7 +349,7 @@ class Engine final : private Worker::Listener {
   void start_part(uint64_t ticket, size_t part, Transfer transfer);
   void hear(uint32_t immediate);
   void group_ticket_ended(uint64_t ticket);
-  void stop_group_ticket(uint64_t ticket);
+  void stop_group_ticket(uint64_t ticket, Failure why);
   void fail_barriers_of(uint64_t peer);
 
   Transfer notification(uint64_t peer, uint32_t immediate);

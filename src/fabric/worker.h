@@ -26,7 +26,7 @@ enum class TicketState : uint8_t {
   kQuarantined,  ///< failed by its deadline, but the network still holds its source; later kFailed
 };
 
-enum class Failure : uint8_t { kNone, kDeadline, kNetwork, kRevoked, kDisconnected };
+enum class Failure : uint8_t { kNone, kDeadline, kNetwork, kRevoked, kDisconnected, kCancelled };
 
 /// A local region on every rail.
 struct Source {

@@ -95,6 +95,7 @@ bool World::may_fail(const Job& job, Failure why) const {
              (job.is_ticket_hasty || may_be_swallowed(writer, owner));
     case Failure::kRevoked: return job.has_given_up;
     case Failure::kDisconnected: return are_parted(writer, owner);
+    case Failure::kCancelled: return job.was_cancelled;
     case Failure::kNetwork: {
       const bool is_closed = job.has_given_up && now_ns() >= job.fence_deadline_ns;
       if (kills_a_rail_) return is_closed || job.may_meet_the_killed_rail;
@@ -106,7 +107,8 @@ bool World::may_fail(const Job& job, Failure why) const {
 }
 
 bool World::may_part_fail(const Job& job) const {
-  return may_fail(job, Failure::kDeadline) || may_fail(job, Failure::kRevoked) ||
+  return job.was_cancelled || may_fail(job, Failure::kDeadline) ||
+         may_fail(job, Failure::kRevoked) ||
          may_fail(job, Failure::kDisconnected) || may_fail(job, Failure::kNetwork);
 }
 
@@ -124,7 +126,7 @@ bool World::was_confirmed(const Job& job) const {
 /// The owner or the writer has not seen it succeed, and no ticket has said why.
 bool World::may_be_missed(const Job& job) const {
   const bool has_passed = job.has_given_up && job.is_hasty;
-  return has_passed || are_parted(*job.owner, *job.writer) ||
+  return has_passed || job.was_cancelled || are_parted(*job.owner, *job.writer) ||
          are_half_met(*job.owner, *job.writer) || may_be_swallowed(*job.owner, *job.writer);
 }
 

@@ -274,6 +274,49 @@ TEST_F(PeersTest, WhoWasGivenUpAndGoesOnWritesNothingIntoMemoryThatIsFenced) {
   EXPECT_EQ(given.memory, std::vector<std::byte>(given.memory.size()));
 }
 
+TEST_F(PeersTest, ACancelledBarrierWaitsForNobody) {
+  const uint64_t of_writer = net_.connect(owner_, writer_);
+  const uint32_t here = owner_.engine->counters().acquire().value();
+  const uint64_t group = owner_.engine->add_group({{of_writer, 0, make_immediate(7, 1), here}}).value();
+  const uint64_t ticket = owner_.engine->barrier(group, ~uint64_t{0}).value();
+  net_.run(200);
+  EXPECT_EQ(owner_.engine->state(ticket).value(), TicketState::kPending);
+  ASSERT_TRUE(owner_.engine->cancel(ticket).ok());
+  EXPECT_EQ(owner_.engine->state(ticket).value(), TicketState::kFailed);
+  EXPECT_EQ(owner_.engine->missing(ticket).value(), std::vector<uint64_t>{of_writer});
+  EXPECT_FALSE(owner_.engine->barrier(group, ~uint64_t{0}).ok()) << "members may have lost count";
+}
+
+/// One part goes to a peer that is not read, and waits for room; the other has ended.
+TEST_F(PeersTest, OfACancelledScatterThePartsThatAreUnderWayEndAsTheyWouldHave) {
+  sim::NetworkOptions options = SmallNet::software();
+  options.postings_max = 2;
+  options.segments_max = 1;
+  SmallNet net(options);
+  net.options.heartbeat.interval_ns = 0;
+  net.options.slicing = {64, 8};
+  SmallNet::Node &writer = net.add(1), &quick = net.add(2), &slow = net.add(3);
+  Granting first(net, quick, writer, 512), second(net, slow, writer, 512);
+  const uint64_t group = writer.engine
+                             ->add_group({{net.number_of(quick, writer), first.target, 0, 0},
+                                          {net.number_of(slow, writer), second.target, 0, 0}})
+                             .value();
+  net.pause(slow);
+  const std::vector<Part> parts{{{0, 0, 512}, {}}, {{0, 0, 512}, {}}};
+  const uint64_t ticket =
+      writer.engine->scatter(first.from, group, parts, ~uint64_t{0}).value();
+  ASSERT_TRUE(net.run(5'000, [&] { return first.landed() == 512; }));
+  net.run(500);
+  ASSERT_TRUE(writer.engine->cancel(ticket).ok());
+  EXPECT_EQ(writer.engine->state(ticket).value(), TicketState::kPending) << "a slice is under way";
+  net.resume(slow);
+  net.run(5'000, [&] { return writer.engine->state(ticket).value() != TicketState::kPending; });
+  EXPECT_EQ(writer.engine->state(ticket).value(), TicketState::kFailed);
+  EXPECT_EQ(writer.engine->missing(ticket).value(),
+            std::vector<uint64_t>{net.number_of(slow, writer)});
+  EXPECT_LT(second.landed(), 512);
+}
+
 /// However many are revoked beside one that lives, of the same peer or another.
 TEST_F(PeersTest, ManyRevocationsBesideALongLivedGrantAreRemembered) {
   SmallNet net;

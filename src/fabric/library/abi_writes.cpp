@@ -72,6 +72,12 @@ braid_status braid_fabric_wait_ticket(braid_fabric* fabric, uint64_t ticket, uin
   return guarded(fabric, wait, state);
 }
 
+braid_status braid_fabric_cancel_ticket(braid_fabric* fabric, uint64_t ticket) {
+  return guarded(fabric, [&](Service& service) {
+    return report(service.with([&](Engine& engine) { return engine.cancel(ticket); }));
+  });
+}
+
 void braid_fabric_forget_ticket(braid_fabric* fabric, uint64_t ticket) {
   (void)guarded(fabric, [&](Service& service) {
     service.with([&](Engine& engine) { engine.forget(ticket); });
@@ -110,6 +116,13 @@ braid_status braid_fabric_release_immediate(braid_fabric* fabric, uint32_t immed
   return guarded(fabric, [&](Service& service) {
     return report(
         service.with([&](Engine& engine) { return engine.release_immediate(immediate, missing); }));
+  });
+}
+
+braid_status braid_fabric_forgive_immediate(braid_fabric* fabric, uint32_t immediate) {
+  return guarded(fabric, [&](Service& service) {
+    service.with([&](Engine& engine) { engine.counters().forgive(immediate); });
+    return BRAID_OK;
   });
 }
 
