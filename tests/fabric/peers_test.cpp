@@ -325,8 +325,9 @@ TEST_F(PeersTest, ManyRevocationsBesideALongLivedGrantAreRemembered) {
   Granting lasting(net, owner, writer, 512), elsewhere(net, owner, third, 512);
   Descriptor revoked;
   for (int i = 0; i < 50; ++i) {
-    if (i % 5 == 0)  // numbers of the other peer's lie between
+    if (i % 5 == 0) {  // between them are some of the other peer's
       ASSERT_TRUE(owner.engine->grant(elsewhere.region, elsewhere.peer, 0, 512).ok());
+    }
     const Granted granted = owner.engine->grant(lasting.region, lasting.peer, 0, 512).value();
     revoked = granted.descriptor;
     ASSERT_TRUE(owner.engine->revoke(granted.grant, net.now_ns() + 1'000'000'000).ok());

@@ -13,20 +13,20 @@ using test::SmallNet;
 
 constexpr uint64_t kSliceBytes = 64 << 10;
 constexpr uint64_t kPage = 4096;
-constexpr uint64_t kSizeBytes = 16 << 20;
+constexpr uint64_t kSizeBytes = 32 << 20;
 
 class UnequalRails : public testing::TestWithParam<std::vector<double>> {
  protected:
   static sim::NetworkOptions options() {
     sim::NetworkOptions options;
-    options.postings_max = 4;
+    options.postings_max = 2;
     return options;
   }
 
   UnequalRails() : net_(options()) {
     net_.rail_gbps = GetParam();
     net_.rail_count = net_.rail_gbps.size();
-    net_.options.slicing = {kSliceBytes, 8};
+    net_.options.slicing = {kSliceBytes, 4096};
     owner_ = &net_.add(1), writer_ = &net_.add(2);
     const uint64_t peer = net_.connect(*owner_, *writer_);
     for (size_t i = 0; i < source_.size(); ++i) source_[i] = static_cast<std::byte>(i * 31 >> 7);
