@@ -71,8 +71,7 @@ typedef struct braid_fabric_options {
   int allow_unauthenticated; /* 0: without a secret, rails are at addresses of this host alone, and
                                 efa has none */
   int gpu_memory; /* 1: regions may be memory of GPUs, which is staged through pinned host memory.
-                     Engines that talk to each other agree. Memory of a silent peer that is not a
-                     GPU's is then quarantined where the provider alone cannot fence it */
+                     Engines that talk to each other agree */
 } braid_fabric_options;
 
 typedef enum braid_fabric_ticket_state {
