@@ -1,4 +1,5 @@
 // StagedDomain: what peers write into GPUs of ours.
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -58,7 +59,9 @@ void StagedDomain::handle_greeting(const Record& record, Bytes address) {
   visitor.line = *line;
   visitor.number = record.number;
   visitor.connection = record.write;
+  visitor.order = ++visits_;
   visitor.is_stranger = lines_.at(*line).connections == 0;
+  if (!visitor.is_stranger) make_room_on(*line);
   if (!open_ring(visitor)) {
     tell(*line, answer);
     return leave_line(*line);
@@ -71,6 +74,16 @@ void StagedDomain::handle_greeting(const Record& record, Bytes address) {
   answer.size_bytes = kRingBytes;
   visitors_.emplace(answer.number, std::move(visitor));
   tell(*line, answer);
+}
+
+/// A greeting names its place, and whoever knows one can say so. So there are no more visitors from
+/// a place than connections to it, whatever they say, and the latest are the ones.
+void StagedDomain::make_room_on(uint32_t line) {
+  std::map<uint64_t, uint64_t> sessions;  // by order
+  for (const auto& [session, visitor] : visitors_)
+    if (visitor.line == line && !visitor.has_left) sessions[visitor.order] = session;
+  for (; sessions.size() >= lines_.at(line).connections; sessions.erase(sessions.begin()))
+    end_visit(sessions.begin()->second, true);
 }
 
 /// Where the piece may go.

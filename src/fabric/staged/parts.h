@@ -14,7 +14,7 @@
 #include "fabric/gpu/lane.h"
 #include "fabric/staged/records.h"
 #include "fabric/staged/span_ring.h"
-#include "fabric/staged/table.h"
+#include "fabric/table.h"
 
 namespace braid::fabric::staged {
 
@@ -136,7 +136,8 @@ class StagedDomain final : public Domain {
     uint64_t connection = 0;  // the writer's, too
     bool is_stranger = false;
     Ring ring;
-    uint32_t door = 0;  // the wire's, through which alone the ring is written
+    uint32_t door = 0;   // the wire's, through which alone the ring is written
+    uint64_t order = 0;  // of coming
     uint64_t arrivals = 0;
     bool has_left = false;
     struct Partial {
@@ -219,6 +220,7 @@ class StagedDomain final : public Domain {
   void handle_greeting(const Record& record, Bytes address);
   std::optional<uint32_t> line_for(Bytes address);
   bool open_ring(Visitor& visitor);
+  void make_room_on(uint32_t line);
   void handle_piece(const Record& record);
   std::optional<uint32_t> region_for(const Record& piece) const;
   void copied_to_gpu(uint32_t arrival, bool ok);
@@ -281,6 +283,7 @@ class StagedDomain final : public Domain {
   uint64_t next_posting_ = 1;
   uint32_t next_piece_ = 1;
   std::unordered_map<uint64_t, Visitor> visitors_;  // by our number
+  uint64_t visits_ = 0;                             // ever
   Table<Arrival> arrivals_;
 };
 
