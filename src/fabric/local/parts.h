@@ -18,6 +18,7 @@
 #include "fabric/local/mapping.h"
 #include "fabric/local/segment.h"
 #include "fabric/slot_map.h"
+#include "fabric/table.h"
 
 namespace braid::fabric::local {
 
@@ -145,8 +146,8 @@ class LocalDomain final : public Domain {
     std::vector<uint64_t> waiting;    // postings
   };
   struct Peer {
-    std::optional<Socket> socket;  // none: it cannot be reached, or not any more
-    std::optional<Segment> segment;
+    std::optional<Socket> socket;    // none: it cannot be reached, or not any more
+    std::optional<Segment> segment;  // with the next two: none once that is so, and nothing ends
     std::optional<Sayings> sayings;
     std::optional<Consumer> consumer;
     std::map<uint32_t, uint64_t> landed;  // immediates to be told, how often
@@ -157,6 +158,7 @@ class LocalDomain final : public Domain {
     std::vector<std::byte> bounce;  // a GPU's bytes on their way to host memory
     bool is_leaving = false;
     bool is_reachable() const { return socket && !is_leaving; }
+    bool has_something_under_way() const { return !imports.empty() || !host_writes.empty(); }
   };
   struct Posting {
     Write write;  // without `further`
@@ -239,6 +241,7 @@ class LocalDomain final : public Domain {
   static bool is_sound(const Offer& offer, const Peer& peer);
   void stop_writing(Import& import);
   void lose(Peer& peer);
+  void forget_if_over(uint32_t peer);
 
   // owner.cpp
   void welcome(Packet packet, Socket socket);
@@ -264,7 +267,7 @@ class LocalDomain final : public Domain {
   std::unordered_map<uint32_t, Region> regions_;
   std::unordered_map<uint64_t, uint32_t> region_of_key_;
   uint32_t next_region_ = 0;
-  std::vector<std::unique_ptr<Peer>> peers_;
+  Table<Peer> peers_;
   std::optional<Route> route_;  // the last
   uint64_t next_route_ = 1;
   SlotMap<Posting> postings_;
