@@ -66,6 +66,9 @@ LocalDomain::~LocalDomain() {
     });
     if (!is_over) std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
+  regions_.clear();
+  leaving_.clear();
+  lane_ends_.wait();
 }
 
 // ---- Regions ----
@@ -84,7 +87,8 @@ Result<uint32_t> LocalDomain::add_region(MutableBytes memory, Access access) {
   BRAID_LET(lane, gpu::lane_of_memory(memory));
   if (lane != nullptr) {
     region.lane = lane;
-    lanes_.insert(lane);
+    lane_ends_.add(*lane);
+    leaving_.erase(lane);
     if (access == Access::kLocal) lane->prepare_pages();
   }
   if (access == Access::kRemoteWrite) {
@@ -114,7 +118,41 @@ void LocalDomain::remove_region(uint32_t number) {
     visitor->segment->shared().board[visitor->slots.at(region.key).place] = 0;
     visitor->sayings->say(kRemoved, Numbered{region.key, 1});
   }
+  release(std::exchange(region.lane, nullptr));
   if (region.holders.empty()) regions_.erase(number);
+}
+
+/// Of a region or of memory of a peer's: the program may destroy the context of the last region.
+void LocalDomain::release(const std::shared_ptr<gpu::Lane>& lane) {
+  const bool is_used = std::any_of(regions_.begin(), regions_.end(),
+                                   [&](const auto& region) { return region.second.lane == lane; });
+  if (lane == nullptr || is_used) return;
+  leaving_.insert(lane);
+  route_.reset();
+  leave_lanes();
+}
+
+void LocalDomain::leave_lanes() {
+  std::erase_if(leaving_, [&](const std::shared_ptr<gpu::Lane>& lane) {
+    if (!lane->is_programs()) return false;
+    bool is_left = true;
+    peers_.for_each([&](uint32_t, Peer& peer) {
+      for (auto& [key, import] : peer.imports) is_left = leave(import, lane) && is_left;
+    });
+    if (is_left)
+      std::erase_if(batches_, [&](const auto& each) { return each.first.first == lane.get(); });
+    return is_left;
+  });
+}
+
+/// False: copies are under way, of host memory, perhaps by this lane.
+bool LocalDomain::leave(Import& import, const std::shared_ptr<gpu::Lane>& lane) {
+  if (import.lane == lane) import.lane.reset();
+  if (!import.lanes.contains(lane)) return true;
+  if (import.copies > 0) return false;
+  import.mapping->leave(*lane);
+  import.lanes.erase(lane);
+  return true;
 }
 
 Drain LocalDomain::drain(uint32_t number) const {
@@ -202,6 +240,7 @@ size_t LocalDomain::poll(std::span<Completion> completions) {
     if (!serve(id, visitor)) leave(id);
   });
   for (auto& [where, copies] : batches_) where.first->copy(where.second, copies);
+  leave_lanes();
   size_t count = 0;
   for (; count < completions.size() && !ready_.empty(); ready_.pop_front())
     completions[count++] = ready_.front();
@@ -211,7 +250,6 @@ size_t LocalDomain::poll(std::span<Completion> completions) {
 void LocalDomain::begin_copy(const std::shared_ptr<gpu::Lane>& lane, gpu::Way way, gpu::Copy copy) {
   ++copies_;
   copy.ended = ended_;
-  lanes_.insert(lane);
   batches_[{lane.get(), way}].push_back(std::move(copy));
 }
 

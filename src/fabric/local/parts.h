@@ -142,8 +142,9 @@ class LocalDomain final : public Domain {
     int gpu = -1;
     bool is_removed = false;          // nothing more is to be written
     uint64_t copies = 0;              // under way
-    std::shared_ptr<gpu::Lane> lane;  // that let it go, and before, that used it last
-    std::vector<uint64_t> waiting;    // postings
+    std::shared_ptr<gpu::Lane> lane;  // that used it last; null: none, or it is being left
+    std::set<std::shared_ptr<gpu::Lane>> lanes;  // that have mapped it
+    std::vector<uint64_t> waiting;               // postings
   };
   struct Peer {
     std::optional<Socket> socket;    // none: it cannot be reached, or not any more
@@ -217,6 +218,9 @@ class LocalDomain final : public Domain {
   uint64_t new_key();
 
   // domain.cpp
+  void release(const std::shared_ptr<gpu::Lane>& lane);
+  void leave_lanes();
+  static bool leave(Import& import, const std::shared_ptr<gpu::Lane>& lane);
   void end_posting(uint64_t posting, bool ok);
   void take_copies();
   void begin_copy(const std::shared_ptr<gpu::Lane>& lane, gpu::Way way, gpu::Copy copy);
@@ -260,7 +264,10 @@ class LocalDomain final : public Domain {
   std::shared_ptr<gpu::Ended> ended_ = std::make_shared<gpu::Ended>();
   std::vector<gpu::Ended::Copy> ended_now_;
   uint64_t copies_ = 0;
-  std::set<std::shared_ptr<gpu::Lane>> lanes_;
+  gpu::LaneEnds lane_ends_;
+  /// Of contexts without regions. Those of primary contexts stay: the kernel that is given back
+  /// makes the driver wait for the program's streams.
+  std::set<std::shared_ptr<gpu::Lane>> leaving_;
   /// To be handed over at the next look: one by one they cost more.
   std::map<std::pair<gpu::Lane*, gpu::Way>, std::vector<gpu::Copy>> batches_;
 

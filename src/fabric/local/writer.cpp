@@ -124,7 +124,8 @@ void LocalDomain::start_copy(uint64_t id) {
 Mapping::State LocalDomain::find_route(const Posting& posting) {
   Import& import = *posting.import;
   const std::shared_ptr<gpu::Lane> lane = lane_for(posting);
-  lanes_.insert(lane);
+  lane_ends_.add(*lane);
+  import.lanes.insert(lane);
   import.lane = lane;
   const Mapping::State state = import.mapping->prepare(*lane);
   if (state != Mapping::State::kReady) return state;
@@ -302,7 +303,9 @@ void LocalDomain::advance_imports(Peer& peer) {
       continue;
     }
     if (!import.is_refused && peer.socket) peer.sayings->say(kLetGo, Numbered{found->first, 1});
+    const auto lanes = std::move(import.lanes);
     found = peer.imports.erase(found);
+    for (const auto& lane : lanes) release(lane);
   }
 }
 

@@ -58,6 +58,14 @@ StagedDomain::~StagedDomain() {
     if (peer.ring) give_back(*peer.ring);
   });
   for (const auto& [session, visitor] : visitors_) give_back(visitor.ring);
+  spare_local_.clear();
+  spare_remote_.clear();
+  closing_.clear();
+  peers_ = {};
+  visitors_.clear();
+  regions_.clear();
+  leaving_.clear();
+  lane_ends_.wait();
 }
 
 // ---- Regions ----
@@ -84,7 +92,8 @@ Result<uint32_t> StagedDomain::add_gpu_region(MutableBytes memory, Access access
   Region region;
   region.memory = memory;
   region.lane = lane;
-  lanes_.insert(std::move(lane));
+  lane_ends_.add(*lane);
+  leaving_.erase(lane);
   traits_.posted_bytes_max = std::max(traits_.posted_bytes_max, kPostedBytesMax);
   if (access == Access::kRemoteWrite) {
     do {
@@ -107,7 +116,44 @@ void StagedDomain::remove_region(uint32_t number) {
   if (region.arrivals > 0)
     draining_.insert(number);
   else
-    regions_.erase(number);
+    erase_region(number);
+}
+
+/// The program may destroy the context of its last region.
+void StagedDomain::erase_region(uint32_t number) {
+  const std::shared_ptr<gpu::Lane> lane = regions_.at(number).lane;
+  regions_.erase(number);
+  const bool is_used = std::any_of(regions_.begin(), regions_.end(),
+                                   [&](const auto& region) { return region.second.lane == lane; });
+  if (lane == nullptr || is_used) return;
+  leaving_.insert(lane);
+  leave_lanes();
+}
+
+void StagedDomain::leave_lanes() {
+  std::erase_if(leaving_, [&](const std::shared_ptr<gpu::Lane>& lane) {
+    return lane->is_programs() && unpin_all_of(*lane);
+  });
+}
+
+/// False: another context copies through a ring that this one has pinned.
+bool StagedDomain::unpin_all_of(const gpu::Lane& lane) {
+  bool is_done = true;
+  const auto unpin = [&](Ring& ring, bool is_copied_through) {
+    if (ring.pinned_by.get() != &lane) return;
+    is_done = is_done && !is_copied_through;
+    if (is_copied_through) return;
+    ring.pinned_by->unpin(ring.memory);
+    ring.pinned_by.reset();
+  };
+  for (auto* rings : {&spare_local_, &spare_remote_})
+    for (Ring& ring : *rings) unpin(ring, false);
+  for (Closing& closing : closing_) unpin(closing.ring, false);
+  peers_.for_each([&](uint32_t, Peer& peer) {
+    if (peer.ring) unpin(*peer.ring, peer.ring->copies > 0);
+  });
+  for (auto& [session, visitor] : visitors_) unpin(visitor.ring, visitor.arrivals > 0);
+  return is_done;
 }
 
 bool StagedDomain::removal_fences(uint32_t number) const {
@@ -304,6 +350,7 @@ size_t StagedDomain::poll(std::span<Completion> completions) {
   for (const uint32_t peer : std::vector<uint32_t>(waiting_.begin(), waiting_.end()))
     if (peers_.find(peer) != nullptr) advance(peer);
   reclaim_rings();
+  leave_lanes();
   talk();
   hand_out();
   return count;

@@ -126,10 +126,9 @@ void StagedDomain::copied_to_gpu(uint32_t index, bool ok) {
   const Arrival arrival = arrivals_.at(index);
   arrivals_.erase(index);
   Region& region = regions_.at(arrival.region);
-  if (--region.arrivals == 0 && draining_.erase(arrival.region) != 0)
-    regions_.erase(arrival.region);
   Visitor& visitor = visitors_.at(arrival.session);
   --visitor.arrivals;
+  if (--region.arrivals == 0 && draining_.erase(arrival.region) != 0) erase_region(arrival.region);
   if (!visitor.has_left) return end_arrival(arrival.session, arrival.record, ok);
   if (visitor.arrivals == 0) end_visit(arrival.session, true);
 }

@@ -58,6 +58,7 @@ class StagedDomain final : public Domain {
     std::shared_ptr<gpu::HostMemory> memory;
     std::optional<uint32_t> region;        // of the wire
     std::shared_ptr<gpu::Lane> pinned_by;  // null: not yet
+    uint64_t copies = 0;                   // into one of ours, under way
   };
   /// What is said to one place, by whichever role.
   struct Line {
@@ -161,6 +162,9 @@ class StagedDomain final : public Domain {
   // domain.cpp
   Result<uint32_t> add_gpu_region(MutableBytes memory, Access access,
                                   std::shared_ptr<gpu::Lane> lane);
+  void erase_region(uint32_t number);
+  void leave_lanes();
+  bool unpin_all_of(const gpu::Lane& lane);
   void take_copies();
   bool handle_own(const Completion& completion);
   void received(uint32_t buffer, uint64_t size_bytes);
@@ -236,7 +240,10 @@ class StagedDomain final : public Domain {
   std::shared_ptr<gpu::Ended> ended_ = std::make_shared<gpu::Ended>();
   uint64_t copies_ = 0;  // under way
   std::vector<gpu::Ended::Copy> ended_now_;
-  std::set<std::shared_ptr<gpu::Lane>> lanes_;  // until the end: theirs may wait
+  gpu::LaneEnds lane_ends_;
+  /// Of contexts without regions. Those of primary contexts stay: pinned memory that is given back
+  /// makes the driver wait for the program's streams.
+  std::set<std::shared_ptr<gpu::Lane>> leaving_;
 
   std::unordered_map<uint32_t, Region> regions_;
   std::unordered_map<uint64_t, uint32_t> region_of_key_;        // GPU memory that peers may write

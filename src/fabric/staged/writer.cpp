@@ -167,6 +167,7 @@ void StagedDomain::copy_to_ring(uint32_t index) {
   }
   piece.awaited = copies.size();
   copies_ += copies.size();
+  peer.ring->copies += copies.size();
   source.lane->copy(gpu::Way::kToHost, copies);
 }
 
@@ -186,14 +187,15 @@ bool StagedDomain::may_go_on(const Peer& peer, const Posting& posting, const Pie
 
 void StagedDomain::copied_to_ring(uint32_t index, bool ok) {
   Piece& piece = pieces_.at(index);
-  piece.ok = piece.ok && ok;
-  if (--piece.awaited > 0) return;
   const Posting& posting = postings_.at(piece.posting);
   Peer& peer = peers_.at(posting.write.peer);
+  --peer.ring->copies;
+  piece.ok = piece.ok && ok;
+  if (--piece.awaited > 0) return;
   const bool may_go = may_go_on(peer, posting, piece);
   if (piece.ok && posting.ok && may_go) return to_post_.push_back(index);
   // Nothing was written for it, so its spans are free again.
-  if (peer.ring) peer.spans.give_back(piece.span.number);
+  peer.spans.give_back(piece.span.number);
   if (posting.to_gpu && may_go) peer.remote_spans.give_back(piece.remote_span.number);
   end_piece(index, false);
 }
@@ -212,7 +214,7 @@ bool StagedDomain::post_piece(uint32_t index) {
   const Posting& posting = postings_.at(piece.posting);
   Peer& peer = peers_.at(posting.write.peer);
   if (!may_go_on(peer, posting, piece)) {
-    if (posting.from_gpu && peer.ring) peer.spans.give_back(piece.span.number);
+    if (posting.from_gpu) peer.spans.give_back(piece.span.number);
     end_piece(index, false);
     return true;
   }
@@ -265,7 +267,7 @@ void StagedDomain::posted(uint32_t index, bool ok) {
     --ways_.at(*piece.way).pieces;
     close_if_over(*piece.way);
   }
-  if (posting.from_gpu && peer.ring) peer.spans.give_back(piece.span.number);
+  if (posting.from_gpu) peer.spans.give_back(piece.span.number);
   if (!posting.to_gpu) return end_piece(index, ok);
   const bool may_go = may_go_on(peer, posting, piece);
   if (!ok || !may_go) {
