@@ -71,8 +71,7 @@ typedef struct braid_fabric_options {
   int allow_unauthenticated; /* 0: without a secret, rails are at addresses of this host alone, and
                                 efa has none */
   int gpu_memory; /* 1: regions may be memory of GPUs, which is staged through pinned host memory.
-                     Engines that talk to each other agree. Memory of a silent peer that is not a
-                     GPU's is then quarantined where the provider alone cannot fence it */
+                     Engines that talk to each other agree */
 } braid_fabric_options;
 
 typedef enum braid_fabric_ticket_state {
@@ -139,7 +138,9 @@ BRAID_API braid_status braid_fabric_disconnect(braid_fabric* fabric, uint64_t pe
  * for the driver, and what "local" can share. */
 BRAID_API braid_status braid_fabric_add_region(braid_fabric* fabric, void* memory,
                                                size_t size_bytes, uint64_t* region);
-/* An error while something of it is granted, or read by a write. */
+/* An error while something of it is granted, or read by a write. Of the last region in a context
+ * that the program has made itself, it gives back what the engine has in that context, for which
+ * the driver waits for its streams; the context may then be destroyed. */
 BRAID_API braid_status braid_fabric_remove_region(braid_fabric* fabric, uint64_t region);
 
 /* Lets one peer write there. The descriptor comes as braid_fabric_address does, except that a

@@ -16,9 +16,7 @@ braid_status braid_fabric_add_region(braid_fabric* fabric, void* memory, size_t 
 }
 
 braid_status braid_fabric_remove_region(braid_fabric* fabric, uint64_t region) {
-  return guarded(fabric, [&](Service& service) {
-    return report(service.with([&](Engine& engine) { return engine.remove_region(region); }));
-  });
+  return guarded(fabric, [&](Service& service) { return report(service.remove_region(region)); });
 }
 
 braid_status braid_fabric_grant(braid_fabric* fabric, uint64_t region, uint64_t peer,
