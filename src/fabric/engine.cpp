@@ -117,6 +117,18 @@ Result<uint64_t> Engine::write_pages(uint64_t region, uint64_t target, uint64_t 
                immediate, deadline_ns);
 }
 
+Result<uint64_t> Engine::write_slices(uint64_t region, uint64_t target, std::vector<Slice> slices,
+                                      std::optional<uint32_t> immediate, uint64_t deadline_ns) {
+  const Region* from = regions_.find(region);
+  if (from == nullptr) return no_such("region", region);
+  PeerTarget* to = targets_.find(target);
+  if (Status wrong = check_target(to); !wrong.ok()) return wrong;
+  return start(region, *to, target,
+               Plan::list(std::move(slices), from->source.memory.size(), to->target.size_bytes,
+                          options_.slicing),
+               immediate, deadline_ns);
+}
+
 Result<uint64_t> Engine::start(uint64_t region, PeerTarget& target, uint64_t target_id,
                                Result<Plan> plan, std::optional<uint32_t> immediate,
                                uint64_t deadline_ns) {
@@ -259,6 +271,11 @@ bool Engine::step(uint64_t now_ns) {
   meet_deadlines(now_ns);
   fence_drained();
   return post_messages() || moved || posted;
+}
+
+bool Engine::post() {
+  const bool posted = post_messages();
+  return worker_.post() || posted;
 }
 
 bool Engine::post_messages() {

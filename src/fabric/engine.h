@@ -113,6 +113,10 @@ class Engine final : private Worker::Listener {
   Result<uint64_t> write_pages(uint64_t region, uint64_t target, uint64_t page_bytes, Pages source,
                                Pages destination, std::optional<uint32_t> immediate,
                                uint64_t deadline_ns);
+  /// Each slice makes an immediate of its own, and is no larger than Slicing::slice_bytes. What is
+  /// small goes together, neighbours as one.
+  Result<uint64_t> write_slices(uint64_t region, uint64_t target, std::vector<Slice> slices,
+                                std::optional<uint32_t> immediate, uint64_t deadline_ns);
   /// One immediate and no bytes.
   Result<uint64_t> notify(uint64_t peer, uint32_t immediate, uint64_t deadline_ns);
 
@@ -193,6 +197,8 @@ class Engine final : private Worker::Listener {
 
   /// True if anything happened: there may be more to do at once.
   bool step(uint64_t now_ns);
+  /// Posts what waits for that, as `step` does, and looks for nothing. True: it has posted some.
+  bool post();
   /// When `step` has something to do although nothing arrives.
   uint64_t next_deadline_ns() const;
   /// Nothing is under way: all that can happen is that something arrives.

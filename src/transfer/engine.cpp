@@ -102,7 +102,10 @@ Result<uint64_t> Engine::open_segment(const Description& owner) {
                              " was given up: it ended, or could not be reached for long",
                          "Once it runs again it has another incarnation");
   ++peers_.find(peer)->segments;
-  return segments_.add({peer, owner.ranges, 0, 0});
+  std::map<uint64_t, uint64_t> ends;
+  for (const RangeDescription& range : owner.ranges)
+    ends[range.address] = range.address + range.size_bytes;
+  return segments_.add({peer, owner.ranges, std::move(ends), 0, 0});
 }
 
 uint64_t Engine::add_self() {
@@ -245,7 +248,7 @@ Result<uint64_t> Engine::add_file(uint64_t segment, const FileOpened& opened) {
   if (found == nullptr) return Status::error("there is no such segment (any more)");
   if (opened.cause != Cause::kNone) return Status::error(cause_name(opened.cause));
   ++peers_.find(found->peer)->segments;
-  return segments_.add({found->peer, {}, opened.file, opened.size_bytes});
+  return segments_.add({found->peer, {}, {}, opened.file, opened.size_bytes});
 }
 
 Result<uint64_t> Engine::file_bytes(uint64_t segment) const {

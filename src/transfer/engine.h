@@ -174,7 +174,7 @@ class Engine {
   uint64_t next_deadline_ns() const;
   std::vector<int> wait_descriptors();
   bool has_to_be_asked() const { return fabric_.has_to_be_asked(); }
-  bool arm() { return fabric_.arm() && memory_.arm() && file_.arm(); }
+  bool arm() { return fabric_.arm() && memory_.arm() && file_.arm() && owned_->jobs->arm(); }
   /// Nothing of this side's is under way.
   bool is_idle() const { return running_.size() == 0; }
 
@@ -205,7 +205,8 @@ class Engine {
   struct Segment {
     uint64_t peer = 0;
     std::vector<RangeDescription> ranges;
-    uint64_t file = 0;  // 0: memory
+    std::map<uint64_t, uint64_t> ends;  // of the ranges, by their addresses
+    uint64_t file = 0;                  // 0: memory
     uint64_t file_bytes = 0;
   };
   struct Batch {
@@ -231,6 +232,7 @@ class Engine {
   void add_paths(uint64_t number, Peer& peer, const Description& owner);
   Cause check_request(const Request& request, const Segment*& segment, const Buffer*& buffer) const;
   void start(uint64_t batch, size_t index, const Request& request);
+  static bool is_doubtful(const Segment& segment, const Request& request);
   void end(uint64_t batch, size_t index, Cause cause, uint64_t delivered_bytes);
   void batch_ended(uint64_t id, Batch& batch);
   void post_all();

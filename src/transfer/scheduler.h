@@ -21,8 +21,8 @@
 //
 // Numbers of rails, paths and way sets are given in rising order and never reused. Not
 // synchronised. The cost of a slice grows with its ways and, while all rails are full, with the
-// flows that wait. Source: TENT, 3.3 and 3.4; the rule is in policy/spray.h, the health states in
-// policy/health.h.
+// way sets that something waits for. Source: TENT, 3.3 and 3.4; the rule is in policy/spray.h, the
+// health states in policy/health.h.
 #pragma once
 
 #include <array>
@@ -91,6 +91,7 @@ struct RequestSpec {
   uint64_t address = 0;
   Borders borders;
   uint64_t deadline_ns = kNever;
+  bool is_whole = false;  ///< goes as one slice, without borders
 };
 
 struct Posting {
@@ -110,9 +111,11 @@ struct Probe {
 
 enum class Ending : uint8_t {
   kDone,
-  kFailed,   ///< nothing more of it will land
-  kLost,     ///< failed, and some of it may still land: open until its path is fenced
-  kRefused,  ///< was not posted: no room now
+  kFailed,    ///< nothing more of it will land
+  kLost,      ///< failed, and some of it may still land: open until its path is fenced
+  kRefused,   ///< was not posted: no room now
+  kRejected,  ///< by the owner, or for lack of something here: nothing of it will land. It says
+              ///< nothing against its path. Whoever says so cancels the request first
 };
 
 enum class Outcome : uint8_t {
@@ -239,7 +242,8 @@ class Scheduler {
   std::pair<uint64_t, Span> next_slice(Request& request, uint64_t now_ns);
   void find_ways(uint32_t ways, uint64_t size_bytes, Urgency urgency, uint64_t now_ns,
                  std::optional<uint32_t> avoided, std::vector<WayView>& views) const;
-  WayView view_of(const Way& way, uint64_t size_bytes, Urgency urgency, uint64_t now_ns) const;
+  WayView view_of(const Way& way, uint64_t size_bytes, uint64_t room_bytes, Urgency urgency,
+                  uint64_t now_ns) const;
   void limit_guests(std::vector<WayView>& views) const;
   bool has_room(const Lane& lane, uint64_t size_bytes, Urgency urgency, uint64_t now_ns) const;
   void keep_clear(WayView& view, uint64_t now_ns) const;
@@ -295,6 +299,10 @@ class Scheduler {
   std::vector<Timer> timers_;        // a heap, the earliest first
   std::vector<WayView> views_;       // of one slice, kept between calls
   uint64_t turn_bytes_ = 0;
+  uint32_t waiting_ways_ = 0;   // of the flow that was asked last and had to wait
+  size_t waiting_flows_ = 0;    // in a row
+  bool has_changed_ = true;     // since `next` had nothing
+  uint64_t nothing_ns_ = 0;     // when that was
   uint64_t room_timer_ns_ = 0;  // the latest that was set
   uint64_t random_;
 };

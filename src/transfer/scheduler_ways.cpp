@@ -38,8 +38,12 @@ void Scheduler::find_ways(uint32_t ways, uint64_t size_bytes, Urgency urgency, u
                           std::optional<uint32_t> avoided, std::vector<WayView>& views) const {
   views.clear();
   bool has_other = false;
+  // Where there is one way, small requests are to find the room that large ones do.
+  const bool is_lone = ways_[ways].size() == 1;
+  const uint64_t room_bytes =
+      is_lone ? std::max(size_bytes, options_.slices.lone_slice_bytes) : size_bytes;
   for (const Way& way : ways_[ways]) {
-    views.push_back(view_of(way, size_bytes, urgency, now_ns));
+    views.push_back(view_of(way, size_bytes, room_bytes, urgency, now_ns));
     has_other = has_other || (views.back().is_usable && way.path != avoided);
   }
   limit_guests(views);
@@ -62,8 +66,8 @@ void Scheduler::limit_guests(std::vector<WayView>& views) const {
   }
 }
 
-WayView Scheduler::view_of(const Way& way, uint64_t size_bytes, Urgency urgency,
-                           uint64_t now_ns) const {
+WayView Scheduler::view_of(const Way& way, uint64_t size_bytes, uint64_t room_bytes,
+                           Urgency urgency, uint64_t now_ns) const {
   const Path& path = paths_[way.path];
   WayView view;
   view.path = way.path;
@@ -80,7 +84,7 @@ WayView Scheduler::view_of(const Way& way, uint64_t size_bytes, Urgency urgency,
     const double rate = lane.gbps(now_ns);
     queue_ns = std::max(queue_ns, static_cast<double>(lane.bytes + size_bytes) / rate);
     view.rate = std::min(view.rate, rate);
-    view.has_room = view.has_room && has_room(lane, size_bytes, urgency, now_ns);
+    view.has_room = view.has_room && has_room(lane, room_bytes, urgency, now_ns);
   });
   if (urgency == Urgency::kBulk && urgency_.is_urgent_about(now_ns)) keep_clear(view, now_ns);
   view.eta_ns = view.base_latency_ns + queue_ns;

@@ -1,6 +1,5 @@
 #include "transfer/library/service.h"
 
-#include <sched.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -18,13 +17,11 @@
 namespace braid::transfer {
 namespace {
 
-constexpr uint64_t kDriveNs = 200'000;  // a caller that waits steps aside when nothing happens
-constexpr uint64_t kLongestSleepNs = 1'000'000'000;
-// Between looks when nothing happens, where no descriptor tells. As fabric's
-// (fabric/library/service).
 constexpr uint64_t kSettleUs = 50'000;  // that the other ways have once the first one works
 /// A process of a busy host may not run for so long: what it has not done yet is not late.
 constexpr uint64_t kOverdueNs = 15'000'000;
+/// Between looks for questions, which each cost a system call.
+constexpr uint64_t kDirectoryNs = 200'000;
 constexpr size_t kNotificationsMax = 4096;
 
 }  // namespace
@@ -84,11 +81,9 @@ Service::~Service() {
   lease_.reset();
   {
     const std::lock_guard lock(mutex_);
-    drivers_.is_ending = true;
     sleep_.wake();
+    drivers_.end();
   }
-  drivers_.changed.notify_all();
-  happened_.notify_all();
   thread_.join();
 }
 
@@ -153,42 +148,10 @@ Status Service::wait_until_free(uint64_t buffer, uint64_t limit_us) {
 }
 
 bool Service::wait(uint64_t limit_us, const std::function<bool(Engine&)>& is_so) {
-  const uint64_t end_ns = monotonic_after_ns(limit_us);
-  if (const std::optional<bool> met = drive(end_ns, is_so)) return *met;
   std::unique_lock lock(mutex_);
-  ++sleeping_;
-  bool is_met = is_so(*engine_);
-  while (!is_met && !drivers_.is_ending && monotonic_ns() < end_ns) {
-    const uint64_t left_ns = std::min<uint64_t>(end_ns - monotonic_ns(), kLongestSleepNs);
-    happened_.wait_for(lock, std::chrono::nanoseconds(left_ns));
-    is_met = is_so(*engine_);
-  }
-  --sleeping_;
-  return is_met;
-}
-
-/// Nothing: it has been quiet for a while, and the thread takes over.
-std::optional<bool> Service::drive(uint64_t end_ns, const std::function<bool(Engine&)>& is_so) {
-  uint64_t happened_ns = monotonic_ns();
-  ++drivers_.waiting;
-  bool is_met = false, is_quiet = false;
-  for (;;) {
-    bool is_busy = false;
-    {
-      const std::lock_guard lock(mutex_);
-      is_met = is_so(*engine_);
-      if (!is_met) is_busy = step();
-    }
-    const uint64_t now_ns = monotonic_ns();
-    if (is_busy) happened_ns = now_ns;
-    is_quiet = now_ns - happened_ns > kDriveNs;
-    if (is_met || is_quiet || drivers_.is_ending || now_ns >= end_ns) break;
-    if (!is_busy) sched_yield();
-  }
-  const std::lock_guard lock(mutex_);
-  if (--drivers_.waiting == 0) drivers_.changed.notify_all();
-  follow_up();
-  return is_met || !is_quiet ? std::optional(is_met) : std::nullopt;
+  return fabric::wait_until(
+      lock, drivers_, monotonic_after_ns(limit_us), [&] { return is_so(*engine_); },
+      [this] { return step(); }, [this] { follow_up(); });
 }
 
 // ---- Events ----
@@ -242,13 +205,15 @@ void Service::rest(std::unique_lock<std::mutex>& lock) {
 /// Of a call, which may have left something to do.
 void Service::follow_up() {
   deliver();
+  drivers_.tell();
   if (!engine_->is_idle()) sleep_.wake();
   sleep_.wake_before(engine_->next_deadline_ns());
 }
 
 bool Service::step() {
   const uint64_t now_ns = monotonic_ns();
-  const bool is_asked = directory_->step(now_ns);
+  const bool is_asked = now_ns >= look_at_directory_ns_ && directory_->step(now_ns);
+  if (now_ns >= look_at_directory_ns_) look_at_directory_ns_ = now_ns + kDirectoryNs;
   const bool is_busy = engine_->step(now_ns);
   deliver();
   return is_busy || is_asked;
@@ -264,7 +229,6 @@ void Service::deliver() {
     engine_->set_notification_room(kNotificationsMax - held);
   }
   if (is_told_) signal();
-  if (sleeping_ > 0) happened_.notify_all();
 }
 
 /// Readable exactly if there is something to take.
