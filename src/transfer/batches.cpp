@@ -8,6 +8,9 @@ namespace braid::transfer {
 namespace {
 
 constexpr uint64_t kFileAlignment = 4096;  // of O_DIRECT
+/// Of copies by a GPU: several links share one out (braid_copy), and each copy has a start and an
+/// end.
+constexpr uint64_t kCopyBytesMin = 32 << 20;
 
 Cause cause_of(Outcome outcome) {
   switch (outcome) {
@@ -62,7 +65,15 @@ Cause Engine::check_request(const Request& request, const Segment*& segment,
 void Engine::start(uint64_t batch, size_t index, const Request& request) {
   const Segment* segment = nullptr;
   const Buffer* buffer = nullptr;
-  const Cause wrong = check_request(request, segment, buffer);
+  Cause wrong = check_request(request, segment, buffer);
+  Ends ends;
+  std::optional<uint32_t> ways;
+  if (wrong == Cause::kNone && request.size_bytes > 0) {
+    ends = {request.operation, endpoint_of(*buffer),
+            endpoint_of(*segment, request.address, request.size_bytes)};
+    ways = ways_between(segment->peer, ends);
+    if (!ways) wrong = Cause::kNoWay;
+  }
   if (wrong != Cause::kNone || request.size_bytes == 0) return end(batch, index, wrong, 0);
   Running running;
   running.peer = segment->peer;
@@ -70,6 +81,7 @@ void Engine::start(uint64_t batch, size_t index, const Request& request) {
   running.index = index;
   running.operation = request.operation;
   running.buffer = buffer->id;
+  running.is_on_gpu = buffer->lane != nullptr;
   running.local = {static_cast<std::byte*>(request.local), request.size_bytes};
   running.address = request.address;
   running.file = segment->file;
@@ -82,8 +94,9 @@ void Engine::start(uint64_t batch, size_t index, const Request& request) {
   spec.peer = segment->peer;
   spec.size_bytes = request.size_bytes;
   spec.urgency = request.urgency;
-  const Peer& peer = *peers_.find(segment->peer);
-  spec.ways = segment->file == 0 ? peer.ways : peer.file_ways;
+  spec.ways = *ways;
+  const bool is_copy = !ends.there.is_file && (ends.here.place.is_gpu || ends.there.place.is_gpu);
+  if (is_copy && peers_.find(segment->peer)->is_self) spec.slice_bytes_min = kCopyBytesMin;
   if (segment->file != 0) spec.borders.alignment_bytes = kFileAlignment;
   spec.source = static_cast<uint32_t>(batch);  // batches take turns
   spec.address = request.address;
@@ -168,10 +181,15 @@ bool Engine::step(uint64_t now_ns) {
   bool is_busy = fabric_.step(now_ns);
   is_busy = memory_.step(now_ns) || is_busy;
   is_busy = owned_->jobs->step() || is_busy;
+  if (owned_->gpu != nullptr) is_busy = owned_->gpu->step() || is_busy;
   is_busy = file_.step(now_ns) || is_busy;
+  if (gpu_) is_busy = gpu_->step(now_ns) || is_busy;
   take(fabric_);
   take(memory_);
   take(file_);
+  if (gpu_) take(*gpu_);
+  if (through_)
+    for (const PieceEnd& end : through_->take_ends()) take(end);
   look_after_processes();
   look_after_fences();
   post_all();
@@ -192,7 +210,7 @@ void Engine::post_all() {
     piece.local = running.local.subspan(posting->offset, posting->size_bytes);
     piece.address = running.address + posting->offset;
     piece.file = running.file;
-    path.backend->post(posting->path, piece);
+    post(path, posting->path, running, piece);
   }
   while (const std::optional<Probe> probe = scheduler_.next_probe(now_ns_))
     if (const auto path = paths_.find(probe->path); path != paths_.end())
@@ -200,17 +218,23 @@ void Engine::post_all() {
   take_scheduler_events();
 }
 
+void Engine::post(const Path& path, uint32_t number, const Running& running, const Piece& piece) {
+  if (running.is_on_gpu && !path.reaches_gpus)
+    through_->post(*path.backend, number, piece);
+  else
+    path.backend->post(number, piece);
+}
+
 void Engine::take(Backend& backend) {
   for (const BackendEvent& event : backend.take_events()) {
     if (const auto* end = std::get_if<PieceEnd>(&event)) {
-      take(*end);
+      if (!through_ || !through_->take(*end)) take(*end);
     } else if (!paths_.contains(way_of(event))) {
       continue;  // of a peer that was dropped
     } else if (const auto* failed = std::get_if<WayFailed>(&event)) {
       scheduler_.path_failed(failed->way, now_ns_);
     } else if (const auto* fenced = std::get_if<WayFenced>(&event)) {
-      paths_.at(fenced->way).is_fencing = false;
-      scheduler_.fenced(fenced->way, now_ns_);
+      this->fenced(fenced->way);
     } else {
       lose_peer(paths_.at(std::get<OwnerLost>(event).way).peer);
     }
@@ -273,7 +297,18 @@ void Engine::want_fence(uint32_t id) {
   look_after_fences();
 }
 
+/// What has arrived in memory of the engine's may still be on its way to a GPU.
+void Engine::fenced(uint32_t id) {
+  if (through_ && through_->holds(id)) {
+    fenced_below_.push_back(id);
+    return;
+  }
+  paths_.at(id).is_fencing = false;
+  scheduler_.fenced(id, now_ns_);
+}
+
 void Engine::look_after_fences() {
+  for (const uint32_t id : std::exchange(fenced_below_, {})) fenced(id);
   std::erase_if(fences_wanted_, [&](uint32_t id) {
     Path& path = paths_.at(id);
     if (path.is_fencing) return true;
@@ -285,6 +320,7 @@ void Engine::look_after_fences() {
     if (is_up && now_ns_ < path.fence_ns) return false;
     ++statistics_.fences;
     path.is_fencing = true;
+    if (through_) through_->stop(id);
     path.backend->fence(id);
     return true;
   });

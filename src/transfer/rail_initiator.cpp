@@ -88,7 +88,7 @@ void Rail::take_answer(uint64_t id, Link& link, const GrantAnswer& answer) {
     std::vector<Piece> others;
     for (const Piece& piece : std::exchange(link.waiting, {}))
       if (piece.operation == Operation::kWrite && piece.file == 0 && piece.address == address)
-        ended(piece.id, refused);
+        ended(piece.id, refused == Cause::kOtherWay ? Cause::kPathFailed : refused);
       else
         others.push_back(piece);
     link.waiting = std::move(others);
@@ -173,7 +173,7 @@ void Rail::read_ended(uint64_t request, Cause cause) {
     if (cause == Cause::kNone) link->counts.read_bytes += read.size_bytes;
     if (cause == Cause::kPathFailed) ++link->counts.failures;
   }
-  ended(read.piece, cause);
+  ended(read.piece, cause == Cause::kOtherWay ? Cause::kPathFailed : cause);
 }
 
 }  // namespace braid::transfer

@@ -25,7 +25,7 @@ void Rail::grant(Link& link, const GrantRequest& request) {
     if (granted.ok())
       link.grants[buffer->id] = granted.value();
     else
-      answer.cause = Cause::kTooMuch;
+      answer.cause = region == regions_.end() ? Cause::kOtherWay : Cause::kTooMuch;
   }
   if (answer.cause == Cause::kNone) {
     answer.address = buffer->address();
@@ -64,7 +64,8 @@ Cause Rail::serve(uint64_t id, Link& link, const ReadRequest& read) {
   if (cause != Cause::kNone) return cause;
   const auto lent = link.lent.find(read.lent);
   const auto region = regions_.find(buffer->id);
-  if (lent == link.lent.end() || region == regions_.end()) return Cause::kLocalMemory;
+  if (region == regions_.end()) return Cause::kOtherWay;
+  if (lent == link.lent.end()) return Cause::kLocalMemory;
   if (link.serving >= kServingMax) return Cause::kTooMuch;
   const fabric::Slice slice{read.address - buffer->address(), read.offset_bytes, read.size_bytes};
   const Result<uint64_t> ticket =

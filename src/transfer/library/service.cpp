@@ -4,6 +4,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <limits>
@@ -13,6 +14,7 @@
 #include "fabric/host/processes.h"
 #include "fabric/library/placement.h"
 #include "transfer/directory/resolve.h"
+#include "transfer/providers.h"
 
 namespace braid::transfer {
 namespace {
@@ -31,9 +33,11 @@ constexpr size_t kNotificationsMax = 4096;
 Result<std::unique_ptr<Service>> Service::open(const OpenOptions& options,
                                                const topology::Machine& machine,
                                                const std::vector<topology::Nic>& nics) {
-  BRAID_LET(opened, open_rails(options, nics));
-  const fabric::OnNode here(machine, options.is_pinned ? opened.choice.numa_node : -1);
   EngineOptions wanted;
+  wanted.places = Places(machine);
+  RailHost host{nics, wanted.places};
+  BRAID_LET(opened, open_rails(options, host));
+  const fabric::OnNode here(machine, options.is_pinned ? opened.choice.numa_node : -1);
   wanted.incarnation = {fabric::random_number(), fabric::random_number()};
   wanted.name = options.name;
   const std::shared_ptr<fabric::Processes> processes = fabric::host_processes();
@@ -42,6 +46,14 @@ Result<std::unique_ptr<Service>> Service::open(const OpenOptions& options,
   wanted.scheduler.retry.overdue_ns_min = kOverdueNs;
   auto owned = std::make_unique<Owned>();
   owned->jobs = open_file_jobs();
+  std::unique_ptr<MultipathCopies> copies;
+  const bool has_gpu_memory =
+      options.has_gpu_memory || std::any_of(options.providers.begin(), options.providers.end(),
+                                            reaches_gpus);
+  if (has_gpu_memory) {
+    copies = std::make_unique<MultipathCopies>();
+    owned->gpu = std::make_unique<GpuJobs>(copies.get());
+  }
   std::vector<std::unique_ptr<Rail>> rails;
   for (size_t i = 0; i < opened.domains.size(); ++i) {
     BRAID_LET(rail, Rail::open(std::move(opened.domains[i]), wanted.incarnation, opened.secret,
@@ -61,6 +73,7 @@ Result<std::unique_ptr<Service>> Service::open(const OpenOptions& options,
                                              [&described] { return described.describe(); }));
   std::unique_ptr<Service> service(
       new Service(opened.secret, std::move(engine), std::move(directory)));  // owner: service
+  service->copies_ = std::move(copies);
   const char* variable = std::getenv(kStoreVariable);
   service->store_ = options.store.empty() && variable != nullptr ? variable : options.store;
   if (!options.name.empty() && !service->store_.empty())
