@@ -288,7 +288,10 @@ void Engine::explain_hops(const Ends& ends, uint64_t size_bytes, WayExplanation&
   };
   if (ends.source().place.is_gpu && has_stages)
     add(name(ends.source()) + " to host memory", kCopyGbps, kCopyLatencyUs);
-  add(is_rail ? path.text : name(ends.source()) + " to " + name(ends.target()) + ", " + path.text,
+  const auto stop = [&](const Endpoint& end) {
+    return end.place.is_gpu && has_stages ? std::string("host memory") : name(end);
+  };
+  add(is_rail ? path.text : stop(ends.source()) + " to " + stop(ends.target()) + ", " + path.text,
       view.rate_gbps, view.base_latency_us);
   if (ends.target().place.is_gpu && has_stages)
     add("host memory to " + name(ends.target()), kCopyGbps, kCopyLatencyUs);

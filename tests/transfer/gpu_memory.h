@@ -7,12 +7,11 @@
 
 #include "braid/transfer.h"
 #include "support/server.h"
+#include "transfer/owner.h"
 #include "transfer/pattern.h"
 
 namespace braid::transfer::test {
 
-using std::chrono_literals::operator""s;
-using std::chrono_literals::operator""ms;
 using braid::test::DeviceBuffer;
 using braid::test::HostBuffer;
 
@@ -69,9 +68,3 @@ inline std::vector<Transfer::Cause> run(Transfer& transfer,
 }
 
 }  // namespace braid::transfer::test
-
-namespace braid {
-inline void PrintTo(Transfer::Cause cause, std::ostream* out) {
-  *out << Transfer::cause_name(cause);
-}
-}  // namespace braid
