@@ -81,7 +81,7 @@ Result<uint64_t> Engine::add_buffer(MutableBytes memory, Rights rights) {
   buffer.lane = lane;
   buffer.place = lane == nullptr ? options_.places.of_host(memory.data())
                                  : options_.places.of_gpu(lane->gpu());
-  if (lane != nullptr) owned_->gpu->keep(lane);
+  if (lane != nullptr) owned_->gpu->add(lane);
   return add_buffer(std::move(buffer));
 }
 

@@ -32,8 +32,16 @@ void GpuJobs::drain() {
   }
 }
 
+void GpuJobs::add(const std::shared_ptr<fabric::gpu::Lane>& lane) {
+  const bool is_new = queues_.try_emplace(lane).second;
+  if (!is_new || carrier_ == nullptr) return;
+  lane->run([carrier = carrier_](CUresult context) {
+    if (context == CUDA_SUCCESS) carrier->prepare();
+  });
+}
+
 void GpuJobs::start(GpuJob job) {
-  Queue& queue = queues_[job.lane];
+  Queue& queue = queues_.at(job.lane);
   const uint64_t number = jobs_.add({std::move(job), false});
   if (queue.is_careful)
     queue.waiting.push_back(number);

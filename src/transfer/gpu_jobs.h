@@ -38,8 +38,8 @@ class GpuJobs {
   GpuJobs& operator=(const GpuJobs&) = delete;
 
   void start(GpuJob job);
-  /// The lane is kept until the end: what it still has to do may wait.
-  void keep(const std::shared_ptr<fabric::gpu::Lane>& lane) { (void)queues_[lane]; }
+  /// Before a lane's first copy. It is kept until the end: what it still has to do may wait.
+  void add(const std::shared_ptr<fabric::gpu::Lane>& lane);
   /// Tells what has ended. True: something has.
   bool step();
   /// Blocks until no copy is under way. Nobody is told of their ends any more.

@@ -229,6 +229,38 @@ TEST_F(TransferOwnGpu, WhatIsCancelledIsFinal) {
   }
 }
 
+/// Between host memory and a GPU they go over every link, as `braid_copy` makes them.
+TEST_F(TransferOwnGpu, LargeCopiesTakeEveryLink) {
+  if (gpus() < 3) GTEST_SKIP() << "waived: needs 3 GPUs, this server has " << gpus();
+  constexpr size_t kLarge = 64 << 20;
+  const braid_option at_once{"BRAID_OPENING", "wait"};
+  const braid_options options{sizeof(braid_options), &at_once, 1};
+  braid_engine* engine = nullptr;  // the process's counters are in its report too
+  ASSERT_EQ(braid_open(&options, &engine), BRAID_OK) << braid_last_error();
+  const auto accelerated = [&] {
+    std::vector<char> text(1 << 20);
+    EXPECT_EQ(braid_stats_json(engine, text.data(), text.size(), nullptr), BRAID_OK);
+    const std::string all = text.data();
+    const size_t found = all.find("\"accelerated_bytes\":");
+    return found == std::string::npos ? 0 : std::stoull(all.substr(found + 20));
+  };
+  HostBuffer host(driver(), kLarge);
+  DeviceBuffer device(driver(), kLarge);
+  const std::span bytes(reinterpret_cast<std::byte*>(host.data()), kLarge);
+  const auto a = transfer_->register_memory(host.data(), kLarge, {}).value();
+  const auto b = transfer_->register_memory(at(device.at()), kLarge, {true, true}).value();
+  for (uint64_t turn = 0; turn < 50 && accelerated() < kLarge; ++turn) {
+    fill(bytes, 50 + turn);
+    ASSERT_EQ(run({request(Operation::kWrite, host.data(), device.at(), kLarge)}),
+              std::vector{Cause::kDone});
+    ASSERT_EQ(wrong_on_gpu(device.at(), kLarge, 50 + turn), std::nullopt);
+  }
+  EXPECT_GE(accelerated(), kLarge) << "its relays open beside the program";
+  EXPECT_TRUE(transfer_->unregister_memory(a, kLimit).ok());
+  EXPECT_TRUE(transfer_->unregister_memory(b, kLimit).ok());
+  braid_close(engine);
+}
+
 // ---- A driver that makes a call wait ----
 
 /// A thread of the program's holds the lock of GPU 0's context, as cuMemFree does while a stream is

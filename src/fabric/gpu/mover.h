@@ -40,6 +40,9 @@ class Ended {
 class Carrier {
  public:
   virtual ~Carrier() = default;
+  /// Before the first copy of a lane: may load code, for which the driver waits for the context's
+  /// streams.
+  virtual void prepare() = 0;
   virtual CUresult copy(CUdeviceptr to, CUdeviceptr from, uint64_t size_bytes, CUstream stream) = 0;
 };
 

@@ -3,7 +3,7 @@
 #include <dlfcn.h>
 
 #include <filesystem>
-#include <string>
+#include <utility>
 
 #include "fabric/gpu/process_driver.h"
 
@@ -38,6 +38,7 @@ MultipathCopies::Functions MultipathCopies::find() {
   void* library = find_library();
   const bool has_all = find_function(library, "braid_open", found.open) &&
                        find_function(library, "braid_close", found.close) &&
+                       find_function(library, "braid_prepare", found.prepare) &&
                        find_function(library, "braid_copy", found.copy) &&
                        find_function(library, "braid_last_cuda_error", found.last_cuda_error);
   return has_all ? found : Functions{};
@@ -47,22 +48,31 @@ MultipathCopies::~MultipathCopies() {
   if (engine_ != nullptr) call_.close(engine_);
 }
 
-/// By whichever lane's thread comes first.
+void MultipathCopies::prepare() {
+  const std::lock_guard lock(opening_);
+  if (!std::exchange(is_opened_, true)) open();
+  if (engine_ != nullptr) (void)call_.prepare(engine_);  // else its copies are the driver's
+}
+
 void MultipathCopies::open() {
-  call_ = find();
+  int gpus = 0;
+  const bool has_relays =
+      fabric::gpu::process_driver()->cuDeviceGetCount(&gpus) == CUDA_SUCCESS && gpus > 1;
+  if (has_relays) call_ = find();
   if (call_.open == nullptr) return;
   const braid_option in_background{"BRAID_OPENING", "background"};
   const braid_options options{sizeof(braid_options), &in_background, 1};
-  if (call_.open(&options, &engine_) != BRAID_OK) engine_ = nullptr;
+  braid_engine* opened = nullptr;
+  if (call_.open(&options, &opened) == BRAID_OK) engine_ = opened;
 }
 
 CUresult MultipathCopies::copy(CUdeviceptr to, CUdeviceptr from, uint64_t size_bytes,
                                CUstream stream) {
-  std::call_once(opening_, [this] { open(); });
-  if (engine_ == nullptr)
+  braid_engine* engine = engine_;
+  if (engine == nullptr)
     return fabric::gpu::process_driver()->cuMemcpyAsync(to, from, size_bytes, stream);
   const braid_status status =
-      call_.copy(engine_, reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from),
+      call_.copy(engine, reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from),
                  size_bytes, stream, BRAID_PRIORITY_BULK, nullptr);
   if (status == BRAID_OK) return CUDA_SUCCESS;
   const int refused = call_.last_cuda_error();

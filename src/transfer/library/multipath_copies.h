@@ -1,9 +1,10 @@
 // Copies between host memory and GPUs over every PCIe link of the server: braid's own (braid.h), as
-// libbraid.so makes them, or under `braid run` the interposer. The library is looked for beside the
-// first large copy, and its engine opened in the background; until it is ready, without it, and
-// where there is nothing to gain, the driver copies.
+// libbraid.so makes them, or under `braid run` the interposer. Where there are several GPUs its
+// engine is opened with the first lane, in the background; until it is ready, without the library,
+// and where there is nothing to gain, the driver copies.
 #pragma once
 
+#include <atomic>
 #include <mutex>
 
 #include "braid/braid.h"
@@ -19,21 +20,24 @@ class MultipathCopies final : public fabric::gpu::Carrier {
   MultipathCopies(const MultipathCopies&) = delete;
   MultipathCopies& operator=(const MultipathCopies&) = delete;
 
+  void prepare() override;
   CUresult copy(CUdeviceptr to, CUdeviceptr from, uint64_t size_bytes, CUstream stream) override;
 
  private:
   struct Functions {
     decltype(&braid_open) open = nullptr;
     decltype(&braid_close) close = nullptr;
+    decltype(&braid_prepare) prepare = nullptr;
     decltype(&braid_copy) copy = nullptr;
     decltype(&braid_last_cuda_error) last_cuda_error = nullptr;
   };
   static Functions find();
   void open();
 
-  std::once_flag opening_;
+  std::mutex opening_;  // of the lanes' threads
+  bool is_opened_ = false;
   Functions call_;
-  braid_engine* engine_ = nullptr;  // null: it cannot be had
+  std::atomic<braid_engine*> engine_ = nullptr;  // null: not yet, or it cannot be had
 };
 
 }  // namespace braid::transfer
