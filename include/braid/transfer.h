@@ -70,7 +70,7 @@ class Transfer {
     std::string secret_file = {};             ///< empty: what BRAID_FABRIC_SECRET_FILE names
     bool allow_unauthenticated = false;
     bool is_pinned = true;
-    std::string store = {};  ///< "redis://10.0.0.1:6379"; empty: what BRAID_TRANSFER_STORE says
+    std::string store = {};   ///< "redis://10.0.0.1:6379"; empty: what BRAID_TRANSFER_STORE says
     bool gpu_memory = false;  ///< memory of GPUs may be registered, as transfer_abi.h says
   };
   /// What peers may do.

@@ -89,11 +89,11 @@ BRAID_API braid_status braid_transfer_name(braid_transfer* transfer, char* buffe
 
 enum { BRAID_TRANSFER_MAY_READ = 1, BRAID_TRANSFER_MAY_WRITE = 2 }; /* what peers may do */
 
-/* Host memory, or with gpu_memory memory of one GPU (a CUdeviceptr as a pointer; not managed memory,
- * which counts as the host's), apart from all that is registered. A GPU's stays allocated, and its
- * context alive, until unregister_memory has succeeded. What a stream of the caller's has written
- * there counts once the stream has been waited for; nothing here waits for a stream of the caller's,
- * and no stream waits for a request. */
+/* Host memory, or with gpu_memory memory of one GPU (a CUdeviceptr as a pointer; not managed
+ * memory, which counts as the host's), apart from all that is registered. A GPU's stays allocated,
+ * and its context alive, until unregister_memory has succeeded. What a stream of the caller's has
+ * written there counts once the stream has been waited for; nothing here waits for a stream of the
+ * caller's, and no stream waits for a request. */
 BRAID_API braid_status braid_transfer_register_memory(braid_transfer* transfer, void* memory,
                                                       size_t size_bytes, int rights,
                                                       uint64_t* buffer);
@@ -242,7 +242,8 @@ typedef enum braid_transfer_form {
 } braid_transfer_form;
 
 /* Which ways a request of this size between host memory would have now, what each would take, and
- * which one the first slice takes and why. Text or JSON, which comes as braid_transfer_name does. */
+ * which one the first slice takes and why. Text or JSON, which comes as braid_transfer_name does.
+ */
 BRAID_API braid_status braid_transfer_explain(braid_transfer* transfer, uint64_t segment,
                                               uint64_t size_bytes, int urgency, int form,
                                               char* buffer, size_t buffer_bytes,

@@ -22,10 +22,10 @@ struct Buffer {
   uint64_t id = 0;
   MutableBytes memory;
   Rights rights = kNoRights;
-  bool is_stage = false;                    ///< the engine's own: nobody is told of it
+  bool is_stage = false;  ///< the engine's own: nobody is told of it
   Place place = {};
   std::shared_ptr<fabric::gpu::Lane> lane = nullptr;  ///< of GPU memory: what copies there
-  uint64_t rails = 0;                       ///< bits: those that reach it
+  uint64_t rails = 0;                                 ///< bits: those that reach it
 
   uint64_t address() const { return reinterpret_cast<uint64_t>(memory.data()); }
 };

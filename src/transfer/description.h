@@ -29,8 +29,8 @@ inline constexpr size_t kNameBytesMax = 255;
 
 struct RailDescription {
   std::string provider;
-  std::string host_address;  ///< to be shown
-  double gbps = 1;           ///< what the NIC claims, 10^9 bytes a second
+  std::string host_address;        ///< to be shown
+  double gbps = 1;                 ///< what the NIC claims, 10^9 bytes a second
   Place place;                     ///< of its NIC; version 1 tells the node alone
   std::vector<std::byte> address;  ///< Rail::address
 };

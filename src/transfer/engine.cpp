@@ -139,12 +139,12 @@ uint64_t Engine::add_self() {
   const uint64_t number = peers_.add(std::move(self));
   Peer& peer = *peers_.find(number);
   peer_of_[peer.who] = number;
-  peer.memory = add_own_path(number, memory_, "memory of this process", kMemoryGbps,
-                             kMemoryLatencyUs);
+  peer.memory =
+      add_own_path(number, memory_, "memory of this process", kMemoryGbps, kMemoryLatencyUs);
   peer.files = add_own_path(number, file_, "files of this host", kStorageGbps, kStorageLatencyUs);
   if (gpu_)
-    peer.copies = add_own_path(number, *gpu_, "GPU copies of this process", kCopyGbps,
-                               kCopyLatencyUs);
+    peer.copies =
+        add_own_path(number, *gpu_, "GPU copies of this process", kCopyGbps, kCopyLatencyUs);
   return number;
 }
 
@@ -168,8 +168,7 @@ Result<uint64_t> Engine::add_peer(const Description& owner) {
   added.origin = owner.origin;
   added.rails = owner.rails;
   for (const RailDescription& rail : owner.rails)
-    added.rail_numbers.push_back(
-        scheduler_.add_rail({std::clamp(rail.gbps, 0.001, kRailGbpsMax)}));
+    added.rail_numbers.push_back(scheduler_.add_rail({std::clamp(rail.gbps, 0.001, kRailGbpsMax)}));
   const uint64_t number = peers_.add(std::move(added));
   Peer& peer = *peers_.find(number);
   // Those that most requests will take are dialled at once.

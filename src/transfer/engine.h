@@ -83,7 +83,8 @@ struct WayExplanation {
   std::string text;  ///< "tcp;ofi_rxm 10.0.0.8 to 10.0.0.7"
   WayExplained way;
   std::vector<HopExplanation> hops;  ///< from the source to the target
-  double finish_us = 0;  ///< of the whole request, were it to take this way alone from an idle start
+  double finish_us =
+      0;  ///< of the whole request, were it to take this way alone from an idle start
 };
 
 struct PathStatistics {
@@ -126,8 +127,8 @@ class Engine {
 
   // Memory of this process.
 
-  /// Of the host, or of a GPU if `Owned::gpu` is there. What peers may do there is in `rights`; what
-  /// this process does with it needs none.
+  /// Of the host, or of a GPU if `Owned::gpu` is there. What peers may do there is in `rights`;
+  /// what this process does with it needs none.
   Result<uint64_t> add_buffer(MutableBytes memory, Rights rights);
   /// An error while a request uses it. Peers can write there until `is_in_use` is false.
   Status remove_buffer(uint64_t buffer);
@@ -218,11 +219,11 @@ class Engine {
     bool is_here = false;  // on this host
     fabric::Origin origin{};
     std::vector<RailDescription> rails;
-    std::vector<uint32_t> rail_numbers;                         // of the scheduler, by rail
+    std::vector<uint32_t> rail_numbers;                          // of the scheduler, by rail
     std::map<std::pair<size_t, size_t>, uint32_t> path_of_pair;  // rails: ours, theirs
-    std::map<Ends, uint32_t> ways;  // that were found
+    std::map<Ends, uint32_t> ways;                               // that were found
     std::optional<std::pair<Ends, uint32_t>> last_ways;  // that were asked for: most are alike
-    uint32_t memory = 0, files = 0, copies = 0;  // paths, of this process itself
+    uint32_t memory = 0, files = 0, copies = 0;          // paths, of this process itself
     std::vector<uint32_t> paths;
     size_t segments = 0;
     size_t requests = 0;  // that have not ended

@@ -41,8 +41,7 @@ Hop copy_between(uint32_t from, uint32_t to) {
 // ---- Ends ----
 
 /// Of the own segment: what is registered there now.
-Endpoint Engine::endpoint_of(const Segment& segment, uint64_t address,
-                                     uint64_t size_bytes) const {
+Endpoint Engine::endpoint_of(const Segment& segment, uint64_t address, uint64_t size_bytes) const {
   Endpoint end;
   end.is_file = segment.file != 0;
   if (end.is_file) return end;
@@ -83,10 +82,7 @@ std::vector<Way> Engine::find_ways(uint64_t number, const Ends& ends) {
   const Peer& peer = *peers_.find(number);
   const bool is_on_gpu = ends.here.place.is_gpu || ends.there.place.is_gpu;
   if (peer.is_self)
-    return {{ends.there.is_file ? peer.files
-             : is_on_gpu        ? peer.copies
-                                : peer.memory,
-             0}};
+    return {{ends.there.is_file ? peer.files : is_on_gpu ? peer.copies : peer.memory, 0}};
   std::vector<Way> ways;
   for (const Transport& transport : transports_between(peer, ends)) {
     const bool is_direct = !ends.here.place.is_gpu || reaches_gpus(transport.provider);
@@ -159,8 +155,7 @@ std::vector<Hop> Engine::hops_of(const std::string& provider, const Ends& ends, 
            0}};
 }
 
-std::vector<Transport> Engine::transports_between(const Peer& peer,
-                                                          const Ends& ends) const {
+std::vector<Transport> Engine::transports_between(const Peer& peer, const Ends& ends) const {
   std::set<std::string> providers;
   bool may_reach_gpus = false, may_reach_hosts = false;
   for (const RailDescription& rail : rails_) {
@@ -177,10 +172,10 @@ std::vector<Transport> Engine::transports_between(const Peer& peer,
   if (ends.target().place.is_gpu) hops.push_back(copy_between(kTargetHost, kTarget));
   for (const std::string& provider : providers) {
     const bool is_for_gpus = reaches_gpus(provider);
-    const bool is_left_out =
-        is_for_gpus ? !wants_gpu_rails && may_reach_hosts
-                    : (wants_gpu_rails && providers.contains(provider + kStaged)) ||
-                          (wants_gpu_rails && !is_on_gpu);
+    const bool is_left_out = is_for_gpus
+                                 ? !wants_gpu_rails && may_reach_hosts
+                                 : (wants_gpu_rails && providers.contains(provider + kStaged)) ||
+                                       (wants_gpu_rails && !is_on_gpu);
     if (is_left_out) continue;
     for (Hop hop : hops_of(provider, ends, gbps_of(peer, provider))) {
       hop.transport = static_cast<uint32_t>(names.size());
@@ -197,9 +192,8 @@ std::vector<Transport> Engine::transports_between(const Peer& peer,
     }
     if (!found.empty()) {
       const Transport& before = found.back();
-      const bool is_alike =
-          before.hops.size() == transport.hops.size() &&
-          stays_in_host(before.provider) == stays_in_host(transport.provider);
+      const bool is_alike = before.hops.size() == transport.hops.size() &&
+                            stays_in_host(before.provider) == stays_in_host(transport.provider);
       transport.rank = static_cast<uint8_t>(before.rank + (is_alike ? 0 : 1));
     }
     found.push_back(std::move(transport));
@@ -222,8 +216,8 @@ std::optional<uint32_t> Engine::path_between(uint64_t number, size_t ours, size_
   Path added;
   added.backend = &fabric_;
   added.peer = number;
-  added.text = rails_[ours].provider + " " + rails_[ours].host_address + " to " +
-               there.host_address;
+  added.text =
+      rails_[ours].provider + " " + rails_[ours].host_address + " to " + there.host_address;
   added.provider = rails_[ours].provider;
   added.reaches_gpus = reaches_gpus(added.provider);
   paths_[path] = std::move(added);

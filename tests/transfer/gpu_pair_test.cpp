@@ -82,8 +82,8 @@ TEST_P(TransferGpuEngines, MoveBetweenEveryPairOfMemories) {
   EXPECT_EQ(wrong_on_gpu(near.at(), kBytes, 6), std::nullopt);
 }
 
-INSTANTIATE_TEST_SUITE_P(Providers, TransferGpuEngines,
-                         testing::Values("local", "tcp;ofi_rxm+gpu"), [](const auto& provider) {
+INSTANTIATE_TEST_SUITE_P(Providers, TransferGpuEngines, testing::Values("local", "tcp;ofi_rxm+gpu"),
+                         [](const auto& provider) {
                            return std::string(provider.param).substr(0, 3);
                          });
 

@@ -6,9 +6,9 @@
 namespace braid::transfer {
 namespace {
 
-constexpr uint32_t kParts = 64;      // of a direction: 32 MiB
+constexpr uint32_t kParts = 64;  // of a direction: 32 MiB
 constexpr uint32_t kPartsOfPiece = 8;
-constexpr size_t kPartsOfWay = 32;   // a peer that stands still does not hold them all
+constexpr size_t kPartsOfWay = 32;  // a peer that stands still does not hold them all
 /// Postings of the scheduler's have numbers without it.
 constexpr uint64_t kChunk = uint64_t{1} << 63;
 

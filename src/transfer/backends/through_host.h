@@ -49,7 +49,7 @@ class ThroughHost {
   struct Stage {
     std::shared_ptr<fabric::gpu::HostMemory> memory;  // null: not made yet
     uint64_t buffer = 0;
-    std::vector<uint32_t> free;  // parts
+    std::vector<uint32_t> free;         // parts
     std::map<uint32_t, size_t> leased;  // by way
   };
   struct Moving {

@@ -67,10 +67,9 @@ Status add_provider(const std::string& provider, RailHost& host, OpenedRails& ra
     return add(open_wire(*quirks, kThisHost, is_staged(provider)),
                {provider, kThisHost, kSharedMemoryGbps, {}, {}}, rails);
   for (const std::string& address : rails.choice.addresses)
-    BRAID_TRY(add(open_wire(*quirks, address, is_staged(provider)),
-                  {provider, address, nominal_gbps(address, host.nics), place_of(address, host),
-                   {}},
-                  rails));
+    BRAID_TRY(add(
+        open_wire(*quirks, address, is_staged(provider)),
+        {provider, address, nominal_gbps(address, host.nics), place_of(address, host), {}}, rails));
   return {};
 }
 

@@ -194,8 +194,7 @@ std::string write_explanation(StatsFormat format, const std::vector<WayExplanati
                             : way.way.tier > 0 ? "farther, and not sooner by a quarter"
                                                : "later";
     Json hops = Json::array();
-    for (const HopExplanation& hop : each.hops)
-      hops.push_back({{"hop", hop.text}, {"us", hop.us}});
+    for (const HopExplanation& hop : each.hops) hops.push_back({{"hop", hop.text}, {"us", hop.us}});
     json["ways"].push_back({{"way", each.text},
                             {"tier", way.way.tier},
                             {"state", state_name(way.state)},
@@ -211,7 +210,8 @@ std::string write_explanation(StatsFormat format, const std::vector<WayExplanati
     if (each.hops.size() < 2) continue;
     text += "    all by it in " + number(each.finish_us, 1) + " us:";
     for (const HopExplanation& hop : each.hops)
-      text += (&hop == each.hops.data() ? " " : "; ") + hop.text + " (" + number(hop.us, 1) + " us)";
+      text +=
+          (&hop == each.hops.data() ? " " : "; ") + hop.text + " (" + number(hop.us, 1) + " us)";
     text += "\n";
   }
   return format == StatsFormat::kJson ? dump(json) : text;

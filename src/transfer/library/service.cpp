@@ -48,8 +48,8 @@ Result<std::unique_ptr<Service>> Service::open(const OpenOptions& options,
   owned->jobs = open_file_jobs();
   std::unique_ptr<MultipathCopies> copies;
   const bool has_gpu_memory =
-      options.has_gpu_memory || std::any_of(options.providers.begin(), options.providers.end(),
-                                            reaches_gpus);
+      options.has_gpu_memory ||
+      std::any_of(options.providers.begin(), options.providers.end(), reaches_gpus);
   if (has_gpu_memory) {
     copies = std::make_unique<MultipathCopies>();
     owned->gpu = std::make_unique<GpuJobs>(copies.get());

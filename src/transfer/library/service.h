@@ -89,8 +89,8 @@ class Service {
   Status take_name(const std::string& name);
 
   fabric::Secret secret_;
-  std::string store_;             // URL; empty: none
-  std::unique_ptr<Lease> lease_;  // of the name in the store
+  std::string store_;                        // URL; empty: none
+  std::unique_ptr<Lease> lease_;             // of the name in the store
   std::unique_ptr<MultipathCopies> copies_;  // the engine's; null: it has no GPU memory
   std::mutex mutex_;
   std::unique_ptr<Engine> engine_;              // under the mutex
