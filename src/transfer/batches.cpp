@@ -3,14 +3,17 @@
 #include <utility>
 
 #include "transfer/engine.h"
+#include "transfer/providers.h"
 
 namespace braid::transfer {
 namespace {
 
 constexpr uint64_t kFileAlignment = 4096;  // of O_DIRECT
-/// Of copies by a GPU: several links share one out (braid_copy), and each copy has a start and an
+/// Of copies that GPUs make: several links share one out (braid_copy), and each has a start and an
 /// end.
 constexpr uint64_t kCopyBytesMin = 32 << 20;
+
+constexpr size_t kLocalFailuresMax = 4;
 
 Cause cause_of(Outcome outcome) {
   switch (outcome) {
@@ -95,8 +98,11 @@ void Engine::start(uint64_t batch, size_t index, const Request& request) {
   spec.size_bytes = request.size_bytes;
   spec.urgency = request.urgency;
   spec.ways = *ways;
-  const bool is_copy = !ends.there.is_file && (ends.here.place.is_gpu || ends.there.place.is_gpu);
-  if (is_copy && peers_.find(segment->peer)->is_self) spec.slice_bytes_min = kCopyBytesMin;
+  const Peer& peer = *peers_.find(segment->peer);
+  const bool is_here_on_gpu = ends.here.place.is_gpu, is_there_on_gpu = ends.there.place.is_gpu;
+  const bool is_copy = peer.is_self ? !ends.there.is_file && (is_here_on_gpu || is_there_on_gpu)
+                                    : peer.is_here && is_here_on_gpu && is_there_on_gpu;
+  if (is_copy) spec.slice_bytes_min = kCopyBytesMin;
   if (segment->file != 0) spec.borders.alignment_bytes = kFileAlignment;
   spec.source = static_cast<uint32_t>(batch);  // batches take turns
   spec.address = request.address;
@@ -253,12 +259,21 @@ void Engine::take(const PieceEnd& end) {
     }
     const auto path = paths_.find(posted->second.path);
     if (path != paths_.end()) --path->second.open;
+    if (path != paths_.end() && end.cause == Cause::kPathFailed) give_up_if_useless(path->first);
     posted_.erase(posted);
   }
   const Ending how = end.cause == Cause::kNone ? Ending::kDone
                      : end.may_land            ? Ending::kLost
                                                : Ending::kFailed;
   scheduler_.ended(end.id, how, now_ns_);
+}
+
+/// Memory that a GPU's owner shares, and that this process may not map for all that (a container's
+/// limits): what has failed some times and never carried a byte is not tried again.
+void Engine::give_up_if_useless(uint32_t id) {
+  Path& path = paths_.at(id);
+  if (path.provider != kLocal || ++path.failures < kLocalFailuresMax) return;
+  if (scheduler_.view(id, now_ns_).delivered_bytes == 0) scheduler_.retire_path(id);
 }
 
 void Engine::take_scheduler_events() {

@@ -205,6 +205,7 @@ class Engine {
     std::string text;
     std::string provider = {};  // of a rail
     size_t open = 0;            // postings that have not ended
+    size_t failures = 0;        // of `local`
     uint64_t fence_ns = 0;  // when it is fenced by force, if they do not end before; 0: not wanted
     bool is_fencing = false;
     bool reaches_gpus = false;  // otherwise GPU memory goes through the host's
@@ -287,6 +288,7 @@ class Engine {
   void post_all();
   void take(Backend& backend);
   void take(const PieceEnd& end);
+  void give_up_if_useless(uint32_t path);
   void take_scheduler_events();
   void want_fence(uint32_t path);
   void fenced(uint32_t path);

@@ -26,7 +26,8 @@ class TransferWays : public testing::Test {
     EngineOptions options;
     options.incarnation = {1, 1};
     options.origin = {{1, 1}, 1, 1, 1};
-    engine_ = std::make_unique<Engine>(std::move(owned), std::move(rails), std::move(ours), options);
+    engine_ =
+        std::make_unique<Engine>(std::move(owned), std::move(rails), std::move(ours), options);
     ASSERT_TRUE(engine_->add_buffer(memory_, kNoRights).ok());
   }
   std::unique_ptr<Rail> open_rail(Owned& owned) {
@@ -51,8 +52,7 @@ class TransferWays : public testing::Test {
   }
   /// "near-0 to far-2 tier 1", by name.
   std::vector<std::string> ways(uint64_t segment, uint64_t address) {
-    const auto found =
-        engine_->explain({segment, Operation::kWrite, memory_.data(), address, 64});
+    const auto found = engine_->explain({segment, Operation::kWrite, memory_.data(), address, 64});
     if (!found.ok()) return {found.status().message()};
     std::vector<std::string> all;
     for (const WayExplanation& way : found.value())
@@ -91,8 +91,8 @@ TEST_F(TransferWays, LeadToTheNicsThatAreNearTheFarMemory) {
 
 TEST_F(TransferWays, LeadToRailsThatReachTheMemory) {
   open({rail("tcp", "near-0", {}), rail("tcp", "near-1", {})});
-  const uint64_t segment = open_peer({rail("tcp", "far-0", {}), rail("tcp", "far-1", {})},
-                                     {{{}, 2}, {{}, 0}});
+  const uint64_t segment =
+      open_peer({rail("tcp", "far-0", {}), rail("tcp", "far-1", {})}, {{{}, 2}, {{}, 0}});
   EXPECT_EQ(ways(segment, 4096), (Ways{"near-0 to far-1 tier 0", "near-1 to far-1 tier 0"}));
   EXPECT_EQ(ways(segment, 8192), Ways{cause_name(Cause::kNoWay)});
 }
@@ -106,10 +106,9 @@ TEST_F(TransferWays, PairByGpuWhereEachNicHasOne) {
 
 TEST_F(TransferWays, WithinAHostTheNearerTransportComesFirst) {
   open({rail("shm", "this host", {}), rail("tcp", "near", {})});
-  const uint64_t segment = open_peer({rail("shm", "that host", {}), rail("tcp", "far", {})},
-                                     {{{}, 3}}, true);
-  EXPECT_EQ(ways(segment, 4096),
-            (Ways{"near to far tier 3", "this host to that host tier 0"}));
+  const uint64_t segment =
+      open_peer({rail("shm", "that host", {}), rail("tcp", "far", {})}, {{{}, 3}}, true);
+  EXPECT_EQ(ways(segment, 4096), (Ways{"near to far tier 3", "this host to that host tier 0"}));
 }
 
 }  // namespace
