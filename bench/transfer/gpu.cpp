@@ -152,8 +152,6 @@ class Other {
     kill(process_, SIGKILL);
     waitpid(process_, nullptr, 0);
   }
-  Other(const Other&) = delete;
-  Other& operator=(const Other&) = delete;
   bool check(uint64_t seed) const {
     char is_right = 0;
     return write(to_[1], &seed, sizeof seed) == sizeof seed && read(from_[0], &is_right, 1) == 1 &&
@@ -261,9 +259,6 @@ class Bench {
     if (braid_open(&options, &engine_) != BRAID_OK) end(braid_last_error());
   }
   ~Bench() { braid_close(engine_); }
-  Bench(const Bench&) = delete;
-  Bench& operator=(const Bench&) = delete;
-
   bool host() {
     const auto address = gpu_.address();
     fill(host_, command_.memory_bytes, 1);

@@ -15,8 +15,8 @@ constexpr uint64_t kCarriedBytesMin = 1 << 20;
 
 }  // namespace
 
-GpuJobs::GpuJobs(fabric::gpu::Carrier* carrier)
-    : carrier_(carrier),
+GpuJobs::GpuJobs(std::shared_ptr<fabric::gpu::Carrier> carrier)
+    : carrier_(std::move(carrier)),
       told_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       ended_(std::make_shared<fabric::gpu::Ended>(told_.get())) {}
 
@@ -60,7 +60,7 @@ void GpuJobs::begin(uint64_t number, Queue& queue) {
   copy.regions = job.regions;
   const bool is_carried =
       job.way != fabric::gpu::Way::kBetweenGpus && job.size_bytes >= kCarriedBytesMin;
-  if (is_carried) copy.carrier = carrier_;
+  if (is_carried) copy.carrier = carrier_.get();
   ++queue.under_way;
   job.lane->copy(job.way, std::move(copy));
 }

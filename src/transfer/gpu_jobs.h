@@ -30,8 +30,8 @@ struct GpuJob {
 
 class GpuJobs {
  public:
-  /// `carrier`: of large copies between host memory and a GPU; null: the driver. It stays.
-  explicit GpuJobs(fabric::gpu::Carrier* carrier = nullptr);
+  /// `carrier`: of large copies between host memory and a GPU; null: the driver.
+  explicit GpuJobs(std::shared_ptr<fabric::gpu::Carrier> carrier = nullptr);
   /// Waits as `drain` does.
   ~GpuJobs() { drain(); }
   GpuJobs(const GpuJobs&) = delete;
@@ -64,7 +64,7 @@ class GpuJobs {
   void begin(uint64_t number, Queue& queue);
   void advance(Queue& queue);
 
-  fabric::gpu::Carrier* carrier_;
+  std::shared_ptr<fabric::gpu::Carrier> carrier_;  // a lane that is shared may prepare it late
   Descriptor told_;
   std::shared_ptr<fabric::gpu::Ended> ended_;
   std::vector<fabric::gpu::Ended::Copy> ended_now_;

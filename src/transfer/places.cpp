@@ -37,6 +37,12 @@ Place Places::of_gpu(int ordinal) {
 Place Places::of_nic(const topology::Nic& nic) {
   Place place = of_device(nic.pci_bus_id);
   if (place.numa_node < 0) place.numa_node = nic.numa_node;
+  const cuda::Driver* driver = fabric::gpu::process_driver();
+  int gpus = 0;
+  if (place.pcie_switch < 0 || driver == nullptr || driver->cuDeviceGetCount(&gpus) != CUDA_SUCCESS)
+    return place;
+  for (int gpu = 0; gpu < gpus && place.gpu < 0; ++gpu)
+    if (of_gpu(gpu).pcie_switch == place.pcie_switch) place.gpu = gpu;
   return place;
 }
 

@@ -19,6 +19,7 @@ class Places {
   /// Of the page at the address, if it has been touched.
   Place of_host(const void* address) const;
   Place of_gpu(int ordinal);
+  /// With the GPU below the same switch, if the process has loaded the driver.
   Place of_nic(const topology::Nic& nic);
 
  private:

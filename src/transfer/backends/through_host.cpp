@@ -1,7 +1,6 @@
 #include "transfer/backends/through_host.h"
 
 #include <algorithm>
-#include <set>
 
 namespace braid::transfer {
 namespace {
@@ -39,8 +38,9 @@ void ThroughHost::post(Backend& backend, uint32_t way, const Piece& piece) {
                 credits,
                 {},
                 Pipeline(piece.local.size(), kChunkBytes, {credits})};
-  if (!make(stage_of(moving))) return ends_.push_back({piece.id, Cause::kTooMuch, false});
-  moving.gpu->lane->pin(stage_of(moving).memory);
+  Stage& stage = stage_of(moving);
+  if (!make(stage)) return ends_.push_back({piece.id, Cause::kTooMuch, false});
+  if (stage.pinned_by.insert(moving.gpu->lane.get()).second) moving.gpu->lane->pin(stage.memory);
   ++held_[way];
   waiting_.push_back(moving_.add(std::move(moving)));
   begin_waiting();

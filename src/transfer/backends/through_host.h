@@ -12,6 +12,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -51,6 +52,7 @@ class ThroughHost {
     uint64_t buffer = 0;
     std::vector<uint32_t> free;         // parts
     std::map<uint32_t, size_t> leased;  // by way
+    std::set<const fabric::gpu::Lane*> pinned_by;
   };
   struct Moving {
     Backend* backend = nullptr;

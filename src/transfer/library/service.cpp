@@ -14,6 +14,7 @@
 #include "fabric/host/processes.h"
 #include "fabric/library/placement.h"
 #include "transfer/directory/resolve.h"
+#include "transfer/library/multipath_copies.h"
 #include "transfer/providers.h"
 
 namespace braid::transfer {
@@ -46,14 +47,10 @@ Result<std::unique_ptr<Service>> Service::open(const OpenOptions& options,
   wanted.scheduler.retry.overdue_ns_min = kOverdueNs;
   auto owned = std::make_unique<Owned>();
   owned->jobs = open_file_jobs();
-  std::unique_ptr<MultipathCopies> copies;
   const bool has_gpu_memory =
       options.has_gpu_memory ||
       std::any_of(options.providers.begin(), options.providers.end(), reaches_gpus);
-  if (has_gpu_memory) {
-    copies = std::make_unique<MultipathCopies>();
-    owned->gpu = std::make_unique<GpuJobs>(copies.get());
-  }
+  if (has_gpu_memory) owned->gpu = std::make_unique<GpuJobs>(std::make_shared<MultipathCopies>());
   std::vector<std::unique_ptr<Rail>> rails;
   for (size_t i = 0; i < opened.domains.size(); ++i) {
     BRAID_LET(rail, Rail::open(std::move(opened.domains[i]), wanted.incarnation, opened.secret,
@@ -73,7 +70,6 @@ Result<std::unique_ptr<Service>> Service::open(const OpenOptions& options,
                                              [&described] { return described.describe(); }));
   std::unique_ptr<Service> service(
       new Service(opened.secret, std::move(engine), std::move(directory)));  // owner: service
-  service->copies_ = std::move(copies);
   const char* variable = std::getenv(kStoreVariable);
   service->store_ = options.store.empty() && variable != nullptr ? variable : options.store;
   if (!options.name.empty() && !service->store_.empty())

@@ -23,7 +23,6 @@
 #include "transfer/directory/lease.h"
 #include "transfer/directory/server.h"
 #include "transfer/engine.h"
-#include "transfer/library/multipath_copies.h"
 #include "transfer/library/open_rails.h"
 #include "transfer/library/options.h"
 
@@ -89,9 +88,8 @@ class Service {
   Status take_name(const std::string& name);
 
   fabric::Secret secret_;
-  std::string store_;                        // URL; empty: none
-  std::unique_ptr<Lease> lease_;             // of the name in the store
-  std::unique_ptr<MultipathCopies> copies_;  // the engine's; null: it has no GPU memory
+  std::string store_;             // URL; empty: none
+  std::unique_ptr<Lease> lease_;  // of the name in the store
   std::mutex mutex_;
   std::unique_ptr<Engine> engine_;              // under the mutex
   std::unique_ptr<DirectoryServer> directory_;  // under the mutex
