@@ -74,6 +74,8 @@ struct PathSpec {
   uint32_t remote_rail = kNoRail;  ///< kNoRail: a lane that has no NIC at the far side
   double nominal_gbps = 1;
   double latency_us = 5;  ///< until one is measured
+  /// What is posted there ends by itself, however late: it is never overdue.
+  bool is_certain = false;
 };
 
 struct Way {
@@ -92,6 +94,7 @@ struct RequestSpec {
   Borders borders;
   uint64_t deadline_ns = kNever;
   bool is_whole = false;  ///< goes as one slice, without borders
+  uint64_t slice_bytes_min = 0;  ///< where SliceRules say less
 };
 
 struct Posting {

@@ -32,7 +32,7 @@ FOLDER_ROOMS = {"src/fabric/sim": {"simulation"}, "src/fabric/library": {"cuda",
                 "src/transfer/sim": {"simulation"}}
 # A test drives its room from outside: through the driver table, if the room is a driver.
 TEST_ROOMS = {"emulator": {"cuda"}, "fabric": {"simulation", "topology", "cuda", "multipath"},
-              "transfer": {"simulation"}}
+              "transfer": {"simulation", "cuda"}}
 
 
 def room_of(path):

@@ -2,7 +2,8 @@
 // user does, says where everything is, and then does what it is told, a line at a time.
 //
 //   transfer_owner [name=N] [listen=H:P] [provider=P]... [address=A]... [bytes=B] [secret=FILE]
-//                  [insecure=1] [netns=N] [readable=FOLDER] [writable=FOLDER] [store=URL]
+//                  [insecure=1] [netns=N] [readable=FOLDER] [writable=FOLDER] [store=URL] [gpu=N]
+// With gpu=N the buffers lie on that GPU, or the last one where there are fewer.
 // says: NAME READ WRITE BOTH NONE   (the addresses of four buffers of B bytes, by their rights)
 //   check BUFFER SEED OFFSET SIZE  -> right, or wrong AT
 //   fill BUFFER SEED               -> filled
@@ -16,11 +17,14 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <iostream>
 #include <sstream>
+#include <stdexcept>
 #include <string>
 
 #include "braid/transfer.h"
+#include "cuda/driver.h"
 #include "tools/rail_sockets.h"
 #include "transfer/pattern.h"
 
@@ -33,13 +37,63 @@ using std::chrono::seconds;
 struct Memory {
   Transfer::Buffer buffer{};
   std::span<std::byte> bytes;
+  const braid::cuda::Driver* driver = nullptr;  // of GPU memory
 };
+
+void must(CUresult result) {
+  if (result != CUDA_SUCCESS) throw std::runtime_error("CUDA error " + std::to_string(result));
+}
+
+/// The emulated server's, or the machine's where the environment names it.
+const braid::cuda::Driver& open_gpu(int number) {
+  const char* named = std::getenv("BRAID_TEST_DRIVER");
+  static const auto driver =
+      braid::cuda::open_driver(named != nullptr ? named : BRAID_EMULATOR).value();
+  int count = 0;
+  CUdevice device = 0;
+  CUcontext context = nullptr;
+  must(driver.cuInit(0));
+  must(driver.cuDeviceGetCount(&count));
+  must(driver.cuDeviceGet(&device, std::min(number, count - 1)));
+  must(driver.cuDevicePrimaryCtxRetain(&context, device));
+  must(driver.cuCtxSetCurrent(context));
+  return driver;
+}
+
+/// Four buffers, by what peers may do.
+Memory make(Transfer& transfer, size_t size_bytes, Transfer::Rights rights,
+            const braid::cuda::Driver* driver) {
+  if (driver == nullptr) {
+    const auto made = transfer.allocate_memory(size_bytes, rights).value();
+    return {made.buffer, {static_cast<std::byte*>(made.memory), size_bytes}, nullptr};
+  }
+  CUdeviceptr address = 0;
+  must(driver->cuMemAlloc(&address, size_bytes));
+  auto* bytes = reinterpret_cast<std::byte*>(address);
+  return {transfer.register_memory(bytes, size_bytes, rights).value(), {bytes, size_bytes}, driver};
+}
 
 std::string check(const Memory& memory, std::istringstream& line) {
   uint64_t seed = 0, offset = 0, size_bytes = 0;
   line >> seed >> offset >> size_bytes;
-  const auto wrong = wrong_at(memory.bytes.subspan(offset, size_bytes), seed);
+  std::span<const std::byte> bytes = memory.bytes.subspan(offset, size_bytes);
+  std::vector<std::byte> copy;
+  if (memory.driver != nullptr) {
+    copy.resize(size_bytes);
+    must(memory.driver->cuMemcpyDtoH(copy.data(), reinterpret_cast<CUdeviceptr>(bytes.data()),
+                                     size_bytes));
+    bytes = copy;
+  }
+  const auto wrong = wrong_at(bytes, seed);
   return wrong ? "wrong " + std::to_string(*wrong) : "right";
+}
+
+void fill_all(const Memory& memory, uint64_t seed) {
+  if (memory.driver == nullptr) return fill(memory.bytes, seed);
+  std::vector<std::byte> copy(memory.bytes.size());
+  fill(copy, seed);
+  must(memory.driver->cuMemcpyHtoD(reinterpret_cast<CUdeviceptr>(memory.bytes.data()), copy.data(),
+                                   copy.size()));
 }
 
 std::string notified(Transfer& transfer) {
@@ -67,7 +121,7 @@ std::string answer(Transfer& transfer, std::vector<Memory>& memory, std::istring
     return gone.ok() ? "gone" : gone.message();
   }
   line >> seed;
-  fill(memory.at(which).bytes, seed);
+  fill_all(memory.at(which), seed);
   return "filled";
 }
 
@@ -85,6 +139,7 @@ int main(int count, char** arguments) {
   Transfer::Options options;
   uint64_t size_bytes = 4 << 20;
   std::string readable, writable;
+  const braid::cuda::Driver* gpu = nullptr;
   for (int i = 1; i < count; ++i) {
     const std::string argument = arguments[i];
     const size_t equals = argument.find('=');
@@ -99,6 +154,8 @@ int main(int count, char** arguments) {
     if (key == "store") options.store = value;
     if (key == "readable") readable = value;
     if (key == "writable") writable = value;
+    if (key == "gpu") gpu = &open_gpu(std::stoi(value));
+    options.gpu_memory = gpu != nullptr;
     if (key == "netns" && !enter(value)) return 1;
   }
   auto opened = Transfer::open(options);
@@ -114,9 +171,8 @@ int main(int count, char** arguments) {
   for (const Transfer::Rights rights :
        {Transfer::Rights{true, false}, Transfer::Rights{false, true}, Transfer::Rights{true, true},
         Transfer::Rights{}}) {
-    const auto made = transfer.allocate_memory(size_bytes, rights).value();
-    memory.push_back({made.buffer, {static_cast<std::byte*>(made.memory), size_bytes}});
-    std::cout << " " << reinterpret_cast<uint64_t>(made.memory);
+    memory.push_back(make(transfer, size_bytes, rights, gpu));
+    std::cout << " " << reinterpret_cast<uint64_t>(memory.back().bytes.data());
   }
   std::cout << std::endl;
   for (std::string line; std::getline(std::cin, line) && line != "leave";) {

@@ -35,6 +35,12 @@ uint64_t now_ns() {
 
 Result<std::unique_ptr<Domain>> open_domain() { return LocalDomain::open(); }
 
+Status check_shareable(MutableBytes memory) {
+  BRAID_LET(lane, gpu::lane_of_memory(memory));
+  if (lane == nullptr) return {};
+  return export_memory(*gpu::process_driver(), memory).status();
+}
+
 Result<std::unique_ptr<Domain>> LocalDomain::open() {
   const std::string name =
       "braid-" + std::to_string(getpid()) + "-" + std::to_string(random_number());

@@ -3,6 +3,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <limits>
@@ -13,6 +14,8 @@
 #include "fabric/library/placement.h"
 #include "fabric/thread.h"
 #include "transfer/directory/resolve.h"
+#include "transfer/library/multipath_copies.h"
+#include "transfer/providers.h"
 
 namespace braid::transfer {
 namespace {
@@ -29,9 +32,11 @@ constexpr size_t kNotificationsMax = 4096;
 Result<std::unique_ptr<Service>> Service::open(const OpenOptions& options,
                                                const topology::Machine& machine,
                                                const std::vector<topology::Nic>& nics) {
-  BRAID_LET(opened, open_rails(options, nics));
-  const fabric::OnNode here(machine, options.is_pinned ? opened.choice.numa_node : -1);
   EngineOptions wanted;
+  wanted.places = Places(machine);
+  RailHost host{nics, wanted.places};
+  BRAID_LET(opened, open_rails(options, host));
+  const fabric::OnNode here(machine, options.is_pinned ? opened.choice.numa_node : -1);
   wanted.incarnation = {fabric::random_number(), fabric::random_number()};
   wanted.name = options.name;
   const std::shared_ptr<fabric::Processes> processes = fabric::host_processes();
@@ -40,6 +45,10 @@ Result<std::unique_ptr<Service>> Service::open(const OpenOptions& options,
   wanted.scheduler.retry.overdue_ns_min = kOverdueNs;
   auto owned = std::make_unique<Owned>();
   owned->jobs = open_file_jobs();
+  const bool has_gpu_memory =
+      options.has_gpu_memory ||
+      std::any_of(options.providers.begin(), options.providers.end(), reaches_gpus);
+  if (has_gpu_memory) owned->gpu = std::make_unique<GpuJobs>(std::make_shared<MultipathCopies>());
   std::vector<std::unique_ptr<Rail>> rails;
   for (size_t i = 0; i < opened.domains.size(); ++i) {
     BRAID_LET(rail, Rail::open(std::move(opened.domains[i]), wanted.incarnation, opened.secret,
