@@ -1,6 +1,6 @@
-// A decoder as small as one can be that still reads and writes a paged KV cache: layers of attention
-// with one head and of an MLP, weights made of hashes, tokens that are sampled. The same source runs
-// as a kernel, where a block of threads computes one request, and on the CPU.
+// A decoder as small as one can be that still reads and writes a paged KV cache: layers of
+// attention with one head and of an MLP, weights made of hashes, tokens that are sampled. The same
+// source runs as a kernel, where a block of threads computes one request, and on the CPU.
 //
 // What it computes depends on the request's tokens and seed alone, never on where blocks lie: each
 // sum is one thread's, in one order, and what is drawn follows from seed and position. So a
@@ -157,9 +157,7 @@ class Decoder {
       const float sum = project(layer, kUp, i, s_.x, kHead);
       s_.hidden[i] = sum > 0 ? sum : 0;
     });
-    each([&](uint32_t i) {
-      s_.sum[i] = s_.x[i] + project(layer, kDown, i, s_.hidden, kHidden);
-    });
+    each([&](uint32_t i) { s_.sum[i] = s_.x[i] + project(layer, kDown, i, s_.hidden, kHidden); });
     normalise();
   }
 
