@@ -166,17 +166,17 @@ bool Memory::begin_save(kv::BlockId id, Blocks& saves) {
   return true;
 }
 
-Memory::Shares Memory::shares(const Sequence& sequence, uint32_t tokens,
-                              const Chunks& chunks) const {
+// Full blocks are saved in the order of their tokens, and stay saved.
+Memory::Shares Memory::shares(Sequence& sequence, uint32_t tokens, const Chunks& chunks) const {
   Shares shares;
   shares.freed = static_cast<uint32_t>(sequence.blocks.size()) - chunk_blocks(sequence);
   for (uint32_t index = 0; index < sequence.shared_chunks; ++index)
     if (prefixes_.is_used_by_one(chunks[index])) shares.freed += prefixes_.blocks_per_chunk();
-  // Blocks are saved in the order of their tokens.
-  for (uint32_t index = blocks_of(tokens); index-- > chunk_blocks(sequence); ++shares.unsaved) {
-    const BlockState state = table_.find(sequence.blocks[index])->state;
-    if (state != BlockState::kDirty && state != BlockState::kSealed) break;
-  }
+  sequence.saved = std::max(sequence.saved, chunk_blocks(sequence));
+  while (sequence.saved < sequence.sealed &&
+         table_.find(sequence.blocks[sequence.saved])->state != BlockState::kSealed)
+    ++sequence.saved;
+  shares.unsaved = blocks_of(tokens) - std::min(blocks_of(tokens), sequence.saved);
   return shares;
 }
 

@@ -15,6 +15,7 @@ namespace braid::serving {
 struct Sequence {
   std::vector<kv::BlockId> blocks;
   uint32_t sealed = 0;         ///< full blocks, from the front
+  uint32_t saved = 0;          ///< of them, those known to be on the host or on their way there
   uint32_t shared_chunks = 0;  ///< chunks of the prefix cache, from the front
   bool in_use = false;
 };
@@ -76,7 +77,7 @@ class Memory {
     uint32_t freed = 0;    ///< what pausing gives back
     uint32_t unsaved = 0;  ///< what pausing has to copy
   };
-  Shares shares(const Sequence& sequence, uint32_t tokens, const Chunks& chunks) const;
+  Shares shares(Sequence& sequence, uint32_t tokens, const Chunks& chunks) const;
 
  private:
   void pass(const kv::Marks& passed) { table_.pass(passed); }
