@@ -31,6 +31,7 @@
 #include "transfer/buffers.h"
 #include "transfer/description.h"
 #include "transfer/scheduler.h"
+#include "transfer/shares.h"
 #include "transfer/types.h"
 
 namespace braid::transfer {
@@ -97,6 +98,8 @@ struct EngineOptions {
   size_t requests_max = 1 << 20;  ///< under way at once
   /// Says when processes of this host have ended; null: nobody does.
   std::shared_ptr<fabric::Processes> processes;
+  /// Other engines of this host that use the same rails; null: nobody knows of them.
+  std::shared_ptr<HostShares> shares;
 };
 
 class Engine {

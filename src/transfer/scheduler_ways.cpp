@@ -1,6 +1,7 @@
 // The ways of a slice as they are now: what the policy sees.
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "transfer/scheduler_state.h"
 
@@ -91,6 +92,7 @@ WayView Scheduler::view_of(const Way& way, uint64_t size_bytes, Urgency urgency,
     view.eta_ns += std::max(0.0, static_cast<double>(now_ns - begun_ns) - view.base_latency_ns -
                                      static_cast<double>(first.size_bytes) / view.rate);
   }
+  keep_to_pace(view, size_bytes, urgency, now_ns);
   return view;
 }
 
@@ -114,6 +116,47 @@ void Scheduler::keep_clear(WayView& view, uint64_t now_ns) const {
   if (due_ns <= static_cast<double>(now_ns)) return;
   view.has_room = false;
   view.room_ns = static_cast<uint64_t>(due_ns) + 1;
+}
+
+// ---- What other processes leave ----
+
+void Scheduler::set_share(uint32_t rail, const RailShare& share) {
+  Lane& lane = rails_[rail].lane;
+  lane.share = share.share;
+  lane.pace_gbps = share.gbps;
+  if (share.gbps <= 0) lane.pace_ns = 0;
+}
+
+RailShare Scheduler::share(uint32_t rail) const {
+  return {rails_[rail].lane.share, rails_[rail].lane.pace_gbps};
+}
+
+RailUse Scheduler::take_use(uint32_t index, uint64_t now_ns) {
+  Rail& rail = rails_[index];
+  return {rail.delivered_bytes, rail.lane.bytes > 0 || rail.lane.is_held(now_ns),
+          std::exchange(rail.is_full, false), std::exchange(rail.is_held, false)};
+}
+
+void Scheduler::keep_to_pace(WayView& view, uint64_t size_bytes, Urgency urgency,
+                             uint64_t now_ns) const {
+  const Lane& lane = rails_[view.rail].lane;
+  if (urgency == Urgency::kUrgent || !lane.is_held(now_ns)) return;
+  const double wait_ns = lane.pace_ns - static_cast<double>(now_ns);
+  view.eta_ns = std::max(
+      view.eta_ns, view.base_latency_ns + wait_ns + static_cast<double>(size_bytes) / view.rate);
+  const uint64_t due_ns = static_cast<uint64_t>(lane.pace_ns) + 1;
+  view.room_ns = view.room_ns == kNever ? due_ns : std::max(view.room_ns, due_ns);
+  view.has_room = false;
+}
+
+// Of the slice that is looked at now, which waits for them.
+void Scheduler::note_full_rails(uint64_t now_ns) {
+  for (const WayView& view : views_) {
+    if (!view.is_usable || view.has_room) continue;
+    Rail& rail = rails_[view.rail];
+    rail.is_full = true;
+    rail.is_held = rail.is_held || rail.lane.is_held(now_ns);
+  }
 }
 
 std::vector<WayExplained> Scheduler::explain(uint32_t ways, uint64_t size_bytes, Urgency urgency,

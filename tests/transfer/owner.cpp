@@ -11,14 +11,19 @@
 //   break ADDRESS                  -> broken COUNT     (all TCP connections there)
 //   kill ADDRESS                   -> killed           (nobody can connect there any more)
 //   report                         -> one line of JSON
+//   load NAME ADDRESS SIZE THREADS -> loading   (each thread writes SIZE bytes there, on and on)
+//   moved                          -> how many bytes that were so far, or why it ended
 //   leave                          -> it closes its engine and ends
 #include <fcntl.h>
 #include <sched.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <iostream>
+#include <mutex>
 #include <sstream>
 #include <string>
+#include <thread>
 
 #include "braid/transfer.h"
 #include "tools/rail_sockets.h"
@@ -48,12 +53,52 @@ std::string notified(Transfer& transfer) {
   return next->name + " " + std::to_string(next->payload.size());
 }
 
+/// Threads that write to another owner until the process is killed.
+struct Load {
+  std::atomic<uint64_t> moved_bytes = 0;
+  std::mutex mutex;
+  std::string wrong;
+
+  std::string start(Transfer& transfer, const Memory& memory, std::istringstream& line) {
+    std::string name;
+    uint64_t address = 0;
+    size_t size_bytes = 0;
+    int threads = 0;
+    line >> name >> address >> size_bytes >> threads;
+    const auto segment = transfer.open_segment(name, seconds(10));
+    if (!segment.ok()) return segment.status().message();
+    for (int i = 0; i < threads; ++i)
+      std::thread([&transfer, &memory, this, segment, address, size_bytes] {
+        const Transfer::Request write{segment.value(), Transfer::Operation::kWrite,
+                                      memory.bytes.data(), address, size_bytes};
+        while (write_once(transfer, write)) moved_bytes += size_bytes;
+      }).detach();
+    return "loading";
+  }
+  bool write_once(Transfer& transfer, const Transfer::Request& write) {
+    const auto batch = transfer.submit({write}).value();
+    (void)transfer.wait(batch, seconds(60));
+    const auto outcome = transfer.outcomes(batch).value().front();
+    (void)transfer.forget(batch);
+    if (outcome.is_done()) return true;
+    const std::lock_guard lock(mutex);
+    wrong = Transfer::cause_name(outcome.cause);
+    return false;
+  }
+  std::string moved() {
+    const std::lock_guard lock(mutex);
+    return wrong.empty() ? std::to_string(moved_bytes) : wrong;
+  }
+} load;
+
 std::string answer(Transfer& transfer, std::vector<Memory>& memory, std::istringstream& line) {
   std::string what, address;
   size_t which = 0;
   uint64_t seed = 0;
   line >> what;
   if (what == "notified") return notified(transfer);
+  if (what == "load") return load.start(transfer, memory.front(), line);
+  if (what == "moved") return load.moved();
   if (what == "report") return transfer.report(Transfer::Form::kJson).value();
   if (what == "break" || what == "kill") {
     line >> address;

@@ -1,0 +1,95 @@
+// Processes that write over the same limited rails at once: each gets its share, and what one that
+// is stopped or killed has used, the others get. Needs root and iproute2; elsewhere it is skipped.
+#include <numeric>
+#include <thread>
+
+#include "transfer/limited_rails.h"
+#include "transfer/owner.h"
+
+namespace braid::transfer::test {
+namespace {
+
+constexpr int kRails = 2;
+constexpr double kAllGbps = 2 * 0.05 * 0.95;  // 400 Mbit each, less what headers take
+constexpr size_t kBytes = 1 << 20;
+
+class TransferSharing : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!rails_.is_up()) GTEST_SKIP() << "needs root, network namespaces, iproute2 and tbf";
+    std::vector<std::string> arguments = {"netns=" + rails_.there(), "provider=tcp;ofi_rxm",
+                                          "insecure=1", "bytes=" + std::to_string(kBytes)};
+    for (int rail = 0; rail < kRails; ++rail)
+      arguments.push_back("address=" + LimitedRails::there_address(rail));
+    target_ = std::make_unique<Owner>(arguments);
+    ASSERT_EQ(target_->addresses.size(), 4u) << target_->name;
+  }
+  /// A process that writes with so many threads, on and on.
+  Owner& add_writer(int threads) {
+    std::vector<std::string> arguments = {"provider=tcp;ofi_rxm", "insecure=1",
+                                          "bytes=" + std::to_string(kBytes)};
+    for (int rail = 0; rail < kRails; ++rail)
+      arguments.push_back("address=" + LimitedRails::here_address(rail));
+    writers_.push_back(std::make_unique<Owner>(arguments));
+    EXPECT_EQ(writers_.back()->ask("load " + target_->name + " " +
+                                   std::to_string(target_->addresses[Owner::kBoth]) + " " +
+                                   std::to_string(kBytes) + " " + std::to_string(threads)),
+              "loading");
+    return *writers_.back();
+  }
+  /// GB/s of each, over so long.
+  static std::vector<double> measure(const std::vector<Owner*>& writers,
+                                     std::chrono::milliseconds span) {
+    std::vector<double> bytes;
+    const auto begun = std::chrono::steady_clock::now();
+    for (Owner* writer : writers) bytes.push_back(-std::stod(writer->ask("moved")));
+    std::this_thread::sleep_for(span);
+    for (size_t i = 0; i < writers.size(); ++i) bytes[i] += std::stod(writers[i]->ask("moved"));
+    const std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - begun;
+    for (double& each : bytes) each /= took.count();
+    return bytes;
+  }
+  static double sum(const std::vector<double>& all) {
+    return std::accumulate(all.begin(), all.end(), 0.0);
+  }
+  static double jain(const std::vector<double>& all) {
+    const double squares = std::inner_product(all.begin(), all.end(), all.begin(), 0.0);
+    return sum(all) * sum(all) / (static_cast<double>(all.size()) * squares);
+  }
+
+  LimitedRails rails_{kRails, "400mbit"};
+  std::unique_ptr<Owner> target_;
+  std::vector<std::unique_ptr<Owner>> writers_;
+};
+
+TEST_F(TransferSharing, TwoGetTheSameAndOneThatIsStoppedOrKilledLeavesAll) {
+  Owner& many = add_writer(16);
+  Owner& few = add_writer(2);
+  std::this_thread::sleep_for(2s);
+  const auto together = measure({&many, &few}, 2s);
+  EXPECT_GT(jain(together), 0.97) << together[0] << " and " << together[1];
+  EXPECT_GT(sum(together), 0.85 * kAllGbps);
+
+  many.signal(SIGSTOP);
+  std::this_thread::sleep_for(300ms);  // what it had in flight has left
+  EXPECT_GT(measure({&few}, 1s)[0], 0.8 * kAllGbps) << "nobody waits for one that stands still";
+  many.signal(SIGCONT);
+  std::this_thread::sleep_for(2s);
+  const auto again = measure({&many, &few}, 2s);
+  EXPECT_GT(jain(again), 0.97) << again[0] << " and " << again[1];
+  many.end(SIGKILL);
+  std::this_thread::sleep_for(300ms);
+  EXPECT_GT(measure({&few}, 1s)[0], 0.8 * kAllGbps);
+}
+
+TEST_F(TransferSharing, FourGetTheSameThoughOneHasEightTimesTheThreads) {
+  std::vector<Owner*> all;
+  for (const int threads : {16, 2, 2, 2}) all.push_back(&add_writer(threads));
+  std::this_thread::sleep_for(3s);
+  const auto gbps = measure(all, 4s);
+  EXPECT_GT(jain(gbps), 0.97) << gbps[0] << ", " << gbps[1] << ", " << gbps[2] << ", " << gbps[3];
+  EXPECT_GT(sum(gbps), 0.85 * kAllGbps);
+}
+
+}  // namespace
+}  // namespace braid::transfer::test
