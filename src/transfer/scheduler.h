@@ -152,6 +152,7 @@ struct PathView {
   uint64_t delivered_bytes = 0;
   uint64_t delivered_slices = 0;
   uint64_t reissued_slices = 0;  ///< that were overdue or failed here
+  RailShare share;               ///< of the rail of this host
 };
 
 /// What `explain` says of one way.
@@ -248,7 +249,7 @@ class Scheduler {
   bool has_room(const Lane& lane, uint64_t size_bytes, Urgency urgency, uint64_t now_ns) const;
   void keep_clear(WayView& view, uint64_t now_ns) const;
   void keep_to_pace(WayView& view, uint64_t size_bytes, Urgency urgency, uint64_t now_ns) const;
-  void note_full_rails(uint64_t now_ns);
+  void note_full_rails();
   void look_when_there_is_room(uint64_t now_ns);
   uint64_t turn_bytes() const;
   Posting open(uint64_t slice, const WayView& way, uint64_t now_ns);

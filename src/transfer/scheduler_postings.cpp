@@ -101,7 +101,7 @@ uint64_t Scheduler::post_from(uint32_t index, uint64_t now_ns, std::optional<Pos
     return 0;
   }
   flow.unreachable_ns = kNever;
-  note_full_rails(now_ns);
+  note_full_rails();
   const size_t active = turns_[static_cast<int>(flow.urgency())].size();
   const uint64_t backlog =
       std::min(backlog_bytes_[static_cast<int>(flow.urgency())], flow.backlog_bytes * active);
@@ -281,8 +281,9 @@ std::optional<SchedulerEvent> Scheduler::next_event() {
 
 PathView Scheduler::view(uint32_t index, uint64_t now_ns) const {
   const Path& path = paths_[index];
-  return {path.health.state(), path.is_fencing,      path.lane.gbps(now_ns), path.base.ns() / 1000,
-          path.lane.bytes,     path.delivered_bytes, path.delivered_slices,  path.reissued_slices};
+  return {path.health.state(),   path.is_fencing,      path.lane.gbps(now_ns),
+          path.base.ns() / 1000, path.lane.bytes,      path.delivered_bytes,
+          path.delivered_slices, path.reissued_slices, share(path.spec.local_rail)};
 }
 
 }  // namespace braid::transfer

@@ -25,6 +25,8 @@ struct Scheduler::Lane {
     if (pace_gbps > 0) return std::min(measured, pace_gbps);
     return share < 1 ? std::min(measured, nominal_gbps * share) : measured;
   }
+  /// Where a pace holds, the window need not.
+  double window_part() const { return pace_gbps > 0 ? 1 : share; }
   /// Who was held back by others may catch up a little.
   void keep_pace(uint64_t size_bytes, uint64_t now_ns) {
     constexpr double kCatchUpNs = 2e6;
@@ -49,7 +51,6 @@ struct Scheduler::Rail {
   std::vector<uint32_t> paths;
   uint64_t delivered_bytes = 0;
   bool is_full = false;  // a slice has waited since somebody looked
-  bool is_held = false;  // for its pace
 };
 
 struct Scheduler::Path {

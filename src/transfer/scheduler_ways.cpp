@@ -100,7 +100,7 @@ bool Scheduler::has_room(const Lane& lane, uint64_t size_bytes, Urgency urgency,
                          uint64_t now_ns) const {
   if (!options_.is_window_limited) return true;
   const double window =
-      std::max(static_cast<double>(options_.window_slices_min * size_bytes) * lane.share,
+      std::max(static_cast<double>(options_.window_slices_min * size_bytes) * lane.window_part(),
                lane.gbps(now_ns) * options_.window_us * 1000);
   const uint64_t ahead = urgency == Urgency::kUrgent ? lane.urgent_bytes : lane.bytes;
   return static_cast<double>(ahead) < window;
@@ -134,7 +134,7 @@ RailShare Scheduler::share(uint32_t rail) const {
 RailUse Scheduler::take_use(uint32_t index, uint64_t now_ns) {
   Rail& rail = rails_[index];
   return {rail.delivered_bytes, rail.lane.bytes > 0 || rail.lane.is_held(now_ns),
-          std::exchange(rail.is_full, false), std::exchange(rail.is_held, false)};
+          std::exchange(rail.is_full, false)};
 }
 
 void Scheduler::keep_to_pace(WayView& view, uint64_t size_bytes, Urgency urgency,
@@ -150,13 +150,9 @@ void Scheduler::keep_to_pace(WayView& view, uint64_t size_bytes, Urgency urgency
 }
 
 // Of the slice that is looked at now, which waits for them.
-void Scheduler::note_full_rails(uint64_t now_ns) {
-  for (const WayView& view : views_) {
-    if (!view.is_usable || view.has_room) continue;
-    Rail& rail = rails_[view.rail];
-    rail.is_full = true;
-    rail.is_held = rail.is_held || rail.lane.is_held(now_ns);
-  }
+void Scheduler::note_full_rails() {
+  for (const WayView& view : views_)
+    if (view.is_usable && !view.has_room) rails_[view.rail].is_full = true;
 }
 
 std::vector<WayExplained> Scheduler::explain(uint32_t ways, uint64_t size_bytes, Urgency urgency,

@@ -16,7 +16,12 @@ namespace {
 constexpr uint64_t kMagic = 0x3130726168736220;  // " bshar01": of this layout
 constexpr size_t kRailsMax = 16;
 
-constexpr uint64_t kActive = 1, kFull = 2, kBacklog = 4;  // bits
+/// A process that lives may not run for so long on a busy host. One that is silent longer stands
+/// still; whether one that is silent for kDeadNs has died, the kernel is asked.
+constexpr uint64_t kStoppedNs = 50'000'000;
+constexpr uint64_t kDeadNs = ShareRules{}.dead_after_ns;
+
+constexpr uint64_t kActive = 1, kFull = 2;  // bits
 
 /// FNV-1a of the network namespace and the NIC's address; never 0.
 uint64_t key_of(const RailDescription& rail) {
@@ -100,9 +105,7 @@ bool HostShares::tell(Scheduler& scheduler, const std::vector<uint32_t>& numbers
     SharedRail& shown = own.rails[rail];
     shown.delivered_bytes.store(use.delivered_bytes, kRelaxed);
     shown.rate.store(static_cast<uint64_t>(told.rate_gbps * 1e9), kRelaxed);
-    shown.flags.store((told.is_active ? kActive : 0) | (told.is_full ? kFull : 0) |
-                          (told.has_backlog ? kBacklog : 0),
-                      kRelaxed);
+    shown.flags.store((told.is_active ? kActive : 0) | (told.is_full ? kFull : 0), kRelaxed);
     is_active = is_active || told.is_active;
   }
   own.beat_ns.store(now_ns, kRelaxed);
@@ -112,7 +115,6 @@ bool HostShares::tell(Scheduler& scheduler, const std::vector<uint32_t>& numbers
 /// What is read here anybody of this user may have written: it is believed within bounds.
 RailShare HostShares::hear(size_t rail, uint64_t now_ns) {
   constexpr auto kRelaxed = std::memory_order_relaxed;
-  constexpr uint64_t kDeadNs = ShareRules{}.dead_after_ns;
   constexpr double kRateMax = 1e13;
   ShareHeard heard;
   rows_.clear();
@@ -123,7 +125,9 @@ RailShare HostShares::hear(size_t rail, uint64_t now_ns) {
     const bool is_mine = index == *table_->own_row();
     const Row& other = row(index);
     const uint64_t beat_ns = other.beat_ns.load(kRelaxed);
-    const bool is_alive = beat_ns + kDeadNs >= now_ns && beat_ns <= now_ns + kDeadNs;
+    const uint64_t silent_ns = now_ns > beat_ns ? now_ns - beat_ns : beat_ns - now_ns;
+    const bool is_alive =
+        silent_ns <= kDeadNs || (silent_ns <= kStoppedNs && table_->is_alive(index));
     for (const SharedRail& shown : other.rails) {
       if (shown.key.load(kRelaxed) != keys_[rail]) continue;
       heard.members = (heard.members ^ (pid * SharedTable::kRows + index)) * 0x100000001b3;
@@ -135,7 +139,7 @@ RailShare HostShares::hear(size_t rail, uint64_t now_ns) {
       if (is_mine) heard.mine = rows_.size();
       is_mine_active = is_mine_active || is_mine;
       const double rate = std::min(static_cast<double>(shown.rate.load(kRelaxed)), kRateMax);
-      rows_.push_back({pid, std::min(beat_ns, now_ns), rate / 1e9, (flags & kBacklog) != 0});
+      rows_.push_back({pid, now_ns, rate / 1e9, (flags & kFull) != 0});
       break;
     }
   }

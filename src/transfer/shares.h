@@ -1,7 +1,7 @@
 // The transfer engines of one user on this host, and what each uses of which NIC: a table of shared
 // memory (base/shared_table.h), /dev/shm/braid-transfer1-<uid>, in which each engine has a row that
-// it alone writes. A row whose owner has not written for 5 ms, since it is dead or stopped, takes
-// no share; the dead one's row is taken by the next engine.
+// it alone writes. A row takes no share once its owner has died (seen after 5 ms of silence) or has
+// been stopped (after 50 ms); the dead one's row is taken by the next engine.
 //
 // NICs are known by their addresses and the network namespace. Engines of other users, and of
 // containers with a /dev/shm of their own, are not seen. One thread at a time.

@@ -11,14 +11,14 @@
 //   break ADDRESS                  -> broken COUNT     (all TCP connections there)
 //   kill ADDRESS                   -> killed           (nobody can connect there any more)
 //   report                         -> one line of JSON
-//   load NAME ADDRESS SIZE THREADS -> loading   (each thread writes SIZE bytes there, on and on)
-//   moved                          -> how many bytes that were so far, or why it ended
+//   load NAME ADDRESS SIZE BATCH THREADS -> loading   (each thread writes batches of so many times
+//                                     SIZE bytes there, on and on)
+//   moved                          -> how many bytes of slices that were so far, or why it ended
 //   leave                          -> it closes its engine and ends
 #include <fcntl.h>
 #include <sched.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <iostream>
 #include <mutex>
 #include <sstream>
@@ -55,37 +55,46 @@ std::string notified(Transfer& transfer) {
 
 /// Threads that write to another owner until the process is killed.
 struct Load {
-  std::atomic<uint64_t> moved_bytes = 0;
   std::mutex mutex;
   std::string wrong;
 
   std::string start(Transfer& transfer, const Memory& memory, std::istringstream& line) {
     std::string name;
     uint64_t address = 0;
-    size_t size_bytes = 0;
+    size_t size_bytes = 0, batch = 0;
     int threads = 0;
-    line >> name >> address >> size_bytes >> threads;
+    line >> name >> address >> size_bytes >> batch >> threads;
     const auto segment = transfer.open_segment(name, seconds(10));
     if (!segment.ok()) return segment.status().message();
     for (int i = 0; i < threads; ++i)
-      std::thread([&transfer, &memory, this, segment, address, size_bytes] {
+      std::thread([&transfer, &memory, this, segment, address, size_bytes, batch] {
         const Transfer::Request write{segment.value(), Transfer::Operation::kWrite,
                                       memory.bytes.data(), address, size_bytes};
-        while (write_once(transfer, write)) moved_bytes += size_bytes;
+        const std::vector<Transfer::Request> writes(batch, write);
+        while (write_once(transfer, writes)) {
+        }
       }).detach();
     return "loading";
   }
-  bool write_once(Transfer& transfer, const Transfer::Request& write) {
-    const auto batch = transfer.submit({write}).value();
+  bool write_once(Transfer& transfer, const std::vector<Transfer::Request>& writes) {
+    const auto batch = transfer.submit(writes).value();
     (void)transfer.wait(batch, seconds(60));
-    const auto outcome = transfer.outcomes(batch).value().front();
+    const std::vector<Transfer::Outcome> outcomes = transfer.outcomes(batch).value();
+    for (const Transfer::Outcome& outcome : outcomes) {
+      if (outcome.is_done()) continue;
+      const std::lock_guard lock(mutex);
+      wrong = Transfer::cause_name(outcome.cause);
+    }
     (void)transfer.forget(batch);
-    if (outcome.is_done()) return true;
     const std::lock_guard lock(mutex);
-    wrong = Transfer::cause_name(outcome.cause);
-    return false;
+    return wrong.empty();
   }
-  std::string moved() {
+  std::string moved(Transfer& transfer) {
+    constexpr std::string_view kBytes = "\"delivered_bytes\":";
+    const std::string report = transfer.report(Transfer::Form::kJson).value();
+    uint64_t moved_bytes = 0;
+    for (size_t at = report.find(kBytes); at != std::string::npos; at = report.find(kBytes, at + 1))
+      moved_bytes += std::stoull(report.substr(at + kBytes.size()));
     const std::lock_guard lock(mutex);
     return wrong.empty() ? std::to_string(moved_bytes) : wrong;
   }
@@ -98,7 +107,7 @@ std::string answer(Transfer& transfer, std::vector<Memory>& memory, std::istring
   line >> what;
   if (what == "notified") return notified(transfer);
   if (what == "load") return load.start(transfer, memory.front(), line);
-  if (what == "moved") return load.moved();
+  if (what == "moved") return load.moved(transfer);
   if (what == "report") return transfer.report(Transfer::Form::kJson).value();
   if (what == "break" || what == "kill") {
     line >> address;

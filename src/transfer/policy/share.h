@@ -16,15 +16,14 @@ struct ShareRow {
   uint64_t process = 0;      ///< 0: nobody's
   uint64_t beat_ns = 0;      ///< when it last wrote this, by the host's monotonic clock
   double rate_gbps = 0;      ///< what it delivers over the rail
-  bool has_backlog = false;  ///< more waits than its share lets through, or it has just begun
+  bool has_backlog = false;  ///< more waits than its share lets through
 };
 
 /// What a scheduler has done with a rail.
 struct RailUse {
   uint64_t delivered_bytes = 0;  ///< in all
   bool is_active = false;        ///< something is in flight there, or waits for its pace
-  bool is_full = false;          ///< slices have waited since the last look, since it had no room
-  bool is_held = false;          ///< of those, some for its pace
+  bool is_full = false;          ///< slices have waited for it since the last look
 };
 
 /// What a process may use of a rail.

@@ -14,11 +14,10 @@ constexpr uint64_t kWindowBytes = 4 << 20;
 constexpr double kRateMemoryNs = 50e6;
 constexpr uint64_t kForgetNs = 10'000'000'000;
 constexpr uint64_t kRecentNs = 20'000'000;
-constexpr uint64_t kTrialNs = 150'000'000;   // what is delivered follows the pace meanwhile
-constexpr uint64_t kRestNs = 2'000'000'000;  // between trials
-constexpr double kUsed = 0.7;                // of its part, by whoever is not held back elsewhere
-constexpr double kGain = 1.1;
-// Who is held back elsewhere: more, and what it does not use would be lost to all.
+constexpr double kGainMin = 1.1;
+constexpr double kGainGrows = 1.15, kGainFalls = 0.98;  // a window
+constexpr double kAllUsed = 0.9;                        // of what the rail carries
+// Of whoever has no backlog.
 constexpr ShareRules kRules = {.headroom = 1.1};
 
 bool is_recent(uint64_t when_ns, uint64_t span_ns, uint64_t now_ns) {
@@ -26,6 +25,8 @@ bool is_recent(uint64_t when_ns, uint64_t span_ns, uint64_t now_ns) {
 }
 
 }  // namespace
+
+SharePace::SharePace() : gain_(kGainMin) {}
 
 ShareTold SharePace::tell(const RailUse& use, uint64_t now_ns) {
   const auto bytes =
@@ -36,38 +37,20 @@ ShareTold SharePace::tell(const RailUse& use, uint64_t now_ns) {
     rate_gbps_ += (bytes / took_ns - rate_gbps_) * (1 - std::exp(-took_ns / kRateMemoryNs));
   }
   if (!use.is_active) return {};
-  if (use.is_full) {
-    if (!is_recent(full_ns_, kTrialNs, now_ns)) {  // it begins
-      wants_part_ = true;
-      judged_ns_ = now_ns;
-    }
-    full_ns_ = now_ns;
-  }
-  if (!is_recent(full_ns_, kRecentNs, now_ns)) return {rate_gbps_, true, false, false};
-  return {rate_gbps_, true, true, wants_even_part(now_ns)};
-}
-
-bool SharePace::wants_even_part(uint64_t now_ns) {
-  if (is_recent(judged_ns_, wants_part_ ? kTrialNs : kRestNs, now_ns)) return wants_part_;
-  const bool is_used = rate_gbps_ >= kUsed * part_gbps_;
-  if (wants_part_ && is_used) return true;
-  wants_part_ = !wants_part_;
-  judged_ns_ = now_ns;
-  return wants_part_;
+  if (use.is_full) full_ns_ = now_ns;
+  return {rate_gbps_, true, is_recent(full_ns_, kRecentNs, now_ns)};
 }
 
 RailShare SharePace::decide(const ShareHeard& heard, uint64_t now_ns) {
   if (heard.rows.size() < 2) {
     is_measuring_ = false;
-    part_gbps_ = 0;
     return {};
   }
   measure(heard, now_ns);
   const double capacity = capacity_gbps(now_ns);
   if (capacity <= 0) return {1 / static_cast<double>(heard.rows.size()), 0};
   const double share = share_of(heard.rows, heard.mine, capacity, now_ns, kRules);
-  part_gbps_ = capacity / static_cast<double>(heard.rows.size());
-  return {share, share * capacity * kGain};
+  return {share, std::min(share * gain_, 1.0) * capacity};
 }
 
 void SharePace::measure(const ShareHeard& heard, uint64_t now_ns) {
@@ -77,20 +60,32 @@ void SharePace::measure(const ShareHeard& heard, uint64_t now_ns) {
   const bool is_whole =
       took_ns >= kWindowNsMax || (took_ns >= kWindowNsMin && bytes >= kWindowBytes);
   if (goes_on && !is_whole) return;
-  if (goes_on && bytes > 0)
-    windows_[next_++ % windows_.size()] = {
-        now_ns, static_cast<double>(bytes) / static_cast<double>(took_ns)};
+  if (goes_on && bytes > 0) {
+    const double gbps = static_cast<double>(bytes) / static_cast<double>(took_ns);
+    const bool is_all_used = gbps >= kAllUsed * capacity_gbps(now_ns);
+    gain_ = is_all_used ? std::max(kGainMin, gain_ * kGainFalls)
+                        : std::min(gain_ * kGainGrows, static_cast<double>(heard.rows.size()));
+    windows_[next_++ % windows_.size()] = {now_ns, gbps};
+  }
   is_measuring_ = heard.is_full;
   members_ = heard.members;
   begun_ns_ = now_ns;
   begun_bytes_ = heard.delivered_bytes;
 }
 
+/// The third of the windows that carried most, once there are many: one or two may hold what had
+/// waited elsewhere.
 double SharePace::capacity_gbps(uint64_t now_ns) const {
-  double most = 0;
-  for (const Window& window : windows_)
-    if (is_recent(window.ended_ns, kForgetNs, now_ns)) most = std::max(most, window.gbps);
-  return most;
+  std::array<double, 3> most{};  // falling
+  size_t count = 0;
+  for (const Window& window : windows_) {
+    if (!is_recent(window.ended_ns, kForgetNs, now_ns)) continue;
+    ++count;
+    double gbps = window.gbps;
+    for (double& each : most)
+      if (gbps > each) std::swap(gbps, each);
+  }
+  return count < kWindows / 2 ? most.front() : most.back();
 }
 
 }  // namespace braid::transfer

@@ -229,7 +229,7 @@ void ShareTable::share(size_t nic, uint64_t now_ns) {
     heard.delivered_bytes += use.delivered_bytes;
     heard.is_full = heard.is_full || told.is_full;
     if (!told.is_active) continue;
-    rows.push_back({i + 1, now_ns, told.rate_gbps, told.has_backlog});
+    rows.push_back({i + 1, now_ns, told.rate_gbps, told.is_full});
     active.push_back(i);
   }
   heard.rows = rows;
