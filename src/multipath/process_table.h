@@ -1,5 +1,5 @@
 // The processes of a host that use braid, in a table of shared memory that belongs to one user
-// (base/shared_table.h): /dev/shm/braid-<uid>. Each process has a row that it alone writes, but for
+// (host/shared_table.h): /dev/shm/braid-<uid>. Each process has a row that it alone writes, but for
 // what a command asks of it: whose links have copies of its own, whether braid is switched off
 // there, and room for an answer.
 //
@@ -22,8 +22,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/shared_table.h"
 #include "base/status.h"
+#include "host/shared_table.h"
 
 namespace braid::multipath {
 

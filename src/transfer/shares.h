@@ -1,5 +1,5 @@
 // The transfer engines of one user on this host, and what each uses of which NIC: a table of shared
-// memory (base/shared_table.h), /dev/shm/braid-transfer1-<uid>, in which each engine has a row that
+// memory (host/shared_table.h), /dev/shm/braid-transfer1-<uid>, in which each engine has a row that
 // it alone writes. A row takes no share once its owner has died (seen after 5 ms of silence) or has
 // been stopped (after 50 ms); the dead one's row is taken by the next engine.
 //
@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "base/shared_table.h"
 #include "base/status.h"
+#include "host/shared_table.h"
 #include "transfer/description.h"
 #include "transfer/policy/share_pace.h"
 #include "transfer/scheduler.h"

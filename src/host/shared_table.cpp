@@ -1,4 +1,4 @@
-#include "base/shared_table.h"
+#include "host/shared_table.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
