@@ -210,6 +210,7 @@ bool Engine::step(uint64_t now_ns) {
     for (const PieceEnd& end : through_->take_ends()) take(end);
   look_after_processes();
   look_after_fences();
+  if (options_.shares != nullptr) options_.shares->look(scheduler_, rail_numbers_, now_ns);
   post_all();
   return is_busy;
 }
@@ -302,7 +303,9 @@ uint64_t Engine::next_deadline_ns() const {
   uint64_t next_ns = std::min(
       {fabric_.next_deadline_ns(), memory_.next_deadline_ns(), scheduler_.next_deadline_ns()});
   for (const uint32_t path : fences_wanted_) next_ns = std::min(next_ns, paths_.at(path).fence_ns);
-  if (running_.size() > 0) next_ns = std::min(next_ns, look_at_processes_ns_);
+  if (running_.size() == 0) return next_ns;
+  next_ns = std::min(next_ns, look_at_processes_ns_);
+  if (options_.shares != nullptr) next_ns = std::min(next_ns, options_.shares->next_ns());
   return next_ns;
 }
 

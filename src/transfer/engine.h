@@ -38,6 +38,7 @@
 #include "transfer/places.h"
 #include "transfer/policy/pairing.h"
 #include "transfer/scheduler.h"
+#include "transfer/shares.h"
 #include "transfer/types.h"
 
 namespace braid::transfer {
@@ -113,6 +114,8 @@ struct EngineOptions {
   /// Says when processes of this host have ended; null: nobody does.
   std::shared_ptr<fabric::Processes> processes;
   Places places;
+  /// Other engines of this host that use the same rails; null: nobody knows of them.
+  std::shared_ptr<HostShares> shares;
 };
 
 class Engine {

@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <cstring>
 #include <limits>
 #include <utility>
 
+#include "base/options.h"
 #include "base/try.h"
 #include "fabric/host/processes.h"
 #include "fabric/library/placement.h"
@@ -26,6 +28,16 @@ constexpr uint64_t kOverdueNs = 15'000'000;
 /// Between looks for questions, which each cost a system call.
 constexpr uint64_t kDirectoryNs = 200'000;
 constexpr size_t kNotificationsMax = 4096;
+
+/// Null: this engine does without, as on a full /dev/shm, or where the user wants none.
+std::shared_ptr<HostShares> open_shares(const std::vector<RailDescription>& rails) {
+  const auto asked = read_options([](const char* name) {
+    return std::strcmp(name, "BRAID_PROCESSES") == 0 ? std::getenv(name) : nullptr;
+  });
+  if (!asked.ok() || asked.value().process_table.empty()) return nullptr;
+  auto shares = HostShares::open(HostShares::usual_name(), rails);
+  return shares.ok() ? std::move(shares).value() : nullptr;
+}
 
 }  // namespace
 
@@ -56,6 +68,7 @@ Result<std::unique_ptr<Service>> Service::open(const OpenOptions& options,
     opened.descriptions[i].address = rail->address();
     rails.push_back(std::move(rail));
   }
+  wanted.shares = open_shares(opened.descriptions);
   auto engine =
       std::make_unique<Engine>(std::move(owned), std::move(rails), opened.descriptions, wanted);
   HostAndPort at{opened.choice.addresses.front(), 0};
