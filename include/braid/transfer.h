@@ -56,6 +56,8 @@ class Transfer {
     kTooMuch = BRAID_TRANSFER_TOO_MUCH,
     kOtherVersion = BRAID_TRANSFER_OTHER_VERSION,
     kWaysFailed = BRAID_TRANSFER_WAYS_FAILED,
+    kGpuError = BRAID_TRANSFER_GPU_ERROR,
+    kNoWay = BRAID_TRANSFER_NO_WAY,
     kPending = BRAID_TRANSFER_PENDING
   };
 
@@ -68,7 +70,9 @@ class Transfer {
     std::string secret_file = {};             ///< empty: what BRAID_FABRIC_SECRET_FILE names
     bool allow_unauthenticated = false;
     bool is_pinned = true;
-    std::string store = {};  ///< "redis://10.0.0.1:6379"; empty: what BRAID_TRANSFER_STORE says
+    /// "redis://10.0.0.1:6379", "etcd://10.0.0.1:2379"; empty: what BRAID_TRANSFER_STORE says.
+    std::string store = {};
+    bool gpu_memory = false;  ///< memory of GPUs may be registered, as transfer_abi.h says
   };
   /// What peers may do.
   struct Rights {
@@ -123,7 +127,8 @@ class Transfer {
                                      pointer(options.secret_file),
                                      options.allow_unauthenticated ? 1 : 0,
                                      options.is_pinned ? 0 : 1,
-                                     pointer(options.store)};
+                                     pointer(options.store),
+                                     options.gpu_memory ? 1 : 0};
     braid_transfer* transfer = nullptr;
     if (braid_transfer_open(&all, &transfer) != BRAID_OK) return failure();
     return Transfer(transfer);
@@ -204,10 +209,7 @@ class Transfer {
                        const std::optional<Notification>& notification = std::nullopt) {
     std::vector<braid_transfer_request> all;
     all.reserve(requests.size());
-    for (const Request& each : requests)
-      all.push_back({number(each.segment), each.local, each.address, each.size_bytes,
-                     static_cast<int>(each.operation), static_cast<int>(each.urgency),
-                     us(each.limit)});
+    for (const Request& each : requests) all.push_back(row(each));
     braid_transfer_notification told{};
     if (notification)
       told = {number(notification->segment), notification->name.c_str(),
@@ -279,6 +281,14 @@ class Transfer {
                                     static_cast<int>(form), buffer, buffer_bytes, needed_bytes);
     });
   }
+  /// The same of one request, with the hops of each way.
+  Result<std::string> explain(const Request& request, Form form) {
+    const braid_transfer_request asked = row(request);
+    return text([&](char* buffer, size_t buffer_bytes, size_t* needed_bytes) {
+      return braid_transfer_explain_request(get(), &asked, static_cast<int>(form), buffer,
+                                            buffer_bytes, needed_bytes);
+    });
+  }
   Result<std::string> report(Form form) {
     return text([&](char* buffer, size_t buffer_bytes, size_t* needed_bytes) {
       return braid_transfer_report(get(), static_cast<int>(form), buffer, buffer_bytes,
@@ -309,6 +319,15 @@ class Transfer {
   static int bits(Rights rights) {
     return (rights.may_read ? BRAID_TRANSFER_MAY_READ : 0) |
            (rights.may_write ? BRAID_TRANSFER_MAY_WRITE : 0);
+  }
+  static braid_transfer_request row(const Request& request) {
+    return {number(request.segment),
+            request.local,
+            request.address,
+            request.size_bytes,
+            static_cast<int>(request.operation),
+            static_cast<int>(request.urgency),
+            us(request.limit)};
   }
   static const char* pointer(const std::string& text) {
     return text.empty() ? nullptr : text.c_str();

@@ -66,8 +66,13 @@ typedef struct braid_transfer_options {
   const char* secret_file;      /* as of braid_fabric_options */
   int allow_unauthenticated;    /* as of braid_fabric_options */
   int is_unpinned;              /* as of braid_fabric_options */
-  const char* store; /* where the names of a cluster are kept: "redis://10.0.0.1:6379". NULL:
-                        what BRAID_TRANSFER_STORE says, and without it none */
+  const char* store;            /* where the names of a cluster are kept: "redis://10.0.0.1:6379" or
+                                   "etcd://10.0.0.1:2379" (which opens libcurl). NULL: what
+                                   BRAID_TRANSFER_STORE says, and without it none */
+  int gpu_memory;               /* 1: memory of GPUs may be registered. Engines that are to reach each
+                                   other's agree; host memory and files move between those that do
+                                   not, too. With `providers`, those count: "local", and names that
+                                   end with "+gpu" */
 } braid_transfer_options;
 
 BRAID_API braid_status braid_transfer_open(const braid_transfer_options* options,
@@ -86,7 +91,11 @@ BRAID_API braid_status braid_transfer_name(braid_transfer* transfer, char* buffe
 
 enum { BRAID_TRANSFER_MAY_READ = 1, BRAID_TRANSFER_MAY_WRITE = 2 }; /* what peers may do */
 
-/* Host memory, apart from all that is registered. */
+/* Host memory, or with gpu_memory memory of one GPU (a CUdeviceptr as a pointer; not managed
+ * memory, which counts as the host's), apart from all that is registered. A GPU's stays allocated,
+ * and its context alive, until unregister_memory has succeeded. What a stream of the caller's has
+ * written there counts once the stream has been waited for; nothing here waits for a stream of the
+ * caller's, and no stream waits for a request. */
 BRAID_API braid_status braid_transfer_register_memory(braid_transfer* transfer, void* memory,
                                                       size_t size_bytes, int rights,
                                                       uint64_t* buffer);
@@ -192,6 +201,9 @@ typedef enum braid_transfer_cause {
   BRAID_TRANSFER_TOO_MUCH = 10, /* beyond a limit of this engine or the owner's */
   BRAID_TRANSFER_OTHER_VERSION = 11,
   BRAID_TRANSFER_WAYS_FAILED = 12, /* a slice has failed on several ways */
+  BRAID_TRANSFER_GPU_ERROR = 13,   /* the driver of this process's GPU refused a copy */
+  BRAID_TRANSFER_NO_WAY = 14,      /* no rail leads from the one memory to the other: a GPU's needs
+                                      gpu_memory at both ends */
   BRAID_TRANSFER_PENDING = 100     /* it has not ended */
 } braid_transfer_cause;
 /* "the owner has not given this right" */
@@ -231,12 +243,18 @@ typedef enum braid_transfer_form {
   BRAID_TRANSFER_PROMETHEUS = 3
 } braid_transfer_form;
 
-/* Which ways a request of this size would have now, what each would take, and which one the first
- * slice takes and why. Text or JSON, which comes as braid_transfer_name does. */
+/* Which ways a request of this size between host memory would have now, what each would take, and
+ * which one the first slice takes and why. Text or JSON, which comes as braid_transfer_name does.
+ */
 BRAID_API braid_status braid_transfer_explain(braid_transfer* transfer, uint64_t segment,
                                               uint64_t size_bytes, int urgency, int form,
                                               char* buffer, size_t buffer_bytes,
                                               size_t* needed_bytes);
+/* The same of this request, between the two ends that it names, with the hops of each way. */
+BRAID_API braid_status braid_transfer_explain_request(braid_transfer* transfer,
+                                                      const braid_transfer_request* request,
+                                                      int form, char* buffer, size_t buffer_bytes,
+                                                      size_t* needed_bytes);
 /* Everything that was counted, and every way as it is now. */
 BRAID_API braid_status braid_transfer_report(braid_transfer* transfer, int form, char* buffer,
                                              size_t buffer_bytes, size_t* needed_bytes);

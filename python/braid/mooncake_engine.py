@@ -44,6 +44,15 @@ def _limit_s():
     return max(5, int(os.environ.get("MC_TRANSFER_TIMEOUT", "30")))
 
 
+def _has_cuda():
+    """Whether the process has loaded the driver: whoever has memory of a GPU has."""
+    try:
+        ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOW | os.RTLD_NOLOAD)
+        return True
+    except OSError:
+        return False
+
+
 class _Managed:
     """Memory for allocate_managed_buffer, first fit."""
 
@@ -102,7 +111,7 @@ class TransferEngine:
         try:
             address = socket.gethostbyname(host)
             has_rails = bool(os.environ.get("BRAID_FABRIC_NICS"))
-            self._engine = transfer.Transfer(listen=f"{address}:{port}",
+            self._engine = transfer.Transfer(listen=f"{address}:{port}", gpu_memory=_has_cuda(),
                                              addresses=() if has_rails else (address,))
             self._managed = _Managed(MANAGED_BYTES)
             return self.register_memory(self._managed.address, MANAGED_BYTES)

@@ -26,7 +26,7 @@ class Options(ctypes.Structure):
                 ("providers", ctypes.POINTER(ctypes.c_char_p)), ("provider_count", ctypes.c_size_t),
                 ("secret_file", ctypes.c_char_p), ("allow_unauthenticated", ctypes.c_int),
                 ("is_unpinned", ctypes.c_int),
-                ("store", ctypes.c_char_p)]
+                ("store", ctypes.c_char_p), ("gpu_memory", ctypes.c_int)]
 
 
 class Request(ctypes.Structure):
@@ -97,11 +97,11 @@ class Transfer:
     """An engine. Threads as transfer_abi.h says; ctypes gives the interpreter up during calls."""
 
     def __init__(self, listen=None, addresses=(), name=None, providers=(), secret_file=None,
-                 allow_unauthenticated=False, store=None):
+                 allow_unauthenticated=False, store=None, gpu_memory=False):
         encoded = [text.encode() if text else None for text in (name, listen, secret_file, store)]
         options = Options(ctypes.sizeof(Options), encoded[0], encoded[1], _texts(addresses),
                           len(addresses), None, _texts(providers), len(providers), encoded[2],
-                          int(allow_unauthenticated), 0, encoded[3])
+                          int(allow_unauthenticated), 0, encoded[3], int(gpu_memory))
         self._engine = ctypes.c_void_p()
         _call("open", ctypes.byref(options), ctypes.byref(self._engine))
 

@@ -189,6 +189,16 @@ Failure Engine::failure(uint64_t ticket) const {
   return worker_.is_known(ticket) ? worker_.failure(ticket) : Failure::kNone;
 }
 
+Status Engine::cancel(uint64_t ticket) {
+  const Result<TicketState> now = state(ticket);
+  if (!now.ok()) return now.status();
+  if (GroupTickets::is_one(ticket))
+    stop_group_ticket(ticket, Failure::kCancelled);
+  else
+    worker_.stop(ticket, Failure::kCancelled);
+  return {};
+}
+
 void Engine::forget(uint64_t ticket) {
   completions_.ticket_is_gone(ticket);
   if (GroupTickets::is_one(ticket))
@@ -328,8 +338,7 @@ bool Engine::matters(const Deadline& due) {
   if (due.what == Due::kTransfer) return !worker_.has_ended(due.id);
   if (due.what == Due::kGrant) {
     const auto grant = grants_.find(due.id);
-    return grant != grants_.end() && grant->second.fence == Fence::kRevoking &&
-           !grant->second.is_closed;
+    return grant != grants_.end() && grant->second.fence == Fence::kRevoking;
   }
   const Peer* peer = peers_.find(due.id);
   if (peer == nullptr) return false;
@@ -345,16 +354,13 @@ void Engine::meet(const Deadline& due) {
     probe_routes(due.id);
   }
   if (due.what == Due::kPeer) fail_peer(due.id, PeerFailure::kNoAnswer);
-  if (due.what == Due::kFarewell) {
-    drop_messages(*peers_.find(due.id));
-    remove_if_drained(due.id);
-  }
+  if (due.what == Due::kFarewell) abandon(due.id, false);
 }
 
 void Engine::stop_late(uint64_t ticket) {
   const bool is_of_group = GroupTickets::is_one(ticket);
   if (is_of_group)
-    stop_group_ticket(ticket);
+    stop_group_ticket(ticket, Failure::kDeadline);
   else
     worker_.stop(ticket, Failure::kDeadline);
   if (!(is_of_group ? group_tickets_.has_ended(ticket) : worker_.has_ended(ticket)))

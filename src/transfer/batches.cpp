@@ -3,11 +3,17 @@
 #include <utility>
 
 #include "transfer/engine.h"
+#include "transfer/providers.h"
 
 namespace braid::transfer {
 namespace {
 
 constexpr uint64_t kFileAlignment = 4096;  // of O_DIRECT
+/// Of copies that GPUs make: several links share one out (braid_copy), and each has a start and an
+/// end.
+constexpr uint64_t kCopyBytesMin = 32 << 20;
+
+constexpr size_t kLocalFailuresMax = 4;
 
 Cause cause_of(Outcome outcome) {
   switch (outcome) {
@@ -62,7 +68,15 @@ Cause Engine::check_request(const Request& request, const Segment*& segment,
 void Engine::start(uint64_t batch, size_t index, const Request& request) {
   const Segment* segment = nullptr;
   const Buffer* buffer = nullptr;
-  const Cause wrong = check_request(request, segment, buffer);
+  Cause wrong = check_request(request, segment, buffer);
+  Ends ends;
+  std::optional<uint32_t> ways;
+  if (wrong == Cause::kNone && request.size_bytes > 0) {
+    ends = {request.operation, endpoint_of(*buffer),
+            endpoint_of(*segment, request.address, request.size_bytes)};
+    ways = ways_between(segment->peer, ends);
+    if (!ways) wrong = Cause::kNoWay;
+  }
   if (wrong != Cause::kNone || request.size_bytes == 0) return end(batch, index, wrong, 0);
   Running running;
   running.peer = segment->peer;
@@ -70,6 +84,7 @@ void Engine::start(uint64_t batch, size_t index, const Request& request) {
   running.index = index;
   running.operation = request.operation;
   running.buffer = buffer->id;
+  running.is_on_gpu = buffer->lane != nullptr;
   running.local = {static_cast<std::byte*>(request.local), request.size_bytes};
   running.address = request.address;
   running.file = segment->file;
@@ -82,8 +97,12 @@ void Engine::start(uint64_t batch, size_t index, const Request& request) {
   spec.peer = segment->peer;
   spec.size_bytes = request.size_bytes;
   spec.urgency = request.urgency;
+  spec.ways = *ways;
   const Peer& peer = *peers_.find(segment->peer);
-  spec.ways = segment->file == 0 ? peer.ways : peer.file_ways;
+  const bool is_here_on_gpu = ends.here.place.is_gpu, is_there_on_gpu = ends.there.place.is_gpu;
+  const bool is_copy = peer.is_self ? !ends.there.is_file && (is_here_on_gpu || is_there_on_gpu)
+                                    : peer.is_here && is_here_on_gpu && is_there_on_gpu;
+  if (is_copy) spec.slice_bytes_min = kCopyBytesMin;
   if (segment->file != 0) spec.borders.alignment_bytes = kFileAlignment;
   spec.source = static_cast<uint32_t>(batch);  // batches take turns
   spec.address = request.address;
@@ -180,12 +199,18 @@ bool Engine::step(uint64_t now_ns) {
   bool is_busy = fabric_.step(now_ns);
   is_busy = memory_.step(now_ns) || is_busy;
   is_busy = owned_->jobs->step() || is_busy;
+  if (owned_->gpu != nullptr) is_busy = owned_->gpu->step() || is_busy;
   is_busy = file_.step(now_ns) || is_busy;
+  if (gpu_) is_busy = gpu_->step(now_ns) || is_busy;
   take(fabric_);
   take(memory_);
   take(file_);
+  if (gpu_) take(*gpu_);
+  if (through_)
+    for (const PieceEnd& end : through_->take_ends()) take(end);
   look_after_processes();
   look_after_fences();
+  if (options_.shares != nullptr) options_.shares->look(scheduler_, rail_numbers_, now_ns);
   post_all();
   return is_busy;
 }
@@ -204,7 +229,7 @@ void Engine::post_all() {
     piece.local = running.local.subspan(posting->offset, posting->size_bytes);
     piece.address = running.address + posting->offset;
     piece.file = running.file;
-    path.backend->post(posting->path, piece);
+    post(path, posting->path, running, piece);
   }
   while (const std::optional<Probe> probe = scheduler_.next_probe(now_ns_))
     if (const auto path = paths_.find(probe->path); path != paths_.end())
@@ -213,17 +238,23 @@ void Engine::post_all() {
   take_scheduler_events();
 }
 
+void Engine::post(const Path& path, uint32_t number, const Running& running, const Piece& piece) {
+  if (running.is_on_gpu && !path.reaches_gpus)
+    through_->post(*path.backend, number, piece);
+  else
+    path.backend->post(number, piece);
+}
+
 void Engine::take(Backend& backend) {
   for (const BackendEvent& event : backend.take_events()) {
     if (const auto* end = std::get_if<PieceEnd>(&event)) {
-      take(*end);
+      if (!through_ || !through_->take(*end)) take(*end);
     } else if (!paths_.contains(way_of(event))) {
       continue;  // of a peer that was dropped
     } else if (const auto* failed = std::get_if<WayFailed>(&event)) {
       scheduler_.path_failed(failed->way, now_ns_);
     } else if (const auto* fenced = std::get_if<WayFenced>(&event)) {
-      paths_.at(fenced->way).is_fencing = false;
-      scheduler_.fenced(fenced->way, now_ns_);
+      this->fenced(fenced->way);
     } else {
       lose_peer(paths_.at(std::get<OwnerLost>(event).way).peer);
     }
@@ -241,6 +272,7 @@ void Engine::take(const PieceEnd& end) {
     }
     const auto path = paths_.find(posted->second.path);
     if (path != paths_.end()) --path->second.open;
+    if (path != paths_.end() && end.cause == Cause::kPathFailed) give_up_if_useless(path->first);
     posted_.erase(posted);
   }
   const Ending how = end.cause == Cause::kNone ? Ending::kDone
@@ -248,6 +280,14 @@ void Engine::take(const PieceEnd& end) {
                      : end.may_land            ? Ending::kLost
                                                : Ending::kFailed;
   scheduler_.ended(end.id, how, now_ns_);
+}
+
+/// Memory that a GPU's owner shares, and that this process may not map for all that (a container's
+/// limits): what has failed some times and never carried a byte is not tried again.
+void Engine::give_up_if_useless(uint32_t id) {
+  Path& path = paths_.at(id);
+  if (path.provider != kLocal || ++path.failures < kLocalFailuresMax) return;
+  if (scheduler_.view(id, now_ns_).delivered_bytes == 0) scheduler_.retire_path(id);
 }
 
 void Engine::take_scheduler_events() {
@@ -263,7 +303,9 @@ uint64_t Engine::next_deadline_ns() const {
   uint64_t next_ns = std::min(
       {fabric_.next_deadline_ns(), memory_.next_deadline_ns(), scheduler_.next_deadline_ns()});
   for (const uint32_t path : fences_wanted_) next_ns = std::min(next_ns, paths_.at(path).fence_ns);
-  if (running_.size() > 0) next_ns = std::min(next_ns, look_at_processes_ns_);
+  if (running_.size() == 0) return next_ns;
+  next_ns = std::min(next_ns, look_at_processes_ns_);
+  if (options_.shares != nullptr) next_ns = std::min(next_ns, options_.shares->next_ns());
   return next_ns;
 }
 
@@ -286,7 +328,18 @@ void Engine::want_fence(uint32_t id) {
   look_after_fences();
 }
 
+/// What has arrived in memory of the engine's may still be on its way to a GPU.
+void Engine::fenced(uint32_t id) {
+  if (through_ && through_->holds(id)) {
+    fenced_below_.push_back(id);
+    return;
+  }
+  paths_.at(id).is_fencing = false;
+  scheduler_.fenced(id, now_ns_);
+}
+
 void Engine::look_after_fences() {
+  for (const uint32_t id : std::exchange(fenced_below_, {})) fenced(id);
   std::erase_if(fences_wanted_, [&](uint32_t id) {
     Path& path = paths_.at(id);
     if (path.is_fencing) return true;
@@ -298,6 +351,7 @@ void Engine::look_after_fences() {
     if (is_up && now_ns_ < path.fence_ns) return false;
     ++statistics_.fences;
     path.is_fencing = true;
+    if (through_) through_->stop(id);
     path.backend->fence(id);
     return true;
   });

@@ -1,11 +1,20 @@
 #include "transfer/buffers.h"
 
 #include <limits>
+#include <utility>
 
 namespace braid::transfer {
 
 Result<uint64_t> Buffers::add(MutableBytes memory, Rights rights) {
-  Buffer buffer{next_id_, memory, rights};
+  Buffer buffer;
+  buffer.memory = memory;
+  buffer.rights = rights;
+  return add(std::move(buffer));
+}
+
+Result<uint64_t> Buffers::add(Buffer buffer) {
+  buffer.id = next_id_;
+  const MutableBytes memory = buffer.memory;
   const uint64_t address = buffer.address();
   if (memory.empty() || address == 0 ||
       memory.size() > std::numeric_limits<uint64_t>::max() - address)
@@ -20,7 +29,8 @@ Result<uint64_t> Buffers::add(MutableBytes memory, Rights rights) {
   if (meets_next || meets_previous)
     return Status::error("the memory overlaps a buffer that is registered already",
                          "Unregister that one first");
-  by_address_[address] = buffer;
+  stages_ += buffer.is_stage;
+  by_address_[address] = std::move(buffer);
   address_of_[next_id_] = address;
   return next_id_++;
 }
@@ -28,8 +38,13 @@ Result<uint64_t> Buffers::add(MutableBytes memory, Rights rights) {
 void Buffers::remove(uint64_t id) {
   const auto found = address_of_.find(id);
   if (found == address_of_.end()) return;
+  stages_ -= by_address_.at(found->second).is_stage;
   by_address_.erase(found->second);
   address_of_.erase(found);
+}
+
+void Buffers::set_rails(uint64_t id, uint64_t rails) {
+  by_address_.at(address_of_.at(id)).rails = rails;
 }
 
 const Buffer* Buffers::find(uint64_t id) const {
@@ -48,7 +63,8 @@ const Buffer* Buffers::containing(uint64_t address, uint64_t size_bytes) const {
 
 std::vector<Buffer> Buffers::all() const {
   std::vector<Buffer> buffers;
-  for (const auto& [address, buffer] : by_address_) buffers.push_back(buffer);
+  for (const auto& [address, buffer] : by_address_)
+    if (!buffer.is_stage) buffers.push_back(buffer);
   return buffers;
 }
 

@@ -20,8 +20,16 @@ void incarnation_field(Archive& archive, I& incarnation) {
   for (auto& half : incarnation) archive.number(half);
 }
 
+template <typename Archive, typename P>
+void place_field(Archive& archive, P& place) {
+  archive.number(place.is_gpu);
+  archive.number(place.numa_node);
+  archive.number(place.pcie_switch);
+  archive.number(place.gpu);
+}
+
 template <typename Archive, typename D>
-void description_fields(Archive& archive, D& description) {
+void description_fields(Archive& archive, D& description, uint16_t version) {
   incarnation_field(archive, description.incarnation);
   archive.bytes(description.name, kNameBytesMax);
   archive.number(description.version_oldest);
@@ -37,13 +45,22 @@ void description_fields(Archive& archive, D& description) {
     archive.number(mbps);
     if constexpr (!std::is_const_v<std::remove_reference_t<decltype(rail)>>)
       rail.gbps = static_cast<double>(mbps) / 1000;
-    archive.number(rail.numa_node);
+    if (version == 1)
+      archive.number(rail.place.numa_node);
+    else
+      place_field(archive, rail.place);
     archive.bytes(rail.address, 4096);
   });
+  if (version > 1)
+    archive.list(description.places, kPlacesInDescriptionMax, [&](auto& each) {
+      place_field(archive, each.place);
+      archive.number(each.rails);
+    });
   archive.list(description.ranges, kRangesInDescriptionMax, [&](auto& range) {
     archive.number(range.address);
     archive.number(range.size_bytes);
     archive.number(range.rights);
+    if (version > 1) archive.number(range.place);
   });
   archive.number(description.range_count);
   archive.list(description.exports, kExportsMax, [&](auto& each) {
@@ -53,23 +70,24 @@ void description_fields(Archive& archive, D& description) {
 }
 
 template <typename Archive, typename Q>
-void fields_of(Archive& archive, Q& question) {
+void fields_of(Archive& archive, Q& question, uint16_t version) {
   archive.number(question.nonce);
   if constexpr (std::is_same_v<std::remove_const_t<Q>, Question>) {
     incarnation_field(archive, question.incarnation);
   } else {
     archive.number(question.cause);
-    description_fields(archive, question.description);
+    description_fields(archive, question.description, version);
   }
 }
 
 template <typename T>
-std::vector<std::byte> seal(Kind kind, const T& body, const fabric::Secret& secret) {
+std::vector<std::byte> seal(Kind kind, const T& body, uint16_t version,
+                            const fabric::Secret& secret) {
   Writer writer;
   for (const char letter : kMagic) writer.number(static_cast<uint8_t>(letter));
-  writer.number(kVersion);
+  writer.number(version);
   writer.number(static_cast<uint8_t>(kind));
-  fields_of(writer, body);
+  fields_of(writer, body, version);
   std::vector<std::byte> bytes = writer.take();
   const fabric::Seal sealed = secret.seal(bytes);
   bytes.insert(bytes.end(), sealed.begin(), sealed.end());
@@ -96,7 +114,8 @@ Result<T> open(Kind kind, Bytes bytes, const fabric::Secret& secret) {
                          " of the protocol, and this one " + std::to_string(kVersionOldest) +
                          " to " + std::to_string(kVersion));
   T value;
-  fields_of(reader, value);
+  fields_of(reader, value, version);
+  if constexpr (std::is_same_v<T, Question>) value.version = version;
   if (said != static_cast<uint8_t>(kind) || !reader.ok() || !reader.is_at_end())
     return Status::error("what came is cut off, or too long");
   return value;
@@ -105,10 +124,11 @@ Result<T> open(Kind kind, Bytes bytes, const fabric::Secret& secret) {
 }  // namespace
 
 std::vector<std::byte> encode(const Question& question, const fabric::Secret& secret) {
-  return seal(Kind::kQuestion, question, secret);
+  return seal(Kind::kQuestion, question, question.version, secret);
 }
-std::vector<std::byte> encode(const Answer& answer, const fabric::Secret& secret) {
-  return seal(Kind::kAnswer, answer, secret);
+std::vector<std::byte> encode(const Answer& answer, const fabric::Secret& secret,
+                              uint16_t version) {
+  return seal(Kind::kAnswer, answer, version, secret);
 }
 Result<Question> decode_question(Bytes bytes, const fabric::Secret& secret) {
   return open<Question>(Kind::kQuestion, bytes, secret);

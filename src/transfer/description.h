@@ -3,7 +3,8 @@
 //
 // On the wire: "BRTF", the version as 2 bytes, the kind as 1 byte, the fields (codec.h), then the
 // seal of all bytes before it (fabric/seal.h), with the secret if there is one. The answer repeats
-// the question's nonce, so that a recorded one is of no use.
+// the question's nonce, so that a recorded one is of no use. It comes in the question's version;
+// whoever asks a version that the owner does not know asks again in an older one.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +14,7 @@
 #include "base/status.h"
 #include "fabric/seal.h"
 #include "fabric/wire.h"
+#include "transfer/policy/tiers.h"
 #include "transfer/rail_messages.h"
 #include "transfer/types.h"
 
@@ -21,20 +23,28 @@ namespace braid::transfer {
 inline constexpr size_t kFrameBytesMax = 1 << 20;
 inline constexpr size_t kRailsInDescriptionMax = 64;
 inline constexpr size_t kRangesInDescriptionMax = 32768;
+inline constexpr size_t kPlacesInDescriptionMax = 256;
 inline constexpr size_t kExportsMax = 256;
 inline constexpr size_t kNameBytesMax = 255;
 
 struct RailDescription {
   std::string provider;
-  std::string host_address;  ///< to be shown
-  double gbps = 1;           ///< what the NIC claims, 10^9 bytes a second
-  int numa_node = -1;
+  std::string host_address;        ///< to be shown
+  double gbps = 1;                 ///< what the NIC claims, 10^9 bytes a second
+  Place place;                     ///< of its NIC; version 1 tells the node alone
   std::vector<std::byte> address;  ///< Rail::address
+};
+/// What ranges at one place have in common.
+struct PlaceDescription {
+  Place place;
+  uint64_t rails = ~uint64_t{0};  ///< bits: the owner's that reach it
+  auto operator<=>(const PlaceDescription&) const = default;
 };
 struct RangeDescription {
   uint64_t address = 0;
   uint64_t size_bytes = 0;
   Rights rights = kNoRights;
+  uint16_t place = 0;  ///< of Description::places; not among them: unknown
 };
 struct ExportDescription {
   std::string name;
@@ -48,6 +58,7 @@ struct Description {
   uint16_t version = kVersion;
   fabric::Origin origin{};  ///< its process, for those of the same host
   std::vector<RailDescription> rails;
+  std::vector<PlaceDescription> places;  ///< since version 2
   std::vector<RangeDescription> ranges;  ///< at most kRangesInDescriptionMax, the lowest
   uint64_t range_count = 0;              ///< all of them
   std::vector<ExportDescription> exports;
@@ -57,6 +68,7 @@ struct Question {
   uint64_t nonce = 0;
   /// All zero: whoever listens there. Otherwise this engine alone.
   Incarnation incarnation{};
+  uint16_t version = kVersion;  ///< that it comes in, and its answer
 };
 struct Answer {
   uint64_t nonce = 0;
@@ -65,7 +77,8 @@ struct Answer {
 };
 
 std::vector<std::byte> encode(const Question& question, const fabric::Secret& secret);
-std::vector<std::byte> encode(const Answer& answer, const fabric::Secret& secret);
+std::vector<std::byte> encode(const Answer& answer, const fabric::Secret& secret,
+                              uint16_t version = kVersion);
 Result<Question> decode_question(Bytes bytes, const fabric::Secret& secret);
 Result<Answer> decode_answer(Bytes bytes, const fabric::Secret& secret);
 

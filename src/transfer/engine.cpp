@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/try.h"
+#include "fabric/gpu/memory.h"
 
 namespace braid::transfer {
 namespace {
@@ -16,23 +17,11 @@ constexpr double kStorageLatencyUs = 100;
 constexpr double kRailGbpsMax = 1000;  // what a peer claims is believed no further
 constexpr size_t kPeersMax = 4096;
 
+constexpr double kCopyGbps = 25;
+constexpr double kCopyLatencyUs = 10;
+
 bool is_of_this_host(const fabric::Origin& here, const fabric::Origin& there) {
   return here.boot == there.boot && here.boot != decltype(here.boot){};
-}
-
-/// What moves within a host alone: not to this process itself, whose mappings it would share.
-bool may_pair(const RailDescription& here, const RailDescription& there, const fabric::Origin& us,
-              const fabric::Origin& them) {
-  if (here.provider != there.provider) return false;
-  if (here.provider != "shm") return true;
-  const bool is_same_process = us.process == them.process && us.started == them.started &&
-                               us.pid_namespace == them.pid_namespace;
-  return is_of_this_host(us, them) && !is_same_process;
-}
-
-/// A loopback address is nobody's on another host.
-bool is_loopback(const std::string& address) {
-  return address.starts_with("127.") || address == "::1" || address == "localhost";
 }
 
 }  // namespace
@@ -48,9 +37,16 @@ Engine::Engine(std::unique_ptr<Owned> owned, std::vector<std::unique_ptr<Rail>> 
       scheduler_(options.scheduler) {
   for (const RailDescription& rail : rails_)
     rail_numbers_.push_back(scheduler_.add_rail({std::min(rail.gbps, kRailGbpsMax)}));
+  if (owned_->gpu == nullptr) return;
+  gpu_.emplace(owned_->buffers, *owned_->gpu);
+  through_.emplace(owned_->buffers, *owned_->gpu,
+                   [this](MutableBytes memory) { return add_stage(memory); });
 }
 
-Engine::~Engine() = default;
+/// What is being copied by way of memory of the engine's ends before that goes.
+Engine::~Engine() {
+  if (owned_->gpu != nullptr) owned_->gpu->drain();
+}
 
 Description Engine::describe() const {
   Description description;
@@ -58,9 +54,14 @@ Description Engine::describe() const {
   description.name = options_.name;
   description.origin = options_.origin;
   description.rails = rails_;
+  std::map<PlaceDescription, uint16_t> places;
   for (const Buffer& buffer : owned_->buffers.all()) {
+    const PlaceDescription place{buffer.place, buffer.rails};
+    const auto [known, is_new] = places.try_emplace(place, static_cast<uint16_t>(places.size()));
+    if (is_new && places.size() <= kPlacesInDescriptionMax) description.places.push_back(place);
     if (description.ranges.size() < kRangesInDescriptionMax)
-      description.ranges.push_back({buffer.address(), buffer.memory.size(), buffer.rights});
+      description.ranges.push_back(
+          {buffer.address(), buffer.memory.size(), buffer.rights, known->second});
     ++description.range_count;
   }
   description.exports = owned_->exports.describe();
@@ -70,11 +71,37 @@ Description Engine::describe() const {
 // ---- Memory ----
 
 Result<uint64_t> Engine::add_buffer(MutableBytes memory, Rights rights) {
-  BRAID_LET(id, owned_->buffers.add(memory, rights));
-  const Status added = fabric_.add_buffer(*owned_->buffers.find(id));
-  if (added.ok()) return id;
+  Buffer buffer;
+  buffer.memory = memory;
+  buffer.rights = rights;
+  BRAID_LET(lane, fabric::gpu::lane_of_memory(memory));
+  if (lane != nullptr && owned_->gpu == nullptr)
+    return Status::error("this is memory of a GPU, and the engine was opened without any",
+                         "Open it with gpu_memory");
+  buffer.lane = lane;
+  buffer.place = lane == nullptr ? options_.places.of_host(memory.data())
+                                 : options_.places.of_gpu(lane->gpu());
+  if (lane != nullptr) owned_->gpu->add(lane);
+  return add_buffer(std::move(buffer));
+}
+
+Result<uint64_t> Engine::add_buffer(Buffer buffer) {
+  BRAID_LET(id, owned_->buffers.add(std::move(buffer)));
+  const Result<uint64_t> rails = fabric_.add_buffer(*owned_->buffers.find(id));
+  if (rails.ok()) {
+    owned_->buffers.set_rails(id, rails.value());
+    return id;
+  }
   owned_->buffers.remove(id);
-  return added;
+  return rails.status();
+}
+
+uint64_t Engine::add_stage(MutableBytes memory) {
+  Buffer buffer;
+  buffer.memory = memory;
+  buffer.is_stage = true;
+  const Result<uint64_t> added = add_buffer(std::move(buffer));
+  return added.ok() ? added.value() : 0;
 }
 
 Status Engine::remove_buffer(uint64_t buffer) {
@@ -105,7 +132,7 @@ Result<uint64_t> Engine::open_segment(const Description& owner) {
   std::map<uint64_t, uint64_t> ends;
   for (const RangeDescription& range : owner.ranges)
     ends[range.address] = range.address + range.size_bytes;
-  return segments_.add({peer, owner.ranges, std::move(ends), 0, 0});
+  return segments_.add({peer, owner.places, owner.ranges, std::move(ends), 0, 0});
 }
 
 uint64_t Engine::add_self() {
@@ -115,18 +142,24 @@ uint64_t Engine::add_self() {
   const uint64_t number = peers_.add(std::move(self));
   Peer& peer = *peers_.find(number);
   peer_of_[peer.who] = number;
-  const uint32_t rail = scheduler_.add_rail({kMemoryGbps});
-  const uint32_t path = scheduler_.add_path({number, rail, kNoRail, kMemoryGbps, kMemoryLatencyUs});
-  paths_[path] = {&memory_, number, "memory of this process", 0, 0, false};
-  peer.paths.push_back(path);
-  peer.ways = scheduler_.add_ways({{path, 0}});
-  const uint32_t storage = scheduler_.add_rail({kStorageGbps});
-  const uint32_t to_files =
-      scheduler_.add_path({number, storage, kNoRail, kStorageGbps, kStorageLatencyUs});
-  paths_[to_files] = {&file_, number, "files of this host", 0, 0, false};
-  peer.paths.push_back(to_files);
-  peer.file_ways = scheduler_.add_ways({{to_files, 0}});
+  peer.memory =
+      add_own_path(number, memory_, "memory of this process", kMemoryGbps, kMemoryLatencyUs);
+  peer.files = add_own_path(number, file_, "files of this host", kStorageGbps, kStorageLatencyUs);
+  if (gpu_)
+    peer.copies =
+        add_own_path(number, *gpu_, "GPU copies of this process", kCopyGbps, kCopyLatencyUs);
   return number;
+}
+
+uint32_t Engine::add_own_path(uint64_t self, Backend& backend, const char* text, double gbps,
+                              double latency_us) {
+  const uint32_t rail = scheduler_.add_rail({gbps});
+  const bool is_certain = true;  // the kernel or the driver ends it
+  const uint32_t path = scheduler_.add_path({self, rail, kNoRail, gbps, latency_us, is_certain});
+  paths_[path] = {&backend, self, text};
+  paths_[path].reaches_gpus = gpu_ && &backend == &*gpu_;
+  peers_.find(self)->paths.push_back(path);
+  return path;
 }
 
 Result<uint64_t> Engine::add_peer(const Description& owner) {
@@ -134,9 +167,18 @@ Result<uint64_t> Engine::add_peer(const Description& owner) {
     return Status::error("there are " + std::to_string(kPeersMax) + " peers, the limit");
   Peer added;
   added.who = owner.incarnation;
+  added.is_here = is_of_this_host(options_.origin, owner.origin);
+  added.origin = owner.origin;
+  added.rails = owner.rails;
+  for (const RailDescription& rail : owner.rails)
+    added.rail_numbers.push_back(scheduler_.add_rail({std::clamp(rail.gbps, 0.001, kRailGbpsMax)}));
   const uint64_t number = peers_.add(std::move(added));
   Peer& peer = *peers_.find(number);
-  add_paths(number, peer, owner);
+  // Those that most requests will take are dialled at once.
+  Ends ends;
+  (void)ways_between(number, ends);
+  ends.here.place.is_gpu = ends.there.place.is_gpu = true;
+  if (owned_->gpu != nullptr) (void)ways_between(number, ends);
   if (peer.paths.empty()) {
     peers_.erase(number);
     std::string ours, theirs;
@@ -150,42 +192,6 @@ Result<uint64_t> Engine::add_peer(const Description& owner) {
   peer_of_[peer.who] = number;
   if (options_.processes != nullptr) options_.processes->watch(number, owner.origin);
   return number;
-}
-
-/// Rails of one provider are paired one to one, in order; where one side has more, again from the
-/// first. What stays within the host is the nearer tier.
-void Engine::add_paths(uint64_t number, Peer& peer, const Description& owner) {
-  std::vector<Way> ways;
-  std::map<std::string, size_t> taken;  // of their rails, by provider
-  const bool is_here = is_of_this_host(options_.origin, owner.origin);
-  std::vector<uint32_t> remote(owner.rails.size());
-  for (size_t j = 0; j < owner.rails.size(); ++j)
-    remote[j] = scheduler_.add_rail({std::clamp(owner.rails[j].gbps, 0.001, kRailGbpsMax)});
-  for (size_t i = 0; i < rails_.size(); ++i) {
-    std::vector<size_t> fitting;
-    for (size_t j = 0; j < owner.rails.size(); ++j) {
-      const RailDescription& there = owner.rails[j];
-      const bool is_reachable = is_here || !is_loopback(there.host_address);
-      if (is_reachable && may_pair(rails_[i], there, options_.origin, owner.origin))
-        fitting.push_back(j);
-    }
-    if (fitting.empty()) continue;
-    const size_t j = fitting[taken[rails_[i].provider]++ % fitting.size()];
-    const RailDescription& there = owner.rails[j];
-    const double gbps = std::clamp(std::min(rails_[i].gbps, there.gbps), 0.001, kRailGbpsMax);
-    const uint32_t path = scheduler_.add_path({number, rail_numbers_[i], remote[j], gbps, 20});
-    if (!fabric_.add_way(path, peer.who, i, there.address).ok()) {
-      scheduler_.retire_path(path);
-      continue;
-    }
-    const std::string text =
-        rails_[i].provider + " " + rails_[i].host_address + " to " + there.host_address;
-    paths_[path] = {&fabric_, number, text, 0, 0, false};
-    peer.paths.push_back(path);
-    const bool is_near = !is_here || rails_[i].provider == "shm";
-    ways.push_back({path, static_cast<uint8_t>(is_near ? 0 : 1)});
-  }
-  if (!ways.empty()) peer.ways = peer.file_ways = scheduler_.add_ways(std::move(ways));
 }
 
 Status Engine::close_segment(uint64_t segment) {
@@ -207,6 +213,7 @@ void Engine::drop_peer_if_unused(uint64_t number) {
   for (const uint32_t path : peer->paths) {
     scheduler_.retire_path(path);
     std::erase(fences_wanted_, path);
+    std::erase(fenced_below_, path);
     paths_.erase(path);
   }
   fabric_.remove_peer(peer->who);
@@ -248,7 +255,7 @@ Result<uint64_t> Engine::add_file(uint64_t segment, const FileOpened& opened) {
   if (found == nullptr) return Status::error("there is no such segment (any more)");
   if (opened.cause != Cause::kNone) return Status::error(cause_name(opened.cause));
   ++peers_.find(found->peer)->segments;
-  return segments_.add({found->peer, {}, {}, opened.file, opened.size_bytes});
+  return segments_.add({found->peer, {}, {}, {}, opened.file, opened.size_bytes});
 }
 
 Result<uint64_t> Engine::file_bytes(uint64_t segment) const {
@@ -260,7 +267,13 @@ Result<uint64_t> Engine::file_bytes(uint64_t segment) const {
 std::vector<int> Engine::wait_descriptors() {
   std::vector<int> all = fabric_.wait_descriptors();
   all.push_back(owned_->jobs->descriptor());
+  if (owned_->gpu != nullptr) all.push_back(owned_->gpu->descriptor());
   return all;
+}
+
+bool Engine::arm() {
+  return fabric_.arm() && memory_.arm() && file_.arm() && owned_->jobs->arm() &&
+         (!gpu_ || (gpu_->arm() && owned_->gpu->arm() && !through_->has_ends()));
 }
 
 std::pair<size_t, size_t> Engine::ways_up(uint64_t segment) const {
@@ -291,17 +304,6 @@ Result<std::vector<RangeDescription>> Engine::ranges(uint64_t segment) const {
   if (found == nullptr) return Status::error("there is no such segment (any more)");
   if (peers_.find(found->peer)->is_self) return describe().ranges;
   return found->ranges;
-}
-
-std::vector<WayExplanation> Engine::explain(uint64_t segment, uint64_t size_bytes,
-                                            Urgency urgency) const {
-  std::vector<WayExplanation> all;
-  const Segment* found = segments_.find(segment);
-  if (found == nullptr) return all;
-  const Peer& peer = *peers_.find(found->peer);
-  for (const WayExplained& way : scheduler_.explain(peer.ways, size_bytes, urgency, now_ns_))
-    all.push_back({paths_.at(way.way.path).text, way});
-  return all;
 }
 
 std::vector<PathStatistics> Engine::paths() const {

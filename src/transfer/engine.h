@@ -6,9 +6,10 @@
 //   step(now) until status(batch) says that it has ended; each request has an outcome of its own
 //
 // A request is cut into slices, and the scheduler (scheduler.h) gives each slice to a way when that
-// has room: rails to the peer's rails (backends/fabric.h), this process (backends/memory.h). A
-// slice that is overdue is sent again another way; its request is final only once the first way is
-// fenced.
+// has room: rails to the peer's rails (backends/fabric.h), this process (backends/memory.h, gpu.h,
+// file.h). Which ways there are depends on where both ends lie (engine_ways.cpp); where a way
+// reaches host memory alone, GPU memory goes through that (backends/through_host.h). A slice that
+// is overdue is sent again another way; its request is final only once the first way is fenced.
 //
 // It owns no thread: `step` does all work, every member is called from one thread at a time, none
 // blocks. Times are nanoseconds of CLOCK_MONOTONIC. Numbers of things are never used twice.
@@ -21,16 +22,23 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <unordered_map>
 #include <vector>
 
 #include "fabric/slot_map.h"
 #include "transfer/backends/fabric.h"
 #include "transfer/backends/file.h"
+#include "transfer/backends/gpu.h"
 #include "transfer/backends/memory.h"
+#include "transfer/backends/through_host.h"
 #include "transfer/buffers.h"
 #include "transfer/description.h"
+#include "transfer/ends.h"
+#include "transfer/places.h"
+#include "transfer/policy/pairing.h"
 #include "transfer/scheduler.h"
+#include "transfer/shares.h"
 #include "transfer/types.h"
 
 namespace braid::transfer {
@@ -66,10 +74,18 @@ struct BatchStatus {
   bool has_ended() const { return ended_count == request_count; }
 };
 
+/// One hop of a way, with what all bytes would take on it alone.
+struct HopExplanation {
+  std::string text;  ///< "GPU 0 to host memory"
+  double us = 0;
+};
 /// One way to a segment, as the engine sees it now.
 struct WayExplanation {
   std::string text;  ///< "tcp;ofi_rxm 10.0.0.8 to 10.0.0.7"
   WayExplained way;
+  std::vector<HopExplanation> hops;  ///< from the source to the target
+  double finish_us =
+      0;  ///< of the whole request, were it to take this way alone from an idle start
 };
 
 struct PathStatistics {
@@ -97,6 +113,9 @@ struct EngineOptions {
   size_t requests_max = 1 << 20;  ///< under way at once
   /// Says when processes of this host have ended; null: nobody does.
   std::shared_ptr<fabric::Processes> processes;
+  Places places;
+  /// Other engines of this host that use the same rails; null: nobody knows of them.
+  std::shared_ptr<HostShares> shares;
 };
 
 class Engine {
@@ -111,7 +130,8 @@ class Engine {
 
   // Memory of this process.
 
-  /// What peers may do there is in `rights`; what this process does with it needs none.
+  /// Of the host, or of a GPU if `Owned::gpu` is there. What peers may do there is in `rights`;
+  /// what this process does with it needs none.
   Result<uint64_t> add_buffer(MutableBytes memory, Rights rights);
   /// An error while a request uses it. Peers can write there until `is_in_use` is false.
   Status remove_buffer(uint64_t buffer);
@@ -135,7 +155,10 @@ class Engine {
   bool is_lost(uint64_t segment) const;
   /// What its owner had registered when it was opened; of the own segment: now.
   Result<std::vector<RangeDescription>> ranges(uint64_t segment) const;
-  std::vector<WayExplanation> explain(uint64_t segment, uint64_t size_bytes, Urgency urgency) const;
+  /// Between host memory at both ends, or the file.
+  std::vector<WayExplanation> explain(uint64_t segment, uint64_t size_bytes, Urgency urgency);
+  /// Between the two ends that the request names; what is wrong with it.
+  Result<std::vector<WayExplanation>> explain(const Request& request);
 
   /// A file that the segment's owner has exported. `take_file` has the answer to the number; an
   /// error: nobody can be asked now.
@@ -174,7 +197,7 @@ class Engine {
   uint64_t next_deadline_ns() const;
   std::vector<int> wait_descriptors();
   bool has_to_be_asked() const { return fabric_.has_to_be_asked(); }
-  bool arm() { return fabric_.arm() && memory_.arm() && file_.arm() && owned_->jobs->arm(); }
+  bool arm();
   /// Nothing of this side's is under way.
   bool is_idle() const { return running_.size() == 0; }
 
@@ -183,9 +206,12 @@ class Engine {
     Backend* backend = nullptr;
     uint64_t peer = 0;
     std::string text;
-    size_t open = 0;        // postings that have not ended
+    std::string provider = {};  // of a rail
+    size_t open = 0;            // postings that have not ended
+    size_t failures = 0;        // of `local`
     uint64_t fence_ns = 0;  // when it is fenced by force, if they do not end before; 0: not wanted
     bool is_fencing = false;
+    bool reaches_gpus = false;  // otherwise GPU memory goes through the host's
   };
   struct Posted {
     uint64_t request = 0;
@@ -194,8 +220,14 @@ class Engine {
   /// A process that has segments, by the scheduler's number.
   struct Peer {
     Incarnation who{};
-    uint32_t ways = 0;
-    uint32_t file_ways = 0;
+    bool is_here = false;  // on this host
+    fabric::Origin origin{};
+    std::vector<RailDescription> rails;
+    std::vector<uint32_t> rail_numbers;                          // of the scheduler, by rail
+    std::map<std::pair<size_t, size_t>, uint32_t> path_of_pair;  // rails: ours, theirs
+    std::map<Ends, uint32_t> ways;                               // that were found
+    std::optional<std::pair<Ends, uint32_t>> last_ways;  // that were asked for: most are alike
+    uint32_t memory = 0, files = 0, copies = 0;          // paths, of this process itself
     std::vector<uint32_t> paths;
     size_t segments = 0;
     size_t requests = 0;  // that have not ended
@@ -204,6 +236,7 @@ class Engine {
   };
   struct Segment {
     uint64_t peer = 0;
+    std::vector<PlaceDescription> places;
     std::vector<RangeDescription> ranges;
     std::map<uint64_t, uint64_t> ends;  // of the ranges, by their addresses
     uint64_t file = 0;                  // 0: memory
@@ -221,16 +254,38 @@ class Engine {
     size_t index = 0;
     Operation operation = Operation::kRead;
     uint64_t buffer = 0;
+    bool is_on_gpu = false;  // the buffer
     MutableBytes local;
     uint64_t address = 0;
     uint64_t file = 0;
     Cause cause = Cause::kNone;  // that its owner has given
   };
 
+  Result<uint64_t> add_buffer(Buffer buffer);
+  uint64_t add_stage(MutableBytes memory);
   uint64_t add_self();
+  uint32_t add_own_path(uint64_t self, Backend& backend, const char* text, double gbps,
+                        double latency_us);
   Result<uint64_t> add_peer(const Description& owner);
-  void add_paths(uint64_t number, Peer& peer, const Description& owner);
+
+  // engine_ways.cpp
+  Endpoint endpoint_of(const Segment& segment, uint64_t address, uint64_t size_bytes) const;
+  static Endpoint endpoint_of(const Buffer& buffer) {
+    return {buffer.place, buffer.rails, false, true};
+  }
+  std::optional<uint32_t> ways_between(uint64_t peer, const Ends& ends);
+  std::vector<Way> find_ways(uint64_t peer, const Ends& ends);
+  std::vector<Transport> transports_between(const Peer& peer, const Ends& ends) const;
+  static std::vector<Hop> hops_of(const std::string& provider, const Ends& ends, double gbps);
+  double gbps_of(const Peer& peer, const std::string& provider) const;
+  bool may_pair(const Peer& peer, size_t ours, size_t theirs) const;
+  std::optional<uint32_t> path_between(uint64_t peer, size_t ours, size_t theirs);
+  std::vector<WayExplanation> explain(uint64_t peer, const Ends& ends, uint64_t size_bytes,
+                                      Urgency urgency);
+  void explain_hops(const Ends& ends, uint64_t size_bytes, WayExplanation& way) const;
+
   Cause check_request(const Request& request, const Segment*& segment, const Buffer*& buffer) const;
+  void post(const Path& path, uint32_t number, const Running& running, const Piece& piece);
   void start(uint64_t batch, size_t index, const Request& request);
   static bool is_doubtful(const Segment& segment, const Request& request);
   void end(uint64_t batch, size_t index, Cause cause, uint64_t delivered_bytes);
@@ -238,8 +293,10 @@ class Engine {
   void post_all();
   void take(Backend& backend);
   void take(const PieceEnd& end);
+  void give_up_if_useless(uint32_t path);
   void take_scheduler_events();
   void want_fence(uint32_t path);
+  void fenced(uint32_t path);
   void look_after_fences();
   void look_after_processes();
   void lose_peer(uint64_t peer);
@@ -250,9 +307,11 @@ class Engine {
   std::unique_ptr<Owned> owned_;
   std::vector<RailDescription> rails_;
   std::vector<uint32_t> rail_numbers_;  // of the scheduler, by rail
+  std::optional<ThroughHost> through_;  // before the rails: they reach its memory
   FabricBackend fabric_;
   MemoryBackend memory_;
   FileBackend file_;
+  std::optional<GpuBackend> gpu_;
   Scheduler scheduler_;
   uint64_t now_ns_ = 0;
   uint64_t look_at_processes_ns_ = 0;
@@ -264,6 +323,7 @@ class Engine {
   fabric::SlotMap<Running> running_;
   std::unordered_map<uint64_t, Posted> posted_;  // by posting
   std::vector<uint32_t> fences_wanted_;          // paths
+  std::vector<uint32_t> fenced_below_;           // paths whose slices are still being copied
   std::unordered_map<uint64_t, size_t> uses_;    // requests, by buffer
   std::vector<uint64_t> ended_;
   uint64_t tokens_ = 0;

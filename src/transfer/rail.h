@@ -33,6 +33,7 @@
 #include "transfer/buffers.h"
 #include "transfer/exports.h"
 #include "transfer/file_jobs.h"
+#include "transfer/gpu_jobs.h"
 #include "transfer/rail_messages.h"
 #include "transfer/stage.h"
 
@@ -79,6 +80,7 @@ struct Owned {
   Buffers buffers;
   Exports exports;
   std::unique_ptr<FileJobs> jobs;
+  std::unique_ptr<GpuJobs> gpu;  ///< null: this process moves no GPU memory
 };
 
 class Rail {

@@ -10,6 +10,9 @@ namespace {
 /// However long the network holds a write: the scheduler gives it up long before.
 constexpr uint64_t kLongestNs = 30'000'000'000;
 
+/// Another way may reach the memory.
+Cause seen_here(Cause cause) { return cause == Cause::kOtherWay ? Cause::kPathFailed : cause; }
+
 }  // namespace
 
 /// So that one that is large, or many, hold no other's end back for long.
@@ -131,7 +134,7 @@ void Rail::take_answer(uint64_t id, Link& link, const GrantAnswer& answer) {
     std::vector<Piece> others;
     for (const Piece& piece : std::exchange(link.waiting, {}))
       if (piece.operation == Operation::kWrite && piece.file == 0 && piece.address == address)
-        ended(piece.id, refused);
+        ended(piece.id, seen_here(refused));
       else
         others.push_back(piece);
     link.waiting = std::move(others);
@@ -245,7 +248,7 @@ void Rail::read_refused(uint64_t request, const Refusal& refusal) {
   if (reads.shares.size() == 1) return read_ended(request, refusal.cause);
   std::erase_if(reads.shares, [&](const Share& share) { return share.piece == refusal.id; });
   reading_.erase(refusal.id);
-  ended(refusal.id, refusal.cause);
+  ended(refusal.id, seen_here(refusal.cause));
   await_reads(request);
 }
 
@@ -263,7 +266,7 @@ void Rail::read_ended(uint64_t request, Cause cause) {
   for (const Share& share : read.shares) {
     if (link != nullptr && cause == Cause::kNone) link->counts.read_bytes += share.size_bytes;
     reading_.erase(share.piece);
-    ended(share.piece, cause);
+    ended(share.piece, seen_here(cause));
   }
 }
 

@@ -16,7 +16,8 @@
 
 namespace braid::transfer {
 
-inline constexpr uint16_t kVersion = 1;
+/// 2: descriptions say where memory and rails lie.
+inline constexpr uint16_t kVersion = 2;
 inline constexpr uint16_t kVersionOldest = 1;
 inline constexpr size_t kDescriptorBytesMax = 512;
 inline constexpr size_t kReadsInMessage = 64;

@@ -24,7 +24,7 @@ void Rail::grant(Link& link, const GrantRequest& request) {
     if (granted.ok())
       link.grants[buffer->id] = granted.value();
     else
-      answer.cause = Cause::kTooMuch;
+      answer.cause = region == regions_.end() ? Cause::kOtherWay : Cause::kTooMuch;
   }
   if (answer.cause == Cause::kNone) {
     answer.address = buffer->address();
@@ -72,8 +72,8 @@ Cause Rail::find(const Link& link, const ReadRequest& read, Gathered& found) {
   if (cause != Cause::kNone) return cause;
   const auto lent = link.lent.find(read.lent);
   const auto region = regions_.find(buffer->id);
-  if (lent == link.lent.end() || region == regions_.end() || read.size_bytes == 0)
-    return Cause::kLocalMemory;
+  if (region == regions_.end()) return Cause::kOtherWay;
+  if (lent == link.lent.end() || read.size_bytes == 0) return Cause::kLocalMemory;
   if (link.serving >= kServingMax) return Cause::kTooMuch;
   found.region = region->second;
   found.target = lent->second;

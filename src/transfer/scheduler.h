@@ -41,6 +41,7 @@
 #include "transfer/policy/health.h"
 #include "transfer/policy/rail_rate.h"
 #include "transfer/policy/retry.h"
+#include "transfer/policy/share.h"
 #include "transfer/policy/slicer.h"
 #include "transfer/policy/spray.h"
 #include "transfer/policy/urgency.h"
@@ -74,6 +75,8 @@ struct PathSpec {
   uint32_t remote_rail = kNoRail;  ///< kNoRail: a lane that has no NIC at the far side
   double nominal_gbps = 1;
   double latency_us = 5;  ///< until one is measured
+  /// What is posted there ends by itself, however late: it is never overdue.
+  bool is_certain = false;
 };
 
 struct Way {
@@ -92,6 +95,7 @@ struct RequestSpec {
   Borders borders;
   uint64_t deadline_ns = kNever;
   bool is_whole = false;  ///< goes as one slice, without borders
+  uint64_t slice_bytes_min = 0;  ///< where SliceRules say less
 };
 
 struct Posting {
@@ -154,6 +158,7 @@ struct PathView {
   uint64_t delivered_bytes = 0;
   uint64_t delivered_slices = 0;
   uint64_t reissued_slices = 0;  ///< that were overdue or failed here
+  RailShare share;               ///< of the rail of this host
 };
 
 /// What `explain` says of one way.
@@ -178,8 +183,11 @@ class Scheduler {
   /// Requests between the same places have the same ways, which are kept once. All lead to one
   /// peer.
   uint32_t add_ways(std::vector<Way> ways);
-  /// As much of the rail as other processes of the host leave: in (0, 1].
-  void set_share(uint32_t rail, double share);
+  /// As much of a rail of this host as its other processes leave. Urgent slices do not wait for it.
+  void set_share(uint32_t rail, const RailShare& share);
+  RailShare share(uint32_t rail) const;
+  /// Of a rail of this host, since the last call.
+  RailUse take_use(uint32_t rail, uint64_t now_ns);
   /// Somebody knows that the path is broken. It is probed until it works.
   void path_failed(uint32_t path, uint64_t now_ns);
   /// Not used any more, nor probed. What is in flight there ends or is fenced.
@@ -247,6 +255,8 @@ class Scheduler {
   void limit_guests(std::vector<WayView>& views) const;
   bool has_room(const Lane& lane, uint64_t size_bytes, Urgency urgency, uint64_t now_ns) const;
   void keep_clear(WayView& view, uint64_t now_ns) const;
+  void keep_to_pace(WayView& view, uint64_t size_bytes, Urgency urgency, uint64_t now_ns) const;
+  void note_full_rails();
   void look_when_there_is_room(uint64_t now_ns);
   uint64_t turn_bytes() const;
   Posting open(uint64_t slice, const WayView& way, uint64_t now_ns);

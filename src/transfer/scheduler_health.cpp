@@ -65,7 +65,7 @@ void Scheduler::retire_path(uint32_t path) {
 // Of the first posting that its path owes: since it was posted, or since another one ended there.
 uint64_t Scheduler::overdue_at(const Path& path) const {
   if (!options_.heals) return kNever;
-  if (path.open.empty()) return kNever;
+  if (path.open.empty() || path.spec.is_certain) return kNever;
   const Open& first = *postings_.find(path.open.front());
   const uint64_t since_ns = std::max({first.posted_ns, path.lane.rate.ended_ns(), path.spared_ns});
   return since_ns + overdue_ns(first.eta_ns, options_.retry);

@@ -51,11 +51,6 @@ uint32_t Scheduler::add_ways(std::vector<Way> ways) {
   return static_cast<uint32_t>(ways_.size() - 1);
 }
 
-void Scheduler::set_share(uint32_t rail, double share) {
-  has_changed_ = true;
-  rails_[rail].lane.share = share;
-}
-
 // ---- Which slice goes where ----
 
 std::optional<Posting> Scheduler::next(uint64_t now_ns) {
@@ -119,6 +114,7 @@ uint64_t Scheduler::post_from(uint32_t index, uint64_t now_ns, std::optional<Pos
     return 0;
   }
   flow.unreachable_ns = kNever;
+  note_full_rails();
   const size_t active = turns_[static_cast<int>(flow.urgency())].size();
   const uint64_t backlog =
       std::min(backlog_bytes_[static_cast<int>(flow.urgency())], flow.backlog_bytes * active);
@@ -174,6 +170,7 @@ void Scheduler::occupy(const Open& open) {
     if (lane.bytes == 0) lane.begun_ns = open.posted_ns;
     lane.bytes += open.size_bytes;
     if (open.urgency == Urgency::kUrgent) lane.urgent_bytes += open.size_bytes;
+    lane.keep_pace(open.size_bytes, open.posted_ns);
   });
 }
 
@@ -254,7 +251,10 @@ void Scheduler::posting_ended(uint64_t posting, Open& open, Ending how, uint64_t
       path.refused_since_ns = kNever;
       path.no_room_until_ns = 0;
       for (const uint32_t rail : {path.spec.local_rail, path.spec.remote_rail})
-        if (rail != kNoRail) rails_[rail].record.delivered_ns = now_ns;
+        if (rail != kNoRail) {
+          rails_[rail].record.delivered_ns = now_ns;
+          rails_[rail].delivered_bytes += open.size_bytes;
+        }
       deliver(slice);
       change(index, now_ns, [&](Health& health) { health.delivered(now_ns); });
       close(posting);
@@ -302,8 +302,9 @@ std::optional<SchedulerEvent> Scheduler::next_event() {
 
 PathView Scheduler::view(uint32_t index, uint64_t now_ns) const {
   const Path& path = paths_[index];
-  return {path.health.state(), path.is_fencing,      path.lane.gbps(now_ns), path.base.ns() / 1000,
-          path.lane.bytes,     path.delivered_bytes, path.delivered_slices,  path.reissued_slices};
+  return {path.health.state(),   path.is_fencing,      path.lane.gbps(now_ns),
+          path.base.ns() / 1000, path.lane.bytes,      path.delivered_bytes,
+          path.delivered_slices, path.reissued_slices, share(path.spec.local_rail)};
 }
 
 }  // namespace braid::transfer

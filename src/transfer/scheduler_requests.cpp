@@ -18,6 +18,7 @@ void Scheduler::add(RequestSpec spec, uint64_t now_ns) {
   SliceRules rules = options_.slices;
   if (ways_[spec.ways].size() == 1)
     rules.slice_bytes_min = std::max(rules.slice_bytes_min, rules.lone_slice_bytes);
+  rules.slice_bytes_min = std::max(rules.slice_bytes_min, spec.slice_bytes_min);
   const uint64_t slot = requests_.add(Request(std::move(spec), rules));
   Request& request = *requests_.find(slot);
   request.flow = flow;

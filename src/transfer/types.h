@@ -36,6 +36,9 @@ enum class Cause : uint8_t {
   kTooMuch,       ///< beyond a limit of this engine or the owner's
   kOtherVersion,  ///< the owner does not speak this version's protocol
   kPathFailed,    ///< of a slice alone: the way broke, another may do
+  kGpuError,      ///< the driver of a GPU refused
+  kNoWay,         ///< no rail leads from the one memory to the other
+  kOtherWay,      ///< of a slice alone: the owner's rail does not reach this memory
 };
 
 constexpr const char* cause_name(Cause cause) {
@@ -53,6 +56,9 @@ constexpr const char* cause_name(Cause cause) {
     case Cause::kTooMuch: return "beyond a limit";
     case Cause::kOtherVersion: return "the owner speaks another version";
     case Cause::kPathFailed: return "the way has failed";
+    case Cause::kGpuError: return "the GPU's driver refused";
+    case Cause::kNoWay: return "no way leads there from that memory";
+    case Cause::kOtherWay: return "not by this way";
   }
   return "unknown";
 }

@@ -2,7 +2,8 @@
 // user does, says where everything is, and then does what it is told, a line at a time.
 //
 //   transfer_owner [name=N] [listen=H:P] [provider=P]... [address=A]... [bytes=B] [secret=FILE]
-//                  [insecure=1] [netns=N] [readable=FOLDER] [writable=FOLDER] [store=URL]
+//                  [insecure=1] [netns=N] [readable=FOLDER] [writable=FOLDER] [store=URL] [gpu=N]
+// With gpu=N the buffers lie on that GPU, or the last one where there are fewer.
 // says: NAME READ WRITE BOTH NONE   (the addresses of four buffers of B bytes, by their rights)
 //   check BUFFER SEED OFFSET SIZE  -> right, or wrong AT
 //   fill BUFFER SEED               -> filled
@@ -11,16 +12,24 @@
 //   break ADDRESS                  -> broken COUNT     (all TCP connections there)
 //   kill ADDRESS                   -> killed           (nobody can connect there any more)
 //   report                         -> one line of JSON
+//   load NAME ADDRESS SIZE BATCH THREADS -> loading   (each thread writes batches of so many times
+//                                     SIZE bytes there, on and on)
+//   moved                          -> how many bytes of slices that were so far, or why it ended
 //   leave                          -> it closes its engine and ends
 #include <fcntl.h>
 #include <sched.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <iostream>
+#include <mutex>
 #include <sstream>
+#include <stdexcept>
 #include <string>
+#include <thread>
 
 #include "braid/transfer.h"
+#include "cuda/driver.h"
 #include "tools/rail_sockets.h"
 #include "transfer/pattern.h"
 
@@ -33,13 +42,63 @@ using std::chrono::seconds;
 struct Memory {
   Transfer::Buffer buffer{};
   std::span<std::byte> bytes;
+  const braid::cuda::Driver* driver = nullptr;  // of GPU memory
 };
+
+void must(CUresult result) {
+  if (result != CUDA_SUCCESS) throw std::runtime_error("CUDA error " + std::to_string(result));
+}
+
+/// The emulated server's, or the machine's where the environment names it.
+const braid::cuda::Driver& open_gpu(int number) {
+  const char* named = std::getenv("BRAID_TEST_DRIVER");
+  static const auto driver =
+      braid::cuda::open_driver(named != nullptr ? named : BRAID_EMULATOR).value();
+  int count = 0;
+  CUdevice device = 0;
+  CUcontext context = nullptr;
+  must(driver.cuInit(0));
+  must(driver.cuDeviceGetCount(&count));
+  must(driver.cuDeviceGet(&device, std::min(number, count - 1)));
+  must(driver.cuDevicePrimaryCtxRetain(&context, device));
+  must(driver.cuCtxSetCurrent(context));
+  return driver;
+}
+
+/// Four buffers, by what peers may do.
+Memory make(Transfer& transfer, size_t size_bytes, Transfer::Rights rights,
+            const braid::cuda::Driver* driver) {
+  if (driver == nullptr) {
+    const auto made = transfer.allocate_memory(size_bytes, rights).value();
+    return {made.buffer, {static_cast<std::byte*>(made.memory), size_bytes}, nullptr};
+  }
+  CUdeviceptr address = 0;
+  must(driver->cuMemAlloc(&address, size_bytes));
+  auto* bytes = reinterpret_cast<std::byte*>(address);
+  return {transfer.register_memory(bytes, size_bytes, rights).value(), {bytes, size_bytes}, driver};
+}
 
 std::string check(const Memory& memory, std::istringstream& line) {
   uint64_t seed = 0, offset = 0, size_bytes = 0;
   line >> seed >> offset >> size_bytes;
-  const auto wrong = wrong_at(memory.bytes.subspan(offset, size_bytes), seed);
+  std::span<const std::byte> bytes = memory.bytes.subspan(offset, size_bytes);
+  std::vector<std::byte> copy;
+  if (memory.driver != nullptr) {
+    copy.resize(size_bytes);
+    must(memory.driver->cuMemcpyDtoH(copy.data(), reinterpret_cast<CUdeviceptr>(bytes.data()),
+                                     size_bytes));
+    bytes = copy;
+  }
+  const auto wrong = wrong_at(bytes, seed);
   return wrong ? "wrong " + std::to_string(*wrong) : "right";
+}
+
+void fill_all(const Memory& memory, uint64_t seed) {
+  if (memory.driver == nullptr) return fill(memory.bytes, seed);
+  std::vector<std::byte> copy(memory.bytes.size());
+  fill(copy, seed);
+  must(memory.driver->cuMemcpyHtoD(reinterpret_cast<CUdeviceptr>(memory.bytes.data()), copy.data(),
+                                   copy.size()));
 }
 
 std::string notified(Transfer& transfer) {
@@ -48,12 +107,61 @@ std::string notified(Transfer& transfer) {
   return next->name + " " + std::to_string(next->payload.size());
 }
 
+/// Threads that write to another owner until the process is killed.
+struct Load {
+  std::mutex mutex;
+  std::string wrong;
+
+  std::string start(Transfer& transfer, const Memory& memory, std::istringstream& line) {
+    std::string name;
+    uint64_t address = 0;
+    size_t size_bytes = 0, batch = 0;
+    int threads = 0;
+    line >> name >> address >> size_bytes >> batch >> threads;
+    const auto segment = transfer.open_segment(name, seconds(10));
+    if (!segment.ok()) return segment.status().message();
+    for (int i = 0; i < threads; ++i)
+      std::thread([&transfer, &memory, this, segment, address, size_bytes, batch] {
+        const Transfer::Request write{segment.value(), Transfer::Operation::kWrite,
+                                      memory.bytes.data(), address, size_bytes};
+        const std::vector<Transfer::Request> writes(batch, write);
+        while (write_once(transfer, writes)) {
+        }
+      }).detach();
+    return "loading";
+  }
+  bool write_once(Transfer& transfer, const std::vector<Transfer::Request>& writes) {
+    const auto batch = transfer.submit(writes).value();
+    (void)transfer.wait(batch, seconds(60));
+    const std::vector<Transfer::Outcome> outcomes = transfer.outcomes(batch).value();
+    for (const Transfer::Outcome& outcome : outcomes) {
+      if (outcome.is_done()) continue;
+      const std::lock_guard lock(mutex);
+      wrong = Transfer::cause_name(outcome.cause);
+    }
+    (void)transfer.forget(batch);
+    const std::lock_guard lock(mutex);
+    return wrong.empty();
+  }
+  std::string moved(Transfer& transfer) {
+    constexpr std::string_view kBytes = "\"delivered_bytes\":";
+    const std::string report = transfer.report(Transfer::Form::kJson).value();
+    uint64_t moved_bytes = 0;
+    for (size_t at = report.find(kBytes); at != std::string::npos; at = report.find(kBytes, at + 1))
+      moved_bytes += std::stoull(report.substr(at + kBytes.size()));
+    const std::lock_guard lock(mutex);
+    return wrong.empty() ? std::to_string(moved_bytes) : wrong;
+  }
+} load;
+
 std::string answer(Transfer& transfer, std::vector<Memory>& memory, std::istringstream& line) {
   std::string what, address;
   size_t which = 0;
   uint64_t seed = 0;
   line >> what;
   if (what == "notified") return notified(transfer);
+  if (what == "load") return load.start(transfer, memory.front(), line);
+  if (what == "moved") return load.moved(transfer);
   if (what == "report") return transfer.report(Transfer::Form::kJson).value();
   if (what == "break" || what == "kill") {
     line >> address;
@@ -67,7 +175,7 @@ std::string answer(Transfer& transfer, std::vector<Memory>& memory, std::istring
     return gone.ok() ? "gone" : gone.message();
   }
   line >> seed;
-  fill(memory.at(which).bytes, seed);
+  fill_all(memory.at(which), seed);
   return "filled";
 }
 
@@ -85,6 +193,7 @@ int main(int count, char** arguments) {
   Transfer::Options options;
   uint64_t size_bytes = 4 << 20;
   std::string readable, writable;
+  const braid::cuda::Driver* gpu = nullptr;
   for (int i = 1; i < count; ++i) {
     const std::string argument = arguments[i];
     const size_t equals = argument.find('=');
@@ -99,6 +208,8 @@ int main(int count, char** arguments) {
     if (key == "store") options.store = value;
     if (key == "readable") readable = value;
     if (key == "writable") writable = value;
+    if (key == "gpu") gpu = &open_gpu(std::stoi(value));
+    options.gpu_memory = gpu != nullptr;
     if (key == "netns" && !enter(value)) return 1;
   }
   auto opened = Transfer::open(options);
@@ -114,9 +225,8 @@ int main(int count, char** arguments) {
   for (const Transfer::Rights rights :
        {Transfer::Rights{true, false}, Transfer::Rights{false, true}, Transfer::Rights{true, true},
         Transfer::Rights{}}) {
-    const auto made = transfer.allocate_memory(size_bytes, rights).value();
-    memory.push_back({made.buffer, {static_cast<std::byte*>(made.memory), size_bytes}});
-    std::cout << " " << reinterpret_cast<uint64_t>(made.memory);
+    memory.push_back(make(transfer, size_bytes, rights, gpu));
+    std::cout << " " << reinterpret_cast<uint64_t>(memory.back().bytes.data());
   }
   std::cout << std::endl;
   for (std::string line; std::getline(std::cin, line) && line != "leave";) {

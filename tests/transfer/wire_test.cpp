@@ -118,8 +118,10 @@ Answer some_answer() {
   answer.nonce = 77;
   answer.description.incarnation = {1, 2};
   answer.description.name = "prefill-0";
-  answer.description.rails = {{"tcp;ofi_rxm", "10.0.0.7", 12.5, 1, std::vector<std::byte>(60)}};
-  answer.description.ranges = {{4096, 100, kMayRead}, {8192, 5, kMayWrite}};
+  answer.description.rails = {
+      {"tcp;ofi_rxm", "10.0.0.7", 12.5, {false, 1, 3, 2}, std::vector<std::byte>(60)}};
+  answer.description.places = {{{false, 1, -1, -1}, 1}, {{true, 0, 3, 2}, 2}};
+  answer.description.ranges = {{4096, 100, kMayRead, 0}, {8192, 5, kMayWrite, 1}};
   answer.description.exports = {{"kv", kMayRead}};
   return answer;
 }
@@ -142,6 +144,63 @@ TEST(TransferDescription, IsReadAsItWasWrittenAndNotWhenAByteIsAltered) {
   EXPECT_FALSE(decode_answer(encode(some_answer(), secret), none).ok());
   EXPECT_TRUE(decode_answer(encode(some_answer(), secret), secret).ok());
   EXPECT_FALSE(decode_question(bytes, none).ok());
+}
+
+/// Version 1 has no places: a rail's node alone. Both are read by this version, and an older one is
+/// answered in its own.
+TEST(TransferDescription, IsToldInTheVersionThatWasAskedFor) {
+  const fabric::Secret none;
+  const auto old = encode(some_answer(), none, 1);
+  EXPECT_LT(old.size(), encode(some_answer(), none).size());
+  const Description read = decode_answer(old, none).value().description;
+  EXPECT_EQ(read.rails.front().place, (Place{false, 1, -1, -1}));
+  EXPECT_TRUE(read.places.empty());
+  EXPECT_EQ(read.ranges.size(), 2u);
+  EXPECT_EQ(read.exports.front().name, "kv");
+  const Description now = decode_answer(encode(some_answer(), none), none).value().description;
+  EXPECT_EQ(now.rails.front().place, (Place{false, 1, 3, 2}));
+  EXPECT_EQ(now.places, some_answer().description.places);
+  EXPECT_EQ(now.ranges.back().place, 1);
+  Question question;
+  question.version = 1;
+  EXPECT_EQ(decode_question(encode(question, none), none).value().version, 1);
+  question.version = kVersion + 1;
+  EXPECT_FALSE(decode_question(encode(question, none), none).ok());
+}
+
+/// An owner of version 1 closes the connection of whoever asks in a newer one.
+TEST(TransferDirectory, AnOwnerOfAnOlderVersionIsAskedInThat) {
+  const fabric::Secret none;
+  uint16_t port = 0;
+  const Descriptor listener = listen_at({"127.0.0.1", 0}, port).value();
+  const uint64_t end_ns = monotonic_ns() + 20'000'000'000;
+  std::thread owner([&] {
+    for (int asked = 0; asked < 2; ++asked) {
+      pollfd awaited{listener.get(), POLLIN, 0};
+      ASSERT_EQ(poll(&awaited, 1, 20'000), 1);
+      const Descriptor socket(accept(listener.get(), nullptr, nullptr));
+      std::vector<std::byte> received(256);
+      const ssize_t got = recv(socket.get(), received.data(), received.size(), 0);
+      ASSERT_GT(got, 4);
+      const auto question =
+          decode_question(Bytes(received).first(static_cast<size_t>(got)).subspan(4), none);
+      ASSERT_TRUE(question.ok());
+      EXPECT_EQ(question.value().version, asked == 0 ? kVersion : 1);
+      if (question.value().version > 1) continue;
+      Answer answer = some_answer();
+      answer.nonce = question.value().nonce;
+      answer.description.version = 1;
+      const auto bytes = frame(encode(answer, none, 1));
+      EXPECT_EQ(send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL),
+                static_cast<ssize_t>(bytes.size()));
+    }
+  });
+  Name name = parse_name(write_name({"127.0.0.1", port}, {})).value();
+  name.incarnation = {};
+  const auto found = resolve(name, "", none, end_ns);
+  owner.join();
+  ASSERT_TRUE(found.ok()) << found.status().message();
+  EXPECT_EQ(found.value().name, "prefill-0");
 }
 
 TEST(TransferDirectory, StrangersHoldNobodyUp) {

@@ -1,5 +1,7 @@
 #include "fabric/gpu/mover.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -24,6 +26,9 @@ void Ended::add(std::span<const Copy> copies) {
   const std::lock_guard lock(mutex_);
   copies_.insert(copies_.end(), copies.begin(), copies.end());
   has_some_.store(true, std::memory_order_release);
+  // Under the mutex: whoever has taken the last copy may close the descriptor.
+  constexpr uint64_t kOne = 1;
+  if (descriptor_ >= 0) (void)!write(descriptor_, &kOne, sizeof kOne);
 }
 
 bool Ended::take(std::vector<Copy>& into) {
@@ -60,7 +65,7 @@ std::span<const Copy> Mover::merge(std::span<const Copy> copies) {
   const Copy* before = nullptr;
   for (const Copy& copy : copies) {
     const bool has_same_regions = before != nullptr && copy.regions == before->regions &&
-                                  copy.ended == before->ended &&
+                                  copy.ended == before->ended && copy.carrier == before->carrier &&
                                   copy.may_be_kernels == before->may_be_kernels;
     before = &copy;
     Copy* last = merged_.empty() ? nullptr : &merged_.back();
@@ -69,7 +74,8 @@ std::span<const Copy> Mover::merge(std::span<const Copy> copies) {
     if (goes_on)
       last->size_bytes += copy.size_bytes;
     else
-      merged_.push_back({copy.to, copy.from, copy.size_bytes, 0, nullptr, copy.may_be_kernels});
+      merged_.push_back(
+          {copy.to, copy.from, copy.size_bytes, 0, nullptr, copy.may_be_kernels, 0, copy.carrier});
   }
   return merged_;
 }
@@ -84,7 +90,10 @@ CUresult Mover::enqueue(Way, std::span<const Copy> copies, CUstream stream, size
   }
   if (are_pages && parts <= kMostParts) return launch(merged, stream, list);
   for (const Copy& copy : merged) {
-    const CUresult result = driver_.cuMemcpyAsync(copy.to, copy.from, copy.size_bytes, stream);
+    const CUresult result =
+        copy.carrier != nullptr
+            ? copy.carrier->copy(copy.to, copy.from, copy.size_bytes, stream)
+            : driver_.cuMemcpyAsync(copy.to, copy.from, copy.size_bytes, stream);
     if (result != CUDA_SUCCESS) return result;
   }
   return CUDA_SUCCESS;

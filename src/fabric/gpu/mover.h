@@ -20,14 +20,30 @@ class Ended {
     uint64_t tag;
     bool ok;  ///< false: some of it may have been copied; nothing is under way
   };
+  Ended() = default;
+  /// `descriptor`: an eventfd of the owner's, which outlives this, to be written when copies end.
+  explicit Ended(int descriptor) : descriptor_(descriptor) {}
   void add(std::span<const Copy> copies);
+  bool has_some() const { return has_some_.load(std::memory_order_acquire); }
   /// Appends them. False: there are none.
   bool take(std::vector<Copy>& into);
 
  private:
+  const int descriptor_ = -1;
   std::atomic<bool> has_some_{false};
   std::mutex mutex_;
   std::vector<Copy> copies_;
+};
+
+/// Who makes large copies faster than the driver would. In a lane's thread, with its context
+/// current; as cuMemcpyAsync.
+class Carrier {
+ public:
+  virtual ~Carrier() = default;
+  /// Before the first copy of a lane: may load code, for which the driver waits for the context's
+  /// streams.
+  virtual void prepare() = 0;
+  virtual CUresult copy(CUdeviceptr to, CUdeviceptr from, uint64_t size_bytes, CUstream stream) = 0;
 };
 
 struct Copy {
@@ -40,6 +56,7 @@ struct Copy {
   /// A number, among those of one owner, of the pair of regions that it goes between: the driver
   /// refuses a copy that goes on into another allocation.
   uint64_t regions = 0;
+  Carrier* carrier = nullptr;  ///< null: the driver
 };
 
 /// Which copies have an order of their own: each way has a stream.

@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "fabric/local/domain.h"
+#include "transfer/providers.h"
 
 namespace braid::transfer {
 namespace {
@@ -16,6 +18,12 @@ constexpr uint64_t kYieldNs = 30'000'000;
 /// Longer than an owner waits for a silent peer before it shuts the doors (fabric's heartbeat).
 constexpr uint64_t kUnreachableNs = 10'000'000'000;
 constexpr uint64_t kFarewellNs = 100'000'000;
+
+bool reaches(const std::string& provider, const Buffer& buffer) {
+  if (buffer.lane == nullptr) return true;
+  return provider == kLocal ? fabric::local::check_shareable(buffer.memory).ok()
+                            : reaches_gpus(provider);
+}
 
 }  // namespace
 
@@ -45,14 +53,17 @@ void FabricBackend::take_leave() {
 
 // ---- Buffers ----
 
-Status FabricBackend::add_buffer(const Buffer& buffer) {
+Result<uint64_t> FabricBackend::add_buffer(const Buffer& buffer) {
+  uint64_t reached_by = 0;
   for (size_t i = 0; i < rails_.size(); ++i) {
+    if (!reaches(rails_[i]->provider(), buffer)) continue;
     const Status added = rails_[i]->add_buffer(buffer);
+    reached_by |= uint64_t{1} << i;
     if (added.ok()) continue;
     for (size_t j = 0; j < i; ++j) rails_[j]->retire_buffer(buffer.id);
     return added;
   }
-  return {};
+  return reached_by;
 }
 
 void FabricBackend::retire_buffer(uint64_t buffer) {

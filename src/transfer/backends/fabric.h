@@ -39,7 +39,9 @@ class FabricBackend final : public Backend {
   size_t rail_count() const { return rails_.size(); }
   const Rail& rail(size_t index) const { return *rails_[index]; }
 
-  Status add_buffer(const Buffer& buffer);
+  /// To all rails that can reach it, as bits: GPU memory to those of `reaches_gpus`, and of these
+  /// to `local` if the driver shares it. An error: a rail refuses what it should reach.
+  Result<uint64_t> add_buffer(const Buffer& buffer);
   void retire_buffer(uint64_t buffer);
   bool holds_buffer(uint64_t buffer) const;
 

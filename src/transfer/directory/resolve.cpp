@@ -1,5 +1,6 @@
 #include "transfer/directory/resolve.h"
 
+#include "base/clock.h"
 #include "base/try.h"
 #include "transfer/directory/socket.h"
 #include "transfer/directory/store.h"
@@ -30,7 +31,7 @@ Result<Description> resolve(const Name& name, const std::string& store,
   const auto because = [&](const Status& status) {
     return Status::error("segment '" + name.text + "': " + status.message());
   };
-  const Result<Descriptor> socket = connect_by(name, end_ns);
+  Result<Descriptor> socket = connect_by(name, end_ns);
   if (!socket.ok() && name.is_bare() && !store.empty()) {
     const Result<Name> kept = look_up(name.text, store);
     return kept.ok() ? resolve(kept.value(), {}, secret, end_ns) : because(kept.status());
@@ -39,7 +40,14 @@ Result<Description> resolve(const Name& name, const std::string& store,
   Question question;
   question.nonce = fabric::random_number();
   question.incarnation = name.incarnation;
-  const auto bytes = ask(socket.value(), encode(question, secret), kFrameBytesMax, end_ns);
+  auto bytes = ask(socket.value(), encode(question, secret), kFrameBytesMax, end_ns);
+  // An owner of an older version closes the connection.
+  while (!bytes.ok() && question.version > kVersionOldest && monotonic_ns() < end_ns) {
+    --question.version;
+    socket = connect_by(name, end_ns);
+    if (!socket.ok()) return because(socket.status());
+    bytes = ask(socket.value(), encode(question, secret), kFrameBytesMax, end_ns);
+  }
   if (!bytes.ok()) return because(bytes.status());
   Result<Answer> answer = decode_answer(bytes.value(), secret);
   if (!answer.ok()) return because(answer.status());

@@ -119,7 +119,7 @@ bool DirectoryServer::read_question(Connection& connection) {
     answer.cause = Cause::kNoSegment;
     answer.description = {};
   }
-  connection.answer = frame(encode(answer, secret_));
+  connection.answer = frame(encode(answer, secret_, question.value().version));
   ++statistics_.answered;
   return write_answer(connection);
 }

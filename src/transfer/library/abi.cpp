@@ -18,6 +18,7 @@ static_assert(BRAID_TRANSFER_MAY_READ == kMayRead && BRAID_TRANSFER_MAY_WRITE ==
 static_assert(BRAID_TRANSFER_WRITE == static_cast<int>(Operation::kWrite));
 static_assert(BRAID_TRANSFER_URGENT == static_cast<int>(Urgency::kUrgent));
 static_assert(BRAID_TRANSFER_WAYS_FAILED == static_cast<int>(Cause::kPathFailed));
+static_assert(BRAID_TRANSFER_NO_WAY == static_cast<int>(Cause::kNoWay));
 static_assert(BRAID_TRANSFER_NOTIFICATION_BYTES == kNotificationBytesMax);
 
 namespace {
@@ -81,6 +82,7 @@ braid_status braid_transfer_open(const braid_transfer_options* options,
   wanted.allows_unauthenticated = given.allow_unauthenticated != 0;
   wanted.is_pinned = given.is_unpinned == 0;
   wanted.store = text_of(given.store);
+  wanted.has_gpu_memory = given.gpu_memory != 0;
   auto service = Service::open(wanted, braid::topology::Machine(), braid::topology::host_nics());
   if (!service.ok()) return report(service.status(), BRAID_ERROR_UNAVAILABLE);
   auto opened = std::make_unique<braid_transfer>();

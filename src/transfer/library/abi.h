@@ -44,6 +44,8 @@ braid_status hand_out(const Result<T>& result, T* value, braid_status code = BRA
   return BRAID_OK;
 }
 
+Request request_of(const braid_transfer_request& given);
+
 inline constexpr const char* kWrongRights = "rights are bits: may read, may write";
 inline bool are_rights(int rights) { return (rights & ~(kMayRead | kMayWrite)) == 0; }
 

@@ -12,19 +12,6 @@ using braid::Status;
 
 namespace {
 
-Request request_of(const braid_transfer_request& given) {
-  Request request;
-  request.segment = given.segment;
-  request.operation =
-      given.operation == BRAID_TRANSFER_WRITE ? Operation::kWrite : Operation::kRead;
-  request.local = given.local;
-  request.address = given.address;
-  request.size_bytes = given.size_bytes;
-  request.urgency = given.urgency == BRAID_TRANSFER_URGENT ? Urgency::kUrgent : Urgency::kBulk;
-  if (given.limit_us != 0) request.deadline_ns = braid::monotonic_after_ns(given.limit_us);
-  return request;
-}
-
 /// `wrong`: what is wrong with it, if anything.
 std::optional<NotificationRequest> notification_of(const braid_transfer_notification* given,
                                                    Status& wrong) {
@@ -41,6 +28,23 @@ std::optional<NotificationRequest> notification_of(const braid_transfer_notifica
 }
 
 }  // namespace
+
+namespace braid::transfer::abi {
+
+Request request_of(const braid_transfer_request& given) {
+  Request request;
+  request.segment = given.segment;
+  request.operation =
+      given.operation == BRAID_TRANSFER_WRITE ? Operation::kWrite : Operation::kRead;
+  request.local = given.local;
+  request.address = given.address;
+  request.size_bytes = given.size_bytes;
+  request.urgency = given.urgency == BRAID_TRANSFER_URGENT ? Urgency::kUrgent : Urgency::kBulk;
+  if (given.limit_us != 0) request.deadline_ns = braid::monotonic_after_ns(given.limit_us);
+  return request;
+}
+
+}  // namespace braid::transfer::abi
 
 braid_status braid_transfer_open_segment(braid_transfer* transfer, const char* name,
                                          uint64_t limit_us, uint64_t* segment) {

@@ -17,14 +17,37 @@ StatsFormat format_of(int form) {
   }
 }
 
+bool is_explanation(StatsFormat format) {
+  return format == StatsFormat::kText || format == StatsFormat::kJson;
+}
+
 }  // namespace
+
+braid_status braid_transfer_explain_request(braid_transfer* transfer,
+                                            const braid_transfer_request* request, int form,
+                                            char* buffer, size_t buffer_bytes,
+                                            size_t* needed_bytes) {
+  return guarded(
+      transfer,
+      [&](Service& service) {
+        const StatsFormat format = format_of(form);
+        if (!is_explanation(format))
+          return report(BRAID_ERROR_ARGUMENT, "an explanation is text or JSON");
+        const Request asked = request_of(*request);
+        const auto ways = service.with([&](Engine& engine) { return engine.explain(asked); });
+        if (!ways.ok()) return report(ways.status());
+        return hand_out(write_explanation(format, ways.value(), asked.size_bytes), buffer,
+                        buffer_bytes, needed_bytes);
+      },
+      request);
+}
 
 braid_status braid_transfer_explain(braid_transfer* transfer, uint64_t segment, uint64_t size_bytes,
                                     int urgency, int form, char* buffer, size_t buffer_bytes,
                                     size_t* needed_bytes) {
   return guarded(transfer, [&](Service& service) {
     const StatsFormat format = format_of(form);
-    if (format != StatsFormat::kText && format != StatsFormat::kJson)
+    if (!is_explanation(format))
       return report(BRAID_ERROR_ARGUMENT, "an explanation is text or JSON");
     const Urgency how = urgency == BRAID_TRANSFER_URGENT ? Urgency::kUrgent : Urgency::kBulk;
     const auto ways =

@@ -12,6 +12,7 @@
 #include "topology/server.h"
 #include "transfer/description.h"
 #include "transfer/library/options.h"
+#include "transfer/places.h"
 
 namespace braid::transfer {
 
@@ -22,6 +23,12 @@ struct OpenedRails {
   std::vector<RailDescription> descriptions;  ///< by domain, without their addresses of fabric's
 };
 
-Result<OpenedRails> open_rails(const OpenOptions& options, const std::vector<topology::Nic>& nics);
+/// Where they are opened.
+struct RailHost {
+  const std::vector<topology::Nic>& nics;
+  Places& places;
+};
+
+Result<OpenedRails> open_rails(const OpenOptions& options, RailHost& host);
 
 }  // namespace braid::transfer

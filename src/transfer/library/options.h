@@ -12,8 +12,11 @@ struct OpenOptions {
                             ///< and any port
   std::vector<std::string> addresses = {};  ///< one for each network rail; none: by `nics`
   std::string nics = {};                    ///< fabric/library/rail_choice.h
-  std::vector<std::string> providers = {};  ///< libfabric's names; none: shm if it is here, and tcp
-  std::string secret_file = {};             ///< fabric/library/trust.h
+  std::vector<std::string> providers =
+      {};                        ///< libfabric's names, and those of transfer/providers.h;
+                                 ///< none: shm if it is here, and tcp
+  bool has_gpu_memory = false;   ///< without `providers`: also those that reach GPUs
+  std::string secret_file = {};  ///< fabric/library/trust.h
   bool allows_unauthenticated = false;
   std::string store = {};  ///< directory/store.h; empty: kStoreVariable, or else none
   bool is_pinned = true;   ///< memory and thread on the rails' NUMA node, if there are several

@@ -103,7 +103,9 @@ std::string write_json(const TransferReport& report) {
              {"way", path.text},
              {"state", state_name(path.view.state)},
              {"rate_gbps", path.view.rate_gbps},
-             {"base_latency_us", path.view.base_latency_us}};
+             {"base_latency_us", path.view.base_latency_us},
+             {"share", path.view.share.share},
+             {"pace_gbps", path.view.share.gbps}};
     for (const Column& column : kColumns) way[column.key] = path.view.*column.value;
     json["ways"].push_back(way);
   }
@@ -193,16 +195,26 @@ std::string write_explanation(StatsFormat format, const std::vector<WayExplanati
                             : !way.has_room    ? "full now"
                             : way.way.tier > 0 ? "farther, and not sooner by a quarter"
                                                : "later";
+    Json hops = Json::array();
+    for (const HopExplanation& hop : each.hops) hops.push_back({{"hop", hop.text}, {"us", hop.us}});
     json["ways"].push_back({{"way", each.text},
                             {"tier", way.way.tier},
                             {"state", state_name(way.state)},
                             {"eta_us", way.eta_us},
                             {"rate_gbps", way.rate_gbps},
+                            {"finish_us", each.finish_us},
+                            {"hops", hops},
                             {"is_chosen", way.is_chosen},
                             {"why", why}});
     text += "  " + padded(each.text, 44) + padded(state_name(way.state), 10) +
             padded(number(way.eta_us, 1) + " us", 14) +
             padded(number(way.rate_gbps, 3) + " GB/s", 14) + why + "\n";
+    if (each.hops.size() < 2) continue;
+    text += "    all by it in " + number(each.finish_us, 1) + " us:";
+    for (const HopExplanation& hop : each.hops)
+      text +=
+          (&hop == each.hops.data() ? " " : "; ") + hop.text + " (" + number(hop.us, 1) + " us)";
+    text += "\n";
   }
   return format == StatsFormat::kJson ? dump(json) : text;
 }

@@ -3,15 +3,21 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <cstring>
 #include <limits>
 #include <utility>
 
+#include "base/options.h"
 #include "base/try.h"
 #include "fabric/host/processes.h"
 #include "fabric/library/placement.h"
+#include "fabric/thread.h"
 #include "transfer/directory/resolve.h"
+#include "transfer/library/multipath_copies.h"
+#include "transfer/providers.h"
 
 namespace braid::transfer {
 namespace {
@@ -23,14 +29,26 @@ constexpr uint64_t kOverdueNs = 15'000'000;
 constexpr uint64_t kDirectoryNs = 200'000;
 constexpr size_t kNotificationsMax = 4096;
 
+/// Null: this engine does without, as on a full /dev/shm, or where the user wants none.
+std::shared_ptr<HostShares> open_shares(const std::vector<RailDescription>& rails) {
+  const auto asked = read_options([](const char* name) {
+    return std::strcmp(name, "BRAID_PROCESSES") == 0 ? std::getenv(name) : nullptr;
+  });
+  if (!asked.ok() || asked.value().process_table.empty()) return nullptr;
+  auto shares = HostShares::open(HostShares::usual_name(), rails);
+  return shares.ok() ? std::move(shares).value() : nullptr;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Service>> Service::open(const OpenOptions& options,
                                                const topology::Machine& machine,
                                                const std::vector<topology::Nic>& nics) {
-  BRAID_LET(opened, open_rails(options, nics));
-  const fabric::OnNode here(machine, options.is_pinned ? opened.choice.numa_node : -1);
   EngineOptions wanted;
+  wanted.places = Places(machine);
+  RailHost host{nics, wanted.places};
+  BRAID_LET(opened, open_rails(options, host));
+  const fabric::OnNode here(machine, options.is_pinned ? opened.choice.numa_node : -1);
   wanted.incarnation = {fabric::random_number(), fabric::random_number()};
   wanted.name = options.name;
   const std::shared_ptr<fabric::Processes> processes = fabric::host_processes();
@@ -39,6 +57,10 @@ Result<std::unique_ptr<Service>> Service::open(const OpenOptions& options,
   wanted.scheduler.retry.overdue_ns_min = kOverdueNs;
   auto owned = std::make_unique<Owned>();
   owned->jobs = open_file_jobs();
+  const bool has_gpu_memory =
+      options.has_gpu_memory ||
+      std::any_of(options.providers.begin(), options.providers.end(), reaches_gpus);
+  if (has_gpu_memory) owned->gpu = std::make_unique<GpuJobs>(std::make_shared<MultipathCopies>());
   std::vector<std::unique_ptr<Rail>> rails;
   for (size_t i = 0; i < opened.domains.size(); ++i) {
     BRAID_LET(rail, Rail::open(std::move(opened.domains[i]), wanted.incarnation, opened.secret,
@@ -46,6 +68,7 @@ Result<std::unique_ptr<Service>> Service::open(const OpenOptions& options,
     opened.descriptions[i].address = rail->address();
     rails.push_back(std::move(rail));
   }
+  wanted.shares = open_shares(opened.descriptions);
   auto engine =
       std::make_unique<Engine>(std::move(owned), std::move(rails), opened.descriptions, wanted);
   HostAndPort at{opened.choice.addresses.front(), 0};
@@ -73,7 +96,7 @@ Service::Service(fabric::Secret secret, std::unique_ptr<Engine> engine,
       descriptors_(engine_->wait_descriptors()),
       events_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   descriptors_.push_back(directory_->descriptor());
-  thread_ = std::thread([this] { work(); });
+  thread_ = fabric::start_thread([this] { work(); });
 }
 
 Service::~Service() {

@@ -1,7 +1,8 @@
 // Which NIC of the peer a NIC of ours writes to: pure functions. One to one, so that no two of ours
 // meet at one of theirs; how, depends on what is known.
-// Source: TENT, 3.3.1: by NUMA node, by GPU affinity, or by pretested latency with a matching of
-// maximum weight; else round robin.
+// Source: TENT, 3.3.1: by NUMA node or by GPU affinity, else round robin. Its third strategy, to
+// measure all pairs first, would connect each NIC with each before the first byte; here slices are
+// bound late, by what the pairs that are used deliver.
 #pragma once
 
 #include <cstddef>
@@ -20,9 +21,8 @@ using Pairing = std::vector<size_t>;
 Pairing pair_by_node(std::span<const Place> ours, std::span<const Place> theirs);
 /// NICs beside the GPU of the same number. `our_gpus`: the GPU nearest to each NIC; -1: none.
 Pairing pair_by_gpu(std::span<const int> our_gpus, std::span<const int> their_gpus);
-/// The one-to-one matching of the least total latency; `latency_us[i][j]` from ours to theirs, all
-/// rows of one length. Of more NICs here than there, the others follow in further rounds.
-Pairing pair_by_latency(const std::vector<std::vector<double>>& latency_us);
+/// By GPU where each NIC of both sides sits beside one, else by node.
+Pairing pair_up(std::span<const Place> ours, std::span<const Place> theirs);
 
 /// A pair of NICs that a request may use.
 struct NicPair {

@@ -2,6 +2,7 @@
 // Source: TENT, 3.2.1. Tier 0 here is its tier 1.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -13,6 +14,8 @@ struct Place {
   bool is_gpu = false;  ///< memory of a GPU; of a NIC: false
   int numa_node = -1;
   int pcie_switch = -1;
+  int gpu = -1;  ///< of GPU memory: whose; of a NIC: the GPU beside it
+  auto operator<=>(const Place&) const = default;
 };
 
 inline constexpr uint8_t kNearest = 0;    ///< GPU: its PCIe switch, or the nearest; host: its node

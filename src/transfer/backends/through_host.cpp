@@ -1,0 +1,172 @@
+#include "transfer/backends/through_host.h"
+
+#include <algorithm>
+
+namespace braid::transfer {
+namespace {
+
+constexpr uint32_t kParts = 64;  // of a direction: 32 MiB
+constexpr uint32_t kPartsOfPiece = 8;
+constexpr size_t kPartsOfWay = 32;  // a peer that stands still does not hold them all
+/// Postings of the scheduler's have numbers without it.
+constexpr uint64_t kChunk = uint64_t{1} << 63;
+
+}  // namespace
+
+ThroughHost::ThroughHost(const Buffers& buffers, GpuJobs& jobs,
+                         std::function<uint64_t(MutableBytes)> add_stage)
+    : buffers_(buffers), jobs_(jobs), add_stage_(std::move(add_stage)) {}
+
+bool ThroughHost::make(Stage& stage) {
+  if (stage.memory != nullptr) return true;
+  auto memory = fabric::gpu::HostMemory::open(kParts * kChunkBytes);
+  if (memory == nullptr) return false;
+  stage.buffer = add_stage_(memory->bytes());
+  if (stage.buffer == 0) return false;
+  stage.memory = std::move(memory);
+  for (uint32_t i = kParts; i-- > 0;) stage.free.push_back(i);
+  return true;
+}
+
+void ThroughHost::post(Backend& backend, uint32_t way, const Piece& piece) {
+  const uint64_t chunks = (piece.local.size() + kChunkBytes - 1) / kChunkBytes;
+  const auto credits = static_cast<uint32_t>(std::min<uint64_t>(chunks, kPartsOfPiece));
+  Moving moving{&backend,
+                way,
+                piece,
+                buffers_.find(piece.buffer),
+                credits,
+                {},
+                Pipeline(piece.local.size(), kChunkBytes, {credits})};
+  Stage& stage = stage_of(moving);
+  if (!make(stage)) return ends_.push_back({piece.id, Cause::kTooMuch, false});
+  if (stage.pinned_by.insert(moving.gpu->lane.get()).second) moving.gpu->lane->pin(stage.memory);
+  ++held_[way];
+  waiting_.push_back(moving_.add(std::move(moving)));
+  begin_waiting();
+}
+
+/// All that a piece needs at once, or nothing. Who finds nothing keeps its place: nobody of its way
+/// overtakes it, and nobody at all where the memory is short.
+void ThroughHost::begin_waiting() {
+  std::vector<uint64_t> begun;
+  std::set<std::pair<bool, uint32_t>> held_up;  // ways, by direction
+  bool is_short[2] = {false, false};
+  std::erase_if(waiting_, [&](uint64_t number) {
+    Moving* moving = moving_.find(number);
+    if (moving != nullptr && moving->cause == Cause::kNone) {
+      const bool direction = moving->is_write();
+      if (is_short[direction] || held_up.contains({direction, moving->way})) return false;
+      if (!lease(*moving)) {
+        is_short[direction] = stage_of(*moving).free.size() < moving->credits;
+        held_up.insert({direction, moving->way});
+        return false;
+      }
+    }
+    begun.push_back(number);
+    return true;
+  });
+  for (const uint64_t number : begun) advance(number);
+}
+
+bool ThroughHost::lease(Moving& moving) {
+  Stage& stage = stage_of(moving);
+  size_t& leased = stage.leased[moving.way];
+  if (stage.free.size() < moving.credits || leased + moving.credits > kPartsOfWay) return false;
+  for (size_t i = 0; i < moving.credits; ++i) {
+    moving.parts.push_back(stage.free.back());
+    stage.free.pop_back();
+  }
+  leased += moving.credits;
+  return true;
+}
+
+void ThroughHost::advance(uint64_t number) {
+  Moving* moving = moving_.find(number);
+  if (moving == nullptr) return;
+  while (!moving->parts.empty()) {
+    const std::optional<Pipeline::Step> step = moving->pipeline.next();
+    if (!step) break;
+    const bool is_copy = (step->hop == 0) == moving->is_write();
+    is_copy ? copy(number, *moving, *step) : carry(number, *moving, *step);
+    moving = moving_.find(number);
+    if (moving == nullptr) return;
+  }
+  const bool is_over = moving->pipeline.is_done() || moving->cause != Cause::kNone;
+  if (!is_over || moving->pipeline.under_way() > 0) return;
+  Stage& stage = stage_of(*moving);
+  stage.free.insert(stage.free.end(), moving->parts.begin(), moving->parts.end());
+  stage.leased[moving->way] -= moving->parts.size();
+  if (--held_[moving->way] == 0) held_.erase(moving->way);
+  ends_.push_back({moving->piece.id, moving->cause, moving->may_land});
+  moving_.erase(number);
+  begin_waiting();
+}
+
+MutableBytes ThroughHost::part_of(const Moving& moving, const Pipeline::Step& step) {
+  const uint32_t buffer = step.hop == 0 ? step.to_buffer : step.from_buffer;
+  return stage_of(moving).memory->bytes().subspan(moving.parts[buffer] * kChunkBytes,
+                                                  step.size_bytes);
+}
+
+void ThroughHost::copy(uint64_t number, const Moving& moving, const Pipeline::Step& step) {
+  const MutableBytes part = part_of(moving, step);
+  std::byte* on_gpu = moving.piece.local.data() + step.offset;
+  GpuJob job;
+  job.lane = moving.gpu->lane;
+  job.way = moving.is_write() ? fabric::gpu::Way::kToHost : fabric::gpu::Way::kToGpu;
+  job.to = moving.is_write() ? part.data() : on_gpu;
+  job.from = moving.is_write() ? on_gpu : part.data();
+  job.size_bytes = step.size_bytes;
+  job.regions = moving.gpu->id << 32 ^ stage_of(moving).buffer;
+  job.ended = [this, number, step](bool ok) {
+    step_ended(number, step, ok ? Cause::kNone : Cause::kGpuError);
+  };
+  jobs_.start(std::move(job));
+}
+
+void ThroughHost::carry(uint64_t number, const Moving& moving, const Pipeline::Step& step) {
+  Piece part = moving.piece;
+  part.id = kChunk | chunks_.add({number, step});
+  part.buffer = stage_of(moving).buffer;
+  part.local = part_of(moving, step);
+  part.address += step.offset;
+  moving.backend->post(moving.way, part);
+}
+
+bool ThroughHost::take(const PieceEnd& end) {
+  if ((end.id & kChunk) == 0) return false;
+  const Chunk* found = chunks_.find(end.id & ~kChunk);
+  if (found == nullptr) return true;
+  const Chunk chunk = *found;
+  chunks_.erase(end.id & ~kChunk);
+  if (Moving* moving = moving_.find(chunk.moving); moving != nullptr)
+    moving->may_land = moving->may_land || end.may_land;
+  step_ended(chunk.moving, chunk.step, end.cause);
+  return true;
+}
+
+void ThroughHost::step_ended(uint64_t number, const Pipeline::Step& step, Cause cause) {
+  Moving& moving = *moving_.find(number);
+  moving.pipeline.done(step);
+  if (cause != Cause::kNone) {
+    if (moving.cause == Cause::kNone) moving.cause = cause;
+    moving.pipeline.stop();
+  }
+  advance(number);
+}
+
+void ThroughHost::stop(uint32_t way) {
+  std::vector<uint64_t> stopped;
+  moving_.for_each([&](uint64_t number, Moving& moving) {
+    if (moving.way != way || moving.pipeline.is_done()) return;
+    if (moving.cause == Cause::kNone) moving.cause = Cause::kPathFailed;
+    moving.pipeline.stop();
+    stopped.push_back(number);
+  });
+  for (const uint64_t number : stopped) advance(number);
+}
+
+bool ThroughHost::holds(uint32_t way) const { return held_.contains(way); }
+
+}  // namespace braid::transfer

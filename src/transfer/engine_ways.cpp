@@ -1,0 +1,297 @@
+// Engine: which ways lead from one place to another, found by a search over what each transport
+// does; and what they would take.
+#include <algorithm>
+#include <numeric>
+#include <set>
+#include <utility>
+
+#include "transfer/engine.h"
+#include "transfer/providers.h"
+
+namespace braid::transfer {
+namespace {
+
+// Until measured.
+constexpr double kCopyGbps = 25;  // of a GPU's PCIe link
+constexpr double kCopyLatencyUs = 10;
+constexpr double kWireLatencyUs = 20;
+constexpr double kSharedLatencyUs = 5;
+constexpr double kBetweenGpusGbps = 100;
+constexpr double kIntoHostGbps = 2;  // of `local`, through a queue that two processes share
+// By which transports are ranked. Their rates once they are used are measured.
+constexpr uint64_t kTypicalBytes = 64 << 20;
+constexpr uint64_t kChunkBytes = 512 << 10;
+constexpr size_t kRanks = 3;  // tiers of NICs within a rank
+
+// Places of the graph. Host memory at an end is that end.
+constexpr uint32_t kSource = 0, kSourceHost = 1, kTargetHost = 2, kTarget = 3;
+constexpr uint32_t kCopy = ~uint32_t{0};  // the transport of copies
+
+/// A loopback address is nobody's on another host.
+bool is_loopback(const std::string& address) {
+  return address.starts_with("127.") || address == "::1" || address == "localhost";
+}
+
+Hop copy_between(uint32_t from, uint32_t to) {
+  return {from, to, kCopyGbps, kCopyLatencyUs, kCopy};
+}
+
+}  // namespace
+
+// ---- Ends ----
+
+/// Of the own segment: what is registered there now.
+Endpoint Engine::endpoint_of(const Segment& segment, uint64_t address, uint64_t size_bytes) const {
+  Endpoint end;
+  end.is_file = segment.file != 0;
+  if (end.is_file) return end;
+  if (peers_.find(segment.peer)->is_self) {
+    const Buffer* buffer = owned_->buffers.containing(address, size_bytes);
+    return buffer == nullptr ? end : endpoint_of(*buffer);
+  }
+  const auto next = std::upper_bound(
+      segment.ranges.begin(), segment.ranges.end(), address,
+      [](uint64_t wanted, const RangeDescription& range) { return wanted < range.address; });
+  end.is_known = next != segment.ranges.begin() &&
+                 address - std::prev(next)->address < std::prev(next)->size_bytes;
+  if (!end.is_known) return end;
+  const size_t place = std::prev(next)->place;
+  if (place < segment.places.size()) {
+    end.place = segment.places[place].place;
+    end.rails = segment.places[place].rails;
+  }
+  return end;
+}
+
+std::optional<uint32_t> Engine::ways_between(uint64_t number, const Ends& ends) {
+  Peer& peer = *peers_.find(number);
+  if (peer.last_ways && peer.last_ways->first == ends) return peer.last_ways->second;
+  auto known = peer.ways.find(ends);
+  if (known == peer.ways.end()) {
+    std::vector<Way> ways = find_ways(number, ends);
+    if (ways.empty()) return std::nullopt;
+    known = peer.ways.emplace(ends, scheduler_.add_ways(std::move(ways))).first;
+  }
+  peer.last_ways = *known;
+  return known->second;
+}
+
+/// One pair for each rail of ours that can take part, those of the soonest transports in the
+/// nearest tiers.
+std::vector<Way> Engine::find_ways(uint64_t number, const Ends& ends) {
+  const Peer& peer = *peers_.find(number);
+  const bool is_on_gpu = ends.here.place.is_gpu || ends.there.place.is_gpu;
+  if (peer.is_self)
+    return {{ends.there.is_file ? peer.files : is_on_gpu ? peer.copies : peer.memory, 0}};
+  std::vector<Way> ways;
+  for (const Transport& transport : transports_between(peer, ends)) {
+    const bool is_direct = !ends.here.place.is_gpu || reaches_gpus(transport.provider);
+    std::vector<size_t> ours, theirs;
+    std::vector<Place> our_places, their_places;
+    for (size_t i = 0; i < rails_.size(); ++i) {
+      const bool is_reached = !is_direct || (ends.here.rails >> i & 1) != 0;
+      if (rails_[i].provider != transport.provider || !is_reached) continue;
+      ours.push_back(i);
+      our_places.push_back(rails_[i].place);
+    }
+    for (size_t j = 0; j < peer.rails.size(); ++j) {
+      if (ours.empty() || (ends.there.rails >> j & 1) == 0 || !may_pair(peer, ours.front(), j))
+        continue;
+      theirs.push_back(j);
+      their_places.push_back(peer.rails[j].place);
+    }
+    if (theirs.empty()) continue;
+    const std::vector<uint8_t> near = tiers(ends.here.place, our_places);
+    const std::vector<uint8_t> far = tiers(ends.there.place, their_places);
+    for (const NicPair& pair : pairs_between(near, far, pair_up(our_places, their_places)))
+      if (const auto path = path_between(number, ours[pair.ours], theirs[pair.theirs]))
+        ways.push_back({*path, static_cast<uint8_t>(kRanks * transport.rank + pair.tier)});
+  }
+  return ways;
+}
+
+// ---- Transports ----
+
+bool Engine::may_pair(const Peer& peer, size_t ours, size_t theirs) const {
+  const RailDescription& here = rails_[ours];
+  const RailDescription& there = peer.rails[theirs];
+  if (here.provider != there.provider) return false;
+  if (!stays_in_host(here.provider)) return peer.is_here || !is_loopback(there.host_address);
+  const fabric::Origin& us = options_.origin;
+  const bool is_same_process = us.process == peer.origin.process &&
+                               us.started == peer.origin.started &&
+                               us.pid_namespace == peer.origin.pid_namespace;
+  // shm would share mappings with itself.
+  return peer.is_here && (here.provider == kLocal || !is_same_process);
+}
+
+/// Of all pairs together; 0: there are none.
+double Engine::gbps_of(const Peer& peer, const std::string& provider) const {
+  double ours = 0, theirs = 0;
+  for (size_t i = 0; i < rails_.size(); ++i) {
+    if (rails_[i].provider != provider) continue;
+    ours += rails_[i].gbps;
+    theirs = 0;
+    for (size_t j = 0; j < peer.rails.size(); ++j)
+      if (may_pair(peer, i, j)) theirs += std::max(peer.rails[j].gbps, 0.001);
+  }
+  return std::min(ours, theirs);
+}
+
+/// The provider's own hop. Where rails reach host memory alone, this side can copy to a GPU of its
+/// own and from it, and the owner does so by itself on rails that stage.
+std::vector<Hop> Engine::hops_of(const std::string& provider, const Ends& ends, double gbps) {
+  const bool is_from_gpu = ends.source().place.is_gpu, is_to_gpu = ends.target().place.is_gpu;
+  if (provider == kLocal) {
+    const double local_gbps = !is_to_gpu    ? kIntoHostGbps
+                              : is_from_gpu ? kBetweenGpusGbps
+                                            : kCopyGbps;
+    return {{kSource, kTarget, local_gbps, kCopyLatencyUs, 0}};
+  }
+  const bool is_their_gpu = ends.there.place.is_gpu;
+  if (is_their_gpu && !is_staged(provider)) return {};
+  const double latency_us = stays_in_host(provider) ? kSharedLatencyUs : kWireLatencyUs;
+  return {{is_from_gpu ? kSourceHost : kSource, is_to_gpu ? kTargetHost : kTarget, gbps, latency_us,
+           0}};
+}
+
+std::vector<Transport> Engine::transports_between(const Peer& peer, const Ends& ends) const {
+  std::set<std::string> providers;
+  bool may_reach_gpus = false, may_reach_hosts = false;
+  for (const RailDescription& rail : rails_) {
+    if (gbps_of(peer, rail.provider) == 0) continue;
+    providers.insert(rail.provider);
+    (reaches_gpus(rail.provider) ? may_reach_gpus : may_reach_hosts) = true;
+  }
+  const bool is_on_gpu = ends.here.place.is_gpu || ends.there.place.is_gpu;
+  // What was registered later may be memory of a GPU.
+  const bool wants_gpu_rails = is_on_gpu || (!ends.there.is_known && may_reach_gpus);
+  std::vector<std::string> names;
+  std::vector<Hop> hops;
+  if (ends.source().place.is_gpu) hops.push_back(copy_between(kSource, kSourceHost));
+  if (ends.target().place.is_gpu) hops.push_back(copy_between(kTargetHost, kTarget));
+  for (const std::string& provider : providers) {
+    const bool is_for_gpus = reaches_gpus(provider);
+    const bool is_left_out = is_for_gpus
+                                 ? !wants_gpu_rails && may_reach_hosts
+                                 : (wants_gpu_rails && providers.contains(provider + kStaged)) ||
+                                       (wants_gpu_rails && !is_on_gpu);
+    if (is_left_out) continue;
+    for (Hop hop : hops_of(provider, ends, gbps_of(peer, provider))) {
+      hop.transport = static_cast<uint32_t>(names.size());
+      hops.push_back(hop);
+    }
+    names.push_back(provider);
+  }
+  std::vector<Transport> found;
+  for (const Route& route : find_routes(hops, kSource, kTarget, kTypicalBytes, kChunkBytes)) {
+    Transport transport;
+    for (const size_t hop : route.hops) {
+      transport.hops.push_back(hops[hop]);
+      if (hops[hop].transport != kCopy) transport.provider = names[hops[hop].transport];
+    }
+    if (!found.empty()) {
+      const Transport& before = found.back();
+      const bool is_alike = before.hops.size() == transport.hops.size() &&
+                            stays_in_host(before.provider) == stays_in_host(transport.provider);
+      transport.rank = static_cast<uint8_t>(before.rank + (is_alike ? 0 : 1));
+    }
+    found.push_back(std::move(transport));
+  }
+  return found;
+}
+
+std::optional<uint32_t> Engine::path_between(uint64_t number, size_t ours, size_t theirs) {
+  Peer& peer = *peers_.find(number);
+  const auto known = peer.path_of_pair.find({ours, theirs});
+  if (known != peer.path_of_pair.end()) return known->second;
+  const RailDescription& there = peer.rails[theirs];
+  const double gbps = std::clamp(std::min(rails_[ours].gbps, there.gbps), 0.001, 1000.0);
+  const uint32_t path = scheduler_.add_path(
+      {number, rail_numbers_[ours], peer.rail_numbers[theirs], gbps, kWireLatencyUs});
+  if (!fabric_.add_way(path, peer.who, ours, there.address).ok()) {
+    scheduler_.retire_path(path);
+    return std::nullopt;
+  }
+  Path added;
+  added.backend = &fabric_;
+  added.peer = number;
+  added.text =
+      rails_[ours].provider + " " + rails_[ours].host_address + " to " + there.host_address;
+  added.provider = rails_[ours].provider;
+  added.reaches_gpus = reaches_gpus(added.provider);
+  paths_[path] = std::move(added);
+  peer.paths.push_back(path);
+  peer.path_of_pair[{ours, theirs}] = path;
+  // One that is found later is being dialled: what waits goes by the others.
+  if (peer.segments > 0) scheduler_.path_failed(path, now_ns_);
+  return path;
+}
+
+// ---- What is seen ----
+
+std::vector<WayExplanation> Engine::explain(uint64_t segment, uint64_t size_bytes,
+                                            Urgency urgency) {
+  const Segment* found = segments_.find(segment);
+  if (found == nullptr) return {};
+  Ends ends;
+  ends.there.is_file = found->file != 0;
+  return explain(found->peer, ends, size_bytes, urgency);
+}
+
+Result<std::vector<WayExplanation>> Engine::explain(const Request& request) {
+  const Segment* segment = nullptr;
+  const Buffer* buffer = nullptr;
+  const Cause wrong = check_request(request, segment, buffer);
+  if (wrong != Cause::kNone) return Status::error(cause_name(wrong));
+  auto ways = explain(segment->peer,
+                      {request.operation, endpoint_of(*buffer),
+                       endpoint_of(*segment, request.address, request.size_bytes)},
+                      request.size_bytes, request.urgency);
+  if (ways.empty()) return Status::error(cause_name(Cause::kNoWay));
+  return ways;
+}
+
+std::vector<WayExplanation> Engine::explain(uint64_t peer, const Ends& ends, uint64_t size_bytes,
+                                            Urgency urgency) {
+  std::vector<WayExplanation> all;
+  const std::optional<uint32_t> ways = ways_between(peer, ends);
+  if (!ways) return all;
+  for (const WayExplained& way : scheduler_.explain(*ways, size_bytes, urgency, now_ns_)) {
+    all.push_back({paths_.at(way.way.path).text, way, {}, 0});
+    explain_hops(ends, size_bytes, all.back());
+  }
+  return all;
+}
+
+void Engine::explain_hops(const Ends& ends, uint64_t size_bytes, WayExplanation& way) const {
+  const Path& path = paths_.at(way.way.way.path);
+  const PathView view = scheduler_.view(way.way.way.path, now_ns_);
+  const auto name = [](const Endpoint& end) {
+    if (end.is_file) return std::string("a file");
+    return end.place.is_gpu ? "GPU " + std::to_string(end.place.gpu) : "host memory";
+  };
+  const bool is_rail = path.backend == &fabric_;
+  const bool is_copied = path.backend != &fabric_ && path.reaches_gpus;
+  const bool has_stages = path.provider != kLocal && !is_copied;
+  std::vector<Hop> hops;
+  const auto add = [&](std::string text, double gbps, double latency_us) {
+    hops.push_back({0, 0, gbps, latency_us, 0});
+    const double us = latency_us + static_cast<double>(size_bytes) / (gbps * 1e3);
+    way.hops.push_back({std::move(text), us});
+  };
+  if (ends.source().place.is_gpu && has_stages)
+    add(name(ends.source()) + " to host memory", kCopyGbps, kCopyLatencyUs);
+  const auto stop = [&](const Endpoint& end) {
+    return end.place.is_gpu && has_stages ? std::string("host memory") : name(end);
+  };
+  add(is_rail ? path.text : stop(ends.source()) + " to " + stop(ends.target()) + ", " + path.text,
+      view.rate_gbps, view.base_latency_us);
+  if (ends.target().place.is_gpu && has_stages)
+    add("host memory to " + name(ends.target()), kCopyGbps, kCopyLatencyUs);
+  std::vector<size_t> route(hops.size());
+  std::iota(route.begin(), route.end(), size_t{0});
+  way.finish_us = finish_us(hops, route, size_bytes, kChunkBytes);
+}
+
+}  // namespace braid::transfer

@@ -1,0 +1,115 @@
+// Which ways an engine finds to a peer, by what the peer says of its rails and its memory. Nobody
+// answers: the network is simulated, and stands still.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "fabric/sim/network.h"
+#include "transfer/engine.h"
+
+namespace braid::transfer {
+namespace {
+
+/// What a rail of one NIC says.
+RailDescription rail(const std::string& provider, const std::string& address, Place place) {
+  return {provider, address, 1, place, {}};
+}
+
+class TransferWays : public testing::Test {
+ protected:
+  void open(std::vector<RailDescription> ours) {
+    auto owned = std::make_unique<Owned>();
+    owned->jobs = open_threads();
+    std::vector<std::unique_ptr<Rail>> rails;
+    for (size_t i = 0; i < ours.size(); ++i) rails.push_back(open_rail(*owned));
+    EngineOptions options;
+    options.incarnation = {1, 1};
+    options.origin = {{1, 1}, 1, 1, 1};
+    engine_ =
+        std::make_unique<Engine>(std::move(owned), std::move(rails), std::move(ours), options);
+    ASSERT_TRUE(engine_->add_buffer(memory_, kNoRights).ok());
+  }
+  std::unique_ptr<Rail> open_rail(Owned& owned) {
+    const int host = network_.add_host([] {});
+    return Rail::open(network_.open_domain(host, ++places_), {1, 1}, {}, nullptr, owned).value();
+  }
+  /// A peer with these rails, and a range of 4096 bytes at 4096 at each place.
+  uint64_t open_peer(std::vector<RailDescription> theirs, std::vector<PlaceDescription> places,
+                     bool is_here = false) {
+    Description peer;
+    peer.incarnation = {2, 2};
+    peer.origin = {{1, is_here ? 1u : 2u}, 1, 2, 2};
+    for (RailDescription& each : theirs) {
+      far_.push_back(open_rail(far_owned_));
+      each.address = far_.back()->address();
+    }
+    peer.rails = std::move(theirs);
+    peer.places = std::move(places);
+    for (uint16_t i = 0; i < peer.places.size(); ++i)
+      peer.ranges.push_back({4096u * (i + 1), 4096, kMayRead | kMayWrite, i});
+    return engine_->open_segment(peer).value();
+  }
+  /// "near-0 to far-2 tier 1", by name.
+  std::vector<std::string> ways(uint64_t segment, uint64_t address) {
+    const auto found = engine_->explain({segment, Operation::kWrite, memory_.data(), address, 64});
+    if (!found.ok()) return {found.status().message()};
+    std::vector<std::string> all;
+    for (const WayExplanation& way : found.value())
+      all.push_back(way.text.substr(way.text.find(' ') + 1) + " tier " +
+                    std::to_string(way.way.way.tier));
+    std::sort(all.begin(), all.end());
+    return all;
+  }
+  using Ways = std::vector<std::string>;
+
+  std::vector<std::byte> memory_ = std::vector<std::byte>(4096);
+  simulation::Simulation simulation_{{}};
+  fabric::sim::Network network_{simulation_, 1, fabric::sim::NetworkOptions{}};
+  uint64_t places_ = 0;
+  Owned far_owned_;
+  std::vector<std::unique_ptr<Rail>> far_;
+  std::unique_ptr<Engine> engine_;
+};
+
+const Place kNode0{false, 0, -1, -1}, kNode1{false, 1, -1, -1};
+
+TEST_F(TransferWays, LeadToTheNicsThatAreNearTheFarMemory) {
+  open({rail("tcp", "near-0", kNode0), rail("tcp", "near-1", kNode1)});
+  const uint64_t segment =
+      open_peer({rail("tcp", "far-0", kNode1), rail("tcp", "far-1", kNode0)},
+                {{{}, ~uint64_t{0}}, {kNode1, ~uint64_t{0}}, {{true, 0, -1, 3}, ~uint64_t{0}}});
+  EXPECT_EQ(ways(segment, 4096), (Ways{"near-0 to far-1 tier 0", "near-1 to far-0 tier 0"}))
+      << "by node, where the memory's place is unknown";
+  EXPECT_EQ(ways(segment, 8192), (Ways{"near-0 to far-0 tier 0", "near-1 to far-0 tier 0"}))
+      << "both to the NIC of its node";
+  EXPECT_EQ(ways(segment, 3 * 4096), Ways{cause_name(Cause::kNoWay)})
+      << "no rail here reaches a GPU";
+  EXPECT_EQ(ways(segment, 1 << 20), (Ways{"near-0 to far-1 tier 0", "near-1 to far-0 tier 0"}))
+      << "what was registered since is not known";
+}
+
+TEST_F(TransferWays, LeadToRailsThatReachTheMemory) {
+  open({rail("tcp", "near-0", {}), rail("tcp", "near-1", {})});
+  const uint64_t segment =
+      open_peer({rail("tcp", "far-0", {}), rail("tcp", "far-1", {})}, {{{}, 2}, {{}, 0}});
+  EXPECT_EQ(ways(segment, 4096), (Ways{"near-0 to far-1 tier 0", "near-1 to far-1 tier 0"}));
+  EXPECT_EQ(ways(segment, 8192), Ways{cause_name(Cause::kNoWay)});
+}
+
+TEST_F(TransferWays, PairByGpuWhereEachNicHasOne) {
+  open({rail("tcp", "near-0", {false, 0, 0, 0}), rail("tcp", "near-1", {false, 0, 1, 1})});
+  const uint64_t segment = open_peer(
+      {rail("tcp", "far-0", {false, 0, 0, 1}), rail("tcp", "far-1", {false, 0, 1, 0})}, {{{}, 3}});
+  EXPECT_EQ(ways(segment, 4096), (Ways{"near-0 to far-1 tier 0", "near-1 to far-0 tier 0"}));
+}
+
+TEST_F(TransferWays, WithinAHostTheNearerTransportComesFirst) {
+  open({rail("shm", "this host", {}), rail("tcp", "near", {})});
+  const uint64_t segment =
+      open_peer({rail("shm", "that host", {}), rail("tcp", "far", {})}, {{{}, 3}}, true);
+  EXPECT_EQ(ways(segment, 4096), (Ways{"near to far tier 3", "this host to that host tier 0"}));
+}
+
+}  // namespace
+}  // namespace braid::transfer
