@@ -225,6 +225,35 @@ def run_a8(row, options):
                 f"{said['both']['gbps']:.4f} GB/s")]
 
 
+def run_a9(row, options):
+    """Four processes of this host write over the same rails, one with eight times the threads."""
+    need_links()
+    threads = (16, 2, 2, 2)
+    words = ["--size", 256 << 10, "--batch", 4, "--sample-ms", 20]
+    tcp = ["--providers", "tcp;ofi_rxm", "--addresses"]
+    with links.Links(RAILS, options.megabit) as all_, contextlib.ExitStack() as stack:
+        with over(all_, "--threads", 16, *words, "--seconds", options.real_seconds) as (me, _):
+            alone = me.hear()["gbps"]
+        target = Process(all_.there, "target", *tcp, all_.addresses(all_.there))
+        stack.callback(target.kill)
+        there = target.hear()
+        several = []
+        for count in threads:
+            several.append(Process(all_.here, "initiator", *tcp, all_.addresses(all_.here), "--target",
+                                   there["name"], "--address", there["address"], "--threads", count, *words,
+                                   "--seconds", options.real_seconds + 4))
+            stack.callback(several[-1].kill)
+        heard = [(process.hear(), process.hear())[1] for process in several]
+    lines = [timeline.Timeline(one["samples"]) for one in heard]
+    begin, end = max(line.times[0] for line in lines) + 1, min(line.times[-1] for line in lines)
+    each = [line.gbps(begin, end) for line in lines]
+    jain = sum(each) ** 2 / (len(each) * sum(one * one for one in each))
+    detail = " ".join(f"{one:.4f}" for one in each) + f" GB/s; alone {alone:.4f}"
+    return [row("A9", "four processes, none failed", float(all(well(one) for one in heard)), 1, True),
+            row("A9", "Jain's index, one with 8 x the threads", jain, 0.97, True, detail),
+            row("A9", "sum, of one process alone", sum(each) / alone, 0.95, True, detail)]
+
+
 # ---- Floors
 
 def socket_gbps(seconds):
@@ -367,4 +396,4 @@ def run_a14(row, options):
 
 
 ROWS = {"A2": run_a2, "A3": run_a3, "A4": run_a4, "A5": run_a5, "A6": run_a6, "A7": run_a7, "A8": run_a8,
-        "A14": run_a14}
+        "A9": run_a9, "A14": run_a14}
