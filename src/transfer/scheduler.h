@@ -94,7 +94,7 @@ struct RequestSpec {
   uint64_t address = 0;
   Borders borders;
   uint64_t deadline_ns = kNever;
-  bool is_whole = false;  ///< goes as one slice, without borders
+  bool is_whole = false;         ///< goes as one slice, without borders
   uint64_t slice_bytes_min = 0;  ///< where SliceRules say less
 };
 
@@ -275,6 +275,7 @@ class Scheduler {
   void change(uint32_t path, uint64_t now_ns, const Change& make);
   void state_changed(uint32_t path, PathState from, uint64_t now_ns);
   void judge_nic(uint32_t rail, uint64_t now_ns);
+  void reachable_again(uint32_t path);
   void want_fence(uint32_t path);
   bool is_wanted(const Path& path) const;
   uint64_t overdue_at(const Path& path) const;

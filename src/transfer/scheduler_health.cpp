@@ -28,6 +28,7 @@ void Scheduler::state_changed(uint32_t index, PathState from, uint64_t now_ns) {
   };
   set_path_timer(index);
   if (works(from) == works(to)) return;
+  if (works(to)) reachable_again(index);
   for (const uint32_t rail : {path.spec.local_rail, path.spec.remote_rail}) {
     if (rail == kNoRail) continue;
     NicRecord& record = rails_[rail].record;
@@ -37,6 +38,17 @@ void Scheduler::state_changed(uint32_t index, PathState from, uint64_t now_ns) {
     }
     if (record.pairs_in_trouble++ == 0) record.trouble_since_ns = now_ns;
     judge_nic(rail, now_ns);
+  }
+}
+
+// Flows that wait behind others are not asked, and would go on counting.
+void Scheduler::reachable_again(uint32_t index) {
+  if (!paths_[index].is_usable()) return;
+  for (Flow& flow : flows_) {
+    if (flow.unreachable_ns == kNever) continue;
+    const std::vector<Way>& ways = ways_[std::get<1>(flow.key)];
+    if (std::any_of(ways.begin(), ways.end(), [&](const Way& way) { return way.path == index; }))
+      flow.unreachable_ns = kNever;
   }
 }
 

@@ -67,6 +67,8 @@ void World::fence(uint32_t path) {
   ++paths_[path].epoch;
   paths_[path].held.clear();
   paths_[path].is_fencing = false;
+  // The end of what a fault has begun: its path is probed as after one.
+  paths_[path].faulty_ns = std::max(paths_[path].faulty_ns, now_ns_);
   scheduler_->fenced(path, now_ns_);
 }
 
