@@ -98,7 +98,9 @@ void ThroughHost::advance(uint64_t number) {
   stage.free.insert(stage.free.end(), moving->parts.begin(), moving->parts.end());
   stage.leased[moving->way] -= moving->parts.size();
   if (--held_[moving->way] == 0) held_.erase(moving->way);
-  ends_.push_back({moving->piece.id, moving->cause, moving->may_land});
+  // What may still land is the way's, whatever else was wrong: another one will say it again.
+  const Cause cause = moving->may_land ? Cause::kPathFailed : moving->cause;
+  ends_.push_back({moving->piece.id, cause, moving->may_land});
   moving_.erase(number);
   begin_waiting();
 }
