@@ -168,12 +168,15 @@ int own_rails(const Transfer::Options& options) {
   wanted.providers = options.providers;
   wanted.secret_file = options.secret_file;
   wanted.allows_unauthenticated = options.allow_unauthenticated;
-  const auto rails = transfer::open_rails(wanted, topology::host_nics());
+  const std::vector<topology::Nic> nics = topology::host_nics();
+  transfer::Places places{topology::Machine()};
+  transfer::RailHost host{nics, places};
+  const auto rails = transfer::open_rails(wanted, host);
   if (!rails.ok()) return fail(rails.status());
   Table table({"RAIL", "ADDRESS", "GB/S", "NUMA NODE"});
   for (const auto& rail : rails.value().descriptions)
     table.add({rail.provider, rail.host_address, fmt::format("{:.2f}", rail.gbps),
-               rail.numa_node < 0 ? "" : std::to_string(rail.numa_node)});
+               rail.place.numa_node < 0 ? "" : std::to_string(rail.place.numa_node)});
   fmt::print("{}", table.print({2, 3}));
   return 0;
 }
