@@ -313,6 +313,32 @@ TEST_F(TransferGpuToHostOwner, AnOwnerThatStandsStillIsWaitedForAndNothingLandsL
   }
 }
 
+/// What was read has come, and its copy to the GPU is held up in the driver: whatever is fenced
+/// meanwhile, the request is not final, since the copy would land in memory that is used again.
+TEST_F(TransferGpuToHostOwner, ARequestIsNotFinalWhileItsLastHopIsUnderWay) {
+  if (!is_emulated()) GTEST_SKIP() << "waived: the lock is the emulated driver's";
+  owner_->fill(Owner::kBoth, 60);
+  ASSERT_EQ(run({read(there(), kBytes)}), std::vector{Cause::kDone});
+  CUdeviceptr freed = 0;
+  MUST(driver(), cuMemAlloc(&freed, 4096));
+  braid::test::Gate gate(driver());
+  gate.hold(new_stream());
+  {
+    braid::test::LockHolder holder(driver(), context(0), freed);
+    const auto held = me_->transfer.submit({read(there(), 1 << 20)}).value();
+    EXPECT_FALSE(me_->transfer.wait(held, 150ms).value()) << "its ways are late, and are fenced";
+    ASSERT_TRUE(me_->transfer.cancel(held).ok());
+    EXPECT_FALSE(me_->transfer.wait(held, 2500ms).value()) << "it ended, and would land";
+    EXPECT_FALSE(holder.has_ended());
+    gate.open();
+    EXPECT_TRUE(me_->transfer.wait(held, kLimit).value());
+  }
+  put_pattern(here(), kBytes, 92);
+  std::this_thread::sleep_for(50ms);
+  EXPECT_EQ(wrong_on_gpu(here(), kBytes, 92), std::nullopt);
+  move(61);
+}
+
 // ---- An engine without GPU memory ----
 
 class TransferGpuPlain : public GpuTest {};
