@@ -182,6 +182,8 @@ class Scheduler {
   void set_share(uint32_t rail, double share);
   /// Somebody knows that the path is broken. It is probed until it works.
   void path_failed(uint32_t path, uint64_t now_ns);
+  /// What is in flight there waits for something else than the path: it is not overdue before long.
+  void spare(uint32_t path, uint64_t now_ns);
   /// Not used any more, nor probed. What is in flight there ends or is fenced.
   void retire_path(uint32_t path);
 

@@ -52,6 +52,8 @@ void Scheduler::path_failed(uint32_t path, uint64_t now_ns) {
   reissue_all(path);
 }
 
+void Scheduler::spare(uint32_t path, uint64_t now_ns) { paths_[path].spared_ns = now_ns; }
+
 void Scheduler::retire_path(uint32_t path) {
   paths_[path].is_retired = true;
   postings_.erase(paths_[path].probe);  // nobody waits for it any more

@@ -326,7 +326,15 @@ TEST_F(TransferGpuToHostOwner, ARequestIsNotFinalWhileItsLastHopIsUnderWay) {
   {
     braid::test::LockHolder holder(driver(), context(0), freed);
     const auto held = me_->transfer.submit({read(there(), 1 << 20)}).value();
-    EXPECT_FALSE(me_->transfer.wait(held, 150ms).value()) << "its ways are late, and are fenced";
+    EXPECT_FALSE(me_->transfer.wait(held, 150ms).value());
+    fill(me_->host, 62);
+    const auto began = std::chrono::steady_clock::now();
+    for (int turn = 0; turn < 5; ++turn)
+      EXPECT_EQ(
+          run({me_->request(Operation::kWrite, me_->host.data(), there(Owner::kWrite), kBytes)}),
+          std::vector{Cause::kDone});
+    EXPECT_LT(std::chrono::steady_clock::now() - began, 5s) << "host memory goes on";
+    EXPECT_EQ(owner_->check(Owner::kWrite, 62, 0, kBytes), "right");
     ASSERT_TRUE(me_->transfer.cancel(held).ok());
     EXPECT_FALSE(me_->transfer.wait(held, 2500ms).value()) << "it ended, and would land";
     EXPECT_FALSE(holder.has_ended());
