@@ -214,7 +214,7 @@ std::shared_ptr<Transfer::Options> add_transfer_options(CLI::App& command) {
   command.add_option("--provider", options->providers, "of libfabric: shm, tcp;ofi_rxm, ...")
       ->delimiter(',');
   command.add_option("--store", options->store, "where the names of a cluster are kept")
-      ->type_name("redis://HOST:PORT");
+      ->type_name("redis://HOST:PORT|etcd://HOST:PORT");
   command.add_option("--secret-file", options->secret_file, "that all engines share")
       ->type_name("FILE");
   command.add_flag("--allow-unauthenticated", options->allow_unauthenticated,

@@ -36,11 +36,16 @@ class Memory:
                 words[first:first + step] = range(first + 1, first + step + 1)
 
 
+def braid_module():
+    if str(ROOT / "python") not in sys.path:
+        sys.path.insert(0, str(ROOT / "python"))
+    from braid import transfer
+    return transfer
+
+
 class Braid:
     def __init__(self, memory, provider):
-        sys.path.insert(0, str(ROOT / "python"))
-        from braid import transfer
-        self.module = transfer
+        self.module = transfer = braid_module()
         self.engine = transfer.Transfer(listen=f"{HOST}:0", addresses=(HOST,), providers=(provider,))
         self.engine.register_memory(memory.address, MEMORY_BYTES, transfer.MAY_READ | transfer.MAY_WRITE)
 

@@ -52,6 +52,7 @@ Server::~Server() {
 
 Server::Request Server::new_request(uint32_t number) {
   Request request;
+  request.seed = number;
   request.tokens = static_cast<uint32_t*>(gpu_.allocate_host((kTokensMost + 1) * sizeof(uint32_t)));
   request.slots =
       static_cast<uint32_t*>(gpu_.allocate_host(blocks_of(kTokensMost) * sizeof(uint32_t)));
@@ -74,6 +75,7 @@ Served Server::serve() {
   served_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   for (const Request& request : requests_)
     served_.tokens.emplace_back(request.tokens, request.tokens + request.token_count);
+  served_.several_links_bytes = rotation().statistics().value().accelerated_bytes;
   return served_;
 }
 
@@ -171,7 +173,7 @@ void Server::step() {
       request.slots[i] = rotation().find(request.blocks[i]).value().gpu_slot;
     steps_[running.size()] = {reinterpret_cast<uint64_t>(request.tokens),
                               reinterpret_cast<uint64_t>(request.slots), request.cached,
-                              request.token_count};
+                              request.token_count, request.seed};
     running.push_back(&request);
   }
   gpu_.launch({reinterpret_cast<uint64_t>(steps_), cache_, block_bytes_, load_.layers,

@@ -29,6 +29,7 @@ struct Served {
   uint64_t computed_tokens = 0;  ///< with those that were computed again
   uint64_t down_bytes = 0;
   uint64_t up_bytes = 0;
+  uint64_t several_links_bytes = 0;  ///< of them, those that went over more than the GPU's own
   double seconds = 0;
 };
 
@@ -45,6 +46,7 @@ class Server {
  private:
   using Block = braid::BlockNumber;
   struct Request {
+    uint32_t seed = 0;
     uint32_t* tokens = nullptr;  // pinned: kTokensMost + 1
     uint32_t* slots = nullptr;   // pinned: of each block
     uint32_t token_count = 0;    // known ones

@@ -270,6 +270,10 @@ class Fabric {
       return failure();
     return static_cast<TicketState>(state);
   }
+  /// Posts no more of it. Its source is free once it has ended: see braid_fabric_cancel_ticket.
+  Status cancel(Ticket ticket) {
+    return status_of(braid_fabric_cancel_ticket(get(), number(ticket)));
+  }
   void forget(Ticket ticket) { braid_fabric_forget_ticket(get(), number(ticket)); }
 
   Result<Immediate> acquire_immediate() {
@@ -286,6 +290,10 @@ class Fabric {
   }
   Status release(Immediate immediate, uint64_t missing = 0) {
     return status_of(braid_fabric_release_immediate(get(), immediate, missing));
+  }
+  /// What a released immediate misses will never come: its writer is fenced, or gone.
+  Status forgive(Immediate immediate) {
+    return status_of(braid_fabric_forgive_immediate(get(), immediate));
   }
   static uint64_t immediates_of_write(uint64_t size_bytes) {
     return braid_fabric_immediates_of_write(size_bytes);

@@ -71,8 +71,7 @@ typedef struct braid_fabric_options {
   int allow_unauthenticated; /* 0: without a secret, rails are at addresses of this host alone, and
                                 efa has none */
   int gpu_memory; /* 1: regions may be memory of GPUs, which is staged through pinned host memory.
-                     Engines that talk to each other agree. Memory of a silent peer that is not a
-                     GPU's is then quarantined where the provider alone cannot fence it */
+                     Engines that talk to each other agree */
 } braid_fabric_options;
 
 typedef enum braid_fabric_ticket_state {
@@ -118,7 +117,7 @@ BRAID_API braid_status braid_fabric_accept(braid_fabric* fabric, uint64_t limit_
 /* Why a peer was lost. */
 typedef enum braid_fabric_loss {
   BRAID_FABRIC_NOT_LOST = 0,
-  BRAID_FABRIC_NO_ANSWER = 1,   /* it has not answered by connect's limit */
+  BRAID_FABRIC_NO_ANSWER = 1,   /* it has not answered by connect's limit: connect alone says so */
   BRAID_FABRIC_UNREACHABLE = 2, /* what was sent to it has failed */
   BRAID_FABRIC_SILENT = 3,      /* it has said nothing for 5 s, and was given up */
   BRAID_FABRIC_ENDED = 4,       /* its process, on this host, has ended */
@@ -139,7 +138,9 @@ BRAID_API braid_status braid_fabric_disconnect(braid_fabric* fabric, uint64_t pe
  * for the driver, and what "local" can share. */
 BRAID_API braid_status braid_fabric_add_region(braid_fabric* fabric, void* memory,
                                                size_t size_bytes, uint64_t* region);
-/* An error while something of it is granted, or read by a write. */
+/* An error while something of it is granted, or read by a write. Of the last region in a context
+ * that the program has made itself, it gives back what the engine has in that context, for which
+ * the driver waits for its streams; the context may then be destroyed. */
 BRAID_API braid_status braid_fabric_remove_region(braid_fabric* fabric, uint64_t region);
 
 /* Lets one peer write there. The descriptor comes as braid_fabric_address does, except that a
@@ -220,6 +221,15 @@ BRAID_API braid_status braid_fabric_missing(braid_fabric* fabric, uint64_t ticke
 /* Until the ticket has ended, or the limit: *state is then BRAID_FABRIC_PENDING. */
 BRAID_API braid_status braid_fabric_wait_ticket(braid_fabric* fabric, uint64_t ticket,
                                                 uint64_t limit_us, int* state);
+/* Posts no more of a ticket. It returns at once; the ticket ends when the network has given back
+ * what is under way, and its source is free only then: wait for it, or ask to be told. It ends as
+ * BRAID_FABRIC_FAILED, or as it would have if all of it was under way already; one that has ended
+ * stays what it is. Nothing is taken back: any part of a cancelled write may have landed, and each
+ * slice that has landed has counted its immediate. The count at the target stays short of
+ * braid_fabric_immediates_of_write, so its owner does not take the write for whole; the memory is
+ * the owner's again once it has revoked the grant. Of a scatter this holds for each part
+ * (braid_fabric_missing names those that failed). A barrier fails, and its group has no more. */
+BRAID_API braid_status braid_fabric_cancel_ticket(braid_fabric* fabric, uint64_t ticket);
 /* A ticket is kept until it is forgotten. What is under way goes on. */
 BRAID_API void braid_fabric_forget_ticket(braid_fabric* fabric, uint64_t ticket);
 
@@ -230,9 +240,13 @@ BRAID_API braid_status braid_fabric_acquire_immediate(braid_fabric* fabric, uint
 BRAID_API braid_status braid_fabric_wait_count(braid_fabric* fabric, uint32_t immediate,
                                                uint64_t count, uint64_t limit_us,
                                                uint64_t* arrived);
-/* `missing` more may come late: they count for nobody. */
+/* `missing` more may come late: they count for nobody. Until they have come, or are forgiven, the
+ * number's slot rests, of some 500,000 that there are. */
 BRAID_API braid_status braid_fabric_release_immediate(braid_fabric* fabric, uint32_t immediate,
                                                       uint64_t missing);
+/* Of a released immediate: what is missing will never come, since its writer is fenced or gone.
+ * One that misses nothing is left as it is. */
+BRAID_API braid_status braid_fabric_forgive_immediate(braid_fabric* fabric, uint32_t immediate);
 /* How often the immediate of such a write arrives. A write of nothing makes none. */
 BRAID_API uint64_t braid_fabric_immediates_of_write(uint64_t size_bytes);
 BRAID_API uint64_t braid_fabric_immediates_of_pages(uint64_t page_bytes, uint64_t page_count);

@@ -1,5 +1,6 @@
 /* Which requests of an LLM server run: SuperInfer's RotaSched and other scheduling policies, as a C
- * interface. Library: libbraid_serving.so, which needs no GPU and no driver.
+ * interface. C++ programs start at serving.h, which is a thin layer over this file. Library:
+ * libbraid_serving.so, which needs no GPU and no driver.
  *
  * Between two steps of the model an engine describes its requests, and a policy answers whom to
  * preempt and whom to admit. A policy is a pure function: no clock, no thread, no memory of earlier

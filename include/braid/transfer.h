@@ -70,7 +70,8 @@ class Transfer {
     std::string secret_file = {};             ///< empty: what BRAID_FABRIC_SECRET_FILE names
     bool allow_unauthenticated = false;
     bool is_pinned = true;
-    std::string store = {};   ///< "redis://10.0.0.1:6379"; empty: what BRAID_TRANSFER_STORE says
+    /// "redis://10.0.0.1:6379", "etcd://10.0.0.1:2379"; empty: what BRAID_TRANSFER_STORE says.
+    std::string store = {};
     bool gpu_memory = false;  ///< memory of GPUs may be registered, as transfer_abi.h says
   };
   /// What peers may do.

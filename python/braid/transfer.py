@@ -139,6 +139,16 @@ class Transfer:
               ctypes.byref(segment))
         return segment.value
 
+    def export_folder(self, name, folder, rights):
+        _call("export_folder", self._engine, name.encode(), folder.encode(), ctypes.c_int(rights))
+
+    def open_file(self, segment, path, rights, limit_s=10):
+        """A segment of its own: the file, by positions. `path`: "folder/file"."""
+        file = ctypes.c_uint64()
+        _call("open_file", self._engine, ctypes.c_uint64(segment), path.encode(), ctypes.c_int(rights),
+              ctypes.c_uint64(int(limit_s * 1e6)), ctypes.byref(file))
+        return file.value
+
     def close_segment(self, segment):
         _call("close_segment", self._engine, ctypes.c_uint64(segment))
 
@@ -151,11 +161,11 @@ class Transfer:
         _call("ranges", self._engine, ctypes.c_uint64(segment), rows, count, ctypes.byref(count))
         return [(row.address, row.size_bytes, row.rights) for row in rows]
 
-    def submit(self, segment, operation, local, there, sizes, notification=None):
+    def submit(self, segment, operation, local, there, sizes, notification=None, urgency=BULK):
         """Lists of addresses and sizes. `notification`: (name, bytes) for the segment's owner."""
         requests = (Request * len(sizes))()
         for request, here, far, size in zip(requests, local, there, sizes):
-            request.segment, request.operation = segment, operation
+            request.segment, request.operation, request.urgency = segment, operation, urgency
             request.local, request.address, request.size_bytes = here, far, size
         told = None
         if notification is not None:

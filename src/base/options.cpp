@@ -155,7 +155,7 @@ const std::vector<Entry>& entries() {
       {{"BRAID_PROCESSES", "table|none", "", "table",
         "the processes of this user that use braid know of each other by a table in /dev/shm: "
         "whose "
-        "links are busy, and whose turn it is to open relays; none: not this one",
+        "links and NICs are busy, and whose turn it is to open relays; none: not this one",
         "relays on links that other processes use add nothing: MMA section 3.4.2"},
        set_processes},
       {{"BRAID_PAGEABLE", "N", "threads", "by CPUs",

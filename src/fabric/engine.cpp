@@ -117,6 +117,18 @@ Result<uint64_t> Engine::write_pages(uint64_t region, uint64_t target, uint64_t 
                immediate, deadline_ns);
 }
 
+Result<uint64_t> Engine::write_slices(uint64_t region, uint64_t target, std::vector<Slice> slices,
+                                      std::optional<uint32_t> immediate, uint64_t deadline_ns) {
+  const Region* from = regions_.find(region);
+  if (from == nullptr) return no_such("region", region);
+  PeerTarget* to = targets_.find(target);
+  if (Status wrong = check_target(to); !wrong.ok()) return wrong;
+  return start(region, *to, target,
+               Plan::list(std::move(slices), from->source.memory.size(), to->target.size_bytes,
+                          options_.slicing),
+               immediate, deadline_ns);
+}
+
 Result<uint64_t> Engine::start(uint64_t region, PeerTarget& target, uint64_t target_id,
                                Result<Plan> plan, std::optional<uint32_t> immediate,
                                uint64_t deadline_ns) {
@@ -175,6 +187,16 @@ Failure Engine::failure(uint64_t ticket) const {
   if (GroupTickets::is_one(ticket))
     return group_tickets_.find(ticket) != nullptr ? group_tickets_.failure(ticket) : Failure::kNone;
   return worker_.is_known(ticket) ? worker_.failure(ticket) : Failure::kNone;
+}
+
+Status Engine::cancel(uint64_t ticket) {
+  const Result<TicketState> now = state(ticket);
+  if (!now.ok()) return now.status();
+  if (GroupTickets::is_one(ticket))
+    stop_group_ticket(ticket, Failure::kCancelled);
+  else
+    worker_.stop(ticket, Failure::kCancelled);
+  return {};
 }
 
 void Engine::forget(uint64_t ticket) {
@@ -251,6 +273,11 @@ bool Engine::step(uint64_t now_ns) {
   return post_messages() || moved || posted;
 }
 
+bool Engine::post() {
+  const bool posted = post_messages();
+  return worker_.post() || posted;
+}
+
 bool Engine::post_messages() {
   bool posted = false;
   for (const auto& mailbox : mailboxes_) posted = mailbox->post() || posted;
@@ -311,8 +338,7 @@ bool Engine::matters(const Deadline& due) {
   if (due.what == Due::kTransfer) return !worker_.has_ended(due.id);
   if (due.what == Due::kGrant) {
     const auto grant = grants_.find(due.id);
-    return grant != grants_.end() && grant->second.fence == Fence::kRevoking &&
-           !grant->second.is_closed;
+    return grant != grants_.end() && grant->second.fence == Fence::kRevoking;
   }
   const Peer* peer = peers_.find(due.id);
   if (peer == nullptr) return false;
@@ -328,16 +354,13 @@ void Engine::meet(const Deadline& due) {
     probe_routes(due.id);
   }
   if (due.what == Due::kPeer) fail_peer(due.id, PeerFailure::kNoAnswer);
-  if (due.what == Due::kFarewell) {
-    drop_messages(*peers_.find(due.id));
-    remove_if_drained(due.id);
-  }
+  if (due.what == Due::kFarewell) abandon(due.id, false);
 }
 
 void Engine::stop_late(uint64_t ticket) {
   const bool is_of_group = GroupTickets::is_one(ticket);
   if (is_of_group)
-    stop_group_ticket(ticket);
+    stop_group_ticket(ticket, Failure::kDeadline);
   else
     worker_.stop(ticket, Failure::kDeadline);
   if (!(is_of_group ? group_tickets_.has_ended(ticket) : worker_.has_ended(ticket)))

@@ -35,6 +35,7 @@
 #include "fabric/mailbox.h"
 #include "fabric/policy/group_plan.h"
 #include "fabric/policy/heartbeat.h"
+#include "fabric/policy/number_ranges.h"
 #include "fabric/policy/replay_window.h"
 #include "fabric/processes.h"
 #include "fabric/slot_map.h"
@@ -72,6 +73,8 @@ class Engine final : private Worker::Listener {
   /// The peer with this number of an engine, whoever has connected; none: not known.
   std::optional<uint64_t> find_peer(uint64_t engine) const;
   Result<PeerState> peer_state(uint64_t peer) const;
+  /// Whether it has ever been kConnected.
+  bool was_connected(uint64_t peer) const;
   /// Why it is kFailed.
   Result<PeerFailure> peer_failure(uint64_t peer) const;
   /// The next peer that has failed, and was not told so before. What was granted to it is fenced,
@@ -80,7 +83,8 @@ class Engine final : private Worker::Listener {
   /// connect anew.
   std::optional<uint64_t> next_failed();
   /// Posts nothing more to the peer, says goodbye, and takes back what was granted to it, as
-  /// `next_failed` says. Memory of a GPU may take longer (docs/fabric.md).
+  /// `next_failed` says. Memory of a GPU may take longer (docs/fabric.md). What is still under way
+  /// to it after EngineOptions::farewell_ns fails (Domain::abandon).
   Status disconnect(uint64_t peer);
   /// What has come of a peer that has failed, or was disconnected, is still read: soon what was
   /// granted to it is fenced.
@@ -109,6 +113,10 @@ class Engine final : private Worker::Listener {
   Result<uint64_t> write_pages(uint64_t region, uint64_t target, uint64_t page_bytes, Pages source,
                                Pages destination, std::optional<uint32_t> immediate,
                                uint64_t deadline_ns);
+  /// Each slice makes an immediate of its own, and is no larger than Slicing::slice_bytes. What is
+  /// small goes together, neighbours as one.
+  Result<uint64_t> write_slices(uint64_t region, uint64_t target, std::vector<Slice> slices,
+                                std::optional<uint32_t> immediate, uint64_t deadline_ns);
   /// One immediate and no bytes.
   Result<uint64_t> notify(uint64_t peer, uint32_t immediate, uint64_t deadline_ns);
 
@@ -157,6 +165,10 @@ class Engine final : private Worker::Listener {
 
   Result<TicketState> state(uint64_t ticket) const;
   Failure failure(uint64_t ticket) const;
+  /// Posts no more of it. It ends once nothing of it is under way, as kFailed, and the source is
+  /// free then; if all of it is under way already, it ends as it would have. What has landed stays,
+  /// and counts. Of a scatter this holds for each part. A barrier fails.
+  Status cancel(uint64_t ticket);
   /// Once nobody asks for it any more. What is under way goes on.
   void forget(uint64_t ticket);
 
@@ -185,6 +197,8 @@ class Engine final : private Worker::Listener {
 
   /// True if anything happened: there may be more to do at once.
   bool step(uint64_t now_ns);
+  /// Posts what waits for that, as `step` does, and looks for nothing. True: it has posted some.
+  bool post();
   /// When `step` has something to do although nothing arrives.
   uint64_t next_deadline_ns() const;
   /// Nothing is under way: all that can happen is that something arrives.
@@ -207,6 +221,7 @@ class Engine final : private Worker::Listener {
     Pulse pulse;
     PeerState state = PeerState::kConnecting;
     PeerFailure failure = PeerFailure::kNone;
+    bool was_connected = false;
     bool is_newcomer = false;     // it has said hello first, and nobody has accepted it
     bool has_arrived = false;     // has said how many credits it gives, and where its doors are
     uint64_t retired_change = 0;  // of its rails, the latest that it has told
@@ -221,8 +236,10 @@ class Engine final : private Worker::Listener {
     uint64_t next_probe_ns = ~uint64_t{0};  // its deadline for kProbe
     Target scratch;
     std::map<uint64_t, uint64_t> targets;  // by its grants
-    std::set<uint64_t> revoked;            // of its grants, those from revoked_below on
+    NumberRanges revoked;                  // of its grants, those from revoked_below on
     uint64_t revoked_below = 0;
+    uint64_t next_grant = 0;              // its number of what it is granted next
+    std::map<uint64_t, uint64_t> granted;  // by its numbers, until it has confirmed the revocation
   };
   struct Region {
     Source source;
@@ -233,7 +250,9 @@ class Engine final : private Worker::Listener {
     uint64_t peer = 0;
     uint64_t region = 0;
     uint64_t size_bytes = 0;
+    uint64_t number = 0;  // as the peer knows it
     Fence fence = Fence::kLive;
+    uint64_t deadline_ns = ~uint64_t{0};  // of its revocation, the earliest
     std::vector<uint32_t> rails;  // the domains' regions
     std::vector<uint32_t> doors;  // by rail, once they are being closed: they fence it when drained
     bool removal_fences = true;   // on every rail
@@ -278,8 +297,9 @@ class Engine final : private Worker::Listener {
   void connected(uint64_t id);
   void fail_peer(uint64_t id, PeerFailure why);
   void stop_writes(Peer& peer);
-  void remove_if_drained(uint64_t id);
+  bool remove_if_drained(uint64_t id);
   void remove_peer(uint64_t id);
+  void abandon(uint64_t id, bool has_ended);
   Peer* find_live(uint64_t id);
   std::optional<uint64_t> find_newcomer(uint64_t engine);
 
@@ -322,7 +342,7 @@ class Engine final : private Worker::Listener {
   void move_messages(const Peer& peer, size_t rail);
 
   // grants.cpp
-  uint64_t oldest_live_grant();
+  uint64_t oldest_live_grant(const Peer& peer) const;
   void give_up_waiting(uint64_t id, Grant& grant);
   Result<uint32_t> add_granted(size_t rail, const Peer& peer, MutableBytes memory);
   void close_grant(uint64_t id, Grant& grant, bool is_fenced);
@@ -335,7 +355,7 @@ class Engine final : private Worker::Listener {
   void start_part(uint64_t ticket, size_t part, Transfer transfer);
   void hear(uint32_t immediate);
   void group_ticket_ended(uint64_t ticket);
-  void stop_group_ticket(uint64_t ticket);
+  void stop_group_ticket(uint64_t ticket, Failure why);
   void fail_barriers_of(uint64_t peer);
 
   Transfer notification(uint64_t peer, uint32_t immediate);

@@ -27,7 +27,9 @@ struct EngineOptions {
   size_t newcomers_max = 64;  ///< that have said hello, and have not answered yet
   size_t queued_max =
       1 << 14;  ///< messages that wait for one peer, which asks, and takes no answer
+  size_t remembered_max = 1 << 16;  ///< ranges of revoked grants that one peer makes it remember
   uint64_t handshake_ns = 5'000'000'000;  ///< that they have for it
+  uint64_t farewell_ns = 5'000'000'000;   ///< for what is under way to a peer that is disconnected
   bool accepts_peers = true;              ///< lets engines connect that it has not connected to
   HeartbeatOptions heartbeat;
   Secret secret;  ///< all engines that talk to each other have the same, or none

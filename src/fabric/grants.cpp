@@ -11,7 +11,7 @@ Result<Granted> Engine::grant(uint64_t region_id, uint64_t peer_id, uint64_t off
                               uint64_t size_bytes) {
   Region* region = regions_.find(region_id);
   if (region == nullptr) return Status::error("there is no such region (any more)");
-  const Peer* peer = peers_.find(peer_id);
+  Peer* peer = peers_.find(peer_id);
   if (peer == nullptr || peer->state != PeerState::kConnected || peer->is_leaving)
     return Status::error("the peer is not connected");
   const MutableBytes all = region->source.memory;
@@ -22,7 +22,8 @@ Result<Granted> Engine::grant(uint64_t region_id, uint64_t peer_id, uint64_t off
   grant.peer = peer_id;
   grant.region = region_id;
   grant.size_bytes = size_bytes;
-  Granted granted{next_grant_, {address_.engine, peer->engine, next_grant_, size_bytes, {}}};
+  grant.number = peer->next_grant;
+  Granted granted{next_grant_, {address_.engine, peer->engine, grant.number, size_bytes, {}}};
   granted.descriptor.version = peer->version;
   if (peer->version >= 2) granted.descriptor.session = peer->session;
   for (size_t i = 0; i < worker_.rail_count(); ++i) {
@@ -36,6 +37,7 @@ Result<Granted> Engine::grant(uint64_t region_id, uint64_t peer_id, uint64_t off
     granted.descriptor.rails.push_back(worker_.rail(i).remote_range(added.value()));
   }
   ++region->grants;
+  peer->granted[peer->next_grant++] = next_grant_;
   grants_[next_grant_++] = std::move(grant);
   return granted;
 }
@@ -51,10 +53,15 @@ Status Engine::revoke(uint64_t id, uint64_t deadline_ns) {
   const auto found = grants_.find(id);
   if (found == grants_.end()) return Status::error("there is no such grant (any more)");
   Grant& grant = found->second;
+  if (grant.fence == Fence::kFenced) return {};
+  if (deadline_ns < grant.deadline_ns) {  // of several callers the first to be answered
+    grant.deadline_ns = deadline_ns;
+    add_deadline(deadline_ns, Due::kGrant, id);
+  }
   if (grant.fence != Fence::kLive) return {};
   grant.fence = Fence::kRevoking;
-  add_deadline(deadline_ns, Due::kGrant, id);
-  tell(grant.peer, Revoke{id, oldest_live_grant()});
+  if (const Peer* peer = peers_.find(grant.peer))
+    tell(grant.peer, Revoke{grant.number, oldest_live_grant(*peer)});
   return {};
 }
 
@@ -68,20 +75,23 @@ Status Engine::forget_grant(uint64_t id) {
   const auto found = grants_.find(id);
   if (found == grants_.end()) return Status::error("there is no such grant (any more)");
   if (found->second.fence != Fence::kFenced) return Status::error("the grant is not fenced");
+  if (Peer* peer = peers_.find(found->second.peer)) peer->granted.erase(found->second.number);
   grants_.erase(found);
   return {};
 }
 
-uint64_t Engine::oldest_live_grant() {
-  for (const auto& [id, grant] : grants_)
-    if (grant.fence == Fence::kLive) return id;
-  return next_grant_;
+/// By the peer's number.
+uint64_t Engine::oldest_live_grant(const Peer& peer) const {
+  for (const auto& [number, id] : peer.granted)
+    if (grants_.at(id).fence == Fence::kLive) return number;
+  return peer.next_grant;
 }
 
 /// The peer has not answered in time. Where removal does not fence, the region stays as it is: a
 /// late write may land there, which breaks nothing, while on some networks a write to a region that
 /// is gone breaks the connection, and the answer would never come.
 void Engine::give_up_waiting(uint64_t id, Grant& grant) {
+  if (grant.is_closed) return;  // what drains is looked at anyway
   if (grant.removal_fences)
     close_grant(id, grant, false);
   else
@@ -114,9 +124,10 @@ void Engine::fence_drained() {
   std::erase_if(draining_, [&](uint64_t id) {
     Grant& grant = grants_.at(id);
     const Drain now = drain(grant);
-    grant.fence = now == Drain::kOver     ? Fence::kFenced
-                  : now == Drain::kEnding ? Fence::kRevoking
-                                          : Fence::kQuarantined;
+    const bool ends_in_time = now == Drain::kEnding && now_ns_ < grant.deadline_ns;
+    grant.fence = now == Drain::kOver ? Fence::kFenced
+                  : ends_in_time      ? Fence::kRevoking
+                                      : Fence::kQuarantined;
     if (now != Drain::kOver) return false;
     --regions_.find(grant.region)->grants;
     return true;
@@ -172,8 +183,10 @@ Result<uint64_t> Engine::open_target(const Descriptor& descriptor) {
 Status Engine::check_target(const PeerTarget* target) const {
   if (target == nullptr) return Status::error("there is no such target (any more)");
   if (target->is_revoked) return Status::error("the owner has revoked this target");
-  if (peers_.find(target->peer)->is_leaving)
-    return Status::error("the owner of this target was disconnected");
+  const Peer& owner = *peers_.find(target->peer);
+  if (owner.is_leaving) return Status::error("the owner of this target was disconnected");
+  if (owner.state != PeerState::kConnected)
+    return Status::error("the owner of this target is not connected any more");
   return {};
 }
 
@@ -189,15 +202,15 @@ void Engine::confirm_if_drained(uint64_t id) {
 }
 
 void Engine::handle_from(uint64_t peer_id, const Revoke& revoke) {
-  constexpr size_t kRememberedMax = 1 << 16;
   Peer& peer = *peers_.find(peer_id);
   if (revoke.oldest_live > peer.revoked_below) {
     peer.revoked_below = revoke.oldest_live;
-    peer.revoked.erase(peer.revoked.begin(), peer.revoked.lower_bound(peer.revoked_below));
+    peer.revoked.erase_below(peer.revoked_below);
   }
   // A revocation may overtake its descriptor, which must then not be opened any more.
-  if (revoke.grant >= peer.revoked_below) peer.revoked.insert(revoke.grant);
-  if (peer.revoked.size() > kRememberedMax) return fail_peer(peer_id, PeerFailure::kTooMuch);
+  if (revoke.grant >= peer.revoked_below) peer.revoked.add(revoke.grant);
+  if (peer.revoked.range_count() > options_.remembered_max)
+    return fail_peer(peer_id, PeerFailure::kTooMuch);
   const auto known = peer.targets.find(revoke.grant);
   if (known == peer.targets.end()) return tell(peer_id, Revoked{revoke.grant, true});
   const uint64_t id = known->second;
@@ -208,10 +221,15 @@ void Engine::handle_from(uint64_t peer_id, const Revoke& revoke) {
 }
 
 void Engine::handle_from(uint64_t peer, const Revoked& revoked) {
-  const auto grant = grants_.find(revoked.grant);
-  if (grant == grants_.end() || grant->second.peer != peer) return;
-  if (grant->second.fence == Fence::kRevoking || grant->second.fence == Fence::kQuarantined)
-    close_grant(revoked.grant, grant->second, revoked.is_clean);
+  auto& granted = peers_.find(peer)->granted;
+  const auto found = granted.find(revoked.grant);
+  if (found == granted.end()) return;
+  const uint64_t id = found->second;
+  Grant& grant = grants_.at(id);
+  if (grant.fence == Fence::kLive) return;  // nobody has asked
+  granted.erase(found);
+  if (grant.fence == Fence::kRevoking || grant.fence == Fence::kQuarantined)
+    close_grant(id, grant, revoked.is_clean);
 }
 
 }  // namespace braid::fabric

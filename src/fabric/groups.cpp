@@ -154,13 +154,16 @@ void Engine::group_ticket_ended(uint64_t ticket) {
   group_tickets_.erase_forgotten(ticket);
 }
 
-/// Its deadline has passed.
-void Engine::stop_group_ticket(uint64_t ticket) {
-  group_tickets_.set_late(ticket);
+/// Its deadline has passed, or nobody wants it any more: then parts that are all under way may end
+/// well, and nobody is waited for.
+void Engine::stop_group_ticket(uint64_t ticket, Failure why) {
+  const bool is_late = why == Failure::kDeadline;
+  if (is_late) group_tickets_.set_late(ticket);
   const std::vector<GroupTickets::Part> parts = group_tickets_.find(ticket)->parts;
   for (size_t i = 0; i < parts.size(); ++i) {
-    if (!parts[i].has_ended) worker_.stop(parts[i].transfer, Failure::kDeadline);
-    if (group_tickets_.fail(ticket, i, Failure::kDeadline)) group_ticket_ended(ticket);
+    if (!parts[i].has_ended) worker_.stop(parts[i].transfer, why);
+    const bool fails = is_late || !parts[i].is_heard;
+    if (fails && group_tickets_.fail(ticket, i, why)) group_ticket_ended(ticket);
   }
 }
 

@@ -23,6 +23,7 @@ Result<uint32_t> ImmCounters::acquire() {
   if (!is_new) free_.pop_front();
   const auto last = last_epoch_.find(slot);
   const uint32_t immediate = make_immediate(slot, last == last_epoch_.end() ? 1 : last->second + 1);
+  drop_unclaimed(immediate);
   if (Status taken = claim(immediate); !taken.ok()) return taken;
   return immediate;
 }
@@ -31,7 +32,7 @@ Status ImmCounters::claim(uint32_t immediate) {
   if (has_ended(immediate)) return Status::error("the epoch of " + name(immediate) + " has ended");
   const auto [place, is_new] = counters_.try_emplace(immediate);
   if (place->second.is_claimed) return Status::error(name(immediate) + " has an owner");
-  if (!is_new) --unclaimed_;
+  if (!is_new) unclaimed_.erase(place->second.place);
   place->second.is_claimed = true;
   return {};
 }
@@ -59,9 +60,9 @@ void ImmCounters::arrived(uint32_t immediate, uint32_t count) {
   const auto known = counters_.find(immediate);
   if (known != counters_.end()) {
     known->second.count += count;
-  } else if (!has_ended(immediate) && unclaimed_ < unclaimed_max_) {
-    ++unclaimed_;
-    counters_[immediate].count = count;
+  } else if (!has_ended(immediate)) {
+    counters_[immediate] = {count, false, unclaimed_.insert(unclaimed_.end(), immediate)};
+    if (unclaimed_.size() > unclaimed_max_) drop_unclaimed(unclaimed_.front());
   } else {
     strays_ += count;
     const auto resting = resting_.find(immediate);
@@ -69,6 +70,14 @@ void ImmCounters::arrived(uint32_t immediate, uint32_t count) {
     resting->second -= std::min<uint64_t>(resting->second, count);
     if (resting->second == 0) forgive(immediate);
   }
+}
+
+void ImmCounters::drop_unclaimed(uint32_t immediate) {
+  const auto known = counters_.find(immediate);
+  if (known == counters_.end() || known->second.is_claimed) return;
+  strays_ += known->second.count;
+  unclaimed_.erase(known->second.place);
+  counters_.erase(known);
 }
 
 uint64_t ImmCounters::count(uint32_t immediate) const {

@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <list>
 #include <unordered_map>
 
 #include "base/status.h"
@@ -32,10 +33,12 @@ constexpr uint32_t make_immediate(uint32_t slot, uint32_t epoch) {
 
 class ImmCounters {
  public:
-  /// Peers can make us remember at most so many immediates that nobody has claimed.
+  /// Peers can make us remember at most so many immediates that nobody has claimed: beyond that the
+  /// oldest is a stray.
   explicit ImmCounters(size_t unclaimed_max = 1 << 16) : unclaimed_max_(unclaimed_max) {}
 
-  /// An immediate of nobody else's, in an epoch that is new for its slot.
+  /// An immediate of nobody else's, in an epoch that is new for its slot. Its count is 0: whoever
+  /// has sent it before it was handed out has guessed.
   Result<uint32_t> acquire();
   /// The caller's own number. Two owners of one are an error, and so is an epoch that has ended.
   Status claim(uint32_t immediate);
@@ -56,9 +59,11 @@ class ImmCounters {
   struct Counter {
     uint64_t count = 0;
     bool is_claimed = false;
+    std::list<uint32_t>::iterator place{};  // in unclaimed_, until it is claimed
   };
 
   bool has_ended(uint32_t immediate) const;
+  void drop_unclaimed(uint32_t immediate);
   void give_back(uint32_t slot);
 
   std::unordered_map<uint32_t, Counter> counters_;     // by immediate
@@ -66,7 +71,7 @@ class ImmCounters {
   std::unordered_map<uint32_t, uint64_t> resting_;     // by immediate: how many are missing
   std::deque<uint32_t> free_;                          // acquired once, free again; oldest first
   uint32_t next_slot_ = kFirstAcquired;
-  size_t unclaimed_ = 0;
+  std::list<uint32_t> unclaimed_;  // those that have arrived and nobody has claimed, oldest first
   size_t unclaimed_max_;
   uint64_t strays_ = 0;
 };

@@ -33,8 +33,10 @@ void Engine::look_after_peers(uint64_t now_ns) {
 
 void Engine::look_after_processes() {
   if (options_.processes == nullptr) return;
-  while (const std::optional<uint64_t> ended = options_.processes->next_ended())
+  while (const std::optional<uint64_t> ended = options_.processes->next_ended()) {
     fail_peer(*ended, PeerFailure::kEnded);
+    abandon(*ended, true);
+  }
 }
 
 }  // namespace braid::fabric

@@ -13,7 +13,12 @@
 namespace braid::fabric {
 namespace {
 
-constexpr uint64_t kFarewellNs = 5'000'000'000;
+std::optional<uint64_t> take_front(std::deque<uint64_t>& peers) {
+  if (peers.empty()) return std::nullopt;
+  const uint64_t front = peers.front();
+  peers.pop_front();
+  return front;
+}
 
 Status no_such_peer() { return Status::error("there is no such peer (any more)"); }
 
@@ -77,6 +82,7 @@ Result<uint64_t> Engine::add_peer(const Address& address) {
   peer.version = std::min(kVersion, address.version);
   peer.address = address;
   peer.scratch.size_bytes = 1;
+  peer.next_grant = next_grant_;  // an earlier connection of its has had lower ones
   for (const RailAddress& rail : address.rails) peer.scratch.rails.push_back(rail.scratch);
   if (Status failed = open_doors(peer); !failed.ok()) return failed;
   if (Status failed = connect_messages(peer); !failed.ok()) {
@@ -131,12 +137,7 @@ Status Engine::connect_doors(Peer& peer, const Doors& doors) {
 }
 
 std::optional<uint64_t> Engine::accept() {
-  while (!newcomers_.empty()) {
-    const uint64_t peer = newcomers_.front();
-    newcomers_.pop_front();
-    if (peer_state(peer).ok()) return peer;
-  }
-  return std::nullopt;
+  return take_front(newcomers_);
 }
 
 std::optional<uint64_t> Engine::find_peer(uint64_t engine) const {
@@ -166,6 +167,11 @@ Result<PeerState> Engine::peer_state(uint64_t id) const {
   return peer->state;
 }
 
+bool Engine::was_connected(uint64_t id) const {
+  const Peer* peer = peers_.find(id);
+  return peer != nullptr && peer->was_connected;
+}
+
 Result<PeerFailure> Engine::peer_failure(uint64_t id) const {
   const Peer* peer = peers_.find(id);
   if (peer == nullptr || peer->is_leaving) return no_such_peer();
@@ -173,18 +179,14 @@ Result<PeerFailure> Engine::peer_failure(uint64_t id) const {
 }
 
 std::optional<uint64_t> Engine::next_failed() {
-  while (!failed_.empty()) {
-    const uint64_t peer = failed_.front();
-    failed_.pop_front();
-    if (peer_state(peer).ok()) return peer;
-  }
-  return std::nullopt;
+  return take_front(failed_);
 }
 
 /// The peer has said our number of the connection: it lives, and means this connection.
 void Engine::connected(uint64_t id) {
   Peer& peer = *peers_.find(id);
   peer.state = PeerState::kConnected;
+  peer.was_connected = true;
   peer.pulse = {awake_.now_ns(), awake_.now_ns()};
   look_after_peers_ns_ = now_ns_;
   completions_.peer_changed(id, static_cast<uint64_t>(peer.state));
@@ -205,7 +207,7 @@ void Engine::connected(uint64_t id) {
 void Engine::fail_peer(uint64_t id, PeerFailure why) {
   Peer* peer = find_live(id);
   if (peer == nullptr || peer->state == PeerState::kFailed) return;
-  const bool was_connected = peer->state == PeerState::kConnected;
+  const bool was_connected = peer->was_connected;
   const bool is_announced = !peer->is_newcomer || was_connected;
   if (!is_announced) --handshakes_;
   peer->state = PeerState::kFailed;
@@ -270,11 +272,9 @@ bool Engine::has_messages_under_way() const {
 void Engine::remove_peer(uint64_t id) {
   Peer* peer = peers_.find(id);
   drop_messages(*peer);
-  if (may_hear(*peer)) {
+  if (may_hear(*peer))
     tell(id, Goodbye{peer->failure == PeerFailure::kSilent ? Goodbye::Why::kSilence
                                                            : Goodbye::Why::kLeaves});
-    add_deadline(now_ns_ + kFarewellNs, Due::kFarewell, id);
-  }
   stop_writes(*peer);
   close_doors(id);
   for (auto& [number, grant] : grants_)
@@ -282,21 +282,37 @@ void Engine::remove_peer(uint64_t id) {
       close_grant(number, grant, false);
   fail_barriers_of(id);
   std::erase_if(inbox_, [&](const Received& received) { return received.peer == id; });
+  std::erase(newcomers_, id);
+  std::erase(failed_, id);
   if (peer->is_newcomer && peer->state == PeerState::kConnecting) --handshakes_;
-  if (options_.processes != nullptr) options_.processes->forget(id);
   peer->is_leaving = true;  // only now: what has just ended is not to remove it
+  if (!remove_if_drained(id))
+    add_deadline(now_ns_ + options_.farewell_ns, Due::kFarewell, id);
+}
+
+/// It will take nothing more: what is under way to it is to end.
+void Engine::abandon(uint64_t id, bool has_ended) {
+  const Peer* peer = peers_.find(id);
+  if (peer == nullptr) return;
+  drop_messages(*peer);
+  for (size_t i = 0; i < worker_.rail_count(); ++i) {
+    const uint32_t writes = peer->routes[i].peer;
+    if (writes != peer->messages[i]) worker_.rail(i).abandon(writes, has_ended);
+    worker_.rail(i).abandon(peer->messages[i], has_ended);
+  }
   remove_if_drained(id);
 }
 
-void Engine::remove_if_drained(uint64_t id) {
+/// Whether it is gone now.
+bool Engine::remove_if_drained(uint64_t id) {
   Peer* peer = peers_.find(id);
-  if (peer == nullptr || !peer->is_leaving || peer->scratch.under_way > 0) return;
-  if (messages_for(*peer) > 0) return;
+  if (peer == nullptr || !peer->is_leaving || peer->scratch.under_way > 0) return false;
+  if (messages_for(*peer) > 0) return false;
   const auto& targets = peer->targets;
   if (std::any_of(targets.begin(), targets.end(), [&](const auto& target) {
         return targets_.find(target.second)->target.under_way > 0;
       }))
-    return;
+    return false;
   for (const auto& [grant, target] : targets) targets_.erase(target);
   for (size_t i = 0; i < worker_.rail_count(); ++i) {
     const uint32_t writes = peer->routes[i].peer;
@@ -305,7 +321,10 @@ void Engine::remove_if_drained(uint64_t id) {
   }
   if (find_peer(peer->engine) == id) peer_of_engine_.erase(peer->engine);
   peer_of_session_.erase(peer->session);
+  if (options_.processes != nullptr) options_.processes->forget(id);
+  worker_.forget_routes(peer->routes);
   peers_.erase(id);
+  return true;
 }
 
 }  // namespace braid::fabric

@@ -68,7 +68,7 @@ using Doors = std::vector<std::vector<std::byte>>;
 struct Descriptor {
   uint64_t owner = 0;
   uint64_t writer = 0;
-  uint64_t grant = 0;  ///< numbers of one owner rise
+  uint64_t grant = 0;  ///< numbers of one connection rise, and are one after the other
   uint64_t size_bytes = 0;
   std::vector<RemoteRange> rails;
   uint64_t session = 0;  ///< the owner's number of the connection; 0 in version 1

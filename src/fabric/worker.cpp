@@ -96,6 +96,11 @@ void Worker::forget(uint64_t id) {
   if (transfer->has_ended) transfers_.erase(id);
 }
 
+/// What was stopped before it was all posted may stand in the queue still.
+void Worker::forget_routes(const std::vector<Route>& routes) {
+  if (queues_.erase(&routes) > 0) std::erase(turns_, &routes);
+}
+
 bool Worker::step(uint64_t now_ns) {
   now_ns_ = now_ns;
   const bool posted = fill();

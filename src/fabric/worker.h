@@ -26,7 +26,7 @@ enum class TicketState : uint8_t {
   kQuarantined,  ///< failed by its deadline, but the network still holds its source; later kFailed
 };
 
-enum class Failure : uint8_t { kNone, kDeadline, kNetwork, kRevoked, kDisconnected };
+enum class Failure : uint8_t { kNone, kDeadline, kNetwork, kRevoked, kDisconnected, kCancelled };
 
 /// A local region on every rail.
 struct Source {
@@ -116,9 +116,13 @@ class Worker {
   bool is_known(uint64_t id) const { return transfers_.find(id) != nullptr; }
   bool has_ended(uint64_t id) const { return !is_known(id) || transfers_.find(id)->has_ended; }
   void forget(uint64_t id);
+  /// Before a peer's routes go: all transfers to it have ended.
+  void forget_routes(const std::vector<Route>& routes);
 
   /// True if anything was posted or has completed.
   bool step(uint64_t now_ns);
+  /// What rails have room for.
+  bool post() { return fill(); }
   bool is_idle() const { return postings_.size() == 0 && turns_.empty(); }
   /// Something is to be posted yet.
   bool waits_for_room() const { return !turns_.empty(); }

@@ -43,16 +43,6 @@ const char* refusal_words(Refusal refusal) {
   return "unknown";
 }
 
-const Block* BlockTable::find(BlockId id) const {
-  const auto index = static_cast<uint32_t>(id);
-  if (index >= entries_.size()) return nullptr;
-  const Entry& entry = entries_[index];
-  return entry.is_alive && entry.generation == static_cast<uint64_t>(id) >> 32 ? &entry.block
-                                                                               : nullptr;
-}
-
-Block* BlockTable::find_mutable(BlockId id) { return const_cast<Block*>(find(id)); }
-
 void BlockTable::pass(const Marks& passed) {
   gpu_.pass(passed);
   host_.pass(passed);

@@ -172,7 +172,13 @@ class BlockTable {
   void lose_gpu();
 
   /// Null: there is no such block. Until the next operation.
-  const Block* find(BlockId id) const;
+  const Block* find(BlockId id) const {
+    const auto index = static_cast<uint32_t>(id);
+    if (index >= entries_.size()) return nullptr;
+    const Entry& entry = entries_[index];
+    const bool is_it = entry.is_alive && entry.generation == static_cast<uint64_t>(id) >> 32;
+    return is_it ? &entry.block : nullptr;
+  }
   /// It is asked for soon: a plan's blocks lie anywhere, and mostly in no cache of the CPU.
   void prefetch(BlockId id) const {
     const auto index = static_cast<uint32_t>(id);
@@ -199,7 +205,7 @@ class BlockTable {
   BlockId id_of(uint32_t index) const {
     return BlockId{uint64_t{entries_[index].generation} << 32 | index};
   }
-  Block* find_mutable(BlockId id);
+  Block* find_mutable(BlockId id) { return const_cast<Block*>(find(id)); }
   void set_state(Block& block, BlockState state);
   void free_gpu_slot(Block& block);
   void free_host_slot(Block& block);

@@ -1,8 +1,7 @@
-// The processes of a host that use braid, in a small file of shared memory that belongs to one
-// user: /dev/shm/braid-<uid>, mode 0600. Each process has a row that it alone writes, but for what
-// a command asks of it: whose links have copies of its own, whether braid is switched off there,
-// and room for an answer. A row is its process's as long as that holds a lock on it, which the
-// kernel lets go of when the process dies, however it dies.
+// The processes of a host that use braid, in a table of shared memory that belongs to one user
+// (host/shared_table.h): /dev/shm/braid-<uid>. Each process has a row that it alone writes, but for
+// what a command asks of it: whose links have copies of its own, whether braid is switched off
+// there, and room for an answer.
 //
 // Where there is no such file (no /dev/shm, another user's file of that name, no free row), a
 // process does without: it has a row that nobody else sees.
@@ -20,9 +19,11 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
+#include "host/shared_table.h"
 
 namespace braid::multipath {
 
@@ -52,25 +53,23 @@ struct ProcessRow {
 
 class ProcessTable {
  public:
-  static constexpr size_t kRows = 64;
+  static constexpr size_t kRows = SharedTable::kRows;
 
   /// "/braid-<uid>", for shm_open.
   static std::string usual_name();
 
   /// Makes the file if it is not there. Says why a process does without.
   static Result<std::unique_ptr<ProcessTable>> open(const std::string& name);
-  ~ProcessTable();  ///< gives the row back
-  ProcessTable(const ProcessTable&) = delete;
-  ProcessTable& operator=(const ProcessTable&) = delete;
 
-  /// Takes a free row for this process. Null: all are taken. Once only.
+  /// Takes a free row for this process, which is given back with the table. Null: all are taken.
+  /// Once only.
   ProcessRow* claim(std::string_view program);
 
-  ProcessRow& row(size_t index);
+  ProcessRow& row(size_t index) { return *static_cast<ProcessRow*>(table_->row(index)); }
   /// Of the row's process, which may have died; 0: a free row.
-  int32_t pid(size_t index) const;
+  int32_t pid(size_t index) const { return table_->pid(index); }
   /// The row's process lives.
-  bool is_alive(size_t index) const;
+  bool is_alive(size_t index) const { return table_->is_alive(index); }
 
   /// One process of the host at a time has the lock: relays are opened in turns, since the driver
   /// makes the contexts of one process after the other anyway, and all would wait for all. False:
@@ -79,12 +78,9 @@ class ProcessTable {
   void unlock_opening();
 
  private:
-  struct Layout;
-  ProcessTable(int file, Layout* layout) : file_(file), layout_(layout) {}
+  explicit ProcessTable(std::unique_ptr<SharedTable> table) : table_(std::move(table)) {}
 
-  int file_;
-  Layout* layout_;
-  std::optional<size_t> own_row_;
+  std::unique_ptr<SharedTable> table_;
 };
 
 /// Asks the process of `row` what it waits for, and waits for the answer. Nothing: it did not

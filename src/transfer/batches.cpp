@@ -107,7 +107,19 @@ void Engine::start(uint64_t batch, size_t index, const Request& request) {
   spec.source = static_cast<uint32_t>(batch);  // batches take turns
   spec.address = request.address;
   spec.deadline_ns = request.deadline_ns;
+  spec.is_whole = is_doubtful(*segment, request);
   scheduler_.add(std::move(spec), now_ns_);
+}
+
+/// It leaves a range of the owner's, as far as is known here. The owner is asked for all of it at
+/// once: slices of the inner part would be delivered before the outer part is refused.
+bool Engine::is_doubtful(const Segment& segment, const Request& request) {
+  const auto next = segment.ends.upper_bound(request.address);
+  const bool reaches_next =
+      next != segment.ends.end() && next->first - request.address < request.size_bytes;
+  if (reaches_next || next == segment.ends.begin()) return reaches_next;
+  const uint64_t end = std::prev(next)->second;
+  return request.address < end && request.size_bytes > end - request.address;
 }
 
 Result<BatchStatus> Engine::status(uint64_t id) const {
@@ -198,6 +210,7 @@ bool Engine::step(uint64_t now_ns) {
     for (const PieceEnd& end : through_->take_ends()) take(end);
   look_after_processes();
   look_after_fences();
+  if (options_.shares != nullptr) options_.shares->look(scheduler_, rail_numbers_, now_ns);
   post_all();
   return is_busy;
 }
@@ -225,6 +238,7 @@ void Engine::post_all() {
     if (const auto path = paths_.find(probe->path); path != paths_.end())
       path->second.backend->probe(
           path->second.is_through_host ? path->second.rail_way : probe->path, probe->id);
+  fabric_.push();
   take_scheduler_events();
 }
 
@@ -253,11 +267,10 @@ void Engine::take(Backend& backend) {
 
 void Engine::take(const PieceEnd& end) {
   const auto posted = posted_.find(end.id);
+  const bool is_the_owners = end.cause != Cause::kNone && end.cause != Cause::kPathFailed;
   if (posted != posted_.end()) {
     Running* running = running_.find(posted->second.request);
-    const bool is_the_owners =
-        end.cause != Cause::kNone && end.cause != Cause::kPathFailed && running != nullptr;
-    if (is_the_owners && running->cause == Cause::kNone) {
+    if (is_the_owners && running != nullptr && running->cause == Cause::kNone) {
       running->cause = end.cause;
       scheduler_.cancel(posted->second.request, now_ns_);
     }
@@ -267,6 +280,7 @@ void Engine::take(const PieceEnd& end) {
     posted_.erase(posted);
   }
   const Ending how = end.cause == Cause::kNone ? Ending::kDone
+                     : is_the_owners           ? Ending::kRejected
                      : end.may_land            ? Ending::kLost
                                                : Ending::kFailed;
   scheduler_.ended(end.id, how, now_ns_);
@@ -293,7 +307,9 @@ uint64_t Engine::next_deadline_ns() const {
   uint64_t next_ns = std::min(
       {fabric_.next_deadline_ns(), memory_.next_deadline_ns(), scheduler_.next_deadline_ns()});
   for (const uint32_t path : fences_wanted_) next_ns = std::min(next_ns, paths_.at(path).fence_ns);
-  if (running_.size() > 0) next_ns = std::min(next_ns, look_at_processes_ns_);
+  if (running_.size() == 0) return next_ns;
+  next_ns = std::min(next_ns, look_at_processes_ns_);
+  if (options_.shares != nullptr) next_ns = std::min(next_ns, options_.shares->next_ns());
   return next_ns;
 }
 

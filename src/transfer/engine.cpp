@@ -129,7 +129,10 @@ Result<uint64_t> Engine::open_segment(const Description& owner) {
                              " was given up: it ended, or could not be reached for long",
                          "Once it runs again it has another incarnation");
   ++peers_.find(peer)->segments;
-  return segments_.add({peer, owner.places, owner.ranges, 0, 0});
+  std::map<uint64_t, uint64_t> ends;
+  for (const RangeDescription& range : owner.ranges)
+    ends[range.address] = range.address + range.size_bytes;
+  return segments_.add({peer, owner.places, owner.ranges, std::move(ends), 0, 0});
 }
 
 uint64_t Engine::add_self() {
@@ -252,7 +255,7 @@ Result<uint64_t> Engine::add_file(uint64_t segment, const FileOpened& opened) {
   if (found == nullptr) return Status::error("there is no such segment (any more)");
   if (opened.cause != Cause::kNone) return Status::error(cause_name(opened.cause));
   ++peers_.find(found->peer)->segments;
-  return segments_.add({found->peer, {}, {}, opened.file, opened.size_bytes});
+  return segments_.add({found->peer, {}, {}, {}, opened.file, opened.size_bytes});
 }
 
 Result<uint64_t> Engine::file_bytes(uint64_t segment) const {
@@ -269,7 +272,7 @@ std::vector<int> Engine::wait_descriptors() {
 }
 
 bool Engine::arm() {
-  return fabric_.arm() && memory_.arm() && file_.arm() &&
+  return fabric_.arm() && memory_.arm() && file_.arm() && owned_->jobs->arm() &&
          (!gpu_ || (gpu_->arm() && owned_->gpu->arm() && !through_->has_ends()));
 }
 

@@ -38,6 +38,7 @@
 #include "transfer/places.h"
 #include "transfer/policy/pairing.h"
 #include "transfer/scheduler.h"
+#include "transfer/shares.h"
 #include "transfer/types.h"
 
 namespace braid::transfer {
@@ -113,6 +114,8 @@ struct EngineOptions {
   /// Says when processes of this host have ended; null: nobody does.
   std::shared_ptr<fabric::Processes> processes;
   Places places;
+  /// Other engines of this host that use the same rails; null: nobody knows of them.
+  std::shared_ptr<HostShares> shares;
 };
 
 class Engine {
@@ -240,7 +243,8 @@ class Engine {
     uint64_t peer = 0;
     std::vector<PlaceDescription> places;
     std::vector<RangeDescription> ranges;
-    uint64_t file = 0;  // 0: memory
+    std::map<uint64_t, uint64_t> ends;  // of the ranges, by their addresses
+    uint64_t file = 0;                  // 0: memory
     uint64_t file_bytes = 0;
   };
   struct Batch {
@@ -289,6 +293,7 @@ class Engine {
   Cause check_request(const Request& request, const Segment*& segment, const Buffer*& buffer) const;
   void post(const Path& path, uint32_t number, const Running& running, const Piece& piece);
   void start(uint64_t batch, size_t index, const Request& request);
+  static bool is_doubtful(const Segment& segment, const Request& request);
   void end(uint64_t batch, size_t index, Cause cause, uint64_t delivered_bytes);
   void batch_ended(uint64_t id, Batch& batch);
   void post_all();

@@ -28,6 +28,8 @@ class FileJobs {
   virtual bool step() = 0;
   /// Readable once something has ended.
   virtual int descriptor() const = 0;
+  /// True: whatever ends from now on makes the descriptor readable. False: step first.
+  virtual bool arm() = 0;
   virtual size_t under_way() const = 0;
 };
 

@@ -43,9 +43,15 @@ class Ring final : public FileJobs {
     post();
   }
 
-  bool step() override {
+  bool arm() override {
     uint64_t count = 0;
     (void)!read(told_.get(), &count, sizeof count);
+    io_uring_cqe* entry = nullptr;
+    return io_uring_peek_cqe(&ring_, &entry) != 0;
+  }
+
+  bool step() override {
+    if (jobs_.size() == 0) return false;
     bool has_some = false;
     io_uring_cqe* entry = nullptr;
     while (io_uring_peek_cqe(&ring_, &entry) == 0) {

@@ -60,9 +60,15 @@ class Threads final : public FileJobs {
     changed_.notify_one();
   }
 
-  bool step() override {
+  bool arm() override {
     uint64_t count = 0;
     (void)!read(told_.get(), &count, sizeof count);
+    const std::lock_guard lock(mutex_);
+    return ended_.empty();
+  }
+
+  bool step() override {
+    if (under_way_ == 0) return false;
     std::deque<std::pair<FileJob, Cause>> ended;
     {
       const std::lock_guard lock(mutex_);

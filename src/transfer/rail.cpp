@@ -133,6 +133,12 @@ bool Rail::is_open(uint64_t id) const {
   return link != nullptr && !link->is_closed;
 }
 
+bool Rail::serves(uint64_t id) const {
+  const Link* link = links_.find(id);
+  return link != nullptr && !link->is_closed &&
+         (!link->grants.empty() || !link->lent.empty() || link->stage != nullptr);
+}
+
 uint64_t Rail::generation(uint64_t id) const {
   const Link* link = links_.find(id);
   return link == nullptr ? 0 : link->generation;
@@ -168,11 +174,12 @@ void Rail::end_link(uint64_t id) {
   if (std::find(unsettled_.begin(), unsettled_.end(), id) == unsettled_.end())
     unsettled_.push_back(id);
   for (const Piece& piece : std::exchange(link.waiting, {})) ended(piece.id, Cause::kPathFailed);
+  for (const Piece& piece : std::exchange(link.writes, {})) ended(piece.id, Cause::kPathFailed);
+  for (const Piece& piece : std::exchange(link.reads, {})) ended(piece.id, Cause::kPathFailed);
   end_file_pieces(id);
   for (const auto& [buffer, grant] : link.grants) link.closed_grants.push_back(grant.grant);
   for (const auto& [buffer, loan] : link.loans) link.closed_grants.push_back(loan.grant);
   link.outbox.clear();
-  link.reads.clear();
   link.refusals.clear();
   link_of_peer_.erase(link.peer);
   (void)engine_->disconnect(link.peer);
@@ -264,13 +271,9 @@ void Rail::flush(uint64_t id) {
   Link* link = links_.find(id);
   if (link == nullptr || link->is_closed) return;
   link->is_marked = false;
-  for (size_t i = 0; i < link->reads.size(); i += kReadsInMessage) {
-    const auto first = link->reads.begin() + static_cast<ptrdiff_t>(i);
-    const auto last =
-        first + static_cast<ptrdiff_t>(std::min(kReadsInMessage, link->reads.size() - i));
-    link->outbox.push_back(encode(Reads{{first, last}}));
-  }
-  link->reads.clear();
+  post_writes(id, *link);
+  post_reads(id, *link);
+  if (link->is_closed) return;
   for (size_t i = 0; i < link->refusals.size(); i += kReadsInMessage) {
     const auto first = link->refusals.begin() + static_cast<ptrdiff_t>(i);
     const auto last =
@@ -346,32 +349,35 @@ bool Rail::step(uint64_t now_ns) {
   take_completions();
   if (!unsettled_.empty()) look_after_links();
   if (!retired_.empty()) look_after_buffers();
-  const std::vector<uint64_t> marked = std::exchange(marked_, {});
-  for (const uint64_t id : marked) flush(id);
-  if (!marked.empty()) is_busy = engine_->step(now_ns) || is_busy;
+  is_busy = push() || is_busy;
   return is_busy || !events_.empty();
+}
+
+bool Rail::push() {
+  for (const uint64_t id : std::exchange(marked_, {})) flush(id);
+  return engine_->post();
 }
 
 void Rail::take_completions() {
   while (const std::optional<fabric::Happening> happening = engine_->completions().next()) {
-    const UnderWay* found = under_way_.find(happening->request);
+    UnderWay* found = under_way_.find(happening->request);
     if (found == nullptr) continue;
-    const UnderWay each = *found;
-    if (each.doing == Doing::kReading) {
+    if (found->doing == Doing::kReading) {
       if (!happening->is_cancelled) read_ended(happening->request, Cause::kNone);
       continue;
     }
+    const UnderWay each = std::move(*found);
+    under_way_.erase(happening->request);
     const bool is_done = !happening->is_cancelled &&
                          happening->value == static_cast<uint64_t>(fabric::TicketState::kDone);
     switch (each.doing) {
-      case Doing::kWriting: write_ended(happening->request, each, is_done); break;
+      case Doing::kWriting: write_ended(each, is_done); break;
       case Doing::kServing: served(each, is_done); break;
       case Doing::kServingFile: part_served(each, is_done); break;
       case Doing::kStaging: part_staged(each, is_done); break;
       case Doing::kReading: break;
     }
     engine_->forget(each.ticket);
-    under_way_.erase(happening->request);
   }
 }
 

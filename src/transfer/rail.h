@@ -8,6 +8,9 @@
 // Files: the owner reads into memory of its own, its stage, and writes from there into what was
 // lent; what is written to a file goes into a stage that belongs to this link first.
 //
+// Small slices that are posted together go as one: one write with many ranges, or one write of the
+// owner's for many reads, which count one immediate. Each has an end of its own nevertheless.
+//
 // A link that was closed is fenced here once none of its peer's writes can land in what was granted
 // or lent to it. What this side had under way may land at the owner until that one has closed the
 // link too. Threads: one at a time; nothing blocks; `step` does all work.
@@ -107,6 +110,8 @@ class Rail {
   bool is_up(uint64_t link) const;
   /// Not closed, by whoever.
   bool is_open(uint64_t link) const;
+  /// The peer has asked for what this side owns: it may be using the link.
+  bool serves(uint64_t link) const;
   bool has_links() const { return links_.size() > 0; }
   /// Closes links from that rail of another process, up to that generation; true: nothing of them
   /// can land any more. False: ask again.
@@ -119,6 +124,8 @@ class Rail {
   void ping(uint64_t link, uint64_t token) { send(link, Ping{token}); }
 
   bool step(uint64_t now_ns);
+  /// Says and posts what waits for that, and looks for nothing. True: it has posted some.
+  bool push();
   std::vector<RailEvent> take_events() { return std::exchange(events_, {}); }
   uint64_t next_deadline_ns() const { return engine_->next_deadline_ns(); }
   bool waits_for_room() const { return engine_->waits_for_room(); }
@@ -160,7 +167,8 @@ class Rail {
     std::unordered_map<uint64_t, uint64_t> asked;  // addresses, by token
     std::unordered_map<uint64_t, Loan> loans;      // by buffer
     std::vector<Piece> waiting;                    // for a grant or a loan
-    std::vector<ReadRequest> reads;                // to be sent at the end of the step
+    std::vector<Piece> writes;                     // granted, to be posted at the next push
+    std::vector<Piece> reads;                      // lent, to be asked for at the next push
     // The peer does.
     std::unordered_map<uint64_t, fabric::Granted> grants;  // by buffer
     std::unordered_map<uint64_t, uint64_t> lent;           // targets, by number
@@ -208,16 +216,33 @@ class Rail {
     uint64_t size_bytes = 0;
     uint64_t slot = 0;
   };
+  /// A slice of this side's, or a read of the peer's, by the reader's number.
+  struct Share {
+    uint64_t piece = 0;
+    uint64_t size_bytes = 0;
+  };
   enum class Doing : uint8_t { kWriting, kReading, kServing, kServingFile, kStaging };
   /// What a completion of the engine's is about.
   struct UnderWay {
     Doing doing = Doing::kWriting;
     uint64_t link = 0;
-    uint64_t piece = 0;  // serving: the reader's number
-    uint64_t size_bytes = 0;
+    std::vector<Share> shares;
     uint32_t immediate = 0;
     uint64_t ticket = 0;
     uint64_t part = 0;  // of a file: FilePart or ReadPart
+  };
+  /// Slices that go as one write.
+  struct Gathered {
+    uint64_t region = 0;
+    uint64_t target = 0;
+    uint32_t immediate = 0;
+    uint64_t base = 0;  // where the source begins: an address of the owner's
+    std::vector<fabric::Slice> slices;
+    std::vector<Share> shares;
+    uint64_t size_bytes = 0;
+
+    bool has_room_for(uint64_t more_bytes) const;
+    void add(const fabric::Slice& slice, uint64_t piece);
   };
 
   Rail(std::unique_ptr<fabric::Engine> engine, const Incarnation& self,
@@ -244,20 +269,29 @@ class Rail {
   void start(uint64_t id, Link& link, const Piece& piece);
   void start_write(uint64_t id, Link& link, const Piece& piece);
   void start_read(uint64_t id, Link& link, const Piece& piece);
-  void write_granted(uint64_t id, Link& link, const Piece& piece, uint64_t base,
-                     const Granted& granted);
   void start_waiting(uint64_t id, Link& link);
+  void post_writes(uint64_t id, Link& link);
+  void post_reads(uint64_t id, Link& link);
+  void await_reads(uint64_t request);
+  static uint64_t immediates_of(const UnderWay& reads);
+  static const std::pair<const uint64_t, Granted>* find_granted(const Link& link,
+                                                                const Piece& piece);
   void take_answer(uint64_t id, Link& link, const GrantAnswer& answer);
   void take_answer(uint64_t id, Link& link, const Lent& answer);
   void take_refusals(Link& link, const Refused& refused);
-  void write_ended(uint64_t request, const UnderWay& write, bool is_done);
+  void write_ended(const UnderWay& write, bool is_done);
   void read_ended(uint64_t request, Cause cause);
+  void read_refused(uint64_t request, const Refusal& refusal);
+  uint64_t offset_in_buffer(const Piece& piece) const;
+  Result<uint64_t> write(const Gathered& write, std::optional<uint32_t> immediate);
 
   // rail_owner.cpp: the peer does
   void grant(Link& link, const GrantRequest& request);
   void borrow(Link& link, const Lend& lend);
   void serve(uint64_t id, Link& link, const Reads& reads);
-  Cause serve(uint64_t id, Link& link, const ReadRequest& read);
+  Cause find(const Link& link, const ReadRequest& read, Gathered& found);
+  void serve(uint64_t id, Link& link, const Gathered& reads);
+  void refuse(uint64_t id, Link& link, uint64_t read, Cause cause);
   void served(const UnderWay& read, bool is_done);
 
   // rail_files.cpp: files, this side's and the peer's

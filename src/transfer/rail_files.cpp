@@ -62,8 +62,8 @@ void Rail::write_parts(uint64_t id, Link& link) {
     ++piece.writing;
     const uint64_t number_of_part = file_parts_.add(FilePart(part));
     (void)engine_->when_ended(
-        ticket.value(), under_way_.add({Doing::kStaging, id, piece.piece.id, part.size_bytes, 0,
-                                        ticket.value(), number_of_part}));
+        ticket.value(),
+        under_way_.add({Doing::kStaging, id, {}, 0, ticket.value(), number_of_part}));
   }
 }
 
@@ -242,14 +242,17 @@ void Rail::part_read(uint64_t number, Cause cause) {
   const Result<uint64_t> ticket = engine_->write(read_stage_region_, read.target, slice,
                                                  read.request.immediate, now_ns_ + kLongestNs);
   if (!ticket.ok()) return end_read_part(number, Cause::kLocalMemory);
-  (void)engine_->when_ended(ticket.value(),
-                            under_way_.add({Doing::kServingFile, read.link, read.request.id,
-                                            part.size_bytes, 0, ticket.value(), number}));
+  (void)engine_->when_ended(ticket.value(), under_way_.add({Doing::kServingFile,
+                                                            read.link,
+                                                            {{read.request.id, part.size_bytes}},
+                                                            0,
+                                                            ticket.value(),
+                                                            number}));
 }
 
 void Rail::part_served(const UnderWay& served, bool is_done) {
   if (Link* link = links_.find(served.link); link != nullptr && is_done)
-    link->counts.served_bytes += served.size_bytes;
+    link->counts.served_bytes += served.shares.front().size_bytes;
   end_read_part(served.part, is_done ? Cause::kNone : Cause::kPathFailed);
 }
 

@@ -10,7 +10,23 @@ namespace {
 /// However long the network holds a write: the scheduler gives it up long before.
 constexpr uint64_t kLongestNs = 30'000'000'000;
 
+/// Another way may reach the memory.
+Cause seen_here(Cause cause) { return cause == Cause::kOtherWay ? Cause::kPathFailed : cause; }
+
 }  // namespace
+
+/// So that one that is large, or many, hold no other's end back for long.
+bool Rail::Gathered::has_room_for(uint64_t more_bytes) const {
+  constexpr uint64_t kBytesMax = 256 << 10;
+  return more_bytes <= kBytesMax && size_bytes <= kBytesMax - more_bytes &&
+         shares.size() < kReadsInMessage;
+}
+
+void Rail::Gathered::add(const fabric::Slice& slice, uint64_t piece) {
+  slices.push_back(slice);
+  shares.push_back({piece, slice.size_bytes});
+  size_bytes += slice.size_bytes;
+}
 
 void Rail::post(uint64_t id, const Piece& piece) {
   Link* link = links_.find(id);
@@ -35,14 +51,22 @@ void Rail::start_waiting(uint64_t id, Link& link) {
 
 // ---- Writes ----
 
-void Rail::start_write(uint64_t id, Link& link, const Piece& piece) {
+/// What the owner has granted around it.
+const std::pair<const uint64_t, Rail::Granted>* Rail::find_granted(const Link& link,
+                                                                   const Piece& piece) {
   const auto next = link.granted.upper_bound(piece.address);
-  if (next != link.granted.begin()) {
-    const auto& [base, granted] = *std::prev(next);
-    const uint64_t offset_bytes = piece.address - base;
-    if (offset_bytes < granted.size_bytes &&
-        piece.local.size() <= granted.size_bytes - offset_bytes)
-      return write_granted(id, link, piece, base, granted);
+  if (next == link.granted.begin()) return nullptr;
+  const auto& found = *std::prev(next);
+  const uint64_t offset_bytes = piece.address - found.first;
+  const bool is_within = offset_bytes < found.second.size_bytes &&
+                         piece.local.size() <= found.second.size_bytes - offset_bytes;
+  return is_within ? &found : nullptr;
+}
+
+void Rail::start_write(uint64_t id, Link& link, const Piece& piece) {
+  if (find_granted(link, piece) != nullptr) {
+    link.writes.push_back(piece);
+    return mark(id, link);
   }
   link.waiting.push_back(piece);
   // One question at a time for what lies together; its answer starts all that it covers.
@@ -54,20 +78,42 @@ void Rail::start_write(uint64_t id, Link& link, const Piece& piece) {
   send(id, GrantRequest{tokens_, piece.address, piece.local.size()});
 }
 
-void Rail::write_granted(uint64_t id, Link& link, const Piece& piece, uint64_t base,
-                         const Granted& granted) {
-  const Buffer& source = *buffers_.find(piece.buffer);
-  const fabric::Slice slice{static_cast<uint64_t>(piece.local.data() - source.memory.data()),
-                            piece.address - base, piece.local.size()};
-  const Result<uint64_t> ticket = engine_->write(regions_.at(piece.buffer), granted.target, slice,
-                                                 std::nullopt, now_ns_ + kLongestNs);
-  if (!ticket.ok()) {  // the owner has taken it back: it is asked again, and says why
-    link.granted.erase(base);
-    return start_write(id, link, piece);
+void Rail::post_writes(uint64_t id, Link& link) {
+  const std::vector<Piece> pieces = std::exchange(link.writes, {});
+  for (size_t next = 0; next < pieces.size();) {
+    const size_t first = next;
+    const auto* granted = find_granted(link, pieces[first]);
+    if (granted == nullptr) {  // it was taken back meanwhile
+      start_write(id, link, pieces[next++]);
+      continue;
+    }
+    const uint64_t base = granted->first;
+    Gathered write;
+    write.region = regions_.at(pieces[first].buffer);
+    write.target = granted->second.target;
+    do {
+      const Piece& piece = pieces[next++];
+      write.add({offset_in_buffer(piece), piece.address - base, piece.local.size()}, piece.id);
+    } while (next < pieces.size() && pieces[next].buffer == pieces[first].buffer &&
+             write.has_room_for(pieces[next].local.size()) &&
+             find_granted(link, pieces[next]) == granted);
+    const Result<uint64_t> ticket = this->write(write, std::nullopt);
+    if (!ticket.ok()) {  // the owner has taken it back: it is asked again, and says why
+      link.granted.erase(base);
+      for (size_t i = first; i < next; ++i) start_write(id, link, pieces[i]);
+      continue;
+    }
+    const uint64_t request =
+        under_way_.add({Doing::kWriting, id, std::move(write.shares), 0, ticket.value(), 0});
+    (void)engine_->when_ended(ticket.value(), request);
   }
-  const uint64_t request =
-      under_way_.add({Doing::kWriting, id, piece.id, piece.local.size(), 0, ticket.value(), 0});
-  (void)engine_->when_ended(ticket.value(), request);
+}
+
+Result<uint64_t> Rail::write(const Gathered& write, std::optional<uint32_t> immediate) {
+  const uint64_t deadline_ns = now_ns_ + kLongestNs;
+  if (write.slices.size() == 1)
+    return engine_->write(write.region, write.target, write.slices.front(), immediate, deadline_ns);
+  return engine_->write_slices(write.region, write.target, write.slices, immediate, deadline_ns);
 }
 
 void Rail::take_answer(uint64_t id, Link& link, const GrantAnswer& answer) {
@@ -88,7 +134,7 @@ void Rail::take_answer(uint64_t id, Link& link, const GrantAnswer& answer) {
     std::vector<Piece> others;
     for (const Piece& piece : std::exchange(link.waiting, {}))
       if (piece.operation == Operation::kWrite && piece.file == 0 && piece.address == address)
-        ended(piece.id, refused == Cause::kOtherWay ? Cause::kPathFailed : refused);
+        ended(piece.id, seen_here(refused));
       else
         others.push_back(piece);
     link.waiting = std::move(others);
@@ -96,16 +142,15 @@ void Rail::take_answer(uint64_t id, Link& link, const GrantAnswer& answer) {
   start_waiting(id, link);
 }
 
-void Rail::write_ended(uint64_t, const UnderWay& write, bool is_done) {
+void Rail::write_ended(const UnderWay& write, bool is_done) {
   Link* link = links_.find(write.link);
-  if (is_done) {
-    if (link != nullptr) link->counts.written_bytes += write.size_bytes;
-    return ended(write.piece, Cause::kNone);
+  const bool may_land = !is_done && engine_->failure(write.ticket) != fabric::Failure::kRevoked;
+  for (const Share& share : write.shares) {
+    if (link != nullptr && is_done) link->counts.written_bytes += share.size_bytes;
+    ended(share.piece, is_done ? Cause::kNone : Cause::kPathFailed, may_land);
   }
-  if (link != nullptr) ++link->counts.failures;
-  const bool is_revoked = engine_->failure(write.ticket) == fabric::Failure::kRevoked;
-  ended(write.piece, Cause::kPathFailed, !is_revoked);
-  if (!is_revoked) lose(write.link, fabric::PeerFailure::kNetwork);
+  if (link != nullptr && !is_done) ++link->counts.failures;
+  if (may_land) lose(write.link, fabric::PeerFailure::kNetwork);
 }
 
 // ---- Reads ----
@@ -124,18 +169,56 @@ void Rail::start_read(uint64_t id, Link& link, const Piece& piece) {
     link.loans[piece.buffer] = {granted.value().grant, false};
     return send(id, Lend{piece.buffer, fabric::encode(granted.value().descriptor, secret_)});
   }
-  const Result<uint32_t> immediate = engine_->counters().acquire();
-  if (!immediate.ok()) return ended(piece.id, Cause::kTooMuch);
-  const Buffer& target = *buffers_.find(piece.buffer);
-  link.reads.push_back({piece.id, piece.file, piece.address, piece.local.size(), piece.buffer,
-                        static_cast<uint64_t>(piece.local.data() - target.memory.data()),
-                        immediate.value()});
+  link.reads.push_back(piece);
   mark(id, link);
-  const uint64_t request =
-      under_way_.add({Doing::kReading, id, piece.id, piece.local.size(), immediate.value(), 0, 0});
-  reading_[piece.id] = request;
-  (void)engine_->when_counted(immediate.value(), fabric::immediates_of_write(piece.local.size()),
-                              request);
+}
+
+/// Reads that the owner can serve with one write count one immediate.
+void Rail::post_reads(uint64_t id, Link& link) {
+  const std::vector<Piece> pieces = std::exchange(link.reads, {});
+  Reads message;
+  for (size_t next = 0; next < pieces.size();) {
+    const size_t first = next;
+    const Result<uint32_t> immediate = engine_->counters().acquire();
+    if (!immediate.ok()) {
+      ended(pieces[next++].id, Cause::kTooMuch);
+      continue;
+    }
+    Gathered read;
+    const uint64_t request = under_way_.add({Doing::kReading, id, {}, immediate.value(), 0, 0});
+    do {
+      const Piece& piece = pieces[next++];
+      read.add({0, 0, piece.local.size()}, piece.id);
+      reading_[piece.id] = request;
+      message.reads.push_back({piece.id, piece.file, piece.address, piece.local.size(),
+                               piece.buffer, offset_in_buffer(piece), immediate.value()});
+    } while (next < pieces.size() && pieces[first].file == 0 && pieces[next].file == 0 &&
+             pieces[next].buffer == pieces[first].buffer &&
+             read.has_room_for(pieces[next].local.size()) &&
+             message.reads.size() < kReadsInMessage);
+    under_way_.find(request)->shares = std::move(read.shares);
+    await_reads(request);
+    if (message.reads.size() < kReadsInMessage && next < pieces.size()) continue;
+    link.outbox.push_back(encode(message));
+    message.reads.clear();
+  }
+  if (!message.reads.empty()) link.outbox.push_back(encode(message));
+}
+
+/// Until as many immediates have come as the writes of its shares make.
+void Rail::await_reads(uint64_t request) {
+  const UnderWay& reads = *under_way_.find(request);
+  (void)engine_->when_counted(reads.immediate, immediates_of(reads), request);
+}
+
+uint64_t Rail::immediates_of(const UnderWay& reads) {
+  uint64_t count = 0;
+  for (const Share& share : reads.shares) count += fabric::immediates_of_write(share.size_bytes);
+  return count;
+}
+
+uint64_t Rail::offset_in_buffer(const Piece& piece) const {
+  return static_cast<uint64_t>(piece.local.data() - buffers_.find(piece.buffer)->memory.data());
 }
 
 void Rail::take_answer(uint64_t id, Link& link, const Lent& answer) {
@@ -155,25 +238,36 @@ void Rail::take_refusals(Link& link, const Refused& refused) {
     // What the owner has begun may have landed in part: the end of the link ends it.
     if (refusal.cause == Cause::kPathFailed || refusal.cause == Cause::kNone)
       return lose(read->link, fabric::PeerFailure::kNetwork);
-    read_ended(reading->second, refusal.cause);
+    read_refused(reading->second, refusal);
   }
 }
 
+/// The owner makes no immediate for it. What it was asked for with goes on.
+void Rail::read_refused(uint64_t request, const Refusal& refusal) {
+  UnderWay& reads = *under_way_.find(request);
+  if (reads.shares.size() == 1) return read_ended(request, refusal.cause);
+  std::erase_if(reads.shares, [&](const Share& share) { return share.piece == refusal.id; });
+  reading_.erase(refusal.id);
+  ended(refusal.id, seen_here(refusal.cause));
+  await_reads(request);
+}
+
 void Rail::read_ended(uint64_t request, Cause cause) {
-  const UnderWay read = *under_way_.find(request);
+  const UnderWay read = std::move(*under_way_.find(request));
   under_way_.erase(request);
-  reading_.erase(read.piece);
-  const uint64_t expected = fabric::immediates_of_write(read.size_bytes);
+  const uint64_t expected = immediates_of(read);
   const uint64_t arrived = engine_->counters().count(read.immediate);
-  // The owner that refuses a read makes no immediate, and a fenced one no more of them.
+  // The owner that refuses reads makes no immediate, and a fenced one no more of them.
   const bool is_short = cause == Cause::kPathFailed && arrived < expected;
   (void)engine_->release_immediate(read.immediate, is_short ? expected - arrived : 0);
   if (is_short) engine_->counters().forgive(read.immediate);
-  if (Link* link = links_.find(read.link); link != nullptr) {
-    if (cause == Cause::kNone) link->counts.read_bytes += read.size_bytes;
-    if (cause == Cause::kPathFailed) ++link->counts.failures;
+  Link* link = links_.find(read.link);
+  if (link != nullptr && cause == Cause::kPathFailed) ++link->counts.failures;
+  for (const Share& share : read.shares) {
+    if (link != nullptr && cause == Cause::kNone) link->counts.read_bytes += share.size_bytes;
+    reading_.erase(share.piece);
+    ended(share.piece, seen_here(cause));
   }
-  ended(read.piece, cause == Cause::kOtherWay ? Cause::kPathFailed : cause);
 }
 
 }  // namespace braid::transfer

@@ -6,7 +6,6 @@
 namespace braid::transfer {
 namespace {
 
-constexpr uint64_t kLongestNs = 30'000'000'000;
 constexpr size_t kLentMax = 1 << 14;     // buffers that one peer lends over one link
 constexpr size_t kServingMax = 1 << 14;  // its reads under way
 
@@ -48,45 +47,68 @@ void Rail::borrow(Link& link, const Lend& lend) {
   send(link_of_peer_.at(link.peer), answer);
 }
 
+/// Those that follow each other, and count the same immediate, are one write. Each is checked.
 void Rail::serve(uint64_t id, Link& link, const Reads& reads) {
+  Gathered together;
   for (const ReadRequest& read : reads.reads) {
-    const Cause cause = serve(id, link, read);
-    if (cause == Cause::kNone) continue;
-    link.refusals.push_back({read.id, cause});
-    mark(id, link);
+    Gathered found;
+    const Cause cause = read.file != 0 ? serve_file(id, link, read) : find(link, read, found);
+    if (cause != Cause::kNone) {
+      refuse(id, link, read.id, cause);
+    } else if (read.file == 0) {
+      const bool goes_along = together.region == found.region && together.target == found.target &&
+                              together.immediate == found.immediate &&
+                              together.has_room_for(read.size_bytes);
+      if (!goes_along) serve(id, link, std::exchange(together, found));
+      together.add({read.address - found.base, read.offset_bytes, read.size_bytes}, read.id);
+    }
   }
+  serve(id, link, together);
 }
 
-Cause Rail::serve(uint64_t id, Link& link, const ReadRequest& read) {
-  if (read.file != 0) return serve_file(id, link, read);
+Cause Rail::find(const Link& link, const ReadRequest& read, Gathered& found) {
   const Buffer* buffer = nullptr;
   const Cause cause = check(buffers_, read.address, read.size_bytes, kMayRead, buffer);
   if (cause != Cause::kNone) return cause;
   const auto lent = link.lent.find(read.lent);
   const auto region = regions_.find(buffer->id);
   if (region == regions_.end()) return Cause::kOtherWay;
-  if (lent == link.lent.end()) return Cause::kLocalMemory;
+  if (lent == link.lent.end() || read.size_bytes == 0) return Cause::kLocalMemory;
   if (link.serving >= kServingMax) return Cause::kTooMuch;
-  const fabric::Slice slice{read.address - buffer->address(), read.offset_bytes, read.size_bytes};
-  const Result<uint64_t> ticket =
-      engine_->write(region->second, lent->second, slice, read.immediate, now_ns_ + kLongestNs);
-  if (!ticket.ok()) return Cause::kLocalMemory;
-  ++link.serving;
-  const uint64_t request =
-      under_way_.add({Doing::kServing, id, read.id, read.size_bytes, 0, ticket.value(), 0});
-  (void)engine_->when_ended(ticket.value(), request);
+  found.region = region->second;
+  found.target = lent->second;
+  found.immediate = read.immediate;
+  found.base = buffer->address();
   return Cause::kNone;
 }
 
-void Rail::served(const UnderWay& read, bool is_done) {
-  Link* link = links_.find(read.link);
+void Rail::serve(uint64_t id, Link& link, const Gathered& reads) {
+  if (reads.shares.empty()) return;
+  const Result<uint64_t> ticket = write(reads, reads.immediate);
+  if (!ticket.ok()) {
+    for (const Share& share : reads.shares) refuse(id, link, share.piece, Cause::kLocalMemory);
+    return;
+  }
+  link.serving += reads.shares.size();
+  const uint64_t request =
+      under_way_.add({Doing::kServing, id, reads.shares, 0, ticket.value(), 0});
+  (void)engine_->when_ended(ticket.value(), request);
+}
+
+void Rail::refuse(uint64_t id, Link& link, uint64_t read, Cause cause) {
+  link.refusals.push_back({read, cause});
+  mark(id, link);
+}
+
+void Rail::served(const UnderWay& reads, bool is_done) {
+  Link* link = links_.find(reads.link);
   if (link == nullptr) return;
-  --link->serving;
-  if (is_done) {
-    link->counts.served_bytes += read.size_bytes;
-  } else if (!link->is_closed) {
-    link->refusals.push_back({read.piece, Cause::kPathFailed});
-    mark(read.link, *link);
+  link->serving -= reads.shares.size();
+  for (const Share& share : reads.shares) {
+    if (is_done)
+      link->counts.served_bytes += share.size_bytes;
+    else if (!link->is_closed)
+      refuse(reads.link, *link, share.piece, Cause::kPathFailed);
   }
 }
 

@@ -21,8 +21,8 @@
 //
 // Numbers of rails, paths and way sets are given in rising order and never reused. Not
 // synchronised. The cost of a slice grows with its ways and, while all rails are full, with the
-// flows that wait. Source: TENT, 3.3 and 3.4; the rule is in policy/spray.h, the health states in
-// policy/health.h.
+// way sets that something waits for. Source: TENT, 3.3 and 3.4; the rule is in policy/spray.h, the
+// health states in policy/health.h.
 #pragma once
 
 #include <array>
@@ -41,6 +41,7 @@
 #include "transfer/policy/health.h"
 #include "transfer/policy/rail_rate.h"
 #include "transfer/policy/retry.h"
+#include "transfer/policy/share.h"
 #include "transfer/policy/slicer.h"
 #include "transfer/policy/spray.h"
 #include "transfer/policy/urgency.h"
@@ -93,6 +94,7 @@ struct RequestSpec {
   uint64_t address = 0;
   Borders borders;
   uint64_t deadline_ns = kNever;
+  bool is_whole = false;  ///< goes as one slice, without borders
   uint64_t slice_bytes_min = 0;  ///< where SliceRules say less
 };
 
@@ -113,9 +115,11 @@ struct Probe {
 
 enum class Ending : uint8_t {
   kDone,
-  kFailed,   ///< nothing more of it will land
-  kLost,     ///< failed, and some of it may still land: open until its path is fenced
-  kRefused,  ///< was not posted: no room now
+  kFailed,    ///< nothing more of it will land
+  kLost,      ///< failed, and some of it may still land: open until its path is fenced
+  kRefused,   ///< was not posted: no room now
+  kRejected,  ///< by the owner, or for lack of something here: nothing of it will land. It says
+              ///< nothing against its path. Whoever says so cancels the request first
 };
 
 enum class Outcome : uint8_t {
@@ -154,6 +158,7 @@ struct PathView {
   uint64_t delivered_bytes = 0;
   uint64_t delivered_slices = 0;
   uint64_t reissued_slices = 0;  ///< that were overdue or failed here
+  RailShare share;               ///< of the rail of this host
 };
 
 /// What `explain` says of one way.
@@ -178,8 +183,11 @@ class Scheduler {
   /// Requests between the same places have the same ways, which are kept once. All lead to one
   /// peer.
   uint32_t add_ways(std::vector<Way> ways);
-  /// As much of the rail as other processes of the host leave: in (0, 1].
-  void set_share(uint32_t rail, double share);
+  /// As much of a rail of this host as its other processes leave. Urgent slices do not wait for it.
+  void set_share(uint32_t rail, const RailShare& share);
+  RailShare share(uint32_t rail) const;
+  /// Of a rail of this host, since the last call.
+  RailUse take_use(uint32_t rail, uint64_t now_ns);
   /// Somebody knows that the path is broken. It is probed until it works.
   void path_failed(uint32_t path, uint64_t now_ns);
   /// What is in flight there waits for something else than the path: it is not overdue before long.
@@ -244,10 +252,13 @@ class Scheduler {
   std::pair<uint64_t, Span> next_slice(Request& request, uint64_t now_ns);
   void find_ways(uint32_t ways, uint64_t size_bytes, Urgency urgency, uint64_t now_ns,
                  std::optional<uint32_t> avoided, std::vector<WayView>& views) const;
-  WayView view_of(const Way& way, uint64_t size_bytes, Urgency urgency, uint64_t now_ns) const;
+  WayView view_of(const Way& way, uint64_t size_bytes, uint64_t room_bytes, Urgency urgency,
+                  uint64_t now_ns) const;
   void limit_guests(std::vector<WayView>& views) const;
   bool has_room(const Lane& lane, uint64_t size_bytes, Urgency urgency, uint64_t now_ns) const;
   void keep_clear(WayView& view, uint64_t now_ns) const;
+  void keep_to_pace(WayView& view, uint64_t size_bytes, Urgency urgency, uint64_t now_ns) const;
+  void note_full_rails();
   void look_when_there_is_room(uint64_t now_ns);
   uint64_t turn_bytes() const;
   Posting open(uint64_t slice, const WayView& way, uint64_t now_ns);
@@ -300,6 +311,10 @@ class Scheduler {
   std::vector<Timer> timers_;        // a heap, the earliest first
   std::vector<WayView> views_;       // of one slice, kept between calls
   uint64_t turn_bytes_ = 0;
+  uint32_t waiting_ways_ = 0;   // of the flow that was asked last and had to wait
+  size_t waiting_flows_ = 0;    // in a row
+  bool has_changed_ = true;     // since `next` had nothing
+  uint64_t nothing_ns_ = 0;     // when that was
   uint64_t room_timer_ns_ = 0;  // the latest that was set
   uint64_t random_;
 };

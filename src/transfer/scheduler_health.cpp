@@ -19,6 +19,7 @@ bool Scheduler::is_wanted(const Path& path) const {
 }
 
 void Scheduler::state_changed(uint32_t index, PathState from, uint64_t now_ns) {
+  has_changed_ = true;
   const Path& path = paths_[index];
   const PathState to = path.health.state();
   events_.push_back(PathChanged{index, from, to});
@@ -55,6 +56,7 @@ void Scheduler::path_failed(uint32_t path, uint64_t now_ns) {
 void Scheduler::spare(uint32_t path, uint64_t now_ns) { paths_[path].spared_ns = now_ns; }
 
 void Scheduler::retire_path(uint32_t path) {
+  has_changed_ = true;
   paths_[path].is_retired = true;
   postings_.erase(paths_[path].probe);  // nobody waits for it any more
   reissue_all(path);
@@ -116,6 +118,7 @@ void Scheduler::reissue_all(uint32_t index) {
 
 // Others are to deliver its slice; it stays open itself.
 void Scheduler::reissue(uint64_t id) {
+  has_changed_ = true;
   Open& open = *postings_.find(id);
   vacate(open);
   open.is_late = true;
@@ -130,11 +133,13 @@ void Scheduler::reissue(uint64_t id) {
 
 void Scheduler::want_fence(uint32_t path) {
   if (paths_[path].is_fencing) return;
+  has_changed_ = true;
   paths_[path].is_fencing = true;
   events_.push_back(FenceWanted{path});
 }
 
 void Scheduler::fenced(uint32_t index, uint64_t now_ns) {
+  has_changed_ = true;
   std::vector<uint64_t> open = paths_[index].late;
   open.insert(open.end(), paths_[index].open.begin(), paths_[index].open.end());
   std::vector<uint64_t> slots;
@@ -213,6 +218,7 @@ void Scheduler::path_is_due(uint32_t index, uint64_t now_ns) {
 
 void Scheduler::look(uint64_t now_ns) {
   while (!timers_.empty() && timers_.front().when_ns <= now_ns) {
+    has_changed_ = true;
     const Timer timer = timers_.front();
     std::pop_heap(timers_.begin(), timers_.end(), Timer::is_later);
     timers_.pop_back();

@@ -11,6 +11,14 @@ constexpr uint64_t kRefusedPauseNs = 20'000;
 // A path that has nothing in flight and no room for so long may never have any.
 constexpr uint64_t kRefusedMaxNs = 100'000'000;
 
+// What nothing has changed for is asked again after so long, since slices in flight may be late
+// now.
+constexpr uint64_t kNothingNs = 20'000;
+
+// Flows of the same ways wait for room together, as a rule: if so many do, the others are not
+// asked.
+constexpr size_t kFlowsAsked = 8;
+
 // How long the slice of a guest keeps a rail busy.
 constexpr double kGuestSliceNs = 5'000;
 
@@ -43,12 +51,11 @@ uint32_t Scheduler::add_ways(std::vector<Way> ways) {
   return static_cast<uint32_t>(ways_.size() - 1);
 }
 
-void Scheduler::set_share(uint32_t rail, double share) { rails_[rail].lane.share = share; }
-
 // ---- Which slice goes where ----
 
 std::optional<Posting> Scheduler::next(uint64_t now_ns) {
   look(now_ns);
+  if (!has_changed_ && now_ns < nothing_ns_ + kNothingNs) return std::nullopt;
   const auto turns = [&](Urgency urgency) -> Turns& { return turns_[static_cast<int>(urgency)]; };
   const bool has_urgent = !turns(Urgency::kUrgent).is_empty();
   const bool has_bulk = !turns(Urgency::kBulk).is_empty();
@@ -56,6 +63,7 @@ std::optional<Posting> Scheduler::next(uint64_t now_ns) {
   const Urgency second = first == Urgency::kBulk ? Urgency::kUrgent : Urgency::kBulk;
   for (const Urgency urgency : {first, second}) {
     std::optional<Posting> posting;
+    waiting_flows_ = 0;
     uint32_t from = 0;
     turns(urgency).take(turn_bytes_, [&](uint64_t flow) {
       from = static_cast<uint32_t>(flow);
@@ -66,6 +74,8 @@ std::optional<Posting> Scheduler::next(uint64_t now_ns) {
     leave_turns_if_empty(from);
     return posting;
   }
+  has_changed_ = false;
+  nothing_ns_ = now_ns;
   return std::nullopt;
 }
 
@@ -76,6 +86,7 @@ std::pair<uint64_t, Span> Scheduler::next_slice(Request& request, uint64_t now_n
     if (slice != nullptr && slice->is_queued) return {request.again.front(), slice->span};
     request.again.pop_front();
   }
+  if (request.spec.is_whole) return {0, {0, request.spec.size_bytes}};
   const bool is_in_the_way =
       request.spec.urgency == Urgency::kBulk && urgency_.is_urgent_about(now_ns);
   // The last slices are small, so that all rails end together.
@@ -103,6 +114,7 @@ uint64_t Scheduler::post_from(uint32_t index, uint64_t now_ns, std::optional<Pos
     return 0;
   }
   flow.unreachable_ns = kNever;
+  note_full_rails();
   const size_t active = turns_[static_cast<int>(flow.urgency())].size();
   const uint64_t backlog =
       std::min(backlog_bytes_[static_cast<int>(flow.urgency())], flow.backlog_bytes * active);
@@ -112,9 +124,12 @@ uint64_t Scheduler::post_from(uint32_t index, uint64_t now_ns, std::optional<Pos
                       views_);
   if (!way) {
     look_when_there_is_room(now_ns);
-    return 0;
+    const bool is_same = std::exchange(waiting_ways_, request.spec.ways) == request.spec.ways;
+    waiting_flows_ = is_same ? waiting_flows_ + 1 : 1;
+    return waiting_flows_ < kFlowsAsked ? 0 : FairOrder::kNorOthers;
   }
-  if (id == 0 && views_[*way].is_guest && options_.is_window_limited)
+  const bool is_new = id == 0 && !request.spec.is_whole;
+  if (is_new && views_[*way].is_guest && options_.is_window_limited)
     span = request.slicer.peek(std::max(options_.slices.slice_bytes_min,
                                         static_cast<uint64_t>(kGuestSliceNs * views_[*way].rate)));
   turn_bytes_ = turn_bytes();
@@ -155,6 +170,7 @@ void Scheduler::occupy(const Open& open) {
     if (lane.bytes == 0) lane.begun_ns = open.posted_ns;
     lane.bytes += open.size_bytes;
     if (open.urgency == Urgency::kUrgent) lane.urgent_bytes += open.size_bytes;
+    lane.keep_pace(open.size_bytes, open.posted_ns);
   });
 }
 
@@ -200,10 +216,10 @@ void Scheduler::measure(const Open& open, uint64_t now_ns) {
   Path& path = paths_[open.path];
   const uint64_t took_ns = now_ns - open.posted_ns;
   const bool was_alone = path.lane.rate.ended_ns() <= open.posted_ns;
-  if (was_alone)
-    path.base.add(static_cast<double>(took_ns) -
-                      static_cast<double>(open.size_bytes) / path.lane.gbps(now_ns),
-                  now_ns);
+  // If its bytes took most of the time, the difference says more of the rate's error.
+  const double sending_ns = static_cast<double>(open.size_bytes) / path.lane.gbps(now_ns);
+  if (was_alone && sending_ns < static_cast<double>(took_ns) / 2)
+    path.base.add(static_cast<double>(took_ns) - sending_ns, now_ns);
   for_each_lane(*this, path, [&](Lane& lane) {
     lane.rate.delivered(open.size_bytes, open.posted_ns, path.base.ns(), now_ns);
     // Its last byte left a latency ago, and the next one followed it.
@@ -216,6 +232,7 @@ void Scheduler::measure(const Open& open, uint64_t now_ns) {
 void Scheduler::ended(uint64_t posting, Ending how, uint64_t now_ns) {
   Open* open = postings_.find(posting);
   if (open == nullptr) return;  // its path was fenced
+  has_changed_ = true;
   if (open->slice == 0) return probe_ended(posting, *open, how == Ending::kDone, now_ns);
   posting_ended(posting, *open, how, now_ns);
 }
@@ -234,7 +251,10 @@ void Scheduler::posting_ended(uint64_t posting, Open& open, Ending how, uint64_t
       path.refused_since_ns = kNever;
       path.no_room_until_ns = 0;
       for (const uint32_t rail : {path.spec.local_rail, path.spec.remote_rail})
-        if (rail != kNoRail) rails_[rail].record.delivered_ns = now_ns;
+        if (rail != kNoRail) {
+          rails_[rail].record.delivered_ns = now_ns;
+          rails_[rail].delivered_bytes += open.size_bytes;
+        }
       deliver(slice);
       change(index, now_ns, [&](Health& health) { health.delivered(now_ns); });
       close(posting);
@@ -251,6 +271,10 @@ void Scheduler::posting_ended(uint64_t posting, Open& open, Ending how, uint64_t
       if (!open.is_late) requeue(slice);
       close(posting);
       refused(index, now_ns);
+      break;
+    case Ending::kRejected:
+      if (!open.is_late) requeue(slice);
+      close(posting);
       break;
   }
   set_path_timer(index);
@@ -278,8 +302,9 @@ std::optional<SchedulerEvent> Scheduler::next_event() {
 
 PathView Scheduler::view(uint32_t index, uint64_t now_ns) const {
   const Path& path = paths_[index];
-  return {path.health.state(), path.is_fencing,      path.lane.gbps(now_ns), path.base.ns() / 1000,
-          path.lane.bytes,     path.delivered_bytes, path.delivered_slices,  path.reissued_slices};
+  return {path.health.state(),   path.is_fencing,      path.lane.gbps(now_ns),
+          path.base.ns() / 1000, path.lane.bytes,      path.delivered_bytes,
+          path.delivered_slices, path.reissued_slices, share(path.spec.local_rail)};
 }
 
 }  // namespace braid::transfer

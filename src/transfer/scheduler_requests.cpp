@@ -11,6 +11,7 @@ void Scheduler::add(RequestSpec spec, uint64_t now_ns) {
     events_.push_back(RequestEnded{spec.id, Outcome::kDone, 0, 0});
     return;
   }
+  has_changed_ = true;
   const uint64_t deadline_ns = spec.deadline_ns, id = spec.id, peer = spec.peer;
   const uint32_t flow = flow_of(spec);
   if (spec.urgency == Urgency::kUrgent) urgency_.urgent_added(now_ns);
@@ -143,6 +144,7 @@ void Scheduler::peer_lost(uint64_t peer, uint64_t) {
 }
 
 void Scheduler::stop(uint64_t slot, Outcome why) {
+  has_changed_ = true;
   Request& request = *requests_.find(slot);
   if (request.is_draining()) return;
   request.is_stopped = true;

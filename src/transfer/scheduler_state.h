@@ -14,13 +14,28 @@ struct Scheduler::Lane {
   RailRate rate;
   double nominal_gbps;
   double share = 1;
+  double pace_gbps = 0;       // 0: none
+  double pace_ns = 0;         // when the next slice may go, by the pace
   uint64_t bytes = 0;         // in flight
   uint64_t urgent_bytes = 0;  // of those
   uint64_t begun_ns = 0;      // since when what is in flight is being sent, about
   /// What is measured is what others leave, and no more of it is ours than our share.
   double gbps(uint64_t now_ns) const {
     const double measured = rate.at(now_ns, bytes == 0);
+    if (pace_gbps > 0) return std::min(measured, pace_gbps);
     return share < 1 ? std::min(measured, nominal_gbps * share) : measured;
+  }
+  /// Where a pace holds, the window need not.
+  double window_part() const { return pace_gbps > 0 ? 1 : share; }
+  /// Who was held back by others may catch up a little.
+  void keep_pace(uint64_t size_bytes, uint64_t now_ns) {
+    constexpr double kCatchUpNs = 2e6;
+    if (pace_gbps <= 0) return;
+    pace_ns = std::max(pace_ns, static_cast<double>(now_ns) - kCatchUpNs) +
+              static_cast<double>(size_bytes) / pace_gbps;
+  }
+  bool is_held(uint64_t now_ns) const {
+    return pace_gbps > 0 && pace_ns > static_cast<double>(now_ns);
   }
   /// When all that is in flight will have left, about.
   double sent_ns(uint64_t now_ns) const {
@@ -34,6 +49,8 @@ struct Scheduler::Rail {
   Lane lane;
   NicRecord record;
   std::vector<uint32_t> paths;
+  uint64_t delivered_bytes = 0;
+  bool is_full = false;  // a slice has waited since somebody looked
 };
 
 struct Scheduler::Path {

@@ -1,6 +1,7 @@
 // The ways of a slice as they are now: what the policy sees.
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "transfer/scheduler_state.h"
 
@@ -38,8 +39,12 @@ void Scheduler::find_ways(uint32_t ways, uint64_t size_bytes, Urgency urgency, u
                           std::optional<uint32_t> avoided, std::vector<WayView>& views) const {
   views.clear();
   bool has_other = false;
+  // Where there is one way, small requests are to find the room that large ones do.
+  const bool is_lone = ways_[ways].size() == 1;
+  const uint64_t room_bytes =
+      is_lone ? std::max(size_bytes, options_.slices.lone_slice_bytes) : size_bytes;
   for (const Way& way : ways_[ways]) {
-    views.push_back(view_of(way, size_bytes, urgency, now_ns));
+    views.push_back(view_of(way, size_bytes, room_bytes, urgency, now_ns));
     has_other = has_other || (views.back().is_usable && way.path != avoided);
   }
   limit_guests(views);
@@ -62,8 +67,8 @@ void Scheduler::limit_guests(std::vector<WayView>& views) const {
   }
 }
 
-WayView Scheduler::view_of(const Way& way, uint64_t size_bytes, Urgency urgency,
-                           uint64_t now_ns) const {
+WayView Scheduler::view_of(const Way& way, uint64_t size_bytes, uint64_t room_bytes,
+                           Urgency urgency, uint64_t now_ns) const {
   const Path& path = paths_[way.path];
   WayView view;
   view.path = way.path;
@@ -80,7 +85,7 @@ WayView Scheduler::view_of(const Way& way, uint64_t size_bytes, Urgency urgency,
     const double rate = lane.gbps(now_ns);
     queue_ns = std::max(queue_ns, static_cast<double>(lane.bytes + size_bytes) / rate);
     view.rate = std::min(view.rate, rate);
-    view.has_room = view.has_room && has_room(lane, size_bytes, urgency, now_ns);
+    view.has_room = view.has_room && has_room(lane, room_bytes, urgency, now_ns);
   });
   if (urgency == Urgency::kBulk && urgency_.is_urgent_about(now_ns)) keep_clear(view, now_ns);
   view.eta_ns = view.base_latency_ns + queue_ns;
@@ -91,6 +96,7 @@ WayView Scheduler::view_of(const Way& way, uint64_t size_bytes, Urgency urgency,
     view.eta_ns += std::max(0.0, static_cast<double>(now_ns - begun_ns) - view.base_latency_ns -
                                      static_cast<double>(first.size_bytes) / view.rate);
   }
+  keep_to_pace(view, size_bytes, urgency, now_ns);
   return view;
 }
 
@@ -98,7 +104,7 @@ bool Scheduler::has_room(const Lane& lane, uint64_t size_bytes, Urgency urgency,
                          uint64_t now_ns) const {
   if (!options_.is_window_limited) return true;
   const double window =
-      std::max(static_cast<double>(options_.window_slices_min * size_bytes) * lane.share,
+      std::max(static_cast<double>(options_.window_slices_min * size_bytes) * lane.window_part(),
                lane.gbps(now_ns) * options_.window_us * 1000);
   const uint64_t ahead = urgency == Urgency::kUrgent ? lane.urgent_bytes : lane.bytes;
   return static_cast<double>(ahead) < window;
@@ -114,6 +120,44 @@ void Scheduler::keep_clear(WayView& view, uint64_t now_ns) const {
   if (due_ns <= static_cast<double>(now_ns)) return;
   view.has_room = false;
   view.room_ns = static_cast<uint64_t>(due_ns) + 1;
+}
+
+// ---- What other processes leave ----
+
+void Scheduler::set_share(uint32_t rail, const RailShare& share) {
+  Lane& lane = rails_[rail].lane;
+  has_changed_ = has_changed_ || lane.share != share.share || lane.pace_gbps != share.gbps;
+  lane.share = share.share;
+  lane.pace_gbps = share.gbps;
+  if (share.gbps <= 0) lane.pace_ns = 0;
+}
+
+RailShare Scheduler::share(uint32_t rail) const {
+  return {rails_[rail].lane.share, rails_[rail].lane.pace_gbps};
+}
+
+RailUse Scheduler::take_use(uint32_t index, uint64_t now_ns) {
+  Rail& rail = rails_[index];
+  return {rail.delivered_bytes, rail.lane.bytes > 0 || rail.lane.is_held(now_ns),
+          std::exchange(rail.is_full, false)};
+}
+
+void Scheduler::keep_to_pace(WayView& view, uint64_t size_bytes, Urgency urgency,
+                             uint64_t now_ns) const {
+  const Lane& lane = rails_[view.rail].lane;
+  if (urgency == Urgency::kUrgent || !lane.is_held(now_ns)) return;
+  const double wait_ns = lane.pace_ns - static_cast<double>(now_ns);
+  view.eta_ns = std::max(
+      view.eta_ns, view.base_latency_ns + wait_ns + static_cast<double>(size_bytes) / view.rate);
+  const uint64_t due_ns = static_cast<uint64_t>(lane.pace_ns) + 1;
+  view.room_ns = view.room_ns == kNever ? due_ns : std::max(view.room_ns, due_ns);
+  view.has_room = false;
+}
+
+// Of the slice that is looked at now, which waits for them.
+void Scheduler::note_full_rails() {
+  for (const WayView& view : views_)
+    if (view.is_usable && !view.has_room) rails_[view.rail].is_full = true;
 }
 
 std::vector<WayExplained> Scheduler::explain(uint32_t ways, uint64_t size_bytes, Urgency urgency,

@@ -101,6 +101,41 @@ TEST_P(EngineTest, TheCountSaysThatEveryByteOfAWriteIsThere) {
   }
 }
 
+TEST_P(EngineTest, ACancelledWriteEndsOnceNothingOfItIsUnderWay) {
+  const auto untouched = some_bytes(40'000'000, 1);
+  auto source = untouched;
+  std::vector<std::byte> memory(source.size());
+  const Opened opened = open_memory(memory);
+  const uint64_t from = writer_->add_region(source).value();
+  const uint32_t immediate = owner_->counters().acquire().value();
+  const uint64_t expected = immediates_of_write(source.size());
+  const Slice all{0, 0, source.size()};
+  const uint64_t ticket =
+      writer_->write(from, opened.target, all, immediate, deadline()).value();
+  writer_->step(wire_->now_ns());
+  ASSERT_TRUE(writer_->cancel(ticket).ok());
+  EXPECT_FALSE(writer_->remove_region(from).ok()) << "a part is under way";
+  EXPECT_EQ(end_of(ticket), TicketState::kFailed);
+  EXPECT_EQ(writer_->failure(ticket), Failure::kCancelled);
+  std::fill(source.begin(), source.end(), std::byte{0});  // it is free
+  const uint64_t quiet_ns = wire_->now_ns() + kSecondNs / 100;
+  wait([&] { return wire_->now_ns() > quiet_ns; });
+  EXPECT_LT(owner_->counters().count(immediate), expected);
+  for (size_t i = 0; i < memory.size(); ++i)
+    ASSERT_TRUE(memory[i] == untouched[i] || memory[i] == std::byte{0}) << i;
+  ASSERT_TRUE(writer_->cancel(ticket).ok()) << "it has ended, and stays so";
+  EXPECT_EQ(writer_->state(ticket).value(), TicketState::kFailed);
+
+  source = untouched;
+  const uint32_t again = owner_->counters().acquire().value();
+  const uint64_t small = writer_->write(from, opened.target, {0, 0, 100}, again, deadline()).value();
+  writer_->step(wire_->now_ns());
+  ASSERT_TRUE(writer_->cancel(small).ok());
+  EXPECT_EQ(end_of(small), TicketState::kDone) << "all of it was under way";
+  EXPECT_TRUE(wait([&] { return owner_->counters().count(again) == 1; }));
+  EXPECT_FALSE(writer_->cancel(12345).ok());
+}
+
 TEST_P(EngineTest, PagesGoWhereTheirIndicesSay) {
   constexpr size_t kPage = 8192, kPages = 200;
   auto source = some_bytes(kPage * kPages, 2);

@@ -95,6 +95,7 @@ bool World::may_fail(const Job& job, Failure why) const {
              (job.is_ticket_hasty || may_be_swallowed(writer, owner));
     case Failure::kRevoked: return job.has_given_up;
     case Failure::kDisconnected: return are_parted(writer, owner);
+    case Failure::kCancelled: return job.was_cancelled;
     case Failure::kNetwork: {
       const bool is_closed = job.has_given_up && now_ns() >= job.fence_deadline_ns;
       if (kills_a_rail_) return is_closed || job.may_meet_the_killed_rail;
@@ -106,7 +107,8 @@ bool World::may_fail(const Job& job, Failure why) const {
 }
 
 bool World::may_part_fail(const Job& job) const {
-  return may_fail(job, Failure::kDeadline) || may_fail(job, Failure::kRevoked) ||
+  return job.was_cancelled || may_fail(job, Failure::kDeadline) ||
+         may_fail(job, Failure::kRevoked) ||
          may_fail(job, Failure::kDisconnected) || may_fail(job, Failure::kNetwork);
 }
 
@@ -124,7 +126,7 @@ bool World::was_confirmed(const Job& job) const {
 /// The owner or the writer has not seen it succeed, and no ticket has said why.
 bool World::may_be_missed(const Job& job) const {
   const bool has_passed = job.has_given_up && job.is_hasty;
-  return has_passed || are_parted(*job.owner, *job.writer) ||
+  return has_passed || job.was_cancelled || are_parted(*job.owner, *job.writer) ||
          are_half_met(*job.owner, *job.writer) || may_be_swallowed(*job.owner, *job.writer);
 }
 
@@ -143,10 +145,12 @@ bool World::may_stay_quarantined(const Job& job) const {
          are_half_met(owner, *job.writer) || may_be_swallowed(owner, *job.writer);
 }
 
-/// The network holds its source for ever, or that of another part of its scatter.
+/// The network holds its source for ever, or that of another part of its scatter. What was under
+/// way to a process that has crashed, and so was disconnected, is abandoned.
 bool World::may_stay_open(const Job& job) const {
   return std::any_of(jobs_.begin(), jobs_.end(), [&](const auto& part) {
-    return part->writer == job.writer && part->ticket == job.ticket &&
+    const bool is_abandoned = network_options_.breaks_connections && !part->owner->is_alive;
+    return part->writer == job.writer && part->ticket == job.ticket && !is_abandoned &&
            may_be_swallowed(*part->owner, *part->writer);
   });
 }

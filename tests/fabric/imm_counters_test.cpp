@@ -74,12 +74,29 @@ TEST(ImmCounters, EpochsComeRound) {
   EXPECT_EQ(counters.strays(), 9999u);
 }
 
-TEST(ImmCounters, AFloodOfUnknownNumbersIsLimited) {
+TEST(ImmCounters, AFloodOfUnknownNumbersIsLimitedAndHidesNothingThatComesAfterIt) {
   ImmCounters counters(10);
   for (uint32_t slot = 0; slot < 1000; ++slot) counters.arrived(make_immediate(slot, 1));
   EXPECT_EQ(counters.strays(), 990u);
-  EXPECT_TRUE(counters.claim(make_immediate(3, 1)).ok());
-  EXPECT_EQ(counters.count(make_immediate(3, 1)), 1u);
+  EXPECT_TRUE(counters.claim(make_immediate(995, 1)).ok());
+  EXPECT_EQ(counters.count(make_immediate(995, 1)), 1u);
+  const uint32_t early = make_immediate(2000, 1);
+  counters.arrived(early);
+  EXPECT_TRUE(counters.claim(early).ok());
+  EXPECT_EQ(counters.count(early), 1u) << "the flood is not for ever";
+}
+
+/// A liar knows which number comes next. Nobody honest does, before it is handed out.
+TEST(ImmCounters, WhatCameBeforeANumberWasHandedOutCountsForNobody) {
+  ImmCounters counters;
+  for (uint32_t slot = kFirstAcquired; slot < kFirstAcquired + 100; ++slot)
+    counters.arrived(make_immediate(slot, 1), 3);
+  const uint32_t immediate = counters.acquire().value();
+  ASSERT_EQ(immediate, make_immediate(kFirstAcquired, 1));
+  EXPECT_EQ(counters.count(immediate), 0u);
+  EXPECT_EQ(counters.strays(), 3u);
+  counters.arrived(immediate);
+  EXPECT_EQ(counters.count(immediate), 1u);
 }
 
 }  // namespace

@@ -1,10 +1,13 @@
 // include/braid/fabric.h, as a program that links libbraid_fabric uses it.
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include "braid/fabric.h"
@@ -184,6 +187,75 @@ TEST_P(FabricTest, AScatterAndABarrierHaveOneTicketEach) {
   EXPECT_TRUE(writer_->remove_group(writers).ok());
 }
 
+/// Whoever has called connect is told, and nobody else.
+TEST_P(FabricTest, AConnectThatNobodyAnswersIsNoLoss) {
+  Fabric::ByteList nobody;
+  {
+    Fabric gone = Fabric::open(options()).value();
+    nobody = gone.address().value();
+  }
+  std::optional<Fabric::Lost> lost;
+  std::thread waiting([&] {
+    lost = owner_->wait_lost(seconds(1)).value();
+    if (lost) (void)owner_->disconnect(lost->peer);
+  });
+  const auto connected = owner_->connect(nobody, milliseconds(300));
+  waiting.join();
+  EXPECT_FALSE(lost.has_value());
+  EXPECT_NE(connected.status().message().find("the peer has not answered"), std::string::npos);
+  Fabric late = Fabric::open(options()).value();
+  EXPECT_TRUE(late.connect(owner_->address().value(), seconds(10)).ok()) << "its thread goes on";
+}
+
+TEST_P(FabricTest, ACancelledBarrierFailsAndNamesWhoDidNotCome) {
+  const auto there = owner_->acquire_immediate().value();
+  const auto here = writer_->acquire_immediate().value();
+  const auto group = writer_->add_group({{owners_peer_, {}, there, here}}).value();
+  const auto ticket = writer_->barrier(group, seconds(20)).value();
+  EXPECT_EQ(writer_->wait(ticket, milliseconds(20)).value(), Fabric::TicketState::kPending);
+  ASSERT_TRUE(writer_->cancel(ticket).ok());
+  EXPECT_EQ(writer_->wait(ticket, seconds(20)).value(), Fabric::TicketState::kFailed);
+  EXPECT_EQ(writer_->missing(ticket).value(), std::vector<Fabric::Peer>{owners_peer_});
+  writer_->forget(ticket);
+  EXPECT_FALSE(writer_->cancel(ticket).ok()) << "it was forgotten";
+}
+
+/// A number whose writes have not all come rests, unless it is forgiven.
+TEST_P(FabricTest, AForgivenImmediateIsHandedOutAgain) {
+  const auto resting = owner_->acquire_immediate().value();
+  const auto forgiven = owner_->acquire_immediate().value();
+  ASSERT_TRUE(owner_->release(resting, 1).ok());
+  ASSERT_TRUE(owner_->release(forgiven, 1).ok());
+  ASSERT_TRUE(owner_->forgive(forgiven).ok());
+  int resting_seen = 0, forgiven_seen = 0;
+  for (int i = 0; i < 300; ++i) {
+    const auto next = owner_->acquire_immediate().value();
+    resting_seen += next >> 12 == resting >> 12;
+    forgiven_seen += next >> 12 == forgiven >> 12;
+    ASSERT_TRUE(owner_->release(next).ok());
+  }
+  EXPECT_EQ(resting_seen, 0);
+  EXPECT_GT(forgiven_seen, 0);
+}
+
+/// Signals are the program's.
+TEST_P(FabricTest, NoThreadOfTheEngineTakesSignals) {
+  ASSERT_TRUE(owner_->on_messages([] {}).ok());
+  int threads = 0;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string name, line;
+    std::getline(std::ifstream(task.path() / "comm"), name);
+    if (name != "braid") continue;
+    ++threads;
+    std::ifstream status(task.path() / "status");
+    while (std::getline(status, line) && !line.starts_with("SigBlk:")) {
+    }
+    const uint64_t blocked = std::stoull(line.substr(7), nullptr, 16);
+    EXPECT_NE(blocked & uint64_t{1} << (SIGTERM - 1), 0u) << task.path();
+  }
+  EXPECT_EQ(threads, 3) << "two engines, and one that calls back";
+}
+
 TEST_P(FabricTest, WaitingEndsAtItsLimit) {
   const auto immediate = owner_->acquire_immediate().value();
   EXPECT_EQ(owner_->wait_count(immediate, 1, milliseconds(5)).value(), 0u);
@@ -216,6 +288,17 @@ TEST_P(FabricTest, WhatIsWrongIsAnErrorInWords) {
   EXPECT_FALSE(owner_->wait_count(12345, 1, seconds(1)).ok());
   EXPECT_EQ(braid_fabric_send(nullptr, 1, nullptr, 0), BRAID_ERROR_ARGUMENT);
   EXPECT_STREQ(braid_fabric_last_error(), "a pointer that must be given is null");
+  const braid_fabric_pages none{nullptr, 4096, 0};
+  uint64_t ticket = 0;
+  EXPECT_EQ(braid_fabric_write_pages(writer_->get(), 1, &none, 1, &none, 4096, 3, nullptr, 0, &ticket),
+            BRAID_ERROR_ARGUMENT);
+  EXPECT_STREQ(braid_fabric_last_error(), "a list of pages is null, and page_count counts them");
+  braid_fabric_options two_of_none{};
+  two_of_none.struct_bytes = sizeof two_of_none;
+  two_of_none.address_count = 2;
+  braid_fabric* opened = nullptr;
+  EXPECT_EQ(braid_fabric_open(&two_of_none, &opened), BRAID_ERROR_ARGUMENT);
+  EXPECT_STREQ(braid_fabric_last_error(), "an address is null, and address_count counts it");
 }
 
 TEST_P(FabricTest, AnEngineIsDeadInAChildAndSaysSo) {

@@ -10,7 +10,8 @@
 // `door_locks` all of these but that of the endpoint that the owner's messages come to.
 //
 // An order is a message: how often, how many bytes, the immediate, the descriptor. Every write goes
-// to the same bytes, whose values say which it was.
+// to the same bytes, whose values say which it was. An order to write never is one to own so many
+// bytes: the answer is an order to write there.
 #include <signal.h>
 
 #include <chrono>
@@ -26,7 +27,7 @@
 #include "fabric/ofi/domain.h"
 #include "fabric/ofi/imports.h"
 #include "fabric/ofi/library.h"
-#include "fabric/order.h"
+#include "fabric/order_message.h"
 
 namespace {
 
@@ -86,6 +87,16 @@ void step(Engine& engine) {
   if (engine.step(now_ns())) point();
 }
 
+void own(Engine& engine, uint64_t writer, uint64_t size_bytes) {
+  static std::vector<std::vector<std::byte>> all;
+  std::vector<std::byte>& memory = all.emplace_back(size_bytes);
+  const uint64_t region = engine.add_region(memory).value();
+  const Granted granted = engine.grant(region, writer, 0, size_bytes).value();
+  const test::Order order{1, engine.counters().acquire().value(), size_bytes};
+  point();
+  (void)engine.send(writer, test::message_of(order, granted.descriptor));
+}
+
 int serve(Engine& engine) {
   for (;;) {
     step(engine);
@@ -94,6 +105,10 @@ int serve(Engine& engine) {
     if (order->payload.size() < 16) return 0;  // to stop
     test::Order told;
     std::memcpy(&told, order->payload.data(), sizeof told);
+    if (told.writes == 0) {
+      own(engine, order->peer, told.size_bytes);
+      continue;
+    }
     const auto target =
         engine.open_target(decode_descriptor(Bytes(order->payload).subspan(sizeof told)).value());
     point();

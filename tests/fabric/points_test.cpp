@@ -1,6 +1,7 @@
-// The writer is killed, or stopped and continued, at 40 points of the protocol: memory that was
-// said to be free stays unchanged, the owner names the peer, and goes on with another one. Where
-// processes share locks, also while it holds one.
+// The writer, or the owner, is killed, or stopped and continued, at 40 points of the protocol:
+// memory that was said to be free stays unchanged, the survivor names the peer, has back all that
+// it kept for it, and goes on with another one. Where processes share locks, the writer also while
+// it holds one.
 //
 // BRAID_TEST_POINTS_EVERY=N: every N-th point only.
 #include <cstdlib>
@@ -28,7 +29,7 @@ class PointsTest : public test::ProcessTest {
   }
 
   /// The owner is told nothing: it sees what the other process does.
-  void at_point(int point, int signal_there, const char* points) {
+  virtual void at_point(int point, int signal_there, const char* points) {
     SCOPED_TRACE("point " + std::to_string(point) + " of " + points + ", signal " +
                  std::to_string(signal_there));
     Peer process(GetParam()->provider, engine_->address(), point, signal_there, points);
@@ -61,12 +62,20 @@ class PointsTest : public test::ProcessTest {
         EXPECT_TRUE(wait([&] { return fence(*job) == Fence::kFenced; })) << "it drains soon";
       }
     }
-    if (!job) return;
+    if (!job) return expect_alone(signal_there);
     std::fill(memory.begin(), memory.end(), std::byte{0});
     wait([] { return false; }, 0.02);
     EXPECT_EQ(memory, std::vector<std::byte>(memory.size()));
     EXPECT_TRUE(engine_->disconnect(*peer).ok());
     EXPECT_TRUE(engine_->remove_region(job->region).ok());
+    expect_alone(signal_there);
+  }
+
+  /// Nothing is kept for a process that was killed.
+  void expect_alone(int signal_there) {
+    if (signal_there != SIGKILL) return;
+    while (const auto failed = engine_->next_failed()) (void)engine_->disconnect(*failed);
+    EXPECT_TRUE(wait([&] { return engine_->peers().size() == 1; }, 8)) << "only the other is left";
   }
 
   void go_on_with_the_other() {
@@ -81,6 +90,78 @@ class PointsTest : public test::ProcessTest {
 
   uint64_t other_ = 0;
 };
+
+/// This process writes, again and again, what the other one owns.
+class OwnerPointsTest : public PointsTest {
+ protected:
+  void at_point(int point, int signal_there, const char* points) override {
+    SCOPED_TRACE("point " + std::to_string(point) + " of " + points + ", signal " +
+                 std::to_string(signal_there));
+    Peer process(GetParam()->provider, engine_->address(), point, signal_there, points);
+    source_.assign(300'000, std::byte{1});
+    region_ = engine_->add_region(source_).value();
+    peer_.reset(), target_.reset(), ticket_.reset();
+    has_asked_ = false;
+    ASSERT_TRUE(wait([&] {
+      go_on_writing();
+      return process.has_halted();
+    })) << "it never comes to this point";
+    go_on_with_the_other();
+    if (!peer_) peer_ = engine_->accept();  // it had connected just before
+    if (signal_there == SIGSTOP) {
+      process.signal(SIGCONT);
+      ASSERT_TRUE(wait([&] { return !is_under_way(); }));
+      if (ticket_) {
+        EXPECT_EQ(engine_->state(*ticket_).value(), TicketState::kDone);
+      }
+      process.end(SIGKILL);
+    }
+    if (peer_) {
+      std::optional<uint64_t> failed;
+      ASSERT_TRUE(wait([&] { return (failed = engine_->next_failed()).has_value(); }, 5));
+      EXPECT_EQ(failed, peer_);
+      EXPECT_TRUE(wait([&] { return !is_under_way(); }, 5)) << "nobody reads the source any more";
+      EXPECT_TRUE(engine_->disconnect(*peer_).ok());
+    }
+    EXPECT_TRUE(engine_->remove_region(region_).ok());
+    expect_alone(SIGKILL);
+  }
+
+ private:
+  void go_on_writing() {
+    if (!peer_) peer_ = engine_->accept();
+    if (!peer_ || engine_->peer_state(*peer_).value() != PeerState::kConnected) return;
+    if (!has_asked_)
+      has_asked_ = engine_->send(*peer_, test::message_of({0, 0, source_.size()}, {})).ok();
+    if (const auto answer = engine_->receive()) {
+      std::memcpy(&told_, answer->payload.data(), sizeof told_);
+      const auto granted = decode_descriptor(Bytes(answer->payload).subspan(sizeof told_));
+      target_ = engine_->open_target(granted.value()).value();
+    }
+    if (!target_ || is_under_way()) return;
+    if (ticket_) engine_->forget(*ticket_);
+    const Result<uint64_t> next = engine_->write(region_, *target_, {0, 0, source_.size()},
+                                                 told_.immediate, now_ns() + 20 * kSecondNs);
+    if (next.ok())
+      ticket_ = next.value();
+    else
+      target_.reset();
+  }
+  bool is_under_way() {
+    if (!ticket_) return false;
+    const TicketState state = engine_->state(*ticket_).value();
+    return state == TicketState::kPending || state == TicketState::kQuarantined;
+  }
+
+  std::vector<std::byte> source_;
+  uint64_t region_ = 0;
+  std::optional<uint64_t> peer_, target_, ticket_;
+  bool has_asked_ = false;
+  test::Order told_;
+};
+
+TEST_P(OwnerPointsTest, Killed) { at_each_point(SIGKILL, "steps"); }
+TEST_P(OwnerPointsTest, StoppedAndContinued) { at_each_point(SIGSTOP, "steps"); }
 
 TEST_P(PointsTest, Killed) { at_each_point(SIGKILL, "steps"); }
 TEST_P(PointsTest, StoppedAndContinued) { at_each_point(SIGSTOP, "steps"); }
@@ -103,6 +184,9 @@ std::string name_of(const testing::TestParamInfo<const ofi::Quirks*>& quirks) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Providers, PointsTest,
+                         testing::ValuesIn(ofi::all_quirks().begin(), ofi::all_quirks().end()),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(Providers, OwnerPointsTest,
                          testing::ValuesIn(ofi::all_quirks().begin(), ofi::all_quirks().end()),
                          name_of);
 INSTANTIATE_TEST_SUITE_P(Providers, SharedLocksTest,

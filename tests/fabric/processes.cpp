@@ -41,8 +41,11 @@ World::World(uint64_t seed, bool is_traced) : seed_(seed), is_traced_(is_traced)
     engine_options_.handshake_ns = 2'000'000;
   }
   network_options_.closing_fences = random_.chance(0.7);
+  network_options_.breaks_connections = seed % 2 == 0;
+  engine_options_.farewell_ns = 2'000'000;
   network_options_.postings_max = random_.chance(0.3) ? random_.between(1, 8) : 256;
   has_faults_ = random_.chance(0.75);
+  cancels_ = seed % 4 == 1;
   is_flaky_ = has_faults_ && random_.chance(0.2);
   kills_a_rail_ = has_faults_ && !is_flaky_ && rails_ > 1 && random_.chance(0.2);
   if (is_flaky_) {

@@ -73,7 +73,9 @@ class SmallNet {
     node.place = nodes_.size();
     std::vector<std::unique_ptr<Domain>> rails;
     for (size_t rail = 0; rail < rail_count; ++rail) {
-      rails.push_back(network_.open_domain(node.host, node.place + rail * kPlacesOfARail));
+      const uint64_t place = node.place + rail * kPlacesOfARail;
+      rails.push_back(network_.open_domain(
+          node.host, place, rail_gbps.empty() ? std::nullopt : std::optional(rail_gbps[rail])));
       node.rails.push_back(rails.back().get());
     }
     EngineOptions its = options;
@@ -139,6 +141,7 @@ class SmallNet {
 
   EngineOptions options;
   size_t rail_count = 1;
+  std::vector<double> rail_gbps;  // of each rail; empty: all have the network's speed
   std::vector<uint32_t> ended_processes;  // numbers of nodes, from 1
 
  private:

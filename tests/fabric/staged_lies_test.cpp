@@ -107,6 +107,24 @@ class StagedLiesTest : public braid::test::ServerTest {
     }));
   }
 
+  void expect_a_write_lands(Domain& writer) {
+    std::vector<std::byte> source(100, std::byte{5});
+    Write write;
+    write.peer = writer.connect(owner_->address()).value();
+    write.region = writer.add_region(source, Access::kLocal).value();
+    write.source = source;
+    write.target_address = into_.base;
+    write.target_key = into_.key;
+    ASSERT_TRUE(writer.post_write(write));
+    std::optional<bool> ended;
+    ASSERT_TRUE(wait([&] {
+      Completion completion;
+      if (writer.poll({&completion, 1}) > 0) ended = completion.ok;
+      return ended.has_value();
+    }));
+    EXPECT_TRUE(*ended);
+  }
+
   static constexpr uint64_t kBytes = 4096;
   simulation::Simulation simulation_{{}};
   sim::Network network_{simulation_, 17, {}};
@@ -126,21 +144,19 @@ TEST_F(StagedLiesTest, StrangersTakeNoRingFromAPeer) {
   }
   const auto writer = open_staged(0);
   (void)owner_->connect(writer->address()).value();
-  std::vector<std::byte> source(100, std::byte{5});
-  Write write;
-  write.peer = writer->connect(owner_->address()).value();
-  write.region = writer->add_region(source, Access::kLocal).value();
-  write.source = source;
-  write.target_address = into_.base;
-  write.target_key = into_.key;
-  ASSERT_TRUE(writer->post_write(write));
-  std::optional<bool> ended;
-  ASSERT_TRUE(wait([&] {
-    Completion completion;
-    if (writer->poll({&completion, 1}) > 0) ended = completion.ok;
-    return ended.has_value();
-  }));
-  EXPECT_TRUE(*ended);
+  expect_a_write_lands(*writer);
+}
+
+/// They say that they are one whom the owner has a connection to.
+TEST_F(StagedLiesTest, StrangersWithThePlaceOfAPeerTakeNoRingFromOthers) {
+  Liar liar(open_wire(0), owner_->address());
+  const auto peer = open_staged(0), writer = open_staged(0);
+  (void)owner_->connect(peer->address()).value();
+  (void)owner_->connect(writer->address()).value();
+  for (uint64_t i = 0; i < 200; ++i)
+    say(liar, {{.kind = Kind::kGreeting, .number = 1 + i, .write = 1 + i}}, peer->address());
+  expect_a_write_lands(*writer);
+  expect_a_write_lands(*peer);  // whom they have sent away
 }
 
 /// Each piece is refused, and nobody takes the answers.

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "fabric/engine.h"
+#include "fabric/staged/limits.h"
 #include "fabric/staged_fixture.h"
 
 namespace braid::fabric {
@@ -109,25 +110,74 @@ TEST_F(StagedPeersTest, AWriterWhomTheOwnerDisconnectsIsToldSo) {
   expect_a_write_lands(3);
 }
 
-/// Theirs are longer than those of the rings.
-TEST_F(StagedTest, TheLargestMessageOfAnEngineArrives) {
-  const auto owner = open_engine(1, 101), writer = open_engine(0, 102);
-  const auto step_until = [&](const std::function<bool()>& until) {
+/// As processes that end: nothing is said, and the owner clears away what it knew of them.
+TEST_F(StagedPeersTest, MoreWritersComeAndGoThanThereAreRings) {
+  for (uint64_t context = 2; context < 2 + staged::kRingsMax + 6; ++context) {
+    const uint32_t visitor = owner_->connect(writer_->address()).value();
+    from_ = writer_->add_region(source_->bytes(), Access::kLocal).value();
+    post(from_, source_->bytes().first(1000), range_, 0, context);
+    ASSERT_TRUE(wait([&] { return ended_.contains(context); }));
+    ASSERT_TRUE(ended_[context]) << "of writer " << context;
+    writer_.reset();
+    owner_->disconnect(visitor);
+    wait([] { return false; }, 20);
+    writer_ = wire_->open(0);
+    peer_ = writer_->connect(owner_->address()).value();
+  }
+}
+
+class StagedEnginesTest : public StagedTest {
+ protected:
+  void SetUp() override {
+    StagedTest::SetUp();
+    engines_[0] = open_engine(0, 102);
+    engines_[1] = open_engine(1, 101);
+    to_owner_ = engines_[0]->connect(owner().address(), in(20)).value();
+    ASSERT_TRUE(step_until(
+        [&] { return writer().peer_state(to_owner_).value() == PeerState::kConnected; }));
+    ASSERT_TRUE(step_until([&] { return owner().find_peer(102).has_value(); }));
+    to_writer_ = *owner().find_peer(102);
+  }
+  Engine& writer() { return *engines_[0]; }
+  Engine& owner() { return *engines_[1]; }
+  uint64_t in(double seconds) { return wire_->now_ns() + static_cast<uint64_t>(seconds * 1e9); }
+  bool step_until(const std::function<bool()>& until) {
     for (int i = 0; i < 200'000; ++i) {
       if (until()) return true;
-      owner->step(wire_->now_ns());
-      writer->step(wire_->now_ns());
+      for (const auto& engine : engines_)
+        if (engine != nullptr) engine->step(wire_->now_ns());
       wire_->pass_time();
     }
     return false;
-  };
-  const uint64_t peer = writer->connect(owner->address(), wire_->now_ns() + 20'000'000'000).value();
-  ASSERT_TRUE(
-      step_until([&] { return writer->peer_state(peer).value() == PeerState::kConnected; }));
+  }
+  std::unique_ptr<Engine> engines_[2];
+  uint64_t to_owner_ = 0, to_writer_ = 0;
+};
+
+/// Over a wire where closing a region does not fence, as over tcp and shm.
+TEST_F(StagedEnginesTest, AllMemoryOfAWriterThatHasEndedIsFencedOnceItIsDisconnected) {
+  const auto gpu = wire_->memory(1, 1000);
+  std::vector<std::byte> host(1000);
+  std::vector<uint64_t> grants;
+  for (const MutableBytes memory : {gpu->bytes(), MutableBytes(host)})
+    grants.push_back(
+        owner().grant(owner().add_region(memory).value(), to_writer_, 0, 1000).value().grant);
+  engines_[0].reset();
+  ASSERT_TRUE(owner().disconnect(to_writer_).ok());
+  EXPECT_TRUE(step_until([&] {
+    return owner().fence(grants[0]).value() == Fence::kFenced &&
+           owner().fence(grants[1]).value() == Fence::kFenced;
+  })) << "of the GPU "
+      << static_cast<int>(owner().fence(grants[0]).value()) << ", of the host "
+      << static_cast<int>(owner().fence(grants[1]).value());
+}
+
+/// Theirs are longer than those of the rings.
+TEST_F(StagedEnginesTest, TheLargestMessageOfAnEngineArrives) {
   const auto payload = some_bytes(kPayloadBytesMax, 4);
-  ASSERT_TRUE(writer->send(peer, payload).ok());
+  ASSERT_TRUE(writer().send(to_owner_, payload).ok());
   std::optional<Received> received;
-  ASSERT_TRUE(step_until([&] { return (received = owner->receive()).has_value(); }));
+  ASSERT_TRUE(step_until([&] { return (received = owner().receive()).has_value(); }));
   EXPECT_EQ(received->payload, payload);
 }
 

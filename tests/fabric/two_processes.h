@@ -16,7 +16,7 @@
 #include "fabric/fake_provider/use.h"
 #include "fabric/host/processes.h"
 #include "fabric/ofi/domain.h"
-#include "fabric/order.h"
+#include "fabric/order_message.h"
 #include "fabric/wires.h"
 
 namespace braid::fabric::test {
@@ -119,11 +119,7 @@ class ProcessTest : public testing::TestWithParam<const ofi::Quirks*> {
     job.grant = granted.grant;
     job.immediate = engine_->counters().acquire().value();
     const Order told{writes, job.immediate, memory.size()};
-    std::vector<std::byte> message(sizeof told);
-    std::memcpy(message.data(), &told, sizeof told);
-    const std::vector<std::byte> descriptor = encode(granted.descriptor);
-    message.insert(message.end(), descriptor.begin(), descriptor.end());
-    EXPECT_TRUE(engine_->send(peer, message).ok());
+    EXPECT_TRUE(engine_->send(peer, message_of(told, granted.descriptor)).ok());
     return job;
   }
   uint64_t count(const Job& job) { return engine_->counters().count(job.immediate); }

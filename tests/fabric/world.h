@@ -91,6 +91,7 @@ class World {
   void scatter(Process& writer);
   void begun(Process& writer, Job& job, uint64_t ticket);
   void look_after_tickets(Process& writer);
+  void cancel(Process& writer, uint64_t ticket);
   bool is_part_done(const Process& writer, const Job& job, TicketState state) const;
 
   // told.cpp
@@ -162,6 +163,7 @@ class World {
   std::unique_ptr<sim::Network> network_;
   size_t rails_ = 1;
   bool has_faults_ = false;
+  bool cancels_ = false;   // writers cancel some tickets
   bool is_flaky_ = false;  // rails break often, and shortly
   // One rail of one process breaks for good, and nothing else: what begins once the others know
   // must succeed over other rails.

@@ -95,6 +95,7 @@ struct World::Job {
   bool quarantine_was_told = false;
   bool writer_has_begun = false;
   bool writer_is_over = false;
+  bool was_cancelled = false;
   bool is_done = false;
   bool has_failed_in_network = false;
   bool may_meet_the_killed_rail = false;

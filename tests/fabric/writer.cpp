@@ -136,11 +136,20 @@ bool World::is_part_done(const Process& writer, const Job& job, TicketState stat
   return std::find(missing.begin(), missing.end(), job.part_peer) == missing.end();
 }
 
+/// Nothing more of it is posted. What is under way, in all its parts, may end well.
+void World::cancel(Process& writer, uint64_t ticket) {
+  for (const auto& job : jobs_)
+    if (job->writer == &writer && job->ticket == ticket) job->was_cancelled = true;
+  say("process " + std::to_string(writer.host) + " cancels a ticket");
+  if (!writer.engine->cancel(ticket).ok()) throw Bug("cannot cancel a ticket");
+}
+
 /// As soon as a ticket says that the source is free, the source is overwritten.
 void World::look_after_tickets(Process& writer) {
   for (const auto& each : jobs_) {
     Job& job = *each;
     if (job.writer != &writer || !job.writer_has_begun || job.writer_is_over) continue;
+    if (cancels_ && random_.chance(0.03)) cancel(writer, *job.ticket);
     const TicketState state = writer.engine->state(*job.ticket).value();
     if (state == TicketState::kPending && now_ns() >= job.ticket_deadline_ns)
       throw Bug("the deadline of write " + std::to_string(job.number) + " is not met");

@@ -72,7 +72,12 @@ TEST_F(RequestsTest, AbortsInEveryState) {
     EXPECT_TRUE(aborted_.contains(aborted)) << "no block was " << state_name(aborted);
 }
 
-TEST_F(RequestsTest, AGroupWhoseRanksFailInTurns) {
+class GroupRequestsTest : public RequestsTest {
+ protected:
+  GroupRequestsTest() { gpus_needed = 2; }
+};
+
+TEST_F(GroupRequestsTest, RanksThatFailInTurns) {
   begin(3, {.slots = {9, 12}, .layers = 2, .ranks = 2});
   faults_ = {.kind = Kind::kHalf, .every = 3};
   run_with_faults();

@@ -15,6 +15,8 @@ using braid::test::Gate;
 
 class LawTest : public KvTest, public ::testing::WithParamInterface<bool> {
  protected:
+  LawTest() { gpus_needed = GetParam() ? 2 : 1; }
+
   void TearDown() override {
     KvTest::TearDown();
     braid_close(engine_);

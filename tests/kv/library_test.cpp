@@ -17,6 +17,8 @@ constexpr Rotation::Model kModel{4, 2, 64, 2, 16};
 
 class KvLibraryTest : public ServerTest {
  protected:
+  KvLibraryTest() { gpus_needed = 1; }
+
   void SetUp() override {
     ServerTest::SetUp();
     if (IsSkipped()) return;
@@ -106,7 +108,12 @@ TEST_F(KvLibraryTest, RotatesOverOneLink) {
   EXPECT_EQ(statistics.value().accelerated_bytes, 0u);
 }
 
-TEST_F(KvLibraryTest, RotatesOverEveryLink) {
+class KvLibraryOverEveryLinkTest : public KvLibraryTest {
+ protected:
+  KvLibraryOverEveryLinkTest() { gpus_needed = 2; }
+};
+
+TEST_F(KvLibraryOverEveryLinkTest, Rotates) {
   const braid_option every_size[] = {{"BRAID_THRESHOLD", "1"}};
   auto engine = Engine::open(every_size);
   ASSERT_TRUE(engine.ok()) << engine.status().message();

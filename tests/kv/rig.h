@@ -49,6 +49,8 @@ class FaultyCopier final : public Copier {
 
 class KvTest : public braid::test::ServerTest {
  protected:
+  KvTest() { gpus_needed = 1; }
+
   static constexpr uint64_t kSegmentBytes = 1024;
 
   struct Cache {

@@ -149,7 +149,12 @@ TEST_F(RotationTest, ALoadIntoAFreeSlotWaitsForNoStep) {
   EXPECT_EQ(state(cold[1]), BlockState::kSynced);
 }
 
-TEST_F(RotationTest, ARankThatFailsFailsItsGroup) {
+class GroupRotationTest : public RotationTest {
+ protected:
+  GroupRotationTest() { gpus_needed = 2; }
+};
+
+TEST_F(GroupRotationTest, ARankThatFailsFailsItsGroup) {
   open({.ranks = 2});
   const BlockId id = sealed_block(1);
   (void)rotation().end_use(id);

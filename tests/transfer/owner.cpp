@@ -12,6 +12,9 @@
 //   break ADDRESS                  -> broken COUNT     (all TCP connections there)
 //   kill ADDRESS                   -> killed           (nobody can connect there any more)
 //   report                         -> one line of JSON
+//   load NAME ADDRESS SIZE BATCH THREADS -> loading   (each thread writes batches of so many times
+//                                     SIZE bytes there, on and on)
+//   moved                          -> how many bytes of slices that were so far, or why it ended
 //   leave                          -> it closes its engine and ends
 #include <fcntl.h>
 #include <sched.h>
@@ -19,9 +22,11 @@
 
 #include <cstdlib>
 #include <iostream>
+#include <mutex>
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
 #include "braid/transfer.h"
 #include "cuda/driver.h"
@@ -102,12 +107,61 @@ std::string notified(Transfer& transfer) {
   return next->name + " " + std::to_string(next->payload.size());
 }
 
+/// Threads that write to another owner until the process is killed.
+struct Load {
+  std::mutex mutex;
+  std::string wrong;
+
+  std::string start(Transfer& transfer, const Memory& memory, std::istringstream& line) {
+    std::string name;
+    uint64_t address = 0;
+    size_t size_bytes = 0, batch = 0;
+    int threads = 0;
+    line >> name >> address >> size_bytes >> batch >> threads;
+    const auto segment = transfer.open_segment(name, seconds(10));
+    if (!segment.ok()) return segment.status().message();
+    for (int i = 0; i < threads; ++i)
+      std::thread([&transfer, &memory, this, segment, address, size_bytes, batch] {
+        const Transfer::Request write{segment.value(), Transfer::Operation::kWrite,
+                                      memory.bytes.data(), address, size_bytes};
+        const std::vector<Transfer::Request> writes(batch, write);
+        while (write_once(transfer, writes)) {
+        }
+      }).detach();
+    return "loading";
+  }
+  bool write_once(Transfer& transfer, const std::vector<Transfer::Request>& writes) {
+    const auto batch = transfer.submit(writes).value();
+    (void)transfer.wait(batch, seconds(60));
+    const std::vector<Transfer::Outcome> outcomes = transfer.outcomes(batch).value();
+    for (const Transfer::Outcome& outcome : outcomes) {
+      if (outcome.is_done()) continue;
+      const std::lock_guard lock(mutex);
+      wrong = Transfer::cause_name(outcome.cause);
+    }
+    (void)transfer.forget(batch);
+    const std::lock_guard lock(mutex);
+    return wrong.empty();
+  }
+  std::string moved(Transfer& transfer) {
+    constexpr std::string_view kBytes = "\"delivered_bytes\":";
+    const std::string report = transfer.report(Transfer::Form::kJson).value();
+    uint64_t moved_bytes = 0;
+    for (size_t at = report.find(kBytes); at != std::string::npos; at = report.find(kBytes, at + 1))
+      moved_bytes += std::stoull(report.substr(at + kBytes.size()));
+    const std::lock_guard lock(mutex);
+    return wrong.empty() ? std::to_string(moved_bytes) : wrong;
+  }
+} load;
+
 std::string answer(Transfer& transfer, std::vector<Memory>& memory, std::istringstream& line) {
   std::string what, address;
   size_t which = 0;
   uint64_t seed = 0;
   line >> what;
   if (what == "notified") return notified(transfer);
+  if (what == "load") return load.start(transfer, memory.front(), line);
+  if (what == "moved") return load.moved(transfer);
   if (what == "report") return transfer.report(Transfer::Form::kJson).value();
   if (what == "break" || what == "kill") {
     line >> address;

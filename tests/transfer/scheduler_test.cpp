@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <set>
 
@@ -198,6 +199,105 @@ TEST(Scheduler, ExplainNamesEachWayAndTheOneThatIsTaken) {
   ASSERT_EQ(ways.size(), 2u);
   EXPECT_TRUE(ways[0].is_chosen != ways[1].is_chosen);
   EXPECT_NEAR(ways[0].eta_us, 5 + 65536 / 10e3, 0.1);
+}
+
+/// Chooses as braid does, and counts how often it is asked.
+class Counting final : public SprayPolicy {
+ public:
+  explicit Counting(size_t& asked) : asked_(asked) {}
+  std::optional<size_t> choose(const SliceView& slice, std::span<const WayView> ways) override {
+    ++asked_;
+    return spray(slice, ways);
+  }
+  void delivered(uint32_t, uint64_t, uint64_t) override {}
+
+ private:
+  size_t& asked_;
+};
+
+TEST(Scheduler, ThousandsThatWaitForRoomCostNoMoreThanAFew) {
+  size_t asked = 0;
+  Scheduler scheduler({}, std::make_unique<Counting>(asked));
+  const uint32_t rail = scheduler.add_rail({10});
+  const uint32_t path = scheduler.add_path({kPeer, rail, kNoRail, 10, 5});
+  scheduler.add_ways({{path, 0}});
+  constexpr uint32_t kFlows = 5000;
+  for (uint32_t flow = 0; flow < kFlows; ++flow) {
+    RequestSpec request;
+    request.id = flow + 1;
+    request.peer = kPeer;
+    request.size_bytes = 4 << 20;
+    request.source = flow;
+    scheduler.add(std::move(request), 0);
+  }
+  std::deque<uint64_t> open;
+  uint64_t now_ns = 0, ended = 0;
+  const auto post = [&] {
+    while (const auto posting = scheduler.next(now_ns)) open.push_back(posting->id);
+  };
+  post();
+  asked = 0;
+  for (uint64_t end = 0; end < 1000; ++end, now_ns += 1000) {
+    scheduler.ended(open.front(), Ending::kDone, now_ns);
+    open.pop_front();
+    post();
+    post();  // nothing has changed since
+  }
+  EXPECT_LT(asked, 20'000u);
+  for (; ended < kFlows; now_ns += 1000) {
+    ASSERT_FALSE(open.empty()) << "somebody waits for ever";
+    scheduler.ended(open.front(), Ending::kDone, now_ns);
+    open.pop_front();
+    post();
+    while (const auto event = scheduler.next_event()) ended += event->index() == 0;
+  }
+}
+
+TEST(Scheduler, ThousandsThatNoWayReachesFailTogether) {
+  Rails rails(1);
+  for (uint64_t id = 1; id <= 500; ++id) {
+    RequestSpec request;
+    request.id = id;
+    request.peer = kPeer;
+    request.size_bytes = 4096;
+    request.source = static_cast<uint32_t>(id);
+    rails.scheduler.add(std::move(request), 0);
+  }
+  rails.scheduler.path_failed(0, 0);
+  (void)rails.post(1);
+  (void)rails.post(6'000 * kMs);
+  EXPECT_EQ(rails.events<RequestEnded>().size(), 500u);
+}
+
+TEST(Scheduler, WhatTheOwnerRejectsLeavesItsPathUp) {
+  Rails rails(1);
+  rails.add(1, 4096);
+  rails.add(2, 4096);
+  const std::vector<Posting> postings = rails.post(0);
+  ASSERT_EQ(postings.size(), 2u);
+  rails.scheduler.cancel(1, 10);
+  rails.scheduler.ended(postings[0].id, Ending::kRejected, 10);
+  EXPECT_EQ(rails.scheduler.view(0, 10).state, PathState::kUp);
+  rails.scheduler.ended(postings[1].id, Ending::kDone, 20);
+  const auto ended = rails.events<RequestEnded>();
+  ASSERT_EQ(ended.size(), 2u);
+  EXPECT_EQ(ended[0].outcome, Outcome::kCancelled);
+  EXPECT_EQ(ended[1].outcome, Outcome::kDone);
+}
+
+TEST(Scheduler, ARateThatWasTakenForTooLowLeavesABaseLatency) {
+  Rails rails(1);
+  uint64_t now_ns = 0;
+  const auto move = [&](uint64_t id, uint64_t size_bytes, uint64_t took_ns) {
+    rails.add(id, size_bytes, now_ns);
+    for (const Posting& posting : rails.post(now_ns))
+      rails.scheduler.ended(posting.id, Ending::kDone, now_ns + took_ns);
+    now_ns += took_ns + kMs;
+  };
+  for (uint64_t id = 1; id < 10; ++id) move(id, 64 << 10, 20'000 * id);
+  for (uint64_t id = 10; id < 20; ++id) move(id, 64 << 10, 15'000);
+  move(20, 64, 8'000);
+  EXPECT_GT(rails.scheduler.view(0, now_ns).base_latency_us, 1);
 }
 
 }  // namespace

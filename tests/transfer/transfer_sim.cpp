@@ -3,6 +3,9 @@
 //   transfer_sim --seeds N [--first F] [--bugs B]   runs N seeds on all CPUs, until B of them have
 //                                                   shown a bug (5); exit code 1 and their seeds
 //   transfer_sim --seed S                           runs one, and says what happens
+#include <signal.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -20,6 +23,23 @@ namespace {
 using braid::transfer::test::World;
 using braid::transfer::test::WorldCounts;
 
+thread_local volatile uint64_t seed_of_thread = 0;
+
+/// A run that crashes says which one it was: nothing but what a signal handler may call.
+void say_seed(int number) {
+  char text[96] = "failed: seed ";
+  char digits[24];
+  size_t count = 0, end = std::strlen(text);
+  for (uint64_t left = seed_of_thread; count == 0 || left > 0; left /= 10)
+    digits[count++] = static_cast<char>('0' + left % 10);
+  while (count > 0) text[end++] = digits[--count];
+  constexpr char kRest[] = ": crashes (replay: transfer_sim --seed it)\n";
+  std::memcpy(text + end, kRest, sizeof kRest - 1);
+  (void)!write(STDOUT_FILENO, text, end + sizeof kRest - 1);
+  signal(number, SIG_DFL);
+  raise(number);
+}
+
 struct Run {
   std::atomic<uint64_t> next;
   std::atomic<int64_t> bugs_left;
@@ -30,6 +50,7 @@ struct Run {
 void run_seeds(Run& run, uint64_t end) {
   WorldCounts sum;
   for (uint64_t seed; run.bugs_left > 0 && (seed = run.next++) < end;) {
+    seed_of_thread = seed;
     try {
       const WorldCounts counts = World(seed).run();
       sum.requests += counts.requests;
@@ -74,6 +95,7 @@ int run_all(uint64_t first, uint64_t count, uint64_t bugs_max) {
 }
 
 int replay(uint64_t seed) {
+  seed_of_thread = seed;
   try {
     World(seed, true).run();
     std::printf("seed %zu is well\n", size_t{seed});
@@ -87,6 +109,7 @@ int replay(uint64_t seed) {
 }  // namespace
 
 int main(int count, char** words) {
+  for (const int number : {SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGILL}) signal(number, say_seed);
   uint64_t first = 1, seeds = 0, bugs_max = 5;
   for (int i = 1; i + 1 < count; i += 2) {
     const uint64_t number = std::strtoull(words[i + 1], nullptr, 10);

@@ -1,14 +1,13 @@
 #include "fabric/gpu/lane.h"
 
-#include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 
 #include <chrono>
 #include <iterator>
 #include <utility>
 
 #include "cuda/relaxed_capture.h"
+#include "fabric/thread.h"
 
 namespace braid::fabric::gpu {
 namespace {
@@ -19,44 +18,60 @@ static_assert(2 * kGroupsMax <= Mover::kListCount);
 constexpr int kEagerLooks = 200;  // before it sleeps between looks
 constexpr auto kBetweenLooks = std::chrono::microseconds(20);
 
-/// Signals are the program's: none is delivered to the thread.
-template <typename Body>
-std::thread start_thread(const Body& body) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);  // inherited
-  std::thread thread(body);
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  pthread_setname_np(thread.native_handle(), "braid");
-  return thread;
-}
-
 }  // namespace
 
 std::shared_ptr<Lane> lane_of(const cuda::Driver& driver, CUcontext context, int gpu) {
   static std::mutex mutex;
   static std::map<std::pair<CUcontext, int>, std::weak_ptr<Lane>> lanes;
   const std::lock_guard lock(mutex);
+  std::erase_if(lanes, [](const auto& each) { return each.second.expired(); });
   std::weak_ptr<Lane>& known = lanes[{context, gpu}];
   std::shared_ptr<Lane> lane = known.lock();
-  if (lane == nullptr) known = lane = std::make_shared<Lane>(driver, context, gpu);
+  if (lane == nullptr) known = lane = Lane::start(driver, context, gpu);
   return lane;
 }
 
-Lane::Lane(const cuda::Driver& driver, CUcontext context, int gpu)
-    : driver_(driver),
-      gpu_(gpu),
-      context_(context),
-      mover_(driver),
-      thread_(start_thread([this] { work(); })) {}
+std::shared_ptr<Lane> Lane::start(const cuda::Driver& driver, CUcontext context, int gpu) {
+  Lane* lane = new Lane(driver, context, gpu);  // owner: its thread
+  start_thread([lane] {
+    lane->work();
+    const std::shared_ptr<LaneEnd> end = lane->end_;
+    delete lane;
+    end->become(LaneEnd::State::kOver);
+  }).detach();
+  return {lane, [](Lane* held) { held->begin_end(); }};
+}
 
-Lane::~Lane() {
-  {
-    const std::lock_guard lock(mutex_);
-    is_ending_ = true;
-  }
+void Lane::begin_end() {
+  end_->become(LaneEnd::State::kBegun);
+  const std::lock_guard lock(mutex_);
+  is_ending_ = true;
   wake_.notify_one();
-  thread_.join();
+}
+
+void LaneEnd::become(State state) {
+  const std::lock_guard lock(mutex_);
+  state_ = state;
+  changed_.notify_all();
+}
+
+void LaneEnd::wait() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return state_ != State::kBegun; });
+}
+
+bool LaneEnd::is_over() const {
+  const std::lock_guard lock(mutex_);
+  return state_ == State::kOver;
+}
+
+void LaneEnds::add(const Lane& lane) {
+  if (!ends_.insert(lane.end()).second) return;
+  std::erase_if(ends_, [](const auto& end) { return end->is_over(); });
+}
+
+void LaneEnds::wait() {
+  for (const auto& end : ends_) end->wait();
 }
 
 void Lane::copy(Way way, Copy copy) {
@@ -148,6 +163,7 @@ void Lane::enter_context() {
       holds_primary_ = false;
     }
   }
+  is_programs_ = !holds_primary_;
   if (state_ == CUDA_SUCCESS) state_ = driver_.cuCtxSetCurrent(context_);
   for (auto& streams : streams_)
     for (Stream& stream : streams)
@@ -278,6 +294,12 @@ bool Lane::has_something_under_way() const {
 }
 
 void Lane::close() {
+  std::deque<std::function<void(CUresult)>> to_run;
+  {
+    const std::lock_guard lock(mutex_);
+    to_run.swap(to_run_);
+  }
+  for (const auto& call : to_run) call(state_);
   for (auto& streams : streams_)
     for (Stream& stream : streams) {
       if (!stream.under_way.empty()) driver_.cuStreamSynchronize(stream.handle);

@@ -3,15 +3,19 @@
 // this thread waits, and no rail does.
 //
 // Copies are begun in the order in which they are asked for, and end in any. Threads: any.
+//
+// A lane that nobody holds any more ends by itself: its thread gives everything back to the driver,
+// which may wait for the context's streams. Whoever lets go of it does not wait; LaneEnd does.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <thread>
+#include <set>
 #include <vector>
 
 #include "cuda/driver.h"
@@ -25,18 +29,42 @@ namespace braid::fabric::gpu {
 class Lane;
 std::shared_ptr<Lane> lane_of(const cuda::Driver& driver, CUcontext context, int gpu);
 
+class LaneEnd {
+ public:
+  /// Until the last driver call of the lane, if nobody holds it any more. Otherwise not at all.
+  void wait();
+  bool is_over() const;
+
+ private:
+  friend class Lane;
+  enum class State : uint8_t { kHeld, kBegun, kOver };
+  void become(State state);
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  State state_ = State::kHeld;
+};
+
+/// The ends of all lanes that somebody has held.
+class LaneEnds {
+ public:
+  void add(const Lane& lane);
+  /// For those that nobody holds any more.
+  void wait();
+
+ private:
+  std::set<std::shared_ptr<LaneEnd>> ends_;
+};
+
 class Lane {
  public:
-  /// Of a context of the program's; null: the primary context of `gpu`, which is made if it is not
-  /// there. A context that cannot be used fails all copies.
-  Lane(const cuda::Driver& driver, CUcontext context, int gpu);
-  /// Waits for copies that have begun, and for the context's streams if memory is pinned; others
-  /// are dropped.
-  ~Lane();
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
 
   int gpu() const { return gpu_; }  ///< the CUDA ordinal
+  const std::shared_ptr<LaneEnd>& end() const { return end_; }
+  /// The context is one that the program has made, and may destroy once nothing of it is in use
+  /// here: not a primary one, which is held. False too while that is not known.
+  bool is_programs() const { return is_programs_; }
 
   void copy(Way way, Copy copy);
   /// The same of many. They are taken out of the list.
@@ -52,6 +80,16 @@ class Lane {
   void unpin(const std::shared_ptr<HostMemory>& memory);
 
  private:
+  friend std::shared_ptr<Lane> lane_of(const cuda::Driver& driver, CUcontext context, int gpu);
+  /// Of a context of the program's; null: the primary context of `gpu`, which is made if it is not
+  /// there. A context that cannot be used fails all copies.
+  Lane(const cuda::Driver& driver, CUcontext context, int gpu)
+      : driver_(driver), gpu_(gpu), context_(context), mover_(driver) {}
+  ~Lane() = default;
+  static std::shared_ptr<Lane> start(const cuda::Driver& driver, CUcontext context, int gpu);
+  /// Nobody holds it any more.
+  void begin_end();
+
   struct Group {
     CUevent event = nullptr;  // null: it has ended
     CUresult result = CUDA_SUCCESS;
@@ -81,6 +119,8 @@ class Lane {
   const int gpu_;
   CUcontext context_;  // of the thread, below too
   Mover mover_;
+  const std::shared_ptr<LaneEnd> end_ = std::make_shared<LaneEnd>();
+  std::atomic<bool> is_programs_{false};
   CUresult state_ = CUDA_SUCCESS;  // of the context
   CUdevice device_ = 0;
   bool holds_primary_ = false;
@@ -95,7 +135,6 @@ class Lane {
   std::deque<std::function<void(CUresult)>> to_run_;
   std::deque<Copy> to_copy_[kWayCount];
   bool is_ending_ = false;
-  std::thread thread_;
 };
 
 }  // namespace braid::fabric::gpu

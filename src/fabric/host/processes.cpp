@@ -31,7 +31,7 @@ std::array<uint64_t, 2> boot_id() {
   return id;
 }
 
-/// In clock ticks after the boot; 0: there is no such process. Source: proc(5), field 22 of stat.
+/// In clock ticks after the boot; 0: there is no such process, or it is hidden. Source: proc(5), field 22 of stat.
 uint64_t started(uint32_t process) {
   std::ifstream file("/proc/" + std::to_string(process) + "/stat");
   std::string line;
@@ -42,6 +42,12 @@ uint64_t started(uint32_t process) {
   std::string field;
   for (int number = 3; number <= 22; ++number) fields >> field;
   return std::strtoull(field.c_str(), nullptr, 10);
+}
+
+/// A pidfd can be read once the process has ended.
+bool has_ended(int file) {
+  pollfd look{file, POLLIN, 0};
+  return poll(&look, 1, 0) > 0;
 }
 
 class HostProcesses final : public Processes {
@@ -61,17 +67,22 @@ class HostProcesses final : public Processes {
 
   void watch(uint64_t peer, const Origin& origin) override {
     const bool is_here = origin.boot == self_.boot && origin.pid_namespace == self_.pid_namespace;
-    if (!is_here || origin.process == 0 || origin.pid_namespace == 0) return;
+    const bool is_named = origin.process != 0 && origin.pid_namespace != 0 && origin.started != 0;
+    if (!is_here || !is_named) return;
     const int file = static_cast<int>(syscall(SYS_pidfd_open, origin.process, 0));
-    if (file < 0 && errno != ESRCH) return;  // not allowed, or an older kernel
+    if (file < 0) {
+      if (errno == ESRCH) ended_.push_back(peer);
+      return;  // not allowed, or an older kernel
+    }
     // Only once it is held: another process may have the number by now.
-    const bool is_it = file >= 0 && started(origin.process) == origin.started;
-    if (is_it) {
+    const uint64_t its_start = started(origin.process);
+    if (its_start == origin.started) {
       watched_[peer] = file;
       return;
     }
-    if (file >= 0) close(file);
-    ended_.push_back(peer);
+    const bool is_hidden = its_start == 0 && !has_ended(file);  // hidepid: it is another user's
+    if (!is_hidden) ended_.push_back(peer);
+    close(file);
   }
 
   void forget(uint64_t peer) override {
@@ -91,7 +102,6 @@ class HostProcesses final : public Processes {
   }
 
  private:
-  /// A pidfd can be read once the process has ended.
   void look() {
     std::vector<pollfd> files;
     for (const auto& [peer, file] : watched_) files.push_back({file, POLLIN, 0});

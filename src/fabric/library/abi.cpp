@@ -62,6 +62,9 @@ braid_status braid_fabric_open(const braid_fabric_options* options, braid_fabric
   braid_fabric_options given{};  // what an older program does not know of is zero
   if (options != nullptr)
     std::memcpy(&given, options, std::min(options->struct_bytes, sizeof given));
+  for (size_t i = 0; i < given.address_count; ++i)
+    if (given.addresses == nullptr || given.addresses[i] == nullptr)
+      return report(BRAID_ERROR_ARGUMENT, "an address is null, and address_count counts it");
   ServiceOptions wanted;
   if (given.provider != nullptr) wanted.provider = given.provider;
   if (given.nics != nullptr) wanted.nics = given.nics;

@@ -16,9 +16,7 @@ braid_status braid_fabric_add_region(braid_fabric* fabric, void* memory, size_t 
 }
 
 braid_status braid_fabric_remove_region(braid_fabric* fabric, uint64_t region) {
-  return guarded(fabric, [&](Service& service) {
-    return report(service.with([&](Engine& engine) { return engine.remove_region(region); }));
-  });
+  return guarded(fabric, [&](Service& service) { return report(service.remove_region(region)); });
 }
 
 braid_status braid_fabric_grant(braid_fabric* fabric, uint64_t region, uint64_t peer,
@@ -47,12 +45,13 @@ braid_status braid_fabric_revoke(braid_fabric* fabric, uint64_t grant, uint64_t 
     const uint64_t end_ns = braid::monotonic_after_ns(limit_us);
     const Status asked = service.with([&](Engine& engine) { return engine.revoke(grant, end_ns); });
     if (!asked.ok()) return report(asked);
-    // The engine itself ends this at the limit.
-    service.wait(~uint64_t{0}, [&](Engine& engine) {
+    const bool is_answered = service.wait(limit_us, [&](Engine& engine) {
       const Result<Fence> now = engine.fence(grant);
       *fence = static_cast<int>(now.ok() ? now.value() : Fence::kFenced);
       return *fence != BRAID_FABRIC_REVOKING;
     });
+    // The engine says so too, with its next step.
+    if (!is_answered) *fence = BRAID_FABRIC_MEMORY_QUARANTINED;
     return BRAID_OK;
   };
   return guarded(fabric, revoke, fence);

@@ -37,12 +37,12 @@ braid_status braid_fabric_connect(braid_fabric* fabric, const void* address, siz
     const Result<uint64_t> connecting =
         service.with([&](Engine& engine) { return engine.connect(decoded.value(), end_ns); });
     if (!connecting.ok()) return report(connecting.status());
-    PeerState state = PeerState::kConnecting;
+    Result<PeerState> state = PeerState::kConnecting;
     service.wait(limit_us, [&](Engine& engine) {
-      state = engine.peer_state(connecting.value()).value();
-      return state != PeerState::kConnecting;
+      state = engine.peer_state(connecting.value());
+      return !state.ok() || state.value() != PeerState::kConnecting;
     });
-    if (state == PeerState::kConnected) return hand_out(connecting, peer);
+    if (state.ok() && state.value() == PeerState::kConnected) return hand_out(connecting, peer);
     (void)service.with([&](Engine& engine) { return engine.disconnect(connecting.value()); });
     return report(
         BRAID_ERROR_UNAVAILABLE,
@@ -80,7 +80,9 @@ braid_status braid_fabric_wait_lost(braid_fabric* fabric, uint64_t limit_us, uin
     *peer = 0;
     *why = BRAID_FABRIC_NOT_LOST;
     service.wait(limit_us, [&](Engine& engine) {
-      const std::optional<uint64_t> lost = engine.next_failed();
+      std::optional<uint64_t> lost = engine.next_failed();
+      // Who has not answered is the business of its connect alone.
+      while (lost && !engine.was_connected(*lost)) lost = engine.next_failed();
       if (!lost) return false;
       *peer = *lost;
       *why = static_cast<int>(engine.peer_failure(*lost).value());

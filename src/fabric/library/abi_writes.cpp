@@ -34,6 +34,8 @@ braid_status braid_fabric_write_pages(braid_fabric* fabric, uint64_t region,
                                       size_t page_count, const uint32_t* immediate,
                                       uint64_t limit_us, uint64_t* ticket) {
   const auto write = [&](Service& service) {
+    if (page_count > 0 && (source->indices == nullptr || destination->indices == nullptr))
+      return report(BRAID_ERROR_ARGUMENT, "a list of pages is null, and page_count counts them");
     return hand_out(service.with([&](Engine& engine) {
       return engine.write_pages(region, target, page_bytes, pages_of(*source, page_count),
                                 pages_of(*destination, page_count), optional_of(immediate),
@@ -68,6 +70,12 @@ braid_status braid_fabric_wait_ticket(braid_fabric* fabric, uint64_t ticket, uin
     return BRAID_OK;
   };
   return guarded(fabric, wait, state);
+}
+
+braid_status braid_fabric_cancel_ticket(braid_fabric* fabric, uint64_t ticket) {
+  return guarded(fabric, [&](Service& service) {
+    return report(service.with([&](Engine& engine) { return engine.cancel(ticket); }));
+  });
 }
 
 void braid_fabric_forget_ticket(braid_fabric* fabric, uint64_t ticket) {
@@ -108,6 +116,13 @@ braid_status braid_fabric_release_immediate(braid_fabric* fabric, uint32_t immed
   return guarded(fabric, [&](Service& service) {
     return report(
         service.with([&](Engine& engine) { return engine.release_immediate(immediate, missing); }));
+  });
+}
+
+braid_status braid_fabric_forgive_immediate(braid_fabric* fabric, uint32_t immediate) {
+  return guarded(fabric, [&](Service& service) {
+    service.with([&](Engine& engine) { engine.counters().forgive(immediate); });
+    return BRAID_OK;
   });
 }
 

@@ -13,6 +13,8 @@
 #include <thread>
 #include <utility>
 
+#include "fabric/thread.h"
+
 namespace braid::fabric {
 namespace {
 
@@ -122,7 +124,7 @@ void Events::prepare(const Sink& sink) {
   if (sink.callback == nullptr) return;
   const std::lock_guard lock(state_->mutex);
   if (state_->thread.joinable()) return;
-  state_->thread = std::thread([state = state_] { state->run(); });
+  state_->thread = start_thread([state = state_] { state->run(); });
   state_->thread_id = state_->thread.get_id();
 }
 

@@ -9,7 +9,9 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <mutex>
+#include <vector>
 
 #include "base/clock.h"
 
@@ -22,50 +24,55 @@ inline constexpr auto kQuiet = std::chrono::microseconds(400);
 /// A caller that waits drives the engine itself, and so is told soonest. When nothing has happened
 /// for so long it sleeps, and leaves that to the thread.
 inline constexpr uint64_t kDriveNs = 200'000;
+/// A caller whose wait was met comes back so soon, as a rule. The thread does not begin for the
+/// time between: to wake it costs both more than its own look, which comes within kQuiet.
+inline constexpr uint64_t kComesBackNs = 100'000;
+
+/// A caller that waits, while others look after the engine.
+struct Sleeper {
+  std::function<bool()> is_met;
+  std::condition_variable woken;
+  bool is_up = false;     ///< what it waits for has come, or it is to drive
+  bool has_come = false;  ///< the former; it is not asked again, since to ask may take it
+};
 
 /// What callers that wait for something and the thread tell each other.
 struct Drivers {
-  std::atomic<int> waiting = 0;     ///< callers that drive the engine
+  std::atomic<int> waiting = 0;     ///< 1 while a caller drives the engine
+  uint64_t met_ns = 0;              ///< when the last of them left with what it waited for
   std::condition_variable changed;  ///< nobody drives any more, or the end has begun
-  int sleeping = 0;                 ///< callers that wait for `happened`; under the mutex
-  std::condition_variable happened;
+  std::vector<Sleeper*> sleepers;   ///< under the mutex
   std::atomic<bool> is_ending = false;
 
-  /// Under the mutex: what callers wait for may have come.
+  /// Under the mutex: what callers wait for may have come. Only those are woken.
   void tell() {
-    if (sleeping > 0) happened.notify_all();
+    for (Sleeper* sleeper : sleepers)
+      if (!sleeper->is_up && (sleeper->has_come = sleeper->is_met())) wake(*sleeper);
   }
+  /// Of the caller that drives, under the mutex. Without anything to wait for any more it leaves
+  /// the engine to another caller, or to itself, if it comes back soon.
+  void leave(bool is_met) {
+    waiting = 0;
+    met_ns = is_met ? monotonic_ns() : 0;
+    const auto next = std::find_if(sleepers.begin(), sleepers.end(),
+                                   [](const Sleeper* sleeper) { return !sleeper->is_up; });
+    if (is_met && next != sleepers.end())
+      wake(**next);
+    else if (!is_met)
+      changed.notify_all();
+  }
+  /// Under the mutex.
   void end() {
     is_ending = true;
     changed.notify_all();
-    happened.notify_all();
+    for (Sleeper* sleeper : sleepers) wake(*sleeper);
   }
-};
-
-/// A caller, while it drives.
-class Driver {
- public:
-  explicit Driver(Drivers& drivers) : drivers_(drivers) { ++drivers_.waiting; }
-  ~Driver() {
-    if (--drivers_.waiting == 0) drivers_.changed.notify_all();
-  }
-  Driver(const Driver&) = delete;
-  Driver& operator=(const Driver&) = delete;
 
  private:
-  Drivers& drivers_;
-};
-
-/// A caller, while it sleeps; under the mutex.
-class Sleeper {
- public:
-  explicit Sleeper(Drivers& drivers) : drivers_(drivers) { ++drivers_.sleeping; }
-  ~Sleeper() { --drivers_.sleeping; }
-  Sleeper(const Sleeper&) = delete;
-  Sleeper& operator=(const Sleeper&) = delete;
-
- private:
-  Drivers& drivers_;
+  static void wake(Sleeper& sleeper) {
+    sleeper.is_up = true;
+    sleeper.woken.notify_one();
+  }
 };
 
 /// Until the end: steps while nobody else drives, and rests when nothing has happened for a while.
@@ -76,13 +83,13 @@ void look_until_end(std::mutex& mutex, Drivers& drivers, const Step& step, const
   bool has_rested = false;  // a deadline may have come, which is nothing to do
   std::unique_lock lock(mutex);
   while (!drivers.is_ending) {
-    const bool is_driven = drivers.waiting > 0;
+    const bool is_driven = drivers.waiting > 0 || monotonic_ns() < drivers.met_ns + kComesBackNs;
     const bool is_busy = !is_driven && step();
     if (is_busy) happened_ns = monotonic_ns();
     if (is_busy || has_rested) drivers.tell();
     has_rested = false;
     if (is_driven) {
-      drivers.changed.wait(lock, [&] { return drivers.waiting == 0 || drivers.is_ending; });
+      drivers.changed.wait_for(lock, kQuiet);
     } else if (monotonic_ns() - happened_ns > kBusyNs) {
       rest(lock);
       has_rested = true;
@@ -94,34 +101,53 @@ void look_until_end(std::mutex& mutex, Drivers& drivers, const Step& step, const
   }
 }
 
-/// Of a caller, which holds the lock: until `is_met`, or `end_ns`, or the end of the service.
+/// A caller drives until `is_met`, or the limit, or nothing has happened for a while.
+template <typename IsMet, typename Step>
+bool drive(std::unique_lock<std::mutex>& lock, Drivers& drivers, uint64_t end_ns,
+           const IsMet& is_met, const Step& step) {
+  uint64_t now_ns = monotonic_ns(), happened_ns = now_ns;
+  bool met = false;
+  drivers.waiting = 1;
+  while (!(met = is_met())) {
+    const bool is_busy = step();
+    if (is_busy) drivers.tell();
+    now_ns = monotonic_ns();
+    if (is_busy) happened_ns = now_ns;
+    if (drivers.is_ending || now_ns >= end_ns || now_ns - happened_ns > kDriveNs) break;
+    lock.unlock();
+    if (!is_busy) sched_yield();
+    lock.lock();
+  }
+  drivers.leave(met);
+  return met;
+}
+
+/// Of a caller, which holds the lock: until `is_met`, or `end_ns`, or the end of the service. One
+/// caller drives at a time; the others sleep.
 /// False: it is not met. All three are called under the mutex; `follow_up` whenever others go on.
 template <typename IsMet, typename Step, typename FollowUp>
 bool wait_until(std::unique_lock<std::mutex>& lock, Drivers& drivers, uint64_t end_ns,
                 const IsMet& is_met, const Step& step, const FollowUp& follow_up) {
   constexpr uint64_t kLongestSleepNs = 1'000'000'000;
-  uint64_t now_ns = monotonic_ns(), happened_ns = now_ns;
-  bool met = false;
-  {
-    const Driver driver(drivers);
-    while (!(met = is_met())) {
-      const bool is_busy = step();
-      if (is_busy) drivers.tell();
-      now_ns = monotonic_ns();
-      if (is_busy) happened_ns = now_ns;
-      if (drivers.is_ending || now_ns >= end_ns || now_ns - happened_ns > kDriveNs) break;
-      lock.unlock();
-      if (!is_busy) sched_yield();
-      lock.lock();
-    }
+  Sleeper sleeper;
+  sleeper.is_met = is_met;
+  bool met = is_met(), may_drive = true;
+  while (!met && !drivers.is_ending) {
+    if (may_drive && drivers.waiting == 0 && (met = drive(lock, drivers, end_ns, is_met, step)))
+      break;
+    follow_up();
+    const uint64_t now_ns = monotonic_ns();
+    if (now_ns >= end_ns) break;
+    sleeper.is_up = false;
+    drivers.sleepers.push_back(&sleeper);
+    sleeper.woken.wait_for(lock,
+                           std::chrono::nanoseconds(std::min(end_ns - now_ns, kLongestSleepNs)),
+                           [&] { return sleeper.is_up; });
+    std::erase(drivers.sleepers, &sleeper);
+    met = sleeper.has_come || is_met();
+    may_drive = sleeper.is_up;  // by whoever drove; otherwise nothing has happened
   }
   follow_up();
-  const Sleeper sleeper(drivers);
-  for (; !met && !drivers.is_ending && now_ns < end_ns; now_ns = monotonic_ns()) {
-    const uint64_t sleep_ns = std::min(end_ns - now_ns, kLongestSleepNs);
-    drivers.happened.wait_for(lock, std::chrono::nanoseconds(sleep_ns));
-    met = is_met();
-  }
   return met;
 }
 

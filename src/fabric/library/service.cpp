@@ -12,6 +12,7 @@
 #include "fabric/local/domain.h"
 #include "fabric/ofi/domain.h"
 #include "fabric/staged/domain.h"
+#include "fabric/thread.h"
 
 namespace braid::fabric {
 namespace {
@@ -84,14 +85,30 @@ Result<std::unique_ptr<Service>> Service::open(const ServiceOptions& wanted,
 }
 
 Result<uint64_t> Service::add_region(MutableBytes memory) {
-  if (!has_gpu_memory_) {
-    const Result<std::shared_ptr<gpu::Lane>> lane = gpu::lane_of_memory(memory);
-    if (!lane.ok()) return lane.status();
-    if (lane.value() != nullptr)
-      return Status::error("this is memory of a GPU, and the engine was opened without any",
-                           "Open it with gpu_memory, and its peers too");
-  }
-  return with([&](Engine& engine) { return engine.add_region(memory); });
+  const Result<std::shared_ptr<gpu::Lane>> lane = gpu::lane_of_memory(memory);
+  if (!lane.ok()) return lane.status();
+  if (!has_gpu_memory_ && lane.value() != nullptr)
+    return Status::error("this is memory of a GPU, and the engine was opened without any",
+                         "Open it with gpu_memory, and its peers too");
+  return with([&](Engine& engine) {
+    Result<uint64_t> added = engine.add_region(memory);
+    if (added.ok() && lane.value() != nullptr) lanes_[added.value()] = lane.value()->end();
+    return added;
+  });
+}
+
+Status Service::remove_region(uint64_t region) {
+  std::shared_ptr<gpu::LaneEnd> lane;
+  Status removed = with([&](Engine& engine) {
+    Status answer = engine.remove_region(region);
+    if (const auto found = lanes_.find(region); answer.ok() && found != lanes_.end()) {
+      lane = found->second;
+      lanes_.erase(found);
+    }
+    return answer;
+  });
+  if (lane != nullptr) lane->wait();
+  return removed;
 }
 
 Service::Service(RailChoice rails, std::unique_ptr<Engine> engine, std::unique_ptr<Events> events)
@@ -99,7 +116,7 @@ Service::Service(RailChoice rails, std::unique_ptr<Engine> engine, std::unique_p
       engine_(std::move(engine)),
       events_(std::move(events)),
       descriptors_(engine_->wait_descriptors()),
-      thread_([this] { work(); }) {}
+      thread_(start_thread([this] { work(); })) {}
 
 Service::~Service() {
   {

@@ -12,10 +12,12 @@
 #include <string>
 #include <thread>
 #include <type_traits>
+#include <unordered_map>
 #include <vector>
 
 #include "base/clock.h"
 #include "fabric/engine.h"
+#include "fabric/gpu/lane.h"
 #include "fabric/library/events.h"
 #include "fabric/library/looks.h"
 #include "fabric/library/options.h"
@@ -37,6 +39,9 @@ class Service {
 
   /// As Engine::add_region, if regions of this engine may be such memory.
   Result<uint64_t> add_region(MutableBytes memory);
+  /// As Engine::remove_region. Of the last region of a context of the program's, it waits until
+  /// nothing is left of braid's in that context: the driver waits for the context's streams.
+  Status remove_region(uint64_t region);
 
   /// `call(engine)` alone.
   template <typename Call>
@@ -86,9 +91,10 @@ class Service {
   const RailChoice rails_;
   bool has_gpu_memory_ = false;
   std::mutex mutex_;
-  std::unique_ptr<Engine> engine_;  // under the mutex
-  SlotMap<Request> requests_;       // under the mutex
-  Watchers watchers_;               // under the mutex
+  std::unique_ptr<Engine> engine_;                                     // under the mutex
+  SlotMap<Request> requests_;                                          // under the mutex
+  std::unordered_map<uint64_t, std::shared_ptr<gpu::LaneEnd>> lanes_;  // by region, under it too
+  Watchers watchers_;                                                  // under the mutex
   std::unique_ptr<Events> events_;
   std::vector<int> descriptors_;  // that wake the thread; empty: a rail has none
   Sleep sleep_;

@@ -62,16 +62,19 @@ LocalDomain::LocalDomain(Socket listener, const std::string& name)
 /// Others may be told to the end that nothing of theirs is mapped here any more.
 LocalDomain::~LocalDomain() {
   for (auto& [where, copies] : batches_) where.first->copy(where.second, copies);
-  for (const auto& peer : peers_) peer->is_leaving = true;
+  peers_.for_each([](uint32_t, Peer& peer) { peer.is_leaving = true; });
   for (bool is_over = false; !is_over;) {
     take_copies();
     is_over = copies_ == 0;
-    for (const auto& peer : peers_) {
-      advance_imports(*peer);
-      is_over = is_over && peer->imports.empty();
-    }
+    peers_.for_each([&](uint32_t, Peer& peer) {
+      advance_imports(peer);
+      is_over = is_over && peer.imports.empty();
+    });
     if (!is_over) std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
+  regions_.clear();
+  leaving_.clear();
+  lane_ends_.wait();
 }
 
 // ---- Regions ----
@@ -90,7 +93,8 @@ Result<uint32_t> LocalDomain::add_region(MutableBytes memory, Access access) {
   BRAID_LET(lane, gpu::lane_of_memory(memory));
   if (lane != nullptr) {
     region.lane = lane;
-    lanes_.insert(lane);
+    lane_ends_.add(*lane);
+    leaving_.erase(lane);
     if (access == Access::kLocal) lane->prepare_pages();
   }
   if (access == Access::kRemoteWrite) {
@@ -120,7 +124,41 @@ void LocalDomain::remove_region(uint32_t number) {
     visitor->segment->shared().board[visitor->slots.at(region.key).place] = 0;
     visitor->sayings->say(kRemoved, Numbered{region.key, 1});
   }
+  release(std::exchange(region.lane, nullptr));
   if (region.holders.empty()) regions_.erase(number);
+}
+
+/// Of a region or of memory of a peer's: the program may destroy the context of the last region.
+void LocalDomain::release(const std::shared_ptr<gpu::Lane>& lane) {
+  const bool is_used = std::any_of(regions_.begin(), regions_.end(),
+                                   [&](const auto& region) { return region.second.lane == lane; });
+  if (lane == nullptr || is_used) return;
+  leaving_.insert(lane);
+  route_.reset();
+  leave_lanes();
+}
+
+void LocalDomain::leave_lanes() {
+  std::erase_if(leaving_, [&](const std::shared_ptr<gpu::Lane>& lane) {
+    if (!lane->is_programs()) return false;
+    bool is_left = true;
+    peers_.for_each([&](uint32_t, Peer& peer) {
+      for (auto& [key, import] : peer.imports) is_left = leave(import, lane) && is_left;
+    });
+    if (is_left)
+      std::erase_if(batches_, [&](const auto& each) { return each.first.first == lane.get(); });
+    return is_left;
+  });
+}
+
+/// False: copies are under way, of host memory, perhaps by this lane.
+bool LocalDomain::leave(Import& import, const std::shared_ptr<gpu::Lane>& lane) {
+  if (import.lane == lane) import.lane.reset();
+  if (!import.lanes.contains(lane)) return true;
+  if (import.copies > 0) return false;
+  import.mapping->leave(*lane);
+  import.lanes.erase(lane);
+  return true;
 }
 
 Drain LocalDomain::drain(uint32_t number) const {
@@ -135,30 +173,30 @@ bool LocalDomain::post_write(const Write& write) {
   added.segments.insert(added.segments.end(), write.further.begin(), write.further.end());
   added.write.further = {};
   const uint64_t posting = postings_.add(std::move(added));
-  Peer& peer = *peers_.at(write.peer);
-  if (!peer.is_reachable()) {
+  Peer* peer = peers_.find(write.peer);
+  if (peer == nullptr || !peer->is_reachable()) {
     end_posting(posting, false);
   } else if ((write.target_address & kGpuBase) != 0) {
     write_to_gpu(posting);
   } else {
-    peer.host_writes.push_back(posting);
-    write_to_host(peer);
+    peer->host_writes.push_back(posting);
+    write_to_host(*peer);
   }
   return true;
 }
 
 bool LocalDomain::post_send(uint32_t number, uint32_t, Bytes message, uint64_t context) {
-  Peer& peer = *peers_.at(number);
+  Peer* peer = peers_.find(number);
   Write write;
   write.context = context;
   const uint64_t posting = postings_.add({write, number, {}});
-  if (!peer.is_reachable() || message.size() > kMessageBytesMax) {
+  if (peer == nullptr || !peer->is_reachable() || message.size() > kMessageBytesMax) {
     end_posting(posting, false);
     return true;
   }
-  const bool is_said = peer.sayings->say_now(kMessage, Numbered{posting, 1}, message);
+  const bool is_said = peer->sayings->say_now(kMessage, Numbered{posting, 1}, message);
   if (is_said)
-    peer.unanswered.insert(posting);
+    peer->unanswered.insert(posting);
   else
     postings_.erase(posting);
   return is_said;
@@ -189,7 +227,7 @@ void LocalDomain::match_messages() {
 void LocalDomain::end_posting(uint64_t id, bool ok) {
   const Posting* posting = postings_.find(id);
   if (posting == nullptr) return;
-  peers_[posting->peer]->unanswered.erase(id);
+  if (Peer* peer = peers_.find(posting->peer)) peer->unanswered.erase(id);
   ready_.push_back({Event::kPosted, ok, 0, 0, posting->write.context});
   postings_.erase(id);
 }
@@ -199,14 +237,16 @@ void LocalDomain::end_posting(uint64_t id, bool ok) {
 size_t LocalDomain::poll(std::span<Completion> completions) {
   take_copies();
   if (is_time_to_look()) look_at_sockets();
-  for (const auto& peer : peers_) {
-    if (peer->socket) listen_to(*peer);
-    peer->socket ? advance(*peer) : advance_imports(*peer);
-  }
+  peers_.for_each([&](uint32_t number, Peer& peer) {
+    if (peer.socket) listen_to(peer);
+    peer.socket ? advance(peer) : advance_imports(peer);
+    forget_if_over(number);
+  });
   visitors_.for_each([&](uint64_t id, Visitor& visitor) {
     if (!serve(id, visitor)) leave(id);
   });
   for (auto& [where, copies] : batches_) where.first->copy(where.second, copies);
+  leave_lanes();
   size_t count = 0;
   for (; count < completions.size() && !ready_.empty(); ready_.pop_front())
     completions[count++] = ready_.front();
@@ -216,7 +256,6 @@ size_t LocalDomain::poll(std::span<Completion> completions) {
 void LocalDomain::begin_copy(const std::shared_ptr<gpu::Lane>& lane, gpu::Way way, gpu::Copy copy) {
   ++copies_;
   copy.ended = ended_;
-  lanes_.insert(lane);
   batches_[{lane.get(), way}].push_back(std::move(copy));
 }
 
@@ -250,13 +289,13 @@ void LocalDomain::look_at_sockets() {
       silent.push_back(std::move(stranger));
   }
   strangers_ = std::move(silent);
-  for (const auto& peer : peers_) {
-    if (!peer->socket) continue;
-    while (auto packet = peer->socket->receive()) offered(*peer, std::move(*packet));
-    if (peer->socket->is_closed()) lose(*peer);
-    for (const auto& [key, import] : peer->imports)
+  peers_.for_each([&](uint32_t, Peer& peer) {
+    if (!peer.socket) return;
+    while (auto packet = peer.socket->receive()) offered(peer, std::move(*packet));
+    if (peer.socket->is_closed()) lose(peer);
+    for (const auto& [key, import] : peer.imports)
       looks_eagerly_ = looks_eagerly_ || (import.mapping == nullptr && !import.is_refused);
-  }
+  });
   visitors_.for_each([&](uint64_t, Visitor& visitor) { (void)visitor.socket->receive(); });
   forget_ended_processes();
 }

@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "base/try.h"
 #include "cuda/relaxed_capture.h"
@@ -115,6 +116,8 @@ void Mapping::open(CUresult context, gpu::Lane& lane) {
   const CUresult result = context == CUDA_SUCCESS ? open(view, lane.gpu()) : context;
   view.state = result == CUDA_SUCCESS ? State::kReady : State::kRefused;
   const std::lock_guard lock(mutex_);
+  view.is_closing = views_[&lane].is_closing;
+  if (view.is_closing) view.state = State::kComing;
   views_[&lane] = view;
 }
 
@@ -156,28 +159,43 @@ bool Mapping::let_go() {
   const std::lock_guard lock(mutex_);
   if (std::exchange(is_letting_go_, true)) return is_gone_;
   is_gone_ = views_.empty() || offer_.kind == Offer::kSameProcess;
-  for (const auto& [key, view] : views_)
-    if (!is_gone_)
-      view.lane->run([self = shared_from_this(), at = key](CUresult) { self->close(*at); });
+  for (auto& [lane, view] : views_)
+    if (!is_gone_) close_by(view);
   return is_gone_;
 }
 
+void Mapping::leave(gpu::Lane& lane) {
+  const std::lock_guard lock(mutex_);
+  const auto view = views_.find(&lane);
+  if (view == views_.end()) return;
+  if (offer_.kind == Offer::kSameProcess)
+    views_.erase(view);
+  else
+    close_by(view->second);
+}
+
+/// Under the mutex.
+void Mapping::close_by(View& view) {
+  if (std::exchange(view.is_closing, true)) return;
+  view.state = State::kComing;  // whoever prepares it now asks again
+  view.lane->run([self = shared_from_this(), lane = view.lane](CUresult) { self->close(lane); });
+}
+
 /// In the lane's thread. The last one unmaps what all had.
-void Mapping::close(const gpu::Lane& lane) {
+void Mapping::close(const gpu::Lane* lane) {
   const std::lock_guard opening(opening_);
   CUdeviceptr opened = 0;
   bool is_last = false;
   {
     const std::lock_guard lock(mutex_);
-    opened = views_.at(&lane).opened;
-    views_.erase(&lane);
-    is_last = views_.empty();
+    opened = views_.at(lane).opened;
+    is_last = views_.size() == 1;
   }
   if (opened != 0) driver_.cuIpcCloseMemHandle(opened);
-  if (!is_last) return;
-  unmap();
+  if (is_last) unmap();
   const std::lock_guard lock(mutex_);
-  is_gone_ = true;
+  views_.erase(lane);
+  is_gone_ = is_letting_go_ && views_.empty();
 }
 
 void Mapping::unmap() {

@@ -49,6 +49,8 @@ class Mapping : public std::enable_shared_from_this<Mapping> {
   State prepare(gpu::Lane& lane);
   /// Of the region's first byte, for a lane that is ready.
   CUdeviceptr address_for(const gpu::Lane& lane) const;
+  /// Nobody copies there by this lane any more, for now; the caller need not keep it longer.
+  void leave(gpu::Lane& lane);
   /// Nobody copies there any more. Begins it, the first time; true once it is mapped nowhere.
   bool let_go();
 
@@ -58,12 +60,14 @@ class Mapping : public std::enable_shared_from_this<Mapping> {
     State state = State::kComing;
     CUdeviceptr address = 0;  // of the region
     CUdeviceptr opened = 0;   // kIpc
+    bool is_closing = false;
   };
+  void close_by(View& view);
   void open(CUresult context, gpu::Lane& lane);
   CUresult open(View& view, int gpu);
   CUresult map();
   CUresult allow(int gpu);
-  void close(const gpu::Lane& lane);
+  void close(const gpu::Lane* lane);
   void unmap();
 
   const cuda::Driver& driver_;

@@ -18,6 +18,7 @@
 #include "fabric/local/mapping.h"
 #include "fabric/local/segment.h"
 #include "fabric/slot_map.h"
+#include "fabric/table.h"
 
 namespace braid::fabric::local {
 
@@ -141,12 +142,13 @@ class LocalDomain final : public Domain {
     int gpu = -1;
     bool is_removed = false;          // nothing more is to be written
     uint64_t copies = 0;              // under way
-    std::shared_ptr<gpu::Lane> lane;  // that let it go, and before, that used it last
-    std::vector<uint64_t> waiting;    // postings
+    std::shared_ptr<gpu::Lane> lane;  // that used it last; null: none, or it is being left
+    std::set<std::shared_ptr<gpu::Lane>> lanes;  // that have mapped it
+    std::vector<uint64_t> waiting;               // postings
   };
   struct Peer {
-    std::optional<Socket> socket;  // none: it cannot be reached, or not any more
-    std::optional<Segment> segment;
+    std::optional<Socket> socket;    // none: it cannot be reached, or not any more
+    std::optional<Segment> segment;  // with the next two: none once that is so, and nothing ends
     std::optional<Sayings> sayings;
     std::optional<Consumer> consumer;
     std::map<uint32_t, uint64_t> landed;  // immediates to be told, how often
@@ -157,6 +159,7 @@ class LocalDomain final : public Domain {
     std::vector<std::byte> bounce;  // a GPU's bytes on their way to host memory
     bool is_leaving = false;
     bool is_reachable() const { return socket && !is_leaving; }
+    bool has_something_under_way() const { return !imports.empty() || !host_writes.empty(); }
   };
   struct Posting {
     Write write;  // without `further`
@@ -215,6 +218,9 @@ class LocalDomain final : public Domain {
   uint64_t new_key();
 
   // domain.cpp
+  void release(const std::shared_ptr<gpu::Lane>& lane);
+  void leave_lanes();
+  static bool leave(Import& import, const std::shared_ptr<gpu::Lane>& lane);
   void end_posting(uint64_t posting, bool ok);
   void take_copies();
   void begin_copy(const std::shared_ptr<gpu::Lane>& lane, gpu::Way way, gpu::Copy copy);
@@ -239,6 +245,7 @@ class LocalDomain final : public Domain {
   static bool is_sound(const Offer& offer, const Peer& peer);
   void stop_writing(Import& import);
   void lose(Peer& peer);
+  void forget_if_over(uint32_t peer);
 
   // owner.cpp
   void welcome(Packet packet, Socket socket);
@@ -257,14 +264,17 @@ class LocalDomain final : public Domain {
   std::shared_ptr<gpu::Ended> ended_ = std::make_shared<gpu::Ended>();
   std::vector<gpu::Ended::Copy> ended_now_;
   uint64_t copies_ = 0;
-  std::set<std::shared_ptr<gpu::Lane>> lanes_;
+  gpu::LaneEnds lane_ends_;
+  /// Of contexts without regions. Those of primary contexts stay: the kernel that is given back
+  /// makes the driver wait for the program's streams.
+  std::set<std::shared_ptr<gpu::Lane>> leaving_;
   /// To be handed over at the next look: one by one they cost more.
   std::map<std::pair<gpu::Lane*, gpu::Way>, std::vector<gpu::Copy>> batches_;
 
   std::unordered_map<uint32_t, Region> regions_;
   std::unordered_map<uint64_t, uint32_t> region_of_key_;
   uint32_t next_region_ = 0;
-  std::vector<std::unique_ptr<Peer>> peers_;
+  Table<Peer> peers_;
   std::optional<Route> route_;  // the last
   uint64_t next_route_ = 1;
   SlotMap<Posting> postings_;

@@ -33,25 +33,24 @@ int find_active_gpu(const cuda::Driver& driver) {
 }  // namespace
 
 Result<uint32_t> LocalDomain::connect(Bytes address) {
-  auto peer = std::make_unique<Peer>();
+  Peer peer;
   Result<Socket> socket =
       Socket::connect(std::string(reinterpret_cast<const char*>(address.data()), address.size()));
   if (socket.ok()) {  // else what is posted fails
     BRAID_LET(segment, Segment::create());
     if (socket.value().send(bytes_of(kHello), segment.file())) {
-      peer->sayings.emplace(&segment.shared().to_owner);
-      peer->consumer.emplace(&segment.shared().to_writer);
-      peer->segment.emplace(std::move(segment));
-      peer->socket.emplace(std::move(socket).value());
+      peer.sayings.emplace(&segment.shared().to_owner);
+      peer.consumer.emplace(&segment.shared().to_writer);
+      peer.segment.emplace(std::move(segment));
+      peer.socket.emplace(std::move(socket).value());
     }
   }
-  peers_.push_back(std::move(peer));
-  return static_cast<uint32_t>(peers_.size() - 1);
+  return peers_.add(std::move(peer));
 }
 
 /// It lets go of what it has mapped, and says so, before the connection is closed.
 void LocalDomain::disconnect(uint32_t number) {
-  Peer& peer = *peers_.at(number);
+  Peer& peer = peers_.at(number);
   peer.is_leaving = true;
   for (auto& [key, import] : peer.imports) stop_writing(import);
 }
@@ -74,7 +73,7 @@ void LocalDomain::write_to_gpu(uint64_t id) {
 LocalDomain::Import& LocalDomain::import_of(const Posting& posting) {
   if (route_ && route_->is_of(posting.write)) return *route_->import;
   const uint64_t key = posting.write.target_key;
-  Peer& peer = *peers_[posting.peer];
+  Peer& peer = peers_.at(posting.peer);
   const auto [found, is_new] = peer.imports.try_emplace(key);
   if (is_new) {
     peer.sayings->say(kAsk, Numbered{key, 1});
@@ -125,7 +124,8 @@ void LocalDomain::start_copy(uint64_t id) {
 Mapping::State LocalDomain::find_route(const Posting& posting) {
   Import& import = *posting.import;
   const std::shared_ptr<gpu::Lane> lane = lane_for(posting);
-  lanes_.insert(lane);
+  lane_ends_.add(*lane);
+  import.lanes.insert(lane);
   import.lane = lane;
   const Mapping::State state = import.mapping->prepare(*lane);
   if (state != Mapping::State::kReady) return state;
@@ -137,7 +137,7 @@ Mapping::State LocalDomain::find_route(const Posting& posting) {
   route.region = posting.write.region;
   route.key = posting.write.target_key;
   route.import = &import;
-  route.slot = &peers_[posting.peer]->segment->shared().board[import.offer.slot % kSlots];
+  route.slot = &peers_.at(posting.peer).segment->shared().board[import.offer.slot % kSlots];
   route.address = import.mapping->address_for(*lane);
   route.may_be_kernels = !is_host && import.offer.kind != Offer::kSameProcess;
   route.batch = &batches_[{lane.get(), way}];
@@ -148,7 +148,7 @@ Mapping::State LocalDomain::find_route(const Posting& posting) {
 void LocalDomain::copied(uint64_t tag, bool ok) {
   const uint64_t id = tag & ~kBouncing;
   Posting& posting = *postings_.find(id);
-  Peer& peer = *peers_[posting.peer];
+  Peer& peer = peers_.at(posting.peer);
   if ((tag & kBouncing) != 0) {
     peer.state = ok ? Peer::Bounce::kFull : Peer::Bounce::kFree;
     if (ok && peer.is_reachable()) return write_to_host(peer);
@@ -303,7 +303,9 @@ void LocalDomain::advance_imports(Peer& peer) {
       continue;
     }
     if (!import.is_refused && peer.socket) peer.sayings->say(kLetGo, Numbered{found->first, 1});
+    const auto lanes = std::move(import.lanes);
     found = peer.imports.erase(found);
+    for (const auto& lane : lanes) release(lane);
   }
 }
 
@@ -318,6 +320,18 @@ void LocalDomain::lose(Peer& peer) {
     peer.host_writes.pop_back();
   }
   advance_imports(peer);
+}
+
+/// What both processes shared goes as soon as nothing needs it; the number, once it was
+/// disconnected too.
+void LocalDomain::forget_if_over(uint32_t number) {
+  Peer& peer = peers_.at(number);
+  if (peer.socket || peer.has_something_under_way()) return;
+  peer.sayings.reset();
+  peer.consumer.reset();
+  peer.segment.reset();
+  peer.bounce = {};
+  if (peer.is_leaving) peers_.erase(number);
 }
 
 }  // namespace braid::fabric::local

@@ -14,7 +14,7 @@
 
 #include "base/clock.h"
 #include "fabric/ofi/doors.h"
-#include "fabric/ofi/incoming.h"
+#include "fabric/ofi/connections.h"
 #include "fabric/ofi/robust_locks.h"
 #include "fabric/ofi/sleepers.h"
 #include "fabric/ofi/station.h"
@@ -56,6 +56,7 @@ class OfiDomain final : public Domain {
   void remove_region(uint32_t region) override;
   Result<uint32_t> connect(Bytes address) override;
   void disconnect(uint32_t peer) override;
+  void abandon(uint32_t peer, bool has_ended) override;
   Result<uint32_t> open_door() override;
   Bytes door_address(uint32_t door) const override { return doors_.address(door); }
   void close_door(uint32_t door) override { doors_.close(door); }
@@ -74,10 +75,12 @@ class OfiDomain final : public Domain {
   };
   /// What libfabric gives back with a completion. It has room of its own at the front.
   struct Operation {
+    enum class Stage : uint8_t { kFree, kUnderWay, kAbandoned };
     fi_context2 room;
     Event event;
     uint64_t context;
     uint32_t peer;  // of a write or a message
+    Stage stage;
   };
 
   OfiDomain(Provider provider, Station station);
@@ -87,24 +90,29 @@ class OfiDomain final : public Domain {
     fid_ep* endpoint = nullptr;  // from which it is written to
     Owned<fid_ep> own;           // the same, where the peer needs one of its own
     uint64_t under_way = 0;
-    bool is_broken = false;  // see Quirks::keeps_broken_connections
-    PeerDoorbell doorbell;   // where the provider's have some
+    bool is_broken = false;        // see Quirks::keeps_broken_connections
+    bool is_disconnected = false;  // its number is free once nothing is under way
+    PeerDoorbell doorbell;         // where the provider's have some
+    std::vector<std::byte> name;
     std::vector<std::byte> own_name;
   };
 
   Status check_that_closing_ends_access();
   void* descriptor_of(uint32_t region) const;
+  bool is_gone(uint32_t peer, uint64_t context);
   bool is_ready(Peer& peer);
   Operation* begin(Event event, uint64_t context, uint32_t peer);
   bool posted(Operation* operation, int64_t answer);
   bool is_answer_awaited() const;
   void ring_again();
-  void end(const Operation* operation, bool ok);
+  void end(Operation* operation, bool ok);
+  void left_one(uint32_t peer);
+  void free_abandoned();
   size_t read_queue(std::span<Completion> completions);
   template <typename Call>
   int64_t call(RobustCalls::Purpose purpose, const Call& function);
   void close(Owned<fid_ep>& endpoint);
-  Completion completed(const fi_cq_data_entry& entry);
+  std::optional<Completion> completed(const fi_cq_data_entry& entry);
   bool take_error(Completion& completion);
   void drain();
 
@@ -129,7 +137,8 @@ class OfiDomain final : public Domain {
   Pace queue_pace_;
   uint32_t next_region_ = 0;
   std::vector<Operation*> free_;
-  std::deque<Completion> waiting_;  // that no poll has handed out yet
+  std::vector<Operation*> abandoned_;  // the queue may still name them
+  std::deque<Completion> waiting_;     // that no poll has handed out yet
 };
 
 OfiDomain::OfiDomain(Provider provider, Station station)
@@ -220,6 +229,7 @@ Result<uint32_t> OfiDomain::connect(Bytes address) {
     peer.own_name = std::move(name).value();
   }
   if (quirks_.has_doorbells) peer.doorbell = PeerDoorbell(address);
+  peer.name.assign(address.begin(), address.end());
   peer.endpoint = peer.own ? peer.own.get() : station_.endpoint.get();
   const int count =
       fi_av_insert(station_.addresses.get(), address.data(), 1, &peer.address, 0, nullptr);
@@ -243,7 +253,33 @@ void OfiDomain::disconnect(uint32_t peer) {
   leaving.endpoint = nullptr;
   fi_av_remove(station_.addresses.get(), &leaving.address, 1, 0);
   // What has not come back yet counts for its number still.
+  leaving.is_disconnected = true;
   if (leaving.under_way == 0) free_peers_.push_back(peer);
+}
+
+/// A connection of the peer's own is broken, and all that went over it then fails. An endpoint of
+/// its own is closed, and says nothing of what was posted: once the process has ended, nobody reads
+/// the sources any more.
+void OfiDomain::abandon(uint32_t number, bool has_ended) {
+  Peer& peer = peers_.at(number);
+  if (peer.endpoint == nullptr || (peer.under_way == 0 && !has_ended)) return;
+  if (!quirks_.needs_endpoint_for_each_peer) {
+    if (quirks_.listens_at_address)
+      for (const Connection& connection : outgoing_to(peer.name)) shut_down(connection);
+    return;
+  }
+  if (!has_ended) return;
+  sleepers_.remove_endpoint(peer.own_name);
+  close(peer.own);
+  peer.endpoint = nullptr;
+  for (Operation& operation : operations_) {
+    const bool is_its = operation.event == Event::kPosted && operation.peer == number;
+    if (!is_its || operation.stage != Operation::Stage::kUnderWay) continue;
+    operation.stage = Operation::Stage::kAbandoned;
+    abandoned_.push_back(&operation);
+    waiting_.push_back({Event::kPosted, false, 0, 0, operation.context});
+    left_one(number);
+  }
 }
 
 Result<uint32_t> OfiDomain::open_door() {
@@ -255,12 +291,12 @@ Result<uint32_t> OfiDomain::open_door() {
 void OfiDomain::drain() {
   constexpr int kLooksMax = 100'000;
   if (!quirks_.drains_before_close) return;
-  std::vector<Incoming> connections = incoming_at(station_.name);
-  for (const Incoming& connection : connections) shut_down(connection);
+  std::vector<Connection> connections = incoming_at(station_.name);
+  for (const Connection& connection : connections) shut_down(connection);
   for (int look = 0; look < kLooksMax && !connections.empty(); ++look) {
     std::array<Completion, kEventsAtOnce> dropped;
     read_queue(dropped);
-    std::erase_if(connections, [](const Incoming& connection) { return !connection.is_open(); });
+    std::erase_if(connections, [](const Connection& connection) { return !connection.is_open(); });
   }
 }
 
@@ -286,6 +322,13 @@ Status OfiDomain::check_that_closing_ends_access() {
 
 // ---- Postings ----
 
+/// Nothing is posted to a peer that was abandoned: it fails at once.
+bool OfiDomain::is_gone(uint32_t peer, uint64_t context) {
+  if (peers_.at(peer).endpoint != nullptr) return false;
+  waiting_.push_back({Event::kPosted, false, 0, 0, context});
+  return true;
+}
+
 /// False: what went over a connection that has broken has not all come back.
 bool OfiDomain::is_ready(Peer& peer) {
   if (!peer.is_broken) return true;
@@ -305,17 +348,34 @@ OfiDomain::Operation* OfiDomain::begin(Event event, uint64_t context, uint32_t p
   operation->event = event;
   operation->context = context;
   operation->peer = peer;
+  operation->stage = Operation::Stage::kUnderWay;
   if (event == Event::kPosted) ++peers_[peer].under_way;
   return operation;
 }
 
-void OfiDomain::end(const Operation* operation, bool ok) {
+void OfiDomain::end(Operation* operation, bool ok) {
   if (operation->event == Event::kPosted) {
     Peer& peer = peers_[operation->peer];
-    --peer.under_way;
     peer.is_broken = peer.is_broken || (!ok && quirks_.keeps_broken_connections);
+    left_one(operation->peer);
   }
-  free_.push_back(const_cast<Operation*>(operation));
+  operation->stage = Operation::Stage::kFree;
+  free_.push_back(operation);
+}
+
+/// One less is under way.
+void OfiDomain::left_one(uint32_t number) {
+  Peer& peer = peers_[number];
+  if (--peer.under_way == 0 && peer.is_disconnected) free_peers_.push_back(number);
+}
+
+/// The queue is empty, so it names none of them.
+void OfiDomain::free_abandoned() {
+  for (Operation* operation : abandoned_) {
+    operation->stage = Operation::Stage::kFree;
+    free_.push_back(operation);
+  }
+  abandoned_.clear();
 }
 
 bool OfiDomain::posted(Operation* operation, int64_t answer) {
@@ -348,6 +408,7 @@ int64_t OfiDomain::call(RobustCalls::Purpose purpose, const Call& function) {
 }
 
 bool OfiDomain::post_write(const Write& write) {
+  if (is_gone(write.peer, write.context)) return true;
   if (!is_ready(peers_.at(write.peer))) return false;
   std::array<iovec, kSegmentsMax> sources;
   std::array<void*, kSegmentsMax> descriptors;
@@ -380,6 +441,7 @@ bool OfiDomain::post_write(const Write& write) {
 }
 
 bool OfiDomain::post_send(uint32_t peer, uint32_t region, Bytes bytes, uint64_t context) {
+  if (is_gone(peer, context)) return true;
   if (!is_ready(peers_.at(peer))) return false;
   iovec source{const_cast<std::byte*>(bytes.data()), bytes.size()};
   void* descriptor = descriptor_of(region);
@@ -436,28 +498,34 @@ size_t OfiDomain::read_queue(std::span<Completion> completions) {
   const size_t room = std::min(completions.size(), entries.size());
   if (room == 0) return 0;
   if (calls_) calls_->resume();
-  const int64_t answer = call(RobustCalls::Purpose::kProgress, [&] {
-    return fi_cq_read(station_.queue.get(), entries.data(), room);
-  });
+  const auto read = [&] { return fi_cq_read(station_.queue.get(), entries.data(), room); };
+  const std::optional<int64_t> answer =
+      calls_ ? calls_->run(RobustCalls::Purpose::kProgress, read) : read();
   if (answer == -FI_EAVAIL) return take_error(completions[0]) ? 1 : 0;
-  for (int64_t i = 0; i < answer; ++i) completions[i] = completed(entries[i]);
-  return answer > 0 ? static_cast<size_t>(answer) : 0;
+  if (answer == -FI_EAGAIN) free_abandoned();
+  size_t count = 0;
+  for (int64_t i = 0; i < answer.value_or(0); ++i)
+    if (const auto come = completed(entries[static_cast<size_t>(i)])) completions[count++] = *come;
+  return count;
 }
 
-Completion OfiDomain::completed(const fi_cq_data_entry& entry) {
-  if (const auto arrival = arrival_of(entry)) return *arrival;
-  const auto* operation = static_cast<const Operation*>(entry.op_context);
+/// None: it was abandoned.
+std::optional<Completion> OfiDomain::completed(const fi_cq_data_entry& entry) {
+  if (const auto arrival = arrival_of(entry)) return arrival;
+  auto* operation = static_cast<Operation*>(entry.op_context);
+  if (operation->stage == Operation::Stage::kAbandoned) return std::nullopt;
   if (operation->event == Event::kPosted) peers_[operation->peer].doorbell.answered(polled_ns_);
   end(operation, true);
-  return {operation->event, true, 0, entry.len, operation->context};
+  return Completion{operation->event, true, 0, entry.len, operation->context};
 }
 
-/// False: an error of something that was not ours.
+/// False: an error of something that was not ours, or was abandoned.
 bool OfiDomain::take_error(Completion& completion) {
   fi_cq_err_entry error{};
   if (fi_cq_readerr(station_.queue.get(), &error, 0) < 1 || error.op_context == nullptr)
     return false;
-  const auto* operation = static_cast<const Operation*>(error.op_context);
+  auto* operation = static_cast<Operation*>(error.op_context);
+  if (operation->stage == Operation::Stage::kAbandoned) return false;
   end(operation, false);
   completion = {operation->event, false, 0, 0, operation->context};
   return true;

@@ -130,4 +130,14 @@ void remove_left_files() {
   }
 }
 
+bool has_live_doorbell(int process) {
+  const std::string prefix = std::string(kPrefix) + std::to_string(process) + ":";
+  std::error_code failed;
+  for (const auto& entry : std::filesystem::directory_iterator(kFolder, failed))
+    if (entry.path().filename().string().starts_with(prefix) &&
+        !is_left(socket_address(entry.path())))
+      return true;
+  return false;
+}
+
 }  // namespace braid::fabric::ofi

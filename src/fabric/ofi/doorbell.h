@@ -70,4 +70,8 @@ class PeerDoorbell {
 /// of some megabytes each, and their doorbells. Files without a doorbell are left alone.
 void remove_left_files();
 
+/// Whether a process that calls itself by this number, in its PID namespace, has a doorbell and
+/// lives.
+bool has_live_doorbell(int process);
+
 }  // namespace braid::fabric::ofi

@@ -38,7 +38,7 @@ void Doors::close(uint32_t number) {
   door.is_closing = true;
   ++closing_;
   if (provider_.quirks.drains_before_close) door.connections = incoming_at(door.station.name);
-  for (const Incoming& connection : door.connections) shut_down(connection);
+  for (const Connection& connection : door.connections) shut_down(connection);
   end_closed();
 }
 
@@ -119,7 +119,7 @@ size_t Doors::look(Door& door, std::span<Completion> completions) {
 /// Of what comes in at a door that is being closed, all has been read once its connections ended.
 void Doors::end_closed() {
   for (auto door = order_.begin(); door != order_.end();) {
-    std::erase_if(door->connections, [](const Incoming& each) { return !each.is_open(); });
+    std::erase_if(door->connections, [](const Connection& each) { return !each.is_open(); });
     const bool is_over = door->connections.empty() || door->closing_looks >= kClosingLooks;
     if (!door->is_closing || !is_over) {
       ++door;

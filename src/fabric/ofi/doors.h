@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "fabric/ofi/incoming.h"
+#include "fabric/ofi/connections.h"
 #include "fabric/ofi/robust_locks.h"
 #include "fabric/ofi/sleepers.h"
 #include "fabric/ofi/station.h"
@@ -66,7 +66,7 @@ class Doors {
     Pace pace;
     uint32_t closing_looks = 0;
     bool is_closing = false;
-    std::vector<Incoming> connections;  // that have to end first
+    std::vector<Connection> connections;  // that have to end first
   };
   struct Shared {
     MutableBytes memory;

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cerrno>
 
+#include "fabric/ofi/doorbell.h"
 #include "fabric/ofi/imports.h"
 
 namespace braid::fabric::ofi {
@@ -45,6 +46,7 @@ const int32_t kFree = free_word();
 /// from the counts that libc's functions keep there. The process has 22 bits (PID_MAX_LIMIT).
 constexpr int32_t kNamed = 1 << 30;
 constexpr int kProcessBits = 22;
+constexpr int32_t kProcessMask = (1 << kProcessBits) - 1;
 int32_t held_word(int32_t name) { return kFree == 1 ? -name : name; }
 
 /// Processes of other namespaces have other numbers. 0: not known.
@@ -183,14 +185,15 @@ void RobustCalls::wait(pthread_spinlock_t* lock) {
   }
 }
 
-/// Its holder has ended, and has left the queue in order.
+/// Its holder has ended, and has left the queue in order. Another PID namespace may look like our
+/// own in the word: a process there that lives has a doorbell.
 bool RobustCalls::may_take_over(int32_t holder) const {
   const bool carries_messages = purpose_ == Purpose::kMessage || purpose_ == Purpose::kProgress;
   const int32_t name = held_word(holder);
   const bool is_named = name > 0 && (name & kNamed) != 0;
   const int32_t space = (name & ~kNamed) >> kProcessBits;
   return takes_over_ && carries_messages && is_named && space != 0 && space == pid_namespace() &&
-         has_ended(name & ((1 << kProcessBits) - 1));
+         has_ended(name & kProcessMask) && !has_live_doorbell(name & kProcessMask);
 }
 
 void RobustCalls::abandon(pthread_spinlock_t* lock, int32_t holder) {

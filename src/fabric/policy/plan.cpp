@@ -57,6 +57,22 @@ Result<Plan> Plan::paged(uint64_t page_bytes, Pages source, Pages target, uint64
   return Plan(page_bytes, page_count, std::move(source), std::move(target), slicing);
 }
 
+Result<Plan> Plan::list(std::vector<Slice> slices, uint64_t source_bytes, uint64_t target_bytes,
+                        const Slicing& slicing) {
+  for (const Slice& slice : slices) {
+    if (slice.size_bytes == 0 || slice.size_bytes > slicing.slice_bytes)
+      return Status::error("a slice of a list has 1 to " + std::to_string(slicing.slice_bytes) +
+                           " bytes");
+    if (!fits(slice.source_offset_bytes, slice.size_bytes, source_bytes) ||
+        !fits(slice.target_offset_bytes, slice.size_bytes, target_bytes))
+      return Status::error("a slice of the list lies outside its " + std::to_string(source_bytes) +
+                           " or " + std::to_string(target_bytes) + " bytes");
+  }
+  Plan plan;
+  plan.slices_ = std::move(slices);
+  return plan;
+}
+
 Plan::Plan(uint64_t page_bytes, uint64_t page_count, Pages source, Pages target,
            const Slicing& slicing)
     : page_bytes_(page_bytes),
@@ -67,6 +83,7 @@ Plan::Plan(uint64_t page_bytes, uint64_t page_count, Pages source, Pages target,
       target_(std::move(target)) {}
 
 Slice Plan::slice(uint64_t index) const {
+  if (!slices_.empty()) return slices_[index];
   if (slices_per_page_ == 1)
     return {page_offset(source_, index), page_offset(target_, index), page_bytes_};
   const uint64_t page = index / slices_per_page_;

@@ -36,7 +36,13 @@ class Plan {
   static Result<Plan> paged(uint64_t page_bytes, Pages source, Pages target, uint64_t source_bytes,
                             uint64_t target_bytes, const Slicing& slicing);
 
-  uint64_t slice_count() const { return slices_per_page_ * page_count_; }
+  /// Slices as they are: each has at least 1 byte, and is no larger than a slice of a write.
+  static Result<Plan> list(std::vector<Slice> slices, uint64_t source_bytes, uint64_t target_bytes,
+                           const Slicing& slicing);
+
+  uint64_t slice_count() const {
+    return slices_.empty() ? slices_per_page_ * page_count_ : slices_.size();
+  }
   /// `index` is below slice_count().
   Slice slice(uint64_t index) const;
 
@@ -51,6 +57,7 @@ class Plan {
   Pages source_;  // of a single write: without indices, since an allocation is a large part of a
                   // small one
   Pages target_;
+  std::vector<Slice> slices_;  // of a list
 };
 
 }  // namespace braid::fabric

@@ -20,12 +20,14 @@ int Network::add_host(std::function<void()> wake) {
   return static_cast<int>(hosts_.size()) - 1;
 }
 
-std::unique_ptr<Domain> Network::open_domain(int host, uint64_t place) {
+std::unique_ptr<Domain> Network::open_domain(int host, uint64_t place,
+                                             std::optional<double> link_gbps) {
+  const double speed_gbps = link_gbps.value_or(options_.link_gbps);
   auto nic = std::make_unique<Nic>();
   nic->id = nics_.size();
   nic->host = host;
-  nic->out = simulation_.flows().add_resource(options_.link_gbps);
-  nic->in = simulation_.flows().add_resource(options_.link_gbps);
+  nic->out = simulation_.flows().add_resource(speed_gbps);
+  nic->in = simulation_.flows().add_resource(speed_gbps);
   nic->traits = {"simulated", options_.removal_fences, options_.closing_fences};
   nic->traits.postings_max = options_.postings_max;
   nic->traits.segments_max = options_.segments_max;

@@ -11,6 +11,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "fabric/domain.h"
@@ -20,7 +21,7 @@
 namespace braid::fabric::sim {
 
 struct NetworkOptions {
-  double link_gbps = 1;  ///< of one rail, each way
+  double link_gbps = 1;  ///< of one rail, each way, unless it has a speed of its own
   double latency_us_min = 1;
   double latency_us_max = 10;
   double landing_us_max = 10;   ///< from the first piece of a write to the last
@@ -32,6 +33,7 @@ struct NetworkOptions {
   bool removal_fences = true;
   bool closing_fences = true;
   bool lands_when_polled = false;   ///< the target's process must poll for bytes to land
+  bool breaks_connections = true;   ///< Domain::abandon ends postings to live processes too
   bool stops_with_process = false;  ///< a paused process's writes pause with it, and go on later
 };
 
@@ -56,7 +58,9 @@ class Network {
   /// A process, which may poll when `wake` is called: something is there, or has room again.
   int add_host(std::function<void()> wake);
   /// At the same `place` peers find a later process too, as with a port that is used again.
-  std::unique_ptr<Domain> open_domain(int host, uint64_t place);
+  /// `link_gbps`: another speed than that of the options.
+  std::unique_ptr<Domain> open_domain(int host, uint64_t place,
+                                      std::optional<double> link_gbps = std::nullopt);
 
   void pause(int host);
   void resume(int host);

@@ -21,6 +21,10 @@ Result<std::unique_ptr<Domain>> stage(std::unique_ptr<Domain> wire) {
 }
 
 Result<std::unique_ptr<Domain>> StagedDomain::open(std::unique_ptr<Domain> wire) {
+  if (!wire->traits().closing_fences)
+    return Status::error(wire->traits().provider +
+                         " cannot end the writes of one peer, so rings "
+                         "for memory of GPUs could never be used again");
   std::unique_ptr<StagedDomain> domain(new StagedDomain(std::move(wire)));
   BRAID_TRY(domain->prepare());
   return std::unique_ptr<Domain>(std::move(domain));
@@ -49,10 +53,19 @@ StagedDomain::~StagedDomain() {
   };
   for (const auto* rings : {&spare_local_, &spare_remote_})
     std::for_each(rings->begin(), rings->end(), give_back);
-  std::for_each(retired_.begin(), retired_.end(), give_back);
-  for (const Peer& peer : peers_)
+  for (const Closing& closing : closing_) give_back(closing.ring);
+  peers_.for_each([&](uint32_t, const Peer& peer) {
     if (peer.ring) give_back(*peer.ring);
+  });
   for (const auto& [session, visitor] : visitors_) give_back(visitor.ring);
+  spare_local_.clear();
+  spare_remote_.clear();
+  closing_.clear();
+  peers_ = {};
+  visitors_.clear();
+  regions_.clear();
+  leaving_.clear();
+  lane_ends_.wait();
 }
 
 // ---- Regions ----
@@ -60,10 +73,16 @@ StagedDomain::~StagedDomain() {
 Result<uint32_t> StagedDomain::add_region(MutableBytes memory, Access access) {
   BRAID_LET(lane, gpu::lane_of_memory(memory));
   if (lane != nullptr) return add_gpu_region(memory, access, lane);
-  BRAID_LET(wire, wire_->add_region(memory, access));
+  return add_host_region(memory, wire_->add_region(memory, access), std::nullopt);
+}
+
+Result<uint32_t> StagedDomain::add_host_region(MutableBytes memory, const Result<uint32_t>& wire,
+                                               std::optional<uint32_t> door) {
+  if (!wire.ok()) return wire.status();
   Region region;
   region.memory = memory;
-  region.wire = wire;
+  region.wire = wire.value();
+  region.door = door;
   regions_[next_region_] = std::move(region);
   return next_region_++;
 }
@@ -73,7 +92,8 @@ Result<uint32_t> StagedDomain::add_gpu_region(MutableBytes memory, Access access
   Region region;
   region.memory = memory;
   region.lane = lane;
-  lanes_.insert(std::move(lane));
+  lane_ends_.add(*lane);
+  leaving_.erase(lane);
   traits_.posted_bytes_max = std::max(traits_.posted_bytes_max, kPostedBytesMax);
   if (access == Access::kRemoteWrite) {
     do {
@@ -96,7 +116,44 @@ void StagedDomain::remove_region(uint32_t number) {
   if (region.arrivals > 0)
     draining_.insert(number);
   else
-    regions_.erase(number);
+    erase_region(number);
+}
+
+/// The program may destroy the context of its last region.
+void StagedDomain::erase_region(uint32_t number) {
+  const std::shared_ptr<gpu::Lane> lane = regions_.at(number).lane;
+  regions_.erase(number);
+  const bool is_used = std::any_of(regions_.begin(), regions_.end(),
+                                   [&](const auto& region) { return region.second.lane == lane; });
+  if (lane == nullptr || is_used) return;
+  leaving_.insert(lane);
+  leave_lanes();
+}
+
+void StagedDomain::leave_lanes() {
+  std::erase_if(leaving_, [&](const std::shared_ptr<gpu::Lane>& lane) {
+    return lane->is_programs() && unpin_all_of(*lane);
+  });
+}
+
+/// False: another context copies through a ring that this one has pinned.
+bool StagedDomain::unpin_all_of(const gpu::Lane& lane) {
+  bool is_done = true;
+  const auto unpin = [&](Ring& ring, bool is_copied_through) {
+    if (ring.pinned_by.get() != &lane) return;
+    is_done = is_done && !is_copied_through;
+    if (is_copied_through) return;
+    ring.pinned_by->unpin(ring.memory);
+    ring.pinned_by.reset();
+  };
+  for (auto* rings : {&spare_local_, &spare_remote_})
+    for (Ring& ring : *rings) unpin(ring, false);
+  for (Closing& closing : closing_) unpin(closing.ring, false);
+  peers_.for_each([&](uint32_t, Peer& peer) {
+    if (peer.ring) unpin(*peer.ring, peer.ring->copies > 0);
+  });
+  for (auto& [session, visitor] : visitors_) unpin(visitor.ring, visitor.arrivals > 0);
+  return is_done;
 }
 
 bool StagedDomain::removal_fences(uint32_t number) const {
@@ -104,8 +161,41 @@ bool StagedDomain::removal_fences(uint32_t number) const {
   return region.is_gpu() || wire_->removal_fences(region.wire);
 }
 
-std::optional<StagedDomain::Ring> StagedDomain::take_ring(Access access) {
-  std::deque<Ring>& spare = access == Access::kLocal ? spare_local_ : spare_remote_;
+// ---- Doors: those of the wire ----
+
+Result<uint32_t> StagedDomain::open_door() {
+  BRAID_LET(door, wire_->open_door());
+  const Bytes place = wire_->address(), at = wire_->door_address(door);
+  doors_[door] = encode(DoorAddress{{place.begin(), place.end()}, {at.begin(), at.end()}});
+  if (doors_.at(door).size() <= kAddressBytesMax) return door;
+  close_door(door);
+  return Status::error(traits_.provider + " has addresses that are too long");
+}
+
+/// What comes into memory of a GPU comes through a ring, whatever door that has.
+Result<uint32_t> StagedDomain::add_door_region(uint32_t door, MutableBytes memory) {
+  BRAID_LET(lane, gpu::lane_of_memory(memory));
+  if (lane == nullptr) return add_host_region(memory, wire_->add_door_region(door, memory), door);
+  BRAID_LET(region, add_gpu_region(memory, Access::kRemoteWrite, lane));
+  regions_.at(region).door = door;
+  return region;
+}
+
+void StagedDomain::close_door(uint32_t door) {
+  doors_.erase(door);
+  wire_->close_door(door);
+}
+
+Drain StagedDomain::drain_door(uint32_t door) const {
+  const bool is_copied_to = std::any_of(draining_.begin(), draining_.end(), [&](uint32_t region) {
+    return regions_.at(region).door == door;
+  });
+  return is_copied_to ? Drain::kEnding : wire_->drain_door(door);
+}
+
+// ---- Rings ----
+
+std::optional<StagedDomain::Ring> StagedDomain::take_ring(std::deque<Ring>& spare) {
   if (!spare.empty()) {
     Ring ring = std::move(spare.front());
     spare.pop_front();
@@ -115,11 +205,18 @@ std::optional<StagedDomain::Ring> StagedDomain::take_ring(Access access) {
   Ring ring;
   ring.memory = gpu::HostMemory::open(kRingBytes);
   if (ring.memory == nullptr) return std::nullopt;
-  const Result<uint32_t> region = wire_->add_region(ring.memory->bytes(), access);
-  if (!region.ok()) return std::nullopt;
-  ring.region = region.value();
   ++rings_;
   return ring;
+}
+
+/// Of writers that have gone: nothing lands behind a door that is drained, whatever they do.
+void StagedDomain::reclaim_rings() {
+  std::erase_if(closing_, [&](Closing& closing) {
+    if (wire_->drain_door(closing.door) != Drain::kOver) return false;
+    if (closing.is_stranger) --rings_of_strangers_;
+    spare_remote_.push_back(std::move(closing.ring));
+    return true;
+  });
 }
 
 void StagedDomain::pin(Ring& ring, const std::shared_ptr<gpu::Lane>& lane) {
@@ -131,13 +228,21 @@ void StagedDomain::pin(Ring& ring, const std::shared_ptr<gpu::Lane>& lane) {
 // ---- Peers and messages ----
 
 Result<uint32_t> StagedDomain::connect(Bytes address) {
-  BRAID_LET(line, line_to(address));
-  ++lines_.at(line).connections;
+  const std::optional<DoorAddress> door = read_door_address(address);
+  BRAID_LET(line, line_to(door ? Bytes(door->place) : address));
   Peer peer;
   peer.line = line;
   peer.lasting_number = random_number();
-  peers_.push_back(std::move(peer));
-  return static_cast<uint32_t>(peers_.size() - 1);
+  if (door) {
+    const Result<uint32_t> way = way_to(door->door);
+    if (!way.ok()) {
+      leave_line(line);
+      return way.status();
+    }
+    peer.door = way.value();
+  }
+  ++lines_.at(line).connections;
+  return peers_.add(std::move(peer));
 }
 
 void StagedDomain::disconnect(uint32_t number) {
@@ -147,27 +252,42 @@ void StagedDomain::disconnect(uint32_t number) {
   if (peer.state == Peer::State::kOpen && peer.postings == 0)
     tell(peer.line, {.kind = Kind::kGoodbye, .session = peer.session});
   break_session(number);
-  if (peer.ring)
-    (peer.spans.is_empty() ? spare_local_.emplace_back() : retired_.emplace_back()) =
-        std::move(*peer.ring);
-  peer.ring.reset();
-  peer.is_gone = true;
   for (const uint32_t posting : std::vector<uint32_t>(peer.queue.begin(), peer.queue.end()))
     fail(posting);
+  leave_way(peer.door);
   leave_line(peer.line);
+  peer.is_gone = true;
+  forget_if_over(number);
+}
+
+void StagedDomain::abandon(uint32_t number, bool has_ended) {
+  const Peer& peer = peers_.at(number);
+  for (const std::optional<uint32_t>& way : {peer.door, peer.way})
+    if (way) wire_->abandon(ways_.at(*way).wire, has_ended);
+  wire_->abandon(lines_.at(peer.line).wire, has_ended);
+}
+
+/// Until then its ring is read.
+void StagedDomain::forget_if_over(uint32_t number) {
+  Peer& peer = peers_.at(number);
+  if (!peer.is_gone || peer.postings > 0) return;
+  if (peer.ring) spare_local_.push_back(std::move(*peer.ring));
+  waiting_.erase(number);
+  peers_.erase(number);
 }
 
 bool StagedDomain::post_write(const Write& write) {
   const Region& source = regions_.at(write.region);
   const bool to_gpu = (write.target_address & kGpuBase) != 0;
-  if (peers_.at(write.peer).is_gone) {
+  const Peer* peer = peers_.find(write.peer);
+  if (peer == nullptr || peer->is_gone) {
     ready_.push_back({Event::kPosted, false, 0, 0, write.context});
     return true;
   }
   if (source.is_gpu() || to_gpu) return begin(write, to_gpu, source);
   Write plain = write;
   plain.region = source.wire;
-  plain.peer = lines_.at(peers_.at(write.peer).line).wire;
+  plain.peer = peer->door ? ways_.at(*peer->door).wire : lines_.at(peer->line).wire;
   return wire_->post_write(plain);
 }
 
@@ -234,7 +354,10 @@ size_t StagedDomain::poll(std::span<Completion> completions) {
     if (!handle_own(completions[first + i])) completions[count++] = completions[first + i];
   post_receives();
   post_pieces();
-  for (const uint32_t peer : std::vector<uint32_t>(waiting_.begin(), waiting_.end())) advance(peer);
+  for (const uint32_t peer : std::vector<uint32_t>(waiting_.begin(), waiting_.end()))
+    if (peers_.find(peer) != nullptr) advance(peer);
+  reclaim_rings();
+  leave_lanes();
   talk();
   hand_out();
   return count;

@@ -99,14 +99,19 @@ bool StagedDomain::has_memory(Line& line) {
 }
 
 /// A greeting, or `count` records.
-std::vector<std::byte> StagedDomain::next_message(const Line& line, Send& send,
-                                                  size_t& count) const {
+std::vector<std::byte> StagedDomain::next_message(const Line& line, Send& send, size_t& count) {
   send.is_asking = !line.greetings.empty();
-  if (send.is_asking) return greeting_of(peers_[line.greetings.front()]);
+  if (send.is_asking) return greeting_of(peers_.at(line.greetings.front()));
+  if (has_address(line.records.front())) {
+    send.answers.push_back(line.records.front());
+    count = 1;
+    return ring_of(line.records.front());
+  }
   std::vector<std::byte> message;
   append_mark(message);
   for (; count < line.records.size() && message.size() + kRecordBytes <= kMessageBytes; ++count) {
     const Record& record = line.records[count];
+    if (has_address(record)) break;
     append(message, record);
     if (record.kind == Kind::kRing || record.kind == Kind::kDone)
       send.answers.push_back(record);
@@ -122,6 +127,19 @@ std::vector<std::byte> StagedDomain::greeting_of(const Peer& peer) const {
   append(message, {.kind = Kind::kGreeting, .number = peer.number, .write = peer.lasting_number});
   const Bytes address = wire_->address();
   message.insert(message.end(), address.begin(), address.end());
+  return message;
+}
+
+/// With its door; or the word that it is the writer's no more, where it has been taken away.
+std::vector<std::byte> StagedDomain::ring_of(Record record) const {
+  const auto visitor = visitors_.find(record.number);
+  record.ok = visitor != visitors_.end() && !visitor->second.has_left;
+  std::vector<std::byte> message;
+  append_mark(message);
+  append(message, record);
+  if (!record.ok) return message;
+  const Bytes door = wire_->door_address(visitor->second.door);
+  message.insert(message.end(), door.begin(), door.end());
   return message;
 }
 
@@ -141,8 +159,9 @@ void StagedDomain::said(uint32_t index, bool ok) {
 /// are said again, after a while: without them a writer waits for ever. It knows those that it has
 /// heard.
 void StagedDomain::given_back(const Send& send) {
-  for (uint32_t peer = 0; send.is_asking && peer < peers_.size(); ++peer)
-    if (peers_[peer].line == send.line && !peers_[peer].is_gone) break_session(peer);
+  peers_.for_each([&](uint32_t number, const Peer& peer) {
+    if (send.is_asking && peer.line == send.line && !peer.is_gone) break_session(number);
+  });
   Line& line = lines_.at(send.line);
   line.silence_polls = std::clamp<uint64_t>(2 * line.silence_polls, 1, kSilencePollsMax);
   line.silent_until = polls_ + line.silence_polls;
@@ -155,7 +174,7 @@ void StagedDomain::handle(const Message& message) {
   for (const Record& record : message.records) {
     switch (record.kind) {
       case Kind::kGreeting: handle_greeting(record, message.address); break;
-      case Kind::kRing: handle_ring(record); break;
+      case Kind::kRing: handle_ring(record, message.address); break;
       case Kind::kPiece: handle_piece(record); break;
       case Kind::kDone: handle_done(record); break;
       case Kind::kForget: handle_forget(record); break;

@@ -1,4 +1,5 @@
 // StagedDomain: what peers write into GPUs of ours.
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -16,11 +17,35 @@ std::optional<uint32_t> StagedDomain::line_for(Bytes address) {
   return line.ok() ? std::optional(line.value()) : std::nullopt;
 }
 
-/// Only who could be let write gets one, and strangers together get few.
-std::optional<StagedDomain::Ring> StagedDomain::ring_for(bool is_stranger) {
-  if (region_of_key_.empty()) return std::nullopt;
-  if (is_stranger && rings_of_strangers_ >= kRingsOfStrangersMax) return std::nullopt;
-  return take_ring(Access::kRemoteWrite);
+/// Only who could be let write gets one, and strangers together get few. Behind a door of its own:
+/// so it can be another's once the writer has gone, whatever it has left under way.
+bool StagedDomain::open_ring(Visitor& visitor) {
+  if (region_of_key_.empty()) return false;
+  if (visitor.is_stranger && rings_of_strangers_ >= kRingsOfStrangersMax) return false;
+  std::optional<Ring> ring = take_ring(spare_remote_);
+  if (!ring) return false;
+  const Result<uint32_t> door = wire_->open_door();
+  if (!door.ok()) {
+    spare_remote_.push_back(std::move(*ring));
+    return false;
+  }
+  if (visitor.is_stranger) ++rings_of_strangers_;
+  const Result<uint32_t> region = wire_->add_door_region(door.value(), ring->memory->bytes());
+  if (!region.ok()) {
+    close_ring(std::move(*ring), door.value(), visitor.is_stranger);
+    return false;
+  }
+  ring->region = region.value();
+  visitor.ring = std::move(*ring);
+  visitor.door = door.value();
+  return true;
+}
+
+void StagedDomain::close_ring(Ring ring, uint32_t door, bool is_stranger) {
+  wire_->close_door(door);
+  if (ring.region) wire_->remove_region(*ring.region);
+  ring.region.reset();
+  closing_.push_back({std::move(ring), door, is_stranger});
 }
 
 void StagedDomain::handle_greeting(const Record& record, Bytes address) {
@@ -30,27 +55,35 @@ void StagedDomain::handle_greeting(const Record& record, Bytes address) {
   // Who asks again has given up what it was given before.
   end_visits_on(*line, record.write);
   Record answer{.kind = Kind::kRing, .ok = false, .session = record.number};
-  const bool is_stranger = lines_.at(*line).connections == 0;
-  std::optional<Ring> ring = ring_for(is_stranger);
-  if (!ring) {
+  Visitor visitor;
+  visitor.line = *line;
+  visitor.number = record.number;
+  visitor.connection = record.write;
+  visitor.order = ++visits_;
+  visitor.is_stranger = lines_.at(*line).connections == 0;
+  if (!visitor.is_stranger) make_room_on(*line);
+  if (!open_ring(visitor)) {
     tell(*line, answer);
     return leave_line(*line);
   }
-  if (is_stranger) ++rings_of_strangers_;
-  const RemoteRange range = wire_->remote_range(ring->region);
+  const RemoteRange range = wire_->remote_range(*visitor.ring.region);
   answer.ok = true;
   answer.number = random_number();
   answer.offset_bytes = range.base;
   answer.key = range.key;
   answer.size_bytes = kRingBytes;
-  Visitor visitor;
-  visitor.line = *line;
-  visitor.number = record.number;
-  visitor.connection = record.write;
-  visitor.is_stranger = is_stranger;
-  visitor.ring = std::move(*ring);
   visitors_.emplace(answer.number, std::move(visitor));
   tell(*line, answer);
+}
+
+/// A greeting names its place, and whoever knows one can say so. So there are no more visitors from
+/// a place than connections to it, whatever they say, and the latest are the ones.
+void StagedDomain::make_room_on(uint32_t line) {
+  std::map<uint64_t, uint64_t> sessions;  // by order
+  for (const auto& [session, visitor] : visitors_)
+    if (visitor.line == line && !visitor.has_left) sessions[visitor.order] = session;
+  for (; sessions.size() >= lines_.at(line).connections; sessions.erase(sessions.begin()))
+    end_visit(sessions.begin()->second, true);
 }
 
 /// Where the piece may go.
@@ -69,7 +102,7 @@ void StagedDomain::handle_piece(const Record& piece) {
   if (found == visitors_.end() || found->second.has_left) return;
   Visitor& visitor = found->second;
   if (lines_.at(visitor.line).records.size() >= kRecordsOfLineMax)
-    return end_visit(piece.session, false);
+    return end_visit(piece.session, true);
   const bool is_in_ring = piece.offset_bytes <= kRingBytes && piece.size_bytes > 0 &&
                           piece.size_bytes <= kRingBytes - piece.offset_bytes &&
                           piece.size_bytes <= piece.total_bytes;
@@ -93,12 +126,11 @@ void StagedDomain::copied_to_gpu(uint32_t index, bool ok) {
   const Arrival arrival = arrivals_.at(index);
   arrivals_.erase(index);
   Region& region = regions_.at(arrival.region);
-  if (--region.arrivals == 0 && draining_.erase(arrival.region) != 0)
-    regions_.erase(arrival.region);
   Visitor& visitor = visitors_.at(arrival.session);
   --visitor.arrivals;
+  if (--region.arrivals == 0 && draining_.erase(arrival.region) != 0) erase_region(arrival.region);
   if (!visitor.has_left) return end_arrival(arrival.session, arrival.record, ok);
-  if (visitor.arrivals == 0) end_visit(arrival.session, false);
+  if (visitor.arrivals == 0) end_visit(arrival.session, true);
 }
 
 /// The immediate first: who hears of the end may count on it.
@@ -129,7 +161,7 @@ void StagedDomain::handle_forget(const Record& record) {
 }
 
 void StagedDomain::handle_goodbye(const Record& record) {
-  if (visitors_.contains(record.session)) end_visit(record.session, true);
+  if (visitors_.contains(record.session)) end_visit(record.session, false);
 }
 
 void StagedDomain::end_visits_on(uint32_t line, std::optional<uint64_t> connection) {
@@ -138,34 +170,19 @@ void StagedDomain::end_visits_on(uint32_t line, std::optional<uint64_t> connecti
     if (visitor.line == line && !visitor.has_left &&
         (!connection || *connection == visitor.connection))
       visits.push_back(session);
-  for (const uint64_t session : visits) end_visit(session, false);
+  for (const uint64_t session : visits) end_visit(session, true);
 }
 
-/// `is_clean`: the writer has nothing under way, so its ring may be another's. Otherwise it is
-/// told, since it waits for answers.
-void StagedDomain::end_visit(uint64_t session, bool is_clean) {
+/// The writer waits for answers, perhaps: then it is told.
+void StagedDomain::end_visit(uint64_t session, bool is_told) {
   Visitor& visitor = visitors_.at(session);
-  if (!is_clean && !visitor.has_left)
+  if (is_told && !visitor.has_left)
     tell(visitor.line, {.kind = Kind::kRing, .ok = false, .session = visitor.number});
   if (visitor.arrivals > 0) {
     visitor.has_left = true;
     return;
   }
-  if (!is_clean) {
-    retired_.push_back(std::move(visitor.ring));
-  } else {
-    // Under a key that the writer does not know.
-    const MutableBytes memory = visitor.ring.memory->bytes();
-    wire_->remove_region(visitor.ring.region);
-    const Result<uint32_t> region = wire_->add_region(memory, Access::kRemoteWrite);
-    if (region.ok()) {
-      visitor.ring.region = region.value();
-      spare_remote_.push_back(std::move(visitor.ring));
-      if (visitor.is_stranger) --rings_of_strangers_;
-    } else {
-      retired_.push_back(std::move(visitor.ring));
-    }
-  }
+  close_ring(std::move(visitor.ring), visitor.door, visitor.is_stranger);
   const uint32_t line = visitor.line;
   visitors_.erase(session);
   leave_line(line);

@@ -14,7 +14,7 @@
 #include "fabric/gpu/lane.h"
 #include "fabric/staged/records.h"
 #include "fabric/staged/span_ring.h"
-#include "fabric/staged/table.h"
+#include "fabric/table.h"
 
 namespace braid::fabric::staged {
 
@@ -34,14 +34,12 @@ class StagedDomain final : public Domain {
   }
   Result<uint32_t> connect(Bytes address) override;
   void disconnect(uint32_t peer) override;
-  // It has none: Traits::closing_fences is false.
-  Result<uint32_t> open_door() override { return Status::error("this wire has no doors"); }
-  Bytes door_address(uint32_t) const override { return {}; }
-  Result<uint32_t> add_door_region(uint32_t, MutableBytes) override {
-    return Status::error("this wire has no doors");
-  }
-  void close_door(uint32_t) override {}
-  Drain drain_door(uint32_t) const override { return Drain::kOver; }
+  void abandon(uint32_t peer, bool has_ended) override;
+  Result<uint32_t> open_door() override;
+  Bytes door_address(uint32_t door) const override { return doors_.at(door); }
+  Result<uint32_t> add_door_region(uint32_t door, MutableBytes memory) override;
+  void close_door(uint32_t door) override;
+  Drain drain_door(uint32_t door) const override;
   bool post_write(const Write& write) override;
   bool post_send(uint32_t peer, uint32_t region, Bytes message, uint64_t context) override;
   bool post_receive(uint32_t region, MutableBytes buffer, uint64_t context) override;
@@ -52,14 +50,16 @@ class StagedDomain final : public Domain {
     MutableBytes memory;
     uint32_t wire = 0;                // host memory
     std::shared_ptr<gpu::Lane> lane;  // GPU memory
+    std::optional<uint32_t> door;     // through which alone it is written
     uint64_t key = 0;
     uint64_t arrivals = 0;  // under way
     bool is_gpu() const { return lane != nullptr; }
   };
   struct Ring {
     std::shared_ptr<gpu::HostMemory> memory;
-    uint32_t region = 0;                   // of the wire
+    std::optional<uint32_t> region;        // of the wire
     std::shared_ptr<gpu::Lane> pinned_by;  // null: not yet
+    uint64_t copies = 0;                   // into one of ours, under way
   };
   /// What is said to one place, by whichever role.
   struct Line {
@@ -83,14 +83,22 @@ class StagedDomain final : public Domain {
     bool is_asking = false;       // it says something of the writer's
     std::vector<Record> answers;  // of the owner's, to be said again if it is given back
   };
+  /// A door of a peer's, which is left once nothing that was posted there is under way.
+  struct Way {
+    uint32_t wire = 0;    // the wire's number of it
+    uint32_t pieces = 0;  // under way
+    bool is_left = false;
+  };
   struct Peer {
     enum class State : uint8_t { kUnknown, kAsked, kOpen } state = State::kUnknown;
     uint32_t line = 0;
-    bool is_gone = false;
-    uint64_t lasting_number = 0;  // of the connection
-    uint64_t number = 0;          // of ours for the session; 0: there is none
-    uint64_t session = 0;         // the owner's, for the same
-    RemoteRange remote;           // its ring
+    std::optional<uint32_t> door;  // the way of writes into host memory; none: the line's
+    bool is_gone = false;          // it stays until its postings have ended
+    uint64_t lasting_number = 0;   // of the connection
+    uint64_t number = 0;           // of ours for the session; 0: there is none
+    uint64_t session = 0;          // the owner's, for the same
+    std::optional<uint32_t> way;   // to its ring
+    RemoteRange remote;            // that ring
     SpanRing remote_spans{0};
     std::optional<Ring> ring;  // ours
     SpanRing spans{0};
@@ -118,9 +126,10 @@ class StagedDomain final : public Domain {
     bool ok = true;
     size_t awaited = 0;   // runs of its that are being copied, then those that are not answered
     SpanRing::Span span;  // of our ring
-    SpanRing::Span remote_span;  // of the owner's
-    uint64_t visit = 0;          // Peer::number, when it was taken
-    uint64_t number = 0;         // as it was announced; 0: it was not
+    SpanRing::Span remote_span;   // of the owner's
+    uint64_t visit = 0;           // Peer::number, when it was taken
+    std::optional<uint32_t> way;  // that it was posted to
+    uint64_t number = 0;          // as it was announced; 0: it was not
   };
   /// Somebody who writes to GPUs of ours.
   struct Visitor {
@@ -129,6 +138,8 @@ class StagedDomain final : public Domain {
     uint64_t connection = 0;  // the writer's, too
     bool is_stranger = false;
     Ring ring;
+    uint32_t door = 0;   // the wire's, through which alone the ring is written
+    uint64_t order = 0;  // of coming
     uint64_t arrivals = 0;
     bool has_left = false;
     struct Partial {
@@ -146,19 +157,25 @@ class StagedDomain final : public Domain {
   explicit StagedDomain(std::unique_ptr<Domain> wire)
       : wire_(std::move(wire)), traits_(wire_->traits()) {
     traits_.provider += "+gpu";  // both ends have it, or neither
-    traits_.closing_fences = false;
   }
   Status prepare();
 
   // domain.cpp
   Result<uint32_t> add_gpu_region(MutableBytes memory, Access access,
                                   std::shared_ptr<gpu::Lane> lane);
+  void erase_region(uint32_t number);
+  void leave_lanes();
+  bool unpin_all_of(const gpu::Lane& lane);
   void take_copies();
   bool handle_own(const Completion& completion);
   void received(uint32_t buffer, uint64_t size_bytes);
   void match_messages();
   void post_receives();
-  std::optional<Ring> take_ring(Access access);
+  Result<uint32_t> add_host_region(MutableBytes memory, const Result<uint32_t>& wire,
+                                   std::optional<uint32_t> door);
+  std::optional<Ring> take_ring(std::deque<Ring>& spare);
+  void reclaim_rings();
+  void forget_if_over(uint32_t peer);
   void pin(Ring& ring, const std::shared_ptr<gpu::Lane>& lane);
 
   // lines.cpp
@@ -170,7 +187,8 @@ class StagedDomain final : public Domain {
   void talk();
   bool talk(uint32_t line);
   bool has_memory(Line& line);
-  std::vector<std::byte> next_message(const Line& line, Send& send, size_t& count) const;
+  std::vector<std::byte> next_message(const Line& line, Send& send, size_t& count);
+  std::vector<std::byte> ring_of(Record record) const;
   std::vector<std::byte> greeting_of(const Peer& peer) const;
   void said(uint32_t send, bool ok);
   void given_back(const Send& send);
@@ -178,6 +196,7 @@ class StagedDomain final : public Domain {
 
   // writer.cpp
   bool begin(const Write& write, bool to_gpu, const Region& source);
+  void open_ring(Peer& peer);
   void greet(uint32_t peer);
   void advance(uint32_t peer);
   bool begin_piece(uint32_t peer, uint32_t posting);
@@ -195,14 +214,18 @@ class StagedDomain final : public Domain {
   void fail(uint32_t posting);
   void end_if_over(uint32_t posting);
   void break_session(uint32_t peer);
-  void handle_ring(const Record& record);
+  void handle_ring(const Record& record, Bytes door);
+  Result<uint32_t> way_to(Bytes door);
+  void leave_way(std::optional<uint32_t>& way);
+  void close_if_over(uint32_t way);
   void handle_done(const Record& record);
   std::optional<uint32_t> peer_of(uint64_t number) const;
 
   // owner.cpp
   void handle_greeting(const Record& record, Bytes address);
   std::optional<uint32_t> line_for(Bytes address);
-  std::optional<Ring> ring_for(bool is_stranger);
+  bool open_ring(Visitor& visitor);
+  void make_room_on(uint32_t line);
   void handle_piece(const Record& record);
   std::optional<uint32_t> region_for(const Record& piece) const;
   void copied_to_gpu(uint32_t arrival, bool ok);
@@ -210,18 +233,23 @@ class StagedDomain final : public Domain {
   void handle_forget(const Record& record);
   void handle_goodbye(const Record& record);
   void end_visits_on(uint32_t line, std::optional<uint64_t> connection);
-  void end_visit(uint64_t session, bool is_clean);
+  void end_visit(uint64_t session, bool is_told);
+  void close_ring(Ring ring, uint32_t door, bool is_stranger);
 
   std::unique_ptr<Domain> wire_;
   Traits traits_;
   std::shared_ptr<gpu::Ended> ended_ = std::make_shared<gpu::Ended>();
   uint64_t copies_ = 0;  // under way
   std::vector<gpu::Ended::Copy> ended_now_;
-  std::set<std::shared_ptr<gpu::Lane>> lanes_;  // until the end: theirs may wait
+  gpu::LaneEnds lane_ends_;
+  /// Of contexts without regions. Those of primary contexts stay: pinned memory that is given back
+  /// makes the driver wait for the program's streams.
+  std::set<std::shared_ptr<gpu::Lane>> leaving_;
 
   std::unordered_map<uint32_t, Region> regions_;
-  std::unordered_map<uint64_t, uint32_t> region_of_key_;  // GPU memory that peers may write
-  std::set<uint32_t> draining_;                           // removed, but being copied to
+  std::unordered_map<uint64_t, uint32_t> region_of_key_;        // GPU memory that peers may write
+  std::set<uint32_t> draining_;                                 // removed, but being copied to
+  std::unordered_map<uint32_t, std::vector<std::byte>> doors_;  // their addresses
   uint32_t next_region_ = 0;
 
   std::vector<std::byte> receive_memory_;
@@ -240,16 +268,21 @@ class StagedDomain final : public Domain {
   std::deque<Completion> ready_;  // for the user
 
   std::deque<Ring> spare_local_, spare_remote_;
-  std::vector<Ring> retired_;
+  struct Closing {
+    Ring ring;
+    uint32_t door;
+    bool is_stranger;
+  };
+  std::vector<Closing> closing_;  // rings of writers that have gone: something may land yet
   size_t rings_ = 0;
-
   size_t rings_of_strangers_ = 0;
 
   uint64_t polls_ = 0;
   Table<Line> lines_;
   std::vector<uint32_t> talking_;
   Table<Send> sends_;
-  std::vector<Peer> peers_;  // by number
+  Table<Peer> peers_;
+  Table<Way> ways_;
   std::unordered_map<uint64_t, uint32_t> peer_of_number_;
   std::set<uint32_t> waiting_;  // peers with pieces to begin
   Table<Posting> postings_;
@@ -258,6 +291,7 @@ class StagedDomain final : public Domain {
   uint64_t next_posting_ = 1;
   uint32_t next_piece_ = 1;
   std::unordered_map<uint64_t, Visitor> visitors_;  // by our number
+  uint64_t visits_ = 0;                             // ever
   Table<Arrival> arrivals_;
 };
 

@@ -6,7 +6,7 @@
 namespace braid::fabric::staged {
 namespace {
 
-constexpr char kMark[kMarkBytes + 1] = "BRFSTG\x02\x00";  // the last but one is the version
+constexpr char kMark[kMarkBytes + 1] = "BRFSTG\x03\x00";  // the last but one is the version
 
 /// One description of the layout serves writing and reading: `each(number)`, in order.
 template <typename R, typename Each>
@@ -71,13 +71,32 @@ std::optional<Message> read_message(Bytes bytes) {
     rest = rest.subspan(kRecordBytes);
     if (record.kind < Kind::kGreeting || record.kind > Kind::kGoodbye) return std::nullopt;
     message.records.push_back(record);
-    if (record.kind != Kind::kGreeting) continue;
+    if (!has_address(record)) continue;
     if (message.records.size() != 1 || rest.empty() || rest.size() > kAddressBytesMax)
       return std::nullopt;
     message.address.assign(rest.begin(), rest.end());
     return message;
   }
   return rest.empty() ? std::optional(message) : std::nullopt;
+}
+
+// The mark, the size of the place's address in one byte, that, and the door's.
+std::vector<std::byte> encode(const DoorAddress& address) {
+  std::vector<std::byte> bytes;
+  append_mark(bytes);
+  bytes.push_back(static_cast<std::byte>(address.place.size()));
+  bytes.insert(bytes.end(), address.place.begin(), address.place.end());
+  bytes.insert(bytes.end(), address.door.begin(), address.door.end());
+  return bytes;
+}
+
+std::optional<DoorAddress> read_door_address(Bytes bytes) {
+  if (!is_marked(bytes) || bytes.size() <= kMarkBytes) return std::nullopt;
+  const auto place_bytes = static_cast<size_t>(bytes[kMarkBytes]);
+  const Bytes rest = bytes.subspan(kMarkBytes + 1);
+  if (place_bytes == 0 || place_bytes >= rest.size()) return std::nullopt;
+  const Bytes place = rest.first(place_bytes), door = rest.subspan(place_bytes);
+  return DoorAddress{{place.begin(), place.end()}, {door.begin(), door.end()}};
 }
 
 }  // namespace braid::fabric::staged

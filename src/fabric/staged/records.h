@@ -3,7 +3,7 @@
 //
 // Layout: the mark, so that messages of the domain's user are told apart; then records of
 // kRecordBytes each, little endian. A greeting is alone in its message, and the writer's address
-// follows it.
+// follows it; so is a ring, and the address of its door follows.
 #pragma once
 
 #include <cstddef>
@@ -51,11 +51,26 @@ bool is_marked(Bytes message);
 void append_mark(std::vector<std::byte>& message);
 void append(std::vector<std::byte>& message, const Record& record);
 
-/// Of a marked message; nothing if it is malformed. A greeting comes with the address.
+/// It is alone in its message, with an address.
+constexpr bool has_address(const Record& record) {
+  return record.kind == Kind::kGreeting || (record.kind == Kind::kRing && record.ok);
+}
+
+/// Of a marked message; nothing if it is malformed.
 struct Message {
   std::vector<Record> records;
   std::vector<std::byte> address;
 };
 std::optional<Message> read_message(Bytes message);
+
+/// A door of a staged domain: where it is told things, which no door of a wire is, and the wire's
+/// door, where its memory is written.
+struct DoorAddress {
+  std::vector<std::byte> place;
+  std::vector<std::byte> door;
+};
+std::vector<std::byte> encode(const DoorAddress& address);
+/// Nothing: it is the address of something else, or malformed.
+std::optional<DoorAddress> read_door_address(Bytes address);
 
 }  // namespace braid::fabric::staged

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/try.h"
 #include "fabric/staged/limits.h"
 #include "fabric/staged/parts.h"
 
@@ -22,17 +23,27 @@ bool StagedDomain::begin(const Write& write, bool to_gpu, const Region& source) 
   ++peer.postings;
   const uint32_t index = postings_.add(std::move(posting));
   peer.queue.push_back(index);
-  if (postings_.at(index).from_gpu && !peer.ring) {
-    peer.ring = take_ring(Access::kLocal);
-    peer.spans = SpanRing(kRingBytes);
-  }
+  if (postings_.at(index).from_gpu && !peer.ring) open_ring(peer);
   waiting_.insert(write.peer);
   advance(write.peer);
   return true;
 }
 
+/// Without one the posting fails.
+void StagedDomain::open_ring(Peer& peer) {
+  std::optional<Ring> ring = take_ring(spare_local_);
+  if (!ring) return;
+  if (!ring->region) {
+    const Result<uint32_t> region = wire_->add_region(ring->memory->bytes(), Access::kLocal);
+    if (!region.ok()) return spare_local_.push_back(std::move(*ring));
+    ring->region = region.value();
+  }
+  peer.ring = std::move(ring);
+  peer.spans = SpanRing(kRingBytes);
+}
+
 void StagedDomain::greet(uint32_t index) {
-  Peer& peer = peers_[index];
+  Peer& peer = peers_.at(index);
   peer.state = Peer::State::kAsked;
   peer.number = random_number();
   peer_of_number_[peer.number] = index;
@@ -46,12 +57,18 @@ std::optional<uint32_t> StagedDomain::peer_of(uint64_t number) const {
   return found == peer_of_number_.end() ? std::nullopt : std::optional(found->second);
 }
 
-void StagedDomain::handle_ring(const Record& record) {
+void StagedDomain::handle_ring(const Record& record, Bytes door) {
   const std::optional<uint32_t> index = peer_of(record.session);
   if (!index) return;
   if (!record.ok) return break_session(*index);
-  if (peers_[*index].state != Peer::State::kAsked) return;
-  Peer& peer = peers_[*index];
+  Peer& peer = peers_.at(*index);
+  if (peer.state != Peer::State::kAsked) return;
+  const Result<uint32_t> way = way_to(door);
+  if (!way.ok()) {
+    tell(peer.line, {.kind = Kind::kGoodbye, .session = record.number});
+    return break_session(*index);
+  }
+  peer.way = way.value();
   peer.state = Peer::State::kOpen;
   peer.session = record.number;
   peer.remote = {record.offset_bytes, record.key};
@@ -59,10 +76,29 @@ void StagedDomain::handle_ring(const Record& record) {
   advance(*index);
 }
 
+Result<uint32_t> StagedDomain::way_to(Bytes door) {
+  BRAID_LET(wire, wire_->connect(door));
+  return ways_.add({wire});
+}
+
+void StagedDomain::leave_way(std::optional<uint32_t>& way) {
+  if (!way) return;
+  const uint32_t left = *std::exchange(way, std::nullopt);
+  ways_.at(left).is_left = true;
+  close_if_over(left);
+}
+
+void StagedDomain::close_if_over(uint32_t number) {
+  const Way& way = ways_.at(number);
+  if (!way.is_left || way.pieces > 0) return;
+  wire_->disconnect(way.wire);
+  ways_.erase(number);
+}
+
 // ---- Pieces ----
 
 void StagedDomain::advance(uint32_t index) {
-  Peer& peer = peers_[index];
+  Peer& peer = peers_.at(index);
   while (!peer.queue.empty()) {
     const uint32_t posting = peer.queue.front();
     if (!begin_piece(index, posting)) break;
@@ -74,7 +110,7 @@ void StagedDomain::advance(uint32_t index) {
 
 /// False: not now. A posting that cannot begin at all fails, and leaves the queue.
 bool StagedDomain::begin_piece(uint32_t index, uint32_t number) {
-  Peer& peer = peers_[index];
+  Peer& peer = peers_.at(index);
   Posting& posting = postings_.at(number);
   if (posting.from_gpu && !peer.ring) {
     fail(number);
@@ -118,7 +154,7 @@ std::vector<Segment> StagedDomain::runs_of(const Posting& posting, const Piece& 
 void StagedDomain::copy_to_ring(uint32_t index) {
   Piece& piece = pieces_.at(index);
   const Posting& posting = postings_.at(piece.posting);
-  Peer& peer = peers_[posting.write.peer];
+  Peer& peer = peers_.at(posting.write.peer);
   const Region& source = regions_.at(posting.write.region);
   pin(*peer.ring, source.lane);
   auto to =
@@ -131,6 +167,7 @@ void StagedDomain::copy_to_ring(uint32_t index) {
   }
   piece.awaited = copies.size();
   copies_ += copies.size();
+  peer.ring->copies += copies.size();
   source.lane->copy(gpu::Way::kToHost, copies);
 }
 
@@ -150,14 +187,15 @@ bool StagedDomain::may_go_on(const Peer& peer, const Posting& posting, const Pie
 
 void StagedDomain::copied_to_ring(uint32_t index, bool ok) {
   Piece& piece = pieces_.at(index);
+  const Posting& posting = postings_.at(piece.posting);
+  Peer& peer = peers_.at(posting.write.peer);
+  --peer.ring->copies;
   piece.ok = piece.ok && ok;
   if (--piece.awaited > 0) return;
-  const Posting& posting = postings_.at(piece.posting);
-  Peer& peer = peers_[posting.write.peer];
   const bool may_go = may_go_on(peer, posting, piece);
   if (piece.ok && posting.ok && may_go) return to_post_.push_back(index);
   // Nothing was written for it, so its spans are free again.
-  if (peer.ring) peer.spans.give_back(piece.span.number);
+  peer.spans.give_back(piece.span.number);
   if (posting.to_gpu && may_go) peer.remote_spans.give_back(piece.remote_span.number);
   end_piece(index, false);
 }
@@ -172,19 +210,20 @@ void StagedDomain::post_pieces() {
 }
 
 bool StagedDomain::post_piece(uint32_t index) {
-  const Piece& piece = pieces_.at(index);
+  Piece& piece = pieces_.at(index);
   const Posting& posting = postings_.at(piece.posting);
-  Peer& peer = peers_[posting.write.peer];
+  Peer& peer = peers_.at(posting.write.peer);
   if (!may_go_on(peer, posting, piece)) {
-    if (posting.from_gpu && peer.ring) peer.spans.give_back(piece.span.number);
+    if (posting.from_gpu) peer.spans.give_back(piece.span.number);
     end_piece(index, false);
     return true;
   }
   const std::vector<Segment> segments = wire_segments_of(peer, posting, piece);
   Write write;
-  write.peer = lines_.at(peer.line).wire;
+  piece.way = posting.to_gpu ? peer.way : peer.door;
+  write.peer = piece.way ? ways_.at(*piece.way).wire : lines_.at(peer.line).wire;
   write.context = own(Own::kPiece, index);
-  write.region = posting.from_gpu ? peer.ring->region : regions_.at(posting.write.region).wire;
+  write.region = posting.from_gpu ? *peer.ring->region : regions_.at(posting.write.region).wire;
   write.source = segments.front().source;
   write.target_address = segments.front().target_address;
   write.further = std::span(segments).subspan(1);
@@ -194,7 +233,9 @@ bool StagedDomain::post_piece(uint32_t index) {
     write.immediate = posting.write.immediate;
     write.slices = posting.write.slices;
   }
-  return wire_->post_write(write);
+  const bool is_posted = wire_->post_write(write);
+  if (is_posted && piece.way) ++ways_.at(*piece.way).pieces;
+  return is_posted;
 }
 
 /// Side by side at the end that is a ring; one, if both are.
@@ -221,8 +262,12 @@ void StagedDomain::posted(uint32_t index, bool ok) {
   Piece& piece = pieces_.at(index);
   const Posting& posting = postings_.at(piece.posting);
   const uint32_t number = posting.write.peer;
-  Peer& peer = peers_[number];
-  if (posting.from_gpu && peer.ring) peer.spans.give_back(piece.span.number);
+  Peer& peer = peers_.at(number);
+  if (piece.way) {
+    --ways_.at(*piece.way).pieces;
+    close_if_over(*piece.way);
+  }
+  if (posting.from_gpu) peer.spans.give_back(piece.span.number);
   if (!posting.to_gpu) return end_piece(index, ok);
   const bool may_go = may_go_on(peer, posting, piece);
   if (!ok || !may_go) {
@@ -259,7 +304,7 @@ void StagedDomain::handle_done(const Record& record) {
     return;
   piece->ok = piece->ok && record.ok;
   if (--piece->awaited > 0) return;
-  peers_[*peer].remote_spans.give_back(piece->remote_span.number);
+  peers_.at(*peer).remote_spans.give_back(piece->remote_span.number);
   end_piece(index, piece->ok);
 }
 
@@ -277,29 +322,32 @@ void StagedDomain::end_piece(uint32_t index, bool ok) {
 void StagedDomain::fail(uint32_t number) {
   Posting& posting = postings_.at(number);
   posting.ok = false;
-  if (posting.is_in_queue()) std::erase(peers_[posting.write.peer].queue, number);
+  if (posting.is_in_queue()) std::erase(peers_.at(posting.write.peer).queue, number);
   end_if_over(number);
 }
 
 void StagedDomain::end_if_over(uint32_t number) {
   const Posting& posting = postings_.at(number);
   if (!posting.is_over()) return;
-  Peer& peer = peers_[posting.write.peer];
+  const uint32_t index = posting.write.peer;
+  Peer& peer = peers_.at(index);
   if (!posting.ok && posting.to_gpu && peer.state == Peer::State::kOpen)
     tell(peer.line, {.kind = Kind::kForget, .session = peer.session, .write = posting.number});
   ready_.push_back({Event::kPosted, posting.ok, 0, 0, posting.write.context});
   --peer.postings;
   postings_.erase(number);
+  forget_if_over(index);
 }
 
 /// Nothing more is written into that ring of the owner's; the next write asks for another one. What
 /// was announced reads our memory no more, but is never answered, perhaps.
 void StagedDomain::break_session(uint32_t index) {
-  Peer& peer = peers_[index];
+  Peer& peer = peers_.at(index);
   if (peer.state == Peer::State::kUnknown) return;
   peer_of_number_.erase(peer.number);
   peer.state = Peer::State::kUnknown;
   peer.number = 0;
+  leave_way(peer.way);
   Line& line = lines_.at(peer.line);
   std::erase(line.greetings, index);
   std::erase_if(line.records, [&](const Record& record) {

@@ -58,7 +58,7 @@ class Engine {
   void begin_step();
   Decision decide();
   void look();
-  RequestView view_of(RequestId id) const;
+  RequestView view_of(RequestId id);
   void set_state(RequestId id, RequestState state);
   void carry_out(const Decision& decision);
   void preempt(RequestId id, Memory::Blocks& saves);

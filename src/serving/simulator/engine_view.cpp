@@ -57,8 +57,8 @@ void Engine::set_state(RequestId id, RequestState state) {
   runs_[id].state = state;
 }
 
-RequestView Engine::view_of(RequestId id) const {
-  const Run& run = runs_[id];
+RequestView Engine::view_of(RequestId id) {
+  Run& run = runs_[id];
   RequestView view;
   view.id = id;
   view.state = run.state;

@@ -39,13 +39,23 @@ Memory::Need Memory::need_to_start(uint32_t tokens, const Chunks& chunks) const 
   return need;
 }
 
-Memory::Need Memory::need_to_resume(const Sequence& sequence, uint32_t tokens) const {
+// The blocks of a chunk come and go together; nobody else uses those behind the chunks, and they
+// leave in their order.
+Memory::Need Memory::need_to_resume(Sequence& sequence, uint32_t tokens) const {
   Need need{blocks_of(tokens), 0, 0};
-  for (const kv::BlockId id : sequence.blocks) {
-    const kv::Block* block = table_.find(id);
-    if (block->state == BlockState::kHostOnly) ++need.loads;
-    if (block->users > 0) --need.slots;
+  const uint32_t shared = chunk_blocks(sequence);
+  for (uint32_t index = 0; index < shared; index += prefixes_.blocks_per_chunk()) {
+    const kv::Block* first = table_.find(sequence.blocks[index]);
+    if (first->state == BlockState::kHostOnly) need.loads += prefixes_.blocks_per_chunk();
+    if (first->users > 0) need.slots -= prefixes_.blocks_per_chunk();
   }
+  sequence.left = std::max(sequence.left, shared);
+  while (sequence.left < sequence.blocks.size() &&
+         table_.find(sequence.blocks[sequence.left])->state == BlockState::kHostOnly)
+    ++sequence.left;
+  need.loads += sequence.left - shared;
+  for (size_t index = sequence.left; index < sequence.blocks.size(); ++index)
+    need.loads += table_.find(sequence.blocks[index])->state == BlockState::kHostOnly;
   return need;
 }
 
@@ -119,6 +129,7 @@ bool Memory::resume(Sequence& sequence, uint32_t tokens, const Chunks& chunks, B
     (void)table_.reopen(sequence.blocks.back());
   while (sequence.blocks.size() < blocks_of(tokens)) sequence.blocks.push_back(table_.create().id);
   sequence.in_use = true;
+  sequence.left = 0;
   return true;
 }
 
@@ -166,17 +177,17 @@ bool Memory::begin_save(kv::BlockId id, Blocks& saves) {
   return true;
 }
 
-Memory::Shares Memory::shares(const Sequence& sequence, uint32_t tokens,
-                              const Chunks& chunks) const {
+// Full blocks are saved in the order of their tokens, and stay saved.
+Memory::Shares Memory::shares(Sequence& sequence, uint32_t tokens, const Chunks& chunks) const {
   Shares shares;
   shares.freed = static_cast<uint32_t>(sequence.blocks.size()) - chunk_blocks(sequence);
   for (uint32_t index = 0; index < sequence.shared_chunks; ++index)
     if (prefixes_.is_used_by_one(chunks[index])) shares.freed += prefixes_.blocks_per_chunk();
-  // Blocks are saved in the order of their tokens.
-  for (uint32_t index = blocks_of(tokens); index-- > chunk_blocks(sequence); ++shares.unsaved) {
-    const BlockState state = table_.find(sequence.blocks[index])->state;
-    if (state != BlockState::kDirty && state != BlockState::kSealed) break;
-  }
+  sequence.saved = std::max(sequence.saved, chunk_blocks(sequence));
+  while (sequence.saved < sequence.sealed &&
+         table_.find(sequence.blocks[sequence.saved])->state != BlockState::kSealed)
+    ++sequence.saved;
+  shares.unsaved = blocks_of(tokens) - std::min(blocks_of(tokens), sequence.saved);
   return shares;
 }
 

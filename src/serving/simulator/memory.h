@@ -15,6 +15,8 @@ namespace braid::serving {
 struct Sequence {
   std::vector<kv::BlockId> blocks;
   uint32_t sealed = 0;         ///< full blocks, from the front
+  uint32_t saved = 0;          ///< of them, those known to be on the host or on their way there
+  uint32_t left = 0;           ///< paused: so many from the front, behind the chunks, have left
   uint32_t shared_chunks = 0;  ///< chunks of the prefix cache, from the front
   bool in_use = false;
 };
@@ -46,7 +48,7 @@ class Memory {
   };
   /// What running so many tokens takes: of a request that has no blocks, and of one that paused.
   Need need_to_start(uint32_t tokens, const Chunks& chunks) const;
-  Need need_to_resume(const Sequence& sequence, uint32_t tokens) const;
+  Need need_to_resume(Sequence& sequence, uint32_t tokens) const;
 
   /// Takes what is needed. Nothing is taken where false is the answer: there are no slots, or a
   /// copy is under way that has to end first. `loads` are to be copied; then call `landed`.
@@ -76,7 +78,7 @@ class Memory {
     uint32_t freed = 0;    ///< what pausing gives back
     uint32_t unsaved = 0;  ///< what pausing has to copy
   };
-  Shares shares(const Sequence& sequence, uint32_t tokens, const Chunks& chunks) const;
+  Shares shares(Sequence& sequence, uint32_t tokens, const Chunks& chunks) const;
 
  private:
   void pass(const kv::Marks& passed) { table_.pass(passed); }

@@ -112,8 +112,10 @@ void FabricBackend::remove_peer(const Incarnation& who) {
     fencing_ -= way.fence != FenceState::kNone;
     if (way.link == 0) continue;
     const LinkOfRail link{way.rail, way.link};
-    rails_[way.rail]->close(way.link);
-    forget_link(link);
+    if (!rails_[way.rail]->serves(way.link)) {
+      rails_[way.rail]->close(way.link);
+      forget_link(link);
+    }
     way_of_link_.erase(link);
   }
   for (const uint32_t id : found->second.ways) ways_.erase(id);
@@ -336,6 +338,10 @@ bool FabricBackend::step(uint64_t now_ns) {
   if (!opening_.empty()) dial_again();
   send_notifications();
   return is_busy || !events_.empty();
+}
+
+void FabricBackend::push() {
+  for (const auto& rail : rails_) (void)rail->push();
 }
 
 uint64_t FabricBackend::next_deadline_ns() const {

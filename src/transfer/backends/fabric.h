@@ -66,6 +66,8 @@ class FabricBackend final : public Backend {
   void probe(uint32_t way, uint64_t id) override;
   void fence(uint32_t way) override;
   bool step(uint64_t now_ns) override;
+  /// What was posted goes at once, not at the next step.
+  void push();
   std::vector<BackendEvent> take_events() override { return std::exchange(events_, {}); }
   uint64_t next_deadline_ns() const override;
   std::vector<int> wait_descriptors() override;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/try.h"
+#include "fabric/thread.h"
 
 namespace braid::transfer {
 
@@ -24,7 +25,7 @@ Result<std::unique_ptr<Lease>> Lease::take(
 
 Lease::Lease(std::unique_ptr<Store> store, std::string name, std::string value)
     : store_(std::move(store)), name_(std::move(name)), value_(std::move(value)) {
-  thread_ = std::thread([this] { work(); });
+  thread_ = fabric::start_thread([this] { work(); });
 }
 
 Lease::~Lease() {

@@ -1,20 +1,18 @@
-// A Store on Redis.
+// A Store on Redis. A record is a key that expires; a script compares and sets at once.
 #include <hiredis/hiredis.h>
 
-#include <string_view>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/try.h"
-#include "transfer/directory/names.h"
 #include "transfer/directory/store.h"
 
 namespace braid::transfer {
 namespace {
 
-constexpr std::string_view kRedis = "redis://";
 constexpr const char* kPrefix = "braid:segment:";
 
-/// Compares and sets at once. KEYS[1]: the name; ARGV: before, value, milliseconds.
+/// KEYS[1]: the name; ARGV: before, value, milliseconds.
 constexpr const char* kPut =
     "local now = redis.call('get', KEYS[1]) or '' "
     "if now ~= ARGV[1] then return 0 end "
@@ -31,7 +29,14 @@ struct FreeReply {
 struct Reply {
   std::unique_ptr<void, FreeReply> held;
   const redisReply& operator*() const { return *static_cast<const redisReply*>(held.get()); }
+  const redisReply* operator->() const { return &**this; }
 };
+
+timeval left_until(uint64_t end_ns) {
+  const uint64_t now_ns = monotonic_ns();
+  const uint64_t left_us = end_ns > now_ns ? (end_ns - now_ns) / 1000 : 0;
+  return {static_cast<time_t>(left_us / 1'000'000), static_cast<suseconds_t>(left_us % 1'000'000)};
+}
 
 class Redis final : public Store {
  public:
@@ -39,49 +44,71 @@ class Redis final : public Store {
 
   Result<std::string> get(const std::string& name) override {
     BRAID_LET(reply, ask({"GET", kPrefix + name}));
-    const redisReply& got = *reply;
-    return got.type == REDIS_REPLY_STRING ? std::string(got.str, got.len) : std::string();
+    if (reply->type == REDIS_REPLY_NIL) return std::string();
+    if (reply->type != REDIS_REPLY_STRING) return what_is_this();
+    return std::string(reply->str, reply->len);
   }
   Result<bool> put(const std::string& name, const std::string& before,
                    const std::string& value) override {
     BRAID_LET(reply,
               ask({"EVAL", kPut, "1", kPrefix + name, before, value, std::to_string(kLeaseMs)}));
-    return (*reply).type == REDIS_REPLY_INTEGER && (*reply).integer == 1;
+    if (reply->type != REDIS_REPLY_INTEGER) return what_is_this();
+    return reply->integer == 1;
   }
   Status remove(const std::string& name, const std::string& value) override {
     return ask({"EVAL", kRemove, "1", kPrefix + name, value}).status();
   }
 
  private:
-  Status connect() {
+  Status connect(uint64_t end_ns) {
     if (context_ != nullptr && context_->err == 0) return {};
-    const timeval limit{kStoreLimitMs / 1000, kStoreLimitMs % 1000 * 1000};
-    context_.reset(redisConnectWithTimeout(at_.host.c_str(), at_.port, limit));
-    if (context_ == nullptr || context_->err != 0)
-      return failure(context_ == nullptr ? "out of memory" : context_->errstr);
-    redisSetTimeout(context_.get(), limit);
-    return {};
+    context_.reset(redisConnectWithTimeout(at_.host.c_str(), at_.port, left_until(end_ns)));
+    if (context_ != nullptr && context_->err == 0) return {};
+    return give_up(context_ == nullptr ? "out of memory" : context_->errstr);
   }
   Result<Reply> ask(const std::vector<std::string>& words) {
-    BRAID_TRY(connect());
+    const uint64_t end_ns = monotonic_after_ns(kStoreLimitMs * 1000);
+    BRAID_TRY(connect(end_ns));
     std::vector<const char*> texts;
     std::vector<size_t> sizes;
     for (const std::string& word : words) {
       texts.push_back(word.data());
       sizes.push_back(word.size());
     }
-    Reply reply{std::unique_ptr<void, FreeReply>(redisCommandArgv(
-        context_.get(), static_cast<int>(words.size()), texts.data(), sizes.data()))};
-    if (reply.held == nullptr) return failure(context_->errstr);
-    const redisReply& got = *reply;
-    if (got.type == REDIS_REPLY_ERROR) return failure(std::string(got.str, got.len));
-    return reply;
+    redisAppendCommandArgv(context_.get(), static_cast<int>(words.size()), texts.data(),
+                           sizes.data());
+    int is_sent = 0;
+    while (is_sent == 0) {
+      redisSetTimeout(context_.get(), left_until(end_ns));
+      if (redisBufferWrite(context_.get(), &is_sent) != REDIS_OK) return give_up(context_->errstr);
+      if (is_sent == 0 && monotonic_ns() >= end_ns) return give_up("it takes nothing in");
+    }
+    return read(end_ns);
   }
-  Status failure(const std::string& why) const {
-    return Status::error(
-        "the store at " + at_.host + ":" + std::to_string(at_.port) + " does not answer: " + why,
-        "Name engines as braid://host:port meanwhile");
+  /// One reply, piece by piece: a server that trickles, or sends without end, is left.
+  Result<Reply> read(uint64_t end_ns) {
+    for (;;) {
+      void* reply = nullptr;
+      if (redisGetReplyFromReader(context_.get(), &reply) != REDIS_OK)
+        return give_up(context_->errstr);
+      if (reply != nullptr) {
+        Reply got{std::unique_ptr<void, FreeReply>(reply)};
+        if (got->type != REDIS_REPLY_ERROR) return got;
+        return give_up(std::string(got->str, got->len));
+      }
+      if (context_->reader->len > kStoreAnswerBytesMax) return give_up("its answer is too long");
+      if (monotonic_ns() >= end_ns) return give_up("its answer takes too long");
+      redisSetTimeout(context_.get(), left_until(end_ns));
+      if (redisBufferRead(context_.get()) != REDIS_OK) return give_up(context_->errstr);
+    }
   }
+  /// What still comes would be taken for the answer to the next question.
+  Status give_up(const std::string& why) {
+    const Status because = store_failure(at_, why);  // `why` may lie in the context
+    context_.reset();
+    return because;
+  }
+  Status what_is_this() { return give_up("its answer is of a kind that was not asked for"); }
 
   const HostAndPort at_;
   std::unique_ptr<redisContext, FreeContext> context_;
@@ -89,11 +116,6 @@ class Redis final : public Store {
 
 }  // namespace
 
-Result<std::unique_ptr<Store>> open_store(const std::string& url) {
-  if (!url.starts_with(kRedis))
-    return Status::error("braid knows no store '" + url + "'", "Write redis://host:port");
-  BRAID_LET(at, parse_host_and_port(url.substr(kRedis.size())));
-  return std::unique_ptr<Store>(std::make_unique<Redis>(at));
-}
+std::unique_ptr<Store> open_redis(const HostAndPort& at) { return std::make_unique<Redis>(at); }
 
 }  // namespace braid::transfer

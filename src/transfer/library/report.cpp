@@ -103,7 +103,9 @@ std::string write_json(const TransferReport& report) {
              {"way", path.text},
              {"state", state_name(path.view.state)},
              {"rate_gbps", path.view.rate_gbps},
-             {"base_latency_us", path.view.base_latency_us}};
+             {"base_latency_us", path.view.base_latency_us},
+             {"share", path.view.share.share},
+             {"pace_gbps", path.view.share.gbps}};
     for (const Column& column : kColumns) way[column.key] = path.view.*column.value;
     json["ways"].push_back(way);
   }

@@ -1,18 +1,20 @@
 #include "transfer/library/service.h"
 
-#include <sched.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <cstring>
 #include <limits>
 #include <utility>
 
+#include "base/options.h"
 #include "base/try.h"
 #include "fabric/host/processes.h"
 #include "fabric/library/placement.h"
+#include "fabric/thread.h"
 #include "transfer/directory/resolve.h"
 #include "transfer/library/multipath_copies.h"
 #include "transfer/providers.h"
@@ -20,14 +22,22 @@
 namespace braid::transfer {
 namespace {
 
-constexpr uint64_t kDriveNs = 200'000;  // a caller that waits steps aside when nothing happens
-constexpr uint64_t kLongestSleepNs = 1'000'000'000;
-// Between looks when nothing happens, where no descriptor tells. As fabric's
-// (fabric/library/service).
 constexpr uint64_t kSettleUs = 50'000;  // that the other ways have once the first one works
 /// A process of a busy host may not run for so long: what it has not done yet is not late.
 constexpr uint64_t kOverdueNs = 15'000'000;
+/// Between looks for questions, which each cost a system call.
+constexpr uint64_t kDirectoryNs = 200'000;
 constexpr size_t kNotificationsMax = 4096;
+
+/// Null: this engine does without, as on a full /dev/shm, or where the user wants none.
+std::shared_ptr<HostShares> open_shares(const std::vector<RailDescription>& rails) {
+  const auto asked = read_options([](const char* name) {
+    return std::strcmp(name, "BRAID_PROCESSES") == 0 ? std::getenv(name) : nullptr;
+  });
+  if (!asked.ok() || asked.value().process_table.empty()) return nullptr;
+  auto shares = HostShares::open(HostShares::usual_name(), rails);
+  return shares.ok() ? std::move(shares).value() : nullptr;
+}
 
 }  // namespace
 
@@ -58,6 +68,7 @@ Result<std::unique_ptr<Service>> Service::open(const OpenOptions& options,
     opened.descriptions[i].address = rail->address();
     rails.push_back(std::move(rail));
   }
+  wanted.shares = open_shares(opened.descriptions);
   auto engine =
       std::make_unique<Engine>(std::move(owned), std::move(rails), opened.descriptions, wanted);
   HostAndPort at{opened.choice.addresses.front(), 0};
@@ -85,18 +96,16 @@ Service::Service(fabric::Secret secret, std::unique_ptr<Engine> engine,
       descriptors_(engine_->wait_descriptors()),
       events_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   descriptors_.push_back(directory_->descriptor());
-  thread_ = std::thread([this] { work(); });
+  thread_ = fabric::start_thread([this] { work(); });
 }
 
 Service::~Service() {
   lease_.reset();
   {
     const std::lock_guard lock(mutex_);
-    drivers_.is_ending = true;
     sleep_.wake();
+    drivers_.end();
   }
-  drivers_.changed.notify_all();
-  happened_.notify_all();
   thread_.join();
 }
 
@@ -161,42 +170,10 @@ Status Service::wait_until_free(uint64_t buffer, uint64_t limit_us) {
 }
 
 bool Service::wait(uint64_t limit_us, const std::function<bool(Engine&)>& is_so) {
-  const uint64_t end_ns = monotonic_after_ns(limit_us);
-  if (const std::optional<bool> met = drive(end_ns, is_so)) return *met;
   std::unique_lock lock(mutex_);
-  ++sleeping_;
-  bool is_met = is_so(*engine_);
-  while (!is_met && !drivers_.is_ending && monotonic_ns() < end_ns) {
-    const uint64_t left_ns = std::min<uint64_t>(end_ns - monotonic_ns(), kLongestSleepNs);
-    happened_.wait_for(lock, std::chrono::nanoseconds(left_ns));
-    is_met = is_so(*engine_);
-  }
-  --sleeping_;
-  return is_met;
-}
-
-/// Nothing: it has been quiet for a while, and the thread takes over.
-std::optional<bool> Service::drive(uint64_t end_ns, const std::function<bool(Engine&)>& is_so) {
-  uint64_t happened_ns = monotonic_ns();
-  ++drivers_.waiting;
-  bool is_met = false, is_quiet = false;
-  for (;;) {
-    bool is_busy = false;
-    {
-      const std::lock_guard lock(mutex_);
-      is_met = is_so(*engine_);
-      if (!is_met) is_busy = step();
-    }
-    const uint64_t now_ns = monotonic_ns();
-    if (is_busy) happened_ns = now_ns;
-    is_quiet = now_ns - happened_ns > kDriveNs;
-    if (is_met || is_quiet || drivers_.is_ending || now_ns >= end_ns) break;
-    if (!is_busy) sched_yield();
-  }
-  const std::lock_guard lock(mutex_);
-  if (--drivers_.waiting == 0) drivers_.changed.notify_all();
-  follow_up();
-  return is_met || !is_quiet ? std::optional(is_met) : std::nullopt;
+  return fabric::wait_until(
+      lock, drivers_, monotonic_after_ns(limit_us), [&] { return is_so(*engine_); },
+      [this] { return step(); }, [this] { follow_up(); });
 }
 
 // ---- Events ----
@@ -252,13 +229,15 @@ void Service::rest(std::unique_lock<std::mutex>& lock) {
 /// Of a call, which may have left something to do.
 void Service::follow_up() {
   deliver();
+  drivers_.tell();
   if (!engine_->is_idle()) sleep_.wake();
   sleep_.wake_before(engine_->next_deadline_ns());
 }
 
 bool Service::step() {
   const uint64_t now_ns = monotonic_ns();
-  const bool is_asked = directory_->step(now_ns);
+  const bool is_asked = now_ns >= look_at_directory_ns_ && directory_->step(now_ns);
+  if (now_ns >= look_at_directory_ns_) look_at_directory_ns_ = now_ns + kDirectoryNs;
   const bool is_busy = engine_->step(now_ns);
   deliver();
   return is_busy || is_asked;
@@ -274,7 +253,6 @@ void Service::deliver() {
     engine_->set_notification_room(kNotificationsMax - held);
   }
   if (is_told_) signal();
-  if (sleeping_ > 0) happened_.notify_all();
 }
 
 /// Readable exactly if there is something to take.

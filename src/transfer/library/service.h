@@ -78,7 +78,6 @@ class Service {
  private:
   Service(fabric::Secret secret, std::unique_ptr<Engine> engine,
           std::unique_ptr<DirectoryServer> directory);
-  std::optional<bool> drive(uint64_t end_ns, const std::function<bool(Engine&)>& is_so);
   void work();
   void rest(std::unique_lock<std::mutex>& lock);
   bool step();
@@ -93,6 +92,7 @@ class Service {
   std::mutex mutex_;
   std::unique_ptr<Engine> engine_;              // under the mutex
   std::unique_ptr<DirectoryServer> directory_;  // under the mutex
+  uint64_t look_at_directory_ns_ = 0;
   std::vector<int> descriptors_;
   fabric::Sleep sleep_;
   Descriptor events_;     // an eventfd
@@ -100,8 +100,6 @@ class Service {
   std::deque<uint64_t> ended_;
   std::deque<Notified> notifications_;
   fabric::Drivers drivers_;
-  int sleeping_ = 0;                  // callers that the thread works for; under the mutex
-  std::condition_variable happened_;  // something, perhaps what they wait for
   std::thread thread_;
 };
 

@@ -19,6 +19,19 @@ struct ShareRow {
   bool has_backlog = false;  ///< more waits than its share lets through
 };
 
+/// What a scheduler has done with a rail.
+struct RailUse {
+  uint64_t delivered_bytes = 0;  ///< in all
+  bool is_active = false;        ///< something is in flight there, or waits for its pace
+  bool is_full = false;          ///< slices have waited for it since the last look
+};
+
+/// What a process may use of a rail.
+struct RailShare {
+  double share = 1;  ///< in (0, 1]; 1: nobody else is there
+  double gbps = 0;   ///< how fast it may post, 10^9 bytes a second; 0: as fast as it can
+};
+
 struct ShareRules {
   uint64_t dead_after_ns = 5'000'000;  ///< without a beat
   /// What a process without a backlog may grow by at once.

@@ -22,6 +22,7 @@ namespace braid::transfer {
 class FairOrder {
  public:
   static constexpr uint64_t kClaimBytesMax = 4 << 20;
+  static constexpr uint64_t kNorOthers = std::numeric_limits<uint64_t>::max();
 
   bool is_empty() const { return order_.empty(); }
   size_t size() const { return order_.size(); }
@@ -35,14 +36,19 @@ class FairOrder {
     return true;
   }
   /// Asks in turn until one posts: `post(id)` returns how many bytes it has posted, 0 if it cannot
-  /// now. Nobody is added or removed meanwhile. Returns the bytes. Who has a turn keeps it for
-  /// `turn_bytes`: equal batches that went side by side slice by slice would all end late.
+  /// now, kNorOthers if nobody behind it can either. Nobody is added or removed meanwhile. Returns
+  /// the bytes. Who has a turn keeps it for `turn_bytes`: equal batches that went side by side
+  /// slice by slice would all end late.
   template <typename Post>
   uint64_t take(uint64_t turn_bytes, const Post& post) {
-    if (held_bytes_ < turn_bytes && places_.count(holder_) > 0)
-      if (const uint64_t bytes = post(holder_); bytes > 0) return pay(holder_, bytes);
+    if (held_bytes_ < turn_bytes && places_.count(holder_) > 0) {
+      const uint64_t bytes = post(holder_);
+      if (bytes == kNorOthers) return 0;
+      if (bytes > 0) return pay(holder_, bytes);
+    }
     for (const Place& place : order_) {
       const uint64_t bytes = post(place.id);
+      if (bytes == kNorOthers) return 0;
       if (bytes == 0) continue;
       holder_ = place.id;
       held_bytes_ = 0;
@@ -116,7 +122,7 @@ class Turns {
     peers_.remove(flow.peer);
     of_peer_.erase(flow.peer);
   }
-  /// As FairOrder::take, of flows.
+  /// As FairOrder::take, of flows; kNorOthers says it of those that have the same ways.
   template <typename Post>
   uint64_t take(uint64_t turn_bytes, const Post& post) {
     return peers_.take(0, [&](uint64_t id) {

@@ -38,9 +38,12 @@ Process::Process(Network& network, int host, Method method, uint64_t seed)
 }
 Process::~Process() = default;
 
-void Process::set_share(int nic, double share) {
-  scheduler_.set_share(rails_[static_cast<size_t>(nic)], share);
+void Process::set_share(int nic, const RailShare& share) {
+  scheduler_.set_share(rail(nic), share);
+  pump();
 }
+
+RailUse Process::take_use(int nic) { return scheduler_.take_use(rail(nic), network_.now_ns()); }
 
 // ---- Ways ----
 
@@ -200,9 +203,8 @@ void Process::plan_look() {
 
 ShareTable::ShareTable(Network& network, std::vector<Process*> processes)
     : network_(network), processes_(std::move(processes)) {
-  const size_t nics = static_cast<size_t>(network.cluster().nic_count());
-  rows_.assign(nics, std::vector<ShareRow>(processes_.size()));
-  delivered_.assign(nics, std::vector<uint64_t>(processes_.size()));
+  paces_.assign(static_cast<size_t>(network.cluster().nic_count()),
+                std::vector<SharePace>(processes_.size()));
 }
 
 void ShareTable::run_until(uint64_t end_ns) {
@@ -212,18 +214,30 @@ void ShareTable::run_until(uint64_t end_ns) {
 
 void ShareTable::beat() {
   const uint64_t now_ns = network_.now_ns();
-  for (size_t nic = 0; nic < rows_.size(); ++nic) {
-    for (size_t i = 0; i < processes_.size(); ++i) {
-      const uint64_t bytes = processes_[i]->delivered_bytes(static_cast<int>(nic));
-      rows_[nic][i] = {i + 1, now_ns, static_cast<double>(bytes - delivered_[nic][i]) / kBeatNs,
-                       processes_[i]->has_backlog()};
-      delivered_[nic][i] = bytes;
-    }
-    for (size_t i = 0; i < processes_.size(); ++i)
-      processes_[i]->set_share(static_cast<int>(nic),
-                               share_of(rows_[nic], i, network_.cluster().nic_gbps.value, now_ns));
+  for (size_t nic = 0; nic < paces_.size(); ++nic) share(nic, now_ns);
+  if (now_ns + kShareBeatNs <= end_ns_) network_.at_ns(now_ns + kShareBeatNs, [this] { beat(); });
+}
+
+void ShareTable::share(size_t nic, uint64_t now_ns) {
+  ShareHeard heard;
+  heard.members = processes_.size();
+  std::vector<ShareRow> rows;
+  std::vector<size_t> active;  // processes, by row
+  for (size_t i = 0; i < processes_.size(); ++i) {
+    const RailUse use = processes_[i]->take_use(static_cast<int>(nic));
+    const ShareTold told = paces_[nic][i].tell(use, now_ns);
+    heard.delivered_bytes += use.delivered_bytes;
+    heard.is_full = heard.is_full || told.is_full;
+    if (!told.is_active) continue;
+    rows.push_back({i + 1, now_ns, told.rate_gbps, told.is_full});
+    active.push_back(i);
   }
-  if (now_ns + kBeatNs <= end_ns_) network_.at_ns(now_ns + kBeatNs, [this] { beat(); });
+  heard.rows = rows;
+  for (heard.mine = 0; heard.mine < rows.size(); ++heard.mine) {
+    const size_t process = active[heard.mine];
+    processes_[process]->set_share(static_cast<int>(nic),
+                                   paces_[nic][process].decide(heard, now_ns));
+  }
 }
 
 }  // namespace braid::transfer::sim

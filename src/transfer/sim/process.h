@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "transfer/policy/share.h"
+#include "transfer/policy/share_pace.h"
 #include "transfer/sim/baselines.h"
 #include "transfer/sim/network.h"
 
@@ -44,8 +44,9 @@ class Process {
   uint32_t rail(int nic) const { return rails_[static_cast<size_t>(nic)]; }
   /// Delivered over this NIC of ours.
   uint64_t delivered_bytes(int nic) const { return nic_bytes_[static_cast<size_t>(nic)]; }
-  void set_share(int nic, double share);
-  bool has_backlog() const { return scheduler_.has_backlog(); }
+  /// Of a NIC of ours.
+  void set_share(int nic, const RailShare& share);
+  RailUse take_use(int nic);
 
  private:
   struct Pending;
@@ -79,22 +80,20 @@ class Process {
   uint64_t look_ns_ = kNever;
 };
 
-/// The processes of one host tell each other every millisecond what they use of each NIC, and keep
-/// to their shares (policy/share.h). It outlives none of them.
+/// The processes of one host tell each other at each beat what they use of each NIC, and keep to
+/// their shares, as engines do (transfer/shares.h). It outlives none of them.
 class ShareTable {
  public:
-  static constexpr uint64_t kBeatNs = 1'000'000;
-
   ShareTable(Network& network, std::vector<Process*> processes);
   void run_until(uint64_t end_ns);
 
  private:
   void beat();
+  void share(size_t nic, uint64_t now_ns);
 
   Network& network_;
   std::vector<Process*> processes_;
-  std::vector<std::vector<ShareRow>> rows_;       // by NIC
-  std::vector<std::vector<uint64_t>> delivered_;  // by NIC: at the last beat
+  std::vector<std::vector<SharePace>> paces_;  // by NIC and process
   uint64_t end_ns_ = 0;
 };
 

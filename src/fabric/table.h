@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-namespace braid::fabric::staged {
+namespace braid::fabric {
 
 template <typename T>
 class Table {
@@ -43,4 +43,4 @@ class Table {
   std::vector<uint32_t> free_;
 };
 
-}  // namespace braid::fabric::staged
+}  // namespace braid::fabric

@@ -1,4 +1,4 @@
-#include "fabric/ofi/incoming.h"
+#include "fabric/ofi/connections.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -42,12 +42,20 @@ std::vector<std::byte> place_of(std::span<const std::byte> name) {
   return place;
 }
 
+/// `name_of` is getsockname or getpeername. Empty: it has no such end.
+std::vector<std::byte> end_of(int descriptor, int (*name_of)(int, sockaddr*, socklen_t*)) {
+  sockaddr_storage name{};
+  socklen_t name_bytes = sizeof name;
+  if (name_of(descriptor, reinterpret_cast<sockaddr*>(&name), &name_bytes) != 0) return {};
+  return place_of({reinterpret_cast<const std::byte*>(&name), name_bytes});
+}
+
 bool is_incoming(int descriptor, const std::vector<std::byte>& place) {
-  sockaddr_storage local{}, peer{};
-  socklen_t local_bytes = sizeof local, peer_bytes = sizeof peer;
-  if (getsockname(descriptor, reinterpret_cast<sockaddr*>(&local), &local_bytes) != 0) return false;
-  if (place_of({reinterpret_cast<const std::byte*>(&local), local_bytes}) != place) return false;
-  return getpeername(descriptor, reinterpret_cast<sockaddr*>(&peer), &peer_bytes) == 0;
+  return end_of(descriptor, getsockname) == place && !end_of(descriptor, getpeername).empty();
+}
+
+bool is_outgoing(int descriptor, const std::vector<std::byte>& place) {
+  return end_of(descriptor, getpeername) == place;
 }
 
 unsigned long inode_of(int descriptor) {
@@ -55,23 +63,32 @@ unsigned long inode_of(int descriptor) {
   return fstat(descriptor, &about) == 0 ? about.st_ino : 0;
 }
 
-}  // namespace
-
-bool Incoming::is_open() const { return inode_of(descriptor) == inode; }
-
-std::vector<Incoming> incoming_at(std::span<const std::byte> name) {
-  std::vector<Incoming> found;
+std::vector<Connection> find(std::span<const std::byte> name,
+                           bool (*is_it)(int, const std::vector<std::byte>&)) {
+  std::vector<Connection> found;
   const std::vector<std::byte> place = place_of(name);
   const std::unique_ptr<DIR, CloseFolder> folder(opendir("/proc/self/fd"));
   if (place.empty() || folder == nullptr) return found;
   while (const dirent* entry = readdir(folder.get())) {
     const int descriptor = std::atoi(entry->d_name);
-    if (is_incoming(descriptor, place)) found.push_back({descriptor, inode_of(descriptor)});
+    if (is_it(descriptor, place)) found.push_back({descriptor, inode_of(descriptor)});
   }
   return found;
 }
 
-void shut_down(const Incoming& connection) {
+}  // namespace
+
+bool Connection::is_open() const { return inode_of(descriptor) == inode; }
+
+std::vector<Connection> incoming_at(std::span<const std::byte> name) {
+  return find(name, is_incoming);
+}
+
+std::vector<Connection> outgoing_to(std::span<const std::byte> name) {
+  return find(name, is_outgoing);
+}
+
+void shut_down(const Connection& connection) {
   if (connection.is_open()) shutdown(connection.descriptor, SHUT_RDWR);
 }
 

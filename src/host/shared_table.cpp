@@ -1,0 +1,107 @@
+#include "host/shared_table.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace braid {
+namespace {
+
+constexpr size_t kHeadBytes = 4096;
+constexpr off_t kCommonLock = SharedTable::kRows;  // the lock behind those of the rows
+
+static_assert(std::atomic<uint64_t>::is_always_lock_free);
+
+struct flock lock_of(off_t at, short type) {
+  struct flock lock {};
+  lock.l_type = type;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = at;
+  lock.l_len = 1;
+  return lock;
+}
+
+// Locks of the open file, not of the process: the kernel lets go of them when the last descriptor
+// is closed, and they mean the same in every container that sees the file.
+bool lock_at(int file, off_t at) {
+  struct flock lock = lock_of(at, F_WRLCK);
+  return fcntl(file, F_OFD_SETLK, &lock) == 0;
+}
+
+Status refusal(const std::string& name, const std::string& why) {
+  return Status::error(
+      "processes of this host do not know of each other: /dev/shm" + name + " " + why,
+      "BRAID_PROCESSES=none if that is meant");
+}
+
+}  // namespace
+
+// The pages are allocated now: on a full /dev/shm a later write would be a SIGBUS in the program.
+Result<std::unique_ptr<SharedTable>> SharedTable::open(const std::string& name, uint64_t magic,
+                                                       size_t row_bytes) {
+  const int file = shm_open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (file < 0) return refusal(name, std::string("cannot be opened: ") + std::strerror(errno));
+  const size_t size_bytes = kHeadBytes + kRows * row_bytes;
+  struct stat facts {};
+  const bool is_ours = fstat(file, &facts) == 0 && facts.st_uid == geteuid() &&
+                       S_ISREG(facts.st_mode) && (facts.st_mode & 077) == 0;
+  const int error = is_ours ? posix_fallocate(file, 0, static_cast<off_t>(size_bytes)) : 0;
+  void* pages = is_ours && error == 0
+                    ? mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0)
+                    : MAP_FAILED;
+  if (pages == MAP_FAILED) {
+    close(file);
+    return refusal(name, is_ours ? std::string("has no room: ") + std::strerror(error)
+                                 : "is another user's, or open to others");
+  }
+  std::unique_ptr<SharedTable> table(
+      new SharedTable(file, pages, size_bytes, row_bytes));  // owner: table
+  uint64_t found = 0;
+  if (!table->head_->magic.compare_exchange_strong(found, magic) && found != magic)
+    return refusal(name, "is another version's; remove it when no program uses it");
+  return table;
+}
+
+SharedTable::SharedTable(int file, void* pages, size_t size_bytes, size_t row_bytes)
+    : file_(file),
+      head_(static_cast<Head*>(pages)),
+      rows_(static_cast<std::byte*>(pages) + kHeadBytes),
+      size_bytes_(size_bytes),
+      row_bytes_(row_bytes) {
+  static_assert(sizeof(Head) <= kHeadBytes);
+}
+
+SharedTable::~SharedTable() {
+  if (own_row_) head_->pids[*own_row_] = 0;
+  munmap(head_, size_bytes_);
+  close(file_);
+}
+
+std::optional<size_t> SharedTable::claim(const std::function<void(void* row)>& clear) {
+  for (size_t index = 0; index < kRows && !own_row_; ++index) {
+    if (!lock_at(file_, static_cast<off_t>(index))) continue;
+    own_row_ = index;
+    clear(row(index));
+    head_->pids[index] = getpid();
+  }
+  return own_row_;
+}
+
+bool SharedTable::is_alive(size_t index) const {
+  if (own_row_ == index) return true;
+  struct flock lock = lock_of(static_cast<off_t>(index), F_WRLCK);
+  return pid(index) != 0 && fcntl(file_, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+}
+
+bool SharedTable::try_lock() { return lock_at(file_, kCommonLock); }
+
+void SharedTable::unlock() {
+  struct flock lock = lock_of(kCommonLock, F_UNLCK);
+  fcntl(file_, F_OFD_SETLK, &lock);
+}
+
+}  // namespace braid

@@ -1,0 +1,188 @@
+// A Store on etcd, by its JSON gateway (etcd.io/docs/v3.4/dev-guide/api_grpc_gateway): bytes travel
+// in base64, numbers of 64 bits as strings. A record hangs on a lease of its own. To renew it costs
+// etcd no write to its disk: the lease is kept alive, and the record is read.
+#include <sodium.h>
+
+#include <charconv>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/try.h"
+#include "transfer/directory/http.h"
+#include "transfer/directory/store.h"
+
+namespace braid::transfer {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr const char* kPrefix = "braid/segment/";
+constexpr int kLeaseSeconds = kLeaseMs / 1000;
+
+std::string to_base64(const std::string& text) {
+  std::string coded(sodium_base64_ENCODED_LEN(text.size(), sodium_base64_VARIANT_ORIGINAL), '\0');
+  sodium_bin2base64(coded.data(), coded.size(), reinterpret_cast<const unsigned char*>(text.data()),
+                    text.size(), sodium_base64_VARIANT_ORIGINAL);
+  coded.pop_back();  // the final NUL
+  return coded;
+}
+
+std::optional<std::string> of_base64(const std::string& coded) {
+  std::string text(coded.size(), '\0');
+  size_t size = 0;
+  const char* end = nullptr;
+  const bool is_good =
+      sodium_base642bin(reinterpret_cast<unsigned char*>(text.data()), text.size(), coded.data(),
+                        coded.size(), nullptr, &size, &end, sodium_base64_VARIANT_ORIGINAL) == 0 &&
+      end == coded.data() + coded.size();
+  if (!is_good) return std::nullopt;
+  text.resize(size);
+  return text;
+}
+
+/// A member of an object, whatever it is; null: there is none.
+const Json* member(const Json* object, const char* name) {
+  if (object == nullptr || !object->is_object()) return nullptr;
+  const auto found = object->find(name);
+  return found == object->end() ? nullptr : &*found;
+}
+
+/// A number of 64 bits, which the gateway writes as a string.
+std::optional<int64_t> number(const Json* json) {
+  if (json == nullptr) return std::nullopt;
+  if (json->is_number_integer()) return json->get<int64_t>();
+  if (!json->is_string()) return std::nullopt;
+  const auto& text = json->get_ref<const std::string&>();
+  int64_t value = 0;
+  const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool is_whole = read.ec == std::errc() && read.ptr == text.data() + text.size();
+  return is_whole ? std::optional(value) : std::nullopt;
+}
+
+class Etcd final : public Store {
+ public:
+  Etcd(HostAndPort at, std::unique_ptr<Http> http) : at_(std::move(at)), http_(std::move(http)) {}
+
+  Result<std::string> get(const std::string& name) override {
+    begin();
+    return range(name);
+  }
+  Result<bool> put(const std::string& name, const std::string& before,
+                   const std::string& value) override {
+    begin();
+    const auto known = leases_.find(name);
+    if (known != leases_.end() && before == value) {
+      BRAID_LET(is_renewed, renew(name, value, known->second));
+      if (is_renewed) return true;
+    }
+    return put_on_new_lease(name, before, value);
+  }
+  Status remove(const std::string& name, const std::string& value) override {
+    begin();
+    const Json removal = {{"request_delete_range", {{"key", key_of(name)}}}};
+    BRAID_TRY(change_if(name, value, removal).status());
+    const auto lease = leases_.extract(name);
+    if (lease.empty()) return {};
+    return ask("/v3/lease/revoke", {{"ID", std::to_string(lease.mapped())}}).status();
+  }
+
+ private:
+  static std::string key_of(const std::string& name) { return to_base64(kPrefix + name); }
+
+  /// Of a call of the interface, which may ask several questions.
+  void begin() { end_ns_ = monotonic_after_ns(kStoreLimitMs * 1000); }
+
+  Result<std::string> range(const std::string& name) {
+    BRAID_LET(answer, ask("/v3/kv/range", {{"key", key_of(name)}}));
+    const Json* kept = member(&answer, "kvs");
+    if (kept == nullptr || (kept->is_array() && kept->empty())) return std::string();
+    if (!kept->is_array()) return what_is_this();
+    const Json* value = member(&kept->front(), "value");
+    if (value == nullptr) return std::string();  // as the gateway writes an empty one
+    if (!value->is_string()) return what_is_this();
+    std::optional<std::string> text = of_base64(value->get_ref<const std::string&>());
+    if (!text) return what_is_this();
+    return *std::move(text);
+  }
+
+  /// False: the lease has run out, or the name is not ours any more.
+  Result<bool> renew(const std::string& name, const std::string& value, int64_t lease) {
+    BRAID_LET(answer, ask("/v3/lease/keepalive", {{"ID", std::to_string(lease)}}));
+    const Json* result = member(&answer, "result");
+    if (result == nullptr) return what_is_this();
+    const Json* left_s = member(result, "TTL");  // missing: 0
+    if (left_s != nullptr && !number(left_s)) return what_is_this();
+    if (left_s == nullptr || *number(left_s) <= 0) return false;
+    BRAID_LET(kept, range(name));
+    return kept == value;
+  }
+
+  Result<bool> put_on_new_lease(const std::string& name, const std::string& before,
+                                const std::string& value) {
+    BRAID_LET(answer, ask("/v3/lease/grant", {{"TTL", kLeaseSeconds}}));
+    const std::optional<int64_t> lease = number(member(&answer, "ID"));
+    if (!lease || *lease == 0) return what_is_this();
+    const Json change = {
+        {"request_put",
+         {{"key", key_of(name)}, {"value", to_base64(value)}, {"lease", std::to_string(*lease)}}}};
+    const Result<bool> is_put = change_if(name, before, change);
+    if (is_put.ok() && is_put.value())
+      leases_[name] = *lease;
+    else  // with nothing on it; it runs out by itself if this fails
+      (void)ask("/v3/lease/revoke", {{"ID", std::to_string(*lease)}});
+    return is_put;
+  }
+
+  /// A transaction: makes the change if `before` is kept (empty: nothing is). False: it is not.
+  Result<bool> change_if(const std::string& name, const std::string& before, const Json& change) {
+    Json is_so = {{"key", key_of(name)}, {"result", "EQUAL"}};
+    if (before.empty()) {
+      is_so["target"] = "CREATE";
+      is_so["create_revision"] = "0";
+    } else {
+      is_so["target"] = "VALUE";
+      is_so["value"] = to_base64(before);
+    }
+    BRAID_LET(answer, ask("/v3/kv/txn",
+                          {{"compare", Json::array({is_so})}, {"success", Json::array({change})}}));
+    const Json* is_done = member(&answer, "succeeded");  // missing: false
+    if (is_done == nullptr) return false;
+    if (!is_done->is_boolean()) return what_is_this();
+    return is_done->get<bool>();
+  }
+
+  Result<Json> ask(const char* path, const Json& question) {
+    const Result<HttpAnswer> answer =
+        http_->post(path, question.dump(), kStoreAnswerBytesMax, end_ns_);
+    if (!answer.ok()) return store_failure(at_, answer.status().message());
+    const HttpAnswer& got = answer.value();
+    Json json = Json::parse(got.body, nullptr, false);
+    const Json* error = member(&json, "error");
+    if (got.status != 200 || error != nullptr)
+      return store_failure(at_, error != nullptr && error->is_string()
+                                    ? error->get<std::string>()
+                                    : "HTTP status " + std::to_string(got.status));
+    if (!json.is_object()) return what_is_this();
+    return json;
+  }
+  Status what_is_this() const {
+    return store_failure(at_, "its answer is not that of etcd 3.4 or later");
+  }
+
+  const HostAndPort at_;
+  std::unique_ptr<Http> http_;
+  std::map<std::string, int64_t> leases_;  // by name
+  uint64_t end_ns_ = 0;                    // of the call that is made now
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Store>> open_etcd(const HostAndPort& at) {
+  BRAID_LET(http, open_http(at));
+  return std::unique_ptr<Store>(std::make_unique<Etcd>(at, std::move(http)));
+}
+
+}  // namespace braid::transfer

@@ -1,0 +1,129 @@
+#include "transfer/directory/http.h"
+
+#include <curl/curl.h>
+#include <dlfcn.h>
+
+#include <algorithm>
+
+#include "base/clock.h"
+#include "base/try.h"
+
+namespace braid::transfer {
+namespace {
+
+struct Library {
+  decltype(&::curl_global_init) global_init = nullptr;
+  decltype(&::curl_easy_init) init = nullptr;
+  decltype(&::curl_easy_setopt) setopt = nullptr;
+  decltype(&::curl_easy_perform) perform = nullptr;
+  decltype(&::curl_easy_getinfo) getinfo = nullptr;
+  decltype(&::curl_easy_cleanup) cleanup = nullptr;
+  decltype(&::curl_easy_strerror) strerror = nullptr;
+  decltype(&::curl_slist_append) append = nullptr;
+  decltype(&::curl_slist_free_all) free_all = nullptr;
+};
+
+template <typename Function>
+bool find(void* library, const char* name, Function& function) {
+  function = reinterpret_cast<Function>(dlsym(library, name));
+  return function != nullptr;
+}
+
+Result<const Library*> open_library() {
+  static Library opened;
+  void* library = nullptr;
+  for (const char* name : {"libcurl.so.4", "libcurl-gnutls.so.4"})
+    if (library == nullptr) library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr)
+    return Status::error("libcurl.so.4 cannot be loaded: " + std::string(dlerror()),
+                         "Install libcurl (libcurl4 on Debian and Ubuntu)");
+  const bool is_whole = find(library, "curl_global_init", opened.global_init) &&
+                        find(library, "curl_easy_init", opened.init) &&
+                        find(library, "curl_easy_setopt", opened.setopt) &&
+                        find(library, "curl_easy_perform", opened.perform) &&
+                        find(library, "curl_easy_getinfo", opened.getinfo) &&
+                        find(library, "curl_easy_cleanup", opened.cleanup) &&
+                        find(library, "curl_easy_strerror", opened.strerror) &&
+                        find(library, "curl_slist_append", opened.append) &&
+                        find(library, "curl_slist_free_all", opened.free_all);
+  if (!is_whole || opened.global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
+    return Status::error("this libcurl.so.4 does not start", "Install version 7.62 or newer");
+  return &opened;
+}
+
+/// Opened once, and never closed.
+Result<const Library*> library() {
+  static const Result<const Library*> opened = open_library();
+  return opened;
+}
+
+struct Body {
+  std::string text;
+  size_t bytes_max = 0;
+};
+
+size_t take(char* bytes, size_t one, size_t count, void* to) {
+  auto& body = *static_cast<Body*>(to);
+  if (one * count > body.bytes_max - body.text.size()) return 0;  // ends it with CURLE_WRITE_ERROR
+  body.text.append(bytes, one * count);
+  return one * count;
+}
+
+class CurlHttp final : public Http {
+ public:
+  CurlHttp(const Library& curl, CURL* handle, const HostAndPort& at)
+      : curl_(curl),
+        handle_(handle),
+        headers_(curl.append(nullptr, "Content-Type: application/json")) {
+    const bool is_ipv6 = at.host.find(':') != std::string::npos;
+    origin_ = "http://" + (is_ipv6 ? "[" + at.host + "]" : at.host) + ":" + std::to_string(at.port);
+    curl.setopt(handle, CURLOPT_NOSIGNAL, 1L);  // other threads of the program go on
+    curl.setopt(handle, CURLOPT_PROXY, "");
+    curl.setopt(handle, CURLOPT_FOLLOWLOCATION, 0L);
+    curl.setopt(handle, CURLOPT_HTTPHEADER, headers_);
+    curl.setopt(handle, CURLOPT_WRITEFUNCTION, &take);
+  }
+  ~CurlHttp() override {
+    curl_.cleanup(handle_);
+    curl_.free_all(headers_);
+  }
+  CurlHttp(const CurlHttp&) = delete;
+  CurlHttp& operator=(const CurlHttp&) = delete;
+
+  Result<HttpAnswer> post(const std::string& path, const std::string& body, size_t bytes_max,
+                          uint64_t end_ns) override {
+    const uint64_t now_ns = monotonic_ns();
+    if (now_ns >= end_ns) return Status::error("there was no time left");
+    const auto left_ms = static_cast<long>(std::max<uint64_t>(1, (end_ns - now_ns) / 1'000'000));
+    Body answer{{}, bytes_max};
+    const std::string url = origin_ + path;
+    curl_.setopt(handle_, CURLOPT_URL, url.c_str());
+    curl_.setopt(handle_, CURLOPT_POSTFIELDSIZE, static_cast<long>(body.size()));
+    curl_.setopt(handle_, CURLOPT_POSTFIELDS, body.c_str());
+    curl_.setopt(handle_, CURLOPT_WRITEDATA, &answer);
+    curl_.setopt(handle_, CURLOPT_TIMEOUT_MS, left_ms);
+    const CURLcode code = curl_.perform(handle_);
+    if (code == CURLE_WRITE_ERROR) return Status::error("its answer is too long");
+    if (code != CURLE_OK) return Status::error(curl_.strerror(code));
+    HttpAnswer got{0, std::move(answer.text)};
+    curl_.getinfo(handle_, CURLINFO_RESPONSE_CODE, &got.status);
+    return got;
+  }
+
+ private:
+  const Library& curl_;
+  CURL* handle_;
+  curl_slist* headers_;
+  std::string origin_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Http>> open_http(const HostAndPort& at) {
+  BRAID_LET(curl, library());
+  CURL* handle = curl->init();
+  if (handle == nullptr) return Status::error("libcurl is out of memory");
+  return std::unique_ptr<Http>(std::make_unique<CurlHttp>(*curl, handle, at));
+}
+
+}  // namespace braid::transfer

@@ -1,0 +1,32 @@
+// Questions to one host by HTTP, one after the other over one connection: libcurl, which is opened
+// when it is used, so that nothing of it is linked. No proxy, no redirection, nothing but HTTP.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+#include "transfer/directory/names.h"
+
+namespace braid::transfer {
+
+struct HttpAnswer {
+  long status = 0;
+  std::string body;
+};
+
+class Http {
+ public:
+  virtual ~Http() = default;
+  /// Posts JSON. Until `end_ns` of CLOCK_MONOTONIC at most; an answer that is longer than
+  /// `bytes_max` is an error, and is not kept.
+  virtual Result<HttpAnswer> post(const std::string& path, const std::string& body,
+                                  size_t bytes_max, uint64_t end_ns) = 0;
+};
+
+/// An error: libcurl is not here.
+Result<std::unique_ptr<Http>> open_http(const HostAndPort& at);
+
+}  // namespace braid::transfer

@@ -1,0 +1,40 @@
+#include "transfer/directory/store.h"
+
+#include <algorithm>
+#include <cctype>
+#include <string_view>
+
+#include "base/try.h"
+
+namespace braid::transfer {
+namespace {
+
+constexpr std::string_view kRedis = "redis://";
+constexpr std::string_view kEtcd = "etcd://";
+constexpr size_t kReasonBytesMax = 200;
+
+}  // namespace
+
+Result<std::unique_ptr<Store>> open_store(const std::string& url) {
+  for (const std::string_view scheme : {kRedis, kEtcd}) {
+    if (!url.starts_with(scheme)) continue;
+    BRAID_LET(at, parse_host_and_port(std::string_view(url).substr(scheme.size())));
+    if (scheme == kRedis) return open_redis(at);
+    return open_etcd(at);
+  }
+  return Status::error("braid knows no store '" + url + "'",
+                       "Write redis://host:port or etcd://host:port");
+}
+
+/// The reason may be a stranger's: it is cut, and goes to terminals.
+Status store_failure(const HostAndPort& at, const std::string& why) {
+  std::string reason = why.substr(0, kReasonBytesMax);
+  std::replace_if(
+      reason.begin(), reason.end(), [](unsigned char letter) { return std::isprint(letter) == 0; },
+      ' ');
+  return Status::error(
+      "the store at " + at.host + ":" + std::to_string(at.port) + " does not answer: " + reason,
+      "Name engines as braid://host:port meanwhile");
+}
+
+}  // namespace braid::transfer

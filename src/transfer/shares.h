@@ -1,0 +1,55 @@
+// The transfer engines of one user on this host, and what each uses of which NIC: a table of shared
+// memory (host/shared_table.h), /dev/shm/braid-transfer1-<uid>, in which each engine has a row that
+// it alone writes. A row takes no share once its owner has died (seen after 5 ms of silence) or has
+// been stopped (after 50 ms); the dead one's row is taken by the next engine.
+//
+// NICs are known by their addresses and the network namespace. Engines of other users, and of
+// containers with a /dev/shm of their own, are not seen. One thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "host/shared_table.h"
+#include "transfer/description.h"
+#include "transfer/policy/share_pace.h"
+#include "transfer/scheduler.h"
+
+namespace braid::transfer {
+
+class HostShares {
+ public:
+  static std::string usual_name();
+  /// Takes a row in that table. `rails`: of the engine, in its order. An error: the engine does
+  /// without, and nobody sees it.
+  static Result<std::unique_ptr<HostShares>> open(const std::string& name,
+                                                  const std::vector<RailDescription>& rails);
+  ~HostShares();
+
+  /// Tells what the scheduler has done with its rails, and sets their shares, if it is time.
+  /// `numbers`: the scheduler's, by rail.
+  void look(Scheduler& scheduler, const std::vector<uint32_t>& numbers, uint64_t now_ns);
+  /// When to look again while something is under way; kNever: nobody else uses these NICs.
+  uint64_t next_ns() const { return has_neighbours_ ? next_ns_ : kNever; }
+
+ private:
+  struct Row;
+  struct SharedRail;
+  HostShares(std::unique_ptr<SharedTable> table, std::vector<uint64_t> keys);
+  Row& row(size_t index) const;
+  bool tell(Scheduler& scheduler, const std::vector<uint32_t>& numbers, uint64_t now_ns);
+  RailShare hear(size_t rail, uint64_t now_ns);
+
+  std::unique_ptr<SharedTable> table_;
+  std::vector<uint64_t> keys_;  // by rail; 0: it is not shared
+  std::vector<SharePace> paces_;
+  std::vector<ShareRow> rows_;  // kept between calls
+  uint64_t next_ns_ = 0;
+  bool was_active_ = false;
+  bool has_neighbours_ = false;
+};
+
+}  // namespace braid::transfer

@@ -1,0 +1,125 @@
+// Many small requests at once: they go together, and each has its own bytes and its own end.
+#include <cstring>
+#include <random>
+
+#include "transfer/owner.h"
+
+namespace braid::transfer::test {
+namespace {
+
+using Cause = Transfer::Cause;
+constexpr size_t kBytes = 8 << 20;
+
+class TransferGather : public testing::TestWithParam<std::vector<std::string>> {
+ protected:
+  static std::vector<std::string> arguments() {
+    std::vector<std::string> all{"bytes=" + std::to_string(kBytes)};
+    for (const std::string& provider : GetParam()) all.push_back("provider=" + provider);
+    return all;
+  }
+  static Transfer::Options options() {
+    Transfer::Options options;
+    options.providers = GetParam();
+    return options;
+  }
+};
+
+/// Neighbours, and such that lie apart; among them some that the owner refuses.
+TEST_P(TransferGather, ManySmallRequestsEachHaveTheirOwnEndAndTheirOwnBytes) {
+  const auto seed = static_cast<uint64_t>(testing::UnitTest::GetInstance()->random_seed());
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937_64 random(seed);
+  Owner owner(arguments());
+  Initiator me(owner, options(), kBytes);
+  owner.fill(Owner::kRead, 1);
+  owner.fill(Owner::kBoth, 2);
+  for (int turn = 0; turn < 4; ++turn) {
+    const bool is_read = turn % 2 == 0;
+    const uint64_t allowed = owner.addresses[is_read ? Owner::kRead : Owner::kBoth];
+    const uint64_t refused = owner.addresses[is_read ? Owner::kWrite : Owner::kRead];
+    std::vector<std::byte> expected(kBytes);
+    if (!is_read) fill(me.memory, 10 + static_cast<uint64_t>(turn));
+    if (!is_read) fill(expected, 2);
+    if (is_read) std::fill(me.memory.begin(), me.memory.end(), std::byte{0});
+    std::vector<Transfer::Request> requests;
+    std::vector<Cause> causes;
+    for (size_t at = 0; at + (96 << 10) < kBytes && requests.size() < 600;) {
+      const size_t size = 1 + random() % (random() % 4 == 0 ? 90'000 : 5'000);
+      const bool is_refused = random() % 9 == 0;
+      const bool is_outside = !is_refused && random() % 9 == 0;
+      const uint64_t there = is_refused ? refused + at : is_outside ? 64 : allowed + at;
+      requests.push_back(me.request(
+          is_read ? Transfer::Operation::kRead : Transfer::Operation::kWrite, there, size, at));
+      causes.push_back(is_refused   ? Cause::kNotAllowed
+                       : is_outside ? Cause::kOutside
+                                    : Cause::kDone);
+      if (causes.back() == Cause::kDone && is_read)
+        fill(std::span(expected).subspan(at, size), 1, at);
+      if (causes.back() == Cause::kDone && !is_read)
+        std::memcpy(expected.data() + at, me.memory.data() + at, size);
+      at += size + (random() % 3 == 0 ? random() % 300 : 0);
+    }
+    ASSERT_EQ(me.run(requests), causes) << turn;
+    if (!is_read) {
+      ASSERT_EQ(me.run({me.read(allowed, kBytes)}), std::vector{Cause::kDone});
+      owner.fill(Owner::kBoth, 2);
+    }
+    ASSERT_EQ(std::memcmp(me.memory.data(), expected.data(), kBytes), 0) << turn;
+    // What an owner refuses says nothing against the way. (Of two, one may be late on a busy host.)
+    const std::string report = me.transfer.report(Transfer::Form::kJson).value();
+    if (GetParam().size() == 1) {
+      EXPECT_EQ(report.find("\"state\":\"down\""), std::string::npos) << report;
+    }
+  }
+}
+
+/// It would take many slices, of which the first ones lie inside.
+TEST_P(TransferGather, ARequestThatIsPartlyOutsideMovesNoByte) {
+  Owner owner(arguments());
+  Initiator me(owner, options(), 2 * kBytes);
+  const uint64_t there = owner.addresses[Owner::kBoth];
+  owner.fill(Owner::kBoth, 3);
+  for (const uint64_t begin : {there, there - 4096}) {
+    EXPECT_EQ(me.run({me.read(begin, kBytes + 1), me.write(begin, kBytes + 1)}),
+              (std::vector{Cause::kOutside, Cause::kOutside}));
+    EXPECT_EQ(me.memory, std::vector<std::byte>(2 * kBytes));
+    EXPECT_EQ(owner.check(Owner::kBoth, 3, 0, kBytes), "right");
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Providers, TransferGather,
+                         testing::Values(std::vector<std::string>{},
+                                         std::vector<std::string>{"tcp;ofi_rxm"}),
+                         [](const auto& providers) {
+                           return providers.param.empty() ? std::string("Default")
+                                                          : std::string("Tcp");
+                         });
+
+/// A peer that still uses the connection keeps it when this side has closed its segment.
+TEST(TransferLinks, AreKeptForThePeerThatUsesThem) {
+  Transfer::Options options;
+  options.providers = {"tcp;ofi_rxm"};
+  Transfer ours = Transfer::open(options).value();
+  std::vector<std::byte> memory(kBytes);
+  (void)ours.register_memory(memory.data(), memory.size(), {true, true}).value();
+  Transfer theirs = Transfer::open(options).value();
+  std::vector<std::byte> other(kBytes);
+  (void)theirs.register_memory(other.data(), other.size(), {true, true}).value();
+  const auto there = ours.open_segment(theirs.name().value(), Initiator::kLimit).value();
+  const auto here = theirs.open_segment(ours.name().value(), Initiator::kLimit).value();
+  const auto read = [&] {
+    const Transfer::Request request{here, Transfer::Operation::kRead, other.data(),
+                                    reinterpret_cast<uint64_t>(memory.data()), kBytes};
+    const auto batch = theirs.submit({request}).value();
+    EXPECT_TRUE(theirs.wait(batch, Initiator::kLimit).value());
+    EXPECT_TRUE(theirs.outcomes(batch).value().front().is_done());
+  };
+  read();
+  ASSERT_TRUE(ours.close_segment(there).ok());
+  for (int turn = 0; turn < 20; ++turn) read();
+  const std::string report = theirs.report(Transfer::Form::kJson).value();
+  EXPECT_NE(report.find("\"links_lost\":0"), std::string::npos) << report;
+}
+
+}  // namespace
+}  // namespace braid::transfer::test

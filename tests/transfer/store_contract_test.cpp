@@ -1,0 +1,194 @@
+// What every store does, by the real servers; and what becomes of servers that are none.
+#include <gtest/gtest.h>
+
+#include <optional>
+
+#include "transfer/directory/lease.h"
+#include "transfer/store_server.h"
+
+namespace braid::transfer::test {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+class StoreContract : public testing::TestWithParam<StoreKind> {
+ protected:
+  void SetUp() override {
+    if (!server_.is_installed()) GTEST_SKIP() << server_.program() << " is not installed";
+    ASSERT_TRUE(server_.start()) << server_.program() << " does not start";
+    store_ = server_.client();
+  }
+
+  StoreServer server_{GetParam(),
+                      testing::TempDir() + "/braid-contract-" + std::to_string(getpid())};
+  std::unique_ptr<Store> store_;
+};
+
+INSTANTIATE_TEST_SUITE_P(, StoreContract, testing::Values(StoreKind::kRedis, StoreKind::kEtcd),
+                         [](const auto& kind) {
+                           return kind.param == StoreKind::kRedis ? "Redis" : "Etcd";
+                         });
+
+TEST_P(StoreContract, WhatIsPutIsThere) {
+  EXPECT_EQ(store_->get("a").value(), "");
+  EXPECT_TRUE(store_->put("a", "", "braid://10.0.0.1:4750/7").value());
+  EXPECT_EQ(store_->get("a").value(), "braid://10.0.0.1:4750/7");
+  EXPECT_EQ(store_->get("A").value(), "");
+  EXPECT_TRUE(store_->put("b.c-d_e", "", "x").value());
+  EXPECT_EQ(server_.client()->get("b.c-d_e").value(), "x") << "others see it too";
+}
+
+TEST_P(StoreContract, OnlyWhoKnowsWhatIsThereReplacesIt) {
+  EXPECT_FALSE(store_->put("a", "what is not there", "1").value());
+  EXPECT_TRUE(store_->put("a", "", "1").value());
+  EXPECT_FALSE(store_->put("a", "", "2").value());
+  EXPECT_FALSE(store_->put("a", "0", "2").value());
+  EXPECT_EQ(store_->get("a").value(), "1");
+  const auto other = server_.client();
+  EXPECT_TRUE(other->put("a", "1", "2").value()) << "whose engine was found dead";
+  EXPECT_EQ(store_->get("a").value(), "2");
+  EXPECT_FALSE(store_->put("a", "1", "1").value()) << "it is not renewed: it is another's now";
+  EXPECT_FALSE(store_->put("a", "", "1").value());
+  EXPECT_EQ(other->get("a").value(), "2");
+}
+
+TEST_P(StoreContract, OnlyWhatIsKeptIsRemoved) {
+  EXPECT_TRUE(store_->put("a", "", "1").value());
+  EXPECT_TRUE(server_.client()->remove("a", "2").ok());
+  EXPECT_EQ(store_->get("a").value(), "1");
+  EXPECT_TRUE(store_->remove("a", "1").ok());
+  EXPECT_EQ(store_->get("a").value(), "");
+  EXPECT_TRUE(store_->remove("a", "1").ok());
+  EXPECT_TRUE(store_->put("a", "", "1").value());
+  EXPECT_TRUE(server_.client()->put("a", "1", "2").value());
+  EXPECT_TRUE(store_->remove("a", "1").ok());
+  EXPECT_EQ(store_->get("a").value(), "2") << "what another has put is left alone";
+}
+
+TEST_P(StoreContract, WhatIsNotRenewedRunsOutAndWhatIsRenewedStays) {
+  ASSERT_TRUE(store_->put("dead", "", "1").value());
+  auto held = Lease::take(server_.client(), "live", "2", [](const std::string&) { return true; });
+  ASSERT_TRUE(held.ok()) << held.status().message();
+  const auto put_at = steady_clock::now();
+  std::this_thread::sleep_for(milliseconds(kLeaseMs * 2 / 3));
+  EXPECT_EQ(store_->get("dead").value(), "1");
+  while (store_->get("dead").value() == "1" &&
+         steady_clock::now() - put_at < milliseconds(kLeaseMs * 3))
+    std::this_thread::sleep_for(milliseconds(100));
+  EXPECT_EQ(store_->get("dead").value(), "");
+  std::this_thread::sleep_for(milliseconds(kLeaseMs / 3));
+  EXPECT_EQ(store_->get("live").value(), "2");
+  held.value().reset();
+  EXPECT_EQ(store_->get("live").value(), "") << "given back";
+}
+
+TEST_P(StoreContract, AStoreThatIsAwayIsAnErrorInTimeAndIsFoundAgain) {
+  ASSERT_TRUE(store_->put("a", "", "1").value());
+  server_.signal(SIGSTOP);  // it takes questions, and does not answer
+  const auto asked = steady_clock::now();
+  const auto got = store_->get("a");
+  EXPECT_FALSE(got.ok());
+  EXPECT_LT(steady_clock::now() - asked, milliseconds(kStoreLimitMs + 1000));
+  server_.signal(SIGCONT);
+  server_.stop();
+  EXPECT_FALSE(store_->put("a", "1", "1").ok());
+  const auto refused = store_->get("a");
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.status().message().find("127.0.0.1:" + server_.port()), std::string::npos)
+      << refused.status().message();
+  ASSERT_TRUE(server_.start());
+  EXPECT_FALSE(store_->put("a", "1", "1").value()) << "it began anew, and nothing is there";
+  EXPECT_TRUE(store_->put("a", "", "1").value());
+  EXPECT_EQ(store_->get("a").value(), "1");
+}
+
+TEST_P(StoreContract, TwoWhoTakeANameAtOnceDoNotBothHaveIt) {
+  for (int round = 0; round < 10; ++round) {
+    const std::string name = "n" + std::to_string(round);
+    std::atomic<int> taken = 0;
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 4; ++i)
+      threads.emplace_back([&, i] {
+        const auto put = server_.client()->put(name, "", std::to_string(i));
+        EXPECT_TRUE(put.ok()) << put.status().message();
+        if (put.ok() && put.value()) ++taken;
+      });
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(taken, 1) << name;
+  }
+}
+
+// ---- Servers that are none ----
+
+std::string http(const std::string& body, const std::string& head = "HTTP/1.1 200 OK") {
+  return head + "\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
+}
+
+struct Lie {
+  const char* what;
+  std::string answer;
+  std::string without_end = {};
+};
+
+/// Every call must end with an error, in time.
+void expect_refused(const std::string& scheme, const std::vector<Lie>& lies) {
+  for (const Lie& lie : lies) {
+    const Liar liar(lie.answer, lie.without_end);
+    const auto store = open_store(scheme + "127.0.0.1:" + liar.port()).value();
+    const auto asked = steady_clock::now();
+    const auto got = store->get("a");
+    EXPECT_FALSE(got.ok()) << scheme << ": " << lie.what;
+    EXPECT_FALSE(store->put("a", "", "1").ok()) << scheme << ": " << lie.what;
+    EXPECT_LT(steady_clock::now() - asked, 2 * milliseconds(kStoreLimitMs + 1000)) << lie.what;
+    if (got.ok()) continue;
+    const std::string why = got.status().message();
+    EXPECT_NE(why.find("the store at 127.0.0.1"), std::string::npos) << why;
+    EXPECT_LT(why.size(), 400u) << "no stranger's text without limit";
+    EXPECT_EQ(why.find('\x1b'), std::string::npos) << why;
+  }
+}
+
+TEST(StoreLies, OfEtcdAreErrors) {
+  const std::string key = R"({"kvs":[{"key":"YQ==","value":)";
+  expect_refused(
+      "etcd://",
+      {{"nothing", ""},
+       {"no HTTP", "SSH-2.0-OpenSSH_9.2\r\n"},
+       {"cut off", "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{\"kvs\":[{"},
+       {"JSON that is cut off", http(R"({"kvs":[{"key":"YQ==","val)")},
+       {"no JSON", http("hello")},
+       {"a list", http("[1,2,3]")},
+       {"a number", http("7")},
+       {"records that are none", http(R"({"kvs":7,"succeeded":7,"ID":"x"})")},
+       {"a value that is a number", http(key + "7}]}")},
+       {"a value that is no base64", http(key + R"("***"}]})")},
+       {"brackets without end", http(std::string(60000, '['))},
+       {"too long", http(std::string(1 << 20, ' '))},
+       {"without end", "HTTP/1.1 200 OK\r\n\r\n", std::string(4096, ' ')},
+       {"slow", "HTTP/1.1 200 OK\r\n\r\n", " "},
+       {"headers without end", "HTTP/1.1 200 OK\r\n", "X: y\r\n"},
+       {"an error", http(R"({"error":"\u001b[31mno leader","code":14})", "HTTP/1.1 503 No")},
+       {"an error of another kind", http(R"({"error":{"x":1}})")},
+       {"elsewhere", http("{}", "HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/")}});
+}
+
+TEST(StoreLies, OfRedisAreErrors) {
+  expect_refused("redis://", {{"nothing", ""},
+                              {"another protocol", "HTTP/1.1 400 Bad Request\r\n\r\n"},
+                              {"cut off", "$100\r\nbraid://"},
+                              {"a list", "*2\r\n$1\r\na\r\n$1\r\nb\r\n"},
+                              {"a status", "+OK\r\n"},
+                              {"too long", "$400000000\r\n", std::string(4096, 'x')},
+                              {"slow", "$1000\r\n", "x"},
+                              {"an error", "-LOADING \x1b[31m" + std::string(5000, 'x') + "\r\n"}});
+}
+
+TEST(StoreUrls, ThatAreNoneAreRefused) {
+  for (const char* url : {"", "http://127.0.0.1:2379", "etcd://", "etcd://host", "redis://host:x",
+                          "etcd://host:99999", "127.0.0.1:2379"})
+    EXPECT_FALSE(open_store(url).ok()) << url;
+}
+
+}  // namespace
+}  // namespace braid::transfer::test
