@@ -129,6 +129,13 @@ int list_names() {
   return 0;
 }
 
+std::string where(const transfer::Description& owner, const transfer::RangeDescription& range) {
+  if (range.place >= owner.places.size()) return "";
+  const transfer::Place& place = owner.places[range.place].place;
+  if (place.is_gpu) return "GPU " + std::to_string(place.gpu);
+  return place.numa_node < 0 ? "host" : "node " + std::to_string(place.numa_node);
+}
+
 int segments(const Transfer::Options& options, const std::string& text) {
   if (text.empty()) return list_names();
   const auto name = transfer::parse_name(text);
@@ -146,10 +153,10 @@ int segments(const Transfer::Options& options, const std::string& text) {
   for (const auto& rail : owner.rails)
     rails.add({rail.provider, rail.host_address, fmt::format("{:.2f}", rail.gbps)});
   fmt::print("{}", rails.print({2}));
-  Table ranges({"ADDRESS", "BYTES", "PEERS MAY"});
+  Table ranges({"ADDRESS", "BYTES", "MEMORY", "PEERS MAY"});
   for (const auto& range : owner.ranges)
     ranges.add({fmt::format("{:#x}", range.address), std::to_string(range.size_bytes),
-                rights_name(range.rights)});
+                where(owner, range), rights_name(range.rights)});
   fmt::print("{}", ranges.print({1}));
   if (owner.range_count > owner.ranges.size())
     fmt::print("  and {} more\n", owner.range_count - owner.ranges.size());
@@ -168,12 +175,15 @@ int own_rails(const Transfer::Options& options) {
   wanted.providers = options.providers;
   wanted.secret_file = options.secret_file;
   wanted.allows_unauthenticated = options.allow_unauthenticated;
-  const auto rails = transfer::open_rails(wanted, topology::host_nics());
+  const std::vector<topology::Nic> nics = topology::host_nics();
+  transfer::Places places{topology::Machine()};
+  transfer::RailHost host{nics, places};
+  const auto rails = transfer::open_rails(wanted, host);
   if (!rails.ok()) return fail(rails.status());
   Table table({"RAIL", "ADDRESS", "GB/S", "NUMA NODE"});
   for (const auto& rail : rails.value().descriptions)
     table.add({rail.provider, rail.host_address, fmt::format("{:.2f}", rail.gbps),
-               rail.numa_node < 0 ? "" : std::to_string(rail.numa_node)});
+               rail.place.numa_node < 0 ? "" : std::to_string(rail.place.numa_node)});
   fmt::print("{}", table.print({2, 3}));
   return 0;
 }

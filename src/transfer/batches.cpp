@@ -216,6 +216,9 @@ bool Engine::step(uint64_t now_ns) {
 }
 
 void Engine::post_all() {
+  // A GPU that stands still is no rail's fault.
+  if (through_)
+    for (const auto& [path, copies] : through_->copying()) scheduler_.spare(path, now_ns_);
   while (const std::optional<transfer::Posting> posting = scheduler_.next(now_ns_)) {
     const Running& running = *running_.find(posting->request);
     Path& path = paths_.at(posting->path);
@@ -233,14 +236,15 @@ void Engine::post_all() {
   }
   while (const std::optional<Probe> probe = scheduler_.next_probe(now_ns_))
     if (const auto path = paths_.find(probe->path); path != paths_.end())
-      path->second.backend->probe(probe->path, probe->id);
+      path->second.backend->probe(
+          path->second.is_through_host ? path->second.rail_way : probe->path, probe->id);
   fabric_.push();
   take_scheduler_events();
 }
 
 void Engine::post(const Path& path, uint32_t number, const Running& running, const Piece& piece) {
   if (running.is_on_gpu && !path.reaches_gpus)
-    through_->post(*path.backend, number, piece);
+    through_->post(*path.backend, number, path.is_through_host ? path.rail_way : number, piece);
   else
     path.backend->post(number, piece);
 }
@@ -252,9 +256,9 @@ void Engine::take(Backend& backend) {
     } else if (!paths_.contains(way_of(event))) {
       continue;  // of a peer that was dropped
     } else if (const auto* failed = std::get_if<WayFailed>(&event)) {
-      scheduler_.path_failed(failed->way, now_ns_);
+      way_failed(failed->way);
     } else if (const auto* fenced = std::get_if<WayFenced>(&event)) {
-      this->fenced(fenced->way);
+      way_fenced(fenced->way);
     } else {
       lose_peer(paths_.at(std::get<OwnerLost>(event).way).peer);
     }
@@ -319,13 +323,33 @@ void Engine::want_fence(uint32_t id) {
   Path& path = paths_.at(id);
   const std::vector<uint32_t>& all = peers_.find(path.peer)->paths;
   const bool has_others = std::any_of(all.begin(), all.end(), [&](uint32_t other) {
-    return other != id && fabric_.is_up(other) &&
+    return other != id && is_up(paths_.at(other)) &&
            scheduler_.view(other, now_ns_).state == PathState::kUp;
   });
-  const bool is_up = path.backend != &fabric_ || fabric_.is_up(id);
-  path.fence_ns = now_ns_ + (!is_up ? 0 : has_others ? kPatienceNs : kPatienceOfLastNs);
+  path.fence_ns = now_ns_ + (!is_up(path) ? 0 : has_others ? kPatienceNs : kPatienceOfLastNs);
   fences_wanted_.push_back(id);
   look_after_fences();
+}
+
+void Engine::way_failed(uint32_t way) {
+  scheduler_.path_failed(way, now_ns_);
+  const Peer& peer = *peers_.find(paths_.at(way).peer);
+  const auto through = peer.through_host.find(way);
+  if (through != peer.through_host.end()) scheduler_.path_failed(through->second, now_ns_);
+}
+
+/// Both paths that use it: whoever wanted it, its link is closed.
+void Engine::way_fenced(uint32_t way) {
+  const Peer& peer = *peers_.find(paths_.at(way).peer);
+  const auto through = peer.through_host.find(way);
+  fenced(way);
+  if (through == peer.through_host.end()) return;
+  through_->stop(through->second);
+  fenced(through->second);
+}
+
+bool Engine::is_up(const Path& path) const {
+  return path.backend != &fabric_ || fabric_.is_up(path.rail_way);
 }
 
 /// What has arrived in memory of the engine's may still be on its way to a GPU.
@@ -343,16 +367,15 @@ void Engine::look_after_fences() {
   std::erase_if(fences_wanted_, [&](uint32_t id) {
     Path& path = paths_.at(id);
     if (path.is_fencing) return true;
-    const bool is_up = path.backend != &fabric_ || fabric_.is_up(id);
-    if (path.open == 0 && is_up) {
+    if (path.open == 0 && is_up(path)) {
       scheduler_.fenced(id, now_ns_);
       return true;
     }
-    if (is_up && now_ns_ < path.fence_ns) return false;
+    if (is_up(path) && now_ns_ < path.fence_ns) return false;
     ++statistics_.fences;
     path.is_fencing = true;
     if (through_) through_->stop(id);
-    path.backend->fence(id);
+    path.backend->fence(path.is_through_host ? path.rail_way : id);
     return true;
   });
 }

@@ -282,7 +282,7 @@ std::pair<size_t, size_t> Engine::ways_up(uint64_t segment) const {
   const Peer& peer = *peers_.find(found->peer);
   if (peer.is_self) return {1, 1};
   const auto count = std::count_if(peer.paths.begin(), peer.paths.end(),
-                                   [&](uint32_t path) { return fabric_.is_up(path); });
+                                   [&](uint32_t path) { return is_up(paths_.at(path)); });
   return {static_cast<size_t>(count), peer.paths.size()};
 }
 
@@ -291,7 +291,7 @@ void Engine::settle(uint64_t segment) {
   if (found == nullptr) return;
   const Peer& peer = *peers_.find(found->peer);
   for (const uint32_t path : peer.paths)
-    if (!peer.is_self && !fabric_.is_up(path)) scheduler_.path_failed(path, now_ns_);
+    if (!peer.is_self && !is_up(paths_.at(path))) scheduler_.path_failed(path, now_ns_);
 }
 
 bool Engine::is_lost(uint64_t segment) const {

@@ -211,7 +211,11 @@ class Engine {
     size_t failures = 0;        // of `local`
     uint64_t fence_ns = 0;  // when it is fenced by force, if they do not end before; 0: not wanted
     bool is_fencing = false;
-    bool reaches_gpus = false;  // otherwise GPU memory goes through the host's
+    bool reaches_gpus = false;
+    uint32_t rail_way = 0;  // of a rail's: the backend's number
+    /// For GPU memory here, by a rail that reaches host memory alone. It has a window and a health
+    /// of its own, beside the rail's for host memory: a GPU that stands still holds up no rail.
+    bool is_through_host = false;
   };
   struct Posted {
     uint64_t request = 0;
@@ -225,6 +229,7 @@ class Engine {
     std::vector<RailDescription> rails;
     std::vector<uint32_t> rail_numbers;                          // of the scheduler, by rail
     std::map<std::pair<size_t, size_t>, uint32_t> path_of_pair;  // rails: ours, theirs
+    std::map<uint32_t, uint32_t> through_host;                   // paths, by that of the rail
     std::map<Ends, uint32_t> ways;                               // that were found
     std::optional<std::pair<Ends, uint32_t>> last_ways;  // that were asked for: most are alike
     uint32_t memory = 0, files = 0, copies = 0;          // paths, of this process itself
@@ -280,6 +285,7 @@ class Engine {
   double gbps_of(const Peer& peer, const std::string& provider) const;
   bool may_pair(const Peer& peer, size_t ours, size_t theirs) const;
   std::optional<uint32_t> path_between(uint64_t peer, size_t ours, size_t theirs);
+  uint32_t path_through_host(uint64_t peer, uint32_t rail_path);
   std::vector<WayExplanation> explain(uint64_t peer, const Ends& ends, uint64_t size_bytes,
                                       Urgency urgency);
   void explain_hops(const Ends& ends, uint64_t size_bytes, WayExplanation& way) const;
@@ -296,7 +302,10 @@ class Engine {
   void give_up_if_useless(uint32_t path);
   void take_scheduler_events();
   void want_fence(uint32_t path);
+  void way_failed(uint32_t way);
+  void way_fenced(uint32_t way);
   void fenced(uint32_t path);
+  bool is_up(const Path& path) const;
   void look_after_fences();
   void look_after_processes();
   void lose_peer(uint64_t peer);

@@ -105,7 +105,8 @@ std::vector<Way> Engine::find_ways(uint64_t number, const Ends& ends) {
     const std::vector<uint8_t> far = tiers(ends.there.place, their_places);
     for (const NicPair& pair : pairs_between(near, far, pair_up(our_places, their_places)))
       if (const auto path = path_between(number, ours[pair.ours], theirs[pair.theirs]))
-        ways.push_back({*path, static_cast<uint8_t>(kRanks * transport.rank + pair.tier)});
+        ways.push_back({is_direct ? *path : path_through_host(number, *path),
+                        static_cast<uint8_t>(kRanks * transport.rank + pair.tier)});
   }
   return ways;
 }
@@ -220,11 +221,34 @@ std::optional<uint32_t> Engine::path_between(uint64_t number, size_t ours, size_
       rails_[ours].provider + " " + rails_[ours].host_address + " to " + there.host_address;
   added.provider = rails_[ours].provider;
   added.reaches_gpus = reaches_gpus(added.provider);
+  added.rail_way = path;
   paths_[path] = std::move(added);
   peer.paths.push_back(path);
   peer.path_of_pair[{ours, theirs}] = path;
   // One that is found later is being dialled: what waits goes by the others.
   if (peer.segments > 0) scheduler_.path_failed(path, now_ns_);
+  return path;
+}
+
+uint32_t Engine::path_through_host(uint64_t number, uint32_t rail_path) {
+  Peer& peer = *peers_.find(number);
+  const auto known = peer.through_host.find(rail_path);
+  if (known != peer.through_host.end()) return known->second;
+  Path added = paths_.at(rail_path);
+  added.is_through_host = true;
+  added.open = 0;
+  added.fence_ns = 0;
+  added.is_fencing = false;
+  added.text += " through host memory";
+  const PathView view = scheduler_.view(rail_path, now_ns_);
+  const uint32_t rail = scheduler_.add_rail({view.rate_gbps});
+  const uint32_t path =
+      scheduler_.add_path({number, rail, kNoRail, view.rate_gbps, kWireLatencyUs + kCopyLatencyUs});
+  const bool is_usable = is_up(added);
+  paths_[path] = std::move(added);
+  peer.paths.push_back(path);
+  peer.through_host[rail_path] = path;
+  if (!is_usable) scheduler_.path_failed(path, now_ns_);
   return path;
 }
 

@@ -190,6 +190,8 @@ class Scheduler {
   RailUse take_use(uint32_t rail, uint64_t now_ns);
   /// Somebody knows that the path is broken. It is probed until it works.
   void path_failed(uint32_t path, uint64_t now_ns);
+  /// What is in flight there waits for something else than the path: it is not overdue before long.
+  void spare(uint32_t path, uint64_t now_ns);
   /// Not used any more, nor probed. What is in flight there ends or is fenced.
   void retire_path(uint32_t path);
 

@@ -65,6 +65,8 @@ void Scheduler::path_failed(uint32_t path, uint64_t now_ns) {
   reissue_all(path);
 }
 
+void Scheduler::spare(uint32_t path, uint64_t now_ns) { paths_[path].spared_ns = now_ns; }
+
 void Scheduler::retire_path(uint32_t path) {
   has_changed_ = true;
   paths_[path].is_retired = true;

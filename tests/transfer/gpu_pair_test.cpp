@@ -313,6 +313,40 @@ TEST_F(TransferGpuToHostOwner, AnOwnerThatStandsStillIsWaitedForAndNothingLandsL
   }
 }
 
+/// What was read has come, and its copy to the GPU is held up in the driver: whatever is fenced
+/// meanwhile, the request is not final, since the copy would land in memory that is used again.
+TEST_F(TransferGpuToHostOwner, ARequestIsNotFinalWhileItsLastHopIsUnderWay) {
+  if (!is_emulated()) GTEST_SKIP() << "waived: the lock is the emulated driver's";
+  owner_->fill(Owner::kBoth, 60);
+  ASSERT_EQ(run({read(there(), kBytes)}), std::vector{Cause::kDone});
+  CUdeviceptr freed = 0;
+  MUST(driver(), cuMemAlloc(&freed, 4096));
+  braid::test::Gate gate(driver());
+  gate.hold(new_stream());
+  {
+    braid::test::LockHolder holder(driver(), context(0), freed);
+    const auto held = me_->transfer.submit({read(there(), 1 << 20)}).value();
+    EXPECT_FALSE(me_->transfer.wait(held, 150ms).value());
+    fill(me_->host, 62);
+    const auto began = std::chrono::steady_clock::now();
+    for (int turn = 0; turn < 5; ++turn)
+      EXPECT_EQ(
+          run({me_->request(Operation::kWrite, me_->host.data(), there(Owner::kWrite), kBytes)}),
+          std::vector{Cause::kDone});
+    EXPECT_LT(std::chrono::steady_clock::now() - began, 5s) << "host memory goes on";
+    EXPECT_EQ(owner_->check(Owner::kWrite, 62, 0, kBytes), "right");
+    ASSERT_TRUE(me_->transfer.cancel(held).ok());
+    EXPECT_FALSE(me_->transfer.wait(held, 2500ms).value()) << "it ended, and would land";
+    EXPECT_FALSE(holder.has_ended());
+    gate.open();
+    EXPECT_TRUE(me_->transfer.wait(held, kLimit).value());
+  }
+  put_pattern(here(), kBytes, 92);
+  std::this_thread::sleep_for(50ms);
+  EXPECT_EQ(wrong_on_gpu(here(), kBytes, 92), std::nullopt);
+  move(61);
+}
+
 // ---- An engine without GPU memory ----
 
 class TransferGpuPlain : public GpuTest {};

@@ -28,11 +28,12 @@ bool ThroughHost::make(Stage& stage) {
   return true;
 }
 
-void ThroughHost::post(Backend& backend, uint32_t way, const Piece& piece) {
+void ThroughHost::post(Backend& backend, uint32_t way, uint32_t carrier, const Piece& piece) {
   const uint64_t chunks = (piece.local.size() + kChunkBytes - 1) / kChunkBytes;
   const auto credits = static_cast<uint32_t>(std::min<uint64_t>(chunks, kPartsOfPiece));
   Moving moving{&backend,
                 way,
+                carrier,
                 piece,
                 buffers_.find(piece.buffer),
                 credits,
@@ -98,7 +99,9 @@ void ThroughHost::advance(uint64_t number) {
   stage.free.insert(stage.free.end(), moving->parts.begin(), moving->parts.end());
   stage.leased[moving->way] -= moving->parts.size();
   if (--held_[moving->way] == 0) held_.erase(moving->way);
-  ends_.push_back({moving->piece.id, moving->cause, moving->may_land});
+  // What may still land is the way's, whatever else was wrong: another one will say it again.
+  const Cause cause = moving->may_land ? Cause::kPathFailed : moving->cause;
+  ends_.push_back({moving->piece.id, cause, moving->may_land});
   moving_.erase(number);
   begin_waiting();
 }
@@ -119,9 +122,11 @@ void ThroughHost::copy(uint64_t number, const Moving& moving, const Pipeline::St
   job.from = moving.is_write() ? on_gpu : part.data();
   job.size_bytes = step.size_bytes;
   job.regions = moving.gpu->id << 32 ^ stage_of(moving).buffer;
-  job.ended = [this, number, step](bool ok) {
+  job.ended = [this, number, step, way = moving.way](bool ok) {
+    if (--copying_[way] == 0) copying_.erase(way);
     step_ended(number, step, ok ? Cause::kNone : Cause::kGpuError);
   };
+  ++copying_[moving.way];
   jobs_.start(std::move(job));
 }
 
@@ -131,7 +136,7 @@ void ThroughHost::carry(uint64_t number, const Moving& moving, const Pipeline::S
   part.buffer = stage_of(moving).buffer;
   part.local = part_of(moving, step);
   part.address += step.offset;
-  moving.backend->post(moving.way, part);
+  moving.backend->post(moving.carrier, part);
 }
 
 bool ThroughHost::take(const PieceEnd& end) {

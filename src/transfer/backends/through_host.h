@@ -32,8 +32,9 @@ class ThroughHost {
   ThroughHost(const Buffers& buffers, GpuJobs& jobs,
               std::function<uint64_t(MutableBytes)> add_stage);
 
-  /// As Backend::post: the end comes from `take_ends`. `backend` carries the chunks.
-  void post(Backend& backend, uint32_t way, const Piece& piece);
+  /// As Backend::post: the end comes from `take_ends`. `backend` carries the chunks, on the way
+  /// that it knows as `carrier`.
+  void post(Backend& backend, uint32_t way, uint32_t carrier, const Piece& piece);
   /// Whether it was the end of a chunk.
   bool take(const PieceEnd& end);
   bool has_ends() const { return !ends_.empty(); }
@@ -42,6 +43,8 @@ class ThroughHost {
   void stop(uint32_t way);
   /// Something of it is under way, perhaps on its last hop.
   bool holds(uint32_t way) const;
+  /// Ways of which a chunk is being copied from or to a GPU now.
+  const std::map<uint32_t, size_t>& copying() const { return copying_; }
 
   static constexpr uint64_t kChunkBytes = 512 << 10;
 
@@ -57,6 +60,7 @@ class ThroughHost {
   struct Moving {
     Backend* backend = nullptr;
     uint32_t way = 0;
+    uint32_t carrier = 0;
     Piece piece;
     const Buffer* gpu = nullptr;
     uint32_t credits = 0;
@@ -88,8 +92,9 @@ class ThroughHost {
   std::array<Stage, 2> stages_;  // of reads, and of writes
   fabric::SlotMap<Moving> moving_;
   fabric::SlotMap<Chunk> chunks_;
-  std::map<uint32_t, size_t> held_;  // pieces, by way
-  std::deque<uint64_t> waiting_;     // for a lease, in order
+  std::map<uint32_t, size_t> held_;     // pieces, by way
+  std::map<uint32_t, size_t> copying_;  // copies, by way
+  std::deque<uint64_t> waiting_;        // for a lease, in order
   std::vector<PieceEnd> ends_;
 };
 
