@@ -58,7 +58,8 @@ BRAID_API braid_status braid_serving_open(const char* name,
                                           const braid_serving_parameters* parameters,
                                           braid_serving_policy** policy);
 BRAID_API void braid_serving_close(braid_serving_policy* policy);
-/* Whether what it preempts keeps its KV cache on the host (1), or is computed again (0). */
+/* Whether what it preempts keeps its KV cache on the host (1), or is computed again (0). What
+ * neo-like preempts goes on from there, if the engine's CPU can attend to it. */
 BRAID_API int braid_serving_keeps(const braid_serving_policy* policy);
 
 typedef enum braid_serving_state {

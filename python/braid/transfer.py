@@ -1,11 +1,10 @@
 """include/braid/transfer_abi.h, by ctypes: the names without `braid_transfer_`, errors as exceptions.
 
-The library is the one that BRAID_TRANSFER_LIBRARY names, or the one of the installation or build tree
-that this file belongs to, or the one that the loader finds.
+The library is the one that BRAID_TRANSFER_LIBRARY names, or else as _library.py says.
 """
 import ctypes
-import os
-import pathlib
+
+from braid import _library as libraries
 
 READ, WRITE = 0, 1
 BULK, URGENT = 0, 1
@@ -50,21 +49,8 @@ class Notification(ctypes.Structure):
                 ("payload", ctypes.c_char_p), ("payload_bytes", ctypes.c_size_t)]
 
 
-def _find_library():
-    named = os.environ.get("BRAID_TRANSFER_LIBRARY")
-    if named:
-        return named
-    here = pathlib.Path(__file__).resolve()
-    for root in here.parents[2:5]:
-        for folder in ("lib", "build/lib"):
-            library = root / folder / "libbraid_transfer.so.0"
-            if library.exists():
-                return str(library)
-    return "libbraid_transfer.so.0"
-
-
 def _load():
-    library = ctypes.CDLL(_find_library())
+    library = ctypes.CDLL(libraries.find("transfer"))
     library.braid_transfer_last_error.restype = ctypes.c_char_p
     library.braid_transfer_cause_name.restype = ctypes.c_char_p
     return library

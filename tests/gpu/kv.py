@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""KV caches that rotate, on real GPUs: the tests of tests/kv, examples/rotate, and bench/kv's bytes.
+"""KV caches that rotate, on real GPUs: the tests of tests/kv, examples/rotate, bench/kv's bytes, and, where PyTorch is,
+examples/rotate_torch.py.
 
   kv.py [--build FOLDER] [--json FILE]
 
@@ -8,6 +9,7 @@ by rotation over every link, and by computing again: outputs are equal bit for b
 its own one. FILE gets what each way took. Ends with: N passed, N failed, N skipped.
 """
 import argparse
+import importlib.util
 import json
 import os
 import pathlib
@@ -55,14 +57,22 @@ def main(arguments):
     parser.add_argument("--json", type=pathlib.Path, help="of examples/rotate")
     options = parser.parse_args(arguments)
     build = options.build.resolve()
-    environment = dict(os.environ, LD_LIBRARY_PATH=f"{build / 'lib'}:{os.environ.get('LD_LIBRARY_PATH', '')}")
+    libraries = build / "lib"
+    environment = dict(os.environ, BRAID_LIBRARY=str(libraries / "libbraid.so.0"),
+                       BRAID_KV_LIBRARY=str(libraries / "libbraid_kv.so.0"),
+                       LD_LIBRARY_PATH=f"{libraries}:{os.environ.get('LD_LIBRARY_PATH', '')}")
     rotate = [str(build / "tests" / "rotate"), *LOAD]
     if options.json is not None:
         rotate += ["--json", str(options.json)]
     cases = [(run_tests, name, build / "tests" / name) for name in TESTS]
     cases += [(run_program, "examples/rotate", rotate),
               (run_program, "bench/kv", [str(build / "bin" / "rotation"), *BENCH])]
+    torch = [sys.executable, str(ROOT / "examples" / "rotate_torch.py")]
     verdicts = Verdicts()
+    if importlib.util.find_spec("torch"):
+        cases.append((run_program, "examples/rotate_torch.py", torch))
+    else:
+        verdicts.add("skipped", "examples/rotate_torch.py", "PyTorch is not installed")
     for run, name, what in cases:
         try:
             run(verdicts, name, what, environment)

@@ -61,6 +61,21 @@ TEST_F(MemoryTest, APausedRequestTakesNothingOfTheGpu) {
   EXPECT_EQ(memory_.available_blocks(), 16u - 8);
 }
 
+// Its last block is still on the GPU: the copy is under way.
+TEST_F(MemoryTest, WhatHasNotLeftYetIsNotLoaded) {
+  Sequence sequence = started(100, {});
+  pause(sequence, 100, {});
+  EXPECT_EQ(memory_.need_to_resume(sequence, 100).loads, 7u);
+  EXPECT_TRUE(resume(sequence, 100, {}));
+  Memory::Blocks saves;
+  ASSERT_TRUE(memory_.pause(sequence, 100, {}, saves));
+  EXPECT_EQ(memory_.need_to_resume(sequence, 100).loads, 6u);
+  EXPECT_FALSE(memory_.is_away(sequence));
+  save(saves);
+  EXPECT_EQ(memory_.need_to_resume(sequence, 100).loads, 7u);
+  EXPECT_TRUE(memory_.is_away(sequence));
+}
+
 TEST_F(MemoryTest, WhatWasSavedBeforeLeavesWithoutACopy) {
   Sequence sequence = started(100, {});
   Memory::Blocks saves;

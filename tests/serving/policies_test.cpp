@@ -87,6 +87,13 @@ TEST(LtrLike, TheShorterOnePreempts) {
   EXPECT_EQ(decide("ltr-like", requests, 0).preempt, (Ids{1}));
 }
 
+TEST(NeoLike, NobodyMakesRoomWhomTheCpuCouldNotAttendTo) {
+  EXPECT_EQ(decide("neo-like", {running(1, 8, 90'000), waiting(2, 8, 0)}, 0).preempt, (Ids{1}));
+  // 1,000 blocks of 4 MiB on the host already: what the CPU reads in a step is some 1,300.
+  EXPECT_EQ(decide("neo-like", {running(1, 500, 90'000), waiting(2, 8, 0), rotary(3, 1000, 0)}, 0),
+            Decision{});
+}
+
 TEST(Braid, WhoIsInTimePreemptsNobody) {
   const std::vector<RequestView> requests = {running(1, 8, 90'000), waiting(2, 8, kEarlyUs)};
   EXPECT_EQ(decide("braid", requests, 0), Decision{});

@@ -115,6 +115,17 @@ TEST(Simulator, RotationKeepsWhatRecomputationLoses) {
   EXPECT_GT(rotated.record.loaded_bytes, 0u);
 }
 
+// Requests whose KV cache is on the host get their tokens there: none waits as long for one as
+// where the same requests rest.
+TEST(Simulator, OffloadedRequestsGoOn) {
+  const Workload workload = load(12, 60);
+  const RunResult offloaded = run(config_of(2), "neo-like", workload);
+  const RunResult resting = run(config_of(2), "waiting_first", workload);
+  EXPECT_GT(offloaded.metrics.rotations, 0.1);
+  EXPECT_EQ(offloaded.metrics.recomputes, 0);
+  EXPECT_LT(offloaded.metrics.longest_gap_p99_ms, resting.metrics.longest_gap_p99_ms / 2);
+}
+
 TEST(Simulator, AFullHostFallsBackToRecomputation) {
   EngineConfig config = config_of(2);
   config.host_bytes = 0.2e9;

@@ -134,6 +134,7 @@ Result<Figure> frontier(Designer& designer) {
                                  plain("edf", "braid4"),
                                  plain("lightllm-like", "braid4"),
                                  plain("ltr-like", "braid4"),
+                                 plain("neo-like", "braid4"),
                                  paper_on("braid4"),
                                  braid_on("braid4")};
   BRAID_LET(panel, designer.by_load("all policies", base, arms, verdicts()));

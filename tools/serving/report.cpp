@@ -61,7 +61,7 @@ Judged judge(const Figure& figure, const Claim& claim, const Laboratory& laborat
   const Panel& panel = figure.panels[claim.panel];
   const Estimate difference = estimate(differences(panel, claim, laboratory));
   const double half = std::isfinite(difference.half_width) ? difference.half_width : 0;
-  Judged judged{claim.words, "cannot be told", ""};
+  Judged judged{claim.words, "cannot be told", "", difference};
   if (difference.mean - half + claim.margin > 0) judged.verdict = "appears";
   if (difference.mean + half + claim.margin <= 0) judged.verdict = "**does not appear**";
   const bool is_share = scale_of(claim.metric) > 1;
@@ -103,8 +103,12 @@ std::string json_of(const Figure& figure, const Setting& setting, const Laborato
   }
   for (const Claim& claim : figure.claims) {
     const Judged judged = judge(figure, claim, laboratory);
-    document["claims"].push_back(
-        {{"words", judged.words}, {"verdict", judged.verdict}, {"figures", judged.figures}});
+    document["claims"].push_back({{"words", judged.words},
+                                  {"verdict", judged.verdict},
+                                  {"figures", judged.figures},
+                                  {"difference", judged.difference.mean},
+                                  {"half_width", judged.difference.half_width},
+                                  {"margin", claim.margin}});
   }
   return document.dump(1) + "\n";
 }

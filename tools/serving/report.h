@@ -16,6 +16,7 @@ struct Judged {
   std::string words;
   std::string verdict;  ///< "appears", "does not appear", "cannot be told"
   std::string figures;  ///< the difference and its interval
+  Estimate difference;  ///< as a share
 };
 Judged judge(const Figure& figure, const Claim& claim, const Laboratory& laboratory);
 

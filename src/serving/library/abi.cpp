@@ -134,7 +134,7 @@ void braid_serving_close(braid_serving_policy* policy) {
 }
 
 int braid_serving_keeps(const braid_serving_policy* policy) {
-  return policy != nullptr && policy->policy->eviction() == Eviction::kRotate;
+  return policy != nullptr && policy->policy->eviction() != Eviction::kRecompute;
 }
 
 braid_status braid_serving_decide(const braid_serving_policy* policy,

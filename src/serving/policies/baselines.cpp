@@ -74,9 +74,44 @@ class LtrLike final : public Policy {
   }
 };
 
+/// NEO: part of the requests have their KV cache on the host, where the CPU computes their
+/// attention, and all else is the GPU's. New requests come first; those that came last make room
+/// for them, as long as the CPU is done with its attention when the GPU is done with its step. They
+/// come back in the order of arrival when nobody waits.
+///
+/// Approximated: one batch for both instead of two that overlap; attention overlaps the whole step,
+/// not layer by layer; whole requests move; what the CPU reads is limited by one assumed rate
+/// (kCpuAttentionGbps), and costs copies nothing.
+class NeoLike final : public Policy {
+ public:
+  std::string_view name() const override { return "neo-like"; }
+  Eviction eviction() const override { return Eviction::kOffload; }
+  Decision decide(const View& view) const override {
+    Room room(view);
+    const Queue victims = in_reverse(view, RequestState::kRunning, came_first);
+    cover_growth(room, victims);
+    const Queue offloaded = in_order(view, RequestState::kRotary, came_first);
+    uint64_t held_blocks = 0;
+    for (const RequestView* request : offloaded) held_blocks += request->blocks;
+    const auto most_bytes =
+        static_cast<uint64_t>(kCpuAttentionGbps * 1e3 * static_cast<double>(view.step_us));
+    const Queue waiting = in_order(view, RequestState::kWaiting, came_first);
+    admit_by_preempting(room, waiting, victims, [&](const RequestView&, const RequestView& victim) {
+      const uint64_t held = held_blocks + room.freed_blocks() + victim.freed_blocks;
+      const uint64_t saved = room.save_bytes() + victim.save_blocks * view.block_bytes;
+      return victim.running_since_us < view.now_us && victim.generated_tokens > 0 &&
+             held * view.block_bytes <= most_bytes &&
+             saved <= view.host_free_blocks * view.block_bytes;
+    });
+    if (room.admitted() == waiting.size()) admit_in_order(room, offloaded);
+    return room.take();
+  }
+};
+
 }  // namespace
 
 std::unique_ptr<Policy> make_lightllm_like() { return std::make_unique<LightllmLike>(); }
 std::unique_ptr<Policy> make_ltr_like() { return std::make_unique<LtrLike>(); }
+std::unique_ptr<Policy> make_neo_like() { return std::make_unique<NeoLike>(); }
 
 }  // namespace braid::serving

@@ -20,5 +20,6 @@ std::unique_ptr<Policy> make_slo_classes();
 
 std::unique_ptr<Policy> make_lightllm_like();
 std::unique_ptr<Policy> make_ltr_like();
+std::unique_ptr<Policy> make_neo_like();
 
 }  // namespace braid::serving

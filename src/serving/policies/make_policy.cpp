@@ -37,6 +37,8 @@ const Kind kKinds[] = {
      without_parameters<make_lightllm_like>},
     {{"ltr-like", "the shortest first as a ranking model expects, preempting others"},
      without_parameters<make_ltr_like>},
+    {{"neo-like", "who makes room goes on from host memory, where the CPU attends to it"},
+     without_parameters<make_neo_like>},
 };
 
 }  // namespace

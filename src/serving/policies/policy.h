@@ -12,9 +12,14 @@ namespace braid::serving {
 
 /// What becomes of the KV cache of a request that is preempted.
 enum class Eviction {
-  kRotate,    ///< kept on the host
-  kRecompute  ///< given up: prompt and generated tokens are computed again
+  kRotate,     ///< kept on the host
+  kRecompute,  ///< given up: prompt and generated tokens are computed again
+  kOffload     ///< kept on the host, where the CPU attends to it: it goes on generating
 };
+
+/// KV caches that the CPU reads for attention: half of what a Grace's memory carries (SuperInfer,
+/// section 3.3: 384 GB/s). Assumed.
+inline constexpr double kCpuAttentionGbps = 192;
 
 class Policy {
  public:

@@ -199,14 +199,50 @@ Batch Engine::make_batch() {
     batch.sampled += chunk == left;
     shares_.push_back({id, static_cast<uint32_t>(chunk)});
   }
+  if (policy_.eviction() == Eviction::kOffload) add_offloaded(batch);
   return batch;
+}
+
+// Requests on the host that have one token to compute, those first that have waited longest for it,
+// as long as the CPU's attention takes no longer than the GPU's step. What they grow by has blocks
+// once they come back.
+void Engine::add_offloaded(Batch& batch) {
+  cpu_attention_us_ = 0;
+  std::vector<RequestId> ready;
+  for (const RequestId id : active_) {
+    const Run& run = runs_[id];
+    if (run.state == RequestState::kRotary && run.target() - run.computed == 1 &&
+        memory_.is_away(run.sequence))
+      ready.push_back(id);
+  }
+  std::stable_sort(ready.begin(), ready.end(), [this](RequestId a, RequestId b) {
+    return runs_[a].record.last_token_us < runs_[b].record.last_token_us;
+  });
+  const double bytes_in_us = kCpuAttentionGbps * 1e3;
+  double read_bytes = 0;
+  for (const RequestId id : ready) {
+    if (batch.tokens() >= config_.token_budget) break;
+    Batch larger = batch;
+    ++larger.decodes;
+    ++larger.sampled;
+    const double bytes = read_bytes + static_cast<double>(runs_[id].target()) *
+                                          static_cast<double>(config_.model.kv_token_bytes());
+    const bool is_first = batch.tokens() == 0;
+    if (!is_first && bytes > bytes_in_us * step_time_us(config_.model, config_.constants, larger))
+      break;
+    batch = larger;
+    read_bytes = bytes;
+    shares_.push_back({id, 1});
+  }
+  cpu_attention_us_ = static_cast<int64_t>(read_bytes / bytes_in_us);
 }
 
 void Engine::compute(const Batch& batch) {
   in_step_ = computing_ = true;
   step_began_us_ = now_us();
   memory_.begin_step();
-  simulation_.after_us(step_time_us(config_.model, config_.constants, batch),
+  simulation_.after_us(std::max(step_time_us(config_.model, config_.constants, batch),
+                                static_cast<double>(cpu_attention_us_)),
                        [this] { end_compute(); });
 }
 
@@ -228,7 +264,8 @@ void Engine::end_step() {
   for (const auto& [id, tokens] : shares_) {
     Run& run = runs_[id];
     run.computed += tokens;
-    memory_.computed(run.sequence, run.computed, run.request->prompt_tokens, run.request->chunks);
+    if (run.state == RequestState::kRunning)
+      memory_.computed(run.sequence, run.computed, run.request->prompt_tokens, run.request->chunks);
     if (run.computed == run.target()) emit_token(run);
     any_ended = any_ended || run.record.end_us != kNever;
   }
@@ -261,6 +298,7 @@ void Engine::emit_token(Run& run) {
   record_.tokens += counts;
   if (run.generated < run.request->output_tokens) return;
   record.end_us = now;
+  if (run.state == RequestState::kRotary) record.paused_us += now - run.paused_since_us;
   lengths_.add(run.generated);
   memory_.drop(run.sequence, run.request->chunks);
 }

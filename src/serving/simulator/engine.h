@@ -68,6 +68,7 @@ class Engine {
   void submit_saves(Memory::Blocks saves, bool is_waited_for);
   void save_eagerly();
   Batch make_batch();
+  void add_offloaded(Batch& batch);
   void compute(const Batch& batch);
   void end_compute();
   void end_step();
@@ -91,6 +92,7 @@ class Engine {
   std::vector<RequestId> running_;  // of them, those in this state
   std::vector<RequestView> views_;  // of active_; those of waiting requests are kept
   std::vector<Share> shares_;       // of the step that runs
+  int64_t cpu_attention_us_ = 0;    // of the step that runs: of requests whose blocks are away
   LengthHistory lengths_;
   size_t arrived_ = 0;
   bool in_step_ = false;

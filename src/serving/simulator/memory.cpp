@@ -235,6 +235,12 @@ void Memory::drop(Sequence& sequence, const Chunks& chunks) {
   sequence = {};
 }
 
+bool Memory::is_away(const Sequence& sequence) const {
+  return std::all_of(
+      sequence.blocks.begin() + chunk_blocks(sequence), sequence.blocks.end(),
+      [this](kv::BlockId id) { return table_.find(id)->state == BlockState::kHostOnly; });
+}
+
 void Memory::eager_saves(uint32_t most, Blocks& saves) {
   while (saves.size() < most) {
     const auto next = table_.next_to_sync(table_.step());

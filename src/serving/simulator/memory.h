@@ -67,6 +67,9 @@ class Memory {
   /// It ends, or its tokens are to be computed again.
   void drop(Sequence& sequence, const Chunks& chunks);
 
+  /// It is paused, and nothing of it is on the GPU or on its way.
+  bool is_away(const Sequence& sequence) const;
+
   /// Full blocks that the host has no copy of, at most `most`.
   void eager_saves(uint32_t most, Blocks& saves);
   /// What was to be saved since the last call is one batch; batches end in the order of their

@@ -1,0 +1,275 @@
+"""include/braid/kv_abi.h, by ctypes: the names without `braid_kv_`, errors as exceptions.
+
+    base, segments = kv.segments_of([(layer.data_ptr(), layer.stride(0) * layer.element_size()) for layer in layers])
+    with kv.Rotation(segments, gpu_slots, host_slots, [kv.Rank(kv.current_context(), base, stream.cuda_stream)]) as cache:
+        cache.poll()
+        cache.apply(kv.END_USE, preempted)
+        cache.submit(evict=preempted, load=resumed)
+        cache.apply(kv.BEGIN_USE, resumed)
+        cache.begin_step()
+        block = cache.create()           # this step's kernels, in `stream`, write at cache.find(block).gpu_slot
+        cache.apply(kv.SEAL, full)
+        cache.end_step()
+
+An engine's tensors, `layers`, stay its own: a block is one slot of each. A step's stream is not the legacy default
+one. kv_abi.h says what is ordered, who owns what, which threads may call and what failure leaves behind. The library
+is the one that BRAID_KV_LIBRARY names, or else as _library.py says.
+"""
+import ctypes
+import dataclasses
+
+from braid import _library as libraries
+
+ADD_REFERENCE, RELEASE, BEGIN_USE, END_USE, SEAL, REOPEN, DROP_HOST, LOSE = range(8)
+DIRTY, SEALED, SYNCING, SYNCED, HOST_ONLY, LOADING, LOST = range(7)
+BLOCK_FIRST, LAYER_FIRST = 0, 1
+ORDERED, POLLED = 0, 1
+NO_LIMIT = 2**64 - 1
+NO_SLOT = 2**32 - 1
+
+
+class Error(Exception):
+    """`cuda_result` is the driver's answer where it was the driver that refused, else 0."""
+
+    def __init__(self, words, cuda_result=0):
+        super().__init__(words)
+        self.cuda_result = cuda_result
+
+
+class Refused(Error):
+    """An operation on a block that changed nothing; `done` blocks of the list came before it."""
+
+    def __init__(self, words, refusal, done):
+        super().__init__(words)
+        self.refusal, self.done = refusal, done
+
+
+class Model(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_uint32) for name in ("layers", "kv_heads", "head_size", "element_bytes", "block_tokens")]
+
+
+class Segment(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_uint64) for name in ("gpu_base_bytes", "gpu_stride_bytes", "size_bytes")]
+
+
+class Rank(ctypes.Structure):
+    """A GPU of the group: its context, the address of its cache, and the stream of its steps."""
+    _fields_ = [("context", ctypes.c_void_p), ("cache", ctypes.c_uint64), ("compute", ctypes.c_void_p)]
+
+
+class _Options(ctypes.Structure):
+    _fields_ = [("struct_bytes", ctypes.c_size_t), ("segments", ctypes.POINTER(Segment)),
+                ("segment_count", ctypes.c_size_t), ("gpu_slots", ctypes.c_uint32), ("host_slots", ctypes.c_uint32),
+                ("ranks", ctypes.POINTER(Rank)), ("rank_count", ctypes.c_size_t), ("engine", ctypes.c_void_p),
+                ("copy_batch", ctypes.c_void_p), ("last_error", ctypes.c_void_p), ("last_cuda_error", ctypes.c_void_p)]
+
+
+class _Plan(ctypes.Structure):
+    _fields_ = [("struct_bytes", ctypes.c_size_t), ("evict", ctypes.POINTER(ctypes.c_uint64)),
+                ("evict_count", ctypes.c_size_t), ("load", ctypes.POINTER(ctypes.c_uint64)),
+                ("load_count", ctypes.c_size_t), ("landing", ctypes.c_int), ("no_write_through", ctypes.c_int),
+                ("down_bytes", ctypes.c_uint64), ("up_bytes", ctypes.c_uint64)]
+
+
+class _Submitted(ctypes.Structure):
+    _fields_ = [("struct_bytes", ctypes.c_size_t), ("down_bytes", ctypes.c_uint64), ("up_bytes", ctypes.c_uint64),
+                ("evictions_left", ctypes.c_size_t), ("loads_left", ctypes.c_size_t),
+                ("refused", ctypes.POINTER(ctypes.c_uint64)), ("refusals", ctypes.POINTER(ctypes.c_int)),
+                ("refused_count", ctypes.c_size_t)]
+
+
+class _Report(ctypes.Structure):
+    _fields_ = [("struct_bytes", ctypes.c_size_t), ("synced", ctypes.POINTER(ctypes.c_uint64)),
+                ("synced_count", ctypes.c_size_t), ("loaded", ctypes.POINTER(ctypes.c_uint64)),
+                ("loaded_count", ctypes.c_size_t)]
+
+
+class Block(ctypes.Structure):
+    _fields_ = [("struct_bytes", ctypes.c_size_t), ("state", ctypes.c_int), ("gpu_slot", ctypes.c_uint32),
+                ("host_slot", ctypes.c_uint32), ("references", ctypes.c_uint32), ("users", ctypes.c_uint32)]
+
+
+class Statistics(ctypes.Structure):
+    _fields_ = [("struct_bytes", ctypes.c_size_t), ("block_bytes", ctypes.c_uint64), ("blocks", ctypes.c_size_t * 7),
+                *((name, ctypes.c_uint32) for name in
+                  ("gpu_slots_free", "gpu_slots_fenced", "host_slots_free", "host_slots_fenced")),
+                ("accelerated_bytes", ctypes.c_uint64), ("native_bytes", ctypes.c_uint64)]
+
+
+@dataclasses.dataclass
+class Submitted:
+    """What a plan came to. `refused`: block and why, in words."""
+    down_bytes: int
+    up_bytes: int
+    evictions_left: int
+    loads_left: int
+    refused: list
+
+
+@dataclasses.dataclass
+class Report:
+    synced: list
+    loaded: list
+
+
+_loaded = None
+
+
+def _library():
+    global _loaded
+    if _loaded is None:
+        _loaded = ctypes.CDLL(libraries.find("kv"))
+        for name, result in (("last_error", ctypes.c_char_p), ("refusal_words", ctypes.c_char_p),
+                             ("host_block", ctypes.c_void_p), ("begin_step", ctypes.c_uint64),
+                             ("close", None), ("wait", None)):
+            getattr(_loaded, "braid_kv_" + name).restype = result
+    return _loaded
+
+
+def _call(name, *arguments):
+    if getattr(_library(), "braid_kv_" + name)(*arguments) != 0:
+        raise Error(_library().braid_kv_last_error().decode(), _library().braid_kv_last_cuda_error())
+
+
+def _words(refusal):
+    return _library().braid_kv_refusal_words(ctypes.c_int(refusal)).decode()
+
+
+def _numbers(blocks):
+    return (ctypes.c_uint64 * len(blocks))(*blocks)
+
+
+def _answer(kind):
+    return kind(struct_bytes=ctypes.sizeof(kind))
+
+
+def segments(model, order, gpu_slots):
+    """Of one cache that is a single range of memory, in either order."""
+    count = ctypes.c_size_t()
+    arguments = ctypes.byref(model), ctypes.c_int(order), ctypes.c_uint32(gpu_slots)
+    _call("segments", *arguments, None, ctypes.c_size_t(0), ctypes.byref(count))
+    found = (Segment * count.value)()
+    _call("segments", *arguments, found, count, ctypes.byref(count))
+    return list(found)
+
+
+def segments_of(tensors):
+    """(the cache's beginning, segments) of tensors that hold a slot of every block each, as engines keep a tensor for
+    each layer: (address, bytes from one slot to the next) of each."""
+    base = min(address for address, _ in tensors)
+    return base, [Segment(address - base, slot_bytes, slot_bytes) for address, slot_bytes in tensors]
+
+
+def current_context():
+    """The CUDA context of this thread: PyTorch's, once it has been used here."""
+    driver, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
+    result = driver.cuCtxGetCurrent(ctypes.byref(context))
+    if result != 0 or not context:
+        raise Error("this thread has no CUDA context. Use the GPU first: torch.cuda.init()", result)
+    return context.value
+
+
+class Engine:
+    """braid's batches over every link (braid.h). Outlives the rotations that it copies for."""
+
+    def __init__(self):
+        self.library, self._engine = ctypes.CDLL(libraries.find("")), ctypes.c_void_p()
+        self.library.braid_last_error.restype = ctypes.c_char_p
+        self.library.braid_close.restype = None
+        if self.library.braid_open(None, ctypes.byref(self._engine)) != 0:
+            raise Error(self.library.braid_last_error().decode(), self.library.braid_last_cuda_error())
+
+    def close(self):
+        if self._engine:
+            self.library.braid_close(self._engine)
+            self._engine = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def options(self):
+        functions = ("braid_copy_batch", "braid_last_error", "braid_last_cuda_error")
+        return self._engine.value, *(ctypes.cast(getattr(self.library, name), ctypes.c_void_p).value
+                                     for name in functions)
+
+
+class Rotation:
+    """A rotation engine. `engine`: an Engine for every link; without it, each GPU's own link."""
+
+    def __init__(self, segments, gpu_slots, host_slots, ranks, engine=None):
+        self._engine, self._kv = engine, ctypes.c_void_p()
+        options = _Options(ctypes.sizeof(_Options), (Segment * len(segments))(*segments), len(segments), gpu_slots,
+                           host_slots, (Rank * len(ranks))(*ranks), len(ranks),
+                           *(engine.options() if engine is not None else ()))
+        _call("open", ctypes.byref(options), ctypes.byref(self._kv))
+
+    def close(self):
+        if self._kv:
+            _library().braid_kv_close(self._kv)
+            self._kv = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def create(self):
+        """A new block's number. Refused: the GPU has no slot."""
+        block, refusal = ctypes.c_uint64(), ctypes.c_int()
+        try:
+            _call("create", self._kv, ctypes.byref(block), ctypes.byref(refusal))
+        except Error as error:
+            if refusal.value:
+                raise Refused(str(error), refusal.value, 0) from None
+            raise
+        return block.value
+
+    def apply(self, operation, blocks):
+        """In order, until one is refused."""
+        done = ctypes.c_size_t()
+        refusal = _library().braid_kv_apply(self._kv, ctypes.c_int(operation), _numbers(blocks),
+                                            ctypes.c_size_t(len(blocks)), ctypes.byref(done))
+        if refusal != 0:
+            raise Refused(_words(refusal), refusal, done.value)
+
+    def begin_step(self):
+        return _library().braid_kv_begin_step(self._kv)
+
+    def end_step(self):
+        _call("end_step", self._kv)
+
+    def submit(self, evict=(), load=(), landing=ORDERED, writes_through=True, down_bytes=NO_LIMIT, up_bytes=NO_LIMIT):
+        """Never blocks."""
+        plan = _Plan(ctypes.sizeof(_Plan), _numbers(evict), len(evict), _numbers(load), len(load), landing,
+                     int(not writes_through), down_bytes, up_bytes)
+        answer = _answer(_Submitted)
+        _call("submit", self._kv, ctypes.byref(plan), ctypes.byref(answer))
+        return Submitted(answer.down_bytes, answer.up_bytes, answer.evictions_left, answer.loads_left,
+                         [(answer.refused[i], _words(answer.refusals[i])) for i in range(answer.refused_count)])
+
+    def poll(self):
+        """Never blocks."""
+        report = _answer(_Report)
+        _call("poll", self._kv, ctypes.byref(report))
+        return Report(report.synced[:report.synced_count], report.loaded[:report.loaded_count])
+
+    def wait(self):
+        _library().braid_kv_wait(self._kv)
+
+    def find(self, block):
+        found = _answer(Block)
+        _call("find", self._kv, ctypes.c_uint64(block), ctypes.byref(found))
+        return found
+
+    def host_block(self, rank, block):
+        """The address of the host's copy, or None."""
+        return _library().braid_kv_host_block(self._kv, ctypes.c_size_t(rank), ctypes.c_uint64(block))
+
+    def statistics(self):
+        found = _answer(Statistics)
+        _call("get_statistics", self._kv, ctypes.byref(found))
+        return found

@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+"""python/braid/kv.py drives libbraid_kv on the emulated server: the server of examples/rotate_torch.py, with memory of
+the driver's instead of PyTorch's tensors.
+
+  python_test.py SOURCE-FOLDER
+"""
+import ctypes
+import pathlib
+import sys
+import unittest
+
+ROOT = pathlib.Path(sys.argv.pop(1))
+sys.path[:0] = [str(ROOT / "python"), str(ROOT / "examples")]
+from braid import kv  # noqa: E402
+import rotate_torch as rotate  # noqa: E402
+
+LAYERS, LAYER_SLOT_BYTES = 3, rotate.BLOCK_TOKENS * 8
+
+
+class Driver:
+    def __init__(self):
+        self.library = ctypes.CDLL("libcuda.so.1")
+        self.context, self.stream = ctypes.c_void_p(), ctypes.c_void_p()
+        device = ctypes.c_int()
+        self.must("cuInit", 0)
+        self.must("cuDeviceGet", ctypes.byref(device), 0)
+        self.must("cuDevicePrimaryCtxRetain", ctypes.byref(self.context), device)
+        self.must("cuCtxSetCurrent", self.context)
+        self.must("cuStreamCreate", ctypes.byref(self.stream), 1)  # CU_STREAM_NON_BLOCKING
+
+    def must(self, name, *arguments):
+        result = getattr(self.library, name)(*arguments)
+        assert result == 0, f"{name}: {result}"
+
+    def allocate(self, size_bytes):
+        address = ctypes.c_uint64()
+        self.must("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(size_bytes))
+        return address.value
+
+
+class WordsModel:
+    """Writes a word for each token and layer, and makes the next token of all words that it reads back."""
+
+    def __init__(self, driver, slots):
+        self.driver, self.stream, self.context = driver, driver.stream.value, kv.current_context()
+        self.layers = [driver.allocate(slots * LAYER_SLOT_BYTES) for _ in range(LAYERS)]
+        self.base, self.segments = kv.segments_of([(layer, LAYER_SLOT_BYTES) for layer in self.layers])
+
+    def step(self, batch):
+        return [self.follow(*one) for one in batch]
+
+    def follow(self, tokens, cached, slots):
+        words = [[(token + 1) * 1_000_003 * (layer + 1) + position for position, token in enumerate(tokens)]
+                 for layer in range(LAYERS)]
+        read = []
+        for address, line in zip(self.layers, words):
+            place = lambda position: ctypes.c_uint64(  # noqa: E731
+                address + slots[position // rotate.BLOCK_TOKENS] * LAYER_SLOT_BYTES + position % rotate.BLOCK_TOKENS * 8)
+            size, there = ctypes.c_size_t(8), (ctypes.c_uint64 * len(tokens))()
+            for position in range(cached, len(tokens)):
+                word = ctypes.c_uint64(line[position])
+                self.driver.must("cuMemcpyHtoDAsync_v2", place(position), ctypes.byref(word), size, self.driver.stream)
+                self.driver.must("cuStreamSynchronize", self.driver.stream)
+            for position in range(len(tokens)):
+                self.driver.must("cuMemcpyDtoHAsync_v2", ctypes.byref(there, position * 8), place(position), size,
+                                 self.driver.stream)
+            self.driver.must("cuStreamSynchronize", self.driver.stream)
+            read.append(list(there))
+        assert read == words, "a block came back as another one"
+        return sum(map(sum, read)) % rotate.VOCABULARY
+
+
+class PythonTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.driver = Driver()
+
+    def serve(self, at_once, engine=None):
+        prompt, output = 20, 30
+        slots = rotate.slots_for(at_once, prompt + output)
+        requests = rotate.new_requests(5, prompt, output)
+        server = rotate.Server(WordsModel(self.driver, slots), requests, at_once, 3, slots, engine)
+        statistics = server.serve()
+        self.assertEqual(statistics.gpu_slots_free, slots)
+        return server, statistics, [request.tokens for request in requests]
+
+    def test_requests_that_take_turns_get_the_tokens_of_those_that_fit(self):
+        _, _, expected = self.serve(5)
+        with kv.Engine() as engine:
+            for copies in (None, engine):
+                server, statistics, served = self.serve(2, copies)
+                self.assertEqual(served, expected)
+                self.assertGreater(server.down_bytes, 0)
+                self.assertGreater(server.up_bytes, 0)
+                self.assertEqual(statistics.accelerated_bytes > 0, copies is not None)
+
+    def test_mistakes_are_named(self):
+        with self.assertRaisesRegex(kv.Error, "layers is 0"):
+            kv.segments(kv.Model(0, 1, 64, 2, 16), kv.BLOCK_FIRST, 8)
+        model = WordsModel(self.driver, 2)
+        with self.assertRaisesRegex(kv.Error, "host_slots"):
+            kv.Rotation(model.segments, 2, 0, [kv.Rank(model.context, model.base, model.stream)])
+        with kv.Rotation(model.segments, 2, 4, [kv.Rank(model.context, model.base, model.stream)]) as cache:
+            cache.begin_step()
+            blocks = [cache.create(), cache.create()]
+            with self.assertRaisesRegex(kv.Refused, "no slot of the GPU"):
+                cache.create()
+            cache.apply(kv.SEAL, blocks[:1])
+            with self.assertRaises(kv.Refused) as refused:
+                cache.apply(kv.SEAL, blocks[::-1])
+            self.assertEqual(refused.exception.done, 1)
+            cache.end_step()
+            self.assertEqual(cache.find(blocks[0]).state, kv.SEALED)
+            cache.submit()
+            cache.wait()
+            self.assertEqual(cache.poll().synced, blocks)
+            self.assertIsNotNone(cache.host_block(0, blocks[0]))
+
+
+if __name__ == "__main__":
+    unittest.main()
