@@ -131,7 +131,8 @@ typedef enum braid_fabric_loss {
  * connect anew. */
 BRAID_API braid_status braid_fabric_wait_lost(braid_fabric* fabric, uint64_t limit_us,
                                               uint64_t* peer, int* why);
-/* Takes back what was granted to the peer, once what has come is read (at most 1 s). */
+/* Takes back what was granted to the peer, once what has come is read (at most 1 s). Writes of this
+ * engine to it that have not ended 5 s later fail; over shm only once its process has ended. */
 BRAID_API braid_status braid_fabric_disconnect(braid_fabric* fabric, uint64_t peer);
 
 /* Host memory, or memory of one GPU (as an address): docs/fabric.md, "GPU memory", says what waits

@@ -7,7 +7,9 @@
 
 namespace braid::fabric {
 void Engine::tell(uint64_t id, decltype(Message::body) body) {
-  if (const Peer* peer = find_live(id)) tell(id, message_rail(*peer), std::move(body));
+  const Peer* peer = find_live(id);
+  if (peer == nullptr || peer->failure == PeerFailure::kEnded) return;
+  tell(id, message_rail(*peer), std::move(body));
 }
 
 /// Over a rail that has delivered all before it: one that swallows messages would make this engine

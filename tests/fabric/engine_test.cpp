@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "fabric/wires.h"
@@ -59,6 +60,12 @@ class EngineTest : public testing::TestWithParam<test::WireKind> {
     return writer_->state(ticket).value();
   }
 
+  bool is_under_way() {
+    const auto routes = writer_->routes();
+    return std::any_of(routes.begin(), routes.end(),
+                       [](const RouteStatistics& route) { return route.under_way_bytes > 0; });
+  }
+
   /// The owner grants `memory`, and the writer opens it.
   struct Opened {
     uint64_t region;
@@ -110,9 +117,8 @@ TEST_P(EngineTest, ACancelledWriteEndsOnceNothingOfItIsUnderWay) {
   const uint32_t immediate = owner_->counters().acquire().value();
   const uint64_t expected = immediates_of_write(source.size());
   const Slice all{0, 0, source.size()};
-  const uint64_t ticket =
-      writer_->write(from, opened.target, all, immediate, deadline()).value();
-  writer_->step(wire_->now_ns());
+  const uint64_t ticket = writer_->write(from, opened.target, all, immediate, deadline()).value();
+  wait([&] { return is_under_way(); });
   ASSERT_TRUE(writer_->cancel(ticket).ok());
   EXPECT_FALSE(writer_->remove_region(from).ok()) << "a part is under way";
   EXPECT_EQ(end_of(ticket), TicketState::kFailed);
@@ -128,8 +134,9 @@ TEST_P(EngineTest, ACancelledWriteEndsOnceNothingOfItIsUnderWay) {
 
   source = untouched;
   const uint32_t again = owner_->counters().acquire().value();
-  const uint64_t small = writer_->write(from, opened.target, {0, 0, 100}, again, deadline()).value();
-  writer_->step(wire_->now_ns());
+  const uint64_t small =
+      writer_->write(from, opened.target, {0, 0, 100}, again, deadline()).value();
+  wait([&] { return is_under_way() || writer_->state(small).value() != TicketState::kPending; });
   ASSERT_TRUE(writer_->cancel(small).ok());
   EXPECT_EQ(end_of(small), TicketState::kDone) << "all of it was under way";
   EXPECT_TRUE(wait([&] { return owner_->counters().count(again) == 1; }));

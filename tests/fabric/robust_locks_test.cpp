@@ -34,8 +34,9 @@ bool takes_over_from(pid_t process) {
   calls.carry_messages_only();
   pthread_spinlock_t lock;
   pthread_spin_init(&lock, PTHREAD_PROCESS_PRIVATE);
-  const int32_t name = -calls.word();
-  const int32_t held = -((name & ~kProcess) | process);
+  const bool is_negative = calls.word() < 0;  // as libc marks locks that are held, on x86
+  const int32_t name = (is_negative ? -calls.word() : calls.word()) & ~kProcess;
+  const int32_t held = is_negative ? -(name | process) : name | process;
   std::memcpy(const_cast<int*>(&lock), &held, sizeof held);
   const auto take = [&] {
     calls.wait(&lock);

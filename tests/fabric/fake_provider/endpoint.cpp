@@ -9,7 +9,7 @@
 namespace braid::fabric::fake {
 namespace {
 
-constexpr size_t kPieceBytesMin = 256, kPieceBytesMax = 16 << 10, kPiecesAtLeast = 4;
+constexpr size_t kPieceBytesMin = 256, kPieceBytesMax = 8 << 10, kPiecesAtLeast = 4;
 constexpr size_t kPostingsAtOnce = 8;  // whose pieces are mixed
 constexpr size_t kPiecesInALook = 32;
 

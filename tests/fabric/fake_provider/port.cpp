@@ -14,6 +14,9 @@ namespace braid::fabric::fake {
 namespace {
 
 constexpr size_t kPacketBytesMax = 64 << 10;
+/// What a peer that is stopped has not read counts for the socket that sent it: there is to be room
+/// for the others then.
+constexpr int kUnreadBytesMax = 4 << 20;
 
 struct Place {
   sockaddr_un address{};
@@ -39,7 +42,10 @@ void Port::close() {
 }
 
 bool Port::open(const std::string& name) {
-  if (socket_ < 0) socket_ = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (socket_ < 0) {
+    socket_ = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    setsockopt(socket_, SOL_SOCKET, SO_SNDBUF, &kUnreadBytesMax, sizeof kUnreadBytesMax);
+  }
   const Place place = place_of(name);
   if (bind(socket_, reinterpret_cast<const sockaddr*>(&place.address), place.size_bytes) != 0)
     return false;
