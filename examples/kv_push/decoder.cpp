@@ -225,34 +225,29 @@ void Decoder::end(Dispatches::iterator place, End how) {
   const uint64_t count = must(fabric_.wait_count(dispatched.immediate, expected, braid::Limit(0)));
   // Decoding would begin here: all bytes are there once they have been counted.
   if (how == End::kDecoded) pool_.verify(dispatched.slot, dispatched.number);
-  const bool is_fenced = fence(dispatched.grants);
-  must(fabric_.release(dispatched.immediate, is_fenced ? 0 : expected - count));
-  if (is_fenced)
-    pool_.give_back(dispatched.slot);
-  else
-    resting_.push_back({dispatched.slot, dispatched.grants});
+  resting_.push_back({dispatched.slot, dispatched.grants, dispatched.number, dispatched.immediate,
+                      expected - count, Clock::now() + kFenceLimit});
 
   const bool is_over = how == End::kDecoded || dispatched.request.is_cancelled_midway;
   if (!is_over) waiting_.push_front(dispatched.request);
   ++(how == End::kDecoded     ? tally_.decoded
      : how == End::kCancelled ? tally_.cancelled
                               : tally_.lost);
-  if (!is_fenced) ++tally_.quarantined;
   const char* ending = how == End::kDecoded     ? "decoded, every byte is right"
                        : how == End::kCancelled ? "cancelled and confirmed"
                                                 : "lost";
-  std::printf("dispatch %lu to %s: %lu of %lu immediates, %s; its pages are %s\n",
+  std::printf("dispatch %lu to %s: %lu of %lu immediates, %s\n",
               static_cast<unsigned long>(dispatched.number), prefiller.name.c_str(),
-              static_cast<unsigned long>(count), static_cast<unsigned long>(expected), ending,
-              is_fenced ? "free" : "quarantined");
+              static_cast<unsigned long>(count), static_cast<unsigned long>(expected), ending);
   std::fflush(stdout);
 }
 
-/// True: nothing of these grants can land any more.
+/// Asks, and does not wait: a prefiller may be silent, and others go on. True: nothing of these
+/// grants can land any more.
 bool Decoder::fence(const std::vector<Fabric::Grant>& grants) {
   bool is_fenced = true;
   for (const Fabric::Grant grant : grants)
-    is_fenced = must(fabric_.revoke(grant, kFenceLimit)) == Fabric::Fence::kFenced && is_fenced;
+    is_fenced = must(fabric_.revoke(grant, braid::Limit(0))) == Fabric::Fence::kFenced && is_fenced;
   if (!is_fenced) return false;
   for (const Fabric::Grant grant : grants) must(fabric_.forget(grant));
   return true;
@@ -260,13 +255,19 @@ bool Decoder::fence(const std::vector<Fabric::Grant>& grants) {
 
 /// Quarantined memory is fenced once its writer has answered after all, or its process has ended.
 void Decoder::look_at_resting() {
-  for (size_t i = resting_.size(); i-- > 0;) {
-    if (!fence(resting_.front().grants)) {
-      resting_.push_back(std::move(resting_.front()));
-    } else {
-      pool_.give_back(resting_.front().slot);
-    }
-    resting_.pop_front();
+  for (size_t i = resting_.size(); i-- > 0; resting_.pop_front()) {
+    Resting& resting = resting_.front();
+    const bool is_fenced = fence(resting.grants);
+    const bool is_late = !is_fenced && !resting.is_quarantined && Clock::now() > resting.deadline;
+    if (is_late || (is_fenced && !resting.is_quarantined))
+      must(fabric_.release(resting.immediate, is_fenced ? 0 : resting.missing));
+    if (is_fenced) pool_.give_back(resting.slot);
+    if (is_late) ++tally_.quarantined;
+    resting.is_quarantined = resting.is_quarantined || is_late;
+    if (is_fenced || is_late)
+      std::printf("the pages of dispatch %lu are %s\n", static_cast<unsigned long>(resting.number),
+                  is_fenced ? "free" : "quarantined");
+    if (!is_fenced) resting_.push_back(std::move(resting));
   }
 }
 

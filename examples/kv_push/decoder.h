@@ -63,9 +63,15 @@ class Decoder {
       return immediates_of_request(static_cast<uint32_t>(slot.pages.size()));
     }
   };
+  /// What is to be used again once its grants are fenced.
   struct Resting {
     PagePool::Slot slot;
     std::vector<Fabric::Grant> grants;
+    uint64_t number = 0;  // of the dispatch
+    Fabric::Immediate immediate = 0;
+    uint64_t missing = 0;        // of its count
+    Clock::time_point deadline;  // then the pages are quarantined
+    bool is_quarantined = false;
   };
   using Dispatches = std::map<Fabric::Immediate, Dispatched>;
 

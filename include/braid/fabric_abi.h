@@ -139,9 +139,8 @@ BRAID_API braid_status braid_fabric_disconnect(braid_fabric* fabric, uint64_t pe
  * for the driver, and what "local" can share. */
 BRAID_API braid_status braid_fabric_add_region(braid_fabric* fabric, void* memory,
                                                size_t size_bytes, uint64_t* region);
-/* An error while something of it is granted, or read by a write. Of the last region in a context
- * that the program has made itself, it gives back what the engine has in that context, for which
- * the driver waits for its streams; the context may then be destroyed. */
+/* An error while something of it is granted, or read by a write. With the last region in a context
+ * that the program has made, it waits for that context's streams; then it may be destroyed. */
 BRAID_API braid_status braid_fabric_remove_region(braid_fabric* fabric, uint64_t region);
 
 /* Lets one peer write there. The descriptor comes as braid_fabric_address does, except that a

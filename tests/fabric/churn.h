@@ -7,11 +7,37 @@
 #include <cstddef>
 #include <cstdint>
 #include <fstream>
+#include <memory>
 #include <string>
+#include <vector>
+
+#include "braid/fabric.h"
+#include "support/server.h"
 
 namespace braid::test {
 
 inline constexpr size_t kVisitBytes = 4096;
+
+/// What is written in a visit: on the host, or on a GPU of the emulated server.
+class VisitMemory {
+ public:
+  explicit VisitMemory(bool is_gpu);
+  std::byte* data() { return is_gpu_ ? reinterpret_cast<std::byte*>(buffer_->at()) : host_.data(); }
+  std::vector<std::byte> get() const;
+  void put(const std::vector<std::byte>& bytes);
+
+ private:
+  bool is_gpu_;
+  std::vector<std::byte> host_;
+  std::unique_ptr<DeviceBuffer> buffer_;
+};
+
+/// `local` takes GPU memory as it is.
+inline Fabric::Options visit_options(const std::string& provider, bool is_gpu) {
+  Fabric::Options options{provider, {"127.0.0.1"}};
+  options.gpu_memory = is_gpu && provider != "local";
+  return options;
+}
 
 /// Comes before the descriptor in a message.
 struct VisitOrder {
@@ -27,7 +53,7 @@ inline std::byte byte_of_visit(uint32_t number, size_t place) {
 struct Holdings {
   int64_t descriptors = 0;
   int64_t threads = 0;
-  int64_t mappings_of_shm = 0;
+  int64_t mappings_of_shm = 0;  ///< also of what local processes share
   int64_t allocated_bytes = 0;  ///< as malloc says: nothing under a sanitizer, which looks itself
 
   static Holdings now() {
@@ -63,7 +89,8 @@ struct Holdings {
     int64_t count = 0;
     std::ifstream maps("/proc/self/maps");
     for (std::string line; std::getline(maps, line);)
-      count += line.find("/dev/shm/") != std::string::npos;
+      count += line.find("/dev/shm/") != std::string::npos ||
+               line.find("memfd:braid-local") != std::string::npos;
     return count;
   }
 };

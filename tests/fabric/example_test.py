@@ -36,8 +36,9 @@ def fabric_write(program):
 def kv_push(program, *options):
     demo = run(program, "demo", *options)
     assert demo.returncode == 0 and "-- every byte is right" in demo.stdout, demo.stdout + demo.stderr
-    for happening in (r"\d+ of 129 immediates, cancelled and confirmed; its pages are free",
-                      "A leaves", "C has died", r"to C: \d+ of 129 immediates, lost; its pages are"):
+    for happening in (r"\d+ of 129 immediates, cancelled and confirmed",
+                      r"the pages of dispatch \d+ are free", "A leaves", "C has died",
+                      r"to C: \d+ of 129 immediates, lost"):
         assert re.search(happening, demo.stdout), (happening, demo.stdout)
     wrong = run(program, "demo", "--corrupt", *options)
     assert wrong.returncode == 1 and "wrong bytes" in wrong.stderr, (wrong.returncode, wrong.stderr)

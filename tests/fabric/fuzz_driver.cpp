@@ -11,8 +11,8 @@
 #include <cstring>
 #include <vector>
 
+#include "fabric/fuzz_alter.h"
 #include "fabric/liar.h"
-#include "fabric/sim/random.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
@@ -20,7 +20,8 @@ namespace {
 
 using namespace braid::fabric;
 using sim::Random;
-using Input = std::vector<uint8_t>;
+using test::alter;
+using test::Input;
 
 Input input_of(const std::vector<std::byte>& bytes) {
   Input input(1, 1);
@@ -56,31 +57,6 @@ std::vector<Input> corpus() {
   return inputs;
 }
 
-void alter(Input& input, const std::vector<Input>& all, Random& random) {
-  const auto place = [&] { return random.below(input.size()); };
-  static constexpr uint8_t kEdges[] = {0, 1, 0x7f, 0x80, 0xff};
-  switch (random.below(7)) {
-    case 0: input[place()] ^= static_cast<uint8_t>(1u << random.below(8)); break;
-    case 1: input[place()] = static_cast<uint8_t>(random.next()); break;
-    case 2: input[place()] = kEdges[random.below(std::size(kEdges))]; break;
-    case 3: input.resize(1 + place()); break;
-    case 4: input.insert(input.end(), random.below(40), static_cast<uint8_t>(random.next())); break;
-    case 5: {
-      const Input& other = all[random.below(all.size())];
-      const size_t from = random.below(other.size());
-      input.insert(input.begin() + static_cast<std::ptrdiff_t>(place()),
-                   other.begin() + static_cast<std::ptrdiff_t>(from), other.end());
-      break;
-    }
-    default: {
-      const size_t first = place();
-      for (size_t i = first; i < std::min(first + 8, input.size()); ++i)
-        input[i] = static_cast<uint8_t>(random.next());
-    }
-  }
-  if (random.chance(0.8)) input[0] = 1;
-}
-
 uint64_t heap_bytes() { return mallinfo2().uordblks; }
 
 }  // namespace
@@ -99,7 +75,10 @@ int main(int count, char** words) {
   for (uint64_t run = 0; run < runs; ++run) {
     Random random(seed + run);
     Input input = all[random.below(all.size())];
-    for (uint64_t changes = random.between(1, 5); changes > 0; --changes) alter(input, all, random);
+    for (uint64_t changes = random.between(1, 5); changes > 0; --changes) {
+      alter(input, all, random);
+      if (random.chance(0.8)) input[0] = 1;
+    }
     LLVMFuzzerTestOneInput(input.data(), input.size());
     if (run == runs / 2) settled_bytes = heap_bytes();
   }

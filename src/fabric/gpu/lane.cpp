@@ -33,12 +33,12 @@ std::shared_ptr<Lane> lane_of(const cuda::Driver& driver, CUcontext context, int
 
 std::shared_ptr<Lane> Lane::start(const cuda::Driver& driver, CUcontext context, int gpu) {
   Lane* lane = new Lane(driver, context, gpu);  // owner: its thread
-  start_thread([lane] {
+  lane->end_->thread_ = start_thread([lane] {
     lane->work();
     const std::shared_ptr<LaneEnd> end = lane->end_;
-    delete lane;
+    delete lane;  // owner: this thread
     end->become(LaneEnd::State::kOver);
-  }).detach();
+  });
   return {lane, [](Lane* held) { held->begin_end(); }};
 }
 
@@ -55,9 +55,14 @@ void LaneEnd::become(State state) {
   changed_.notify_all();
 }
 
+LaneEnd::~LaneEnd() {
+  if (thread_.joinable()) thread_.detach();
+}
+
 void LaneEnd::wait() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return state_ != State::kBegun; });
+  if (state_ == State::kOver && thread_.joinable()) thread_.join();
 }
 
 bool LaneEnd::is_over() const {

@@ -16,6 +16,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <thread>
 #include <vector>
 
 #include "cuda/driver.h"
@@ -31,6 +32,7 @@ std::shared_ptr<Lane> lane_of(const cuda::Driver& driver, CUcontext context, int
 
 class LaneEnd {
  public:
+  ~LaneEnd();
   /// Until the last driver call of the lane, if nobody holds it any more. Otherwise not at all.
   void wait();
   bool is_over() const;
@@ -42,6 +44,7 @@ class LaneEnd {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   State state_ = State::kHeld;
+  std::thread thread_;  // joined by whoever waits
 };
 
 /// The ends of all lanes that somebody has held.

@@ -29,6 +29,8 @@ inline constexpr size_t kMessageBytes = kMessageBytesMax;
 inline constexpr uint32_t kReceives = 64;
 inline constexpr uint32_t kSendsOfLine = 2;
 inline constexpr uint64_t kSilencePollsMax = 4096;  // after a message that was given back
+// For last words to a place without users. Whoever is gone may look like a full queue for ever.
+inline constexpr uint64_t kFarewellPollsMax = 1024;
 
 /// GPU memory is named by addresses with this bit, which no wire's have: offsets in the region.
 inline constexpr uint64_t kGpuBase = uint64_t{1} << 63;

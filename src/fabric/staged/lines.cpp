@@ -32,7 +32,8 @@ Result<uint32_t> StagedDomain::line_to(Bytes address) {
 }
 
 void StagedDomain::leave_line(uint32_t index) {
-  --lines_.at(index).users;
+  Line& line = lines_.at(index);
+  if (--line.users == 0) line.talks_until = polls_ + kFarewellPollsMax;
   close_if_unused(index);
 }
 
@@ -57,6 +58,7 @@ void StagedDomain::talk() {
     while (talk(index)) {
     }
     Line& line = lines_.at(index);
+    if (line.users == 0 && polls_ > line.talks_until) line.records.clear();
     line.is_talking = line.has_words();
     if (!line.is_talking) close_if_unused(index);
     return lines_.find(index) == nullptr || !line.is_talking;

@@ -75,6 +75,7 @@ class StagedDomain final : public Domain {
     bool is_talking = false;     // it is in talking_
     uint64_t silent_until = 0;   // by polls_: it has just given a message back
     uint64_t silence_polls = 0;  // the last
+    uint64_t talks_until = 0;    // by polls_, once it has no users
     bool has_words() const { return !records.empty() || !greetings.empty(); }
   };
   struct Send {

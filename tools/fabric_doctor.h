@@ -1,0 +1,12 @@
+// `braid fabric doctor`: which networks and which ways into GPU memory this host has, and what is
+// missing for the others.
+#pragma once
+
+#include <string>
+
+namespace braid::tools {
+
+/// Opens each provider at this address of the host. Returns the exit code: 1 if none works.
+int fabric_doctor(const std::string& address);
+
+}  // namespace braid::tools
