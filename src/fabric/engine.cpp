@@ -257,10 +257,12 @@ bool Engine::post_messages() {
   return posted;
 }
 
-bool Engine::is_idle() const {
-  return worker_.is_idle() &&
-         std::all_of(mailboxes_.begin(), mailboxes_.end(),
-                     [](const auto& mailbox) { return mailbox->queued() == 0; });
+bool Engine::is_idle() const { return worker_.is_idle() && !waits_for_room(); }
+
+bool Engine::waits_for_room() const {
+  return worker_.waits_for_room() ||
+         std::any_of(mailboxes_.begin(), mailboxes_.end(),
+                     [](const auto& mailbox) { return mailbox->queued() > 0; });
 }
 
 std::vector<int> Engine::wait_descriptors() {
@@ -274,7 +276,6 @@ std::vector<int> Engine::wait_descriptors() {
 }
 
 bool Engine::arm() {
-  if (!is_idle()) return false;  // what is to be posted waits for room, of which nobody tells
   for (size_t i = 0; i < worker_.rail_count(); ++i)
     if (!worker_.rail(i).arm()) return false;
   return true;

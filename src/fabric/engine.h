@@ -189,9 +189,11 @@ class Engine final : private Worker::Listener {
   uint64_t next_deadline_ns() const;
   /// Nothing is under way: all that can happen is that something arrives.
   bool is_idle() const;
+  /// Something waits for room to be posted, of which no descriptor tells: step now and then.
+  bool waits_for_room() const;
   /// Of the rails (Domain::wait_descriptor). Empty: one has none, and all want to be looked at.
   std::vector<int> wait_descriptors();
-  /// True: whatever arrives from now on makes one of them readable. False: step first.
+  /// True: whatever arrives or ends from now on makes one of them readable. False: step first.
   bool arm();
 
  private:

@@ -120,6 +120,8 @@ class Worker {
   /// True if anything was posted or has completed.
   bool step(uint64_t now_ns);
   bool is_idle() const { return postings_.size() == 0 && turns_.empty(); }
+  /// Something is to be posted yet.
+  bool waits_for_room() const { return !turns_.empty(); }
 
  private:
   struct Rail {

@@ -119,6 +119,7 @@ class Rail {
   bool step(uint64_t now_ns);
   std::vector<RailEvent> take_events() { return std::exchange(events_, {}); }
   uint64_t next_deadline_ns() const { return engine_->next_deadline_ns(); }
+  bool waits_for_room() const { return engine_->waits_for_room(); }
   std::vector<int> wait_descriptors() { return engine_->wait_descriptors(); }
   bool arm() { return engine_->arm(); }
   /// Before the process ends.

@@ -1,5 +1,6 @@
 // Doors (fabric/domain.h), on every kind of wire that has them.
 #include <gtest/gtest.h>
+#include <poll.h>
 
 #include <cstring>
 
@@ -49,6 +50,28 @@ TEST_P(DoorTest, AWriteComesThroughIt) {
   ASSERT_TRUE(wait([&] { return target().immediates[7] == 1 && writer().ended.size() == 1; }));
   EXPECT_EQ(memory_->get(), bytes_);
   close();
+}
+
+TEST_P(DoorTest, WhoWaitsForTheDescriptorHearsWhatComesThroughIt) {
+  const int descriptor = target().domain->wait_descriptor();
+  if (descriptor < 0) return;  // it is looked at
+  const auto is_readable = [&] {
+    pollfd awaited{descriptor, POLLIN, 0};
+    return ::poll(&awaited, 1, 1) == 1;
+  };
+  const uint32_t door = through(door_);
+  for (int turn = 1; turn <= 5; ++turn) {
+    for (int look = 0; look < 10'000 && !target().domain->arm(); ++look) target().poll();
+    ASSERT_TRUE(wait(
+        [&] { return writer().domain->post_write(write_to(door, static_cast<uint64_t>(turn))); },
+        20'000));
+    for (int look = 0; look < 10'000 && target().immediates[7] < turn; ++look) {
+      writer().poll();
+      if (!target().domain->arm() || is_readable()) target().poll();
+    }
+    ASSERT_EQ(target().immediates[7], turn);
+    ASSERT_TRUE(wait([&] { return writer().ended.size() == static_cast<size_t>(turn); }));
+  }
 }
 
 /// A peer that lies has a key, and writes where it was not told to: to the address for messages, or

@@ -191,6 +191,25 @@ TEST_P(FabricTest, WaitingEndsAtItsLimit) {
   EXPECT_FALSE(owner_->receive(milliseconds(5)).value().has_value());
 }
 
+/// Neither the thread that waits nor the engine's: what comes wakes them.
+TEST_P(FabricTest, WaitingTakesLittleCpuAndMissesNothing) {
+  const auto cpu_ms = [] {
+    timespec used{};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+    return used.tv_sec * 1000 + used.tv_nsec / 1'000'000;
+  };
+  const auto immediate = owner_->acquire_immediate().value();
+  const auto before_ms = cpu_ms();
+  EXPECT_EQ(owner_->wait_count(immediate, 1, std::chrono::seconds(1)).value(), 0u);
+  EXPECT_LT(cpu_ms() - before_ms, 500);
+  std::thread late([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    EXPECT_TRUE(writer_->notify(owners_peer_, immediate, std::chrono::seconds(20)).ok());
+  });
+  EXPECT_EQ(owner_->wait_count(immediate, 1, std::chrono::seconds(20)).value(), 1u);
+  late.join();
+}
+
 TEST_P(FabricTest, WhatIsWrongIsAnErrorInWords) {
   EXPECT_FALSE(writer_->connect({std::byte{1}}, seconds(1)).ok());
   EXPECT_FALSE(writer_->open_target({std::byte{1}}).ok());

@@ -1,5 +1,10 @@
 // Two processes on each provider of libfabric that is here: one owns memory, the other writes, is
 // killed, or stopped and continued in the middle.
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+
 #include "fabric/two_processes.h"
 
 namespace braid::fabric {
@@ -10,6 +15,21 @@ using test::kSecondNs;
 using test::Peer;
 
 class ProcessTest : public test::ProcessTest {};
+class FilesTest : public test::ProcessTest {};
+
+/// libfabric's, named by the process, and their doorbells.
+std::vector<std::string> files_of(pid_t process) {
+  std::vector<std::string> files;
+  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm"))
+    if (entry.path().string().find(std::to_string(process) + ":") != std::string::npos)
+      files.push_back(entry.path());
+  return files;
+}
+
+void make_old(const std::string& file) {
+  const timespec times[] = {{1, 0}, {1, 0}};
+  ASSERT_EQ(utimensat(AT_FDCWD, file.c_str(), times, 0), 0) << file;
+}
 
 TEST_P(ProcessTest, BytesMoveFromOneProcessToAnother) {
   std::unique_ptr<Peer> process;
@@ -81,11 +101,32 @@ TEST_P(ProcessTest, TheOwnerOutlivesAWriterThatIsKilled) {
   }
 }
 
+/// What a killed process has left in /dev/shm goes when the next one opens a rail there, and what a
+/// live one uses stays.
+TEST_P(FilesTest, WhatAKilledProcessHasLeftIsRemoved) {
+  std::unique_ptr<Peer> killed, live;
+  start(killed);
+  start(live);
+  killed->signal(SIGKILL);
+  const auto files = [](const Peer& peer) { return files_of(peer.process()); };
+  const size_t used = files(*live).size();
+  ASSERT_GT(used, 0u);
+  ASSERT_TRUE(wait([&] { return killed->has_halted(); }));
+  ASSERT_GT(files(*killed).size(), 0u);
+  for (const Peer* peer : {killed.get(), live.get()})
+    for (const std::string& file : files(*peer)) make_old(file);
+  ASSERT_TRUE(ofi::open_domain(*GetParam(), "").ok());
+  EXPECT_EQ(files(*killed), std::vector<std::string>());
+  EXPECT_EQ(files(*live).size(), used);
+}
+
 INSTANTIATE_TEST_SUITE_P(Providers, ProcessTest,
                          testing::ValuesIn(ofi::all_quirks().begin(), ofi::all_quirks().end()),
                          [](const auto& quirks) {
                            return std::string(quirks.param->provider).substr(0, 3);
                          });
+
+INSTANTIATE_TEST_SUITE_P(Shm, FilesTest, testing::Values(&ofi::shm_quirks()));
 
 }  // namespace
 }  // namespace braid::fabric

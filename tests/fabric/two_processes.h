@@ -39,10 +39,13 @@ class Peer {
             number.c_str(), points, nullptr);
       _exit(127);
     }
+    started_ = process_;
   }
   ~Peer() {
     if (process_ > 0) end(SIGKILL);
   }
+  /// Also of one that has halted.
+  pid_t process() const { return started_; }
   void signal(int number) const { kill(process_, number); }
   /// Whether it has been stopped, or has ended.
   bool has_halted() {
@@ -61,7 +64,8 @@ class Peer {
   }
 
  private:
-  pid_t process_ = -1;
+  pid_t process_ = -1;  // while it lives
+  pid_t started_ = -1;
 };
 
 class ProcessTest : public testing::TestWithParam<const ofi::Quirks*> {

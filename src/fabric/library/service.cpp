@@ -104,10 +104,9 @@ Service::Service(RailChoice rails, std::unique_ptr<Engine> engine, std::unique_p
 Service::~Service() {
   {
     const std::lock_guard lock(mutex_);
-    drivers_.is_ending = true;
+    drivers_.end();
     sleep_.wake();
   }
-  drivers_.changed.notify_one();
   thread_.join();
   with([](Engine& engine) { engine.completions().cancel_all(); });
   events_.reset();  // before the engine: a callback may still be in a call
@@ -126,22 +125,10 @@ void Service::take_leave() {
 
 bool Service::wait(uint64_t limit_us, const std::function<bool(Engine&)>& is_so) {
   const uint64_t end_ns = monotonic_after_ns(limit_us);
-  ++drivers_.waiting;
-  bool is_met = false;
-  for (;;) {
-    bool is_busy = false;
-    {
-      const std::lock_guard lock(mutex_);
-      is_met = is_so(*engine_);
-      if (!is_met) is_busy = step();
-    }
-    if (is_met || drivers_.is_ending || monotonic_ns() >= end_ns) break;
-    if (!is_busy) sched_yield();
-  }
-  const std::lock_guard lock(mutex_);
-  if (--drivers_.waiting == 0) drivers_.changed.notify_one();
-  follow_up();
-  return is_met;
+  std::unique_lock lock(mutex_);
+  return wait_until(
+      lock, drivers_, end_ns, [&] { return is_so(*engine_); }, [this] { return step(); },
+      [this] { follow_up(); });
 }
 
 Status Service::ask(const Sink& sink, const std::function<Status(Engine&, uint64_t)>& ask) {
@@ -172,10 +159,12 @@ void Service::work() {
 }
 
 void Service::rest(std::unique_lock<std::mutex>& lock) {
-  if (!descriptors_.empty() && watchers_.is_empty() && engine_->arm())
-    sleep_.until(engine_->next_deadline_ns(), monotonic_ns(), descriptors_, lock);
-  else
+  const bool nobody_tells =
+      descriptors_.empty() || !watchers_.is_empty() || engine_->waits_for_room();
+  if (nobody_tells)
     drivers_.changed.wait_for(lock, kQuiet);
+  else if (engine_->arm())
+    sleep_.until(engine_->next_deadline_ns(), monotonic_ns(), descriptors_, lock);
 }
 
 // ---- Under the mutex ----
@@ -183,6 +172,7 @@ void Service::rest(std::unique_lock<std::mutex>& lock) {
 /// Of a call, which may have left something to do.
 void Service::follow_up() {
   deliver();
+  drivers_.tell();
   if (!engine_->is_idle() || !watchers_.is_empty()) sleep_.wake();
   sleep_.wake_before(engine_->next_deadline_ns());
 }

@@ -12,6 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/clock.h"
 #include "fabric/ofi/doors.h"
 #include "fabric/ofi/incoming.h"
 #include "fabric/ofi/robust_locks.h"
@@ -64,7 +65,7 @@ class OfiDomain final : public Domain {
   bool post_receive(uint32_t region, MutableBytes buffer, uint64_t context) override;
   size_t poll(std::span<Completion> completions) override;
   int wait_descriptor() const override { return sleepers_.descriptor(); }
-  bool arm() override { return waiting_.empty() && sleepers_.arm(provider_); }
+  bool arm() override { return waiting_.empty() && sleepers_.arm(provider_, is_answer_awaited()); }
 
  private:
   struct Region {
@@ -87,6 +88,8 @@ class OfiDomain final : public Domain {
     Owned<fid_ep> own;           // the same, where the peer needs one of its own
     uint64_t under_way = 0;
     bool is_broken = false;  // see Quirks::keeps_broken_connections
+    PeerDoorbell doorbell;   // where the provider's have some
+    std::vector<std::byte> own_name;
   };
 
   Status check_that_closing_ends_access();
@@ -94,6 +97,8 @@ class OfiDomain final : public Domain {
   bool is_ready(Peer& peer);
   Operation* begin(Event event, uint64_t context, uint32_t peer);
   bool posted(Operation* operation, int64_t answer);
+  bool is_answer_awaited() const;
+  void ring_again();
   void end(const Operation* operation, bool ok);
   size_t read_queue(std::span<Completion> completions);
   template <typename Call>
@@ -115,6 +120,8 @@ class OfiDomain final : public Domain {
   std::vector<uint32_t> free_peers_;
   size_t connects_ = 0;  // ever
   Sleepers sleepers_;
+  uint64_t polled_ns_ = 0;      // where there are doorbells
+  uint64_t ring_again_ns_ = 0;  // then those that have not answered are rung again
   Doors doors_;
   bool doors_first_ = false;  // in turns
   size_t from_doors_ = 0;     // came at the last look
@@ -133,6 +140,7 @@ OfiDomain::OfiDomain(Provider provider, Station station)
                  ? std::make_unique<RobustCalls>()
                  : nullptr),
       station_(std::move(station)),
+      sleepers_(quirks_),
       doors_(provider_, *station_.domain, calls_.get(), sleepers_) {
   sleepers_.add(station_);
   traits_.door_keys = provider_.chooses_keys();
@@ -207,12 +215,17 @@ Result<uint32_t> OfiDomain::connect(Bytes address) {
     Result<Owned<fid_ep>> own = station_.open_endpoint(provider_);
     if (!own.ok()) return own.status();
     peer.own = std::move(own).value();
+    Result<std::vector<std::byte>> name = name_of(provider_, *peer.own);
+    if (!name.ok()) return name.status();
+    peer.own_name = std::move(name).value();
   }
+  if (quirks_.has_doorbells) peer.doorbell = PeerDoorbell(address);
   peer.endpoint = peer.own ? peer.own.get() : station_.endpoint.get();
   const int count =
       fi_av_insert(station_.addresses.get(), address.data(), 1, &peer.address, 0, nullptr);
   if (count != 1)
     return provider_.failure("the peer's address is refused", count < 0 ? count : -FI_EINVAL);
+  if (peer.own) sleepers_.add_endpoint(peer.own_name);
   if (free_peers_.empty()) {
     peers_.push_back(std::move(peer));
     return static_cast<uint32_t>(peers_.size() - 1);
@@ -225,6 +238,7 @@ Result<uint32_t> OfiDomain::connect(Bytes address) {
 
 void OfiDomain::disconnect(uint32_t peer) {
   Peer& leaving = peers_.at(peer);
+  if (leaving.own) sleepers_.remove_endpoint(leaving.own_name);
   close(leaving.own);
   leaving.endpoint = nullptr;
   fi_av_remove(station_.addresses.get(), &leaving.address, 1, 0);
@@ -305,11 +319,26 @@ void OfiDomain::end(const Operation* operation, bool ok) {
 }
 
 bool OfiDomain::posted(Operation* operation, int64_t answer) {
+  if (quirks_.has_doorbells && operation->event == Event::kPosted)
+    peers_[operation->peer].doorbell.ring(polled_ns_);
   if (answer == 0) return true;
   end(operation, true);
   if (answer == -FI_EAGAIN) return false;
   waiting_.push_back({operation->event, false, 0, 0, operation->context});
   return true;
+}
+
+bool OfiDomain::is_answer_awaited() const {
+  return std::any_of(peers_.begin(), peers_.end(), [](const Peer& peer) {
+    return peer.endpoint != nullptr && peer.under_way > 0;
+  });
+}
+
+void OfiDomain::ring_again() {
+  if (polled_ns_ < ring_again_ns_) return;
+  ring_again_ns_ = polled_ns_ + PeerDoorbell::kPauseNs;
+  for (Peer& peer : peers_)
+    if (peer.endpoint != nullptr && peer.under_way > 0) peer.doorbell.ring(polled_ns_);
 }
 
 /// -FI_EAGAIN also of a call that was abandoned.
@@ -380,6 +409,10 @@ bool OfiDomain::post_receive(uint32_t region, MutableBytes buffer, uint64_t cont
 /// A look costs much on some providers. So what was quiet lately, the own queue or doors, waits
 /// while something comes from the other; when nothing comes all are looked at.
 size_t OfiDomain::poll(std::span<Completion> completions) {
+  if (quirks_.has_doorbells) {
+    polled_ns_ = monotonic_ns();
+    ring_again();
+  }
   size_t count = 0;
   for (; count < completions.size() && !waiting_.empty(); waiting_.pop_front())
     completions[count++] = waiting_.front();
@@ -414,6 +447,7 @@ size_t OfiDomain::read_queue(std::span<Completion> completions) {
 Completion OfiDomain::completed(const fi_cq_data_entry& entry) {
   if (const auto arrival = arrival_of(entry)) return *arrival;
   const auto* operation = static_cast<const Operation*>(entry.op_context);
+  if (operation->event == Event::kPosted) peers_[operation->peer].doorbell.answered(polled_ns_);
   end(operation, true);
   return {operation->event, true, 0, entry.len, operation->context};
 }

@@ -38,6 +38,8 @@ struct Quirks {
   bool keeps_broken_connections = false;
   /// Its queue has a descriptor to wait for (FI_WAIT_FD).
   bool has_wait_descriptor = false;
+  /// It has none, and peers ring at its endpoints (doorbell.h).
+  bool has_doorbells = false;
 };
 
 const Quirks& tcp_quirks();

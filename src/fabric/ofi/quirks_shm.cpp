@@ -17,7 +17,8 @@ const Quirks& shm_quirks() {
                                  .closing_fences = true,
                                  .needs_endpoint_for_each_peer = true,
                                  .shares_locks = true,
-                                 .peers_max = 252};  // SMR_MAX_PEERS is 256
+                                 .peers_max = 252,  // SMR_MAX_PEERS is 256
+                                 .has_doorbells = true};
   return quirks;
 }
 

@@ -1,28 +1,39 @@
-// One descriptor for the queues of all stations of a domain (epoll).
+// One descriptor for all stations of a domain (epoll): of their queues, where the provider has
+// such, or of their doorbell.
 #pragma once
 
 #include <vector>
 
+#include "fabric/ofi/doorbell.h"
 #include "fabric/ofi/station.h"
 
 namespace braid::fabric::ofi {
 
 class Sleepers {
  public:
-  Sleepers() = default;
+  explicit Sleepers(const Quirks& quirks);
   ~Sleepers();
   Sleepers(const Sleepers&) = delete;
   Sleepers& operator=(const Sleepers&) = delete;
 
-  /// Stays until `remove`.
+  /// The station, or further endpoint, stays until `remove`. The first stays longest.
   void add(const Station& station);
   void remove(const Station& station);
-  /// -1: a queue has none, or none was added.
+  void add_endpoint(Bytes name);
+  void remove_endpoint(Bytes name);
+  /// -1: nobody tells.
   int descriptor() const { return descriptor_; }
-  /// True: whatever comes from now on makes the descriptor readable.
-  bool arm(const Provider& provider);
+  /// True: whatever comes from now on makes the descriptor readable. Nobody rings when one of our
+  /// own postings has ended: if `is_answer_awaited`, the descriptor becomes readable before long.
+  bool arm(const Provider& provider, bool is_answer_awaited);
 
  private:
+  void watch(int descriptor);
+
+  const bool has_doorbell_;
+  Doorbell doorbell_;
+  bool has_told_all_ = true;  // each endpoint has a name that peers can ring at
+  int timer_ = -1;
   int descriptor_ = -1;
   std::vector<fid*> queues_;
 };

@@ -18,15 +18,6 @@ uint64_t random_key(size_t size_bytes) {
   return key;
 }
 
-Result<std::vector<std::byte>> name_of(const Provider& provider, fid_ep& endpoint) {
-  size_t size_bytes = kAddressBytesMax;
-  std::vector<std::byte> name(size_bytes);
-  const int answer = fi_getname(&endpoint.fid, name.data(), &size_bytes);
-  if (answer != 0) return provider.failure("fi_getname", answer);
-  name.resize(size_bytes);
-  return name;
-}
-
 }  // namespace
 
 Status Provider::failure(const char* what, int64_t answer) const {
@@ -46,6 +37,15 @@ Result<Provider> Provider::open(const Quirks& quirks, const std::string& host_ad
   if (answer != 0) return provider.failure("fi_fabric", answer);
   provider.fabric.reset(fabric);
   return provider;
+}
+
+Result<std::vector<std::byte>> name_of(const Provider& provider, fid_ep& endpoint) {
+  size_t size_bytes = kAddressBytesMax;
+  std::vector<std::byte> name(size_bytes);
+  const int answer = fi_getname(&endpoint.fid, name.data(), &size_bytes);
+  if (answer != 0) return provider.failure("fi_getname", answer);
+  name.resize(size_bytes);
+  return name;
 }
 
 Result<Station> Station::open(const Provider& provider, fid_domain* domain) {

@@ -59,6 +59,9 @@ struct Station {
   Status open_queue(const Provider& provider);
 };
 
+/// As fi_getname gives it.
+Result<std::vector<std::byte>> name_of(const Provider& provider, fid_ep& endpoint);
+
 struct Registration {
   Owned<fid_mr> memory;
   RemoteRange range;

@@ -352,7 +352,7 @@ std::vector<int> FabricBackend::wait_descriptors() {
 
 bool FabricBackend::has_to_be_asked() const {
   return std::any_of(rails_.begin(), rails_.end(), [](const auto& rail) {
-    return rail->wait_descriptors().empty() && rail->has_links();
+    return rail->waits_for_room() || (rail->wait_descriptors().empty() && rail->has_links());
   });
 }
 
