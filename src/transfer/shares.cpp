@@ -72,6 +72,22 @@ Result<std::unique_ptr<HostShares>> HostShares::open(const std::string& name,
       new HostShares(std::move(table), std::move(keys)));  // owner: the caller
 }
 
+Result<std::vector<RailLoad>> HostShares::loads(const std::string& name,
+                                                const std::vector<RailDescription>& rails) {
+  BRAID_LET(table, SharedTable::open(name, kMagic, sizeof(Row)));
+  std::vector<RailLoad> all;
+  for (size_t index = 0; index < SharedTable::kRows; ++index) {
+    if (!table->is_alive(index)) continue;
+    const Row& row = *static_cast<const Row*>(table->row(index));
+    for (const SharedRail& shown : row.rails)
+      for (size_t rail = 0; rail < rails.size(); ++rail)
+        if (const uint64_t key = key_of(rails[rail]); key != 0 && shown.key == key)
+          all.push_back({rail, table->pid(index), static_cast<double>(shown.rate) / 1e9,
+                         shown.delivered_bytes, (shown.flags & kActive) != 0});
+  }
+  return all;
+}
+
 HostShares::HostShares(std::unique_ptr<SharedTable> table, std::vector<uint64_t> keys)
     : table_(std::move(table)), keys_(std::move(keys)), paces_(keys_.size()) {}
 HostShares::~HostShares() = default;

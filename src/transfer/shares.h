@@ -20,6 +20,15 @@
 
 namespace braid::transfer {
 
+/// What an engine does with a rail now, for those who look.
+struct RailLoad {
+  size_t rail = 0;  ///< of those that were asked for
+  int32_t process = 0;
+  double gbps = 0;  ///< 10^9 bytes a second, over some 50 ms
+  uint64_t delivered_bytes = 0;
+  bool is_active = false;
+};
+
 class HostShares {
  public:
   static std::string usual_name();
@@ -28,6 +37,10 @@ class HostShares {
   static Result<std::unique_ptr<HostShares>> open(const std::string& name,
                                                   const std::vector<RailDescription>& rails);
   ~HostShares();
+
+  /// Of all engines in that table that live, in no order.
+  static Result<std::vector<RailLoad>> loads(const std::string& name,
+                                             const std::vector<RailDescription>& rails);
 
   /// Tells what the scheduler has done with its rails, and sets their shares, if it is time.
   /// `numbers`: the scheduler's, by rail.
