@@ -265,10 +265,12 @@ std::shared_ptr<Transfer::Options> add_transfer_options(CLI::App& command) {
   command.add_option("--listen", options->listen, "where others ask by name")
       ->type_name("HOST:PORT");
   command.add_option("--address", options->addresses, "of a network interface: a rail at each")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->allow_extra_args(false);  // what follows is a segment
   command.add_option("--nics", options->nics, "eth0,eth1 or ^docker0: a rail at each");
   command.add_option("--provider", options->providers, "of libfabric: shm, tcp;ofi_rxm, ...")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->allow_extra_args(false);
   command.add_option("--store", options->store, "where the names of a cluster are kept")
       ->type_name("redis://HOST:PORT|etcd://HOST:PORT");
   command.add_option("--secret-file", options->secret_file, "that all engines share")

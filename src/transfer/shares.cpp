@@ -98,13 +98,11 @@ HostShares::Row& HostShares::row(size_t index) const {
 
 void HostShares::look(Scheduler& scheduler, const std::vector<uint32_t>& numbers, uint64_t now_ns) {
   const bool is_active = scheduler.open_postings() > 0 || scheduler.has_backlog();
-  if (!is_active && !was_active_) return;
-  const bool has_ended = was_active_ && !is_active;  // which others are told at once
-  if (now_ns < next_ns_ && !has_ended) return;
+  if ((!is_active && !was_active_) || now_ns < next_ns_) return;
   next_ns_ = now_ns + kShareBeatNs;
-  was_active_ = is_active;
+  was_active_ = tell(scheduler, numbers, now_ns);
+  if (!was_active_) return;
   has_neighbours_ = false;
-  if (!tell(scheduler, numbers, now_ns)) return;
   for (size_t rail = 0; rail < keys_.size(); ++rail)
     if (keys_[rail] != 0) scheduler.set_share(numbers[rail], hear(rail, now_ns));
 }

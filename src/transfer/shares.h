@@ -45,8 +45,8 @@ class HostShares {
   /// Tells what the scheduler has done with its rails, and sets their shares, if it is time.
   /// `numbers`: the scheduler's, by rail.
   void look(Scheduler& scheduler, const std::vector<uint32_t>& numbers, uint64_t now_ns);
-  /// When to look again while something is under way; kNever: nobody else uses these NICs.
-  uint64_t next_ns() const { return has_neighbours_ ? next_ns_ : kNever; }
+  /// When to look again; kNever: nothing is under way, or nobody else uses these NICs.
+  uint64_t next_ns() const { return was_active_ && has_neighbours_ ? next_ns_ : kNever; }
 
  private:
   struct Row;
