@@ -2,6 +2,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,6 +20,7 @@ struct SimulateOptions {
   std::string figure = "all";
   int seeds = 3;
   std::string out;
+  std::string json_file;
   std::string testbed = "h800x8-2node";
   std::string limited = "limited-rails";
 };
@@ -61,6 +63,12 @@ int simulate(const SimulateOptions& options) {
     if (!written.ok()) return fail(written);
     fmt::print("\n{}/report.md, report.json and a plot for each figure\n", options.out);
   }
+  if (!options.json_file.empty()) {
+    std::ofstream file(options.json_file);
+    file << sim::to_json(figures, options.seeds);
+    if (!file.flush())
+      return fail(Status::error("cannot write '" + options.json_file + "'", "Name another file"));
+  }
   const bool all_met = std::all_of(figures.begin(), figures.end(), [](const sim::Figure& figure) {
     return std::all_of(figure.verdicts.begin(), figure.verdicts.end(),
                        [](const sim::Verdict& verdict) { return verdict.is_met(); });
@@ -99,6 +107,7 @@ void add_simulate_transfer_command(CLI::App& app, int& exit_code) {
   command
       ->add_option("--out", options->out, "where the report and its plots go; else it is printed")
       ->type_name("DIR");
+  command->add_option("--json", options->json_file, "the tables and verdicts")->type_name("FILE");
   command
       ->add_option("--testbed", options->testbed,
                    "the cluster that stands for the paper's: a name or a JSON file")

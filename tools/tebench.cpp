@@ -15,11 +15,13 @@
 #include <memory>
 #include <mutex>
 #include <numeric>
+#include <optional>
 #include <sstream>
 #include <thread>
 
 #include "base/try.h"
 #include "tools/commands.h"
+#include "tools/tebench_plot.h"
 #include "tools/transfer_options.h"
 
 namespace braid::tools {
@@ -149,8 +151,11 @@ Status run_initiator(const Transfer::Options& options, Bench& bench,
   BRAID_LET(memory, engine.allocate_memory(bench.size_bytes, {}));
   bench.local = static_cast<std::byte*>(memory.memory);
   print_head();
-  if (bench.options.pattern == "sweep") return run_sweep(bench, rows);
-  return run_pattern(bench, options, rows);
+  std::optional<ThroughputPlot> plot;
+  if (!bench.options.plot_file.empty()) plot.emplace(engine);
+  BRAID_TRY(bench.options.pattern == "sweep" ? run_sweep(bench, rows)
+                                             : run_pattern(bench, options, rows));
+  return plot ? plot->write(bench.options.plot_file) : Status();
 }
 
 int run(const Transfer::Options& options, const TebenchOptions& wanted) {
@@ -338,6 +343,10 @@ void add_tebench_command(CLI::App& app, int& exit_code) {
   command->add_option("--incast", wanted->incast, "engines that write to one target at once")
       ->check(CLI::Range(1, 64));
   command->add_option("--json", wanted->json_file, "the same figures")->type_name("FILE");
+  command
+      ->add_option("--plot", wanted->plot_file,
+                   "throughput of each way over time, with their faults, as SVG")
+      ->type_name("FILE");
   // Mooncake's, which choose what braid finds by itself.
   auto ignored = std::make_shared<std::vector<std::string>>();
   for (const char* name : {"--seg_name", "--seg_type", "--metadata_type", "--metadata_url_list",

@@ -36,6 +36,7 @@ struct TebenchOptions {
   double warm_up = 1;           ///< seconds
   int incast = 4;               ///< engines of the pattern of that name
   std::string json_file;
+  std::string plot_file;
 };
 
 /// One row: what has been measured of one kind of request.

@@ -11,16 +11,19 @@
 #include <string>
 
 #include "base/clock.h"
+#include "base/try.h"
 #include "fabric/library/trust.h"
 #include "tools/commands.h"
 #include "tools/table.h"
 #include "tools/tebench.h"
 #include "tools/transfer_options.h"
+#include "tools/watch.h"
 #include "topology/machine.h"
 #include "transfer/directory/resolve.h"
 #include "transfer/directory/socket.h"
 #include "transfer/directory/store.h"
 #include "transfer/library/open_rails.h"
+#include "transfer/shares.h"
 
 namespace braid::tools {
 namespace {
@@ -111,22 +114,21 @@ std::string store_of(const Transfer::Options& options) {
   return options.store.empty() && variable != nullptr ? variable : options.store;
 }
 
-int list_names() {
-  const auto folder = transfer::socket_folder();
-  if (!folder.ok()) return fail(folder.status());
+Result<View> view_names() {
+  BRAID_LET(folder, transfer::socket_folder());
+  View view;
+  view.json = nlohmann::ordered_json::array();
   Table table({"NAME", "STATE"});
-  size_t count = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(folder.value())) {
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     const bool is_live = transfer::connect_to_path(entry.path().string()).ok();
-    table.add(
-        {entry.path().filename().string(), is_live ? "listens" : "left by a process that ended"});
-    ++count;
+    const std::string name = entry.path().filename().string();
+    table.add({name, is_live ? "listens" : "left by a process that ended"});
+    view.json.push_back({{"name", name}, {"listens", is_live}});
   }
-  if (count == 0)
-    fmt::print("no engine of this user on this host has a name ({})\n", folder.value());
-  else
-    fmt::print("{}", table.print({}));
-  return 0;
+  view.text = view.json.empty()
+                  ? fmt::format("no engine of this user on this host has a name ({})\n", folder)
+                  : table.print({});
+  return view;
 }
 
 std::string where(const transfer::Description& owner, const transfer::RangeDescription& range) {
@@ -136,39 +138,101 @@ std::string where(const transfer::Description& owner, const transfer::RangeDescr
   return place.numa_node < 0 ? "host" : "node " + std::to_string(place.numa_node);
 }
 
-int segments(const Transfer::Options& options, const std::string& text) {
-  if (text.empty()) return list_names();
+View view_of(const transfer::Description& owner) {
+  View view;
+  view.text = fmt::format("incarnation {}, process {}, protocol {}\n",
+                          transfer::to_hex(owner.incarnation), owner.origin.process, owner.version);
+  view.json = {{"incarnation", transfer::to_hex(owner.incarnation)},
+               {"process", owner.origin.process},
+               {"protocol", owner.version},
+               {"rails", nlohmann::ordered_json::array()},
+               {"ranges", nlohmann::ordered_json::array()},
+               {"range_count", owner.range_count},
+               {"exports", nlohmann::ordered_json::array()}};
+  Table rails({"RAIL", "ADDRESS", "GB/S"});
+  for (const auto& rail : owner.rails) {
+    rails.add({rail.provider, rail.host_address, fmt::format("{:.2f}", rail.gbps)});
+    view.json["rails"].push_back(
+        {{"rail", rail.provider}, {"address", rail.host_address}, {"gbps", rail.gbps}});
+  }
+  Table ranges({"ADDRESS", "BYTES", "MEMORY", "PEERS MAY"});
+  for (const auto& range : owner.ranges) {
+    ranges.add({fmt::format("{:#x}", range.address), std::to_string(range.size_bytes),
+                where(owner, range), rights_name(range.rights)});
+    view.json["ranges"].push_back({{"address", range.address},
+                                   {"size_bytes", range.size_bytes},
+                                   {"memory", where(owner, range)},
+                                   {"peers_may", rights_name(range.rights)}});
+  }
+  view.text += rails.print({2}) + ranges.print({1});
+  if (owner.range_count > owner.ranges.size())
+    view.text += fmt::format("  and {} more\n", owner.range_count - owner.ranges.size());
+  Table exports({"EXPORTED", "PEERS MAY"});
+  for (const auto& each : owner.exports) {
+    exports.add({each.name, rights_name(each.rights)});
+    view.json["exports"].push_back(
+        {{"exported", each.name}, {"peers_may", rights_name(each.rights)}});
+  }
+  if (!owner.exports.empty()) view.text += exports.print({});
+  return view;
+}
+
+int segments(const Transfer::Options& options, const std::string& text, const ViewOptions& how) {
+  if (text.empty()) return show(how, view_names);
   const auto name = transfer::parse_name(text);
   if (!name.ok()) return fail(name.status());
   const auto secret = secret_of(options);
   if (!secret.ok()) return fail(secret.status());
-  const uint64_t end_ns = monotonic_ns() + 10'000'000'000;
-  const auto description =
-      transfer::resolve(name.value(), store_of(options), secret.value(), end_ns);
-  if (!description.ok()) return fail(description.status());
-  const transfer::Description& owner = description.value();
-  fmt::print("incarnation {}, process {}, protocol {}\n", transfer::to_hex(owner.incarnation),
-             owner.origin.process, owner.version);
-  Table rails({"RAIL", "ADDRESS", "GB/S"});
-  for (const auto& rail : owner.rails)
-    rails.add({rail.provider, rail.host_address, fmt::format("{:.2f}", rail.gbps)});
-  fmt::print("{}", rails.print({2}));
-  Table ranges({"ADDRESS", "BYTES", "MEMORY", "PEERS MAY"});
-  for (const auto& range : owner.ranges)
-    ranges.add({fmt::format("{:#x}", range.address), std::to_string(range.size_bytes),
-                where(owner, range), rights_name(range.rights)});
-  fmt::print("{}", ranges.print({1}));
-  if (owner.range_count > owner.ranges.size())
-    fmt::print("  and {} more\n", owner.range_count - owner.ranges.size());
-  Table exports({"EXPORTED", "PEERS MAY"});
-  for (const auto& each : owner.exports) exports.add({each.name, rights_name(each.rights)});
-  if (!owner.exports.empty()) fmt::print("{}", exports.print({}));
-  return 0;
+  return show(how, [&]() -> Result<View> {
+    const uint64_t end_ns = monotonic_ns() + 10'000'000'000;
+    BRAID_LET(description,
+              transfer::resolve(name.value(), store_of(options), secret.value(), end_ns));
+    return view_of(description);
+  });
 }
 
 // ---- rails ----
 
-int own_rails(const Transfer::Options& options) {
+/// Who uses them now: engines of this user that are open on this host.
+Result<View> view_rails(const std::vector<transfer::RailDescription>& rails) {
+  const auto loads = transfer::HostShares::loads(transfer::HostShares::usual_name(), rails);
+  View view;
+  view.json = nlohmann::ordered_json::array();
+  Table table({"RAIL", "ADDRESS", "GB/S", "NUMA NODE", "ENGINE OF", "MOVES GB/S", "MOVED GB"});
+  for (size_t i = 0; i < rails.size(); ++i) {
+    const transfer::RailDescription& rail = rails[i];
+    std::vector<std::string> cells = {rail.provider, rail.host_address,
+                                      fmt::format("{:.2f}", rail.gbps),
+                                      rail.place.numa_node < 0 ? "" : std::to_string(rail.place.numa_node)};
+    nlohmann::ordered_json json = {{"rail", rail.provider},
+                                   {"address", rail.host_address},
+                                   {"gbps", rail.gbps},
+                                   {"numa_node", rail.place.numa_node},
+                                   {"engines", nlohmann::ordered_json::array()}};
+    if (loads.ok())
+      for (const transfer::RailLoad& load : loads.value()) {
+        if (load.rail != i) continue;
+        cells.resize(4);
+        cells.insert(cells.end(),
+                     {std::to_string(load.process), fmt::format("{:.3f}", load.gbps),
+                      fmt::format("{:.3f}", static_cast<double>(load.delivered_bytes) / 1e9)});
+        table.add(std::exchange(cells, {"", "", "", ""}));
+        json["engines"].push_back({{"process", load.process},
+                                   {"gbps", load.gbps},
+                                   {"delivered_bytes", load.delivered_bytes},
+                                   {"is_active", load.is_active}});
+      }
+    if (json["engines"].empty()) {
+      cells.resize(7);
+      table.add(cells);
+    }
+    view.json.push_back(json);
+  }
+  view.text = table.print({2, 3, 4, 5, 6});
+  return view;
+}
+
+int own_rails(const Transfer::Options& options, const ViewOptions& how) {
   transfer::OpenOptions wanted;
   wanted.addresses = options.addresses;
   wanted.nics = options.nics;
@@ -180,25 +244,28 @@ int own_rails(const Transfer::Options& options) {
   transfer::RailHost host{nics, places};
   const auto rails = transfer::open_rails(wanted, host);
   if (!rails.ok()) return fail(rails.status());
-  Table table({"RAIL", "ADDRESS", "GB/S", "NUMA NODE"});
-  for (const auto& rail : rails.value().descriptions)
-    table.add({rail.provider, rail.host_address, fmt::format("{:.2f}", rail.gbps),
-               rail.place.numa_node < 0 ? "" : std::to_string(rail.place.numa_node)});
-  fmt::print("{}", table.print({2, 3}));
-  return 0;
+  return show(how, [&] { return view_rails(rails.value().descriptions); });
 }
 
-int rails(const Transfer::Options& options, const std::string& name, uint64_t size_bytes) {
-  if (name.empty()) return own_rails(options);
+int rails(const Transfer::Options& options, const std::string& name, uint64_t size_bytes,
+          const ViewOptions& how) {
+  if (name.empty()) return own_rails(options, how);
   auto opened = Transfer::open(options);
   if (!opened.ok()) return fail(opened.status());
-  const auto segment = opened.value().open_segment(name, kOpenLimit);
+  Transfer& engine = opened.value();
+  const auto segment = engine.open_segment(name, kOpenLimit);
   if (!segment.ok()) return fail(segment.status());
-  const auto text = opened.value().explain(segment.value(), size_bytes, Transfer::Urgency::kBulk,
-                                           Transfer::Form::kText);
-  if (!text.ok()) return fail(text.status());
-  fmt::print("{}", text.value());
-  return 0;
+  const auto explain = [&](Transfer::Form form) {
+    return engine.explain(segment.value(), size_bytes, Transfer::Urgency::kBulk, form);
+  };
+  return show(how, [&]() -> Result<View> {
+    View view;
+    BRAID_LET(text, explain(Transfer::Form::kText));
+    BRAID_LET(json, explain(Transfer::Form::kJson));
+    view.text = text;
+    view.json = nlohmann::ordered_json::parse(json, nullptr, false);
+    return view;
+  });
 }
 
 }  // namespace
@@ -209,10 +276,12 @@ std::shared_ptr<Transfer::Options> add_transfer_options(CLI::App& command) {
   command.add_option("--listen", options->listen, "where others ask by name")
       ->type_name("HOST:PORT");
   command.add_option("--address", options->addresses, "of a network interface: a rail at each")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->allow_extra_args(false);  // what follows is a segment
   command.add_option("--nics", options->nics, "eth0,eth1 or ^docker0: a rail at each");
   command.add_option("--provider", options->providers, "of libfabric: shm, tcp;ofi_rxm, ...")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->allow_extra_args(false);
   command.add_option("--store", options->store, "where the names of a cluster are kept")
       ->type_name("redis://HOST:PORT|etcd://HOST:PORT");
   command.add_option("--secret-file", options->secret_file, "that all engines share")
@@ -244,7 +313,9 @@ void add_transfer_commands(CLI::App& app, int& exit_code) {
   auto of_segments = add_transfer_options(*segments_command);
   auto name = std::make_shared<std::string>();
   segments_command->add_option("SEGMENT", *name, "braid://host:port, or a bare name");
-  segments_command->callback([=, &exit_code] { exit_code = segments(*of_segments, *name); });
+  auto segments_view = add_view_options(*segments_command);
+  segments_command->callback(
+      [=, &exit_code] { exit_code = segments(*of_segments, *name, *segments_view); });
 
   CLI::App* rails_command = app.add_subcommand(
       "rails", "the rails of an engine here; with a segment, the ways to it as they are now");
@@ -253,7 +324,9 @@ void add_transfer_commands(CLI::App& app, int& exit_code) {
   rails_command->add_option("SEGMENT", *name, "braid://host:port, or a bare name");
   rails_command->add_option("--size", *size_bytes, "of the request that is predicted")
       ->transform(CLI::AsSizeValue(false));
-  rails_command->callback([=, &exit_code] { exit_code = rails(*of_rails, *name, *size_bytes); });
+  auto rails_view = add_view_options(*rails_command);
+  rails_command->callback(
+      [=, &exit_code] { exit_code = rails(*of_rails, *name, *size_bytes, *rails_view); });
 
   add_tebench_command(app, exit_code);
 }

@@ -6,6 +6,7 @@
 // Hello, and speak the lower one from then on.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <variant>
@@ -17,8 +18,13 @@
 namespace braid::transfer {
 
 /// 2: descriptions say where memory and rails lie.
-inline constexpr uint16_t kVersion = 2;
+inline constexpr uint16_t kVersionNewest = 2;
 inline constexpr uint16_t kVersionOldest = 1;
+#ifdef BRAID_PREVIOUS_VERSION  // a library of the version before, for tests of upgrades
+inline constexpr uint16_t kVersion = std::max<uint16_t>(kVersionNewest - 1, kVersionOldest);
+#else
+inline constexpr uint16_t kVersion = kVersionNewest;
+#endif
 inline constexpr size_t kDescriptorBytesMax = 512;
 inline constexpr size_t kReadsInMessage = 64;
 inline constexpr size_t kNotificationBytesMax = 3072;

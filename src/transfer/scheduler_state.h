@@ -50,7 +50,8 @@ struct Scheduler::Rail {
   NicRecord record;
   std::vector<uint32_t> paths;
   uint64_t delivered_bytes = 0;
-  bool is_full = false;  // a slice has waited since somebody looked
+  uint64_t seen_bytes = 0;  // of those, when somebody looked
+  bool is_full = false;     // a slice has waited since somebody looked
 };
 
 struct Scheduler::Path {

@@ -138,7 +138,9 @@ RailShare Scheduler::share(uint32_t rail) const {
 
 RailUse Scheduler::take_use(uint32_t index, uint64_t now_ns) {
   Rail& rail = rails_[index];
-  return {rail.delivered_bytes, rail.lane.bytes > 0 || rail.lane.is_held(now_ns),
+  const bool has_delivered =
+      std::exchange(rail.seen_bytes, rail.delivered_bytes) != rail.delivered_bytes;
+  return {rail.delivered_bytes, has_delivered || rail.lane.bytes > 0 || rail.lane.is_held(now_ns),
           std::exchange(rail.is_full, false)};
 }
 

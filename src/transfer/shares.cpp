@@ -72,6 +72,22 @@ Result<std::unique_ptr<HostShares>> HostShares::open(const std::string& name,
       new HostShares(std::move(table), std::move(keys)));  // owner: the caller
 }
 
+Result<std::vector<RailLoad>> HostShares::loads(const std::string& name,
+                                                const std::vector<RailDescription>& rails) {
+  BRAID_LET(table, SharedTable::open(name, kMagic, sizeof(Row)));
+  std::vector<RailLoad> all;
+  for (size_t index = 0; index < SharedTable::kRows; ++index) {
+    if (!table->is_alive(index)) continue;
+    const Row& row = *static_cast<const Row*>(table->row(index));
+    for (const SharedRail& shown : row.rails)
+      for (size_t rail = 0; rail < rails.size(); ++rail)
+        if (const uint64_t key = key_of(rails[rail]); key != 0 && shown.key == key)
+          all.push_back({rail, table->pid(index), static_cast<double>(shown.rate) / 1e9,
+                         shown.delivered_bytes, (shown.flags & kActive) != 0});
+  }
+  return all;
+}
+
 HostShares::HostShares(std::unique_ptr<SharedTable> table, std::vector<uint64_t> keys)
     : table_(std::move(table)), keys_(std::move(keys)), paces_(keys_.size()) {}
 HostShares::~HostShares() = default;
@@ -82,13 +98,11 @@ HostShares::Row& HostShares::row(size_t index) const {
 
 void HostShares::look(Scheduler& scheduler, const std::vector<uint32_t>& numbers, uint64_t now_ns) {
   const bool is_active = scheduler.open_postings() > 0 || scheduler.has_backlog();
-  if (!is_active && !was_active_) return;
-  const bool has_ended = was_active_ && !is_active;  // which others are told at once
-  if (now_ns < next_ns_ && !has_ended) return;
+  if ((!is_active && !was_active_) || now_ns < next_ns_) return;
   next_ns_ = now_ns + kShareBeatNs;
-  was_active_ = is_active;
+  was_active_ = tell(scheduler, numbers, now_ns);
+  if (!was_active_) return;
   has_neighbours_ = false;
-  if (!tell(scheduler, numbers, now_ns)) return;
   for (size_t rail = 0; rail < keys_.size(); ++rail)
     if (keys_[rail] != 0) scheduler.set_share(numbers[rail], hear(rail, now_ns));
 }

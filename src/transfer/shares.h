@@ -20,6 +20,15 @@
 
 namespace braid::transfer {
 
+/// What an engine does with a rail now, for those who look.
+struct RailLoad {
+  size_t rail = 0;  ///< of those that were asked for
+  int32_t process = 0;
+  double gbps = 0;  ///< 10^9 bytes a second, over some 50 ms
+  uint64_t delivered_bytes = 0;
+  bool is_active = false;
+};
+
 class HostShares {
  public:
   static std::string usual_name();
@@ -29,11 +38,15 @@ class HostShares {
                                                   const std::vector<RailDescription>& rails);
   ~HostShares();
 
+  /// Of all engines in that table that live, in no order.
+  static Result<std::vector<RailLoad>> loads(const std::string& name,
+                                             const std::vector<RailDescription>& rails);
+
   /// Tells what the scheduler has done with its rails, and sets their shares, if it is time.
   /// `numbers`: the scheduler's, by rail.
   void look(Scheduler& scheduler, const std::vector<uint32_t>& numbers, uint64_t now_ns);
-  /// When to look again while something is under way; kNever: nobody else uses these NICs.
-  uint64_t next_ns() const { return has_neighbours_ ? next_ns_ : kNever; }
+  /// When to look again; kNever: nothing is under way, or nobody else uses these NICs.
+  uint64_t next_ns() const { return was_active_ && has_neighbours_ ? next_ns_ : kNever; }
 
  private:
   struct Row;

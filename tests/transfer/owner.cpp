@@ -14,12 +14,14 @@
 //   report                         -> one line of JSON
 //   load NAME ADDRESS SIZE BATCH THREADS -> loading   (each thread writes batches of so many times
 //                                     SIZE bytes there, on and on)
+//   unload                         -> over, or why it ended before
 //   moved                          -> how many bytes of slices that were so far, or why it ended
 //   leave                          -> it closes its engine and ends
 #include <fcntl.h>
 #include <sched.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <iostream>
 #include <mutex>
@@ -111,6 +113,8 @@ std::string notified(Transfer& transfer) {
 struct Load {
   std::mutex mutex;
   std::string wrong;
+  std::atomic<bool> is_over = false;
+  std::vector<std::thread> threads_at_work;
 
   std::string start(Transfer& transfer, const Memory& memory, std::istringstream& line) {
     std::string name;
@@ -121,13 +125,13 @@ struct Load {
     const auto segment = transfer.open_segment(name, seconds(10));
     if (!segment.ok()) return segment.status().message();
     for (int i = 0; i < threads; ++i)
-      std::thread([&transfer, &memory, this, segment, address, size_bytes, batch] {
+      threads_at_work.emplace_back([&transfer, &memory, this, segment, address, size_bytes, batch] {
         const Transfer::Request write{segment.value(), Transfer::Operation::kWrite,
                                       memory.bytes.data(), address, size_bytes};
         const std::vector<Transfer::Request> writes(batch, write);
-        while (write_once(transfer, writes)) {
+        while (!is_over && write_once(transfer, writes)) {
         }
-      }).detach();
+      });
     return "loading";
   }
   bool write_once(Transfer& transfer, const std::vector<Transfer::Request>& writes) {
@@ -142,6 +146,13 @@ struct Load {
     (void)transfer.forget(batch);
     const std::lock_guard lock(mutex);
     return wrong.empty();
+  }
+  std::string stop() {
+    is_over = true;
+    for (std::thread& thread : threads_at_work) thread.join();
+    threads_at_work.clear();
+    is_over = false;
+    return wrong.empty() ? "over" : wrong;
   }
   std::string moved(Transfer& transfer) {
     constexpr std::string_view kBytes = "\"delivered_bytes\":";
@@ -161,6 +172,7 @@ std::string answer(Transfer& transfer, std::vector<Memory>& memory, std::istring
   line >> what;
   if (what == "notified") return notified(transfer);
   if (what == "load") return load.start(transfer, memory.front(), line);
+  if (what == "unload") return load.stop();
   if (what == "moved") return load.moved(transfer);
   if (what == "report") return transfer.report(Transfer::Form::kJson).value();
   if (what == "break" || what == "kill") {
@@ -235,4 +247,5 @@ int main(int count, char** arguments) {
     if (!said.empty() && said.back() == '\n') said.pop_back();
     std::cout << said << std::endl;
   }
+  (void)load.stop();
 }

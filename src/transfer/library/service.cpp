@@ -142,7 +142,11 @@ Result<uint64_t> Service::open_segment(const std::string& text, uint64_t limit_u
     return engine.ways_up(segment).first;
   });
   if (up > 0) return segment;
+  const bool has_descriptors = Descriptor(dup(events_.get())).get() >= 0;
   with([&](Engine& engine) { (void)engine.close_segment(segment); });
+  if (!has_descriptors)
+    return Status::error("segment '" + text + "': this process may open no more descriptors",
+                         "Raise `ulimit -n`: docs/cluster.md says what a peer takes");
   return Status::error("segment '" + text + "': no rail of it has answered within the time limit",
                        "`braid segments " + text + "` shows its rails");
 }

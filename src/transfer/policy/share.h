@@ -22,7 +22,7 @@ struct ShareRow {
 /// What a scheduler has done with a rail.
 struct RailUse {
   uint64_t delivered_bytes = 0;  ///< in all
-  bool is_active = false;        ///< something is in flight there, or waits for its pace
+  bool is_active = false;        ///< something is or was in flight since the last look, or waits
   bool is_full = false;          ///< slices have waited for it since the last look
 };
 

@@ -14,6 +14,7 @@ const std::vector<FigureRow>& figure_rows() {
       {"incast", "16 hosts write to one", incast},
       {"urgent", "4 KB urgent beside 64 MB bulk", urgent},
       {"share", "processes that share the NICs of a host", share},
+      {"cluster", "one host of 2 to 1,000: ways, probes, what the store sees", cluster_figure},
   };
   return rows;
 }

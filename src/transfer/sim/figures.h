@@ -25,5 +25,6 @@ Figure tiers_figure(const Clusters& clusters, int seeds);
 Figure incast(const Clusters& clusters, int seeds);
 Figure urgent(const Clusters& clusters, int seeds);
 Figure share(const Clusters& clusters, int seeds);
+Figure cluster_figure(const Clusters& clusters, int seeds);
 
 }  // namespace braid::transfer::sim
