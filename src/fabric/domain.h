@@ -127,9 +127,9 @@ class Domain {
   /// Makes a peer known. It needs no answer: a peer that is not there fails what is posted to it.
   virtual Result<uint32_t> connect(Bytes address) = 0;
   virtual void disconnect(uint32_t peer) = 0;
-  /// Of a peer that is not disconnected yet, and is written to no more. What is under way to it ends
-  /// as failed before long, as far as nobody can read its sources then. On some wires that is so
-  /// only once the peer's process has ended; `has_ended` says so. Here: wires that notice by
+  /// Of a peer that is not disconnected yet, and is written to no more. What is under way to it
+  /// ends as failed before long, as far as nobody can read its sources then. On some wires that is
+  /// so only once the peer's process has ended; `has_ended` says so. Here: wires that notice by
   /// themselves.
   virtual void abandon(uint32_t /*peer*/, bool /*has_ended*/) {}
 

@@ -238,7 +238,7 @@ class Engine final : private Worker::Listener {
     std::map<uint64_t, uint64_t> targets;  // by its grants
     NumberRanges revoked;                  // of its grants, those from revoked_below on
     uint64_t revoked_below = 0;
-    uint64_t next_grant = 0;              // its number of what it is granted next
+    uint64_t next_grant = 0;               // its number of what it is granted next
     std::map<uint64_t, uint64_t> granted;  // by its numbers, until it has confirmed the revocation
   };
   struct Region {
@@ -253,7 +253,7 @@ class Engine final : private Worker::Listener {
     uint64_t number = 0;  // as the peer knows it
     Fence fence = Fence::kLive;
     uint64_t deadline_ns = ~uint64_t{0};  // of its revocation, the earliest
-    std::vector<uint32_t> rails;  // the domains' regions
+    std::vector<uint32_t> rails;          // the domains' regions
     std::vector<uint32_t> doors;  // by rail, once they are being closed: they fence it when drained
     bool removal_fences = true;   // on every rail
     bool is_closed = false;       // the regions were removed

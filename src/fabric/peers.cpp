@@ -136,9 +136,7 @@ Status Engine::connect_doors(Peer& peer, const Doors& doors) {
   return {};
 }
 
-std::optional<uint64_t> Engine::accept() {
-  return take_front(newcomers_);
-}
+std::optional<uint64_t> Engine::accept() { return take_front(newcomers_); }
 
 std::optional<uint64_t> Engine::find_peer(uint64_t engine) const {
   const auto found = peer_of_engine_.find(engine);
@@ -178,9 +176,7 @@ Result<PeerFailure> Engine::peer_failure(uint64_t id) const {
   return peer->failure;
 }
 
-std::optional<uint64_t> Engine::next_failed() {
-  return take_front(failed_);
-}
+std::optional<uint64_t> Engine::next_failed() { return take_front(failed_); }
 
 /// The peer has said our number of the connection: it lives, and means this connection.
 void Engine::connected(uint64_t id) {
@@ -286,8 +282,7 @@ void Engine::remove_peer(uint64_t id) {
   std::erase(failed_, id);
   if (peer->is_newcomer && peer->state == PeerState::kConnecting) --handshakes_;
   peer->is_leaving = true;  // only now: what has just ended is not to remove it
-  if (!remove_if_drained(id))
-    add_deadline(now_ns_ + options_.farewell_ns, Due::kFarewell, id);
+  if (!remove_if_drained(id)) add_deadline(now_ns_ + options_.farewell_ns, Due::kFarewell, id);
 }
 
 /// It will take nothing more: what is under way to it is to end.

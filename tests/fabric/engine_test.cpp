@@ -110,8 +110,7 @@ TEST_P(EngineTest, ACancelledWriteEndsOnceNothingOfItIsUnderWay) {
   const uint32_t immediate = owner_->counters().acquire().value();
   const uint64_t expected = immediates_of_write(source.size());
   const Slice all{0, 0, source.size()};
-  const uint64_t ticket =
-      writer_->write(from, opened.target, all, immediate, deadline()).value();
+  const uint64_t ticket = writer_->write(from, opened.target, all, immediate, deadline()).value();
   writer_->step(wire_->now_ns());
   ASSERT_TRUE(writer_->cancel(ticket).ok());
   EXPECT_FALSE(writer_->remove_region(from).ok()) << "a part is under way";
@@ -128,7 +127,8 @@ TEST_P(EngineTest, ACancelledWriteEndsOnceNothingOfItIsUnderWay) {
 
   source = untouched;
   const uint32_t again = owner_->counters().acquire().value();
-  const uint64_t small = writer_->write(from, opened.target, {0, 0, 100}, again, deadline()).value();
+  const uint64_t small =
+      writer_->write(from, opened.target, {0, 0, 100}, again, deadline()).value();
   writer_->step(wire_->now_ns());
   ASSERT_TRUE(writer_->cancel(small).ok());
   EXPECT_EQ(end_of(small), TicketState::kDone) << "all of it was under way";

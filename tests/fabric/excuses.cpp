@@ -108,8 +108,8 @@ bool World::may_fail(const Job& job, Failure why) const {
 
 bool World::may_part_fail(const Job& job) const {
   return job.was_cancelled || may_fail(job, Failure::kDeadline) ||
-         may_fail(job, Failure::kRevoked) ||
-         may_fail(job, Failure::kDisconnected) || may_fail(job, Failure::kNetwork);
+         may_fail(job, Failure::kRevoked) || may_fail(job, Failure::kDisconnected) ||
+         may_fail(job, Failure::kNetwork);
 }
 
 /// Its descriptor. The owner revokes one without bytes at once.

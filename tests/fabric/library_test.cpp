@@ -290,8 +290,9 @@ TEST_P(FabricTest, WhatIsWrongIsAnErrorInWords) {
   EXPECT_STREQ(braid_fabric_last_error(), "a pointer that must be given is null");
   const braid_fabric_pages none{nullptr, 4096, 0};
   uint64_t ticket = 0;
-  EXPECT_EQ(braid_fabric_write_pages(writer_->get(), 1, &none, 1, &none, 4096, 3, nullptr, 0, &ticket),
-            BRAID_ERROR_ARGUMENT);
+  EXPECT_EQ(
+      braid_fabric_write_pages(writer_->get(), 1, &none, 1, &none, 4096, 3, nullptr, 0, &ticket),
+      BRAID_ERROR_ARGUMENT);
   EXPECT_STREQ(braid_fabric_last_error(), "a list of pages is null, and page_count counts them");
   braid_fabric_options two_of_none{};
   two_of_none.struct_bytes = sizeof two_of_none;

@@ -277,7 +277,8 @@ TEST_F(PeersTest, WhoWasGivenUpAndGoesOnWritesNothingIntoMemoryThatIsFenced) {
 TEST_F(PeersTest, ACancelledBarrierWaitsForNobody) {
   const uint64_t of_writer = net_.connect(owner_, writer_);
   const uint32_t here = owner_.engine->counters().acquire().value();
-  const uint64_t group = owner_.engine->add_group({{of_writer, 0, make_immediate(7, 1), here}}).value();
+  const uint64_t group =
+      owner_.engine->add_group({{of_writer, 0, make_immediate(7, 1), here}}).value();
   const uint64_t ticket = owner_.engine->barrier(group, ~uint64_t{0}).value();
   net_.run(200);
   EXPECT_EQ(owner_.engine->state(ticket).value(), TicketState::kPending);
@@ -303,8 +304,7 @@ TEST_F(PeersTest, OfACancelledScatterThePartsThatAreUnderWayEndAsTheyWouldHave) 
                              .value();
   net.pause(slow);
   const std::vector<Part> parts{{{0, 0, 512}, {}}, {{0, 0, 512}, {}}};
-  const uint64_t ticket =
-      writer.engine->scatter(first.from, group, parts, ~uint64_t{0}).value();
+  const uint64_t ticket = writer.engine->scatter(first.from, group, parts, ~uint64_t{0}).value();
   ASSERT_TRUE(net.run(5'000, [&] { return first.landed() == 512; }));
   net.run(500);
   ASSERT_TRUE(writer.engine->cancel(ticket).ok());
@@ -331,17 +331,16 @@ TEST_F(PeersTest, ManyRevocationsBesideALongLivedGrantAreRemembered) {
     const Granted granted = owner.engine->grant(lasting.region, lasting.peer, 0, 512).value();
     revoked = granted.descriptor;
     ASSERT_TRUE(owner.engine->revoke(granted.grant, net.now_ns() + 1'000'000'000).ok());
-    ASSERT_TRUE(net.run(1'000, [&] {
-      return owner.engine->fence(granted.grant).value() == Fence::kFenced;
-    }));
+    ASSERT_TRUE(net.run(
+        1'000, [&] { return owner.engine->fence(granted.grant).value() == Fence::kFenced; }));
     ASSERT_TRUE(owner.engine->forget_grant(granted.grant).ok());
   }
   EXPECT_FALSE(writer.engine->next_failed());
   EXPECT_EQ(writer.engine->open_target(revoked).status().message(),
             "the owner has revoked this descriptor");
   const uint64_t ticket = lasting.write(0, 512);
-  EXPECT_TRUE(net.run(
-      1'000, [&] { return writer.engine->state(ticket).value() == TicketState::kDone; }));
+  EXPECT_TRUE(
+      net.run(1'000, [&] { return writer.engine->state(ticket).value() == TicketState::kDone; }));
 }
 
 TEST_F(PeersTest, OfTwoWhoRevokeTheEarlierLimitCounts) {
@@ -367,9 +366,8 @@ TEST_F(PeersTest, MemoryThatIsNotFencedByItsLimitIsQuarantined) {
   for (uint64_t engine = 1; engine < 40 && drained_late < 3; engine += 2) {
     SmallNet::Node &owner = net.add(engine), &writer = net.add(engine + 1);
     const uint64_t peer = owner.engine->connect(writer.engine->address(), ~uint64_t{0}).value();
-    ASSERT_TRUE(net.run(1e6, [&] {
-      return owner.engine->peer_state(peer).value() == PeerState::kConnected;
-    }));
+    ASSERT_TRUE(net.run(
+        1e6, [&] { return owner.engine->peer_state(peer).value() == PeerState::kConnected; }));
     std::vector<std::byte> memory(512);
     const uint64_t region = owner.engine->add_region(memory).value();
     const uint64_t grant = owner.engine->grant(region, peer, 0, 512).value().grant;

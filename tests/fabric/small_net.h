@@ -141,7 +141,7 @@ class SmallNet {
 
   EngineOptions options;
   size_t rail_count = 1;
-  std::vector<double> rail_gbps;  // of each rail; empty: all have the network's speed
+  std::vector<double> rail_gbps;          // of each rail; empty: all have the network's speed
   std::vector<uint32_t> ended_processes;  // numbers of nodes, from 1
 
  private:

@@ -39,13 +39,11 @@ class UnequalRails : public testing::TestWithParam<std::vector<double>> {
 
   /// Until the owner has counted all. In time, and each rail has its share.
   void expect_shares(uint64_t immediates) {
-    const double sum_gbps =
-        std::accumulate(GetParam().begin(), GetParam().end(), 0.0);
+    const double sum_gbps = std::accumulate(GetParam().begin(), GetParam().end(), 0.0);
     const uint64_t begun_ns = net_.now_ns();
     const double ideal_us = kSizeBytes / sum_gbps / 1e3;
-    ASSERT_TRUE(net_.run(20 * ideal_us, [&] {
-      return owner_->engine->counters().count(immediate_) == immediates;
-    }));
+    ASSERT_TRUE(net_.run(
+        20 * ideal_us, [&] { return owner_->engine->counters().count(immediate_) == immediates; }));
     const double took_us = static_cast<double>(net_.now_ns() - begun_ns) / 1e3;
     EXPECT_LT(took_us, 1.25 * ideal_us);
     EXPECT_EQ(memory_, source_);
@@ -66,18 +64,17 @@ class UnequalRails : public testing::TestWithParam<std::vector<double>> {
 };
 
 TEST_P(UnequalRails, ASlowRailDoesNotHoldTheEndOfAWriteBack) {
-  ASSERT_TRUE(writer_->engine
-                  ->write(from_, target_, {0, 0, kSizeBytes}, immediate_, ~uint64_t{0})
-                  .ok());
+  ASSERT_TRUE(
+      writer_->engine->write(from_, target_, {0, 0, kSizeBytes}, immediate_, ~uint64_t{0}).ok());
   expect_shares(kSizeBytes / kSliceBytes);
 }
 
 TEST_P(UnequalRails, NorThatOfPages) {
   Pages pages{{}, kPage, 0};
   for (uint32_t page = 0; page < kSizeBytes / kPage; ++page) pages.indices.push_back(page);
-  ASSERT_TRUE(writer_->engine
-                  ->write_pages(from_, target_, kPage, pages, pages, immediate_, ~uint64_t{0})
-                  .ok());
+  ASSERT_TRUE(
+      writer_->engine->write_pages(from_, target_, kPage, pages, pages, immediate_, ~uint64_t{0})
+          .ok());
   expect_shares(kSizeBytes / kPage);
 }
 

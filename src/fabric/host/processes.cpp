@@ -31,7 +31,8 @@ std::array<uint64_t, 2> boot_id() {
   return id;
 }
 
-/// In clock ticks after the boot; 0: there is no such process, or it is hidden. Source: proc(5), field 22 of stat.
+/// In clock ticks after the boot; 0: there is no such process, or it is hidden. Source: proc(5),
+/// field 22 of stat.
 uint64_t started(uint32_t process) {
   std::ifstream file("/proc/" + std::to_string(process) + "/stat");
   std::string line;

@@ -64,7 +64,7 @@ unsigned long inode_of(int descriptor) {
 }
 
 std::vector<Connection> find(std::span<const std::byte> name,
-                           bool (*is_it)(int, const std::vector<std::byte>&)) {
+                             bool (*is_it)(int, const std::vector<std::byte>&)) {
   std::vector<Connection> found;
   const std::vector<std::byte> place = place_of(name);
   const std::unique_ptr<DIR, CloseFolder> folder(opendir("/proc/self/fd"));

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "fabric/ofi/doors.h"
 #include "fabric/ofi/connections.h"
+#include "fabric/ofi/doors.h"
 #include "fabric/ofi/robust_locks.h"
 #include "fabric/ofi/sleepers.h"
 #include "fabric/ofi/station.h"
