@@ -70,6 +70,8 @@ typedef enum braid_serving_state {
 } braid_serving_state;
 
 #define BRAID_SERVING_NO_TOKEN INT64_MIN
+/* Times lie within it, on both sides of 0; as an objective it is none. */
+#define BRAID_SERVING_TIME_MAX_US (INT64_C(1) << 60)
 
 typedef struct braid_serving_request {
   uint64_t id;               /* its own in this view */

@@ -1,5 +1,7 @@
 #include "kv/block_table.h"
 
+#include <utility>
+
 namespace braid::kv {
 namespace {
 
@@ -230,8 +232,7 @@ Refusal BlockTable::end_load(BlockId id, bool ok) {
   block->lands_as = BlockState::kSynced;
   if (!ok) {
     block->last.step = step_;  // a step that was ordered behind the load may be reading the slot
-    free_gpu_slot(*block);
-    set_state(*block, BlockState::kHostOnly);
+    lose_gpu_copy(*block, lands_as == BlockState::kSynced);
     return Refusal::kNone;
   }
   if (lands_as != BlockState::kSynced) free_host_slot(*block);
@@ -300,16 +301,18 @@ void BlockTable::lose_gpu() {
     Block& block = entry.block;
     if (!entry.is_alive) continue;
     block.is_leaving = false;
-    block.lands_as = BlockState::kSynced;
     block.last = {};
-    free_gpu_slot(block);
-    if (block.is_on_host()) {
-      set_state(block, BlockState::kHostOnly);
-    } else {
-      free_host_slot(block);
-      set_state(block, BlockState::kLost);
-    }
+    const BlockState lands_as = std::exchange(block.lands_as, BlockState::kSynced);
+    lose_gpu_copy(block, block.is_on_host() && lands_as == BlockState::kSynced);
   }
+}
+
+/// `is_on_host`: all of it. A step that was ordered behind a load writes tokens that the host's
+/// copy lacks: what has only that is no block any more.
+void BlockTable::lose_gpu_copy(Block& block, bool is_on_host) {
+  free_gpu_slot(block);
+  if (!is_on_host) free_host_slot(block);
+  set_state(block, is_on_host ? BlockState::kHostOnly : BlockState::kLost);
 }
 
 }  // namespace braid::kv

@@ -208,6 +208,7 @@ class BlockTable {
   Block* find_mutable(BlockId id) { return const_cast<Block*>(find(id)); }
   void set_state(Block& block, BlockState state);
   void free_gpu_slot(Block& block);
+  void lose_gpu_copy(Block& block, bool is_on_host);
   void free_host_slot(Block& block);
   void enqueue_unsynced(BlockId id, Block& block);
 

@@ -297,15 +297,19 @@ class World {
     table_.pass(done_);
   }
 
+  /// A step that was ordered behind a load writes what the host's copy lacks.
+  static bool is_whole_on_host(const ModelBlock& block) {
+    return block.state == BlockState::kSynced || block.state == BlockState::kHostOnly ||
+           (block.state == BlockState::kLoading && block.lands_as == BlockState::kSynced);
+  }
+
   bool end_badly(ModelBlock& block) {
     if (block.state == BlockState::kSyncing) {
       expect(true, table_.end_sync(block.id, false));
       block.state = BlockState::kSealed;
     } else if (block.state == BlockState::kLoading && block.batch <= done_.up) {
-      // What an ordered step has written since is not in the host's copy.
-      block.value = on_host_[table_.find(block.id)->host_slot];
       expect(true, table_.end_load(block.id, false));
-      block.state = BlockState::kHostOnly;
+      block.state = is_whole_on_host(block) ? BlockState::kHostOnly : BlockState::kLost;
     } else {
       return false;
     }
@@ -323,12 +327,7 @@ class World {
     table_.pass(done_);
     on_gpu_.assign(kMostSlots, {});
     for (ModelBlock& block : blocks_) {
-      const bool is_on_host = block.state == BlockState::kSynced ||
-                              block.state == BlockState::kHostOnly ||
-                              block.state == BlockState::kLoading;
-      // What an ordered step has written since is gone with the GPU.
-      if (is_on_host) block.value = on_host_[table_.find(block.id)->host_slot];
-      block.state = is_on_host ? BlockState::kHostOnly : BlockState::kLost;
+      block.state = is_whole_on_host(block) ? BlockState::kHostOnly : BlockState::kLost;
       block.is_leaving = false;
       block.lands_as = BlockState::kSynced;
     }

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -103,8 +104,18 @@ TEST_F(ServingAbi, WrongArgumentsAreNamed) {
   requests_ = {request(7, 12, 8)};
   EXPECT_EQ(decide(10), BRAID_ERROR_ARGUMENT);
   EXPECT_TRUE(says("request 7") && says("12")) << braid_serving_last_error();
+  requests_ = {request(8, BRAID_SERVING_WAITING, 8)};
+  requests_[0].ttft_objective_us = INT64_MAX;  // its sum with the arrival has no meaning
+  EXPECT_EQ(decide(10), BRAID_ERROR_ARGUMENT);
+  EXPECT_TRUE(says("request 8") && says("time")) << braid_serving_last_error();
+  requests_[0].ttft_objective_us = BRAID_SERVING_TIME_MAX_US;
+  EXPECT_EQ(decide(10), BRAID_OK) << braid_serving_last_error();
+  requests_[0].length_rank = std::nan("");
+  EXPECT_EQ(decide(10), BRAID_ERROR_ARGUMENT);
+  EXPECT_TRUE(says("length_rank")) << braid_serving_last_error();
   EXPECT_EQ(braid_serving_decide(nullptr, nullptr, nullptr, nullptr, nullptr),
             BRAID_ERROR_ARGUMENT);
+  braid_serving_default_parameters(nullptr);
 }
 
 }  // namespace

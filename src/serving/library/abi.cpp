@@ -2,6 +2,7 @@
 #include "braid/serving_abi.h"
 
 #include <algorithm>
+#include <cmath>
 #include <exception>
 #include <memory>
 #include <new>
@@ -45,6 +46,10 @@ std::string of_request(const braid_serving_request& request, const std::string& 
   return "braid_serving_request " + std::to_string(request.id) + ": " + what;
 }
 
+bool is_time(int64_t time_us) {
+  return -BRAID_SERVING_TIME_MAX_US <= time_us && time_us <= BRAID_SERVING_TIME_MAX_US;
+}
+
 // Empty: nothing.
 std::string what_is_wrong(const braid_serving_request& request) {
   if (request.state < BRAID_SERVING_WAITING || request.state > BRAID_SERVING_LOADING)
@@ -52,6 +57,16 @@ std::string what_is_wrong(const braid_serving_request& request) {
   if (request.priority > UINT8_MAX)
     return of_request(request,
                       "its priority is " + std::to_string(request.priority) + ". Give 0 to 255");
+  const bool has_times =
+      is_time(request.ttft_objective_us) && is_time(request.tbt_objective_us) &&
+      is_time(request.arrival_us) && is_time(request.running_since_us) &&
+      (request.last_token_us == BRAID_SERVING_NO_TOKEN || is_time(request.last_token_us));
+  if (!has_times)
+    return of_request(request, "a time of it is beyond what can be added. Give at most " +
+                                   std::to_string(BRAID_SERVING_TIME_MAX_US) +
+                                   ", which is also no objective");
+  if (!std::isfinite(request.length_rank))
+    return of_request(request, "its length_rank is no number. Give 0 if there is none");
   return {};
 }
 
@@ -99,6 +114,7 @@ bool is_short(const Struct& given) {
 }  // namespace
 
 void braid_serving_default_parameters(braid_serving_parameters* parameters) {
+  if (parameters == nullptr) return;
   const PolicyParameters defaults;
   *parameters = {sizeof(braid_serving_parameters), defaults.lag.alpha,       defaults.lag.beta_tbt,
                  defaults.lag.beta_ttft,           defaults.transfer_blocks, defaults.late_only};
@@ -147,6 +163,8 @@ braid_status braid_serving_decide(const braid_serving_policy* policy,
     const bool has_lists = view->requests != nullptr && preempt != nullptr && admit != nullptr;
     if (view->request_count > 0 && !has_lists) return refuse("a list that must be given is null");
     if (view->block_bytes == 0) return refuse("braid_serving_view: block_bytes is 0");
+    if (!is_time(view->now_us) || !is_time(view->step_us))
+      return refuse("braid_serving_view: a time of it is beyond what can be added");
     std::vector<RequestView> requests;
     requests.reserve(view->request_count);
     for (const braid_serving_request& request : std::span(view->requests, view->request_count)) {
