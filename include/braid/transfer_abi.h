@@ -69,10 +69,10 @@ typedef struct braid_transfer_options {
   const char* store;            /* where the names of a cluster are kept: "redis://10.0.0.1:6379" or
                                    "etcd://10.0.0.1:2379" (which opens libcurl). NULL: what
                                    BRAID_TRANSFER_STORE says, and without it none */
-  int gpu_memory;               /* 1: memory of GPUs may be registered. Engines that are to reach each
-                                   other's agree; host memory and files move between those that do
-                                   not, too. With `providers`, those count: "local", and names that
-                                   end with "+gpu" */
+  int gpu_memory; /* 1: memory of GPUs may be registered. Engines that are to reach each
+                     other's agree; host memory and files move between those that do
+                     not, too. With `providers`, those count: "local", and names that
+                     end with "+gpu" */
 } braid_transfer_options;
 
 BRAID_API braid_status braid_transfer_open(const braid_transfer_options* options,

@@ -94,7 +94,7 @@ struct RequestSpec {
   uint64_t address = 0;
   Borders borders;
   uint64_t deadline_ns = kNever;
-  bool is_whole = false;  ///< goes as one slice, without borders
+  bool is_whole = false;         ///< goes as one slice, without borders
   uint64_t slice_bytes_min = 0;  ///< where SliceRules say less
 };
 
