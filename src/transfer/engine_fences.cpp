@@ -1,0 +1,74 @@
+// Engine: ways that are late or broken, until nothing that was posted there can land any more.
+#include <algorithm>
+#include <utility>
+
+#include "transfer/engine.h"
+
+namespace braid::transfer {
+
+/// Late is not lost: what ends by itself soon needs no link to be closed. A peer's only link that
+/// works is given longer, since nothing moves until it is up again.
+void Engine::want_fence(uint32_t id) {
+  constexpr uint64_t kPatienceNs = 10'000'000;
+  constexpr uint64_t kPatienceOfLastNs = 1'000'000'000;
+  Path& path = paths_.at(id);
+  const std::vector<uint32_t>& all = peers_.find(path.peer)->paths;
+  const bool has_others = std::any_of(all.begin(), all.end(), [&](uint32_t other) {
+    return other != id && is_up(paths_.at(other)) &&
+           scheduler_.view(other, now_ns_).state == PathState::kUp;
+  });
+  path.fence_ns = now_ns_ + (!is_up(path) ? 0 : has_others ? kPatienceNs : kPatienceOfLastNs);
+  fences_wanted_.push_back(id);
+  look_after_fences();
+}
+
+void Engine::way_failed(uint32_t way) {
+  scheduler_.path_failed(way, now_ns_);
+  const Peer& peer = *peers_.find(paths_.at(way).peer);
+  const auto through = peer.through_host.find(way);
+  if (through != peer.through_host.end()) scheduler_.path_failed(through->second, now_ns_);
+}
+
+/// Both paths that use it: whoever wanted it, its link is closed.
+void Engine::way_fenced(uint32_t way) {
+  const Peer& peer = *peers_.find(paths_.at(way).peer);
+  const auto through = peer.through_host.find(way);
+  fenced(way);
+  if (through == peer.through_host.end()) return;
+  through_->stop(through->second);
+  fenced(through->second);
+}
+
+bool Engine::is_up(const Path& path) const {
+  return path.backend != &fabric_ || fabric_.is_up(path.rail_way);
+}
+
+/// What has arrived in memory of the engine's may still be on its way to a GPU.
+void Engine::fenced(uint32_t id) {
+  if (through_ && through_->holds(id)) {
+    fenced_below_.push_back(id);
+    return;
+  }
+  paths_.at(id).is_fencing = false;
+  scheduler_.fenced(id, now_ns_);
+}
+
+void Engine::look_after_fences() {
+  for (const uint32_t id : std::exchange(fenced_below_, {})) fenced(id);
+  std::erase_if(fences_wanted_, [&](uint32_t id) {
+    Path& path = paths_.at(id);
+    if (path.is_fencing) return true;
+    if (path.open == 0 && is_up(path)) {
+      scheduler_.fenced(id, now_ns_);
+      return true;
+    }
+    if (is_up(path) && now_ns_ < path.fence_ns) return false;
+    ++statistics_.fences;
+    path.is_fencing = true;
+    if (through_) through_->stop(id);
+    path.backend->fence(path.is_through_host ? path.rail_way : id);
+    return true;
+  });
+}
+
+}  // namespace braid::transfer
