@@ -104,10 +104,11 @@ class Liar {
     return MutableBytes(memory_).subspan((index + 1) * kMessageBytesMax, kMessageBytesMax);
   }
 
+  // The wire, which reads it until it is closed, goes before it.
+  std::vector<std::byte> memory_ = std::vector<std::byte>((kBuffers + 1) * kMessageBytesMax);
   std::unique_ptr<Domain> wire_;
   Secret secret_;
   SmallNet::Node* victim_;
-  std::vector<std::byte> memory_ = std::vector<std::byte>((kBuffers + 1) * kMessageBytesMax);
   uint32_t region_ = 0;
   uint32_t peer_ = 0;
   uint64_t sequence_ = 0;

@@ -54,6 +54,7 @@ class SmallNet {
     options.random = [this] { return random_.next(); };
   }
   ~SmallNet() {
+    network_.end();
     for (const auto& node : nodes_) node->engine.reset();
   }
 

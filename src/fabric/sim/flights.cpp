@@ -83,7 +83,7 @@ void Network::mend(const Domain& domain) {
 // The domain is gone: nobody reads its sources, but what is in the network may still land.
 void Network::close(Nic& nic) {
   for (const std::shared_ptr<Flight>& flight : nic.flights) {
-    leave_ghost(*flight);
+    if (!has_ended_) leave_ghost(*flight);
     flight->has_ended = true;
   }
   nics_[nic.id].reset();

@@ -70,6 +70,8 @@ class Network {
   /// Until `mend`: everything to and from this domain.
   void cut(const Domain& domain, Break how);
   void mend(const Domain& domain);
+  /// The run is over: nothing lands any more, and memory may go before the domains.
+  void end() { has_ended_ = true; }
 
   /// Called just before bytes land, with the run's clock at that time.
   std::function<void(const Landing&)> on_landing;
@@ -115,6 +117,7 @@ class Network {
   std::map<uint64_t, std::pair<uint64_t, int>> places_;  // the latest domain there, and its host
   std::map<std::pair<uint64_t, uint64_t>, int> classes_;
   uint32_t next_door_ = 1;
+  bool has_ended_ = false;
   const Nic* polled_ = nullptr;  // whose poll is running
 };
 
