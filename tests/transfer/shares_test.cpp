@@ -230,7 +230,7 @@ class HostSharesTest : public testing::Test {
   ~HostSharesTest() override { shm_unlink(name_.c_str()); }
 
   static std::vector<RailDescription> rails(const std::string& address) {
-    return {{"shm", "this host", 5, -1, {}}, {"tcp;ofi_rxm", address, 1, -1, {}}};
+    return {{"shm", "this host", 5, {}, {}}, {"tcp;ofi_rxm", address, 1, {}, {}}};
   }
   /// An engine with a slice in flight over its second rail.
   struct Engine {
