@@ -69,10 +69,10 @@ typedef struct braid_transfer_options {
   const char* store;            /* where the names of a cluster are kept: "redis://10.0.0.1:6379" or
                                    "etcd://10.0.0.1:2379" (which opens libcurl). NULL: what
                                    BRAID_TRANSFER_STORE says, and without it none */
-  int gpu_memory;               /* 1: memory of GPUs may be registered. Engines that are to reach each
-                                   other's agree; host memory and files move between those that do
-                                   not, too. With `providers`, those count: "local", and names that
-                                   end with "+gpu" */
+  int gpu_memory; /* 1: memory of GPUs may be registered. Engines that are to reach each
+                     other's agree; host memory and files move between those that do
+                     not, too. With `providers`, those count: "local", and names that
+                     end with "+gpu" */
 } braid_transfer_options;
 
 BRAID_API braid_status braid_transfer_open(const braid_transfer_options* options,
@@ -103,7 +103,8 @@ BRAID_API braid_status braid_transfer_register_memory(braid_transfer* transfer, 
 BRAID_API braid_status braid_transfer_allocate_memory(braid_transfer* transfer, size_t size_bytes,
                                                       int rights, void** memory, uint64_t* buffer);
 /* Until no peer can write there. BRAID_ERROR_ARGUMENT while a request uses it;
- * BRAID_ERROR_UNAVAILABLE if a peer has not let go by the limit: keep the memory then. */
+ * BRAID_ERROR_UNAVAILABLE if a peer has not let go by the limit: keep the memory then, and call
+ * again, which waits again. No request can use it any more meanwhile. */
 BRAID_API braid_status braid_transfer_unregister_memory(braid_transfer* transfer, uint64_t buffer,
                                                         uint64_t limit_us);
 
@@ -162,8 +163,8 @@ typedef struct braid_transfer_request {
   void* local;      /* within one buffer that is registered here */
   uint64_t address; /* within one range of the segment; of a file: the position */
   uint64_t size_bytes;
-  int operation;
-  int urgency;
+  int operation;     /* braid_transfer_operation */
+  int urgency;       /* braid_transfer_urgency */
   uint64_t limit_us; /* then it fails, once nothing of it can land any more; 0: none */
 } braid_transfer_request;
 
@@ -178,7 +179,8 @@ typedef struct braid_transfer_notification {
 #define BRAID_TRANSFER_NOTIFICATION_BYTES 3072 /* of the name and the payload together */
 
 /* Reads and writes, in any order, to any segments. Lists are read during the call only. What is
- * wrong with one request is that request's outcome alone. `notification` may be NULL. */
+ * wrong with one request is that request's outcome alone; but one whose operation or urgency there
+ * is not is BRAID_ERROR_ARGUMENT, and nothing is submitted. `notification` may be NULL. */
 BRAID_API braid_status braid_transfer_submit(braid_transfer* transfer,
                                              const braid_transfer_request* requests, size_t count,
                                              const braid_transfer_notification* notification,
