@@ -78,7 +78,7 @@ typedef struct braid_transfer_options {
 BRAID_API braid_status braid_transfer_open(const braid_transfer_options* options,
                                            braid_transfer** transfer);
 /* What is under way ends here; no memory is used any more. NULL is allowed. Peers are told, which
- * takes up to 200 ms. */
+ * takes up to 200 ms, and before that notifications of batches that have ended, up to 1 s. */
 BRAID_API void braid_transfer_close(braid_transfer* transfer);
 
 /* "braid://host:port/incarnation": what others open. Text that ends with a 0: *needed_bytes is its
@@ -169,7 +169,8 @@ typedef struct braid_transfer_request {
 } braid_transfer_request;
 
 /* Told to the owner of `segment` behind the batch: once, after all bytes of all its requests are
- * there, in the order in which batches have ended; not at all if a request has failed. */
+ * there, in the order in which batches have ended; not at all if a request has failed, or the owner
+ * is lost. The segment may be closed meanwhile. */
 typedef struct braid_transfer_notification {
   uint64_t segment;
   const char* name;
@@ -180,7 +181,8 @@ typedef struct braid_transfer_notification {
 
 /* Reads and writes, in any order, to any segments. Lists are read during the call only. What is
  * wrong with one request is that request's outcome alone; but one whose operation or urgency there
- * is not is BRAID_ERROR_ARGUMENT, and nothing is submitted. `notification` may be NULL. */
+ * is not is BRAID_ERROR_ARGUMENT, and nothing is submitted. `notification` may be NULL; one for a
+ * segment that is gone, or the 1,025th that its owner has not taken, is refused likewise. */
 BRAID_API braid_status braid_transfer_submit(braid_transfer* transfer,
                                              const braid_transfer_request* requests, size_t count,
                                              const braid_transfer_notification* notification,

@@ -90,6 +90,65 @@ TEST_F(TransferCorners, UnregisterIsAskedAgainUntilTheMemoryIsFree) {
   EXPECT_FALSE(owner.transfer.unregister_memory(shared, 0s).ok()) << "it is gone";
 }
 
+// ---- Notifications ----
+
+TEST_F(TransferCorners, ANotificationComesThoughItsSegmentIsClosedBehindTheBatch) {
+  owner.add(0, kBytes, {true, true});
+  for (const bool is_closed_early : {false, true}) {
+    const std::string name = is_closed_early ? "closed early" : "closed late";
+    const auto batch =
+        me.transfer.submit({write(0, 2 << 20)}, Transfer::Notification{segment, name}).value();
+    const auto close = [&] { EXPECT_TRUE(me.transfer.close_segment(segment).ok()); };
+    if (is_closed_early) close();
+    EXPECT_TRUE(me.transfer.wait(batch, kLimit).value());
+    if (!is_closed_early) close();
+    const auto told = owner.transfer.next_notification(kLimit).value();
+    ASSERT_TRUE(told.has_value()) << name;
+    EXPECT_EQ(told->name, name);
+    segment = me.transfer.open_segment(owner.transfer.name().value(), kLimit).value();
+  }
+}
+
+TEST_F(TransferCorners, ANotificationComesThoughTheEngineIsClosedBehindTheBatch) {
+  owner.add(0, kBytes, {true, true});
+  {
+    Side other;
+    other.add(0, kBytes);
+    Transfer::Request one = write(0, 4096);
+    one.segment = other.transfer.open_segment(owner.transfer.name().value(), kLimit).value();
+    one.local = other.memory.data();
+    const auto batch =
+        other.transfer.submit({one}, Transfer::Notification{one.segment, "last words"}).value();
+    EXPECT_TRUE(other.transfer.wait(batch, kLimit).value());
+  }
+  const auto told = owner.transfer.next_notification(kLimit).value();
+  ASSERT_TRUE(told.has_value());
+  EXPECT_EQ(told->name, "last words");
+}
+
+TEST_F(TransferCorners, ANotificationForTheOwnSegmentComes) {
+  const auto own = me.transfer.open_segment(me.transfer.name().value(), kLimit).value();
+  const auto batch = me.transfer.submit({}, Transfer::Notification{own, "note to self"}).value();
+  EXPECT_TRUE(me.transfer.wait(batch, kLimit).value());
+  const auto told = me.transfer.next_notification(kLimit).value();
+  ASSERT_TRUE(told.has_value());
+  EXPECT_EQ(told->name, "note to self");
+  EXPECT_NE(me.transfer.name().value().find(told->from), std::string::npos);
+}
+
+/// Rather than to lose one without a word.
+TEST_F(TransferCorners, ANotificationThatCannotBeToldIsRefusedAtOnce) {
+  EXPECT_FALSE(me.transfer.submit({}, Transfer::Notification{Transfer::Segment{99}, "x"}).ok());
+  const auto own = me.transfer.open_segment(me.transfer.name().value(), kLimit).value();
+  const Transfer::Notification note{own, "x"};
+  size_t taken = 0, told = 0;
+  while (taken < 10'000 && me.transfer.submit({}, note).ok()) ++taken;
+  EXPECT_LT(taken, 10'000u) << "nobody takes them";
+  while (me.transfer.next_notification(0s).value()) ++told;
+  EXPECT_EQ(told, taken);
+  EXPECT_TRUE(me.transfer.submit({}, note).ok());
+}
+
 // ---- Arguments ----
 
 TEST_F(TransferCorners, AnOperationOrUrgencyThatIsNoneIsRefusedAndMovesNothing) {

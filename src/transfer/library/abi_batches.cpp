@@ -145,8 +145,9 @@ braid_status braid_transfer_submit(braid_transfer* transfer, const braid_transfe
           if (const Status known = check_request(requests[i]); !known.ok()) return report(known);
           all.push_back(request_of(requests[i]));
         }
-        *batch = service.with([&](Engine& engine) { return engine.submit(all, std::move(told)); });
-        return BRAID_OK;
+        return hand_out(
+            service.with([&](Engine& engine) { return engine.submit(all, std::move(told)); }),
+            batch);
       },
       batch);
 }
