@@ -248,6 +248,24 @@ void Engine::look_after_unused_peers() {
   });
 }
 
+// ---- Peers that end ----
+
+void Engine::lose_peer(uint64_t number) {
+  Peer& peer = *peers_.find(number);
+  if (std::exchange(peer.is_lost, true)) return;
+  ++statistics_.peers_lost;
+  fabric_.owner_ended(peer.who);
+  scheduler_.peer_lost(number, now_ns_);
+}
+
+void Engine::look_after_processes() {
+  constexpr uint64_t kLookNs = 20'000'000;
+  if (options_.processes == nullptr || now_ns_ < look_at_processes_ns_) return;
+  look_at_processes_ns_ = now_ns_ + kLookNs;
+  while (const std::optional<uint64_t> ended = options_.processes->next_ended())
+    if (peers_.find(*ended) != nullptr) lose_peer(*ended);
+}
+
 // ---- Files ----
 
 Result<uint64_t> Engine::ask_for_file(uint64_t segment, const std::string& path, Rights wanted) {

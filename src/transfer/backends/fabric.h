@@ -143,6 +143,8 @@ class FabricBackend final : public Backend {
 
   void look_after_peers();
   void dial_again();
+
+  // fabric_notifications.cpp
   void send_notifications();
   void deliver_own();
   void handle_notification(LinkOfRail link, const Notification& notification);
