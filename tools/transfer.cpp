@@ -201,9 +201,9 @@ Result<View> view_rails(const std::vector<transfer::RailDescription>& rails) {
   Table table({"RAIL", "ADDRESS", "GB/S", "NUMA NODE", "ENGINE OF", "MOVES GB/S", "MOVED GB"});
   for (size_t i = 0; i < rails.size(); ++i) {
     const transfer::RailDescription& rail = rails[i];
-    std::vector<std::string> cells = {rail.provider, rail.host_address,
-                                      fmt::format("{:.2f}", rail.gbps),
-                                      rail.place.numa_node < 0 ? "" : std::to_string(rail.place.numa_node)};
+    std::vector<std::string> cells = {
+        rail.provider, rail.host_address, fmt::format("{:.2f}", rail.gbps),
+        rail.place.numa_node < 0 ? "" : std::to_string(rail.place.numa_node)};
     nlohmann::ordered_json json = {{"rail", rail.provider},
                                    {"address", rail.host_address},
                                    {"gbps", rail.gbps},

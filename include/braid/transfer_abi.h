@@ -78,7 +78,7 @@ typedef struct braid_transfer_options {
 BRAID_API braid_status braid_transfer_open(const braid_transfer_options* options,
                                            braid_transfer** transfer);
 /* What is under way ends here; no memory is used any more. NULL is allowed. Peers are told, which
- * takes up to 200 ms. */
+ * takes up to 200 ms, and before that notifications of batches that have ended, up to 1 s. */
 BRAID_API void braid_transfer_close(braid_transfer* transfer);
 
 /* "braid://host:port/incarnation": what others open. Text that ends with a 0: *needed_bytes is its
@@ -103,7 +103,8 @@ BRAID_API braid_status braid_transfer_register_memory(braid_transfer* transfer, 
 BRAID_API braid_status braid_transfer_allocate_memory(braid_transfer* transfer, size_t size_bytes,
                                                       int rights, void** memory, uint64_t* buffer);
 /* Until no peer can write there. BRAID_ERROR_ARGUMENT while a request uses it;
- * BRAID_ERROR_UNAVAILABLE if a peer has not let go by the limit: keep the memory then. */
+ * BRAID_ERROR_UNAVAILABLE if a peer has not let go by the limit: keep the memory then, and call
+ * again, which waits again. No request can use it any more meanwhile. */
 BRAID_API braid_status braid_transfer_unregister_memory(braid_transfer* transfer, uint64_t buffer,
                                                         uint64_t limit_us);
 
@@ -162,13 +163,14 @@ typedef struct braid_transfer_request {
   void* local;      /* within one buffer that is registered here */
   uint64_t address; /* within one range of the segment; of a file: the position */
   uint64_t size_bytes;
-  int operation;
-  int urgency;
+  int operation;     /* braid_transfer_operation */
+  int urgency;       /* braid_transfer_urgency */
   uint64_t limit_us; /* then it fails, once nothing of it can land any more; 0: none */
 } braid_transfer_request;
 
 /* Told to the owner of `segment` behind the batch: once, after all bytes of all its requests are
- * there, in the order in which batches have ended; not at all if a request has failed. */
+ * there, in the order in which batches have ended; not at all if a request has failed, or the owner
+ * is lost. The segment may be closed meanwhile. */
 typedef struct braid_transfer_notification {
   uint64_t segment;
   const char* name;
@@ -178,7 +180,9 @@ typedef struct braid_transfer_notification {
 #define BRAID_TRANSFER_NOTIFICATION_BYTES 3072 /* of the name and the payload together */
 
 /* Reads and writes, in any order, to any segments. Lists are read during the call only. What is
- * wrong with one request is that request's outcome alone. `notification` may be NULL. */
+ * wrong with one request is that request's outcome alone; but one whose operation or urgency there
+ * is not is BRAID_ERROR_ARGUMENT, and nothing is submitted. `notification` may be NULL; one for a
+ * segment that is gone, or the 1,025th that its owner has not taken, is refused likewise. */
 BRAID_API braid_status braid_transfer_submit(braid_transfer* transfer,
                                              const braid_transfer_request* requests, size_t count,
                                              const braid_transfer_notification* notification,

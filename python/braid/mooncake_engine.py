@@ -111,13 +111,22 @@ class TransferEngine:
         try:
             address = socket.gethostbyname(host)
             has_rails = bool(os.environ.get("BRAID_FABRIC_NICS"))
-            self._engine = transfer.Transfer(listen=f"{address}:{port}", gpu_memory=_has_cuda(),
-                                             addresses=() if has_rails else (address,))
-            self._managed = _Managed(MANAGED_BYTES)
-            return self.register_memory(self._managed.address, MANAGED_BYTES)
+            engine = transfer.Transfer(listen=f"{address}:{port}", gpu_memory=_has_cuda(),
+                                       addresses=() if has_rails else (address,))
         except (transfer.Error, OSError) as error:
             log.error("initialize: %s", error)
             return -1
+        try:
+            managed = _Managed(MANAGED_BYTES)
+            engine.keep(managed.memory)
+            self._buffers[managed.address] = engine.register_memory(managed.address, MANAGED_BYTES,
+                                                                    EVERYTHING)
+        except (transfer.Error, OSError) as error:
+            engine.close()
+            log.error("initialize: %s", error)
+            return -1
+        self._engine, self._managed = engine, managed
+        return 0
 
     def get_rpc_port(self):
         """Others reach this engine at its host and this port."""
@@ -189,13 +198,16 @@ class TransferEngine:
         return self._engine.submit(self._segment(target), int(opcode), buffers, peers, lengths, told)
 
     def _end(self, batch):
-        """The causes of its failures; None: it has not ended in time."""
-        if not self._engine.wait(batch, _limit_s()):
+        """The causes of its failures; None: it was not done in time. The caller's memory is its own
+        again, so that a batch that was cancelled is waited for too."""
+        is_in_time = self._engine.wait(batch, _limit_s())
+        if not is_in_time:
             self._engine.cancel(batch)
-            return None
+            while not self._engine.wait(batch, _limit_s()):
+                log.warning("a batch that was cancelled has not let go of its memory yet")
         failed = {cause for cause in self._engine.outcomes(batch) if cause != transfer.DONE}
         self._engine.forget(batch)
-        return failed
+        return failed if is_in_time or not failed else None
 
     def batch_transfer_sync(self, target_hostname, buffers, peer_buffer_addresses, lengths, opcode,
                             notify=None, transport_hint=""):

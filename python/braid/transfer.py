@@ -3,6 +3,7 @@
 The library is the one that BRAID_TRANSFER_LIBRARY names, or else as _library.py says.
 """
 import ctypes
+import weakref
 
 from braid import _library as libraries
 
@@ -79,8 +80,18 @@ def _texts(texts):
     return (ctypes.c_char_p * len(texts))(*[text.encode() for text in texts])
 
 
+def _close(engine, kept):
+    """`kept` is let go after the engine, which uses it until then."""
+    _library.braid_transfer_close(engine)
+    kept.clear()
+
+
 class Transfer:
-    """An engine. Threads as transfer_abi.h says; ctypes gives the interpreter up during calls."""
+    """An engine. Threads as transfer_abi.h says; ctypes gives the interpreter up during calls.
+
+    It is closed by `close`, at the latest when nobody refers to it or the interpreter ends. Memory that
+    is registered stays until then, or is unregistered: `keep` sees to it.
+    """
 
     def __init__(self, listen=None, addresses=(), name=None, providers=(), secret_file=None,
                  allow_unauthenticated=False, store=None, gpu_memory=False):
@@ -90,11 +101,16 @@ class Transfer:
                           int(allow_unauthenticated), 0, encoded[3], int(gpu_memory))
         self._engine = ctypes.c_void_p()
         _call("open", ctypes.byref(options), ctypes.byref(self._engine))
+        self._kept = []
+        self._finalizer = weakref.finalize(self, _close, self._engine, self._kept)
+
+    def keep(self, owner):
+        """The object that owns registered memory lives until the engine is closed."""
+        self._kept.append(owner)
 
     def close(self):
-        if self._engine:
-            _library.braid_transfer_close(self._engine)
-            self._engine = None
+        self._engine = None
+        self._finalizer()
 
     def _text(self, name, *arguments):
         needed = ctypes.c_size_t()

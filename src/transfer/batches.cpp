@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/try.h"
 #include "transfer/engine.h"
 #include "transfer/providers.h"
 
@@ -38,18 +39,38 @@ uint32_t way_of(const BackendEvent& event) {
 
 // ---- Submitting ----
 
-uint64_t Engine::submit(const std::vector<Request>& requests,
-                        std::optional<NotificationRequest> notification) {
+Result<uint64_t> Engine::submit(const std::vector<Request>& requests,
+                                std::optional<NotificationRequest> notification) {
+  uint64_t told = 0;
+  if (notification) {
+    BRAID_LET(promised, promise(*notification));
+    told = promised;
+  }
   const uint64_t id = batches_.add({});
   Batch& batch = *batches_.find(id);
   batch.requests.resize(requests.size());
   batch.running.resize(requests.size());
   batch.status.request_count = requests.size();
   batch.notification = std::move(notification);
+  batch.told = told;
   for (size_t i = 0; i < requests.size(); ++i) start(id, i, requests[i]);
   if (requests.empty()) batch_ended(id, batch);
   post_all();
   return id;
+}
+
+/// Its owner stays known until it was told. None is lost for want of room.
+Result<uint64_t> Engine::promise(const NotificationRequest& notification) {
+  const Segment* segment = segments_.find(notification.segment);
+  if (segment == nullptr) return Status::error("the notification is for no segment (any more)");
+  Peer& peer = *peers_.find(segment->peer);
+  const size_t due = peer.notifications + fabric_.unanswered(peer.who);
+  if (due >= NotificationSender::kUnansweredMax)
+    return Status::error("as many as " + std::to_string(due) +
+                             " notifications to this owner are under way, the limit",
+                         "Submit it again once the owner has taken some");
+  ++peer.notifications;
+  return segment->peer;
 }
 
 Cause Engine::check_request(const Request& request, const Segment*& segment,
@@ -84,13 +105,15 @@ void Engine::start(uint64_t batch, size_t index, const Request& request) {
   running.index = index;
   running.operation = request.operation;
   running.buffer = buffer->id;
+  running.far = far_buffer(*segment, request);
+  ++uses_[running.buffer];
+  if (running.far != 0) ++uses_[running.far];
   running.is_on_gpu = buffer->lane != nullptr;
   running.local = {static_cast<std::byte*>(request.local), request.size_bytes};
   running.address = request.address;
   running.file = segment->file;
   const uint64_t number = running_.add(std::move(running));
   batches_.find(batch)->running[index] = number;
-  ++uses_[buffer->id];
   ++peers_.find(segment->peer)->requests;
   RequestSpec spec;
   spec.id = number;
@@ -109,6 +132,17 @@ void Engine::start(uint64_t batch, size_t index, const Request& request) {
   spec.deadline_ns = request.deadline_ns;
   spec.is_whole = is_doubtful(*segment, request);
   scheduler_.add(std::move(spec), now_ns_);
+}
+
+/// Copies within this process read or write it, too: it stays until they have ended.
+uint64_t Engine::far_buffer(const Segment& segment, const Request& request) const {
+  if (!peers_.find(segment.peer)->is_self || segment.file != 0) return 0;
+  const Buffer* far = owned_->buffers.containing(request.address, request.size_bytes);
+  return far == nullptr ? 0 : far->id;
+}
+
+void Engine::release(uint64_t buffer) {
+  if (--uses_[buffer] == 0) uses_.erase(buffer);
 }
 
 /// It leaves a range of the owner's, as far as is known here. The owner is asked for all of it at
@@ -169,11 +203,13 @@ void Engine::end(uint64_t id, size_t index, Cause cause, uint64_t delivered_byte
 
 void Engine::batch_ended(uint64_t id, Batch& batch) {
   ended_.push_back(id);
-  if (!batch.notification || batch.status.failed_count > 0) return;
+  if (!batch.notification) return;
   const NotificationRequest notification = *std::exchange(batch.notification, std::nullopt);
-  const Segment* segment = segments_.find(notification.segment);
-  if (segment == nullptr) return;
-  (void)fabric_.notify(peers_.find(segment->peer)->who, notification.name, notification.payload);
+  Peer& peer = *peers_.find(batch.told);
+  --peer.notifications;
+  if (batch.status.failed_count == 0 && !peer.is_lost)
+    (void)fabric_.notify(peer.who, notification.name, notification.payload);
+  drop_peer_if_unused(batch.told);
 }
 
 void Engine::request_ended(const RequestEnded& ended) {
@@ -181,7 +217,8 @@ void Engine::request_ended(const RequestEnded& ended) {
   if (found == nullptr) return;
   const Running running = *found;
   running_.erase(ended.request);
-  if (--uses_[running.buffer] == 0) uses_.erase(running.buffer);
+  release(running.buffer);
+  if (running.far != 0) release(running.far);
   --peers_.find(running.peer)->requests;
   Cause cause = cause_of(ended.outcome);
   if (cause != Cause::kNone && running.cause != Cause::kNone) cause = running.cause;
@@ -210,6 +247,7 @@ bool Engine::step(uint64_t now_ns) {
     for (const PieceEnd& end : through_->take_ends()) take(end);
   look_after_processes();
   look_after_fences();
+  look_after_unused_peers();
   if (options_.shares != nullptr) options_.shares->look(scheduler_, rail_numbers_, now_ns);
   post_all();
   return is_busy;
@@ -310,24 +348,6 @@ uint64_t Engine::next_deadline_ns() const {
   if (running_.size() > 0) next_ns = std::min(next_ns, look_at_processes_ns_);
   if (options_.shares != nullptr) next_ns = std::min(next_ns, options_.shares->next_ns());
   return next_ns;
-}
-
-// ---- Peers that end ----
-
-void Engine::lose_peer(uint64_t number) {
-  Peer& peer = *peers_.find(number);
-  if (std::exchange(peer.is_lost, true)) return;
-  ++statistics_.peers_lost;
-  fabric_.owner_ended(peer.who);
-  scheduler_.peer_lost(number, now_ns_);
-}
-
-void Engine::look_after_processes() {
-  constexpr uint64_t kLookNs = 20'000'000;
-  if (options_.processes == nullptr || now_ns_ < look_at_processes_ns_) return;
-  look_at_processes_ns_ = now_ns_ + kLookNs;
-  while (const std::optional<uint64_t> ended = options_.processes->next_ended())
-    if (peers_.find(*ended) != nullptr) lose_peer(*ended);
 }
 
 }  // namespace braid::transfer

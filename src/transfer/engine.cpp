@@ -204,22 +204,66 @@ Status Engine::close_segment(uint64_t segment) {
   return {};
 }
 
-/// Nothing of it is kept once no segment and no request is left; fences end first.
+/// Nothing of it is kept once no segment and no request is left; postings and fences end first, and
+/// what it is to be told is answered.
 void Engine::drop_peer_if_unused(uint64_t number) {
-  Peer* peer = peers_.find(number);
-  if (peer == nullptr || peer->is_self || peer->segments > 0 || peer->requests > 0) return;
-  for (const uint32_t path : peer->paths)
-    if (paths_.at(path).open > 0 || paths_.at(path).is_fencing) return;
-  for (const uint32_t path : peer->paths) {
+  const Peer* peer = peers_.find(number);
+  if (peer == nullptr || !is_unused(*peer)) return;
+  if (can_be_dropped(*peer)) return drop_peer(number);
+  if (std::find(unused_.begin(), unused_.end(), number) == unused_.end()) unused_.push_back(number);
+}
+
+bool Engine::is_unused(const Peer& peer) const {
+  return !peer.is_self && peer.segments == 0 && peer.requests == 0 && peer.notifications == 0;
+}
+
+bool Engine::can_be_dropped(const Peer& peer) const {
+  const bool is_busy = std::any_of(peer.paths.begin(), peer.paths.end(), [&](uint32_t path) {
+    return paths_.at(path).open > 0 || paths_.at(path).is_fencing;
+  });
+  return !is_busy && (peer.is_lost || fabric_.unanswered(peer.who) == 0);
+}
+
+void Engine::drop_peer(uint64_t number) {
+  const Peer& peer = *peers_.find(number);
+  for (const uint32_t path : peer.paths) {
     scheduler_.retire_path(path);
     std::erase(fences_wanted_, path);
     std::erase(fenced_below_, path);
     paths_.erase(path);
   }
-  fabric_.remove_peer(peer->who);
+  fabric_.remove_peer(peer.who);
   if (options_.processes != nullptr) options_.processes->forget(number);
-  peer_of_.erase(peer->who);
+  peer_of_.erase(peer.who);
   peers_.erase(number);
+}
+
+void Engine::look_after_unused_peers() {
+  std::erase_if(unused_, [&](uint64_t number) {
+    const Peer* peer = peers_.find(number);
+    if (peer == nullptr || !is_unused(*peer)) return true;
+    if (!can_be_dropped(*peer)) return false;
+    drop_peer(number);
+    return true;
+  });
+}
+
+// ---- Peers that end ----
+
+void Engine::lose_peer(uint64_t number) {
+  Peer& peer = *peers_.find(number);
+  if (std::exchange(peer.is_lost, true)) return;
+  ++statistics_.peers_lost;
+  fabric_.owner_ended(peer.who);
+  scheduler_.peer_lost(number, now_ns_);
+}
+
+void Engine::look_after_processes() {
+  constexpr uint64_t kLookNs = 20'000'000;
+  if (options_.processes == nullptr || now_ns_ < look_at_processes_ns_) return;
+  look_at_processes_ns_ = now_ns_ + kLookNs;
+  while (const std::optional<uint64_t> ended = options_.processes->next_ended())
+    if (peers_.find(*ended) != nullptr) lose_peer(*ended);
 }
 
 // ---- Files ----

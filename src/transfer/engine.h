@@ -54,7 +54,7 @@ struct Request {
 };
 
 /// Behind a batch: told to the owner of `segment` once all bytes of all requests are there, and
-/// not at all if one has failed.
+/// not at all if one has failed. The segment may be closed meanwhile.
 struct NotificationRequest {
   uint64_t segment = 0;
   std::string name;
@@ -171,9 +171,10 @@ class Engine {
 
   // Batches.
 
-  /// What is wrong with one request is that request's outcome alone.
-  uint64_t submit(const std::vector<Request>& requests,
-                  std::optional<NotificationRequest> notification);
+  /// What is wrong with one request is that request's outcome alone. An error: the notification
+  /// has no segment, or too many to its owner are to be told or answered.
+  Result<uint64_t> submit(const std::vector<Request>& requests,
+                          std::optional<NotificationRequest> notification);
   Result<BatchStatus> status(uint64_t batch) const;
   Result<RequestStatus> status(uint64_t batch, size_t request) const;
   /// What cannot be stopped any more ends as it does.
@@ -235,7 +236,8 @@ class Engine {
     uint32_t memory = 0, files = 0, copies = 0;          // paths, of this process itself
     std::vector<uint32_t> paths;
     size_t segments = 0;
-    size_t requests = 0;  // that have not ended
+    size_t requests = 0;       // that have not ended
+    size_t notifications = 0;  // of batches that have not ended
     bool is_lost = false;
     bool is_self = false;
   };
@@ -251,6 +253,7 @@ class Engine {
     std::vector<RequestStatus> requests;
     BatchStatus status;
     std::optional<NotificationRequest> notification;
+    uint64_t told = 0;              // the peer that it is for
     std::vector<uint64_t> running;  // their numbers, by request; 0: not any more
   };
   struct Running {
@@ -259,6 +262,7 @@ class Engine {
     size_t index = 0;
     Operation operation = Operation::kRead;
     uint64_t buffer = 0;
+    uint64_t far = 0;        // the other end's, of the own segment; 0: it is not this side's
     bool is_on_gpu = false;  // the buffer
     MutableBytes local;
     uint64_t address = 0;
@@ -296,6 +300,7 @@ class Engine {
   static bool is_doubtful(const Segment& segment, const Request& request);
   void end(uint64_t batch, size_t index, Cause cause, uint64_t delivered_bytes);
   void batch_ended(uint64_t id, Batch& batch);
+  Result<uint64_t> promise(const NotificationRequest& notification);
   void post_all();
   void take(Backend& backend);
   void take(const PieceEnd& end);
@@ -310,7 +315,13 @@ class Engine {
   void look_after_processes();
   void lose_peer(uint64_t peer);
   void drop_peer_if_unused(uint64_t peer);
+  bool is_unused(const Peer& peer) const;
+  bool can_be_dropped(const Peer& peer) const;
+  void drop_peer(uint64_t peer);
+  void look_after_unused_peers();
   void request_ended(const RequestEnded& ended);
+  uint64_t far_buffer(const Segment& segment, const Request& request) const;
+  void release(uint64_t buffer);
 
   EngineOptions options_;
   std::unique_ptr<Owned> owned_;
@@ -333,6 +344,7 @@ class Engine {
   std::unordered_map<uint64_t, Posted> posted_;  // by posting
   std::vector<uint32_t> fences_wanted_;          // paths
   std::vector<uint32_t> fenced_below_;           // paths whose slices are still being copied
+  std::vector<uint64_t> unused_;                 // peers, with something under way that ends first
   std::unordered_map<uint64_t, size_t> uses_;    // requests, by buffer
   std::vector<uint64_t> ended_;
   uint64_t tokens_ = 0;

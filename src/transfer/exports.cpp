@@ -24,6 +24,29 @@ int open_beneath(int folder, const std::string& path, uint64_t flags) {
   return static_cast<int>(syscall(SYS_openat2, folder, path.c_str(), &how, sizeof how));
 }
 
+/// The number of a file that is open is not given to another one.
+bool is_same(const Descriptor& known, const struct stat& about) {
+  struct stat other {};
+  return fstat(known.get(), &other) == 0 && other.st_dev == about.st_dev &&
+         other.st_ino == about.st_ino;
+}
+
+Cause open_within(int folder, const std::string& path, Rights wanted, OpenFile& opened,
+                  struct stat& about) {
+  const bool writes = (wanted & kMayWrite) != 0;
+  const uint64_t access = writes ? O_RDWR : O_RDONLY;
+  opened.rights = wanted;
+  opened.cached =
+      Descriptor(open_beneath(folder, path, access | O_NONBLOCK | (writes ? O_CREAT : 0)));
+  if (!opened.cached.is_open())
+    return errno == EMFILE || errno == ENFILE ? Cause::kTooMuch : Cause::kNoFile;
+  if (fstat(opened.cached.get(), &about) != 0 || !S_ISREG(about.st_mode)) return Cause::kNoFile;
+  opened.direct = Descriptor(open_beneath(folder, path, access | O_DIRECT));
+  // Another file may have come to this path between the two.
+  if (opened.direct.is_open() && !is_same(opened.direct, about)) opened.direct = Descriptor();
+  return Cause::kNone;
+}
+
 }  // namespace
 
 Status Exports::add(const std::string& name, const std::string& folder, Rights rights) {
@@ -45,28 +68,21 @@ Cause Exports::open(const std::string& path, Rights wanted, uint64_t& file, uint
   const auto folder = folders_.find(path.substr(0, slash));
   if (folder == folders_.end() || slash + 1 >= path.size()) return Cause::kNoFile;
   if (wanted == kNoRights || (folder->second.rights & wanted) != wanted) return Cause::kNotAllowed;
+  OpenFile opened;
   struct stat about {};
-  const auto known = numbers_.find({path, wanted});
-  if (known == numbers_.end()) {
-    if (files_.size() >= kFilesMax) return Cause::kTooMuch;
-    const bool writes = (wanted & kMayWrite) != 0;
-    const uint64_t flags = writes ? O_RDWR | O_CREAT : O_RDONLY;
-    const std::string within = path.substr(slash + 1);
-    const int directory = folder->second.descriptor.get();
-    OpenFile opened;
-    opened.cached = Descriptor(open_beneath(directory, within, flags | O_NONBLOCK));
-    opened.rights = wanted;
-    const bool is_file = opened.cached.is_open() && fstat(opened.cached.get(), &about) == 0 &&
-                         S_ISREG(about.st_mode);
-    if (!is_file) return Cause::kNoFile;
-    opened.direct =
-        Descriptor(open_beneath(directory, within, (writes ? O_RDWR : O_RDONLY) | O_DIRECT));
-    files_[next_] = std::move(opened);
-    numbers_[{path, wanted}] = next_++;
-  }
-  file = numbers_.at({path, wanted});
-  if (fstat(files_.at(file).cached.get(), &about) != 0) return Cause::kFileError;
+  const Cause cause =
+      open_within(folder->second.descriptor.get(), path.substr(slash + 1), wanted, opened, about);
+  if (cause != Cause::kNone) return cause;
   size_bytes = static_cast<uint64_t>(about.st_size);
+  const auto known = numbers_.find({path, wanted});
+  if (known != numbers_.end() && is_same(files_.at(known->second).cached, about)) {
+    file = known->second;
+    return Cause::kNone;
+  }
+  if (files_.size() >= kFilesMax) return Cause::kTooMuch;
+  file = next_++;
+  files_[file] = std::move(opened);
+  numbers_[{path, wanted}] = file;
   return Cause::kNone;
 }
 

@@ -30,7 +30,8 @@ class Exports {
   /// The folder is open from now on: renaming it changes nothing.
   Status add(const std::string& name, const std::string& folder, Rights rights);
   /// `path`: an export's name, a slash, and the way within. One that may be written is made if it
-  /// is not there. `file` is its number, the same for the same path and rights.
+  /// is not there. `file` is its number: the same for the same path and rights while the same file
+  /// lies there. One that was replaced keeps its old number for those who have opened it.
   Cause open(const std::string& path, Rights wanted, uint64_t& file, uint64_t& size_bytes);
   const OpenFile* find(uint64_t file) const;
   std::vector<ExportDescription> describe() const;

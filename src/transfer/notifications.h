@@ -35,6 +35,7 @@ class NotificationSender {
   /// After a link was lost: all that is not answered is said again.
   void say_all_again();
   bool is_empty() const { return unanswered_.empty(); }
+  size_t size() const { return unanswered_.size(); }
   uint64_t next_ns() const;
 
  private:

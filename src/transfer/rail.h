@@ -144,6 +144,7 @@ class Rail {
   struct Granted {
     uint64_t size_bytes = 0;
     uint64_t target = 0;
+    uint64_t grant = 0;  // the owner's number of it
   };
   /// A buffer of this side's, which the owner may write.
   struct Loan {
@@ -276,6 +277,7 @@ class Rail {
   static uint64_t immediates_of(const UnderWay& reads);
   static const std::pair<const uint64_t, Granted>* find_granted(const Link& link,
                                                                 const Piece& piece);
+  bool take_grant(Link& link, const GrantAnswer& answer);
   void take_answer(uint64_t id, Link& link, const GrantAnswer& answer);
   void take_answer(uint64_t id, Link& link, const Lent& answer);
   void take_refusals(Link& link, const Refused& refused);

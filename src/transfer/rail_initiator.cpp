@@ -116,20 +116,32 @@ Result<uint64_t> Rail::write(const Gathered& write, std::optional<uint32_t> imme
   return engine_->write_slices(write.region, write.target, write.slices, immediate, deadline_ns);
 }
 
+/// Ranges of the owner's never overlap: what is known and meets this one was taken back.
+bool Rail::take_grant(Link& link, const GrantAnswer& answer) {
+  const auto descriptor = fabric::decode_descriptor(answer.descriptor, secret_);
+  if (!descriptor.ok() || descriptor.value().size_bytes != answer.size_bytes) return false;
+  const auto known = link.granted.find(answer.address);
+  if (known != link.granted.end() && known->second.grant == descriptor.value().grant) return true;
+  const Result<uint64_t> target = engine_->open_target(descriptor.value());
+  if (!target.ok()) return false;
+  std::erase_if(link.granted, [&](const auto& each) {
+    const auto& [address, granted] = each;
+    return address - answer.address < answer.size_bytes ||
+           answer.address - address < granted.size_bytes;
+  });
+  link.granted[answer.address] = {answer.size_bytes, target.value(), descriptor.value().grant};
+  return true;
+}
+
 void Rail::take_answer(uint64_t id, Link& link, const GrantAnswer& answer) {
   const auto asked = link.asked.find(answer.token);
   if (asked == link.asked.end()) return;
   const uint64_t address = asked->second;
   link.asked.erase(asked);
   Cause refused = answer.cause;
-  if (refused == Cause::kNone && !link.granted.contains(answer.address)) {
-    const auto descriptor = fabric::decode_descriptor(answer.descriptor, secret_);
-    const Result<uint64_t> target = descriptor.ok() ? engine_->open_target(descriptor.value())
-                                                    : Result<uint64_t>(descriptor.status());
-    const bool is_whole = target.ok() && descriptor.value().size_bytes == answer.size_bytes;
-    if (!is_whole) return lose(id, fabric::PeerFailure::kTooMuch);
-    link.granted[answer.address] = {answer.size_bytes, target.value()};
-  }
+  const bool holds_it = address - answer.address < answer.size_bytes;
+  if (refused == Cause::kNone && (!holds_it || !take_grant(link, answer)))
+    return lose(id, fabric::PeerFailure::kTooMuch);
   if (refused != Cause::kNone) {
     std::vector<Piece> others;
     for (const Piece& piece : std::exchange(link.waiting, {}))

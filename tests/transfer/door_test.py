@@ -4,10 +4,13 @@ and target do, with every byte compared.
 
   door_test.py DOOR-FOLDER LIBRARY
 """
+import gc
 import os
 import random
+import signal
 import subprocess
 import sys
+import threading
 
 door, library = sys.argv[1:3]
 if "TARGET" not in os.environ:
@@ -16,11 +19,13 @@ if "TARGET" not in os.environ:
                               stdout=subprocess.PIPE, text=True)
     port = target.stdout.readline().strip()
     environment["TARGET"] = "127.0.0.1:" + port
+    environment["TARGET_PROCESS"] = str(target.pid)
     done = subprocess.run([sys.executable, *sys.argv], env=environment, check=False, timeout=200)
     target.stdin.close()
     sys.exit(done.returncode or target.wait(20))
 
 from mooncake.engine import TransferEngine, TransferNotify, TransferOpcode  # noqa: E402
+from braid import mooncake_engine  # noqa: E402
 
 engine = TransferEngine()
 assert engine.initialize("127.0.0.1", "P2PHANDSHAKE", "rdma", "mlx5_0") == 0
@@ -81,4 +86,50 @@ assert engine.transfer_sync_read(there, source, 4096, 64) == -1, "outside of its
 assert engine.transfer_sync_read("127.0.0.1:1", source, target, 64) == -1, "nobody listens there"
 managed = engine.allocate_managed_buffer(100_000)
 assert managed != 0 and engine.free_managed_buffer(managed, 100_000) == 0
+
+
+def threads():
+    return len(os.listdir("/proc/self/task"))
+
+
+def open_another():
+    other = TransferEngine()
+    return other, other.initialize("127.0.0.1", "P2PHANDSHAKE", "rdma", "mlx5_0")
+
+
+# An engine that nobody refers to is closed before its memory goes, and one that failed to open too.
+before = threads()
+other, opened = open_another()
+assert opened == 0
+gone = f"127.0.0.1:{other.get_rpc_port()}"
+lost = engine.get_first_buffer_address(gone)
+assert engine.transfer_sync_write(gone, source, lost, 65536) == 0
+del other
+gc.collect()
+assert threads() == before, "the engine still runs"
+assert engine.transfer_sync_write(gone, source, lost, 65536) == -1, "its memory is gone"
+
+
+def refuse(_):
+    raise OSError("no memory")
+
+
+managed_class, mooncake_engine._Managed = mooncake_engine._Managed, refuse
+other, opened = open_another()
+mooncake_engine._Managed = managed_class
+assert opened == -1 and threads() == before, "the engine still runs"
+
+# A call that is over its time returns once nothing of it can land any more.
+mooncake_engine._limit_s = lambda: 0.05
+answers = []
+process = int(os.environ["TARGET_PROCESS"])
+os.kill(process, signal.SIGSTOP)
+reader = threading.Thread(
+    target=lambda: answers.append(engine.transfer_sync_read(there, source, target, 1 << 20)))
+reader.start()
+reader.join(0.5)
+assert reader.is_alive(), "the owner may still write into the caller's memory"
+os.kill(process, signal.SIGCONT)
+reader.join(60)
+assert answers == [-1], answers
 print("every byte is right")

@@ -127,6 +127,30 @@ TEST_P(TransferFiles, NothingOutsideOfTheFolderIsReachedAndEachBadRequestFailsAl
   EXPECT_EQ(wrong_at(read_file(root / "in" / "model"), 1), std::nullopt);
 }
 
+/// As programs write them: a new file under another name, which then takes the old one's place.
+TEST_P(TransferFiles, OneThatWasReplacedOrRemovedIsOpenedAsWhatLiesThereNow) {
+  Transfer::Request whole = me.read(0, kBytes);
+  whole.segment = open("readable/model", {true, false}).value();
+  EXPECT_EQ(open("readable/model", {true, false}).ok(), true);
+  write_file(root / "in" / "new", pattern(kBytes, 5));
+  fs::rename(root / "in" / "new", root / "in" / "model");
+  EXPECT_EQ(me.run({whole}), std::vector{TransferCause::kDone});
+  EXPECT_EQ(wrong_at({me.memory.data(), kBytes}, 1), std::nullopt) << "it was opened before";
+  whole.segment = open("readable/model", {true, false}).value();
+  EXPECT_EQ(me.transfer.file_bytes(whole.segment).value(), kBytes);
+  EXPECT_EQ(me.run({whole}), std::vector{TransferCause::kDone});
+  EXPECT_EQ(wrong_at({me.memory.data(), kBytes}, 5), std::nullopt);
+  for (uint64_t turn = 0; turn < 2; ++turn) {
+    fill(me.memory, 6 + turn);
+    Transfer::Request written = me.write(0, 5000);
+    written.segment = open("writable/kv", {true, true}).value();
+    EXPECT_EQ(me.run({written}), std::vector{TransferCause::kDone});
+    ASSERT_TRUE(fs::exists(root / "out" / "kv")) << turn;
+    EXPECT_EQ(wrong_at(read_file(root / "out" / "kv"), 6 + turn), std::nullopt);
+    fs::remove(root / "out" / "kv");
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Providers, TransferFiles, testing::Values("tcp;ofi_rxm", "shm"),
                          [](const auto& provider) {
                            return std::string(provider.param).substr(0, 3);

@@ -312,6 +312,27 @@ TEST_F(TransferOwnGpu, ACallThatTheDriverHoldsUpHoldsUpNothingElse) {
   }
 }
 
+/// What a copy reads or writes is in use at both ends, whichever of them the request calls local.
+TEST_F(TransferOwnGpu, MemoryAtTheFarEndIsInUseUntilTheCopyHasEnded) {
+  if (!is_emulated()) GTEST_SKIP() << "waived: the lock is the emulated driver's";
+  fill(host(), 33);
+  ASSERT_EQ(run({request(Operation::kWrite, host().data(), on(0), kBytes)}),
+            std::vector{Cause::kDone});
+  use_gpu(0);
+  CUdeviceptr freed = 0;
+  MUST(driver(), cuMemAlloc(&freed, 4096));
+  braid::test::Gate gate(driver());
+  gate.hold(new_stream());
+  braid::test::LockHolder holder(driver(), context(0), freed);
+  const auto held =
+      transfer_->submit({request(Operation::kWrite, host().data(), on(0), kBytes)}).value();
+  EXPECT_FALSE(transfer_->wait(held, 100ms).value());
+  EXPECT_FALSE(transfer_->unregister_memory(buffers_[0], 100ms).ok());
+  gate.open();
+  EXPECT_EQ(end(*transfer_, held), std::vector{Cause::kDone});
+  EXPECT_TRUE(transfer_->unregister_memory(buffers_[0], kLimit).ok());
+}
+
 // ---- A driver that refuses ----
 
 /// The third copy is refused, and others that were put beside it are not to blame.

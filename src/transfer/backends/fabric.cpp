@@ -18,6 +18,7 @@ constexpr uint64_t kYieldNs = 30'000'000;
 /// Longer than an owner waits for a silent peer before it shuts the doors (fabric's heartbeat).
 constexpr uint64_t kUnreachableNs = 10'000'000'000;
 constexpr uint64_t kFarewellNs = 100'000'000;
+constexpr uint64_t kLastWordsNs = 1'000'000'000;
 
 bool reaches(const std::string& provider, const Buffer& buffer) {
   if (buffer.lane == nullptr) return true;
@@ -32,8 +33,19 @@ FabricBackend::FabricBackend(std::vector<std::unique_ptr<Rail>> rails, const Inc
 
 FabricBackend::~FabricBackend() { take_leave(); }
 
+/// Peers close their links once they hear the farewell, so these are answered before.
+void FabricBackend::say_last_notifications() {
+  const uint64_t end_ns = monotonic_ns() + kLastWordsNs;
+  const auto is_awaited = [this](const auto& each) {
+    return !each.second.up.empty() && !each.second.sender.is_empty();
+  };
+  while (monotonic_ns() < end_ns && std::any_of(peers_.begin(), peers_.end(), is_awaited))
+    (void)step(monotonic_ns());
+}
+
 /// One that does not listen is not waited for longer than this.
 void FabricBackend::take_leave() {
+  say_last_notifications();
   for (const auto& [link, who] : who_) rails_[link.rail]->send(link.link, Leaving{});
   const uint64_t end_ns = monotonic_ns() + kFarewellNs;
   const auto say = [&] {
@@ -296,33 +308,6 @@ bool FabricBackend::ask_for_file(const Incarnation& who, const FileOpen& request
   return true;
 }
 
-bool FabricBackend::notify(const Incarnation& peer, std::string name,
-                           std::vector<std::byte> payload) {
-  if (!peers_[peer].sender.add(std::move(name), std::move(payload))) return false;
-  ++statistics_.notifications_sent;
-  return true;
-}
-
-void FabricBackend::handle_notification(LinkOfRail link, const Notification& notification) {
-  const Incarnation who = who_.at(link);
-  NotificationAnswer answer;
-  const bool has_room = notified_.size() < notification_room_;
-  for (Notification& each : peers_[who].receiver.take(notification, has_room, answer)) {
-    notified_.push_back({who, std::move(each.name), std::move(each.payload)});
-    ++statistics_.notifications_received;
-  }
-  rails_[link.rail]->send(link.link, answer);
-}
-
-void FabricBackend::send_notifications() {
-  for (auto& [who, peer] : peers_) {
-    if (peer.up.empty() || peer.sender.is_empty()) continue;
-    const LinkOfRail over = peer.up.front();
-    for (const Notification& notification : peer.sender.due(now_ns_))
-      rails_[over.rail]->send(over.link, notification);
-  }
-}
-
 // ---- Steps ----
 
 bool FabricBackend::step(uint64_t now_ns) {
@@ -337,6 +322,7 @@ bool FabricBackend::step(uint64_t now_ns) {
   look_after_peers();
   if (!opening_.empty()) dial_again();
   send_notifications();
+  deliver_own();
   return is_busy || !events_.empty();
 }
 
@@ -353,6 +339,7 @@ uint64_t FabricBackend::next_deadline_ns() const {
     if (!peer.ways.empty() && peer.up.empty() && !peer.is_lost)
       next_ns = std::min(next_ns, peer.heard_ns + kUnreachableNs);
   }
+  if (!to_self_.empty() && notified_.size() < notification_room_) return 0;
   for (const uint32_t id : opening_)
     if (const auto way = ways_.find(id); way != ways_.end() && way->second.link == 0)
       next_ns = std::min(next_ns, way->second.dial_ns);

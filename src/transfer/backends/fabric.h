@@ -9,6 +9,7 @@
 // Of two sides that both want a link the lower incarnation dials first. Threads: one at a time.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -56,11 +57,16 @@ class FabricBackend final : public Backend {
   bool ask_for_file(const Incarnation& peer, const FileOpen& request);
   std::vector<FileOpened> take_files() { return std::exchange(files_, {}); }
 
-  /// False: too many have had no answer.
-  bool notify(const Incarnation& peer, std::string name, std::vector<std::byte> payload);
+  /// To a peer, or to this engine itself. False: too many have had no answer.
+  bool notify(const Incarnation& who, std::string name, std::vector<std::byte> payload);
+  /// That have had no answer, and may have one yet.
+  size_t unanswered(const Incarnation& who) const;
   std::vector<Notified> take_notifications() { return std::exchange(notified_, {}); }
   /// So many more may wait for the caller.
-  void set_notification_room(size_t count) { notification_room_ = count; }
+  void set_notification_room(size_t count) {
+    notification_room_ = count;
+    deliver_own();
+  }
 
   void post(uint32_t way, const Piece& piece) override;
   void probe(uint32_t way, uint64_t id) override;
@@ -125,6 +131,7 @@ class FabricBackend final : public Backend {
   void probe_answered(LinkOfRail link, uint64_t id);
   void end_probes(Way& way);
   void lose_peer(const Incarnation& who);
+  void say_last_notifications();
   void take_leave();
 
   // fabric_fences.cpp
@@ -136,7 +143,10 @@ class FabricBackend final : public Backend {
 
   void look_after_peers();
   void dial_again();
+
+  // fabric_notifications.cpp
   void send_notifications();
+  void deliver_own();
   void handle_notification(LinkOfRail link, const Notification& notification);
 
   std::vector<std::unique_ptr<Rail>> rails_;
@@ -149,6 +159,7 @@ class FabricBackend final : public Backend {
   std::vector<FenceAsked> fences_asked_;
   std::vector<BackendEvent> events_;
   std::vector<Notified> notified_;
+  std::deque<Notified> to_self_;   // that have no room yet
   std::vector<FileOpened> files_;  // answers
   size_t notification_room_ = 4096;
   uint64_t tokens_ = 0;

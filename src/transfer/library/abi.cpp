@@ -26,6 +26,11 @@ namespace {
 thread_local std::string last_error;
 std::atomic<int> forks = 0;
 
+bool is_list(const char* const* texts, size_t count) {
+  return count == 0 ||
+         (texts != nullptr && std::find(texts, texts + count, nullptr) == texts + count);
+}
+
 std::vector<std::string> list_of(const char* const* texts, size_t count) {
   return {texts, texts + count};
 }
@@ -72,6 +77,9 @@ braid_status braid_transfer_open(const braid_transfer_options* options,
   braid_transfer_options given{};  // what an older program does not know of is zero
   if (options != nullptr)
     std::memcpy(&given, options, std::min(options->struct_bytes, sizeof given));
+  if (!is_list(given.addresses, given.address_count) ||
+      !is_list(given.providers, given.provider_count))
+    return report(BRAID_ERROR_ARGUMENT, "addresses or providers are null, or one of them is");
   OpenOptions wanted;
   wanted.name = text_of(given.name);
   wanted.listen = text_of(given.listen);
@@ -142,11 +150,22 @@ braid_status braid_transfer_allocate_memory(braid_transfer* transfer, size_t siz
 braid_status braid_transfer_unregister_memory(braid_transfer* transfer, uint64_t buffer,
                                               uint64_t limit_us) {
   return guarded(transfer, [&](Service& service) {
-    const Status wrong = service.with([&](Engine& engine) { return engine.remove_buffer(buffer); });
-    if (!wrong.ok()) return report(wrong);
+    const auto is_retired = [&] {
+      const std::lock_guard lock(transfer->mutex);
+      return transfer->retired.contains(buffer);
+    };
+    if (!is_retired()) {
+      const Status wrong =
+          service.with([&](Engine& engine) { return engine.remove_buffer(buffer); });
+      if (!wrong.ok()) return report(wrong);
+    }
     const Status held = service.wait_until_free(buffer, limit_us);
-    if (!held.ok()) return report(held, BRAID_ERROR_UNAVAILABLE);
     const std::lock_guard lock(transfer->mutex);
+    if (!held.ok()) {
+      transfer->retired.insert(buffer);
+      return report(held, BRAID_ERROR_UNAVAILABLE);
+    }
+    transfer->retired.erase(buffer);
     transfer->allocations.erase(buffer);
     return BRAID_OK;
   });

@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -23,7 +24,8 @@ int forks_so_far();
 
 struct braid_transfer {
   std::map<uint64_t, braid::transfer::Allocation> allocations;  // by buffer; after the service
-  std::mutex mutex;                                             // of the allocations
+  std::set<uint64_t> retired;  // buffers that peers had not let go when unregister returned
+  std::mutex mutex;            // of both
   std::unique_ptr<braid::transfer::Service> service;
   int forks = braid::transfer::abi::forks_so_far();
 };
@@ -44,6 +46,11 @@ braid_status hand_out(const Result<T>& result, T* value, braid_status code = BRA
   return BRAID_OK;
 }
 
+/// An error names what is no operation, or no urgency.
+Status check_request(const braid_transfer_request& given);
+inline bool is_urgency(int urgency) {
+  return urgency == BRAID_TRANSFER_BULK || urgency == BRAID_TRANSFER_URGENT;
+}
 Request request_of(const braid_transfer_request& given);
 
 inline constexpr const char* kWrongRights = "rights are bits: may read, may write";

@@ -12,6 +12,8 @@ using braid::Status;
 
 namespace {
 
+constexpr const char* kNullList = "a list is null, and has a size";
+
 /// `wrong`: what is wrong with it, if anything.
 std::optional<NotificationRequest> notification_of(const braid_transfer_notification* given,
                                                    Status& wrong) {
@@ -21,6 +23,7 @@ std::optional<NotificationRequest> notification_of(const braid_transfer_notifica
   if (given->name != nullptr) notification.name = given->name;
   const auto* first = static_cast<const std::byte*>(given->payload);
   if (first != nullptr) notification.payload.assign(first, first + given->payload_bytes);
+  if (first == nullptr && given->payload_bytes > 0) wrong = Status::error(kNullList);
   if (notification.name.size() + notification.payload.size() > kNotificationBytesMax)
     wrong = Status::error("a notification has at most " + std::to_string(kNotificationBytesMax) +
                           " bytes with its name");
@@ -30,6 +33,16 @@ std::optional<NotificationRequest> notification_of(const braid_transfer_notifica
 }  // namespace
 
 namespace braid::transfer::abi {
+
+Status check_request(const braid_transfer_request& given) {
+  if (given.operation != BRAID_TRANSFER_READ && given.operation != BRAID_TRANSFER_WRITE)
+    return Status::error("there is no operation " + std::to_string(given.operation),
+                         "It is BRAID_TRANSFER_READ or BRAID_TRANSFER_WRITE");
+  if (!is_urgency(given.urgency))
+    return Status::error("there is no urgency " + std::to_string(given.urgency),
+                         "It is BRAID_TRANSFER_BULK or BRAID_TRANSFER_URGENT");
+  return {};
+}
 
 Request request_of(const braid_transfer_request& given) {
   Request request;
@@ -69,6 +82,7 @@ braid_status braid_transfer_ranges(braid_transfer* transfer, uint64_t segment,
       [&](Service& service) {
         const auto all = service.with([&](Engine& engine) { return engine.ranges(segment); });
         if (!all.ok()) return report(all.status());
+        if (ranges == nullptr && capacity > 0) return report(BRAID_ERROR_ARGUMENT, kNullList);
         *count = all.value().size();
         for (size_t i = 0; i < std::min(*count, capacity); ++i) {
           const RangeDescription& range = all.value()[i];
@@ -121,16 +135,19 @@ braid_status braid_transfer_submit(braid_transfer* transfer, const braid_transfe
   return guarded(
       transfer,
       [&](Service& service) {
-        if (requests == nullptr && count > 0)
-          return report(BRAID_ERROR_ARGUMENT, "a pointer that must be given is null");
+        if (requests == nullptr && count > 0) return report(BRAID_ERROR_ARGUMENT, kNullList);
         Status wrong;
         auto told = notification_of(notification, wrong);
         if (!wrong.ok()) return report(wrong);
         std::vector<Request> all;
         all.reserve(count);
-        for (size_t i = 0; i < count; ++i) all.push_back(request_of(requests[i]));
-        *batch = service.with([&](Engine& engine) { return engine.submit(all, std::move(told)); });
-        return BRAID_OK;
+        for (size_t i = 0; i < count; ++i) {
+          if (const Status known = check_request(requests[i]); !known.ok()) return report(known);
+          all.push_back(request_of(requests[i]));
+        }
+        return hand_out(
+            service.with([&](Engine& engine) { return engine.submit(all, std::move(told)); }),
+            batch);
       },
       batch);
 }
@@ -154,6 +171,7 @@ braid_status braid_transfer_outcomes(braid_transfer* transfer, uint64_t batch, s
                                      braid_transfer_outcome* outcomes, size_t capacity,
                                      size_t* count) {
   return guarded(transfer, [&](Service& service) {
+    if (outcomes == nullptr && capacity > 0) return report(BRAID_ERROR_ARGUMENT, kNullList);
     return report(service.with([&](Engine& engine) -> Status {
       const Result<BatchStatus> all = engine.status(batch);
       if (!all.ok()) return all.status();

@@ -5,6 +5,7 @@
 using namespace braid::transfer;
 using namespace braid::transfer::abi;
 using braid::StatsFormat;
+using braid::Status;
 
 namespace {
 
@@ -33,6 +34,7 @@ braid_status braid_transfer_explain_request(braid_transfer* transfer,
         const StatsFormat format = format_of(form);
         if (!is_explanation(format))
           return report(BRAID_ERROR_ARGUMENT, "an explanation is text or JSON");
+        if (const Status known = check_request(*request); !known.ok()) return report(known);
         const Request asked = request_of(*request);
         const auto ways = service.with([&](Engine& engine) { return engine.explain(asked); });
         if (!ways.ok()) return report(ways.status());
@@ -49,6 +51,7 @@ braid_status braid_transfer_explain(braid_transfer* transfer, uint64_t segment, 
     const StatsFormat format = format_of(form);
     if (!is_explanation(format))
       return report(BRAID_ERROR_ARGUMENT, "an explanation is text or JSON");
+    if (!is_urgency(urgency)) return report(BRAID_ERROR_ARGUMENT, "there is no such urgency");
     const Urgency how = urgency == BRAID_TRANSFER_URGENT ? Urgency::kUrgent : Urgency::kBulk;
     const auto ways =
         service.with([&](Engine& engine) { return engine.explain(segment, size_bytes, how); });

@@ -206,6 +206,7 @@ std::optional<Notified> Service::next_notification(uint64_t limit_us) {
   Notified first = std::move(notifications_.front());
   notifications_.pop_front();
   engine_->set_notification_room(kNotificationsMax - notifications_.size());
+  deliver();
   signal();
   return first;
 }

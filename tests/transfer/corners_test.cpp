@@ -1,0 +1,212 @@
+// Two engines of one process, where callers do what is allowed and rare: memory that comes and
+// goes, segments that are closed early, arguments that are wrong.
+#include <cstring>
+#include <optional>
+
+#include "braid/transfer_abi.h"
+#include "transfer/owner.h"
+
+namespace braid::transfer::test {
+namespace {
+
+using Cause = Transfer::Cause;
+constexpr size_t kBytes = 4 << 20;
+constexpr auto kLimit = 20s;
+
+/// An engine and memory of its process, of which nothing is registered yet.
+struct Side {
+  Side() : transfer(Transfer::open(options()).value()), memory(kBytes) {}
+  static Transfer::Options options() {
+    Transfer::Options options;
+    options.addresses = {"127.0.0.1"};
+    options.providers = {"tcp;ofi_rxm"};
+    return options;
+  }
+  uint64_t address() const { return reinterpret_cast<uint64_t>(memory.data()); }
+  Transfer::Buffer add(size_t offset, size_t size_bytes, Transfer::Rights rights = {}) {
+    return transfer.register_memory(memory.data() + offset, size_bytes, rights).value();
+  }
+  Cause run(const Transfer::Request& request, std::chrono::microseconds limit = kLimit) {
+    const Transfer::Batch batch = transfer.submit({request}).value();
+    (void)transfer.wait(batch, limit);
+    return transfer.outcomes(batch).value().front().cause;
+  }
+
+  Transfer transfer;
+  std::vector<std::byte> memory;
+};
+
+class TransferCorners : public testing::Test {
+ protected:
+  TransferCorners() {
+    buffer = me.add(0, kBytes);
+    segment = me.transfer.open_segment(owner.transfer.name().value(), kLimit).value();
+    fill(me.memory, 1);
+  }
+  Transfer::Request write(size_t there, size_t size_bytes, size_t here = 0) {
+    return {segment, Transfer::Operation::kWrite, me.memory.data() + here, owner.address() + there,
+            size_bytes};
+  }
+  Transfer::Request read(size_t there, size_t size_bytes, size_t here = 0) {
+    return {segment, Transfer::Operation::kRead, me.memory.data() + here, owner.address() + there,
+            size_bytes};
+  }
+  std::optional<size_t> wrong_there(size_t there, size_t size_bytes, uint64_t seed, size_t place) {
+    return wrong_at({owner.memory.data() + there, size_bytes}, seed, place);
+  }
+
+  Side owner, me;
+  Transfer::Buffer buffer{};
+  Transfer::Segment segment{};
+};
+
+// ---- Memory that comes and goes ----
+
+/// What the owner has granted before it took the memory back is known to this side for longer.
+TEST_F(TransferCorners, MemoryThatIsRegisteredAgainWithOtherBordersIsWritten) {
+  const Transfer::Rights both{true, true};
+  const auto small = owner.add(1 << 20, 1 << 20, both);
+  EXPECT_EQ(me.run(write(1 << 20, 4096)), Cause::kDone);
+  ASSERT_TRUE(owner.transfer.unregister_memory(small, kLimit).ok());
+  const auto longer = owner.add(1 << 20, 2 << 20, both);
+  EXPECT_EQ(me.run(write((2 << 20) + 4096, 4096, 64)), Cause::kDone);
+  EXPECT_EQ(wrong_there((2 << 20) + 4096, 4096, 1, 64), std::nullopt);
+  ASSERT_TRUE(owner.transfer.unregister_memory(longer, kLimit).ok());
+  owner.add(0, kBytes, both);  // it begins before
+  EXPECT_EQ(me.run(write((3 << 20) + 4096, 4096, 128)), Cause::kDone);
+  EXPECT_EQ(wrong_there((3 << 20) + 4096, 4096, 1, 128), std::nullopt);
+}
+
+TEST_F(TransferCorners, UnregisterIsAskedAgainUntilTheMemoryIsFree) {
+  const auto shared = owner.add(0, kBytes, {true, true});
+  EXPECT_EQ(me.run(write(0, 4096)), Cause::kDone);
+  Status gone = owner.transfer.unregister_memory(shared, 0s);
+  for (int turn = 0; !gone.ok() && turn < 2000; ++turn) {
+    EXPECT_NE(gone.message().find("may still write"), std::string::npos) << gone.message();
+    usleep(10'000);
+    gone = owner.transfer.unregister_memory(shared, 0s);
+  }
+  EXPECT_TRUE(gone.ok()) << gone.message();
+  EXPECT_FALSE(owner.transfer.unregister_memory(shared, 0s).ok()) << "it is gone";
+}
+
+// ---- Notifications ----
+
+TEST_F(TransferCorners, ANotificationComesThoughItsSegmentIsClosedBehindTheBatch) {
+  owner.add(0, kBytes, {true, true});
+  for (const bool is_closed_early : {false, true}) {
+    const std::string name = is_closed_early ? "closed early" : "closed late";
+    const auto batch =
+        me.transfer.submit({write(0, 2 << 20)}, Transfer::Notification{segment, name}).value();
+    const auto close = [&] { EXPECT_TRUE(me.transfer.close_segment(segment).ok()); };
+    if (is_closed_early) close();
+    EXPECT_TRUE(me.transfer.wait(batch, kLimit).value());
+    if (!is_closed_early) close();
+    const auto told = owner.transfer.next_notification(kLimit).value();
+    ASSERT_TRUE(told.has_value()) << name;
+    EXPECT_EQ(told->name, name);
+    segment = me.transfer.open_segment(owner.transfer.name().value(), kLimit).value();
+  }
+}
+
+TEST_F(TransferCorners, ANotificationComesThoughTheEngineIsClosedBehindTheBatch) {
+  owner.add(0, kBytes, {true, true});
+  {
+    Side other;
+    other.add(0, kBytes);
+    Transfer::Request one = write(0, 4096);
+    one.segment = other.transfer.open_segment(owner.transfer.name().value(), kLimit).value();
+    one.local = other.memory.data();
+    const auto batch =
+        other.transfer.submit({one}, Transfer::Notification{one.segment, "last words"}).value();
+    EXPECT_TRUE(other.transfer.wait(batch, kLimit).value());
+  }
+  const auto told = owner.transfer.next_notification(kLimit).value();
+  ASSERT_TRUE(told.has_value());
+  EXPECT_EQ(told->name, "last words");
+}
+
+TEST_F(TransferCorners, ANotificationForTheOwnSegmentComes) {
+  const auto own = me.transfer.open_segment(me.transfer.name().value(), kLimit).value();
+  const auto batch = me.transfer.submit({}, Transfer::Notification{own, "note to self"}).value();
+  EXPECT_TRUE(me.transfer.wait(batch, kLimit).value());
+  const auto told = me.transfer.next_notification(kLimit).value();
+  ASSERT_TRUE(told.has_value());
+  EXPECT_EQ(told->name, "note to self");
+  EXPECT_NE(me.transfer.name().value().find(told->from), std::string::npos);
+}
+
+/// Rather than to lose one without a word.
+TEST_F(TransferCorners, ANotificationThatCannotBeToldIsRefusedAtOnce) {
+  EXPECT_FALSE(me.transfer.submit({}, Transfer::Notification{Transfer::Segment{99}, "x"}).ok());
+  const auto own = me.transfer.open_segment(me.transfer.name().value(), kLimit).value();
+  const Transfer::Notification note{own, "x"};
+  size_t taken = 0, told = 0;
+  while (taken < 10'000 && me.transfer.submit({}, note).ok()) ++taken;
+  EXPECT_LT(taken, 10'000u) << "nobody takes them";
+  while (me.transfer.next_notification(0s).value()) ++told;
+  EXPECT_EQ(told, taken);
+  EXPECT_TRUE(me.transfer.submit({}, note).ok());
+}
+
+// ---- Arguments ----
+
+TEST_F(TransferCorners, AnOperationOrUrgencyThatIsNoneIsRefusedAndMovesNothing) {
+  owner.add(0, kBytes, {true, true});
+  braid_transfer* transfer = me.transfer.get();
+  braid_transfer_request request{static_cast<uint64_t>(segment),
+                                 me.memory.data(),
+                                 owner.address(),
+                                 64,
+                                 7,
+                                 BRAID_TRANSFER_BULK,
+                                 0};
+  uint64_t batch = 0;
+  size_t needed_bytes = 0;
+  EXPECT_EQ(braid_transfer_submit(transfer, &request, 1, nullptr, &batch), BRAID_ERROR_ARGUMENT);
+  EXPECT_NE(std::strstr(braid_transfer_last_error(), "operation 7"), nullptr);
+  EXPECT_EQ(braid_transfer_explain_request(transfer, &request, BRAID_TRANSFER_TEXT, nullptr, 0,
+                                           &needed_bytes),
+            BRAID_ERROR_ARGUMENT);
+  request.operation = BRAID_TRANSFER_READ;
+  request.urgency = -1;
+  EXPECT_EQ(braid_transfer_submit(transfer, &request, 1, nullptr, &batch), BRAID_ERROR_ARGUMENT);
+  EXPECT_EQ(braid_transfer_explain(transfer, request.segment, 64, 2, BRAID_TRANSFER_TEXT, nullptr,
+                                   0, &needed_bytes),
+            BRAID_ERROR_ARGUMENT);
+  EXPECT_EQ(wrong_at(me.memory, 1), std::nullopt);
+}
+
+TEST_F(TransferCorners, AListThatIsNullAndNotEmptyIsRefused) {
+  owner.add(0, kBytes, {true, true});
+  braid_transfer* transfer = me.transfer.get();
+  size_t count = 0;
+  uint64_t batch = 0;
+  // The list is of when the segment was opened.
+  segment = me.transfer.open_segment(owner.transfer.name().value(), kLimit).value();
+  EXPECT_EQ(braid_transfer_ranges(transfer, static_cast<uint64_t>(segment), nullptr, 1, &count),
+            BRAID_ERROR_ARGUMENT);
+  braid_transfer_request request{static_cast<uint64_t>(segment),
+                                 me.memory.data(),
+                                 owner.address(),
+                                 64,
+                                 BRAID_TRANSFER_READ,
+                                 BRAID_TRANSFER_BULK,
+                                 0};
+  ASSERT_EQ(braid_transfer_submit(transfer, &request, 1, nullptr, &batch), BRAID_OK);
+  EXPECT_EQ(braid_transfer_outcomes(transfer, batch, 0, nullptr, 1, &count), BRAID_ERROR_ARGUMENT);
+  const braid_transfer_notification note{static_cast<uint64_t>(segment), "x", nullptr, 5};
+  EXPECT_EQ(braid_transfer_submit(transfer, nullptr, 0, &note, &batch), BRAID_ERROR_ARGUMENT);
+  braid_transfer_options options{};
+  options.struct_bytes = sizeof options;
+  options.address_count = 1;
+  braid_transfer* other = nullptr;
+  EXPECT_EQ(braid_transfer_open(&options, &other), BRAID_ERROR_ARGUMENT);
+  const char* const none = nullptr;
+  options.addresses = &none;
+  EXPECT_EQ(braid_transfer_open(&options, &other), BRAID_ERROR_ARGUMENT);
+  EXPECT_EQ(other, nullptr);
+}
+
+}  // namespace
+}  // namespace braid::transfer::test
