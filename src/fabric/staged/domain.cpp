@@ -260,13 +260,6 @@ void StagedDomain::disconnect(uint32_t number) {
   forget_if_over(number);
 }
 
-void StagedDomain::abandon(uint32_t number, bool has_ended) {
-  const Peer& peer = peers_.at(number);
-  for (const std::optional<uint32_t>& way : {peer.door, peer.way})
-    if (way) wire_->abandon(ways_.at(*way).wire, has_ended);
-  wire_->abandon(lines_.at(peer.line).wire, has_ended);
-}
-
 /// Until then its ring is read.
 void StagedDomain::forget_if_over(uint32_t number) {
   Peer& peer = peers_.at(number);

@@ -95,6 +95,13 @@ void StagedDomain::close_if_over(uint32_t number) {
   ways_.erase(number);
 }
 
+void StagedDomain::abandon(uint32_t number, bool has_ended) {
+  const Peer& peer = peers_.at(number);
+  for (const std::optional<uint32_t>& way : {peer.door, peer.way})
+    if (way) wire_->abandon(ways_.at(*way).wire, has_ended);
+  wire_->abandon(lines_.at(peer.line).wire, has_ended);
+}
+
 // ---- Pieces ----
 
 void StagedDomain::advance(uint32_t index) {
