@@ -132,6 +132,10 @@ std::optional<Staged> Stager::copy(const Batch& copy, bool is_synchronous) {
   const bool to_device = copy.direction == Direction::kHostToDevice;
   CUcontext context = nullptr;
   if (driver_.cuStreamGetCtx(copy.stream, &context) != CUDA_SUCCESS) return std::nullopt;
+  // What stands in the stream may write the source. A ring is borrowed only afterwards.
+  if (is_synchronous && to_device)
+    if (const CUresult failed = driver_.cuStreamSynchronize(copy.stream); failed != CUDA_SUCCESS)
+      return Staged{.result = failed, .outcome = Verdict::kFailed};
   const RingPool::Loan loan = rings_.borrow(context, stream_key(copy.stream));
   if (!loan) return std::nullopt;
   Ring& ring = *loan;
