@@ -1,20 +1,30 @@
-// The program's stream, told apart as the driver does: the per-thread default stream is another
-// stream in every thread, under one handle.
+// The program's stream, told apart as the driver does: default streams have one handle, and are
+// another stream in every context, the per-thread one also in every thread.
 #pragma once
 
 #include <cuda.h>
 
+#include <atomic>
+#include <cstdint>
+
 namespace braid::multipath {
 
 struct StreamKey {
+  CUcontext context = nullptr;
   CUstream stream = nullptr;
-  const void* thread = nullptr;
+  uint64_t thread = 0;  ///< of a per-thread default stream
   bool operator==(const StreamKey&) const = default;
 };
 
-inline StreamKey stream_key(CUstream stream) {
-  static thread_local const char thread_identity = 0;
-  return {stream, stream == CU_STREAM_PER_THREAD ? &thread_identity : nullptr};
+/// A number that no other thread has or has had: an address would come back.
+inline uint64_t thread_number() {
+  static std::atomic<uint64_t> threads = 0;
+  static thread_local const uint64_t number = ++threads;
+  return number;
+}
+
+inline StreamKey stream_key(CUcontext context, CUstream stream) {
+  return {context, stream, stream == CU_STREAM_PER_THREAD ? thread_number() : 0};
 }
 
 }  // namespace braid::multipath

@@ -42,7 +42,7 @@ class ChannelTest : public test::ServerTest {
 
   // As transfers of so many streams do: copies take those that have buffers.
   void take_one(int number) {
-    const StreamKey user{reinterpret_cast<CUstream>(static_cast<uintptr_t>(number) + 1), nullptr};
+    const StreamKey user{nullptr, reinterpret_cast<CUstream>(static_cast<uintptr_t>(number) + 1)};
     const Mover mover = number < kMostCopyChannels ? Mover::kCopyEngine : Mover::kKernel;
     acquire({.mover = mover, .ops = 4}, user);
   }

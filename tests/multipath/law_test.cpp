@@ -133,6 +133,27 @@ TEST_F(LawTest, AHeldTransferHoldsBackNoOther) {
   }
 }
 
+// The same of default streams, which have one handle in all contexts.
+TEST_F(LawTest, AHeldDefaultStreamHoldsBackNoneOfAnotherGpu) {
+  use_gpu(3);
+  const DeviceBuffer far(driver(), kSize);
+  for (const CUstream handle : {CU_STREAM_LEGACY, CU_STREAM_PER_THREAD})
+    for (const bool is_batch : {false, true}) {
+      host_->fill_random(is_batch ? 6 : 5);
+      use_gpu(0);
+      Gate gate(driver());
+      gate.hold(handle);
+      expect_carried(handle, *device_, is_batch);
+      use_gpu(3);
+      expect_carried(handle, far, is_batch);
+      EXPECT_TRUE(ends(handle)) << "it stands behind GPU 0's";
+      gate.open();
+      use_gpu(0);
+      EXPECT_TRUE(ends(handle));
+      EXPECT_TRUE(has_arrived(*device_));
+    }
+}
+
 // The same when the held stream has more than relays take: what has no room is native at once.
 TEST_F(LawTest, AHeldStreamThatIsFullHoldsBackNoOther) {
   const DeviceBuffer beside(driver(), kSize);

@@ -136,7 +136,7 @@ std::optional<Staged> Stager::copy(const Batch& copy, bool is_synchronous) {
   if (is_synchronous && to_device)
     if (const CUresult failed = driver_.cuStreamSynchronize(copy.stream); failed != CUDA_SUCCESS)
       return Staged{.result = failed, .outcome = Verdict::kFailed};
-  const RingPool::Loan loan = rings_.borrow(context, stream_key(copy.stream));
+  const RingPool::Loan loan = rings_.borrow(context, stream_key(context, copy.stream));
   if (!loan) return std::nullopt;
   Ring& ring = *loan;
   Carriers carriers;
