@@ -53,10 +53,12 @@ PointerFacts pointer_facts(const cuda::Driver& driver, CUdeviceptr address) {
                     &device.gpu,        &is_ipc_capable,    &device_address};
   const auto count = static_cast<unsigned>(std::size(attributes));
   if (driver.cuPointerGetAttributes(count, attributes, values, address) != CUDA_SUCCESS) return {};
-  // Unified addressing, and no separate mapping.
+  // Unified addressing, and no separate mapping. What has no context (cuMemMap, pools) is reached
+  // by those GPUs alone that were given access, and its range may have holes.
+  const bool is_reached_by_all = device.context != nullptr && device.pool == nullptr;
   facts.host = {.is_known = facts.memory_type != 0,
                 .is_usable = facts.memory_type == CU_MEMORYTYPE_HOST && is_managed == 0 &&
-                             device_address == address,
+                             device_address == address && is_reached_by_all,
                 .extent = extent};
   facts.device = device;
   facts.device.extent = extent;

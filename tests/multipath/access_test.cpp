@@ -80,6 +80,21 @@ TEST_F(AccessTest, ARangeThatIsMappedForItsOwnGpuAloneStaysNative) {
   expect_direct(round_trip(range));
 }
 
+/// A relay that read it would make the context fail.
+TEST_F(AccessTest, HostMemoryThatIsMappedForOneGpuStaysNative) {
+  const CUdeviceptr range = reserve(kSize);
+  CUmemLocation host{};
+  host.type = CU_MEM_LOCATION_TYPE_HOST_NUMA;
+  map(range, kSize, {access_by(0), {host, CU_MEM_ACCESS_FLAGS_PROT_READWRITE}}, host);
+  const DeviceBuffer device(driver(), kSize);
+  void* const source = reinterpret_cast<void*>(range);
+  const Outcome outcome =
+      engine_->submit({Direction::kHostToDevice, source, device.at(), kSize, stream_});
+  EXPECT_STREQ(verdict_name(outcome), "not_linear");
+  MUST(driver(), cuMemcpyHtoDAsync(device.at(), source, kSize, stream_));
+  synchronize(stream_);
+}
+
 TEST_F(AccessTest, AGrantedRangeTakesThePathsOfPlainMemory) {
   const CUdeviceptr range = reserve(kSize);
   map(range, kSize, {access_by(0)});

@@ -51,11 +51,12 @@ class MemoryTest : public ServerTest {
     reserved_[address] = size_bytes;
     return address;
   }
-  /// New memory of GPU 0 at the addresses, for the GPUs in `wanted`.
-  void map(CUdeviceptr address, uint64_t size_bytes, std::vector<CUmemAccessDesc> wanted) {
+  /// New memory of GPU 0, or of another place, at the addresses, for the GPUs in `wanted`.
+  void map(CUdeviceptr address, uint64_t size_bytes, std::vector<CUmemAccessDesc> wanted,
+           CUmemLocation place = access_by(0).location) {
     CUmemAllocationProp kind{};
     kind.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-    kind.location = access_by(0).location;
+    kind.location = place;
     CUmemGenericAllocationHandle memory = 0;
     cuMemCreate_(&memory, size_bytes, &kind, 0ull);
     cuMemMap_(address, size_bytes, size_t{0}, memory, 0ull);
