@@ -173,15 +173,15 @@ class Engine:
     """braid's batches over every link (braid.h). Outlives the rotations that it copies for."""
 
     def __init__(self):
-        self.library, self._engine = ctypes.CDLL(libraries.find("")), ctypes.c_void_p()
-        self.library.braid_last_error.restype = ctypes.c_char_p
-        self.library.braid_close.restype = None
-        if self.library.braid_open(None, ctypes.byref(self._engine)) != 0:
-            raise Error(self.library.braid_last_error().decode(), self.library.braid_last_cuda_error())
+        self._braid, self._engine = ctypes.CDLL(libraries.find("")), ctypes.c_void_p()
+        self._braid.braid_last_error.restype = ctypes.c_char_p
+        self._braid.braid_close.restype = None
+        if self._braid.braid_open(None, ctypes.byref(self._engine)) != 0:
+            raise Error(self._braid.braid_last_error().decode(), self._braid.braid_last_cuda_error())
 
     def close(self):
         if self._engine:
-            self.library.braid_close(self._engine)
+            self._braid.braid_close(self._engine)
             self._engine = None
 
     def __enter__(self):
@@ -192,7 +192,7 @@ class Engine:
 
     def options(self):
         functions = ("braid_copy_batch", "braid_last_error", "braid_last_cuda_error")
-        return self._engine.value, *(ctypes.cast(getattr(self.library, name), ctypes.c_void_p).value
+        return self._engine.value, *(ctypes.cast(getattr(self._braid, name), ctypes.c_void_p).value
                                      for name in functions)
 
 

@@ -49,7 +49,7 @@ class Mapping : public std::enable_shared_from_this<Mapping> {
   State prepare(gpu::Lane& lane);
   /// Of the region's first byte, for a lane that is ready.
   CUdeviceptr address_for(const gpu::Lane& lane) const;
-  /// Nobody copies there by this lane any more, for now; the caller need not keep it longer.
+  /// The lane has no copies there any more, and need not be kept; `prepare` maps for it again.
   void leave(gpu::Lane& lane);
   /// Nobody copies there any more. Begins it, the first time; true once it is mapped nowhere.
   bool let_go();

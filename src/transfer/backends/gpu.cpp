@@ -1,7 +1,5 @@
 #include "transfer/backends/gpu.h"
 
-#include <limits>
-
 namespace braid::transfer {
 namespace {
 
@@ -17,7 +15,7 @@ void GpuBackend::post(uint32_t, const Piece& piece) {
   const Buffer* far = nullptr;
   const Cause cause =
       check(buffers_, piece.address, piece.local.size(), is_write ? kMayWrite : kMayRead, far);
-  if (cause != Cause::kNone) return events_.push_back(PieceEnd{piece.id, cause, false});
+  if (cause != Cause::kNone) return tell(piece.id, cause);
   const Buffer& near = *buffers_.find(piece.buffer);
   std::byte* there = far->memory.data() + (piece.address - far->address());
   const Buffer& from = is_write ? near : *far;
@@ -30,27 +28,10 @@ void GpuBackend::post(uint32_t, const Piece& piece) {
   job.size_bytes = piece.local.size();
   job.regions = from.id << 32 ^ to.id;
   job.ended = [this, id = piece.id](bool ok) {
-    --under_way_;
-    events_.push_back(PieceEnd{id, ok ? Cause::kNone : Cause::kGpuError, false});
+    this->ended(id, ok ? Cause::kNone : Cause::kGpuError);
   };
-  ++under_way_;
+  begin();
   jobs_.start(std::move(job));
-}
-
-void GpuBackend::probe(uint32_t, uint64_t id) {
-  events_.push_back(PieceEnd{id, Cause::kNone, false});
-}
-
-void GpuBackend::fence(uint32_t way) { fencing_.push_back(way); }
-
-bool GpuBackend::step(uint64_t) {
-  if (under_way_ == 0)
-    for (const uint32_t way : std::exchange(fencing_, {})) events_.push_back(WayFenced{way});
-  return !events_.empty();
-}
-
-uint64_t GpuBackend::next_deadline_ns() const {
-  return events_.empty() ? std::numeric_limits<uint64_t>::max() : 0;
 }
 
 }  // namespace braid::transfer

@@ -1,0 +1,46 @@
+// What the backends of this process have in common: memory, files, GPU copies. No network breaks
+// their ways, and a piece ends by itself, however late: it is not posted again elsewhere.
+#pragma once
+
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "transfer/backend.h"
+
+namespace braid::transfer {
+
+class OwnBackend : public Backend {
+ public:
+  void probe(uint32_t, uint64_t id) final { tell(id, Cause::kNone); }
+  void fence(uint32_t way) final { fencing_.push_back(way); }
+  bool step(uint64_t) final {
+    if (under_way_ == 0)
+      for (const uint32_t way : std::exchange(fencing_, {})) events_.push_back(WayFenced{way});
+    return !events_.empty();
+  }
+  std::vector<BackendEvent> take_events() final { return std::exchange(events_, {}); }
+  uint64_t next_deadline_ns() const final {
+    return events_.empty() ? std::numeric_limits<uint64_t>::max() : 0;
+  }
+  std::vector<int> wait_descriptors() final { return {}; }
+  bool has_to_be_asked() const final { return false; }
+  bool arm() final { return events_.empty() && (fencing_.empty() || under_way_ > 0); }
+
+ protected:
+  /// `ended` follows.
+  void begin() { ++under_way_; }
+  void ended(uint64_t piece, Cause cause) {
+    --under_way_;
+    tell(piece, cause);
+  }
+  /// Of one that was not begun.
+  void tell(uint64_t piece, Cause cause) { events_.push_back(PieceEnd{piece, cause, false}); }
+
+ private:
+  size_t under_way_ = 0;
+  std::vector<uint32_t> fencing_;  // ways, once nothing is under way
+  std::vector<BackendEvent> events_;
+};
+
+}  // namespace braid::transfer
