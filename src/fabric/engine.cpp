@@ -92,41 +92,42 @@ Status Engine::remove_region(uint64_t id) {
 
 // ---- Writes ----
 
-Result<uint64_t> Engine::write(uint64_t region, uint64_t target, const Slice& slice,
-                               std::optional<uint32_t> immediate, uint64_t deadline_ns) {
-  const Region* source = regions_.find(region);
-  if (source == nullptr) return no_such("region", region);
+/// `make_plan(source_bytes, target_bytes)`.
+template <typename MakePlan>
+Result<uint64_t> Engine::write_by(const MakePlan& make_plan, uint64_t region, uint64_t target,
+                                  std::optional<uint32_t> immediate, uint64_t deadline_ns) {
+  const Region* from = regions_.find(region);
+  if (from == nullptr) return no_such("region", region);
   PeerTarget* to = targets_.find(target);
   if (Status wrong = check_target(to); !wrong.ok()) return wrong;
-  return start(
-      region, *to, target,
-      Plan::single(slice, source->source.memory.size(), to->target.size_bytes, options_.slicing),
-      immediate, deadline_ns);
+  return start(region, *to, target, make_plan(from->source.memory.size(), to->target.size_bytes),
+               immediate, deadline_ns);
+}
+
+Result<uint64_t> Engine::write(uint64_t region, uint64_t target, const Slice& slice,
+                               std::optional<uint32_t> immediate, uint64_t deadline_ns) {
+  const auto plan = [&](uint64_t source_bytes, uint64_t target_bytes) {
+    return Plan::single(slice, source_bytes, target_bytes, options_.slicing);
+  };
+  return write_by(plan, region, target, immediate, deadline_ns);
 }
 
 Result<uint64_t> Engine::write_pages(uint64_t region, uint64_t target, uint64_t page_bytes,
                                      Pages source, Pages destination,
                                      std::optional<uint32_t> immediate, uint64_t deadline_ns) {
-  const Region* from = regions_.find(region);
-  if (from == nullptr) return no_such("region", region);
-  PeerTarget* to = targets_.find(target);
-  if (Status wrong = check_target(to); !wrong.ok()) return wrong;
-  return start(region, *to, target,
-               Plan::paged(page_bytes, std::move(source), std::move(destination),
-                           from->source.memory.size(), to->target.size_bytes, options_.slicing),
-               immediate, deadline_ns);
+  const auto plan = [&](uint64_t source_bytes, uint64_t target_bytes) {
+    return Plan::paged(page_bytes, std::move(source), std::move(destination), source_bytes,
+                       target_bytes, options_.slicing);
+  };
+  return write_by(plan, region, target, immediate, deadline_ns);
 }
 
 Result<uint64_t> Engine::write_slices(uint64_t region, uint64_t target, std::vector<Slice> slices,
                                       std::optional<uint32_t> immediate, uint64_t deadline_ns) {
-  const Region* from = regions_.find(region);
-  if (from == nullptr) return no_such("region", region);
-  PeerTarget* to = targets_.find(target);
-  if (Status wrong = check_target(to); !wrong.ok()) return wrong;
-  return start(region, *to, target,
-               Plan::list(std::move(slices), from->source.memory.size(), to->target.size_bytes,
-                          options_.slicing),
-               immediate, deadline_ns);
+  const auto plan = [&](uint64_t source_bytes, uint64_t target_bytes) {
+    return Plan::list(std::move(slices), source_bytes, target_bytes, options_.slicing);
+  };
+  return write_by(plan, region, target, immediate, deadline_ns);
 }
 
 Result<uint64_t> Engine::start(uint64_t region, PeerTarget& target, uint64_t target_id,

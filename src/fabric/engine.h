@@ -359,6 +359,9 @@ class Engine final : private Worker::Listener {
   void fail_barriers_of(uint64_t peer);
 
   Transfer notification(uint64_t peer, uint32_t immediate);
+  template <typename MakePlan>
+  Result<uint64_t> write_by(const MakePlan& make_plan, uint64_t region, uint64_t target,
+                            std::optional<uint32_t> immediate, uint64_t deadline_ns);
   Result<uint64_t> start(uint64_t region, PeerTarget& target, uint64_t target_id, Result<Plan> plan,
                          std::optional<uint32_t> immediate, uint64_t deadline_ns);
   void add_deadline(uint64_t at_ns, Due what, uint64_t id);
