@@ -22,6 +22,7 @@ class RegisteredMemory {
   RegisteredMemory& operator=(const RegisteredMemory&) = delete;
 
   void* data() const { return data_; }
+  uint64_t size_bytes() const { return size_bytes_; }
 
   /// The context is gone, and with it the registration; the pages stay mapped for ever.
   void abandon() { abandoned_ = true; }

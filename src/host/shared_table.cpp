@@ -1,12 +1,14 @@
 #include "host/shared_table.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 namespace braid {
 namespace {
@@ -23,6 +25,15 @@ struct flock lock_of(off_t at, short type) {
   lock.l_start = at;
   lock.l_len = 1;
   return lock;
+}
+
+// Those that are open, for children of this process; one that finds no place here shares its locks
+// with them.
+constinit std::array<std::atomic<SharedTable*>, 8> open_tables{};
+
+void replace_open_table(SharedTable* before, SharedTable* after) {
+  for (auto& place : open_tables)
+    if (SharedTable* expected = before; place.compare_exchange_strong(expected, after)) return;
 }
 
 // Locks of the open file, not of the process: the kernel lets go of them when the last descriptor
@@ -73,12 +84,29 @@ SharedTable::SharedTable(int file, void* pages, size_t size_bytes, size_t row_by
       size_bytes_(size_bytes),
       row_bytes_(row_bytes) {
   static_assert(sizeof(Head) <= kHeadBytes);
+  static const int watched = pthread_atfork(nullptr, nullptr, leave_all_in_child);
+  (void)watched;
+  replace_open_table(nullptr, this);
+}
+
+// The mapping holds the file open as well: memory of the child's own takes its place, since threads
+// of the child may look at it.
+void SharedTable::leave_all_in_child() noexcept {
+  for (auto& place : open_tables) {
+    SharedTable* table = place.load();
+    if (table == nullptr) continue;
+    mmap(table->head_, table->size_bytes_, PROT_READ | PROT_WRITE,
+         MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    close(std::exchange(table->file_, -1));
+    table->own_row_.reset();
+  }
 }
 
 SharedTable::~SharedTable() {
+  replace_open_table(this, nullptr);
   if (own_row_) head_->pids[*own_row_] = 0;
   munmap(head_, size_bytes_);
-  close(file_);
+  if (file_ >= 0) close(file_);
 }
 
 std::optional<size_t> SharedTable::claim(const std::function<void(void* row)>& clear) {

@@ -4,6 +4,8 @@
 // of this class to say: atomics, since others read them at any time, and no mutexes, since whoever
 // has one may die. The layout is the same in all processes, or their magic differs.
 //
+// A forked child has no row, nor any lock: the kernel would hold those of its parent for it, too.
+//
 // Threads: any.
 #pragma once
 
@@ -57,8 +59,9 @@ class SharedTable {
     std::array<std::atomic<int32_t>, kRows> pids;  // together: readers look at all of them
   };
   SharedTable(int file, void* pages, size_t size_bytes, size_t row_bytes);
+  static void leave_all_in_child() noexcept;
 
-  int file_;
+  int file_;  // -1: in a child
   Head* head_;
   std::byte* rows_;
   size_t size_bytes_;

@@ -5,6 +5,7 @@
 // Source: Bertsekas and Gallager, Data Networks, section 6.5.2.
 #pragma once
 
+#include <cstddef>
 #include <span>
 #include <vector>
 
@@ -18,10 +19,18 @@ struct ShareClass {
   double weight = 1;           ///< a flow's share beside one of weight 1 on a full resource
 };
 
+/// Room that a caller keeps between calls, so that they do not allocate.
+struct FairShareRoom {
+  std::vector<double> left;            ///< by resource: capacity not yet given to frozen flows
+  std::vector<double> growing_weight;  ///< by resource
+  std::vector<size_t> growing;         ///< classes whose rate still rises
+  std::vector<double> limits;          ///< of those
+};
+
 /// Writes the rate of one flow of each class, in the unit of the capacities; classes without flows
 /// get 0. A capacity that is 0 or less means no limit. A class with neither a limited resource nor
 /// a cap gets infinity. `rates` is as long as `classes`.
 void fair_share(std::span<const double> capacities, std::span<const ShareClass> classes,
-                std::span<double> rates);
+                std::span<double> rates, FairShareRoom& room);
 
 }  // namespace braid::simulation

@@ -86,7 +86,7 @@ void Flows::refresh_rates() {
   stale_ = false;
   find_weights();
   find_capacities_in_force();
-  fair_share(in_force_, classes_, rates_);
+  fair_share(in_force_, classes_, rates_, room_);
   next_ = kForever;
   for (size_t c = 0; c < lanes_.size(); ++c) {
     if (lanes_[c].flows.empty() || !(rates_[c] > 0)) continue;

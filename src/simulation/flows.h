@@ -69,6 +69,7 @@ class Flows {
   std::vector<int> in_group_;  // flows by group
   std::vector<Lane> lanes_;
   std::vector<double> rates_;  // GB/s of one flow, by class
+  FairShareRoom room_;
   bool stale_ = false;
   Time settled_ = 0;
   Time next_ = kForever;

@@ -57,6 +57,29 @@ TEST_F(ProcessTableTest, ARowIsGivenBack) {
   EXPECT_EQ(watcher->pid(0), 0);
 }
 
+// Its child lives on, with what it had open.
+TEST_F(ProcessTableTest, TheRowOfAProcessThatLeftAChildIsFree) {
+  int pipes[2];
+  ASSERT_EQ(pipe(pipes), 0);
+  const pid_t parent = fork();
+  if (parent == 0) {
+    const auto table = ProcessTable::open(name_);
+    if (!table.ok() || table.value()->claim("parent") == nullptr) _exit(1);
+    const pid_t child = fork();
+    if (child == 0) pause();
+    _exit(write(pipes[1], &child, sizeof child) == sizeof child ? 0 : 1);
+  }
+  pid_t child = 0;
+  ASSERT_EQ(read(pipes[0], &child, sizeof child), static_cast<ssize_t>(sizeof child));
+  int status = 0;
+  waitpid(parent, &status, 0);
+  const auto watcher = open();
+  std::this_thread::sleep_for(milliseconds(100));  // until the child has begun
+  EXPECT_EQ(watcher->pid(0), parent);
+  EXPECT_EQ(alive(*watcher), 0u) << "its child holds its row";
+  kill(child, SIGKILL);
+}
+
 // However it dies: nothing of its own runs then.
 TEST_F(ProcessTableTest, TheRowOfAProcessThatWasKilledIsFree) {
   int pipes[2];

@@ -16,7 +16,8 @@ namespace {
 std::vector<double> shares(const std::vector<double>& capacities,
                            const std::vector<ShareClass>& classes) {
   std::vector<double> rates(classes.size(), -1);
-  fair_share(capacities, classes, rates);
+  FairShareRoom room;
+  fair_share(capacities, classes, rates, room);
   return rates;
 }
 

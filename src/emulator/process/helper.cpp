@@ -6,7 +6,6 @@
 // itself gets the times it would have had; only work enqueued afterwards, in other streams, may
 // start later than it would have. docs/emulator.md, "Determinism".
 #include <pthread.h>
-#include <signal.h>
 #include <time.h>
 
 #include <algorithm>
@@ -14,6 +13,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/blocked_signals.h"
 #include "emulator/process/process.h"
 
 namespace braid::emulator {
@@ -123,13 +123,8 @@ void start_helper(World& world) {
     return;
   }
   world.helper_started = true;
-  // The program's signals are not for this thread.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const BlockedSignals blocked;  // inherited
   std::thread(help, std::ref(world)).detach();
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 }  // namespace braid::emulator

@@ -120,10 +120,22 @@ World* world_of_process() {
                                                 : the_world.load(std::memory_order_acquire);
 }
 
+// The destructors of keys run after those of thread_local objects: these may call the driver too.
 ThreadState& this_thread() {
-  thread_local ThreadState state;
-  if (state.number == 0) state.number = ++threads;
-  return state;
+  static const pthread_key_t key = [] {
+    pthread_key_t made = 0;
+    const auto end = [](void* state) {
+      delete static_cast<ThreadState*>(state);  // owner: the key
+    };
+    pthread_key_create(&made, end);
+    return made;
+  }();
+  auto* state = static_cast<ThreadState*>(pthread_getspecific(key));
+  if (state == nullptr) {
+    state = new ThreadState{.number = ++threads, .contexts = {}};  // owner: the key
+    pthread_setspecific(key, state);
+  }
+  return *state;
 }
 
 bool process_is_exiting() { return exiting; }
