@@ -3,7 +3,9 @@
 #include <exception>
 #include <memory>
 #include <new>
+#include <optional>
 
+#include "base/kept_by_thread.h"
 #include "base/try.h"
 #include "braid/braid.h"
 #include "library/copier.h"
@@ -57,11 +59,6 @@ Error check_call(const braid_engine* engine, int priority, const braid_outcome* 
   return Error::none();
 }
 
-Scratch& thread_scratch() {
-  static thread_local Scratch scratch;
-  return scratch;
-}
-
 struct Call {
   braid_engine* engine;
   preload::EntryPoint entry_point;
@@ -80,7 +77,10 @@ braid_status answer(const Call& call, const Copying& copy) noexcept {
     const CopyCall order{entry_point, stream != nullptr ? stream : CU_STREAM_LEGACY,
                          static_cast<multipath::Priority>(priority), is_forecast};
     CallOutcome call_outcome;
-    Error failed = copy(order, thread_scratch(), call_outcome);
+    Scratch* scratch = kept_by_thread<Scratch>();
+    std::optional<Scratch> of_this_call;  // of a thread that is ending
+    if (scratch == nullptr) scratch = &of_this_call.emplace();
+    Error failed = copy(order, *scratch, call_outcome);
     if (failed.ok() && outcome != nullptr) {
       outcome->accelerated_bytes = call_outcome.accelerated_bytes;
       outcome->native_bytes = call_outcome.native_bytes;

@@ -1,18 +1,20 @@
 #include "library/error.h"
 
+#include "base/kept_by_thread.h"
+
 namespace braid::library {
-namespace {
-
-thread_local Error last;
-
-}  // namespace
-
 braid_status report(Error error) {
   const braid_status code = error.code;
-  if (!error.ok()) last = std::move(error);
+  if (Error* last = kept_by_thread<Error>(); last != nullptr && !error.ok())
+    *last = std::move(error);
   return code;
 }
 
-const Error& last_error() noexcept { return last; }
+const Error& last_error() noexcept {
+  // owner: the process, until its end
+  static const Error& not_kept = *new Error{BRAID_ERROR_MEMORY, "of a thread that is ending"};
+  const Error* last = kept_by_thread<Error>();
+  return last != nullptr ? *last : not_kept;
+}
 
 }  // namespace braid::library

@@ -8,7 +8,6 @@
 #include "preload/contexts.h"
 #include "preload/helper.h"
 #include "preload/observe.h"
-#include "preload/primaries.h"
 #include "preload/state.h"
 
 namespace braid::library {
@@ -27,9 +26,7 @@ class SharedEngine final : public Backend {
   Engine* engine() override { return preload::engine(); }
   Status add_context(CUcontext context) override {
     const ReentryGuard guard;
-    const auto primaries = preload::hold_primaries();
-    Engine* open = engine();
-    return open != nullptr ? open->add_context(context) : Status();
+    return preload::make_known(context);
   }
   void open_relays() noexcept override {
     const ReentryGuard guard;

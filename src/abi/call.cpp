@@ -1,0 +1,47 @@
+#include "abi/call.h"
+
+#include <pthread.h>
+
+#include <atomic>
+#include <cstring>
+#include <utility>
+
+namespace braid::abi {
+namespace {
+
+struct Failure {
+  std::string message;
+  int cuda_result = 0;
+};
+thread_local Failure last;
+std::atomic<int> forks = 0;
+
+}  // namespace
+
+braid_status report(braid_status code, std::string message, int cuda_result) {
+  last = {std::move(message), cuda_result};
+  return code;
+}
+
+const char* last_error() { return last.message.c_str(); }
+int last_cuda_error() { return last.cuda_result; }
+
+// Since the first engine of this process's line was opened.
+int Process::forks_so_far() {
+  static const bool is_watched =
+      pthread_atfork(nullptr, nullptr, [] { ++forks; }) == 0;  // in the child
+  return is_watched ? forks.load() : 0;
+}
+
+braid_status hand_out(const void* bytes, size_t size_bytes, void* buffer, size_t buffer_bytes,
+                      size_t* needed_bytes) {
+  if (needed_bytes != nullptr) *needed_bytes = size_bytes;
+  if (buffer == nullptr && buffer_bytes == 0) return BRAID_OK;
+  if (buffer == nullptr || buffer_bytes < size_bytes)
+    return report(BRAID_ERROR_ARGUMENT,
+                  "the buffer is null, or smaller than " + std::to_string(size_bytes) + " bytes");
+  std::memcpy(buffer, bytes, size_bytes);
+  return BRAID_OK;
+}
+
+}  // namespace braid::abi

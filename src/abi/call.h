@@ -1,0 +1,102 @@
+// What the C interfaces of braid's libraries share: arguments in, status out, no exception leaves,
+// and what has failed is said in words. Each library has a copy of this, and so a last error of its
+// own. Only the folders `library/` include it.
+#pragma once
+
+#include <cstddef>
+#include <exception>
+#include <new>
+#include <string>
+
+#include "base/status.h"
+#include "braid/braid.h"
+
+namespace braid::abi {
+
+/// Keeps the words for `last_error`, in this thread; returns the code.
+braid_status report(braid_status code, std::string message, int cuda_result = 0);
+/// The same of a Status, under `code`, if it has failed.
+inline braid_status report(const Status& status, braid_status code = BRAID_ERROR_ARGUMENT) {
+  return status.ok() ? BRAID_OK : report(code, status.message(), status.cuda_result());
+}
+/// Of this thread's latest failure; until the next one. "" when there was none.
+const char* last_error();
+/// The CUresult of that failure; 0 when it was not the driver that refused.
+int last_cuda_error();
+
+/// The process that an engine belongs to. In a child its threads do not exist, and its memory, its
+/// sockets and its contexts are the parent's. A fork costs nothing here, and no call asks the
+/// system who it is.
+class Process {
+ public:
+  Process() : forks_(forks_so_far()) {}
+  bool is_this() const { return forks_ == forks_so_far(); }
+
+ private:
+  static int forks_so_far();
+
+  int forks_;
+};
+
+/// What `body()` returns or throws.
+template <typename Body>
+braid_status guarded(const Body& body) noexcept try {
+  return body();
+} catch (const std::bad_alloc&) {
+  return report(BRAID_ERROR_MEMORY, "out of memory");  // short enough to need none
+} catch (const std::exception& unexpected) {
+  return report(BRAID_ERROR_UNAVAILABLE, unexpected.what());
+}
+
+/// Whether a call may touch what `engine` points to: the struct behind a handle, which has a
+/// `Process process`. `needed` are the other pointers that its caller must give.
+template <typename Handle, typename... Pointers>
+braid_status check(const Handle* engine, const Pointers*... needed) {
+  if (engine == nullptr || (... || (needed == nullptr)))
+    return report(BRAID_ERROR_ARGUMENT, "a pointer that must be given is null");
+  if (!engine->process.is_this())
+    return report(BRAID_ERROR_UNAVAILABLE,
+                  "this engine belongs to the parent process. Open one after the fork");
+  return BRAID_OK;
+}
+
+/// `body(engine)`, or `body(service)` of an engine that has a `service`, unless there is none to
+/// call.
+template <typename Handle, typename Body, typename... Pointers>
+braid_status guarded(Handle* engine, const Body& body, const Pointers*... needed) noexcept {
+  return guarded([&] {
+    if (const braid_status wrong = check(engine, needed...); wrong != BRAID_OK) return wrong;
+    if constexpr (requires { engine->service; }) {
+      if (engine->service->is_ending())
+        return report(BRAID_ERROR_UNAVAILABLE, "this engine is being closed");
+      return body(*engine->service);
+    } else {
+      return body(*engine);
+    }
+  });
+}
+
+/// A struct of the caller's, which begins with its own size. `name` is its type's.
+template <typename Struct>
+braid_status check_struct(const Struct* given, const char* name) {
+  if (given == nullptr) return report(BRAID_ERROR_ARGUMENT, std::string(name) + " is null");
+  if (given->struct_bytes < sizeof(Struct))
+    return report(BRAID_ERROR_ARGUMENT, std::string(name) + ": struct_bytes is " +
+                                            std::to_string(given->struct_bytes) +
+                                            ". Set it to sizeof(" + name + ")");
+  return BRAID_OK;
+}
+
+/// Bytes into a buffer of the caller's, who may ask for their number alone: no buffer, and 0 for
+/// its size. `needed_bytes` may be null.
+braid_status hand_out(const void* bytes, size_t size_bytes, void* buffer, size_t buffer_bytes,
+                      size_t* needed_bytes);
+
+template <typename T>
+braid_status hand_out(const Result<T>& result, T* value, braid_status code = BRAID_ERROR_ARGUMENT) {
+  if (!result.ok()) return report(result.status(), code);
+  *value = result.value();
+  return BRAID_OK;
+}
+
+}  // namespace braid::abi
