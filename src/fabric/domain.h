@@ -47,6 +47,13 @@ enum class Drain : uint8_t {
   kHeldByPeer,  ///< a process has mapped it, and has neither let go nor ended
 };
 
+/// What is known of a peer that takes nothing more of what was posted to it.
+enum class Absence : uint8_t {
+  kSilent,  ///< it may go on, and read sources then
+  kShut,    ///< it has shut the door that was written to: nobody reads the sources of those writes
+  kEnded,   ///< its process has ended
+};
+
 struct Traits {
   std::string provider;
   /// After `remove_region` no byte of any write lands in the region, also none of a write that was
@@ -128,10 +135,9 @@ class Domain {
   virtual Result<uint32_t> connect(Bytes address) = 0;
   virtual void disconnect(uint32_t peer) = 0;
   /// Of a peer that is not disconnected yet, and is written to no more. What is under way to it
-  /// ends as failed before long, as far as nobody can read its sources then. On some wires that is
-  /// so only once the peer's process has ended; `has_ended` says so. Here: wires that notice by
-  /// themselves.
-  virtual void abandon(uint32_t /*peer*/, bool /*has_ended*/) {}
+  /// ends as failed before long, as far as nobody can read its sources then. On some wires a peer
+  /// that is silent keeps it under way. Here: wires that notice by themselves.
+  virtual void abandon(uint32_t /*peer*/, Absence /*absence*/) {}
 
   /// A way in for one peer, which passes `door_address` to `connect`. What it posts there ends when
   /// the door is closed: see Traits::closing_fences. Doors carry writes, and no messages.

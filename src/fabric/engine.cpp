@@ -344,6 +344,7 @@ bool Engine::matters(const Deadline& due) {
   const Peer* peer = peers_.find(due.id);
   if (peer == nullptr) return false;
   if (due.what == Due::kProbe) return peer->next_probe_ns == due.at_ns;
+  if (due.what == Due::kShut) return true;
   return due.what == Due::kPeer ? peer->state == PeerState::kConnecting : peer->is_leaving;
 }
 
@@ -355,7 +356,8 @@ void Engine::meet(const Deadline& due) {
     probe_routes(due.id);
   }
   if (due.what == Due::kPeer) fail_peer(due.id, PeerFailure::kNoAnswer);
-  if (due.what == Due::kFarewell) abandon(due.id, false);
+  if (due.what == Due::kShut) abandon(due.id, Absence::kShut);
+  if (due.what == Due::kFarewell) abandon(due.id, Absence::kSilent);
 }
 
 void Engine::stop_late(uint64_t ticket) {

@@ -84,8 +84,9 @@ class Engine final : private Worker::Listener {
   std::optional<uint64_t> next_failed();
   /// Posts nothing more to the peer, says goodbye, and takes back what was granted to it, as
   /// `next_failed` says. Memory of a GPU may take longer (docs/fabric.md). What is still under way
-  /// to it after EngineOptions::farewell_ns fails (Domain::abandon).
-  Status disconnect(uint64_t peer);
+  /// to it after EngineOptions::farewell_ns fails (Domain::abandon). `is_broken`: the network took
+  /// nothing any more. Then that fails soon, and whoever connects again uses no old connection.
+  Status disconnect(uint64_t peer, bool is_broken = false);
   /// What has come of a peer that has failed, or was disconnected, is still read: soon what was
   /// granted to it is fenced.
   bool is_draining(uint64_t peer) const;
@@ -108,6 +109,8 @@ class Engine final : private Worker::Listener {
 
   /// Checks that a descriptor is whole, of a known peer, for this engine, and not revoked.
   Result<uint64_t> open_target(const Descriptor& descriptor);
+  /// False: its owner has revoked it, or is gone.
+  bool has_target(uint64_t target) const { return targets_.find(target) != nullptr; }
   Result<uint64_t> write(uint64_t region, uint64_t target, const Slice& slice,
                          std::optional<uint32_t> immediate, uint64_t deadline_ns);
   Result<uint64_t> write_pages(uint64_t region, uint64_t target, uint64_t page_bytes, Pages source,
@@ -271,7 +274,7 @@ class Engine final : private Worker::Listener {
     size_t part = 0;
     uint64_t round = 0;
   };
-  enum class Due : uint8_t { kTransfer, kGrant, kPeer, kFarewell, kProbe };
+  enum class Due : uint8_t { kTransfer, kGrant, kPeer, kFarewell, kShut, kProbe };
   struct Deadline {
     uint64_t at_ns;
     Due what;
@@ -298,8 +301,8 @@ class Engine final : private Worker::Listener {
   void fail_peer(uint64_t id, PeerFailure why);
   void stop_writes(Peer& peer);
   bool remove_if_drained(uint64_t id);
-  void remove_peer(uint64_t id);
-  void abandon(uint64_t id, bool has_ended);
+  void remove_peer(uint64_t id, bool is_broken);
+  void abandon(uint64_t id, Absence absence);
   Peer* find_live(uint64_t id);
   std::optional<uint64_t> find_newcomer(uint64_t engine);
 

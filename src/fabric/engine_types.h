@@ -30,7 +30,9 @@ struct EngineOptions {
   size_t remembered_max = 1 << 16;  ///< ranges of revoked grants that one peer makes it remember
   uint64_t handshake_ns = 5'000'000'000;  ///< that they have for it
   uint64_t farewell_ns = 5'000'000'000;   ///< for what is under way to a peer that is disconnected
-  bool accepts_peers = true;              ///< lets engines connect that it has not connected to
+  /// A peer that has said goodbye has shut its doors: for the ends of what it took before.
+  uint64_t shut_ns = 100'000'000;
+  bool accepts_peers = true;  ///< lets engines connect that it has not connected to
   HeartbeatOptions heartbeat;
   Secret secret;  ///< all engines that talk to each other have the same, or none
   std::shared_ptr<Processes> processes;  ///< null: nobody looks whether peers' processes end

@@ -35,7 +35,7 @@ void Engine::look_after_processes() {
   if (options_.processes == nullptr) return;
   while (const std::optional<uint64_t> ended = options_.processes->next_ended()) {
     fail_peer(*ended, PeerFailure::kEnded);
-    abandon(*ended, true);
+    abandon(*ended, Absence::kEnded);
   }
 }
 

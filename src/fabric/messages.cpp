@@ -133,6 +133,8 @@ void Engine::handle(Bytes bytes) {
     return;
   }
   peer.their_session = message.session.from;
+  if (peer.is_leaving)  // both have said goodbye
+    return add_deadline(now_ns_ + options_.shut_ns, Due::kShut, *id);
   peer.pulse.heard_ns = awake_.now_ns();
   // Whatever it says, it has heard the Hello or the Welcome.
   if (peer.state == PeerState::kConnecting && (peer.has_arrived || peer.version < 2))
@@ -153,9 +155,10 @@ std::optional<uint64_t> Engine::sender_of(const Message& message) {
              found != peer_of_session_.end()) {
     id = found->second;
   }
-  const Peer* peer = id ? find_live(*id) : nullptr;
-  if (peer == nullptr || peer->engine != message.from || peer->version != message.version)
+  const Peer* peer = id ? peers_.find(*id) : nullptr;
+  if (peer == nullptr || (peer->is_leaving && !std::holds_alternative<Goodbye>(message.body)))
     return std::nullopt;
+  if (peer->engine != message.from || peer->version != message.version) return std::nullopt;
   const bool is_known = peer->their_session != 0 || peer->version < 2;
   const bool is_welcome = std::holds_alternative<Welcome>(message.body);
   if (is_known ? peer->their_session != message.session.from : !is_welcome) return std::nullopt;
@@ -256,6 +259,7 @@ void Engine::handle_from(uint64_t peer, const Credit& credit) {
 void Engine::handle_from(uint64_t peer, const Goodbye& goodbye) {
   fail_peer(peer,
             goodbye.why == Goodbye::Why::kSilence ? PeerFailure::kGaveUs : PeerFailure::kLeft);
+  add_deadline(now_ns_ + options_.shut_ns, Due::kShut, peer);
 }
 
 }  // namespace braid::fabric

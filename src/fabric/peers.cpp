@@ -210,7 +210,7 @@ void Engine::fail_peer(uint64_t id, PeerFailure why) {
   peer->failure = why;
   stop_writes(*peer);
   if (closing_fences_) close_doors(id);
-  if (!is_announced) return remove_peer(id);
+  if (!is_announced) return remove_peer(id, false);
   const bool may_not_know = why == PeerFailure::kNetwork || why == PeerFailure::kTooMuch;
   if (was_connected && peer->version >= 2 && may_not_know)
     tell(id, Goodbye{Goodbye::Why::kSilence});
@@ -239,10 +239,10 @@ void Engine::close_doors(uint64_t id) {
   }
 }
 
-Status Engine::disconnect(uint64_t id) {
+Status Engine::disconnect(uint64_t id, bool is_broken) {
   Peer* peer = find_live(id);
   if (peer == nullptr) return no_such_peer();
-  remove_peer(id);
+  remove_peer(id, is_broken);
   return {};
 }
 
@@ -265,7 +265,7 @@ bool Engine::has_messages_under_way() const {
   return has_some;
 }
 
-void Engine::remove_peer(uint64_t id) {
+void Engine::remove_peer(uint64_t id, bool is_broken) {
   Peer* peer = peers_.find(id);
   drop_messages(*peer);
   if (may_hear(*peer))
@@ -282,18 +282,20 @@ void Engine::remove_peer(uint64_t id) {
   std::erase(failed_, id);
   if (peer->is_newcomer && peer->state == PeerState::kConnecting) --handshakes_;
   peer->is_leaving = true;  // only now: what has just ended is not to remove it
+  if (is_broken) return abandon(id, Absence::kSilent);
   if (!remove_if_drained(id)) add_deadline(now_ns_ + options_.farewell_ns, Due::kFarewell, id);
 }
 
-/// It will take nothing more: what is under way to it is to end.
-void Engine::abandon(uint64_t id, bool has_ended) {
+/// It will take nothing more: what is under way to it is to end. Messages come to no door.
+void Engine::abandon(uint64_t id, Absence absence) {
   const Peer* peer = peers_.find(id);
   if (peer == nullptr) return;
-  drop_messages(*peer);
+  const bool hears_messages = absence == Absence::kShut;
+  if (!hears_messages) drop_messages(*peer);
   for (size_t i = 0; i < worker_.rail_count(); ++i) {
     const uint32_t writes = peer->routes[i].peer;
-    if (writes != peer->messages[i]) worker_.rail(i).abandon(writes, has_ended);
-    worker_.rail(i).abandon(peer->messages[i], has_ended);
+    if (writes != peer->messages[i]) worker_.rail(i).abandon(writes, absence);
+    if (!hears_messages) worker_.rail(i).abandon(peer->messages[i], absence);
   }
   remove_if_drained(id);
 }

@@ -152,6 +152,37 @@ TEST_F(EndsTest, WhatIsUnderWayToAProcessThatHasEndedFails) {
   EXPECT_TRUE(writer.engine->routes().empty());
 }
 
+/// As over shm: nobody reads what was written to a door that is shut, and nobody says so.
+TEST_F(EndsTest, WhatIsUnderWayToADoorThatIsShutFails) {
+  for (const bool is_leaving : {false, true}) {
+    sim::NetworkOptions options = SmallNet::software();
+    options.breaks_connections = false;
+    SmallNet net(options);
+    net.options.heartbeat.interval_ns = 0;
+    net.options.shut_ns = 1'000'000;
+    SmallNet::Node &owner = net.add(1), &writer = net.add(2);
+    Granting given(net, owner, writer, 512);
+    const uint64_t of_owner = net.number_of(owner, writer);
+    net.cut(owner, 0, sim::Break::kSilent);
+    const uint64_t ticket = given.write(0, 512);
+    net.run(100);
+    net.mend(owner, 0);
+    ASSERT_TRUE(owner.engine->disconnect(given.peer).ok());
+    if (is_leaving) {
+      ASSERT_TRUE(writer.engine->disconnect(of_owner).ok());
+    }
+    net.run(500);
+    EXPECT_EQ(writer.engine->state(ticket).value(), TicketState::kPending);
+    net.run(1'000);
+    EXPECT_EQ(writer.engine->state(ticket).value(), TicketState::kFailed);
+    EXPECT_TRUE(writer.engine->remove_region(given.from).ok());
+    if (!is_leaving) {
+      EXPECT_TRUE(writer.engine->disconnect(of_owner).ok());
+    }
+    EXPECT_TRUE(writer.engine->routes().empty());
+  }
+}
+
 TEST_F(EndsTest, WhatIsUnderWayToAPeerThatWasDisconnectedFailsAfterAWhile) {
   for (const bool is_by_connection : {true, false}) {
     sim::NetworkOptions options = SmallNet::software();
@@ -178,6 +209,42 @@ TEST_F(EndsTest, WhatIsUnderWayToAPeerThatWasDisconnectedFailsAfterAWhile) {
     EXPECT_TRUE(writer.engine->routes().empty());
     EXPECT_TRUE(writer.engine->remove_region(given.from).ok());
   }
+}
+
+/// Its greeting and its descriptor are read only when it has ended, and nobody says so.
+TEST_F(EndsTest, AWriteForAProcessThatHadEndedBeforeItWasHeardEnds) {
+  SmallNet net;
+  net.options.farewell_ns = 3'000'000;
+  SmallNet::Node &owner = net.add(1), &writer = net.add(2);
+  const uint64_t peer = owner.engine->connect(writer.engine->address(), ~uint64_t{0}).value();
+  const auto is_greeted = [&] {
+    return owner.engine->peer_state(peer).value() == PeerState::kConnected;
+  };
+  ASSERT_TRUE(net.run(1'000, is_greeted));
+  net.pause(writer);
+  ASSERT_FALSE(writer.engine->find_peer(1)) << "it has heard the answer already";
+  std::vector<std::byte> memory(512), source(512);
+  const uint64_t region = owner.engine->add_region(memory).value();
+  const Granted granted = owner.engine->grant(region, peer, 0, 512).value();
+  ASSERT_TRUE(owner.engine->send(peer, encode(granted.descriptor)).ok());
+  net.run(200);
+  net.kill(owner, sim::Break::kSilent);
+  net.resume(writer);
+  std::optional<Received> order;
+  ASSERT_TRUE(net.run(1'000, [&] { return (order = writer.engine->receive()).has_value(); }));
+  const uint64_t target =
+      writer.engine->open_target(decode_descriptor(order->payload).value()).value();
+  const uint64_t from = writer.engine->add_region(source).value();
+  const uint64_t ticket =
+      writer.engine->write(from, target, {0, 0, 512}, {}, net.now_ns() + 1'000'000).value();
+  ASSERT_TRUE(net.run(10'000, [&] { return writer.engine->next_failed() == order->peer; }));
+  EXPECT_EQ(writer.engine->peer_failure(order->peer).value(), PeerFailure::kSilent);
+  EXPECT_EQ(writer.engine->state(ticket).value(), TicketState::kQuarantined);
+  ASSERT_TRUE(writer.engine->disconnect(order->peer).ok());
+  net.run(4'000);
+  EXPECT_EQ(writer.engine->state(ticket).value(), TicketState::kFailed);
+  EXPECT_TRUE(writer.engine->remove_region(from).ok());
+  EXPECT_TRUE(writer.engine->routes().empty());
 }
 
 }  // namespace

@@ -59,6 +59,38 @@ def kv_push(program, *options):
         assert decoder.returncode == 0, output
         assert "40 requests: 32 decoded, every byte is right" in output, output
         assert "first leaves" in output and second.returncode == 0, (output, second)
+    kv_push_goes_on(program, *options)
+
+
+def kv_push_goes_on(program, *options):
+    """One of two prefillers stands still in the middle: the other gets its requests, and the decoder
+    waits for nobody. When it goes on it learns that it was given up."""
+    decoder, address = start(program, "decode", "127.0.0.1", "60", *options)
+    prefill = [program, "prefill", "127.0.0.1", address, *options, "--name"]
+    with decoder, subprocess.Popen([*prefill, "stopped"]) as stopped, \
+            subprocess.Popen([*prefill, "other"]) as other:
+        lines = []
+
+        def read_until(word):
+            while not lines or word not in lines[-1]:
+                line = decoder.stdout.readline()
+                assert line, lines
+                lines.append(line)
+
+        try:
+            read_until("to stopped")
+            stopped.send_signal(signal.SIGSTOP)
+            at_stop = len(lines)
+            read_until("stopped is silent")
+            decoded = ["to other" in line and "decoded" in line for line in lines[at_stop:]]
+            assert sum(decoded) >= 10, lines  # within 5 s
+        finally:
+            stopped.send_signal(signal.SIGCONT)
+        output = "".join(lines) + decoder.stdout.read()
+        assert decoder.wait(TIMEOUT_S) == 0, output
+        assert re.search(r"to stopped: \d+ of \d+ immediates, lost", output), output
+        assert re.search(r"60 requests: \d+ decoded, every byte is right", output), output
+        assert (stopped.wait(TIMEOUT_S), other.wait(TIMEOUT_S)) == (0, 0), output
 
 
 if __name__ == "__main__":

@@ -113,8 +113,7 @@ class StagedStage {
     corpus_.push_back(said(records));
     for (uint64_t buffer = 0; buffer < kBuffers; ++buffer) receive(buffer);
     const Bytes place = liar_->address();
-    corpus_.push_back(input_of(staged::encode(
-        staged::DoorAddress{{place.begin(), place.end()}, {place.begin(), place.end()}})));
+    corpus_.push_back(input_of(staged::encode_address(place, place)));
   }
 
   void run(Random& random) {
@@ -172,7 +171,8 @@ class StagedStage {
   std::vector<std::byte> memory_ = std::vector<std::byte>(kBytes);
   std::vector<std::byte> received_ = std::vector<std::byte>(kBuffers * kBytes);
   uint32_t region_ = liar_->add_region(memory_, Access::kLocal).value();
-  uint32_t to_owner_ = liar_->connect(owner_->address()).value();
+  uint32_t to_owner_ =
+      liar_->connect(staged::read_address(owner_->address()).value().place).value();
   RemoteRange range_ =
       owner_->remote_range(owner_->add_region(target_->bytes(), Access::kRemoteWrite).value());
   uint32_t to_writer_ = owner_->connect(writer_->address()).value();

@@ -2,7 +2,7 @@
 // it is told to stop, or is killed.
 //
 //   fabric_peer PROVIDER ADDRESS [POINT SIGNAL POINTS]     the owner's address as hexadecimal
-//   digits
+//   digits; the provider as open_process_rail names it
 //
 // With a POINT it sends itself the signal (SIGKILL, SIGSTOP) when it has come so far. With `steps`
 // each step of its engine in which something happened is a point, and so is each call of its own;
@@ -11,7 +11,8 @@
 //
 // An order is a message: how often, how many bytes, the immediate, the descriptor. Every write goes
 // to the same bytes, whose values say which it was. An order to write never is one to own so many
-// bytes: the answer is an order to write there.
+// bytes: the answer is an order to write there. If that is none, it is to disconnect, and to live
+// on.
 #include <signal.h>
 
 #include <chrono>
@@ -24,10 +25,10 @@
 
 #include "fabric/engine.h"
 #include "fabric/host/processes.h"
-#include "fabric/ofi/domain.h"
 #include "fabric/ofi/imports.h"
 #include "fabric/ofi/library.h"
 #include "fabric/order_message.h"
+#include "fabric/process_rail.h"
 
 namespace {
 
@@ -38,6 +39,9 @@ uint64_t now_ns() {
 }
 
 constexpr uint64_t kSecondNs = 1'000'000'000;
+constexpr int kGpu = 1;  // the test's is another one
+
+std::string provider;  // of its rail
 
 long points_left = 0;  // 0: none is wanted
 int signal_there = 0;
@@ -88,9 +92,9 @@ void step(Engine& engine) {
 }
 
 void own(Engine& engine, uint64_t writer, uint64_t size_bytes) {
-  static std::vector<std::vector<std::byte>> all;
-  std::vector<std::byte>& memory = all.emplace_back(size_bytes);
-  const uint64_t region = engine.add_region(memory).value();
+  static std::vector<test::ProcessMemory> all;
+  test::ProcessMemory& memory = all.emplace_back(provider, kGpu, size_bytes);
+  const uint64_t region = engine.add_region(memory.bytes()).value();
   const Granted granted = engine.grant(region, writer, 0, size_bytes).value();
   const test::Order order{1, engine.counters().acquire().value(), size_bytes};
   point();
@@ -106,18 +110,21 @@ int serve(Engine& engine) {
     test::Order told;
     std::memcpy(&told, order->payload.data(), sizeof told);
     if (told.writes == 0) {
-      own(engine, order->peer, told.size_bytes);
+      if (told.size_bytes == 0)
+        (void)engine.disconnect(order->peer);
+      else
+        own(engine, order->peer, told.size_bytes);
       continue;
     }
     const auto target =
         engine.open_target(decode_descriptor(Bytes(order->payload).subspan(sizeof told)).value());
     point();
     if (!target.ok()) return 3;
-    std::vector<std::byte> source(told.size_bytes);
-    const uint64_t region = engine.add_region(source).value();
+    test::ProcessMemory source(provider, kGpu, told.size_bytes);
+    const uint64_t region = engine.add_region(source.bytes()).value();
     for (uint32_t i = 0; i < told.writes; ++i) {
-      std::fill(source.begin(), source.end(), static_cast<std::byte>(i + 1));
-      const auto ticket = engine.write(region, target.value(), {0, 0, source.size()},
+      source.fill(static_cast<std::byte>(i + 1));
+      const auto ticket = engine.write(region, target.value(), {0, 0, told.size_bytes},
                                        told.immediate, now_ns() + 20 * kSecondNs);
       if (!ticket.ok()) break;  // revoked
       point();
@@ -135,12 +142,12 @@ int main(int count, char** words) {
     points_left = std::atol(words[3]), signal_there = std::atoi(words[4]);
     if (std::strcmp(words[5], "steps") != 0) count_locks();
   }
-  const auto* quirks = ofi::find_quirks(words[1]);
+  provider = words[1];
   EngineOptions options;
   options.engine = std::random_device()() | uint64_t{std::random_device()()} << 32;
   options.processes = host_processes();
   std::vector<std::unique_ptr<Domain>> rails;
-  rails.push_back(ofi::open_domain(*quirks, "127.0.0.1").value());
+  rails.push_back(test::open_process_rail(provider).value());
   auto engine = Engine::open(std::move(rails), options).value();
   const Address owner = decode_address(test::from_hex(words[2])).value();
   if (count == 6 && std::strcmp(words[5], "door_locks") == 0) {

@@ -32,14 +32,14 @@ class PointsTest : public test::ProcessTest {
   virtual void at_point(int point, int signal_there, const char* points) {
     SCOPED_TRACE("point " + std::to_string(point) + " of " + points + ", signal " +
                  std::to_string(signal_there));
-    Peer process(GetParam()->provider, engine_->address(), point, signal_there, points);
-    std::vector<std::byte> memory(300'000);
+    Peer process(GetParam(), engine_->address(), point, signal_there, points);
+    test::ProcessMemory memory(GetParam(), 0, 300'000);
     std::optional<uint64_t> peer;
     std::optional<Job> job;
     ASSERT_TRUE(wait([&] {
       if (!peer) peer = engine_->accept();
       const bool is_here = peer && engine_->peer_state(*peer).value() == PeerState::kConnected;
-      if (is_here && !job) job = order(*peer, memory, kForEver);
+      if (is_here && !job) job = order(*peer, memory.bytes(), kForEver);
       return process.has_halted();
     })) << "it never comes to this point";
     go_on_with_the_other();
@@ -63,9 +63,9 @@ class PointsTest : public test::ProcessTest {
       }
     }
     if (!job) return expect_alone(signal_there);
-    std::fill(memory.begin(), memory.end(), std::byte{0});
+    memory.fill(std::byte{0});
     wait([] { return false; }, 0.02);
-    EXPECT_EQ(memory, std::vector<std::byte>(memory.size()));
+    EXPECT_TRUE(memory.is_all(std::byte{0}));
     EXPECT_TRUE(engine_->disconnect(*peer).ok());
     EXPECT_TRUE(engine_->remove_region(job->region).ok());
     expect_alone(signal_there);
@@ -79,10 +79,11 @@ class PointsTest : public test::ProcessTest {
   }
 
   void go_on_with_the_other() {
-    std::vector<std::byte> memory(10'000);
-    const Job job = order(other_, memory, 1);
-    ASSERT_TRUE(wait([&] { return count(job) == immediates_of_write(memory.size()); }, 5));
-    EXPECT_EQ(memory, std::vector<std::byte>(memory.size(), std::byte{1}));
+    constexpr size_t kBytes = 10'000;
+    test::ProcessMemory memory(GetParam(), 0, kBytes);
+    const Job job = order(other_, memory.bytes(), 1);
+    ASSERT_TRUE(wait([&] { return count(job) == immediates_of_write(kBytes); }, 5));
+    EXPECT_TRUE(memory.is_all(std::byte{1}));
     ASSERT_TRUE(engine_->revoke(job.grant, now_ns() + 10 * kSecondNs).ok());
     ASSERT_TRUE(wait([&] { return fence(job) == Fence::kFenced; }));
     EXPECT_TRUE(engine_->remove_region(job.region).ok());
@@ -97,9 +98,10 @@ class OwnerPointsTest : public PointsTest {
   void at_point(int point, int signal_there, const char* points) override {
     SCOPED_TRACE("point " + std::to_string(point) + " of " + points + ", signal " +
                  std::to_string(signal_there));
-    Peer process(GetParam()->provider, engine_->address(), point, signal_there, points);
-    source_.assign(300'000, std::byte{1});
-    region_ = engine_->add_region(source_).value();
+    Peer process(GetParam(), engine_->address(), point, signal_there, points);
+    source_.emplace(GetParam(), 0, kBytes);
+    source_->fill(std::byte{1});
+    region_ = engine_->add_region(source_->bytes()).value();
     peer_.reset(), target_.reset(), ticket_.reset();
     has_asked_ = false;
     ASSERT_TRUE(wait([&] {
@@ -131,8 +133,7 @@ class OwnerPointsTest : public PointsTest {
   void go_on_writing() {
     if (!peer_) peer_ = engine_->accept();
     if (!peer_ || engine_->peer_state(*peer_).value() != PeerState::kConnected) return;
-    if (!has_asked_)
-      has_asked_ = engine_->send(*peer_, test::message_of({0, 0, source_.size()}, {})).ok();
+    if (!has_asked_) has_asked_ = engine_->send(*peer_, test::message_of({0, 0, kBytes}, {})).ok();
     if (const auto answer = engine_->receive()) {
       std::memcpy(&told_, answer->payload.data(), sizeof told_);
       const auto granted = decode_descriptor(Bytes(answer->payload).subspan(sizeof told_));
@@ -140,8 +141,8 @@ class OwnerPointsTest : public PointsTest {
     }
     if (!target_ || is_under_way()) return;
     if (ticket_) engine_->forget(*ticket_);
-    const Result<uint64_t> next = engine_->write(region_, *target_, {0, 0, source_.size()},
-                                                 told_.immediate, now_ns() + 20 * kSecondNs);
+    const Result<uint64_t> next = engine_->write(region_, *target_, {0, 0, kBytes}, told_.immediate,
+                                                 now_ns() + 20 * kSecondNs);
     if (next.ok())
       ticket_ = next.value();
     else
@@ -153,7 +154,8 @@ class OwnerPointsTest : public PointsTest {
     return state == TicketState::kPending || state == TicketState::kQuarantined;
   }
 
-  std::vector<std::byte> source_;
+  static constexpr size_t kBytes = 300'000;
+  std::optional<test::ProcessMemory> source_;
   uint64_t region_ = 0;
   std::optional<uint64_t> peer_, target_, ticket_;
   bool has_asked_ = false;
@@ -174,23 +176,25 @@ TEST_P(SharedLocksTest, StoppedAndContinuedWhileItHoldsOne) {
   at_each_point(SIGSTOP, "door_locks");
 }
 
-std::vector<const ofi::Quirks*> providers_that_share_locks() {
-  std::vector<const ofi::Quirks*> found(ofi::all_quirks().begin(), ofi::all_quirks().end());
-  std::erase_if(found, [](const ofi::Quirks* quirks) { return !quirks->shares_locks; });
+std::vector<std::string> providers_that_share_locks() {
+  std::vector<std::string> found;
+  for (const ofi::Quirks* quirks : ofi::all_quirks())
+    if (quirks->shares_locks) found.emplace_back(quirks->provider);
   return found;
 }
-std::string name_of(const testing::TestParamInfo<const ofi::Quirks*>& quirks) {
-  return std::string(quirks.param->provider).substr(0, 3);
+/// Memory of GPUs of the emulated server too.
+std::vector<std::string> all_providers() {
+  std::vector<std::string> all = test::libfabrics_providers();
+  all.insert(all.end(), {"tcp;ofi_rxm+gpu", "shm+gpu"});
+  return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Providers, PointsTest,
-                         testing::ValuesIn(ofi::all_quirks().begin(), ofi::all_quirks().end()),
-                         name_of);
-INSTANTIATE_TEST_SUITE_P(Providers, OwnerPointsTest,
-                         testing::ValuesIn(ofi::all_quirks().begin(), ofi::all_quirks().end()),
-                         name_of);
+INSTANTIATE_TEST_SUITE_P(Providers, PointsTest, testing::ValuesIn(all_providers()),
+                         test::name_of_provider);
+INSTANTIATE_TEST_SUITE_P(Providers, OwnerPointsTest, testing::ValuesIn(all_providers()),
+                         test::name_of_provider);
 INSTANTIATE_TEST_SUITE_P(Providers, SharedLocksTest,
-                         testing::ValuesIn(providers_that_share_locks()), name_of);
+                         testing::ValuesIn(providers_that_share_locks()), test::name_of_provider);
 
 }  // namespace
 }  // namespace braid::fabric

@@ -1,5 +1,5 @@
 // Two processes on each provider of libfabric that is here: one owns memory, the other writes, is
-// killed, or stopped and continued in the middle.
+// killed, or stopped and continued, or leaves in the middle.
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -101,6 +101,61 @@ TEST_P(ProcessTest, TheOwnerOutlivesAWriterThatIsKilled) {
   }
 }
 
+/// One of them disconnects in the middle of writes, and both live on: the writes end, and nothing
+/// is kept.
+class LeaveTest : public test::ProcessTest {
+ protected:
+  /// `leave` says who.
+  void in_the_middle_of_writes(const std::function<void()>& leave) {
+    std::unique_ptr<Peer> process;
+    peer_ = start(process);
+    std::vector<std::byte> source(300'000, std::byte{1});
+    const uint64_t region = engine_->add_region(source).value();
+    ASSERT_TRUE(engine_->send(peer_, test::message_of({0, 0, source.size()}, {})).ok());
+    std::optional<Received> answer;
+    ASSERT_TRUE(wait([&] { return (answer = engine_->receive()).has_value(); }));
+    const Bytes descriptor = Bytes(answer->payload).subspan(sizeof(test::Order));
+    const uint64_t target = engine_->open_target(decode_descriptor(descriptor).value()).value();
+    std::vector<uint64_t> tickets;
+    const auto begin_one = [&] {
+      const auto begun =
+          engine_->write(region, target, {0, 0, source.size()}, {}, now_ns() + 20 * kSecondNs);
+      if (begun.ok()) tickets.push_back(begun.value());
+      return begun.ok();
+    };
+    const auto has_ended = [&](uint64_t ticket) {
+      const TicketState state = engine_->state(ticket).value();
+      return state == TicketState::kDone || state == TicketState::kFailed;
+    };
+    while (tickets.size() < 20 && begin_one()) {
+    }
+    ASSERT_TRUE(wait([&] { return has_ended(tickets.front()); }));
+    for (int i = 0; i < 20; ++i) begin_one();
+    leave();
+    ASSERT_TRUE(wait([&] { return !begin_one(); })) << "it does not leave";
+    EXPECT_TRUE(wait([&] { return std::all_of(tickets.begin(), tickets.end(), has_ended); }, 3));
+    EXPECT_NE(engine_->failure(tickets.back()), Failure::kNone) << "nothing was left";
+    (void)engine_->disconnect(peer_);
+    EXPECT_TRUE(engine_->remove_region(region).ok());
+    EXPECT_TRUE(wait([&] { return engine_->peers().empty(); }, 3));
+    EXPECT_FALSE(process->has_halted());
+  }
+
+  uint64_t peer_ = 0;
+};
+
+TEST_P(LeaveTest, TheOwner) {
+  for (int turn = 0; turn < 3; ++turn)
+    in_the_middle_of_writes([&] {
+      ASSERT_TRUE(engine_->send(peer_, test::message_of({0, 0, 0}, {})).ok());
+    });
+}
+
+TEST_P(LeaveTest, TheWriter) {
+  for (int turn = 0; turn < 3; ++turn)
+    in_the_middle_of_writes([&] { ASSERT_TRUE(engine_->disconnect(peer_).ok()); });
+}
+
 /// What a killed process has left in /dev/shm goes when the next one opens a rail there, and what a
 /// live one uses stays.
 TEST_P(FilesTest, WhatAKilledProcessHasLeftIsRemoved) {
@@ -115,18 +170,17 @@ TEST_P(FilesTest, WhatAKilledProcessHasLeftIsRemoved) {
   ASSERT_GT(files(*killed).size(), 0u);
   for (const Peer* peer : {killed.get(), live.get()})
     for (const std::string& file : files(*peer)) make_old(file);
-  ASSERT_TRUE(ofi::open_domain(*GetParam(), "").ok());
+  ASSERT_TRUE(test::open_process_rail(GetParam()).ok());
   EXPECT_EQ(files(*killed), std::vector<std::string>());
   EXPECT_EQ(files(*live).size(), used);
 }
 
-INSTANTIATE_TEST_SUITE_P(Providers, ProcessTest,
-                         testing::ValuesIn(ofi::all_quirks().begin(), ofi::all_quirks().end()),
-                         [](const auto& quirks) {
-                           return std::string(quirks.param->provider).substr(0, 3);
-                         });
+INSTANTIATE_TEST_SUITE_P(Providers, ProcessTest, testing::ValuesIn(test::libfabrics_providers()),
+                         test::name_of_provider);
+INSTANTIATE_TEST_SUITE_P(Providers, LeaveTest, testing::ValuesIn(test::libfabrics_providers()),
+                         test::name_of_provider);
 
-INSTANTIATE_TEST_SUITE_P(Shm, FilesTest, testing::Values(&ofi::shm_quirks()));
+INSTANTIATE_TEST_SUITE_P(Shm, FilesTest, testing::Values("shm"));
 
 }  // namespace
 }  // namespace braid::fabric

@@ -43,6 +43,7 @@ World::World(uint64_t seed, bool is_traced) : seed_(seed), is_traced_(is_traced)
   network_options_.closing_fences = random_.chance(0.7);
   network_options_.breaks_connections = seed % 2 == 0;
   engine_options_.farewell_ns = 2'000'000;
+  engine_options_.shut_ns = 500'000;
   network_options_.postings_max = random_.chance(0.3) ? random_.between(1, 8) : 256;
   has_faults_ = random_.chance(0.75);
   cancels_ = seed % 4 == 1;
@@ -157,6 +158,7 @@ void World::wake_at(Process& process, uint64_t at_ns) {
 void World::step(Process& process) {
   while (process.engine->step(now_ns())) {
   }
+  leave_the_gone(process);
   take_events(process);
   take_orders(process);
   scatter(process);
@@ -170,6 +172,14 @@ void World::step(Process& process) {
   if (process.engine->step(now_ns())) wake(process);
   note_losses(process);
   wake_at(process, process.engine->next_deadline_ns());
+}
+
+/// Who was stopped may read the greeting of a process only when its end is known already.
+void World::leave_the_gone(Process& process) {
+  for (const auto& gone : processes_)
+    if (gone->is_known_to_be_gone)
+      for (const PeerStatistics& peer : process.engine->peers())
+        if (peer.engine == gone->engine_number) (void)process.engine->disconnect(peer.peer);
 }
 
 // ---- Faults ----
@@ -276,15 +286,10 @@ void World::crash_and_restart(size_t host) {
   network_->crash(process.network_host,
                   random_.chance(0.5) ? sim::Break::kFails : sim::Break::kSilent);
   process.is_alive = false;
-  const uint64_t engine = process.engine->address().engine;
   process.engine.reset();
-  simulation_.after_us(us(10, 2000), [this, engine] {
-    for (Process* other : hosts_) {
-      if (!other->is_alive) continue;
-      if (const auto peer = other->engine->find_peer(engine))
-        (void)other->engine->disconnect(*peer);
-      wake(*other);
-    }
+  simulation_.after_us(us(10, 2000), [this, &process] {
+    process.is_known_to_be_gone = true;
+    for (Process* other : hosts_) wake(*other);
   });
   simulation_.after_us(random_.chance(0.5) ? us(0, 10) : us(10, 2000), [this, host] {
     start_process(host);

@@ -19,12 +19,17 @@ namespace {
 using staged::Kind;
 using staged::Record;
 
+/// Where it is told things.
+std::vector<std::byte> place_of(const Domain& domain) {
+  return staged::read_address(domain.address()).value().place;
+}
+
 /// A wire without a staged domain in front, which says what it is told to.
 class Liar {
  public:
-  Liar(std::unique_ptr<Domain> wire, Bytes victim) : wire_(std::move(wire)) {
+  Liar(std::unique_ptr<Domain> wire, const Domain& victim) : wire_(std::move(wire)) {
     region_ = wire_->add_region(memory_, Access::kLocal).value();
-    peer_ = wire_->connect(victim).value();
+    peer_ = wire_->connect(place_of(victim)).value();
   }
   Domain& wire() { return *wire_; }
   /// False: there is no room now.
@@ -135,7 +140,7 @@ class StagedLiesTest : public braid::test::ServerTest {
 };
 
 TEST_F(StagedLiesTest, StrangersTakeNoRingFromAPeer) {
-  Liar liar(open_wire(0), owner_->address());
+  Liar liar(open_wire(0), *owner_);
   std::vector<std::byte> address(sizeof(uint64_t));
   for (uint64_t i = 0; i < 200; ++i) {
     const uint64_t place = 1000 + i;
@@ -149,12 +154,12 @@ TEST_F(StagedLiesTest, StrangersTakeNoRingFromAPeer) {
 
 /// They say that they are one whom the owner has a connection to.
 TEST_F(StagedLiesTest, StrangersWithThePlaceOfAPeerTakeNoRingFromOthers) {
-  Liar liar(open_wire(0), owner_->address());
+  Liar liar(open_wire(0), *owner_);
   const auto peer = open_staged(0), writer = open_staged(0);
   (void)owner_->connect(peer->address()).value();
   (void)owner_->connect(writer->address()).value();
   for (uint64_t i = 0; i < 200; ++i)
-    say(liar, {{.kind = Kind::kGreeting, .number = 1 + i, .write = 1 + i}}, peer->address());
+    say(liar, {{.kind = Kind::kGreeting, .number = 1 + i, .write = 1 + i}}, place_of(*peer));
   expect_a_write_lands(*writer);
   expect_a_write_lands(*peer);  // whom they have sent away
 }
@@ -162,7 +167,7 @@ TEST_F(StagedLiesTest, StrangersWithThePlaceOfAPeerTakeNoRingFromOthers) {
 /// Each piece is refused, and nobody takes the answers.
 TEST_F(StagedLiesTest, AnswersThatNobodyTakesAreLimited) {
   constexpr uint64_t kMessages = 500, kPieces = 50;
-  Liar liar(open_wire(0), owner_->address());
+  Liar liar(open_wire(0), *owner_);
   liar.listen();
   say(liar, {{.kind = Kind::kGreeting, .number = 7}}, liar.wire().address());
   ASSERT_TRUE(wait([&] {
@@ -172,7 +177,7 @@ TEST_F(StagedLiesTest, AnswersThatNobodyTakesAreLimited) {
   const Record ring = *liar.heard_of(Kind::kRing);
   ASSERT_TRUE(ring.ok);
   // Another wire says the pieces: this one's buffers then hold few of the answers.
-  Liar other(open_wire(0), owner_->address());
+  Liar other(open_wire(0), *owner_);
   for (uint64_t i = 0; i < kMessages; ++i) {
     std::vector<Record> pieces;
     for (uint64_t j = 0; j < kPieces; ++j)

@@ -181,5 +181,21 @@ TEST_F(StagedEnginesTest, TheLargestMessageOfAnEngineArrives) {
   EXPECT_EQ(received->payload, payload);
 }
 
+/// Of its messages about memory of GPUs. Before version 4 addresses did not say.
+TEST_F(StagedEnginesTest, APeerOfAnotherVersionIsRefusedAtOnce) {
+  constexpr size_t kVersionAt = 6;
+  Address later = owner().address();
+  later.engine = 103;
+  std::vector<std::byte>& name = later.rails[0].name;
+  name[kVersionAt] = std::byte{5};
+  EXPECT_EQ(writer().connect(later, in(20)).status().message(),
+            "the peer stages memory of GPUs by version 5, and this engine by version 4. Use the "
+            "same version of braid on both sides");
+  name.erase(name.begin(), name.begin() + kVersionAt + 3);
+  EXPECT_EQ(writer().connect(later, in(20)).status().message(),
+            "the peer stages memory of GPUs by version 3 or older, and this engine by version 4. "
+            "Use the same version of braid on both sides");
+}
+
 }  // namespace
 }  // namespace braid::fabric

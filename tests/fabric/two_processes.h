@@ -17,6 +17,7 @@
 #include "fabric/host/processes.h"
 #include "fabric/ofi/domain.h"
 #include "fabric/order_message.h"
+#include "fabric/process_rail.h"
 #include "fabric/wires.h"
 
 namespace braid::fabric::test {
@@ -28,14 +29,14 @@ inline constexpr uint32_t kForEver = 1u << 30;
 class Peer {
  public:
   /// It sends itself the signal at the point (peer.cpp); 0: it does not.
-  Peer(const char* provider, const Address& owner, int point = 0, int signal_there = 0,
+  Peer(const std::string& provider, const Address& owner, int point = 0, int signal_there = 0,
        const char* points = "steps") {
     const std::string address = to_hex(encode(owner)), at = std::to_string(point),
                       number = std::to_string(signal_there);
     process_ = fork();
     if (process_ == 0) {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
-      execl(BRAID_FABRIC_PEER, BRAID_FABRIC_PEER, provider, address.c_str(), at.c_str(),
+      execl(BRAID_FABRIC_PEER, BRAID_FABRIC_PEER, provider.c_str(), address.c_str(), at.c_str(),
             number.c_str(), points, nullptr);
       _exit(127);
     }
@@ -68,11 +69,12 @@ class Peer {
   pid_t started_ = -1;
 };
 
-class ProcessTest : public testing::TestWithParam<const ofi::Quirks*> {
+/// Of a provider, as open_process_rail names it.
+class ProcessTest : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
     use_fake_providers();
-    auto domain = ofi::open_domain(*GetParam(), "127.0.0.1");
+    auto domain = open_process_rail(GetParam());
     if (!domain.ok()) GTEST_SKIP() << domain.status().message();
     std::vector<std::unique_ptr<Domain>> rails;
     rails.push_back(std::move(domain).value());
@@ -98,7 +100,7 @@ class ProcessTest : public testing::TestWithParam<const ofi::Quirks*> {
 
   /// Starts another process, and says who it is.
   uint64_t start(std::unique_ptr<Peer>& peer) {
-    peer = std::make_unique<Peer>(GetParam()->provider, engine_->address());
+    peer = std::make_unique<Peer>(GetParam(), engine_->address());
     std::optional<uint64_t> newcomer;
     EXPECT_TRUE(wait([&] {
       newcomer = engine_->accept();
@@ -112,7 +114,7 @@ class ProcessTest : public testing::TestWithParam<const ofi::Quirks*> {
     uint32_t immediate;
     uint64_t region;
   };
-  Job order(uint64_t peer, std::vector<std::byte>& memory, uint32_t writes) {
+  Job order(uint64_t peer, MutableBytes memory, uint32_t writes) {
     Job job;
     job.region = engine_->add_region(memory).value();
     const Granted granted = engine_->grant(job.region, peer, 0, memory.size()).value();
@@ -127,5 +129,15 @@ class ProcessTest : public testing::TestWithParam<const ofi::Quirks*> {
 
   std::unique_ptr<Engine> engine_;
 };
+
+inline std::vector<std::string> libfabrics_providers() {
+  std::vector<std::string> all;
+  for (const ofi::Quirks* quirks : ofi::all_quirks()) all.emplace_back(quirks->provider);
+  return all;
+}
+inline std::string name_of_provider(const testing::TestParamInfo<std::string>& provider) {
+  const bool is_staged = provider.param.ends_with("+gpu");
+  return (is_staged ? "staged_" : "") + provider.param.substr(0, 3);
+}
 
 }  // namespace braid::fabric::test

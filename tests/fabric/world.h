@@ -70,6 +70,7 @@ class World {
   void wake(Process& process);
   void step(Process& process);
   void wake_at(Process& process, uint64_t at_ns);
+  void leave_the_gone(Process& process);
 
   // owner.cpp: the side whose memory it is
   void begin_job(Process& owner);

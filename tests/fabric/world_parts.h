@@ -27,6 +27,7 @@ struct World::Process {
   size_t host = 0;
   int network_host = 0;
   bool is_alive = true;
+  bool is_known_to_be_gone = false;  // the others disconnect it
   bool is_paused = false;
   bool will_step = false;
   uint64_t timer_ns = ~uint64_t{0};

@@ -56,10 +56,10 @@ class OfiDomain final : public Domain {
   void remove_region(uint32_t region) override;
   Result<uint32_t> connect(Bytes address) override;
   void disconnect(uint32_t peer) override;
-  void abandon(uint32_t peer, bool has_ended) override;
+  void abandon(uint32_t peer, Absence absence) override;
   Result<uint32_t> open_door() override;
   Bytes door_address(uint32_t door) const override { return doors_.address(door); }
-  void close_door(uint32_t door) override { doors_.close(door); }
+  void close_door(uint32_t door) override { doors_.close(door, waiting_); }
   Drain drain_door(uint32_t door) const override { return doors_.drain(door); }
   bool post_write(const Write& write) override;
   bool post_send(uint32_t peer, uint32_t region, Bytes message, uint64_t context) override;
@@ -257,18 +257,21 @@ void OfiDomain::disconnect(uint32_t peer) {
   if (leaving.under_way == 0) free_peers_.push_back(peer);
 }
 
-/// A connection of the peer's own is broken, and all that went over it then fails. An endpoint of
-/// its own is closed, and says nothing of what was posted: once the process has ended, nobody reads
-/// the sources any more.
-void OfiDomain::abandon(uint32_t number, bool has_ended) {
+/// A connection of the peer's own is broken, and all that went over it then fails. So it is where
+/// nothing is under way too: libfabric would keep it for whoever connects to the same address next,
+/// and what was said before a network broke would come first, when TCP repeats it.
+/// An endpoint of its own is closed, and says nothing of what was posted: so nobody may read the
+/// sources any more.
+void OfiDomain::abandon(uint32_t number, Absence absence) {
   Peer& peer = peers_.at(number);
-  if (peer.endpoint == nullptr || (peer.under_way == 0 && !has_ended)) return;
+  const bool may_go_on = absence == Absence::kSilent;
+  if (peer.endpoint == nullptr) return;
   if (!quirks_.needs_endpoint_for_each_peer) {
     if (quirks_.listens_at_address)
       for (const Connection& connection : outgoing_to(peer.name)) shut_down(connection);
     return;
   }
-  if (!has_ended) return;
+  if (may_go_on) return;
   sleepers_.remove_endpoint(peer.own_name);
   close(peer.own);
   peer.endpoint = nullptr;

@@ -8,6 +8,7 @@ namespace braid::fabric::ofi {
 namespace {
 
 constexpr size_t kEventsAtOnce = 64;
+constexpr int kLastLooksMax = 64;
 constexpr uint32_t kClosingLooks = 100'000;  // then a connection that does not end is closed as is
 
 }  // namespace
@@ -16,7 +17,7 @@ Doors::~Doors() {
   std::vector<uint32_t> open;
   for (const Door& door : order_)
     if (!door.is_closing) open.push_back(door.number);
-  for (const uint32_t door : open) close(door);
+  for (const uint32_t door : open) shut(door);
   std::array<Completion, kEventsAtOnce> dropped;
   while (closing_ > 0) poll(dropped, false);
 }
@@ -33,7 +34,12 @@ Result<uint32_t> Doors::open() {
   return next_++;
 }
 
-void Doors::close(uint32_t number) {
+void Doors::close(uint32_t number, std::deque<Completion>& come) {
+  if (provider_.quirks.reads_before_close) read_what_has_come(*doors_.at(number), come);
+  shut(number);
+}
+
+void Doors::shut(uint32_t number) {
   Door& door = *doors_.at(number);
   door.is_closing = true;
   ++closing_;
@@ -114,6 +120,16 @@ size_t Doors::look(Door& door, std::span<Completion> completions) {
   door.pace.looked(count);
   door.closing_looks += door.is_closing;
   return count;
+}
+
+/// Not while it is being closed: a peer that hears the goodbye takes its sources back.
+void Doors::read_what_has_come(Door& door, std::deque<Completion>& come) {
+  std::array<Completion, kEventsAtOnce> seen;
+  for (int looks = 0; looks < kLastLooksMax; ++looks) {
+    const size_t count = look(door, seen);
+    if (count == 0) return;
+    come.insert(come.end(), seen.begin(), seen.begin() + static_cast<ptrdiff_t>(count));
+  }
 }
 
 /// Of what comes in at a door that is being closed, all has been read once its connections ended.

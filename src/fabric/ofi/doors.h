@@ -4,6 +4,7 @@
 // domain's own station's domain, and keys hold at all of them.
 #pragma once
 
+#include <deque>
 #include <list>
 #include <unordered_map>
 #include <vector>
@@ -41,8 +42,10 @@ class Doors {
 
   Result<uint32_t> open();
   Bytes address(uint32_t door) const { return doors_.at(door)->station.name; }
-  /// What comes in at it is shut off; `poll` reads what has come already, and closes it then.
-  void close(uint32_t door);
+  /// What comes in at it is shut off; `poll` reads what has come already, and closes it then. Where
+  /// nothing can be shut off alone (Quirks::reads_before_close), that is read at once, to the end
+  /// of `come`.
+  void close(uint32_t door, std::deque<Completion>& come);
   /// Of a door that was closed.
   Drain drain(uint32_t door) const { return doors_.contains(door) ? Drain::kEnding : Drain::kOver; }
 
@@ -75,6 +78,8 @@ class Doors {
 
   Status share_with(Door& door, uint32_t region, const Shared& shared);
   size_t look(Door& door, std::span<Completion> completions);
+  void shut(uint32_t number);
+  void read_what_has_come(Door& door, std::deque<Completion>& come);
   void end_closed();
 
   const Provider& provider_;

@@ -24,6 +24,8 @@ struct Quirks {
   /// libfabric 1.17 reports the write's end without a context, and uses it). So its connections are
   /// shut down first, and read to their ends.
   bool drains_before_close = false;
+  /// A write that has come to an endpoint, and is not read before that is closed, never completes.
+  bool reads_before_close = false;
   /// Completions of one endpoint come in the order of posting, so a peer that is silent would hold
   /// up those of all others: each peer is written to from an endpoint of its own.
   bool needs_endpoint_for_each_peer = false;

@@ -3,9 +3,9 @@
 //
 // The answers to an endpoint's postings stand in one queue, whose head waits for its peer: while
 // one peer is stopped or dead, nothing else of that endpoint completes. Hence an endpoint for each
-// peer. A write to a peer that is gone, or to a region that was closed, never completes: only
-// deadlines end it. A write of no bytes is not safe, so an immediate alone is a write of one byte
-// (Address).
+// peer. A write to a peer that is gone, or to a region or door that was closed, never completes: it
+// is abandoned once the peer's process has ended, or the peer has said that its door is shut. A
+// write of no bytes is not safe, so an immediate alone is a write of one byte (Address).
 #include "fabric/ofi/quirks.h"
 
 namespace braid::fabric::ofi {
@@ -15,6 +15,7 @@ const Quirks& shm_quirks() {
                                  .listens_at_address = false,
                                  .reaches_hosts = false,
                                  .closing_fences = true,
+                                 .reads_before_close = true,
                                  .needs_endpoint_for_each_peer = true,
                                  .shares_locks = true,
                                  .peers_max = 252,  // SMR_MAX_PEERS is 256

@@ -33,7 +33,7 @@ struct NetworkOptions {
   bool removal_fences = true;
   bool closing_fences = true;
   bool lands_when_polled = false;   ///< the target's process must poll for bytes to land
-  bool breaks_connections = true;   ///< Domain::abandon ends postings to live processes too
+  bool breaks_connections = true;   ///< Domain::abandon ends postings to silent peers too
   bool stops_with_process = false;  ///< a paused process's writes pause with it, and go on later
 };
 

@@ -96,7 +96,7 @@ class SimulatedDomain final : public Domain {
   void remove_region(uint32_t region) override;
   Result<uint32_t> connect(Bytes address) override;
   void disconnect(uint32_t peer) override;
-  void abandon(uint32_t peer, bool has_ended) override;
+  void abandon(uint32_t peer, Absence absence) override;
   Result<uint32_t> open_door() override;
   Bytes door_address(uint32_t door) const override { return nic_.doors.at(door); }
   Result<uint32_t> add_door_region(uint32_t door, MutableBytes memory) override;

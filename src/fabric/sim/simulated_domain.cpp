@@ -56,8 +56,8 @@ Result<uint32_t> SimulatedDomain::connect(Bytes address) {
 
 void SimulatedDomain::disconnect(uint32_t peer) { nic_.peers.at(peer) = {kNobody, kNoDoor}; }
 
-void SimulatedDomain::abandon(uint32_t peer, bool has_ended) {
-  if (!has_ended && !network_.options_.breaks_connections) return;
+void SimulatedDomain::abandon(uint32_t peer, Absence absence) {
+  if (absence == Absence::kSilent && !network_.options_.breaks_connections) return;
   for (const std::shared_ptr<Network::Flight>& flight : std::vector(nic_.flights))
     if (flight->peer == peer) network_.fail(flight);
 }

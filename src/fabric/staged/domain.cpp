@@ -31,6 +31,7 @@ Result<std::unique_ptr<Domain>> StagedDomain::open(std::unique_ptr<Domain> wire)
 }
 
 Status StagedDomain::prepare() {
+  address_ = encode_address(wire_->address(), {});
   receive_memory_.resize(kReceives * kMessageBytes);
   BRAID_LET(region, wire_->add_region(receive_memory_, Access::kLocal));
   receive_region_ = region;
@@ -165,8 +166,7 @@ bool StagedDomain::removal_fences(uint32_t number) const {
 
 Result<uint32_t> StagedDomain::open_door() {
   BRAID_LET(door, wire_->open_door());
-  const Bytes place = wire_->address(), at = wire_->door_address(door);
-  doors_[door] = encode(DoorAddress{{place.begin(), place.end()}, {at.begin(), at.end()}});
+  doors_[door] = encode_address(wire_->address(), wire_->door_address(door));
   if (doors_.at(door).size() <= kAddressBytesMax) return door;
   close_door(door);
   return Status::error(traits_.provider + " has addresses that are too long");
@@ -228,13 +228,13 @@ void StagedDomain::pin(Ring& ring, const std::shared_ptr<gpu::Lane>& lane) {
 // ---- Peers and messages ----
 
 Result<uint32_t> StagedDomain::connect(Bytes address) {
-  const std::optional<DoorAddress> door = read_door_address(address);
-  BRAID_LET(line, line_to(door ? Bytes(door->place) : address));
+  BRAID_LET(to, read_address(address));
+  BRAID_LET(line, line_to(to.place));
   Peer peer;
   peer.line = line;
   peer.lasting_number = random_number();
-  if (door) {
-    const Result<uint32_t> way = way_to(door->door);
+  if (!to.door.empty()) {
+    const Result<uint32_t> way = way_to(to.door);
     if (!way.ok()) {
       leave_line(line);
       return way.status();

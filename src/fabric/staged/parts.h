@@ -24,7 +24,7 @@ class StagedDomain final : public Domain {
   ~StagedDomain() override;
 
   const Traits& traits() const override { return traits_; }
-  Bytes address() const override { return wire_->address(); }
+  Bytes address() const override { return address_; }
   Result<uint32_t> add_region(MutableBytes memory, Access access) override;
   RemoteRange remote_range(uint32_t region) const override;
   void remove_region(uint32_t region) override;
@@ -34,7 +34,7 @@ class StagedDomain final : public Domain {
   }
   Result<uint32_t> connect(Bytes address) override;
   void disconnect(uint32_t peer) override;
-  void abandon(uint32_t peer, bool has_ended) override;
+  void abandon(uint32_t peer, Absence absence) override;
   Result<uint32_t> open_door() override;
   Bytes door_address(uint32_t door) const override { return doors_.at(door); }
   Result<uint32_t> add_door_region(uint32_t door, MutableBytes memory) override;
@@ -238,6 +238,7 @@ class StagedDomain final : public Domain {
   void close_ring(Ring ring, uint32_t door, bool is_stranger);
 
   std::unique_ptr<Domain> wire_;
+  std::vector<std::byte> address_;
   Traits traits_;
   std::shared_ptr<gpu::Ended> ended_ = std::make_shared<gpu::Ended>();
   uint64_t copies_ = 0;  // under way

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string>
 
 namespace braid::fabric::staged {
 namespace {
 
-constexpr char kMark[kMarkBytes + 1] = "BRFSTG\x03\x00";  // the last but one is the version
+constexpr char kMark[kMarkBytes + 1] = "BRFSTG\x04\x00";  // the last but one is the version
+constexpr size_t kVersionAt = 6;
 
 /// One description of the layout serves writing and reading: `each(number)`, in order.
 template <typename R, typename Each>
@@ -32,6 +34,17 @@ uint64_t read_number(Bytes& rest) {
   for (size_t i = 0; i < sizeof number; ++i) number |= static_cast<uint64_t>(rest[i]) << 8 * i;
   rest = rest.subspan(sizeof number);
   return number;
+}
+
+/// Addresses had no mark before version 4.
+Status another_version(Bytes address) {
+  const bool has_version =
+      address.size() >= kMarkBytes && std::memcmp(address.data(), kMark, kVersionAt) == 0;
+  const std::string theirs =
+      has_version ? std::to_string(static_cast<int>(address[kVersionAt])) : "3 or older";
+  return Status::error("the peer stages memory of GPUs by version " + theirs +
+                           ", and this engine by version " + std::to_string(kMark[kVersionAt]),
+                       "Use the same version of braid on both sides");
 }
 
 Record read_record(Bytes bytes) {
@@ -81,22 +94,23 @@ std::optional<Message> read_message(Bytes bytes) {
 }
 
 // The mark, the size of the place's address in one byte, that, and the door's.
-std::vector<std::byte> encode(const DoorAddress& address) {
+std::vector<std::byte> encode_address(Bytes place, Bytes door) {
   std::vector<std::byte> bytes;
   append_mark(bytes);
-  bytes.push_back(static_cast<std::byte>(address.place.size()));
-  bytes.insert(bytes.end(), address.place.begin(), address.place.end());
-  bytes.insert(bytes.end(), address.door.begin(), address.door.end());
+  bytes.push_back(static_cast<std::byte>(place.size()));
+  bytes.insert(bytes.end(), place.begin(), place.end());
+  bytes.insert(bytes.end(), door.begin(), door.end());
   return bytes;
 }
 
-std::optional<DoorAddress> read_door_address(Bytes bytes) {
-  if (!is_marked(bytes) || bytes.size() <= kMarkBytes) return std::nullopt;
-  const auto place_bytes = static_cast<size_t>(bytes[kMarkBytes]);
-  const Bytes rest = bytes.subspan(kMarkBytes + 1);
-  if (place_bytes == 0 || place_bytes >= rest.size()) return std::nullopt;
-  const Bytes place = rest.first(place_bytes), door = rest.subspan(place_bytes);
-  return DoorAddress{{place.begin(), place.end()}, {door.begin(), door.end()}};
+Result<Address> read_address(Bytes bytes) {
+  if (!is_marked(bytes)) return another_version(bytes);
+  const Bytes rest = bytes.subspan(kMarkBytes);
+  const size_t place_bytes = rest.empty() ? 0 : static_cast<size_t>(rest.front());
+  if (place_bytes == 0 || place_bytes > rest.size() - 1)
+    return Status::error("this is no address of an engine with memory of GPUs");
+  const Bytes place = rest.subspan(1, place_bytes), door = rest.subspan(1 + place_bytes);
+  return Address{{place.begin(), place.end()}, {door.begin(), door.end()}};
 }
 
 }  // namespace braid::fabric::staged

@@ -11,6 +11,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/status.h"
 #include "fabric/domain.h"
 
 namespace braid::fabric::staged {
@@ -63,14 +64,14 @@ struct Message {
 };
 std::optional<Message> read_message(Bytes message);
 
-/// A door of a staged domain: where it is told things, which no door of a wire is, and the wire's
-/// door, where its memory is written.
-struct DoorAddress {
+/// A staged domain, or a door of it: where it is told things, which no door of a wire is, and the
+/// wire's door, where its memory is written. Its bytes begin with the mark, so that who speaks
+/// another version is known before anything is said.
+struct Address {
   std::vector<std::byte> place;
-  std::vector<std::byte> door;
+  std::vector<std::byte> door;  ///< empty: of the domain itself
 };
-std::vector<std::byte> encode(const DoorAddress& address);
-/// Nothing: it is the address of something else, or malformed.
-std::optional<DoorAddress> read_door_address(Bytes address);
+std::vector<std::byte> encode_address(Bytes place, Bytes door);
+Result<Address> read_address(Bytes address);
 
 }  // namespace braid::fabric::staged

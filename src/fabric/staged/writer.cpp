@@ -95,11 +95,15 @@ void StagedDomain::close_if_over(uint32_t number) {
   ways_.erase(number);
 }
 
-void StagedDomain::abandon(uint32_t number, bool has_ended) {
+/// Who has shut its door may read our memory into its ring yet. Nothing is announced there any
+/// more, so that goes no further. What was announced has been read, and is not answered any more:
+/// where nothing is under way on the wire, nothing there would break.
+void StagedDomain::abandon(uint32_t number, Absence absence) {
   const Peer& peer = peers_.at(number);
   for (const std::optional<uint32_t>& way : {peer.door, peer.way})
-    if (way) wire_->abandon(ways_.at(*way).wire, has_ended);
-  wire_->abandon(lines_.at(peer.line).wire, has_ended);
+    if (way) wire_->abandon(ways_.at(*way).wire, absence);
+  if (absence != Absence::kShut) wire_->abandon(lines_.at(peer.line).wire, absence);
+  break_session(number);
 }
 
 // ---- Pieces ----

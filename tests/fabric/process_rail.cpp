@@ -1,0 +1,76 @@
+#include "fabric/process_rail.h"
+
+#include <algorithm>
+
+#include "fabric/ofi/domain.h"
+#include "fabric/staged/domain.h"
+#include "support/server.h"
+
+namespace braid::fabric::test {
+namespace {
+
+constexpr std::string_view kStaged = "+gpu";
+
+bool is_staged(const std::string& provider) { return provider.ends_with(kStaged); }
+
+/// The driver, loaded once something lies on a GPU.
+class Server final : public braid::test::ServerTest {
+ public:
+  Server() { SetUp(); }
+  void TestBody() override {}
+  using ServerTest::driver;
+  using ServerTest::use_gpu;
+};
+
+const Server& server() {
+  static const Server server;
+  return server;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Domain>> open_process_rail(const std::string& provider) {
+  const bool has_stage = is_staged(provider);
+  const std::string name = provider.substr(0, provider.size() - (has_stage ? kStaged.size() : 0));
+  Result<std::unique_ptr<Domain>> wire = ofi::open_domain(*ofi::find_quirks(name), "127.0.0.1");
+  if (!wire.ok() || !has_stage) return wire;
+  return staged::stage(std::move(wire).value());
+}
+
+ProcessMemory::ProcessMemory(const std::string& provider, int gpu, size_t size_bytes)
+    : size_bytes_(size_bytes) {
+  if (is_staged(provider)) {
+    server().use_gpu(gpu);
+    buffer_ = std::make_unique<braid::test::DeviceBuffer>(server().driver(), size_bytes);
+  } else {
+    host_.resize(size_bytes);
+  }
+  fill(std::byte{0});
+}
+
+ProcessMemory::~ProcessMemory() = default;
+ProcessMemory::ProcessMemory(ProcessMemory&&) noexcept = default;
+
+MutableBytes ProcessMemory::bytes() {
+  std::byte* first = buffer_ ? reinterpret_cast<std::byte*>(buffer_->at()) : host_.data();
+  return {first, size_bytes_};
+}
+
+void ProcessMemory::fill(std::byte value) {
+  std::fill(host_.begin(), host_.end(), value);
+  if (buffer_ == nullptr) return;
+  MUST(server().driver(), cuMemsetD8(buffer_->at(), static_cast<uint8_t>(value), size_bytes_));
+  MUST(server().driver(), cuCtxSynchronize());
+}
+
+bool ProcessMemory::is_all(std::byte value) const {
+  std::vector<std::byte> copied;
+  if (buffer_ != nullptr) {
+    copied.resize(size_bytes_);
+    MUST(server().driver(), cuMemcpyDtoH(copied.data(), buffer_->at(), size_bytes_));
+  }
+  const std::vector<std::byte>& all = buffer_ != nullptr ? copied : host_;
+  return std::all_of(all.begin(), all.end(), [&](std::byte byte) { return byte == value; });
+}
+
+}  // namespace braid::fabric::test
