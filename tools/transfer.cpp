@@ -120,7 +120,7 @@ Result<View> view_names() {
   view.json = nlohmann::ordered_json::array();
   Table table({"NAME", "STATE"});
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    const bool is_live = transfer::connect_to_path(entry.path().string()).ok();
+    const bool is_live = transfer::is_listened_at(entry.path().string());
     const std::string name = entry.path().filename().string();
     table.add({name, is_live ? "listens" : "left by a process that ended"});
     view.json.push_back({{"name", name}, {"listens", is_live}});

@@ -112,7 +112,8 @@ BRAID_API braid_status braid_transfer_unregister_memory(braid_transfer* transfer
 
 /* Until a way to it works. `name` is what braid_transfer_name gives, without or with the
  * incarnation, or the bare name of an engine of this host or of the store. The engine's own segment
- * may be opened too. */
+ * may be opened too. A host that is named rather than given by its address is looked up by the C
+ * library, for as long as its resolver takes, beyond the limit if need be. */
 BRAID_API braid_status braid_transfer_open_segment(braid_transfer* transfer, const char* name,
                                                    uint64_t limit_us, uint64_t* segment);
 /* Requests that are under way go on. */
@@ -136,8 +137,9 @@ BRAID_API braid_status braid_transfer_ranges(braid_transfer* transfer, uint64_t 
 BRAID_API braid_status braid_transfer_export_folder(braid_transfer* transfer, const char* name,
                                                     const char* folder, int rights);
 /* A file that the owner of `segment` has exported, as a segment of its own: requests name positions
- * in it. `rights` is what this engine wants to do. One to be written is made if it is not there. It
- * may be the engine's own segment. */
+ * in it. `rights` is what this engine wants to do. One to be written is made if it is not there.
+ * Requests on one that was replaced or removed since may end as NO_FILE: open it again. `segment`
+ * may be the engine's own. */
 BRAID_API braid_status braid_transfer_open_file(braid_transfer* transfer, uint64_t segment,
                                                 const char* path, int rights, uint64_t limit_us,
                                                 uint64_t* file);
@@ -224,7 +226,7 @@ BRAID_API braid_status braid_transfer_outcomes(braid_transfer* transfer, uint64_
                                                size_t capacity, size_t* count);
 /* Requests end as cancelled, once nothing of them can land any more; what is done stays done. */
 BRAID_API braid_status braid_transfer_cancel(braid_transfer* transfer, uint64_t batch);
-/* Of a batch that has ended, which is then gone. */
+/* Of a batch that has ended, which is then gone: take_ended does not name it any more. */
 BRAID_API braid_status braid_transfer_forget(braid_transfer* transfer, uint64_t batch);
 
 /* For poll, epoll and asyncio: readable while batches that have ended, or notifications, have not

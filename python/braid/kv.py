@@ -25,6 +25,7 @@ DIRTY, SEALED, SYNCING, SYNCED, HOST_ONLY, LOADING, LOST = range(7)
 BLOCK_FIRST, LAYER_FIRST = 0, 1
 ORDERED, POLLED = 0, 1
 NO_LIMIT = 2**64 - 1
+FAILED = 9  # a refusal that is no block's doing
 NO_SLOT = 2**32 - 1
 
 
@@ -233,6 +234,8 @@ class Rotation:
         done = ctypes.c_size_t()
         refusal = _library().braid_kv_apply(self._kv, ctypes.c_int(operation), _numbers(blocks),
                                             ctypes.c_size_t(len(blocks)), ctypes.byref(done))
+        if refusal == FAILED:
+            raise Error(_library().braid_kv_last_error().decode())
         if refusal != 0:
             raise Refused(_words(refusal), refusal, done.value)
 

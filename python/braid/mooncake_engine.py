@@ -188,14 +188,28 @@ class TransferEngine:
             full = name if "://" in name or ":" not in name else "braid://" + name
             segment = self._engine.open_segment(full, OPEN_LIMIT_S)
             with self._lock:
-                segment = self._segments.setdefault(name, segment)
+                known = self._segments.setdefault(name, segment)
+            if known != segment:  # another thread has opened it meanwhile
+                self._engine.close_segment(segment)
+            segment = known
         return segment
 
+    def _drop(self, name, segment):
+        """Of a peer that is lost. Threads that have just looked it up are told NO_SEGMENT."""
+        with self._lock:
+            if self._segments.get(name) != segment:
+                return
+            del self._segments[name]
+        self._engine.close_segment(segment)
+
     def _submit(self, target, buffers, peers, lengths, opcode, notify=None):
+        return self._submit_to(self._segment(target), buffers, peers, lengths, opcode, notify)
+
+    def _submit_to(self, segment, buffers, peers, lengths, opcode, notify):
         if not len(buffers) == len(peers) == len(lengths):
             raise transfer.Error("the lists of buffers, peers' addresses and lengths differ in length")
         told = None if notify is None else (notify.name, str(notify.msg).encode())
-        return self._engine.submit(self._segment(target), int(opcode), buffers, peers, lengths, told)
+        return self._engine.submit(segment, int(opcode), buffers, peers, lengths, told)
 
     def _end(self, batch):
         """The causes of its failures; None: it was not done in time. The caller's memory is its own
@@ -213,16 +227,15 @@ class TransferEngine:
                             notify=None, transport_hint=""):
         try:
             for is_again in (False, True):
-                batch = self._submit(target_hostname, buffers, peer_buffer_addresses, lengths, opcode,
-                                     notify)
+                segment = self._segment(target_hostname)
+                batch = self._submit_to(segment, buffers, peer_buffer_addresses, lengths, opcode, notify)
                 failed = self._end(batch)
                 if failed == set():
                     return 0
                 # A peer that was restarted under its old name is found there.
-                if is_again or failed is None or transfer.PEER_LOST not in failed:
+                if is_again or failed is None or not failed & {transfer.PEER_LOST, transfer.NO_SEGMENT}:
                     break
-                with self._lock:
-                    self._segments.pop(target_hostname, None)
+                self._drop(target_hostname, segment)
             causes = ["not within the time limit"] if failed is None else map(transfer.cause_name, failed)
             log.error("transfer with %s: %s", target_hostname, ", ".join(causes))
         except transfer.Error as error:

@@ -38,11 +38,15 @@ struct WayFailed {
 struct WayFenced {
   uint32_t way = 0;
 };
+/// It carries again, as far as its backend sees: a probe is to show it.
+struct WayUp {
+  uint32_t way = 0;
+};
 /// The process at its other end is gone for good.
 struct OwnerLost {
   uint32_t way = 0;
 };
-using BackendEvent = std::variant<PieceEnd, WayFailed, WayFenced, OwnerLost>;
+using BackendEvent = std::variant<PieceEnd, WayFailed, WayFenced, WayUp, OwnerLost>;
 
 class Backend {
  public:

@@ -32,6 +32,7 @@ Cause cause_of(Outcome outcome) {
 uint32_t way_of(const BackendEvent& event) {
   if (const auto* failed = std::get_if<WayFailed>(&event)) return failed->way;
   if (const auto* fenced = std::get_if<WayFenced>(&event)) return fenced->way;
+  if (const auto* up = std::get_if<WayUp>(&event)) return up->way;
   return std::get<OwnerLost>(event).way;
 }
 
@@ -297,6 +298,8 @@ void Engine::take(Backend& backend) {
       way_failed(failed->way);
     } else if (const auto* fenced = std::get_if<WayFenced>(&event)) {
       way_fenced(fenced->way);
+    } else if (const auto* up = std::get_if<WayUp>(&event)) {
+      way_up(up->way);
     } else {
       lose_peer(paths_.at(std::get<OwnerLost>(event).way).peer);
     }

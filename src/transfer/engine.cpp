@@ -45,7 +45,7 @@ Engine::Engine(std::unique_ptr<Owned> owned, std::vector<std::unique_ptr<Rail>> 
 
 /// What is being copied by way of memory of the engine's ends before that goes.
 Engine::~Engine() {
-  if (owned_->gpu != nullptr) owned_->gpu->drain();
+  if (owned_->gpu != nullptr) owned_->gpu->wait_for_all();
 }
 
 Description Engine::describe() const {
@@ -180,6 +180,7 @@ Result<uint64_t> Engine::add_peer(const Description& owner) {
   ends.here.place.is_gpu = ends.there.place.is_gpu = true;
   if (owned_->gpu != nullptr) (void)ways_between(number, ends);
   if (peer.paths.empty()) {
+    leave_scheduler(number, peer);
     peers_.erase(number);
     std::string ours, theirs;
     for (const RailDescription& rail : rails_)
@@ -226,8 +227,8 @@ bool Engine::can_be_dropped(const Peer& peer) const {
 
 void Engine::drop_peer(uint64_t number) {
   const Peer& peer = *peers_.find(number);
+  leave_scheduler(number, peer);
   for (const uint32_t path : peer.paths) {
-    scheduler_.retire_path(path);
     std::erase(fences_wanted_, path);
     std::erase(fenced_below_, path);
     paths_.erase(path);
@@ -236,6 +237,12 @@ void Engine::drop_peer(uint64_t number) {
   if (options_.processes != nullptr) options_.processes->forget(number);
   peer_of_.erase(peer.who);
   peers_.erase(number);
+}
+
+void Engine::leave_scheduler(uint64_t number, const Peer& peer) {
+  scheduler_.remove_peer(number);
+  for (const uint32_t rail : peer.rail_numbers) scheduler_.remove_rail(rail);
+  for (const uint32_t rail : peer.rails_through_host) scheduler_.remove_rail(rail);
 }
 
 void Engine::look_after_unused_peers() {
@@ -274,24 +281,25 @@ Result<uint64_t> Engine::ask_for_file(uint64_t segment, const std::string& path,
   if (path.size() > kPathBytesMax)
     return Status::error("the path is longer than " + std::to_string(kPathBytesMax) + " bytes");
   const Peer& peer = *peers_.find(found->peer);
-  FileOpened own;
-  own.token = ++tokens_;
+  const uint64_t token = ++tokens_;
   if (peer.is_self) {
+    FileOpened own{token};
     own.cause = owned_->exports.open(path, wanted, own.file, own.size_bytes);
-    files_[own.token] = own;
-  } else if (!fabric_.ask_for_file(peer.who, {own.token, wanted, path})) {
-    return Status::error("no way to the segment's owner works now");
+    own_files_[token] = own;
+  } else {
+    fabric_.ask_for_file(peer.who, {token, wanted, path});
   }
-  return own.token;
+  return token;
 }
 
 std::optional<FileOpened> Engine::take_file(uint64_t token) {
-  for (const FileOpened& each : fabric_.take_files()) files_[each.token] = each;
-  const auto found = files_.find(token);
-  if (found == files_.end()) return std::nullopt;
-  const FileOpened opened = found->second;
-  files_.erase(found);
-  return opened;
+  const auto own = own_files_.extract(token);
+  return own.empty() ? fabric_.take_file(token) : std::optional(own.mapped());
+}
+
+void Engine::forget_file(uint64_t token) {
+  own_files_.erase(token);
+  fabric_.forget_file(token);
 }
 
 Result<uint64_t> Engine::add_file(uint64_t segment, const FileOpened& opened) {

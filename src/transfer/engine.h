@@ -160,10 +160,11 @@ class Engine {
   /// Between the two ends that the request names; what is wrong with it.
   Result<std::vector<WayExplanation>> explain(const Request& request);
 
-  /// A file that the segment's owner has exported. `take_file` has the answer to the number; an
-  /// error: nobody can be asked now.
+  /// A file that the segment's owner has exported. `take_file` has the answer to the number, once
+  /// it is there; who does not wait for it any more says so.
   Result<uint64_t> ask_for_file(uint64_t segment, const std::string& path, Rights wanted);
   std::optional<FileOpened> take_file(uint64_t token);
+  void forget_file(uint64_t token);
   /// A segment of its own: the file, by positions.
   Result<uint64_t> add_file(uint64_t segment, const FileOpened& opened);
   /// That a file had when it was opened.
@@ -229,6 +230,7 @@ class Engine {
     fabric::Origin origin{};
     std::vector<RailDescription> rails;
     std::vector<uint32_t> rail_numbers;                          // of the scheduler, by rail
+    std::vector<uint32_t> rails_through_host;                    // of the scheduler, too
     std::map<std::pair<size_t, size_t>, uint32_t> path_of_pair;  // rails: ours, theirs
     std::map<uint32_t, uint32_t> through_host;                   // paths, by that of the rail
     std::map<Ends, uint32_t> ways;                               // that were found
@@ -276,6 +278,7 @@ class Engine {
   uint32_t add_own_path(uint64_t self, Backend& backend, const char* text, double gbps,
                         double latency_us);
   Result<uint64_t> add_peer(const Description& owner);
+  void leave_scheduler(uint64_t number, const Peer& peer);
 
   // engine_ways.cpp
   Endpoint endpoint_of(const Segment& segment, uint64_t address, uint64_t size_bytes) const;
@@ -308,6 +311,7 @@ class Engine {
   void take_scheduler_events();
   void want_fence(uint32_t path);
   void way_failed(uint32_t way);
+  void way_up(uint32_t way);
   void way_fenced(uint32_t way);
   void fenced(uint32_t path);
   bool is_up(const Path& path) const;
@@ -348,7 +352,7 @@ class Engine {
   std::unordered_map<uint64_t, size_t> uses_;    // requests, by buffer
   std::vector<uint64_t> ended_;
   uint64_t tokens_ = 0;
-  std::map<uint64_t, FileOpened> files_;  // answers, by token
+  std::map<uint64_t, FileOpened> own_files_;  // answers, by token
   TransferStatistics statistics_;
 };
 

@@ -29,6 +29,13 @@ void Engine::way_failed(uint32_t way) {
   if (through != peer.through_host.end()) scheduler_.path_failed(through->second, now_ns_);
 }
 
+void Engine::way_up(uint32_t way) {
+  scheduler_.path_may_work(way, now_ns_);
+  const Peer& peer = *peers_.find(paths_.at(way).peer);
+  const auto through = peer.through_host.find(way);
+  if (through != peer.through_host.end()) scheduler_.path_may_work(through->second, now_ns_);
+}
+
 /// Both paths that use it: whoever wanted it, its link is closed.
 void Engine::way_fenced(uint32_t way) {
   const Peer& peer = *peers_.find(paths_.at(way).peer);

@@ -21,7 +21,6 @@ constexpr double kIntoHostGbps = 2;  // of `local`, through a queue that two pro
 // By which transports are ranked. Their rates once they are used are measured.
 constexpr uint64_t kTypicalBytes = 64 << 20;
 constexpr uint64_t kChunkBytes = 512 << 10;
-constexpr size_t kRanks = 3;  // tiers of NICs within a rank
 
 // Places of the graph. Host memory at an end is that end.
 constexpr uint32_t kSource = 0, kSourceHost = 1, kTargetHost = 2, kTarget = 3;
@@ -105,8 +104,8 @@ std::vector<Way> Engine::find_ways(uint64_t number, const Ends& ends) {
     const std::vector<uint8_t> far = tiers(ends.there.place, their_places);
     for (const NicPair& pair : pairs_between(near, far, pair_up(our_places, their_places)))
       if (const auto path = path_between(number, ours[pair.ours], theirs[pair.theirs]))
-        ways.push_back({is_direct ? *path : path_through_host(number, *path),
-                        static_cast<uint8_t>(kRanks * transport.rank + pair.tier)});
+        ways.push_back(
+            {is_direct ? *path : path_through_host(number, *path), pair.tier, transport.rank});
   }
   return ways;
 }
@@ -242,6 +241,7 @@ uint32_t Engine::path_through_host(uint64_t number, uint32_t rail_path) {
   added.text += " through host memory";
   const PathView view = scheduler_.view(rail_path, now_ns_);
   const uint32_t rail = scheduler_.add_rail({view.rate_gbps});
+  peer.rails_through_host.push_back(rail);
   const uint32_t path =
       scheduler_.add_path({number, rail, kNoRail, view.rate_gbps, kWireLatencyUs + kCopyLatencyUs});
   const bool is_usable = is_up(added);

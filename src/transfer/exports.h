@@ -1,10 +1,13 @@
 // Folders of this host whose files peers may read or write, and the files of them that are open.
 // Nothing outside an exported folder is reached, by whatever path or link (openat2,
-// RESOLVE_BENEATH). Not synchronised.
+// RESOLVE_BENEATH). A process may have few descriptors: of files that nobody uses, those that were
+// used last stay open, and another one is opened again when it is used. Not synchronised.
 #pragma once
 
 #include <cstdint>
+#include <list>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,24 +19,34 @@
 
 namespace braid::transfer {
 
-/// Regular. Past the page cache where a job is aligned, if the file system can.
+/// Regular. Past the page cache where a job is aligned, if the file system can. It is closed once
+/// nobody holds it any more.
 struct OpenFile {
   Descriptor cached;
   Descriptor direct;
-  Rights rights = kNoRights;
 };
+using OpenFilePointer = std::shared_ptr<const OpenFile>;
 
 class Exports {
  public:
-  static constexpr size_t kFilesMax = 4096;
+  /// Numbers that are known. Beyond, those that were not used for longest are forgotten.
+  static constexpr size_t kFilesMax = 1 << 16;
+  static constexpr size_t kOpenMax = 1024;
+  /// A quarter of what this process may open, at two descriptors a file, and no more than kOpenMax.
+  static size_t usual_open_max();
+
+  /// `open_max`: how many files that nobody uses stay open.
+  explicit Exports(size_t open_max = usual_open_max()) : open_max_(open_max) {}
 
   /// The folder is open from now on: renaming it changes nothing.
   Status add(const std::string& name, const std::string& folder, Rights rights);
   /// `path`: an export's name, a slash, and the way within. One that may be written is made if it
   /// is not there. `file` is its number: the same for the same path and rights while the same file
-  /// lies there. One that was replaced keeps its old number for those who have opened it.
+  /// lies there. kTooMuch: this process may open no more descriptors.
   Cause open(const std::string& path, Rights wanted, uint64_t& file, uint64_t& size_bytes);
-  const OpenFile* find(uint64_t file) const;
+  /// Whether the file may be used so; `opened` stays open while the caller holds it. One that was
+  /// replaced or removed keeps its number, unless it was closed since: kNoFile.
+  Cause use(uint64_t file, Rights right, OpenFilePointer& opened);
   std::vector<ExportDescription> describe() const;
 
  private:
@@ -41,10 +54,41 @@ class Exports {
     Descriptor descriptor;
     Rights rights = kNoRights;
   };
+  /// Numbers of inodes are used again once nobody has the file open; with the time of its birth
+  /// they are not.
+  struct Identity {
+    uint64_t device = 0, inode = 0;
+    int64_t born_s = 0;  // both 0: the file system does not say
+    uint32_t born_ns = 0;
+    bool operator==(const Identity&) const = default;
+    bool is_lasting() const { return born_s != 0 || born_ns != 0; }
+  };
+  struct Found {
+    OpenFile file;
+    Identity identity;
+    uint64_t size_bytes = 0;
+  };
+  struct File {
+    std::string path;
+    Rights rights = kNoRights;
+    Identity identity;
+    OpenFilePointer open;               // null: closed for now
+    std::list<uint64_t>::iterator use;  // in open_ or closed_
+  };
 
+  const Folder* folder_of(const std::string& path, std::string& within) const;
+  Cause look_up(const std::string& path, Rights wanted, bool makes, Found& found);
+  static Cause look_up(const Folder& folder, const std::string& within, Rights wanted, bool makes,
+                       Found& found);
+  void keep_open(uint64_t number, File& file, OpenFile&& opened);
+  bool close_idle(size_t open_max);
+  void forget_oldest();
+
+  size_t open_max_;
   std::map<std::string, Folder> folders_;
-  std::map<uint64_t, OpenFile> files_;
+  std::map<uint64_t, File> files_;
   std::map<std::pair<std::string, Rights>, uint64_t> numbers_;
+  std::list<uint64_t> open_, closed_;  // numbers of files, the latest first
   uint64_t next_ = 1;
 };
 

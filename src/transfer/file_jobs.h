@@ -14,8 +14,8 @@ namespace braid::transfer {
 
 struct FileJob {
   bool is_write = false;
-  const OpenFile* file = nullptr;  ///< stays until the end
-  MutableBytes memory;             ///< likewise
+  OpenFilePointer file;  ///< held until the end
+  MutableBytes memory;   ///< stays as long
   uint64_t position = 0;
   std::function<void(Cause cause)> ended;  ///< kOutside: the file ends before
 };

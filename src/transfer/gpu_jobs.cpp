@@ -20,7 +20,7 @@ GpuJobs::GpuJobs(std::shared_ptr<fabric::gpu::Carrier> carrier)
       told_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       ended_(std::make_shared<fabric::gpu::Ended>(told_.get())) {}
 
-void GpuJobs::drain() {
+void GpuJobs::wait_for_all() {
   size_t under_way = 0;
   for (auto& [lane, queue] : queues_) under_way += std::exchange(queue.under_way, 0);
   while (under_way > 0) {

@@ -32,8 +32,8 @@ class GpuJobs {
  public:
   /// `carrier`: of large copies between host memory and a GPU; null: the driver.
   explicit GpuJobs(std::shared_ptr<fabric::gpu::Carrier> carrier = nullptr);
-  /// Waits as `drain` does.
-  ~GpuJobs() { drain(); }
+  /// Waits as `wait_for_all` does.
+  ~GpuJobs() { wait_for_all(); }
   GpuJobs(const GpuJobs&) = delete;
   GpuJobs& operator=(const GpuJobs&) = delete;
 
@@ -43,7 +43,7 @@ class GpuJobs {
   /// Tells what has ended. True: something has.
   bool step();
   /// Blocks until no copy is under way. Nobody is told of their ends any more.
-  void drain();
+  void wait_for_all();
   /// Readable once something has ended, after `arm` has said true.
   int descriptor() const { return told_.get(); }
   bool arm();

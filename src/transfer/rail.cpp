@@ -144,8 +144,8 @@ uint64_t Rail::generation(uint64_t id) const {
   return link == nullptr ? 0 : link->generation;
 }
 
-void Rail::close(uint64_t id) {
-  if (links_.find(id) != nullptr) end_link(id);
+void Rail::close(uint64_t id, bool is_broken) {
+  if (links_.find(id) != nullptr) end_link(id, is_broken);
 }
 
 bool Rail::fence_from(uint64_t engine, uint64_t generation, const Incarnation& who) {
@@ -163,11 +163,11 @@ void Rail::lose(uint64_t id, fabric::PeerFailure why) {
   Link* link = links_.find(id);
   if (link == nullptr || link->is_closed) return;
   events_.push_back(LinkLost{id, why});
-  end_link(id);
+  end_link(id, why == fabric::PeerFailure::kSilent || why == fabric::PeerFailure::kReplaced);
 }
 
 /// Reads that are under way end once the link is fenced, writes with their tickets.
-void Rail::end_link(uint64_t id) {
+void Rail::end_link(uint64_t id, bool is_broken) {
   Link& link = *links_.find(id);
   if (link.is_closed) return;
   link.is_closed = true;
@@ -177,12 +177,13 @@ void Rail::end_link(uint64_t id) {
   for (const Piece& piece : std::exchange(link.writes, {})) ended(piece.id, Cause::kPathFailed);
   for (const Piece& piece : std::exchange(link.reads, {})) ended(piece.id, Cause::kPathFailed);
   end_file_pieces(id);
+  end_file_reads(link);
   for (const auto& [buffer, grant] : link.grants) link.closed_grants.push_back(grant.grant);
   for (const auto& [buffer, loan] : link.loans) link.closed_grants.push_back(loan.grant);
   link.outbox.clear();
   link.refusals.clear();
   link_of_peer_.erase(link.peer);
-  (void)engine_->disconnect(link.peer);
+  (void)engine_->disconnect(link.peer, is_broken);
 }
 
 bool Rail::is_fenced(Link& link) {
@@ -225,7 +226,7 @@ void Rail::look_after_links() {
     const bool is_connected = state.ok() && state.value() == fabric::PeerState::kConnected;
     if (is_connected && link.is_dialled && !link.has_said_hello) say_hello(id, link);
     const bool is_late = !link.is_dialled && now_ns_ > link.opened_ns + kHelloNs;
-    if (is_late && !link.has_heard_hello) end_link(id);
+    if (is_late && !link.has_heard_hello) end_link(id, false);
   }
   std::vector<uint64_t> fenced;
   std::erase_if(unsettled_, [&](uint64_t id) {
@@ -281,6 +282,8 @@ void Rail::flush(uint64_t id) {
     link->outbox.push_back(encode(Refused{{first, last}}));
   }
   link->refusals.clear();
+  // A peer that asks for more and more, and hears no answer.
+  if (link->outbox.size() > kOutboxMax) return lose(id, fabric::PeerFailure::kTooMuch);
   while (!link->outbox.empty() && engine_->send(link->peer, link->outbox.front()).ok())
     link->outbox.pop_front();
   if (!link->outbox.empty()) mark(id, *link);

@@ -105,8 +105,9 @@ class Rail {
 
   /// LinkUp or LinkLost will follow. An error now: try again later.
   Result<uint64_t> dial(const Incarnation& who, Bytes address, uint64_t deadline_ns);
-  /// The peer hears it, if it can. LinkFenced will follow.
-  void close(uint64_t link);
+  /// The peer hears it, if it can. LinkFenced will follow. `is_broken`: what is under way there
+  /// does not end by itself.
+  void close(uint64_t link, bool is_broken = false);
   bool is_up(uint64_t link) const;
   /// Not closed, by whoever.
   bool is_open(uint64_t link) const;
@@ -173,8 +174,12 @@ class Rail {
     // The peer does.
     std::unordered_map<uint64_t, fabric::Granted> grants;  // by buffer
     std::unordered_map<uint64_t, uint64_t> lent;           // targets, by number
+    size_t lent_max = 64;                                  // before those taken back are forgotten
     std::vector<Refusal> refusals;                         // to be sent
     size_t serving = 0;                                    // reads of the peer under way
+    std::deque<uint64_t> file_reads;                       // of those: not cut to their end
+    size_t stage_parts = 0;                                // of the rail's, that they hold
+    bool is_file_reader = false;                           // in file_readers_
     std::vector<uint64_t> closed_grants;                   // not fenced yet
     // Files that this side writes.
     bool has_asked_for_stage = false;
@@ -208,14 +213,21 @@ class Rail {
     uint64_t link = 0;
     ReadRequest request;
     uint64_t target = 0;
-    size_t parts = 0;  // that have not ended
+    uint64_t step_bytes = 0;  // of a part
+    uint64_t cut_bytes = 0;   // that parts have been made of
+    size_t parts = 0;         // that have not ended
     Cause cause = Cause::kNone;
+  };
+  /// Memory for one part of any file.
+  struct StagePart {
+    std::shared_ptr<Stage> stage;
+    uint64_t region = 0;
   };
   struct ReadPart {
     uint64_t read = 0;
-    uint64_t offset_bytes = 0;
+    uint64_t offset_bytes = 0;  // in the read
     uint64_t size_bytes = 0;
-    uint64_t slot = 0;
+    StagePart memory;
   };
   /// A slice of this side's, or a read of the peer's, by the reader's number.
   struct Share {
@@ -255,7 +267,7 @@ class Rail {
   void look_after_links();
   void say_hello(uint64_t id, Link& link);
   void lose(uint64_t id, fabric::PeerFailure why);
-  void end_link(uint64_t id);
+  void end_link(uint64_t id, bool is_broken);
   bool is_fenced(Link& link);
   void mark(uint64_t id, Link& link);
   void flush(uint64_t id);
@@ -290,13 +302,14 @@ class Rail {
   // rail_owner.cpp: the peer does
   void grant(Link& link, const GrantRequest& request);
   void borrow(Link& link, const Lend& lend);
+  void forget_what_was_taken_back(Link& link) const;
   void serve(uint64_t id, Link& link, const Reads& reads);
   Cause find(const Link& link, const ReadRequest& read, Gathered& found);
   void serve(uint64_t id, Link& link, const Gathered& reads);
   void refuse(uint64_t id, Link& link, uint64_t read, Cause cause);
   void served(const UnderWay& read, bool is_done);
 
-  // rail_files.cpp: files, this side's and the peer's
+  // rail_files.cpp: files that are written, by this side and by the peer
   void start_file_write(uint64_t id, Link& link, const Piece& piece);
   void write_parts(uint64_t id, Link& link);
   void part_staged(const UnderWay& part, bool is_done);
@@ -307,11 +320,17 @@ class Rail {
   void open_file(uint64_t id, const FileOpen& request);
   void make_stage(uint64_t id, Link& link);
   void write_file(uint64_t id, Link& link, const FileWrite& write);
+
+  // rail_file_reads.cpp: files that the peer reads
   Cause serve_file(uint64_t id, Link& link, const ReadRequest& read);
-  void read_parts();
+  void read_files();
+  bool read_next_part(Link& link);
+  StagePart take_stage_part();
   void part_read(uint64_t part, Cause cause);
   void part_served(const UnderWay& part, bool is_done);
   void end_read_part(uint64_t part, Cause cause);
+  void end_read_if_over(uint64_t read);
+  void end_file_reads(Link& link);
 
   std::unique_ptr<fabric::Engine> engine_;
   Incarnation self_;
@@ -335,10 +354,9 @@ class Rail {
   fabric::SlotMap<FilePart> file_parts_;
   fabric::SlotMap<FileRead> file_reads_;
   fabric::SlotMap<ReadPart> read_parts_;
-  std::deque<uint64_t> parts_to_read_;
-  std::shared_ptr<Stage> read_stage_;  // made with the first read of a file by a peer
-  uint64_t read_stage_region_ = 0;
-  std::vector<uint64_t> read_stage_free_;
+  std::deque<uint64_t> file_readers_;   // links with reads that are not cut, in turn
+  std::vector<StagePart> stage_parts_;  // that nobody holds
+  size_t stage_parts_held_ = 0;         // and that links hold
 };
 
 }  // namespace braid::transfer

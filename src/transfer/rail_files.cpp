@@ -1,4 +1,5 @@
-// Rail: files of the owner. Bytes pass through a stage in parts; a part goes on while others wait.
+// Rail: files that are opened and written. Bytes pass through a stage in parts; a part goes on
+// while others wait.
 #include <algorithm>
 #include <utility>
 
@@ -8,10 +9,7 @@ namespace braid::transfer {
 namespace {
 
 constexpr uint64_t kLongestNs = 30'000'000'000;
-constexpr size_t kReadParts = 16;  // of a rail, for all its peers
 constexpr size_t kWriteParts = 8;  // of a link
-constexpr size_t kServingMax = 1 << 14;
-constexpr size_t kPartsMax = 4096;  // of a read: as many slices as fabric cuts a write into
 
 }  // namespace
 
@@ -29,6 +27,15 @@ void Rail::start_file_write(uint64_t id, Link& link, const Piece& piece) {
 
 void Rail::take_answer(uint64_t id, Link& link, const StageAnswer& answer) {
   if (!link.has_asked_for_stage || link.stage_target != 0) return;
+  if (answer.cause != Cause::kNone) {  // it has no memory now
+    link.has_asked_for_stage = false;
+    for (const Piece& piece : std::exchange(link.waiting, {}))
+      if (piece.operation == Operation::kWrite && piece.file != 0)
+        ended(piece.id, answer.cause);
+      else
+        link.waiting.push_back(piece);
+    return;
+  }
   const auto descriptor = fabric::decode_descriptor(answer.descriptor, secret_);
   const Result<uint64_t> target = descriptor.ok() ? engine_->open_target(descriptor.value())
                                                   : Result<uint64_t>(descriptor.status());
@@ -155,14 +162,17 @@ void Rail::make_stage(uint64_t id, Link& link) {
                 fabric::encode(granted.value().descriptor, secret_)};
     }
   }
+  if (answer.cause != Cause::kNone) {  // it may ask again
+    if (link.stage_region != 0) (void)engine_->remove_region(link.stage_region);
+    link.stage_region = 0;
+    link.stage = nullptr;
+  }
   send(id, answer);
 }
 
 void Rail::write_file(uint64_t id, Link& link, const FileWrite& write) {
-  const OpenFile* file = owned_.exports.find(write.file);
-  Cause wrong = Cause::kNone;
-  if (file == nullptr) wrong = Cause::kNoFile;
-  if (file != nullptr && (file->rights & kMayWrite) == 0) wrong = Cause::kNotAllowed;
+  OpenFilePointer file;
+  Cause wrong = owned_.exports.use(write.file, kMayWrite, file);
   const bool is_within = link.stage != nullptr &&
                          write.offset_bytes <= link.stage->bytes().size() &&
                          write.size_bytes <= link.stage->bytes().size() - write.offset_bytes &&
@@ -176,103 +186,9 @@ void Rail::write_file(uint64_t id, Link& link, const FileWrite& write) {
     --then->file_writes;
     send(id, FileWritten{answer, cause});
   };
-  owned_.jobs->start({true, file, link.stage->bytes().subspan(write.offset_bytes, write.size_bytes),
+  owned_.jobs->start({true, std::move(file),
+                      link.stage->bytes().subspan(write.offset_bytes, write.size_bytes),
                       write.position, done});
-}
-
-// ---- The peer reads ----
-
-Cause Rail::serve_file(uint64_t id, Link& link, const ReadRequest& read) {
-  const OpenFile* file = owned_.exports.find(read.file);
-  if (file == nullptr) return Cause::kNoFile;
-  if ((file->rights & kMayRead) == 0) return Cause::kNotAllowed;
-  const auto lent = link.lent.find(read.lent);
-  if (lent == link.lent.end() || read.size_bytes == 0) return Cause::kLocalMemory;
-  if (read.address >= uint64_t{1} << 62) return Cause::kOutside;
-  if (link.serving >= kServingMax || read.size_bytes > kPartsMax * kStagedBytes)
-    return Cause::kTooMuch;
-  if (read_stage_ == nullptr) {
-    read_stage_ = Stage::make(kReadParts);
-    const auto region = read_stage_ == nullptr ? Result<uint64_t>(Status::error("no memory"))
-                                               : engine_->add_region(read_stage_->bytes());
-    if (!region.ok()) {
-      read_stage_ = nullptr;
-      return Cause::kTooMuch;
-    }
-    read_stage_region_ = region.value();
-    read_stage_free_ = Stage::offsets(read_stage_->bytes().size());
-  }
-  ++link.serving;
-  const uint64_t number = file_reads_.add({id, read, lent->second, 0, Cause::kNone});
-  // As fabric cuts a write of the whole, so that its immediates are as many.
-  const uint64_t step = std::min(fabric::slice_bytes(read.size_bytes), kStagedBytes);
-  for (uint64_t at = 0; at < read.size_bytes; at += step) {
-    const uint64_t part_bytes = std::min(step, read.size_bytes - at);
-    parts_to_read_.push_back(read_parts_.add({number, at, part_bytes, 0}));
-    ++file_reads_.find(number)->parts;
-  }
-  read_parts();
-  return Cause::kNone;
-}
-
-void Rail::read_parts() {
-  while (!read_stage_free_.empty() && !parts_to_read_.empty()) {
-    const uint64_t number = parts_to_read_.front();
-    parts_to_read_.pop_front();
-    ReadPart& part = *read_parts_.find(number);
-    part.slot = read_stage_free_.back();
-    read_stage_free_.pop_back();
-    const FileRead& read = *file_reads_.find(part.read);
-    const MutableBytes memory = read_stage_->bytes().subspan(part.slot, part.size_bytes);
-    owned_.jobs->start(
-        {false, owned_.exports.find(read.request.file), memory,
-         read.request.address + part.offset_bytes,
-         [this, number, stage = read_stage_](Cause cause) { part_read(number, cause); }});
-  }
-}
-
-void Rail::part_read(uint64_t number, Cause cause) {
-  const ReadPart& part = *read_parts_.find(number);
-  const FileRead& read = *file_reads_.find(part.read);
-  const Link* link = links_.find(read.link);
-  if (link == nullptr || link->is_closed) cause = Cause::kPathFailed;
-  if (cause != Cause::kNone || read.cause != Cause::kNone) return end_read_part(number, cause);
-  const fabric::Slice slice{part.slot, read.request.offset_bytes + part.offset_bytes,
-                            part.size_bytes};
-  const Result<uint64_t> ticket = engine_->write(read_stage_region_, read.target, slice,
-                                                 read.request.immediate, now_ns_ + kLongestNs);
-  if (!ticket.ok()) return end_read_part(number, Cause::kLocalMemory);
-  (void)engine_->when_ended(ticket.value(), under_way_.add({Doing::kServingFile,
-                                                            read.link,
-                                                            {{read.request.id, part.size_bytes}},
-                                                            0,
-                                                            ticket.value(),
-                                                            number}));
-}
-
-void Rail::part_served(const UnderWay& served, bool is_done) {
-  if (Link* link = links_.find(served.link); link != nullptr && is_done)
-    link->counts.served_bytes += served.shares.front().size_bytes;
-  end_read_part(served.part, is_done ? Cause::kNone : Cause::kPathFailed);
-}
-
-/// A refusal is said once nothing of the read is under way.
-void Rail::end_read_part(uint64_t number, Cause cause) {
-  const ReadPart part = *read_parts_.find(number);
-  read_parts_.erase(number);
-  read_stage_free_.push_back(part.slot);
-  FileRead& read = *file_reads_.find(part.read);
-  if (read.cause == Cause::kNone) read.cause = cause;
-  if (--read.parts == 0) {
-    Link* link = links_.find(read.link);
-    if (link != nullptr) --link->serving;
-    if (link != nullptr && !link->is_closed && read.cause != Cause::kNone) {
-      link->refusals.push_back({read.request.id, read.cause});
-      mark(read.link, *link);
-    }
-    file_reads_.erase(part.read);
-  }
-  read_parts();
 }
 
 }  // namespace braid::transfer

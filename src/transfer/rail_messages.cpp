@@ -9,6 +9,14 @@ namespace {
 template <typename M, typename Body>
 inline constexpr bool kIs = std::is_same_v<std::remove_const_t<M>, Body>;
 
+/// One of those that this version knows.
+template <typename Archive, typename Told>
+void cause(Archive& archive, Told& told) {
+  archive.number(told);
+  if constexpr (!std::is_const_v<Told>)
+    if (told > kLastCause) archive.fail();
+}
+
 template <typename Archive, typename M>
 void fields(Archive& archive, M& m) {
   if constexpr (kIs<M, Hello>) {
@@ -23,7 +31,7 @@ void fields(Archive& archive, M& m) {
     archive.number(m.size_bytes);
   } else if constexpr (kIs<M, GrantAnswer>) {
     archive.number(m.token);
-    archive.number(m.cause);
+    cause(archive, m.cause);
     archive.number(m.address);
     archive.number(m.size_bytes);
     archive.bytes(m.descriptor, kDescriptorBytesMax);
@@ -32,7 +40,7 @@ void fields(Archive& archive, M& m) {
     archive.bytes(m.descriptor, kDescriptorBytesMax);
   } else if constexpr (kIs<M, Lent>) {
     archive.number(m.number);
-    archive.number(m.cause);
+    cause(archive, m.cause);
   } else if constexpr (kIs<M, ReadRequest>) {
     archive.number(m.id);
     archive.number(m.file);
@@ -45,7 +53,9 @@ void fields(Archive& archive, M& m) {
     archive.list(m.reads, kReadsInMessage, [&](auto& each) { fields(archive, each); });
   } else if constexpr (kIs<M, Refusal>) {
     archive.number(m.id);
-    archive.number(m.cause);
+    cause(archive, m.cause);
+    if constexpr (!std::is_const_v<M>)
+      if (m.cause == Cause::kNone) archive.fail();
   } else if constexpr (kIs<M, Refused>) {
     archive.list(m.refusals, kReadsInMessage, [&](auto& each) { fields(archive, each); });
   } else if constexpr (kIs<M, FenceRequest>) {
@@ -60,18 +70,18 @@ void fields(Archive& archive, M& m) {
     archive.bytes(m.payload, kNotificationBytesMax);
   } else if constexpr (kIs<M, NotificationAnswer>) {
     archive.number(m.sequence);
-    archive.number(m.cause);
+    cause(archive, m.cause);
   } else if constexpr (kIs<M, FileOpen>) {
     archive.number(m.token);
     archive.number(m.wanted);
     archive.bytes(m.path, kPathBytesMax);
   } else if constexpr (kIs<M, FileOpened>) {
     archive.number(m.token);
-    archive.number(m.cause);
+    cause(archive, m.cause);
     archive.number(m.file);
     archive.number(m.size_bytes);
   } else if constexpr (kIs<M, StageAnswer>) {
-    archive.number(m.cause);
+    cause(archive, m.cause);
     archive.number(m.size_bytes);
     archive.bytes(m.descriptor, kDescriptorBytesMax);
   } else if constexpr (kIs<M, FileWrite>) {
@@ -82,7 +92,7 @@ void fields(Archive& archive, M& m) {
     archive.number(m.offset_bytes);
   } else if constexpr (kIs<M, FileWritten>) {
     archive.number(m.id);
-    archive.number(m.cause);
+    cause(archive, m.cause);
   } else {
     static_assert(kIs<M, Leaving> || kIs<M, StageRequest>);
   }

@@ -1,4 +1,5 @@
 // Rail: what peers do with the memory of this side. Every right is checked here.
+#include <algorithm>
 #include <utility>
 
 #include "transfer/rail.h"
@@ -36,6 +37,7 @@ void Rail::grant(Link& link, const GrantRequest& request) {
 
 void Rail::borrow(Link& link, const Lend& lend) {
   Lent answer{lend.number, Cause::kTooMuch};
+  if (link.lent.size() >= link.lent_max) forget_what_was_taken_back(link);
   const auto descriptor = fabric::decode_descriptor(lend.descriptor, secret_);
   if (link.lent.size() < kLentMax && descriptor.ok()) {
     const Result<uint64_t> target = engine_->open_target(descriptor.value());
@@ -45,6 +47,12 @@ void Rail::borrow(Link& link, const Lend& lend) {
     }
   }
   send(link_of_peer_.at(link.peer), answer);
+}
+
+/// Whoever has lent a buffer says nothing when it is unregistered.
+void Rail::forget_what_was_taken_back(Link& link) const {
+  std::erase_if(link.lent, [&](const auto& each) { return !engine_->has_target(each.second); });
+  link.lent_max = std::clamp<size_t>(2 * link.lent.size(), 64, kLentMax);
 }
 
 /// Those that follow each other, and count the same immediate, are one write. Each is checked.

@@ -31,6 +31,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <tuple>
 #include <unordered_map>
 #include <utility>
@@ -38,6 +39,7 @@
 #include <vector>
 
 #include "fabric/slot_map.h"
+#include "transfer/numbered.h"
 #include "transfer/policy/health.h"
 #include "transfer/policy/rail_rate.h"
 #include "transfer/policy/retry.h"
@@ -79,9 +81,12 @@ struct PathSpec {
   bool is_certain = false;
 };
 
+/// A path that a request may take. Of another transport than the best one, it stands by: it has a
+/// higher rank, and is used where no path of a lower one is usable.
 struct Way {
   uint32_t path = 0;
-  uint8_t tier = 0;
+  uint8_t tier = 0;  ///< policy/tiers.h
+  uint8_t rank = 0;
 };
 
 struct RequestSpec {
@@ -165,6 +170,7 @@ struct PathView {
 struct WayExplained {
   Way way;
   PathState state = PathState::kUp;
+  bool stands_by = false;  ///< works, and one of a lower rank does
   bool has_room = false;
   double eta_us = 0;
   double rate_gbps = 0;
@@ -192,8 +198,15 @@ class Scheduler {
   void path_failed(uint32_t path, uint64_t now_ns);
   /// What is in flight there waits for something else than the path: it is not overdue before long.
   void spare(uint32_t path, uint64_t now_ns);
+  /// Somebody knows that it may work again: if it is not used, it is probed at once.
+  void path_may_work(uint32_t path, uint64_t now_ns);
   /// Not used any more, nor probed. What is in flight there ends or is fenced.
   void retire_path(uint32_t path);
+  /// Once all its requests have ended: nothing is kept of its paths and way sets. Nobody names
+  /// them again.
+  void remove_peer(uint64_t peer);
+  /// One that no path leads over any more.
+  void remove_rail(uint32_t rail);
 
   void add(RequestSpec request, uint64_t now_ns);
   /// Posts no more of it. It ends once nothing of it can land.
@@ -211,6 +224,8 @@ class Scheduler {
 
   size_t request_count() const { return requests_.size(); }
   size_t open_postings() const { return postings_.size(); }
+  size_t path_count() const { return paths_.size(); }
+  size_t rail_count() const { return rails_.size(); }
   /// Something waits to be posted.
   bool has_backlog() const { return backlog_bytes_[0] + backlog_bytes_[1] > 0; }
   PathView view(uint32_t path, uint64_t now_ns) const;
@@ -228,7 +243,7 @@ class Scheduler {
   struct Request;
   struct Flow;
   struct Timer;
-  enum class TimerOf : uint8_t { kPath, kRequest, kFlow, kRoom };
+  enum class TimerOf : uint8_t { kPath, kFlow, kRoom };
   using FlowKey = std::tuple<uint64_t, uint32_t, uint32_t, Urgency>;  // peer, ways, source, urgency
 
   // Flows and requests: scheduler_requests.cpp.
@@ -244,7 +259,7 @@ class Scheduler {
   void deliver(uint64_t slice);
   void requeue(uint64_t slice);
   void slice_failed(uint64_t slice);
-  void request_is_due(uint64_t slot, uint64_t now_ns);
+  void request_is_due(uint64_t slot);
   void flow_is_due(uint32_t flow, uint64_t now_ns);
 
   // Postings: scheduler_postings.cpp.
@@ -254,6 +269,8 @@ class Scheduler {
                  std::optional<uint32_t> avoided, std::vector<WayView>& views) const;
   WayView view_of(const Way& way, uint64_t size_bytes, uint64_t room_bytes, Urgency urgency,
                   uint64_t now_ns) const;
+  size_t count_spread(uint32_t ways) const;
+  static void leave_out_standby(std::vector<WayView>& views);
   void limit_guests(std::vector<WayView>& views) const;
   bool has_room(const Lane& lane, uint64_t size_bytes, Urgency urgency, uint64_t now_ns) const;
   void keep_clear(WayView& view, uint64_t now_ns) const;
@@ -277,15 +294,20 @@ class Scheduler {
   void change(uint32_t path, uint64_t now_ns, const Change& make);
   void state_changed(uint32_t path, PathState from, uint64_t now_ns);
   void judge_nic(uint32_t rail, uint64_t now_ns);
+  void leave_rails(uint32_t path);
   void reachable_again(uint32_t path);
   void want_fence(uint32_t path);
   bool is_wanted(const Path& path) const;
   uint64_t overdue_at(const Path& path) const;
   void path_is_due(uint32_t path, uint64_t now_ns);
-  bool has_other_way(const Open& open) const;
+  uint64_t patience_ns(const Open& open) const;
   void first_is_overdue(uint32_t path, uint64_t now_ns);
   void reissue_all(uint32_t path);
-  void reissue(uint64_t posting);
+  void reissue(uint64_t posting, bool has_failed);
+  bool wants_probe(const Path& path, uint64_t now_ns) const;
+  uint64_t overlooked_at(const Path& path) const;
+  uint64_t probe_late_at(const Path& path) const;
+  void begin_probe(uint32_t path, uint64_t now_ns);
   void probe_ended(uint64_t posting, const Open& open, bool ok, uint64_t now_ns);
   void set_path_timer(uint32_t path);
   void look(uint64_t now_ns);
@@ -293,9 +315,9 @@ class Scheduler {
 
   SchedulerOptions options_;
   std::unique_ptr<SprayPolicy> policy_;
-  std::vector<Rail> rails_;
-  std::vector<Path> paths_;
-  std::vector<std::vector<Way>> ways_;
+  Numbered<Rail> rails_;
+  Numbered<Path> paths_;
+  Numbered<std::vector<Way>> ways_;
   std::map<uint64_t, Peer> peers_;
   fabric::SlotMap<Request> requests_;
   fabric::SlotMap<Slice> slices_;
@@ -308,9 +330,10 @@ class Scheduler {
   uint64_t backlog_bytes_[2] = {0, 0};  // by urgency
   UrgencyShare urgency_;
   std::deque<SchedulerEvent> events_;
-  std::deque<uint32_t> probes_due_;  // paths
-  std::vector<Timer> timers_;        // a heap, the earliest first
-  std::vector<WayView> views_;       // of one slice, kept between calls
+  std::deque<uint32_t> probes_due_;                    // paths
+  std::vector<Timer> timers_;                          // a heap, the earliest first
+  std::set<std::pair<uint64_t, uint64_t>> deadlines_;  // of requests: when, and the slot
+  std::vector<WayView> views_;                         // of one slice, kept between calls
   uint64_t turn_bytes_ = 0;
   uint32_t waiting_ways_ = 0;   // of the flow that was asked last and had to wait
   size_t waiting_flows_ = 0;    // in a row

@@ -1,9 +1,17 @@
 // What is overdue, which paths are in trouble, probes and fences.
 #include <algorithm>
+#include <utility>
 
 #include "transfer/scheduler_state.h"
 
 namespace braid::transfer {
+namespace {
+
+// How long a path that works may be overlooked, at least, and in base latencies.
+constexpr uint64_t kOverlookedNs = 50'000'000;
+constexpr double kOverlookedLatencies = 4;
+
+}  // namespace
 
 // SplitMix64, in [0, 1): equal seeds give equal runs.
 double Scheduler::jitter() {
@@ -29,6 +37,7 @@ void Scheduler::state_changed(uint32_t index, PathState from, uint64_t now_ns) {
   set_path_timer(index);
   if (works(from) == works(to)) return;
   if (works(to)) reachable_again(index);
+  if (path.is_retired) return;
   for (const uint32_t rail : {path.spec.local_rail, path.spec.remote_rail}) {
     if (rail == kNoRail) continue;
     NicRecord& record = rails_[rail].record;
@@ -65,13 +74,32 @@ void Scheduler::path_failed(uint32_t path, uint64_t now_ns) {
   reissue_all(path);
 }
 
+void Scheduler::path_may_work(uint32_t path, uint64_t now_ns) {
+  change(path, now_ns, [&](Health& health) { health.probe_now(now_ns); });
+  set_path_timer(path);
+}
+
 void Scheduler::spare(uint32_t path, uint64_t now_ns) { paths_[path].spared_ns = now_ns; }
 
-void Scheduler::retire_path(uint32_t path) {
+void Scheduler::retire_path(uint32_t index) {
+  Path& path = paths_[index];
+  if (path.is_retired) return;
   has_changed_ = true;
-  paths_[path].is_retired = true;
-  postings_.erase(paths_[path].probe);  // nobody waits for it any more
-  reissue_all(path);
+  path.is_retired = true;
+  postings_.erase(std::exchange(path.probe, 0));  // nobody waits for it any more
+  path.is_measuring = false;
+  leave_rails(index);
+  reissue_all(index);
+}
+
+// Its trouble says nothing of their NICs any more.
+void Scheduler::leave_rails(uint32_t index) {
+  const Path& path = paths_[index];
+  for (const uint32_t rail : {path.spec.local_rail, path.spec.remote_rail}) {
+    if (rail == kNoRail) continue;
+    std::erase(rails_[rail].paths, index);
+    if (!path.health.is_usable()) --rails_[rail].record.pairs_in_trouble;
+  }
 }
 
 // ---- Overdue postings ----
@@ -85,13 +113,20 @@ uint64_t Scheduler::overdue_at(const Path& path) const {
   return since_ns + overdue_ns(first.eta_ns, options_.retry);
 }
 
-// Whether its slice could go another way now.
-bool Scheduler::has_other_way(const Open& open) const {
+// How long its path may stand still at least: not long, if its slice could go another way of the
+// same transport now; longer, if it would have to change to another one.
+uint64_t Scheduler::patience_ns(const Open& open) const {
   const Request& request = *requests_.find(slices_.find(open.slice)->request);
   const std::vector<Way>& ways = ways_[request.spec.ways];
-  return std::any_of(ways.begin(), ways.end(), [&](const Way& way) {
-    return way.path != open.path && paths_[way.path].is_usable();
-  });
+  const auto own =
+      std::find_if(ways.begin(), ways.end(), [&](const Way& way) { return way.path == open.path; });
+  uint64_t patience_ns = options_.retry.last_overdue_ns;
+  for (const Way& way : ways) {
+    if (way.path == open.path || !paths_[way.path].is_usable()) continue;
+    if (own == ways.end() || way.rank <= own->rank) return 0;
+    patience_ns = options_.retry.standby_overdue_ns;
+  }
+  return patience_ns;
 }
 
 // A path that is the last of all its postings is waited for much longer: to leave it would only
@@ -100,12 +135,11 @@ void Scheduler::first_is_overdue(uint32_t index, uint64_t now_ns) {
   Path& path = paths_[index];
   const Open& first = *postings_.find(path.open.front());
   const uint64_t since_ns = std::max(first.posted_ns, path.lane.rate.ended_ns());
-  const bool is_last = now_ns - since_ns < options_.retry.last_overdue_ns &&
-                       std::none_of(path.open.begin(), path.open.end(), [&](uint64_t id) {
-                         const Open* open = postings_.find(id);
-                         return open != nullptr && !open->is_late && has_other_way(*open);
-                       });
-  if (is_last) {
+  const bool is_waited_for = std::all_of(path.open.begin(), path.open.end(), [&](uint64_t id) {
+    const Open* open = postings_.find(id);
+    return open == nullptr || open->is_late || now_ns - since_ns < patience_ns(*open);
+  });
+  if (is_waited_for) {
     path.spared_ns = now_ns;
     return;
   }
@@ -123,13 +157,13 @@ void Scheduler::reissue_all(uint32_t index) {
     if (posting == nullptr || posting->is_late) continue;
     slots.push_back(slices_.find(posting->slice)->request);
     ++paths_[index].reissued_slices;
-    reissue(id);
+    reissue(id, false);
   }
   for (const uint64_t slot : slots) end_if_final(slot);
 }
 
 // Others are to deliver its slice; it stays open itself.
-void Scheduler::reissue(uint64_t id) {
+void Scheduler::reissue(uint64_t id, bool has_failed) {
   has_changed_ = true;
   Open& open = *postings_.find(id);
   vacate(open);
@@ -138,7 +172,11 @@ void Scheduler::reissue(uint64_t id) {
   path.late.push_back(id);
   leave_front(path);
   slices_.find(open.slice)->failed_path = open.path;
-  slice_failed(open.slice);
+  // To be late is no failure: on a busy host every way may be late more often than that.
+  if (has_failed)
+    slice_failed(open.slice);
+  else if (!slices_.find(open.slice)->is_delivered)
+    requeue(open.slice);
 }
 
 // ---- Fences ----
@@ -175,24 +213,60 @@ std::optional<Probe> Scheduler::next_probe(uint64_t now_ns) {
   while (!probes_due_.empty()) {
     const uint32_t index = probes_due_.front();
     probes_due_.pop_front();
+    if (!paths_.contains(index)) continue;
     Path& path = paths_[index];
     path.is_probe_due = false;
-    if (path.is_retired || !path.health.wants_probe(now_ns, is_wanted(path))) continue;
-    path.probe = postings_.add({0, index, options_.probe_bytes, now_ns, 0, 0, {}, false});
-    change(index, now_ns, [&](Health& health) {
-      health.probe_begun(now_ns, static_cast<uint64_t>(4 * path.base.ns()));
-    });
-    set_path_timer(index);
+    if (!wants_probe(path, now_ns)) continue;
+    begin_probe(index, now_ns);
     return Probe{path.probe, index, options_.probe_bytes};
   }
   return std::nullopt;
 }
 
+bool Scheduler::wants_probe(const Path& path, uint64_t now_ns) const {
+  return !path.is_retired && (path.health.wants_probe(now_ns, is_wanted(path)) ||
+                              (path.probe == 0 && overlooked_at(path) <= now_ns));
+}
+
+// A path that works and gets no slice, though some wait: its latency was perhaps measured while a
+// connection was new or the host busy. Nothing but a probe would show that it is better than that.
+uint64_t Scheduler::overlooked_at(const Path& path) const {
+  const bool may_be = path.is_usable() && path.open_count == 0 && is_wanted(path);
+  if (!may_be || !path.base.is_above_guess()) return kNever;
+  return std::max(path.lane.rate.ended_ns(), path.measured_ns) +
+         std::max(kOverlookedNs, static_cast<uint64_t>(kOverlookedLatencies * path.base.ns()));
+}
+
+// Of one that measures; of others Health knows.
+uint64_t Scheduler::probe_late_at(const Path& path) const {
+  if (!path.is_measuring) return kNever;
+  return postings_.find(path.probe)->posted_ns + options_.retry.last_overdue_ns;
+}
+
+void Scheduler::begin_probe(uint32_t index, uint64_t now_ns) {
+  Path& path = paths_[index];
+  postings_.erase(path.probe);
+  path.probe = postings_.add({0, index, options_.probe_bytes, now_ns, 0, 0, {}, false});
+  path.is_measuring = path.is_usable();
+  if (!path.is_measuring)
+    change(index, now_ns, [&](Health& health) {
+      health.probe_begun(now_ns, static_cast<uint64_t>(4 * path.base.ns()));
+    });
+  set_path_timer(index);
+}
+
 void Scheduler::probe_ended(uint64_t posting, const Open& open, bool ok, uint64_t now_ns) {
   const uint32_t index = open.path;
+  const uint64_t took_ns = now_ns - open.posted_ns;
+  Path& path = paths_[index];
   postings_.erase(posting);
-  paths_[index].probe = 0;
-  change(index, now_ns, [&](Health& health) { health.probe_ended(ok, now_ns, jitter()); });
+  path.probe = 0;
+  if (std::exchange(path.is_measuring, false)) {
+    path.measured_ns = now_ns;
+    if (ok) path.base.add(static_cast<double>(took_ns), now_ns);
+  } else {
+    change(index, now_ns, [&](Health& health) { health.probe_ended(ok, now_ns, jitter()); });
+  }
   set_path_timer(index);
 }
 
@@ -200,7 +274,8 @@ void Scheduler::probe_ended(uint64_t posting, const Open& open, bool ok, uint64_
 
 void Scheduler::set_path_timer(uint32_t index) {
   Path& path = paths_[index];
-  uint64_t when_ns = std::min(overdue_at(path), path.health.next_ns(is_wanted(path)));
+  uint64_t when_ns = std::min({overdue_at(path), path.health.next_ns(is_wanted(path)),
+                               path.probe == 0 ? overlooked_at(path) : probe_late_at(path)});
   if (path.is_retired) when_ns = overdue_at(path);
   if (path.is_probe_due && !path.health.is_probe_out()) when_ns = overdue_at(path);
   if (path.no_room_until_ns > 0) when_ns = std::min(when_ns, path.no_room_until_ns);
@@ -221,7 +296,12 @@ void Scheduler::path_is_due(uint32_t index, uint64_t now_ns) {
     path.probe = 0;
   });
   if (overdue_at(path) <= now_ns) first_is_overdue(index, now_ns);
-  if (!path.is_retired && !path.is_probe_due && path.health.wants_probe(now_ns, is_wanted(path))) {
+  if (probe_late_at(path) <= now_ns) {
+    postings_.erase(std::exchange(path.probe, 0));
+    path.is_measuring = false;
+    change(index, now_ns, [&](Health& health) { health.overdue(now_ns, jitter()); });
+  }
+  if (!path.is_probe_due && wants_probe(path, now_ns)) {
     path.is_probe_due = true;
     probes_due_.push_back(index);
   }
@@ -229,26 +309,34 @@ void Scheduler::path_is_due(uint32_t index, uint64_t now_ns) {
 }
 
 void Scheduler::look(uint64_t now_ns) {
-  while (!timers_.empty() && timers_.front().when_ns <= now_ns) {
+  while (true) {
+    const uint64_t timer_ns = timers_.empty() ? kNever : timers_.front().when_ns;
+    const uint64_t deadline_ns = deadlines_.empty() ? kNever : deadlines_.begin()->first;
+    if (std::min(timer_ns, deadline_ns) > now_ns) return;
     has_changed_ = true;
+    if (deadline_ns < timer_ns) {
+      request_is_due(deadlines_.begin()->second);
+      continue;
+    }
     const Timer timer = timers_.front();
     std::pop_heap(timers_.begin(), timers_.end(), Timer::is_later);
     timers_.pop_back();
     switch (timer.of) {
       case TimerOf::kPath:
         // Others of the same path may still lie there, of times that it has left behind.
-        if (paths_[timer.id].timer_ns == timer.when_ns)
+        if (paths_.contains(timer.id) && paths_[timer.id].timer_ns == timer.when_ns)
           path_is_due(static_cast<uint32_t>(timer.id), now_ns);
         break;
       case TimerOf::kRoom: break;  // `next` is called then, and looks
-      case TimerOf::kRequest: request_is_due(timer.id, now_ns); break;
       case TimerOf::kFlow: flow_is_due(static_cast<uint32_t>(timer.id), now_ns); break;
     }
   }
 }
 
 uint64_t Scheduler::next_deadline_ns() const {
-  return !probes_due_.empty() ? 0 : timers_.empty() ? kNever : timers_.front().when_ns;
+  if (!probes_due_.empty()) return 0;
+  const uint64_t timer_ns = timers_.empty() ? kNever : timers_.front().when_ns;
+  return deadlines_.empty() ? timer_ns : std::min(timer_ns, deadlines_.begin()->first);
 }
 
 }  // namespace braid::transfer

@@ -32,14 +32,10 @@ Scheduler::~Scheduler() = default;
 Scheduler::Scheduler(Scheduler&&) noexcept = default;
 Scheduler& Scheduler::operator=(Scheduler&&) noexcept = default;
 
-uint32_t Scheduler::add_rail(const RailSpec& spec) {
-  rails_.emplace_back(spec);
-  return static_cast<uint32_t>(rails_.size() - 1);
-}
+uint32_t Scheduler::add_rail(const RailSpec& spec) { return rails_.add(Rail(spec)); }
 
 uint32_t Scheduler::add_path(const PathSpec& spec) {
-  const uint32_t path = static_cast<uint32_t>(paths_.size());
-  paths_.emplace_back(spec);
+  const uint32_t path = paths_.add(Path(spec));
   rails_[spec.local_rail].paths.push_back(path);
   if (spec.remote_rail != kNoRail) rails_[spec.remote_rail].paths.push_back(path);
   peers_[spec.peer].paths.push_back(path);
@@ -47,9 +43,24 @@ uint32_t Scheduler::add_path(const PathSpec& spec) {
 }
 
 uint32_t Scheduler::add_ways(std::vector<Way> ways) {
-  ways_.push_back(std::move(ways));
-  return static_cast<uint32_t>(ways_.size() - 1);
+  const auto first = ways.empty() ? std::nullopt : std::optional(ways.front().path);
+  const uint32_t set = ways_.add(std::move(ways));
+  if (first) peers_[paths_[*first].spec.peer].ways.push_back(set);
+  return set;
 }
+
+void Scheduler::remove_peer(uint64_t number) {
+  const auto peer = peers_.find(number);
+  if (peer == peers_.end()) return;
+  for (const uint32_t path : peer->second.paths) {
+    retire_path(path);
+    paths_.erase(path);
+  }
+  for (const uint32_t set : peer->second.ways) ways_.erase(set);
+  peers_.erase(peer);
+}
+
+void Scheduler::remove_rail(uint32_t rail) { rails_.erase(rail); }
 
 // ---- Which slice goes where ----
 
@@ -91,7 +102,7 @@ std::pair<uint64_t, Span> Scheduler::next_slice(Request& request, uint64_t now_n
       request.spec.urgency == Urgency::kBulk && urgency_.is_urgent_about(now_ns);
   // The last slices are small, so that all rails end together.
   const uint64_t even =
-      request.slicer.left_bytes() / std::max<size_t>(1, ways_[request.spec.ways].size());
+      request.slicer.left_bytes() / std::max<size_t>(1, count_spread(request.spec.ways));
   return {0, request.slicer.peek(is_in_the_way ? options_.slices.slice_bytes_min
                                                : std::max(options_.slices.slice_bytes_min, even))};
 }
@@ -156,7 +167,7 @@ Posting Scheduler::open(uint64_t id, const WayView& way, uint64_t now_ns) {
                                           request.open.size(), request.spec.urgency, false});
   request.open.push_back(posting);
   ++slice.open_count;
-  if (slice.failures > 0) ++request.reissued;
+  if (slice.failed_path) ++request.reissued;
   path.open.push_back(posting);
   occupy(*postings_.find(posting));
   set_path_timer(way.path);
@@ -262,7 +273,7 @@ void Scheduler::posting_ended(uint64_t posting, Open& open, Ending how, uint64_t
     case Ending::kFailed:
     case Ending::kLost:
       ++path.reissued_slices;
-      if (!open.is_late) reissue(posting);
+      if (!open.is_late) reissue(posting, true);
       if (how == Ending::kFailed) close(posting);
       if (options_.heals)
         change(index, now_ns, [&](Health& health) { health.failed(now_ns, jitter()); });

@@ -16,7 +16,7 @@ void Scheduler::add(RequestSpec spec, uint64_t now_ns) {
   const uint32_t flow = flow_of(spec);
   if (spec.urgency == Urgency::kUrgent) urgency_.urgent_added(now_ns);
   SliceRules rules = options_.slices;
-  if (ways_[spec.ways].size() == 1)
+  if (count_spread(spec.ways) == 1)
     rules.slice_bytes_min = std::max(rules.slice_bytes_min, rules.lone_slice_bytes);
   rules.slice_bytes_min = std::max(rules.slice_bytes_min, spec.slice_bytes_min);
   const uint64_t slot = requests_.add(Request(std::move(spec), rules));
@@ -28,9 +28,7 @@ void Scheduler::add(RequestSpec spec, uint64_t now_ns) {
   add_backlog(request, request.spec.size_bytes);
   if (++peers_[peer].requests == 1)  // its broken paths are wanted now
     for (const uint32_t path : peers_[peer].paths) set_path_timer(path);
-  if (deadline_ns == kNever) return;
-  timers_.push_back({deadline_ns, TimerOf::kRequest, slot});
-  std::push_heap(timers_.begin(), timers_.end(), Timer::is_later);
+  if (deadline_ns != kNever) deadlines_.insert({deadline_ns, slot});
 }
 
 uint32_t Scheduler::flow_of(const RequestSpec& spec) {
@@ -146,7 +144,7 @@ void Scheduler::peer_lost(uint64_t peer, uint64_t) {
 void Scheduler::stop(uint64_t slot, Outcome why) {
   has_changed_ = true;
   Request& request = *requests_.find(slot);
-  if (request.is_draining()) return;
+  if (request.has_outcome()) return;
   request.is_stopped = true;
   request.outcome = why;
   take_backlog(request, request.pending_bytes());
@@ -164,30 +162,32 @@ void Scheduler::stop(uint64_t slot, Outcome why) {
 }
 
 void Scheduler::fence_what_is_late(const Request& request) {
-  if (!request.is_draining()) return;
+  if (!request.has_outcome()) return;
   for (const uint64_t posting : request.open)
     if (const Open& open = *postings_.find(posting); open.is_late) want_fence(open.path);
 }
 
 void Scheduler::end_if_final(uint64_t slot) {
   Request* request = requests_.find(slot);
-  if (request == nullptr || !request->is_draining()) return;
+  if (request == nullptr || !request->has_outcome()) return;
   if (!request->open.empty()) return fence_what_is_late(*request);
   events_.push_back(RequestEnded{request->spec.id, request->outcome, request->delivered_bytes,
                                  request->reissued});
   slot_of_.erase(request->spec.id);
+  if (request->spec.deadline_ns != kNever) deadlines_.erase({request->spec.deadline_ns, slot});
   --peers_[request->spec.peer].requests;
   const uint32_t index = request->flow;
   requests_.erase(slot);
   Flow& flow = flows_[index];
   if (--flow.requests > 0) return;
   flow.queue.clear();
+  flow.unreachable_ns = kNever;
   flow_by_key_.erase(flow.key);
   free_flows_.push_back(index);
 }
 
-void Scheduler::request_is_due(uint64_t slot, uint64_t) {
-  if (requests_.find(slot) == nullptr) return;
+void Scheduler::request_is_due(uint64_t slot) {
+  deadlines_.erase(deadlines_.begin());
   stop(slot, Outcome::kDeadline);
   end_if_final(slot);
 }

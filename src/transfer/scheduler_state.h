@@ -48,7 +48,7 @@ struct Scheduler::Rail {
 
   Lane lane;
   NicRecord record;
-  std::vector<uint32_t> paths;
+  std::vector<uint32_t> paths;  // that may be used
   uint64_t delivered_bytes = 0;
   uint64_t seen_bytes = 0;  // of those, when somebody looked
   bool is_full = false;     // a slice has waited since somebody looked
@@ -68,6 +68,8 @@ struct Scheduler::Path {
   uint32_t open_count = 0;     // that are not late
   std::vector<uint64_t> late;  // postings that are late
   uint64_t probe = 0;          // the posting of the probe that is out
+  bool is_measuring = false;   // by that probe
+  uint64_t measured_ns = 0;    // when such a probe ended
   bool is_probe_due = false;
   uint64_t no_room_until_ns = 0;
   uint64_t refused_since_ns = kNever;
@@ -82,6 +84,7 @@ struct Scheduler::Path {
 
 struct Scheduler::Peer {
   std::vector<uint32_t> paths;
+  std::vector<uint32_t> ways;  // sets
   size_t requests = 0;
 };
 
@@ -127,7 +130,7 @@ struct Scheduler::Request {
 
   uint64_t pending_bytes() const { return slicer.left_bytes() + again_bytes; }
   /// Nothing more is to be delivered; what is open may still land.
-  bool is_draining() const { return is_stopped || delivered_bytes == spec.size_bytes; }
+  bool has_outcome() const { return is_stopped || delivered_bytes == spec.size_bytes; }
 };
 
 /// Requests between the same places from the same source, in their order.

@@ -40,17 +40,34 @@ void Scheduler::find_ways(uint32_t ways, uint64_t size_bytes, Urgency urgency, u
   views.clear();
   bool has_other = false;
   // Where there is one way, small requests are to find the room that large ones do.
-  const bool is_lone = ways_[ways].size() == 1;
+  const bool is_lone = count_spread(ways) == 1;
   const uint64_t room_bytes =
       is_lone ? std::max(size_bytes, options_.slices.lone_slice_bytes) : size_bytes;
   for (const Way& way : ways_[ways]) {
     views.push_back(view_of(way, size_bytes, room_bytes, urgency, now_ns));
     has_other = has_other || (views.back().is_usable && way.path != avoided);
   }
-  limit_guests(views);
-  if (!avoided || !has_other) return;
   for (WayView& view : views)
-    if (view.path == *avoided) view.is_usable = false;
+    if (has_other && view.path == avoided) view.is_usable = false;
+  leave_out_standby(views);
+  limit_guests(views);
+}
+
+// A slice that another transport takes is seldom there sooner, and is the last one when it is not:
+// what GPU memory is staged over is a hundred times slower than what maps it.
+void Scheduler::leave_out_standby(std::vector<WayView>& views) {
+  uint8_t best = std::numeric_limits<uint8_t>::max();
+  for (const WayView& view : views)
+    if (view.is_usable) best = std::min(best, view.rank);
+  for (WayView& view : views) view.is_usable = view.is_usable && view.rank == best;
+}
+
+// What a request's slices are spread over while nothing is broken.
+size_t Scheduler::count_spread(uint32_t ways) const {
+  uint8_t best = std::numeric_limits<uint8_t>::max();
+  for (const Way& way : ways_[ways]) best = std::min(best, way.rank);
+  return static_cast<size_t>(std::count_if(ways_[ways].begin(), ways_[ways].end(),
+                                           [&](const Way& way) { return way.rank == best; }));
 }
 
 // Whose rail it is may come back at any time, and is not to find a long queue of others.
@@ -74,6 +91,7 @@ WayView Scheduler::view_of(const Way& way, uint64_t size_bytes, uint64_t room_by
   view.path = way.path;
   view.rail = path.spec.local_rail;
   view.tier = way.tier;
+  view.rank = way.rank;
   view.is_usable = path.is_usable();
   if (!view.is_usable) return view;
   view.base_latency_ns = path.base.ns();
@@ -170,8 +188,9 @@ std::vector<WayExplained> Scheduler::explain(uint32_t ways, uint64_t size_bytes,
   const std::optional<size_t> chosen = spray({0, slice, 0, urgency, size_bytes}, views);
   std::vector<WayExplained> explained;
   for (size_t i = 0; i < views.size(); ++i)
-    explained.push_back({{views[i].path, views[i].tier},
+    explained.push_back({{views[i].path, views[i].tier, views[i].rank},
                          paths_[views[i].path].health.state(),
+                         !views[i].is_usable && paths_[views[i].path].is_usable(),
                          views[i].is_usable && views[i].has_room,
                          views[i].eta_ns / 1000,
                          views[i].rate,

@@ -40,6 +40,7 @@ enum class Cause : uint8_t {
   kNoWay,         ///< no rail leads from the one memory to the other
   kOtherWay,      ///< of a slice alone: the owner's rail does not reach this memory
 };
+inline constexpr Cause kLastCause = Cause::kOtherWay;
 
 constexpr const char* cause_name(Cause cause) {
   switch (cause) {

@@ -1,5 +1,7 @@
 // Two engines of one process, where callers do what is allowed and rare: memory that comes and
 // goes, segments that are closed early, arguments that are wrong.
+#include <poll.h>
+
 #include <cstring>
 #include <optional>
 
@@ -15,7 +17,7 @@ constexpr auto kLimit = 20s;
 
 /// An engine and memory of its process, of which nothing is registered yet.
 struct Side {
-  Side() : transfer(Transfer::open(options()).value()), memory(kBytes) {}
+  Side() : memory(kBytes), transfer(Transfer::open(options()).value()) {}
   static Transfer::Options options() {
     Transfer::Options options;
     options.addresses = {"127.0.0.1"};
@@ -32,8 +34,8 @@ struct Side {
     return transfer.outcomes(batch).value().front().cause;
   }
 
+  std::vector<std::byte> memory;  // the engine ends first
   Transfer transfer;
-  std::vector<std::byte> memory;
 };
 
 class TransferCorners : public testing::Test {
@@ -109,6 +111,33 @@ TEST_F(TransferCorners, ANotificationComesThoughItsSegmentIsClosedBehindTheBatch
   }
 }
 
+/// Its owner has no request and no segment any more while the batch moves bytes of another one.
+/// Afterwards nothing is kept of it.
+TEST_F(TransferCorners, ANotificationComesToOneThatIsNotMovedTo) {
+  Side other;
+  other.add(0, kBytes, {true, true});
+  Transfer::Request one = write(0, kBytes);
+  one.segment = me.transfer.open_segment(other.transfer.name().value(), kLimit).value();
+  one.address = other.address();
+  const auto batch = me.transfer
+                         .submit(std::vector<Transfer::Request>(16, one),
+                                 Transfer::Notification{segment, "look there"})
+                         .value();
+  EXPECT_TRUE(me.transfer.close_segment(segment).ok());
+  EXPECT_TRUE(me.transfer.wait(batch, kLimit).value());
+  const auto told = owner.transfer.next_notification(kLimit).value();
+  ASSERT_TRUE(told.has_value());
+  EXPECT_EQ(told->name, "look there");
+  EXPECT_EQ(wrong_at(other.memory, 1), std::nullopt);
+  EXPECT_TRUE(me.transfer.close_segment(one.segment).ok());
+  std::string report;
+  for (int turn = 0; turn < 500 && report.find("\"ways\":[]") == std::string::npos; ++turn) {
+    usleep(10'000);
+    report = me.transfer.report(Transfer::Form::kJson).value();
+  }
+  EXPECT_NE(report.find("\"ways\":[]"), std::string::npos) << report;
+}
+
 TEST_F(TransferCorners, ANotificationComesThoughTheEngineIsClosedBehindTheBatch) {
   owner.add(0, kBytes, {true, true});
   {
@@ -147,6 +176,20 @@ TEST_F(TransferCorners, ANotificationThatCannotBeToldIsRefusedAtOnce) {
   while (me.transfer.next_notification(0s).value()) ++told;
   EXPECT_EQ(told, taken);
   EXPECT_TRUE(me.transfer.submit({}, note).ok());
+}
+
+// ---- Ends ----
+
+TEST_F(TransferCorners, WhatIsForgottenIsNotToldAnyMore) {
+  (void)me.transfer.event_descriptor().value();
+  std::vector<Transfer::Batch> batches;
+  for (int i = 0; i < 3; ++i) batches.push_back(me.transfer.submit({}).value());
+  EXPECT_TRUE(me.transfer.forget(batches[1]).ok());
+  EXPECT_EQ(me.transfer.take_ended().value(), (std::vector{batches[0], batches[2]}));
+  const auto last = me.transfer.submit({}).value();
+  EXPECT_TRUE(me.transfer.forget(last).ok());
+  pollfd told{me.transfer.event_descriptor().value(), POLLIN, 0};
+  EXPECT_EQ(poll(&told, 1, 0), 0) << "nothing is to be taken";
 }
 
 // ---- Arguments ----

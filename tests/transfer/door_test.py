@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 door, library = sys.argv[1:3]
 if "TARGET" not in os.environ:
@@ -92,6 +93,11 @@ def threads():
     return len(os.listdir("/proc/self/task"))
 
 
+def ways():
+    """How many the engine has, to all peers."""
+    return engine._engine.report().count('"way"')
+
+
 def open_another():
     other = TransferEngine()
     return other, other.initialize("127.0.0.1", "P2PHANDSHAKE", "rdma", "mlx5_0")
@@ -107,7 +113,13 @@ assert engine.transfer_sync_write(gone, source, lost, 65536) == 0
 del other
 gc.collect()
 assert threads() == before, "the engine still runs"
+ways_before = ways()
 assert engine.transfer_sync_write(gone, source, lost, 65536) == -1, "its memory is gone"
+for _ in range(500):
+    if ways() < ways_before:
+        break
+    time.sleep(0.01)
+assert ways() < ways_before, "nothing is kept of a peer that is lost"
 
 
 def refuse(_):

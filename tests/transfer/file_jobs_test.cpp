@@ -21,15 +21,14 @@ class FileJobsTest : public testing::TestWithParam<bool> {
     jobs_ = GetParam() ? open_ring() : open_threads();
     if (jobs_ == nullptr) GTEST_SKIP() << "the kernel refuses io_uring here";
     path_ = testing::TempDir() + "/braid-jobs-" + std::to_string(getpid());
-    file_.cached = Descriptor(open(path_.c_str(), O_RDWR | O_CREAT | O_TRUNC, 0600));
-    file_.direct = Descriptor(open(path_.c_str(), O_RDWR | O_DIRECT));
-    file_.rights = kMayRead | kMayWrite;
+    file_->cached = Descriptor(open(path_.c_str(), O_RDWR | O_CREAT | O_TRUNC, 0600));
+    file_->direct = Descriptor(open(path_.c_str(), O_RDWR | O_DIRECT));
   }
   void TearDown() override { unlink(path_.c_str()); }
 
   void start(bool is_write, MutableBytes memory, uint64_t position, Cause& cause) {
     ++started_;
-    jobs_->start({is_write, &file_, memory, position, [this, &cause](Cause ended) {
+    jobs_->start({is_write, file_, memory, position, [this, &cause](Cause ended) {
                     cause = ended;
                     ++ended_;
                   }});
@@ -44,7 +43,7 @@ class FileJobsTest : public testing::TestWithParam<bool> {
   }
 
   std::unique_ptr<FileJobs> jobs_;
-  OpenFile file_;
+  std::shared_ptr<OpenFile> file_ = std::make_shared<OpenFile>();
   std::string path_;
   size_t started_ = 0, ended_ = 0;
 };
@@ -84,8 +83,8 @@ TEST_P(FileJobsTest, AFileThatEndsBeforeIsNotTakenForWhole) {
 }
 
 TEST_P(FileJobsTest, AFileThatMayNotBeWrittenIsAnError) {
-  file_.cached = Descriptor(open(path_.c_str(), O_RDONLY));
-  file_.direct = Descriptor();
+  file_->cached = Descriptor(open(path_.c_str(), O_RDONLY));
+  file_->direct = Descriptor();
   std::vector<std::byte> bytes(100);
   Cause cause = Cause::kNone;
   start(true, bytes, 0, cause);

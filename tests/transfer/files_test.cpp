@@ -184,6 +184,28 @@ TEST_F(TransferFilesOfTwoRails, RailsThatBreakFailNothing) {
   }
 }
 
+/// What is asked over a link that breaks is asked again.
+TEST_F(TransferFilesOfTwoRails, AFileIsOpenedThoughTheRailsBreakMeanwhile) {
+  std::vector<std::string> all = arguments("tcp;ofi_rxm");
+  all.insert(all.end(), {"address=127.0.0.1", "address=127.0.0.2"});
+  Owner owner(all);
+  Transfer::Options options;
+  options.providers = {"tcp;ofi_rxm"};
+  options.addresses = {"127.0.0.1", "127.0.0.2"};
+  Initiator me(owner, options, kBytes);
+  for (int turn = 0; turn < 3; ++turn) {
+    owner.signal(SIGSTOP);
+    std::thread opening([&] {
+      const auto file = me.transfer.open_file(me.segment, "readable/model", {true, false}, 15s);
+      EXPECT_TRUE(file.ok()) << file.status().message();
+    });
+    std::this_thread::sleep_for(50ms);
+    for (const std::string& address : options.addresses) tools::break_connections(address);
+    owner.signal(SIGCONT);
+    opening.join();
+  }
+}
+
 class TransferOwnFiles : public Folders {};
 
 TEST_F(TransferOwnFiles, AreReadAndWrittenWithoutANetwork) {

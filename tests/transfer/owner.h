@@ -107,7 +107,7 @@ class Initiator {
 
   explicit Initiator(const Owner& owner, const Transfer::Options& options = {},
                      size_t size_bytes = 4 << 20)
-      : transfer(Transfer::open(options).value()), memory(size_bytes) {
+      : memory(size_bytes), transfer(Transfer::open(options).value()) {
     buffer = transfer.register_memory(memory.data(), memory.size(), {}).value();
     const auto opened = transfer.open_segment(owner.name, kLimit);
     EXPECT_TRUE(opened.ok()) << opened.status().message();
@@ -140,8 +140,8 @@ class Initiator {
     return causes;
   }
 
+  std::vector<std::byte> memory;  // the engine ends first
   Transfer transfer;
-  std::vector<std::byte> memory;
   Transfer::Buffer buffer{};
   Transfer::Segment segment{};
 };

@@ -1,6 +1,4 @@
 // The scheduler alone: what it posts where, and when a request is final.
-#include "transfer/scheduler.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,44 +6,10 @@
 #include <map>
 #include <set>
 
+#include "scheduler_rails.h"
+
 namespace braid::transfer {
 namespace {
-
-constexpr uint64_t kMs = 1'000'000;
-constexpr uint64_t kPeer = 7;
-
-/// Rails of 10 GB/s, each with one path to one peer.
-struct Rails {
-  explicit Rails(size_t count, SchedulerOptions options = {}) : scheduler(options) {
-    std::vector<Way> ways;
-    for (size_t i = 0; i < count; ++i) {
-      const uint32_t local = scheduler.add_rail({10}), remote = scheduler.add_rail({10});
-      ways.push_back({scheduler.add_path({kPeer, local, remote, 10, 5}), 0});
-    }
-    scheduler.add_ways(ways);
-  }
-  void add(uint64_t id, uint64_t size_bytes, uint64_t now_ns = 0) {
-    RequestSpec request;
-    request.id = id;
-    request.peer = kPeer;
-    request.size_bytes = size_bytes;
-    scheduler.add(std::move(request), now_ns);
-  }
-  std::vector<Posting> post(uint64_t now_ns) {
-    std::vector<Posting> postings;
-    while (const auto posting = scheduler.next(now_ns)) postings.push_back(*posting);
-    return postings;
-  }
-  template <typename Event>
-  std::vector<Event> events() {
-    std::vector<Event> wanted;
-    while (const auto event = scheduler.next_event())
-      if (const Event* one = std::get_if<Event>(&*event)) wanted.push_back(*one);
-    return wanted;
-  }
-
-  Scheduler scheduler;
-};
 
 TEST(Scheduler, ARequestIsSpreadOverIdleRailsAndEndsWithItsLastSlice) {
   Rails rails(4);
@@ -166,33 +130,6 @@ TEST(Scheduler, UrgentGoesBeforeBulkThatWaits) {
   for (const Posting& later : rails.post(2000)) EXPECT_LE(later.size_bytes, 64u << 10);
 }
 
-TEST(Scheduler, APathOfAFartherTierTakesOverWhenTheNearOneIsKnownToHaveFailed) {
-  Scheduler scheduler;
-  const uint32_t near_rail = scheduler.add_rail({10}), far_rail = scheduler.add_rail({1});
-  const uint32_t near = scheduler.add_path({kPeer, near_rail, kNoRail, 10, 5});
-  const uint32_t far = scheduler.add_path({kPeer, far_rail, kNoRail, 1, 50});
-  RequestSpec request;
-  request.id = 1;
-  request.peer = kPeer;
-  request.size_bytes = 64 << 10;
-  request.ways = scheduler.add_ways({{near, 0}, {far, 3}});
-  scheduler.add(std::move(request), 0);
-  const auto first = scheduler.next(0);
-  ASSERT_TRUE(first);
-  EXPECT_EQ(first->path, near);
-  scheduler.ended(first->id, Ending::kFailed, 1000);
-  scheduler.path_failed(near, 1000);
-  const auto second = scheduler.next(1000);
-  ASSERT_TRUE(second) << "transport layer: another backend, transparently";
-  EXPECT_EQ(second->path, far);
-  scheduler.ended(second->id, Ending::kDone, 200'000);
-  bool is_done = false;
-  while (const auto event = scheduler.next_event())
-    if (const auto* ended = std::get_if<RequestEnded>(&*event))
-      is_done = ended->outcome == Outcome::kDone;
-  EXPECT_TRUE(is_done);
-}
-
 TEST(Scheduler, ExplainNamesEachWayAndTheOneThatIsTaken) {
   Rails rails(2);
   const auto ways = rails.scheduler.explain(0, 1 << 20, Urgency::kBulk, 0);
@@ -283,6 +220,63 @@ TEST(Scheduler, WhatTheOwnerRejectsLeavesItsPathUp) {
   ASSERT_EQ(ended.size(), 2u);
   EXPECT_EQ(ended[0].outcome, Outcome::kCancelled);
   EXPECT_EQ(ended[1].outcome, Outcome::kDone);
+}
+
+TEST(Scheduler, ARequestThatHasEndedLeavesNoDeadlineBehind) {
+  Rails rails(1);
+  for (uint64_t id = 1; id <= 1000; ++id) {
+    RequestSpec request;
+    request.id = id;
+    request.peer = kPeer;
+    request.size_bytes = 4096;
+    request.deadline_ns = 30'000 * kMs;
+    rails.scheduler.add(std::move(request), 0);
+    for (const Posting& posting : rails.post(0))
+      rails.scheduler.ended(posting.id, Ending::kDone, 10'000);
+  }
+  EXPECT_EQ(rails.events<RequestEnded>().size(), 1000u);
+  (void)rails.post(1000 * kMs);  // what looks at its path has looked
+  EXPECT_EQ(rails.scheduler.next_deadline_ns(), kNever);
+}
+
+/// Peers of one rail here. Two that are in trouble are taken for trouble of that rail.
+TEST(Scheduler, APeerThatWasRemovedLeavesNothing) {
+  Scheduler scheduler;
+  const uint32_t here = scheduler.add_rail({10});
+  const auto add_peer = [&](uint64_t peer) {
+    const uint32_t there = scheduler.add_rail({10});
+    const uint32_t path = scheduler.add_path({peer, here, there, 10, 5});
+    return std::tuple(there, path, scheduler.add_ways({{path, 0}}));
+  };
+  const auto move = [&](uint64_t peer, uint32_t ways, uint64_t now_ns) {
+    RequestSpec request;
+    request.id = request.peer = peer;
+    request.size_bytes = 4096;
+    request.ways = ways;
+    scheduler.add(std::move(request), now_ns);
+    const auto posting = scheduler.next(now_ns);
+    ASSERT_TRUE(posting);
+    scheduler.ended(posting->id, Ending::kDone, now_ns + 10'000);
+  };
+  const auto [rail_of_one, first, ways_of_one] = add_peer(1);
+  const auto [rail_of_two, second, ways_of_two] = add_peer(2);
+  for (uint64_t peer = 3; peer < 2000; ++peer) {
+    const auto [rail, path, ways] = add_peer(peer);
+    if (peer < 1000)
+      move(peer, ways, peer * kMs);
+    else
+      scheduler.path_failed(path, peer * kMs);
+    scheduler.remove_peer(peer);
+    scheduler.remove_rail(rail);
+    while (scheduler.next_probe(peer * kMs + 30'000)) {
+    }
+  }
+  EXPECT_EQ(scheduler.path_count(), 2u);
+  EXPECT_EQ(scheduler.rail_count(), 3u);
+  scheduler.path_failed(first, 3000 * kMs);
+  EXPECT_EQ(scheduler.view(second, 3000 * kMs).state, PathState::kUp) << "it is in no trouble";
+  move(2, ways_of_two, 3001 * kMs);
+  EXPECT_EQ(scheduler.view(second, 3001 * kMs).delivered_bytes, 4096u);
 }
 
 TEST(Scheduler, ARateThatWasTakenForTooLowLeavesABaseLatency) {

@@ -57,7 +57,7 @@ class TransferWays : public testing::Test {
     std::vector<std::string> all;
     for (const WayExplanation& way : found.value())
       all.push_back(way.text.substr(way.text.find(' ') + 1) + " tier " +
-                    std::to_string(way.way.way.tier));
+                    std::to_string(way.way.way.tier) + (way.way.stands_by ? " stands by" : ""));
     std::sort(all.begin(), all.end());
     return all;
   }
@@ -108,7 +108,8 @@ TEST_F(TransferWays, WithinAHostTheNearerTransportComesFirst) {
   open({rail("shm", "this host", {}), rail("tcp", "near", {})});
   const uint64_t segment =
       open_peer({rail("shm", "that host", {}), rail("tcp", "far", {})}, {{{}, 3}}, true);
-  EXPECT_EQ(ways(segment, 4096), (Ways{"near to far tier 3", "this host to that host tier 0"}));
+  EXPECT_EQ(ways(segment, 4096),
+            (Ways{"near to far tier 0 stands by", "this host to that host tier 0"}));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -113,6 +114,20 @@ TEST(TransferMessages, CutOffLongerAndAlteredOnesAreErrorsOrOtherMessages) {
   }
 }
 
+/// A request that has ended with a cause that nobody knows would be taken for one that has not.
+TEST(TransferMessages, ACauseThatIsNoneIsAnError) {
+  const auto none = static_cast<Cause>(100), next = static_cast<Cause>(int(kLastCause) + 1);
+  for (const Cause cause : {none, next}) {
+    for (const RailMessage& message : std::vector<RailMessage>{
+             GrantAnswer{1, cause, 3, 4, {}}, Lent{1, cause}, Refused{{{1, cause}}},
+             FileOpened{1, cause, 2, 3}, StageAnswer{cause, 5, {}}, FileWritten{1, cause},
+             NotificationAnswer{1, cause}})
+      EXPECT_FALSE(decode_rail_message(encode(message)).ok()) << message.index();
+  }
+  EXPECT_TRUE(decode_rail_message(encode(Lent{1, kLastCause})).ok());
+  EXPECT_FALSE(decode_rail_message(encode(Refused{{{1, Cause::kNone}}})).ok());
+}
+
 Answer some_answer() {
   Answer answer;
   answer.nonce = 77;
@@ -201,6 +216,43 @@ TEST(TransferDirectory, AnOwnerOfAnOlderVersionIsAskedInThat) {
   owner.join();
   ASSERT_TRUE(found.ok()) << found.status().message();
   EXPECT_EQ(found.value().name, "prefill-0");
+}
+
+std::string some_path() { return testing::TempDir() + "/braid-path-" + std::to_string(getpid()); }
+
+TEST(TransferDirectory, OfManyThatWantANameOneHasIt) {
+  const std::string path = some_path();
+  for (int turn = 0; turn < 200; ++turn) {
+    { const auto left = listen_at_path(path); }  // by a process that has ended
+    std::atomic<int> ready = 0, have = 0, done = 0;
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 4; ++i)
+      threads.emplace_back([&] {
+        for (++ready; ready < 4;) std::this_thread::yield();
+        const auto listener = listen_at_path(path);
+        have += listener.ok();
+        for (++done; done < 4;) std::this_thread::yield();
+      });
+    for (std::thread& thread : threads) thread.join();
+    ASSERT_EQ(have, 1) << turn;
+  }
+  unlink(path.c_str());
+}
+
+TEST(TransferDirectory, OneThatTakesNoQuestionIsWaitedForUntilTheLimit) {
+  const std::string path = some_path();
+  const Descriptor listener = listen_at_path(path).value();
+  ASSERT_EQ(listen(listener.get(), 0), 0);
+  const auto end_ns = [] { return monotonic_ns() + 50'000'000; };
+  std::vector<Descriptor> before;
+  auto next = connect_to_path(path, end_ns());
+  for (; next.ok() && before.size() < 10; next = connect_to_path(path, end_ns()))
+    before.push_back(std::move(next).value());
+  EXPECT_FALSE(next.ok()) << "its queue has an end";
+  EXPECT_TRUE(is_listened_at(path)) << "it is only behind";
+  const Descriptor taken(accept(listener.get(), nullptr, nullptr));
+  EXPECT_TRUE(connect_to_path(path, end_ns()).ok());
+  unlink(path.c_str());
 }
 
 TEST(TransferDirectory, StrangersHoldNobodyUp) {

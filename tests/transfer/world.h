@@ -55,12 +55,15 @@ class World {
   void land(const Flight& flight, uint64_t bytes);
   void end(const FlightPointer& flight, Ending how);
   void fail(const FlightPointer& flight);
+  static void note_fault(Path& path, uint64_t until_ns);
   void break_something();
   void break_path(uint32_t path, int how, uint64_t until_ns);
   void mend(uint32_t path);
   void fence(uint32_t path);
   void lose_peer();
   void retire_some_path();
+  void leave_peer();
+  void forget_peer();
   void request_ended(const RequestEnded& ended);
   bool is_excused(const Region& region, const RequestEnded& ended) const;
   void check_rest();
@@ -84,9 +87,10 @@ class World {
   std::vector<Region> regions_;
   std::map<uint64_t, size_t> region_of_;  // by request, until it ends
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
-  std::vector<uint64_t> lost_peers_;  // at some time
-  double failing_chance_ = 0;         // of each posting, alone
-  uint64_t look_ns_ = 0;              // the earliest look at the scheduler that is planned
+  uint64_t leaving_peer_ = 0;  // nothing is asked of it any more; 0: none
+  bool has_left_ = false;      // and it is forgotten
+  double failing_chance_ = 0;  // of each posting, alone
+  uint64_t look_ns_ = 0;       // the earliest look at the scheduler that is planned
   WorldCounts counts_;
 };
 

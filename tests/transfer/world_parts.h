@@ -27,8 +27,10 @@ struct World::Path {
   uint64_t epoch = 0;   // counts fences: older flights do not land
   uint64_t faulty_ns = 0;
   bool was_ever_faulty = false;
+  bool is_excused_to_fence = false;  // a fault's end has not been seen by a fence yet
   bool is_fencing = false;
   bool is_retired = false;
+  bool is_forgotten = false;
   std::vector<FlightPointer> held;
 };
 
@@ -39,6 +41,8 @@ struct World::Region {
   uint64_t deadline_ns = kNever;
   size_t way = 0;
   bool is_cancelled = false;
+  bool has_lost_peer = false;
+  std::vector<bool> told;  // bytes that the scheduler was told of
 };
 
 struct World::Flight {

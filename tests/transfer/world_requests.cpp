@@ -81,6 +81,7 @@ void World::build() {
   if (random_.chance(0.2)) failing_chance_ = 0.01 * random_.unit();
   if (random_.chance(0.1)) at(random_.below(faults_end_ns_), [this] { lose_peer(); });
   if (random_.chance(0.1)) at(random_.below(faults_end_ns_), [this] { retire_some_path(); });
+  if (peers > 1 && random_.chance(0.2)) at(random_.below(faults_end_ns_), [this] { leave_peer(); });
   if (random_.chance(0.9))
     for (uint64_t i = random_.below(6); i > 0; --i)
       at(random_.below(faults_end_ns_), [this] { break_something(); });
@@ -97,8 +98,11 @@ void World::submit() {
   region.request = next_request_++;
   region.size_bytes = random_.chance(0.03) ? 0 : random_.between(1, kRegionBytes);
   region.deadline_ns = random_.chance(0.1) ? now_ns_ + random_.below(20 * kMs) : kNever;
-  region.way = random_.below(ways_.size());
-  region.is_cancelled = false;
+  do {
+    region.way = random_.below(ways_.size());
+  } while (peer_of_way_[region.way] == leaving_peer_);
+  region.is_cancelled = region.has_lost_peer = false;
+  region.told.assign(region.size_bytes, false);
   for (uint64_t i = 0; i < region.size_bytes; ++i) {
     region.source[i] = pattern(region.request, i);
     region.target[i] = static_cast<uint8_t>(~region.source[i]);
@@ -139,6 +143,10 @@ void World::request_ended(const RequestEnded& ended) {
   trace("ended " + std::to_string(ended.request) + " outcome " +
         std::to_string(static_cast<int>(ended.outcome)));
   counts_.reissued += ended.reissued;
+  if (ended.delivered_bytes !=
+      static_cast<uint64_t>(std::count(region.told.begin(), region.told.end(), true)))
+    bug("request " + std::to_string(ended.request) + " says that " +
+        std::to_string(ended.delivered_bytes) + " bytes were delivered, and that is wrong");
   if (ended.outcome == Outcome::kDone) {
     ++counts_.done;
     if (ended.delivered_bytes != region.size_bytes) bug("done, and not all was delivered");
@@ -152,20 +160,19 @@ void World::request_ended(const RequestEnded& ended) {
   }
   region.request = 0;
   region_of_.erase(at);
+  forget_peer();
 }
 
 bool World::is_excused(const Region& region, const RequestEnded& ended) const {
   const auto was_faulty = [&](uint32_t path) {
-    return failing_chance_ > 0 || paths_[path].is_retired ||
+    return paths_[path].is_retired ||
            (paths_[path].was_ever_faulty &&
-            paths_[path].faulty_ns + options_.retry.unreachable_ns + 400 * kMs >= now_ns_);
+            paths_[path].faulty_ns + options_.retry.unreachable_ns + 220 * kMs >= now_ns_);
   };
   const std::vector<uint32_t>& paths = paths_of_way_[region.way];
   switch (ended.outcome) {
     case Outcome::kCancelled: return region.is_cancelled;
-    case Outcome::kPeerLost:
-      return std::find(lost_peers_.begin(), lost_peers_.end(), peer_of_way_[region.way]) !=
-             lost_peers_.end();
+    case Outcome::kPeerLost: return region.has_lost_peer;
     case Outcome::kDeadline: return region.deadline_ns <= now_ns_;
     case Outcome::kUnreachable: return std::all_of(paths.begin(), paths.end(), was_faulty);
     case Outcome::kFailed:
@@ -192,11 +199,13 @@ void World::drive() {
     if (regions_[at->second].is_cancelled) bug("a posting of a request that was cancelled");
     if (regions_[at->second].deadline_ns <= now_ns_) bug("a posting after the deadline");
     if (paths_[posting->path].is_retired) bug("a posting on a path that was retired");
+    if (paths_[posting->path].is_forgotten) bug("a posting on a path that was forgotten");
     if (paths_[posting->path].is_fencing) bug("a posting on a path that waits for its fence");
     depart(flight);
   }
   while (const auto probe = scheduler_->next_probe(now_ns_)) {
     ++counts_.probes;
+    if (paths_[probe->path].is_forgotten) bug("a probe of a path that was forgotten");
     const auto flight = std::make_shared<Flight>();
     *flight = {probe->id, 0, 0, 0, 64, probe->path, paths_[probe->path].epoch};
     depart(flight);
@@ -244,6 +253,7 @@ void World::check_rest() {
   if (scheduler_->open_postings() > 0)
     bug(std::to_string(scheduler_->open_postings()) + " postings are left open");
   for (uint32_t i = 0; i < paths_.size(); ++i) {
+    if (paths_[i].is_forgotten) continue;
     const PathView view = scheduler_->view(i, now_ns_);
     if (paths_[i].is_retired) continue;
     if (view.in_flight_bytes > 0) bug("bytes in flight are left on path " + std::to_string(i));

@@ -12,7 +12,10 @@ void World::depart(const FlightPointer& flight) {
     return;
   }
   if (path.fault == kFails) return fail(flight);
-  if (flight->request != 0 && random_.chance(failing_chance_)) return fail(flight);
+  if (flight->request != 0 && random_.chance(failing_chance_)) {
+    note_fault(path, now_ns_);
+    return fail(flight);
+  }
   const double gbps = path.fault == kSlow ? path.gbps / 50 : path.gbps;
   const uint64_t begun_ns = std::max(now_ns_, path.busy_until_ns);
   path.busy_until_ns =
@@ -57,8 +60,17 @@ void World::fail(const FlightPointer& flight) {
   at(told_ns, [this, flight, is_lost] { end(flight, is_lost ? Ending::kLost : Ending::kFailed); });
 }
 
+// Behind its fence it says nothing any more.
 void World::end(const FlightPointer& flight, Ending how) {
-  if (flight->epoch == paths_[flight->path].epoch) scheduler_->ended(flight->posting, how, now_ns_);
+  const bool is_fenced = flight->epoch != paths_[flight->path].epoch;
+  if (is_fenced && random_.chance(0.5)) return;
+  Region& region = regions_[flight->region];
+  const bool is_slice = flight->request != 0 && flight->request == region.request;
+  if (is_slice && !is_fenced && how == Ending::kDone) {
+    const auto first = region.told.begin() + static_cast<std::ptrdiff_t>(flight->offset);
+    std::fill_n(first, flight->size_bytes, true);
+  }
+  scheduler_->ended(flight->posting, how, now_ns_);
 }
 
 void World::fence(uint32_t path) {
@@ -67,9 +79,13 @@ void World::fence(uint32_t path) {
   ++paths_[path].epoch;
   paths_[path].held.clear();
   paths_[path].is_fencing = false;
-  // The end of what a fault has begun: its path is probed as after one.
-  paths_[path].faulty_ns = std::max(paths_[path].faulty_ns, now_ns_);
-  scheduler_->fenced(path, now_ns_);
+  // The end of what a fault has begun: its path is probed as after one. A path that is fenced again
+  // without another fault has no such excuse.
+  const bool is_broken = paths_[path].fault != kFaults;
+  if (is_broken || paths_[path].is_excused_to_fence)
+    paths_[path].faulty_ns = std::max(paths_[path].faulty_ns, now_ns_);
+  paths_[path].is_excused_to_fence = is_broken;
+  if (!paths_[path].is_forgotten) scheduler_->fenced(path, now_ns_);
 }
 
 // ---- Faults ----
@@ -88,31 +104,56 @@ void World::break_something() {
   break_path(path, how, until_ns);
   if (how != kFails || !random_.chance(0.3)) return;
   trace("path " + std::to_string(path) + " is known to have failed");
-  scheduler_->path_failed(path, now_ns_);
+  if (!paths_[path].is_forgotten) scheduler_->path_failed(path, now_ns_);
 }
 
 // Somebody knows that it has ended; another process may be there at once.
 void World::lose_peer() {
-  lost_peers_.push_back(paths_[random_.below(paths_.size())].peer);
-  trace("peer " + std::to_string(lost_peers_.back()) + " is lost");
-  scheduler_->peer_lost(lost_peers_.back(), now_ns_);
+  const uint64_t lost = paths_[random_.below(paths_.size())].peer;
+  trace("peer " + std::to_string(lost) + " is lost");
+  for (Region& region : regions_)
+    if (region.request != 0 && peer_of_way_[region.way] == lost) region.has_lost_peer = true;
+  scheduler_->peer_lost(lost, now_ns_);
 }
 
 void World::retire_some_path() {
   const uint32_t path = static_cast<uint32_t>(random_.below(paths_.size()));
+  if (paths_[path].is_forgotten) return;
   paths_[path].is_retired = true;
   trace("path " + std::to_string(path) + " is retired");
   scheduler_->retire_path(path);
+}
+
+// Its caller has closed all that it has opened there.
+void World::leave_peer() {
+  leaving_peer_ = paths_[random_.below(paths_.size())].peer;
+  trace("peer " + std::to_string(leaving_peer_) + " is left");
+  forget_peer();
+}
+
+// Once nothing is asked of it any more.
+void World::forget_peer() {
+  if (leaving_peer_ == 0 || has_left_) return;
+  for (const Region& region : regions_)
+    if (region.request != 0 && peer_of_way_[region.way] == leaving_peer_) return;
+  has_left_ = true;
+  trace("peer " + std::to_string(leaving_peer_) + " is forgotten");
+  scheduler_->remove_peer(leaving_peer_);
+  for (Path& path : paths_) path.is_forgotten = path.peer == leaving_peer_;
 }
 
 void World::break_path(uint32_t index, int how, uint64_t until_ns) {
   Path& path = paths_[index];
   if (path.fault != kFaults) return;
   path.fault = how;
-  path.was_ever_faulty = true;
-  path.faulty_ns = until_ns;
+  note_fault(path, until_ns);
   trace("path " + std::to_string(index) + " breaks: " + std::to_string(how));
   at(until_ns, [this, index] { mend(index); });
+}
+
+void World::note_fault(Path& path, uint64_t until_ns) {
+  path.was_ever_faulty = path.is_excused_to_fence = true;
+  path.faulty_ns = std::max(path.faulty_ns, until_ns);
 }
 
 void World::mend(uint32_t index) {

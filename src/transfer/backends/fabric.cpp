@@ -13,6 +13,8 @@ namespace {
 
 constexpr uint64_t kDialNs = 2'000'000'000;
 constexpr uint64_t kDialPauseNs = 10'000'000;
+/// How long after a probe a way that is down is dialled.
+constexpr uint64_t kWantedNs = 1'000'000'000;
 /// The side with the higher incarnation leaves the other one so much time to dial first.
 constexpr uint64_t kYieldNs = 30'000'000;
 /// Longer than an owner waits for a silent peer before it shuts the doors (fabric's heartbeat).
@@ -102,15 +104,17 @@ Status FabricBackend::add_way(uint32_t id, const Incarnation& who, size_t rail,
   peer.ways.push_back(id);
   peer.heard_ns = now_ns_ = monotonic_ns();
   dial(ways_[id] = std::move(way));
-  opening_.push_back(id);
+  dialling_.push_back(id);
   return {};
 }
 
 /// The connection before, to the same peer, may still be ending.
 void FabricBackend::dial_again() {
-  std::erase_if(opening_, [&](uint32_t id) {
+  std::erase_if(dialling_, [&](uint32_t id) {
     const auto way = ways_.find(id);
-    if (way == ways_.end() || way->second.is_up || peers_.at(way->second.peer).is_lost) return true;
+    if (way == ways_.end() || way->second.is_up || peers_.at(way->second.peer).is_lost ||
+        now_ns_ > way->second.dial_until_ns)
+      return true;
     dial(way->second);
     return false;
   });
@@ -130,6 +134,7 @@ void FabricBackend::remove_peer(const Incarnation& who) {
     }
     way_of_link_.erase(link);
   }
+  end_files_asked(who, Cause::kNoSegment);
   for (const uint32_t id : found->second.ways) ways_.erase(id);
   found->second.ways.clear();
 }
@@ -165,10 +170,10 @@ void FabricBackend::probe(uint32_t id, uint64_t probe) {
   if (found == ways_.end()) return events_.push_back(PieceEnd{probe, Cause::kPathFailed, false});
   Way& way = found->second;
   way.probes.push_back(probe);
-  if (way.is_up)
-    rails_[way.rail]->ping(way.link, probe);
-  else
-    dial(way);
+  if (way.is_up) return rails_[way.rail]->ping(way.link, probe);
+  way.dial_until_ns = now_ns_ + kWantedNs;
+  if (std::find(dialling_.begin(), dialling_.end(), id) == dialling_.end()) dialling_.push_back(id);
+  dial(way);
 }
 
 void FabricBackend::end_probes(Way& way) {
@@ -209,6 +214,7 @@ void FabricBackend::link_up(size_t rail, const LinkUp& up) {
     Way& way = ways_.at(id);
     if (way.rail != rail || way.engine != up.engine) continue;
     if (way.link != 0 && way.link != up.link) continue;
+    if (!way.is_up) events_.push_back(WayUp{id});
     way.link = up.link;
     way.is_up = true;
     way.generation = rails_[rail]->generation(up.link);
@@ -227,6 +233,8 @@ void FabricBackend::forget_link(LinkOfRail link) {
     who_.erase(known);
   }
   std::erase_if(fences_asked_, [&](const FenceAsked& asked) { return asked.over == link; });
+  for (auto& [token, asked] : files_asked_)
+    if (asked.over == link) asked.over.reset();
   for (auto& [id, way] : ways_)
     if (way.fence == FenceState::kAsked && way.asked_over == link) way.fence = FenceState::kWanted;
   const auto id = way_of_link_.find(link);
@@ -261,6 +269,7 @@ void FabricBackend::lose_peer(const Incarnation& who) {
   Peer& peer = peers_[who];
   if (peer.is_lost) return;
   peer.is_lost = true;
+  end_files_asked(who, Cause::kPeerLost);
   if (!peer.ways.empty()) events_.push_back(OwnerLost{peer.ways.front()});
   const std::vector<LinkOfRail> up = peer.up;
   for (const LinkOfRail& link : up) {
@@ -295,17 +304,9 @@ void FabricBackend::handle_message(LinkOfRail link, const RailMessage& message) 
   else if (const auto* answer = std::get_if<NotificationAnswer>(&message))
     peers_[who->second].sender.answered(*answer);
   else if (const auto* file = std::get_if<FileOpened>(&message))
-    files_.push_back(*file);
+    file_opened(who->second, *file);
   else if (std::get_if<Leaving>(&message) != nullptr)
     lose_peer(Incarnation(who->second));
-}
-
-bool FabricBackend::ask_for_file(const Incarnation& who, const FileOpen& request) {
-  const auto peer = peers_.find(who);
-  if (peer == peers_.end() || peer->second.up.empty()) return false;
-  const LinkOfRail over = peer->second.up.front();
-  rails_[over.rail]->send(over.link, request);
-  return true;
 }
 
 // ---- Steps ----
@@ -320,8 +321,9 @@ bool FabricBackend::step(uint64_t now_ns) {
   if (fencing_ > 0) look_after_fences();
   if (!fences_asked_.empty()) answer_fences();
   look_after_peers();
-  if (!opening_.empty()) dial_again();
+  if (!dialling_.empty()) dial_again();
   send_notifications();
+  if (!files_asked_.empty()) ask_for_files();
   deliver_own();
   return is_busy || !events_.empty();
 }
@@ -339,8 +341,10 @@ uint64_t FabricBackend::next_deadline_ns() const {
     if (!peer.ways.empty() && peer.up.empty() && !peer.is_lost)
       next_ns = std::min(next_ns, peer.heard_ns + kUnreachableNs);
   }
+  for (const auto& [token, asked] : files_asked_)
+    if (asked.over && !asked.answer) next_ns = std::min(next_ns, asked.asked_ns + kAskAgainNs);
   if (!to_self_.empty() && notified_.size() < notification_room_) return 0;
-  for (const uint32_t id : opening_)
+  for (const uint32_t id : dialling_)
     if (const auto way = ways_.find(id); way != ways_.end() && way->second.link == 0)
       next_ns = std::min(next_ns, way->second.dial_ns);
   if (fencing_ > 0 || !fences_asked_.empty()) next_ns = std::min(next_ns, now_ns_ + 1'000'000);

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <deque>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -53,9 +54,11 @@ class FabricBackend final : public Backend {
   /// Somebody knows that its process has ended.
   void owner_ended(const Incarnation& peer) { lose_peer(peer); }
 
-  /// Asks for a file of the peer's, by `token`. False: no way to it works now.
-  bool ask_for_file(const Incarnation& peer, const FileOpen& request);
-  std::vector<FileOpened> take_files() { return std::exchange(files_, {}); }
+  /// Asks for a file of the peer's, again if nothing comes. The answer is there until it
+  /// is taken, or nobody waits for it any more.
+  void ask_for_file(const Incarnation& peer, FileOpen request);
+  std::optional<FileOpened> take_file(uint64_t token);
+  void forget_file(uint64_t token) { files_asked_.erase(token); }
 
   /// To a peer, or to this engine itself. False: too many have had no answer.
   bool notify(const Incarnation& who, std::string name, std::vector<std::byte> payload);
@@ -90,6 +93,8 @@ class FabricBackend final : public Backend {
     bool operator==(const LinkOfRail&) const = default;
     auto operator<=>(const LinkOfRail&) const = default;
   };
+  /// What a link that breaks has swallowed is asked again, over the next one.
+  static constexpr uint64_t kAskAgainNs = 500'000'000;
   enum class FenceState : uint8_t { kNone, kWanted, kAsked, kAnswered };
   struct Way {
     Incarnation peer{};
@@ -100,9 +105,12 @@ class FabricBackend final : public Backend {
     bool is_up = false;
     uint64_t generation = 0;  // of the latest link that was up
     uint64_t dial_ns = 0;     // not before
+    uint64_t dial_until_ns = std::numeric_limits<uint64_t>::max();
     std::vector<uint64_t> probes;
     FenceState fence = FenceState::kNone;
     LinkOfRail asked_over;
+    uint64_t asked_ns = 0;
+    size_t fence_turn = 0;
     uint64_t token = 0;
     uint64_t fenced_generation = 0;
   };
@@ -119,6 +127,15 @@ class FabricBackend final : public Backend {
     LinkOfRail over;
     Incarnation who{};
     FenceRequest request;
+  };
+
+  struct FileAsked {
+    Incarnation who{};
+    FileOpen request;
+    std::optional<LinkOfRail> over;  // none: it waits for a link
+    uint64_t asked_ns = 0;
+    size_t turn = 0;
+    std::optional<FileOpened> answer;
   };
 
   void dial(Way& way);
@@ -144,6 +161,11 @@ class FabricBackend final : public Backend {
   void look_after_peers();
   void dial_again();
 
+  // fabric_files.cpp
+  void ask_for_files();
+  void file_opened(const Incarnation& who, const FileOpened& answer);
+  void end_files_asked(const Incarnation& who, Cause cause);
+
   // fabric_notifications.cpp
   void send_notifications();
   void deliver_own();
@@ -159,12 +181,14 @@ class FabricBackend final : public Backend {
   std::vector<FenceAsked> fences_asked_;
   std::vector<BackendEvent> events_;
   std::vector<Notified> notified_;
-  std::deque<Notified> to_self_;   // that have no room yet
-  std::vector<FileOpened> files_;  // answers
+  std::deque<Notified> to_self_;               // that have no room yet
+  std::map<uint64_t, FileAsked> files_asked_;  // by token
   size_t notification_room_ = 4096;
   uint64_t tokens_ = 0;
-  size_t fencing_ = 0;             // ways
-  std::vector<uint32_t> opening_;  // ways that have never been up: nobody probes them yet
+  size_t fencing_ = 0;  // ways
+  /// Ways that are dialled again and again: until they are up for the first time, then for a while
+  /// after each probe.
+  std::vector<uint32_t> dialling_;
   FabricStatistics statistics_;
 };
 

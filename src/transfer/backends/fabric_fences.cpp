@@ -14,7 +14,7 @@ void FabricBackend::fence(uint32_t id) {
   way.fenced_generation = way.generation;
   way.token = ++tokens_;
   if (!way.is_up) return;
-  rails_[way.rail]->close(way.link);
+  rails_[way.rail]->close(way.link, true);
   forget_link({way.rail, way.link});
 }
 
@@ -27,6 +27,8 @@ bool FabricBackend::is_fenced_there(const Way& way) const {
 void FabricBackend::look_after_fences() {
   for (auto& [id, way] : ways_) {
     if (way.fence == FenceState::kNone) continue;
+    if (way.fence == FenceState::kAsked && now_ns_ >= way.asked_ns + kAskAgainNs)
+      way.fence = FenceState::kWanted;
     const bool is_closing = way.link != 0 && !rails_[way.rail]->is_open(way.link);
     if (is_fenced_there(way) && !is_closing) {
       way.fence = FenceState::kNone;
@@ -41,7 +43,8 @@ void FabricBackend::look_after_fences() {
 void FabricBackend::ask_for_fence(Way& way) {
   const std::vector<LinkOfRail>& up = peers_.at(way.peer).up;
   if (up.empty()) return dial(way);
-  way.asked_over = up.front();
+  way.asked_over = up[way.fence_turn++ % up.size()];
+  way.asked_ns = now_ns_;
   way.fence = FenceState::kAsked;
   rails_[way.asked_over.rail]->send(
       way.asked_over.link,
@@ -50,7 +53,7 @@ void FabricBackend::ask_for_fence(Way& way) {
 
 void FabricBackend::fence_answered(uint64_t token) {
   for (auto& [id, way] : ways_)
-    if (way.token == token && way.fence == FenceState::kAsked) way.fence = FenceState::kAnswered;
+    if (way.token == token && way.fence != FenceState::kNone) way.fence = FenceState::kAnswered;
 }
 
 /// Of peers that have asked: once no rail of this process has such a link any more.

@@ -11,7 +11,7 @@ namespace {
 Result<Descriptor> connect_by(const Name& name, uint64_t end_ns) {
   if (!name.is_bare()) return connect_to(name.at, end_ns);
   BRAID_LET(folder, socket_folder());
-  return connect_to_path(folder + "/" + name.text);
+  return connect_to_path(folder + "/" + name.text, end_ns);
 }
 
 Result<Name> look_up(const std::string& name, const std::string& url) {

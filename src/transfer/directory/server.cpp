@@ -45,7 +45,17 @@ void DirectoryServer::watch(int descriptor, uint32_t events, bool is_new) const 
   epoll_ctl(events_.get(), is_new ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, descriptor, &event);
 }
 
+/// Who has come waits meanwhile.
+void DirectoryServer::listen(bool is_open) const {
+  for (const Descriptor* each : {&tcp_, &unix_})
+    if (each->is_open()) watch(each->get(), is_open ? uint32_t{EPOLLIN} : uint32_t{0}, false);
+}
+
 bool DirectoryServer::step(uint64_t now_ns) {
+  if (paused_until_ns_ != 0 && now_ns >= paused_until_ns_) {
+    paused_until_ns_ = 0;
+    listen(true);
+  }
   std::array<epoll_event, 32> ready{};
   const int count = epoll_wait(events_.get(), ready.data(), static_cast<int>(ready.size()), 0);
   for (int i = 0; i < count; ++i) {
@@ -65,7 +75,8 @@ bool DirectoryServer::step(uint64_t now_ns) {
 }
 
 uint64_t DirectoryServer::next_deadline_ns() const {
-  uint64_t next_ns = std::numeric_limits<uint64_t>::max();
+  uint64_t next_ns =
+      paused_until_ns_ != 0 ? paused_until_ns_ : std::numeric_limits<uint64_t>::max();
   for (const auto& [descriptor, connection] : connections_)
     next_ns = std::min(next_ns, connection.end_ns);
   return next_ns;
@@ -74,7 +85,12 @@ uint64_t DirectoryServer::next_deadline_ns() const {
 void DirectoryServer::accept_from(const Descriptor& listener, uint64_t now_ns) {
   for (;;) {
     const int accepted = accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    if (accepted < 0) return;
+    if (accepted < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
+    if (accepted < 0 && (errno == EINTR || errno == ECONNABORTED)) continue;
+    if (accepted < 0) {  // it would be told again and again that somebody waits
+      paused_until_ns_ = now_ns + kPauseNs;
+      return listen(false);
+    }
     Connection connection;
     connection.socket = Descriptor(accepted);
     connection.end_ns = now_ns + kHalfOpenNs;

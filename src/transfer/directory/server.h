@@ -24,6 +24,8 @@ class DirectoryServer {
  public:
   static constexpr uint64_t kHalfOpenNs = 5'000'000'000;
   static constexpr size_t kConnectionsMax = 256;
+  /// Where this process may open no more descriptors: when it looks again for who has come.
+  static constexpr uint64_t kPauseNs = 100'000'000;
   static constexpr size_t kQuestionBytesMax = 256;
 
   using Describe = std::function<Description()>;
@@ -55,6 +57,7 @@ class DirectoryServer {
       : secret_(secret), describe_(std::move(describe)) {}
   void watch(int descriptor, uint32_t events, bool is_new) const;
   void accept_from(const Descriptor& listener, uint64_t now_ns);
+  void listen(bool is_open) const;
   bool advance(Connection& connection);
   bool read_question(Connection& connection);
   bool write_answer(Connection& connection);
@@ -67,6 +70,7 @@ class DirectoryServer {
   Descriptor tcp_;
   Descriptor unix_;
   std::map<int, Connection> connections_;
+  uint64_t paused_until_ns_ = 0;  // 0: it accepts
   DirectoryStatistics statistics_;
 };
 

@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -113,9 +114,22 @@ Result<Descriptor> listen_at(const HostAndPort& at, uint16_t& port) {
   return socket;
 }
 
+bool is_listened_at(const std::string& path) {
+  const Result<sockaddr_un> address = unix_address(path);
+  if (!address.ok()) return false;
+  const Descriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const auto* at = reinterpret_cast<const sockaddr*>(&address.value());
+  return connect(socket.get(), at, sizeof(sockaddr_un)) == 0 || errno == EAGAIN;
+}
+
 Result<Descriptor> listen_at_path(const std::string& path) {
   BRAID_LET(address, unix_address(path));
-  if (connect_to_path(path).ok())
+  // Whoever looks, and replaces what it finds, is alone in the folder.
+  const std::string folder = path.substr(0, path.rfind('/') + 1);
+  const Descriptor alone(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  while (flock(alone.get(), LOCK_EX) != 0)
+    if (errno != EINTR) return system_error("cannot lock the folder " + folder);
+  if (is_listened_at(path))
     return Status::error("another process has the name of " + path, "Choose another name");
   unlink(path.c_str());
   Descriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -144,11 +158,16 @@ Result<Descriptor> connect_to(const HostAndPort& at, uint64_t end_ns) {
   return last;
 }
 
-Result<Descriptor> connect_to_path(const std::string& path) {
+/// One whose queue of those who ask is full is asked again: nothing tells when it has room.
+Result<Descriptor> connect_to_path(const std::string& path, uint64_t end_ns) {
+  constexpr unsigned kPauseUs = 1000;
   BRAID_LET(address, unix_address(path));
-  Descriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
-    return system_error("nobody listens at " + path);
+  Descriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  while (connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+    if (errno != EAGAIN && errno != EINTR) return system_error("nobody listens at " + path);
+    if (monotonic_ns() >= end_ns) return late("who listens at " + path + " has taken no question");
+    usleep(kPauseUs);
+  }
   return socket;
 }
 

@@ -32,12 +32,16 @@ class Descriptor {
 
 /// Does not block. `port` 0: any; the one taken is told.
 Result<Descriptor> listen_at(const HostAndPort& at, uint16_t& port);
-/// A socket that nobody listens at any more is replaced; a live one is an error.
+/// A socket that nobody listens at any more is replaced; a live one is an error. Of several
+/// processes that want a path at once, one has it.
 Result<Descriptor> listen_at_path(const std::string& path);
+/// By somebody who may be behind with those who ask. Does not block.
+bool is_listened_at(const std::string& path);
 
-/// Blocks until `end_ns` of CLOCK_MONOTONIC at most.
+/// Blocks until `end_ns` of CLOCK_MONOTONIC at most; where `at` is a name and no address, the C
+/// library looks it up, for as long as its resolver takes.
 Result<Descriptor> connect_to(const HostAndPort& at, uint64_t end_ns);
-Result<Descriptor> connect_to_path(const std::string& path);
+Result<Descriptor> connect_to_path(const std::string& path, uint64_t end_ns);
 /// Sends a frame, and waits for one of at most `bytes_max`.
 Result<std::vector<std::byte>> ask(const Descriptor& socket, Bytes question, size_t bytes_max,
                                    uint64_t end_ns);

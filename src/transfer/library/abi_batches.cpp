@@ -194,9 +194,7 @@ braid_status braid_transfer_cancel(braid_transfer* transfer, uint64_t batch) {
 }
 
 braid_status braid_transfer_forget(braid_transfer* transfer, uint64_t batch) {
-  return guarded(transfer, [&](Service& service) {
-    return report(service.with([&](Engine& engine) { return engine.forget(batch); }));
-  });
+  return guarded(transfer, [&](Service& service) { return report(service.forget(batch)); });
 }
 
 braid_status braid_transfer_event_descriptor(braid_transfer* transfer, int* descriptor) {

@@ -192,6 +192,7 @@ std::string write_explanation(StatsFormat format, const std::vector<WayExplanati
     const bool is_usable = way.state == PathState::kUp || way.state == PathState::kRejoining;
     const std::string why = way.is_chosen      ? "the soonest for the first slice"
                             : !is_usable       ? "does not work now"
+                            : way.stands_by    ? "stands by for a better transport"
                             : !way.has_room    ? "full now"
                             : way.way.tier > 0 ? "farther, and not sooner by a quarter"
                                                : "later";
@@ -199,6 +200,7 @@ std::string write_explanation(StatsFormat format, const std::vector<WayExplanati
     for (const HopExplanation& hop : each.hops) hops.push_back({{"hop", hop.text}, {"us", hop.us}});
     json["ways"].push_back({{"way", each.text},
                             {"tier", way.way.tier},
+                            {"rank", way.way.rank},
                             {"state", state_name(way.state)},
                             {"eta_us", way.eta_us},
                             {"rate_gbps", way.rate_gbps},

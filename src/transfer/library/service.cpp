@@ -160,6 +160,7 @@ Result<uint64_t> Service::open_file(uint64_t segment, const std::string& path, R
     if (!opened) opened = engine.take_file(token);
     return opened.has_value();
   });
+  if (!opened) with([&](Engine& engine) { engine.forget_file(token); });
   if (!opened)
     return Status::error("file '" + path + "': the owner has not answered within the time limit");
   if (opened->cause != Cause::kNone)
@@ -197,6 +198,13 @@ std::vector<uint64_t> Service::take_ended(size_t count_max) {
   }
   signal();
   return taken;
+}
+
+Status Service::forget(uint64_t batch) {
+  const Status forgotten = with([&](Engine& engine) { return engine.forget(batch); });
+  const std::lock_guard lock(mutex_);
+  if (forgotten.ok() && std::erase(ended_, batch) > 0) signal();
+  return forgotten;
 }
 
 std::optional<Notified> Service::next_notification(uint64_t limit_us) {

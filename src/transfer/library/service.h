@@ -70,6 +70,8 @@ class Service {
   int event_descriptor();
   /// Numbers of batches that have ended since the descriptor was asked for first.
   std::vector<uint64_t> take_ended(size_t count_max);
+  /// It is told of no more.
+  Status forget(uint64_t batch);
   /// Blocks until one has come, or the limit.
   std::optional<Notified> next_notification(uint64_t limit_us);
 

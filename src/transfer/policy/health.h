@@ -64,6 +64,13 @@ class Health {
     pause_ns_ = kPauseMinNs << std::min(failures_ - 1, 7u);
     set_due(now_ns, jitter);
   }
+  /// Without the rest of the pause. A probe that is out counts for nothing.
+  void probe_now(uint64_t now_ns) {
+    if (state_ != PathState::kDown && state_ != PathState::kProbing) return;
+    state_ = PathState::kDown;
+    is_probe_out_ = false;
+    due_ns_ = wanted_ns_ = now_ns;
+  }
   /// A posting has ended well. A round is as many as may be in flight.
   void delivered(uint64_t now_ns) {
     if (state_ != PathState::kRejoining || ++clean_ < window_slices()) return;

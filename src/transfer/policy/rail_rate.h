@@ -28,6 +28,8 @@ class BaseLatency {
     }
     latest_ns_ = std::min(latest_ns_, std::max(0.0, sample_ns));
   }
+  /// Something was measured, and it was no better than the guess.
+  bool is_above_guess() const { return ns() > guess_ns_; }
   double ns() const {
     const double least = std::min(before_ns_, latest_ns_);
     return least == kNone ? guess_ns_ : least;

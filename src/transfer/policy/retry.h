@@ -13,7 +13,9 @@ struct RetryRules {
   uint64_t unreachable_ns = 5'000'000'000;
   uint64_t overdue_ns_min = 5'000'000;
   double overdue_etas = 4;
-  /// Without any progress, of a path that is the last.
+  /// Without any progress, of a path that is the last one of its transport.
+  uint64_t standby_overdue_ns = 50'000'000;
+  /// The same, of a path that is the last of all.
   uint64_t last_overdue_ns = 1'000'000'000;
 };
 

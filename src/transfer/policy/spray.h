@@ -23,6 +23,7 @@ struct WayView {
   uint32_t path = 0;
   uint32_t rail = 0;  ///< the local one
   uint8_t tier = 0;   ///< 0: the nearest
+  uint8_t rank = 0;   ///< of its transport; 0: the best
   bool is_usable = true;
   bool has_room = true;
   uint64_t room_ns = std::numeric_limits<uint64_t>::max();  ///< when it has, if that is known

@@ -94,7 +94,8 @@ std::vector<double> Network::steady_gbps(const std::vector<SteadyFlow>& flows) c
   int crossings = 0;
   for (const SteadyFlow& flow : flows) classes.push_back({resources_of(flow, crossings), 0, 1, 1});
   std::vector<double> rates(flows.size());
-  simulation::fair_share(capacities, classes, rates);
+  simulation::FairShareRoom room;
+  simulation::fair_share(capacities, classes, rates, room);
   return rates;
 }
 

@@ -1,0 +1,172 @@
+// Rail: files that peers read. Bytes pass through memory of the owner's in parts, several at once.
+// A part is cut when there is memory for it. Memory is made when it is first needed, and is lent to
+// links in turn: one whose peer takes nothing keeps what it has, and the others have theirs.
+#include <algorithm>
+#include <utility>
+
+#include "transfer/rail.h"
+
+namespace braid::transfer {
+namespace {
+
+constexpr uint64_t kLongestNs = 30'000'000'000;
+constexpr size_t kServingMax = 1 << 14;
+constexpr size_t kPartsMax = 4096;  // of a read: as many slices as fabric cuts a write into
+constexpr size_t kHeldMax = 256;    // parts of memory, of all links together;
+constexpr size_t kHeldOfLink = 16;  // of one link while there are fewer,
+constexpr size_t kHeldAtLeast = 2;  // and of each in any case
+
+}  // namespace
+
+Cause Rail::serve_file(uint64_t id, Link& link, const ReadRequest& read) {
+  OpenFilePointer file;
+  if (const Cause wrong = owned_.exports.use(read.file, kMayRead, file); wrong != Cause::kNone)
+    return wrong;
+  const auto lent = link.lent.find(read.lent);
+  if (lent == link.lent.end() || read.size_bytes == 0) return Cause::kLocalMemory;
+  if (read.address >= uint64_t{1} << 62) return Cause::kOutside;
+  if (link.serving >= kServingMax || read.size_bytes > kPartsMax * kStagedBytes)
+    return Cause::kTooMuch;
+  ++link.serving;
+  // As fabric cuts a write of the whole, so that its immediates are as many.
+  const uint64_t step_bytes = std::min(fabric::slice_bytes(read.size_bytes), kStagedBytes);
+  link.file_reads.push_back(
+      file_reads_.add({id, read, lent->second, step_bytes, 0, 0, Cause::kNone}));
+  if (!std::exchange(link.is_file_reader, true)) file_readers_.push_back(id);
+  read_files();
+  return Cause::kNone;
+}
+
+/// A part of each link in turn, until none has room.
+void Rail::read_files() {
+  for (size_t without_room = 0; without_room < file_readers_.size();) {
+    const uint64_t id = file_readers_.front();
+    file_readers_.pop_front();
+    Link* link = links_.find(id);
+    if (link == nullptr) continue;
+    if (link->file_reads.empty()) {
+      link->is_file_reader = false;
+      continue;
+    }
+    without_room = read_next_part(*link) ? 0 : without_room + 1;
+    file_readers_.push_back(id);
+  }
+}
+
+/// False: there is no memory for it now.
+bool Rail::read_next_part(Link& link) {
+  const bool is_short = stage_parts_.empty() && stage_parts_held_ >= kHeldMax;
+  if (link.stage_parts >= (is_short ? kHeldAtLeast : kHeldOfLink)) return false;
+  const uint64_t number = link.file_reads.front();
+  StagePart memory = take_stage_part();
+  if (memory.region == 0) {
+    if (link.stage_parts > 0) return false;
+    file_reads_.find(number)->cause = Cause::kTooMuch;
+    end_read_if_over(number);
+    return true;
+  }
+  ++link.stage_parts;
+  FileRead& read = *file_reads_.find(number);
+  const uint64_t offset_bytes = read.cut_bytes;
+  const uint64_t size_bytes = std::min(read.step_bytes, read.request.size_bytes - offset_bytes);
+  read.cut_bytes += size_bytes;
+  ++read.parts;
+  if (read.cut_bytes == read.request.size_bytes) link.file_reads.pop_front();
+  const MutableBytes bytes = memory.stage->bytes().first(size_bytes);
+  const auto stage = memory.stage;
+  const uint64_t part = read_parts_.add({number, offset_bytes, size_bytes, std::move(memory)});
+  OpenFilePointer file;
+  const Cause wrong = owned_.exports.use(read.request.file, kMayRead, file);
+  if (wrong != Cause::kNone)
+    end_read_part(part, wrong);
+  else
+    owned_.jobs->start({false, std::move(file), bytes, read.request.address + offset_bytes,
+                        [this, part, stage](Cause cause) { part_read(part, cause); }});
+  return true;
+}
+
+/// Its region is 0 if there is none.
+Rail::StagePart Rail::take_stage_part() {
+  StagePart part;
+  if (!stage_parts_.empty()) {
+    part = std::move(stage_parts_.back());
+    stage_parts_.pop_back();
+  } else {
+    part.stage = Stage::make(1);
+    const auto region = part.stage == nullptr ? Result<uint64_t>(Status::error("no memory"))
+                                              : engine_->add_region(part.stage->bytes());
+    if (!region.ok()) return {};
+    part.region = region.value();
+  }
+  ++stage_parts_held_;
+  return part;
+}
+
+void Rail::part_read(uint64_t number, Cause cause) {
+  const ReadPart& part = *read_parts_.find(number);
+  const FileRead& read = *file_reads_.find(part.read);
+  const Link* link = links_.find(read.link);
+  if (link == nullptr || link->is_closed) cause = Cause::kPathFailed;
+  if (cause == Cause::kNone) cause = read.cause;
+  if (cause == Cause::kNone) {
+    const fabric::Slice slice{0, read.request.offset_bytes + part.offset_bytes, part.size_bytes};
+    const Result<uint64_t> ticket = engine_->write(part.memory.region, read.target, slice,
+                                                   read.request.immediate, now_ns_ + kLongestNs);
+    if (ticket.ok()) {
+      (void)engine_->when_ended(ticket.value(),
+                                under_way_.add({Doing::kServingFile,
+                                                read.link,
+                                                {{read.request.id, part.size_bytes}},
+                                                0,
+                                                ticket.value(),
+                                                number}));
+      return;
+    }
+    cause = Cause::kLocalMemory;
+  }
+  end_read_part(number, cause);
+  read_files();
+}
+
+void Rail::part_served(const UnderWay& served, bool is_done) {
+  if (Link* link = links_.find(served.link); link != nullptr && is_done)
+    link->counts.served_bytes += served.shares.front().size_bytes;
+  end_read_part(served.part, is_done ? Cause::kNone : Cause::kPathFailed);
+  read_files();
+}
+
+/// Its memory is for whoever is next.
+void Rail::end_read_part(uint64_t number, Cause cause) {
+  ReadPart part = std::move(*read_parts_.find(number));
+  read_parts_.erase(number);
+  --stage_parts_held_;
+  stage_parts_.push_back(std::move(part.memory));
+  FileRead& read = *file_reads_.find(part.read);
+  if (Link* link = links_.find(read.link); link != nullptr) --link->stage_parts;
+  if (read.cause == Cause::kNone) read.cause = cause;
+  --read.parts;
+  end_read_if_over(part.read);
+}
+
+/// A refusal is said once nothing of the read is under way.
+void Rail::end_read_if_over(uint64_t number) {
+  const FileRead& read = *file_reads_.find(number);
+  Link* link = links_.find(read.link);
+  if (read.cause != Cause::kNone && link != nullptr) std::erase(link->file_reads, number);
+  const bool is_cut = read.cause != Cause::kNone || read.cut_bytes == read.request.size_bytes;
+  if (!is_cut || read.parts > 0) return;
+  if (link != nullptr) --link->serving;
+  if (link != nullptr && !link->is_closed && read.cause != Cause::kNone)
+    refuse(read.link, *link, read.request.id, read.cause);
+  file_reads_.erase(number);
+}
+
+/// Of a link that ends. Parts that are under way end by themselves.
+void Rail::end_file_reads(Link& link) {
+  for (const uint64_t number : std::exchange(link.file_reads, {})) {
+    file_reads_.find(number)->cause = Cause::kPathFailed;
+    end_read_if_over(number);
+  }
+}
+
+}  // namespace braid::transfer

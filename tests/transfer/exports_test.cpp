@@ -1,0 +1,192 @@
+// Files of exported folders where this process may open few: each stays usable, and none is taken
+// for another.
+#include "transfer/exports.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "transfer/directory/resolve.h"
+#include "transfer/directory/server.h"
+
+namespace braid::transfer {
+namespace {
+
+namespace fs = std::filesystem;
+
+size_t descriptors() {
+  return static_cast<size_t>(
+      std::distance(fs::directory_iterator("/proc/self/fd"), fs::directory_iterator()));
+}
+
+/// Takes all descriptors that this process may open, until the end.
+class NoMoreDescriptors {
+ public:
+  NoMoreDescriptors() {
+    getrlimit(RLIMIT_NOFILE, &before_);
+    const rlimit few{static_cast<rlim_t>(descriptors() + 8), before_.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &few);
+    for (int each = open("/dev/null", O_RDONLY); each >= 0; each = open("/dev/null", O_RDONLY))
+      taken_.emplace_back(each);
+  }
+  ~NoMoreDescriptors() { setrlimit(RLIMIT_NOFILE, &before_); }
+
+ private:
+  rlimit before_{};
+  std::vector<Descriptor> taken_;
+};
+
+class ExportsTest : public testing::Test {
+ protected:
+  static constexpr size_t kOpen = 4;
+
+  ExportsTest() {
+    fs::create_directories(root_);
+    EXPECT_TRUE(exports_.add("kv", root_.string(), kMayRead | kMayWrite).ok());
+  }
+  ~ExportsTest() override { fs::remove_all(root_); }
+
+  void write(const std::string& name, const std::string& text) const {
+    std::ofstream(root_ / name) << text;
+  }
+  /// As programs write them: a new file under another name, which then takes the old one's place.
+  void replace(const std::string& name, const std::string& text) const {
+    write("new", text);
+    fs::rename(root_ / "new", root_ / name);
+  }
+  uint64_t open(const std::string& name, Rights rights = kMayRead) {
+    uint64_t file = 0, size_bytes = 0;
+    EXPECT_EQ(exports_.open("kv/" + name, rights, file, size_bytes), Cause::kNone) << name;
+    return file;
+  }
+  /// Its bytes, or why there are none.
+  std::string read(uint64_t file) {
+    OpenFilePointer opened;
+    const Cause cause = exports_.use(file, kMayRead, opened);
+    if (cause != Cause::kNone) return cause_name(cause);
+    std::string text(64, ' ');
+    const ssize_t got = pread(opened->cached.get(), text.data(), text.size(), 0);
+    return text.substr(0, static_cast<size_t>(got));
+  }
+  /// Others are used until nothing that was used before is open.
+  void use_others() {
+    for (size_t i = 0; i <= kOpen; ++i) {
+      write("other" + std::to_string(i), "");
+      open("other" + std::to_string(i));
+    }
+  }
+
+  const fs::path root_ =
+      fs::path(testing::TempDir()) / ("braid-exports-" + std::to_string(getpid()));
+  Exports exports_{kOpen};
+};
+
+TEST_F(ExportsTest, ManyFilesAreUsedThoughFewAreOpen) {
+  constexpr size_t kFiles = 6000;
+  const size_t before = descriptors();
+  std::vector<uint64_t> files;
+  for (size_t i = 0; i < kFiles; ++i) {
+    write(std::to_string(i), "text " + std::to_string(i));
+    files.push_back(open(std::to_string(i)));
+  }
+  EXPECT_LE(descriptors(), before + 2 * kOpen);
+  for (size_t i = 0; i < kFiles; i += 7) EXPECT_EQ(read(files[i]), "text " + std::to_string(i));
+  EXPECT_LE(descriptors(), before + 2 * kOpen);
+  EXPECT_EQ(open("5"), files[5]) << "the same file has the same number";
+}
+
+TEST_F(ExportsTest, AFileThatIsHeldStaysOpenAndIsWhatItWas) {
+  write("held", "old");
+  OpenFilePointer held;
+  ASSERT_EQ(exports_.use(open("held"), kMayRead, held), Cause::kNone);
+  use_others();
+  replace("held", "new");
+  std::string text(3, ' ');
+  EXPECT_EQ(pread(held->cached.get(), text.data(), 3, 0), 3);
+  EXPECT_EQ(text, "old");
+}
+
+TEST_F(ExportsTest, OneThatWasReplacedWhileItWasClosedIsNotTakenForTheOther) {
+  write("session", "old");
+  const uint64_t before = open("session");
+  EXPECT_EQ(read(before), "old");
+  use_others();
+  replace("session", "new");
+  EXPECT_EQ(read(before), cause_name(Cause::kNoFile));
+  const uint64_t after = open("session");
+  EXPECT_NE(after, before);
+  EXPECT_EQ(read(after), "new");
+  use_others();
+  fs::remove(root_ / "session");
+  write("session", "newer");  // file systems give the inode's number again
+  EXPECT_EQ(read(after), cause_name(Cause::kNoFile));
+}
+
+TEST_F(ExportsTest, OneThatIsWrittenIsNotMadeAgainWhenItWasRemoved) {
+  const uint64_t file = open("made", kMayRead | kMayWrite);
+  ASSERT_TRUE(fs::exists(root_ / "made"));
+  use_others();
+  OpenFilePointer opened;
+  EXPECT_EQ(exports_.use(file, kMayWrite, opened), Cause::kNone);
+  opened = nullptr;
+  use_others();
+  fs::remove(root_ / "made");
+  EXPECT_EQ(exports_.use(file, kMayWrite, opened), Cause::kNoFile);
+  EXPECT_FALSE(fs::exists(root_ / "made"));
+}
+
+TEST_F(ExportsTest, WhereNoDescriptorIsLeftIdleFilesMakeRoomAndThenItIsTooMuch) {
+  write("one", "1");
+  write("two", "2");
+  const uint64_t one = open("one");
+  OpenFilePointer held;
+  const NoMoreDescriptors all;
+  const uint64_t two = open("two");  // in the place of the other one
+  ASSERT_EQ(exports_.use(two, kMayRead, held), Cause::kNone);
+  OpenFilePointer opened;
+  EXPECT_EQ(exports_.use(one, kMayRead, opened), Cause::kTooMuch);
+  uint64_t file = 0, size_bytes = 0;
+  EXPECT_EQ(exports_.open("kv/one", kMayRead, file, size_bytes), Cause::kTooMuch);
+  held = nullptr;
+  EXPECT_EQ(read(one), "1");
+}
+
+/// A listener whose connections cannot be accepted stays readable: whoever sleeps until it is would
+/// not sleep at all.
+TEST(TransferDirectory, RestsWhileThisProcessMayOpenNoDescriptor) {
+  const fabric::Secret none;
+  auto server =
+      DirectoryServer::open({"127.0.0.1", 0}, "", none, [] { return Description(); }).value();
+  const auto is_readable = [&] {
+    pollfd awaited{server->descriptor(), POLLIN, 0};
+    return poll(&awaited, 1, 0) == 1;
+  };
+  uint64_t now_ns = monotonic_ns();
+  const Descriptor client = connect_to(server->at(), now_ns + 5'000'000'000).value();
+  {
+    const NoMoreDescriptors all;
+    for (int turn = 0; turn < 3; ++turn) {
+      server->step(now_ns);
+      EXPECT_FALSE(is_readable());
+      ASSERT_LE(server->next_deadline_ns(), now_ns + DirectoryServer::kPauseNs);
+      now_ns = server->next_deadline_ns();
+    }
+  }
+  const auto question = frame(encode(Question{}, none));
+  ASSERT_EQ(send(client.get(), question.data(), question.size(), MSG_NOSIGNAL),
+            static_cast<ssize_t>(question.size()));
+  for (int turn = 0; turn < 3; ++turn) server->step(now_ns);
+  EXPECT_EQ(server->statistics().answered, 1u);
+}
+
+}  // namespace
+}  // namespace braid::transfer

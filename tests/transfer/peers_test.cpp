@@ -1,0 +1,225 @@
+// What one peer can do to the others, and to the owner: nothing that its own limits do not bound.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "transfer/backends/fabric.h"
+#include "transfer/engine.h"
+#include "transfer/pattern.h"
+#include "transfer/rail_net.h"
+
+namespace braid::transfer::test {
+namespace {
+
+namespace fs = std::filesystem;
+using Side = RailNet::Side;
+
+class TransferPeers : public testing::Test {
+ protected:
+  TransferPeers() : owner(net.add()) {
+    fs::create_directories(root_);
+    EXPECT_TRUE(owner.owned.exports.add("kv", root_.string(), kMayRead | kMayWrite).ok());
+  }
+  ~TransferPeers() override { fs::remove_all(root_); }
+
+  /// A file of the pattern, as its owner numbers it.
+  uint64_t make_file(const std::string& name, size_t size_bytes, uint64_t seed) {
+    std::vector<std::byte> bytes(size_bytes);
+    fill(bytes, seed);
+    std::ofstream(root_ / name, std::ios::binary)
+        .write(reinterpret_cast<const char*>(bytes.data()), static_cast<ptrdiff_t>(size_bytes));
+    uint64_t file = 0, its_bytes = 0;
+    EXPECT_EQ(owner.owned.exports.open("kv/" + name, kMayRead, file, its_bytes), Cause::kNone);
+    return file;
+  }
+
+  RailNet net;
+  Side& owner;
+  const fs::path root_ = fs::path(testing::TempDir()) / ("braid-peers-" + std::to_string(getpid()));
+};
+
+/// A process with memory and a link to the owner, which asks for more than any engine would.
+struct Reader {
+  Reader(RailNet& net, Side& owner, size_t size_bytes)
+      : memory(size_bytes),
+        side(net.add()),
+        buffer(net.add_buffer(side, memory, kNoRights)),
+        link(net.connect(side, owner)) {}
+  void read(uint64_t file, uint64_t position, MutableBytes into) {
+    side.rail->post(link, {++pieces, Operation::kRead, buffer, into, position, file});
+  }
+  bool has_ended() const { return side.ended.size() == pieces; }
+
+  std::vector<std::byte> memory;
+  Side& side;
+  uint64_t buffer;
+  uint64_t link;
+  uint64_t pieces = 0;
+};
+
+/// The owner has read parts of the file for it, which it does not take.
+TEST_F(TransferPeers, AReaderThatStandsStillHoldsUpNoOther) {
+  constexpr size_t kBytes = 16 << 20;
+  const uint64_t file = make_file("model", kBytes, 1);
+  Reader frozen(net, owner, kBytes), other(net, owner, kBytes);
+  for (int i = 0; i < 4; ++i) frozen.read(file, 0, frozen.memory);
+  net.run(1'000);
+  net.pause(frozen.side);
+  net.run(50'000);
+  other.read(file, 0, other.memory);
+  ASSERT_TRUE(net.run(500'000, [&] { return other.has_ended(); }));
+  EXPECT_EQ(other.side.ended.at(1), Cause::kNone);
+  EXPECT_EQ(wrong_at(other.memory, 1), std::nullopt);
+}
+
+/// As a program does that registers memory for each request.
+TEST_F(TransferPeers, BuffersThatCameAndWentAreNotCounted) {
+  constexpr size_t kBuffers = 500, kBytes = 64;
+  std::vector<std::byte> theirs(kBytes), mine(kBuffers * kBytes);
+  fill(theirs, 3);
+  net.add_buffer(owner, theirs, kMayRead);
+  const auto there = reinterpret_cast<uint64_t>(theirs.data());
+  Side& me = net.add();
+  const uint64_t link = net.connect(me, owner);
+  for (uint64_t turn = 0; turn < 36; ++turn) {  // beyond what may be lent at once
+    std::vector<uint64_t> buffers;
+    me.ended.clear();
+    for (size_t i = 0; i < kBuffers; ++i) {
+      const MutableBytes memory = std::span(mine).subspan(i * kBytes, kBytes);
+      buffers.push_back(net.add_buffer(me, memory, kNoRights));
+      me.rail->post(link, {i, Operation::kRead, buffers.back(), memory, there, 0});
+    }
+    ASSERT_TRUE(net.run(1'000'000, [&] { return me.ended.size() == kBuffers; })) << turn;
+    for (const auto& [piece, cause] : me.ended) ASSERT_EQ(cause, Cause::kNone) << turn;
+    for (const uint64_t buffer : buffers) {
+      me.owned.buffers.remove(buffer);
+      me.rail->retire_buffer(buffer);
+    }
+    ASSERT_TRUE(net.run(1'000'000, [&] {
+      return std::none_of(buffers.begin(), buffers.end(),
+                          [&](uint64_t buffer) { return me.rail->holds_buffer(buffer); });
+    }));
+  }
+  EXPECT_TRUE(me.lost.empty());
+  EXPECT_EQ(wrong_at(std::span(mine).first(kBytes), 3), std::nullopt);
+}
+
+TEST_F(TransferPeers, AnOwnerWithoutRoomForWritesFailsThemAndKeepsItsLink) {
+  uint64_t file = 0, size_bytes = 0;
+  ASSERT_EQ(owner.owned.exports.open("kv/new", kMayWrite, file, size_bytes), Cause::kNone);
+  std::vector<std::byte> memory(4096);
+  Side& me = net.add();
+  const uint64_t buffer = net.add_buffer(me, memory, kNoRights), link = net.connect(me, owner);
+  me.rail->post(link, {1, Operation::kWrite, buffer, memory, 0, file});
+  owner.rail->send(owner.up.front().link, StageAnswer{Cause::kTooMuch, 0, {}});
+  ASSERT_TRUE(net.run(100'000, [&] { return me.ended.size() == 1; }));
+  EXPECT_EQ(me.ended.at(1), Cause::kTooMuch);
+  EXPECT_TRUE(me.lost.empty());
+}
+
+/// It speaks fabric's protocol, and takes no message that it is sent.
+TEST_F(TransferPeers, OneThatAsksAndHearsNoAnswerIsShutOut) {
+  fabric::EngineOptions options;
+  options.engine = 77;
+  std::vector<std::unique_ptr<fabric::Domain>> domains;
+  domains.push_back(net.open_domain(net.add_host()));
+  const auto stranger = fabric::Engine::open(std::move(domains), options).value();
+  net.also([&](uint64_t now_ns) {
+    while (stranger->step(now_ns)) {
+    }
+  });
+  const auto at = fabric::decode_address(owner.rail->address()).value();
+  const uint64_t peer = stranger->connect(at, net.now_ns() + 100'000'000).value();
+  const auto say = [&](const RailMessage& message) {
+    return net.run(
+        100'000, [&] { return !owner.lost.empty() || stranger->send(peer, encode(message)).ok(); });
+  };
+  ASSERT_TRUE(say(Hello{{9, 9}, options.engine, 1}));
+  ASSERT_TRUE(net.run(100'000, [&] { return owner.up.size() == 1; }));
+  const Reads outside{std::vector<ReadRequest>(kReadsInMessage)};
+  for (int said = 0; owner.lost.empty() && said < 20'000; ++said) ASSERT_TRUE(say(outside));
+  ASSERT_FALSE(owner.lost.empty()) << "what it is to be told piles up";
+  EXPECT_EQ(owner.lost.front().why, fabric::PeerFailure::kTooMuch);
+}
+
+/// A link that breaks may have taken it along without a word.
+TEST_F(TransferPeers, AFenceThatHasNoAnswerIsAskedForAgain) {
+  Side& second = net.add(&owner);
+  Owned owned;
+  owned.jobs = std::make_unique<JobsAtOnce>();
+  const Incarnation who{5, 5};
+  std::vector<std::unique_ptr<Rail>> rails;
+  for (int i = 0; i < 2; ++i)
+    rails.push_back(Rail::open(net.open_domain(net.add_host()), who, {}, nullptr, owned).value());
+  FabricBackend fabric(std::move(rails), who);
+  std::vector<BackendEvent> events;
+  net.also([&](uint64_t now_ns) {
+    while (fabric.step(now_ns))
+      for (const BackendEvent& event : fabric.take_events())
+        if (!std::holds_alternative<WayUp>(event)) events.push_back(event);
+  });
+  ASSERT_TRUE(fabric.add_way(1, owner.who, 0, owner.rail->address()).ok());
+  ASSERT_TRUE(fabric.add_way(2, owner.who, 1, second.rail->address()).ok());
+  ASSERT_TRUE(net.run(100'000, [&] { return fabric.is_up(1) && fabric.is_up(2); }));
+  fabric.fence(1);
+  const auto asked = [&](size_t times) {
+    return net.run(1'000'000, [&] { return second.messages.size() == times; });
+  };
+  ASSERT_TRUE(asked(1));
+  ASSERT_TRUE(asked(2)) << "the owner has not answered";
+  EXPECT_TRUE(events.empty());
+  const auto* again = std::get_if<FenceRequest>(&second.messages.back());
+  ASSERT_NE(again, nullptr);
+  EXPECT_EQ(again->engine, fabric.rail(0).number());
+  second.rail->send(second.up.front().link, FenceAnswer{again->token});
+  ASSERT_TRUE(net.run(100'000, [&] { return !events.empty(); }));
+  const auto* fenced = std::get_if<WayFenced>(&events.front());
+  ASSERT_NE(fenced, nullptr);
+  EXPECT_EQ(fenced->way, 1u);
+  net.stop();
+}
+
+/// An engine that has opened segments of both the owner and another peer.
+TEST_F(TransferPeers, WhoWasNotAskedForAFileAnswersInVain) {
+  make_file("model", 100, 1);
+  Side& liar = net.add();
+  Side& me = net.add();
+  auto owned = std::make_unique<Owned>();
+  owned->jobs = std::make_unique<JobsAtOnce>();
+  EngineOptions options;
+  options.incarnation = me.who;
+  std::vector<std::unique_ptr<Rail>> rails;
+  rails.push_back(Rail::open(net.open_domain(me.host), me.who, {}, nullptr, *owned).value());
+  Engine engine(std::move(owned), std::move(rails), {{"sim", "here", 1, {}, {}}}, options);
+  net.also([&](uint64_t now_ns) { engine.step(now_ns); });
+  const auto open_segment = [&](Side& side) {
+    Description peer;
+    peer.incarnation = side.who;
+    peer.rails = {{"sim", "there", 1, {}, side.rail->address()}};
+    const uint64_t segment = engine.open_segment(peer).value();
+    EXPECT_TRUE(net.run(100'000, [&] { return engine.ways_up(segment).first == 1; }));
+    return segment;
+  };
+  const uint64_t segment = open_segment(owner);
+  open_segment(liar);
+  const auto lie = [&](uint64_t token) {
+    liar.rail->send(liar.up.front().link, FileOpened{token, Cause::kNone, 66, 66});
+    net.run(1'000);
+  };
+  for (uint64_t token = 0; token < 20; ++token) lie(token);
+  for (uint64_t token = 0; token < 20; ++token) EXPECT_EQ(engine.take_file(token), std::nullopt);
+  net.pause(owner);
+  const uint64_t token = engine.ask_for_file(segment, "kv/model", kMayRead).value();
+  lie(token);
+  EXPECT_EQ(engine.take_file(token), std::nullopt) << "its owner has not answered";
+  net.resume(owner);
+  std::optional<FileOpened> opened;
+  ASSERT_TRUE(net.run(100'000, [&] { return (opened = engine.take_file(token)).has_value(); }));
+  EXPECT_EQ(opened->size_bytes, 100u);
+  net.stop();
+}
+
+}  // namespace
+}  // namespace braid::transfer::test
