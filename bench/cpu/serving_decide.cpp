@@ -64,6 +64,7 @@ int main(int argc, char** argv) {
   view.step_us = 40'000;
   view.total_blocks = 14'000;
   view.block_bytes = 4 << 20;
+  view.block_tokens = 16;
   view.budget = {uint64_t{6} << 30, uint64_t{5} << 30};
   view.requests = all;
   std::printf("%zu requests, median of %d\n", count, kRounds);

@@ -69,7 +69,10 @@ class Rotation {
     size_t done = 0;
     int refusal = BRAID_KV_NOT_REFUSED;
     bool ok() const { return refusal == BRAID_KV_NOT_REFUSED; }
-    std::string words() const { return braid_kv_refusal_words(refusal); }
+    /// To be asked before the thread's next call.
+    std::string words() const {
+      return refusal == BRAID_KV_FAILED ? braid_kv_last_error() : braid_kv_refusal_words(refusal);
+    }
   };
 
   struct Plan {

@@ -46,7 +46,8 @@
  * Ownership: contexts, caches, compute streams and the copying engine are the caller's, who keeps
  * them until braid_kv_close. Host memory is the rotation engine's. Lists are read during the call.
  *
- * Threads: one at a time for each braid_kv. Fork: of no use in a child process.
+ * Threads: one at a time for each braid_kv. Fork: dead in a child process, where every call says so
+ * and closing does nothing; the child may open its own.
  *
  * Units: sizes are bytes. Budgets and byte counts are of all ranks together. Source: SuperInfer
  * section 4.3 (DuplexKV); docs/kv.md.
@@ -127,9 +128,10 @@ typedef enum braid_kv_refusal {
   BRAID_KV_COPYING = 5, /* a copy to or from it is under way */
   BRAID_KV_NO_GPU_SLOT = 6,
   BRAID_KV_NO_HOST_SLOT = 7,
-  BRAID_KV_STEP_NOT_ENDED = 8 /* the step that writes it is not enqueued yet */
+  BRAID_KV_STEP_NOT_ENDED = 8, /* the step that writes it is not enqueued yet */
+  BRAID_KV_FAILED = 9          /* no block's doing: braid_kv_last_error says what it was */
 } braid_kv_refusal;
-/* "a copy to or from the block is under way". Never freed. */
+/* "a copy to or from the block is under way"; "unknown" for what is none. Never freed. */
 BRAID_API const char* braid_kv_refusal_words(int refusal);
 
 /* A new block, dirty, for the step that is being enqueued. Its number is never used twice.
@@ -152,7 +154,7 @@ typedef enum braid_kv_operation {
 BRAID_API int braid_kv_apply(braid_kv* kv, int operation, const uint64_t* blocks, size_t count,
                              size_t* done);
 
-/* Its number; steps count from 1. 0: there is no engine. */
+/* Its number; steps count from 1. 0: there is no engine, or it is the parent process's. */
 BRAID_API uint64_t braid_kv_begin_step(braid_kv* kv);
 /* All of the step is in the compute streams. After a failure, say it again: until then nothing that
  * the step wrote is copied. */

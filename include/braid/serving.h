@@ -56,8 +56,9 @@ class SchedulingPolicy {
     uint32_t host_free_blocks = 0;
     uint32_t max_running = 0;  ///< running and loading
     uint64_t block_bytes = 0;
-    uint64_t load_bytes = 0;  ///< what can come from the host by the end of the next step
-    uint64_t save_bytes = 0;  ///< what can go there
+    uint32_t block_tokens = 0;  ///< tokens that a block holds
+    uint64_t load_bytes = 0;    ///< what can come from the host by the end of the next step
+    uint64_t save_bytes = 0;    ///< what can go there
     std::vector<Request> requests = {};
   };
 
@@ -106,7 +107,8 @@ class SchedulingPolicy {
                                  view.load_bytes,
                                  view.save_bytes,
                                  view.requests.data(),
-                                 count};
+                                 count,
+                                 view.block_tokens};
     Decision decision{std::vector<uint64_t>(count), std::vector<uint64_t>(count)};
     braid_serving_decision counts{};
     if (braid_serving_decide(get(), &all, decision.preempt.data(), decision.admit.data(),

@@ -107,6 +107,7 @@ typedef struct braid_serving_view {
   uint64_t save_bytes;  /* what can go there */
   const braid_serving_request* requests;
   size_t request_count;
+  uint32_t block_tokens; /* tokens that a block holds, at least 1 */
 } braid_serving_view;
 
 typedef struct braid_serving_decision {

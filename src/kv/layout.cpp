@@ -22,7 +22,7 @@ constexpr std::array kModels{
     NamedModel{"Mixtral-8x7B", {.layers = 32, .kv_heads = 8, .head_size = 128}},
 };
 
-Status check(const ModelShape& shape, uint32_t gpu_slots) {
+Status check_shape(const ModelShape& shape, uint32_t gpu_slots) {
   const std::array<std::pair<const char*, uint32_t>, 6> fields{
       {{"layers", shape.layers},
        {"kv_heads", shape.kv_heads},
@@ -51,7 +51,7 @@ ModelShape ModelShape::share_of(uint32_t ranks) const {
 }
 
 Result<Layout> Layout::of(const ModelShape& shape, GpuOrder order, uint32_t gpu_slots) {
-  if (Status wrong = check(shape, gpu_slots); !wrong.ok()) return wrong;
+  if (Status wrong = check_shape(shape, gpu_slots); !wrong.ok()) return wrong;
   const uint64_t segment_bytes =
       uint64_t{2} * shape.block_tokens * shape.kv_heads * shape.head_size * shape.element_bytes;
   if (order == GpuOrder::kBlockFirst) {
@@ -68,11 +68,16 @@ Result<Layout> Layout::of(const ModelShape& shape, GpuOrder order, uint32_t gpu_
 
 Result<Layout> Layout::of(std::vector<Segment> segments) {
   if (segments.empty()) return Status::error("a layout without segments");
+  uint64_t block_bytes = 0;
   for (size_t i = 0; i < segments.size(); ++i) {
+    const auto& [base_bytes, stride_bytes, offset_bytes, size_bytes] = segments[i];
     const std::string which = "segment " + std::to_string(i);
-    if (segments[i].size_bytes == 0) return Status::error(which + " has no bytes");
-    if (segments[i].gpu_stride_bytes < segments[i].size_bytes)
+    if (size_bytes == 0) return Status::error(which + " has no bytes");
+    if (stride_bytes < size_bytes)
       return Status::error(which + ": gpu_stride_bytes is less than size_bytes, so blocks overlap");
+    if (base_bytes > kAddressSpaceBytes || stride_bytes > kAddressSpaceBytes ||
+        (block_bytes += size_bytes) > kAddressSpaceBytes)
+      return Status::error(which + " leaves the address space", "Give sizes in bytes");
   }
   return Layout(std::move(segments));
 }
@@ -84,6 +89,21 @@ Layout::Layout(std::vector<Segment> segments) : segments_(std::move(segments)) {
   }
   host_stride_bytes_ =
       (block_bytes_ + kHostAlignmentBytes - 1) / kHostAlignmentBytes * kHostAlignmentBytes;
+}
+
+Status Layout::check(uint32_t gpu_slots, uint32_t host_slots) const {
+  const auto fits = [](uint64_t first_bytes, uint64_t stride_bytes, uint32_t slots) {
+    return first_bytes <= kAddressSpaceBytes &&
+           (slots == 0 || stride_bytes <= (kAddressSpaceBytes - first_bytes) / slots);
+  };
+  for (const Segment& segment : segments_)
+    if (!fits(segment.gpu_base_bytes, segment.gpu_stride_bytes, gpu_slots))
+      return Status::error("a cache of gpu_slots blocks is larger than the address space",
+                           "Give fewer gpu_slots");
+  if (!fits(0, host_stride_bytes_, host_slots))
+    return Status::error("a pool of host_slots blocks is larger than the address space",
+                         "Give fewer host_slots");
+  return {};
 }
 
 uint64_t Layout::gpu_bytes(uint32_t gpu_slots) const {

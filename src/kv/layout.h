@@ -46,10 +46,13 @@ class Layout {
   /// whose cache leaves the address space.
   static Result<Layout> of(const ModelShape& shape, GpuOrder order, uint32_t gpu_slots);
   /// As an engine keeps its cache: any segments, whose host offsets follow from their sizes. Fails
-  /// for none, and for segments of no bytes or whose blocks overlap.
+  /// for none, and for segments of no bytes, whose blocks overlap, or that leave the address space.
   static Result<Layout> of(std::vector<Segment> segments);
 
   const std::vector<Segment>& segments() const { return segments_; }
+  /// An error names the slots of which there are more than the address space has room for. Sizes of
+  /// so many slots are asked for only where there is none.
+  Status check(uint32_t gpu_slots, uint32_t host_slots) const;
   /// Of one block, all layers.
   uint64_t block_bytes() const { return block_bytes_; }
   /// From one slot of the host's arena to the next: whole multiples of 256.

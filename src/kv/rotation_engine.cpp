@@ -22,6 +22,7 @@ Result<std::unique_ptr<RotationEngine>> RotationEngine::open(const cuda::Driver&
   if (options.ranks.empty()) return Status::error("a rotation engine without a rank");
   if (options.slots.gpu == 0 || options.slots.host == 0)
     return Status::error("gpu_slots or host_slots is 0", "Give both sides room for blocks");
+  BRAID_TRY(options.layout.check(options.slots.gpu, options.slots.host));
   for (const RankOptions& rank : options.ranks)
     if (rank.compute == nullptr || rank.compute == CU_STREAM_LEGACY)
       return Status::error("the compute stream is the legacy default stream",

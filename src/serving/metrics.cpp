@@ -32,6 +32,11 @@ Verdict judge(const RequestRecord& request) {
 
 }  // namespace
 
+int64_t open_gap_us(const RequestRecord& request, int64_t run_end_us) {
+  const bool is_open = request.end_us == kNever && request.first_token_us != kNever;
+  return is_open ? run_end_us - request.last_token_us : 0;
+}
+
 Metrics summarize(const RunRecord& run, const Histogram& gaps_us) {
   Metrics metrics;
   std::vector<int64_t> ttfts_us, longest_us;
@@ -47,8 +52,7 @@ Metrics summarize(const RunRecord& run, const Histogram& gaps_us) {
     good += verdict.ttft && verdict.mean;
     strict += verdict.ttft && verdict.longest;
     finished += request.end_us != kNever;
-    const bool is_open = request.end_us == kNever && request.first_token_us != kNever;
-    const int64_t open_us = is_open ? run.end_us - request.last_token_us : 0;
+    const int64_t open_us = open_gap_us(request, run.end_us);
     const bool open_is_late = open_us > request.slo.tbt_us;
     gaps += static_cast<double>(request.gaps()) + open_is_late;
     late_gaps += request.late_gaps + open_is_late;

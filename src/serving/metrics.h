@@ -50,6 +50,10 @@ struct RunRecord {
   uint64_t saved_bytes = 0;
 };
 
+/// How long a request has waited for its next token when the run ends; 0: it waits for none. A gap
+/// that is late by then counts as one of this length: it is at least as long.
+int64_t open_gap_us(const RequestRecord& request, int64_t run_end_us);
+
 /// Of the requests that count. Shares are of 1; unfinished requests have missed.
 struct Metrics {
   uint64_t requests = 0;
@@ -72,7 +76,7 @@ struct Metrics {
   double step_ms = 0;  ///< mean
 };
 
-/// `gaps_us`: all gaps of the requests that count.
+/// `gaps_us`: all gaps of the requests that count, late open ones too.
 Metrics summarize(const RunRecord& run, const Histogram& gaps_us);
 
 }  // namespace braid::serving

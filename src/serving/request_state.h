@@ -68,6 +68,7 @@ struct View {
   /// On the host. A request with more to save than that loses its KV cache when it is preempted.
   uint32_t host_free_blocks = std::numeric_limits<uint32_t>::max();
   uint64_t block_bytes = 1;
+  uint32_t block_tokens = 1;                                    ///< tokens that a block holds
   uint32_t max_running = std::numeric_limits<uint32_t>::max();  ///< running and loading
   TransferBudget budget;
   std::span<const RequestView> requests;  ///< in any order

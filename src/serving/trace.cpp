@@ -16,6 +16,7 @@ constexpr std::string_view kAzureHeader = "TIMESTAMP,ContextTokens,GeneratedToke
 constexpr std::string_view kLengthsHeader = "prompt_tokens,output_tokens";
 constexpr uint32_t kMooncakeChunkTokens = 512;
 constexpr uint32_t kMostTokens = 10'000'000;
+constexpr uint64_t kMostMs = 1'000'000'000'000'000;  // so that sums of two fit, in microseconds
 
 /// One line of a file, for errors.
 struct Line {
@@ -127,6 +128,7 @@ Result<TraceEntry> parse_mooncake(const Line& line) {
   BRAID_LET(arrival_ms, whole_number(line, object, "timestamp"));
   BRAID_LET(prompt, whole_number(line, object, "input_length"));
   BRAID_LET(output, whole_number(line, object, "output_length"));
+  if (arrival_ms > kMostMs) return line.refuse("timestamp", "is out of range");
   if (prompt == 0 || prompt > kMostTokens) return line.refuse("input_length", "is out of range");
   if (output == 0 || output > kMostTokens) return line.refuse("output_length", "is out of range");
   TraceEntry entry{static_cast<int64_t>(arrival_ms) * 1000, static_cast<uint32_t>(prompt),

@@ -32,11 +32,6 @@ Request request_of(const TraceEntry& entry, int64_t arrival_us, Random& random) 
   return request;
 }
 
-void sort_by_arrival(std::vector<Request>& requests) {
-  std::stable_sort(requests.begin(), requests.end(),
-                   [](const Request& a, const Request& b) { return a.arrival_us < b.arrival_us; });
-}
-
 }  // namespace
 
 TraceEntry Lengths::draw(Random& random) const {
@@ -98,18 +93,6 @@ double stretch_factor(const Trace& trace, double rate_rps) {
 
 }  // namespace
 
-Workload stretched_workload(const Trace& trace, double rate_rps) {
-  const double factor = stretch_factor(trace, rate_rps);
-  Workload workload;
-  workload.chunk_tokens = trace.chunk_tokens;
-  Random random(1);
-  for (const TraceEntry& entry : trace.entries) {
-    const double at_us = static_cast<double>(entry.arrival_us) * factor;
-    workload.requests.push_back(request_of(entry, std::llround(at_us), random));
-  }
-  return workload;
-}
-
 Workload stretch_of_trace(const Trace& trace, const Arrivals& arrivals, uint64_t seed) {
   const double factor = stretch_factor(trace, arrivals.rate_rps);
   const size_t count = trace.entries.size();
@@ -125,26 +108,6 @@ Workload stretch_of_trace(const Trace& trace, const Arrivals& arrivals, uint64_t
     if (at_us > arrivals.seconds * 1e6) break;
     workload.requests.push_back(request_of(entry, std::llround(at_us), random));
   }
-  return workload;
-}
-
-Workload superposed_workload(const Trace& trace, uint32_t copies, uint64_t seed) {
-  const int64_t span_us = trace.entries.back().arrival_us + 1;
-  uint32_t chunks = 0;
-  for (const TraceEntry& entry : trace.entries)
-    for (const uint32_t chunk : entry.chunks) chunks = std::max(chunks, chunk + 1);
-  Workload workload;
-  workload.chunk_tokens = trace.chunk_tokens;
-  Random random(seed);
-  for (uint32_t copy = 0; copy < copies; ++copy) {
-    const auto shift_us = static_cast<int64_t>(random.below(static_cast<uint64_t>(span_us)));
-    for (const TraceEntry& entry : trace.entries) {
-      Request request = request_of(entry, (entry.arrival_us + shift_us) % span_us, random);
-      for (uint32_t& chunk : request.chunks) chunk += copy * chunks;
-      workload.requests.push_back(std::move(request));
-    }
-  }
-  sort_by_arrival(workload.requests);
   return workload;
 }
 

@@ -70,14 +70,8 @@ struct Arrivals {
 /// Arrivals of a Poisson process.
 Workload poisson_workload(const Lengths& lengths, const Arrivals& arrivals, uint64_t seed);
 
-/// The trace itself, its time stretched so that `rate_rps` come on average. 0: as it was recorded.
-Workload stretched_workload(const Trace& trace, double rate_rps);
-/// So many seconds of the stretched trace, from a random request on; behind the last comes the
-/// first.
+/// So many seconds of the trace, its time stretched so that `rate_rps` come on average (0: as it
+/// was recorded), from a random request on; behind the last comes the first.
 Workload stretch_of_trace(const Trace& trace, const Arrivals& arrivals, uint64_t seed);
-
-/// `copies` of the trace above each other, each shifted by a random time (it wraps around) and with
-/// prefixes of its own.
-Workload superposed_workload(const Trace& trace, uint32_t copies, uint64_t seed);
 
 }  // namespace braid::serving

@@ -59,5 +59,27 @@ TEST(Layout, NamesTheFieldThatIsWrong) {
       std::string::npos);
 }
 
+// Sums and products of 64 bits that wrap around would pin a small pool, and copies would leave it.
+TEST(Layout, WhatLeavesTheAddressSpaceIsRefused) {
+  constexpr uint64_t kHuge = uint64_t{1} << 63, kLarge = uint64_t{1} << 40;
+  const auto words_of = [](std::vector<Segment> segments) {
+    return Layout::of(std::move(segments)).status().message();
+  };
+  EXPECT_NE(words_of({{.gpu_stride_bytes = kHuge, .size_bytes = kHuge},
+                      {.gpu_stride_bytes = kHuge, .size_bytes = kHuge}})
+                .find("segment 0"),
+            std::string::npos);
+  EXPECT_NE(words_of({{.gpu_stride_bytes = 64, .size_bytes = 64},
+                      {.gpu_base_bytes = ~uint64_t{0}, .gpu_stride_bytes = 64, .size_bytes = 64}})
+                .find("segment 1"),
+            std::string::npos);
+  const std::vector<Segment> many(256, {.gpu_stride_bytes = kLarge, .size_bytes = kLarge});
+  EXPECT_NE(words_of(many).find("segment 128"), std::string::npos);
+  const auto layout = Layout::of({{.gpu_stride_bytes = kLarge, .size_bytes = 1 << 20}}).value();
+  EXPECT_TRUE(layout.check(128, 1 << 20).ok());
+  EXPECT_NE(layout.check(1 << 24, 8).message().find("gpu_slots"), std::string::npos);  // 2^64
+  EXPECT_NE(layout.check(8, ~0u).message().find("host_slots"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace braid::kv

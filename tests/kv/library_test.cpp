@@ -2,6 +2,9 @@
 // braid's.
 #include <braid/kv.h>
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <cstring>
 #include <string>
 #include <vector>
@@ -159,6 +162,9 @@ TEST_F(KvLibraryTest, MistakesAreNamed) {
             "layers is 0. Give the model's own number");
   options_.gpu_slots = 0;
   EXPECT_NE(Rotation::open(options_).status().message().find("gpu_slots"), std::string::npos);
+  options_.gpu_slots = kGpuSlots;
+  options_.segments[0].gpu_stride_bytes = uint64_t{1} << 47;
+  EXPECT_NE(Rotation::open(options_).status().message().find("gpu_slots"), std::string::npos);
   braid_kv* kv = nullptr;
   braid_kv_options options{};
   EXPECT_EQ(braid_kv_open(&options, &kv), BRAID_ERROR_ARGUMENT);
@@ -167,8 +173,39 @@ TEST_F(KvLibraryTest, MistakesAreNamed) {
   EXPECT_EQ(braid_kv_poll(nullptr, nullptr), BRAID_ERROR_ARGUMENT);
   EXPECT_EQ(braid_kv_apply(nullptr, BRAID_KV_SEAL, nullptr, 0, nullptr), BRAID_KV_WRONG_STATE);
   EXPECT_STREQ(braid_kv_refusal_words(BRAID_KV_SHARED), "other requests need what the block holds");
-  EXPECT_STREQ(braid_kv_refusal_words(77), "unknown");
+  for (const int unknown : {77, 256, -1})
+    EXPECT_STREQ(braid_kv_refusal_words(unknown), "unknown") << unknown;
   braid_kv_close(nullptr);
+}
+
+// Its contexts and its pinned memory are the parent's: a child that copied, or closed it, would
+// reach into the parent's driver.
+TEST_F(KvLibraryTest, AnEngineIsDeadInAChildAndSaysSo) {
+  auto opened = std::make_unique<Rotation>(Rotation::open(options_).value());
+  Rotation& rotation = *opened;
+  rotation.begin_step();
+  const BlockNumber block = rotation.create().value();
+  write(rotation, block, 1);
+  ASSERT_TRUE(rotation.seal({&block, 1}).ok());
+  ASSERT_TRUE(rotation.end_step().ok());
+  const pid_t child = fork();
+  if (child == 0) {
+    const auto is_refused = [](const std::string& words) {
+      return words.find("parent") != std::string::npos;
+    };
+    const Rotation::Applied used = rotation.end_use({&block, 1});
+    const bool says_so = is_refused(rotation.submit({}).failure.message()) &&
+                         is_refused(rotation.poll().status().message()) &&
+                         used.refusal == BRAID_KV_FAILED && is_refused(used.words()) &&
+                         rotation.begin_step() == 0 && rotation.host_block(0, block) == nullptr;
+    rotation.wait();
+    opened.reset();
+    _exit(says_so ? 0 : 1);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  EXPECT_EQ(rotation.submit({}).down_bytes, block_bytes_);
 }
 
 // As engines keep a cache: a segment for each layer.

@@ -35,6 +35,7 @@ class ServingAbi : public ::testing::Test {
     view.free_blocks = free_blocks;
     view.host_free_blocks = view.max_running = 1000;
     view.block_bytes = 4 << 20;
+    view.block_tokens = block_tokens_;
     view.load_bytes = view.save_bytes = 1 << 30;
     view.requests = requests_.data();
     view.request_count = requests_.size();
@@ -47,6 +48,7 @@ class ServingAbi : public ::testing::Test {
   std::vector<braid_serving_request> requests_;
   std::vector<uint64_t> preempt_, admit_;
   braid_serving_decision decision_{};
+  uint32_t block_tokens_ = 16;
 };
 
 TEST_F(ServingAbi, ALateRequestReplacesOneThatRuns) {
@@ -70,6 +72,22 @@ TEST_F(ServingAbi, AnEmptyViewHasAnEmptyAnswer) {
   EXPECT_EQ(braid_serving_keeps(policy_), 0);
   ASSERT_EQ(decide(10), BRAID_OK) << braid_serving_last_error();
   EXPECT_EQ(decision_.preempt_count + decision_.admit_count, 0u);
+}
+
+// 1,600 tokens, and 400 to come: more than 100 blocks of 16 hold.
+TEST_F(ServingAbi, WhatWillFitDependsOnTheTokensOfABlock) {
+  open("lightllm-like");
+  requests_ = {request(7, BRAID_SERVING_WAITING, 50)};
+  requests_[0].context_tokens = 1600;
+  requests_[0].expected_tokens = 400;
+  ASSERT_EQ(decide(100), BRAID_OK) << braid_serving_last_error();
+  EXPECT_EQ(decision_.admit_count, 0u);
+  block_tokens_ = 32;
+  ASSERT_EQ(decide(100), BRAID_OK) << braid_serving_last_error();
+  EXPECT_EQ(decision_.admit_count, 1u);
+  block_tokens_ = 0;
+  EXPECT_EQ(decide(100), BRAID_ERROR_ARGUMENT);
+  EXPECT_STREQ(braid_serving_last_error(), "braid_serving_view: block_tokens is 0");
 }
 
 TEST_F(ServingAbi, EveryNameOpens) {

@@ -18,6 +18,7 @@ Policy::View contended() {
   view.total_blocks = 8;
   view.host_free_blocks = view.max_running = 1000;
   view.block_bytes = 4 << 20;
+  view.block_tokens = 16;
   view.load_bytes = view.save_bytes = 1 << 30;
   Policy::Request runs(7, Policy::State::kRunning), waits(9, Policy::State::kWaiting);
   for (Policy::Request* request : {&runs, &waits}) {

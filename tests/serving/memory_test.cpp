@@ -88,6 +88,15 @@ TEST_F(MemoryTest, WhatWasSavedBeforeLeavesWithoutACopy) {
   EXPECT_EQ(saves.size(), 1u);
 }
 
+// Nobody has copied its chunk yet: pausing it does.
+TEST_F(MemoryTest, AnUnsavedChunkIsSavedToo) {
+  Sequence sequence = started(100, {7});
+  EXPECT_EQ(memory_.shares(sequence, 100, {7}).unsaved, 7u);
+  Memory::Blocks saves;
+  ASSERT_TRUE(memory_.pause(sequence, 100, {7}, saves));
+  EXPECT_EQ(saves.size(), 7u);
+}
+
 TEST_F(MemoryTest, ASharedChunkStaysWithItsLastUser) {
   Sequence first = started(100, {7});
   Sequence second = started(100, {7}, kChunkTokens);
@@ -156,7 +165,10 @@ TEST_F(MemoryTest, AllComesBack) {
             life.state = Life::kNew;
           } else if (random.below(2) == 0) {
             memory.eager_saves(static_cast<uint32_t>(random.below(20)), saves);
-          } else if (memory.pause(life.sequence, life.tokens, life.chunks, saves)) {
+          } else {
+            const uint32_t unsaved = memory.shares(life.sequence, life.tokens, life.chunks).unsaved;
+            if (!memory.pause(life.sequence, life.tokens, life.chunks, saves)) break;
+            EXPECT_EQ(saves.size(), unsaved);
             life.state = Life::kPaused;
           }
           if (!saves.empty()) memory.saved(saves, memory.end_batch());

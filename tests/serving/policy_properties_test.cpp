@@ -237,5 +237,33 @@ TEST(BraidProperties, ALargeRequestDoesNotStarve) {
   FAIL() << "after 1000 steps it has not run";
 }
 
+// Small requests come back all the time, and one has more on the host than the links carry in a
+// step. Copies take two steps, so that somebody always loads.
+TEST(BraidProperties, ALargeLoadDoesNotStarve) {
+  constexpr int64_t kStepUs = 30'000;
+  std::vector<RequestView> requests = {rotary(0, 8, 0)};
+  RequestId next = 1;
+  int64_t now_us = kNow;
+  for (int step = 0; step < 100; ++step, now_us += kStepUs) {
+    requests.push_back(rotary(next++, 2, 0));
+    requests.back().last_token_us = now_us - 10'000;
+    View view = view_of(requests, 100);
+    view.now_us = now_us;
+    view.budget = {4 * view.block_bytes, 4 * view.block_bytes};
+    for (const RequestId id : policy("braid")->decide(view).admit) {
+      if (id == 0) return;
+      for (RequestView& request : requests)
+        if (request.id == id) {
+          request.state = RequestState::kLoading;
+          request.running_since_us = now_us + 2 * kStepUs;
+        }
+    }
+    std::erase_if(requests, [&](const RequestView& request) {
+      return request.state == RequestState::kLoading && now_us >= request.running_since_us;
+    });
+  }
+  FAIL() << "after 100 steps nobody loads it";
+}
+
 }  // namespace
 }  // namespace braid::serving

@@ -97,6 +97,15 @@ TEST(Simulator, ARequestLargerThanTheGpuIsRefused) {
       << result.status().message();
 }
 
+TEST(Simulator, AnArrivalBeyondVirtualTimeIsRefused) {
+  Workload workload = load(5, 10);
+  workload.requests.back().arrival_us = int64_t{1} << 60;
+  const auto policy = std::move(make_policy("braid").value());
+  const auto result = simulate(config_of(2), *policy, {&workload});
+  ASSERT_FALSE(result.ok());
+  EXPECT_NE(result.status().message().find("days"), std::string::npos) << result.status().message();
+}
+
 TEST(Simulator, AModelLargerThanTheGpuIsRefused) {
   EngineConfig config = config_of(2);
   config.gpu.hbm_bytes = 10e9;
@@ -132,6 +141,87 @@ TEST(Simulator, AFullHostFallsBackToRecomputation) {
   const RunResult result = run(config, "braid", load(12, 30));
   EXPECT_GT(result.metrics.recomputes, 0);
   for (const RequestRecord& record : result.record.requests) EXPECT_NE(record.end_us, kNever);
+}
+
+// FCFS but for the first request, as the test says.
+class ButForTheFirst : public Policy {
+ public:
+  std::string_view name() const override { return "but-for-the-first"; }
+  Eviction eviction() const override { return Eviction::kRotate; }
+  Decision decide(const View& view) const override {
+    Decision decision;
+    for (const RequestView& request : view.requests) {
+      if (request.id == 0)
+        see(request, decision);
+      else if (request.state == RequestState::kWaiting)
+        decision.admit.push_back(request.id);
+    }
+    return decision;
+  }
+
+ protected:
+  virtual void see(const RequestView& first, Decision& decision) const = 0;
+};
+
+// It waits for its next token until the run ends, a minute after the last arrival.
+TEST(Simulator, AGapThatNeverEndsIsALongOne) {
+  class Starves final : public ButForTheFirst {
+    void see(const RequestView& first, Decision& decision) const override {
+      if (first.state == RequestState::kWaiting) decision.admit.push_back(first.id);
+      if (first.state == RequestState::kRunning && first.generated_tokens == 10)
+        decision.preempt.push_back(first.id);
+    }
+  };
+  Workload workload;
+  workload.requests = {{.prompt_tokens = 100, .output_tokens = 50},
+                       {.prompt_tokens = 100, .output_tokens = 20}};
+  const auto results = simulate(config_of(2), Starves(), {&workload}, {.warm_up_share = 0});
+  ASSERT_TRUE(results.ok()) << results.status().message();
+  const RunResult& result = results.value()[0];
+  EXPECT_EQ(result.record.requests[0].tokens, 10u);
+  EXPECT_LT(result.metrics.tbt_p50_ms, 100);
+  EXPECT_GT(result.metrics.tbt_p99_ms, 59'000);
+  EXPECT_GT(result.gap_quantiles_ms.back(), 59'000);
+}
+
+// An engine that has nothing to do asks its policy again a hundred times a second, however many
+// arrivals have woken it, and gives up after a hundred seconds only.
+TEST(Simulator, AnIdleEngineAsksAtOneRate) {
+  class AdmitsNone final : public Policy {
+   public:
+    std::string_view name() const override { return "admits-none"; }
+    Eviction eviction() const override { return Eviction::kRotate; }
+    Decision decide(const View&) const override { return {}; }
+  };
+  Workload workload;
+  for (int index = 0; index < 20; ++index)
+    workload.requests.push_back(
+        {.arrival_us = index * 1001, .prompt_tokens = 100, .output_tokens = 1});
+  const auto minute = simulate(config_of(2), AdmitsNone(), {&workload});
+  EXPECT_TRUE(minute.ok()) << minute.status().message();
+  EXPECT_FALSE(simulate(config_of(2), AdmitsNone(), {&workload}, {.drain_s = 110}).ok());
+}
+
+// What is expected of a request that waits follows what others tell meanwhile.
+TEST(Simulator, WhatIsExpectedOfARequestThatWaitsFollowsThePast) {
+  class Watches final : public ButForTheFirst {
+   public:
+    mutable uint32_t at_first = 0, at_last = 0;
+
+   private:
+    void see(const RequestView& first, Decision&) const override {
+      if (at_first == 0) at_first = first.expected_tokens;
+      at_last = first.expected_tokens;
+    }
+  };
+  Workload workload;
+  for (int index = 0; index < 100; ++index)
+    workload.requests.push_back(
+        {.arrival_us = index * 200'000, .prompt_tokens = 100, .output_tokens = 40});
+  const Watches policy;
+  ASSERT_TRUE(simulate(config_of(2), policy, {&workload}).ok());
+  EXPECT_GT(policy.at_first, 200u);  // a guess
+  EXPECT_EQ(policy.at_last, 40u);
 }
 
 TEST(Simulator, SlowLinksStallStepsThatWait) {

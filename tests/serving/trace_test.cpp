@@ -72,6 +72,10 @@ TEST(Trace, ABrokenLineIsNamedWithItsField) {
   expect_refused(
       "{\"timestamp\": 1, \"input_length\": 2, \"output_length\": 3, \"hash_ids\": [1.5]}\n",
       "t.csv:1", "hash_ids");
+  expect_refused(
+      "{\"timestamp\": 18446744073709551615, \"input_length\": 2, \"output_length\": 3, "
+      "\"hash_ids\": [1]}\n",
+      "t.csv:1", "timestamp");
   expect_refused("prompt_tokens,output_tokens\n1,99999999999\n", "t.csv:2", "output_tokens");
 }
 
@@ -81,22 +85,18 @@ TEST(Trace, AnUnknownBeginningAndAnEmptyTraceAreRefused) {
   expect_refused("", "t.csv:1", "no trace that is known");
 }
 
-TEST(Workload, AStretchedTraceHasTheRate) {
-  const Trace trace = parse_trace(kMooncake, "t.jsonl").value();
-  EXPECT_EQ(stretched_workload(trace, 0).requests[1].arrival_us, 2'000'000);
-  EXPECT_EQ(stretched_workload(trace, 4).requests[1].arrival_us, 500'000);
-}
-
-TEST(Workload, CopiesOfATraceShareNoPrefixes) {
-  const Trace trace = parse_trace(kMooncake, "t.jsonl").value();
-  const Workload workload = superposed_workload(trace, 3, 5);
-  ASSERT_EQ(workload.requests.size(), 6u);
-  std::vector<uint32_t> firsts;
-  for (const Request& request : workload.requests) firsts.push_back(request.chunks[0]);
-  for (const uint32_t chunk : firsts)
-    EXPECT_EQ(std::count(firsts.begin(), firsts.end(), chunk), 2);  // within one copy
-  for (size_t index = 1; index < workload.requests.size(); ++index)
-    EXPECT_LE(workload.requests[index - 1].arrival_us, workload.requests[index].arrival_us);
+// One request a second was recorded, and four a second are wanted.
+TEST(Workload, AStretchOfATraceHasTheRate) {
+  Trace trace;
+  for (uint32_t index = 0; index < 100; ++index)
+    trace.entries.push_back({index * 1'000'000, index + 1, 1});
+  const Arrivals arrivals{.rate_rps = 4, .seconds = 10};
+  const Workload workload = stretch_of_trace(trace, arrivals, 5);
+  ASSERT_EQ(workload.requests.size(), 40u);
+  for (size_t index = 0; index < 40; ++index)
+    EXPECT_NEAR(static_cast<double>(workload.requests[index].arrival_us), 0.25e6 * index, 1e5);
+  const Workload other = stretch_of_trace(trace, arrivals, 6);
+  EXPECT_NE(other.requests[0].prompt_tokens, workload.requests[0].prompt_tokens);
 }
 
 // Common random numbers: another rate serves the same requests, only faster.

@@ -53,6 +53,7 @@ inline View view_of(const std::vector<RequestView>& requests, uint32_t free_bloc
     if (request.state == RequestState::kRunning || request.state == RequestState::kLoading)
       view.total_blocks += request.blocks;
   view.block_bytes = 4 << 20;
+  view.block_tokens = 16;
   view.budget = {uint64_t{1} << 40, uint64_t{1} << 40};
   view.requests = requests;
   return view;

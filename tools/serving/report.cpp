@@ -24,7 +24,10 @@ std::string number(double value) { return fmt::format("{:.4g}", value); }
 
 std::string with_interval(const Estimate& estimate, double scale) {
   if (!std::isfinite(estimate.half_width)) return number(estimate.mean * scale);
-  return fmt::format("{} ±{:.2g}", number(estimate.mean * scale), estimate.half_width * scale);
+  // What rounding leaves of equal values is none.
+  const bool is_equal = estimate.half_width < 1e-12 * std::abs(estimate.mean);
+  return fmt::format("{} ±{:.2g}", number(estimate.mean * scale),
+                     is_equal ? 0 : estimate.half_width * scale);
 }
 
 const Series* find_series(const Panel& panel, const std::string& name) {

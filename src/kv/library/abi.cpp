@@ -13,9 +13,6 @@ using braid::Status;
 
 namespace {
 
-thread_local std::string last_error;
-thread_local int last_cuda_error = 0;
-
 Result<Layout> layout_of(const braid_kv_options& options) {
   if (options.segments == nullptr) return Status::error("braid_kv_options: segments is null");
   std::vector<Segment> segments;
@@ -57,14 +54,8 @@ Status open(const braid_kv_options& options, braid_kv& kv) {
 
 }  // namespace
 
-braid_status braid::kv::abi::report(braid_status code, std::string message, int cuda_result) {
-  last_error = std::move(message);
-  last_cuda_error = cuda_result;
-  return code;
-}
-
-const char* braid_kv_last_error() { return last_error.c_str(); }
-int braid_kv_last_cuda_error() { return last_cuda_error; }
+const char* braid_kv_last_error() { return last_error(); }
+int braid_kv_last_cuda_error() { return last_cuda_error(); }
 
 braid_status braid_kv_segments(const braid_kv_model* model, int order, uint32_t gpu_slots,
                                braid_kv_segment* segments, size_t capacity, size_t* count) {
@@ -98,16 +89,23 @@ braid_status braid_kv_open(const braid_kv_options* options, braid_kv** kv) {
     if (const braid_status wrong = check_struct(options, "braid_kv_options"); wrong != BRAID_OK)
       return wrong;
     auto opened = std::make_unique<braid_kv>();
-    if (const Status failed = open(*options, *opened); !failed.ok()) return report(failed);
+    if (const Status failed = open(*options, *opened); !failed.ok())
+      return report(failed, failed.cuda_result() != 0 ? BRAID_ERROR_CUDA : BRAID_ERROR_ARGUMENT);
     *kv = opened.release();  // owner: the caller, until braid_kv_close
     return BRAID_OK;
   });
 }
 
-void braid_kv_close(braid_kv* kv) { const std::unique_ptr<braid_kv> closed(kv); }
+void braid_kv_close(braid_kv* kv) {
+  if (kv == nullptr || !kv->process.is_this()) return;
+  const std::unique_ptr<braid_kv> closed(kv);
+}
 
 void braid_kv_wait(braid_kv* kv) {
-  if (kv != nullptr) kv->rotation->wait();
+  guarded(kv, [](const braid_kv& engine) {
+    engine.rotation->wait();
+    return BRAID_OK;
+  });
 }
 
 braid_status braid_kv_get_statistics(braid_kv* kv, braid_kv_statistics* statistics) {

@@ -82,7 +82,9 @@ void hand_out(const Submitted& submitted, braid_kv& kv, braid_kv_submitted* answ
 }  // namespace
 
 const char* braid_kv_refusal_words(int refusal) {
-  return refusal_words(static_cast<Refusal>(refusal));
+  if (refusal == BRAID_KV_FAILED) return "the call has failed";
+  const bool is_known = BRAID_KV_NOT_REFUSED <= refusal && refusal < BRAID_KV_FAILED;
+  return is_known ? refusal_words(static_cast<Refusal>(refusal)) : "unknown";
 }
 
 braid_status braid_kv_create(braid_kv* kv, uint64_t* block, int* refusal) {
@@ -102,16 +104,24 @@ int braid_kv_apply(braid_kv* kv, int operation, const uint64_t* blocks, size_t c
                    size_t* done) {
   if (done != nullptr) *done = 0;
   if (kv == nullptr || (blocks == nullptr && count > 0)) return BRAID_KV_WRONG_STATE;
-  for (size_t i = 0; i < count; ++i) {
-    const Refusal refusal = apply_to(*kv->rotation, operation, BlockId{blocks[i]});
-    if (refusal != Refusal::kNone) return static_cast<int>(refusal);
-    if (done != nullptr) *done = i + 1;
-  }
-  return BRAID_KV_NOT_REFUSED;
+  int answer = BRAID_KV_FAILED;
+  guarded(kv, [&](const braid_kv& engine) {
+    for (size_t i = 0; i < count; ++i) {
+      const Refusal refusal = apply_to(*engine.rotation, operation, BlockId{blocks[i]});
+      if (refusal != Refusal::kNone) {
+        answer = static_cast<int>(refusal);
+        return BRAID_OK;
+      }
+      if (done != nullptr) *done = i + 1;
+    }
+    answer = BRAID_KV_NOT_REFUSED;
+    return BRAID_OK;
+  });
+  return answer;
 }
 
 uint64_t braid_kv_begin_step(braid_kv* kv) {
-  return kv == nullptr ? 0 : kv->rotation->begin_step();
+  return check(kv) == BRAID_OK ? kv->rotation->begin_step() : 0;
 }
 
 braid_status braid_kv_end_step(braid_kv* kv) {
@@ -173,6 +183,6 @@ braid_status braid_kv_find(braid_kv* kv, uint64_t block, braid_kv_block* found) 
 }
 
 const void* braid_kv_host_block(braid_kv* kv, size_t rank, uint64_t block) {
-  if (kv == nullptr || rank >= kv->rotation->rank_count()) return nullptr;
+  if (check(kv) != BRAID_OK || rank >= kv->rotation->rank_count()) return nullptr;
   return kv->rotation->host_block(rank, BlockId{block});
 }

@@ -3,13 +3,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <exception>
 #include <memory>
-#include <new>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "abi/call.h"
 #include "serving/policies/make_policy.h"
 
 struct braid_serving_policy {
@@ -18,28 +17,13 @@ struct braid_serving_policy {
 
 namespace {
 
+using namespace braid::abi;
 using namespace braid::serving;
-using braid::Status;
 
 static_assert(BRAID_SERVING_NO_TOKEN == kNoToken);
 
-thread_local std::string last_error;
-
 braid_status refuse(std::string message) {
-  last_error = std::move(message);
-  return BRAID_ERROR_ARGUMENT;
-}
-
-// No exception leaves.
-template <typename Body>
-braid_status guarded(const Body& body) noexcept try {
-  return body();
-} catch (const std::bad_alloc&) {
-  last_error = "out of memory";
-  return BRAID_ERROR_MEMORY;
-} catch (const std::exception& unexpected) {
-  last_error = unexpected.what();
-  return BRAID_ERROR_UNAVAILABLE;
+  return report(BRAID_ERROR_ARGUMENT, std::move(message));
 }
 
 std::string of_request(const braid_serving_request& request, const std::string& what) {
@@ -101,14 +85,10 @@ View view_of(const braid_serving_view& given, std::span<const RequestView> reque
   view.host_free_blocks = given.host_free_blocks;
   view.max_running = given.max_running;
   view.block_bytes = given.block_bytes;
+  view.block_tokens = given.block_tokens;
   view.budget = {given.load_bytes, given.save_bytes};
   view.requests = requests;
   return view;
-}
-
-template <typename Struct>
-bool is_short(const Struct& given) {
-  return given.struct_bytes < sizeof(Struct);
 }
 
 }  // namespace
@@ -130,8 +110,9 @@ braid_status braid_serving_open(const char* name, const braid_serving_parameters
     if (name == nullptr || policy == nullptr) return refuse("a pointer that must be given is null");
     PolicyParameters wanted;
     if (parameters != nullptr) {
-      if (is_short(*parameters))
-        return refuse("braid_serving_parameters: set struct_bytes to its size");
+      if (const braid_status wrong = check_struct(parameters, "braid_serving_parameters");
+          wrong != BRAID_OK)
+        return wrong;
       wanted.lag = {parameters->alpha, parameters->beta_tbt, parameters->beta_ttft};
       wanted.transfer_blocks = parameters->transfer_blocks;
       wanted.late_only = parameters->late_only != 0;
@@ -159,10 +140,12 @@ braid_status braid_serving_decide(const braid_serving_policy* policy,
   return guarded([&] {
     if (policy == nullptr || view == nullptr || decision == nullptr)
       return refuse("a pointer that must be given is null");
-    if (is_short(*view)) return refuse("braid_serving_view: set struct_bytes to its size");
+    if (const braid_status wrong = check_struct(view, "braid_serving_view"); wrong != BRAID_OK)
+      return wrong;
     const bool has_lists = view->requests != nullptr && preempt != nullptr && admit != nullptr;
     if (view->request_count > 0 && !has_lists) return refuse("a list that must be given is null");
     if (view->block_bytes == 0) return refuse("braid_serving_view: block_bytes is 0");
+    if (view->block_tokens == 0) return refuse("braid_serving_view: block_tokens is 0");
     if (!is_time(view->now_us) || !is_time(view->step_us))
       return refuse("braid_serving_view: a time of it is beyond what can be added");
     std::vector<RequestView> requests;
@@ -181,4 +164,4 @@ braid_status braid_serving_decide(const braid_serving_policy* policy,
   });
 }
 
-const char* braid_serving_last_error(void) { return last_error.c_str(); }
+const char* braid_serving_last_error(void) { return last_error(); }

@@ -25,15 +25,13 @@ class LightllmLike final : public Policy {
     for (const RequestView* request : in_order(view, RequestState::kWaiting, came_first)) {
       if (!room.fits(*request)) break;
       batch.insert(std::upper_bound(batch.begin(), batch.end(), request, ends_later), request);
-      if (peak_tokens(batch) > uint64_t{view.total_blocks} * kBlockTokens) break;
+      if (peak_tokens(batch) > uint64_t{view.total_blocks} * view.block_tokens) break;
       room.admit(*request);
     }
     return room.take();
   }
 
  private:
-  static constexpr uint64_t kBlockTokens = 16;
-
   static bool ends_later(const RequestView* a, const RequestView* b) {
     return remaining(*a) != remaining(*b) ? remaining(*a) > remaining(*b) : came_first(a, b);
   }

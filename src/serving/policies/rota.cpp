@@ -53,7 +53,7 @@ class Paper final : public Policy {
 ///   whose prompt is not computed yet: they would come back in the next step;
 /// - nobody is preempted whose KV cache the host has no room for;
 /// - budgets are bytes by direction; what exceeds a whole budget may still go when no other request
-///   is on its way, or it would never go;
+///   is on its way, and nobody behind it begins to load before that, or it would never go;
 /// - `late_only`: requests that are in time take only blocks that are free.
 class Braid final : public Policy {
  public:
@@ -91,12 +91,17 @@ class Braid final : public Policy {
  private:
   struct Books {
     const View& view;
-    bool exempt;         ///< the first one admitted may exceed a budget
-    size_t next_victim;  ///< in the order of victims
+    bool exempt;                  ///< the first one admitted may exceed a budget
+    size_t next_victim;           ///< in the order of victims
+    bool links_are_kept = false;  ///< for one that exceeds a budget: it goes once no other loads
 
-    bool can_load(const Room& room, const RequestView& request) const {
+    bool can_load(const Room& room, const RequestView& request) {
       const uint64_t bytes = request.load_blocks * view.block_bytes;
-      return bytes == 0 || exempt || room.load_bytes() + bytes <= view.budget.load_bytes;
+      if (bytes == 0) return true;
+      if (links_are_kept) return false;
+      if (exempt || room.load_bytes() + bytes <= view.budget.load_bytes) return true;
+      links_are_kept = bytes > view.budget.load_bytes;
+      return false;
     }
     // What leaves comes back some day: freeing counts against loading too.
     bool can_preempt(const Room& room, const RequestView& victim) const {

@@ -280,6 +280,10 @@ void Engine::forget_finished() {
   std::erase_if(views_, [&](const RequestView& view) { return is_finished(view.id); });
 }
 
+void Engine::add_gap(const RequestRecord& record, int64_t gap_us) {
+  if (record.arrival_us >= count_from_us_) gaps_us_.add(static_cast<uint64_t>(gap_us));
+}
+
 void Engine::emit_token(Run& run) {
   RequestRecord& record = run.record;
   const int64_t now = now_us();
@@ -289,7 +293,7 @@ void Engine::emit_token(Run& run) {
     const int64_t gap_us = now - record.last_token_us;
     record.longest_gap_us = std::max(record.longest_gap_us, gap_us);
     record.late_gaps += gap_us > record.slo.tbt_us;
-    if (record.arrival_us >= count_from_us_) gaps_us_.add(static_cast<uint64_t>(gap_us));
+    add_gap(record, gap_us);
   }
   record.last_token_us = now;
   ++record.tokens;
@@ -308,14 +312,18 @@ void Engine::emit_token(Run& run) {
 void Engine::retry_or_give_up() {
   const bool copies = transfers_.under_way_bytes(gpu_, Direction::kLoad) > 0 ||
                       transfers_.under_way_bytes(gpu_, Direction::kSave) > 0;
-  if (copies) return;
+  if (copies || retry_is_due_) return;
   if (++idle_tries_ > kMostRetries) {
     status_ = Status::error("policy '" + std::string(policy_.name()) + "' makes no progress: " +
                                 std::to_string(active_.size()) + " requests, none of which runs",
                             "Give it a larger budget, or the GPU more memory");
     return;
   }
-  simulation_.at(simulation_.now() + picoseconds(kRetryUs), [this] { wake(); });
+  retry_is_due_ = true;
+  simulation_.at(simulation_.now() + picoseconds(kRetryUs), [this] {
+    retry_is_due_ = false;
+    wake();
+  });
 }
 
 }  // namespace braid::serving

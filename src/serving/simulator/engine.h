@@ -73,6 +73,8 @@ class Engine {
   void end_compute();
   void end_step();
   void emit_token(Run& run);
+  void add_gap(const RequestRecord& record, int64_t gap_us);
+  void add_open_gap(const RequestRecord& record);
   void forget_finished();
   void retry_or_give_up();
   void take_sample();
@@ -98,6 +100,7 @@ class Engine {
   bool in_step_ = false;
   bool computing_ = false;
   bool wake_is_due_ = false;
+  bool retry_is_due_ = false;
   uint32_t waited_for_ = 0;  // copies
   uint32_t idle_tries_ = 0;
   int64_t step_us_;  // of the last step

@@ -21,6 +21,7 @@ Decision Engine::decide() {
   view.free_blocks = memory_.available_blocks();
   view.host_free_blocks = memory_.table().host().free_count();
   view.block_bytes = block_bytes_;
+  view.block_tokens = config_.model.kv.block_tokens;
   view.max_running = std::min(config_.max_running, config_.token_budget);
   const auto left = [&](double gbps, Direction direction) {
     const uint64_t budget = bytes_in_step(gbps);
@@ -34,7 +35,7 @@ Decision Engine::decide() {
 
 // A request that waits looks as before, and so does one whose blocks are all on the host; but where
 // prefixes are shared, blocks come and go. There those requests that came first are looked at in
-// each step, the others in turns.
+// each step, the others in turns. What past requests tell changes for all.
 void Engine::look() {
   const bool shares = workload_.chunk_tokens > 0;
   for (size_t index = 0; index < active_.size(); ++index) {
@@ -46,6 +47,7 @@ void Engine::look() {
     const bool is_due =
         shares && (is_away || index < kTurns || index % kTurns == record_.steps % kTurns);
     if (view.state != run.state || !(waits || is_away) || is_due) view = view_of(active_[index]);
+    view.expected_tokens = lengths_.expected(run.generated);
   }
 }
 
@@ -70,7 +72,6 @@ RequestView Engine::view_of(RequestId id) {
   view.context_tokens = run.target();
   view.generated_tokens = run.generated;
   view.output_tokens = run.request->output_tokens;
-  view.expected_tokens = lengths_.expected(run.generated);
   view.length_rank = run.request->length_rank;
   switch (run.state) {
     case RequestState::kWaiting: {
@@ -112,6 +113,11 @@ void Engine::take_sample() {
   record_.timeline.push_back(sample);
 }
 
+void Engine::add_open_gap(const RequestRecord& record) {
+  const int64_t open_us = open_gap_us(record, record_.end_us);
+  if (open_us > record.slo.tbt_us) add_gap(record, open_us);
+}
+
 RunResult Engine::finish() {
   RunResult result;
   record_.end_us = now_us();
@@ -121,6 +127,7 @@ RunResult Engine::finish() {
     const bool is_paused = run.record.end_us == kNever && (run.state == RequestState::kRotary ||
                                                            run.state == RequestState::kLoading);
     if (is_paused) run.record.paused_us += record_.end_us - run.paused_since_us;
+    add_open_gap(run.record);
     record_.requests.push_back(run.record);
   }
   for (unsigned thousandth = 1; thousandth < 1000; ++thousandth)

@@ -177,27 +177,32 @@ bool Memory::begin_save(kv::BlockId id, Blocks& saves) {
   return true;
 }
 
-// Full blocks are saved in the order of their tokens, and stay saved.
+// Full blocks are saved in the order of their tokens, and stay saved. Only among chunks a later one
+// may be saved before an earlier one, which was forgotten and came again.
+uint32_t Memory::unsaved_blocks(Sequence& sequence, uint32_t tokens) const {
+  const auto is_unsaved = [&](uint32_t index) {
+    const BlockState state = table_.find(sequence.blocks[index])->state;
+    return state == BlockState::kDirty || state == BlockState::kSealed;
+  };
+  while (sequence.saved < sequence.sealed && !is_unsaved(sequence.saved)) ++sequence.saved;
+  const uint32_t shared = chunk_blocks(sequence);
+  uint32_t unsaved = blocks_of(tokens) - std::max(sequence.saved, shared);
+  for (uint32_t index = sequence.saved; index < shared; ++index) unsaved += is_unsaved(index);
+  return unsaved;
+}
+
 Memory::Shares Memory::shares(Sequence& sequence, uint32_t tokens, const Chunks& chunks) const {
   Shares shares;
   shares.freed = static_cast<uint32_t>(sequence.blocks.size()) - chunk_blocks(sequence);
   for (uint32_t index = 0; index < sequence.shared_chunks; ++index)
     if (prefixes_.is_used_by_one(chunks[index])) shares.freed += prefixes_.blocks_per_chunk();
-  sequence.saved = std::max(sequence.saved, chunk_blocks(sequence));
-  while (sequence.saved < sequence.sealed &&
-         table_.find(sequence.blocks[sequence.saved])->state != BlockState::kSealed)
-    ++sequence.saved;
-  shares.unsaved = blocks_of(tokens) - std::min(blocks_of(tokens), sequence.saved);
+  shares.unsaved = unsaved_blocks(sequence, tokens);
   return shares;
 }
 
 bool Memory::pause(Sequence& sequence, uint32_t tokens, const Chunks& chunks, Blocks& saves) {
   const uint32_t kept = blocks_of(tokens);
-  uint32_t unsaved = 0;
-  for (uint32_t index = 0; index < kept; ++index) {
-    const BlockState state = table_.find(sequence.blocks[index])->state;
-    unsaved += state == BlockState::kDirty || state == BlockState::kSealed;
-  }
+  const uint32_t unsaved = unsaved_blocks(sequence, tokens);
   while (table_.host().free_count() < unsaved)
     if (!prefixes_.forget_one()) return false;
   for (uint32_t index = kept; index < sequence.blocks.size(); ++index) {

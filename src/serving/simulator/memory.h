@@ -14,9 +14,9 @@ namespace braid::serving {
 /// The blocks of one request, in the order of its tokens.
 struct Sequence {
   std::vector<kv::BlockId> blocks;
-  uint32_t sealed = 0;         ///< full blocks, from the front
-  uint32_t saved = 0;          ///< of them, those known to be on the host or on their way there
-  uint32_t left = 0;           ///< paused: so many from the front, behind the chunks, have left
+  uint32_t sealed = 0;  ///< full blocks, from the front
+  uint32_t saved = 0;   ///< of them, those at the front known to be on the host or on their way
+  uint32_t left = 0;    ///< paused: so many from the front, behind the chunks, have left
   uint32_t shared_chunks = 0;  ///< chunks of the prefix cache, from the front
   bool in_use = false;
 };
@@ -88,6 +88,7 @@ class Memory {
   bool make_free(uint32_t slots);
   bool begin_save(kv::BlockId id, Blocks& saves);
   void end_use(Sequence& sequence, const Chunks& chunks);
+  uint32_t unsaved_blocks(Sequence& sequence, uint32_t tokens) const;
   uint32_t blocks_of(uint32_t tokens) const { return (tokens + block_tokens_ - 1) / block_tokens_; }
   uint32_t chunk_blocks(const Sequence& sequence) const {
     return sequence.shared_chunks * prefixes_.blocks_per_chunk();

@@ -12,6 +12,9 @@
 namespace braid::serving {
 namespace {
 
+constexpr int64_t kDayUs = 86'400'000'000;
+constexpr int64_t kMostDays = 50;  // half of what picoseconds count to
+
 std::string gigabytes(double bytes) {
   return std::to_string(static_cast<int64_t>(bytes / 1e9)) + " GB";
 }
@@ -19,6 +22,11 @@ std::string gigabytes(double bytes) {
 Status check_requests(const Model& model, uint32_t gpu_blocks, const Workload& workload) {
   for (size_t id = 0; id < workload.requests.size(); ++id) {
     const Request& request = workload.requests[id];
+    if (request.arrival_us > kMostDays * kDayUs)
+      return Status::error("request " + std::to_string(id) + " comes after " +
+                               std::to_string(request.arrival_us / kDayUs) +
+                               " days, and virtual time ends after " + std::to_string(kMostDays),
+                           "Leave it out, or give a higher rate");
     const uint32_t blocks =
         model.blocks_of(uint64_t{request.prompt_tokens} + request.output_tokens);
     if (blocks > gpu_blocks)
