@@ -29,8 +29,7 @@ ContextRegistry::ContextRegistry(const cuda::Driver& driver, const Options& opti
       planner_(planner),
       peers_(peers),
       notify_(notify),
-      every_gpu_(relays.gpu_count() < kMostGpus ? gpu_bit(relays.gpu_count()) - 1 : kEveryGpu),
-      seen_primaries_(static_cast<size_t>(relays.gpu_count()), false) {}
+      every_gpu_(relays.gpu_count() < kMostGpus ? gpu_bit(relays.gpu_count()) - 1 : kEveryGpu) {}
 
 template <typename Visit>
 void ContextRegistry::for_each_target(const Visit& visit) {
@@ -49,8 +48,8 @@ bool drain(Target& target, steady_clock::time_point deadline) {
   return true;
 }
 
-void end(Target& target, steady_clock::time_point deadline, bool context_lives) {
-  if (drain(target, deadline))
+void end(Target& target, bool is_drained, bool context_lives) {
+  if (is_drained)
     target.close(context_lives);
   else
     target.abandon();
@@ -62,13 +61,26 @@ ContextRegistry::~ContextRegistry() {
   const std::unique_lock lock(mutex_);
   const cuda::RelaxedCapture relaxed(driver_);
   const auto deadline = steady_clock::now() + kDrainLimit;
-  for_each_target([&](Target& target) { end(target, deadline, true); });
+  for_each_target([&](Target& target) { end(target, drain(target, deadline), true); });
   for (const auto& entry : entries_) {
     if (entry->target == nullptr) unload_kernels(*entry);
     if (entry->is_held) driver_.cuDevicePrimaryCtxRelease(entry->where.device);
   }
   entries_.clear();
+  free_spare_memory();
   open_relays_.clear();
+}
+
+// In a relay's context: in none the driver would refuse to unregister memory.
+void ContextRegistry::free_spare_memory() {
+  if (open_relays_.empty()) return;
+  if (std::all_of(open_relays_.begin(), open_relays_.end(),
+                  [](const auto& relay) { return relay->is_idle(); })) {
+    const cuda::ScopedContext scope(driver_, open_relays_.front()->context());
+    spare_.clear();
+  } else {
+    spare_.abandon();
+  }
 }
 
 // Keeps an error for `problems`, and passes it on.
@@ -133,151 +145,169 @@ bool ContextRegistry::restore_buffers() {
 }
 
 // A GPU that is wanted since `open_next_relay` found nothing is not ready, unless its relays are
-// open. The lock is free while a target is opened: copies of other GPUs go on, and a context may
-// go.
+// open.
 void ContextRegistry::open_targets() {
   const cuda::RelaxedCapture relaxed(driver_);
-  std::unique_lock lock(mutex_);
+  Lock lock(mutex_);
   const GpuSet wanted = requested_.load(std::memory_order_acquire);
   const GpuSet tried = open_relays() | refused_;
   GpuSet ready = 0;
   for (int gpu = 0; gpu < relays_.gpu_count(); ++gpu)
     if ((wanted & gpu_bit(gpu)) != 0 && (relays_.of(gpu) & ~tried) == 0) ready |= gpu_bit(gpu);
   while (Entry* entry = next_without_target(ready)) {
-    const ProgramContext where = entry->where;
-    const uint64_t number = entry->number;
-    const std::vector<Relay*> relays = relays_for(where);
-    lock.unlock();
-    auto target = Target::open(driver_, options_, planner_, contention_, where, relays);
-    lock.lock();
-    entry = find(where.context);
-    if (entry != nullptr && entry->number == number) (void)install(*entry, std::move(target));
+    const Busy busy(*entry);
+    (void)open_target(lock, *entry);
   }
   ready_.store(ready, std::memory_order_release);
 }
 
 ContextRegistry::Entry* ContextRegistry::next_without_target(GpuSet gpus) const {
   for (const auto& entry : entries_)
-    if ((gpus & gpu_bit(entry->where.gpu)) != 0 && entry->target == nullptr && !entry->is_refused)
+    if ((gpus & gpu_bit(entry->where.gpu)) != 0 && entry->target == nullptr && !entry->is_refused &&
+        !entry->is_busy && !entry->is_ending)
       return entry.get();
   return nullptr;
 }
 
-// What fails is in problems_ too.
-Status ContextRegistry::install(Entry& entry, Result<std::unique_ptr<Target>> opened) {
-  entry.is_refused = !opened.ok();
-  if (opened.ok()) {
-    entry.target = std::move(opened).value();
+// The lock is free meanwhile: copies of other GPUs go on. What fails is in problems_ too.
+Status ContextRegistry::open_target(Lock& lock, Entry& entry) {
+  const ProgramContext& where = entry.where;
+  std::vector<Relay*> relays = open_relays_for(where.gpu);
+  lock.unlock();
+  std::erase_if(relays,
+                [&](const Relay* relay) { return relay->reach(where.context) != CUDA_SUCCESS; });
+  auto target =
+      Target::open(driver_, options_, planner_, contention_, spare_, where, std::move(relays));
+  lock.lock();
+  entry.is_refused = !target.ok();
+  if (!entry.is_refused) {
+    entry.target = std::move(target).value();
     return {};
   }
-  return note(Status::error(opened.status().message() + ". Copies of GPU " +
-                            std::to_string(entry.where.gpu) + " stay native"));
+  return note(Status::error(target.status().message() + ". Copies of GPU " +
+                            std::to_string(where.gpu) + " stay native"));
 }
 
-// The open relays that reach the target, in order of preference: when few paths suffice, those of
-// the target's own socket cross nothing shared.
-std::vector<Relay*> ContextRegistry::relays_for(const ProgramContext& target) {
-  std::vector<Relay*> reaching;
+// In order of preference: when few paths suffice, those of the target's own socket cross nothing
+// shared.
+std::vector<Relay*> ContextRegistry::open_relays_for(int gpu) const {
+  std::vector<Relay*> relays;
   for (const auto& relay : open_relays_)
-    if ((relays_.of(target.gpu) & gpu_bit(relay->gpu())) != 0 &&
-        relay->reach(target.context) == CUDA_SUCCESS)
-      reaching.push_back(relay.get());
-  std::stable_partition(reaching.begin(), reaching.end(), [&](const Relay* relay) {
-    return relays_.are_neighbours(relay->gpu(), target.gpu);
+    if ((relays_.of(gpu) & gpu_bit(relay->gpu())) != 0) relays.push_back(relay.get());
+  std::stable_partition(relays.begin(), relays.end(), [&](const Relay* relay) {
+    return relays_.are_neighbours(relay->gpu(), gpu);
   });
-  return reaching;
+  return relays;
 }
 
 // ---- Contexts come ----
 
-// Cheap, and beside copies of other threads: most calls bring nothing new.
-bool ContextRegistry::has_new_context(CUcontext context) {
+bool ContextRegistry::has(CUcontext context) {
   const std::shared_lock lock(mutex_);
-  if (context != nullptr && find(context) == nullptr) return true;
-  for (int gpu = 0; gpu < relays_.gpu_count(); ++gpu)
-    if (!seen_primaries_[static_cast<size_t>(gpu)] &&
-        cuda::has_primary_context(driver_, relays_.device(gpu)))
-      return true;
-  return false;
+  return find(context) != nullptr;
 }
 
 Status ContextRegistry::add(CUcontext context) {
-  if (!has_new_context(context)) return {};
+  if (has(context)) return {};
   const cuda::RelaxedCapture relaxed(driver_);
-  cuda::ScopedContext scope(driver_);
-  const std::unique_lock lock(mutex_);
-  const Status status = add_active_primaries();
-  if (!status.ok() || context == nullptr || find(context) != nullptr) return status;
   CUdevice device = 0;
-  CUresult asked = scope.enter(context);
-  if (asked == CUDA_SUCCESS) asked = driver_.cuCtxGetDevice(&device);
-  BRAID_TRY(driver_.check(asked, "asking a context for its GPU"));
-  const int gpu = relays_.gpu_of(device);
-  return gpu >= 0 ? add_entry(gpu, context, false) : Status::error("a context is of no known GPU");
-}
-
-Status ContextRegistry::add_active_primaries() {
-  Status first;
-  for (int gpu = 0; gpu < relays_.gpu_count(); ++gpu) {
-    if (seen_primaries_[static_cast<size_t>(gpu)]) continue;
-    const CUdevice device = relays_.device(gpu);
-    CUcontext context = nullptr;
-    if (!cuda::has_primary_context(driver_, device) ||
-        driver_.cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS)
-      continue;
-    seen_primaries_[static_cast<size_t>(gpu)] = true;
-    if (find(context) != nullptr) {
-      driver_.cuDevicePrimaryCtxRelease(device);
-      continue;
-    }
-    const Status status = add_entry(gpu, context, true);
-    if (!status.ok() && first.ok()) first = status;
-  }
-  return first;
-}
-
-// A context in which the kernels cannot be loaded is a target all the same: contiguous copies need
-// none.
-Status ContextRegistry::add_entry(int gpu, CUcontext context, bool is_held) {
-  auto entry = std::make_unique<Entry>();
-  entry->number = ++entry_count_;
-  entry->where = {context, relays_.device(gpu), gpu, relays_.neighbours_of(gpu), {}};
-  entry->is_held = is_held;
   {
     const cuda::ScopedContext scope(driver_, context);
-    auto kernels = load_pull_kernels(driver_, options_, entry->where.device, gpu);
-    if (kernels.ok())
-      entry->where.kernels = kernels.value();
-    else
-      (void)note(Status::error(kernels.status().message() + ". Batches stay native there"));
+    CUresult asked = scope.status();
+    if (asked == CUDA_SUCCESS) asked = driver_.cuCtxGetDevice(&device);
+    BRAID_TRY(driver_.check(asked, "asking a context for its GPU"));
   }
+  const int gpu = relays_.gpu_of(device);
+  if (gpu < 0) return Status::error("a context is of no known GPU");
+  Lock lock(mutex_);
+  Entry* const entry = find(context) == nullptr ? &make_entry(gpu, context, false) : nullptr;
+  lock.unlock();
+  return entry != nullptr ? load_and_open(*entry) : Status();
+}
+
+// Cheap, and beside copies of other threads: most calls bring nothing new.
+Status ContextRegistry::add_primary(int gpu) {
+  if (gpu < 0) return {};
+  const CUdevice device = relays_.device(gpu);
+  const auto is_seen = [&] { return (seen_primaries_ & gpu_bit(gpu)) != 0; };
+  {
+    const std::shared_lock lock(mutex_);
+    if (is_seen()) return {};
+  }
+  CUcontext context = nullptr;
+  if (!cuda::has_primary_context(driver_, device) ||
+      driver_.cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS)
+    return {};
+  const cuda::RelaxedCapture relaxed(driver_);
+  Lock lock(mutex_);
+  const bool is_new = !is_seen() && find(context) == nullptr;
+  seen_primaries_ |= gpu_bit(gpu);
+  Entry* entry = is_new ? &make_entry(gpu, context, true) : nullptr;
+  lock.unlock();
+  if (entry != nullptr) return load_and_open(*entry);
+  driver_.cuDevicePrimaryCtxRelease(device);
+  return {};
+}
+
+ContextRegistry::Entry& ContextRegistry::make_entry(int gpu, CUcontext context, bool is_held) {
+  auto entry = std::make_unique<Entry>();
+  entry->where = {context, relays_.device(gpu), gpu, relays_.neighbours_of(gpu), {}};
+  entry->is_held = is_held;
   entries_.push_back(std::move(entry));
-  if (!is_ready(gpu)) return {};
-  const ProgramContext& where = entries_.back()->where;
-  return install(*entries_.back(),
-                 Target::open(driver_, options_, planner_, contention_, where, relays_for(where)));
+  return *entries_.back();
+}
+
+// The driver may wait for the context's streams. A context in which the kernels cannot be loaded is
+// a target all the same: contiguous copies need none.
+Status ContextRegistry::load_and_open(Entry& entry) {
+  const ProgramContext& where = entry.where;
+  Lock lock(mutex_, std::defer_lock);
+  const Busy busy(entry);  // ends before the lock: `open_targets` misses nobody
+  auto kernels = [&] {
+    const cuda::ScopedContext scope(driver_, where.context);
+    return load_pull_kernels(driver_, options_, where.device, where.gpu);
+  }();
+  lock.lock();
+  if (kernels.ok())
+    entry.where.kernels = kernels.value();
+  else
+    (void)note(Status::error(kernels.status().message() + ". Batches stay native there"));
+  return is_ready(where.gpu) && !entry.is_ending ? open_target(lock, entry) : Status();
 }
 
 // ---- Contexts go ----
 
 void ContextRegistry::forget(CUcontext context, End how) {
-  const std::unique_lock lock(mutex_);
-  const auto at = std::find_if(entries_.begin(), entries_.end(), [context](const auto& entry) {
-    return entry->where.context == context;
-  });
-  if (at == entries_.end()) return;
-  const std::unique_ptr<Entry> entry = std::move(*at);
-  entries_.erase(at);
+  Lock lock(mutex_);
+  Entry* const found = find(context);
+  if (found == nullptr) return;
+  found->is_ending = true;  // nobody else finds it from now on
+  lock.unlock();
   const cuda::RelaxedCapture relaxed(driver_);
-  if (entry->target != nullptr) {
-    // What dies with its context is left to it: to give it back might wait for the program.
-    end(*entry->target, steady_clock::now() + kDrainLimit, how == End::kReleased);
-    entry->target->add_counts(forgotten_);
-  }
-  if (entry->target == nullptr && how == End::kReleased) unload_kernels(*entry);
+  while (found->is_busy) std::this_thread::sleep_for(kDrainStep);
+  const bool is_drained =
+      found->target == nullptr || drain(*found->target, steady_clock::now() + kDrainLimit);
+  lock.lock();
+  const std::unique_ptr<Entry> entry = take(*found);
+  if (entry->target != nullptr) entry->target->add_counts(forgotten_);
+  lock.unlock();
+  // What dies with its context is left to it: to give it back might wait for the program.
+  if (entry->target != nullptr)
+    end(*entry->target, is_drained, how == End::kReleased);
+  else if (how == End::kReleased)
+    unload_kernels(*entry);
   if (!entry->is_held) return;
-  seen_primaries_[static_cast<size_t>(entry->where.gpu)] = false;
   driver_.cuDevicePrimaryCtxRelease(entry->where.device);
+  lock.lock();
+  seen_primaries_ &= ~gpu_bit(entry->where.gpu);
+}
+
+std::unique_ptr<ContextRegistry::Entry> ContextRegistry::take(Entry& entry) {
+  const auto at = std::find_if(entries_.begin(), entries_.end(),
+                               [&](const auto& one) { return one.get() == &entry; });
+  std::unique_ptr<Entry> taken = std::move(*at);
+  entries_.erase(at);
+  return taken;
 }
 
 // Of a context that has not become a target, which unloads its own.
@@ -291,7 +321,7 @@ void ContextRegistry::unload_kernels(Entry& entry) {
 
 ContextRegistry::Entry* ContextRegistry::find(CUcontext context) {
   for (const auto& entry : entries_)
-    if (entry->where.context == context) return entry.get();
+    if (entry->where.context == context && !entry->is_ending) return entry.get();
   return nullptr;
 }
 

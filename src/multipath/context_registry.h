@@ -4,8 +4,9 @@
 // relays: a worker that copies to one GPU has no context of braid's there (but for
 // BRAID_OPENING=wait).
 //
-// Threads: any. One lock, which copies only try (`find_target`): while another thread adds or
-// forgets a context, copies are native. It is free while the driver makes a relay's context.
+// Threads: any. One short lock, which copies only try (`find_target`). It is free while the driver
+// makes a relay's context, loads code into a context of the program's, or waits for one that ends:
+// whoever adds or forgets a context holds up nobody who has another.
 #pragma once
 
 #include <atomic>
@@ -58,9 +59,14 @@ class ContextRegistry {
     kReleased,   ///< when nobody holds it any more: braid lets go of it too
   };
 
-  /// Engine::add_context, and Engine::forget_context and release_context.
+  /// Engine::add_context, of one context; Engine::add_primary. Nothing if there is none, or it is
+  /// known.
   Status add(CUcontext context);
+  Status add_primary(int gpu);
+  /// Engine::forget_context and release_context. Waits for a thread that is adding the context.
   void forget(CUcontext context, End how);
+  /// The context is known.
+  bool has(CUcontext context);
 
   /// A target that stays as long as this lives; else null and why.
   struct FoundTarget {
@@ -92,24 +98,39 @@ class ContextRegistry {
   // A context of the program's.
   struct Entry {
     ProgramContext where;
-    uint64_t number = 0;      // handles are used again
-    bool is_held = false;     // braid has retained the primary context
-    bool is_refused = false;  // no target could be opened
+    bool is_held = false;             // braid has retained the primary context
+    bool is_refused = false;          // no target could be opened
+    bool is_ending = false;           // it has been forgotten
+    std::atomic<bool> is_busy{true};  // a thread loads its kernels or opens its target
     std::unique_ptr<Target> target;
   };
 
-  bool has_new_context(CUcontext context);
-  Status add_active_primaries();
-  Status add_entry(int gpu, CUcontext context, bool is_held);
+  // An entry that a thread works on without the lock. It stays where it is: `forget` waits.
+  class Busy {
+   public:
+    explicit Busy(Entry& entry) : entry_(entry) { entry_.is_busy = true; }
+    ~Busy() { entry_.is_busy = false; }
+    Busy(const Busy&) = delete;
+    Busy& operator=(const Busy&) = delete;
+
+   private:
+    Entry& entry_;
+  };
+
+  using Lock = std::unique_lock<std::shared_mutex>;
+  Entry& make_entry(int gpu, CUcontext context, bool is_held);
+  Status load_and_open(Entry& entry);
   Entry* next_without_target(GpuSet gpus) const;
-  Status install(Entry& entry, Result<std::unique_ptr<Target>> opened);
+  Status open_target(Lock& lock, Entry& entry);
+  std::unique_ptr<Entry> take(Entry& entry);
   void unload_kernels(Entry& entry);
+  void free_spare_memory();
   GpuSet to_open() const;      // relays
   GpuSet open_relays() const;  // with the lock, or in the thread that opens
   bool is_ready(int gpu) const {
     return (ready_.load(std::memory_order_acquire) & gpu_bit(gpu)) != 0;
   }
-  std::vector<Relay*> relays_for(const ProgramContext& target);
+  std::vector<Relay*> open_relays_for(int gpu) const;
   Entry* find(CUcontext context);
   Status note(Status status);
   template <typename Visit>
@@ -129,11 +150,11 @@ class ContextRegistry {
   std::shared_mutex mutex_;       // guards all below
   std::vector<std::unique_ptr<Relay>> open_relays_;
   std::vector<std::unique_ptr<Entry>> entries_;
-  uint64_t entry_count_ = 0;
-  std::vector<bool> seen_primaries_;  // by GPU: its active primary context has been dealt with
+  GpuSet seen_primaries_ = 0;  // whose active primary contexts have been dealt with
   std::vector<std::string> problems_;
   PathCounts forgotten_;  // counts of targets that are gone
   LinkContention contention_{peers_};
+  SpareMemory spare_{driver_};  // has a lock of its own
 };
 
 }  // namespace braid::multipath

@@ -40,6 +40,15 @@ Result<std::unique_ptr<Engine>> Engine::create(const cuda::Driver& driver, const
   return std::unique_ptr<Engine>(new Engine(driver, options, std::move(relays), costs, notify));
 }
 
+Status Engine::add_context(CUcontext context) {
+  if (!may_relay()) return {};
+  if (context != nullptr) return registry_.add(context);
+  Status first;
+  for (int gpu = 0; gpu < relays_.gpu_count(); ++gpu)
+    if (const Status status = registry_.add_primary(gpu); first.ok()) first = status;
+  return first;
+}
+
 void Engine::forget(CUcontext context, ContextRegistry::End how) {
   const cuda::RelaxedCapture relaxed(driver_);
   stager_.forget_context(context);

@@ -70,11 +70,17 @@ class Engine {
 
   ~Engine();  ///< waits for transfers in flight, then gives everything back
 
-  /// Makes `context` (null: none) and every primary context that has become active known: loads
-  /// the kernels there, and makes it a target, at once or when the relays are open. Call it when
-  /// the context has just been made: the driver waits for all of the context's streams to load
-  /// code, and lets nobody enqueue anything there meanwhile. Cheap when there is nothing new.
-  Status add_context(CUcontext context) { return may_relay() ? registry_.add(context) : Status(); }
+  /// Makes `context` known: loads the kernels there, and makes it a target, at once or when the
+  /// relays are open. Null: every primary context that is active. Call it when the context has just
+  /// been made: the driver waits for all of the context's streams to load code, and lets nobody
+  /// enqueue anything there meanwhile. Calls for other contexts go on. Cheap when there is nothing
+  /// new.
+  Status add_context(CUcontext context);
+  /// The same of one GPU's primary context, if it is active; braid holds it until it is forgotten.
+  Status add_primary(CUdevice device) {
+    return may_relay() ? registry_.add_primary(relays_.gpu_of(device)) : Status();
+  }
+  bool knows_context(CUcontext context) { return registry_.has(context); }
 
   /// Call before `context` is destroyed or reset, by whomever: braid stops using it, and forgets
   /// what it owned there.

@@ -1,23 +1,6 @@
 #include "multipath/list_ring.h"
 
-#include "base/try.h"
-
 namespace braid::multipath {
-namespace {
-
-// 8 MB: 3 GB in slices of 64 KB, and 380,000 segments, in flight to one GPU. Larger batches take
-// larger slices, or are native.
-constexpr size_t kLists = (8 << 20) / sizeof(cuda::SliceList);
-
-}  // namespace
-
-Result<std::unique_ptr<ListRing>> ListRing::open(const cuda::Driver& driver) {
-  BRAID_LET(memory, cuda::RegisteredMemory::open(driver, kLists * sizeof(cuda::SliceList),
-                                                 "the lists of batches"));
-  return std::unique_ptr<ListRing>(new ListRing(std::move(memory)));
-}
-
-size_t ListRing::capacity() { return kLists; }
 
 void ListRing::reclaim() {
   while (reservation_count_ != 0) {

@@ -13,8 +13,6 @@
 #include <optional>
 #include <span>
 
-#include "base/status.h"
-#include "cuda/driver.h"
 #include "cuda/kernels/pull.h"
 #include "cuda/registered_memory.h"
 #include "multipath/transfer_state.h"
@@ -23,11 +21,16 @@ namespace braid::multipath {
 
 class ListRing {
  public:
-  /// Registers the memory in the current context. Allocates.
-  static Result<std::unique_ptr<ListRing>> open(const cuda::Driver& driver);
-
+  /// 8 MB: 3 GB in slices of 64 KB, and 380,000 segments, in flight to one GPU. Larger batches take
+  /// larger slices, or are native.
+  static constexpr uint64_t kSizeBytes = 8 << 20;
   /// The most lists that one batch can have.
-  static size_t capacity();
+  static constexpr size_t kLists = kSizeBytes / sizeof(cuda::SliceList);
+
+  /// In memory of kSizeBytes.
+  explicit ListRing(std::unique_ptr<cuda::RegisteredMemory> memory) : memory_(std::move(memory)) {}
+  /// Nothing reads it any more. The ring is not used after this.
+  std::unique_ptr<cuda::RegisteredMemory> take_memory() { return std::move(memory_); }
 
   /// Room for `count` lists, valid until the next call; empty when earlier transfers still hold
   /// too much.
@@ -54,7 +57,6 @@ class ListRing {
   };
   static constexpr size_t kMostLost = 16;  // with more, batches are native
 
-  explicit ListRing(std::unique_ptr<cuda::RegisteredMemory> memory) : memory_(std::move(memory)) {}
   void reclaim();
   std::optional<size_t> fit(Range room, size_t count) const;
   cuda::SliceList* lists() const { return static_cast<cuda::SliceList*>(memory_->data()); }

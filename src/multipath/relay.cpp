@@ -182,17 +182,29 @@ bool Relay::is_congested(Direction direction, uint64_t now_ns) {
   return health_.is_congested(direction, now_ns);
 }
 
-// The memory is freed behind the lock: the driver may take its time.
+// To free memory, the driver waits for all that is under way in the context, and holds its lock
+// meanwhile. So this takes every channel: no transfer begins here until the memory is free.
 uint64_t Relay::release_buffers() {
   CUdeviceptr buffers = 0;
   {
     const std::lock_guard lock(mutex_);
     if (!is_idle_locked()) return 0;
     buffers = buffers_.exchange(0);
+    if (buffers == 0) return 0;
+    mark_channels_acquired(true);
   }
-  const cuda::ScopedContext scope(driver_, context_);
-  if (buffers == 0 || scope.status() != CUDA_SUCCESS) return 0;
-  return driver_.cuMemFree(buffers) == CUDA_SUCCESS ? buffers_size_bytes() : 0;
+  CUresult freed;
+  {
+    const cuda::ScopedContext scope(driver_, context_);
+    freed = scope.status() == CUDA_SUCCESS ? driver_.cuMemFree(buffers) : scope.status();
+  }
+  const std::lock_guard lock(mutex_);
+  mark_channels_acquired(false);
+  return freed == CUDA_SUCCESS ? buffers_size_bytes() : 0;
+}
+
+void Relay::mark_channels_acquired(bool are_acquired) {
+  for (size_t i = 0; i < channel_count_; ++i) channels_[i].is_acquired = are_acquired;
 }
 
 // Nobody uses the buffers that are not there.

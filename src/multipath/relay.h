@@ -113,7 +113,8 @@ class Relay {
   /// Staged copies pass through the buffers; kernels and direct copies need none.
   bool has_buffers() const { return buffers_ != 0; }
   /// Frees the buffers, if no transfer is under way here: the bytes that the GPU has more. The
-  /// context stays, since to end it would wait for streams of the program's.
+  /// context stays, since to end it would wait for streams of the program's. Meanwhile transfers go
+  /// by other paths.
   uint64_t release_buffers();
   /// Allocates them again, if 1 GiB stays free beside them.
   Status restore_buffers();
@@ -139,6 +140,7 @@ class Relay {
   Status make_buffers();
   uint64_t buffers_size_bytes() const { return buffer_bytes_ * copy_channel_count_; }
   bool is_idle_locked() const;
+  void mark_channels_acquired(bool are_acquired);  // of an idle relay
   Status make_channel(Channel& channel, Words& words, size_t index);
   Words* words() const { return static_cast<Words*>(words_->data()); }
 

@@ -37,21 +37,24 @@ struct Target::Submission {
 };
 
 Target::Target(const cuda::Driver& driver, const Options& options, const Planner& planner,
-               LinkContention& contention, const ProgramContext& where, std::vector<Relay*> relays)
+               LinkContention& contention, SpareMemory& spare, const ProgramContext& where,
+               std::vector<Relay*> relays)
     : driver_(driver),
       options_(options),
       planner_(planner),
       contention_(contention),
+      spare_(spare),
       where_(where),
       relays_(std::move(relays)),
       slot_(static_cast<uint32_t>(where.gpu) % cuda::kMaxPaths) {}
 
 Result<std::unique_ptr<Target>> Target::open(const cuda::Driver& driver, const Options& options,
                                              const Planner& planner, LinkContention& contention,
-                                             const ProgramContext& where,
+                                             SpareMemory& spare, const ProgramContext& where,
                                              std::vector<Relay*> relays) {
   relays.resize(std::min<size_t>(relays.size(), cuda::kMaxPaths - 1));
-  std::unique_ptr<Target> target(new Target(driver, options, planner, contention, where, relays));
+  std::unique_ptr<Target> target(
+      new Target(driver, options, planner, contention, spare, where, relays));  // owner: target
   if (relays.empty()) return target;
   // All in a context of braid's own: in the program's, somebody may hold the lock. In one with
   // nothing under way, if there is one: a stream more might wait for a channel that is held.
@@ -66,11 +69,10 @@ Result<std::unique_ptr<Target>> Target::open(const cuda::Driver& driver, const O
             cuda::SharedMemory::open(driver, where.gpu, relay_gpus,
                                      TransferPool::kBytes + LinkState::kSizeBytes, "transfers"));
   target->counters_ = std::move(counters);
-  BRAID_LET(words,
-            cuda::RegisteredMemory::open(driver, 2 * TransferPool::kBytes, "the transfers' words"));
+  BRAID_LET(words, spare.take(2 * TransferPool::kBytes, "the transfers' words"));
   target->words_ = std::move(words);
-  BRAID_LET(lists, ListRing::open(driver));
-  target->lists_ = std::move(lists);
+  BRAID_LET(lists, spare.take(ListRing::kSizeBytes, "the lists of batches"));
+  target->lists_ = std::make_unique<ListRing>(std::move(lists));
 
   const CUdeviceptr counters_at = target->counters_->address();
   target->transfers_ = std::make_unique<TransferPool>(counters_at, target->words_->data());
@@ -365,7 +367,7 @@ bool Target::reserve_lists(const Batch& batch, TransferState& state,
   const auto bound = [&] {
     return slice_list_bound(batch.segments().size(), bytes.size_bytes, bytes.slice_bytes);
   };
-  while (bound() > ListRing::capacity() && bytes.slice_bytes < kLargestBatchSliceBytes)
+  while (bound() > ListRing::kLists && bytes.slice_bytes < kLargestBatchSliceBytes)
     bytes.slice_bytes *= 2;
   const std::lock_guard lock(mutex_);
   room = lists_->reserve(bound());
@@ -431,23 +433,32 @@ void Target::close(bool context_lives) {
   free_memory();
 }
 
-// In a relay's context: in none the driver would refuse to unregister memory.
+// The counters are of no context: to free them waits for nobody. What a transfer that was retired
+// may yet use is left to it.
 void Target::free_memory() {
-  if (counters_ == nullptr) return;
-  const cuda::ScopedContext scope(driver_, relays_.front()->context());
-  lists_.reset();
-  words_.reset();
+  if (transfers_ == nullptr) return;
+  const auto& all = transfers_->transfers();
+  if (std::any_of(all.begin(), all.end(), [](const TransferState& state) { return state.retired; }))
+    return leave_memory();
+  transfers_.reset();
   counters_.reset();
+  spare_.give_back(std::move(words_));
+  spare_.give_back(lists_->take_memory());
+  lists_.reset();
+}
+
+void Target::leave_memory() {
+  lists_->abandon();
+  words_->abandon();
+  counters_->abandon();
+  transfers_.reset();
 }
 
 Target::~Target() { free_memory(); }
 
 void Target::abandon() {
   const std::lock_guard lock(mutex_);
-  if (transfers_ == nullptr) return;
-  lists_->abandon();
-  words_->abandon();
-  counters_->abandon();
+  if (transfers_ != nullptr) leave_memory();
 }
 
 }  // namespace braid::multipath

@@ -26,6 +26,7 @@
 #include "multipath/path_counts.h"
 #include "multipath/planner.h"
 #include "multipath/relay.h"
+#include "multipath/spare_memory.h"
 #include "multipath/transfer_state.h"
 
 namespace braid::multipath {
@@ -47,10 +48,10 @@ enum class Intent : bool {
 class Target {
  public:
   /// Allocates counters on the GPU and host memory, with no call in the program's context.
-  /// `planner`, `contention` and `relays` must outlive the target.
+  /// `planner`, `contention`, `spare` and `relays` must outlive the target.
   static Result<std::unique_ptr<Target>> open(const cuda::Driver& driver, const Options& options,
                                               const Planner& planner, LinkContention& contention,
-                                              const ProgramContext& where,
+                                              SpareMemory& spare, const ProgramContext& where,
                                               std::vector<Relay*> relays);
   ~Target();
 
@@ -74,10 +75,12 @@ class Target {
 
  private:
   void free_memory();
+  void leave_memory();
   struct Submission;  // what a submit works with
 
   Target(const cuda::Driver& driver, const Options& options, const Planner& planner,
-         LinkContention& contention, const ProgramContext& where, std::vector<Relay*> relays);
+         LinkContention& contention, SpareMemory& spare, const ProgramContext& where,
+         std::vector<Relay*> relays);
   void mark_warm(const Plan& chosen, uint64_t now_ns);
   bool are_kernels_blocked(uint64_t now_ns);
   YieldPolicy yield_policy_of(const Batch& batch) const;
@@ -106,6 +109,7 @@ class Target {
   const Options options_;
   const Planner& planner_;
   LinkContention& contention_;
+  SpareMemory& spare_;
   const ProgramContext where_;
   std::vector<Relay*> relays_;
   uint32_t slot_;  // of transfers of this GPU in its relays' LinkOccupancy

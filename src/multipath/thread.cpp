@@ -1,18 +1,14 @@
 #include "multipath/thread.h"
 
-#include <signal.h>
+#include "base/blocked_signals.h"
 
 namespace braid::multipath {
 
 bool Thread::start(void (*body)(void*), void* argument) {
   body_ = body;
   argument_ = argument;
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);  // inherited: signals are the program's
+  const BlockedSignals blocked;  // inherited
   has_started_ = pthread_create(&thread_, nullptr, run, this) == 0;
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return has_started_;
 }
 

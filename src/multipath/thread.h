@@ -1,5 +1,5 @@
-// A thread inside somebody else's process: it bears the library's name, and no signal is delivered
-// to it.
+// A thread inside somebody else's process: it bears the library's name, and the program's signals
+// are not delivered to it (base/blocked_signals.h).
 #pragma once
 
 #include <pthread.h>

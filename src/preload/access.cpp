@@ -3,7 +3,10 @@
 // when memory is allocated. None of this is on a copy's path, so it may allocate and lock.
 #include "preload/access.h"
 
+#include <pthread.h>
+
 #include <mutex>
+#include <new>
 #include <optional>
 #include <vector>
 
@@ -26,9 +29,14 @@ struct Ledger {
   bool is_granting = false;  // relays are open; what is made before is granted when they are
 };
 
+// A forked child, which may start CUDA for itself, begins anew: a lock that another thread held
+// meanwhile would stay locked there.
 Ledger& ledger() {
-  static Ledger& instance = *new Ledger;  // owner: the process, until its end
-  return instance;
+  static Ledger* const instance = [] {
+    pthread_atfork(nullptr, nullptr, [] { new (&ledger()) Ledger; });  // owner: as before
+    return new Ledger;  // owner: the process, until its end
+  }();
+  return *instance;
 }
 
 // With the ledger locked: the range or pool is there, and the program may have set its access.

@@ -74,13 +74,14 @@ void offer(Interception& call, const BatchArguments& batch) noexcept try {
     return;
   const auto direction = call.find_direction(batch.to[0], batch.from[0]);
   if (!direction) return;
-  std::vector<Segment>& segments = scratch_segments();
-  segments.reserve(batch.count);
+  std::vector<Segment>* segments = scratch_segments();
+  if (segments == nullptr) return call.give_up();
+  segments->reserve(batch.count);
   for (size_t i = 0; i < batch.count; ++i) {
     if (batch.sizes[i] == 0) return;
-    segments.push_back(segment_of(*direction, batch.to[i], batch.from[i], batch.sizes[i]));
+    segments->push_back(segment_of(*direction, batch.to[i], batch.from[i], batch.sizes[i]));
   }
-  Batch offered(*direction, segments, batch.stream);
+  Batch offered(*direction, *segments, batch.stream);
   for (size_t i = 0; i < batch.attribute_count; ++i)
     offered.spares_sms = offered.spares_sms || spares_sms(batch.attributes[i].flags);
   call.offer(offered);
@@ -122,7 +123,8 @@ void offer_boxes(Interception& call, const CUDA_MEMCPY3D_BATCH_OP* boxes, size_t
     return;
   const auto direction = call.find_direction(boxes[0].dst.op.ptr.ptr, boxes[0].src.op.ptr.ptr);
   if (!direction) return;
-  std::vector<Segment>& segments = scratch_segments();
+  std::vector<Segment>* segments = scratch_segments();
+  if (segments == nullptr) return call.give_up();
   bool is_sparing = false;
   for (size_t i = 0; i < count; ++i) {
     const CUDA_MEMCPY3D_BATCH_OP& op = boxes[i];
@@ -131,10 +133,10 @@ void offer_boxes(Interception& call, const CUDA_MEMCPY3D_BATCH_OP* boxes, size_t
       return;
     const Box box{end_of(op.dst, op.extent), end_of(op.src, op.extent), op.extent.width,
                   op.extent.height, op.extent.depth};
-    if (!append_rows(box, *direction, segments)) return;
+    if (!append_rows(box, *direction, *segments)) return;
     is_sparing = is_sparing || spares_sms(op.flags);
   }
-  Batch offered(*direction, segments, stream);
+  Batch offered(*direction, *segments, stream);
   offered.spares_sms = is_sparing;
   call.offer(offered);
 } catch (...) {

@@ -1,11 +1,16 @@
 #include "preload/contexts.h"
 
+#include <pthread.h>
+
 #include <cstdlib>
 #include <mutex>
+#include <new>
 #include <set>
 #include <string>
 #include <utility>
 
+#include "base/try.h"
+#include "cuda/scoped_context.h"
 #include "preload/helper.h"
 #include "preload/messages.h"
 #include "preload/primaries.h"
@@ -16,38 +21,60 @@ namespace braid::preload {
 namespace {
 
 // Never destroyed: threads of the program may still be here while the process exits.
-struct Contexts {
-  std::mutex lock;
-  std::set<CUcontext> made;  // by the program, and not yet destroyed
+class Contexts {
+ public:
+  void add(CUcontext context) {
+    const std::lock_guard hold(lock_);
+    made_.insert(context);
+  }
+  bool remove(CUcontext context) {
+    const std::lock_guard hold(lock_);
+    return made_.erase(context) != 0;
+  }
+
+ private:
+  std::mutex lock_;
+  std::set<CUcontext> made_;  // by the program, and not yet destroyed
 };
 
+// A forked child, which may start CUDA for itself, begins anew: a lock that another thread held
+// meanwhile would stay locked there.
 Contexts& contexts() {
-  static Contexts& instance = *new Contexts;  // owner: the process, until its end
-  return instance;
+  static Contexts* const instance = [] {
+    pthread_atfork(nullptr, nullptr, [] { new (&contexts()) Contexts; });  // owner: as before
+    return new Contexts;  // owner: the process, until its end
+  }();
+  return *instance;
 }
 
-// With primary contexts held, and the contexts locked. Null: the primary contexts that are active.
-void make_known(CUcontext context) {
-  multipath::Engine* open = engine();
-  if (open == nullptr) return;
-  const Status status = open->add_context(context);
+void say(const Status& status) {
   if (!status.ok()) say_once((status.message() + ". Copies there stay native").c_str());
 }
 
-// With primary contexts held. Of threads that race, one creates.
-void create_engine_once() noexcept try {
-  if (driver() == nullptr || state() != State::kIdle) return;
+void create(multipath::Engine*& created) {
   note_primaries();  // before braid holds any, or could seem to
-  if (!begin_creating()) return;
-  auto created = multipath::Engine::create(*driver(), options(), say_once);
-  if (!created.ok()) return give_engine_up(created.status().message().c_str());
-  for (const std::string& problem : created.value()->problems()) say_once(problem.c_str());
-  set_engine(std::move(created).value());
+  auto engine = multipath::Engine::create(*driver(), options(), say_once);
+  if (!engine.ok()) return give_engine_up(engine.status().message().c_str());
+  for (const std::string& problem : engine.value()->problems()) say_once(problem.c_str());
+  created = engine.value().get();
+  set_engine(std::move(engine).value());
   // Registered after the driver's own handlers, so it runs before them, while copies still move.
   std::atexit(report_at_exit);
   if (options().stats_interval_s != 0) start_helper();
-} catch (...) {
-  give_engine_up("out of memory while creating the engine");
+}
+
+// The engine, which the first thread creates, while the others wait. Null: there is none.
+multipath::Engine* created_engine() noexcept {
+  multipath::Engine* created = nullptr;
+  try {
+    if (driver() != nullptr && begin_creating()) create(created);
+  } catch (...) {
+    give_engine_up("out of memory while creating the engine");
+    return nullptr;
+  }
+  if (created != nullptr) adopt_primaries(*created);
+  wait_while_creating();
+  return engine();
 }
 
 }  // namespace
@@ -55,19 +82,18 @@ void create_engine_once() noexcept try {
 void context_made(CUcontext context) noexcept try {
   if (is_for_driver()) return;
   const ReentryGuard guard;
-  const auto primaries = hold_primaries();
-  create_engine_once();
-  Contexts& all = contexts();
-  const std::lock_guard hold(all.lock);
-  all.made.insert(context);
-  make_known(context);
+  multipath::Engine* open = created_engine();
+  contexts().add(context);
+  if (open != nullptr) say(open->add_context(context));
 } catch (...) {
 }
 
+void primary_made(CUdevice device) noexcept {
+  if (multipath::Engine* open = created_engine()) adopt_primary(*open, device);
+}
+
 bool forget_context(CUcontext context, Ending ending) noexcept try {
-  Contexts& all = contexts();
-  const std::lock_guard hold(all.lock);
-  const bool is_made = all.made.erase(context) != 0;
+  const bool is_made = contexts().remove(context);
   if (multipath::Engine* open = engine(); open != nullptr) {
     if (ending == Ending::kReleased)
       open->release_context(context);
@@ -80,22 +106,33 @@ bool forget_context(CUcontext context, Ending ending) noexcept try {
 }
 
 void take_back(CUcontext context, bool is_made) noexcept try {
-  const auto primaries = hold_primaries();
-  Contexts& all = contexts();
-  const std::lock_guard hold(all.lock);
-  if (is_made) all.made.insert(context);
-  make_known(is_made ? context : nullptr);
+  if (is_made) contexts().add(context);
+  multipath::Engine* open = engine();
+  if (open == nullptr) return;
+  if (is_made)
+    say(open->add_context(context));
+  else
+    adopt_primaries(*open);
 } catch (...) {
 }
 
-void create_engine() noexcept try {
-  if (state() != State::kIdle && state() != State::kOpen)
-    return;  // another thread creates it, or none
-  const auto primaries = hold_primaries();
-  create_engine_once();
-  const std::lock_guard hold(contexts().lock);
-  make_known(nullptr);
-} catch (...) {
+Status make_known(CUcontext context) {
+  multipath::Engine* open = engine();
+  if (context == nullptr && open != nullptr) adopt_primaries(*open);
+  if (context == nullptr || open == nullptr || open->knows_context(context)) return {};
+  CUdevice device = 0;
+  {
+    const cuda::ScopedContext scope(*driver(), context);
+    CUresult asked = scope.status();
+    if (asked == CUDA_SUCCESS) asked = driver()->cuCtxGetDevice(&device);
+    BRAID_TRY(driver()->check(asked, "asking a context for its GPU"));
+  }
+  // It may be the primary one.
+  return adopt_primary(*open, device) ? open->add_context(context) : Status();
+}
+
+void create_engine() noexcept {
+  if (multipath::Engine* open = created_engine()) adopt_primaries(*open);
 }
 
 }  // namespace braid::preload

@@ -4,16 +4,27 @@
 
 #include <cuda.h>
 
+#include "base/status.h"
+
 namespace braid::preload {
 
-/// Prepares the engine the first time, and makes the primary contexts known to it that have become
-/// active: call it, inside braid (state.h, ReentryGuard) and with a driver, when the program makes
-/// one.
+// Each prepares the engine the first time. A thread that comes while another does so waits for it:
+// what it has made is to be known before it can have a stream there.
+
+/// Makes the primary contexts known that have become active. Call it inside braid (state.h,
+/// ReentryGuard) and with a driver.
 void create_engine() noexcept;
 
-/// The same with a context that the program has just made. Call it before the program can hold a
-/// stream there: to load code waits for the context's streams.
+/// The program has just retained this GPU's; likewise.
+void primary_made(CUdevice device) noexcept;
+
+/// The program has just made a context. Call it before the program can hold a stream there: to load
+/// code waits for the context's streams.
 void context_made(CUcontext context) noexcept;
+
+/// A copy is to or from a context that the engine may not know: makes it known, unless it is
+/// ending. Null: the primary ones. Inside braid.
+Status make_known(CUcontext context);
 
 enum class Ending : bool {
   kDestroyed,  ///< whoever holds the context

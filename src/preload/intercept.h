@@ -44,7 +44,7 @@ class Interception {
   /// Its segments outlive the call.
   void offer(const multipath::Batch& batch) noexcept;
 
-  /// There is no memory to list the batch's segments with: the copy is native.
+  /// There is no room to list the batch's segments in: the copy is native.
   void give_up() noexcept { outcome_ = multipath::Verdict::kNotReady; }
 
   /// Makes the native copy, with these arguments, unless braid carries the copy. What the call

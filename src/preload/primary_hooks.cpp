@@ -1,6 +1,4 @@
 // The entry points of primary contexts.
-#include <mutex>
-
 #include "cuda/queries.h"
 #include "preload/binding.h"
 #include "preload/contexts.h"
@@ -12,76 +10,57 @@
 namespace braid::preload {
 namespace {
 
-void forget_primary(const Primaries& all, CUdevice device, Ending ending) {
-  if (engine() == nullptr) return;
-  if (CUcontext context = primary_context(all, device)) forget_context(context, ending);
-}
-
 using OnDevice = CUresult(CUdevice);
 
-CUresult retain(CUcontext* context, CUdevice device) try {
+CUresult retain(CUcontext* context, CUdevice device) {
   if (is_for_driver()) return forward(k_cuDevicePrimaryCtxRetain, context, device);
   const ReentryGuard guard;
-  Primaries& all = primaries();
   CUresult result = CUDA_SUCCESS;
   {
-    const std::lock_guard hold(all.lock);
-    Primaries::Held& held = all.held[device];  // first: afterwards nothing may fail
+    PrimaryRetain hold(device);
     result = forward(k_cuDevicePrimaryCtxRetain, context, device);
-    if (result == CUDA_SUCCESS) held = {held.count + 1, *context};
-    if (held.count == 0) all.held.erase(device);
+    if (result == CUDA_SUCCESS) hold.succeeded(*context);
   }
-  if (result == CUDA_SUCCESS) create_engine();
+  if (result == CUDA_SUCCESS) primary_made(device);
   return result;
-} catch (...) {
-  return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-// A call of the program's that gives a primary context up: `work(all, native)` answers it, and
-// nobody adopts a context meanwhile.
-template <typename Work>
-CUresult give_up_primary(HookId hook, CUdevice device, Work work) {
+void forget_primary(const PrimaryGiveUp& give_up, Ending ending) {
+  if (engine() == nullptr || !give_up.ends_it()) return;
+  if (CUcontext context = give_up.context()) forget_context(context, ending);
+}
+
+CUresult release(HookId hook, CUdevice device) {
   auto* native = real<OnDevice>(hook);
   if (native == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   if (is_for_driver()) return native(device);
   const ReentryGuard guard;
-  Primaries& all = primaries();
-  const std::lock_guard alone(all.endings);
-  const std::lock_guard hold(all.lock);
-  return work(all, native);
-}
-
-CUresult release(HookId hook, CUdevice device) {
-  return give_up_primary(hook, device, [device](Primaries& all, OnDevice* native) {
-    // The hold is braid's, not the program's to release.
-    if (engine() != nullptr && all.is_unheld(device) &&
-        cuda::has_primary_context(*driver(), device))
-      return CUDA_ERROR_INVALID_CONTEXT;
-    const auto held = all.held.find(device);
-    if (held == all.held.end()) return native(device);
-    if (held->second.count == 1) forget_primary(all, device, Ending::kReleased);
-    const CUresult result = native(device);
-    const bool is_over = result == CUDA_ERROR_INVALID_CONTEXT;  // a reset has ended the holds
-    if (is_over || (result == CUDA_SUCCESS && --held->second.count == 0)) all.held.erase(held);
-    return result;
-  });
+  PrimaryGiveUp give_up(device, GiveUp::kRelease);
+  // The hold is braid's, not the program's to release.
+  if (engine() != nullptr && give_up.is_unheld() && cuda::has_primary_context(*driver(), device))
+    return CUDA_ERROR_INVALID_CONTEXT;
+  forget_primary(give_up, Ending::kReleased);
+  const CUresult result = native(device);
+  give_up.released(result);
+  return result;
 }
 
 CUresult reset(HookId hook, CUdevice device) {
-  return give_up_primary(hook, device, [device](Primaries& all, OnDevice* native) {
-    // Of the program's holds the driver keeps count: a reset does not release them (cuda.h).
-    forget_primary(all, device, Ending::kDestroyed);
-    return native(device);
-  });
+  auto* native = real<OnDevice>(hook);
+  if (native == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  if (is_for_driver()) return native(device);
+  const ReentryGuard guard;
+  const PrimaryGiveUp give_up(device, GiveUp::kReset);
+  forget_primary(give_up, Ending::kDestroyed);
+  return native(device);
 }
 
 CUresult get_state(CUdevice device, unsigned* flags, int* active) {
   const CUresult result = forward(k_cuDevicePrimaryCtxGetState, device, flags, active);
-  if (result != CUDA_SUCCESS || is_for_driver()) return result;
-  if (state() != State::kCreating && state() != State::kOpen) return result;  // braid holds none
-  Primaries& all = primaries();
-  const std::lock_guard hold(all.lock);
-  if (all.is_unheld(device)) *active = 0;
+  // Before there is an engine, braid holds none.
+  if (result == CUDA_SUCCESS && !is_for_driver() && state() == State::kOpen &&
+      is_primary_unheld(device))
+    *active = 0;
   return result;
 }
 

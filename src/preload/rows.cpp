@@ -57,9 +57,10 @@ void offer(Interception& call, const Shape& copy, CUstream stream) noexcept try 
   Box box;
   if (!make_box(copy, box)) return;
   const auto direction = call.find_direction(box.to.first, box.from.first);
-  std::vector<multipath::Segment>& segments = scratch_segments();
-  if (!direction || !append_rows(box, *direction, segments)) return;
-  call.offer(multipath::Batch(*direction, segments, stream));
+  std::vector<multipath::Segment>* segments = scratch_segments();
+  if (segments == nullptr) return call.give_up();
+  if (!direction || !append_rows(box, *direction, *segments)) return;
+  call.offer(multipath::Batch(*direction, *segments, stream));
 } catch (...) {
   call.give_up();
 }

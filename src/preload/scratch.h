@@ -4,14 +4,15 @@
 
 #include <vector>
 
+#include "base/kept_by_thread.h"
 #include "multipath/transfer.h"
 
 namespace braid::preload {
 
-/// Empty; valid until the thread's next call.
-inline std::vector<multipath::Segment>& scratch_segments() {
-  static thread_local std::vector<multipath::Segment> segments;
-  segments.clear();
+/// Empty; valid until the thread's next call. Null: the thread is ending, and has none any more.
+inline std::vector<multipath::Segment>* scratch_segments() {
+  auto* segments = kept_by_thread<std::vector<multipath::Segment>>();
+  if (segments != nullptr) segments->clear();
   return segments;
 }
 

@@ -82,12 +82,16 @@ void set_engine(std::unique_ptr<multipath::Engine> engine) noexcept {
   process.threshold_bytes.store(engine->threshold_bytes(), std::memory_order_relaxed);
   process.engine.store(engine.release(), std::memory_order_release);
   process.state.store(State::kOpen, std::memory_order_release);
+  process.state.notify_all();
 }
+
+void wait_while_creating() noexcept { process.state.wait(State::kCreating); }
 
 // Not freed: threads of the program may be asking it.
 void give_engine_up(const char* why) noexcept {
-  process.state.store(State::kFailed);
   process.engine.store(nullptr);
+  process.state.store(State::kFailed);
+  process.state.notify_all();
   try {
     say_once((std::string(why) + ". Every copy stays native").c_str());
   } catch (...) {

@@ -55,6 +55,8 @@ void set_options(Options options);
 
 /// From State::kIdle; true for one thread alone.
 bool begin_creating() noexcept;
+/// Until that thread has created the engine, or given it up. It waits for no stream meanwhile.
+void wait_while_creating() noexcept;
 /// The engine is created.
 void set_engine(std::unique_ptr<multipath::Engine> engine) noexcept;
 

@@ -2,7 +2,10 @@
 // context's lock as the measured one does. `GateThatBreaksTheLaw` is what these tests must catch.
 #include <atomic>
 #include <cstring>
+#include <functional>
+#include <future>
 #include <thread>
+#include <utility>
 
 #include "cuda/bounded_wait.h"
 #include "multipath/transfer_state.h"
@@ -82,6 +85,150 @@ TEST_F(LawTest, ACallWaitsForNothingThatTheNativeCallWouldNotWaitFor) {
     EXPECT_TRUE(has_arrived(*device_));
     gate.open();
   }
+}
+
+// Nor for another context that ends: here one whose transfer is held.
+TEST_F(LawTest, AContextThatEndsHoldsUpNoOther) {
+  use_gpu(3);
+  const DeviceBuffer far(driver(), kSize);
+  const CUstream elsewhere = new_stream();
+  use_gpu(0);
+  host_->fill_random(8);
+  const CUstream held = new_stream();
+  Gate gate(driver());
+  gate.hold(held);
+  expect_carried(held, *device_, false);
+  std::thread ending([&] {
+    driver().cuCtxSetCurrent(context(0));
+    engine_->forget_context(context(0));
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // until it waits
+  use_gpu(3);
+  expect_carried(elsewhere, far, false);
+  EXPECT_TRUE(ends(elsewhere));
+  EXPECT_TRUE(has_arrived(far));
+  gate.open();
+  ending.join();
+  use_gpu(0);
+  EXPECT_TRUE(ends(held));
+  EXPECT_TRUE(has_arrived(*device_));
+}
+
+// Nor does a context that ends wait for a transfer of another, also if they have a relay in common.
+TEST_F(LawTest, AContextThatEndsWaitsForNoTransferOfAnother) {
+  use_gpu(3);
+  const DeviceBuffer far(driver(), kSize);
+  host_->fill_random(10);
+  expect_carried(new_stream(), far, false);
+  use_gpu(0);
+  const CUstream held = new_stream();
+  Gate gate(driver());
+  gate.hold(held);
+  expect_carried(held, *device_, false);
+  std::promise<void> has_ended;
+  std::thread ending([&] {
+    driver().cuCtxSetCurrent(context(3));
+    engine_->forget_context(context(3));
+    has_ended.set_value();
+  });
+  EXPECT_EQ(has_ended.get_future().wait_for(std::chrono::seconds(20)), std::future_status::ready)
+      << "it waits for a transfer to GPU 0 that is held";
+  gate.open();
+  ending.join();
+  EXPECT_TRUE(ends(held));
+  EXPECT_TRUE(has_arrived(*device_));
+  // What it left serves the next one.
+  use_gpu(3);
+  ASSERT_TRUE(engine_->add_context(context(3)).ok());
+  host_->fill_random(11);
+  const CUstream again = new_stream();
+  expect_carried(again, far, true);
+  EXPECT_TRUE(ends(again));
+  EXPECT_TRUE(has_arrived(far));
+}
+
+// Nor for code that is loaded into another, for which the driver waits for that one's streams.
+TEST_F(LawTest, AContextThatIsLoadedLateHoldsUpNoOther) {
+  use_gpu(3);
+  const DeviceBuffer far(driver(), kSize);
+  const CUstream elsewhere = new_stream();
+  host_->fill_random(9);
+  Gate gate(driver());  // in no context that ends
+  CUcontext own = nullptr;
+  CUdevice device = 0;
+  MUST(driver(), cuDeviceGet(&device, 0));
+  MUST(driver(), create_context(&own, 0, device));
+  CUstream held = nullptr;  // ends with its context
+  MUST(driver(), cuStreamCreate(&held, CU_STREAM_NON_BLOCKING));
+  gate.hold(held);
+  std::atomic<bool> is_known{false};
+  std::thread adding([&] {
+    driver().cuCtxSetCurrent(own);
+    is_known = engine_->add_context(own).ok();
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_FALSE(is_known) << "the driver waits for no stream";
+  use_gpu(3);
+  expect_carried(elsewhere, far, false);
+  EXPECT_TRUE(ends(elsewhere));
+  EXPECT_TRUE(has_arrived(far));
+  gate.open();
+  adding.join();
+  EXPECT_TRUE(is_known);
+  engine_->forget_context(own);
+  MUST(driver(), cuCtxDestroy(own));
+}
+
+// A transfer that begins while a relay is about to free its buffers: copy engines need those,
+// kernels do not.
+struct BeginsBeforeFreeing {
+  static inline BeginsBeforeFreeing* self = nullptr;
+  decltype(cuda::Driver::cuMemFree) free;
+  std::function<void()> begin;
+
+  static CUresult begin_and_free(CUdeviceptr memory) {
+    if (auto begin = std::exchange(self->begin, nullptr)) std::thread(begin).join();
+    return self->free(memory);
+  }
+};
+
+TEST_F(LawTest, FreeingTheBuffersOfARelayWaitsForNoTransfer) {
+  engine_.reset();
+  cuda::Driver driver_of_engine = driver();
+  BeginsBeforeFreeing hook{.free = driver().cuMemFree, .begin = nullptr};
+  BeginsBeforeFreeing::self = &hook;
+  driver_of_engine.cuMemFree = BeginsBeforeFreeing::begin_and_free;
+  Options options = every_size();
+  options.relays.kind = RelayChoice::Kind::kList;
+  options.relays.gpus = {1, 2};
+  auto opened = Engine::open(driver_of_engine, options);
+  ASSERT_TRUE(opened.ok()) << opened.status().message();
+  engine_ = std::move(opened).value();
+  host_->fill_random(7);
+  const CUstream held = new_stream();
+  Gate gate(driver());
+  gate.hold(held);
+  hook.begin = [&] {
+    driver().cuCtxSetCurrent(context(0));
+    EXPECT_EQ(send(held, *device_, true), Verdict::kAccelerated);
+  };
+  std::atomic<uint64_t> given_bytes{0};
+  std::thread short_of_memory([&] {
+    driver().cuCtxSetCurrent(context(1));
+    CUdevice device = 0;
+    driver().cuDeviceGet(&device, 1);
+    given_bytes = engine_->release_buffers(device);
+  });
+  for (int look = 0; look < 200 && given_bytes == 0; ++look)
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_NE(given_bytes, 0u) << "it waits for a transfer of another GPU";
+  gate.open();
+  short_of_memory.join();
+  EXPECT_TRUE(ends(held));
+  EXPECT_TRUE(has_arrived(*device_));
+  expect_carried(held, *device_, true);
+  EXPECT_TRUE(ends(held));
+  engine_.reset();  // before its driver
 }
 
 // 2. After the call nothing needs another driver call: here they all wait, in the target's context.

@@ -18,28 +18,32 @@ class ListRingTest : public test::ServerTest {
     void leave() { report.generation = transfer.generation; }
   };
 
+  std::unique_ptr<ListRing> open_ring() {
+    return std::make_unique<ListRing>(
+        cuda::RegisteredMemory::open(driver(), ListRing::kSizeBytes, "lists").value());
+  }
   static bool overlap(std::span<cuda::SliceList> one, std::span<cuda::SliceList> other) {
     return one.data() < other.data() + other.size() && other.data() < one.data() + one.size();
   }
 };
 
 TEST_F(ListRingTest, WhatIsInUseIsNotGivenOutAgain) {
-  auto ring = std::move(ListRing::open(driver())).value();
+  const auto ring = open_ring();
   Played held;
-  const auto kept = ring->reserve(ListRing::capacity() / 2);
+  const auto kept = ring->reserve(ListRing::kLists / 2);
   ring->commit(kept.size(), held.transfer);
-  EXPECT_TRUE(ring->reserve(ListRing::capacity() / 2 + 1).empty());
-  const auto rest = ring->reserve(ListRing::capacity() / 2);
+  EXPECT_TRUE(ring->reserve(ListRing::kLists / 2 + 1).empty());
+  const auto rest = ring->reserve(ListRing::kLists / 2);
   ASSERT_FALSE(rest.empty());
   EXPECT_FALSE(overlap(kept, rest));
   held.leave();
-  EXPECT_EQ(ring->reserve(ListRing::capacity()).size(), ListRing::capacity());
+  EXPECT_EQ(ring->reserve(ListRing::kLists).size(), ListRing::kLists);
 }
 
 // A transfer is retired when nobody can say any more when its kernels leave.
 TEST_F(ListRingTest, ARetiredTicketKeepsItsListsAndNothingElse) {
-  auto ring = std::move(ListRing::open(driver())).value();
-  const size_t some = ListRing::capacity() / 10;
+  const auto ring = open_ring();
+  const size_t some = ListRing::kLists / 10;
   Played first, lost, later;
   const auto before = ring->reserve(some);
   ring->commit(before.size(), first.transfer);

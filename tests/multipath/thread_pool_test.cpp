@@ -1,6 +1,7 @@
 // How a pageable copy is cut, and the threads that copy it.
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,6 +15,7 @@
 
 #include "multipath/staging/chunks.h"
 #include "multipath/staging/thread_pool.h"
+#include "multipath/thread.h"
 
 namespace braid::multipath::staging {
 namespace {
@@ -123,6 +125,54 @@ TEST(ThreadPoolTest, TakesNoSignalOfThePrograms) {
   sigset_t pending;
   sigpending(&pending);
   EXPECT_EQ(sigismember(&pending, SIGUSR1), 1);
+}
+
+// Memory of the program's that it makes readable when somebody touches it.
+class LazyMemory {
+ public:
+  explicit LazyMemory(size_t size_bytes) : size_bytes_(size_bytes) {
+    memory_ = mmap(nullptr, size_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    self = this;
+    struct sigaction action {};
+    action.sa_handler = [](int) { mprotect(self->memory_, self->size_bytes_, PROT_READ); };
+    sigaction(SIGSEGV, &action, &before_);
+  }
+  ~LazyMemory() {
+    sigaction(SIGSEGV, &before_, nullptr);
+    munmap(memory_, size_bytes_);
+  }
+  LazyMemory(const LazyMemory&) = delete;
+  LazyMemory& operator=(const LazyMemory&) = delete;
+  const void* data() const { return memory_; }
+
+ private:
+  static inline LazyMemory* self = nullptr;
+  void* memory_;
+  size_t size_bytes_;
+  struct sigaction before_ {};
+};
+
+constexpr size_t kLazyBytes = 1 << 20;
+
+TEST(ThreadPoolTest, FaultsAreTheProgramsToHandle) {
+  for (int round = 0; round < 20; ++round) {
+    ThreadPool pool(3);
+    const LazyMemory from(kLazyBytes);
+    std::vector<uint8_t> to(kLazyBytes, 0x5A);
+    ThreadPool::Task task(pool, to.data(), from.data(), kLazyBytes, Stores::kCached);
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));  // the pool's threads touch it
+    task.finish();
+    EXPECT_EQ(to, std::vector<uint8_t>(kLazyBytes));
+  }
+}
+
+TEST(ThreadTest, FaultsAreTheProgramsToHandle) {
+  const LazyMemory from(kLazyBytes);
+  Thread thread;
+  ASSERT_TRUE(thread.start(
+      [](void* memory) { EXPECT_EQ(*static_cast<const volatile uint8_t*>(memory), 0); },
+      const_cast<void*>(from.data())));
+  thread.join();
 }
 
 TEST(ThreadPoolTest, IsOfNoUseToAForkedChild) {

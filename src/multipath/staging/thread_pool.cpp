@@ -6,10 +6,10 @@
 
 #include <algorithm>
 #include <chrono>
-#include <csignal>
 #include <cstring>
 #include <system_error>
 
+#include "base/blocked_signals.h"
 #include "multipath/staging/copy_past_caches.h"
 
 namespace braid::multipath::staging {
@@ -23,24 +23,6 @@ constexpr uint64_t kCopyBlockBytes = 128 << 10;
 
 // Between two chunks of one copy a thread stays awake: waking it costs as much again.
 constexpr std::chrono::microseconds kPatience{50};
-
-// The program's signals are for the program's threads. Faults are not blocked: the program may be
-// the one who handles them, and a blocked one ends the process.
-class BlockedSignals {
- public:
-  BlockedSignals() {
-    sigset_t all;
-    sigfillset(&all);
-    for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP}) sigdelset(&all, fault);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~BlockedSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  BlockedSignals(const BlockedSignals&) = delete;
-  BlockedSignals& operator=(const BlockedSignals&) = delete;
-
- private:
-  sigset_t before_;
-};
 
 // True as soon as `condition` is; false when it is not for as long as a thread stays awake.
 template <typename Condition>

@@ -1,0 +1,27 @@
+// What ends in a program while other things go on: threads, contexts, processes.
+#include <gtest/gtest.h>
+
+#include "tests/preload/programs.h"
+
+namespace braid::test {
+namespace {
+
+const std::string kEndings = BRAID_TEST_CLIENTS "/client_endings";
+
+TEST(Endings, AThreadMayCopyAsItEnds) {
+  const ChildResult native = natively({kEndings, "a_thread"});
+  ASSERT_EQ(native.exit_code, 0) << native.errors;
+  const auto statistics = only_statistics(with_braid({kEndings, "a_thread"}));
+  EXPECT_EQ(counted(statistics, "cuMemcpyBatchAsync", "accelerated").calls, 2u) << statistics;
+  EXPECT_EQ(counted(statistics, "cuMemcpyBatchAsync", "not_ready").calls, 1u) << statistics;
+}
+
+TEST(Endings, AContextThatWaitsForItsStreamsHoldsUpNoOtherGpu) {
+  const ChildResult native = natively({kEndings, "a_context"});
+  ASSERT_EQ(native.exit_code, 0) << native.errors;
+  const auto statistics = only_statistics(with_braid({kEndings, "a_context"}));
+  EXPECT_EQ(counted(statistics, "cuMemcpyBatchAsync", "accelerated").calls, 3u) << statistics;
+}
+
+}  // namespace
+}  // namespace braid::test
