@@ -8,6 +8,7 @@ from tree import Violation, under
 # rooms above multipath.
 ROOMS = {
     "base": set(),
+    "abi": {"base"},
     "host": {"base"},
     "cuda": {"base"},
     "topology": {"base", "cuda"},
@@ -27,10 +28,11 @@ ROOMS = {
 EXTRA_INCLUDES = {"emulator": {"cuda/kernels/twin.h", "cuda/kernels/pull.h"}}
 # What a folder of a room may include beyond that: fabric is simulated in one place, knows the host in
 # another, and calls the driver in few.
-FOLDER_ROOMS = {"src/fabric/sim": {"simulation"}, "src/fabric/library": {"cuda", "topology"},
+FOLDER_ROOMS = {"src/fabric/sim": {"simulation"}, "src/fabric/library": {"abi", "cuda", "topology"},
                 "src/fabric/gpu": {"cuda", "multipath"}, "src/fabric/staged": {"cuda", "multipath"},
                 "src/fabric/local": {"cuda", "multipath"},
-                "src/transfer/sim": {"simulation"}}
+                "src/transfer/sim": {"simulation"}, "src/transfer/library": {"abi"},
+                "src/kv/library": {"abi"}, "src/serving/library": {"abi"}}
 # A test drives its room from outside: through the driver table, if the room is a driver.
 TEST_ROOMS = {"emulator": {"cuda"}, "fabric": {"simulation", "topology", "cuda", "multipath"},
               "transfer": {"simulation", "cuda"}}
