@@ -123,7 +123,7 @@ Cause Exports::open(const std::string& path, Rights wanted, uint64_t& file, uint
   }
   file = number;
   keep_open(file, known->second, std::move(found.file));
-  if (files_.size() > kFilesMax) forget_oldest();
+  if (files_.size() > files_max_) forget_oldest();
   return Cause::kNone;
 }
 
@@ -176,7 +176,7 @@ void Exports::forget_oldest() {
   if (closed_.empty()) return;
   const auto oldest = files_.find(closed_.back());
   const auto number = numbers_.find({oldest->second.path, oldest->second.rights});
-  if (number->second == oldest->first) numbers_.erase(number);
+  if (number != numbers_.end() && number->second == oldest->first) numbers_.erase(number);
   files_.erase(oldest);
   closed_.pop_back();
 }

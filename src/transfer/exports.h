@@ -29,14 +29,15 @@ using OpenFilePointer = std::shared_ptr<const OpenFile>;
 
 class Exports {
  public:
-  /// Numbers that are known. Beyond, those that were not used for longest are forgotten.
+  /// Beyond that number, closed files that were not used for longest are forgotten.
   static constexpr size_t kFilesMax = 1 << 16;
   static constexpr size_t kOpenMax = 1024;
   /// A quarter of what this process may open, at two descriptors a file, and no more than kOpenMax.
   static size_t usual_open_max();
 
-  /// `open_max`: how many files that nobody uses stay open.
-  explicit Exports(size_t open_max = usual_open_max()) : open_max_(open_max) {}
+  /// `open_max`: how many files that nobody uses stay open. `files_max`: how many are known.
+  explicit Exports(size_t open_max = usual_open_max(), size_t files_max = kFilesMax)
+      : open_max_(open_max), files_max_(files_max) {}
 
   /// The folder is open from now on: renaming it changes nothing.
   Status add(const std::string& name, const std::string& folder, Rights rights);
@@ -72,7 +73,7 @@ class Exports {
     std::string path;
     Rights rights = kNoRights;
     Identity identity;
-    OpenFilePointer open;               // null: closed for now
+    OpenFilePointer open;               // null: it is closed
     std::list<uint64_t>::iterator use;  // in open_ or closed_
   };
 
@@ -85,6 +86,7 @@ class Exports {
   void forget_oldest();
 
   size_t open_max_;
+  size_t files_max_;
   std::map<std::string, Folder> folders_;
   std::map<uint64_t, File> files_;
   std::map<std::pair<std::string, Rights>, uint64_t> numbers_;

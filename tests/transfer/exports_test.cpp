@@ -144,6 +144,42 @@ TEST_F(ExportsTest, OneThatIsWrittenIsNotMadeAgainWhenItWasRemoved) {
   EXPECT_FALSE(fs::exists(root_ / "made"));
 }
 
+// The file at one path may have been another one before, which has a number of its own.
+TEST_F(ExportsTest, TheOldestAreForgottenWhicheverOfThemWasReplaced) {
+  constexpr size_t kKnown = 3;
+  Exports few(1, kKnown);
+  ASSERT_TRUE(few.add("few", root_.string(), kMayRead).ok());
+  const auto open_few = [&](const std::string& name) {
+    uint64_t file = 0, size_bytes = 0;
+    EXPECT_EQ(few.open("few/" + name, kMayRead, file, size_bytes), Cause::kNone);
+    return file;
+  };
+  const auto is_known = [&](uint64_t file) {
+    OpenFilePointer opened;
+    return few.use(file, kMayRead, opened) == Cause::kNone;
+  };
+  write("session", "old");
+  OpenFilePointer held;
+  const uint64_t before = open_few("session");
+  ASSERT_EQ(few.use(before, kMayRead, held), Cause::kNone);
+  replace("session", "new");
+  const uint64_t after = open_few("session");
+  ASSERT_NE(after, before);
+  held = nullptr;
+  // The new one goes first, then the old one, of the same path.
+  OpenFilePointer used;
+  ASSERT_EQ(few.use(before, kMayRead, used), Cause::kNone) << "it is still open";
+  used = nullptr;
+  std::vector<uint64_t> others;
+  for (size_t i = 0; i <= kKnown; ++i) {
+    write("other" + std::to_string(i), "");
+    others.push_back(open_few("other" + std::to_string(i)));
+  }
+  EXPECT_FALSE(is_known(before));
+  EXPECT_FALSE(is_known(after));
+  EXPECT_TRUE(is_known(others.back()));
+}
+
 TEST_F(ExportsTest, WhereNoDescriptorIsLeftIdleFilesMakeRoomAndThenItIsTooMuch) {
   write("one", "1");
   write("two", "2");
