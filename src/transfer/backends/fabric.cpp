@@ -296,9 +296,9 @@ void FabricBackend::handle_message(LinkOfRail link, const RailMessage& message) 
   const auto who = who_.find(link);
   if (who == who_.end()) return;
   if (const auto* request = std::get_if<FenceRequest>(&message))
-    fences_asked_.push_back({link, who->second, *request});
+    fence_asked({link, who->second, *request});
   else if (const auto* fenced = std::get_if<FenceAnswer>(&message))
-    fence_answered(fenced->token);
+    fence_answered(who->second, fenced->token);
   else if (const auto* notification = std::get_if<Notification>(&message))
     handle_notification(link, *notification);
   else if (const auto* answer = std::get_if<NotificationAnswer>(&message))

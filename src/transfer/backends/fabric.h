@@ -156,7 +156,8 @@ class FabricBackend final : public Backend {
   void ask_for_fence(Way& way);
   bool is_fenced_there(const Way& way) const;
   void answer_fences();
-  void fence_answered(uint64_t token);
+  void fence_asked(const FenceAsked& asked);
+  void fence_answered(const Incarnation& who, uint64_t token);
 
   void look_after_peers();
   void dial_again();

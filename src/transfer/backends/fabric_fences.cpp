@@ -51,9 +51,21 @@ void FabricBackend::ask_for_fence(Way& way) {
       FenceRequest{way.token, rails_[way.rail]->number(), way.fenced_generation});
 }
 
-void FabricBackend::fence_answered(uint64_t token) {
+/// A peer asks again over another link when it has heard nothing.
+void FabricBackend::fence_asked(const FenceAsked& asked) {
+  for (FenceAsked& before : fences_asked_)
+    if (before.who == asked.who && before.request.token == asked.request.token) {
+      before = asked;
+      return;
+    }
+  fences_asked_.push_back(asked);
+}
+
+/// By the owner, of its own ways: others may say what they like.
+void FabricBackend::fence_answered(const Incarnation& who, uint64_t token) {
   for (auto& [id, way] : ways_)
-    if (way.token == token && way.fence != FenceState::kNone) way.fence = FenceState::kAnswered;
+    if (way.token == token && way.peer == who && way.fence != FenceState::kNone)
+      way.fence = FenceState::kAnswered;
 }
 
 /// Of peers that have asked: once no rail of this process has such a link any more.

@@ -16,9 +16,10 @@ void FabricBackend::ask_for_file(const Incarnation& who, FileOpen request) {
 /// To open a file twice does no harm.
 void FabricBackend::ask_for_files() {
   for (auto& [token, asked] : files_asked_) {
-    const std::vector<LinkOfRail>& up = peers_[asked.who].up;
     const bool is_asked = asked.over && now_ns_ < asked.asked_ns + kAskAgainNs;
-    if (is_asked || asked.answer || up.empty()) continue;
+    if (is_asked || asked.answer) continue;
+    const std::vector<LinkOfRail>& up = peers_[asked.who].up;
+    if (up.empty()) continue;
     asked.over = up[asked.turn++ % up.size()];
     asked.asked_ns = now_ns_;
     rails_[asked.over->rail]->send(asked.over->link, asked.request);
