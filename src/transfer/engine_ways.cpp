@@ -242,8 +242,9 @@ uint32_t Engine::path_through_host(uint64_t number, uint32_t rail_path) {
   const PathView view = scheduler_.view(rail_path, now_ns_);
   const uint32_t rail = scheduler_.add_rail({view.rate_gbps});
   peer.rails_through_host.push_back(rail);
-  const uint32_t path =
-      scheduler_.add_path({number, rail, kNoRail, view.rate_gbps, kWireLatencyUs + kCopyLatencyUs});
+  PathSpec spec{number, rail, kNoRail, view.rate_gbps, kWireLatencyUs + kCopyLatencyUs};
+  spec.is_measured_by_probes = false;  // they are not copied to a GPU
+  const uint32_t path = scheduler_.add_path(spec);
   const bool is_usable = is_up(added);
   paths_[path] = std::move(added);
   peer.paths.push_back(path);

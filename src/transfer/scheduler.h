@@ -79,6 +79,8 @@ struct PathSpec {
   double latency_us = 5;  ///< until one is measured
   /// What is posted there ends by itself, however late: it is never overdue.
   bool is_certain = false;
+  /// What a probe takes there is what a small slice would take.
+  bool is_measured_by_probes = true;
 };
 
 /// A path that a request may take. Of another transport than the best one, it stands by: it has a
@@ -133,7 +135,7 @@ enum class Outcome : uint8_t {
   kDeadline,
   kPeerLost,
   kUnreachable,  ///< no way was usable for RetryRules::unreachable_ns
-  kFailed,       ///< a slice has failed RetryRules::failures_max times
+  kFailed,       ///< a slice has failed too often, or was overdue for too long: RetryRules
 };
 
 struct RequestEnded {
@@ -241,6 +243,7 @@ class Scheduler {
   struct Slice;
   struct Open;
   struct Request;
+  struct WaySet;
   struct Flow;
   struct Timer;
   enum class TimerOf : uint8_t { kPath, kFlow, kRoom };
@@ -258,7 +261,7 @@ class Scheduler {
   void fence_what_is_late(const Request& request);
   void deliver(uint64_t slice);
   void requeue(uint64_t slice);
-  void slice_failed(uint64_t slice);
+  void count_failure(uint64_t slice);
   void request_is_due(uint64_t slot);
   void flow_is_due(uint32_t flow, uint64_t now_ns);
 
@@ -269,7 +272,7 @@ class Scheduler {
                  std::optional<uint32_t> avoided, std::vector<WayView>& views) const;
   WayView view_of(const Way& way, uint64_t size_bytes, uint64_t room_bytes, Urgency urgency,
                   uint64_t now_ns) const;
-  size_t count_spread(uint32_t ways) const;
+  size_t spread_of(uint32_t ways) const;
   static void leave_out_standby(std::vector<WayView>& views);
   void limit_guests(std::vector<WayView>& views) const;
   bool has_room(const Lane& lane, uint64_t size_bytes, Urgency urgency, uint64_t now_ns) const;
@@ -303,7 +306,8 @@ class Scheduler {
   uint64_t patience_ns(const Open& open) const;
   void first_is_overdue(uint32_t path, uint64_t now_ns);
   void reissue_all(uint32_t path);
-  void reissue(uint64_t posting, bool has_failed);
+  void reissue(uint64_t posting);
+  void stop_what_is_overdue_for_too_long(const Path& path, uint64_t now_ns);
   bool wants_probe(const Path& path, uint64_t now_ns) const;
   uint64_t overlooked_at(const Path& path) const;
   uint64_t probe_late_at(const Path& path) const;
@@ -317,7 +321,7 @@ class Scheduler {
   std::unique_ptr<SprayPolicy> policy_;
   Numbered<Rail> rails_;
   Numbered<Path> paths_;
-  Numbered<std::vector<Way>> ways_;
+  Numbered<WaySet> ways_;
   std::map<uint64_t, Peer> peers_;
   fabric::SlotMap<Request> requests_;
   fabric::SlotMap<Slice> slices_;

@@ -55,7 +55,7 @@ void Scheduler::reachable_again(uint32_t index) {
   if (!paths_[index].is_usable()) return;
   for (Flow& flow : flows_) {
     if (flow.unreachable_ns == kNever) continue;
-    const std::vector<Way>& ways = ways_[std::get<1>(flow.key)];
+    const std::vector<Way>& ways = ways_[std::get<1>(flow.key)].all;
     if (std::any_of(ways.begin(), ways.end(), [&](const Way& way) { return way.path == index; }))
       flow.unreachable_ns = kNever;
   }
@@ -74,9 +74,12 @@ void Scheduler::path_failed(uint32_t path, uint64_t now_ns) {
   reissue_all(path);
 }
 
-void Scheduler::path_may_work(uint32_t path, uint64_t now_ns) {
-  change(path, now_ns, [&](Health& health) { health.probe_now(now_ns); });
-  set_path_timer(path);
+void Scheduler::path_may_work(uint32_t index, uint64_t now_ns) {
+  Path& path = paths_[index];
+  change(index, now_ns, [&](Health& health) {
+    if (health.probe_now(now_ns)) postings_.erase(std::exchange(path.probe, 0));
+  });
+  set_path_timer(index);
 }
 
 void Scheduler::spare(uint32_t path, uint64_t now_ns) { paths_[path].spared_ns = now_ns; }
@@ -117,13 +120,13 @@ uint64_t Scheduler::overdue_at(const Path& path) const {
 // same transport now; longer, if it would have to change to another one.
 uint64_t Scheduler::patience_ns(const Open& open) const {
   const Request& request = *requests_.find(slices_.find(open.slice)->request);
-  const std::vector<Way>& ways = ways_[request.spec.ways];
+  const std::vector<Way>& ways = ways_[request.spec.ways].all;
   const auto own =
       std::find_if(ways.begin(), ways.end(), [&](const Way& way) { return way.path == open.path; });
   uint64_t patience_ns = options_.retry.last_overdue_ns;
   for (const Way& way : ways) {
     if (way.path == open.path || !paths_[way.path].is_usable()) continue;
-    if (own == ways.end() || way.rank <= own->rank) return 0;
+    if (way.rank <= own->rank) return 0;
     patience_ns = options_.retry.standby_overdue_ns;
   }
   return patience_ns;
@@ -146,7 +149,22 @@ void Scheduler::first_is_overdue(uint32_t index, uint64_t now_ns) {
   // A rail that is only slow is to be known for that, and not found overdue again and again.
   path.lane.rate.overdue(first.size_bytes, now_ns - since_ns);
   change(index, now_ns, [&](Health& health) { health.overdue(now_ns, jitter()); });
+  stop_what_is_overdue_for_too_long(path, now_ns);
   reissue_all(index);
+}
+
+// To be overdue is no failure: on a busy host every way may be late more often than a slice may
+// fail. But what goes round for ever is to end some day.
+void Scheduler::stop_what_is_overdue_for_too_long(const Path& path, uint64_t now_ns) {
+  for (const uint64_t id : path.open) {
+    const Open* open = postings_.find(id);
+    if (open == nullptr || open->is_late) continue;
+    Slice& slice = *slices_.find(open->slice);
+    if (slice.overdue_ns == 0)
+      slice.overdue_ns = now_ns;
+    else if (now_ns - slice.overdue_ns >= options_.retry.overdue_max_ns)
+      stop(slice.request, Outcome::kFailed);
+  }
 }
 
 void Scheduler::reissue_all(uint32_t index) {
@@ -157,13 +175,13 @@ void Scheduler::reissue_all(uint32_t index) {
     if (posting == nullptr || posting->is_late) continue;
     slots.push_back(slices_.find(posting->slice)->request);
     ++paths_[index].reissued_slices;
-    reissue(id, false);
+    reissue(id);
   }
   for (const uint64_t slot : slots) end_if_final(slot);
 }
 
 // Others are to deliver its slice; it stays open itself.
-void Scheduler::reissue(uint64_t id, bool has_failed) {
+void Scheduler::reissue(uint64_t id) {
   has_changed_ = true;
   Open& open = *postings_.find(id);
   vacate(open);
@@ -172,11 +190,7 @@ void Scheduler::reissue(uint64_t id, bool has_failed) {
   path.late.push_back(id);
   leave_front(path);
   slices_.find(open.slice)->failed_path = open.path;
-  // To be late is no failure: on a busy host every way may be late more often than that.
-  if (has_failed)
-    slice_failed(open.slice);
-  else if (!slices_.find(open.slice)->is_delivered)
-    requeue(open.slice);
+  requeue(open.slice);
 }
 
 // ---- Fences ----
@@ -228,11 +242,12 @@ bool Scheduler::wants_probe(const Path& path, uint64_t now_ns) const {
                               (path.probe == 0 && overlooked_at(path) <= now_ns));
 }
 
-// A path that works and gets no slice, though some wait: its latency was perhaps measured while a
-// connection was new or the host busy. Nothing but a probe would show that it is better than that.
+// A path that works and gets no slice while its peer has requests: its latency was perhaps measured
+// while a connection was new or the host busy. Nothing but a probe would show that it is better.
 uint64_t Scheduler::overlooked_at(const Path& path) const {
   const bool may_be = path.is_usable() && path.open_count == 0 && is_wanted(path);
-  if (!may_be || !path.base.is_above_guess()) return kNever;
+  const bool can_be_measured = path.spec.is_measured_by_probes && !path.spec.is_certain;
+  if (!may_be || !can_be_measured || !path.base.is_above_guess()) return kNever;
   return std::max(path.lane.rate.ended_ns(), path.measured_ns) +
          std::max(kOverlookedNs, static_cast<uint64_t>(kOverlookedLatencies * path.base.ns()));
 }

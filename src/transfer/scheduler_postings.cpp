@@ -43,11 +43,17 @@ uint32_t Scheduler::add_path(const PathSpec& spec) {
 }
 
 uint32_t Scheduler::add_ways(std::vector<Way> ways) {
-  const auto first = ways.empty() ? std::nullopt : std::optional(ways.front().path);
-  const uint32_t set = ways_.add(std::move(ways));
-  if (first) peers_[paths_[*first].spec.peer].ways.push_back(set);
-  return set;
+  WaySet set{std::move(ways), 0};
+  uint8_t best = std::numeric_limits<uint8_t>::max();
+  for (const Way& way : set.all) best = std::min(best, way.rank);
+  for (const Way& way : set.all) set.spread += way.rank == best ? 1 : 0;
+  const auto first = set.all.empty() ? std::nullopt : std::optional(set.all.front().path);
+  const uint32_t number = ways_.add(std::move(set));
+  if (first) peers_[paths_[*first].spec.peer].ways.push_back(number);
+  return number;
 }
+
+size_t Scheduler::spread_of(uint32_t ways) const { return ways_[ways].spread; }
 
 void Scheduler::remove_peer(uint64_t number) {
   const auto peer = peers_.find(number);
@@ -102,7 +108,7 @@ std::pair<uint64_t, Span> Scheduler::next_slice(Request& request, uint64_t now_n
       request.spec.urgency == Urgency::kBulk && urgency_.is_urgent_about(now_ns);
   // The last slices are small, so that all rails end together.
   const uint64_t even =
-      request.slicer.left_bytes() / std::max<size_t>(1, count_spread(request.spec.ways));
+      request.slicer.left_bytes() / std::max<size_t>(1, spread_of(request.spec.ways));
   return {0, request.slicer.peek(is_in_the_way ? options_.slices.slice_bytes_min
                                                : std::max(options_.slices.slice_bytes_min, even))};
 }
@@ -272,8 +278,11 @@ void Scheduler::posting_ended(uint64_t posting, Open& open, Ending how, uint64_t
       break;
     case Ending::kFailed:
     case Ending::kLost:
-      ++path.reissued_slices;
-      if (!open.is_late) reissue(posting, true);
+      count_failure(slice);
+      if (!open.is_late) {
+        ++path.reissued_slices;
+        reissue(posting);
+      }
       if (how == Ending::kFailed) close(posting);
       if (options_.heals)
         change(index, now_ns, [&](Health& health) { health.failed(now_ns, jitter()); });

@@ -16,7 +16,7 @@ void Scheduler::add(RequestSpec spec, uint64_t now_ns) {
   const uint32_t flow = flow_of(spec);
   if (spec.urgency == Urgency::kUrgent) urgency_.urgent_added(now_ns);
   SliceRules rules = options_.slices;
-  if (count_spread(spec.ways) == 1)
+  if (spread_of(spec.ways) == 1)
     rules.slice_bytes_min = std::max(rules.slice_bytes_min, rules.lone_slice_bytes);
   rules.slice_bytes_min = std::max(rules.slice_bytes_min, spec.slice_bytes_min);
   const uint64_t slot = requests_.add(Request(std::move(spec), rules));
@@ -113,10 +113,9 @@ void Scheduler::requeue(uint64_t id) {
   add_backlog(request, slice.span.size_bytes);
 }
 
-void Scheduler::slice_failed(uint64_t id) {
+void Scheduler::count_failure(uint64_t id) {
   Slice& slice = *slices_.find(id);
-  if (slice.is_delivered) return;
-  if (++slice.failures < options_.retry.failures_max) return requeue(id);
+  if (slice.is_delivered || ++slice.failures < options_.retry.failures_max) return;
   stop(slice.request, Outcome::kFailed);
 }
 

@@ -96,6 +96,7 @@ struct Scheduler::Slice {
   Span span;
   uint32_t open_count = 0;  // postings
   uint32_t failures = 0;
+  uint64_t overdue_ns = 0;              // when it was for the first time; 0: never
   std::optional<uint32_t> failed_path;  // the latest
   bool is_delivered = false;
   bool is_queued = false;  // to be posted again
@@ -131,6 +132,11 @@ struct Scheduler::Request {
   uint64_t pending_bytes() const { return slicer.left_bytes() + again_bytes; }
   /// Nothing more is to be delivered; what is open may still land.
   bool has_outcome() const { return is_stopped || delivered_bytes == spec.size_bytes; }
+};
+
+struct Scheduler::WaySet {
+  std::vector<Way> all;
+  size_t spread = 0;  // how many of the best rank: what slices go over while nothing is broken
 };
 
 /// Requests between the same places from the same source, in their order.

@@ -40,10 +40,10 @@ void Scheduler::find_ways(uint32_t ways, uint64_t size_bytes, Urgency urgency, u
   views.clear();
   bool has_other = false;
   // Where there is one way, small requests are to find the room that large ones do.
-  const bool is_lone = count_spread(ways) == 1;
+  const bool is_lone = spread_of(ways) == 1;
   const uint64_t room_bytes =
       is_lone ? std::max(size_bytes, options_.slices.lone_slice_bytes) : size_bytes;
-  for (const Way& way : ways_[ways]) {
+  for (const Way& way : ways_[ways].all) {
     views.push_back(view_of(way, size_bytes, room_bytes, urgency, now_ns));
     has_other = has_other || (views.back().is_usable && way.path != avoided);
   }
@@ -60,14 +60,6 @@ void Scheduler::leave_out_standby(std::vector<WayView>& views) {
   for (const WayView& view : views)
     if (view.is_usable) best = std::min(best, view.rank);
   for (WayView& view : views) view.is_usable = view.is_usable && view.rank == best;
-}
-
-// What a request's slices are spread over while nothing is broken.
-size_t Scheduler::count_spread(uint32_t ways) const {
-  uint8_t best = std::numeric_limits<uint8_t>::max();
-  for (const Way& way : ways_[ways]) best = std::min(best, way.rank);
-  return static_cast<size_t>(std::count_if(ways_[ways].begin(), ways_[ways].end(),
-                                           [&](const Way& way) { return way.rank == best; }));
 }
 
 // Whose rail it is may come back at any time, and is not to find a long queue of others.

@@ -19,7 +19,7 @@ LAYERS, LAYER_SLOT_BYTES = 3, rotate.BLOCK_TOKENS * 8
 
 class Driver:
     def __init__(self):
-        self.library = ctypes.CDLL("libcuda.so.1")
+        self.driver = ctypes.CDLL("libcuda.so.1")
         self.context, self.stream = ctypes.c_void_p(), ctypes.c_void_p()
         device = ctypes.c_int()
         self.must("cuInit", 0)
@@ -29,7 +29,7 @@ class Driver:
         self.must("cuStreamCreate", ctypes.byref(self.stream), 1)  # CU_STREAM_NON_BLOCKING
 
     def must(self, name, *arguments):
-        result = getattr(self.library, name)(*arguments)
+        result = getattr(self.driver, name)(*arguments)
         assert result == 0, f"{name}: {result}"
 
     def allocate(self, size_bytes):

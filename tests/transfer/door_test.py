@@ -131,17 +131,19 @@ other, opened = open_another()
 mooncake_engine._Managed = managed_class
 assert opened == -1 and threads() == before, "the engine still runs"
 
-# A call that is over its time returns once nothing of it can land any more.
-mooncake_engine._limit_s = lambda: 0.05
+# A call that is over its time returns once nothing of it can land any more. The time is enough for
+# the owner to be asked, on a busy machine too: what was not asked for ends at once.
+mooncake_engine._limit_s = lambda: 0.5
 answers = []
 process = int(os.environ["TARGET_PROCESS"])
 os.kill(process, signal.SIGSTOP)
 reader = threading.Thread(
     target=lambda: answers.append(engine.transfer_sync_read(there, source, target, 1 << 20)))
 reader.start()
-reader.join(0.5)
-assert reader.is_alive(), "the owner may still write into the caller's memory"
+reader.join(1)
+may_land = reader.is_alive()
 os.kill(process, signal.SIGCONT)
 reader.join(60)
+assert may_land, f"the owner could still write into the caller's memory: {answers}"
 assert answers == [-1], answers
 print("every byte is right")

@@ -62,7 +62,6 @@ TEST(Scheduler, APathOfAnotherTransportTakesNothingWhileABetterOneWorks) {
 }
 
 // Seen on four limited links: what the first slice of a new connection took kept its rail unused.
-// Seen on four limited links: what the first slice of a new connection took kept its rail unused.
 TEST(Scheduler, ARailWhoseFirstSliceWasSlowIsMeasuredAgainAndUsed) {
   Rails rails(2);
   constexpr uint64_t kStepNs = kMs / 4, kSlowNs = 3 * kMs;

@@ -64,12 +64,14 @@ class Health {
     pause_ns_ = kPauseMinNs << std::min(failures_ - 1, 7u);
     set_due(now_ns, jitter);
   }
-  /// Without the rest of the pause. A probe that is out counts for nothing.
-  void probe_now(uint64_t now_ns) {
-    if (state_ != PathState::kDown && state_ != PathState::kProbing) return;
+  /// Without the rest of the pause. False: nothing was to be probed. A probe that is out counts for
+  /// nothing.
+  bool probe_now(uint64_t now_ns) {
+    if (state_ != PathState::kDown && state_ != PathState::kProbing) return false;
     state_ = PathState::kDown;
     is_probe_out_ = false;
     due_ns_ = wanted_ns_ = now_ns;
+    return true;
   }
   /// A posting has ended well. A round is as many as may be in flight.
   void delivered(uint64_t now_ns) {

@@ -9,6 +9,8 @@ namespace braid::transfer {
 
 struct RetryRules {
   uint32_t failures_max = 8;  ///< of one slice, until its request fails
+  /// A slice that is overdue again, so long after it was for the first time, fails its request.
+  uint64_t overdue_max_ns = 10'000'000'000;
   /// A request that has no usable way for so long fails.
   uint64_t unreachable_ns = 5'000'000'000;
   uint64_t overdue_ns_min = 5'000'000;

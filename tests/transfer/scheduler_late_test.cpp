@@ -1,0 +1,176 @@
+// What becomes of slices that are late or fail, of paths that stand still, and of probes.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <optional>
+
+#include "scheduler_rails.h"
+
+namespace braid::transfer {
+namespace {
+
+constexpr uint64_t kSecond = 1000 * kMs;
+
+/// Paths that pass probes and no slice, with one request. Its postings end as a test says.
+struct Swallowing {
+  explicit Swallowing(size_t rails_count) : rails(rails_count) { rails.add(1, 64 << 10); }
+
+  /// Until the request has ended. `posted`: what to do about a posting, after those before.
+  void run(const std::function<void(const std::vector<Posting>& all)>& posted) {
+    for (now_ns = 0; now_ns < 60 * kSecond && !end; now_ns += kMs) {
+      for (const Posting& posting : rails.post(now_ns)) {
+        postings.push_back(posting);
+        posted(postings);
+      }
+      while (const auto probe = rails.scheduler.next_probe(now_ns))
+        rails.scheduler.ended(probe->id, Ending::kDone, now_ns);
+      while (const auto event = rails.scheduler.next_event()) {
+        if (const auto* fence = std::get_if<FenceWanted>(&*event))
+          rails.scheduler.fenced(fence->path, now_ns);
+        if (const auto* ended = std::get_if<RequestEnded>(&*event)) end = *ended;
+      }
+    }
+  }
+  void finish(const Posting& posting, Ending how) {
+    rails.scheduler.ended(posting.id, how, now_ns);
+  }
+
+  Rails rails;
+  uint64_t now_ns = 0;
+  std::vector<Posting> postings;
+  std::optional<RequestEnded> end;
+};
+
+TEST(Scheduler, ASliceMayBeOverdueMoreOftenThanItMayFail) {
+  const RetryRules rules;
+  Swallowing paths(2);
+  paths.run([&](const std::vector<Posting>& all) {
+    if (all.size() == rules.failures_max + 2) paths.finish(all.back(), Ending::kDone);
+  });
+  ASSERT_TRUE(paths.end);
+  EXPECT_EQ(paths.end->outcome, Outcome::kDone);
+  EXPECT_EQ(paths.end->delivered_bytes, 64u << 10);
+  EXPECT_EQ(paths.end->reissued, rules.failures_max + 1);
+}
+
+TEST(Scheduler, ASliceThatIsOverdueAgainAndAgainFailsItsRequestInTheEnd) {
+  const RetryRules rules;
+  for (const size_t rails : {1, 2}) {
+    Swallowing paths(rails);
+    paths.run([](const std::vector<Posting>&) {});
+    ASSERT_TRUE(paths.end) << rails;
+    EXPECT_EQ(paths.end->outcome, Outcome::kFailed) << rails;
+    EXPECT_GE(paths.now_ns, rules.overdue_max_ns) << rails;
+    EXPECT_EQ(paths.rails.scheduler.open_postings(), 0u) << rails;
+  }
+}
+
+TEST(Scheduler, WhatFailsAfterItWasLateIsAFailureToo) {
+  const RetryRules rules;
+  Swallowing paths(2);
+  paths.run([&](const std::vector<Posting>& all) {
+    if (all.size() > 1) paths.finish(all[all.size() - 2], Ending::kFailed);
+  });
+  ASSERT_TRUE(paths.end);
+  EXPECT_EQ(paths.end->outcome, Outcome::kFailed);
+  EXPECT_EQ(paths.postings.size(), rules.failures_max + 1);
+}
+
+TEST(Scheduler, APathThatStandsStillIsLeftForAnotherTransportAfterAWhile) {
+  const RetryRules rules;
+  Scheduler scheduler;
+  const uint32_t near = scheduler.add_path({kPeer, scheduler.add_rail({10}), kNoRail, 10, 5});
+  const uint32_t far = scheduler.add_path({kPeer, scheduler.add_rail({1}), kNoRail, 1, 50});
+  RequestSpec request;
+  request.id = 1;
+  request.peer = kPeer;
+  request.size_bytes = 64 << 10;
+  request.ways = scheduler.add_ways({{near}, {far, 0, 1}});
+  scheduler.add(std::move(request), 0);
+  ASSERT_EQ(scheduler.next(0)->path, near);
+  uint64_t now_ns = 0;
+  std::optional<Posting> other;
+  for (; !other && now_ns < kSecond; now_ns += kMs) other = scheduler.next(now_ns);
+  ASSERT_TRUE(other);
+  EXPECT_EQ(other->path, far);
+  EXPECT_GE(now_ns, rules.standby_overdue_ns);
+  EXPECT_LE(now_ns, rules.standby_overdue_ns + rules.overdue_ns_min + 2 * kMs);
+}
+
+// ---- Probes ----
+
+TEST(Scheduler, APathThatMayWorkAgainIsProbedAtOnceAndAnEarlierProbeSaysNothing) {
+  Rails rails(1);
+  rails.scheduler.path_failed(0, 0);
+  ASSERT_FALSE(rails.scheduler.next_probe(0)) << "it has just failed";
+  const auto early = rails.scheduler.next_probe(kSecond);
+  ASSERT_TRUE(early);
+  rails.scheduler.path_may_work(0, kSecond);
+  rails.scheduler.ended(early->id, Ending::kDone, kSecond);
+  EXPECT_EQ(rails.scheduler.view(0, kSecond).state, PathState::kDown);
+  const auto late = rails.scheduler.next_probe(kSecond);
+  ASSERT_TRUE(late);
+  rails.scheduler.ended(late->id, Ending::kDone, kSecond);
+  EXPECT_EQ(rails.scheduler.view(0, kSecond).state, PathState::kRejoining);
+}
+
+/// Two paths. What was measured of the second one is that it is slow; the first carries requests
+/// one by one.
+struct Overlooked {
+  explicit Overlooked(bool is_measured_by_probes) {
+    std::vector<Way> ways;
+    for (const bool is_slow : {false, true}) {
+      PathSpec spec{kPeer, scheduler.add_rail({10}), kNoRail, 10, 5};
+      spec.is_measured_by_probes = !is_slow || is_measured_by_probes;
+      ways.push_back({scheduler.add_path(spec)});
+      if (!is_slow) fast = ways.front().path;
+    }
+    slow = ways.back().path;
+    only_slow = scheduler.add_ways({ways.back()});
+    both = scheduler.add_ways(ways);
+    add(only_slow, 0);
+    scheduler.ended(scheduler.next(0)->id, Ending::kDone, 3 * kMs);
+  }
+  void add(uint32_t ways, uint64_t when_ns) {
+    RequestSpec request;
+    request.id = ++requests;
+    request.peer = kPeer;
+    request.size_bytes = 4096;
+    request.ways = ways;
+    scheduler.add(std::move(request), when_ns);
+  }
+  /// Probes of the slow one until then, which get no answer.
+  size_t count_probes(uint64_t until_ns) {
+    size_t probes = 0;
+    for (; now_ns < until_ns; now_ns += kMs) {
+      add(both, now_ns);
+      while (const auto posting = scheduler.next(now_ns)) {
+        EXPECT_EQ(posting->path, fast);
+        scheduler.ended(posting->id, Ending::kDone, now_ns + kMs / 100);
+      }
+      add(both, now_ns);  // something waits
+      while (const auto probe = scheduler.next_probe(now_ns)) probes += probe->path == slow ? 1 : 0;
+    }
+    return probes;
+  }
+
+  Scheduler scheduler;
+  uint32_t fast = 0, slow = 0, only_slow = 0, both = 0;
+  uint64_t requests = 0, now_ns = 4 * kMs;
+};
+
+TEST(Scheduler, APathThatLosesTheProbeThatWasToMeasureItIsSuspect) {
+  Overlooked paths(true);
+  EXPECT_EQ(paths.count_probes(500 * kMs), 1u);
+  EXPECT_EQ(paths.scheduler.view(paths.slow, 500 * kMs).state, PathState::kUp);
+  paths.count_probes(1200 * kMs);
+  EXPECT_NE(paths.scheduler.view(paths.slow, 1200 * kMs).state, PathState::kUp);
+}
+
+TEST(Scheduler, APathOfWhichAProbeSaysNothingIsNotMeasuredByOne) {
+  Overlooked paths(false);
+  EXPECT_EQ(paths.count_probes(500 * kMs), 0u);
+}
+
+}  // namespace
+}  // namespace braid::transfer
