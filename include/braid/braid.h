@@ -18,7 +18,7 @@
  * changes the context that is current in the calling thread.
  *
  * Blocking: braid_open, braid_close, braid_prepare and braid_forget_context may allocate and block.
- * A copy may block only where cuMemcpyAsync does (pageable host memory), and when it is the first
+ * A copy does so only where cuMemcpyAsync does (pageable host memory), and when it is the first
  * copy to a context that braid has not seen (braid_prepare). A batch is sorted in memory that its
  * thread keeps; that memory grows to the size of the largest batch.
  *

@@ -147,7 +147,7 @@ class Fabric {
     Peer peer;
     braid_fabric_loss why;
   };
-  /// The next peer that was lost; nullopt if none was by the limit. The caller disconnects it.
+  /// The next peer that was lost; nullopt if none was by the limit. Disconnect it.
   Result<std::optional<Lost>> wait_lost(Limit limit) {
     uint64_t peer = 0;
     int why = 0;

@@ -16,7 +16,7 @@
  *   W  wait_ticket(ticket): BRAID_FABRIC_DONE: visible at O, and the source is free again
  *
  * Failure: every request ends by its time limit. A failed ticket no longer reads its source. A
- * quarantined ticket still does: the network holds the source. Memory that was granted to a peer
+ * quarantined ticket may: the network still holds the source. Memory that was granted to a peer
  * that does not answer is quarantined too: writes that had begun may still land in it. The memory
  * is fenced once the peer answers, is disconnected, or is lost (braid_fabric_wait_lost).
  *
@@ -130,8 +130,8 @@ typedef enum braid_fabric_loss {
   BRAID_FABRIC_TOO_MUCH = 8     /* it asked for more than an engine remembers for a peer */
 } braid_fabric_loss;
 /* Waits for the next peer that is lost; *peer is 0 if none was by the limit. *why is a
- * braid_fabric_loss. All grants to the peer are fenced. The caller disconnects it, and connects
- * again to reach it again. */
+ * braid_fabric_loss. All grants to the peer are fenced. Disconnect it; to reach it again,
+ * connect anew. */
 BRAID_API braid_status braid_fabric_wait_lost(braid_fabric* fabric, uint64_t limit_us,
                                               uint64_t* peer, int* why);
 /* Revokes all grants to the peer, after everything that has arrived from it is read (at most 1 s).

@@ -63,7 +63,8 @@ Plan plan(const CostModel& costs, const PlanRequest& request);
 /// part: those that find bytes left by the time they begin.
 double expected_us(const CostModel& costs, Mover mover, const PlanRequest& request, int& paths);
 
-/// The delay at the ceiling rate: paths begin one after the other, and only enough of them fill it.
+/// The delay of bytes at the ceiling rate: paths begin one after the other until enough of them
+/// fill it.
 double kernel_late_us(const DirectionCosts& costs, double ceiling_bytes_per_us, int paths,
                       double cold_us);
 

@@ -22,7 +22,7 @@ bool start_helper() noexcept;
 /// Wakes the thread for new work, if there is a thread.
 void wake_helper() noexcept;
 
-/// Ends the thread for good. Called automatically at exit, and before the engine is deleted.
+/// Ends the thread for good. At exit it ends by itself. Call this before deleting the engine.
 void end_helper() noexcept;
 
 }  // namespace braid::preload

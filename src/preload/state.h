@@ -84,8 +84,8 @@ class ReentryGuard {
   bool was_inside_;
 };
 
-/// True if the call is not braid's business: it comes from inside braid, or braid is off in this
-/// process.
+/// True if the call is none for braid: it comes from inside braid, braid has no driver, or the
+/// process is a forked child.
 inline bool is_for_driver() noexcept {
   return ReentryGuard::is_active() || driver() == nullptr || state() == State::kForked;
 }

@@ -1,7 +1,7 @@
 // Whether the program is active: its threads are in the driver, or have been recently. The helper
 // thread carries work on only while they are silent. A thread that waits in the driver runs the
-// simulation itself, and must return to the moment at which its wait ended: so silence begins only
-// when it has left the driver. The world's lock covers all of it.
+// simulation itself, and must find it as it was when the wait ended. So silence begins only when
+// the thread has left the driver. The world's lock covers all of it.
 #pragma once
 
 #include <cstdint>
