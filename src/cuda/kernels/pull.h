@@ -43,7 +43,7 @@ struct TransferCounters {
   uint32_t done;  ///< slices landed, over all uses of this state: never reset, wraps
   uint32_t unused;
   uint32_t slices[kMaxPaths];       ///< slices landed by path; reset by the last block to leave
-  uint32_t short_bytes[kMaxPaths];  ///< bytes missing in those to slice_bytes each; likewise
+  uint32_t short_bytes[kMaxPaths];  ///< bytes that those fell short of slice_bytes each; likewise
 };
 
 /// The report of the last block to leave. Lies in host memory that every path's GPU can write.
@@ -158,8 +158,8 @@ BRAID_HOST_DEVICE inline uint32_t kb_left(const PullArgs& args, uint32_t next) {
 }
 
 /// Kernels of several contexts share a GPU by time slices of a millisecond and more, unless MPS
-/// runs, and slow each other down. A relay's block detects this by the time between two checks, and
-/// leaves the rest of the transfer to the other paths. A slice takes 20 to 300 us.
+/// runs, and lose most of their speed. A relay's block detects this by the time between two checks,
+/// and leaves the rest of the transfer to the other paths. A slice takes 20 to 300 us.
 inline constexpr uint64_t kPreemptedNs = 1'000'000;
 BRAID_HOST_DEVICE inline bool is_preempted(const PullArgs& args, uint64_t last_ns,
                                            uint64_t now_ns) {
