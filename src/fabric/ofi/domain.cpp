@@ -17,6 +17,7 @@
 #include "fabric/ofi/doors.h"
 #include "fabric/ofi/robust_locks.h"
 #include "fabric/ofi/sleepers.h"
+#include "fabric/ofi/stand_ins.h"
 #include "fabric/ofi/station.h"
 
 namespace braid::fabric::ofi {
@@ -501,9 +502,11 @@ size_t OfiDomain::read_queue(std::span<Completion> completions) {
   const size_t room = std::min(completions.size(), entries.size());
   if (room == 0) return 0;
   if (calls_) calls_->resume();
+  StandIns stand_ins(station_.name);
   const auto read = [&] { return fi_cq_read(station_.queue.get(), entries.data(), room); };
   const std::optional<int64_t> answer =
       calls_ ? calls_->run(RobustCalls::Purpose::kProgress, read) : read();
+  stand_ins.free_places(*station_.addresses);
   if (answer == -FI_EAVAIL) return take_error(completions[0]) ? 1 : 0;
   if (answer == -FI_EAGAIN) free_abandoned();
   size_t count = 0;
