@@ -28,7 +28,8 @@ class Caller {
     if (process_ == 0) {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
       dup2(ends[1], STDOUT_FILENO);
-      execl(BRAID_FABRIC_CALLER, BRAID_FABRIC_CALLER, to.c_str(), ending, so_often.c_str(), nullptr);
+      execl(BRAID_FABRIC_CALLER, BRAID_FABRIC_CALLER, to.c_str(), ending, so_often.c_str(),
+            nullptr);
       _exit(127);
     }
     started_ = process_;

@@ -17,7 +17,8 @@
 
 namespace braid::fabric::ofi {
 
-/// Of shm: an endpoint's file in /dev/shm, by its libfabric address. Empty: this is no such address.
+/// Of shm: an endpoint's file in /dev/shm, by its libfabric address. Empty: this is no such
+/// address.
 std::string file_of(Bytes endpoint);
 /// The other way round.
 std::string endpoint_of(std::string_view file);
