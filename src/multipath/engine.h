@@ -8,8 +8,8 @@
 // driver's own copy would wait (docs/architecture.md, "The law"). It either enqueues the whole
 // transfer in the order of the caller's stream and returns kAccelerated, or enqueues nothing that
 // moves bytes and returns the reason. The caller then makes the native copy. (kFailed is the
-// exception: the driver has refused the gate, and the caller returns its error.) While another
-// thread is inside add_context or forget_context, the answer is kNotReady.
+// exception: the driver has refused the gate, and the caller returns its error.) In a context that
+// another thread is adding or forgetting, the answer is kNotReady.
 //
 // Threads: any thread may call any member at any time. Errors: `open` returns a Status; later
 // failures are a Verdict. Source: MMA sections 3.2 to 3.4, as docs/architecture.md maps them.
@@ -72,14 +72,20 @@ class Engine {
   /// Registers `context`: loads the kernels there, and makes it a target, at once or when the
   /// relays are open. Null: every active primary context. Call it right after the context was made:
   /// to load code, the driver waits for all of the context's streams, and blocks all enqueuing
-  /// there meanwhile. Calls for other contexts go on. Cheap if there is nothing new.
+  /// there meanwhile. Calls for other contexts go on. Cheap if there is nothing new. Braid retains
+  /// a primary context until it is forgotten. Waits for a thread that is adding the same context,
+  /// and fails while a thread is forgetting it.
   Status add_context(CUcontext context);
-  /// The same for one GPU's primary context, if it is active. Braid retains it until it is
-  /// forgotten.
+  /// The same for a context that the program has created, so that it is no primary context.
+  Status add_created(CUcontext context) {
+    return may_relay() ? registry_.add_created(context) : Status();
+  }
+  /// The same for one GPU's primary context, if it is active.
   Status add_primary(CUdevice device) {
     return may_relay() ? registry_.add_primary(relays_.gpu_of(device)) : Status();
   }
   bool knows_context(CUcontext context) { return registry_.has(context); }
+  Result<CUdevice> device_of(CUcontext context);
 
   /// Call it before anyone destroys or resets `context`: braid stops using it, and forgets its
   /// objects there.

@@ -36,7 +36,8 @@ enum class GiveUp : bool {
 };
 
 /// Wraps a call by which the program gives up a primary context. No thread adopts the context
-/// meanwhile; a thread that wanted to does so afterwards.
+/// meanwhile. If another thread retains it, so that it lives on, the next call that looks for
+/// contexts adopts it.
 class PrimaryGiveUp {
  public:
   /// Waits for a thread that is adopting the context, if it is about to end.
@@ -47,8 +48,9 @@ class PrimaryGiveUp {
 
   /// For a release: the program has no reference to release.
   bool is_unheld() const { return is_unheld_; }
-  /// The context ends with the call.
+  /// The context ends with the call, unless it has an owner that braid has not seen (a stranger).
   bool ends_it() const { return ends_it_; }
+  bool has_strangers() const { return has_strangers_; }
   /// The context that was last returned to the program, or that the driver names.
   CUcontext context() const;
   /// The driver's result of a release.
@@ -57,8 +59,10 @@ class PrimaryGiveUp {
  private:
   const CUdevice device_;
   bool is_unheld_ = false;
+  bool has_strangers_ = false;
   bool ends_it_ = false;
   bool is_counted_ = false;  // the release has been counted
+  int retained_before_ = 0;
   CUcontext told_ = nullptr;
 };
 
@@ -72,7 +76,7 @@ bool is_primary_unheld(CUdevice device) noexcept;
 void note_primaries() noexcept;
 
 /// Registers the GPU's primary context with the engine, if it is active. Waits for another thread
-/// that does so. False: the context is ending; the thread that ends it tries again afterwards.
+/// that does so. False: the context is ending.
 bool adopt_primary(multipath::Engine& engine, CUdevice device) noexcept;
 /// The same for all GPUs, except contexts that another thread is about to adopt or end.
 void adopt_primaries(multipath::Engine& engine) noexcept;

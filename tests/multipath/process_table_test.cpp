@@ -74,8 +74,9 @@ TEST_F(ProcessTableTest, TheRowOfAProcessThatLeftAChildIsFree) {
   int status = 0;
   waitpid(parent, &status, 0);
   const auto watcher = open();
-  std::this_thread::sleep_for(milliseconds(100));  // until the child has begun
   EXPECT_EQ(watcher->pid(0), parent);
+  for (int look = 0; look < 600 && alive(*watcher) != 0; ++look)  // until the child has begun
+    std::this_thread::sleep_for(milliseconds(100));
   EXPECT_EQ(alive(*watcher), 0u) << "its child holds its row";
   kill(child, SIGKILL);
 }
