@@ -2,7 +2,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
-#include <thread>
 
 #include "transfer/owner.h"
 #include "transfer/store_server.h"
@@ -82,12 +81,11 @@ TEST_P(TransferStore, ANameLeadsToItsEngineAndAKilledOnesIsTakenOver) {
   EXPECT_NE(unknown.status().message().find("store"), std::string::npos);
   ASSERT_TRUE(server_.start());  // empty: the engine puts its name there again
   std::optional<Transfer::Segment> back;
-  for (int i = 0; i < 100 && !back; ++i) {
+  EXPECT_TRUE(eventually([&] {
     const auto tried = engine.open_segment("prefill-0", 5s);
     if (tried.ok()) back = tried.value();
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  }
-  EXPECT_TRUE(back.has_value());
+    return back.has_value();
+  }));
 }
 
 TEST_P(TransferStore, OneThatLiesMisdirectsAndAuthorisesNothing) {
