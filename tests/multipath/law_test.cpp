@@ -9,6 +9,7 @@
 
 #include "cuda/bounded_wait.h"
 #include "multipath/transfer_state.h"
+#include "support/eventually.h"
 #include "support/gate.h"
 #include "support/lock_holder.h"
 #include "support/server.h"
@@ -52,7 +53,7 @@ class LawTest : public test::ServerTest {
     EXPECT_NE(outcome.via >> 1 & 1, 0u) << "no relay takes part";
   }
   bool ends(CUstream stream) {
-    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     return cuda::wait_until_idle(driver(), stream, limit) == CUDA_SUCCESS;
   }
   bool has_arrived(const DeviceBuffer& device) {
@@ -131,7 +132,7 @@ TEST_F(LawTest, AContextThatEndsWaitsForNoTransferOfAnother) {
     engine_->forget_context(context(3));
     has_ended.set_value();
   });
-  EXPECT_EQ(has_ended.get_future().wait_for(std::chrono::seconds(20)), std::future_status::ready)
+  EXPECT_EQ(has_ended.get_future().wait_for(std::chrono::seconds(60)), std::future_status::ready)
       << "it waits for a transfer to GPU 0 that is held";
   gate.open();
   ending.join();
@@ -219,9 +220,8 @@ TEST_F(LawTest, FreeingTheBuffersOfARelayWaitsForNoTransfer) {
     driver().cuDeviceGet(&device, 1);
     given_bytes = engine_->release_buffers(device);
   });
-  for (int look = 0; look < 200 && given_bytes == 0; ++look)
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  EXPECT_NE(given_bytes, 0u) << "it waits for a transfer of another GPU";
+  EXPECT_TRUE(test::eventually([&] { return given_bytes != 0; }))
+      << "it waits for a transfer of another GPU";
   gate.open();
   short_of_memory.join();
   EXPECT_TRUE(ends(held));
@@ -349,9 +349,8 @@ TEST_F(LawTest, OpeningWaitsForNoStreamOfTheProgram) {
     engine.open_targets();
     is_open = true;
   });
-  for (int look = 0; look < 200 && !is_open; ++look)
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  EXPECT_TRUE(is_open) << "it waits for a lock or a stream of the program's";
+  EXPECT_TRUE(test::eventually([&] { return is_open.load(); }))
+      << "it waits for a lock or a stream of the program's";
   gate.open();
   opener.join();
   EXPECT_TRUE(ends(held));
