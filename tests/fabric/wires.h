@@ -69,7 +69,7 @@ class Patience {
  private:
   int looks_;
   const std::chrono::steady_clock::time_point end_ =
-      std::chrono::steady_clock::now() + std::chrono::seconds(30);
+      std::chrono::steady_clock::now() + std::chrono::seconds(60);
 };
 
 inline std::string name_of_wire(const testing::TestParamInfo<WireKind>& kind) {
