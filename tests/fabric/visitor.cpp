@@ -16,6 +16,7 @@
 #include "braid/fabric.h"
 #include "fabric/churn.h"
 #include "fabric/order.h"
+#include "support/eventually.h"
 
 namespace {
 

@@ -85,8 +85,9 @@ TEST_F(TransferCorners, UnregisterIsAskedAgainUntilTheMemoryIsFree) {
   Status gone;
   EXPECT_TRUE(eventually([&] {
     gone = owner.transfer.unregister_memory(shared, 0s);
-    if (!gone.ok())
+    if (!gone.ok()) {
       EXPECT_NE(gone.message().find("may still write"), std::string::npos) << gone.message();
+    }
     return gone.ok();
   })) << gone.message();
   EXPECT_FALSE(owner.transfer.unregister_memory(shared, 0s).ok()) << "it is gone";

@@ -146,9 +146,13 @@ mooncake_engine._Managed = managed_class
 assert opened == -1
 wait_until(lambda: threads() == before)  # the engine runs no more
 
-# A call that is over its time returns once nothing of it can land any more: its owner was asked, and
-# stands still. The call asks for its limit when it has submitted, when it has cancelled, and again
-# when it was not let go in that time.
+# A call that is over its time returns once nothing of it can land any more: at once, where this side
+# can see to that, otherwise when its owner, which stands still, goes on. The call asks for its limit
+# when it has submitted, when it has cancelled, and whenever it was not let go since.
+def write_to_source(data):
+    assert engine.write_bytes_to_buffer(source, data, len(data)) == 0
+
+
 limits = []
 
 
@@ -159,19 +163,32 @@ def limit_s():
     return limits[-1]
 
 
-mooncake_engine._limit_s = limit_s
+late, untouched = randomness.randbytes(1 << 20), bytes(1 << 20)
+write_to_source(late)
+assert engine.transfer_sync_write(there, source, target, len(late)) == 0
+usual_limit_s, mooncake_engine._limit_s = mooncake_engine._limit_s, limit_s
 answers = []
+
+
+def read_late():
+    answers.append(engine.transfer_sync_read(there, source, target, len(late)))
+    write_to_source(untouched)  # the memory is the caller's again
+
+
 process = int(os.environ["TARGET_PROCESS"])
 os.kill(process, signal.SIGSTOP)
 try:
     wait_until(lambda: is_stopped(process))
-    reader = threading.Thread(
-        target=lambda: answers.append(engine.transfer_sync_read(there, source, target, 1 << 20)))
+    reader = threading.Thread(target=read_late)
     reader.start()
     wait_until(lambda: len(limits) > 2 or not reader.is_alive())
-    assert reader.is_alive(), f"the owner could still write into the caller's memory: {answers}"
 finally:
     os.kill(process, signal.SIGCONT)
 reader.join(60)
 assert answers == [-1], answers
+mooncake_engine._limit_s = usual_limit_s
+assert engine.transfer_sync_read(there, source + len(late), target, len(late)) == 0
+assert engine.read_bytes_from_buffer(source + len(late), len(late)) == late, "the owner has gone on"
+time.sleep(0.3)
+assert engine.read_bytes_from_buffer(source, len(late)) == untouched, "it lands late"
 print("every byte is right")

@@ -275,7 +275,9 @@ TEST(TransferBatches, ACancelledOneAndOnePastItsDeadlineEnd) {
     }
     owner.stop();
     const Transfer::Batch batch = me.submit(requests);
-    if (why == Cause::kCancelled) EXPECT_TRUE(me.transfer.cancel(batch).ok());
+    if (why == Cause::kCancelled) {
+      EXPECT_TRUE(me.transfer.cancel(batch).ok());
+    }
     EXPECT_TRUE(eventually([&] { return last_cause(batch) == why; }));
     owner.signal(SIGCONT);
     for (const auto& each : me.end(batch)) EXPECT_EQ(each.cause, why);

@@ -73,7 +73,9 @@ TEST_P(StoreContract, WhatIsNotRenewedRunsOutAndWhatIsRenewedStays) {
   ASSERT_TRUE(held.ok()) << held.status().message();
   std::this_thread::sleep_for(milliseconds(kLeaseMs / 2));
   const std::string dead = store_->get("dead").value();
-  if (steady_clock::now() - put_at < milliseconds(kLeaseMs)) EXPECT_EQ(dead, "1");
+  if (steady_clock::now() - put_at < milliseconds(kLeaseMs)) {
+    EXPECT_EQ(dead, "1");
+  }
   EXPECT_TRUE(eventually([&] {
     const auto got = store_->get("dead");
     return got.ok() && got.value().empty();
