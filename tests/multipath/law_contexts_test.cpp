@@ -59,7 +59,7 @@ TEST_F(LawOfContextsTest, AContextThatEndsWaitsForNoTransferOfAnother) {
     engine_->forget_context(context(3));
     has_ended.set_value();
   });
-  EXPECT_EQ(has_ended.get_future().wait_for(std::chrono::seconds(20)), std::future_status::ready)
+  EXPECT_EQ(has_ended.get_future().wait_for(std::chrono::seconds(60)), std::future_status::ready)
       << "it waits for a transfer to GPU 0 that is held";
   gate.open();
   ending.join();
@@ -103,7 +103,7 @@ TEST_F(LawOfContextsTest, ACopyThatWaitsForItsContextHoldsUpNoOther) {
     EXPECT_TRUE(engine_->add_context(context(3)).ok());
     has_ended.set_value();
   });
-  EXPECT_EQ(has_ended.get_future().wait_for(std::chrono::seconds(20)), std::future_status::ready)
+  EXPECT_EQ(has_ended.get_future().wait_for(std::chrono::seconds(60)), std::future_status::ready)
       << "it waits for a copy to GPU 0";
   EXPECT_FALSE(is_over) << "nobody held the lock";
   use_gpu(3);
@@ -238,7 +238,7 @@ TEST_F(LawOfContextsTest, OpeningWaitsForNoCopy) {
     open_for(0);  // over GPU 1 too
     has_opened.set_value();
   });
-  EXPECT_EQ(has_opened.get_future().wait_for(std::chrono::seconds(20)), std::future_status::ready)
+  EXPECT_EQ(has_opened.get_future().wait_for(std::chrono::seconds(60)), std::future_status::ready)
       << "it waits for a copy of the program's";
   EXPECT_FALSE(is_over) << "nobody held the lock";
   gate.open();

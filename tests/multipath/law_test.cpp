@@ -8,6 +8,7 @@
 
 #include "multipath/law_fixture.h"
 #include "multipath/transfer_state.h"
+#include "support/eventually.h"
 
 namespace braid::multipath {
 namespace {
@@ -77,9 +78,8 @@ TEST_F(LawTest, FreeingTheBuffersOfARelayWaitsForNoTransfer) {
     driver().cuDeviceGet(&device, 1);
     given_bytes = engine_->release_buffers(device);
   });
-  for (int look = 0; look < 200 && given_bytes == 0; ++look)
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  EXPECT_NE(given_bytes, 0u) << "it waits for a transfer of another GPU";
+  EXPECT_TRUE(test::eventually([&] { return given_bytes != 0; }))
+      << "it waits for a transfer of another GPU";
   gate.open();
   short_of_memory.join();
   EXPECT_TRUE(ends(held));
@@ -207,9 +207,8 @@ TEST_F(LawTest, OpeningWaitsForNoStreamOfTheProgram) {
     engine.open_targets();
     is_open = true;
   });
-  for (int look = 0; look < 200 && !is_open; ++look)
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  EXPECT_TRUE(is_open) << "it waits for a lock or a stream of the program's";
+  EXPECT_TRUE(test::eventually([&] { return is_open.load(); }))
+      << "it waits for a lock or a stream of the program's";
   gate.open();
   opener.join();
   EXPECT_TRUE(ends(held));

@@ -10,6 +10,8 @@
 
 #include <thread>
 
+#include "support/eventually.h"
+
 namespace braid::multipath {
 namespace {
 
@@ -75,9 +77,7 @@ TEST_F(ProcessTableTest, TheRowOfAProcessThatLeftAChildIsFree) {
   waitpid(parent, &status, 0);
   const auto watcher = open();
   EXPECT_EQ(watcher->pid(0), parent);
-  for (int look = 0; look < 600 && alive(*watcher) != 0; ++look)  // until the child has begun
-    std::this_thread::sleep_for(milliseconds(100));
-  EXPECT_EQ(alive(*watcher), 0u) << "its child holds its row";
+  EXPECT_TRUE(test::eventually([&] { return alive(*watcher) == 0; })) << "its child holds its row";
   kill(child, SIGKILL);
 }
 
