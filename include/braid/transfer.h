@@ -66,7 +66,7 @@ class Transfer {
     std::string listen = {};                  ///< host:port; empty: the first rail's, any port
     std::vector<std::string> addresses = {};  ///< one for each network rail; none: by `nics`
     std::string nics = {};                    ///< "eth0,eth1" or "^docker0"
-    std::vector<std::string> providers = {};  ///< none: shm if it is here, and tcp
+    std::vector<std::string> providers = {};  ///< none: mapped memory, shm if it is here, and tcp
     std::string secret_file = {};             ///< empty: what BRAID_FABRIC_SECRET_FILE names
     bool allow_unauthenticated = false;
     bool is_pinned = true;

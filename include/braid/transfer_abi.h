@@ -36,9 +36,11 @@
  *
  * Trust: as for braid_fabric (fabric_abi.h). With a secret, every question, answer and message is
  * sealed with it. Without one, rails are at addresses of this host alone unless
- * allow_unauthenticated is set. Nothing is encrypted.
+ * allow_unauthenticated is set. Nothing is encrypted. Memory that allocate_memory has made is
+ * mapped by peers of the same host, user and secret: read-only where the right is to read.
  *
- * Fork: an engine is of no use in a child process, and says so.
+ * Fork: an engine is of no use in a child process, and says so. Memory that allocate_memory has
+ * made is not in the child: one that touches it ends by SIGSEGV.
  *
  * Units: sizes are bytes, time limits microseconds. Source: TENT, sections 3.1 to 3.4.
  */
@@ -62,7 +64,8 @@ typedef struct braid_transfer_options {
   size_t address_count;         /* 0: by nics */
   const char* nics;             /* as of braid_fabric_options */
   const char* const* providers; /* libfabric's names. Each has a rail at each address */
-  size_t provider_count;        /* 0: shm if it is here, and "tcp;ofi_rxm" */
+  size_t provider_count;        /* 0: "mapped" (allocate_memory), shm if it is here, and
+                                   "tcp;ofi_rxm" */
   const char* secret_file;      /* as of braid_fabric_options */
   int allow_unauthenticated;    /* as of braid_fabric_options */
   int is_unpinned;              /* as of braid_fabric_options */
@@ -99,7 +102,11 @@ enum { BRAID_TRANSFER_MAY_READ = 1, BRAID_TRANSFER_MAY_WRITE = 2 }; /* what peer
 BRAID_API braid_status braid_transfer_register_memory(braid_transfer* transfer, void* memory,
                                                       size_t size_bytes, int rights,
                                                       uint64_t* buffer);
-/* The engine's own memory, of zeros, on the NUMA node of most rails; unregister frees it. */
+/* The engine's own memory, of zeros, on the NUMA node of most rails; unregister frees it. Engines
+ * of the same host and user map it when they open the segment, where they may at least read it:
+ * each of their requests is then a copy of their own. The rest, and what the kernel does not let be
+ * shared (before Linux 5.14), moves over rails. Without `providers`, or with "mapped" among them,
+ * at both ends. */
 BRAID_API braid_status braid_transfer_allocate_memory(braid_transfer* transfer, size_t size_bytes,
                                                       int rights, void** memory, uint64_t* buffer);
 /* Until no peer can write there. BRAID_ERROR_ARGUMENT while a request uses it;
