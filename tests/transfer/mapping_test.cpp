@@ -162,7 +162,9 @@ TEST_F(TransferSharing, NobodyWithoutTheSecretGetsAnything) {
   add(1, kMayRead);
   start();
   EXPECT_TRUE(map(secret_of('b')).ranges.empty());
-  EXPECT_TRUE(map(fabric::Secret()).ranges.empty());
+  const MappedMemory mapped = map(fabric::Secret());
+  EXPECT_TRUE(mapped.ranges.empty());
+  EXPECT_EQ(mapped.refused, 1u) << "it is counted";
   stop();
   EXPECT_EQ(server->refused(), 2u);
 }

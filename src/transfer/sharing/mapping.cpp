@@ -41,7 +41,7 @@ class Asker {
     question_.after = after;
     if (!socket_.send(encode(question_, secret_))) return std::nullopt;
     std::optional<Packet> packet = receive();
-    if (!packet || !packet->file.is_open()) return std::nullopt;
+    if (!packet) return std::nullopt;
     const auto answer = decode_memory_answer(packet->bytes, secret_);
     if (!answer || answer->nonce != question_.nonce) return std::nullopt;
     return Told{answer->memory, std::move(packet->file)};
@@ -69,6 +69,14 @@ bool is_described(const SharedMemory& memory, const Description& owner) {
   });
 }
 
+/// Null: its owner shows none that this process could trust.
+std::shared_ptr<const Pages> map_board(Asker& asker) {
+  const std::optional<Asker::Told> shown = asker.ask(true, 0);
+  if (!shown) return nullptr;
+  Result<Pages> pages = map_shared_pages(shown->file, sizeof(Board), false);
+  return pages.ok() ? std::make_shared<const Pages>(std::move(pages).value()) : nullptr;
+}
+
 std::optional<MappedRange> map(const Asker::Told& told, const Description& owner,
                                const std::shared_ptr<const Pages>& board) {
   const SharedMemory& memory = told.memory;
@@ -90,21 +98,18 @@ MappedMemory map_memory_of(const Description& owner, const fabric::Origin& self,
   Result<Socket> socket = Socket::connect(sharing_socket(owner.incarnation));
   if (!socket.ok()) return mapped;
   Asker asker(std::move(socket).value(), secret, end_ns);
-  if (!asker.is_challenged()) return mapped;
-  const std::optional<Asker::Told> shown = asker.ask(true, 0);
-  if (!shown) return mapped;
-  Result<Pages> pages = map_shared_pages(shown->file, sizeof(Board), false);
-  if (!pages.ok()) return mapped;
-  const auto board = std::make_shared<const Pages>(std::move(pages).value());
+  const std::shared_ptr<const Pages> board = asker.is_challenged() ? map_board(asker) : nullptr;
   uint64_t after = 0;
-  for (size_t i = 0; i < kSharedMax; ++i) {
+  for (size_t i = 0; board != nullptr && i < kSharedMax; ++i) {
     const std::optional<Asker::Told> told = asker.ask(false, after);
+    if (told && told->memory.buffer == 0) return mapped;
     if (!told || told->memory.buffer <= after) break;
     after = told->memory.buffer;
     std::optional<MappedRange> range = map(*told, owner, board);
     mapped.refused += range ? 0 : 1;
     if (range) mapped.ranges.push_back(std::move(*range));
   }
+  if (mapped.ranges.size() + mapped.refused < kSharedMax) ++mapped.refused;  // the rest
   return mapped;
 }
 

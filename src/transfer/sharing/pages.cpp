@@ -95,7 +95,9 @@ Result<Pages> map_shared_pages(const File& file, uint64_t size_bytes, bool is_wr
     return Status::error("its owner could take the memory away");
   if (size_bytes > static_cast<uint64_t>(about.st_size))
     return Status::error("the memory is smaller than its owner says");
-  return Pages::map(file.get(), size_bytes, is_writable);
+  Result<Pages> pages = Pages::map(file.get(), size_bytes, is_writable);
+  if (pages.ok()) (void)madvise(pages.value().memory(), size_bytes, MADV_DONTDUMP);  // its owner's
+  return pages;
 }
 
 }  // namespace braid::transfer

@@ -32,12 +32,13 @@ SharingServer::SharingServer(const fabric::Secret& secret, const Sharing& sharin
       sharing_(sharing),
       listener_(std::move(listener)),
       events_(epoll_create1(EPOLL_CLOEXEC)) {
-  watch(listener_.descriptor());
+  // Told once of who has come: where this process may open no more descriptors, they wait in vain.
+  watch(listener_.descriptor(), EPOLLIN | EPOLLET);
 }
 
-void SharingServer::watch(int descriptor) const {
+void SharingServer::watch(int descriptor, uint32_t events) const {
   epoll_event event{};
-  event.events = EPOLLIN;
+  event.events = events;
   event.data.fd = descriptor;
   epoll_ctl(events_.get(), EPOLL_CTL_ADD, descriptor, &event);
 }
@@ -73,7 +74,7 @@ void SharingServer::accept(uint64_t now_ns) {
       continue;
     }
     const int descriptor = connection.socket.descriptor();
-    watch(descriptor);
+    watch(descriptor, EPOLLIN);
     connections_.emplace(descriptor, std::move(connection));
   }
 }

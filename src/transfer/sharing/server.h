@@ -38,7 +38,7 @@ class SharingServer {
 
   SharingServer(const fabric::Secret& secret, const Sharing& sharing,
                 fabric::local::Socket listener);
-  void watch(int descriptor) const;
+  void watch(int descriptor, uint32_t events) const;
   void accept(uint64_t now_ns);
   bool answer(Connection& connection);
 
