@@ -39,8 +39,8 @@
  * allow_unauthenticated is set. Nothing is encrypted. Memory that allocate_memory has made is
  * mapped by peers of the same host, user and secret: read-only where the right is to read.
  *
- * Fork: an engine is of no use in a child process, and says so. Memory that allocate_memory has
- * made is not in the child: one that touches it ends by SIGSEGV.
+ * Fork: an engine is of no use in a child process, and says so. Memory of allocate_memory that
+ * peers may read is not there either: a child that touches it ends by SIGSEGV.
  *
  * Units: sizes are bytes, time limits microseconds. Source: TENT, sections 3.1 to 3.4.
  */
