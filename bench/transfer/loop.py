@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Batches between two processes of this host, by braid or by Mooncake's wheel: one turn of `run`.
 
-  loop.py braid|mooncake [--provider NAME] [--op read|write] [--size BYTES] [--batch N] [--seconds S]
+  loop.py braid|mooncake [--provider NAME,...] [--op read|write] [--size BYTES] [--batch N] [--seconds S]
 
 Both are driven from Python in the same way: a batch is submitted and waited for. Writes are read back
 and compared in the end, reads compared at once. Prints one object of JSON: GB/s, the median and the
@@ -35,6 +35,10 @@ class Memory:
             for first in range(0, len(words), step):
                 words[first:first + step] = range(first + 1, first + step + 1)
 
+    def move_to(self, address):
+        ctypes.memmove(address, self.address, MEMORY_BYTES)
+        self.address = address
+
 
 def braid_module():
     if str(ROOT / "python") not in sys.path:
@@ -44,10 +48,17 @@ def braid_module():
 
 
 class Braid:
-    def __init__(self, memory, provider):
+    """With `mapped` among the providers the target's memory is the library's, which others map."""
+
+    def __init__(self, memory, provider, is_target):
         self.module = transfer = braid_module()
-        self.engine = transfer.Transfer(listen=f"{HOST}:0", addresses=(HOST,), providers=(provider,))
-        self.engine.register_memory(memory.address, MEMORY_BYTES, transfer.MAY_READ | transfer.MAY_WRITE)
+        providers = provider.split(",")
+        rights = transfer.MAY_READ | transfer.MAY_WRITE
+        self.engine = transfer.Transfer(listen=f"{HOST}:0", addresses=(HOST,), providers=providers)
+        if is_target and "mapped" in providers:
+            memory.move_to(self.engine.allocate_memory(MEMORY_BYTES, rights)[0])
+        else:
+            self.engine.register_memory(memory.address, MEMORY_BYTES, rights)
 
     def name(self):
         return self.engine.name()
@@ -64,7 +75,7 @@ class Braid:
 
 
 class Mooncake:
-    def __init__(self, memory, provider):
+    def __init__(self, memory, provider, _is_target):
         from mooncake.engine import TransferEngine
         if provider != "tcp;ofi_rxm":
             raise RuntimeError("Mooncake's wheel moves by tcp alone")
@@ -96,7 +107,7 @@ def cpu_seconds():
 
 def be_target(options):
     memory = Memory(options.op == "read")
-    engine = ENGINES[options.engine](memory, options.provider)
+    engine = ENGINES[options.engine](memory, options.provider, True)
     print(json.dumps({"name": engine.name(), "address": memory.address}), flush=True)
     for _ in sys.stdin:
         print(json.dumps(cpu_seconds()), flush=True)
@@ -121,7 +132,7 @@ class Turn:
         said = json.loads(target.stdout.readline())
         self.there = said["address"]
         self.memory = Memory(not is_read)
-        self.engine = ENGINES[options.engine](self.memory, options.provider)
+        self.engine = ENGINES[options.engine](self.memory, options.provider, False)
         self.engine.open(said["name"])
         self.count = 0
 

@@ -352,7 +352,7 @@ def run_a2(row, options):
     rows = [of_floor(row, options, f"tcp, {op}, of raw sockets", 0.85,
                      lambda op=op: braid_gbps("tcp;ofi_rxm", op, seconds), lambda: socket_gbps(seconds))
             for op in ("read", "write")]
-    rows += [of_floor(row, options, f"shm, {op}, of memcpy", 0.8, lambda op=op: braid_gbps("shm", op, seconds),
+    rows += [of_floor(row, options, f"shm, {op}, of memcpy", 0.8, lambda op=op: braid_gbps("mapped,shm", op, seconds),
                       lambda: memcpy_gbps(seconds)) for op in ("read", "write")]
     if shutil.which("fio") is None:
         print("A2   files: left out: fio is not installed")

@@ -65,7 +65,7 @@ class Transfer {
     std::string listen = {};                  ///< host:port; empty: first rail's address, any port
     std::vector<std::string> addresses = {};  ///< one for each network rail; none: by `nics`
     std::string nics = {};                    ///< "eth0,eth1" or "^docker0"
-    std::vector<std::string> providers = {};  ///< empty: shm if available, and tcp
+    std::vector<std::string> providers = {};  ///< empty: mapped memory, shm if available, and tcp
     std::string secret_file = {};             ///< empty: BRAID_FABRIC_SECRET_FILE names it
     bool allow_unauthenticated = false;
     bool is_pinned = true;

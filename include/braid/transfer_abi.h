@@ -36,9 +36,12 @@
  *
  * Trust: as for braid_fabric (fabric_abi.h). With a secret, every question, answer and message is
  * sealed with it. An engine without a secret uses addresses of this host alone unless
- * allow_unauthenticated is set. Nothing is encrypted.
+ * allow_unauthenticated is set. Nothing is encrypted. Peers of the same host, user and secret map
+ * memory of braid_transfer_allocate_memory, read-only if they may only read it.
  *
- * Fork: an engine cannot be used in a child process; every call there says so.
+ * Fork: an engine cannot be used in a child process; every call there says so. Memory of
+ * braid_transfer_allocate_memory that peers may read is not mapped in a child: touching it there is
+ * SIGSEGV.
  *
  * Units: sizes are bytes, time limits microseconds. Source: TENT, sections 3.1 to 3.4.
  */
@@ -62,7 +65,8 @@ typedef struct braid_transfer_options {
   size_t address_count;         /* 0: `nics` chooses */
   const char* nics;             /* as of braid_fabric_options */
   const char* const* providers; /* libfabric's names. Each provider has a rail at each address */
-  size_t provider_count;        /* 0: shm if available, and "tcp;ofi_rxm" */
+  size_t provider_count;        /* 0: "mapped" (braid_transfer_allocate_memory), shm if available,
+                                   and "tcp;ofi_rxm" */
   const char* secret_file;      /* as of braid_fabric_options */
   int allow_unauthenticated;    /* as of braid_fabric_options */
   int is_unpinned;              /* as of braid_fabric_options */
@@ -98,7 +102,11 @@ enum { BRAID_TRANSFER_MAY_READ = 1, BRAID_TRANSFER_MAY_WRITE = 2 }; /* what peer
 BRAID_API braid_status braid_transfer_register_memory(braid_transfer* transfer, void* memory,
                                                       size_t size_bytes, int rights,
                                                       uint64_t* buffer);
-/* Allocates memory of the engine, zeroed, on the NUMA node of most rails; unregister frees it. */
+/* Allocates memory of the engine, zeroed, on the NUMA node of most rails; unregister frees it.
+ * Engines of the same host and user map it when they open the segment, if they may read it. Each of
+ * their requests there is then a memory copy of their own. Rails carry all other requests, and also
+ * these if a kernel before Linux 5.14 cannot share the memory. With `providers`, both ends must
+ * name "mapped". */
 BRAID_API braid_status braid_transfer_allocate_memory(braid_transfer* transfer, size_t size_bytes,
                                                       int rights, void** memory, uint64_t* buffer);
 /* Waits until no peer can write there. BRAID_ERROR_ARGUMENT while a request uses the memory.

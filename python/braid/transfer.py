@@ -131,6 +131,13 @@ class Transfer:
               ctypes.c_int(rights), ctypes.byref(buffer))
         return buffer.value
 
+    def allocate_memory(self, size_bytes, rights):
+        """Its address and the buffer, of zeros. Processes of this host map what they may read."""
+        memory, buffer = ctypes.c_void_p(), ctypes.c_uint64()
+        _call("allocate_memory", self._engine, ctypes.c_size_t(size_bytes), ctypes.c_int(rights),
+              ctypes.byref(memory), ctypes.byref(buffer))
+        return memory.value, buffer.value
+
     def unregister_memory(self, buffer, limit_s=10):
         _call("unregister_memory", self._engine, ctypes.c_uint64(buffer),
               ctypes.c_uint64(int(limit_s * 1e6)))
