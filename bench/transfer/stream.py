@@ -9,11 +9,15 @@ Both say where they are on a line of JSON, and obey lines on standard input: `de
 copies from and to others' memory from then on (by seccomp), as if libfabric's shm had died; `cpu` says
 CPU seconds. The initiator ends with a line of JSON: throughput, times of batches and of urgent reads of
 4 KiB, failures, and `samples`: for each moment the bytes that each way has delivered so far.
+
+Urgent reads are due at fixed times, whether those before have ended or not, and their times count from
+then. `urgent_lag_*` says how much later than that this program has submitted them.
 """
 import argparse
 import ctypes
 import json
 import os
+import queue
 import sys
 import threading
 import time
@@ -84,26 +88,33 @@ class Stream:
         self.segment = self.engine.open_segment(options.target)
         self.operation = transfer.READ if options.op == "read" else transfer.WRITE
         self.lock = threading.Lock()
-        self.took_us, self.urgent_us, self.samples = [], [], []
+        self.took_us, self.urgent_us, self.urgent_lag_us, self.samples = [], [], [], []
+        self.under_way = queue.SimpleQueue()
         self.failed = self.requests = 0
         self.is_over = False
 
-    def move(self, offset, sizes, urgency=transfer.BULK, operation=None):
-        """Its time; counts what has failed."""
+    def submit(self, offset, sizes, urgency=transfer.BULK, operation=None):
         offsets = [offset + sum(sizes[:i]) for i in range(len(sizes))]
-        begun = time.monotonic()
-        batch = self.engine.submit(self.segment, self.operation if operation is None else operation,
-                                   [self.memory.address + at for at in offsets],
-                                   [self.options.address + at for at in offsets], sizes, urgency=urgency)
+        return self.engine.submit(self.segment, self.operation if operation is None else operation,
+                                  [self.memory.address + at for at in offsets],
+                                  [self.options.address + at for at in offsets], sizes, urgency=urgency)
+
+    def end(self, batch, count):
+        """Waits, and counts what has failed."""
         while not self.engine.wait(batch, 60):
             pass
+        ended = time.monotonic()
         failed = sum(cause != transfer.DONE for cause in self.engine.outcomes(batch))
-        took_us = (time.monotonic() - begun) * 1e6
         self.engine.forget(batch)
         with self.lock:
             self.failed += failed
-            self.requests += len(sizes)
-        return took_us
+            self.requests += count
+        return ended
+
+    def move(self, offset, sizes):
+        """Its time."""
+        begun = time.monotonic()
+        return (self.end(self.submit(offset, sizes), len(sizes)) - begun) * 1e6
 
     def bulk(self, thread):
         whole = self.options.size * self.options.batch
@@ -116,10 +127,22 @@ class Stream:
                 self.took_us.append(took)
 
     def urgent(self):
+        """Submits each when it is due."""
+        due = time.monotonic()
         while not self.is_over:
-            took = self.move(loop.MEMORY_BYTES - URGENT_BYTES, [URGENT_BYTES], transfer.URGENT, transfer.READ)
-            self.urgent_us.append(took)
-            time.sleep(self.options.urgent_every_ms / 1e3)
+            time.sleep(max(0, due - time.monotonic()))
+            lag_us = (time.monotonic() - due) * 1e6
+            self.under_way.put((due, self.submit(loop.MEMORY_BYTES - URGENT_BYTES, [URGENT_BYTES],
+                                                 transfer.URGENT, transfer.READ)))
+            self.urgent_lag_us.append(lag_us)
+            due += self.options.urgent_every_ms / 1e3
+        self.under_way.put(None)
+
+    def end_urgent(self):
+        """In the order of their times: one that overtakes another is seen when that has ended."""
+        while (one := self.under_way.get()) is not None:
+            due, batch = one
+            self.urgent_us.append((self.end(batch, 1) - due) * 1e6)
 
     def sample(self):
         while not self.is_over:
@@ -130,7 +153,7 @@ class Stream:
     def run(self):
         work = [threading.Thread(target=self.bulk, args=[thread]) for thread in range(self.options.threads)]
         if self.options.urgent_every_ms:
-            work.append(threading.Thread(target=self.urgent))
+            work += [threading.Thread(target=self.urgent), threading.Thread(target=self.end_urgent)]
         if self.options.sample_ms:
             work.append(threading.Thread(target=self.sample))
         for thread in work:
@@ -161,7 +184,8 @@ def be_initiator(options):
             "is_right": stream.are_bytes_right() and stream.failed == failed, "samples": stream.samples,
             "ways": [way["way"] for way in
                      json.loads(stream.engine.report(transfer.JSON))["braid_transfer"]["ways"]]}
-    for name, times in (("batch", stream.took_us), ("urgent", stream.urgent_us)):
+    for name, times in (("batch", stream.took_us), ("urgent", stream.urgent_us),
+                        ("urgent_lag", stream.urgent_lag_us)):
         ordered = sorted(times[int(len(times) * WARM_UP):]) or [0]
         said[name + "_p50_us"] = loop.percentile(ordered, 0.5)
         said[name + "_p99_us"] = loop.percentile(ordered, 0.99)
