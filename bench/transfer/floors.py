@@ -63,36 +63,40 @@ def memcpy_gbps(seconds):
     return count * FLOOR_SIZE / (time.perf_counter() - begun) / 1e9
 
 
-def fio_gbps(file, seconds):
-    done = subprocess.run(["fio", "--name=floor", "--rw=read", f"--bs={FLOOR_SIZE}", f"--iodepth={FLOOR_BATCH}",
+def fio_gbps(file, op, seconds):
+    done = subprocess.run(["fio", "--name=floor", f"--rw={op}", f"--bs={FLOOR_SIZE}", f"--iodepth={FLOOR_BATCH}",
                            "--ioengine=io_uring", "--direct=1", f"--filename={file}", "--time_based",
                            f"--runtime={max(1, round(seconds))}", "--output-format=json"],
                           capture_output=True, text=True, check=False)
     if done.returncode:
         raise LeftOut("fio: " + (done.stderr.strip() or done.stdout.strip())[-200:])
-    return json.loads(done.stdout[done.stdout.index("{"):])["jobs"][0]["read"]["bw_bytes"] / 1e9
+    return json.loads(done.stdout[done.stdout.index("{"):])["jobs"][0][op]["bw_bytes"] / 1e9
 
 
-def file_gbps(file, seconds):
+def file_gbps(file, op, seconds):
     """The same by braid, from a folder that its own engine exports."""
     transfer = loop.braid_module()
-    memory = loop.Memory(False)
+    memory = loop.Memory(op == "write")
+    operation, right = {"read": (transfer.READ, transfer.MAY_READ), "write": (transfer.WRITE, transfer.MAY_WRITE)}[op]
     engine = transfer.Transfer(listen=f"{loop.HOST}:0", addresses=(loop.HOST,), providers=("tcp;ofi_rxm",))
     engine.register_memory(memory.address, loop.MEMORY_BYTES, 0)
-    engine.export_folder("floor", str(file.parent), transfer.MAY_READ)
-    segment = engine.open_file(engine.open_segment(engine.name()), f"floor/{file.name}", transfer.MAY_READ)
+    engine.export_folder("floor", str(file.parent), right)
+    segment = engine.open_file(engine.open_segment(engine.name()), f"floor/{file.name}", right)
     whole = FLOOR_SIZE * FLOOR_BATCH
     places, batches, begun = loop.MEMORY_BYTES // whole, 0, time.perf_counter()
     while time.perf_counter() < begun + seconds:
         offsets = [batches % places * whole + i * FLOOR_SIZE for i in range(FLOOR_BATCH)]
-        batch = engine.submit(segment, transfer.READ, [memory.address + at for at in offsets], offsets,
+        batch = engine.submit(segment, operation, [memory.address + at for at in offsets], offsets,
                               [FLOOR_SIZE] * FLOOR_BATCH)
         if not engine.wait(batch, 60) or any(engine.outcomes(batch)):
-            raise RuntimeError("a read of the file has failed")
+            raise RuntimeError(f"a {op} of the file has failed")
         engine.forget(batch)
         batches += 1
     took = time.perf_counter() - begun
     engine.close()
+    moved = min(batches, places) * whole
+    if file.read_bytes()[:moved] != memory.map[:moved]:
+        raise RuntimeError(f"WRONG BYTES after a {op} of the file")
     return batches * whole / took / 1e9
 
 
@@ -129,8 +133,10 @@ def run_a2(row, options):
                 out.write(os.urandom(1 << 20))
             os.fsync(out.fileno())
         try:
-            rows.append(of_floor(row, options, "file, read past the page cache, of fio", 0.9,
-                                 lambda: file_gbps(file, seconds), lambda: fio_gbps(file, seconds)))
+            for op in ("read", "write"):
+                rows.append(of_floor(row, options, f"file, {op} past the page cache, of fio", 0.9,
+                                     lambda op=op: file_gbps(file, op, seconds),
+                                     lambda op=op: fio_gbps(file, op, seconds)))
         except LeftOut as reason:
             print(f"A2   files: left out: {reason}")
     return rows
