@@ -40,8 +40,8 @@ def run(options, folder):
     # A folder that is empty, for what Python leaves beside a program.
     with tempfile.TemporaryDirectory() as empty:
         environment["PYTHONPYCACHEPREFIX"] = empty
-        module = subprocess.run([sys.executable, "-c", DOOR], env=environment, cwd=empty, capture_output=True, text=True,
-                                check=True).stdout.strip()
+        module = subprocess.run([sys.executable, "-c", DOOR], env=environment, cwd=empty, capture_output=True,
+                                text=True, check=True).stdout.strip()
         if module != "braid.mooncake_engine":
             raise RuntimeError(f"`mooncake.engine` is {module}, and not braid's")
         target = subprocess.Popen([sys.executable, str(folder / TARGET)], env=environment, cwd=empty, text=True,
