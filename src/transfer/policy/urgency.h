@@ -164,13 +164,11 @@ class UrgencyShare {
     until_ns_ = now_ns + kMemoryNs;
   }
   void urgent_ended() { --urgent_requests_; }
-  bool is_urgent_about(uint64_t now_ns) const {
-    return urgent_requests_ > 0 || now_ns < until_ns_;
-  }
+  bool is_urgent_about(uint64_t now_ns) const { return urgent_requests_ > 0 || now_ns < until_ns_; }
 
  private:
   static constexpr uint64_t kOwedBytes = 64 << 10;
-  uint64_t urgent_bytes_ = 0;  // that bulk has let pass and has not been paid for
+  uint64_t urgent_bytes_ = 0;     // that bulk has let pass and has not been paid for
   uint64_t urgent_requests_ = 0;  // that have not ended
   uint64_t until_ns_ = 0;
 };
