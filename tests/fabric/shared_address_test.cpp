@@ -38,7 +38,7 @@ class SharedAddressTest : public testing::TestWithParam<std::string> {
     }
   }
   bool wait(const std::function<bool()>& until, bool is_target_there = true) {
-    for (int look = 0; look < kLooks; ++look) {
+    for (test::Patience patience(kLooks); !patience.is_over();) {
       if (until()) return true;
       one_.poll();
       other_.poll();

@@ -26,11 +26,10 @@ TEST_F(LawOfContextsTest, AContextThatEndsHoldsUpNoOther) {
   Gate gate(driver());
   gate.hold(held);
   expect_carried(held, *device_, false);
-  std::thread ending([&] {
+  std::thread ending = test::waiting_thread([&] {
     driver().cuCtxSetCurrent(context(0));
     engine_->forget_context(context(0));
   });
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // until it waits
   use_gpu(3);
   expect_carried(elsewhere, far, false);
   EXPECT_TRUE(ends(elsewhere));
@@ -90,12 +89,11 @@ TEST_F(LawOfContextsTest, ACopyThatWaitsForItsContextHoldsUpNoOther) {
   gate.hold(held);
   const LockHolder holder(driver(), context(0), memory);
   std::atomic<bool> is_over{false};
-  std::thread copying([&] {
+  std::thread copying = test::waiting_thread([&] {
     driver().cuCtxSetCurrent(context(0));
     expect_carried(stream, *device_, false);
     is_over = true;
   });
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // until it waits
   std::promise<void> has_ended;
   std::thread others([&] {
     driver().cuCtxSetCurrent(context(3));
@@ -129,11 +127,10 @@ TEST_F(LawOfContextsTest, AContextIsForgottenWhenNobodyCopiesThere) {
   Gate gate(driver());
   gate.hold(held);
   const LockHolder holder(driver(), context(0), memory);
-  std::thread copying([&] {
+  std::thread copying = test::waiting_thread([&] {
     driver().cuCtxSetCurrent(context(0));
     expect_carried(stream, *device_, false);
   });
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // until it waits
   EXPECT_EQ(engine_->forecast(copy), Verdict::kAccelerated);
   std::atomic<bool> is_forgotten{false};
   std::thread ending([&] {
@@ -141,8 +138,7 @@ TEST_F(LawOfContextsTest, AContextIsForgottenWhenNobodyCopiesThere) {
     engine_->forget_context(context(0));
     is_forgotten = true;
   });
-  for (int look = 0; look < 200 && engine_->forecast(copy) == Verdict::kAccelerated; ++look)
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  (void)test::eventually([&] { return engine_->forecast(copy) != Verdict::kAccelerated; });
   EXPECT_STREQ(verdict_name(engine_->forecast(copy).verdict), "not_ready");
   EXPECT_FALSE(engine_->add_context(context(0)).ok()) << "it is ending";
   EXPECT_FALSE(is_forgotten) << "a thread is in the middle of a copy";
@@ -226,13 +222,12 @@ TEST_F(LawOfContextsTest, OpeningWaitsForNoCopy) {
   gate.hold(held);
   const LockHolder holder(driver(), context(1), memory);
   std::atomic<bool> is_over{false};
-  std::thread copying([&] {
+  std::thread copying = test::waiting_thread([&] {
     driver().cuCtxSetCurrent(context(1));
     EXPECT_EQ(engine.submit({Direction::kHostToDevice, host_->data(), device.at(), kSize, stream}),
               Verdict::kAccelerated);
     is_over = true;
   });
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // until it waits
   std::promise<void> has_opened;
   std::thread opener([&] {
     open_for(0);  // over GPU 1 too

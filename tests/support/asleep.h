@@ -5,9 +5,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <utility>
 
 #include "support/eventually.h"
 
@@ -32,6 +34,20 @@ inline bool are_others_asleep() {
 /// A driver may hold a thread up without letting it sleep, so that is no failure.
 inline void wait_until_asleep(pid_t thread) {
   (void)eventually([&] { return is_asleep(thread); }, std::chrono::seconds(5));
+}
+
+/// A thread of this body, once it has come to where it waits.
+template <typename Body>
+std::thread waiting_thread(Body body) {
+  std::atomic<pid_t> number{0};
+  std::thread thread([&number, body = std::move(body)] {
+    number = gettid();
+    body();
+  });
+  while (number == 0) std::this_thread::yield();
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  wait_until_asleep(number);
+  return thread;
 }
 
 }  // namespace braid::test

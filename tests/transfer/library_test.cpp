@@ -131,11 +131,10 @@ TEST_P(TransferTest, AnOwnerThatIsKilledFailsItsRequestsSoonAndNoOthers) {
     EXPECT_EQ(wrong_at({me.memory.data() + (48 << 20) + i * 4096, 4096}, 8), std::nullopt);
   // What is mapped can be read until its owner is known to have ended.
   std::vector<Cause> last;
-  for (int turn = 0; turn < 500 && last != std::vector{Cause::kPeerLost}; ++turn) {
+  EXPECT_TRUE(eventually([&] {
     last = me.run({me.read(lost->addresses[Owner::kRead], 64)});
-    usleep(10'000);
-  }
-  EXPECT_EQ(last, std::vector{Cause::kPeerLost});
+    return last == std::vector{Cause::kPeerLost};
+  })) << Transfer::cause_name(last.front());
 }
 
 INSTANTIATE_TEST_SUITE_P(Providers, TransferTest,

@@ -32,7 +32,7 @@ def serving(*words, lines=2, **environment):
             yield [served.stdout.readline().strip() for _ in range(lines)]
             served.terminate()
             report = served.stdout.read()
-            assert served.wait(20) == 0, report
+            assert served.wait(60) == 0, report
         finally:
             served.kill()
 

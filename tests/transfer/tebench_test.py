@@ -25,7 +25,7 @@ def bench(*words, code=0, environment=None):
     """What it prints; and its rows, if it has ended well."""
     FIGURES.unlink(missing_ok=True)
     done = subprocess.run([BRAID, "tebench", *LOCAL, *map(str, words), "--json", str(FIGURES)], capture_output=True,
-                          text=True, timeout=120, check=False, env=dict(os.environ, **(environment or {})))
+                          text=True, timeout=300, check=False, env=dict(os.environ, **(environment or {})))
     assert done.returncode == code, f"{words}: {done}"
     return done, json.loads(FIGURES.read_text()) if code == 0 else None
 
