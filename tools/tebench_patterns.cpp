@@ -178,7 +178,8 @@ Status run_mixed(Bench& bench, std::vector<TebenchRow>& rows) {
   BRAID_TRY(of_small);
   BRAID_TRY(of_bulk);
   beside.shares_cpu = bulk_beside.shares_cpu = true;
-  BRAID_TRY(verify(bench, writes, bulk_beside));
+  for (TebenchRow* row : {&alone, &beside}) BRAID_TRY(verify(bench, reads, *row));
+  for (TebenchRow* row : {&bulk_alone, &bulk_beside}) BRAID_TRY(verify(bench, writes, *row));
   for (TebenchRow* row : {&alone, &bulk_alone, &beside, &bulk_beside}) {
     print_row(*row);
     rows.push_back(std::move(*row));
