@@ -57,6 +57,7 @@ void Engine::fenced(uint32_t id) {
     return;
   }
   paths_.at(id).is_fencing = false;
+  std::erase(fences_wanted_, id);  // another path of the same link may have been fenced first
   scheduler_.fenced(id, now_ns_);
 }
 

@@ -34,7 +34,7 @@ bool is_time(int64_t time_us) {
   return -BRAID_SERVING_TIME_MAX_US <= time_us && time_us <= BRAID_SERVING_TIME_MAX_US;
 }
 
-// Empty: nothing.
+// The fault of a request; empty if it is valid.
 std::string what_is_wrong(const braid_serving_request& request) {
   if (request.state < BRAID_SERVING_WAITING || request.state > BRAID_SERVING_LOADING)
     return of_request(request, std::to_string(request.state) + " is not a braid_serving_state");

@@ -23,9 +23,7 @@ namespace braid::transfer {
 namespace {
 
 constexpr uint64_t kSettleUs = 50'000;  // that the other ways have once the first one works
-/// A process of a busy host may not run for so long: what it has not done yet is not late.
-constexpr uint64_t kOverdueNs = 15'000'000;
-/// That an owner has to hand out what it shares; the rails carry what has not come by then.
+/// How long an owner has to hand out the memory that it shares. Rails carry the rest.
 constexpr uint64_t kMappingUs = 1'000'000;
 /// Between looks for questions, which each cost a system call.
 constexpr uint64_t kDirectoryNs = 200'000;
@@ -56,7 +54,6 @@ Result<std::unique_ptr<Service>> Service::open(const OpenOptions& options,
   const std::shared_ptr<fabric::Processes> processes = fabric::host_processes();
   wanted.origin = processes->self();
   wanted.processes = processes;
-  wanted.scheduler.retry.overdue_ns_min = kOverdueNs;
   auto owned = std::make_unique<Owned>();
   owned->jobs = open_file_jobs();
   const bool has_gpu_memory =
