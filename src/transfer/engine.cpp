@@ -12,6 +12,7 @@ namespace {
 
 constexpr double kMemoryGbps = 10;  // until measured
 constexpr double kMemoryLatencyUs = 1;
+constexpr uint64_t kOwnSliceBytesMax = 1 << 20;  // what the engine copies itself, at a stretch
 constexpr double kStorageGbps = 2;
 constexpr double kStorageLatencyUs = 100;
 constexpr double kRailGbpsMax = 1000;  // what a peer claims is believed no further
@@ -159,8 +160,10 @@ uint64_t Engine::add_self() {
 uint32_t Engine::add_own_path(uint64_t number, Backend& backend, const char* text, double gbps,
                               double latency_us) {
   const uint32_t rail = scheduler_.add_rail({gbps});
-  const bool is_certain = true;  // this process, the kernel or the driver ends it
-  const uint32_t path = scheduler_.add_path({number, rail, kNoRail, gbps, latency_us, is_certain});
+  PathSpec spec{number, rail, kNoRail, gbps, latency_us};
+  spec.is_certain = true;  // this process, the kernel or the driver ends it
+  if (&backend == &memory_ || &backend == &mapped_) spec.slice_bytes_max = kOwnSliceBytesMax;
+  const uint32_t path = scheduler_.add_path(spec);
   paths_[path] = {&backend, number, text};
   paths_[path].reaches_gpus = gpu_ && &backend == &*gpu_;
   Peer& peer = *peers_.find(number);

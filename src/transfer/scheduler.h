@@ -81,6 +81,8 @@ struct PathSpec {
   bool is_certain = false;
   /// What a probe takes there is what a small slice would take.
   bool is_measured_by_probes = true;
+  /// Of requests of which it is the best way: whoever posts it does nothing else meanwhile.
+  uint64_t slice_bytes_max = kNever;
 };
 
 /// A path that a request may take. Of another transport than the best one, it stands by: it has a

@@ -43,10 +43,14 @@ uint32_t Scheduler::add_path(const PathSpec& spec) {
 }
 
 uint32_t Scheduler::add_ways(std::vector<Way> ways) {
-  WaySet set{std::move(ways), 0};
+  WaySet set{std::move(ways)};
   uint8_t best = std::numeric_limits<uint8_t>::max();
   for (const Way& way : set.all) best = std::min(best, way.rank);
-  for (const Way& way : set.all) set.spread += way.rank == best ? 1 : 0;
+  for (const Way& way : set.all) {
+    if (way.rank != best) continue;
+    ++set.spread;
+    set.slice_bytes_max = std::min(set.slice_bytes_max, paths_[way.path].spec.slice_bytes_max);
+  }
   const auto first = set.all.empty() ? std::nullopt : std::optional(set.all.front().path);
   const uint32_t number = ways_.add(std::move(set));
   if (first) peers_[paths_[*first].spec.peer].ways.push_back(number);
@@ -109,8 +113,9 @@ std::pair<uint64_t, Span> Scheduler::next_slice(Request& request, uint64_t now_n
   // The last slices are small, so that all rails end together.
   const uint64_t even =
       request.slicer.left_bytes() / std::max<size_t>(1, spread_of(request.spec.ways));
-  return {0, request.slicer.peek(is_in_the_way ? options_.slices.slice_bytes_min
-                                               : std::max(options_.slices.slice_bytes_min, even))};
+  const uint64_t wanted = is_in_the_way ? options_.slices.slice_bytes_min
+                                        : std::max(options_.slices.slice_bytes_min, even);
+  return {0, request.slicer.peek(std::min(wanted, ways_[request.spec.ways].slice_bytes_max))};
 }
 
 uint64_t Scheduler::post_from(uint32_t index, uint64_t now_ns, std::optional<Posting>& posting) {

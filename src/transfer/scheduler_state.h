@@ -137,6 +137,7 @@ struct Scheduler::Request {
 struct Scheduler::WaySet {
   std::vector<Way> all;
   size_t spread = 0;  // how many of the best rank: what slices go over while nothing is broken
+  uint64_t slice_bytes_max = kNever;
 };
 
 /// Requests between the same places from the same source, in their order.

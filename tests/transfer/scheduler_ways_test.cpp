@@ -61,6 +61,29 @@ TEST(Scheduler, APathOfAnotherTransportTakesNothingWhileABetterOneWorks) {
   EXPECT_FALSE(ways[1].stands_by);
 }
 
+// Whoever drives the scheduler copies it itself, and hears of nothing else until that is done.
+TEST(Scheduler, AWayThatIsCopiedByItsDriverTakesLittleAtATime) {
+  Scheduler scheduler;
+  const uint32_t own = scheduler.add_rail({10}), far_rail = scheduler.add_rail({5});
+  PathSpec copies{kPeer, own, kNoRail, 10, 1};
+  copies.slice_bytes_max = 1 << 20;
+  const uint32_t near = scheduler.add_path(copies);
+  const uint32_t far = scheduler.add_path({kPeer, far_rail, kNoRail, 5, 10});
+  RequestSpec request;
+  request.id = 1;
+  request.peer = kPeer;
+  request.size_bytes = uint64_t{4} << 30;
+  request.ways = scheduler.add_ways({{near}, {far, 0, 1}});
+  scheduler.add(std::move(request), 0);
+  uint64_t posted_bytes = 0;
+  while (const auto posting = scheduler.next(0)) {
+    EXPECT_EQ(posting->path, near);
+    EXPECT_EQ(posting->size_bytes, 1u << 20);
+    posted_bytes += posting->size_bytes;
+  }
+  EXPECT_LE(posted_bytes, 4u << 20);
+}
+
 // Seen on four limited links: what the first slice of a new connection took kept its rail unused.
 TEST(Scheduler, ARailWhoseFirstSliceWasSlowIsMeasuredAgainAndUsed) {
   Rails rails(2);
