@@ -134,8 +134,7 @@ bool drive(std::unique_lock<std::mutex>& lock, Drivers& drivers, uint64_t end_ns
     if (is_busy) drivers.tell();
     now_ns = monotonic_ns();
     if (is_busy) happened_ns = now_ns;
-    if (drivers.is_ending || now_ns >= end_ns || now_ns - happened_ns > kDriveNs)
-      return false;
+    if (drivers.is_ending || now_ns >= end_ns || now_ns - happened_ns > kDriveNs) return false;
     lock.unlock();
     if (!is_busy) sched_yield();
     lock.lock();
