@@ -37,8 +37,7 @@ Result<std::unique_ptr<Domain>> open_domain() { return LocalDomain::open(); }
 
 Status check_shareable(MutableBytes memory) {
   BRAID_LET(lane, gpu::lane_of_memory(memory));
-  if (lane == nullptr) return {};
-  return export_memory(*gpu::process_driver(), memory).status();
+  return lane == nullptr ? Status() : check_exportable(*gpu::process_driver(), memory);
 }
 
 Result<std::unique_ptr<Domain>> LocalDomain::open() {
@@ -99,8 +98,8 @@ Result<uint32_t> LocalDomain::add_region(MutableBytes memory, Access access) {
   }
   if (access == Access::kRemoteWrite) {
     if (lane != nullptr) {
-      BRAID_LET(exported, export_memory(*gpu::process_driver(), memory));
-      region.exported = std::move(exported);
+      BRAID_TRY(check_exportable(*gpu::process_driver(), memory));
+      region.exported = std::make_shared<Export>(*gpu::process_driver(), memory);
     }
     region.key = new_key();
     region_of_key_[region.key] = next_region_;

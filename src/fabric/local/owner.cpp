@@ -28,8 +28,10 @@ void LocalDomain::welcome(Packet hello, Socket socket) {
 /// False: it has left, and everything that it has said was heard; or it does not listen.
 bool LocalDomain::serve(uint64_t id, Visitor& visitor) {
   visitor.sayings->go_on();
-  while (!visitor.to_offer.empty() && offer(id, visitor, visitor.to_offer.front()))
-    visitor.to_offer.pop_front();
+  bool has_room = true;
+  std::erase_if(visitor.to_offer, [&](uint64_t key) {
+    return has_room && is_answerable(key) && (has_room = offer(id, visitor, key));
+  });
   if (visitor.sayings->is_overfull() || visitor.to_offer.size() > kAsksMax) return false;
   const auto may_say_more = [&] {
     return visitor.held < kHeldMessagesMax && ready_.size() < kReadyMax;
@@ -69,8 +71,7 @@ void LocalDomain::handle(uint64_t id, Visitor& visitor, const Consumer::Record& 
 
 /// Bytes for host memory, which are copied here and now.
 void LocalDomain::land(Visitor& visitor, const HostWrite& write, Bytes bytes) {
-  const auto found = region_of_key_.find(write.key);
-  Region* region = found == region_of_key_.end() ? nullptr : &regions_.at(found->second);
+  Region* region = region_of(write.key);
   const bool is_inside = region != nullptr && region->lane == nullptr &&
                          write.address <= region->memory.size() &&
                          bytes.size() <= region->memory.size() - write.address;
@@ -89,17 +90,28 @@ void LocalDomain::land(Visitor& visitor, const HostWrite& write, Bytes bytes) {
 
 // ---- GPU memory ----
 
+LocalDomain::Region* LocalDomain::region_of(uint64_t key) {
+  const auto found = region_of_key_.find(key);
+  return found == region_of_key_.end() ? nullptr : &regions_.at(found->second);
+}
+
+/// False: the driver has yet to say how the memory is shared. Others need not wait for that.
+bool LocalDomain::is_answerable(uint64_t key) {
+  const Region* region = region_of(key);
+  return region == nullptr || region->lane == nullptr || region->exported->has_ended(*region->lane);
+}
+
 /// False: the socket has no room now.
 bool LocalDomain::offer(uint64_t id, Visitor& visitor, uint64_t key) {
   Offer offer;
   offer.key = key;
-  const auto found = region_of_key_.find(key);
-  Region* region = found == region_of_key_.end() ? nullptr : &regions_.at(found->second);
+  Region* region = region_of(key);
+  const bool is_gpu = region != nullptr && region->lane != nullptr;
+  const Exported* exported = is_gpu ? region->exported->result() : nullptr;
   const bool is_new = !visitor.slots.contains(key);
-  const bool is_known =
-      region != nullptr && region->lane != nullptr && is_new && visitor.slots.size() < kSlots;
-  if (!is_known) return visitor.socket->send(bytes_of(offer));
-  offer = region->exported.offer;
+  if (exported == nullptr || !is_new || visitor.slots.size() >= kSlots)
+    return visitor.socket->send(bytes_of(offer));
+  offer = exported->offer;
   offer.key = key;
   // The driver lets nobody open an allocation of its own again.
   if (offer.kind == Offer::kIpc && visitor.socket->process() == getpid())
@@ -110,10 +122,10 @@ bool LocalDomain::offer(uint64_t id, Visitor& visitor, uint64_t key) {
     visitor.free_slots.pop_back();
   }
   offer.slot = slot;
-  visitor.slots[key] = {slot, found->second};
+  visitor.slots[key] = {slot, region_of_key_.at(key)};
   visitor.segment->shared().board[slot] = key;
   region->holders.insert(id);
-  if (visitor.socket->send(bytes_of(offer), region->exported.file.get())) return true;
+  if (visitor.socket->send(bytes_of(offer), exported->file.get())) return true;
   let_go(id, key);
   return false;
 }
