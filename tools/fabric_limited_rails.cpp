@@ -15,6 +15,7 @@ int bench_limited_rails(int turns, const std::string& json_file) {
   const bench::LimitedRailsResult result = bench::race_limited_rails(race);
   nlohmann::json record = {{"provider", "tcp;ofi_rxm"}, {"pattern", "single"},
                            {"rails", race.rails},       {"megabit", race.megabit},
+                           {"size_bytes", race.size_bytes},
                            {"against", "sum of rails"}, {"against_gbps", result.sum_gbps},
                            {"waived", result.waived}};
   if (result.waived.empty()) {

@@ -55,6 +55,13 @@ class Providers(unittest.TestCase):
         self.assertNotIn("Backtrace", run.errors + run.output)
 
 
+class LimitedRails(unittest.TestCase):
+    def test_the_record_names_its_sizes_also_where_it_is_waived(self):
+        record = Run("--limited-rails").records[0]
+        self.assertEqual((record["pattern"], record["size_bytes"], record["rails"]),
+                         ("single", 8 << 20, 4))
+
+
 class Against(unittest.TestCase):
     def test_all_take_turns_and_all_bytes_are_verified(self):
         run = race(size="16K,1M")
