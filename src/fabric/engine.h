@@ -188,8 +188,8 @@ class Engine final : private Worker::Listener {
   Status release_immediate(uint32_t immediate, uint64_t missing);
   /// When a message comes, or one is here already. Until another asks.
   void watch_messages(uint64_t request);
-  /// Whether a stream of a GPU may wait for counts: not where a CPU has to poll for them.
-  Status check_stream_wait(uint32_t immediate);
+  /// Why no stream of a GPU may wait for this count: on all wires a CPU polls for immediates.
+  Status refuse_stream_wait(uint32_t immediate) const;
   /// Whoever drives the engine takes the events out.
   Completions& completions() { return completions_; }
 
