@@ -12,7 +12,7 @@ namespace braid::bench {
 
 struct LimitedRailsOptions {
   int rails = 4;
-  int megabit = 400;  ///< of each rail, each way
+  int megabit = 400;              ///< of each rail, each way
   uint64_t size_bytes = 8 << 20;  ///< of each write; it divides 32 MiB
   int turns = 7;
   double turn_seconds = 2;
