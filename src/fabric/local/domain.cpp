@@ -41,8 +41,8 @@ Status check_shareable(MutableBytes memory) {
 }
 
 Result<std::unique_ptr<Domain>> LocalDomain::open() {
-  const std::string name =
-      "braid-" + std::to_string(getpid()) + "-" + std::to_string(random_number());
+  const std::string name = "braid-" + std::to_string(getpid()) + "-" +
+                           std::to_string(random_number()) + suffix_of(kVersions);
   BRAID_LET(listener, Socket::listen(name));
   return std::unique_ptr<Domain>(new LocalDomain(std::move(listener), name));
 }

@@ -13,7 +13,10 @@
 namespace braid::fabric::local {
 
 void LocalDomain::welcome(Packet hello, Socket socket) {
-  if (front_of<uint64_t>(hello.bytes) != kHello || visitors_.size() >= kVisitorsMax) return;
+  // What else comes is no writer's: one whose versions are others has read that in the address.
+  const uint64_t said = front_of<uint64_t>(hello.bytes).value_or(0);
+  const bool is_known = (said & ~uint64_t{0xff}) == kHello && kVersions.hold(said & 0xff);
+  if (!is_known || visitors_.size() >= kVisitorsMax) return;
   Result<Segment> segment = Segment::open(std::move(hello.file));
   if (!segment.ok()) return;
   Visitor visitor;

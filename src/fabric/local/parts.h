@@ -131,7 +131,7 @@ class LocalDomain final : public Domain {
     std::shared_ptr<gpu::Lane> lane;  // null: host memory
     uint64_t key = 0;
     std::shared_ptr<Export> exported;  // null: peers may not write it, or host memory
-    std::set<uint64_t> holders;  // visitors that have mapped it
+    std::set<uint64_t> holders;        // visitors that have mapped it
     bool is_removed = false;
   };
   /// Memory of a peer.
