@@ -1,7 +1,5 @@
 #include "fabric/local/domain.h"
 
-#include <sys/random.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,30 +7,15 @@
 #include <thread>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/try.h"
 #include "fabric/gpu/memory.h"
 #include "fabric/gpu/process_driver.h"
 #include "fabric/local/limits.h"
 #include "fabric/local/parts.h"
+#include "fabric/seal.h"
 
 namespace braid::fabric::local {
-namespace {
-
-uint64_t random_number() {
-  uint64_t number = 0;
-  while (getrandom(&number, sizeof number, 0) != sizeof number) {
-  }
-  return number;
-}
-
-uint64_t now_ns() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
-}
-
-}  // namespace
-
 Result<std::unique_ptr<Domain>> open_domain() { return LocalDomain::open(); }
 
 Status check_shareable(MutableBytes memory) {
@@ -82,7 +65,7 @@ uint64_t LocalDomain::new_key() {
   uint64_t key = 0;
   do {
     key = random_number();
-  } while (key == 0 || region_of_key_.contains(key));
+  } while (region_of_key_.contains(key));
   return key;
 }
 
@@ -267,7 +250,7 @@ void LocalDomain::take_copies() {
 
 /// Each look is a call of the system for each process.
 bool LocalDomain::is_time_to_look() {
-  const uint64_t now = now_ns();
+  const uint64_t now = monotonic_ns();
   if (!looks_eagerly_ && now - looked_ns_ < kBetweenLooksNs) return false;
   looked_ns_ = now;
   return true;

@@ -1,6 +1,4 @@
 // LocalDomain: what others write here.
-#include <poll.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,6 +7,7 @@
 
 #include "fabric/local/limits.h"
 #include "fabric/local/parts.h"
+#include "host/process_file.h"
 
 namespace braid::fabric::local {
 
@@ -20,7 +19,7 @@ void LocalDomain::welcome(Packet hello, Socket socket) {
   Result<Segment> segment = Segment::open(std::move(hello.file));
   if (!segment.ok()) return;
   Visitor visitor;
-  visitor.process = File(static_cast<int>(syscall(SYS_pidfd_open, socket.process(), 0)));
+  visitor.process = process_file(socket.process());
   visitor.sayings.emplace(&segment.value().shared().to_writer);
   visitor.consumer.emplace(&segment.value().shared().to_owner);
   visitor.segment.emplace(std::move(segment).value());
@@ -170,8 +169,7 @@ void LocalDomain::leave(uint64_t id) {
 
 void LocalDomain::forget_ended_processes() {
   std::erase_if(ghosts_, [&](const Ghost& ghost) {
-    pollfd look{ghost.process.get(), POLLIN, 0};
-    if (!ghost.process.is_open() || ::poll(&look, 1, 0) != 1) return false;
+    if (!has_ended(ghost.process)) return false;
     for (const uint32_t region : ghost.regions) drop_holder(ghost.visitor, region);
     return true;
   });

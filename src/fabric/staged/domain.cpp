@@ -1,7 +1,5 @@
 #include "fabric/staged/domain.h"
 
-#include <sys/random.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -388,13 +386,6 @@ void StagedDomain::take_copies() {
     else
       copied_to_ring(index, copy.ok);
   }
-}
-
-uint64_t random_number() {
-  uint64_t number = 0;
-  while (getrandom(&number, sizeof number, 0) != sizeof number) {
-  }
-  return number;
 }
 
 }  // namespace braid::fabric::staged

@@ -12,6 +12,7 @@
 
 #include "fabric/domain.h"
 #include "fabric/gpu/lane.h"
+#include "fabric/seal.h"
 #include "fabric/staged/records.h"
 #include "fabric/staged/span_ring.h"
 #include "fabric/table.h"
