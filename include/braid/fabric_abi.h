@@ -21,7 +21,9 @@
  * is fenced once the peer answers, is disconnected, or is lost (braid_fabric_wait_lost).
  *
  * Ownership: memory is the caller's, who keeps it until remove_region has succeeded. Numbers of
- * things (uint64_t) are never used twice; that of something gone is BRAID_ERROR_ARGUMENT.
+ * things (uint64_t) are never used twice; that of something gone is BRAID_ERROR_ARGUMENT. Calls
+ * about a peer that is lost, and was not disconnected yet, are BRAID_ERROR_PEER; memory that the
+ * network or the driver refuses is BRAID_ERROR_REGION.
  *
  * Threads: every function may be called from any thread at once, but nothing beside close. A thread
  * of the engine's makes progress while no caller waits. wait_..., accept, connect and revoke block
