@@ -92,7 +92,7 @@ class Bench {
       : options_(options), race_(std::move(race)) {}
 
   static void print_header() {
-    fmt::print("{:13} {:8} {:>6} {:>11} {:>9}   {:12} {:>8} {:>9} {:>6}  {}\n", "provider",
+    fmt::print("{:13} {:8} {:>6} {:>11} {:>9}   {:13} {:>8} {:>9} {:>6}  {}\n", "provider",
                "pattern", "size", "braid GB/s", "a second", "against", "GB/s", "a second", "ratio",
                "range");
   }
@@ -158,7 +158,7 @@ class Bench {
   void print_row(const bench::RaceResult& result, const std::string& against,
                  const std::string& figures) const {
     const double rate = result.braid_rate.median;
-    fmt::print("{:13} {:8} {:>6} {:>11.3f} {:>9.0f}   {:12} {}\n", provider(), options_.pattern,
+    fmt::print("{:13} {:8} {:>6} {:>11.3f} {:>9.0f}   {:13} {}\n", provider(), options_.pattern,
                format_size(result.size_bytes), gbps_of(rate, result.size_bytes), rate, against,
                result.is_verified ? figures : figures + "  BRAID: WRONG BYTES");
   }

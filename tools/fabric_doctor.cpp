@@ -1,13 +1,17 @@
 #include "tools/fabric_doctor.h"
 
 #include <fmt/core.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <vector>
 
 #include "base/try.h"
 #include "cuda/driver.h"
+#include "fabric/library/rail_choice.h"
+#include "fabric/library/trust.h"
 #include "fabric/local/domain.h"
 #include "fabric/ofi/domain.h"
 #include "fabric/ofi/library.h"
@@ -21,6 +25,64 @@ namespace {
 
 namespace ofi = fabric::ofi;
 using OpenDomain = Result<std::unique_ptr<fabric::Domain>>;
+
+// ---- What engines of this user's find ----
+
+bool is_set(const char* variable) {
+  const char* value = std::getenv(variable);
+  return value != nullptr && *value != '\0';
+}
+
+/// Of engines that name neither addresses nor NICs. False: they do not open.
+bool describe_rails(const std::vector<topology::Nic>& nics) {
+  const Result<fabric::RailChoice> choice = fabric::rails_for({}, nics);
+  if (!choice.ok()) {
+    fmt::print("rails         no: {}\n", choice.status().message());
+    return false;
+  }
+  std::string rails;
+  for (const std::string& address : choice.value().addresses)
+    rails += (rails.empty() ? "" : ", ") + address;
+  fmt::print("rails         {}: {}\n", rails,
+             is_set(fabric::kNicsVariable)
+                 ? fmt::format("as {} says", fabric::kNicsVariable)
+                 : fmt::format("{} is not set, so other hosts are not reached unless the program "
+                               "names addresses or NICs",
+                               fabric::kNicsVariable));
+  return true;
+}
+
+/// False: no engine opens at this address.
+bool describe_secret(const std::string& address) {
+  const Result<fabric::Secret> secret = fabric::secret_for({}, {address});
+  if (!secret.ok())
+    fmt::print("secret        no: {}\n", secret.status().message());
+  else if (secret.value().is_set())
+    fmt::print("secret        {}\n", std::getenv(fabric::kSecretVariable));
+  else
+    fmt::print("secret        none, and none is needed at {}\n", address);
+  return secret.ok();
+}
+
+/// libfabric's shm says that it is not there at all where it finds too little.
+void describe_shared_memory() {
+  constexpr uint64_t kOfCpuMib = 16;
+  struct statvfs found {};
+  if (statvfs("/dev/shm", &found) != 0) {
+    fmt::print("/dev/shm      is missing, so shm cannot work: mount a tmpfs there\n");
+    return;
+  }
+  const uint64_t free_mib = uint64_t{found.f_bavail} * found.f_bsize >> 20;
+  const uint64_t wanted_mib = kOfCpuMib * static_cast<uint64_t>(sysconf(_SC_NPROCESSORS_ONLN));
+  fmt::print("/dev/shm      {} MiB free{}\n", free_mib,
+             free_mib >= wanted_mib
+                 ? ""
+                 : fmt::format(", too little for shm, which takes {} MiB for each CPU of the host: "
+                               "{} here. Containers: --shm-size",
+                               kOfCpuMib, wanted_mib));
+}
+
+// ---- Providers ----
 
 std::string works(const ofi::Quirks& quirks, const std::string& address) {
   if (!quirks.reaches_hosts) return "works, within this host";
@@ -101,10 +163,11 @@ std::string pairs_apart(const cuda::Driver& driver, int count) {
   return pairs;
 }
 
-void describe_local(const cuda::Driver& driver, int count) {
+/// It needs no libfabric. False: it does not work.
+bool describe_local(const cuda::Driver& driver, int count) {
   if (const OpenDomain opened = fabric::local::open_domain(); !opened.ok()) {
     fmt::print("  {:21} no: {}\n", "local", opened.status().message());
-    return;
+    return false;
   }
   bool shares_mappings = true;
   for (int gpu = 0; gpu < count; ++gpu)
@@ -117,6 +180,7 @@ void describe_local(const cuda::Driver& driver, int count) {
   if (const std::string pairs = pairs_apart(driver, count); !pairs.empty())
     fmt::print("  {:21} GPUs {} have no peer access: open the engines with gpu_memory instead\n",
                "", pairs);
+  return true;
 }
 
 void describe_staged(const ofi::Quirks& quirks, const std::string& address) {
@@ -129,39 +193,55 @@ void describe_staged(const ofi::Quirks& quirks, const std::string& address) {
     fmt::print("  {:21} no: see {} above\n", name, quirks.provider);
 }
 
-/// No provider of libfabric touches memory of a GPU itself, so each is staged.
-void describe_gpu_memory(const std::string& address) {
+/// No provider of libfabric touches memory of a GPU itself, so each is staged. True: `local` works.
+bool describe_gpu_memory(const std::string& address, bool has_libfabric) {
   const Result<cuda::Driver> driver = driver_with_gpus();
   if (!driver.ok()) {
     fmt::print("GPU memory    no: {}\n", driver.status().message());
-    return;
+    return false;
   }
   int count = 0;
   (void)driver.value().cuDeviceGetCount(&count);
   fmt::print("GPU memory    {} GPU{}\n", count, count == 1 ? "" : "s");
-  describe_local(driver.value(), count);
-  for (const ofi::Quirks* quirks : ofi::all_quirks()) describe_staged(*quirks, address);
+  const bool has_local = describe_local(driver.value(), count);
+  if (!has_libfabric) fmt::print("  {:21} no: see libfabric above\n", "staged");
+  for (const ofi::Quirks* quirks : ofi::all_quirks())
+    if (has_libfabric) describe_staged(*quirks, address);
+  return has_local;
 }
 
-}  // namespace
-
-int fabric_doctor(const std::string& address) {
-  fmt::print("{}\n", nics_text(topology::host_nics()));
-  const auto library = ofi::library();
-  if (!library.ok()) return fail(library.status());
-  const uint32_t version = library.value()->version();
-  fmt::print("libfabric     {}.{}\n", FI_MAJOR(version), FI_MINOR(version));
-  int working = 0;
+/// True: one of them works.
+bool describe_providers(const std::string& address) {
+  bool works_here = false;
   for (const ofi::Quirks* quirks : ofi::all_quirks()) {
     const OpenDomain domain = ofi::open_domain(*quirks, address);
-    working += domain.ok();
+    works_here = works_here || domain.ok();
     fmt::print("{:13} {}\n", quirks->provider,
                domain.ok() ? works(*quirks, address) : domain.status().message());
     const bool is_rdma = quirks->takes_device || quirks->keeps_broken_connections;
     if (!domain.ok() && is_rdma) fmt::print("{:13} {}\n", "", missing_for_rdma(*quirks));
   }
-  describe_gpu_memory(address);
-  return working > 0 ? 0 : 1;
+  return works_here;
+}
+
+}  // namespace
+
+int fabric_doctor(const std::string& address) {
+  const std::vector<topology::Nic> nics = topology::host_nics();
+  fmt::print("{}\n", nics_text(nics));
+  const bool has_rails = describe_rails(nics);
+  const bool has_secret = describe_secret(address);
+  describe_shared_memory();
+  const auto library = ofi::library();
+  if (library.ok()) {
+    const uint32_t version = library.value()->version();
+    fmt::print("libfabric     {}.{}\n", FI_MAJOR(version), FI_MINOR(version));
+  } else {
+    fmt::print("libfabric     no: {}\n", library.status().message());
+  }
+  const bool has_provider = library.ok() && describe_providers(address);
+  const bool has_local = describe_gpu_memory(address, library.ok());
+  return has_rails && has_secret && (has_provider || has_local) ? 0 : 1;
 }
 
 }  // namespace braid::tools

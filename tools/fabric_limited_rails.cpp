@@ -13,9 +13,13 @@ int bench_limited_rails(int turns, const std::string& json_file) {
   bench::LimitedRailsOptions race;
   race.turns = std::min(turns, 64);
   const bench::LimitedRailsResult result = bench::race_limited_rails(race);
-  nlohmann::json record = {{"provider", "tcp;ofi_rxm"}, {"pattern", "single"},
-                           {"rails", race.rails},       {"megabit", race.megabit},
-                           {"against", "sum of rails"}, {"against_gbps", result.sum_gbps},
+  nlohmann::json record = {{"provider", "tcp;ofi_rxm"},
+                           {"pattern", "single"},
+                           {"rails", race.rails},
+                           {"megabit", race.megabit},
+                           {"size_bytes", race.size_bytes},
+                           {"against", "sum of rails"},
+                           {"against_gbps", result.sum_gbps},
                            {"waived", result.waived}};
   if (result.waived.empty()) {
     fmt::print("{} rails of {} Mbit/s: {:.4f} GB/s of {:.4f}, ratio {:.3f}{}\n", race.rails,

@@ -107,14 +107,14 @@ Status BraidContender::write(const Load& load) {
 }
 
 PlainContender::PlainContender(const Rails& rails, TargetProcess& target,
-                               std::span<std::byte> source)
-    : target_(target), plain_(*rails.quirks) {
+                               std::span<std::byte> source, bool is_gathering)
+    : is_gathering_(is_gathering), target_(target), plain_(*rails.quirks) {
   plain_.read_from(source);
   for (size_t i = 0; i < target.member_count(); ++i) {
     const TargetProcess::Member member = target.member(i);
     plain_.connect(member.plain_address, member.plain_target);
   }
-  target.set_plain(plain_.address(), plain_.expose(source));
+  if (!is_gathering) target.set_plain(plain_.address(), plain_.expose(source));
 }
 
 Status PlainContender::prepare(const Load& load) {
@@ -124,7 +124,7 @@ Status PlainContender::prepare(const Load& load) {
 
 Status PlainContender::write(const Load& load) {
   if (load.pattern == Pattern::kBarrier) return write_barriers(load.count);
-  plain_.write(load);
+  plain_.write(load, is_gathering_ ? plain_.pages_of_posting(load.size_bytes) : 1);
   return {};
 }
 

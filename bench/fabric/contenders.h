@@ -33,9 +33,11 @@ class BraidContender final : public Contender {
   uint64_t group_ = 0;
 };
 
+/// The raw loop. `is_gathering`: several pages of a write go in one posting, as braid's do.
 class PlainContender final : public Contender {
  public:
-  PlainContender(const Rails& rails, TargetProcess& target, std::span<std::byte> source);
+  PlainContender(const Rails& rails, TargetProcess& target, std::span<std::byte> source,
+                 bool is_gathering = false);
 
   const std::string& name() const override { return name_; }
   Status prepare(const Load& load) override;
@@ -45,7 +47,8 @@ class PlainContender final : public Contender {
  private:
   Status write_barriers(uint64_t count);
 
-  std::string name_ = "plain";
+  const bool is_gathering_;
+  std::string name_ = is_gathering_ ? "plain_several" : "plain";
   TargetProcess& target_;
   Plain plain_;
 };

@@ -223,6 +223,15 @@ std::vector<Side> Others::sides(const Job& job) const {
           side("multipath", true, all_bytes, [=](uint64_t times) { copies->copy(times); })};
 }
 
+/// The slowest of those that count, by its median.
+const Side& slowest_of(const std::vector<Side>& others) {
+  const Side* slowest = nullptr;
+  for (const Side& other : others)
+    if (other.counts && (slowest == nullptr || median(other.gbps) < median(slowest->gbps)))
+      slowest = &other;
+  return *slowest;
+}
+
 bool compare(GpuPair& pair, const Command& command, const Job& job, const Others& against) {
   Side braid;
   braid.name = "braid";
@@ -256,6 +265,8 @@ bool compare(GpuPair& pair, const Command& command, const Job& job, const Others
       static_cast<unsigned long long>(job.size_bytes), median(braid.gbps));
   for (const Side& other : others)
     std::printf(", \"%s_gbps\": %.2f", other.name, median(other.gbps));
+  std::printf(", \"against\": \"%s\", \"against_gbps\": %.2f", slowest_of(others).name,
+              median(slowest_of(others).gbps));
   const bool is_still_right = pair.verify(GpuPair::Kind::kGpu, job.size_bytes, job.is_paged);
   std::printf(", \"ratio\": %.3f, \"verified\": %s}\n", median(ratios),
               is_right && is_still_right ? "true" : "false");

@@ -26,7 +26,6 @@ namespace {
 using fabric::Engine;
 
 constexpr size_t kMemoryBytes = 32 << 20;
-constexpr size_t kWriteBytes = 8 << 20;
 constexpr size_t kDepth = 4;
 constexpr uint64_t kLimitNs = 60'000'000'000;
 constexpr int kSetUpSeconds = 20;
@@ -124,7 +123,8 @@ void serve(Shared& shared, Engine& engine, std::span<std::byte> memory) {
 
 class Writer {
  public:
-  Writer(Shared& shared, Engine& engine, std::span<std::byte> source) : engine_(engine) {
+  Writer(Shared& shared, Engine& engine, std::span<std::byte> source, uint64_t write_bytes)
+      : engine_(engine), write_bytes_(write_bytes) {
     while (shared.address_bytes == 0) usleep(1000);
     const auto address = fabric::decode_address({shared.address, shared.address_bytes});
     peer_ = engine.connect(address.value(), now_ns() + kLimitNs).value();
@@ -146,9 +146,9 @@ class Writer {
     while (now_ns() < end_ns || posted < least || !tickets.empty()) {
       const bool goes_on = now_ns() < end_ns || posted < least;
       while (goes_on && tickets.size() < kDepth) {
-        const uint64_t offset = posted++ * kWriteBytes % kMemoryBytes;
+        const uint64_t offset = posted++ * write_bytes_ % kMemoryBytes;
         tickets.push_back(
-            engine_.write(region_, target_, {offset, offset, kWriteBytes}, 1, now_ns() + kLimitNs)
+            engine_.write(region_, target_, {offset, offset, write_bytes_}, 1, now_ns() + kLimitNs)
                 .value());
       }
       engine_.step(now_ns());
@@ -158,11 +158,12 @@ class Writer {
       engine_.forget(tickets.front());
       tickets.pop_front();
     }
-    return static_cast<double>(posted * kWriteBytes) / static_cast<double>(now_ns() - begin_ns);
+    return static_cast<double>(posted * write_bytes_) / static_cast<double>(now_ns() - begin_ns);
   }
 
  private:
   Engine& engine_;
+  const uint64_t write_bytes_;
   uint64_t peer_ = 0, target_ = 0, region_ = 0;
 };
 
@@ -170,12 +171,12 @@ void measure(Shared& shared, const LimitedRailsOptions& options, Engine& engine,
              std::span<std::byte> memory) {
   std::vector<std::byte> source(memory.size());
   for (size_t i = 0; i < source.size(); ++i) source[i] = static_cast<std::byte>(i * 31 >> 7);
-  Writer writer(shared, engine, source);
+  Writer writer(shared, engine, source, options.size_bytes);
   writer.write(0.5, 1);  // connects all rails
   for (int turn = 0; turn < options.turns; ++turn)
     shared.turns_gbps[turn] = writer.write(options.turn_seconds, 1);
   std::fill(memory.begin(), memory.end(), std::byte{0});
-  const bool is_written = writer.write(0, kMemoryBytes / kWriteBytes) > 0;
+  const bool is_written = writer.write(0, kMemoryBytes / options.size_bytes) > 0;
   shared.is_verified = is_written && std::memcmp(memory.data(), source.data(), memory.size()) == 0;
   shared.is_measured = true;
   shared.is_ended = true;

@@ -2,6 +2,7 @@
 // veth pairs between them that `tc tbf` limits.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -11,7 +12,8 @@ namespace braid::bench {
 
 struct LimitedRailsOptions {
   int rails = 4;
-  int megabit = 400;  ///< of each rail, each way
+  int megabit = 400;              ///< of each rail, each way
+  uint64_t size_bytes = 8 << 20;  ///< of each write; it divides 32 MiB
   int turns = 7;
   double turn_seconds = 2;
 };

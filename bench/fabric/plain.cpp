@@ -6,6 +6,8 @@
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -16,6 +18,9 @@
 
 namespace braid::bench {
 namespace {
+
+constexpr size_t kSegmentsMax = 8;
+constexpr uint64_t kPostingBytesMax = 256 << 10;
 
 void must(const char* what, int64_t answer) {
   if (answer >= 0) return;
@@ -119,21 +124,32 @@ void Plain::connect(const std::vector<std::byte>& address, const Target& target)
   state_->peers.push_back(peer);
 }
 
-/// False: the queue is full.
-bool Plain::post(size_t peer, uint64_t offset_bytes, uint64_t size_bytes) {
+uint64_t Plain::pages_of_posting(uint64_t page_bytes) const {
+  const fi_tx_attr& limits = *state_->info->tx_attr;
+  return std::clamp<uint64_t>(kPostingBytesMax / page_bytes, 1,
+                              std::min({kSegmentsMax, limits.iov_limit, limits.rma_iov_limit}));
+}
+
+/// As many runs of bytes, in one posting. False: the queue is full.
+bool Plain::post(size_t peer, std::span<const uint64_t> offsets_bytes, uint64_t size_bytes) {
   State& s = *state_;
   if (s.free.empty()) s.free.push_back(&s.contexts.emplace_back());
   const Target& target = s.peers[peer].target;
-  iovec from{const_cast<std::byte*>(s.source.data()) + offset_bytes, size_bytes};
-  fi_rma_iov to{target.base + offset_bytes, size_bytes, target.key};
-  void* descriptor = s.read != nullptr ? fi_mr_desc(s.read) : nullptr;
+  std::array<iovec, kSegmentsMax> from;
+  std::array<fi_rma_iov, kSegmentsMax> to;
+  std::array<void*, kSegmentsMax> descriptors;
+  descriptors.fill(s.read != nullptr ? fi_mr_desc(s.read) : nullptr);
+  for (size_t i = 0; i < offsets_bytes.size(); ++i) {
+    from[i] = {const_cast<std::byte*>(s.source.data()) + offsets_bytes[i], size_bytes};
+    to[i] = {target.base + offsets_bytes[i], size_bytes, target.key};
+  }
   fi_msg_rma message{};
-  message.msg_iov = &from;
-  message.desc = &descriptor;
-  message.iov_count = 1;
+  message.msg_iov = from.data();
+  message.desc = descriptors.data();
+  message.iov_count = offsets_bytes.size();
   message.addr = s.peers[peer].address;
-  message.rma_iov = &to;
-  message.rma_iov_count = 1;
+  message.rma_iov = to.data();
+  message.rma_iov_count = offsets_bytes.size();
   message.context = s.free.back();
   message.data = 1;
   const int64_t answer =
@@ -161,21 +177,28 @@ uint64_t Plain::poll() {
   return std::exchange(state_->immediates, 0);
 }
 
-void Plain::write(const Load& load) {
+void Plain::write(const Load& load, uint64_t pages_at_once) {
   const State& s = *state_;
-  const auto under_way = [&] { return s.contexts.size() - s.free.size(); };
+  const auto under_way = [&] { return (s.contexts.size() - s.free.size()) * pages_at_once; };
   const bool is_scatter = load.pattern == Pattern::kScatter;
+  std::array<uint64_t, kSegmentsMax> offsets_bytes;
   for (uint64_t posted = 0; posted < load.count || under_way() > 0;) {
-    while (posted < load.count && under_way() < load.depth &&
-           post(is_scatter ? posted % s.peers.size() : 0, load.place(posted) * load.size_bytes,
+    while (posted < load.count && under_way() < load.depth) {
+      const uint64_t pages = std::min(pages_at_once, load.count - posted);
+      for (uint64_t i = 0; i < pages; ++i)
+        offsets_bytes[i] = load.place(posted + i) * load.size_bytes;
+      if (!post(is_scatter ? posted % s.peers.size() : 0, std::span(offsets_bytes).first(pages),
                 load.size_bytes))
-      ++posted;
+        break;
+      posted += pages;
+    }
     progress();
   }
 }
 
 void Plain::signal(size_t peer) {
-  while (!post(peer, 0, 1)) progress();
+  constexpr uint64_t kFirst[] = {0};
+  while (!post(peer, kFirst, 1)) progress();
 }
 
 }  // namespace braid::bench

@@ -31,8 +31,11 @@ class Plain {
   /// The next peer: they are numbered from 0.
   void connect(const std::vector<std::byte>& address, const Target& target);
 
-  /// All writes of the load, until all have completed. Part i of a scatter goes to peer i.
-  void write(const Load& load);
+  /// All writes of the load, until all have completed. Part i of a scatter goes to peer i. So many
+  /// pages that follow each other go in one posting, at most pages_of_posting.
+  void write(const Load& load, uint64_t pages_at_once = 1);
+  /// As many as braid's engine puts into one.
+  uint64_t pages_of_posting(uint64_t page_bytes) const;
   /// Tells a peer by an immediate, with a byte of the source to the first of its target.
   void signal(size_t peer);
   /// Lets writes land. Returns how many immediates have come since the last call.
@@ -41,7 +44,7 @@ class Plain {
  private:
   struct State;
   void progress();
-  bool post(size_t peer, uint64_t offset_bytes, uint64_t size_bytes);
+  bool post(size_t peer, std::span<const uint64_t> offsets_bytes, uint64_t size_bytes);
 
   std::unique_ptr<State> state_;
 };

@@ -76,6 +76,9 @@ class Race {
     if (options.is_against_plain)
       opponents_.push_back(
           std::make_unique<PlainContender>(options.rails, target, buffers.source()));
+    if (options.is_against_plain && options.pattern == Pattern::kPaged)
+      opponents_.push_back(
+          std::make_unique<PlainContender>(options.rails, target, buffers.source(), true));
     for (PeerProgram::Opened& peer : peers) {
       if (peer.contender != nullptr)
         opponents_.push_back(std::move(peer.contender));

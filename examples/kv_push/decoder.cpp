@@ -261,6 +261,7 @@ void Decoder::look_at_resting() {
     const bool is_late = !is_fenced && !resting.is_quarantined && Clock::now() > resting.deadline;
     if (is_late || (is_fenced && !resting.is_quarantined))
       must(fabric_.release(resting.immediate, is_fenced ? 0 : resting.missing));
+    if (is_fenced && resting.is_quarantined) must(fabric_.forgive(resting.immediate));
     if (is_fenced) pool_.give_back(resting.slot);
     if (is_late) ++tally_.quarantined;
     resting.is_quarantined = resting.is_quarantined || is_late;

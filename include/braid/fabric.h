@@ -105,6 +105,7 @@ class Fabric {
   };
   using Event = braid_fabric_event;
 
+  /// Opens its rails. An error says which one does not work, and what is missing.
   static Result<Fabric> open(const Options& options) {
     std::vector<const char*> addresses;
     for (const std::string& address : options.addresses) addresses.push_back(address.c_str());
@@ -132,6 +133,8 @@ class Fabric {
       return failure();
     return bytes;
   }
+  /// To the engine with this address. Blocks until it has answered, or the limit; an error names
+  /// what of the address is wrong. Section 3.2.
   Result<Peer> connect(const ByteList& address, Limit limit) {
     return numbered<Peer>([&](uint64_t* peer) {
       return braid_fabric_connect(get(), address.data(), address.size(), us(limit), peer);
@@ -155,16 +158,22 @@ class Fabric {
     if (peer == 0) return std::optional<Lost>();
     return std::optional<Lost>(Lost{Peer{peer}, static_cast<braid_fabric_loss>(why)});
   }
+  /// Says goodbye, posts nothing more to the peer, and takes back what was granted to it. Its
+  /// number and those of its targets are gone.
   Status disconnect(Peer peer) { return status_of(braid_fabric_disconnect(get(), number(peer))); }
 
+  /// `memory`, on the host or on a GPU, is the caller's, who keeps it until the region is removed.
   Result<Region> add_region(void* memory, size_t size_bytes) {
     return numbered<Region>([&](uint64_t* region) {
       return braid_fabric_add_region(get(), memory, size_bytes, region);
     });
   }
+  /// An error while a part is granted and not fenced, or a write still reads it.
   Status remove_region(Region region) {
     return status_of(braid_fabric_remove_region(get(), number(region)));
   }
+  /// Lets this peer alone write `size_bytes` of the region, from `offset_bytes` on. The descriptor
+  /// is for the peer: bytes, in a message or by any other way.
   Result<Granted> grant(Region region, Peer peer, uint64_t offset_bytes, uint64_t size_bytes) {
     uint64_t grant = 0;
     ByteList descriptor(512);
@@ -181,18 +190,24 @@ class Fabric {
     if (braid_fabric_revoke(get(), number(grant), us(limit), &fence) != BRAID_OK) return failure();
     return static_cast<Fence>(fence);
   }
+  /// Without waiting.
   Result<Fence> fence_of(Grant grant) {
     int fence = 0;
     if (braid_fabric_fence_of(get(), number(grant), &fence) != BRAID_OK) return failure();
     return static_cast<Fence>(fence);
   }
+  /// Of a fenced grant, whose number is gone then.
   Status forget(Grant grant) { return status_of(braid_fabric_forget_grant(get(), number(grant))); }
 
+  /// Memory that a peer has granted to this engine. An error if the descriptor was altered, is for
+  /// another engine or connection, was revoked, or is open already.
   Result<Target> open_target(const ByteList& descriptor) {
     return numbered<Target>([&](uint64_t* target) {
       return braid_fabric_open_target(get(), descriptor.data(), descriptor.size(), target);
     });
   }
+  /// One run of bytes. At the limit the ticket ends. The immediate arrives immediates_of_write
+  /// times. Section 3.3, submit_single_write.
   Result<Ticket> write(Region region, Target target, const Range& range,
                        std::optional<Immediate> immediate, Limit limit) {
     return numbered<Ticket>([&](uint64_t* ticket) {
@@ -201,6 +216,8 @@ class Fabric {
                                 immediate ? &*immediate : nullptr, us(limit), ticket);
     });
   }
+  /// Page i of `source` goes to page i of `destination`: each lies at offset + index * stride, in
+  /// bytes. The immediate arrives immediates_of_pages times. Section 3.3, submit_paged_writes.
   Result<Ticket> write_pages(Region region, const Pages& source, Target target,
                              const Pages& destination, uint64_t page_bytes,
                              std::optional<Immediate> immediate, Limit limit) {
@@ -231,6 +248,7 @@ class Fabric {
       return braid_fabric_add_group(get(), all.data(), all.size(), group);
     });
   }
+  /// An error while a barrier of its is under way. Scatters go on.
   Status remove_group(Group group) {
     return status_of(braid_fabric_remove_group(get(), number(group)));
   }
@@ -266,6 +284,7 @@ class Fabric {
     for (const uint64_t each : numbers) peers.push_back(Peer{each});
     return peers;
   }
+  /// Until it is not pending any more, or the limit: then it is still kPending.
   Result<TicketState> wait(Ticket ticket, Limit limit) {
     int state = 0;
     if (braid_fabric_wait_ticket(get(), number(ticket), us(limit), &state) != BRAID_OK)
@@ -277,8 +296,10 @@ class Fabric {
   Status cancel(Ticket ticket) {
     return status_of(braid_fabric_cancel_ticket(get(), number(ticket)));
   }
+  /// Nobody asks for it any more. What is under way goes on.
   void forget(Ticket ticket) { braid_fabric_forget_ticket(get(), number(ticket)); }
 
+  /// A number that nobody else counts, until it is released.
   Result<Immediate> acquire_immediate() {
     Immediate immediate = 0;
     if (braid_fabric_acquire_immediate(get(), &immediate) != BRAID_OK) return failure();
@@ -291,6 +312,7 @@ class Fabric {
       return failure();
     return arrived;
   }
+  /// Ends its use. `missing` more may come late, and count for nobody: its slot rests until then.
   Status release(Immediate immediate, uint64_t missing = 0) {
     return status_of(braid_fabric_release_immediate(get(), immediate, missing));
   }
@@ -299,6 +321,7 @@ class Fabric {
   Status forgive(Immediate immediate) {
     return status_of(braid_fabric_forgive_immediate(get(), immediate));
   }
+  /// How often the immediate of such a write arrives. Both sides compute it.
   static uint64_t immediates_of_write(uint64_t size_bytes) {
     return braid_fabric_immediates_of_write(size_bytes);
   }
@@ -306,9 +329,12 @@ class Fabric {
     return braid_fabric_immediates_of_pages(page_bytes, page_count);
   }
 
+  /// At most BRAID_FABRIC_MESSAGE_BYTES, which are copied. An error, and nothing sent, if the peer
+  /// has no buffer for it now. Messages come in any order. Section 3.3, submit_send.
   Status send(Peer peer, const ByteList& message) {
     return status_of(braid_fabric_send(get(), number(peer), message.data(), message.size()));
   }
+  /// The next message of any peer; none by the limit: nullopt.
   Result<std::optional<Message>> receive(Limit limit) {
     ByteList bytes(BRAID_FABRIC_MESSAGE_BYTES);
     size_t size_bytes = 0;
@@ -404,8 +430,11 @@ class Fabric {
   };
   using EngineStatistics = braid_fabric_statistics;
 
+  /// Takes a rail out of use, as before a NIC is serviced: an error for the last. Peers hear of it.
   Status retire_rail(size_t rail) { return status_of(braid_fabric_retire_rail(get(), rail)); }
+  /// Back into use, once a probe has succeeded.
   Status restore_rail(size_t rail) { return status_of(braid_fabric_restore_rail(get(), rail)); }
+  /// What the engine has counted since it was opened.
   Result<EngineStatistics> statistics() {
     EngineStatistics statistics{};
     statistics.struct_bytes = sizeof statistics;
@@ -428,6 +457,7 @@ class Fabric {
                         row.bytes, row.failures, row.under_way_bytes, row.bytes_per_s});
     return routes;
   }
+  /// All of it as text, as a line of JSON, or in Prometheus's format (docs/fabric.md).
   Result<std::string> report(Form form) {
     std::string text;
     size_t needed_bytes = 0;

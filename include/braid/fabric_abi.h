@@ -22,7 +22,8 @@
  *
  * Ownership: the caller owns the memory, and keeps it until remove_region has succeeded. A number
  * (uint64_t) of a peer, region, ticket, ... is never used twice. The number of a thing that is gone
- * is BRAID_ERROR_ARGUMENT.
+ * is BRAID_ERROR_ARGUMENT. A call about a peer that is lost, and not disconnected yet, is
+ * BRAID_ERROR_PEER; memory that the network or the driver refuses is BRAID_ERROR_REGION.
  *
  * Threads: any thread may call any function at any time, except while close runs. A thread of the
  * engine makes progress while no caller waits. wait_..., accept, connect and revoke block up to

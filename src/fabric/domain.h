@@ -65,9 +65,6 @@ struct Traits {
   /// A key of `add_door_region` is refused at all other ways in. Where this is false a peer that
   /// lies may write beside its door until the region is removed, as its provider enforces that.
   bool door_keys = true;
-  /// The network interface itself counts immediates, in memory that a GPU reads. Where this is
-  /// false a CPU polls for them, so no stream may wait for them (the law, docs/architecture.md).
-  bool counts_without_cpu = false;
   /// What it may have under way: enough to keep it busy, and no more, since a slow rail holds the
   /// end of a write back by what it has taken.
   uint64_t postings_max = 256;

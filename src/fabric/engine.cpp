@@ -242,18 +242,13 @@ void Engine::watch_messages(uint64_t request) {
   if (!inbox_.empty()) completions_.message_arrived();
 }
 
-Status Engine::check_stream_wait(uint32_t immediate) {
+Status Engine::refuse_stream_wait(uint32_t immediate) const {
   if (!counters_.is_claimed(immediate))
     return Status::error("immediate " + std::to_string(immediate) + " has no owner", "Acquire it");
-  for (size_t i = 0; i < worker_.rail_count(); ++i) {
-    const Traits& traits = worker_.rail(i).traits();
-    if (!traits.counts_without_cpu)
-      return Status::error(
-          "over " + traits.provider +
-              " a CPU polls for immediates, and what a stream waits for must not need the CPU",
-          "Ask for a callback, and enqueue the work there");
-  }
-  return {};
+  return Status::error(
+      "over " + address_.rails.front().provider +
+          " a CPU polls for immediates, and what a stream waits for must not need the CPU",
+      "Ask for a callback, and enqueue the work there");
 }
 
 void Engine::immediate_arrived(uint32_t immediate, uint32_t count) {

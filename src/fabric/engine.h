@@ -73,6 +73,8 @@ class Engine final : private Worker::Listener {
   /// The peer with this number of an engine, whoever has connected; none: not known.
   std::optional<uint64_t> find_peer(uint64_t engine) const;
   Result<PeerState> peer_state(uint64_t peer) const;
+  /// It has failed: calls about it are in vain until it is connected to anew.
+  bool is_lost(uint64_t peer) const;
   /// Whether it has ever been kConnected.
   bool was_connected(uint64_t peer) const;
   /// Why it is kFailed.
@@ -97,6 +99,9 @@ class Engine final : private Worker::Listener {
 
   // Memory that peers may write.
 
+  /// Whether it may be granted. What refuses it then is the network or the driver.
+  Status check_grant(uint64_t region, uint64_t peer, uint64_t offset_bytes,
+                     uint64_t size_bytes) const;
   /// For this peer alone, with a key of its own.
   Result<Granted> grant(uint64_t region, uint64_t peer, uint64_t offset_bytes, uint64_t size_bytes);
   /// Asks the peer to stop; by the deadline the fence is kFenced or kQuarantined.
@@ -111,6 +116,8 @@ class Engine final : private Worker::Listener {
   Result<uint64_t> open_target(const Descriptor& descriptor);
   /// False: its owner has revoked it, or is gone.
   bool has_target(uint64_t target) const { return targets_.find(target) != nullptr; }
+  /// Its owner is lost.
+  bool is_orphan(uint64_t target) const;
   Result<uint64_t> write(uint64_t region, uint64_t target, const Slice& slice,
                          std::optional<uint32_t> immediate, uint64_t deadline_ns);
   Result<uint64_t> write_pages(uint64_t region, uint64_t target, uint64_t page_bytes, Pages source,
@@ -188,8 +195,8 @@ class Engine final : private Worker::Listener {
   Status release_immediate(uint32_t immediate, uint64_t missing);
   /// When a message comes, or one is here already. Until another asks.
   void watch_messages(uint64_t request);
-  /// Whether a stream of a GPU may wait for counts: not where a CPU has to poll for them.
-  Status check_stream_wait(uint32_t immediate);
+  /// Why no stream of a GPU may wait for this count: on all wires a CPU polls for immediates.
+  Status refuse_stream_wait(uint32_t immediate) const;
   /// Whoever drives the engine takes the events out.
   Completions& completions() { return completions_; }
 

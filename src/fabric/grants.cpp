@@ -7,17 +7,27 @@
 
 namespace braid::fabric {
 
-Result<Granted> Engine::grant(uint64_t region_id, uint64_t peer_id, uint64_t offset_bytes,
-                              uint64_t size_bytes) {
-  Region* region = regions_.find(region_id);
+Status Engine::check_grant(uint64_t region_id, uint64_t peer_id, uint64_t offset_bytes,
+                           uint64_t size_bytes) const {
+  const Region* region = regions_.find(region_id);
   if (region == nullptr) return Status::error("there is no such region (any more)");
-  Peer* peer = peers_.find(peer_id);
+  const Peer* peer = peers_.find(peer_id);
   if (peer == nullptr || peer->state != PeerState::kConnected || peer->is_leaving)
     return Status::error("the peer is not connected");
-  const MutableBytes all = region->source.memory;
-  if (size_bytes == 0 || offset_bytes > all.size() || size_bytes > all.size() - offset_bytes)
+  const uint64_t all_bytes = region->source.memory.size();
+  if (size_bytes == 0 || offset_bytes > all_bytes || size_bytes > all_bytes - offset_bytes)
     return Status::error("what is to be granted lies outside its region of " +
-                         std::to_string(all.size()) + " bytes, or is empty");
+                         std::to_string(all_bytes) + " bytes, or is empty");
+  return {};
+}
+
+Result<Granted> Engine::grant(uint64_t region_id, uint64_t peer_id, uint64_t offset_bytes,
+                              uint64_t size_bytes) {
+  if (Status wrong = check_grant(region_id, peer_id, offset_bytes, size_bytes); !wrong.ok())
+    return wrong;
+  Region* region = regions_.find(region_id);
+  Peer* peer = peers_.find(peer_id);
+  const MutableBytes all = region->source.memory;
   Grant grant;
   grant.peer = peer_id;
   grant.region = region_id;
@@ -178,6 +188,11 @@ Result<uint64_t> Engine::open_target(const Descriptor& descriptor) {
   const uint64_t id = targets_.add(std::move(target));
   peer.targets[descriptor.grant] = id;
   return id;
+}
+
+bool Engine::is_orphan(uint64_t id) const {
+  const PeerTarget* target = targets_.find(id);
+  return target != nullptr && is_lost(target->peer);
 }
 
 Status Engine::check_target(const PeerTarget* target) const {

@@ -165,6 +165,11 @@ Result<PeerState> Engine::peer_state(uint64_t id) const {
   return peer->state;
 }
 
+bool Engine::is_lost(uint64_t id) const {
+  const Peer* peer = peers_.find(id);
+  return peer != nullptr && peer->state == PeerState::kFailed && !peer->is_leaving;
+}
+
 bool Engine::was_connected(uint64_t id) const {
   const Peer* peer = peers_.find(id);
   return peer != nullptr && peer->was_connected;

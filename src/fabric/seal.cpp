@@ -11,26 +11,14 @@
 #include <cstring>
 #include <string_view>
 
+#include "host/file.h"
+
 namespace braid::fabric {
 namespace {
 
 const unsigned char* letters(std::span<const std::byte> bytes) {
   return reinterpret_cast<const unsigned char*>(bytes.data());
 }
-
-class File {
- public:
-  explicit File(const std::string& path) : number_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
-  ~File() {
-    if (number_ >= 0) close(number_);
-  }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  int number() const { return number_; }
-
- private:
-  int number_;
-};
 
 }  // namespace
 
@@ -69,14 +57,14 @@ Result<Secret> Secret::of(std::span<const std::byte> key) {
 }
 
 Result<Secret> Secret::of_file(const std::string& path) {
-  const File file(path);
+  const File file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   struct stat about {};
-  if (file.number() < 0 || fstat(file.number(), &about) != 0)
+  if (!file.is_open() || fstat(file.get(), &about) != 0)
     return Status::error("the secret's file " + path + " cannot be read: " + strerror(errno));
   if ((about.st_mode & (S_IRWXG | S_IRWXO)) != 0)
     return Status::error("others may read the secret's file " + path, "chmod 600 " + path);
   std::array<std::byte, kBytesMax + 2> bytes;
-  const ssize_t count = read(file.number(), bytes.data(), bytes.size());
+  const ssize_t count = read(file.get(), bytes.data(), bytes.size());
   if (count < 0)
     return Status::error("the secret's file " + path + " cannot be read: " + strerror(errno));
   std::span<const std::byte> key(bytes.data(), static_cast<size_t>(count));

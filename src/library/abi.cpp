@@ -220,6 +220,8 @@ const char* braid_status_name(int status) {
     case BRAID_ERROR_UNAVAILABLE: return "unavailable";
     case BRAID_ERROR_CUDA: return "cuda";
     case BRAID_ERROR_MEMORY: return "memory";
+    case BRAID_ERROR_PEER: return "peer";
+    case BRAID_ERROR_REGION: return "region";
   }
   return "unknown";
 }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <cstdlib>
 #include <map>
 
 namespace braid {
@@ -95,6 +96,14 @@ TEST(Options, AnErrorNamesTheVariableAndItsText) {
     EXPECT_NE(options.status().message().find(name), std::string::npos);
     EXPECT_NE(options.status().message().find("'" + text + "'"), std::string::npos);
   }
+}
+
+TEST(Options, VariablesOfOtherRoomsAreKnown) {
+  setenv("BRAID_MISTAKE", "1", 1);
+  for (const char* name : {"BRAID_FABRIC_NICS", "BRAID_FABRIC_SECRET_FILE", "BRAID_TRANSFER_STORE",
+                           "BRAID_RUNTIME_DIR"})
+    setenv(name, "1", 1);
+  EXPECT_EQ(unknown_variables(), std::vector<std::string>{"BRAID_MISTAKE"});
 }
 
 TEST(Options, EveryRowIsDocumented) {

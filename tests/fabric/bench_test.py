@@ -55,6 +55,13 @@ class Providers(unittest.TestCase):
         self.assertNotIn("Backtrace", run.errors + run.output)
 
 
+class LimitedRails(unittest.TestCase):
+    def test_the_record_names_its_sizes_also_where_it_is_waived(self):
+        record = Run("--limited-rails").records[0]
+        self.assertEqual((record["pattern"], record["size_bytes"], record["rails"]),
+                         ("single", 8 << 20, 4))
+
+
 class Against(unittest.TestCase):
     def test_all_take_turns_and_all_bytes_are_verified(self):
         run = race(size="16K,1M")
@@ -71,7 +78,9 @@ class Against(unittest.TestCase):
     def test_pages(self):
         run = race("--pattern", "paged", provider="shm", size="8K")
         self.assertEqual(run.exit_code, 0, run.errors)
-        self.assertTrue(run.against("copy_peer")[0]["verified"])
+        self.assertEqual([record["against"] for record in run.records],
+                         ["plain", "plain_several", "copy_peer"])
+        self.assertTrue(all(record["verified"] for record in run.records))
 
     def test_scatters_and_barriers_of_a_group(self):
         for pattern, size_bytes in (("scatter", 16384), ("barrier", 0)):

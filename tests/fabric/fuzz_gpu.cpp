@@ -121,7 +121,7 @@ class StagedStage {
     for (uint64_t changes = random.between(0, 4); changes > 0; --changes)
       alter(input, corpus_, random);
     const Bytes bytes = bytes_of(input);
-    if (staged::is_marked(bytes)) (void)staged::read_message(bytes);
+    if (staged::version_of(bytes)) (void)staged::read_message(bytes);
     if (bytes.size() <= kAddressBytesMax)
       if (const auto peer = owner_->connect(bytes); peer.ok()) owner_->disconnect(peer.value());
     send(bytes.first(std::min(bytes.size(), memory_.size())));
@@ -197,7 +197,7 @@ class HostTarget final : public test::Memory {
 class LocalStage {
  public:
   LocalStage() {
-    const uint64_t hello = local::kHello, key = range_.key;
+    const uint64_t hello = local::hello_of(local::kVersions.newest), key = range_.key;
     hellos_.push_back(input_of(local::bytes_of(hello)));
     local::Offer offer;
     offer.key = kAsked;

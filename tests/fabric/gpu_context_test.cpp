@@ -91,6 +91,21 @@ TEST_P(GpuContextTest, NothingIsLeftThereOnceItsLastRegionIsRemoved) {
   }
 }
 
+class GpuRegionTest : public test::ServerTest {};
+
+/// Memory of a GPU, of an engine that was opened without any.
+TEST_F(GpuRegionTest, MemoryThatIsRefusedHasACodeOfItsOwn) {
+  auto opened = Fabric::open({"tcp;ofi_rxm", {"127.0.0.1"}});
+  if (!opened.ok()) GTEST_SKIP() << opened.status().message();
+  use_gpu(0);
+  const test::DeviceBuffer memory(driver(), 4096);
+  uint64_t region = 0;
+  EXPECT_EQ(braid_fabric_add_region(opened.value().get(), reinterpret_cast<void*>(memory.at()),
+                                    4096, &region),
+            BRAID_ERROR_REGION);
+  EXPECT_NE(std::string(braid_fabric_last_error()).find("gpu_memory"), std::string::npos);
+}
+
 INSTANTIATE_TEST_SUITE_P(Ways, GpuContextTest, testing::Values("tcp;ofi_rxm", "shm", "local"),
                          [](const auto& way) { return std::string(way.param).substr(0, 3); });
 

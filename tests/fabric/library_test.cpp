@@ -47,6 +47,41 @@ class FabricTest : public testing::TestWithParam<const char*> {
   Fabric::Peer owners_peer_{}, writers_peer_{};
 };
 
+TEST_P(FabricTest, ALostPeerHasACodeOfItsOwn) {
+  std::vector<std::byte> memory(100), source(100);
+  const auto region = owner_->add_region(memory.data(), memory.size()).value();
+  const auto descriptor = owner_->grant(region, writers_peer_, 0, memory.size()).value().descriptor;
+  const auto target = static_cast<uint64_t>(writer_->open_target(descriptor).value());
+  const auto from =
+      static_cast<uint64_t>(writer_->add_region(source.data(), source.size()).value());
+  const auto peer = static_cast<uint64_t>(owners_peer_);
+  owner_.reset();
+  const auto lost = writer_->wait_lost(seconds(20)).value();
+  ASSERT_TRUE(lost.has_value());
+  uint64_t number = 0;
+  std::byte bytes[512];
+  size_t size_bytes = 0;
+  const auto expect = [&](braid_status about_target, braid_status about_peer) {
+    braid_fabric* fabric = writer_->get();
+    EXPECT_EQ(braid_fabric_write(fabric, from, 0, target, 0, 1, nullptr, 1000, &number),
+              about_target);
+    EXPECT_EQ(braid_fabric_notify(fabric, peer, 1, 1000, &number), about_peer);
+    EXPECT_EQ(braid_fabric_send(fabric, peer, bytes, 1), about_peer);
+    EXPECT_EQ(
+        braid_fabric_grant(fabric, from, peer, 0, 1, &number, bytes, sizeof bytes, &size_bytes),
+        about_peer);
+    EXPECT_EQ(braid_fabric_open_target(fabric, descriptor.data(), descriptor.size(), &number),
+              about_peer);
+  };
+  expect(BRAID_ERROR_PEER, BRAID_ERROR_PEER);
+  EXPECT_EQ(braid_fabric_write(writer_->get(), from, 0, target + 99, 0, 1, nullptr, 1, &number),
+            BRAID_ERROR_ARGUMENT);
+  ASSERT_TRUE(writer_->disconnect(owners_peer_).ok());
+  expect(BRAID_ERROR_ARGUMENT, BRAID_ERROR_ARGUMENT);
+  EXPECT_EQ(braid_fabric_add_region(writer_->get(), source.data(), 0, &number),
+            BRAID_ERROR_ARGUMENT);
+}
+
 TEST_P(FabricTest, AWholeWriteFromGrantToFence) {
   std::vector<std::byte> source(2'000'003, std::byte{7}), memory(source.size());
   const auto region = owner_->add_region(memory.data(), memory.size()).value();

@@ -76,12 +76,12 @@ TEST(LocalSocketTest, FilesThatNobodyAskedForAreClosed) {
 /// Says hello, and then whatever it is told to.
 class Liar {
  public:
-  explicit Liar(Domain& owner)
+  explicit Liar(Domain& owner, uint64_t hello = hello_of(kVersions.newest))
       : owner_(owner),
         socket_(Socket::connect(name_of(owner.address())).value()),
         segment_(Segment::create().value()),
         producer_(&segment_.shared().to_owner) {
-    EXPECT_TRUE(socket_.send(bytes_of(kHello), segment_.file()));
+    EXPECT_TRUE(socket_.send(bytes_of(hello), segment_.file()));
   }
   /// As much as the owner takes of it, while its user takes a completion at a look.
   template <typename T>
@@ -117,6 +117,33 @@ TEST(LocalLiesTest, ImmediatesThatNobodyTakesWait) {
   while (const size_t taken = owner->poll(completions))
     for (size_t i = 0; i < taken; ++i) liar.slices += completions[i].slices;
   EXPECT_EQ(liar.slices, said * kCount) << "none is lost";
+}
+
+TEST(LocalLiesTest, AHelloOfAVersionThatNobodySpeaksIsNotListenedTo) {
+  const auto owner = open_domain().value();
+  Liar liar(*owner, hello_of(kVersions.newest + 1));
+  liar.say(kLanded, Landed{7, 1});
+  EXPECT_EQ(liar.slices, 0u);
+}
+
+/// Whoever writes knows by the address, and names the cause.
+TEST(LocalLiesTest, AnAddressSaysWhichVersionsItsDomainSpeaks) {
+  const auto owner = open_domain().value();
+  const auto writer = open_domain().value();
+  const std::string name = name_of(owner->address());
+  const auto connect = [&](const std::string& to) {
+    return writer->connect({reinterpret_cast<const std::byte*>(to.data()), to.size()});
+  };
+  ASSERT_TRUE(name.ends_with(".1.1"));
+  const std::string stem = name.substr(0, name.size() - 4);
+  EXPECT_EQ(connect(stem + ".3.2").status().message(),
+            "the peer shares memory within the host by versions 2 to 3, and this engine by version "
+            "1. Use the same version of braid on both sides");
+  EXPECT_TRUE(connect(stem + ".2.1").ok()) << "it speaks the version before, too";
+  EXPECT_TRUE(connect(stem).ok()) << "from before addresses said so";
+  EXPECT_TRUE(connect(name).ok());
+  EXPECT_FALSE(connect(stem + ".0.0").ok());
+  EXPECT_FALSE(connect(stem + ".1.2").ok());
 }
 
 TEST(LocalLiesTest, WhoTakesNoAnswersIsGivenUp) {

@@ -6,9 +6,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstring>
 #include <functional>
 
+#include "fabric/gpu/process_driver.h"
 #include "fabric/local/domain.h"
 #include "fabric/staged_fixture.h"
 #include "fabric/wires.h"
@@ -176,6 +179,69 @@ TEST_F(NeighboursTest, WritesOfTwoAllocationsSideBySideAreTwoCopies) {
   EXPECT_TRUE(ended_[1] && ended_[2]);
   EXPECT_TRUE(memories[1][into.first]->get() == memories[0][from.first]->get());
   EXPECT_TRUE(memories[1][into.second]->get() == memories[0][from.second]->get());
+}
+
+/// The driver of this process, which makes whoever asks for a file descriptor of memory wait.
+class HeldExports {
+ public:
+  HeldExports() : driver_(const_cast<cuda::Driver&>(*gpu::process_driver())) {
+    real_ = driver_.cuMemExportToShareableHandle;
+    is_held_ = true;
+    driver_.cuMemExportToShareableHandle = &wait;
+  }
+  ~HeldExports() {
+    release();
+    driver_.cuMemExportToShareableHandle = real_;
+  }
+  HeldExports(const HeldExports&) = delete;
+  HeldExports& operator=(const HeldExports&) = delete;
+  static void release() { is_held_ = false; }
+  static int waiting() { return waiting_; }
+
+ private:
+  /// Not for ever: whoever should not have asked is not to hang.
+  static CUresult wait(void* file, CUmemGenericAllocationHandle handle,
+                       CUmemAllocationHandleType kind, unsigned long long flags) {
+    ++waiting_;
+    for (int ms = 0; ms < 20'000 && is_held_; ++ms) usleep(1000);
+    is_held_ = false;
+    --waiting_;
+    return real_(file, handle, kind, flags);
+  }
+
+  static inline decltype(cuda::Driver::cuMemExportToShareableHandle) real_ = nullptr;
+  static inline std::atomic<bool> is_held_{false};
+  static inline std::atomic<int> waiting_{0};
+  cuda::Driver& driver_;
+};
+
+class HeldExportTest : public StagedTest {
+ protected:
+  HeldExportTest() { wire_name_ = "local_gpu_to_shared"; }
+};
+
+/// As while another thread holds the driver's lock: an engine goes on, and so do other writes.
+TEST_F(HeldExportTest, ADriverThatIsSlowToShareMemoryStopsNothingElse) {
+  const auto bytes = test::some_bytes(4096, 1);
+  const auto source = wire_->memory(0, bytes.size()), target = wire_->memory(1, bytes.size());
+  source->put(bytes);
+  std::vector<std::byte> host_source = test::some_bytes(1000, 2), host_target(1000);
+  const uint32_t from = writer_->add_region(source->bytes(), Access::kLocal).value();
+  const uint32_t host_from = writer_->add_region(host_source, Access::kLocal).value();
+  const uint32_t host_into = owner_->add_region(host_target, Access::kRemoteWrite).value();
+  HeldExports held;
+  const uint32_t into = owner_->add_region(target->bytes(), Access::kRemoteWrite).value();
+  post(from, source->bytes(), owner_->remote_range(into), 0, 1);
+  ASSERT_TRUE(wait([&] { return held.waiting() == 1; })) << "nobody asks, or the domain itself";
+  post(host_from, host_source, owner_->remote_range(host_into), 0, 2);
+  ASSERT_TRUE(wait([&] { return ended_.count(2) == 1 && immediates_[2] == 1; }));
+  EXPECT_EQ(host_target, host_source);
+  EXPECT_EQ(held.waiting(), 1);
+  EXPECT_EQ(ended_.count(1), 0u);
+  held.release();
+  ASSERT_TRUE(wait([&] { return ended_.count(1) == 1 && immediates_[1] == 1; }));
+  EXPECT_TRUE(ended_[1]);
+  EXPECT_EQ(target->get(), bytes);
 }
 
 TEST(LocalTest, MemoryThatWasNotMadeToBeSharedIsRefusedWithTheRemedy) {

@@ -6,7 +6,8 @@
 //
 // With a POINT it sends itself the signal (SIGKILL, SIGSTOP) when it has come so far. With `steps`
 // each step of its engine in which something happened is a point, and so is each call of its own;
-// with `locks` each spin lock in shared memory that libfabric takes, which it holds then; with
+// with `ends` these count from the step on in which it has confirmed that a grant was revoked; with
+// `locks` each spin lock in shared memory that libfabric takes, which it holds then; with
 // `door_locks` all of these but that of the endpoint that the owner's messages come to.
 //
 // An order is a message: how often, how many bytes, the immediate, the descriptor. Every write goes
@@ -20,6 +21,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <optional>
 #include <random>
 #include <string>
 
@@ -46,13 +48,15 @@ std::string provider;  // of its rail
 long points_left = 0;  // 0: none is wanted
 int signal_there = 0;
 bool counts_locks = false;
+bool counts_yet = true;                // with `ends` once this is gone:
+std::optional<uint64_t> written_last;  // a target
 
 void reach_point() {
   if (points_left > 0 && --points_left == 0) raise(signal_there);
 }
 
 void point() {
-  if (!counts_locks) reach_point();
+  if (!counts_locks && counts_yet) reach_point();
 }
 
 int (*spin_lock)(pthread_spinlock_t*) = nullptr;  // as libfabric would call it
@@ -88,7 +92,9 @@ void count_locks() {
 }
 
 void step(Engine& engine) {
-  if (engine.step(now_ns())) point();
+  const bool is_busy = engine.step(now_ns());
+  counts_yet = counts_yet || (written_last && !engine.has_target(*written_last));
+  if (is_busy) point();
 }
 
 void own(Engine& engine, uint64_t writer, uint64_t size_bytes) {
@@ -110,16 +116,19 @@ int serve(Engine& engine) {
     test::Order told;
     std::memcpy(&told, order->payload.data(), sizeof told);
     if (told.writes == 0) {
-      if (told.size_bytes == 0)
+      if (told.size_bytes == 0) {
         (void)engine.disconnect(order->peer);
-      else
+        point();
+      } else {
         own(engine, order->peer, told.size_bytes);
+      }
       continue;
     }
     const auto target =
         engine.open_target(decode_descriptor(Bytes(order->payload).subspan(sizeof told)).value());
     point();
     if (!target.ok()) return 3;
+    written_last = target.value();
     test::ProcessMemory source(provider, kGpu, told.size_bytes);
     const uint64_t region = engine.add_region(source.bytes()).value();
     for (uint32_t i = 0; i < told.writes; ++i) {
@@ -140,7 +149,8 @@ int main(int count, char** words) {
   if (count != 3 && count != 6) return 2;
   if (count == 6) {
     points_left = std::atol(words[3]), signal_there = std::atoi(words[4]);
-    if (std::strcmp(words[5], "steps") != 0) count_locks();
+    counts_yet = std::strcmp(words[5], "ends") != 0;
+    if (std::strstr(words[5], "locks") != nullptr) count_locks();
   }
   provider = words[1];
   EngineOptions options;

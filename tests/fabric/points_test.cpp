@@ -42,6 +42,12 @@ class PointsTest : public test::ProcessTest {
       if (is_here && !job) job = order(*peer, memory.bytes(), kForEver);
       return process.has_halted();
     })) << "it never comes to this point";
+    look_after(process, peer, job, memory, signal_there);
+  }
+
+  /// The process has halted.
+  void look_after(Peer& process, std::optional<uint64_t> peer, const std::optional<Job>& job,
+                  test::ProcessMemory& memory, int signal_there) {
     go_on_with_the_other();
     if (!peer) peer = engine_->accept();  // it had connected just before
     if (signal_there == SIGSTOP) {
@@ -92,6 +98,48 @@ class PointsTest : public test::ProcessTest {
 
   uint64_t other_ = 0;
 };
+
+/// The owner revokes once something has come, and then tells the writer to disconnect.
+class EndPointsTest : public PointsTest {
+ protected:
+  void at_point(int point, int signal_there, const char* points) override {
+    if (has_passed_all_) return;
+    SCOPED_TRACE("point " + std::to_string(point) + " of " + points + ", signal " +
+                 std::to_string(signal_there));
+    Peer process(GetParam(), engine_->address(), point, signal_there, points);
+    test::ProcessMemory memory(GetParam(), 0, 300'000);
+    std::optional<uint64_t> peer;
+    ASSERT_TRUE(wait([&] {
+      if (!peer) peer = engine_->accept();
+      return peer && engine_->peer_state(*peer).value() == PeerState::kConnected;
+    }));
+    const Job job = order(*peer, memory.bytes(), kForEver);
+    ASSERT_TRUE(wait([&] { return count(job) > 0; }));
+    ASSERT_TRUE(engine_->revoke(job.grant, now_ns() + kSecondNs).ok());
+    bool is_told = false;
+    const bool has_halted = wait(
+        [&] {
+          if (!is_told && fence(job) == Fence::kFenced)
+            is_told = engine_->send(*peer, test::message_of({0, 0, 0}, {})).ok();
+          return process.has_halted();
+        },
+        3);
+    has_passed_all_ = !has_halted;
+    if (has_passed_all_) {
+      EXPECT_GT(point, kPointsMin) << "too few points are reached";
+      process.end(SIGKILL);
+      signal_there = SIGKILL;
+    }
+    look_after(process, peer, job, memory, signal_there);
+  }
+
+ private:
+  static constexpr int kPointsMin = 2;
+  bool has_passed_all_ = false;
+};
+
+TEST_P(EndPointsTest, Killed) { at_each_point(SIGKILL, "ends"); }
+TEST_P(EndPointsTest, StoppedAndContinued) { at_each_point(SIGSTOP, "ends"); }
 
 /// This process writes, again and again, what the other one owns.
 class OwnerPointsTest : public PointsTest {
@@ -184,14 +232,17 @@ std::vector<std::string> providers_that_share_locks() {
     if (quirks->shares_locks) found.emplace_back(quirks->provider);
   return found;
 }
-/// Memory of GPUs of the emulated server too.
+/// Memory of GPUs of the emulated server too; with `local`, whose GPUs are of one process there,
+/// memory of the host.
 std::vector<std::string> all_providers() {
   std::vector<std::string> all = test::libfabrics_providers();
-  all.insert(all.end(), {"tcp;ofi_rxm+gpu", "shm+gpu"});
+  all.insert(all.end(), {"tcp;ofi_rxm+gpu", "shm+gpu", "local"});
   return all;
 }
 
 INSTANTIATE_TEST_SUITE_P(Providers, PointsTest, testing::ValuesIn(all_providers()),
+                         test::name_of_provider);
+INSTANTIATE_TEST_SUITE_P(Providers, EndPointsTest, testing::ValuesIn(all_providers()),
                          test::name_of_provider);
 INSTANTIATE_TEST_SUITE_P(Providers, OwnerPointsTest, testing::ValuesIn(all_providers()),
                          test::name_of_provider);

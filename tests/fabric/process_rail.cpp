@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "fabric/local/domain.h"
 #include "fabric/ofi/domain.h"
 #include "fabric/staged/domain.h"
 #include "support/server.h"
@@ -30,6 +31,7 @@ const Server& server() {
 }  // namespace
 
 Result<std::unique_ptr<Domain>> open_process_rail(const std::string& provider) {
+  if (provider == "local") return local::open_domain();
   const bool has_stage = is_staged(provider);
   const std::string name = provider.substr(0, provider.size() - (has_stage ? kStaged.size() : 0));
   Result<std::unique_ptr<Domain>> wire = ofi::open_domain(*ofi::find_quirks(name), "127.0.0.1");

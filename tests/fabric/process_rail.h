@@ -13,7 +13,7 @@ class DeviceBuffer;
 
 namespace braid::fabric::test {
 
-/// `provider`: libfabric's; or the same with "+gpu", which is staged.
+/// `provider`: libfabric's; or the same with "+gpu", which is staged; or "local".
 Result<std::unique_ptr<Domain>> open_process_rail(const std::string& provider);
 
 /// Of the host; on a GPU of the emulated server where the provider carries such memory.

@@ -10,7 +10,8 @@
 namespace braid::fabric {
 namespace {
 
-TEST(Service, AWaitThatThrowsLeavesTheEngineToItsThread) {
+/// `calls`: how often it is asked before it throws. The caller drives from the second time on.
+void expect_that_a_throw_leaves_the_engine(int calls) {
   const auto open = [] {
     return Service::open({.provider = "tcp;ofi_rxm", .addresses = {"127.0.0.1"}},
                          topology::Machine(), {});
@@ -18,8 +19,11 @@ TEST(Service, AWaitThatThrowsLeavesTheEngineToItsThread) {
   auto opened = open();
   if (!opened.ok()) GTEST_SKIP() << opened.status().message();
   const std::unique_ptr<Service> owner = std::move(opened).value();
-  EXPECT_THROW(owner->wait(1'000'000, [](Engine&) -> bool { throw std::bad_alloc(); }),
-               std::bad_alloc);
+  const auto throws_at_last = [&](Engine&) -> bool {
+    if (--calls > 0) return false;
+    throw std::bad_alloc();
+  };
+  EXPECT_THROW(owner->wait(1'000'000, throws_at_last), std::bad_alloc);
   const std::unique_ptr<Service> other = open().value();
   const Address address = owner->with([](Engine& engine) { return engine.address(); });
   const uint64_t peer = other
@@ -30,6 +34,24 @@ TEST(Service, AWaitThatThrowsLeavesTheEngineToItsThread) {
   EXPECT_TRUE(other->wait(10'000'000, [&](Engine& engine) {
     return engine.peer_state(peer).value() == PeerState::kConnected;
   })) << "nobody steps the owner";
+}
+
+TEST(Service, AWaitThatThrowsAtOnceLeavesTheEngineToItsThread) {
+  expect_that_a_throw_leaves_the_engine(1);
+}
+
+TEST(Service, AWaitThatThrowsWhileItDrivesLeavesTheEngineToItsThread) {
+  expect_that_a_throw_leaves_the_engine(2);
+}
+
+TEST(Service, AQuestionThatThrowsIsLeftToTheCallerThatAskedIt) {
+  Drivers drivers;
+  Sleeper sleeper;
+  sleeper.is_met = []() -> bool { throw std::bad_alloc(); };
+  drivers.sleepers.push_back(&sleeper);
+  EXPECT_NO_THROW(drivers.tell());
+  EXPECT_TRUE(sleeper.is_up) << "nobody wakes it";
+  EXPECT_FALSE(sleeper.has_come);
 }
 
 }  // namespace

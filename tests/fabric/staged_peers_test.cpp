@@ -181,20 +181,44 @@ TEST_F(StagedEnginesTest, TheLargestMessageOfAnEngineArrives) {
   EXPECT_EQ(received->payload, payload);
 }
 
-/// Of its messages about memory of GPUs. Before version 4 addresses did not say.
-TEST_F(StagedEnginesTest, APeerOfAnotherVersionIsRefusedAtOnce) {
-  constexpr size_t kVersionAt = 6;
+/// Of messages about memory of GPUs. Before version 4 addresses did not say.
+TEST_F(StagedEnginesTest, APeerWithoutACommonVersionIsRefusedAtOnce) {
+  constexpr size_t kVersionAt = 6, kEarlierAt = 7;
   Address later = owner().address();
   later.engine = 103;
   std::vector<std::byte>& name = later.rails[0].name;
+  const auto refusal = [&](const std::string& theirs) {
+    return "the peer stages memory of GPUs by " + theirs +
+           ", and this engine by version 4. Use the same version of braid on both sides";
+  };
+  const auto said = [&] { return writer().connect(later, in(20)).status().message(); };
   name[kVersionAt] = std::byte{5};
-  EXPECT_EQ(writer().connect(later, in(20)).status().message(),
-            "the peer stages memory of GPUs by version 5, and this engine by version 4. Use the "
-            "same version of braid on both sides");
+  EXPECT_EQ(said(), refusal("version 5"));
+  name[kVersionAt] = std::byte{6};
+  name[kEarlierAt] = std::byte{1};
+  EXPECT_EQ(said(), refusal("versions 5 to 6"));
+  name[kVersionAt] = std::byte{3};
+  name[kEarlierAt] = std::byte{9};
+  EXPECT_FALSE(writer().connect(later, in(20)).ok()) << "versions 250 to 3 are none";
   name.erase(name.begin(), name.begin() + kVersionAt + 3);
-  EXPECT_EQ(writer().connect(later, in(20)).status().message(),
-            "the peer stages memory of GPUs by version 3 or older, and this engine by version 4. "
-            "Use the same version of braid on both sides");
+  EXPECT_EQ(said(), refusal("version 3 or older"));
+}
+
+/// The next version's domain speaks this one to this engine, and is written to.
+TEST_F(StagedTest, TheVersionAfterIsSpokenToInThisOne) {
+  const auto bytes = some_bytes(1000, 1);
+  const auto source = wire_->memory(0, bytes.size()), target = wire_->memory(1, bytes.size());
+  source->put(bytes);
+  std::vector<std::byte> address(owner_->address().begin(), owner_->address().end());
+  address[6] = std::byte{5};
+  address[7] = std::byte{1};
+  peer_ = writer_->connect(address).value();
+  const uint32_t from = writer_->add_region(source->bytes(), Access::kLocal).value();
+  const uint32_t into = owner_->add_region(target->bytes(), Access::kRemoteWrite).value();
+  post(from, source->bytes(), owner_->remote_range(into), 0, 1);
+  ASSERT_TRUE(wait([&] { return ended_.count(1) == 1 && immediates_[1] == 1; }));
+  EXPECT_TRUE(ended_[1]);
+  EXPECT_EQ(target->get(), bytes);
 }
 
 }  // namespace

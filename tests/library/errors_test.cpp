@@ -147,6 +147,8 @@ TEST_F(ErrorsTest, WordsBelongToTheThread) {
 TEST(Names, AreKnownAndOneIsForWhatIsNot) {
   EXPECT_STREQ(braid_status_name(BRAID_OK), "ok");
   EXPECT_STREQ(braid_status_name(BRAID_ERROR_CUDA), "cuda");
+  EXPECT_STREQ(braid_status_name(BRAID_ERROR_PEER), "peer");
+  EXPECT_STREQ(braid_status_name(BRAID_ERROR_REGION), "region");
   EXPECT_STREQ(braid_status_name(99), "unknown");
 }
 

@@ -13,7 +13,7 @@ ROOMS = {
     "cuda": {"base"},
     "topology": {"base", "cuda"},
     "simulation": set(),
-    "fabric": {"base"},
+    "fabric": {"base", "host"},
     "multipath": {"base", "host", "cuda", "topology"},
     "transfer": {"base", "host", "topology", "fabric"},
     "loader": set(),

@@ -2,7 +2,6 @@
 
 #include <poll.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -11,7 +10,10 @@
 #include <map>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include "host/process_file.h"
 
 namespace braid::fabric {
 namespace {
@@ -45,12 +47,6 @@ uint64_t started(uint32_t process) {
   return std::strtoull(field.c_str(), nullptr, 10);
 }
 
-/// A pidfd can be read once the process has ended.
-bool has_ended(int file) {
-  pollfd look{file, POLLIN, 0};
-  return poll(&look, 1, 0) > 0;
-}
-
 class HostProcesses final : public Processes {
  public:
   HostProcesses() {
@@ -60,9 +56,6 @@ class HostProcesses final : public Processes {
     self_.process = static_cast<uint32_t>(getpid());
     self_.started = started(self_.process);
   }
-  ~HostProcesses() override {
-    for (const auto& [peer, file] : watched_) close(file);
-  }
 
   Origin self() const override { return self_; }
 
@@ -70,28 +63,24 @@ class HostProcesses final : public Processes {
     const bool is_here = origin.boot == self_.boot && origin.pid_namespace == self_.pid_namespace;
     const bool is_named = origin.process != 0 && origin.pid_namespace != 0 && origin.started != 0;
     if (!is_here || !is_named) return;
-    const int file = static_cast<int>(syscall(SYS_pidfd_open, origin.process, 0));
-    if (file < 0) {
+    File file = process_file(static_cast<pid_t>(origin.process));
+    if (!file.is_open()) {
       if (errno == ESRCH) ended_.push_back(peer);
       return;  // not allowed, or an older kernel
     }
     // Only once it is held: another process may have the number by now.
     const uint64_t its_start = started(origin.process);
     if (its_start == origin.started) {
-      watched_[peer] = file;
+      watched_[peer] = std::move(file);
       return;
     }
     const bool is_hidden = its_start == 0 && !has_ended(file);  // hidepid: it is another user's
     if (!is_hidden) ended_.push_back(peer);
-    close(file);
   }
 
   void forget(uint64_t peer) override {
     std::erase(ended_, peer);
-    const auto watched = watched_.find(peer);
-    if (watched == watched_.end()) return;
-    close(watched->second);
-    watched_.erase(watched);
+    watched_.erase(peer);
   }
 
   std::optional<uint64_t> next_ended() override {
@@ -105,7 +94,7 @@ class HostProcesses final : public Processes {
  private:
   void look() {
     std::vector<pollfd> files;
-    for (const auto& [peer, file] : watched_) files.push_back({file, POLLIN, 0});
+    for (const auto& [peer, file] : watched_) files.push_back({file.get(), POLLIN, 0});
     if (files.empty() || poll(files.data(), files.size(), 0) <= 0) return;
     size_t index = 0;
     for (const auto& [peer, file] : watched_)
@@ -113,7 +102,7 @@ class HostProcesses final : public Processes {
   }
 
   Origin self_;
-  std::map<uint64_t, int> watched_;
+  std::map<uint64_t, File> watched_;
   std::vector<uint64_t> ended_;
 };
 

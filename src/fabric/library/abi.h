@@ -35,8 +35,8 @@ inline braid_status report(const Status& status, braid_status code = BRAID_ERROR
 }
 
 template <typename T>
-braid_status hand_out(const Result<T>& result, T* value) {
-  if (!result.ok()) return report(result.status());
+braid_status hand_out(const Result<T>& result, T* value, braid_status code = BRAID_ERROR_ARGUMENT) {
+  if (!result.ok()) return report(result.status(), code);
   *value = result.value();
   return BRAID_OK;
 }
@@ -51,6 +51,21 @@ inline Bytes bytes_of(const void* first, size_t size_bytes) {
 
 inline std::optional<uint32_t> optional_of(const uint32_t* immediate) {
   return immediate == nullptr ? std::nullopt : std::optional(*immediate);
+}
+
+/// The code of what was refused: whether this peer is lost, or not known at all.
+inline braid_status code_for_peer(Service& service, uint64_t peer,
+                                  braid_status otherwise = BRAID_ERROR_ARGUMENT) {
+  return service.with([&](Engine& engine) {
+    if (engine.is_lost(peer)) return BRAID_ERROR_PEER;
+    return engine.peer_state(peer).ok() ? otherwise : BRAID_ERROR_ARGUMENT;
+  });
+}
+/// The same of the owner of this target.
+inline braid_status code_for_target(Service& service, uint64_t target) {
+  return service.with([&](Engine& engine) { return engine.is_orphan(target); })
+             ? BRAID_ERROR_PEER
+             : BRAID_ERROR_ARGUMENT;
 }
 
 /// `body(service)`, unless a pointer that the caller must give is null.

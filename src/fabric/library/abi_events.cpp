@@ -46,12 +46,12 @@ braid_status braid_fabric_on_messages(braid_fabric* fabric, braid_fabric_callbac
   });
 }
 
-/// No wire of this version passes the check: one that does needs its wait enqueued here.
 braid_status braid_fabric_stream_wait_count(braid_fabric* fabric, uint32_t immediate,
                                             uint64_t /*count*/, void* /*stream*/) {
   return guarded(fabric, [&](Service& service) {
-    return report(service.with([&](Engine& engine) { return engine.check_stream_wait(immediate); }),
-                  BRAID_ERROR_UNAVAILABLE);
+    return report(
+        service.with([&](Engine& engine) { return engine.refuse_stream_wait(immediate); }),
+        BRAID_ERROR_UNAVAILABLE);
   });
 }
 

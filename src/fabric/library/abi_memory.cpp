@@ -9,8 +9,9 @@ using braid::Status;
 braid_status braid_fabric_add_region(braid_fabric* fabric, void* memory, size_t size_bytes,
                                      uint64_t* region) {
   const auto add = [&](Service& service) {
+    if (size_bytes == 0) return report(BRAID_ERROR_ARGUMENT, "a region has at least one byte");
     const MutableBytes bytes(static_cast<std::byte*>(memory), size_bytes);
-    return hand_out(service.add_region(bytes), region);
+    return hand_out(service.add_region(bytes), region, BRAID_ERROR_REGION);
   };
   return guarded(fabric, add, memory, region);
 }
@@ -28,9 +29,13 @@ braid_status braid_fabric_grant(braid_fabric* fabric, uint64_t region, uint64_t 
         service.with([](Engine& engine) { return engine.address().rails.size(); }));
     if (buffer_bytes < encode(longest).size())
       return report(BRAID_ERROR_ARGUMENT, "the buffer has no room for a descriptor");
+    const Status wrong = service.with(
+        [&](Engine& engine) { return engine.check_grant(region, peer, offset_bytes, size_bytes); });
+    if (!wrong.ok()) return report(wrong, code_for_peer(service, peer));
     const Result<Granted> granted = service.with(
         [&](Engine& engine) { return engine.grant(region, peer, offset_bytes, size_bytes); });
-    if (!granted.ok()) return report(granted.status());
+    if (!granted.ok())
+      return report(granted.status(), code_for_peer(service, peer, BRAID_ERROR_REGION));
     *grant = granted.value().grant;
     const auto bytes = service.with(
         [&](Engine& engine) { return encode(granted.value().descriptor, engine.secret()); });
@@ -80,8 +85,12 @@ braid_status braid_fabric_open_target(braid_fabric* fabric, const void* descript
     const Result<Descriptor> decoded =
         decode_descriptor(bytes_of(descriptor, descriptor_bytes), secret);
     if (!decoded.ok()) return report(decoded.status());
-    return hand_out(
-        service.with([&](Engine& engine) { return engine.open_target(decoded.value()); }), target);
+    const Result<uint64_t> opened =
+        service.with([&](Engine& engine) { return engine.open_target(decoded.value()); });
+    if (opened.ok()) return hand_out(opened, target);
+    const std::optional<uint64_t> owner =
+        service.with([&](Engine& engine) { return engine.find_peer(decoded.value().owner); });
+    return report(opened.status(), code_for_peer(service, owner.value_or(0)));
   };
   return guarded(fabric, open, descriptor, target);
 }

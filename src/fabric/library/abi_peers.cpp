@@ -101,10 +101,10 @@ braid_status braid_fabric_send(braid_fabric* fabric, uint64_t peer, const void* 
   return guarded(fabric, [&](Service& service) {
     if (message_bytes > kPayloadBytesMax || (message == nullptr && message_bytes > 0))
       return report(BRAID_ERROR_ARGUMENT, "the message is null, or too long");
-    return report(service.with([&](Engine& engine) {
-      return engine.send(peer, bytes_of(message, message_bytes));
-    }),
-                  BRAID_ERROR_UNAVAILABLE);
+    const Status sent = service.with(
+        [&](Engine& engine) { return engine.send(peer, bytes_of(message, message_bytes)); });
+    if (sent.ok()) return BRAID_OK;
+    return report(sent, code_for_peer(service, peer, BRAID_ERROR_UNAVAILABLE));
   });
 }
 

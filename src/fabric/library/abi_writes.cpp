@@ -19,11 +19,12 @@ braid_status braid_fabric_write(braid_fabric* fabric, uint64_t region, uint64_t 
                                 const uint32_t* immediate, uint64_t limit_us, uint64_t* ticket) {
   const auto write = [&](Service& service) {
     const Slice slice{source_offset_bytes, target_offset_bytes, size_bytes};
-    return hand_out(service.with([&](Engine& engine) {
+    const Result<uint64_t> begun = service.with([&](Engine& engine) {
       return engine.write(region, target, slice, optional_of(immediate),
                           braid::monotonic_after_ns(limit_us));
-    }),
-                    ticket);
+    });
+    return begun.ok() ? hand_out(begun, ticket)
+                      : report(begun.status(), code_for_target(service, target));
   };
   return guarded(fabric, write, ticket);
 }
@@ -36,12 +37,13 @@ braid_status braid_fabric_write_pages(braid_fabric* fabric, uint64_t region,
   const auto write = [&](Service& service) {
     if (page_count > 0 && (source->indices == nullptr || destination->indices == nullptr))
       return report(BRAID_ERROR_ARGUMENT, "a list of pages is null, and page_count counts them");
-    return hand_out(service.with([&](Engine& engine) {
+    const Result<uint64_t> begun = service.with([&](Engine& engine) {
       return engine.write_pages(region, target, page_bytes, pages_of(*source, page_count),
                                 pages_of(*destination, page_count), optional_of(immediate),
                                 braid::monotonic_after_ns(limit_us));
-    }),
-                    ticket);
+    });
+    return begun.ok() ? hand_out(begun, ticket)
+                      : report(begun.status(), code_for_target(service, target));
   };
   return guarded(fabric, write, source, destination, ticket);
 }
@@ -49,10 +51,11 @@ braid_status braid_fabric_write_pages(braid_fabric* fabric, uint64_t region,
 braid_status braid_fabric_notify(braid_fabric* fabric, uint64_t peer, uint32_t immediate,
                                  uint64_t limit_us, uint64_t* ticket) {
   const auto notify = [&](Service& service) {
-    return hand_out(service.with([&](Engine& engine) {
+    const Result<uint64_t> begun = service.with([&](Engine& engine) {
       return engine.notify(peer, immediate, braid::monotonic_after_ns(limit_us));
-    }),
-                    ticket);
+    });
+    return begun.ok() ? hand_out(begun, ticket)
+                      : report(begun.status(), code_for_peer(service, peer));
   };
   return guarded(fabric, notify, ticket);
 }

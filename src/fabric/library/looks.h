@@ -47,7 +47,7 @@ struct Drivers {
   /// Under the mutex: what callers wait for may have come. Only those are woken.
   void tell() {
     for (Sleeper* sleeper : sleepers)
-      if (!sleeper->is_up && (sleeper->has_come = sleeper->is_met())) wake(*sleeper);
+      if (!sleeper->is_up && has_news(*sleeper)) wake(*sleeper);
   }
   /// Of the caller that drives, under the mutex. Without anything to wait for any more it leaves
   /// the engine to another caller, or to itself, if it comes back soon.
@@ -69,6 +69,14 @@ struct Drivers {
   }
 
  private:
+  /// A question that throws here is asked again by the caller that waits: it throws there.
+  static bool has_news(Sleeper& sleeper) {
+    try {
+      return sleeper.has_come = sleeper.is_met();
+    } catch (...) {
+      return true;
+    }
+  }
   static void wake(Sleeper& sleeper) {
     sleeper.is_up = true;
     sleeper.woken.notify_one();
@@ -101,25 +109,37 @@ void look_until_end(std::mutex& mutex, Drivers& drivers, const Step& step, const
   }
 }
 
+/// Of the caller that drives, under the mutex at both ends. It leaves when it throws, too.
+class Driving {
+ public:
+  explicit Driving(Drivers& drivers) : drivers_(drivers) { drivers_.waiting = 1; }
+  ~Driving() { drivers_.leave(is_met_); }
+  Driving(const Driving&) = delete;
+  Driving& operator=(const Driving&) = delete;
+  bool met(bool is_met) { return is_met_ = is_met; }
+
+ private:
+  Drivers& drivers_;
+  bool is_met_ = false;
+};
+
 /// A caller drives until `is_met`, or the limit, or nothing has happened for a while.
 template <typename IsMet, typename Step>
 bool drive(std::unique_lock<std::mutex>& lock, Drivers& drivers, uint64_t end_ns,
            const IsMet& is_met, const Step& step) {
   uint64_t now_ns = monotonic_ns(), happened_ns = now_ns;
-  bool met = false;
-  drivers.waiting = 1;
-  while (!(met = is_met())) {
+  Driving driving(drivers);
+  while (!driving.met(is_met())) {
     const bool is_busy = step();
     if (is_busy) drivers.tell();
     now_ns = monotonic_ns();
     if (is_busy) happened_ns = now_ns;
-    if (drivers.is_ending || now_ns >= end_ns || now_ns - happened_ns > kDriveNs) break;
+    if (drivers.is_ending || now_ns >= end_ns || now_ns - happened_ns > kDriveNs) return false;
     lock.unlock();
     if (!is_busy) sched_yield();
     lock.lock();
   }
-  drivers.leave(met);
-  return met;
+  return true;
 }
 
 /// Of a caller, which holds the lock: until `is_met`, or `end_ns`, or the end of the service. One

@@ -1,7 +1,5 @@
 #include "fabric/local/domain.h"
 
-#include <sys/random.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,41 +7,25 @@
 #include <thread>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/try.h"
 #include "fabric/gpu/memory.h"
 #include "fabric/gpu/process_driver.h"
 #include "fabric/local/limits.h"
 #include "fabric/local/parts.h"
+#include "fabric/seal.h"
 
 namespace braid::fabric::local {
-namespace {
-
-uint64_t random_number() {
-  uint64_t number = 0;
-  while (getrandom(&number, sizeof number, 0) != sizeof number) {
-  }
-  return number;
-}
-
-uint64_t now_ns() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
-}
-
-}  // namespace
-
 Result<std::unique_ptr<Domain>> open_domain() { return LocalDomain::open(); }
 
 Status check_shareable(MutableBytes memory) {
   BRAID_LET(lane, gpu::lane_of_memory(memory));
-  if (lane == nullptr) return {};
-  return export_memory(*gpu::process_driver(), memory).status();
+  return lane == nullptr ? Status() : check_exportable(*gpu::process_driver(), memory);
 }
 
 Result<std::unique_ptr<Domain>> LocalDomain::open() {
-  const std::string name =
-      "braid-" + std::to_string(getpid()) + "-" + std::to_string(random_number());
+  const std::string name = "braid-" + std::to_string(getpid()) + "-" +
+                           std::to_string(random_number()) + suffix_of(kVersions);
   BRAID_LET(listener, Socket::listen(name));
   return std::unique_ptr<Domain>(new LocalDomain(std::move(listener), name));
 }
@@ -83,7 +65,7 @@ uint64_t LocalDomain::new_key() {
   uint64_t key = 0;
   do {
     key = random_number();
-  } while (key == 0 || region_of_key_.contains(key));
+  } while (region_of_key_.contains(key));
   return key;
 }
 
@@ -99,8 +81,8 @@ Result<uint32_t> LocalDomain::add_region(MutableBytes memory, Access access) {
   }
   if (access == Access::kRemoteWrite) {
     if (lane != nullptr) {
-      BRAID_LET(exported, export_memory(*gpu::process_driver(), memory));
-      region.exported = std::move(exported);
+      BRAID_TRY(check_exportable(*gpu::process_driver(), memory));
+      region.exported = std::make_shared<Export>(*gpu::process_driver(), memory);
     }
     region.key = new_key();
     region_of_key_[region.key] = next_region_;
@@ -268,7 +250,7 @@ void LocalDomain::take_copies() {
 
 /// Each look is a call of the system for each process.
 bool LocalDomain::is_time_to_look() {
-  const uint64_t now = now_ns();
+  const uint64_t now = monotonic_ns();
   if (!looks_eagerly_ && now - looked_ns_ < kBetweenLooksNs) return false;
   looked_ns_ = now;
   return true;

@@ -16,8 +16,8 @@ namespace braid::fabric::local {
 
 Result<std::unique_ptr<Domain>> open_domain();
 
-/// Whether peers may be let write there: host memory, and GPU memory that the driver shares. Opens
-/// nothing that stays.
+/// Whether peers may be let write there: host memory, and GPU memory that was made to be shared.
+/// Needs no lock of the driver's.
 Status check_shareable(MutableBytes memory);
 
 }  // namespace braid::fabric::local

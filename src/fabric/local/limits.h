@@ -3,8 +3,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "fabric/local/segment.h"
+#include "fabric/versions.h"
 
 namespace braid::fabric::local {
 
@@ -28,7 +30,14 @@ inline constexpr uint64_t kLandedMax = 0xffffffff;  // in one record
 inline constexpr size_t kSegmentsMax = 64;
 inline constexpr uint64_t kBetweenLooksNs = 50'000;
 
-inline constexpr uint64_t kHello = 0x4c41434f4c444201;  ///< the first packet; the version is last
+/// That this engine speaks. A domain's address ends in those that it speaks, ".3.2", or in none
+/// from before addresses said so. A hello is of the version that the writer has chosen.
+inline constexpr Versions kVersions{.newest = 1, .oldest = 1};
+std::string suffix_of(const Versions& versions);
+Versions versions_of(const std::string& address);
+/// The first packet; its last byte is the version.
+inline constexpr uint64_t kHello = 0x4c41434f4c444200;
+constexpr uint64_t hello_of(uint8_t version) { return kHello | version; }
 
 /// GPU memory is named by addresses with this bit: offsets in the region.
 inline constexpr uint64_t kGpuBase = uint64_t{1} << 63;

@@ -1,76 +1,9 @@
 #include "fabric/local/mapping.h"
 
 #include <cstring>
-#include <string>
 #include <utility>
 
-#include "base/try.h"
-#include "cuda/relaxed_capture.h"
-#include "cuda/scoped_context.h"
-#include "multipath/pointer_facts.h"
-
 namespace braid::fabric::local {
-namespace {
-
-using multipath::DeviceFacts;
-
-Status refusal(const std::string& why) {
-  return Status::error("this GPU memory cannot be shared with other processes: " + why,
-                       "Allocate it with cuMemAlloc (cudaMalloc), or with cuMemCreate and "
-                       "CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR");
-}
-
-Result<Exported> export_mapping(const cuda::Driver& driver, CUdeviceptr address,
-                                uint64_t size_bytes, const DeviceFacts& facts) {
-  if (!facts.extent.holds(address, size_bytes))
-    return refusal("it is more than one mapping; add a region for each");
-  Exported exported;
-  CUmemGenericAllocationHandle handle = 0;
-  BRAID_TRY(driver.check(
-      driver.cuMemRetainAllocationHandle(&handle, reinterpret_cast<void*>(facts.extent.begin)),
-      "sharing mapped GPU memory"));
-  int file = -1;
-  const CUresult result = driver.cuMemExportToShareableHandle(
-      &file, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
-  driver.cuMemRelease(handle);
-  if (result != CUDA_SUCCESS) return refusal(driver.describe(result));
-  exported.file = File(file);
-  exported.offer.kind = Offer::kMapping;
-  exported.offer.offset_bytes = address - facts.extent.begin;
-  exported.offer.shared_bytes = facts.extent.size_bytes;
-  return exported;
-}
-
-Result<Exported> export_allocation(const cuda::Driver& driver, CUdeviceptr address,
-                                   const DeviceFacts& facts) {
-  Exported exported;
-  const cuda::ScopedContext scope(driver, facts.context);
-  const CUresult result = driver.cuIpcGetMemHandle(&exported.offer.handle, facts.extent.begin);
-  if (result != CUDA_SUCCESS) return refusal(driver.describe(result));
-  exported.offer.kind = Offer::kIpc;
-  exported.offer.offset_bytes = address - facts.extent.begin;
-  return exported;
-}
-
-}  // namespace
-
-Result<Exported> export_memory(const cuda::Driver& driver, MutableBytes memory) {
-  const cuda::RelaxedCapture relaxed(driver);
-  const auto address = reinterpret_cast<CUdeviceptr>(memory.data());
-  const DeviceFacts facts = multipath::pointer_facts(driver, address).device;
-  Result<Exported> exported = refusal("it is from a pool, or of another process");
-  if (facts.kind == DeviceFacts::Kind::kMapped)
-    exported = export_mapping(driver, address, memory.size(), facts);
-  if (facts.kind == DeviceFacts::Kind::kPlain) exported = export_allocation(driver, address, facts);
-  if (!exported.ok()) return exported;
-  exported.value().offer.size_bytes = memory.size();
-  exported.value().offer.address = address;
-  CUdevice device = 0;
-  BRAID_TRY(driver.check(driver.cuDeviceGet(&device, facts.gpu), "finding the GPU"));
-  BRAID_TRY(driver.check(driver.cuDeviceGetUuid(&exported.value().offer.gpu, device),
-                         "asking for the GPU's number"));
-  return exported;
-}
 
 int find_gpu(const cuda::Driver& driver, const CUuuid& gpu) {
   int count = 0;

@@ -1,7 +1,5 @@
-// Memory of a GPU that processes of one server share: what its owner hands out, and what others
-// make of it. Only memory that was made to be shared is: mappings of which a file descriptor can be
-// had (cuMemCreate with CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR), and cuMemAlloc's, of which the
-// driver shares the whole allocation (legacy IPC).
+// Memory of a GPU that processes of one server share: what is told of it, and what the writer makes
+// of it. What its owner does is in export.h.
 #pragma once
 
 #include <cstdint>
@@ -29,14 +27,6 @@ struct Offer {
   CUipcMemHandle handle{};    ///< kIpc
 };
 static_assert(sizeof(Offer) <= Socket::kPacketBytesMax);
-
-struct Exported {
-  Offer offer;
-  File file;  ///< kMapping
-};
-
-/// The owner's side. Asks the driver for handles, which needs no context's lock.
-Result<Exported> export_memory(const cuda::Driver& driver, MutableBytes memory);
 
 /// The writer's side: maps what was offered for each lane that is to copy there. Lanes do the work.
 class Mapping : public std::enable_shared_from_this<Mapping> {

@@ -1,6 +1,4 @@
 // LocalDomain: what others write here.
-#include <poll.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,15 +7,19 @@
 
 #include "fabric/local/limits.h"
 #include "fabric/local/parts.h"
+#include "host/process_file.h"
 
 namespace braid::fabric::local {
 
 void LocalDomain::welcome(Packet hello, Socket socket) {
-  if (front_of<uint64_t>(hello.bytes) != kHello || visitors_.size() >= kVisitorsMax) return;
+  // What else comes is no writer's: one whose versions are others has read that in the address.
+  const uint64_t said = front_of<uint64_t>(hello.bytes).value_or(0);
+  const bool is_known = (said & ~uint64_t{0xff}) == kHello && kVersions.hold(said & 0xff);
+  if (!is_known || visitors_.size() >= kVisitorsMax) return;
   Result<Segment> segment = Segment::open(std::move(hello.file));
   if (!segment.ok()) return;
   Visitor visitor;
-  visitor.process = File(static_cast<int>(syscall(SYS_pidfd_open, socket.process(), 0)));
+  visitor.process = process_file(socket.process());
   visitor.sayings.emplace(&segment.value().shared().to_writer);
   visitor.consumer.emplace(&segment.value().shared().to_owner);
   visitor.segment.emplace(std::move(segment).value());
@@ -28,8 +30,10 @@ void LocalDomain::welcome(Packet hello, Socket socket) {
 /// False: it has left, and everything that it has said was heard; or it does not listen.
 bool LocalDomain::serve(uint64_t id, Visitor& visitor) {
   visitor.sayings->go_on();
-  while (!visitor.to_offer.empty() && offer(id, visitor, visitor.to_offer.front()))
-    visitor.to_offer.pop_front();
+  bool has_room = true;
+  std::erase_if(visitor.to_offer, [&](uint64_t key) {
+    return has_room && is_answerable(key) && (has_room = offer(id, visitor, key));
+  });
   if (visitor.sayings->is_overfull() || visitor.to_offer.size() > kAsksMax) return false;
   const auto may_say_more = [&] {
     return visitor.held < kHeldMessagesMax && ready_.size() < kReadyMax;
@@ -69,8 +73,7 @@ void LocalDomain::handle(uint64_t id, Visitor& visitor, const Consumer::Record& 
 
 /// Bytes for host memory, which are copied here and now.
 void LocalDomain::land(Visitor& visitor, const HostWrite& write, Bytes bytes) {
-  const auto found = region_of_key_.find(write.key);
-  Region* region = found == region_of_key_.end() ? nullptr : &regions_.at(found->second);
+  Region* region = region_of(write.key);
   const bool is_inside = region != nullptr && region->lane == nullptr &&
                          write.address <= region->memory.size() &&
                          bytes.size() <= region->memory.size() - write.address;
@@ -89,17 +92,28 @@ void LocalDomain::land(Visitor& visitor, const HostWrite& write, Bytes bytes) {
 
 // ---- GPU memory ----
 
+LocalDomain::Region* LocalDomain::region_of(uint64_t key) {
+  const auto found = region_of_key_.find(key);
+  return found == region_of_key_.end() ? nullptr : &regions_.at(found->second);
+}
+
+/// False: the driver has yet to say how the memory is shared. Others need not wait for that.
+bool LocalDomain::is_answerable(uint64_t key) {
+  const Region* region = region_of(key);
+  return region == nullptr || region->lane == nullptr || region->exported->has_ended(*region->lane);
+}
+
 /// False: the socket has no room now.
 bool LocalDomain::offer(uint64_t id, Visitor& visitor, uint64_t key) {
   Offer offer;
   offer.key = key;
-  const auto found = region_of_key_.find(key);
-  Region* region = found == region_of_key_.end() ? nullptr : &regions_.at(found->second);
+  Region* region = region_of(key);
+  const bool is_gpu = region != nullptr && region->lane != nullptr;
+  const Exported* exported = is_gpu ? region->exported->result() : nullptr;
   const bool is_new = !visitor.slots.contains(key);
-  const bool is_known =
-      region != nullptr && region->lane != nullptr && is_new && visitor.slots.size() < kSlots;
-  if (!is_known) return visitor.socket->send(bytes_of(offer));
-  offer = region->exported.offer;
+  if (exported == nullptr || !is_new || visitor.slots.size() >= kSlots)
+    return visitor.socket->send(bytes_of(offer));
+  offer = exported->offer;
   offer.key = key;
   // The driver lets nobody open an allocation of its own again.
   if (offer.kind == Offer::kIpc && visitor.socket->process() == getpid())
@@ -110,10 +124,10 @@ bool LocalDomain::offer(uint64_t id, Visitor& visitor, uint64_t key) {
     visitor.free_slots.pop_back();
   }
   offer.slot = slot;
-  visitor.slots[key] = {slot, found->second};
+  visitor.slots[key] = {slot, region_of_key_.at(key)};
   visitor.segment->shared().board[slot] = key;
   region->holders.insert(id);
-  if (visitor.socket->send(bytes_of(offer), region->exported.file.get())) return true;
+  if (visitor.socket->send(bytes_of(offer), exported->file.get())) return true;
   let_go(id, key);
   return false;
 }
@@ -155,8 +169,7 @@ void LocalDomain::leave(uint64_t id) {
 
 void LocalDomain::forget_ended_processes() {
   std::erase_if(ghosts_, [&](const Ghost& ghost) {
-    pollfd look{ghost.process.get(), POLLIN, 0};
-    if (!ghost.process.is_open() || ::poll(&look, 1, 0) != 1) return false;
+    if (!has_ended(ghost.process)) return false;
     for (const uint32_t region : ghost.regions) drop_holder(ghost.visitor, region);
     return true;
   });

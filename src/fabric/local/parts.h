@@ -14,6 +14,7 @@
 
 #include "fabric/domain.h"
 #include "fabric/gpu/lane.h"
+#include "fabric/local/export.h"
 #include "fabric/local/limits.h"
 #include "fabric/local/mapping.h"
 #include "fabric/local/segment.h"
@@ -128,10 +129,9 @@ class LocalDomain final : public Domain {
   struct Region {
     MutableBytes memory;
     std::shared_ptr<gpu::Lane> lane;  // null: host memory
-    int gpu = -1;
     uint64_t key = 0;
-    Exported exported;
-    std::set<uint64_t> holders;  // visitors that have mapped it
+    std::shared_ptr<Export> exported;  // null: peers may not write it, or host memory
+    std::set<uint64_t> holders;        // visitors that have mapped it
     bool is_removed = false;
   };
   /// Memory of a peer.
@@ -251,6 +251,8 @@ class LocalDomain final : public Domain {
   void welcome(Packet packet, Socket socket);
   bool serve(uint64_t id, Visitor& visitor);
   void handle(uint64_t id, Visitor& visitor, const Consumer::Record& record);
+  Region* region_of(uint64_t key);
+  bool is_answerable(uint64_t key);
   bool offer(uint64_t id, Visitor& visitor, uint64_t key);
   void land(Visitor& visitor, const HostWrite& write, Bytes bytes);
   void let_go(uint64_t visitor, uint64_t key);

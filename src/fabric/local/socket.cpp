@@ -49,10 +49,6 @@ Status failure(const char* what) {
 
 }  // namespace
 
-File::~File() {
-  if (number_ >= 0) ::close(number_);
-}
-
 Result<Socket> Socket::listen(const std::string& name) {
   Socket socket(new_socket());
   const auto [address, size_bytes] = address_of(name);

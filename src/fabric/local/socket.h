@@ -11,26 +11,9 @@
 
 #include "base/status.h"
 #include "fabric/domain.h"
+#include "host/file.h"
 
 namespace braid::fabric::local {
-
-/// A file descriptor that is closed at the end.
-class File {
- public:
-  File() = default;
-  explicit File(int number) : number_(number) {}
-  File(File&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
-  File& operator=(File&& other) noexcept {
-    std::swap(number_, other.number_);
-    return *this;
-  }
-  ~File();
-  int get() const { return number_; }
-  bool is_open() const { return number_ >= 0; }
-
- private:
-  int number_ = -1;
-};
 
 struct Packet {
   std::vector<std::byte> bytes;

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <utility>
 
 #include "base/try.h"
@@ -32,13 +33,27 @@ int find_active_gpu(const cuda::Driver& driver) {
 
 }  // namespace
 
+std::string suffix_of(const Versions& versions) {
+  return "." + std::to_string(versions.newest) + "." + std::to_string(versions.oldest);
+}
+
+Versions versions_of(const std::string& address) {
+  unsigned newest = 1, oldest = 1;
+  if (const size_t dot = address.find('.'); dot != std::string::npos)
+    (void)std::sscanf(address.c_str() + dot, ".%3u.%3u", &newest, &oldest);
+  return {static_cast<uint8_t>(newest), static_cast<uint8_t>(oldest)};
+}
+
 Result<uint32_t> LocalDomain::connect(Bytes address) {
+  const std::string name(reinterpret_cast<const char*>(address.data()), address.size());
+  const Versions theirs = versions_of(name);
+  const std::optional<uint8_t> version = kVersions.common_with(theirs);
+  if (!version) return no_common_version("shares memory within the host", theirs.text(), kVersions);
   Peer peer;
-  Result<Socket> socket =
-      Socket::connect(std::string(reinterpret_cast<const char*>(address.data()), address.size()));
+  Result<Socket> socket = Socket::connect(name);
   if (socket.ok()) {  // else what is posted fails
     BRAID_LET(segment, Segment::create());
-    if (socket.value().send(bytes_of(kHello), segment.file())) {
+    if (socket.value().send(bytes_of(hello_of(*version)), segment.file())) {
       peer.sayings.emplace(&segment.shared().to_owner);
       peer.consumer.emplace(&segment.shared().to_writer);
       peer.segment.emplace(std::move(segment));

@@ -1,18 +1,17 @@
 #include "fabric/ofi/robust_locks.h"
 
-#include <poll.h>
 #include <sched.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
 
+#include "base/clock.h"
 #include "fabric/ofi/doorbell.h"
 #include "fabric/ofi/imports.h"
+#include "host/process_file.h"
 
 namespace braid::fabric::ofi {
 namespace {
@@ -60,14 +59,9 @@ int32_t own_word() {
   return held_word(kNamed | pid_namespace() << kProcessBits | static_cast<int32_t>(getpid()));
 }
 
-/// A pidfd can be read once the process has ended, also while its parent has not waited for it.
 bool has_ended(pid_t process) {
-  const int file = static_cast<int>(syscall(SYS_pidfd_open, process, 0));
-  if (file < 0) return errno == ESRCH;
-  pollfd look{file, POLLIN, 0};
-  const bool is_over = poll(&look, 1, 0) > 0;
-  close(file);
-  return is_over;
+  const File file = process_file(process);
+  return file.is_open() ? braid::has_ended(file) : errno == ESRCH;
 }
 
 void pause() {
@@ -83,12 +77,6 @@ bool try_lock(pthread_spinlock_t* lock, int32_t word) {
   int32_t seen = word_of(lock).load(std::memory_order_relaxed);
   return seen == kFree && word_of(lock).compare_exchange_strong(
                               seen, word, std::memory_order_acquire, std::memory_order_relaxed);
-}
-
-uint64_t now_ns() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
 }
 
 // ---- What libfabric calls ----
@@ -172,7 +160,7 @@ void RobustCalls::wait(pthread_spinlock_t* lock) {
       if (try_lock(lock, word_)) return taken(lock);
       pause();
     }
-    const uint64_t now = now_ns();
+    const uint64_t now = monotonic_ns();
     if (end_ns == 0) end_ns = is_known ? now : now + kLimitNs;
     if (now >= end_ns) {
       int32_t holder = word_of(lock).load();

@@ -2,20 +2,19 @@
 
 #include <rdma/fi_cm.h>
 #include <rdma/fi_errno.h>
-#include <sys/random.h>
 
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
+#include "fabric/seal.h"
+
 namespace braid::fabric::ofi {
 namespace {
 
 uint64_t random_key(size_t size_bytes) {
-  uint64_t key = 0;
-  while (getrandom(&key, std::min(size_bytes, sizeof key), 0) < 0) {
-  }
-  return key;
+  const uint64_t key = random_number();
+  return size_bytes < sizeof key ? key & ((uint64_t{1} << 8 * size_bytes) - 1) : key;
 }
 
 }  // namespace

@@ -1,7 +1,5 @@
 #include "fabric/staged/domain.h"
 
-#include <sys/random.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -229,7 +227,7 @@ void StagedDomain::pin(Ring& ring, const std::shared_ptr<gpu::Lane>& lane) {
 
 Result<uint32_t> StagedDomain::connect(Bytes address) {
   BRAID_LET(to, read_address(address));
-  BRAID_LET(line, line_to(to.place));
+  BRAID_LET(line, line_to(to.place, to.version));
   Peer peer;
   peer.line = line;
   peer.lasting_number = random_number();
@@ -309,12 +307,13 @@ void StagedDomain::received(uint32_t part, uint64_t size_bytes) {
   const Bytes bytes =
       Bytes(receive_memory_)
           .subspan(part * kMessageBytes, std::min<uint64_t>(size_bytes, kMessageBytes));
-  if (!is_marked(bytes)) {
+  const std::optional<uint8_t> version = version_of(bytes);
+  if (!version) {
     messages_.push_back({part, bytes.size()});
     return match_messages();
   }
   to_receive_.push_back(part);
-  if (const std::optional<Message> message = read_message(bytes)) handle(*message);
+  if (const std::optional<Message> message = read_message(bytes)) handle(*message, *version);
 }
 
 void StagedDomain::match_messages() {
@@ -387,13 +386,6 @@ void StagedDomain::take_copies() {
     else
       copied_to_ring(index, copy.ok);
   }
-}
-
-uint64_t random_number() {
-  uint64_t number = 0;
-  while (getrandom(&number, sizeof number, 0) != sizeof number) {
-  }
-  return number;
 }
 
 }  // namespace braid::fabric::staged

@@ -40,6 +40,4 @@ constexpr uint64_t own(Own what, uint32_t index) {
   return kOwnContexts | static_cast<uint64_t>(what) << 32 | index;
 }
 
-uint64_t random_number();
-
 }  // namespace braid::fabric::staged

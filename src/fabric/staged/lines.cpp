@@ -18,15 +18,17 @@ std::optional<uint32_t> StagedDomain::find_line(Bytes address) {
   return known;
 }
 
-Result<uint32_t> StagedDomain::line_to(Bytes address) {
+Result<uint32_t> StagedDomain::line_to(Bytes address, uint8_t version) {
   if (const std::optional<uint32_t> known = find_line(address)) {
     ++lines_.at(*known).users;
+    lines_.at(*known).version = version;
     return *known;
   }
   Line line;
   BRAID_LET(wire, wire_->connect(address));
   line.address.assign(address.begin(), address.end());
   line.wire = wire;
+  line.version = version;
   line.users = 1;
   return lines_.add(std::move(line));
 }
@@ -103,14 +105,14 @@ bool StagedDomain::has_memory(Line& line) {
 /// A greeting, or `count` records.
 std::vector<std::byte> StagedDomain::next_message(const Line& line, Send& send, size_t& count) {
   send.is_asking = !line.greetings.empty();
-  if (send.is_asking) return greeting_of(peers_.at(line.greetings.front()));
+  if (send.is_asking) return greeting_of(line, peers_.at(line.greetings.front()));
   if (has_address(line.records.front())) {
     send.answers.push_back(line.records.front());
     count = 1;
-    return ring_of(line.records.front());
+    return ring_of(line, line.records.front());
   }
   std::vector<std::byte> message;
-  append_mark(message);
+  append_mark(message, line.version);
   for (; count < line.records.size() && message.size() + kRecordBytes <= kMessageBytes; ++count) {
     const Record& record = line.records[count];
     if (has_address(record)) break;
@@ -123,9 +125,9 @@ std::vector<std::byte> StagedDomain::next_message(const Line& line, Send& send, 
   return message;
 }
 
-std::vector<std::byte> StagedDomain::greeting_of(const Peer& peer) const {
+std::vector<std::byte> StagedDomain::greeting_of(const Line& line, const Peer& peer) const {
   std::vector<std::byte> message;
-  append_mark(message);
+  append_mark(message, line.version);
   append(message, {.kind = Kind::kGreeting, .number = peer.number, .write = peer.lasting_number});
   const Bytes address = wire_->address();
   message.insert(message.end(), address.begin(), address.end());
@@ -133,11 +135,11 @@ std::vector<std::byte> StagedDomain::greeting_of(const Peer& peer) const {
 }
 
 /// With its door; or the word that it is the writer's no more, where it has been taken away.
-std::vector<std::byte> StagedDomain::ring_of(Record record) const {
+std::vector<std::byte> StagedDomain::ring_of(const Line& line, Record record) const {
   const auto visitor = visitors_.find(record.number);
   record.ok = visitor != visitors_.end() && !visitor->second.has_left;
   std::vector<std::byte> message;
-  append_mark(message);
+  append_mark(message, line.version);
   append(message, record);
   if (!record.ok) return message;
   const Bytes door = wire_->door_address(visitor->second.door);
@@ -172,10 +174,10 @@ void StagedDomain::given_back(const Send& send) {
   if (line.has_words() && !std::exchange(line.is_talking, true)) talking_.push_back(send.line);
 }
 
-void StagedDomain::handle(const Message& message) {
+void StagedDomain::handle(const Message& message, uint8_t version) {
   for (const Record& record : message.records) {
     switch (record.kind) {
-      case Kind::kGreeting: handle_greeting(record, message.address); break;
+      case Kind::kGreeting: handle_greeting(record, message.address, version); break;
       case Kind::kRing: handle_ring(record, message.address); break;
       case Kind::kPiece: handle_piece(record); break;
       case Kind::kDone: handle_done(record); break;

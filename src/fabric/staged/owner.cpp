@@ -9,11 +9,11 @@
 namespace braid::fabric::staged {
 
 /// To whom we have no connection is a stranger: few may ask at a time.
-std::optional<uint32_t> StagedDomain::line_for(Bytes address) {
+std::optional<uint32_t> StagedDomain::line_for(Bytes address, uint8_t version) {
   size_t strangers = 0;
   lines_.for_each([&](uint32_t, const Line& line) { strangers += line.connections == 0 ? 1 : 0; });
   if (strangers >= kStrangersMax && !find_line(address)) return std::nullopt;
-  const Result<uint32_t> line = line_to(address);
+  const Result<uint32_t> line = line_to(address, version);
   return line.ok() ? std::optional(line.value()) : std::nullopt;
 }
 
@@ -48,8 +48,8 @@ void StagedDomain::close_ring(Ring ring, uint32_t door, bool is_stranger) {
   closing_.push_back({std::move(ring), door, is_stranger});
 }
 
-void StagedDomain::handle_greeting(const Record& record, Bytes address) {
-  const std::optional<uint32_t> line = line_for(address);
+void StagedDomain::handle_greeting(const Record& record, Bytes address, uint8_t version) {
+  const std::optional<uint32_t> line = line_for(address, version);
   if (!line) return;
   if (lines_.at(*line).records.size() >= kRecordsOfLineMax) return leave_line(*line);
   // Who asks again has given up what it was given before.

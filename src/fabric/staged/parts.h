@@ -12,6 +12,7 @@
 
 #include "fabric/domain.h"
 #include "fabric/gpu/lane.h"
+#include "fabric/seal.h"
 #include "fabric/staged/records.h"
 #include "fabric/staged/span_ring.h"
 #include "fabric/table.h"
@@ -64,8 +65,9 @@ class StagedDomain final : public Domain {
   /// What is said to one place, by whichever role.
   struct Line {
     std::vector<std::byte> address;
-    uint32_t wire = 0;   // the wire's number of the peer
-    uint32_t users = 0;  // connections and visitors
+    uint32_t wire = 0;                   // the wire's number of the peer
+    uint8_t version = kVersions.newest;  // that it speaks
+    uint32_t users = 0;                  // connections and visitors
     uint32_t connections = 0;
     std::vector<std::byte> memory;  // of the messages under way
     uint32_t region = 0;
@@ -181,7 +183,7 @@ class StagedDomain final : public Domain {
 
   // lines.cpp
   std::optional<uint32_t> find_line(Bytes address);
-  Result<uint32_t> line_to(Bytes address);
+  Result<uint32_t> line_to(Bytes address, uint8_t version);
   void leave_line(uint32_t line);
   void close_if_unused(uint32_t line);
   void tell(uint32_t line, const Record& record);
@@ -189,11 +191,11 @@ class StagedDomain final : public Domain {
   bool talk(uint32_t line);
   bool has_memory(Line& line);
   std::vector<std::byte> next_message(const Line& line, Send& send, size_t& count);
-  std::vector<std::byte> ring_of(Record record) const;
-  std::vector<std::byte> greeting_of(const Peer& peer) const;
+  std::vector<std::byte> ring_of(const Line& line, Record record) const;
+  std::vector<std::byte> greeting_of(const Line& line, const Peer& peer) const;
   void said(uint32_t send, bool ok);
   void given_back(const Send& send);
-  void handle(const Message& message);
+  void handle(const Message& message, uint8_t version);
 
   // writer.cpp
   bool begin(const Write& write, bool to_gpu, const Region& source);
@@ -223,8 +225,8 @@ class StagedDomain final : public Domain {
   std::optional<uint32_t> peer_of(uint64_t number) const;
 
   // owner.cpp
-  void handle_greeting(const Record& record, Bytes address);
-  std::optional<uint32_t> line_for(Bytes address);
+  void handle_greeting(const Record& record, Bytes address, uint8_t version);
+  std::optional<uint32_t> line_for(Bytes address, uint8_t version);
   bool open_ring(Visitor& visitor);
   void make_room_on(uint32_t line);
   void handle_piece(const Record& record);

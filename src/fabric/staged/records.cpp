@@ -3,12 +3,17 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
+#include <string_view>
 
 namespace braid::fabric::staged {
 namespace {
 
-constexpr char kMark[kMarkBytes + 1] = "BRFSTG\x04\x00";  // the last but one is the version
+// These letters, the version, and 0; of an address: how many versions before that its domain
+// speaks.
+constexpr std::string_view kLetters = "BRFSTG";
 constexpr size_t kVersionAt = 6;
+constexpr size_t kEarlierAt = 7;
+static_assert(kLetters.size() == kVersionAt && kMarkBytes == kEarlierAt + 1);
 
 /// One description of the layout serves writing and reading: `each(number)`, in order.
 template <typename R, typename Each>
@@ -36,15 +41,18 @@ uint64_t read_number(Bytes& rest) {
   return number;
 }
 
-/// Addresses had no mark before version 4.
-Status another_version(Bytes address) {
-  const bool has_version =
-      address.size() >= kMarkBytes && std::memcmp(address.data(), kMark, kVersionAt) == 0;
-  const std::string theirs =
-      has_version ? std::to_string(static_cast<int>(address[kVersionAt])) : "3 or older";
-  return Status::error("the peer stages memory of GPUs by version " + theirs +
-                           ", and this engine by version " + std::to_string(kMark[kVersionAt]),
-                       "Use the same version of braid on both sides");
+bool has_mark(Bytes bytes) {
+  return bytes.size() >= kMarkBytes &&
+         std::memcmp(bytes.data(), kLetters.data(), kLetters.size()) == 0;
+}
+
+Versions versions_of(Bytes address) {
+  const auto newest = static_cast<uint8_t>(address[kVersionAt]);
+  return {newest, static_cast<uint8_t>(newest - static_cast<uint8_t>(address[kEarlierAt]))};
+}
+
+Status no_common_version(const std::string& theirs) {
+  return fabric::no_common_version("stages memory of GPUs", theirs, kVersions);
 }
 
 Record read_record(Bytes bytes) {
@@ -60,13 +68,16 @@ Record read_record(Bytes bytes) {
 
 }  // namespace
 
-bool is_marked(Bytes message) {
-  return message.size() >= kMarkBytes && std::memcmp(message.data(), kMark, kMarkBytes) == 0;
+std::optional<uint8_t> version_of(Bytes message) {
+  if (!has_mark(message) || message[kEarlierAt] != std::byte{0}) return std::nullopt;
+  const auto version = static_cast<uint8_t>(message[kVersionAt]);
+  return kVersions.hold(version) ? std::optional(version) : std::nullopt;
 }
 
-void append_mark(std::vector<std::byte>& message) {
-  const auto* mark = reinterpret_cast<const std::byte*>(kMark);
-  message.insert(message.end(), mark, mark + kMarkBytes);
+void append_mark(std::vector<std::byte>& message, uint8_t version) {
+  const auto* letters = reinterpret_cast<const std::byte*>(kLetters.data());
+  message.insert(message.end(), letters, letters + kLetters.size());
+  message.insert(message.end(), {std::byte{version}, std::byte{0}});
 }
 
 void append(std::vector<std::byte>& message, const Record& record) {
@@ -97,6 +108,7 @@ std::optional<Message> read_message(Bytes bytes) {
 std::vector<std::byte> encode_address(Bytes place, Bytes door) {
   std::vector<std::byte> bytes;
   append_mark(bytes);
+  bytes[kEarlierAt] = static_cast<std::byte>(kVersions.newest - kVersions.oldest);
   bytes.push_back(static_cast<std::byte>(place.size()));
   bytes.insert(bytes.end(), place.begin(), place.end());
   bytes.insert(bytes.end(), door.begin(), door.end());
@@ -104,13 +116,15 @@ std::vector<std::byte> encode_address(Bytes place, Bytes door) {
 }
 
 Result<Address> read_address(Bytes bytes) {
-  if (!is_marked(bytes)) return another_version(bytes);
+  if (!has_mark(bytes)) return no_common_version("version 3 or older");  // addresses had no mark
+  const std::optional<uint8_t> version = kVersions.common_with(versions_of(bytes));
+  if (!version) return no_common_version(versions_of(bytes).text());
   const Bytes rest = bytes.subspan(kMarkBytes);
   const size_t place_bytes = rest.empty() ? 0 : static_cast<size_t>(rest.front());
   if (place_bytes == 0 || place_bytes > rest.size() - 1)
     return Status::error("this is no address of an engine with memory of GPUs");
   const Bytes place = rest.subspan(1, place_bytes), door = rest.subspan(1 + place_bytes);
-  return Address{{place.begin(), place.end()}, {door.begin(), door.end()}};
+  return Address{{place.begin(), place.end()}, {door.begin(), door.end()}, *version};
 }
 
 }  // namespace braid::fabric::staged

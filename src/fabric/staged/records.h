@@ -13,6 +13,7 @@
 
 #include "base/status.h"
 #include "fabric/domain.h"
+#include "fabric/versions.h"
 
 namespace braid::fabric::staged {
 
@@ -48,8 +49,11 @@ struct Record {
 inline constexpr size_t kRecordBytes = 80;
 inline constexpr size_t kMarkBytes = 8;
 
-bool is_marked(Bytes message);
-void append_mark(std::vector<std::byte>& message);
+/// That this engine speaks. Each message begins with the version that it is of.
+inline constexpr Versions kVersions{.newest = 4, .oldest = 4};
+/// Nothing: the message is none of these, or of a version that this engine does not speak.
+std::optional<uint8_t> version_of(Bytes message);
+void append_mark(std::vector<std::byte>& message, uint8_t version = kVersions.newest);
 void append(std::vector<std::byte>& message, const Record& record);
 
 /// It is alone in its message, with an address.
@@ -57,7 +61,7 @@ constexpr bool has_address(const Record& record) {
   return record.kind == Kind::kGreeting || (record.kind == Kind::kRing && record.ok);
 }
 
-/// Of a marked message; nothing if it is malformed.
+/// Of a message that has a version; nothing if it is malformed.
 struct Message {
   std::vector<Record> records;
   std::vector<std::byte> address;
@@ -66,10 +70,11 @@ std::optional<Message> read_message(Bytes message);
 
 /// A staged domain, or a door of it: where it is told things, which no door of a wire is, and the
 /// wire's door, where its memory is written. Its bytes begin with the mark, so that who speaks
-/// another version is known before anything is said.
+/// no version of ours is known before anything is said.
 struct Address {
   std::vector<std::byte> place;
-  std::vector<std::byte> door;  ///< empty: of the domain itself
+  std::vector<std::byte> door;         ///< empty: of the domain itself
+  uint8_t version = kVersions.newest;  ///< that both sides speak
 };
 std::vector<std::byte> encode_address(Bytes place, Bytes door);
 Result<Address> read_address(Bytes address);
