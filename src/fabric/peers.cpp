@@ -215,6 +215,9 @@ void Engine::fail_peer(uint64_t id, PeerFailure why) {
   peer->failure = why;
   stop_writes(*peer);
   if (closing_fences_) close_doors(id);
+  for (auto& [number, grant] : grants_)  // without doors, where removal fences
+    if (grant.peer == id && grant.removal_fences && !grant.is_closed)
+      close_grant(number, grant, false);
   if (!is_announced) return remove_peer(id, false);
   const bool may_not_know = why == PeerFailure::kNetwork || why == PeerFailure::kTooMuch;
   if (was_connected && peer->version >= 2 && may_not_know)
