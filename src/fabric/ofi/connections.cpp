@@ -50,8 +50,16 @@ std::vector<std::byte> end_of(int descriptor, int (*name_of)(int, sockaddr*, soc
   return place_of({reinterpret_cast<const std::byte*>(&name), name_bytes});
 }
 
+bool listens(int descriptor) {
+  int answer = 0;
+  socklen_t answer_bytes = sizeof answer;
+  return getsockopt(descriptor, SOL_SOCKET, SO_ACCEPTCONN, &answer, &answer_bytes) == 0 &&
+         answer != 0;
+}
+
+/// Also one that its peer has reset, which has no peer any more.
 bool is_incoming(int descriptor, const std::vector<std::byte>& place) {
-  return end_of(descriptor, getsockname) == place && !end_of(descriptor, getpeername).empty();
+  return end_of(descriptor, getsockname) == place && !listens(descriptor);
 }
 
 bool is_outgoing(int descriptor, const std::vector<std::byte>& place) {

@@ -14,7 +14,8 @@ struct Connection {
   bool is_open() const;
 };
 
-/// `name` is a socket address, as fi_getname gives it.
+/// `name` is a socket address, as fi_getname gives it. Also those that have ended, as long as they
+/// are not closed.
 std::vector<Connection> incoming_at(std::span<const std::byte> name);
 /// Those that this process has opened to that address of others.
 std::vector<Connection> outgoing_to(std::span<const std::byte> name);
