@@ -15,8 +15,8 @@ namespace braid::kv {
 
 class HostPool {
  public:
-  /// In the current context, for all GPUs; near the current context's. Fails, with both numbers,
-  /// when the host has less memory than that.
+  /// In the current context, for all GPUs; near the current context's. Whether the host has so much
+  /// is the caller's to ask (host_memory.h).
   static Result<std::unique_ptr<HostPool>> open(const cuda::Driver& driver, uint64_t size_bytes);
   /// In the context that it was opened in, once nothing copies to or from it.
   ~HostPool();

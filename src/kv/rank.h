@@ -36,6 +36,10 @@ struct SlotPair {
 
 class Rank {
  public:
+  /// Whether every segment of all its slots lies in memory that the driver knows. What fails names
+  /// the segment and its bytes.
+  static Status check_cache(const cuda::Driver& driver, const RankOptions& options,
+                            const Layout& layout, uint32_t gpu_slots);
   static Result<std::unique_ptr<Rank>> open(const cuda::Driver& driver, const RankOptions& options,
                                             const Layout& layout, uint32_t host_slots);
   ~Rank();  ///< waits for its own two streams

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "base/try.h"
+#include "base/units.h"
+#include "kv/host_memory.h"
 
 namespace braid::kv {
 namespace {
@@ -12,6 +14,20 @@ constexpr size_t kPrefetchDistance = 12;
 
 void prefetch_ahead(const BlockTable& table, std::span<const BlockId> ids, size_t at) {
   if (at + kPrefetchDistance < ids.size()) table.prefetch(ids[at + kPrefetchDistance]);
+}
+
+// Before anything is pinned: what one rank has taken would be missing for the next.
+Status check_host_memory(const RotationOptions& options) {
+  const uint64_t wanted = options.layout.host_bytes(options.slots.host) * options.ranks.size();
+  const uint64_t left =
+      options.host_limit_bytes ? *options.host_limit_bytes : host_memory_left_bytes();
+  if (wanted <= left) return {};
+  const std::string pools = options.ranks.size() == 1
+                                ? "the host pool is"
+                                : std::to_string(options.ranks.size()) + " host pools are";
+  return Status::error(pools + " to have " + format_size(wanted) + ", and the host has " +
+                           format_size(left) + " left",
+                       "Give fewer host slots");
 }
 
 }  // namespace
@@ -27,6 +43,9 @@ Result<std::unique_ptr<RotationEngine>> RotationEngine::open(const cuda::Driver&
     if (rank.compute == nullptr || rank.compute == CU_STREAM_LEGACY)
       return Status::error("the compute stream is the legacy default stream",
                            "Run the model in a stream of its own");
+  BRAID_TRY(check_host_memory(options));
+  for (size_t i = 0; i < options.ranks.size(); ++i)
+    BRAID_TRY(Rank::check_cache(driver, options.ranks[i], options.layout, options.slots.gpu));
   std::unique_ptr<RotationEngine> engine(new RotationEngine(options, std::move(copier)));
   for (const RankOptions& rank : options.ranks) {
     BRAID_LET(opened, Rank::open(driver, rank, engine->layout_, options.slots.host));

@@ -32,6 +32,7 @@
 #include <deque>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -56,6 +57,8 @@ struct RotationOptions {
   Layout layout;
   BlockTable::Slots slots;         ///< of every rank
   std::vector<RankOptions> ranks;  ///< one for each GPU of the group
+  /// What the pools of all ranks may take together; none: what the host has left.
+  std::optional<uint64_t> host_limit_bytes = {};
   PlantedRaces races = {};
 };
 

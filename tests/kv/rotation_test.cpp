@@ -174,6 +174,23 @@ TEST_F(GroupRotationTest, ARankThatFailsFailsItsGroup) {
   EXPECT_EQ(rotation().begin_use(id), Refusal::kWrongState);
 }
 
+// Each pool alone would fit.
+TEST_F(GroupRotationTest, TheHostNeedsRoomForThePoolsOfAllRanks) {
+  open({.ranks = 2});
+  const uint64_t pool_bytes = rotation().layout().host_bytes(8);
+  const auto opened = [&](uint64_t limit_bytes) {
+    const auto cache = std::make_unique<braid::test::DeviceBuffer>(driver(), pool_bytes);
+    const RankOptions rank{context(0), cache->at(), compute(0)};
+    RotationOptions options{rotation().layout(), {8, 8}, {rank, rank}, limit_bytes};
+    return RotationEngine::open(driver(), options, std::make_unique<NativeCopier>(driver()))
+        .status();
+  };
+  EXPECT_TRUE(opened(2 * pool_bytes).ok()) << opened(2 * pool_bytes).message();
+  EXPECT_NE(opened(2 * pool_bytes - 1).message().find("2 host pools are to have 64K"),
+            std::string::npos)
+      << opened(2 * pool_bytes - 1).message();
+}
+
 TEST_F(RotationTest, WhatARefusedCopyWouldHaveMovedStaysWhereItIs) {
   using Kind = CopyFaults::Kind;
   open({.slots = {8, 4}});
@@ -265,6 +282,30 @@ TEST_F(RotationTest, WhatAStepWritesIsNotCopiedBeforeTheStepIsEnqueued) {
   EXPECT_TRUE(rotation().submit({.evict = {&id, 1}}).refused.empty());
 }
 
+// Copies beyond it would overwrite whatever lies there.
+TEST_F(RotationTest, ACacheThatLeavesItsAllocationIsRefused) {
+  open({});
+  const Layout& layout = rotation().layout();
+  const auto refusal = [&](CUdeviceptr cache, uint32_t gpu_slots) {
+    return RotationEngine::open(driver(),
+                                {layout, {gpu_slots, 8}, {{context(0), cache, compute(0)}}},
+                                std::make_unique<NativeCopier>(driver()))
+        .status()
+        .message();
+  };
+  const braid::test::DeviceBuffer cache(driver(), layout.gpu_bytes(8));
+  EXPECT_EQ(refusal(cache.at(), 8), "");
+  // Segments lie one behind the other, 8 slots of 1 KiB each: the last one leaves.
+  EXPECT_NE(refusal(cache.at(), 9)
+                .find("segment 3 of a cache of 9 gpu_slots takes 9216 bytes, beginning 24576 bytes "
+                      "behind the cache's address, and 8192 of them are allocated"),
+            std::string::npos)
+      << refusal(cache.at(), 9);
+  EXPECT_NE(refusal(cache.at(1024), 8).find("and 7168 of them"), std::string::npos)
+      << refusal(cache.at(1024), 8);
+  EXPECT_NE(refusal(1, 8).find("segment 0 of a cache of 8"), std::string::npos) << refusal(1, 8);
+}
+
 TEST_F(RotationTest, BadOptionsAreNamed) {
   open({});
   const CUstream stream = new_stream();
@@ -276,9 +317,8 @@ TEST_F(RotationTest, BadOptionsAreNamed) {
   EXPECT_NE(refusal({8, 8}, {}).find("without a rank"), std::string::npos);
   EXPECT_NE(refusal({8, 0}, {{context(0), 1, stream}}).find("host_slots"), std::string::npos);
   EXPECT_NE(refusal({8, 8}, {{context(0), 1, nullptr}}).find("legacy"), std::string::npos);
-  EXPECT_NE(refusal({8, 1u << 28}, {{context(0), 1, stream}}).find("the host has"),
-            std::string::npos)
-      << "1 TB";
+  EXPECT_NE(refusal({8, ~0u}, {{context(0), 1, stream}}).find("the host has"), std::string::npos)
+      << "16 TB";
 }
 
 }  // namespace
