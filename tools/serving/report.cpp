@@ -63,8 +63,9 @@ std::vector<double> differences(const Panel& panel, const Claim& claim,
 Judged judge(const Figure& figure, const Claim& claim, const Laboratory& laboratory) {
   const Panel& panel = figure.panels[claim.panel];
   const Estimate difference = estimate(differences(panel, claim, laboratory));
-  const double half = std::isfinite(difference.half_width) ? difference.half_width : 0;
+  const double half = difference.half_width;
   Judged judged{claim.words, "cannot be told", "", difference};
+  // With one seed the interval is unknown, and nothing can be told.
   if (difference.mean - half + claim.margin > 0) judged.verdict = "appears";
   if (difference.mean + half + claim.margin <= 0) judged.verdict = "**does not appear**";
   const bool is_share = scale_of(claim.metric) > 1;
