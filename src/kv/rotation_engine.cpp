@@ -55,10 +55,7 @@ Result<std::unique_ptr<RotationEngine>> RotationEngine::open(const cuda::Driver&
 }
 
 RotationEngine::RotationEngine(RotationOptions options, std::unique_ptr<Copier> copier)
-    : layout_(options.layout),
-      races_(options.races),
-      copier_(std::move(copier)),
-      table_(options.slots) {}
+    : layout_(options.layout), copier_(std::move(copier)), table_(options.slots) {}
 
 RotationEngine::Created RotationEngine::create() {
   if (!failure_.ok()) return {.failure = failure_};
@@ -151,9 +148,7 @@ Refusal RotationEngine::begin_eviction(BlockId id, Batch& batch) {
 }
 
 Refusal RotationEngine::add_sync(BlockId id, Batch& batch) {
-  // Whoever races copies what the running step has sealed, without waiting for it.
-  if (!races_.copies_while_written && table_.find(id)->sealed_in > ended_step_)
-    return Refusal::kStepNotEnded;
+  if (table_.find(id)->sealed_in > ended_step_) return Refusal::kStepNotEnded;
   const BlockTable::Copy copy = table_.begin_sync(id, batch.mark, enqueued());
   if (copy.refusal != Refusal::kNone) return copy.refusal;
   batch.after.join(copy.after);
@@ -164,9 +159,8 @@ Refusal RotationEngine::add_sync(BlockId id, Batch& batch) {
 
 void RotationEngine::write_through(const Budget& budget, Submitted& submitted) {
   Batch batch = new_batch(Direction::kDown);
-  const Mark sealed_by = races_.copies_while_written ? table_.step() : ended_step_;
   while (submitted.down_bytes + block_bytes() <= budget.down_bytes) {
-    const auto id = table_.next_to_sync(sealed_by);
+    const auto id = table_.next_to_sync(ended_step_);
     if (!id || add_sync(*id, batch) != Refusal::kNone) break;
     submitted.down_bytes += block_bytes();
   }
@@ -206,7 +200,6 @@ void RotationEngine::load(const Plan& plan, const Budget& budget, Submitted& sub
     batch.slots.push_back({copy.gpu_slot, copy.host_slot});
     submitted.up_bytes += block_bytes();
   }
-  if (races_.loads_while_read) batch.after.step = 0;
   enqueue(std::move(batch), Urgency::kUrgent, plan.landing, submitted);
 }
 
@@ -219,7 +212,6 @@ void RotationEngine::enqueue(Batch batch, Urgency urgency, Landing landing, Subm
   }
   const bool is_down = batch.direction == Direction::kDown;
   (is_down ? down_mark_ : up_mark_) = batch.mark;
-  if (races_.copies_while_written) batch.after.step = 0;
   Status failure;
   for (const auto& rank : ranks_) {
     Status copied =
@@ -236,10 +228,6 @@ void RotationEngine::enqueue(Batch batch, Urgency urgency, Landing landing, Subm
     spare_.push_back(std::move(batch));
     if (submitted.failure.ok()) submitted.failure = std::move(failure);
     return;
-  }
-  if (races_.frees_while_copied && is_down) {
-    table_.pass({.step = ended_step_, .down = batch.mark});
-    end(batch, true);
   }
   under_way_.push_back(std::move(batch));
 }

@@ -46,20 +46,12 @@
 
 namespace braid::kv {
 
-/// For tests alone: each leaves out one order that the bytes depend on.
-struct PlantedRaces {
-  bool copies_while_written = false;  ///< a block is copied while the step that seals it runs
-  bool frees_while_copied = false;    ///< a slot is free while its copy to the host runs
-  bool loads_while_read = false;      ///< a block is loaded into a slot that a running step reads
-};
-
 struct RotationOptions {
   Layout layout;
   BlockTable::Slots slots;         ///< of every rank
   std::vector<RankOptions> ranks;  ///< one for each GPU of the group
   /// What the pools of all ranks may take together; none: what the host has left.
   std::optional<uint64_t> host_limit_bytes = {};
-  PlantedRaces races = {};
 };
 
 /// What is to move between two steps. Order is precedence.
@@ -174,7 +166,6 @@ class RotationEngine {
   void fail(const Status& status);
 
   const Layout layout_;
-  const PlantedRaces races_;
   const std::unique_ptr<Copier> copier_;
   std::vector<std::unique_ptr<Rank>> ranks_;
   BlockTable table_;

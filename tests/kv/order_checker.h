@@ -25,6 +25,10 @@ class OrderChecker {
 
   /// From now on every n-th wait and every n-th record is refused; 0: none.
   void refuse_every(uint64_t n) { refuse_every_ = n; }
+  /// From now on no stream waits for another's event: what the engine orders is not.
+  void forget_waits() { forgets_waits_ = true; }
+  /// From now on every event is said to have passed, whatever is still under way.
+  void pass_events_early() { passes_events_early_ = true; }
   /// From now on the GPU has failed: queries of events say so.
   void fail_gpu() { has_gpu_failed_ = true; }
 
@@ -68,6 +72,8 @@ class OrderChecker {
   std::vector<std::string> conflicts_;
   uint64_t refuse_every_ = 0;
   uint64_t calls_ = 0;
+  bool forgets_waits_ = false;
+  bool passes_events_early_ = false;
   bool has_gpu_failed_ = false;
 };
 

@@ -38,7 +38,7 @@ void KvTest::open(const Opening& opening) {
                                   .block_tokens = 16},
                                  opening.order, opening.slots.gpu);
   ASSERT_TRUE(layout.ok()) << layout.status().message();
-  RotationOptions options{layout.value(), opening.slots, {}, opening.races};
+  RotationOptions options{layout.value(), opening.slots, {}};
   for (int gpu = 0; gpu < opening.ranks; ++gpu) {
     use_gpu(gpu);
     Cache cache{
