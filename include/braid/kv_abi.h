@@ -32,7 +32,9 @@
  * the step that sealed the block, and a slot is used again behind whatever still touches it, by
  * events of the driver. Loads are pinned memory to GPU and enqueued whole, so a compute stream may
  * wait for them (BRAID_KV_ORDERED): the next step may use the blocks at once. Or nobody waits, and
- * they may be used once braid_kv_poll has reported them (BRAID_KV_POLLED).
+ * they may be used once braid_kv_poll has reported them (BRAID_KV_POLLED). For copies down a
+ * compute stream waits in one case only: braid_kv_create and REOPEN give a slot to the next step
+ * that such a copy may still read. That copy is enqueued whole too.
  *
  * Failure: a copy that the driver refuses leaves each block where its good bytes are, sealed on the
  * way down, host only on the way up; braid_kv_submit returns the error, and may be tried again.

@@ -26,6 +26,11 @@ uint64_t bytes_from(const cuda::Driver& driver, uint64_t address) {
   return result == CUDA_SUCCESS && type != 0 ? begin + size_bytes - address : 0;
 }
 
+bool goes_on(const library::Copy& before, const library::Copy& copy) {
+  return before.source + before.size_bytes == copy.source &&
+         before.destination + before.size_bytes == copy.destination;
+}
+
 }  // namespace
 
 Status Rank::check_cache(const cuda::Driver& driver, const RankOptions& options,
@@ -135,15 +140,19 @@ void Rank::list_copies(Direction direction, std::span<const SlotPair> blocks) {
   copies_.clear();
   const auto host = reinterpret_cast<uint64_t>(host_->data());
   for (const Segment& segment : layout_.segments()) {
+    const size_t first = copies_.size();
     for (const SlotPair& block : blocks) {
       const uint64_t on_gpu =
           options_.cache + segment.gpu_base_bytes + segment.gpu_stride_bytes * block.gpu;
       const uint64_t on_host =
           host + layout_.host_stride_bytes() * block.host + segment.host_offset_bytes;
-      if (direction == Direction::kDown)
-        copies_.push_back({on_host, on_gpu, segment.size_bytes});
+      const library::Copy copy = direction == Direction::kDown
+                                     ? library::Copy{on_host, on_gpu, segment.size_bytes}
+                                     : library::Copy{on_gpu, on_host, segment.size_bytes};
+      if (copies_.size() > first && goes_on(copies_.back(), copy))
+        copies_.back().size_bytes += copy.size_bytes;
       else
-        copies_.push_back({on_gpu, on_host, segment.size_bytes});
+        copies_.push_back(copy);
     }
   }
 }

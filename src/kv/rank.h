@@ -71,6 +71,7 @@ class Rank {
   Rank(const cuda::Driver& driver, const RankOptions& options, const Layout& layout)
       : driver_(driver), options_(options), layout_(layout) {}
   Status prepare(uint32_t host_slots);
+  // As few copies as there are ranges: blocks beside each other on both sides are one.
   void list_copies(Direction direction, std::span<const SlotPair> blocks);
   Status order(CUstream stream, const Marks& after);
   Status order(CUstream stream, const Fences<CUevent>& fences, Mark mark);

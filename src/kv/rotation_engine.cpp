@@ -71,11 +71,13 @@ RotationEngine::Created RotationEngine::create() {
   return {.id = created.id};
 }
 
-Refusal RotationEngine::reopen(BlockId id) {
+RotationEngine::Reopened RotationEngine::reopen(BlockId id) {
+  if (!failure_.ok()) return {.failure = failure_};
   if (const Block* block = table_.find(id); block != nullptr)
     for (const auto& rank : ranks_)
-      if (!rank->order_compute({.down = block->last.down}).ok()) return Refusal::kCopying;
-  return table_.reopen(id);
+      if (Status ordered = rank->order_compute({.down = block->last.down}); !ordered.ok())
+        return {.failure = std::move(ordered)};
+  return {.refusal = table_.reopen(id)};
 }
 
 Status RotationEngine::end_step() {

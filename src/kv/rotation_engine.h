@@ -99,6 +99,12 @@ class RotationEngine {
     bool ok() const { return refusal == Refusal::kNone && failure.ok(); }
   };
 
+  struct Reopened {
+    Refusal refusal = Refusal::kNone;
+    Status failure{};  ///< of the driver's, as in Created
+    bool ok() const { return refusal == Refusal::kNone && failure.ok(); }
+  };
+
   /// Pins the host's pools, of `slots.host` blocks a rank: tens of milliseconds a gigabyte.
   static Result<std::unique_ptr<RotationEngine>> open(const cuda::Driver& driver,
                                                       RotationOptions options,
@@ -116,7 +122,7 @@ class RotationEngine {
   Refusal end_use(BlockId id) { return table_.end_use(id); }
   Refusal seal(BlockId id) { return table_.seal(id); }
   /// Also orders the compute stream behind a copy of it that has failed, and may still read it.
-  Refusal reopen(BlockId id);
+  Reopened reopen(BlockId id);
   Refusal drop_host(BlockId id) { return table_.drop_host(id); }
   Refusal lose(BlockId id) { return table_.lose(id); }
 

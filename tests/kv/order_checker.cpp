@@ -87,8 +87,10 @@ Status WatchedCopier::copy(std::span<const library::Copy> copies, CUstream strea
                            Urgency urgency) {
   checker_.begin_operation(stream, urgency == Urgency::kUrgent ? "an urgent batch" : "a batch");
   for (const library::Copy& copy : copies) {
-    checker_.reads(stream, copy.source);
-    checker_.writes(stream, copy.destination);
+    for (uint64_t at = 0; at < copy.size_bytes; at += segment_bytes_) {
+      checker_.reads(stream, copy.source + at);
+      checker_.writes(stream, copy.destination + at);
+    }
   }
   return inner_->copy(copies, stream, urgency);
 }

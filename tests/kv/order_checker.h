@@ -2,7 +2,8 @@
 // and for the host, fed by waits, records and queries of events; and for each range of memory, who
 // read and wrote it last. Two accesses of which one writes must be ordered.
 //
-// Ranges are whole segments of slots (kv/layout.h): all that the tests and the engine copy.
+// Ranges are whole segments of slots (kv/layout.h): all that the tests and the engine copy. A copy
+// of several is taken apart.
 #pragma once
 
 #include <cstdint>
@@ -80,13 +81,15 @@ class OrderChecker {
 /// Tells the checker what each batch reads and writes.
 class WatchedCopier final : public Copier {
  public:
-  WatchedCopier(std::unique_ptr<Copier> inner, OrderChecker& checker)
-      : inner_(std::move(inner)), checker_(checker) {}
+  /// All segments have `segment_bytes`.
+  WatchedCopier(std::unique_ptr<Copier> inner, OrderChecker& checker, uint64_t segment_bytes)
+      : inner_(std::move(inner)), checker_(checker), segment_bytes_(segment_bytes) {}
   Status copy(std::span<const library::Copy> copies, CUstream stream, Urgency urgency) override;
 
  private:
   std::unique_ptr<Copier> inner_;
   OrderChecker& checker_;
+  const uint64_t segment_bytes_;
 };
 
 }  // namespace braid::kv::test
