@@ -52,6 +52,7 @@ class Paper final : public Policy {
 /// - nobody is preempted who would then lag more than the one that it makes room for, as those do
 ///   whose prompt is not computed yet: they would come back in the next step;
 /// - nobody is preempted whose KV cache the host has no room for;
+/// - nobody is preempted while `max_running` requests run: only blocks are handed on, no seats;
 /// - budgets are bytes by direction; what exceeds a whole budget may still go when no other request
 ///   is on its way, and nobody behind it begins to load before that, or it would never go;
 /// - `late_only`: requests that are in time take only blocks that are free.
@@ -145,7 +146,7 @@ class Braid final : public Policy {
   bool make_room(const View& view, Room& room, Books& books, const Queue& victims,
                  const Ranked& candidate) const {
     if (room.fits(*candidate.request)) return true;
-    if (!is_late(view, candidate)) return false;
+    if (!room.has_seat() || !is_late(view, candidate)) return false;
     const size_t before = room.preempted();
     size_t next = books.next_victim;
     for (; !room.fits(*candidate.request) && next < victims.size(); ++next) {
