@@ -23,7 +23,9 @@ void claim_in_each_panel(Figure& figure, const std::string& words, const Shown& 
                          double more_at, double less_at) {
   for (size_t at = 0; at < figure.panels.size(); ++at) {
     const std::string& load = figure.panels[at].series.back().name;
-    Claim claim{fmt::format("{} [{}]", words, figure.panels[at].title), at, load, load, metric};
+    const std::string& title = figure.panels[at].title;
+    const std::string arm = title.substr(0, title.find(" (knee"));
+    Claim claim{fmt::format("{} [{}]", words, arm), at, load, load, metric};
     claim.between = {more_at, less_at};
     figure.claims.push_back(claim);
   }
