@@ -16,7 +16,7 @@ namespace {
 
 constexpr const char* kFcfs = "fcfs_recompute (vLLM)";
 
-// Small: 2 GB of KV cache, some 30 requests, 10 s of arrivals.
+// Small: 2 GB of KV cache, some 30 requests, 20 s of arrivals.
 Case small_case(const std::string& policy, double rate_rps) {
   Case one;
   one.engine.model = serving::find_model("Llama-3-8B").value();
@@ -29,12 +29,12 @@ Case small_case(const std::string& policy, double rate_rps) {
   one.engine.gpu.hbm_bytes = static_cast<double>(one.engine.model.weight_bytes()) + 2e9;
   one.policy = policy;
   one.lengths = std::make_shared<Lengths>(serving::chat_like());
-  one.arrivals = {.rate_rps = rate_rps, .seconds = 10};
+  one.arrivals = {.rate_rps = rate_rps, .seconds = 20};
   return one;
 }
 
 // From where nobody is late to where FCFS is.
-const std::vector<double> kRates = {2, 4, 25};
+const std::vector<double> kRates = {2, 4, 40};
 
 Figure small_figure() {
   Panel panel{"small", "rate", kRates, {}, {}, {shown::kTtft, shown::kGoodput}};
@@ -65,10 +65,10 @@ class FigureClaims : public ::testing::Test {
     claim.margin = margin;
     return claim;
   }
-  // Load of 2 and of 25 requests a second.
+  // Load of 2 and of 40 requests a second.
   static Claim more_at_low_load() {
     Claim claim = fcfs_against_itself(0);
-    claim.between = {2, 25};
+    claim.between = {2, 40};
     return claim;
   }
 
@@ -88,10 +88,10 @@ TEST_F(FigureClaims, EachSideHasAnXOfItsOwn) {
   const Judged more = judged(more_at_low_load());
   EXPECT_EQ(more.verdict, "appears") << more.figures;
   EXPECT_GT(more.difference.mean, 0.2);
-  EXPECT_NE(more.figures.find("fcfs_recompute (vLLM) at 2 - at 25"), std::string::npos)
+  EXPECT_NE(more.figures.find("fcfs_recompute (vLLM) at 2 - at 40"), std::string::npos)
       << more.figures;
   Claim less = more_at_low_load();
-  less.between = {25, 2};
+  less.between = {40, 2};
   EXPECT_EQ(judged(less).verdict, "**does not appear**");
   EXPECT_EQ(judged(fcfs_against_itself(0.02)).verdict, "appears");
   EXPECT_EQ(judged(fcfs_against_itself(0)).verdict, "**does not appear**");
@@ -102,7 +102,7 @@ TEST_F(FigureClaims, ALoadIsTheFirstAtWhichFcfsFails) {
   Claim claim{"words", 0, "braid (braid4)", kFcfs, shown::kTtft};
   claim.fails_first = kFcfs;
   const Judged found = judged(claim);
-  EXPECT_NE(found.figures.find("at 25"), std::string::npos) << found.figures;
+  EXPECT_NE(found.figures.find("at 40"), std::string::npos) << found.figures;
   for (Series& series : figure_.panels[0].series) series.cases.pop_back();
   figure_.panels[0].x.pop_back();
   const Judged none = judged(claim);
