@@ -7,7 +7,7 @@ COMPILE = cmake --build --preset $(PRESET)
 # A build folder that has no tests does not get them here, and one that has them keeps them.
 WITHOUT_TESTS = $(if $(wildcard $(BUILD)/CMakeCache.txt),,-DBRAID_BUILD_TESTS=OFF)
 
-.PHONY: help build demo package tests test test-long bench peers gpu-test gpu-bench format clean bootstrap
+.PHONY: help build demo package tests test test-long bench peers wheel-tests gpu-test gpu-bench format clean bootstrap
 
 help:
 	@echo 'make demo       an unmodified program, native and under braid: table and plot'
@@ -17,6 +17,7 @@ help:
 	@echo 'make test-long  the others that need no GPU'
 	@echo 'make bench      braid bench on the emulated 8-GPU server'
 	@echo 'make peers      NIXL and Mooncake in build/peers, for braid fabric bench --against'
+	@echo 'make wheel-tests TESTS=FOLDER  tests of the wheel of Mooncake, in FOLDER, on the door of braid'
 	@echo 'make gpu-test   tests on real GPUs'
 	@echo 'make gpu-bench  measurements on real GPUs'
 	@echo 'make format     clang-format on every source file'
@@ -56,6 +57,9 @@ peers:
 	@python3 -m venv $(BUILD)/peers
 	@$(BUILD)/peers/bin/pip install --quiet --no-deps -r bench/fabric/peers/requirements.txt
 	@echo '$(BUILD)/bin/braid fabric bench --against plain,nixl,mooncake --python $(BUILD)/peers/bin/python'
+
+wheel-tests: build
+	@tests/transfer/wheel_tests.py --build $(BUILD) $(TESTS)
 
 gpu-test: tests
 	@scripts/gpu-test

@@ -3,21 +3,14 @@
 #include <fmt/core.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
-#include <cstring>
 #include <fstream>
 #include <memory>
-#include <mutex>
-#include <numeric>
 #include <optional>
-#include <sstream>
-#include <thread>
 
 #include "base/try.h"
 #include "tools/commands.h"
@@ -27,74 +20,29 @@
 namespace braid::tools {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-using std::chrono::seconds;
+constexpr std::chrono::seconds kLimit{60};
 
-constexpr seconds kLimit{60};
-
-double seconds_since(Clock::time_point begun) {
-  return std::chrono::duration<double>(Clock::now() - begun).count();
-}
-
-double percentile(const std::vector<double>& sorted, double share) {
-  if (sorted.empty()) return 0;
-  const double rank = share * static_cast<double>(sorted.size() - 1);
-  const auto index = static_cast<size_t>(rank);
-  if (index + 1 >= sorted.size()) return sorted.back();
-  const double fraction = rank - static_cast<double>(index);
-  return sorted[index] * (1 - fraction) + sorted[index + 1] * fraction;
-}
-
-double process_cpu_seconds(int process) {
-  std::ifstream file("/proc/" + std::to_string(process) + "/stat");
-  std::string line;
-  std::getline(file, line);
-  const size_t after_name = line.rfind(')');
-  if (after_name == std::string::npos) return 0;
-  std::istringstream fields(line.substr(after_name + 1));
-  std::string field;
-  for (int number = 3; number <= 13; ++number) fields >> field;
-  double user = 0, system = 0;
-  fields >> user >> system;
-  return (user + system) / static_cast<double>(sysconf(_SC_CLK_TCK));
-}
-
-/// What a row comes to.
-struct Figures {
-  double gbps = 0, average_us = 0, average_tx_us = 0, p50_us = 0, p99_us = 0, p999_us = 0,
-         cpu_s_per_gb = 0;
-};
-
-Figures figures_of(const TebenchRow& row) {
-  std::vector<double> sorted = row.tx_us;
-  std::sort(sorted.begin(), sorted.end());
-  const double count = std::max<double>(1, static_cast<double>(sorted.size()));
-  const double gigabytes = static_cast<double>(row.bytes) / 1e9;
-  Figures all;
-  all.gbps = row.seconds > 0 ? gigabytes / row.seconds : 0;
-  all.average_us = row.seconds * 1e6 * row.threads / count;
-  all.average_tx_us = std::accumulate(sorted.begin(), sorted.end(), 0.0) / count;
-  all.p50_us = percentile(sorted, 0.5);
-  all.p99_us = percentile(sorted, 0.99);
-  all.p999_us = percentile(sorted, 0.999);
-  all.cpu_s_per_gb = gigabytes > 0 ? row.cpu_seconds / gigabytes : 0;
-  return all;
+Result<TransferMemory> open_memory(uint64_t size_bytes, const TebenchOptions& bench) {
+  const std::optional<int> gpu =
+      bench.is_on_gpu() ? std::optional<int>(bench.local_gpu_id) : std::nullopt;
+  return TransferMemory::open(size_bytes, gpu);
 }
 
 // ---- The two sides ----
 
 /// As Mooncake's: it says what initiators are to be started with.
-int run_target(const Transfer::Options& options, const TebenchOptions& bench) {
-  auto opened = Transfer::open(options);
-  if (!opened.ok()) return fail(opened.status());
-  const auto memory = opened.value().allocate_memory(bench.total_buffer_size, {true, true});
-  if (!memory.ok()) return fail(memory.status());
-  const auto name = opened.value().name();
-  if (!name.ok()) return fail(name.status());
-  fmt::print("To start initiators, run\n  braid tebench --target_seg_name={}\n", name.value());
+Status be_target(const Transfer::Options& options, const TebenchOptions& bench) {
+  hold_end_signals();
+  BRAID_TRY(load_driver_if(options.gpu_memory));
+  BRAID_LET(memory, open_memory(bench.total_buffer_size, bench));
+  BRAID_LET(engine, Transfer::open(options));
+  BRAID_TRY(memory.add_to(engine, {true, true}));
+  BRAID_LET(name, engine.name());
+  fmt::print("To start initiators, run\n  braid tebench --target_seg_name={} --seg_type={}\n", name,
+             bench.seg_type);
   fmt::print("Press Ctrl-C to terminate\n");
   std::fflush(stdout);
-  for (;;) pause();
+  return serve_until_the_end(engine, 0);
 }
 
 /// A target of our own: its name comes through the pipe.
@@ -116,7 +64,8 @@ class OwnTarget {
       Transfer::Options nameless = options;
       nameless.name.clear();
       nameless.listen.clear();
-      _exit(run_target(nameless, bench));
+      const Status done = be_target(nameless, bench);
+      _exit(done.ok() ? 0 : fail(done));
     }
     close(ends[1]);
     std::string said;
@@ -126,7 +75,7 @@ class OwnTarget {
     close(ends[0]);
     const size_t at = said.find("braid://");
     if (at == std::string::npos) return Status::error("the target did not start");
-    return said.substr(at, said.find('\n', at) - at);
+    return said.substr(at, said.find_first_of(" \n", at) - at);
   }
   int process() const { return process_; }
 
@@ -134,34 +83,59 @@ class OwnTarget {
   int process_ = -1;
 };
 
-Status run_initiator(const Transfer::Options& options, Bench& bench,
-                     std::vector<TebenchRow>& rows) {
-  BRAID_LET(engine, Transfer::open(options));
-  bench.engine = &engine;
-  BRAID_LET(segment, engine.open_segment(bench.options.target_seg_name, kLimit));
-  bench.segment = segment;
-  BRAID_LET(ranges, engine.ranges(segment));
+/// The part of the target's largest range that this initiator uses.
+Status choose_range(Bench& bench) {
+  BRAID_LET(ranges, bench.engine->ranges(bench.segment));
   const auto largest =
       std::max_element(ranges.begin(), ranges.end(),
                        [](const auto& a, const auto& b) { return a.size_bytes < b.size_bytes; });
   if (largest == ranges.end())
     return Status::error("the target has registered no memory", "`braid serve` does");
-  bench.target = largest->address;
-  bench.size_bytes = std::min(largest->size_bytes, bench.options.total_buffer_size);
-  BRAID_LET(memory, engine.allocate_memory(bench.size_bytes, {}));
-  bench.local = static_cast<std::byte*>(memory.memory);
+  const TebenchOptions& options = bench.options;
+  if (options.target_offset >= largest->size_bytes)
+    return Status::error("--target_offset lies beyond the target's memory, which has " +
+                         std::to_string(largest->size_bytes) + " bytes");
+  bench.target = largest->address + options.target_offset;
+  bench.size_bytes =
+      std::min(largest->size_bytes - options.target_offset, options.total_buffer_size);
+  if (options.target_range_size > 0)
+    bench.size_bytes = std::min(bench.size_bytes, options.target_range_size);
+  return {};
+}
+
+Status run_rows(const Transfer::Options& options, Bench& bench, std::vector<TebenchRow>& rows) {
+  if (!bench.options.workload_classes_json.empty()) return run_classes(bench, rows);
+  if (bench.options.pattern == "sweep") return run_sweep(bench, rows);
+  return run_pattern(bench, options, rows);
+}
+
+Status run_initiator(const Transfer::Options& options, Bench& bench,
+                     std::vector<TebenchRow>& rows) {
+  BRAID_TRY(load_driver_if(options.gpu_memory));
+  BRAID_LET(memory, open_memory(bench.options.total_buffer_size, bench.options));
+  BRAID_LET(engine, Transfer::open(options));
+  bench.engine = &engine;
+  BRAID_LET(segment, engine.open_segment(bench.options.target_seg_name, kLimit));
+  bench.segment = segment;
+  BRAID_TRY(choose_range(bench));
+  BRAID_TRY(memory.add_to(engine, {}));
+  bench.memory = &memory;
+  bench.local = memory.address();
   print_head();
   std::optional<ThroughputPlot> plot;
   if (!bench.options.plot_file.empty()) plot.emplace(engine);
-  BRAID_TRY(bench.options.pattern == "sweep" ? run_sweep(bench, rows)
-                                             : run_pattern(bench, options, rows));
+  BRAID_TRY(run_rows(options, bench, rows));
   return plot ? plot->write(bench.options.plot_file) : Status();
 }
 
 int run(const Transfer::Options& options, const TebenchOptions& wanted) {
   if (!wanted.json_file.empty())
     if (const Status no = check_writable(wanted.json_file); !no.ok()) return fail(no);
-  if (wanted.target_seg_name.empty() && !wanted.has_own_target) return run_target(options, wanted);
+  if (const auto classes = parse_classes(wanted); !classes.ok()) return fail(classes.status());
+  if (wanted.target_seg_name.empty() && !wanted.has_own_target) {
+    const Status ended = be_target(options, wanted);
+    return ended.ok() ? 0 : fail(ended);
+  }
   Bench bench;
   bench.options = wanted;
   OwnTarget target;
@@ -181,135 +155,97 @@ int run(const Transfer::Options& options, const TebenchOptions& wanted) {
   return done.ok() ? 0 : fail(done);
 }
 
+// ---- The command line ----
+
+void add_sizes(CLI::App& command, TebenchOptions& wanted) {
+  const auto size = [&](const char* name, uint64_t& value, const char* what) {
+    command.add_option(name, value, what)->transform(CLI::AsSizeValue(false));
+  };
+  size("--total_buffer_size", wanted.total_buffer_size, "of each side");
+  size("--start_block_size", wanted.start_block_size, "bytes of a request");
+  size("--max_block_size", wanted.max_block_size, "doubled up to here");
+  command.add_option("--start_batch_size", wanted.start_batch_size, "requests of a batch")
+      ->check(CLI::PositiveNumber);
+  command.add_option("--max_batch_size", wanted.max_batch_size, "doubled up to here");
+  command.add_option("--start_num_threads", wanted.start_num_threads, "that submit")
+      ->check(CLI::PositiveNumber);
+  command.add_option("--max_num_threads", wanted.max_num_threads, "doubled up to here");
+  size("--target_offset", wanted.target_offset, "where this initiator's part of the target begins");
+  size("--target_range_size", wanted.target_range_size, "of that part; 0: up to the end");
+}
+
+void add_kinds(CLI::App& command, TebenchOptions& wanted) {
+  command
+      .add_option("--seg_type", wanted.seg_type,
+                  "memory of this side: DRAM, or VRAM, which is a GPU's")
+      ->transform(CLI::IsMember({"DRAM", "VRAM"}, CLI::ignore_case));
+  command.add_option("--local_gpu_id", wanted.local_gpu_id, "whose memory VRAM is")
+      ->check(CLI::NonNegativeNumber);
+  command.add_option("--op_type", wanted.op_type, "read, write, mix, write_seed or read_verify")
+      ->check(CLI::IsMember({"read", "write", "mix", "write_seed", "read_verify"}));
+  command.add_flag("--check_consistency", wanted.check_consistency,
+                   "each transfer is a write and a read, whose bytes are compared");
+  command.add_option("--request_interval_us", wanted.request_interval_us,
+                     "pause of a thread after each transfer");
+  command.add_option("--deadline_us", wanted.deadline_us, "of each request; 0: none");
+  command.add_option("--deadline_tight_threads", wanted.deadline_tight_threads,
+                     "the first threads, which have the deadline; -1: all");
+  command.add_flag("--notifi", wanted.notifi, "a notification behind each batch");
+  command.add_option("--tent_intent_type", wanted.tent_intent_type,
+                     "foreground_get: requests are urgent; others are bulk");
+  auto* objectives = command.add_option("--qos_classes", wanted.qos_classes,
+                                        "name:threads:slo_us:weight,...: a row of each, with the "
+                                        "share of transfers within slo_us");
+  auto* json = command.add_option("--qos_classes_json", wanted.qos_classes_json,
+                                  "the same as an array of objects");
+  command
+      .add_option("--workload_classes_json", wanted.workload_classes_json,
+                  "classes with block_size, batch_size, intent_type and deadline_us too, at once")
+      ->excludes(objectives)
+      ->excludes(json);
+  objectives->excludes(json);
+}
+
+void add_own(CLI::App& command, TebenchOptions& wanted) {
+  command.add_flag("--pair", wanted.has_own_target, "starts a target of its own on this host");
+  command.add_option("--duration", wanted.duration, "seconds of each row");
+  command.add_option("--warm_up", wanted.warm_up, "seconds before each row");
+  command.add_option("--pattern", wanted.pattern, "sweep, r1-w8a8, weights, mixed or incast")
+      ->check(CLI::IsMember({"sweep", "r1-w8a8", "weights", "mixed", "incast"}));
+  command.add_option("--incast", wanted.incast, "engines that write to one target at once")
+      ->check(CLI::Range(1, 64));
+  command.add_option("--json", wanted.json_file, "the same figures")->type_name("FILE");
+  command
+      .add_option("--plot", wanted.plot_file,
+                  "throughput of each way over time, with their faults, as SVG")
+      ->type_name("FILE");
+}
+
+/// Mooncake's flags that choose what braid finds by itself. The names of those that were given.
+std::shared_ptr<std::vector<std::string>> add_ignored(CLI::App& command) {
+  auto given = std::make_shared<std::vector<std::string>>();
+  for (const char* name :
+       {"--seg_name", "--metadata_type", "--metadata_url_list", "--rpc_server_port", "--xport_type",
+        "--backend", "--target_gpu_id", "--tent_transport_hint", "--qos_link_capacity_gbps",
+        "--qos_output_jsonl"})
+    command
+        .add_option_function<std::string>(name, [=](const std::string&) { given->push_back(name); })
+        ->group("");
+  command
+      .add_flag_function("--deadline_bw_arbitration",
+                         [=](int64_t) { given->push_back("--deadline_bw_arbitration"); })
+      ->group("");
+  command
+      .add_option("--seg_type_mix",
+                  [](const CLI::results_t&) -> bool {
+                    throw CLI::ValidationError("--seg_type_mix",
+                                               "one kind of memory at a time: use --seg_type");
+                  })
+      ->group("");
+  return given;
+}
+
 }  // namespace
-
-Result<double> transfer_once(Bench& bench, const std::vector<Transfer::Request>& requests) {
-  const auto begun = Clock::now();
-  BRAID_LET(batch, bench.engine->submit(requests));
-  BRAID_LET(has_ended, bench.engine->wait(batch, kLimit));
-  const double took_us = seconds_since(begun) * 1e6;
-  if (!has_ended) return Status::error("a batch has not ended within a minute");
-  BRAID_LET(outcomes, bench.engine->outcomes(batch));
-  for (const Transfer::Outcome& each : outcomes)
-    if (!each.is_done())
-      return Status::error(std::string("a request has failed: ") +
-                           Transfer::cause_name(each.cause));
-  BRAID_TRY(bench.engine->forget(batch));
-  return took_us;
-}
-
-double cpu_seconds(const Bench& bench) {
-  rusage self{};
-  getrusage(RUSAGE_SELF, &self);
-  const auto sum = [](const timeval& time) {
-    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
-  };
-  const double target = bench.target_process == 0 ? 0 : process_cpu_seconds(bench.target_process);
-  return sum(self.ru_utime) + sum(self.ru_stime) + target;
-}
-
-Status measure(Bench& bench, TebenchRow& row,
-               const std::function<Result<double>(int thread)>& work) {
-  std::mutex mutex;
-  Status wrong;
-  std::atomic<bool> is_wrong = false;
-  std::atomic<int> warming = row.threads;
-  double longest_s = 0, cpu_begun = 0;
-  const auto run_thread = [&](int thread) {
-    const auto go_on = [&](double limit_s, std::vector<double>* samples) {
-      for (const auto begun = Clock::now(); seconds_since(begun) < limit_s && !is_wrong;) {
-        const Result<double> took_us = work(thread);
-        if (took_us.ok() && samples != nullptr) samples->push_back(took_us.value());
-        if (!took_us.ok() && !is_wrong.exchange(true)) {
-          const std::lock_guard lock(mutex);
-          wrong = took_us.status();
-        }
-        if (bench.options.request_interval_us > 0)
-          std::this_thread::sleep_for(std::chrono::microseconds(bench.options.request_interval_us));
-      }
-    };
-    go_on(bench.options.warm_up, nullptr);
-    if (--warming == 0) {
-      const std::lock_guard lock(mutex);
-      cpu_begun = cpu_seconds(bench);
-    }
-    std::vector<double> samples;
-    const auto begun = Clock::now();
-    go_on(bench.options.duration, &samples);
-    const double took_s = seconds_since(begun);
-    const std::lock_guard lock(mutex);
-    longest_s = std::max(longest_s, took_s);
-    row.tx_us.insert(row.tx_us.end(), samples.begin(), samples.end());
-  };
-  std::vector<std::thread> threads;
-  for (int thread = 0; thread < row.threads; ++thread) threads.emplace_back(run_thread, thread);
-  for (std::thread& thread : threads) thread.join();
-  row.seconds = longest_s;
-  row.cpu_seconds = cpu_seconds(bench) - cpu_begun;
-  row.has_targets_cpu = bench.target_process != 0;
-  row.bytes = row.block_bytes * row.batch * row.tx_us.size();
-  return wrong;
-}
-
-Status verify(Bench& bench, uint64_t block_bytes, uint64_t count, TebenchRow& row) {
-  const uint64_t size_bytes = std::min(block_bytes * count, bench.size_bytes / 2);
-  std::byte* written = bench.local;
-  std::byte* read = bench.local + bench.size_bytes / 2;
-  for (uint64_t i = 0; i < size_bytes; ++i) {
-    written[i] = static_cast<std::byte>((i * 31 + i / 4096 + block_bytes + row.tx_us.size()) * 7);
-    read[i] = ~written[i];
-  }
-  std::vector<Transfer::Request> out, back;
-  for (uint64_t at = 0; at < size_bytes; at += block_bytes) {
-    const uint64_t bytes = std::min(block_bytes, size_bytes - at);
-    out.push_back(
-        {bench.segment, Transfer::Operation::kWrite, written + at, bench.target + at, bytes});
-    back.push_back(
-        {bench.segment, Transfer::Operation::kRead, read + at, bench.target + at, bytes});
-  }
-  BRAID_TRY(transfer_once(bench, out).status());
-  BRAID_TRY(transfer_once(bench, back).status());
-  const auto wrong = std::mismatch(written, written + size_bytes, read);
-  if (wrong.first != written + size_bytes)
-    return Status::error("WRONG BYTES: the first at " + std::to_string(wrong.first - written));
-  row.verified_bytes += size_bytes;
-  return {};
-}
-
-void print_head() {
-  fmt::print("{:<14}{:<8}{:<8}{:<12}{:<14}{:<14}{:<14}{:<14}{:<14}{:<14}{:<12}\n", "BlkSize (B)",
-             "Batch", "Threads", "BW (GB/s)", "Avg Lat (us)", "Avg Tx (us)", "P50 Tx (us)",
-             "P99 Tx (us)", "P999 Tx (us)", "Verified (B)", "CPU s/GB");
-}
-
-void print_row(const TebenchRow& row) {
-  const Figures all = figures_of(row);
-  fmt::print(
-      "{:<14}{:<8}{:<8}{:<12.6f}{:<14.1f}{:<14.1f}{:<14.1f}{:<14.1f}{:<14.1f}{:<14}{:<12.3f}{}\n",
-      row.block_bytes, row.batch, row.threads, all.gbps, all.average_us, all.average_tx_us,
-      all.p50_us, all.p99_us, all.p999_us, row.verified_bytes, all.cpu_s_per_gb,
-      row.what.empty() ? "" : "  " + row.what);
-  std::fflush(stdout);
-}
-
-nlohmann::ordered_json to_json(const TebenchRow& row) {
-  const Figures all = figures_of(row);
-  return {{"what", row.what},
-          {"block_bytes", row.block_bytes},
-          {"batch", row.batch},
-          {"threads", row.threads},
-          {"transfers", row.tx_us.size()},
-          {"seconds", row.seconds},
-          {"gbps", all.gbps},
-          {"average_latency_us", all.average_us},
-          {"average_tx_us", all.average_tx_us},
-          {"p50_tx_us", all.p50_us},
-          {"p99_tx_us", all.p99_us},
-          {"p999_tx_us", all.p999_us},
-          {"verified_bytes", row.verified_bytes},
-          {"cpu_s_per_gb", all.cpu_s_per_gb},
-          {"cpu_of_both_sides", row.has_targets_cpu}};
-}
 
 void add_tebench_command(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand(
@@ -318,43 +254,15 @@ void add_tebench_command(CLI::App& app, int& exit_code) {
   auto wanted = std::make_shared<TebenchOptions>();
   command->add_option("--target_seg_name", wanted->target_seg_name,
                       "of the target; without one, and without --pair, this is the target");
-  command->add_flag("--pair", wanted->has_own_target, "starts a target of its own on this host");
-  command->add_option("--op_type", wanted->op_type, "read, write or mix")
-      ->check(CLI::IsMember({"read", "write", "mix"}));
-  command->add_flag("--check_consistency", wanted->check_consistency,
-                    "writes, reads back and compares each transfer");
-  command->add_option("--total_buffer_size", wanted->total_buffer_size, "of each side")
-      ->transform(CLI::AsSizeValue(false));
-  command->add_option("--start_block_size", wanted->start_block_size, "bytes of a request")
-      ->transform(CLI::AsSizeValue(false));
-  command->add_option("--max_block_size", wanted->max_block_size, "doubled up to here")
-      ->transform(CLI::AsSizeValue(false));
-  command->add_option("--start_batch_size", wanted->start_batch_size, "requests of a batch");
-  command->add_option("--max_batch_size", wanted->max_batch_size, "doubled up to here");
-  command->add_option("--duration", wanted->duration, "seconds of each row");
-  command->add_option("--warm_up", wanted->warm_up, "seconds before each row");
-  command->add_option("--start_num_threads", wanted->start_num_threads, "that submit");
-  command->add_option("--max_num_threads", wanted->max_num_threads, "doubled up to here");
-  command->add_option("--request_interval_us", wanted->request_interval_us,
-                      "pause of a thread after each transfer");
-  command->add_option("--deadline_us", wanted->deadline_us, "of each request; 0: none");
-  command->add_option("--pattern", wanted->pattern, "sweep, r1-w8a8, weights, mixed or incast")
-      ->check(CLI::IsMember({"sweep", "r1-w8a8", "weights", "mixed", "incast"}));
-  command->add_option("--incast", wanted->incast, "engines that write to one target at once")
-      ->check(CLI::Range(1, 64));
-  command->add_option("--json", wanted->json_file, "the same figures")->type_name("FILE");
-  command
-      ->add_option("--plot", wanted->plot_file,
-                   "throughput of each way over time, with their faults, as SVG")
-      ->type_name("FILE");
-  // Mooncake's, which choose what braid finds by itself.
-  auto ignored = std::make_shared<std::vector<std::string>>();
-  for (const char* name : {"--seg_name", "--seg_type", "--metadata_type", "--metadata_url_list",
-                           "--rpc_server_port", "--xport_type", "--backend"})
-    command->add_option(name, *ignored)->group("");
+  add_kinds(*command, *wanted);
+  add_sizes(*command, *wanted);
+  add_own(*command, *wanted);
+  auto ignored = add_ignored(*command);
   command->callback([=, &exit_code] {
-    if (!ignored->empty())
-      fmt::print(stderr, "braid: flags that choose a way, a backend or a service are not obeyed\n");
+    std::string names;
+    for (const std::string& name : *ignored) names += " " + name;
+    if (!names.empty()) fmt::print(stderr, "braid: these flags have no effect here:{}\n", names);
+    engine->gpu_memory = engine->gpu_memory || wanted->is_on_gpu();
     exit_code = run(*engine, *wanted);
   });
 }

@@ -1,4 +1,5 @@
 // `braid tebench`: what is read and written.
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <memory>
@@ -13,53 +14,79 @@ namespace {
 using Operation = Transfer::Operation;
 using Urgency = Transfer::Urgency;
 
+Urgency usual_urgency(const Bench& bench) { return urgency_of(bench.options.tent_intent_type); }
+
+/// Of the first threads, or of all.
+uint64_t deadline_us(const TebenchOptions& options, int thread) {
+  const int tight = options.deadline_tight_threads;
+  return tight < 0 || thread < tight ? options.deadline_us : 0;
+}
+
 Transfer::Request request(const Bench& bench, Operation operation, uint64_t at, uint64_t bytes,
-                          Urgency urgency = Urgency::kBulk) {
+                          Urgency urgency, int thread = 0) {
   return {bench.segment,
           operation,
           bench.local + at,
           bench.target + at,
           bytes,
           urgency,
-          std::chrono::microseconds(bench.options.deadline_us)};
+          std::chrono::microseconds(deadline_us(bench.options, thread))};
 }
 
-/// Blocks side by side, as Mooncake's; each thread has its own.
-std::vector<Transfer::Request> blocks(const Bench& bench, Operation operation, int thread,
-                                      uint64_t block_bytes, uint64_t count) {
-  const uint64_t stride =
-      std::max(bench.options.max_block_size * bench.options.max_batch_size, block_bytes * count);
-  const uint64_t base = stride * static_cast<uint64_t>(thread) % (bench.size_bytes / 2);
-  std::vector<Transfer::Request> all;
-  for (uint64_t i = 0; i < count; ++i) {
-    const uint64_t at = (base + i * block_bytes) % (bench.size_bytes - block_bytes + 1);
-    all.push_back(request(bench, operation, at, block_bytes));
-  }
+/// Blocks side by side, as Mooncake's; each thread has a part of its own.
+Requests blocks(const Bench& bench, Operation operation, int thread, int threads,
+                uint64_t block_bytes, uint64_t count) {
+  const auto parts = static_cast<uint64_t>(threads);
+  const uint64_t part = std::max(bench.size_bytes / parts / 4096 * 4096, block_bytes * count);
+  Requests all;
+  for (uint64_t i = 0; i < count; ++i)
+    all.push_back(request(bench, operation, static_cast<uint64_t>(thread) * part + i * block_bytes,
+                          block_bytes, usual_urgency(bench), thread));
   return all;
 }
 
+/// One turn of --op_type.
+Status operate(Bench& bench, Requests reads, Turn& turn) {
+  const std::string& type = bench.options.op_type;
+  if (bench.options.check_consistency) return write_and_read_back(bench, std::move(reads), turn);
+  Requests writes = reads;
+  for (Transfer::Request& each : writes) each.operation = Operation::kWrite;
+  constexpr uint64_t kSeed = 0;
+  if (type == "write_seed") BRAID_TRY(fill(bench, writes, kSeed, turn));
+  if (type != "read" && type != "read_verify") BRAID_TRY(transfer_once(bench, writes, turn));
+  if (type == "write" || type == "write_seed") return {};
+  const uint64_t late_before = turn.moved.late;
+  BRAID_TRY(transfer_once(bench, reads, turn));
+  if (type != "read_verify" || turn.moved.late != late_before) return {};
+  return compare(bench, reads, kSeed, turn);
+}
+
 Status run_row(Bench& bench, uint64_t block_bytes, uint64_t batch, int threads,
-               std::vector<TebenchRow>& rows) {
+               const std::vector<TebenchClass>& classes, std::vector<TebenchRow>& rows) {
   TebenchRow row;
   row.block_bytes = block_bytes;
   row.batch = batch;
   row.threads = threads;
-  std::atomic<uint64_t> turn = 0;
-  const auto work = [&](int thread) -> Result<double> {
-    const std::string& type = bench.options.op_type;
-    const bool is_write = type == "write" || (type == "mix" && turn++ % 2 == 0);
-    if (bench.options.check_consistency && bench.options.max_num_threads == 1) {
-      TebenchRow checked;
-      BRAID_TRY(verify(bench, block_bytes, batch, checked));
-      row.verified_bytes += checked.verified_bytes;
-    }
-    return transfer_once(bench, blocks(bench, is_write ? Operation::kWrite : Operation::kRead,
-                                       thread, block_bytes, batch));
-  };
-  BRAID_TRY(measure(bench, row, work));
-  BRAID_TRY(verify(bench, block_bytes, batch, row));
+  BRAID_TRY(measure(bench, row, [&](int thread, Turn& turn) {
+    return operate(bench, blocks(bench, Operation::kRead, thread, threads, block_bytes, batch),
+                   turn);
+  }));
+  // What another process has left there stays, if this one only reads and compares.
+  const std::string& type = bench.options.op_type;
+  if (type != "write_seed" && type != "read_verify")
+    BRAID_TRY(verify(bench, blocks(bench, Operation::kRead, 0, threads, block_bytes, batch), row));
   print_row(row);
-  rows.push_back(std::move(row));
+  print_deadline_groups(row, bench.options);
+  rows.push_back(row);
+  size_t first = 0;
+  for (const TebenchClass& each : classes) {
+    TebenchRow part = of_threads(row, first, static_cast<size_t>(each.threads));
+    first += static_cast<size_t>(each.threads);
+    part.what = each.name;
+    part.slo_us = each.slo_us;
+    print_row(part);
+    rows.push_back(std::move(part));
+  }
   return {};
 }
 
@@ -88,16 +115,21 @@ Status run_r1(Bench& bench, int threads, std::vector<TebenchRow>& rows) {
     return Status::error("a layer needs " + std::to_string(kLayer) + " bytes of memory");
   std::atomic<uint64_t> next = 0;
   const auto operation = bench.options.op_type == "read" ? Operation::kRead : Operation::kWrite;
-  BRAID_TRY(measure(bench, row, [&](int) {
-    const uint64_t layer = next++ % layers * kLayer;
-    std::vector<Transfer::Request> all;
+  const auto layer = [&](uint64_t number, int thread) {
+    const uint64_t first = number % layers * kLayer;
+    Requests all;
     for (uint64_t block = 0; block < kBlocks; ++block) {
-      all.push_back(request(bench, operation, layer + block * kPlace, kNope));
-      all.push_back(request(bench, operation, layer + block * kPlace + kNope + kGap, kRope));
+      const uint64_t at = first + block * kPlace;
+      all.push_back(request(bench, operation, at, kNope, usual_urgency(bench), thread));
+      all.push_back(
+          request(bench, operation, at + kNope + kGap, kRope, usual_urgency(bench), thread));
     }
-    return transfer_once(bench, all);
+    return all;
+  };
+  BRAID_TRY(measure(bench, row, [&](int thread, Turn& turn) {
+    return transfer_once(bench, layer(next++, thread), turn);
   }));
-  BRAID_TRY(verify(bench, kNope, kBlocks, row));
+  BRAID_TRY(verify(bench, layer(0, 0), row));
   print_row(row);
   rows.push_back(std::move(row));
   return {};
@@ -112,11 +144,13 @@ Status run_weights(Bench& bench, std::vector<TebenchRow>& rows) {
   row.batch = 1;
   const uint64_t buckets = bench.size_bytes / row.block_bytes;
   std::atomic<uint64_t> next = 0;
-  BRAID_TRY(measure(bench, row, [&](int) {
-    return transfer_once(bench, {request(bench, Operation::kRead,
-                                         next++ % buckets * row.block_bytes, row.block_bytes)});
-  }));
-  BRAID_TRY(verify(bench, row.block_bytes, 1, row));
+  const auto bucket = [&](uint64_t number) {
+    return Requests{request(bench, Operation::kRead, number % buckets * row.block_bytes,
+                            row.block_bytes, usual_urgency(bench))};
+  };
+  BRAID_TRY(measure(bench, row,
+                    [&](int, Turn& turn) { return transfer_once(bench, bucket(next++), turn); }));
+  BRAID_TRY(verify(bench, bucket(0), row));
   print_row(row);
   rows.push_back(std::move(row));
   return {};
@@ -126,13 +160,11 @@ Status run_weights(Bench& bench, std::vector<TebenchRow>& rows) {
 Status run_mixed(Bench& bench, std::vector<TebenchRow>& rows) {
   constexpr uint64_t kSmall = 4096;
   const uint64_t large = std::min<uint64_t>(64 << 20, bench.size_bytes / 2);
-  const auto small = [&](int) {
-    return transfer_once(bench, {request(bench, Operation::kRead, bench.size_bytes - kSmall, kSmall,
-                                         Urgency::kUrgent)});
-  };
-  const auto bulk = [&](int) {
-    return transfer_once(bench, {request(bench, Operation::kWrite, 0, large)});
-  };
+  const Requests reads = {
+      request(bench, Operation::kRead, bench.size_bytes - kSmall, kSmall, Urgency::kUrgent)};
+  const Requests writes = {request(bench, Operation::kWrite, 0, large, Urgency::kBulk)};
+  const auto small = [&](int, Turn& turn) { return transfer_once(bench, reads, turn); };
+  const auto bulk = [&](int, Turn& turn) { return transfer_once(bench, writes, turn); };
   TebenchRow alone = row_of("urgent reads alone", kSmall);
   BRAID_TRY(measure(bench, alone, small));
   TebenchRow bulk_alone = row_of("bulk writes alone", large);
@@ -145,7 +177,8 @@ Status run_mixed(Bench& bench, std::vector<TebenchRow>& rows) {
   other.join();
   BRAID_TRY(of_small);
   BRAID_TRY(of_bulk);
-  BRAID_TRY(verify(bench, large, 1, bulk_beside));
+  beside.shares_cpu = bulk_beside.shares_cpu = true;
+  BRAID_TRY(verify(bench, writes, bulk_beside));
   for (TebenchRow* row : {&alone, &bulk_alone, &beside, &bulk_beside}) {
     print_row(*row);
     rows.push_back(std::move(*row));
@@ -177,12 +210,15 @@ Status run_incast(Bench& bench, const Transfer::Options& options, std::vector<Te
     benches[i].segment = segment;
     BRAID_TRY(engines.back().register_memory(bench.local + i * part, part, {}).status());
   }
-  BRAID_TRY(measure(bench, row, [&](int thread) {
-    Bench& own = benches[static_cast<size_t>(thread)];
-    return transfer_once(own, {request(own, Operation::kWrite, static_cast<uint64_t>(thread) * part,
-                                       row.block_bytes)});
+  const auto write = [&](size_t thread) {
+    return Requests{request(benches[thread], Operation::kWrite, thread * part, row.block_bytes,
+                            usual_urgency(bench))};
+  };
+  BRAID_TRY(measure(bench, row, [&](int thread, Turn& turn) {
+    const auto own = static_cast<size_t>(thread);
+    return transfer_once(benches[own], write(own), turn);
   }));
-  BRAID_TRY(verify(bench, row.block_bytes, count, row));
+  for (size_t i = 0; i < count; ++i) BRAID_TRY(verify(benches[i], write(i), row));
   print_row(row);
   rows.push_back(std::move(row));
   return {};
@@ -191,12 +227,18 @@ Status run_incast(Bench& bench, const Transfer::Options& options, std::vector<Te
 }  // namespace
 
 Status run_sweep(Bench& bench, std::vector<TebenchRow>& rows) {
-  const TebenchOptions& options = bench.options;
+  TebenchOptions& options = bench.options;
+  BRAID_LET(classes, parse_classes(options));
+  if (!classes.empty()) {
+    options.start_num_threads = 0;
+    for (const TebenchClass& each : classes) options.start_num_threads += each.threads;
+    options.max_num_threads = options.start_num_threads;
+  }
   for (int threads = options.start_num_threads; threads <= options.max_num_threads; threads *= 2)
     for (uint64_t block = options.start_block_size; block <= options.max_block_size; block *= 2)
       for (uint64_t batch = options.start_batch_size; batch <= options.max_batch_size; batch *= 2) {
-        if (block * batch * static_cast<uint64_t>(threads) > bench.size_bytes / 2) continue;
-        BRAID_TRY(run_row(bench, block, batch, threads, rows));
+        if (block * batch * static_cast<uint64_t>(threads) > bench.size_bytes) continue;
+        BRAID_TRY(run_row(bench, block, batch, threads, classes, rows));
       }
   return {};
 }

@@ -1,13 +1,12 @@
 // `braid serve`, `braid segments`, `braid rails`: what transfer engines of this host and others
 // have.
 #include <fmt/core.h>
-#include <signal.h>
-#include <sys/signalfd.h>
 
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/clock.h"
@@ -17,6 +16,7 @@
 #include "tools/table.h"
 #include "tools/tebench.h"
 #include "tools/transfer_options.h"
+#include "tools/transfer_target.h"
 #include "tools/watch.h"
 #include "topology/machine.h"
 #include "transfer/directory/resolve.h"
@@ -43,6 +43,7 @@ std::string rights_name(transfer::Rights rights) {
 struct ServeOptions {
   uint64_t memory_bytes = 1 << 30;
   bool is_read_only = false;
+  int gpu = -1;  ///< whose memory it is; -1: the host's
   int seconds = 0;
   std::vector<std::string> readable;  ///< NAME=FOLDER
   std::vector<std::string> writable;
@@ -61,44 +62,35 @@ Status export_folders(Transfer& engine, const std::vector<std::string>& all,
   return {};
 }
 
-/// SIGINT and SIGTERM as a descriptor's readiness, or the time.
-void wait_for_the_end(int limit_s) {
-  sigset_t ends;
-  sigemptyset(&ends);
-  sigaddset(&ends, SIGINT);
-  sigaddset(&ends, SIGTERM);
-  const timespec limit{limit_s, 0};
-  if (limit_s > 0)
-    (void)sigtimedwait(&ends, nullptr, &limit);
+Status serve(const Transfer::Options& options, const ServeOptions& what) {
+  if (what.memory_bytes == 0 && what.readable.empty() && what.writable.empty())
+    return Status::error("nothing is to be served", "Name --memory, --export or --export-writable");
+  hold_end_signals();  // before the engine's thread is there
+  BRAID_TRY(load_driver_if(options.gpu_memory));
+  const std::optional<int> gpu = what.gpu < 0 ? std::nullopt : std::optional<int>(what.gpu);
+  std::optional<TransferMemory> memory;
+  if (what.memory_bytes > 0) {
+    BRAID_LET(opened, TransferMemory::open(what.memory_bytes, gpu));
+    memory.emplace(std::move(opened));
+  }
+  BRAID_LET(engine, Transfer::open(options));
+  if (memory) BRAID_TRY(memory->add_to(engine, {true, !what.is_read_only}));
+  BRAID_TRY(export_folders(engine, what.readable, {true, false}));
+  BRAID_TRY(export_folders(engine, what.writable, {true, true}));
+  BRAID_LET(name, engine.name());
+  fmt::print("{}\n", name);
+  if (memory)
+    fmt::print("memory{} of {} bytes at {:#x}, peers may {}\n",
+               gpu ? " of GPU " + std::to_string(*gpu) : "", what.memory_bytes,
+               reinterpret_cast<uint64_t>(memory->address()),
+               what.is_read_only ? "read" : "read and write");
   else
-    (void)sigwaitinfo(&ends, nullptr);
-}
-
-int serve(const Transfer::Options& options, const ServeOptions& what) {
-  sigset_t ends;
-  sigemptyset(&ends);
-  sigaddset(&ends, SIGINT);
-  sigaddset(&ends, SIGTERM);
-  pthread_sigmask(SIG_BLOCK, &ends, nullptr);  // before the engine's thread is there
-  auto opened = Transfer::open(options);
-  if (!opened.ok()) return fail(opened.status());
-  Transfer& engine = opened.value();
-  const auto memory = engine.allocate_memory(what.memory_bytes, {true, !what.is_read_only});
-  if (!memory.ok()) return fail(memory.status());
-  for (const Status& done : {export_folders(engine, what.readable, {true, false}),
-                             export_folders(engine, what.writable, {true, true})})
-    if (!done.ok()) return fail(done);
-  const auto name = engine.name();
-  if (!name.ok()) return fail(name.status());
-  fmt::print("{}\n", name.value());
-  fmt::print("memory of {} bytes at {:#x}, peers may {}\n", what.memory_bytes,
-             reinterpret_cast<uint64_t>(memory.value().memory),
-             what.is_read_only ? "read" : "read and write");
+    fmt::print("no memory, files alone\n");
   std::fflush(stdout);
-  wait_for_the_end(what.seconds);
-  const auto report = engine.report(Transfer::Form::kText);
-  if (report.ok()) fmt::print("{}", report.value());
-  return 0;
+  BRAID_TRY(serve_until_the_end(engine, what.seconds));
+  BRAID_LET(report, engine.report(Transfer::Form::kText));
+  fmt::print("{}", report);
+  return {};
 }
 
 // ---- segments ----
@@ -239,6 +231,7 @@ int own_rails(const Transfer::Options& options, const ViewOptions& how) {
   wanted.providers = options.providers;
   wanted.secret_file = options.secret_file;
   wanted.allows_unauthenticated = options.allow_unauthenticated;
+  wanted.has_gpu_memory = options.gpu_memory;
   const std::vector<topology::Nic> nics = topology::host_nics();
   transfer::Places places{topology::Machine()};
   transfer::RailHost host{nics, places};
@@ -249,6 +242,7 @@ int own_rails(const Transfer::Options& options, const ViewOptions& how) {
 
 int rails(const Transfer::Options& options, const std::string& name, uint64_t size_bytes,
           const ViewOptions& how) {
+  if (const Status loaded = load_driver_if(options.gpu_memory); !loaded.ok()) return fail(loaded);
   if (name.empty()) return own_rails(options, how);
   auto opened = Transfer::open(options);
   if (!opened.ok()) return fail(opened.status());
@@ -288,6 +282,7 @@ std::shared_ptr<Transfer::Options> add_transfer_options(CLI::App& command) {
       ->type_name("FILE");
   command.add_flag("--allow-unauthenticated", options->allow_unauthenticated,
                    "let other hosts reach rails without a secret");
+  command.add_flag("--gpu-memory", options->gpu_memory, "rails that reach memory of GPUs too");
   return options;
 }
 
@@ -296,8 +291,10 @@ void add_transfer_commands(CLI::App& app, int& exit_code) {
       app.add_subcommand("serve", "lets others read and write memory of this host");
   auto options = add_transfer_options(*serve_command);
   auto what = std::make_shared<ServeOptions>();
-  serve_command->add_option("--memory", what->memory_bytes, "how much")
+  serve_command->add_option("--memory", what->memory_bytes, "how much; 0: files alone")
       ->transform(CLI::AsSizeValue(false));
+  serve_command->add_option("--gpu", what->gpu, "whose memory it is; without it, the host's")
+      ->check(CLI::NonNegativeNumber);
   serve_command->add_flag("--read-only", what->is_read_only, "peers may read, and not write");
   serve_command->add_option("--export", what->readable, "a folder whose files peers may read")
       ->type_name("NAME=FOLDER");
@@ -306,7 +303,11 @@ void add_transfer_commands(CLI::App& app, int& exit_code) {
                    "one whose files they may write and make too")
       ->type_name("NAME=FOLDER");
   serve_command->add_option("--seconds", what->seconds, "how long; 0: until it is interrupted");
-  serve_command->callback([=, &exit_code] { exit_code = serve(*options, *what); });
+  serve_command->callback([=, &exit_code] {
+    options->gpu_memory = options->gpu_memory || what->gpu >= 0;
+    const Status served = serve(*options, *what);
+    exit_code = served.ok() ? 0 : fail(served);
+  });
 
   CLI::App* segments_command = app.add_subcommand(
       "segments", "what an engine has registered; without a name, those that have a name here");

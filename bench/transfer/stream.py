@@ -1,19 +1,29 @@
 #!/usr/bin/env python3
 """Batches without end between two processes, and what becomes of them over time: for the rows of `run`.
 
-  stream.py target --addresses A,B [--providers P,Q] [--export FOLDER]
+  stream.py target --addresses A,B [--providers P,Q] [--round-robin]
   stream.py initiator --addresses A,B --target NAME --address N [--threads N] [--size BYTES] [--batch N]
-                      [--op read|write] [--seconds S] [--urgent-every-ms MS] [--sample-ms MS]
+                      [--op read|write] [--seconds S] [--urgent-every-ms MS] [--sample-ms MS] [--round-robin]
+                      [--hold]
 
 Both say where they are on a line of JSON, and obey lines on standard input: `deny` refuses this process
 copies from and to others' memory from then on (by seccomp), as if libfabric's shm had died; `cpu` says
-CPU seconds. The initiator ends with a line of JSON: throughput, times of batches and of urgent reads of
+CPU seconds. With `--hold` the initiator moves one batch, and no more until it reads `go`, whose time it says.
+It ends with a line of JSON: throughput, times of batches and of urgent reads of
 4 KiB, failures, and `samples`: for each moment the bytes that each way has delivered so far.
+
+Urgent reads are due at fixed times, whether those before have ended or not, and their times count from
+then. `urgent_lag_*` says how much later than that this program has submitted them.
+
+`--round-robin`, of both, is the method that rows compare with: an engine for each address, which knows of
+one rail, and requests that are dealt to them in turn.
 """
 import argparse
 import ctypes
+import itertools
 import json
 import os
+import queue
 import sys
 import threading
 import time
@@ -47,11 +57,15 @@ def deny_copies():
         raise OSError(ctypes.get_errno(), "seccomp")
 
 
-def open_engine(options):
-    listen = options.addresses.split(",")[0] + ":0"
-    return transfer.Transfer(listen=listen, addresses=options.addresses.split(","),
-                             providers=options.providers.split(",") if options.providers else (),
-                             allow_unauthenticated=True)
+def open_engines(options, memory):
+    """One with a rail at each address; or one for each address."""
+    addresses = options.addresses.split(",")
+    engines = []
+    for its in [[one] for one in addresses] if options.round_robin else [addresses]:
+        engines.append(transfer.Transfer(listen=its[0] + ":0", addresses=its, allow_unauthenticated=True,
+                                         providers=options.providers.split(",") if options.providers else ()))
+        engines[-1].register_memory(memory.address, loop.MEMORY_BYTES, transfer.MAY_READ | transfer.MAY_WRITE)
+    return engines
 
 
 def obey(line):
@@ -64,9 +78,9 @@ def obey(line):
 
 def be_target(options):
     memory = loop.Memory(True)
-    engine = open_engine(options)
-    engine.register_memory(memory.address, loop.MEMORY_BYTES, transfer.MAY_READ | transfer.MAY_WRITE)
-    print(json.dumps({"name": engine.name(), "address": memory.address}), flush=True)
+    engines = open_engines(options, memory)
+    names = ",".join(engine.name() for engine in engines)
+    print(json.dumps({"name": names, "address": memory.address}), flush=True)
     for line in sys.stdin:
         obey(line)
     os._exit(0)
@@ -78,32 +92,47 @@ class Stream:
     def __init__(self, options):
         self.options = options
         self.memory = loop.Memory(options.op == "write")
-        self.engine = open_engine(options)
-        self.engine.register_memory(self.memory.address, loop.MEMORY_BYTES,
-                                    transfer.MAY_READ | transfer.MAY_WRITE)
-        self.segment = self.engine.open_segment(options.target)
+        engines = open_engines(options, self.memory)
+        self.links = [(engine, engine.open_segment(name)) for engine, name in zip(engines, options.target.split(","))]
+        self.turn = itertools.count()
         self.operation = transfer.READ if options.op == "read" else transfer.WRITE
         self.lock = threading.Lock()
-        self.took_us, self.urgent_us, self.samples = [], [], []
+        self.took_us, self.urgent_us, self.urgent_lag_us, self.samples = [], [], [], []
+        self.under_way = queue.SimpleQueue()
         self.failed = self.requests = 0
         self.is_over = False
 
-    def move(self, offset, sizes, urgency=transfer.BULK, operation=None):
-        """Its time; counts what has failed."""
+    def submit(self, offset, sizes, urgency=transfer.BULK, operation=None):
+        """The batches, each with its engine: one, or one for each request that is dealt in turn."""
+        operation = self.operation if operation is None else operation
         offsets = [offset + sum(sizes[:i]) for i in range(len(sizes))]
-        begun = time.monotonic()
-        batch = self.engine.submit(self.segment, self.operation if operation is None else operation,
-                                   [self.memory.address + at for at in offsets],
-                                   [self.options.address + at for at in offsets], sizes, urgency=urgency)
-        while not self.engine.wait(batch, 60):
-            pass
-        failed = sum(cause != transfer.DONE for cause in self.engine.outcomes(batch))
-        took_us = (time.monotonic() - begun) * 1e6
-        self.engine.forget(batch)
+        each = [(offsets, sizes)] if len(self.links) == 1 else [([at], [size]) for at, size in zip(offsets, sizes)]
+        batches = []
+        for its_offsets, its_sizes in each:
+            engine, segment = self.links[next(self.turn) % len(self.links)]
+            batches.append((engine, engine.submit(segment, operation, [self.memory.address + at for at in its_offsets],
+                                                  [self.options.address + at for at in its_offsets], its_sizes,
+                                                  urgency=urgency)))
+        return batches
+
+    def end(self, batches, count):
+        """Waits, and counts what has failed. When they had ended."""
+        failed = 0
+        for engine, batch in batches:
+            while not engine.wait(batch, 60):
+                pass
+            failed += sum(cause != transfer.DONE for cause in engine.outcomes(batch))
+            engine.forget(batch)
+        ended = time.monotonic()
         with self.lock:
             self.failed += failed
-            self.requests += len(sizes)
-        return took_us
+            self.requests += count
+        return ended
+
+    def move(self, offset, sizes):
+        """Its time."""
+        begun = time.monotonic()
+        return (self.end(self.submit(offset, sizes), len(sizes)) - begun) * 1e6
 
     def bulk(self, thread):
         whole = self.options.size * self.options.batch
@@ -116,21 +145,36 @@ class Stream:
                 self.took_us.append(took)
 
     def urgent(self):
+        """Submits each when it is due."""
+        due = time.monotonic()
         while not self.is_over:
-            took = self.move(loop.MEMORY_BYTES - URGENT_BYTES, [URGENT_BYTES], transfer.URGENT, transfer.READ)
-            self.urgent_us.append(took)
-            time.sleep(self.options.urgent_every_ms / 1e3)
+            time.sleep(max(0, due - time.monotonic()))
+            lag_us = (time.monotonic() - due) * 1e6
+            self.under_way.put((due, self.submit(loop.MEMORY_BYTES - URGENT_BYTES, [URGENT_BYTES],
+                                                 transfer.URGENT, transfer.READ)))
+            self.urgent_lag_us.append(lag_us)
+            due += self.options.urgent_every_ms / 1e3
+        self.under_way.put(None)
+
+    def end_urgent(self):
+        """In the order of their times: one that overtakes another is seen when that has ended."""
+        while (one := self.under_way.get()) is not None:
+            due, batches = one
+            self.urgent_us.append((self.end(batches, 1) - due) * 1e6)
+
+    def ways(self):
+        return [way for engine, _ in self.links
+                for way in json.loads(engine.report(transfer.JSON))["braid_transfer"]["ways"]]
 
     def sample(self):
         while not self.is_over:
-            ways = json.loads(self.engine.report(transfer.JSON))["braid_transfer"]["ways"]
-            self.samples.append([time.monotonic(), [way["delivered_bytes"] for way in ways]])
+            self.samples.append([time.monotonic(), [way["delivered_bytes"] for way in self.ways()]])
             time.sleep(self.options.sample_ms / 1e3)
 
     def run(self):
         work = [threading.Thread(target=self.bulk, args=[thread]) for thread in range(self.options.threads)]
         if self.options.urgent_every_ms:
-            work.append(threading.Thread(target=self.urgent))
+            work += [threading.Thread(target=self.urgent), threading.Thread(target=self.end_urgent)]
         if self.options.sample_ms:
             work.append(threading.Thread(target=self.sample))
         for thread in work:
@@ -154,14 +198,20 @@ class Stream:
 
 def be_initiator(options):
     stream = Stream(options)
+    if options.hold:
+        stream.move(0, [options.size] * options.batch)
     print(json.dumps({"begun": time.monotonic()}), flush=True)
+    while options.hold and (line := sys.stdin.readline()).strip() != "go":
+        obey(line)
+    if options.hold:
+        print(json.dumps(time.monotonic()), flush=True)
     stream.run()
     failed = stream.failed
     said = {"gbps": gbps(stream.samples), "requests": stream.requests, "failed": failed,
             "is_right": stream.are_bytes_right() and stream.failed == failed, "samples": stream.samples,
-            "ways": [way["way"] for way in
-                     json.loads(stream.engine.report(transfer.JSON))["braid_transfer"]["ways"]]}
-    for name, times in (("batch", stream.took_us), ("urgent", stream.urgent_us)):
+            "ways": [way["way"] for way in stream.ways()]}
+    for name, times in (("batch", stream.took_us), ("urgent", stream.urgent_us),
+                        ("urgent_lag", stream.urgent_lag_us)):
         ordered = sorted(times[int(len(times) * WARM_UP):]) or [0]
         said[name + "_p50_us"] = loop.percentile(ordered, 0.5)
         said[name + "_p99_us"] = loop.percentile(ordered, 0.99)
@@ -191,6 +241,8 @@ def main():
     parser.add_argument("--seconds", type=float, default=3)
     parser.add_argument("--urgent-every-ms", type=float, default=0)
     parser.add_argument("--sample-ms", type=float, default=0)
+    parser.add_argument("--round-robin", action="store_true")
+    parser.add_argument("--hold", action="store_true")
     options = parser.parse_args()
     (be_target if options.role == "target" else be_initiator)(options)
 

@@ -24,13 +24,13 @@ class Timeline:
         return (self.bytes_at(end, way) - self.bytes_at(begin, way)) / (end - begin) / 1e9
 
     def reaches(self, gbps, begin, end, window=0.02, step=0.002):
-        """When after `begin` the first window starts that carries so much; nothing: none before `end`."""
-        at = begin
+        """After how long every window until `end` carries so much; nothing: the last one does not."""
+        begun, at = begin, begin
         while at + window <= end:
-            if self.gbps(at, at + window) >= gbps:
-                return at - begin
+            if self.gbps(at, at + window) < gbps:
+                begun = at + step
             at += step
-        return None
+        return begun - begin if begun + window <= end else None
 
     def bins(self, begin, end, width):
         count = int((end - begin) / width)

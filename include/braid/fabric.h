@@ -5,13 +5,13 @@
 //   if (!opened.ok()) return complain(opened.status().message());
 //   braid::Fabric fabric = std::move(opened).value();
 //
-// A Fabric writes into memory that others have granted to it, over all its rails at once. Nothing
-// is ordered but by counts of immediates. fabric_abi.h says, once for both, how a write lives, what
-// its end means, who owns what, which threads may call, what blocks, and whom to trust.
+// A Fabric writes into memory that other engines have granted to it, over all its rails at once.
+// Only counts of immediates give order. fabric_abi.h describes, once for both, the life of a write,
+// what its end means, ownership, threads, blocking, and trust.
 //
-// This is a header over that C interface, so that no C++ type crosses the library's border.
-// Numbers of things are types of their own, so that a region is not taken for a peer. Errors:
-// Status and Result. Sizes are bytes. C++17 and newer.
+// This is a header over that C interface, so that no C++ type crosses the library's border. Each
+// kind of number is a type of its own, so that a region cannot be passed as a peer. Errors: Status
+// and Result. Sizes are bytes. C++17 and newer.
 #pragma once
 
 #include <algorithm>
@@ -60,11 +60,11 @@ class Fabric {
   };
 
   struct Options {
-    std::string provider = {};                ///< empty: the first that is here
+    std::string provider = {};                ///< empty: the first one found
     std::vector<std::string> addresses = {};  ///< one for each rail; none: by `nics`
     std::string nics = {};               ///< "eth0,eth1" or "^docker0": see braid_fabric_options
-    bool is_pinned = true;               ///< to the rails' NUMA node
-    std::string secret_file = {};        ///< empty: what BRAID_FABRIC_SECRET_FILE names
+    bool is_pinned = true;               ///< to the NUMA node of the rails
+    std::string secret_file = {};        ///< empty: the file that BRAID_FABRIC_SECRET_FILE names
     bool allow_unauthenticated = false;  ///< lets rails without a secret reach other hosts
     bool gpu_memory = false;             ///< as braid_fabric_options says
   };
@@ -82,14 +82,15 @@ class Fabric {
     uint64_t stride_bytes = 0;
     uint64_t offset_bytes = 0;
   };
-  /// Of a group. Without a target it takes part in barriers alone, without immediates in none.
+  /// A member of a group. With no target it takes part in barriers alone; with no immediates, in
+  /// none.
   struct Member {
     Peer peer;
     Target target = Target{};
     Immediate immediate_there = 0;  ///< acquired by the peer
     Immediate immediate_here = 0;   ///< acquired by this engine
   };
-  /// Of a scatter: what one member gets.
+  /// The part of a scatter that goes to one member.
   struct Part {
     Range range;
     std::optional<Immediate> immediate;
@@ -122,7 +123,7 @@ class Fabric {
     return Fabric(fabric);
   }
 
-  /// For others to connect to.
+  /// The address that other engines connect to.
   Result<ByteList> address() {
     size_t needed_bytes = 0;
     if (braid_fabric_address(get(), nullptr, 0, &needed_bytes) != BRAID_OK) return failure();
@@ -136,7 +137,7 @@ class Fabric {
       return braid_fabric_connect(get(), address.data(), address.size(), us(limit), peer);
     });
   }
-  /// The next that has connected; none by the limit: nullopt.
+  /// The next engine that has connected; nullopt if none has by the limit.
   Result<std::optional<Peer>> accept(Limit limit) {
     uint64_t peer = 0;
     if (braid_fabric_accept(get(), us(limit), &peer) != BRAID_OK) return failure();
@@ -146,7 +147,7 @@ class Fabric {
     Peer peer;
     braid_fabric_loss why;
   };
-  /// The next peer that was lost; none by the limit: nullopt. It is to be disconnected.
+  /// The next peer that was lost; nullopt if none was by the limit. Disconnect it.
   Result<std::optional<Lost>> wait_lost(Limit limit) {
     uint64_t peer = 0;
     int why = 0;
@@ -214,13 +215,13 @@ class Fabric {
                                       us(limit), ticket);
     });
   }
-  /// One immediate, and no bytes.
+  /// Sends one immediate, and no bytes.
   Result<Ticket> notify(Peer peer, Immediate immediate, Limit limit) {
     return numbered<Ticket>([&](uint64_t* ticket) {
       return braid_fabric_notify(get(), number(peer), immediate, us(limit), ticket);
     });
   }
-  /// For scatters and barriers, whose one ticket stands for all members.
+  /// A group for scatters and barriers, which have one ticket for all members.
   Result<Group> add_group(const std::vector<Member>& members) {
     std::vector<braid_fabric_member> all;
     for (const Member& each : members)
@@ -233,7 +234,7 @@ class Fabric {
   Status remove_group(Group group) {
     return status_of(braid_fabric_remove_group(get(), number(group)));
   }
-  /// Part i goes to the target of member i.
+  /// Writes part i to the target of member i.
   Result<Ticket> scatter(Region region, Group group, const std::vector<Part>& parts, Limit limit) {
     std::vector<braid_fabric_part> all;
     for (const Part& each : parts)
@@ -244,13 +245,14 @@ class Fabric {
                                   us(limit), ticket);
     });
   }
-  /// Done once all members are at theirs. It orders no writes: wait for their tickets first.
+  /// Done once every member has called it. It orders no writes: wait for their tickets first.
   Result<Ticket> barrier(Group group, Limit limit) {
     return numbered<Ticket>([&](uint64_t* ticket) {
       return braid_fabric_barrier(get(), number(group), us(limit), ticket);
     });
   }
-  /// Of a ticket of a group: for whom it is not done; once it has ended: for whom it failed.
+  /// The peers for which a ticket of a group is not done yet, or for which it failed if it has
+  /// ended.
   Result<std::vector<Peer>> missing(Ticket ticket) {
     size_t count = 0;
     if (braid_fabric_missing(get(), number(ticket), nullptr, 0, &count) != BRAID_OK)
@@ -270,7 +272,8 @@ class Fabric {
       return failure();
     return static_cast<TicketState>(state);
   }
-  /// Posts no more of it. Its source is free once it has ended: see braid_fabric_cancel_ticket.
+  /// Posts no more of the ticket. Its source is free once it has ended: see
+  /// braid_fabric_cancel_ticket.
   Status cancel(Ticket ticket) {
     return status_of(braid_fabric_cancel_ticket(get(), number(ticket)));
   }
@@ -281,7 +284,7 @@ class Fabric {
     if (braid_fabric_acquire_immediate(get(), &immediate) != BRAID_OK) return failure();
     return immediate;
   }
-  /// How often it has arrived, once that is `count`, or at the limit.
+  /// The number of arrivals, once it is `count`, or at the limit.
   Result<uint64_t> wait_count(Immediate immediate, uint64_t count, Limit limit) {
     uint64_t arrived = 0;
     if (braid_fabric_wait_count(get(), immediate, count, us(limit), &arrived) != BRAID_OK)
@@ -291,7 +294,8 @@ class Fabric {
   Status release(Immediate immediate, uint64_t missing = 0) {
     return status_of(braid_fabric_release_immediate(get(), immediate, missing));
   }
-  /// What a released immediate misses will never come: its writer is fenced, or gone.
+  /// Says that the missing arrivals of a released immediate will never come: its writer is fenced
+  /// or gone.
   Status forgive(Immediate immediate) {
     return status_of(braid_fabric_forgive_immediate(get(), immediate));
   }
@@ -316,11 +320,12 @@ class Fabric {
     return std::optional<Message>(Message{Peer{from}, std::move(bytes)});
   }
 
-  // Being told. Callbacks run one after the other on a thread of the engine's, may call everything
-  // here, and may destroy the Fabric. One that cannot come any more is destroyed without a call.
-  // None may throw. Without a callback an Event is queued for take_events.
+  // Events. Callbacks run one after the other on a thread of the engine. A callback may call
+  // everything here, and may destroy the Fabric, but may not throw. A callback whose event cannot
+  // come any more is destroyed without a call. Without a callback an Event is queued for
+  // take_events.
 
-  /// When the ticket has ended; of a quarantined one, when it has failed.
+  /// Event when the ticket has ended; if it is quarantined, when it has failed.
   Status on_end(Ticket ticket, std::function<void(TicketState)> callback = nullptr) {
     const auto ask_it = [&](braid_fabric_callback call, void* user) {
       return braid_fabric_on_ticket(get(), number(ticket), call, user);
@@ -328,7 +333,7 @@ class Fabric {
     return ask(ask_it, callback != nullptr,
                [callback](const Event& event) { callback(static_cast<TicketState>(event.value)); });
   }
-  /// When it has arrived `count` times; the callback gets how often it has.
+  /// Event when the immediate has arrived `count` times; the callback gets the number of arrivals.
   Status on_count(Immediate immediate, uint64_t count,
                   std::function<void(uint64_t)> callback = nullptr) {
     const auto ask_it = [&](braid_fabric_callback call, void* user) {
@@ -337,12 +342,12 @@ class Fabric {
     return ask(ask_it, callback != nullptr,
                [callback](const Event& event) { callback(event.value); });
   }
-  /// Lets a CUDA stream wait for a count. Refused where a CPU polls for immediates, which is on
+  /// Would let a CUDA stream wait for a count. Refused where a CPU polls for immediates, as on
   /// every wire of this version: ask for a callback, and enqueue the work there.
   Status stream_wait_count(Immediate immediate, uint64_t count, void* stream) {
     return status_of(braid_fabric_stream_wait_count(get(), immediate, count, stream));
   }
-  /// When peers connect or are lost, until this is called again.
+  /// Events when peers connect or are lost, until this is called again.
   Status on_peers(std::function<void(Peer, PeerChange)> callback = nullptr) {
     const auto ask_it = [&](braid_fabric_callback call, void* user) {
       return braid_fabric_on_peers(get(), call, user);
@@ -351,20 +356,20 @@ class Fabric {
       callback(Peer{event.id}, static_cast<PeerChange>(event.value));
     });
   }
-  /// When messages come, until this is called again. Receive until there is none.
+  /// Events when messages come, until this is called again. Receive until no message is left.
   Status on_messages(std::function<void()> callback = nullptr) {
     const auto ask_it = [&](braid_fabric_callback call, void* user) {
       return braid_fabric_on_messages(get(), call, user);
     };
     return ask(ask_it, callback != nullptr, [callback](const Event&) { callback(); });
   }
-  /// Readable while events are queued. The Fabric's own.
+  /// Readable while events are queued. The Fabric owns it.
   Result<int> event_descriptor() {
     int descriptor = -1;
     if (braid_fabric_event_descriptor(get(), &descriptor) != BRAID_OK) return failure();
     return descriptor;
   }
-  /// At most `count_max`, oldest first.
+  /// Takes at most `count_max` events, oldest first.
   Result<std::vector<Event>> take_events(size_t count_max = 64) {
     std::vector<Event> events(count_max);
     size_t count = 0;
@@ -374,7 +379,7 @@ class Fabric {
     return events;
   }
 
-  // Rails, and what was counted.
+  // Rails and statistics.
 
   enum class RailState {
     kUp = BRAID_FABRIC_RAIL_UP,
@@ -467,7 +472,7 @@ class Fabric {
 
   using Handler = std::function<void(const Event&)>;
 
-  /// The handler, if it is to be called, lives until the last event of its request.
+  /// A handler that is to be called lives until the last event of its request.
   template <typename Ask>
   static Status ask(const Ask& ask, bool is_called, Handler handler) {
     if (!is_called) return status_of(ask(nullptr, nullptr));

@@ -1,7 +1,7 @@
-// A word of 64 bits that a GPU or a thread writes, and that a Fabric watches: from within a CUDA
-// graph a program says how far it is, and a callback writes what is ready. fabric_abi.h
-// (braid_fabric_add_watcher) says what may go unseen, how often the word is looked at, and what
-// memory it lies in. C++17 and newer.
+// A word of 64 bits that a GPU or a thread writes, and that a Fabric watches. A program reports its
+// progress from within a CUDA graph this way, and a callback then writes the pages that are ready.
+// fabric_abi.h (braid_fabric_add_watcher) says which values may go unseen, how often the engine
+// looks, and in which memory the word lies. C++17 and newer.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,13 @@
 
 namespace braid {
 
-/// Destroy it before its Fabric, and once nothing writes the word any more. Its end waits for the
-/// callback, unless it is within it.
+/// Destroy it before its Fabric, once nothing writes the word any more. The destructor waits for
+/// the callback, unless the callback itself destroys the watcher.
 class FabricWatcher {
  public:
   enum class Memory { kHost = BRAID_FABRIC_WORD_HOST, kGpu = BRAID_FABRIC_WORD_GPU };
-  /// Gets the value before and the latest one. Runs where all callbacks of the Fabric run.
+  /// The callback gets the value before and the latest one. It runs where all callbacks of the
+  /// Fabric run.
   using Callback = std::function<void(uint64_t, uint64_t)>;
 
   /// Without a callback, an Event is queued for Fabric::take_events.

@@ -1,19 +1,20 @@
 // Start here: KV caches that rotate between GPUs and host memory, for C++ programs that link
 // libbraid_kv.
 //
-//   auto segments = braid::Rotation::segments(model, braid::Rotation::GpuOrder::kBlockFirst,
-//   gpu_slots); auto opened = braid::Rotation::open({segments.value(), gpu_slots, host_slots,
-//   ranks}, engine); if (!opened.ok()) return complain(opened.status().message()); braid::Rotation
-//   rotation = std::move(opened).value();
+//   using braid::Rotation;
+//   auto segments = Rotation::segments(model, Rotation::GpuOrder::kBlockFirst, gpu_slots);
+//   auto opened = Rotation::open({segments.value(), gpu_slots, host_slots, ranks}, engine);
+//   if (!opened.ok()) return complain(opened.status().message());
+//   Rotation rotation = std::move(opened).value();
 //
 //   rotation.end_use(preempted);
 //   rotation.submit({.evict = preempted, .load = resumed}, {.down_bytes = 64 << 20});
 //   rotation.begin_use(resumed);          // their loads come before the next step
 //
-// A Rotation knows where each block of a cache is, and copies blocks between the two sides in
-// batches: over every link with an Engine (copy.h), over the GPU's own link without one. kv_abi.h
-// says, once for both, how a block lives, what a step looks like, what is ordered, who owns what,
-// which threads may call, what failure leaves behind, and which section of the paper this is.
+// A Rotation knows where each block of a cache is, and copies blocks between GPU and host in
+// batches: over every link if it has an Engine (copy.h), otherwise over the GPU's own link.
+// kv_abi.h describes, once for both, the life of a block, a step, the order of copies, ownership,
+// threads, failure, and the section of the paper.
 //
 // This is a header over that C interface, so that no C++ type crosses the library's border. Errors:
 // Status and Result; Refusal for single blocks. Sizes are bytes. C++17 and newer.
@@ -32,7 +33,7 @@
 
 namespace braid {
 
-/// A block's number: never used twice.
+/// The number of a block; it is never used twice.
 using BlockNumber = uint64_t;
 
 class Rotation {
@@ -54,7 +55,8 @@ class Rotation {
 
   enum class GpuOrder { kBlockFirst = BRAID_KV_BLOCK_FIRST, kLayerFirst = BRAID_KV_LAYER_FIRST };
 
-  /// Who sees that a load has landed: the steps that begin later, or nobody before `poll` says it.
+  /// When a loaded block may be used: by the steps that begin later, or only once `poll` has
+  /// reported it.
   enum class Landing { kOrdered = BRAID_KV_ORDERED, kPolled = BRAID_KV_POLLED };
 
   struct Options {
@@ -64,12 +66,12 @@ class Rotation {
     std::vector<Rank> ranks;  ///< one for each GPU of the group
   };
 
-  /// How far a list of blocks came, and why the next one was refused.
+  /// How many blocks of a list were done, and why the next one was refused.
   struct Applied {
     size_t done = 0;
     int refusal = BRAID_KV_NOT_REFUSED;
     bool ok() const { return refusal == BRAID_KV_NOT_REFUSED; }
-    /// To be asked before the thread's next call.
+    /// Call it before the thread's next call.
     std::string words() const {
       return refusal == BRAID_KV_FAILED ? braid_kv_last_error() : braid_kv_refusal_words(refusal);
     }
@@ -95,7 +97,7 @@ class Rotation {
     size_t evictions_left = 0;
     size_t loads_left = 0;
     std::vector<Refused> refused;
-    Status failure;  ///< of a copy: its blocks are where they were
+    Status failure;  ///< of a copy: its blocks stay where they were
   };
   struct Report {
     std::vector<BlockNumber> synced;
@@ -110,7 +112,7 @@ class Rotation {
   };
   using Statistics = braid_kv_statistics;
 
-  /// The segments of a cache of `gpu_slots` blocks of this model.
+  /// The segments of a cache of this model with `gpu_slots` blocks.
   static Result<std::vector<Segment>> segments(const Model& model, GpuOrder order,
                                                uint32_t gpu_slots) {
     size_t count = 0;
@@ -123,9 +125,9 @@ class Rotation {
     return all;
   }
 
-  /// Over each GPU's own link: the driver's batches.
+  /// Copies by the driver's batches, over each GPU's own link.
   static Result<Rotation> open(const Options& options) { return open(c_options(options)); }
-  /// Over every link. The engine outlives the Rotation.
+  /// Copies over every link. The engine must outlive the Rotation.
   static Result<Rotation> open(const Options& options, Engine& engine) {
     braid_kv_options all = c_options(options);
     all.engine = engine.get();
@@ -135,7 +137,7 @@ class Rotation {
     return open(all);
   }
 
-  // Blocks. Lists are worked through in order, until one is refused.
+  // Blocks. Each call works through its list in order, and stops at the first refusal.
 
   Result<BlockNumber> create() {
     BlockNumber block = 0;
@@ -158,7 +160,7 @@ class Rotation {
     return Block{static_cast<BlockState>(found.state), found.gpu_slot, found.host_slot,
                  found.references, found.users};
   }
-  /// Null: the host has no copy.
+  /// Null if the host has no copy.
   const void* host_block(size_t rank, BlockNumber block) const {
     return braid_kv_host_block(get(), rank, block);
   }
@@ -168,7 +170,7 @@ class Rotation {
   uint64_t begin_step() { return braid_kv_begin_step(get()); }
   Status end_step() { return status_of(braid_kv_end_step(get())); }
 
-  /// Never blocks. What fails is in the answer.
+  /// Never blocks. The answer holds failures.
   Submitted submit(const Plan& plan) { return submit(plan, Budget()); }
   Submitted submit(const Plan& plan, const Budget& budget) {
     const braid_kv_plan all{sizeof(braid_kv_plan),
@@ -192,7 +194,7 @@ class Rotation {
       submitted.refused.push_back({answer.refused[i], answer.refusals[i]});
     return submitted;
   }
-  /// An error: a GPU of the group has failed, for good.
+  /// Fails if a GPU of the group has failed, and from then on always.
   Result<Report> poll() {
     braid_kv_report report{};
     report.struct_bytes = sizeof report;

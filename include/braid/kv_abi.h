@@ -2,20 +2,20 @@
  * which is a thin layer over this file. Library: libbraid_kv.so, which opens the machine's driver
  * when a cache is opened.
  *
- * A serving engine keeps its KV cache in blocks: so many tokens of all layers. A rotation engine
- * knows where each block is, GPU or host or both, and copies blocks between the two sides in
- * batches, both directions at once, while the model runs:
+ * A serving engine keeps its KV cache in blocks; a block holds a fixed number of tokens of all
+ * layers. A rotation engine knows where each block is (GPU, host or both), and copies blocks
+ * between the two sides in batches, both directions at once, while the model runs:
  *
  *   dirty --seal--> sealed --copy down--> syncing --> synced --evict--> host only
  *     ^                                                  ^                  |
  *     +------------------- reopen -----------------------+---- loading <----+
  *
- * Dirty blocks may be written. A sealed block is copied to the host in the background (written
- * through); synced, it is on both sides, and leaves the GPU without a copy. lost: no good copy is
- * left, compute it again.
+ * A dirty block may be written. A sealed block is copied to the host in the background (written
+ * through). A synced block is on both sides, and leaves the GPU without a copy. A lost block has no
+ * good copy: compute it again.
  *
  * One step of the model:
- *   braid_kv_poll                  what has landed; slots come back
+ *   braid_kv_poll                  reports the copies that have landed; slots become free
  *   braid_kv_apply(END_USE...)     for requests that are preempted or done; RELEASE for those done
  *   braid_kv_submit(plan)          which blocks leave and which come, within budgets of bytes
  *   braid_kv_apply(BEGIN_USE...)   for requests that come back
@@ -24,32 +24,34 @@
  *   (the step's kernels, in the compute streams, read and write the slots that braid_kv_find says)
  *   braid_kv_end_step
  *
- * References and users: a block begins with one reference and one user. Every request that needs it
- * has a reference (ADD_REFERENCE, RELEASE), and is a user while it runs (BEGIN_USE, END_USE). So a
- * shared prefix leaves the GPU with its last user, and ends with its last reference.
+ * References and users: a block begins with one reference and one user. Every request that needs
+ * the block has a reference (ADD_REFERENCE, RELEASE), and is a user while it runs (BEGIN_USE,
+ * END_USE). So a shared prefix leaves the GPU after its last user, and ends with its last
+ * reference.
  *
- * Order: nothing here waits for a GPU but braid_kv_wait and closing. A copy down is ordered behind
- * the step that sealed the block, and a slot is used again behind whatever still touches it, by
- * events of the driver. Loads are pinned memory to GPU and enqueued whole, so a compute stream may
- * wait for them (BRAID_KV_ORDERED): the next step may use the blocks at once. Or nobody waits, and
- * they may be used once braid_kv_poll has reported them (BRAID_KV_POLLED). For copies down a
- * compute stream waits in one case only: braid_kv_create and REOPEN give a slot to the next step
- * that such a copy may still read. That copy is enqueued whole too.
+ * Order: only braid_kv_wait and braid_kv_close wait for a GPU. Events of the driver order a copy
+ * down behind the step that sealed the block, and the reuse of a slot behind all work that still
+ * touches it. Loads copy from pinned memory to the GPU and are enqueued whole, so a compute stream
+ * may wait for them (BRAID_KV_ORDERED): the next step may use the blocks at once. With
+ * BRAID_KV_POLLED no stream waits, and the blocks may be used once braid_kv_poll has reported them.
+ * A compute stream waits for a copy down in one case only: braid_kv_create or REOPEN gives a slot
+ * to the next step while such a copy may still read it. That copy is enqueued whole too.
  *
- * Failure: a copy that the driver refuses leaves each block where its good bytes are, sealed on the
- * way down, host only on the way up; braid_kv_submit returns the error, and may be tried again.
- * When a GPU's context has failed, braid_kv_poll says so, for good: what the host has is host only
- * and can be read (braid_kv_host_block), all else is lost. With several ranks, what fails on one
- * has failed for all of them.
+ * Failure: if the driver refuses a copy, each block stays where its good bytes are: sealed on the
+ * way down, host only on the way up. braid_kv_submit returns the error, and may be tried again.
+ * When a GPU's context has failed, braid_kv_poll says so from then on. Blocks with a host copy are
+ * then host only and can be read (braid_kv_host_block); all others are lost. A failure on one rank
+ * is a failure of all.
  *
- * Ranks: the GPUs of a tensor-parallel group, in this process. Each has a share of every block, in
- * slots of the same numbers, and all move the same blocks.
+ * Ranks: the GPUs of a tensor-parallel group, in this process. Each rank has a share of every
+ * block, in slots with the same numbers, and all ranks move the same blocks.
  *
- * Ownership: contexts, caches, compute streams and the copying engine are the caller's, who keeps
- * them until braid_kv_close. Host memory is the rotation engine's. Lists are read during the call.
+ * Ownership: the caller owns contexts, caches, compute streams and the copying engine, and keeps
+ * them until braid_kv_close. The rotation engine owns the host memory. Lists are read during the
+ * call.
  *
- * Threads: one at a time for each braid_kv. Fork: dead in a child process, where every call says so
- * and closing does nothing; the child may open its own.
+ * Threads: one thread at a time may use a braid_kv. Fork: in a child process every call fails and
+ * says so, and closing does nothing; the child may open its own.
  *
  * Units: sizes are bytes. Budgets and byte counts are of all ranks together. Source: SuperInfer
  * section 4.3 (DuplexKV); docs/kv.md.
@@ -64,7 +66,7 @@ extern "C" {
 
 typedef struct braid_kv braid_kv;
 
-/* What a model keeps for a token. With tensor parallelism kv_heads is one rank's share. */
+/* The shape of a model's KV cache. With tensor parallelism kv_heads is one rank's share. */
 typedef struct braid_kv_model {
   uint32_t layers;
   uint32_t kv_heads;
@@ -73,8 +75,8 @@ typedef struct braid_kv_model {
   uint32_t block_tokens;
 } braid_kv_model;
 
-/* One contiguous piece of every block on the GPU: at gpu_base_bytes + slot * gpu_stride_bytes from
- * the cache's beginning. On the host a block is its pieces one behind the other. */
+/* One contiguous piece of every block on the GPU, at gpu_base_bytes + slot * gpu_stride_bytes from
+ * the beginning of the cache. On the host the pieces of a block lie one behind the other. */
 typedef struct braid_kv_segment {
   uint64_t gpu_base_bytes;
   uint64_t gpu_stride_bytes;
@@ -86,8 +88,8 @@ typedef enum braid_kv_order {
   BRAID_KV_LAYER_FIRST = 1  /* all blocks of a layer lie together: a segment for each layer */
 } braid_kv_order;
 
-/* The segments of a cache of `gpu_slots` blocks, which *count says. A list that is too small is
- * BRAID_ERROR_ARGUMENT, but NULL with 0 asks for the count only. */
+/* The segments of a cache of `gpu_slots` blocks; *count is their number. A list that is too small
+ * is BRAID_ERROR_ARGUMENT; NULL with 0 asks for the count only. */
 BRAID_API braid_status braid_kv_segments(const braid_kv_model* model, int order, uint32_t gpu_slots,
                                          braid_kv_segment* segments, size_t capacity,
                                          size_t* count);
@@ -103,11 +105,11 @@ typedef struct braid_kv_options {
   const braid_kv_segment* segments;
   size_t segment_count;
   uint32_t gpu_slots;  /* blocks of each rank's cache */
-  uint32_t host_slots; /* blocks of each rank's pinned host memory, which opening pins */
+  uint32_t host_slots; /* blocks of each rank's pinned host memory, which braid_kv_open pins */
   const braid_kv_rank* ranks;
   size_t rank_count;
-  /* What moves the blocks: an engine of braid.h over every link, with these functions of the
-   * library that opened it. NULL: the driver's own batches, over each GPU's own link. */
+  /* The engine that moves the blocks over every link (braid.h), and these functions of the library
+   * that opened it. NULL: the driver's own batches, over each GPU's own link. */
   braid_engine* engine;
   braid_status (*copy_batch)(braid_engine*, void* const*, const void* const*, const size_t*, size_t,
                              struct CUstream_st*, int, braid_outcome*); /* braid_copy_batch */
@@ -115,51 +117,54 @@ typedef struct braid_kv_options {
   int (*last_cuda_error)(void);                                         /* braid_last_cuda_error */
 } braid_kv_options;
 
-/* Pins the host's memory: tens of milliseconds a gigabyte. On failure *kv is NULL. */
+/* Pins the host memory, which takes tens of milliseconds a gigabyte. On failure *kv is NULL. */
 BRAID_API braid_status braid_kv_open(const braid_kv_options* options, braid_kv** kv);
 /* Waits for the copies under way. NULL is allowed. */
 BRAID_API void braid_kv_close(braid_kv* kv);
 
-/* Why an operation on a block was refused; it has then changed nothing. */
+/* Why an operation on a block was refused. A refused operation has changed nothing. */
 typedef enum braid_kv_refusal {
   BRAID_KV_NOT_REFUSED = 0,
-  BRAID_KV_UNKNOWN_BLOCK = 1, /* it has ended, or never was */
+  BRAID_KV_UNKNOWN_BLOCK = 1, /* the block has ended, or never existed */
   BRAID_KV_WRONG_STATE = 2,
-  BRAID_KV_IN_USE = 3,  /* requests that run use it; or each of its references is a user already */
+  BRAID_KV_IN_USE = 3,  /* running requests use it, or every reference is a user already */
   BRAID_KV_SHARED = 4,  /* other requests need what it holds */
   BRAID_KV_COPYING = 5, /* a copy to or from it is under way */
   BRAID_KV_NO_GPU_SLOT = 6,
   BRAID_KV_NO_HOST_SLOT = 7,
   BRAID_KV_STEP_NOT_ENDED = 8, /* the step that writes it is not enqueued yet */
-  BRAID_KV_FAILED = 9          /* no block's doing: braid_kv_last_error says what it was */
+  BRAID_KV_FAILED = 9          /* the cause is not a block: see braid_kv_last_error */
 } braid_kv_refusal;
-/* "a copy to or from the block is under way"; "unknown" for what is none. Never freed. */
+/* "a copy to or from the block is under way"; "unknown" for a number that is no refusal. Never
+ * freed. */
 BRAID_API const char* braid_kv_refusal_words(int refusal);
 
-/* A new block, dirty, for the step that is being enqueued. Its number is never used twice.
- * *refusal, which may be NULL, is BRAID_KV_NO_GPU_SLOT when that is the error. */
+/* Creates a dirty block for the step that is being enqueued. Its number is never used twice.
+ * *refusal is BRAID_KV_NO_GPU_SLOT if the GPU has no free slot; `refusal` may be NULL. */
 BRAID_API braid_status braid_kv_create(braid_kv* kv, uint64_t* block, int* refusal);
 
 typedef enum braid_kv_operation {
-  BRAID_KV_ADD_REFERENCE = 0, /* another request needs it; not of dirty or lost ones */
-  BRAID_KV_RELEASE = 1,       /* a request, not a user any more, needs it no more */
-  BRAID_KV_BEGIN_USE = 2,     /* a request runs: on the GPU, or loading and ordered */
+  BRAID_KV_ADD_REFERENCE = 0, /* another request needs it; refused if dirty or lost */
+  BRAID_KV_RELEASE = 1,       /* a request that is no longer a user no longer needs it */
+  BRAID_KV_BEGIN_USE = 2,     /* a request runs with it: it is on the GPU, or loading and ordered */
   BRAID_KV_END_USE = 3,       /* after the request's last step, before the next begin_step */
   BRAID_KV_SEAL = 4,          /* the current step is the last that writes it */
-  BRAID_KV_REOPEN = 5,        /* it will be written again: the host's copy is given up */
-  BRAID_KV_DROP_HOST = 6,     /* a synced block gives up the host's copy, to make room there */
-  BRAID_KV_LOSE = 7           /* give the content up: lost; to make room for others */
+  BRAID_KV_REOPEN = 5,        /* it will be written again; the host's copy is discarded */
+  BRAID_KV_DROP_HOST = 6,     /* discards the host copy of a synced block, to make room there */
+  BRAID_KV_LOSE = 7           /* discards the content: lost; to make room for others */
 } braid_kv_operation;
 
-/* In order, until one is refused: that refusal is returned, and *done, which may be NULL, is how
- * many came before it. An operation or a pointer that is none is BRAID_KV_WRONG_STATE. */
+/* Applies the operation to the blocks in order, and stops at the first refusal, which it returns.
+ * *done is the number of blocks before it; `done` may be NULL. An invalid operation or pointer is
+ * BRAID_KV_WRONG_STATE. */
 BRAID_API int braid_kv_apply(braid_kv* kv, int operation, const uint64_t* blocks, size_t count,
                              size_t* done);
 
-/* Its number; steps count from 1. 0: there is no engine, or it is the parent process's. */
+/* Returns the number of the step; steps count from 1. 0: no engine, or the engine of a parent
+ * process. */
 BRAID_API uint64_t braid_kv_begin_step(braid_kv* kv);
-/* All of the step is in the compute streams. After a failure, say it again: until then nothing that
- * the step wrote is copied. */
+/* Call it when all of the step is in the compute streams. After a failure, call it again: until it
+ * succeeds, no block that the step wrote is copied. */
 BRAID_API braid_status braid_kv_end_step(braid_kv* kv);
 
 typedef enum braid_kv_landing { BRAID_KV_ORDERED = 0, BRAID_KV_POLLED = 1 } braid_kv_landing;
@@ -169,14 +174,14 @@ typedef enum braid_kv_landing { BRAID_KV_ORDERED = 0, BRAID_KV_POLLED = 1 } brai
 typedef struct braid_kv_plan {
   size_t struct_bytes; /* sizeof(braid_kv_plan) */
   const uint64_t*
-      evict; /* leave the GPU, in this order: synced ones at once, sealed ones by a copy.
-                Those that others use, or that are gone already, are passed over */
+      evict; /* blocks to leave the GPU, in this order: synced ones at once, sealed ones by a copy.
+                Blocks that others use, or that have left already, are skipped */
   size_t evict_count;
-  const uint64_t* load; /* host only ones that come back; those on the GPU are passed over */
+  const uint64_t* load; /* host only blocks to come back; those on the GPU are skipped */
   size_t load_count;
   int landing;          /* a braid_kv_landing */
-  int no_write_through; /* 1: sealed blocks that do not leave are not copied this time */
-  uint64_t down_bytes;  /* at most, or BRAID_KV_NO_LIMIT; 0: nothing is copied that way */
+  int no_write_through; /* 1: sealed blocks that do not leave are not copied by this call */
+  uint64_t down_bytes;  /* at most, or BRAID_KV_NO_LIMIT; 0: no copies that way */
   uint64_t up_bytes;
 } braid_kv_plan;
 
@@ -184,21 +189,21 @@ typedef struct braid_kv_submitted {
   size_t struct_bytes; /* sizeof(braid_kv_submitted) */
   uint64_t down_bytes; /* under way since this call */
   uint64_t up_bytes;
-  size_t evictions_left;   /* sealed ones: no budget */
-  size_t loads_left;       /* the last ones of the plan: no budget, or no slot of the GPU */
-  const uint64_t* refused; /* blocks of the plan; until the next call of submit */
-  const int* refusals;     /* and why */
+  size_t evictions_left;   /* sealed blocks left because of the budget */
+  size_t loads_left;       /* the last ones of the plan, left because of the budget or GPU slots */
+  const uint64_t* refused; /* blocks of the plan; valid until the next submit */
+  const int* refusals;     /* the braid_kv_refusal of each */
   size_t refused_count;
 } braid_kv_submitted;
 
-/* Never blocks. `submitted`, which may be NULL, is filled in also when a copy has failed:
- * BRAID_ERROR_CUDA, and those blocks are where they were. */
+/* Never blocks. `submitted`, which may be NULL, is filled in even if a copy fails:
+ * BRAID_ERROR_CUDA, and the blocks of that copy stay where they were. */
 BRAID_API braid_status braid_kv_submit(braid_kv* kv, const braid_kv_plan* plan,
                                        braid_kv_submitted* submitted);
 
 typedef struct braid_kv_report {
   size_t struct_bytes;    /* sizeof(braid_kv_report) */
-  const uint64_t* synced; /* copied down since the last poll; until the next poll */
+  const uint64_t* synced; /* copied down since the last poll; valid until the next poll */
   size_t synced_count;
   const uint64_t* loaded;
   size_t loaded_count;
@@ -206,7 +211,7 @@ typedef struct braid_kv_report {
 
 /* Never blocks. `report` may be NULL. BRAID_ERROR_CUDA: a GPU of the group has failed. */
 BRAID_API braid_status braid_kv_poll(braid_kv* kv, braid_kv_report* report);
-/* Until every copy that is under way has ended: for shutting down. */
+/* Waits until every copy that is under way has ended: for shutting down. */
 BRAID_API void braid_kv_wait(braid_kv* kv);
 
 typedef enum braid_kv_state {
@@ -228,18 +233,18 @@ typedef struct braid_kv_block {
   uint32_t users;
 } braid_kv_block;
 
-/* BRAID_ERROR_ARGUMENT: there is no such block. */
+/* BRAID_ERROR_ARGUMENT if there is no such block. */
 BRAID_API braid_status braid_kv_find(braid_kv* kv, uint64_t block, braid_kv_block* found);
-/* The host's copy of a rank's share of a block, its segments one behind the other; NULL: none.
- * Until the block leaves that slot. */
+/* The host copy of a rank's share of a block, its segments one behind the other; NULL if there is
+ * none. Valid until the block leaves that slot. */
 BRAID_API const void* braid_kv_host_block(braid_kv* kv, size_t rank, uint64_t block);
 
 typedef struct braid_kv_statistics {
   size_t struct_bytes;  /* sizeof(braid_kv_statistics) */
-  uint64_t block_bytes; /* of all ranks together: what budgets count in */
+  uint64_t block_bytes; /* of all ranks together: the unit of budgets */
   size_t blocks[7];     /* by braid_kv_state */
   uint32_t gpu_slots_free;
-  uint32_t gpu_slots_fenced; /* nobody's, and free once what touches them has ended */
+  uint32_t gpu_slots_fenced; /* no block has them; free once the work that touches them has ended */
   uint32_t host_slots_free;
   uint32_t host_slots_fenced;
   uint64_t accelerated_bytes; /* over several links; 0 without an engine */
@@ -247,9 +252,9 @@ typedef struct braid_kv_statistics {
 } braid_kv_statistics;
 BRAID_API braid_status braid_kv_get_statistics(braid_kv* kv, braid_kv_statistics* statistics);
 
-/* What the latest failed call of this thread failed of, and what can be done; "" when none has. */
+/* The cause of this thread's latest failed call, and the remedy; "" if no call has failed. */
 BRAID_API const char* braid_kv_last_error(void);
-/* The CUresult of that failure; 0 when it was not the driver that refused. */
+/* The CUresult of that failure; 0 if the driver did not cause it. */
 BRAID_API int braid_kv_last_cuda_error(void);
 
 #ifdef __cplusplus

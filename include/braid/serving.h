@@ -5,12 +5,11 @@
 //   const braid::SchedulingPolicy policy = std::move(opened).value();
 //
 //   auto decided = policy.decide(view);                // between two steps of the model
-//   for (uint64_t id : decided.value().preempt) ...    // then what the running grow by
-//   for (uint64_t id : decided.value().admit) ...      // until one finds no free blocks
+//   for (uint64_t id : decided.value().preempt) ...    // then grow the running requests
+//   for (uint64_t id : decided.value().admit) ...      // until one finds too few free blocks
 //
-// serving_abi.h says, once for both, what a view holds, what to do with an answer, who owns what,
-// which threads may call, and which section of the paper this is; docs/serving.md, what each policy
-// does.
+// serving_abi.h describes, once for both, the contents of a view, what to do with an answer,
+// ownership, threads, and the section of the paper. docs/serving.md describes the policies.
 //
 // This is a header over that C interface, so that no C++ type crosses the library's border. Errors:
 // Result. Times are microseconds, sizes are bytes. C++17 and newer.
@@ -38,7 +37,7 @@ class SchedulingPolicy {
     kLoading = BRAID_SERVING_LOADING
   };
 
-  /// What serving_abi.h says of each field; a new one waits for its first token.
+  /// The fields are described in serving_abi.h. A new request waits for its first token.
   struct Request : braid_serving_request {
     Request() : Request(0, State::kWaiting) {}
     Request(uint64_t its_id, State its_state) : braid_serving_request() {
@@ -57,16 +56,16 @@ class SchedulingPolicy {
     uint32_t max_running = 0;  ///< running and loading
     uint64_t block_bytes = 0;
     uint32_t block_tokens = 0;  ///< tokens that a block holds
-    uint64_t load_bytes = 0;    ///< what can come from the host by the end of the next step
-    uint64_t save_bytes = 0;    ///< what can go there
+    uint64_t load_bytes = 0;    ///< bytes that can come from the host by the end of the next step
+    uint64_t save_bytes = 0;    ///< bytes that can go there by then
     std::vector<Request> requests = {};
   };
 
   struct Decision {
     std::vector<uint64_t> preempt;
     std::vector<uint64_t> admit;
-    uint64_t load_bytes = 0;  ///< what admitting costs
-    uint64_t save_bytes = 0;  ///< what preempting costs
+    uint64_t load_bytes = 0;  ///< bytes to load for the admitted
+    uint64_t save_bytes = 0;  ///< bytes to save for the preempted
   };
 
   static std::vector<std::string> names() {
@@ -75,7 +74,7 @@ class SchedulingPolicy {
     return all;
   }
 
-  /// Those of SuperInfer, section 5.2.
+  /// The parameters of SuperInfer, section 5.2.
   static Parameters default_parameters() {
     Parameters parameters;
     braid_serving_default_parameters(&parameters);
@@ -91,7 +90,8 @@ class SchedulingPolicy {
     return SchedulingPolicy(policy);
   }
 
-  /// Whether what it preempts keeps its KV cache on the host, or is computed again.
+  /// True if the policy keeps the KV cache of a preempted request on the host. False: it is
+  /// computed again.
   bool keeps() const { return braid_serving_keeps(get()) != 0; }
 
   Result<Decision> decide(const View& view) const {

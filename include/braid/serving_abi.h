@@ -3,11 +3,11 @@
  * libbraid_serving.so, which needs no GPU and no driver.
  *
  * Between two steps of the model an engine describes its requests, and a policy answers whom to
- * preempt and whom to admit. A policy is a pure function: no clock, no thread, no memory of earlier
- * calls; the order in which the requests are listed changes nothing. docs/serving.md says what each
- * policy does and what a simulation makes of it; the lag of a request is section 4.2.2 of
- * SuperInfer, and its Algorithm 1 section 4.2.3.
- *
+ * Between two steps of the model an engine describes its requests, and a policy answers which to
+ * preempt and which to admit. A policy is a pure function: it has no clock, no thread, and no
+ * memory of earlier calls, and the order of the requests in the list does not matter.
+ * docs/serving.md describes each policy, and its results in simulation. Source: SuperInfer, section
+ * 4.2.2 (the lag of a request) and section 4.2.3 (Algorithm 1).
  *   braid_serving_parameters parameters;
  *   braid_serving_default_parameters(&parameters);
  *   braid_serving_policy* policy;
@@ -16,15 +16,15 @@
  *   each step: braid_serving_decide(policy, &view, preempt, admit, &decision);
  *   braid_serving_close(policy);
  *
- * What to do with an answer: preempt those named, then give the running what they grow by, then
- * admit those named in their order, and stop at the first that finds no free blocks: it stays what
- * it was. No request is in both lists.
+ * What to do with an answer: preempt the requests named, then give the running ones the blocks they
+ * grow by, then admit the requests named, in their order. Stop at the first that finds too few free
+ * blocks; it keeps its state. No request is in both lists.
  *
- * Units: times are microseconds since any one moment, sizes are bytes, a block is the unit of KV
- * cache. Threads: a policy may be used by any number of threads at once. Ownership: braid_serving_
- * close frees what braid_serving_open gave; all else is the caller's. Errors: every function that
- * can fail returns a braid_status (braid.h), and braid_serving_last_error has the words of the last
- * one of this thread. A call that fails has done nothing. C11 and C++. */
+ * Units: times are microseconds since any fixed moment, sizes are bytes, a block is the unit of KV
+ * cache. Threads: any number of threads may use a policy at once. Ownership: braid_serving_close
+ * frees what braid_serving_open gave; the caller owns all else. Errors: every function that can
+ * fail returns a braid_status (braid.h), and braid_serving_last_error has the message of this
+ * thread's last failure. A call that fails has done nothing. C11 and C++. */
 #pragma once
 
 #include <stddef.h>
@@ -47,19 +47,19 @@ typedef struct braid_serving_parameters {
   int late_only;            /* `braid`: only late requests preempt others */
 } braid_serving_parameters;
 
-/* Those of SuperInfer, section 5.2. */
+/* Fills in the parameters of SuperInfer, section 5.2. */
 BRAID_API void braid_serving_default_parameters(braid_serving_parameters* parameters);
 
-/* The name of a policy: "paper", "braid", ... NULL behind the last. */
+/* The name of policy `index`: "paper", "braid", ...; NULL after the last. */
 BRAID_API const char* braid_serving_policy_name(size_t index);
 
-/* Parameters may be NULL: the defaults. */
+/* `parameters` may be NULL: the defaults. */
 BRAID_API braid_status braid_serving_open(const char* name,
                                           const braid_serving_parameters* parameters,
                                           braid_serving_policy** policy);
 BRAID_API void braid_serving_close(braid_serving_policy* policy);
-/* Whether what it preempts keeps its KV cache on the host (1), or is computed again (0). What
- * neo-like preempts goes on from there, if the engine's CPU can attend to it. */
+/* 1: the KV cache of a preempted request stays on the host. 0: it is computed again. With neo-like,
+ * a preempted request continues from there if the engine's CPU can compute attention over it. */
 BRAID_API int braid_serving_keeps(const braid_serving_policy* policy);
 
 typedef enum braid_serving_state {
@@ -70,28 +70,29 @@ typedef enum braid_serving_state {
 } braid_serving_state;
 
 #define BRAID_SERVING_NO_TOKEN INT64_MIN
-/* Times lie within it, on both sides of 0; as an objective it is none. */
+/* All times lie between -this and this. As an objective it means: none. */
 #define BRAID_SERVING_TIME_MAX_US (INT64_C(1) << 60)
 
 typedef struct braid_serving_request {
-  uint64_t id;               /* its own in this view */
+  uint64_t id;               /* unique in this view */
   int state;                 /* a braid_serving_state */
-  uint32_t priority;         /* of its class, 0 to 255; the lowest is served first */
+  uint32_t priority;         /* of its class, 0 to 255; the lowest number is served first */
   int64_t ttft_objective_us; /* from arrival to the first token */
   int64_t tbt_objective_us;  /* from one token to the next */
   int64_t arrival_us;
   int64_t last_token_us;     /* BRAID_SERVING_NO_TOKEN before the first */
   int64_t running_since_us;  /* running */
-  uint32_t blocks;           /* waiting, rotary: what admitting takes; running: what it has */
-  uint32_t growth_blocks;    /* running: what it takes beyond them in the next step */
-  uint32_t load_blocks;      /* what has to come from the host before it runs */
-  uint32_t freed_blocks;     /* running: what preempting gives back; shared blocks stay */
-  uint32_t save_blocks;      /* running: what the host has no copy of */
+  uint32_t blocks;           /* waiting, rotary: blocks that admitting takes; running: blocks that
+                                it has */
+  uint32_t growth_blocks;    /* running: further blocks that the next step needs */
+  uint32_t load_blocks;      /* blocks to come from the host before it runs */
+  uint32_t freed_blocks;     /* running: blocks that preempting frees; shared blocks stay */
+  uint32_t save_blocks;      /* running: blocks of which the host has no copy */
   uint32_t context_tokens;   /* prompt and generated */
-  uint32_t generated_tokens; /* of them */
-  uint32_t output_tokens;    /* what it will have generated in the end, for sjf_oracle; or 0 */
-  uint32_t expected_tokens;  /* the same as a guess, for lightllm-like; or 0 */
-  double length_rank;        /* the same as an order, for ltr-like; or 0 */
+  uint32_t generated_tokens; /* the generated part of context_tokens */
+  uint32_t output_tokens;    /* the final number of generated tokens, for sjf_oracle; or 0 */
+  uint32_t expected_tokens;  /* a guess of output_tokens, for lightllm-like; or 0 */
+  double length_rank;        /* a rank by output_tokens, for ltr-like; or 0 */
 } braid_serving_request;
 
 typedef struct braid_serving_view {
@@ -103,8 +104,8 @@ typedef struct braid_serving_view {
   uint32_t host_free_blocks;
   uint32_t max_running; /* running and loading */
   uint64_t block_bytes; /* at least 1 */
-  uint64_t load_bytes;  /* what can come from the host by the end of the next step */
-  uint64_t save_bytes;  /* what can go there */
+  uint64_t load_bytes;  /* bytes that can come from the host by the end of the next step */
+  uint64_t save_bytes;  /* bytes that can go there by then */
   const braid_serving_request* requests;
   size_t request_count;
   uint32_t block_tokens; /* tokens that a block holds, at least 1 */
@@ -113,8 +114,8 @@ typedef struct braid_serving_view {
 typedef struct braid_serving_decision {
   size_t preempt_count;
   size_t admit_count;
-  uint64_t load_bytes; /* what admitting costs */
-  uint64_t save_bytes; /* what preempting costs */
+  uint64_t load_bytes; /* bytes to load for the admitted requests */
+  uint64_t save_bytes; /* bytes to save for the preempted requests */
 } braid_serving_decision;
 
 /* `preempt` and `admit` have room for request_count ids each. */
@@ -122,7 +123,7 @@ BRAID_API braid_status braid_serving_decide(const braid_serving_policy* policy,
                                             const braid_serving_view* view, uint64_t* preempt,
                                             uint64_t* admit, braid_serving_decision* decision);
 
-/* Of this thread's last call that failed; until the next one. */
+/* The message of this thread's last failed call; valid until the next failure. */
 BRAID_API const char* braid_serving_last_error(void);
 
 #ifdef __cplusplus

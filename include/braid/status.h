@@ -17,7 +17,7 @@ class [[nodiscard]] Status {
   Status() = default;  // success
 
   /// `cause` names the input and what is wrong with it; `remedy`, if any, what to do.
-  /// `cuda_result` is the driver's answer when it is the driver that refused.
+  /// `cuda_result` is the driver's answer, if the driver refused.
   static Status error(std::string cause, std::string remedy = {}, int cuda_result = 0) {
     Status status;
     status.failed_ = true;

@@ -1,6 +1,6 @@
-// Start here to link braid's transfer engine from C++17: say what is to move, and braid finds the
-// way, sprays it over every rail and heals. A thin layer over transfer_abi.h, which says what each
-// call means: who owns what, what blocks, what an end means.
+// Start here to link braid's transfer engine from C++17. A program says which bytes to move; braid
+// finds the way, sprays them over every rail and heals. A thin layer over transfer_abi.h, which
+// describes each call: ownership, blocking, and what an end means.
 //
 //   auto transfer = braid::Transfer::open({});
 //   auto buffer = transfer.value().register_memory(data, size, {});
@@ -9,8 +9,7 @@
 //   transfer.value().wait(batch.value(), limit);
 //   for (const auto& outcome : transfer.value().outcomes(batch.value()).value()) ...
 //
-// A Transfer owns its engine; threads as transfer_abi.h says. Nothing here throws beyond what
-// containers may.
+// A Transfer owns its engine. Threads: see transfer_abi.h. Only containers may throw.
 #pragma once
 
 #include <algorithm>
@@ -62,17 +61,17 @@ class Transfer {
   };
 
   struct Options {
-    std::string name = {};                    ///< for others of this host; empty: none
-    std::string listen = {};                  ///< host:port; empty: the first rail's, any port
+    std::string name = {};                    ///< for other engines of this host; empty: none
+    std::string listen = {};                  ///< host:port; empty: first rail's address, any port
     std::vector<std::string> addresses = {};  ///< one for each network rail; none: by `nics`
     std::string nics = {};                    ///< "eth0,eth1" or "^docker0"
-    std::vector<std::string> providers = {};  ///< none: shm if it is here, and tcp
-    std::string secret_file = {};             ///< empty: what BRAID_FABRIC_SECRET_FILE names
+    std::vector<std::string> providers = {};  ///< empty: mapped memory, shm if available, and tcp
+    std::string secret_file = {};             ///< empty: BRAID_FABRIC_SECRET_FILE names it
     bool allow_unauthenticated = false;
     bool is_pinned = true;
-    /// "redis://10.0.0.1:6379", "etcd://10.0.0.1:2379"; empty: what BRAID_TRANSFER_STORE says.
+    /// "redis://10.0.0.1:6379", "etcd://10.0.0.1:2379"; empty: the value of BRAID_TRANSFER_STORE.
     std::string store = {};
-    bool gpu_memory = false;  ///< memory of GPUs may be registered, as transfer_abi.h says
+    bool gpu_memory = false;  ///< GPU memory may be registered, see transfer_abi.h
   };
   /// What peers may do.
   struct Rights {
@@ -134,7 +133,7 @@ class Transfer {
     return Transfer(transfer);
   }
 
-  /// For others to open.
+  /// The name by which others open this engine.
   Result<std::string> name() {
     return text([&](char* buffer, size_t size_bytes, size_t* needed_bytes) {
       return braid_transfer_name(get(), buffer, size_bytes, needed_bytes);
@@ -166,25 +165,25 @@ class Transfer {
   Status close_segment(Segment segment) {
     return status_of(braid_transfer_close_segment(get(), number(segment)));
   }
-  /// Its regular files are "name/path" for peers.
+  /// Peers see its regular files as "name/path".
   Status export_folder(const std::string& name, const std::string& folder, Rights rights) {
     return status_of(
         braid_transfer_export_folder(get(), name.c_str(), folder.c_str(), bits(rights)));
   }
-  /// A file that the segment's owner has exported: a segment whose addresses are positions.
+  /// Opens a file that the segment's owner has exported: a segment whose addresses are positions.
   Result<Segment> open_file(Segment segment, const std::string& path, Rights wanted, Limit limit) {
     return numbered<Segment>([&](uint64_t* file) {
       return braid_transfer_open_file(get(), number(segment), path.c_str(), bits(wanted), us(limit),
                                       file);
     });
   }
-  /// When it was opened.
+  /// The size of the file when it was opened.
   Result<uint64_t> file_bytes(Segment file) {
     uint64_t size_bytes = 0;
     if (braid_transfer_file_bytes(get(), number(file), &size_bytes) != BRAID_OK) return failure();
     return size_bytes;
   }
-  /// As of when the segment was opened.
+  /// The ranges that were registered when the segment was opened.
   Result<std::vector<Range>> ranges(Segment segment) {
     std::vector<braid_transfer_range> rows;
     size_t count = 0;
@@ -204,7 +203,7 @@ class Transfer {
     return all;
   }
 
-  /// What is wrong with one request is that request's outcome alone.
+  /// A fault of one request affects the outcome of that request alone.
   Result<Batch> submit(const std::vector<Request>& requests,
                        const std::optional<Notification>& notification = std::nullopt) {
     std::vector<braid_transfer_request> all;
@@ -219,14 +218,14 @@ class Transfer {
                                    batch);
     });
   }
-  /// Whether all its requests have ended, by the limit.
+  /// True if all its requests have ended by the limit.
   Result<bool> wait(Batch batch, Limit limit) {
     int has_ended = 0;
     if (braid_transfer_wait(get(), number(batch), us(limit), &has_ended) != BRAID_OK)
       return failure();
     return has_ended != 0;
   }
-  /// One for each request.
+  /// One outcome for each request.
   Result<std::vector<Outcome>> outcomes(Batch batch) {
     size_t count = 0;
     if (braid_transfer_outcomes(get(), number(batch), 0, nullptr, 0, &count) != BRAID_OK)
@@ -241,10 +240,10 @@ class Transfer {
     return all;
   }
   Status cancel(Batch batch) { return status_of(braid_transfer_cancel(get(), number(batch))); }
-  /// Of a batch that has ended.
+  /// Forgets a batch that has ended.
   Status forget(Batch batch) { return status_of(braid_transfer_forget(get(), number(batch))); }
 
-  /// Readable while batches that have ended, or notifications, have not been taken. The Transfer's.
+  /// Readable while ended batches or notifications have not been taken. The Transfer owns it.
   Result<int> event_descriptor() {
     int descriptor = -1;
     if (braid_transfer_event_descriptor(get(), &descriptor) != BRAID_OK) return failure();
@@ -259,7 +258,7 @@ class Transfer {
     for (size_t i = 0; i < count; ++i) batches.push_back(Batch{numbers[i]});
     return batches;
   }
-  /// The next that has come by the limit.
+  /// The next notification; nullopt if none has come by the limit.
   Result<std::optional<Notified>> next_notification(Limit limit) {
     constexpr size_t kBytes = BRAID_TRANSFER_NOTIFICATION_BYTES;
     std::vector<char> name(kBytes + 1), from(33);
@@ -274,14 +273,14 @@ class Transfer {
     return std::optional<Notified>(Notified{from.data(), name.data(), std::move(payload)});
   }
 
-  /// Which ways such a request would have now, and why it takes the one that it takes.
+  /// The ways that such a request would have now, and the reason for the one that it takes.
   Result<std::string> explain(Segment segment, uint64_t size_bytes, Urgency urgency, Form form) {
     return text([&](char* buffer, size_t buffer_bytes, size_t* needed_bytes) {
       return braid_transfer_explain(get(), number(segment), size_bytes, static_cast<int>(urgency),
                                     static_cast<int>(form), buffer, buffer_bytes, needed_bytes);
     });
   }
-  /// The same of one request, with the hops of each way.
+  /// The same for one request, with the hops of each way.
   Result<std::string> explain(const Request& request, Form form) {
     const braid_transfer_request asked = row(request);
     return text([&](char* buffer, size_t buffer_bytes, size_t* needed_bytes) {

@@ -1,4 +1,5 @@
-"""include/braid/transfer_abi.h, by ctypes: the names without `braid_transfer_`, errors as exceptions.
+"""include/braid/transfer_abi.h, by ctypes: the names without `braid_transfer_`, errors as exceptions,
+limits in seconds. The header says what each call means.
 
 The library is the one that BRAID_TRANSFER_LIBRARY names, or else as _library.py says.
 """
@@ -10,7 +11,9 @@ from braid import _library as libraries
 READ, WRITE = 0, 1
 BULK, URGENT = 0, 1
 MAY_READ, MAY_WRITE = 1, 2
-DONE, NO_SEGMENT, PEER_LOST, PENDING = 0, 1, 9, 100
+(DONE, NO_SEGMENT, LOCAL_MEMORY, OUTSIDE, NOT_ALLOWED, NO_FILE, FILE_ERROR, DEADLINE, CANCELLED, PEER_LOST,
+ TOO_MUCH, OTHER_VERSION, WAYS_FAILED, GPU_ERROR, NO_WAY) = range(15)
+PENDING = 100
 TEXT, JSON, PROMETHEUS = 1, 2, 3
 NOTIFICATION_BYTES = 3072
 
@@ -34,6 +37,11 @@ class Request(ctypes.Structure):
                 ("address", ctypes.c_uint64), ("size_bytes", ctypes.c_uint64),
                 ("operation", ctypes.c_int), ("urgency", ctypes.c_int),
                 ("limit_us", ctypes.c_uint64)]
+
+
+def request(segment, operation, local, address, size_bytes, urgency=BULK, limit_s=0):
+    """For submit_requests and explain_request; `limit_s` is its deadline, 0 none."""
+    return Request(segment, local, address, size_bytes, operation, urgency, _us(limit_s))
 
 
 class Range(ctypes.Structure):
@@ -76,6 +84,14 @@ def cause_name(cause):
     return _library.braid_transfer_cause_name(ctypes.c_int(cause)).decode()
 
 
+def _us(seconds):
+    return int(seconds * 1e6)
+
+
+def _limit(seconds):
+    return ctypes.c_uint64(_us(seconds))
+
+
 def _texts(texts):
     return (ctypes.c_char_p * len(texts))(*[text.encode() for text in texts])
 
@@ -94,11 +110,11 @@ class Transfer:
     """
 
     def __init__(self, listen=None, addresses=(), name=None, providers=(), secret_file=None,
-                 allow_unauthenticated=False, store=None, gpu_memory=False):
-        encoded = [text.encode() if text else None for text in (name, listen, secret_file, store)]
+                 allow_unauthenticated=False, store=None, gpu_memory=False, nics=None, is_unpinned=False):
+        encoded = [text.encode() if text else None for text in (name, listen, secret_file, store, nics)]
         options = Options(ctypes.sizeof(Options), encoded[0], encoded[1], _texts(addresses),
-                          len(addresses), None, _texts(providers), len(providers), encoded[2],
-                          int(allow_unauthenticated), 0, encoded[3], int(gpu_memory))
+                          len(addresses), encoded[4], _texts(providers), len(providers), encoded[2],
+                          int(allow_unauthenticated), int(is_unpinned), encoded[3], int(gpu_memory))
         self._engine = ctypes.c_void_p()
         _call("open", ctypes.byref(options), ctypes.byref(self._engine))
         self._kept = []
@@ -131,13 +147,21 @@ class Transfer:
               ctypes.c_int(rights), ctypes.byref(buffer))
         return buffer.value
 
+    def allocate_memory(self, size_bytes, rights):
+        """(address, buffer) of zeroed memory that is the engine's: gone once it is unregistered or the engine closed.
+        Processes of this host map it if they may read it."""
+        memory, buffer = ctypes.c_void_p(), ctypes.c_uint64()
+        _call("allocate_memory", self._engine, ctypes.c_size_t(size_bytes), ctypes.c_int(rights),
+              ctypes.byref(memory), ctypes.byref(buffer))
+        return memory.value, buffer.value
+
     def unregister_memory(self, buffer, limit_s=10):
         _call("unregister_memory", self._engine, ctypes.c_uint64(buffer),
-              ctypes.c_uint64(int(limit_s * 1e6)))
+              _limit(limit_s))
 
     def open_segment(self, name, limit_s=10):
         segment = ctypes.c_uint64()
-        _call("open_segment", self._engine, name.encode(), ctypes.c_uint64(int(limit_s * 1e6)),
+        _call("open_segment", self._engine, name.encode(), _limit(limit_s),
               ctypes.byref(segment))
         return segment.value
 
@@ -148,8 +172,14 @@ class Transfer:
         """A segment of its own: the file, by positions. `path`: "folder/file"."""
         file = ctypes.c_uint64()
         _call("open_file", self._engine, ctypes.c_uint64(segment), path.encode(), ctypes.c_int(rights),
-              ctypes.c_uint64(int(limit_s * 1e6)), ctypes.byref(file))
+              _limit(limit_s), ctypes.byref(file))
         return file.value
+
+    def file_bytes(self, file):
+        """Its size when it was opened."""
+        size_bytes = ctypes.c_uint64()
+        _call("file_bytes", self._engine, ctypes.c_uint64(file), ctypes.byref(size_bytes))
+        return size_bytes.value
 
     def close_segment(self, segment):
         _call("close_segment", self._engine, ctypes.c_uint64(segment))
@@ -163,37 +193,52 @@ class Transfer:
         _call("ranges", self._engine, ctypes.c_uint64(segment), rows, count, ctypes.byref(count))
         return [(row.address, row.size_bytes, row.rights) for row in rows]
 
-    def submit(self, segment, operation, local, there, sizes, notification=None, urgency=BULK):
-        """Lists of addresses and sizes. `notification`: (name, bytes) for the segment's owner."""
+    def submit(self, segment, operation, local, there, sizes, notification=None, urgency=BULK, limit_s=0):
+        """To one segment: lists of addresses and sizes. `notification`: (name, bytes) for its owner."""
+        limit_us = _us(limit_s)
         requests = (Request * len(sizes))()
-        for request, here, far, size in zip(requests, local, there, sizes):
-            request.segment, request.operation, request.urgency = segment, operation, urgency
-            request.local, request.address, request.size_bytes = here, far, size
+        for one, here, far, size in zip(requests, local, there, sizes):
+            one.segment, one.operation, one.urgency, one.limit_us = segment, operation, urgency, limit_us
+            one.local, one.address, one.size_bytes = here, far, size
+        return self._submit(requests, None if notification is None else (segment, *notification))
+
+    def submit_requests(self, requests, notification=None):
+        """To any segments: what `request` makes. `notification`: (segment, name, bytes)."""
+        return self._submit((Request * len(requests))(*requests), notification)
+
+    def _submit(self, requests, notification):
         told = None
         if notification is not None:
-            name, payload = notification
+            segment, name, payload = notification
             told = ctypes.byref(Notification(segment, name.encode(), payload, len(payload)))
         batch = ctypes.c_uint64()
-        _call("submit", self._engine, requests, ctypes.c_size_t(len(sizes)), told,
+        _call("submit", self._engine, requests, ctypes.c_size_t(len(requests)), told,
               ctypes.byref(batch))
         return batch.value
 
     def wait(self, batch, limit_s):
         """Whether it has ended by the limit."""
         has_ended = ctypes.c_int()
-        _call("wait", self._engine, ctypes.c_uint64(batch), ctypes.c_uint64(int(limit_s * 1e6)),
+        _call("wait", self._engine, ctypes.c_uint64(batch), _limit(limit_s),
               ctypes.byref(has_ended))
         return has_ended.value != 0
 
-    def outcomes(self, batch):
-        """The cause of each request's end, DONE if it is done."""
+    def _outcomes(self, batch):
         count = ctypes.c_size_t()
         _call("outcomes", self._engine, ctypes.c_uint64(batch), ctypes.c_size_t(0), None,
               ctypes.c_size_t(0), ctypes.byref(count))
         rows = (Outcome * count.value)()
         _call("outcomes", self._engine, ctypes.c_uint64(batch), ctypes.c_size_t(0), rows, count,
               None)
-        return [row.cause for row in rows]
+        return rows
+
+    def outcomes(self, batch):
+        """The cause of each request's end, DONE if it is done."""
+        return [row.cause for row in self._outcomes(batch)]
+
+    def delivered_bytes(self, batch):
+        """Of each request; of a failed one: not a prefix."""
+        return [row.delivered_bytes for row in self._outcomes(batch)]
 
     def cancel(self, batch):
         _call("cancel", self._engine, ctypes.c_uint64(batch))
@@ -201,11 +246,35 @@ class Transfer:
     def forget(self, batch):
         _call("forget", self._engine, ctypes.c_uint64(batch))
 
+    def event_descriptor(self):
+        """Readable while batches that have ended, or notifications, have not been taken. The engine's."""
+        descriptor = ctypes.c_int()
+        _call("event_descriptor", self._engine, ctypes.byref(descriptor))
+        return descriptor.value
+
+    def take_ended(self, count_max=64):
+        """Batches that have ended since the first call of event_descriptor, each once."""
+        batches, count = (ctypes.c_uint64 * count_max)(), ctypes.c_size_t()
+        _call("take_ended", self._engine, batches, ctypes.c_size_t(count_max), ctypes.byref(count))
+        return list(batches[:count.value])
+
     def next_notification(self, limit_s=0):
-        """(name, bytes), or None."""
+        """(name, bytes, the sender's incarnation), or None."""
         has_come, size = ctypes.c_int(), ctypes.c_size_t()
         name = ctypes.create_string_buffer(NOTIFICATION_BYTES + 1)
         payload = ctypes.create_string_buffer(NOTIFICATION_BYTES)
-        _call("next_notification", self._engine, ctypes.c_uint64(int(limit_s * 1e6)),
-              ctypes.byref(has_come), name, payload, ctypes.byref(size), None)
-        return (name.value.decode(), payload.raw[:size.value]) if has_come.value else None
+        sender = ctypes.create_string_buffer(33)
+        _call("next_notification", self._engine, _limit(limit_s), ctypes.byref(has_come), name, payload,
+              ctypes.byref(size), sender)
+        if not has_come.value:
+            return None
+        return name.value.decode(), payload.raw[:size.value], sender.value.decode()
+
+    def explain(self, segment, size_bytes, urgency=BULK, form=TEXT):
+        """Which ways a request between host memory would have, and why it takes the one that it takes."""
+        return self._text("explain", ctypes.c_uint64(segment), ctypes.c_uint64(size_bytes),
+                          ctypes.c_int(urgency), ctypes.c_int(form))
+
+    def explain_request(self, one, form=TEXT):
+        """The same of what `request` makes, with the hops of each way."""
+        return self._text("explain_request", ctypes.byref(one), ctypes.c_int(form))

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <utility>
 
+#include "base/kept_by_thread.h"
+
 namespace braid::abi {
 namespace {
 
@@ -13,18 +15,25 @@ struct Failure {
   std::string message;
   int cuda_result = 0;
 };
-thread_local Failure last;
 std::atomic<int> forks = 0;
 
 }  // namespace
 
 braid_status report(braid_status code, std::string message, int cuda_result) {
-  last = {std::move(message), cuda_result};
+  if (auto* last = kept_by_thread<Failure>()) *last = {std::move(message), cuda_result};
   return code;
 }
 
-const char* last_error() { return last.message.c_str(); }
-int last_cuda_error() { return last.cuda_result; }
+const char* last_error() {
+  const auto* last = kept_by_thread<Failure>();
+  return last != nullptr ? last->message.c_str()
+                         : "the thread is ending: braid keeps no error for it any more";
+}
+
+int last_cuda_error() {
+  const auto* last = kept_by_thread<Failure>();
+  return last != nullptr ? last->cuda_result : 0;
+}
 
 // Since the first engine of this process's line was opened.
 int Process::forks_so_far() {

@@ -1,9 +1,9 @@
-// The program's signals are for the program's threads: a thread that is started while this lives
-// inherits the mask, and none is delivered to it. Faults are not blocked: the program may be the
-// one who handles them (memory that it makes readable when it is first touched, a report of a
-// crash), and a blocked one ends the process without asking.
+// Keeps the program's signals for the program's threads: a thread started in this scope inherits
+// the mask, and no signal is delivered to it. Faults are not blocked. The program may handle them
+// (memory that it makes readable at the first touch, a report of a crash), and a blocked fault ends
+// the process at once.
 //
-// Threads: of the calling thread alone; gives its own mask back at the end of its scope.
+// Threads: affects the calling thread alone; restores its mask at the end of the scope.
 #pragma once
 
 #include <csignal>

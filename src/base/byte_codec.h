@@ -1,6 +1,6 @@
-// Bytes that come from outside, read with their bounds checked and with limits before anything is
-// allocated. One description of each structure serves writing and reading: fields(archive,
-// structure). Little endian; a list or a string comes behind its length, which is a Count.
+// Reads bytes from outside with bounds checks, and with limits before anything is allocated. One
+// description of each structure serves writing and reading: fields(archive, structure). Little
+// endian; the length of a list or a string, a Count, precedes it.
 #pragma once
 
 #include <cstddef>
@@ -38,7 +38,7 @@ class ByteWriter {
   std::vector<std::byte> bytes_;
 };
 
-/// After the first thing that does not fit, all that is read is zero, and `ok` is false.
+/// After the first error, every read returns zero, and `ok` is false.
 template <typename Count>
 class ByteReader {
  public:
@@ -67,14 +67,15 @@ class ByteReader {
   bool ok() const { return ok_; }
   bool is_at_end() const { return rest_.empty(); }
   void fail() { ok_ = false; }
-  /// The last bytes are somebody else's to read.
+  /// Excludes the last bytes, which another reader handles.
   void leave_out(size_t size_bytes) {
     if (rest_.size() < size_bytes) fail();
     rest_ = rest_.first(rest_.size() < size_bytes ? 0 : rest_.size() - size_bytes);
   }
 
  private:
-  /// No element is smaller than a byte, so a count that the rest cannot hold allocates nothing.
+  /// Every element has at least a byte, so a count that exceeds the remaining bytes allocates
+  /// nothing.
   size_t count(size_t count_max) {
     Count count = 0;
     number(count);

@@ -1,5 +1,6 @@
-// How CUDA and nvidia-smi write the identity of a GPU: "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6".
-// CUDA_VISIBLE_DEVICES takes it too, or as much of its beginning as tells it from the others.
+// The identity of a GPU as CUDA and nvidia-smi write it:
+// "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6". CUDA_VISIBLE_DEVICES also takes a beginning of it
+// that is unique.
 #pragma once
 
 #include <span>

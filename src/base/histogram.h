@@ -1,8 +1,8 @@
-// A histogram of whole numbers for percentiles: log-linear, so that a bucket is at most 1/32 (3 %)
-// of what it holds, from 1 to 2^40 (18 minutes in nanoseconds). A fixed array of relaxed atomics:
-// adding allocates nothing, waits for nobody, and is safe from any thread and any signal handler.
+// A histogram of integers for percentiles: log-linear, from 1 to 2^40 (18 minutes in nanoseconds),
+// with buckets no wider than 1/32 (3 %) of their values. A fixed array of relaxed atomics: adding
+// neither allocates nor waits, and is safe from any thread and any signal handler.
 //
-// Constant-initialised. Reading while others add gives some recent state, each value whole.
+// Constant-initialised. A reader beside writers sees some recent state, with each value whole.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace braid {
 
 class Histogram {
  public:
-  /// Values of 2^40 and more count as the largest below.
+  /// Values of 2^40 and more count as the largest value below.
   void add(uint64_t value) noexcept {
     buckets_[index_of(value)].fetch_add(1, std::memory_order_relaxed);
     sum_.fetch_add(value, std::memory_order_relaxed);
@@ -34,7 +34,7 @@ class Histogram {
   uint64_t max() const noexcept { return max_.load(std::memory_order_relaxed); }
 
   /// The value that `per_mille` thousandths of the values do not exceed (500: the median), rounded
-  /// up to the end of its bucket, but not above max(). 0 when empty.
+  /// up to the end of its bucket, but at most max(). 0 when empty.
   uint64_t quantile(unsigned per_mille) const noexcept {
     const uint64_t rank = std::max<uint64_t>((count() * per_mille + 999) / 1000, 1);
     uint64_t passed = 0;
@@ -57,7 +57,7 @@ class Histogram {
   static constexpr unsigned kValueBits = 40;
   static constexpr size_t kBuckets = (kValueBits - kStepBits + 1) * kSteps;
 
-  // Below kSteps one bucket a value; then each doubling is cut into kSteps buckets.
+  // Below kSteps each value has a bucket; above, each doubling is cut into kSteps buckets.
   static constexpr size_t index_of(uint64_t value) noexcept {
     value = std::min(value, (uint64_t{1} << kValueBits) - 1);
     if (value < kSteps) return value;

@@ -1,6 +1,5 @@
-// braid's options: one table, read once from the environment. `braid run` sets the environment of
-// the program it starts from its command line; a program that preloads braid by itself may set it
-// too.
+// Braid's options: one table, read once from the environment. `braid run` sets the environment of
+// the program from its command line; a program that preloads braid itself may set it too.
 #pragma once
 
 #include <cstdint>
@@ -25,10 +24,10 @@ Result<RelayChoice> parse_relays(const std::string& text);
 
 enum class StatsFormat { kNone, kText, kJson, kPrometheus };
 
-/// What moves the bytes: multipath/transfer.h, Mover.
+/// The choice of a mover: multipath/transfer.h, Mover.
 enum class MoverChoice { kAuto, kKernel, kCopyEngine };
 
-/// Of a context, unless CUDA_DEVICE_MAX_CONNECTIONS says otherwise.
+/// Hardware queues of a context, unless CUDA_DEVICE_MAX_CONNECTIONS sets another number.
 inline constexpr int kDefaultHardwareQueues = 8;
 
 /// The user's own table of processes (multipath/process_table.h).
@@ -36,15 +35,15 @@ inline constexpr const char* kUsualProcessTable = "usual";
 
 struct Options {
   RelayChoice relays;
-  StatsFormat stats = StatsFormat::kNone;  ///< a file or a signal alone also choose one
+  StatsFormat stats = StatsFormat::kNone;  ///< a file or a signal alone also enables one
   std::string stats_file;                  ///< empty: stderr; "%p" stands for the process's number
   int stats_signal = 0;                    ///< 0: none
   int stats_interval_s = 0;                ///< 0: none
   std::string log;                         ///< empty: none; "stderr", or a file's path as above
   uint64_t threshold_bytes = 0;            ///< 0: by the cost model (multipath/cost_model.h)
-  bool waits_for_relays = false;           ///< the program does, when it first pins memory
+  bool waits_for_relays = false;           ///< the program waits, when it first pins memory
   std::string costs;  ///< the cost file: a path, "none", or empty: the server's, in cache_folder
-  std::string process_table;  ///< by which processes know each other; empty: they do not
+  std::string process_table;  ///< lets processes know each other; empty: they do not
   std::string cache_folder;   ///< $XDG_CACHE_HOME or $HOME/.cache; empty: there is none
   int pageable_threads =
       -1;  ///< 0: pageable copies stay native; -1: by CPUs (staging/thread_pool.h)
@@ -52,10 +51,10 @@ struct Options {
   uint64_t device_memory_bytes = 64 << 20;       ///< of relay buffers on each GPU
   int hardware_queues = kDefaultHardwareQueues;  ///< CUDA_DEVICE_MAX_CONNECTIONS, CUDA's own
 
-  // No options: experiments alone set these (HACKING.md).
+  // Not options: only experiments set these (HACKING.md).
   uint64_t slice_bytes = 0;      ///< 0: the default (multipath/slice_size.h)
   uint32_t blocks_per_path = 0;  ///< 0: by kernel (multipath/pull_kernels.cpp)
-  bool yields = true;            ///< relays make way for traffic that is not braid's
+  bool yields = true;            ///< relays make way for other traffic than braid's
   int favoured_gpu = -1;         ///< relays serve this GPU's transfers first; -1: the longest queue
 };
 
@@ -71,12 +70,12 @@ struct OptionRow {
 
 const std::vector<OptionRow>& option_table();
 
-/// Limits of what the options take.
+/// Limits of the options' values.
 inline constexpr uint64_t kLeastSliceBytes = 16;
 inline constexpr uint64_t kMostSliceBytes = uint64_t{1} << 30;
 inline constexpr uint64_t kLeastDeviceMemoryBytes = 4 << 20;  ///< one relay buffer
 
-/// Names in this process's environment that begin with BRAID_ and mean nothing to it: misspelt, or
+/// Names in this process's environment that begin with BRAID_ and are no options: misspelt, or
 /// another product's.
 std::vector<std::string> unknown_variables();
 

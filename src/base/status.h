@@ -1,4 +1,4 @@
-// braid's errors inside are those it shows outside: Status and Result, std only.
+// Braid uses its public error types inside too: Status and Result, std only.
 #pragma once
 
 #include "braid/status.h"

@@ -1,6 +1,6 @@
-// Writes text through a buffer that the caller owns: no allocation, no locale, no exception, so it
-// may be used in a signal handler. When the buffer is full it goes to the sink, and so does the
-// rest at the end: with a buffer that is large enough, a text is one write.
+// Writes text through a buffer of the caller: no allocation, no locale, no exception, so a signal
+// handler may use it. A full buffer goes to the sink, and so does the rest at the end. If the
+// buffer is large enough, a text is one write.
 //
 // One thread at a time.
 #pragma once

@@ -1,4 +1,4 @@
-// Leaving a function with the error of a step that failed, without a line for each step.
+// Return the error of a failed step from a function, in one line.
 #pragma once
 
 #include "base/status.h"
@@ -9,7 +9,8 @@ inline bool failed(const Status& status) { return !status.ok(); }
 
 }  // namespace braid
 
-// Returns the step's error, if it has failed: a Status, or another type of which `failed` tells.
+// Returns the step's error, if it has failed. The error is a Status, or another type that has
+// `failed`.
 #define BRAID_TRY(...) \
   if (const auto error_ = (__VA_ARGS__); failed(error_)) return error_
 

@@ -1,5 +1,5 @@
-// Sizes as people write them. Bytes are powers of two here (1M = 1048576); bandwidths elsewhere are
-// 10^9 bytes a second, as the field reports them.
+// Sizes as people write them. Units of bytes are powers of two (1M = 1048576); bandwidths elsewhere
+// are 10^9 bytes a second, as usual in the field.
 #pragma once
 
 #include <cstdint>

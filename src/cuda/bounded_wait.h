@@ -1,5 +1,5 @@
-// Waits for braid's own streams, but not for ever: a GPU that the program itself holds, with a
-// kernel that waits for something, ends no work of anybody's.
+// Waits for braid's own streams, with a limit: while a kernel of the program holds a GPU and waits
+// for something, no work on that GPU ends.
 #pragma once
 
 #include <chrono>
@@ -9,12 +9,12 @@
 
 namespace braid::cuda {
 
-/// An empty launch takes microseconds. A GPU that has not run one by then is held by the program
-/// itself, and braid stays out of its way.
+/// An empty launch takes microseconds. If it has not run after this time, the program holds the
+/// GPU, and braid leaves it alone.
 inline constexpr std::chrono::seconds kHeldAfter{10};
 
-/// CUDA_SUCCESS when the stream has nothing left, CUDA_ERROR_NOT_READY at the deadline. The
-/// stream's context must be current.
+/// CUDA_SUCCESS if the stream is empty, CUDA_ERROR_NOT_READY at the deadline. The stream's context
+/// must be current.
 inline CUresult wait_until_idle(const Driver& driver, CUstream stream,
                                 std::chrono::steady_clock::time_point deadline) {
   while (true) {

@@ -55,7 +55,7 @@ struct Driver {
   Clock* clock = &system_clock();
 
   /// cuMemcpyBatchAsync in its first form, which every driver since 12.8 exports; null in older
-  /// ones. Under a name of its own, since cuda.h may map the driver's to another form.
+  /// ones. It has a name of its own, since cuda.h may map the driver's name to another form.
   CUresult (*copy_batch)(CUdeviceptr* to, CUdeviceptr* from, size_t* sizes, size_t count,
                          CUmemcpyAttributes* attributes, size_t* first_copies,
                          size_t attribute_count, size_t* failed_copy, CUstream stream) = nullptr;
@@ -67,19 +67,19 @@ struct Driver {
   /// "CUDA_ERROR_INVALID_VALUE (invalid argument)".
   std::string describe(CUresult result) const;
 
-  /// Success, or an error that says what was being done: "cuMemAlloc of 64 MB on GPU 2: <result>".
+  /// Success, or an error that names the action: "cuMemAlloc of 64 MB on GPU 2: <result>".
   Status check(CUresult result, const std::string& doing) const;
 };
 
 /// Finds a symbol of the opened driver library; null when it has none.
 using SymbolLookup = std::function<void*(const char* name)>;
 
-/// Fills the table. Fails with the name of the first function that the driver lacks.
-/// One process opens one driver: a library's clock, once found, is that of every later table.
+/// Fills the table. Fails with the name of the first function that the driver lacks. A process
+/// opens one driver: the clock of the first library is used in every later table.
 Result<Driver> load_driver(const SymbolLookup& lookup);
 
 /// Opens `library` (a path, or a name that the loader finds) and fills the table from it. The
-/// library stays open for the life of the process: CUDA does not support being unloaded.
+/// library stays open for the life of the process: CUDA cannot be unloaded.
 Result<Driver> open_driver(const std::string& library = "libcuda.so.1");
 
 }  // namespace braid::cuda

@@ -1,11 +1,11 @@
-// Questions that are asked of the driver in several places.
+// Questions to the driver that several places ask.
 #pragma once
 
 #include "cuda/driver.h"
 
 namespace braid::cuda {
 
-/// The device's primary context lives.
+/// True if the device's primary context is active.
 inline bool has_primary_context(const Driver& driver, CUdevice device) {
   unsigned flags = 0;
   int is_active = 0;
@@ -13,7 +13,7 @@ inline bool has_primary_context(const Driver& driver, CUdevice device) {
          is_active != 0;
 }
 
-/// The stream records a graph; also when the driver does not say.
+/// True if the stream records a graph, or if the driver does not answer.
 inline bool is_capturing(const Driver& driver, CUstream stream) {
   CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
   return driver.cuStreamIsCapturing(stream, &capture) != CUDA_SUCCESS ||

@@ -1,6 +1,6 @@
-// Host memory of braid's own that GPUs read and write at its own address: mapped here and
-// registered with the driver, rather than allocated by it, so that it outlives the driver when the
-// process exits, and a late kernel never touches pages that are gone.
+// Host memory of braid that GPUs read and write at its own address. It is mapped here and
+// registered with the driver, not allocated by it. So it outlives the driver when the process
+// exits, and a late kernel always finds its pages.
 #pragma once
 
 #include <cstdint>
@@ -14,17 +14,18 @@ namespace braid::cuda {
 
 class RegisteredMemory {
  public:
-  /// In the current context, for all GPUs. All zero. `what` names it in errors.
+  /// Maps zeroed memory and registers it in the current context, for all GPUs. `what` names it in
+  /// errors.
   static Result<std::unique_ptr<RegisteredMemory>> open(const Driver& driver, uint64_t size_bytes,
                                                         const std::string& what);
-  ~RegisteredMemory();  ///< in the context that it was registered in, or any while that lives
+  ~RegisteredMemory();  ///< in the context where it was registered, or in any while that lives
   RegisteredMemory(const RegisteredMemory&) = delete;
   RegisteredMemory& operator=(const RegisteredMemory&) = delete;
 
   void* data() const { return data_; }
   uint64_t size_bytes() const { return size_bytes_; }
 
-  /// The context is gone, and with it the registration; the pages stay mapped for ever.
+  /// The context is gone, and its registration too; the pages stay mapped for ever.
   void abandon() { abandoned_ = true; }
 
  private:

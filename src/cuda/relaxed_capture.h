@@ -1,7 +1,7 @@
-// A thread that records a graph may make no allocation, ask for the end of nothing and for no
-// access to a pool, in whatever stream; if the graph is recorded in Global mode, no thread may
-// (docs/measurements, 2026-11-22-2xH200-probes, has the list).
-// Who does so spoils the graph, unless it has said that it knows what it is doing: as this scope.
+// While a thread records a graph, it may not allocate, free, or change a pool's access, in any
+// stream. If the graph is recorded in Global mode, no thread may (docs/measurements,
+// 2026-11-22-2xH200-probes, has the list). Such a call spoils the graph, unless the thread is in
+// relaxed mode: this scope.
 #pragma once
 
 #include "cuda/driver.h"

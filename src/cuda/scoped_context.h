@@ -1,6 +1,5 @@
-// Makes a context current for a scope, and puts the caller's back. Work that is meant for one
-// context must not be done in another: see that `enter` succeeded, or `status` after the second
-// constructor.
+// Makes a context current for a scope, and restores the caller's. Work for one context must not be
+// done in another: check the result of `enter`, or `status` after the second constructor.
 #pragma once
 
 #include "cuda/driver.h"
@@ -19,7 +18,7 @@ class ScopedContext {
   ScopedContext(const ScopedContext&) = delete;
   ScopedContext& operator=(const ScopedContext&) = delete;
 
-  /// Nothing is entered that could not be left again.
+  /// Enters no context that it could not leave again.
   CUresult enter(CUcontext context) {
     if (!is_known_) return status_;
     status_ = context == current_ ? CUDA_SUCCESS : driver_.cuCtxSetCurrent(context);
@@ -27,13 +26,13 @@ class ScopedContext {
     return status_;
   }
 
-  /// Back to the caller's. A thread that is left in another context does its next work on the wrong
-  /// GPU, so a refusal is not taken at once.
+  /// Restores the caller's context. A thread left in another context would do its next work on the
+  /// wrong GPU, so a refusal is tried again.
   void leave() {
     if (is_known_ && enter(before_) != CUDA_SUCCESS) enter(before_);
   }
 
-  /// Of the latest `enter`.
+  /// The result of the latest `enter`.
   CUresult status() const { return status_; }
 
  private:

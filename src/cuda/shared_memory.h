@@ -1,5 +1,6 @@
-// Memory of one GPU that several GPUs read and write: mapped for them (virtual memory management),
-// and so of no context. To allocate it needs no context's lock, and waits for no stream.
+// Memory of one GPU that several GPUs read and write. It is mapped for them (virtual memory
+// management), so it belongs to no context. Allocating it needs no context's lock, and waits for no
+// stream.
 #pragma once
 
 #include <memory>
@@ -13,8 +14,8 @@ namespace braid::cuda {
 
 class SharedMemory {
  public:
-  /// On `gpu`, for it and `others` (CUDA ordinals). All zero: cleared by the current context, whose
-  /// GPU must be one of them. `what` names it in errors. Allocates; a multiple of 2 MiB.
+  /// Allocates on `gpu`, for it and `others` (CUDA ordinals), a multiple of 2 MiB. The current
+  /// context, whose GPU must be one of them, zeroes the memory. `what` names it in errors.
   static Result<std::unique_ptr<SharedMemory>> open(const Driver& driver, int gpu,
                                                     std::span<const int> others, size_t size_bytes,
                                                     const std::string& what);
@@ -24,7 +25,7 @@ class SharedMemory {
 
   CUdeviceptr address() const { return address_; }
 
-  /// Something may still use it: it stays for the life of the process.
+  /// The memory may still be in use: it stays for the life of the process.
   void abandon() { abandoned_ = true; }
 
  private:

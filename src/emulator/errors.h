@@ -11,7 +11,7 @@ namespace braid::emulator {
 const char* error_name(CUresult code);
 /// "out of memory"; null for a code that CUDA does not have.
 const char* error_words(CUresult code);
-/// CUDA_SUCCESS when there is no such error.
+/// CUDA_SUCCESS if there is no such error.
 CUresult error_by_name(std::string_view name);
 
 /// One line on stderr, beginning "braid emulator: ".

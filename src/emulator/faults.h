@@ -19,7 +19,8 @@ class Faults {
   /// Faults of links and GPUs go to the machine.
   Faults(topology::Faults wanted, Machine& machine);
 
-  /// Counts a call of `name`; what it must return instead of doing anything, or success.
+  /// Counts a call of `name`. Returns the error that the call must return without acting, or
+  /// success.
   CUresult count_call(const char* name);
 
   bool contexts_fail_alone() const { return wanted_.contexts_fail_alone; }

@@ -151,7 +151,7 @@ void BlockTable::enqueue_unsynced(BlockId id, Block& block) {
   if (block.is_enqueued) return;
   block.is_enqueued = true;
   unsynced_.push_back(id);
-  // Blocks that have ended stay in the queue until they are its front. They are to be few.
+  // Blocks that have ended stay in the queue until they reach its front. Keep their number small.
   if (unsynced_.size() > 2 * size_ + 64)
     std::erase_if(unsynced_, [this](BlockId queued) { return find(queued) == nullptr; });
 }
@@ -307,8 +307,8 @@ void BlockTable::lose_gpu() {
   }
 }
 
-/// `is_on_host`: all of it. A step that was ordered behind a load writes tokens that the host's
-/// copy lacks: what has only that is no block any more.
+/// `is_on_host`: the host's copy is complete. A step that was ordered behind a load writes tokens
+/// that the host's copy lacks; if that is the only copy, the block is lost.
 void BlockTable::lose_gpu_copy(Block& block, bool is_on_host) {
   free_gpu_slot(block);
   if (!is_on_host) free_host_slot(block);

@@ -1,4 +1,4 @@
-// Copies by braid's library: over every link of the server (include/braid/braid.h).
+// Copies by braid's library, over every link of the server (include/braid/braid.h).
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace braid::kv {
 
-/// An engine, and the functions of braid.h that belong to it: those of the library that opened it.
+/// An engine, and the functions of braid.h in the library that opened it.
 struct BraidCalls {
   braid_engine* engine = nullptr;
   decltype(&braid_copy_batch) copy_batch = nullptr;
@@ -18,18 +18,18 @@ struct BraidCalls {
   decltype(&braid_last_cuda_error) last_cuda_error = nullptr;
 };
 
-/// By the functions that the program itself is linked with.
+/// Takes the functions of the library that this program is linked with.
 inline BraidCalls calls_of(braid_engine* engine) {
   return {engine, braid_copy_batch, braid_last_error, braid_last_cuda_error};
 }
 
 class BraidCopier final : public Copier {
  public:
-  /// The engine is the caller's, and outlives this.
+  /// The caller owns the engine, which outlives this.
   explicit BraidCopier(const BraidCalls& braid) : braid_(braid) {}
   Status copy(std::span<const library::Copy> copies, CUstream stream, Urgency urgency) override;
 
-  /// How the copies so far have travelled: over every link, or by the driver.
+  /// The bytes copied so far over every link, and by the driver.
   uint64_t accelerated_bytes() const { return accelerated_bytes_; }
   uint64_t native_bytes() const { return native_bytes_; }
 

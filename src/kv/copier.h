@@ -1,6 +1,6 @@
-// The seam between rotation and what moves its bytes: the driver's own batches, over the GPU's own
-// link (NativeCopier), or braid's, over every link (braid_copier.h). Rotation is the same code over
-// either.
+// The seam between rotation and the copying of its bytes: the driver's own batches over the GPU's
+// own link (NativeCopier), or braid's batches over every link (braid_copier.h). Rotation is the
+// same code with both.
 #pragma once
 
 #include <span>
@@ -13,7 +13,7 @@
 namespace braid::kv {
 
 enum class Urgency {
-  kBulk,   ///< nobody waits: eager write-through
+  kBulk,   ///< no request waits: eager write-through
   kUrgent  ///< a request waits for the blocks, or for their slots
 };
 
@@ -21,10 +21,10 @@ class Copier {
  public:
   virtual ~Copier() = default;
 
-  /// Puts all copies into `stream`, whole: afterwards nothing is left to do for the CPU. They have
-  /// no order among each other, and one end of each is pinned host memory. The stream's context is
-  /// current. Waits for nothing that cuMemcpyBatchAsync would not wait for. A failure may leave
-  /// some of them in the stream.
+  /// Puts all copies into `stream`; afterwards the CPU has nothing left to do for them. The copies
+  /// have no order among each other, and one end of each is pinned host memory. The stream's
+  /// context is current. Waits only where cuMemcpyBatchAsync would wait. After a failure some
+  /// copies may be in the stream.
   virtual Status copy(std::span<const library::Copy> copies, CUstream stream, Urgency urgency) = 0;
 };
 

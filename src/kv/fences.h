@@ -1,6 +1,6 @@
-// How far one stream has come: marks (marks.h) and the events that were recorded behind them.
+// How far one stream has come: marks (marks.h), and the events that were recorded behind them.
 //
-// Pure: what an event is, and whether it has passed, is the caller's. Not synchronised.
+// Pure: the caller knows what an event is, and whether it has passed. Not synchronised.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +17,12 @@ enum class EventState { kPending, kPassed, kFailed };
 template <typename Event>
 class Fences {
  public:
-  /// Everything up to `mark` is in the stream, and `event` behind it. Marks ascend. One that was
-  /// left out, since no event could be recorded, passes with the next.
+  /// All work up to `mark` is in the stream, and `event` is behind it. Marks ascend. A mark without
+  /// an event, since none could be recorded, passes with the next.
   void record(Mark mark, Event event) { pending_.emplace_back(mark, event); }
 
-  /// Asks `state_of(event)` of the oldest ones; `retire(event)` for each that has passed. False:
-  /// one has failed, and with it whatever came behind it.
+  /// Asks `state_of(event)` of the oldest events, and calls `retire(event)` for each that has
+  /// passed. False: an event has failed, and with it all later ones.
   template <typename StateOf, typename Retire>
   bool poll(const StateOf& state_of, const Retire& retire) {
     while (!pending_.empty()) {
@@ -40,15 +40,15 @@ class Fences {
   Mark passed() const { return passed_; }
   Mark recorded() const { return pending_.empty() ? passed_ : pending_.back().first; }
 
-  /// What a stream waits for so that it is behind `mark`, which has not passed. None: nothing has
-  /// been recorded behind it.
+  /// The event that a stream waits for to be behind `mark`, which has not passed. None if no event
+  /// has been recorded behind it.
   std::optional<Event> find(Mark mark) const {
     for (const auto& [recorded, event] : pending_)
       if (recorded >= mark) return event;
     return std::nullopt;
   }
 
-  /// `retire(event)` for all that are left.
+  /// Calls `retire(event)` for all that are left.
   template <typename Retire>
   void clear(const Retire& retire) {
     for (const auto& [mark, event] : pending_) retire(event);

@@ -16,7 +16,7 @@ namespace {
 
 constexpr uint64_t kHugePageBytes = 2 << 20;
 
-// Node of the host that is nearest to the current context's GPU; -1: unknown, or there is one only.
+// The host's node that is nearest to the current context's GPU; -1: unknown, or the only one.
 int nearest_node(const cuda::Driver& driver) {
   CUdevice device = 0;
   int node = -1;
@@ -26,7 +26,7 @@ int nearest_node(const cuda::Driver& driver) {
   return node;
 }
 
-// Where pages come to lie when they are touched. A node without room is not insisted on.
+// Prefers a node for pages that are not touched yet. Other nodes are used if it has no room.
 void prefer_node(void* first, uint64_t size_bytes, int node) {
   constexpr unsigned kWordBits = 64;
   std::array<uint64_t, 16> nodes{};

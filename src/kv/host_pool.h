@@ -1,8 +1,8 @@
 // The host's side of one GPU's cache: one pinned arena, slot after slot, block-first (layout.h).
 //
-// Pages are huge where the system has them, near the GPU where the server has several NUMA nodes,
-// and the parent's after a fork. Pinning takes tens of milliseconds a gigabyte: open it beside
-// other work, once. Sizes are bytes.
+// Pages are huge where the system has them, and near the GPU where the server has several NUMA
+// nodes. After a fork they stay with the parent. Pinning takes tens of milliseconds a gigabyte:
+// open the pool once, in parallel with other work. Sizes are bytes.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +15,10 @@ namespace braid::kv {
 
 class HostPool {
  public:
-  /// In the current context, for all GPUs; near the current context's. Whether the host has so much
-  /// is the caller's to ask (host_memory.h).
+  /// Pins memory in the current context, for all GPUs, near the current context's GPU. The caller
+  /// asks first whether the host has so much (host_memory.h).
   static Result<std::unique_ptr<HostPool>> open(const cuda::Driver& driver, uint64_t size_bytes);
-  /// In the context that it was opened in, once nothing copies to or from it.
+  /// Call it in the context that opened the pool, once no copy uses the pool.
   ~HostPool();
   HostPool(const HostPool&) = delete;
   HostPool& operator=(const HostPool&) = delete;

@@ -1,4 +1,4 @@
-// Where the bytes of a block lie: on the host always block-first, one range a block; on a GPU as
+// Where the bytes of a block lie. On the host: always block-first, one range a block. On a GPU: as
 // the engine keeps them, block-first or layer-first. SuperInfer section 4.3.1 (figure 11) and 4.3.2
 // (figure 14).
 //
@@ -13,7 +13,7 @@
 
 namespace braid::kv {
 
-/// A model's KV cache, of one GPU: with tensor parallelism `kv_heads` is the GPU's share.
+/// The KV cache of a model on one GPU: with tensor parallelism `kv_heads` is the GPU's share.
 struct ModelShape {
   uint32_t layers = 0;
   uint32_t kv_heads = 0;
@@ -39,22 +39,23 @@ struct Segment {
 
 class Layout {
  public:
-  /// The cache of `gpu_slots` blocks. Fails, naming the field, for a shape without bytes or one
-  /// whose cache leaves the address space.
+  /// The layout of a cache of `gpu_slots` blocks. Fails, naming the field, if the shape has no
+  /// bytes or its cache exceeds the address space.
   static Result<Layout> of(const ModelShape& shape, GpuOrder order, uint32_t gpu_slots);
-  /// As an engine keeps its cache: any segments, whose host offsets follow from their sizes. Fails
-  /// for none, and for segments of no bytes, whose blocks overlap, or that leave the address space.
+  /// The layout of an engine's own cache: any segments; their host offsets follow from their sizes.
+  /// Fails for an empty list, and for segments of 0 bytes, with overlapping blocks, or beyond the
+  /// address space.
   static Result<Layout> of(std::vector<Segment> segments);
 
   const std::vector<Segment>& segments() const { return segments_; }
-  /// An error names the slots of which there are more than the address space has room for. Sizes of
-  /// so many slots are asked for only where there is none.
+  /// Fails, naming the slots, if there are more of them than the address space can hold. Check
+  /// before asking for the size of so many slots.
   Status check(uint32_t gpu_slots, uint32_t host_slots) const;
-  /// Of one block, all layers.
+  /// Bytes of one block, all layers.
   uint64_t block_bytes() const { return block_bytes_; }
-  /// From one slot of the host's arena to the next: whole multiples of 256.
+  /// The distance between two slots of the host's arena: a multiple of 256.
   uint64_t host_stride_bytes() const { return host_stride_bytes_; }
-  /// The GPU's cache, from its beginning to the end of slot `gpu_slots` - 1.
+  /// Bytes of the GPU's cache, from its beginning to the end of slot `gpu_slots` - 1.
   uint64_t gpu_bytes(uint32_t gpu_slots) const;
   uint64_t host_bytes(uint32_t host_slots) const { return host_stride_bytes_ * host_slots; }
 
@@ -66,7 +67,7 @@ class Layout {
   uint64_t host_stride_bytes_ = 0;
 };
 
-/// The models of the paper's evaluation (section 5.1); none by another name.
+/// A model of the paper's evaluation (section 5.1) by name; null for any other name.
 const ModelShape* find_model(const std::string& name);
 /// "Llama-3-8B, Qwen2.5-32B, Mixtral-8x7B".
 std::string model_names();

@@ -1,8 +1,8 @@
-// How far things have come, as three counts: steps of the model, copies from the GPU, copies to it.
-// A Marks is a point in time of all three; with one, a slot says after what it may be used again.
+// Progress as three counts: steps of the model, copies from the GPU, copies to it. A Marks is a
+// point in the progress of all three; a slot names the Marks after which it may be used again.
 //
-// A mark is the number of a step or of a batch of copies, from 1 on, in the order in which they are
-// put into their stream; 0 is before all of them. Plain values; std only.
+// A mark is the number of a step or of a batch of copies, from 1 on, in the order of their stream;
+// 0 is before all of them. Plain values; std only.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ struct Marks {
 
   bool operator==(const Marks&) const = default;
 
-  /// All that `other` waits for has happened by now.
+  /// All work that `other` waits for has happened by now.
   bool covers(const Marks& other) const {
     return step >= other.step && down >= other.down && up >= other.up;
   }

@@ -80,7 +80,7 @@ Status Rank::prepare(uint32_t host_slots) {
 
 Rank::~Rank() {
   const cuda::ScopedContext scope(driver_, options_.context);
-  if (scope.status() != CUDA_SUCCESS) return;  // the context is gone, and all in it
+  if (scope.status() != CUDA_SUCCESS) return;  // the context is gone, with everything in it
   synchronize();
   for (const CUstream stream : {down_, up_})
     if (stream != nullptr) driver_.cuStreamDestroy(stream);
@@ -166,7 +166,7 @@ Status Rank::copy(Direction direction, Mark mark, const Marks& after,
   list_copies(direction, blocks);
   Status copied = order(stream, after);
   if (copied.ok()) copied = copier.copy(copies_, stream, urgency);
-  // Whatever has failed, the mark stands behind what is in the stream.
+  // Even after a failure, the mark stands behind the copies that are in the stream.
   const Status recorded = record(direction == Direction::kDown ? downs_ : ups_, stream, mark);
   return copied.ok() ? recorded : copied;
 }
@@ -181,7 +181,7 @@ Status Rank::poll(Marks& passed) {
     return EventState::kFailed;
   };
   const auto retire = [this](CUevent event) { events_.push_back(event); };
-  // What could not be recorded is recorded now: its mark must pass.
+  // A mark that could not be recorded is recorded now, so that it passes.
   if (downs_.recorded() < down_mark_) (void)record(downs_, down_, down_mark_);
   if (ups_.recorded() < up_mark_) (void)record(ups_, up_, up_mark_);
   for (Fences<CUevent>* fences : {&steps_, &downs_, &ups_})

@@ -1,8 +1,8 @@
 // One GPU of a tensor-parallel group: its cache, its share of the host's memory, two streams for
-// copies (one a direction), and events that say how far these and its compute stream have come.
+// copies (one a direction), and events that tell the progress of these and of the compute stream.
 //
-// All that is done here is enqueued; nothing waits but closing. Errors are Status; a driver that
-// reports an error of earlier work has lost the context: `poll` says so, for good.
+// All work here is enqueued; only closing waits. Errors are Status. If the driver reports an error
+// of earlier work, the context is lost: `poll` says so from then on.
 #pragma once
 
 #include <cstdint>
@@ -21,10 +21,10 @@ namespace braid::kv {
 
 enum class Direction { kDown, kUp };
 
-/// What the caller gives of each GPU. All is the caller's, and outlives the engine.
+/// The caller's parts of each GPU. The caller owns them, and they outlive the engine.
 struct RankOptions {
   CUcontext context = nullptr;
-  CUdeviceptr cache = 0;       ///< as the layout says
+  CUdeviceptr cache = 0;       ///< as the layout describes it
   CUstream compute = nullptr;  ///< the steps' stream; not a legacy default stream
 };
 
@@ -46,21 +46,21 @@ class Rank {
   Rank(const Rank&) = delete;
   Rank& operator=(const Rank&) = delete;
 
-  /// The compute stream has all of the step.
+  /// Call it when the compute stream has all of the step.
   Status record_step(Mark step) { return record(steps_, options_.compute, step); }
-  /// Puts the blocks of batch `mark` into the direction's stream, behind `after`. The mark passes
-  /// also if that fails, once what was put there has ended.
+  /// Puts the blocks of batch `mark` into the direction's stream, behind `after`. If that fails,
+  /// the mark still passes, once the copies that were enqueued have ended.
   Status copy(Direction direction, Mark mark, const Marks& after, std::span<const SlotPair> blocks,
               Copier& copier, Urgency urgency);
-  /// What the compute stream gets from now on comes behind `after`.
+  /// Orders all later work of the compute stream behind `after`.
   Status order_compute(const Marks& after) {
     return order(options_.compute, {.down = after.down, .up = after.up});
   }
 
-  /// Until what is in its two streams has ended.
+  /// Waits until the work in its two streams has ended.
   void synchronize();
 
-  /// How far the GPU has come. Not ok: its context has failed.
+  /// Tells how far the GPU has come. Fails if its context has failed.
   Status poll(Marks& passed);
 
   std::byte* host_block(Slot slot) const {
@@ -92,7 +92,7 @@ class Rank {
   Fences<CUevent> ups_;
   Mark down_mark_ = 0;  // the latest batch of each direction, recorded or not
   Mark up_mark_ = 0;
-  std::vector<CUevent> events_;  // that nothing waits for
+  std::vector<CUevent> events_;  // spare events
   std::vector<library::Copy> copies_;
 };
 

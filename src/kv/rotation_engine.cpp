@@ -9,7 +9,7 @@
 namespace braid::kv {
 namespace {
 
-// So many blocks ahead, what the table has of one is on its way from memory in time.
+// How many blocks ahead to prefetch, so that a block's entry arrives from memory in time.
 constexpr size_t kPrefetchDistance = 12;
 
 void prefetch_ahead(const BlockTable& table, std::span<const BlockId> ids, size_t at) {
@@ -95,7 +95,7 @@ Submitted RotationEngine::submit(const Plan& plan, const Budget& budget) {
   }
   evict(plan, budget, submitted);
   load(plan, budget, submitted);
-  // Nobody waits for it: after a failure it may come next time.
+  // Write-through is not urgent: after a failure it may wait for the next call.
   if (plan.writes_through && submitted.failure.ok()) write_through(budget, submitted);
   return submitted;
 }
@@ -171,8 +171,8 @@ void RotationEngine::write_through(const Budget& budget, Submitted& submitted) {
 
 // ---- Up ----
 
-// Free slots first, in a batch that waits for nothing. Then those that are fenced, behind what may
-// still touch them.
+// Takes free slots first, in a batch that waits for nothing. Then fenced slots, behind the work
+// that may still touch them.
 void RotationEngine::load(const Plan& plan, const Budget& budget, Submitted& submitted) {
   Batch batch = new_batch(Direction::kUp);
   for (size_t i = 0; i < plan.load.size(); ++i) {
@@ -240,7 +240,7 @@ void RotationEngine::end(const Batch& batch, bool ok) {
     const BlockId id = batch.blocks[i];
     prefetch_ahead(table_, batch.blocks, i);
     const Refusal refusal = is_down ? table_.end_sync(id, ok) : table_.end_load(id, ok);
-    // A block that was released meanwhile is nobody's concern.
+    // Do not report a block that was released meanwhile.
     if (refusal == Refusal::kNone && ok) (is_down ? report_.synced : report_.loaded).push_back(id);
   }
 }

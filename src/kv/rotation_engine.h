@@ -1,31 +1,32 @@
 // KV caches that rotate between GPUs and host memory: the block table (start at block_table.h), and
-// copies that follow it. SuperInfer section 4.3.2, DuplexKV.
+// the copies that follow it. SuperInfer section 4.3.2, DuplexKV.
 //
 // A step of the model, as the engine that owns the cache does it:
 //
-//   report = rotation.poll();          // what has landed, which slots are free again
-//   end_use, release, begin_use ...    // what the scheduler has decided
+//   report = rotation.poll();          // copies that have landed; slots become free
+//   end_use, release, begin_use ...    // the scheduler's decisions
 //   rotation.submit(plan, budget);     // blocks leave and come; sealed ones are written through
 //   rotation.begin_step();
 //   create, reopen, seal ...           // blocks that this step writes
 //   (the step's kernels go into the compute stream)
 //   rotation.end_step();
 //
-// Copies down and up stand in two streams of each GPU and run at the same time. Nothing here waits
-// for the GPU: what must come after a step, or after another copy, is ordered by events. The
-// compute stream waits only for loads that are enqueued whole, from pinned memory
-// (Landing::kOrdered).
+// Copies down and up are in two streams of each GPU and run at the same time. No call here waits
+// for the GPU: events order work behind a step or behind another copy. The compute stream waits
+// only for loads that are enqueued whole, from pinned memory (Landing::kOrdered).
 //
-// Failure: a copy that is refused leaves each block where its good bytes are: sealed on the way
-// down, host only on the way up; `submit` says so, and it may be tried again. A GPU whose context
-// has failed (`poll`) is the end of the whole group's: what the host has is host only, all else is
-// lost, and the engine copies nothing any more. No block changes unseen, no slot is used early.
+// Failure: if a copy is refused, each block stays where its good bytes are: sealed on the way down,
+// host only on the way up. `submit` returns the failure, and may be tried again. If a GPU's context
+// fails, `poll` says so, and the whole group ends: blocks with a host copy are host only, all
+// others are lost, and the engine copies nothing any more. Every change of a block is reported, and
+// no slot is used early.
 //
-// Tensor parallelism: the ranks of one group move the same blocks by one decision; what fails on
-// one has failed for all.
+// Tensor parallelism: the ranks of one group move the same blocks by one decision. A failure on one
+// rank is a failure of all.
 //
-// Ownership: contexts, caches and compute streams are the caller's and outlive the engine. Threads:
-// one at a time. Errors: Status; Refusal for single blocks. Sizes are bytes, of all ranks together.
+// Ownership: the caller owns contexts, caches and compute streams, which outlive the engine.
+// Threads: one at a time. Errors: Status; Refusal for single blocks. Sizes are bytes, of all ranks
+// together.
 #pragma once
 
 #include <cstdint>
@@ -54,15 +55,15 @@ struct RotationOptions {
   std::optional<uint64_t> host_limit_bytes = {};
 };
 
-/// What is to move between two steps. Order is precedence.
+/// The moves between two steps. Earlier blocks of a list go first.
 struct Plan {
   /// Blocks without users that leave the GPU: synced ones at once, sealed ones by a copy. Blocks
-  /// that are gone from it already are passed over, and so are those that others still use.
+  /// that have left already, or that others still use, are skipped.
   std::span<const BlockId> evict = {};
-  /// Blocks that are host only and come back. Those that are not are passed over.
+  /// Host only blocks that come back. Others are skipped.
   std::span<const BlockId> load = {};
   Landing landing = Landing::kOrdered;
-  bool writes_through = true;  ///< sealed blocks are copied with what is left of the budget
+  bool writes_through = true;  ///< sealed blocks are copied with the rest of the budget
 };
 
 /// Bytes that `submit` may put under way, of all ranks together.
@@ -71,22 +72,23 @@ struct Budget {
   uint64_t up_bytes = std::numeric_limits<uint64_t>::max();
 };
 
-/// What became of a plan. What is not listed as refused or left over is done, or under way.
+/// The result of a plan. Blocks that are neither refused nor left over are done, or under way.
 struct Submitted {
   uint64_t down_bytes = 0;
   uint64_t up_bytes = 0;
-  size_t evictions_left = 0;  ///< sealed ones: no budget
-  size_t loads_left = 0;      ///< the last ones of the plan: no budget, or no slot of the GPU
-  /// Blocks of the plan whose state did not allow it, or for which there was no slot of the host.
+  size_t evictions_left = 0;  ///< sealed blocks left because of the budget
+  size_t loads_left = 0;      ///< the last ones of the plan, left because of the budget or GPU
+                              ///< slots
+  /// Blocks of the plan that are in the wrong state, or for which the host has no slot.
   std::vector<std::pair<BlockId, Refusal>> refused;
-  Status failure;  ///< of a copy: its blocks are where they were
+  Status failure;  ///< of a copy: its blocks stay where they were
 };
 
-/// What has happened since the last poll.
+/// The changes since the last poll.
 struct Report {
   std::vector<BlockId> synced;  ///< both sides are equal; or host only, if it was leaving
   std::vector<BlockId> loaded;
-  Status failure;  ///< the group's end: see above
+  Status failure;  ///< the end of the group: see above
 };
 
 class RotationEngine {
@@ -94,8 +96,7 @@ class RotationEngine {
   struct Created {
     BlockId id{};
     Refusal refusal = Refusal::kNone;
-    Status
-        failure{};  ///< of the driver's, which did not order the compute stream; or the group's end
+    Status failure{};  ///< the driver could not order the compute stream; or the group's end
     bool ok() const { return refusal == Refusal::kNone && failure.ok(); }
   };
 
@@ -105,7 +106,7 @@ class RotationEngine {
     bool ok() const { return refusal == Refusal::kNone && failure.ok(); }
   };
 
-  /// Pins the host's pools, of `slots.host` blocks a rank: tens of milliseconds a gigabyte.
+  /// Pins the host's pools, of `slots.host` blocks a rank: takes tens of milliseconds a gigabyte.
   static Result<std::unique_ptr<RotationEngine>> open(const cuda::Driver& driver,
                                                       RotationOptions options,
                                                       std::unique_ptr<Copier> copier);
@@ -113,30 +114,30 @@ class RotationEngine {
   const BlockTable& table() const { return table_; }
   const Layout& layout() const { return layout_; }
 
-  /// The table's own; see block_table.h. `create` may take a slot that steps and copies which are
-  /// enqueued still use: the compute stream is then ordered behind them.
+  /// Same as the table's operations; see block_table.h. `create` may take a slot that enqueued
+  /// steps and copies still use: it orders the compute stream behind them.
   Created create();
   Refusal add_reference(BlockId id) { return table_.add_reference(id); }
   Refusal release(BlockId id) { return table_.release(id); }
   Refusal begin_use(BlockId id) { return table_.begin_use(id); }
   Refusal end_use(BlockId id) { return table_.end_use(id); }
   Refusal seal(BlockId id) { return table_.seal(id); }
-  /// Also orders the compute stream behind a copy of it that has failed, and may still read it.
+  /// Also orders the compute stream behind a failed copy of the block, which may still read it.
   Reopened reopen(BlockId id);
   Refusal drop_host(BlockId id) { return table_.drop_host(id); }
   Refusal lose(BlockId id) { return table_.lose(id); }
 
   Mark begin_step() { return table_.begin_step(); }
-  /// All of the step is in the compute streams. After a failure, say it again: until then nothing
-  /// that the step wrote is copied.
+  /// Call it when all of the step is in the compute streams. After a failure, call it again: until
+  /// it succeeds, no block that the step wrote is copied.
   Status end_step();
 
-  /// Never blocks. What fails is in the answer.
+  /// Never blocks. The answer holds failures.
   Submitted submit(const Plan& plan, const Budget& budget = {});
-  /// Until the next poll. Never blocks.
+  /// Valid until the next poll. Never blocks.
   const Report& poll();
 
-  /// Until every copy that is under way has ended: for shutting down, and for measuring.
+  /// Waits until every copy under way has ended: for shutting down, and for measuring.
   void wait();
   const Report& drain() {
     wait();
@@ -179,7 +180,7 @@ class RotationEngine {
   Mark down_mark_ = 0;
   Mark up_mark_ = 0;
   std::deque<Batch> under_way_;
-  std::vector<Batch> spare_;  // ended ones, for the room in their lists
+  std::vector<Batch> spare_;  // ended batches, reused for the room in their lists
   Report report_;
   Status failure_;
 };

@@ -1,5 +1,5 @@
-// The slots of one side, GPU or host: each is free, owned by one block, or fenced: nobody's, while
-// something that was put into a stream before may still read or write it.
+// The slots of one side, GPU or host. A slot is free, owned by one block, or fenced: no block owns
+// it, but work that was enqueued before may still read or write it.
 //
 // A fenced slot becomes free when its marks have passed (`pass`). Free slots are taken lowest
 // first, so that blocks which move together lie together. Pure; one thread at a time.
@@ -20,19 +20,19 @@ class SlotPool {
  public:
   struct Taken {
     Slot slot;
-    Marks after;  ///< of a fenced slot: what is done there must come after these
+    Marks after;  ///< of a fenced slot: its next use must come after these
   };
 
   explicit SlotPool(uint32_t count);
 
-  /// A free slot; if there is none, the one that was fenced first of those whose marks `behind`
-  /// covers. Whoever takes such a slot orders its stream behind them.
+  /// Takes a free slot, or else the first fenced one whose marks `behind` covers. The caller orders
+  /// its stream behind these marks.
   std::optional<Taken> take(const Marks& behind = {});
-  /// Nobody's from now on, and free once `after` has passed.
+  /// Fences a slot; it becomes free once `after` has passed.
   void give_back(Slot slot, const Marks& after);
-  /// `passed` has happened.
+  /// `passed` has happened: fenced slots whose marks have passed become free.
   void pass(const Marks& passed);
-  /// Nothing touches fenced slots any more, whatever has passed.
+  /// Frees all fenced slots: no work touches them any more.
   void free_fenced();
 
   uint32_t size() const { return size_; }

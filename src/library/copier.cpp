@@ -166,7 +166,7 @@ Error Copier::carry(const CopyCall& order, const Route& route, std::span<const S
   if (is_linear && engine != nullptr) {
     outcome = offer(*engine, batch, order);
     // A context that is new since the engine opened: its first copy makes it known.
-    if (outcome == Verdict::kForeignContext && backend_->add_context(route.context).ok())
+    if (outcome == Verdict::kForeignContext && add_context_of(order.stream, route))
       outcome = offer(*engine, batch, order);
     if (!is_carried(outcome)) staged = stage(*engine, batch, outcome, order);
     if (staged) outcome = staged->outcome;
@@ -188,6 +188,14 @@ Error Copier::carry(const CopyCall& order, const Route& route, std::span<const S
   if (result != CUDA_SUCCESS) return Error::from(driver_.check(result, "a copy"), BRAID_ERROR_CUDA);
   add(outcome, size_bytes, call_outcome);
   return Error::none();
+}
+
+// Not those of other GPUs: to load code there might wait for what their streams wait for.
+bool Copier::add_context_of(CUstream stream, const Route& route) {
+  CUcontext context = nullptr;
+  return driver_.cuStreamGetCtx(stream, &context) == CUDA_SUCCESS && context != nullptr &&
+         (route.context == nullptr || route.context == context) &&
+         backend_->add_context(context).ok();
 }
 
 Outcome Copier::offer(Engine& engine, const Batch& batch, const CopyCall& order) const {

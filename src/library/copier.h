@@ -78,6 +78,7 @@ class Copier {
               const Native& native, CallOutcome& call_outcome);
   Error copy_group(Copies group, const Route& route, const CopyCall& order, Scratch& scratch,
                    CallOutcome& call_outcome);
+  bool add_context_of(CUstream stream, const Route& route);
   multipath::Outcome offer(multipath::Engine& engine, const multipath::Batch& batch,
                            const CopyCall& order) const;
   std::optional<multipath::Staged> stage(multipath::Engine& engine, const multipath::Batch& batch,

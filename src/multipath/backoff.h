@@ -1,7 +1,7 @@
-// How long something is left alone that was found in the way: twice as long each time that it is
-// found soon after it was tried again, and as at first when it has been out of the way for long.
+// How long to leave an obstacle alone. The time doubles each time that the obstacle is found again
+// soon after a retry. It returns to the first length after a long time without the obstacle.
 //
-// Threads: any; nothing locks. An update that is lost does no harm.
+// Threads: any; nothing locks. A lost update does no harm.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@ class Backoff {
  public:
   static constexpr uint64_t kFirstNs = 2'000'000'000;
   static constexpr uint64_t kMostNs = 16 * kFirstNs;
-  /// Found after so many times the last length, it is new again.
+  /// After so many times the last length, the obstacle counts as new.
   static constexpr uint64_t kSoon = 8;
 
   bool is_active(uint64_t now_ns) const { return now_ns < until_ns_; }

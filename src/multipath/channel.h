@@ -1,10 +1,11 @@
-// A channel: a stream of braid's on a relay, with a word of host memory that says how far the
-// stream has come and, if it carries copies, a buffer that staged ones pass through. A transfer has
-// the channels it uses for itself, as long as it is under way: what is held back in one channel
-// holds back nobody else. Only later transfers of the same stream of the program, which come after
-// it anyway, may stand behind it.
+// A channel: a stream of braid's on a relay, with a word of host memory that tells how far the
+// stream has come, and, for copies, a buffer that staged bytes pass through. A transfer has its
+// channels for itself while it is under way, so a blocked channel blocks no other transfer. Only
+// later transfers of the same stream of the program may stand behind it in the channel: they come
+// after it anyway.
 //
-// Not thread-safe: the relay's lock guards it, and whoever has taken it (relay.h) uses it alone.
+// Not thread-safe: the relay's lock guards a channel; the thread that has acquired it (relay.h)
+// uses it alone.
 #pragma once
 
 #include <atomic>
@@ -21,23 +22,23 @@ inline constexpr size_t kChannelsOfRelay = 2;
 struct Channel {
   int gpu = -1;  ///< the relay, a CUDA ordinal
   CUstream stream = nullptr;
-  CUdeviceptr buffer = 0;      ///< 0: for kernels alone
+  CUdeviceptr buffer = 0;      ///< 0: the channel carries kernels alone
   CUevent end = nullptr;       ///< for the gate of last resort (gate.cpp)
   uint32_t* landed = nullptr;  ///< the stream writes `issued` here behind each transfer
-  uint32_t issued = 0;         ///< what it will read when all has landed
-  uint32_t pending_ops = 0;    ///< at most so many operations stand in the stream
-  StreamKey user;              ///< whose transfer it carried last
+  uint32_t issued = 0;         ///< the value of the word when everything has landed
+  uint32_t pending_ops = 0;    ///< upper bound of the operations in the stream
+  StreamKey user;              ///< the stream of the last transfer
   bool is_acquired = false;    ///< a thread is putting work into it
 
   CUdeviceptr landed_address() const { return reinterpret_cast<CUdeviceptr>(landed); }
 
-  /// Cyclic: the count wraps.
+  /// The count wraps, so the comparison is cyclic.
   static bool has_reached(const uint32_t* word, uint32_t wanted) {
     const uint32_t seen =
         std::atomic_ref<uint32_t>(*const_cast<uint32_t*>(word)).load(std::memory_order_acquire);
     return static_cast<int32_t>(seen - wanted) >= 0;
   }
-  /// Of one that is not taken.
+  /// True if nothing is under way. For a channel that is not acquired.
   bool is_idle() const { return has_reached(landed, issued); }
 };
 

@@ -1,7 +1,7 @@
-// What the addresses of a copy are, asked of the driver. A contiguous copy takes under a quarter of
-// a microsecond. Of a batch, each allocation costs a question, however many segments lie in it
-// (extent_cache.h). Where access is granted GPU by GPU, each mapping and each pool costs a
-// question more for every relay. Allocates nothing.
+// Asks the driver what memory the addresses of a copy name. A contiguous copy takes under a quarter
+// of a microsecond. A batch costs one question for each allocation, however many segments lie in it
+// (extent_cache.h). Where access is granted GPU by GPU, each mapping and each pool costs one more
+// question for every relay. Allocates nothing.
 #pragma once
 
 #include <optional>
@@ -15,13 +15,13 @@ namespace braid::multipath {
 
 struct Classification {
   Verdict verdict = Verdict::kAccelerated;  ///< kAccelerated: both ends can be carried
-  CUcontext context = nullptr;  ///< that plain device memory belongs to; null: no such memory
-  int gpu = -1;                 ///< that the device memory lies on, its CUDA ordinal
-  GpuSet allowed = kEveryGpu;   ///< may touch all of the device memory; of `relays` and `gpu`
-  bool is_plain = false;  ///< some of it is cuMemAlloc's, which relays' copy engines do not reach
+  CUcontext context = nullptr;  ///< the context of plain device memory; null: there is none
+  int gpu = -1;                 ///< the GPU of the device memory, a CUDA ordinal
+  GpuSet allowed = kEveryGpu;   ///< those of `relays` and `gpu` that may touch all device memory
+  bool is_plain = false;  ///< some of it is cuMemAlloc's, out of reach of relays' copy engines
 };
 
-/// The two ends of a copy between unified addresses, and what the driver said of them.
+/// The two ends of a copy between unified addresses, with the driver's answers.
 struct CopyPointers {
   Direction direction = Direction::kHostToDevice;
   CUdeviceptr device_address = 0;
@@ -30,20 +30,21 @@ struct CopyPointers {
   HostFacts host;
 };
 
-/// Nothing when the copy is not between host memory and a GPU.
+/// Empty if the copy is not between host memory and a GPU.
 std::optional<CopyPointers> query_pointers(const cuda::Driver& driver, CUdeviceptr to,
                                            CUdeviceptr from);
 
-/// kPageable when a host end does not begin in pinned memory. kNotLinear when it leaves the pinned
-/// allocation or registration that it begins in; when a device end is neither wholly inside one
-/// allocation of plain device memory, nor of pools or mappings that its own GPU may touch (managed
-/// and imported memory are neither); and when a host end that is copied to is registered as
-/// read-only. All device ends must lie on one GPU, and the plain ones in one context
-/// (kForeignContext).
+/// The verdicts:
+/// - kPageable: a host end does not begin in pinned memory.
+/// - kNotLinear: a host end leaves the pinned allocation or registration in which it begins. Or a
+///   host end that is copied to is registered as read-only. Or a device end is neither wholly in
+///   one allocation of plain device memory, nor in pools or mappings that its own GPU may touch.
+///   (Managed and imported memory are neither.)
+/// - kForeignContext: device ends lie on several GPUs, or plain ones in several contexts.
 Classification classify(const cuda::Driver& driver, const Batch& batch, GpuSet relays);
 
-/// Host memory that begins pageable at one end, and at the other device memory of any kind but
-/// managed: the driver, and not braid, decides who may reach it.
+/// True if one end is host memory that begins pageable, and the other device memory of any kind
+/// except managed. The driver, not braid, decides which GPUs may reach that memory.
 bool is_pageable_copy(const cuda::Driver& driver, const Segment& segment);
 
 }  // namespace braid::multipath

@@ -1,10 +1,10 @@
-// The copy-engine mover: a contiguous copy as a few copies of the driver's, on the target's link
-// and on relays' links at once, all enqueued before the call returns (copy_split.h). It spends no
-// SM time anywhere, and what carries the target's own share is the copy that the program asked for.
+// The copy-engine mover: makes a contiguous copy by a few copies of the driver, on the target's
+// link and on relays' links at once. All are enqueued before the call returns (copy_split.h). It
+// uses no SM time. The copy that the program asked for carries the target's own share.
 //
-// The order of the calls is what makes a refusal harmless: the program's stream says first that it
-// has come so far; what a relay does not take goes over the direct path; and last the stream waits
-// for the relays.
+// The order of the calls makes a refusal harmless. First the program's stream signals that it has
+// come so far. Then bytes that a relay refuses go over the direct path. Last, the stream waits for
+// the relays.
 #pragma once
 
 #include <optional>
@@ -25,12 +25,12 @@ struct CopyEngineJob {
   CUstream stream = nullptr;  ///< the program's
   bool is_staged = true;
   CopySplit plan;
-  double native_us = 0;               ///< what the copy would take over the target's own link
+  double native_us = 0;               ///< the time of the whole copy over the target's own link
   std::span<const RelayPath> relays;  ///< in the order of the plan's shares
 };
 
-/// Enqueues the whole copy: kAccelerated; kDriverError with nothing enqueued that moves bytes; or
-/// kFailed, when the driver refuses in the end what it must not refuse.
+/// Enqueues the whole copy: kAccelerated. kDriverError: nothing that moves bytes was enqueued.
+/// kFailed: the driver has refused one of the last steps, which may not fail.
 Enqueued enqueue_copies(const cuda::Driver& driver, const CopyEngineJob& job, TransferState& state);
 
 }  // namespace braid::multipath

@@ -1,6 +1,6 @@
-// The file in which `braid tune` keeps what copies cost on a server, in the user's cache folder. It
-// is read once, when an engine opens. A server is known by its GPUs and its driver, so a folder
-// that several servers share holds a file for each.
+// The file in which `braid tune` keeps the costs of copies on a server, in the user's cache folder.
+// It is read once, when an engine opens. A server is identified by its GPUs and its driver; a
+// folder that several servers share holds a file for each.
 //
 // Threads: any. Reading and writing allocate and block; errors name the file and the remedy.
 #pragma once
@@ -19,7 +19,7 @@ namespace braid::multipath {
 /// names, memory and bus addresses and of the driver's version.
 Result<std::string> server_key(const cuda::Driver& driver);
 
-/// The bounds of a file's figures. Beyond them, slices would be endless or have no bytes.
+/// The bound of a file's figures. Beyond it, slices would be endless or have no bytes.
 inline constexpr double kMostCost = 1e10;
 inline constexpr double kLeastRate = 0.1;
 
@@ -32,22 +32,22 @@ struct CostFile {
 /// Fails when the file cannot be read, is malformed, or lacks a parameter.
 Result<CostFile> read_cost_file(const std::string& path);
 
-/// Replaces the file as a whole: who reads meanwhile sees the old one or the new.
+/// Replaces the file atomically: a reader sees the old file or the new one.
 Status write_cost_file(const std::string& path, const CostFile& file);
 
-/// Where the options say that the file is; empty: nowhere. It need not exist.
+/// The path of the file by the options; empty if there is none. The file need not exist.
 std::string cost_file_path(const Options& options, const std::string& server);
 
-/// The costs that an engine goes by, and where they are from.
+/// The costs that an engine uses, and their source.
 struct LoadedCosts {
   CostModel costs = default_costs();
   std::string path;           ///< empty: the defaults
   int64_t measured_at_s = 0;  ///< of the file
-  Status problem;             ///< why a file that is there is not used
+  Status problem;             ///< the reason why an existing file is not used
 };
 
-/// The server's own file if it is there, else the defaults. A file that the user has named must be
-/// there.
+/// Reads the server's own file; if there is none, uses the defaults. A file that the user has named
+/// must exist.
 LoadedCosts load_costs(const cuda::Driver& driver, const Options& options);
 
 }  // namespace braid::multipath

@@ -1,5 +1,5 @@
-// What copies cost on a server, and the way and number of paths that follow from it. Pure: no
-// driver, no clock, no state, and it allocates nothing.
+// The costs of copies on a server, and the choice of mover and number of paths that follows from
+// them. Pure: no driver, no clock, no state; it allocates nothing.
 //
 // The goal is that no copy is slower than it would be natively: a way other than the native copy
 // must be expected to take at most kWorthwhile of the native copy's time. The formulas are straight
@@ -37,13 +37,13 @@ struct PlanRequest {
   uint64_t size_bytes = 0;
   uint64_t segments = 1;  ///< 1: a linear copy
   int paths = 1;          ///< available, the direct one included
-  int far_relays = 0;     ///< the last so many of them: of another socket than the target
-  bool is_cold = false;   ///< nothing has been asked for kColdAfterNs
+  int far_relays = 0;     ///< how many of the last relays are on another socket than the target
+  bool is_cold = false;   ///< no copy was requested for kColdAfterNs
   bool kernels_blocked =
-      false;  ///< a kernel whose turn has come does not begin: the program holds every SM
+      false;              ///< a kernel does not begin in its turn: the program holds every SM
   bool is_staged = true;  ///< copy engines reach the memory through buffers only (copy_split.h)
-  Mover mover = Mover::kKernel;        ///< that may carry it; kNative: none
-  uint64_t asked_threshold_bytes = 0;  ///< the user's word, see plan(); 0: none
+  Mover mover = Mover::kKernel;        ///< the mover that may carry it; kNative: none
+  uint64_t asked_threshold_bytes = 0;  ///< the user's threshold, see plan(); 0: none
 };
 
 struct Plan {
@@ -55,22 +55,22 @@ struct Plan {
   double expected_us() const { return forecast.expected_us[static_cast<size_t>(mover)]; }
 };
 
-/// The request's mover, if it is worthwhile. With a threshold of the user's, smaller copies are
-/// native, and the others are not: the model then only chooses the number of paths.
+/// The request's mover, if it is worthwhile. If the user has set a threshold, smaller copies are
+/// native and all others are not: the model then only chooses the number of paths.
 Plan plan(const CostModel& costs, const PlanRequest& request);
 
-/// What `mover` is expected to take over at most `request.paths` paths; `paths` says how many take
-/// part: those that still find bytes by the time they have begun.
+/// The expected time of `mover` over at most `request.paths` paths. `paths` is the number that take
+/// part: those that find bytes left by the time they begin.
 double expected_us(const CostModel& costs, Mover mover, const PlanRequest& request, int& paths);
 
-/// How late bytes are that pass at the ceiling, since paths begin one after the other until enough
-/// of them fill it.
+/// The delay of bytes at the ceiling rate: paths begin one after the other until enough of them
+/// fill it.
 double kernel_late_us(const DirectionCosts& costs, double ceiling_bytes_per_us, int paths,
                       double cold_us);
 
-/// The size from which on plan() takes a linear copy off the native way when the relays are warm:
-/// a compare that spares smaller ones everything else. UINT64_MAX: never. Of `request` the
-/// direction, paths, mover, staging and the user's threshold are read.
+/// The smallest linear copy that plan() would not leave native, with warm relays. Smaller copies
+/// are spared everything else by one comparison. UINT64_MAX: none. Uses `request`'s direction,
+/// paths, mover, staging and user's threshold.
 uint64_t threshold_bytes(const CostModel& costs, const PlanRequest& request);
 
 }  // namespace braid::multipath

@@ -17,15 +17,15 @@ struct DirectionCosts {
   double native_entry_us = 0;        ///< of a batch, beside its bytes
   double native_small_entry_us = 0;  ///< the same for entries up to native_small_entry_bytes
   double native_small_entry_bytes = 0;
-  double kernel_start_us = 0;   ///< enqueued, all started, gate opened: of a transfer on one path
+  double kernel_start_us = 0;   ///< of a transfer on one path: enqueue, start, gate
   double kernel_launch_us = 0;  ///< each path begins this much after the one before
   double kernel_bytes_per_us = 1;
   double kernel_ceiling_bytes_per_us = 1;       ///< all paths together
   double kernel_cold_us = 0;                    ///< cold relays begin this much later
   double kernel_cold_ceiling_bytes_per_us = 1;  ///< their clocks are low as well
-  double kernel_segment_us = 0;       ///< of a batch, beside its bytes, on the path that carries it
-  double engine_start_us = 0;         ///< the first relay begins, where it reaches the memory
-  double engine_staged_start_us = 0;  ///< and where it stages
+  double kernel_segment_us = 0;       ///< of a batch, beside its bytes, on the path of the segment
+  double engine_start_us = 0;         ///< until the first relay begins, if it need not stage
+  double engine_staged_start_us = 0;  ///< until the first relay begins, if it stages
   double engine_issue_us = 0;         ///< each further relay begins this much later
   double engine_bytes_per_us = 1;
   double engine_ceiling_bytes_per_us = 1;      ///< all paths together
@@ -45,7 +45,7 @@ struct CostModel {
   bool operator==(const CostModel&) const = default;
 };
 
-/// A server that nobody has tuned: measured on 4xH200 and 2xH200.
+/// The costs of a server that is not tuned: measured on 4xH200 and 2xH200.
 const CostModel& default_costs();
 
 /// A parameter by name: "native_start_us", ...

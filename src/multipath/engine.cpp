@@ -49,6 +49,11 @@ Status Engine::add_context(CUcontext context) {
   return first;
 }
 
+Result<CUdevice> Engine::device_of(CUcontext context) {
+  BRAID_LET(gpu, registry_.gpu_of(context));
+  return relays_.device(gpu);
+}
+
 void Engine::forget(CUcontext context, ContextRegistry::End how) {
   const cuda::RelaxedCapture relaxed(driver_);
   stager_.forget_context(context);

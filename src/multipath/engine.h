@@ -1,19 +1,18 @@
-// The multipath engine: start reading here. See docs/life-of-a-copy.md. Then, in a copy's order:
+// The multipath engine: start reading here, with docs/life-of-a-copy.md. Then, in a copy's order:
 // submitter.h, planner.h (is it worth it), classify.h (what memory is it), context_registry.h
-// (whose context), target.h (which paths), and a mover: copy_engine_mover.h or kernel_mover.h.
-// Beside the path lie access.h (access for relays) and staging/stager.h (pageable memory).
+// (whose context), target.h (which paths), and a mover: copy_engine_mover.h or kernel_mover.h. Not
+// on a copy's path: access.h (access for relays) and staging/stager.h (pageable memory).
 //
-// One Engine serves a process. `open` does everything that allocates or blocks: contexts on the
-// GPUs, peer access, kernels, streams, memory. `submit` allocates nothing, and waits for nothing
-// that the driver's own copy would not wait for (docs/architecture.md, "The law"). It enqueues the
-// whole transfer in the order of the caller's stream and says kAccelerated. Or it has enqueued
-// nothing that moves bytes and says why, and the caller makes the native copy. (kFailed is the
-// exception: the driver has refused the gate, and the caller returns its error.) While another
-// thread is inside add_context or forget_context, the answer is kNotReady.
+// A process has one Engine. `open` does everything that allocates or blocks: contexts on the GPUs,
+// peer access, kernels, streams, memory. `submit` allocates nothing, and waits only where the
+// driver's own copy would wait (docs/architecture.md, "The law"). It either enqueues the whole
+// transfer in the order of the caller's stream and returns kAccelerated, or enqueues nothing that
+// moves bytes and returns the reason. The caller then makes the native copy. (kFailed is the
+// exception: the driver has refused the gate, and the caller returns its error.) In a context that
+// another thread is adding or forgetting, the answer is kNotReady.
 //
-// Threads: every member may be called from any thread at once. Errors: `open` returns a Status;
-// after it, trouble is a Verdict. Source: MMA sections 3.2 to 3.4, as docs/architecture.md maps
-// them.
+// Threads: any thread may call any member at any time. Errors: `open` returns a Status; later
+// failures are a Verdict. Source: MMA sections 3.2 to 3.4, as docs/architecture.md maps them.
 #pragma once
 
 #include <cstdint>
@@ -43,17 +42,17 @@ namespace braid::multipath {
 class Engine {
  public:
   /// Prepares every GPU that may relay, and every GPU that the program has made active. `driver`
-  /// must outlive the engine. The calling thread's current context is left as it was. A GPU
-  /// that cannot be prepared is done without (`problems`); fails when no relay is left. A server
-  /// with nothing to gain (one GPU, no peers) is not a failure: `submit` then says kNoRelay.
+  /// must outlive the engine. The calling thread's current context does not change. A GPU that
+  /// cannot be prepared is left out (`problems`); `open` fails if no relay is left. On a server
+  /// with nothing to gain (one GPU, no peers) it succeeds, and `submit` returns kNoRelay.
   static Result<std::unique_ptr<Engine>> open(const cuda::Driver& driver, const Options& options);
 
-  /// As `open`, but does nothing on a GPU, and lets `notify` tell the user what goes wrong later.
-  /// `add_context` may be called from now on. Relays are for `open_next_relay`, one a call, with
-  /// the same errors: those of the GPUs that are wanted, by `request_relays` or by a copy that was
-  /// kNotReady. False: none of them is left. A step may take seconds. Then `open_targets` lets
-  /// those GPUs' copies in. One thread at a time for these two; everything else may be called
-  /// beside them, and copies of other GPUs may come later.
+  /// Creates an engine that has done nothing on a GPU yet; `notify` tells the user of later
+  /// failures. `add_context` may be called from now on. Each call of `open_next_relay` opens one
+  /// relay of a wanted GPU, with the same errors, and may take seconds. A GPU is wanted by
+  /// `request_relays`, or by a copy that was kNotReady. False: no relay is left to open. Then
+  /// `open_targets` lets the copies of those GPUs in. One thread at a time for these two; all other
+  /// members may be called meanwhile, and copies of other GPUs may come later.
   static Result<std::unique_ptr<Engine>> create(const cuda::Driver& driver, const Options& options,
                                                 Notify notify = nullptr);
   void request_relays(GpuSet gpus) noexcept { registry_.request_relays(gpus); }
@@ -63,94 +62,101 @@ class Engine {
   void open_targets() {
     if (may_relay()) registry_.open_targets();
   }
-  /// There is something to do for `open_next_relay` and `open_targets`.
+  /// True if `open_next_relay` or `open_targets` has work.
   bool has_relay_requests() const noexcept { return may_relay() && registry_.has_relay_requests(); }
-  /// Copies of all GPUs that are wanted are let in, and one is; or there is no GPU that may relay.
+  /// True if a GPU is wanted and the copies of all wanted ones are let in, or if no GPU may relay.
   bool are_relays_open() const noexcept { return !may_relay() || registry_.are_relays_open(); }
 
   ~Engine();  ///< waits for transfers in flight, then gives everything back
 
-  /// Makes `context` known: loads the kernels there, and makes it a target, at once or when the
-  /// relays are open. Null: every primary context that is active. Call it when the context has just
-  /// been made: the driver waits for all of the context's streams to load code, and lets nobody
-  /// enqueue anything there meanwhile. Calls for other contexts go on. Cheap when there is nothing
-  /// new.
+  /// Registers `context`: loads the kernels there, and makes it a target, at once or when the
+  /// relays are open. Null: every active primary context. Call it right after the context was made:
+  /// to load code, the driver waits for all of the context's streams, and blocks all enqueuing
+  /// there meanwhile. Calls for other contexts go on. Cheap if there is nothing new. Braid retains
+  /// a primary context until it is forgotten. Waits for a thread that is adding the same context,
+  /// and fails while a thread is forgetting it.
   Status add_context(CUcontext context);
-  /// The same of one GPU's primary context, if it is active; braid holds it until it is forgotten.
+  /// The same for a context that the program has created, so that it is no primary context.
+  Status add_created(CUcontext context) {
+    return may_relay() ? registry_.add_created(context) : Status();
+  }
+  /// The same for one GPU's primary context, if it is active.
   Status add_primary(CUdevice device) {
     return may_relay() ? registry_.add_primary(relays_.gpu_of(device)) : Status();
   }
   bool knows_context(CUcontext context) { return registry_.has(context); }
+  Result<CUdevice> device_of(CUcontext context);
 
-  /// Call before `context` is destroyed or reset, by whomever: braid stops using it, and forgets
-  /// what it owned there.
+  /// Call it before anyone destroys or resets `context`: braid stops using it, and forgets its
+  /// objects there.
   void forget_context(CUcontext context) { forget(context, ContextRegistry::End::kDestroyed); }
 
-  /// Call before the last hold on a primary context beside braid's is released: as forget_context,
-  /// and braid lets go of the context, so that it ends with that release.
+  /// Call it before the last owner other than braid releases a primary context. Same as
+  /// forget_context, but braid also releases the context, so that it ends with the owner's release.
   void release_context(CUcontext context) { forget(context, ContextRegistry::End::kReleased); }
 
-  /// Lets the relays of the memory's GPU read and write it, so that its copies take every path:
-  /// call it when the program makes a pool, or maps a range for a GPU of its own. The GPUs that may
-  /// now; none when nothing was granted, and copies then take the paths they may. Not on a copy's
-  /// path: the driver may take its time.
+  /// Lets the relays of the memory's GPU read and write the memory, so that its copies take every
+  /// path. Call it when the program makes a pool, or maps a range for a GPU of its own. Returns the
+  /// GPUs that have access now; if none was granted, copies take the permitted paths. Do not call
+  /// it on a copy's path: the driver may take its time.
   GpuSet grant(CUmemoryPool pool, int gpu);
   GpuSet grant(CUdeviceptr address, size_t size_bytes);
-  /// The pools that the driver makes by itself, one for each GPU.
+  /// The pools that the driver makes itself, one for each GPU.
   std::vector<std::pair<CUmemoryPool, GpuSet>> grant_default_pools();
 
-  /// The program is short of memory on a GPU: the relay there gives its buffers back, if it has
-  /// nothing to do. How many bytes. Waits for nobody.
+  /// Call it when the program is short of memory on a GPU: the relay there frees its buffers if it
+  /// is idle. Returns the number of bytes. Does not wait.
   uint64_t release_buffers(CUdevice device) noexcept { return registry_.release_buffers(device); }
-  /// Makes whole again what has been given back, where there is room. False: not all of it. May
-  /// take its time; one thread at a time.
+  /// Allocates freed buffers again, where there is room. False: not all of them. May take its time;
+  /// one thread at a time.
   bool restore_buffers() noexcept;
 
   /// This process's row among those of the host that use braid.
   ProcessRow& row() noexcept { return peers_.row(); }
-  /// What in this process waits for braid, a line each; empty: nothing does. No driver call.
+  /// The waits of this process for braid, a line each; empty if there are none. No driver call.
   std::string describe_waits() { return registry_.describe_waits(); }
 
   Outcome submit(const Batch& batch) noexcept { return submitter_.submit(batch); }
-  /// What `submit` would say now, and nothing is enqueued. States and channels are not asked
-  /// for: kSaturated is not foreseen.
+  /// The answer that `submit` would give now; enqueues nothing. It does not check states and
+  /// channels, so it does not foresee kSaturated.
   Outcome forecast(const Batch& batch) noexcept {
     return submitter_.submit(batch, Intent::kForecast);
   }
 
-  /// A linear copy that `submit` declined, of host memory that is not pinned: staged through pinned
-  /// memory (staging/stager.h). May wait and, the first time, allocate, as a native pageable copy
-  /// may. The answer of the call that asked for the copy; nothing when the copy is native.
+  /// For a linear copy that `submit` declined, of host memory that is not pinned: stages it through
+  /// pinned memory (staging/stager.h). May wait and, the first time, allocate, as a native pageable
+  /// copy may. Returns the answer of the call that asked for the copy, or nothing if the copy is
+  /// native.
   std::optional<Staged> stage(const Batch& linear, bool is_synchronous);
 
-  /// Smaller transfers stay native, whatever else: `submit` need not be asked about them.
+  /// Smaller transfers always stay native: `submit` need not be called for them.
   uint64_t threshold_bytes() const { return planner_.threshold_bytes(); }
 
   /// At most this many paths from now on, the direct one included; 0: no limit. For measuring.
   void limit_paths(int paths) { submitter_.limit_paths(paths); }
 
-  /// Adds what each path has carried, for transfers that have ended; waits up to `wait_ms` for
-  /// those in flight, and for other threads. Uses no driver call, so it is safe while the process
-  /// exits, and allocates and locks nothing (it only tries), so with `wait_ms` 0 it is safe in a
-  /// signal handler; what another thread, or the interrupted one, holds at that moment is then left
-  /// out.
+  /// Adds what each path has carried in transfers that have ended. Waits up to `wait_ms` for those
+  /// in flight, and for other threads. It makes no driver call, so it is safe while the process
+  /// exits. It allocates nothing and only tries locks, so with `wait_ms` 0 it is safe in a signal
+  /// handler. It then leaves out what another thread, or the interrupted one, holds at that moment.
   void collect(int wait_ms, PathCounts& counts) noexcept {
     registry_.collect(std::chrono::milliseconds(wait_ms), counts);
   }
   std::vector<PathCount> collect(int wait_ms);
 
-  /// The relays that are open, and how they are; how many. As safe as `collect` without waiting.
+  /// Lists the open relays and their states; returns their number. As safe as a `collect` of 0 ms.
   size_t count_relays(std::span<RelayCount> into) noexcept { return registry_.count_relays(into); }
 
-  /// What could not be prepared or has failed since, in words a user can act on: GPUs that do not
-  /// relay, contexts whose copies stay native, a cost file that is not used. The rest works.
+  /// The parts that could not be prepared or have failed since, in words a user can act on: GPUs
+  /// that do not relay, contexts whose copies stay native, a cost file that is not used. All else
+  /// works.
   std::vector<std::string> problems();
 
  private:
   Engine(const cuda::Driver& driver, const Options& options, RelayTopology relays,
          const LoadedCosts& loaded, Notify notify);
   void forget(CUcontext context, ContextRegistry::End how);
-  bool may_relay() const { return relays_.all() != 0; }  // else there is nothing to gain
+  bool may_relay() const { return relays_.all() != 0; }  // if not, there is nothing to gain
 
   const cuda::Driver& driver_;
   const Options options_;

@@ -1,7 +1,7 @@
-// The pieces of memory that the segments of one batch lie in, as the driver has told them. Segments
-// come in runs, or take turns among the allocations (the blocks of a KV cache, layer by layer), so
-// the last one and the one that once came after it are looked at first; else a binary search finds
-// it. For one call only: what was true of an address may not be at the next.
+// The pieces of memory that hold the segments of one batch, as the driver has told. Segments come
+// in runs, or take turns among the allocations (the blocks of a KV cache, layer by layer). So a
+// search looks first at the last piece, then at the piece that once followed it, then does a binary
+// search. For one call only: the answers may be wrong at the next.
 //
 // Allocates nothing. A few kilobytes that are not cleared: a contiguous copy pays nothing for them.
 #pragma once
@@ -17,11 +17,11 @@ namespace braid::multipath {
 
 class ExtentCache {
  public:
-  /// A KV cache has up to two allocations for each of some hundred layers. Of more than this, those
-  /// that came later cost a question for each run of segments.
+  /// A KV cache has up to two allocations for each of some hundred layers. Allocations beyond this
+  /// number cost a question for each run of segments.
   static constexpr size_t kMost = 256;
 
-  /// What holds the address; null when that is not known. Valid until the next `add`.
+  /// The piece that holds the address; null if it is not known. Valid until the next `add`.
   const Extent* find(CUdeviceptr address) {
     if (count_ == 0) return nullptr;
     if (last_.holds(address, 1)) return &last_;
@@ -33,7 +33,7 @@ class ExtentCache {
     return &last_;
   }
 
-  /// Of an address that `find` did not know.
+  /// Adds the piece of an address that `find` did not know.
   const Extent& add(const Extent& extent) {
     last_ = extent;
     if (count_ == kMost) return last_;

@@ -1,6 +1,6 @@
 // How the program's stream and braid's channels wait for each other: by words of memory that
-// streams write and wait for. The driver enqueues these without any context's lock, and without
-// the CPU they come to pass (docs/architecture.md, "The law").
+// streams write and wait for. The driver enqueues these operations without any context's lock, and
+// they execute without the CPU (docs/architecture.md, "The law").
 #pragma once
 
 #include <span>
@@ -11,20 +11,20 @@
 
 namespace braid::multipath {
 
-/// The program's stream says that it has come so far: the transfer's channels may begin.
+/// The program's stream signals that it has come so far: the transfer's channels may begin.
 CUresult signal_begun(const cuda::Driver& driver, TransferState& state, CUstream stream);
 
 /// The channel waits until the transfer's stream has come so far.
 CUresult wait_begun(const cuda::Driver& driver, const TransferState& state, const Channel& channel);
 
-/// The channel says that all enqueued in it so far has landed.
+/// The channel signals that all work enqueued in it so far has landed.
 CUresult signal_landed(const cuda::Driver& driver, Channel& channel);
 
 /// The program's stream waits until all the transfer's channels have landed.
 CUresult wait_landed(const cuda::Driver& driver, const TransferState& state, CUstream stream);
 
-/// The same for channels whose word the driver has refused: by events of theirs. Needs the locks of
-/// the contexts involved.
+/// The same by events, for channels whose word the driver has refused. Needs the locks of the
+/// contexts involved.
 CUresult wait_by_events(const cuda::Driver& driver, std::span<const ChannelUse> channels,
                         CUstream stream);
 

@@ -1,7 +1,7 @@
 // The kernel mover: enqueues one transfer as pull kernels on every path (pull.h). The target's own
-// kernel stands in the program's stream and can carry everything by itself; relays' kernels stand
-// in their channels, and whoever is free takes the next slice. The program's stream goes on when
-// every slice has landed.
+// kernel is in the program's stream and can carry everything alone. Relays' kernels are in their
+// channels. A kernel that is free takes the next slice. The program's stream goes on when every
+// slice has landed.
 //
 // Everything is enqueued when the call returns, and nothing waits for the CPU or for a later call.
 #pragma once
@@ -16,19 +16,19 @@
 
 namespace braid::multipath {
 
-/// Who makes room for whom on a link (pull.h, ranks and relay slots).
+/// Which traffic makes room for which on a link (pull.h, ranks and relay slots).
 struct YieldPolicy {
   Priority priority = Priority::kBulk;
-  bool yields = true;  ///< relays rest while what is not braid's congests their link
+  bool yields = true;  ///< relays rest while other traffic congests their link
   uint32_t relay_slot = cuda::kNoRelaySlot;
   bool is_favoured = false;
 };
 
-/// What the target's kernels are launched with.
+/// The launch parameters of the target's kernels.
 struct DirectPath {
   const PullKernels& kernels;
   const LinkState& link;
-  int priority = 0;         ///< of the launches, whatever the stream's
+  int priority = 0;         ///< of the launches, independent of the stream's
   unsigned wait_flags = 0;  ///< how a stream waits for a count that other GPUs write
 };
 
@@ -42,10 +42,10 @@ struct KernelJob {
   std::span<const RelayPath> relays;  ///< one channel each
 };
 
-/// Enqueues the whole transfer: kAccelerated; kDriverError with nothing enqueued that moves bytes;
-/// or kFailed, when the driver refuses in the end what it must not refuse. A relay that cannot be
-/// launched is done without: its blocks are launched on the target, where they find nothing left,
-/// and if that fails as well, the state is retired. The caller's current context is kept.
+/// Enqueues the whole transfer: kAccelerated. kDriverError: nothing that moves bytes was enqueued.
+/// kFailed: the driver has refused one of the last steps, which may not fail. If a relay cannot be
+/// launched, its blocks are launched on the target, where they find nothing left. If that fails
+/// too, the state is retired. The caller's current context does not change.
 Enqueued enqueue_kernels(const cuda::Driver& driver, const KernelJob& job, TransferState& state);
 
 }  // namespace braid::multipath

@@ -1,11 +1,10 @@
-// Which GPUs copy for themselves at the same time: their links have work of their own, and relays
-// there would only be in its way (MMA section 3.4.2: relays lend idle links). A plan is enqueued
-// whole and cannot make way later, so what has lately happened decides: of two GPUs whose copies
-// have met in one direction, neither relays for the other for a while. Copies that meet for the
-// first time share all links evenly. GPUs of other processes of the host count too
-// (peer_processes.h).
+// Which GPUs copy for themselves at the same time. Their links are busy, and relays there would
+// only be in the way (MMA section 3.4.2: relays lend idle links). A plan is enqueued whole and
+// cannot make way later, so recent copies decide: if the copies of two GPUs have met in one
+// direction, neither GPU relays for the other for a while. Copies that meet for the first time
+// share all links evenly. GPUs of other processes of the host count too (peer_processes.h).
 //
-// Threads: any; nothing locks. Times are the driver clock's; an update that is lost does no harm.
+// Threads: any; nothing locks. Times are the driver clock's. A lost update does no harm.
 #pragma once
 
 #include <array>
@@ -26,7 +25,7 @@ class LinkContention {
   /// A copy this many times smaller is no reason for a larger one to do without its link.
   static constexpr uint64_t kMuchSmaller = 4;
 
-  /// `gpu` is about to copy so much for itself, until some time, as far as one can tell.
+  /// `gpu` is about to copy `size_bytes` for itself, until about `until_ns`.
   void begin(int gpu, Direction direction, uint64_t size_bytes, uint64_t now_ns,
              uint64_t until_ns) {
     if (!is_known(gpu)) return;
@@ -47,7 +46,7 @@ class LinkContention {
     own(gpu, direction).size_bytes = size_bytes;
   }
 
-  /// `relay` has copies of its own at the times when `gpu` has.
+  /// True if `relay` has copies of its own at the same times as `gpu`.
   bool contend(int gpu, int relay, Direction direction, uint64_t now_ns) {
     return is_known(gpu) && is_known(relay) && conflict(gpu, relay, direction).is_active(now_ns);
   }
@@ -63,7 +62,8 @@ class LinkContention {
   Own& own(int gpu, Direction direction) {
     return own_[static_cast<size_t>(gpu)][index(direction)];
   }
-  // Programs that copy to all GPUs at once do so again: once a training step, or a model load.
+  // Programs that copy to all GPUs at once do so again, for example at each training step or model
+  // load.
   Backoff& conflict(int gpu, int other, Direction direction) {
     return conflicts_[static_cast<size_t>(gpu)][static_cast<size_t>(other)][index(direction)];
   }

@@ -1,4 +1,4 @@
-// What pull kernels keep about one GPU's link (pull.h: LinkOccupancy, LinkPace), in that GPU's
+// The records of pull kernels on one GPU's link (pull.h: LinkOccupancy, LinkPace), in that GPU's
 // memory.
 #pragma once
 

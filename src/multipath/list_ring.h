@@ -1,8 +1,8 @@
 // Memory for slice lists: a ring of host memory that every GPU can read, given out in the order of
 // the transfers and taken back when their states are free. Made once; nothing allocates later.
 //
-// What a retired state holds is never given out again, since a kernel may yet read it; the ring
-// goes on around it.
+// The lists of a retired state are never given out again, since a kernel may still read them; the
+// ring continues after them.
 //
 // Not thread-safe: the owning Target's lock guards it.
 #pragma once
@@ -29,11 +29,11 @@ class ListRing {
 
   /// In memory of kSizeBytes.
   explicit ListRing(std::unique_ptr<cuda::RegisteredMemory> memory) : memory_(std::move(memory)) {}
-  /// Nothing reads it any more. The ring is not used after this.
+  /// Call it when nothing reads the memory any more. The ring may not be used afterwards.
   std::unique_ptr<cuda::RegisteredMemory> take_memory() { return std::move(memory_); }
 
-  /// Room for `count` lists, valid until the next call; empty when earlier transfers still hold
-  /// too much.
+  /// Room for `count` lists, valid until the next call. Empty if earlier transfers still hold too
+  /// much.
   std::span<cuda::SliceList> reserve(size_t count);
 
   /// The first `count` lists of the last reservation belong to `state`'s present use.
@@ -51,7 +51,7 @@ class ListRing {
     Range lists;
     const TransferState* state = nullptr;
     uint32_t generation = 0;
-    /// The transfer has gone on to another use, or its kernels have left, or never came.
+    /// The transfer's state has another use now, or its kernels have left, or were never launched.
     bool is_over() const { return state->generation != generation || state->have_kernels_left(); }
     bool is_lost() const { return !is_over() && !state->is_acquired && state->retired; }
   };

@@ -6,7 +6,7 @@
 
 namespace braid::multipath {
 
-/// Of a linear copy.
+/// Makes a linear copy.
 CUresult copy_natively(const cuda::Driver& driver, const Batch& linear);
 
 }  // namespace braid::multipath

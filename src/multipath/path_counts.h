@@ -1,6 +1,5 @@
-// What each path has carried, added up by target, link, direction and mover: the engine's
-// half of the statistics. A fixed table, so that it can be
-// filled where nothing may be allocated.
+// The bytes that each path has carried, by target, link, direction and mover: the engine's half of
+// the statistics. A fixed table, so that it can be filled where nothing may be allocated.
 //
 // Not thread-safe: its owner locks.
 #pragma once

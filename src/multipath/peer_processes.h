@@ -1,6 +1,6 @@
-// This process among those of the host that use braid (multipath/process_table.h): what it tells
-// them, and what it hears. GPUs are known by their UUIDs. On the emulated server nothing is told of
-// links, since each process has a virtual time of its own.
+// This process among the host's processes that use braid (multipath/process_table.h): it tells them
+// of its copies, and learns of theirs. GPUs are known by their UUIDs. On the emulated server links
+// are not reported, since each process has a virtual time of its own.
 //
 // Threads: any; copies read and write atomics only.
 #pragma once
@@ -19,16 +19,17 @@ namespace braid::multipath {
 
 class PeerProcesses {
  public:
-  /// Takes a row in the table that the options name; without one, nobody else sees this process.
+  /// Takes a row in the table that the options name. Without a table, no other process sees this
+  /// one.
   PeerProcesses(const cuda::Driver& driver, const Options& options, const RelayTopology& relays);
 
   ProcessRow& row() { return *row_; }
-  /// Somebody has switched braid off in this process.
+  /// True if a user has switched braid off in this process.
   bool is_off() const { return row_->is_off.load(std::memory_order_relaxed) != 0; }
-  /// Why other processes are not known; empty: they are, or nobody wants to know.
+  /// Why other processes are not known; empty if they are known or not wanted.
   const std::string& problem() const { return problem_; }
 
-  /// `gpu` copies so much for itself, until some time.
+  /// Tells the others that `gpu` copies `size_bytes` for itself, until `until_ns`.
   void tell(int gpu, Direction direction, uint64_t size_bytes, uint64_t until_ns);
   /// Calls visit(gpu, size_bytes) for each GPU that copies for itself now in another process.
   template <typename Visit>
@@ -45,7 +46,7 @@ class PeerProcesses {
    private:
     ProcessTable* table_;  // null: it is not locked
   };
-  /// Waits for those who have it, but not for ever. One thread at a time.
+  /// Waits a limited time for the current holders. One thread at a time.
   OpeningLock lock_opening();
 
  private:

@@ -1,4 +1,4 @@
-// Which way a copy goes and over how many paths: the cost model (cost_model.h) asked with the
+// Chooses the mover and the number of paths of a copy: the cost model (cost_model.h), with the
 // user's options and the movers that this process has. Constant once made, pure; threads: any.
 #pragma once
 
@@ -16,21 +16,21 @@ class Planner {
  public:
   Planner(const CostModel& costs, const Options& options);
 
-  /// Smaller contiguous copies are native, however many paths there are. UINT64_MAX: all are.
+  /// Smaller contiguous copies are native, for any number of paths. UINT64_MAX: all are.
   uint64_t threshold_bytes(Direction direction) const {
     return thresholds_[static_cast<size_t>(direction)];
   }
-  /// The smaller direction's.
+  /// The smaller threshold of the two directions.
   uint64_t threshold_bytes() const;
 
-  /// Before anything is asked of the driver: no more than a compare for most small copies.
+  /// A first check without a driver call: a single comparison for most small copies.
   bool may_gain(const Batch& batch, uint64_t size_bytes) const;
 
-  /// What may carry the batch; kNative: nothing. `has_kernels`: the pull kernels are loaded in the
-  /// target's context.
+  /// The mover that may carry the batch; kNative: none. `has_kernels`: the pull kernels are loaded
+  /// in the target's context.
   Mover mover_for(const Batch& batch, bool has_kernels) const;
 
-  /// Over the paths, and at the moment, that `request` names; the rest of it is filled in.
+  /// Plans for the paths and the moment that `request` names; fills in the rest of the request.
   Plan plan(const Batch& batch, uint64_t size_bytes, PlanRequest request) const;
   double native_bytes_per_us(Direction direction) const {
     return costs_.of(direction).native_bytes_per_us;

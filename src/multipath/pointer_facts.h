@@ -1,5 +1,5 @@
-// What the driver knows of an address, in one question, whichever end of a copy it turns out to be.
-// Allocates nothing; safe from any thread.
+// The driver's facts about an address, in one question, for either end of a copy. Allocates
+// nothing; safe from any thread.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ struct Extent {
 struct DeviceFacts {
   enum class Kind : uint8_t {
     kOther,   ///< host or managed memory, imported by legacy IPC, or unknown
-    kPlain,   ///< cuMemAlloc: who has peer access to `context` may touch it
+    kPlain,   ///< cuMemAlloc: GPUs with peer access to `context` may touch it
     kPooled,  ///< stream-ordered: access is granted for the whole pool
     kMapped,  ///< virtual memory management: access is granted for each mapping
   } kind = Kind::kOther;
@@ -32,7 +32,7 @@ struct DeviceFacts {
   CUcontext context = nullptr;  ///< of plain memory
   CUmemoryPool pool = nullptr;  ///< of pooled memory
   int gpu = -1;                 ///< CUDA ordinal
-  Extent extent;                ///< of mapped memory: the mapping, whatever was reserved around it
+  Extent extent;                ///< of mapped memory: the mapping, not the reservation around it
 };
 
 struct HostFacts {
@@ -41,22 +41,22 @@ struct HostFacts {
   Extent extent;
 };
 
-/// As a device end, and as a host end.
+/// The facts of an address as a device end, and as a host end.
 struct PointerFacts {
   unsigned memory_type = 0;  ///< CUmemorytype; 0: pageable memory
   DeviceFacts device;
   HostFacts host;
 };
 
-/// Mapped device memory takes two more questions.
+/// Mapped device memory costs two more questions.
 PointerFacts pointer_facts(const cuda::Driver& driver, CUdeviceptr address);
 
-/// Not pageable memory. Cheaper than all facts: every copy of pinned memory too small to gain is
-/// asked about.
+/// False for pageable memory. Cheaper than all facts: asked for every copy of pinned memory that is
+/// too small to gain.
 bool is_known(const cuda::Driver& driver, CUdeviceptr address);
 
-/// The current context's GPU may not write there: host memory registered as read-only. A question
-/// of its own, which only copies to the host need an answer to.
+/// True if the current context's GPU may not write there: host memory registered as read-only. A
+/// separate question, needed only for copies to the host.
 bool is_read_only(const cuda::Driver& driver, CUdeviceptr address);
 
 }  // namespace braid::multipath

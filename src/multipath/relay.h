@@ -1,9 +1,9 @@
-// A GPU that carries other GPUs' bytes, in a context of braid's own: no thread of the program's
-// holds that context's lock, and nothing that the program does to its own contexts ends it. It
-// shares the GPU with other contexts: copy engines work beside their kernels, and braid's kernels
-// take turns with them by time slices, so a relay that finds its GPU busy runs none for a while.
+// A GPU that carries other GPUs' bytes, in a context of braid's own: no thread of the program holds
+// that context's lock, and the program cannot end it by its own contexts. The relay shares the GPU
+// with other contexts. Copy engines work beside their kernels; braid's kernels take turns with them
+// by time slices, so a relay whose GPU is busy launches none for a while.
 //
-// Threads: any. One short lock, under which nothing is asked of the driver.
+// Threads: any. One short lock; no driver call is made under it.
 #pragma once
 
 #include <array>
@@ -27,20 +27,21 @@
 
 namespace braid::multipath {
 
-/// Channels of a relay, if CUDA_DEVICE_MAX_CONNECTIONS lets the context have as many hardware
-/// queues: streams that share a queue wait for each other. For copies of one kind the driver has
-/// four, so no more channels carry copies, and these alone have a buffer. Kernels need none, and
-/// may go by any: eight held streams took more waits and writes than seven queues hold
-/// (docs/measurements, 2026-11-22-2xH200-law; channel_test.cpp asks it of a GPU's kernels).
+/// The number of a relay's channels, if CUDA_DEVICE_MAX_CONNECTIONS lets the context have as many
+/// hardware queues: streams that share a queue wait for each other. For copies of one kind the
+/// driver has four queues, so four channels carry copies, and only these have a buffer. Kernels
+/// need no buffer, and may use any channel: eight held streams took more waits and writes than
+/// seven queues hold (docs/measurements, 2026-11-22-2xH200-law; channel_test.cpp checks it for a
+/// GPU's kernels).
 inline constexpr int kMostChannels = 8;
 inline constexpr int kMostCopyChannels = 4;
 
-/// What a staged copy passes through at a time, at most; BRAID_DEVICE_MEMORY asks for less. Larger
-/// ones were not measured.
+/// The size of a channel's buffer, unless BRAID_DEVICE_MEMORY asks for less. Larger ones were not
+/// measured.
 inline constexpr uint64_t kChannelBufferBytes = 32 << 20;
 
-/// A context of the driver's takes about a thousand operations that have not begun; then enqueuing
-/// blocks.
+/// A context of the driver takes about a thousand operations that have not begun; beyond that,
+/// enqueuing blocks.
 inline constexpr uint32_t kMostPendingOps = 400;
 
 class Relay;
@@ -49,36 +50,36 @@ class Relay;
 struct RelayPath {
   Relay* relay = nullptr;
   std::array<Channel*, kChannelsOfRelay> channels{};
-  size_t channel_count = 0;  ///< 0: the relay has none to spare
+  size_t channel_count = 0;  ///< 0: the relay has no channel free
   uint64_t sequence = 0;     ///< of the transfer, among the relay's
-  bool may_time = false;     ///< the share, since it is alone there (share_timer.h)
+  bool may_time = false;     ///< the share may be timed, since it is alone there (share_timer.h)
 
   std::span<Channel* const> taken() const { return std::span(channels).first(channel_count); }
 };
 
-/// What a transfer needs of a relay.
+/// A transfer's needs of a relay.
 struct ChannelRequest {
   Mover mover = Mover::kKernel;
   size_t channel_count = 1;    ///< at most
   bool needs_buffers = false;  ///< a staged copy does
-  uint32_t ops = 0;            ///< that it will put into each channel
+  uint32_t ops = 0;            ///< that the transfer will put into each channel
 };
 
-/// What became of a transfer that a mover has enqueued.
+/// The result of enqueuing a transfer.
 struct Enqueued {
   Verdict verdict = Verdict::kDriverError;
-  CUresult error = CUDA_SUCCESS;  ///< kFailed: what the driver said
-  uint64_t via = 0;               ///< relays that carry some of it: bit by ordinal
-  /// Of each relay, in the order of the transfer's paths: what stopped it, if anything did, and
-  /// what copy engines carry there.
+  CUresult error = CUDA_SUCCESS;  ///< kFailed: the driver's error
+  uint64_t via = 0;               ///< relays that carry a part of it: bit by ordinal
+  /// For each relay, in the order of the transfer's paths: the error that stopped it, if any, and
+  /// the bytes that copy engines carry there.
   std::array<CUresult, cuda::kMaxPaths> refused{};
   std::array<uint64_t, cuda::kMaxPaths> relay_bytes{};
 };
 
 class Relay {
  public:
-  /// Makes the context and all that transfers need there. Fails when less than 1 GiB of the GPU's
-  /// memory would stay free. Takes the driver a tenth of a second and more.
+  /// Makes the context and everything that transfers need there. Fails if less than 1 GiB of the
+  /// GPU's memory would stay free. Takes a tenth of a second or more.
   static Result<std::unique_ptr<Relay>> open(const cuda::Driver& driver, const Options& options,
                                              CUdevice device, int gpu, Notify notify);
   /// Ends the context. The driver may wait for other contexts of the process meanwhile.
@@ -95,31 +96,31 @@ class Relay {
   /// This relay's kernels and copies may touch the context's plain memory from now on.
   CUresult reach(CUcontext target) const;
 
-  /// Channels for a transfer of `user`'s: idle ones, or those that its earlier transfers stand in,
-  /// if as many more operations in each fit.
+  /// Channels for a transfer of `user`: idle ones, or those of its earlier transfers if they have
+  /// room for the operations.
   RelayPath acquire(const StreamKey& user, const ChannelRequest& request);
   void release(const RelayPath& path);
 
   /// The address of a word that kernels set when they find that the GPU is shared by time slices.
   CUdeviceptr shared_address() const { return reinterpret_cast<CUdeviceptr>(&words()->is_shared); }
-  /// Kernels have found so in the last seconds.
+  /// True if kernels have found so in the last seconds.
   bool is_shared(uint64_t now_ns);
   RelayHealth& health() { return health_; }
   ShareTimer& timer() { return timer_; }
-  /// Its link carries what is not braid's: copies through it have lately been later than native.
+  /// True if other traffic is on its link: copies through it were recently slower than native ones.
   bool is_congested(Direction direction, uint64_t now_ns);
   RelayCount count(uint64_t now_ns) const { return health_.count(has_buffers(), now_ns); }
 
-  /// Staged copies pass through the buffers; kernels and direct copies need none.
+  /// True if it has buffers for staged copies; kernels and direct copies need none.
   bool has_buffers() const { return buffers_ != 0; }
-  /// Frees the buffers, if no transfer is under way here: the bytes that the GPU has more. The
-  /// context stays, since to end it would wait for streams of the program's. Meanwhile transfers go
-  /// by other paths.
+  /// Frees the buffers if no transfer is under way here; returns the number of bytes. The context
+  /// stays, since its end would wait for streams of the program. Meanwhile transfers go by other
+  /// paths.
   uint64_t release_buffers();
   /// Allocates them again, if 1 GiB stays free beside them.
   Status restore_buffers();
 
-  /// No transfer is under way here.
+  /// True if no transfer is under way here.
   bool is_idle();
 
  private:
@@ -140,7 +141,7 @@ class Relay {
   Status make_buffers();
   uint64_t buffers_size_bytes() const { return buffer_bytes_ * copy_channel_count_; }
   bool is_idle_locked() const;
-  void mark_channels_acquired(bool are_acquired);  // of an idle relay
+  void mark_channels_acquired(bool are_acquired);  // only while the relay is idle
   Status make_channel(Channel& channel, Words& words, size_t index);
   Words* words() const { return static_cast<Words*>(words_->data()); }
 

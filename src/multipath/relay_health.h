@@ -1,6 +1,7 @@
-// Whether a relay may work: the one place that knows it. A relay whose driver calls are refused
-// rests for a while and is tried again; one whose buffers have been given back to the program
-// carries only what needs none. Each relay's first refusal is said; the statistics count them all.
+// Whether a relay may work; no other place decides this. A relay whose driver calls are refused
+// rests for a while and is tried again. A relay whose buffers were freed for the program carries
+// only shares that need no buffer. Each relay's first refusal is reported; the statistics count
+// all.
 //
 // Threads: any; nothing locks.
 #pragma once
@@ -16,7 +17,7 @@
 
 namespace braid::multipath {
 
-/// Tells the user something in one line; null: nobody is told. Any thread may call it.
+/// Tells the user something in one line; null: no message. Any thread may call it.
 using Notify = void (*)(const char* message);
 
 enum class RelayState : uint8_t {
@@ -32,10 +33,9 @@ const char* relay_state_name(RelayState state);
 struct RelayCount {
   int gpu = -1;  ///< CUDA ordinal
   RelayState state = RelayState::kOpen;
-  uint64_t refusals = 0;  ///< copies whose share, or part of it, the driver refused there
-  uint64_t shared = 0;    ///< times that its kernels found another context's on the GPU
-  uint64_t congested =
-      0;  ///< copies whose share came later than the whole copy would have natively
+  uint64_t refusals = 0;   ///< copies of which the driver refused a share there, or part of it
+  uint64_t shared = 0;     ///< times that its kernels shared the GPU with another context's
+  uint64_t congested = 0;  ///< copies whose share took longer than the whole native copy would
 };
 
 class RelayHealth {
@@ -52,7 +52,7 @@ class RelayHealth {
   void found_shared(uint64_t now_ns);
   bool is_shared(uint64_t now_ns) const { return now_ns < shared_until_ns_; }
 
-  /// A copy's share was late: the relay's link is left alone in that direction for a while.
+  /// A copy's share was late: the relay's link is not used in that direction for a while.
   void found_congested(Direction direction, uint64_t now_ns);
   bool is_congested(Direction direction, uint64_t now_ns) const {
     return congested_[static_cast<size_t>(direction)].is_active(now_ns);
@@ -60,7 +60,7 @@ class RelayHealth {
 
   /// `has_buffers`: the relay's.
   RelayCount count(bool has_buffers, uint64_t now_ns) const;
-  /// What went wrong so far; empty: nothing.
+  /// The failures so far; empty if there are none.
   std::string problem(const cuda::Driver& driver) const;
 
  private:

@@ -1,5 +1,5 @@
-// The GPUs of this process, and which of them may relay for which: what the hardware and the user's
-// choice allow, whatever is open at the moment (context_registry.h). Found once, then constant.
+// The GPUs of this process, and which of them may relay for which, by the hardware and the user's
+// choice. Which relays are open is in context_registry.h. Found once, then constant.
 #pragma once
 
 #include <vector>
@@ -11,8 +11,8 @@
 
 namespace braid::multipath {
 
-/// The relay reaches the target's memory, and with native atomics: its blocks take slice numbers
-/// from a counter there. NVLink has both; over PCIe peer access the atomics are missing.
+/// True if the relay reaches the target's memory with native atomics: its blocks take slice numbers
+/// from a counter there. NVLink has atomics, PCIe peer access has not.
 bool can_relay(const cuda::Driver& driver, CUdevice relay, CUdevice target);
 
 class RelayTopology {
@@ -22,12 +22,12 @@ class RelayTopology {
 
   int gpu_count() const { return static_cast<int>(devices_.size()); }
   CUdevice device(int gpu) const { return devices_[static_cast<size_t>(gpu)]; }
-  /// The ordinal of a device; -1: not one of this process.
+  /// The ordinal of a device; -1 if it is not one of this process.
   int gpu_of(CUdevice device) const;
 
   /// GPUs that may relay for the target.
   GpuSet of(int target) const { return of_target_[static_cast<size_t>(target)]; }
-  /// GPUs that may relay for any target. None: there is nothing to gain here.
+  /// GPUs that may relay for any target. If there are none, braid cannot gain here.
   GpuSet all() const { return all_; }
 
   /// GPUs of the same socket.
@@ -37,7 +37,7 @@ class RelayTopology {
       if (are_neighbours(gpu, other)) near |= gpu_bit(other);
     return near;
   }
-  /// Both GPUs are on one socket: such a relay crosses nothing that is shared with other sockets.
+  /// True if both GPUs are on one socket: such a relay crosses no link between sockets.
   bool are_neighbours(int gpu, int other) const {
     return numa_nodes_[static_cast<size_t>(gpu)] == numa_nodes_[static_cast<size_t>(other)];
   }

@@ -1,7 +1,7 @@
-// How long a relay took for its share of a copy. braid plans with idle links; a link that another
-// program uses shows only in this. One copy at a time is timed, by two events in the relay's own
-// context, and only one that was alone on the relay from its beginning to its end: otherwise
-// braid's own copies are what made it late.
+// Measures how long a relay takes for its share of a copy. Braid plans with idle links, and only
+// this time shows that another program uses a link. One copy at a time is timed, by two events in
+// the relay's own context. It must be alone on the relay from beginning to end: otherwise braid's
+// own copies delay it.
 //
 // Threads: any; nothing locks. Time is the GPU's.
 #pragma once
@@ -17,7 +17,7 @@
 
 namespace braid::multipath {
 
-/// What is timed, and what it is held against.
+/// The timed share, and the time to compare it with.
 struct TimedShare {
   Direction direction = Direction::kHostToDevice;
   uint64_t sequence = 0;  ///< of the copy, among the relay's
@@ -28,20 +28,21 @@ class ShareTimer {
  public:
   explicit ShareTimer(const cuda::Driver& driver) : driver_(driver) {}
 
-  /// Both in the relay's context.
+  /// Makes both events in the relay's context.
   Status open();
   void close();
 
-  /// From here on in the channel, unless another share is being timed. True: `end` must follow.
+  /// Begins at this place in the channel, unless another share is being timed. True: `end` must
+  /// follow.
   bool begin(const Channel& channel, const TimedShare& share);
-  /// Before the channel says that the share has landed.
+  /// Call it before the channel signals that the share has landed.
   void end(const Channel& channel);
 
   struct Reading {
     Direction direction;
-    bool is_late;  ///< the share alone took clearly longer than the whole copy would have natively
+    bool is_late;  ///< the share took clearly longer than the whole native copy would
   };
-  /// What was found, once. `sequence`: of the relay's newest copy.
+  /// The result, once. `sequence`: of the relay's newest copy.
   std::optional<Reading> read(uint64_t sequence);
 
  private:
@@ -53,7 +54,7 @@ class ShareTimer {
   std::atomic<State> state_{State::kFree};
   TimedShare share_;
   const uint32_t* landed_ = nullptr;
-  uint32_t landed_at_ = 0;  // when the word says so, both events have happened
+  uint32_t landed_at_ = 0;  // when the word has this value, both events have happened
 };
 
 }  // namespace braid::multipath

@@ -1,4 +1,4 @@
-// Batches as slices: how many segments become lists of pieces that pull kernels read (pull.h,
+// Batches as slices: turns segments into lists of pieces that pull kernels read (pull.h,
 // SliceList). Balanced by bytes: small segments share a slice, large ones are cut. Pure.
 #pragma once
 
@@ -14,7 +14,7 @@ namespace braid::multipath {
 /// At least as many lists as `fill_slice_lists` needs for this batch.
 size_t slice_list_bound(size_t segments, uint64_t size_bytes, uint32_t slice_bytes);
 
-/// What was written.
+/// The result of fill_slice_lists.
 struct SliceLists {
   uint32_t count = 0;
   bool aligned_alike = true;  ///< every piece has the same alignment modulo 16 at both ends

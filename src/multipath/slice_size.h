@@ -6,19 +6,19 @@
 
 namespace braid::multipath {
 
-/// One size for kernels, whatever the transfer and the server: on 4xH200, 4 to 256 MiB, no size
-/// from 32 KB to 256 KB stood out of the others' spread (docs/measurements, slice sweep), and on
-/// the emulated h20x8 and h200x4, 2 to 64 MiB, 64 KB is the fastest or within 2 % of it everywhere
-/// (docs/tuning.md). A block takes its next slice while the last one moves, so the size costs
-/// nothing until a slice is shorter than that; larger ones make links end apart, and relays yield
-/// later.
+/// One size for all kernels, transfers and servers. On 4xH200, 4 to 256 MiB, no size from 32 KB to
+/// 256 KB stood out of the spread (docs/measurements, slice sweep). On the emulated h20x8 and
+/// h200x4, 2 to 64 MiB, 64 KB is the fastest or within 2 % of it everywhere (docs/tuning.md). A
+/// block takes its next slice while the last one moves, so taking is free unless a slice is shorter
+/// than that. Larger slices make links end at different times, and relays yield later.
 inline constexpr uint32_t kDefaultSliceBytes = 64 << 10;
 
-/// Slices stay addressable by 32-bit counters, whatever the transfer's size.
+/// Keeps slices addressable by 32-bit counters for any transfer size.
 uint32_t slice_bytes_for(uint64_t size_bytes, uint64_t asked_bytes);
 
-/// A batch's slices are lists that the CPU writes, in the call: a large batch has larger slices, so
-/// that there are some thousands of them at most; up to here, or links would end apart.
+/// The CPU writes a batch's slice lists within the call. So a large batch has larger slices, at
+/// most some thousands of them. This limits their size: larger ones would make links end at
+/// different times.
 inline constexpr uint32_t kLargestBatchSliceBytes = 1 << 20;
 uint32_t batch_slice_bytes_for(uint64_t size_bytes, uint64_t asked_bytes);
 

@@ -1,6 +1,6 @@
-// Registered host memory that targets which are gone leave to those that come. To unregister it,
-// the driver waits for all that is under way in the context where it was registered. That is a
-// relay's, and so for transfers of other contexts, which a program that ends one does not wait for.
+// Registered host memory that closed targets leave to new ones. To unregister it, the driver waits
+// for all work in the context where it was registered. That is a relay's context, so it would wait
+// for transfers of other contexts; a program that ends one context does not wait for these.
 //
 // Threads: any.
 #pragma once
@@ -20,14 +20,14 @@ class SpareMemory {
   using Memory = std::unique_ptr<cuda::RegisteredMemory>;
   explicit SpareMemory(const cuda::Driver& driver) : driver_(driver) {}
 
-  /// All zero; of a target that is gone, or registered now, in the current context.
+  /// Zeroed memory: of a closed target, or registered now in the current context.
   Result<Memory> take(uint64_t size_bytes, const std::string& what);
-  /// Nothing uses it any more.
+  /// Call it when nothing uses the memory any more.
   void give_back(Memory memory);
 
   /// Unregisters all, in the current context.
   void clear();
-  /// It stays registered.
+  /// The memory stays registered.
   void abandon();
 
  private:

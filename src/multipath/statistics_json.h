@@ -1,5 +1,5 @@
-// The statistics as one line of JSON, whoever counted: the interposer or the library.
-// docs/statistics.md explains the fields. Allocates nothing: a signal handler may write them.
+// The statistics as one line of JSON, for the interposer and the library. docs/statistics.md
+// explains the fields. Allocates nothing: a signal handler may write them.
 #pragma once
 
 #include <array>
@@ -26,12 +26,12 @@ struct CopyCount {
   }
 };
 
-/// Call the members in their order, each as often as there is something to say, and `end` once.
+/// Call the members in their order, each as often as needed, and `end` once.
 class StatisticsJson {
  public:
   StatisticsJson(int64_t pid, TextWriter& out);
 
-  /// Rows of one entry point follow each other, and so do those of one verdict in it.
+  /// Rows of one entry point must be adjacent, and within it rows of one verdict.
   void add(std::string_view entry_point, Verdict verdict, Mover mover, const CopyCount& count);
   void add_cost(std::string_view cost_class, const Histogram& cost_ns);
   void add(const PathCount& path);
@@ -51,7 +51,7 @@ class StatisticsJson {
   TextWriter& out_;
   Section section_ = Section::kEntryPoints;
   const char* separator_ = "";
-  // The row that may get more: a verdict's, of every mover.
+  // The open row: one verdict, all movers.
   std::string_view entry_point_;
   Verdict verdict_ = Verdict::kAccelerated;
   CopyCount count_;

@@ -1,5 +1,5 @@
-// The program's stream, told apart as the driver does: default streams have one handle, and are
-// another stream in every context, the per-thread one also in every thread.
+// Identifies a stream of the program as the driver does. All default streams have the same handle,
+// but each context has its own; the per-thread default stream also differs by thread.
 #pragma once
 
 #include <cuda.h>
@@ -16,7 +16,7 @@ struct StreamKey {
   bool operator==(const StreamKey&) const = default;
 };
 
-/// A number that no other thread has or has had: an address would come back.
+/// A number that no other thread has or has had. (Addresses of threads are reused.)
 inline uint64_t thread_number() {
   static std::atomic<uint64_t> threads = 0;
   static thread_local const uint64_t number = ++threads;

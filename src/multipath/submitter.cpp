@@ -14,9 +14,9 @@ Outcome Submitter::submit(const Batch& batch, Intent intent) {
   const Classification memory = classify(driver_, batch, relays_.all());
   if (memory.verdict != Verdict::kAccelerated) return memory.verdict;
   const ContextRegistry::FoundTarget found = registry_.find_target(memory, batch.stream);
-  if (found.target == nullptr) return found.verdict;
-  return found.target->submit(batch, size_bytes, path_limit_.load(std::memory_order_relaxed),
-                              memory, intent);
+  if (found.target() == nullptr) return found.verdict();
+  return found.target()->submit(batch, size_bytes, path_limit_.load(std::memory_order_relaxed),
+                                memory, intent);
 }
 
 }  // namespace braid::multipath

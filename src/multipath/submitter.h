@@ -1,5 +1,6 @@
-// A copy's way from the engine's face to its target: is it worth it (planner.h), what memory is it
-// (classify.h), whose context (context_registry.h). Each step may say why the copy stays native.
+// A copy's way from the engine's interface to its target: is it worth it (planner.h), what memory
+// is it (classify.h), whose context (context_registry.h). Each step may return a reason to stay
+// native.
 //
 // Threads: any. Allocates nothing and waits for nothing.
 #pragma once
@@ -18,7 +19,7 @@ namespace braid::multipath {
 
 class Submitter {
  public:
-  /// What is passed must outlive this.
+  /// All arguments must outlive this object.
   Submitter(const cuda::Driver& driver, const RelayTopology& relays, const Planner& planner,
             const PeerProcesses& peers, ContextRegistry& registry)
       : driver_(driver), relays_(relays), planner_(planner), peers_(peers), registry_(registry) {}

@@ -433,17 +433,19 @@ void Target::close(bool context_lives) {
   free_memory();
 }
 
-// The counters are of no context: to free them waits for nobody. What a transfer that was retired
-// may yet use is left to it.
+// Also of a target that is half open. The counters are of no context: to free them waits for
+// nobody. What a transfer that was retired may yet use is left to it.
 void Target::free_memory() {
-  if (transfers_ == nullptr) return;
-  const auto& all = transfers_->transfers();
-  if (std::any_of(all.begin(), all.end(), [](const TransferState& state) { return state.retired; }))
-    return leave_memory();
+  if (transfers_ != nullptr) {
+    const auto& all = transfers_->transfers();
+    if (std::any_of(all.begin(), all.end(),
+                    [](const TransferState& state) { return state.retired; }))
+      return leave_memory();
+  }
   transfers_.reset();
   counters_.reset();
-  spare_.give_back(std::move(words_));
-  spare_.give_back(lists_->take_memory());
+  if (words_ != nullptr) spare_.give_back(std::move(words_));
+  if (lists_ != nullptr) spare_.give_back(lists_->take_memory());
   lists_.reset();
 }
 
@@ -452,6 +454,9 @@ void Target::leave_memory() {
   words_->abandon();
   counters_->abandon();
   transfers_.reset();
+  lists_.reset();
+  words_.reset();
+  counters_.reset();
 }
 
 Target::~Target() { free_memory(); }

@@ -1,9 +1,9 @@
-// One context of the program's that transfers go to or come from, with its relays in order of
-// preference and its transfers. Chooses paths and hands the transfer to a mover. Owns nothing in
-// the context but the kernels' code: no stream, no event, no memory.
+// One context of the program that is the source or destination of transfers, with its relays in
+// order of preference, and its transfers. Chooses paths and hands the transfer to a mover. In the
+// context it owns only the kernels' code: no stream, no event, no memory.
 //
-// Threads: submit and collect may be called at once. One short lock, under which nothing is asked
-// of the driver: what a copy waits for is what the driver's own copy would wait for.
+// Threads: submit and collect may be called at once. One short lock; no driver call is made under
+// it, so a copy waits only where the driver's own copy would wait.
 #pragma once
 
 #include <array>
@@ -31,7 +31,7 @@
 
 namespace braid::multipath {
 
-/// A context of the program's, and what has been loaded there.
+/// A context of the program, and the code loaded there.
 struct ProgramContext {
   CUcontext context = nullptr;
   CUdevice device = 0;
@@ -42,7 +42,7 @@ struct ProgramContext {
 
 enum class Intent : bool {
   kCopy,
-  kForecast,  ///< to say what would become of the copy; nothing is enqueued or taken
+  kForecast,  ///< only predicts the outcome of the copy; nothing is enqueued or taken
 };
 
 class Target {
@@ -61,14 +61,14 @@ class Target {
                  const Classification& memory, Intent intent);
 
   /// Adds up the counts of transfers that have ended. False while one is in flight, or while
-  /// another thread is inside: never waits, since a process may be exiting from within a copy.
+  /// another thread is inside: it never waits, since a process may be exiting from within a copy.
   bool collect_finished();
   void add_counts(PathCounts& counts);
 
   /// A line for each transfer under way (waits.h). False: another thread is inside.
   bool describe_waits(std::string& lines);
 
-  /// Gives everything back; no transfer is under way. `context_lives`: what is in it, too.
+  /// Frees everything; no transfer is under way. `context_lives`: also the objects in the context.
   void close(bool context_lives);
   /// The context ends while transfers may be under way: their words stay mapped.
   void abandon();
@@ -76,7 +76,7 @@ class Target {
  private:
   void free_memory();
   void leave_memory();
-  struct Submission;  // what a submit works with
+  struct Submission;  // the variables of one submit
 
   Target(const cuda::Driver& driver, const Options& options, const Planner& planner,
          LinkContention& contention, SpareMemory& spare, const ProgramContext& where,
@@ -116,11 +116,11 @@ class Target {
   int launch_priority_ = 0;
   unsigned wait_flags_ = CU_STREAM_WAIT_VALUE_GEQ;
   LinkState link_;
-  std::atomic<uint64_t> warm_until_ns_{0};  // for the transfers that have been asked for
-  std::mutex mutex_;                        // guards what is below
+  std::atomic<uint64_t> warm_until_ns_{0};  // for the transfers submitted so far
+  std::mutex mutex_;                        // guards the members below
   std::unique_ptr<cuda::SharedMemory> counters_;
   std::unique_ptr<cuda::RegisteredMemory> words_;
-  std::unique_ptr<TransferPool> transfers_;  // in those two
+  std::unique_ptr<TransferPool> transfers_;  // in the two above
   std::unique_ptr<ListRing> lists_;
   std::array<std::array<Counts, 2>, 2> counts_{};  // by mover (kernels first), then direction
 };

@@ -1,4 +1,4 @@
-// A thread inside somebody else's process: it bears the library's name, and the program's signals
+// A thread inside another program's process: it has the library's name, and the program's signals
 // are not delivered to it (base/blocked_signals.h).
 #pragma once
 
@@ -8,7 +8,7 @@ namespace braid::multipath {
 
 class Thread {
  public:
-  /// Runs `body(argument)` there. False when the process may not have another thread. Once only.
+  /// Runs `body(argument)` there. False: the process may not have another thread. Once only.
   bool start(void (*body)(void*), void* argument);
   void join();
 

@@ -1,4 +1,4 @@
-// The words of multipath (MMA section 3.4): a transfer travels on several paths, each of which
+// The terms of multipath (MMA section 3.4): a transfer travels on several paths, each of which
 // carries a share of it (copy engines) or slices of it (kernels).
 #pragma once
 
@@ -13,9 +13,9 @@ namespace braid::multipath {
 enum class Direction : uint8_t { kHostToDevice, kDeviceToHost };
 const char* direction_name(Direction direction);  ///< "h2d", "d2h"
 
-/// Who goes first where transfers that kernels carry meet: an urgent one (a fetch that a user waits
-/// for) overtakes a bulk one (an offload, a model load) at the next slice. Copy engines do not ask.
-/// MMA section 3.4.1, priority queues.
+/// Which transfer goes first where transfers that kernels carry meet: an urgent one (a fetch that a
+/// user waits for) overtakes a bulk one (an offload, a model load) at the next slice. Copy engines
+/// ignore it. MMA section 3.4.1, priority queues.
 enum class Priority : uint8_t { kBulk, kUrgent };
 
 /// "bulk", "urgent".
@@ -30,11 +30,11 @@ struct Segment {
   uint64_t size_bytes = 0;
 };
 
-/// Segments that go the same way between host memory and one GPU, in the order of `stream`; among
-/// each other they have no order, so no byte of a destination may be in two of them. The list is
-/// the caller's and is read during the call only. The memory is the caller's too, who keeps it
-/// alive and unchanged until the stream has passed the copy, as CUDA asks.
-/// A linear copy is a batch of one, and holds its segment itself. A list has one segment or more.
+/// Segments that go the same way between host memory and one GPU, in the order of `stream`. They
+/// have no order among each other, so no two may share a destination byte. The caller owns the
+/// list, which is read during the call only. The caller also owns the memory, and keeps it alive
+/// and unchanged until the stream has passed the copy, as CUDA asks. A linear copy is a batch of
+/// one, and holds its segment itself. A list has one segment or more.
 struct Batch {
   Batch() = default;
   Batch(Direction way, std::span<const Segment> list, CUstream in_stream,
@@ -57,7 +57,7 @@ struct Batch {
   Priority priority = Priority::kBulk;
   const CopyPointers* pointers =
       nullptr;              ///< of the first segment, if the driver has been asked (classify.h)
-  bool spares_sms = false;  ///< the program asks that SMs have no part in it
+  bool spares_sms = false;  ///< the program asks not to use SMs
 
  private:
   std::span<const Segment> segments_;  // empty: `only_` alone
@@ -78,14 +78,14 @@ inline constexpr int kMoverCount = static_cast<int>(Mover::kCopyEngine) + 1;
 /// "native", "kernel", "copy_engine".
 const char* mover_name(Mover mover);
 
-/// What became of a copy: carried by braid, or why it stayed native.
+/// The result of a copy: carried by braid, or the reason why it stayed native.
 enum class Verdict : uint8_t {
   kAccelerated,
   kStaged,          ///< pageable memory, carried through pinned buffers (staging/stager.h)
-  kBelowThreshold,  ///< smaller than the user's threshold, or too small to gain at the best of
-                    ///< moments (cost_model.h)
-  kNoGain,          ///< the cost model expects none, over the paths that there are
-  kCold,            ///< only for its relays, which have been idle and have to wake up
+  kBelowThreshold,  ///< smaller than the user's threshold, or too small to gain under the best
+                    ///< conditions (cost_model.h)
+  kNoGain,          ///< the cost model expects none, over the available paths
+  kCold,            ///< the relays have been idle and must wake up; warm, they would gain
   kBlocked,         ///< a batch: kernels do not begin, since the program's own hold the SMs
   kPageable,        ///< the host memory, or part of it, is not pinned
   kNotLinear,       ///< not between host memory and memory that its GPU may touch (managed,
@@ -93,7 +93,7 @@ enum class Verdict : uint8_t {
   kCapturing,       ///< the stream is recording a graph
   kForeignContext,  ///< the memory or the stream belongs to a context braid has not prepared
   kNoRelay,         ///< no usable peer, or relays are turned off
-  kSwitchedOff,     ///< somebody has switched braid off in this process (braid switch)
+  kSwitchedOff,     ///< a user has switched braid off in this process (braid switch)
   kNotReady,        ///< braid has not been set up in this process, or is shut down
   kSaturated,       ///< every transfer or channel is in use, or the stream has too many
   kDriverError,     ///< the driver refused a step before any byte moved
@@ -106,34 +106,34 @@ const char* verdict_name(Verdict verdict);
 
 /// Why a mover carries a copy.
 enum class Reason : uint8_t {
-  kFaster,  ///< than the native copy by enough; the mover is the cost model's choice
+  kFaster,  ///< faster than native by enough; the cost model chose the mover
   kAsked,   ///< the user's threshold says that this size is carried
 };
 const char* reason_name(Reason reason);  ///< "faster", "asked"
 
 /// What the cost model expected of a copy.
 struct Forecast {
-  /// Microseconds, index: Mover. 0: not to be had for this copy, or the model was not asked.
+  /// Microseconds, index: Mover. 0: not possible for this copy, or the model was not asked.
   std::array<double, kMoverCount> expected_us{};
-  int paths = 0;                    ///< that could have been taken
-  Reason reason = Reason::kFaster;  ///< of what is carried
+  int paths = 0;                    ///< paths that could have been taken
+  Reason reason = Reason::kFaster;  ///< the reason of a carried copy
 };
 
-/// What became of one copy, and how it travels if it is carried. Reads as its verdict.
+/// The result of one copy, and how it travels if it is carried. Converts to its verdict.
 struct Outcome {
   Outcome(Verdict why) : verdict(why) {}
   operator Verdict() const { return verdict; }
 
   Verdict verdict;
-  CUresult error = CUDA_SUCCESS;  ///< kFailed: what the call that asked for the copy returns
-  Mover mover = Mover::kNative;   ///< of a staged copy: what carried most of its chunks
+  CUresult error = CUDA_SUCCESS;  ///< kFailed: the return value of the call that asked for the copy
+  Mover mover = Mover::kNative;   ///< of a staged copy: the mover of most chunks
   // Of a copy that a mover carried, or chunks of it:
   uint64_t via = 0;  ///< GPUs whose PCIe links were asked to carry slices: bit by ordinal
   uint32_t slice_bytes = 0;
   Forecast forecast;
 };
 
-/// What became of a staged copy. Reads as the answer of the call that asked for it.
+/// The result of a staged copy. Converts to the answer of the call that asked for it.
 struct Staged {
   operator CUresult() const { return result; }
 

@@ -1,11 +1,10 @@
-// Transfer states: what one transfer has for itself while it is under way, taken from a pool that
-// is allocated once: a word that says that the program's stream has come so far (start), the
-// counters that its kernels share, their report, and the channels that it uses on relays. A
-// transfer is free again when all of these are, which the GPUs write into host memory: finding a
-// free transfer costs plain loads, no driver call.
+// Transfer states, from a pool that is allocated once. A state holds what one transfer needs for
+// itself while it is under way: a word that says that the program's stream has come so far (start),
+// the counters that its kernels share, their report, and its channels on relays. The GPUs write
+// into host memory when these are free, so finding a free state costs plain loads, no driver call.
 //
-// Threads: `acquire` and what reads all states want the owning Target's lock; a state that has
-// been acquired is that thread's alone until it is released.
+// Threads: `acquire` and functions that read all states need the owning Target's lock. A thread
+// that has acquired a state uses it alone until it releases it.
 #pragma once
 
 #include <array>
@@ -23,9 +22,9 @@ namespace braid::multipath {
 /// what a stream holds in practice. When all are in use the next copy is native.
 inline constexpr size_t kMostTransfers = 256;
 
-/// Transfers of one of the program's streams, and of all, that may be under way: each puts up to
-/// four operations into the stream, and of about a thousand that have not begun the driver blocks
-/// the caller.
+/// The most transfers under way, of one stream of the program, and of all. Each puts up to four
+/// operations into the stream, and when about a thousand have not begun the driver blocks the
+/// caller.
 inline constexpr int kMostOfOneStream = 64;
 inline constexpr size_t kMostOfAll = 160;
 
@@ -39,10 +38,10 @@ struct SlicedBytes {
   uint64_t lists = 0;  ///< of a batch; else 0
   uint32_t slice_bytes = 0;
   uint32_t slice_count = 0;
-  bool aligned_alike = true;  ///< modulo 16: the bulk kernel will do
+  bool aligned_alike = true;  ///< modulo 16: the bulk kernel can be used
 };
 
-/// A channel, and what its word reads when this transfer has landed there.
+/// A channel, and the value of its word when this transfer has landed there.
 struct ChannelUse {
   Channel* channel = nullptr;
   uint32_t landed = 0;
@@ -54,9 +53,9 @@ struct TransferState {
   uint32_t* start = nullptr;               ///< the program's stream writes `uses` here
   uint32_t uses = 0;
   uint32_t generation = 0;  ///< of its last use; its kernels have left when the report says so
-  uint32_t done = 0;        ///< what counters.done will read when those have landed
+  uint32_t done = 0;        ///< value of counters.done when those have landed
   bool is_acquired = false;
-  bool retired = false;  ///< a block of it never comes or leaves: never used again
+  bool retired = false;  ///< a block of it never came or left: never used again
 
   // Of its last use.
   Mover mover = Mover::kKernel;
@@ -74,16 +73,16 @@ struct TransferState {
 
   CUdeviceptr start_address() const { return reinterpret_cast<CUdeviceptr>(start); }
   bool has_begun() const { return Channel::has_reached(start, uses); }
-  /// No kernel of it waits, moves or has yet to leave.
+  /// True if no kernel of it waits, moves or has yet to leave.
   bool have_kernels_left() const;
-  /// Its present use has no kernels. Of a state that has been acquired.
+  /// Its present use has no kernels. For an acquired state.
   void mark_kernels_left();
-  /// Its relays' channels have gone past it.
+  /// True if its relays' channels have passed it.
   bool have_channels_landed() const;
   bool is_free() const {
     return !is_acquired && !retired && has_begun() && have_kernels_left() && have_channels_landed();
   }
-  /// It waits for its turn, or moves.
+  /// True if it waits for its turn, or moves.
   bool is_in_use() const { return is_acquired || (!retired && !is_free()); }
 
   void add(Channel& channel) { channels[channel_count++] = {&channel, channel.issued}; }
@@ -97,13 +96,12 @@ class TransferPool {
   static constexpr size_t kBytes = kMostTransfers * kStride;
   TransferPool(CUdeviceptr counters, void* words);
 
-  /// A free state, acquired for a transfer of `user`'s; null when all are in use, or too many are
-  /// the user's. The counts of its last use by kernels may still be unread; then it gets a new
-  /// generation.
+  /// Acquires a free state for a transfer of `user`; null if all are in use, or `user` has too
+  /// many. If the kernels' counts of its last use are still unread, it gets a new generation.
   TransferState* acquire(const StreamKey& user);
 
   std::vector<TransferState>& transfers() { return transfers_; }
-  /// Those that are in use, or were when `take` last looked.
+  /// States that are in use, or were at the last `acquire`.
   const std::vector<TransferState*>& in_use() const { return in_use_; }
   bool all_free() const;
 

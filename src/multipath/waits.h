@@ -1,5 +1,5 @@
-// The transfers that a process has under way, in words: what in it waits for braid, and what braid
-// waits for. For the user whose program seems to hang (`braid waits`). Reads host memory only.
+// The transfers that a process has under way, in words: which work waits for braid, and what braid
+// waits for. For a user whose program seems to hang (`braid waits`). Reads host memory only.
 #pragma once
 
 #include <string>

@@ -3,10 +3,7 @@
 // when memory is allocated. None of this is on a copy's path, so it may allocate and lock.
 #include "preload/access.h"
 
-#include <pthread.h>
-
 #include <mutex>
-#include <new>
 #include <optional>
 #include <vector>
 
@@ -14,6 +11,7 @@
 #include "preload/binding.h"
 #include "preload/devices.h"
 #include "preload/entries.h"
+#include "preload/renewed_in_child.h"
 #include "preload/state.h"
 
 namespace braid::preload {
@@ -22,22 +20,13 @@ namespace {
 using multipath::gpu_bit;
 using AccessDescs = AccessLedger::AccessDescs;
 
-// Never destroyed: threads of the program may still be here while the process exits.
 struct Ledger {
   std::mutex lock;
   AccessLedger access;
   bool is_granting = false;  // relays are open; what is made before is granted when they are
 };
 
-// A forked child, which may start CUDA for itself, begins anew: a lock that another thread held
-// meanwhile would stay locked there.
-Ledger& ledger() {
-  static Ledger* const instance = [] {
-    pthread_atfork(nullptr, nullptr, [] { new (&ledger()) Ledger; });  // owner: as before
-    return new Ledger;  // owner: the process, until its end
-  }();
-  return *instance;
-}
+Ledger& ledger() { return renewed_in_child<Ledger>(); }
 
 // With the ledger locked: the range or pool is there, and the program may have set its access.
 void grant(Ledger& all, CUdeviceptr address, size_t size_bytes) {

@@ -1,7 +1,8 @@
-// Who may touch memory whose access is granted GPU by GPU, as the program has set it. braid lets
-// its relays reach the same memory; the program must get the answers it would get without braid,
-// and braid must keep its access while copies are under way. Pure bookkeeping of CUDA's rules:
-// access is set for whole mappings, or for a pool; it ends with the mapping or the pool.
+// The access of GPUs to memory where it is granted GPU by GPU, as the program has set it. Braid
+// gives its relays access to the same memory. The program must still get the answers that it would
+// get without braid, and braid must keep its access while copies are under way. Pure bookkeeping of
+// CUDA's rules: access is set for whole mappings, or for a pool; it ends with the mapping or the
+// pool.
 #pragma once
 
 #include <cuda.h>
@@ -23,24 +24,25 @@ class AccessLedger {
  public:
   using AccessDescs = std::span<const CUmemAccessDesc>;
 
-  /// The driver has done what the program asked for.
+  /// The program has set this access, and the driver has carried it out.
   void set(CUdeviceptr address, size_t size_bytes, AccessDescs descs);
   void set(CUmemoryPool pool, AccessDescs descs);
   /// braid has given these GPUs all access.
   void grant(CUdeviceptr address, size_t size_bytes, GpuSet gpus);
   void grant(CUmemoryPool pool, GpuSet gpus);
-  /// The program makes the pool: braid may grant it. Others (imported, shared) it may not.
+  /// The program has made the pool, so braid may grant access to it. Other pools (imported, shared)
+  /// it may not.
   void add(CUmemoryPool pool, int gpu);
-  /// The memory is about to go.
+  /// The memory is about to be freed.
   void forget(CUdeviceptr address, size_t size_bytes);
   void forget(CUmemoryPool pool);
 
-  /// What the program hears of a GPU; nothing when the driver's own answer stands.
+  /// The answer to the program about a GPU; nothing if the driver's own answer is right.
   std::optional<CUmemAccess_flags> answer(CUdeviceptr address, int gpu) const;
   std::optional<CUmemAccess_flags> answer(CUmemoryPool pool, int gpu) const;
 
-  /// GPUs that keep all access to some of the memory, whatever the program sets: copies that braid
-  /// has under way may be using it.
+  /// GPUs that keep all access to some of the memory, whatever the program sets: braid's copies
+  /// under way may be using it.
   GpuSet granted(CUdeviceptr address, size_t size_bytes) const;
   GpuSet granted(CUmemoryPool pool) const;
 
@@ -50,7 +52,7 @@ class AccessLedger {
 
  private:
   struct Access {
-    GpuSet reads = 0;  ///< set by the program: reading and no more
+    GpuSet reads = 0;  ///< set by the program: read only
     GpuSet writes = 0;
     GpuSet granted = 0;  ///< given by braid
     void set(AccessDescs descs);

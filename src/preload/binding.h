@@ -1,4 +1,4 @@
-// How the process is bound to the driver that the program has loaded.
+// Binds the process to the driver that the program has loaded.
 #pragma once
 
 #include <cuda.h>
@@ -9,11 +9,11 @@
 namespace braid::preload {
 
 /// Finds the driver that the program has loaded; never loads one. The first success also reads the
-/// options. False when there is none (yet). May be called from any thread, and before any
-/// constructor has run.
+/// options. False if there is none yet. May be called from any thread, and before any constructor
+/// has run.
 bool bind() noexcept;
 
-/// What is counted in this process.
+/// The source of this process's statistics.
 StatisticsSource statistics_source() noexcept;
 
 /// The driver's own function for a hook; null when the driver has none or is not loaded.
@@ -24,7 +24,7 @@ Function* real(HookId hook) noexcept {
   return reinterpret_cast<Function*>(real_function(hook));
 }
 
-/// The driver's own answer. The arguments have the types that the function has.
+/// Calls the driver's own function. The arguments have the types of the function's parameters.
 template <typename... Arguments>
 CUresult forward(HookId hook, Arguments... arguments) {
   auto* native = real<CUresult(Arguments...)>(hook);

@@ -1,26 +1,22 @@
 #include "preload/contexts.h"
 
-#include <pthread.h>
-
 #include <cstdlib>
 #include <mutex>
-#include <new>
 #include <set>
 #include <string>
 #include <utility>
 
 #include "base/try.h"
-#include "cuda/scoped_context.h"
 #include "preload/helper.h"
 #include "preload/messages.h"
 #include "preload/primaries.h"
+#include "preload/renewed_in_child.h"
 #include "preload/reporter.h"
 #include "preload/state.h"
 
 namespace braid::preload {
 namespace {
 
-// Never destroyed: threads of the program may still be here while the process exits.
 class Contexts {
  public:
   void add(CUcontext context) {
@@ -37,15 +33,7 @@ class Contexts {
   std::set<CUcontext> made_;  // by the program, and not yet destroyed
 };
 
-// A forked child, which may start CUDA for itself, begins anew: a lock that another thread held
-// meanwhile would stay locked there.
-Contexts& contexts() {
-  static Contexts* const instance = [] {
-    pthread_atfork(nullptr, nullptr, [] { new (&contexts()) Contexts; });  // owner: as before
-    return new Contexts;  // owner: the process, until its end
-  }();
-  return *instance;
-}
+Contexts& contexts() { return renewed_in_child<Contexts>(); }
 
 void say(const Status& status) {
   if (!status.ok()) say_once((status.message() + ". Copies there stay native").c_str());
@@ -84,7 +72,7 @@ void context_made(CUcontext context) noexcept try {
   const ReentryGuard guard;
   multipath::Engine* open = created_engine();
   contexts().add(context);
-  if (open != nullptr) say(open->add_context(context));
+  if (open != nullptr) say(open->add_created(context));
 } catch (...) {
 }
 
@@ -110,7 +98,7 @@ void take_back(CUcontext context, bool is_made) noexcept try {
   multipath::Engine* open = engine();
   if (open == nullptr) return;
   if (is_made)
-    say(open->add_context(context));
+    say(open->add_created(context));
   else
     adopt_primaries(*open);
 } catch (...) {
@@ -120,15 +108,9 @@ Status make_known(CUcontext context) {
   multipath::Engine* open = engine();
   if (context == nullptr && open != nullptr) adopt_primaries(*open);
   if (context == nullptr || open == nullptr || open->knows_context(context)) return {};
-  CUdevice device = 0;
-  {
-    const cuda::ScopedContext scope(*driver(), context);
-    CUresult asked = scope.status();
-    if (asked == CUDA_SUCCESS) asked = driver()->cuCtxGetDevice(&device);
-    BRAID_TRY(driver()->check(asked, "asking a context for its GPU"));
-  }
+  BRAID_LET(device, open->device_of(context));
   // It may be the primary one.
-  return adopt_primary(*open, device) ? open->add_context(context) : Status();
+  return adopt_primary(*open, device) ? open->add_created(context) : Status();
 }
 
 void create_engine() noexcept {

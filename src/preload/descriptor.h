@@ -1,14 +1,14 @@
-// Where braid's text goes inside a program: an open file descriptor, as a sink of TextWriter.
+// An open file descriptor for braid's text inside a program, as a sink of TextWriter.
 #pragma once
 
 #include <cstddef>
 
 namespace braid::preload {
 
-/// Closed by whoever opened it.
+/// The opener of the descriptor closes it.
 struct Descriptor {
   int number = -1;
-  bool failed = false;  ///< it refused to take something
+  bool failed = false;  ///< a write has failed
 };
 
 /// A TextWriter's sink that writes to the Descriptor that `context` points to. Async-signal-safe.

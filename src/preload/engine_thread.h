@@ -1,11 +1,11 @@
-// The one thread of braid's that calls the driver, for one engine. It opens the relays that copies
-// have asked for, while the program goes on: a context takes the driver a tenth of a second, and
-// more where several processes start at once; copies are native until all are open. Then it sleeps.
-// It wakes up when copies of another GPU ask for relays, to answer who asks what the process waits
-// for (multipath/process_table.h), to allocate again what relays gave back, and to show the
-// statistics at an interval (reporter.h).
+// The only thread of braid that calls the driver, for one engine. It opens the relays that copies
+// have asked for, while the program goes on: the driver takes a tenth of a second for a context,
+// and more if several processes start at once. Copies are native until all are open. Then the
+// thread sleeps. It wakes up when copies of another GPU ask for relays, to answer what the process
+// waits for (multipath/process_table.h), to allocate again the buffers that relays freed, and to
+// show the statistics at an interval (reporter.h).
 //
-// Threads: any, but for `start` and the destructor.
+// Threads: any, except for `start` and the destructor.
 #pragma once
 
 #include <sys/types.h>
@@ -22,14 +22,14 @@ namespace braid::preload {
 
 class EngineThread {
  public:
-  /// Called by whoever opens relays, holding none of the locks that the program's calls wait for:
-  /// the driver may make that thread wait for a lock that the program holds.
+  /// Called by the thread that opens relays, with no lock that the program's calls wait for: the
+  /// driver may make that thread wait for a lock that the program holds.
   struct Events {
-    /// All that were asked for are open, and copies do not use them yet.
+    /// All requested relays are open, and copies do not use them yet.
     void (*relays_opened)(multipath::Engine& engine);
     /// Something could not be opened.
     void (*problem)(const char* message) noexcept;
-    /// There is no memory to go on with: copies stay native.
+    /// There is not enough memory: copies stay native.
     void (*failed)() noexcept;
   };
 
@@ -41,18 +41,18 @@ class EngineThread {
   EngineThread(const EngineThread&) = delete;
   EngineThread& operator=(const EngineThread&) = delete;
 
-  /// Runs `body(this)`, which calls `serve`, in a thread of its own. False when the process may not
-  /// have another. Once only.
+  /// Runs `body(this)`, which calls `serve`, in a new thread. False: the process may not have
+  /// another. Once only.
   bool start(void (*body)(void* self)) noexcept;
   void serve() noexcept;
 
   /// Opens the relays of all GPUs in the calling thread.
   void open_relays() noexcept;
 
-  /// There is something to do for the thread, if there is one.
+  /// Wakes the thread for new work, if there is a thread.
   void wake() noexcept;
 
-  /// Ends the thread for good, if that takes no longer than this.
+  /// Ends the thread for good, within this limit.
   void end(std::chrono::seconds limit = std::chrono::hours(24)) noexcept;
 
  private:
@@ -63,10 +63,10 @@ class EngineThread {
   multipath::Engine& engine_;
   const Events events_;
   multipath::Thread thread_;
-  std::atomic<pid_t> pid_{0};  // that has the thread: a child that was forked has none
+  std::atomic<pid_t> pid_{0};  // the process that has the thread: a forked child has none
   std::atomic<bool> stops_{false};
   std::atomic<bool> has_failed_{false};
-  std::mutex opening_;  // one thread at a time opens relays
+  std::mutex opening_;  // held by the one thread that opens relays
   std::binary_semaphore ended_{0};
 };
 

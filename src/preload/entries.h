@@ -34,9 +34,10 @@
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 extern "C" {
 
-// Those that cuda.h declares in some versions only (12.8 is the oldest that braid is built with).
+// Functions that cuda.h declares in some versions only (12.8 is the oldest that braid is built
+// with).
 CUresult cuGetProcAddress(const char* symbol, void** function, int version, cuuint64_t flags);
-// Before CUDA 13 the batches said which entry was wrong.
+// Before CUDA 13 the batch calls returned which entry was wrong.
 CUresult cuMemcpyBatchAsync(CUdeviceptr* to, CUdeviceptr* from, size_t* sizes, size_t count,
                             CUmemcpyAttributes* attributes, size_t* starts, size_t attribute_count,
                             size_t* fail_index, CUstream stream);
@@ -60,7 +61,7 @@ decltype(cuDevicePrimaryCtxRelease_v2) cuDevicePrimaryCtxRelease;
 decltype(cuDevicePrimaryCtxSetFlags_v2) cuDevicePrimaryCtxSetFlags;
 decltype(cuDeviceGetUuid_v2) cuDeviceGetUuid;
 
-// The per-thread default stream's forms.
+// The forms for the per-thread default stream.
 decltype(cuMemcpyHtoD_v2) cuMemcpyHtoD_v2_ptds;
 decltype(cuMemcpyDtoH_v2) cuMemcpyDtoH_v2_ptds;
 decltype(cuMemcpyHtoDAsync_v2) cuMemcpyHtoDAsync_v2_ptsz;
@@ -79,7 +80,7 @@ decltype(cuMemcpy3DBatchAsync_v2) cuMemcpy3DBatchAsync_v2_ptsz;
 decltype(cuMemAllocAsync) cuMemAllocAsync_ptsz;
 decltype(cuMemAllocFromPoolAsync) cuMemAllocFromPoolAsync_ptsz;
 
-// And all the others again, for their visibility.
+// Declares all the others again, for their visibility.
 #define BRAID_DECLARE(symbol, ...) decltype(symbol) symbol;
 BRAID_HOOKS(BRAID_DECLARE)
 #undef BRAID_DECLARE

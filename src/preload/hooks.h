@@ -1,7 +1,7 @@
-// The table of hooks: every driver entry point that libbraid_preload.so stands in for, and by which
-// names, versions and flags a program asks for it. One table drives the library's exports, `dlsym`,
-// `cuGetProcAddress` and what `braid doctor` lists. Pure: no driver, no state, no allocation.
-// (lending/cudart_hooks.h is the same for CUDA's runtime library.)
+// The table of hooks: every driver entry point that libbraid_preload.so replaces, with the names,
+// versions and flags by which a program asks for it. One table drives the library's exports,
+// `dlsym`, `cuGetProcAddress` and the list of `braid doctor`. Pure: no driver, no state, no
+// allocation. (lending/cudart_hooks.h is the same for CUDA's runtime library.)
 //
 // A program reaches an entry point in two ways. By symbol ("cuMemcpyHtoD_v2"), linked or through
 // dlsym: one symbol is one ABI. Or by base name ("cuMemcpyHtoD") with a version and flags through
@@ -23,26 +23,26 @@ enum class Flags : uint8_t {
 };
 
 enum class HookKind : uint8_t {
-  kResolver,  ///< hands out entry points
+  kResolver,  ///< returns entry points
   kCopy,      ///< a copy of any shape: counted, and accelerated where it can be
-  kPin,       ///< pins host memory: where the user has asked for it, relays open then
+  kPin,       ///< pins host memory: if the user has asked for it, relays open then
   kContext,   ///< makes or ends a context
-  kAccess,    ///< who may touch mapped memory and pools, which braid's relays may besides
-  kMemory,    ///< allocates memory of a GPU, where a relay may have some to give back
-  kDevice,    ///< which GPUs there are: the program does not see those that are lent (src/lending)
+  kAccess,    ///< access to mapped memory and pools, which braid's relays need too
+  kMemory,    ///< allocates GPU memory: a relay may have some to free
+  kDevice,    ///< lists GPUs: the program does not see lent ones (src/lending)
 };
 
 struct Hook {
   const char* symbol;
-  const char* base_name;  ///< as cuGetProcAddress is asked
-  int since;              ///< first version that leads here; kUnversioned: see below
-  int until;              ///< first version that does not
+  const char* base_name;  ///< the name that cuGetProcAddress is called with
+  int since;              ///< first version with this entry; kUnversioned: see below
+  int until;              ///< first version without it
   Flags flags;
   HookKind kind;
 };
 
-/// The version alone does not say which ABI the driver hands out (cuCtxCreate: drivers differ):
-/// such a hook is found only by the address that the driver returned.
+/// The version alone does not determine the ABI that the driver returns (cuCtxCreate: drivers
+/// differ). Such a hook is found only by the address that the driver returned.
 inline constexpr int kUnversioned = -1;
 inline constexpr int kNoEnd = 1 << 30;
 
@@ -145,14 +145,14 @@ std::span<const Hook, kHookCount> hooks();
 /// program; cuDNN's and cuBLAS's names ("cudnn...", "cublas...") are not the driver's.
 bool is_driver_name(const char* name);
 
-/// The hook of this symbol, as linked or asked of dlsym.
+/// The hook of this symbol, for linking or dlsym.
 std::optional<HookId> find_symbol(const char* symbol);
 
-/// The hook that the driver's answer `returned` to a request (base name, version, flags) is an
-/// entry of. `real[id]` is the address of each hook's symbol in the driver, null when it has none.
+/// The hook for the driver's answer `returned` to a request (base name, version, flags). `real[id]`
+/// is the address of each hook's symbol in the driver, null if it has none.
 ///
-/// An answer that is one of those addresses settles it. Otherwise (a resolver may hand out
-/// addresses of its own) the request must be one that the table knows, of a version no newer than
+/// If the answer is one of those addresses, that is the hook. Otherwise (a resolver may return
+/// addresses of its own) the table must know the request, with a version no newer than
 /// `newest_version`: a later CUDA may give the same name another ABI.
 std::optional<HookId> resolve(const char* base_name, int version, uint64_t flags,
                               const void* returned, std::span<void* const, kHookCount> real,

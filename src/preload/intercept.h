@@ -1,9 +1,9 @@
-// What every intercepted copy goes through. Passing through is the default: a copy is offered to
-// the engine, and whatever the engine does not take goes to the driver with the program's own
-// arguments.
+// The path of every intercepted copy. Passing through is the default: a copy is offered to the
+// engine, and if the engine declines it, the driver gets it with the program's own arguments.
 //
-// On a copy's path nothing allocates driver memory and nothing blocks, except that a synchronous
-// copy waits for its stream, and a copy of pageable memory for its bytes, as they do natively.
+// On a copy's path no driver memory is allocated and nothing blocks, with two exceptions that also
+// block natively: a synchronous copy waits for its stream, and a copy of pageable memory for its
+// bytes.
 #pragma once
 
 #include <optional>
@@ -17,38 +17,38 @@ namespace braid::preload {
 
 enum class Wait : bool { kNo, kYes };
 
-/// The program's stream as a handle that means the same whichever entry point it came through.
+/// The program's stream as one handle for all entry points.
 inline CUstream legacy(CUstream stream) { return stream == nullptr ? CU_STREAM_LEGACY : stream; }
 inline CUstream per_thread(CUstream stream) {
   return stream == nullptr ? CU_STREAM_PER_THREAD : stream;
 }
 
-/// The piece of memory of a copy that goes this way.
+/// The segment of a copy in this direction.
 multipath::Segment segment_of(multipath::Direction direction, CUdeviceptr to, CUdeviceptr from,
                               uint64_t size_bytes);
 
-/// One call of a copy. In this order: `may_gain`; if so, `offer`, unless the copy turns out to be
-/// nothing for braid; `finish` in any case.
+/// One call of a copy. In this order: `may_gain`; if true, `offer`, unless the copy turns out to be
+/// none for braid; `finish` in any case.
 class Interception {
  public:
   Interception(HookId hook, Wait wait, uint64_t size_bytes) noexcept
       : hook_(hook), wait_(wait), size_bytes_(size_bytes), function_(real_function(hook)) {}
 
-  /// False: smaller than `least_bytes`, or the call comes from inside braid.
+  /// False if the copy is smaller than `least_bytes`, or the call comes from inside braid.
   bool may_gain(uint64_t least_bytes) noexcept;
 
-  /// Asks the driver which way the copy goes; nothing when it is not between host memory and a GPU.
+  /// Asks the driver for the direction; nothing if the copy is not between host memory and a GPU.
   std::optional<multipath::Direction> find_direction(CUdeviceptr to, CUdeviceptr from) noexcept;
 
-  /// The priority of a batch's stream becomes the batch's: so programs say that a copy is urgent.
-  /// Its segments outlive the call.
+  /// Offers the batch to the engine. The batch takes its stream's priority: this is how programs
+  /// mark a copy as urgent. Its segments must outlive the call.
   void offer(const multipath::Batch& batch) noexcept;
 
-  /// There is no room to list the batch's segments in: the copy is native.
+  /// There is no room for the batch's segments: the copy is native.
   void give_up() noexcept { outcome_ = multipath::Verdict::kNotReady; }
 
-  /// Makes the native copy, with these arguments, unless braid carries the copy. What the call
-  /// returns.
+  /// Makes the native copy with these arguments, unless braid carries the copy. Returns the result
+  /// of the call.
   template <typename... Arguments>
   CUresult finish(Arguments... arguments) noexcept {
     if (function_ == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
@@ -75,7 +75,7 @@ class Interception {
   const ReentryGuard guard_;
   Observation observation_;
   std::optional<multipath::CopyPointers> pointers_;  // if the driver has been asked
-  std::optional<multipath::Batch> batch_;            // that has been offered
+  std::optional<multipath::Batch> batch_;            // the batch that was offered
   multipath::Outcome outcome_ = multipath::Verdict::kBelowThreshold;
   std::optional<multipath::Staged> staged_;
 };

@@ -1,4 +1,4 @@
-// BRAID_LOG: one line for each copy over the threshold, saying what became of it and why.
+// BRAID_LOG: one line for each copy over the threshold, with its outcome and the reason.
 // docs/statistics.md explains the fields. Allocates nothing.
 #pragma once
 
@@ -27,13 +27,13 @@ struct CopyRecord {
 /// "braid: copy pid=... entry_point=... ...", and a newline.
 void write_log_line(int64_t pid, const CopyRecord& record, TextWriter& out);
 
-/// Appends the line to `where`: "stderr", or a path as ProcessPath takes it. The file is opened for
-/// each line: a program may close every descriptor that it does not know, and open others.
-/// False when it cannot be opened.
+/// Appends the line to `where`: "stderr", or a path as ProcessPath takes it. Opens the file for
+/// each line, since a program may close descriptors that it does not know, and open others. False
+/// if it cannot be opened.
 bool append_log_line(std::string_view where, int64_t pid, const CopyRecord& record) noexcept;
 
-/// What BRAID_LOG names as `append_log_line` takes it: absolute, since the program may change its
-/// folder. Creates the file; fails where it cannot be written.
+/// The value of BRAID_LOG for `append_log_line`: an absolute path, since the program may change its
+/// folder. Creates the file; fails if it cannot be written.
 Result<std::string> find_log(const std::string& where, int64_t pid);
 
 }  // namespace braid::preload

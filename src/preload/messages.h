@@ -1,4 +1,4 @@
-// What braid says to the user of a program: on stderr, each message once.
+// Braid's messages to the user of a program: on stderr, each message once.
 #pragma once
 
 namespace braid::preload {

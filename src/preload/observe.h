@@ -1,5 +1,5 @@
-// Watching the copies: what each cost and became, for the statistics and the log. When neither is
-// asked for, a copy pays one load and one branch that always goes the same way.
+// Observes the copies: the cost and outcome of each, for the statistics and the log. If neither is
+// enabled, a copy pays one load and one branch that always goes the same way.
 #pragma once
 
 #include <atomic>
@@ -12,11 +12,11 @@
 
 namespace braid::preload {
 
-/// From now on copies are observed if `options` ask for it. Once in a process.
+/// From now on copies are observed, if `options` ask for it. Call it once in a process.
 void start_observing(const Options& options);
 
 /// One intercepted copy, from its constructor to stop(). The driver's own work (the native copy, or
-/// waiting for the stream) comes behind that, and end() when its result is known.
+/// waiting for the stream) follows stop(). Call end() when its result is known.
 class Observation {
  public:
   Observation() noexcept
@@ -28,7 +28,7 @@ class Observation {
       cost_ns_ = system_clock().now_ns() - begin_ns_;
   }
 
-  /// `batch`: null when the copy was not looked at, or is none between host memory and a GPU.
+  /// `batch` is null if the copy was not examined, or is not between host memory and a GPU.
   void end(HookId hook, uint64_t size_bytes, const multipath::Batch* batch,
            const multipath::Outcome& outcome) const noexcept {
     if (is_on_) [[unlikely]]

@@ -1,14 +1,13 @@
 #include "preload/primaries.h"
 
-#include <pthread.h>
-
+#include <algorithm>
 #include <array>
 #include <condition_variable>
 #include <mutex>
-#include <new>
 
 #include "cuda/queries.h"
 #include "preload/messages.h"
+#include "preload/renewed_in_child.h"
 #include "preload/state.h"
 
 namespace braid::preload {
@@ -17,16 +16,15 @@ namespace {
 // Of one GPU. The counts of calls are those under way.
 struct Primary {
   int holds = 0;                // the program's
+  int retained = 0;             // how many it has been given so far
   CUcontext context = nullptr;  // as the program was told last
   bool has_strangers = false;   // active before braid, by a way that braid has not seen
   int retains = 0;              // calls
   int give_ups = 0;             // calls
   bool is_being_adopted = false;
-  bool is_wanted = false;  // somebody would have adopted it, but for a give_up
 };
 
-// No driver call is made under the lock. Never destroyed: threads of the program may still be here
-// while the process exits.
+// No driver call is made under the lock.
 struct Primaries {
   std::mutex lock;
   std::condition_variable adopted;
@@ -40,15 +38,7 @@ struct Primaries {
   }
 };
 
-// A forked child, which may start CUDA for itself, begins anew: a lock that another thread held
-// meanwhile would stay locked there.
-Primaries& primaries() {
-  static Primaries* const instance = [] {
-    pthread_atfork(nullptr, nullptr, [] { new (&primaries()) Primaries; });  // owner: as before
-    return new Primaries;  // owner: the process, until its end
-  }();
-  return *instance;
-}
+Primaries& primaries() { return renewed_in_child<Primaries>(); }
 
 bool is_unheld(const Primary& primary) { return primary.holds == 0 && !primary.has_strangers; }
 
@@ -96,6 +86,7 @@ void PrimaryRetain::succeeded(CUcontext context) noexcept {
   Primary* primary = primaries().find(device_);
   if (primary == nullptr) return;
   ++primary->holds;
+  ++primary->retained;
   primary->context = context;
 }
 
@@ -106,6 +97,8 @@ PrimaryGiveUp::PrimaryGiveUp(CUdevice device, GiveUp how) noexcept : device_(dev
   ++primary->give_ups;
   told_ = primary->holds > 0 ? primary->context : nullptr;
   is_unheld_ = preload::is_unheld(*primary);
+  has_strangers_ = primary->has_strangers;
+  retained_before_ = primary->retained;
   is_counted_ = how == GiveUp::kRelease && primary->holds > 0;
   if (is_counted_) --primary->holds;
   // A reset does not release the program's holds (cuda.h).
@@ -114,12 +107,8 @@ PrimaryGiveUp::PrimaryGiveUp(CUdevice device, GiveUp how) noexcept : device_(dev
 }
 
 PrimaryGiveUp::~PrimaryGiveUp() {
-  std::unique_lock lock(primaries().lock);
-  Primary* primary = primaries().find(device_);
-  if (primary == nullptr || --primary->give_ups != 0 || !primary->is_wanted) return;
-  primary->is_wanted = false;
-  multipath::Engine* open = engine();
-  if (open != nullptr && !primary->is_being_adopted) adopt(*open, device_, *primary, lock);
+  const std::lock_guard lock(primaries().lock);
+  if (Primary* primary = primaries().find(device_)) --primary->give_ups;
 }
 
 CUcontext PrimaryGiveUp::context() const {
@@ -129,8 +118,12 @@ CUcontext PrimaryGiveUp::context() const {
 void PrimaryGiveUp::released(CUresult result) noexcept {
   if (!is_counted_ || result == CUDA_SUCCESS) return;
   const std::lock_guard lock(primaries().lock);
-  int& holds = primaries().find(device_)->holds;
-  holds = result == CUDA_ERROR_INVALID_CONTEXT ? 0 : holds + 1;  // a reset has ended them; refused
+  Primary& primary = *primaries().find(device_);
+  if (result ==
+      CUDA_ERROR_INVALID_CONTEXT)  // there were none, but another thread may have retained
+    primary.holds = std::min(primary.holds, primary.retained - retained_before_);
+  else
+    ++primary.holds;
 }
 
 bool is_primary_unheld(CUdevice device) noexcept {
@@ -160,7 +153,6 @@ bool adopt_primary(multipath::Engine& engine, CUdevice device) noexcept {
   if (primary == nullptr) return true;
   primaries().adopted.wait(lock, [&] { return !primary->is_being_adopted; });
   const bool is_ending = primary->give_ups != 0;
-  primary->is_wanted = is_ending;
   if (!is_ending) adopt(engine, device, *primary, lock);
   return !is_ending;
 }
@@ -169,9 +161,8 @@ void adopt_primaries(multipath::Engine& engine) noexcept {
   for (CUdevice device = 0; device < multipath::kMostGpus; ++device) {
     std::unique_lock lock(primaries().lock);
     Primary* primary = primaries().find(device);
-    if (primary->retains != 0 || primary->is_being_adopted) continue;
-    primary->is_wanted = primary->give_ups != 0;
-    if (!primary->is_wanted) adopt(engine, device, *primary, lock);
+    if (primary->retains + primary->give_ups == 0 && !primary->is_being_adopted)
+      adopt(engine, device, *primary, lock);
   }
 }
 

@@ -1,10 +1,11 @@
-// Primary contexts are counted: a GPU's lives while anybody holds it, and braid holds those of its
-// targets. The program sees the count as if braid held none: its last release ends the context,
-// what it does not hold is inactive, and what it has not retained it cannot release.
+// Primary contexts are reference counted: a GPU's context lives while it is retained, and braid
+// retains those of its targets. The program sees the count as if braid retained none. Its last
+// release ends the context; a context that only braid retains is inactive; and the program cannot
+// release a context that it has not retained.
 //
-// What the program and braid do to a primary context takes time, and may wait for its streams. No
-// lock is held meanwhile: each GPU's calls are counted here while they are under way, so that braid
-// adopts no context that is ending, and none ends while it is being adopted.
+// The calls of the program and of braid on a primary context take time, and may wait for its
+// streams. No lock is held meanwhile. Instead each GPU's calls under way are counted here, so that
+// braid adopts no context that is ending, and no context ends while it is being adopted.
 //
 // Threads: any.
 #pragma once
@@ -15,7 +16,7 @@
 
 namespace braid::preload {
 
-/// The program's retaining of a primary context, around the driver's.
+/// Wraps a call by which the program retains a primary context.
 class PrimaryRetain {
  public:
   explicit PrimaryRetain(CUdevice device) noexcept;
@@ -30,50 +31,54 @@ class PrimaryRetain {
 };
 
 enum class GiveUp : bool {
-  kRelease,  ///< of one of the program's holds
-  kReset,    ///< whoever holds the context
+  kRelease,  ///< of one of the program's references
+  kReset,    ///< with every reference
 };
 
-/// The program gives a primary context up, around the driver's call. Nobody adopts it meanwhile;
-/// whoever wanted to does so afterwards.
+/// Wraps a call by which the program gives up a primary context. No thread adopts the context
+/// meanwhile. If another thread retains it, so that it lives on, the next call that looks for
+/// contexts adopts it.
 class PrimaryGiveUp {
  public:
-  /// Waits for who is adopting a context that is about to end.
+  /// Waits for a thread that is adopting the context, if it is about to end.
   PrimaryGiveUp(CUdevice device, GiveUp how) noexcept;
   ~PrimaryGiveUp();
   PrimaryGiveUp(const PrimaryGiveUp&) = delete;
   PrimaryGiveUp& operator=(const PrimaryGiveUp&) = delete;
 
-  /// A release: the program has no hold that it could release.
+  /// For a release: the program has no reference to release.
   bool is_unheld() const { return is_unheld_; }
-  /// The context ends with the call.
+  /// The context ends with the call, unless it has an owner that braid has not seen (a stranger).
   bool ends_it() const { return ends_it_; }
-  /// It, as the program was told last, or as the driver says.
+  bool has_strangers() const { return has_strangers_; }
+  /// The context that was last returned to the program, or that the driver names.
   CUcontext context() const;
-  /// What the driver said of a release.
+  /// The driver's result of a release.
   void released(CUresult result) noexcept;
 
  private:
   const CUdevice device_;
   bool is_unheld_ = false;
+  bool has_strangers_ = false;
   bool ends_it_ = false;
-  bool is_counted_ = false;  // the release, by now
+  bool is_counted_ = false;  // the release has been counted
+  int retained_before_ = 0;
   CUcontext told_ = nullptr;
 };
 
-/// If the context is active, it is so for braid alone.
+/// True if the context is active for braid alone.
 bool is_primary_unheld(CUdevice device) noexcept;
 
-// For the rest: inside braid, with a driver.
+// Call the following inside braid, with a driver.
 
-/// Before braid holds any: contexts that are active by now are held by somebody other than braid,
-/// whether the program was seen to retain them or not. Once.
+/// Call it once, before braid retains any context: contexts that are active now have another owner,
+/// even if braid has not seen the program retain them.
 void note_primaries() noexcept;
 
-/// Makes the GPU's primary context known to the engine, if it is active. Waits for who else does
-/// so. False: the context is ending, and whoever ends it tries again afterwards.
+/// Registers the GPU's primary context with the engine, if it is active. Waits for another thread
+/// that does so. False: the context is ending.
 bool adopt_primary(multipath::Engine& engine, CUdevice device) noexcept;
-/// The same of all GPUs but those whose contexts somebody else is about to adopt or end.
+/// The same for all GPUs, except contexts that another thread is about to adopt or end.
 void adopt_primaries(multipath::Engine& engine) noexcept;
 
 }  // namespace braid::preload

@@ -39,7 +39,9 @@ CUresult release(HookId hook, CUdevice device) {
   // The hold is braid's, not the program's to release.
   if (engine() != nullptr && give_up.is_unheld() && cuda::has_primary_context(*driver(), device))
     return CUDA_ERROR_INVALID_CONTEXT;
-  forget_primary(give_up, Ending::kReleased);
+  // Code that dies with the context is left to it: to unload it might wait for another thread's
+  // streams, where that retains the context meanwhile.
+  forget_primary(give_up, give_up.has_strangers() ? Ending::kReleased : Ending::kDestroyed);
   const CUresult result = native(device);
   give_up.released(result);
   return result;

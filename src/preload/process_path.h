@@ -1,5 +1,5 @@
-// The path of a file that braid writes for a process: as the user gave it, with "%p" for the
-// process's number. In a fixed array, so that it can be made in a signal handler.
+// The path of a file that braid writes for a process: the user's text, with "%p" replaced by the
+// process's number. In a fixed array, so that a signal handler can make it.
 #pragma once
 
 #include <climits>
@@ -11,7 +11,7 @@ namespace braid::preload {
 class ProcessPath {
  public:
   ProcessPath(std::string_view pattern, int64_t pid, std::string_view suffix = {}) noexcept;
-  /// Empty when it would be too long for a path.
+  /// Empty if the path would be too long.
   const char* c_str() const noexcept { return text_; }
 
  private:

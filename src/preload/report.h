@@ -15,15 +15,15 @@
 
 namespace braid::preload {
 
-/// In the environment: the number of the process that `braid run` became, which is the program's.
+/// Environment variable: the number of the process that `braid run` became, which is the program's.
 inline constexpr const char* kStartedVariable = "BRAID_STARTED";
 
 struct ReportedProcess {
   int64_t pid = 0;
-  std::string_view name;  ///< of the program, as `ps` shows it; any bytes
+  std::string_view name;  ///< of the program, as `ps` shows it; may hold any bytes
 };
 
-/// Nothing for StatsFormat::kNone; else whole lines. Only JSON has a place for `problems`.
+/// Writes nothing for StatsFormat::kNone, otherwise whole lines. Only JSON includes `problems`.
 void write_report(StatsFormat format, const ReportedProcess& process, const Statistics& statistics,
                   const multipath::PathCounts& counts,
                   std::span<const multipath::RelayCount> relays, TextWriter& out,

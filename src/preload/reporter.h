@@ -1,6 +1,6 @@
 // When and where the statistics are shown: at exit, on a signal, at an interval; on stderr or in a
-// file. Built so
-// that a signal handler may do it: buffers that exist already, write(2), and no lock or allocation.
+// file. A signal handler can do it: it uses preallocated buffers and write(2), and neither locks
+// nor allocates.
 #pragma once
 
 #include <chrono>
@@ -15,31 +15,32 @@
 
 namespace braid::preload {
 
-/// Whose statistics they are. Called in signal handlers too.
+/// The source of the statistics. Called in signal handlers too.
 struct StatisticsSource {
   const Statistics& (*statistics)() noexcept;
-  /// What paths have carried, waiting so long for transfers in flight, and how relays are. How many
-  /// relays.
+  /// Collects what paths have carried, waiting up to `wait_ms` for transfers in flight, and the
+  /// states of relays. Returns the number of relays.
   size_t (*collect)(int wait_ms, multipath::PathCounts& paths,
                     std::span<multipath::RelayCount> relays) noexcept;
 };
 
-/// Registers what `options` ask for; nothing when they ask for no statistics. Once in a process.
-/// Fails, and registers it all the same, when the file cannot be written.
+/// Registers the reports that `options` ask for, if any. Call it once in a process. If the file
+/// cannot be written, it fails, but registers them all the same.
 Status start_reporting(const Options& options, const StatisticsSource& reported);
 
-/// Call before the program's main: a process that `braid run` became reports in any case, if its
-/// user asked for text, and a signal does not end one that has not loaded CUDA yet.
+/// Call it before the program's main. A process that `braid run` became then reports in any case if
+/// its user asked for text, and a signal does not end one that has not loaded CUDA yet.
 void expect_report() noexcept;
 
-/// The process ends, in whatever way braid can see: shows the statistics, once, if there are any.
+/// Call it when the process ends, in any way that braid can see: shows the statistics once, if
+/// there are any.
 void report_at_exit() noexcept;
 
-/// Shows the statistics if it is time to (BRAID_STATS_INTERVAL), and says how long until the next
-/// time; milliseconds::max(): never. For threads that serve engines.
+/// Shows the statistics if they are due (BRAID_STATS_INTERVAL), and returns the time until the next
+/// report; milliseconds::max(): never. For threads that serve engines.
 std::chrono::milliseconds report_when_due() noexcept;
 
-/// In a forked child, which has made no copies yet.
+/// Call it in a forked child, which has made no copies yet.
 void forget_reports() noexcept;
 
 }  // namespace braid::preload

@@ -1,5 +1,5 @@
-// Room to describe a copy of many pieces: one list for each thread, which grows to the largest copy
-// that the thread has made and is then only reused.
+// Room for the segments of a copy of many pieces: one list for each thread. It grows to the largest
+// copy of the thread, and is then reused.
 #pragma once
 
 #include <vector>
@@ -9,7 +9,8 @@
 
 namespace braid::preload {
 
-/// Empty; valid until the thread's next call. Null: the thread is ending, and has none any more.
+/// An empty list, valid until the thread's next call. Null if the thread is ending and its list is
+/// gone.
 inline std::vector<multipath::Segment>* scratch_segments() {
   auto* segments = kept_by_thread<std::vector<multipath::Segment>>();
   if (segments != nullptr) segments->clear();

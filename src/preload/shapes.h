@@ -10,7 +10,7 @@
 
 namespace braid::preload {
 
-/// One end of a box of bytes: where its first row begins, and how far rows and layers lie apart.
+/// One end of a box of bytes: its first row, and the distances between rows and between layers.
 struct BoxEnd {
   CUdeviceptr first = 0;
   uint64_t row_pitch_bytes = 0;
@@ -28,11 +28,11 @@ struct Box {
   uint64_t size_bytes() const { return width_bytes * height * depth; }
 };
 
-/// Rows that do not touch gain from braid when they are as long as this.
+/// The length from which rows that do not touch gain from braid.
 inline constexpr uint64_t kSmallestRowBytes = 8 << 10;
 
-/// Appends the box's rows; rows that touch at both ends are one segment. False, with nothing
-/// appended that matters, when the rows are too short to gain, overlap, or are beyond a million.
+/// Appends the box's rows; rows that touch at both ends become one segment. False if the rows are
+/// too short to gain, overlap, or are more than a million; the list is then of no use.
 bool append_rows(const Box& box, multipath::Direction direction,
                  std::vector<multipath::Segment>& segments);
 

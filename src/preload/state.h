@@ -19,9 +19,9 @@ namespace braid::preload {
 enum class State : int {
   kIdle,      ///< the program has made no context: there is nothing to accelerate
   kCreating,  ///< a thread is creating the engine
-  kOpen,      ///< there is an engine; its relays open when a copy wants them
-  kFailed,    ///< said once on stderr: everything stays native
-  kForked,    ///< child of a process that used the engine: everything stays native
+  kOpen,      ///< there is an engine; its relays open when a copy needs them
+  kFailed,    ///< reported once on stderr: everything stays native
+  kForked,    ///< child of a process with an engine: everything stays native
 };
 
 State state() noexcept;
@@ -29,7 +29,7 @@ State state() noexcept;
 /// Null before bind(), and when the driver lacks a function that braid needs.
 const cuda::Driver* driver() noexcept;
 
-/// Null unless State::kOpen. Ask once and use the answer: it may be null at the next call.
+/// Null unless State::kOpen. Call it once and keep the result: the next call may return null.
 multipath::Engine* engine() noexcept;
 
 /// Call after bind().
@@ -38,7 +38,7 @@ const Options& options() noexcept;
 /// Copies smaller than this stay native without asking the engine.
 uint64_t threshold_bytes() noexcept;
 
-/// The smaller of that and staging_bytes(): copies that are pinned or not.
+/// The smaller of threshold_bytes() and staging_bytes(), for copies of unknown memory.
 uint64_t least_bytes() noexcept;
 
 /// Pageable copies smaller than this stay native; UINT64_MAX when all do.
@@ -46,26 +46,27 @@ uint64_t staging_bytes() noexcept;
 
 Statistics& statistics() noexcept;
 
-/// The driver's own function for a hook; null: not known.
+/// The driver's own function for a hook; null if unknown.
 std::atomic<void*>& driver_function(HookId hook) noexcept;
 
-// Of threads that race, the first one's are kept.
+// If threads race, the values of the first one are kept.
 void set_driver(cuda::Driver driver);
 void set_options(Options options);
 
-/// From State::kIdle; true for one thread alone.
+/// From State::kIdle; true for exactly one thread.
 bool begin_creating() noexcept;
-/// Until that thread has created the engine, or given it up. It waits for no stream meanwhile.
+/// Waits until that thread has created the engine, or failed. That thread waits for no stream
+/// meanwhile.
 void wait_while_creating() noexcept;
 /// The engine is created.
 void set_engine(std::unique_ptr<multipath::Engine> engine) noexcept;
 
-/// The engine cannot be used: says why, and everything stays native. Who has the engine may go on
-/// asking it.
+/// The engine cannot be used: reports why, and everything stays native. Callers that have the
+/// engine may still use it.
 void give_engine_up(const char* why) noexcept;
 
-/// In a forked child. CUDA does not survive fork, and neither do the engine's streams; a child of a
-/// process that had not come that far may still start CUDA, and braid, for itself.
+/// Call it in a forked child. CUDA does not survive fork, nor do the engine's streams. If the
+/// parent had not started CUDA, the child may still start CUDA and braid for itself.
 void become_child() noexcept;
 
 /// True while this thread is inside braid: driver calls made there are braid's or the driver's own.
@@ -83,8 +84,8 @@ class ReentryGuard {
   bool was_inside_;
 };
 
-/// The call is the driver's own business: it comes from inside braid, or braid is no part of the
-/// process.
+/// True if the call is none for braid: it comes from inside braid, braid has no driver, or the
+/// process is a forked child.
 inline bool is_for_driver() noexcept {
   return ReentryGuard::is_active() || driver() == nullptr || state() == State::kForked;
 }

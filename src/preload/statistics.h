@@ -1,6 +1,6 @@
-// What became of each intercepted copy: calls and bytes by entry point, verdict and mover, and what
-// the copies cost the calling thread. Counting is relaxed atomics in fixed arrays: it allocates
-// nothing and waits for nobody.
+// The outcomes of intercepted copies: calls and bytes by entry point, verdict and mover, and the
+// time that the copies cost the calling thread. Counting is relaxed atomics in fixed arrays: it
+// neither allocates nor waits.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@ namespace braid::preload {
 
 using Count = multipath::CopyCount;
 
-/// Whose copies are counted: a hook's (hooks.h), or those of a function of include/braid/braid.h.
+/// The function whose copies are counted: a hook (hooks.h), or a function of include/braid/braid.h.
 using EntryPoint = int;
 enum LibraryFunction : EntryPoint {
   k_braid_copy = kHookCount,
@@ -40,7 +40,7 @@ const char* cost_class_name(CostClass cost_class);
 /// constructor has run.
 class Statistics {
  public:
-  /// `cost_ns`: what the call spent in braid, beside the driver's own copy or synchronisation.
+  /// `cost_ns`: the call's time in braid, without the driver's own copy or synchronisation.
   void add(EntryPoint entry_point, const multipath::Outcome& outcome, uint64_t bytes,
            uint64_t cost_ns) noexcept {
     Cell& cell = cells_[index_of(entry_point, outcome.verdict, outcome.mover)];
@@ -58,8 +58,7 @@ class Statistics {
   bool empty() const noexcept;
   void clear() noexcept;
 
-  /// Calls visit(entry point, verdict, mover, count) for all that was counted, in the order of the
-  /// table.
+  /// Calls visit(entry point, verdict, mover, count) for all counts, in the order of the table.
   template <typename Visit>
   void for_each(Visit visit) const {
     for (EntryPoint key = 0; key < kEntryPointCount; ++key)

@@ -1,5 +1,5 @@
-// What became of copies in one line for people: what happened, and what to try. The report's first
-// line, and the last one of `braid compare`.
+// The outcomes of copies in one line for people, with advice. The report's first line, and the last
+// one of `braid compare`.
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@
 
 namespace braid::preload {
 
-/// Copies by what became of them.
+/// Copies by outcome.
 struct CopyTotals {
   std::array<multipath::CopyCount, multipath::kVerdictCount> by_verdict{};
 
@@ -18,8 +18,8 @@ struct CopyTotals {
 };
 
 /// "2 of 4 copies of 108 bytes were carried by braid (101 bytes); 1 copy of 7 bytes ...", without
-/// the end of the line. Of the reasons why copies stayed native it names one that many bytes had,
-/// with its remedy if there is one. Allocates nothing.
+/// the end of the line. If copies stayed native, it names one reason that affected many bytes, with
+/// its remedy if there is one. Allocates nothing.
 void write_summary(const CopyTotals& totals, TextWriter& out);
 
 }  // namespace braid::preload

@@ -1,5 +1,5 @@
-// GPUs, and the links to host memory, as the simulator knows them. Every number is an input, and
-// names its source.
+// GPUs and their links to host memory, for the simulator. Every number is an input, and names its
+// source.
 #pragma once
 
 #include <cstdint>
@@ -17,19 +17,19 @@ struct Gpu {
   std::string source;
 };
 
-/// What carries KV caches between one GPU and its host. Rates are 10^9 bytes a second.
+/// The link that carries KV caches between one GPU and its host. Rates are 10^9 bytes a second.
 struct Link {
   std::string name;
   double load_gbps;        ///< host to GPU alone
   double save_gbps;        ///< GPU to host alone
-  double both_gbps;        ///< both ways at once, together; not with `one_way_at_a_time`
+  double both_gbps;        ///< sum of both ways at once; unused with `one_way_at_a_time`
   bool one_way_at_a_time;  ///< loads wait for saves
-  bool eager;              ///< full blocks are saved as they are written
-  double start_us;         ///< of a batch of copies
+  bool eager;              ///< full blocks are saved as soon as they are written
+  double start_us;         ///< time to start a batch of copies
   std::string source;
 };
 
-/// What the host's memory carries for all its GPUs together.
+/// The rates of the host's memory, shared by all its GPUs.
 struct HostMemory {
   double load_gbps;
   double save_gbps;
@@ -38,7 +38,7 @@ struct HostMemory {
 };
 
 Result<Gpu> find_gpu(std::string_view name);
-/// By name, or "LOAD,SAVE,BOTH" in GB/s.
+/// A link by its name, or from "LOAD,SAVE,BOTH" in GB/s.
 Result<Link> find_link(std::string_view text);
 std::string gpu_names();
 std::string link_names();

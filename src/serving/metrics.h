@@ -1,4 +1,4 @@
-// What a run was like for those who sent the requests.
+// The service that the senders of requests got in a run.
 #pragma once
 
 #include <cstdint>
@@ -22,14 +22,14 @@ struct RequestRecord {
   uint32_t tokens = 0;
   uint32_t late_gaps = 0;  ///< longer than the objective
   int64_t longest_gap_us = 0;
-  uint32_t rotations = 0;   ///< times that it left for the host
-  uint32_t recomputes = 0;  ///< times that its KV cache was given up
+  uint32_t rotations = 0;   ///< moves to the host
+  uint32_t recomputes = 0;  ///< times that its KV cache was discarded
   int64_t paused_us = 0;    ///< on the host, or on its way back
 
   int64_t gaps() const { return tokens > 0 ? int64_t{tokens} - 1 : 0; }
 };
 
-/// What happened on the GPU, by the second.
+/// The state of the GPU, once a second.
 struct Sample {
   int64_t at_us;
   double kv_share;  ///< of the KV cache in use
@@ -39,44 +39,44 @@ struct Sample {
 struct RunRecord {
   std::vector<RequestRecord> requests;
   std::vector<Sample> timeline;
-  int64_t from_us = 0;   ///< requests that came before are not counted: the run warms up
+  int64_t from_us = 0;   ///< the end of the warm-up: earlier requests are not counted
   int64_t until_us = 0;  ///< the last arrival
-  int64_t end_us = 0;    ///< what is not finished then has missed its objectives
+  int64_t end_us = 0;    ///< requests that are unfinished then have missed their objectives
   uint64_t tokens = 0;   ///< between from_us and until_us
   int64_t busy_us = 0;
-  int64_t stalled_us = 0;  ///< steps had ended but for the copies that they waited for
+  int64_t stalled_us = 0;  ///< time that finished steps waited for copies
   uint64_t steps = 0;
   uint64_t loaded_bytes = 0;
   uint64_t saved_bytes = 0;
 };
 
-/// How long a request has waited for its next token when the run ends; 0: it waits for none. A gap
-/// that is late by then counts as one of this length: it is at least as long.
+/// How long a request has waited for its next token at the end of the run; 0 if it waits for none.
+/// A gap that is late by then counts as one of this length, its lower bound.
 int64_t open_gap_us(const RequestRecord& request, int64_t run_end_us);
 
-/// Of the requests that count. Shares are of 1; unfinished requests have missed.
+/// Figures of the requests that count. Shares are fractions of 1; unfinished requests have missed.
 struct Metrics {
   uint64_t requests = 0;
   double finished = 0;
   double ttft_attainment = 0;
   double tbt_tokens = 0;   ///< share of gaps between tokens within the objective
-  double tbt_means = 0;    ///< share of requests whose mean gap is
-  double tbt_longest = 0;  ///< share of requests whose longest gap is
+  double tbt_means = 0;    ///< share of requests whose mean gap is within it
+  double tbt_longest = 0;  ///< share of requests whose longest gap is within it
   double ttft_p50_s = 0, ttft_p99_s = 0;
   double tbt_p50_ms = 0, tbt_p99_ms = 0;
   double longest_gap_p99_ms = 0;
   double goodput_rps = 0;         ///< requests with TTFT and mean gap within their objectives
-  double strict_goodput_rps = 0;  ///< with TTFT and every gap
+  double strict_goodput_rps = 0;  ///< requests with TTFT and every gap within their objectives
   double throughput_tps = 0;      ///< tokens generated
   double rotations = 0;           ///< a request
   double recomputes = 0;          ///< a request
-  double paused_share = 0;        ///< of the time that requests spent here
-  double stall_share = 0;         ///< of the time that the GPU had work
+  double paused_share = 0;        ///< share of the time that requests spent here
+  double stall_share = 0;         ///< share of the time that the GPU had work
   double load_gbps = 0, save_gbps = 0;
   double step_ms = 0;  ///< mean
 };
 
-/// `gaps_us`: all gaps of the requests that count, late open ones too.
+/// `gaps_us`: all gaps of the requests that count, including late open ones.
 Metrics summarize(const RunRecord& run, const Histogram& gaps_us);
 
 }  // namespace braid::serving

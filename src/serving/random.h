@@ -1,5 +1,5 @@
-// Random numbers that are the same with every compiler: the standard fixes the engine's numbers,
-// but not those of its distributions.
+// Random numbers that are the same with every compiler: the standard defines the engine's numbers,
+// but not the distributions'.
 #pragma once
 
 #include <cmath>

@@ -16,7 +16,7 @@ constexpr std::string_view kAzureHeader = "TIMESTAMP,ContextTokens,GeneratedToke
 constexpr std::string_view kLengthsHeader = "prompt_tokens,output_tokens";
 constexpr uint32_t kMooncakeChunkTokens = 512;
 constexpr uint32_t kMostTokens = 10'000'000;
-constexpr uint64_t kMostMs = 1'000'000'000'000'000;  // so that sums of two fit, in microseconds
+constexpr uint64_t kMostMs = 1'000'000'000'000'000;  // so that the sum of two fits, in microseconds
 
 /// One line of a file, for errors.
 struct Line {

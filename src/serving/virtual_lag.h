@@ -1,5 +1,5 @@
 // Virtual lag time: how far a request is behind its objectives, in microseconds. Positive: behind,
-// to be run; negative: ahead, to be preempted. SuperInfer section 4.2.2.
+// so run it. Negative: ahead, so it may be preempted. SuperInfer section 4.2.2.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +29,8 @@ Status check(const LagParameters& parameters);
 /// it has been admitted.
 double virtual_lag_us(const RequestView& request, int64_t now_us, const LagParameters& parameters);
 
-/// The largest lag first, then who came first, then the lower id: a total order, so that the order
-/// in which a view lists its requests changes nothing.
+/// Order: the largest lag first, then the earliest arrival, then the lowest id. It is a total
+/// order, so the order of the requests in a view does not matter.
 struct Ranked {
   double lag_us;
   int64_t arrival_us;
@@ -43,7 +43,7 @@ struct Ranked {
   }
 };
 
-/// All requests of the view but loading ones, in no order.
+/// All requests of the view except loading ones, in no order.
 std::vector<Ranked> lags(const View& view, const LagParameters& parameters);
 
 }  // namespace braid::serving

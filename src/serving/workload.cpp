@@ -9,8 +9,8 @@
 namespace braid::serving {
 namespace {
 
-/// What a model that ranks lengths errs by, assumed: the logarithm of a length by a normal
-/// deviation of this size, which leaves a rank correlation (Kendall tau) of about 0.6 for chat-like
+/// The error of a model that ranks lengths. Assumed: a normal deviation of this size on the
+/// logarithm of a length, which leaves a rank correlation (Kendall tau) of about 0.6 for chat-like
 /// lengths.
 constexpr double kRankNoise = 0.6;
 constexpr int64_t kBatchFactor = 10;
@@ -68,7 +68,7 @@ Workload poisson_workload(const Lengths& lengths, const Arrivals& arrivals, uint
   Workload workload;
   workload.chunk_tokens = lengths.chunk_tokens();
   workload.trace = lengths.trace_name();
-  // Gaps of rate 1 are scaled, so that another rate serves the same requests in the same order.
+  // Scaling gaps of rate 1 makes every rate serve the same requests in the same order.
   double at_s = gaps.exponential(1) / arrivals.rate_rps;
   for (; at_s < arrivals.seconds; at_s += gaps.exponential(1) / arrivals.rate_rps) {
     Request request =

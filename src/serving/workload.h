@@ -1,5 +1,5 @@
 // The requests of one run: lengths and arrivals, from a trace or drawn from a seed. Equal seeds
-// give equal requests, whatever serves them (common random numbers).
+// give equal requests for every policy (common random numbers).
 #pragma once
 
 #include <cstdint>
@@ -19,18 +19,18 @@ struct Request {
   uint32_t output_tokens = 0;
   uint8_t priority = 0;
   Slo slo{};
-  double length_rank = 0;          ///< output_tokens as a ranking model sees them
+  double length_rank = 0;          ///< output_tokens as a ranking model sees it
   std::vector<uint32_t> chunks{};  ///< of the prompt, for prefix sharing
   uint32_t line = 0;               ///< of the trace; 0: it comes from none
 };
 
 struct Workload {
-  std::vector<Request> requests;  ///< by arrival; a request's id is its place here
+  std::vector<Request> requests;  ///< by arrival; a request's id is its index here
   uint32_t chunk_tokens = 0;      ///< 0: no prefixes are shared
   std::string trace{};            ///< the file whose lines the requests are; empty: none
 };
 
-/// Where lengths come from: log-normal distributions, or the pairs of a trace.
+/// The source of lengths: log-normal distributions, or the pairs of a trace.
 class Lengths {
  public:
   struct LogNormal {
@@ -45,7 +45,7 @@ class Lengths {
 
   const std::string& name() const { return name_; }
   const std::string& source() const { return source_; }
-  /// Prompt and output; of a trace also the chunks, one entry drawn at random.
+  /// Draws the lengths of a prompt and its output. From a trace: one random entry, with its chunks.
   TraceEntry draw(class Random& random) const;
   uint32_t chunk_tokens() const { return trace_ ? trace_->chunk_tokens : 0; }
   /// The trace's file; empty: lengths are drawn from distributions.
@@ -57,26 +57,25 @@ class Lengths {
   std::shared_ptr<const Trace> trace_;
 };
 
-/// Short questions and long answers, of the moments published for ShareGPT by PagedAttention (SOSP
-/// 2023, figure 11). They are not ShareGPT.
+/// Short questions and long answers, with the moments that PagedAttention (SOSP 2023, figure 11)
+/// published for ShareGPT. They are not ShareGPT.
 Lengths chat_like();
-/// Conversations whose history is part of the prompt, of the moments published by Sarathi-Serve
-/// (OSDI 2024, table 2).
+/// Conversations whose history is part of the prompt, with the moments that Sarathi-Serve (OSDI
+/// 2024, table 2) published.
 Lengths long_chat_like();
 
 struct Arrivals {
   double rate_rps = 1;
   double seconds = 300;
-  double batch_share =
-      0;  ///< of requests in a second class, whose objectives are ten times as long
-  Slo slo{};
+  double batch_share = 0;  ///< share in a second class, whose objectives are ten times as long
+  Slo slo{};               ///< of the first class
 };
 
 /// Arrivals of a Poisson process.
 Workload poisson_workload(const Lengths& lengths, const Arrivals& arrivals, uint64_t seed);
 
-/// So many seconds of the trace, its time stretched so that `rate_rps` come on average (0: as it
-/// was recorded), from a random request on; behind the last comes the first.
+/// Some seconds of the trace, from a random request on; the first request follows the last. Time is
+/// stretched so that `rate_rps` requests come on average (0: as recorded).
 Workload stretch_of_trace(const Trace& trace, const Arrivals& arrivals, uint64_t seed);
 
 }  // namespace braid::serving

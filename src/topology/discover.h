@@ -1,6 +1,6 @@
-// The server that this process runs on, as far as it can be found out: GPUs and peers from the CUDA
-// driver, PCIe and NVLinks from NVML when it is there, NUMA nodes and PCIe switches from sysfs.
-// Capacities are estimates, and each says what it rests on.
+// Discovers the server that this process runs on: GPUs and peers from the CUDA driver, PCIe and
+// NVLinks from NVML if present, NUMA nodes and PCIe switches from sysfs. Capacities are estimates;
+// each names its basis.
 #pragma once
 
 #include "base/status.h"

@@ -1,5 +1,5 @@
-// What discovery found out about a machine, and the server that follows from it. The conclusion is
-// pure, so that machines which nobody here has can be tested.
+// The facts that discovery has found about a machine, and the server derived from them. The
+// derivation is pure, so that tests can cover machines that are not at hand.
 #pragma once
 
 #include <cstdint>
@@ -21,11 +21,11 @@ struct GpuFacts {
   int compute_minor = 0;
   int numa_node = 0;  ///< index, from 0
   PcieSpeed pcie;
-  std::string pcie_from;  ///< who said so: "NVML", "sysfs"; empty: nobody
+  std::string pcie_from;  ///< the source: "NVML", "sysfs"; empty: unknown
   std::string switch_id;  ///< the PCIe switch above; empty: none is known
   PcieSpeed switch_pcie;
   std::vector<std::string> bridges;  ///< above it, the root port first; empty: unknown
-  NvlinkFacts nvlink;                ///< no links: NVML did not say
+  NvlinkFacts nvlink;                ///< no links: NVML did not answer
 };
 
 struct MachineFacts {
@@ -38,8 +38,8 @@ struct MachineFacts {
   std::string description;
 };
 
-/// Capacities are estimates from link generations and widths; where nothing is known, assumptions.
-/// Each says so in its source. Costs are left out: they can only be measured.
+/// Estimates capacities from link generations and widths, or assumes them if nothing is known. The
+/// source of each says which. Costs are left out: they can only be measured.
 Server estimate_server(const MachineFacts& facts);
 
 }  // namespace braid::topology

@@ -1,6 +1,6 @@
-// The faults that an emulated server injects (docs/emulator.md, "Faults"), as a profile or the
-// environment variable BRAID_FAULTS says them. Read and checked here, when the profile is; carried
-// out by the emulator.
+// The faults that an emulated server injects (docs/emulator.md, "Faults"), from a profile or the
+// environment variable BRAID_FAULTS. They are read and checked here, together with the profile; the
+// emulator carries them out.
 #pragma once
 
 #include <limits>
@@ -40,7 +40,7 @@ struct Faults {
   int kernels_take_local_bytes = 0;
 };
 
-/// Adds what the node says of this server. Unknown names are refused, with the nearest known ones.
+/// Adds the node's faults for this server. Unknown names are refused, with the nearest known ones.
 void read_faults(const JsonNode& node, const Server& server, Faults& faults);
 
 /// The same from JSON text, which may be empty; `origin` names it in errors.

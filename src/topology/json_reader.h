@@ -29,7 +29,7 @@ Result<Json> parse_json(std::string_view text, const std::string& file);
 class JsonErrors {
  public:
   explicit JsonErrors(std::string file) : file_(std::move(file)) {}
-  /// Kept if it is the first.
+  /// Keeps the error if it is the first.
   void add(const std::string& path, const std::string& what, const std::string& remedy = {});
   bool ok() const { return first_.ok(); }
   const Status& first() const { return first_; }
@@ -45,7 +45,7 @@ class JsonNode {
   JsonNode(const Json* value, std::string path, JsonErrors* errors)
       : value_(value), path_(std::move(path)), errors_(errors) {}
 
-  /// Says that this is an object with these keys only; `optional` ones may be missing. An unknown
+  /// Checks that this is an object with these keys only; `optional` keys may be missing. An unknown
   /// key is reported with the known ones.
   void expect_keys(const std::vector<const char*>& required,
                    const std::vector<const char*>& optional = {}) const;
@@ -59,7 +59,7 @@ class JsonNode {
   int whole_number(int least, int most) const;
   bool truth() const;
   std::string text() const;  ///< a string that is not empty
-  /// A string that is one of these. Another is refused, with those that are nearest to it.
+  /// A string that is one of these. Any other is refused, with the nearest of these.
   std::string known_name(std::span<const char* const> names) const;
 
   const Json* json() const { return value_; }  ///< null after an error

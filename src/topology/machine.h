@@ -1,6 +1,6 @@
-// What the operating system knows of the server: NUMA nodes, the PCI bridges above a device, and
-// network interfaces, from sysfs. Absent or unreadable files are facts that are not known, never
-// errors: in a container or a virtual machine much of this is hidden.
+// The operating system's facts about the server, from sysfs: NUMA nodes, the PCI bridges above a
+// device, and network interfaces. An absent or unreadable file is an unknown fact, never an error:
+// a container or a virtual machine hides many.
 #pragma once
 
 #include <string>
@@ -21,7 +21,7 @@ struct PcieSpeed {
 struct PciPlace {
   bool found = false;
   int numa_node = -1;     ///< as the kernel numbers them; -1: unknown
-  PcieSpeed link;         ///< the most that the device's link does
+  PcieSpeed link;         ///< the device's maximum link speed
   std::string switch_id;  ///< bus address of the nearest switch's upstream port; empty: none
   PcieSpeed switch_link;  ///< the link above that switch
   std::vector<std::string> bridges;  ///< all above it, by bus address, the root port first
@@ -57,7 +57,7 @@ class Machine {
 /// The network interfaces of this host, with the addresses that they have now.
 std::vector<Nic> host_nics();
 
-/// "0-1,4" to 0, 1, 4: the kernel's lists. What cannot be read is left out.
+/// "0-1,4" to 0, 1, 4: the kernel's lists. Unreadable parts are skipped.
 std::vector<int> parse_list(const std::string& text);
 
 /// "0000:18:00.0"

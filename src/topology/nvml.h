@@ -1,6 +1,6 @@
-// What NVIDIA's management library knows and the CUDA driver does not: PCIe links and NVLinks. It
-// is opened at run time and may be absent; then nothing is known. Only calls whose arguments are
-// plain numbers and handles are used, so no structure of NVML's is copied here.
+// Facts of NVIDIA's management library that the CUDA driver does not have: PCIe links and NVLinks.
+// It is opened at run time; if it is absent, these are unknown. Only calls with plain numbers and
+// handles as arguments are used, so no structure of NVML is copied here.
 #pragma once
 
 #include <functional>
@@ -27,13 +27,13 @@ class Nvml {
   /// The same with functions from `lookup`.
   static std::optional<Nvml> load(const SymbolLookup& lookup);
 
-  /// A GPU by bus address; null when NVML has none there, or one of another name (then CUDA's
-  /// driver and NVML do not speak of the same server).
+  /// A GPU by bus address. Null if NVML has none there, or one of another name: CUDA's driver and
+  /// NVML then describe different servers.
   void* find(const std::string& bus_id, const std::string& name) const;
 
   PcieSpeed pcie(void* device) const;
   NvlinkFacts nvlink(void* device) const;
-  /// True when the two reach each other over NVLink; empty when NVML does not say.
+  /// True if the two reach each other over NVLink; empty if NVML does not answer.
   std::optional<bool> joined(void* device_a, void* device_b) const;
 
  private:

@@ -19,9 +19,8 @@ Result<Server> load_profile(const std::string& path);
 /// The same from JSON text; `name` stands for the file in errors.
 Result<Server> parse_profile(std::string_view json, const std::string& name);
 
-/// The server as a profile's JSON text, which parse_profile reads back to an equal server. A
-/// server without costs gives a profile without them, to which they must be added before it is
-/// read.
+/// The server as a profile's JSON text, which parse_profile reads back to an equal server. The
+/// profile of a server without costs has none either; add them before reading it.
 std::string write_profile(const Server& server);
 
 }  // namespace braid::topology

@@ -64,40 +64,40 @@ struct Gpu {
 
 enum class NicState { kUnknown, kUp, kDown };
 
-/// A network interface, or an RDMA device that has none. As Machine::nics reads it and as a Server
-/// holds it; what only one of them knows is marked.
+/// A network interface, or an RDMA device without one. Machine::nics and Server both use this
+/// struct; a field that only one of them fills in says so.
 struct Nic {
   std::string name;                  ///< "eth0"; of an RDMA device without an interface: "mlx5_0"
   std::string rdma_device;           ///< "mlx5_0"; empty: none
   std::string pci_bus_id;            ///< empty: no PCI device, as loopback and bridges
   std::vector<std::string> bridges;  ///< PCIe bridges above it by bus address, the root port first
-  int numa_node = -1;                ///< -1: unknown, or none. Machine: as the kernel numbers them
-  int pcie_switch = -1;              ///< Server: the vertex of the switch that it shares with GPUs;
-                                     ///< -1: none
+  int numa_node = -1;                ///< -1: unknown or none. In Machine: the kernel's number
+  int pcie_switch = -1;              ///< in Server: the vertex of the switch that it shares with
+                                     ///< GPUs; -1: none
   Figure link_gbps;                  ///< each way; without a source: unknown
-  NicState state = NicState::kUnknown;  ///< of the moment, so not in a profile; nor are addresses
+  NicState state = NicState::kUnknown;  ///< at this moment, so not in a profile; nor are addresses
   std::vector<std::string> addresses;   ///< IPv4 first, as text without the prefix length
 
   bool is_virtual() const { return pci_bus_id.empty(); }
 };
 
-/// What operations cost beside their bytes. Used by the emulated server, shown by `braid topo`.
-/// A discovered server has none: values 0, sources empty.
+/// The costs of operations without those of their bytes. Used by the emulated server, shown by
+/// `braid topo`. A discovered server has none: values 0, sources empty.
 struct Costs {
   Figure api_call_us;         ///< CPU time of one driver call that enqueues work
   Figure event_call_us;       ///< of recording an event, or telling a stream to wait for one
   Figure copy_start_us;       ///< a copy engine's start, before the first byte
-  Figure kernel_start_us;     ///< from a kernel being due to its first instruction
-  Figure event_wait_us;       ///< a stream sees another stream's event, same GPU
+  Figure kernel_start_us;     ///< from the due time of a kernel to its first instruction
+  Figure event_wait_us;       ///< until a stream sees another stream's event, same GPU
   Figure peer_event_wait_us;  ///< the same across GPUs
-  Figure wait_value_us;       ///< a stream that waits on a value sees it change
-  Figure write_value_us;      ///< a stream writes a value
-  Figure host_function_us;    ///< stream reaches a host function -> the function runs
-  Figure synchronize_us;      ///< work ends -> the CPU returns from synchronizing on it
+  Figure wait_value_us;       ///< until a stream that waits on a value sees the change
+  Figure write_value_us;      ///< a stream's write of a value
+  Figure host_function_us;    ///< from a stream reaching a host function to its start
+  Figure synchronize_us;      ///< from the end of work to the CPU's return from synchronizing on it
   Figure local_atomic_us;     ///< one system-scope atomic on this GPU's own memory
   Figure peer_atomic_us;      ///< the same on a peer's memory, over NVLink
   Figure host_store_us;       ///< one load or store of host memory by a kernel
-  Figure poll_us;             ///< a polling kernel looks again after this long
+  Figure poll_us;             ///< the interval at which a polling kernel looks again
 };
 
 /// The costs by name, in the order above: "api_call_us", ...
@@ -110,7 +110,7 @@ std::span<const CostRow> cost_rows();
 /// "memory", "socket", "pcie" or "nvlink".
 const char* link_kind_name(LinkKind kind);
 
-/// How fast SMs move bytes over PCIe, where copy engines reach the link's capacity.
+/// The rates at which SMs move bytes over PCIe; copy engines reach the link's capacity.
 struct KernelSpeed {
   Figure host_read_gbps;   ///< one GPU's SMs reading host memory
   Figure host_write_gbps;  ///< one GPU's SMs writing host memory
@@ -166,12 +166,12 @@ std::vector<Path> paths_to(const Server& server, int target, int numa_node);
 
 enum class Nearness { kSameSwitch, kSameNode, kFar };
 
-/// How near a NIC is to a GPU: bytes between the two cross one switch, or the NUMA node's root.
+/// How near a NIC is to a GPU: bytes between them cross one switch, or the root of the NUMA node.
 Nearness nearness(const Server& server, int gpu, int nic);
-/// The NICs by number that are so near to a GPU. Virtual ones are near to none.
+/// The numbers of the NICs that are this near to a GPU. Virtual ones are near to none.
 std::vector<int> nics_near(const Server& server, int gpu, Nearness nearness);
 
-/// Ends exist, ids are unique, capacities are positive, every GPU reaches memory.
+/// Checks that ends exist, ids are unique, capacities are positive, and every GPU reaches memory.
 Status validate(const Server& server);
 
 }  // namespace braid::topology

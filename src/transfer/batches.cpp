@@ -236,12 +236,14 @@ bool Engine::step(uint64_t now_ns) {
   now_ns_ = now_ns;
   bool is_busy = fabric_.step(now_ns);
   is_busy = memory_.step(now_ns) || is_busy;
+  is_busy = mapped_.step(now_ns) || is_busy;
   is_busy = owned_->jobs->step() || is_busy;
   if (owned_->gpu != nullptr) is_busy = owned_->gpu->step() || is_busy;
   is_busy = file_.step(now_ns) || is_busy;
   if (gpu_) is_busy = gpu_->step(now_ns) || is_busy;
   take(fabric_);
   take(memory_);
+  take(mapped_);
   take(file_);
   if (gpu_) take(*gpu_);
   if (through_)
@@ -249,6 +251,7 @@ bool Engine::step(uint64_t now_ns) {
   look_after_processes();
   look_after_fences();
   look_after_unused_peers();
+  mapped_.look(now_ns);
   if (options_.shares != nullptr) options_.shares->look(scheduler_, rail_numbers_, now_ns);
   post_all();
   return is_busy;
@@ -345,8 +348,9 @@ void Engine::take_scheduler_events() {
 }
 
 uint64_t Engine::next_deadline_ns() const {
-  uint64_t next_ns = std::min(
-      {fabric_.next_deadline_ns(), memory_.next_deadline_ns(), scheduler_.next_deadline_ns()});
+  uint64_t next_ns =
+      std::min({fabric_.next_deadline_ns(), memory_.next_deadline_ns(), mapped_.next_deadline_ns(),
+                mapped_.next_look_ns(), scheduler_.next_deadline_ns()});
   for (const uint32_t path : fences_wanted_) next_ns = std::min(next_ns, paths_.at(path).fence_ns);
   if (running_.size() > 0) next_ns = std::min(next_ns, look_at_processes_ns_);
   if (options_.shares != nullptr) next_ns = std::min(next_ns, options_.shares->next_ns());

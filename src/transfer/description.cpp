@@ -2,18 +2,13 @@
 
 #include <charconv>
 #include <cstdio>
-#include <cstring>
 #include <utility>
 
 #include "base/try.h"
+#include "transfer/sealed.h"
 
 namespace braid::transfer {
 namespace {
-
-constexpr char kMagic[4] = {'B', 'R', 'T', 'F'};
-constexpr size_t kHeadBytes = 7;
-
-enum class Kind : uint8_t { kQuestion = 1, kAnswer = 2 };
 
 template <typename Archive, typename I>
 void incarnation_field(Archive& archive, I& incarnation) {
@@ -81,60 +76,35 @@ void fields_of(Archive& archive, Q& question, uint16_t version) {
 }
 
 template <typename T>
-std::vector<std::byte> seal(Kind kind, const T& body, uint16_t version,
+std::vector<std::byte> seal(SealedKind kind, const T& body, uint16_t version,
                             const fabric::Secret& secret) {
-  Writer writer;
-  for (const char letter : kMagic) writer.number(static_cast<uint8_t>(letter));
-  writer.number(version);
-  writer.number(static_cast<uint8_t>(kind));
-  fields_of(writer, body, version);
-  std::vector<std::byte> bytes = writer.take();
-  const fabric::Seal sealed = secret.seal(bytes);
-  bytes.insert(bytes.end(), sealed.begin(), sealed.end());
-  return bytes;
+  return seal(kind, version, secret, [&](Writer& writer) { fields_of(writer, body, version); });
 }
 
 template <typename T>
-Result<T> open(Kind kind, Bytes bytes, const fabric::Secret& secret) {
-  if (bytes.size() < kHeadBytes + fabric::kSealBytes)
-    return Status::error("what came is too short");
-  if (std::memcmp(bytes.data(), kMagic, sizeof kMagic) != 0)
-    return Status::error("whoever listens there does not speak braid's protocol");
-  const Bytes body = bytes.first(bytes.size() - fabric::kSealBytes);
-  if (!secret.is_sealed(body, bytes.last(fabric::kSealBytes)))
-    return Status::error("the other side has another secret, or what came was damaged",
-                         "Let BRAID_FABRIC_SECRET_FILE name the same secret on both sides");
-  Reader reader(body.subspan(sizeof kMagic));
-  uint16_t version = 0;
-  uint8_t said = 0;
-  reader.number(version);
-  reader.number(said);
-  if (version < kVersionOldest || version > kVersion)
-    return Status::error("the other side speaks version " + std::to_string(version) +
-                         " of the protocol, and this one " + std::to_string(kVersionOldest) +
-                         " to " + std::to_string(kVersion));
+Result<T> open(SealedKind kind, Bytes bytes, const fabric::Secret& secret) {
   T value;
-  fields_of(reader, value, version);
-  if constexpr (std::is_same_v<T, Question>) value.version = version;
-  if (said != static_cast<uint8_t>(kind) || !reader.ok() || !reader.is_at_end())
-    return Status::error("what came is cut off, or too long");
+  BRAID_TRY(open_sealed(kind, bytes, secret, [&](Reader& reader, uint16_t version) {
+    fields_of(reader, value, version);
+    if constexpr (std::is_same_v<T, Question>) value.version = version;
+  }));
   return value;
 }
 
 }  // namespace
 
 std::vector<std::byte> encode(const Question& question, const fabric::Secret& secret) {
-  return seal(Kind::kQuestion, question, question.version, secret);
+  return seal(SealedKind::kQuestion, question, question.version, secret);
 }
 std::vector<std::byte> encode(const Answer& answer, const fabric::Secret& secret,
                               uint16_t version) {
-  return seal(Kind::kAnswer, answer, version, secret);
+  return seal(SealedKind::kAnswer, answer, version, secret);
 }
 Result<Question> decode_question(Bytes bytes, const fabric::Secret& secret) {
-  return open<Question>(Kind::kQuestion, bytes, secret);
+  return open<Question>(SealedKind::kQuestion, bytes, secret);
 }
 Result<Answer> decode_answer(Bytes bytes, const fabric::Secret& secret) {
-  return open<Answer>(Kind::kAnswer, bytes, secret);
+  return open<Answer>(SealedKind::kAnswer, bytes, secret);
 }
 
 std::string to_hex(const Incarnation& incarnation) {

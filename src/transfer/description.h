@@ -1,10 +1,9 @@
 // What an engine says of itself to whoever asks by its name: where its rails are, and what it has
 // registered. Never a key: grants come later, one by one, and the owner checks each.
 //
-// On the wire: "BRTF", the version as 2 bytes, the kind as 1 byte, the fields (codec.h), then the
-// seal of all bytes before it (fabric/seal.h), with the secret if there is one. The answer repeats
-// the question's nonce, so that a recorded one is of no use. It comes in the question's version;
-// whoever asks a version that the owner does not know asks again in an older one.
+// On the wire each is a sealed frame (sealed.h). The answer repeats the question's nonce, so that a
+// recorded one is of no use. It comes in the question's version; whoever asks a version that the
+// owner does not know asks again in an older one.
 #pragma once
 
 #include <cstdint>

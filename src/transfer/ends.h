@@ -16,7 +16,8 @@ struct Endpoint {
   Place place = {};
   uint64_t rails = ~uint64_t{0};  ///< bits: those that reach it
   bool is_file = false;
-  bool is_known = true;  ///< false: its owner may have registered it since
+  bool is_known = true;    ///< false: its owner may have registered it since
+  bool is_mapped = false;  ///< memory of a peer's that is mapped here
   auto operator<=>(const Endpoint&) const = default;
 };
 

@@ -70,7 +70,7 @@ Description Engine::describe() const {
 
 // ---- Memory ----
 
-Result<uint64_t> Engine::add_buffer(MutableBytes memory, Rights rights) {
+Result<uint64_t> Engine::add_buffer(MutableBytes memory, Rights rights, File file) {
   Buffer buffer;
   buffer.memory = memory;
   buffer.rights = rights;
@@ -82,7 +82,10 @@ Result<uint64_t> Engine::add_buffer(MutableBytes memory, Rights rights) {
   buffer.place = lane == nullptr ? options_.places.of_host(memory.data())
                                  : options_.places.of_gpu(lane->gpu());
   if (lane != nullptr) owned_->gpu->add(lane);
-  return add_buffer(std::move(buffer));
+  BRAID_LET(id, add_buffer(std::move(buffer)));
+  if (file.is_open() && owned_->sharing != nullptr)
+    owned_->sharing->add(id, memory, rights, std::move(file));
+  return id;
 }
 
 Result<uint64_t> Engine::add_buffer(Buffer buffer) {
@@ -109,6 +112,7 @@ Status Engine::remove_buffer(uint64_t buffer) {
     return Status::error("there is no such buffer (any more)");
   if (uses_.contains(buffer))
     return Status::error("a request that has not ended uses the buffer", "Wait, or cancel it");
+  if (owned_->sharing != nullptr) owned_->sharing->remove(buffer);
   owned_->buffers.remove(buffer);
   fabric_.retire_buffer(buffer);
   return {};
@@ -116,7 +120,7 @@ Status Engine::remove_buffer(uint64_t buffer) {
 
 // ---- Segments ----
 
-Result<uint64_t> Engine::open_segment(const Description& owner) {
+Result<uint64_t> Engine::open_segment(const Description& owner, MappedMemory mapped) {
   const auto known = peer_of_.find(owner.incarnation);
   uint64_t peer = known == peer_of_.end() ? 0 : known->second;
   if (peer == 0 && owner.incarnation == options_.incarnation) peer = add_self();
@@ -129,6 +133,7 @@ Result<uint64_t> Engine::open_segment(const Description& owner) {
                              " was given up: it ended, or could not be reached for long",
                          "Once it runs again it has another incarnation");
   ++peers_.find(peer)->segments;
+  add_mapped(peer, std::move(mapped));
   std::map<uint64_t, uint64_t> ends;
   for (const RangeDescription& range : owner.ranges)
     ends[range.address] = range.address + range.size_bytes;
@@ -151,15 +156,25 @@ uint64_t Engine::add_self() {
   return number;
 }
 
-uint32_t Engine::add_own_path(uint64_t self, Backend& backend, const char* text, double gbps,
+uint32_t Engine::add_own_path(uint64_t number, Backend& backend, const char* text, double gbps,
                               double latency_us) {
   const uint32_t rail = scheduler_.add_rail({gbps});
-  const bool is_certain = true;  // the kernel or the driver ends it
-  const uint32_t path = scheduler_.add_path({self, rail, kNoRail, gbps, latency_us, is_certain});
-  paths_[path] = {&backend, self, text};
+  const bool is_certain = true;  // this process, the kernel or the driver ends it
+  const uint32_t path = scheduler_.add_path({number, rail, kNoRail, gbps, latency_us, is_certain});
+  paths_[path] = {&backend, number, text};
   paths_[path].reaches_gpus = gpu_ && &backend == &*gpu_;
-  peers_.find(self)->paths.push_back(path);
+  Peer& peer = *peers_.find(number);
+  peer.own_rails.push_back(rail);
+  peer.paths.push_back(path);
   return path;
+}
+
+void Engine::add_mapped(uint64_t number, MappedMemory mapped) {
+  statistics_.mappings_refused += mapped.refused;
+  if (mapped.ranges.empty()) return;
+  std::optional<uint32_t>& path = peers_.find(number)->mapped;
+  if (!path) path = add_own_path(number, mapped_, "mapped memory", kMemoryGbps, kMemoryLatencyUs);
+  mapped_.add(*path, std::move(mapped));
 }
 
 Result<uint64_t> Engine::add_peer(const Description& owner) {
@@ -228,6 +243,7 @@ bool Engine::can_be_dropped(const Peer& peer) const {
 void Engine::drop_peer(uint64_t number) {
   const Peer& peer = *peers_.find(number);
   leave_scheduler(number, peer);
+  if (peer.mapped) mapped_.drop(*peer.mapped);
   for (const uint32_t path : peer.paths) {
     std::erase(fences_wanted_, path);
     std::erase(fenced_below_, path);
@@ -242,7 +258,7 @@ void Engine::drop_peer(uint64_t number) {
 void Engine::leave_scheduler(uint64_t number, const Peer& peer) {
   scheduler_.remove_peer(number);
   for (const uint32_t rail : peer.rail_numbers) scheduler_.remove_rail(rail);
-  for (const uint32_t rail : peer.rails_through_host) scheduler_.remove_rail(rail);
+  for (const uint32_t rail : peer.own_rails) scheduler_.remove_rail(rail);
 }
 
 void Engine::look_after_unused_peers() {
@@ -261,6 +277,7 @@ void Engine::lose_peer(uint64_t number) {
   Peer& peer = *peers_.find(number);
   if (std::exchange(peer.is_lost, true)) return;
   ++statistics_.peers_lost;
+  if (peer.mapped) mapped_.drop(*peer.mapped);
   fabric_.owner_ended(peer.who);
   scheduler_.peer_lost(number, now_ns_);
 }
@@ -324,7 +341,7 @@ std::vector<int> Engine::wait_descriptors() {
 }
 
 bool Engine::arm() {
-  return fabric_.arm() && memory_.arm() && file_.arm() && owned_->jobs->arm() &&
+  return fabric_.arm() && memory_.arm() && mapped_.arm() && file_.arm() && owned_->jobs->arm() &&
          (!gpu_ || (gpu_->arm() && owned_->gpu->arm() && !through_->has_ends()));
 }
 
@@ -333,9 +350,13 @@ std::pair<size_t, size_t> Engine::ways_up(uint64_t segment) const {
   if (found == nullptr) return {0, 0};
   const Peer& peer = *peers_.find(found->peer);
   if (peer.is_self) return {1, 1};
-  const auto count = std::count_if(peer.paths.begin(), peer.paths.end(),
-                                   [&](uint32_t path) { return is_up(paths_.at(path)); });
-  return {static_cast<size_t>(count), peer.paths.size()};
+  size_t up = 0, all = 0;
+  for (const uint32_t path : peer.paths) {
+    if (path == peer.mapped) continue;
+    ++all;
+    up += is_up(paths_.at(path)) ? 1 : 0;
+  }
+  return {up, all};
 }
 
 void Engine::settle(uint64_t segment) {

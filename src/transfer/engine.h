@@ -6,10 +6,11 @@
 //   step(now) until status(batch) says that it has ended; each request has an outcome of its own
 //
 // A request is cut into slices, and the scheduler (scheduler.h) gives each slice to a way when that
-// has room: rails to the peer's rails (backends/fabric.h), this process (backends/memory.h, gpu.h,
-// file.h). Which ways there are depends on where both ends lie (engine_ways.cpp); where a way
-// reaches host memory alone, GPU memory goes through that (backends/through_host.h). A slice that
-// is overdue is sent again another way; its request is final only once the first way is fenced.
+// has room: rails to the peer's rails (backends/fabric.h), memory of the peer's that is mapped here
+// (backends/mapped.h), this process (backends/memory.h, gpu.h, file.h). Which ways there are
+// depends on where both ends lie (engine_ways.cpp); where a way reaches host memory alone, GPU
+// memory goes through that (backends/through_host.h). A slice that is overdue is sent again another
+// way; its request is final only once the first way is fenced.
 //
 // It owns no thread: `step` does all work, every member is called from one thread at a time, none
 // blocks. Times are nanoseconds of CLOCK_MONOTONIC. Numbers of things are never used twice.
@@ -30,6 +31,7 @@
 #include "transfer/backends/fabric.h"
 #include "transfer/backends/file.h"
 #include "transfer/backends/gpu.h"
+#include "transfer/backends/mapped.h"
 #include "transfer/backends/memory.h"
 #include "transfer/backends/through_host.h"
 #include "transfer/buffers.h"
@@ -103,6 +105,7 @@ struct TransferStatistics {
   uint64_t reissued_slices = 0;
   uint64_t fences = 0;
   uint64_t peers_lost = 0;
+  uint64_t mappings_refused = 0;  ///< what owners of this host have handed out, and was not mapped
 };
 
 struct EngineOptions {
@@ -131,12 +134,14 @@ class Engine {
   // Memory of this process.
 
   /// Of the host, or of a GPU if `Owned::gpu` is there. What peers may do there is in `rights`;
-  /// what this process does with it needs none.
-  Result<uint64_t> add_buffer(MutableBytes memory, Rights rights);
+  /// what this process does with it needs none. `file`: of memory that peers may map.
+  Result<uint64_t> add_buffer(MutableBytes memory, Rights rights, File file = {});
   /// An error while a request uses it. Peers can write there until `is_in_use` is false.
   Status remove_buffer(uint64_t buffer);
   bool is_in_use(uint64_t buffer) const { return fabric_.holds_buffer(buffer); }
   const Buffers& buffers() const { return owned_->buffers; }
+  /// What it shares with processes of this host; null: nothing, and it maps nothing of theirs.
+  const Sharing* sharing() const { return owned_->sharing.get(); }
   /// Peers, and this process, name its files "name/path".
   Status export_folder(const std::string& name, const std::string& folder, Rights rights) {
     return owned_->exports.add(name, folder, rights);
@@ -144,11 +149,12 @@ class Engine {
 
   // Segments.
 
-  /// The memory of a peer, or of this process itself. It dials; see `ways_up`.
-  Result<uint64_t> open_segment(const Description& owner);
+  /// The memory of a peer, or of this process itself. It dials; see `ways_up`. `mapped`: what of
+  /// it is mapped here.
+  Result<uint64_t> open_segment(const Description& owner, MappedMemory mapped = {});
   /// What is under way goes on.
   Status close_segment(uint64_t segment);
-  /// How many of its ways work now, and how many there are.
+  /// How many of its rails' ways work now, and how many there are.
   std::pair<size_t, size_t> ways_up(uint64_t segment) const;
   /// Ways that do not work yet are probed until they do.
   void settle(uint64_t segment);
@@ -191,6 +197,8 @@ class Engine {
   const TransferStatistics& statistics() const { return statistics_; }
   const FabricStatistics& fabric_statistics() const { return fabric_.statistics(); }
   std::vector<PathStatistics> paths() const;
+  /// Of memory of peers.
+  size_t mapped_count() const { return mapped_.count(); }
 
   /// What time it is, for members that follow. `step` says it too.
   void set_now(uint64_t now_ns) { now_ns_ = now_ns; }
@@ -230,12 +238,13 @@ class Engine {
     fabric::Origin origin{};
     std::vector<RailDescription> rails;
     std::vector<uint32_t> rail_numbers;                          // of the scheduler, by rail
-    std::vector<uint32_t> rails_through_host;                    // of the scheduler, too
+    std::vector<uint32_t> own_rails;                             // of the scheduler: no NIC
     std::map<std::pair<size_t, size_t>, uint32_t> path_of_pair;  // rails: ours, theirs
     std::map<uint32_t, uint32_t> through_host;                   // paths, by that of the rail
     std::map<Ends, uint32_t> ways;                               // that were found
     std::optional<std::pair<Ends, uint32_t>> last_ways;  // that were asked for: most are alike
     uint32_t memory = 0, files = 0, copies = 0;          // paths, of this process itself
+    std::optional<uint32_t> mapped;                      // path, to memory of it that is mapped
     std::vector<uint32_t> paths;
     size_t segments = 0;
     size_t requests = 0;       // that have not ended
@@ -275,8 +284,9 @@ class Engine {
   Result<uint64_t> add_buffer(Buffer buffer);
   uint64_t add_stage(MutableBytes memory);
   uint64_t add_self();
-  uint32_t add_own_path(uint64_t self, Backend& backend, const char* text, double gbps,
+  uint32_t add_own_path(uint64_t peer, Backend& backend, const char* text, double gbps,
                         double latency_us);
+  void add_mapped(uint64_t peer, MappedMemory mapped);
   Result<uint64_t> add_peer(const Description& owner);
   void leave_scheduler(uint64_t number, const Peer& peer);
 
@@ -334,6 +344,7 @@ class Engine {
   std::optional<ThroughHost> through_;  // before the rails: they reach its memory
   FabricBackend fabric_;
   MemoryBackend memory_;
+  MappedBackend mapped_;
   FileBackend file_;
   std::optional<GpuBackend> gpu_;
   Scheduler scheduler_;

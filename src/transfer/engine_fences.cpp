@@ -14,7 +14,7 @@ void Engine::want_fence(uint32_t id) {
   Path& path = paths_.at(id);
   const std::vector<uint32_t>& all = peers_.find(path.peer)->paths;
   const bool has_others = std::any_of(all.begin(), all.end(), [&](uint32_t other) {
-    return other != id && is_up(paths_.at(other)) &&
+    return other != id && paths_.at(other).backend != &mapped_ && is_up(paths_.at(other)) &&
            scheduler_.view(other, now_ns_).state == PathState::kUp;
   });
   path.fence_ns = now_ns_ + (!is_up(path) ? 0 : has_others ? kPatienceNs : kPatienceOfLastNs);
@@ -57,6 +57,7 @@ void Engine::fenced(uint32_t id) {
     return;
   }
   paths_.at(id).is_fencing = false;
+  std::erase(fences_wanted_, id);  // another path of the same link may have been fenced first
   scheduler_.fenced(id, now_ns_);
 }
 

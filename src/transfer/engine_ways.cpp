@@ -59,6 +59,8 @@ Endpoint Engine::endpoint_of(const Segment& segment, uint64_t address, uint64_t 
     end.place = segment.places[place].place;
     end.rails = segment.places[place].rails;
   }
+  const Peer& peer = *peers_.find(segment.peer);
+  end.is_mapped = peer.mapped && mapped_.has(*peer.mapped, address);
   return end;
 }
 
@@ -75,14 +77,16 @@ std::optional<uint32_t> Engine::ways_between(uint64_t number, const Ends& ends) 
   return known->second;
 }
 
-/// One pair for each rail of ours that can take part, those of the soonest transports in the
-/// nearest tiers.
+/// What is mapped here, and behind it one pair for each rail of ours that can take part, those of
+/// the soonest transports in the nearest tiers.
 std::vector<Way> Engine::find_ways(uint64_t number, const Ends& ends) {
   const Peer& peer = *peers_.find(number);
   const bool is_on_gpu = ends.here.place.is_gpu || ends.there.place.is_gpu;
   if (peer.is_self)
     return {{ends.there.is_file ? peer.files : is_on_gpu ? peer.copies : peer.memory, 0}};
   std::vector<Way> ways;
+  if (ends.there.is_mapped && !ends.here.place.is_gpu) ways.push_back({*peer.mapped, 0, 0});
+  const size_t better = ways.size();
   for (const Transport& transport : transports_between(peer, ends)) {
     const bool is_direct = !ends.here.place.is_gpu || reaches_gpus(transport.provider);
     std::vector<size_t> ours, theirs;
@@ -104,8 +108,8 @@ std::vector<Way> Engine::find_ways(uint64_t number, const Ends& ends) {
     const std::vector<uint8_t> far = tiers(ends.there.place, their_places);
     for (const NicPair& pair : pairs_between(near, far, pair_up(our_places, their_places)))
       if (const auto path = path_between(number, ours[pair.ours], theirs[pair.theirs]))
-        ways.push_back(
-            {is_direct ? *path : path_through_host(number, *path), pair.tier, transport.rank});
+        ways.push_back({is_direct ? *path : path_through_host(number, *path), pair.tier,
+                        static_cast<uint8_t>(transport.rank + better)});
   }
   return ways;
 }
@@ -241,7 +245,7 @@ uint32_t Engine::path_through_host(uint64_t number, uint32_t rail_path) {
   added.text += " through host memory";
   const PathView view = scheduler_.view(rail_path, now_ns_);
   const uint32_t rail = scheduler_.add_rail({view.rate_gbps});
-  peer.rails_through_host.push_back(rail);
+  peer.own_rails.push_back(rail);
   PathSpec spec{number, rail, kNoRail, view.rate_gbps, kWireLatencyUs + kCopyLatencyUs};
   spec.is_measured_by_probes = false;  // they are not copied to a GPU
   const uint32_t path = scheduler_.add_path(spec);
@@ -261,6 +265,8 @@ std::vector<WayExplanation> Engine::explain(uint64_t segment, uint64_t size_byte
   if (found == nullptr) return {};
   Ends ends;
   ends.there.is_file = found->file != 0;
+  const Peer& peer = *peers_.find(found->peer);
+  ends.there.is_mapped = !ends.there.is_file && peer.mapped && mapped_.has_some(*peer.mapped);
   return explain(found->peer, ends, size_bytes, urgency);
 }
 

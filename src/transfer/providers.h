@@ -1,5 +1,6 @@
 // What is known of rails by the names of their providers: libfabric's; the same with "+gpu", which
 // stage GPU memory at both ends (fabric/staged); and "local", GPUs of one host (fabric/local).
+// "mapped" is no rail: host memory that processes of one host share (sharing/).
 #pragma once
 
 #include <string>
@@ -7,6 +8,7 @@
 namespace braid::transfer {
 
 inline constexpr const char* kLocal = "local";
+inline constexpr const char* kMapped = "mapped";
 inline constexpr const char* kStaged = "+gpu";
 
 inline bool is_staged(const std::string& provider) { return provider.ends_with(kStaged); }

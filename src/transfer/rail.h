@@ -35,6 +35,7 @@
 #include "transfer/file_jobs.h"
 #include "transfer/gpu_jobs.h"
 #include "transfer/rail_messages.h"
+#include "transfer/sharing/sharing.h"
 #include "transfer/stage.h"
 
 namespace braid::transfer {
@@ -80,7 +81,8 @@ struct Owned {
   Buffers buffers;
   Exports exports;
   std::unique_ptr<FileJobs> jobs;
-  std::unique_ptr<GpuJobs> gpu;  ///< null: this process moves no GPU memory
+  std::unique_ptr<GpuJobs> gpu;                ///< null: this process moves no GPU memory
+  std::unique_ptr<Sharing> sharing = nullptr;  ///< null: peers map nothing
 };
 
 class Rail {

@@ -312,6 +312,7 @@ class Scheduler {
   uint64_t overlooked_at(const Path& path) const;
   uint64_t probe_late_at(const Path& path) const;
   void begin_probe(uint32_t path, uint64_t now_ns);
+  void forget_probe(Path& path);
   void probe_ended(uint64_t posting, const Open& open, bool ok, uint64_t now_ns);
   void set_path_timer(uint32_t path);
   void look(uint64_t now_ns);

@@ -77,7 +77,7 @@ void Scheduler::path_failed(uint32_t path, uint64_t now_ns) {
 void Scheduler::path_may_work(uint32_t index, uint64_t now_ns) {
   Path& path = paths_[index];
   change(index, now_ns, [&](Health& health) {
-    if (health.probe_now(now_ns)) postings_.erase(std::exchange(path.probe, 0));
+    if (health.probe_now(now_ns)) forget_probe(path);
   });
   set_path_timer(index);
 }
@@ -89,8 +89,7 @@ void Scheduler::retire_path(uint32_t index) {
   if (path.is_retired) return;
   has_changed_ = true;
   path.is_retired = true;
-  postings_.erase(std::exchange(path.probe, 0));  // nobody waits for it any more
-  path.is_measuring = false;
+  forget_probe(path);
   leave_rails(index);
   reissue_all(index);
 }
@@ -160,6 +159,7 @@ void Scheduler::stop_what_is_overdue_for_too_long(const Path& path, uint64_t now
     const Open* open = postings_.find(id);
     if (open == nullptr || open->is_late) continue;
     Slice& slice = *slices_.find(open->slice);
+    if (slice.is_delivered) continue;
     if (slice.overdue_ns == 0)
       slice.overdue_ns = now_ns;
     else if (now_ns - slice.overdue_ns >= options_.retry.overdue_max_ns)
@@ -204,8 +204,9 @@ void Scheduler::want_fence(uint32_t path) {
 
 void Scheduler::fenced(uint32_t index, uint64_t now_ns) {
   has_changed_ = true;
-  std::vector<uint64_t> open = paths_[index].late;
-  open.insert(open.end(), paths_[index].open.begin(), paths_[index].open.end());
+  Path& path = paths_[index];
+  std::vector<uint64_t> open = path.late;
+  open.insert(open.end(), path.open.begin(), path.open.end());
   std::vector<uint64_t> slots;
   for (const uint64_t id : open) {
     const Open* posting = postings_.find(id);
@@ -214,7 +215,8 @@ void Scheduler::fenced(uint32_t index, uint64_t now_ns) {
     if (!posting->is_late) requeue(posting->slice);
     close(id);
   }
-  paths_[index].is_fencing = false;
+  path.is_fencing = false;
+  if (path.is_measuring) forget_probe(path);
   change(index, now_ns, [&](Health& health) { health.go_down(now_ns, jitter()); });
   set_path_timer(index);
   for (const uint64_t slot : slots) end_if_final(slot);
@@ -258,9 +260,15 @@ uint64_t Scheduler::probe_late_at(const Path& path) const {
   return postings_.find(path.probe)->posted_ns + options_.retry.last_overdue_ns;
 }
 
+// Nobody waits for it any more: its end says nothing.
+void Scheduler::forget_probe(Path& path) {
+  postings_.erase(std::exchange(path.probe, 0));
+  path.is_measuring = false;
+}
+
 void Scheduler::begin_probe(uint32_t index, uint64_t now_ns) {
   Path& path = paths_[index];
-  postings_.erase(path.probe);
+  forget_probe(path);
   path.probe = postings_.add({0, index, options_.probe_bytes, now_ns, 0, 0, {}, false});
   path.is_measuring = path.is_usable();
   if (!path.is_measuring)
@@ -304,16 +312,12 @@ void Scheduler::path_is_due(uint32_t index, uint64_t now_ns) {
   Path& path = paths_[index];
   path.timer_ns = kNever;
   if (path.no_room_until_ns <= now_ns) path.no_room_until_ns = 0;
-  const uint64_t probe = path.probe;
   change(index, now_ns, [&](Health& health) {
-    if (!health.check(now_ns, jitter())) return;
-    postings_.erase(probe);
-    path.probe = 0;
+    if (health.check(now_ns, jitter())) forget_probe(path);
   });
   if (overdue_at(path) <= now_ns) first_is_overdue(index, now_ns);
   if (probe_late_at(path) <= now_ns) {
-    postings_.erase(std::exchange(path.probe, 0));
-    path.is_measuring = false;
+    forget_probe(path);
     change(index, now_ns, [&](Health& health) { health.overdue(now_ns, jitter()); });
   }
   if (!path.is_probe_due && wants_probe(path, now_ns)) {

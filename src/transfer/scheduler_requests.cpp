@@ -173,6 +173,7 @@ void Scheduler::end_if_final(uint64_t slot) {
   events_.push_back(RequestEnded{request->spec.id, request->outcome, request->delivered_bytes,
                                  request->reissued});
   slot_of_.erase(request->spec.id);
+  if (request->spec.urgency == Urgency::kUrgent) urgency_.urgent_ended();
   if (request->spec.deadline_ns != kNever) deadlines_.erase({request->spec.deadline_ns, slot});
   --peers_[request->spec.peer].requests;
   const uint32_t index = request->flow;

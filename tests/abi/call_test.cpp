@@ -42,6 +42,27 @@ TEST(AbiCall, TheLastErrorIsTheThreadsAndTheDriversNumberIsKept) {
   EXPECT_EQ(last_cuda_error(), 0);
 }
 
+// An object of the thread's that ends after whatever braid keeps for the thread.
+struct FailsAtItsEnd {
+  bool does = false;
+  ~FailsAtItsEnd() {
+    if (!does) return;
+    EXPECT_EQ(report(BRAID_ERROR_CUDA, "words that are too long to be kept in place", 700),
+              BRAID_ERROR_CUDA);
+    EXPECT_STREQ(last_error(), "the thread is ending: braid keeps no error for it any more");
+    EXPECT_EQ(last_cuda_error(), 0);
+  }
+};
+
+TEST(AbiCall, AThreadMayFailAsItEnds) {
+  std::thread([] {
+    thread_local FailsAtItsEnd last;
+    last.does = true;
+    EXPECT_EQ(report(BRAID_ERROR_ARGUMENT, "words that are too long to be kept in place, too"),
+              BRAID_ERROR_ARGUMENT);
+  }).join();
+}
+
 TEST(AbiCall, TheBodyRunsForAnEngineThatIsThere) {
   Service service;
   Engine engine{{}, &service};

@@ -33,7 +33,7 @@ class Run:
                 [BRAID, "fabric", "bench", "--turns", "1", "--turn-ms", "20", "--json", file,
                  "--python", sys.executable, *words],
                 env=environment, text=True, stdout=subprocess.PIPE, stderr=stderr, check=False,
-                timeout=120)
+                timeout=300)
             self.records = json.loads(file.read_text()) if file.exists() else []
         self.exit_code, self.output, self.errors = done.returncode, done.stdout, done.stderr
 

@@ -52,13 +52,21 @@ class ContractTest : public testing::TestWithParam<WireKind> {
   End& writer() { return ends_[0]; }
   End& target() { return ends_[1]; }
 
-  bool wait(const std::function<bool()>& until, int looks_max = kLooksMax) {
-    for (int look = 0; look < looks_max; ++look) {
-      if (until()) return true;
-      for (End& end : ends_) end.poll();
-      wire_->pass_time();
-    }
+  bool wait(const std::function<bool()>& until) {
+    for (Patience patience(kLooksMax); !patience.is_over();)
+      if (look(until)) return true;
     return until();
+  }
+  bool wait(const std::function<bool()>& until, int looks_max) {
+    for (int i = 0; i < looks_max; ++i)
+      if (look(until)) return true;
+    return until();
+  }
+  bool look(const std::function<bool()>& until) {
+    if (until()) return true;
+    for (End& end : ends_) end.poll();
+    wire_->pass_time();
+    return false;
   }
 
   Write to(RemoteRange range, uint64_t offset, uint32_t region, Bytes source, uint64_t context) {

@@ -99,12 +99,14 @@ TEST_P(ContractTest, WhoWaitsForTheDescriptorMissesNothing) {
   post(to(target().domain->remote_range(into), 0, from, source->bytes(), 0));  // both are connected
   ASSERT_TRUE(wait([&] { return writer().ended.contains(0); }));
   for (uint32_t turn = 1; turn <= 20; ++turn) {
-    for (int look = 0; look < 10'000 && !target().domain->arm(); ++look) target().poll();
+    for (test::Patience patience(10'000); !target().domain->arm() && !patience.is_over();)
+      target().poll();
     EXPECT_FALSE(is_readable()) << turn;
     Write write = to(target().domain->remote_range(into), 0, from, source->bytes(), turn);
     write.immediate = turn;
-    ASSERT_TRUE(wait([&] { return writer().domain->post_write(write); }, 20'000));
-    for (int look = 0; look < 10'000 && !target().immediates.contains(turn); ++look) {
+    ASSERT_TRUE(wait([&] { return writer().domain->post_write(write); }));
+    for (test::Patience patience(10'000);
+         !target().immediates.contains(turn) && !patience.is_over();) {
       writer().poll();
       if (!target().domain->arm() || is_readable()) target().poll();
     }

@@ -61,11 +61,11 @@ TEST_P(DoorTest, WhoWaitsForTheDescriptorHearsWhatComesThroughIt) {
   };
   const uint32_t door = through(door_);
   for (int turn = 1; turn <= 5; ++turn) {
-    for (int look = 0; look < 10'000 && !target().domain->arm(); ++look) target().poll();
+    for (test::Patience patience(10'000); !target().domain->arm() && !patience.is_over();)
+      target().poll();
     ASSERT_TRUE(wait(
-        [&] { return writer().domain->post_write(write_to(door, static_cast<uint64_t>(turn))); },
-        20'000));
-    for (int look = 0; look < 10'000 && target().immediates[7] < turn; ++look) {
+        [&] { return writer().domain->post_write(write_to(door, static_cast<uint64_t>(turn))); }));
+    for (test::Patience patience(10'000); target().immediates[7] < turn && !patience.is_over();) {
       writer().poll();
       if (!target().domain->arm() || is_readable()) target().poll();
     }

@@ -47,7 +47,7 @@ class EngineTest : public testing::TestWithParam<test::WireKind> {
   }
 
   bool wait(const std::function<bool()>& until) {
-    for (int step = 0; step < kStepsMax; ++step) {
+    for (test::Patience patience(kStepsMax); !patience.is_over();) {
       if (until()) return true;
       owner_->step(wire_->now_ns());
       writer_->step(wire_->now_ns());
@@ -216,7 +216,7 @@ TEST_P(EngineTest, AWriterThatDoesNotAnswerIsFencedOrItsMemoryQuarantined) {
   const Opened opened = open_memory(memory);
   ASSERT_TRUE(owner_->revoke(opened.grant, deadline(0.01)).ok());
   const auto fence = [&] { return owner_->fence(opened.grant).value(); };
-  for (int i = 0; i < kStepsMax && fence() == Fence::kRevoking; ++i) {
+  for (test::Patience patience(kStepsMax); fence() == Fence::kRevoking && !patience.is_over();) {
     owner_->step(wire_->now_ns());  // the writer is silent
     wire_->pass_time();
   }

@@ -25,7 +25,7 @@ class Gate {
   }
   bool wait() {
     std::unique_lock lock(mutex_);
-    return opened_.wait_for(lock, std::chrono::seconds(20), [&] { return is_open_; });
+    return opened_.wait_for(lock, std::chrono::seconds(60), [&] { return is_open_; });
   }
 
  private:
@@ -299,7 +299,7 @@ TEST_F(DescriptorTest, ItIsReadableOnceWhatWasAskedForHasHappened) {
   ASSERT_TRUE(owner_->on_count(immediate_, 2).ok());
   EXPECT_FALSE(is_readable(descriptor_, 20)) << "it has not happened";
   notify();
-  ASSERT_TRUE(is_readable(descriptor_, 20'000)) << "nobody drives the engine but itself";
+  ASSERT_TRUE(is_readable(descriptor_, 60'000)) << "nobody drives the engine but itself";
   const auto events = owner_->take_events().value();
   ASSERT_EQ(events.size(), 1u);
   EXPECT_EQ(events[0].kind, BRAID_FABRIC_EVENT_COUNT);
@@ -315,7 +315,7 @@ TEST_F(DescriptorTest, ItStaysReadableUntilTheLastEventIsTaken) {
   for (int i = 0; i < 3; ++i) notify();
   ASSERT_EQ(owner_->wait_count(immediate_, 3, kLimit).value(), 3u);
   for (int left = 3; left > 0; --left) {
-    ASSERT_TRUE(is_readable(descriptor_, 20'000)) << left;
+    ASSERT_TRUE(is_readable(descriptor_, 60'000)) << left;
     ASSERT_EQ(owner_->take_events(1).value().size(), 1u);
   }
   EXPECT_FALSE(is_readable(descriptor_, 0));
@@ -339,7 +339,7 @@ TEST_F(DescriptorTest, ManyMessagesAreOneEvent) {
   ASSERT_TRUE(owner_->on_messages().ok());
   for (int i = 0; i < 5; ++i) ASSERT_TRUE(writer_->send(owners_peer_, {std::byte{1}}).ok());
   std::this_thread::sleep_for(milliseconds(100));
-  ASSERT_TRUE(is_readable(descriptor_, 20'000));
+  ASSERT_TRUE(is_readable(descriptor_, 60'000));
   EXPECT_EQ(owner_->take_events().value().size(), 1u);
   int received = 0;
   ASSERT_TRUE(eventually([&] {
@@ -348,7 +348,7 @@ TEST_F(DescriptorTest, ManyMessagesAreOneEvent) {
   }));
   (void)owner_->take_events();
   ASSERT_TRUE(writer_->send(owners_peer_, {std::byte{1}}).ok());
-  EXPECT_TRUE(is_readable(descriptor_, 20'000)) << "the next is told again";
+  EXPECT_TRUE(is_readable(descriptor_, 60'000)) << "the next is told again";
 }
 
 }  // namespace

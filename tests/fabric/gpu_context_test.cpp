@@ -24,7 +24,7 @@ int threads() {
 class GpuContextTest : public test::ServerTest, public testing::WithParamInterface<const char*> {
  protected:
   static constexpr size_t kBytes = 1 << 20;
-  static constexpr seconds kLimit{20};
+  static constexpr seconds kLimit{60};
 
   struct Memory {
     CUcontext context = nullptr;

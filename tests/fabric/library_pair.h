@@ -5,7 +5,6 @@
 
 #include <chrono>
 #include <cstddef>
-#include <functional>
 #include <optional>
 #include <string>
 #include <thread>
@@ -13,21 +12,13 @@
 #include <vector>
 
 #include "braid/fabric.h"
+#include "support/eventually.h"
 
 namespace braid::test {
 
-inline bool eventually(const std::function<bool()>& is_so) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (!is_so()) {
-    if (std::chrono::steady_clock::now() > end) return false;
-    std::this_thread::sleep_for(std::chrono::microseconds(200));
-  }
-  return true;
-}
-
 class FabricPair : public testing::Test {
  protected:
-  static constexpr std::chrono::seconds kLimit{20};
+  static constexpr std::chrono::seconds kLimit{60};
 
   void SetUp() override { open("tcp;ofi_rxm"); }
 

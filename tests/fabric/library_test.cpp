@@ -28,10 +28,10 @@ class FabricTest : public testing::TestWithParam<const char*> {
     if (!owner.ok()) GTEST_SKIP() << owner.status().message();
     owner_.emplace(std::move(owner).value());
     writer_.emplace(Fabric::open(options()).value());
-    const auto peer = writer_->connect(owner_->address().value(), seconds(20));
+    const auto peer = writer_->connect(owner_->address().value(), seconds(60));
     ASSERT_TRUE(peer.ok()) << peer.status().message();
     owners_peer_ = peer.value();
-    writers_peer_ = owner_->accept(seconds(20)).value().value();
+    writers_peer_ = owner_->accept(seconds(60)).value().value();
   }
 
   Fabric::Options options() const {
@@ -59,26 +59,26 @@ TEST_P(FabricTest, AWholeWriteFromGrantToFence) {
   ASSERT_TRUE(owner_->send(writers_peer_, order).ok());
 
   std::thread writer([&] {
-    const auto message = writer_->receive(seconds(20)).value().value();
+    const auto message = writer_->receive(seconds(60)).value().value();
     EXPECT_EQ(message.from, owners_peer_);
     uint32_t told = 0;
     std::memcpy(&told, message.bytes.data(), sizeof told);
     const auto target = writer_->open_target({message.bytes.begin() + 4, message.bytes.end()});
     const auto from = writer_->add_region(source.data(), source.size()).value();
     const auto ticket =
-        writer_->write(from, target.value(), {0, 0, source.size()}, told, seconds(20)).value();
-    EXPECT_EQ(writer_->wait(ticket, seconds(20)).value(), Fabric::TicketState::kDone);
+        writer_->write(from, target.value(), {0, 0, source.size()}, told, seconds(60)).value();
+    EXPECT_EQ(writer_->wait(ticket, seconds(60)).value(), Fabric::TicketState::kDone);
     writer_->forget(ticket);
     EXPECT_FALSE(writer_->wait(ticket, seconds(0)).ok()) << "it was forgotten";
     EXPECT_TRUE(writer_->remove_region(from).ok());
   });
   const uint64_t expected = Fabric::immediates_of_write(memory.size());
-  EXPECT_EQ(owner_->wait_count(immediate, expected, seconds(20)).value(), expected);
+  EXPECT_EQ(owner_->wait_count(immediate, expected, seconds(60)).value(), expected);
   EXPECT_EQ(memory, source);
   writer.join();
   EXPECT_TRUE(owner_->release(immediate).ok());
   EXPECT_FALSE(owner_->remove_region(region).ok());
-  EXPECT_EQ(owner_->revoke(granted.grant, seconds(20)).value(), Fabric::Fence::kFenced);
+  EXPECT_EQ(owner_->revoke(granted.grant, seconds(60)).value(), Fabric::Fence::kFenced);
   EXPECT_TRUE(owner_->forget(granted.grant).ok());
   EXPECT_TRUE(owner_->remove_region(region).ok());
 }
@@ -90,8 +90,8 @@ TEST_P(FabricTest, RailsAreCountedAndRetired) {
   const auto target = writer_->open_target(granted.descriptor).value();
   const auto from = writer_->add_region(source.data(), source.size()).value();
   const auto write = [&] {
-    const auto ticket = writer_->write(from, target, {0, 0, source.size()}, {}, seconds(20));
-    EXPECT_EQ(writer_->wait(ticket.value(), seconds(20)).value(), Fabric::TicketState::kDone);
+    const auto ticket = writer_->write(from, target, {0, 0, source.size()}, {}, seconds(60));
+    EXPECT_EQ(writer_->wait(ticket.value(), seconds(60)).value(), Fabric::TicketState::kDone);
     std::vector<uint64_t> bytes;
     const std::vector<Fabric::Route> routes = writer_->routes().value();
     for (const Fabric::Route& route : routes) {
@@ -148,8 +148,8 @@ TEST_P(FabricTest, PagesLandWhileTheOwnerDoesNotCall) {
     turned.indices.push_back(kPages - 1 - i);
   }
   const auto ticket =
-      writer_->write_pages(from, pages, target, turned, kPageBytes, {}, seconds(20));
-  EXPECT_EQ(writer_->wait(ticket.value(), seconds(20)).value(), Fabric::TicketState::kDone);
+      writer_->write_pages(from, pages, target, turned, kPageBytes, {}, seconds(60));
+  EXPECT_EQ(writer_->wait(ticket.value(), seconds(60)).value(), Fabric::TicketState::kDone);
   EXPECT_EQ(memory, source) << "the owner's own thread has looked";
 }
 
@@ -166,23 +166,23 @@ TEST_P(FabricTest, AScatterAndABarrierHaveOneTicketEach) {
   const auto owners = owner_->add_group({{writers_peer_, {}, here, there}}).value();
 
   const auto scattered =
-      writer_->scatter(from, writers, {{{0, 10, 900}, arrives}}, seconds(20)).value();
-  EXPECT_EQ(writer_->wait(scattered, seconds(20)).value(), Fabric::TicketState::kDone);
-  EXPECT_EQ(owner_->wait_count(arrives, 1, seconds(20)).value(), 1u);
+      writer_->scatter(from, writers, {{{0, 10, 900}, arrives}}, seconds(60)).value();
+  EXPECT_EQ(writer_->wait(scattered, seconds(60)).value(), Fabric::TicketState::kDone);
+  EXPECT_EQ(owner_->wait_count(arrives, 1, seconds(60)).value(), 1u);
   std::fill_n(expected.begin() + 10, 900, std::byte{4});
   EXPECT_EQ(memory, expected);
-  EXPECT_FALSE(writer_->scatter(from, writers, {}, seconds(20)).ok());
+  EXPECT_FALSE(writer_->scatter(from, writers, {}, seconds(60)).ok());
 
-  const auto mine = writer_->barrier(writers, seconds(20)).value();
-  EXPECT_EQ(writer_->wait(mine, milliseconds(20)).value(), Fabric::TicketState::kPending);
-  const auto others = owner_->barrier(owners, seconds(20)).value();
-  EXPECT_EQ(writer_->wait(mine, seconds(20)).value(), Fabric::TicketState::kDone);
-  EXPECT_EQ(owner_->wait(others, seconds(20)).value(), Fabric::TicketState::kDone);
+  const auto mine = writer_->barrier(writers, seconds(60)).value();
+  EXPECT_EQ(writer_->wait(mine, milliseconds(60)).value(), Fabric::TicketState::kPending);
+  const auto others = owner_->barrier(owners, seconds(60)).value();
+  EXPECT_EQ(writer_->wait(mine, seconds(60)).value(), Fabric::TicketState::kDone);
+  EXPECT_EQ(owner_->wait(others, seconds(60)).value(), Fabric::TicketState::kDone);
 
-  const auto alone = writer_->barrier(writers, milliseconds(20)).value();
-  while (writer_->wait(alone, seconds(20)).value() == Fabric::TicketState::kQuarantined)
+  const auto alone = writer_->barrier(writers, milliseconds(60)).value();
+  while (writer_->wait(alone, seconds(60)).value() == Fabric::TicketState::kQuarantined)
     std::this_thread::sleep_for(milliseconds(1));  // its rail connects only now
-  EXPECT_EQ(writer_->wait(alone, seconds(20)).value(), Fabric::TicketState::kFailed);
+  EXPECT_EQ(writer_->wait(alone, seconds(60)).value(), Fabric::TicketState::kFailed);
   EXPECT_EQ(writer_->missing(alone).value(), std::vector<Fabric::Peer>{owners_peer_});
   EXPECT_TRUE(writer_->remove_group(writers).ok());
 }
@@ -211,10 +211,10 @@ TEST_P(FabricTest, ACancelledBarrierFailsAndNamesWhoDidNotCome) {
   const auto there = owner_->acquire_immediate().value();
   const auto here = writer_->acquire_immediate().value();
   const auto group = writer_->add_group({{owners_peer_, {}, there, here}}).value();
-  const auto ticket = writer_->barrier(group, seconds(20)).value();
-  EXPECT_EQ(writer_->wait(ticket, milliseconds(20)).value(), Fabric::TicketState::kPending);
+  const auto ticket = writer_->barrier(group, seconds(60)).value();
+  EXPECT_EQ(writer_->wait(ticket, milliseconds(60)).value(), Fabric::TicketState::kPending);
   ASSERT_TRUE(writer_->cancel(ticket).ok());
-  EXPECT_EQ(writer_->wait(ticket, seconds(20)).value(), Fabric::TicketState::kFailed);
+  EXPECT_EQ(writer_->wait(ticket, seconds(60)).value(), Fabric::TicketState::kFailed);
   EXPECT_EQ(writer_->missing(ticket).value(), std::vector<Fabric::Peer>{owners_peer_});
   writer_->forget(ticket);
   EXPECT_FALSE(writer_->cancel(ticket).ok()) << "it was forgotten";
@@ -276,9 +276,9 @@ TEST_P(FabricTest, WaitingTakesLittleCpuAndMissesNothing) {
   EXPECT_LT(cpu_ms() - before_ms, 500);
   std::thread late([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    EXPECT_TRUE(writer_->notify(owners_peer_, immediate, std::chrono::seconds(20)).ok());
+    EXPECT_TRUE(writer_->notify(owners_peer_, immediate, std::chrono::seconds(60)).ok());
   });
-  EXPECT_EQ(owner_->wait_count(immediate, 1, std::chrono::seconds(20)).value(), 1u);
+  EXPECT_EQ(owner_->wait_count(immediate, 1, std::chrono::seconds(60)).value(), 1u);
   late.join();
 }
 

@@ -146,7 +146,7 @@ TEST(LocalLiesTest, SilentStrangersKeepNobodyOut) {
       owner->remote_range(owner->add_region(target, Access::kRemoteWrite).value()).key;
   ASSERT_TRUE(writer->post_write(write));
   size_t ended = 0;
-  for (int look = 0; look < 10'000 && ended == 0; ++look) {
+  for (test::Patience patience(10'000); ended == 0 && !patience.is_over();) {
     owner->poll({&completion, 1});
     ended = writer->poll({&completion, 1});
   }

@@ -46,13 +46,17 @@ class LocalPeersTest : public testing::Test {
     const uint32_t into = owner_->add_region(target_, Access::kRemoteWrite).value();
     range_ = owner_->remote_range(into);
   }
-  bool wait(const std::function<bool()>& until, int looks_max = 20'000) {
-    for (int look = 0; look < looks_max && !until(); ++look) {
-      Completion completion;
-      if (writer_->poll({&completion, 1}) > 0) ended_ = completion.ok;
-      if (owner_ != nullptr) (void)owner_->poll({&completion, 1});
-    }
+  bool wait(const std::function<bool()>& until) {
+    for (test::Patience patience(20'000); !until() && !patience.is_over();) look();
     return until();
+  }
+  void look_on(int looks) {
+    for (int i = 0; i < looks; ++i) look();
+  }
+  void look() {
+    Completion completion;
+    if (writer_->poll({&completion, 1}) > 0) ended_ = completion.ok;
+    if (owner_ != nullptr) (void)owner_->poll({&completion, 1});
   }
   /// Whether it has ended well.
   bool write_to(uint32_t peer) {
@@ -67,7 +71,7 @@ class LocalPeersTest : public testing::Test {
   }
   uint32_t connect() { return writer_->connect(owner_->address()).value(); }
   bool holds_as_before(const Holdings& before) {
-    return wait([&] { return Holdings::now() == before; }, 200);
+    return wait([&] { return Holdings::now() == before; });
   }
 
   std::vector<std::byte> source_ = test::some_bytes(kBytes, 3), target_{kBytes};
@@ -86,7 +90,7 @@ TEST_F(LocalPeersTest, ConnectionsThatWereEndedLeaveNothing) {
     ASSERT_TRUE(write_to(peer)) << visit;
     EXPECT_EQ(target_, source_);
     writer_->disconnect(peer);
-    wait([] { return false; }, 5);
+    look_on(5);
   }
   EXPECT_TRUE(holds_as_before(before))
       << testing::PrintToString(Holdings::now()) << ", before " << testing::PrintToString(before);
@@ -100,12 +104,12 @@ TEST_F(LocalPeersTest, ConnectionsWhoseOwnerHasEndedLeaveNothing) {
     const uint32_t peer = connect();
     ASSERT_TRUE(write_to(peer)) << visit;
     owner_.reset();
-    wait([] { return false; }, 50);
+    look_on(50);
     EXPECT_TRUE(holds_as_before(before)) << "before it is disconnected";
     EXPECT_FALSE(write_to(peer));
     writer_->disconnect(peer);
   }
-  wait([] { return false; }, 5);
+  look_on(5);
   open_owner();
   EXPECT_LT(connect(), 5u);
 }

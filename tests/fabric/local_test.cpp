@@ -1,17 +1,18 @@
 // Memory that other processes have mapped: whose it is, and until when.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <cstring>
 #include <functional>
 
 #include "fabric/local/domain.h"
 #include "fabric/staged_fixture.h"
 #include "fabric/wires.h"
+#include "support/eventually.h"
 
 namespace braid::fabric {
 namespace {
@@ -22,6 +23,7 @@ class Mapper {
  public:
   explicit Mapper(bool closes = false) : closes_(closes) {
     EXPECT_EQ(pipe(ends_), 0);
+    EXPECT_EQ(pipe2(said_, O_NONBLOCK), 0);
     process_ = fork();
     if (process_ == 0) {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -34,6 +36,13 @@ class Mapper {
     std::memcpy(words.data(), &key, sizeof key);
     words.insert(words.end(), address.begin(), address.end());
     EXPECT_EQ(::write(ends_[1], words.data(), words.size()), static_cast<ssize_t>(words.size()));
+  }
+  /// Of one that closes: it may, as it has been answered.
+  void close() { EXPECT_EQ(::write(ends_[1], "c", 1), 1); }
+  /// Whether it has asked, or has closed, since the last time.
+  bool goes_on() {
+    char letter = 0;
+    return ::read(said_[0], &letter, 1) == 1;
   }
   void end() {
     if (process_ <= 0) return;
@@ -59,15 +68,20 @@ class Mapper {
     write.target_address = uint64_t{1} << 63;
     write.target_key = key;
     (void)domain->post_write(write);
+    say();
     if (!closes_)
       for (;;) pause();
-    usleep(300'000);  // until it has been answered
+    if (::read(ends_[0], words, 1) != 1) _exit(1);
     domain.reset();
+    say();
     for (;;) pause();
+  }
+  void say() const {
+    if (::write(said_[1], "s", 1) != 1) _exit(1);
   }
 
   bool closes_;
-  int ends_[2] = {-1, -1};
+  int ends_[2] = {-1, -1}, said_[2] = {-1, -1};
   pid_t process_ = -1;
 };
 
@@ -77,18 +91,23 @@ const test::WireKind& shared_kind() {
   throw std::runtime_error("no such wire");
 }
 
-bool wait(Domain& domain, const std::function<bool()>& until, std::chrono::milliseconds limit) {
-  const auto end = std::chrono::steady_clock::now() + limit;
-  while (!until() && std::chrono::steady_clock::now() < end) {
-    Completion completions[4];
-    domain.poll(completions);
-    usleep(200);
-  }
-  return until();
+void look(Domain& domain) {
+  Completion completions[4];
+  domain.poll(completions);
+  usleep(200);
+}
+/// It answers, if it has been asked.
+void look_on(Domain& domain) {
+  for (int i = 0; i < 500; ++i) look(domain);
+}
+bool wait(Domain& domain, const std::function<bool()>& until) {
+  return braid::test::eventually([&] {
+    look(domain);
+    return until();
+  });
 }
 
 TEST(LocalTest, MemoryIsHeldUntilTheProcessThatMappedItHasEnded) {
-  using std::chrono::milliseconds;
   Mapper mapper;  // before the driver starts: a child cannot use it
   const auto wire = shared_kind().make();
   const auto owner = wire->open(1);
@@ -96,30 +115,29 @@ TEST(LocalTest, MemoryIsHeldUntilTheProcessThatMappedItHasEnded) {
   const uint32_t region = owner->add_region(memory->bytes(), Access::kRemoteWrite).value();
   ASSERT_TRUE(owner->removal_fences(region));
   mapper.start(owner->address(), owner->remote_range(region).key);
-  wait(
-      *owner, [] { return false; }, milliseconds(500));
+  ASSERT_TRUE(wait(*owner, [&] { return mapper.goes_on(); }));
+  look_on(*owner);
   owner->remove_region(region);
-  wait(
-      *owner, [] { return false; }, milliseconds(200));
+  look_on(*owner);
   EXPECT_EQ(owner->drain(region), Drain::kHeldByPeer) << "it may still write";
   mapper.end();
-  EXPECT_TRUE(wait(
-      *owner, [&] { return owner->drain(region) == Drain::kOver; }, milliseconds(5000)));
+  EXPECT_TRUE(wait(*owner, [&] { return owner->drain(region) == Drain::kOver; }));
 }
 
 TEST(LocalTest, WhoClosesBeforeItHasLookedHoldsNothing) {
-  using std::chrono::milliseconds;
   Mapper mapper(true);  // before the driver starts: a child cannot use it
   const auto wire = shared_kind().make();
   const auto owner = wire->open(1);
   const auto memory = wire->memory(1, 4096);
   const uint32_t region = owner->add_region(memory->bytes(), Access::kRemoteWrite).value();
   mapper.start(owner->address(), owner->remote_range(region).key);
-  wait(
-      *owner, [] { return false; }, milliseconds(800));
+  ASSERT_TRUE(wait(*owner, [&] { return mapper.goes_on(); }));
+  look_on(*owner);
+  mapper.close();
+  ASSERT_TRUE(wait(*owner, [&] { return mapper.goes_on(); }));
+  look_on(*owner);
   owner->remove_region(region);
-  EXPECT_TRUE(wait(
-      *owner, [&] { return owner->drain(region) == Drain::kOver; }, milliseconds(1000)))
+  EXPECT_TRUE(wait(*owner, [&] { return owner->drain(region) == Drain::kOver; }))
       << "the process lives, and is believed to hold the memory";
 }
 

@@ -44,7 +44,7 @@ class RailsTest : public testing::TestWithParam<test::WireKind> {
   }
   uint64_t deadline() { return wire_->now_ns() + 20 * kSecondNs; }
   bool wait(const std::function<bool()>& until) {
-    for (int step = 0; step < kStepsMax; ++step) {
+    for (test::Patience patience(kStepsMax); !patience.is_over();) {
       if (until()) return true;
       owner_->step(wire_->now_ns());
       writer_->step(wire_->now_ns());

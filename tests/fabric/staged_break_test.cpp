@@ -151,7 +151,7 @@ TEST_F(StagedBreakTest, AWriterThatEndsBeforeItsAnnouncementHasWrittenNothing) {
   ASSERT_TRUE(wait([&] { return of_writer_.written > before && of_writer_.censored > 0; }))
       << "it lies in the ring, and is not announced";
   writer_.reset();
-  wait([] { return false; }, kLooks);
+  look_on();
   EXPECT_EQ(immediates_[2], 0);
   EXPECT_EQ(target_->get(), some_bytes(kBytes, 1)) << "what was there before";
 
@@ -194,7 +194,7 @@ TEST_F(StagedBreakTest, AnAnnouncementWithoutAnAnswerFailsWhenItsConnectionDoes)
   write(2, 2);
   ASSERT_TRUE(wait([&] { return immediates_[2] == 1 && of_owner_.censored > 0; }));
   EXPECT_EQ(target_->get(), some_bytes(kBytes, 2)) << "it has arrived";
-  wait([] { return false; }, kLooks);
+  look_on();
   EXPECT_EQ(ended_.count(2), 0u) << "nobody has said so";
 
   of_writer_.messages = Messages::kFail;
@@ -208,7 +208,7 @@ TEST_F(StagedBreakTest, AnAnnouncementWithoutAnAnswerFailsWhenItsConnectionDoes)
   ASSERT_TRUE(wait([&] { return ended_.count(4) == 1; })) << "with another ring";
   EXPECT_TRUE(ended_[4]);
   EXPECT_EQ(target_->get(), some_bytes(kBytes, 4));
-  wait([] { return false; }, kLooks);
+  look_on();
   EXPECT_EQ(immediates_[2], 1);
   EXPECT_EQ(immediates_[3], 0);
   EXPECT_EQ(immediates_[4], 1);

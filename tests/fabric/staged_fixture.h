@@ -13,12 +13,11 @@
 
 #include "fabric/engine.h"
 #include "fabric/wires.h"
+#include "support/asleep.h"
 #include "support/gate.h"
 #include "support/lock_holder.h"
 
 namespace braid::fabric {
-
-inline constexpr int kLooks = 3000;  // long enough for all that does not wait for the driver
 
 inline const test::WireKind& kind_named(
     const std::string& name, const std::vector<test::WireKind>& kinds = test::wire_kinds()) {
@@ -37,13 +36,29 @@ class StagedTest : public braid::test::ServerTest {
     peer_ = writer_->connect(owner_->address()).value();
   }
 
-  bool wait(const std::function<bool()>& until, int looks_max = 200'000) {
-    for (int look = 0; look < looks_max; ++look) {
-      if (until()) return true;
-      if (writer_ != nullptr) poll(*writer_);
-      poll(*owner_);
-      pass_time();
+  bool wait(const std::function<bool()>& until) {
+    for (test::Patience patience(200'000); !patience.is_over();)
+      if (look(until)) return true;
+    return false;
+  }
+  bool wait(const std::function<bool()>& until, int looks_max) {
+    for (int i = 0; i < looks_max; ++i)
+      if (look(until)) return true;
+    return false;
+  }
+  /// Long enough for all that does not wait for the driver: other threads have done what they can.
+  void look_on() {
+    constexpr int kRounds = 3, kLooks = 1000;
+    for (int round = 0; round < kRounds; ++round) {
+      wait([] { return false; }, kLooks);
+      (void)wait(braid::test::are_others_asleep);
     }
+  }
+  bool look(const std::function<bool()>& until) {
+    if (until()) return true;
+    if (writer_ != nullptr) poll(*writer_);
+    poll(*owner_);
+    pass_time();
     return false;
   }
   virtual void pass_time() { wire_->pass_time(); }

@@ -46,7 +46,7 @@ TEST_F(FromGpuToHostTest, AWriteWhoseCopyIsUnderWayFailsWhenItsPeerIsDisconnecte
   release();
   ASSERT_TRUE(wait([&] { return ended_.size() == 4; }));
   EXPECT_TRUE(!ended_[2] && !ended_[4] && !ended_[5]);
-  wait([] { return false; }, kLooks);
+  look_on();
   EXPECT_EQ(immediates_[2] + immediates_[4], 0);
   post(from_, source_->bytes(), range_, 0, 3);
   ASSERT_TRUE(wait([&] { return ended_.contains(3); }));
@@ -84,10 +84,10 @@ TEST_F(StagedPeersTest, AnAnswerThatABrokenRailGivesBackIsSaidAgain) {
   (void)owner_->connect(writer_->address()).value();
   hold();
   post(from_, source_->bytes(), range_, 0, 2);
-  wait([] { return false; }, kLooks);
+  look_on();
   ASSERT_TRUE(wire_->break_rail(1, 0));
   release();
-  wait([] { return false; }, kLooks);
+  look_on();
   EXPECT_FALSE(ended_.contains(2));
   wire_->mend_rail(1, 0);
   ASSERT_TRUE(wait([&] { return ended_.contains(2); }));
@@ -102,7 +102,7 @@ TEST_F(StagedPeersTest, AWriterWhomTheOwnerDisconnectsIsToldSo) {
   const uint32_t visitor = owner_->connect(writer_->address()).value();
   hold();
   post(from_, source_->bytes(), range_, 0, 2);
-  wait([] { return false; }, kLooks);
+  look_on();
   owner_->disconnect(visitor);
   ASSERT_TRUE(wait([&] { return ended_.contains(2); })) << "it waits for ever";
   EXPECT_FALSE(ended_[2]);
@@ -142,7 +142,7 @@ class StagedEnginesTest : public StagedTest {
   Engine& owner() { return *engines_[1]; }
   uint64_t in(double seconds) { return wire_->now_ns() + static_cast<uint64_t>(seconds * 1e9); }
   bool step_until(const std::function<bool()>& until) {
-    for (int i = 0; i < 200'000; ++i) {
+    for (test::Patience patience(200'000); !patience.is_over();) {
       if (until()) return true;
       for (const auto& engine : engines_)
         if (engine != nullptr) engine->step(wire_->now_ns());

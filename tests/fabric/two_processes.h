@@ -19,6 +19,7 @@
 #include "fabric/order_message.h"
 #include "fabric/process_rail.h"
 #include "fabric/wires.h"
+#include "support/stop.h"
 
 namespace braid::fabric::test {
 
@@ -48,13 +49,16 @@ class Peer {
   /// Also of one that has halted.
   pid_t process() const { return started_; }
   void signal(int number) const { kill(process_, number); }
+  /// Until SIGCONT.
+  void stop() const { braid::test::stop(process_); }
   /// Whether it has been stopped, or has ended.
   bool has_halted() {
-    int status = 0;
-    if (waitpid(process_, &status, WNOHANG | WUNTRACED) != process_) return false;
-    if (!WIFSTOPPED(status)) process_ = -1;
+    if (waitpid(process_, &status_, WNOHANG | WUNTRACED) != process_) return false;
+    if (!WIFSTOPPED(status_)) process_ = -1;
     return true;
   }
+  /// waitpid's, once it has halted.
+  int status() const { return status_; }
   int end(int number) {
     if (process_ <= 0) return 0;
     if (number != 0) signal(number);
@@ -67,6 +71,7 @@ class Peer {
  private:
   pid_t process_ = -1;  // while it lives
   pid_t started_ = -1;
+  int status_ = 0;
 };
 
 /// Of a provider, as open_process_rail names it.
@@ -89,7 +94,7 @@ class ProcessTest : public testing::TestWithParam<std::string> {
     clock_gettime(CLOCK_MONOTONIC, &now);
     return static_cast<uint64_t>(now.tv_sec) * kSecondNs + static_cast<uint64_t>(now.tv_nsec);
   }
-  bool wait(const std::function<bool()>& until, double seconds = 30) {
+  bool wait(const std::function<bool()>& until, double seconds = 60) {
     const uint64_t end_ns = now_ns() + static_cast<uint64_t>(seconds * kSecondNs);
     while (!until()) {
       if (now_ns() > end_ns) return false;

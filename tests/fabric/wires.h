@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <ostream>
@@ -56,6 +57,20 @@ const std::vector<WireKind>& fencing_wire_kinds();
 std::unique_ptr<Memory> unshared_memory(size_t size_bytes);
 /// Where nobody has GPUs: those that wire_kinds() gives there.
 const std::vector<WireKind>& host_wire_kinds();
+
+/// How long a test looks for what must come about. Looks are the time of a simulated wire; of
+/// others they take next to none, and a thread that has work to do may not run for seconds.
+class Patience {
+ public:
+  explicit Patience(int looks) : looks_(looks) {}
+  /// Asked once for each look.
+  bool is_over() { return --looks_ < 0 && std::chrono::steady_clock::now() > end_; }
+
+ private:
+  int looks_;
+  const std::chrono::steady_clock::time_point end_ =
+      std::chrono::steady_clock::now() + std::chrono::seconds(60);
+};
 
 inline std::string name_of_wire(const testing::TestParamInfo<WireKind>& kind) {
   return kind.param.name;

@@ -280,28 +280,6 @@ TEST_F(CopyTest, GatherAndScatterAreEachOthersReverse) {
   EXPECT_EQ(bytes(returned), elsewhere);
 }
 
-TEST_F(CopyTest, AContextThatIsNewIsTakenUpByItsFirstCopy) {
-  CUcontext fresh = nullptr;
-  auto* create =
-      reinterpret_cast<CUresult (*)(CUcontext*, unsigned, CUdevice)>(symbol("cuCtxCreate_v2"));
-  auto* destroy = reinterpret_cast<CUresult (*)(CUcontext)>(symbol("cuCtxDestroy_v2"));
-  ASSERT_EQ(create(&fresh, 0, 0), CUDA_SUCCESS);
-  {
-    HostBuffer host(driver(), kSize);
-    DeviceBuffer device(driver(), kSize);
-    host.fill_random(6);
-    ASSERT_EQ(
-        braid_copy(engine_, at(device), host.data(), kSize, CU_STREAM_PER_THREAD, 0, &outcome_),
-        BRAID_OK);
-    EXPECT_STREQ(outcome_.reason, "accelerated");
-    synchronize(CU_STREAM_PER_THREAD);
-    EXPECT_EQ(read(device, kSize), bytes(host));
-    EXPECT_EQ(braid_prepare(engine_), BRAID_OK);
-  }
-  EXPECT_EQ(braid_forget_context(engine_, fresh), BRAID_OK);
-  EXPECT_EQ(destroy(fresh), CUDA_SUCCESS);
-}
-
 TEST_F(CopyTest, TwoEnginesAndSeveralThreadsWorkBesideEachOther) {
   braid_engine* second = nullptr;
   ASSERT_EQ(braid_open(nullptr, &second), BRAID_OK) << braid_last_error();

@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 SERVER = "h20x8"
-TIMEOUT_S = 120
+TIMEOUT_S = 300
 
 
 def run(command, environment):

@@ -2,14 +2,13 @@
 // `braid waits`, and shows the statistics at an interval.
 #include <unistd.h>
 
-#include <chrono>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
-#include <thread>
 
 #include "fixture.h"
 #include "support/child.h"
+#include "support/eventually.h"
 #include "support/gate.h"
 
 namespace braid::test {
@@ -34,13 +33,15 @@ TEST_F(ThreadTest, AnswersWhatTheProcessWaitsFor) {
   HostBuffer host(driver(), kSize);
   DeviceBuffer device(driver(), kSize);
   const std::string idle = "nothing here waits for braid\n";
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-  while (waits() != idle) ASSERT_LT(std::chrono::steady_clock::now(), deadline) << waits();
+  std::string said;
+  const auto says = [&](const std::string& text) {
+    return eventually([&] { return (said = waits()).find(text) != std::string::npos; });
+  };
+  ASSERT_TRUE(says(idle)) << said;
   Gate gate(driver());
   gate.hold(stream_);
   copy(host, device);
-  const std::string held = waits();
-  EXPECT_NE(held.find("GPU 0 h2d " + std::to_string(kSize) + " bytes"), std::string::npos) << held;
+  EXPECT_TRUE(says("GPU 0 h2d " + std::to_string(kSize) + " bytes")) << said;
   gate.open();
   synchronize(stream_);
 }
@@ -67,11 +68,9 @@ TEST_F(IntervalTest, AFileIsRewrittenWhileTheProgramRuns) {
   DeviceBuffer device(driver(), kSize);
   copy(host, device);
   synchronize(stream_);
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-  while (text().find("\"accelerated\":{\"calls\":1") == std::string::npos &&
-         std::chrono::steady_clock::now() < deadline)
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  EXPECT_NE(text().find("\"accelerated\":{\"calls\":1"), std::string::npos) << text();
+  EXPECT_TRUE(eventually([&] {
+    return text().find("\"accelerated\":{\"calls\":1") != std::string::npos;
+  })) << text();
   unlink(path_.c_str());
 }
 

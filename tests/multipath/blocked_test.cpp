@@ -23,7 +23,7 @@ class HeldTest : public test::ServerTest {
  protected:
   // Fails rather than waits for ever.
   bool ends(CUstream stream) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     return cuda::wait_until_idle(driver(), stream, deadline) == CUDA_SUCCESS;
   }
 };

@@ -68,7 +68,7 @@ class ChannelTest : public test::ServerTest {
                                        turn_, CU_STREAM_WAIT_VALUE_GEQ));
   }
   bool ends(CUstream stream) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     return cuda::wait_until_idle(driver(), stream, deadline) == CUDA_SUCCESS;
   }
 
@@ -149,7 +149,7 @@ TEST_F(LocalMemoryTest, AFirstLaunchWaitsForNoOtherChannel) {
     const cuda::ScopedContext there(driver(), relay_->context());
     launch(0);
   });
-  EXPECT_EQ(launched.wait_for(std::chrono::seconds(5)), std::future_status::ready);
+  EXPECT_EQ(launched.wait_for(std::chrono::seconds(60)), std::future_status::ready);
   open(1);
 }
 

@@ -3,6 +3,8 @@
 #include <bit>
 #include <cstdlib>
 #include <cstring>
+#include <set>
+#include <thread>
 
 #include "support/server.h"
 
@@ -144,6 +146,72 @@ TEST_F(FaultsTest, ARelayThatCannotBeOpenedIsDoneWithout) {
   EXPECT_EQ(counts.size(), 7u);
   for (const PathCount& count : counts) EXPECT_NE(count.via, 2);
   EXPECT_TRUE(engine->add_context(context(0)).ok()) << "and is not tried again";
+}
+
+// The driver as a thread has it that has no context of the program's, as braid's own. One call of
+// cuMemHostRegister is refused.
+class Registrations {
+ public:
+  Registrations(const cuda::Driver& real, int refused_nth) : driver_(real) {
+    self_ = this;
+    refused_nth_ = refused_nth;
+    register_ = real.cuMemHostRegister;
+    unregister_ = real.cuMemHostUnregister;
+    driver_.cuMemHostRegister = [](void* memory, size_t size_bytes, unsigned flags) {
+      return self_->add(memory, size_bytes, flags);
+    };
+    driver_.cuMemHostUnregister = [](void* memory) { return self_->remove(memory); };
+  }
+  ~Registrations() { self_ = nullptr; }
+  Registrations(const Registrations&) = delete;
+  Registrations& operator=(const Registrations&) = delete;
+
+  const cuda::Driver& driver() const { return driver_; }
+  bool was_refused() const { return calls_ >= refused_nth_; }
+  size_t left() const { return made_.size(); }
+  int strange() const { return strange_; }  ///< given back in no context of braid's
+
+ private:
+  CUresult add(void* memory, size_t size_bytes, unsigned flags) {
+    if (++calls_ == refused_nth_) return CUDA_ERROR_OUT_OF_MEMORY;
+    const CUresult result = register_(memory, size_bytes, flags);
+    if (result == CUDA_SUCCESS) made_.insert(memory);
+    return result;
+  }
+  CUresult remove(void* memory) {
+    CUcontext current = nullptr;
+    driver_.cuCtxGetCurrent(&current);
+    if (current == nullptr) ++strange_;
+    const CUresult result = unregister_(memory);
+    if (result == CUDA_SUCCESS) made_.erase(memory);
+    return result;
+  }
+
+  static inline Registrations* self_ = nullptr;
+  cuda::Driver driver_;
+  decltype(cuda::Driver::cuMemHostRegister) register_;
+  decltype(cuda::Driver::cuMemHostUnregister) unregister_;
+  int refused_nth_, calls_ = 0, strange_ = 0;
+  std::set<void*> made_;
+};
+
+// A target that is half open is none, and gives back what it has in the context where it lies.
+TEST_F(FaultsTest, WhereverRegisteringFailsNothingStaysRegistered) {
+  start("{}");
+  Options options = every_size();
+  options.relays.kind = RelayChoice::Kind::kList;
+  options.relays.gpus = {1};
+  bool was_refused = true;
+  for (int nth = 1; was_refused; ++nth) {
+    std::thread([&] {
+      Registrations registrations(driver(), nth);
+      (void)Engine::open(registrations.driver(), options);  // and closed
+      was_refused = registrations.was_refused();
+      EXPECT_EQ(registrations.left(), 0u) << nth;
+      EXPECT_EQ(registrations.strange(), 0) << nth;
+    }).join();
+    ASSERT_LT(nth, 1000);
+  }
 }
 
 TEST_F(FaultsTest, AnEngineWithoutAnyRelaySaysWhy) {

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "fresh_memory.h"
+#include "support/eventually.h"
 #include "support/gate.h"
 #include "support/server.h"
 
@@ -140,10 +141,7 @@ TEST_F(FreshMemoryTest, PagesAreMadeWhileTheBytesAreStillAwaited) {
     EXPECT_EQ(copy_to(memory.data() + 64, 32 * kMiB), CUDA_SUCCESS);
   });
   constexpr uint64_t kAhead = 8 * kMiB;
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (!memory.is_there(0, kAhead) && std::chrono::steady_clock::now() < deadline)
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  EXPECT_TRUE(memory.is_there(0, kAhead));
+  EXPECT_TRUE(test::eventually([&] { return memory.is_there(0, kAhead); }));
   EXPECT_TRUE(memory.is_untouched(24 * kMiB, memory.size())) << "more than the ring holds";
   gate.open();
   copier.join();

@@ -1,70 +1,21 @@
 // The law (docs/architecture.md): one test for each of its sentences. The emulated driver holds a
-// context's lock as the measured one does. `GateThatBreaksTheLaw` is what these tests must catch.
+// context's lock as the measured one does. `GateThatBreaksTheLaw` is what these tests must catch;
+// law_contexts_test.cpp has those of contexts that come and go.
 #include <atomic>
-#include <cstring>
 #include <functional>
-#include <future>
 #include <thread>
 #include <utility>
 
-#include "cuda/bounded_wait.h"
+#include "multipath/law_fixture.h"
 #include "multipath/transfer_state.h"
-#include "support/gate.h"
-#include "support/lock_holder.h"
-#include "support/server.h"
+#include "support/eventually.h"
 
 namespace braid::multipath {
 namespace {
 
 using test::DeviceBuffer;
 using test::Gate;
-using test::HostBuffer;
 using test::LockHolder;
-
-constexpr uint64_t kSize = 32 << 20;
-
-class LawTest : public test::ServerTest {
- protected:
-  void SetUp() override {
-    ServerTest::SetUp();
-    Options options = every_size();
-    options.relays.kind = RelayChoice::Kind::kList;
-    options.relays.gpus = {1, 2};
-    engine_ = open_engine(options);
-    host_ = std::make_unique<HostBuffer>(driver(), kSize);
-    device_ = std::make_unique<DeviceBuffer>(driver(), kSize);
-  }
-
-  // In the stream's order, as a contiguous copy or as a batch, which kernels carry.
-  Outcome send(CUstream stream, const DeviceBuffer& device, bool is_batch) {
-    const Segment halves[] = {{host_->data() + kSize / 2, device.at(kSize / 2), kSize / 2},
-                              {host_->data(), device.at(), kSize / 2}};
-    const Segment whole{host_->data(), device.at(), kSize};
-    const std::span<const Segment> all =
-        is_batch ? std::span<const Segment>(halves) : std::span(&whole, 1);
-    return engine_->submit(Batch{Direction::kHostToDevice, all, stream});
-  }
-  // The same, with help of GPU 1.
-  void expect_carried(CUstream stream, const DeviceBuffer& device, bool is_batch) {
-    const Outcome outcome = send(stream, device, is_batch);
-    EXPECT_STREQ(verdict_name(outcome.verdict), "accelerated");
-    EXPECT_EQ(outcome.mover, is_batch ? Mover::kKernel : Mover::kCopyEngine);
-    EXPECT_NE(outcome.via >> 1 & 1, 0u) << "no relay takes part";
-  }
-  bool ends(CUstream stream) {
-    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-    return cuda::wait_until_idle(driver(), stream, limit) == CUDA_SUCCESS;
-  }
-  bool has_arrived(const DeviceBuffer& device) {
-    std::vector<uint8_t> seen(kSize);
-    MUST(driver(), cuMemcpyDtoH(seen.data(), device.at(), kSize));
-    return std::memcmp(seen.data(), host_->data(), kSize) == 0;
-  }
-
-  std::unique_ptr<Engine> engine_;
-  std::unique_ptr<HostBuffer> host_;
-  std::unique_ptr<DeviceBuffer> device_;
-};
 
 // 1. A call waits for no lock of another GPU's context: here of one that relays.
 TEST_F(LawTest, ACallWaitsForNothingThatTheNativeCallWouldNotWaitFor) {
@@ -85,98 +36,6 @@ TEST_F(LawTest, ACallWaitsForNothingThatTheNativeCallWouldNotWaitFor) {
     EXPECT_TRUE(has_arrived(*device_));
     gate.open();
   }
-}
-
-// Nor for another context that ends: here one whose transfer is held.
-TEST_F(LawTest, AContextThatEndsHoldsUpNoOther) {
-  use_gpu(3);
-  const DeviceBuffer far(driver(), kSize);
-  const CUstream elsewhere = new_stream();
-  use_gpu(0);
-  host_->fill_random(8);
-  const CUstream held = new_stream();
-  Gate gate(driver());
-  gate.hold(held);
-  expect_carried(held, *device_, false);
-  std::thread ending([&] {
-    driver().cuCtxSetCurrent(context(0));
-    engine_->forget_context(context(0));
-  });
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // until it waits
-  use_gpu(3);
-  expect_carried(elsewhere, far, false);
-  EXPECT_TRUE(ends(elsewhere));
-  EXPECT_TRUE(has_arrived(far));
-  gate.open();
-  ending.join();
-  use_gpu(0);
-  EXPECT_TRUE(ends(held));
-  EXPECT_TRUE(has_arrived(*device_));
-}
-
-// Nor does a context that ends wait for a transfer of another, also if they have a relay in common.
-TEST_F(LawTest, AContextThatEndsWaitsForNoTransferOfAnother) {
-  use_gpu(3);
-  const DeviceBuffer far(driver(), kSize);
-  host_->fill_random(10);
-  expect_carried(new_stream(), far, false);
-  use_gpu(0);
-  const CUstream held = new_stream();
-  Gate gate(driver());
-  gate.hold(held);
-  expect_carried(held, *device_, false);
-  std::promise<void> has_ended;
-  std::thread ending([&] {
-    driver().cuCtxSetCurrent(context(3));
-    engine_->forget_context(context(3));
-    has_ended.set_value();
-  });
-  EXPECT_EQ(has_ended.get_future().wait_for(std::chrono::seconds(20)), std::future_status::ready)
-      << "it waits for a transfer to GPU 0 that is held";
-  gate.open();
-  ending.join();
-  EXPECT_TRUE(ends(held));
-  EXPECT_TRUE(has_arrived(*device_));
-  // What it left serves the next one.
-  use_gpu(3);
-  ASSERT_TRUE(engine_->add_context(context(3)).ok());
-  host_->fill_random(11);
-  const CUstream again = new_stream();
-  expect_carried(again, far, true);
-  EXPECT_TRUE(ends(again));
-  EXPECT_TRUE(has_arrived(far));
-}
-
-// Nor for code that is loaded into another, for which the driver waits for that one's streams.
-TEST_F(LawTest, AContextThatIsLoadedLateHoldsUpNoOther) {
-  use_gpu(3);
-  const DeviceBuffer far(driver(), kSize);
-  const CUstream elsewhere = new_stream();
-  host_->fill_random(9);
-  Gate gate(driver());  // in no context that ends
-  CUcontext own = nullptr;
-  CUdevice device = 0;
-  MUST(driver(), cuDeviceGet(&device, 0));
-  MUST(driver(), create_context(&own, 0, device));
-  CUstream held = nullptr;  // ends with its context
-  MUST(driver(), cuStreamCreate(&held, CU_STREAM_NON_BLOCKING));
-  gate.hold(held);
-  std::atomic<bool> is_known{false};
-  std::thread adding([&] {
-    driver().cuCtxSetCurrent(own);
-    is_known = engine_->add_context(own).ok();
-  });
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  EXPECT_FALSE(is_known) << "the driver waits for no stream";
-  use_gpu(3);
-  expect_carried(elsewhere, far, false);
-  EXPECT_TRUE(ends(elsewhere));
-  EXPECT_TRUE(has_arrived(far));
-  gate.open();
-  adding.join();
-  EXPECT_TRUE(is_known);
-  engine_->forget_context(own);
-  MUST(driver(), cuCtxDestroy(own));
 }
 
 // A transfer that begins while a relay is about to free its buffers: copy engines need those,
@@ -219,9 +78,8 @@ TEST_F(LawTest, FreeingTheBuffersOfARelayWaitsForNoTransfer) {
     driver().cuDeviceGet(&device, 1);
     given_bytes = engine_->release_buffers(device);
   });
-  for (int look = 0; look < 200 && given_bytes == 0; ++look)
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  EXPECT_NE(given_bytes, 0u) << "it waits for a transfer of another GPU";
+  EXPECT_TRUE(test::eventually([&] { return given_bytes != 0; }))
+      << "it waits for a transfer of another GPU";
   gate.open();
   short_of_memory.join();
   EXPECT_TRUE(ends(held));
@@ -349,9 +207,8 @@ TEST_F(LawTest, OpeningWaitsForNoStreamOfTheProgram) {
     engine.open_targets();
     is_open = true;
   });
-  for (int look = 0; look < 200 && !is_open; ++look)
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  EXPECT_TRUE(is_open) << "it waits for a lock or a stream of the program's";
+  EXPECT_TRUE(test::eventually([&] { return is_open.load(); }))
+      << "it waits for a lock or a stream of the program's";
   gate.open();
   opener.join();
   EXPECT_TRUE(ends(held));

@@ -1,6 +1,7 @@
 // Opening, closing, and contexts that come and go.
 #include <cstring>
 
+#include "cuda/queries.h"
 #include "support/server.h"
 
 namespace braid::multipath {
@@ -26,6 +27,12 @@ class LifecycleTest : public test::ServerTest {
   }
   void destroy_context(CUcontext context) {
     EXPECT_EQ(reinterpret_cast<Destroy>(symbol("cuCtxDestroy_v2"))(context), CUDA_SUCCESS);
+  }
+  // The program's holds, however many tests of this process there were.
+  void release_primary(CUdevice device) {
+    const auto release =
+        reinterpret_cast<CUresult (*)(CUdevice)>(symbol("cuDevicePrimaryCtxRelease_v2"));
+    while (cuda::has_primary_context(driver(), device)) ASSERT_EQ(release(device), CUDA_SUCCESS);
   }
   size_t free_bytes(int gpu) {
     use_gpu(gpu);
@@ -180,6 +187,70 @@ TEST_F(LifecycleTest, AContextOfTheProgramsOwnBecomesATarget) {
     EXPECT_EQ(engine->submit(there), Verdict::kForeignContext);
   }
   destroy_context(own);
+  use_gpu(0);
+}
+
+// The program ends it as it ends others, and the next one may have the same handle: what braid
+// knows of a primary context must not outlive it.
+TEST_F(LifecycleTest, APrimaryContextIsHeldUntilItIsForgotten) {
+  const auto release =
+      reinterpret_cast<CUresult (*)(CUdevice)>(symbol("cuDevicePrimaryCtxRelease_v2"));
+  const auto retain = [&] {
+    CUcontext primary = nullptr;
+    MUST(driver(), cuDevicePrimaryCtxRetain(&primary, 1));
+    MUST(driver(), cuCtxSetCurrent(primary));
+    return primary;
+  };
+  release_primary(1);
+  use_gpu(0);
+  HostBuffer host(driver(), kSize), landing(driver(), kSize);
+  host.fill_random(7);
+  auto engine = open_engine();
+  const CUcontext first = retain();
+  const auto copy = [&] {  // by kernels, which are the context's
+    CUstream stream = nullptr;
+    MUST(driver(), cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    {
+      DeviceBuffer device(driver(), kSize);
+      const Segment halves[] = {{host.data() + kSize / 2, device.at(kSize / 2), kSize / 2},
+                                {host.data(), device.at(), kSize / 2}};
+      EXPECT_EQ(engine->submit(Batch{Direction::kHostToDevice, halves, stream}),
+                Verdict::kAccelerated);
+      synchronize(stream);
+      MUST(driver(), cuMemcpyDtoH(landing.data(), device.at(), kSize));
+    }
+    MUST(driver(), cuStreamDestroy(stream));
+    EXPECT_EQ(std::memcmp(host.data(), landing.data(), kSize), 0);
+  };
+  ASSERT_TRUE(engine->add_context(first).ok());
+  copy();
+  EXPECT_EQ(release(1), CUDA_SUCCESS);
+  EXPECT_TRUE(cuda::has_primary_context(driver(), 1)) << "braid does not hold it";
+  const CUcontext second = retain();
+  ASSERT_TRUE(engine->add_context(second).ok());
+  copy();
+  engine->forget_context(second);
+  EXPECT_EQ(release(1), CUDA_SUCCESS);
+  EXPECT_FALSE(cuda::has_primary_context(driver(), 1)) << "braid holds it";
+  retain();  // as it was
+  use_gpu(0);
+}
+
+// What is not the primary context leaves that one to the program.
+TEST_F(LifecycleTest, AnotherContextOfTheGpuHoldsNoPrimaryOne) {
+  const auto release =
+      reinterpret_cast<CUresult (*)(CUdevice)>(symbol("cuDevicePrimaryCtxRelease_v2"));
+  release_primary(1);
+  auto engine = open_engine();
+  CUcontext primary = nullptr;
+  MUST(driver(), cuDevicePrimaryCtxRetain(&primary, 1));
+  const CUcontext own = create_context(1);
+  EXPECT_TRUE(engine->add_context(own).ok());
+  EXPECT_EQ(release(1), CUDA_SUCCESS);
+  EXPECT_FALSE(cuda::has_primary_context(driver(), 1));
+  engine->forget_context(own);
+  destroy_context(own);
+  MUST(driver(), cuDevicePrimaryCtxRetain(&primary, 1));  // as it was
   use_gpu(0);
 }
 

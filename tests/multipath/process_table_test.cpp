@@ -10,6 +10,8 @@
 
 #include <thread>
 
+#include "support/eventually.h"
+
 namespace braid::multipath {
 namespace {
 
@@ -74,9 +76,8 @@ TEST_F(ProcessTableTest, TheRowOfAProcessThatLeftAChildIsFree) {
   int status = 0;
   waitpid(parent, &status, 0);
   const auto watcher = open();
-  std::this_thread::sleep_for(milliseconds(100));  // until the child has begun
   EXPECT_EQ(watcher->pid(0), parent);
-  EXPECT_EQ(alive(*watcher), 0u) << "its child holds its row";
+  EXPECT_TRUE(test::eventually([&] { return alive(*watcher) == 0; })) << "its child holds its row";
   kill(child, SIGKILL);
 }
 

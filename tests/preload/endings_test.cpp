@@ -23,5 +23,11 @@ TEST(Endings, AContextThatWaitsForItsStreamsHoldsUpNoOtherGpu) {
   EXPECT_EQ(counted(statistics, "cuMemcpyBatchAsync", "accelerated").calls, 3u) << statistics;
 }
 
+// The context is known again after the next retaining.
+TEST(Endings, AReleaseWaitsForNobodyWhoRetainsMeanwhile) {
+  const auto statistics = only_statistics(with_braid({kEndings, "a_hold"}));
+  EXPECT_EQ(counted(statistics, "cuMemcpyBatchAsync", "accelerated").calls, 2u) << statistics;
+}
+
 }  // namespace
 }  // namespace braid::test

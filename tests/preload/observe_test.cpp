@@ -120,7 +120,7 @@ TEST_F(Observe, BeforeCudaIsLoadedTheSignalEndsNothing) {
 TEST_F(Observe, AFileIsRewrittenAtTheInterval) {
   const ChildResult child =
       run({"--stats-file", folder_ / "s.json", "--stats", "json", "--stats-interval", "1"},
-          {kScenarios, "killed_later"});
+          {kScenarios, "killed_later", folder_ / "s.json"});
   EXPECT_EQ(child.signal, SIGKILL) << child.errors;
   const auto statistics = nlohmann::json::parse(text_of(folder_ / "s.json")).at("braid");
   EXPECT_EQ(accelerated(statistics), 2u) << "one copy came after the first report";

@@ -2,6 +2,8 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -79,6 +81,7 @@ ChildResult run_child(const std::vector<std::string>& words, const Environment& 
   const Environment environment = environment_with(changes);
   const pid_t child = fork();
   if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
     dup2(output[1], STDOUT_FILENO);
     dup2(errors[1], STDERR_FILENO);
     become(words, environment);

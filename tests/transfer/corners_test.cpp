@@ -82,13 +82,14 @@ TEST_F(TransferCorners, MemoryThatIsRegisteredAgainWithOtherBordersIsWritten) {
 TEST_F(TransferCorners, UnregisterIsAskedAgainUntilTheMemoryIsFree) {
   const auto shared = owner.add(0, kBytes, {true, true});
   EXPECT_EQ(me.run(write(0, 4096)), Cause::kDone);
-  Status gone = owner.transfer.unregister_memory(shared, 0s);
-  for (int turn = 0; !gone.ok() && turn < 2000; ++turn) {
-    EXPECT_NE(gone.message().find("may still write"), std::string::npos) << gone.message();
-    usleep(10'000);
+  Status gone;
+  EXPECT_TRUE(eventually([&] {
     gone = owner.transfer.unregister_memory(shared, 0s);
-  }
-  EXPECT_TRUE(gone.ok()) << gone.message();
+    if (!gone.ok()) {
+      EXPECT_NE(gone.message().find("may still write"), std::string::npos) << gone.message();
+    }
+    return gone.ok();
+  })) << gone.message();
   EXPECT_FALSE(owner.transfer.unregister_memory(shared, 0s).ok()) << "it is gone";
 }
 
@@ -131,11 +132,10 @@ TEST_F(TransferCorners, ANotificationComesToOneThatIsNotMovedTo) {
   EXPECT_EQ(wrong_at(other.memory, 1), std::nullopt);
   EXPECT_TRUE(me.transfer.close_segment(one.segment).ok());
   std::string report;
-  for (int turn = 0; turn < 500 && report.find("\"ways\":[]") == std::string::npos; ++turn) {
-    usleep(10'000);
+  EXPECT_TRUE(eventually([&] {
     report = me.transfer.report(Transfer::Form::kJson).value();
-  }
-  EXPECT_NE(report.find("\"ways\":[]"), std::string::npos) << report;
+    return report.find("\"ways\":[]") != std::string::npos;
+  })) << report;
 }
 
 TEST_F(TransferCorners, ANotificationComesThoughTheEngineIsClosedBehindTheBatch) {

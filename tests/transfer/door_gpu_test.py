@@ -16,10 +16,13 @@ if "TARGET" not in os.environ:
     environment = dict(os.environ, PYTHONPATH=door, BRAID_TRANSFER_LIBRARY=library, TARGET="1")
     target = subprocess.Popen([sys.executable, *sys.argv], env=environment, stdin=subprocess.PIPE,
                               stdout=subprocess.PIPE, text=True)
-    environment["TARGET"] = "127.0.0.1:" + target.stdout.readline().strip()
-    done = subprocess.run([sys.executable, *sys.argv], env=environment, check=False, timeout=200)
-    target.stdin.close()
-    sys.exit(done.returncode or target.wait(20))
+    try:
+        environment["TARGET"] = "127.0.0.1:" + target.stdout.readline().strip()
+        done = subprocess.run([sys.executable, *sys.argv], env=environment, check=False, timeout=400)
+        target.stdin.close()
+        sys.exit(done.returncode or target.wait(60))
+    finally:
+        target.kill()
 
 cuda = ctypes.CDLL("libcuda.so.1")
 

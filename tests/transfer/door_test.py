@@ -6,7 +6,9 @@ and target do, with every byte compared.
 """
 import gc
 import os
+import pathlib
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -18,12 +20,15 @@ if "TARGET" not in os.environ:
     environment = dict(os.environ, PYTHONPATH=door, BRAID_TRANSFER_LIBRARY=library, TARGET="1")
     target = subprocess.Popen([sys.executable, *sys.argv], env=environment, stdin=subprocess.PIPE,
                               stdout=subprocess.PIPE, text=True)
-    port = target.stdout.readline().strip()
-    environment["TARGET"] = "127.0.0.1:" + port
-    environment["TARGET_PROCESS"] = str(target.pid)
-    done = subprocess.run([sys.executable, *sys.argv], env=environment, check=False, timeout=200)
-    target.stdin.close()
-    sys.exit(done.returncode or target.wait(20))
+    try:
+        port = target.stdout.readline().strip()
+        environment["TARGET"] = "127.0.0.1:" + port
+        environment["TARGET_PROCESS"] = str(target.pid)
+        done = subprocess.run([sys.executable, *sys.argv], env=environment, check=False, timeout=400)
+        target.stdin.close()
+        sys.exit(done.returncode or target.wait(60))
+    finally:
+        target.kill()
 
 from mooncake.engine import TransferEngine, TransferNotify, TransferOpcode  # noqa: E402
 from braid import mooncake_engine  # noqa: E402
@@ -89,6 +94,19 @@ managed = engine.allocate_managed_buffer(100_000)
 assert managed != 0 and engine.free_managed_buffer(managed, 100_000) == 0
 
 
+def is_stopped(process):
+    """Each thread of it: after the signal they run on for a while."""
+    tasks = pathlib.Path(f"/proc/{process}/task").glob("*/stat")
+    return all(task.read_text().rpartition(")")[2].split()[0] == "T" for task in tasks)
+
+
+def wait_until(is_so, limit_s=60):
+    end = time.monotonic() + limit_s
+    while not is_so() and time.monotonic() < end:
+        time.sleep(0.001)
+    assert is_so()
+
+
 def threads():
     return len(os.listdir("/proc/self/task"))
 
@@ -112,14 +130,10 @@ lost = engine.get_first_buffer_address(gone)
 assert engine.transfer_sync_write(gone, source, lost, 65536) == 0
 del other
 gc.collect()
-assert threads() == before, "the engine still runs"
+wait_until(lambda: threads() == before)  # the engine runs no more
 ways_before = ways()
 assert engine.transfer_sync_write(gone, source, lost, 65536) == -1, "its memory is gone"
-for _ in range(500):
-    if ways() < ways_before:
-        break
-    time.sleep(0.01)
-assert ways() < ways_before, "nothing is kept of a peer that is lost"
+wait_until(lambda: ways() < ways_before)  # nothing is kept of a peer that is lost
 
 
 def refuse(_):
@@ -129,21 +143,52 @@ def refuse(_):
 managed_class, mooncake_engine._Managed = mooncake_engine._Managed, refuse
 other, opened = open_another()
 mooncake_engine._Managed = managed_class
-assert opened == -1 and threads() == before, "the engine still runs"
+assert opened == -1
+wait_until(lambda: threads() == before)  # the engine runs no more
 
-# A call that is over its time returns once nothing of it can land any more. The time is enough for
-# the owner to be asked, on a busy machine too: what was not asked for ends at once.
-mooncake_engine._limit_s = lambda: 0.5
+# A call that is over its time returns once nothing of it can land any more: at once, where this side
+# can see to that, otherwise when its owner, which stands still, goes on. The call asks for its limit
+# when it has submitted, when it has cancelled, and whenever it was not let go since.
+def write_to_source(data):
+    assert engine.write_bytes_to_buffer(source, data, len(data)) == 0
+
+
+limits = []
+
+
+def limit_s():
+    if not limits:
+        wait_until(lambda: re.search(r'"in_flight_bytes":[1-9]', engine._engine.report()))
+    limits.append(0.05)
+    return limits[-1]
+
+
+late, untouched = randomness.randbytes(1 << 20), bytes(1 << 20)
+write_to_source(late)
+assert engine.transfer_sync_write(there, source, target, len(late)) == 0
+usual_limit_s, mooncake_engine._limit_s = mooncake_engine._limit_s, limit_s
 answers = []
+
+
+def read_late():
+    answers.append(engine.transfer_sync_read(there, source, target, len(late)))
+    write_to_source(untouched)  # the memory is the caller's again
+
+
 process = int(os.environ["TARGET_PROCESS"])
 os.kill(process, signal.SIGSTOP)
-reader = threading.Thread(
-    target=lambda: answers.append(engine.transfer_sync_read(there, source, target, 1 << 20)))
-reader.start()
-reader.join(1)
-may_land = reader.is_alive()
-os.kill(process, signal.SIGCONT)
+try:
+    wait_until(lambda: is_stopped(process))
+    reader = threading.Thread(target=read_late)
+    reader.start()
+    wait_until(lambda: len(limits) > 2 or not reader.is_alive())
+finally:
+    os.kill(process, signal.SIGCONT)
 reader.join(60)
-assert may_land, f"the owner could still write into the caller's memory: {answers}"
 assert answers == [-1], answers
+mooncake_engine._limit_s = usual_limit_s
+assert engine.transfer_sync_read(there, source + len(late), target, len(late)) == 0
+assert engine.read_bytes_from_buffer(source + len(late), len(late)) == late, "the owner has gone on"
+time.sleep(0.3)
+assert engine.read_bytes_from_buffer(source, len(late)) == untouched, "it lands late"
 print("every byte is right")

@@ -194,7 +194,7 @@ TEST_F(TransferFilesOfTwoRails, AFileIsOpenedThoughTheRailsBreakMeanwhile) {
   options.addresses = {"127.0.0.1", "127.0.0.2"};
   Initiator me(owner, options, kBytes);
   for (int turn = 0; turn < 3; ++turn) {
-    owner.signal(SIGSTOP);
+    owner.stop();
     std::thread opening([&] {
       const auto file = me.transfer.open_file(me.segment, "readable/model", {true, false}, 15s);
       EXPECT_TRUE(file.ok()) << file.status().message();

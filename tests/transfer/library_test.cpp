@@ -129,7 +129,13 @@ TEST_P(TransferTest, AnOwnerThatIsKilledFailsItsRequestsSoonAndNoOthers) {
   }
   for (size_t i = 0; i < 256; ++i)
     EXPECT_EQ(wrong_at({me.memory.data() + (48 << 20) + i * 4096, 4096}, 8), std::nullopt);
-  EXPECT_EQ(me.run({me.read(lost->addresses[Owner::kRead], 64)}), std::vector{Cause::kPeerLost});
+  // What is mapped can be read until its owner is known to have ended.
+  std::vector<Cause> last;
+  for (int turn = 0; turn < 500 && last != std::vector{Cause::kPeerLost}; ++turn) {
+    last = me.run({me.read(lost->addresses[Owner::kRead], 64)});
+    usleep(10'000);
+  }
+  EXPECT_EQ(last, std::vector{Cause::kPeerLost});
 }
 
 INSTANTIATE_TEST_SUITE_P(Providers, TransferTest,
@@ -236,7 +242,7 @@ TEST(TransferBatches, EndsAreToldThroughTheDescriptorAndNotificationsComeBehindT
   std::vector<Transfer::Batch> ended;
   while (ended.size() < batches.size()) {
     pollfd awaited{descriptor, POLLIN, 0};
-    ASSERT_EQ(poll(&awaited, 1, 20'000), 1);
+    ASSERT_EQ(poll(&awaited, 1, 60'000), 1);
     const auto taken = me.transfer.take_ended().value();
     ended.insert(ended.end(), taken.begin(), taken.end());
   }
@@ -244,13 +250,11 @@ TEST(TransferBatches, EndsAreToldThroughTheDescriptorAndNotificationsComeBehindT
   std::sort(batches.begin(), batches.end());
   EXPECT_EQ(ended, batches);
   std::vector<std::string> told;
-  for (int turn = 0; told.size() < 5 && turn < 1000; ++turn) {
+  EXPECT_TRUE(eventually([&] {
     const std::string next = owner.ask("notified");
-    if (next == "nothing")
-      usleep(10'000);
-    else
-      told.push_back(next);
-  }
+    if (next != "nothing") told.push_back(next);
+    return told.size() == 5;
+  }));
   EXPECT_EQ(owner.check(Owner::kBoth, 10, 0, kBytes), "right");
   std::sort(told.begin(), told.end());  // batches end in any order
   EXPECT_EQ(told, (std::vector<std::string>{"layer-0 0", "layer-1 1", "layer-2 2", "layer-3 3",
@@ -259,24 +263,34 @@ TEST(TransferBatches, EndsAreToldThroughTheDescriptorAndNotificationsComeBehindT
   EXPECT_EQ(owner.ask("notified"), "nothing");
 }
 
+/// More reads than a link takes at once, from an owner that stands still: the first are under way,
+/// the last has not begun.
 TEST(TransferBatches, ACancelledOneAndOnePastItsDeadlineEnd) {
-  Owner owner;
+  Owner owner({"provider=shm", "provider=tcp;ofi_rxm"});  // what is mapped is read all the same
   Initiator me(owner, {}, 64 << 20);
-  owner.signal(SIGSTOP);
-  std::vector<Transfer::Request> requests;
-  for (size_t i = 0; i < 16; ++i)
-    requests.push_back(me.read(owner.addresses[Owner::kRead], kBytes, i * kBytes));
-  const Transfer::Batch cancelled = me.submit(requests);
-  for (Transfer::Request& each : requests) each.limit = 20ms;
-  const Transfer::Batch late = me.submit(requests);
-  EXPECT_TRUE(me.transfer.cancel(cancelled).ok());
-  usleep(100'000);
-  owner.signal(SIGCONT);
-  for (const auto& each : me.end(cancelled)) EXPECT_EQ(each.cause, Cause::kCancelled);
-  for (const auto& each : me.end(late)) EXPECT_EQ(each.cause, Cause::kDeadline);
-  fill(me.memory, 11);
-  usleep(300'000);
-  EXPECT_EQ(wrong_at(me.memory, 11), std::nullopt) << "nothing lands later";
+  const auto there = owner.addresses[Owner::kRead];
+  const auto last_cause = [&](Transfer::Batch batch) {
+    return me.transfer.outcomes(batch).value().back().cause;
+  };
+  ASSERT_EQ(me.run({me.read(there, kBytes)}), std::vector{Cause::kDone});  // there is a link
+  for (const Cause why : {Cause::kCancelled, Cause::kDeadline}) {
+    std::vector<Transfer::Request> requests;
+    for (size_t i = 0; i < 16; ++i) {
+      requests.push_back(me.read(there, kBytes, i * kBytes));
+      if (why == Cause::kDeadline) requests.back().limit = 20ms;
+    }
+    owner.stop();
+    const Transfer::Batch batch = me.submit(requests);
+    if (why == Cause::kCancelled) {
+      EXPECT_TRUE(me.transfer.cancel(batch).ok());
+    }
+    EXPECT_TRUE(eventually([&] { return last_cause(batch) == why; }));
+    owner.signal(SIGCONT);
+    for (const auto& each : me.end(batch)) EXPECT_EQ(each.cause, why);
+    fill(me.memory, 11);
+    usleep(300'000);
+    EXPECT_EQ(wrong_at(me.memory, 11), std::nullopt) << "nothing lands later";
+  }
 }
 
 TEST(TransferMemory, IsThePeersNoMoreOnceItIsUnregistered) {

@@ -9,6 +9,8 @@
 //   fill BUFFER SEED               -> filled
 //   notified                       -> NAME SIZE, or nothing
 //   unregister BUFFER              -> gone, or why not
+//   replace BUFFER SEED            -> replaced, or why not   (it is unregistered, and memory of the
+//                                     pattern, which is not, lies at the same address)
 //   break ADDRESS                  -> broken COUNT     (all TCP connections there)
 //   kill ADDRESS                   -> killed           (nobody can connect there any more)
 //   report                         -> one line of JSON
@@ -19,6 +21,7 @@
 //   leave                          -> it closes its engine and ends
 #include <fcntl.h>
 #include <sched.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -101,6 +104,16 @@ void fill_all(const Memory& memory, uint64_t seed) {
   fill(copy, seed);
   must(memory.driver->cuMemcpyHtoD(reinterpret_cast<CUdeviceptr>(memory.bytes.data()), copy.data(),
                                    copy.size()));
+}
+
+std::string replace(Transfer& transfer, Memory& memory, uint64_t seed) {
+  const braid::Status gone = transfer.unregister_memory(memory.buffer, seconds(10));
+  if (!gone.ok()) return gone.message();
+  void* there = mmap(memory.bytes.data(), memory.bytes.size(), PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+  if (there != memory.bytes.data()) return "the address is somebody else's";
+  fill(memory.bytes, seed);
+  return "replaced";
 }
 
 std::string notified(Transfer& transfer) {
@@ -187,6 +200,7 @@ std::string answer(Transfer& transfer, std::vector<Memory>& memory, std::istring
     return gone.ok() ? "gone" : gone.message();
   }
   line >> seed;
+  if (what == "replace") return replace(transfer, memory.at(which), seed);
   fill_all(memory.at(which), seed);
   return "filled";
 }

@@ -15,12 +15,15 @@
 #include <vector>
 
 #include "braid/transfer.h"
+#include "support/eventually.h"
+#include "support/stop.h"
 #include "transfer/pattern.h"
 
 namespace braid::transfer::test {
 
 using std::chrono_literals::operator""s;
 using std::chrono_literals::operator""ms;
+using braid::test::eventually;
 
 /// Killed at the end.
 class Owner {
@@ -75,6 +78,8 @@ class Owner {
     EXPECT_EQ(ask("fill " + std::to_string(buffer) + " " + std::to_string(seed)), "filled");
   }
   void signal(int number) const { kill(process_, number); }
+  /// Until SIGCONT.
+  void stop() const { braid::test::stop(process_); }
   int end(int number) {
     if (process_ <= 0) return 0;
     if (number != 0) signal(number);
@@ -103,7 +108,7 @@ class Owner {
 /// An engine with memory, and the segment of an owner.
 class Initiator {
  public:
-  static constexpr std::chrono::microseconds kLimit = 30s;
+  static constexpr std::chrono::microseconds kLimit = 60s;
 
   explicit Initiator(const Owner& owner, const Transfer::Options& options = {},
                      size_t size_bytes = 4 << 20)

@@ -89,7 +89,7 @@ TEST(TransferRails, NothingThatWasLateLandsInMemoryThatIsUsedAgain) {
     for (uint64_t turn = 0; turn < 5; ++turn) {
       fill(me.memory, 10 + turn);
       const Transfer::Batch batch = me.submit({me.write(there, kBytes)});
-      owner.signal(SIGSTOP);
+      owner.stop();
       std::this_thread::sleep_for(std::chrono::milliseconds(30 + 20 * turn));
       owner.signal(SIGCONT);
       for (const auto& outcome : me.end(batch)) ASSERT_EQ(outcome.cause, Cause::kDone) << turn;
@@ -99,7 +99,7 @@ TEST(TransferRails, NothingThatWasLateLandsInMemoryThatIsUsedAgain) {
       ASSERT_EQ(owner.check(Owner::kBoth, 50 + turn, 0, kBytes), "right") << turn;
       std::fill(me.memory.begin(), me.memory.end(), std::byte{0});
       const Transfer::Batch read = me.submit({me.read(there, kBytes)});
-      owner.signal(SIGSTOP);
+      owner.stop();
       std::this_thread::sleep_for(std::chrono::milliseconds(30));
       owner.signal(SIGCONT);
       for (const auto& outcome : me.end(read)) ASSERT_EQ(outcome.cause, Cause::kDone) << turn;

@@ -65,6 +65,35 @@ TEST(Scheduler, ASliceThatIsOverdueAgainAndAgainFailsItsRequestInTheEnd) {
   }
 }
 
+// Its first posting delivers it after all, while the second one goes on for very long.
+TEST(Scheduler, ASliceThatWasDeliveredFailsNoRequestHoweverLateItsOtherPostingIs) {
+  const RetryRules rules;
+  Rails rails(2);
+  rails.add(1, 64 << 10);
+  rails.add(2, 64 << 10);
+  std::vector<Posting> all = rails.post(0);
+  ASSERT_EQ(all.size(), 2u);
+  const uint64_t late_ns = rules.last_overdue_ns + kMs;
+  for (uint64_t now_ns = 0; now_ns <= late_ns && all.size() < 3; now_ns += kMs)
+    for (const Posting& posting : rails.post(now_ns)) all.push_back(posting);
+  ASSERT_GE(all.size(), 3u) << "one of them is overdue, and goes again";
+  const uint64_t twice = all[2].request;
+  for (const Posting& posting : all)
+    if (posting.id != all[2].id) rails.scheduler.ended(posting.id, Ending::kDone, late_ns);
+  for (uint64_t now_ns = late_ns; now_ns < late_ns + 3 * rules.overdue_max_ns; now_ns += 10 * kMs)
+    rails.post(now_ns);
+  for (const FenceWanted& fence : rails.events<FenceWanted>())
+    rails.scheduler.fenced(fence.path, late_ns + 4 * rules.overdue_max_ns);
+  rails.scheduler.ended(all[2].id, Ending::kDone, late_ns + 4 * rules.overdue_max_ns);
+  size_t ends = 0;
+  for (const RequestEnded& ended : rails.events<RequestEnded>()) {
+    EXPECT_EQ(ended.outcome, Outcome::kDone) << ended.request << " " << twice;
+    ++ends;
+  }
+  EXPECT_GE(ends, 1u);
+  EXPECT_EQ(rails.scheduler.request_count(), 0u);
+}
+
 TEST(Scheduler, WhatFailsAfterItWasLateIsAFailureToo) {
   const RetryRules rules;
   Swallowing paths(2);
@@ -165,6 +194,19 @@ TEST(Scheduler, APathThatLosesTheProbeThatWasToMeasureItIsSuspect) {
   EXPECT_EQ(paths.scheduler.view(paths.slow, 500 * kMs).state, PathState::kUp);
   paths.count_probes(1200 * kMs);
   EXPECT_NE(paths.scheduler.view(paths.slow, 1200 * kMs).state, PathState::kUp);
+}
+
+// A measuring probe is out while its path, of which nobody knew that it was down, is fenced.
+TEST(Scheduler, APathThatIsFencedWhileItIsMeasuredIsProbedLikeAnyOther) {
+  Overlooked paths(true);
+  ASSERT_EQ(paths.count_probes(500 * kMs), 1u);
+  paths.scheduler.fenced(paths.slow, paths.now_ns);
+  paths.scheduler.path_may_work(paths.slow, paths.now_ns);
+  const auto probe = paths.scheduler.next_probe(paths.now_ns);
+  ASSERT_TRUE(probe);
+  EXPECT_EQ(probe->path, paths.slow);
+  paths.scheduler.ended(probe->id, Ending::kDone, paths.now_ns + kMs);
+  EXPECT_EQ(paths.scheduler.view(paths.slow, paths.now_ns + kMs).state, PathState::kRejoining);
 }
 
 TEST(Scheduler, APathOfWhichAProbeSaysNothingIsNotMeasuredByOne) {

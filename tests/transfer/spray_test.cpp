@@ -192,6 +192,16 @@ TEST(Turns, WhoHadNoRoomKeepsItsClaimUpToALimit) {
   EXPECT_GT(bytes[11], 500u * 65536 - FairOrder::kClaimBytesMax);
 }
 
+TEST(UrgencyShare, BulkKeepsOutOfTheWayWhileAnUrgentRequestIsOpenAndAWhileAfterItBegan) {
+  UrgencyShare share;
+  EXPECT_FALSE(share.is_urgent_about(0));
+  share.urgent_added(1000);
+  EXPECT_TRUE(share.is_urgent_about(1000 + 10 * UrgencyShare::kMemoryNs)) << "it is still open";
+  share.urgent_ended();
+  EXPECT_TRUE(share.is_urgent_about(1000 + UrgencyShare::kMemoryNs - 1));
+  EXPECT_FALSE(share.is_urgent_about(1000 + UrgencyShare::kMemoryNs));
+}
+
 TEST(UrgencyShare, BulkKeepsATwentiethBesideUrgentSlices) {
   UrgencyShare share;
   uint64_t bytes[2] = {0, 0};

@@ -16,9 +16,13 @@
 #include <thread>
 #include <vector>
 
+#include "support/eventually.h"
+#include "support/stop.h"
 #include "transfer/directory/store.h"
 
 namespace braid::transfer::test {
+
+using braid::test::eventually;
 
 /// A socket that is bound to a free port of 127.0.0.1.
 inline int bound_socket(uint16_t& port) {
@@ -72,11 +76,7 @@ class StoreServer {
       execvp(words.front(), words.data());
       _exit(127);
     }
-    for (int i = 0; i < 400; ++i) {
-      if (client()->put("start", "", "up").ok()) return true;
-      std::this_thread::sleep_for(std::chrono::milliseconds(25));
-    }
-    return false;
+    return eventually([this] { return client()->put("start", "", "up").ok(); });
   }
   void stop() {
     if (process_ <= 0) return;
@@ -86,6 +86,8 @@ class StoreServer {
     std::filesystem::remove_all(folder_);
   }
   void signal(int number) const { kill(process_, number); }
+  /// Until SIGCONT, or `stop`: it takes questions, and does not answer.
+  void freeze() const { braid::test::stop(process_); }
 
  private:
   std::vector<std::string> command() const {

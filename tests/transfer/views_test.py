@@ -14,7 +14,7 @@ BRAID, FOLDER = sys.argv[1], pathlib.Path(sys.argv[2])
 
 
 def run(environment, *words):
-    done = subprocess.run([BRAID, *words], env=environment, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([BRAID, *words], env=environment, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, f"{words}: {done.stdout}{done.stderr}"
     return done.stdout
 
@@ -49,14 +49,20 @@ def main():
             words = [BRAID, "tebench", "--target_seg_name", "shown", "--address", "127.0.0.1", "--provider",
                      "tcp;ofi_rxm", "--total_buffer_size", "8M", "--start_block_size", "1M", "--max_block_size", "1M",
                      "--duration", "4", "--plot", str(plot)]
-            with subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL) as bench:
-                busy = []
-                while bench.poll() is None:
-                    run(environment, "rails", "--address", "127.0.0.1", "--provider", "tcp;ofi_rxm", *view)
-                    busy += [engine for engine in seen()[0]["engines"]
-                             if engine["process"] == bench.pid and engine["gbps"] > 0]
-                assert bench.returncode == 0
-            assert busy, "nobody saw what the bench moved"
+
+            def bench_is_seen():
+                """Whether a look at the rails, while the bench ran, has shown what it moved."""
+                is_seen = False
+                with subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL) as bench:
+                    while bench.poll() is None:
+                        run(environment, "rails", "--address", "127.0.0.1", "--provider", "tcp;ofi_rxm", *view)
+                        is_seen = is_seen or any(engine["process"] == bench.pid and engine["gbps"] > 0
+                                                 for engine in seen()[0]["engines"])
+                    assert bench.returncode == 0
+                return is_seen
+
+            # On a busy machine no look may end before the bench does.
+            assert any(bench_is_seen() for _ in range(5)), "nobody saw what the bench moved"
             svg = plot.read_text()
             assert svg.startswith("<svg") and "tcp;ofi_rxm 127.0.0.1 to 127.0.0.1" in svg, svg[:300]
         finally:

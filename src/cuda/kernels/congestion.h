@@ -1,11 +1,11 @@
-// How a relay's block finds that its link also carries what is not braid's, and for how long the
-// link's relays rest then (MMA section 3.4.2, contention with background traffic). Pure, and called
-// by one thread of a block; device code and twin share it.
+// How a relay's block detects that its link also carries other traffic, and how long the link's
+// relays rest then (MMA section 3.4.2, contention with background traffic). Pure, and called by one
+// thread of a block; device code and twin share it.
 //
-// All blocks count what they move over a link, so that braid's other transfers on it are part of
-// its pace and not congestion. What else slows a link on a quiet server are the other links, since
-// host memory carries them all: the usual pace is kept by the number of the transfer's paths, and
-// apart for times when the link moves bytes the other way too.
+// All blocks count the bytes that they move over a link, so that braid's other transfers belong to
+// its pace and are not congestion. On a quiet server the other links also slow a link, since host
+// memory carries them all. So the usual pace is kept by the number of the transfer's paths, and
+// separately for times when the link also moves bytes the other way.
 #pragma once
 
 #include <cstdint>
@@ -14,38 +14,39 @@
 
 namespace braid::cuda {
 
-/// A stream of copies beside braid's makes a link take twice as long; four links that share host
-/// memory, at most 1.45 times (4xH200): nobody may rest for that.
+/// A stream of other copies doubles the time of a link. Four links that share host memory slow it
+/// by at most 1.45 (4xH200), which must not make relays rest.
 inline constexpr float kCongested = 1.6f;
-/// A link is used both ways while the other direction moves more than one part in so many.
+/// A link is used both ways if the other direction moves more than this part of the bytes (1 /
+/// value).
 inline constexpr uint32_t kBothWaysPart = 4;
-/// A sample: as many slices of one block, and as much over the link. Shorter ones see the others'
-/// slices come and go.
+/// The length of a sample: this many slices of one block, and as many bytes over the link. In
+/// shorter samples the slices of other blocks dominate.
 inline constexpr uint32_t kSampleSlices = 8;
 inline constexpr uint32_t kSampleKb = 1024;
-/// Nothing is unusual before this many samples.
+/// No sample counts as unusual before this many.
 inline constexpr uint32_t kSamplesToKnow = 32;
-/// How fast the usual pace follows what is seen. While congested it follows the clock instead, so
+/// How fast the usual pace follows the samples. While congested it follows the clock instead, so
 /// that a link that has become slow for good is the usual one after some seconds.
 inline constexpr float kPaceLearns = 1.0f / 8;
 inline constexpr float kPaceForgetsInNs = 10e9f;
-/// Congested samples in a row before a link rests: one more than a relay of another process takes
-/// that comes back to see whether the link is free, so that of two that meet one stays.
+/// Congested samples in a row before a link rests. One more than a returning relay of another
+/// process takes to check whether the link is free, so that of two that meet one stays.
 inline constexpr uint32_t kSamplesToRest = 3;
-/// The period that a congested link waits, in samples' times. Not always the same, nor the same for
-/// two engines: else those that have begun to rest together would come back together.
+/// The rest of a congested link, in samples' times. It varies, also between two engines: otherwise
+/// engines that began to rest together would come back together.
 inline constexpr uint32_t kLeastRest = 4;
 inline constexpr uint32_t kRestSpread = 8;
 inline constexpr uint32_t kUsualRest = kLeastRest + kRestSpread / 2;
 inline constexpr uint64_t kMostRestNs = 1'000'000;
 
-/// What a link takes when it is braid's alone, as far as its relays have seen.
+/// The pace of a link that is braid's alone, as its relays have measured it.
 struct UsualPace {
   float ns_per_kb;
   uint32_t samples;  ///< at most kSamplesToKnow
 };
 
-/// What blocks of one GPU have moved over its link; wraps.
+/// The bytes that blocks of one GPU have moved over its link; wraps.
 struct MovedKb {
   uint32_t this_way;
   uint32_t other_way;
@@ -77,31 +78,30 @@ BRAID_HOST_DEVICE inline UsualPace learned(const UsualPace& usual, const LinkSam
   return {usual.ns_per_kb + (seen - usual.ns_per_kb) * kPaceLearns, samples};
 }
 
-/// Whether a link that rests until `until_ns` still does. Never for longer than the limit, whatever
-/// has become of the clock.
+/// True if a link that rests until `until_ns` still does. Never longer than the limit, even if the
+/// clock jumps.
 BRAID_HOST_DEVICE inline bool is_at_rest(uint64_t now_ns, uint64_t until_ns) {
   return until_ns - now_ns - 1 < kMostRestNs;
 }
 
-/// One relay block's eye on its link.
+/// Watches a link for one relay block.
 class LinkWatch {
  public:
-  /// `occupancy`: an address, which another engine of this process does not have; of two processes
-  /// the time alone may differ. Only its offset in a large page: the rest of it is another in every
-  /// run.
+  /// `occupancy`: an address that differs between the engines of a process; between processes only
+  /// the time may differ. Only its offset in a large page is used: the rest changes in every run.
   BRAID_HOST_DEVICE explicit LinkWatch(uint64_t occupancy)
       : salt_(static_cast<uint32_t>(occupancy & 0xfffff)) {}
 
-  /// The block has paused: until pipelines are full again, paces say nothing.
+  /// The block has paused: paces mean nothing until pipelines are full again.
   BRAID_HOST_DEVICE void restart() {
     slices_ = 0;
     has_begun_ = false;
   }
 
-  /// A slice more. True: it is time to ask for `sample`.
+  /// Counts a slice. True: it is time to call `sample`.
   BRAID_HOST_DEVICE bool count_slice() { return ++slices_ >= kSampleSlices; }
 
-  /// True when a sample has ended now. Another one begins.
+  /// True if a sample has ended now. The next one begins.
   BRAID_HOST_DEVICE bool sample(uint64_t now_ns, const MovedKb& moved, LinkSample& sample) {
     const uint32_t kb = moved.this_way - since_.this_way;
     const uint32_t other_kb = moved.other_way - since_.other_way;
@@ -118,8 +118,9 @@ class LinkWatch {
     return has_ended;
   }
 
-  /// How long the link's relays rest for this sample, which has just ended; `usual` before it is
-  /// learned from. Who has rested and finds the link as it was rests again at once.
+  /// How long the link's relays rest after this sample, which has just ended; pass `usual` as it
+  /// was before the sample. A relay that has rested and finds the link unchanged rests again at
+  /// once.
   BRAID_HOST_DEVICE uint64_t rest_ns(const UsualPace& usual, const LinkSample& sample) {
     congested_ = is_congested(usual, sample) ? congested_ + 1 : 0;
     if (congested_ < kSamplesToRest) return 0;

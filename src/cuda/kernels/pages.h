@@ -1,8 +1,8 @@
-// The contract of the kernel that copies many pages between GPUs in one launch: a copy of the
-// driver's costs as much as moving a page of a megabyte over NVLink.
+// The contract of the kernel that copies many pages between GPUs in one launch. A separate driver
+// copy costs as much as moving a page of a megabyte over NVLink.
 //
 // The blocks take the pages in turns, so pages of one size end together. Sources and destinations
-// may be of any alignment; they must not overlap. All has landed when the kernel has ended.
+// may have any alignment; they must not overlap. All pages have landed when the kernel has ended.
 #pragma once
 
 #include <cstdint>

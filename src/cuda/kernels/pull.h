@@ -46,9 +46,9 @@ struct TransferCounters {
   uint32_t short_bytes[kMaxPaths];  ///< bytes that those fell short of slice_bytes each; likewise
 };
 
-/// What the last block to leave tells the host. Lies in host memory that every path's GPU can
-/// write. `generation` is written last, system scope: once the host reads the generation that it
-/// launched, the state is free and the counts are final.
+/// The report of the last block to leave. Lies in host memory that every path's GPU can write.
+/// `generation` is written last, system scope: once the host reads the generation that it launched,
+/// the state is free and the counts are final.
 struct TransferReport {
   uint32_t generation;
   uint32_t unused[3];
@@ -56,27 +56,27 @@ struct TransferReport {
   uint32_t short_bytes[kMaxPaths];
 };
 
-/// Blocks at work on a link are ranked, and one rests while any of a lower number is at work there.
-/// Relays work in contexts of their own, with records of their own. So among relays, and on the
-/// direct path, urgent blocks go first; a relay and its own GPU's direct path do not meet.
+/// Blocks on a link have ranks, and a block rests while a block of a lower rank works there. Relays
+/// work in contexts of their own, with records of their own. So urgent blocks go first among
+/// relays, and on the direct path; a relay and its own GPU's direct path do not meet.
 inline constexpr uint32_t kUrgentDirectRank = 0;
 inline constexpr uint32_t kUrgentRelayRank = 1;
 inline constexpr uint32_t kBulkDirectRank = 2;
 inline constexpr uint32_t kBulkRelayRank = 3;
 inline constexpr uint32_t kRanks = 4;
 
-/// What one context's kernels carry over their GPU's PCIe link in one direction, so that transfers
+/// The load of one context's kernels on their GPU's PCIe link in one direction, so that transfers
 /// can make room for each other between two slices. Lies in that GPU's memory; only blocks of that
 /// context touch it.
 struct LinkOccupancy {
   uint32_t blocks[kRanks];         ///< at work, by rank; blocks count themselves in and out
-  uint32_t relayed_kb[kMaxPaths];  ///< by relay slot: what is left of a transfer that is relayed
-                                   ///< here, as one of its blocks last saw it; 0 without one
-  uint64_t rests_until_ns;         ///< no block relays here before: the link is congested
+  uint32_t relayed_kb[kMaxPaths];  ///< by relay slot: KB left of a transfer that is relayed here,
+                                   ///< as one of its blocks last saw it; 0: none
+  uint64_t rests_until_ns;         ///< no block relays here before this time: the link is congested
 };
 
-/// What congestion on one GPU's link is told by (congestion.h). Lies in that GPU's memory; only its
-/// own blocks touch it, and an update that is lost does no harm.
+/// The data for detecting congestion on one GPU's link (congestion.h). Lies in that GPU's memory;
+/// only its own blocks touch it, and a lost update does no harm.
 struct LinkPace {
   uint32_t moved_kb[2];              ///< over the link, by direction; wraps
   UsualPace usual[2][kMaxPaths][2];  ///< by direction, the transfer's paths less one, both ways
@@ -84,8 +84,8 @@ struct LinkPace {
 
 inline constexpr uint32_t kNoRelaySlot = ~uint32_t{0};
 
-/// A relay rests while another slot has more left than its own, by a quarter and this much: equal
-/// queues then share the link instead of stopping each other in turn.
+/// A relay rests while another slot has more left than its own, by a quarter and this much: so
+/// equal queues share the link instead of stopping each other in turn.
 inline constexpr uint32_t kRelayMarginKb = 1024;
 
 inline constexpr uint32_t kPiecesPerSlice = 8;
@@ -109,9 +109,9 @@ struct PullArgs {
   uint64_t counters;     ///< TransferCounters*, in the target GPU's memory
   uint64_t report;       ///< TransferReport*, in host memory
   uint64_t occupancy;    ///< LinkOccupancy* of this context and direction, in this GPU's memory
-  uint64_t pace;         ///< LinkPace* of this GPU; 0: nobody rests for congestion
+  uint64_t pace;         ///< LinkPace* of this GPU; 0: no rest for congestion
   uint64_t shared;       ///< uint32_t* in host memory: set when the GPU turns out to be shared by
-                         ///< time slices (is_preempted); 0: the direct path, which does not ask
+                         ///< time slices (is_preempted); 0 on the direct path, which does not check
   uint32_t slice_bytes;  ///< of every slice but the last, which holds the rest; of a batch: at most
   uint32_t slice_count;
   uint32_t path;          ///< index into `slices`; 0 is the direct path
@@ -120,7 +120,7 @@ struct PullArgs {
                           ///< and only has the driver make room for the kernel
   uint32_t generation;    ///< written to the report when all have left
   uint32_t rank;          ///< of this path's blocks on the link
-  uint32_t relay_slot;    ///< index into relayed_kb; kNoRelaySlot: the order of relays is not asked
+  uint32_t relay_slot;    ///< index into relayed_kb; kNoRelaySlot: relays have no order
   uint32_t is_favoured;   ///< 1: this transfer's slot counts as the longest
   uint32_t direction;     ///< index into LinkPace
 };
@@ -132,8 +132,8 @@ struct Slice {
 };
 
 /// Slices are cut at multiples of slice_bytes from the last 16-byte boundary at or before the
-/// destination, so that only a transfer's own ends are ragged. This many bytes lie before its
-/// first.
+/// destination, so that only the ends of a transfer are unaligned. Returns the number of bytes
+/// between that boundary and the destination.
 BRAID_HOST_DEVICE inline uint64_t slice_lead(uint64_t destination) { return destination & 15; }
 
 BRAID_HOST_DEVICE inline uint64_t slice_count_of(uint64_t destination, uint64_t size_bytes,
@@ -150,7 +150,7 @@ BRAID_HOST_DEVICE inline Slice slice_bounds(const PullArgs& args, uint32_t numbe
   return {offset, limit - offset};
 }
 
-/// What a relay's block writes into its slot when `next` is the next slice to take.
+/// The value that a relay's block writes into its slot when `next` is the next slice to take.
 BRAID_HOST_DEVICE inline uint32_t kb_left(const PullArgs& args, uint32_t next) {
   if (args.is_favoured != 0) return ~uint32_t{0};
   const uint32_t slices = next < args.slice_count ? args.slice_count - next : 0;
@@ -158,30 +158,29 @@ BRAID_HOST_DEVICE inline uint32_t kb_left(const PullArgs& args, uint32_t next) {
 }
 
 /// Kernels of several contexts share a GPU by time slices of a millisecond and more, unless MPS
-/// runs, and lose most of their pace to each other. A relay's block that finds so, by the time
-/// between two looks, leaves the rest of the transfer to the other paths. A slice takes 20 to 300
-/// us.
+/// runs, and lose most of their speed. A relay's block detects this by the time between two checks,
+/// and leaves the rest of the transfer to the other paths. A slice takes 20 to 300 us.
 inline constexpr uint64_t kPreemptedNs = 1'000'000;
 BRAID_HOST_DEVICE inline bool is_preempted(const PullArgs& args, uint64_t last_ns,
                                            uint64_t now_ns) {
   return args.shared != 0 && last_ns != 0 && now_ns > last_ns + kPreemptedNs;
 }
 
-/// Direct blocks never rest for congestion, nor do those of batches, whose pace is that of their
-/// segments: 8 KB ones take twice as long as a contiguous copy.
+/// Direct blocks never rest for congestion. Nor do blocks of batches, whose pace depends on their
+/// segments: 8 KB segments take twice as long as a contiguous copy.
 BRAID_HOST_DEVICE inline bool minds_congestion(const PullArgs& args) {
   return args.pace != 0 && args.path != 0 && args.lists == 0;
 }
 
-/// Offset of the usual pace that a sample is held against, in LinkPace.
+/// Offset in LinkPace of the usual pace for this sample.
 BRAID_HOST_DEVICE inline uint64_t usual_offset(const PullArgs& args, const LinkSample& sample) {
   const uint64_t index =
       (uint64_t{args.direction} * kMaxPaths + args.path_count - 1) * 2 + sample.is_both_ways;
   return offsetof(LinkPace, usual) + index * sizeof(UsualPace);
 }
 
-/// Whether a block has to rest for braid's own work, given the occupancy as it last read it and
-/// what is left of its own transfer.
+/// Whether a block has to rest for braid's own work, given the occupancy that it last read and the
+/// rest of its own transfer.
 BRAID_HOST_DEVICE inline bool must_rest(const PullArgs& args, const LinkOccupancy& occupancy,
                                         uint32_t own_kb) {
   BRAID_UNROLL  // the occupancy stays in registers

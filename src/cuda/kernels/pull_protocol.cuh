@@ -1,17 +1,17 @@
-// The protocol that both pull kernels follow: how one thread block takes slices, says that they
-// have landed, makes room for others and leaves. Called by one thread of the block.
+// The protocol of both pull kernels: how one thread block takes slices, reports that they have
+// landed, makes room for other blocks and leaves. Called by one thread of the block.
 //
-// The memory round trips of a slice are off its critical path (measured on 4xH200, 64 KB slices:
-// 94 GB/s with them on it): the next slice is taken, and the occupancy read, while the last one is
-// still moving; and slices are reported together, when the block stops, since only the full count
-// opens the gate.
+// The memory round trips of a slice are off its critical path (measured on 4xH200, 64 KB slices: 94
+// GB/s with them on it). The next slice is taken, and the occupancy read, while the last one is
+// still moving. Slices are reported together when the block stops, since only the full count opens
+// the gate.
 #pragma once
 
 #include "cuda/kernels/pull.h"
 
 namespace braid::cuda {
 
-/// How long a block that rests sleeps between two looks.
+/// How long a resting block sleeps between two checks.
 inline constexpr unsigned kRestPollNs = 2000;
 
 enum class Take { kSlice, kRest, kOver };
@@ -24,9 +24,9 @@ __device__ inline uint4 load16(const void* address) {
   return value;
 }
 
-/// `kLists`: of a batch. Its blocks hold two slices, so that the second one's number is known by
-/// the time that the first one moves, and its list arrives meanwhile. A template, since a number
-/// that is still on its way must not be copied from one variable into another: the copy would wait.
+/// `kLists`: the transfer is a batch. Its blocks hold two slices: the second one's number is then
+/// known when the first one moves, and its list arrives meanwhile. A template, since copying a
+/// number that is still on its way from one variable into another would wait for it.
 template <bool kLists>
 class PullProtocol {
  public:
@@ -42,9 +42,9 @@ class PullProtocol {
     look();
   }
 
-  /// kRest: others go first on this link; land what has been moved, then `rest`, then ask again. A
-  /// slice that is held already is moved first: nobody else can. `fetch(number)` starts to bring
-  /// the list of a batch's slice closer, before that slice is given out.
+  /// kRest: other blocks go first on this link; land the moved slices, then `rest`, then ask again.
+  /// A slice that is held already is moved first: no other block can move it. `fetch(number)`
+  /// starts to bring the list of a batch's slice closer, before that slice is given out.
   template <typename Fetch>
   __device__ Take take(uint32_t& number, Fetch& fetch) {
     if (args_.shared != 0) watch_turns();
@@ -64,12 +64,12 @@ class PullProtocol {
     return Take::kSlice;
   }
 
-  /// The slice given out last holds this much.
+  /// The slice given out last has `size_bytes`.
   __device__ void count(uint32_t size_bytes) {
     ++unreported_;
     short_bytes_ += args_.slice_bytes - size_bytes;
     if (args_.pace == 0) return;
-    // Nobody waits for this: the result is not used.
+    // The result is not used, so nothing waits for it.
     atomicAdd(reinterpret_cast<uint32_t*>(args_.pace) + args_.direction, size_bytes >> 10);
     if (minds_congestion(args_) && watch_.count_slice()) watch_link();
   }
@@ -82,8 +82,9 @@ class PullProtocol {
     look();
   }
 
-  /// Every byte of every slice taken so far has been written, by threads that the caller has
-  /// synchronized with. The fence makes them visible to the whole system before the count says so.
+  /// Call it when every byte of every slice taken so far has been written, by threads that the
+  /// caller has synchronized with. The fence makes them visible to the whole system before the
+  /// count.
   __device__ void land() {
     if (unreported_ == 0) return;
     __threadfence_system();
@@ -105,7 +106,7 @@ class PullProtocol {
  private:
   __device__ uint32_t claim() { return atomicAdd_system(&counters_->next, 1u); }
 
-  // What is given out after the present slice.
+  // The slices to give out after the present one.
   __device__ void hold(bool more) {
     has_first_ = more || has_second_;
     if (kLists) {
@@ -131,7 +132,7 @@ class PullProtocol {
     return now_ns;
   }
 
-  // A slice that is held already is moved all the same: nobody else can.
+  // A slice that is held already is still moved: no other block can move it.
   __device__ void watch_turns() {
     const uint64_t now = now_ns();
     if (!is_shared_ && is_preempted(args_, looked_ns_, now)) {
@@ -141,7 +142,7 @@ class PullProtocol {
     looked_ns_ = now;
   }
 
-  // Asks the timer only while there is a rest that has not been seen to end.
+  // Reads the timer only during a rest whose end has not been seen.
   __device__ bool link_rests() {
     if (seen_.rests_until_ns == ended_rest_ns_) return false;
     if (is_at_rest(now_ns(), seen_.rests_until_ns)) return true;
@@ -165,7 +166,7 @@ class PullProtocol {
     if (rest_ns != 0) *static_cast<volatile uint64_t*>(&occupancy_->rests_until_ns) = now + rest_ns;
   }
 
-  // The loads are under way when this returns; `take` looks at what they brought.
+  // The loads are under way when this returns; `take` uses their results.
   __device__ void look() {
     if (args_.rank != 0) set_words(seen_.blocks, load16(occupancy_->blocks));
     if (minds_congestion(args_))
@@ -180,7 +181,7 @@ class PullProtocol {
     seen[0] = words.x, seen[1] = words.y, seen[2] = words.z, seen[3] = words.w;
   }
 
-  // What is left of the transfer, for those who relay for others here.
+  // Publishes the rest of the transfer, for other relays' transfers here.
   __device__ void publish(uint32_t next) {
     if (args_.relay_slot == kNoRelaySlot) return;
     own_kb_ = kb_left(args_, next);
@@ -211,7 +212,7 @@ class PullProtocol {
   TransferCounters* counters_;
   LinkOccupancy* occupancy_;
   LinkOccupancy seen_{};  // the occupancy, as last read
-  uint32_t own_kb_;       // what is left of this transfer
+  uint32_t own_kb_;       // bytes left of this transfer, in KB
   LinkWatch watch_;
   uint64_t ended_rest_ns_ = 0;
   uint64_t looked_ns_ = 0;   // when the last slice was asked for

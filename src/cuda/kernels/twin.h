@@ -1,7 +1,8 @@
-// Host twins of braid's kernels. Where there is no GPU to run device code, a launch is carried out
-// by a twin: the same decisions in the same order, one Block object for each thread block, advanced
-// step by step by whoever owns time. A twin moves no bytes itself: it says which bytes should move,
-// and is asked again once they have, so that link models and access checks stay with the caller.
+// Host twins of braid's kernels. Where no GPU can run device code, a twin carries out a launch: the
+// same decisions in the same order, with one Block object for each thread block. The owner of
+// virtual time advances it step by step. A twin moves no bytes itself: it names the bytes to move,
+// and is asked again once they have moved, so that link models and access checks stay with the
+// caller.
 #pragma once
 
 #include <array>
@@ -13,15 +14,15 @@
 
 namespace braid::cuda {
 
-/// Memory as the launching GPU sees it. Each access is checked by the implementation; an access
-/// that the GPU would fault on is recorded there, returns 0 and changes nothing.
+/// Memory as the launching GPU sees it. The implementation checks each access; it records an access
+/// on which the GPU would fault, which then returns 0 and changes nothing.
 class TwinMemory {
  public:
   virtual ~TwinMemory() = default;
   virtual uint32_t load(uint64_t address) = 0;
   virtual void store(uint64_t address, uint32_t value) = 0;
   virtual uint32_t fetch_add(uint64_t address, uint32_t value) = 0;  ///< returns the old value
-  virtual void add(uint64_t address, uint32_t value) = 0;  ///< nobody waits for it to have happened
+  virtual void add(uint64_t address, uint32_t value) = 0;  ///< does not wait for the addition
   /// One wide load: `size_bytes` at a time, a multiple of 4. Zeros where the GPU would fault.
   virtual void read(uint64_t address, void* to, uint64_t size_bytes) = 0;
   virtual uint64_t now_ns() const = 0;  ///< the GPU's timer
@@ -48,8 +49,8 @@ struct TwinStep {
   uint64_t source = 0;
   uint64_t destination = 0;
   uint64_t size_bytes = 0;
-  uint64_t wake_ns = 0;   ///< kPoll: something is to be done at this time; 0: not
-  bool overlaps = false;  ///< kMove: the step's accesses run beside the move and each other
+  uint64_t wake_ns = 0;   ///< kPoll: work is due at this time; 0: none
+  bool overlaps = false;  ///< kMove: the step's accesses overlap the move and each other
 };
 
 class TwinBlock {
@@ -68,8 +69,8 @@ struct Twin {
 /// All of braid's kernels that have a twin.
 std::span<const Twin> twins();
 
-/// A module of twins, for cuModuleLoadData of the emulated driver: how a program that is written
-/// for it brings kernels of its own. Both live as long as the process.
+/// A module of twins, for cuModuleLoadData of the emulated driver: a program written for that
+/// driver brings kernels of its own this way. Both live as long as the process.
 struct TwinImage {
   static constexpr uint64_t kMagic = 0x736e697774646962;  // "bidtwins"
   uint64_t magic = kMagic;

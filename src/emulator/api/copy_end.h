@@ -1,4 +1,4 @@
-// Finding what the addresses given to a copy or memset are.
+// Finds the memory that the addresses of a copy or memset name.
 #pragma once
 
 #include "emulator/api/entry.h"
@@ -12,8 +12,8 @@ enum class EndKind {
   kAny,
 };
 
-/// How rows lie in one end's memory, and which of them is the first: that at
-/// `base + (z * layer_rows + y) * row_bytes + x_bytes` (cuda.h, cuMemcpy3D).
+/// The layout of rows in one end's memory, and the first row of the copy, which is at `base + (z *
+/// layer_rows + y) * row_bytes + x_bytes` (cuda.h, cuMemcpy3D).
 struct Layout {
   uint64_t row_bytes = 0;   ///< the pitch; 0: no gap after x_bytes and the width
   uint64_t layer_rows = 0;  ///< the height of a layer; 0: no gap after y and the height
@@ -22,12 +22,12 @@ struct Layout {
   uint64_t z = 0;
 };
 
-/// CUDA_ERROR_INVALID_VALUE when the range is not memory of that kind, or leaves its allocation.
+/// CUDA_ERROR_INVALID_VALUE if the range is not memory of that kind, or leaves its allocation.
 /// `size_bytes` is at least 1.
 CUresult find_end(Call& call, uint64_t address, uint64_t size_bytes, EndKind kind, CopyEnd& end);
 
-/// The same for rows. Also when rows or layers of that layout are too small for the extent, which
-/// is not empty.
+/// The same for rows. Fails also if rows or layers of that layout are too small for the extent,
+/// which is not empty.
 CUresult find_rows(Call& call, uint64_t base, const Layout& layout, const Extent& extent,
                    EndKind kind, CopyEnd& end);
 

@@ -1,4 +1,4 @@
-// What entry points need to know of devices.
+// Device facts that entry points need.
 #pragma once
 
 #include <cuda.h>

@@ -1,7 +1,8 @@
-// How an entry point is written. The exported function is one line: BRAID_ENTRY names the symbol,
-// how many parameters it has, and the function that does the work, whose parameters they are (where
-// cuda.h declares the symbol, the compiler compares). `enter` does what all calls have in common:
-// is the driver initialised, the lock, the cost in virtual time, injected faults.
+// How to write an entry point. The exported function is one line: BRAID_ENTRY names the symbol, the
+// number of its parameters, and the function that does the work and has these parameters (where
+// cuda.h declares the symbol, the compiler compares). `enter` does the common part of all calls: it
+// checks that the driver is initialised, takes the lock, adds the cost in virtual time, and injects
+// faults.
 //
 //   CUresult get_thing(Call& call, int* out);    // the work, under the lock
 //   BRAID_ENTRY(cuThingGet, 1, get_thing)        // the symbol
@@ -35,12 +36,12 @@ struct Call {
   LockUse lock_use = LockUse::kNever;
 };
 
-/// What a call costs the program's virtual time.
+/// The cost of a call in the program's virtual time.
 enum class Cost { kNothing, kQuery, kEvent, kEnqueue };
 
 void begin_call(Call& call, Cost cost);
 
-/// What the rules of the model say of an entry point, by its symbol.
+/// The model's rules for an entry point, by its symbol.
 struct Rules {
   LockUse lock_use;
   bool is_unsafe_while_recording;
@@ -49,7 +50,7 @@ constexpr Rules rules_of(std::string_view symbol) {
   return {lock_use(symbol), is_unsafe_while_recording(symbol)};
 }
 
-/// Before a call that is unsafe while a graph is recorded.
+/// Call it before an action that is unsafe while a graph is recorded.
 CUresult refuse_during_capture(Call& call);
 
 template <typename... Parameters>
@@ -86,7 +87,7 @@ struct Signature<CUresult(Call&, Parameters...)> {
 template <typename Work, size_t index>
 using Parameter = std::tuple_element_t<index, typename Signature<Work>::Tuple>;
 
-// So many parameters, of the types that the work has; and what hands them on.
+// `count` parameters with the types of the work's, and the expression that passes them on.
 #define BRAID_PARAMETER(index, ...) Parameter<decltype(__VA_ARGS__), index> a##index
 #define BRAID_PARAMETERS_0(...)
 #define BRAID_PARAMETERS_1(...) BRAID_PARAMETER(0, __VA_ARGS__)
@@ -119,7 +120,7 @@ using Parameter = std::tuple_element_t<index, typename Signature<Work>::Tuple>;
     return enter(#symbol, per_thread, rules_, cost, __VA_ARGS__ BRAID_ARGUMENTS_##count); \
   }
 
-// Inside braid::emulator, outside of unnamed namespaces. The work comes last.
+// Use it inside braid::emulator, outside unnamed namespaces. The work is the last argument.
 #define BRAID_ENTRY(symbol, count, ...) \
   BRAID_DEFINE_ENTRY(symbol, false, Cost::kNothing, count, __VA_ARGS__)
 #define BRAID_QUERY(symbol, count, ...) \
@@ -127,7 +128,7 @@ using Parameter = std::tuple_element_t<index, typename Signature<Work>::Tuple>;
 #define BRAID_ENTRY_STREAM(symbol, suffix, cost, count, ...)  \
   BRAID_DEFINE_ENTRY(symbol, false, cost, count, __VA_ARGS__) \
   BRAID_DEFINE_ENTRY(symbol##suffix, true, cost, count, __VA_ARGS__)
-// The first and the second form, where they do the same.
+// Defines the first and the second form of a symbol that do the same.
 #define BRAID_ENTRY_V2(symbol, ...) \
   BRAID_ENTRY(symbol, __VA_ARGS__)  \
   BRAID_ENTRY(symbol##_v2, __VA_ARGS__)
@@ -138,7 +139,7 @@ using Parameter = std::tuple_element_t<index, typename Signature<Work>::Tuple>;
 /// For BRAID_TRY and BRAID_LET (base/try.h).
 inline bool failed(CUresult result) { return result != CUDA_SUCCESS; }
 
-/// What a handle or a location stands for, or why it stands for nothing.
+/// The object of a handle or a location, or the error if there is none.
 template <typename T>
 class Found {
  public:
@@ -153,7 +154,7 @@ class Found {
   std::optional<T> value_;
 };
 
-/// What a handle stands for, in one of the world's tables.
+/// The object of a handle, from one of the world's tables.
 template <typename Handle, typename Object>
 Found<std::shared_ptr<Object>> find_object(const HandleTable<Handle, Object>& table,
                                            Handle handle) {
@@ -162,28 +163,30 @@ Found<std::shared_ptr<Object>> find_object(const HandleTable<Handle, Object>& ta
   return object;
 }
 
-/// A call that needs contexts' locks (model/context_lock.h) waits for them in the functions below
-/// which find contexts, streams and memory: what it looked up before may have gone meanwhile.
+/// The following functions find contexts, streams and memory. A call that needs contexts' locks
+/// (model/context_lock.h) waits for them there; objects that it looked up before may have gone
+/// meanwhile.
 
 /// The calling thread's current context, alive and without a sticky error.
 Found<ContextPtr> current_context(Call& call);
-/// A context by handle, alive; its sticky error is not looked at.
+/// A context by handle, alive; it may have a sticky error.
 Found<ContextPtr> find_context(Call& call, CUcontext handle);
-/// A stream by handle, or the default stream that null, CU_STREAM_LEGACY or CU_STREAM_PER_THREAD
-/// stands for. Its context is alive and has no sticky error.
+/// A stream by handle, or the default stream of null, CU_STREAM_LEGACY or CU_STREAM_PER_THREAD. Its
+/// context is alive and has no sticky error.
 Found<StreamPtr> find_stream(Call& call, CUstream handle);
 Found<EventPtr> find_event(Call& call, CUevent handle);
-/// Of an allocation; null where it is mapped or pooled.
+/// The context of an allocation; null if it is mapped or pooled.
 ContextPtr owner_of(const Call& call, const Allocation& allocation);
 
-/// Waits for the end of work in the stream; the sticky error that its context may have got.
+/// Waits for the end of work in the stream. Returns the sticky error of its context, if it has got
+/// one.
 CUresult wait_for_end(Call& call, const StreamPtr& stream, const CompletionPtr& end);
 
-/// Before work is enqueued: an error when the stream's capture is spoilt, or when the legacy stream
-/// would depend on one. What is then enqueued in a stream that is being captured is recorded, and
+/// Call it before work is enqueued: fails if the stream's capture is spoilt, or if the legacy
+/// stream would depend on one. Work that is then enqueued in a capturing stream is recorded, and
 /// has no end to wait for.
 CUresult check_capture(const StreamPtr& stream);
-/// The same for a synchronous call, which has nothing to wait for in a stream that is recorded.
+/// The same for a synchronous call, which cannot wait for anything in a recorded stream.
 CUresult check_capture(const StreamPtr& stream, bool is_synchronous);
 
 }  // namespace braid::emulator

@@ -10,11 +10,12 @@ namespace braid::emulator {
 /// The place of new memory. CUDA_ERROR_INVALID_DEVICE for a GPU or node that does not exist.
 Found<Place> find_place(const Call& call, const CUmemLocation& location);
 
-/// Who a location stands for in grants: a CUDA ordinal, or CU_DEVICE_CPU for any host location.
+/// The accessor that a location names in grants: a CUDA ordinal, or CU_DEVICE_CPU for any host
+/// location.
 Found<int> find_accessor(const Call& call, const CUmemLocation& location);
 
-/// Checks the wanted grants and adds them, all or none. `place` is where the memory lies: its own
-/// GPU and those with a route to it may be granted access, the CPU only to what lies on the host.
+/// Checks the requested grants and adds all or none. `place` is the place of the memory: its own
+/// GPU and GPUs with a route to it may be granted access, the CPU only to memory on the host.
 CUresult grant(const Call& call, Place place, const CUmemAccessDesc* wanted, size_t count,
                Grants& grants);
 

@@ -1,7 +1,7 @@
-// One GPU's memory: addresses that the CPU may not touch, and behind them the bytes, elsewhere. A
-// program that dereferences a device pointer faults, as on hardware. Addresses are taken by piece,
-// as they are needed: eight GPUs' whole memory, twice over, is more than a process under
-// ThreadSanitizer has. The world's lock covers it.
+// One GPU's memory: addresses that the CPU may not touch, whose bytes are elsewhere. A program that
+// dereferences a device pointer faults, as on hardware. Address space is taken in pieces as needed:
+// the whole memory of eight GPUs, twice over, is more than a process under ThreadSanitizer has. The
+// world's lock covers it.
 #pragma once
 
 #include <cstddef>
@@ -20,9 +20,9 @@ class Arena {
   std::optional<uint64_t> allocate(uint64_t size_bytes);
   /// Gives back what `allocate` returned, with the same size.
   void release(uint64_t address, uint64_t size_bytes);
-  /// What an allocation of that size takes of the capacity.
+  /// The part of the capacity that an allocation of that size takes.
   static uint64_t footprint_bytes(uint64_t size_bytes);
-  /// Accounts for memory that has no address: what a context takes. False when the GPU is full.
+  /// Accounts for memory without an address: that of a context. False if the GPU is full.
   bool charge(uint64_t size_bytes);
   void refund(uint64_t size_bytes) { used_ -= size_bytes; }
 

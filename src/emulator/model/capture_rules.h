@@ -1,27 +1,27 @@
-// Calls that CUDA calls unsafe while a graph is recorded: in the thread that records, or, if the
-// recording is in Global mode, in any thread. Who makes one gets an error, and the recording is
+// Calls that CUDA calls unsafe while a graph is recorded: in the recording thread, or, if the
+// recording is in Global mode, in any thread. Such a call returns an error, and the recording is
 // spoilt, unless the thread is in relaxed mode (cuThreadExchangeStreamCaptureMode).
 //
 // Measured on 2xH200, driver 580.159, each call in a stream that was not recorded: by the recording
-// thread in thread-local mode, and by another thread in global mode, with the same answers. Not
-// unsafe there, though they wait or allocate: synchronous copies and memsets, loading a module,
-// making streams, events and mappings, and all about access to mappings. Not measured:
-// cuMemAllocHost, cuMemAllocManaged, cuMemAllocPitch, cuMemAllocFromPoolAsync, all that frees, and
-// cuMemPoolSetAttribute.
+// thread in thread-local mode, and by another thread in global mode, with the same answers. These
+// are not unsafe there, though they wait or allocate: synchronous copies and memsets, loading a
+// module, making streams, events and mappings, and all calls about access to mappings. Not
+// measured: cuMemAllocHost, cuMemAllocManaged, cuMemAllocPitch, cuMemAllocFromPoolAsync, calls that
+// free, and cuMemPoolSetAttribute.
 #pragma once
 
 #include <string_view>
 
 namespace braid::emulator {
 
-/// By the beginning of its symbol: versions and the forms of the per-thread stream are alike.
+/// Matches the beginning of the symbol: all versions and per-thread forms are alike.
 constexpr bool is_unsafe_while_recording(std::string_view symbol) {
   struct Row {
     std::string_view beginning;
     bool is_unsafe;
   };
   constexpr Row kRows[] = {
-      // Of these it depends on the stream (api/pool.cpp).
+      // For these it depends on the stream (api/pool.cpp).
       {"cuMemAllocAsync", false},
       {"cuMemAllocFromPoolAsync", false},
       {"cuMemFreeAsync", false},

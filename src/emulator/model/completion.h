@@ -1,4 +1,4 @@
-// The end of a piece of work: whether it has come, when, and who waits for it.
+// The end of a piece of work: whether and when it has come, and its waiters.
 #pragma once
 
 #include <functional>
@@ -15,7 +15,7 @@ class Completion {
   bool done() const { return done_; }
   Time when() const { return when_; }
 
-  /// `action` runs when the work ends, at once if it has.
+  /// Runs `action` when the work ends, or at once if it has ended.
   void then(std::function<void()> action) {
     if (done_) return action();
     waiting_.push_back(std::move(action));

@@ -1,17 +1,17 @@
 // The driver's lock of a context. Some calls wait for the context's streams and hold its lock
-// meanwhile; others need the lock for a moment, and wait until nobody holds it. So a thread that
-// frees memory stops every thread that launches, and if the streams wait for something that only a
-// stopped thread would do, all of them hang: here as on hardware.
+// meanwhile; others need the lock for a moment, and wait until it is free. So a thread that frees
+// memory stops every thread that launches. If the streams wait for an action of a stopped thread,
+// all of them hang: here as on hardware.
 //
-// Measured on 2xH200, driver 580.159: a stream held by cuStreamWaitValue32, one thread in each of
-// the calls, others tried beside it. What a call waits for while it needs a lock, it waits for
-// without a lock of its own. Calls that are not in the table need no lock.
+// Measured on 2xH200, driver 580.159: cuStreamWaitValue32 held a stream, one thread was in each of
+// the calls, and others were tried at the same time. A call that waits for a lock holds no lock of
+// its own. Calls that are not in the table need no lock.
 //
 // A copy that makes its caller wait for the legacy stream needs the lock, and holds it while it
-// waits (api/copy_issue.cpp): what its memory and its stream are decides, not its symbol.
+// waits (api/copy_issue.cpp). Its memory and its stream decide this, not its symbol.
 //
-// What was not measured and is taken to need the lock, since it allocates or enqueues: making
-// streams and events, host functions, graph launches, prefetching, allocation from pools.
+// Not measured, but assumed to need the lock, since they allocate or enqueue: making streams and
+// events, host functions, graph launches, prefetching, allocation from pools.
 #pragma once
 
 #include <string_view>
@@ -20,24 +20,25 @@ namespace braid::emulator {
 
 enum class LockUse {
   kNever,
-  /// Of the context of its stream, or the current one where it has none; and of each context whose
-  /// plain memory (cuMemAlloc) it names.
+  /// The lock of its stream's context, or of the current one without a stream; and of each context
+  /// whose plain memory (cuMemAlloc) it names.
   kNeeds,
-  /// Of the context of an event that is not of the stream's own context.
+  /// The lock of an event's context, if that is not the stream's.
   kNeedsOfOthers,
-  /// Of the memory's context, or the current one: until all that was in its streams has ended.
+  /// Holds the lock of the memory's context, or of the current one, until the work now in its
+  /// streams has ended.
   kHolds,
 };
 
-/// What the entry point does, by the beginning of its symbol: versions and the forms of the
-/// per-thread stream are alike.
+/// The use of the lock by an entry point, by the beginning of its symbol: all versions and
+/// per-thread forms are alike.
 constexpr LockUse lock_use(std::string_view symbol) {
   struct Row {
     std::string_view beginning;
     LockUse use;
   };
   constexpr Row kRows[] = {
-      {"cuMemFreeAsync", LockUse::kNeeds},  // before what it begins with
+      {"cuMemFreeAsync", LockUse::kNeeds},  // before cuMemFree, its prefix
       {"cuMemFree", LockUse::kHolds},       // and cuMemFreeHost
       {"cuMemHostUnregister", LockUse::kHolds},
       {"cuModuleLoad", LockUse::kHolds},

@@ -7,8 +7,8 @@
 
 namespace braid::emulator {
 
-/// Of the server's GPU with this number: "braid", the server's name and the number, the same in
-/// every run.
+/// The UUID of the server's GPU with this number: "braid", the server's name and the number, the
+/// same in every run.
 CUuuid gpu_uuid(const topology::Server& server, int gpu);
 
 }  // namespace braid::emulator

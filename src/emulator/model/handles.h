@@ -1,5 +1,5 @@
-// Opaque handles. A handle is a number that no other object of the process ever had, looked up in a
-// table and never dereferenced, so a null, destroyed or invented handle is found out.
+// Opaque handles. A handle is a number that no other object of the process ever had. It is looked
+// up in a table and never dereferenced, so a null, destroyed or invented handle is detected.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace braid::emulator {
 
-/// Of all kinds, in this process.
+/// The number of handles of all kinds in this process.
 inline uintptr_t handles_made = 0;
 
 template <typename Handle, typename Object>

@@ -1,4 +1,4 @@
-// What the program may do with its own pages. Asked before the driver touches them, so that a wrong
+// The program's rights to its own pages. Checked before the driver touches them, so that a wrong
 // address is an error and not a crash.
 #pragma once
 

@@ -1,10 +1,10 @@
-// The server's hardware as the simulation sees it: which resources a route crosses, the copy
-// engines, and room on the multiprocessors. The world's lock covers all of it.
+// The server's hardware for the simulation: the resources that a route crosses, the copy engines,
+// and room on the multiprocessors. The world's lock covers all of it.
 //
 // Resources of the fair share: every link forward, backward and both ways together; and for every
-// GPU what its SMs can read from, and write to, host memory. Where kernels of several contexts are
-// on a GPU, each context has SMs of its own that are as many times slower: a GPU runs contexts in
-// turns, and turns (some 2 ms on H200) are taken to be infinitely short.
+// GPU, the rates at which its SMs can read and write host memory. If kernels of several contexts
+// are on a GPU, each context has SMs of its own, slower by the number of contexts: a GPU runs
+// contexts in turns, and turns (some 2 ms on H200) are modelled as infinitely short.
 #pragma once
 
 #include <deque>
@@ -45,25 +45,26 @@ class Machine {
 
   Simulation& simulation() { return simulation_; }
 
-  /// What a copy's bytes pass on their way, if not the number of a GPU, whose link to host memory
-  /// and whose engine they use.
+  /// The place that a copy's bytes pass through: one of these, or the number of a GPU, whose link
+  /// to host memory and whose engine they use.
   static constexpr int kNothing = -1;
-  static constexpr int kHostMemory = -2;  ///< of GPUs that do not reach each other
+  static constexpr int kHostMemory = -2;  ///< between GPUs that do not reach each other
 
   /// Flow classes. A copy by a copy engine between two places.
   int copy_class(Place source, Place destination, int passes);
-  /// The same from or to pageable memory: as fast as a CPU thread stages it.
+  /// The same from or to pageable memory: at the speed of the CPU thread that stages it.
   int pageable_class(Place source, Place destination, int passes);
   /// A kernel of the context is on the GPU until it ends. Returns the context's slice of the GPU,
-  /// which the functions of kernels want.
+  /// an argument of the kernel functions.
   int begin_kernel(int gpu, uint64_t context);
   void end_kernel(int gpu, uint64_t context);
-  /// How many times longer a kernel takes for what it does.
+  /// The factor by which a kernel's work takes longer.
   int slowdown(int gpu) const { return gpus_[gpu].slices.sharers(); }
 
   /// One thread block on `launcher` that loads from one place and stores to the other. A link's
-  /// arbiter sees requesters, and a GPU's multiprocessors are one beside its copy engines: however
-  /// many blocks move bytes, in one direction they together have the share of one engine.
+  /// arbiter sees requesters, and a GPU's multiprocessors are one requester beside its copy
+  /// engines. So any number of blocks that move bytes in one direction together have the share of
+  /// one engine.
   int kernel_class(int launcher, int slice, Place source, Place destination);
 
   Slots& engine(Place source, Place destination, int passes);
@@ -80,7 +81,7 @@ class Machine {
  private:
   enum class Kind { kCopy, kPageable, kKernel };
   using ClassKey = std::tuple<Kind, int, Place, Place>;
-  // A GPU's multiprocessors, as one of its slices has them.
+  // The multiprocessors of one slice of a GPU.
   struct Sms {
     Slots threads;
     int read = 0;  // resources

@@ -1,6 +1,6 @@
 // All memory that the driver knows of, by address: device allocations, pinned host ranges, managed
-// memory, mappings, allocations from pools. Addresses are unique over all of them (UVA). Who may
-// touch it is said in model/access.h. The world's lock covers it.
+// memory, mappings, allocations from pools. Addresses are unique over all of them (UVA).
+// model/access.h holds the access rights. The world's lock covers it.
 #pragma once
 
 #include <cstddef>
@@ -35,14 +35,14 @@ struct Allocation {
   unsigned flags = 0;  ///< of cuMemHostAlloc or cuMemHostRegister
   uint64_t buffer_id = 0;
   bool sync_memops = false;
-  bool exported = false;  ///< cuIpcGetMemHandle has been asked for a handle
-  /// Access is granted one by one; null: by peer access between contexts.
+  bool exported = false;  ///< cuIpcGetMemHandle has returned a handle
+  /// Grants of individual access; null: peer access between contexts decides.
   std::shared_ptr<Grants> grants;
   PhysicalPtr physical;        ///< of a mapping
-  PoolPtr pool;                ///< that it came from
+  PoolPtr pool;                ///< of an allocation from a pool
   bool live = true;            ///< false until the stream has reached cuMemAllocAsync
   bool freeing = false;        ///< cuMemFreeAsync has been called
-  std::byte* bytes = nullptr;  ///< where the CPU finds them
+  std::byte* bytes = nullptr;  ///< the bytes, for the CPU
 
   static Allocation made_in(const Context& context, unsigned flags = 0) {
     Allocation made;
@@ -71,9 +71,9 @@ class Memory {
 
   /// The allocation that holds the address; null when none does.
   Allocation* find(uint64_t address);
-  /// The memory at the start of a range that is memory throughout: one allocation, or registrations
-  /// side by side, or mappings side by side in one reserved range, and then their bytes lie side by
-  /// side too. Null for any other range, and when something in it is not `allowed`.
+  /// The memory at the start of a range without gaps: one allocation, or adjacent registrations, or
+  /// adjacent mappings in one reserved range; the bytes are then adjacent too. Null for any other
+  /// range, and if a part of it is not `allowed`.
   template <typename Allowed>
   Allocation* find(uint64_t address, uint64_t size_bytes, const Allowed& allowed) {
     Allocation* const first = find(address);
@@ -87,23 +87,24 @@ class Memory {
   /// True when some allocation shares a byte with the range.
   bool overlaps(uint64_t address, uint64_t size_bytes) const;
 
-  /// `made` says device, context, flags, and of host memory whether it is managed; address, size,
-  /// place and bytes are filled in. Null when there is no room.
+  /// `made` holds device, context, flags, and for host memory whether it is managed; the function
+  /// fills in address, size, place and bytes. Null if there is no room.
   Allocation* add_device(int gpu, uint64_t size_bytes, Allocation made);
   Allocation* add_host(int numa_node, uint64_t size_bytes, Allocation made);
   Allocation* add_registered(int numa_node, void* address, uint64_t size_bytes, Allocation made);
   /// Maps the memory into a reserved range. No GPU may touch it yet.
   Allocation* add_mapped(uint64_t address, uint64_t size_bytes, const PhysicalPtr& physical);
-  /// Not live yet.
+  /// The allocation is not live yet.
   Allocation* add_pooled(const PoolPtr& pool, uint64_t size_bytes);
 
-  /// Undoes any of these. The pages of registered memory stay the program's, those of a mapping its
-  /// physical memory's.
+  /// Undoes any of these. The pages of registered memory stay the program's, those of a mapping
+  /// stay its physical memory's.
   void remove(Allocation* allocation);
-  /// All that a context left behind. Registered ranges too: the pages stay the program's.
+  /// Removes all memory that a context left behind. Also registered ranges, whose pages stay the
+  /// program's.
   void remove_all_of(uint64_t context);
 
-  /// Streams will free memory of this GPU.
+  /// True if streams will free memory of this GPU.
   bool frees_pending(int gpu) const;
 
   Arena& arena(int gpu) { return arenas_[gpu]; }

@@ -1,5 +1,5 @@
-// What handles stand for: contexts, streams, events, modules, functions. Plain data; the rules are
-// in model/scheduler (order of work) and api/ (what each call does). The world's lock covers all.
+// The objects of handles: contexts, streams, events, modules, functions. Plain data; the rules are
+// in model/scheduler (order of work) and api/ (effects of each call). The world's lock covers all.
 #pragma once
 
 #include <cuda.h>
@@ -31,8 +31,8 @@ struct Context {
   bool alive = false;
   bool locked = false;                    ///< a call holds its lock (model/context_lock.h)
   int primary_retains = 0;                ///< of a primary context
-  int uses = 0;                           ///< of another: created, and attached to
-  CUresult error = CUDA_SUCCESS;          ///< sticky: what every later call returns
+  int uses = 0;                           ///< of any other context: created, and attached to
+  CUresult error = CUDA_SUCCESS;          ///< sticky: every later call returns it
   std::set<uint64_t> peers;               ///< ids of contexts whose memory kernels here may touch
   StreamPtr legacy;                       ///< the NULL stream
   std::map<uint64_t, StreamPtr> threads;  ///< per-thread default streams, by thread number
@@ -47,8 +47,8 @@ using OpPtr = std::shared_ptr<Op>;
 /// Starts an op. A recorded one is started by every launch of its graph.
 using Begin = std::function<void(const OpPtr&)>;
 
-/// One piece of work in a stream. `begin` starts it when everything before it has ended; whoever
-/// carries it out calls Scheduler::finish.
+/// One piece of work in a stream. `begin` starts it when everything before it has ended; the code
+/// that carries it out calls Scheduler::finish.
 struct Op {
   Time issued = 0;  ///< when the program's call enqueued it
   std::vector<CompletionPtr> after;
@@ -56,7 +56,7 @@ struct Op {
   CompletionPtr end = std::make_shared<Completion>();
   std::weak_ptr<Stream> stream;
   int priority = 0;                 ///< of the stream
-  std::function<void()> on_cancel;  ///< lets go of what the op holds, if it holds anything
+  std::function<void()> on_cancel;  ///< releases what the op holds, if anything
   bool cancelled = false;           ///< its context was poisoned or destroyed: move nothing more
 };
 
@@ -108,11 +108,11 @@ struct Stream {
 
   std::deque<OpPtr> ops;
   bool running = false;  ///< the first op has begun
-  bool armed = false;    ///< something will look at the first op again
+  bool armed = false;    ///< the first op will be looked at again
   bool pumping = false;
   CompletionPtr tail;  ///< the end of the op enqueued last; null: none ever
 
-  /// Waits for the legacy stream, and is waited for by it.
+  /// True if it waits for the legacy stream, and the legacy stream for it.
   bool blocking() const { return (flags & CU_STREAM_NON_BLOCKING) == 0; }
   bool idle() const { return tail == nullptr || tail->done(); }
 };

@@ -1,5 +1,5 @@
-// Stream-ordered pools. A pool counts what it has handed out and what it holds back on its GPU for
-// later; the addresses come from the GPU's arena. The world's lock covers it.
+// Stream-ordered pools. A pool counts the bytes that it has handed out, and those that it keeps on
+// its GPU for later; the addresses come from the GPU's arena. The world's lock covers it.
 #pragma once
 
 #include <cuda.h>
@@ -26,7 +26,7 @@ struct Pool {
   uint64_t release_threshold_bytes = 0;
   uint64_t used_bytes = 0;
   uint64_t used_high_bytes = 0;
-  uint64_t cached_bytes = 0;  ///< freed, and held back on the GPU
+  uint64_t cached_bytes = 0;  ///< freed, and kept on the GPU
   uint64_t reserved_high_bytes = 0;
   std::map<int, int> reuse;  ///< CU_MEMPOOL_ATTR_REUSE_*, as set; they change nothing here
 
@@ -34,10 +34,10 @@ struct Pool {
 
   /// The address of a new allocation; nothing when the pool or the GPU is full.
   std::optional<uint64_t> allocate(Arena& arena, uint64_t size_bytes);
-  /// Gives back what `allocate` returned. What exceeds the release threshold goes to the GPU at
-  /// once; a driver does that when the program next synchronises.
+  /// Gives back an allocation. Bytes beyond the release threshold go to the GPU at once; a driver
+  /// does that when the program next synchronises.
   void release(Arena& arena, uint64_t address, uint64_t size_bytes);
-  /// Lets go of what is held back, until no more than `keep_bytes` are reserved.
+  /// Frees kept bytes, until at most `keep_bytes` are reserved.
   void trim(Arena& arena, uint64_t keep_bytes);
 };
 using PoolPtr = std::shared_ptr<Pool>;

@@ -1,7 +1,7 @@
-// Whether the program is heard of: its threads are in the driver, or have been. The helper thread
-// carries work on only while they are silent. A thread that waits in the driver runs the simulation
-// itself, and must find it where its wait has ended: silence begins when it has left.
-// The world's lock covers all of it.
+// Whether the program is active: its threads are in the driver, or have been recently. The helper
+// thread carries work on only while they are silent. A thread that waits in the driver runs the
+// simulation itself, and must find it as it was when the wait ended. So silence begins only when
+// the thread has left the driver. The world's lock covers all of it.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace braid::emulator {
 
 class Presence {
  public:
-  /// Of a thread in the driver, from its call to its return.
+  /// The visit of a thread to the driver, from its call to its return.
   class Visit {
    public:
     explicit Visit(Presence& presence) : presence_(presence) { ++presence_.inside_; }
@@ -26,7 +26,7 @@ class Presence {
   };
 
   bool is_inside() const { return inside_ > 0; }
-  /// Visits that have ended, so that those are noticed which nobody saw.
+  /// Number of ended visits, so that short ones are noticed too.
   uint64_t ended() const { return ended_; }
 
  private:

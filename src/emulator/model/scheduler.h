@@ -25,7 +25,7 @@ class Scheduler {
   /// The op has ended now.
   void finish(const OpPtr& op);
 
-  /// Gives up all work of the context: nothing of it moves any more, and nobody waits for it.
+  /// Abandons all work of the context: none of it moves any more, and nothing waits for it.
   void cancel_all(Context& context);
 
   /// Forgets destroyed streams whose work has ended.

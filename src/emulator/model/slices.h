@@ -1,6 +1,6 @@
-// Which contexts have kernels on a GPU. It runs one context at a time, in turns, so each has a
-// slice of it: a number, from 0, that it keeps while a kernel of its is there. The world's lock
-// covers it.
+// The contexts that have kernels on a GPU. The GPU runs one context at a time, in turns, so each
+// context has a slice of it: a number, from 0, that it keeps while it has a kernel there. The
+// world's lock covers it.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace braid::emulator {
 
 class Slices {
  public:
-  /// A kernel of the context is there. Returns the context's slice.
+  /// A kernel of the context is on the GPU now. Returns the context's slice.
   int begin(uint64_t context);
   void end(uint64_t context);
   /// Contexts that share the GPU; at least 1.

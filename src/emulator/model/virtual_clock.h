@@ -1,5 +1,5 @@
-// The program's virtual time, one for all its threads: moved by its calls and by waiting. The
-// world's lock covers it.
+// The program's virtual time, one for all its threads. Its calls and waits move it. The world's
+// lock covers it.
 #pragma once
 
 #include <algorithm>

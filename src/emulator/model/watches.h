@@ -1,5 +1,5 @@
-// Who waits for memory to change: streams that wait on values, kernels that poll. Device work says
-// what it wrote; what the CPU wrote is found by looking. The world's lock covers it.
+// Waiters for changes of memory: streams that wait on values, kernels that poll. Device work
+// reports its writes; the CPU's writes are found by looking. The world's lock covers it.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@ namespace braid::emulator {
 
 class Watches {
  public:
-  /// `look` is asked when bytes of [address, address + size) may have changed; true: no longer
-  /// interested. A watch of host memory is also asked by `look_at_host_memory`. `group` is a number
-  /// that several watches may share: when one of them is satisfied, all are dropped.
+  /// Calls `look` when bytes of [address, address + size) may have changed; the watch ends when
+  /// `look` returns true. `look_at_host_memory` also calls it for a watch of host memory. Several
+  /// watches may share a `group` number: when one of them is satisfied, all end.
   void add(uint64_t group, uint64_t address, uint64_t size_bytes, bool host_memory,
            std::function<bool()> look);
   uint64_t new_group() { return ++groups_; }
@@ -21,7 +21,7 @@ class Watches {
   void changed(uint64_t address, uint64_t size_bytes);
   void look_at_host_memory();
   bool any_on_host_memory() const { return on_host_ > 0; }
-  /// True when `changed` of this range would ask anybody.
+  /// True if `changed` of this range would call any `look`.
   bool any_in(uint64_t address, uint64_t size_bytes) const;
 
  private:

@@ -28,7 +28,7 @@ namespace braid::emulator {
 
 using Lock = std::unique_lock<std::mutex>;
 
-/// A host function whose turn has come; the helper thread runs it.
+/// A host function that is due; the helper thread runs it.
 struct HostCall {
   std::function<void()> function;
   OpPtr op;
@@ -42,7 +42,7 @@ class World {
 
   std::mutex mutex;
   std::condition_variable changed;      ///< a waiting thread should look again
-  std::condition_variable helper_wake;  ///< there is work that the helper thread may have to do
+  std::condition_variable helper_wake;  ///< there may be work for the helper thread
 
   const topology::Server server;
   const std::vector<int> visible;
@@ -78,44 +78,43 @@ class World {
   int device_count() const { return static_cast<int>(visible.size()); }
   const topology::Gpu& gpu_of(int device) const { return server.gpus[visible[device]]; }
 
-  /// Brings the simulation up to the calling thread's virtual time and looks at host memory. If a
-  /// host function is running, waits for it a little, but not for ever: it may want a mutex that
-  /// the caller holds.
+  /// Brings the simulation up to the calling thread's virtual time and looks at host memory. Waits
+  /// a limited time for a running host function, which may want a mutex that the caller holds.
   void catch_up(Lock& lock);
-  /// Virtual time must not move: a host function is due or runs.
+  /// True if virtual time must not move: a host function is due or runs.
   bool stands_still() const { return host_calls_running > 0; }
 
-  /// Runs the simulation until `reached`; when nothing can happen by itself, waits for the program
+  /// Runs the simulation until `reached`. If nothing can happen by itself, waits for the program
   /// (another thread, or a value in host memory).
   void wait(Lock& lock, const std::function<bool()>& reached);
-  /// Waits until nobody holds the context's lock. True: it has waited, and what was looked up
+  /// Waits until the context's lock is free. True: it has waited, and objects that were looked up
   /// before may have gone.
   bool wait_for_lock(Lock& lock, const Context& context);
-  /// The same for the end of work, with what synchronising costs.
+  /// The same for the end of work, with the cost of synchronising.
   void wait_for(Lock& lock, const CompletionPtr& end);
 
-  /// Runs the simulation until nothing happens any more without the program, or `reached`.
+  /// Runs the simulation until `reached`, or until only the program can make anything happen.
   void run_out(Lock& lock, const std::function<bool()>& reached);
 
-  /// Work is pending that could go on without the program calling the driver.
+  /// True if pending work could go on without a call of the program.
   bool has_pending();
 
-  /// A GPU fault in the context: gives up the work of every context, and each later call returns
-  /// `why`, also where a context is made anew: such a process must start again. Seen on 4xH200
-  /// (driver 580), with and without peer access; there it takes 0.2 to 0.6 s until all know.
+  /// A GPU fault in the context: abandons the work of every context. Each later call returns `why`,
+  /// even if a context is made anew: such a process must start again. Seen on 4xH200 (driver 580),
+  /// with and without peer access; there it takes 0.2 to 0.6 s until all contexts return it.
   void poison(Context& context, CUresult why);
 
   /// A new stream of the context, which has no handle yet.
   StreamPtr make_stream(const ContextPtr& context, unsigned flags = CU_STREAM_DEFAULT,
                         int priority = 0);
 
-  /// Device work wrote these bytes.
+  /// Device work has written these bytes.
   void wrote(uint64_t address, uint64_t size_bytes) { watches.changed(address, size_bytes); }
 
  private:
   World(topology::Server all, std::vector<int> shown, topology::Faults wanted);
   void give_up(Context& context, CUresult why);
-  /// False: nothing happens any more without the program.
+  /// False: only the program can make anything happen.
   bool step_without_program(Lock& lock);
 };
 

@@ -1,4 +1,4 @@
-// What ops that touch memory find out only when they run.
+// Checks of ops that touch memory, made when they run.
 #pragma once
 
 #include "emulator/ops/ops.h"
@@ -11,7 +11,7 @@ void fault(World& world, const OpPtr& op);
 /// CUDA ordinal of the context of the op's stream.
 int device_of(const OpPtr& op);
 
-/// The end's allocation is still the one that the call saw, and the op may touch the rows.
+/// True if the end's allocation is still the one that the call saw, and the op may touch the rows.
 bool may_touch(World& world, const OpPtr& op, const CopyEnd& end, const Extent& extent,
                Access access);
 

@@ -1,6 +1,6 @@
-// The kinds of work a stream can hold. Each function enqueues one op and returns its end; arguments
-// have been checked by the entry points. What an op finds out only when it runs (memory freed
-// meanwhile, memory a kernel may not touch) is a GPU fault (World::poison).
+// The kinds of work that a stream can hold. Each function enqueues one op and returns its end; the
+// entry points have checked the arguments. An error that an op finds only when it runs (memory
+// freed meanwhile, memory that a kernel may not touch) is a GPU fault (World::poison).
 #pragma once
 
 #include <cstdint>
@@ -26,8 +26,8 @@ struct Extent {
 /// One end of a copy.
 struct CopyEnd {
   uint64_t address = 0;
-  std::byte* bytes = nullptr;  ///< where the CPU finds the first byte
-  uint64_t row_bytes = 0;      ///< from one row to the next, where there are several
+  std::byte* bytes = nullptr;  ///< the first byte, for the CPU
+  uint64_t row_bytes = 0;      ///< from one row to the next, if there are several
   uint64_t layer_bytes = 0;    ///< the same of layers
   Place place = Place::host(0);
   uint64_t context = 0;      ///< of the allocation; 0: pageable, mapped or pooled
@@ -73,19 +73,19 @@ CompletionPtr enqueue_write_value(World& world, const StreamPtr& stream, Word wo
 
 /// Ends when everything before it in the stream has ended.
 CompletionPtr enqueue_marker(World& world, const StreamPtr& stream);
-/// Ends when `other` has, and the stream has seen it; `from_device` is where it happens.
+/// Ends when `other` has ended and the stream has seen it; `from_device` is the device of `other`.
 CompletionPtr enqueue_wait(World& world, const StreamPtr& stream, CompletionPtr other,
                            int from_device);
-/// The memory of an allocation from a pool is there from now on.
+/// From now on the memory of an allocation from a pool is live.
 CompletionPtr enqueue_allocation(World& world, const StreamPtr& stream, Allocation& pooled);
-/// Device memory, from a pool or not, is freed when the stream gets there.
+/// Frees device memory, from a pool or not, when the stream reaches the op.
 CompletionPtr enqueue_free(World& world, const StreamPtr& stream, Allocation& allocation);
 
 CompletionPtr enqueue_host_call(World& world, const StreamPtr& stream,
                                 std::function<void()> function);
 
-/// All nodes of the graph, each after those it comes after, as one piece of work of the stream; not
-/// before `previous`, which may be null, has ended. The nodes' contexts are alive.
+/// All nodes of the graph, each after its predecessors, as one piece of work of the stream. Starts
+/// only after `previous`, which may be null, has ended. The nodes' contexts are alive.
 CompletionPtr enqueue_graph(World& world, const StreamPtr& stream, const Graph& graph,
                             CompletionPtr previous);
 
@@ -94,7 +94,7 @@ struct Launch {
   std::vector<std::byte> args;
   uint32_t blocks = 1;
   int threads_per_block = 1;
-  std::optional<int> priority;  ///< of its blocks, where it is not the stream's
+  std::optional<int> priority;  ///< of its blocks, if it is not the stream's
 };
 
 CompletionPtr enqueue_kernel(World& world, const StreamPtr& stream, Launch launch);

@@ -18,7 +18,7 @@ inline std::byte* row_of(const CopyEnd& end, uint64_t layer, uint64_t row) {
   return end.bytes + layer * end.layer_bytes + row * end.row_bytes;
 }
 
-/// From the first byte of the first row to the last of the last.
+/// The bytes from the first byte of the first row to the last byte of the last.
 inline uint64_t span_bytes(const CopyEnd& end, const Extent& extent) {
   return (extent.depth - 1) * end.layer_bytes + (extent.height - 1) * end.row_bytes +
          extent.width_bytes;

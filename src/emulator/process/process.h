@@ -1,5 +1,4 @@
-// The emulated driver's life in this process: cuInit, fork, exit, and what each thread has of its
-// own.
+// The emulated driver's life in this process: cuInit, fork, exit, and the state of each thread.
 #pragma once
 
 #include <cuda.h>
@@ -17,7 +16,7 @@ CUresult init_process();
 /// The world; null before cuInit has succeeded, and in a child that was forked after it.
 World* world_of_process();
 
-/// What one thread has: its stack of current contexts, its capture mode.
+/// The state of a thread: its stack of current contexts, its capture mode.
 struct ThreadState {
   uint64_t number = 0;  ///< from 1; never reused
   std::vector<CUcontext> contexts;
@@ -26,7 +25,7 @@ struct ThreadState {
 };
 ThreadState& this_thread();
 
-/// Starts the helper thread if it is not there: before work is first enqueued.
+/// Starts the helper thread if it does not run. Call it before work is first enqueued.
 void start_helper(World& world);
 
 /// True once the process is exiting: the helper thread leaves the world alone.

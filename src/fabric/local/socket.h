@@ -53,6 +53,8 @@ class Socket {
   bool is_closed() const { return is_closed_; }
   /// The process at the other end when it connected.
   pid_t process() const { return process_; }
+  /// Readable once a packet, or at a listener a connection, has come.
+  int descriptor() const { return file_.get(); }
 
   static constexpr size_t kPacketBytesMax = 512;
 

@@ -15,8 +15,10 @@
 #include "base/clock.h"
 #include "fabric/ofi/connections.h"
 #include "fabric/ofi/doors.h"
+#include "fabric/ofi/peers.h"
 #include "fabric/ofi/robust_locks.h"
 #include "fabric/ofi/sleepers.h"
+#include "fabric/ofi/stand_ins.h"
 #include "fabric/ofi/station.h"
 
 namespace braid::fabric::ofi {
@@ -66,7 +68,9 @@ class OfiDomain final : public Domain {
   bool post_receive(uint32_t region, MutableBytes buffer, uint64_t context) override;
   size_t poll(std::span<Completion> completions) override;
   int wait_descriptor() const override { return sleepers_.descriptor(); }
-  bool arm() override { return waiting_.empty() && sleepers_.arm(provider_, is_answer_awaited()); }
+  bool arm() override {
+    return waiting_.empty() && sleepers_.arm(provider_, peers_.is_answer_awaited());
+  }
 
  private:
   struct Region {
@@ -85,28 +89,13 @@ class OfiDomain final : public Domain {
 
   OfiDomain(Provider provider, Station station);
 
-  struct Peer {
-    fi_addr_t address = FI_ADDR_UNSPEC;
-    fid_ep* endpoint = nullptr;  // from which it is written to
-    Owned<fid_ep> own;           // the same, where the peer needs one of its own
-    uint64_t under_way = 0;
-    bool is_broken = false;        // see Quirks::keeps_broken_connections
-    bool is_disconnected = false;  // its number is free once nothing is under way
-    PeerDoorbell doorbell;         // where the provider's have some
-    std::vector<std::byte> name;
-    std::vector<std::byte> own_name;
-  };
-
   Status check_that_closing_ends_access();
   void* descriptor_of(uint32_t region) const;
   bool is_gone(uint32_t peer, uint64_t context);
   bool is_ready(Peer& peer);
   Operation* begin(Event event, uint64_t context, uint32_t peer);
   bool posted(Operation* operation, int64_t answer);
-  bool is_answer_awaited() const;
-  void ring_again();
   void end(Operation* operation, bool ok);
-  void left_one(uint32_t peer);
   void free_abandoned();
   size_t read_queue(std::span<Completion> completions);
   template <typename Call>
@@ -124,12 +113,10 @@ class OfiDomain final : public Domain {
   Station station_;
   std::unordered_map<uint32_t, Region> regions_;
   std::deque<Operation> operations_;
-  std::vector<Peer> peers_;  // by number
-  std::vector<uint32_t> free_peers_;
+  Peers peers_;
   size_t connects_ = 0;  // ever
   Sleepers sleepers_;
-  uint64_t polled_ns_ = 0;      // where there are doorbells
-  uint64_t ring_again_ns_ = 0;  // then those that have not answered are rung again
+  uint64_t polled_ns_ = 0;  // where there are doorbells
   Doors doors_;
   bool doors_first_ = false;  // in turns
   size_t from_doors_ = 0;     // came at the last look
@@ -213,8 +200,7 @@ Result<uint32_t> OfiDomain::connect(Bytes address) {
   if (is_text ? address.empty() || address.back() != std::byte{0}
               : address.size() != station_.name.size())
     return Status::error("this is no address of " + traits_.provider);
-  const size_t live = peers_.size() - free_peers_.size();
-  if (quirks_.peers_max > 0 && live + connects_ >= quirks_.peers_max)
+  if (quirks_.peers_max > 0 && peers_.count() + connects_ >= quirks_.peers_max)
     return Status::error(traits_.provider + " has no room for further peers: " +
                              std::to_string(connects_) + " connections have been made",
                          "Open another engine, or use tcp;ofi_rxm");
@@ -229,32 +215,22 @@ Result<uint32_t> OfiDomain::connect(Bytes address) {
     peer.own_name = std::move(name).value();
   }
   if (quirks_.has_doorbells) peer.doorbell = PeerDoorbell(address);
-  peer.name.assign(address.begin(), address.end());
   peer.endpoint = peer.own ? peer.own.get() : station_.endpoint.get();
   const int count =
       fi_av_insert(station_.addresses.get(), address.data(), 1, &peer.address, 0, nullptr);
   if (count != 1)
     return provider_.failure("the peer's address is refused", count < 0 ? count : -FI_EINVAL);
   if (peer.own) sleepers_.add_endpoint(peer.own_name);
-  if (free_peers_.empty()) {
-    peers_.push_back(std::move(peer));
-    return static_cast<uint32_t>(peers_.size() - 1);
-  }
-  const uint32_t number = free_peers_.back();
-  free_peers_.pop_back();
-  peers_[number] = std::move(peer);
-  return number;
+  if (quirks_.listens_at_address && !peer.own) peer.link = Link(address);
+  return peers_.add(std::move(peer));
 }
 
 void OfiDomain::disconnect(uint32_t peer) {
   Peer& leaving = peers_.at(peer);
   if (leaving.own) sleepers_.remove_endpoint(leaving.own_name);
   close(leaving.own);
-  leaving.endpoint = nullptr;
   fi_av_remove(station_.addresses.get(), &leaving.address, 1, 0);
-  // What has not come back yet counts for its number still.
-  leaving.is_disconnected = true;
-  if (leaving.under_way == 0) free_peers_.push_back(peer);
+  peers_.disconnect(peer);
 }
 
 /// A connection of the peer's own is broken, and all that went over it then fails. So it is where
@@ -266,11 +242,8 @@ void OfiDomain::abandon(uint32_t number, Absence absence) {
   Peer& peer = peers_.at(number);
   const bool may_go_on = absence == Absence::kSilent;
   if (peer.endpoint == nullptr) return;
-  if (!quirks_.needs_endpoint_for_each_peer) {
-    if (quirks_.listens_at_address)
-      for (const Connection& connection : outgoing_to(peer.name)) shut_down(connection);
-    return;
-  }
+  peer.link.give_up();
+  if (!quirks_.needs_endpoint_for_each_peer) return;
   if (may_go_on) return;
   sleepers_.remove_endpoint(peer.own_name);
   close(peer.own);
@@ -281,7 +254,7 @@ void OfiDomain::abandon(uint32_t number, Absence absence) {
     operation.stage = Operation::Stage::kAbandoned;
     abandoned_.push_back(&operation);
     waiting_.push_back({Event::kPosted, false, 0, 0, operation.context});
-    left_one(number);
+    peers_.ended(number);
   }
 }
 
@@ -352,24 +325,18 @@ OfiDomain::Operation* OfiDomain::begin(Event event, uint64_t context, uint32_t p
   operation->context = context;
   operation->peer = peer;
   operation->stage = Operation::Stage::kUnderWay;
-  if (event == Event::kPosted) ++peers_[peer].under_way;
+  if (event == Event::kPosted) peers_.begun(peer);
   return operation;
 }
 
 void OfiDomain::end(Operation* operation, bool ok) {
   if (operation->event == Event::kPosted) {
-    Peer& peer = peers_[operation->peer];
+    Peer& peer = peers_.at(operation->peer);
     peer.is_broken = peer.is_broken || (!ok && quirks_.keeps_broken_connections);
-    left_one(operation->peer);
+    peers_.ended(operation->peer);
   }
   operation->stage = Operation::Stage::kFree;
   free_.push_back(operation);
-}
-
-/// One less is under way.
-void OfiDomain::left_one(uint32_t number) {
-  Peer& peer = peers_[number];
-  if (--peer.under_way == 0 && peer.is_disconnected) free_peers_.push_back(number);
 }
 
 /// The queue is empty, so it names none of them.
@@ -383,25 +350,12 @@ void OfiDomain::free_abandoned() {
 
 bool OfiDomain::posted(Operation* operation, int64_t answer) {
   if (quirks_.has_doorbells && operation->event == Event::kPosted)
-    peers_[operation->peer].doorbell.ring(polled_ns_);
+    peers_.at(operation->peer).doorbell.ring(polled_ns_);
   if (answer == 0) return true;
   end(operation, true);
   if (answer == -FI_EAGAIN) return false;
   waiting_.push_back({operation->event, false, 0, 0, operation->context});
   return true;
-}
-
-bool OfiDomain::is_answer_awaited() const {
-  return std::any_of(peers_.begin(), peers_.end(), [](const Peer& peer) {
-    return peer.endpoint != nullptr && peer.under_way > 0;
-  });
-}
-
-void OfiDomain::ring_again() {
-  if (polled_ns_ < ring_again_ns_) return;
-  ring_again_ns_ = polled_ns_ + PeerDoorbell::kPauseNs;
-  for (Peer& peer : peers_)
-    if (peer.endpoint != nullptr && peer.under_way > 0) peer.doorbell.ring(polled_ns_);
 }
 
 /// -FI_EAGAIN also of a call that was abandoned.
@@ -476,7 +430,7 @@ bool OfiDomain::post_receive(uint32_t region, MutableBytes buffer, uint64_t cont
 size_t OfiDomain::poll(std::span<Completion> completions) {
   if (quirks_.has_doorbells) {
     polled_ns_ = monotonic_ns();
-    ring_again();
+    peers_.ring_again(polled_ns_);
   }
   size_t count = 0;
   for (; count < completions.size() && !waiting_.empty(); waiting_.pop_front())
@@ -501,9 +455,11 @@ size_t OfiDomain::read_queue(std::span<Completion> completions) {
   const size_t room = std::min(completions.size(), entries.size());
   if (room == 0) return 0;
   if (calls_) calls_->resume();
+  StandIns stand_ins(station_.name);
   const auto read = [&] { return fi_cq_read(station_.queue.get(), entries.data(), room); };
   const std::optional<int64_t> answer =
       calls_ ? calls_->run(RobustCalls::Purpose::kProgress, read) : read();
+  stand_ins.free_places(*station_.addresses);
   if (answer == -FI_EAVAIL) return take_error(completions[0]) ? 1 : 0;
   if (answer == -FI_EAGAIN) free_abandoned();
   size_t count = 0;
@@ -517,7 +473,7 @@ std::optional<Completion> OfiDomain::completed(const fi_cq_data_entry& entry) {
   if (const auto arrival = arrival_of(entry)) return arrival;
   auto* operation = static_cast<Operation*>(entry.op_context);
   if (operation->stage == Operation::Stage::kAbandoned) return std::nullopt;
-  if (operation->event == Event::kPosted) peers_[operation->peer].doorbell.answered(polled_ns_);
+  if (operation->event == Event::kPosted) peers_.at(operation->peer).doorbell.answered(polled_ns_);
   end(operation, true);
   return Completion{operation->event, true, 0, entry.len, operation->context};
 }

@@ -19,15 +19,6 @@ constexpr std::string_view kFolder = "/dev/shm/";
 constexpr std::string_view kPrefix = "braid-doorbell-";
 constexpr std::string_view kScheme = "fi_shm://";
 
-/// libfabric's file of an endpoint; empty: this is no address of shm.
-std::string file_of(Bytes endpoint) {
-  std::string_view name(reinterpret_cast<const char*>(endpoint.data()), endpoint.size());
-  name = name.substr(0, name.find('\0'));
-  if (!name.starts_with(kScheme)) return {};
-  name.remove_prefix(kScheme.size());
-  return name.find('/') == name.npos ? std::string(name) : std::string();
-}
-
 /// Of no length: it is too long for a socket.
 sockaddr_un socket_address(const std::string& path) {
   sockaddr_un address{};
@@ -65,6 +56,16 @@ bool is_left(const sockaddr_un& doorbell) {
 }
 
 }  // namespace
+
+std::string file_of(Bytes endpoint) {
+  std::string_view name(reinterpret_cast<const char*>(endpoint.data()), endpoint.size());
+  name = name.substr(0, name.find('\0'));
+  if (!name.starts_with(kScheme)) return {};
+  name.remove_prefix(kScheme.size());
+  return name.find('/') == name.npos ? std::string(name) : std::string();
+}
+
+std::string endpoint_of(std::string_view file) { return std::string(kScheme).append(file); }
 
 Doorbell::~Doorbell() {
   for (const std::string& path : paths_) unlink(path.c_str());

@@ -10,11 +10,18 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "fabric/domain.h"
 
 namespace braid::fabric::ofi {
+
+/// Of shm: an endpoint's file in /dev/shm, by its libfabric address. Empty: this is no such
+/// address.
+std::string file_of(Bytes endpoint);
+/// The other way round.
+std::string endpoint_of(std::string_view file);
 
 /// Of a domain: where its process is told. Where it cannot be had, nothing is told.
 class Doorbell {

@@ -4,6 +4,8 @@
 #include <array>
 #include <utility>
 
+#include "fabric/ofi/stand_ins.h"
+
 namespace braid::fabric::ofi {
 namespace {
 
@@ -104,6 +106,7 @@ size_t Doors::look(Door& door, std::span<Completion> completions) {
   std::array<fi_cq_data_entry, kEventsAtOnce> entries;
   const size_t room = std::min(completions.size(), entries.size());
   if (room == 0) return 0;
+  const StandIns stand_ins(door.station.name);  // their places go with the door
   const auto read = [&] { return fi_cq_read(door.station.queue.get(), entries.data(), room); };
   const int64_t answer =
       calls_ != nullptr

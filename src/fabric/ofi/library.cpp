@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "fabric/ofi/robust_locks.h"
+#include "fabric/ofi/stand_ins.h"
 #include "fabric/wire.h"
 
 namespace braid::fabric::ofi {
@@ -74,8 +75,10 @@ Result<const Library*> open() {
   opened.handle = library;
   start(library);
   // What they know of its shm is that of this version.
-  if (opened.version() == FI_VERSION(1, 17))
+  if (opened.version() == FI_VERSION(1, 17)) {
     opened.has_robust_locks = make_locks_robust(library).ok();
+    (void)stand_in_for_missing_files(library);  // otherwise it faults, as without braid
+  }
   return &opened;
 }
 

@@ -1,4 +1,4 @@
-// The C interface of include/braid/kv_abi.h: an engine itself, and what it says of itself.
+// The C interface of include/braid/kv_abi.h: opening, errors and statistics of an engine.
 #include "kv/library/abi.h"
 
 #include <algorithm>

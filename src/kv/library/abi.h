@@ -1,4 +1,4 @@
-// What the files of the C interface (abi_*.cpp) share.
+// Shared by the files of the C interface (abi_*.cpp).
 #pragma once
 
 #include <memory>
@@ -16,7 +16,7 @@ struct braid_kv {
   braid::cuda::Driver driver;
   const braid::kv::BraidCopier* braid = nullptr;  // null: the driver copies
   std::unique_ptr<braid::kv::RotationEngine> rotation;
-  // Lists as the engine takes them, and those that the caller is given.
+  // Lists in the engine's types, and the lists that the caller receives.
   std::vector<braid::kv::BlockId> evict;
   std::vector<braid::kv::BlockId> load;
   std::vector<uint64_t> refused;

@@ -1,9 +1,9 @@
-// Memory that a program has mapped and never touched has no pages. The first write to each makes
-// the kernel find one and clear it, which takes several times as long as the copy does. So a thread
-// pool makes the pages of a copy to the host while the links still carry its bytes, and makes them
-// whole huge pages where it can: they cost the kernel less for each byte.
+// Memory that a program has mapped and never touched has no pages. At the first write to each page
+// the kernel finds and clears one, which takes several times as long as the copy. So a thread pool
+// makes the pages of a copy to the host while the links still carry its bytes. It makes whole huge
+// pages where it can: they cost the kernel less per byte.
 //
-// One thread makes one huge page: of several that write to it first, each would clear all of it.
+// One thread makes one huge page: if several threads wrote to it first, each would clear all of it.
 #pragma once
 
 #include <cstdint>
@@ -19,18 +19,18 @@ struct PageRange {
   bool is_empty() const { return begin >= end; }
 };
 
-/// Makes the pages that are missing. An error is none of ours: whoever writes there meets it too,
-/// and then as the program expects it.
+/// Makes the missing pages. Ignores errors: the later write meets them too, and reports them as the
+/// program expects.
 void populate(const PageRange& pages);
 
-/// Which pages of a copy's destination are to be made. Used by one thread.
+/// Finds the pages of a copy's destination that are to be made. Used by one thread.
 class FreshPages {
  public:
   FreshPages(void* memory, uint64_t size_bytes);
 
-  /// For the bytes at [offset, offset + size_bytes): the pages to make before these are written.
-  /// They end where a huge page does, and begin where those for the bytes before end. Empty when
-  /// the program has touched the memory, going by one page; then this costs one system call.
+  /// The pages to make before the bytes at [offset, offset + size_bytes) are written. They end at
+  /// the end of a huge page, and begin where the pages of the bytes before end. Empty if the
+  /// program has touched the memory, judged by one page; then this costs one system call.
   PageRange find(uint64_t offset, uint64_t size_bytes);
 
  private:

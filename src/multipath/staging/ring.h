@@ -1,9 +1,9 @@
-// A staging ring: a few slots of pinned memory that chunks pass through in turn, and a fence for
-// each, which says when the transfer that used the slot last has passed.
+// A staging ring: a few slots of pinned memory that chunks use in turn, with a fence for each. The
+// fence says when the last transfer of the slot has passed.
 //
 // A ring belongs to one context: its fences are events of that context, and its memory is
-// registered there. It serves one copy at a time. Not thread-safe: whoever has it on loan
-// (ring_pool.h) uses it alone.
+// registered there. It serves one copy at a time. Not thread-safe: the borrower (ring_pool.h) uses
+// it alone.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@ namespace braid::multipath::staging {
 class Ring {
  public:
   Ring(const cuda::Driver& driver, CUcontext context) : driver_(driver), context_(context) {}
-  /// Gives everything back, unless a transfer may still be under way: then its memory is its own.
+  /// Frees everything, unless a transfer may still be under way: then the memory is never freed.
   ~Ring();
   Ring(const Ring&) = delete;
   Ring& operator=(const Ring&) = delete;
@@ -32,23 +32,23 @@ class Ring {
   CUcontext context() const { return context_; }
   uint8_t* slot(int index) const { return memory_ + uint64_t(index % kSlots) * kSlotBytes; }
 
-  /// Behind the slot's transfer, in the order of `stream`. When the driver refuses, the ring is
-  /// broken: nobody can tell any more when the slot is free.
+  /// Puts a fence behind the slot's transfer, in the order of `stream`. If the driver refuses, the
+  /// ring is broken: it is unknown when the slot becomes free.
   bool fence(int index, CUstream stream);
 
   /// Waits until the slot's last transfer has passed. False: the stream has an error, and the ring
   /// is broken.
   bool wait(int index);
 
-  /// Every transfer has passed. Does not wait.
+  /// True if every transfer has passed. Does not wait.
   bool is_idle();
 
-  /// Whatever used the ring has passed: its stream has been waited for.
+  /// Repairs a broken ring, once its stream has been waited for: all work on the ring has passed.
   void mend();
 
   bool is_broken() const { return is_broken_; }
 
-  /// The context is about to end, or has: no driver call gives anything back there. Any thread.
+  /// The context is about to end, or has ended: no driver call frees anything there. Any thread.
   void abandon() { is_abandoned_ = true; }
   bool is_abandoned() const { return is_abandoned_; }
 
@@ -61,7 +61,7 @@ class Ring {
 
   const cuda::Driver& driver_;
   const CUcontext context_;
-  std::optional<CUdevice> held_;  // whose primary context this ring keeps alive
+  std::optional<CUdevice> held_;  // the primary context of this device is retained by this ring
   uint8_t* memory_ = nullptr;
   bool is_pinned_ = false;
   bool is_broken_ = true;  // until it is open

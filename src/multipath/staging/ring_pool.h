@@ -1,10 +1,10 @@
 // Lends staging rings to copies: one ring to one copy, for as long as the call lasts.
 //
-// Fairness. A copy never waits for another copy's ring, so copies cannot deadlock, and one whose
-// stream is held back holds back nobody else. It gets, in this order: the ring that its stream used
-// last (waiting for one's own stream is what a pageable copy may do); a ring whose transfers have
-// all passed; a new ring. When its context has kRingsPerContext rings and none of these, it gets
-// none and is native.
+// Fairness. A copy never waits for another copy's ring. So copies cannot deadlock, and a copy whose
+// stream is blocked blocks no other copy. A copy gets, in this order: the ring that its stream used
+// last (a pageable copy may wait for its own stream); a ring whose transfers have all passed; a new
+// ring. If its context has kRingsPerContext rings and none of these is free, it gets none and is
+// native.
 //
 // Threads: any. Errors: a ring that cannot be opened is not lent and not tried again.
 #pragma once
@@ -19,7 +19,7 @@
 
 namespace braid::multipath::staging {
 
-/// 32 MB each, opened when they are needed: most programs copy pageable memory from one thread.
+/// 32 MB each, opened on demand: most programs copy pageable memory from one thread.
 inline constexpr int kRingsPerContext = 4;
 
 class RingPool {
@@ -45,14 +45,14 @@ class RingPool {
 
   explicit RingPool(const cuda::Driver& driver) : driver_(driver) {}
 
-  /// For a copy on `stream` of `context`. The first loan of a ring pins memory.
+  /// A ring for a copy on `stream` of `context`. The first loan of a ring pins memory.
   Loan borrow(CUcontext context, const StreamKey& stream);
 
-  /// The context is about to end: its rings are given back once their transfers have passed, for
-  /// which it waits a limited time. A ring on loan is given up.
+  /// The context is about to end: waits a limited time for the transfers of its rings, then frees
+  /// the rings. Abandons a ring on loan.
   void forget_context(CUcontext context);
 
-  /// As for every context.
+  /// forget_context for every context.
   void close();
 
  private:

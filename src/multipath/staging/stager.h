@@ -2,20 +2,20 @@
 // all paths. Start reading staging/ here.
 //
 // A copy is cut into chunks (chunks.h). To the device: the thread pool copies a chunk into a slot
-// of a staging ring while the chunks before it travel; each is offered to the engine as a pinned
-// transfer of its own, and goes by the driver's copy when the engine declines. To the host: the
-// chunks are asked for ahead of time, and the thread pool copies each out of its slot when it has
-// landed; meanwhile it makes the pages for them that are missing (fresh_pages.h).
+// of a staging ring while the chunks before it travel. The engine is offered each chunk as a pinned
+// transfer of its own; if it declines, the driver copies the chunk. To the host: the chunks are
+// requested ahead of time, and the thread pool copies each out of its slot when it has landed.
+// Meanwhile it makes the missing pages of the destination (fresh_pages.h).
 //
-// When the call returns is as CUDA documents it ("API synchronization behavior"), or later: an
-// asynchronous copy to the device when the source has been read; any copy to the host when all
-// bytes have arrived. A synchronous copy to the device may by the documentation return while the
-// last bytes are on their way, but programs use them from other streams at once: it returns when
-// they have arrived. Everything travels in the order of the caller's stream.
+// The call returns as CUDA documents it ("API synchronization behavior"), or later. An asynchronous
+// copy to the device returns when the source has been read; any copy to the host when all bytes
+// have arrived. By the documentation a synchronous copy to the device may return while the last
+// bytes are on their way. But programs use them from other streams at once, so it returns when they
+// have arrived. All bytes travel in the order of the caller's stream.
 //
-// Memory that is not mapped, streams that record graphs, and copies for which there is no ring are
-// the driver's. When the driver refuses a step, the bytes that are not on their way yet go by its
-// own copy, whose answer is the answer.
+// The driver copies memory that is not mapped, in streams that record graphs, and when there is no
+// ring. If the driver refuses a step, its own copy takes the bytes that are not on their way yet,
+// and gives the answer of the call.
 //
 // Threads: any. Source: none in the paper, which accelerates pinned memory only.
 #pragma once
@@ -35,24 +35,23 @@ namespace braid::multipath::staging {
 
 class Stager {
  public:
-  /// `batch`, which the engine has declined, may be pageable: other reasons rule that out, or that
-  /// braid may touch the stream.
+  /// True if `batch`, which the engine has declined, may be pageable, and no other reason forbids
+  /// braid to touch the stream.
   static bool may_take(const Batch& batch, Verdict declined);
 
-  /// That copy memory beside the thread that asks; 0: pageable copies stay native.
+  /// Number of threads that copy beside the calling one; 0: pageable copies stay native.
   static int threads_for(const Options& options);
   /// Smaller pageable copies stay native; UINT64_MAX when all do.
   static uint64_t least_bytes(const Options& options);
 
-  /// Starts no thread and pins nothing before the first copy that is staged.
-  /// `submitter` must outlive it.
+  /// Starts no thread and pins nothing before the first staged copy. `submitter` must outlive it.
   Stager(const cuda::Driver& driver, const Options& options, Submitter& submitter);
 
-  /// The answer of the call that asked for this copy; nothing when the copy is the driver's, and
-  /// then no byte has moved. May wait, and the first time in a context allocate.
+  /// The answer of the call that asked for this copy; nothing if the copy is the driver's, and then
+  /// no byte has moved. May wait, and the first time in a context allocate.
   std::optional<Staged> copy(const Batch& copy, bool is_synchronous);
 
-  /// Before the context ends: braid keeps nothing there.
+  /// Call it before the context ends: braid frees everything there.
   void forget_context(CUcontext context);
 
   /// No copy may be under way.

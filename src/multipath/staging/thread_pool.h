@@ -1,12 +1,11 @@
-// Threads that copy memory on the CPU together with the thread that asks, and make the
-// pages that it is copied to. One core moves about 11 GB/s here, and a server's links carry twenty
-// times that.
+// Threads that copy memory on the CPU together with the calling thread, and make the pages of its
+// destination. One core moves about 11 GB/s here, and a server's links carry twenty times that.
 //
 // The threads sleep when there is nothing to copy. They make no CUDA calls, take none of the
 // program's signals, and exist only in the process that made them: after fork, is_usable() says no.
 //
-// Threads: everything may be called from any thread at once; helpers go to the task that has the
-// fewest. Errors: threads that cannot be created are done without.
+// Threads: any thread may call any function at any time; helpers join the task that has fewest.
+// Errors: the pool works without threads that cannot be created.
 #pragma once
 
 #include <sys/types.h>
@@ -23,13 +22,13 @@
 
 namespace braid::multipath::staging {
 
-/// How many threads when the program does not say: a quarter of the CPUs that this process may run
-/// on, since the program has work of its own, and 16 at most, which move 70 GB/s; twice as many
-/// move 80. At least one, beside the thread that asks; none on a single CPU, which it would share.
+/// The number of threads if the program does not say: a quarter of the CPUs that this process may
+/// run on, since the program has work of its own, and at most 16, which move 70 GB/s; twice as many
+/// move 80. At least one beside the calling thread; none on a single CPU, which it would share.
 int default_thread_count();
 
-/// Where the bytes are wanted next. A ring stays in the CPUs' caches, and the links read it there:
-/// 16 threads write it with 138 GB/s through the caches and 68 past them. The program's memory does
+/// Where the bytes are needed next. A ring stays in the CPUs' caches, where the links read it: 16
+/// threads write it with 138 GB/s through the caches and 68 past them. The program's memory does
 /// not: 84 and 156 GB/s (both on the CPUs beside 4xH200).
 enum class Stores : uint8_t { kCached, kPastCaches };
 
@@ -41,11 +40,11 @@ class ThreadPool {
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
-  /// False without a single thread, and in a child of the process that made the pool.
+  /// False if it has no thread, and in a child of the process that made the pool.
   bool is_usable() const;
 
-  /// One copy of memory, or the making of pages; begins at once. Lives on the stack of the thread
-  /// that asks.
+  /// One copy of memory, or the making of pages; begins at once. It lives on the stack of the
+  /// calling thread.
   class Task {
    public:
     Task(ThreadPool& pool, void* to, const void* from, uint64_t size_bytes, Stores stores);
@@ -54,7 +53,7 @@ class ThreadPool {
     Task(const Task&) = delete;
     Task& operator=(const Task&) = delete;
 
-    /// Takes part until all is done.
+    /// Takes part until all of the task is done.
     void finish();
 
    private:
@@ -74,7 +73,7 @@ class ThreadPool {
     const Work work_;
     const uint64_t size_bytes_;
     const uint64_t block_bytes_;
-    std::atomic<uint64_t> next_{0};  // first byte that nobody has taken
+    std::atomic<uint64_t> next_{0};  // first byte that is not taken
     std::atomic<int> helpers_{0};    // changes under the pool's lock
     bool finished_ = false;
   };

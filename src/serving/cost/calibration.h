@@ -1,5 +1,5 @@
-// Where the constants of the step-time model come from: files that bench/serving/calibrate.py has
-// written on a GPU.
+// The constants of the step-time model, from files that bench/serving/calibrate.py has written on a
+// GPU.
 #pragma once
 
 #include <string>
@@ -11,14 +11,14 @@ namespace braid::serving {
 
 struct Calibration {
   StepConstants constants;
-  std::string source;         ///< for people: what was measured, where and when
+  std::string source;         ///< for people: the measurement, its place and date
   double held_out_error = 0;  ///< median relative error over the half of the grid held out
 };
 
-/// Of an H200, as recorded in docs/measurements.
+/// The calibration of an H200, as recorded in docs/measurements.
 Calibration h200_calibration();
 
-/// Errors name the file and the key. A file whose held-out error exceeds 10 % is refused.
+/// Reads a file. Errors name the file and the key. A held-out error of more than 10 % is refused.
 Result<Calibration> read_calibration(const std::string& path);
 
 }  // namespace braid::serving

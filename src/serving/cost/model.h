@@ -1,5 +1,5 @@
-// The models of the paper's evaluation (SuperInfer section 5.1), as far as time and memory depend
-// on them. Weights and KV caches are bf16.
+// The models of the paper's evaluation (SuperInfer section 5.1): the properties that determine time
+// and memory. Weights and KV caches are bf16.
 #pragma once
 
 #include <cstdint>
@@ -32,11 +32,11 @@ struct Model {
   uint32_t blocks_of(uint64_t tokens) const {
     return static_cast<uint32_t>((tokens + kv.block_tokens - 1) / kv.block_tokens);
   }
-  /// Expected number of experts that so many tokens choose, each evenly and by itself.
+  /// Expected number of experts that `tokens` tokens choose, each at random and independently.
   double experts_touched(double tokens) const;
 };
 
-/// "Llama-3-8B", "Qwen2.5-32B" or "Mixtral-8x7B"; an error lists them.
+/// "Llama-3-8B", "Qwen2.5-32B" or "Mixtral-8x7B"; an error lists the names.
 Result<Model> find_model(std::string_view name);
 
 }  // namespace braid::serving

@@ -34,7 +34,8 @@ bool is_time(int64_t time_us) {
   return -BRAID_SERVING_TIME_MAX_US <= time_us && time_us <= BRAID_SERVING_TIME_MAX_US;
 }
 
-// More than the GPU has is never free: a policy would preempt for it for ever.
+// The GPU never has so many free blocks: a policy would preempt others for the request in every
+// step.
 std::string what_never_fits(const braid_serving_request& request, uint32_t total_blocks) {
   const bool is_running = request.state == BRAID_SERVING_RUNNING;
   const uint64_t blocks = uint64_t{request.blocks} + (is_running ? request.growth_blocks : 0);
@@ -43,7 +44,7 @@ std::string what_never_fits(const braid_serving_request& request, uint32_t total
                                  std::to_string(total_blocks) + ". Refuse it, or cut it short");
 }
 
-// Empty: nothing.
+// The fault of a request; empty if it is valid.
 std::string what_is_wrong(const braid_serving_request& request, uint32_t total_blocks) {
   if (request.state < BRAID_SERVING_WAITING || request.state > BRAID_SERVING_LOADING)
     return of_request(request, std::to_string(request.state) + " is not a braid_serving_state");

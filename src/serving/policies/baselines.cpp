@@ -1,5 +1,5 @@
-// Approximations of the systems that SuperInfer compares itself with (section 5.2). They are
-// written from the papers' descriptions, not from those systems' code, and are named `-like`.
+// Approximations of the systems that SuperInfer compares itself with (section 5.2). They follow the
+// papers' descriptions, not the systems' code, and are named `-like`.
 #include <algorithm>
 
 #include "serving/policies/kinds.h"
@@ -12,8 +12,9 @@ uint32_t remaining(const RequestView& request) {
   return request.expected_tokens - std::min(request.expected_tokens, request.generated_tokens);
 }
 
-/// LightLLM's past-future scheduler: admits, in the order of arrival, what will still fit when the
-/// running need most, by what past requests tell of lengths. It seldom preempts.
+/// LightLLM's past-future scheduler: in the order of arrival, admits the requests that still fit
+/// when the running ones need most blocks, with lengths estimated from past requests. It seldom
+/// preempts.
 class LightllmLike final : public Policy {
  public:
   std::string_view name() const override { return "lightllm-like"; }
@@ -36,7 +37,7 @@ class LightllmLike final : public Policy {
     return remaining(*a) != remaining(*b) ? remaining(*a) > remaining(*b) : came_first(a, b);
   }
 
-  // When the i-th last request ends, those that end later have all grown as much as it has.
+  // When the i-th last request ends, all that end later have grown by as much.
   static uint64_t peak_tokens(const Queue& batch) {
     uint64_t held = 0, peak = 0, count = 0;
     for (const RequestView* request : batch) {
@@ -47,8 +48,8 @@ class LightllmLike final : public Policy {
   }
 };
 
-/// LTR: the requests that a ranking model expects to be shortest run, and preempt longer ones,
-/// which are computed again.
+/// LTR: the requests with the shortest expected lengths (by a ranking model) run. They preempt
+/// longer ones, which are computed again.
 class LtrLike final : public Policy {
  public:
   std::string_view name() const override { return "ltr-like"; }
@@ -72,14 +73,14 @@ class LtrLike final : public Policy {
   }
 };
 
-/// NEO: part of the requests have their KV cache on the host, where the CPU computes their
-/// attention, and all else is the GPU's. New requests come first; those that came last make room
-/// for them, as long as the CPU is done with its attention when the GPU is done with its step. They
-/// come back in the order of arrival when nobody waits.
+/// NEO: some requests have their KV cache on the host. The CPU computes their attention, the GPU
+/// all else. New requests go first; the latest arrivals make room for them, as long as the CPU's
+/// attention ends no later than the GPU's step. Requests come back in the order of arrival when
+/// none is waiting.
 ///
 /// Approximated: one batch for both instead of two that overlap; attention overlaps the whole step,
-/// not layer by layer; whole requests move; what the CPU reads is limited by one assumed rate
-/// (kCpuAttentionGbps), and costs copies nothing.
+/// not layer by layer; whole requests move; one assumed rate (kCpuAttentionGbps) limits the CPU's
+/// reads, which do not slow copies.
 class NeoLike final : public Policy {
  public:
   std::string_view name() const override { return "neo-like"; }

@@ -1,4 +1,4 @@
-// Policies that know the objectives of each request, but no lag.
+// Policies that use the objectives of each request, but no lag.
 #include <algorithm>
 
 #include "serving/policies/kinds.h"
@@ -24,7 +24,7 @@ Queue paused(const View& view) {
   return queue;
 }
 
-/// Earliest deadline first, of the next token: preempts whoever is due later.
+/// Earliest deadline first, of the next token: preempts the requests with later deadlines.
 class Edf final : public Policy {
  public:
   std::string_view name() const override { return "edf"; }
@@ -44,8 +44,8 @@ class Edf final : public Policy {
   }
 };
 
-/// Classes in the order of their priority, first come first served inside each; a class preempts
-/// those below it.
+/// Classes in the order of their priority, first come first served within each. A class preempts
+/// lower ones.
 class SloClasses final : public Policy {
  public:
   std::string_view name() const override { return "slo_classes"; }

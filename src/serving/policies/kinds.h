@@ -1,4 +1,4 @@
-// What make_policy makes.
+// The policies that make_policy can make.
 #pragma once
 
 #include <memory>

@@ -10,7 +10,7 @@
 
 namespace braid::serving {
 
-/// By name; an error lists the names, or names the parameter that is wrong.
+/// Makes a policy by its name. An error lists the names, or names the invalid parameter.
 Result<std::unique_ptr<Policy>> make_policy(std::string_view name,
                                             const PolicyParameters& parameters = {});
 

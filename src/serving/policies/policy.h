@@ -1,5 +1,6 @@
-// A scheduling policy: a pure function of what it sees. No clock, no thread, no driver, no memory
-// of earlier decisions: the same view, its requests in any order, gives the same decision.
+// A scheduling policy: a pure function of its view. It has no clock, no thread, no driver, and no
+// memory of earlier decisions. The same view, with its requests in any order, gives the same
+// decision.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +11,15 @@
 
 namespace braid::serving {
 
-/// What becomes of the KV cache of a request that is preempted.
+/// The fate of a preempted request's KV cache.
 enum class Eviction {
   kRotate,     ///< kept on the host
-  kRecompute,  ///< given up: prompt and generated tokens are computed again
-  kOffload     ///< kept on the host, where the CPU attends to it: it goes on generating
+  kRecompute,  ///< discarded: prompt and generated tokens are computed again
+  kOffload     ///< kept on the host, where the CPU computes its attention: it goes on generating
 };
 
-/// KV caches that the CPU reads for attention: half of what a Grace's memory carries (SuperInfer,
-/// section 3.3: 384 GB/s). Assumed.
+/// The rate at which the CPU reads KV caches for attention: half of the rate of a Grace's memory
+/// (SuperInfer, section 3.3: 384 GB/s). Assumed.
 inline constexpr double kCpuAttentionGbps = 192;
 
 class Policy {
@@ -29,12 +30,12 @@ class Policy {
   virtual Decision decide(const View& view) const = 0;
 };
 
-/// What policies that have parameters are made with.
+/// The parameters of all policies that have some.
 struct PolicyParameters {
   LagParameters lag{};
   /// `paper`: B_xfer, section 5.2.
   uint32_t transfer_blocks = 2400;
-  /// `braid`: only requests that are late, or will be by the end of the next step, preempt others.
+  /// `braid`: a request preempts others only if it is late, or will be by the end of the next step.
   bool late_only = true;
 };
 

@@ -1,5 +1,5 @@
-// Static orders of the queue: what serving engines do, and what SuperInfer's motivation compares
-// (section 3.1, appendix A).
+// Static orders of the queue: those of serving engines, and those that SuperInfer's motivation
+// compares (section 3.1, appendix A).
 #include <algorithm>
 
 #include "serving/policies/kinds.h"
@@ -14,7 +14,8 @@ Queue latest_running(const View& view) {
   return in_reverse(view, RequestState::kRunning, came_first);
 }
 
-/// vLLM's: in the order of arrival; if the running cannot grow, who came last is computed again.
+/// vLLM's: in the order of arrival. If the running cannot grow, the latest arrival is computed
+/// again.
 class FcfsRecompute final : public Policy {
  public:
   std::string_view name() const override { return "fcfs_recompute"; }
@@ -27,7 +28,7 @@ class FcfsRecompute final : public Policy {
   }
 };
 
-/// Swapped requests come back before anybody else is admitted. Preempts only for growth.
+/// Swapped requests come back before any other is admitted. Preempts only for growth.
 class SwappedFirst final : public Policy {
  public:
   std::string_view name() const override { return "swapped_first"; }
@@ -41,7 +42,7 @@ class SwappedFirst final : public Policy {
   }
 };
 
-/// New requests first: those that have run longest are preempted for them, without a budget.
+/// New requests first: they preempt the requests that have run longest, without a budget.
 class WaitingFirst final : public Policy {
  public:
   std::string_view name() const override { return "waiting_first"; }
@@ -66,7 +67,7 @@ class WaitingFirst final : public Policy {
   }
 };
 
-/// Shortest job first by the true number of tokens still to come; never preempts but for growth.
+/// Shortest job first, by the true number of tokens left. Preempts only for growth.
 class SjfOracle final : public Policy {
  public:
   std::string_view name() const override { return "sjf_oracle"; }

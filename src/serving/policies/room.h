@@ -1,4 +1,4 @@
-// The blocks that are left while a decision is made: a decision under construction, with its books.
+// A decision under construction, with the blocks that are left.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@ using Queue = std::vector<const RequestView*>;
 
 class Room {
  public:
-  /// The growth of all running requests is set aside: `left_blocks` may be negative.
+  /// Reserves the growth of all running requests: `left_blocks` may be negative.
   explicit Room(const View& view);
 
   int64_t left_blocks() const { return left_blocks_; }
@@ -25,7 +25,7 @@ class Room {
   bool has_seat() const { return slots_ > 0; }
   void admit(const RequestView& request);
   void preempt(const RequestView& victim);
-  /// Takes the victims back that were preempted last, down to `count` of them.
+  /// Undoes the latest preemptions, until `count` victims are left.
   void spare(size_t count);
 
   size_t preempted() const { return victims_.size(); }
@@ -44,10 +44,10 @@ class Room {
   Decision decision_;
 };
 
-/// The requests of a view that are in this state, in no order.
+/// The requests of a view in this state, in no order.
 Queue in_state(const View& view, RequestState state);
 
-/// The same, in this order.
+/// The same, sorted by `Before`.
 template <typename Before>
 Queue in_order(const View& view, RequestState state, const Before& before) {
   Queue queue = in_state(view, state);
@@ -60,19 +60,19 @@ Queue in_reverse(const View& view, RequestState state, const Before& before) {
   return in_order(view, state, [&](const auto* a, const auto* b) { return before(b, a); });
 }
 
-/// Who came first; ids decide among equals.
+/// The earlier arrival; the id decides between equal ones.
 bool came_first(const RequestView* a, const RequestView* b);
 
-/// Preempts from the front of `victims` until what the running grow by fits.
+/// Preempts from the front of `victims` until the growth of the running requests fits.
 void cover_growth(Room& room, const Queue& victims);
 
-/// Admits from the front, and stops at the first that does not fit.
-/// Returns whether all were admitted.
+/// Admits from the front, and stops at the first that does not fit. Returns true if all were
+/// admitted.
 bool admit_in_order(Room& room, const Queue& queue);
 
-/// Admits from the front of `queue`; where one does not fit, preempts from the front of `victims`
-/// those that `may_preempt(candidate, victim)` allows, and no more than it needs. Stops at the
-/// first candidate for which that is not enough; none is preempted for it.
+/// Admits from the front of `queue`. If a candidate does not fit, preempts from the front of
+/// `victims` as many as it needs of those that `may_preempt(candidate, victim)` allows. Stops at
+/// the first candidate for which these are too few, and preempts none for it.
 template <typename MayPreempt>
 void admit_by_preempting(Room& room, const Queue& queue, const Queue& victims,
                          const MayPreempt& may_preempt) {

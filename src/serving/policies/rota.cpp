@@ -9,9 +9,9 @@
 namespace braid::serving {
 namespace {
 
-/// Algorithm 1 to the letter. Around it is what it leaves to the engine: what was prioritized is
-/// admitted as far as the free blocks reach, and if the running cannot grow, who came last is
-/// preempted, as in vLLM.
+/// Algorithm 1 to the letter, with two additions where it leaves the choice to the engine.
+/// Prioritized requests are admitted as far as the free blocks reach. If the running cannot grow,
+/// the latest arrival is preempted, as in vLLM.
 class Paper final : public Policy {
  public:
   explicit Paper(const PolicyParameters& parameters) : parameters_(parameters) {}
@@ -44,18 +44,18 @@ class Paper final : public Policy {
   PolicyParameters parameters_;
 };
 
-/// What running a step of Algorithm 1 on an ordinary server asks for beyond the paper:
-/// - growth of the running is reserved first, and they are not prioritized again;
-/// - nobody is preempted for a request that is not admitted in the end, and what is preempted for
-///   one exceeds what it needs by less than the last victim;
-/// - nobody overtakes a request that finds no room, so that large ones do not starve;
-/// - nobody is preempted who would then lag more than the one that it makes room for, as those do
-///   whose prompt is not computed yet: they would come back in the next step;
-/// - nobody is preempted whose KV cache the host has no room for;
-/// - nobody is preempted while `max_running` requests run: only blocks are handed on, no seats;
-/// - budgets are bytes by direction; what exceeds a whole budget may still go when no other request
-///   is on its way, and nobody behind it begins to load before that, or it would never go;
-/// - `late_only`: requests that are in time take only blocks that are free.
+/// Rules that Algorithm 1 needs beyond the paper to run on an ordinary server:
+/// - Growth of the running requests is reserved first, and these are not prioritized again.
+/// - No request is preempted for one that is not admitted in the end. The blocks preempted for one
+///   exceed its need by less than the last victim.
+/// - No request overtakes one that finds no room, so that large ones do not starve.
+/// - A request is not preempted if it would then lag more than the one that it makes room for, as
+///   one whose prompt is not computed yet: it would come back in the next step.
+/// - A request is not preempted if the host has no room for its KV cache.
+/// - No request is preempted while `max_running` requests run: a seat alone is not worth it.
+/// - Budgets are bytes by direction. A request that exceeds a whole budget may go when no other
+///   request loads, and none behind it begins to load before that; otherwise it would never go.
+/// - `late_only`: requests that are in time take only free blocks.
 class Braid final : public Policy {
  public:
   explicit Braid(const PolicyParameters& parameters) : parameters_(parameters) {}
@@ -67,14 +67,14 @@ class Braid final : public Policy {
     std::vector<Ranked> candidates, running;
     for (const Ranked& entry : lags(view, parameters_.lag))
       (entry.request->state == RequestState::kRunning ? running : candidates).push_back(entry);
-    std::sort(running.rbegin(), running.rend());  // who is furthest ahead goes first
+    std::sort(running.rbegin(), running.rend());  // the request furthest ahead goes first
     Queue victims;
     for (const Ranked& entry : running) victims.push_back(entry.request);
     cover_growth(room, victims);
     if (admit_all(view, candidates, room)) return room.take();
     const bool loading = candidates.size() + running.size() < view.requests.size();
     Books books{view, !loading, room.preempted()};
-    // A heap: few of those that wait are looked at.
+    // A heap: only few of the waiting requests are needed.
     const auto comes_later = [](const Ranked& a, const Ranked& b) { return b < a; };
     std::make_heap(candidates.begin(), candidates.end(), comes_later);
     for (auto end = candidates.end(); end != candidates.begin(); --end) {
@@ -104,7 +104,7 @@ class Braid final : public Policy {
       links_are_kept = bytes > view.budget.load_bytes;
       return false;
     }
-    // What leaves comes back some day: freeing counts against loading too.
+    // A preempted request comes back later: its blocks count against loading too.
     bool can_preempt(const Room& room, const RequestView& victim) const {
       const uint64_t freed = (room.freed_blocks() + victim.freed_blocks) * view.block_bytes;
       const uint64_t saved = room.save_bytes() + victim.save_blocks * view.block_bytes;

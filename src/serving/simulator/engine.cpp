@@ -7,7 +7,7 @@
 namespace braid::serving {
 namespace {
 
-constexpr int64_t kFirstStepUs = 30'000;  // until a step has been seen
+constexpr int64_t kFirstStepUs = 30'000;  // assumed until a step has been measured
 // An engine with requests but nothing to compute or copy asks again after this time.
 constexpr int64_t kRetryUs = 10'000;
 constexpr uint32_t kMostRetries = 10'000;
@@ -55,7 +55,7 @@ void Engine::schedule_arrival() {
   });
 }
 
-// Whatever happens at one moment is seen by one step.
+// One step sees everything that happens at one moment.
 void Engine::wake() {
   if (in_step_ || wake_is_due_) return;
   wake_is_due_ = true;
@@ -75,7 +75,7 @@ void Engine::begin_step() {
   compute(batch);
 }
 
-// ---- Carrying it out ----
+// ---- Carrying out a decision ----
 
 void Engine::carry_out(const Decision& decision) {
   Memory::Blocks saves;
@@ -170,7 +170,7 @@ void Engine::save_eagerly() {
 
 // ---- A step ----
 
-// Requests that have one token to compute come first, then prompts in the order of arrival.
+// Takes requests that have one token to compute first, then prompts in the order of arrival.
 Batch Engine::make_batch() {
   Batch batch;
   shares_.clear();
@@ -203,9 +203,9 @@ Batch Engine::make_batch() {
   return batch;
 }
 
-// Requests on the host that have one token to compute, those first that have waited longest for it,
-// as long as the CPU's attention takes no longer than the GPU's step. What they grow by has blocks
-// once they come back.
+// Adds requests on the host that have one token to compute, longest waiting first, as long as the
+// CPU's attention takes no longer than the GPU's step. Their new tokens get blocks on the GPU once
+// they come back.
 void Engine::add_offloaded(Batch& batch) {
   cpu_attention_us_ = 0;
   std::vector<RequestId> ready;
@@ -307,8 +307,8 @@ void Engine::emit_token(Run& run) {
   memory_.drop(run.sequence, run.request->chunks);
 }
 
-// Nothing can be computed now. Copies or arrivals wake the engine; without them, time alone may
-// change what the policy decides.
+// Nothing can be computed now. Copies or arrivals wake the engine. Without these, only the passing
+// of time may change the policy's decision.
 void Engine::retry_or_give_up() {
   const bool copies = transfers_.under_way_bytes(gpu_, Direction::kLoad) > 0 ||
                       transfers_.under_way_bytes(gpu_, Direction::kSave) > 0;

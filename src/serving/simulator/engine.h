@@ -17,15 +17,15 @@ namespace braid::serving {
 
 class Engine {
  public:
-  /// All that is borrowed outlives the engine.
+  /// All borrowed objects outlive the engine.
   Engine(simulation::Simulation& simulation, Transfers& transfers, int gpu,
          const EngineConfig& config, uint32_t gpu_blocks, const Policy& policy,
          const Workload& workload, double warm_up_share);
 
-  /// The arrivals become events of the simulation.
+  /// Schedules the arrivals as events of the simulation.
   void start();
   bool is_done() const { return arrived_ == workload_.requests.size() && active_.empty(); }
-  /// Not ok: the policy makes no progress.
+  /// Fails if the policy makes no progress.
   const Status& status() const { return status_; }
   RunResult finish();
 
@@ -34,13 +34,13 @@ class Engine {
     const Request* request = nullptr;
     RequestState state = RequestState::kWaiting;
     Sequence sequence{};
-    uint32_t computed = 0;  // tokens whose keys and values are there
+    uint32_t computed = 0;  // tokens whose keys and values are computed
     uint32_t generated = 0;
     int64_t running_since_us = 0;
     int64_t paused_since_us = 0;
     RequestRecord record{};
 
-    /// All tokens that are known: the next one follows from them.
+    /// All known tokens: the next one follows from them.
     uint32_t target() const { return request->prompt_tokens + generated; }
   };
   struct Share {  // of a step
@@ -49,7 +49,7 @@ class Engine {
   };
 
   int64_t now_us() const { return simulation_.now() / 1'000'000; }
-  /// As long as the last one.
+  /// The bytes of a step that takes as long as the last one.
   uint64_t bytes_in_step(double gbps) const {
     return static_cast<uint64_t>(gbps * 1e3 * static_cast<double>(step_us_));
   }
@@ -91,8 +91,8 @@ class Engine {
 
   std::vector<Run> runs_;           // by id
   std::vector<RequestId> active_;   // arrived and not finished, by arrival
-  std::vector<RequestId> running_;  // of them, those in this state
-  std::vector<RequestView> views_;  // of active_; those of waiting requests are kept
+  std::vector<RequestId> running_;  // the active requests in this state
+  std::vector<RequestView> views_;  // of active_; views of waiting requests are kept
   std::vector<Share> shares_;       // of the step that runs
   int64_t cpu_attention_us_ = 0;    // of the step that runs: of requests whose blocks are away
   LengthHistory lengths_;

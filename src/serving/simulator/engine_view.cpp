@@ -1,4 +1,4 @@
-// What the engine shows its policy, and what it writes down.
+// The engine's view for its policy, and its records.
 #include <algorithm>
 #include <utility>
 
@@ -8,7 +8,7 @@ namespace braid::serving {
 namespace {
 
 constexpr int64_t kSampleUs = 1'000'000;
-constexpr size_t kTurns = 64;  // steps in which all requests that wait are looked at
+constexpr size_t kTurns = 64;  // number of steps in which all waiting requests are updated
 
 }  // namespace
 
@@ -33,9 +33,9 @@ Decision Engine::decide() {
   return policy_.decide(view);
 }
 
-// A request that waits looks as before, and so does one whose blocks are all on the host; but where
-// prefixes are shared, blocks come and go. There those requests that came first are looked at in
-// each step, the others in turns. What past requests tell changes for all.
+// Updates the views. A waiting request does not change, nor does one whose blocks are all on the
+// host, unless prefixes are shared: then blocks come and go, and the earliest requests are updated
+// in each step, the others in turns. Estimates from past requests change for all.
 void Engine::look() {
   const bool shares = workload_.chunk_tokens > 0;
   for (size_t index = 0; index < active_.size(); ++index) {

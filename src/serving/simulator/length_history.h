@@ -1,4 +1,4 @@
-// What past requests tell of how long the others will be.
+// Estimates the length of a request from past requests.
 #pragma once
 
 #include <algorithm>
@@ -15,8 +15,8 @@ class LengthHistory {
     if (++added_ % kRefresh == 0) refresh();
   }
 
-  /// The mean of those that were longer than this; until some are known, and beyond the longest, a
-  /// guess.
+  /// The mean length of past requests that were longer than this. A guess if none is known, or
+  /// beyond the longest.
   uint32_t expected(uint32_t generated_tokens) const {
     const size_t bucket = bucket_of(generated_tokens) + 1;
     if (bucket >= kBuckets || longer_[bucket].count == 0)
@@ -44,7 +44,7 @@ class LengthHistory {
   }
 
   std::array<uint64_t, kBuckets> counts_{}, sums_{};
-  std::array<Longer, kBuckets> longer_{};  // of this bucket and those behind it
+  std::array<Longer, kBuckets> longer_{};  // of this bucket and later ones
   uint64_t added_ = 0;
 };
 

@@ -10,8 +10,8 @@ using kv::Refusal;
 Memory::Memory(kv::BlockTable::Slots slots, uint32_t block_tokens, uint32_t chunk_tokens)
     : table_(slots), prefixes_(table_, chunk_tokens / block_tokens), block_tokens_(block_tokens) {}
 
-// Chunks at the beginning that the cache has, whole and not under way. One token at least is left
-// to be computed, since the model's answer follows from the last.
+// The leading chunks that the cache holds whole, with no copy under way. At least one token is left
+// to be computed, since the model's answer follows from the last one.
 uint32_t Memory::matching_chunks(uint32_t tokens, const Chunks& chunks) const {
   const uint32_t chunk_tokens = prefixes_.blocks_per_chunk() * block_tokens_;
   if (chunk_tokens == 0) return 0;
@@ -34,13 +34,13 @@ Memory::Need Memory::need_to_start(uint32_t tokens, const Chunks& chunks) const 
       need.loads += prefixes_.blocks_per_chunk();
     else if (first->users > 0)
       need.slots -= prefixes_.blocks_per_chunk();
-    // A chunk without users counts as available, and is taken from that.
+    // A chunk without users counts as available, and is deducted from it.
   }
   return need;
 }
 
-// The blocks of a chunk come and go together; nobody else uses those behind the chunks, and they
-// leave in their order.
+// The blocks of a chunk come and go together. The blocks after the chunks belong to one request,
+// and leave in their order.
 Memory::Need Memory::need_to_resume(Sequence& sequence, uint32_t tokens) const {
   Need need{blocks_of(tokens), 0, 0};
   const uint32_t shared = chunk_blocks(sequence);
@@ -69,7 +69,7 @@ bool Memory::start(Sequence& sequence, uint32_t tokens, const Chunks& chunks,
                    uint32_t& cached_tokens, Blocks& loads) {
   const uint32_t matching = matching_chunks(tokens, chunks);
   const uint32_t per_chunk = prefixes_.blocks_per_chunk();
-  // In use first: what is used does not leave while room is made for the rest.
+  // Mark them in use first: a chunk in use does not leave while room is made for the rest.
   for (uint32_t index = 0; index < matching; ++index) prefixes_.begin_use(chunks[index]);
   uint32_t wanted = blocks_of(tokens) - matching * per_chunk;
   for (uint32_t index = 0; index < matching; ++index)
@@ -162,7 +162,7 @@ void Memory::computed(Sequence& sequence, uint32_t tokens, uint32_t prompt_token
   const uint32_t full = std::min(tokens, prompt_tokens) / (per_chunk * block_tokens_);
   while (sequence.shared_chunks < std::min<size_t>(full, chunks.size())) {
     const auto first = sequence.blocks.begin() + chunk_blocks(sequence);
-    // Where another request was first, this one keeps its own blocks from here on.
+    // If another request was first, this one keeps its own blocks from here on.
     if (!prefixes_.insert(chunks[sequence.shared_chunks], {first, first + per_chunk})) return;
     ++sequence.shared_chunks;
   }
@@ -177,8 +177,8 @@ bool Memory::begin_save(kv::BlockId id, Blocks& saves) {
   return true;
 }
 
-// Full blocks are saved in the order of their tokens, and stay saved. Only among chunks a later one
-// may be saved before an earlier one, which was forgotten and came again.
+// Full blocks are saved in the order of their tokens, and stay saved. Only chunks are an exception:
+// a later one may be saved before an earlier one, which was forgotten and came again.
 uint32_t Memory::unsaved_blocks(Sequence& sequence, uint32_t tokens) const {
   const auto is_unsaved = [&](uint32_t index) {
     const BlockState state = table_.find(sequence.blocks[index])->state;

@@ -1,6 +1,6 @@
-// The KV caches of one GPU's requests: which blocks each has, and what has to be copied so that it
-// may run or pause. The blocks themselves are kv::BlockTable's, as in the rotation engine; who
-// calls this copies, in virtual time.
+// The KV caches of one GPU's requests: the blocks of each, and the copies that it needs before it
+// may run or pause. The blocks are those of kv::BlockTable, as in the rotation engine. The caller
+// makes the copies, in virtual time.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ namespace braid::serving {
 struct Sequence {
   std::vector<kv::BlockId> blocks;
   uint32_t sealed = 0;  ///< full blocks, from the front
-  uint32_t saved = 0;   ///< of them, those at the front known to be on the host or on their way
-  uint32_t left = 0;    ///< paused: so many from the front, behind the chunks, have left
+  uint32_t saved = 0;   ///< leading sealed blocks that are on the host or on their way
+  uint32_t left = 0;    ///< paused: blocks that have left, from the first one after the chunks
   uint32_t shared_chunks = 0;  ///< chunks of the prefix cache, from the front
   bool in_use = false;
 };
@@ -31,14 +31,14 @@ class Memory {
 
   kv::BlockTable& table() { return table_; }
   const kv::BlockTable& table() const { return table_; }
-  /// What can be taken: free, of chunks that nobody uses, and on its way out.
+  /// Blocks that can be taken: free ones, those of unused chunks, and those on their way out.
   uint32_t available_blocks() const {
     return table_.gpu().free_count() + table_.gpu().fenced_count() + prefixes_.evictable_blocks() +
            leaving_;
   }
 
   void begin_step() { table_.begin_step(); }
-  /// Nothing of the step runs any more.
+  /// No work of the step runs any more.
   void end_step() { pass({.step = table_.step()}); }
 
   struct Need {
@@ -46,40 +46,39 @@ class Memory {
     uint32_t loads = 0;  ///< blocks that have to come from the host
     uint32_t cached_tokens = 0;
   };
-  /// What running so many tokens takes: of a request that has no blocks, and of one that paused.
+  /// The blocks that a request needs to run with `tokens` tokens: a new one, and a paused one.
   Need need_to_start(uint32_t tokens, const Chunks& chunks) const;
   Need need_to_resume(Sequence& sequence, uint32_t tokens) const;
 
-  /// Takes what is needed. Nothing is taken where false is the answer: there are no slots, or a
-  /// copy is under way that has to end first. `loads` are to be copied; then call `landed`.
+  /// Takes what the request needs. Takes nothing and returns false if slots are missing, or a copy
+  /// under way has to end first. The caller copies `loads`, then calls `landed`.
   bool start(Sequence& sequence, uint32_t tokens, const Chunks& chunks, uint32_t& cached_tokens,
              Blocks& loads);
   bool resume(Sequence& sequence, uint32_t tokens, const Chunks& chunks, Blocks& loads);
-  /// All loads have ended: it runs from now on.
+  /// All loads have ended: the request runs from now on.
   void landed(Sequence& sequence, const Blocks& loads);
-  /// Room for so many tokens. False: there are no slots.
+  /// Makes room for `tokens` tokens. False: too few slots.
   bool grow(Sequence& sequence, uint32_t tokens);
-  /// So many tokens are computed now; those of the prompt may be shared.
+  /// `tokens` tokens are computed now; those of the prompt may be shared.
   void computed(Sequence& sequence, uint32_t tokens, uint32_t prompt_tokens, const Chunks& chunks);
-  /// It stops running, `tokens` of it are computed. `saves` are to be copied. False: the host is
-  /// full, and nothing has happened.
+  /// The request stops running with `tokens` computed tokens. The caller copies `saves`. False: the
+  /// host is full, and nothing has changed.
   bool pause(Sequence& sequence, uint32_t tokens, const Chunks& chunks, Blocks& saves);
-  /// It ends, or its tokens are to be computed again.
+  /// The request ends, or its tokens are to be computed again.
   void drop(Sequence& sequence, const Chunks& chunks);
 
-  /// It is paused, and nothing of it is on the GPU or on its way.
+  /// True if it is paused, with no block on the GPU or on its way.
   bool is_away(const Sequence& sequence) const;
 
-  /// Full blocks that the host has no copy of, at most `most`.
+  /// Full blocks without a copy on the host, at most `most`.
   void eager_saves(uint32_t most, Blocks& saves);
-  /// What was to be saved since the last call is one batch; batches end in the order of their
-  /// marks.
+  /// Ends a batch: all saves since the last call. Batches end in the order of their marks.
   kv::Mark end_batch() { return saves_++; }
   void saved(const Blocks& saves, kv::Mark mark);
 
   struct Shares {
-    uint32_t freed = 0;    ///< what pausing gives back
-    uint32_t unsaved = 0;  ///< what pausing has to copy
+    uint32_t freed = 0;    ///< blocks that pausing frees
+    uint32_t unsaved = 0;  ///< blocks that pausing has to copy
   };
   Shares shares(Sequence& sequence, uint32_t tokens, const Chunks& chunks) const;
 
@@ -98,7 +97,7 @@ class Memory {
   kv::BlockTable table_;
   PrefixCache prefixes_;
   uint32_t block_tokens_;
-  uint32_t leaving_ = 0;  // blocks that leave when their copy has landed
+  uint32_t leaving_ = 0;  // blocks that leave once their copy has landed
   kv::Mark saves_ = 1;    // of the batch that is being put together
   kv::Mark loads_ = 0;
 };

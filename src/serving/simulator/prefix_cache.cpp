@@ -49,7 +49,7 @@ bool PrefixCache::evict_one() {
     else if (!is_needed)
       release(number);
     else
-      continue;  // a paused request needs what nobody has saved yet
+      continue;  // a paused request needs blocks that are not saved yet
     idle_.erase(at);
     return true;
   }

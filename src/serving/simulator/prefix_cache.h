@@ -1,6 +1,6 @@
-// Chunks of prompts that several requests begin with. The cache has a reference of its own to each
-// block of a chunk. A chunk that no running request uses may leave the GPU, the one used longest
-// ago first: to the host if the host has a copy, else for ever.
+// Chunks that are the common beginnings of several prompts. The cache has a reference of its own to
+// each block of a chunk. A chunk that no running request uses may leave the GPU, least recently
+// used first: to the host if the host has a copy, otherwise for good.
 #pragma once
 
 #include <cstdint>
@@ -20,22 +20,22 @@ class PrefixCache {
 
   uint32_t blocks_per_chunk() const { return blocks_per_chunk_; }
 
-  /// The blocks of a chunk; null: it is not there. Until the next operation.
+  /// The blocks of a chunk; null if the cache does not have it. Valid until the next operation.
   const std::vector<kv::BlockId>* find(uint32_t chunk) const;
-  /// These blocks, sealed, hold this chunk, and a running request uses it.
-  /// False: the cache has such a chunk already.
+  /// Adds a chunk with these sealed blocks; a running request uses it. False: the cache has it
+  /// already.
   bool insert(uint32_t chunk, std::vector<kv::BlockId> blocks);
   void begin_use(uint32_t chunk);
   void end_use(uint32_t chunk);
   bool is_used_by_one(uint32_t chunk) const;
 
-  /// Blocks on the GPU of chunks that nobody uses.
+  /// Blocks on the GPU of chunks without users.
   uint32_t evictable_blocks() const {
     return static_cast<uint32_t>(idle_.size()) * blocks_per_chunk_;
   }
-  /// One chunk less on the GPU. False: there is none that could leave.
+  /// Removes one chunk from the GPU. False: none can leave.
   bool evict_one();
-  /// One chunk less on the host alone. False: there is none.
+  /// Forgets one chunk that is on the host alone. False: there is none.
   bool forget_one();
 
  private:
@@ -54,7 +54,7 @@ class PrefixCache {
   uint64_t uses_ = 0;
   std::unordered_map<uint32_t, Chunk> chunks_;
   ByLastUse idle_;     // on the GPU, without users
-  ByLastUse on_host_;  // left for the host
+  ByLastUse on_host_;  // no longer on the GPU
 };
 
 }  // namespace braid::serving

@@ -13,7 +13,7 @@ namespace braid::serving {
 namespace {
 
 constexpr int64_t kDayUs = 86'400'000'000;
-constexpr int64_t kMostDays = 50;  // half of what picoseconds count to
+constexpr int64_t kMostDays = 50;  // half of the range of picoseconds
 
 std::string gigabytes(double bytes) {
   return std::to_string(static_cast<int64_t>(bytes / 1e9)) + " GB";

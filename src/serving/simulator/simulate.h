@@ -12,8 +12,8 @@
 
 namespace braid::serving {
 
-/// One GPU for each workload, all on one host. Fails for a request that can never fit on a GPU, and
-/// for a policy that makes no progress.
+/// Simulates one GPU for each workload, all on one host. Fails if a request can never fit on a GPU,
+/// or if the policy makes no progress.
 Result<std::vector<RunResult>> simulate(const EngineConfig& config, const Policy& policy,
                                         const std::vector<const Workload*>& workloads,
                                         const RunLimits& limits = {});

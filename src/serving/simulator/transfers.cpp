@@ -6,7 +6,7 @@
 namespace braid::serving {
 namespace {
 
-// Resources: loads, saves and both of the host's memory, and the same of each GPU's link.
+// Resources: load, save and combined rates of the host's memory, and the same of each GPU's link.
 constexpr int kPerPlace = 3;
 int load_of(int gpu) { return kPerPlace * (gpu + 1); }
 

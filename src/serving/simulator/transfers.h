@@ -1,5 +1,5 @@
-// Copies between the host and GPUs in virtual time: for each GPU and direction one after the other;
-// all that run at once share links and host memory max-min fairly.
+// Copies between the host and GPUs in virtual time. Copies of one GPU and direction run one after
+// the other. All that run at once share links and host memory max-min fairly.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ class Transfers {
  public:
   using Done = std::function<void()>;
 
-  /// What the simulation's flows are to be built with.
+  /// The capacities for the simulation's flows.
   static std::vector<double> capacities(const Link& link, const HostMemory& host, int gpus);
 
   Transfers(simulation::Simulation& simulation, const Link& link, int gpus);
@@ -27,7 +27,7 @@ class Transfers {
   /// `done` runs when the last byte has arrived. Copies of one GPU and direction end in the order
   /// in which they were submitted.
   void submit(int gpu, Direction direction, uint64_t size_bytes, Done done);
-  /// Submitted and not ended.
+  /// Bytes that were submitted and have not ended.
   uint64_t under_way_bytes(int gpu, Direction direction) const {
     return lane(gpu, direction).under_way_bytes;
   }

@@ -1,20 +1,13 @@
 #include "transfer/backends/memory.h"
 
-#include <cstring>
 namespace braid::transfer {
 
 void MemoryBackend::post(uint32_t, const Piece& piece) {
-  const bool is_write = piece.operation == Operation::kWrite;
+  const Rights right = piece.operation == Operation::kWrite ? kMayWrite : kMayRead;
   const Buffer* buffer = nullptr;
-  const Cause cause =
-      check(buffers_, piece.address, piece.local.size(), is_write ? kMayWrite : kMayRead, buffer);
-  if (cause == Cause::kNone) {
-    std::byte* far = buffer->memory.data() + (piece.address - buffer->address());
-    if (is_write)
-      std::memmove(far, piece.local.data(), piece.local.size());
-    else
-      std::memmove(piece.local.data(), far, piece.local.size());
-  }
+  const Cause cause = check(buffers_, piece.address, piece.local.size(), right, buffer);
+  if (cause == Cause::kNone)
+    copy(piece, buffer->memory.data() + (piece.address - buffer->address()));
   tell(piece.id, cause);
 }
 

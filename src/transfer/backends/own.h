@@ -1,7 +1,9 @@
-// What the backends of this process have in common: memory, files, GPU copies. No network breaks
+// What the backends of this process have in common: memory, what is mapped of others, files, GPU
+// copies. No network breaks
 // their ways, and a piece ends by itself, however late: it is not posted again elsewhere.
 #pragma once
 
+#include <cstring>
 #include <limits>
 #include <utility>
 #include <vector>
@@ -28,6 +30,13 @@ class OwnBackend : public Backend {
   bool arm() final { return events_.empty() && (fencing_.empty() || under_way_ > 0); }
 
  protected:
+  /// Between host memory of this process and what lies at `far`.
+  static void copy(const Piece& piece, std::byte* far) {
+    if (piece.operation == Operation::kWrite)
+      std::memmove(far, piece.local.data(), piece.local.size());
+    else
+      std::memmove(piece.local.data(), far, piece.local.size());
+  }
   /// `ended` follows.
   void begin() { ++under_way_; }
   void ended(uint64_t piece, Cause cause) {

@@ -42,19 +42,6 @@ Result<Addresses> look_up(const HostAndPort& at, bool is_passive) {
   return Addresses(list);
 }
 
-/// False: the time is over.
-bool wait_for(int socket, short what, uint64_t end_ns) {
-  for (;;) {
-    const uint64_t now = monotonic_ns();
-    if (now >= end_ns) return false;
-    pollfd awaited{socket, what, 0};
-    const uint64_t left_ms = (end_ns - now) / 1'000'000 + 1;
-    const int ready = poll(&awaited, 1, static_cast<int>(std::min<uint64_t>(left_ms, 60'000)));
-    if (ready > 0) return true;
-    if (ready < 0 && errno != EINTR) return false;
-  }
-}
-
 Status late(const std::string& what) { return Status::error(what + " within the time limit"); }
 
 Result<sockaddr_un> unix_address(const std::string& path) {
@@ -72,7 +59,7 @@ Status send_all(int socket, Bytes bytes, uint64_t end_ns) {
     if (sent > 0) bytes = bytes.subspan(static_cast<size_t>(sent));
     if (sent > 0 || errno == EINTR) continue;
     if (errno != EAGAIN) return system_error("the peer has closed the connection");
-    if (!wait_for(socket, POLLOUT, end_ns)) return late("the peer took no question");
+    if (!wait_for(socket, Awaited::kWriting, end_ns)) return late("the peer took no question");
   }
   return {};
 }
@@ -86,7 +73,7 @@ Status receive_all(int socket, MutableBytes bytes, uint64_t end_ns) {
     if (got > 0) bytes = bytes.subspan(static_cast<size_t>(got));
     if (got > 0 || errno == EINTR) continue;
     if (errno != EAGAIN) return system_error("the connection has broken");
-    if (!wait_for(socket, POLLIN, end_ns)) return late("the peer has not answered");
+    if (!wait_for(socket, Awaited::kReading, end_ns)) return late("the peer has not answered");
   }
   return {};
 }
@@ -149,7 +136,7 @@ Result<Descriptor> connect_to(const HostAndPort& at, uint64_t end_ns) {
       last = system_error(what);
       continue;
     }
-    if (!wait_for(socket.get(), POLLOUT, end_ns)) return late(what);
+    if (!wait_for(socket.get(), Awaited::kWriting, end_ns)) return late(what);
     socklen_t size_bytes = sizeof errno;
     getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &errno, &size_bytes);
     if (errno == 0) return socket;
@@ -169,6 +156,19 @@ Result<Descriptor> connect_to_path(const std::string& path, uint64_t end_ns) {
     usleep(kPauseUs);
   }
   return socket;
+}
+
+bool wait_for(int socket, Awaited what, uint64_t end_ns) {
+  const short events = what == Awaited::kReading ? POLLIN : POLLOUT;
+  for (;;) {
+    const uint64_t now = monotonic_ns();
+    if (now >= end_ns) return false;
+    pollfd awaited{socket, events, 0};
+    const uint64_t left_ms = (end_ns - now) / 1'000'000 + 1;
+    const int ready = poll(&awaited, 1, static_cast<int>(std::min<uint64_t>(left_ms, 60'000)));
+    if (ready > 0) return true;
+    if (ready < 0 && errno != EINTR) return false;
+  }
 }
 
 Result<std::vector<std::byte>> ask(const Descriptor& socket, Bytes question, size_t bytes_max,

@@ -46,6 +46,10 @@ Result<Descriptor> connect_to_path(const std::string& path, uint64_t end_ns);
 Result<std::vector<std::byte>> ask(const Descriptor& socket, Bytes question, size_t bytes_max,
                                    uint64_t end_ns);
 
+/// Until `end_ns` of CLOCK_MONOTONIC. False: the time is over, or the kernel refuses.
+enum class Awaited : uint8_t { kReading, kWriting };
+bool wait_for(int socket, Awaited what, uint64_t end_ns);
+
 /// A frame's length, in front of it: 4 bytes, little endian.
 inline constexpr size_t kLengthBytes = 4;
 uint32_t read_length(Bytes four);

@@ -133,15 +133,21 @@ braid_status braid_transfer_allocate_memory(braid_transfer* transfer, size_t siz
                                             void** memory, uint64_t* buffer) {
   return guarded(
       transfer,
-      [&](Service&) {
-        Result<Allocation> made = Allocation::make(size_bytes);
+      [&](Service& service) {
+        if (!are_rights(rights)) return report(BRAID_ERROR_ARGUMENT, kWrongRights);
+        const auto peers = static_cast<Rights>(rights);
+        Result<Allocation> made = allocate(
+            size_bytes, service.shares() && Sharing::can_share(peers), (peers & kMayWrite) != 0);
         if (!made.ok()) return report(made.status(), BRAID_ERROR_MEMORY);
-        *memory = made.value().memory();
-        const braid_status added =
-            braid_transfer_register_memory(transfer, *memory, size_bytes, rights, buffer);
+        Allocation& allocation = made.value();
+        *memory = allocation.pages.memory();
+        const braid_status added = hand_out(service.with([&](Engine& engine) {
+          return engine.add_buffer(allocation.pages.bytes(), peers, std::move(allocation.file));
+        }),
+                                            buffer);
         if (added != BRAID_OK) return added;
         const std::lock_guard lock(transfer->mutex);
-        transfer->allocations.emplace(*buffer, std::move(made).value());
+        transfer->allocations.emplace(*buffer, std::move(allocation.pages));
         return BRAID_OK;
       },
       memory, buffer);

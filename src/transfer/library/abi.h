@@ -23,7 +23,7 @@ int forks_so_far();
 }  // namespace braid::transfer::abi
 
 struct braid_transfer {
-  std::map<uint64_t, braid::transfer::Allocation> allocations;  // by buffer; after the service
+  std::map<uint64_t, braid::transfer::Pages> allocations;  // by buffer; after the service
   std::set<uint64_t> retired;  // buffers that peers had not let go when unregister returned
   std::mutex mutex;            // of both
   std::unique_ptr<braid::transfer::Service> service;

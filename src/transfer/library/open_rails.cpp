@@ -106,7 +106,10 @@ Result<OpenedRails> open_rails(const OpenOptions& options, RailHost& host) {
   if (options.providers.empty())
     BRAID_TRY(add_default_providers(options.has_gpu_memory, host, rails));
   for (const std::string& provider : options.providers)
-    BRAID_TRY(add_provider(provider, host, rails));
+    if (provider != kMapped) BRAID_TRY(add_provider(provider, host, rails));
+  if (rails.domains.empty())
+    return Status::error("the providers name no rail",
+                         "Name one beside '" + std::string(kMapped) + "'");
   return rails;
 }
 

@@ -14,7 +14,7 @@ struct OpenOptions {
   std::string nics = {};                    ///< fabric/library/rail_choice.h
   std::vector<std::string> providers =
       {};                        ///< libfabric's names, and those of transfer/providers.h;
-                                 ///< none: shm if it is here, and tcp
+                                 ///< none: mapped memory, shm if it is here, and tcp
   bool has_gpu_memory = false;   ///< without `providers`: also those that reach GPUs
   std::string secret_file = {};  ///< fabric/library/trust.h
   bool allows_unauthenticated = false;

@@ -53,6 +53,12 @@ const std::vector<Count>& counts() {
        "Notifications of peers.", [](const R& r) { return r.links.notifications_received; }},
       {"buffers", "braid_transfer_buffers", "gauge", "Buffers that are registered.",
        [](const R& r) { return r.buffers; }},
+      {"mappings", "braid_transfer_mappings", "gauge",
+       "Buffers of processes of this host that are mapped here.",
+       [](const R& r) { return r.mappings; }},
+      {"mappings_refused", "braid_transfer_mappings_refused_total", "counter",
+       "Buffers that processes of this host have handed out, and that were not mapped.",
+       [](const R& r) { return r.counts.mappings_refused; }},
   };
   return table;
 }
@@ -163,7 +169,11 @@ void write_prometheus(const TransferReport& report, TextWriter& out) {
 }  // namespace
 
 TransferReport report_of(const Engine& engine, const std::string& name) {
-  return {name, engine.statistics(), engine.fabric_statistics(), engine.buffers().size(),
+  return {name,
+          engine.statistics(),
+          engine.fabric_statistics(),
+          engine.buffers().size(),
+          engine.mapped_count(),
           engine.paths()};
 }
 

@@ -15,6 +15,7 @@ struct TransferReport {
   TransferStatistics counts;
   FabricStatistics links;
   uint64_t buffers = 0;
+  uint64_t mappings = 0;
   std::vector<PathStatistics> paths;
 };
 

@@ -23,8 +23,8 @@ namespace braid::transfer {
 namespace {
 
 constexpr uint64_t kSettleUs = 50'000;  // that the other ways have once the first one works
-/// A process of a busy host may not run for so long: what it has not done yet is not late.
-constexpr uint64_t kOverdueNs = 15'000'000;
+/// How long an owner has to hand out the memory that it shares. Rails carry the rest.
+constexpr uint64_t kMappingUs = 1'000'000;
 /// Between looks for questions, which each cost a system call.
 constexpr uint64_t kDirectoryNs = 200'000;
 constexpr size_t kNotificationsMax = 4096;
@@ -54,12 +54,15 @@ Result<std::unique_ptr<Service>> Service::open(const OpenOptions& options,
   const std::shared_ptr<fabric::Processes> processes = fabric::host_processes();
   wanted.origin = processes->self();
   wanted.processes = processes;
-  wanted.scheduler.retry.overdue_ns_min = kOverdueNs;
   auto owned = std::make_unique<Owned>();
   owned->jobs = open_file_jobs();
   const bool has_gpu_memory =
       options.has_gpu_memory ||
       std::any_of(options.providers.begin(), options.providers.end(), reaches_gpus);
+  const bool maps = options.providers.empty() ||
+                    std::find(options.providers.begin(), options.providers.end(), kMapped) !=
+                        options.providers.end();
+  if (maps) owned->sharing = Sharing::open();
   if (has_gpu_memory) owned->gpu = std::make_unique<GpuJobs>(std::make_shared<MultipathCopies>());
   std::vector<std::unique_ptr<Rail>> rails;
   for (size_t i = 0; i < opened.domains.size(); ++i) {
@@ -79,8 +82,15 @@ Result<std::unique_ptr<Service>> Service::open(const OpenOptions& options,
   Engine& described = *engine;
   BRAID_LET(directory, DirectoryServer::open(at, options.name, opened.secret,
                                              [&described] { return described.describe(); }));
-  std::unique_ptr<Service> service(
-      new Service(opened.secret, std::move(engine), std::move(directory)));  // owner: service
+  std::unique_ptr<SharingServer> sharing;
+  if (described.sharing() != nullptr) {
+    auto server = SharingServer::open(described.incarnation(), opened.secret, *described.sharing());
+    if (server.ok()) sharing = std::move(server).value();  // otherwise the rails carry all
+  }
+  std::unique_ptr<Service> service(new Service(opened.secret, std::move(engine),
+                                               std::move(directory),
+                                               std::move(sharing)));  // owner: service
+  service->origin_ = wanted.origin;
   const char* variable = std::getenv(kStoreVariable);
   service->store_ = options.store.empty() && variable != nullptr ? variable : options.store;
   if (!options.name.empty() && !service->store_.empty())
@@ -89,13 +99,15 @@ Result<std::unique_ptr<Service>> Service::open(const OpenOptions& options,
 }
 
 Service::Service(fabric::Secret secret, std::unique_ptr<Engine> engine,
-                 std::unique_ptr<DirectoryServer> directory)
+                 std::unique_ptr<DirectoryServer> directory, std::unique_ptr<SharingServer> sharing)
     : secret_(std::move(secret)),
       engine_(std::move(engine)),
       directory_(std::move(directory)),
+      sharing_(std::move(sharing)),
       descriptors_(engine_->wait_descriptors()),
       events_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   descriptors_.push_back(directory_->descriptor());
+  if (sharing_ != nullptr) descriptors_.push_back(sharing_->descriptor());
   thread_ = fabric::start_thread([this] { work(); });
 }
 
@@ -131,7 +143,12 @@ Result<uint64_t> Service::open_segment(const std::string& text, uint64_t limit_u
   };
   BRAID_LET(name, parse_name(text));
   BRAID_LET(owner, resolve(name, store_, secret_, end_ns));
-  BRAID_LET(segment, with([&](Engine& engine) { return engine.open_segment(owner); }));
+  MappedMemory mapped;
+  if (shares() && owner.incarnation != engine_->incarnation())
+    mapped =
+        map_memory_of(owner, origin_, secret_, std::min(end_ns, monotonic_after_ns(kMappingUs)));
+  BRAID_LET(segment,
+            with([&](Engine& engine) { return engine.open_segment(owner, std::move(mapped)); }));
   (void)wait(left_us(), [&](Engine& engine) { return engine.ways_up(segment).first > 0; });
   (void)wait(std::min(kSettleUs, left_us()), [&](Engine& engine) {
     const auto [up, all] = engine.ways_up(segment);
@@ -231,9 +248,9 @@ void Service::rest(std::unique_lock<std::mutex>& lock) {
   constexpr uint64_t kQuietNs = std::chrono::nanoseconds(fabric::kQuiet).count();
   const uint64_t now_ns = monotonic_ns();
   // What has descriptors, as copies of GPUs, wakes it sooner.
-  const uint64_t until_ns = engine_->has_to_be_asked() ? now_ns + kQuietNs
-                                                       : std::min(engine_->next_deadline_ns(),
-                                                                  directory_->next_deadline_ns());
+  const uint64_t until_ns = engine_->has_to_be_asked()
+                                ? now_ns + kQuietNs
+                                : std::min(engine_->next_deadline_ns(), next_question_ns());
   if (engine_->arm()) sleep_.until(until_ns, now_ns, descriptors_, lock);
 }
 
@@ -247,10 +264,21 @@ void Service::follow_up() {
   sleep_.wake_before(engine_->next_deadline_ns());
 }
 
+uint64_t Service::next_question_ns() const {
+  const uint64_t next_ns = directory_->next_deadline_ns();
+  return sharing_ == nullptr ? next_ns : std::min(next_ns, sharing_->next_deadline_ns());
+}
+
+bool Service::look_for_questions(uint64_t now_ns) {
+  if (now_ns < look_at_directory_ns_) return false;
+  look_at_directory_ns_ = now_ns + kDirectoryNs;
+  const bool is_asked = directory_->step(now_ns);
+  return (sharing_ != nullptr && sharing_->step(now_ns)) || is_asked;
+}
+
 bool Service::step() {
   const uint64_t now_ns = monotonic_ns();
-  const bool is_asked = now_ns >= look_at_directory_ns_ && directory_->step(now_ns);
-  if (now_ns >= look_at_directory_ns_) look_at_directory_ns_ = now_ns + kDirectoryNs;
+  const bool is_asked = look_for_questions(now_ns);
   const bool is_busy = engine_->step(now_ns);
   deliver();
   return is_busy || is_asked;

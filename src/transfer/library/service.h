@@ -25,6 +25,7 @@
 #include "transfer/engine.h"
 #include "transfer/library/open_rails.h"
 #include "transfer/library/options.h"
+#include "transfer/sharing/server.h"
 
 namespace braid::transfer {
 
@@ -40,6 +41,8 @@ class Service {
   std::string name() const;
   const HostAndPort& listens_at() const { return directory_->at(); }
   const fabric::Secret& secret() const { return secret_; }
+  /// Processes of this host map memory that was allocated here, and it maps theirs.
+  bool shares() const { return sharing_ != nullptr; }
 
   /// Blocks until a way to the peer works, or the limit.
   Result<uint64_t> open_segment(const std::string& name, uint64_t limit_us);
@@ -79,9 +82,11 @@ class Service {
 
  private:
   Service(fabric::Secret secret, std::unique_ptr<Engine> engine,
-          std::unique_ptr<DirectoryServer> directory);
+          std::unique_ptr<DirectoryServer> directory, std::unique_ptr<SharingServer> sharing);
   void work();
   void rest(std::unique_lock<std::mutex>& lock);
+  uint64_t next_question_ns() const;
+  bool look_for_questions(uint64_t now_ns);
   bool step();
   void follow_up();
   void deliver();
@@ -94,6 +99,8 @@ class Service {
   std::mutex mutex_;
   std::unique_ptr<Engine> engine_;              // under the mutex
   std::unique_ptr<DirectoryServer> directory_;  // under the mutex
+  std::unique_ptr<SharingServer> sharing_;      // under the mutex; null: it shares nothing
+  fabric::Origin origin_;
   uint64_t look_at_directory_ns_ = 0;
   std::vector<int> descriptors_;
   fabric::Sleep sleep_;

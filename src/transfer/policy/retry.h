@@ -13,7 +13,8 @@ struct RetryRules {
   uint64_t overdue_max_ns = 10'000'000'000;
   /// A request that has no usable way for so long fails.
   uint64_t unreachable_ns = 5'000'000'000;
-  uint64_t overdue_ns_min = 5'000'000;
+  /// A process of a busy host may not run for so long: what it has not done yet is not late.
+  uint64_t overdue_ns_min = 15'000'000;
   double overdue_etas = 4;
   /// Without any progress, of a path that is the last one of its transport.
   uint64_t standby_overdue_ns = 50'000'000;

@@ -16,7 +16,8 @@ uint64_t round_up(uint64_t size_bytes, uint64_t unit) {
 uint64_t slice_bytes(uint64_t size_bytes, uint64_t alignment_bytes, const SliceRules& rules) {
   const uint64_t even =
       size_bytes / rules.slices_max + (size_bytes % rules.slices_max == 0 ? 0 : 1);
-  return round_up(std::max(even, rules.slice_bytes_min), std::max<uint64_t>(1, alignment_bytes));
+  const uint64_t wanted = std::max(std::min(even, rules.slice_bytes_max), rules.slice_bytes_min);
+  return round_up(wanted, std::max<uint64_t>(1, alignment_bytes));
 }
 
 Slicer::Slicer(uint64_t size_bytes, Borders borders, const SliceRules& rules)

@@ -11,7 +11,10 @@ namespace braid::transfer {
 
 struct SliceRules {
   uint64_t slice_bytes_min = 64 << 10;  ///< at least 1
-  uint64_t slices_max = 64;             ///< of a request without borders; at least 1
+  /// Of a request without borders, unless slice_bytes_max asks for more; at least 1.
+  uint64_t slices_max = 64;
+  /// A slice that is lost costs no more than that, and an urgent one waits for no more.
+  uint64_t slice_bytes_max = 16 << 20;
   /// Of a request that has one way: there is nothing to spread, and each slice costs.
   uint64_t lone_slice_bytes = 1 << 20;
 };

@@ -145,7 +145,7 @@ class Turns {
 class UrgencyShare {
  public:
   static constexpr uint64_t kUrgentForBulk = 19;  ///< bytes: bulk keeps 1 of 20
-  /// So long after an urgent slice, bulk keeps out of the way of the next.
+  /// Bulk keeps out of the way of urgent requests, and of others for so long after each began.
   static constexpr uint64_t kMemoryNs = 100'000'000;
 
   Urgency first(bool has_urgent, bool has_bulk) const {
@@ -160,18 +160,17 @@ class UrgencyShare {
       urgent_bytes_ -= std::min(urgent_bytes_, kUrgentForBulk * size_bytes);
   }
   void urgent_added(uint64_t now_ns) {
-    has_been_urgent_ = true;
-    urgent_ns_ = now_ns;
+    ++urgent_requests_;
+    until_ns_ = now_ns + kMemoryNs;
   }
-  bool is_urgent_about(uint64_t now_ns) const {
-    return has_been_urgent_ && now_ns - urgent_ns_ < kMemoryNs;
-  }
+  void urgent_ended() { --urgent_requests_; }
+  bool is_urgent_about(uint64_t now_ns) const { return urgent_requests_ > 0 || now_ns < until_ns_; }
 
  private:
   static constexpr uint64_t kOwedBytes = 64 << 10;
-  uint64_t urgent_bytes_ = 0;  // that bulk has let pass and has not been paid for
-  uint64_t urgent_ns_ = 0;
-  bool has_been_urgent_ = false;
+  uint64_t urgent_bytes_ = 0;     // that bulk has let pass and has not been paid for
+  uint64_t urgent_requests_ = 0;  // that have not ended
+  uint64_t until_ns_ = 0;
 };
 
 }  // namespace braid::transfer

@@ -23,7 +23,7 @@
 namespace braid::fabric::test {
 
 inline bool eventually(const std::function<bool()>& is_so) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (!is_so())
     if (std::chrono::steady_clock::now() > end) return false;
   return true;

@@ -32,23 +32,32 @@ TEST_P(ProviderTest, PiecesLandInAnyOrder) {
   std::vector<std::byte> memory(source.size());
   const fid_mr* from = add(*writer_, source, FI_WRITE);
   const fid_mr* into = add(*target_, memory, FI_REMOTE_WRITE);
-  ASSERT_EQ(write(source, from->mem_desc, memory, into->key, 1), 0);
   const auto is_there = [&](size_t at) {
     return *const_cast<volatile std::byte*>(&memory[at]) != std::byte{0};
   };
-  // A later place has its bytes while an earlier one has not.
-  EXPECT_TRUE(eventually([&] {
-    poll();
+  // A later place has its bytes while an earlier one has not. On a busy machine all of a write may
+  // land between two looks.
+  const auto has_gap = [&] {
     const size_t step = memory.size() / 64;
     size_t first_gap = 0;
     while (first_gap < memory.size() && is_there(first_gap)) first_gap += step;
     for (size_t at = first_gap; at < memory.size(); at += step)
       if (is_there(at)) return true;
     return false;
-  }));
-  ASSERT_TRUE(has_ended(1));
-  EXPECT_EQ(writer_->ended[0].error, 0);
-  EXPECT_EQ(memory, source);
+  };
+  bool had_gap = false;
+  for (size_t number = 1; number <= 20 && !had_gap; ++number) {
+    std::fill(memory.begin(), memory.end(), std::byte{0});
+    ASSERT_EQ(write(source, from->mem_desc, memory, into->key, number), 0);
+    ASSERT_TRUE(eventually([&] {
+      poll();
+      had_gap = had_gap || has_gap();
+      return writer_->ended.size() == number;
+    }));
+    EXPECT_EQ(writer_->ended.back().error, 0);
+    EXPECT_EQ(memory, source);
+  }
+  EXPECT_TRUE(had_gap);
 }
 
 TEST_P(ProviderTest, CompletionsComeInAnyOrderAndAFullQueueSaysSo) {
@@ -120,17 +129,21 @@ TEST_P(ProviderTest, NothingLandsInARegionThatWasClosedInTheMiddle) {
   std::vector<std::byte> memory(source.size());
   const std::vector<std::byte> untouched(source.size());
   const fid_mr* from = add(*writer_, source, FI_WRITE);
-  fid_mr* into = add(*target_, memory, FI_REMOTE_WRITE);
-  ASSERT_EQ(write(source, from->mem_desc, memory, into->key, 1), 0);
-  ASSERT_TRUE(eventually([&] {
-    poll();
-    return memory != untouched;
-  }));
-  close(into);
-  std::fill(memory.begin(), memory.end(), std::byte{0});
-  ASSERT_TRUE(has_ended(1));
-  EXPECT_EQ(writer_->ended[0].error, kRemoteAccess);
-  EXPECT_EQ(memory, untouched);
+  int error = 0;
+  for (size_t number = 1; number <= 20 && error == 0; ++number) {  // 0: all had landed before
+    fid_mr* into = add(*target_, memory, FI_REMOTE_WRITE);
+    ASSERT_EQ(write(source, from->mem_desc, memory, into->key, number), 0);
+    ASSERT_TRUE(eventually([&] {
+      poll();
+      return memory != untouched;
+    }));
+    close(into);
+    std::fill(memory.begin(), memory.end(), std::byte{0});
+    ASSERT_TRUE(has_ended(number));
+    error = writer_->ended.back().error;
+    EXPECT_EQ(memory, untouched);
+  }
+  EXPECT_EQ(error, kRemoteAccess);
 }
 
 TEST_P(ProviderTest, TheRegistrationCacheOfVerbsKeepsMemoryOpen) {
@@ -157,11 +170,16 @@ TEST_P(ProviderTest, OnlyVerbsLandsWithoutTheTargetsCpu) {
   const fid_mr* from = add(*writer_, source, FI_WRITE);
   const fid_mr* into = add(*target_, memory, FI_REMOTE_WRITE);
   ASSERT_EQ(write(source, from->mem_desc, memory, into->key, 1), 0);
-  for (int look = 0; look < 200 && writer_->ended.empty(); ++look) {
+  const auto has_landed = [&] {
     writer_->poll();
-    std::this_thread::sleep_for(std::chrono::milliseconds(is_verbs() ? 10 : 1));
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return !writer_->ended.empty();
+  };
+  if (is_verbs()) {
+    EXPECT_TRUE(eventually(has_landed));
+  } else {
+    for (int look = 0; look < 200; ++look) EXPECT_FALSE(has_landed());
   }
-  EXPECT_EQ(writer_->ended.size(), is_verbs() ? 1u : 0u);
   ASSERT_TRUE(has_ended(1));
   EXPECT_EQ(memory, source);
 }

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstring>
 #include <map>
+#include <mutex>
 #include <string>
 #include <thread>
 
@@ -72,39 +74,125 @@ int a_thread() {
   return 0;
 }
 
-// The context of GPU 0 ends in another thread, while a copy there is held by this one. What this
-// thread does with GPU 1 must not wait for that.
-int a_context() {
+// Ends the program, and says why, unless it is gone in time.
+class Watchdog {
+ public:
+  explicit Watchdog(const char* what)
+      : thread_([this, what] {
+          std::unique_lock lock(mutex_);
+          require(ended_.wait_for(lock, std::chrono::seconds(60), [this] { return has_ended_; }),
+                  what);
+        }) {}
+  ~Watchdog() {
+    {
+      const std::lock_guard lock(mutex_);
+      has_ended_ = true;
+    }
+    ended_.notify_one();
+    thread_.join();
+  }
+  Watchdog(const Watchdog&) = delete;
+  Watchdog& operator=(const Watchdog&) = delete;
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  bool has_ended_ = false;
+  std::thread thread_;
+};
+
+// A word of GPU 1's host memory that streams of GPU 0 wait for.
+uint32_t* new_word() {
   use_gpu(1);
   auto* word = reinterpret_cast<uint32_t*>(pin(sizeof(uint32_t)));
   *word = 0;
   use_gpu(0);
-  copy_batch_and_look(3);
+  return word;
+}
+
+CUstream new_stream_behind(const uint32_t* word) {
   CUstream held = nullptr;
   call("cuStreamCreate", &held, static_cast<unsigned>(CU_STREAM_NON_BLOCKING));
   call("cuStreamWaitValue32_v2", held, reinterpret_cast<CUdeviceptr>(word), 1u,
        static_cast<unsigned>(CU_STREAM_WAIT_VALUE_GEQ));
+  return held;
+}
+
+// The body in a thread that uses GPU 0, once it has come to where it waits.
+template <typename Body>
+std::thread waiting_thread(const Body& body) {
+  CUcontext context = nullptr;
+  call("cuCtxGetCurrent", &context);
+  std::thread thread([context, body] {
+    call("cuCtxSetCurrent", context);
+    body();
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  return thread;
+}
+
+// The context of GPU 0 ends in another thread, while a copy there is held, and a thread that waits
+// for the context's lock is about to make another. What this thread does with GPU 1 must not wait
+// for any of them.
+int a_context() {
+  uint32_t* word = new_word();
+  copy_batch_and_look(3);
+  const CUstream held = new_stream_behind(word);
+  CUstream other = nullptr;
+  call("cuStreamCreate", &other, static_cast<unsigned>(CU_STREAM_NON_BLOCKING));
   use_gpu(1);
   const uint8_t* host = pin(kSizeBytes);
   use_gpu(0);
-  call("cuMemcpyHtoDAsync_v2", allocate(kSizeBytes), static_cast<const void*>(host), kSizeBytes,
-       held);
-  std::thread ending([] { call("cuDevicePrimaryCtxReset_v2", 0); });
-  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // until it waits
-  const auto before = std::chrono::steady_clock::now();
-  use_gpu(1);
-  unsigned flags = 0;
-  int is_active = 0;
-  call("cuDevicePrimaryCtxGetState", 1, &flags, &is_active);
-  copy_batch_and_look(4);
-  use_gpu(1);
-  call("cuDevicePrimaryCtxRelease_v2", 1);
-  require(std::chrono::steady_clock::now() - before < std::chrono::seconds(4),
-          "it waits for a context of GPU 0");
+  const CUdeviceptr device = allocate(kSizeBytes), unused = allocate(kSizeBytes);
+  const auto copy = [=](CUstream stream) {
+    return get<CUresult(CUdeviceptr, const void*, size_t, CUstream)>("cuMemcpyHtoDAsync_v2")(
+        device, host, kSizeBytes, stream);
+  };
+  check(copy(held), "a copy that is held");
+  // What these are told depends on who comes first: the context ends.
+  std::thread freeing = waiting_thread([=] { get<CUresult(CUdeviceptr)>("cuMemFree_v2")(unused); });
+  std::thread copying = waiting_thread([=] { copy(other); });
+  std::thread ending = waiting_thread([] { call("cuDevicePrimaryCtxReset_v2", 0); });
+  {
+    const Watchdog watchdog("it waits for a context of GPU 0");
+    use_gpu(1);
+    unsigned flags = 0;
+    int is_active = 0;
+    call("cuDevicePrimaryCtxGetState", 1, &flags, &is_active);
+    copy_batch_and_look(4);
+    use_gpu(1);
+    call("cuDevicePrimaryCtxRelease_v2", 1);
+  }
   std::atomic_ref(*word).store(1);
-  ending.join();
+  for (std::thread* thread : {&freeing, &copying, &ending}) thread->join();
   use_gpu(0);
   copy_batch_and_look(5);
+  return 0;
+}
+
+// Another thread gives up the last hold on GPU 0's context, and waits for a copy there. This one
+// retains the context meanwhile, so that it lives on, and holds a stream there: the other one must
+// not wait for that.
+int a_hold() {
+  uint32_t *first = new_word(), *second = new_word();
+  copy_batch_and_look(6);
+  use_gpu(1);
+  const uint8_t* host = pin(kSizeBytes);
+  use_gpu(0);
+  for (int hold = 0; hold < 2; ++hold) call("cuDevicePrimaryCtxRelease_v2", 0);  // of three
+  call("cuMemcpyHtoDAsync_v2", allocate(kSizeBytes), static_cast<const void*>(host), kSizeBytes,
+       new_stream_behind(first));
+  std::thread releasing = waiting_thread([] { call("cuDevicePrimaryCtxRelease_v2", 0); });
+  use_gpu(0);
+  new_stream_behind(second);
+  {
+    const Watchdog watchdog("it waits for a stream of who retains the context");
+    std::atomic_ref(*first).store(1);
+    releasing.join();
+  }
+  std::atomic_ref(*second).store(1);
+  use_gpu(0);
+  copy_batch_and_look(7);
   return 0;
 }
 
@@ -114,6 +202,7 @@ int main(int argc, char** argv) {
   const std::map<std::string, int (*)()> scenarios = {
       {"a_thread", a_thread},
       {"a_context", a_context},
+      {"a_hold", a_hold},
   };
   require(use_lookup("dlsym"), "no driver");
   const auto scenario = scenarios.find(argc > 1 ? argv[1] : "");

@@ -10,11 +10,14 @@
 #include <atomic>
 #include <cstring>
 #include <ctime>
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <string>
 #include <thread>
 
 #include "client.h"
+#include "support/eventually.h"
 #include "support/test_kernels.h"
 
 namespace {
@@ -465,13 +468,22 @@ int terminated_with_handler() {
   return 0;
 }
 
-// Ended without a chance to say anything.
-int killed_later() {
+void wait_until_a_file_says(const char* path, const std::string& what) {
+  const auto says_so = [&] {
+    std::ifstream file(path);
+    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    return text.find(what) != std::string::npos;
+  };
+  require(braid::test::eventually(says_so), what.c_str());
+}
+
+// Ended without a chance to say anything, once a file says what it has done, both times.
+int killed_later(const char* path) {
   use_gpu(0);
   copy_and_look(19);
-  sleep(2);
+  wait_until_a_file_says(path, R"("accelerated":{"calls":1)");
   copy_and_look(20);
-  sleep(3);
+  wait_until_a_file_says(path, R"("accelerated":{"calls":2)");
   raise(SIGKILL);
   return 0;
 }
@@ -564,7 +576,6 @@ int main(int argc, char** argv) {
       {"copies_beside_a_recording", copies_beside_a_recording},
       {"interrupted", interrupted},
       {"terminated_with_handler", terminated_with_handler},
-      {"killed_later", killed_later},
       {"signalled", signalled},
       {"signalled_with_handler_before", signalled},
       {"signalled_with_handler_after", signalled_with_handler_after},
@@ -578,6 +589,7 @@ int main(int argc, char** argv) {
   const bool has_driver = use_lookup("dlsym");
   if (name == "namesake") return namesake(argv[2]);
   require(has_driver, "no driver");
+  if (name == "killed_later") return killed_later(argv[2]);
   const auto scenario = scenarios.find(name);
   require(scenario != scenarios.end(), "no such scenario");
   return scenario->second();

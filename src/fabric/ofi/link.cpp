@@ -1,0 +1,69 @@
+#include "fabric/ofi/link.h"
+
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "fabric/ofi/connections.h"
+
+namespace braid::fabric::ofi {
+namespace {
+
+struct Users {
+  size_t live = 0;
+  size_t given_up = 0;
+};
+
+/// Of all domains of this process. The mutex is held while connections are broken: who comes next
+/// then makes another one.
+struct Directory {
+  std::mutex mutex;
+  std::map<std::vector<std::byte>, Users> users;  // by address
+};
+
+/// Never destroyed: domains may end later than static objects.
+Directory& directory() {
+  static auto& directory = *new Directory;  // owner: the process
+  return directory;
+}
+
+void break_if_unused(const std::vector<std::byte>& name, const Users& users) {
+  if (users.live > 0 || users.given_up == 0) return;
+  for (const Connection& connection : outgoing_to(name)) shut_down(connection);
+}
+
+}  // namespace
+
+Link::Link(Bytes name) : name_(name.begin(), name.end()) {
+  const std::lock_guard lock(directory().mutex);
+  ++directory().users[name_].live;
+}
+
+Link& Link::operator=(Link&& other) noexcept {
+  if (this == &other) return *this;
+  leave();
+  name_ = std::exchange(other.name_, {});
+  is_given_up_ = other.is_given_up_;
+  return *this;
+}
+
+void Link::give_up() {
+  if (name_.empty()) return;
+  const std::lock_guard lock(directory().mutex);
+  Users& users = directory().users[name_];
+  if (!is_given_up_) --users.live, ++users.given_up;
+  is_given_up_ = true;
+  break_if_unused(name_, users);
+}
+
+void Link::leave() {
+  if (name_.empty()) return;
+  const std::lock_guard lock(directory().mutex);
+  Users& users = directory().users[name_];
+  --(is_given_up_ ? users.given_up : users.live);
+  if (!is_given_up_) break_if_unused(name_, users);
+  if (users.live + users.given_up == 0) directory().users.erase(name_);
+  name_.clear();
+}
+
+}  // namespace braid::fabric::ofi

@@ -1,0 +1,50 @@
+#include "fabric/ofi/peers.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace braid::fabric::ofi {
+
+uint32_t Peers::add(Peer peer) {
+  if (free_.empty()) {
+    peers_.push_back(std::move(peer));
+    return static_cast<uint32_t>(peers_.size() - 1);
+  }
+  const uint32_t number = free_.back();
+  free_.pop_back();
+  peers_[number] = std::move(peer);
+  return number;
+}
+
+/// What has not come back yet counts for its number still.
+void Peers::disconnect(uint32_t number) {
+  Peer& leaving = peers_.at(number);
+  leaving.endpoint = nullptr;
+  leaving.link = Link();
+  leaving.is_disconnected = true;
+  if (leaving.under_way == 0) free_.push_back(number);
+}
+
+void Peers::ended(uint32_t number) {
+  Peer& peer = peers_[number];
+  if (--peer.under_way == 0 && peer.is_disconnected) free_.push_back(number);
+}
+
+void Peers::clear() {
+  peers_.clear();
+  free_.clear();
+}
+
+bool Peers::is_answer_awaited() const {
+  return std::any_of(peers_.begin(), peers_.end(),
+                     [](const Peer& peer) { return peer.owes_answers(); });
+}
+
+void Peers::ring_again(uint64_t now_ns) {
+  if (now_ns < ring_again_ns_) return;
+  ring_again_ns_ = now_ns + PeerDoorbell::kPauseNs;
+  for (Peer& peer : peers_)
+    if (peer.owes_answers()) peer.doorbell.ring(now_ns);
+}
+
+}  // namespace braid::fabric::ofi

@@ -1,0 +1,82 @@
+// How a process gets what another one shares: over a socket of this host that no file names,
+// between processes of one user, a packet each (fabric/local/socket.h).
+//
+//   owner -> a challenge, 8 bytes that nobody can guess
+//   peer  -> MemoryQuestion, on and on
+//   owner -> MemoryAnswer, with the file of what it names
+//
+// Question and answer are sealed (sealed.h). Each repeats a number of the other side's, so that a
+// recorded one is of no use.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "transfer/description.h"
+#include "transfer/sealed.h"
+#include "transfer/sharing/sharing.h"
+
+namespace braid::transfer {
+
+inline constexpr size_t kChallengeBytes = 8;
+
+struct MemoryQuestion {
+  uint64_t challenge = 0;
+  uint64_t nonce = 0;
+  bool wants_board = false;
+  uint64_t after = 0;  ///< otherwise: of the memory, the first whose buffer is larger
+};
+struct MemoryAnswer {
+  uint64_t nonce = 0;
+  SharedMemory memory = {};  ///< nothing of it: the board, or there is no more
+};
+
+inline std::string sharing_socket(const Incarnation& owner) {
+  return "braid-transfer-memory-" + to_hex(owner);
+}
+
+template <typename Archive, typename Q>
+void question_fields(Archive& archive, Q& question) {
+  archive.number(question.challenge);
+  archive.number(question.nonce);
+  archive.number(question.wants_board);
+  archive.number(question.after);
+}
+
+template <typename Archive, typename A>
+void answer_fields(Archive& archive, A& answer) {
+  archive.number(answer.nonce);
+  archive.number(answer.memory.buffer);
+  archive.number(answer.memory.address);
+  archive.number(answer.memory.size_bytes);
+  archive.number(answer.memory.rights);
+  archive.number(answer.memory.slot);
+}
+
+inline std::vector<std::byte> encode(const MemoryQuestion& question, const fabric::Secret& secret) {
+  return seal(SealedKind::kMemoryQuestion, kVersion, secret,
+              [&](Writer& writer) { question_fields(writer, question); });
+}
+inline std::vector<std::byte> encode(const MemoryAnswer& answer, const fabric::Secret& secret) {
+  return seal(SealedKind::kMemoryAnswer, kVersion, secret,
+              [&](Writer& writer) { answer_fields(writer, answer); });
+}
+
+inline std::optional<MemoryQuestion> decode_memory_question(Bytes bytes,
+                                                            const fabric::Secret& secret) {
+  MemoryQuestion question;
+  const Status opened =
+      open_sealed(SealedKind::kMemoryQuestion, bytes, secret,
+                  [&](Reader& reader, uint16_t) { question_fields(reader, question); });
+  return opened.ok() ? std::optional(question) : std::nullopt;
+}
+inline std::optional<MemoryAnswer> decode_memory_answer(Bytes bytes, const fabric::Secret& secret) {
+  MemoryAnswer answer;
+  const Status opened =
+      open_sealed(SealedKind::kMemoryAnswer, bytes, secret,
+                  [&](Reader& reader, uint16_t) { answer_fields(reader, answer); });
+  return opened.ok() ? std::optional(answer) : std::nullopt;
+}
+
+}  // namespace braid::transfer

@@ -1,0 +1,103 @@
+#include "transfer/sharing/pages.h"
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+#include "base/try.h"
+
+// Of newer kernels than some headers.
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008U
+#endif
+#ifndef F_SEAL_FUTURE_WRITE
+#define F_SEAL_FUTURE_WRITE 0x0010
+#endif
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+namespace braid::transfer {
+namespace {
+
+Status system_error(const std::string& what) {
+  return Status::error(what + ": " + std::strerror(errno));
+}
+
+File new_file() {
+  constexpr const char* kShown = "braid-transfer";  // in /proc/PID/maps
+  constexpr unsigned kFlags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+  const int file = memfd_create(kShown, kFlags | MFD_NOEXEC_SEAL);
+  return File(file >= 0 || errno != EINVAL ? file : memfd_create(kShown, kFlags));
+}
+
+/// The kernel would end the process by SIGXFSZ.
+bool is_beyond_file_limit(size_t size_bytes) {
+  rlimit limit{};
+  return getrlimit(RLIMIT_FSIZE, &limit) == 0 && size_bytes > limit.rlim_cur;
+}
+
+}  // namespace
+
+Result<Pages> Pages::map(int file, size_t size_bytes, bool is_writable) {
+  const int protection = is_writable ? PROT_READ | PROT_WRITE : PROT_READ;
+  const int flags = file < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
+  void* memory =
+      size_bytes == 0 ? MAP_FAILED : mmap(nullptr, size_bytes, protection, flags, file, 0);
+  if (memory == MAP_FAILED)
+    return Status::error("there is no memory of " + std::to_string(size_bytes) + " bytes");
+  Pages pages(memory, size_bytes);
+  // A child that has shared pages would write into its parent's, and keep them when they are freed.
+  if (file >= 0 && madvise(memory, size_bytes, MADV_DONTFORK) != 0)
+    return system_error("cannot keep memory from child processes");
+  return pages;
+}
+
+Pages::~Pages() {
+  if (memory_ != nullptr) munmap(memory_, size_bytes_);
+}
+
+Result<SharedPages> make_shared_pages(size_t size_bytes, bool may_peers_write) {
+  if (is_beyond_file_limit(size_bytes))
+    return Status::error("files may not be as large (ulimit -f)");
+  SharedPages made;
+  made.file = new_file();
+  if (!made.file.is_open() || ftruncate(made.file.get(), static_cast<off_t>(size_bytes)) != 0)
+    return system_error("there is no file for memory");
+  BRAID_LET(pages, Pages::map(made.file.get(), size_bytes, true));
+  (void)madvise(pages.memory(), size_bytes, MADV_HUGEPAGE);
+  // Unlike a touch, it fails where there is no memory.
+  if (madvise(pages.memory(), size_bytes, MADV_POPULATE_WRITE) != 0)
+    return system_error("there is no memory to share");
+  const int seals =
+      F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL | (may_peers_write ? 0 : F_SEAL_FUTURE_WRITE);
+  if (fcntl(made.file.get(), F_ADD_SEALS, seals) != 0) return system_error("cannot seal memory");
+  made.pages = std::move(pages);
+  return made;
+}
+
+Result<Pages> map_shared_pages(const File& file, uint64_t size_bytes, bool is_writable) {
+  struct stat about {};
+  struct statfs system {};
+  const int seals = fcntl(file.get(), F_GET_SEALS);
+  if (seals < 0 || fstat(file.get(), &about) != 0 || fstatfs(file.get(), &system) != 0)
+    return Status::error("what came is no memory");
+  // Large pages of hugetlbfs may be missing although their file has the size.
+  if ((seals & F_SEAL_SHRINK) == 0 || system.f_type != TMPFS_MAGIC)
+    return Status::error("its owner could take the memory away");
+  if (size_bytes > static_cast<uint64_t>(about.st_size))
+    return Status::error("the memory is smaller than its owner says");
+  Result<Pages> pages = Pages::map(file.get(), size_bytes, is_writable);
+  if (pages.ok()) (void)madvise(pages.value().memory(), size_bytes, MADV_DONTDUMP);  // its owner's
+  return pages;
+}
+
+}  // namespace braid::transfer

@@ -1,0 +1,51 @@
+// Pages that processes of one host share, as files without a name (memfd_create). Their size is
+// sealed, so that whoever maps them never meets a page that is gone. Where peers may not write, the
+// kernel lets nobody but their owner map them writable, however the file is opened again.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "base/status.h"
+#include "fabric/local/socket.h"
+#include "transfer/codec.h"
+
+namespace braid::transfer {
+
+using fabric::local::File;
+
+/// Unmapped at the end. A child process does not have them.
+class Pages {
+ public:
+  Pages() = default;
+  /// `file` -1: of this process alone, zeros. Otherwise shared.
+  static Result<Pages> map(int file, size_t size_bytes, bool is_writable);
+  ~Pages();
+  Pages(Pages&& other) noexcept
+      : memory_(std::exchange(other.memory_, nullptr)), size_bytes_(other.size_bytes_) {}
+  Pages& operator=(Pages&& other) noexcept {
+    std::swap(memory_, other.memory_);
+    std::swap(size_bytes_, other.size_bytes_);
+    return *this;
+  }
+  void* memory() const { return memory_; }
+  MutableBytes bytes() const { return {static_cast<std::byte*>(memory_), size_bytes_}; }
+
+ private:
+  Pages(void* memory, size_t size_bytes) : memory_(memory), size_bytes_(size_bytes) {}
+
+  void* memory_ = nullptr;
+  size_t size_bytes_ = 0;
+};
+
+struct SharedPages {
+  Pages pages;  ///< writable, all there, on this thread's NUMA node
+  File file;    ///< for peers
+};
+/// The owner's side. An error where the kernel has no such files, or no memory.
+Result<SharedPages> make_shared_pages(size_t size_bytes, bool may_peers_write);
+/// A peer's side: maps what came, if it is such a file of at least that size.
+Result<Pages> map_shared_pages(const File& file, uint64_t size_bytes, bool is_writable);
+
+}  // namespace braid::transfer

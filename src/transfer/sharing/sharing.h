@@ -1,0 +1,73 @@
+// What an engine shares with processes of this host and user: memory that the library allocated,
+// where peers may at least read. (What is mapped writable can be read, too.)
+//
+// A board, one page that peers may read, has a word for each: the buffer's number while it is
+// registered. Peers look at the word before and after each copy. The word is cleared before the
+// memory goes. A peer that is late by then writes to pages that are nobody's any more, since each
+// allocation is a file of its own, and its owner has unmapped it. So nothing has to be waited for
+// or fenced.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+
+#include "transfer/sharing/pages.h"
+#include "transfer/types.h"
+
+namespace braid::transfer {
+
+inline constexpr size_t kSharedMax = 256;  // each is a file descriptor of the owner's
+
+/// In memory of the owner's. Numbers of buffers are never used twice.
+struct Board {
+  std::array<std::atomic<uint64_t>, kSharedMax> buffers;
+};
+static_assert(std::atomic<uint64_t>::is_always_lock_free);
+
+/// What peers are told of one.
+struct SharedMemory {
+  uint64_t buffer = 0;  ///< 0: none
+  uint64_t address = 0;
+  uint64_t size_bytes = 0;
+  Rights rights = kNoRights;
+  uint16_t slot = 0;  ///< of the board
+};
+
+/// The owner's side. Not synchronised.
+class Sharing {
+ public:
+  /// Null: the kernel has no such memory.
+  static std::unique_ptr<Sharing> open();
+  /// Closes all.
+  ~Sharing();
+
+  static bool can_share(Rights rights) { return (rights & kMayRead) != 0; }
+  /// One too many is left out.
+  void add(uint64_t buffer, MutableBytes memory, Rights rights, File file);
+  void remove(uint64_t buffer);
+
+  struct Shared {
+    SharedMemory memory;
+    int file = -1;  ///< stays this object's
+  };
+  /// The first whose number is larger; none: its number is 0.
+  Shared next(uint64_t after) const;
+  int board_file() const { return board_.file.get(); }
+
+ private:
+  struct Own {
+    SharedMemory memory;
+    File file;
+  };
+
+  explicit Sharing(SharedPages board) : board_(std::move(board)) {}
+  Board& board() const { return *static_cast<Board*>(board_.pages.memory()); }
+
+  SharedPages board_;
+  std::map<uint64_t, Own> shared_;  // by buffer
+};
+
+}  // namespace braid::transfer

@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+"""python/braid/transfer.py is the whole C interface: each function and constant, and what they do.
+
+  python_test.py SOURCE-FOLDER LIBRARY
+"""
+import ctypes
+import json
+import mmap
+import os
+import pathlib
+import random
+import re
+import select
+import sys
+import tempfile
+import unittest
+
+sys.dont_write_bytecode = True
+ROOT = pathlib.Path(sys.argv.pop(1))
+os.environ["BRAID_TRANSFER_LIBRARY"] = sys.argv.pop(1)
+sys.path.insert(0, str(ROOT / "python"))
+from braid import transfer  # noqa: E402
+
+SIZE, LIMIT_S = 1 << 20, 60
+EVERYTHING = transfer.MAY_READ | transfer.MAY_WRITE
+HEADER = (ROOT / "include/braid/transfer_abi.h").read_text()
+
+
+def opened(**options):
+    return transfer.Transfer(listen="127.0.0.1:0", addresses=("127.0.0.1",), **options)
+
+
+class Whole(unittest.TestCase):
+    def test_every_function(self):
+        functions = set(re.findall(r"BRAID_API[^;(]*\bbraid_transfer_(\w+)\(", HEADER))
+        self.assertIn("take_ended", functions)
+        of_the_module = {"open": transfer.Transfer, "last_error": transfer.Error, "cause_name": transfer.cause_name}
+        for name in functions - set(of_the_module):
+            self.assertTrue(callable(getattr(transfer.Transfer, name, None)), name)
+
+    def test_every_constant(self):
+        constants = re.findall(r"\bBRAID_TRANSFER_(\w+) = (\d+)", HEADER)
+        self.assertGreater(len(constants), 20)
+        for name, value in [*constants, *re.findall(r"#define BRAID_TRANSFER_(\w+) (\d+)", HEADER)]:
+            self.assertEqual(getattr(transfer, name), int(value), name)
+
+    def test_every_field(self):
+        for name, fields in re.findall(r"typedef struct braid_transfer_(\w+) \{(.*?)\}", HEADER, re.DOTALL):
+            declared = re.findall(r"(\w+);", re.sub(r"/\*.*?\*/", "", fields, flags=re.DOTALL))
+            structure = getattr(transfer, name.capitalize())
+            self.assertEqual([field for field, _ in structure._fields_], declared, name)
+
+
+class Moves(unittest.TestCase):
+    def setUp(self):
+        seed = random.randrange(1 << 30)
+        print("seed", seed)
+        self.random = random.Random(seed)
+        self.owners = [opened(), opened(nics=None, is_unpinned=True)]
+        self.theirs = [owner.allocate_memory(SIZE, EVERYTHING)[0] for owner in self.owners]
+        self.engine = opened()
+        self.here, self.buffer = self.engine.allocate_memory(2 * SIZE, 0)
+        self.segments = [self.engine.open_segment(owner.name(), LIMIT_S) for owner in self.owners]
+        for engine in (self.engine, *self.owners):
+            self.addCleanup(engine.close)
+
+    def end(self, batch):
+        self.assertTrue(self.engine.wait(batch, LIMIT_S))
+        return self.engine.outcomes(batch)
+
+    def test_a_batch_over_several_segments(self):
+        data = [self.random.randbytes(SIZE) for _ in self.owners]
+        requests = []
+        for i, (segment, there) in enumerate(zip(self.segments, self.theirs)):
+            ctypes.memmove(self.here + i * SIZE, data[i], SIZE)
+            requests.append(transfer.request(segment, transfer.WRITE, self.here + i * SIZE, there, SIZE,
+                                             urgency=transfer.URGENT, limit_s=LIMIT_S))
+        requests.append(transfer.request(self.segments[0], transfer.READ, self.here, self.theirs[0] + 1, SIZE))
+        batch = self.engine.submit_requests(requests, (self.segments[1], "name", b"\0payload"))
+        self.assertEqual(self.end(batch), [transfer.DONE, transfer.DONE, transfer.OUTSIDE])
+        self.assertEqual(self.engine.delivered_bytes(batch)[:2], [SIZE, SIZE])
+        for there, written in zip(self.theirs, data):
+            self.assertEqual(ctypes.string_at(there, SIZE), written)
+        self.assertIsNone(self.owners[1].next_notification(), "a request of the batch has failed")
+        batch = self.engine.submit_requests(requests[:2], (self.segments[1], "name", b"\0payload"))
+        self.assertEqual(self.end(batch), [transfer.DONE, transfer.DONE])
+        name, payload, sender = self.owners[1].next_notification(LIMIT_S)
+        self.assertEqual((name, payload), ("name", b"\0payload"))
+        self.assertEqual(sender, self.engine.name().rpartition("/")[2])
+
+    def test_deadlines_and_cancelling(self):
+        many = [self.here] * 64, [self.theirs[0]] * 64, [SIZE] * 64
+        batch = self.engine.submit(self.segments[0], transfer.WRITE, *many, limit_s=1e-6)
+        self.assertIn(transfer.DEADLINE, self.end(batch))
+        batch = self.engine.submit(self.segments[0], transfer.WRITE, *many)
+        self.engine.cancel(batch)
+        self.assertLessEqual(set(self.end(batch)), {transfer.DONE, transfer.CANCELLED})
+        self.assertIn("dead", transfer.cause_name(transfer.DEADLINE))
+
+    def test_the_event_descriptor(self):
+        descriptor = self.engine.event_descriptor()
+        self.assertEqual(self.engine.take_ended(), [])
+        batches = {self.engine.submit(self.segments[0], transfer.READ, [self.here], [self.theirs[0]], [SIZE])
+                   for _ in range(3)}
+        taken = []
+        while len(taken) < 3:
+            self.assertEqual(select.select([descriptor], [], [], LIMIT_S)[0], [descriptor])
+            taken += self.engine.take_ended(2)
+        self.assertEqual(set(taken), batches)
+        self.assertEqual(select.select([descriptor], [], [], 0)[0], [])
+
+    def test_files_have_a_size(self):
+        with tempfile.TemporaryDirectory() as folder:
+            (pathlib.Path(folder) / "file").write_bytes(bytes(range(200)))
+            self.owners[0].export_folder("files", folder, transfer.MAY_READ)
+            file = self.engine.open_file(self.segments[0], "files/file", transfer.MAY_READ, LIMIT_S)
+            self.assertEqual(self.engine.file_bytes(file), 200)
+            batch = self.engine.submit(file, transfer.READ, [self.here, self.here], [0, 100], [200, 200])
+            self.assertEqual(self.end(batch), [transfer.DONE, transfer.OUTSIDE])
+            self.engine.close_segment(file)
+            with self.assertRaises(transfer.Error):
+                self.engine.open_file(self.segments[0], "files/other", transfer.MAY_READ, LIMIT_S)
+
+    def test_it_explains(self):
+        ways = json.loads(self.engine.explain(self.segments[0], SIZE, form=transfer.JSON))["ways"]
+        self.assertTrue(any(way["is_chosen"] for way in ways))
+        one = transfer.request(self.segments[0], transfer.READ, self.here, self.theirs[0], SIZE)
+        self.assertEqual(len(json.loads(self.engine.explain_request(one, transfer.JSON))["ways"]), len(ways))
+        self.assertTrue(self.engine.explain_request(one))
+        self.assertIn("braid_transfer_slices_total", self.engine.report(transfer.PROMETHEUS))
+
+    def test_memory_is_given_back(self):
+        memory = mmap.mmap(-1, SIZE)
+        own = self.engine.register_memory(ctypes.addressof(ctypes.c_char.from_buffer(memory)), SIZE, EVERYTHING)
+        self.engine.unregister_memory(own, LIMIT_S)
+        self.engine.unregister_memory(self.buffer, LIMIT_S)
+        batch = self.engine.submit(self.segments[0], transfer.READ, [self.here], [self.theirs[0]], [SIZE])
+        self.assertEqual(self.end(batch), [transfer.LOCAL_MEMORY])
+        with self.assertRaises(transfer.Error):
+            self.engine.wait(batch + 1000, 0)
+
+    def test_nics_that_are_not_there(self):
+        with self.assertRaises(transfer.Error):
+            transfer.Transfer(nics="no-such-nic0")
+
+
+if __name__ == "__main__":
+    unittest.main()

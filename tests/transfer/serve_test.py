@@ -1,0 +1,88 @@
+#!/usr/bin/env python3
+"""`braid serve`: files alone, and memory of a GPU; another process reads them and compares every byte.
+
+  serve_test.py BRAID LIBRARY EMULATOR-FOLDER PROFILE
+"""
+import contextlib
+import ctypes
+import mmap
+import os
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+
+sys.dont_write_bytecode = True
+BRAID, LIBRARY, EMULATOR, PROFILE = sys.argv[1:5]
+os.environ["BRAID_TRANSFER_LIBRARY"] = LIBRARY
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
+from braid import transfer  # noqa: E402
+
+SIZE = 3_000_001
+LOCAL = ["--address", "127.0.0.1", "--listen", "127.0.0.1:0"]
+
+
+@contextlib.contextmanager
+def serving(*words, lines=2, **environment):
+    """What it says first, a line each."""
+    command = [BRAID, "serve", *LOCAL, *map(str, words)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=dict(os.environ, **environment)) as served:
+        try:
+            yield [served.stdout.readline().strip() for _ in range(lines)]
+            served.terminate()
+            report = served.stdout.read()
+            assert served.wait(20) == 0, report
+        finally:
+            served.kill()
+
+
+def files_alone():
+    seed = random.randrange(1 << 30)
+    print("seed", seed)
+    data = random.Random(seed).randbytes(SIZE)
+    with tempfile.TemporaryDirectory() as folder:
+        (pathlib.Path(folder) / "file").write_bytes(data)
+        with serving("--memory", 0, "--export", f"kv={folder}") as (name, said):
+            assert said == "no memory, files alone", said
+            engine = transfer.Transfer(listen="127.0.0.1:0", addresses=("127.0.0.1",))
+            memory = mmap.mmap(-1, SIZE)
+            address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+            engine.register_memory(address, SIZE, 0)
+            segment = engine.open_segment(name)
+            assert engine.ranges(segment) == []
+            file = engine.open_file(segment, "kv/file", transfer.MAY_READ)
+            batch = engine.submit(file, transfer.READ, [address], [0], [SIZE])
+            assert engine.wait(batch, 60) and engine.outcomes(batch) == [transfer.DONE]
+            assert memory[:] == data
+            engine.close()
+
+
+def nothing_at_all():
+    done = subprocess.run([BRAID, "serve", *LOCAL, "--memory", "0"], capture_output=True, text=True, timeout=60,
+                          check=False)
+    assert done.returncode == 1 and "nothing is to be served" in done.stderr, done
+
+
+def memory_of_a_gpu():
+    """tebench reads and writes it, and compares."""
+    emulated = {"LD_LIBRARY_PATH": EMULATOR, "BRAID_SERVER": PROFILE}
+    with serving("--memory", "4M", "--gpu", 0, **emulated) as (name, said):
+        assert "memory of GPU 0 of 4194304 bytes" in said, said
+        words = [BRAID, "tebench", "--address", "127.0.0.1", "--gpu-memory", "--target_seg_name", name,
+                 "--total_buffer_size", "4M", "--start_block_size", "64K", "--max_block_size", "64K", "--duration",
+                 "0.2", "--warm_up", "0", "--check_consistency"]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False,
+                              env=dict(os.environ, **emulated))
+        assert done.returncode == 0, done
+
+
+def main():
+    files_alone()
+    nothing_at_all()
+    memory_of_a_gpu()
+    print("what is served is right")
+
+
+if __name__ == "__main__":
+    main()
