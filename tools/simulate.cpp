@@ -1,6 +1,7 @@
 // `braid simulate serving`: policies on a simulated GPU, one run or the figures of a paper.
 #include <fmt/core.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -13,7 +14,9 @@
 #include "serving/policies/make_policy.h"
 #include "tools/commands.h"
 #include "tools/serving/designer.h"
+#include "tools/serving/losses.h"
 #include "tools/serving/report.h"
+#include "topology/json_reader.h"
 
 namespace braid::tools {
 namespace {
@@ -22,14 +25,15 @@ namespace figures = serving_figures;
 namespace fs = std::filesystem;
 
 struct Options {
-  std::string figure, out = "serving-figures";
+  std::string figure, out = "serving-figures", losses;
   std::string trace, lengths, calibration;
   std::string model = "Qwen2.5-32B", gpu = "H200", link = "braid4";
   std::vector<std::string> policies;
   serving::PolicyParameters parameters;
   double rate_rps = 0, load = 1, seconds = 300;
   double hbm_gb = 0, host_gb = 400;
-  uint32_t token_budget = 1024;
+  uint32_t token_budget = 1024, max_running = 1024;
+  double ttft_ms = 5000, tbt_ms = 100;
   int seeds = 10, jobs = 0, gpus = 1;
 };
 
@@ -51,6 +55,8 @@ Result<figures::Setting> setting_of(const Options& options) {
   }
   setting.seconds = options.seconds;
   setting.token_budget = options.token_budget;
+  setting.max_running = options.max_running;
+  setting.slo = {std::llround(options.ttft_ms * 1e3), std::llround(options.tbt_ms * 1e3)};
   if (!options.trace.empty()) {
     BRAID_LET(trace, serving::read_trace(options.trace));
     if (!trace.has_arrivals)
@@ -80,11 +86,13 @@ Status make_figures(const Options& options, const figures::Setting& setting,
   std::string report = figures::report_head(setting, options.seeds);
   for (const std::string& name : names) {
     BRAID_LET(figure, figures::make_figure(name, setting, laboratory));
-    BRAID_TRY(write(folder / fmt::format("figure-{}.json", name),
-                    figures::json_of(figure, setting, laboratory)));
+    const std::string json_name = fmt::format("figure-{}.json", name);
+    const std::string json = figures::json_of(figure, setting, laboratory);
+    BRAID_TRY(write(folder / json_name, json));
     BRAID_TRY(
         write(folder / fmt::format("figure-{}.svg", name), figures::svg_of(figure, laboratory)));
-    report += figures::report_of(figure, laboratory);
+    BRAID_LET(losses, figures::losses_of(json, json_name));
+    report += figures::report_of(figure, laboratory) + losses;
     // What is there stays, whatever comes next.
     BRAID_TRY(write(folder / "report.md", report));
     fmt::print("figure {}: {}\n", name, figure.title);
@@ -137,21 +145,38 @@ Status print_runs(const Options& options, const figures::Setting& setting,
   fmt::print("{:15}{:>8}{:>8}{:>8}{:>8}{:>9}{:>9}{:>10}{:>10}{:>9}{:>8}{:>8}\n", "policy", "TTFT %",
              "token %", "mean %", "long %", "TTFT99 s", "TBT99 ms", "gap99 ms", "tokens/s",
              "good/s", "rotat.", "stall %");
-  for (size_t index = 0; index < cases.size(); ++index) {
-    std::vector<double> values;
-    for (const figures::Shown& column : columns)
-      values.push_back(
-          figures::estimate(figures::by_seed(laboratory.results(cases[index]), column.of)).mean *
-          (std::string(column.unit) == "%" ? 100 : 1));
+  const auto print_row = [](const std::string& name, const std::vector<double>& values) {
     fmt::print(
         "{:15}{:8.1f}{:8.1f}{:8.1f}{:8.1f}{:9.2f}{:9.1f}{:10.0f}{:10.0f}{:9.2f}{:8.2f}{:8.1f}\n",
-        options.policies[index], values[0], values[1], values[2], values[3], values[4], values[5],
-        values[6], values[7], values[8], values[9], values[10]);
+        name, values[0], values[1], values[2], values[3], values[4], values[5], values[6],
+        values[7], values[8], values[9], values[10]);
+  };
+  for (size_t index = 0; index < cases.size(); ++index) {
+    std::vector<double> means, half_widths;
+    for (const figures::Shown& column : columns) {
+      const double scale = std::string(column.unit) == "%" ? 100 : 1;
+      const figures::Estimate value =
+          figures::estimate(figures::by_seed(laboratory.results(cases[index]), column.of));
+      means.push_back(value.mean * scale);
+      half_widths.push_back(value.half_width * scale);
+    }
+    print_row(options.policies[index], means);
+    if (laboratory.seeds() > 1) print_row("  ± (95 %)", half_widths);
   }
   return {};
 }
 
+int print_losses(const std::string& path) {
+  const auto json = topology::read_text(path);
+  if (!json.ok()) return fail(json.status());
+  const auto losses = figures::losses_of(json.value(), path);
+  if (!losses.ok()) return fail(losses.status());
+  fmt::print("{}", losses.value());
+  return 0;
+}
+
 int simulate(Options options) {
+  if (!options.losses.empty()) return print_losses(options.losses);
   if (options.policies.empty()) options.policies = {"fcfs_recompute", "paper", "braid"};
   const auto setting = setting_of(options);
   if (!setting.ok()) return fail(setting.status());
@@ -178,7 +203,9 @@ std::string listed_figures() {
   return names;
 }
 
-void add_run_options(CLI::App& command, Options& options) {
+// Of one run. Figures choose their own: with `figure`, each of these is refused.
+void add_run_options(CLI::App& whole, Options& options, CLI::Option* figure) {
+  CLI::Option_group& command = *whole.add_option_group("one run");
   command.add_option("--policy", options.policies, "one or more of " + listed_policies())
       ->delimiter(',')
       ->type_name("NAMES");
@@ -199,6 +226,10 @@ void add_run_options(CLI::App& command, Options& options) {
   command.add_option("--beta-tbt", options.parameters.lag.beta_tbt, "beta_B");
   command.add_option("--beta-ttft", options.parameters.lag.beta_ttft, "beta_F");
   command.add_option("--transfer-blocks", options.parameters.transfer_blocks, "B_xfer of paper");
+  command.add_flag("--late-only,!--no-late-only", options.parameters.late_only,
+                   "braid: only late requests preempt others");
+  for (CLI::Option* option : command.get_options([](const CLI::Option*) { return true; }))
+    option->excludes(figure);
 }
 
 }  // namespace
@@ -209,9 +240,14 @@ void add_simulate_command(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<Options>();
   CLI::App* serving_command = command->add_subcommand(
       "serving", "requests, a GPU, its links and a policy, in virtual time");
-  serving_command->add_option("--figure", options->figure, listed_figures())->type_name("NAME");
+  CLI::Option* figure =
+      serving_command->add_option("--figure", options->figure, listed_figures())->type_name("NAME");
   serving_command->add_option("--out", options->out, "where figures and their report go")
       ->type_name("DIR");
+  serving_command
+      ->add_option("--losses", options->losses,
+                   "simulates nothing: where RotaSched loses in a figure's JSON")
+      ->type_name("FILE");
   serving_command->add_option("--seeds", options->seeds, "runs of each case")
       ->check(CLI::Range(1, 1000));
   serving_command->add_option("--seconds", options->seconds, "of arrivals in each run")
@@ -221,6 +257,13 @@ void add_simulate_command(CLI::App& app, int& exit_code) {
   serving_command
       ->add_option("--token-budget", options->token_budget, "tokens a step, for every policy")
       ->check(CLI::Range(16, 1 << 20));
+  serving_command
+      ->add_option("--max-running", options->max_running, "requests on the GPU, for every policy")
+      ->check(CLI::Range(1, 1 << 20));
+  serving_command->add_option("--ttft-ms", options->ttft_ms, "objective of the first token")
+      ->check(CLI::Range(0.001, 1e9));
+  serving_command->add_option("--tbt-ms", options->tbt_ms, "objective of the gaps between tokens")
+      ->check(CLI::Range(0.001, 1e9));
   serving_command->add_option("--trace", options->trace, "requests that were recorded, stretched")
       ->type_name("FILE");
   serving_command->add_option("--lengths", options->lengths, "lengths that were recorded")
@@ -229,7 +272,7 @@ void add_simulate_command(CLI::App& app, int& exit_code) {
       ->add_option("--calibration", options->calibration,
                    "step times measured by bench/serving/calibrate.py")
       ->type_name("FILE");
-  add_run_options(*serving_command, *options);
+  add_run_options(*serving_command, *options, figure);
   serving_command->callback([options, &exit_code] { exit_code = simulate(*options); });
 }
 

@@ -73,7 +73,7 @@ DeviceMemory::~DeviceMemory() { driver_.cuMemFree(address_); }
 
 RotatingCache::RotatingCache(const Gpu& gpu, uint64_t block_bytes, uint32_t blocks,
                              std::unique_ptr<kv::Copier> copier)
-    : gpu_(gpu), block_bytes_(block_bytes), memory_(gpu, 2 * blocks * block_bytes) {
+    : random_(kSeed), gpu_(gpu), block_bytes_(block_bytes), memory_(gpu, 2 * blocks * block_bytes) {
   auto layout = kv::Layout::of({{.gpu_stride_bytes = block_bytes, .size_bytes = block_bytes}});
   if (!layout.ok()) fail(layout.status().message());
   auto opened = kv::RotationEngine::open(
@@ -118,10 +118,19 @@ void RotatingCache::forget_host(const std::vector<kv::BlockId>& ids) {
   for (const kv::BlockId id : ids) (void)rotation_->drop_host(id);
 }
 
+// In another order each time: blocks that lie beside each other would travel as one, and what is
+// measured are copies of this size.
+void RotatingCache::shuffle() {
+  for (std::vector<kv::BlockId>* ids : {&on_gpu_, &on_host_})
+    std::shuffle(ids->begin(), ids->end(), random_);
+}
+
 Turn RotatingCache::turn(Moves moves) {
   Turn turn;
+  shuffle();
   if (moves == Moves::kDown) {
     turn = submit({.evict = on_gpu_, .writes_through = false});
+    shuffle();
     submit({.load = on_gpu_, .landing = kv::Landing::kPolled, .writes_through = false});
     forget_host(on_gpu_);
   } else if (moves == Moves::kUp) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <random>
 #include <vector>
 
 #include "cuda/driver.h"
@@ -64,7 +65,9 @@ class RotatingCache final : public Contender {
   Turn submit(const kv::Plan& plan);
   void must_submit(const kv::Plan& plan);
   void forget_host(const std::vector<kv::BlockId>& ids);
+  void shuffle();
 
+  std::mt19937 random_;
   const Gpu& gpu_;
   const uint64_t block_bytes_;
   DeviceMemory memory_;

@@ -99,7 +99,7 @@ typedef struct braid_serving_view {
   size_t struct_bytes; /* sizeof(braid_serving_view) */
   int64_t now_us;
   int64_t step_us;       /* how long the next step is expected to take */
-  uint32_t total_blocks; /* on the GPU */
+  uint32_t total_blocks; /* on the GPU; a request of more, with its growth, is refused by its id */
   uint32_t free_blocks;
   uint32_t host_free_blocks;
   uint32_t max_running; /* running and loading */

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <fstream>
 #include <string>
 
 #include "base/try.h"
@@ -16,16 +15,6 @@ namespace braid::kv {
 namespace {
 
 constexpr uint64_t kHugePageBytes = 2 << 20;
-
-// Memory that the system can give without swapping; the maximum if the system does not say.
-uint64_t available_bytes() {
-  std::ifstream file("/proc/meminfo");
-  std::string name;
-  uint64_t kib = 0;
-  for (std::string unit; file >> name >> kib; std::getline(file, unit))
-    if (name == "MemAvailable:") return kib << 10;
-  return ~uint64_t{0};
-}
 
 // The host's node that is nearest to the current context's GPU; -1: unknown, or the only one.
 int nearest_node(const cuda::Driver& driver) {
@@ -49,10 +38,6 @@ void prefer_node(void* first, uint64_t size_bytes, int node) {
 }  // namespace
 
 Result<std::unique_ptr<HostPool>> HostPool::open(const cuda::Driver& driver, uint64_t size_bytes) {
-  if (const uint64_t available = available_bytes(); size_bytes > available)
-    return Status::error("the host pool is to have " + format_size(size_bytes) +
-                             ", and the host has " + format_size(available) + " left",
-                         "Give fewer host slots");
   void* mapping = mmap(nullptr, size_bytes + kHugePageBytes, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapping == MAP_FAILED)

@@ -15,8 +15,8 @@ namespace braid::kv {
 
 class HostPool {
  public:
-  /// Pins memory in the current context, for all GPUs, near the current context's GPU. Fails, with
-  /// both numbers, if the host has less memory.
+  /// Pins memory in the current context, for all GPUs, near the current context's GPU. The caller
+  /// asks first whether the host has so much (host_memory.h).
   static Result<std::unique_ptr<HostPool>> open(const cuda::Driver& driver, uint64_t size_bytes);
   /// Call it in the context that opened the pool, once no copy uses the pool.
   ~HostPool();

@@ -44,12 +44,6 @@ Status check_shape(const ModelShape& shape, uint32_t gpu_slots) {
 
 }  // namespace
 
-ModelShape ModelShape::share_of(uint32_t ranks) const {
-  ModelShape share = *this;
-  share.kv_heads = std::max(1u, kv_heads / std::max(1u, ranks));
-  return share;
-}
-
 Result<Layout> Layout::of(const ModelShape& shape, GpuOrder order, uint32_t gpu_slots) {
   if (Status wrong = check_shape(shape, gpu_slots); !wrong.ok()) return wrong;
   const uint64_t segment_bytes =

@@ -20,9 +20,6 @@ struct ModelShape {
   uint32_t head_size = 0;      ///< elements
   uint32_t element_bytes = 2;  ///< 2: fp16 and bf16; 1: fp8
   uint32_t block_tokens = 16;
-
-  /// The share of one of `ranks` GPUs. A model with fewer heads than ranks repeats them.
-  ModelShape share_of(uint32_t ranks) const;
 };
 
 enum class GpuOrder {

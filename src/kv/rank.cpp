@@ -1,5 +1,8 @@
 #include "kv/rank.h"
 
+#include <iterator>
+#include <string>
+
 #include "base/try.h"
 #include "cuda/scoped_context.h"
 
@@ -8,7 +11,48 @@ namespace {
 
 constexpr size_t kEventsAtFirst = 32;
 
+// How many bytes there are from `address` to the end of the allocation that it lies in; 0: it lies
+// in none. Of memory that is mapped in pieces the driver tells the end of what was reserved.
+uint64_t bytes_from(const cuda::Driver& driver, uint64_t address) {
+  unsigned type = 0;
+  CUdeviceptr begin = 0;
+  size_t size_bytes = 0;
+  CUpointer_attribute attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                      CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+                                      CU_POINTER_ATTRIBUTE_RANGE_SIZE};
+  void* values[] = {&type, &begin, &size_bytes};
+  const auto count = static_cast<unsigned>(std::size(attributes));
+  const CUresult result = driver.cuPointerGetAttributes(count, attributes, values, address);
+  return result == CUDA_SUCCESS && type != 0 ? begin + size_bytes - address : 0;
+}
+
+bool goes_on(const library::Copy& before, const library::Copy& copy) {
+  return before.source + before.size_bytes == copy.source &&
+         before.destination + before.size_bytes == copy.destination;
+}
+
 }  // namespace
+
+Status Rank::check_cache(const cuda::Driver& driver, const RankOptions& options,
+                         const Layout& layout, uint32_t gpu_slots) {
+  const cuda::ScopedContext scope(driver, options.context);
+  BRAID_TRY(driver.check(scope.status(), "entering the rank's context"));
+  for (size_t i = 0; i < layout.segments().size(); ++i) {
+    const Segment& segment = layout.segments()[i];
+    const uint64_t first = options.cache + segment.gpu_base_bytes;
+    const uint64_t size_bytes = segment.gpu_stride_bytes * (gpu_slots - 1) + segment.size_bytes;
+    const uint64_t there = bytes_from(driver, first);
+    if (there >= size_bytes && bytes_from(driver, first + size_bytes - 1) > 0) continue;
+    return Status::error(
+        "segment " + std::to_string(i) + " of a cache of " + std::to_string(gpu_slots) +
+            " gpu_slots takes " + std::to_string(size_bytes) + " bytes, beginning " +
+            std::to_string(segment.gpu_base_bytes) + " bytes behind the cache's address, and " +
+            (there < size_bytes ? std::to_string(there) + " of them are" : "the last is not") +
+            " allocated",
+        "Give fewer gpu_slots, or the address and the segments of what was allocated");
+  }
+  return {};
+}
 
 Result<std::unique_ptr<Rank>> Rank::open(const cuda::Driver& driver, const RankOptions& options,
                                          const Layout& layout, uint32_t host_slots) {
@@ -96,15 +140,19 @@ void Rank::list_copies(Direction direction, std::span<const SlotPair> blocks) {
   copies_.clear();
   const auto host = reinterpret_cast<uint64_t>(host_->data());
   for (const Segment& segment : layout_.segments()) {
+    const size_t first = copies_.size();
     for (const SlotPair& block : blocks) {
       const uint64_t on_gpu =
           options_.cache + segment.gpu_base_bytes + segment.gpu_stride_bytes * block.gpu;
       const uint64_t on_host =
           host + layout_.host_stride_bytes() * block.host + segment.host_offset_bytes;
-      if (direction == Direction::kDown)
-        copies_.push_back({on_host, on_gpu, segment.size_bytes});
+      const library::Copy copy = direction == Direction::kDown
+                                     ? library::Copy{on_host, on_gpu, segment.size_bytes}
+                                     : library::Copy{on_gpu, on_host, segment.size_bytes};
+      if (copies_.size() > first && goes_on(copies_.back(), copy))
+        copies_.back().size_bytes += copy.size_bytes;
       else
-        copies_.push_back({on_gpu, on_host, segment.size_bytes});
+        copies_.push_back(copy);
     }
   }
 }

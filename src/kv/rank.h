@@ -36,6 +36,10 @@ struct SlotPair {
 
 class Rank {
  public:
+  /// Whether every segment of all its slots lies in memory that the driver knows. What fails names
+  /// the segment and its bytes.
+  static Status check_cache(const cuda::Driver& driver, const RankOptions& options,
+                            const Layout& layout, uint32_t gpu_slots);
   static Result<std::unique_ptr<Rank>> open(const cuda::Driver& driver, const RankOptions& options,
                                             const Layout& layout, uint32_t host_slots);
   ~Rank();  ///< waits for its own two streams
@@ -67,6 +71,7 @@ class Rank {
   Rank(const cuda::Driver& driver, const RankOptions& options, const Layout& layout)
       : driver_(driver), options_(options), layout_(layout) {}
   Status prepare(uint32_t host_slots);
+  // As few copies as there are ranges: blocks beside each other on both sides are one.
   void list_copies(Direction direction, std::span<const SlotPair> blocks);
   Status order(CUstream stream, const Marks& after);
   Status order(CUstream stream, const Fences<CUevent>& fences, Mark mark);

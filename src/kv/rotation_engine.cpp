@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "base/try.h"
+#include "base/units.h"
+#include "kv/host_memory.h"
 
 namespace braid::kv {
 namespace {
@@ -12,6 +14,20 @@ constexpr size_t kPrefetchDistance = 12;
 
 void prefetch_ahead(const BlockTable& table, std::span<const BlockId> ids, size_t at) {
   if (at + kPrefetchDistance < ids.size()) table.prefetch(ids[at + kPrefetchDistance]);
+}
+
+// Before anything is pinned: what one rank has taken would be missing for the next.
+Status check_host_memory(const RotationOptions& options) {
+  const uint64_t wanted = options.layout.host_bytes(options.slots.host) * options.ranks.size();
+  const uint64_t left =
+      options.host_limit_bytes ? *options.host_limit_bytes : host_memory_left_bytes();
+  if (wanted <= left) return {};
+  const std::string pools = options.ranks.size() == 1
+                                ? "the host pool is"
+                                : std::to_string(options.ranks.size()) + " host pools are";
+  return Status::error(pools + " to have " + format_size(wanted) + ", and the host has " +
+                           format_size(left) + " left",
+                       "Give fewer host slots");
 }
 
 }  // namespace
@@ -27,6 +43,9 @@ Result<std::unique_ptr<RotationEngine>> RotationEngine::open(const cuda::Driver&
     if (rank.compute == nullptr || rank.compute == CU_STREAM_LEGACY)
       return Status::error("the compute stream is the legacy default stream",
                            "Run the model in a stream of its own");
+  BRAID_TRY(check_host_memory(options));
+  for (size_t i = 0; i < options.ranks.size(); ++i)
+    BRAID_TRY(Rank::check_cache(driver, options.ranks[i], options.layout, options.slots.gpu));
   std::unique_ptr<RotationEngine> engine(new RotationEngine(options, std::move(copier)));
   for (const RankOptions& rank : options.ranks) {
     BRAID_LET(opened, Rank::open(driver, rank, engine->layout_, options.slots.host));
@@ -36,10 +55,7 @@ Result<std::unique_ptr<RotationEngine>> RotationEngine::open(const cuda::Driver&
 }
 
 RotationEngine::RotationEngine(RotationOptions options, std::unique_ptr<Copier> copier)
-    : layout_(options.layout),
-      races_(options.races),
-      copier_(std::move(copier)),
-      table_(options.slots) {}
+    : layout_(options.layout), copier_(std::move(copier)), table_(options.slots) {}
 
 RotationEngine::Created RotationEngine::create() {
   if (!failure_.ok()) return {.failure = failure_};
@@ -55,11 +71,13 @@ RotationEngine::Created RotationEngine::create() {
   return {.id = created.id};
 }
 
-Refusal RotationEngine::reopen(BlockId id) {
+RotationEngine::Reopened RotationEngine::reopen(BlockId id) {
+  if (!failure_.ok()) return {.failure = failure_};
   if (const Block* block = table_.find(id); block != nullptr)
     for (const auto& rank : ranks_)
-      if (!rank->order_compute({.down = block->last.down}).ok()) return Refusal::kCopying;
-  return table_.reopen(id);
+      if (Status ordered = rank->order_compute({.down = block->last.down}); !ordered.ok())
+        return {.failure = std::move(ordered)};
+  return {.refusal = table_.reopen(id)};
 }
 
 Status RotationEngine::end_step() {
@@ -132,9 +150,7 @@ Refusal RotationEngine::begin_eviction(BlockId id, Batch& batch) {
 }
 
 Refusal RotationEngine::add_sync(BlockId id, Batch& batch) {
-  // The planted race copies blocks that the running step has sealed, without waiting for it.
-  if (!races_.copies_while_written && table_.find(id)->sealed_in > ended_step_)
-    return Refusal::kStepNotEnded;
+  if (table_.find(id)->sealed_in > ended_step_) return Refusal::kStepNotEnded;
   const BlockTable::Copy copy = table_.begin_sync(id, batch.mark, enqueued());
   if (copy.refusal != Refusal::kNone) return copy.refusal;
   batch.after.join(copy.after);
@@ -145,9 +161,8 @@ Refusal RotationEngine::add_sync(BlockId id, Batch& batch) {
 
 void RotationEngine::write_through(const Budget& budget, Submitted& submitted) {
   Batch batch = new_batch(Direction::kDown);
-  const Mark sealed_by = races_.copies_while_written ? table_.step() : ended_step_;
   while (submitted.down_bytes + block_bytes() <= budget.down_bytes) {
-    const auto id = table_.next_to_sync(sealed_by);
+    const auto id = table_.next_to_sync(ended_step_);
     if (!id || add_sync(*id, batch) != Refusal::kNone) break;
     submitted.down_bytes += block_bytes();
   }
@@ -187,7 +202,6 @@ void RotationEngine::load(const Plan& plan, const Budget& budget, Submitted& sub
     batch.slots.push_back({copy.gpu_slot, copy.host_slot});
     submitted.up_bytes += block_bytes();
   }
-  if (races_.loads_while_read) batch.after.step = 0;
   enqueue(std::move(batch), Urgency::kUrgent, plan.landing, submitted);
 }
 
@@ -200,7 +214,6 @@ void RotationEngine::enqueue(Batch batch, Urgency urgency, Landing landing, Subm
   }
   const bool is_down = batch.direction == Direction::kDown;
   (is_down ? down_mark_ : up_mark_) = batch.mark;
-  if (races_.copies_while_written) batch.after.step = 0;
   Status failure;
   for (const auto& rank : ranks_) {
     Status copied =
@@ -217,10 +230,6 @@ void RotationEngine::enqueue(Batch batch, Urgency urgency, Landing landing, Subm
     spare_.push_back(std::move(batch));
     if (submitted.failure.ok()) submitted.failure = std::move(failure);
     return;
-  }
-  if (races_.frees_while_copied && is_down) {
-    table_.pass({.step = ended_step_, .down = batch.mark});
-    end(batch, true);
   }
   under_way_.push_back(std::move(batch));
 }

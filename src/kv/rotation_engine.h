@@ -33,6 +33,7 @@
 #include <deque>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -46,18 +47,12 @@
 
 namespace braid::kv {
 
-/// For tests alone: each flag removes one order that the bytes depend on.
-struct PlantedRaces {
-  bool copies_while_written = false;  ///< a block is copied while the step that seals it runs
-  bool frees_while_copied = false;    ///< a slot is free while its copy to the host runs
-  bool loads_while_read = false;      ///< a block is loaded into a slot that a running step reads
-};
-
 struct RotationOptions {
   Layout layout;
   BlockTable::Slots slots;         ///< of every rank
   std::vector<RankOptions> ranks;  ///< one for each GPU of the group
-  PlantedRaces races = {};
+  /// What the pools of all ranks may take together; none: what the host has left.
+  std::optional<uint64_t> host_limit_bytes = {};
 };
 
 /// The moves between two steps. Earlier blocks of a list go first.
@@ -105,6 +100,12 @@ class RotationEngine {
     bool ok() const { return refusal == Refusal::kNone && failure.ok(); }
   };
 
+  struct Reopened {
+    Refusal refusal = Refusal::kNone;
+    Status failure{};  ///< of the driver's, as in Created
+    bool ok() const { return refusal == Refusal::kNone && failure.ok(); }
+  };
+
   /// Pins the host's pools, of `slots.host` blocks a rank: takes tens of milliseconds a gigabyte.
   static Result<std::unique_ptr<RotationEngine>> open(const cuda::Driver& driver,
                                                       RotationOptions options,
@@ -122,7 +123,7 @@ class RotationEngine {
   Refusal end_use(BlockId id) { return table_.end_use(id); }
   Refusal seal(BlockId id) { return table_.seal(id); }
   /// Also orders the compute stream behind a failed copy of the block, which may still read it.
-  Refusal reopen(BlockId id);
+  Reopened reopen(BlockId id);
   Refusal drop_host(BlockId id) { return table_.drop_host(id); }
   Refusal lose(BlockId id) { return table_.lose(id); }
 
@@ -172,7 +173,6 @@ class RotationEngine {
   void fail(const Status& status);
 
   const Layout layout_;
-  const PlantedRaces races_;
   const std::unique_ptr<Copier> copier_;
   std::vector<std::unique_ptr<Rank>> ranks_;
   BlockTable table_;

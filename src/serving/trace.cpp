@@ -154,6 +154,7 @@ Status parse_lines(std::string_view text, const std::string& name, bool has_head
     if (words.ends_with('\r')) words.remove_suffix(1);
     if ((number == 1 && has_header) || (words.empty() && text.empty())) continue;
     BRAID_LET(entry, parse({name, number, words}));
+    entry.line = static_cast<uint32_t>(number);
     trace.entries.push_back(std::move(entry));
   }
   return {};
@@ -165,6 +166,7 @@ Result<Trace> parse_trace(const std::string& text, const std::string& name) {
   std::string_view first = std::string_view(text).substr(0, text.find('\n'));
   if (first.ends_with('\r')) first.remove_suffix(1);
   Trace trace;
+  trace.name = name;
   if (first == kAzureHeader) {
     BRAID_TRY(parse_lines(text, name, true, parse_azure, trace));
   } else if (first == kLengthsHeader) {

@@ -16,9 +16,11 @@ struct TraceEntry {
   uint32_t output_tokens = 0;
   /// Two prompts share the chunks at their beginning that have equal numbers.
   std::vector<uint32_t> chunks{};
+  uint32_t line = 0;  ///< of the file, from 1 on; 0: it comes from none
 };
 
 struct Trace {
+  std::string name{};               ///< of the file
   std::vector<TraceEntry> entries;  ///< by arrival
   uint32_t chunk_tokens = 0;        ///< 0: the trace does not tell prefixes
   bool has_arrivals = true;

@@ -22,8 +22,10 @@ uint32_t draw_length(Random& random, const Lengths::LogNormal& length) {
       std::clamp(std::round(value), 1.0, static_cast<double>(length.most)));
 }
 
-Request request_of(const TraceEntry& entry, int64_t arrival_us, Random& random) {
+Request request_of(const TraceEntry& entry, int64_t arrival_us, const Slo& slo, Random& random) {
   Request request;
+  request.slo = slo;
+  request.line = entry.line;
   request.arrival_us = arrival_us;
   request.prompt_tokens = entry.prompt_tokens;
   request.output_tokens = entry.output_tokens;
@@ -65,10 +67,12 @@ Workload poisson_workload(const Lengths& lengths, const Arrivals& arrivals, uint
   Random gaps(seed * 3), drawn(seed * 3 + 1), classes(seed * 3 + 2);
   Workload workload;
   workload.chunk_tokens = lengths.chunk_tokens();
+  workload.trace = lengths.trace_name();
   // Scaling gaps of rate 1 makes every rate serve the same requests in the same order.
   double at_s = gaps.exponential(1) / arrivals.rate_rps;
   for (; at_s < arrivals.seconds; at_s += gaps.exponential(1) / arrivals.rate_rps) {
-    Request request = request_of(lengths.draw(drawn), std::llround(at_s * 1e6), drawn);
+    Request request =
+        request_of(lengths.draw(drawn), std::llround(at_s * 1e6), arrivals.slo, drawn);
     if (classes.uniform() < arrivals.batch_share) {
       request.priority = 1;
       request.slo.ttft_us *= kBatchFactor;
@@ -98,6 +102,7 @@ Workload stretch_of_trace(const Trace& trace, const Arrivals& arrivals, uint64_t
   const size_t count = trace.entries.size();
   Workload workload;
   workload.chunk_tokens = trace.chunk_tokens;
+  workload.trace = trace.name;
   Random random(seed);
   const size_t first = random.below(count);
   for (size_t index = first; index < first + count; ++index) {
@@ -106,7 +111,7 @@ Workload stretch_of_trace(const Trace& trace, const Arrivals& arrivals, uint64_t
                                 (index < count ? 0 : span_us(trace) + 1);
     const double at_us = static_cast<double>(recorded_us) * factor;
     if (at_us > arrivals.seconds * 1e6) break;
-    workload.requests.push_back(request_of(entry, std::llround(at_us), random));
+    workload.requests.push_back(request_of(entry, std::llround(at_us), arrivals.slo, random));
   }
   return workload;
 }

@@ -21,11 +21,13 @@ struct Request {
   Slo slo{};
   double length_rank = 0;          ///< output_tokens as a ranking model sees it
   std::vector<uint32_t> chunks{};  ///< of the prompt, for prefix sharing
+  uint32_t line = 0;               ///< of the trace; 0: it comes from none
 };
 
 struct Workload {
   std::vector<Request> requests;  ///< by arrival; a request's id is its index here
   uint32_t chunk_tokens = 0;      ///< 0: no prefixes are shared
+  std::string trace{};            ///< the file whose lines the requests are; empty: none
 };
 
 /// The source of lengths: log-normal distributions, or the pairs of a trace.
@@ -46,6 +48,8 @@ class Lengths {
   /// Draws the lengths of a prompt and its output. From a trace: one random entry, with its chunks.
   TraceEntry draw(class Random& random) const;
   uint32_t chunk_tokens() const { return trace_ ? trace_->chunk_tokens : 0; }
+  /// The trace's file; empty: lengths are drawn from distributions.
+  std::string trace_name() const { return trace_ ? trace_->name : std::string(); }
 
  private:
   std::string name_, source_;
@@ -64,6 +68,7 @@ struct Arrivals {
   double rate_rps = 1;
   double seconds = 300;
   double batch_share = 0;  ///< share in a second class, whose objectives are ten times as long
+  Slo slo{};               ///< of the first class
 };
 
 /// Arrivals of a Poisson process.

@@ -9,9 +9,11 @@
 // under way that is not waited for. A step reads the block that was written. When all is quiet:
 // every block has a good copy, synced ones two, and nothing is fenced. A failure is shrunk to the
 // fewest operations that still fail, which are printed with their seed.
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <random>
 
 #include "kv/model_world.h"
@@ -89,19 +91,32 @@ int run(uint64_t operations, uint64_t first_seed) {
 }  // namespace
 }  // namespace braid::kv::test
 
+namespace {
+
+// A whole number of at least 1, also as 1e8.
+std::optional<uint64_t> count_of(const char* word) {
+  char* end = nullptr;
+  const double number = std::strtod(word, &end);
+  const bool is_whole = number >= 1 && number <= 0x1p53 && number == std::floor(number);
+  if (end == word || *end != '\0' || !is_whole) return std::nullopt;
+  return static_cast<uint64_t>(number);
+}
+
+}  // namespace
+
 int main(int count, char** words) {
-  uint64_t operations = 1'000'000, seed = 1;
+  std::optional<uint64_t> operations = 1'000'000, seed = 1;
   for (int i = 1; i + 1 < count; i += 2) {
     if (std::strcmp(words[i], "--operations") == 0)
-      operations = std::strtoull(words[i + 1], nullptr, 10);
+      operations = count_of(words[i + 1]);
     else if (std::strcmp(words[i], "--seed") == 0)
-      seed = std::strtoull(words[i + 1], nullptr, 10);
+      seed = count_of(words[i + 1]);
     else
       count = 0;
   }
-  if (count % 2 == 0) {
+  if (count % 2 == 0 || !operations || !seed) {
     std::fprintf(stderr, "kv_model [--operations N] [--seed S]\n");
     return 2;
   }
-  return braid::kv::test::run(operations, seed);
+  return braid::kv::test::run(*operations, *seed);
 }

@@ -35,11 +35,6 @@ TEST(Layout, IsBlockFirstOnTheHost) {
   }
 }
 
-TEST(Layout, ARankHasItsShareOfTheHeads) {
-  EXPECT_EQ(qwen().share_of(4).kv_heads, 2u);
-  EXPECT_EQ(qwen().share_of(16).kv_heads, 1u) << "heads are repeated";
-}
-
 TEST(Layout, HostSlotsAreAligned) {
   const auto odd = Layout::of({{.gpu_stride_bytes = 1000, .size_bytes = 300}});
   ASSERT_TRUE(odd.ok());

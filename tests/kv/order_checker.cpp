@@ -56,6 +56,7 @@ void OrderChecker::compare(const Access& now, const std::vector<Access>& before,
 
 CUresult OrderChecker::stream_wait_event(CUstream stream, CUevent event, unsigned flags) {
   if (checker->is_refused()) return CUDA_ERROR_UNKNOWN;
+  if (checker->forgets_waits_) return CUDA_SUCCESS;
   const CUresult result = checker->real_.cuStreamWaitEvent(stream, event, flags);
   if (result == CUDA_SUCCESS) join(checker->streams_[stream], checker->events_[event]);
   return result;
@@ -70,6 +71,7 @@ CUresult OrderChecker::event_record(CUevent event, CUstream stream) {
 
 CUresult OrderChecker::event_query(CUevent event) {
   if (checker->has_gpu_failed_) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  if (checker->passes_events_early_) return CUDA_SUCCESS;
   const CUresult result = checker->real_.cuEventQuery(event);
   if (result == CUDA_SUCCESS) join(checker->host_, checker->events_[event]);
   return result;
@@ -85,8 +87,10 @@ Status WatchedCopier::copy(std::span<const library::Copy> copies, CUstream strea
                            Urgency urgency) {
   checker_.begin_operation(stream, urgency == Urgency::kUrgent ? "an urgent batch" : "a batch");
   for (const library::Copy& copy : copies) {
-    checker_.reads(stream, copy.source);
-    checker_.writes(stream, copy.destination);
+    for (uint64_t at = 0; at < copy.size_bytes; at += segment_bytes_) {
+      checker_.reads(stream, copy.source + at);
+      checker_.writes(stream, copy.destination + at);
+    }
   }
   return inner_->copy(copies, stream, urgency);
 }

@@ -2,7 +2,8 @@
 // and for the host, fed by waits, records and queries of events; and for each range of memory, who
 // read and wrote it last. Two accesses of which one writes must be ordered.
 //
-// Ranges are whole segments of slots (kv/layout.h): all that the tests and the engine copy.
+// Ranges are whole segments of slots (kv/layout.h): all that the tests and the engine copy. A copy
+// of several is taken apart.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +26,10 @@ class OrderChecker {
 
   /// From now on every n-th wait and every n-th record is refused; 0: none.
   void refuse_every(uint64_t n) { refuse_every_ = n; }
+  /// From now on no stream waits for another's event: what the engine orders is not.
+  void forget_waits() { forgets_waits_ = true; }
+  /// From now on every event is said to have passed, whatever is still under way.
+  void pass_events_early() { passes_events_early_ = true; }
   /// From now on the GPU has failed: queries of events say so.
   void fail_gpu() { has_gpu_failed_ = true; }
 
@@ -68,19 +73,23 @@ class OrderChecker {
   std::vector<std::string> conflicts_;
   uint64_t refuse_every_ = 0;
   uint64_t calls_ = 0;
+  bool forgets_waits_ = false;
+  bool passes_events_early_ = false;
   bool has_gpu_failed_ = false;
 };
 
 /// Tells the checker what each batch reads and writes.
 class WatchedCopier final : public Copier {
  public:
-  WatchedCopier(std::unique_ptr<Copier> inner, OrderChecker& checker)
-      : inner_(std::move(inner)), checker_(checker) {}
+  /// All segments have `segment_bytes`.
+  WatchedCopier(std::unique_ptr<Copier> inner, OrderChecker& checker, uint64_t segment_bytes)
+      : inner_(std::move(inner)), checker_(checker), segment_bytes_(segment_bytes) {}
   Status copy(std::span<const library::Copy> copies, CUstream stream, Urgency urgency) override;
 
  private:
   std::unique_ptr<Copier> inner_;
   OrderChecker& checker_;
+  const uint64_t segment_bytes_;
 };
 
 }  // namespace braid::kv::test

@@ -139,7 +139,7 @@ class RequestsTest : public KvTest {
       ++used;
     request.runs = used == request.blocks.size();
     if (request.runs && used > 0 && request.last_version == 1)
-      request.runs = rotation().reopen(request.blocks.back()) == Refusal::kNone;
+      request.runs = rotation().reopen(request.blocks.back()).ok();
     if (request.runs) {
       request.waits = 0;
       return;

@@ -38,7 +38,7 @@ void KvTest::open(const Opening& opening) {
                                   .block_tokens = 16},
                                  opening.order, opening.slots.gpu);
   ASSERT_TRUE(layout.ok()) << layout.status().message();
-  RotationOptions options{layout.value(), opening.slots, {}, opening.races};
+  RotationOptions options{layout.value(), opening.slots, {}};
   for (int gpu = 0; gpu < opening.ranks; ++gpu) {
     use_gpu(gpu);
     Cache cache{
@@ -50,7 +50,8 @@ void KvTest::open(const Opening& opening) {
   use_gpu(0);
   std::unique_ptr<Copier> copier =
       opening.copier ? opening.copier() : std::make_unique<NativeCopier>(driver());
-  copier = std::make_unique<WatchedCopier>(std::move(copier), checker_);
+  copier = std::make_unique<WatchedCopier>(std::move(copier), checker_,
+                                           layout.value().segments().front().size_bytes);
   copier = std::make_unique<FaultyCopier>(std::move(copier), faults_,
                                           [this](uint64_t address) { return is_on_gpu(address); });
   auto opened = RotationEngine::open(watched_, options, std::move(copier));

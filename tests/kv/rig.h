@@ -63,7 +63,6 @@ class KvTest : public braid::test::ServerTest {
     uint32_t layers = 4;
     GpuOrder order = GpuOrder::kLayerFirst;
     int ranks = 1;
-    PlantedRaces races = {};
     bool verifies = true;  ///< bytes and orders; a test that plants a race does not
     /// The copier of the test's choice; else the driver's own batches.
     std::function<std::unique_ptr<Copier>()> copier = {};

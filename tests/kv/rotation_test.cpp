@@ -61,6 +61,49 @@ TEST_F(RotationTest, BlockFirstCachesToo) {
   settle();
 }
 
+// Notes how large the copies of each batch are.
+class ListingCopier final : public Copier {
+ public:
+  ListingCopier(const cuda::Driver& driver, std::vector<std::vector<uint64_t>>& sizes_bytes)
+      : inner_(driver), sizes_bytes_(sizes_bytes) {}
+  Status copy(std::span<const library::Copy> copies, CUstream stream, Urgency urgency) override {
+    sizes_bytes_.emplace_back();
+    for (const library::Copy& copy : copies) sizes_bytes_.back().push_back(copy.size_bytes);
+    return inner_.copy(copies, stream, urgency);
+  }
+
+ private:
+  NativeCopier inner_;
+  std::vector<std::vector<uint64_t>>& sizes_bytes_;  // the test's
+};
+
+// A batch costs its caller by entries: blocks that lie beside each other on both sides are one.
+TEST_F(RotationTest, NeighboursAreOneCopy) {
+  std::vector<std::vector<uint64_t>> batches;
+  open({.order = GpuOrder::kBlockFirst,
+        .copier = [&] { return std::make_unique<ListingCopier>(driver(), batches); }});
+  std::array<BlockId, 5> blocks;
+  for (BlockId& id : blocks) {
+    id = sealed_block(6);
+    (void)rotation().end_use(id);
+  }
+  const uint64_t block_bytes = rotation().block_bytes();
+  // Slots 0, 1 and 2, 4, 3 of the GPU go to slots 0 to 4 of the host.
+  const std::array leaving{blocks[0], blocks[1], blocks[2], blocks[4], blocks[3]};
+  EXPECT_TRUE(rotation().submit({.evict = leaving}).failure.ok());
+  settle();
+  for (const BlockId id : blocks) expect_on_host(id, 6);
+  // Slots 0 and 1, 2, 4 of the host come into slots 0 to 3 of the GPU.
+  const std::array coming{blocks[0], blocks[1], blocks[2], blocks[3]};
+  EXPECT_TRUE(rotation().submit({.load = coming}).failure.ok());
+  for (const BlockId id : coming) EXPECT_EQ(rotation().begin_use(id), Refusal::kNone);
+  read_in_a_step(coming, 6);
+  settle();
+  const std::vector<std::vector<uint64_t>> expected = {{3 * block_bytes, block_bytes, block_bytes},
+                                                       {3 * block_bytes, block_bytes}};
+  EXPECT_EQ(batches, expected);
+}
+
 TEST_F(RotationTest, ALoadThatIsPolledForIsUsedOnceItIsReported) {
   open({});
   const BlockId id = host_only_block(5);
@@ -174,6 +217,23 @@ TEST_F(GroupRotationTest, ARankThatFailsFailsItsGroup) {
   EXPECT_EQ(rotation().begin_use(id), Refusal::kWrongState);
 }
 
+// Each pool alone would fit.
+TEST_F(GroupRotationTest, TheHostNeedsRoomForThePoolsOfAllRanks) {
+  open({.ranks = 2});
+  const uint64_t pool_bytes = rotation().layout().host_bytes(8);
+  const auto opened = [&](uint64_t limit_bytes) {
+    const auto cache = std::make_unique<braid::test::DeviceBuffer>(driver(), pool_bytes);
+    const RankOptions rank{context(0), cache->at(), compute(0)};
+    RotationOptions options{rotation().layout(), {8, 8}, {rank, rank}, limit_bytes};
+    return RotationEngine::open(driver(), options, std::make_unique<NativeCopier>(driver()))
+        .status();
+  };
+  EXPECT_TRUE(opened(2 * pool_bytes).ok()) << opened(2 * pool_bytes).message();
+  EXPECT_NE(opened(2 * pool_bytes - 1).message().find("2 host pools are to have 64K"),
+            std::string::npos)
+      << opened(2 * pool_bytes - 1).message();
+}
+
 TEST_F(RotationTest, WhatARefusedCopyWouldHaveMovedStaysWhereItIs) {
   using Kind = CopyFaults::Kind;
   open({.slots = {8, 4}});
@@ -214,6 +274,24 @@ TEST_F(RotationTest, SlotsOfABatchWithoutAnEventComeBack) {
   settle();
   settle();
   EXPECT_EQ(rotation().table().host().fenced_count(), 0u);
+}
+
+// A copy that failed may still read the block: what is to write it must come behind that copy.
+TEST_F(RotationTest, AReopeningThatTheDriverDoesNotOrderFails) {
+  open({});
+  const BlockId id = sealed_block(1);
+  faults_ = {.kind = CopyFaults::Kind::kEnqueued, .every = 1};
+  EXPECT_FALSE(rotation().submit({}).failure.ok());
+  faults_ = {};
+  checker_.refuse_every(1);
+  const auto failed = rotation().reopen(id);
+  EXPECT_EQ(failed.refusal, Refusal::kNone);
+  EXPECT_NE(failed.failure.message().find("ordering a stream"), std::string::npos)
+      << failed.failure.message();
+  EXPECT_EQ(state(id), BlockState::kSealed);
+  checker_.refuse_every(0);
+  EXPECT_TRUE(rotation().reopen(id).ok());
+  EXPECT_EQ(state(id), BlockState::kDirty);
 }
 
 TEST_F(RotationTest, WhatTheHostHasOutlivesTheGpu) {
@@ -265,6 +343,30 @@ TEST_F(RotationTest, WhatAStepWritesIsNotCopiedBeforeTheStepIsEnqueued) {
   EXPECT_TRUE(rotation().submit({.evict = {&id, 1}}).refused.empty());
 }
 
+// Copies beyond it would overwrite whatever lies there.
+TEST_F(RotationTest, ACacheThatLeavesItsAllocationIsRefused) {
+  open({});
+  const Layout& layout = rotation().layout();
+  const auto refusal = [&](CUdeviceptr cache, uint32_t gpu_slots) {
+    return RotationEngine::open(driver(),
+                                {layout, {gpu_slots, 8}, {{context(0), cache, compute(0)}}},
+                                std::make_unique<NativeCopier>(driver()))
+        .status()
+        .message();
+  };
+  const braid::test::DeviceBuffer cache(driver(), layout.gpu_bytes(8));
+  EXPECT_EQ(refusal(cache.at(), 8), "");
+  // Segments lie one behind the other, 8 slots of 1 KiB each: the last one leaves.
+  EXPECT_NE(refusal(cache.at(), 9)
+                .find("segment 3 of a cache of 9 gpu_slots takes 9216 bytes, beginning 24576 bytes "
+                      "behind the cache's address, and 8192 of them are allocated"),
+            std::string::npos)
+      << refusal(cache.at(), 9);
+  EXPECT_NE(refusal(cache.at(1024), 8).find("and 7168 of them"), std::string::npos)
+      << refusal(cache.at(1024), 8);
+  EXPECT_NE(refusal(1, 8).find("segment 0 of a cache of 8"), std::string::npos) << refusal(1, 8);
+}
+
 TEST_F(RotationTest, BadOptionsAreNamed) {
   open({});
   const CUstream stream = new_stream();
@@ -276,9 +378,8 @@ TEST_F(RotationTest, BadOptionsAreNamed) {
   EXPECT_NE(refusal({8, 8}, {}).find("without a rank"), std::string::npos);
   EXPECT_NE(refusal({8, 0}, {{context(0), 1, stream}}).find("host_slots"), std::string::npos);
   EXPECT_NE(refusal({8, 8}, {{context(0), 1, nullptr}}).find("legacy"), std::string::npos);
-  EXPECT_NE(refusal({8, 1u << 28}, {{context(0), 1, stream}}).find("the host has"),
-            std::string::npos)
-      << "1 TB";
+  EXPECT_NE(refusal({8, ~0u}, {{context(0), 1, stream}}).find("the host has"), std::string::npos)
+      << "16 TB";
 }
 
 }  // namespace

@@ -90,6 +90,28 @@ TEST_F(ServingAbi, WhatWillFitDependsOnTheTokensOfABlock) {
   EXPECT_STREQ(braid_serving_last_error(), "braid_serving_view: block_tokens is 0");
 }
 
+// It would never fit: policies would make room for it in vain, step after step.
+TEST_F(ServingAbi, ARequestLargerThanTheGpuIsNamed) {
+  for (const char* name : {"braid", "paper", "fcfs_recompute"}) {
+    open(name);
+    requests_ = {request(7, BRAID_SERVING_RUNNING, 8), request(9, BRAID_SERVING_WAITING, 101)};
+    EXPECT_EQ(decide(92), BRAID_ERROR_ARGUMENT);
+    EXPECT_STREQ(braid_serving_last_error(),
+                 "braid_serving_request 9: it takes 101 blocks, and the GPU has 100. Refuse it, or "
+                 "cut it short");
+    requests_ = {request(11, BRAID_SERVING_RUNNING, 100)};
+    EXPECT_EQ(decide(0), BRAID_OK) << braid_serving_last_error();
+    requests_[0].growth_blocks = UINT32_MAX;
+    EXPECT_EQ(decide(0), BRAID_ERROR_ARGUMENT);
+    EXPECT_NE(std::string(braid_serving_last_error()).find("request 11"), std::string::npos);
+    requests_ = {request(12, BRAID_SERVING_WAITING, 100)};
+    EXPECT_EQ(decide(100), BRAID_OK) << braid_serving_last_error();
+    EXPECT_EQ(decision_.admit_count, 1u);
+    braid_serving_close(policy_);
+    policy_ = nullptr;
+  }
+}
+
 TEST_F(ServingAbi, EveryNameOpens) {
   size_t count = 0;
   for (; braid_serving_policy_name(count) != nullptr; ++count) {

@@ -100,6 +100,18 @@ TEST(Braid, WhoIsInTimePreemptsNobody) {
   EXPECT_EQ(policy("braid", {.late_only = false})->decide(view_of(requests, 0)).preempt, (Ids{1}));
 }
 
+// To hand seats from request to request gives nobody more of the GPU.
+TEST(Braid, NobodyIsPreemptedForASeat) {
+  const std::vector<RequestView> requests = {running(1, 8, 90'000), waiting(2, 8, kLateUs)};
+  View view = view_of(requests, 100);
+  view.max_running = 1;
+  EXPECT_EQ(policy("braid")->decide(view), Decision{});
+  view.free_blocks = 0;  // nor if blocks are missing too
+  EXPECT_EQ(policy("braid")->decide(view), Decision{});
+  view.max_running = 2;
+  EXPECT_EQ(policy("braid")->decide(view).preempt, (Ids{1}));
+}
+
 TEST(Braid, WhoWillHaveMissedBeforeTheStepEndsIsLate) {
   std::vector<RequestView> requests = {running(1, 8, 90'000), waiting(2, 8, 4'980'000)};
   const PolicyParameters tolerant{.lag = {.alpha = 1, .beta_tbt = 0, .beta_ttft = 2}};

@@ -97,6 +97,21 @@ TEST(Simulator, ARequestLargerThanTheGpuIsRefused) {
       << result.status().message();
 }
 
+TEST(Simulator, ARequestOfATraceIsNamedByItsLine) {
+  const Trace trace =
+      parse_trace("prompt_tokens,output_tokens\n100,10\n100000,10\n", "t.csv").value();
+  const Lengths lengths("t.csv", "given", std::make_shared<Trace>(trace));
+  for (const Workload& workload : {stretch_of_trace(trace, {.rate_rps = 1, .seconds = 10}, 1),
+                                   poisson_workload(lengths, {.rate_rps = 5, .seconds = 10}, 1)}) {
+    const auto policy = std::move(make_policy("braid").value());
+    const auto result = simulate(config_of(2), *policy, {&workload});
+    ASSERT_FALSE(result.ok());
+    EXPECT_NE(result.status().message().find("t.csv:3: request"), std::string::npos)
+        << result.status().message();
+    EXPECT_NE(result.status().message().find("of 100000 + 10 tokens"), std::string::npos);
+  }
+}
+
 TEST(Simulator, AnArrivalBeyondVirtualTimeIsRefused) {
   Workload workload = load(5, 10);
   workload.requests.back().arrival_us = int64_t{1} << 60;

@@ -28,6 +28,7 @@ TEST(Trace, ReadsAzure) {
   const Trace trace = parse_trace(kAzure, "t.csv").value();
   ASSERT_EQ(trace.entries.size(), 2u);
   EXPECT_EQ(trace.entries[1].arrival_us, 1'750'000);
+  EXPECT_EQ(trace.entries[1].line, 3u);
   EXPECT_EQ(trace.entries[1].prompt_tokens, 200u);
   EXPECT_EQ(trace.entries[1].output_tokens, 20u);
   EXPECT_EQ(trace.chunk_tokens, 0u);

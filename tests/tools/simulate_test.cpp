@@ -60,6 +60,43 @@ TEST_F(Simulate, PrintsOneLineForEachPolicy) {
   EXPECT_NE(out_.find("step times: measured on NVIDIA H200"), std::string::npos) << out_;
   EXPECT_NE(out_.find("\nfcfs_recompute    100.0"), std::string::npos) << out_;
   EXPECT_NE(out_.find("\nedf               100.0"), std::string::npos) << out_;
+  EXPECT_NE(out_.find("\n  ± (95 %)          0.0"), std::string::npos) << out_;
+  ASSERT_EQ(run("--rate 3 --policy edf --model Llama-3-8B --seconds 30 --seeds 1"), 0) << err_;
+  EXPECT_EQ(out_.find("±"), std::string::npos) << "one seed has no interval: " << out_;
+}
+
+// Nobody's first token comes within a microsecond; and one that runs alone has the others wait.
+TEST_F(Simulate, ObjectivesAndSeatsAreTheUsers) {
+  ASSERT_EQ(run("--rate 3 --policy edf --model Llama-3-8B --ttft-ms 0.001" + std::string(kSmall)),
+            0)
+      << err_;
+  EXPECT_NE(out_.find("\nedf                 0.0"), std::string::npos) << out_;
+  ASSERT_EQ(run("--rate 3 --policy edf --model Llama-3-8B --max-running 1" + std::string(kSmall)),
+            0)
+      << err_;
+  EXPECT_EQ(out_.find("\nedf               100.0"), std::string::npos) << out_;
+}
+
+// What a figure would pass over is refused.
+TEST_F(Simulate, AFigureChoosesItsOwnRuns) {
+  for (const std::string option :
+       {"--model Llama-3-8B", "--gpu H200", "--link pcie5", "--policy edf", "--host-gb 1",
+        "--hbm-gb 100", "--alpha 1", "--rate 3", "--load 1", "--gpus 2", "--transfer-blocks 7"})
+    expect_refused("--figure 21 " + option, option.substr(0, option.find(' ')), "--figure");
+  expect_refused("--figure 21 --no-late-only", "--late-only", "--figure");
+}
+
+TEST_F(Simulate, SaysOfARecordWhereItLoses) {
+  const std::string folder = path("figures");
+  ASSERT_EQ(run("--figure classes --out '" + folder + "'" + kSmall), 0) << err_;
+  ASSERT_EQ(run("--losses '" + folder + "/figure-classes.json'"), 0) << err_;
+  EXPECT_NE(out_.find("### Where it loses"), std::string::npos) << out_;
+  EXPECT_NE(read_all(folder_ / "figures" / "report.md").find(out_), std::string::npos) << out_;
+  const std::string nobody = write("nobody.json", R"({"seeds": 3, "panels": []})");
+  ASSERT_EQ(run("--losses '" + nobody + "'"), 0) << err_;
+  EXPECT_EQ(out_, "") << "nobody is compared in it";
+  expect_refused("--losses '" + folder + "/report.md'", "report.md is not the JSON of a figure",
+                 "figure-NAME.json");
 }
 
 TEST_F(Simulate, AFigureIsJsonAndSvgAndAReport) {
@@ -157,7 +194,8 @@ TEST_F(Simulate, BadInputIsRefusedWithARemedy) {
   expect_refused("--alpha -1 --policy paper --rate 1", "alpha", "0 or more");
   expect_refused("--hbm-gb 60 --rate 1", "does not fit on H200", "smaller model");
   const std::string long_one = write("long.csv", "prompt_tokens,output_tokens\n900000,5\n");
-  expect_refused("--lengths '" + long_one + "' --rate 1", "needs 56251 blocks", "more memory");
+  expect_refused("--lengths '" + long_one + "' --rate 1", "long.csv:2: request 0 of 900000 + 5",
+                 "more memory");
 }
 
 }  // namespace

@@ -74,8 +74,10 @@ Result<Case> Designer::base(const std::string& model, const std::string& gpu,
       gpu == "GH200" ? serving::HostMemory{0, 0, 0, "its own for each GPU"} : serving::pcie_host();
   base.engine.constants = setting_.calibration.constants;
   base.engine.token_budget = setting_.token_budget;
+  base.engine.max_running = setting_.max_running;
   base.lengths = std::make_shared<Lengths>(lengths);
   base.arrivals.seconds = setting_.seconds;
+  base.arrivals.slo = setting_.slo;
   return base;
 }
 
@@ -89,11 +91,12 @@ Result<Case> Designer::with(Case base, const Arm& arm) const {
 }
 
 Result<Panel> Designer::by_load(const std::string& title, const Case& base,
-                                const std::vector<Arm>& arms, const std::vector<Shown>& metrics) {
+                                const std::vector<Arm>& arms, const std::vector<Shown>& metrics,
+                                const std::vector<double>& loads) {
   BRAID_LET(knee, knee_rps(base));
   Panel panel{fmt::format("{} (knee of FCFS: {:.2f} requests/s)", title, knee),
               "load / knee of FCFS",
-              load_fractions(),
+              loads.empty() ? load_fractions() : loads,
               {},
               {},
               metrics};

@@ -44,9 +44,9 @@ class Designer {
   Result<Case> with(Case base, const Arm& arm) const;
   Result<double> knee_rps(const Case& base) { return laboratory_.knee_rps(base); }
 
-  /// Load from well below the knee of FCFS to well beyond it.
+  /// Load in units of the knee of FCFS; without `loads`, from well below it to well beyond it.
   Result<Panel> by_load(const std::string& title, const Case& base, const std::vector<Arm>& arms,
-                        const std::vector<Shown>& metrics);
+                        const std::vector<Shown>& metrics, const std::vector<double>& loads = {});
   /// At fixed loads, in units of the knee, one series each; `change` makes the case of an x.
   using Change = std::function<Status(Case&, double x)>;
   Result<Panel> by_parameter(const std::string& title, const Case& base, const Arm& arm,

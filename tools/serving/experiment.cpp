@@ -17,9 +17,7 @@
 namespace braid::tools::serving_figures {
 namespace {
 
-constexpr double kKneeAttainment = 0.90;
 constexpr int kBisections = 7;
-constexpr int kMostKneeSeeds = 3;
 
 // Student's t for a two-sided 95 % interval, by degrees of freedom.
 double student_t(size_t freedom) {
@@ -36,16 +34,17 @@ std::string Case::key() const {
   const auto& e = engine;
   const auto& c = e.constants;
   return fmt::format(
-      "{} {} {} {} {} {} {} {} {} | {} {} {} {} {} | {} {} {} {} {} | {} {} {} {} {} {} | {} {} {} "
-      "{} {} {} {} {} {} {} {}",
+      "{} {} {} {} {} {} {} {} {} | {} {} {} {} {} {} | {} {} {} | {} {} {} {} {} {} | "
+      "{} {} {} {} {} {} {} | {} {} {} {} {} {} {} {} {} {} {}",
       e.model.name, e.gpu.name, e.gpu.hbm_bytes, e.hbm_share, e.activation_bytes, e.host_bytes,
       e.token_budget, e.max_running, e.steps_wait_for_copies, e.link.load_gbps, e.link.save_gbps,
-      e.link.both_gbps, e.link.one_way_at_a_time, e.link.eager, policy, parameters.lag.alpha,
-      parameters.lag.beta_tbt, parameters.lag.beta_ttft, parameters.transfer_blocks,
-      parameters.late_only, trace ? "trace" : lengths->name(), arrivals.rate_rps, arrivals.seconds,
-      arrivals.batch_share, gpus, c.matmul_tflops, c.weight_gbps, c.matmul_us, c.attention_gbps,
-      c.attention_us, c.prefill_tflops, c.prefill_us, c.glue_gbps, c.glue_us, c.sequence_us,
-      c.step_us);
+      e.link.both_gbps, e.link.one_way_at_a_time, e.link.eager, e.link.start_us, e.host.load_gbps,
+      e.host.save_gbps, e.host.both_gbps, policy, parameters.lag.alpha, parameters.lag.beta_tbt,
+      parameters.lag.beta_ttft, parameters.transfer_blocks, parameters.late_only,
+      trace ? "trace" : lengths->name(), arrivals.rate_rps, arrivals.seconds, arrivals.batch_share,
+      arrivals.slo.ttft_us, arrivals.slo.tbt_us, gpus, c.matmul_tflops, c.weight_gbps, c.matmul_us,
+      c.attention_gbps, c.attention_us, c.prefill_tflops, c.prefill_us, c.glue_gbps, c.glue_us,
+      c.sequence_us, c.step_us);
 }
 
 Estimate estimate(const std::vector<double>& values) {
@@ -123,9 +122,9 @@ Status Laboratory::run(const std::vector<Case>& cases) {
 
 Result<double> Laboratory::attainment_at(Case like, double rate_rps) {
   like.arrivals.rate_rps = rate_rps;
-  Laboratory few(std::min(seeds_, kMostKneeSeeds), threads_);
-  BRAID_TRY(few.run({like}));
-  return estimate(by_seed(few.results(like), [](const Metrics& m) { return m.ttft_attainment; }))
+  Laboratory alone(seeds_, threads_);  // what it has run is forgotten again
+  BRAID_TRY(alone.run({like}));
+  return estimate(by_seed(alone.results(like), [](const Metrics& m) { return m.ttft_attainment; }))
       .mean;
 }
 
@@ -147,7 +146,7 @@ Result<double> Laboratory::knee_rps(Case like) {
     BRAID_LET(attained, attainment_at(like, middle));
     (attained < kKneeAttainment ? high : low) = middle;
   }
-  return knees_[key] = high;
+  return knees_[key] = low > 0 ? low : high;
 }
 
 }  // namespace braid::tools::serving_figures

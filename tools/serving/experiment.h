@@ -23,6 +23,9 @@ using serving::PolicyParameters;
 using serving::RunResult;
 using serving::Trace;
 
+/// Of TTFT, by FCFS at the knee.
+inline constexpr double kKneeAttainment = 0.90;
+
 /// What one run depends on, but for the seed.
 struct Case {
   EngineConfig engine;
@@ -63,8 +66,8 @@ class Laboratory {
   /// Of a case that has run.
   const Results& results(const Case& of) const { return *results_.at(of.key()); }
 
-  /// The rate at which FCFS with recomputation serves 90 % of the requests within their TTFT
-  /// objective, found by bisection over rates; `like` says on what.
+  /// The largest rate at which FCFS with recomputation serves 90 % of the requests within their
+  /// TTFT objective, on average over all seeds, found by bisection over rates; `like` says on what.
   Result<double> knee_rps(Case like);
 
  private:

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -33,8 +35,8 @@ struct Panel {
   std::vector<Shown> metrics;
 };
 
-/// "`better` has more of `metric` than `worse`", looked at in one panel, at x between `from` and
-/// `until`.
+/// "`better` has more of `metric` than `worse`", looked at in one panel: at x between `from` and
+/// `until`, or as the last two fields say.
 struct Claim {
   std::string words;  ///< the paper's
   size_t panel;
@@ -44,6 +46,10 @@ struct Claim {
   double from = 0;
   double margin = 0;  ///< within this it is no worse: for "comparable"
   double until = 1e9;
+  /// A series: looked at only at the first x where its TTFT attainment is below that of the knee.
+  std::string fails_first{};
+  /// `better` at the first x, `worse` at the second.
+  std::optional<std::pair<double, double>> between{};
 };
 
 /// Curves that are drawn of single runs: over time, or distributions.
@@ -56,10 +62,9 @@ struct CurvePanel {
   std::vector<Curve> curves;
 };
 
-/// Each series of a panel as one point, at one x.
+/// Each series of a panel as one line over all its x.
 struct Scatter {
   size_t panel;
-  double x;
   Shown across, up;
 };
 
@@ -78,6 +83,8 @@ struct Setting {
   serving::Calibration calibration;
   double seconds = 300;
   uint32_t token_budget = 1024;
+  uint32_t max_running = 1024;
+  serving::Slo slo{};
   std::shared_ptr<const Trace> trace;      ///< null: none was given
   std::shared_ptr<const Lengths> lengths;  ///< replace the synthetic ones
 };

@@ -2,11 +2,11 @@
 // measurements of copies, and 6 to 11 and 13 to 15 are drawings.
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <string_view>
+#include <utility>
 
 #include "base/try.h"
-#include "serving/policies/make_policy.h"
-#include "serving/simulator/simulate.h"
 #include "tools/serving/designer.h"
 
 namespace braid::tools::serving_figures {
@@ -16,6 +16,20 @@ using namespace shown;  // the metrics by name
 
 constexpr const char* kQwen = "Qwen2.5-32B";
 constexpr const char* kGpu = "GH200";
+
+// What the paper says of one variable: `metric` is larger at x = `more_at` than at `less_at`, in
+// each panel of a figure by it, at the higher of its loads.
+void claim_in_each_panel(Figure& figure, const std::string& words, const Shown& metric,
+                         double more_at, double less_at) {
+  for (size_t at = 0; at < figure.panels.size(); ++at) {
+    const std::string& load = figure.panels[at].series.back().name;
+    const std::string& title = figure.panels[at].title;
+    const std::string arm = title.substr(0, title.find(" (knee"));
+    Claim claim{fmt::format("{} [{}]", words, arm), at, load, load, metric};
+    claim.between = {more_at, less_at};
+    figure.claims.push_back(claim);
+  }
+}
 
 Result<Figure> figure_1(Designer& designer) {
   BRAID_LET(base, designer.base(kQwen, kGpu, designer.chats()));
@@ -54,6 +68,11 @@ Result<Figure> figure_2(Designer& designer) {
                                            {kTtftP99, kTbtP99, kTtft, kTbtTokens}));
     figure.panels.push_back(panel);
   }
+  const char* words =
+      "increasing swap bandwidth beyond the PCIe Gen5x16 uni-directional limit significantly "
+      "reduces ";
+  claim_in_each_panel(figure, words + std::string("TTFT"), kTtftP99, 50, 400);
+  claim_in_each_panel(figure, words + std::string("TBT"), kTbtP99, 50, 400);
   return figure;
 }
 
@@ -133,33 +152,47 @@ Result<Figure> parameter_figure(Designer& designer, const std::string& title, co
 }
 
 Result<Figure> figure_18(Designer& designer) {
-  return parameter_figure(designer, "alpha, with beta_B = beta_F = 0", "alpha", {1, 2, 3, 4, 6, 8},
-                          {.alpha = 1, .beta_tbt = 0, .beta_ttft = 0},
-                          [](Case& one, double alpha) {
-                            one.parameters.lag.alpha = alpha;
-                            return Status();
-                          },
-                          {kTtft, kTbtTokens});
+  BRAID_LET(figure,
+            parameter_figure(designer, "alpha, with beta_B = beta_F = 0", "alpha",
+                             {1, 2, 3, 4, 6, 8}, {.alpha = 1, .beta_tbt = 0, .beta_ttft = 0},
+                             [](Case& one, double alpha) {
+                               one.parameters.lag.alpha = alpha;
+                               return Status();
+                             },
+                             {kTtft, kTbtTokens}));
+  claim_in_each_panel(figure, "larger alpha yields better TBT SLO attainment", kTbtTokens, 8, 1);
+  claim_in_each_panel(figure, "at the cost of lower TTFT attainment", kTtft, 1, 8);
+  claim_in_each_panel(figure, "beyond 3 it significantly harms TTFT", kTtft, 3, 8);
+  return figure;
 }
 
 Result<Figure> figure_19(Designer& designer) {
-  return parameter_figure(designer, "beta_F, with alpha = 1 and beta_B = 0", "beta_F",
-                          {0, 0.5, 1, 2, 3, 4}, {.alpha = 1, .beta_tbt = 0, .beta_ttft = 0},
-                          [](Case& one, double beta) {
-                            one.parameters.lag.beta_ttft = beta;
-                            return Status();
-                          },
-                          {kTtftP99, kTbtP99});
+  BRAID_LET(figure,
+            parameter_figure(designer, "beta_F, with alpha = 1 and beta_B = 0", "beta_F",
+                             {0, 0.5, 1, 2, 3, 4}, {.alpha = 1, .beta_tbt = 0, .beta_ttft = 0},
+                             [](Case& one, double beta) {
+                               one.parameters.lag.beta_ttft = beta;
+                               return Status();
+                             },
+                             {kTtftP99, kTbtP99}));
+  claim_in_each_panel(figure, "increasing beta_F leads to worse P99 TTFT", kTtftP99, 4, 0);
+  claim_in_each_panel(figure, "for beta_F >= 2 P99 TTFT sharply increases", kTtftP99, 4, 2);
+  return figure;
 }
 
 Result<Figure> figure_20(Designer& designer) {
-  return parameter_figure(designer, "beta_B, with alpha = 1 and beta_F = 0", "beta_B",
-                          {-50, -20, -5, 0, 5, 20, 50}, {.alpha = 1, .beta_tbt = 0, .beta_ttft = 0},
-                          [](Case& one, double beta) {
-                            one.parameters.lag.beta_tbt = beta;
-                            return Status();
-                          },
-                          {kTtftP99, kTbtP99});
+  BRAID_LET(figure, parameter_figure(designer, "beta_B, with alpha = 1 and beta_F = 0", "beta_B",
+                                     {-50, -20, -5, 0, 5, 20, 50},
+                                     {.alpha = 1, .beta_tbt = 0, .beta_ttft = 0},
+                                     [](Case& one, double beta) {
+                                       one.parameters.lag.beta_tbt = beta;
+                                       return Status();
+                                     },
+                                     {kTtftP99, kTbtP99}));
+  claim_in_each_panel(figure, "larger beta_B worsens P99 TBT", kTbtP99, 50, -50);
+  claim_in_each_panel(figure, "beta_B < 0 is best for the tail of TBT", kTbtP99, 0, -50);
+  claim_in_each_panel(figure, "at the cost of higher tails of TTFT", kTtftP99, -50, 0);
+  return figure;
 }
 
 Result<Figure> figure_21(Designer& designer) {
@@ -174,6 +207,9 @@ Result<Figure> figure_21(Designer& designer) {
                                          },
                                          {kTtftP99, kTbtP99, kTtft, kTbtTokens}));
   figure.panels = {panel};
+  claim_in_each_panel(figure, "a larger B_xfer significantly reduces P99 TTFT", kTtftP99, 150,
+                      4800);
+  claim_in_each_panel(figure, "and P99 TBT", kTbtP99, 150, 4800);
   return figure;
 }
 
@@ -193,54 +229,98 @@ Result<Figure> figure_22(Designer& designer) {
   return figure;
 }
 
-// One run of a case with seed 1.
-Result<RunResult> single_run(const Case& one) {
-  Laboratory alone(1, 1);
-  BRAID_TRY(alone.run({one}));
-  return alone.results(one)[0][0];
+// The mean over seeds of the points that every run has.
+template <typename Size, typename Point>
+std::vector<std::pair<double, double>> mean_curve(const Results& results, const Size& size,
+                                                  const Point& point) {
+  std::vector<std::pair<double, double>> curve;
+  const auto share = 1 / static_cast<double>(results.size());
+  for (size_t index = 0;; ++index) {
+    std::pair<double, double> mean{};
+    for (const std::vector<RunResult>& gpus : results) {
+      if (index >= size(gpus.front())) return curve;
+      const auto [x, y] = point(gpus.front(), index);
+      mean.first += x * share;
+      mean.second += y * share;
+    }
+    curve.push_back(mean);
+  }
+}
+
+// By the second, of one value of the samples.
+template <typename Value>
+Curve curve_over_time(const Series& series, const Results& results, const Value& value) {
+  const auto size = [](const RunResult& run) { return run.record.timeline.size(); };
+  return {series.name, mean_curve(results, size, [&](const RunResult& run, size_t index) {
+            const serving::Sample& sample = run.record.timeline[index];
+            return std::pair(static_cast<double>(sample.at_us) * 1e-6, value(sample));
+          })};
 }
 
 Result<Figure> figure_23(Designer& designer) {
+  constexpr double kLoad = 1.2;
   BRAID_LET(base, designer.base(kQwen, kGpu, designer.chats()));
-  BRAID_LET(knee, designer.knee_rps(base));
-  Figure figure{.title = "FCFS and SJF: KV cache in use, requests waiting",
-                .setting = fmt::format("{}, {:.2f} requests/s: 1.2 of the knee; one run of seed 1",
-                                       words_of(base), 1.2 * knee)};
+  Figure figure{
+      .title = "FCFS and SJF: KV cache in use, requests waiting",
+      .setting = words_of(base) + "; the curves are means over seeds, at 1.2 of the knee"};
+  BRAID_LET(panel, designer.by_load("FCFS and SJF", base, {vllm(), plain("sjf_oracle", "pcie5")},
+                                    {kTtft}, {0.7, kLoad}));
+  figure.panels = {panel};
+  for (const Series& series : panel.series) {
+    Claim claim{series.name +
+                    " fails to prevent TTFT SLO violations under memory pressure: it "
+                    "loses 10 points at least",
+                0, series.name, series.name, kTtft};
+    claim.margin = -0.10;
+    claim.between = {0.7, kLoad};
+    figure.claims.push_back(claim);
+  }
+  BRAID_TRY(designer.run(figure));
   figure.curves = {{"KV cache in use", "s", "%", {}}, {"requests waiting", "s", "", {}}};
-  for (const Arm& arm : {vllm(), plain("sjf_oracle", "pcie5")}) {
-    BRAID_LET(one, designer.with(base, arm));
-    one.arrivals.rate_rps = 1.2 * knee;
-    BRAID_LET(run, single_run(one));
-    Curve usage{arm.name, {}}, waiting{arm.name, {}};
-    for (const serving::Sample& sample : run.record.timeline) {
-      const double at_s = static_cast<double>(sample.at_us) * 1e-6;
-      usage.points.emplace_back(at_s, 100 * sample.kv_share);
-      waiting.points.emplace_back(at_s, sample.waiting);
-    }
-    figure.curves[0].curves.push_back(usage);
-    figure.curves[1].curves.push_back(waiting);
+  for (const Series& series : panel.series) {
+    const Results& results = designer.laboratory().results(series.cases.back());
+    figure.curves[0].curves.push_back(curve_over_time(
+        series, results, [](const serving::Sample& sample) { return 100 * sample.kv_share; }));
+    figure.curves[1].curves.push_back(curve_over_time(
+        series, results,
+        [](const serving::Sample& sample) { return static_cast<double>(sample.waiting); }));
   }
   return figure;
 }
 
 Result<Figure> figure_24(Designer& designer) {
   BRAID_LET(base, designer.base(kQwen, kGpu, designer.chats()));
-  BRAID_LET(knee, designer.knee_rps(base));
+  const Arm lightllm = plain("lightllm-like", "c2c");
   Figure figure{.title = "Distribution of TBT",
-                .setting = words_of(base) + "; one run of seed 1 each"};
-  for (const Arm& arm : {plain("lightllm-like", "c2c"), paper_on("c2c"), braid_on("c2c")}) {
-    CurvePanel panel{arm.name, "TBT, ms", "% of tokens", {}};
-    for (const double load : {0.95, 1.15, 1.5}) {
-      BRAID_LET(one, designer.with(base, arm));
-      one.arrivals.rate_rps = load * knee;
-      BRAID_LET(run, single_run(one));
-      Curve curve{fmt::format("{:.2f} of the knee", load), {}};
-      for (size_t index = 4; index < run.gap_quantiles_ms.size() && index < 990; index += 5)
-        curve.points.emplace_back(run.gap_quantiles_ms[index],
-                                  static_cast<double>(index + 1) * 0.1);
-      panel.curves.push_back(curve);
+                .setting = words_of(base) + "; the curves are means of each quantile over seeds"};
+  BRAID_LET(panel, designer.by_load("TBT", base, {lightllm, paper_on("c2c"), braid_on("c2c")},
+                                    {kTbtTokens, kTbtP99}, {0.95, 1.15, 1.5}));
+  figure.panels = {panel};
+  for (const double load : {0.95, 1.15}) {
+    Claim claim{load < 1 ? "the TBT of LightLLM shows almost no changes when the request rate "
+                           "increases: within 3 points of that below the knee"
+                         : "its TBT attainment stabilizes: within 3 points from 1.15 on",
+                0, lightllm.name, lightllm.name, kTbtTokens};
+    claim.margin = 0.03;
+    claim.between = {1.5, load};
+    figure.claims.push_back(claim);
+  }
+  BRAID_TRY(designer.run(figure));
+  for (const Series& series : panel.series) {
+    CurvePanel drawn{series.name, "TBT, ms", "% of tokens", {}};
+    for (size_t at = 0; at < panel.x.size(); ++at) {
+      const auto point = [](const RunResult& run, size_t index) {
+        const size_t quantile = 4 + 5 * index;
+        return std::pair(run.gap_quantiles_ms[quantile], static_cast<double>(quantile + 1) * 0.1);
+      };
+      const auto size = [](const RunResult& run) {
+        return std::min<size_t>(run.gap_quantiles_ms.size(), 990) / 5;
+      };
+      drawn.curves.push_back(
+          {fmt::format("{:.2f} of the knee", panel.x[at]),
+           mean_curve(designer.laboratory().results(series.cases[at]), size, point)});
     }
-    figure.curves.push_back(panel);
+    figure.curves.push_back(drawn);
   }
   return figure;
 }

@@ -13,9 +13,9 @@ constexpr double kCellWidth = 380, kCellHeight = 280;
 constexpr double kLeft = 62, kRight = 14, kTop = 34, kBottom = 48;
 constexpr size_t kMostColumns = 4;
 constexpr double kTitleHeight = 40, kLegendLine = 18, kLegendColumn = 290;
-constexpr std::array<const char*, 10> kColors = {"#2a6fbb", "#c0392b", "#2e8b57", "#8e5bb5",
+constexpr std::array<const char*, 11> kColors = {"#2a6fbb", "#c0392b", "#2e8b57", "#8e5bb5",
                                                  "#e08a1e", "#16a2a2", "#7f5539", "#d6499a",
-                                                 "#5b6770", "#9aa21b"};
+                                                 "#5b6770", "#9aa21b", "#4b3fbf"};
 
 std::string escaped(const std::string& words) {
   std::string safe;
@@ -76,7 +76,6 @@ Cell cell_of(const Plot& plot, double x0, double y0) {
     }
   if (across.low > across.high) across = {0, 1};
   if (up.high <= up.low) up.high = up.low + 1;
-  if (plot.is_scatter) across = {std::min(across.low, 0.0), across.high * 1.05};
   up.high *= 1.05;
   return {plot, x0, y0, across, up};
 }
@@ -125,12 +124,11 @@ std::string draw_series(const Cell& cell) {
                  fmt::format("stroke=\"{}\" stroke-width=\"1\"", color));
       if (cell.plot.series[index].points.size() < 30)
         out += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\" fill=\"{}\"/>\n", x, y,
-                           cell.plot.is_scatter ? 5 : 2.5, color);
+                           2.5, color);
     }
-    if (!cell.plot.is_scatter)
-      out += fmt::format(
-          "<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.6\"/>\n", path,
-          color);
+    out +=
+        fmt::format("<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.6\"/>\n",
+                    path, color);
   }
   return out;
 }

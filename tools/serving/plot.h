@@ -19,7 +19,6 @@ struct Plot {
   std::string title, x_name, y_name;
   std::vector<PlotSeries> series;
   std::vector<std::pair<double, std::string>> x_ticks{};  ///< empty: chosen
-  bool is_scatter = false;                                ///< points, not lines
 };
 
 /// The plots of each row side by side, with one legend for the row.

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "serving/hardware.h"
@@ -36,41 +37,91 @@ const Series* find_series(const Panel& panel, const std::string& name) {
   return nullptr;
 }
 
-// By seed: the mean difference over all x of the claim, relative unless the metric is a share.
+// Where the two sides of a claim are compared, as places in the panel's x.
+struct Places {
+  size_t better, worse;
+};
+
+// The first x at which FCFS, or whoever it is, serves fewer requests in time than at the knee.
+std::vector<Places> where_it_fails(const Panel& panel, const Series& series,
+                                   const Laboratory& laboratory) {
+  const auto attainment = [](const Metrics& metrics) { return metrics.ttft_attainment; };
+  for (size_t at = 0; at < panel.x.size(); ++at)
+    if (estimate(by_seed(laboratory.results(series.cases[at]), attainment)).mean < kKneeAttainment)
+      return {{at, at}};
+  return {};
+}
+
+std::vector<Places> places_of(const Panel& panel, const Claim& claim,
+                              const Laboratory& laboratory) {
+  if (!claim.fails_first.empty())
+    return where_it_fails(panel, *find_series(panel, claim.fails_first), laboratory);
+  std::vector<Places> places;
+  for (size_t better = 0; better < panel.x.size(); ++better)
+    for (size_t worse = 0; worse < panel.x.size(); ++worse) {
+      const std::pair<double, double> x = {panel.x[better], panel.x[worse]};
+      const bool is_both = better == worse && x.first >= claim.from && x.first <= claim.until;
+      if (claim.between ? x == *claim.between : is_both) places.push_back({better, worse});
+    }
+  return places;
+}
+
+// By seed: the mean difference over these places, relative unless the metric is a share.
 std::vector<double> differences(const Panel& panel, const Claim& claim,
-                                const Laboratory& laboratory) {
+                                const std::vector<Places>& places, const Laboratory& laboratory) {
   const Series* better = find_series(panel, claim.better);
   const Series* worse = find_series(panel, claim.worse);
   const bool is_share = scale_of(claim.metric) > 1;
   std::vector<double> sums(static_cast<size_t>(laboratory.seeds()));
-  double count = 0;
-  for (size_t at = 0; at < panel.x.size(); ++at) {
-    if (panel.x[at] < claim.from || panel.x[at] > claim.until) continue;
-    ++count;
-    const auto more = by_seed(laboratory.results(better->cases[at]), claim.metric.of);
-    const auto less = by_seed(laboratory.results(worse->cases[at]), claim.metric.of);
+  for (const Places& at : places) {
+    const auto more = by_seed(laboratory.results(better->cases[at.better]), claim.metric.of);
+    const auto less = by_seed(laboratory.results(worse->cases[at.worse]), claim.metric.of);
     for (size_t seed = 0; seed < sums.size(); ++seed) {
       const double difference = (more[seed] - less[seed]) * (claim.more ? 1 : -1);
       sums[seed] += is_share ? difference : difference / std::max(std::abs(less[seed]), 1e-12);
     }
   }
-  for (double& sum : sums) sum /= count;
+  for (double& sum : sums) sum /= static_cast<double>(places.size());
   return sums;
+}
+
+std::string label_of(const Panel& panel, size_t at) {
+  return panel.x_labels.empty() ? number(panel.x[at]) : panel.x_labels[at];
+}
+
+// "1.30 of the knee at 50 - at 400", or "braid (braid4) - fcfs_recompute (vLLM) at 1.05 (17.6/s)"
+std::string words_of(const Panel& panel, const Claim& claim, const Places& at) {
+  const char* than = claim.more ? "-" : "under";
+  if (claim.between)
+    return fmt::format("{} at {} {} at {}", claim.better, label_of(panel, at.better), than,
+                       label_of(panel, at.worse));
+  const std::string both = fmt::format("{} {} {}", claim.better, than, claim.worse);
+  return claim.fails_first.empty() ? both
+                                   : fmt::format("{} at {}", both, label_of(panel, at.better));
 }
 
 }  // namespace
 
 Judged judge(const Figure& figure, const Claim& claim, const Laboratory& laboratory) {
   const Panel& panel = figure.panels[claim.panel];
-  const Estimate difference = estimate(differences(panel, claim, laboratory));
-  const double half = std::isfinite(difference.half_width) ? difference.half_width : 0;
+  const std::vector<Places> places = places_of(panel, claim, laboratory);
+  if (places.empty())
+    return {claim.words,
+            "cannot be told",
+            fmt::format("no x of the figure: {}", claim.fails_first.empty()
+                                                      ? "none is where the claim looks"
+                                                      : claim.fails_first + " never falls so low"),
+            {0, std::numeric_limits<double>::quiet_NaN()}};
+  const Estimate difference = estimate(differences(panel, claim, places, laboratory));
+  const double half = difference.half_width;
   Judged judged{claim.words, "cannot be told", "", difference};
+  // With one seed the interval is unknown, and nothing can be told.
   if (difference.mean - half + claim.margin > 0) judged.verdict = "appears";
   if (difference.mean + half + claim.margin <= 0) judged.verdict = "**does not appear**";
   const bool is_share = scale_of(claim.metric) > 1;
-  judged.figures = fmt::format("{}: {} {} {}, {} {}", claim.metric.name, claim.better,
-                               claim.more ? "-" : "under", claim.worse,
-                               with_interval(difference, 100), is_share ? "points" : "%");
+  judged.figures =
+      fmt::format("{}: {}, {} {}", claim.metric.name, words_of(panel, claim, places.front()),
+                  with_interval(difference, 100), is_share ? "points" : "%");
   return judged;
 }
 
@@ -141,20 +192,19 @@ std::string svg_of(const Figure& figure, const Laboratory& laboratory) {
   std::vector<Plot> scatters;
   for (const Scatter& scatter : figure.scatters) {
     const Panel& panel = figure.panels[scatter.panel];
-    Plot plot{fmt::format("at {} = {:g}", panel.x_name, scatter.x),
+    Plot plot{fmt::format("{}: {:g} to {:g}", panel.x_name, panel.x.front(), panel.x.back()),
               axis_of(scatter.across),
               axis_of(scatter.up),
-              {},
-              {},
-              true};
-    for (size_t at = 0; at < panel.x.size(); ++at)
-      for (const Series& series : panel.series)
-        if (panel.x[at] == scatter.x) {
-          const Results& results = laboratory.results(series.cases[at]);
-          plot.series.push_back({series.name,
-                                 {{estimate(by_seed(results, scatter.across.of)).mean * 100,
-                                   estimate(by_seed(results, scatter.up.of)).mean * 100}}});
-        }
+              {}};
+    for (const Series& series : panel.series) {
+      PlotSeries drawn{series.name, {}};
+      for (const Case& one : series.cases) {
+        const Results& results = laboratory.results(one);
+        drawn.points.push_back({estimate(by_seed(results, scatter.across.of)).mean * 100,
+                                estimate(by_seed(results, scatter.up.of)).mean * 100});
+      }
+      plot.series.push_back(drawn);
+    }
     scatters.push_back(plot);
   }
   rows.push_back(scatters);
@@ -186,8 +236,12 @@ std::string report_head(const Setting& setting, int seeds) {
       "Student's t over seeds\n"
       "- {:g} s of arrivals, the first tenth of which is not counted; 60 s later the run ends, and "
       "what is not finished has missed\n"
-      "- {} tokens a step for every policy; TTFT within 5 s, TBT within 100 ms\n",
-      seeds, setting.seconds, setting.token_budget);
+      "- {} tokens a step for every policy, and at most {} requests that run; TTFT within {:g} s, "
+      "TBT "
+      "within {:g} ms\n",
+      seeds, setting.seconds, setting.token_budget, setting.max_running,
+      static_cast<double>(setting.slo.ttft_us) * 1e-6,
+      static_cast<double>(setting.slo.tbt_us) * 1e-3);
   for (const char* name : {"pcie4", "pcie5", "braid2", "braid4", "c2c", "c2c-naive"}) {
     const serving::Link link = serving::find_link(name).value();
     text += fmt::format("- link {}: {:g} GB/s to the GPU, {:g} from it, {:g} both ways; {}\n", name,

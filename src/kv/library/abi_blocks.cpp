@@ -3,6 +3,7 @@
 
 using namespace braid::kv;
 using namespace braid::kv::abi;
+using braid::Result;
 using braid::Status;
 
 static_assert(BRAID_KV_DIRTY == static_cast<int>(BlockState::kDirty));
@@ -27,14 +28,20 @@ static_assert(sizeof(BlockId) == sizeof(uint64_t));
 
 namespace {
 
-Refusal apply_to(RotationEngine& rotation, int operation, BlockId id) {
+Result<Refusal> reopen(RotationEngine& rotation, BlockId id) {
+  const RotationEngine::Reopened reopened = rotation.reopen(id);
+  if (!reopened.failure.ok()) return reopened.failure;
+  return reopened.refusal;
+}
+
+Result<Refusal> apply_to(RotationEngine& rotation, int operation, BlockId id) {
   switch (operation) {
     case BRAID_KV_ADD_REFERENCE: return rotation.add_reference(id);
     case BRAID_KV_RELEASE: return rotation.release(id);
     case BRAID_KV_BEGIN_USE: return rotation.begin_use(id);
     case BRAID_KV_END_USE: return rotation.end_use(id);
     case BRAID_KV_SEAL: return rotation.seal(id);
-    case BRAID_KV_REOPEN: return rotation.reopen(id);
+    case BRAID_KV_REOPEN: return reopen(rotation, id);
     case BRAID_KV_DROP_HOST: return rotation.drop_host(id);
     case BRAID_KV_LOSE: return rotation.lose(id);
   }
@@ -107,9 +114,10 @@ int braid_kv_apply(braid_kv* kv, int operation, const uint64_t* blocks, size_t c
   int answer = BRAID_KV_FAILED;
   guarded(kv, [&](const braid_kv& engine) {
     for (size_t i = 0; i < count; ++i) {
-      const Refusal refusal = apply_to(*engine.rotation, operation, BlockId{blocks[i]});
-      if (refusal != Refusal::kNone) {
-        answer = static_cast<int>(refusal);
+      const Result<Refusal> refusal = apply_to(*engine.rotation, operation, BlockId{blocks[i]});
+      if (!refusal.ok()) return report(refusal.status(), BRAID_ERROR_CUDA);
+      if (refusal.value() != Refusal::kNone) {
+        answer = static_cast<int>(refusal.value());
         return BRAID_OK;
       }
       if (done != nullptr) *done = i + 1;

@@ -34,8 +34,18 @@ bool is_time(int64_t time_us) {
   return -BRAID_SERVING_TIME_MAX_US <= time_us && time_us <= BRAID_SERVING_TIME_MAX_US;
 }
 
+// The GPU never has so many free blocks: a policy would preempt others for the request in every
+// step.
+std::string what_never_fits(const braid_serving_request& request, uint32_t total_blocks) {
+  const bool is_running = request.state == BRAID_SERVING_RUNNING;
+  const uint64_t blocks = uint64_t{request.blocks} + (is_running ? request.growth_blocks : 0);
+  if (blocks <= total_blocks) return {};
+  return of_request(request, "it takes " + std::to_string(blocks) + " blocks, and the GPU has " +
+                                 std::to_string(total_blocks) + ". Refuse it, or cut it short");
+}
+
 // The fault of a request; empty if it is valid.
-std::string what_is_wrong(const braid_serving_request& request) {
+std::string what_is_wrong(const braid_serving_request& request, uint32_t total_blocks) {
   if (request.state < BRAID_SERVING_WAITING || request.state > BRAID_SERVING_LOADING)
     return of_request(request, std::to_string(request.state) + " is not a braid_serving_state");
   if (request.priority > UINT8_MAX)
@@ -51,7 +61,7 @@ std::string what_is_wrong(const braid_serving_request& request) {
                                    ", which is also no objective");
   if (!std::isfinite(request.length_rank))
     return of_request(request, "its length_rank is no number. Give 0 if there is none");
-  return {};
+  return what_never_fits(request, total_blocks);
 }
 
 RequestView view_of(const braid_serving_request& request) {
@@ -151,7 +161,7 @@ braid_status braid_serving_decide(const braid_serving_policy* policy,
     std::vector<RequestView> requests;
     requests.reserve(view->request_count);
     for (const braid_serving_request& request : std::span(view->requests, view->request_count)) {
-      if (std::string wrong = what_is_wrong(request); !wrong.empty())
+      if (std::string wrong = what_is_wrong(request, view->total_blocks); !wrong.empty())
         return refuse(std::move(wrong));
       requests.push_back(view_of(request));
     }

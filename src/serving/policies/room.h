@@ -21,6 +21,8 @@ class Room {
   bool fits(const RequestView& request) const {
     return slots_ > 0 && static_cast<int64_t>(request.blocks) <= left_blocks_;
   }
+  /// Whether another may run beside those that do.
+  bool has_seat() const { return slots_ > 0; }
   void admit(const RequestView& request);
   void preempt(const RequestView& victim);
   /// Undoes the latest preemptions, until `count` victims are left.

@@ -52,6 +52,7 @@ class Paper final : public Policy {
 /// - A request is not preempted if it would then lag more than the one that it makes room for, as
 ///   one whose prompt is not computed yet: it would come back in the next step.
 /// - A request is not preempted if the host has no room for its KV cache.
+/// - No request is preempted while `max_running` requests run: a seat alone is not worth it.
 /// - Budgets are bytes by direction. A request that exceeds a whole budget may go when no other
 ///   request loads, and none behind it begins to load before that; otherwise it would never go.
 /// - `late_only`: requests that are in time take only free blocks.
@@ -145,7 +146,7 @@ class Braid final : public Policy {
   bool make_room(const View& view, Room& room, Books& books, const Queue& victims,
                  const Ranked& candidate) const {
     if (room.fits(*candidate.request)) return true;
-    if (!is_late(view, candidate)) return false;
+    if (!room.has_seat() || !is_late(view, candidate)) return false;
     const size_t before = room.preempted();
     size_t next = books.next_victim;
     for (; !room.fits(*candidate.request) && next < victims.size(); ++next) {

@@ -19,22 +19,30 @@ std::string gigabytes(double bytes) {
   return std::to_string(static_cast<int64_t>(bytes / 1e9)) + " GB";
 }
 
+// "t.csv:3: request 1 of 5000 + 20 tokens", or without a place.
+std::string words_of(const Workload& workload, size_t id) {
+  const Request& request = workload.requests[id];
+  const std::string place = request.line == 0
+                                ? std::string()
+                                : workload.trace + ":" + std::to_string(request.line) + ": ";
+  return place + "request " + std::to_string(id) + " of " + std::to_string(request.prompt_tokens) +
+         " + " + std::to_string(request.output_tokens) + " tokens";
+}
+
 Status check_requests(const Model& model, uint32_t gpu_blocks, const Workload& workload) {
   for (size_t id = 0; id < workload.requests.size(); ++id) {
     const Request& request = workload.requests[id];
     if (request.arrival_us > kMostDays * kDayUs)
-      return Status::error("request " + std::to_string(id) + " comes after " +
+      return Status::error(words_of(workload, id) + " comes after " +
                                std::to_string(request.arrival_us / kDayUs) +
                                " days, and virtual time ends after " + std::to_string(kMostDays),
                            "Leave it out, or give a higher rate");
     const uint32_t blocks =
         model.blocks_of(uint64_t{request.prompt_tokens} + request.output_tokens);
     if (blocks > gpu_blocks)
-      return Status::error(
-          "request " + std::to_string(id) + " of " + std::to_string(request.prompt_tokens) + " + " +
-              std::to_string(request.output_tokens) + " tokens needs " + std::to_string(blocks) +
-              " blocks of KV cache, and the GPU has " + std::to_string(gpu_blocks),
-          "Leave it out, or give the GPU more memory");
+      return Status::error(words_of(workload, id) + " needs " + std::to_string(blocks) +
+                               " blocks of KV cache, and the GPU has " + std::to_string(gpu_blocks),
+                           "Leave it out, or give the GPU more memory");
   }
   return {};
 }
