@@ -80,10 +80,6 @@ Status receive_all(int socket, MutableBytes bytes, uint64_t end_ns) {
 
 }  // namespace
 
-Descriptor::~Descriptor() {
-  if (number_ >= 0) close(number_);
-}
-
 Result<Descriptor> listen_at(const HostAndPort& at, uint16_t& port) {
   BRAID_LET(addresses, look_up(at, true));
   const std::string where = at.host + ":" + std::to_string(at.port);

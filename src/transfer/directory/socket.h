@@ -4,31 +4,17 @@
 
 #include <cstdint>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/status.h"
+#include "host/file.h"
 #include "transfer/codec.h"
 #include "transfer/directory/names.h"
 
 namespace braid::transfer {
 
-class Descriptor {
- public:
-  Descriptor() = default;
-  explicit Descriptor(int number) : number_(number) {}
-  ~Descriptor();
-  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(number_, other.number_);
-    return *this;
-  }
-  int get() const { return number_; }
-  bool is_open() const { return number_ >= 0; }
-
- private:
-  int number_ = -1;
-};
+/// Closed at the end.
+using Descriptor = File;
 
 /// Does not block. `port` 0: any; the one taken is told.
 Result<Descriptor> listen_at(const HostAndPort& at, uint16_t& port);

@@ -8,12 +8,10 @@
 #include <utility>
 
 #include "base/status.h"
-#include "fabric/local/socket.h"
+#include "host/file.h"
 #include "transfer/codec.h"
 
 namespace braid::transfer {
-
-using fabric::local::File;
 
 /// Unmapped at the end. A child process does not have them.
 class Pages {
