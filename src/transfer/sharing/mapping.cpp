@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "fabric/local/socket.h"
 #include "transfer/directory/socket.h"
 #include "transfer/sharing/messages.h"
 

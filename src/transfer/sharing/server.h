@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 
+#include "fabric/local/socket.h"
 #include "fabric/seal.h"
 #include "transfer/directory/socket.h"
 #include "transfer/sharing/messages.h"
