@@ -118,8 +118,8 @@ BRAID_API braid_status braid_open(const braid_options* options, braid_engine** e
 BRAID_API void braid_close(braid_engine* engine);
 
 /* Prepares the engine for the current context, and for each primary context that has become active
- * since the last call. Without it, the first copy that names memory of a new context does this, and
- * may block.
+ * since the last call. Without it, the first copy in a new context prepares that context, and may
+ * block. braid retains a primary context until braid_forget_context or braid_close.
  *
  * Relays can reach the driver's default pools (cuMemAllocAsync) from braid_open on. A range that
  * the program maps, or a pool that it makes, takes every path once the program gives the other GPUs

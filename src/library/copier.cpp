@@ -86,7 +86,9 @@ Error Copier::prepare() {
   const Status status =
       driver_.check(driver_.cuCtxGetCurrent(&context), "asking for the current context");
   if (!status.ok()) return Error::from(status, BRAID_ERROR_CUDA);
-  return Error::from(backend_->add_context(context), BRAID_ERROR_UNAVAILABLE);
+  const Status primaries = backend_->add_context(nullptr);
+  const Status current = context != nullptr ? backend_->add_context(context) : Status();
+  return Error::from(current.ok() ? primaries : current, BRAID_ERROR_UNAVAILABLE);
 }
 
 void Copier::forget_context(CUcontext context) {

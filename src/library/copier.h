@@ -54,7 +54,7 @@ class Copier {
  public:
   static Error open(const Options& options, std::unique_ptr<Copier>& copier);
 
-  /// Makes the current context a target.
+  /// Makes the current context a target, and every primary context that is active.
   Error prepare();
   void forget_context(CUcontext context);
 

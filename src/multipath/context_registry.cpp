@@ -156,11 +156,12 @@ Status ContextRegistry::add_created(CUcontext context) {
   return add_entry(gpu, context, false);
 }
 
-// A primary context is held: the next one may have its handle.
+// A primary context is held: the next one may have its handle. Whether this is one, only retaining
+// it tells.
 Status ContextRegistry::add(CUcontext context) {
   if (has(context)) return {};
   BRAID_LET(gpu, gpu_of(context));
-  const CUcontext primary = has_primary(gpu) ? nullptr : retain_primary(gpu);
+  const CUcontext primary = retain_primary(gpu);
   const bool is_primary = primary == context;
   if (primary != nullptr && !is_primary) driver_.cuDevicePrimaryCtxRelease(relays_.device(gpu));
   return add_entry(gpu, context, is_primary);

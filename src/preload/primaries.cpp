@@ -119,11 +119,10 @@ void PrimaryGiveUp::released(CUresult result) noexcept {
   if (!is_counted_ || result == CUDA_SUCCESS) return;
   const std::lock_guard lock(primaries().lock);
   Primary& primary = *primaries().find(device_);
-  if (result ==
-      CUDA_ERROR_INVALID_CONTEXT)  // there were none, but another thread may have retained
-    primary.holds = std::min(primary.holds, primary.retained - retained_before_);
-  else
+  if (result != CUDA_ERROR_INVALID_CONTEXT)
     ++primary.holds;
+  else  // there were none; but other threads may have retained it meanwhile
+    primary.holds = std::min(primary.holds, primary.retained - retained_before_);
 }
 
 bool is_primary_unheld(CUdevice device) noexcept {

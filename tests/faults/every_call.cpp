@@ -92,11 +92,14 @@ std::string listed(const std::vector<std::string>& things) {
   return text;
 }
 
-// What is left when the engine is gone, or has never been.
+// What is left when the engine is gone, or has never been. If the last word of a relay is refused,
+// braid cannot tell when its share has ended: the target's host memory stays registered
+// (Target::leave_memory).
 std::string leaks(const Fault& fault) {
   std::string found;
-  if (const auto owned = still_owned(); owned.size() > (gives_back(fault.name) ? 1 : 0))
-    found += "leaked " + listed(owned) + "; ";
+  auto owned = still_owned();
+  if (fault.name == "cuStreamWriteValue32") std::erase(owned, "registration");
+  if (owned.size() > (gives_back(fault.name) ? 1 : 0)) found += "leaked " + listed(owned) + "; ";
   if (const std::string wrong = misuse(); !wrong.empty()) found += wrong + "; ";
   if (const int threads = braid_threads(); threads > 0)
     found += std::to_string(threads) + " threads are left; ";

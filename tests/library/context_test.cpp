@@ -29,6 +29,20 @@ TEST_F(ContextTest, AContextThatIsNewIsTakenUpByItsFirstCopy) {
   EXPECT_EQ(destroy(fresh), CUDA_SUCCESS);
 }
 
+TEST_F(ContextTest, PreparingHoldsPrimaryContextsUntilTheyAreForgotten) {
+  auto* release = reinterpret_cast<CUresult (*)(CUdevice)>(symbol("cuDevicePrimaryCtxRelease_v2"));
+  ASSERT_EQ(braid_forget_context(engine_, context(1)), BRAID_OK);
+  while (cuda::has_primary_context(driver(), 1)) ASSERT_EQ(release(1), CUDA_SUCCESS);
+  CUcontext other = nullptr;
+  MUST(driver(), cuDevicePrimaryCtxRetain(&other, 1));
+  use_gpu(0);
+  EXPECT_EQ(braid_prepare(engine_), BRAID_OK) << braid_last_error();
+  EXPECT_EQ(release(1), CUDA_SUCCESS);
+  EXPECT_TRUE(cuda::has_primary_context(driver(), 1)) << "braid does not hold it";
+  EXPECT_EQ(braid_forget_context(engine_, other), BRAID_OK);
+  EXPECT_FALSE(cuda::has_primary_context(driver(), 1)) << "braid holds it";
+}
+
 // To load code into it might wait for what its streams wait for.
 TEST_F(ContextTest, ACopyMakesNoContextOfAnotherGpuKnown) {
   auto* create =

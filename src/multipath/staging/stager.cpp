@@ -132,10 +132,10 @@ std::optional<Staged> Stager::copy(const Batch& copy, bool is_synchronous) {
   const bool to_device = copy.direction == Direction::kHostToDevice;
   CUcontext context = nullptr;
   if (driver_.cuStreamGetCtx(copy.stream, &context) != CUDA_SUCCESS) return std::nullopt;
-  // What stands in the stream may write the source. A ring is borrowed only afterwards.
-  if (is_synchronous && to_device)
-    if (const CUresult failed = driver_.cuStreamSynchronize(copy.stream); failed != CUDA_SUCCESS)
-      return Staged{.result = failed, .outcome = Verdict::kFailed};
+  // What stands in the stream may write the source. A ring is borrowed only afterwards. If the wait
+  // fails, nothing has moved, and the native copy gives the answer.
+  if (is_synchronous && to_device && driver_.cuStreamSynchronize(copy.stream) != CUDA_SUCCESS)
+    return std::nullopt;
   const RingPool::Loan loan = rings_.borrow(context, stream_key(context, copy.stream));
   if (!loan) return std::nullopt;
   Ring& ring = *loan;
