@@ -238,10 +238,16 @@ void Scheduler::measure(const Open& open, uint64_t now_ns) {
   Path& path = paths_[open.path];
   const uint64_t took_ns = now_ns - open.posted_ns;
   const bool was_alone = path.lane.rate.ended_ns() <= open.posted_ns;
-  // If its bytes took most of the time, the difference says more of the rate's error.
+  // If its bytes took most of the time, the difference says more of the rate's error. Until the
+  // rate is measured, that may be true of every large slice.
   const double sending_ns = static_cast<double>(open.size_bytes) / path.lane.gbps(now_ns);
-  if (was_alone && sending_ns < static_cast<double>(took_ns) / 2)
-    path.base.add(static_cast<double>(took_ns) - sending_ns, now_ns);
+  const double rest_ns = static_cast<double>(took_ns) - sending_ns;
+  if (was_alone && sending_ns < static_cast<double>(took_ns) / 2) {
+    if (open.size_bytes < RailRate::kTellingBytes)
+      path.base.add(rest_ns, now_ns);
+    else
+      path.base.add_if_less(rest_ns, now_ns);
+  }
   for_each_lane(*this, path, [&](Lane& lane) {
     lane.rate.delivered(open.size_bytes, open.posted_ns, path.base.ns(), now_ns);
     // Its last byte left a latency ago, and the next one followed it.

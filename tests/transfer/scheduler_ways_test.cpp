@@ -100,7 +100,7 @@ TEST(Scheduler, ARailWhoseFirstSliceWasSlowIsMeasuredAgainAndUsed) {
       if (now_ns > 150 * kMs) ++delivered[ended.path];
     }
     // What waits is there in less time than the slow one seems to take.
-    while (requests < done + 6) rails.add(++requests, 64 << 10, now_ns);
+    while (requests < done + 6) rails.add(++requests, 8 << 10, now_ns);
     for (const Posting& posting : rails.post(now_ns)) {
       const bool is_slow = posting.path == 1 && !free_ns.contains(1);
       uint64_t& free = free_ns[posting.path];

@@ -28,6 +28,10 @@ class BaseLatency {
     }
     latest_ns_ = std::min(latest_ns_, std::max(0.0, sample_ns));
   }
+  /// A sample that another cause may have made too large.
+  void add_if_less(double sample_ns, uint64_t now_ns) {
+    if (sample_ns < ns()) add(sample_ns, now_ns);
+  }
   /// Something was measured, and it was no better than the guess.
   bool is_above_guess() const { return ns() > guess_ns_; }
   double ns() const {
