@@ -284,8 +284,7 @@ void Scheduler::probe_ended(uint64_t posting, const Open& open, bool ok, uint64_
   Path& path = paths_[index];
   postings_.erase(posting);
   path.probe = 0;
-  if (ok && path.spec.is_measured_by_probes)
-    path.base.add(static_cast<double>(took_ns), now_ns);
+  if (ok && path.spec.is_measured_by_probes) path.base.add(static_cast<double>(took_ns), now_ns);
   if (std::exchange(path.is_measuring, false)) {
     path.measured_ns = now_ns;
   } else {
