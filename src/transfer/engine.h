@@ -1,16 +1,16 @@
-// Start here: callers say what is to move, and the engine finds the ways.
+// Start here: callers say which bytes are to move, and the engine finds the ways.
 //
 //   segment = open_segment(description of a peer)
 //   batch = submit(requests): each reads from or writes to a segment, from or to memory of this
 //           process that is registered
 //   step(now) until status(batch) says that it has ended; each request has an outcome of its own
 //
-// A request is cut into slices, and the scheduler (scheduler.h) gives each slice to a way when that
-// has room: rails to the peer's rails (backends/fabric.h), memory of the peer's that is mapped here
-// (backends/mapped.h), this process (backends/memory.h, gpu.h, file.h). Which ways there are
-// depends on where both ends lie (engine_ways.cpp); where a way reaches host memory alone, GPU
-// memory goes through that (backends/through_host.h). A slice that is overdue is sent again another
-// way; its request is final only once the first way is fenced.
+// The scheduler (scheduler.h) cuts a request into slices and gives each slice to a way that has
+// room. The ways are: rails to the peer's rails (backends/fabric.h), memory of the peer that is
+// mapped here (backends/mapped.h), and this process itself (backends/memory.h, gpu.h, file.h).
+// Which of them a request has depends on where its two ends lie (engine_ways.cpp). If a way reaches
+// only host memory, GPU memory goes through host memory (backends/through_host.h). An overdue slice
+// is sent again on another way; its request is final only once the first way is fenced.
 //
 // It owns no thread: `step` does all work, every member is called from one thread at a time, none
 // blocks. Times are nanoseconds of CLOCK_MONOTONIC. Numbers of things are never used twice.
@@ -55,8 +55,9 @@ struct Request {
   uint64_t deadline_ns = kNever;
 };
 
-/// Behind a batch: told to the owner of `segment` once all bytes of all requests are there, and
-/// not at all if one has failed. The segment may be closed meanwhile.
+/// A notification that follows a batch. The owner of `segment` gets it once all bytes of all
+/// requests have arrived, and does not get it if a request has failed. The segment may be closed
+/// meanwhile.
 struct NotificationRequest {
   uint64_t segment = 0;
   std::string name;
@@ -76,7 +77,7 @@ struct BatchStatus {
   bool has_ended() const { return ended_count == request_count; }
 };
 
-/// One hop of a way, with what all bytes would take on it alone.
+/// One hop of a way, with the time that all bytes would take on it alone.
 struct HopExplanation {
   std::string text;  ///< "GPU 0 to host memory"
   double us = 0;
@@ -87,7 +88,7 @@ struct WayExplanation {
   WayExplained way;
   std::vector<HopExplanation> hops;  ///< from the source to the target
   double finish_us =
-      0;  ///< of the whole request, were it to take this way alone from an idle start
+      0;  ///< when the whole request would end if it took this way alone, from an idle start
 };
 
 struct PathStatistics {
@@ -105,7 +106,8 @@ struct TransferStatistics {
   uint64_t reissued_slices = 0;
   uint64_t fences = 0;
   uint64_t peers_lost = 0;
-  uint64_t mappings_refused = 0;  ///< what owners of this host have handed out, and was not mapped
+  uint64_t mappings_refused =
+      0;  ///< memory that owners of this host handed out, but that was not mapped
 };
 
 struct EngineOptions {
@@ -114,16 +116,16 @@ struct EngineOptions {
   fabric::Origin origin{};
   SchedulerOptions scheduler;
   size_t requests_max = 1 << 20;  ///< under way at once
-  /// Says when processes of this host have ended; null: nobody does.
+  /// Reports processes of this host that have ended; null: the engine is not told.
   std::shared_ptr<fabric::Processes> processes;
   Places places;
-  /// Other engines of this host that use the same rails; null: nobody knows of them.
+  /// Other engines of this host that use the same rails; null: unknown.
   std::shared_ptr<HostShares> shares;
 };
 
 class Engine {
  public:
-  /// `rails` and their descriptions, in one order. What they let peers do is `owned`.
+  /// `rails` and their descriptions, in the same order. `owned` holds what peers may access.
   Engine(std::unique_ptr<Owned> owned, std::vector<std::unique_ptr<Rail>> rails,
          std::vector<RailDescription> descriptions, const EngineOptions& options);
   ~Engine();
@@ -133,14 +135,14 @@ class Engine {
 
   // Memory of this process.
 
-  /// Of the host, or of a GPU if `Owned::gpu` is there. What peers may do there is in `rights`;
-  /// what this process does with it needs none. `file`: of memory that peers may map.
+  /// Registers host memory, or GPU memory if `Owned::gpu` is there. `rights` says what peers may do
+  /// there; this process itself needs no rights. `file`: the file of memory that peers may map.
   Result<uint64_t> add_buffer(MutableBytes memory, Rights rights, File file = {});
-  /// An error while a request uses it. Peers can write there until `is_in_use` is false.
+  /// An error while a request uses the buffer. Peers can write there until `is_in_use` is false.
   Status remove_buffer(uint64_t buffer);
   bool is_in_use(uint64_t buffer) const { return fabric_.holds_buffer(buffer); }
   const Buffers& buffers() const { return owned_->buffers; }
-  /// What it shares with processes of this host; null: nothing, and it maps nothing of theirs.
+  /// The memory that it shares with processes of this host; null: none, and it maps none of theirs.
   const Sharing* sharing() const { return owned_->sharing.get(); }
   /// Peers, and this process, name its files "name/path".
   Status export_folder(const std::string& name, const std::string& folder, Rights rights) {
@@ -149,44 +151,46 @@ class Engine {
 
   // Segments.
 
-  /// The memory of a peer, or of this process itself. It dials; see `ways_up`. `mapped`: what of
-  /// it is mapped here.
+  /// Opens the memory of a peer, or of this process itself. It dials the peer; see `ways_up`.
+  /// `mapped`: the peer's memory that is mapped here.
   Result<uint64_t> open_segment(const Description& owner, MappedMemory mapped = {});
-  /// What is under way goes on.
+  /// Requests under way go on.
   Status close_segment(uint64_t segment);
   /// How many of its rails' ways work now, and how many there are.
   std::pair<size_t, size_t> ways_up(uint64_t segment) const;
   /// Ways that do not work yet are probed until they do.
   void settle(uint64_t segment);
   bool is_lost(uint64_t segment) const;
-  /// What its owner had registered when it was opened; of the own segment: now.
+  /// The memory that the owner had registered when the segment was opened; for the own segment, the
+  /// memory that is registered now.
   Result<std::vector<RangeDescription>> ranges(uint64_t segment) const;
-  /// Between host memory at both ends, or the file.
+  /// The ways between host memory here and the segment's host memory, or its file.
   std::vector<WayExplanation> explain(uint64_t segment, uint64_t size_bytes, Urgency urgency);
-  /// Between the two ends that the request names; what is wrong with it.
+  /// The ways between the two ends that the request names. An error says what is wrong with the
+  /// request.
   Result<std::vector<WayExplanation>> explain(const Request& request);
 
-  /// A file that the segment's owner has exported. `take_file` has the answer to the number, once
-  /// it is there; who does not wait for it any more says so.
+  /// Asks for a file that the segment's owner has exported, and returns a token. `take_file` gives
+  /// the answer to the token once it has come; a caller that stops waiting calls `forget_file`.
   Result<uint64_t> ask_for_file(uint64_t segment, const std::string& path, Rights wanted);
   std::optional<FileOpened> take_file(uint64_t token);
   void forget_file(uint64_t token);
-  /// A segment of its own: the file, by positions.
+  /// Makes the file a segment of its own, whose addresses are positions in the file.
   Result<uint64_t> add_file(uint64_t segment, const FileOpened& opened);
-  /// That a file had when it was opened.
+  /// The size of the file when it was opened.
   Result<uint64_t> file_bytes(uint64_t segment) const;
 
   // Batches.
 
-  /// What is wrong with one request is that request's outcome alone. An error: the notification
-  /// has no segment, or too many to its owner are to be told or answered.
+  /// An invalid request is reported by its own outcome alone. An error: the notification names no
+  /// segment, or too many notifications to its owner are pending or unanswered.
   Result<uint64_t> submit(const std::vector<Request>& requests,
                           std::optional<NotificationRequest> notification);
   Result<BatchStatus> status(uint64_t batch) const;
   Result<RequestStatus> status(uint64_t batch, size_t request) const;
-  /// What cannot be stopped any more ends as it does.
+  /// Slices that cannot be stopped any more end normally.
   Status cancel(uint64_t batch);
-  /// An error before it has ended.
+  /// An error if the batch has not ended.
   Status forget(uint64_t batch);
   /// Batches that have ended since the last call.
   std::vector<uint64_t> take_ended() { return std::exchange(ended_, {}); }
@@ -197,10 +201,10 @@ class Engine {
   const TransferStatistics& statistics() const { return statistics_; }
   const FabricStatistics& fabric_statistics() const { return fabric_.statistics(); }
   std::vector<PathStatistics> paths() const;
-  /// Of memory of peers.
+  /// The number of mapped ranges of peers' memory.
   size_t mapped_count() const { return mapped_.count(); }
 
-  /// What time it is, for members that follow. `step` says it too.
+  /// Sets the time for the calls that follow. `step` sets it too.
   void set_now(uint64_t now_ns) { now_ns_ = now_ns; }
   /// True: there may be more to do at once.
   bool step(uint64_t now_ns);
@@ -208,7 +212,7 @@ class Engine {
   std::vector<int> wait_descriptors();
   bool has_to_be_asked() const { return fabric_.has_to_be_asked(); }
   bool arm();
-  /// Nothing of this side's is under way.
+  /// No request of this side is under way.
   bool is_idle() const { return running_.size() == 0; }
 
  private:
@@ -219,19 +223,21 @@ class Engine {
     std::string provider = {};  // of a rail
     size_t open = 0;            // postings that have not ended
     size_t failures = 0;        // of `local`
-    uint64_t fence_ns = 0;  // when it is fenced by force, if they do not end before; 0: not wanted
+    uint64_t fence_ns =
+        0;  // when it is fenced by force if its postings have not ended; 0: no fence wanted
     bool is_fencing = false;
     bool reaches_gpus = false;
-    uint32_t rail_way = 0;  // of a rail's: the backend's number
-    /// For GPU memory here, by a rail that reaches host memory alone. It has a window and a health
-    /// of its own, beside the rail's for host memory: a GPU that stands still holds up no rail.
+    uint32_t rail_way = 0;  // for a rail's path: the backend's number of it
+    /// It carries GPU memory of this side over a rail that reaches only host memory. It has its own
+    /// window and health, apart from the rail's path for host memory: a stalled GPU holds up no
+    /// rail.
     bool is_through_host = false;
   };
   struct Posted {
     uint64_t request = 0;
     uint32_t path = 0;
   };
-  /// A process that has segments, by the scheduler's number.
+  /// A process whose segments are open here. Its number is the scheduler's number of the peer.
   struct Peer {
     Incarnation who{};
     bool is_here = false;  // on this host
@@ -240,11 +246,12 @@ class Engine {
     std::vector<uint32_t> rail_numbers;                          // of the scheduler, by rail
     std::vector<uint32_t> own_rails;                             // of the scheduler: no NIC
     std::map<std::pair<size_t, size_t>, uint32_t> path_of_pair;  // rails: ours, theirs
-    std::map<uint32_t, uint32_t> through_host;                   // paths, by that of the rail
+    std::map<uint32_t, uint32_t> through_host;                   // paths, by the rail's path
     std::map<Ends, uint32_t> ways;                               // that were found
-    std::optional<std::pair<Ends, uint32_t>> last_ways;  // that were asked for: most are alike
-    uint32_t memory = 0, files = 0, copies = 0;          // paths, of this process itself
-    std::optional<uint32_t> mapped;                      // path, to memory of it that is mapped
+    std::optional<std::pair<Ends, uint32_t>>
+        last_ways;  // the latest that were asked for: most requests are alike
+    uint32_t memory = 0, files = 0, copies = 0;  // paths within this process
+    std::optional<uint32_t> mapped;              // the path to its memory that is mapped here
     std::vector<uint32_t> paths;
     size_t segments = 0;
     size_t requests = 0;       // that have not ended
@@ -265,7 +272,7 @@ class Engine {
     BatchStatus status;
     std::optional<NotificationRequest> notification;
     uint64_t told = 0;              // the peer that it is for
-    std::vector<uint64_t> running;  // their numbers, by request; 0: not any more
+    std::vector<uint64_t> running;  // their numbers, by request; 0: it has ended
   };
   struct Running {
     uint64_t peer = 0;
@@ -273,12 +280,12 @@ class Engine {
     size_t index = 0;
     Operation operation = Operation::kRead;
     uint64_t buffer = 0;
-    uint64_t far = 0;        // the other end's, of the own segment; 0: it is not this side's
+    uint64_t far = 0;        // the buffer at the far end if that is this process; otherwise 0
     bool is_on_gpu = false;  // the buffer
     MutableBytes local;
     uint64_t address = 0;
     uint64_t file = 0;
-    Cause cause = Cause::kNone;  // that its owner has given
+    Cause cause = Cause::kNone;  // the cause that its owner has given
   };
 
   Result<uint64_t> add_buffer(Buffer buffer);
@@ -359,8 +366,8 @@ class Engine {
   std::unordered_map<uint64_t, Posted> posted_;  // by posting
   std::vector<uint32_t> fences_wanted_;          // paths
   std::vector<uint32_t> fenced_below_;           // paths whose slices are still being copied
-  std::vector<uint64_t> unused_;                 // peers, with something under way that ends first
-  std::unordered_map<uint64_t, size_t> uses_;    // requests, by buffer
+  std::vector<uint64_t> unused_;  // peers to be dropped once their work under way has ended
+  std::unordered_map<uint64_t, size_t> uses_;  // requests, by buffer
   std::vector<uint64_t> ended_;
   uint64_t tokens_ = 0;
   std::map<uint64_t, FileOpened> own_files_;  // answers, by token

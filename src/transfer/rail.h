@@ -1,19 +1,21 @@
 // One rail: a fabric engine with exactly one domain, and its links to rails of other processes.
 //
-// A link carries writes by the owner's grants and reads by loans. Write: the owner is asked for a
-// grant of the buffer around the target once, checks the right, and is written one-sidedly. Read:
-// the reader lends its own buffer once; the owner checks the right of each read and writes the
-// bytes there, with an immediate of the reader's. So both use this rail, and the owner decides.
+// A link carries writes by the owner's grants and reads by loans. Write: the writer asks the owner
+// once for a grant of the buffer around the target; the owner checks the right, and the writer then
+// writes one-sidedly. Read: the reader lends its own buffer once; the owner checks the right of
+// each read and writes the bytes there, with an immediate that the reader chose. So both use this
+// rail, and the owner decides.
 //
-// Files: the owner reads into memory of its own, its stage, and writes from there into what was
-// lent; what is written to a file goes into a stage that belongs to this link first.
+// Files: to serve a read, the owner reads the file into its own memory, a stage, and writes from
+// there into the lent buffer. Bytes that are to be written to a file first go into a stage that
+// belongs to the link.
 //
-// Small slices that are posted together go as one: one write with many ranges, or one write of the
-// owner's for many reads, which count one immediate. Each has an end of its own nevertheless.
+// Small slices that are posted together go as one write with many ranges, or, for reads, as one
+// write of the owner with one immediate for all. Each slice still has an end of its own.
 //
-// A link that was closed is fenced here once none of its peer's writes can land in what was granted
-// or lent to it. What this side had under way may land at the owner until that one has closed the
-// link too. Threads: one at a time; nothing blocks; `step` does all work.
+// A closed link is fenced here once none of its peer's writes can land in the memory that was
+// granted or lent to it. Writes of this side that were under way may land at the owner until the
+// owner has closed the link too. Threads: one at a time; nothing blocks; `step` does all work.
 #pragma once
 
 #include <cstdint>
@@ -40,8 +42,8 @@
 
 namespace braid::transfer {
 
-/// What has happened, for whoever drives the rail. Links that this side has closed are told fenced,
-/// and nothing else any more.
+/// Events for the driver of the rail. After this side has closed a link, the only event about the
+/// link is LinkFenced.
 struct LinkUp {
   uint64_t link = 0;
   Incarnation who{};
@@ -55,7 +57,7 @@ struct LinkLost {
 struct LinkFenced {
   uint64_t link = 0;
 };
-/// One that is not about slices.
+/// A message that is not about slices.
 struct LinkMessage {
   uint64_t link = 0;
   RailMessage message;
@@ -76,7 +78,7 @@ struct LinkStatistics {
   uint64_t failures = 0;
 };
 
-/// What this process lets peers do; it outlives the rails.
+/// What peers may access in this process. It outlives the rails.
 struct Owned {
   Buffers buffers;
   Exports exports;
@@ -87,37 +89,37 @@ struct Owned {
 
 class Rail {
  public:
-  /// `owned` stays, and says what peers may do.
+  /// `owned` must outlive the rail. It says what peers may access.
   static Result<std::unique_ptr<Rail>> open(std::unique_ptr<fabric::Domain> domain,
                                             const Incarnation& self, const fabric::Secret& secret,
                                             std::shared_ptr<fabric::Processes> processes,
                                             Owned& owned);
 
   const std::string& provider() const { return provider_; }
-  /// For Rail::dial of others.
+  /// The address that other processes pass to Rail::dial.
   std::vector<std::byte> address() const;
   uint64_t number() const { return engine_->address().engine; }
   /// The number of the rail with that address.
   Result<uint64_t> number_of(Bytes address) const;
 
   Status add_buffer(const Buffer& buffer);
-  /// Takes back what was granted and lent of it. It is in use until `holds_buffer` is false.
+  /// Takes back the grants and loans of the buffer. It is in use until `holds_buffer` is false.
   void retire_buffer(uint64_t buffer);
   bool holds_buffer(uint64_t buffer) const { return regions_.contains(buffer); }
 
   /// LinkUp or LinkLost will follow. An error now: try again later.
   Result<uint64_t> dial(const Incarnation& who, Bytes address, uint64_t deadline_ns);
-  /// The peer hears it, if it can. LinkFenced will follow. `is_broken`: what is under way there
-  /// does not end by itself.
+  /// Tells the peer, if that is possible. LinkFenced will follow. `is_broken`: work under way on
+  /// the link does not end by itself.
   void close(uint64_t link, bool is_broken = false);
   bool is_up(uint64_t link) const;
-  /// Not closed, by whoever.
+  /// Neither side has closed it.
   bool is_open(uint64_t link) const;
-  /// The peer has asked for what this side owns: it may be using the link.
+  /// The peer has asked for memory of this side: it may be using the link.
   bool serves(uint64_t link) const;
   bool has_links() const { return links_.size() > 0; }
-  /// Closes links from that rail of another process, up to that generation; true: nothing of them
-  /// can land any more. False: ask again.
+  /// Closes the links from rail `engine` of another process, up to that generation. True: nothing
+  /// that was sent over them can land any more. False: ask again.
   bool fence_from(uint64_t engine, uint64_t generation, const Incarnation& who);
   uint64_t generation(uint64_t link) const;
 
@@ -127,14 +129,14 @@ class Rail {
   void ping(uint64_t link, uint64_t token) { send(link, Ping{token}); }
 
   bool step(uint64_t now_ns);
-  /// Says and posts what waits for that, and looks for nothing. True: it has posted some.
+  /// Sends messages and posts slices that wait, and looks for no events. True: it has posted some.
   bool push();
   std::vector<RailEvent> take_events() { return std::exchange(events_, {}); }
   uint64_t next_deadline_ns() const { return engine_->next_deadline_ns(); }
   bool waits_for_room() const { return engine_->waits_for_room(); }
   std::vector<int> wait_descriptors() { return engine_->wait_descriptors(); }
   bool arm() { return engine_->arm(); }
-  /// Before the process ends.
+  /// To be called before the process ends.
   void say_goodbye() { engine_->say_goodbye(); }
   bool has_messages_under_way() const {
     return !marked_.empty() || engine_->has_messages_under_way();
@@ -143,13 +145,13 @@ class Rail {
   std::vector<LinkStatistics> statistics() const;
 
  private:
-  /// Leave to write into a buffer of the owner's.
+  /// Permission to write into a buffer of the owner.
   struct Granted {
     uint64_t size_bytes = 0;
     uint64_t target = 0;
     uint64_t grant = 0;  // the owner's number of it
   };
-  /// A buffer of this side's, which the owner may write.
+  /// A buffer of this side that the owner may write.
   struct Loan {
     uint64_t grant = 0;
     bool is_confirmed = false;
@@ -165,29 +167,29 @@ class Rail {
     uint64_t opened_ns = 0;
     uint64_t generation = 0;
     uint64_t their_generation = 0;
-    std::deque<std::vector<std::byte>> outbox;  // what had no credit
-    // This side reads and writes.
+    std::deque<std::vector<std::byte>> outbox;  // messages that had no credit
+    // For reads and writes of this side.
     std::map<uint64_t, Granted> granted;           // by address
     std::unordered_map<uint64_t, uint64_t> asked;  // addresses, by token
     std::unordered_map<uint64_t, Loan> loans;      // by buffer
     std::vector<Piece> waiting;                    // for a grant or a loan
     std::vector<Piece> writes;                     // granted, to be posted at the next push
     std::vector<Piece> reads;                      // lent, to be asked for at the next push
-    // The peer does.
+    // For reads and writes of the peer.
     std::unordered_map<uint64_t, fabric::Granted> grants;  // by buffer
     std::unordered_map<uint64_t, uint64_t> lent;           // targets, by number
-    size_t lent_max = 64;                                  // before those taken back are forgotten
-    std::vector<Refusal> refusals;                         // to be sent
-    size_t serving = 0;                                    // reads of the peer under way
-    std::deque<uint64_t> file_reads;                       // of those: not cut to their end
-    size_t stage_parts = 0;                                // of the rail's, that they hold
-    bool is_file_reader = false;                           // in file_readers_
-    std::vector<uint64_t> closed_grants;                   // not fenced yet
+    size_t lent_max = 64;  // above this size, loans that were taken back are removed from `lent`
+    std::vector<Refusal> refusals;        // to be sent
+    size_t serving = 0;                   // reads of the peer under way
+    std::deque<uint64_t> file_reads;      // reads of files that are not completely cut into parts
+    size_t stage_parts = 0;               // parts of the rail's stage that these reads hold
+    bool is_file_reader = false;          // in file_readers_
+    std::vector<uint64_t> closed_grants;  // not fenced yet
     // Files that this side writes.
     bool has_asked_for_stage = false;
     uint64_t stage_target = 0;
     std::vector<uint64_t> stage_free;  // offsets
-    std::deque<uint64_t> file_pieces;  // with parts that are not written yet
+    std::deque<uint64_t> file_pieces;  // pieces with parts that are not written yet
     // Files that the peer writes.
     std::shared_ptr<Stage> stage;
     uint64_t stage_region = 0;
@@ -195,13 +197,13 @@ class Rail {
     bool is_marked = false;  // something is to be sent
     LinkStatistics counts;
   };
-  /// Of a file, to be written by this side.
+  /// A piece of a file that this side writes.
   struct FilePiece {
     Piece piece;
     uint64_t link = 0;
-    uint64_t cut_bytes = 0;  // that parts have been made of
+    uint64_t cut_bytes = 0;  // cut into parts so far
     size_t writing = 0;      // parts on their way into the stage
-    size_t told = 0;         // parts that the owner is writing
+    size_t told = 0;         // parts that the owner is writing to the file
     Cause cause = Cause::kNone;
   };
   struct FilePart {
@@ -216,7 +218,7 @@ class Rail {
     ReadRequest request;
     uint64_t target = 0;
     uint64_t step_bytes = 0;  // of a part
-    uint64_t cut_bytes = 0;   // that parts have been made of
+    uint64_t cut_bytes = 0;   // cut into parts so far
     size_t parts = 0;         // that have not ended
     Cause cause = Cause::kNone;
   };
@@ -231,13 +233,13 @@ class Rail {
     uint64_t size_bytes = 0;
     StagePart memory;
   };
-  /// A slice of this side's, or a read of the peer's, by the reader's number.
+  /// A slice of this side, or a read of the peer by the reader's number.
   struct Share {
     uint64_t piece = 0;
     uint64_t size_bytes = 0;
   };
   enum class Doing : uint8_t { kWriting, kReading, kServing, kServingFile, kStaging };
-  /// What a completion of the engine's is about.
+  /// The work that a completion of the engine belongs to.
   struct UnderWay {
     Doing doing = Doing::kWriting;
     uint64_t link = 0;
@@ -251,7 +253,7 @@ class Rail {
     uint64_t region = 0;
     uint64_t target = 0;
     uint32_t immediate = 0;
-    uint64_t base = 0;  // where the source begins: an address of the owner's
+    uint64_t base = 0;  // where the source begins: an address at the owner
     std::vector<fabric::Slice> slices;
     std::vector<Share> shares;
     uint64_t size_bytes = 0;
@@ -301,7 +303,7 @@ class Rail {
   uint64_t offset_in_buffer(const Piece& piece) const;
   Result<uint64_t> write(const Gathered& write, std::optional<uint32_t> immediate);
 
-  // rail_owner.cpp: the peer does
+  // rail_owner.cpp: the peer reads and writes
   void grant(Link& link, const GrantRequest& request);
   void borrow(Link& link, const Lend& lend);
   void forget_what_was_taken_back(Link& link) const;
@@ -311,7 +313,7 @@ class Rail {
   void refuse(uint64_t id, Link& link, uint64_t read, Cause cause);
   void served(const UnderWay& read, bool is_done);
 
-  // rail_files.cpp: files that are written, by this side and by the peer
+  // rail_files.cpp: this side or the peer writes files
   void start_file_write(uint64_t id, Link& link, const Piece& piece);
   void write_parts(uint64_t id, Link& link);
   void part_staged(const UnderWay& part, bool is_done);
@@ -356,9 +358,9 @@ class Rail {
   fabric::SlotMap<FilePart> file_parts_;
   fabric::SlotMap<FileRead> file_reads_;
   fabric::SlotMap<ReadPart> read_parts_;
-  std::deque<uint64_t> file_readers_;   // links with reads that are not cut, in turn
-  std::vector<StagePart> stage_parts_;  // that nobody holds
-  size_t stage_parts_held_ = 0;         // and that links hold
+  std::deque<uint64_t> file_readers_;  // links with file reads that are not completely cut, in turn
+  std::vector<StagePart> stage_parts_;  // the free ones
+  size_t stage_parts_held_ = 0;         // the number that links hold
 };
 
 }  // namespace braid::transfer

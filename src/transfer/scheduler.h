@@ -1,8 +1,9 @@
-// Who carries which bytes when: one state machine that the engine drives with real transports, and
-// the simulator with simulated ones. It owns no thread, no clock and no bytes.
+// The scheduler decides which path carries which bytes, and when. It is one state machine: the
+// engine drives it with real transports, the simulator with simulated ones. It owns no thread, no
+// clock and no bytes.
 //
-// Requests are cut into slices, slices are posted on paths. A path is a pair of rails (NICs) to one
-// peer, or one lane of another transport. Whoever drives it:
+// The scheduler cuts requests into slices and posts slices on paths. A path is a pair of rails
+// (NICs) to one peer, or one lane of another transport. Its driver calls:
 //
 //   add(request); while (posting = next(now)) post it; ended(posting, how, now); ...
 //   while (probe = next_probe(now)) write some bytes that matter to nobody; ended(probe, how, now);
@@ -13,16 +14,17 @@
 // - Each byte of a request that is done was delivered by a posting that ended well. Bytes that were
 //   delivered twice count once.
 // - A request ends once, and is final then: all its postings have ended, or their path was fenced
-//   after them. A posting that is overdue is reissued elsewhere and stays open meanwhile. If only
-//   such postings are left of a request, its path wants a fence (FenceWanted): the driver sees to
-//   it that nothing that was posted there can land any more, and says `fenced`.
-// - Memory is bounded by the requests and by what is in flight: slices are cut when they are
-// posted.
+//   after them. An overdue slice is posted again on another path; its first posting stays open
+//   meanwhile. If a request has only such late postings left, the scheduler asks for a fence of
+//   their path (FenceWanted): the driver makes sure that nothing that was posted there can land any
+//   more, and then calls `fenced`.
+// - Memory is bounded by the number of requests and of slices in flight: a slice is cut when it is
+//   posted.
 //
 // Numbers of rails, paths and way sets are given in rising order and never reused. Not
-// synchronised. The cost of a slice grows with its ways and, while all rails are full, with the
-// way sets that something waits for. Source: TENT, 3.3 and 3.4; the rule is in policy/spray.h, the
-// health states in policy/health.h.
+// synchronised. The cost of a slice grows with the number of its ways and, while all rails are
+// full, with the number of way sets that have slices waiting. Source: TENT, 3.3 and 3.4; the rule
+// is in policy/spray.h, the health states in policy/health.h.
 #pragma once
 
 #include <array>
@@ -56,12 +58,14 @@ inline constexpr uint32_t kNoRail = std::numeric_limits<uint32_t>::max();
 struct SchedulerOptions {
   SliceRules slices;
   RetryRules retry;
-  /// A rail has room while less is in flight than it carries in this time, or than so many slices.
+  /// A rail has room while it has fewer bytes in flight than it carries in window_us, or than
+  /// window_slices_min slices have.
   double window_us = 200;
   uint32_t window_slices_min = 2;
-  bool is_window_limited = true;  ///< false: all is posted at once, as engines do that bind early
-  bool heals = true;              ///< false: what is overdue stays where it is
-  bool yields_to_urgent = true;   ///< false: urgent requests are like any other
+  bool is_window_limited =
+      true;           ///< false: all slices are posted at once, as in engines that bind early
+  bool heals = true;  ///< false: an overdue slice stays on its path
+  bool yields_to_urgent = true;  ///< false: urgent requests are like any other
   uint64_t probe_bytes = 4096;
   uint64_t seed = 1;  ///< of the jitter
 };
@@ -77,16 +81,16 @@ struct PathSpec {
   uint32_t remote_rail = kNoRail;  ///< kNoRail: a lane that has no NIC at the far side
   double nominal_gbps = 1;
   double latency_us = 5;  ///< until one is measured
-  /// What is posted there ends by itself, however late: it is never overdue.
+  /// A posting there always ends by itself, however late: it is never overdue.
   bool is_certain = false;
-  /// What a probe takes there is what a small slice would take.
+  /// A probe there takes as long as a small slice would.
   bool is_measured_by_probes = true;
-  /// Of requests of which it is the best way: whoever posts it does nothing else meanwhile.
+  /// The largest slice of requests whose best way this is: posting one there blocks the thread.
   uint64_t slice_bytes_max = kNever;
 };
 
-/// A path that a request may take. Of another transport than the best one, it stands by: it has a
-/// higher rank, and is used where no path of a lower one is usable.
+/// A path that a request may take. A path of another transport than the best one stands by: it has
+/// a higher rank, and is used only while no path of a lower rank is usable.
 struct Way {
   uint32_t path = 0;
   uint8_t tier = 0;  ///< policy/tiers.h
@@ -94,17 +98,17 @@ struct Way {
 };
 
 struct RequestSpec {
-  uint64_t id = 0;  ///< the caller's; none that is under way has it
+  uint64_t id = 0;  ///< the caller's; unique among the requests under way
   uint64_t peer = 0;
   uint64_t size_bytes = 0;
   Urgency urgency = Urgency::kBulk;
   uint32_t ways = 0;    ///< of `add_ways`
-  uint32_t source = 0;  ///< who submits it, as a batch or a thread: sources of a peer take turns
+  uint32_t source = 0;  ///< its submitter, as a batch or a thread: sources of a peer take turns
   uint64_t address = 0;
   Borders borders;
   uint64_t deadline_ns = kNever;
-  bool is_whole = false;         ///< goes as one slice, without borders
-  uint64_t slice_bytes_min = 0;  ///< where SliceRules say less
+  bool is_whole = false;         ///< it goes as one slice, without borders
+  uint64_t slice_bytes_min = 0;  ///< raises the minimum of SliceRules
 };
 
 struct Posting {
@@ -115,7 +119,7 @@ struct Posting {
   uint32_t path = 0;
 };
 
-/// To write `size_bytes` that matter to nobody.
+/// A request to write `size_bytes` of arbitrary bytes.
 struct Probe {
   uint64_t id = 0;
   uint32_t path = 0;
@@ -125,10 +129,10 @@ struct Probe {
 enum class Ending : uint8_t {
   kDone,
   kFailed,    ///< nothing more of it will land
-  kLost,      ///< failed, and some of it may still land: open until its path is fenced
-  kRefused,   ///< was not posted: no room now
-  kRejected,  ///< by the owner, or for lack of something here: nothing of it will land. It says
-              ///< nothing against its path. Whoever says so cancels the request first
+  kLost,      ///< failed, but some bytes may still land: it stays open until its path is fenced
+  kRefused,   ///< not posted: the path has no room now
+  kRejected,  ///< refused by the owner, or for lack of a resource here: nothing of it will land. It
+              ///< does not count against the path. The driver cancels the request first
 };
 
 enum class Outcome : uint8_t {
@@ -144,9 +148,9 @@ struct RequestEnded {
   uint64_t request = 0;
   Outcome outcome = Outcome::kDone;
   uint64_t delivered_bytes = 0;  ///< not a prefix
-  uint32_t reissued = 0;         ///< postings beyond the first of their slice
+  uint32_t reissued = 0;         ///< postings after the first one of each slice
 };
-/// Nothing is posted there until `fenced`.
+/// A path is to be fenced. Nothing is posted there until `fenced` is called.
 struct FenceWanted {
   uint32_t path = 0;
 };
@@ -157,7 +161,7 @@ struct PathChanged {
 };
 using SchedulerEvent = std::variant<RequestEnded, FenceWanted, PathChanged>;
 
-/// A path as it is now, to be shown.
+/// A snapshot of a path, for display.
 struct PathView {
   PathState state = PathState::kUp;
   bool is_fencing = false;
@@ -166,15 +170,15 @@ struct PathView {
   uint64_t in_flight_bytes = 0;
   uint64_t delivered_bytes = 0;
   uint64_t delivered_slices = 0;
-  uint64_t reissued_slices = 0;  ///< that were overdue or failed here
-  RailShare share;               ///< of the rail of this host
+  uint64_t reissued_slices = 0;  ///< slices that were overdue or failed here
+  RailShare share;               ///< of this host's rail
 };
 
-/// What `explain` says of one way.
+/// One way in the answer of `explain`.
 struct WayExplained {
   Way way;
   PathState state = PathState::kUp;
-  bool stands_by = false;  ///< works, and one of a lower rank does
+  bool stands_by = false;  ///< it works, but a way of a lower rank works too
   bool has_room = false;
   double eta_us = 0;
   double rate_gbps = 0;
@@ -190,30 +194,31 @@ class Scheduler {
 
   uint32_t add_rail(const RailSpec& spec);
   uint32_t add_path(const PathSpec& spec);
-  /// Requests between the same places have the same ways, which are kept once. All lead to one
-  /// peer.
+  /// Requests between the same places share one set of ways. All ways of a set lead to one peer.
   uint32_t add_ways(std::vector<Way> ways);
-  /// As much of a rail of this host as its other processes leave. Urgent slices do not wait for it.
+  /// Sets how much of a rail this process may use beside the host's other processes. Urgent slices
+  /// do not wait for the pace.
   void set_share(uint32_t rail, const RailShare& share);
   RailShare share(uint32_t rail) const;
-  /// Of a rail of this host, since the last call.
+  /// The use of a rail of this host since the last call.
   RailUse take_use(uint32_t rail, uint64_t now_ns);
-  /// Somebody knows that the path is broken. It is probed until it works.
+  /// The caller knows that the path is broken. The path is probed until it works.
   void path_failed(uint32_t path, uint64_t now_ns);
-  /// What is in flight there waits for something else than the path: it is not overdue before long.
+  /// The slices in flight there wait for something other than the path: their overdue clock starts
+  /// anew.
   void spare(uint32_t path, uint64_t now_ns);
-  /// Somebody knows that it may work again: if it is not used, it is probed at once.
+  /// The caller knows that the path may work again: if it is not in use, it is probed at once.
   void path_may_work(uint32_t path, uint64_t now_ns);
-  /// Not used any more, nor probed. What is in flight there ends or is fenced.
+  /// The path is neither used nor probed any more. Its slices in flight end or are fenced.
   void retire_path(uint32_t path);
-  /// Once all its requests have ended: nothing is kept of its paths and way sets. Nobody names
-  /// them again.
+  /// Forgets a peer, its paths and its way sets. All its requests must have ended, and the caller
+  /// must not name these numbers again.
   void remove_peer(uint64_t peer);
-  /// One that no path leads over any more.
+  /// Forgets a rail that no path uses any more.
   void remove_rail(uint32_t rail);
 
   void add(RequestSpec request, uint64_t now_ns);
-  /// Posts no more of it. It ends once nothing of it can land.
+  /// Posts no more of the request. It ends once nothing of it can land.
   void cancel(uint64_t request, uint64_t now_ns, Outcome why = Outcome::kCancelled);
   void peer_lost(uint64_t peer, uint64_t now_ns);
 
@@ -223,14 +228,14 @@ class Scheduler {
   /// Nothing that was posted there before can land any more.
   void fenced(uint32_t path, uint64_t now_ns);
   std::optional<SchedulerEvent> next_event();
-  /// When to look again if nothing ends before.
+  /// When the driver must look again if no posting ends before.
   uint64_t next_deadline_ns() const;
 
   size_t request_count() const { return requests_.size(); }
   size_t open_postings() const { return postings_.size(); }
   size_t path_count() const { return paths_.size(); }
   size_t rail_count() const { return rails_.size(); }
-  /// Something waits to be posted.
+  /// Bytes wait to be posted.
   bool has_backlog() const { return backlog_bytes_[0] + backlog_bytes_[1] > 0; }
   PathView view(uint32_t path, uint64_t now_ns) const;
   std::vector<WayExplained> explain(uint32_t ways, uint64_t size_bytes, Urgency urgency,
@@ -342,7 +347,7 @@ class Scheduler {
   std::set<std::pair<uint64_t, uint64_t>> deadlines_;  // of requests: when, and the slot
   std::vector<WayView> views_;                         // of one slice, kept between calls
   uint64_t turn_bytes_ = 0;
-  uint32_t waiting_ways_ = 0;   // of the flow that was asked last and had to wait
+  uint32_t waiting_ways_ = 0;   // of the last flow that was asked and had to wait
   size_t waiting_flows_ = 0;    // in a row
   bool has_changed_ = true;     // since `next` had nothing
   uint64_t nothing_ns_ = 0;     // when that was

@@ -1,4 +1,4 @@
-// What a scheduler keeps: for its own files alone.
+// The state of a scheduler, for the scheduler's own files alone.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 
 namespace braid::transfer {
 
-/// What has a rate: a rail or a path.
+/// A thing with a rate: a rail or a path.
 struct Scheduler::Lane {
   explicit Lane(double gbps) : rate(gbps), nominal_gbps(gbps) {}
 
@@ -15,19 +15,19 @@ struct Scheduler::Lane {
   double nominal_gbps;
   double share = 1;
   double pace_gbps = 0;       // 0: none
-  double pace_ns = 0;         // when the next slice may go, by the pace
+  double pace_ns = 0;         // when the pace allows the next slice
   uint64_t bytes = 0;         // in flight
   uint64_t urgent_bytes = 0;  // of those
-  uint64_t begun_ns = 0;      // since when what is in flight is being sent, about
-  /// What is measured is what others leave, and no more of it is ours than our share.
+  uint64_t begun_ns = 0;      // about when the slices in flight began to be sent
+  /// The measured rate is what other processes leave. It is limited by our pace or by our share.
   double gbps(uint64_t now_ns) const {
     const double measured = rate.at(now_ns, bytes == 0);
     if (pace_gbps > 0) return std::min(measured, pace_gbps);
     return share < 1 ? std::min(measured, nominal_gbps * share) : measured;
   }
-  /// Where a pace holds, the window need not.
+  /// The part of the window that applies: where a pace limits the lane, the whole window.
   double window_part() const { return pace_gbps > 0 ? 1 : share; }
-  /// Who was held back by others may catch up a little.
+  /// A process that other processes held back may catch up a little.
   void keep_pace(uint64_t size_bytes, uint64_t now_ns) {
     constexpr double kCatchUpNs = 2e6;
     if (pace_gbps <= 0) return;
@@ -37,7 +37,7 @@ struct Scheduler::Lane {
   bool is_held(uint64_t now_ns) const {
     return pace_gbps > 0 && pace_ns > static_cast<double>(now_ns);
   }
-  /// When all that is in flight will have left, about.
+  /// About when all bytes in flight will have been sent.
   double sent_ns(uint64_t now_ns) const {
     return static_cast<double>(begun_ns) + static_cast<double>(bytes) / gbps(now_ns);
   }
@@ -50,8 +50,8 @@ struct Scheduler::Rail {
   NicRecord record;
   std::vector<uint32_t> paths;  // that may be used
   uint64_t delivered_bytes = 0;
-  uint64_t seen_bytes = 0;  // of those, when somebody looked
-  bool is_full = false;     // a slice has waited since somebody looked
+  uint64_t seen_bytes = 0;  // of those, at the last look
+  bool is_full = false;     // a slice has waited since the last look
 };
 
 struct Scheduler::Path {
@@ -64,7 +64,7 @@ struct Scheduler::Path {
   Health health;
   bool is_fencing = false;
   bool is_retired = false;
-  std::deque<uint64_t> open;   // postings in their order; what has ended or is late leaves in front
+  std::deque<uint64_t> open;   // postings in order; ended and late ones are removed at the front
   uint32_t open_count = 0;     // that are not late
   std::vector<uint64_t> late;  // postings that are late
   uint64_t probe = 0;          // the posting of the probe that is out
@@ -73,7 +73,7 @@ struct Scheduler::Path {
   bool is_probe_due = false;
   uint64_t no_room_until_ns = 0;
   uint64_t refused_since_ns = kNever;
-  uint64_t spared_ns = 0;  // when postings were overdue, and had no other way
+  uint64_t spared_ns = 0;  // when its postings were last spared from being overdue
   uint64_t timer_ns = kNever;
   uint64_t delivered_bytes = 0;
   uint64_t delivered_slices = 0;
@@ -96,7 +96,7 @@ struct Scheduler::Slice {
   Span span;
   uint32_t open_count = 0;  // postings
   uint32_t failures = 0;
-  uint64_t overdue_ns = 0;              // when it was for the first time; 0: never
+  uint64_t overdue_ns = 0;              // when it was first overdue; 0: never
   std::optional<uint32_t> failed_path;  // the latest
   bool is_delivered = false;
   bool is_queued = false;  // to be posted again
@@ -110,7 +110,7 @@ struct Scheduler::Open {
   double eta_ns = 0;
   size_t index = 0;  // in Request::open
   Urgency urgency = Urgency::kBulk;
-  bool is_late = false;  // its slice was given to others
+  bool is_late = false;  // its slice was posted again on another path
 };
 
 struct Scheduler::Request {
@@ -130,22 +130,23 @@ struct Scheduler::Request {
   Outcome outcome = Outcome::kDone;
 
   uint64_t pending_bytes() const { return slicer.left_bytes() + again_bytes; }
-  /// Nothing more is to be delivered; what is open may still land.
+  /// Nothing more is to be delivered; open postings may still land.
   bool has_outcome() const { return is_stopped || delivered_bytes == spec.size_bytes; }
 };
 
 struct Scheduler::WaySet {
   std::vector<Way> all;
-  size_t spread = 0;  // how many of the best rank: what slices go over while nothing is broken
+  size_t spread =
+      0;  // the number of ways of the best rank, which carry the slices while nothing is broken
   uint64_t slice_bytes_max = kNever;
 };
 
 /// Requests between the same places from the same source, in their order.
 struct Scheduler::Flow {
   FlowKey key;
-  std::deque<uint64_t> queue;  // slots; some may have nothing to post any more
+  std::deque<uint64_t> queue;  // slots of requests; some may have nothing left to post
   uint64_t backlog_bytes = 0;
-  size_t requests = 0;               // all that have not ended
+  size_t requests = 0;               // requests that have not ended
   uint64_t unreachable_ns = kNever;  // since when no way is usable
   Urgency urgency() const { return std::get<Urgency>(key); }
   Turns::Flow turn(uint32_t index) const { return {std::get<0>(key), std::get<1>(key), index}; }

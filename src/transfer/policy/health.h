@@ -1,5 +1,5 @@
-// Whether a NIC or a pair of NICs works. Pure: told what happens and when, it says what may be
-// posted there, and when to probe.
+// Health judges whether a NIC or a pair of NICs works. Pure: its caller reports events with their
+// times, and it says how much may be posted there and when to probe.
 //
 //   up --overdue or failed--> suspect --a probe--> rejoining --clean rounds--> up
 //                                |                    |
@@ -9,8 +9,8 @@
 //                              down <-----------------+
 //                     (probing at 10, 20, 40 … ms) --a probe--> rejoining
 //
-// What happened is forgotten slowly and is not reset: one that fails again soon is tried later.
-// Source: TENT, 3.4.1, whose public code pauses a rail for 120 s.
+// Failures are forgotten slowly and never reset: a path that soon fails again is probed after a
+// longer pause. Source: TENT, 3.4.1, whose public code pauses a rail for 120 s.
 #pragma once
 
 #include <algorithm>
@@ -36,27 +36,27 @@ class Health {
  public:
   static constexpr uint64_t kNever = std::numeric_limits<uint64_t>::max();
   static constexpr uint64_t kPauseMinNs = 10'000'000;
-  /// While something waits that would go this way, and while nothing does.
+  /// The longest pause while requests want this path, and while none does.
   static constexpr uint64_t kPauseMaxWantedNs = 160'000'000;
   static constexpr uint64_t kPauseMaxNs = 1'000'000'000;
   static constexpr uint64_t kProbeLateNs = 5'000'000;
-  /// One that works so long has half of its failures forgotten.
+  /// After each such time of working, half of the failures are forgotten.
   static constexpr uint64_t kForgetNs = 1'000'000'000;
   static constexpr uint32_t kRejoiningSlices = 2;
   static constexpr uint32_t kRoundsUntilUp = 5;
 
   PathState state() const { return state_; }
   bool is_usable() const { return state_ == PathState::kUp || state_ == PathState::kRejoining; }
-  /// How many slices may be in flight. The largest number: as many as the rate allows.
+  /// How many slices may be in flight. The largest uint32_t: as many as the rate allows.
   uint32_t window_slices() const {
     return state_ == PathState::kRejoining ? kRejoiningSlices << rounds_
                                            : std::numeric_limits<uint32_t>::max();
   }
 
-  /// A posting is overdue. `jitter` in [0, 1): of the pause before the next probe.
+  /// A posting is overdue. `jitter` in [0, 1) lengthens the pause before the next probe.
   void overdue(uint64_t now_ns, double jitter) { trouble(false, now_ns, jitter); }
   void failed(uint64_t now_ns, double jitter) { trouble(true, now_ns, jitter); }
-  /// Known to be down, by whoever knows.
+  /// The caller knows that the path is down.
   void go_down(uint64_t now_ns, double jitter) {
     if (state_ == PathState::kDown || state_ == PathState::kProbing) return;
     failures_ = std::min(failures_at(now_ns) + 1, kFailuresMax);
@@ -64,8 +64,8 @@ class Health {
     pause_ns_ = kPauseMinNs << std::min(failures_ - 1, 7u);
     set_due(now_ns, jitter);
   }
-  /// Without the rest of the pause. False: nothing was to be probed. A probe that is out counts for
-  /// nothing.
+  /// Ends the pause: a probe is due now. A probe that is out no longer counts. False: the path is
+  /// not down.
   bool probe_now(uint64_t now_ns) {
     if (state_ != PathState::kDown && state_ != PathState::kProbing) return false;
     state_ = PathState::kDown;
@@ -73,7 +73,7 @@ class Health {
     due_ns_ = wanted_ns_ = now_ns;
     return true;
   }
-  /// A posting has ended well. A round is as many as may be in flight.
+  /// A posting has ended well. A round is as many postings as may be in flight.
   void delivered(uint64_t now_ns) {
     if (state_ != PathState::kRejoining || ++clean_ < window_slices()) return;
     clean_ = 0;
@@ -82,18 +82,18 @@ class Health {
     up_since_ns_ = now_ns;
   }
 
-  /// `is_wanted`: something waits that would go this way.
+  /// `is_wanted`: requests want this path.
   bool wants_probe(uint64_t now_ns, bool is_wanted) const {
     return !is_probe_out_ && probe_ns(is_wanted) <= now_ns;
   }
-  /// When there is something to do: a probe, or `check`.
+  /// When the next probe or `check` is due.
   uint64_t next_ns(bool is_wanted) const { return is_probe_out_ ? late_ns_ : probe_ns(is_wanted); }
   void probe_begun(uint64_t now_ns, uint64_t late_after_ns) {
     is_probe_out_ = true;
     late_ns_ = now_ns + std::max(kProbeLateNs, late_after_ns);
     if (state_ == PathState::kDown) state_ = PathState::kProbing;
   }
-  /// A probe that is late is lost; whatever becomes of it later says nothing. True: it is lost now.
+  /// Counts a late probe as lost, whatever becomes of it later. True: it has just been lost.
   bool check(uint64_t now_ns, double jitter) {
     if (!is_probe_out_ || now_ns < late_ns_) return false;
     probe_ended(false, now_ns, jitter);
@@ -149,18 +149,18 @@ class Health {
   PathState state_ = PathState::kUp;
   bool is_probe_out_ = false;
   uint32_t failures_ = 0;
-  uint32_t lost_ = 0;    // probes, since it is suspect
-  uint32_t rounds_ = 0;  // clean ones, since it rejoins
-  uint32_t clean_ = 0;   // slices of this round
+  uint32_t lost_ = 0;    // probes lost since the path became suspect
+  uint32_t rounds_ = 0;  // clean rounds since the path began to rejoin
+  uint32_t clean_ = 0;   // slices delivered in this round
   uint64_t pause_ns_ = kPauseMinNs;
   uint64_t due_ns_ = 0;
-  uint64_t wanted_ns_ = 0;  // as due_ns_, if something waits for it
+  uint64_t wanted_ns_ = 0;  // as due_ns_, while requests want the path
   uint64_t late_ns_ = 0;
   uint64_t up_since_ns_ = 0;
 };
 
-/// Whether a NIC is at fault, and not one pair of it: several of its pairs are in trouble and none
-/// has delivered anything since the first of them was.
+/// Whether a NIC is at fault rather than one of its pairs: several of its pairs are in trouble, and
+/// none has delivered anything since the first of them got into trouble.
 struct NicRecord {
   uint32_t pairs_in_trouble = 0;
   uint64_t trouble_since_ns = 0;

@@ -1,11 +1,12 @@
-// How fast a rail is: the bytes that it delivers in the time in which it has something to deliver,
-// and the least time that a write takes. Pure: whoever counts brings the time.
+// The speed of a rail: its rate, which is the bytes that it delivers per time in which it is busy,
+// and its base latency, which is the least time that a write takes. Pure: the caller passes the
+// time.
 //
-// What a slice waits behind others says nothing of the rail's base latency, and what a short write
-// takes says nothing of its rate. So a completion counts for the rate if it was queued behind
-// another one, and then for the time since that one ended. A slice that was alone only shows that
-// the rate is at least its bytes by its time, or, if it took far longer than expected, less.
-// A rate is bytes a nanosecond, which are GB/s.
+// The time that a slice waits behind others says nothing about the base latency, and the time of a
+// short write says nothing about the rate. So a slice that was queued behind another one is a
+// sample of the rate, over the time since the other one ended. A slice that was alone only shows
+// that the rate is at least its bytes divided by its time, or, if it took far longer than expected,
+// that the rate is lower. A rate is in bytes per nanosecond, which is GB/s.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +15,7 @@
 
 namespace braid::transfer {
 
-/// The minimum of the last one to two windows.
+/// The least latency of the last one to two windows.
 class BaseLatency {
  public:
   static constexpr uint64_t kWindowNs = 10'000'000'000;
@@ -28,7 +29,7 @@ class BaseLatency {
     }
     latest_ns_ = std::min(latest_ns_, std::max(0.0, sample_ns));
   }
-  /// A sample that another cause may have made too large.
+  /// Adds a sample that may be too large for another reason.
   void add_if_less(double sample_ns, uint64_t now_ns) {
     if (sample_ns < ns()) add(sample_ns, now_ns);
   }
@@ -49,19 +50,19 @@ class BaseLatency {
 
 class RailRate {
  public:
-  /// Older bytes fade out over so much busy time, or over some four slices if that is longer.
+  /// Older samples fade out over this busy time, or over about four slices if that is longer.
   static constexpr double kMemoryNs = 1e6;
-  /// Slices that are shorter say nothing when they are alone.
+  /// Shorter slices are no samples when they are alone.
   static constexpr uint64_t kTellingBytes = 16 << 10;
-  /// A rail that is idle so long is taken for nominal again: it may have been mended, and nothing
-  /// else would show that.
+  /// A rail that is idle for this long counts as nominal again: it may have been mended, and
+  /// nothing else would show that.
   static constexpr double kForgottenNs = 2e9;
 
-  /// `nominal` until there is better, above 0.
+  /// `nominal`: the rate until one is measured, above 0.
   explicit RailRate(double nominal)
       : nominal_(nominal), bytes_(nominal * kMemoryNs / 4), busy_ns_(kMemoryNs / 4) {}
 
-  /// A slice has been delivered. `base_ns`: what its path takes for no bytes.
+  /// A slice has been delivered. `base_ns`: the base latency of its path.
   void delivered(uint64_t size_bytes, uint64_t posted_ns, double base_ns, uint64_t now_ns) {
     const double took_ns = static_cast<double>(now_ns - posted_ns);
     const bool was_queued =
@@ -81,8 +82,7 @@ class RailRate {
     ended_ns_ = now_ns;
   }
 
-  /// A slice has been overdue for so long: the rate is no more than that, if anything passes at
-  /// all.
+  /// A slice is overdue after `waited_ns`: the rate is at most its bytes divided by that time.
   void overdue(uint64_t size_bytes, uint64_t waited_ns) {
     const double bytes = static_cast<double>(size_bytes), ns = static_cast<double>(waited_ns);
     if (bytes / ns >= measured()) return;
@@ -99,7 +99,7 @@ class RailRate {
   uint64_t ended_ns() const { return ended_ns_; }
 
  private:
-  // Never 0: a rail that stands still is for `health` to judge.
+  // Never 0: Health judges a rail that stands still.
   double measured() const { return std::max(bytes_ / busy_ns_, nominal_ * 1e-4); }
   void add(uint64_t size_bytes, double took_ns) {
     const double fade = std::exp(-std::min(0.25, took_ns / kMemoryNs));

@@ -1,5 +1,5 @@
-// What becomes of a slice that was not delivered: pure functions.
-// Source: TENT, 3.4.1: other pairs of NICs, a limited number of times.
+// Rules for slices that were not delivered: pure functions. Source: TENT, 3.4.1: other pairs of
+// NICs, a limited number of times.
 #pragma once
 
 #include <algorithm>
@@ -8,21 +8,21 @@
 namespace braid::transfer {
 
 struct RetryRules {
-  uint32_t failures_max = 8;  ///< of one slice, until its request fails
-  /// A slice that is overdue again, so long after it was for the first time, fails its request.
+  uint32_t failures_max = 8;  ///< failures of one slice before its request fails
+  /// If a slice is overdue again this long after it first was, its request fails.
   uint64_t overdue_max_ns = 10'000'000'000;
-  /// A request that has no usable way for so long fails.
+  /// A request without a usable way for this long fails.
   uint64_t unreachable_ns = 5'000'000'000;
-  /// A process of a busy host may not run for so long: what it has not done yet is not late.
+  /// No posting is overdue earlier: on a busy host a process may not run for this long.
   uint64_t overdue_ns_min = 15'000'000;
   double overdue_etas = 4;
-  /// Without any progress, of a path that is the last one of its transport.
+  /// How long the last usable path of a transport may make no progress.
   uint64_t standby_overdue_ns = 50'000'000;
-  /// The same, of a path that is the last of all.
+  /// The same for the last usable path of all.
   uint64_t last_overdue_ns = 1'000'000'000;
 };
 
-/// After how much time without any progress of its path a posting is overdue.
+/// How long its path must make no progress before a posting is overdue.
 inline uint64_t overdue_ns(double eta_ns, const RetryRules& rules) {
   const double late_ns = std::min(rules.overdue_etas * eta_ns, 1e15);
   return std::max(rules.overdue_ns_min, static_cast<uint64_t>(late_ns));

@@ -1,6 +1,6 @@
-// Ways over several hops, where no transport goes from end to end: found by search, and carried out
-// as a pipeline of chunks. Pure.
-// Source: TENT, 3.2.3 (host, GPU, GPU of the peer, host); here any of at most three hops.
+// Routes over several hops, for ends that no single transport connects. A search finds them, and a
+// pipeline of chunks carries them out. Pure. Source: TENT, 3.2.3 (host, GPU, GPU of the peer,
+// host); here any of at most three hops.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace braid::transfer {
 
-/// What one transport can do: move bytes between two places. Places are numbers of the caller's.
+/// One transport that can move bytes between two places. The caller numbers the places.
 struct Hop {
   uint32_t from = 0;
   uint32_t to = 0;
@@ -27,23 +27,24 @@ struct Route {
 
 inline constexpr size_t kHopsMax = 3;
 
-/// When the last byte is there: chunks follow each other through the hops, and the slowest sets the
-/// pace.
+/// When the last byte arrives: chunks follow each other through the hops, and the slowest hop sets
+/// the pace.
 double finish_us(std::span<const Hop> hops, std::span<const size_t> route, uint64_t size_bytes,
                  uint64_t chunk_bytes);
 
-/// All routes of at most `kHopsMax` hops that meet no place twice, the soonest first; of equal
-/// ones, the shorter first.
+/// All routes of at most `kHopsMax` hops that visit no place twice, the soonest first; if two are
+/// equally soon, the shorter first.
 std::vector<Route> find_routes(std::span<const Hop> hops, uint32_t from, uint32_t to,
                                uint64_t size_bytes, uint64_t chunk_bytes);
 
-/// Chunks on their way over the hops of one route. Between two hops lie as many buffers as there
-/// are credits: a chunk begins a hop only when it has a buffer at its end. Credits are taken for
-/// one hop at a time, in the order of the hops, and the last hop needs none: so what is behind
-/// waits for what is ahead, never the other way round.
+/// Chunks on their way over the hops of one route. Between two hops there is one buffer for each
+/// credit: a chunk begins a hop only when it has a buffer at the hop's end. A chunk takes credits
+/// for one hop at a time, in the order of the hops, and needs none for the last hop. So a chunk
+/// waits only for chunks ahead of it.
 class Pipeline {
  public:
-  /// `buffers[i]`: behind hop i; one fewer than hops, each at least 1.
+  /// `buffers[i]`: the number of buffers behind hop i, at least 1. There is one entry fewer than
+  /// hops.
   Pipeline(uint64_t size_bytes, uint64_t chunk_bytes, std::vector<uint32_t> buffers);
 
   struct Step {
@@ -51,10 +52,10 @@ class Pipeline {
     uint64_t chunk = 0;
     uint64_t offset = 0;
     uint64_t size_bytes = 0;
-    uint32_t from_buffer = 0;  ///< of those before the hop; not for the first
-    uint32_t to_buffer = 0;    ///< of those behind it; not for the last
+    uint32_t from_buffer = 0;  ///< among the buffers before the hop; unused for the first hop
+    uint32_t to_buffer = 0;    ///< among the buffers behind the hop; unused for the last hop
   };
-  /// What can begin now, the farthest ahead first; nothing until something is done.
+  /// The next step that can begin now, the farthest ahead first; none until another step is done.
   std::optional<Step> next();
   void done(const Step& step);
   /// Begins nothing more.
@@ -63,7 +64,7 @@ class Pipeline {
   size_t under_way() const { return under_way_; }
 
  private:
-  struct Waiting {  // before a hop, in a buffer of those before it
+  struct Waiting {  // a chunk before a hop, in a buffer before the hop
     uint64_t chunk;
     uint32_t buffer;
   };

@@ -1,13 +1,13 @@
 // How fast one process posts over a rail that others use too, so that each gets its max-min share
-// (policy/share.h). Pure: what the rows say and the time go in, a pace comes out.
+// (policy/share.h). Pure: it computes a pace from the rows and the time.
 //
-// Nobody knows what a rail carries (a NIC claims more than its switch gives), so it is measured:
-// while slices wait for the rail, what all deliver together is what there is to share. Each keeps
-// to its part and a tenth: who has taken more leaves that, the others find it, and a rail that
-// could carry more shows it. If some cannot use their part, since something else holds them back,
-// all deliver less than the rail carries: then everybody may exceed its part by more and more,
-// until the rail is full again. Bytes count alike in both directions.
-// Source: TENT, 3.3.2, whose quotas are time slots.
+// The capacity of a rail is not known (a NIC claims more than its switch gives), so it is measured:
+// while slices wait for the rail, the capacity to share is what all processes deliver together.
+// Each process keeps to its part and a tenth. So a process that has taken more gives that up, the
+// others find it, and a rail that could carry more shows it. If something else keeps some processes
+// from using their parts, all together deliver less than the rail carries: then each process may
+// exceed its part by more and more, until the rail is full again. Bytes of both directions count
+// alike. Source: TENT, 3.3.2, whose quotas are time slots.
 #pragma once
 
 #include <array>
@@ -19,31 +19,31 @@
 
 namespace braid::transfer {
 
-/// How often processes tell, and look.
+/// How often processes write their rows and read the others'.
 inline constexpr uint64_t kShareBeatNs = 1'000'000;
 
-/// What a process says of one rail, beside when.
+/// What a process tells the others about one rail, apart from the time.
 struct ShareTold {
   double rate_gbps = 0;
   bool is_active = false;
   bool is_full = false;  ///< slices wait for the rail
 };
 
-/// What all have said.
+/// What all processes have told.
 struct ShareHeard {
-  std::span<const ShareRow> rows;  ///< of those that are alive and active
-  size_t mine = 0;                 ///< among them
-  bool is_full = false;            ///< somebody's slices wait
-  uint64_t members = 0;            ///< another number once somebody comes or goes
-  uint64_t delivered_bytes = 0;    ///< of all members, in all
+  std::span<const ShareRow> rows;  ///< of the processes that are alive and active
+  size_t mine = 0;                 ///< the index of this process's row
+  bool is_full = false;            ///< slices of some process wait
+  uint64_t members = 0;            ///< a number that changes when a process comes or goes
+  uint64_t delivered_bytes = 0;    ///< the total of all members
 };
 
 class SharePace {
  public:
   SharePace();
-  /// What is told, once a beat.
+  /// What this process tells the others. To be called once a beat.
   ShareTold tell(const RailUse& use, uint64_t now_ns);
-  /// For an active process.
+  /// The share and pace of this process, while it is active.
   RailShare decide(const ShareHeard& heard, uint64_t now_ns);
 
  private:
@@ -59,7 +59,7 @@ class SharePace {
   uint64_t told_ns_ = 0;
   uint64_t told_bytes_ = 0;
   double rate_gbps_ = 0;
-  uint64_t full_ns_ = 0;  // when slices waited last
+  uint64_t full_ns_ = 0;  // when slices last waited
   double gain_;
   bool is_measuring_ = false;
   uint64_t members_ = 0;

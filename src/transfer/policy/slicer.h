@@ -1,5 +1,4 @@
-// How a request is cut into slices: lazily, since a batch may have hundreds of thousands of them.
-// Pure.
+// Cuts a request into slices: lazily, since a batch may have hundreds of thousands of slices. Pure.
 // Source: TENT, 3.3.1: at least 64 KB, a limit to their number, larger requests have larger slices.
 #pragma once
 
@@ -11,19 +10,22 @@ namespace braid::transfer {
 
 struct SliceRules {
   uint64_t slice_bytes_min = 64 << 10;  ///< at least 1
-  /// Of a request without borders, unless slice_bytes_max asks for more; at least 1.
+  /// The most slices of a request without borders, unless slice_bytes_max requires more; at least
+  /// 1.
   uint64_t slices_max = 64;
-  /// A slice that is lost costs no more than that, and an urgent one waits for no more.
+  /// A lost slice costs no more than this, and an urgent slice waits for no more than this.
   uint64_t slice_bytes_max = 16 << 20;
-  /// Of a request that has one way: there is nothing to spread, and each slice costs.
+  /// The size of slices of a request that has one way: there is nothing to spread, and each slice
+  /// has a cost.
   uint64_t lone_slice_bytes = 1 << 20;
 };
 
 /// Where a request may and must be cut.
 struct Borders {
-  /// Offsets within the request that no slice crosses, rising: where a page or an allocation ends.
+  /// Offsets within the request that no slice crosses, in rising order: ends of pages or
+  /// allocations.
   std::vector<uint64_t> at;
-  /// Slices begin at its multiples, but for those that begin at a border: 4,096 for O_DIRECT.
+  /// Slices begin at multiples of this, except slices that begin at a border: 4,096 for O_DIRECT.
   uint64_t alignment_bytes = 1;
 };
 
@@ -33,7 +35,7 @@ struct Span {
   bool operator==(const Span&) const = default;
 };
 
-/// The size of every slice that no border and no end makes shorter.
+/// The size of every slice that is not shortened by a border or by the request's end.
 uint64_t slice_bytes(uint64_t size_bytes, uint64_t alignment_bytes, const SliceRules& rules);
 
 class Slicer {
@@ -42,11 +44,11 @@ class Slicer {
 
   uint64_t left_bytes() const { return size_bytes_ - offset_; }
   bool is_at_end() const { return offset_ == size_bytes_; }
-  /// The next slice, of at most about `bytes_max`. Not at the end.
+  /// The next slice, of at most about `bytes_max`. Not to be called at the end.
   Span peek(uint64_t bytes_max) const;
-  /// Goes behind what `peek` has said.
+  /// Advances past a slice that `peek` returned.
   void take(const Span& slice);
-  /// Nothing more of it is wanted.
+  /// Drops the rest of the request.
   void stop() { offset_ = size_bytes_; }
 
  private:

@@ -1,11 +1,11 @@
-// Which way a slice takes, and whether it takes one now: pure functions on a snapshot of its ways.
+// Decides whether a slice takes a way now, and which one: pure functions on a snapshot of its ways.
 //
-// The rule: a way's eta is its base latency and the time that its rate needs for what is in flight
-// and the slice. A slice takes the way with room that would deliver it soonest. It waits instead if
-// a way without room would deliver it sooner, unless its queue is so long that others will still
-// be busy when it arrives. A farther tier must be better by 25 %.
-// Source: TENT, 3.3.1, which binds slices when they are submitted; here they are bound as late as a
-// rail has room.
+// The rule: a way's eta is its base latency plus the time that its rate needs for the bytes in
+// flight and the slice. A slice takes the way with room that would deliver it soonest. It waits
+// instead if a way without room would deliver it sooner, unless the backlog is so long that the
+// other ways will still be busy when it arrives. A farther tier must be better by 25 %. Source:
+// TENT, 3.3.1, which binds slices when they are submitted; here they are bound as late as a rail
+// has room.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +26,9 @@ struct WayView {
   uint8_t rank = 0;   ///< of its transport; 0: the best
   bool is_usable = true;
   bool has_room = true;
-  uint64_t room_ns = std::numeric_limits<uint64_t>::max();  ///< when it has, if that is known
-  bool is_guest = false;                                    ///< a nearer tier is usable
+  uint64_t room_ns =
+      std::numeric_limits<uint64_t>::max();  ///< when it will have room, if that is known
+  bool is_guest = false;                     ///< a nearer tier is usable
   double eta_ns = 0;
   double rate = 0;  ///< GB/s
   double base_latency_ns = 0;
@@ -35,30 +36,30 @@ struct WayView {
 };
 
 struct SliceView {
-  uint64_t address = 0;  ///< of the request's first byte and the offset
+  uint64_t address = 0;  ///< the address of the request's first byte, plus the slice's offset
   uint64_t size_bytes = 0;
-  uint32_t source = 0;  ///< who has submitted it: a thread, a batch
+  uint32_t source = 0;  ///< its submitter: a thread or a batch
   Urgency urgency = Urgency::kBulk;
-  /// What waits with it and would go first or beside it.
+  /// Bytes that wait with the slice and would go before or beside it.
   uint64_t backlog_bytes = 0;
 };
 
 inline constexpr double kFartherTier = 1.25;
-/// Etas that differ less are taken for equal: rates are measured.
+/// Etas that differ by less count as equal, since rates are measured.
 inline constexpr double kNoise = 1.1;
 
-/// When a slice would be there if it goes a way in the queue of its kind, over all usable ways.
+/// How long all usable ways together need for the backlog and the bytes in flight.
 double horizon_ns(const SliceView& slice, std::span<const WayView> ways);
 
-/// The index of the way that it takes now; nothing: it waits.
+/// The index of the way that the slice takes now; none: it waits.
 std::optional<size_t> spray(const SliceView& slice, std::span<const WayView> ways);
 
-/// How slices find their ways. Others than braid's own serve for comparison.
+/// A policy that chooses ways for slices. Policies other than braid's own serve for comparison.
 class SprayPolicy {
  public:
   virtual ~SprayPolicy() = default;
   virtual std::optional<size_t> choose(const SliceView& slice, std::span<const WayView> ways) = 0;
-  /// A slice of a path has been delivered.
+  /// A path has delivered a slice.
   virtual void delivered(uint32_t path, uint64_t size_bytes, uint64_t took_ns) = 0;
 };
 

@@ -1,4 +1,4 @@
-// How near NICs are to memory, at either end: a pure function of the server and the location.
+// How near each NIC is to memory, at either end: a pure function of the server and the location.
 // Source: TENT, 3.2.1. Tier 0 here is its tier 1.
 #pragma once
 
@@ -9,12 +9,12 @@
 
 namespace braid::transfer {
 
-/// Where memory lies, or a NIC sits. Numbers are the server's own; -1: unknown, or none.
+/// Where memory lies or a NIC sits. The server gives the numbers; -1: unknown, or none.
 struct Place {
   bool is_gpu = false;  ///< memory of a GPU; of a NIC: false
   int numa_node = -1;
   int pcie_switch = -1;
-  int gpu = -1;  ///< of GPU memory: whose; of a NIC: the GPU beside it
+  int gpu = -1;  ///< the GPU that has the memory, or the GPU beside the NIC
   auto operator<=>(const Place&) const = default;
 };
 
@@ -22,7 +22,7 @@ inline constexpr uint8_t kNearest = 0;    ///< GPU: its PCIe switch, or the near
 inline constexpr uint8_t kSameNode = 1;   ///< the GPU's NUMA node, another switch
 inline constexpr uint8_t kOtherNode = 2;  ///< across sockets
 
-/// The tier of each NIC for this memory. What is unknown counts as the same node.
+/// The tier of each NIC for this memory. An unknown place counts as the same node.
 std::vector<uint8_t> tiers(const Place& memory, std::span<const Place> nics);
 
 }  // namespace braid::transfer

@@ -1,6 +1,6 @@
-// Whose slice is next: urgent ones before bulk, which keeps at least a twentieth; within a kind,
-// peers take turns, and within a peer its flows. Small state machines; whoever has slices drives
-// them.
+// Decides which flow posts the next slice. Urgent slices go before bulk, which keeps at least a
+// twentieth; within each urgency peers take turns, and within a peer its flows. Small state
+// machines, driven by the scheduler.
 #pragma once
 
 #include <algorithm>
@@ -15,10 +15,10 @@
 
 namespace braid::transfer {
 
-/// Whose turn it is, by bytes: of those that can post, the one that has posted least. Who could not
-/// post for lack of room keeps its claim, as it would lose it in a ring; claims are limited, so
-/// that nobody who waited long keeps all others off afterwards. Source: start-time fair queueing,
-/// Goyal, Vin and Cheng, SIGCOMM 1996.
+/// Gives turns by bytes: the next turn goes to the member that has posted least among those that
+/// can post. A member that lacked room keeps its claim, which it would lose in a ring. Claims are
+/// limited, so that a member that waited long does not keep all others off afterwards. Source:
+/// start-time fair queueing, Goyal, Vin and Cheng, SIGCOMM 1996.
 class FairOrder {
  public:
   static constexpr uint64_t kClaimBytesMax = 4 << 20;
@@ -35,10 +35,10 @@ class FairOrder {
     places_.erase(at);
     return true;
   }
-  /// Asks in turn until one posts: `post(id)` returns how many bytes it has posted, 0 if it cannot
-  /// now, kNorOthers if nobody behind it can either. Nobody is added or removed meanwhile. Returns
-  /// the bytes. Who has a turn keeps it for `turn_bytes`: equal batches that went side by side
-  /// slice by slice would all end late.
+  /// Asks members in turn until one posts, and returns the bytes. `post(id)` returns how many bytes
+  /// the member has posted, 0 if it cannot post now, kNorOthers if no member behind it can either.
+  /// No member may be added or removed meanwhile. A member keeps its turn for `turn_bytes`: if
+  /// equal batches alternated slice by slice, all of them would end late.
   template <typename Post>
   uint64_t take(uint64_t turn_bytes, const Post& post) {
     if (held_bytes_ < turn_bytes && places_.count(holder_) > 0) {
@@ -60,7 +60,7 @@ class FairOrder {
  private:
   struct Place {
     uint64_t bytes;
-    uint64_t since;  // of equals, who has waited longer
+    uint64_t since;  // among equals the one that has waited longer goes first
     uint64_t id;
     bool operator<(const Place& other) const {
       return bytes != other.bytes ? bytes < other.bytes : since < other.since;
@@ -85,14 +85,14 @@ class FairOrder {
   std::set<Place> order_;
   std::unordered_map<uint64_t, Place> places_;
   uint64_t places_count_ = 0;
-  uint64_t now_ = 0;  // what the latest to post had posted before
-  uint64_t holder_ = std::numeric_limits<uint64_t>::max();  // of the turn
-  uint64_t held_bytes_ = 0;                                 // posted in it
+  uint64_t now_ = 0;  // the bytes that the latest poster had posted before
+  uint64_t holder_ = std::numeric_limits<uint64_t>::max();  // the member that has the turn
+  uint64_t held_bytes_ = 0;                                 // posted in this turn
 };
 
-/// Turns of flows that have slices to post: of peers, of the way sets to each, and of the flows of
-/// each of these. Flows of different ways do not wait for the same rails, so their bytes say
-/// nothing of each other's turn.
+/// Turns of flows that have slices to post, in three levels: peers, the way sets to each peer, and
+/// the flows of each way set. Flows of different way sets do not wait for the same rails, so their
+/// bytes say nothing about each other's turn.
 class Turns {
  public:
   struct Flow {
@@ -122,7 +122,7 @@ class Turns {
     peers_.remove(flow.peer);
     of_peer_.erase(flow.peer);
   }
-  /// As FairOrder::take, of flows; kNorOthers says it of those that have the same ways.
+  /// As FairOrder::take, for flows. kNorOthers then means the other flows of the same way set.
   template <typename Post>
   uint64_t take(uint64_t turn_bytes, const Post& post) {
     return peers_.take(0, [&](uint64_t id) {
@@ -145,7 +145,7 @@ class Turns {
 class UrgencyShare {
  public:
   static constexpr uint64_t kUrgentForBulk = 19;  ///< bytes: bulk keeps 1 of 20
-  /// Bulk keeps out of the way of urgent requests, and of others for so long after each began.
+  /// Bulk makes way while urgent requests exist, and for this long after each of them began.
   static constexpr uint64_t kMemoryNs = 100'000'000;
 
   Urgency first(bool has_urgent, bool has_bulk) const {
@@ -168,8 +168,9 @@ class UrgencyShare {
 
  private:
   static constexpr uint64_t kOwedBytes = 64 << 10;
-  uint64_t urgent_bytes_ = 0;     // that bulk has let pass and has not been paid for
-  uint64_t urgent_requests_ = 0;  // that have not ended
+  uint64_t urgent_bytes_ =
+      0;  // urgent bytes that passed bulk and for which bulk has not been paid yet
+  uint64_t urgent_requests_ = 0;  // urgent requests that have not ended
   uint64_t until_ns_ = 0;
 };
 
