@@ -1,12 +1,13 @@
-// Slices over rails: every provider that src/fabric opens, several at once. A way is one rail of
-// this process to one rail of a peer; it has a link while it works.
+// Moves slices over rails: all providers that src/fabric opens, several at once. A way is one rail
+// of this process to one rail of a peer; it has a link while it works.
 //
-// Fencing a way: this side closes its link, which fences reads; the owner is asked over any other
-// link to close its end, and says when nothing of the writes can land any more. An owner that
-// cannot be reached by any way has heard nothing for longer than fabric's heartbeat allows, and has
+// Fencing a way: this side closes its link, which fences reads. It asks the owner over any other
+// link to close its end, and the owner answers once none of the writes can land any more. If no way
+// reaches the owner, the owner has heard nothing for longer than fabric's heartbeat allows, and has
 // shut its doors by itself.
 //
-// Of two sides that both want a link the lower incarnation dials first. Threads: one at a time.
+// If both sides want a link, the side with the lower incarnation dials first. Threads: one at a
+// time.
 #pragma once
 
 #include <deque>
@@ -35,14 +36,15 @@ struct FabricStatistics {
 class FabricBackend final : public Backend {
  public:
   FabricBackend(std::vector<std::unique_ptr<Rail>> rails, const Incarnation& self);
-  /// Peers are told.
+  /// Tells the peers.
   ~FabricBackend() override;
 
   size_t rail_count() const { return rails_.size(); }
   const Rail& rail(size_t index) const { return *rails_[index]; }
 
-  /// To all rails that can reach it, as bits: GPU memory to those of `reaches_gpus`, and of these
-  /// to `local` if the driver shares it. An error: a rail refuses what it should reach.
+  /// Adds a buffer to all rails that can reach it, and returns these rails as bits. GPU memory is
+  /// added to the rails of `reaches_gpus`, but to a `local` rail only if the driver can share the
+  /// memory. An error: a rail that should reach the buffer refuses it.
   Result<uint64_t> add_buffer(const Buffer& buffer);
   void retire_buffer(uint64_t buffer);
   bool holds_buffer(uint64_t buffer) const;
@@ -51,21 +53,21 @@ class FabricBackend final : public Backend {
   Status add_way(uint32_t way, const Incarnation& peer, size_t rail,
                  std::vector<std::byte> address);
   void remove_peer(const Incarnation& peer);
-  /// Somebody knows that its process has ended.
+  /// The caller knows that the peer's process has ended.
   void owner_ended(const Incarnation& peer) { lose_peer(peer); }
 
-  /// Asks for a file of the peer's, again if nothing comes. The answer is there until it
-  /// is taken, or nobody waits for it any more.
+  /// Asks for a file of the peer, again if no answer comes. The answer is kept until `take_file` or
+  /// `forget_file`.
   void ask_for_file(const Incarnation& peer, FileOpen request);
   std::optional<FileOpened> take_file(uint64_t token);
   void forget_file(uint64_t token) { files_asked_.erase(token); }
 
-  /// To a peer, or to this engine itself. False: too many have had no answer.
+  /// Notifies a peer, or this engine itself. False: too many notifications are unanswered.
   bool notify(const Incarnation& who, std::string name, std::vector<std::byte> payload);
-  /// That have had no answer, and may have one yet.
+  /// The number of notifications without an answer that may still get one.
   size_t unanswered(const Incarnation& who) const;
   std::vector<Notified> take_notifications() { return std::exchange(notified_, {}); }
-  /// So many more may wait for the caller.
+  /// Sets how many more notifications may wait for the caller.
   void set_notification_room(size_t count) {
     notification_room_ = count;
     deliver_own();
@@ -75,7 +77,7 @@ class FabricBackend final : public Backend {
   void probe(uint32_t way, uint64_t id) override;
   void fence(uint32_t way) override;
   bool step(uint64_t now_ns) override;
-  /// What was posted goes at once, not at the next step.
+  /// Sends posted slices at once, not at the next step.
   void push();
   std::vector<BackendEvent> take_events() override { return std::exchange(events_, {}); }
   uint64_t next_deadline_ns() const override;
@@ -93,7 +95,8 @@ class FabricBackend final : public Backend {
     bool operator==(const LinkOfRail&) const = default;
     auto operator<=>(const LinkOfRail&) const = default;
   };
-  /// What a link that breaks has swallowed is asked again, over the next one.
+  /// A question without an answer for this long is asked again over the next link: a link that
+  /// breaks may have swallowed it.
   static constexpr uint64_t kAskAgainNs = 500'000'000;
   enum class FenceState : uint8_t { kNone, kWanted, kAsked, kAnswered };
   struct Way {
@@ -101,10 +104,10 @@ class FabricBackend final : public Backend {
     size_t rail = 0;
     std::vector<std::byte> address;
     uint64_t engine = 0;  // fabric's number of the peer's rail
-    uint64_t link = 0;    // 0: none; otherwise it is dialled, up, or closed and not fenced yet
+    uint64_t link = 0;  // 0: none; otherwise the link is dialled, up, or closed and not fenced yet
     bool is_up = false;
     uint64_t generation = 0;  // of the latest link that was up
-    uint64_t dial_ns = 0;     // not before
+    uint64_t dial_ns = 0;     // the way is not dialled before this time
     uint64_t dial_until_ns = std::numeric_limits<uint64_t>::max();
     std::vector<uint64_t> probes;
     FenceState fence = FenceState::kNone;
@@ -118,7 +121,7 @@ class FabricBackend final : public Backend {
     std::vector<uint32_t> ways;
     std::vector<LinkOfRail> up;
     bool is_lost = false;
-    uint64_t heard_ns = 0;  // when it had a link last, or was added
+    uint64_t heard_ns = 0;  // when it last had a link, or was added
     NotificationSender sender;
     NotificationReceiver receiver;
   };
@@ -132,7 +135,7 @@ class FabricBackend final : public Backend {
   struct FileAsked {
     Incarnation who{};
     FileOpen request;
-    std::optional<LinkOfRail> over;  // none: it waits for a link
+    std::optional<LinkOfRail> over;  // none: the question waits for a link
     uint64_t asked_ns = 0;
     size_t turn = 0;
     std::optional<FileOpened> answer;
@@ -182,12 +185,12 @@ class FabricBackend final : public Backend {
   std::vector<FenceAsked> fences_asked_;
   std::vector<BackendEvent> events_;
   std::vector<Notified> notified_;
-  std::deque<Notified> to_self_;               // that have no room yet
+  std::deque<Notified> to_self_;               // notifications that have no room yet
   std::map<uint64_t, FileAsked> files_asked_;  // by token
   size_t notification_room_ = 4096;
   uint64_t tokens_ = 0;
   size_t fencing_ = 0;  // ways
-  /// Ways that are dialled again and again: until they are up for the first time, then for a while
+  /// Ways that are dialled repeatedly: until they are up for the first time, later for a while
   /// after each probe.
   std::vector<uint32_t> dialling_;
   FabricStatistics statistics_;

@@ -1,4 +1,4 @@
-// Slices between memory of this process and files that it has exported itself.
+// Moves slices between memory of this process and files that it has exported itself.
 #pragma once
 
 #include "transfer/backends/own.h"
@@ -9,7 +9,7 @@ namespace braid::transfer {
 
 class FileBackend final : public OwnBackend {
  public:
-  /// Both stay. Whoever has made `jobs` steps them.
+  /// Both must outlive the backend. The owner of `jobs` steps them.
   FileBackend(Exports& exports, FileJobs& jobs) : exports_(exports), jobs_(jobs) {}
 
   void post(uint32_t way, const Piece& piece) override;

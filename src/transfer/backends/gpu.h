@@ -1,4 +1,4 @@
-// Slices within this process with GPU memory at one end or both. Rights hold here too.
+// Moves slices within this process if one end or both are GPU memory. Rights are checked here too.
 #pragma once
 
 #include "transfer/backends/own.h"
@@ -9,7 +9,7 @@ namespace braid::transfer {
 
 class GpuBackend final : public OwnBackend {
  public:
-  /// Both stay. Whoever has made `jobs` steps them.
+  /// Both must outlive the backend. The owner of `jobs` steps them.
   GpuBackend(const Buffers& buffers, GpuJobs& jobs) : buffers_(buffers), jobs_(jobs) {}
 
   void post(uint32_t way, const Piece& piece) override;

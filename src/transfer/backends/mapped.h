@@ -1,6 +1,7 @@
-// Slices to and from memory of other processes of this host that is mapped here (sharing/). Copies
-// are this process's own: a slice is over when `post` returns, and nothing is left that could land
-// (sharing/sharing.h says what becomes of a copy that its owner has overtaken).
+// Moves slices to and from memory of other processes of this host that is mapped here (sharing/).
+// This process makes the copies itself: a slice has ended when `post` returns, and nothing is left
+// that could land. (sharing/sharing.h says what happens if the owner frees the memory during a
+// copy.)
 #pragma once
 
 #include <cstdint>
@@ -16,16 +17,17 @@ class MappedBackend final : public OwnBackend {
  public:
   void post(uint32_t way, const Piece& piece) override;
 
-  /// What is there already stays.
+  /// Adds ranges. Ranges that are there already stay.
   void add(uint32_t way, MappedMemory memory);
-  /// Its owner is gone, or is of no use any more.
+  /// Unmaps the way's memory: its owner is gone, or nobody uses the owner any more.
   void drop(uint32_t way);
-  /// There is some, and its owner has it registered still.
+  /// Whether some memory is mapped and still registered by its owner.
   bool has_some(uint32_t way) const;
   bool has(uint32_t way, uint64_t address) const;
   size_t count() const { return ranges_.size(); }
 
-  /// Unmaps what its owner has freed, so that its pages are free. Now and then.
+  /// Unmaps memory that its owner has freed, so that its pages become free. To be called now and
+  /// then.
   void look(uint64_t now_ns);
   uint64_t next_look_ns() const;
 

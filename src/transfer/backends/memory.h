@@ -1,4 +1,4 @@
-// Slices within this process: its own segment. Rights hold here too.
+// Moves slices within this process, to and from its own segment. Rights are checked here too.
 #pragma once
 
 #include "transfer/backends/own.h"
@@ -8,7 +8,7 @@ namespace braid::transfer {
 
 class MemoryBackend final : public OwnBackend {
  public:
-  /// `buffers` stays.
+  /// `buffers` must outlive the backend.
   explicit MemoryBackend(const Buffers& buffers) : buffers_(buffers) {}
 
   void post(uint32_t way, const Piece& piece) override;

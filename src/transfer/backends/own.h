@@ -1,6 +1,6 @@
-// What the backends of this process have in common: memory, what is mapped of others, files, GPU
-// copies. No network breaks
-// their ways, and a piece ends by itself, however late: it is not posted again elsewhere.
+// The common part of the backends that use no network: memory, mapped memory of other processes,
+// files, GPU copies. No network breaks their ways. A piece always ends by itself, however late, and
+// is not posted again elsewhere.
 #pragma once
 
 #include <cstring>
@@ -30,7 +30,7 @@ class OwnBackend : public Backend {
   bool arm() final { return events_.empty() && (fencing_.empty() || under_way_ > 0); }
 
  protected:
-  /// Between host memory of this process and what lies at `far`.
+  /// Copies between host memory of this process and the bytes at `far`.
   static void copy(const Piece& piece, std::byte* far) {
     if (piece.operation == Operation::kWrite)
       std::memmove(far, piece.local.data(), piece.local.size());
@@ -43,12 +43,12 @@ class OwnBackend : public Backend {
     --under_way_;
     tell(piece, cause);
   }
-  /// Of one that was not begun.
+  /// Reports the end of a piece that was not begun.
   void tell(uint64_t piece, Cause cause) { events_.push_back(PieceEnd{piece, cause, false}); }
 
  private:
   size_t under_way_ = 0;
-  std::vector<uint32_t> fencing_;  // ways, once nothing is under way
+  std::vector<uint32_t> fencing_;  // ways that are fenced once nothing is under way
   std::vector<BackendEvent> events_;
 };
 

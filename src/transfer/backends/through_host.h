@@ -1,8 +1,7 @@
-// Slices between GPU memory of this process and a way that reaches host memory alone: a rail, or a
-// file. They go in chunks through pinned memory of the engine's, one hop behind the other: what a
-// chunk arrives in is its own before it is asked for, so nothing waits for what waits for it
-// (policy/routes.h, Pipeline). Reads and writes have memory of their own each, and no way holds
-// more than a part of it.
+// Moves slices between GPU memory of this process and a way that reaches only host memory: a rail,
+// or a file. A slice goes in chunks through pinned memory of the engine, one hop after the other. A
+// chunk has the memory where it arrives before it begins, so there is no deadlock (policy/routes.h,
+// Pipeline). Reads and writes have separate memory, and no way holds more than a part of it.
 //
 // Threads: one at a time. Nothing blocks.
 #pragma once
@@ -27,29 +26,29 @@ namespace braid::transfer {
 
 class ThroughHost {
  public:
-  /// `add_stage` registers memory of the engine's own: the buffer's number, 0 if that cannot be.
-  /// All stay.
+  /// `add_stage` registers memory of the engine and returns the buffer's number, or 0 if that
+  /// fails. All must outlive this object.
   ThroughHost(const Buffers& buffers, GpuJobs& jobs,
               std::function<uint64_t(MutableBytes)> add_stage);
 
-  /// As Backend::post: the end comes from `take_ends`. `backend` carries the chunks, on the way
-  /// that it knows as `carrier`.
+  /// As Backend::post, but `take_ends` returns the end. `backend` carries the chunks on its way
+  /// `carrier`.
   void post(Backend& backend, uint32_t way, uint32_t carrier, const Piece& piece);
-  /// Whether it was the end of a chunk.
+  /// Takes the end of a chunk. False: it is the end of something else.
   bool take(const PieceEnd& end);
   bool has_ends() const { return !ends_.empty(); }
   std::vector<PieceEnd> take_ends() { return std::exchange(ends_, {}); }
-  /// Begins nothing more there: it is fenced.
+  /// Begins no more chunks on the way: it is being fenced.
   void stop(uint32_t way);
-  /// Something of it is under way, perhaps on its last hop.
+  /// Whether pieces of the way are under way, perhaps on their last hop.
   bool holds(uint32_t way) const;
-  /// Ways of which a chunk is being copied from or to a GPU now.
+  /// Ways with chunks that are being copied from or to a GPU now.
   const std::map<uint32_t, size_t>& copying() const { return copying_; }
 
   static constexpr uint64_t kChunkBytes = 512 << 10;
 
  private:
-  /// Of one direction.
+  /// The pinned memory of one direction.
   struct Stage {
     std::shared_ptr<fabric::gpu::HostMemory> memory;  // null: not made yet
     uint64_t buffer = 0;
@@ -64,13 +63,13 @@ class ThroughHost {
     Piece piece;
     const Buffer* gpu = nullptr;
     uint32_t credits = 0;
-    std::vector<uint32_t> parts;  // of the stage, leased: so many, or none yet
+    std::vector<uint32_t> parts;  // leased parts of the stage: `credits` of them, or none yet
     Pipeline pipeline;
     Cause cause = Cause::kNone;
     bool may_land = false;
     bool is_write() const { return piece.operation == Operation::kWrite; }
   };
-  /// A hop of a chunk on the backend.
+  /// One hop of a chunk, on the backend.
   struct Chunk {
     uint64_t moving = 0;
     Pipeline::Step step;

@@ -1,5 +1,5 @@
-// A peer's side: memory of another process of this host, mapped. Anything that is not as its
-// owner's description says is left out, and the rails carry it.
+// The peer's side of sharing: maps memory of another process of this host. Memory that does not
+// match its owner's description is left out, and the rails carry its slices.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ class MappedRange {
       : memory_(memory), pages_(std::move(pages)), board_(std::move(board)) {}
 
   const SharedMemory& memory() const { return memory_; }
-  /// Its owner has it registered still.
+  /// Whether its owner still has it registered.
   bool is_open() const {
     const auto* board = static_cast<const Board*>(board_->memory());
     return board->buffers[memory_.slot].load(std::memory_order_seq_cst) == memory_.buffer;
@@ -40,12 +40,12 @@ class MappedRange {
 
 struct MappedMemory {
   std::vector<MappedRange> ranges;
-  uint64_t refused = 0;  ///< what the owner has handed out, and was not mapped
+  uint64_t refused = 0;  ///< memory that the owner handed out, but that was not mapped
 };
 
-/// Asks its owner for all that it shares. Blocks the caller's thread until `end_ns` of
-/// CLOCK_MONOTONIC at most. Nothing: the owner shares nothing, or this process cannot see whether
-/// the owner's has ended, or is not of its user.
+/// Asks the owner for all memory that it shares. Blocks the caller's thread until `end_ns` of
+/// CLOCK_MONOTONIC at most. The result is empty if the owner shares nothing, if this process cannot
+/// see whether the owner's process has ended, or if the two run as different users.
 MappedMemory map_memory_of(const Description& owner, const fabric::Origin& self,
                            const fabric::Secret& secret, uint64_t end_ns);
 

@@ -1,12 +1,12 @@
-// How a process gets what another one shares: over a socket of this host that no file names,
-// between processes of one user, a packet each (fabric/local/socket.h).
+// How a process gets the memory that another one shares: by packets over a socket of this host that
+// no file names, between processes of one user (fabric/local/socket.h).
 //
 //   owner -> a challenge, 8 bytes that nobody can guess
 //   peer  -> MemoryQuestion, on and on
 //   owner -> MemoryAnswer, with the file of what it names
 //
-// Question and answer are sealed (sealed.h). Each repeats a number of the other side's, so that a
-// recorded one is of no use.
+// Questions and answers are sealed (sealed.h). Each repeats a number that the other side chose, so
+// that a recorded one is of no use.
 #pragma once
 
 #include <optional>
@@ -25,11 +25,12 @@ struct MemoryQuestion {
   uint64_t challenge = 0;
   uint64_t nonce = 0;
   bool wants_board = false;
-  uint64_t after = 0;  ///< otherwise: of the memory, the first whose buffer is larger
+  uint64_t after =
+      0;  ///< otherwise it asks for the first memory whose buffer number is larger than this
 };
 struct MemoryAnswer {
   uint64_t nonce = 0;
-  SharedMemory memory = {};  ///< nothing of it: the board, or there is no more
+  SharedMemory memory = {};  ///< empty: the answer is the board, or there is no more memory
 };
 
 inline std::string sharing_socket(const Incarnation& owner) {

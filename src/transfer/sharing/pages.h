@@ -1,6 +1,6 @@
 // Pages that processes of one host share, as files without a name (memfd_create). Their size is
-// sealed, so that whoever maps them never meets a page that is gone. Where peers may not write, the
-// kernel lets nobody but their owner map them writable, however the file is opened again.
+// sealed, so that a process that maps them never finds a page gone. If peers may not write, the
+// kernel lets only the owner map the pages writable, however the file is opened again.
 #pragma once
 
 #include <cstddef>
@@ -13,11 +13,11 @@
 
 namespace braid::transfer {
 
-/// Unmapped at the end. A child process does not have them.
+/// Mapped pages; the destructor unmaps them. A child process does not inherit them.
 class Pages {
  public:
   Pages() = default;
-  /// `file` -1: of this process alone, zeros. Otherwise shared.
+  /// `file` -1: private pages of zeros. Otherwise the file's pages, shared.
   static Result<Pages> map(int file, size_t size_bytes, bool is_writable);
   ~Pages();
   Pages(Pages&& other) noexcept
@@ -38,12 +38,12 @@ class Pages {
 };
 
 struct SharedPages {
-  Pages pages;  ///< writable, all there, on this thread's NUMA node
+  Pages pages;  ///< writable, all allocated, on this thread's NUMA node
   File file;    ///< for peers
 };
-/// The owner's side. An error where the kernel has no such files, or no memory.
+/// The owner's side. An error if the kernel has no such files, or no memory.
 Result<SharedPages> make_shared_pages(size_t size_bytes, bool may_peers_write);
-/// A peer's side: maps what came, if it is such a file of at least that size.
+/// A peer's side: maps the file that it received, if it is such a file of at least that size.
 Result<Pages> map_shared_pages(const File& file, uint64_t size_bytes, bool is_writable);
 
 }  // namespace braid::transfer

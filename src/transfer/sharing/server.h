@@ -1,5 +1,5 @@
-// Hands out what this engine shares (messages.h). It never blocks and owns no thread; whoever
-// drives it waits for its one descriptor.
+// Hands out the memory that this engine shares (messages.h). It never blocks and owns no thread;
+// its driver waits for its one descriptor.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ class SharingServer {
   static constexpr uint64_t kConnectionNs = 5'000'000'000;
   static constexpr size_t kConnectionsMax = 64;
 
-  /// `sharing` stays.
+  /// `sharing` must outlive the server.
   static Result<std::unique_ptr<SharingServer>> open(const Incarnation& self,
                                                      const fabric::Secret& secret,
                                                      const Sharing& sharing);
@@ -26,7 +26,7 @@ class SharingServer {
   int descriptor() const { return events_.get(); }
   bool step(uint64_t now_ns);
   uint64_t next_deadline_ns() const;
-  /// Peers that have no secret, say what is no question, or are too many.
+  /// Peers refused: they have no secret, send something that is no question, or are too many.
   uint64_t refused() const { return refused_; }
 
  private:
