@@ -1,5 +1,5 @@
-// Questions to one host by HTTP, one after the other over one connection: libcurl, which is opened
-// when it is used, so that nothing of it is linked. No proxy, no redirection, nothing but HTTP.
+// HTTP requests to one host, one after the other over one connection. libcurl makes them; it is
+// opened at run time, not linked. No proxy, no redirection, no other protocol.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ struct HttpAnswer {
 class Http {
  public:
   virtual ~Http() = default;
-  /// Posts JSON. Until `end_ns` of CLOCK_MONOTONIC at most; an answer that is longer than
+  /// Posts JSON. Blocks until `end_ns` of CLOCK_MONOTONIC at most. An answer longer than
   /// `bytes_max` is an error, and is not kept.
   virtual Result<HttpAnswer> post(const std::string& path, const std::string& body,
                                   size_t bytes_max, uint64_t end_ns) = 0;

@@ -1,6 +1,6 @@
-// A name of this engine's in a store, kept as long as this object lives: a thread of its own renews
-// it. While the store does not answer the engine works on, and the name is put there again once it
-// does.
+// A name of this engine in a store, kept as long as this object lives: a thread of its own renews
+// it. If the store does not answer, the engine works on, and the thread puts the name there again
+// once the store answers.
 #pragma once
 
 #include <condition_variable>
@@ -16,12 +16,13 @@ namespace braid::transfer {
 
 class Lease {
  public:
-  /// `is_alive(value)`: whether the engine that holds the name still answers there; if not, the
-  /// name is taken from it. An error: another engine has it, or the store does not answer.
+  /// `is_alive(value)`: whether the engine that holds the name still answers at `value`; if it does
+  /// not, this engine takes the name. An error: another engine has the name, or the store does not
+  /// answer.
   static Result<std::unique_ptr<Lease>> take(
       std::unique_ptr<Store> store, const std::string& name, const std::string& value,
       const std::function<bool(const std::string&)>& is_alive);
-  /// The name is given back.
+  /// Gives the name back.
   ~Lease();
 
  private:

@@ -1,4 +1,4 @@
-// How processes are named, and where they are found.
+// Names of processes, and where the processes are found.
 //
 //   braid://10.0.0.7:4750               whoever listens there
 //   braid://10.0.0.7:4750/5f3c...       that engine alone: 32 digits of its incarnation
@@ -22,7 +22,7 @@ struct HostAndPort {
 struct Name {
   std::string text;           ///< as it was given
   HostAndPort at;             ///< empty host: a bare name
-  Incarnation incarnation{};  ///< all zero: whoever it is
+  Incarnation incarnation{};  ///< all zero: any engine there
   bool is_bare() const { return at.host.empty(); }
 };
 
@@ -36,8 +36,8 @@ std::string write_name(const HostAndPort& at, const Incarnation& incarnation);
 /// Bare names: letters, digits, '.', '_' and '-', at most 64, not beginning with '.'.
 Status check_bare_name(std::string_view name);
 
-/// The folder of this user's sockets, which is made if it is not there: mode 0700, and nobody
-/// else's. BRAID_RUNTIME_DIR, or XDG_RUNTIME_DIR/braid, or /tmp/braid-UID.
+/// The folder of this user's sockets: mode 0700, owned by this user, and made if it is missing.
+/// BRAID_RUNTIME_DIR, or XDG_RUNTIME_DIR/braid, or /tmp/braid-UID.
 Result<std::string> socket_folder();
 
 }  // namespace braid::transfer

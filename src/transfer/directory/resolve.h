@@ -1,5 +1,5 @@
-// From a name to what its engine says of itself. Blocks the caller's thread until the limit at
-// most, and touches no engine.
+// Resolves a name to the description that its engine gives of itself. Blocks the caller's thread
+// until the limit at most, and touches no engine.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace braid::transfer {
 
-/// `end_ns` of CLOCK_MONOTONIC. `store`: the URL of one, for bare names that nobody has on this
-/// host; empty: none.
+/// `end_ns` of CLOCK_MONOTONIC. `store`: the URL of a store for bare names that no process of this
+/// host has; empty: none.
 Result<Description> resolve(const Name& name, const std::string& store,
                             const fabric::Secret& secret, uint64_t end_ns);
 

@@ -1,6 +1,6 @@
-// Who asks for this engine by name is answered here: over TCP, and over a Unix socket for a bare
-// name. It never blocks and owns no thread; whoever drives it waits for its one descriptor. A
-// connection has one question and kHalfOpenNs for it.
+// Answers processes that ask for this engine by name: over TCP, and over a Unix socket for a bare
+// name. It never blocks and owns no thread; its driver waits for its one descriptor. A connection
+// may ask one question, and has kHalfOpenNs for it.
 #pragma once
 
 #include <functional>
@@ -24,7 +24,7 @@ class DirectoryServer {
  public:
   static constexpr uint64_t kHalfOpenNs = 5'000'000'000;
   static constexpr size_t kConnectionsMax = 256;
-  /// Where this process may open no more descriptors: when it looks again for who has come.
+  /// How long it waits before it accepts again if this process may open no more descriptors.
   static constexpr uint64_t kPauseNs = 100'000'000;
   static constexpr size_t kQuestionBytesMax = 256;
 

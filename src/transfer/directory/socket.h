@@ -1,5 +1,5 @@
-// Sockets of the directory: stream sockets with frames of a length that is checked before anything
-// is allocated. Owned descriptors, closed with their objects.
+// Sockets of the directory: stream sockets that carry frames. The length of a frame is checked
+// before memory is allocated. Descriptors are owned, and closed with their objects.
 #pragma once
 
 #include <cstdint>
@@ -16,15 +16,15 @@ namespace braid::transfer {
 /// Closed at the end.
 using Descriptor = File;
 
-/// Does not block. `port` 0: any; the one taken is told.
+/// Does not block. `port` 0: any; `port` then becomes the one that was taken.
 Result<Descriptor> listen_at(const HostAndPort& at, uint16_t& port);
-/// A socket that nobody listens at any more is replaced; a live one is an error. Of several
-/// processes that want a path at once, one has it.
+/// Replaces a socket that nobody listens at any more; a live one is an error. If several processes
+/// want a path at once, one of them gets it.
 Result<Descriptor> listen_at_path(const std::string& path);
-/// By somebody who may be behind with those who ask. Does not block.
+/// Whether a process listens there, even one with a full queue of connections. Does not block.
 bool is_listened_at(const std::string& path);
 
-/// Blocks until `end_ns` of CLOCK_MONOTONIC at most; where `at` is a name and no address, the C
+/// Blocks until `end_ns` of CLOCK_MONOTONIC at most. If `at` is a name and not an address, the C
 /// library looks it up, for as long as its resolver takes.
 Result<Descriptor> connect_to(const HostAndPort& at, uint64_t end_ns);
 Result<Descriptor> connect_to_path(const std::string& path, uint64_t end_ns);

@@ -1,5 +1,5 @@
-// What the files of the C interface (abi_*.cpp) share: arguments in, status out, and no exception
-// leaves.
+// Helpers of the files of the C interface (abi_*.cpp): they check arguments, return a status, and
+// let no exception out.
 #pragma once
 
 #include <exception>
@@ -17,7 +17,7 @@
 
 namespace braid::transfer::abi {
 
-/// How often this process's line has forked since the first engine was opened.
+/// How many forks lie between this process and the one that opened the first engine.
 int forks_so_far();
 
 }  // namespace braid::transfer::abi
@@ -25,14 +25,14 @@ int forks_so_far();
 struct braid_transfer {
   std::map<uint64_t, braid::transfer::Pages> allocations;  // by buffer; after the service
   std::set<uint64_t> retired;  // buffers that peers had not let go when unregister returned
-  std::mutex mutex;            // of both
+  std::mutex mutex;            // of `allocations` and `retired`
   std::unique_ptr<braid::transfer::Service> service;
   int forks = braid::transfer::abi::forks_so_far();
 };
 
 namespace braid::transfer::abi {
 
-/// What braid_transfer_last_error says in this thread.
+/// Sets the message of braid_transfer_last_error in this thread, and returns `code`.
 braid_status report(braid_status code, std::string message);
 
 inline braid_status report(const Status& status, braid_status code = BRAID_ERROR_ARGUMENT) {
@@ -46,7 +46,7 @@ braid_status hand_out(const Result<T>& result, T* value, braid_status code = BRA
   return BRAID_OK;
 }
 
-/// An error names what is no operation, or no urgency.
+/// An error: the operation or the urgency is invalid.
 Status check_request(const braid_transfer_request& given);
 inline bool is_urgency(int urgency) {
   return urgency == BRAID_TRANSFER_BULK || urgency == BRAID_TRANSFER_URGENT;
@@ -56,11 +56,12 @@ Request request_of(const braid_transfer_request& given);
 inline constexpr const char* kWrongRights = "rights are bits: may read, may write";
 inline bool are_rights(int rights) { return (rights & ~(kMayRead | kMayWrite)) == 0; }
 
-/// As braid_transfer_name says.
+/// Copies text out as braid_transfer_name describes.
 braid_status hand_out(const std::string& text, char* buffer, size_t buffer_bytes,
                       size_t* needed_bytes);
 
-/// `body(service)`, unless a pointer that the caller must give is null.
+/// Calls `body(service)`, unless a pointer that the caller must give is null, or the engine cannot
+/// be used here.
 template <typename Body, typename... Pointers>
 braid_status guarded(braid_transfer* transfer, const Body& body, const Pointers*... needed) noexcept
     try {

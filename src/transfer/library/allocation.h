@@ -1,5 +1,5 @@
-// Memory that the library allocates for its callers: pages of zeros, large ones where the kernel
-// has them. Touched in the allocating thread, so that it lies on that thread's NUMA node.
+// Memory that the library allocates for its callers: pages of zeros, large ones if the kernel has
+// them. The allocating thread touches them, so that they lie on that thread's NUMA node.
 #pragma once
 
 #include <sys/mman.h>
@@ -14,7 +14,7 @@ namespace braid::transfer {
 
 struct Allocation {
   Pages pages;
-  File file = {};  ///< for peers to map it; none: they cannot
+  File file = {};  ///< the file that peers map; none: they cannot map it
 };
 
 inline Result<Allocation> allocate_privately(size_t size_bytes) {
@@ -26,7 +26,7 @@ inline Result<Allocation> allocate_privately(size_t size_bytes) {
   return Allocation{std::move(pages)};
 }
 
-/// Shared where the kernel can, and else private.
+/// Allocates shared memory if that is asked for and the kernel can, otherwise private memory.
 inline Result<Allocation> allocate(size_t size_bytes, bool is_shared, bool may_peers_write) {
   if (!is_shared) return allocate_privately(size_bytes);
   Result<SharedPages> made = make_shared_pages(size_bytes, may_peers_write);

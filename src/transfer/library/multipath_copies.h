@@ -1,7 +1,7 @@
-// Copies between host memory and GPUs over every PCIe link of the server: braid's own (braid.h), as
-// libbraid.so makes them, or under `braid run` the interposer. Where there are several GPUs its
-// engine is opened with the first lane, in the background; until it is ready, without the library,
-// and where there is nothing to gain, the driver copies.
+// Copies between host memory and GPUs over every PCIe link of the server. braid's own engine
+// (braid.h) makes them, from libbraid.so or, under `braid run`, from the interposer. If there are
+// several GPUs, the engine is opened with the first lane, in the background. The driver copies
+// until the engine is ready, if the library is missing, and if there is nothing to gain.
 #pragma once
 
 #include <atomic>
@@ -15,7 +15,7 @@ namespace braid::transfer {
 class MultipathCopies final : public fabric::gpu::Carrier {
  public:
   MultipathCopies() = default;
-  /// Nothing of it is under way any more.
+  /// No copy may be under way any more.
   ~MultipathCopies() override;
   MultipathCopies(const MultipathCopies&) = delete;
   MultipathCopies& operator=(const MultipathCopies&) = delete;
@@ -37,7 +37,7 @@ class MultipathCopies final : public fabric::gpu::Carrier {
   std::mutex opening_;  // of the lanes' threads
   bool is_opened_ = false;
   Functions call_;
-  std::atomic<braid_engine*> engine_ = nullptr;  // null: not yet, or it cannot be had
+  std::atomic<braid_engine*> engine_ = nullptr;  // null: not opened yet, or it cannot be opened
 };
 
 }  // namespace braid::transfer

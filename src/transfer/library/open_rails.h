@@ -1,4 +1,4 @@
-// The rails of an engine of the library: one for each provider and address.
+// Opens the rails of an engine of the library: one for each provider and address.
 #pragma once
 
 #include <memory>
@@ -20,10 +20,10 @@ struct OpenedRails {
   fabric::RailChoice choice;
   fabric::Secret secret;
   std::vector<std::unique_ptr<fabric::Domain>> domains;
-  std::vector<RailDescription> descriptions;  ///< by domain, without their addresses of fabric's
+  std::vector<RailDescription> descriptions;  ///< by domain, without fabric's addresses
 };
 
-/// Where they are opened.
+/// The host where the rails are opened.
 struct RailHost {
   const std::vector<topology::Nic>& nics;
   Places& places;

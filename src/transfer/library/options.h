@@ -1,4 +1,4 @@
-// What an engine of the library is opened with: braid_transfer_options, in C++.
+// The options of an engine of the library: braid_transfer_options, in C++.
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@
 namespace braid::transfer {
 
 struct OpenOptions {
-  std::string name = {};    ///< for others of this host; empty: none
-  std::string listen = {};  ///< host:port for others that ask by name; empty: the first address,
-                            ///< and any port
+  std::string name = {};    ///< the name for other processes of this host; empty: none
+  std::string listen = {};  ///< host:port where the engine listens for processes that ask by name;
+                            ///< empty: the first address, and any port
   std::vector<std::string> addresses = {};  ///< one for each network rail; none: by `nics`
   std::string nics = {};                    ///< fabric/library/rail_choice.h
   std::vector<std::string> providers =

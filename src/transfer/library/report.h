@@ -1,5 +1,5 @@
-// What an engine has counted, and its ways, as text: for people, as one line of JSON, or in
-// Prometheus's exposition format. docs/transfer.md explains the fields. Pure.
+// Writes an engine's counters and ways as text: for people, as one line of JSON, or in Prometheus's
+// exposition format. docs/transfer.md explains the fields. Pure.
 #pragma once
 
 #include <string>
@@ -21,10 +21,10 @@ struct TransferReport {
 
 TransferReport report_of(const Engine& engine, const std::string& name);
 
-/// Whole lines. kNone: nothing.
+/// Returns whole lines. kNone: nothing.
 std::string write_report(StatsFormat format, const TransferReport& report);
 
-/// Text or JSON.
+/// As text or JSON.
 std::string write_explanation(StatsFormat format, const std::vector<WayExplanation>& ways,
                               uint64_t size_bytes);
 

@@ -1,7 +1,7 @@
-// An engine that several threads use. Whoever waits drives it while things happen; otherwise a
-// thread of its own heals, serves peers and posts what has room. When nothing happens it sleeps
-// until the rails' or the directory's descriptors or a deadline wake it; with links over shared
-// memory, which has no descriptor, it looks now and then.
+// An engine that several threads use. A thread that waits drives it while things happen; otherwise
+// the service's own thread heals, serves peers and posts slices that have room. If nothing happens,
+// the thread sleeps until a descriptor of the rails or the directory, or a deadline, wakes it. With
+// links over shared memory, which has no descriptor, it looks now and then.
 #pragma once
 
 #include <atomic>
@@ -34,14 +34,14 @@ class Service {
   static Result<std::unique_ptr<Service>> open(const OpenOptions& options,
                                                const topology::Machine& machine,
                                                const std::vector<topology::Nic>& nics);
-  /// What is under way ends here. Peers are told.
+  /// Ends all work under way, and tells the peers.
   ~Service();
 
   /// "braid://host:port/incarnation"
   std::string name() const;
   const HostAndPort& listens_at() const { return directory_->at(); }
   const fabric::Secret& secret() const { return secret_; }
-  /// Processes of this host map memory that was allocated here, and it maps theirs.
+  /// Whether processes of this host can map memory that was allocated here, and it maps theirs.
   bool shares() const { return sharing_ != nullptr; }
 
   /// Blocks until a way to the peer works, or the limit.
@@ -52,7 +52,7 @@ class Service {
   /// Blocks until no peer can write in a buffer that was removed, or the limit.
   Status wait_until_free(uint64_t buffer, uint64_t limit_us);
 
-  /// `call(engine)` alone.
+  /// Calls `call(engine)` while no other thread uses the engine.
   template <typename Call>
   auto with(const Call& call) {
     const std::lock_guard lock(mutex_);
@@ -66,16 +66,16 @@ class Service {
       return answer;
     }
   }
-  /// Until `is_so(engine)`. False: the limit has passed, or the service ends.
+  /// Blocks until `is_so(engine)`. False: the limit has passed, or the service ends.
   bool wait(uint64_t limit_us, const std::function<bool(Engine&)>& is_so);
 
-  /// Readable while batches that have ended, or notifications, have not been taken.
+  /// Readable while ended batches or notifications have not been taken.
   int event_descriptor();
-  /// Numbers of batches that have ended since the descriptor was asked for first.
+  /// Numbers of batches that have ended since `event_descriptor` was first called.
   std::vector<uint64_t> take_ended(size_t count_max);
-  /// It is told of no more.
+  /// Forgets a batch; `take_ended` does not return it any more.
   Status forget(uint64_t batch);
-  /// Blocks until one has come, or the limit.
+  /// Blocks until a notification has come, or the limit.
   std::optional<Notified> next_notification(uint64_t limit_us);
 
   bool is_ending() const { return drivers_.is_ending; }
@@ -105,7 +105,7 @@ class Service {
   std::vector<int> descriptors_;
   fabric::Sleep sleep_;
   Descriptor events_;     // an eventfd
-  bool is_told_ = false;  // somebody has asked for it
+  bool is_told_ = false;  // `event_descriptor` has been called
   std::deque<uint64_t> ended_;
   std::deque<Notified> notifications_;
   fabric::Drivers drivers_;
