@@ -1,5 +1,5 @@
-// The memory of this process that is registered, as ranges with rights: of the host, and of GPUs.
-// Ranges never merge: what is asked lies within one of them, or is outside. Not synchronised.
+// The registered memory of this process, as ranges with rights: host memory and GPU memory. Ranges
+// never merge: an access lies within one of them, or is outside. Not synchronised.
 #pragma once
 
 #include <cstdint>
@@ -22,26 +22,26 @@ struct Buffer {
   uint64_t id = 0;
   MutableBytes memory;
   Rights rights = kNoRights;
-  bool is_stage = false;  ///< the engine's own: nobody is told of it
+  bool is_stage = false;  ///< the engine's own: peers are not told of it
   Place place = {};
-  std::shared_ptr<fabric::gpu::Lane> lane = nullptr;  ///< of GPU memory: what copies there
-  uint64_t rails = 0;                                 ///< bits: those that reach it
+  std::shared_ptr<fabric::gpu::Lane> lane = nullptr;  ///< of GPU memory: the lane that copies there
+  uint64_t rails = 0;                                 ///< bits: the rails that reach it
 
   uint64_t address() const { return reinterpret_cast<uint64_t>(memory.data()); }
 };
 
 class Buffers {
  public:
-  /// Of at least one byte, apart from all that are there.
+  /// Adds at least one byte of memory that overlaps no other buffer.
   Result<uint64_t> add(MutableBytes memory, Rights rights);
-  /// The same of a buffer that is described already, but for its number.
+  /// The same for a buffer whose fields are set, except for its number.
   Result<uint64_t> add(Buffer buffer);
   void set_rails(uint64_t id, uint64_t rails);
   void remove(uint64_t id);
   const Buffer* find(uint64_t id) const;
-  /// The one that holds all of these bytes; null: none does.
+  /// The buffer that holds all of these bytes; null: there is none.
   const Buffer* containing(uint64_t address, uint64_t size_bytes) const;
-  /// By address, but the engine's own.
+  /// All buffers except the engine's own, by address.
   std::vector<Buffer> all() const;
   size_t size() const { return by_address_.size() - stages_; }
 
@@ -52,7 +52,8 @@ class Buffers {
   size_t stages_ = 0;
 };
 
-/// Whether peers may do this there: kNone, kOutside or kNotAllowed. `buffer` is then the one.
+/// Whether peers have this right there: kNone, kOutside or kNotAllowed. If they have it, `buffer`
+/// is the buffer that holds the bytes.
 Cause check(const Buffers& buffers, uint64_t address, uint64_t size_bytes, Rights right,
             const Buffer*& buffer);
 

@@ -1,4 +1,5 @@
-// What crosses between processes: names and what engines say of themselves, and messages of rails.
+// The codec of data between processes: questions by name, descriptions of engines, and messages of
+// rails.
 #pragma once
 
 #include <cstddef>

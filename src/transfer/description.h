@@ -1,9 +1,10 @@
-// What an engine says of itself to whoever asks by its name: where its rails are, and what it has
-// registered. Never a key: grants come later, one by one, and the owner checks each.
+// The description that an engine gives to a process that asks for it by name: where its rails are,
+// and which memory it has registered. It contains no key: grants come later, one by one, and the
+// owner checks each.
 //
-// On the wire each is a sealed frame (sealed.h). The answer repeats the question's nonce, so that a
-// recorded one is of no use. It comes in the question's version; whoever asks a version that the
-// owner does not know asks again in an older one.
+// On the wire, question and answer are each a sealed frame (sealed.h). The answer repeats the
+// question's nonce, so that a recorded answer is of no use. The answer has the question's version;
+// a process whose version the owner does not know asks again in an older one.
 #pragma once
 
 #include <cstdint>
@@ -28,22 +29,22 @@ inline constexpr size_t kNameBytesMax = 255;
 
 struct RailDescription {
   std::string provider;
-  std::string host_address;        ///< to be shown
+  std::string host_address;        ///< for display
   double gbps = 1;                 ///< what the NIC claims, 10^9 bytes a second
-  Place place;                     ///< of its NIC; version 1 tells the node alone
+  Place place;                     ///< of its NIC; version 1 has only the node
   std::vector<std::byte> address;  ///< Rail::address
 };
-/// What ranges at one place have in common.
+/// The common part of ranges at one place.
 struct PlaceDescription {
   Place place;
-  uint64_t rails = ~uint64_t{0};  ///< bits: the owner's that reach it
+  uint64_t rails = ~uint64_t{0};  ///< bits: the owner's rails that reach it
   auto operator<=>(const PlaceDescription&) const = default;
 };
 struct RangeDescription {
   uint64_t address = 0;
   uint64_t size_bytes = 0;
   Rights rights = kNoRights;
-  uint16_t place = 0;  ///< of Description::places; not among them: unknown
+  uint16_t place = 0;  ///< an index of Description::places; beyond its end: unknown
 };
 struct ExportDescription {
   std::string name;
@@ -55,7 +56,7 @@ struct Description {
   std::string name;
   uint16_t version_oldest = kVersionOldest;
   uint16_t version = kVersion;
-  fabric::Origin origin{};  ///< its process, for those of the same host
+  fabric::Origin origin{};  ///< its process, for processes of the same host
   std::vector<RailDescription> rails;
   std::vector<PlaceDescription> places;  ///< since version 2
   std::vector<RangeDescription> ranges;  ///< at most kRangesInDescriptionMax, the lowest
@@ -65,9 +66,9 @@ struct Description {
 
 struct Question {
   uint64_t nonce = 0;
-  /// All zero: whoever listens there. Otherwise this engine alone.
+  /// All zero: any engine that listens there. Otherwise only this one.
   Incarnation incarnation{};
-  uint16_t version = kVersion;  ///< that it comes in, and its answer
+  uint16_t version = kVersion;  ///< of the question and of its answer
 };
 struct Answer {
   uint64_t nonce = 0;

@@ -1,4 +1,4 @@
-// Where requests lead from and to, as far as their ways depend on it, and how they may travel.
+// The two ends of a request, as far as its ways depend on them, and the transports between them.
 #pragma once
 
 #include <compare>
@@ -14,14 +14,14 @@ namespace braid::transfer {
 
 struct Endpoint {
   Place place = {};
-  uint64_t rails = ~uint64_t{0};  ///< bits: those that reach it
+  uint64_t rails = ~uint64_t{0};  ///< bits: the rails that reach it
   bool is_file = false;
-  bool is_known = true;    ///< false: its owner may have registered it since
-  bool is_mapped = false;  ///< memory of a peer's that is mapped here
+  bool is_known = true;    ///< false: its owner may have registered it since the segment was opened
+  bool is_mapped = false;  ///< memory of a peer that is mapped here
   auto operator<=>(const Endpoint&) const = default;
 };
 
-/// Who reads or writes where.
+/// The operation and its two ends.
 struct Ends {
   Operation operation = Operation::kRead;
   Endpoint here = {}, there = {};
@@ -30,11 +30,11 @@ struct Ends {
   const Endpoint& target() const { return operation == Operation::kRead ? here : there; }
 };
 
-/// A route over at most three hops, of which one is a provider's.
+/// A route of at most three hops, one of which is a provider's.
 struct Transport {
   std::string provider;
   std::vector<Hop> hops;
-  uint8_t rank = 0;  ///< the soonest are 0; those that are alike have one
+  uint8_t rank = 0;  ///< 0: the soonest; alike transports have the same rank
 };
 
 }  // namespace braid::transfer

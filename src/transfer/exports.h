@@ -1,7 +1,7 @@
-// Folders of this host whose files peers may read or write, and the files of them that are open.
-// Nothing outside an exported folder is reached, by whatever path or link (openat2,
-// RESOLVE_BENEATH). A process may have few descriptors: of files that nobody uses, those that were
-// used last stay open, and another one is opened again when it is used. Not synchronised.
+// Folders of this host whose files peers may read or write, and their open files. No path or link
+// leads out of an exported folder (openat2, RESOLVE_BENEATH). A process may have few descriptors:
+// among files that nobody uses, only the most recently used stay open, and a closed file is opened
+// again when it is used. Not synchronised.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@
 
 namespace braid::transfer {
 
-/// Regular. Past the page cache where a job is aligned, if the file system can. It is closed once
-/// nobody holds it any more.
+/// A regular file. Aligned jobs bypass the page cache if the file system can (`direct`). The file
+/// is closed once nobody holds it any more.
 struct OpenFile {
   Descriptor cached;
   Descriptor direct;
@@ -29,24 +29,25 @@ using OpenFilePointer = std::shared_ptr<const OpenFile>;
 
 class Exports {
  public:
-  /// Beyond that number, closed files that were not used for longest are forgotten.
+  /// Beyond this number, the closed files that have been unused longest are forgotten.
   static constexpr size_t kFilesMax = 1 << 16;
   static constexpr size_t kOpenMax = 1024;
-  /// A quarter of what this process may open, at two descriptors a file, and no more than kOpenMax.
+  /// A quarter of the descriptors that this process may open, at two a file, but at most kOpenMax
+  /// files.
   static size_t usual_open_max();
 
-  /// `open_max`: how many files that nobody uses stay open. `files_max`: how many are known.
+  /// `open_max`: how many unused files stay open. `files_max`: how many files are known.
   explicit Exports(size_t open_max = usual_open_max(), size_t files_max = kFilesMax)
       : open_max_(open_max), files_max_(files_max) {}
 
-  /// The folder is open from now on: renaming it changes nothing.
+  /// Exports a folder. It stays open from now on, so renaming it changes nothing.
   Status add(const std::string& name, const std::string& folder, Rights rights);
-  /// `path`: an export's name, a slash, and the way within. One that may be written is made if it
-  /// is not there. `file` is its number: the same for the same path and rights while the same file
-  /// lies there. kTooMuch: this process may open no more descriptors.
+  /// `path`: an export's name, a slash, and the path within it. A missing file is made if writing
+  /// is wanted. `file` is its number: the same for the same path and rights as long as the same
+  /// file lies there. kTooMuch: this process may open no more descriptors.
   Cause open(const std::string& path, Rights wanted, uint64_t& file, uint64_t& size_bytes);
-  /// Whether the file may be used so; `opened` stays open while the caller holds it. One that was
-  /// replaced or removed keeps its number, unless it was closed since: kNoFile.
+  /// Checks the right and returns the open file, which stays open while the caller holds `opened`.
+  /// A file that was replaced or removed can still be used until it is closed; then kNoFile.
   Cause use(uint64_t file, Rights right, OpenFilePointer& opened);
   std::vector<ExportDescription> describe() const;
 
@@ -55,8 +56,8 @@ class Exports {
     Descriptor descriptor;
     Rights rights = kNoRights;
   };
-  /// Numbers of inodes are used again once nobody has the file open; with the time of its birth
-  /// they are not.
+  /// What identifies a file. Inode numbers are reused once nobody has the file open; together with
+  /// the time of its birth they are unique.
   struct Identity {
     uint64_t device = 0, inode = 0;
     int64_t born_s = 0;  // both 0: the file system does not say

@@ -1,6 +1,6 @@
-// Reads and writes of files that go on beside everything else: by io_uring, or, where the kernel
-// refuses that, by pread and pwrite in threads. Jobs are whole: what ends early is continued, until
-// all bytes are moved or the file ends. Not synchronised; nothing blocks.
+// Asynchronous reads and writes of files: by io_uring, or, if the kernel refuses that, by pread and
+// pwrite in threads. A short read or write is continued until all bytes of its job are moved or the
+// file ends. Not synchronised; nothing blocks.
 #pragma once
 
 #include <cstdint>
@@ -15,20 +15,20 @@ namespace braid::transfer {
 struct FileJob {
   bool is_write = false;
   OpenFilePointer file;  ///< held until the end
-  MutableBytes memory;   ///< stays as long
+  MutableBytes memory;   ///< must stay until the end, too
   uint64_t position = 0;
-  std::function<void(Cause cause)> ended;  ///< kOutside: the file ends before
+  std::function<void(Cause cause)> ended;  ///< kOutside: the file ends earlier
 };
 
 class FileJobs {
  public:
   virtual ~FileJobs() = default;
   virtual void start(FileJob job) = 0;
-  /// Tells what has ended. True: something has.
+  /// Calls `ended` of jobs that have ended. True: a job has ended.
   virtual bool step() = 0;
-  /// Readable once something has ended.
+  /// Readable once a job has ended.
   virtual int descriptor() const = 0;
-  /// True: whatever ends from now on makes the descriptor readable. False: step first.
+  /// True: every job that ends from now on makes the descriptor readable. False: step first.
   virtual bool arm() = 0;
   virtual size_t under_way() const = 0;
 };
@@ -36,10 +36,11 @@ class FileJobs {
 /// Null: the kernel refuses io_uring here.
 std::unique_ptr<FileJobs> open_ring();
 std::unique_ptr<FileJobs> open_threads();
-/// The ring, or else the threads.
+/// The ring if the kernel allows it, else the threads.
 std::unique_ptr<FileJobs> open_file_jobs();
 
-/// Where the bytes go past the page cache: all of it aligned, and the file system can.
+/// Whether the rest of a job bypasses the page cache: all of it is aligned, and the file system
+/// can.
 inline bool is_direct(const FileJob& job, uint64_t moved_bytes) {
   constexpr uint64_t kAlignment = 4096;
   const uint64_t address = reinterpret_cast<uint64_t>(job.memory.data()) + moved_bytes;

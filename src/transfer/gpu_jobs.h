@@ -1,7 +1,8 @@
-// Copies from, to and between GPUs of this process that go on beside everything else. A thread for
-// each context makes them (fabric/gpu/lane.h): where the driver makes a call wait, that thread
-// waits, and no rail, file or other context. A copy that fails is made once more, alone: the driver
-// says of many at once only that one was refused. Not synchronised; nothing blocks but the end.
+// Asynchronous copies from, to and between GPUs of this process. Each context has a thread that
+// makes them (fabric/gpu/lane.h): if the driver blocks a call, only that thread waits, and no rail,
+// file or other context. A copy that fails is made once more, alone, because for many copies at
+// once the driver says only that one was refused. Not synchronised; only `wait_for_all` and the
+// destructor block.
 #pragma once
 
 #include <cstdint>
@@ -24,13 +25,13 @@ struct GpuJob {
   void* to = nullptr;
   const void* from = nullptr;
   uint64_t size_bytes = 0;
-  uint64_t regions = 0;  ///< which two buffers it goes between: a number of the caller's
+  uint64_t regions = 0;  ///< identifies the two buffers of the copy: a number of the caller
   std::function<void(bool ok)> ended;
 };
 
 class GpuJobs {
  public:
-  /// `carrier`: of large copies between host memory and a GPU; null: the driver.
+  /// `carrier` makes large copies between host memory and a GPU; null: the driver makes them.
   explicit GpuJobs(std::shared_ptr<fabric::gpu::Carrier> carrier = nullptr);
   /// Waits as `wait_for_all` does.
   ~GpuJobs() { wait_for_all(); }
@@ -38,13 +39,14 @@ class GpuJobs {
   GpuJobs& operator=(const GpuJobs&) = delete;
 
   void start(GpuJob job);
-  /// Before a lane's first copy. It is kept until the end: what it still has to do may wait.
+  /// To be called before a lane's first copy. The lane is kept until the end, since it may still
+  /// have work.
   void add(const std::shared_ptr<fabric::gpu::Lane>& lane);
-  /// Tells what has ended. True: something has.
+  /// Calls `ended` of copies that have ended. True: a copy has ended.
   bool step();
-  /// Blocks until no copy is under way. Nobody is told of their ends any more.
+  /// Blocks until no copy is under way. Does not call their `ended`.
   void wait_for_all();
-  /// Readable once something has ended, after `arm` has said true.
+  /// Readable once a copy has ended, after `arm` has returned true.
   int descriptor() const { return told_.get(); }
   bool arm();
 
@@ -56,15 +58,15 @@ class GpuJobs {
   /// Of one lane.
   struct Queue {
     size_t under_way = 0;
-    bool is_careful = false;       // one at a time, until none of `again` is left
-    std::deque<uint64_t> again;    // have failed beside others
-    std::deque<uint64_t> waiting;  // have come since
+    bool is_careful = false;       // copies go one at a time until `again` is empty
+    std::deque<uint64_t> again;    // copies that failed beside others
+    std::deque<uint64_t> waiting;  // copies that came since
   };
 
   void begin(uint64_t number, Queue& queue);
   void advance(Queue& queue);
 
-  std::shared_ptr<fabric::gpu::Carrier> carrier_;  // a lane that is shared may prepare it late
+  std::shared_ptr<fabric::gpu::Carrier> carrier_;  // a shared lane may prepare it late
   Descriptor told_;
   std::shared_ptr<fabric::gpu::Ended> ended_;
   std::vector<fabric::gpu::Ended::Copy> ended_now_;

@@ -1,6 +1,6 @@
 // Notifications: each comes once, in the order of its sender, whatever happens to links. The sender
-// says one again until it is answered; the receiver numbers them and drops what it has had. Bounded
-// at both ends. Not synchronised.
+// repeats a notification until it is answered; the receiver drops those that it has already had, by
+// their numbers. Bounded at both ends. Not synchronised.
 #pragma once
 
 #include <cstdint>
@@ -29,10 +29,10 @@ class NotificationSender {
 
   /// False: too many are not answered yet.
   bool add(std::string name, std::vector<std::byte> payload);
-  /// What is to be said now: what is new, and what has had no answer for long.
+  /// The notifications to send now: new ones, and those that have had no answer for kAgainNs.
   std::vector<Notification> due(uint64_t now_ns);
   void answered(const NotificationAnswer& answer);
-  /// After a link was lost: all that is not answered is said again.
+  /// Repeats all unanswered notifications, since a link may have lost them.
   void say_all_again();
   bool is_empty() const { return unanswered_.empty(); }
   size_t size() const { return unanswered_.size(); }
@@ -52,8 +52,8 @@ class NotificationReceiver {
  public:
   static constexpr size_t kEarlyMax = 1024;
 
-  /// What can be given out now, in order. `accepts`: there is room for it. The answer says whether
-  /// it was taken, or had been before.
+  /// Takes a notification, and returns those that can be given out now, in order. `accepts`: there
+  /// is room for it. The answer says whether it was taken, now or before.
   std::vector<Notification> take(const Notification& notification, bool accepts,
                                  NotificationAnswer& answer);
 

@@ -1,5 +1,5 @@
-// Things by numbers that rise from 0 and are never used twice. What is erased leaves a pointer's
-// worth. Addresses of things stay the same while they live. Not synchronised.
+// Things by numbers that rise from 0 and are never used twice. An erased thing leaves the size of a
+// pointer. A thing keeps its address while it lives. Not synchronised.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ class Numbered {
   bool contains(uint64_t number) const {
     return number < things_.size() && things_[number] != nullptr;
   }
-  /// Of one that is there.
+  /// The number must be in use.
   T& operator[](uint64_t number) { return *things_[number]; }
   const T& operator[](uint64_t number) const { return *things_[number]; }
   size_t size() const { return size_; }

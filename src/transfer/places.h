@@ -1,5 +1,5 @@
 // Where memory lies and where NICs sit on this server: NUMA nodes as the kernel numbers them, PCIe
-// switches by numbers of this process's own. What cannot be found out is -1. Not synchronised.
+// switches as this process numbers them. Unknown values are -1. Not synchronised.
 #pragma once
 
 #include <map>
@@ -16,10 +16,10 @@ class Places {
   Places() = default;
   explicit Places(const topology::Machine& machine) : machine_(machine), knows_(true) {}
 
-  /// Of the page at the address, if it has been touched.
+  /// The place of the page at the address, if the page has been touched.
   Place of_host(const void* address) const;
   Place of_gpu(int ordinal);
-  /// With the GPU below the same switch, if the process has loaded the driver.
+  /// The place of a NIC, with the GPU below the same switch if the process has loaded the driver.
   Place of_nic(const topology::Nic& nic);
 
  private:

@@ -1,6 +1,6 @@
-// What is known of rails by the names of their providers: libfabric's; the same with "+gpu", which
-// stage GPU memory at both ends (fabric/staged); and "local", GPUs of one host (fabric/local).
-// "mapped" is no rail: host memory that processes of one host share (sharing/).
+// Properties of rails by the names of their providers: libfabric's names; the same with "+gpu" for
+// rails that stage GPU memory at both ends (fabric/staged); and "local" for GPUs of one host
+// (fabric/local). "mapped" is no rail: host memory that processes of one host share (sharing/).
 #pragma once
 
 #include <string>
@@ -15,11 +15,11 @@ inline bool is_staged(const std::string& provider) { return provider.ends_with(k
 inline bool reaches_gpus(const std::string& provider) {
   return provider == kLocal || is_staged(provider);
 }
-/// Between processes of one host alone.
+/// Whether it connects only processes of one host.
 inline bool stays_in_host(const std::string& provider) {
   return provider == "shm" || provider == std::string("shm") + kStaged || provider == kLocal;
 }
-/// Without what stages GPU memory.
+/// The name of the provider without "+gpu".
 inline std::string wire_of(const std::string& provider) {
   return is_staged(provider) ? provider.substr(0, provider.size() - std::string(kStaged).size())
                              : provider;

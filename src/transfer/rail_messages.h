@@ -1,9 +1,9 @@
-// What two engines say to each other over a rail, as payloads of fabric's messages: at most
-// fabric::kPayloadBytesMax each, in any order, sealed by fabric. Whatever comes is read with its
-// bounds checked (codec.h).
+// The messages of two engines over a rail, as payloads of fabric's messages: at most
+// fabric::kPayloadBytesMax each, in any order, sealed by fabric. Received messages are read with
+// all bounds checked (codec.h).
 //
-// Versions: a reader takes every version from kVersionOldest to kVersion. Both sides say theirs in
-// Hello, and speak the lower one from then on.
+// Versions: a reader takes every version from kVersionOldest to kVersion. Each side sends its
+// version in Hello, and both then use the lower one.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +29,7 @@ inline constexpr size_t kDescriptorBytesMax = 512;
 inline constexpr size_t kReadsInMessage = 64;
 inline constexpr size_t kNotificationBytesMax = 3072;
 inline constexpr size_t kPathBytesMax = 1024;
-/// Bytes on their way to a file, or from one, go through memory of the owner's in such parts.
+/// Bytes to or from a file pass through memory of the owner in parts of this size.
 inline constexpr uint64_t kStagedBytes = 512 << 10;
 
 /// The first message of each side. Fabric's connection says which rail it is; `engine` says which
@@ -42,7 +42,8 @@ struct Hello {
   uint16_t version = kVersion;
 };
 
-/// May I write there? The answer is a descriptor of the whole buffer around it, for this rail.
+/// Asks for the right to write there. The answer is a descriptor of the whole buffer around it, for
+/// this rail.
 struct GrantRequest {
   uint64_t token = 0;
   uint64_t address = 0;
@@ -56,7 +57,7 @@ struct GrantAnswer {
   std::vector<std::byte> descriptor;
 };
 
-/// A buffer of the sender's that the peer may write into what is read.
+/// Lends a buffer of the sender; the peer writes bytes there that the sender reads.
 struct Lend {
   uint64_t number = 0;
   std::vector<std::byte> descriptor;
@@ -66,11 +67,11 @@ struct Lent {
   Cause cause = Cause::kNone;
 };
 
-/// Write what lies at `address` into the lent buffer, with the immediate.
+/// Asks the peer to write the bytes at `address` into the lent buffer, with the immediate.
 struct ReadRequest {
   uint64_t id = 0;
-  uint64_t file = 0;     ///< 0: memory. Otherwise of FileOpened
-  uint64_t address = 0;  ///< of memory, or the position in the file
+  uint64_t file = 0;     ///< 0: memory. Otherwise the number in FileOpened
+  uint64_t address = 0;  ///< an address of memory, or the position in the file
   uint64_t size_bytes = 0;
   uint64_t lent = 0;
   uint64_t offset_bytes = 0;  ///< in the lent buffer
@@ -79,7 +80,7 @@ struct ReadRequest {
 struct Reads {
   std::vector<ReadRequest> reads;
 };
-/// Of those that were not done.
+/// A read that was refused.
 struct Refusal {
   uint64_t id = 0;
   Cause cause = Cause::kNone;
@@ -88,18 +89,19 @@ struct Refused {
   std::vector<Refusal> refusals;
 };
 
-/// Ends what this rail of the sender's may still write at the receiver, up to that generation.
+/// Asks the receiver to end all writes that rail `engine` of the sender may still make there, over
+/// links up to that generation.
 struct FenceRequest {
   uint64_t token = 0;
   uint64_t engine = 0;
   uint64_t generation = 0;
 };
-/// Nothing of it can land any more.
+/// None of those writes can land any more.
 struct FenceAnswer {
   uint64_t token = 0;
 };
 
-/// Does this rail work? Answered at once.
+/// Asks whether this rail works. It is answered at once.
 struct Ping {
   uint64_t token = 0;
 };
@@ -110,7 +112,8 @@ struct Pong {
 /// The sender's engine ends, and will not come back.
 struct Leaving {};
 
-/// A file of an exported folder. The number holds over all links to that owner.
+/// Asks for a file of an exported folder. The number in the answer holds over all links to that
+/// owner.
 struct FileOpen {
   uint64_t token = 0;
   Rights wanted = kNoRights;
@@ -120,16 +123,17 @@ struct FileOpened {
   uint64_t token = 0;
   Cause cause = Cause::kNone;
   uint64_t file = 0;
-  uint64_t size_bytes = 0;  ///< that it has now
+  uint64_t size_bytes = 0;  ///< the current size of the file
 };
-/// Room at the owner for what this link writes to files: one for each link, cut into parts.
+/// Asks for a stage: memory at the owner for bytes that this link writes to files. Each link has
+/// one, cut into parts.
 struct StageRequest {};
 struct StageAnswer {
   Cause cause = Cause::kNone;
   uint64_t size_bytes = 0;
   std::vector<std::byte> descriptor;
 };
-/// What lies in the stage belongs there in the file.
+/// Asks the owner to write bytes from the stage to that position of the file.
 struct FileWrite {
   uint64_t id = 0;
   uint64_t file = 0;
@@ -137,13 +141,14 @@ struct FileWrite {
   uint64_t size_bytes = 0;
   uint64_t offset_bytes = 0;  ///< in the stage
 };
-/// It is there, or why not; the part of the stage is the writer's again.
+/// The bytes are in the file, or the cause says why not. The writer may use the part of the stage
+/// again.
 struct FileWritten {
   uint64_t id = 0;
   Cause cause = Cause::kNone;
 };
 
-/// At least once on the wire, once for the receiver: numbers of one sender rise from 1.
+/// Sent at least once, delivered exactly once: the numbers of one sender rise from 1.
 struct Notification {
   uint64_t sequence = 0;
   std::string name;

@@ -1,6 +1,6 @@
-// Frames that stand alone, as questions of the directory and their answers: "BRTF", the version as
-// 2 bytes, the kind as 1 byte, the fields (codec.h), then the seal of all bytes before it
-// (fabric/seal.h), with the secret if there is one.
+// Frames that stand alone, such as questions of the directory and their answers. A frame is "BRTF",
+// the version in 2 bytes, the kind in 1 byte, the fields (codec.h), and the seal of all bytes
+// before it (fabric/seal.h), made with the secret if there is one.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
-// The transfer engines of one user on this host, and what each uses of which NIC: a table of shared
-// memory (host/shared_table.h), /dev/shm/braid-transfer1-<uid>, in which each engine has a row that
+// The transfer engines of one user on this host, and how much each uses of which NIC: a table in
+// shared memory (host/shared_table.h), /dev/shm/braid-transfer1-<uid>. Each engine has a row that
 // it alone writes. A row takes no share once its owner has died (seen after 5 ms of silence) or has
-// been stopped (after 50 ms); the dead one's row is taken by the next engine.
+// been stopped (after 50 ms); the next engine takes the row of a dead one.
 //
 // NICs are known by their addresses and the network namespace. Engines of other users, and of
 // containers with a /dev/shm of their own, are not seen. One thread at a time.
@@ -20,9 +20,9 @@
 
 namespace braid::transfer {
 
-/// What an engine does with a rail now, for those who look.
+/// How an engine uses a rail now, for display.
 struct RailLoad {
-  size_t rail = 0;  ///< of those that were asked for
+  size_t rail = 0;  ///< an index of the rails that were asked for
   int32_t process = 0;
   double gbps = 0;  ///< 10^9 bytes a second, over some 50 ms
   uint64_t delivered_bytes = 0;
@@ -32,20 +32,20 @@ struct RailLoad {
 class HostShares {
  public:
   static std::string usual_name();
-  /// Takes a row in that table. `rails`: of the engine, in its order. An error: the engine does
-  /// without, and nobody sees it.
+  /// Takes a row in that table. `rails`: the engine's rails, in its order. An error: the engine
+  /// does without shares, and no other engine sees it.
   static Result<std::unique_ptr<HostShares>> open(const std::string& name,
                                                   const std::vector<RailDescription>& rails);
   ~HostShares();
 
-  /// Of all engines in that table that live, in no order.
+  /// The loads of all live engines in that table, in no order.
   static Result<std::vector<RailLoad>> loads(const std::string& name,
                                              const std::vector<RailDescription>& rails);
 
-  /// Tells what the scheduler has done with its rails, and sets their shares, if it is time.
-  /// `numbers`: the scheduler's, by rail.
+  /// If it is time, tells the others how the scheduler has used its rails, and sets the rails'
+  /// shares. `numbers`: the scheduler's numbers, by rail.
   void look(Scheduler& scheduler, const std::vector<uint32_t>& numbers, uint64_t now_ns);
-  /// When to look again; kNever: nothing is under way, or nobody else uses these NICs.
+  /// When to look again; kNever: nothing is under way, or no other engine uses these NICs.
   uint64_t next_ns() const { return was_active_ && has_neighbours_ ? next_ns_ : kNever; }
 
  private:

@@ -1,5 +1,5 @@
-// Memory that bytes pass through on their way between a rail and a file: parts of equal size,
-// aligned for files that are read and written past the page cache.
+// Memory that bytes pass through between a rail and a file: parts of equal size, aligned for direct
+// file access past the page cache.
 #pragma once
 
 #include <sys/mman.h>

@@ -1,4 +1,4 @@
-// What callers ask of an engine, and what becomes of it: plain data. Sizes are bytes, times
+// Plain data of requests to an engine and of their outcomes. Sizes are in bytes, times in
 // nanoseconds of the caller's clock.
 #pragma once
 
@@ -10,10 +10,10 @@
 
 namespace braid::transfer {
 
-/// Who a process's engine is. No other engine has or has had this number: 128 random bits.
+/// Identifies an engine: 128 random bits, which no other engine has or has had.
 using Incarnation = std::array<uint64_t, 2>;
 
-enum class Operation : uint8_t { kRead, kWrite };  ///< from, or to, the segment
+enum class Operation : uint8_t { kRead, kWrite };  ///< from the segment, or to it
 
 /// What peers may do with memory or files: bits.
 using Rights = uint8_t;
@@ -21,11 +21,12 @@ inline constexpr Rights kNoRights = 0;
 inline constexpr Rights kMayRead = 1;
 inline constexpr Rights kMayWrite = 2;
 
-/// Why a request has not been done. Each bad input has one of its own, at that request alone.
+/// Why a request has failed. Each kind of bad input has its own cause, and fails only its own
+/// request.
 enum class Cause : uint8_t {
   kNone,
   kNoSegment,     ///< there is no such segment (any more)
-  kLocalMemory,   ///< the caller's side is not within one buffer that is registered
+  kLocalMemory,   ///< the caller's side is not within one registered buffer
   kOutside,       ///< the far side is not within one buffer, or one file
   kNotAllowed,    ///< the owner has not given this right there
   kNoFile,        ///< no such file within the exported folder
@@ -35,10 +36,10 @@ enum class Cause : uint8_t {
   kPeerLost,      ///< the owner has ended, or cannot be reached by any way
   kTooMuch,       ///< beyond a limit of this engine or the owner's
   kOtherVersion,  ///< the owner does not speak this version's protocol
-  kPathFailed,    ///< of a slice alone: the way broke, another may do
+  kPathFailed,    ///< of a slice only: the way broke, another one may work
   kGpuError,      ///< the driver of a GPU refused
   kNoWay,         ///< no rail leads from the one memory to the other
-  kOtherWay,      ///< of a slice alone: the owner's rail does not reach this memory
+  kOtherWay,      ///< of a slice only: the owner's rail does not reach this memory
 };
 inline constexpr Cause kLastCause = Cause::kOtherWay;
 
