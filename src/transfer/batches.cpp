@@ -1,4 +1,4 @@
-// Engine: requests, from the submit to their outcome.
+// Engine: requests, from their submission to their outcome.
 #include <algorithm>
 #include <utility>
 
@@ -10,8 +10,8 @@ namespace braid::transfer {
 namespace {
 
 constexpr uint64_t kFileAlignment = 4096;  // of O_DIRECT
-/// Of copies that GPUs make: several links share one out (braid_copy), and each has a start and an
-/// end.
+/// The least slice of copies by GPUs: several links share one copy (braid_copy), and each copy has
+/// a start and an end.
 constexpr uint64_t kCopyBytesMin = 32 << 20;
 
 constexpr size_t kLocalFailuresMax = 4;
@@ -28,7 +28,7 @@ Cause cause_of(Outcome outcome) {
   return Cause::kPathFailed;
 }
 
-/// Of an event that is not a piece's end.
+/// The way of an event that is not a PieceEnd.
 uint32_t way_of(const BackendEvent& event) {
   if (const auto* failed = std::get_if<WayFailed>(&event)) return failed->way;
   if (const auto* fenced = std::get_if<WayFenced>(&event)) return fenced->way;
@@ -60,7 +60,8 @@ Result<uint64_t> Engine::submit(const std::vector<Request>& requests,
   return id;
 }
 
-/// Its owner stays known until it was told. None is lost for want of room.
+/// Reserves room for a notification, so that none is lost for lack of room. The owner stays known
+/// until it has been notified.
 Result<uint64_t> Engine::promise(const NotificationRequest& notification) {
   const Segment* segment = segments_.find(notification.segment);
   if (segment == nullptr) return Status::error("the notification is for no segment (any more)");
@@ -135,7 +136,8 @@ void Engine::start(uint64_t batch, size_t index, const Request& request) {
   scheduler_.add(std::move(spec), now_ns_);
 }
 
-/// Copies within this process read or write it, too: it stays until they have ended.
+/// The buffer at the far end if that is this process: copies use it too, so it stays until they
+/// have ended.
 uint64_t Engine::far_buffer(const Segment& segment, const Request& request) const {
   if (!peers_.find(segment.peer)->is_self || segment.file != 0) return 0;
   const Buffer* far = owned_->buffers.containing(request.address, request.size_bytes);
@@ -146,8 +148,9 @@ void Engine::release(uint64_t buffer) {
   if (--uses_[buffer] == 0) uses_.erase(buffer);
 }
 
-/// It leaves a range of the owner's, as far as is known here. The owner is asked for all of it at
-/// once: slices of the inner part would be delivered before the outer part is refused.
+/// Whether the request leaves a range of the owner, as far as is known here. Such a request goes as
+/// one slice: otherwise slices of the inner part would be delivered before the outer part is
+/// refused.
 bool Engine::is_doubtful(const Segment& segment, const Request& request) {
   const auto next = segment.ends.upper_bound(request.address);
   const bool reaches_next =
@@ -258,7 +261,7 @@ bool Engine::step(uint64_t now_ns) {
 }
 
 void Engine::post_all() {
-  // A GPU that stands still is no rail's fault.
+  // A stalled GPU does not count against a rail.
   if (through_)
     for (const auto& [path, copies] : through_->copying()) scheduler_.spare(path, now_ns_);
   while (const std::optional<transfer::Posting> posting = scheduler_.next(now_ns_)) {
@@ -330,8 +333,8 @@ void Engine::take(const PieceEnd& end) {
   scheduler_.ended(end.id, how, now_ns_);
 }
 
-/// Memory that a GPU's owner shares, and that this process may not map for all that (a container's
-/// limits): what has failed some times and never carried a byte is not tried again.
+/// Retires a path of `local` that has failed several times and never carried a byte: the owner
+/// shares the GPU's memory, but this process may not be able to map it (a container's limits).
 void Engine::give_up_if_useless(uint32_t id) {
   Path& path = paths_.at(id);
   if (path.provider != kLocal || ++path.failures < kLocalFailuresMax) return;

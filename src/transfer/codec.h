@@ -1,4 +1,4 @@
-// The codec of data between processes: questions by name, descriptions of engines, and messages of
+// The codec of data that crosses between processes: names, descriptions of engines, and messages of
 // rails.
 #pragma once
 

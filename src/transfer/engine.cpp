@@ -1,4 +1,4 @@
-// Engine: memory, peers and their ways. batches.cpp has what moves.
+// Engine: memory, peers and their ways. Requests are in batches.cpp.
 #include "transfer/engine.h"
 
 #include <algorithm>
@@ -12,10 +12,11 @@ namespace {
 
 constexpr double kMemoryGbps = 10;  // until measured
 constexpr double kMemoryLatencyUs = 1;
-constexpr uint64_t kOwnSliceBytesMax = 1 << 20;  // what the engine copies itself, at a stretch
+constexpr uint64_t kOwnSliceBytesMax =
+    1 << 20;  // the most that the engine's thread copies at a stretch
 constexpr double kStorageGbps = 2;
 constexpr double kStorageLatencyUs = 100;
-constexpr double kRailGbpsMax = 1000;  // what a peer claims is believed no further
+constexpr double kRailGbpsMax = 1000;  // the limit for what a peer claims
 constexpr size_t kPeersMax = 4096;
 
 constexpr double kCopyGbps = 25;
@@ -44,7 +45,7 @@ Engine::Engine(std::unique_ptr<Owned> owned, std::vector<std::unique_ptr<Rail>> 
                    [this](MutableBytes memory) { return add_stage(memory); });
 }
 
-/// What is being copied by way of memory of the engine's ends before that goes.
+/// Copies through the engine's own memory end before the memory is freed.
 Engine::~Engine() {
   if (owned_->gpu != nullptr) owned_->gpu->wait_for_all();
 }
@@ -192,7 +193,7 @@ Result<uint64_t> Engine::add_peer(const Description& owner) {
     added.rail_numbers.push_back(scheduler_.add_rail({std::clamp(rail.gbps, 0.001, kRailGbpsMax)}));
   const uint64_t number = peers_.add(std::move(added));
   Peer& peer = *peers_.find(number);
-  // Those that most requests will take are dialled at once.
+  // Dials at once the ways that most requests will take.
   Ends ends;
   (void)ways_between(number, ends);
   ends.here.place.is_gpu = ends.there.place.is_gpu = true;
@@ -223,8 +224,8 @@ Status Engine::close_segment(uint64_t segment) {
   return {};
 }
 
-/// Nothing of it is kept once no segment and no request is left; postings and fences end first, and
-/// what it is to be told is answered.
+/// Drops a peer that has no segment and no request any more. Its postings and fences end first, and
+/// its notifications are answered first.
 void Engine::drop_peer_if_unused(uint64_t number) {
   const Peer* peer = peers_.find(number);
   if (peer == nullptr || !is_unused(*peer)) return;

@@ -1,4 +1,4 @@
-// Engine: ways that are late or broken, until nothing that was posted there can land any more.
+// Engine: fences late or broken ways, until nothing that was posted there can land any more.
 #include <algorithm>
 #include <utility>
 
@@ -6,8 +6,8 @@
 
 namespace braid::transfer {
 
-/// Late is not lost: what ends by itself soon needs no link to be closed. A peer's only link that
-/// works is given longer, since nothing moves until it is up again.
+/// Fences a path with patience: if its late postings end soon by themselves, no link need be
+/// closed. A peer's only working link gets more time, since nothing moves until it is up again.
 void Engine::want_fence(uint32_t id) {
   constexpr uint64_t kPatienceNs = 10'000'000;
   constexpr uint64_t kPatienceOfLastNs = 1'000'000'000;
@@ -36,7 +36,7 @@ void Engine::way_up(uint32_t way) {
   if (through != peer.through_host.end()) scheduler_.path_may_work(through->second, now_ns_);
 }
 
-/// Both paths that use it: whoever wanted it, its link is closed.
+/// Both paths that use the link are fenced, whichever of them wanted it, since the link is closed.
 void Engine::way_fenced(uint32_t way) {
   const Peer& peer = *peers_.find(paths_.at(way).peer);
   const auto through = peer.through_host.find(way);
@@ -50,7 +50,7 @@ bool Engine::is_up(const Path& path) const {
   return path.backend != &fabric_ || fabric_.is_up(path.rail_way);
 }
 
-/// What has arrived in memory of the engine's may still be on its way to a GPU.
+/// A path is fenced only once no bytes in the engine's memory are still on their way to a GPU.
 void Engine::fenced(uint32_t id) {
   if (through_ && through_->holds(id)) {
     fenced_below_.push_back(id);

@@ -1,5 +1,5 @@
-// Engine: which ways lead from one place to another, found by a search over what each transport
-// does; and what they would take.
+// Engine: the ways from one place to another, found by a search over the hops of each transport,
+// and the time that they would take.
 #include <algorithm>
 #include <numeric>
 #include <set>
@@ -18,7 +18,7 @@ constexpr double kWireLatencyUs = 20;
 constexpr double kSharedLatencyUs = 5;
 constexpr double kBetweenGpusGbps = 100;
 constexpr double kIntoHostGbps = 2;  // of `local`, through a queue that two processes share
-// By which transports are ranked. Their rates once they are used are measured.
+// The size by which transports are ranked. Once they are used, their rates are measured.
 constexpr uint64_t kTypicalBytes = 64 << 20;
 constexpr uint64_t kChunkBytes = 512 << 10;
 
@@ -26,7 +26,7 @@ constexpr uint64_t kChunkBytes = 512 << 10;
 constexpr uint32_t kSource = 0, kSourceHost = 1, kTargetHost = 2, kTarget = 3;
 constexpr uint32_t kCopy = ~uint32_t{0};  // the transport of copies
 
-/// A loopback address is nobody's on another host.
+/// A loopback address cannot be reached from another host.
 bool is_loopback(const std::string& address) {
   return address.starts_with("127.") || address == "::1" || address == "localhost";
 }
@@ -39,7 +39,7 @@ Hop copy_between(uint32_t from, uint32_t to) {
 
 // ---- Ends ----
 
-/// Of the own segment: what is registered there now.
+/// In the own segment, the memory that is registered now.
 Endpoint Engine::endpoint_of(const Segment& segment, uint64_t address, uint64_t size_bytes) const {
   Endpoint end;
   end.is_file = segment.file != 0;
@@ -77,8 +77,8 @@ std::optional<uint32_t> Engine::ways_between(uint64_t number, const Ends& ends) 
   return known->second;
 }
 
-/// What is mapped here, and behind it one pair for each rail of ours that can take part, those of
-/// the soonest transports in the nearest tiers.
+/// Mapped memory first, and behind it one pair for each of our rails that can take part: the
+/// soonest transports have the lowest rank, the nearest NICs the lowest tier.
 std::vector<Way> Engine::find_ways(uint64_t number, const Ends& ends) {
   const Peer& peer = *peers_.find(number);
   const bool is_on_gpu = ends.here.place.is_gpu || ends.there.place.is_gpu;
@@ -129,7 +129,7 @@ bool Engine::may_pair(const Peer& peer, size_t ours, size_t theirs) const {
   return peer.is_here && (here.provider == kLocal || !is_same_process);
 }
 
-/// Of all pairs together; 0: there are none.
+/// The rate of all pairs together; 0: there are none.
 double Engine::gbps_of(const Peer& peer, const std::string& provider) const {
   double ours = 0, theirs = 0;
   for (size_t i = 0; i < rails_.size(); ++i) {
@@ -142,8 +142,8 @@ double Engine::gbps_of(const Peer& peer, const std::string& provider) const {
   return std::min(ours, theirs);
 }
 
-/// The provider's own hop. Where rails reach host memory alone, this side can copy to a GPU of its
-/// own and from it, and the owner does so by itself on rails that stage.
+/// The provider's own hop and its copies. If rails reach only host memory, this side can copy to
+/// and from its own GPU, and the owner copies by itself on rails that stage.
 std::vector<Hop> Engine::hops_of(const std::string& provider, const Ends& ends, double gbps) {
   const bool is_from_gpu = ends.source().place.is_gpu, is_to_gpu = ends.target().place.is_gpu;
   if (provider == kLocal) {
@@ -168,7 +168,7 @@ std::vector<Transport> Engine::transports_between(const Peer& peer, const Ends& 
     (reaches_gpus(rail.provider) ? may_reach_gpus : may_reach_hosts) = true;
   }
   const bool is_on_gpu = ends.here.place.is_gpu || ends.there.place.is_gpu;
-  // What was registered later may be memory of a GPU.
+  // Memory that was registered later may be GPU memory.
   const bool wants_gpu_rails = is_on_gpu || (!ends.there.is_known && may_reach_gpus);
   std::vector<std::string> names;
   std::vector<Hop> hops;
@@ -228,7 +228,7 @@ std::optional<uint32_t> Engine::path_between(uint64_t number, size_t ours, size_
   paths_[path] = std::move(added);
   peer.paths.push_back(path);
   peer.path_of_pair[{ours, theirs}] = path;
-  // One that is found later is being dialled: what waits goes by the others.
+  // A path that is found later is still being dialled: slices take the other paths meanwhile.
   if (peer.segments > 0) scheduler_.path_failed(path, now_ns_);
   return path;
 }
@@ -247,7 +247,7 @@ uint32_t Engine::path_through_host(uint64_t number, uint32_t rail_path) {
   const uint32_t rail = scheduler_.add_rail({view.rate_gbps});
   peer.own_rails.push_back(rail);
   PathSpec spec{number, rail, kNoRail, view.rate_gbps, kWireLatencyUs + kCopyLatencyUs};
-  spec.is_measured_by_probes = false;  // they are not copied to a GPU
+  spec.is_measured_by_probes = false;  // a probe is not copied to a GPU
   const uint32_t path = scheduler_.add_path(spec);
   const bool is_usable = is_up(added);
   paths_[path] = std::move(added);

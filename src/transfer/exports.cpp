@@ -18,7 +18,7 @@
 namespace braid::transfer {
 namespace {
 
-/// Beneath the folder, or not at all.
+/// Opens a path beneath the folder; a path that leads out of it fails.
 int open_beneath(int folder, const std::string& path, uint64_t flags) {
   open_how how{};
   how.flags = flags | O_CLOEXEC;
@@ -60,7 +60,7 @@ Status Exports::add(const std::string& name, const std::string& folder, Rights r
 
 // ---- Paths ----
 
-/// Null: there is no such folder, or nothing is named within it.
+/// Null: there is no such folder, or the path names nothing within it.
 const Exports::Folder* Exports::folder_of(const std::string& path, std::string& within) const {
   const size_t slash = std::min(path.find('/'), path.size());
   const auto folder = folders_.find(path.substr(0, slash));
@@ -86,14 +86,14 @@ Cause Exports::look_up(const Folder& folder, const std::string& within, Rights w
     found.identity.born_ns = about.stx_btime.tv_nsec;
   }
   found.file.direct = Descriptor(open_beneath(at, within, access | O_DIRECT));
-  // Another file may have come to this path between the two.
+  // Another file may have come to this path between the two opens.
   struct statx other {};
   if (!look_at(found.file.direct, other) || !is_same(about, other))
     found.file.direct = Descriptor();
   return Cause::kNone;
 }
 
-/// What nobody uses makes room.
+/// Closes unused files if there are no descriptors left.
 Cause Exports::look_up(const std::string& path, Rights wanted, bool makes, Found& found) {
   std::string within;
   const Folder* folder = folder_of(path, within);
@@ -145,7 +145,7 @@ Cause Exports::use(uint64_t number, Rights right, OpenFilePointer& opened) {
   return Cause::kNone;
 }
 
-/// It is the latest that was used.
+/// Keeps the file open, as the one that was used last.
 void Exports::keep_open(uint64_t number, File& file, OpenFile&& opened) {
   if (file.open == nullptr) {
     file.open = std::make_shared<const OpenFile>(std::move(opened));
@@ -158,7 +158,8 @@ void Exports::keep_open(uint64_t number, File& file, OpenFile&& opened) {
   (void)close_idle(open_max_);
 }
 
-/// Until no more are open than that, or the others are in use. True: some were closed.
+/// Closes unused files until at most `open_max` are open or the others are in use. True: some were
+/// closed.
 bool Exports::close_idle(size_t open_max) {
   const size_t before = open_.size();
   for (auto each = open_.end(); open_.size() > open_max && each != open_.begin();) {

@@ -27,7 +27,7 @@ class Ring final : public FileJobs {
     if (io_uring_register_eventfd(&ring->ring_, ring->told_.get()) != 0) return nullptr;
     return ring;
   }
-  /// The kernel lets go of the memory of jobs: they end first.
+  /// Waits until all jobs have ended, so that the kernel no longer uses their memory.
   ~Ring() override {
     while (is_open_ && under_way_ > 0) {
       io_uring_cqe* entry = nullptr;

@@ -10,7 +10,8 @@
 namespace braid::transfer {
 namespace {
 
-/// Several links carry a copy faster than one from about here on: smaller ones are the driver's.
+/// From about this size on, several links carry a copy faster than one. The driver makes smaller
+/// copies.
 constexpr uint64_t kCarriedBytesMin = 1 << 20;
 
 }  // namespace
@@ -85,7 +86,7 @@ bool GpuJobs::step() {
   return true;
 }
 
-/// What has failed goes first, one by one; then what has come since.
+/// Failed copies go first, one by one, then the copies that came since.
 void GpuJobs::advance(Queue& queue) {
   if (!queue.is_careful || queue.under_way > 0) return;
   if (!queue.again.empty()) {

@@ -11,7 +11,7 @@
 
 namespace braid::transfer {
 
-/// The kernel's move_pages, which moves nothing if no nodes are given.
+/// Asks the kernel's move_pages, which moves nothing if no nodes are given.
 Place Places::of_host(const void* address) const {
   if (!knows_) return {};
   void* page = const_cast<void*>(address);

@@ -10,7 +10,7 @@ namespace braid::transfer {
 namespace {
 
 constexpr uint64_t kHelloNs = 5'000'000'000;   // that a peer has for its first message
-constexpr uint64_t kRevokeNs = 1'000'000'000;  // then the link of a peer that does not let go ends
+constexpr uint64_t kRevokeNs = 1'000'000'000;  // that a peer has to give back a grant
 constexpr size_t kOutboxMax = 1 << 14;
 
 }  // namespace
@@ -66,7 +66,7 @@ void Rail::retire_buffer(uint64_t buffer) {
   look_after_buffers();
 }
 
-/// A grant that is not given back by its limit is fenced by the end of its link.
+/// If a peer does not give back a grant in time, the end of its link fences the grant.
 void Rail::look_after_buffers() {
   std::erase_if(retired_, [&](uint64_t buffer) {
     std::vector<uint64_t> held;
@@ -166,7 +166,7 @@ void Rail::lose(uint64_t id, fabric::PeerFailure why) {
   end_link(id, why == fabric::PeerFailure::kSilent || why == fabric::PeerFailure::kReplaced);
 }
 
-/// Reads that are under way end once the link is fenced, writes with their tickets.
+/// Reads under way end once the link is fenced; writes under way end with their tickets.
 void Rail::end_link(uint64_t id, bool is_broken) {
   Link& link = *links_.find(id);
   if (link.is_closed) return;
@@ -282,7 +282,7 @@ void Rail::flush(uint64_t id) {
     link->outbox.push_back(encode(Refused{{first, last}}));
   }
   link->refusals.clear();
-  // A peer that asks for more and more, and hears no answer.
+  // The peer asks for more and more without taking the answers.
   if (link->outbox.size() > kOutboxMax) return lose(id, fabric::PeerFailure::kTooMuch);
   while (!link->outbox.empty() && engine_->send(link->peer, link->outbox.front()).ok())
     link->outbox.pop_front();
@@ -305,8 +305,8 @@ void Rail::receive_messages() {
 void Rail::handle(uint64_t id, const RailMessage& message) {
   if (const auto* hello = std::get_if<Hello>(&message)) return handle_hello(id, *hello);
   Link& link = *links_.find(id);
-  // Messages have no order, but nobody says anything before both have said hello; of the dialling
-  // side's peer it is known who it is.
+  // Messages have no order, but each side sends others only after both hellos. The dialling side
+  // knows its peer before its hello.
   if (!link.has_heard_hello && !link.is_dialled) return;
   if (const auto* grant_request = std::get_if<GrantRequest>(&message))
     return grant(link, *grant_request);

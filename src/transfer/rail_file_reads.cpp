@@ -1,6 +1,6 @@
-// Rail: files that peers read. Bytes pass through memory of the owner's in parts, several at once.
-// A part is cut when there is memory for it. Memory is made when it is first needed, and is lent to
-// links in turn: one whose peer takes nothing keeps what it has, and the others have theirs.
+// Rail: files that peers read. Bytes pass through memory of the owner in parts, several at once. A
+// part is cut when there is memory for it. Memory is allocated when it is first needed, and goes to
+// links in turn: a link whose peer takes nothing keeps its parts, and the others have theirs.
 #include <algorithm>
 #include <utility>
 
@@ -28,7 +28,8 @@ Cause Rail::serve_file(uint64_t id, Link& link, const ReadRequest& read) {
   if (link.serving >= kServingMax || read.size_bytes > kPartsMax * kStagedBytes)
     return Cause::kTooMuch;
   ++link.serving;
-  // As fabric cuts a write of the whole, so that its immediates are as many.
+  // The parts are as fabric would cut one write of all bytes, so that the number of immediates is
+  // the same.
   const uint64_t step_bytes = std::min(fabric::slice_bytes(read.size_bytes), kStagedBytes);
   link.file_reads.push_back(
       file_reads_.add({id, read, lent->second, step_bytes, 0, 0, Cause::kNone}));
@@ -37,7 +38,7 @@ Cause Rail::serve_file(uint64_t id, Link& link, const ReadRequest& read) {
   return Cause::kNone;
 }
 
-/// A part of each link in turn, until none has room.
+/// Reads a part for each link in turn, until no link gets memory.
 void Rail::read_files() {
   for (size_t without_room = 0; without_room < file_readers_.size();) {
     const uint64_t id = file_readers_.front();
@@ -85,7 +86,7 @@ bool Rail::read_next_part(Link& link) {
   return true;
 }
 
-/// Its region is 0 if there is none.
+/// The region of the result is 0 if there is no memory.
 Rail::StagePart Rail::take_stage_part() {
   StagePart part;
   if (!stage_parts_.empty()) {
@@ -135,7 +136,7 @@ void Rail::part_served(const UnderWay& served, bool is_done) {
   read_files();
 }
 
-/// Its memory is for whoever is next.
+/// Ends a part, and frees its memory for the next one.
 void Rail::end_read_part(uint64_t number, Cause cause) {
   ReadPart part = std::move(*read_parts_.find(number));
   read_parts_.erase(number);
@@ -148,7 +149,7 @@ void Rail::end_read_part(uint64_t number, Cause cause) {
   end_read_if_over(part.read);
 }
 
-/// A refusal is said once nothing of the read is under way.
+/// Sends a refusal only once nothing of the read is under way.
 void Rail::end_read_if_over(uint64_t number) {
   const FileRead& read = *file_reads_.find(number);
   Link* link = links_.find(read.link);
@@ -161,7 +162,7 @@ void Rail::end_read_if_over(uint64_t number) {
   file_reads_.erase(number);
 }
 
-/// Of a link that ends. Parts that are under way end by themselves.
+/// Ends the file reads of a link that ends. Parts under way end by themselves.
 void Rail::end_file_reads(Link& link) {
   for (const uint64_t number : std::exchange(link.file_reads, {})) {
     file_reads_.find(number)->cause = Cause::kPathFailed;

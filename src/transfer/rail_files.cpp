@@ -1,4 +1,4 @@
-// Rail: files that are opened and written. Bytes pass through a stage in parts; a part goes on
+// Rail: files that are opened and written. Bytes pass through a stage in parts; each part goes on
 // while others wait.
 #include <algorithm>
 #include <utility>
@@ -74,7 +74,7 @@ void Rail::write_parts(uint64_t id, Link& link) {
   }
 }
 
-/// In the owner's stage, or not.
+/// A part is in the owner's stage, or its write has failed.
 void Rail::part_staged(const UnderWay& staged, bool is_done) {
   const FilePart part = *file_parts_.find(staged.part);
   FilePiece& piece = *file_pieces_.find(part.piece);
@@ -116,7 +116,8 @@ void Rail::end_file_piece_if_over(uint64_t number) {
   file_pieces_.erase(number);
 }
 
-/// Of a link that ends. What is on its way into the stage still reads its source.
+/// Ends the file pieces of a link that ends. Parts on their way into the stage still read their
+/// source.
 void Rail::end_file_pieces(uint64_t id) {
   std::vector<uint64_t> told, pieces;
   file_parts_.for_each([&](uint64_t number, const FilePart& part) {

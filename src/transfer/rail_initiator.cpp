@@ -7,15 +7,16 @@
 namespace braid::transfer {
 namespace {
 
-/// However long the network holds a write: the scheduler gives it up long before.
+/// The limit of a write. The scheduler gives it up long before.
 constexpr uint64_t kLongestNs = 30'000'000'000;
 
-/// Another way may reach the memory.
+/// The cause as the scheduler sees it: another way may reach the memory.
 Cause seen_here(Cause cause) { return cause == Cause::kOtherWay ? Cause::kPathFailed : cause; }
 
 }  // namespace
 
-/// So that one that is large, or many, hold no other's end back for long.
+/// Limits a gathered write, so that a large slice or many slices do not delay the end of another
+/// one for long.
 bool Rail::Gathered::has_room_for(uint64_t more_bytes) const {
   constexpr uint64_t kBytesMax = 256 << 10;
   return more_bytes <= kBytesMax && size_bytes <= kBytesMax - more_bytes &&
@@ -44,14 +45,14 @@ void Rail::start(uint64_t id, Link& link, const Piece& piece) {
     start_read(id, link, piece);
 }
 
-/// What waited for a grant or a loan; what still has none waits again.
+/// Starts the pieces that waited for a grant or a loan. Pieces that still have none wait again.
 void Rail::start_waiting(uint64_t id, Link& link) {
   for (const Piece& piece : std::exchange(link.waiting, {})) start(id, link, piece);
 }
 
 // ---- Writes ----
 
-/// What the owner has granted around it.
+/// The owner's grant that holds the piece; null: none.
 const std::pair<const uint64_t, Rail::Granted>* Rail::find_granted(const Link& link,
                                                                    const Piece& piece) {
   const auto next = link.granted.upper_bound(piece.address);
@@ -69,7 +70,7 @@ void Rail::start_write(uint64_t id, Link& link, const Piece& piece) {
     return mark(id, link);
   }
   link.waiting.push_back(piece);
-  // One question at a time for what lies together; its answer starts all that it covers.
+  // Asks for one grant at a time; its answer starts all pieces that it covers.
   const bool is_asked = std::any_of(link.asked.begin(), link.asked.end(), [&](const auto& asked) {
     return asked.second == piece.address;
   });
@@ -116,7 +117,8 @@ Result<uint64_t> Rail::write(const Gathered& write, std::optional<uint32_t> imme
   return engine_->write_slices(write.region, write.target, write.slices, immediate, deadline_ns);
 }
 
-/// Ranges of the owner's never overlap: what is known and meets this one was taken back.
+/// Takes a new grant. Buffers of the owner never overlap, so known grants that overlap this one
+/// were taken back.
 bool Rail::take_grant(Link& link, const GrantAnswer& answer) {
   const auto descriptor = fabric::decode_descriptor(answer.descriptor, secret_);
   if (!descriptor.ok() || descriptor.value().size_bytes != answer.size_bytes) return false;
@@ -185,7 +187,7 @@ void Rail::start_read(uint64_t id, Link& link, const Piece& piece) {
   mark(id, link);
 }
 
-/// Reads that the owner can serve with one write count one immediate.
+/// Asks for reads. Reads that the owner can serve with one write share one immediate.
 void Rail::post_reads(uint64_t id, Link& link) {
   const std::vector<Piece> pieces = std::exchange(link.reads, {});
   Reads message;
@@ -217,7 +219,7 @@ void Rail::post_reads(uint64_t id, Link& link) {
   if (!message.reads.empty()) link.outbox.push_back(encode(message));
 }
 
-/// Until as many immediates have come as the writes of its shares make.
+/// Waits for as many immediates as the writes of all shares make.
 void Rail::await_reads(uint64_t request) {
   const UnderWay& reads = *under_way_.find(request);
   (void)engine_->when_counted(reads.immediate, immediates_of(reads), request);
@@ -247,14 +249,15 @@ void Rail::take_refusals(Link& link, const Refused& refused) {
     if (reading == reading_.end()) continue;
     const UnderWay* read = under_way_.find(reading->second);
     if (link_of_peer_[link.peer] != read->link) continue;
-    // What the owner has begun may have landed in part: the end of the link ends it.
+    // A read that the owner has begun may have landed in part: the end of the link ends it.
     if (refusal.cause == Cause::kPathFailed || refusal.cause == Cause::kNone)
       return lose(read->link, fabric::PeerFailure::kNetwork);
     read_refused(reading->second, refusal);
   }
 }
 
-/// The owner makes no immediate for it. What it was asked for with goes on.
+/// Ends a refused read, for which the owner sends no immediate. The reads that share its immediate
+/// go on.
 void Rail::read_refused(uint64_t request, const Refusal& refusal) {
   UnderWay& reads = *under_way_.find(request);
   if (reads.shares.size() == 1) return read_ended(request, refusal.cause);
@@ -269,7 +272,7 @@ void Rail::read_ended(uint64_t request, Cause cause) {
   under_way_.erase(request);
   const uint64_t expected = immediates_of(read);
   const uint64_t arrived = engine_->counters().count(read.immediate);
-  // The owner that refuses reads makes no immediate, and a fenced one no more of them.
+  // An owner sends no immediate for a refused read, and none at all once it is fenced.
   const bool is_short = cause == Cause::kPathFailed && arrived < expected;
   (void)engine_->release_immediate(read.immediate, is_short ? expected - arrived : 0);
   if (is_short) engine_->counters().forgive(read.immediate);

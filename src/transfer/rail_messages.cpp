@@ -9,7 +9,7 @@ namespace {
 template <typename M, typename Body>
 inline constexpr bool kIs = std::is_same_v<std::remove_const_t<M>, Body>;
 
-/// One of those that this version knows.
+/// A cause that this version knows.
 template <typename Archive, typename Told>
 void cause(Archive& archive, Told& told) {
   archive.number(told);

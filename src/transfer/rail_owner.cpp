@@ -1,4 +1,4 @@
-// Rail: what peers do with the memory of this side. Every right is checked here.
+// Rail: reads and writes of peers in the memory of this side. Every right is checked here.
 #include <algorithm>
 #include <utility>
 
@@ -49,13 +49,13 @@ void Rail::borrow(Link& link, const Lend& lend) {
   send(link_of_peer_.at(link.peer), answer);
 }
 
-/// Whoever has lent a buffer says nothing when it is unregistered.
+/// Forgets loans that were taken back: a peer sends no message when it unregisters a lent buffer.
 void Rail::forget_what_was_taken_back(Link& link) const {
   std::erase_if(link.lent, [&](const auto& each) { return !engine_->has_target(each.second); });
   link.lent_max = std::clamp<size_t>(2 * link.lent.size(), 64, kLentMax);
 }
 
-/// Those that follow each other, and count the same immediate, are one write. Each is checked.
+/// Serves reads. Successive reads with the same immediate become one write. Each is checked.
 void Rail::serve(uint64_t id, Link& link, const Reads& reads) {
   Gathered together;
   for (const ReadRequest& read : reads.reads) {

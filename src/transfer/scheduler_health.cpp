@@ -1,4 +1,4 @@
-// What is overdue, which paths are in trouble, probes and fences.
+// Scheduler: overdue slices, paths in trouble, probes and fences.
 #include <algorithm>
 #include <utility>
 
@@ -7,7 +7,8 @@
 namespace braid::transfer {
 namespace {
 
-// How long a path that works may be overlooked, at least, and in base latencies.
+// How long a path that works may go without a slice: at least this time, and this many base
+// latencies.
 constexpr uint64_t kOverlookedNs = 50'000'000;
 constexpr double kOverlookedLatencies = 4;
 
@@ -50,7 +51,8 @@ void Scheduler::state_changed(uint32_t index, PathState from, uint64_t now_ns) {
   }
 }
 
-// Flows that wait behind others are not asked, and would go on counting.
+// A flow that waits behind others is not asked to post, so its time without a usable way is reset
+// here.
 void Scheduler::reachable_again(uint32_t index) {
   if (!paths_[index].is_usable()) return;
   for (Flow& flow : flows_) {
@@ -61,7 +63,7 @@ void Scheduler::reachable_again(uint32_t index) {
   }
 }
 
-// Pairs of a NIC that is at fault are all suspect: each is probed before it is used again.
+// If a NIC is at fault, all its pairs become suspect: each is probed before it is used again.
 void Scheduler::judge_nic(uint32_t rail, uint64_t now_ns) {
   if (!is_nic_at_fault(rails_[rail].record)) return;
   for (const uint32_t path : rails_[rail].paths)
@@ -94,7 +96,7 @@ void Scheduler::retire_path(uint32_t index) {
   reissue_all(index);
 }
 
-// Its trouble says nothing of their NICs any more.
+// The path's trouble does not count against its NICs any more.
 void Scheduler::leave_rails(uint32_t index) {
   const Path& path = paths_[index];
   for (const uint32_t rail : {path.spec.local_rail, path.spec.remote_rail}) {
@@ -106,7 +108,8 @@ void Scheduler::leave_rails(uint32_t index) {
 
 // ---- Overdue postings ----
 
-// Of the first posting that its path owes: since it was posted, or since another one ended there.
+// When the first open posting of the path is overdue, counted from when it was posted, another one
+// ended there, or the path was spared.
 uint64_t Scheduler::overdue_at(const Path& path) const {
   if (!options_.heals) return kNever;
   if (path.open.empty() || path.spec.is_certain) return kNever;
@@ -115,8 +118,8 @@ uint64_t Scheduler::overdue_at(const Path& path) const {
   return since_ns + overdue_ns(first.eta_ns, options_.retry);
 }
 
-// How long its path may stand still at least: not long, if its slice could go another way of the
-// same transport now; longer, if it would have to change to another one.
+// How long the posting's path may stand still at least: not at all if the slice could take another
+// way of the same transport now, longer if it would have to change to another transport.
 uint64_t Scheduler::patience_ns(const Open& open) const {
   const Request& request = *requests_.find(slices_.find(open.slice)->request);
   const std::vector<Way>& ways = ways_[request.spec.ways].all;
@@ -131,8 +134,8 @@ uint64_t Scheduler::patience_ns(const Open& open) const {
   return patience_ns;
 }
 
-// A path that is the last of all its postings is waited for much longer: to leave it would only
-// cost time.
+// If a path is the last usable one for all its postings, the scheduler waits for it much longer,
+// since leaving it would only cost time.
 void Scheduler::first_is_overdue(uint32_t index, uint64_t now_ns) {
   Path& path = paths_[index];
   const Open& first = *postings_.find(path.open.front());
@@ -145,15 +148,17 @@ void Scheduler::first_is_overdue(uint32_t index, uint64_t now_ns) {
     path.spared_ns = now_ns;
     return;
   }
-  // A rail that is only slow is to be known for that, and not found overdue again and again.
+  // The rate of a rail that is only slow is corrected, so that its slices are not overdue again and
+  // again.
   path.lane.rate.overdue(first.size_bytes, now_ns - since_ns);
   change(index, now_ns, [&](Health& health) { health.overdue(now_ns, jitter()); });
   stop_what_is_overdue_for_too_long(path, now_ns);
   reissue_all(index);
 }
 
-// To be overdue is no failure: on a busy host every way may be late more often than a slice may
-// fail. But what goes round for ever is to end some day.
+// An overdue posting is no failure: on a busy host every way may be late more often than a slice
+// may fail. But a slice that has been overdue for too long fails its request, so that none is
+// reissued for ever.
 void Scheduler::stop_what_is_overdue_for_too_long(const Path& path, uint64_t now_ns) {
   for (const uint64_t id : path.open) {
     const Open* open = postings_.find(id);
@@ -180,7 +185,7 @@ void Scheduler::reissue_all(uint32_t index) {
   for (const uint64_t slot : slots) end_if_final(slot);
 }
 
-// Others are to deliver its slice; it stays open itself.
+// Queues the slice to be posted again; the posting itself stays open.
 void Scheduler::reissue(uint64_t id) {
   has_changed_ = true;
   Open& open = *postings_.find(id);
@@ -244,8 +249,9 @@ bool Scheduler::wants_probe(const Path& path, uint64_t now_ns) const {
                               (path.probe == 0 && overlooked_at(path) <= now_ns));
 }
 
-// A path that works and gets no slice while its peer has requests: its latency was perhaps measured
-// while a connection was new or the host busy. Nothing but a probe would show that it is better.
+// When to probe a path that works but gets no slice while its peer has requests: its latency may
+// have been measured while a connection was new or the host busy, and only a probe would show that
+// it is better.
 uint64_t Scheduler::overlooked_at(const Path& path) const {
   const bool may_be = path.is_usable() && path.open_count == 0 && is_wanted(path);
   const bool can_be_measured = path.spec.is_measured_by_probes && !path.spec.is_certain;
@@ -254,13 +260,13 @@ uint64_t Scheduler::overlooked_at(const Path& path) const {
          std::max(kOverlookedNs, static_cast<uint64_t>(kOverlookedLatencies * path.base.ns()));
 }
 
-// Of one that measures; of others Health knows.
+// When a measuring probe is late. Health judges the other probes.
 uint64_t Scheduler::probe_late_at(const Path& path) const {
   if (!path.is_measuring) return kNever;
   return postings_.find(path.probe)->posted_ns + options_.retry.last_overdue_ns;
 }
 
-// Nobody waits for it any more: its end says nothing.
+// Forgets the probe: its end is ignored.
 void Scheduler::forget_probe(Path& path) {
   postings_.erase(std::exchange(path.probe, 0));
   path.is_measuring = false;
@@ -342,7 +348,7 @@ void Scheduler::look(uint64_t now_ns) {
     timers_.pop_back();
     switch (timer.of) {
       case TimerOf::kPath:
-        // Others of the same path may still lie there, of times that it has left behind.
+        // The heap may still hold older timers of the same path, which are void.
         if (paths_.contains(timer.id) && paths_[timer.id].timer_ns == timer.when_ns)
           path_is_due(static_cast<uint32_t>(timer.id), now_ns);
         break;

@@ -1,4 +1,4 @@
-// Which slice goes where, and what becomes of it.
+// Scheduler: chooses slices and ways, and follows postings until they end.
 #include <algorithm>
 
 #include "transfer/scheduler_state.h"
@@ -6,20 +6,20 @@
 namespace braid::transfer {
 namespace {
 
-// Of a path that had no room: when it is asked again if nothing ends there before.
+// After how long a path that had no room is asked again if nothing ends there before.
 constexpr uint64_t kRefusedPauseNs = 20'000;
-// A path that has nothing in flight and no room for so long may never have any.
+// A path with nothing in flight that has no room for this long may never have any.
 constexpr uint64_t kRefusedMaxNs = 100'000'000;
 
-// What nothing has changed for is asked again after so long, since slices in flight may be late
+// If nothing has changed, `next` asks again after this time, since slices in flight may be late
 // now.
 constexpr uint64_t kNothingNs = 20'000;
 
-// Flows of the same ways wait for room together, as a rule: if so many do, the others are not
-// asked.
+// Flows of the same way set usually wait for room together: if this many in a row wait, the others
+// are not asked.
 constexpr size_t kFlowsAsked = 8;
 
-// How long the slice of a guest keeps a rail busy.
+// How long a guest's slice may keep a rail busy.
 constexpr double kGuestSliceNs = 5'000;
 
 }  // namespace
@@ -100,7 +100,7 @@ std::optional<Posting> Scheduler::next(uint64_t now_ns) {
   return std::nullopt;
 }
 
-// What a request posts next: a slice that goes again, by its number, or a new one.
+// The next slice of a request: one that is posted again, with its number, or a new one, with 0.
 std::pair<uint64_t, Span> Scheduler::next_slice(Request& request, uint64_t now_ns) {
   while (!request.again.empty()) {
     const Slice* slice = slices_.find(request.again.front());
@@ -196,7 +196,7 @@ void Scheduler::occupy(const Open& open) {
   });
 }
 
-// What is late no longer counts as in flight: it would keep others off its rails.
+// A late posting no longer counts as in flight, since it would keep others off its rails.
 void Scheduler::vacate(const Open& open) {
   Path& path = paths_[open.path];
   --path.open_count;
@@ -206,7 +206,7 @@ void Scheduler::vacate(const Open& open) {
   });
 }
 
-// It is over, and nothing of it will land any more.
+// Removes a posting that has ended: nothing of it will land any more.
 void Scheduler::close(uint64_t posting) {
   const Open open = *postings_.find(posting);
   Path& path = paths_[open.path];
@@ -250,7 +250,7 @@ void Scheduler::measure(const Open& open, uint64_t now_ns) {
   }
   for_each_lane(*this, path, [&](Lane& lane) {
     lane.rate.delivered(open.size_bytes, open.posted_ns, path.base.ns(), now_ns);
-    // Its last byte left a latency ago, and the next one followed it.
+    // The slice's last byte left one base latency ago, and the next slice followed it.
     lane.begun_ns =
         std::max(lane.begun_ns, now_ns - std::min(now_ns, static_cast<uint64_t>(path.base.ns())));
   });
@@ -272,7 +272,7 @@ void Scheduler::posting_ended(uint64_t posting, Open& open, Ending how, uint64_t
   Path& path = paths_[index];
   switch (how) {
     case Ending::kDone:
-      // What was late says how long the path stood still, not how fast it is.
+      // A late posting shows how long the path stood still, not how fast it is.
       if (!open.is_late) measure(open, now_ns);
       path.delivered_bytes += open.size_bytes;
       ++path.delivered_slices;

@@ -1,4 +1,4 @@
-// Requests, the flows that they wait in, and when they are final.
+// Scheduler: requests, the flows that they wait in, and when they are final.
 #include <algorithm>
 
 #include "transfer/scheduler_state.h"
@@ -76,7 +76,7 @@ void Scheduler::leave_turns_if_empty(uint32_t index) {
   if (flow.backlog_bytes == 0) turns_[static_cast<int>(flow.urgency())].remove(flow.turn(index));
 }
 
-// Of a flow with a backlog.
+// The first request of the flow that has bytes to post. The flow must have a backlog.
 uint64_t Scheduler::head_of(Flow& flow) {
   while (true) {
     Request* request = requests_.find(flow.queue.front());
@@ -101,7 +101,7 @@ void Scheduler::deliver(uint64_t id) {
   leave_turns_if_empty(request.flow);
 }
 
-// It is posted again, before what its request has not posted yet.
+// Queues a slice to be posted again, before the slices that its request has not posted yet.
 void Scheduler::requeue(uint64_t id) {
   Slice& slice = *slices_.find(id);
   Request& request = *requests_.find(slice.request);

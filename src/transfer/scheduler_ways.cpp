@@ -1,4 +1,4 @@
-// The ways of a slice as they are now: what the policy sees.
+// Scheduler: the ways of a slice as they are now, for the policy.
 #include <algorithm>
 #include <limits>
 #include <utility>
@@ -8,17 +8,17 @@
 namespace braid::transfer {
 namespace {
 
-// What a rail of a farther tier has in flight at most when it takes a slice.
+// A rail of a farther tier takes a slice only if it has less than this in flight.
 constexpr double kGuestWindowNs = 20'000;
-// How early bulk posts its next slice beside urgent ones, in base latencies: it must be there when
-// the one before has been sent, and when that was is known from its completion alone.
+// How early bulk posts its next slice beside urgent ones, in base latencies. The slice must be
+// there when the one before has been sent, and only the completion shows when that was.
 constexpr double kLeadLatencies = 0.5;
-// How long a flow's turn is.
+// The length of a flow's turn, as a part of the window.
 constexpr double kTurnOfWindow = 0.25;
 
 }  // namespace
 
-// What the nearest rails carry in a part of their window.
+// The length of a turn: the bytes that the nearest rails carry in a part of their window.
 uint64_t Scheduler::turn_bytes() const {
   double rate = 0;
   for (const WayView& view : views_)
@@ -39,7 +39,7 @@ void Scheduler::find_ways(uint32_t ways, uint64_t size_bytes, Urgency urgency, u
                           std::optional<uint32_t> avoided, std::vector<WayView>& views) const {
   views.clear();
   bool has_other = false;
-  // Where there is one way, small requests are to find the room that large ones do.
+  // If there is only one way, small requests get the room that large ones get.
   const bool is_lone = spread_of(ways) == 1;
   const uint64_t room_bytes =
       is_lone ? std::max(size_bytes, options_.slices.lone_slice_bytes) : size_bytes;
@@ -53,8 +53,8 @@ void Scheduler::find_ways(uint32_t ways, uint64_t size_bytes, Urgency urgency, u
   limit_guests(views);
 }
 
-// A slice that another transport takes is seldom there sooner, and is the last one when it is not:
-// what GPU memory is staged over is a hundred times slower than what maps it.
+// Leaves out the ways of worse transports. A slice on such a way seldom arrives sooner, and
+// otherwise arrives last: staging GPU memory is a hundred times slower than mapping it.
 void Scheduler::leave_out_standby(std::vector<WayView>& views) {
   uint8_t best = std::numeric_limits<uint8_t>::max();
   for (const WayView& view : views)
@@ -62,7 +62,8 @@ void Scheduler::leave_out_standby(std::vector<WayView>& views) {
   for (WayView& view : views) view.is_usable = view.is_usable && view.rank == best;
 }
 
-// Whose rail it is may come back at any time, and is not to find a long queue of others.
+// Limits the queue of guests on a rail: slices for which the rail is the nearest may come back at
+// any time, and must not find a long queue.
 void Scheduler::limit_guests(std::vector<WayView>& views) const {
   uint8_t nearest = std::numeric_limits<uint8_t>::max();
   for (const WayView& view : views)
@@ -99,7 +100,7 @@ WayView Scheduler::view_of(const Way& way, uint64_t size_bytes, uint64_t room_by
   });
   if (urgency == Urgency::kBulk && urgency_.is_urgent_about(now_ns)) keep_clear(view, now_ns);
   view.eta_ns = view.base_latency_ns + queue_ns;
-  // What is in flight is late already: it may be later still.
+  // If the first slice in flight is late already, it may be later still.
   if (path.open_count > 0) {
     const Open& first = *postings_.find(path.open.front());
     const uint64_t begun_ns = std::max(first.posted_ns, path.lane.rate.ended_ns());
@@ -120,8 +121,8 @@ bool Scheduler::has_room(const Lane& lane, uint64_t size_bytes, Urgency urgency,
   return static_cast<double>(ahead) < window;
 }
 
-// While urgent slices come, bulk posts its next slice just before the rail has sent the one before:
-// what waits at the NIC is what an urgent slice waits for.
+// While urgent slices come, bulk posts its next slice just before the rail has sent the one before,
+// since an urgent slice waits for all bytes that wait at the NIC.
 void Scheduler::keep_clear(WayView& view, uint64_t now_ns) const {
   if (!options_.is_window_limited || !view.is_usable) return;
   const Lane& lane = rails_[view.rail].lane;
@@ -166,7 +167,7 @@ void Scheduler::keep_to_pace(WayView& view, uint64_t size_bytes, Urgency urgency
   view.has_room = false;
 }
 
-// Of the slice that is looked at now, which waits for them.
+// Marks the rails that have no room for the current slice.
 void Scheduler::note_full_rails() {
   for (const WayView& view : views_)
     if (view.is_usable && !view.has_room) rails_[view.rail].is_full = true;

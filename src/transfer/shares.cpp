@@ -16,8 +16,9 @@ namespace {
 constexpr uint64_t kMagic = 0x3130726168736220;  // " bshar01": of this layout
 constexpr size_t kRailsMax = 16;
 
-/// A process that lives may not run for so long on a busy host. One that is silent longer stands
-/// still; whether one that is silent for kDeadNs has died, the kernel is asked.
+/// On a busy host a live process may not run for as long as kStoppedNs. A process that is silent
+/// for longer has been stopped. If a process is silent for kDeadNs, the kernel is asked whether it
+/// has died.
 constexpr uint64_t kStoppedNs = 50'000'000;
 constexpr uint64_t kDeadNs = ShareRules{}.dead_after_ns;
 
@@ -107,7 +108,7 @@ void HostShares::look(Scheduler& scheduler, const std::vector<uint32_t>& numbers
     if (keys_[rail] != 0) scheduler.set_share(numbers[rail], hear(rail, now_ns));
 }
 
-/// False: no rail is in use.
+/// Writes this engine's row. False: no rail is in use.
 bool HostShares::tell(Scheduler& scheduler, const std::vector<uint32_t>& numbers, uint64_t now_ns) {
   constexpr auto kRelaxed = std::memory_order_relaxed;
   Row& own = row(*table_->own_row());
@@ -126,7 +127,8 @@ bool HostShares::tell(Scheduler& scheduler, const std::vector<uint32_t>& numbers
   return is_active;
 }
 
-/// What is read here anybody of this user may have written: it is believed within bounds.
+/// Reads the rows of all engines. Any process of this user may have written them, so their values
+/// are limited.
 RailShare HostShares::hear(size_t rail, uint64_t now_ns) {
   constexpr auto kRelaxed = std::memory_order_relaxed;
   constexpr double kRateMax = 1e13;

@@ -13,11 +13,11 @@ namespace {
 
 constexpr uint64_t kDialNs = 2'000'000'000;
 constexpr uint64_t kDialPauseNs = 10'000'000;
-/// How long after a probe a way that is down is dialled.
+/// For how long after a probe a way that is down is dialled.
 constexpr uint64_t kWantedNs = 1'000'000'000;
-/// The side with the higher incarnation leaves the other one so much time to dial first.
+/// The side with the higher incarnation gives the other one this much time to dial first.
 constexpr uint64_t kYieldNs = 30'000'000;
-/// Longer than an owner waits for a silent peer before it shuts the doors (fabric's heartbeat).
+/// Longer than an owner waits for a silent peer before it shuts its doors (fabric's heartbeat).
 constexpr uint64_t kUnreachableNs = 10'000'000'000;
 constexpr uint64_t kFarewellNs = 100'000'000;
 constexpr uint64_t kLastWordsNs = 1'000'000'000;
@@ -35,7 +35,8 @@ FabricBackend::FabricBackend(std::vector<std::unique_ptr<Rail>> rails, const Inc
 
 FabricBackend::~FabricBackend() { take_leave(); }
 
-/// Peers close their links once they hear the farewell, so these are answered before.
+/// Waits until notifications are answered, because peers close their links once they hear the
+/// farewell.
 void FabricBackend::say_last_notifications() {
   const uint64_t end_ns = monotonic_ns() + kLastWordsNs;
   const auto is_awaited = [this](const auto& each) {
@@ -45,7 +46,7 @@ void FabricBackend::say_last_notifications() {
     (void)step(monotonic_ns());
 }
 
-/// One that does not listen is not waited for longer than this.
+/// Says farewell to all peers. It waits for a peer that does not listen no longer than kFarewellNs.
 void FabricBackend::take_leave() {
   say_last_notifications();
   for (const auto& [link, who] : who_) rails_[link.rail]->send(link.link, Leaving{});
@@ -108,7 +109,7 @@ Status FabricBackend::add_way(uint32_t id, const Incarnation& who, size_t rail,
   return {};
 }
 
-/// The connection before, to the same peer, may still be ending.
+/// Dials again ways that are not up: the previous connection to the same peer may still be ending.
 void FabricBackend::dial_again() {
   std::erase_if(dialling_, [&](uint32_t id) {
     const auto way = ways_.find(id);
@@ -223,7 +224,7 @@ void FabricBackend::link_up(size_t rail, const LinkUp& up) {
   }
 }
 
-/// It carries nothing any more, for this side.
+/// Forgets a link that carries nothing more for this side.
 void FabricBackend::forget_link(LinkOfRail link) {
   const auto known = who_.find(link);
   if (known != who_.end()) {

@@ -1,4 +1,4 @@
-// FabricBackend: that nothing which was posted on a way can land any more.
+// FabricBackend: fences, after which nothing that was posted on a way can land any more.
 #include <algorithm>
 
 #include "transfer/backends/fabric.h"
@@ -51,7 +51,7 @@ void FabricBackend::ask_for_fence(Way& way) {
       FenceRequest{way.token, rails_[way.rail]->number(), way.fenced_generation});
 }
 
-/// A peer asks again over another link when it has heard nothing.
+/// Keeps a peer's request for a fence. A peer that has heard nothing asks again over another link.
 void FabricBackend::fence_asked(const FenceAsked& asked) {
   for (FenceAsked& before : fences_asked_)
     if (before.who == asked.who && before.request.token == asked.request.token) {
@@ -61,14 +61,15 @@ void FabricBackend::fence_asked(const FenceAsked& asked) {
   fences_asked_.push_back(asked);
 }
 
-/// By the owner, of its own ways: others may say what they like.
+/// Takes the answer of an owner about its own ways. Answers of other peers are ignored.
 void FabricBackend::fence_answered(const Incarnation& who, uint64_t token) {
   for (auto& [id, way] : ways_)
     if (way.token == token && way.peer == who && way.fence != FenceState::kNone)
       way.fence = FenceState::kAnswered;
 }
 
-/// Of peers that have asked: once no rail of this process has such a link any more.
+/// Answers peers that have asked for a fence, once no rail of this process has such a link any
+/// more.
 void FabricBackend::answer_fences() {
   std::erase_if(fences_asked_, [&](const FenceAsked& asked) {
     const bool is_fenced = std::all_of(rails_.begin(), rails_.end(), [&](const auto& rail) {

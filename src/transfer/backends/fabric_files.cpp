@@ -1,4 +1,4 @@
-// FabricBackend: files that peers are asked for.
+// FabricBackend: asks peers for files.
 #include <utility>
 
 #include "transfer/backends/fabric.h"
@@ -13,7 +13,7 @@ void FabricBackend::ask_for_file(const Incarnation& who, FileOpen request) {
   ask_for_files();
 }
 
-/// To open a file twice does no harm.
+/// Asks repeatedly: a file that is opened twice does no harm.
 void FabricBackend::ask_for_files() {
   for (auto& [token, asked] : files_asked_) {
     const bool is_asked = asked.over && now_ns_ < asked.asked_ns + kAskAgainNs;
@@ -26,7 +26,7 @@ void FabricBackend::ask_for_files() {
   }
 }
 
-/// By whoever was asked, once. Others may say what they like.
+/// Takes the first answer of the peer that was asked. Answers of other peers are ignored.
 void FabricBackend::file_opened(const Incarnation& who, const FileOpened& answer) {
   const auto asked = files_asked_.find(answer.token);
   if (asked != files_asked_.end() && asked->second.who == who && !asked->second.answer)

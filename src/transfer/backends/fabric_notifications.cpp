@@ -1,4 +1,4 @@
-// FabricBackend: notifications to peers and to this engine itself, and those that come.
+// FabricBackend: notifications to peers and to this engine itself, and received ones.
 #include <utility>
 
 #include "transfer/backends/fabric.h"

@@ -7,8 +7,8 @@ namespace {
 
 constexpr uint32_t kParts = 64;  // of a direction: 32 MiB
 constexpr uint32_t kPartsOfPiece = 8;
-constexpr size_t kPartsOfWay = 32;  // a peer that stands still does not hold them all
-/// Postings of the scheduler's have numbers without it.
+constexpr size_t kPartsOfWay = 32;  // so that a stalled peer does not hold all parts
+/// Marks the numbers of chunks. Postings of the scheduler have numbers without this bit.
 constexpr uint64_t kChunk = uint64_t{1} << 63;
 
 }  // namespace
@@ -47,8 +47,8 @@ void ThroughHost::post(Backend& backend, uint32_t way, uint32_t carrier, const P
   begin_waiting();
 }
 
-/// All that a piece needs at once, or nothing. Who finds nothing keeps its place: nobody of its way
-/// overtakes it, and nobody at all where the memory is short.
+/// Gives each waiting piece all the memory that it needs at once, or none. A piece that gets none
+/// keeps its place: no piece of its way overtakes it, and no piece at all if the memory is short.
 void ThroughHost::begin_waiting() {
   std::vector<uint64_t> begun;
   std::set<std::pair<bool, uint32_t>> held_up;  // ways, by direction
@@ -99,7 +99,8 @@ void ThroughHost::advance(uint64_t number) {
   stage.free.insert(stage.free.end(), moving->parts.begin(), moving->parts.end());
   stage.leased[moving->way] -= moving->parts.size();
   if (--held_[moving->way] == 0) held_.erase(moving->way);
-  // What may still land is the way's, whatever else was wrong: another one will say it again.
+  // If bytes may still land, the way has failed, whatever else was wrong: another way will report
+  // that again.
   const Cause cause = moving->may_land ? Cause::kPathFailed : moving->cause;
   ends_.push_back({moving->piece.id, cause, moving->may_land});
   moving_.erase(number);

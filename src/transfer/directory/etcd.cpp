@@ -1,6 +1,6 @@
 // A Store on etcd, by its JSON gateway (etcd.io/docs/v3.4/dev-guide/api_grpc_gateway): bytes travel
-// in base64, numbers of 64 bits as strings. A record hangs on a lease of its own. To renew it costs
-// etcd no write to its disk: the lease is kept alive, and the record is read.
+// in base64, numbers of 64 bits as strings. Each record has a lease of its own. Renewing a record
+// costs etcd no write to its disk: the lease is kept alive, and the record is read.
 #include <sodium.h>
 
 #include <charconv>
@@ -92,7 +92,7 @@ class Etcd final : public Store {
  private:
   static std::string key_of(const std::string& name) { return to_base64(kPrefix + name); }
 
-  /// Of a call of the interface, which may ask several questions.
+  /// Begins a call of the interface, which may ask several questions within one limit.
   void begin() { end_ns_ = monotonic_after_ns(kStoreLimitMs * 1000); }
 
   Result<std::string> range(const std::string& name) {
@@ -131,12 +131,13 @@ class Etcd final : public Store {
     const Result<bool> is_put = change_if(name, before, change);
     if (is_put.ok() && is_put.value())
       leases_[name] = *lease;
-    else  // with nothing on it; it runs out by itself if this fails
+    else  // the lease holds no record; it runs out by itself if this fails
       (void)ask("/v3/lease/revoke", {{"ID", std::to_string(*lease)}});
     return is_put;
   }
 
-  /// A transaction: makes the change if `before` is kept (empty: nothing is). False: it is not.
+  /// A transaction: makes the change if the value is `before` (empty: there is none). False: it is
+  /// not.
   Result<bool> change_if(const std::string& name, const std::string& before, const Json& change) {
     Json is_so = {{"key", key_of(name)}, {"result", "EQUAL"}};
     if (before.empty()) {
@@ -175,7 +176,7 @@ class Etcd final : public Store {
   const HostAndPort at_;
   std::unique_ptr<Http> http_;
   std::map<std::string, int64_t> leases_;  // by name
-  uint64_t end_ns_ = 0;                    // of the call that is made now
+  uint64_t end_ns_ = 0;                    // of the current call
 };
 
 }  // namespace

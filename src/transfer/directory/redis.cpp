@@ -85,7 +85,7 @@ class Redis final : public Store {
     }
     return read(end_ns);
   }
-  /// One reply, piece by piece: a server that trickles, or sends without end, is left.
+  /// Reads one reply, piece by piece. It gives up on a server that trickles or sends without end.
   Result<Reply> read(uint64_t end_ns) {
     for (;;) {
       void* reply = nullptr;
@@ -102,7 +102,8 @@ class Redis final : public Store {
       if (redisBufferRead(context_.get()) != REDIS_OK) return give_up(context_->errstr);
     }
   }
-  /// What still comes would be taken for the answer to the next question.
+  /// Closes the connection: bytes that still come would be taken for the answer to the next
+  /// question.
   Status give_up(const std::string& why) {
     const Status because = store_failure(at_, why);  // `why` may lie in the context
     context_.reset();

@@ -45,7 +45,7 @@ void DirectoryServer::watch(int descriptor, uint32_t events, bool is_new) const 
   epoll_ctl(events_.get(), is_new ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, descriptor, &event);
 }
 
-/// Who has come waits meanwhile.
+/// Accepts connections, or pauses: then new connections wait.
 void DirectoryServer::listen(bool is_open) const {
   for (const Descriptor* each : {&tcp_, &unix_})
     if (each->is_open()) watch(each->get(), is_open ? uint32_t{EPOLLIN} : uint32_t{0}, false);
@@ -87,7 +87,7 @@ void DirectoryServer::accept_from(const Descriptor& listener, uint64_t now_ns) {
     const int accepted = accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (accepted < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
     if (accepted < 0 && (errno == EINTR || errno == ECONNABORTED)) continue;
-    if (accepted < 0) {  // it would be told again and again that somebody waits
+    if (accepted < 0) {  // otherwise epoll would report the waiting connection again and again
       paused_until_ns_ = now_ns + kPauseNs;
       return listen(false);
     }

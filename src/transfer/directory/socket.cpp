@@ -107,7 +107,7 @@ bool is_listened_at(const std::string& path) {
 
 Result<Descriptor> listen_at_path(const std::string& path) {
   BRAID_LET(address, unix_address(path));
-  // Whoever looks, and replaces what it finds, is alone in the folder.
+  // A lock on the folder: only one process at a time looks for a socket and replaces it.
   const std::string folder = path.substr(0, path.rfind('/') + 1);
   const Descriptor alone(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   while (flock(alone.get(), LOCK_EX) != 0)
@@ -141,7 +141,7 @@ Result<Descriptor> connect_to(const HostAndPort& at, uint64_t end_ns) {
   return last;
 }
 
-/// One whose queue of those who ask is full is asked again: nothing tells when it has room.
+/// If the listener's queue is full, it tries again after a pause: nothing tells when there is room.
 Result<Descriptor> connect_to_path(const std::string& path, uint64_t end_ns) {
   constexpr unsigned kPauseUs = 1000;
   BRAID_LET(address, unix_address(path));

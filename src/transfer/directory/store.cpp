@@ -26,7 +26,7 @@ Result<std::unique_ptr<Store>> open_store(const std::string& url) {
                        "Write redis://host:port or etcd://host:port");
 }
 
-/// The reason may be a stranger's: it is cut, and goes to terminals.
+/// The reason may come from a stranger and goes to terminals, so it is cut and made printable.
 Status store_failure(const HostAndPort& at, const std::string& why) {
   std::string reason = why.substr(0, kReasonBytesMax);
   std::replace_if(

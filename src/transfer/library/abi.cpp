@@ -37,7 +37,7 @@ std::vector<std::string> list_of(const char* const* texts, size_t count) {
 
 std::string text_of(const char* text) { return text == nullptr ? "" : text; }
 
-/// Peers may write what was not unmapped: the engine ends first.
+/// Ends the engine before its memory is unmapped, since peers may write there until then.
 void close_now(std::unique_ptr<braid_transfer> transfer) { transfer->service.reset(); }
 
 }  // namespace
@@ -74,7 +74,7 @@ braid_status braid_transfer_open(const braid_transfer_options* options,
     return report(BRAID_ERROR_ARGUMENT,
                   "there is no place for the engine, or struct_bytes is not set");
   *transfer = nullptr;
-  braid_transfer_options given{};  // what an older program does not know of is zero
+  braid_transfer_options given{};  // fields that an older program does not know are zero
   if (options != nullptr)
     std::memcpy(&given, options, std::min(options->struct_bytes, sizeof given));
   if (!is_list(given.addresses, given.address_count) ||

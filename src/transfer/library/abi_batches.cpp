@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* kNullList = "a list is null, and has a size";
 
-/// `wrong`: what is wrong with it, if anything.
+/// `wrong`: what is wrong with the notification, if anything.
 std::optional<NotificationRequest> notification_of(const braid_transfer_notification* given,
                                                    Status& wrong) {
   if (given == nullptr) return std::nullopt;

@@ -1,4 +1,4 @@
-// The C interface: what an engine does, and why.
+// The C interface: reports of what an engine does, and why.
 #include "transfer/library/abi.h"
 #include "transfer/library/report.h"
 

@@ -12,8 +12,8 @@ namespace {
 
 constexpr const char* kLibrary = "libbraid.so.0";
 
-/// The program's own, or the interposer's (RTLD_DEFAULT, which is null); else the one beside this
-/// library, or the loader's.
+/// libbraid: the one that the program has loaded, or the interposer (RTLD_DEFAULT, which is null);
+/// else the one beside this library, or the one that the loader finds.
 void* find_library() {
   if (dlsym(RTLD_DEFAULT, "braid_open") != nullptr) return RTLD_DEFAULT;
   Dl_info here{};
@@ -51,7 +51,7 @@ MultipathCopies::~MultipathCopies() {
 void MultipathCopies::prepare() {
   const std::lock_guard lock(opening_);
   if (!std::exchange(is_opened_, true)) open();
-  if (engine_ != nullptr) (void)call_.prepare(engine_);  // else its copies are the driver's
+  if (engine_ != nullptr) (void)call_.prepare(engine_);  // else the driver makes the copies
 }
 
 void MultipathCopies::open() {

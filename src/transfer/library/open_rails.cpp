@@ -47,7 +47,8 @@ Status add(Result<std::unique_ptr<fabric::Domain>> domain, RailDescription descr
   return {};
 }
 
-/// None of libfabric's providers touches GPU memory.
+/// Opens a rail of libfabric, with staging if asked for: none of libfabric's providers touches GPU
+/// memory.
 Result<std::unique_ptr<fabric::Domain>> open_wire(const fabric::ofi::Quirks& quirks,
                                                   const std::string& address, bool stages) {
   Result<std::unique_ptr<fabric::Domain>> wire = fabric::ofi::open_domain(quirks, address);
@@ -73,7 +74,7 @@ Status add_provider(const std::string& provider, RailHost& host, OpenedRails& ra
   return {};
 }
 
-/// What is not here is left out, but for the network.
+/// Adds the default providers. Missing ones are left out, except that the network must be there.
 Status add_default_providers(bool has_gpu_memory, RailHost& host, OpenedRails& rails) {
   (void)add_provider(kHost, host, rails);
   BRAID_TRY(add_provider(kNetwork, host, rails));

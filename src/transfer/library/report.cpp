@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// One number, in every form: its key in JSON and Prometheus, and what it is.
+/// One number in every form: its key in JSON and Prometheus, and its meaning.
 struct Count {
   const char* key;
   const char* metric;

@@ -22,14 +22,15 @@
 namespace braid::transfer {
 namespace {
 
-constexpr uint64_t kSettleUs = 50'000;  // that the other ways have once the first one works
-/// How long an owner has to hand out the memory that it shares. Rails carry the rest.
+constexpr uint64_t kSettleUs = 50'000;  // how long the other ways have once the first one works
+/// How long an owner has to hand out the memory that it shares. The rails carry slices of the rest.
 constexpr uint64_t kMappingUs = 1'000'000;
-/// Between looks for questions, which each cost a system call.
+/// The time between looks for questions: each look costs a system call.
 constexpr uint64_t kDirectoryNs = 200'000;
 constexpr size_t kNotificationsMax = 4096;
 
-/// Null: this engine does without, as on a full /dev/shm, or where the user wants none.
+/// Null: the engine does without shares, because /dev/shm is full, for example, or the user wants
+/// none.
 std::shared_ptr<HostShares> open_shares(const std::vector<RailDescription>& rails) {
   const auto asked = read_options([](const char* name) {
     return std::strcmp(name, "BRAID_PROCESSES") == 0 ? std::getenv(name) : nullptr;
@@ -121,7 +122,7 @@ Service::~Service() {
   thread_.join();
 }
 
-/// From an engine that does not answer any more, if one has it.
+/// Takes the name in the store, if need be from an engine that does not answer any more.
 Status Service::take_name(const std::string& name) {
   BRAID_LET(store, open_store(store_));
   const auto is_alive = [this](const std::string& value) {
@@ -247,7 +248,7 @@ void Service::work() {
 void Service::rest(std::unique_lock<std::mutex>& lock) {
   constexpr uint64_t kQuietNs = std::chrono::nanoseconds(fabric::kQuiet).count();
   const uint64_t now_ns = monotonic_ns();
-  // What has descriptors, as copies of GPUs, wakes it sooner.
+  // Work with descriptors, such as GPU copies, wakes the thread sooner.
   const uint64_t until_ns = engine_->has_to_be_asked()
                                 ? now_ns + kQuietNs
                                 : std::min(engine_->next_deadline_ns(), next_question_ns());
@@ -256,7 +257,7 @@ void Service::rest(std::unique_lock<std::mutex>& lock) {
 
 // ---- Under the mutex ----
 
-/// Of a call, which may have left something to do.
+/// Follows a call, which may have left work to do.
 void Service::follow_up() {
   deliver();
   drivers_.tell();
@@ -296,7 +297,7 @@ void Service::deliver() {
   if (is_told_) signal();
 }
 
-/// Readable exactly if there is something to take.
+/// Makes the descriptor readable exactly if there is something to take.
 void Service::signal() {
   uint64_t count = 0;
   const bool has_some = !ended_.empty() || !notifications_.empty();

@@ -54,7 +54,7 @@ std::vector<NicPair> pairs_between(std::span<const uint8_t> our_tiers,
   std::vector<NicPair> pairs;
   size_t turn = 0;
   for (size_t i = 0; i < our_tiers.size(); ++i) {
-    // A farther NIC of ours costs its own tier anyway: its partner may be as far.
+    // A farther NIC of ours costs its own tier anyway, so its partner may be as far.
     const size_t partner = pairing[i];
     const bool is_near = their_tiers[partner] <= std::max(nearest, our_tiers[i]);
     const size_t theirs = is_near ? partner : near[turn++ % near.size()];

@@ -33,7 +33,7 @@ double share_of(std::span<const ShareRow> rows, size_t mine, double capacity_gbp
       at = demands.size();
     else if (is_dead)
       continue;
-    // What this process will want next is its own to say: it is asked for all that it may have.
+    // This process may want any amount next, so its own demand is taken as unlimited.
     demands.push_back(i == mine || row.has_backlog ? std::numeric_limits<double>::infinity()
                                                    : row.rate_gbps * rules.headroom);
   }

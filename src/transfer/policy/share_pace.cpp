@@ -7,7 +7,7 @@
 namespace braid::transfer {
 namespace {
 
-// Slices come in lumps: a window holds many of them, on slow rails too.
+// Slices come in lumps, so a window must hold many of them, on slow rails too.
 constexpr uint64_t kWindowNsMin = 5'000'000;
 constexpr uint64_t kWindowNsMax = 50'000'000;
 constexpr uint64_t kWindowBytes = 4 << 20;
@@ -17,7 +17,7 @@ constexpr uint64_t kRecentNs = 20'000'000;
 constexpr double kGainMin = 1.1;
 constexpr double kGainGrows = 1.15, kGainFalls = 0.98;  // a window
 constexpr double kAllUsed = 0.9;                        // of what the rail carries
-// Of whoever has no backlog.
+// For processes without a backlog.
 constexpr ShareRules kRules = {.headroom = 1.1};
 
 bool is_recent(uint64_t when_ns, uint64_t span_ns, uint64_t now_ns) {
@@ -73,8 +73,8 @@ void SharePace::measure(const ShareHeard& heard, uint64_t now_ns) {
   begun_bytes_ = heard.delivered_bytes;
 }
 
-/// The third of the windows that carried most, once there are many: one or two may hold what had
-/// waited elsewhere.
+/// Once there are many windows, the rate of the third best: the best one or two may contain bytes
+/// that had waited elsewhere.
 double SharePace::capacity_gbps(uint64_t now_ns) const {
   std::array<double, 3> most{};  // falling
   size_t count = 0;

@@ -31,13 +31,13 @@ Span Slicer::peek(uint64_t bytes_max) const {
   const uint64_t most = std::max(unit, bytes_max - bytes_max % unit);
   const uint64_t wanted = std::min(slice_bytes_, most);
   uint64_t left = size_bytes_ - offset_;
-  // A border may be the end, or the beginning, of what is asked for.
+  // A border may be the end or the beginning of the request.
   for (size_t i = next_border_; i < borders_.at.size(); ++i) {
     if (borders_.at[i] <= offset_) continue;
     left = std::min(left, borders_.at[i] - offset_);
     break;
   }
-  // A short rest goes with the slice before it: alone it would cost as much as a whole one.
+  // A short rest joins the slice before it: alone it would cost as much as a whole slice.
   return {offset_, left <= wanted + wanted / 4 ? left : wanted};
 }
 

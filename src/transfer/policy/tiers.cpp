@@ -16,7 +16,7 @@ bool share_a_switch(const Place& a, const Place& b) {
 }  // namespace
 
 std::vector<uint8_t> tiers(const Place& memory, std::span<const Place> nics) {
-  // A GPU whose switch has no NIC has the nearest of its node instead.
+  // If a GPU's switch has no NIC, the NICs of its node are the nearest.
   const bool has_switch =
       memory.is_gpu && std::any_of(nics.begin(), nics.end(),
                                    [&](const Place& nic) { return share_a_switch(memory, nic); });

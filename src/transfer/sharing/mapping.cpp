@@ -15,7 +15,7 @@ namespace {
 using fabric::local::Packet;
 using fabric::local::Socket;
 
-/// Whoever ends is seen to have ended (fabric/processes.h).
+/// Whether this process can see when the other one has ended (fabric/processes.h).
 bool is_seen(const fabric::Origin& here, const fabric::Origin& there) {
   return here.boot == there.boot && here.boot != decltype(here.boot){} &&
          here.pid_namespace == there.pid_namespace && here.pid_namespace != 0;
@@ -70,7 +70,7 @@ bool is_described(const SharedMemory& memory, const Description& owner) {
   });
 }
 
-/// Null: its owner shows none that this process could trust.
+/// Maps the owner's board. Null: the owner shows none that this process can trust.
 std::shared_ptr<const Pages> map_board(Asker& asker) {
   const std::optional<Asker::Told> shown = asker.ask(true, 0);
   if (!shown) return nullptr;

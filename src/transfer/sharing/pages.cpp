@@ -14,7 +14,7 @@
 
 #include "base/try.h"
 
-// Of newer kernels than some headers.
+// These exist in kernels newer than some headers.
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 0x0008U
 #endif
@@ -39,7 +39,7 @@ File new_file() {
   return File(file >= 0 || errno != EINVAL ? file : memfd_create(kShown, kFlags));
 }
 
-/// The kernel would end the process by SIGXFSZ.
+/// Beyond the limit, the kernel would end the process by SIGXFSZ.
 bool is_beyond_file_limit(size_t size_bytes) {
   rlimit limit{};
   return getrlimit(RLIMIT_FSIZE, &limit) == 0 && size_bytes > limit.rlim_cur;
@@ -55,7 +55,8 @@ Result<Pages> Pages::map(int file, size_t size_bytes, bool is_writable) {
   if (memory == MAP_FAILED)
     return Status::error("there is no memory of " + std::to_string(size_bytes) + " bytes");
   Pages pages(memory, size_bytes);
-  // A child that has shared pages would write into its parent's, and keep them when they are freed.
+  // A child process with shared pages would write into its parent's pages, and keep them after the
+  // parent has freed them.
   if (file >= 0 && madvise(memory, size_bytes, MADV_DONTFORK) != 0)
     return system_error("cannot keep memory from child processes");
   return pages;
@@ -74,7 +75,7 @@ Result<SharedPages> make_shared_pages(size_t size_bytes, bool may_peers_write) {
     return system_error("there is no file for memory");
   BRAID_LET(pages, Pages::map(made.file.get(), size_bytes, true));
   (void)madvise(pages.memory(), size_bytes, MADV_HUGEPAGE);
-  // Unlike a touch, it fails where there is no memory.
+  // Unlike touching the pages, this fails if there is no memory.
   if (madvise(pages.memory(), size_bytes, MADV_POPULATE_WRITE) != 0)
     return system_error("there is no memory to share");
   const int seals =

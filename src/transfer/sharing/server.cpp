@@ -13,7 +13,8 @@
 namespace braid::transfer {
 namespace {
 
-constexpr size_t kQuestionsMax = kSharedMax + 2;  // the board, each one, and that there is no more
+constexpr size_t kQuestionsMax =
+    kSharedMax + 2;  // for the board, each buffer, and the end of the list
 
 }  // namespace
 
@@ -32,7 +33,8 @@ SharingServer::SharingServer(const fabric::Secret& secret, const Sharing& sharin
       sharing_(sharing),
       listener_(std::move(listener)),
       events_(epoll_create1(EPOLL_CLOEXEC)) {
-  // Told once of who has come: where this process may open no more descriptors, they wait in vain.
+  // Edge-triggered: each new connection is reported once. If this process may open no more
+  // descriptors, connections wait in vain.
   watch(listener_.descriptor(), EPOLLIN | EPOLLET);
 }
 
@@ -79,7 +81,7 @@ void SharingServer::accept(uint64_t now_ns) {
   }
 }
 
-/// False: it is over.
+/// False: the connection is over.
 bool SharingServer::answer(Connection& connection) {
   const std::optional<fabric::local::Packet> packet = connection.socket.receive();
   if (!packet) return !connection.socket.is_closed();
