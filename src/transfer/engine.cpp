@@ -12,8 +12,7 @@ namespace {
 
 constexpr double kMemoryGbps = 10;  // until measured
 constexpr double kMemoryLatencyUs = 1;
-constexpr uint64_t kOwnSliceBytesMax =
-    1 << 20;  // the most that the engine's thread copies at a stretch
+constexpr uint64_t kOwnSliceBytesMax = 1 << 20;  // copied by the engine's thread at a stretch
 constexpr double kStorageGbps = 2;
 constexpr double kStorageLatencyUs = 100;
 constexpr double kRailGbpsMax = 1000;  // the limit for what a peer claims

@@ -87,8 +87,7 @@ struct WayExplanation {
   std::string text;  ///< "tcp;ofi_rxm 10.0.0.8 to 10.0.0.7"
   WayExplained way;
   std::vector<HopExplanation> hops;  ///< from the source to the target
-  double finish_us =
-      0;  ///< when the whole request would end if it took this way alone, from an idle start
+  double finish_us = 0;  ///< when the request would end on this way alone, from an idle start
 };
 
 struct PathStatistics {
@@ -106,8 +105,7 @@ struct TransferStatistics {
   uint64_t reissued_slices = 0;
   uint64_t fences = 0;
   uint64_t peers_lost = 0;
-  uint64_t mappings_refused =
-      0;  ///< memory that owners of this host handed out, but that was not mapped
+  uint64_t mappings_refused = 0;  ///< memory handed out on this host, but not mapped
 };
 
 struct EngineOptions {
@@ -223,8 +221,7 @@ class Engine {
     std::string provider = {};  // of a rail
     size_t open = 0;            // postings that have not ended
     size_t failures = 0;        // of `local`
-    uint64_t fence_ns =
-        0;  // when it is fenced by force if its postings have not ended; 0: no fence wanted
+    uint64_t fence_ns = 0;  // when it is fenced by force, unless its postings end; 0: not wanted
     bool is_fencing = false;
     bool reaches_gpus = false;
     uint32_t rail_way = 0;  // for a rail's path: the backend's number of it
@@ -248,10 +245,9 @@ class Engine {
     std::map<std::pair<size_t, size_t>, uint32_t> path_of_pair;  // rails: ours, theirs
     std::map<uint32_t, uint32_t> through_host;                   // paths, by the rail's path
     std::map<Ends, uint32_t> ways;                               // that were found
-    std::optional<std::pair<Ends, uint32_t>>
-        last_ways;  // the latest that were asked for: most requests are alike
-    uint32_t memory = 0, files = 0, copies = 0;  // paths within this process
-    std::optional<uint32_t> mapped;              // the path to its memory that is mapped here
+    std::optional<std::pair<Ends, uint32_t>> last_ways;  // the latest; most requests are alike
+    uint32_t memory = 0, files = 0, copies = 0;          // paths within this process
+    std::optional<uint32_t> mapped;  // the path to its memory that is mapped here
     std::vector<uint32_t> paths;
     size_t segments = 0;
     size_t requests = 0;       // that have not ended

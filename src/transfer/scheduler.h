@@ -62,10 +62,9 @@ struct SchedulerOptions {
   /// window_slices_min slices have.
   double window_us = 200;
   uint32_t window_slices_min = 2;
-  bool is_window_limited =
-      true;           ///< false: all slices are posted at once, as in engines that bind early
-  bool heals = true;  ///< false: an overdue slice stays on its path
-  bool yields_to_urgent = true;  ///< false: urgent requests are like any other
+  bool is_window_limited = true;  ///< false: slices are posted at once, as in early binding
+  bool heals = true;              ///< false: an overdue slice stays on its path
+  bool yields_to_urgent = true;   ///< false: urgent requests are like any other
   uint64_t probe_bytes = 4096;
   uint64_t seed = 1;  ///< of the jitter
 };

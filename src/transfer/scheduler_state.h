@@ -136,8 +136,7 @@ struct Scheduler::Request {
 
 struct Scheduler::WaySet {
   std::vector<Way> all;
-  size_t spread =
-      0;  // the number of ways of the best rank, which carry the slices while nothing is broken
+  size_t spread = 0;  // ways of the best rank, which carry slices while nothing is broken
   uint64_t slice_bytes_max = kNever;
 };
 

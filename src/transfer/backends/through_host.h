@@ -1,7 +1,8 @@
 // Moves slices between GPU memory of this process and a way that reaches only host memory: a rail,
 // or a file. A slice goes in chunks through pinned memory of the engine, one hop after the other. A
-// chunk has the memory where it arrives before it begins, so there is no deadlock (policy/routes.h,
-// Pipeline). Reads and writes have separate memory, and no way holds more than a part of it.
+// chunk begins a hop only when it has memory at the hop's end, so there is no deadlock
+// (policy/routes.h, Pipeline). Reads and writes have separate memory, and no way holds more than a
+// part of it.
 //
 // Threads: one at a time. Nothing blocks.
 #pragma once

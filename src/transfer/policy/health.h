@@ -10,7 +10,8 @@
 //                     (probing at 10, 20, 40 … ms) --a probe--> rejoining
 //
 // Failures are forgotten slowly and never reset: a path that soon fails again is probed after a
-// longer pause. Source: TENT, 3.4.1, whose public code pauses a rail for 120 s.
+// longer pause.
+// Source: TENT, 3.4.1, whose public code pauses a rail for 120 s.
 #pragma once
 
 #include <algorithm>

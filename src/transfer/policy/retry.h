@@ -1,5 +1,5 @@
-// Rules for slices that were not delivered: pure functions. Source: TENT, 3.4.1: other pairs of
-// NICs, a limited number of times.
+// Rules for slices that were not delivered: pure functions.
+// Source: TENT, 3.4.1: other pairs of NICs, a limited number of times.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // Routes over several hops, for ends that no single transport connects. A search finds them, and a
-// pipeline of chunks carries them out. Pure. Source: TENT, 3.2.3 (host, GPU, GPU of the peer,
-// host); here any of at most three hops.
+// pipeline of chunks carries them out. Pure.
+// Source: TENT, 3.2.3 (host, GPU, GPU of the peer, host); here any of at most three hops.
 #pragma once
 
 #include <cstddef>

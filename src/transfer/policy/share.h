@@ -1,7 +1,7 @@
 // How much of a rail each process of a host may use: max-min fair and work-conserving. Pure: it
 // computes shares from the rows of all processes. Each process writes its own row of a table that
-// all read, so no lock is needed, and a crash leaves only a row with an old beat. Source: TENT,
-// 3.3.2.
+// all read, so no lock is needed, and a crash leaves only a row with an old beat.
+// Source: TENT, 3.3.2.
 #pragma once
 
 #include <cstddef>

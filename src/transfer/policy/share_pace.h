@@ -7,7 +7,8 @@
 // others find it, and a rail that could carry more shows it. If something else keeps some processes
 // from using their parts, all together deliver less than the rail carries: then each process may
 // exceed its part by more and more, until the rail is full again. Bytes of both directions count
-// alike. Source: TENT, 3.3.2, whose quotas are time slots.
+// alike.
+// Source: TENT, 3.3.2, whose quotas are time slots.
 #pragma once
 
 #include <array>

@@ -3,9 +3,9 @@
 // The rule: a way's eta is its base latency plus the time that its rate needs for the bytes in
 // flight and the slice. A slice takes the way with room that would deliver it soonest. It waits
 // instead if a way without room would deliver it sooner, unless the backlog is so long that the
-// other ways will still be busy when it arrives. A farther tier must be better by 25 %. Source:
-// TENT, 3.3.1, which binds slices when they are submitted; here they are bound as late as a rail
-// has room.
+// other ways will still be busy when it arrives. A farther tier must be better by 25 %.
+// Source: TENT, 3.3.1, which binds slices when they are submitted; here they are bound as late as a
+// rail has room.
 #pragma once
 
 #include <cstdint>
@@ -26,9 +26,8 @@ struct WayView {
   uint8_t rank = 0;   ///< of its transport; 0: the best
   bool is_usable = true;
   bool has_room = true;
-  uint64_t room_ns =
-      std::numeric_limits<uint64_t>::max();  ///< when it will have room, if that is known
-  bool is_guest = false;                     ///< a nearer tier is usable
+  uint64_t room_ns = std::numeric_limits<uint64_t>::max();  ///< when it will have room, if known
+  bool is_guest = false;                                    ///< a nearer tier is usable
   double eta_ns = 0;
   double rate = 0;  ///< GB/s
   double base_latency_ns = 0;

@@ -168,8 +168,7 @@ class UrgencyShare {
 
  private:
   static constexpr uint64_t kOwedBytes = 64 << 10;
-  uint64_t urgent_bytes_ =
-      0;  // urgent bytes that passed bulk and for which bulk has not been paid yet
+  uint64_t urgent_bytes_ = 0;     // that passed bulk, and for which bulk has not been paid
   uint64_t urgent_requests_ = 0;  // urgent requests that have not ended
   uint64_t until_ns_ = 0;
 };

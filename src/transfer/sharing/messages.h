@@ -25,8 +25,7 @@ struct MemoryQuestion {
   uint64_t challenge = 0;
   uint64_t nonce = 0;
   bool wants_board = false;
-  uint64_t after =
-      0;  ///< otherwise it asks for the first memory whose buffer number is larger than this
+  uint64_t after = 0;  ///< otherwise: asks for the first memory with a larger buffer number
 };
 struct MemoryAnswer {
   uint64_t nonce = 0;

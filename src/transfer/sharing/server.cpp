@@ -13,8 +13,7 @@
 namespace braid::transfer {
 namespace {
 
-constexpr size_t kQuestionsMax =
-    kSharedMax + 2;  // for the board, each buffer, and the end of the list
+constexpr size_t kQuestionsMax = kSharedMax + 2;  // the board, each buffer, the end of the list
 
 }  // namespace
 
