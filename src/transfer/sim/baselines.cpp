@@ -46,7 +46,7 @@ class Fixed final : public SprayPolicy {
   void delivered(uint32_t, uint64_t, uint64_t) override {}
 };
 
-// The lowest product wins. What is in flight is all that was bound, since nothing waits.
+// The lowest product wins. The bytes in flight are all that were bound, since nothing waits.
 // Source: TENT, 3.3.1; the penalties and the weight of history are those of its public code.
 class Product final : public SprayPolicy {
  public:

@@ -1,5 +1,5 @@
-// How others choose a NIC for a slice, for comparison: the same batches, rails and scheduler,
-// another policy object. All of them bind a slice when it is submitted.
+// How other engines choose a NIC for a slice, for comparison: the same batches, rails and scheduler
+// with another policy object. All of them bind a slice when it is submitted.
 #pragma once
 
 #include <memory>
@@ -28,7 +28,7 @@ bool takes_any_pair(Method method);
 bool leaves_first_tier(Method method);
 
 SchedulerOptions options_of(Method method, uint64_t seed);
-/// `rail_gbps`: what every NIC is taken for.
+/// `rail_gbps`: the assumed rate of every NIC.
 std::unique_ptr<SprayPolicy> policy_of(Method method, double rail_gbps, uint64_t seed);
 
 }  // namespace braid::transfer::sim

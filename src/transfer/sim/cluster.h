@@ -1,5 +1,6 @@
-// A cluster of equal hosts as the simulator sees it: NICs, PCIe, sockets, memories, and what
-// operations cost beside their bytes. Read from a JSON file in which every figure has its source.
+// A cluster of equal hosts as the simulator sees it: NICs, PCIe, sockets, memories, and the costs
+// of operations apart from their bytes. It is read from a JSON file in which every figure has its
+// source.
 #pragma once
 
 #include <string>
@@ -25,7 +26,7 @@ struct Cluster {
   topology::Figure socket_gbps;  ///< between two NUMA nodes, each way
   topology::Figure latency_us;   ///< of a write of no bytes, from posting to completion
   topology::Figure socket_latency_us;
-  topology::Figure latency_jitter;  ///< the most that is added, as a part of the latency
+  topology::Figure latency_jitter;  ///< the largest addition, as a part of the latency
   topology::Figure post_us;
   topology::Figure submit_us;
   topology::Figure workers;

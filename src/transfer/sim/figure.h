@@ -1,4 +1,5 @@
-// What a simulation shows: tables, plots and verdicts, as plain data; and how they are written.
+// The results of a simulation: tables, plots and verdicts, as plain data; and functions that write
+// them.
 #pragma once
 
 #include <string>
@@ -29,7 +30,7 @@ struct Plot {
   bool is_x_logarithmic = false;
   bool is_y_logarithmic = false;
   std::vector<Series> series;
-  std::vector<std::pair<double, std::string>> marks;  ///< at x: what happened there
+  std::vector<std::pair<double, std::string>> marks;  ///< at x: the event there
 };
 
 /// One requirement, or a part of one.
@@ -46,14 +47,15 @@ struct Verdict {
 struct Figure {
   std::string name;  ///< "tebench"
   std::string title;
-  std::string paper;               ///< what the paper shows, in a sentence
-  std::vector<std::string> notes;  ///< what is assumed, and where braid loses
+  std::string paper;               ///< the paper's result, in a sentence
+  std::vector<std::string> notes;  ///< assumptions, and cases where braid loses
   std::vector<Table> tables;
   std::vector<Plot> plots;
   std::vector<Verdict> verdicts;
 };
 
-/// report.md, report.json, and an SVG for each plot, in a folder that is made if it is missing.
+/// Writes report.md, report.json, and an SVG for each plot into a folder, which is made if it is
+/// missing.
 Status write_report(const std::string& folder, const std::vector<Figure>& figures,
                     const std::vector<Cluster>& clusters, int seeds);
 

@@ -1,4 +1,4 @@
-// Every figure of `braid simulate transfer`: what it runs, and which requirements it answers.
+// The figures of `braid simulate transfer`. Each runs simulations and answers some requirements.
 #pragma once
 
 #include <vector>

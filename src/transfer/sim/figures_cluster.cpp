@@ -1,5 +1,5 @@
-// What one host of a large cluster does: the real scheduler with a way to each of its peers, which
-// all fall silent at once and come back, as behind a switch that restarts.
+// The work of one host in a large cluster: the real scheduler with a way to each of its peers. All
+// peers fall silent at once and come back, as behind a switch that restarts.
 #include <fmt/format.h>
 
 #include <algorithm>

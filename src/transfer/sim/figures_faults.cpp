@@ -14,7 +14,7 @@ double capacity_gbps(const Cluster& cluster) {
   return cluster.nic_gbps.value * cluster.nic_count();
 }
 
-/// Threads enough to fill all rails, of requests that take some milliseconds on slow ones.
+/// Enough threads to fill all rails, with requests that take some milliseconds on slow ones.
 Loop busy_loop(uint64_t end_ns) {
   Loop loop;
   loop.threads = 16;
@@ -23,7 +23,7 @@ Loop busy_loop(uint64_t end_ns) {
   return loop;
 }
 
-// After how long every window until `end_ns` carries at least so much.
+// The time after which every window until `end_ns` carries at least `gbps`.
 double ms_until(const Timeline& timeline, uint64_t begin_ns, uint64_t end_ns, uint64_t window_ns,
                 double gbps) {
   uint64_t from_ns = begin_ns;

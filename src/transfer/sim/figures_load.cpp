@@ -1,4 +1,4 @@
-// Who shares what: tiers, hosts, urgencies, processes.
+// Figures of shared load: tiers, hosts, urgencies, processes.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -232,7 +232,8 @@ Shared run_shared(const Cluster& cluster, Method method, bool has_table, int pro
   for (size_t i = 0; i + 1 < first.size(); ++i)
     shared.gbps.push_back(
         trial.threads().between(kHalf / 4, kHalf, first[i], first[i + 1] - first[i]).gbps);
-  // Of what it has in the end, alone; others finish meanwhile what they had begun.
+  // Relative to its rate in the end, when it is alone; before that, others finish what they had
+  // begun.
   const double alone = last.gbps(kEnd - 20 * kMs, kEnd);
   for (uint64_t at_ns = kHalf; at_ns < kEnd - 5 * kMs; at_ns += kMs) {
     shared.alone_ms = static_cast<double>(at_ns - kHalf) / kMs;

@@ -11,7 +11,7 @@ namespace {
 constexpr uint64_t kMs = 1'000'000;
 constexpr uint64_t kKiB = 1024, kMiB = 1 << 20;
 
-/// Of one case: every method, and what cannot be beaten.
+/// The results of one case: every method, and the bound that cannot be beaten.
 struct Case {
   std::vector<Measured> measured;  // by method, in the order of all_methods()
   double oracle_gbps = 0;
@@ -24,8 +24,8 @@ struct Case {
   }
 };
 
-// While one thread is between two batches others may use its part: so no more than what each would
-// get alone, and no more than all together.
+// While one thread is between two batches, others may use its part. So the bound is the smaller one
+// of the sum of what each would get alone and the rate of all together.
 void find_oracle(Case& found, const Cluster& cluster, const std::vector<Demand>& demands,
                  double batch_bytes, size_t requests) {
   Network network(cluster, 1);
@@ -109,7 +109,7 @@ std::vector<double> times(const Case& found) {
   return values;
 }
 
-/// How braid stands in some cases.
+/// How braid compares with the others in some cases.
 struct Standing {
   double least_of_best = 1e9, least_of_oracle = 1e9;
   std::string where_best, where_oracle;

@@ -7,7 +7,7 @@ namespace {
 
 enum Kind { kSend, kReceive, kNicUp, kNicDown, kGpuUp, kGpuDown, kMemory, kSocketUp, kSocketDown };
 
-// A NIC that stands still: so slow that nothing moves in any run.
+// The rate of a NIC that stands still: so low that nothing moves in any run.
 constexpr double kStandsStill = 1e-9;
 
 std::vector<double> capacities(const Cluster& cluster) {
@@ -130,7 +130,8 @@ void Network::post(int index, const Memory& ours, const Memory& theirs, Directio
   if (!path.is_busy) begin(index);
 }
 
-// The next write follows when the last byte of this one has left; its completion takes longer.
+// The next write begins when the last byte of this one has left; the completion of this one comes
+// later.
 void Network::begin(int index) {
   Path& path = *paths_[static_cast<size_t>(index)];
   path.is_busy = !path.queue.empty();

@@ -1,4 +1,4 @@
-// The hosts of a cluster and what lies between them, in virtual time: bytes are flows that share
+// The hosts of a cluster and the network between them, in virtual time: bytes are flows that share
 // NICs, PCIe, sockets and memories max-min fairly. A path carries one write after another, as a
 // queue pair does; paths share a NIC evenly, as its arbiter does. The switch between the hosts is
 // never full.
@@ -35,7 +35,7 @@ struct Nic {
 
 enum class Direction : uint8_t { kRead, kWrite };
 
-/// Bytes without end, from memory to memory over two NICs.
+/// An endless flow of bytes, from memory to memory over two NICs.
 struct SteadyFlow {
   Nic our_nic, their_nic;
   Memory ours, theirs;
@@ -56,17 +56,17 @@ class Network {
   void run_until_ns(uint64_t end_ns);
 
   int open_path(Nic ours, Nic theirs);
-  /// `done` runs when the completion is seen. Never, if the path is fenced first.
+  /// `done` runs when the completion is seen, and never if the path is fenced first.
   void post(int path, const Memory& ours, const Memory& theirs, Direction direction,
             uint64_t size_bytes, std::function<void()> done);
   /// Nothing that was posted there lands or completes any more.
   void fence(int path);
-  /// How often it was fenced.
+  /// How often the path was fenced.
   uint64_t epoch(int path) const;
 
-  /// From now on the NIC carries so much of its capacity. 0: it stands still, and nobody is told.
+  /// From now on the NIC carries this part of its capacity. 0: it stands still, without any report.
   void set_speed(Nic nic, double part);
-  /// What each would get if all of them ran, and nothing else.
+  /// The rate of each flow if all of them ran, and nothing else.
   std::vector<double> steady_gbps(const std::vector<SteadyFlow>& flows) const;
 
  private:

@@ -1,5 +1,5 @@
-// What no scheduler can beat: the max-min optimum of threads that use all NICs at once, without
-// cutting anything into pieces.
+// The bound that no scheduler can beat: the max-min optimum of threads that use all NICs at once,
+// without cutting bytes into pieces.
 #pragma once
 
 #include <vector>
@@ -13,7 +13,7 @@ struct Demand {
   Direction direction = Direction::kWrite;
 };
 
-/// GB/s of each demand while all of them are active, at the NICs' speeds of now.
+/// GB/s of each demand while all of them are active, at the NICs' current speeds.
 std::vector<double> optimum_gbps(const Network& network, const std::vector<Demand>& demands);
 
 /// How long a batch takes at this rate, with one latency and one submission.

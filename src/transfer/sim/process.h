@@ -34,7 +34,7 @@ class Process {
   ~Process();
 
   void submit(const Batch& batch, std::function<void(const BatchEnded&)> ended);
-  /// Each time bytes are delivered.
+  /// Called each time bytes are delivered.
   std::function<void(uint64_t bytes, uint64_t now_ns)> on_delivered;
 
   Scheduler& scheduler() { return scheduler_; }
@@ -42,9 +42,9 @@ class Process {
   Network& network() { return network_; }
   int host() const { return host_; }
   uint32_t rail(int nic) const { return rails_[static_cast<size_t>(nic)]; }
-  /// Delivered over this NIC of ours.
+  /// The bytes delivered over this NIC of ours.
   uint64_t delivered_bytes(int nic) const { return nic_bytes_[static_cast<size_t>(nic)]; }
-  /// Of a NIC of ours.
+  /// The share and the use of a NIC of ours.
   void set_share(int nic, const RailShare& share);
   RailUse take_use(int nic);
 
@@ -75,13 +75,13 @@ class Process {
   std::vector<Memory> probe_memory_;                            // theirs, by path
   std::map<WaysKey, uint32_t> ways_;
   std::unordered_map<uint64_t, Request> requests_;
-  std::vector<uint64_t> workers_;  // when each is free
+  std::vector<uint64_t> workers_;  // when each becomes free
   uint64_t next_request_ = 1;
   uint64_t look_ns_ = kNever;
 };
 
-/// The processes of one host tell each other at each beat what they use of each NIC, and keep to
-/// their shares, as engines do (transfer/shares.h). It outlives none of them.
+/// At each beat the processes of one host tell each other how much they use of each NIC, and keep
+/// to their shares, as engines do (transfer/shares.h). The table must not outlive any of them.
 class ShareTable {
  public:
   ShareTable(Network& network, std::vector<Process*> processes);

@@ -10,20 +10,21 @@
 
 namespace braid::transfer::sim {
 
-/// What `braid simulate transfer` is given.
+/// The clusters that `braid simulate transfer` is given.
 struct Clusters {
   Cluster testbed;  ///< the paper's
   Cluster limited;  ///< four slow rails
 };
 
-/// Threads that do the same, but for where their memory lies.
+/// Threads that do the same work, but on memory at different places.
 struct Loop {
   int threads = 1;
   std::vector<uint64_t> sizes_bytes;
   Direction direction = Direction::kWrite;
   Urgency urgency = Urgency::kBulk;
   uint64_t pause_ns = 0;
-  /// Of thread i; by default the host memory of the i-th NUMA node at both ends, in turn.
+  /// The memory of thread i; by default the host memory of the i-th NUMA node at both ends, in
+  /// turn.
   std::function<std::pair<Memory, Memory>(int)> memory;
   uint64_t begin_ns = 0;
   uint64_t end_ns = 0;
@@ -32,9 +33,9 @@ struct Loop {
 
 class Trial {
  public:
-  /// With one process, on host 0.
+  /// A trial begins with one process, on host 0.
   Trial(const Cluster& cluster, Method method, uint64_t seed);
-  /// Another one. Returns its index.
+  /// Adds another process. Returns its index.
   size_t add_process(int host = 0);
 
   Network& network() { return network_; }
@@ -58,7 +59,7 @@ class Trial {
   Timeline timeline_{1'000'000};
 };
 
-/// The same over some seeds: rates are averaged, times are pooled.
+/// Runs the same over some seeds, averages the rates and pools the times.
 Measured over_seeds(int seeds, const std::function<Measured(uint64_t seed)>& run);
 
 std::pair<Memory, Memory> host_memory(const Cluster& cluster, int thread);

@@ -63,7 +63,7 @@ Measured Threads::between(uint64_t begin_ns, uint64_t end_ns, size_t first, size
     const Thread& thread = *threads_[i];
     double batches = 0;
     for (const Ended& ended : thread.ended) {
-      // Of a batch that was under way at an edge, as much counts as lies inside.
+      // If a batch was under way at an edge, only its part inside counts.
       const uint64_t from = std::max(begin_ns, ended.begun_ns);
       const uint64_t to = std::min(end_ns, ended.ended_ns);
       if (to <= from) continue;

@@ -1,4 +1,4 @@
-// Threads that submit a batch, wait for its end, and submit the next; and what is measured of them.
+// Threads that submit a batch, wait for its end, and submit the next; and measurements of them.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct ThreadSpec {
   uint32_t batches_max = 0;  ///< 0: no limit
 };
 
-/// What was seen between two times.
+/// Measurements between two times.
 struct Measured {
   double gbps = 0;              ///< delivered, of all threads
   std::vector<double> took_us;  ///< of each batch that ended then, sorted
@@ -38,7 +38,7 @@ class Timeline {
   uint64_t bin_ns() const { return bin_ns_; }
   size_t bins() const { return bytes_.size(); }
   double gbps(size_t bin) const;
-  /// Over whole bins: from the one of `begin_ns` to before that of `end_ns`.
+  /// The rate over whole bins: from the bin of `begin_ns` up to, but without, that of `end_ns`.
   double gbps(uint64_t begin_ns, uint64_t end_ns) const;
 
  private:
@@ -49,11 +49,11 @@ class Timeline {
 class Threads {
  public:
   explicit Threads(Network& network) : network_(network) {}
-  /// It begins when the network's time comes to `begin_ns`.
+  /// Adds a thread, which begins when the network's time reaches `begin_ns`.
   void add(const ThreadSpec& spec);
   bool are_all_done() const { return running_ == 0; }
 
-  /// Of the threads from `first`, `count` of them.
+  /// The measurements of `count` threads from `first` on.
   Measured between(uint64_t begin_ns, uint64_t end_ns, size_t first, size_t count) const;
   Measured between(uint64_t begin_ns, uint64_t end_ns) const {
     return between(begin_ns, end_ns, 0, threads_.size());
