@@ -11,7 +11,7 @@
 namespace braid::transfer {
 namespace {
 
-// Until measured.
+// Assumed rates and latencies, until they are measured.
 constexpr double kCopyGbps = 25;  // of a GPU's PCIe link
 constexpr double kCopyLatencyUs = 10;
 constexpr double kWireLatencyUs = 20;

@@ -56,7 +56,7 @@ class Exports {
     Descriptor descriptor;
     Rights rights = kNoRights;
   };
-  /// What identifies a file. Inode numbers are reused once nobody has the file open; together with
+  /// The identity of a file. Inode numbers are reused once nobody has the file open; together with
   /// the time of its birth they are unique.
   struct Identity {
     uint64_t device = 0, inode = 0;

@@ -55,7 +55,7 @@ class GpuJobs {
     GpuJob job;
     bool is_alone = false;
   };
-  /// Of one lane.
+  /// The copies of one lane.
   struct Queue {
     size_t under_way = 0;
     bool is_careful = false;       // copies go one at a time until `again` is empty

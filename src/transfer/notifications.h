@@ -21,7 +21,7 @@ struct Notified {
   std::vector<std::byte> payload;
 };
 
-/// To one peer.
+/// The notifications to one peer.
 class NotificationSender {
  public:
   static constexpr size_t kUnansweredMax = 1024;
@@ -47,7 +47,7 @@ class NotificationSender {
   uint64_t sequence_ = 0;
 };
 
-/// From one peer.
+/// The notifications from one peer.
 class NotificationReceiver {
  public:
   static constexpr size_t kEarlyMax = 1024;

@@ -6,15 +6,15 @@
 // (NICs) to one peer, or one lane of another transport. Its driver calls:
 //
 //   add(request); while (posting = next(now)) post it; ended(posting, how, now); ...
-//   while (probe = next_probe(now)) write some bytes that matter to nobody; ended(probe, how, now);
+//   while (probe = next_probe(now)) write arbitrary bytes; ended(probe, how, now);
 //   while (event = next_event()) tell, fence, show;
 //   and looks again at next_deadline_ns() at the latest.
 //
-// What it promises:
+// Its promises:
 // - Each byte of a request that is done was delivered by a posting that ended well. Bytes that were
 //   delivered twice count once.
 // - A request ends once, and is final then: all its postings have ended, or their path was fenced
-//   after them. An overdue slice is posted again on another path; its first posting stays open
+//   after them. An overdue slice is posted again on another path; the overdue posting stays open
 //   meanwhile. If a request has only such late postings left, the scheduler asks for a fence of
 //   their path (FenceWanted): the driver makes sure that nothing that was posted there can land any
 //   more, and then calls `fenced`.

@@ -64,7 +64,7 @@ void Scheduler::add_backlog(Request& request, uint64_t bytes) {
   backlog_bytes_[static_cast<int>(flow.urgency())] += bytes;
 }
 
-// Its flow keeps its turn until `leave_turns_if_empty`.
+// The request's flow keeps its turn until `leave_turns_if_empty`.
 void Scheduler::take_backlog(Request& request, uint64_t bytes) {
   Flow& flow = flows_[request.flow];
   flow.backlog_bytes -= bytes;

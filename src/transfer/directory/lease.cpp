@@ -11,7 +11,7 @@ namespace braid::transfer {
 Result<std::unique_ptr<Lease>> Lease::take(
     std::unique_ptr<Store> store, const std::string& name, const std::string& value,
     const std::function<bool(const std::string&)>& is_alive) {
-  constexpr int kAttempts = 3;  // somebody else may take it in between
+  constexpr int kAttempts = 3;  // another engine may take the name in between
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     BRAID_LET(before, store->get(name));
     if (!before.empty() && before != value && is_alive(before)) break;

@@ -1,6 +1,6 @@
 // Names of processes, and where the processes are found.
 //
-//   braid://10.0.0.7:4750               whoever listens there
+//   braid://10.0.0.7:4750               any engine that listens there
 //   braid://10.0.0.7:4750/5f3c...       that engine alone: 32 digits of its incarnation
 //   prefill-0                           on this host: a Unix socket in a folder of this user's
 #pragma once

@@ -32,7 +32,7 @@ Result<Descriptor> connect_to_path(const std::string& path, uint64_t end_ns);
 Result<std::vector<std::byte>> ask(const Descriptor& socket, Bytes question, size_t bytes_max,
                                    uint64_t end_ns);
 
-/// Until `end_ns` of CLOCK_MONOTONIC. False: the time is over, or the kernel refuses.
+/// Waits until `end_ns` of CLOCK_MONOTONIC. False: the time is over, or the kernel refuses.
 enum class Awaited : uint8_t { kReading, kWriting };
 bool wait_for(int socket, Awaited what, uint64_t end_ns);
 

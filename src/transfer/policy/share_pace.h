@@ -23,14 +23,14 @@ namespace braid::transfer {
 /// How often processes write their rows and read the others'.
 inline constexpr uint64_t kShareBeatNs = 1'000'000;
 
-/// What a process tells the others about one rail, apart from the time.
+/// A process's report to the others about one rail, without its time.
 struct ShareTold {
   double rate_gbps = 0;
   bool is_active = false;
   bool is_full = false;  ///< slices wait for the rail
 };
 
-/// What all processes have told.
+/// The combined reports of all processes.
 struct ShareHeard {
   std::span<const ShareRow> rows;  ///< of the processes that are alive and active
   size_t mine = 0;                 ///< the index of this process's row
@@ -42,7 +42,7 @@ struct ShareHeard {
 class SharePace {
  public:
   SharePace();
-  /// What this process tells the others. To be called once a beat.
+  /// Returns the report of this process. To be called once a beat.
   ShareTold tell(const RailUse& use, uint64_t now_ns);
   /// The share and pace of this process, while it is active.
   RailShare decide(const ShareHeard& heard, uint64_t now_ns);
