@@ -55,8 +55,7 @@ struct Address {
 struct Origin {
   std::array<uint64_t, 2> boot{};  ///< the kernel's boot id
   uint64_t pid_namespace = 0;
-  uint64_t started =
-      0;  ///< in clock ticks after the boot; differs if a process number is used again
+  uint64_t started = 0;  ///< in clock ticks after the boot; tells a reused number apart
   uint32_t process = 0;
   bool operator==(const Origin&) const = default;
 };
