@@ -110,11 +110,11 @@ void Mapping::leave(gpu::Lane& lane) {
 /// Under the mutex.
 void Mapping::close_by(View& view) {
   if (std::exchange(view.is_closing, true)) return;
-  view.state = State::kComing;  // whoever prepares it now asks again
+  view.state = State::kComing;  // the caller of `prepare` asks again
   view.lane->run([self = shared_from_this(), lane = view.lane](CUresult) { self->close(lane); });
 }
 
-/// In the lane's thread. The last one unmaps what all had.
+/// In the lane's thread. The last one unmaps the shared mapping.
 void Mapping::close(const gpu::Lane* lane) {
   const std::lock_guard opening(opening_);
   CUdeviceptr opened = 0;
