@@ -13,7 +13,7 @@
 namespace braid::fabric::ofi {
 namespace {
 
-/// The entry's value in the library's dynamic section; 0: it has none.
+/// The value of an entry of the library's dynamic section; 0: there is none.
 ElfW(Addr) find(const link_map& module, ElfW(Sxword) tag) {
   for (const ElfW(Dyn)* entry = module.l_ld; entry->d_tag != DT_NULL; ++entry)
     if (entry->d_tag == tag) return entry->d_un.d_ptr;
