@@ -41,7 +41,7 @@ struct RemoteRange {
 /// Local regions are sources of writes and buffers of messages. Remote ones are targets of writes.
 enum class Access : uint8_t { kLocal, kRemoteWrite };
 
-/// What may still happen in a region that was removed.
+/// Whether a removed region, or a closed door, may still be written.
 enum class Drain : uint8_t {
   kOver,
   kEnding,  ///< the domain's own copies into it, or writes that have come already, have yet to end

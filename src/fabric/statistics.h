@@ -1,5 +1,5 @@
-// What an engine has counted: plain data, as of one moment. Rows of routes and rails are tables, so
-// that every form of the report (library/report.h) names the same things.
+// The statistics of an engine: plain data, as of one moment. Rows of routes and rails are tables,
+// so that every form of the report (library/report.h) names the same things.
 #pragma once
 
 #include <cstddef>

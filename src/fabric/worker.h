@@ -83,7 +83,7 @@ struct Transfer {
 
 class Worker {
  public:
-  /// Called within `step`, `start` and `stop`.
+  /// Called within the worker's own calls, such as `step` and `stop`.
   class Listener {
    public:
     virtual void transfer_ended(uint64_t id, const Transfer& transfer) = 0;

@@ -41,7 +41,7 @@ LocalDomain::LocalDomain(Socket listener, const std::string& name)
   address_.assign(bytes, bytes + name.size());
 }
 
-/// Unmaps the peers' memory, and tells the peers so.
+/// Waits for its own copies. Unmaps the peers' memory, and tells the peers so.
 LocalDomain::~LocalDomain() {
   for (auto& [where, copies] : batches_) where.first->copy(where.second, copies);
   peers_.for_each([](uint32_t, Peer& peer) { peer.is_leaving = true; });

@@ -104,7 +104,7 @@ const Exported* Export::result() const {
   return exported_ ? &*exported_ : nullptr;
 }
 
-/// In the lane's thread.
+/// Runs in the lane's thread.
 void Export::ask(CUresult context) {
   std::optional<Exported> exported;
   if (context == CUDA_SUCCESS)

@@ -20,7 +20,7 @@ ElfW(Addr) find(const link_map& module, ElfW(Sxword) tag) {
   return 0;
 }
 
-/// Where the library keeps the address of the function; null: it imports no such function.
+/// The place where the library keeps the function's address; null: it imports no such function.
 void** slot_of(const link_map& module, const char* name) {
   const auto* relocations = reinterpret_cast<const ElfW(Rela)*>(find(module, DT_JMPREL));
   const auto* symbols = reinterpret_cast<const ElfW(Sym)*>(find(module, DT_SYMTAB));

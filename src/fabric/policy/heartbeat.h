@@ -27,7 +27,7 @@ class AwakeClock {
   bool has_looked_ = false;
 };
 
-/// Of one peer, in awake time.
+/// When one peer was last heard and told, in awake time.
 struct Pulse {
   uint64_t heard_ns = 0;
   uint64_t told_ns = 0;

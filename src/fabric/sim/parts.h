@@ -72,7 +72,7 @@ struct Network::Flight {
   uint64_t size_bytes = 0;          // of all of them
   std::vector<std::byte> snapshot;  // the bytes in the network once the source is not read
   uint64_t context = 0;
-  // Of writes:
+  // Only for writes:
   uint64_t target_key = 0;
   std::optional<uint32_t> immediate;
   uint32_t slices = 1;
