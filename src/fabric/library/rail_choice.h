@@ -2,8 +2,8 @@
 // arguments.
 //
 // The pattern is that of NCCL_SOCKET_IFNAME: names or beginnings of names, separated by commas.
-// Each must match a NIC. A leading `^` takes every other NIC that is up and has an address, except
-// loopback. A leading `=` (or `^=`) matches whole names only.
+// Each must match a NIC. A leading `^` takes every NIC that is not named, is up and has an address,
+// except loopback. A leading `=` (or `^=`) matches whole names only.
 //   eth0,eth1     ^docker0,veth     =eth1
 #pragma once
 
