@@ -233,11 +233,11 @@ void OfiDomain::disconnect(uint32_t peer) {
   peers_.disconnect(peer);
 }
 
-/// If the peer has a connection of its own, it is broken, and all postings over it fail. It is
-/// broken even if nothing is under way: libfabric would keep it for the next peer at the same
-/// address, and TCP would first repeat the messages from before the network broke. If the peer has
-/// an endpoint of its own, that is closed. It reports nothing about its postings, so this may be
-/// done only when nobody can read the sources any more.
+/// If the peer has a connection of its own, this breaks the connection, and all postings over it
+/// fail. That is done even if nothing is under way: libfabric would keep it for the next peer at
+/// the same address, and TCP would first repeat the messages from before the network broke. If the
+/// peer has an endpoint of its own, this closes the endpoint. A closed endpoint reports nothing
+/// about its postings, so this is done only when nobody can read the sources any more.
 void OfiDomain::abandon(uint32_t number, Absence absence) {
   Peer& peer = peers_.at(number);
   const bool may_go_on = absence == Absence::kSilent;

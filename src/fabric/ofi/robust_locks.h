@@ -89,9 +89,8 @@ class RobustCalls {
   bool takes_over_ = false;
   std::array<pthread_mutex_t*, 8> mutexes_{};
   size_t mutex_count_ = 0;
-  std::unordered_map<const pthread_spinlock_t*, int32_t>
-      held_;  // locks that were held too long, and their holders
-  std::unordered_set<pthread_spinlock_t*> own_held_;  // those of endpoints of our own
+  std::unordered_map<const pthread_spinlock_t*, int32_t> held_;  // held too long, and their holders
+  std::unordered_set<pthread_spinlock_t*> own_held_;             // those of endpoints of our own
 };
 
 }  // namespace braid::fabric::ofi
