@@ -35,7 +35,7 @@ int last_cuda_error() {
   return last != nullptr ? last->cuda_result : 0;
 }
 
-// Since the first engine of this process's line was opened.
+// The forks since this process, or an ancestor of it, opened the first engine.
 int Process::forks_so_far() {
   static const bool is_watched =
       pthread_atfork(nullptr, nullptr, [] { ++forks; }) == 0;  // in the child

@@ -1,6 +1,6 @@
-// What the C interfaces of braid's libraries share: arguments in, status out, no exception leaves,
-// and what has failed is said in words. Each library has a copy of this, and so a last error of its
-// own. Only the folders `library/` include it.
+// Shared by the C interfaces of braid's libraries: arguments in, status out, no exception leaves,
+// and a text for each failure. Each library has a copy of this, and so a last error of its own.
+// Only the folders `library/` include it.
 #pragma once
 
 #include <cstddef>
@@ -13,20 +13,20 @@
 
 namespace braid::abi {
 
-/// Keeps the words for `last_error`, in this thread; returns the code.
+/// Keeps the message for `last_error` in this thread; returns the code.
 braid_status report(braid_status code, std::string message, int cuda_result = 0);
-/// The same of a Status, under `code`, if it has failed.
+/// The same for a Status, under `code`, if it has failed.
 inline braid_status report(const Status& status, braid_status code = BRAID_ERROR_ARGUMENT) {
   return status.ok() ? BRAID_OK : report(code, status.message(), status.cuda_result());
 }
-/// Of this thread's latest failure; until the next one. "" when there was none.
+/// The message of this thread's latest failure, valid until the next one. "" when there was none.
 const char* last_error();
-/// The CUresult of that failure; 0 when it was not the driver that refused.
+/// The CUresult of that failure; 0 when it did not come from the driver.
 int last_cuda_error();
 
 /// The process that an engine belongs to. In a child its threads do not exist, and its memory, its
-/// sockets and its contexts are the parent's. A fork costs nothing here, and no call asks the
-/// system who it is.
+/// sockets and its contexts are the parent's. The check costs nothing at a fork, and needs no
+/// system call.
 class Process {
  public:
   Process() : forks_(forks_so_far()) {}
@@ -38,7 +38,7 @@ class Process {
   int forks_;
 };
 
-/// What `body()` returns or throws.
+/// The status that `body()` returns, or that of what it throws.
 template <typename Body>
 braid_status guarded(const Body& body) noexcept try {
   return body();
@@ -48,8 +48,8 @@ braid_status guarded(const Body& body) noexcept try {
   return report(BRAID_ERROR_UNAVAILABLE, unexpected.what());
 }
 
-/// Whether a call may touch what `engine` points to: the struct behind a handle, which has a
-/// `Process process`. `needed` are the other pointers that its caller must give.
+/// Whether a call may use `engine`, the struct behind a handle, which has a `Process process`.
+/// `needed` are the other pointers that the caller must give.
 template <typename Handle, typename... Pointers>
 braid_status check(const Handle* engine, const Pointers*... needed) {
   if (engine == nullptr || (... || (needed == nullptr)))
@@ -60,8 +60,8 @@ braid_status check(const Handle* engine, const Pointers*... needed) {
   return BRAID_OK;
 }
 
-/// `body(engine)`, or `body(service)` of an engine that has a `service`, unless there is none to
-/// call.
+/// Returns `body(engine)`, or `body(service)` if the engine has a `service`. An error if `check`
+/// fails, or the service is ending.
 template <typename Handle, typename Body, typename... Pointers>
 braid_status guarded(Handle* engine, const Body& body, const Pointers*... needed) noexcept {
   return guarded([&] {
@@ -76,7 +76,7 @@ braid_status guarded(Handle* engine, const Body& body, const Pointers*... needed
   });
 }
 
-/// A struct of the caller's, which begins with its own size. `name` is its type's.
+/// Checks a struct of the caller's, which begins with its own size. `name` is the name of its type.
 template <typename Struct>
 braid_status check_struct(const Struct* given, const char* name) {
   if (given == nullptr) return report(BRAID_ERROR_ARGUMENT, std::string(name) + " is null");
@@ -87,8 +87,8 @@ braid_status check_struct(const Struct* given, const char* name) {
   return BRAID_OK;
 }
 
-/// Bytes into a buffer of the caller's, who may ask for their number alone: no buffer, and 0 for
-/// its size. `needed_bytes` may be null.
+/// Copies bytes into a buffer of the caller's. A caller who only asks for their number gives no
+/// buffer, and 0 for its size. `needed_bytes` may be null.
 braid_status hand_out(const void* bytes, size_t size_bytes, void* buffer, size_t buffer_bytes,
                       size_t* needed_bytes);
 

@@ -1,10 +1,10 @@
-// What callers asked to be told, and what has happened of it since.
+// The callers' requests for events, and the events that have happened since.
 //
-// A request makes exactly one event: that it has happened, or that it cannot happen any more. Only
-// requests about peers and about messages last, until another takes their place. Events come in the
-// order in which the engine saw things happen, never before they have happened. Their queue has no
-// limit of its own: each is there because it was asked for, and peers can add two each, and
-// messages that they had credits for. Not synchronised.
+// A request makes exactly one event, which says that the thing has happened or cannot happen any
+// more. Only requests about peers and about messages last: they make events until another request
+// takes their place. Events come in the order in which the engine saw things happen. Their queue
+// needs no limit: a caller has asked for each event, and a peer can add only two, and one for each
+// message that it had credit for. Not synchronised.
 // Source: 3.3 of the paper ("Completion Notification", expect_imm_count).
 #pragma once
 
@@ -30,7 +30,7 @@ struct Happening {
 
 class Completions {
  public:
-  // Requests about things that have not happened yet; the engine checks that first.
+  // The engine first checks that the thing has not happened yet.
 
   void when_ended(uint64_t ticket, uint64_t request) { tickets_.emplace(ticket, request); }
   void when_counted(uint32_t immediate, uint64_t count, uint64_t request) {
@@ -39,7 +39,7 @@ class Completions {
   void watch_peers(uint64_t request) { replace(peers_, About::kPeer, request); }
   void watch_messages(uint64_t request) { replace(messages_, About::kMessage, request); }
 
-  // What happens.
+  // The engine reports what happens.
 
   void add(const Happening& happening) { events_.push_back(happening); }
   void ticket_ended(uint64_t ticket, uint64_t state);

@@ -7,13 +7,14 @@
 //   and only if the write did not fail there.
 // - A write that has completed well is visible in the target's memory. A message that has completed
 //   well lies in the target's buffer.
-// - A posting that has completed, well or not, no longer reads its source. One that never completes
-//   may go on reading: only the deadlines of the caller end that wait.
-// - A posting that has failed may have landed in part or whole, and part of it may still land: see
+// - A posting that has completed, well or not, no longer reads its source. A posting that never
+//   completes may go on reading it: only the caller's deadlines end that wait.
+// - A failed posting may have landed in part or whole, and part of it may still land: see
 //   Traits::removal_fences.
 //
-// Threads: one at a time. No function calls back or blocks. Memory of the domain's own (queues) is
-// limited when it opens. Memory that callers name is theirs, and stays until the region is removed.
+// Threads: one at a time. No function calls back or blocks. The domain's own memory (queues) gets
+// its limit when the domain opens. Memory that callers register stays theirs; they keep it until
+// the region is removed.
 // Source: RDMA Point-to-Point Communication for LLM Systems, 3.2 ("Domain") and 3.5.
 #pragma once
 
@@ -30,7 +31,7 @@ namespace braid::fabric {
 using Bytes = std::span<const std::byte>;
 using MutableBytes = std::span<std::byte>;
 
-/// Where peers may write, as this wire names it: the address of the first byte, and the key.
+/// Memory that peers may write, as this wire names it: the address of its first byte, and the key.
 struct RemoteRange {
   uint64_t base = 0;
   uint64_t key = 0;
@@ -40,41 +41,42 @@ struct RemoteRange {
 /// Local regions are sources of writes and buffers of messages. Remote ones are targets of writes.
 enum class Access : uint8_t { kLocal, kRemoteWrite };
 
-/// What may still happen in a region that was removed.
+/// Whether a removed region, or a closed door, may still be written.
 enum class Drain : uint8_t {
   kOver,
-  kEnding,      ///< the domain's own copies into it, or what has come already, have yet to end
-  kHeldByPeer,  ///< a process has mapped it, and has neither let go nor ended
+  kEnding,  ///< the domain's own copies into it, or writes that have come already, have yet to end
+  kHeldByPeer,  ///< a process has mapped it, and has neither unmapped it nor ended
 };
 
-/// What is known of a peer that takes nothing more of what was posted to it.
+/// Why a peer takes no more of what was posted to it, as far as is known.
 enum class Absence : uint8_t {
-  kSilent,  ///< it may go on, and read sources then
-  kShut,    ///< it has shut the door that was written to: nobody reads the sources of those writes
+  kSilent,  ///< it may resume, and then read sources
+  kShut,    ///< it has shut the door that we wrote to: nobody reads the sources of those writes
   kEnded,   ///< its process has ended
 };
 
 struct Traits {
   std::string provider;
-  /// After `remove_region` no byte of any write lands in the region, also none of a write that was
-  /// under way. Where this is false, writes that had begun may still land, and new ones do not.
+  /// After `remove_region` no byte of any write lands in the region, not even of a write that was
+  /// under way. If this is false, writes that had begun may still land; new ones do not.
   bool removal_fences = false;
-  /// Once a closed door is drained no byte lands of any write that was posted to it, also none of a
+  /// Once a closed door is drained, no byte of any write that was posted to it lands, not even of a
   /// write that was under way.
   bool closing_fences = false;
-  /// A key of `add_door_region` is refused at all other ways in. Where this is false a peer that
-  /// lies may write beside its door until the region is removed, as its provider enforces that.
+  /// Every other door, and the domain's own address, refuses a key of `add_door_region`. If this is
+  /// false, a dishonest peer may write past its door until the region is removed, as far as its
+  /// provider enforces removal.
   bool door_keys = true;
-  /// What it may have under way: enough to keep it busy, and no more, since a slow rail holds the
-  /// end of a write back by what it has taken.
+  /// The most that the rail may have under way: enough to keep it busy, and no more, since the
+  /// slices that a slow rail has taken delay the end of their write.
   uint64_t postings_max = 256;
   uint64_t posted_bytes_max = 4 << 20;
-  /// Of one write. Where it is 1, a write is one slice. Where it is more, the wire also carries how
-  /// many slices a write is made of.
+  /// Segments of one write. If it is 1, a write is one slice. If it is more, the wire also carries
+  /// the number of slices of the write.
   size_t segments_max = 1;
 };
 
-/// Bytes side by side at both ends.
+/// Bytes that are contiguous at both ends.
 struct Segment {
   Bytes source;  ///< at least 1 byte, within the region of the write
   uint64_t target_address = 0;
@@ -92,14 +94,14 @@ struct Write {
   uint64_t context = 0;  ///< comes back with the completion; not one of kOwnContexts
 };
 
-/// Contexts that have both of these bits are those of domains that stand in front of others.
+/// A domain that wraps another one uses contexts with both of these bits for its own postings.
 inline constexpr uint64_t kOwnContexts = uint64_t{3} << 62;
 
 enum class Event : uint8_t {
   kPosted,     ///< a write or a message of ours has ended
   kReceived,   ///< a message has arrived in a buffer of ours
   kImmediate,  ///< an immediate has arrived; it has no context
-  kLanded,     ///< a write without an immediate has landed, where the wire tells; it has no context
+  kLanded,  ///< a write without an immediate has landed, if the wire reports it; it has no context
 };
 
 struct Completion {
@@ -108,7 +110,7 @@ struct Completion {
   uint32_t immediate = 0;
   uint64_t size_bytes = 0;  ///< of a message that has arrived
   uint64_t context = 0;
-  uint32_t slices = 1;  ///< of the write, or writes together, whose immediate has arrived
+  uint32_t slices = 1;  ///< of all writes that brought this immediate
 };
 
 class Domain {
@@ -116,40 +118,40 @@ class Domain {
   virtual ~Domain() = default;  // revokes all regions; nothing of it reads or writes memory then
 
   virtual const Traits& traits() const = 0;
-  /// What a peer passes to `connect`. Opaque, at most kAddressBytesMax.
+  /// The bytes that a peer passes to `connect`. Opaque, at most kAddressBytesMax.
   virtual Bytes address() const = 0;
 
   virtual Result<uint32_t> add_region(MutableBytes memory, Access access) = 0;
-  /// Of a region with Access::kRemoteWrite.
+  /// For a region with Access::kRemoteWrite.
   virtual RemoteRange remote_range(uint32_t region) const = 0;
   virtual void remove_region(uint32_t region) = 0;
-  /// As the traits say, or more: of a region that was not removed yet.
+  /// For a region that was not removed yet. It may be true although the trait is false.
   virtual bool removal_fences(uint32_t) const { return traits().removal_fences; }
-  /// Of a region that was removed, if removal fences it. Nothing lands there once it is kOver.
+  /// For a removed region, if removal fences it. Once it is kOver, nothing lands there.
   virtual Drain drain(uint32_t) const { return Drain::kOver; }
 
-  /// Makes a peer known. It needs no answer: a peer that is not there fails what is posted to it.
+  /// Makes a peer known, without waiting for it. If the peer does not exist, postings to it fail.
   virtual Result<uint32_t> connect(Bytes address) = 0;
   virtual void disconnect(uint32_t peer) = 0;
-  /// Of a peer that is not disconnected yet, and is written to no more. What is under way to it
-  /// ends as failed before long, as far as nobody can read its sources then. On some wires a peer
-  /// that is silent keeps it under way. Here: wires that notice by themselves.
+  /// For a peer that is not disconnected yet, and is written to no more. Postings under way to it
+  /// fail before long, if nobody can read their sources then. On some wires they stay under way
+  /// while the peer is silent. The default is for wires that notice by themselves.
   virtual void abandon(uint32_t /*peer*/, Absence /*absence*/) {}
 
-  /// A way in for one peer, which passes `door_address` to `connect`. What it posts there ends when
-  /// the door is closed: see Traits::closing_fences. Doors carry writes, and no messages.
+  /// An entrance for one peer, which passes `door_address` to `connect`. Closing the door ends the
+  /// peer's postings there: see Traits::closing_fences. Doors carry writes, and no messages.
   virtual Result<uint32_t> open_door() = 0;
   virtual Bytes door_address(uint32_t door) const = 0;
-  /// Memory that peers write through this door alone: a write with its key that comes another way
-  /// is refused. Other regions are reached through every door.
+  /// Memory that peers write through this door alone: a write with its key that comes by another
+  /// door is refused (Traits::door_keys). Other regions are reached through every door.
   virtual Result<uint32_t> add_door_region(uint32_t door, MutableBytes memory) = 0;
-  /// Begins to close it. `poll` goes on, until `drain_door` is kOver: nothing lands then that was
-  /// posted to it. The memory of its regions stays until then.
+  /// Begins to close it, and `poll` continues that. Once `drain_door` is kOver, nothing that was
+  /// posted to the door lands any more. The caller keeps the memory of its regions until then.
   virtual void close_door(uint32_t door) = 0;
-  /// Of a door that was closed.
+  /// For a door that was closed.
   virtual Drain drain_door(uint32_t door) const = 0;
 
-  /// False: the queue is full; poll, and try again. Whatever else is wrong comes as a completion.
+  /// False: the queue is full; poll, and try again. Any other error comes as a completion.
   virtual bool post_write(const Write& write) = 0;
   virtual bool post_send(uint32_t peer, uint32_t region, Bytes message, uint64_t context) = 0;
   virtual bool post_receive(uint32_t region, MutableBytes buffer, uint64_t context) = 0;
@@ -157,10 +159,10 @@ class Domain {
   /// Makes progress, and fills the front of `completions`. Returns how many.
   virtual size_t poll(std::span<Completion> completions) = 0;
 
-  /// Readable once `poll` may have something to do; -1: nobody tells, look now and then. It is the
-  /// domain's.
+  /// Readable once `poll` may have something to do. -1: there is no such descriptor; poll now and
+  /// then. The domain owns it.
   virtual int wait_descriptor() const { return -1; }
-  /// True: whatever comes from now on makes the descriptor readable. False: poll first.
+  /// True: anything that comes from now on makes the descriptor readable. False: poll first.
   virtual bool arm() { return false; }
 };
 

@@ -379,7 +379,7 @@ void Engine::foreign_completed(size_t rail, const Completion& completion) {
     ++peer->routes[rail].failures;
     peer->routes[rail].health.suspect(now_ns_);
     probe_routes(id);
-    // What it does not hear, it cannot obey.
+    // A peer that misses a message cannot obey it.
     if (!send_again(rail, std::move(ended.letter))) fail_peer(id, PeerFailure::kNetwork);
   }
   remove_if_drained(id);

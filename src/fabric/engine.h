@@ -7,14 +7,14 @@
 //   A: counters().count(immediate) == immediates_of_write(size): the bytes are there
 //   A: revoke(grant, deadline), until fence(grant) is kFenced: the memory is A's own again
 //
-// Nothing is ordered but by such counts. A ticket that is kDone says: visible at the target, and
-// the source is free. One that is kFailed: nothing reads the source any more. Memory that was
-// granted is its owner's again only when fence(grant) says kFenced.
+// Only such counts order anything. A kDone ticket means: the bytes are visible at the target, and
+// the source is free. A kFailed ticket means: nothing reads the source any more. Granted memory is
+// its owner's again only when fence(grant) says kFenced.
 //
-// It owns no thread: `step` does all work, and every member is called from one thread at a time.
-// No member blocks. Times are nanoseconds of the caller's clock, which `step` brings. Numbers of
-// things (peers, regions, grants, targets, tickets) are never used twice; a number of something
-// that is gone is an error, not something else. Source: sections 3.2 to 3.4 of the paper.
+// It owns no thread: `step` does all work, and one thread at a time calls its members. No member
+// blocks. Times are nanoseconds of the caller's clock, whose time `step` brings. Numbers of peers,
+// regions, grants, targets and tickets are never used twice; a number of a thing that is gone is an
+// error. Source: sections 3.2 to 3.4 of the paper.
 #pragma once
 
 #include <array>
@@ -50,7 +50,7 @@ class Engine final : private Worker::Listener {
   /// `rails` are in the same order in all engines that talk to each other.
   static Result<std::unique_ptr<Engine>> open(std::vector<std::unique_ptr<Domain>> rails,
                                               const EngineOptions& options);
-  /// Peers' writes and its own end here: memory is its owners' again.
+  /// Ends the peers' writes and its own: all memory is its owners' again.
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -61,7 +61,7 @@ class Engine final : private Worker::Listener {
 
   /// The memory is the caller's, who keeps it until the region is removed.
   Result<uint64_t> add_region(MutableBytes memory);
-  /// An error while something of it is granted, or under way.
+  /// An error while part of it is granted, or a write still reads it.
   Status remove_region(uint64_t region);
 
   // Peers.
@@ -70,51 +70,53 @@ class Engine final : private Worker::Listener {
   Result<uint64_t> connect(const Address& address, uint64_t deadline_ns);
   /// The next engine that has connected to this one.
   std::optional<uint64_t> accept();
-  /// The peer with this number of an engine, whoever has connected; none: not known.
+  /// The peer that is this engine, whichever side has connected; none: it is not known.
   std::optional<uint64_t> find_peer(uint64_t engine) const;
   Result<PeerState> peer_state(uint64_t peer) const;
-  /// It has failed: calls about it are in vain until it is connected to anew.
+  /// The peer has failed: calls about it are errors until the engine connects to it anew.
   bool is_lost(uint64_t peer) const;
   /// Whether it has ever been kConnected.
   bool was_connected(uint64_t peer) const;
   /// Why it is kFailed.
   Result<PeerFailure> peer_failure(uint64_t peer) const;
-  /// The next peer that has failed, and was not told so before. What was granted to it is fenced,
-  /// or kRevoking until what has come of it already is read, or quarantined for good where the
-  /// network cannot fence (Traits::closing_fences). It stays until `disconnect`; to reach it again,
+  /// The next failed peer that this function has not named before. Grants to the peer are kFenced;
+  /// or kRevoking until all that has come from it is read; or quarantined for good, if the network
+  /// cannot fence (Traits::closing_fences). The peer stays until `disconnect`; to reach it again,
   /// connect anew.
   std::optional<uint64_t> next_failed();
-  /// Posts nothing more to the peer, says goodbye, and takes back what was granted to it, as
-  /// `next_failed` says. Memory of a GPU may take longer (docs/fabric.md). What is still under way
-  /// to it after EngineOptions::farewell_ns fails (Domain::abandon). `is_broken`: the network took
-  /// nothing any more. Then that fails soon, and whoever connects again uses no old connection.
+  /// Posts nothing more to the peer, says goodbye, and takes back its grants, as `next_failed`
+  /// says. Memory of a GPU may take longer (docs/fabric.md). Postings that are still under way to
+  /// it after EngineOptions::farewell_ns fail (Domain::abandon). `is_broken`: the network to the
+  /// peer is broken. Its postings then fail soon, and a new connection to the peer reuses no old
+  /// one.
   Status disconnect(uint64_t peer, bool is_broken = false);
-  /// What has come of a peer that has failed, or was disconnected, is still read: soon what was
-  /// granted to it is fenced.
+  /// The peer has failed or was disconnected, and the engine still reads what has come from it. The
+  /// grants to the peer are fenced soon.
   bool is_draining(uint64_t peer) const;
-  /// To all peers, before the engine ends. They fence what was theirs; nothing is closed here,
-  /// since providers fault when they go on after that.
+  /// Says goodbye to all peers, before the engine ends. The peers then fence their grants. Nothing
+  /// is closed here, since providers fault if they are used after that.
   void say_goodbye();
   bool has_messages_under_way() const;
 
   // Memory that peers may write.
 
-  /// Whether it may be granted. What refuses it then is the network or the driver.
+  /// Whether it may be granted. If so, only the network or the driver can still refuse it.
   Status check_grant(uint64_t region, uint64_t peer, uint64_t offset_bytes,
                      uint64_t size_bytes) const;
-  /// For this peer alone, with a key of its own.
+  /// Grants it to this peer alone, with a key of its own.
   Result<Granted> grant(uint64_t region, uint64_t peer, uint64_t offset_bytes, uint64_t size_bytes);
   /// Asks the peer to stop; by the deadline the fence is kFenced or kQuarantined.
   Status revoke(uint64_t grant, uint64_t deadline_ns);
   Result<Fence> fence(uint64_t grant) const;
-  /// Of a fenced grant, which is then gone. A quarantined one stays.
+  /// Forgets a fenced grant. A quarantined grant stays.
   Status forget_grant(uint64_t grant);
 
   // Memory of peers.
 
-  /// Checks that a descriptor is whole, of a known peer, for this engine, and not revoked.
+  /// Checks that the descriptor is whole, comes from a known peer, is for this engine, and is not
+  /// revoked.
   Result<uint64_t> open_target(const Descriptor& descriptor);
-  /// False: its owner has revoked it, or is gone.
+  /// False: the owner has revoked it, or is gone.
   bool has_target(uint64_t target) const { return targets_.find(target) != nullptr; }
   /// Its owner is lost.
   bool is_orphan(uint64_t target) const;
@@ -123,8 +125,8 @@ class Engine final : private Worker::Listener {
   Result<uint64_t> write_pages(uint64_t region, uint64_t target, uint64_t page_bytes, Pages source,
                                Pages destination, std::optional<uint32_t> immediate,
                                uint64_t deadline_ns);
-  /// Each slice makes an immediate of its own, and is no larger than Slicing::slice_bytes. What is
-  /// small goes together, neighbours as one.
+  /// Each slice makes an immediate of its own, and is no larger than Slicing::slice_bytes. Small
+  /// slices are posted together, and adjacent ones as one.
   Result<uint64_t> write_slices(uint64_t region, uint64_t target, std::vector<Slice> slices,
                                 std::optional<uint32_t> immediate, uint64_t deadline_ns);
   /// One immediate and no bytes.
@@ -132,19 +134,19 @@ class Engine final : private Worker::Listener {
 
   // Groups of peers: one ticket for all.
 
-  /// Its members, their targets and their immediates are known from now on. Each member has a group
-  /// of its own, with the immediates the other way round, if there are to be barriers.
+  /// From now on the engine knows the members, their targets and their immediates. For barriers
+  /// each member needs a group of its own, with the two immediates exchanged.
   Result<uint64_t> add_group(std::vector<GroupMember> members);
   Status remove_group(uint64_t group);
   /// Part i goes from the region to the target of member i. A part of no bytes makes no immediate.
   /// The other parts go on when one fails.
   Result<uint64_t> scatter(uint64_t region, uint64_t group, std::span<const Part> parts,
                            uint64_t deadline_ns);
-  /// Tells every member that this engine is here, and is done once all members have said so of
-  /// themselves. It carries no bytes and orders no writes: wait for tickets first. One at a time,
-  /// and none after one that has failed.
+  /// Tells every member that this engine has reached the barrier, and is done once all members have
+  /// told this engine the same. It carries no bytes and orders no writes: wait for tickets first. A
+  /// group has one barrier at a time, and none after a barrier that has failed.
   Result<uint64_t> barrier(uint64_t group, uint64_t deadline_ns);
-  /// Of a ticket of a group: the peers that it is not done for; once it has ended: for which it
+  /// The peers for which a group's ticket is not done; once it has ended, those for which it
   /// failed.
   Result<std::vector<uint64_t>> missing(uint64_t ticket) const;
 
@@ -160,44 +162,47 @@ class Engine final : private Worker::Listener {
 
   /// How the peer is reached over a rail now.
   Result<RailState> rail_state(uint64_t peer, size_t rail) const;
-  /// Of each peer over each rail; of each rail; of each peer.
+  /// Statistics of each peer over each rail; of each rail; of each peer.
   std::vector<RouteStatistics> routes() const;
   std::vector<RailStatistics> rails() const;
   std::vector<PeerStatistics> peers() const;
-  /// Takes a rail out of use, as for a NIC that is to be serviced: no slice or message of this
-  /// engine goes over it any more, and peers of version 2 hear that they are to use it no more
-  /// towards this one, unless there is no other. An error for the last.
+  /// Takes a rail out of use, for example to service its NIC. This engine sends no slice or message
+  /// over it any more, and asks peers of version 2 to do the same towards this engine. A rail is
+  /// still used if there is no other to the peer. To retire the last rail is an error.
   Status retire_rail(size_t rail);
-  /// Back into use; both sides probe it first.
+  /// Puts a rail back into use; both sides probe it first.
   Status restore_rail(size_t rail);
 
   // Tickets of writes.
 
   Result<TicketState> state(uint64_t ticket) const;
   Failure failure(uint64_t ticket) const;
-  /// Posts no more of it. It ends once nothing of it is under way, as kFailed, and the source is
-  /// free then; if all of it is under way already, it ends as it would have. What has landed stays,
-  /// and counts. Of a scatter this holds for each part. A barrier fails.
+  /// Posts no more of it. It ends as kFailed once nothing of it is under way, and the source is
+  /// free then. If all of it was posted already, it ends as if it were not cancelled. Slices that
+  /// have landed stay, and count. For a scatter this holds for each part. A barrier fails.
   Status cancel(uint64_t ticket);
-  /// Once nobody asks for it any more. What is under way goes on.
+  /// The caller will not ask for the ticket any more. Its slices under way go on.
   void forget(uint64_t ticket);
 
   ImmCounters& counters() { return counters_; }
   const ImmCounters& counters() const { return counters_; }
 
-  // Being told (completions.h). `request` is a number of the caller's, which comes with the event.
+  // Requests for events (completions.h). `request` is the caller's number, which comes with the
+  // event.
 
-  /// When the ticket is not pending any more; of a quarantined one, when it has failed.
+  /// An event when the ticket is not pending any more; for a quarantined ticket, when it has
+  /// failed.
   Status when_ended(uint64_t ticket, uint64_t request);
-  /// When an immediate that is claimed has arrived so often.
+  /// An event when a claimed immediate has arrived `count` times.
   Status when_counted(uint32_t immediate, uint64_t count, uint64_t request);
-  /// As ImmCounters::release; who waits for its count is told that it is gone.
+  /// As ImmCounters::release; requests that wait for its count get a cancelled event.
   Status release_immediate(uint32_t immediate, uint64_t missing);
-  /// When a message comes, or one is here already. Until another asks.
+  /// An event for each message that comes, and one at once if a message is here already. Another
+  /// request replaces this one.
   void watch_messages(uint64_t request);
   /// Why no stream of a GPU may wait for this count: on all wires a CPU polls for immediates.
   Status refuse_stream_wait(uint32_t immediate) const;
-  /// Whoever drives the engine takes the events out.
+  /// The driver of the engine takes the events out.
   Completions& completions() { return completions_; }
 
   const EngineStatistics& statistics() const { return statistics_; }
@@ -205,19 +210,20 @@ class Engine final : private Worker::Listener {
   uint64_t quarantined_bytes() const;
   const Secret& secret() const { return options_.secret; }
 
-  /// True if anything happened: there may be more to do at once.
+  /// True: something has happened, and there may be more to do at once.
   bool step(uint64_t now_ns);
-  /// Posts what waits for that, as `step` does, and looks for nothing. True: it has posted some.
+  /// Posts what waits to be posted, as `step` does, but polls nothing. True: it has posted
+  /// something.
   bool post();
-  /// When `step` has something to do although nothing arrives.
+  /// The time at which `step` has something to do even if nothing arrives.
   uint64_t next_deadline_ns() const;
-  /// Nothing is under way: all that can happen is that something arrives.
+  /// Nothing is under way: the engine only waits for arrivals.
   bool is_idle() const;
-  /// Something waits for room to be posted, of which no descriptor tells: step now and then.
+  /// Something waits for room in a queue. No descriptor reports room: step now and then.
   bool waits_for_room() const;
-  /// Of the rails (Domain::wait_descriptor). Empty: one has none, and all want to be looked at.
+  /// The rails' descriptors (Domain::wait_descriptor). Empty: a rail has none; step now and then.
   std::vector<int> wait_descriptors();
-  /// True: whatever arrives or ends from now on makes one of them readable. False: step first.
+  /// True: any arrival or completion from now on makes one of them readable. False: step first.
   bool arm();
 
  private:
@@ -233,8 +239,8 @@ class Engine final : private Worker::Listener {
     PeerFailure failure = PeerFailure::kNone;
     bool was_connected = false;
     bool is_newcomer = false;     // it has said hello first, and nobody has accepted it
-    bool has_arrived = false;     // has said how many credits it gives, and where its doors are
-    uint64_t retired_change = 0;  // of its rails, the latest that it has told
+    bool has_arrived = false;     // its Hello or Welcome has come: credits and doors are known
+    uint64_t retired_change = 0;  // the latest RailsRetired::change that it has told
     bool is_leaving = false;      // disconnected; stays while something is under way
     uint32_t credits = 0;         // messages that it has buffers for
     uint32_t unread = 0;          // of its messages here
@@ -246,7 +252,7 @@ class Engine final : private Worker::Listener {
     uint64_t next_probe_ns = ~uint64_t{0};  // its deadline for kProbe
     Target scratch;
     std::map<uint64_t, uint64_t> targets;  // by its grants
-    NumberRanges revoked;                  // of its grants, those from revoked_below on
+    NumberRanges revoked;                  // its grants that are revoked, from revoked_below on
     uint64_t revoked_below = 0;
     uint64_t next_grant = 0;               // its number of what it is granted next
     std::map<uint64_t, uint64_t> granted;  // by its numbers, until it has confirmed the revocation
@@ -264,10 +270,10 @@ class Engine final : private Worker::Listener {
     Fence fence = Fence::kLive;
     uint64_t deadline_ns = ~uint64_t{0};  // of its revocation, the earliest
     std::vector<uint32_t> rails;          // the domains' regions
-    std::vector<uint32_t> doors;  // by rail, once they are being closed: they fence it when drained
-    bool removal_fences = true;   // on every rail
-    bool is_closed = false;       // the regions were removed
-    bool is_fenced = false;       // the peer has confirmed, and nothing has failed
+    std::vector<uint32_t> doors;          // by rail, once they close: drained, they fence the grant
+    bool removal_fences = true;           // on every rail
+    bool is_closed = false;               // the regions were removed
+    bool is_fenced = false;               // the peer has confirmed, and nothing has failed
   };
   struct PeerTarget {
     uint64_t peer = 0;
@@ -275,7 +281,7 @@ class Engine final : private Worker::Listener {
     bool is_revoked = false;
     Target target;
   };
-  /// What an immediate of a group's is waited for.
+  /// What waits for an immediate of a group.
   struct Hearing {
     uint64_t ticket = 0;  // none
     size_t part = 0;
@@ -392,10 +398,10 @@ class Engine final : private Worker::Listener {
   Source scratch_source_;
   std::vector<std::unique_ptr<Mailbox>> mailboxes_;  // by rail
   std::vector<bool> retired_;                        // by rail
-  uint64_t retired_change_ = 0;                      // counts what peers were told of it
+  uint64_t retired_change_ = 0;                      // changes of it, as peers were told
   Worker worker_;                                    // ends before all memory that its rails know
   SlotMap<Peer> peers_;
-  std::unordered_map<uint64_t, uint64_t> peer_of_engine_;  // the connection that counts
+  std::unordered_map<uint64_t, uint64_t> peer_of_engine_;  // its current connection
   std::unordered_map<uint64_t, uint64_t> peer_of_session_;
   SlotMap<Region> regions_;
   std::map<uint64_t, Grant> grants_;  // by number: they rise
@@ -411,9 +417,8 @@ class Engine final : private Worker::Listener {
   GroupTickets group_tickets_;
   std::unordered_map<uint32_t, Hearing> hears_;  // by the immediates of members of all groups
   EngineStatistics statistics_;
-  std::vector<Deadline>
-      deadlines_;  // a heap, the earliest first; with some that do not matter any more
-  size_t deadlines_max_ = 1024;  // then those are taken out
+  std::vector<Deadline> deadlines_;  // a heap, the earliest first; some are obsolete (matters())
+  size_t deadlines_max_ = 1024;      // then the obsolete ones are taken out
 };
 
 }  // namespace braid::fabric

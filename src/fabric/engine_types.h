@@ -1,4 +1,4 @@
-// What an engine is opened with, and what it says of its peers, rails and grants.
+// The options of an engine, and what it reports of its peers, rails and grants.
 #pragma once
 
 #include <cstddef>
@@ -17,26 +17,27 @@
 namespace braid::fabric {
 
 struct EngineOptions {
-  /// Who this engine is. No other engine has had this number: random, 64 bits.
+  /// The engine's identity: 64 random bits that no other engine has or has had.
   uint64_t engine = 0;
   Slicing slicing;
   size_t receives = 64;  ///< buffers for messages
   size_t sends = 16;
   uint32_t credits = 16;  ///< messages that one peer may have on their way to this engine
   size_t peers_max = 1024;
-  size_t newcomers_max = 64;  ///< that have said hello, and have not answered yet
+  size_t newcomers_max = 64;  ///< peers that have said hello, and have not answered our Welcome yet
   size_t queued_max =
-      1 << 14;  ///< messages that wait for one peer, which asks, and takes no answer
+      1 << 14;  ///< messages waiting for one peer, which may ask without reading answers
   size_t remembered_max = 1 << 16;  ///< ranges of revoked grants that one peer makes it remember
-  uint64_t handshake_ns = 5'000'000'000;  ///< that they have for it
-  uint64_t farewell_ns = 5'000'000'000;   ///< for what is under way to a peer that is disconnected
-  /// A peer that has said goodbye has shut its doors: for the ends of what it took before.
+  uint64_t handshake_ns = 5'000'000'000;  ///< the newcomers' time to answer
+  uint64_t farewell_ns = 5'000'000'000;   ///< for postings to a disconnected peer to end
+  /// The time after a peer's goodbye in which postings that it took before may still end. Its doors
+  /// are shut.
   uint64_t shut_ns = 100'000'000;
-  bool accepts_peers = true;  ///< lets engines connect that it has not connected to
+  bool accepts_peers = true;  ///< accepts engines that it has not connected to itself
   HeartbeatOptions heartbeat;
   Secret secret;  ///< all engines that talk to each other have the same, or none
-  std::shared_ptr<Processes> processes;  ///< null: nobody looks whether peers' processes end
-  std::function<uint64_t()> random = random_number;  ///< that nobody can guess
+  std::shared_ptr<Processes> processes;  ///< null: the ends of peers' processes are not noticed
+  std::function<uint64_t()> random = random_number;  ///< unpredictable
 };
 
 enum class PeerState : uint8_t { kConnecting, kConnected, kFailed };
@@ -48,12 +49,12 @@ enum class PeerFailure : uint8_t {
   kSilent,    ///< it has said nothing for HeartbeatOptions::limit_ns, and was given up
   kEnded,     ///< its process, on this host, has ended
   kLeft,      ///< it has disconnected
-  kGaveUs,    ///< it has given up this engine, which was silent
+  kGaveUs,    ///< it has given this engine up, as silent
   kReplaced,  ///< it has connected anew
   kTooMuch,   ///< it made this engine remember more than the limit
 };
 
-/// What became of memory that was granted.
+/// The state of granted memory.
 enum class Fence : uint8_t {
   kLive,         ///< the peer may write
   kRevoking,     ///< the peer was asked to stop, and may still write
@@ -72,12 +73,12 @@ struct Received {
   std::vector<std::byte> payload;
 };
 
-/// What went wrong without anybody to tell.
+/// Counts of errors that no call reports.
 struct EngineStatistics {
   uint64_t malformed = 0;        ///< messages that could not be read
   uint64_t unauthenticated = 0;  ///< messages that were not sealed with the secret
   uint64_t replayed = 0;         ///< messages that had come before
-  uint64_t misdirected = 0;      ///< for another engine or connection, or from nobody known
+  uint64_t misdirected = 0;      ///< for another engine or connection, or from an unknown sender
   uint64_t refused = 0;      ///< peers beyond the limit, with other rails, or without being asked
   uint64_t over_credit = 0;  ///< messages of peers that had no credit
   uint64_t peers_failed = 0;

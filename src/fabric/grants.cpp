@@ -1,4 +1,4 @@
-// Engine: leave to write, and how it ends.
+// Engine: grants, and how they end.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -52,7 +52,8 @@ Result<Granted> Engine::grant(uint64_t region_id, uint64_t peer_id, uint64_t off
   return granted;
 }
 
-/// Through its door alone, where it has one.
+/// Adds the region at the peer's door, if it has one, so that it is reached through that door
+/// alone.
 Result<uint32_t> Engine::add_granted(size_t rail, const Peer& peer, MutableBytes memory) {
   Domain& domain = worker_.rail(rail);
   return peer.doors.empty() ? domain.add_region(memory, Access::kRemoteWrite)
@@ -64,7 +65,7 @@ Status Engine::revoke(uint64_t id, uint64_t deadline_ns) {
   if (found == grants_.end()) return Status::error("there is no such grant (any more)");
   Grant& grant = found->second;
   if (grant.fence == Fence::kFenced) return {};
-  if (deadline_ns < grant.deadline_ns) {  // of several callers the first to be answered
+  if (deadline_ns < grant.deadline_ns) {  // the earliest deadline of all callers
     grant.deadline_ns = deadline_ns;
     add_deadline(deadline_ns, Due::kGrant, id);
   }
@@ -90,26 +91,26 @@ Status Engine::forget_grant(uint64_t id) {
   return {};
 }
 
-/// By the peer's number.
+/// The number of the peer's oldest live grant.
 uint64_t Engine::oldest_live_grant(const Peer& peer) const {
   for (const auto& [number, id] : peer.granted)
     if (grants_.at(id).fence == Fence::kLive) return number;
   return peer.next_grant;
 }
 
-/// The peer has not answered in time. Where removal does not fence, the region stays as it is: a
-/// late write may land there, which breaks nothing, while on some networks a write to a region that
-/// is gone breaks the connection, and the answer would never come.
+/// The peer has not answered in time. If removal does not fence, the region stays. A late write may
+/// then land there, which breaks nothing. On some networks a write to a removed region breaks the
+/// connection, and then the peer's answer would never come.
 void Engine::give_up_waiting(uint64_t id, Grant& grant) {
-  if (grant.is_closed) return;  // what drains is looked at anyway
+  if (grant.is_closed) return;  // a draining grant is polled anyway
   if (grant.removal_fences)
     close_grant(id, grant, false);
   else
     grant.fence = Fence::kQuarantined;
 }
 
-/// `is_fenced`: the peer has said that all its writes have ended well, so nothing is in the
-/// network. It is believed: whoever does not trust it disconnects it.
+/// `is_fenced`: the peer says that all its writes have ended well, so nothing is in the network.
+/// The engine believes it: a caller that does not trust a peer disconnects it.
 void Engine::close_grant(uint64_t id, Grant& grant, bool is_fenced) {
   if (!grant.is_closed)
     for (size_t i = 0; i < grant.rails.size(); ++i) worker_.rail(i).remove_region(grant.rails[i]);
@@ -129,7 +130,7 @@ Drain Engine::drain(const Grant& grant) {
   return all;
 }
 
-/// Closed grants change as their rails' own copies end, and processes that hold the memory.
+/// Updates closed grants: the copies of their rails end, and so do processes that hold the memory.
 void Engine::fence_drained() {
   std::erase_if(draining_, [&](uint64_t id) {
     Grant& grant = grants_.at(id);
@@ -205,7 +206,7 @@ Status Engine::check_target(const PeerTarget* target) const {
   return {};
 }
 
-/// A peer that has revoked hears that nothing is under way, as soon as that is so.
+/// Tells the owner of a revoked target that nothing is under way, as soon as that is so.
 void Engine::confirm_if_drained(uint64_t id) {
   const PeerTarget* target = targets_.find(id);
   if (target == nullptr || !target->is_revoked || target->target.under_way > 0) return;
@@ -241,7 +242,7 @@ void Engine::handle_from(uint64_t peer, const Revoked& revoked) {
   if (found == granted.end()) return;
   const uint64_t id = found->second;
   Grant& grant = grants_.at(id);
-  if (grant.fence == Fence::kLive) return;  // nobody has asked
+  if (grant.fence == Fence::kLive) return;  // it was not revoked
   granted.erase(found);
   if (grant.fence == Fence::kRevoking || grant.fence == Fence::kQuarantined)
     close_grant(id, grant, revoked.is_clean);

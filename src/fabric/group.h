@@ -17,17 +17,17 @@ namespace braid::fabric {
 struct GroupMember {
   uint64_t peer = 0;
   uint64_t target = 0;           ///< memory of the peer's, for scatters; 0: none
-  uint32_t immediate_there = 0;  ///< by which this engine tells the peer that it is at a barrier
-  uint32_t immediate_here = 0;   ///< by which the peer tells this engine; 0 and 0: no barriers
+  uint32_t immediate_there = 0;  ///< this engine sends it to the peer at a barrier
+  uint32_t immediate_here = 0;   ///< the peer sends it to this engine; both 0: no barriers
 };
 
-/// Each member counts the immediates of each other member apart. So a barrier knows who is missing,
-/// and nobody who comes twice stands for another.
+/// Each member counts the immediates of every other member separately. So a barrier knows which
+/// members are missing, and a member that comes twice does not count for another.
 struct Group {
   std::vector<GroupMember> members;
-  uint64_t round = 0;       ///< of the barrier that has begun last
-  uint64_t barrier = 0;     ///< the ticket of the one that is under way
-  bool has_failed = false;  ///< then members may have lost count of rounds
+  uint64_t round = 0;       ///< of the latest barrier
+  uint64_t barrier = 0;     ///< the ticket of the barrier that is under way
+  bool has_failed = false;  ///< members may then disagree about the round
 };
 
 class GroupTickets {
@@ -40,7 +40,7 @@ class GroupTickets {
     uint64_t peer = 0;
     uint64_t transfer = 0;
     bool has_ended = false;  // its transfer
-    bool is_heard = true;    // or nothing is to be heard from the peer
+    bool is_heard = true;    // the peer's immediate has come, or none is awaited
     Failure failure = Failure::kNone;
 
     bool is_over() const { return has_ended && (is_heard || failure != Failure::kNone); }
@@ -60,20 +60,21 @@ class GroupTickets {
   bool has_ended(uint64_t ticket) const {
     return find(ticket) == nullptr || find(ticket)->open_parts == 0;
   }
-  /// At once, if it has ended; else whoever learns of its end calls erase_forgotten.
+  /// Erases the ticket at once if it has ended. Otherwise the engine calls erase_forgotten at its
+  /// end.
   void forget(uint64_t ticket);
   void erase_forgotten(uint64_t ticket);
 
-  // Each is true if the ticket has ended with it.
+  // Each returns true if it has ended the ticket.
 
   bool transfer_ended(uint64_t ticket, size_t part, Failure failure);
   bool heard(uint64_t ticket, size_t part);
-  /// Nothing more is to be heard from the peer.
+  /// The part fails, and does not wait for the peer's immediate.
   bool fail(uint64_t ticket, size_t part, Failure failure);
 
   TicketState state(uint64_t ticket) const;
   Failure failure(uint64_t ticket) const;
-  /// The peers that it is not done for: not yet, or never.
+  /// The peers whose parts are not done yet, or have failed.
   std::vector<uint64_t> missing(uint64_t ticket) const;
 
  private:

@@ -1,4 +1,4 @@
-// Engine: what goes to many peers at once.
+// Engine: scatters and barriers, which go to many peers at once.
 #include <string>
 #include <utility>
 
@@ -118,7 +118,7 @@ Result<uint64_t> Engine::barrier(uint64_t group_id, uint64_t deadline_ns) {
   return ticket;
 }
 
-/// A part's transfer is nobody's ticket: it goes when it has ended.
+/// The caller has no ticket of a part's transfer, so the transfer is forgotten at its end.
 void Engine::start_part(uint64_t ticket, size_t part, Transfer transfer) {
   transfer.holds.ticket = ticket;
   transfer.holds.part = part;
@@ -133,7 +133,7 @@ Result<std::vector<uint64_t>> Engine::missing(uint64_t ticket) const {
   return group_tickets_.missing(ticket);
 }
 
-/// The immediate has arrived. A member that is ahead has sent it for the next round already.
+/// The immediate has arrived. A member that is ahead may have sent it already for the next round.
 void Engine::hear(uint32_t immediate) {
   const auto found = hears_.find(immediate);
   if (found == hears_.end() || found->second.ticket == 0) return;
@@ -154,8 +154,8 @@ void Engine::group_ticket_ended(uint64_t ticket) {
   group_tickets_.erase_forgotten(ticket);
 }
 
-/// Its deadline has passed, or nobody wants it any more: then parts that are all under way may end
-/// well, and nobody is waited for.
+/// The deadline has passed, or the caller has cancelled the ticket. After a cancel, parts that are
+/// posted completely may end well. No member is waited for.
 void Engine::stop_group_ticket(uint64_t ticket, Failure why) {
   const bool is_late = why == Failure::kDeadline;
   if (is_late) group_tickets_.set_late(ticket);
@@ -167,7 +167,7 @@ void Engine::stop_group_ticket(uint64_t ticket, Failure why) {
   }
 }
 
-/// A peer that is lost comes to no barrier any more.
+/// Fails the barriers that wait for this peer, which is lost.
 void Engine::fail_barriers_of(uint64_t peer) {
   std::vector<Hearing> of_peer;
   for (const auto& [immediate, hearing] : hears_)

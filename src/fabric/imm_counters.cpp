@@ -6,7 +6,7 @@
 namespace braid::fabric {
 namespace {
 
-// A slot is used again only after many others, so that epochs do not come round soon.
+// A slot is used again only after many others, so that its epochs do not wrap around soon.
 constexpr size_t kFreeMin = 64;
 
 std::string name(uint32_t immediate) {
@@ -90,7 +90,7 @@ bool ImmCounters::is_claimed(uint32_t immediate) const {
   return known != counters_.end() && known->second.is_claimed;
 }
 
-// Epochs come round: those in the half before the last one count as old.
+// Epochs wrap around: the half of them before the last ended one counts as ended.
 bool ImmCounters::has_ended(uint32_t immediate) const {
   const auto last = last_epoch_.find(slot_of(immediate));
   if (last == last_epoch_.end()) return false;

@@ -1,13 +1,12 @@
-// How many immediates of each number have arrived. A count is the only thing that says that bytes
-// are there, since writes have no order. An immediate counts from its first arrival, also before
-// anybody waits for it.
+// How many immediates of each number have arrived. Only a count says that bytes have arrived, since
+// writes have no order. An immediate counts from its first arrival, even before it is claimed.
 //
-// An immediate is a slot (20 bits) and an epoch (12 bits). Whoever releases an immediate ends its
-// epoch: what arrives late under it is a stray, and disturbs no later use of the slot. A slot whose
-// count was short rests until the strays have come, or are forgiven.
+// An immediate is a slot (20 bits) and an epoch (12 bits). Releasing an immediate ends its epoch: a
+// later arrival under it is a stray, and disturbs no later use of the slot. If arrivals are still
+// missing at the release, the slot rests until they have come or are forgiven.
 //
-// Slots below kFirstAcquired are for numbers that both sides know beforehand (`claim`); the others
-// are handed out by `acquire`. Not safe for concurrent use.
+// Slots below kFirstAcquired are for numbers that both sides know beforehand (`claim`); `acquire`
+// hands out the others. Not safe for concurrent use.
 // Source: 3.3 of the paper, ImmCounter.
 #pragma once
 
@@ -33,22 +32,22 @@ constexpr uint32_t make_immediate(uint32_t slot, uint32_t epoch) {
 
 class ImmCounters {
  public:
-  /// Peers can make us remember at most so many immediates that nobody has claimed: beyond that the
-  /// oldest is a stray.
+  /// `unclaimed_max`: the most unclaimed immediates that are remembered. Beyond that the oldest
+  /// becomes a stray.
   explicit ImmCounters(size_t unclaimed_max = 1 << 16) : unclaimed_max_(unclaimed_max) {}
 
-  /// An immediate of nobody else's, in an epoch that is new for its slot. Its count is 0: whoever
-  /// has sent it before it was handed out has guessed.
+  /// An immediate that nobody else has, in a new epoch of its slot. Its count is 0: earlier
+  /// arrivals under it were guesses, and are dropped as strays.
   Result<uint32_t> acquire();
-  /// The caller's own number. Two owners of one are an error, and so is an epoch that has ended.
+  /// Claims a number that the caller chooses. An error if it has an owner, or its epoch has ended.
   Status claim(uint32_t immediate);
   /// Ends its epoch. `missing` more may come as strays; its slot rests until then.
   Status release(uint32_t immediate, uint64_t missing = 0);
-  /// What is missing under this released immediate will never come: its writer is fenced.
+  /// The missing arrivals of this released immediate will never come: its writer is fenced.
   void forgive(uint32_t immediate);
 
   void arrived(uint32_t immediate, uint32_t count = 1);
-  /// 0 for what is not claimed.
+  /// 0 for an immediate that is not claimed.
   uint64_t count(uint32_t immediate) const;
   bool is_claimed(uint32_t immediate) const;
 
@@ -69,9 +68,9 @@ class ImmCounters {
   std::unordered_map<uint32_t, Counter> counters_;     // by immediate
   std::unordered_map<uint32_t, uint32_t> last_epoch_;  // by slot: the last that has ended
   std::unordered_map<uint32_t, uint64_t> resting_;     // by immediate: how many are missing
-  std::deque<uint32_t> free_;                          // acquired once, free again; oldest first
+  std::deque<uint32_t> free_;  // slots that were acquired and are free again; oldest first
   uint32_t next_slot_ = kFirstAcquired;
-  std::list<uint32_t> unclaimed_;  // those that have arrived and nobody has claimed, oldest first
+  std::list<uint32_t> unclaimed_;  // arrived, but not claimed; oldest first
   size_t unclaimed_max_;
   uint64_t strays_ = 0;
 };

@@ -16,7 +16,7 @@ Result<std::unique_ptr<Mailbox>> Mailbox::open(Domain& domain, size_t receives, 
   return mailbox;
 }
 
-/// The first buffers of it receive, the others are sent from.
+/// The first `receives` buffers of the block receive; the others send.
 Status Mailbox::add_block(size_t receives) {
   const size_t size_bytes = block_buffers_ * kMessageBytesMax;
   Block block{std::make_unique_for_overwrite<std::byte[]>(size_bytes), 0};

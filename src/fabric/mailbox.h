@@ -1,7 +1,7 @@
-// Messages of one rail: a pool of buffers that receive, and one that is sent from. A message is
-// copied in and out, so its buffers are free again soon. A peer that is silent keeps a few of those
-// that are sent from, for as long as it is silent: the pool grows then, so that it holds up nobody
-// else. Whoever queues limits what it queues. Not safe for concurrent use.
+// Messages of one rail: a pool of receive buffers, and a pool of send buffers. Messages are copied
+// in and out, so their buffers are free again soon. A silent peer keeps a few send buffers for as
+// long as it is silent; the pool then grows, so that the peer holds up nobody else. The caller
+// limits how much it queues. Not safe for concurrent use.
 #pragma once
 
 #include <cstdint>
@@ -21,29 +21,29 @@ class Mailbox {
     uint32_t peer = 0;
     std::vector<std::byte> bytes;
     uint64_t tag = 0;
-    uint32_t tried_rails = 0;  ///< a bit for each where it has failed
+    uint32_t tried_rails = 0;  ///< a bit for each rail where it has failed
   };
   struct Ended {
     bool ok;
-    Letter letter;  ///< its bytes only if it has failed
+    Letter letter;  ///< it has its bytes only if it has failed
   };
 
   /// Buffers of kMessageBytesMax each. The domain outlives the mailbox's last posting.
   static Result<std::unique_ptr<Mailbox>> open(Domain& domain, size_t receives, size_t sends);
 
-  /// Its tag comes back when it has ended.
+  /// Ended::letter brings its tag back.
   void queue(Letter letter);
-  /// What is queued for this peer, for another mailbox.
+  /// Takes out the letters that are queued for this peer, for another mailbox.
   std::vector<Letter> take_queued(uint32_t peer);
   size_t queued() const { return queue_.size(); }
-  /// What is still queued for this peer will not be sent.
+  /// Drops the letters that are still queued for this peer.
   void drop(uint32_t peer);
-  /// Messages for this peer that are queued, or have not been delivered.
+  /// The number of messages for this peer that are queued or under way.
   size_t count_for(uint32_t peer) const;
   /// True if anything was posted.
   bool post();
 
-  /// A message that lies in the buffer of this completion, until `done_with` it.
+  /// The message in the buffer of this completion. Valid until `done_with`.
   Bytes received(const Completion& completion) const;
   void done_with(const Completion& completion);
   Ended sent(const Completion& completion);
@@ -56,7 +56,7 @@ class Mailbox {
     size_t size_bytes = 0;
   };
 
-  /// What there is for a peer.
+  /// The messages for one peer.
   struct Load {
     size_t queued = 0;
     size_t sending = 0;

@@ -1,4 +1,4 @@
-// Engine: what peers tell each other.
+// Engine: the messages between engines.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -12,8 +12,9 @@ void Engine::tell(uint64_t id, decltype(Message::body) body) {
   tell(id, message_rail(*peer), std::move(body));
 }
 
-/// Over a rail that has delivered all before it: one that swallows messages would make this engine
-/// look silent. If there is none, then what is under way says as much as a beat would.
+/// Sends a beat over a rail that has delivered all earlier messages: a rail that swallows messages
+/// would make this engine look silent. If there is no such rail, the messages under way serve as
+/// beats.
 void Engine::beat(uint64_t id) {
   const Peer& peer = *peers_.find(id);
   const auto is_free = [&](size_t rail) {
@@ -23,7 +24,7 @@ void Engine::beat(uint64_t id) {
   for (size_t i = 0; i < mailboxes_.size() && !is_free(rail); ++i) rail = i;
   if (!is_free(rail)) return;
   tell(id, rail, Beat{});
-  // It may have been lost with a rail that breaks and does not say so.
+  // The earlier notice may have been lost on a rail that breaks silently.
   if (retired_change_ > 0 && peer.version >= 2) tell(id, rail, retired_rails());
 }
 
@@ -34,14 +35,14 @@ void Engine::tell(uint64_t id, size_t rail, decltype(Message::body) body) {
   message.version = peer.version;
   message.session = {peer.session, peer.their_session, is_hello ? 0 : ++peer.sequence};
   if (is_hello) message.session.to = 0;
-  // Behind messages that have not been delivered it may never arrive, and says nothing.
+  // A message behind undelivered ones may never arrive, so it does not count as a beat.
   if (mailboxes_[rail]->count_for(peer.messages[rail]) == 0) peer.pulse.told_ns = awake_.now_ns();
   mailboxes_[rail]->queue({peer.messages[rail], encode(message, options_.secret), id, 0});
   if (messages_for(peer) > options_.queued_max) fail_peer(id, PeerFailure::kTooMuch);
 }
 
-/// Over a rail where it has not failed. The peer may have had it nevertheless, and drops the second
-/// by its sequence. False: there is no such rail.
+/// Sends the letter again, over a rail where it has not failed. If the peer got it nevertheless, it
+/// drops the second copy by its sequence. False: there is no such rail.
 bool Engine::send_again(size_t rail, Mailbox::Letter letter) {
   const Peer* peer = find_live(letter.tag);
   if (peer == nullptr || peer->version < 2) return false;
@@ -58,7 +59,7 @@ bool Engine::send_again(size_t rail, Mailbox::Letter letter) {
   return true;
 }
 
-/// What waits for a rail that is down goes over another one.
+/// Moves the messages that wait for a rail which is down to another rail.
 void Engine::move_messages(const Peer& peer, size_t rail) {
   const size_t other = message_rail(peer);
   if (other == rail) return;
@@ -68,7 +69,7 @@ void Engine::move_messages(const Peer& peer, size_t rail) {
   }
 }
 
-/// That are queued, or have not been delivered.
+/// The number of messages to the peer that are queued or undelivered.
 size_t Engine::messages_for(const Peer& peer) const {
   size_t count = 0;
   for (size_t i = 0; i < mailboxes_.size(); ++i)
@@ -116,7 +117,7 @@ void Engine::handle(Bytes bytes) {
     return;
   }
   Message& message = read.value();
-  // The same address may have been another process's before: the number says for whom this was.
+  // An earlier process may have had the same address: the number names the intended engine.
   if (message.to != address_.engine) {
     ++statistics_.misdirected;
     return;
@@ -136,17 +137,18 @@ void Engine::handle(Bytes bytes) {
   if (peer.is_leaving)  // both have said goodbye
     return add_deadline(now_ns_ + options_.shut_ns, Due::kShut, *id);
   peer.pulse.heard_ns = awake_.now_ns();
-  // Whatever it says, it has heard the Hello or the Welcome.
+  // Any message shows that the peer has received the Hello or the Welcome.
   if (peer.state == PeerState::kConnecting && (peer.has_arrived || peer.version < 2))
     connected(*id);
-  // It has come back, and does not know yet that it was given up.
+  // The peer has come back, and does not know yet that it was given up.
   const bool is_to_know = peer.state == PeerState::kFailed && messages_for(peer) == 0;
   const bool is_goodbye = std::holds_alternative<Goodbye>(message.body);
   std::visit([&](auto& body) { handle_from(*id, std::move(body)); }, message.body);
   if (is_to_know && !is_goodbye) tell(*id, Goodbye{Goodbye::Why::kSilence});
 }
 
-/// The peer whose connection the message names; none: nobody known, or an earlier connection.
+/// The peer whose connection the message names; none: the sender is unknown, or it is an earlier
+/// connection.
 std::optional<uint64_t> Engine::sender_of(const Message& message) {
   std::optional<uint64_t> id;
   if (message.version < 2) {
@@ -191,8 +193,8 @@ void Engine::handle_hello(const Message& message, const Hello& hello) {
   if (peer.version < 2 && peer.state == PeerState::kConnecting) connected(*id);
 }
 
-/// Somebody that this engine connects to at the same time, or somebody new. The same engine may
-/// connect anew while its earlier connection still counts here.
+/// The peer that says hello: one that this engine connects to at the same time, or a new one. An
+/// engine may connect anew while its earlier connection still counts here.
 std::optional<uint64_t> Engine::peer_of_hello(const Message& message, const Hello& hello) {
   const std::optional<uint64_t> known = find_peer(message.from);
   if (known) {
@@ -211,13 +213,13 @@ std::optional<uint64_t> Engine::peer_of_hello(const Message& message, const Hell
   return added.value();
 }
 
-/// What Hello and Welcome say alike.
+/// Handles what Hello and Welcome have in common.
 template <typename Arrival>
 void Engine::arrived(uint64_t id, const Arrival& arrival) {
   Peer& peer = *peers_.find(id);
   if (peer.has_arrived) return;
   peer.has_arrived = true;
-  add_credits(peer, arrival.credits);  // to those that have come back already
+  add_credits(peer, arrival.credits);  // Credit messages may have come before
   const bool is_whole = arrival.doors.empty() || arrival.doors.size() == peer.address.rails.size();
   if (!is_whole || !connect_doors(peer, arrival.doors).ok())
     return fail_peer(id, PeerFailure::kNetwork);
@@ -229,7 +231,7 @@ void Engine::handle_from(uint64_t id, const Welcome& welcome) {
   const Peer* peer = find_live(id);
   if (peer == nullptr) return;
   if (peer->state == PeerState::kConnecting) connected(id);
-  // So that the peer is connected too.
+  // The beat makes the peer connected, too.
   if (peer->version >= 2 && peer->state == PeerState::kConnected) tell(id, Beat{});
 }
 

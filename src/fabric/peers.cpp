@@ -1,9 +1,10 @@
-// Engine: who it talks to, from the first hello to the last farewell.
+// Engine: its peers, from the first hello to the last farewell.
 //
-// A connection begins with three messages: Hello, Welcome, and any other. Each side numbers it at
-// random and says the other's number in all that follows, so a Hello that somebody has recorded
-// leads nowhere: the peer is connected only when it has said our number. The connecting side opens
-// a door for the peer on each rail, and so does the other; they write to each other's doors.
+// A connection begins with three messages: Hello, Welcome, and any other. Each side gives the
+// connection a random number, and every later message carries the other side's number. A peer
+// counts as connected only when it has sent our number, so a recorded Hello is of no use to an
+// attacker. Each side opens a door for the other on each rail, and they write to each other's
+// doors.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -34,7 +35,7 @@ Result<uint64_t> Engine::connect(const Address& address, uint64_t deadline_ns) {
   if (address.version < 2 && options_.secret.is_set())
     return Status::error("the peer speaks version 1, which knows no secret",
                          "Use the same version of braid on both sides");
-  // It may have said hello just now: then its answer to our Welcome is all that is missing.
+  // The peer may have said hello just now: then only its answer to our Welcome is missing.
   if (const auto newcomer = find_newcomer(address.engine)) {
     peers_.find(*newcomer)->is_newcomer = false;
     --handshakes_;
@@ -82,7 +83,7 @@ Result<uint64_t> Engine::add_peer(const Address& address) {
   peer.version = std::min(kVersion, address.version);
   peer.address = address;
   peer.scratch.size_bytes = 1;
-  peer.next_grant = next_grant_;  // an earlier connection of its has had lower ones
+  peer.next_grant = next_grant_;  // earlier connections of the peer had lower ones
   for (const RailAddress& rail : address.rails) peer.scratch.rails.push_back(rail.scratch);
   if (Status failed = open_doors(peer); !failed.ok()) return failed;
   if (Status failed = connect_messages(peer); !failed.ok()) {
@@ -111,7 +112,7 @@ Status Engine::open_doors(Peer& peer) {
   return {};
 }
 
-/// Until its doors are known, writes would go where messages go.
+/// Until the peer's doors are known, its routes lead to the address for messages.
 Status Engine::connect_messages(Peer& peer) {
   for (size_t i = 0; i < worker_.rail_count(); ++i) {
     const Result<uint32_t> connected = worker_.rail(i).connect(peer.address.rails[i].name);
@@ -144,7 +145,7 @@ std::optional<uint64_t> Engine::find_peer(uint64_t engine) const {
   return found->second;
 }
 
-/// Of this engine, which has said hello and has not answered yet.
+/// The peer of this engine that has said hello, and has not answered our Welcome yet.
 std::optional<uint64_t> Engine::find_newcomer(uint64_t engine) {
   std::optional<uint64_t> found;
   peers_.for_each([&](uint64_t id, const Peer& peer) {
@@ -183,7 +184,7 @@ Result<PeerFailure> Engine::peer_failure(uint64_t id) const {
 
 std::optional<uint64_t> Engine::next_failed() { return take_front(failed_); }
 
-/// The peer has said our number of the connection: it lives, and means this connection.
+/// The peer has sent our number of the connection: so it is alive, and means this connection.
 void Engine::connected(uint64_t id) {
   Peer& peer = *peers_.find(id);
   peer.state = PeerState::kConnected;
@@ -203,8 +204,8 @@ void Engine::connected(uint64_t id) {
   if (retired_change_ > 0) tell_retired(id);
 }
 
-/// It stays known, so that what it says late is not taken for somebody new. Its door is shut, so
-/// that nothing of it lands any more: it has to connect anew.
+/// The peer stays known, so that its late messages are not mistaken for a new peer's. Its doors are
+/// shut, so that none of its writes lands any more: it has to connect anew.
 void Engine::fail_peer(uint64_t id, PeerFailure why) {
   Peer* peer = find_live(id);
   if (peer == nullptr || peer->state == PeerState::kFailed) return;
@@ -235,7 +236,7 @@ void Engine::stop_writes(Peer& peer) {
   worker_.stop_all(peer.scratch, Failure::kDisconnected);
 }
 
-/// What was granted to the peer is fenced once all that has come already is read.
+/// The grants to the peer are fenced once all that has come already is read.
 void Engine::close_doors(uint64_t id) {
   Peer& peer = *peers_.find(id);
   const std::vector<uint32_t> doors = std::exchange(peer.doors, {});
@@ -289,12 +290,13 @@ void Engine::remove_peer(uint64_t id, bool is_broken) {
   std::erase(newcomers_, id);
   std::erase(failed_, id);
   if (peer->is_newcomer && peer->state == PeerState::kConnecting) --handshakes_;
-  peer->is_leaving = true;  // only now: what has just ended is not to remove it
+  peer->is_leaving = true;  // only now: transfers that have just ended must not remove it
   if (is_broken) return abandon(id, Absence::kSilent);
   if (!remove_if_drained(id)) add_deadline(now_ns_ + options_.farewell_ns, Due::kFarewell, id);
 }
 
-/// It will take nothing more: what is under way to it is to end. Messages come to no door.
+/// The peer will take nothing more: its postings under way must end. Doors do not carry messages,
+/// so messages go on to a peer that has only shut its doors.
 void Engine::abandon(uint64_t id, Absence absence) {
   const Peer* peer = peers_.find(id);
   if (peer == nullptr) return;
@@ -308,7 +310,7 @@ void Engine::abandon(uint64_t id, Absence absence) {
   remove_if_drained(id);
 }
 
-/// Whether it is gone now.
+/// Returns whether the peer is gone now.
 bool Engine::remove_if_drained(uint64_t id) {
   Peer* peer = peers_.find(id);
   if (peer == nullptr || !peer->is_leaving || peer->scratch.under_way > 0) return false;

@@ -8,7 +8,7 @@
 namespace braid::fabric {
 namespace {
 
-/// One byte of this engine's scratch, to that of the peer.
+/// One byte from this engine's scratch memory to the peer's.
 constexpr Slice kProbe{32, 0, 1};
 
 Status no_such_rail(size_t rail, size_t count) {
@@ -111,8 +111,8 @@ void Engine::handle_from(uint64_t id, const RailsRetired& told) {
   probe_routes(id);
 }
 
-/// Messages stay on the first rail that is not known to be broken: all peers' messages then share
-/// few queues, and a write that is late moves none.
+/// Messages use the first rail that is not known to be broken. So all peers' messages share few
+/// queues, and a late write does not move messages to another rail.
 size_t Engine::message_rail(const Peer& peer) const {
   const auto rank = [](const Route& route) {
     return std::max(route.health.rank(), static_cast<unsigned>(RailState::kSuspect));
@@ -125,7 +125,7 @@ size_t Engine::message_rail(const Peer& peer) const {
 
 // ---- Probes ----
 
-/// Begins those that are due, and comes back for the others.
+/// Begins the probes that are due, and sets a deadline for the others.
 void Engine::probe_routes(uint64_t id) {
   Peer* peer = peers_.find(id);
   if (peer == nullptr || peer->is_leaving || peer->state != PeerState::kConnected) return;
@@ -142,7 +142,7 @@ void Engine::probe_routes(uint64_t id) {
   add_deadline(next_ns, Due::kProbe, id);
 }
 
-/// It has no deadline: a rail that swallows it stays suspect until it gives it back.
+/// A probe has no deadline: a rail that swallows it is not up again until the probe ends.
 void Engine::probe(uint64_t id, size_t rail) {
   Peer& peer = *peers_.find(id);
   peer.routes[rail].health.probe_begun(now_ns_);

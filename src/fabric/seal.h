@@ -1,8 +1,9 @@
-// Seals: what engines tell each other is sealed with the secret that they share (HMAC-SHA256, RFC
-// 2104 and FIPS 180-4; the first 128 bits, as RFC 2104 section 5 allows). Without a secret the key
-// is empty: a seal then tells what was damaged on the way, and nothing about who sent it.
+// Seals: engines seal their messages, addresses and descriptors with the secret that they share
+// (HMAC-SHA256, RFC 2104 and FIPS 180-4; the first 128 bits, as RFC 2104 section 5 allows). Without
+// a secret the key is empty: a seal then shows damage on the way, but does not prove the sender.
 //
-// libsodium computes it: small, well kept, and carried inside (its static library is PIC).
+// libsodium computes it, since it is small and well maintained. It is linked in statically (its
+// static library is PIC).
 #pragma once
 
 #include <array>
@@ -19,7 +20,7 @@ namespace braid::fabric {
 inline constexpr size_t kSealBytes = 16;
 using Seal = std::array<std::byte, kSealBytes>;
 
-/// That nobody can guess; never 0.
+/// An unpredictable number; never 0.
 uint64_t random_number();
 
 /// Cheap to copy; copies share one key, which is wiped with the last.
@@ -30,17 +31,17 @@ class Secret {
 
   Secret() = default;  // none
   static Result<Secret> of(std::span<const std::byte> key);
-  /// The whole file, without white space at its end. Nobody but the owner of the file may be
-  /// allowed to read it.
+  /// The content of the file, without white space at its end. An error if anybody but the file's
+  /// owner may read it.
   static Result<Secret> of_file(const std::string& path);
 
   bool is_set() const { return keyed_ != nullptr; }
   Seal seal(std::span<const std::byte> bytes) const;
-  /// In a time that does not depend on the bytes.
+  /// Takes a time that does not depend on the bytes.
   bool is_sealed(std::span<const std::byte> bytes, std::span<const std::byte> seal) const;
 
  private:
-  struct Keyed;  // what HMAC makes of the key, once for all seals
+  struct Keyed;  // HMAC's state after the key, computed once
   static const Keyed& unkeyed();
 
   std::shared_ptr<const Keyed> keyed_;

@@ -1,5 +1,5 @@
-// Things by a number that is never used twice: whoever asks with the number of something that is
-// gone finds nothing. Addresses of things stay the same while they live. Not synchronised.
+// Things by a number that is never used twice: the number of a thing that is gone finds nothing. A
+// thing keeps its address while it lives. Not synchronised.
 #pragma once
 
 #include <array>
@@ -73,7 +73,7 @@ class SlotMap {
   }
 
   std::vector<std::unique_ptr<std::array<Slot, kInChunk>>> chunks_;
-  std::vector<uint32_t> free_;  // the latest that became free is the next to be used
+  std::vector<uint32_t> free_;  // the latest freed is used next
   size_t size_ = 0;
 };
 

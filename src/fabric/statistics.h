@@ -1,5 +1,5 @@
-// What an engine has counted: plain data, as of one moment. Rows of routes and rails are tables, so
-// that every form of the report (library/report.h) names the same things.
+// The statistics of an engine: plain data, as of one moment. Rows of routes and rails are tables,
+// so that every form of the report (library/report.h) names the same things.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace braid::fabric {
 
-/// What went to one peer over one rail.
+/// The traffic to one peer over one rail.
 struct RouteStatistics {
   uint64_t peer = 0;
   uint64_t engine = 0;  ///< the peer's own number
@@ -27,13 +27,13 @@ struct RouteStatistics {
 struct RailStatistics {
   std::string provider;
   bool is_retired = false;
-  uint64_t immediates = 0;  ///< that have arrived: they carry no sender
+  uint64_t immediates = 0;  ///< arrived from all peers: they carry no sender
 };
 
 struct PeerStatistics {
   uint64_t peer = 0;
   uint64_t engine = 0;
-  uint64_t quarantined_bytes = 0;  ///< granted to it, and where its writes may still land
+  uint64_t quarantined_bytes = 0;  ///< granted to it; its writes may still land there
 };
 
 }  // namespace braid::fabric

@@ -1,5 +1,6 @@
-// Things by a small number, which is used again once its thing is gone: for what comes back once
-// and names nothing that a stranger could guess. Addresses of things stay. Not synchronised.
+// Things by a small number, which is used again once its thing is gone. So it is for numbers that
+// come back exactly once, and that no stranger can send. A thing keeps its address while it lives.
+// Not synchronised.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// The versions of a protocol that one side speaks. Two sides speak the newest that both know, so
-// whoever has raised the version goes on with the version before.
+// The versions of a protocol that one side speaks. Two sides speak the newest version that both
+// know, so a newer side still speaks the older version with an older side.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@ struct Versions {
   }
 };
 
-/// `what` both do, as in "stages memory of GPUs".
+/// `what`: the verb and object that both share, as in "stages memory of GPUs".
 inline Status no_common_version(const std::string& what, const std::string& theirs,
                                 const Versions& ours) {
   return Status::error("the peer " + what + " by " + theirs + ", and this engine by " + ours.text(),

@@ -87,7 +87,7 @@ void origin_fields(Archive& archive, O& origin) {
   archive.number(origin.process);
 }
 
-/// What Hello and Welcome have in common.
+/// The fields that Hello and Welcome have in common.
 template <typename Archive, typename Body>
 void arrival_fields(Archive& archive, Body& body) {
   archive.number(body.credits);

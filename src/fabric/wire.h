@@ -1,13 +1,12 @@
-// What engines tell each other, as bytes: addresses, descriptors, messages. Whatever comes from
-// outside is read with its bounds checked, and with limits before anything is allocated.
+// The bytes that engines exchange: addresses, descriptors, messages. Bytes from outside are read
+// with bounds checks, and limits are checked before anything is allocated.
 //
 // Layout: little endian; "BRFB", the version as 2 bytes, the kind as 1 byte; then the fields; then
 // the seal (seal.h) of all bytes before it.
 //
-// Versions: a reader takes every version from kVersionOldest to kVersion, and a writer writes the
-// version that its peer's first bytes had, if that is older. So the newer of two engines connects
-// to the older. Version 1 had no seals, sessions, doors, beats, goodbyes and
-// retired rails.
+// Versions: a reader takes every version from kVersionOldest to kVersion. A writer writes the
+// version of its peer's first bytes, if that is older. So a newer engine can connect to an older
+// one. Version 1 had no seals, sessions, doors, beats, goodbyes and retired rails.
 #pragma once
 
 #include <array>
@@ -28,7 +27,7 @@ inline constexpr uint16_t kVersion = 2;
 inline constexpr uint16_t kVersionOldest = 1;
 inline constexpr size_t kRailsMax = 16;
 inline constexpr size_t kProviderBytesMax = 32;
-/// What a Data message can carry.
+/// The most that a Data message can carry.
 inline constexpr size_t kPayloadBytesMax = 4032;
 /// A message with its header and seal. The largest Hello is a little larger than any other.
 inline constexpr size_t kMessageBytesMax = 5632;
@@ -37,11 +36,11 @@ inline constexpr size_t kMessageBytesMax = 5632;
 struct RailAddress {
   std::string provider;
   std::vector<std::byte> name;  ///< Domain::address
-  RemoteRange scratch;          ///< where a write goes that carries nothing but an immediate
+  RemoteRange scratch;          ///< the target of a write that carries only an immediate
   bool operator==(const RailAddress&) const = default;
 };
 
-/// How to reach an engine. It says who it is by a number that no other engine has or has had, so an
+/// How to reach an engine. The engine's number is one that no other engine has or has had, so an
 /// old address never reaches a new process by mistake.
 struct Address {
   uint64_t engine = 0;
@@ -51,24 +50,24 @@ struct Address {
   bool operator==(const Address&) const = default;
 };
 
-/// Where an engine's process lives, so that others of the same host can see that it has ended. All
-/// zero: it does not say.
+/// Identifies an engine's process, so that other processes of the host can notice its end. All
+/// zero: it is not told.
 struct Origin {
   std::array<uint64_t, 2> boot{};  ///< the kernel's boot id
   uint64_t pid_namespace = 0;
-  uint64_t started = 0;  ///< in clock ticks after the boot: the same number is another process then
+  uint64_t started = 0;  ///< in clock ticks after the boot; tells a reused number apart
   uint32_t process = 0;
   bool operator==(const Origin&) const = default;
 };
 
-/// Where one peer writes to, by rail: Domain::door_address.
+/// The doors for one peer, by rail: Domain::door_address.
 using Doors = std::vector<std::vector<std::byte>>;
 
-/// Leave to write into some memory of `owner`, for `writer` alone.
+/// The permission to write into some memory of `owner`, for `writer` alone.
 struct Descriptor {
   uint64_t owner = 0;
   uint64_t writer = 0;
-  uint64_t grant = 0;  ///< numbers of one connection rise, and are one after the other
+  uint64_t grant = 0;  ///< the numbers of one connection are consecutive
   uint64_t size_bytes = 0;
   std::vector<RemoteRange> rails;
   uint64_t session = 0;  ///< the owner's number of the connection; 0 in version 1
@@ -94,45 +93,48 @@ struct Data {
   std::vector<std::byte> payload;
   bool operator==(const Data&) const = default;
 };
-/// So many more messages may come.
+/// The receiver may send so many more messages.
 struct Credit {
   uint32_t credits = 0;
   bool operator==(const Credit&) const = default;
 };
-/// The peer is to stop writing under this grant, and to say when nothing of it is under way.
+/// Asks the peer to stop writing under this grant, and to answer when none of its writes is under
+/// way.
 struct Revoke {
   uint64_t grant = 0;
-  uint64_t oldest_live = 0;  ///< grants below are revoked, and need not be remembered one by one
+  uint64_t oldest_live = 0;  ///< all grants below are revoked: no need to remember each
   bool operator==(const Revoke&) const = default;
 };
-/// Nothing is under way any more. If a write failed, some of it may be in the network: not clean.
+/// The answer: no write is under way any more. Not clean: a write has failed, so some of it may
+/// still be in the network.
 struct Revoked {
   uint64_t grant = 0;
   bool is_clean = false;
   bool operator==(const Revoked&) const = default;
 };
 
-/// The sender is there, and has heard the Welcome.
+/// The sender is alive, and has received the Welcome.
 struct Beat {
   bool operator==(const Beat&) const = default;
 };
-/// The sender has ended this connection, and obeys nothing more of it but revocations.
+/// The sender has ended this connection. It still obeys only revocations.
 struct Goodbye {
   enum class Why : uint8_t { kLeaves, kSilence };
   Why why = Why::kLeaves;
   bool operator==(const Goodbye&) const = default;
 };
 
-/// Rails that the sender has taken out of use: bit i is rail i. Messages have no order, so of two
-/// the one with the larger change counts.
+/// Rails that the sender has taken out of use: bit i is rail i. Messages have no order: the message
+/// with the largest `change` counts.
 struct RailsRetired {
   uint32_t rails = 0;
   uint64_t change = 0;
   bool operator==(const RailsRetired&) const = default;
 };
 
-/// Which of two engines' connections a message belongs to, and which of its messages it is. Each
-/// side numbers a connection at random, so that nothing of an earlier one is taken for it.
+/// The connection of the two engines that a message belongs to, and the message's number in it.
+/// Each side numbers a connection at random, so that no message of an earlier one is mistaken for
+/// one of this.
 struct Session {
   uint64_t from = 0;      ///< the sender's number
   uint64_t to = 0;        ///< the receiver's; 0 in a Hello, which does not know it
@@ -157,8 +159,8 @@ Result<Address> decode_address(Bytes bytes, const Secret& secret = {});
 Result<Descriptor> decode_descriptor(Bytes bytes, const Secret& secret = {});
 Result<Message> decode_message(Bytes bytes, const Secret& secret = {});
 
-/// Whether the bytes are as somebody made them who has the secret. Bytes of version 1 have no seal:
-/// they are accepted where there is no secret.
+/// Whether somebody who has the secret has made these bytes. Bytes of version 1 have no seal: they
+/// are accepted if there is no secret.
 bool is_sealed(Bytes bytes, const Secret& secret);
 
 }  // namespace braid::fabric

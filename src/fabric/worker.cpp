@@ -7,7 +7,8 @@ namespace braid::fabric {
 namespace {
 
 constexpr size_t kCompletionsAtOnce = 64;
-/// Of several slices: a rail that is slow holds the end back by no more than a large slice would.
+/// The most that several slices may have together: so a slow rail delays the end of a write no more
+/// than one large slice would.
 constexpr uint64_t kGatheredMax = 256 << 10;
 
 bool follows(const Segment& last, const Segment& next) {
@@ -58,14 +59,14 @@ void Worker::stop(uint64_t id, Failure why) {
   if (transfer == nullptr || transfer->has_ended) return;
   transfer->is_late = transfer->is_late || why == Failure::kDeadline;
   if (why == Failure::kDeadline) suspect_late(id, *transfer);
-  // What is all under way may still end well, by its deadline.
+  // A transfer that is posted completely may still end well, by its deadline.
   const bool is_all_posted = transfer->next_slice == transfer->plan.slice_count();
   if (is_all_posted && why != Failure::kDeadline) return;
   if (transfer->failure == Failure::kNone) transfer->failure = why;
   end_if_drained(id, *transfer);
 }
 
-/// A rail that holds slices beyond their deadline may be broken and not say so.
+/// A rail that holds slices beyond their deadline may be broken without reporting it.
 void Worker::suspect_late(uint64_t id, const Transfer& transfer) {
   if (transfer.under_way == 0) return;
   postings_.for_each([&](uint64_t, const Posting& posting) {
@@ -96,7 +97,7 @@ void Worker::forget(uint64_t id) {
   if (transfer->has_ended) transfers_.erase(id);
 }
 
-/// What was stopped before it was all posted may stand in the queue still.
+/// A transfer that was stopped before it was posted completely may still be in the queue.
 void Worker::forget_routes(const std::vector<Route>& routes) {
   if (queues_.erase(&routes) > 0) std::erase(turns_, &routes);
 }
@@ -116,8 +117,8 @@ bool Worker::fill() {
   return posted;
 }
 
-/// The rail pulls one slice for each peer in turns. A peer that is gone may look like a full queue
-/// for ever: it must not hold up the others.
+/// The rail pulls slices for the peers in turns. A peer that is gone may look like a full queue for
+/// ever: it must not hold up the others.
 bool Worker::fill(size_t rail) {
   bool posted = false;
   ++fills_;
@@ -137,8 +138,8 @@ bool Worker::fill(size_t rail) {
   return posted;
 }
 
-/// A queue that is full is tried once in each look at it: on some wires a try takes a lock that the
-/// peer needs to empty the queue.
+/// A full queue is tried only once in each fill: on some wires a try takes a lock that the peer
+/// needs to empty the queue.
 bool Worker::post_next(size_t rail, PeerQueue& queue) {
   if (queue.full_in_fill == fills_) return false;
   for (size_t left = queue.transfers.size(); left > 0; --left) {
@@ -157,8 +158,8 @@ bool Worker::post_next(size_t rail, PeerQueue& queue) {
   return false;
 }
 
-/// The next slice, with those after it that the wire takes along: small pages then cost one posting
-/// together. Neighbours on both sides become one segment.
+/// Gathers the next slice, and those after it that fit into the same write: so small pages cost one
+/// posting together. Slices that are adjacent on both sides become one segment.
 Worker::Gathered Worker::gather(size_t rail, const Transfer& transfer) {
   const Target& target = *transfer.target;
   const size_t segments_max = target.gathers ? rails_[rail].domain->traits().segments_max : 1;

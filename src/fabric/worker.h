@@ -1,6 +1,6 @@
-// What moves bytes: rails pull slices of transfers, as many as each has room for, and completions
-// come together in tickets. It owns no thread: whoever calls `step` drives it, a thread or the
-// simulator. Not safe for concurrent use.
+// The worker moves bytes: each rail pulls as many slices of transfers as it has room for, and the
+// slices' completions add up to the transfer's ticket. It owns no thread: the caller of `step`
+// drives it, a thread or the simulator. Not safe for concurrent use.
 // Source: 3.4 of the paper.
 #pragma once
 
@@ -57,7 +57,7 @@ struct Target {
 };
 
 struct Transfer {
-  /// What the caller keeps for it, as numbers of the caller's.
+  /// The caller's numbers of the things that the transfer uses.
   struct Holds {
     uint64_t region = 0;
     uint64_t target = 0;
@@ -70,7 +70,7 @@ struct Transfer {
   const Source* source = nullptr;
   Target* target = nullptr;
   std::optional<uint32_t> immediate;
-  std::optional<size_t> probed_rail;  ///< it goes over this rail alone, to see whether it works
+  std::optional<size_t> probed_rail;  ///< the transfer goes over this rail alone, as a probe
   Holds holds;
 
   uint64_t next_slice = 0;
@@ -83,15 +83,15 @@ struct Transfer {
 
 class Worker {
  public:
-  /// Learns what comes; called within `step` and `stop`.
+  /// Called within the worker's own calls, such as `step` and `stop`.
   class Listener {
    public:
     virtual void transfer_ended(uint64_t id, const Transfer& transfer) = 0;
-    /// `count` of them at once.
+    /// The immediate has arrived `count` times at once.
     virtual void immediate_arrived(uint32_t immediate, uint32_t count) = 0;
-    /// A rail to the transfer's peer wants a probe.
+    /// A rail to the transfer's peer has become suspect, and needs a probe.
     virtual void route_suspected(const Transfer& transfer) = 0;
-    /// A completion of a posting that was not the worker's: its context has kForeign.
+    /// A completion of a posting that the worker did not make: its context has kForeign.
     virtual void foreign_completed(size_t rail, const Completion& completion) = 0;
 
    protected:
@@ -103,7 +103,7 @@ class Worker {
 
   size_t rail_count() const { return rails_.size(); }
   Domain& rail(size_t index) { return *rails_[index].domain; }
-  /// How many have arrived over this rail.
+  /// How many immediates have arrived over this rail.
   uint64_t immediates(size_t rail) const { return rails_[rail].immediates; }
 
   /// `source` and `target` stay until the transfer has ended.
@@ -116,15 +116,15 @@ class Worker {
   bool is_known(uint64_t id) const { return transfers_.find(id) != nullptr; }
   bool has_ended(uint64_t id) const { return !is_known(id) || transfers_.find(id)->has_ended; }
   void forget(uint64_t id);
-  /// Before a peer's routes go: all transfers to it have ended.
+  /// To be called before a peer's routes are destroyed. All transfers to it have ended.
   void forget_routes(const std::vector<Route>& routes);
 
   /// True if anything was posted or has completed.
   bool step(uint64_t now_ns);
-  /// What rails have room for.
+  /// Posts what the rails have room for.
   bool post() { return fill(); }
   bool is_idle() const { return postings_.size() == 0 && turns_.empty(); }
-  /// Something is to be posted yet.
+  /// Some slices are not posted yet.
   bool waits_for_room() const { return !turns_.empty(); }
 
  private:
@@ -133,8 +133,8 @@ class Worker {
     uint64_t under_way = 0;
     uint64_t under_way_bytes = 0;
     uint64_t immediates = 0;
-    /// A peer with nothing under way there has room always, for one posting: another one that is
-    /// silent may hold all that there is.
+    /// A peer with nothing under way on the rail always has room for one posting, since silent
+    /// peers may hold all of the rail's room.
     bool has_room(const Route& route) const;
   };
   struct Posting {
@@ -152,7 +152,7 @@ class Worker {
   /// Transfers to one peer with slices to post.
   struct PeerQueue {
     std::deque<uint64_t> transfers;
-    uint64_t full_in_fill = 0;  ///< the last look at it that found the wire's queue full
+    uint64_t full_in_fill = 0;  ///< the last fill that found the wire's queue to the peer full
   };
 
   void enqueue(uint64_t id, const Transfer& transfer);
@@ -175,7 +175,7 @@ class Worker {
   uint64_t fills_ = 0;
   size_t first_rail_ = 0;
   uint64_t now_ns_ = 0;
-  std::vector<Completion> completions_;  // of one look
+  std::vector<Completion> completions_;  // of one poll
   std::vector<Segment> segments_;        // of one write, after the first
 };
 

@@ -1,4 +1,4 @@
-// How to learn that another process has ended, without being its parent.
+// Tells whether another process has ended, for callers that are not its parent.
 #pragma once
 
 #include <sys/types.h>
@@ -7,10 +7,10 @@
 
 namespace braid {
 
-/// A pidfd, which holds the process's number for itself until it is closed. Not open: errno says
-/// why; ESRCH: there is no such process.
+/// A pidfd. It always means this process, even if the process's number is used again. Not open:
+/// errno says why; ESRCH: there is no such process.
 File process_file(pid_t process);
-/// Also while its parent has not waited for it.
+/// True even while the parent has not waited for it.
 bool has_ended(const File& process);
 
 }  // namespace braid

@@ -27,8 +27,8 @@ struct flock lock_of(off_t at, short type) {
   return lock;
 }
 
-// Those that are open, for children of this process; one that finds no place here shares its locks
-// with them.
+// The open tables, which forked children leave. Children share the locks of a table that finds no
+// place here.
 constinit std::array<std::atomic<SharedTable*>, 8> open_tables{};
 
 void replace_open_table(SharedTable* before, SharedTable* after) {
@@ -36,8 +36,8 @@ void replace_open_table(SharedTable* before, SharedTable* after) {
     if (SharedTable* expected = before; place.compare_exchange_strong(expected, after)) return;
 }
 
-// Locks of the open file, not of the process: the kernel lets go of them when the last descriptor
-// is closed, and they mean the same in every container that sees the file.
+// The locks belong to the open file, not to the process: the kernel releases them when the last
+// descriptor is closed, and they hold in every container that sees the file.
 bool lock_at(int file, off_t at) {
   struct flock lock = lock_of(at, F_WRLCK);
   return fcntl(file, F_OFD_SETLK, &lock) == 0;
@@ -89,8 +89,8 @@ SharedTable::SharedTable(int file, void* pages, size_t size_bytes, size_t row_by
   replace_open_table(nullptr, this);
 }
 
-// The mapping holds the file open as well: memory of the child's own takes its place, since threads
-// of the child may look at it.
+// The mapping keeps the file open as well. So memory of the child's own replaces it, since threads
+// of the child may still read it.
 void SharedTable::leave_all_in_child() noexcept {
   for (auto& place : open_tables) {
     SharedTable* table = place.load();

@@ -1,10 +1,11 @@
 // A table of processes in a small file of shared memory that belongs to one user: /dev/shm/<name>,
-// mode 0600. Each process may have a row, which is its own as long as it holds a lock on it; the
-// kernel lets go of the lock when the process dies, however it dies. What rows hold is the user's
-// of this class to say: atomics, since others read them at any time, and no mutexes, since whoever
-// has one may die. The layout is the same in all processes, or their magic differs.
+// mode 0600. Each process may have a row, which it owns as long as it holds the row's lock; the
+// kernel releases the lock when the process dies in any way. The user of this class defines the
+// rows' content: atomics, since others read them at any time, and no mutexes, since a holder may
+// die. All processes with the same magic have the same layout.
 //
-// A forked child has no row, nor any lock: the kernel would hold those of its parent for it, too.
+// A forked child has no row and no lock: otherwise the kernel would keep the parent's locks for the
+// child, too.
 //
 // Threads: any.
 #pragma once
@@ -27,29 +28,29 @@ class SharedTable {
  public:
   static constexpr size_t kRows = 64;
 
-  /// Makes the file if it is not there; new rows are 0. `name`: for shm_open, "/braid-1000". An
-  /// error: /dev/shm is full or missing, the file is another user's, open to others, or has another
-  /// magic.
+  /// Makes the file if it does not exist; new rows are 0. `name` is for shm_open, as "/braid-1000".
+  /// An error if /dev/shm is full or missing, or if the file is another user's, is open to others,
+  /// or has another magic.
   static Result<std::unique_ptr<SharedTable>> open(const std::string& name, uint64_t magic,
                                                    size_t row_bytes);
   ~SharedTable();  ///< gives the row back
   SharedTable(const SharedTable&) = delete;
   SharedTable& operator=(const SharedTable&) = delete;
 
-  /// Takes a free row, which `clear` prepares before others can see whose it is. Nothing: all are
-  /// taken. Once only.
+  /// Takes a free row. `clear` prepares it before others can see its owner. Nothing: all rows are
+  /// taken. To be called once only.
   std::optional<size_t> claim(const std::function<void(void* row)>& clear);
   std::optional<size_t> own_row() const { return own_row_; }
 
   void* row(size_t index) { return rows_ + index * row_bytes_; }
   const void* row(size_t index) const { return rows_ + index * row_bytes_; }
-  /// Of the row's process, which may have died; 0: a free row.
+  /// The number of the row's process, which may have died; 0: a free row.
   int32_t pid(size_t index) const { return head_->pids[index].load(std::memory_order_relaxed); }
-  /// The row's process lives. A system call.
+  /// Whether the row's process lives. Makes a system call.
   bool is_alive(size_t index) const;
 
-  /// Another lock than those of the rows, which one process of the host has at a time. Whoever
-  /// dies lets go of it.
+  /// A lock of the whole table, which one process of the host has at a time. The kernel releases it
+  /// when its holder dies.
   bool try_lock();
   void unlock();
 

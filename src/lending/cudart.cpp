@@ -15,7 +15,8 @@
 #include "loader/libc_dlsym.h"
 #include "loader/module.h"
 
-// Under the runtime's own names. Its header is not included: what is passed on needs no types.
+// Declared under the runtime's own names. The runtime's header is not included: passing arguments
+// on needs no types.
 #pragma GCC visibility push(default)
 extern "C" {
 #define BRAID_CUDART_DECLARE(symbol, parameters, arguments) \
@@ -46,8 +47,8 @@ Other seen(Other other) {
   return other;
 }
 
-// A lent number is replaced by one that no GPU has: the error is the runtime's own, and so is what
-// cudaGetLastError says of it.
+// A lent number is replaced by one that no GPU has: so the error comes from the runtime itself, and
+// cudaGetLastError returns it, too.
 template <typename... Parameters>
 CudartError answer(CudartError (*native)(Parameters...), Parameters... arguments) {
   return native(seen(arguments)...);
@@ -68,8 +69,8 @@ CudartError answer(CudartError (*native)(Gpu*, const char*), Gpu* found, const c
   return result;
 }
 
-// The runtime thought a lent GPU the best. Of the program's own it would choose the first, if they
-// are of one kind.
+// The runtime may have chosen a lent GPU. Among the program's own GPUs it would choose the first,
+// if they are of one kind.
 CudartError answer(CudartError (*native)(Gpu*, const void*), Gpu* chosen, const void* wishes) {
   const CudartError result = native(chosen, wishes);
   if (result == kCudartSuccess && is_lent(static_cast<int>(*chosen))) *chosen = Gpu{0};
@@ -92,7 +93,7 @@ struct Cudart {
   std::array<void*, kCudartHookCount> functions;  // null: this version has none
 };
 
-// Stored once each, and never freed: a process has one runtime, or two.
+// Each is stored once, and never freed: a process has one or two runtimes.
 constexpr size_t kMostCudarts = 8;
 constinit std::array<std::atomic<const Cudart*>, kMostCudarts> cudarts{};
 
@@ -152,8 +153,8 @@ void remember(const void* caller, size_t place) {
   entry_of(address).store(address << 8 | (place + 1), std::memory_order_release);
 }
 
-// A library that was linked without naming its runtime, or a call that another module made for its
-// caller (a jump as its last act), finds none: then it is the one that is loaded.
+// No runtime is found by name for a library that was linked without naming its runtime, and for a
+// call that another module makes for its caller (a tail call). Then the loaded runtime is used.
 void* find_for_call(CudartHookId hook, const void* caller) {
   if (void* const found = cudart_behind(hook, caller)) return found;
   const link_map* const loaded = loader::module_named("libcudart");
@@ -174,8 +175,8 @@ const Cudart* cudart_for_call(CudartHookId hook, const void* caller) noexcept tr
 
 // ---- The hooks ----
 
-// A runtime starts with the first call of its functions, and decides what is lent if nobody else
-// has.
+// A runtime starts with the first call of its functions. That decides which GPUs are lent, if it
+// was not decided before.
 void decide_lending(const Cudart& cudart) {
   int count = 0;
   void* const starter = cudart.functions[k_cudaGetDeviceCount];
@@ -195,7 +196,7 @@ CudartError call(const Cudart* cudart, CudartHookId hook, Parameters... argument
 
 #define BRAID_CUDART_UNPACK(...) __VA_ARGS__
 
-// What dlsym hands out: a function of its own for each runtime.
+// The hooks that dlsym hands out: one function for each runtime.
 template <size_t place>
 struct HooksBefore {
 #define BRAID_CUDART_BEFORE(symbol, parameters, arguments)                  \
@@ -230,7 +231,8 @@ void* cudart_export(CudartHookId hook) {
   return kAddresses[hook];
 }
 
-// The caller's own dependencies first: of two runtimes, it was linked against that one.
+// Searches the caller's own dependencies first: if there are two runtimes, the caller was linked
+// against the one found there.
 void* cudart_behind(CudartHookId hook, const void* caller) noexcept {
   const link_map* const module = module_of(caller);
   void* const own = module != nullptr ? find_other(*module, hook) : nullptr;

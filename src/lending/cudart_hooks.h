@@ -1,10 +1,10 @@
 // The second table of hooks: the entry points of CUDA's runtime library (libcudart.so) that name a
-// GPU by its number. The runtime insists on hearing of every GPU that the driver has
-// (cudart_start.h), and answers from then on by itself; so what is lent (lent_gpus.h) is hidden at
-// its own face. Pure.
+// GPU by its number. The runtime must see every GPU that the driver has when it starts
+// (cudart_start.h), and later answers from its own list. So lent GPUs (lent_gpus.h) are hidden from
+// the program by hooks on the runtime's own functions. Pure.
 //
 // A process may hold several runtimes, of several versions, each with symbols of the same names. A
-// function of theirs has one ABI for ever: a new one gets a new name (cudaGetDeviceProperties_v2).
+// function's ABI never changes: a new ABI gets a new name (cudaGetDeviceProperties_v2).
 #pragma once
 
 #include <cstddef>
@@ -13,11 +13,11 @@
 
 namespace braid::lending {
 
-/// What the runtime's functions return: cudaError_t, whose header is not needed for this.
+/// The runtime's return type, cudaError_t, without its header.
 using CudartError = int;
 inline constexpr CudartError kCudartSuccess = 0;
 
-// Plain ints to the caller. The types say what cudart.cpp does with them.
+// Plain ints to the caller. The types say how cudart.cpp treats them.
 enum class Gpu : int {};       ///< a GPU's number: a lent one is none
 enum class GpuCount : int {};  ///< how many there are
 

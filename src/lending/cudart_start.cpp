@@ -12,7 +12,7 @@ bool is(const CUuuid& id, const TableId& known) {
   return std::memcmp(id.bytes, known.data(), known.size()) == 0;
 }
 
-// Its functions are found by name, so that hooks can stand before them (cudart.h).
+// True: the runtime's functions are found by name, so hooks can interpose them (cudart.h).
 bool exports_cudart(const link_map& module) {
   void* const found = loader::find_in(module, "cudaGetDeviceCount");
   return found != nullptr && loader::module_of(found) == &module;

@@ -1,11 +1,10 @@
-// How CUDA's runtime library starts, which every copy of it does by itself: it asks the driver for
-// the runtime's interface, then of every GPU what it wants to know, and last for a self-check, by
-// which driver and runtime compare what GPUs they know of. From then on it answers from its own
-// list.
+// How CUDA's runtime library starts; every copy of it starts separately. It asks the driver for the
+// runtime's interface, then for the attributes of every GPU, and last for a self-check, in which
+// driver and runtime compare the GPUs that they know. From then on it answers from its own list.
 //
 // GPUs that are lent must be on that list, or the check fails
-// (cudaErrorSoftwareValidityNotEstablished). So a runtime that starts is told the truth, and the
-// program asks the runtime through hooks (cudart.h).
+// (cudaErrorSoftwareValidityNotEstablished). So a starting runtime sees all GPUs, and the program
+// asks the runtime through hooks (cudart.h).
 #pragma once
 
 #include <cuda.h>
@@ -13,14 +12,14 @@
 
 namespace braid::lending {
 
-/// Whether a copy of the runtime is starting on this thread: what the thread asks of GPUs is then
-/// the runtime's question, not the program's.
+/// Whether a copy of the runtime is starting on this thread. Calls about GPUs on this thread then
+/// come from the runtime, not from the program.
 class CudartStart {
  public:
   static bool now() { return is_under_way_; }
-  /// Of the interface table, the self-check's, or another.
+  /// `id`: that of the interface table, of the self-check's, or of another.
   static void table_requested(const CUuuid& id);
-  /// A runtime before 11.2 has no check: it has come to its end when it makes a context.
+  /// A runtime before 11.2 has no self-check: its start is over when it makes a context.
   static void context_requested() { is_under_way_ = false; }
 
  private:
@@ -28,9 +27,8 @@ class CudartStart {
   static thread_local bool is_under_way_ __attribute__((tls_model("initial-exec")));
 };
 
-/// The module that holds `address`, when it holds a copy of the runtime too which cannot be
-/// hooked: linked statically into a program or library, its functions have no names there. Null
-/// otherwise.
+/// The module that holds `address`, if it also holds a copy of the runtime that cannot be hooked: a
+/// statically linked one, whose functions have no names there. Null otherwise.
 const link_map* static_cudart_at(const void* address) noexcept;
 
 }  // namespace braid::lending

@@ -1,5 +1,5 @@
-// CUDA_VISIBLE_DEVICES is wider only while the driver reads it, inside cuInit: the program reads,
-// and its children inherit, what the user or the program's launcher wrote.
+// CUDA_VISIBLE_DEVICES is wider only while the driver reads it, inside cuInit. The program reads,
+// and its children inherit, the value that the user or the launcher has set.
 #include "lending/lent_gpus.h"
 
 #include <algorithm>
@@ -59,7 +59,8 @@ CUresult start_with(const DriverStart& driver, unsigned flags, const WidenedDevi
   const CUresult result = driver.init(flags);
   setenv(kVisibleVariable, own.c_str(), 1);
   if (result != CUDA_SUCCESS) return driver.init(flags);  // the answer without lending
-  // The driver's list ends at the first entry that names no GPU: it may be one of the program's.
+  // The driver's list ends at the first entry that names no GPU, which may be one of the program's
+  // entries.
   int count = 0;
   if (driver.count_gpus == nullptr || driver.count_gpus(&count) != CUDA_SUCCESS) count = 0;
   state.own_count.store(std::min(devices.own_count, count));

@@ -1,27 +1,27 @@
-// Which GPUs of this process are lent (visible_devices.h): decided when the driver starts, the same
-// ever after.
+// The GPUs of this process that are lent (visible_devices.h). They are decided when the driver
+// starts, and never change.
 #pragma once
 
 #include <cuda.h>
 
 namespace braid::lending {
 
-/// Whether `braid run --lend` has started this process or one that it comes from.
+/// Whether `braid run --lend` has started this process or an ancestor of it.
 bool may_lend() noexcept;
 
-/// cuInit has succeeded: from now on it is known what is lent.
+/// True once cuInit has succeeded: the lent GPUs are known.
 bool is_lending_decided() noexcept;
 
 /// How many GPUs the program has. INT_MAX while none is lent.
 int own_gpus() noexcept;
 
-/// Numbers from own_gpus() on.
+/// True for numbers from own_gpus() on.
 bool is_lent(int gpu) noexcept;
 
-/// The same number, but for a lent GPU the first that no GPU has.
+/// The same number; for a lent GPU, the first number that no GPU has.
 int hide_lent(int gpu) noexcept;
 
-/// The driver's own functions, and who tells the user why no GPU is lent.
+/// The driver's own functions, and a function that tells the user why no GPU is lent.
 struct DriverStart {
   CUresult (*init)(unsigned flags);
   CUresult (*count_gpus)(int* count);

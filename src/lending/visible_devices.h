@@ -1,6 +1,6 @@
 // `braid run --lend`: engines are often given one GPU each (CUDA_VISIBLE_DEVICES=3), and braid then
-// has no relay. Lending shows the driver more GPUs than the program: the program's own first, so
-// that their numbers stay, then those that are lent, which the program does not get to see.
+// has no relay. Lending shows the driver more GPUs than the program: first the program's own, so
+// that their numbers stay, then the lent ones, which are hidden from the program.
 //
 // This is the arithmetic of CUDA_VISIBLE_DEVICES; lent_gpus.h applies it when the program starts
 // CUDA. Pure.
@@ -33,7 +33,7 @@ Result<std::vector<LendableGpu>> parse_lendable(std::string_view text);
 /// The entries between the commas, without blanks around them.
 std::vector<std::string_view> split_list(std::string_view text);
 
-/// A MIG instance among the entries of CUDA_VISIBLE_DEVICES; empty: none.
+/// The first MIG instance among the entries of CUDA_VISIBLE_DEVICES; empty: none.
 std::string_view find_mig(std::string_view visible);
 
 struct WidenedDevices {
@@ -41,9 +41,8 @@ struct WidenedDevices {
   int own_count = 0;    ///< how many of its entries are the program's
 };
 
-/// `visible`: the program's CUDA_VISIBLE_DEVICES. Nothing when no GPU is left to lend, and when an
-/// entry is not one that this function understands: the program then starts as it would without
-/// lending.
+/// `visible`: the program's CUDA_VISIBLE_DEVICES. Nothing if no GPU is left to lend, or if this
+/// function does not understand an entry: the program then starts as it would without lending.
 std::optional<WidenedDevices> widen(std::string_view visible, std::span<const LendableGpu> gpus);
 
 }  // namespace braid::lending

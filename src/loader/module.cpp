@@ -84,7 +84,7 @@ void* find_in(const link_map& module, const char* symbol) noexcept {
   if (opened == nullptr) return nullptr;
   void* const found = libc_dlsym(opened, symbol);
   dlclose(opened);
-  dlerror();  // no error of the program's
+  dlerror();  // so that the program does not see this error
   return found;
 }
 

@@ -1,5 +1,5 @@
-// Pages of ours that GPUs and networks copy through: huge ones where there are some, and none of a
-// child process's.
+// Host pages that GPUs and networks copy through: huge pages if there are some. Forked children do
+// not inherit them.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@ namespace braid::fabric::gpu {
 
 class HostMemory {
  public:
-  /// Null: there is no memory. All of it is touched.
+  /// Null: there is no memory. All pages are touched.
   static std::shared_ptr<HostMemory> open(size_t size_bytes);
   ~HostMemory();
   HostMemory(const HostMemory&) = delete;

@@ -151,7 +151,7 @@ void Lane::work() {
   close();
 }
 
-/// The program may give a primary context back while memory of it is in use here: it is held.
+/// Retains a primary context, since the program may release it while memory of it is in use here.
 void Lane::enter_context() {
   unsigned flags = 0;
   int is_active = 0;
@@ -176,7 +176,7 @@ void Lane::enter_context() {
         state_ = driver_.cuStreamCreate(&stream.handle, CU_STREAM_NON_BLOCKING);
 }
 
-/// Whatever was asked for. False: nothing was.
+/// Serves all requests. False: there were none.
 bool Lane::serve() {
   std::deque<std::shared_ptr<HostMemory>> to_pin, to_unpin;
   std::deque<std::function<void(CUresult)>> to_run;
@@ -202,7 +202,7 @@ bool Lane::serve() {
   return any;
 }
 
-/// Several groups, so that the end of one is dealt with while others are copied.
+/// Takes one of several groups, so that the end of one is handled while others are copied.
 std::vector<Copy> Lane::take_group(std::deque<Copy>& waiting) {
   std::vector<Copy> group;
   for (uint64_t size_bytes = 0; !waiting.empty() && size_bytes < kGroupBytesMax;) {
@@ -213,8 +213,8 @@ std::vector<Copy> Lane::take_group(std::deque<Copy>& waiting) {
   return group;
 }
 
-/// What comes while others are under way waits, and goes together: few large groups keep a GPU as
-/// busy as many small ones, at a smaller cost.
+/// Copies that come while others are under way wait, and go together: few large groups keep a GPU
+/// as busy as many small ones, at a smaller cost.
 bool Lane::has_room(size_t way) const {
   size_t under_way = 0;
   for (const Stream& stream : streams_[way]) under_way += stream.under_way.size();
@@ -226,10 +226,11 @@ void Lane::begin(Way way, std::vector<Copy> copies) {
   Stream& stream = streams[streams[0].under_way.size() > streams[1].under_way.size() ? 1 : 0];
   Group group{nullptr, state_, std::move(copies)};
   if (state_ != CUDA_SUCCESS) return finish(group, state_);
-  const size_t turn = stream.groups++ % kGroupsMax;  // at most so many are under way in it
+  const size_t turn = stream.groups++ % kGroupsMax;  // at most kGroupsMax are under way in it
   const size_t list = (&stream == streams ? 0 : kGroupsMax) + turn;
   group.result = mover_.enqueue(way, group.copies, stream.handle, list);
-  // Some may be under way although another was refused: all end when the stream has passed them.
+  // Some copies may be under way although another was refused. All have ended once the stream has
+  // passed them.
   CUresult recorded = CUDA_SUCCESS;
   if (events_.empty()) {
     recorded = driver_.cuEventCreate(&group.event, CU_EVENT_DISABLE_TIMING);

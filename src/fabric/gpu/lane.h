@@ -1,11 +1,11 @@
-// The thread in which all driver calls for one context are made. A call may wait for the context's
-// lock, which a thread of the program's may hold for long (docs/architecture.md, "The law"): then
-// this thread waits, and no rail does.
+// A lane is the thread that makes all driver calls for one context. A call may wait for the
+// context's lock, which a thread of the program may hold for long (docs/architecture.md, "The
+// law"). Then only this thread waits, and no rail does.
 //
-// Copies are begun in the order in which they are asked for, and end in any. Threads: any.
+// Copies begin in the order of the requests, and end in any order. Threads: any.
 //
-// A lane that nobody holds any more ends by itself: its thread gives everything back to the driver,
-// which may wait for the context's streams. Whoever lets go of it does not wait; LaneEnd does.
+// Once nobody holds a lane, it ends by itself: its thread gives everything back to the driver,
+// which may wait for the context's streams. Releasing a lane does not wait for that; LaneEnd does.
 #pragma once
 
 #include <atomic>
@@ -25,15 +25,16 @@
 
 namespace braid::fabric::gpu {
 
-/// That of a context of the program's, or of the primary context of `gpu` where it is null; whoever
-/// asks shares it.
+/// The lane of a context of the program's, or of the primary context of `gpu` if `context` is null.
+/// All callers share it.
 class Lane;
 std::shared_ptr<Lane> lane_of(const cuda::Driver& driver, CUcontext context, int gpu);
 
 class LaneEnd {
  public:
   ~LaneEnd();
-  /// Until the last driver call of the lane, if nobody holds it any more. Otherwise not at all.
+  /// Waits for the last driver call of the lane, if nobody holds the lane any more. Otherwise
+  /// returns at once.
   void wait();
   bool is_over() const;
 
@@ -44,14 +45,14 @@ class LaneEnd {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   State state_ = State::kHeld;
-  std::thread thread_;  // joined by whoever waits
+  std::thread thread_;  // joined by `wait`
 };
 
-/// The ends of all lanes that somebody has held.
+/// The ends of all lanes that the owner has held.
 class LaneEnds {
  public:
   void add(const Lane& lane);
-  /// For those that nobody holds any more.
+  /// Waits for the lanes that nobody holds any more.
   void wait();
 
  private:
@@ -72,20 +73,20 @@ class Lane {
   void copy(Way way, Copy copy);
   /// The same of many. They are taken out of the list.
   void copy(Way way, std::vector<Copy>& copies);
-  /// `call()` in the thread, with the context current, before copies that follow. Whether the
-  /// context can be used.
+  /// Runs `call` in the thread, with the context current, before later copies. Its argument says
+  /// whether the context can be used.
   void run(std::function<void(CUresult)> call);
-  /// Many small copies between GPUs that follow go together (Mover::prepare_pages).
+  /// Later small copies between GPUs go together (Mover::prepare_pages).
   void prepare_pages();
-  /// Pinned, before the copies that follow; a driver that refuses copies more slowly.
+  /// Pins the memory before later copies. If the driver refuses, copies are slower.
   void pin(std::shared_ptr<HostMemory> memory);
-  /// Once no copy uses it: gives it back to the driver, and lets it go.
+  /// Unpins the memory once no copy uses it, and releases it.
   void unpin(const std::shared_ptr<HostMemory>& memory);
 
  private:
   friend std::shared_ptr<Lane> lane_of(const cuda::Driver& driver, CUcontext context, int gpu);
-  /// Of a context of the program's; null: the primary context of `gpu`, which is made if it is not
-  /// there. A context that cannot be used fails all copies.
+  /// `context`: one of the program's; null: the primary context of `gpu`, which is made if it does
+  /// not exist. If the context cannot be used, all copies fail.
   Lane(const cuda::Driver& driver, CUcontext context, int gpu)
       : driver_(driver), gpu_(gpu), context_(context), mover_(driver) {}
   ~Lane() = default;

@@ -8,7 +8,8 @@
 namespace braid::fabric::gpu {
 namespace {
 
-/// Mapped memory and pools belong to no context: the caller's will do, if it is of that GPU.
+/// Mapped memory and pools belong to no context: the caller's context is used, if it is of that
+/// GPU.
 CUcontext current_context_on(const cuda::Driver& driver, int gpu) {
   CUcontext context = nullptr;
   CUdevice device = 0, wanted = 0;
@@ -26,7 +27,7 @@ Result<std::shared_ptr<Lane>> lane_of_memory(MutableBytes memory) {
   const auto address = reinterpret_cast<CUdeviceptr>(memory.data());
   const multipath::DeviceFacts facts = multipath::pointer_facts(*driver, address).device;
   if (!facts.is_device) return std::shared_ptr<Lane>();
-  // A range may be of several mappings.
+  // A range may span several mappings.
   const bool is_one_piece = facts.kind != multipath::DeviceFacts::Kind::kMapped;
   if (is_one_piece && facts.extent.size_bytes > 0 && !facts.extent.holds(address, memory.size()))
     return Status::error("the memory reaches beyond its allocation of " +

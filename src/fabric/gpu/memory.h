@@ -1,4 +1,4 @@
-// Which memory is a GPU's, and which lane copies from and to it.
+// Tells GPU memory from host memory, and finds the lane that copies from and to it.
 #pragma once
 
 #include <memory>
@@ -8,8 +8,8 @@
 
 namespace braid::fabric::gpu {
 
-/// Null: it is host memory (managed memory is, too). An error if it is part of an allocation on a
-/// GPU, and reaches beyond that. Asks the driver, which needs no lock for it.
+/// Null: it is host memory; managed memory counts as such. An error if it begins in an allocation
+/// on a GPU, and reaches beyond it. Asks the driver, which needs no lock for it.
 Result<std::shared_ptr<Lane>> lane_of_memory(MutableBytes memory);
 
 }  // namespace braid::fabric::gpu

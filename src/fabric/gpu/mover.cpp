@@ -11,10 +11,10 @@
 namespace braid::fabric::gpu {
 namespace {
 
-// A launch costs what two copies do. Larger pieces are as fast by copy engines, which spare SMs.
+// A launch costs as much as two copies. Copy engines move larger pieces as fast, and use no SMs.
 constexpr size_t kFewestPages = 4;
 constexpr uint64_t kLargestPageBytes = 1 << 20;
-// The blocks share parts out: small ones, so that all end together.
+// The blocks share the parts among them. The parts are small, so that all blocks end together.
 constexpr uint64_t kPartBytes = 32 << 10;
 constexpr size_t kMostParts = 8192;
 constexpr size_t kListBytes = kMostParts * sizeof(cuda::Page);
@@ -26,7 +26,7 @@ void Ended::add(std::span<const Copy> copies) {
   const std::lock_guard lock(mutex_);
   copies_.insert(copies_.end(), copies.begin(), copies.end());
   has_some_.store(true, std::memory_order_release);
-  // Under the mutex: whoever has taken the last copy may close the descriptor.
+  // Under the mutex: once the owner has taken the last copy, it may close the descriptor.
   constexpr uint64_t kOne = 1;
   if (descriptor_ >= 0) (void)!write(descriptor_, &kOne, sizeof kOne);
 }
@@ -58,8 +58,8 @@ void Mover::close() {
   lists_.reset();
 }
 
-/// Copies that go on where the one before has ended, in the same regions, are one: a call costs as
-/// much as moving a megabyte between GPUs.
+/// Merges copies that are adjacent in the same regions: a call costs as much as moving a megabyte
+/// between GPUs.
 std::span<const Copy> Mover::merge(std::span<const Copy> copies) {
   merged_.clear();
   const Copy* before = nullptr;

@@ -1,4 +1,4 @@
-// Copies of a lane's, and how they are put into a stream.
+// The copies of a lane, and how they are put into a stream.
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,7 @@
 
 namespace braid::fabric::gpu {
 
-/// Copies that have ended, until their owner looks.
+/// Copies that have ended, kept until their owner takes them.
 class Ended {
  public:
   struct Copy {
@@ -21,7 +21,8 @@ class Ended {
     bool ok;  ///< false: some of it may have been copied; nothing is under way
   };
   Ended() = default;
-  /// `descriptor`: an eventfd of the owner's, which outlives this, to be written when copies end.
+  /// `descriptor`: an eventfd of the owner's, which outlives this object. It is written when copies
+  /// end.
   explicit Ended(int descriptor) : descriptor_(descriptor) {}
   void add(std::span<const Copy> copies);
   bool has_some() const { return has_some_.load(std::memory_order_acquire); }
@@ -35,13 +36,13 @@ class Ended {
   std::vector<Copy> copies_;
 };
 
-/// Who makes large copies faster than the driver would. In a lane's thread, with its context
-/// current; as cuMemcpyAsync.
+/// Makes large copies faster than the driver would, with the semantics of cuMemcpyAsync. Used in a
+/// lane's thread, with its context current.
 class Carrier {
  public:
   virtual ~Carrier() = default;
-  /// Before the first copy of a lane: may load code, for which the driver waits for the context's
-  /// streams.
+  /// Called before the first copy of a lane. It may load code, for which the driver waits for the
+  /// context's streams.
   virtual void prepare() = 0;
   virtual CUresult copy(CUdeviceptr to, CUdeviceptr from, uint64_t size_bytes, CUstream stream) = 0;
 };
@@ -53,13 +54,13 @@ struct Copy {
   uint64_t tag = 0;
   std::shared_ptr<Ended> ended;
   bool may_be_kernels = false;  ///< both ends are mapped for the lane's GPU
-  /// A number, among those of one owner, of the pair of regions that it goes between: the driver
-  /// refuses a copy that goes on into another allocation.
+  /// The owner's number of the pair of regions that the copy goes between. Only copies of one pair
+  /// are merged, since the driver refuses a copy that crosses into another allocation.
   uint64_t regions = 0;
   Carrier* carrier = nullptr;  ///< null: the driver
 };
 
-/// Which copies have an order of their own: each way has a stream.
+/// The kinds of copies. Each kind has streams of its own.
 enum class Way : uint8_t { kToGpu, kToHost, kBetweenGpus };
 inline constexpr size_t kWayCount = 3;
 
@@ -68,16 +69,17 @@ class Mover {
  public:
   explicit Mover(const cuda::Driver& driver) : driver_(driver) {}
 
-  /// Loads the kernel that copies pages, for which the driver waits for the context's streams, and
-  /// holds its lock meanwhile (docs/fabric.md, "GPUs of one server"). Without it pages are copied
-  /// one by one.
+  /// Loads the kernel that copies pages. The driver waits for the context's streams to load it, and
+  /// holds its lock meanwhile (docs/fabric.md, "GPUs of one server"). Without the kernel pages are
+  /// copied one by one.
   void prepare_pages(CUstream stream);
 
-  /// Puts all into the stream. If one is refused, those before it are under way all the same.
-  /// `list`, below kListCount: nothing that was put with the same one is under way any more.
+  /// Puts all copies into the stream. If the driver refuses one, those before it are under way
+  /// nevertheless. `list` is below kListCount; no copies of an earlier call with the same `list`
+  /// may be under way.
   CUresult enqueue(Way way, std::span<const Copy> copies, CUstream stream, size_t list);
 
-  /// Before the context is left.
+  /// Called before the lane leaves the context.
   void close();
 
   static constexpr size_t kListCount = 8;

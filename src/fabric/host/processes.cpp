@@ -18,7 +18,7 @@
 namespace braid::fabric {
 namespace {
 
-/// Of "c7ffe1a0-...": its 32 hexadecimal digits.
+/// The 32 hexadecimal digits of a text such as "c7ffe1a0-...".
 std::array<uint64_t, 2> boot_id() {
   std::array<uint64_t, 2> id{};
   std::ifstream file("/proc/sys/kernel/random/boot_id");
@@ -68,7 +68,7 @@ class HostProcesses final : public Processes {
       if (errno == ESRCH) ended_.push_back(peer);
       return;  // not allowed, or an older kernel
     }
-    // Only once it is held: another process may have the number by now.
+    // Read only once the pidfd is open: another process may have the number by now.
     const uint64_t its_start = started(origin.process);
     if (its_start == origin.started) {
       watched_[peer] = std::move(file);

@@ -1,4 +1,4 @@
-// Processes of this host, by pidfds of the kernel (Linux 5.3).
+// Watches processes of this host by pidfds (Linux 5.3).
 #pragma once
 
 #include <memory>
@@ -7,8 +7,8 @@
 
 namespace braid::fabric {
 
-/// What a peer says of its process is not believed further than this: its connection is ended when
-/// the process that it names has ended. Whoever names another's harms himself.
+/// A peer names its own process, and that claim is used only to end the peer's connection when the
+/// named process has ended. So a peer that names another's process harms only itself.
 std::shared_ptr<Processes> host_processes();
 
 }  // namespace braid::fabric

@@ -59,7 +59,7 @@ braid_status braid_fabric_open(const braid_fabric_options* options, braid_fabric
     return report(BRAID_ERROR_ARGUMENT,
                   "there is no place for the engine, or struct_bytes is not set");
   *fabric = nullptr;
-  braid_fabric_options given{};  // what an older program does not know of is zero
+  braid_fabric_options given{};  // fields that an older program does not know are zero
   if (options != nullptr)
     std::memcpy(&given, options, std::min(options->struct_bytes, sizeof given));
   for (size_t i = 0; i < given.address_count; ++i)

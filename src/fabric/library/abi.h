@@ -1,4 +1,4 @@
-// What the files of the C interface (abi_*.cpp) share: arguments in, status out, and no exception
+// Shared by the files of the C interface (abi_*.cpp): arguments in, status out, and no exception
 // leaves.
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace braid::fabric::abi {
 
-/// How often this process's line has forked since the first engine was opened.
+/// The number of forks that lie between the process that opened the first engine and this one.
 int forks_so_far();
 
 }  // namespace braid::fabric::abi
@@ -27,7 +27,7 @@ struct braid_fabric {
 
 namespace braid::fabric::abi {
 
-/// What braid_fabric_last_error says in this thread.
+/// Sets the text that braid_fabric_last_error returns in this thread.
 braid_status report(braid_status code, std::string message);
 
 inline braid_status report(const Status& status, braid_status code = BRAID_ERROR_ARGUMENT) {
@@ -41,7 +41,7 @@ braid_status hand_out(const Result<T>& result, T* value, braid_status code = BRA
   return BRAID_OK;
 }
 
-/// As braid_fabric_address says.
+/// Copies the bytes as braid_fabric_address says.
 braid_status hand_out(const std::vector<std::byte>& bytes, void* buffer, size_t buffer_bytes,
                       size_t* needed_bytes);
 
@@ -53,7 +53,7 @@ inline std::optional<uint32_t> optional_of(const uint32_t* immediate) {
   return immediate == nullptr ? std::nullopt : std::optional(*immediate);
 }
 
-/// The code of what was refused: whether this peer is lost, or not known at all.
+/// The code for a refused call: whether this peer is lost, or not known at all.
 inline braid_status code_for_peer(Service& service, uint64_t peer,
                                   braid_status otherwise = BRAID_ERROR_ARGUMENT) {
   return service.with([&](Engine& engine) {
@@ -61,14 +61,14 @@ inline braid_status code_for_peer(Service& service, uint64_t peer,
     return engine.peer_state(peer).ok() ? otherwise : BRAID_ERROR_ARGUMENT;
   });
 }
-/// The same of the owner of this target.
+/// The same for the owner of this target.
 inline braid_status code_for_target(Service& service, uint64_t target) {
   return service.with([&](Engine& engine) { return engine.is_orphan(target); })
              ? BRAID_ERROR_PEER
              : BRAID_ERROR_ARGUMENT;
 }
 
-/// `body(service)`, unless a pointer that the caller must give is null.
+/// Returns `body(service)`, unless a pointer that the caller must give is null.
 template <typename Body, typename... Pointers>
 braid_status guarded(braid_fabric* fabric, const Body& body, const Pointers*... needed) noexcept
     try {

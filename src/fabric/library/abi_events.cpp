@@ -1,4 +1,4 @@
-// The C interface: being told, by callbacks or through a descriptor.
+// The C interface: events, by callbacks or through a descriptor.
 #include "fabric/library/abi.h"
 
 using namespace braid::fabric;

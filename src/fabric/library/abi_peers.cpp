@@ -18,7 +18,7 @@ static_assert(BRAID_FABRIC_TOO_MUCH == static_cast<int>(PeerFailure::kTooMuch));
 
 namespace {
 
-/// What has come of the peer already is read in milliseconds.
+/// The bytes that have come from the peer already are read in milliseconds.
 constexpr uint64_t kDrainUs = 1'000'000;
 
 void wait_drained(Service& service, uint64_t peer) {
@@ -81,7 +81,7 @@ braid_status braid_fabric_wait_lost(braid_fabric* fabric, uint64_t limit_us, uin
     *why = BRAID_FABRIC_NOT_LOST;
     service.wait(limit_us, [&](Engine& engine) {
       std::optional<uint64_t> lost = engine.next_failed();
-      // Who has not answered is the business of its connect alone.
+      // A peer that has never answered is reported by its connect alone.
       while (lost && !engine.was_connected(*lost)) lost = engine.next_failed();
       if (!lost) return false;
       *peer = *lost;

@@ -1,4 +1,4 @@
-// The C interface: rails, and what was counted.
+// The C interface: rails and statistics.
 #include <algorithm>
 #include <cstring>
 #include <string_view>

@@ -52,7 +52,7 @@ struct Events::State {
       make_readable(true);
   }
 
-  /// The next event that is still to be told.
+  /// The next event that is still to be delivered.
   std::optional<Item> next(std::deque<Item>& items) {
     while (!items.empty()) {
       Item item = std::move(items.front());

@@ -1,8 +1,8 @@
-// Events on their way to the program: to callbacks, which run one after the other on a thread of
-// their own, or to a queue with a descriptor that is readable while it holds any.
+// Delivers events to the program: to callbacks, which run one after the other on a thread of their
+// own, or to a queue, whose descriptor is readable while it holds events.
 //
-// Neither way has a limit, and nobody waits to add an event: a callback that is slow holds up other
-// callbacks, and nothing else. Safe for concurrent use.
+// Neither way has a limit, and adding an event never waits: a slow callback holds up only other
+// callbacks. Safe for concurrent use.
 #pragma once
 
 #include <cstddef>
@@ -15,46 +15,48 @@
 
 namespace braid::fabric {
 
-/// Where events of a request go.
+/// The destination of a request's events.
 struct Sink {
   braid_fabric_callback callback = nullptr;  ///< null: to the queue
   void* user = nullptr;
 };
 
-/// Events of one kind that the program need not see one by one: while one has not been delivered,
-/// more only change what it will say.
+/// Events of one kind that the program need not see one by one: until an event is delivered, later
+/// ones only change its value.
 struct Merged {
   bool is_queued = false;
   bool is_released = false;
   uint64_t told = 0;    ///< the value of the last event
-  uint64_t latest = 0;  ///< what the next one will say
+  uint64_t latest = 0;  ///< the value of the next event
 };
 
 class Events {
  public:
   static Result<std::unique_ptr<Events>> open();
-  /// Of what has not been delivered, callbacks get the last events of requests, as cancelled, once
-  /// the callback that runs has returned. Waits for that, unless it is called within a callback.
+  /// Delivers to callbacks the undelivered last events of requests, as cancelled, after the running
+  /// callback has returned. Drops all other undelivered events. Waits for these callbacks, unless
+  /// it is called within a callback.
   ~Events();
   Events(const Events&) = delete;
   Events& operator=(const Events&) = delete;
 
-  /// Before callbacks are added: makes their thread.
+  /// Makes the callbacks' thread. Called before events for callbacks are added.
   void prepare(const Sink& sink);
-  /// `is_last`: of its request.
+  /// `is_last`: it is the last event of its request.
   void add(const Sink& sink, braid_fabric_event event, bool is_last);
-  /// At most one of `merged` is on its way. `value` is a new one of it.
+  /// Adds an event with a new `value`, or changes the undelivered event of `merged`, of which there
+  /// is at most one.
   void merge(const Sink& sink, braid_fabric_event event, const std::shared_ptr<Merged>& merged,
              uint64_t value);
-  /// No event of `merged` is delivered any more. Waits for its callback, unless called within it.
+  /// Delivers no event of `merged` any more. Waits for its callback, unless called within it.
   void release(const std::shared_ptr<Merged>& merged);
 
   /// Takes events out of the queue, oldest first. Returns how many.
   size_t take(std::span<braid_fabric_event> events);
-  /// Readable while events are queued, however it is read. Owned by this object.
+  /// Readable while events are queued, even if somebody reads it. Owned by this object.
   int descriptor() const;
 
-  /// This thread runs a callback of this object's.
+  /// This thread is running a callback of this object's.
   bool is_in_callback() const;
 
  private:

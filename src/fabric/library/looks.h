@@ -1,5 +1,5 @@
-// Who looks after a service's engine: its thread, or callers that wait for something. The fabric's
-// service and that of transfers have the same loops.
+// The loops that drive a service's engine: its own thread drives it, or a caller that waits for
+// something. The services of the fabric and of transfers share these loops.
 #pragma once
 
 #include <sched.h>
@@ -17,40 +17,42 @@
 
 namespace braid::fabric {
 
-inline constexpr uint64_t kBusyNs = 100'000;  ///< after something has happened, it looks at once
-/// Between looks when nothing happens, where no descriptor tells.
+inline constexpr uint64_t kBusyNs = 100'000;  ///< after an event the thread polls for so long
+/// The pause between looks when nothing happens, if there is no descriptor to wait for.
 inline constexpr auto kQuiet = std::chrono::microseconds(400);
 
-/// A caller that waits drives the engine itself, and so is told soonest. When nothing has happened
-/// for so long it sleeps, and leaves that to the thread.
+/// A caller that waits drives the engine itself, and so notices events soonest. If nothing happens
+/// for so long, it sleeps, and the thread drives.
 inline constexpr uint64_t kDriveNs = 200'000;
-/// A caller whose wait was met comes back so soon, as a rule. The thread does not begin for the
-/// time between: to wake it costs both more than its own look, which comes within kQuiet.
+/// A caller whose wait was met usually waits again within this time. The thread is not woken for
+/// the time between: waking it would cost both more than the look that the thread makes within
+/// kQuiet anyway.
 inline constexpr uint64_t kComesBackNs = 100'000;
 
-/// A caller that waits, while others look after the engine.
+/// A caller that waits while somebody else drives the engine.
 struct Sleeper {
   std::function<bool()> is_met;
   std::condition_variable woken;
-  bool is_up = false;     ///< what it waits for has come, or it is to drive
-  bool has_come = false;  ///< the former; it is not asked again, since to ask may take it
+  bool is_up = false;     ///< its wait is met, or it is to drive
+  bool has_come = false;  ///< its wait is met; `is_met` is not called again, since it may consume
 };
 
-/// What callers that wait for something and the thread tell each other.
+/// The state that waiting callers and the thread share.
 struct Drivers {
   std::atomic<int> waiting = 0;     ///< 1 while a caller drives the engine
-  uint64_t met_ns = 0;              ///< when the last of them left with what it waited for
+  uint64_t met_ns = 0;              ///< when the last driver left because its wait was met
   std::condition_variable changed;  ///< nobody drives any more, or the end has begun
   std::vector<Sleeper*> sleepers;   ///< under the mutex
   std::atomic<bool> is_ending = false;
 
-  /// Under the mutex: what callers wait for may have come. Only those are woken.
+  /// Under the mutex: something has happened. Wakes only the callers whose wait is met.
   void tell() {
     for (Sleeper* sleeper : sleepers)
       if (!sleeper->is_up && has_news(*sleeper)) wake(*sleeper);
   }
-  /// Of the caller that drives, under the mutex. Without anything to wait for any more it leaves
-  /// the engine to another caller, or to itself, if it comes back soon.
+  /// Called by the caller that drives, under the mutex. If its wait is met, another waiting caller
+  /// drives next; if there is none, the thread first leaves time for this caller to come back. If
+  /// not, the thread drives.
   void leave(bool is_met) {
     waiting = 0;
     met_ns = is_met ? monotonic_ns() : 0;
@@ -69,7 +71,7 @@ struct Drivers {
   }
 
  private:
-  /// A question that throws here is asked again by the caller that waits: it throws there.
+  /// If `is_met` throws here, the waiting caller calls it again, and it throws there.
   static bool has_news(Sleeper& sleeper) {
     try {
       return sleeper.has_come = sleeper.is_met();
@@ -83,12 +85,13 @@ struct Drivers {
   }
 };
 
-/// Until the end: steps while nobody else drives, and rests when nothing has happened for a while.
-/// Both are called under the mutex; `step` says whether there may be more to do at once.
+/// The thread's loop, until the end: calls `step` while no caller drives, and `rest` when nothing
+/// has happened for a while. Both are called under the mutex; `step` returns whether there may be
+/// more to do at once.
 template <typename Step, typename Rest>
 void look_until_end(std::mutex& mutex, Drivers& drivers, const Step& step, const Rest& rest) {
   uint64_t happened_ns = 0;
-  bool has_rested = false;  // a deadline may have come, which is nothing to do
+  bool has_rested = false;  // a deadline may have passed without anything to do
   std::unique_lock lock(mutex);
   while (!drivers.is_ending) {
     const bool is_driven = drivers.waiting > 0 || monotonic_ns() < drivers.met_ns + kComesBackNs;
@@ -109,7 +112,8 @@ void look_until_end(std::mutex& mutex, Drivers& drivers, const Step& step, const
   }
 }
 
-/// Of the caller that drives, under the mutex at both ends. It leaves when it throws, too.
+/// Marks the scope in which a caller drives. Made and destroyed under the mutex. The caller leaves
+/// also when it throws.
 class Driving {
  public:
   explicit Driving(Drivers& drivers) : drivers_(drivers) { drivers_.waiting = 1; }
@@ -123,7 +127,7 @@ class Driving {
   bool is_met_ = false;
 };
 
-/// A caller drives until `is_met`, or the limit, or nothing has happened for a while.
+/// A caller drives until `is_met`, or `end_ns`, or until nothing has happened for a while.
 template <typename IsMet, typename Step>
 bool drive(std::unique_lock<std::mutex>& lock, Drivers& drivers, uint64_t end_ns,
            const IsMet& is_met, const Step& step) {
@@ -142,9 +146,9 @@ bool drive(std::unique_lock<std::mutex>& lock, Drivers& drivers, uint64_t end_ns
   return true;
 }
 
-/// Of a caller, which holds the lock: until `is_met`, or `end_ns`, or the end of the service. One
-/// caller drives at a time; the others sleep.
-/// False: it is not met. All three are called under the mutex; `follow_up` whenever others go on.
+/// A caller, which holds the lock, waits until `is_met`, or `end_ns`, or the end of the service.
+/// One caller drives at a time; the others sleep. False: the wait was not met. The three functions
+/// are called under the mutex; `follow_up` before the caller sleeps, and at the end.
 template <typename IsMet, typename Step, typename FollowUp>
 bool wait_until(std::unique_lock<std::mutex>& lock, Drivers& drivers, uint64_t end_ns,
                 const IsMet& is_met, const Step& step, const FollowUp& follow_up) {
@@ -165,7 +169,7 @@ bool wait_until(std::unique_lock<std::mutex>& lock, Drivers& drivers, uint64_t e
                            [&] { return sleeper.is_up; });
     std::erase(drivers.sleepers, &sleeper);
     met = sleeper.has_come || is_met();
-    may_drive = sleeper.is_up;  // by whoever drove; otherwise nothing has happened
+    may_drive = sleeper.is_up;  // the driver woke it; otherwise nothing has happened
   }
   follow_up();
   return met;

@@ -1,4 +1,4 @@
-// Where an engine's memory and its thread stand: the NUMA node of its rails.
+// Places an engine's memory and its thread on the NUMA node of its rails.
 #pragma once
 
 #include <sched.h>
@@ -7,9 +7,9 @@
 
 namespace braid::fabric {
 
-/// While it lives, the calling thread runs on CPUs of the node: what it allocates and touches lies
-/// there, and threads that it starts stay there. Does nothing on a host with one node, with node
-/// -1, or where this process may use no CPU of the node.
+/// While it lives, the calling thread runs on CPUs of the node. Memory that the thread allocates
+/// and touches lies there, and threads that it starts stay there. Does nothing if the host has one
+/// node, if `node` is -1, or if this process may use no CPU of the node.
 class OnNode {
  public:
   OnNode(const topology::Machine& machine, int node);

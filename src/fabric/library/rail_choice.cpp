@@ -90,7 +90,7 @@ std::vector<const Nic*> all_but(const Pattern& pattern, const std::vector<Nic>& 
   return taken;
 }
 
-/// The node of most; of equals the lowest.
+/// The node of most NICs; among equals the lowest.
 int common_node(const std::vector<const Nic*>& nics) {
   std::map<int, int> counts;
   for (const Nic* nic : nics)
@@ -108,7 +108,7 @@ std::vector<Nic> by_rdma_device(const std::vector<Nic>& nics) {
   for (Nic nic : nics) {
     if (nic.rdma_device.empty()) continue;
     nic.addresses = {nic.rdma_device};
-    // One without an interface of the kernel's has no state there.
+    // An RDMA device without a network interface has no state in the kernel.
     if (nic.state == NicState::kUnknown) nic.state = NicState::kUp;
     with_device.push_back(std::move(nic));
   }

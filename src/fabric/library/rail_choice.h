@@ -1,8 +1,9 @@
-// Which network interfaces are an engine's rails. What the host has comes as arguments.
+// Chooses the network interfaces that are an engine's rails. The host's interfaces come as
+// arguments.
 //
-// The pattern is as NCCL_SOCKET_IFNAME takes it: names or beginnings of names with commas between,
-// each of which must be there. `^` before all takes every other NIC that is up and has an address,
-// but not loopback. `=` (`^=`) before all means whole names only.
+// The pattern is that of NCCL_SOCKET_IFNAME: names or beginnings of names, separated by commas.
+// Each must match a NIC. A leading `^` takes every NIC that is not named, is up and has an address,
+// except loopback. A leading `=` (or `^=`) matches whole names only.
 //   eth0,eth1     ^docker0,veth     =eth1
 #pragma once
 
@@ -21,21 +22,23 @@ inline constexpr const char* kNicsVariable = "BRAID_FABRIC_NICS";
 struct RailChoice {
   std::vector<std::string> addresses;  ///< one for each rail
   std::vector<std::string> nics;       ///< by rail; empty: no NIC of this host has the address
-  int numa_node = -1;                  ///< of most of them, as the kernel numbers it; -1: unknown
+  int numa_node = -1;  ///< the node of most of them, by the kernel's number; -1: unknown
 };
 
-/// For providers whose rails are RDMA devices (ofi/quirks.h): those that have one, at its name.
+/// For providers whose rails are RDMA devices (ofi/quirks.h): the NICs that have a device, with the
+/// device's name as the address.
 std::vector<topology::Nic> by_rdma_device(const std::vector<topology::Nic>& nics);
 
 /// Rails at these addresses, as they are.
 RailChoice rails_at(const std::vector<std::string>& addresses,
                     const std::vector<topology::Nic>& nics);
 
-/// The NICs that the pattern takes, in its order; those of one word, or of `^`, by name. Each
-/// listens at its first address. An error names the word, and the NICs that are there.
+/// The NICs that the pattern takes, in the order of its words. The NICs of one word, or of `^`, are
+/// ordered by name. Each listens at its first address. An error names the wrong word, and the NICs
+/// of the host.
 Result<RailChoice> choose_rails(std::string_view pattern, const std::vector<topology::Nic>& nics);
 
-/// As the options say, or else kNicsVariable, or else loopback alone.
+/// Chooses by the options, or else by kNicsVariable, or else loopback alone.
 Result<RailChoice> rails_for(const ServiceOptions& options, const std::vector<topology::Nic>& nics);
 
 }  // namespace braid::fabric

@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// One number, in every form: its key in JSON and Prometheus, and what it is.
+/// One number of the report: its key in JSON and Prometheus, and its description.
 struct Count {
   const char* key;
   const char* metric;

@@ -14,8 +14,8 @@ namespace braid::fabric {
 struct EngineReport {
   uint64_t engine = 0;
   EngineStatistics counts;
-  uint64_t strays = 0;             ///< immediates that came after their release
-  uint64_t quarantined_bytes = 0;  ///< also of peers that are gone
+  uint64_t strays = 0;             ///< immediates that arrived after their release
+  uint64_t quarantined_bytes = 0;  ///< including peers that are gone
   std::vector<RailStatistics> rails;
   std::vector<std::string> addresses;  ///< by rail
   std::vector<std::string> nics;       ///< by rail; empty: unknown

@@ -27,7 +27,7 @@ int kind_of(About about) {
   return 0;
 }
 
-/// None of these providers touches GPU memory.
+/// None of these providers can access GPU memory.
 Result<std::unique_ptr<Domain>> open_wire(const ofi::Quirks& quirks, const std::string& address,
                                           bool has_gpu_memory) {
   Result<std::unique_ptr<Domain>> wire = ofi::open_domain(quirks, address);
@@ -130,8 +130,8 @@ Service::~Service() {
   take_leave();
 }
 
-/// Peers that are not told would find out by silence. One that does not listen is not waited for
-/// longer than this.
+/// Without a goodbye peers would notice the end only by silence. The limit is for peers that do not
+/// listen.
 void Service::take_leave() {
   constexpr uint64_t kLimitUs = 100'000;
   const uint64_t end_ns = monotonic_after_ns(kLimitUs);
@@ -186,7 +186,7 @@ void Service::rest(std::unique_lock<std::mutex>& lock) {
 
 // ---- Under the mutex ----
 
-/// Of a call, which may have left something to do.
+/// Called after each call, which may have left something to do.
 void Service::follow_up() {
   deliver();
   drivers_.tell();

@@ -1,7 +1,7 @@
-// An engine that several threads use. Whoever waits drives it; while nobody does, a thread of its
-// own looks for what peers have written. When nothing happens it sleeps until the rails'
-// descriptors or a deadline wake it; where a rail has no descriptor, or a word is watched, it looks
-// now and then. Callbacks run on another thread (events.h), which holds no lock meanwhile.
+// An engine that several threads use. A caller that waits drives the engine; while none does, the
+// service's own thread drives it. When nothing happens, the thread sleeps until the rails'
+// descriptors or a deadline wake it. If a rail has no descriptor, or a word is watched, the thread
+// looks now and then. Callbacks run on another thread (events.h), which holds no lock meanwhile.
 #pragma once
 
 #include <atomic>
@@ -33,17 +33,18 @@ class Service {
   static Result<std::unique_ptr<Service>> open(const ServiceOptions& options,
                                                const topology::Machine& machine,
                                                const std::vector<topology::Nic>& nics);
-  /// Requests that have had no event are cancelled. Within a callback, their callbacks come after
-  /// it; otherwise they have returned.
+  /// Cancels requests that have had no event. Their callbacks have returned when this returns; if
+  /// it is called within a callback, they run after that callback.
   ~Service();
 
-  /// As Engine::add_region, if regions of this engine may be such memory.
+  /// As Engine::add_region. An error if this engine does not take such memory.
   Result<uint64_t> add_region(MutableBytes memory);
-  /// As Engine::remove_region. Of the last region of a context of the program's, it waits until
-  /// nothing is left of braid's in that context: the driver waits for the context's streams.
+  /// As Engine::remove_region. If it is the last region of a context of the program's, this waits
+  /// until braid has freed everything in that context, for which the driver waits for the context's
+  /// streams.
   Status remove_region(uint64_t region);
 
-  /// `call(engine)` alone.
+  /// Returns `call(engine)`. Nobody else uses the engine meanwhile.
   template <typename Call>
   auto with(const Call& call) {
     const std::lock_guard lock(mutex_);
@@ -57,23 +58,23 @@ class Service {
     }
   }
 
-  /// Until `is_so(engine)`. False: the limit has passed, or the service ends.
+  /// Waits until `is_so(engine)`. False: the limit has passed, or the service ends.
   bool wait(uint64_t limit_us, const std::function<bool(Engine&)>& is_so);
 
-  /// `ask(engine, request)` asks the engine to be told; what it is told goes to `sink`.
+  /// `ask(engine, request)` makes a request of the engine, whose events go to `sink`.
   Status ask(const Sink& sink, const std::function<Status(Engine&, uint64_t)>& ask);
   Events& events() { return *events_; }
   const RailChoice& rails() const { return rails_; }
 
   Watchers::Added watch(std::unique_ptr<Word> word, const Sink& sink);
-  /// Its callback has returned, unless this is called within it, and is called no more.
+  /// Afterwards its callback is called no more, and has returned, unless this is called within it.
   Status release(uint64_t watcher);
 
-  /// Its end has begun: a callback that runs is to call nothing more.
+  /// The service's end has begun: a running callback must call nothing more.
   bool is_ending() const { return drivers_.is_ending; }
 
  private:
-  /// Whoever asked to be told.
+  /// A request for events.
   struct Request {
     Sink sink;
     std::shared_ptr<Merged> messages;  // of a request about messages

@@ -9,7 +9,8 @@
 namespace braid::fabric {
 namespace {
 
-/// However late the next deadline: a wake-up that a provider has missed costs no more.
+/// The longest sleep, however late the next deadline: a wake-up that a provider misses costs no
+/// more.
 constexpr uint64_t kLongestNs = 20'000'000;
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Whom an engine of the library trusts: those who have its secret, or else those of its host.
+// The engines that an engine of the library trusts: those that have its secret, or, without a
+// secret, those of its host.
 #pragma once
 
 #include <string>
@@ -12,8 +13,8 @@ namespace braid::fabric {
 
 inline constexpr const char* kSecretVariable = "BRAID_FABRIC_SECRET_FILE";
 
-/// The secret, or none. An error if there is none, other hosts could reach one of the rails, and
-/// nobody has allowed that.
+/// The secret, or none. An error if there is none, other hosts can reach one of the rails, and the
+/// options do not allow that.
 Result<Secret> secret_for(const ServiceOptions& wanted, const std::vector<std::string>& addresses);
 
 }  // namespace braid::fabric

@@ -35,7 +35,7 @@ Result<Watchers::Released> Watchers::release(uint64_t id) {
 bool Watchers::poll(Events& events) {
   bool any = false;
   watchers_.for_each([&](uint64_t id, Watcher& watcher) {
-    // What a thread wrote before the word is there for the callback.
+    // Acquire: the callback sees what the thread wrote before the word.
     const uint64_t now = std::atomic_ref(*watcher.word->address()).load(std::memory_order_acquire);
     if (now == watcher.seen) return;
     watcher.seen = now;

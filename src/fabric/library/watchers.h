@@ -1,5 +1,5 @@
-// Words of 64 bits that a GPU or a thread writes, and that whoever drives the engine looks at. A
-// change is told once, with the value before and the latest: values in between may go unseen.
+// Words of 64 bits that a GPU or a thread writes, and that the engine's driver polls. A change
+// makes one event, with the previous value and the latest: values in between may be missed.
 // Source: 3.3 of the paper ("UVM Watcher").
 #pragma once
 
@@ -20,8 +20,8 @@ class Word {
 
 /// Plain host memory, for threads.
 std::unique_ptr<Word> make_host_word();
-/// Pinned, and mapped for all GPUs at the same address, in the context that is current in this
-/// thread. Makes no context, and loads no driver that is not there.
+/// Pinned host memory, mapped for all GPUs at the same address, in the context that is current in
+/// this thread. Makes no context, and does not load the driver.
 Result<std::unique_ptr<Word>> make_gpu_word();
 
 /// Not synchronised. Words are freed when they are released, or with the object.
@@ -31,7 +31,7 @@ class Watchers {
     uint64_t watcher = 0;
     uint64_t* word = nullptr;
   };
-  /// What is released: its events have to end before its word does.
+  /// A released watcher: its events must end before its word is freed.
   struct Released {
     std::shared_ptr<Merged> merged;
     std::unique_ptr<Word> word;

@@ -41,7 +41,7 @@ LocalDomain::LocalDomain(Socket listener, const std::string& name)
   address_.assign(bytes, bytes + name.size());
 }
 
-/// Others may be told to the end that nothing of theirs is mapped here any more.
+/// Waits for its own copies. Unmaps the peers' memory, and tells the peers so.
 LocalDomain::~LocalDomain() {
   for (auto& [where, copies] : batches_) where.first->copy(where.second, copies);
   peers_.for_each([](uint32_t, Peer& peer) { peer.is_leaving = true; });
@@ -110,7 +110,8 @@ void LocalDomain::remove_region(uint32_t number) {
   if (region.holders.empty()) regions_.erase(number);
 }
 
-/// Of a region or of memory of a peer's: the program may destroy the context of the last region.
+/// Leaves the lane if no region uses it any more, since the program may then destroy its context.
+/// Called after a region, or memory of a peer's, has gone.
 void LocalDomain::release(const std::shared_ptr<gpu::Lane>& lane) {
   const bool is_used = std::any_of(regions_.begin(), regions_.end(),
                                    [&](const auto& region) { return region.second.lane == lane; });
@@ -133,7 +134,7 @@ void LocalDomain::leave_lanes() {
   });
 }
 
-/// False: copies are under way, of host memory, perhaps by this lane.
+/// False: copies of host memory are under way, perhaps by this lane.
 bool LocalDomain::leave(Import& import, const std::shared_ptr<gpu::Lane>& lane) {
   if (import.lane == lane) import.lane.reset();
   if (!import.lanes.contains(lane)) return true;
@@ -248,7 +249,7 @@ void LocalDomain::take_copies() {
   for (const gpu::Ended::Copy& copy : ended_now_) copied(copy.tag, copy.ok);
 }
 
-/// Each look is a call of the system for each process.
+/// Each look makes a system call for each process.
 bool LocalDomain::is_time_to_look() {
   const uint64_t now = monotonic_ns();
   if (!looks_eagerly_ && now - looked_ns_ < kBetweenLooksNs) return false;
@@ -258,7 +259,7 @@ bool LocalDomain::is_time_to_look() {
 
 void LocalDomain::look_at_sockets() {
   looks_eagerly_ = false;
-  // Who means well has said hello already: the silent ones do not keep others out.
+  // A well-meaning stranger has said hello already, so silent ones do not keep others out.
   while (auto stranger = listener_.accept()) {
     strangers_.push_back(std::move(*stranger));
     if (strangers_.size() > kStrangersMax) strangers_.erase(strangers_.begin());

@@ -1,11 +1,12 @@
-// GPUs of the processes of one server: a write is a copy into memory that its owner has shared,
-// over NVLink or PCIe, with no network interface (docs/fabric.md, "GPUs of one server").
-// Immediates, messages and writes into host memory go through memory that two processes share.
+// The domain for processes of one server. A write into GPU memory is a copy over NVLink or PCIe
+// into memory that its owner has shared; it uses no network interface (docs/fabric.md, "GPUs of one
+// server"). Immediates, messages and writes into host memory go through memory that two processes
+// share.
 //
-// Its contract is that of fabric/domain.h, with these additions: whoever has mapped memory can
-// write it, so a region that was removed is kHeldByPeer until the processes that mapped it have let
-// go, when asked, or have ended; and the destructor waits for its own copies. Peers are processes
-// of the same user.
+// Its contract is that of fabric/domain.h, with two additions. A process can write the memory that
+// it has mapped; so a removed region is kHeldByPeer until the processes that mapped it, which are
+// asked to unmap it, have done so or have ended. The destructor waits for its own copies. Peers are
+// processes of the same user.
 #pragma once
 
 #include <memory>
@@ -16,8 +17,8 @@ namespace braid::fabric::local {
 
 Result<std::unique_ptr<Domain>> open_domain();
 
-/// Whether peers may be let write there: host memory, and GPU memory that was made to be shared.
-/// Needs no lock of the driver's.
+/// Whether the memory can be shared with peers: host memory, and GPU memory that was made to be
+/// shared. Needs no lock of the driver's.
 Status check_shareable(MutableBytes memory);
 
 }  // namespace braid::fabric::local

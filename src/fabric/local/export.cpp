@@ -21,7 +21,7 @@ Status refusal(const std::string& why) {
                        "CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR");
 }
 
-/// A driver that does not know is asked for the handle itself, later.
+/// True if the driver does not know this attribute: it is then asked for the handle itself, later.
 bool has_file_handles(const cuda::Driver& driver, CUdeviceptr address) {
   uint64_t kinds = 0;
   return driver.cuPointerGetAttribute(&kinds, CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES, address) !=
@@ -104,7 +104,7 @@ const Exported* Export::result() const {
   return exported_ ? &*exported_ : nullptr;
 }
 
-/// In the lane's thread.
+/// Runs in the lane's thread.
 void Export::ask(CUresult context) {
   std::optional<Exported> exported;
   if (context == CUDA_SUCCESS)

@@ -1,7 +1,7 @@
-// Memory of a GPU that processes of one server share: what its owner hands out. Only memory that
-// was made to be shared is: mappings of which a file descriptor can be had (cuMemCreate with
-// CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR), and cuMemAlloc's, of which the driver shares the whole
-// allocation (legacy IPC).
+// The owner's side of GPU memory that processes of one server share. Only two kinds can be shared:
+// mappings that can be exported as a file descriptor (cuMemCreate with
+// CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR), and memory of cuMemAlloc, whose whole allocation the
+// driver shares (legacy IPC).
 #pragma once
 
 #include <memory>
@@ -20,19 +20,19 @@ struct Exported {
   File file;  ///< Offer::kMapping
 };
 
-/// By what the driver says of a pointer, which needs no lock of the driver's. An error says what
-/// kind of memory can be shared.
+/// Decides from the driver's attributes of the pointer, which needs no lock of the driver's. An
+/// error says what kind of memory can be shared.
 Status check_exportable(const cuda::Driver& driver, MutableBytes memory);
 
-/// Of one region. The lane's thread asks the driver for handles, once a peer asks for the memory:
-/// the driver may make that thread wait, and then this region is offered late, and nothing else is.
+/// The export of one region. Once a peer asks for the memory, the lane's thread asks the driver for
+/// handles. If the driver makes that thread wait, only the offer of this region is late.
 class Export : public std::enable_shared_from_this<Export> {
  public:
   Export(const cuda::Driver& driver, MutableBytes memory) : driver_(driver), memory_(memory) {}
 
-  /// Begins it, the first time. True: it has ended.
+  /// The first call begins it. True: it has ended.
   bool has_ended(gpu::Lane& lane);
-  /// Once it has ended. Null: the driver has refused.
+  /// The result, once it has ended. Null: the driver has refused.
   const Exported* result() const;
 
  private:

@@ -10,28 +10,28 @@
 
 namespace braid::fabric::local {
 
-/// A copy between GPUs takes a microsecond for what takes a network a hundred, and as long to
-/// begin.
+/// A copy between GPUs takes a microsecond for the bytes that take a network a hundred, and takes
+/// as long to begin.
 inline constexpr uint64_t kPostingsMax = 4096;
 inline constexpr uint64_t kPostedBytesMax = 128 << 20;
 inline constexpr size_t kHostPartBytes = 64 << 10;
 inline constexpr size_t kMessageBytesMax = 64 << 10;
-inline constexpr uint64_t kHeldMessagesMax = 64;  // of one visitor, that no buffer is there for
+inline constexpr uint64_t kHeldMessagesMax = 64;  // of one visitor, without a buffer
 inline constexpr int kRecordsAtOnce = 256;
 inline constexpr size_t kStrangersMax = 64;
 inline constexpr size_t kVisitorsMax = 1024;
-// Of one process that takes nothing of what it is told: more is due to none that works.
+// Records that may wait for one process: a process that works never has more to take.
 inline constexpr size_t kSayingsMax = 4 * kPostingsMax;
 inline constexpr size_t kAsksMax = 2 * kSlots;
-/// Completions that nobody has taken: beyond that, visitors wait.
+/// Completions that were not polled yet: beyond that, visitors wait.
 inline constexpr size_t kReadyMax = 4096;
 inline constexpr uint64_t kLandedMax = 0xffffffff;  // in one record
-/// Small pages of 256 KiB, as an engine gathers them.
+/// As many small pages as an engine gathers into 256 KiB.
 inline constexpr size_t kSegmentsMax = 64;
 inline constexpr uint64_t kBetweenLooksNs = 50'000;
 
-/// That this engine speaks. A domain's address ends in those that it speaks, ".3.2", or in none
-/// from before addresses said so. A hello is of the version that the writer has chosen.
+/// The versions that this engine speaks. A domain's address ends in its versions, as in ".3.2";
+/// older addresses end in none. The writer chooses the version, and its hello says it.
 inline constexpr Versions kVersions{.newest = 1, .oldest = 1};
 std::string suffix_of(const Versions& versions);
 Versions versions_of(const std::string& address);
@@ -39,7 +39,7 @@ Versions versions_of(const std::string& address);
 inline constexpr uint64_t kHello = 0x4c41434f4c444200;
 constexpr uint64_t hello_of(uint8_t version) { return kHello | version; }
 
-/// GPU memory is named by addresses with this bit: offsets in the region.
+/// Addresses in GPU memory have this bit. The other bits are the offset in the region.
 inline constexpr uint64_t kGpuBase = uint64_t{1} << 63;
 
 }  // namespace braid::fabric::local

@@ -41,7 +41,7 @@ CUdeviceptr Mapping::address_for(const gpu::Lane& lane) const {
   return views_.at(&lane).address;
 }
 
-/// In the lane's thread.
+/// Runs in the lane's thread.
 void Mapping::open(CUresult context, gpu::Lane& lane) {
   const std::lock_guard opening(opening_);
   View view;
@@ -107,14 +107,14 @@ void Mapping::leave(gpu::Lane& lane) {
     close_by(view->second);
 }
 
-/// Under the mutex.
+/// Called under the mutex.
 void Mapping::close_by(View& view) {
   if (std::exchange(view.is_closing, true)) return;
-  view.state = State::kComing;  // whoever prepares it now asks again
+  view.state = State::kComing;  // the caller of `prepare` asks again
   view.lane->run([self = shared_from_this(), lane = view.lane](CUresult) { self->close(lane); });
 }
 
-/// In the lane's thread. The last one unmaps what all had.
+/// Runs in the lane's thread. The last one unmaps the shared mapping.
 void Mapping::close(const gpu::Lane* lane) {
   const std::lock_guard opening(opening_);
   CUdeviceptr opened = 0;

@@ -1,5 +1,5 @@
-// Memory of a GPU that processes of one server share: what is told of it, and what the writer makes
-// of it. What its owner does is in export.h.
+// GPU memory that processes of one server share: the offer of it, and the writer's mapping. The
+// owner's side is in export.h.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace braid::fabric::local {
 
-/// As bytes between processes of one host and one version.
+/// Sent as its bytes between processes of one host and one version.
 struct Offer {
   enum Kind : uint64_t { kRefused, kMapping, kIpc, kSameProcess };
   uint64_t key = 0;
@@ -23,25 +23,28 @@ struct Offer {
   uint64_t offset_bytes = 0;  ///< of the region in what is shared
   uint64_t shared_bytes = 0;  ///< kMapping
   uint64_t address = 0;       ///< kSameProcess
-  CUuuid gpu{};               ///< where it lies
+  CUuuid gpu{};               ///< the GPU of the memory
   CUipcMemHandle handle{};    ///< kIpc
 };
 static_assert(sizeof(Offer) <= Socket::kPacketBytesMax);
 
-/// The writer's side: maps what was offered for each lane that is to copy there. Lanes do the work.
+/// The writer's side: maps the offered memory for each lane that copies there. The lanes' threads
+/// do the work.
 class Mapping : public std::enable_shared_from_this<Mapping> {
  public:
   Mapping(const cuda::Driver& driver, const Offer& offer, File file)
       : driver_(driver), offer_(offer), file_(std::move(file)) {}
 
   enum class State : uint8_t { kComing, kReady, kRefused };
-  /// Begins it, the first time. The caller keeps the lane until the mapping has been let go.
+  /// The first call begins it. The caller keeps the lane until the mapping has been let go.
   State prepare(gpu::Lane& lane);
-  /// Of the region's first byte, for a lane that is ready.
+  /// The address of the region's first byte, for a lane that is ready.
   CUdeviceptr address_for(const gpu::Lane& lane) const;
-  /// The lane has no copies there any more, and need not be kept; `prepare` maps for it again.
+  /// The lane has no copies there any more, and the caller need not keep it. `prepare` maps for it
+  /// again.
   void leave(gpu::Lane& lane);
-  /// Nobody copies there any more. Begins it, the first time; true once it is mapped nowhere.
+  /// To be called once nobody copies there any more. The first call begins it; true once the memory
+  /// is mapped nowhere.
   bool let_go();
 
  private:
@@ -63,17 +66,17 @@ class Mapping : public std::enable_shared_from_this<Mapping> {
   const cuda::Driver& driver_;
   const Offer offer_;
   const File file_;
-  std::mutex opening_;  // of the lanes' threads, which may wait in the driver
+  std::mutex opening_;  // for the lanes' threads, which may wait in the driver
   CUmemGenericAllocationHandle handle_ = 0;
   CUdeviceptr reserved_ = 0;
   bool is_mapped_ = false;
-  mutable std::mutex mutex_;                // of everybody
+  mutable std::mutex mutex_;                // for all threads
   std::map<const gpu::Lane*, View> views_;  // under it; a lane closes what it has opened
   bool is_letting_go_ = false;
   bool is_gone_ = false;
 };
 
-/// The CUDA ordinal, in this process; -1: it is not visible here.
+/// The GPU's CUDA ordinal in this process; -1: it is not visible here.
 int find_gpu(const cuda::Driver& driver, const CUuuid& gpu);
 
 }  // namespace braid::fabric::local

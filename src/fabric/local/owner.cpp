@@ -1,4 +1,4 @@
-// LocalDomain: what others write here.
+// LocalDomain: the owner's side, for writes of others.
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,7 +12,8 @@
 namespace braid::fabric::local {
 
 void LocalDomain::welcome(Packet hello, Socket socket) {
-  // What else comes is no writer's: one whose versions are others has read that in the address.
+  // Other packets do not come from a writer: a writer of other versions has seen in the address
+  // that it cannot connect.
   const uint64_t said = front_of<uint64_t>(hello.bytes).value_or(0);
   const bool is_known = (said & ~uint64_t{0xff}) == kHello && kVersions.hold(said & 0xff);
   if (!is_known || visitors_.size() >= kVisitorsMax) return;
@@ -27,7 +28,7 @@ void LocalDomain::welcome(Packet hello, Socket socket) {
   visitors_.add(std::move(visitor));
 }
 
-/// False: it has left, and everything that it has said was heard; or it does not listen.
+/// False: the visitor has left, and all its records were handled; or it does not take its records.
 bool LocalDomain::serve(uint64_t id, Visitor& visitor) {
   visitor.sayings->go_on();
   bool has_room = true;
@@ -71,7 +72,7 @@ void LocalDomain::handle(uint64_t id, Visitor& visitor, const Consumer::Record& 
   match_messages();
 }
 
-/// Bytes for host memory, which are copied here and now.
+/// Copies bytes into host memory.
 void LocalDomain::land(Visitor& visitor, const HostWrite& write, Bytes bytes) {
   Region* region = region_of(write.key);
   const bool is_inside = region != nullptr && region->lane == nullptr &&
@@ -97,7 +98,8 @@ LocalDomain::Region* LocalDomain::region_of(uint64_t key) {
   return found == region_of_key_.end() ? nullptr : &regions_.at(found->second);
 }
 
-/// False: the driver has yet to say how the memory is shared. Others need not wait for that.
+/// False: the driver has not said yet how the memory is shared. Other requests need not wait for
+/// that.
 bool LocalDomain::is_answerable(uint64_t key) {
   const Region* region = region_of(key);
   return region == nullptr || region->lane == nullptr || region->exported->has_ended(*region->lane);
@@ -115,7 +117,7 @@ bool LocalDomain::offer(uint64_t id, Visitor& visitor, uint64_t key) {
     return visitor.socket->send(bytes_of(offer));
   offer = exported->offer;
   offer.key = key;
-  // The driver lets nobody open an allocation of its own again.
+  // The driver lets no process open its own allocation by IPC.
   if (offer.kind == Offer::kIpc && visitor.socket->process() == getpid())
     offer.kind = Offer::kSameProcess;
   uint64_t slot = visitor.slots.size();
@@ -149,7 +151,7 @@ void LocalDomain::drop_holder(uint64_t visitor, uint32_t number) {
   if (found->second.is_removed && found->second.holders.empty()) regions_.erase(found);
 }
 
-/// What it has not let go stays mapped there until the process has ended, for all we know.
+/// Memory that the visitor has not let go may stay mapped until its process has ended.
 void LocalDomain::leave(uint64_t id) {
   Visitor& visitor = *visitors_.find(id);
   const bool is_own = visitor.socket->process() == getpid();

@@ -1,6 +1,6 @@
-// What the local domain is made of. A *peer* is somebody whom this domain writes to; a *visitor*
-// somebody who writes here. Each such pair has a segment of shared memory, and a socket, over which
-// offers of GPU memory come.
+// The parts of the local domain. This domain writes to *peers*, and *visitors* write to this
+// domain. Each pair of writer and owner shares a segment of memory, and a socket that carries
+// offers of GPU memory.
 #pragma once
 
 #include <cstring>
@@ -29,7 +29,7 @@ enum Kind : uint32_t {
   kMessage = 1,  ///< Numbered, then the message
   kBytes,        ///< HostWrite, then bytes
   kLanded,       ///< Landed
-  kAsk,          ///< Numbered: the key of memory; the answer is an Offer by the socket
+  kAsk,          ///< Numbered: the key of memory; the socket brings an Offer
   kLetGo,        ///< Numbered: the key of memory that is not mapped any more
   // to the writer
   kEnded,    ///< Numbered: of a message, or of a write into host memory
@@ -58,7 +58,7 @@ Bytes bytes_of(const T& thing) {
   return {reinterpret_cast<const std::byte*>(&thing), sizeof thing};
 }
 
-/// The struct at the front; nothing if the bytes are too few.
+/// The struct at the front; nothing if there are too few bytes.
 template <typename T>
 std::optional<T> front_of(Bytes bytes) {
   T thing;
@@ -67,7 +67,7 @@ std::optional<T> front_of(Bytes bytes) {
   return thing;
 }
 
-/// What is to be said to one process; some waits for room in the queue.
+/// The records to one process. Those that find no room in the queue wait.
 class Sayings {
  public:
   explicit Sayings(Queue* queue) : producer_(queue) {}
@@ -87,7 +87,7 @@ class Sayings {
       waiting_.pop_front();
   }
   bool is_empty() const { return waiting_.empty(); }
-  /// Nobody takes it.
+  /// The process does not take its records.
   bool is_overfull() const { return waiting_.size() > kSayingsMax; }
 
  private:
@@ -112,7 +112,7 @@ class LocalDomain final : public Domain {
   Drain drain(uint32_t region) const override;
   Result<uint32_t> connect(Bytes address) override;
   void disconnect(uint32_t peer) override;
-  // It has none: Traits::closing_fences is false.
+  // This domain has no doors: Traits::closing_fences is false.
   Result<uint32_t> open_door() override { return Status::error("this wire has no doors"); }
   Bytes door_address(uint32_t) const override { return {}; }
   Result<uint32_t> add_door_region(uint32_t, MutableBytes) override {
@@ -140,18 +140,18 @@ class LocalDomain final : public Domain {
     bool is_refused = false;
     Offer offer;
     int gpu = -1;
-    bool is_removed = false;          // nothing more is to be written
-    uint64_t copies = 0;              // under way
-    std::shared_ptr<gpu::Lane> lane;  // that used it last; null: none, or it is being left
+    bool is_removed = false;                     // the owner has removed it: write nothing more
+    uint64_t copies = 0;                         // under way
+    std::shared_ptr<gpu::Lane> lane;             // used it last; null: none, or it is being left
     std::set<std::shared_ptr<gpu::Lane>> lanes;  // that have mapped it
     std::vector<uint64_t> waiting;               // postings
   };
   struct Peer {
-    std::optional<Socket> socket;    // none: it cannot be reached, or not any more
+    std::optional<Socket> socket;    // none: the peer cannot be reached (any more)
     std::optional<Segment> segment;  // with the next two: none once that is so, and nothing ends
     std::optional<Sayings> sayings;
     std::optional<Consumer> consumer;
-    std::map<uint32_t, uint64_t> landed;  // immediates to be told, how often
+    std::map<uint32_t, uint64_t> landed;  // immediates to report, and how often
     std::map<uint64_t, Import> imports;   // by key
     std::deque<uint64_t> host_writes;     // postings, one at a time
     std::set<uint64_t> unanswered;        // postings
@@ -168,12 +168,12 @@ class LocalDomain final : public Domain {
     Import* import = nullptr;
     size_t copies = 0;  // under way
     bool ok = true;
-    // Of a write into host memory: what is to be put into the queue next.
+    // Only for writes into host memory: the position of the bytes that go into the queue next.
     size_t segment = 0;
     uint64_t next = 0;  // of its bytes
     bool is_put() const { return segment == segments.size(); }
   };
-  /// Where writes from one region into one go: what is looked up once for many of them.
+  /// The route of writes from one region into another: looked up once for many writes.
   struct Route {
     uint32_t peer = 0;
     uint32_t region = 0;
@@ -194,15 +194,15 @@ class LocalDomain final : public Domain {
     std::optional<Sayings> sayings;
     std::optional<Consumer> consumer;
     struct Slot {
-      uint64_t place;  // on the board
+      uint64_t place;  // its slot on the board
       uint32_t region;
     };
-    std::map<uint64_t, Slot> slots;  // by key, what it was offered
+    std::map<uint64_t, Slot> slots;  // by key: the regions that it was offered
     std::deque<uint64_t> to_offer;   // keys
     std::vector<uint64_t> free_slots;
     std::set<uint64_t> broken;  // host writes of which a part was refused
-    uint64_t held = 0;          // messages of its that wait for buffers
-    File process;               // tells when it ends
+    uint64_t held = 0;          // its messages that wait for buffers
+    File process;               // a pidfd, to notice its end
   };
   struct Message {
     uint64_t visitor;
@@ -267,10 +267,10 @@ class LocalDomain final : public Domain {
   std::vector<gpu::Ended::Copy> ended_now_;
   uint64_t copies_ = 0;
   gpu::LaneEnds lane_ends_;
-  /// Of contexts without regions. Those of primary contexts stay: the kernel that is given back
+  /// Lanes of contexts without regions. Lanes of primary contexts stay, since unloading the kernel
   /// makes the driver wait for the program's streams.
   std::set<std::shared_ptr<gpu::Lane>> leaving_;
-  /// To be handed over at the next look: one by one they cost more.
+  /// Copies to hand to lanes at the next poll, since handing them over one by one costs more.
   std::map<std::pair<gpu::Lane*, gpu::Way>, std::vector<gpu::Copy>> batches_;
 
   std::unordered_map<uint32_t, Region> regions_;
@@ -287,7 +287,7 @@ class LocalDomain final : public Domain {
     uint64_t visitor;
     std::vector<uint32_t> regions;  // that it holds
   };
-  std::vector<Ghost> ghosts_;  // left without letting go
+  std::vector<Ghost> ghosts_;  // processes that left without unmapping
   std::deque<Message> messages_;
   std::deque<Buffer> buffers_;
   std::deque<Completion> ready_;

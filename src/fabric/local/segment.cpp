@@ -73,7 +73,7 @@ void Consumer::read(uint64_t at, MutableBytes bytes) const {
 
 Result<Segment> Segment::create() {
   Segment segment(File(memfd_create("braid-local", MFD_CLOEXEC | MFD_ALLOW_SEALING)));
-  // Sealed: nobody can take pages away that the other process reads.
+  // Sealed: neither process can truncate pages that the other reads.
   if (!segment.file_.is_open() || ftruncate(segment.file(), sizeof(Shared)) != 0 ||
       fcntl(segment.file(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0 || !segment.map())
     return Status::error("local: no memory to share with a peer");

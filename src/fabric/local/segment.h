@@ -1,6 +1,6 @@
-// Memory that two processes share: a queue each way, and a board where the owner says which of its
-// regions may be written. The other process may be broken: what it wrote is copied out, and
-// checked.
+// Memory that two processes share: a queue in each direction, and a board, on which the owner lists
+// the regions that may be written. The other process may be faulty, so its data is copied out
+// before it is checked.
 //
 // A queue has one producer and one consumer. Neither blocks.
 #pragma once
@@ -50,7 +50,7 @@ class Consumer {
     std::vector<std::byte> bytes;
   };
   std::optional<Record> take();
-  /// The producer has written what none writes.
+  /// The producer has written an invalid record.
   bool is_broken() const { return is_broken_; }
 
  private:
@@ -60,7 +60,7 @@ class Consumer {
   bool is_broken_ = false;
 };
 
-/// The mapping of both.
+/// One process's mapping of the shared memory.
 class Segment {
  public:
   static Result<Segment> create();

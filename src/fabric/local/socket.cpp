@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kBacklog = 128;
 
-/// Names that begin with a zero are no files.
+/// Names that begin with a zero byte are abstract: they are not files.
 std::pair<sockaddr_un, socklen_t> address_of(const std::string& name) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -26,7 +26,8 @@ File new_socket() {
   return File(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
 }
 
-/// The first that has come. Padding leaves room for a second, and all are ours to close.
+/// Returns the first file that has come. Padding leaves room for a second one, and we must close
+/// all of them.
 File take_files(msghdr& message) {
   File first;
   for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;

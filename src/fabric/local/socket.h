@@ -1,5 +1,5 @@
-// Sockets of one host, between processes of one user, that carry small packets and file
-// descriptors. None blocks. Not synchronised.
+// Sockets between processes of one user on one host. They carry small packets and file descriptors,
+// and never block. Not synchronised.
 #pragma once
 
 #include <sys/types.h>
@@ -22,13 +22,13 @@ struct Packet {
 
 class Socket {
  public:
-  /// At a name that no file has.
+  /// Listens at an abstract name, which is not a file.
   static Result<Socket> listen(const std::string& name);
   static Result<Socket> connect(const std::string& name);
-  /// The next that has connected; others than this user's are turned away.
+  /// The next connection; those of other users are turned away.
   std::optional<Socket> accept();
 
-  /// False: not now, or never.
+  /// False: the packet was not sent; there is no room, or the socket is broken.
   bool send(Bytes bytes, int file = -1);
   /// The next packet of at most kPacketBytesMax.
   std::optional<Packet> receive();
@@ -36,7 +36,7 @@ class Socket {
   bool is_closed() const { return is_closed_; }
   /// The process at the other end when it connected.
   pid_t process() const { return process_; }
-  /// Readable once a packet, or at a listener a connection, has come.
+  /// Readable once a packet has come, or for a listener a connection.
   int descriptor() const { return file_.get(); }
 
   static constexpr size_t kPacketBytesMax = 512;

@@ -1,4 +1,4 @@
-// LocalDomain: what it writes into memory of others.
+// LocalDomain: the writer's side, for memory of others.
 #include <unistd.h>
 
 #include <algorithm>
@@ -51,7 +51,7 @@ Result<uint32_t> LocalDomain::connect(Bytes address) {
   if (!version) return no_common_version("shares memory within the host", theirs.text(), kVersions);
   Peer peer;
   Result<Socket> socket = Socket::connect(name);
-  if (socket.ok()) {  // else what is posted fails
+  if (socket.ok()) {  // otherwise postings fail
     BRAID_LET(segment, Segment::create());
     if (socket.value().send(bytes_of(hello_of(*version)), segment.file())) {
       peer.sayings.emplace(&segment.shared().to_owner);
@@ -63,7 +63,7 @@ Result<uint32_t> LocalDomain::connect(Bytes address) {
   return peers_.add(std::move(peer));
 }
 
-/// It lets go of what it has mapped, and says so, before the connection is closed.
+/// Before the connection is closed, the domain unmaps the peer's memory, and tells the peer.
 void LocalDomain::disconnect(uint32_t number) {
   Peer& peer = peers_.at(number);
   peer.is_leaving = true;
@@ -84,7 +84,7 @@ void LocalDomain::write_to_gpu(uint64_t id) {
     start_copy(id);
 }
 
-/// Memory that is new is asked for.
+/// Asks the owner for memory that is new.
 LocalDomain::Import& LocalDomain::import_of(const Posting& posting) {
   if (route_ && route_->is_of(posting.write)) return *route_->import;
   const uint64_t key = posting.write.target_key;
@@ -97,7 +97,8 @@ LocalDomain::Import& LocalDomain::import_of(const Posting& posting) {
   return found->second;
 }
 
-/// The source's; of host memory, that of a GPU where the process has a context, or of the target.
+/// The lane of the source's GPU. For host memory: the lane that used the target last, or one of a
+/// GPU where the process has a context, or else of the target's GPU.
 std::shared_ptr<gpu::Lane> LocalDomain::lane_for(const Posting& posting) const {
   const Region& source = regions_.at(posting.write.region);
   if (source.lane != nullptr) return source.lane;
@@ -107,7 +108,7 @@ std::shared_ptr<gpu::Lane> LocalDomain::lane_for(const Posting& posting) const {
   return gpu::lane_of(driver, nullptr, active >= 0 ? active : posting.import->gpu);
 }
 
-/// Or waits, until the memory is mapped for the lane that is to copy.
+/// Starts the copy, or waits until the memory is mapped for the lane that copies.
 void LocalDomain::start_copy(uint64_t id) {
   Posting& posting = *postings_.find(id);
   const Write& write = posting.write;
@@ -135,7 +136,7 @@ void LocalDomain::start_copy(uint64_t id) {
                               route_->number});
 }
 
-/// Remembers it: the next posting is likely to go the same way.
+/// Finds the route, and remembers it: the next posting is likely to take the same one.
 Mapping::State LocalDomain::find_route(const Posting& posting) {
   Import& import = *posting.import;
   const std::shared_ptr<gpu::Lane> lane = lane_for(posting);
@@ -266,7 +267,8 @@ void LocalDomain::offered(Peer& peer, Packet packet) {
   import.mapping = std::make_shared<Mapping>(*driver, *offer, std::move(packet.file));
 }
 
-/// The region lies in what is shared; and only this process names memory by its address.
+/// Whether the region lies within the shared memory, and the offer names an address only if it
+/// comes from this process.
 bool LocalDomain::is_sound(const Offer& offer, const Peer& peer) {
   switch (offer.kind) {
     case Offer::kMapping:
@@ -300,8 +302,9 @@ void LocalDomain::advance(Peer& peer) {
   if (peer.is_leaving && peer.imports.empty() && has_said_all) lose(peer);
 }
 
-/// Memory that is not to be written any more is let go. If it was asked for, an offer is on its
-/// way: whoever leaves does not wait for it, and the owner hears in order that it was let go.
+/// Lets go of memory that must not be written any more. An offer that was asked for may still be on
+/// its way. A leaving domain does not wait for it: the owner handles the records in order, so it
+/// learns that the memory was let go.
 void LocalDomain::advance_imports(Peer& peer) {
   for (auto found = peer.imports.begin(); found != peer.imports.end();) {
     Import& import = found->second;
@@ -324,7 +327,7 @@ void LocalDomain::advance_imports(Peer& peer) {
   }
 }
 
-/// The process has ended, or said what none says.
+/// The peer's process has ended, or sent an invalid record, or all is said to a peer that we leave.
 void LocalDomain::lose(Peer& peer) {
   peer.socket.reset();
   for (auto& [key, import] : peer.imports) stop_writing(import);
@@ -337,7 +340,7 @@ void LocalDomain::lose(Peer& peer) {
   advance_imports(peer);
 }
 
-/// What both processes shared goes as soon as nothing needs it; the number, once it was
+/// Frees the shared memory as soon as nothing needs it, and the peer's number once it is
 /// disconnected too.
 void LocalDomain::forget_if_over(uint32_t number) {
   Peer& peer = peers_.at(number);

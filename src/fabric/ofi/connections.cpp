@@ -42,7 +42,7 @@ std::vector<std::byte> place_of(std::span<const std::byte> name) {
   return place;
 }
 
-/// `name_of` is getsockname or getpeername. Empty: it has no such end.
+/// `name_of` is getsockname or getpeername. Empty: the socket has no such end.
 std::vector<std::byte> end_of(int descriptor, int (*name_of)(int, sockaddr*, socklen_t*)) {
   sockaddr_storage name{};
   socklen_t name_bytes = sizeof name;
@@ -57,7 +57,7 @@ bool listens(int descriptor) {
          answer != 0;
 }
 
-/// Also one that its peer has reset, which has no peer any more.
+/// True also for a connection that its peer has reset, which has no peer name any more.
 bool is_incoming(int descriptor, const std::vector<std::byte>& place) {
   return end_of(descriptor, getsockname) == place && !listens(descriptor);
 }

@@ -1,4 +1,4 @@
-// Connections of this process, as the kernel knows them: libfabric has no name for them.
+// The TCP connections of this process, as the kernel lists them: libfabric does not expose them.
 #pragma once
 
 #include <cstddef>
@@ -7,21 +7,21 @@
 
 namespace braid::fabric::ofi {
 
-/// One connection. Whoever owns the descriptor may close it at any time.
+/// One connection. The owner of the descriptor may close it at any time.
 struct Connection {
   int descriptor = -1;
-  unsigned long inode = 0;  // of the socket: the number of a closed descriptor is used again
+  unsigned long inode = 0;  // of the socket, since descriptor numbers are used again
   bool is_open() const;
 };
 
-/// `name` is a socket address, as fi_getname gives it. Also those that have ended, as long as they
-/// are not closed.
+/// `name` is a socket address, as fi_getname gives it. The connections that peers have opened to
+/// it, including ended ones that are not closed yet.
 std::vector<Connection> incoming_at(std::span<const std::byte> name);
-/// Those that this process has opened to that address of others.
+/// The connections that this process has opened to that address of another process.
 std::vector<Connection> outgoing_to(std::span<const std::byte> name);
 
-/// The peer sees the connection end. Here the bytes that have come already are still read, and then
-/// its end, as if the peer had closed it.
+/// The peer sees the connection end. This process still reads the bytes that have come, and then
+/// the end, as if the peer had closed it.
 void shut_down(const Connection& connection);
 
 }  // namespace braid::fabric::ofi

@@ -43,7 +43,7 @@ class OfiDomain final : public Domain {
 
   ~OfiDomain() override {
     drain();
-    // Endpoints are closed first: nothing reads or writes memory then.
+    // Endpoints are closed first, so that nothing reads or writes memory any more.
     peers_.clear();
     station_.endpoint.reset();
   }
@@ -77,7 +77,7 @@ class OfiDomain final : public Domain {
     Registration here;
     std::optional<uint32_t> door;  // through which alone it is reached
   };
-  /// What libfabric gives back with a completion. It has room of its own at the front.
+  /// The context that libfabric gives back with a completion. Its front is libfabric's own.
   struct Operation {
     enum class Stage : uint8_t { kFree, kUnderWay, kAbandoned };
     fi_context2 room;
@@ -116,16 +116,16 @@ class OfiDomain final : public Domain {
   Peers peers_;
   size_t connects_ = 0;  // ever
   Sleepers sleepers_;
-  uint64_t polled_ns_ = 0;  // where there are doorbells
+  uint64_t polled_ns_ = 0;  // if there are doorbells
   Doors doors_;
   bool doors_first_ = false;  // in turns
-  size_t from_doors_ = 0;     // came at the last look
+  size_t from_doors_ = 0;     // from the last poll
   size_t from_queue_ = 0;
   Pace queue_pace_;
   uint32_t next_region_ = 0;
   std::vector<Operation*> free_;
   std::vector<Operation*> abandoned_;  // the queue may still name them
-  std::deque<Completion> waiting_;     // that no poll has handed out yet
+  std::deque<Completion> waiting_;     // not handed out by a poll yet
 };
 
 OfiDomain::OfiDomain(Provider provider, Station station)
@@ -142,7 +142,7 @@ OfiDomain::OfiDomain(Provider provider, Station station)
   traits_.door_keys = provider_.chooses_keys();
   const fi_info& info = *provider_.info;
   const bool has_room = info.domain_attr->cq_data_size > sizeof(uint32_t);
-  // Where the target's CPU makes the progress, it must know when to go on looking.
+  // If the target's CPU makes the progress, it must notice writes, to know when to go on polling.
   tells_landings_ = has_room && info.domain_attr->data_progress == FI_PROGRESS_MANUAL;
   if (has_room)
     traits_.segments_max =
@@ -195,7 +195,7 @@ void* OfiDomain::descriptor_of(uint32_t region) const {
 }
 
 Result<uint32_t> OfiDomain::connect(Bytes address) {
-  // The provider reads as many bytes as its own addresses have.
+  // The provider assumes that an address has the size of its own addresses.
   const bool is_text = provider_.info->addr_format == FI_ADDR_STR;
   if (is_text ? address.empty() || address.back() != std::byte{0}
               : address.size() != station_.name.size())
@@ -233,11 +233,11 @@ void OfiDomain::disconnect(uint32_t peer) {
   peers_.disconnect(peer);
 }
 
-/// A connection of the peer's own is broken, and all that went over it then fails. So it is where
-/// nothing is under way too: libfabric would keep it for whoever connects to the same address next,
-/// and what was said before a network broke would come first, when TCP repeats it.
-/// An endpoint of its own is closed, and says nothing of what was posted: so nobody may read the
-/// sources any more.
+/// If the peer has a connection of its own, this breaks the connection, and all postings over it
+/// fail. That is done even if nothing is under way: libfabric would keep it for the next peer at
+/// the same address, and TCP would first repeat the messages from before the network broke. If the
+/// peer has an endpoint of its own, this closes the endpoint. A closed endpoint reports nothing
+/// about its postings, so this is done only when nobody can read the sources any more.
 void OfiDomain::abandon(uint32_t number, Absence absence) {
   Peer& peer = peers_.at(number);
   const bool may_go_on = absence == Absence::kSilent;
@@ -263,7 +263,7 @@ Result<uint32_t> OfiDomain::open_door() {
   return doors_.open();
 }
 
-/// Ends what comes in where messages come to, so that it may be closed: see Quirks.
+/// Ends the incoming connections of the domain's own station, so that it may be closed: see Quirks.
 void OfiDomain::drain() {
   constexpr int kLooksMax = 100'000;
   if (!quirks_.drains_before_close) return;
@@ -276,8 +276,8 @@ void OfiDomain::drain() {
   }
 }
 
-/// libfabric's registration cache keeps a region registered after it was closed. It is on if the
-/// same memory has the same key twice.
+/// libfabric's registration cache keeps a region registered after it was closed. The cache is on if
+/// two registrations of the same memory have the same key.
 Status OfiDomain::check_that_closing_ends_access() {
   static std::array<std::byte, 4096> memory;
   if (provider_.chooses_keys()) return {};
@@ -298,14 +298,14 @@ Status OfiDomain::check_that_closing_ends_access() {
 
 // ---- Postings ----
 
-/// Nothing is posted to a peer that was abandoned: it fails at once.
+/// True: the peer was abandoned, so the posting fails at once.
 bool OfiDomain::is_gone(uint32_t peer, uint64_t context) {
   if (peers_.at(peer).endpoint != nullptr) return false;
   waiting_.push_back({Event::kPosted, false, 0, 0, context});
   return true;
 }
 
-/// False: what went over a connection that has broken has not all come back.
+/// False: the connection is broken, and not all of its postings have come back.
 bool OfiDomain::is_ready(Peer& peer) {
   if (!peer.is_broken) return true;
   if (peer.under_way > 0) return false;
@@ -339,7 +339,7 @@ void OfiDomain::end(Operation* operation, bool ok) {
   free_.push_back(operation);
 }
 
-/// The queue is empty, so it names none of them.
+/// Frees abandoned operations. The queue is empty, so it names none of them.
 void OfiDomain::free_abandoned() {
   for (Operation* operation : abandoned_) {
     operation->stage = Operation::Stage::kFree;
@@ -358,7 +358,7 @@ bool OfiDomain::posted(Operation* operation, int64_t answer) {
   return true;
 }
 
-/// -FI_EAGAIN also of a call that was abandoned.
+/// Returns -FI_EAGAIN also if the call was abandoned.
 template <typename Call>
 int64_t OfiDomain::call(RobustCalls::Purpose purpose, const Call& function) {
   return calls_ ? calls_->run(purpose, function).value_or(-FI_EAGAIN) : function();
@@ -425,8 +425,8 @@ bool OfiDomain::post_receive(uint32_t region, MutableBytes buffer, uint64_t cont
 
 // ---- Completions ----
 
-/// A look costs much on some providers. So what was quiet lately, the own queue or doors, waits
-/// while something comes from the other; when nothing comes all are looked at.
+/// A poll is expensive on some providers. So the own queue or the doors are polled less often if
+/// they were quiet lately, while the others have traffic. All are polled when nothing comes.
 size_t OfiDomain::poll(std::span<Completion> completions) {
   if (quirks_.has_doorbells) {
     polled_ns_ = monotonic_ns();
@@ -468,7 +468,7 @@ size_t OfiDomain::read_queue(std::span<Completion> completions) {
   return count;
 }
 
-/// None: it was abandoned.
+/// None: the operation was abandoned.
 std::optional<Completion> OfiDomain::completed(const fi_cq_data_entry& entry) {
   if (const auto arrival = arrival_of(entry)) return arrival;
   auto* operation = static_cast<Operation*>(entry.op_context);
@@ -478,7 +478,7 @@ std::optional<Completion> OfiDomain::completed(const fi_cq_data_entry& entry) {
   return Completion{operation->event, true, 0, entry.len, operation->context};
 }
 
-/// False: an error of something that was not ours, or was abandoned.
+/// False: the error is not of an operation of ours, or the operation was abandoned.
 bool OfiDomain::take_error(Completion& completion) {
   fi_cq_err_entry error{};
   if (fi_cq_readerr(station_.queue.get(), &error, 0) < 1 || error.op_context == nullptr)

@@ -19,7 +19,7 @@ constexpr std::string_view kFolder = "/dev/shm/";
 constexpr std::string_view kPrefix = "braid-doorbell-";
 constexpr std::string_view kScheme = "fi_shm://";
 
-/// Of no length: it is too long for a socket.
+/// The path is empty if it is too long for a socket.
 sockaddr_un socket_address(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -36,11 +36,11 @@ sockaddr_un doorbell_of(Bytes endpoint) {
 
 int open_socket() {
   const int socket = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (socket >= 0) fchmod(socket, S_IRUSR | S_IWUSR);  // of what it will be bound to
+  if (socket >= 0) fchmod(socket, S_IRUSR | S_IWUSR);  // the mode of its file, once bound
   return socket;
 }
 
-/// One for all rings of the process.
+/// The socket for all rings of this process.
 int ringing_socket() {
   static const int socket = open_socket();
   return socket;
@@ -110,14 +110,14 @@ void PeerDoorbell::ring_now(uint64_t now_ns) {
   due_ns_ = now_ns + pause_ns_;
   pause_ns_ = std::min(2 * pause_ns_, kLongestPauseNs);
   if (path_.sun_path[0] == 0) return;
-  // A peer without a doorbell looks by itself, and one that has not heard the last ring needs no
-  // other: neither is an error.
+  // Failures are no errors: a peer without a doorbell polls by itself, and a peer that has not
+  // taken the last ring needs no other.
   (void)!sendto(ringing_socket(), "", 1, MSG_DONTWAIT | MSG_NOSIGNAL,
                 reinterpret_cast<const sockaddr*>(&path_), sizeof path_);
 }
 
 void remove_left_files() {
-  constexpr time_t kSettledS = 10;  // one that is just being made refuses rings for a moment
+  constexpr time_t kSettledS = 10;  // a new doorbell refuses rings for a moment
   std::error_code failed;
   for (const auto& entry : std::filesystem::directory_iterator(kFolder, failed)) {
     const std::string name = entry.path().filename();

@@ -1,9 +1,10 @@
-// How a process is told that something has been posted to it, over a provider that tells nobody
-// (shm): a Unix datagram socket beside libfabric's own files in /dev/shm. Each endpoint's doorbell
-// is a name of the same socket. Whoever posts to an endpoint that may be asleep rings there.
+// Doorbells tell a process that something was posted to it, over a provider that does not (shm). A
+// doorbell is a Unix datagram socket beside libfabric's own files in /dev/shm. The doorbells of a
+// domain's endpoints are names of one socket. A peer that posts to an endpoint which may be asleep
+// rings there.
 //
-// A doorbell also shows whether its process lives, in whichever PID namespace: ringing at one that
-// was left by a killed process is refused. So files that libfabric left behind can be removed.
+// A doorbell also shows whether its process lives, in any PID namespace: the kernel refuses a ring
+// at the doorbell of a killed process. So the files that its libfabric left behind can be removed.
 #pragma once
 
 #include <sys/un.h>
@@ -17,13 +18,13 @@
 
 namespace braid::fabric::ofi {
 
-/// Of shm: an endpoint's file in /dev/shm, by its libfabric address. Empty: this is no such
+/// The file of a shm endpoint in /dev/shm, by its libfabric address. Empty: this is no such
 /// address.
 std::string file_of(Bytes endpoint);
 /// The other way round.
 std::string endpoint_of(std::string_view file);
 
-/// Of a domain: where its process is told. Where it cannot be had, nothing is told.
+/// The doorbell of a domain. If the socket cannot be made, nobody can ring.
 class Doorbell {
  public:
   Doorbell() = default;
@@ -31,12 +32,12 @@ class Doorbell {
   Doorbell(const Doorbell&) = delete;
   Doorbell& operator=(const Doorbell&) = delete;
 
-  /// Of an endpoint, by its libfabric address. False: peers cannot ring there.
+  /// Adds an endpoint, by its libfabric address. False: peers cannot ring there.
   bool add(Bytes endpoint);
   void remove(Bytes endpoint);
-  /// Readable once it has been rung; -1: nobody can.
+  /// Readable once somebody has rung; -1: there is no socket.
   int descriptor() const { return socket_; }
-  /// Whether it has been rung since.
+  /// Whether somebody has rung since the last call.
   bool drain();
 
  private:
@@ -44,9 +45,9 @@ class Doorbell {
   int socket_ = -1;
 };
 
-/// Of a peer's endpoint. A posting rings if the peer has not answered for a while, and so may be
-/// asleep. What is not answered rings again, ever more seldom: a ring that came too early costs
-/// little then, and a peer that is stopped is left alone.
+/// The doorbell of a peer's endpoint. A posting rings if the peer has not answered for a while, and
+/// so may be asleep. It rings again while no answer comes, at growing intervals: so a ring that
+/// came too early costs little, and a stopped peer is hardly rung.
 class PeerDoorbell {
  public:
   PeerDoorbell() = default;
@@ -73,12 +74,11 @@ class PeerDoorbell {
   uint64_t pause_ns_ = kPauseNs;
 };
 
-/// Removes what endpoints of this user's killed processes have left in /dev/shm: libfabric's files,
-/// of some megabytes each, and their doorbells. Files without a doorbell are left alone.
+/// Removes the files that killed processes of this user have left in /dev/shm: libfabric's files,
+/// of some megabytes each, and the doorbells. Files without a doorbell stay.
 void remove_left_files();
 
-/// Whether a process that calls itself by this number, in its PID namespace, has a doorbell and
-/// lives.
+/// Whether a live process with a doorbell has this number in its own PID namespace.
 bool has_live_doorbell(int process);
 
 }  // namespace braid::fabric::ofi

@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kEventsAtOnce = 64;
 constexpr int kLastLooksMax = 64;
-constexpr uint32_t kClosingLooks = 100'000;  // then a connection that does not end is closed as is
+constexpr uint32_t kClosingLooks = 100'000;  // then closes regardless of connections
 
 }  // namespace
 
@@ -125,7 +125,7 @@ size_t Doors::look(Door& door, std::span<Completion> completions) {
   return count;
 }
 
-/// Not while it is being closed: a peer that hears the goodbye takes its sources back.
+/// To be called before the door is closed: a peer that hears the goodbye takes its sources back.
 void Doors::read_what_has_come(Door& door, std::deque<Completion>& come) {
   std::array<Completion, kEventsAtOnce> seen;
   for (int looks = 0; looks < kLastLooksMax; ++looks) {
@@ -135,7 +135,7 @@ void Doors::read_what_has_come(Door& door, std::deque<Completion>& come) {
   }
 }
 
-/// Of what comes in at a door that is being closed, all has been read once its connections ended.
+/// Closes the doors whose connections have ended: all that came in there has been read then.
 void Doors::end_closed() {
   for (auto door = order_.begin(); door != order_.end();) {
     std::erase_if(door->connections, [](const Connection& each) { return !each.is_open(); });

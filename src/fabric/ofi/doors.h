@@ -1,7 +1,8 @@
-// Doors of a domain on libfabric (Domain::open_door): a station for each peer, where nothing is
-// posted. Of memory that was granted through a door its station alone knows the key. Where the
-// provider chooses the keys, what all doors share could not have one key: the doors are then in the
-// domain's own station's domain, and keys hold at all of them.
+// Doors of a domain on libfabric (Domain::open_door): a station for each peer, which only receives.
+// Only the door's station knows the key of memory that was granted through the door. If the
+// provider chooses the keys, memory that all doors share could not have one key in several
+// libfabric domains. The doors are then in the libfabric domain of the domain's own station, and
+// every key holds at all doors.
 #pragma once
 
 #include <deque>
@@ -16,11 +17,11 @@
 
 namespace braid::fabric::ofi {
 
-/// How often a queue is looked at.
+/// Decides how often a queue is polled.
 class Pace {
  public:
   bool is_quiet() const { return looks_in_vain_ >= kQuietAfterLooks; }
-  /// Whether this look may be left out. `is_busy`: something comes elsewhere.
+  /// Whether this poll may be left out. `is_busy`: other queues have traffic.
   bool waits(bool is_busy) { return is_busy && is_quiet() && ++turns_ % kQuietEveryTurns != 0; }
   void looked(size_t come) { looks_in_vain_ = come > 0 ? 0 : looks_in_vain_ + 1; }
 
@@ -33,7 +34,7 @@ class Pace {
 
 class Doors {
  public:
-  /// All stay as long as this. `calls` may be null.
+  /// All arguments outlive this object. `calls` may be null.
   Doors(const Provider& provider, fid_domain& common, RobustCalls* calls, Sleepers& sleepers)
       : provider_(provider), common_(common), calls_(calls), sleepers_(sleepers) {}
   ~Doors();
@@ -42,23 +43,23 @@ class Doors {
 
   Result<uint32_t> open();
   Bytes address(uint32_t door) const { return doors_.at(door)->station.name; }
-  /// What comes in at it is shut off; `poll` reads what has come already, and closes it then. Where
-  /// nothing can be shut off alone (Quirks::reads_before_close), that is read at once, to the end
-  /// of `come`.
+  /// Shuts the door off. `poll` reads what has come already, and then closes the door. If the
+  /// provider needs it (Quirks::reads_before_close), this call reads what has come, and appends it
+  /// to `come`.
   void close(uint32_t door, std::deque<Completion>& come);
-  /// Of a door that was closed.
+  /// For a door that was closed.
   Drain drain(uint32_t door) const { return doors_.contains(door) ? Drain::kEnding : Drain::kOver; }
 
   /// `region` is the caller's number for it.
   Result<RemoteRange> add_region(uint32_t door, uint32_t region, MutableBytes memory);
-  /// Of a door that is being closed it goes with the door.
+  /// A region of a closing door is removed together with the door.
   void remove_region(uint32_t door, uint32_t region);
-  /// Memory that is reached through every door, with one key.
+  /// Makes memory reachable through every door, with one key.
   Status share(uint32_t region, MutableBytes memory, uint64_t key);
   void unshare(uint32_t region);
 
-  /// Makes progress, and fills the front of `completions`. `is_busy`: elsewhere something goes on,
-  /// so doors where nothing has come lately can wait.
+  /// Makes progress, and fills the front of `completions`. `is_busy`: other queues have traffic, so
+  /// quiet doors may be left out.
   size_t poll(std::span<Completion> completions, bool is_busy);
 
  private:
@@ -69,7 +70,7 @@ class Doors {
     Pace pace;
     uint32_t closing_looks = 0;
     bool is_closing = false;
-    std::vector<Connection> connections;  // that have to end first
+    std::vector<Connection> connections;  // these must end first
   };
   struct Shared {
     MutableBytes memory;
@@ -86,7 +87,7 @@ class Doors {
   fid_domain& common_;
   RobustCalls* calls_;
   Sleepers& sleepers_;
-  std::list<Door> order_;  // who is looked at first; it turns
+  std::list<Door> order_;  // in the order of polling; it rotates
   std::unordered_map<uint32_t, std::list<Door>::iterator> doors_;
   std::unordered_map<uint32_t, Shared> shared_;
   size_t closing_ = 0;

@@ -13,14 +13,14 @@
 namespace braid::fabric::ofi {
 namespace {
 
-/// The entry's value in the library's dynamic section; 0: it has none.
+/// The value of an entry of the library's dynamic section; 0: there is none.
 ElfW(Addr) find(const link_map& module, ElfW(Sxword) tag) {
   for (const ElfW(Dyn)* entry = module.l_ld; entry->d_tag != DT_NULL; ++entry)
     if (entry->d_tag == tag) return entry->d_un.d_ptr;
   return 0;
 }
 
-/// Where the library keeps the address of the function; null: it imports no such function.
+/// The place where the library keeps the function's address; null: it imports no such function.
 void** slot_of(const link_map& module, const char* name) {
   const auto* relocations = reinterpret_cast<const ElfW(Rela)*>(find(module, DT_JMPREL));
   const auto* symbols = reinterpret_cast<const ElfW(Sym)*>(find(module, DT_SYMTAB));

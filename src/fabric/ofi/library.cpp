@@ -21,9 +21,9 @@ void find(void* library, const char* name, const char* version, Function& functi
   found = found && function != nullptr;
 }
 
-/// Receive buffers of rxm: 64 MB for each endpoint, and each peer has one. braid's messages are few
-/// and small, so it asks for less, by the variables that libfabric reads once, when it starts. What
-/// the user has set stays, and children of the program see none of it.
+/// rxm has receive buffers of 64 MB for each endpoint, and each peer has an endpoint. braid's
+/// messages are few and small, so it asks for less, by the variables that libfabric reads once,
+/// when it starts. The user's settings stay, and children of the program do not see braid's.
 class SmallBuffers {
  public:
   SmallBuffers() {
@@ -74,7 +74,7 @@ Result<const Library*> open() {
     return Status::error("this libfabric.so.1 lacks a function", "Install version 1.9 or newer");
   opened.handle = library;
   start(library);
-  // What they know of its shm is that of this version.
+  // These functions rely on the shm provider of this version.
   if (opened.version() == FI_VERSION(1, 17)) {
     opened.has_robust_locks = make_locks_robust(library).ok();
     (void)stand_in_for_missing_files(library);  // otherwise it faults, as without braid

@@ -1,5 +1,5 @@
-// libfabric, opened when it is used: braid links nothing of it. Most of its interface are inline
-// functions over tables that these few hand out.
+// libfabric, opened at its first use: braid does not link it. These few functions hand out tables,
+// and most of libfabric's interface is inline functions over those tables.
 #pragma once
 
 #include <rdma/fabric.h>
@@ -19,10 +19,10 @@ struct Library {
   decltype(&::fi_version) version = nullptr;
 
   void* handle = nullptr;  ///< of dlopen
-  /// See robust_locks.h; otherwise processes that are stopped may hold us up.
+  /// See robust_locks.h. If false, a stopped process may hold up this one.
   bool has_robust_locks = false;
 
-  /// "Connection refused (111)" of a negative answer.
+  /// The text of a negative answer, such as "Connection refused (111)".
   std::string describe(int64_t answer) const;
 };
 

@@ -14,8 +14,8 @@ struct Users {
   size_t given_up = 0;
 };
 
-/// Of all domains of this process. The mutex is held while connections are broken: who comes next
-/// then makes another one.
+/// The links of all domains of this process. The mutex is held while connections are broken, so
+/// that a later link makes a new connection.
 struct Directory {
   std::mutex mutex;
   std::map<std::vector<std::byte>, Users> users;  // by address

@@ -1,6 +1,6 @@
-// The use of connections to an address. libfabric makes one for all peers of a domain that have the
-// same address, and has no name for it: it is known by that address alone, as are those of other
-// domains of this process.
+// Counts the users of the connections to an address. libfabric makes one connection for all peers
+// of a domain that have the same address, and does not expose it. So only the address identifies
+// it, together with the connections of this process's other domains to the same address.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace braid::fabric::ofi {
 
-/// One peer's. From any thread, each by one at a time.
+/// The link of one peer. Links may be used from any thread, each by one thread at a time.
 class Link {
  public:
   Link() = default;
@@ -23,14 +23,15 @@ class Link {
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
 
-  /// What is under way over it is to fail: breaks this process's connections to the address. While
-  /// others use them that waits until they have given them up too, or left.
+  /// Makes the postings under way over the link fail, by breaking this process's connections to the
+  /// address. While other links use the connections, this waits until they have given up too, or
+  /// left.
   void give_up();
 
  private:
   void leave();
 
-  std::vector<std::byte> name_;  // empty: of none
+  std::vector<std::byte> name_;  // empty: no link
   bool is_given_up_ = false;
 };
 

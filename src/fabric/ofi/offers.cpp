@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint32_t kInterface = FI_VERSION(1, 9);
 
-/// What we ask for, and what of the application's duties we take.
+/// What braid asks for, and which of the application's duties it accepts.
 Info hints_for(const Library& fabric_library, const Quirks& quirks) {
   Info hints(fabric_library.dupinfo(nullptr));
   hints->caps = FI_MSG | FI_RMA | FI_WRITE | FI_REMOTE_WRITE | FI_SEND | FI_RECV;

@@ -1,4 +1,4 @@
-// What a provider offers at one network interface.
+// A provider's offer at one network interface.
 #pragma once
 
 #include <rdma/fabric.h>
@@ -16,7 +16,7 @@ struct FreeInfo {
 };
 using Info = std::unique_ptr<fi_info, FreeInfo>;
 
-/// The first offer at this address of the host, or of this device: see Quirks.
+/// The first offer at this address of the host, or of this RDMA device: see Quirks.
 Result<Info> find_offer(const Quirks& quirks, const std::string& address);
 
 }  // namespace braid::fabric::ofi

@@ -16,7 +16,7 @@ uint32_t Peers::add(Peer peer) {
   return number;
 }
 
-/// What has not come back yet counts for its number still.
+/// The number stays in use until all postings to it have come back.
 void Peers::disconnect(uint32_t number) {
   Peer& leaving = peers_.at(number);
   leaving.endpoint = nullptr;

@@ -14,13 +14,13 @@ namespace braid::fabric::ofi {
 
 struct Peer {
   fi_addr_t address = FI_ADDR_UNSPEC;
-  fid_ep* endpoint = nullptr;  // from which it is written to
-  Owned<fid_ep> own;           // the same, where the peer needs one of its own
+  fid_ep* endpoint = nullptr;  // the endpoint that writes to it
+  Owned<fid_ep> own;           // owns `endpoint`, if the peer needs one of its own
   uint64_t under_way = 0;
   bool is_broken = false;        // see Quirks::keeps_broken_connections
   bool is_disconnected = false;  // its number is free once nothing is under way
-  PeerDoorbell doorbell;         // where the provider's have some
-  Link link;                     // where it has connections that can be broken
+  PeerDoorbell doorbell;         // if the provider has doorbells
+  Link link;                     // if it has connections that can be broken
   std::vector<std::byte> own_name;
 
   bool owes_answers() const { return endpoint != nullptr && under_way > 0; }
@@ -28,18 +28,18 @@ struct Peer {
 
 class Peers {
  public:
-  /// Its number.
+  /// Returns its number.
   uint32_t add(Peer peer);
   Peer& at(uint32_t number) { return peers_.at(number); }
   void disconnect(uint32_t number);
   void begun(uint32_t number) { ++peers_[number].under_way; }
   void ended(uint32_t number);
-  /// Those that have a number.
+  /// The number of peers that have a number.
   size_t count() const { return peers_.size() - free_.size(); }
   void clear();
 
   bool is_answer_awaited() const;
-  /// Of those that have not answered, if they were not rung a moment ago.
+  /// Rings the peers that owe answers, unless that was done a moment ago.
   void ring_again(uint64_t now_ns);
 
  private:

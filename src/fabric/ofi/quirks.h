@@ -1,4 +1,4 @@
-// How libfabric's providers differ where braid notices. One file for each.
+// The differences of libfabric's providers that matter to braid. One file for each provider.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,10 @@ namespace braid::fabric::ofi {
 
 struct Quirks {
   const char* provider;  ///< as libfabric names it
-  /// Where it listens: an address of the host. Otherwise it names itself.
+  /// It listens at an address of the host. If false, it chooses its own name.
   bool listens_at_address = false;
-  /// A rail is an RDMA device by its name, not an address of the host. An address there takes the
-  /// first device.
+  /// A rail is named by an RDMA device, not by an address of the host. If an address is given, the
+  /// first device is used.
   bool takes_device = false;
   /// Other hosts can reach it, unless it listens at a loopback address.
   bool reaches_hosts = true;
@@ -20,27 +20,29 @@ struct Quirks {
   bool removal_fences = false;
   /// See Traits::closing_fences.
   bool closing_fences = false;
-  /// An endpoint that is closed while a write comes in makes the process fault (rxm of
-  /// libfabric 1.17 reports the write's end without a context, and uses it). So its connections are
-  /// shut down first, and read to their ends.
+  /// Closing an endpoint while a write comes in makes the process fault (rxm of libfabric 1.17
+  /// reports the write's end without a context, and uses that context). So the endpoint's
+  /// connections are first shut down, and read to their ends.
   bool drains_before_close = false;
-  /// A write that has come to an endpoint, and is not read before that is closed, never completes.
+  /// A write that has come to an endpoint never completes if the endpoint is closed before it is
+  /// read.
   bool reads_before_close = false;
-  /// Completions of one endpoint come in the order of posting, so a peer that is silent would hold
-  /// up those of all others: each peer is written to from an endpoint of its own.
+  /// Completions of one endpoint come in the order of posting, so a silent peer would hold up those
+  /// of all others. Therefore each peer is written to from an endpoint of its own.
   bool needs_endpoint_for_each_peer = false;
   /// Its endpoints have locks in memory that processes share (robust_locks.h).
   bool shares_locks = false;
-  /// Places in its table of peers; 0: as many as there are. Each connection takes two, one for each
-  /// way. The one of the way in is not given back, and a full table makes the process hang or
-  /// fault.
+  /// The size of its table of peers; 0: unlimited. Each connection takes two places, one for each
+  /// direction. The place of the incoming direction is never freed, and a full table makes the
+  /// process hang or fault.
   size_t peers_max = 0;
-  /// A connection that has broken stays so, and whatever is posted to it fails. An endpoint has one
-  /// for each peer: once all that was under way has come back, the peer is written to from another.
+  /// A broken connection stays broken, and every posting to it fails. An endpoint has one
+  /// connection for each peer. So once all postings under way have come back, the peer is written
+  /// to from another endpoint.
   bool keeps_broken_connections = false;
   /// Its queue has a descriptor to wait for (FI_WAIT_FD).
   bool has_wait_descriptor = false;
-  /// It has none, and peers ring at its endpoints (doorbell.h).
+  /// Its queue has no descriptor, and peers ring at its endpoints instead (doorbell.h).
   bool has_doorbells = false;
 };
 

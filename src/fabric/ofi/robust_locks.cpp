@@ -16,8 +16,8 @@
 namespace braid::fabric::ofi {
 namespace {
 
-/// Most holders are done sooner. Somebody who copies, or is not scheduled, may take longer: then
-/// the call is only made again.
+/// Most holders are done sooner. A holder that copies, or is not scheduled, may take longer: then
+/// the call is simply made again.
 constexpr uint64_t kLimitNs = 1'000'000;
 constexpr int kTriesBeforeYield = 128;
 
@@ -33,7 +33,7 @@ void signal_endpoint(pthread_spinlock_t* lock) {
   std::atomic_ref<int32_t>(const_cast<int32_t*>(lock)[1]).store(1);
 }
 
-/// What libc writes into a lock that is free: 1 on x86, 0 elsewhere.
+/// The value of a free lock in libc: 1 on x86, 0 elsewhere.
 int32_t free_word() {
   pthread_spinlock_t lock;
   pthread_spin_init(&lock, PTHREAD_PROCESS_SHARED);
@@ -41,14 +41,15 @@ int32_t free_word() {
 }
 const int32_t kFree = free_word();
 
-/// What libc takes for held: on x86 all that is not positive, elsewhere all but 0. A bit tells it
-/// from the counts that libc's functions keep there. The process has 22 bits (PID_MAX_LIMIT).
+/// libc takes a lock for held if its value is not positive (x86) or not 0 (elsewhere). The bit
+/// kNamed tells our values from the counts that libc's functions keep there. The process number has
+/// 22 bits (PID_MAX_LIMIT).
 constexpr int32_t kNamed = 1 << 30;
 constexpr int kProcessBits = 22;
 constexpr int32_t kProcessMask = (1 << kProcessBits) - 1;
 int32_t held_word(int32_t name) { return kFree == 1 ? -name : name; }
 
-/// Processes of other namespaces have other numbers. 0: not known.
+/// A number of our PID namespace, since process numbers hold only within one. 0: not known.
 int32_t pid_namespace() {
   struct stat about {};
   if (stat("/proc/self/ns/pid", &about) != 0) return 0;
@@ -72,7 +73,7 @@ void pause() {
 #endif
 }
 
-/// Looks first: to write would take the cache line from whoever holds it.
+/// Reads first: a write would take the cache line from the lock's holder.
 bool try_lock(pthread_spinlock_t* lock, int32_t word) {
   int32_t seen = word_of(lock).load(std::memory_order_relaxed);
   return seen == kFree && word_of(lock).compare_exchange_strong(
@@ -173,8 +174,8 @@ void RobustCalls::wait(pthread_spinlock_t* lock) {
   }
 }
 
-/// Its holder has ended, and has left the queue in order. Another PID namespace may look like our
-/// own in the word: a process there that lives has a doorbell.
+/// Whether the holder has ended, and has left the queue consistent. Another PID namespace may look
+/// like our own in the word: but a live process there has a doorbell.
 bool RobustCalls::may_take_over(int32_t holder) const {
   const bool carries_messages = purpose_ == Purpose::kMessage || purpose_ == Purpose::kProgress;
   const int32_t name = held_word(holder);

@@ -10,7 +10,7 @@
 namespace braid::fabric::ofi {
 namespace {
 
-constexpr long kAnswerNs = 400'000;  // between looks for what nobody tells
+constexpr long kAnswerNs = 400'000;  // the pause between polls for events without a ring
 
 }  // namespace
 

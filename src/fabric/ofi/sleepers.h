@@ -1,5 +1,5 @@
-// One descriptor for all stations of a domain (epoll): of their queues, where the provider has
-// such, or of their doorbell.
+// One descriptor for all stations of a domain (epoll). It waits for their queues' descriptors, if
+// the provider has such, or for their doorbell.
 #pragma once
 
 #include <vector>
@@ -16,15 +16,16 @@ class Sleepers {
   Sleepers(const Sleepers&) = delete;
   Sleepers& operator=(const Sleepers&) = delete;
 
-  /// The station, or further endpoint, stays until `remove`. The first stays longest.
+  /// The station or endpoint stays open until it is removed. The first one is removed last.
   void add(const Station& station);
   void remove(const Station& station);
   void add_endpoint(Bytes name);
   void remove_endpoint(Bytes name);
-  /// -1: nobody tells.
+  /// -1: no descriptor tells.
   int descriptor() const { return descriptor_; }
-  /// True: whatever comes from now on makes the descriptor readable. Nobody rings when one of our
-  /// own postings has ended: if `is_answer_awaited`, the descriptor becomes readable before long.
+  /// True: anything that comes from now on makes the descriptor readable. Nobody rings when one of
+  /// our own postings has ended; so if `is_answer_awaited`, the descriptor becomes readable soon
+  /// anyway.
   bool arm(const Provider& provider, bool is_answer_awaited);
 
  private:
@@ -32,7 +33,7 @@ class Sleepers {
 
   const bool has_doorbell_;
   Doorbell doorbell_;
-  bool has_told_all_ = true;  // each endpoint has a name that peers can ring at
+  bool has_told_all_ = true;  // peers can ring at each endpoint
   int timer_ = -1;
   int descriptor_ = -1;
   std::vector<fid*> queues_;

@@ -29,7 +29,7 @@ struct RegionHead {
   Copies copies, copies_to_itself;
   uint32_t buffers_max;
   void* base;
-  // Further fields, and what they lead to, are copied, or stay zero.
+  // Further fields, and the data that they refer to, are copied or stay zero.
   std::array<std::byte, 256 - 24> further;
 };
 static_assert(sizeof(RegionHead) == 256 && offsetof(RegionHead, process) == 4 &&
@@ -47,7 +47,8 @@ bool names_endpoint(std::string_view name) {
   return !name.empty() && name.find_first_not_of("0123456789:") == name.npos;
 }
 
-/// A region as that of `like`, a file of an endpoint of our own, and of another process. -1: none.
+/// Makes a region like that of `like`, the file of an endpoint of our own, but of another process.
+/// -1: none could be made.
 int make_region(const std::string& like, pid_t process) {
   RegionHead head{};
   struct stat about {};
@@ -77,13 +78,13 @@ int open_file(const char* name, int flags, mode_t mode) {
   return current->opened(name, file);
 }
 
-/// Of the file that it has just opened, by its path: that may be gone since.
+/// stat for libfabric: uses the file that it has just opened, since its path may be gone.
 int look_at(const char* path, struct stat* about) {
   const int opened = current != nullptr ? current->last_opened(path) : -1;
   return opened >= 0 ? fstat(opened, about) : stat(path, about);
 }
 
-/// As programs for glibc before 2.33 call it.
+/// The same, as programs for glibc before 2.33 call it.
 int look_at_version(int /*version*/, const char* path, struct stat* about) {
   return look_at(path, about);
 }
@@ -122,7 +123,7 @@ int StandIns::last_opened(std::string_view path) const {
 void StandIns::free_places(fid_av& peers) {
   for (const std::string& name : names_) {
     const std::string address = endpoint_of(name);
-    fi_addr_t place = FI_ADDR_UNSPEC;  // that it has already
+    fi_addr_t place = FI_ADDR_UNSPEC;  // the place that it has already
     if (fi_av_insert(&peers, address.c_str(), 1, &place, 0, nullptr) == 1)
       fi_av_remove(&peers, &place, 1, 0);
   }

@@ -89,8 +89,9 @@ Status Station::open_queue(const Provider& provider) {
 }
 
 Result<Owned<fid_ep>> Station::open_endpoint(const Provider& provider) const {
-  // A process that was killed has left files of shm behind. If this one has its number, libfabric
-  // takes one of them for in use, removes it, and gives the next a new name.
+  // A killed process leaves files of shm behind. If this process has the same number, libfabric
+  // takes such a file's name for one in use, removes the file, and gives the next endpoint a new
+  // name.
   constexpr int kTriesMax = 64;
   int answer = -FI_EBUSY;
   for (int tries = 0; answer == -FI_EBUSY && tries < kTriesMax; ++tries) {

@@ -1,8 +1,9 @@
-// When to tell a peer that this engine is there, and when to give up one that is silent. Pure:
-// given what was heard and told, and a time, it decides.
+// Decides when to send a peer a beat, and when to give up a silent peer. Pure: it decides from the
+// times at which the peer was heard and told, and the present time.
 //
-// Time here is the engine's own: it passes only while the engine looks (AwakeClock). A process that
-// was stopped has missed nobody: what peers said meanwhile lies in its queues.
+// Time here is the engine's awake time: it passes only while the engine looks (AwakeClock). After a
+// process was stopped, its peers do not count as silent: their messages of that time lie in its
+// queues.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,7 @@ namespace braid::fabric {
 
 struct HeartbeatOptions {
   uint64_t interval_ns = 1'000'000'000;  ///< between two beats; 0: none, and nobody is given up
-  uint64_t limit_ns = 5'000'000'000;     ///< of silence; at least 3 intervals
+  uint64_t limit_ns = 5'000'000'000;     ///< the longest silence of a peer; at least 3 intervals
 };
 
 class AwakeClock {
@@ -26,7 +27,7 @@ class AwakeClock {
   bool has_looked_ = false;
 };
 
-/// Of one peer, in awake time.
+/// When one peer was last heard and told, in awake time.
 struct Pulse {
   uint64_t heard_ns = 0;
   uint64_t told_ns = 0;

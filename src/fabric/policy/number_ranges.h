@@ -1,4 +1,4 @@
-// Numbers that come nearly in order, as ranges: what is remembered grows with the gaps alone.
+// A set of numbers that come nearly in order, kept as ranges: its memory grows only with the gaps.
 #pragma once
 
 #include <cstddef>
@@ -37,7 +37,7 @@ class NumberRanges {
   size_t range_count() const { return ranges_.size(); }
 
  private:
-  std::map<uint64_t, uint64_t> ranges_;  // the last by the first
+  std::map<uint64_t, uint64_t> ranges_;  // the last number of a range, by its first
 };
 
 }  // namespace braid::fabric

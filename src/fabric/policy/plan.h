@@ -1,5 +1,5 @@
-// What one transfer has to post: a list of slices that is computed, not stored. Pure: it knows no
-// rail, since the rail that is free pulls the next slice.
+// The slices of one transfer: a list that is computed, not stored. Pure: it knows no rails, since
+// any free rail pulls the next slice.
 // Source: 3.3 of the paper, submit_single_write and submit_paged_writes.
 #pragma once
 
@@ -29,14 +29,14 @@ class Plan {
  public:
   Plan() = default;  // no slices
 
-  /// Each error says what lies outside. The sizes are those of the regions.
+  /// The sizes are those of the regions. An error says which bytes lie outside.
   static Result<Plan> single(const Slice& whole, uint64_t source_bytes, uint64_t target_bytes,
                              const Slicing& slicing);
   /// Page i of the source goes to page i of the target.
   static Result<Plan> paged(uint64_t page_bytes, Pages source, Pages target, uint64_t source_bytes,
                             uint64_t target_bytes, const Slicing& slicing);
 
-  /// Slices as they are: each has at least 1 byte, and is no larger than a slice of a write.
+  /// The given slices, uncut: each has at least 1 byte, and is no larger than a slice of a write.
   static Result<Plan> list(std::vector<Slice> slices, uint64_t source_bytes, uint64_t target_bytes,
                            const Slicing& slicing);
 
@@ -57,7 +57,7 @@ class Plan {
   Pages source_;  // of a single write: without indices, since an allocation is a large part of a
                   // small one
   Pages target_;
-  std::vector<Slice> slices_;  // of a list
+  std::vector<Slice> slices_;  // Plan::list only
 };
 
 }  // namespace braid::fabric

@@ -1,9 +1,9 @@
-// Whether a peer is reached over a rail. Pure: told what happens and when, it says how good the
-// rail is, and when to try it again.
+// Whether a rail reaches a peer. Pure: from the events and their times it derives the rail's state,
+// and when to try the rail again.
 //
-// A posting that fails, or is late, makes the rail suspect. One probe then shows whether it was the
-// rail: a write of one byte, which carries nothing. Slices take a worse rail only if the peer has
-// none that is better, so a peer's last rail is never given up.
+// A failed or late posting makes the rail suspect. A probe, a write of one byte without content,
+// then shows whether the rail works. Slices take a worse rail only if the peer has no better one,
+// so a peer's last rail is never given up.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +14,8 @@ namespace braid::fabric {
 
 enum class RailState : uint8_t {
   kUp,
-  kSuspect,  ///< something has failed or is late, and a probe is to tell
-  kDown,     ///< a probe has failed, or is late; others come, until one succeeds
+  kSuspect,  ///< something has failed or is late; a probe will decide
+  kDown,     ///< a probe has failed or is late; more follow until one succeeds
   kRetired   ///< taken out of use on purpose, here or at the peer
 };
 
@@ -23,7 +23,8 @@ class RailHealth {
  public:
   static constexpr uint64_t kPauseMinNs = 1'000'000;
   static constexpr uint64_t kPauseMaxNs = 1'000'000'000;
-  /// A rail that fails again so soon after it came back is tried later than the time before.
+  /// If a rail fails again within this time after it came back, the pause before its next probe
+  /// doubles.
   static constexpr uint64_t kSteadyNs = 1'000'000'000;
 
   static constexpr uint64_t kRefusedNs = 100'000'000;
@@ -33,7 +34,7 @@ class RailHealth {
   RailState state() const {
     return is_retired_here || is_retired_there ? RailState::kRetired : state_;
   }
-  /// Slices take the rails of the lowest rank that a peer has.
+  /// Slices to a peer take its rails of the lowest rank.
   unsigned rank() const { return static_cast<unsigned>(state()); }
 
   void suspect(uint64_t now_ns) {
@@ -43,8 +44,8 @@ class RailHealth {
     if (now_ns - up_since_ns_ >= kSteadyNs) pause_ns_ = 0;
     due_ns_ = now_ns + pause_ns_;
   }
-  /// The rail has no room although nothing is under way to the peer: it may never have. True: it
-  /// has become suspect.
+  /// The rail has no room although nothing is under way to the peer, so it may never get room.
+  /// True: it has become suspect.
   bool refused(uint64_t now_ns) {
     if (state_ != RailState::kUp) return false;
     if (refused_since_ns_ == 0) refused_since_ns_ = now_ns;
@@ -55,7 +56,7 @@ class RailHealth {
   void accepted() { refused_since_ns_ = 0; }
 
   bool wants_probe(uint64_t now_ns) const { return !is_probing_ && next_ns() <= now_ns; }
-  /// When there is something to do, a probe or `check`. The largest number: nothing.
+  /// The time of the next probe or `check`. kNever: there is none.
   uint64_t next_ns() const {
     const bool is_wanted = state() == RailState::kSuspect || state() == RailState::kDown;
     return is_wanted ? due_ns_ : kNever;
@@ -64,8 +65,8 @@ class RailHealth {
     is_probing_ = true;
     due_ns_ = now_ns + kProbeLateNs;
   }
-  /// A probe that was under way when something else failed may have been there before the failure:
-  /// that it has ended well says nothing, and another one follows.
+  /// A probe that was under way when something else failed may have arrived before that failure. So
+  /// its success proves nothing, and another probe follows.
   void probe_ended(bool ok, uint64_t now_ns) {
     is_probing_ = false;
     if (ok && is_probe_stale_) {
@@ -81,7 +82,7 @@ class RailHealth {
     pause_ns_ = std::clamp(2 * pause_ns_, kPauseMinNs, kPauseMaxNs);
     due_ns_ = now_ns + pause_ns_;
   }
-  /// A probe that is late has not failed, and may still end.
+  /// Marks the rail as down if its probe is late. A late probe has not failed, and may still end.
   void check(uint64_t now_ns) {
     if (!is_probing_ || now_ns < due_ns_) return;
     state_ = RailState::kDown;
@@ -96,7 +97,7 @@ class RailHealth {
   bool is_probing_ = false;
   bool is_probe_stale_ = false;  // something has failed since the probe began
   uint64_t pause_ns_ = 0;        // before the next probe
-  uint64_t due_ns_ = 0;          // of a probe; while one is under way: when it is late
+  uint64_t due_ns_ = 0;          // of the next probe; while one is under way: when it is late
   uint64_t up_since_ns_ = 0;
   uint64_t refused_since_ns_ = 0;  // 0: it has room
 };

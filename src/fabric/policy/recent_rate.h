@@ -1,5 +1,5 @@
-// How many bytes a second have passed lately: over the last half second, older ones fading out.
-// Pure: whoever counts brings the time.
+// The recent rate in bytes per second: over the last half second, with older bytes fading out.
+// Pure: the caller brings the time.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ class RecentRate {
     bytes_ += bytes;
   }
 
-  /// Of the window before, as much counts as the current one has not passed yet.
+  /// The previous window counts by the fraction of the current one that is still to come.
   uint64_t bytes_per_s(uint64_t now_ns) const {
     RecentRate at = *this;
     at.roll(now_ns);

@@ -1,5 +1,5 @@
-// Which messages of a peer have come already: each counts once, in any order. A message that is
-// older than the window is taken for one that has come.
+// Remembers which messages of a peer have come: each is accepted once, in any order. A message that
+// is older than the window counts as one that has come.
 // Source: RFC 4303, 3.4.3, and RFC 6479.
 #pragma once
 

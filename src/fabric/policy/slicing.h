@@ -1,6 +1,6 @@
-// How many slices a write has: pure functions of its size. A slice is the unit that a rail pulls,
-// and carries one immediate, so both sides compute how many immediates a write makes, whatever the
-// number of rails and their speed.
+// The number of slices of a write: pure functions of its size. A slice is the unit that a rail
+// pulls, and carries one immediate. So both sides compute the number of immediates of a write,
+// independently of the rails' number and speed.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ struct Slicing {
   bool operator==(const Slicing&) const = default;
 };
 
-/// Of every slice of a write but the last. Zero for a write of zero bytes.
+/// The size of every slice of a write but the last. Zero for a write of zero bytes.
 uint64_t slice_bytes(uint64_t size_bytes, const Slicing& slicing = {});
 
 /// A write of zero bytes makes no immediate.

@@ -1,4 +1,4 @@
-// Network: the way of a posting, and what stops it.
+// Network: the way of a posting, and the faults that stop it.
 #include "fabric/sim/network.h"
 
 #include <algorithm>
@@ -94,7 +94,8 @@ void Network::run_later(std::vector<std::function<void()>>& held) {
     simulation_.after_us(some_latency_us(), std::move(go_on));
 }
 
-/// True: nothing more is to be done now. Whatever stands in the way calls `go_on` later, or never.
+/// True: the posting cannot go on now. `go_on` is called once the obstacle is gone, which may be
+/// never.
 template <typename GoOn>
 bool Network::is_held_up(const std::shared_ptr<Flight>& flight, const GoOn& go_on) {
   if (flight->has_ended) return true;
@@ -185,7 +186,7 @@ void Network::land(const std::shared_ptr<Flight>& flight, uint64_t pieces) {
   if (flight->missing == 0) announce(flight);
 }
 
-/// False: the peer may not write there, or not any more.
+/// False: the peer may not write there (any more).
 bool Network::find_target(Flight& flight) {
   const bool has_begun = !flight.targets.empty();
   Nic* to = has_begun ? find(flight.landed_at) : find_place(flight.to);
@@ -219,7 +220,7 @@ void Network::copy(const Flight& flight, uint64_t pieces) {
   }
 }
 
-/// Bytes `first` to `last` of all segments side by side.
+/// Copies bytes `first` to `last` of the segments, laid end to end.
 void Network::copy(const Flight& flight, uint64_t first, uint64_t last) {
   uint64_t begin = 0;  // of the segment
   for (size_t i = 0; i < flight.segments.size(); ++i) {
@@ -236,7 +237,7 @@ void Network::copy(const Flight& flight, uint64_t first, uint64_t last) {
   }
 }
 
-/// All bytes are there: now the immediate, and the completion, whichever comes first.
+/// All bytes have landed: delivers the immediate and the completion, in any order.
 void Network::announce(const std::shared_ptr<Flight>& flight) {
   if (flight->immediate)
     simulation_.after_us(some_latency_us(), [this, flight] {

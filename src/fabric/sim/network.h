@@ -1,11 +1,11 @@
 // A simulated network in virtual time. It keeps the contract of domain.h and nothing more: writes
 // land in 64-byte pieces in any order, across and within rails; immediates and completions come
 // late; queues are full. Hosts pause, resume and crash, and rails break, all from one seed: equal
-// seeds and calls give equal runs. Bytes really move, so whatever lands where it should not is
-// seen.
+// seeds and calls give equal runs. Bytes really move, so bytes that land where they should not are
+// noticed.
 //
-// One thread. The network outlives its domains, and memory that domains were given outlives the
-// network, as the machine outlives its processes.
+// Used by one thread. The network outlives its domains, and the memory of regions outlives the
+// network, as a machine outlives its processes.
 #pragma once
 
 #include <functional>
@@ -28,19 +28,19 @@ struct NetworkOptions {
   int queue_depth = 16;         ///< postings to one peer of one domain that have not completed
   uint64_t postings_max = 256;  ///< Traits::postings_max
   size_t segments_max = 4;      ///< of one write
-  double full_chance = 0;       ///< that a queue says it is full although it is not
-  /// As domains of providers differ:
+  double full_chance = 0;       ///< the chance that a queue with room claims to be full
+  /// The differences between the domains of providers:
   bool removal_fences = true;
   bool closing_fences = true;
   bool lands_when_polled = false;   ///< the target's process must poll for bytes to land
   bool breaks_connections = true;   ///< Domain::abandon ends postings to silent peers too
-  bool stops_with_process = false;  ///< a paused process's writes pause with it, and go on later
+  bool stops_with_process = false;  ///< a paused process's writes pause with it
 };
 
 enum class Break {
-  kFails,   ///< what is under way fails; some of it lands nevertheless, up to landing_us_max later
-  kStalls,  ///< what is under way waits, and goes on once the rail is mended
-  kSilent,  ///< what is under way neither lands nor completes, ever
+  kFails,   ///< postings under way fail; some bytes land nevertheless, up to landing_us_max later
+  kStalls,  ///< postings under way wait, and go on once the rail is mended
+  kSilent,  ///< postings under way never land or complete
 };
 
 /// Some bytes of a write reach memory.
@@ -51,26 +51,27 @@ struct Landing {
 
 class Network {
  public:
-  /// `simulation` has no resources of anybody else's.
+  /// `simulation` has no other resources than the network's.
   Network(simulation::Simulation& simulation, uint64_t seed, NetworkOptions options);
   ~Network();
 
-  /// A process, which may poll when `wake` is called: something is there, or has room again.
+  /// Adds a process. `wake` is called when the process should poll: something has come, or a queue
+  /// has room again.
   int add_host(std::function<void()> wake);
-  /// At the same `place` peers find a later process too, as with a port that is used again.
-  /// `link_gbps`: another speed than that of the options.
+  /// Peers find a domain by its `place`. A later process may open the same place, as with a port
+  /// that is used again. `link_gbps`: another speed than that of the options.
   std::unique_ptr<Domain> open_domain(int host, uint64_t place,
                                       std::optional<double> link_gbps = std::nullopt);
 
   void pause(int host);
   void resume(int host);
-  /// The process is gone: nothing of it reads or writes memory but what is in the network already,
-  /// for up to landing_us_max. Destroy its domains afterwards.
+  /// The process is gone. Its bytes that are in the network already still land, for up to
+  /// landing_us_max; otherwise it reads and writes no memory. Destroy its domains afterwards.
   void crash(int host, Break others_see);
-  /// Until `mend`: everything to and from this domain.
+  /// Breaks everything to and from this domain, until `mend`.
   void cut(const Domain& domain, Break how);
   void mend(const Domain& domain);
-  /// The run is over: nothing lands any more, and memory may go before the domains.
+  /// The run is over: nothing lands any more, and memory may be freed before the domains.
   void end() { has_ended_ = true; }
 
   /// Called just before bytes land, with the run's clock at that time.

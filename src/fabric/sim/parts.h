@@ -1,4 +1,4 @@
-// What the simulated network is made of: hosts, network interfaces, and postings on their way.
+// The parts of the simulated network: hosts, network interfaces, and postings on their way.
 #pragma once
 
 #include <deque>
@@ -19,8 +19,8 @@ inline constexpr uint32_t kNoDoor = 0;
 struct Network::Host {
   std::function<void()> wake;
   bool paused = false;
-  Break end = Break::kFails;                ///< what others see of it once its domains are gone
-  std::vector<std::function<void()>> held;  ///< goes on when it resumes
+  Break end = Break::kFails;                ///< how it looks to others once its domains are gone
+  std::vector<std::function<void()>> held;  ///< run when it resumes
 };
 
 struct Network::Nic {
@@ -35,7 +35,7 @@ struct Network::Nic {
     uint64_t context;
   };
 
-  /// Who is at the other end: a place, and a door there, or kNoDoor.
+  /// The other end: a place, and a door there, or kNoDoor.
   struct Peer {
     uint64_t place;
     uint32_t door;
@@ -51,11 +51,11 @@ struct Network::Nic {
   uint32_t next_region = 0;
   std::vector<Peer> peers;                           // by index; disconnected ones stay, as kNobody
   std::map<uint32_t, std::vector<std::byte>> doors;  // their addresses
-  std::set<uint32_t> closing_doors;                  // where what has begun goes on landing
+  std::set<uint32_t> closing_doors;                  // writes that have begun still land there
   std::deque<Completion> completions;
   std::deque<Buffer> buffers;
   std::vector<std::shared_ptr<Flight>> flights;   // of its own postings that have not ended
-  std::vector<std::shared_ptr<Flight>> messages;  // that have come, and found no buffer
+  std::vector<std::shared_ptr<Flight>> messages;  // have come, and found no buffer
   std::vector<std::function<void()>> held_until_polled;
   std::vector<std::function<void()>> held_until_mended;
   std::optional<Break> cut;
@@ -70,9 +70,9 @@ struct Network::Flight {
   bool is_message = false;
   std::vector<Segment> segments;    // of a message: one, without a target
   uint64_t size_bytes = 0;          // of all of them
-  std::vector<std::byte> snapshot;  // what the network still holds once nobody reads the source
+  std::vector<std::byte> snapshot;  // the bytes in the network once the source is not read
   uint64_t context = 0;
-  // Of writes:
+  // Only for writes:
   uint64_t target_key = 0;
   std::optional<uint32_t> immediate;
   uint32_t slices = 1;
@@ -81,7 +81,7 @@ struct Network::Flight {
   uint64_t piece_bytes = 64;
   uint64_t missing = 0;    // a bit for each piece that has not landed
   bool has_ended = false;  // completed, failed or silent: it reads no source any more
-  bool is_ghost = false;   // what has left the source lands nevertheless
+  bool is_ghost = false;   // bytes that have left the source land nevertheless
 };
 
 class SimulatedDomain final : public Domain {

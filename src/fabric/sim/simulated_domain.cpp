@@ -42,7 +42,7 @@ RemoteRange SimulatedDomain::remote_range(uint32_t region) const {
 
 void SimulatedDomain::remove_region(uint32_t region) { nic_.regions.erase(region); }
 
-// The address of a place is followed by that of a door, if it is one's.
+// A door's address is that of its place, followed by the door's number.
 Result<uint32_t> SimulatedDomain::connect(Bytes address) {
   Network::Nic::Peer peer{kNobody, kNoDoor};
   if (address.size() != sizeof peer.place && address.size() != sizeof peer.place + sizeof peer.door)
@@ -84,21 +84,21 @@ void SimulatedDomain::close_door(uint32_t door) {
   network_.simulation_.after_us(network_.some_latency_us(), over);
 }
 
-/// Each peer has a queue of its own: one that is silent holds up nobody else.
+/// Each peer has a queue of its own, so a silent peer holds up nobody else.
 bool SimulatedDomain::is_full(uint32_t peer) {
   const auto queued = std::count_if(nic_.flights.begin(), nic_.flights.end(),
                                     [&](const auto& flight) { return flight->peer == peer; });
   if (queued >= network_.options_.queue_depth) return true;
   if (network_.options_.full_chance <= 0) return false;
   if (!network_.random_.chance(network_.options_.full_chance)) return false;
-  // No completion is to come, perhaps: the process has to be woken by itself.
+  // Perhaps no completion will come to wake the process, so it is woken separately.
   network_.simulation_.after_us(network_.some_latency_us(), [network = &network_, id = nic_.id] {
     if (const Network::Nic* nic = network->find(id)) network->wake(*nic);
   });
   return true;
 }
 
-// A caller that posts what it may not is broken: a real one would fault.
+// A caller that posts memory outside its region has a bug: on a real network it would fault.
 void SimulatedDomain::check_source(uint32_t region, Bytes source) const {
   const auto found = nic_.regions.find(region);
   if (found == nic_.regions.end() || !contains(found->second.memory, source) || source.empty())
@@ -159,7 +159,7 @@ size_t SimulatedDomain::poll(std::span<Completion> completions) {
   const auto held = std::exchange(nic_.held_until_polled, {});
   for (const auto& go_on : held) go_on();
   network_.polled_ = nullptr;
-  // Whatever is there comes in any order.
+  // Completions come in any order.
   size_t count = 0;
   while (count < completions.size() && !nic_.completions.empty()) {
     const size_t which = network_.random_.below(nic_.completions.size());

@@ -39,7 +39,7 @@ Status StagedDomain::prepare() {
 }
 
 StagedDomain::~StagedDomain() {
-  wire_.reset();  // nothing reads or writes the rings now but copies
+  wire_.reset();  // only copies use the rings now
   while (copies_ > 0) {
     ended_now_.clear();
     if (ended_->take(ended_now_))
@@ -118,7 +118,8 @@ void StagedDomain::remove_region(uint32_t number) {
     erase_region(number);
 }
 
-/// The program may destroy the context of its last region.
+/// Leaves the lane after the last region of its context, since the program may then destroy the
+/// context.
 void StagedDomain::erase_region(uint32_t number) {
   const std::shared_ptr<gpu::Lane> lane = regions_.at(number).lane;
   regions_.erase(number);
@@ -170,7 +171,7 @@ Result<uint32_t> StagedDomain::open_door() {
   return Status::error(traits_.provider + " has addresses that are too long");
 }
 
-/// What comes into memory of a GPU comes through a ring, whatever door that has.
+/// Writes into GPU memory come through a ring, which has a door of its own.
 Result<uint32_t> StagedDomain::add_door_region(uint32_t door, MutableBytes memory) {
   BRAID_LET(lane, gpu::lane_of_memory(memory));
   if (lane == nullptr) return add_host_region(memory, wire_->add_door_region(door, memory), door);
@@ -207,7 +208,8 @@ std::optional<StagedDomain::Ring> StagedDomain::take_ring(std::deque<Ring>& spar
   return ring;
 }
 
-/// Of writers that have gone: nothing lands behind a door that is drained, whatever they do.
+/// Takes back the rings of writers that have gone. Nothing lands behind a drained door, whatever
+/// those writers do.
 void StagedDomain::reclaim_rings() {
   std::erase_if(closing_, [&](Closing& closing) {
     if (wire_->drain_door(closing.door) != Drain::kOver) return false;
@@ -245,7 +247,7 @@ Result<uint32_t> StagedDomain::connect(Bytes address) {
 
 void StagedDomain::disconnect(uint32_t number) {
   Peer& peer = peers_.at(number);
-  // The user drops the peer: so what it has asked for here is over.
+  // The user drops the peer, so the peer's visits here end.
   if (--lines_.at(peer.line).connections == 0) end_visits_on(peer.line, std::nullopt);
   if (peer.state == Peer::State::kOpen && peer.postings == 0)
     tell(peer.line, {.kind = Kind::kGoodbye, .session = peer.session});
@@ -258,7 +260,7 @@ void StagedDomain::disconnect(uint32_t number) {
   forget_if_over(number);
 }
 
-/// Until then its ring is read.
+/// Forgets the peer once its postings have ended. Until then they read its ring.
 void StagedDomain::forget_if_over(uint32_t number) {
   Peer& peer = peers_.at(number);
   if (!peer.is_gone || peer.postings > 0) return;
@@ -355,7 +357,7 @@ size_t StagedDomain::poll(std::span<Completion> completions) {
   return count;
 }
 
-/// False: it is the user's.
+/// False: the completion is the user's.
 bool StagedDomain::handle_own(const Completion& completion) {
   if (completion.event == Event::kImmediate || completion.event == Event::kLanded ||
       (completion.context & kOwnContexts) != kOwnContexts)

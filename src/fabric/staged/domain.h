@@ -1,10 +1,11 @@
-// Writes from and into GPU memory over a domain that cannot touch it, through rings of pinned host
-// memory (docs/fabric.md, "GPU memory"). Regions of host memory go on to that domain as they are.
+// Writes from and into GPU memory over a domain that cannot access it, through rings of pinned host
+// memory (docs/fabric.md, "GPU memory"). Regions of host memory are passed on to that domain
+// unchanged.
 //
-// Both ends of a connection have it. Its contract is that of fabric/domain.h, with these additions:
-// removal fences a region of GPU memory whatever the domain behind says (`removal_fences(region)`);
-// and the destructor waits for its own copies and, where memory is pinned, for the streams of the
-// context that it was pinned in. No other member waits for a GPU.
+// Both ends of a connection use it. Its contract is that of fabric/domain.h, with two additions.
+// Removal always fences a region of GPU memory, even if the domain behind does not fence
+// (`removal_fences(region)`). The destructor waits for its own copies and, if memory is pinned, for
+// the streams of the context that it was pinned in; no other member waits for a GPU.
 #pragma once
 
 #include <memory>

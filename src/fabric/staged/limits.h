@@ -9,30 +9,33 @@
 
 namespace braid::fabric::staged {
 
-/// As long as the largest slice of a write that is not huge, so that most are one piece.
+/// The slice size of all but huge writes, so that most slices are one piece.
 inline constexpr uint64_t kPieceBytesMax = 512 << 10;
-/// What a rail has under way once it has GPU memory: more than the wire needs, since pieces are
-/// also copied, announced and answered.
+/// The limit of a rail with GPU memory: more than the wire alone needs, since pieces are also
+/// copied, announced and answered.
 inline constexpr uint64_t kPostedBytesMax = 8 << 20;
-/// Twice that: spans come back in the order of taking.
+/// Twice kPostedBytesMax, since spans become free in the order in which they were taken.
 inline constexpr uint64_t kRingBytes = 16 << 20;
 inline constexpr size_t kRingsMax = 64;  // 1 GiB pinned
 inline constexpr uint32_t kPostingsOfPeerMax = 256;
 inline constexpr uint64_t kArrivalsOfVisitorMax = 4096;
 inline constexpr size_t kPartialWritesMax = 1024;  // of one visitor
-// Who lies: each costs memory, and whoever is no peer of ours may ask for it.
+// Limits for strangers, who are not peers of ours: anybody may ask for a ring, and each ring costs
+// memory.
 inline constexpr size_t kStrangersMax = 8;
 inline constexpr size_t kRingsOfStrangersMax = 8;
-inline constexpr size_t kRecordsOfLineMax = 8192;  // answers that nobody takes
-/// The user's messages, which pass through, are the longest.
+inline constexpr size_t kRecordsOfLineMax = 8192;  // answers that the peer does not take
+/// The domain's user sends the longest messages, which pass through.
 inline constexpr size_t kMessageBytes = kMessageBytesMax;
 inline constexpr uint32_t kReceives = 64;
 inline constexpr uint32_t kSendsOfLine = 2;
-inline constexpr uint64_t kSilencePollsMax = 4096;  // after a message that was given back
-// For last words to a place without users. Whoever is gone may look like a full queue for ever.
+inline constexpr uint64_t kSilencePollsMax = 4096;  // the longest pause after refused messages
+// Polls in which last messages are tried on a line without users: a peer that is gone may look like
+// a full queue for ever.
 inline constexpr uint64_t kFarewellPollsMax = 1024;
 
-/// GPU memory is named by addresses with this bit, which no wire's have: offsets in the region.
+/// Addresses in GPU memory have this bit, and no wire's addresses do. The other bits are the offset
+/// in the region.
 inline constexpr uint64_t kGpuBase = uint64_t{1} << 63;
 
 enum class Own : uint8_t { kReceive, kSend, kPiece, kArrival };

@@ -1,4 +1,4 @@
-// StagedDomain: what it says to peers, as messages of the wire. Records wait while two messages are
+// StagedDomain: its messages to peers, sent over the wire. Records wait while two messages are
 // under way, and then go together.
 #include <algorithm>
 #include <utility>
@@ -67,7 +67,7 @@ void StagedDomain::talk() {
   });
 }
 
-/// One message. False: there is nothing more to say, or no room to say it now.
+/// Sends one message. False: there is nothing to send, or no room now.
 bool StagedDomain::talk(uint32_t index) {
   Line& line = lines_.at(index);
   if (!line.has_words() || polls_ < line.silent_until || !has_memory(line) || line.free.empty())
@@ -102,7 +102,7 @@ bool StagedDomain::has_memory(Line& line) {
   return true;
 }
 
-/// A greeting, or `count` records.
+/// Makes the next message: a greeting, or `count` records.
 std::vector<std::byte> StagedDomain::next_message(const Line& line, Send& send, size_t& count) {
   send.is_asking = !line.greetings.empty();
   if (send.is_asking) return greeting_of(line, peers_.at(line.greetings.front()));
@@ -134,7 +134,7 @@ std::vector<std::byte> StagedDomain::greeting_of(const Line& line, const Peer& p
   return message;
 }
 
-/// With its door; or the word that it is the writer's no more, where it has been taken away.
+/// The message of a ring, with its door; or a refusal, if the ring was taken away meanwhile.
 std::vector<std::byte> StagedDomain::ring_of(const Line& line, Record record) const {
   const auto visitor = visitors_.find(record.number);
   record.ok = visitor != visitors_.end() && !visitor->second.has_left;
@@ -159,9 +159,9 @@ void StagedDomain::said(uint32_t index, bool ok) {
   close_if_unused(send.line);
 }
 
-/// What a peer may not have heard, it will not answer: nothing more is written to its GPUs. Answers
-/// are said again, after a while: without them a writer waits for ever. It knows those that it has
-/// heard.
+/// A message came back undelivered. If it asked for something, the peer may never answer, so
+/// nothing more is written to its GPUs in this session. Answers are sent again after a while, since
+/// a writer waits for them for ever; a writer ignores an answer that it has received before.
 void StagedDomain::given_back(const Send& send) {
   peers_.for_each([&](uint32_t number, const Peer& peer) {
     if (send.is_asking && peer.line == send.line && !peer.is_gone) break_session(number);

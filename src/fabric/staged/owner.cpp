@@ -1,4 +1,4 @@
-// StagedDomain: what peers write into GPUs of ours.
+// StagedDomain: the owner's side, for writes of peers into GPUs of ours.
 #include <map>
 #include <utility>
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace braid::fabric::staged {
 
-/// To whom we have no connection is a stranger: few may ask at a time.
+/// A peer without a connection from us is a stranger: few strangers may ask at a time.
 std::optional<uint32_t> StagedDomain::line_for(Bytes address, uint8_t version) {
   size_t strangers = 0;
   lines_.for_each([&](uint32_t, const Line& line) { strangers += line.connections == 0 ? 1 : 0; });
@@ -17,8 +17,9 @@ std::optional<uint32_t> StagedDomain::line_for(Bytes address, uint8_t version) {
   return line.ok() ? std::optional(line.value()) : std::nullopt;
 }
 
-/// Only who could be let write gets one, and strangers together get few. Behind a door of its own:
-/// so it can be another's once the writer has gone, whatever it has left under way.
+/// Gives a visitor a ring, if this domain has GPU memory to write at all. Strangers together get
+/// few. Each ring has a door of its own: so once a writer has gone, its ring can be given to
+/// another, whatever the writer has left under way.
 bool StagedDomain::open_ring(Visitor& visitor) {
   if (region_of_key_.empty()) return false;
   if (visitor.is_stranger && rings_of_strangers_ >= kRingsOfStrangersMax) return false;
@@ -52,7 +53,7 @@ void StagedDomain::handle_greeting(const Record& record, Bytes address, uint8_t 
   const std::optional<uint32_t> line = line_for(address, version);
   if (!line) return;
   if (lines_.at(*line).records.size() >= kRecordsOfLineMax) return leave_line(*line);
-  // Who asks again has given up what it was given before.
+  // A writer that asks again has given up its earlier ring.
   end_visits_on(*line, record.write);
   Record answer{.kind = Kind::kRing, .ok = false, .session = record.number};
   Visitor visitor;
@@ -76,8 +77,8 @@ void StagedDomain::handle_greeting(const Record& record, Bytes address, uint8_t 
   tell(*line, answer);
 }
 
-/// A greeting names its place, and whoever knows one can say so. So there are no more visitors from
-/// a place than connections to it, whatever they say, and the latest are the ones.
+/// A greeting names its sender's place, and anybody who knows a place can name it. So a place has
+/// no more visitors than we have connections to it, and the latest visitors stay.
 void StagedDomain::make_room_on(uint32_t line) {
   std::map<uint64_t, uint64_t> sessions;  // by order
   for (const auto& [session, visitor] : visitors_)
@@ -86,7 +87,7 @@ void StagedDomain::make_room_on(uint32_t line) {
     end_visit(sessions.begin()->second, true);
 }
 
-/// Where the piece may go.
+/// The region that the piece may go to; none: it may not.
 std::optional<uint32_t> StagedDomain::region_for(const Record& piece) const {
   const auto found = region_of_key_.find(piece.key);
   if (found == region_of_key_.end() || piece.address < kGpuBase) return std::nullopt;
@@ -133,13 +134,13 @@ void StagedDomain::copied_to_gpu(uint32_t index, bool ok) {
   if (visitor.arrivals == 0) end_visit(arrival.session, true);
 }
 
-/// The immediate first: who hears of the end may count on it.
+/// The immediate comes first: a writer that sees the end may rely on it.
 void StagedDomain::end_arrival(uint64_t session, const Record& piece, bool ok) {
   Visitor& visitor = visitors_.at(session);
   bool is_whole = piece.size_bytes == piece.total_bytes, is_good = ok;
   const bool is_known = visitor.writes.contains(piece.write);
   if (!is_whole && !is_known && visitor.writes.size() >= kPartialWritesMax) {
-    ok = false;  // the writer hears that it has failed; nothing else counts its pieces
+    ok = false;  // too many partial writes: this one fails
   } else if (!is_whole) {
     Visitor::Partial& partial = visitor.writes[piece.write];
     partial.ok = partial.ok && ok;
@@ -173,7 +174,7 @@ void StagedDomain::end_visits_on(uint32_t line, std::optional<uint64_t> connecti
   for (const uint64_t session : visits) end_visit(session, true);
 }
 
-/// The writer waits for answers, perhaps: then it is told.
+/// Ends the visit. `is_told`: tells the writer, which may wait for answers.
 void StagedDomain::end_visit(uint64_t session, bool is_told) {
   Visitor& visitor = visitors_.at(session);
   if (is_told && !visitor.has_left)

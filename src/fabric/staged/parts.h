@@ -1,6 +1,6 @@
-// What the staged domain is made of: regions, lines to peers, what it writes, what others write
-// here. One side's names follow: a *posting* is a write of the user's; its *pieces* pass through
-// the rings; an *arrival* is a piece of somebody else's that is being copied to a GPU of ours.
+// The parts of the staged domain: regions, lines to peers, its own writes, and the writes of others
+// here. The terms are: a *posting* is a write of the user's; its *pieces* pass through the rings;
+// an *arrival* is a piece of another domain's that is being copied to a GPU of ours.
 #pragma once
 
 #include <deque>
@@ -60,9 +60,9 @@ class StagedDomain final : public Domain {
     std::shared_ptr<gpu::HostMemory> memory;
     std::optional<uint32_t> region;        // of the wire
     std::shared_ptr<gpu::Lane> pinned_by;  // null: not yet
-    uint64_t copies = 0;                   // into one of ours, under way
+    uint64_t copies = 0;                   // under way into our own ring
   };
-  /// What is said to one place, by whichever role.
+  /// The messages to one place, in either role.
   struct Line {
     std::vector<std::byte> address;
     uint32_t wire = 0;                   // the wire's number of the peer
@@ -72,21 +72,21 @@ class StagedDomain final : public Domain {
     std::vector<std::byte> memory;  // of the messages under way
     uint32_t region = 0;
     std::vector<uint32_t> free;      // parts of it
-    std::deque<uint32_t> greetings;  // peers whose greetings are to be sent first
+    std::deque<uint32_t> greetings;  // peers to greet before the records are sent
     std::deque<Record> records;
     bool is_talking = false;     // it is in talking_
-    uint64_t silent_until = 0;   // by polls_: it has just given a message back
+    uint64_t silent_until = 0;   // in polls_: a message was just given back
     uint64_t silence_polls = 0;  // the last
-    uint64_t talks_until = 0;    // by polls_, once it has no users
+    uint64_t talks_until = 0;    // in polls_, once it has no users
     bool has_words() const { return !records.empty() || !greetings.empty(); }
   };
   struct Send {
     uint32_t line;
     uint32_t part;
-    bool is_asking = false;       // it says something of the writer's
-    std::vector<Record> answers;  // of the owner's, to be said again if it is given back
+    bool is_asking = false;       // the message is from our writer's role
+    std::vector<Record> answers;  // of our owner's role; sent again if it is given back
   };
-  /// A door of a peer's, which is left once nothing that was posted there is under way.
+  /// A door of a peer's. It is disconnected once it was left and no posting there is under way.
   struct Way {
     uint32_t wire = 0;    // the wire's number of it
     uint32_t pieces = 0;  // under way
@@ -95,11 +95,11 @@ class StagedDomain final : public Domain {
   struct Peer {
     enum class State : uint8_t { kUnknown, kAsked, kOpen } state = State::kUnknown;
     uint32_t line = 0;
-    std::optional<uint32_t> door;  // the way of writes into host memory; none: the line's
+    std::optional<uint32_t> door;  // for writes into host memory; none: the line's way
     bool is_gone = false;          // it stays until its postings have ended
     uint64_t lasting_number = 0;   // of the connection
-    uint64_t number = 0;           // of ours for the session; 0: there is none
-    uint64_t session = 0;          // the owner's, for the same
+    uint64_t number = 0;           // our number of the session; 0: there is none
+    uint64_t session = 0;          // the owner's number of the same session
     std::optional<uint32_t> way;   // to its ring
     RemoteRange remote;            // that ring
     SpanRing remote_spans{0};
@@ -121,28 +121,28 @@ class StagedDomain final : public Domain {
     bool is_over() const { return pieces == 0 && (!ok || next == size_bytes); }
     bool is_in_queue() const { return next < size_bytes; }
   };
-  /// A part of the segments' bytes side by side. They lie so in the rings.
+  /// A part of the segments' bytes, laid end to end as they lie in the rings.
   struct Piece {
     uint32_t posting = 0;
     uint64_t offset_bytes = 0;
     uint64_t size_bytes = 0;
     bool ok = true;
-    size_t awaited = 0;   // runs of its that are being copied, then those that are not answered
-    SpanRing::Span span;  // of our ring
+    size_t awaited = 0;           // its runs that are being copied; later, runs not answered yet
+    SpanRing::Span span;          // of our ring
     SpanRing::Span remote_span;   // of the owner's
     uint64_t visit = 0;           // Peer::number, when it was taken
     std::optional<uint32_t> way;  // that it was posted to
     uint64_t number = 0;          // as it was announced; 0: it was not
   };
-  /// Somebody who writes to GPUs of ours.
+  /// A domain that writes to GPUs of ours.
   struct Visitor {
     uint32_t line = 0;
     uint64_t number = 0;      // the writer's
     uint64_t connection = 0;  // the writer's, too
     bool is_stranger = false;
     Ring ring;
-    uint32_t door = 0;   // the wire's, through which alone the ring is written
-    uint64_t order = 0;  // of coming
+    uint32_t door = 0;   // the wire's door, the only one that writes the ring
+    uint64_t order = 0;  // in which visitors came
     uint64_t arrivals = 0;
     bool has_left = false;
     struct Partial {
@@ -246,7 +246,7 @@ class StagedDomain final : public Domain {
   uint64_t copies_ = 0;  // under way
   std::vector<gpu::Ended::Copy> ended_now_;
   gpu::LaneEnds lane_ends_;
-  /// Of contexts without regions. Those of primary contexts stay: pinned memory that is given back
+  /// Lanes of contexts without regions. Lanes of primary contexts stay, since unpinning memory
   /// makes the driver wait for the program's streams.
   std::set<std::shared_ptr<gpu::Lane>> leaving_;
 
@@ -258,12 +258,12 @@ class StagedDomain final : public Domain {
 
   std::vector<std::byte> receive_memory_;
   uint32_t receive_region_ = 0;
-  std::vector<uint32_t> to_receive_;  // parts to be posted
+  std::vector<uint32_t> to_receive_;  // buffers to be posted
   struct Waiting {
     uint32_t part;
     uint64_t size_bytes;
   };
-  std::deque<Waiting> messages_;  // of the user's, that no buffer was there for
+  std::deque<Waiting> messages_;  // the user's messages that found no buffer
   struct Buffer {
     MutableBytes memory;
     uint64_t context;
@@ -277,7 +277,7 @@ class StagedDomain final : public Domain {
     uint32_t door;
     bool is_stranger;
   };
-  std::vector<Closing> closing_;  // rings of writers that have gone: something may land yet
+  std::vector<Closing> closing_;  // rings of writers that have gone: writes may still land
   size_t rings_ = 0;
   size_t rings_of_strangers_ = 0;
 

@@ -8,8 +8,8 @@
 namespace braid::fabric::staged {
 namespace {
 
-// These letters, the version, and 0; of an address: how many versions before that its domain
-// speaks.
+// The mark: these letters, the version, and 0. In an address the last byte is the number of earlier
+// versions that the domain speaks.
 constexpr std::string_view kLetters = "BRFSTG";
 constexpr size_t kVersionAt = 6;
 constexpr size_t kEarlierAt = 7;
@@ -104,7 +104,7 @@ std::optional<Message> read_message(Bytes bytes) {
   return rest.empty() ? std::optional(message) : std::nullopt;
 }
 
-// The mark, the size of the place's address in one byte, that, and the door's.
+// The mark, the size of the place's address in one byte, the place's address, and the door's.
 std::vector<std::byte> encode_address(Bytes place, Bytes door) {
   std::vector<std::byte> bytes;
   append_mark(bytes);

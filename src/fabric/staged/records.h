@@ -1,9 +1,9 @@
-// What two staged domains tell each other, as bytes: messages of records. Whatever comes from
-// outside is read with its bounds checked.
+// The bytes that two staged domains exchange: messages of records. Bytes from outside are read with
+// bounds checks.
 //
-// Layout: the mark, so that messages of the domain's user are told apart; then records of
-// kRecordBytes each, little endian. A greeting is alone in its message, and the writer's address
-// follows it; so is a ring, and the address of its door follows.
+// Layout: the mark, which tells these messages from those of the domain's user; then records of
+// kRecordBytes each, little endian. A greeting is alone in its message, followed by the writer's
+// address. A ring record is alone too, followed by the address of its door.
 #pragma once
 
 #include <cstddef>
@@ -18,24 +18,24 @@
 namespace braid::fabric::staged {
 
 enum class Kind : uint8_t {
-  kGreeting = 1,  ///< writer: may I write to your GPUs? Numbers that follow are named below.
-  kRing,          ///< owner: here is your ring; or a refusal, or it is yours no more
+  kGreeting = 1,  ///< writer: may I write to your GPUs?
+  kRing,          ///< owner: here is your ring; or a refusal, or the end of it
   kPiece,         ///< writer: a run of bytes of a piece lies in the ring
-  kDone,          ///< owner: such a run was copied, or refused
+  kDone,          ///< owner: the run was copied, or refused
   kForget,        ///< writer: no more pieces of this write will come
   kGoodbye,       ///< writer: nothing is under way, and nothing more will come
 };
 
-/// One for all kinds; each uses some of it.
+/// One struct for all kinds; each kind uses some fields.
 struct Record {
   Kind kind = Kind::kGreeting;
   bool ok = true;              ///< kRing, kDone
-  bool has_immediate = false;  ///< kPiece: to be delivered once the whole write was copied
+  bool has_immediate = false;  ///< kPiece: delivered once the whole write was copied
   uint32_t immediate = 0;
   uint64_t session = 0;  ///< the receiver's number; 0 in a greeting
   uint64_t number = 0;   ///< greeting, ring: the sender's number. piece, done: the writer's
-  /// piece, forget: the writer's number of the write. greeting: of the connection, which has one
-  /// ring at a time
+  /// piece, forget: the writer's number of the write. greeting: the writer's number of the
+  /// connection, which has one ring at a time
   uint64_t write = 0;
   uint64_t offset_bytes = 0;  ///< piece: in the ring. ring: its base, as the wire names it
   uint64_t size_bytes = 0;    ///< piece, ring
@@ -49,28 +49,29 @@ struct Record {
 inline constexpr size_t kRecordBytes = 80;
 inline constexpr size_t kMarkBytes = 8;
 
-/// That this engine speaks. Each message begins with the version that it is of.
+/// The versions that this engine speaks. Each message begins with its version.
 inline constexpr Versions kVersions{.newest = 4, .oldest = 4};
-/// Nothing: the message is none of these, or of a version that this engine does not speak.
+/// Nothing: the message is not of a staged domain, or is of a version that this engine does not
+/// speak.
 std::optional<uint8_t> version_of(Bytes message);
 void append_mark(std::vector<std::byte>& message, uint8_t version = kVersions.newest);
 void append(std::vector<std::byte>& message, const Record& record);
 
-/// It is alone in its message, with an address.
+/// The record is alone in its message, with an address.
 constexpr bool has_address(const Record& record) {
   return record.kind == Kind::kGreeting || (record.kind == Kind::kRing && record.ok);
 }
 
-/// Of a message that has a version; nothing if it is malformed.
+/// The content of a message that has a version. `read_message` returns nothing if it is malformed.
 struct Message {
   std::vector<Record> records;
   std::vector<std::byte> address;
 };
 std::optional<Message> read_message(Bytes message);
 
-/// A staged domain, or a door of it: where it is told things, which no door of a wire is, and the
-/// wire's door, where its memory is written. Its bytes begin with the mark, so that who speaks
-/// no version of ours is known before anything is said.
+/// The address of a staged domain, or of a door of it. `place` is where it receives messages, which
+/// wire doors cannot carry; `door` is the wire's door, where its memory is written. The bytes begin
+/// with the mark, so that a peer of another version is noticed before anything is sent.
 struct Address {
   std::vector<std::byte> place;
   std::vector<std::byte> door;         ///< empty: of the domain itself

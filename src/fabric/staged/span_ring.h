@@ -1,5 +1,5 @@
-// Spans of a ring of bytes: taken in order, given back in any order, and taken again in the order
-// of taking. Pure: the memory is elsewhere. Not synchronised.
+// Spans of a ring of bytes. They are taken in order, given back in any order, and become free again
+// in the order in which they were taken. Pure: the memory is elsewhere. Not synchronised.
 #pragma once
 
 #include <cstdint>

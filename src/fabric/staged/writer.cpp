@@ -1,4 +1,4 @@
-// StagedDomain: writes from GPUs of ours, and into those of peers.
+// StagedDomain: the writer's side, for writes from GPUs of ours and into those of peers.
 #include <algorithm>
 #include <utility>
 
@@ -29,7 +29,7 @@ bool StagedDomain::begin(const Write& write, bool to_gpu, const Region& source) 
   return true;
 }
 
-/// Without one the posting fails.
+/// Opens our ring to the peer. Postings from a GPU fail without one.
 void StagedDomain::open_ring(Peer& peer) {
   std::optional<Ring> ring = take_ring(spare_local_);
   if (!ring) return;
@@ -95,9 +95,10 @@ void StagedDomain::close_if_over(uint32_t number) {
   ways_.erase(number);
 }
 
-/// Who has shut its door may read our memory into its ring yet. Nothing is announced there any
-/// more, so that goes no further. What was announced has been read, and is not answered any more:
-/// where nothing is under way on the wire, nothing there would break.
+/// A peer that has shut its door may still read our memory into its ring. No more pieces are
+/// announced, so those bytes go no further. Announced pieces have been read already, but are not
+/// answered any more. They have no posting on the wire that could fail, so `break_session` ends
+/// them.
 void StagedDomain::abandon(uint32_t number, Absence absence) {
   const Peer& peer = peers_.at(number);
   for (const std::optional<uint32_t>& way : {peer.door, peer.way})
@@ -119,7 +120,8 @@ void StagedDomain::advance(uint32_t index) {
   if (peer.queue.empty()) waiting_.erase(index);
 }
 
-/// False: not now. A posting that cannot begin at all fails, and leaves the queue.
+/// Begins the posting's next piece. False: not now. A posting that cannot begin at all fails, and
+/// leaves the queue.
 bool StagedDomain::begin_piece(uint32_t index, uint32_t number) {
   Peer& peer = peers_.at(index);
   Posting& posting = postings_.at(number);
@@ -133,7 +135,7 @@ bool StagedDomain::begin_piece(uint32_t index, uint32_t number) {
   piece.posting = number;
   piece.offset_bytes = posting.next;
   piece.size_bytes = std::min(posting.size_bytes - posting.next, kPieceBytesMax);
-  // The immediate goes with the last piece where the wire delivers it: all others have landed then.
+  // If the wire delivers the immediate, it goes with the last piece, after all others have landed.
   const bool is_last = posting.next + piece.size_bytes == posting.size_bytes;
   if (!posting.to_gpu && posting.write.immediate && is_last && posting.pieces > 0) return false;
   if (!take_spans(peer, posting, piece)) return false;
@@ -147,7 +149,7 @@ bool StagedDomain::begin_piece(uint32_t index, uint32_t number) {
   return true;
 }
 
-/// What it consists of, in the order in which the rings have it: within segments.
+/// The runs of the piece, each within one segment, in their order in the rings.
 std::vector<Segment> StagedDomain::runs_of(const Posting& posting, const Piece& piece) {
   std::vector<Segment> runs;
   const uint64_t end = piece.offset_bytes + piece.size_bytes;
@@ -191,7 +193,7 @@ bool StagedDomain::take_spans(Peer& peer, const Posting& posting, Piece& piece) 
   return true;
 }
 
-/// The peer, and the ring of its that the piece is for, are still there.
+/// Whether the peer, and its ring that the piece is for, are still there.
 bool StagedDomain::may_go_on(const Peer& peer, const Posting& posting, const Piece& piece) {
   return !peer.is_gone && (!posting.to_gpu || piece.visit == peer.number);
 }
@@ -205,7 +207,7 @@ void StagedDomain::copied_to_ring(uint32_t index, bool ok) {
   if (--piece.awaited > 0) return;
   const bool may_go = may_go_on(peer, posting, piece);
   if (piece.ok && posting.ok && may_go) return to_post_.push_back(index);
-  // Nothing was written for it, so its spans are free again.
+  // Nothing was posted for the piece, so its spans are free again.
   peer.spans.give_back(piece.span.number);
   if (posting.to_gpu && may_go) peer.remote_spans.give_back(piece.remote_span.number);
   end_piece(index, false);
@@ -249,7 +251,8 @@ bool StagedDomain::post_piece(uint32_t index) {
   return is_posted;
 }
 
-/// Side by side at the end that is a ring; one, if both are.
+/// The segments of the piece's write: contiguous at an end that is a ring, and a single one if both
+/// ends are.
 std::vector<Segment> StagedDomain::wire_segments_of(const Peer& peer, const Posting& posting,
                                                     const Piece& piece) const {
   const uint64_t ring_address = peer.remote.base + piece.remote_span.offset_bytes;
@@ -283,7 +286,7 @@ void StagedDomain::posted(uint32_t index, bool ok) {
   const bool may_go = may_go_on(peer, posting, piece);
   if (!ok || !may_go) {
     end_piece(index, false);
-    if (may_go) break_session(number);  // it may land yet: the span cannot be used again
+    if (may_go) break_session(number);  // the piece may still land: its span stays in use
     return;
   }
   piece.number = uint64_t{next_piece_++} << 32 | index;
@@ -329,7 +332,7 @@ void StagedDomain::end_piece(uint32_t index, bool ok) {
   end_if_over(number);
 }
 
-/// No more pieces of it begin. It ends when those under way have.
+/// No more pieces of the posting begin. It ends when its pieces under way have ended.
 void StagedDomain::fail(uint32_t number) {
   Posting& posting = postings_.at(number);
   posting.ok = false;
@@ -350,8 +353,8 @@ void StagedDomain::end_if_over(uint32_t number) {
   forget_if_over(index);
 }
 
-/// Nothing more is written into that ring of the owner's; the next write asks for another one. What
-/// was announced reads our memory no more, but is never answered, perhaps.
+/// Nothing more is written into this ring of the owner's; the next write asks for another one.
+/// Announced pieces do not read our memory any more, but may never be answered, so they end here.
 void StagedDomain::break_session(uint32_t index) {
   Peer& peer = peers_.at(index);
   if (peer.state == Peer::State::kUnknown) return;
