@@ -14,10 +14,10 @@ import json
 import os
 import pathlib
 import re
-import subprocess
 import sys
 import tempfile
 
+from support.gpus import NEEDS_TWO, count_gpus
 from support.processes import DidNotEnd, run_group
 from support.verdicts import Verdicts
 
@@ -105,11 +105,9 @@ def main():
     parser.add_argument("options", nargs="*", help="of the program")
     arguments = parser.parse_args()
     sides = arguments.sides.split(",")
-    gpus = int(subprocess.run([ROOT / "scripts/gpu-count"], capture_output=True, text=True,
-                              check=True).stdout or 0)
     verdicts = Verdicts()
-    if gpus < 2:
-        verdicts.add("skipped", "meanwhile", "needs two GPUs")
+    if count_gpus() < 2:
+        verdicts.add("skipped", "meanwhile", NEEDS_TWO)
         return verdicts.end()
     times, failed, printed = {}, {}, {}
     for side in sides:

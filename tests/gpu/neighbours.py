@@ -18,6 +18,7 @@ import select
 import subprocess
 import sys
 
+from support.gpus import NEEDS_TWO, count_gpus
 from support.tools import mps, nothing, tool
 from support.verdicts import Verdicts
 
@@ -160,9 +161,8 @@ def print_table(rows):
 
 
 def why_not(arguments):
-    asked = subprocess.run([ROOT / "scripts/gpu-count"], capture_output=True, text=True, check=True)
-    if int(asked.stdout) < 2:
-        return "needs two GPUs"
+    if count_gpus() < 2:
+        return NEEDS_TWO
     if not os.access(arguments.build / "tests/gpu_programs/copier", os.X_OK):
         return "the copier was not built"
     if arguments.mps and not tool("nvidia-cuda-mps-control"):

@@ -23,6 +23,7 @@ import sys
 import tempfile
 import time
 
+from support.gpus import NEEDS_TWO, count_gpus
 from support.processes import DidNotEnd, run_group
 from support.verdicts import Verdicts
 
@@ -141,8 +142,7 @@ class Machine:
         if self.server:
             profile = self.build / "share" / "braid" / "profiles" / f"{self.server}.json"
             return len(json.loads(profile.read_text(encoding="utf-8"))["gpus"])
-        return int(subprocess.run([ROOT / "scripts/gpu-count"], capture_output=True, text=True,
-                                  check=True).stdout)
+        return count_gpus()
 
     def words_of(self, case):
         size = SIZES["emulated" if self.server else "gpu"] * case.size_factor
@@ -156,7 +156,7 @@ class Machine:
         if case.gpu_only and self.server:
             return "needs a real GPU"
         if self.gpu_count < 2:
-            return "needs two GPUs"
+            return NEEDS_TWO
         words = self.words_of(case)
         if words[0] == "python3":
             has_torch = subprocess.run(["python3", "-c", "import torch"], capture_output=True,

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 
+from support.gpus import NEEDS_TWO, count_gpus
 from support.verdicts import Verdicts
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -33,6 +34,9 @@ def main():
     words = [options.build / "tests" / "stress_compare", "--server", "none", "--mover", options.mover,
              "--programs", "1000000000", "--batch", "10", "--limit", "60", "--seconds", str(options.seconds), "--seed", str(seed)]
     verdicts = Verdicts()
+    if count_gpus() < 2:
+        verdicts.add("skipped", f"stress {options.mover}", NEEDS_TWO)
+        return verdicts.end()
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     verdicts.add("passed" if done.returncode == 0 else "failed", f"stress {options.mover}",
                  (done.stdout + done.stderr).strip())
