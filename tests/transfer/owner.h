@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <memory>
 #include <sstream>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -52,6 +53,7 @@ class Owner {
     std::istringstream first(line());
     first >> name;
     for (uint64_t address = 0; first >> address;) addresses.push_back(address);
+    if (name.empty()) throw std::runtime_error(BRAID_TRANSFER_OWNER " did not start");
   }
   ~Owner() {
     end(SIGKILL);
