@@ -12,7 +12,8 @@
 //   rotation.begin_use(resumed);          // their loads come before the next step
 //
 // A Rotation knows where each block of a cache is, and copies blocks between GPU and host in
-// batches: over every link if it has an Engine (copy.h), otherwise over the GPU's own link.
+// batches: over every link if it has an Engine (copy.h), otherwise over the GPU's own link, by the
+// driver or by a kernel (Mover).
 // kv_abi.h describes, once for both, the life of a block, a step, the order of copies, ownership,
 // threads, failure, and the section of the paper.
 //
@@ -55,15 +56,19 @@ class Rotation {
 
   enum class GpuOrder { kBlockFirst = BRAID_KV_BLOCK_FIRST, kLayerFirst = BRAID_KV_LAYER_FIRST };
 
+  /// What moves the blocks over a GPU's own link: see braid_kv_mover.
+  enum class Mover { kDriver = BRAID_KV_BY_DRIVER, kKernel = BRAID_KV_BY_KERNEL };
+
   /// When a loaded block may be used: by the steps that begin later, or only once `poll` has
   /// reported it.
   enum class Landing { kOrdered = BRAID_KV_ORDERED, kPolled = BRAID_KV_POLLED };
 
   struct Options {
     std::vector<Segment> segments;
-    uint32_t gpu_slots = 0;   ///< blocks of each rank's cache
-    uint32_t host_slots = 0;  ///< blocks of each rank's pinned host memory
-    std::vector<Rank> ranks;  ///< one for each GPU of the group
+    uint32_t gpu_slots = 0;        ///< blocks of each rank's cache
+    uint32_t host_slots = 0;       ///< blocks of each rank's pinned host memory
+    std::vector<Rank> ranks;       ///< one for each GPU of the group
+    Mover mover = Mover::kDriver;  ///< without an Engine
   };
 
   /// How many blocks of a list were done, and why the next one was refused.
@@ -125,7 +130,7 @@ class Rotation {
     return all;
   }
 
-  /// Copies by the driver's batches, over each GPU's own link.
+  /// Copies over each GPU's own link, by `options.mover`.
   static Result<Rotation> open(const Options& options) { return open(c_options(options)); }
   /// Copies over every link. The engine must outlive the Rotation.
   static Result<Rotation> open(const Options& options, Engine& engine) {
@@ -235,6 +240,7 @@ class Rotation {
     all.host_slots = options.host_slots;
     all.ranks = options.ranks.data();
     all.rank_count = options.ranks.size();
+    all.mover = static_cast<int>(options.mover);
     return all;
   }
   static Result<Rotation> open(const braid_kv_options& options) {

@@ -100,6 +100,15 @@ typedef struct braid_kv_rank {
   struct CUstream_st* compute; /* the steps' stream; not a legacy default stream */
 } braid_kv_rank;
 
+/* What moves the blocks over a GPU's own link, if no engine moves them over every link. */
+typedef enum braid_kv_mover {
+  BRAID_KV_BY_DRIVER = 0, /* the driver's batches: copy engines alone. The call costs some tenths of
+                             a microsecond a block */
+  BRAID_KV_BY_KERNEL = 1  /* one kernel a batch. The call costs a small part of that, and the copy
+                             takes a few of the GPU's multiprocessors. The driver still carries
+                             batches of few or large segments */
+} braid_kv_mover;
+
 typedef struct braid_kv_options {
   size_t struct_bytes; /* sizeof(braid_kv_options) */
   const braid_kv_segment* segments;
@@ -109,15 +118,17 @@ typedef struct braid_kv_options {
   const braid_kv_rank* ranks;
   size_t rank_count;
   /* The engine that moves the blocks over every link (braid.h), and these functions of the library
-   * that opened it. NULL: the driver's own batches, over each GPU's own link. */
+   * that opened it. NULL: `mover`, over each GPU's own link. */
   braid_engine* engine;
   braid_status (*copy_batch)(braid_engine*, void* const*, const void* const*, const size_t*, size_t,
                              struct CUstream_st*, int, braid_outcome*); /* braid_copy_batch */
   const char* (*last_error)(void);                                      /* braid_last_error */
   int (*last_cuda_error)(void);                                         /* braid_last_cuda_error */
+  int mover;                                                            /* a braid_kv_mover */
 } braid_kv_options;
 
-/* Pins the host memory, which takes tens of milliseconds a gigabyte. On failure *kv is NULL. */
+/* Pins the host memory, which takes tens of milliseconds a gigabyte. With BRAID_KV_BY_KERNEL it
+ * also loads kernels into the contexts, and so waits for their streams. On failure *kv is NULL. */
 BRAID_API braid_status braid_kv_open(const braid_kv_options* options, braid_kv** kv);
 /* Waits for the copies under way. NULL is allowed. */
 BRAID_API void braid_kv_close(braid_kv* kv);
@@ -247,8 +258,9 @@ typedef struct braid_kv_statistics {
   uint32_t gpu_slots_fenced; /* no block has them; free once the work that touches them has ended */
   uint32_t host_slots_free;
   uint32_t host_slots_fenced;
-  uint64_t accelerated_bytes; /* over several links; 0 without an engine */
-  uint64_t native_bytes;      /* of an engine's copies, by the driver */
+  uint64_t accelerated_bytes; /* by an engine over several links, or by BRAID_KV_BY_KERNEL's
+                                 kernels; 0 with BRAID_KV_BY_DRIVER */
+  uint64_t native_bytes;      /* what an engine, or BRAID_KV_BY_KERNEL, has left to the driver */
 } braid_kv_statistics;
 BRAID_API braid_status braid_kv_get_statistics(braid_kv* kv, braid_kv_statistics* statistics);
 

@@ -24,6 +24,7 @@ ADD_REFERENCE, RELEASE, BEGIN_USE, END_USE, SEAL, REOPEN, DROP_HOST, LOSE = rang
 DIRTY, SEALED, SYNCING, SYNCED, HOST_ONLY, LOADING, LOST = range(7)
 BLOCK_FIRST, LAYER_FIRST = 0, 1
 ORDERED, POLLED = 0, 1
+BY_DRIVER, BY_KERNEL = 0, 1
 NO_LIMIT = 2**64 - 1
 FAILED = 9  # a refusal that is no block's doing
 NO_SLOT = 2**32 - 1
@@ -62,7 +63,8 @@ class _Options(ctypes.Structure):
     _fields_ = [("struct_bytes", ctypes.c_size_t), ("segments", ctypes.POINTER(Segment)),
                 ("segment_count", ctypes.c_size_t), ("gpu_slots", ctypes.c_uint32), ("host_slots", ctypes.c_uint32),
                 ("ranks", ctypes.POINTER(Rank)), ("rank_count", ctypes.c_size_t), ("engine", ctypes.c_void_p),
-                ("copy_batch", ctypes.c_void_p), ("last_error", ctypes.c_void_p), ("last_cuda_error", ctypes.c_void_p)]
+                ("copy_batch", ctypes.c_void_p), ("last_error", ctypes.c_void_p), ("last_cuda_error", ctypes.c_void_p),
+                ("mover", ctypes.c_int)]
 
 
 class _Plan(ctypes.Structure):
@@ -198,13 +200,14 @@ class Engine:
 
 
 class Rotation:
-    """A rotation engine. `engine`: an Engine for every link; without it, each GPU's own link."""
+    """A rotation engine. `engine`: an Engine for every link; without it, each GPU's own link, by `mover`."""
 
-    def __init__(self, segments, gpu_slots, host_slots, ranks, engine=None):
+    def __init__(self, segments, gpu_slots, host_slots, ranks, engine=None, mover=BY_DRIVER):
         self._engine, self._kv = engine, ctypes.c_void_p()
         options = _Options(ctypes.sizeof(_Options), (Segment * len(segments))(*segments), len(segments), gpu_slots,
                            host_slots, (Rank * len(ranks))(*ranks), len(ranks),
                            *(engine.options() if engine is not None else ()))
+        options.mover = mover
         _call("open", ctypes.byref(options), ctypes.byref(self._kv))
 
     def close(self):

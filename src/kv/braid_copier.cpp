@@ -16,8 +16,8 @@ Status BraidCopier::copy(std::span<const library::Copy> copies, CUstream stream,
   if (braid_.copy_batch(braid_.engine, destinations_.data(), sources_.data(), sizes_bytes_.data(),
                         copies.size(), stream, priority, &outcome) != BRAID_OK)
     return Status::error(braid_.last_error(), {}, braid_.last_cuda_error());
-  accelerated_bytes_ += outcome.accelerated_bytes;
-  native_bytes_ += outcome.native_bytes;
+  carried_.accelerated_bytes += outcome.accelerated_bytes;
+  carried_.native_bytes += outcome.native_bytes;
   return {};
 }
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <vector>
 
 #include "braid/braid.h"
@@ -29,14 +28,11 @@ class BraidCopier final : public Copier {
   explicit BraidCopier(const BraidCalls& braid) : braid_(braid) {}
   Status copy(std::span<const library::Copy> copies, CUstream stream, Urgency urgency) override;
 
-  /// The bytes copied so far over every link, and by the driver.
-  uint64_t accelerated_bytes() const { return accelerated_bytes_; }
-  uint64_t native_bytes() const { return native_bytes_; }
+  Carried carried() const override { return carried_; }
 
  private:
   const BraidCalls braid_;
-  uint64_t accelerated_bytes_ = 0;
-  uint64_t native_bytes_ = 0;
+  Carried carried_;
   std::vector<void*> destinations_;
   std::vector<const void*> sources_;
   std::vector<size_t> sizes_bytes_;

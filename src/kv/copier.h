@@ -1,8 +1,9 @@
 // The seam between rotation and the copying of its bytes: the driver's own batches over the GPU's
-// own link (NativeCopier), or braid's batches over every link (braid_copier.h). Rotation is the
-// same code with both.
+// own link (NativeCopier), a kernel over the same link (kernel_copier.h), or braid's batches over
+// every link (braid_copier.h). Rotation is the same code with each.
 #pragma once
 
+#include <cstdint>
 #include <span>
 
 #include "base/status.h"
@@ -17,15 +18,24 @@ enum class Urgency {
   kUrgent  ///< a request waits for the blocks, or for their slots
 };
 
+/// The bytes that a copier has put into streams so far.
+struct Carried {
+  uint64_t accelerated_bytes = 0;
+  uint64_t native_bytes = 0;  ///< what it has left to the driver
+};
+
 class Copier {
  public:
   virtual ~Copier() = default;
 
   /// Puts all copies into `stream`; afterwards the CPU has nothing left to do for them. The copies
-  /// have no order among each other, and one end of each is pinned host memory. The stream's
-  /// context is current. Waits only where cuMemcpyBatchAsync would wait. After a failure some
-  /// copies may be in the stream.
+  /// go the same way and have no order among each other; one end of each is pinned host memory. The
+  /// stream's context is current. Waits only where cuMemcpyBatchAsync would wait. After a failure
+  /// some copies may be in the stream.
   virtual Status copy(std::span<const library::Copy> copies, CUstream stream, Urgency urgency) = 0;
+
+  /// Nothing for a copier that has no choice.
+  virtual Carried carried() const { return {}; }
 };
 
 class NativeCopier final : public Copier {

@@ -39,7 +39,7 @@ TEST_F(BraidTest, OverEveryLink) {
   start("");
   if (IsSkipped()) return;
   run_with_faults();
-  EXPECT_GT(copier_->accelerated_bytes(), copier_->native_bytes());
+  EXPECT_GT(copier_->carried().accelerated_bytes, copier_->carried().native_bytes);
   finish_without_faults();
 }
 
@@ -57,7 +57,7 @@ TEST_F(BraidTest, RelaysThatAreLost) {
               R"(, "error": "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"})";
   start(faults + "]}");
   run_with_faults();
-  EXPECT_GT(copier_->accelerated_bytes(), 0u);
+  EXPECT_GT(copier_->carried().accelerated_bytes, 0u);
   finish_without_faults();
 }
 

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "kv/braid_copier.h"
+#include "kv/kernel_copier.h"
 #include "kv/rig.h"
 #include "support/gate.h"
 
@@ -13,17 +14,26 @@ namespace {
 using braid::test::DeviceBuffer;
 using braid::test::Gate;
 
-class LawTest : public KvTest, public ::testing::WithParamInterface<bool> {
+enum class Over { kOneLink, kOneLinkByKernel, kEveryLink };
+
+class LawTest : public KvTest, public ::testing::WithParamInterface<Over> {
  protected:
-  LawTest() { gpus_needed = GetParam() ? 2 : 1; }
+  LawTest() { gpus_needed = GetParam() == Over::kEveryLink ? 2 : 1; }
 
   void TearDown() override {
     KvTest::TearDown();
     braid_close(engine_);
   }
-  void open_over_either() {
-    Opening opening{.slots = {2, 8}, .layers = 16};
-    if (GetParam()) {
+  void open_over_tested() {
+    Opening opening{.slots = {2, 8}, .layers = 64};
+    if (GetParam() == Over::kOneLinkByKernel)
+      opening.copier = [this] {
+        auto copier = KernelCopier::open(driver(), std::array{context(0)});
+        EXPECT_TRUE(copier.ok()) << copier.status().message();
+        copier_ = copier.value().get();
+        return std::move(copier).value();
+      };
+    if (GetParam() == Over::kEveryLink) {
       const braid_option every_size{"BRAID_THRESHOLD", "1"};
       const braid_options options{sizeof options, &every_size, 1};
       ASSERT_EQ(braid_open(&options, &engine_), BRAID_OK) << braid_last_error();
@@ -66,11 +76,12 @@ class LawTest : public KvTest, public ::testing::WithParamInterface<bool> {
   }
 
   braid_engine* engine_ = nullptr;
+  const KernelCopier* copier_ = nullptr;  // the rotation engine's
 };
 
 // The program's stream is held meanwhile: a call that waited for it would not return.
 TEST_P(LawTest, NoCallWaits) {
-  open_over_either();
+  open_over_tested();
   Gate gate(driver());
   exchange_behind(gate);
   gate.open();
@@ -80,7 +91,7 @@ TEST_P(LawTest, NoCallWaits) {
 // cuMemFree waits for the context's streams, and holds its lock: whatever needed another call of
 // the driver, or of ours, would never end.
 TEST_P(LawTest, WhatIsEnqueuedEndsByItself) {
-  open_over_either();
+  open_over_tested();
   auto memory = std::make_unique<DeviceBuffer>(driver(), 1 << 20);
   Gate gate(driver());
   exchange_behind(gate);
@@ -88,10 +99,16 @@ TEST_P(LawTest, WhatIsEnqueuedEndsByItself) {
   memory.reset();
   EXPECT_EQ(driver().cuStreamQuery(compute(0)), CUDA_SUCCESS);
   settle();
+  if (copier_ != nullptr) {
+    EXPECT_EQ(copier_->carried().native_bytes, 0u);
+  }
 }
 
-INSTANTIATE_TEST_SUITE_P(Over, LawTest, ::testing::Bool(),
-                         [](const auto& tested) { return tested.param ? "EveryLink" : "OneLink"; });
+constexpr const char* kNames[] = {"OneLink", "OneLinkByKernel", "EveryLink"};
+INSTANTIATE_TEST_SUITE_P(Over, LawTest,
+                         ::testing::Values(Over::kOneLink, Over::kOneLinkByKernel,
+                                           Over::kEveryLink),
+                         [](const auto& over) { return kNames[static_cast<size_t>(over.param)]; });
 
 }  // namespace
 }  // namespace braid::kv::test

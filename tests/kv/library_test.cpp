@@ -111,6 +111,19 @@ TEST_F(KvLibraryTest, RotatesOverOneLink) {
   EXPECT_EQ(statistics.value().accelerated_bytes, 0u);
 }
 
+TEST_F(KvLibraryTest, RotatesOverOneLinkByKernel) {
+  constexpr uint64_t kPieces = 16;
+  options_.segments.clear();  // a block in pieces: enough copies for a kernel
+  for (uint64_t piece = 0; piece < kPieces; ++piece)
+    options_.segments.push_back(
+        {piece * block_bytes_ / kPieces, block_bytes_, block_bytes_ / kPieces});
+  options_.mover = Rotation::Mover::kKernel;
+  auto opened = Rotation::open(options_);
+  ASSERT_TRUE(opened.ok()) << opened.status().message();
+  rotate(opened.value());
+  EXPECT_GT(opened.value().statistics().value().accelerated_bytes, 0u);
+}
+
 class KvLibraryOverEveryLinkTest : public KvLibraryTest {
  protected:
   KvLibraryOverEveryLinkTest() { gpus_needed = 2; }
@@ -161,6 +174,9 @@ TEST_F(KvLibraryTest, MistakesAreNamed) {
   EXPECT_EQ(Rotation::segments({}, Rotation::GpuOrder::kBlockFirst, 8).status().message(),
             "layers is 0. Give the model's own number");
   options_.gpu_slots = 0;
+  options_.mover = static_cast<Rotation::Mover>(7);
+  EXPECT_NE(Rotation::open(options_).status().message().find("mover is 7"), std::string::npos);
+  options_.mover = Rotation::Mover::kDriver;
   EXPECT_NE(Rotation::open(options_).status().message().find("gpu_slots"), std::string::npos);
   options_.gpu_slots = kGpuSlots;
   options_.segments[0].gpu_stride_bytes = uint64_t{1} << 47;

@@ -8,13 +8,12 @@
 
 #include "abi/call.h"
 #include "braid/kv_abi.h"
-#include "kv/braid_copier.h"
 #include "kv/rotation_engine.h"
 
 struct braid_kv {
   braid::abi::Process process;
   braid::cuda::Driver driver;
-  const braid::kv::BraidCopier* braid = nullptr;  // null: the driver copies
+  const braid::kv::Copier* copier = nullptr;  // the rotation's
   std::unique_ptr<braid::kv::RotationEngine> rotation;
   // Lists in the engine's types, and the lists that the caller receives.
   std::vector<braid::kv::BlockId> evict;
