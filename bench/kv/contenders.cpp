@@ -163,10 +163,15 @@ bool RotatingCache::verify() {
 
 // ---- Bare batches ----
 
+Status OneByOneCopier::copy(std::span<const library::Copy> copies, CUstream stream, kv::Urgency) {
+  return driver_.check(library::copy_natively(driver_, copies, stream, false, arrays_), "a copy");
+}
+
 BareBatches::BareBatches(const Gpu& gpu, uint64_t block_bytes, uint32_t blocks,
-                         std::unique_ptr<kv::Copier> copier)
+                         std::unique_ptr<kv::Copier> copier, Duplex duplex)
     : gpu_(gpu),
       block_bytes_(block_bytes),
+      duplex_(duplex),
       order_(shuffled(blocks)),
       memory_(gpu, 2 * blocks * block_bytes),
       copier_(std::move(copier)) {
@@ -216,6 +221,8 @@ Turn BareBatches::turn(Moves moves) {
     if (copies->empty()) continue;
     const Status copied = copier_->copy(*copies, stream, kv::Urgency::kUrgent);
     if (!copied.ok()) fail(copied.message());
+    if (duplex_ == Duplex::kSerial)
+      must(gpu_.driver, gpu_.driver.cuStreamSynchronize(stream), "waiting for a direction");
   }
   const double submit_us = us(call_ns, system_clock().now_ns());
   for (const CUstream stream : {down_, up_})

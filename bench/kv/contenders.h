@@ -77,11 +77,25 @@ class RotatingCache final : public Contender {
   std::vector<kv::BlockId> on_host_;  // host only
 };
 
+/// The driver's copies, one call for each.
+class OneByOneCopier final : public kv::Copier {
+ public:
+  explicit OneByOneCopier(const cuda::Driver& driver) : driver_(driver) {}
+  Status copy(std::span<const library::Copy> copies, CUstream stream, kv::Urgency urgency) override;
+
+ private:
+  const cuda::Driver& driver_;
+  library::NativeArrays arrays_;
+};
+
+/// Whether the two directions of a turn run at the same time.
+enum class Duplex : bool { kSerial, kFull };
+
 /// The same blocks, and nothing but their batches.
 class BareBatches final : public Contender {
  public:
   BareBatches(const Gpu& gpu, uint64_t block_bytes, uint32_t blocks,
-              std::unique_ptr<kv::Copier> copier);
+              std::unique_ptr<kv::Copier> copier, Duplex duplex = Duplex::kFull);
   ~BareBatches() override;
   Turn turn(Moves moves) override;
   bool verify() override;
@@ -91,6 +105,7 @@ class BareBatches final : public Contender {
 
   const Gpu& gpu_;
   const uint64_t block_bytes_;
+  const Duplex duplex_;
   const std::vector<uint32_t> order_;  // of the blocks in each batch
   DeviceMemory memory_;                // the group that goes down, then the one that comes up
   std::unique_ptr<kv::HostPool> host_;

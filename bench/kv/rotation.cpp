@@ -5,8 +5,9 @@
 //   rotation [--blocks 32K,64K,2M,4M] [--bytes 512M] [--turns 7] [--plan 2400] [--gpu 0]
 //
 // `--bytes` are those that a turn moves in each direction. GB/s are of both directions together, on
-// the host's clock from the call until the last byte. "native" and "braid" rotate; "native_batch"
-// and "braid_batch" are bare batches of the same blocks, which rotation cannot exceed. The last
+// the host's clock from the call until the last byte. "native", "braid" and "kernel" (one link, by
+// braid's kernel: kernel_copier.h) rotate; "native_batch" and "braid_batch" are bare batches of the
+// same blocks, which rotation cannot exceed. "table_1" has the methods of that table. The last
 // lines are what the call costs its caller for a plan of so many blocks of 64 KiB: with copies, and
 // with none ("bookkeeping"). Where braid carries nothing (one GPU, no peers), the first line says
 // so: bandwidth is native's alone, and braid's calls hand the driver its own batches. bench/kv/run
@@ -23,7 +24,9 @@
 #include "base/units.h"
 #include "bench/kv/contenders.h"
 #include "bench/kv/decoding.h"
+#include "bench/kv/turns.h"
 #include "kv/braid_copier.h"
+#include "kv/kernel_copier.h"
 
 namespace braid::bench {
 namespace {
@@ -31,6 +34,9 @@ namespace {
 using nlohmann::json;
 
 constexpr uint64_t kPlanBlockBytes = 64 << 10;
+// Of Qwen2.5-32B: a layer's share of a block, and a whole block.
+constexpr uint64_t kSegmentBytes = 64 << 10;
+constexpr uint64_t kMergedBytes = 4 << 20;
 constexpr uint64_t kDecodeBytes = 256 << 20;
 constexpr uint64_t kBesideBlocks = 2048;
 
@@ -51,8 +57,8 @@ struct Command {
 }
 
 template <typename T>
-T value_of(const Result<T>& result) {
-  if (result.ok()) return result.value();
+T value_of(Result<T> result) {
+  if (result.ok()) return std::move(result).value();
   std::fprintf(stderr, "rotation: %s\n", result.status().message().c_str());
   usage();
 }
@@ -111,35 +117,6 @@ std::string outcome_of_batches(const Gpu& gpu, braid_engine* engine) {
   return outcome.reason;
 }
 
-struct Side {
-  std::string name;
-  std::unique_ptr<Contender> contender;
-  std::vector<double> gbps = {};
-  std::vector<double> submit_us = {};
-};
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
-// Turns of all sides, the first ones for warming up; who begins changes.
-void take_turns(std::vector<Side>& sides, Moves moves, int turns) {
-  for (Side& side : sides) {
-    side.gbps.clear();
-    side.submit_us.clear();
-  }
-  for (int turn = -1; turn < turns; ++turn) {
-    std::rotate(sides.begin(), sides.begin() + 1, sides.end());
-    for (Side& side : sides) {
-      const Turn taken = side.contender->turn(moves);
-      if (turn < 0) continue;
-      side.gbps.push_back(taken.gbps());
-      side.submit_us.push_back(taken.submit_us);
-    }
-  }
-}
-
 class Race {
  public:
   /// `engine` may be null.
@@ -151,6 +128,7 @@ class Race {
     bool is_right = true;
     for (const uint64_t block_bytes : command_.block_bytes)
       is_right = measure_bandwidth(block_bytes) && is_right;
+    is_right = measure_table_1() && is_right;
     is_right = measure_calls() && is_right;
     measure_kernels();
     return is_right;
@@ -163,30 +141,37 @@ class Race {
   std::unique_ptr<kv::Copier> braid() const {
     return std::make_unique<kv::BraidCopier>(kv::calls_of(engine_));
   }
+  std::unique_ptr<kv::Copier> kernel() const {
+    return value_of(kv::KernelCopier::open(gpu_.driver, std::span(&gpu_.context, 1)));
+  }
+  // One that rotates over this copier.
+  Side rotating(const char* name, uint64_t block_bytes, uint32_t blocks,
+                std::unique_ptr<kv::Copier> copier) const {
+    return {name, std::make_unique<RotatingCache>(gpu_, block_bytes, blocks, std::move(copier))};
+  }
 
   bool measure_bandwidth(uint64_t block_bytes) const {
     const auto blocks =
         static_cast<uint32_t>(std::max<uint64_t>(command_.turn_bytes / block_bytes, 1));
     std::vector<Side> sides;
-    const auto add = [&](const char* name, std::unique_ptr<kv::Copier> rotating,
+    const auto add = [&](const char* name, std::unique_ptr<kv::Copier> copier,
                          std::unique_ptr<kv::Copier> bare) {
-      sides.push_back(
-          {name, std::make_unique<RotatingCache>(gpu_, block_bytes, blocks, std::move(rotating))});
+      sides.push_back(rotating(name, block_bytes, blocks, std::move(copier)));
       sides.push_back({std::string(name) + "_batch",
                        std::make_unique<BareBatches>(gpu_, block_bytes, blocks, std::move(bare))});
     };
     add("native", native(), native());
     if (is_accelerated_) add("braid", braid(), braid());
+    sides.push_back(rotating("kernel", block_bytes, blocks, kernel()));
     bool is_right = true;
     for (const Moves moves : {Moves::kDown, Moves::kUp, Moves::kBoth}) {
       take_turns(sides, moves, command_.turns);
-      bool is_verified = true;
+      const bool is_verified = verify(sides);
       json line{{"what", "bandwidth"},
                 {"block_bytes", block_bytes},
                 {"blocks", blocks},
                 {"moves", moves_name(moves)}};
-      for (Side& side : sides) {
-        is_verified = side.contender->verify() && is_verified;
+      for (const Side& side : sides) {
         line[side.name + "_gbps"] = side.gbps;
         line[side.name + "_submit_us"] = median(side.submit_us);
       }
@@ -194,6 +179,39 @@ class Race {
       print(line);
       is_right = is_right && is_verified;
     }
+    return is_right;
+  }
+
+  // The methods of SuperInfer's Table 1: GB/s of each direction by itself, and the time of both.
+  // Rotation moves both at once, the others one after the other.
+  bool measure_table_1() const {
+    const uint64_t segments = std::max<uint64_t>(command_.turn_bytes / kSegmentBytes, 1);
+    const uint64_t merged = std::max<uint64_t>(command_.turn_bytes / kMergedBytes, 1);
+    std::vector<Side> sides;
+    const auto add_serial = [&](const char* name, uint64_t copy_bytes, uint64_t copies,
+                                std::unique_ptr<kv::Copier> copier) {
+      sides.push_back(
+          {name, std::make_unique<BareBatches>(gpu_, copy_bytes, static_cast<uint32_t>(copies),
+                                               std::move(copier), Duplex::kSerial)});
+    };
+    add_serial("naive", kSegmentBytes, segments, std::make_unique<OneByOneCopier>(gpu_.driver));
+    add_serial("ms", kMergedBytes, merged, std::make_unique<OneByOneCopier>(gpu_.driver));
+    add_serial("ms_mk", kMergedBytes, merged, native());
+    sides.push_back(rotating("duplex", kMergedBytes, static_cast<uint32_t>(merged), native()));
+    if (is_accelerated_)
+      sides.push_back(rotating("braid", kMergedBytes, static_cast<uint32_t>(merged), braid()));
+    json line{{"what", "table_1"}, {"bytes", merged * kMergedBytes}};
+    bool is_right = true;
+    for (const Moves moves : {Moves::kDown, Moves::kUp, Moves::kBoth}) {
+      take_turns(sides, moves, command_.turns);
+      is_right = verify(sides) && is_right;
+      for (const Side& side : sides) {
+        line[side.name][std::string(moves_name(moves)) + "_gbps"] = side.gbps;
+        if (moves == Moves::kBoth) line[side.name]["both_s"] = side.seconds;
+      }
+    }
+    line["verified"] = is_right;
+    print(line);
     return is_right;
   }
 
@@ -205,11 +223,11 @@ class Race {
       const uint32_t group = moves == Moves::kBoth ? blocks / 2 : blocks;
       std::vector<Side> sides;
       const auto add = [&](const char* name, std::unique_ptr<kv::Copier> copier) {
-        sides.push_back({name, std::make_unique<RotatingCache>(gpu_, kPlanBlockBytes, group,
-                                                               std::move(copier))});
+        sides.push_back(rotating(name, kPlanBlockBytes, group, std::move(copier)));
       };
       add("bookkeeping", std::make_unique<NoCopier>());
       add("native", native());
+      add("kernel", kernel());
       if (engine_ != nullptr) add("braid", braid());
       take_turns(sides, moves, command_.turns);
       json line{{"what", "call"},
@@ -234,11 +252,9 @@ class Race {
         std::clamp<uint64_t>(command_.turn_bytes / kPlanBlockBytes, 1, kBesideBlocks));
     Decoding decoding(gpu_, kDecodeBytes);
     std::vector<Side> sides;
-    sides.push_back(
-        {"native", std::make_unique<RotatingCache>(gpu_, kPlanBlockBytes, blocks, native())});
-    if (is_accelerated_)
-      sides.push_back(
-          {"braid", std::make_unique<RotatingCache>(gpu_, kPlanBlockBytes, blocks, braid())});
+    sides.push_back(rotating("native", kPlanBlockBytes, blocks, native()));
+    sides.push_back(rotating("kernel", kPlanBlockBytes, blocks, kernel()));
+    if (is_accelerated_) sides.push_back(rotating("braid", kPlanBlockBytes, blocks, braid()));
     json line{{"what", "beside"},
               {"block_bytes", kPlanBlockBytes},
               {"blocks", blocks},

@@ -11,7 +11,7 @@ import tempfile
 import unittest
 
 RUN = pathlib.Path(sys.argv.pop(1)) / "bench" / "kv" / "run"
-DECIDE, FAULTS, BRAID = "bin/serving_decide", "tests/kv_rotation_test", "bin/braid"
+ROTATION, DECIDE, FAULTS, BRAID = "bin/rotation", "bin/serving_decide", "tests/kv_rotation_test", "bin/braid"
 
 
 def claims(verdict):
@@ -26,6 +26,12 @@ def tests(count, failures):
     return f'''import json, sys
 file, = [word.split("json:")[1] for word in sys.argv if "json:" in word]
 open(file, "w").write(json.dumps({{"tests": {count}, "failures": {failures}}}))'''
+
+
+def rotation(outcome, **record):
+    """`rotation` on a server of which braid says this, that measured this."""
+    return f"print({json.dumps(json.dumps({'what': 'server', 'gpus': 1, 'braid': outcome}))})\n" \
+           f"print({json.dumps(json.dumps(record))})"
 
 
 class BenchRun(unittest.TestCase):
@@ -44,6 +50,21 @@ class BenchRun(unittest.TestCase):
         self.assertEqual(self.run_row("decide", DECIDE, "print('braid  17.3 us')"), (0, {"met"}))
         self.assertEqual(self.run_row("decide", DECIDE, "print('braid  51.0 us')"), (1, {"SHORT"}))
         self.assertEqual(self.run_row("decide", DECIDE, "print('braid: 17.3 microseconds')"), (1, {"FAILED"}))
+
+    def test_calls(self):
+        def call(**us):
+            return {"what": "call", "blocks": 2400, "moves": "up", "bookkeeping_submit_us": [50],
+                    "native_submit_us": [1000], **us}
+        one_link = rotation("no_relay", **call(kernel_submit_us=[150], braid_submit_us=[1000]))
+        self.assertEqual(self.run_row("call", ROTATION, one_link), (0, {"waived", "met"}))
+        every_link = rotation("accelerated", **call(kernel_submit_us=[301], braid_submit_us=[150]))
+        self.assertEqual(self.run_row("call", ROTATION, every_link), (1, {"met", "SHORT"}))
+
+    def test_methods(self):
+        seen = {"down_gbps": [1], "up_gbps": [1], "both_gbps": [2], "both_s": [0.1]}
+        methods = dict.fromkeys(("naive", "ms", "ms_mk", "duplex"), seen)
+        record = rotation("no_relay", what="table_1", bytes=2**30, **methods)
+        self.assertEqual(self.run_row("table_1", ROTATION, record), (0, {"seen", "waived"}))
 
     def test_faults(self):
         self.assertEqual(self.run_row("faults", FAULTS, tests(3, 0)), (0, {"met"}))
