@@ -187,7 +187,7 @@ class BlockTable {
   }
   /// Prefetches a block that is needed soon: the blocks of a plan are scattered, and mostly not
   /// cached.
-  void prefetch(BlockId id) const {
+  [[gnu::always_inline]] void prefetch(BlockId id) const {
     const auto index = static_cast<uint32_t>(id);
     if (index < entries_.size()) __builtin_prefetch(&entries_[index]);
   }
