@@ -120,18 +120,19 @@ class Fabric {
         options.allow_unauthenticated ? 1 : 0,
         options.gpu_memory ? 1 : 0};
     braid_fabric* fabric = nullptr;
-    if (braid_fabric_open(&all, &fabric) != BRAID_OK) return failure();
+    if (const Status failed = status_of(braid_fabric_open(&all, &fabric)); !failed.ok())
+      return failed;
     return Fabric(fabric);
   }
 
   /// The address that other engines connect to.
   Result<ByteList> address() {
     size_t needed_bytes = 0;
-    if (braid_fabric_address(get(), nullptr, 0, &needed_bytes) != BRAID_OK) return failure();
+    if (const Status failed = status_of(braid_fabric_address(get(), nullptr, 0, &needed_bytes));
+        !failed.ok())
+      return failed;
     ByteList bytes(needed_bytes);
-    if (braid_fabric_address(get(), bytes.data(), bytes.size(), nullptr) != BRAID_OK)
-      return failure();
-    return bytes;
+    return result_of(braid_fabric_address(get(), bytes.data(), bytes.size(), nullptr), bytes);
   }
   /// To the engine with this address. Blocks until it has answered, or the limit; an error names
   /// what of the address is wrong. Section 3.2.
@@ -143,7 +144,8 @@ class Fabric {
   /// The next engine that has connected; nullopt if none has by the limit.
   Result<std::optional<Peer>> accept(Limit limit) {
     uint64_t peer = 0;
-    if (braid_fabric_accept(get(), us(limit), &peer) != BRAID_OK) return failure();
+    if (const Status failed = status_of(braid_fabric_accept(get(), us(limit), &peer)); !failed.ok())
+      return failed;
     return peer == 0 ? std::nullopt : std::optional<Peer>(Peer{peer});
   }
   struct Lost {
@@ -154,7 +156,9 @@ class Fabric {
   Result<std::optional<Lost>> wait_lost(Limit limit) {
     uint64_t peer = 0;
     int why = 0;
-    if (braid_fabric_wait_lost(get(), us(limit), &peer, &why) != BRAID_OK) return failure();
+    if (const Status failed = status_of(braid_fabric_wait_lost(get(), us(limit), &peer, &why));
+        !failed.ok())
+      return failed;
     if (peer == 0) return std::optional<Lost>();
     return std::optional<Lost>(Lost{Peer{peer}, static_cast<braid_fabric_loss>(why)});
   }
@@ -178,22 +182,29 @@ class Fabric {
     uint64_t grant = 0;
     ByteList descriptor(512);
     size_t descriptor_bytes = 0;
-    if (braid_fabric_grant(get(), number(region), number(peer), offset_bytes, size_bytes, &grant,
-                           descriptor.data(), descriptor.size(), &descriptor_bytes) != BRAID_OK)
-      return failure();
+    if (const Status failed = status_of(
+            braid_fabric_grant(get(), number(region), number(peer), offset_bytes, size_bytes,
+                               &grant, descriptor.data(), descriptor.size(), &descriptor_bytes));
+        !failed.ok())
+      return failed;
     descriptor.resize(descriptor_bytes);
     return Granted{Grant{grant}, std::move(descriptor)};
   }
   /// Waits for the peer's answer.
   Result<Fence> revoke(Grant grant, Limit limit) {
     int fence = 0;
-    if (braid_fabric_revoke(get(), number(grant), us(limit), &fence) != BRAID_OK) return failure();
+    if (const Status failed =
+            status_of(braid_fabric_revoke(get(), number(grant), us(limit), &fence));
+        !failed.ok())
+      return failed;
     return static_cast<Fence>(fence);
   }
   /// Without waiting.
   Result<Fence> fence_of(Grant grant) {
     int fence = 0;
-    if (braid_fabric_fence_of(get(), number(grant), &fence) != BRAID_OK) return failure();
+    if (const Status failed = status_of(braid_fabric_fence_of(get(), number(grant), &fence));
+        !failed.ok())
+      return failed;
     return static_cast<Fence>(fence);
   }
   /// Of a fenced grant, whose number is gone then.
@@ -273,12 +284,15 @@ class Fabric {
   /// ended.
   Result<std::vector<Peer>> missing(Ticket ticket) {
     size_t count = 0;
-    if (braid_fabric_missing(get(), number(ticket), nullptr, 0, &count) != BRAID_OK)
-      return failure();
+    if (const Status failed =
+            status_of(braid_fabric_missing(get(), number(ticket), nullptr, 0, &count));
+        !failed.ok())
+      return failed;
     std::vector<uint64_t> numbers(count);
-    if (braid_fabric_missing(get(), number(ticket), numbers.data(), numbers.size(), &count) !=
-        BRAID_OK)
-      return failure();
+    if (const Status failed = status_of(
+            braid_fabric_missing(get(), number(ticket), numbers.data(), numbers.size(), &count));
+        !failed.ok())
+      return failed;
     numbers.resize(std::min(count, numbers.size()));
     std::vector<Peer> peers;
     for (const uint64_t each : numbers) peers.push_back(Peer{each});
@@ -287,8 +301,10 @@ class Fabric {
   /// Until it is not pending any more, or the limit: then it is still kPending.
   Result<TicketState> wait(Ticket ticket, Limit limit) {
     int state = 0;
-    if (braid_fabric_wait_ticket(get(), number(ticket), us(limit), &state) != BRAID_OK)
-      return failure();
+    if (const Status failed =
+            status_of(braid_fabric_wait_ticket(get(), number(ticket), us(limit), &state));
+        !failed.ok())
+      return failed;
     return static_cast<TicketState>(state);
   }
   /// Posts no more of the ticket. Its source is free once it has ended: see
@@ -302,15 +318,13 @@ class Fabric {
   /// A number that nobody else counts, until it is released.
   Result<Immediate> acquire_immediate() {
     Immediate immediate = 0;
-    if (braid_fabric_acquire_immediate(get(), &immediate) != BRAID_OK) return failure();
-    return immediate;
+    return result_of(braid_fabric_acquire_immediate(get(), &immediate), immediate);
   }
   /// The number of arrivals, once it is `count`, or at the limit.
   Result<uint64_t> wait_count(Immediate immediate, uint64_t count, Limit limit) {
     uint64_t arrived = 0;
-    if (braid_fabric_wait_count(get(), immediate, count, us(limit), &arrived) != BRAID_OK)
-      return failure();
-    return arrived;
+    return result_of(braid_fabric_wait_count(get(), immediate, count, us(limit), &arrived),
+                     arrived);
   }
   /// Ends its use. `missing` more may come late, and count for nobody: its slot rests until then.
   Status release(Immediate immediate, uint64_t missing = 0) {
@@ -339,8 +353,10 @@ class Fabric {
     ByteList bytes(BRAID_FABRIC_MESSAGE_BYTES);
     size_t size_bytes = 0;
     uint64_t from = 0;
-    if (braid_fabric_receive(get(), us(limit), bytes.data(), &size_bytes, &from) != BRAID_OK)
-      return failure();
+    if (const Status failed =
+            status_of(braid_fabric_receive(get(), us(limit), bytes.data(), &size_bytes, &from));
+        !failed.ok())
+      return failed;
     if (from == 0) return std::optional<Message>();
     bytes.resize(size_bytes);
     return std::optional<Message>(Message{Peer{from}, std::move(bytes)});
@@ -392,15 +408,16 @@ class Fabric {
   /// Readable while events are queued. The Fabric owns it.
   Result<int> event_descriptor() {
     int descriptor = -1;
-    if (braid_fabric_event_descriptor(get(), &descriptor) != BRAID_OK) return failure();
-    return descriptor;
+    return result_of(braid_fabric_event_descriptor(get(), &descriptor), descriptor);
   }
   /// Takes at most `count_max` events, oldest first.
   Result<std::vector<Event>> take_events(size_t count_max = 64) {
     std::vector<Event> events(count_max);
     size_t count = 0;
-    if (braid_fabric_take_events(get(), events.data(), count_max, &count) != BRAID_OK)
-      return failure();
+    if (const Status failed =
+            status_of(braid_fabric_take_events(get(), events.data(), count_max, &count));
+        !failed.ok())
+      return failed;
     events.resize(count);
     return events;
   }
@@ -438,8 +455,7 @@ class Fabric {
   Result<EngineStatistics> statistics() {
     EngineStatistics statistics{};
     statistics.struct_bytes = sizeof statistics;
-    if (braid_fabric_get_statistics(get(), &statistics) != BRAID_OK) return failure();
-    return statistics;
+    return result_of(braid_fabric_get_statistics(get(), &statistics), statistics);
   }
   /// A row for each peer and rail.
   Result<std::vector<Route>> routes() {
@@ -447,8 +463,10 @@ class Fabric {
     size_t count = 0;
     do {
       rows.resize(count);
-      if (braid_fabric_get_routes(get(), rows.data(), rows.size(), &count) != BRAID_OK)
-        return failure();
+      if (const Status failed =
+              status_of(braid_fabric_get_routes(get(), rows.data(), rows.size(), &count));
+          !failed.ok())
+        return failed;
     } while (count > rows.size());
     rows.resize(count);
     std::vector<Route> routes;
@@ -467,7 +485,7 @@ class Fabric {
       const braid_status status =
           braid_fabric_report(get(), static_cast<int>(form), is_asking ? nullptr : text.data(),
                               text.size(), &needed_bytes);
-      if (status != BRAID_OK && needed_bytes <= text.size()) return failure();
+      if (status != BRAID_OK && needed_bytes <= text.size()) return status_of(status);
     } while (needed_bytes > text.size());
     text.resize(needed_bytes - 1);
     return text;
@@ -490,13 +508,20 @@ class Fabric {
   static uint64_t us(Limit limit) {
     return limit.count() < 0 ? 0 : static_cast<uint64_t>(limit.count());
   }
-  static Status failure() { return Status::error(braid_fabric_last_error()); }
-  static Status status_of(braid_status status) { return status == BRAID_OK ? Status() : failure(); }
+  static Status status_of(braid_status status) {
+    return status == BRAID_OK ? Status() : Status::of(status, braid_fabric_last_error());
+  }
+  /// `value` is what the call has filled in.
+  template <typename Value>
+  static Result<Value> result_of(braid_status status, Value& value) {
+    if (status != BRAID_OK) return status_of(status);
+    return std::move(value);
+  }
 
   template <typename Number, typename Call>
   static Result<Number> numbered(const Call& call) {
     uint64_t number = 0;
-    if (call(&number) != BRAID_OK) return failure();
+    if (const Status failed = status_of(call(&number)); !failed.ok()) return failed;
     return Number{number};
   }
 
