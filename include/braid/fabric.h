@@ -82,6 +82,9 @@ class Fabric {
     uint64_t stride_bytes = 0;
     uint64_t offset_bytes = 0;
   };
+  /// Which rails a write may use: {0, 2} is the first two, {3, 1} the fourth alone, {} all.
+  /// braid_fabric_rails says what happens when none of them works.
+  using Rails = braid_fabric_rails;
   /// A member of a group. With no target it takes part in barriers alone; with no immediates, in
   /// none.
   struct Member {
@@ -220,18 +223,18 @@ class Fabric {
   /// One run of bytes. At the limit the ticket ends. The immediate arrives immediates_of_write
   /// times. Section 3.3, submit_single_write.
   Result<Ticket> write(Region region, Target target, const Range& range,
-                       std::optional<Immediate> immediate, Limit limit) {
+                       std::optional<Immediate> immediate, Limit limit, Rails rails = {}) {
     return numbered<Ticket>([&](uint64_t* ticket) {
       return braid_fabric_write(get(), number(region), range.source_offset_bytes, number(target),
                                 range.target_offset_bytes, range.size_bytes,
-                                immediate ? &*immediate : nullptr, us(limit), ticket);
+                                immediate ? &*immediate : nullptr, &rails, us(limit), ticket);
     });
   }
   /// Page i of `source` goes to page i of `destination`: each lies at offset + index * stride, in
   /// bytes. The immediate arrives immediates_of_pages times. Section 3.3, submit_paged_writes.
   Result<Ticket> write_pages(Region region, const Pages& source, Target target,
                              const Pages& destination, uint64_t page_bytes,
-                             std::optional<Immediate> immediate, Limit limit) {
+                             std::optional<Immediate> immediate, Limit limit, Rails rails = {}) {
     if (source.indices.size() != destination.indices.size())
       return Status::error("the lists of pages differ in length");
     const braid_fabric_pages from{source.indices.data(), source.stride_bytes, source.offset_bytes};
@@ -240,7 +243,7 @@ class Fabric {
     return numbered<Ticket>([&](uint64_t* ticket) {
       return braid_fabric_write_pages(get(), number(region), &from, number(target), &to, page_bytes,
                                       source.indices.size(), immediate ? &*immediate : nullptr,
-                                      us(limit), ticket);
+                                      &rails, us(limit), ticket);
     });
   }
   /// Sends one immediate, and no bytes.
@@ -264,14 +267,15 @@ class Fabric {
     return status_of(braid_fabric_remove_group(get(), number(group)));
   }
   /// Writes part i to the target of member i.
-  Result<Ticket> scatter(Region region, Group group, const std::vector<Part>& parts, Limit limit) {
+  Result<Ticket> scatter(Region region, Group group, const std::vector<Part>& parts, Limit limit,
+                         Rails rails = {}) {
     std::vector<braid_fabric_part> all;
     for (const Part& each : parts)
       all.push_back({each.range.source_offset_bytes, each.range.target_offset_bytes,
                      each.range.size_bytes, each.immediate ? &*each.immediate : nullptr});
     return numbered<Ticket>([&](uint64_t* ticket) {
       return braid_fabric_scatter(get(), number(region), number(group), all.data(), all.size(),
-                                  us(limit), ticket);
+                                  &rails, us(limit), ticket);
     });
   }
   /// Done once every member has called it. It orders no writes: wait for their tickets first.

@@ -28,6 +28,10 @@ inline std::optional<uint32_t> optional_of(const uint32_t* immediate) {
   return immediate == nullptr ? std::nullopt : std::optional(*immediate);
 }
 
+inline RailRange range_of(const braid_fabric_rails* rails) {
+  return rails == nullptr ? RailRange{} : RailRange{rails->first, rails->count};
+}
+
 /// The code for a refused call: whether this peer is lost, or not known at all.
 inline braid_status code_for_peer(Service& service, uint64_t peer,
                                   braid_status otherwise = BRAID_ERROR_ARGUMENT) {
